@@ -1,0 +1,28 @@
+//! Names in and of table `tsdb`, which holds the points, and of the tables beside it.
+//!
+//! Family names are fixed; table names are settings of a deployment, and these are their defaults.
+//!
+//! Source: OpenTSDB 2.4, `TSDB.FAMILY`, `Config.setDefaults`, `Const.MAX_NUM_TAGS`.
+
+/// The family of table `tsdb` (and of `tsdb-tree` and the rollup tables).
+pub const FAMILY: &[u8] = b"t";
+
+/// Default name of the table of points (`tsd.storage.hbase.data_table`).
+pub const DATA_TABLE: &str = "tsdb";
+
+/// Default name of the table of names and UIDs (`tsd.storage.hbase.uid_table`).
+pub const UID_TABLE: &str = "tsdb-uid";
+
+/// Default name of the table of series metadata (`tsd.storage.hbase.meta_table`).
+pub const META_TABLE: &str = "tsdb-meta";
+
+/// Default name of the table of trees (`tsd.storage.hbase.tree_table`).
+pub const TREE_TABLE: &str = "tsdb-tree";
+
+/// The most tags a series may have unless the deployment says otherwise
+/// (`tsd.storage.max_tags`).
+pub const MAX_TAGS_DEFAULT: usize = 8;
+
+/// The qualifier of the one cell that holds a row's points when they are written by append
+/// (`tsd.storage.enable_appends`).
+pub const APPEND_QUALIFIER: &[u8] = &[0x05, 0x00, 0x00];

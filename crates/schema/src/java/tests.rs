@@ -1,0 +1,58 @@
+use proptest::prelude::*;
+
+use super::*;
+
+#[test]
+fn doubles_are_printed_as_opentsdb_answers_them() {
+    for (value, text) in [
+        (1.0, "1.0"),
+        (10_000_000.0, "1.0E7"),
+        (9_999_999.5, "9999999.5"),
+        (0.001, "0.001"),
+        (0.0001, "1.0E-4"),
+        (123_456_789.125, "1.23456789125E8"),
+        (1e22, "1.0E22"),
+        (-0.0, "-0.0"),
+        (1e-320, "1.0E-320"),
+        (3.402_823_5e38, "3.4028235E38"),
+        (0.1, "0.1"),
+        (100.0, "100.0"),
+        (-1.5, "-1.5"),
+        (1e10, "1.0E10"),
+        (f64::from(1.1_f32), "1.100000023841858"),
+        (f64::NAN, "NaN"),
+        (f64::INFINITY, "Infinity"),
+        (f64::NEG_INFINITY, "-Infinity"),
+        (f64::MAX, "1.7976931348623157E308"),
+        (f64::MIN_POSITIVE, "2.2250738585072014E-308"),
+        (5e-324, "4.9E-324"),
+        (-9.999e-4, "-9.999E-4"),
+    ] {
+        assert_eq!(double_to_string(value), text);
+    }
+}
+
+#[test]
+fn text_is_appended() {
+    let mut out = b"[1,".to_vec();
+    write_double(&mut out, 2e7);
+    assert_eq!(out, b"[1,2.0E7");
+}
+
+proptest! {
+    #[test]
+    fn texts_read_back_as_the_same_number(bits in any::<u64>()) {
+        let value = f64::from_bits(bits);
+        let text = double_to_string(value);
+        if value.is_finite() {
+            prop_assert_eq!(text.parse::<f64>().unwrap().to_bits(), bits);
+            prop_assert!(text.contains('.'));
+        }
+    }
+
+    #[test]
+    fn ordinary_numbers_have_no_exponent(value in 1e-3..1e7_f64) {
+        prop_assert!(!double_to_string(value).contains('E'));
+        prop_assert!(double_to_string(value * 1e11).contains('E'));
+    }
+}

@@ -1,0 +1,247 @@
+//! One cell of a row: what it is, and the points in it.
+
+use crate::hex_text::{HexText, excerpt};
+use crate::qualifier::Qualifier;
+use crate::value::Value;
+
+use super::error::RowError;
+
+/// A cell of family `t`, as a store returns it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CellRef<'a> {
+    /// The qualifier, without the family.
+    pub qualifier: &'a [u8],
+    /// The value.
+    pub value: &'a [u8],
+    /// The cell's own timestamp, in milliseconds. It tells which of two values of one instant is
+    /// the newer; it is not the time of a point.
+    pub timestamp_ms: i64,
+}
+
+/// What a cell of the table of points holds, told by its qualifier.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum CellKind {
+    /// One point: 2 bytes, or 4 with the mark of milliseconds.
+    Point,
+    /// The points of an hour: any other even length.
+    Compacted,
+    /// The points of an hour as they arrived: odd length, first byte 05.
+    Appended,
+    /// An annotation: odd length, first byte 01.
+    Annotation,
+    /// A histogram: odd length, first byte 06.
+    Histogram,
+    /// Anything else; readers leave it alone.
+    Unknown,
+}
+
+impl CellKind {
+    /// The kind of the cell with this qualifier, in a table of raw points. Of odd lengths the first
+    /// byte alone decides, as when OpenTSDB reads.
+    #[inline]
+    pub fn of(qualifier: &[u8]) -> CellKind {
+        match *qualifier {
+            [_, _] | [0xf0..=0xff, _, _, _] => CellKind::Point,
+            [] => CellKind::Unknown,
+            [first, ..] if qualifier.len() % 2 == 1 => match first {
+                0x01 => CellKind::Annotation,
+                0x05 => CellKind::Appended,
+                0x06 => CellKind::Histogram,
+                _ => CellKind::Unknown,
+            },
+            _ => CellKind::Compacted,
+        }
+    }
+}
+
+/// A point of a cell, as it is stored.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct CellPoint {
+    /// Instant and type. What old software stored wrongly is put right.
+    pub qualifier: Qualifier,
+    /// The value.
+    pub value: Value,
+}
+
+/// Reads the points of one cell in stored order, nothing merged and nothing dropped, and adds them
+/// to `out`. Cells of other kinds have none. For tools that show cells; queries use
+/// [`decode_row`](super::decode_row).
+///
+/// # Errors
+///
+/// [`RowError`], but never `Duplicate`. Points before the damage are in `out`.
+pub fn decode_cell(cell: CellRef<'_>, out: &mut Vec<CellPoint>) -> Result<CellKind, RowError> {
+    let kind = CellKind::of(cell.qualifier);
+    let mut add = |(qualifier, raw)| {
+        out.push(CellPoint {
+            qualifier,
+            value: decode_value(qualifier, raw)?,
+        });
+        Ok::<_, RowError>(())
+    };
+    match kind {
+        CellKind::Point => add(single_point(cell)?)?,
+        CellKind::Compacted => {
+            let mut points = CompactedPoints::of(cell);
+            points.by_ref().try_for_each(&mut add)?;
+            points.end()?;
+        }
+        CellKind::Appended => {
+            let mut points = AppendedPoints::of(cell);
+            points.by_ref().try_for_each(&mut add)?;
+            points.end()?;
+        }
+        CellKind::Annotation | CellKind::Histogram | CellKind::Unknown => {}
+    }
+    Ok(kind)
+}
+
+/// A point whose value is still bytes, of the length that the qualifier says unless the cell is
+/// damaged.
+pub(super) type RawPoint<'a> = (Qualifier, &'a [u8]);
+
+/// Reads the value of a point.
+#[inline]
+pub(super) fn decode_value(qualifier: Qualifier, raw: &[u8]) -> Result<Value, RowError> {
+    match Value::read(qualifier.flags(), raw) {
+        Some(value) => Ok(value),
+        None => Err(damaged_value(qualifier, raw)),
+    }
+}
+
+#[cold]
+fn damaged_value(qualifier: Qualifier, raw: &[u8]) -> RowError {
+    let source = Value::bad_length(qualifier.flags(), raw);
+    RowError::Value {
+        qualifier: qualifier.to_string(),
+        source,
+    }
+}
+
+/// Reads a cell of one point, and puts right what old software stored in cells with 2-byte
+/// qualifiers: a float of 4 bytes stored on 8 behind zeros, and flags that say another length than
+/// the value has. Qualifiers with milliseconds are newer than those mistakes.
+#[inline]
+pub(super) fn single_point(cell: CellRef<'_>) -> Result<RawPoint<'_>, RowError> {
+    let (qualifier, _) = Qualifier::read(cell.qualifier)?;
+    if qualifier.is_ms() || qualifier.value_len() == cell.value.len() {
+        return Ok((qualifier, cell.value));
+    }
+    repaired_point(qualifier, cell.value)
+}
+
+#[cold]
+fn repaired_point(qualifier: Qualifier, stored: &[u8]) -> Result<RawPoint<'_>, RowError> {
+    let value = match (qualifier.flags(), stored) {
+        (0xb, [0, 0, 0, 0, float @ ..]) if stored.len() == 8 => float,
+        (0xb, _) if stored.len() == 8 => {
+            return Err(RowError::CorruptFloat {
+                qualifier: qualifier.to_string(),
+                value: excerpt(stored),
+            });
+        }
+        _ => stored,
+    };
+    match u8::try_from(value.len()) {
+        Ok(len @ 1..=8) => Ok((qualifier.with_value_len(len), value)),
+        _ => Err(RowError::ValueLength {
+            qualifier: qualifier.to_string(),
+            length: value.len(),
+        }),
+    }
+}
+
+/// The points of a compacted cell in stored order. Ask [`CompactedPoints::end`] why it ended.
+///
+/// The meta byte is not needed, since every qualifier tells the length of its value, and may be
+/// missing.
+#[derive(Debug, Clone)]
+pub(super) struct CompactedPoints<'a> {
+    qualifiers: &'a [u8],
+    values: &'a [u8],
+}
+
+impl<'a> CompactedPoints<'a> {
+    pub(super) const fn of(cell: CellRef<'a>) -> CompactedPoints<'a> {
+        CompactedPoints {
+            qualifiers: cell.qualifier,
+            values: cell.value,
+        }
+    }
+
+    /// To be called after the last point: whether the values ended early, which OpenTSDB takes for
+    /// the end of the cell.
+    pub(super) fn end(&self) -> Result<bool, RowError> {
+        if self.qualifiers.is_empty() {
+            return Ok(false);
+        }
+        Qualifier::read(self.qualifiers)?;
+        Ok(true)
+    }
+}
+
+impl<'a> Iterator for CompactedPoints<'a> {
+    type Item = RawPoint<'a>;
+
+    // Without errors: they would be returned through memory, point by point.
+    #[inline]
+    fn next(&mut self) -> Option<RawPoint<'a>> {
+        let (qualifier, qualifiers) = Qualifier::split_first(self.qualifiers)?;
+        let (value, values) = self.values.split_at_checked(qualifier.value_len())?;
+        self.qualifiers = qualifiers;
+        self.values = values;
+        Some((qualifier, value))
+    }
+}
+
+/// The points of a cell of appended points in stored order. Ask [`AppendedPoints::end`] why it
+/// ended.
+#[derive(Debug, Clone)]
+pub(super) struct AppendedPoints<'a> {
+    cell: &'a [u8],
+    rest: &'a [u8],
+}
+
+impl<'a> AppendedPoints<'a> {
+    pub(super) const fn of(cell: CellRef<'a>) -> AppendedPoints<'a> {
+        AppendedPoints {
+            cell: cell.value,
+            rest: cell.value,
+        }
+    }
+
+    /// To be called after the last point.
+    pub(super) fn end(&self) -> Result<(), RowError> {
+        if self.rest.is_empty() {
+            return Ok(());
+        }
+        Err(RowError::AppendedCutOff {
+            value: excerpt(self.cell),
+            position: self.cell.len() - self.rest.len(),
+        })
+    }
+}
+
+impl<'a> Iterator for AppendedPoints<'a> {
+    type Item = RawPoint<'a>;
+
+    #[inline]
+    fn next(&mut self) -> Option<RawPoint<'a>> {
+        let (qualifier, rest) = Qualifier::split_first(self.rest)?;
+        let (value, rest) = rest.split_at_checked(qualifier.value_len())?;
+        self.rest = rest;
+        Some((qualifier, value))
+    }
+}
+
+/// Appends a point to the value of a cell of appended points, whose qualifier is
+/// [`APPEND_QUALIFIER`](crate::data_table::APPEND_QUALIFIER).
+pub fn append_point(qualifier: Qualifier, value: &Value, out: &mut Vec<u8>) {
+    qualifier.write_to(out);
+    value.encoded().write_to(out);
+}
+
+/// A raw value for an error message.
+pub(super) fn shown(raw: &[u8]) -> String {
+    HexText(raw).to_string()
+}

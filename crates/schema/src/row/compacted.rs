@@ -1,0 +1,178 @@
+//! The points of an hour written as one cell.
+//!
+//! Qualifiers in time order, values in the same order, and a meta byte if there are two points or
+//! more: `01` if some have seconds and some milliseconds, else `00`. A single point is written as
+//! an ordinary cell, without meta byte.
+
+use thiserror::Error;
+
+use crate::qualifier::Qualifier;
+use crate::timestamp::{BaseTime, Timestamp};
+use crate::value::Value;
+
+/// Builds the cell of an hour's points. Meant to be kept and filled again:
+/// [`CompactedCell::clear`] keeps the memory.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct CompactedCell {
+    qualifier: Vec<u8>,
+    value: Vec<u8>,
+    points: usize,
+    last_offset_ms: Option<u32>,
+    has_seconds: bool,
+    has_millis: bool,
+    /// Whether the meta byte is at the end of `value`.
+    is_finished: bool,
+}
+
+/// Why points cannot be written as one cell.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum CompactError {
+    /// No points: such a cell does not exist.
+    #[error("no points to write, a cell holds at least 1")]
+    Empty,
+    /// A point that is not after the one before it.
+    #[error(
+        "point {offset_ms} ms after the base time follows one at {previous_ms} ms, \
+         expected ascending order and no instant twice"
+    )]
+    NotAscending {
+        /// The point's offset.
+        offset_ms: u32,
+        /// The offset of the point before.
+        previous_ms: u32,
+    },
+    /// A point of another hour than the first.
+    #[error("point at {timestamp} is of the hour {actual}, expected {expected}")]
+    AnotherHour {
+        /// The point's time.
+        timestamp: Timestamp,
+        /// Its base time, in seconds.
+        actual: BaseTime,
+        /// The base time of the first point, in seconds.
+        expected: BaseTime,
+    },
+}
+
+impl CompactedCell {
+    /// No points yet.
+    pub const fn new() -> CompactedCell {
+        CompactedCell {
+            qualifier: Vec::new(),
+            value: Vec::new(),
+            points: 0,
+            last_offset_ms: None,
+            has_seconds: false,
+            has_millis: false,
+            is_finished: false,
+        }
+    }
+
+    /// Adds a point of the row's hour. All points of a cell must be of one hour, which the caller
+    /// knows: the cell does not hold it.
+    ///
+    /// # Errors
+    ///
+    /// [`CompactError::NotAscending`] unless the point is after those before it. The cell is then
+    /// as it was.
+    #[inline]
+    pub fn push(&mut self, timestamp: Timestamp, value: &Value) -> Result<(), CompactError> {
+        self.push_qualified(Qualifier::new(timestamp, value), value)
+    }
+
+    /// Adds a point whose qualifier is made already. `qualifier` must be that of `value`.
+    ///
+    /// # Errors
+    ///
+    /// As [`CompactedCell::push`].
+    #[inline]
+    pub fn push_qualified(&mut self, qualifier: Qualifier, value: &Value) -> Result<(), CompactError> {
+        let offset_ms = qualifier.offset_ms();
+        if let Some(previous_ms) = self.last_offset_ms.filter(|last| *last >= offset_ms) {
+            return Err(CompactError::NotAscending {
+                offset_ms,
+                previous_ms,
+            });
+        }
+        self.reopen();
+        if qualifier.is_ms() {
+            self.has_millis = true;
+        } else {
+            self.has_seconds = true;
+        }
+        qualifier.write_to(&mut self.qualifier);
+        value.encoded().write_to(&mut self.value);
+        self.last_offset_ms = Some(offset_ms);
+        self.points += 1;
+        Ok(())
+    }
+
+    /// How many points there are.
+    pub const fn len(&self) -> usize {
+        self.points
+    }
+
+    /// Whether there are none.
+    pub const fn is_empty(&self) -> bool {
+        self.points == 0
+    }
+
+    /// The cell: its qualifier and its value. More points may be added afterwards.
+    ///
+    /// # Errors
+    ///
+    /// [`CompactError::Empty`] without points.
+    pub fn finish(&mut self) -> Result<(&[u8], &[u8]), CompactError> {
+        if self.points == 0 {
+            return Err(CompactError::Empty);
+        }
+        if self.points > 1 && !self.is_finished {
+            self.value.push(u8::from(self.has_seconds && self.has_millis));
+            self.is_finished = true;
+        }
+        Ok((&self.qualifier, &self.value))
+    }
+
+    /// Removes all points.
+    pub fn clear(&mut self) {
+        self.qualifier.clear();
+        self.value.clear();
+        self.points = 0;
+        self.last_offset_ms = None;
+        self.has_seconds = false;
+        self.has_millis = false;
+        self.is_finished = false;
+    }
+
+    fn reopen(&mut self) {
+        if self.is_finished {
+            self.value.pop();
+            self.is_finished = false;
+        }
+    }
+}
+
+/// The cell of an hour's points: its qualifier and its value. Points must ascend.
+///
+/// # Errors
+///
+/// [`CompactError`].
+pub fn compact(
+    points: impl IntoIterator<Item = (Timestamp, Value)>,
+) -> Result<(Vec<u8>, Vec<u8>), CompactError> {
+    let mut cell = CompactedCell::new();
+    let mut hour = None;
+    for (timestamp, value) in points {
+        let actual = timestamp.base_time();
+        let expected = *hour.get_or_insert(actual);
+        if actual != expected {
+            return Err(CompactError::AnotherHour {
+                timestamp,
+                actual,
+                expected,
+            });
+        }
+        cell.push(timestamp, &value)?;
+    }
+    cell.finish()?;
+    Ok((cell.qualifier, cell.value))
+}
