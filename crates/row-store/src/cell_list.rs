@@ -1,0 +1,139 @@
+//! Cells of one row, packed in two vectors.
+
+/// A cell with its family as a position in the table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct RawCell<'a> {
+    /// Position of the family in the table's definition.
+    pub(crate) family: u8,
+    /// Qualifier.
+    pub(crate) qualifier: &'a [u8],
+    /// Milliseconds since the epoch.
+    pub(crate) timestamp_ms: i64,
+    /// Value.
+    pub(crate) value: &'a [u8],
+}
+
+/// Cells in the order in which they were pushed. All share one buffer, because a query reads
+/// hundreds of thousands of them.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct CellList {
+    /// The qualifier of each cell, directly followed by its value.
+    data: Vec<u8>,
+    cells: Vec<CellIndex>,
+}
+
+/// Where a cell lies in [`CellList::data`].
+#[derive(Clone, Copy, Debug)]
+struct CellIndex {
+    timestamp_ms: i64,
+    offset: usize,
+    value_length: u32,
+    qualifier_length: u16,
+    family: u8,
+}
+
+impl CellList {
+    pub(crate) fn len(&self) -> usize {
+        self.cells.len()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.cells.is_empty()
+    }
+
+    /// Bytes that the cells occupy.
+    pub(crate) fn byte_len(&self) -> usize {
+        self.data.len() + self.cells.len() * size_of::<CellIndex>()
+    }
+
+    /// Makes room for so many cells with so many bytes of qualifiers and values together.
+    pub(crate) fn reserve(&mut self, cells: usize, bytes: usize) {
+        self.cells.reserve(cells);
+        self.data.reserve(bytes);
+    }
+
+    /// Adds a cell.
+    #[inline]
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "backends refuse longer qualifiers and values"
+    )]
+    pub(crate) fn push(&mut self, family: u8, qualifier: &[u8], timestamp_ms: i64, value: &[u8]) {
+        debug_assert!(u16::try_from(qualifier.len()).is_ok() && u32::try_from(value.len()).is_ok());
+        self.cells.push(CellIndex {
+            timestamp_ms,
+            offset: self.data.len(),
+            value_length: value.len() as u32,
+            qualifier_length: qualifier.len() as u16,
+            family,
+        });
+        self.data.extend_from_slice(qualifier);
+        self.data.extend_from_slice(value);
+    }
+
+    /// Adds a cell whose value is the low `length` bytes of a number, big endian: a point. It is
+    /// [`CellList::push`] for the case where lengths are known, which saves two calls of `memcpy`.
+    #[inline]
+    pub(crate) fn push_point(
+        &mut self,
+        family: u8,
+        qualifier: &[u8],
+        timestamp_ms: i64,
+        value: u64,
+        length: usize,
+    ) {
+        let bytes = value.to_be_bytes();
+        match (qualifier, length) {
+            (&[a, b], 8) => {
+                let [c, d, e, f, g, h, i, j] = bytes;
+                self.index(family, 2, timestamp_ms, 8);
+                self.data.extend_from_slice(&[a, b, c, d, e, f, g, h, i, j]);
+            }
+            (&[a, b], 4) => {
+                let [.., c, d, e, f] = bytes;
+                self.index(family, 2, timestamp_ms, 4);
+                self.data.extend_from_slice(&[a, b, c, d, e, f]);
+            }
+            (&[a, b], 2) => {
+                let [.., c, d] = bytes;
+                self.index(family, 2, timestamp_ms, 2);
+                self.data.extend_from_slice(&[a, b, c, d]);
+            }
+            (&[a, b], 1) => {
+                let [.., c] = bytes;
+                self.index(family, 2, timestamp_ms, 1);
+                self.data.extend_from_slice(&[a, b, c]);
+            }
+            _ => self.push(family, qualifier, timestamp_ms, &bytes[8 - length.min(8)..]),
+        }
+    }
+
+    #[inline]
+    fn index(&mut self, family: u8, qualifier_length: u16, timestamp_ms: i64, value_length: u32) {
+        self.cells.push(CellIndex {
+            timestamp_ms,
+            offset: self.data.len(),
+            value_length,
+            qualifier_length,
+            family,
+        });
+    }
+
+    pub(crate) fn iter(&self) -> impl ExactSizeIterator<Item = RawCell<'_>> + DoubleEndedIterator + Clone {
+        self.cells.iter().map(|index| {
+            let value_start = index.offset + usize::from(index.qualifier_length);
+            RawCell {
+                family: index.family,
+                qualifier: &self.data[index.offset..value_start],
+                timestamp_ms: index.timestamp_ms,
+                value: &self.data[value_start..value_start + index.value_length as usize],
+            }
+        })
+    }
+}
+
+impl PartialEq for CellList {
+    fn eq(&self, other: &Self) -> bool {
+        self.iter().eq(other.iter())
+    }
+}

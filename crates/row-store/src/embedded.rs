@@ -1,0 +1,483 @@
+//! A store on one machine: a journal with group commit, memory, row blocks on disk.
+//!
+//! ```text
+//!   write ──► queue ──► commit thread ──► journal, one sync a group ──► memory ──► answer
+//!                                                                          │ when its limit is reached
+//!   read ◄── merge ◄──┬── memory                                         flush thread
+//!                     └── row blocks ◄─────────────────────────────────────┘
+//! ```
+//!
+//! The unit of storage is the row. What was written since the last flush lies in memory as one
+//! buffer a row, and in the journal; a flush merges each of these rows with its block and writes
+//! the new block. A row block is a fraction of the size of its cells; see `block`.
+//!
+//! # What a crash leaves
+//!
+//! A write is answered once its frame of the journal is synced. Opening the store reads the
+//! journal back into memory. A flush makes its blocks visible at once, and removes segments of the
+//! journal only then; applying a segment again to blocks that have it in them changes nothing.
+
+mod block;
+mod blocks;
+mod catalog;
+mod commit;
+mod core;
+mod flush;
+mod folder;
+mod journal;
+mod memtable;
+mod merge;
+mod queue;
+mod read;
+mod row_buffer;
+mod varint;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::thread::{self, JoinHandle};
+
+use async_trait::async_trait;
+use futures::stream::{StreamExt, try_unfold};
+use parking_lot::{Mutex, RwLock};
+
+use self::blocks::Blocks;
+use self::catalog::Catalog;
+use self::core::Core;
+use self::folder::Folder;
+use self::queue::{Operation, Outcome, Queue};
+use self::read::Cursor;
+use crate::rules::{self, Columns};
+use crate::{
+    AtomicCommit, CellAddress, Clock, ColumnSelection, Condition, Row, RowStore, RowStream, Scan, StoreError,
+    TableDef, TableName, WriteBatch,
+};
+
+/// Where a store is, and its limits.
+#[derive(Clone, Debug)]
+pub struct EmbeddedConfig {
+    /// The folder; it is made if there is none. One process has it at a time.
+    pub path: PathBuf,
+    /// The journal that may gather before a flush begins, in bytes; what a crash left counts. Twice
+    /// as much may be on disk, while a flush is going on, and is what a start after a crash has to
+    /// read.
+    pub journal_bytes: u64,
+    /// The memory for rows that may gather before a flush begins, in bytes. Twice as much may be
+    /// in use, while a flush is going on.
+    pub memory_bytes: usize,
+    /// The memory for requests that wait to be committed, in bytes.
+    pub queue_bytes: u32,
+    /// The memory for row blocks that were read, in bytes.
+    pub cache_bytes: u64,
+    /// Dates cells.
+    pub clock: Clock,
+}
+
+impl EmbeddedConfig {
+    /// A store in a folder, with the limits that are right for most: 64 MiB of journal, 128 MiB of
+    /// memory, 64 MiB of requests, 64 MiB of cache.
+    pub fn new(path: impl Into<PathBuf>) -> Self {
+        Self {
+            path: path.into(),
+            journal_bytes: 64 << 20,
+            memory_bytes: 128 << 20,
+            queue_bytes: 64 << 20,
+            cache_bytes: 64 << 20,
+            clock: Clock::system(),
+        }
+    }
+}
+
+/// Figures of a store, for metrics.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct EmbeddedStats {
+    /// Bytes of journal that are not flushed yet.
+    pub journal_bytes: u64,
+    /// Memory of rows that are not flushed yet, in bytes.
+    pub memory_bytes: u64,
+    /// Rows that are not flushed yet; one that is written to during a flush counts twice.
+    pub rows_in_memory: u64,
+    /// Bytes of row blocks on disk.
+    pub block_bytes: u64,
+    /// Flushes since the store was opened.
+    pub flushes: u64,
+    /// Groups that were committed since the store was opened: one sync each.
+    pub groups_committed: u64,
+}
+
+/// So many rows are read on the caller's thread: handing them to another takes longer than to
+/// read them, even if one or the other comes from the disk.
+const READ_INLINE: usize = 4;
+
+/// A [`RowStore`] in a folder of this machine.
+///
+/// Dropping it stops its threads and leaves the folder as a crash would; [`RowStore::close`]
+/// flushes before.
+#[derive(Debug)]
+pub struct EmbeddedStore {
+    opened: RwLock<Option<Opened>>,
+}
+
+#[derive(Debug)]
+struct Opened {
+    core: Arc<Core>,
+    queue: Arc<Queue>,
+    commit: JoinHandle<()>,
+    flush: JoinHandle<()>,
+}
+
+impl EmbeddedStore {
+    /// Opens a store, or makes a new one. Blocks while the journal is read.
+    ///
+    /// # Errors
+    ///
+    /// - [`StoreError::Unavailable`] if another process has it open.
+    /// - [`StoreError::Invalid`] if its format is newer than this code.
+    /// - [`StoreError::Corrupt`] with the place if something in it is damaged. The end of a
+    ///   journal that a crash tore is not damage: it is cut off and logged.
+    /// - [`StoreError::Io`] and [`StoreError::Full`] from the operating system.
+    pub fn open(config: EmbeddedConfig) -> Result<Self, StoreError> {
+        let folder = Folder::open(&config.path)?;
+        let catalog = Catalog::open(folder.tables())?;
+        let blocks = Blocks::open(&folder.blocks(), config.cache_bytes)?;
+        if let Some(id) = blocks.last_table()?
+            && !catalog.by_id().contains_key(&id)
+        {
+            return Err(StoreError::Corrupt {
+                place: folder.tables().display().to_string(),
+                detail: format!("table {id} is not defined, and there are rows of it"),
+            });
+        }
+        let mut replay = commit::Replay::new(catalog.by_id());
+        let recovered = journal::recover(&folder.journal(), |frame| replay.apply(frame))?;
+        let last_ms = recovered.last_ms.max(blocks.time_ms()?.unwrap_or(i64::MIN));
+        let core = Arc::new(Core {
+            config,
+            catalog,
+            blocks,
+            last_ms: last_ms.into(),
+            flush: core::FlushState::default(),
+            counters: core::Counters::default(),
+            write_error: Mutex::new(None),
+            folder,
+        });
+        core.counters
+            .journal_active_bytes
+            .store(recovered.journal.unflushed_bytes(), Ordering::Relaxed);
+        let queue = Arc::new(Queue::new(core.config.queue_bytes));
+        let commit = spawn("oxtsdb-commit", {
+            let (core, queue) = (core.clone(), queue.clone());
+            move || commit::run(&core, &queue, recovered.journal)
+        })?;
+        let flush = spawn("oxtsdb-flush", {
+            let core = core.clone();
+            move || flush::run(&core)
+        })?;
+        Ok(Self {
+            opened: RwLock::new(Some(Opened {
+                core,
+                queue,
+                commit,
+                flush,
+            })),
+        })
+    }
+
+    /// Writes all rows that are in memory to row blocks, and waits until that is done.
+    ///
+    /// # Errors
+    ///
+    /// When they cannot be written; nothing is lost by that.
+    pub async fn flush(&self) -> Result<(), StoreError> {
+        let (_, queue) = self.opened()?;
+        queue.flush().await
+    }
+
+    /// Figures for metrics.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::Unavailable`] when the store is closed.
+    pub fn stats(&self) -> Result<EmbeddedStats, StoreError> {
+        let (core, _) = self.opened()?;
+        let mut stats = EmbeddedStats {
+            journal_bytes: core.counters.journal_bytes(),
+            block_bytes: core.blocks.byte_len(),
+            flushes: core.counters.flushes.load(Ordering::Relaxed),
+            groups_committed: core.counters.groups.load(Ordering::Relaxed),
+            ..EmbeddedStats::default()
+        };
+        for table in core.catalog.by_id().values() {
+            let memory = table.memory.read();
+            for rows in [Some(&memory.active), memory.frozen.as_deref()]
+                .into_iter()
+                .flatten()
+            {
+                stats.rows_in_memory += rows.len() as u64;
+                stats.memory_bytes += rows.bytes() as u64;
+            }
+        }
+        Ok(stats)
+    }
+
+    fn opened(&self) -> Result<(Arc<Core>, Arc<Queue>), StoreError> {
+        match &*self.opened.read() {
+            Some(opened) => Ok((opened.core.clone(), opened.queue.clone())),
+            None => Err(StoreError::Unavailable {
+                detail: "the store is closed".to_owned(),
+            }),
+        }
+    }
+
+    async fn change(&self, table: &TableName, operation: Operation) -> Result<Outcome, StoreError> {
+        let (core, queue) = self.opened()?;
+        let table = core.catalog.table(table)?;
+        queue.change(table, operation).await
+    }
+
+    /// Checks conditions and a batch, and commits them.
+    async fn commit(&self, conditions: &[Condition], batch: WriteBatch) -> Result<bool, StoreError> {
+        let (core, queue) = self.opened()?;
+        let table = core.catalog.table(batch.table())?;
+        let families = rules::check_batch(&table.def, &batch)?;
+        for condition in conditions {
+            check_cell(&table.def, &condition.cell)?;
+        }
+        let operation = Operation::CommitIf {
+            conditions: conditions.to_vec(),
+            batch,
+            families,
+        };
+        match queue.change(table, operation).await? {
+            Outcome::Held(held) => Ok(held),
+            outcome => Err(unexpected(&outcome)),
+        }
+    }
+}
+
+impl Opened {
+    /// Stops the threads. What is queued is still committed, what is in memory is not flushed.
+    fn stop(self) {
+        let join = |thread: JoinHandle<()>| {
+            if thread.join().is_err() {
+                tracing::error!("a thread of the store panicked");
+            }
+        };
+        self.queue.close();
+        // It may have to wait for a flush, so the flush thread stops after it.
+        join(self.commit);
+        self.core.flush.state.lock().stopping = true;
+        self.core.flush.changed.notify_all();
+        join(self.flush);
+    }
+}
+
+impl Drop for EmbeddedStore {
+    fn drop(&mut self) {
+        if let Some(opened) = self.opened.get_mut().take() {
+            opened.stop();
+        }
+    }
+}
+
+fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>, StoreError> {
+    thread::Builder::new()
+        .name(name.to_owned())
+        .spawn(run)
+        .map_err(|error| StoreError::Io {
+            place: format!("thread {name}"),
+            detail: error.to_string(),
+        })
+}
+
+/// Runs work that may wait for the disk off the runtime's own threads.
+async fn off_runtime<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, StoreError> + Send + 'static,
+) -> Result<T, StoreError> {
+    tokio::task::spawn_blocking(work)
+        .await
+        .map_err(|error| StoreError::Io {
+            place: "read".to_owned(),
+            detail: error.to_string(),
+        })?
+}
+
+fn check_cell(table: &TableDef, cell: &CellAddress) -> Result<(), StoreError> {
+    rules::check_row_key(&cell.row)?;
+    rules::check_qualifier(&cell.qualifier)?;
+    rules::family_index(table, &cell.family).map(drop)
+}
+
+/// Never met: the commit thread answers each operation with its own kind of outcome.
+fn unexpected(outcome: &Outcome) -> StoreError {
+    StoreError::Io {
+        place: "commit thread".to_owned(),
+        detail: format!("unexpected outcome {outcome:?}"),
+    }
+}
+
+#[async_trait]
+impl RowStore for EmbeddedStore {
+    async fn create_table(&self, table: &TableDef) -> Result<bool, StoreError> {
+        let (core, _) = self.opened()?;
+        let table = table.clone();
+        off_runtime(move || core.catalog.create(&table)).await
+    }
+
+    async fn tables(&self) -> Result<Vec<TableDef>, StoreError> {
+        Ok(self.opened()?.0.catalog.definitions())
+    }
+
+    async fn get_rows(
+        &self,
+        table: &TableName,
+        rows: &[Vec<u8>],
+        columns: &ColumnSelection,
+    ) -> Result<Vec<Option<Row>>, StoreError> {
+        let (core, _) = self.opened()?;
+        let table = core.catalog.table(table)?;
+        let columns = Columns::resolve(&table.def, columns)?;
+        rows.iter().try_for_each(|row| rules::check_row_key(row))?;
+        if rows.len() <= READ_INLINE {
+            // A caller that reads in a loop must let others run now and then.
+            tokio::task::consume_budget().await;
+            return read::rows(&core, &table, rows, &read::view(&core, &table, columns, 1));
+        }
+        let keys = rows.to_vec();
+        off_runtime(move || read::rows(&core, &table, &keys, &read::view(&core, &table, columns, 1))).await
+    }
+
+    async fn scan(&self, table: &TableName, scan: Scan) -> Result<RowStream, StoreError> {
+        let (core, _) = self.opened()?;
+        let table = core.catalog.table(table)?;
+        rules::check_scan(&scan)?;
+        let columns = Columns::resolve(&table.def, &scan.columns)?;
+        let view = read::view(&core, &table, columns, scan.max_versions);
+        let cursor = Cursor {
+            scan,
+            view,
+            done: false,
+        };
+        Ok(
+            try_unfold((core, table, cursor), |(core, table, mut cursor)| async move {
+                while !cursor.done {
+                    let (step_core, step_table) = (core.clone(), table.clone());
+                    let rows;
+                    (rows, cursor) = off_runtime(move || {
+                        let rows = read::step(&step_core, &step_table, &mut cursor)?;
+                        Ok((rows, cursor))
+                    })
+                    .await?;
+                    if !rows.is_empty() {
+                        return Ok(Some((rows, (core, table, cursor))));
+                    }
+                }
+                Ok(None)
+            })
+            .boxed(),
+        )
+    }
+
+    async fn write(&self, batch: WriteBatch) -> Result<(), StoreError> {
+        let (core, queue) = self.opened()?;
+        let table = core.catalog.table(batch.table())?;
+        let families = rules::check_batch(&table.def, &batch)?;
+        if batch.is_empty() {
+            return Ok(());
+        }
+        queue
+            .change(table, Operation::Write { batch, families })
+            .await
+            .map(drop)
+    }
+
+    async fn increment(&self, table: &TableName, cell: &CellAddress, amount: i64) -> Result<i64, StoreError> {
+        check_cell(&self.opened()?.0.catalog.table(table)?.def, cell)?;
+        match self
+            .change(
+                table,
+                Operation::Increment {
+                    cell: cell.clone(),
+                    amount,
+                },
+            )
+            .await?
+        {
+            Outcome::Sum(sum) => Ok(sum),
+            outcome => Err(unexpected(&outcome)),
+        }
+    }
+
+    async fn check_and_put(
+        &self,
+        table: &TableName,
+        condition: &Condition,
+        value: &[u8],
+    ) -> Result<bool, StoreError> {
+        let mut batch = WriteBatch::new(table.clone());
+        let family = batch.family(&condition.cell.family);
+        batch
+            .row(&condition.cell.row)
+            .put(family, &condition.cell.qualifier, value);
+        self.commit(std::slice::from_ref(condition), batch).await
+    }
+
+    async fn append(
+        &self,
+        table: &TableName,
+        cell: &CellAddress,
+        value: &[u8],
+    ) -> Result<Vec<u8>, StoreError> {
+        check_cell(&self.opened()?.0.catalog.table(table)?.def, cell)?;
+        rules::check_value(value)?;
+        match self
+            .change(
+                table,
+                Operation::Append {
+                    cell: cell.clone(),
+                    value: value.to_vec(),
+                },
+            )
+            .await?
+        {
+            Outcome::Appended(value) => Ok(value),
+            outcome => Err(unexpected(&outcome)),
+        }
+    }
+
+    fn atomic(&self) -> Option<&dyn AtomicCommit> {
+        Some(self)
+    }
+
+    async fn check_health(&self) -> Result<(), StoreError> {
+        let (core, queue) = self.opened()?;
+        queue.check()?;
+        let write_error = core.write_error.lock().clone();
+        let flush_error = core.flush.state.lock().error.clone();
+        write_error.or(flush_error).map_or(Ok(()), Err)
+    }
+
+    async fn close(&self) -> Result<(), StoreError> {
+        let flushed = match self.flush().await {
+            // It was closed before.
+            Err(StoreError::Unavailable { .. }) => Ok(()),
+            flushed => flushed,
+        };
+        let opened = self.opened.write().take();
+        if let Some(opened) = opened {
+            off_runtime(move || {
+                opened.stop();
+                Ok(())
+            })
+            .await?;
+        }
+        flushed
+    }
+}
+
+#[async_trait]
+impl AtomicCommit for EmbeddedStore {
+    async fn commit_if(&self, conditions: &[Condition], batch: WriteBatch) -> Result<bool, StoreError> {
+        self.commit(conditions, batch).await
+    }
+}

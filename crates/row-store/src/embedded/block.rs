@@ -1,0 +1,104 @@
+//! Row blocks: all cells of one row in bytes.
+//!
+//! ```text
+//!   version (1) | crc (4) | runs
+//!   run     form (4 bits) family (4 bits) | number of cells | cells
+//!   form    0                       any cells
+//!           2, 4                    points with qualifiers of so many bytes; see `columns`
+//!   cells of form 0                 for each: timestamp, as difference to the one before |
+//!                                   length | qualifier | length | value
+//! ```
+//!
+//! Cells are in the order of a [`Row`](crate::Row), and come back exactly as they were, timestamps
+//! included: a version is told from another by its timestamp, and so is a cell that a delete or a
+//! time to live takes away. A run is a stretch of cells of one family and form, 65,536 at most; the
+//! checksum is over the runs. Numbers without a size are varints.
+
+mod columns;
+mod floats;
+mod numbers;
+
+use super::varint::{self, Reader};
+use crate::cell_list::{CellList, RawCell};
+
+const VERSION: u8 = 1;
+/// Bytes before the runs.
+const HEADER: usize = 5;
+/// Cells of a run, at most: so a block that is damaged cannot ask for more memory than that.
+const MAX_RUN: usize = 1 << 16;
+
+/// The block of a row.
+pub(super) fn encode(cells: &CellList) -> Vec<u8> {
+    let cells: Vec<RawCell<'_>> = cells.iter().collect();
+    let mut block = vec![VERSION, 0, 0, 0, 0];
+    let alike =
+        |a: &RawCell<'_>, b: &RawCell<'_>| a.family == b.family && columns::width(a) == columns::width(b);
+    for run in cells.chunk_by(alike).flat_map(|run| run.chunks(MAX_RUN)) {
+        let Some(first) = run.first() else { continue };
+        let width = columns::width(first);
+        block.push(u8::try_from(width.unwrap_or(0)).unwrap_or(0) << 4 | first.family & 0xf);
+        varint::put(&mut block, run.len() as u64);
+        match width {
+            Some(_) => columns::encode(&mut block, run),
+            None => encode_any(&mut block, run),
+        }
+    }
+    let crc = crc32fast::hash(&block[HEADER..]);
+    block[1..HEADER].copy_from_slice(&crc.to_be_bytes());
+    block
+}
+
+/// The cells of a block; the error says what is wrong with it.
+pub(super) fn decode(block: &[u8]) -> Result<CellList, &'static str> {
+    let mut reader = Reader(block);
+    if reader.byte() != Some(VERSION) {
+        return Err("unknown version of a row block");
+    }
+    if reader.array().map(u32::from_be_bytes) != Some(crc32fast::hash(reader.0)) {
+        return Err("the checksum does not match");
+    }
+    let mut cells = CellList::default();
+    while !reader.0.is_empty() {
+        decode_run(&mut reader, &mut cells).ok_or("the cells cannot be decoded")?;
+    }
+    Ok(cells)
+}
+
+fn decode_run(reader: &mut Reader<'_>, cells: &mut CellList) -> Option<()> {
+    let first = reader.byte()?;
+    let count = reader.length().filter(|count| *count <= MAX_RUN)?;
+    let family = first & 0xf;
+    match first >> 4 {
+        0 => decode_any(reader, family, count, cells),
+        2 => columns::decode(reader, family, 2, count, cells),
+        4 => columns::decode(reader, family, 4, count, cells),
+        _ => None,
+    }
+}
+
+fn encode_any(block: &mut Vec<u8>, cells: &[RawCell<'_>]) {
+    let mut last_ms = 0_i64;
+    for cell in cells {
+        varint::put(block, varint::zigzag(cell.timestamp_ms.wrapping_sub(last_ms)));
+        last_ms = cell.timestamp_ms;
+        for bytes in [cell.qualifier, cell.value] {
+            varint::put(block, bytes.len() as u64);
+            block.extend_from_slice(bytes);
+        }
+    }
+}
+
+fn decode_any(reader: &mut Reader<'_>, family: u8, count: usize, cells: &mut CellList) -> Option<()> {
+    let mut timestamp_ms = 0_i64;
+    for _ in 0..count {
+        timestamp_ms = timestamp_ms.wrapping_add(reader.signed()?);
+        let length = reader.length().filter(|length| u16::try_from(*length).is_ok())?;
+        let qualifier = reader.bytes(length)?;
+        let length = reader.length().filter(|length| u32::try_from(*length).is_ok())?;
+        cells.push(family, qualifier, timestamp_ms, reader.bytes(length)?);
+    }
+    Some(())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,239 @@
+//! Floating-point values of 4 and 8 bytes, mixed at will.
+//!
+//! ```text
+//!   method (1) | exceptions | numbers
+//!   method      0 to 4: the values times 10^method, as integers; 5: their bits
+//!   exceptions  number of | for each: distance to the one before, value in its own width
+//! ```
+//!
+//! Most measured values are decimals of few digits: 12.5 is stored as 125. That is done only where
+//! the division gives back the very same bits; the few values that it does not are exceptions
+//! (not a number, -0, a value with more digits). If there are many of them all values are stored
+//! by their bits, first those of 4 bytes, then those of 8.
+
+use super::super::varint::{self, Reader};
+use super::numbers;
+
+const POWERS: [f64; 5] = [1.0, 10.0, 100.0, 1_000.0, 10_000.0];
+const BITS: u8 = 5;
+/// Integers up to here are exact in a double.
+const EXACT: f64 = 9_007_199_254_740_992.0;
+
+/// A value in the width in which it is stored.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Float {
+    Single(f32),
+    Double(f64),
+}
+
+impl Float {
+    pub(super) fn is_single(self) -> bool {
+        matches!(self, Self::Single(_))
+    }
+
+    /// The integer that gives this value again when it is divided.
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "within the range in which integers are exact"
+    )]
+    fn scaled(self, power: f64) -> Option<i64> {
+        let value = match self {
+            Self::Single(value) => f64::from(value),
+            Self::Double(value) => value,
+        };
+        let scaled = (value * power).round();
+        if scaled.is_nan() || scaled.abs() >= EXACT {
+            return None;
+        }
+        let scaled = scaled as i64;
+        let same = match self {
+            Self::Single(value) => (divided(scaled, power) as f32).to_bits() == value.to_bits(),
+            Self::Double(value) => divided(scaled, power).to_bits() == value.to_bits(),
+        };
+        same.then_some(scaled)
+    }
+}
+
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "within the range in which integers are exact"
+)]
+fn divided(scaled: i64, power: f64) -> f64 {
+    scaled as f64 / power
+}
+
+/// Whether a value takes 4 bytes, if each takes as few as it needs: then the widths need not be
+/// stored. `value` is what the division gives.
+#[expect(clippy::cast_possible_truncation, reason = "that is the question")]
+fn fits_single(value: f64) -> bool {
+    f64::from(value as f32).to_bits() == value.to_bits()
+}
+
+/// How values are to be stored.
+#[derive(Debug)]
+pub(super) struct Plan {
+    method: u8,
+    scaled: Vec<i64>,
+    exceptions: Vec<usize>,
+    /// Each value has the width that it needs.
+    pub(super) widths_are_implied: bool,
+}
+
+/// Finds the best way to store values.
+pub(super) fn plan(values: &[Float]) -> Plan {
+    let mut best: Option<Plan> = None;
+    for (method, power) in (0_u8..).zip(POWERS) {
+        let allowed = best
+            .as_ref()
+            .map_or(values.len() / 16, |best| best.exceptions.len() - 1);
+        let Some((scaled, exceptions)) = scale(values, power, allowed) else {
+            continue;
+        };
+        let done = exceptions.is_empty();
+        best = Some(Plan {
+            method,
+            scaled,
+            exceptions,
+            widths_are_implied: false,
+        });
+        if done {
+            break;
+        }
+    }
+    let mut plan = best.unwrap_or(Plan {
+        method: BITS,
+        scaled: Vec::new(),
+        exceptions: Vec::new(),
+        widths_are_implied: false,
+    });
+    if let Some(power) = POWERS.get(usize::from(plan.method))
+        && plan.exceptions.is_empty()
+    {
+        plan.widths_are_implied = values
+            .iter()
+            .zip(&plan.scaled)
+            .all(|(value, scaled)| fits_single(divided(*scaled, *power)) == value.is_single());
+    }
+    plan
+}
+
+/// The integers and the exceptions among them, unless these are too many.
+fn scale(values: &[Float], power: f64, allowed: usize) -> Option<(Vec<i64>, Vec<usize>)> {
+    let mut scaled = Vec::with_capacity(values.len());
+    let mut exceptions = Vec::new();
+    let mut last = 0;
+    for (index, value) in values.iter().enumerate() {
+        match value.scaled(power) {
+            Some(number) => last = number,
+            None if exceptions.len() == allowed => return None,
+            None => exceptions.push(index),
+        }
+        scaled.push(last);
+    }
+    Some((scaled, exceptions))
+}
+
+/// Appends values.
+pub(super) fn encode(bytes: &mut Vec<u8>, values: &[Float], plan: &Plan) {
+    bytes.push(plan.method);
+    if plan.method == BITS {
+        let singles: Vec<i64> = values
+            .iter()
+            .filter_map(|value| match value {
+                Float::Single(value) => Some(i64::from(value.to_bits())),
+                Float::Double(_) => None,
+            })
+            .collect();
+        let doubles: Vec<i64> = values
+            .iter()
+            .filter_map(|value| match value {
+                Float::Single(_) => None,
+                Float::Double(value) => Some(value.to_bits().cast_signed()),
+            })
+            .collect();
+        numbers::encode(bytes, &singles);
+        numbers::encode(bytes, &doubles);
+        return;
+    }
+    varint::put(bytes, plan.exceptions.len() as u64);
+    let mut last = 0;
+    for index in &plan.exceptions {
+        varint::put(bytes, (index - last) as u64);
+        last = *index;
+        match values[*index] {
+            Float::Single(value) => bytes.extend_from_slice(&value.to_be_bytes()),
+            Float::Double(value) => bytes.extend_from_slice(&value.to_be_bytes()),
+        }
+    }
+    numbers::encode(bytes, &plan.scaled);
+}
+
+/// Reads values. `singles` says for each whether it has 4 bytes; `None`: each has what it needs.
+pub(super) fn decode(reader: &mut Reader<'_>, count: usize, singles: Option<&[bool]>) -> Option<Vec<Float>> {
+    let method = reader.byte()?;
+    let Some(power) = POWERS.get(usize::from(method)) else {
+        return if method == BITS {
+            decode_bits(reader, singles?)
+        } else {
+            None
+        };
+    };
+    let mut exceptions = Vec::new();
+    let mut last = 0_usize;
+    for _ in 0..reader.number()? {
+        last = last.checked_add(reader.length()?)?;
+        let is_single = *singles?.get(last)?;
+        exceptions.push((
+            last,
+            if is_single {
+                Float::Single(f32::from_be_bytes(reader.array()?))
+            } else {
+                Float::Double(f64::from_be_bytes(reader.array()?))
+            },
+        ));
+    }
+    let scaled = numbers::decode(reader, count)?;
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "a value of 4 bytes was rounded to them"
+    )]
+    let value = |scaled: i64, is_single: bool| {
+        let value = divided(scaled, *power);
+        if is_single {
+            Float::Single(value as f32)
+        } else {
+            Float::Double(value)
+        }
+    };
+    let mut values: Vec<Float> = match singles {
+        Some(singles) => scaled
+            .iter()
+            .zip(singles)
+            .map(|(scaled, single)| value(*scaled, *single))
+            .collect(),
+        None => scaled
+            .iter()
+            .map(|scaled| value(*scaled, fits_single(divided(*scaled, *power))))
+            .collect(),
+    };
+    for (index, value) in exceptions {
+        *values.get_mut(index)? = value;
+    }
+    Some(values)
+}
+
+fn decode_bits(reader: &mut Reader<'_>, singles: &[bool]) -> Option<Vec<Float>> {
+    let single_count = singles.iter().filter(|single| **single).count();
+    let mut single_bits = numbers::decode(reader, single_count)?.into_iter();
+    let mut double_bits = numbers::decode(reader, singles.len() - single_count)?.into_iter();
+    singles
+        .iter()
+        .map(|single| {
+            Some(if *single {
+                Float::Single(f32::from_bits(u32::try_from(single_bits.next()?).ok()?))
+            } else {
+                Float::Double(f64::from_bits(double_bits.next()?.cast_unsigned()))
+            })
+        })
+        .collect()
+}

@@ -1,0 +1,303 @@
+//! A sequence of numbers in few bits.
+//!
+//! ```text
+//!   order (2 bits) shift (6 bits) | framing (1) | heads | frames
+//!   frame   smallest (varint) | width (1) | residuals, `width` bits each
+//! ```
+//!
+//! Residuals are the numbers (order 0), their differences (order 1), or the differences of those
+//! (order 2), whichever takes least; the heads are what a difference begins with. All lose the
+//! `shift` low bits that are 0 in every residual. A frame stores how far each residual is above
+//! the smallest. Framing says how many residuals a frame has: 128, or all of them.
+//!
+//! The number of numbers is known to the caller. Bits are packed from the most significant down.
+
+use super::super::varint::{self, Reader, zigzag};
+
+/// Residuals in a frame, unless all are in one.
+const FRAME: usize = 128;
+
+/// Appends numbers.
+pub(super) fn encode(bytes: &mut Vec<u8>, numbers: &[i64]) {
+    if numbers.is_empty() {
+        return;
+    }
+    let mut best: Option<Plan> = None;
+    let mut residuals = numbers.to_vec();
+    for order in 0..=2_u8.min(u8::try_from(numbers.len() - 1).unwrap_or(2)) {
+        if order > 0 {
+            difference(&mut residuals, usize::from(order));
+        }
+        let tail = &residuals[usize::from(order)..];
+        let shift = tail
+            .iter()
+            .fold(0, |bits, residual| bits | residual)
+            .trailing_zeros()
+            .min(63);
+        for in_one in [false, true] {
+            let plan = Plan {
+                order,
+                shift,
+                in_one,
+                bits: cost(tail, shift, in_one),
+            };
+            if best.is_none_or(|best| plan.bits < best.bits) {
+                best = Some(plan);
+            }
+        }
+        if best.is_some_and(|best| best.order + 1 < order) {
+            break;
+        }
+    }
+    if let Some(plan) = best {
+        write(bytes, numbers, plan);
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Plan {
+    order: u8,
+    shift: u32,
+    in_one: bool,
+    bits: usize,
+}
+
+/// Replaces all but the first `order` numbers by their differences to the one before.
+fn difference(numbers: &mut [i64], order: usize) {
+    for index in (order..numbers.len()).rev() {
+        numbers[index] = numbers[index].wrapping_sub(numbers[index - 1]);
+    }
+}
+
+fn frames(residuals: &[i64], in_one: bool) -> impl Iterator<Item = &[i64]> {
+    residuals.chunks(if in_one { residuals.len().max(1) } else { FRAME })
+}
+
+/// The smallest residual of a frame, and the bits that the distance to the greatest has.
+fn extent(frame: &[i64], shift: u32) -> (i64, u32) {
+    let (smallest, greatest) = frame.iter().fold((i64::MAX, i64::MIN), |(low, high), number| {
+        (low.min(*number), high.max(*number))
+    });
+    let (smallest, greatest) = (smallest >> shift, greatest >> shift);
+    let distance = greatest.wrapping_sub(smallest).cast_unsigned();
+    (smallest, u64::BITS - distance.leading_zeros())
+}
+
+fn cost(residuals: &[i64], shift: u32, in_one: bool) -> usize {
+    frames(residuals, in_one)
+        .map(|frame| {
+            let (smallest, width) = extent(frame, shift);
+            let head = (u64::BITS - zigzag(smallest).leading_zeros()).max(1).div_ceil(7) as usize;
+            8 * (head + 1) + frame.len() * width as usize
+        })
+        .sum()
+}
+
+fn write(bytes: &mut Vec<u8>, numbers: &[i64], plan: Plan) {
+    let order = usize::from(plan.order);
+    let mut residuals = numbers.to_vec();
+    for order in 1..=order {
+        difference(&mut residuals, order);
+    }
+    let shift = u8::try_from(plan.shift).unwrap_or(63);
+    bytes.push(plan.order << 6 | shift);
+    bytes.push(u8::from(plan.in_one));
+    let (heads, tail) = residuals.split_at(order);
+    for head in heads {
+        varint::put(bytes, zigzag(*head));
+    }
+    for frame in frames(tail, plan.in_one) {
+        let (smallest, width) = extent(frame, plan.shift);
+        varint::put(bytes, zigzag(smallest));
+        bytes.push(u8::try_from(width).unwrap_or(64));
+        pack(
+            bytes,
+            width,
+            frame
+                .iter()
+                .map(|number| (number >> plan.shift).wrapping_sub(smallest).cast_unsigned()),
+        );
+    }
+}
+
+/// Appends numbers of `width` bits.
+#[expect(clippy::cast_possible_truncation, reason = "bytes are taken off the top")]
+pub(super) fn pack(bytes: &mut Vec<u8>, width: u32, numbers: impl Iterator<Item = u64>) {
+    let (mut pending, mut count) = (0_u128, 0_u32);
+    for number in numbers {
+        pending = pending << width | u128::from(number);
+        count += width;
+        while count >= 8 {
+            count -= 8;
+            bytes.push((pending >> count) as u8);
+        }
+    }
+    if count > 0 {
+        bytes.push((pending << (8 - count)) as u8);
+    }
+}
+
+/// Reads `count` numbers of `width` bits into `numbers`.
+pub(super) fn unpack(
+    reader: &mut Reader<'_>,
+    width: u32,
+    count: usize,
+    mut take: impl FnMut(u64),
+) -> Option<()> {
+    if width == 0 {
+        (0..count).for_each(|_| take(0));
+        return Some(());
+    }
+    if width > 64 {
+        return None;
+    }
+    let bits = width as usize;
+    let packed = reader.bytes(count.checked_mul(bits)?.div_ceil(8))?;
+    // A number of up to 56 bits lies within the eight bytes from its first; the last ones need
+    // zeros behind them to be read so.
+    let whole = if bits <= 56 {
+        (packed.len().saturating_sub(7) * 8).div_ceil(bits).min(count)
+    } else {
+        0
+    };
+    for index in 0..whole {
+        let bit = index * bits;
+        let Some(window) = packed.get(bit / 8..).and_then(|rest| rest.first_chunk::<8>()) else {
+            return tail(packed, width, index..count, take);
+        };
+        take(u64::from_be_bytes(*window) << (bit % 8) >> (64 - width));
+    }
+    tail(packed, width, whole..count, take)
+}
+
+/// Reads numbers near the end, or wide ones.
+#[expect(clippy::cast_possible_truncation, reason = "shifted down to at most 64 bits")]
+fn tail(packed: &[u8], width: u32, indexes: std::ops::Range<usize>, mut take: impl FnMut(u64)) -> Option<()> {
+    for index in indexes {
+        let bit = index * width as usize;
+        let rest = packed.get(bit / 8..)?;
+        let mut window = [0; 16];
+        let present = rest.len().min(16);
+        window.get_mut(..present)?.copy_from_slice(rest.get(..present)?);
+        take((u128::from_be_bytes(window) << (bit % 8) >> (128 - width)) as u64);
+    }
+    Some(())
+}
+
+/// Reads so many numbers. `None`: the bytes are no such sequence.
+pub(super) fn decode(reader: &mut Reader<'_>, count: usize) -> Option<Vec<i64>> {
+    let mut numbers = Vec::with_capacity(count);
+    if count == 0 {
+        return Some(numbers);
+    }
+    let first = reader.byte()?;
+    let (order, shift) = (usize::from(first >> 6), u32::from(first & 63));
+    let in_one = match reader.byte()? {
+        0 => false,
+        1 => true,
+        _ => return None,
+    };
+    if order > 2 || order > count {
+        return None;
+    }
+    for _ in 0..order {
+        numbers.push(reader.signed()?);
+    }
+    // The sums are taken along the way: the last number, and the last difference.
+    let mut last = match order {
+        0 => 0,
+        1 => numbers[0],
+        _ => {
+            numbers[1] = numbers[1].wrapping_add(numbers[0]);
+            numbers[1]
+        }
+    };
+    let mut step = if order == 2 {
+        last.wrapping_sub(numbers[0])
+    } else {
+        0
+    };
+    let frame = if in_one { count } else { FRAME };
+    while numbers.len() < count {
+        let smallest = reader.signed()?;
+        let width = u32::from(reader.byte()?);
+        let length = frame.min(count - numbers.len());
+        match order {
+            0 => unpack(reader, width, length, |above| {
+                numbers.push(smallest.wrapping_add(above.cast_signed()) << shift);
+            })?,
+            1 => unpack(reader, width, length, |above| {
+                last = last.wrapping_add(smallest.wrapping_add(above.cast_signed()) << shift);
+                numbers.push(last);
+            })?,
+            _ => unpack(reader, width, length, |above| {
+                step = step.wrapping_add(smallest.wrapping_add(above.cast_signed()) << shift);
+                last = last.wrapping_add(step);
+                numbers.push(last);
+            })?,
+        }
+    }
+    Some(numbers)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn bytes_of(numbers: &[i64]) -> usize {
+        let mut bytes = Vec::new();
+        encode(&mut bytes, numbers);
+        let mut reader = Reader(&bytes);
+        assert_eq!(decode(&mut reader, numbers.len()).as_deref(), Some(numbers));
+        assert!(reader.0.is_empty(), "nothing is left over");
+        bytes.len()
+    }
+
+    #[test]
+    fn regular_sequences_take_next_to_nothing() {
+        assert!(bytes_of(&[7; 3_600]) <= 5);
+        assert!(
+            bytes_of(
+                &(0..3_600)
+                    .map(|n| 1_700_000_000_000 + 10_000 * n)
+                    .collect::<Vec<_>>()
+            ) <= 16
+        );
+        let steps: Vec<i64> = (0..1_280).map(|n| n * n % 256 * 1_000).collect();
+        assert!(
+            bytes_of(&steps) <= 1_280 * 15 / 8 + 50,
+            "the low bits that all lack are not stored"
+        );
+        assert_eq!(bytes_of(&[]), 0);
+    }
+
+    #[test]
+    fn extremes_are_read_back() {
+        bytes_of(&[i64::MIN, i64::MAX, 0, i64::MIN, -1, i64::MAX]);
+        bytes_of(&[i64::MIN; 300]);
+        bytes_of(&[i64::MIN]);
+        bytes_of(&[i64::MAX, i64::MIN]);
+    }
+
+    proptest! {
+        #[test]
+        fn any_numbers_are_read_back(numbers in vec(any::<i64>(), 0..300)) {
+            bytes_of(&numbers);
+        }
+
+        #[test]
+        fn walks_are_read_back(bits in 0..63_u32, steps in vec(any::<i64>(), 0..300)) {
+            let mut sum = 0_i64;
+            let walk: Vec<i64> = steps.iter().map(|step| { sum = sum.wrapping_add(step >> bits); sum }).collect();
+            bytes_of(&walk);
+        }
+
+        #[test]
+        fn any_bytes_are_decoded_or_refused(bytes in vec(any::<u8>(), 0..200), count in 0..1_000_usize) {
+            drop(decode(&mut Reader(&bytes), count));
+        }
+    }
+}

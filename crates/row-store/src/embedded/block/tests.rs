@@ -1,0 +1,157 @@
+use proptest::collection::vec;
+use proptest::prelude::*;
+
+use super::*;
+
+type Cell = (u8, Vec<u8>, i64, Vec<u8>);
+
+fn list(cells: &[Cell]) -> CellList {
+    let mut list = CellList::default();
+    for (family, qualifier, timestamp_ms, value) in cells {
+        list.push(*family, qualifier, *timestamp_ms, value);
+    }
+    list
+}
+
+fn bytes_of(cells: &[Cell]) -> usize {
+    let cells = list(cells);
+    let block = encode(&cells);
+    assert_eq!(decode(&block), Ok(cells));
+    block.len()
+}
+
+/// A point of OpenTSDB's: qualifier of 2 bytes with the flags of the value.
+fn point(seconds: u16, timestamp_ms: i64, flag: u16, value: &[u8]) -> Cell {
+    let qualifier = seconds << 4 | flag | u16::try_from(value.len() - 1).unwrap();
+    (0, qualifier.to_be_bytes().to_vec(), timestamp_ms, value.to_vec())
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "whether it loses something is the question"
+)]
+fn float(seconds: u16, value: f64) -> Cell {
+    let single = value as f32;
+    let bytes = if f64::from(single) == value {
+        single.to_be_bytes().to_vec()
+    } else {
+        value.to_be_bytes().to_vec()
+    };
+    point(seconds, 1_700_000_000_000, 8, &bytes)
+}
+
+#[test]
+fn an_hour_of_integers_takes_what_its_steps_take() {
+    let mut value = 0_i16;
+    let cells: Vec<Cell> = (0..360_u16)
+        .map(|n| {
+            value += (i16::try_from(u32::from(n) * 7919 % 201).unwrap()) - 100;
+            let bytes = if i8::try_from(value).is_ok() {
+                vec![value.to_be_bytes()[1]]
+            } else {
+                value.to_be_bytes().to_vec()
+            };
+            point(n * 10, 1_700_000_000_000 + i64::from(n) * 10_000, 0, &bytes)
+        })
+        .collect();
+    let bytes = bytes_of(&cells);
+    assert!(bytes <= 360 + 45, "{bytes} bytes for 360 steps of 8 bits");
+}
+
+#[test]
+fn an_hour_of_decimals_of_both_widths_takes_what_its_steps_take() {
+    let mut value = 1_000_i32;
+    let cells: Vec<Cell> = (0..360_u16)
+        .map(|n| {
+            value += i32::try_from(u32::from(n) * 7919 % 201).unwrap() - 100;
+            float(n * 10, f64::from(value) / 100.0)
+        })
+        .collect();
+    assert!(cells.iter().any(|cell| cell.3.len() == 4) && cells.iter().any(|cell| cell.3.len() == 8));
+    let bytes = bytes_of(&cells);
+    assert!(bytes <= 360 + 40, "{bytes} bytes for 360 steps of 8 bits");
+}
+
+#[test]
+fn single_floats_that_are_decimals_are_coded_as_such() {
+    let cells: Vec<Cell> = (0..360_u16)
+        .map(|n| point(n * 10, 0, 8, &(f32::from(n % 100) / 10.0).to_be_bytes()))
+        .collect();
+    assert!(bytes_of(&cells) <= 360 + 40);
+}
+
+#[test]
+fn odd_floats_are_exact() {
+    let odd = [
+        f64::NAN,
+        -0.0,
+        f64::INFINITY,
+        f64::MIN_POSITIVE,
+        f64::MAX,
+        1e300,
+        0.1 + 0.2,
+        f64::from_bits(0x7ff0_0000_0000_0001),
+    ];
+    let mut cells: Vec<Cell> = (0..100).map(|n| float(n, f64::from(n) / 4.0)).collect();
+    for (n, value) in (100_u16..).zip(odd) {
+        cells.push(point(n, 5, 8, &value.to_be_bytes()));
+    }
+    cells.push(point(200, 5, 8, &f32::from_bits(0x7f80_0001).to_be_bytes()));
+    bytes_of(&cells);
+    bytes_of(&cells[..104]);
+    bytes_of(&cells[100..]);
+}
+
+#[test]
+fn a_damaged_block_is_refused() {
+    let block = encode(&list(&[float(1, 1.5), (3, b"x".to_vec(), 7, b"y".to_vec())]));
+    for index in 0..block.len() {
+        let mut damaged = block.clone();
+        damaged[index] ^= 0x10;
+        assert!(decode(&damaged).is_err(), "byte {index}");
+        assert!(decode(&block[..index]).is_err(), "cut at {index}");
+    }
+}
+
+fn cells() -> impl Strategy<Value = Vec<Cell>> {
+    let timestamp = prop_oneof![any::<i64>(), 1_700_000_000_000_i64..1_700_000_100_000];
+    let qualifier = prop_oneof![vec(any::<u8>(), 0..6), vec(any::<u8>(), 2), vec(any::<u8>(), 4)];
+    let any_cell = (0..16_u8, qualifier, timestamp.clone(), vec(any::<u8>(), 0..10));
+    let points = (
+        0..4096_u16,
+        timestamp,
+        0..2_u16,
+        prop_oneof![Just(1_usize), Just(2), Just(4), Just(8), 1..9_usize],
+        any::<i32>(),
+    )
+        .prop_map(|(seconds, timestamp_ms, float, length, number)| {
+            let bytes = if float == 1 && length == 8 {
+                (f64::from(number >> 12) / 100.0).to_be_bytes()
+            } else {
+                i64::from(number).to_be_bytes()
+            };
+            point(seconds, timestamp_ms, float * 8, &bytes[8 - length..])
+        });
+    vec(prop_oneof![any_cell, points.clone(), points], 0..200)
+}
+
+proptest! {
+    #[test]
+    fn any_cells_are_read_back(mut cells in cells(), sorted: bool) {
+        if sorted {
+            cells.sort();
+        }
+        bytes_of(&cells);
+    }
+
+    #[test]
+    fn any_bytes_are_decoded_or_refused(mut block in vec(any::<u8>(), 5..300), forms in any::<bool>()) {
+        block[0] = VERSION;
+        if forms {
+            block[HEADER - 1] = 0x20;
+        }
+        let crc = crc32fast::hash(&block[HEADER..]);
+        block[1..HEADER].copy_from_slice(&crc.to_be_bytes());
+        drop(decode(&block));
+    }
+}

@@ -1,0 +1,321 @@
+//! The commit thread: everything that changes the store passes through it, in one order.
+//!
+//! It takes all requests that wait and makes groups of them. A group is one frame of the journal
+//! and one sync; only then is it applied to memory and answered, so what can be read is durable.
+//! A condition (check-and-put, increment, append, commit) is decided against the memory, so a
+//! group ends before one that concerns what the group itself writes. What such an operation
+//! results in is journaled as plain puts with their timestamps: replaying decides nothing.
+//!
+//! ```text
+//!   payload of a frame   items
+//!   item   kind (1) | table (2) | families (1) | family (1) ... | rows (4) | row ...
+//!   row    0 | length | key | length | encoded mutations
+//!          id               | length | encoded mutations
+//! ```
+//!
+//! The mutations are those of a [`WriteBatch`](crate::WriteBatch), byte by byte; `family` gives the
+//! table's family for each family of the batch. A row brings its key the first time that a segment
+//! names it, and so gets the next id of its table in this segment, from 1. Points come to the same
+//! rows again and again, and their keys are longer than they are: with ids the journal has a third
+//! of the bytes. Ids and lengths are varints.
+
+mod evaluate;
+mod replay;
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use rustc_hash::FxBuildHasher;
+
+use evaluate::Change;
+pub(super) use replay::Replay;
+
+use super::catalog::Table;
+use super::core::Core;
+use super::journal::Journal;
+use super::queue::{Operation, Outcome, Queue, Reply, Request};
+use super::varint;
+use crate::StoreError;
+
+/// A group ends when it has so many bytes.
+const GROUP_BYTES: usize = 8 << 20;
+/// Rows that are fetched from memory together, before they are written to.
+const FETCHED: usize = 32;
+/// The kind of an item: a batch of mutations.
+const WRITE: u8 = 1;
+
+/// Commits what comes through the queue until that is closed.
+pub(super) fn run(core: &Core, queue: &Queue, journal: Journal) {
+    // Whoever waits must not wait for a thread that is gone, even if it panicked.
+    let _abandon = Abandon(queue);
+    let mut committer = Committer {
+        core,
+        journal,
+        memory_bytes: active_bytes(core),
+        naming: 1,
+    };
+    let mut group = Group::default();
+    while let Some(requests) = queue.take() {
+        for request in requests {
+            match request {
+                Request::Change {
+                    table,
+                    operation,
+                    reply,
+                    room,
+                } => {
+                    if group.must_end_before(&table, &operation) {
+                        committer.commit(&mut group);
+                    }
+                    match committer.evaluate(&table, operation) {
+                        Ok((Some(change), outcome)) => {
+                            group.add(Pending {
+                                table,
+                                change,
+                                outcome,
+                                reply,
+                                _room: room,
+                            });
+                        }
+                        Ok((None, outcome)) => drop(reply.send(Ok(outcome))),
+                        Err(error) => drop(reply.send(Err(error))),
+                    }
+                    if group.bytes >= GROUP_BYTES {
+                        committer.commit(&mut group);
+                    }
+                }
+                Request::Flush { reply } => {
+                    committer.commit(&mut group);
+                    committer.flush(reply);
+                }
+            }
+        }
+        committer.commit(&mut group);
+    }
+}
+
+struct Abandon<'a>(&'a Queue);
+
+impl Drop for Abandon<'_> {
+    fn drop(&mut self) {
+        self.0.abandon();
+    }
+}
+
+/// A change that waits for its group to be durable.
+struct Pending {
+    table: Arc<Table>,
+    change: Change,
+    outcome: Outcome,
+    reply: Reply,
+    _room: tokio::sync::OwnedSemaphorePermit,
+}
+
+/// Changes that become durable together.
+#[derive(Default)]
+struct Group {
+    pending: Vec<Pending>,
+    bytes: usize,
+    /// Tables that plain batches of the group write to: which rows is not looked up, for it would
+    /// cost every batch something, and only the few conditional operations would gain.
+    tables: Vec<u16>,
+    /// Rows that conditional operations of the group write to.
+    rows: HashSet<(u16, Vec<u8>), FxBuildHasher>,
+}
+
+impl Group {
+    /// Whether an operation depends on what this group writes.
+    fn must_end_before(&self, table: &Table, operation: &Operation) -> bool {
+        let writes = |row: &[u8]| !self.rows.is_empty() && self.rows.contains(&(table.id, row.to_vec()));
+        let depends = match operation {
+            Operation::Write { .. } => return false,
+            Operation::Increment { cell, .. } | Operation::Append { cell, .. } => writes(&cell.row),
+            Operation::CommitIf { conditions, .. } => {
+                conditions.iter().any(|condition| writes(&condition.cell.row))
+            }
+        };
+        depends || self.tables.contains(&table.id)
+    }
+
+    fn add(&mut self, pending: Pending) {
+        let Change {
+            batch, conditional, ..
+        } = &pending.change;
+        self.bytes += batch.byte_len();
+        if *conditional {
+            self.rows
+                .extend(batch.iter().map(|row| (pending.table.id, row.key.to_vec())));
+        } else if !self.tables.contains(&pending.table.id) {
+            self.tables.push(pending.table.id);
+        }
+        self.pending.push(pending);
+    }
+}
+
+struct Committer<'a> {
+    core: &'a Core,
+    journal: Journal,
+    /// Bytes of all active memtables.
+    memory_bytes: usize,
+    /// The naming of rows in the segment that is written to.
+    naming: u64,
+}
+
+impl Committer<'_> {
+    fn evaluate(&self, table: &Table, operation: Operation) -> Result<(Option<Change>, Outcome), StoreError> {
+        evaluate::evaluate(self.core, table, operation)
+    }
+
+    /// Makes a group durable, applies and answers it. Leaves it empty.
+    fn commit(&mut self, group: &mut Group) {
+        if group.pending.is_empty() {
+            return;
+        }
+        let Group { pending, .. } = std::mem::take(group);
+        let time_ms = self.core.now_ms();
+        let mut slots = Vec::new();
+        let journaled = self
+            .make_room()
+            .and_then(|()| self.append(&pending, time_ms, &mut slots));
+        let journal_bytes = self.journal.unflushed_bytes();
+        self.core
+            .counters
+            .journal_active_bytes
+            .store(journal_bytes, Ordering::Relaxed);
+        if let Err(error) = journaled {
+            for pending in pending {
+                drop(pending.reply.send(Err(error.clone())));
+            }
+            return;
+        }
+        self.core.counters.groups.fetch_add(1, Ordering::Relaxed);
+        let mut slots = slots.as_slice();
+        for Pending { table, change, .. } in &pending {
+            let mut memory = table.memory.write();
+            let before = memory.active.bytes();
+            let own;
+            (own, slots) = slots.split_at(change.batch.row_count());
+            for (index, (row, slot)) in change.batch.iter().zip(own).enumerate() {
+                if index.is_multiple_of(FETCHED) {
+                    memory.active.fetch(own[index..].iter().take(FETCHED));
+                }
+                memory
+                    .active
+                    .apply(*slot, &row, &change.families, time_ms, &table.max_versions);
+            }
+            self.memory_bytes = self.memory_bytes + memory.active.bytes() - before;
+        }
+        for pending in pending {
+            drop(pending.reply.send(Ok(pending.outcome)));
+        }
+    }
+
+    /// Writes changes to the journal, and the slots of their rows to `slots`.
+    fn append(&mut self, pending: &[Pending], time_ms: i64, slots: &mut Vec<u32>) -> Result<(), StoreError> {
+        let Self {
+            core,
+            journal,
+            memory_bytes,
+            naming,
+        } = self;
+        let appended = journal.append(time_ms, |payload| {
+            for Pending { table, change, .. } in pending {
+                let mut memory = table.memory.write();
+                let before = memory.active.bytes();
+                payload.push(WRITE);
+                payload.extend_from_slice(&table.id.to_be_bytes());
+                // At most 16 families, and rows of a byte at least: a frame of more than 4 GiB is
+                // refused as a whole.
+                payload.push(u8::try_from(change.families.len()).unwrap_or(u8::MAX));
+                payload.extend_from_slice(&change.families);
+                let rows = u32::try_from(change.batch.row_count()).unwrap_or(u32::MAX);
+                payload.extend_from_slice(&rows.to_be_bytes());
+                for row in change.batch.iter() {
+                    let slot = memory.active.slot(row.key);
+                    slots.push(slot);
+                    if let Some(id) = memory.active.id(slot, *naming) {
+                        varint::put(payload, u64::from(id));
+                    } else {
+                        payload.push(0);
+                        varint::put(payload, row.key.len() as u64);
+                        payload.extend_from_slice(row.key);
+                    }
+                    varint::put(payload, row.as_bytes().len() as u64);
+                    payload.extend_from_slice(row.as_bytes());
+                }
+                *memory_bytes = *memory_bytes + memory.active.bytes() - before;
+            }
+        });
+        if let Err(error) = &appended {
+            if matches!(error, StoreError::Io { .. }) {
+                *core.write_error.lock() = Some(error.clone());
+            }
+            // Rows were named in a frame that is not there.
+            journal.begin_segment();
+            *naming += 1;
+        }
+        appended
+    }
+
+    /// Sees to it that memory and journal are within their limits before more is added: begins a
+    /// flush, and waits for the one before that.
+    fn make_room(&mut self) -> Result<(), StoreError> {
+        let config = &self.core.config;
+        if self.memory_bytes < config.memory_bytes && self.journal.unflushed_bytes() < config.journal_bytes {
+            return Ok(());
+        }
+        self.freeze()
+    }
+
+    /// Hands all rows in memory to the flush thread, once it is done with those it has.
+    fn freeze(&mut self) -> Result<(), StoreError> {
+        {
+            let mut job = self.core.flush.state.lock();
+            while job.through_segment.is_some() {
+                if let Some(error) = &job.error {
+                    return Err(error.clone());
+                }
+                self.core.flush.changed.wait(&mut job);
+            }
+        }
+        let counters = &self.core.counters;
+        counters
+            .journal_frozen_bytes
+            .store(self.journal.unflushed_bytes(), Ordering::Relaxed);
+        counters.journal_active_bytes.store(0, Ordering::Relaxed);
+        let through = self.journal.rotate();
+        self.naming += 1;
+        for table in self.core.catalog.by_id().values() {
+            let mut memory = table.memory.write();
+            if !memory.active.is_empty() {
+                memory.frozen = Some(Arc::new(std::mem::take(&mut memory.active)));
+            }
+        }
+        self.memory_bytes = 0;
+        self.core.flush.state.lock().through_segment = Some(through);
+        self.core.flush.changed.notify_all();
+        Ok(())
+    }
+
+    /// Begins a flush of everything and leaves the answer to the flush thread.
+    fn flush(&mut self, reply: tokio::sync::oneshot::Sender<Result<(), StoreError>>) {
+        let frozen = self.freeze();
+        let mut job = self.core.flush.state.lock();
+        match frozen {
+            Err(error) => drop(reply.send(Err(error))),
+            // It may have ended already.
+            Ok(()) if job.through_segment.is_none() => drop(reply.send(Ok(()))),
+            Ok(()) => job.waiting.push(reply),
+        }
+    }
+}
+
+/// Bytes of all active memtables.
+fn active_bytes(core: &Core) -> usize {
+    core.catalog
+        .by_id()
+        .values()
+        .map(|table| table.memory.read().active.bytes())
+        .sum()
+}

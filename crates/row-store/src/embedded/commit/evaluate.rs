@@ -1,0 +1,119 @@
+//! Turns an operation into plain mutations, by what the store holds now.
+
+use super::super::catalog::Table;
+use super::super::core::Core;
+use super::super::queue::{Operation, Outcome};
+use super::super::read;
+use crate::rules::{self, Columns};
+use crate::{CellAddress, Condition, StoreError, WriteBatch};
+
+/// Mutations that are to be committed.
+#[derive(Debug)]
+pub(super) struct Change {
+    pub(super) batch: WriteBatch,
+    /// The table's family for each family of the batch.
+    pub(super) families: Vec<u8>,
+    /// It was decided by what the store held.
+    pub(super) conditional: bool,
+}
+
+/// What an operation changes, if anything, and what it answers.
+pub(super) fn evaluate(
+    core: &Core,
+    table: &Table,
+    operation: Operation,
+) -> Result<(Option<Change>, Outcome), StoreError> {
+    match operation {
+        Operation::Write { batch, families } => Ok((
+            Some(Change {
+                batch,
+                families,
+                conditional: false,
+            }),
+            Outcome::Done,
+        )),
+        Operation::Increment { cell, amount } => {
+            let found = newest(core, table, &cell)?;
+            let sum = rules::incremented(found.as_ref().map(|(_, value)| value.as_slice()), amount)?;
+            let change =
+                (amount != 0).then(|| put_over(core, table, &cell, found.as_ref(), &sum.to_be_bytes()));
+            Ok((change.transpose()?, Outcome::Sum(sum)))
+        }
+        Operation::Append { cell, value } => {
+            let found = newest(core, table, &cell)?;
+            let mut appended = found.as_ref().map_or_else(Vec::new, |(_, value)| value.clone());
+            appended.extend_from_slice(&value);
+            rules::check_value(&appended)?;
+            let change = put_over(core, table, &cell, found.as_ref(), &appended)?;
+            Ok((Some(change), Outcome::Appended(appended)))
+        }
+        Operation::CommitIf {
+            conditions,
+            batch,
+            families,
+        } => {
+            for condition in &conditions {
+                if !holds(core, table, condition)? {
+                    return Ok((None, Outcome::Held(false)));
+                }
+            }
+            Ok((
+                Some(Change {
+                    batch,
+                    families,
+                    conditional: true,
+                }),
+                Outcome::Held(true),
+            ))
+        }
+    }
+}
+
+fn holds(core: &Core, table: &Table, condition: &Condition) -> Result<bool, StoreError> {
+    let found = newest(core, table, &condition.cell)?;
+    Ok(rules::condition_holds(
+        condition.expected.as_deref(),
+        found.as_ref().map(|(_, value)| value.as_slice()),
+    ))
+}
+
+/// Timestamp and value of the newest cell of a column.
+fn newest(core: &Core, table: &Table, cell: &CellAddress) -> Result<Option<(i64, Vec<u8>)>, StoreError> {
+    let family = rules::family_index(&table.def, &cell.family)?;
+    let columns = Columns::Some(vec![(family, cell.qualifier.clone())]);
+    let rows = read::rows(
+        core,
+        table,
+        std::slice::from_ref(&cell.row),
+        &read::view(core, table, columns, 1),
+    )?;
+    let row = rows.into_iter().next().flatten();
+    Ok(row.and_then(|row| {
+        row.cells()
+            .next()
+            .map(|cell| (cell.timestamp_ms, cell.value.to_vec()))
+    }))
+}
+
+/// Puts a value that was made of what the cell held: it must not be hidden by that.
+fn put_over(
+    core: &Core,
+    table: &Table,
+    cell: &CellAddress,
+    found: Option<&(i64, Vec<u8>)>,
+    value: &[u8],
+) -> Result<Change, StoreError> {
+    let timestamp_ms = found
+        .map_or(i64::MIN, |(timestamp_ms, _)| *timestamp_ms)
+        .max(core.now_ms());
+    let mut batch = WriteBatch::new(table.def.name.clone());
+    let family = batch.family(&cell.family);
+    batch
+        .row(&cell.row)
+        .put_at(family, &cell.qualifier, timestamp_ms, value);
+    Ok(Change {
+        batch,
+        families: vec![rules::family_index(&table.def, &cell.family)?],
+        conditional: true,
+    })
+}

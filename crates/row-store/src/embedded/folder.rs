@@ -1,0 +1,150 @@
+//! The folder of a store: its format, its lock, and files that are replaced as a whole.
+//!
+//! ```text
+//!   STORE      format version, as text
+//!   LOCK       locked while a process has the store open; holds its pid, as text
+//!   TABLES     the tables' definitions
+//!   journal/   segments of the journal
+//!   blocks/    row blocks, in the engine's own files
+//! ```
+
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io::{self, ErrorKind, Read, Seek, Write};
+use std::path::{Path, PathBuf};
+
+use crate::StoreError;
+
+/// The format that this code writes, and the newest it reads.
+const FORMAT: u32 = 1;
+const FORMAT_LABEL: &str = "oxtsdb row store, format ";
+
+/// The folder of a store that this process has locked.
+#[derive(Debug)]
+pub(super) struct Folder {
+    path: PathBuf,
+    _lock: File,
+}
+
+impl Folder {
+    /// Makes the folder if need be, locks it and checks its format.
+    pub(super) fn open(path: &Path) -> Result<Self, StoreError> {
+        fs::create_dir_all(path.join("journal")).map_err(|error| io_error(path, &error))?;
+        let lock = lock(path)?;
+        let marker = path.join("STORE");
+        match fs::read(&marker) {
+            Ok(text) => check_format(&marker, &String::from_utf8_lossy(&text))?,
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                // It was there before there were tables.
+                if path.join("TABLES").exists() {
+                    return Err(missing(&marker));
+                }
+                replace(&marker, format!("{FORMAT_LABEL}{FORMAT}\n").as_bytes())?;
+            }
+            Err(error) => return Err(io_error(&marker, &error)),
+        }
+        Ok(Self {
+            path: path.to_owned(),
+            _lock: lock,
+        })
+    }
+
+    pub(super) fn tables(&self) -> PathBuf {
+        self.path.join("TABLES")
+    }
+
+    pub(super) fn journal(&self) -> PathBuf {
+        self.path.join("journal")
+    }
+
+    pub(super) fn blocks(&self) -> PathBuf {
+        self.path.join("blocks")
+    }
+}
+
+fn check_format(marker: &Path, text: &str) -> Result<(), StoreError> {
+    let version = text
+        .trim_end()
+        .strip_prefix(FORMAT_LABEL)
+        .and_then(|version| version.parse::<u32>().ok());
+    match version {
+        Some(1..=FORMAT) => Ok(()),
+        Some(version) => Err(StoreError::Invalid {
+            detail: format!(
+                "{} has format {version}, this program reads up to {FORMAT}",
+                marker.display()
+            ),
+        }),
+        None => Err(StoreError::Corrupt {
+            place: marker.display().to_string(),
+            detail: format!("expected `{FORMAT_LABEL}` and a number"),
+        }),
+    }
+}
+
+/// Locks the folder for this process.
+fn lock(path: &Path) -> Result<File, StoreError> {
+    let place = path.join("LOCK");
+    let failed = |error: io::Error| io_error(&place, &error);
+    let mut file = OpenOptions::new()
+        .create(true)
+        .truncate(false)
+        .read(true)
+        .write(true)
+        .open(&place)
+        .map_err(failed)?;
+    match file.try_lock() {
+        Ok(()) => {}
+        Err(TryLockError::WouldBlock) => {
+            let mut pid = String::new();
+            // Without the pid the message is still true.
+            drop(file.read_to_string(&mut pid));
+            return Err(StoreError::Unavailable {
+                detail: format!("{} is in use by process {}", path.display(), pid.trim_end()),
+            });
+        }
+        Err(TryLockError::Error(error)) => return Err(failed(error)),
+    }
+    file.set_len(0).map_err(failed)?;
+    file.rewind().map_err(failed)?;
+    // On a full disk the pid is missing; the lock holds all the same.
+    drop(writeln!(file, "{}", std::process::id()));
+    Ok(file)
+}
+
+/// Replaces a file: afterwards, and after a crash, it has the old content or the new.
+pub(super) fn replace(path: &Path, content: &[u8]) -> Result<(), StoreError> {
+    let failed = |error: io::Error| io_error(path, &error);
+    let new = path.with_extension("new");
+    let mut file = File::create(&new).map_err(failed)?;
+    file.write_all(content).map_err(failed)?;
+    file.sync_all().map_err(failed)?;
+    fs::rename(&new, path).map_err(failed)?;
+    path.parent().map_or(Ok(()), sync_folder)
+}
+
+/// Makes durable which files a folder has.
+pub(super) fn sync_folder(path: &Path) -> Result<(), StoreError> {
+    File::open(path)
+        .and_then(|folder| folder.sync_all())
+        .map_err(|error| io_error(path, &error))
+}
+
+/// The error for a file that must be there.
+pub(super) fn missing(path: &Path) -> StoreError {
+    StoreError::Corrupt {
+        place: path.display().to_string(),
+        detail: "the file is missing".to_owned(),
+    }
+}
+
+/// An error of the operating system about a file.
+pub(super) fn io_error(path: &Path, error: &io::Error) -> StoreError {
+    let place = path.display().to_string();
+    match error.kind() {
+        ErrorKind::StorageFull | ErrorKind::QuotaExceeded => StoreError::Full { place },
+        _ => StoreError::Io {
+            place,
+            detail: error.to_string(),
+        },
+    }
+}

@@ -1,0 +1,146 @@
+//! The journal: what was committed since the last flush, in numbered segments.
+//!
+//! A segment is a header and frames, each of which begins at a multiple of 8 bytes; what lies
+//! behind the last frame was written as zeros, ahead of need.
+//!
+//! ```text
+//!   header   "oxtsdbjn" | version (4) | number (8) | first sequence (8) | time (8) | crc (4)
+//!   frame    magic (4) | length (4) | sequence (8) | time (8) | payload crc (4) | header crc (4) | payload
+//! ```
+//!
+//! A frame is one group of commits: it was written with one call and one `fdatasync`, and the next
+//! frame was written only after that had returned. So of a frame that is damaged and the last, nothing was
+//! acknowledged: it is a torn write, and is cut off. A damaged frame with another behind it was
+//! whole once: that is an error. A frame has one time, that of its commits.
+//!
+//! A segment is made when the first frame is to be written to it. Each flush begins a new one and
+//! removes those before it, oldest first.
+
+mod recovery;
+mod segment;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+pub(super) use recovery::recover;
+use segment::Segment;
+
+use super::folder::{io_error, sync_folder};
+use crate::StoreError;
+
+/// A frame of a segment that is read.
+#[derive(Debug)]
+pub(super) struct Frame<'a> {
+    /// Number of its segment.
+    pub(super) segment: u64,
+    pub(super) time_ms: i64,
+    pub(super) payload: &'a [u8],
+}
+
+/// The end of the journal, where frames are appended.
+#[derive(Debug)]
+pub(super) struct Journal {
+    folder: PathBuf,
+    /// None until something is appended.
+    segment: Option<Segment>,
+    /// Bytes of segments that ended and are not flushed.
+    ended_bytes: u64,
+    /// Number of the next segment.
+    next_number: u64,
+    /// Sequence number of the next frame.
+    next_sequence: u64,
+    /// After a failed sync nobody knows what is on disk, and the kernel does not say it twice.
+    poisoned: Option<StoreError>,
+    /// A frame under construction; kept for its memory.
+    buffer: Vec<u8>,
+}
+
+impl Journal {
+    /// Appends a frame whose payload `fill` writes, and makes it durable.
+    ///
+    /// After [`StoreError::Full`] the journal is as it was before. Any other error poisons it.
+    pub(super) fn append(&mut self, time_ms: i64, fill: impl FnOnce(&mut Vec<u8>)) -> Result<(), StoreError> {
+        if let Some(error) = &self.poisoned {
+            return Err(error.clone());
+        }
+        segment::frame(&mut self.buffer, self.next_sequence, time_ms, fill)?;
+        match self.write_frame(time_ms) {
+            Ok(()) => {
+                self.next_sequence += 1;
+                Ok(())
+            }
+            Err(error) => {
+                if !matches!(error, StoreError::Full { .. }) {
+                    self.poisoned = Some(error.clone());
+                }
+                Err(error)
+            }
+        }
+    }
+
+    fn write_frame(&mut self, time_ms: i64) -> Result<(), StoreError> {
+        let segment = match &mut self.segment {
+            Some(segment) => segment,
+            none => {
+                let segment = Segment::create(&self.folder, self.next_number, self.next_sequence, time_ms)?;
+                self.next_number += 1;
+                none.insert(segment)
+            }
+        };
+        segment.append(&self.buffer)
+    }
+
+    /// Lets what follows begin in a segment without frames.
+    pub(super) fn begin_segment(&mut self) {
+        if self.segment.as_ref().is_some_and(|segment| !segment.is_empty()) {
+            self.end_segment();
+        }
+    }
+
+    fn end_segment(&mut self) {
+        if let Some(segment) = self.segment.take() {
+            self.ended_bytes += segment.byte_len();
+            segment.end();
+        }
+    }
+
+    /// Bytes of all segments from the last [`Journal::rotate`] on; at first, of those recovered.
+    pub(super) fn unflushed_bytes(&self) -> u64 {
+        self.ended_bytes + self.segment.as_ref().map_or(0, Segment::byte_len)
+    }
+
+    /// Ends the segment; the next frame begins another. Returns the number of the last one ended:
+    /// up to there a flush is about to begin.
+    pub(super) fn rotate(&mut self) -> u64 {
+        self.end_segment();
+        self.ended_bytes = 0;
+        self.next_number - 1
+    }
+}
+
+fn segment_path(folder: &Path, number: u64) -> PathBuf {
+    folder.join(format!("{number:020}.journal"))
+}
+
+/// The segments there are, ascending.
+fn segments(folder: &Path) -> Result<Vec<(u64, PathBuf)>, StoreError> {
+    let failed = |error| io_error(folder, &error);
+    let mut segments = Vec::new();
+    for entry in fs::read_dir(folder).map_err(failed)? {
+        let path = entry.map_err(failed)?.path();
+        let number = path
+            .file_name()
+            .and_then(|name| name.to_str()?.strip_suffix(".journal")?.parse().ok());
+        segments.extend(number.map(|number| (number, path)));
+    }
+    segments.sort();
+    Ok(segments)
+}
+
+/// Removes segments up to a number, oldest first, so that those left have no gap.
+pub(super) fn remove_through(folder: &Path, number: u64) -> Result<(), StoreError> {
+    for (_, path) in segments(folder)?.iter().filter(|(found, _)| *found <= number) {
+        fs::remove_file(path).map_err(|error| io_error(path, &error))?;
+    }
+    sync_folder(folder)
+}

@@ -1,0 +1,210 @@
+//! One file of the journal.
+
+use std::fs::{File, OpenOptions};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use super::super::folder::{io_error, sync_folder};
+use super::super::varint::Reader;
+use super::segment_path;
+use crate::StoreError;
+
+const MAGIC: [u8; 8] = *b"oxtsdbjn";
+const VERSION: u32 = 1;
+/// Bytes of a segment's header.
+pub(super) const HEADER: usize = 40;
+/// First bytes of a frame.
+pub(super) const FRAME_MAGIC: [u8; 4] = *b"oxfr";
+/// Bytes of a frame's header.
+pub(super) const FRAME_HEADER: usize = 32;
+/// Frames begin at multiples of this.
+pub(super) const ALIGN: usize = 8;
+/// A segment grows by so much at a time. A sync of bytes that the file has already costs half of
+/// one that makes the file longer.
+const GROWTH: u64 = 4 << 20;
+
+/// What the header of a segment says beside its number.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct SegmentHeader {
+    pub(super) number: u64,
+    pub(super) first_sequence: u64,
+    pub(super) time_ms: i64,
+}
+
+impl SegmentHeader {
+    fn encode(self) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(HEADER);
+        bytes.extend_from_slice(&MAGIC);
+        bytes.extend_from_slice(&VERSION.to_be_bytes());
+        bytes.extend_from_slice(&self.number.to_be_bytes());
+        bytes.extend_from_slice(&self.first_sequence.to_be_bytes());
+        bytes.extend_from_slice(&self.time_ms.to_be_bytes());
+        bytes.extend_from_slice(&crc32fast::hash(&bytes).to_be_bytes());
+        bytes
+    }
+
+    /// Reads the header of a segment; the error says what is wrong.
+    pub(super) fn decode(bytes: &[u8]) -> Result<Self, &'static str> {
+        let mut reader = Reader(bytes);
+        let mut read = || {
+            let magic = reader.array::<8>()?;
+            let version = u32::from_be_bytes(reader.array()?);
+            let header = Self {
+                number: u64::from_be_bytes(reader.array()?),
+                first_sequence: u64::from_be_bytes(reader.array()?),
+                time_ms: i64::from_be_bytes(reader.array()?),
+            };
+            Some((magic, version, header, u32::from_be_bytes(reader.array()?)))
+        };
+        let (magic, version, header, crc) = read().ok_or("the header is cut off")?;
+        if magic != MAGIC {
+            return Err("not a segment of the journal");
+        }
+        if bytes.get(..HEADER - 4).map(crc32fast::hash) != Some(crc) {
+            return Err("the header's checksum does not match");
+        }
+        if version != VERSION {
+            return Err("unknown version of the journal");
+        }
+        Ok(header)
+    }
+}
+
+/// Writes a frame into `buffer`, in place of what was there.
+pub(super) fn frame(
+    buffer: &mut Vec<u8>,
+    sequence: u64,
+    time_ms: i64,
+    fill: impl FnOnce(&mut Vec<u8>),
+) -> Result<(), StoreError> {
+    buffer.clear();
+    buffer.resize(FRAME_HEADER, 0);
+    fill(buffer);
+    let payload = &buffer[FRAME_HEADER..];
+    let length = u32::try_from(payload.len()).map_err(|_| StoreError::Invalid {
+        detail: format!(
+            "a commit of {} bytes, at most {} are allowed",
+            payload.len(),
+            u32::MAX
+        ),
+    })?;
+    let mut header = Vec::with_capacity(FRAME_HEADER);
+    header.extend_from_slice(&FRAME_MAGIC);
+    header.extend_from_slice(&length.to_be_bytes());
+    header.extend_from_slice(&sequence.to_be_bytes());
+    header.extend_from_slice(&time_ms.to_be_bytes());
+    header.extend_from_slice(&crc32fast::hash(payload).to_be_bytes());
+    header.extend_from_slice(&crc32fast::hash(&header).to_be_bytes());
+    buffer[..FRAME_HEADER].copy_from_slice(&header);
+    buffer.resize(buffer.len().next_multiple_of(ALIGN), 0);
+    Ok(())
+}
+
+/// A segment that is written to.
+#[derive(Debug)]
+pub(super) struct Segment {
+    path: PathBuf,
+    file: File,
+    /// Where the next frame begins.
+    end: u64,
+    /// Length of the file.
+    length: u64,
+}
+
+impl Segment {
+    pub(super) fn create(
+        folder: &Path,
+        number: u64,
+        first_sequence: u64,
+        time_ms: i64,
+    ) -> Result<Self, StoreError> {
+        let path = segment_path(folder, number);
+        let header = SegmentHeader {
+            number,
+            first_sequence,
+            time_ms,
+        }
+        .encode();
+        let made = (|| {
+            let file = OpenOptions::new()
+                .create(true)
+                .truncate(true)
+                .write(true)
+                .open(&path)?;
+            file.write_all_at(&header, 0)?;
+            file.sync_all()?;
+            Ok(file)
+        })();
+        let file = made.map_err(|error: std::io::Error| {
+            // Nothing was written to it, so it may as well not be there; recovery skips it, too.
+            drop(std::fs::remove_file(&path));
+            io_error(&path, &error)
+        })?;
+        sync_folder(folder)?;
+        Ok(Self {
+            path,
+            file,
+            end: HEADER as u64,
+            length: HEADER as u64,
+        })
+    }
+
+    pub(super) fn byte_len(&self) -> u64 {
+        self.end
+    }
+
+    /// True if it has no frame.
+    pub(super) fn is_empty(&self) -> bool {
+        self.end == HEADER as u64
+    }
+
+    /// Writes a frame and syncs it.
+    pub(super) fn append(&mut self, frame: &[u8]) -> Result<(), StoreError> {
+        let failed = |path: &Path, error: std::io::Error| io_error(path, &error);
+        let end = self.end + frame.len() as u64;
+        if end > self.length {
+            self.grow(end);
+        }
+        if let Err(error) = self.file.write_all_at(frame, self.end) {
+            let error = failed(&self.path, error);
+            if matches!(error, StoreError::Full { .. }) {
+                // Whatever was written of the frame must not be there when the store is opened, not
+                // even after a power failure: a segment may follow.
+                self.file
+                    .set_len(self.end)
+                    .and_then(|()| self.file.sync_all())
+                    .map_err(|error| io_error(&self.path, &error))?;
+                self.length = self.end;
+            }
+            return Err(error);
+        }
+        self.length = self.length.max(end);
+        self.file.sync_data().map_err(|error| StoreError::Io {
+            place: self.path.display().to_string(),
+            detail: format!("sync failed, no more writes until the store is opened again: {error}"),
+        })?;
+        self.end = end;
+        Ok(())
+    }
+
+    /// Writes zeros ahead. When that fails, the frame itself may still find room.
+    fn grow(&mut self, end: u64) {
+        static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
+        let target = end.next_multiple_of(GROWTH);
+        while self.length < target {
+            let count = ZEROS
+                .len()
+                .min(usize::try_from(target - self.length).unwrap_or(usize::MAX));
+            if self.file.write_all_at(&ZEROS[..count], self.length).is_err() {
+                drop(self.file.set_len(self.length));
+                return;
+            }
+            self.length += count as u64;
+        }
+    }
+
+    /// Gives the room ahead back. It is no loss when that fails: zeros may follow the last frame.
+    pub(super) fn end(self) {
+        drop(self.file.set_len(self.end));
+    }
+}

@@ -1,0 +1,184 @@
+//! The rows of one table that were written since the last flush.
+//!
+//! A write finds its row by hash and appends to the row's buffer. The keys are kept in order
+//! beside that, for scans; the order is touched only when a row is new.
+
+use std::collections::BTreeMap;
+use std::hash::Hasher;
+use std::sync::Arc;
+
+use hashbrown::HashTable;
+use rustc_hash::FxHasher;
+
+use super::merge;
+use super::row_buffer::{Action, Entry, RowBuffer};
+use crate::{MutationRef, RowMutations};
+
+/// What a row costs beside its key and its buffer: the row itself, its key's two counters, its
+/// place in the hash table and in the order. Measured roughly.
+const ROW_OVERHEAD: usize = 176;
+
+/// Rows of one table, by key.
+#[derive(Debug, Default)]
+pub(super) struct Memtable {
+    rows: Vec<MemoryRow>,
+    by_hash: HashTable<u32>,
+    ordered: BTreeMap<Arc<[u8]>, u32>,
+    bytes: usize,
+    /// The naming that ids are given in, and how many were given.
+    named: (u64, u32),
+}
+
+#[derive(Debug)]
+struct MemoryRow {
+    key: Arc<[u8]>,
+    hash: u64,
+    buffer: RowBuffer,
+    /// The naming that has the row, and its id there.
+    named: (u64, u32),
+}
+
+fn hash_of(key: &[u8]) -> u64 {
+    let mut hasher = FxHasher::default();
+    hasher.write(key);
+    hasher.finish()
+}
+
+impl Memtable {
+    pub(super) fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+
+    /// Number of rows.
+    pub(super) fn len(&self) -> usize {
+        self.rows.len()
+    }
+
+    /// Memory in use, in bytes.
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// What was done to a row.
+    pub(super) fn get(&self, key: &[u8]) -> Option<&RowBuffer> {
+        let slot = *self.by_hash.find(hash_of(key), |slot| self.key(*slot) == key)?;
+        self.rows.get(slot as usize).map(|row| &row.buffer)
+    }
+
+    /// The rows whose keys are in a range, in order.
+    pub(super) fn range<'a>(
+        &'a self,
+        range: (std::ops::Bound<&'a [u8]>, std::ops::Bound<&'a [u8]>),
+    ) -> impl DoubleEndedIterator<Item = (&'a Arc<[u8]>, &'a RowBuffer)> {
+        self.ordered
+            .range::<[u8], _>(range)
+            .filter_map(|(key, slot)| self.rows.get(*slot as usize).map(|row| (key, &row.buffer)))
+    }
+
+    /// Does to the row at a slot what a batch says. `families` gives the table's family for each family
+    /// of the batch; `max_versions` is what a family keeps.
+    pub(super) fn apply(
+        &mut self,
+        slot: u32,
+        row: &RowMutations<'_>,
+        families: &[u8],
+        time_ms: i64,
+        max_versions: &[u32; 16],
+    ) {
+        let Some(memory_row) = self.rows.get_mut(slot as usize) else {
+            return;
+        };
+        let buffer = &mut memory_row.buffer;
+        let before = buffer.capacity();
+        for mutation in row.iter() {
+            buffer.push(&entry_of(&mutation, families, time_ms));
+        }
+        if buffer.wants_compaction() {
+            buffer.replace(merge::compact(buffer, *max_versions));
+        }
+        self.bytes = self.bytes + buffer.capacity() - before;
+    }
+
+    /// Reads the places at which rows will be written to next. The rows of a batch lie all over the
+    /// memory: the processor waits for them at the same time here, and one by one while it writes.
+    pub(super) fn fetch<'a>(&self, slots: impl Iterator<Item = &'a u32>) {
+        let rows = slots.filter_map(|slot| self.rows.get(*slot as usize));
+        std::hint::black_box(rows.fold(0, |sum, row| sum ^ row.buffer.last_byte()));
+    }
+
+    /// The place of a row, which is made if there is none. A row to which nothing was done cannot
+    /// be seen.
+    pub(super) fn slot(&mut self, key: &[u8]) -> u32 {
+        let hash = hash_of(key);
+        if let Some(slot) = self.by_hash.find(hash, |slot| self.key(*slot) == key) {
+            return *slot;
+        }
+        #[expect(
+            clippy::cast_possible_truncation,
+            reason = "2^32 rows would take more memory than a limit can be"
+        )]
+        let slot = self.rows.len() as u32;
+        let key: Arc<[u8]> = key.into();
+        self.bytes += key.len() + ROW_OVERHEAD;
+        self.ordered.insert(key.clone(), slot);
+        self.rows.push(MemoryRow {
+            key,
+            hash,
+            buffer: RowBuffer::new(),
+            named: (0, 0),
+        });
+        self.by_hash
+            .insert_unique(hash, slot, |slot| self.rows[*slot as usize].hash);
+        slot
+    }
+
+    /// The id of a row in a naming, or `None` if it just got the next one. Ids are from 1; a
+    /// naming is not 0.
+    pub(super) fn id(&mut self, slot: u32, naming: u64) -> Option<u32> {
+        let row = self.rows.get_mut(slot as usize)?;
+        if row.named.0 == naming {
+            return Some(row.named.1);
+        }
+        if self.named.0 != naming {
+            self.named = (naming, 0);
+        }
+        self.named.1 += 1;
+        row.named = self.named;
+        None
+    }
+
+    fn key(&self, slot: u32) -> &[u8] {
+        &self.rows[slot as usize].key
+    }
+}
+
+fn entry_of<'a>(mutation: &MutationRef<'a>, families: &[u8], time_ms: i64) -> Entry<'a> {
+    // Batches were checked when they came in, and records of the journal when they were read.
+    let family_of = |family: crate::FamilyId| families.get(family.index()).copied().unwrap_or_default();
+    let deleted = |action, family, qualifier| Entry {
+        action,
+        family,
+        timestamp_ms: time_ms,
+        qualifier,
+        value: &[],
+    };
+    match *mutation {
+        MutationRef::Put {
+            family,
+            qualifier,
+            timestamp_ms,
+            value,
+        } => Entry {
+            action: Action::Put,
+            family: family_of(family),
+            timestamp_ms: timestamp_ms.unwrap_or(time_ms),
+            qualifier,
+            value,
+        },
+        MutationRef::DeleteColumn { family, qualifier } => {
+            deleted(Action::DeleteColumn, family_of(family), qualifier)
+        }
+        MutationRef::DeleteFamily { family } => deleted(Action::DeleteFamily, family_of(family), &[]),
+        MutationRef::DeleteRow => deleted(Action::DeleteRow, 0, &[]),
+    }
+}

@@ -1,0 +1,238 @@
+//! What is to be seen of a row: its stored cells, and what was done to it since.
+//!
+//! The entries are taken in the order of their commits. A put adds a version, or replaces the one
+//! with its timestamp; a delete takes away what came before it and is not newer. In the end each
+//! column has its newest versions, as many as wanted and not too old. Leaving out old versions and
+//! expired cells early changes nothing: whatever comes later takes away the oldest first, too.
+//! For the same reason it does no harm to apply a buffer to cells that have it in them already.
+
+use super::row_buffer::{Action, Entry, RowBuffer};
+use crate::cell_list::{CellList, RawCell};
+use crate::rules::Columns;
+
+fn same_column(a: &Entry<'_>, b: &Entry<'_>) -> bool {
+    a.family == b.family && a.qualifier == b.qualifier
+}
+
+/// What a read wants, by family.
+#[derive(Clone, Debug)]
+pub(super) struct View {
+    pub(super) columns: Columns,
+    /// Versions wanted of a column.
+    pub(super) max_versions: [u32; 16],
+    /// Cells that are older are expired.
+    pub(super) oldest_ms: [i64; 16],
+    /// The stored cells may have more versions than wanted, or expired ones.
+    pub(super) trims_stored: bool,
+}
+
+impl View {
+    fn wants(&self, family: u8, qualifier: &[u8]) -> bool {
+        matches!(self.columns, Columns::All) || self.columns.contains(family, qualifier)
+    }
+
+    fn is_expired(&self, family: u8, timestamp_ms: i64) -> bool {
+        timestamp_ms < self.oldest_ms[usize::from(family & 0xf)]
+    }
+}
+
+/// The cells to be seen, in order. `stored` is in order, `buffers` are the older first.
+pub(super) fn merge(stored: Option<CellList>, buffers: &[&RowBuffer], view: &View) -> CellList {
+    if buffers.iter().all(|buffer| buffer.len() == 0) {
+        return match stored {
+            Some(stored) if !view.trims_stored && matches!(view.columns, Columns::All) => stored,
+            Some(stored) => trim(stored.iter().map(put_of), view),
+            None => CellList::default(),
+        };
+    }
+    if let Some(cells) = appended(stored.as_ref(), buffers, view) {
+        return cells;
+    }
+    let stored = stored.unwrap_or_default();
+    let mut entries: Vec<Entry<'_>> = stored
+        .iter()
+        .filter(|cell| view.wants(cell.family, cell.qualifier))
+        .map(put_of)
+        .collect();
+    for buffer in buffers {
+        for entry in buffer.entries() {
+            apply(&mut entries, entry, |entry| {
+                view.wants(entry.family, entry.qualifier)
+            });
+        }
+    }
+    entries.sort_by(|a, b| (a.family, a.qualifier).cmp(&(b.family, b.qualifier)));
+    trim(entries.into_iter(), view)
+}
+
+/// The shortest buffer that does the same, for a family that keeps so many versions.
+pub(super) fn compact(buffer: &RowBuffer, max_versions: [u32; 16]) -> RowBuffer {
+    let mut row = None::<i64>;
+    let mut families = [None::<i64>; 16];
+    let mut entries = Vec::new();
+    for entry in buffer.entries() {
+        match entry.action {
+            Action::DeleteRow => row = row.max(Some(entry.timestamp_ms)),
+            Action::DeleteFamily => {
+                let family = &mut families[usize::from(entry.family & 0xf)];
+                *family = (*family).max(Some(entry.timestamp_ms));
+            }
+            Action::Put | Action::DeleteColumn => {}
+        }
+        apply(&mut entries, entry, |_| true);
+    }
+    entries.sort_by(|a, b| (a.family, a.qualifier).cmp(&(b.family, b.qualifier)));
+
+    // The deletes come first: they are for the stored cells, and those of this buffer that they
+    // concern are gone.
+    let mut compacted = RowBuffer::new();
+    let delete = |action, family, timestamp_ms| Entry {
+        action,
+        family,
+        timestamp_ms,
+        qualifier: &[],
+        value: &[],
+    };
+    if let Some(timestamp_ms) = row {
+        compacted.push(&delete(Action::DeleteRow, 0, timestamp_ms));
+    }
+    for (family, timestamp_ms) in (0_u8..).zip(families) {
+        if let Some(timestamp_ms) = timestamp_ms {
+            compacted.push(&delete(Action::DeleteFamily, family, timestamp_ms));
+        }
+    }
+    for column in entries.chunk_by(|a, b| same_column(a, b)) {
+        let newest = column
+            .iter()
+            .filter(|entry| entry.action == Action::DeleteColumn)
+            .map(|entry| entry.timestamp_ms)
+            .max();
+        if let (Some(timestamp_ms), [first, ..]) = (newest, column) {
+            compacted.push(&Entry {
+                action: Action::DeleteColumn,
+                timestamp_ms,
+                value: &[],
+                ..*first
+            });
+        }
+    }
+    let view = View {
+        columns: Columns::All,
+        max_versions,
+        oldest_ms: [i64::MIN; 16],
+        trims_stored: true,
+    };
+    let cells = trim(entries.into_iter(), &view);
+    for cell in cells.iter() {
+        compacted.push(&put_of(cell));
+    }
+    compacted
+}
+
+fn put_of(cell: RawCell<'_>) -> Entry<'_> {
+    let RawCell {
+        family,
+        qualifier,
+        timestamp_ms,
+        value,
+    } = cell;
+    Entry {
+        action: Action::Put,
+        family,
+        timestamp_ms,
+        qualifier,
+        value,
+    }
+}
+
+/// The commonest case without a sort: nothing but puts, each to a column behind the one before.
+fn appended(stored: Option<&CellList>, buffers: &[&RowBuffer], view: &View) -> Option<CellList> {
+    let mut last: Option<(u8, &[u8])> = stored
+        .and_then(|stored| stored.iter().next_back())
+        .map(|cell| (cell.family, cell.qualifier));
+    for entry in buffers.iter().flat_map(|buffer| buffer.entries().take(1)) {
+        // Most rows for which this does not hold are told at once.
+        if entry.action != Action::Put || last.is_some_and(|last| last >= (entry.family, entry.qualifier)) {
+            return None;
+        }
+    }
+    let mut cells = match stored {
+        Some(stored) if !view.trims_stored && matches!(view.columns, Columns::All) => stored.clone(),
+        Some(stored) => trim(stored.iter().map(put_of), view),
+        None => CellList::default(),
+    };
+    cells.reserve(
+        buffers.iter().map(|buffer| buffer.len()).sum(),
+        buffers.iter().map(|buffer| buffer.byte_len()).sum(),
+    );
+    for entry in buffers.iter().flat_map(|buffer| buffer.entries()) {
+        let column = (entry.family, entry.qualifier);
+        if entry.action != Action::Put || last.is_some_and(|last| last >= column) {
+            return None;
+        }
+        last = Some(column);
+        if view.wants(entry.family, entry.qualifier) && !view.is_expired(entry.family, entry.timestamp_ms) {
+            cells.push(entry.family, entry.qualifier, entry.timestamp_ms, entry.value);
+        }
+    }
+    Some(cells)
+}
+
+/// Adds an entry to those before it. Deletes of a column stay, for they are applied once the
+/// entries of the column lie together; the other deletes are applied at once.
+fn apply<'a>(entries: &mut Vec<Entry<'a>>, entry: Entry<'a>, wants: impl Fn(&Entry<'_>) -> bool) {
+    match entry.action {
+        Action::Put | Action::DeleteColumn => {
+            if wants(&entry) {
+                entries.push(entry);
+            }
+        }
+        Action::DeleteFamily => {
+            entries.retain(|earlier| {
+                earlier.family != entry.family || earlier.timestamp_ms > entry.timestamp_ms
+            });
+        }
+        Action::DeleteRow => entries.retain(|earlier| earlier.timestamp_ms > entry.timestamp_ms),
+    }
+}
+
+/// The cells that remain of entries which lie sorted by column, and by commit within a column.
+fn trim<'a>(entries: impl Iterator<Item = Entry<'a>>, view: &View) -> CellList {
+    let mut cells = CellList::default();
+    cells.reserve(entries.size_hint().0, 0);
+    let mut versions: Vec<Entry<'a>> = Vec::new();
+    let mut finish = |versions: &mut Vec<Entry<'a>>| {
+        let wanted = versions
+            .first()
+            .map_or(0, |first| view.max_versions[usize::from(first.family & 0xf)]);
+        if versions.len() > 1 {
+            // Newest first; of one timestamp the entry that came last, and that one only.
+            versions.reverse();
+            versions.sort_by_key(|version| std::cmp::Reverse(version.timestamp_ms));
+            versions.dedup_by_key(|version| version.timestamp_ms);
+        }
+        for version in versions.drain(..).take(wanted as usize) {
+            if !view.is_expired(version.family, version.timestamp_ms) {
+                cells.push(
+                    version.family,
+                    version.qualifier,
+                    version.timestamp_ms,
+                    version.value,
+                );
+            }
+        }
+    };
+    let mut column: Option<Entry<'a>> = None;
+    for entry in entries.filter(|entry| view.wants(entry.family, entry.qualifier)) {
+        if column.is_some_and(|column| !same_column(&column, &entry)) {
+            finish(&mut versions);
+        }
+        column = Some(entry);
+        match entry.action {
+            Action::DeleteColumn => versions.retain(|version| version.timestamp_ms > entry.timestamp_ms),
+            _ => versions.push(entry),
+        }
+    }
+    finish(&mut versions);
+    cells
+}

@@ -1,0 +1,193 @@
+//! The requests that wait for the commit thread.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use parking_lot::{Condvar, Mutex};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
+
+use super::catalog::Table;
+use crate::{CellAddress, Condition, StoreError, WriteBatch};
+
+/// A request that changes the store.
+#[derive(Debug)]
+pub(super) enum Operation {
+    /// Applies a batch; `families` gives the table's family for each family of the batch.
+    Write { batch: WriteBatch, families: Vec<u8> },
+    /// Adds to a counter.
+    Increment { cell: CellAddress, amount: i64 },
+    /// Extends a value.
+    Append { cell: CellAddress, value: Vec<u8> },
+    /// Applies a batch if all conditions hold.
+    CommitIf {
+        conditions: Vec<Condition>,
+        batch: WriteBatch,
+        families: Vec<u8>,
+    },
+}
+
+impl Operation {
+    fn byte_len(&self) -> usize {
+        let of_cell = |cell: &CellAddress| cell.row.len() + cell.family.len() + cell.qualifier.len();
+        let of_condition = |condition: &Condition| {
+            of_cell(&condition.cell) + condition.expected.as_ref().map_or(0, Vec::len)
+        };
+        match self {
+            Self::Write { batch, .. } => batch.byte_len(),
+            Self::Increment { cell, .. } => of_cell(cell),
+            Self::Append { cell, value } => of_cell(cell) + value.len(),
+            Self::CommitIf {
+                conditions, batch, ..
+            } => conditions.iter().map(of_condition).sum::<usize>() + batch.byte_len(),
+        }
+    }
+}
+
+/// What an [`Operation`] answers.
+#[derive(Clone, Debug)]
+pub(super) enum Outcome {
+    Done,
+    Sum(i64),
+    Appended(Vec<u8>),
+    Held(bool),
+}
+
+/// The answer to a request, for the one who waits for it.
+pub(super) type Reply = oneshot::Sender<Result<Outcome, StoreError>>;
+
+/// A request in the queue.
+#[derive(Debug)]
+pub(super) enum Request {
+    Change {
+        table: Arc<Table>,
+        operation: Operation,
+        reply: Reply,
+        /// Its share of the queue, given back when it is answered.
+        room: OwnedSemaphorePermit,
+    },
+    /// Writes all rows in memory to blocks.
+    Flush {
+        reply: oneshot::Sender<Result<(), StoreError>>,
+    },
+}
+
+/// What a request counts at least, in bytes; this bounds their number.
+const LEAST: usize = 512;
+
+/// A queue that is bounded in bytes. Who finds it full waits without a thread.
+#[derive(Debug)]
+pub(super) struct Queue {
+    state: Mutex<State>,
+    ready: Condvar,
+    room: Arc<Semaphore>,
+    capacity: u32,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    requests: VecDeque<Request>,
+    closed: bool,
+}
+
+fn closed() -> StoreError {
+    StoreError::Unavailable {
+        detail: "the store is closed".to_owned(),
+    }
+}
+
+impl Queue {
+    pub(super) fn new(capacity_bytes: u32) -> Self {
+        Self {
+            state: Mutex::default(),
+            ready: Condvar::new(),
+            room: Arc::new(Semaphore::new(capacity_bytes as usize)),
+            capacity: capacity_bytes,
+        }
+    }
+
+    /// Queues a change and waits for its outcome.
+    pub(super) async fn change(
+        &self,
+        table: Arc<Table>,
+        operation: Operation,
+    ) -> Result<Outcome, StoreError> {
+        let bytes = operation.byte_len();
+        // A request that is bigger than the queue has it to itself.
+        let share = u32::try_from(bytes.max(LEAST))
+            .unwrap_or(u32::MAX)
+            .min(self.capacity);
+        let room = self
+            .room
+            .clone()
+            .acquire_many_owned(share)
+            .await
+            .map_err(|_| closed())?;
+        let (reply, answer) = oneshot::channel();
+        self.push(Request::Change {
+            table,
+            operation,
+            reply,
+            room,
+        })?;
+        answer.await.unwrap_or_else(|_| Err(stopped()))
+    }
+
+    /// Queues a flush and waits for it.
+    pub(super) async fn flush(&self) -> Result<(), StoreError> {
+        let (reply, answer) = oneshot::channel();
+        self.push(Request::Flush { reply })?;
+        answer.await.unwrap_or_else(|_| Err(stopped()))
+    }
+
+    /// Whether requests are taken.
+    pub(super) fn check(&self) -> Result<(), StoreError> {
+        if self.state.lock().closed {
+            Err(closed())
+        } else {
+            Ok(())
+        }
+    }
+
+    fn push(&self, request: Request) -> Result<(), StoreError> {
+        let mut state = self.state.lock();
+        if state.closed {
+            return Err(closed());
+        }
+        state.requests.push_back(request);
+        self.ready.notify_one();
+        Ok(())
+    }
+
+    /// Waits for requests and takes them all; `None` after the queue was closed.
+    pub(super) fn take(&self) -> Option<VecDeque<Request>> {
+        let mut state = self.state.lock();
+        while state.requests.is_empty() {
+            if state.closed {
+                return None;
+            }
+            self.ready.wait(&mut state);
+        }
+        Some(std::mem::take(&mut state.requests))
+    }
+
+    /// Refuses requests from now on. Those in the queue are still taken.
+    pub(super) fn close(&self) {
+        self.state.lock().closed = true;
+        self.room.close();
+        self.ready.notify_all();
+    }
+
+    /// Refuses requests from now on, and drops those in the queue: nobody takes them any more.
+    pub(super) fn abandon(&self) {
+        self.close();
+        self.state.lock().requests.clear();
+    }
+}
+
+/// The commit thread ended before it answered.
+fn stopped() -> StoreError {
+    StoreError::Io {
+        place: "commit thread".to_owned(),
+        detail: "it stopped before it answered".to_owned(),
+    }
+}

@@ -1,0 +1,252 @@
+//! Reads: memory and blocks together, as of one instant for each row.
+//!
+//! A read first takes its part of the memory, then reads blocks. If a flush became visible
+//! between, the blocks may hold writes that are newer than that part, so the read begins again;
+//! see [`Table::generation`].
+
+use std::ops::Bound;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use super::blocks;
+use super::catalog::Table;
+use super::core::Core;
+use super::memtable::Memtable;
+use super::merge::{self, View};
+use super::row_buffer::RowBuffer;
+use crate::rules::Columns;
+use crate::{Row, Scan, StoreError};
+
+/// Keys that one step of a scan looks at, at most, and bytes that it copies: it holds a lock, and a thread, for as
+/// long.
+const STEP_KEYS: usize = 4_096;
+const STEP_BYTES: usize = 8 << 20;
+
+/// What a read of a table wants.
+pub(super) fn view(core: &Core, table: &Table, columns: Columns, max_versions: u32) -> View {
+    let mut wanted = table.max_versions;
+    let mut trims_stored = false;
+    for (wanted, family) in wanted.iter_mut().zip(&table.def.families) {
+        trims_stored |= max_versions < *wanted || family.ttl.is_some();
+        *wanted = (*wanted).min(max_versions);
+    }
+    View {
+        columns,
+        max_versions: wanted,
+        oldest_ms: table.oldest_ms(core.now_ms()),
+        trims_stored,
+    }
+}
+
+/// Reads rows by their keys.
+pub(super) fn rows(
+    core: &Core,
+    table: &Table,
+    keys: &[Vec<u8>],
+    view: &View,
+) -> Result<Vec<Option<Row>>, StoreError> {
+    loop {
+        let generation = table.generation.load(Ordering::SeqCst);
+        let (active, frozen) = {
+            let memory = table.memory.read();
+            let active: Vec<Option<RowBuffer>> =
+                keys.iter().map(|key| memory.active.get(key).cloned()).collect();
+            (active, memory.frozen.clone())
+        };
+        let mut rows = Vec::with_capacity(keys.len());
+        for (key, active) in keys.iter().zip(&active) {
+            let stored = core.blocks.get(table, key)?;
+            let frozen = frozen.as_ref().and_then(|frozen| frozen.get(key));
+            let buffers: Vec<&RowBuffer> = frozen.into_iter().chain(active).collect();
+            rows.push(Row::of(
+                key,
+                table.families.clone(),
+                merge::merge(stored, &buffers, view),
+            ));
+        }
+        if table.generation.load(Ordering::SeqCst) == generation {
+            return Ok(rows);
+        }
+    }
+}
+
+/// What is left of a scan: its range shrinks, and its limit falls.
+#[derive(Debug)]
+pub(super) struct Cursor {
+    pub(super) scan: Scan,
+    pub(super) view: View,
+    pub(super) done: bool,
+}
+
+/// The next rows of a scan, and `cursor` behind them. No rows do not mean its end.
+pub(super) fn step(core: &Core, table: &Table, cursor: &mut Cursor) -> Result<Vec<Row>, StoreError> {
+    cursor.done |= is_over(&cursor.scan);
+    if cursor.done {
+        return Ok(Vec::new());
+    }
+    loop {
+        let generation = table.generation.load(Ordering::SeqCst);
+        let step = read_step(core, table, &cursor.scan, &cursor.view)?;
+        if table.generation.load(Ordering::SeqCst) != generation {
+            continue;
+        }
+        if let Some(limit) = &mut cursor.scan.limit {
+            *limit -= step.rows.len() as u64;
+        }
+        match step.last_key {
+            Some(key) => cursor.scan = cursor.scan.clone().resume_after(&key),
+            None => cursor.done = true,
+        }
+        cursor.done |= is_over(&cursor.scan);
+        return Ok(step.rows);
+    }
+}
+
+/// Whether nothing is left to be scanned.
+fn is_over(scan: &Scan) -> bool {
+    scan.limit == Some(0) || (!scan.stop.is_empty() && scan.stop <= scan.start)
+}
+
+struct Step {
+    rows: Vec<Row>,
+    /// The last key that was looked at; `None`: the range is at its end.
+    last_key: Option<Vec<u8>>,
+}
+
+/// The rows in memory that a step may meet.
+struct MemoryStep {
+    active: Vec<(Arc<[u8]>, RowBuffer)>,
+    /// There may be more rows behind this key; `None`: these are all.
+    more_behind: Option<Arc<[u8]>>,
+    frozen: Option<Arc<Memtable>>,
+}
+
+fn read_memory(table: &Table, scan: &Scan) -> MemoryStep {
+    let memory = table.memory.read();
+    let mut step = MemoryStep {
+        active: Vec::new(),
+        more_behind: None,
+        frozen: memory.frozen.clone(),
+    };
+    let mut bytes = 0;
+    for (looked_at, (key, buffer)) in directed(memory.active.range(bounds(scan)), scan.reverse).enumerate() {
+        if keeps(scan, key) {
+            bytes += buffer.byte_len();
+            step.active.push((key.clone(), buffer.clone()));
+        }
+        if looked_at + 1 >= STEP_KEYS || bytes >= STEP_BYTES || step.active.len() > scan.batch_rows {
+            step.more_behind = Some(key.clone());
+            break;
+        }
+    }
+    step
+}
+
+fn read_step(core: &Core, table: &Table, scan: &Scan, view: &View) -> Result<Step, StoreError> {
+    let memory = read_memory(table, scan);
+    let comes_first = |a: &[u8], b: &[u8]| if scan.reverse { a > b } else { a < b };
+    let mut active = memory.active.iter().peekable();
+    let frozen = memory
+        .frozen
+        .as_deref()
+        .map(|frozen| directed(frozen.range(bounds(scan)), scan.reverse));
+    let mut frozen = frozen.into_iter().flatten().peekable();
+    let mut stored = core
+        .blocks
+        .range(table, &scan.start, &scan.stop, scan.reverse)
+        .peekable();
+
+    let wanted = scan.limit.map_or(scan.batch_rows, |limit| {
+        scan.batch_rows.min(usize::try_from(limit).unwrap_or(usize::MAX))
+    });
+    let mut step = Step {
+        rows: Vec::new(),
+        last_key: None,
+    };
+    let mut bytes = 0;
+    let mut key = Vec::new();
+    for _ in 0..STEP_KEYS {
+        // The engine's keys begin with the table's id.
+        let stored_key = match stored.peek() {
+            Some(Ok((key, _))) => key.get(2..),
+            Some(Err(error)) => return Err(error.clone()),
+            None => None,
+        };
+        let heads = [
+            active.peek().map(|(key, _)| key.as_ref()),
+            frozen.peek().map(|(key, _)| key.as_ref()),
+            stored_key,
+        ];
+        let next = heads
+            .into_iter()
+            .flatten()
+            .reduce(|a, b| if comes_first(b, a) { b } else { a });
+        let next = match (next, &memory.more_behind) {
+            (None, None) => {
+                step.last_key = None;
+                return Ok(step);
+            }
+            // What memory has behind that key is not in hand.
+            (None, Some(end)) => {
+                step.last_key = Some(end.to_vec());
+                return Ok(step);
+            }
+            (Some(key), Some(end)) if comes_first(end, key) => {
+                step.last_key = Some(end.to_vec());
+                return Ok(step);
+            }
+            (Some(key), _) => key,
+        };
+        key.clear();
+        key.extend_from_slice(next);
+        let next = key.as_slice();
+        let stored = stored.next_if(|row| row.as_ref().is_ok_and(|(key, _)| key.get(2..) == Some(next)));
+        let frozen = frozen.next_if(|(key, _)| key.as_ref() == next);
+        let active = active.next_if(|(key, _)| key.as_ref() == next);
+        if keeps(scan, next) {
+            let stored = match stored {
+                Some(Ok((_, block))) => Some(blocks::decode(table, next, &block)?),
+                _ => None,
+            };
+            let buffers: Vec<&RowBuffer> = frozen
+                .map(|(_, buffer)| buffer)
+                .into_iter()
+                .chain(active.map(|(_, buffer)| buffer))
+                .collect();
+            let cells = merge::merge(stored, &buffers, view);
+            bytes += cells.byte_len();
+            step.rows.extend(Row::of(next, table.families.clone(), cells));
+        }
+        if step.rows.len() >= wanted || bytes >= STEP_BYTES {
+            break;
+        }
+    }
+    step.last_key = Some(key);
+    Ok(step)
+}
+
+fn keeps(scan: &Scan, key: &[u8]) -> bool {
+    scan.filter.as_ref().is_none_or(|filter| filter.keeps(key))
+}
+
+fn bounds(scan: &Scan) -> (Bound<&[u8]>, Bound<&[u8]>) {
+    let start = scan.start.as_slice();
+    let stop = match scan.stop.as_slice() {
+        [] => Bound::Unbounded,
+        // The map panics when a range ends before its start; this one is empty.
+        stop => Bound::Excluded(stop.max(start)),
+    };
+    (Bound::Included(start), stop)
+}
+
+/// An iterator, or the same from its end.
+fn directed<'a, T: 'a>(
+    iterator: impl DoubleEndedIterator<Item = T> + 'a,
+    reverse: bool,
+) -> Box<dyn Iterator<Item = T> + 'a> {
+    if reverse {
+        Box::new(iterator.rev())
+    } else {
+        Box::new(iterator)
+    }
+}

@@ -1,0 +1,273 @@
+//! A store that asks a test what becomes of each operation.
+//!
+//! A test double for a store is an [`Intercept`] of a few lines: it may wait before it does an
+//! operation, refuse it, do it and lose the answer, keep it for later, or give another answer.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+
+use crate::{
+    AtomicCommit, CellAddress, ColumnSelection, Condition, Row, RowStore, RowStream, Scan, StoreError,
+    TableDef, TableName, WriteBatch,
+};
+
+/// An operation that reads or writes rows, with what it needs to be done at any time.
+#[derive(Clone, Debug)]
+#[allow(missing_docs, reason = "the fields are the parameters of the methods named")]
+pub enum Operation {
+    /// [`RowStore::get_rows`], and [`RowStore::get`] by way of it.
+    GetRows {
+        table: TableName,
+        rows: Vec<Vec<u8>>,
+        columns: ColumnSelection,
+    },
+    /// [`RowStore::scan`].
+    Scan { table: TableName, scan: Scan },
+    /// [`RowStore::write`].
+    Write { batch: WriteBatch },
+    /// [`RowStore::increment`].
+    Increment {
+        table: TableName,
+        cell: CellAddress,
+        amount: i64,
+    },
+    /// [`RowStore::check_and_put`].
+    CheckAndPut {
+        table: TableName,
+        condition: Condition,
+        value: Vec<u8>,
+    },
+    /// [`RowStore::append`].
+    Append {
+        table: TableName,
+        cell: CellAddress,
+        value: Vec<u8>,
+    },
+    /// [`AtomicCommit::commit_if`].
+    CommitIf {
+        conditions: Vec<Condition>,
+        batch: WriteBatch,
+    },
+}
+
+/// What an [`Operation`] returned.
+#[expect(missing_debug_implementations, reason = "a stream cannot be shown")]
+pub enum Answer {
+    /// Of [`Operation::GetRows`].
+    Rows(Vec<Option<Row>>),
+    /// Of [`Operation::Scan`].
+    Scan(RowStream),
+    /// Of [`Operation::Write`].
+    Written,
+    /// Of [`Operation::Increment`].
+    Sum(i64),
+    /// Of [`Operation::CheckAndPut`] and [`Operation::CommitIf`]: whether the conditions held.
+    Held(bool),
+    /// Of [`Operation::Append`]: the new value.
+    Appended(Vec<u8>),
+}
+
+impl Operation {
+    /// Does it.
+    ///
+    /// # Errors
+    ///
+    /// Those of the store.
+    ///
+    /// # Panics
+    ///
+    /// If it is [`Operation::CommitIf`] and the store has no atomic commits.
+    pub async fn perform(self, store: &dyn RowStore) -> Result<Answer, StoreError> {
+        match self {
+            Self::GetRows { table, rows, columns } => {
+                store.get_rows(&table, &rows, &columns).await.map(Answer::Rows)
+            }
+            Self::Scan { table, scan } => store.scan(&table, scan).await.map(Answer::Scan),
+            Self::Write { batch } => store.write(batch).await.map(|()| Answer::Written),
+            Self::Increment { table, cell, amount } => {
+                store.increment(&table, &cell, amount).await.map(Answer::Sum)
+            }
+            Self::CheckAndPut {
+                table,
+                condition,
+                value,
+            } => store
+                .check_and_put(&table, &condition, &value)
+                .await
+                .map(Answer::Held),
+            Self::Append { table, cell, value } => {
+                store.append(&table, &cell, &value).await.map(Answer::Appended)
+            }
+            Self::CommitIf { conditions, batch } => {
+                let commit = store.atomic().expect("a store with atomic commits");
+                commit.commit_if(&conditions, batch).await.map(Answer::Held)
+            }
+        }
+    }
+}
+
+/// Says what becomes of operations.
+#[async_trait]
+pub trait Intercept: Send + Sync + std::fmt::Debug {
+    /// Answers an operation in place of `store`: most often by [`Operation::perform`], with
+    /// something before it, after it, or instead of it.
+    ///
+    /// # Errors
+    ///
+    /// Those that the caller of the operation is to get.
+    async fn intercept(&self, operation: Operation, store: &dyn RowStore) -> Result<Answer, StoreError>;
+}
+
+/// A store whose operations on rows go by way of an [`Intercept`]; tables, health and closing are
+/// those of the store within.
+#[derive(Clone, Debug)]
+pub struct InterceptedStore {
+    inner: Arc<dyn RowStore>,
+    hook: Arc<dyn Intercept>,
+    atomic: bool,
+}
+
+impl InterceptedStore {
+    /// A store before `inner`.
+    pub fn new(inner: Arc<dyn RowStore>, hook: Arc<dyn Intercept>) -> Self {
+        Self {
+            inner,
+            hook,
+            atomic: true,
+        }
+    }
+
+    /// The store without atomic commits, as HBase is.
+    #[must_use]
+    pub fn without_atomic_commits(self) -> Self {
+        Self {
+            atomic: false,
+            ..self
+        }
+    }
+
+    async fn call(&self, operation: Operation) -> Result<Answer, StoreError> {
+        self.hook.intercept(operation, &*self.inner).await
+    }
+}
+
+/// Ends a test whose hook mixed up answers.
+fn misplaced() -> ! {
+    panic!("the hook gave the answer of another operation")
+}
+
+#[async_trait]
+impl RowStore for InterceptedStore {
+    async fn create_table(&self, table: &TableDef) -> Result<bool, StoreError> {
+        self.inner.create_table(table).await
+    }
+
+    async fn tables(&self) -> Result<Vec<TableDef>, StoreError> {
+        self.inner.tables().await
+    }
+
+    async fn get_rows(
+        &self,
+        table: &TableName,
+        rows: &[Vec<u8>],
+        columns: &ColumnSelection,
+    ) -> Result<Vec<Option<Row>>, StoreError> {
+        let operation = Operation::GetRows {
+            table: table.clone(),
+            rows: rows.to_vec(),
+            columns: columns.clone(),
+        };
+        let Answer::Rows(rows) = self.call(operation).await? else {
+            misplaced()
+        };
+        Ok(rows)
+    }
+
+    async fn scan(&self, table: &TableName, scan: Scan) -> Result<RowStream, StoreError> {
+        let table = table.clone();
+        let Answer::Scan(rows) = self.call(Operation::Scan { table, scan }).await? else {
+            misplaced()
+        };
+        Ok(rows)
+    }
+
+    async fn write(&self, batch: WriteBatch) -> Result<(), StoreError> {
+        let Answer::Written = self.call(Operation::Write { batch }).await? else {
+            misplaced()
+        };
+        Ok(())
+    }
+
+    async fn increment(&self, table: &TableName, cell: &CellAddress, amount: i64) -> Result<i64, StoreError> {
+        let operation = Operation::Increment {
+            table: table.clone(),
+            cell: cell.clone(),
+            amount,
+        };
+        let Answer::Sum(sum) = self.call(operation).await? else {
+            misplaced()
+        };
+        Ok(sum)
+    }
+
+    async fn check_and_put(
+        &self,
+        table: &TableName,
+        condition: &Condition,
+        value: &[u8],
+    ) -> Result<bool, StoreError> {
+        let operation = Operation::CheckAndPut {
+            table: table.clone(),
+            condition: condition.clone(),
+            value: value.to_vec(),
+        };
+        let Answer::Held(held) = self.call(operation).await? else {
+            misplaced()
+        };
+        Ok(held)
+    }
+
+    async fn append(
+        &self,
+        table: &TableName,
+        cell: &CellAddress,
+        value: &[u8],
+    ) -> Result<Vec<u8>, StoreError> {
+        let operation = Operation::Append {
+            table: table.clone(),
+            cell: cell.clone(),
+            value: value.to_vec(),
+        };
+        let Answer::Appended(value) = self.call(operation).await? else {
+            misplaced()
+        };
+        Ok(value)
+    }
+
+    fn atomic(&self) -> Option<&dyn AtomicCommit> {
+        (self.atomic && self.inner.atomic().is_some()).then_some(self)
+    }
+
+    async fn check_health(&self) -> Result<(), StoreError> {
+        self.inner.check_health().await
+    }
+
+    async fn close(&self) -> Result<(), StoreError> {
+        self.inner.close().await
+    }
+}
+
+#[async_trait]
+impl AtomicCommit for InterceptedStore {
+    async fn commit_if(&self, conditions: &[Condition], batch: WriteBatch) -> Result<bool, StoreError> {
+        let operation = Operation::CommitIf {
+            conditions: conditions.to_vec(),
+            batch,
+        };
+        let Answer::Held(held) = self.call(operation).await? else {
+            misplaced()
+        };
+        Ok(held)
+    }
+}

@@ -1,0 +1,41 @@
+//! HBase's data model as a trait, and the backends behind it.
+//!
+//! ```text
+//!   table ─ rows sorted by key (unsigned bytes)
+//!             └ column families (versions kept, time to live)
+//!                 └ qualifiers
+//!                     └ cells: timestamp (ms) and value
+//! ```
+//!
+//! [`RowStore`] lists the operations that OpenTSDB's four tables need, with HBase's names and
+//! guarantees. [`conformance`] says the same as code: every backend passes that suite.
+//! Tests of the trait's users make a store wait or fail with [`intercept`].
+//!
+//! | Backend | For |
+//! |---|---|
+//! | [`memory`] | tests, and the model that the others are compared with |
+//! | [`embedded`] | one machine: journal with group commit, memory, row blocks on disk |
+
+mod batch;
+mod cell_list;
+mod clock;
+#[cfg(feature = "testing")]
+pub mod conformance;
+pub mod embedded;
+mod error;
+#[cfg(feature = "testing")]
+pub mod intercept;
+pub mod memory;
+mod row;
+mod rules;
+mod scan;
+mod store;
+mod table;
+
+pub use batch::{FamilyId, MutationRef, RowMutations, WriteBatch};
+pub use clock::Clock;
+pub use error::{Retry, StoreError};
+pub use row::{CellRef, Row, RowBuilder};
+pub use scan::{ColumnSelection, RowFilter, RowStream, Scan};
+pub use store::{AtomicCommit, CellAddress, Condition, RowStore};
+pub use table::{FamilyDef, TableDef, TableName};

@@ -1,0 +1,448 @@
+//! A store in memory, for tests, and as the model that other backends are compared with.
+//!
+//! It is as plain as can be: nested ordered maps under one lock. A delete takes cells away at once,
+//! and versions beyond what the family keeps go when they are written. It yields to other tasks
+//! before each operation, so that a caller that reads and then writes without a condition loses
+//! races in its tests.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, btree_map};
+use std::ops::Bound;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use futures::stream::{StreamExt, try_unfold};
+use parking_lot::{Mutex, MutexGuard};
+
+use crate::rules::{self, Columns};
+use crate::{
+    AtomicCommit, CellAddress, Clock, ColumnSelection, Condition, MutationRef, Row, RowBuilder, RowStore,
+    RowStream, Scan, StoreError, TableDef, TableName, WriteBatch,
+};
+
+/// The versions of a column, newest first.
+type Versions = BTreeMap<Reverse<i64>, Vec<u8>>;
+/// The columns of a row: family, qualifier.
+type Cells = BTreeMap<(u8, Vec<u8>), Versions>;
+
+/// A [`RowStore`] in memory. Clones share the data.
+#[derive(Clone, Debug, Default)]
+pub struct MemoryStore {
+    state: Arc<Mutex<State>>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    clock: Clock,
+    last_ms: i64,
+    closed: bool,
+    tables: BTreeMap<TableName, Table>,
+}
+
+#[derive(Debug)]
+struct Table {
+    def: TableDef,
+    families: Arc<[String]>,
+    rows: BTreeMap<Vec<u8>, Cells>,
+}
+
+impl MemoryStore {
+    /// An empty store on the system's clock.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// An empty store with a clock of one's own.
+    pub fn with_clock(clock: Clock) -> Self {
+        Self {
+            state: Arc::new(Mutex::new(State {
+                clock,
+                ..State::default()
+            })),
+        }
+    }
+
+    /// Lets other tasks run, and takes the lock.
+    async fn state(&self) -> Result<MutexGuard<'_, State>, StoreError> {
+        tokio::task::yield_now().await;
+        let state = self.state.lock();
+        if state.closed {
+            return Err(StoreError::Unavailable {
+                detail: "the store is closed".to_owned(),
+            });
+        }
+        Ok(state)
+    }
+}
+
+impl State {
+    /// The store's time: never before what it was.
+    fn now_ms(&mut self) -> i64 {
+        self.last_ms = self.last_ms.max(self.clock.now_ms());
+        self.last_ms
+    }
+
+    fn table(&self, name: &TableName) -> Result<&Table, StoreError> {
+        self.tables
+            .get(name)
+            .ok_or_else(|| StoreError::NoSuchTable { table: name.clone() })
+    }
+
+    fn write(&mut self, batch: &WriteBatch) -> Result<(), StoreError> {
+        let now_ms = self.now_ms();
+        let missing = || StoreError::NoSuchTable {
+            table: batch.table().clone(),
+        };
+        let table = self.tables.get_mut(batch.table()).ok_or_else(missing)?;
+        let families = rules::check_batch(&table.def, batch)?;
+        for row in batch.iter() {
+            for mutation in row.iter() {
+                table.apply(row.key, &families, &mutation, now_ms);
+            }
+        }
+        Ok(())
+    }
+
+    /// The newest cell of a column.
+    fn newest(
+        &mut self,
+        table: &TableName,
+        cell: &CellAddress,
+    ) -> Result<Option<(i64, Vec<u8>)>, StoreError> {
+        let now_ms = self.now_ms();
+        let table = self.table(table)?;
+        rules::check_row_key(&cell.row)?;
+        rules::check_qualifier(&cell.qualifier)?;
+        let column = (
+            rules::family_index(&table.def, &cell.family)?,
+            cell.qualifier.clone(),
+        );
+        let oldest_ms = table.oldest_kept_ms(column.0, now_ms);
+        let versions = table.rows.get(&cell.row).and_then(|cells| cells.get(&column));
+        Ok(versions
+            .and_then(|versions| versions.first_key_value())
+            .filter(|(Reverse(timestamp_ms), _)| *timestamp_ms >= oldest_ms)
+            .map(|(Reverse(timestamp_ms), value)| (*timestamp_ms, value.clone())))
+    }
+
+    /// Puts a value that was made of what the cell held: it must not be hidden by that.
+    fn put_over(
+        &mut self,
+        table: &TableName,
+        cell: &CellAddress,
+        found: Option<i64>,
+        value: &[u8],
+    ) -> Result<(), StoreError> {
+        let timestamp_ms = self.now_ms().max(found.unwrap_or(i64::MIN));
+        let mut batch = WriteBatch::new(table.clone());
+        let family = batch.family(&cell.family);
+        batch
+            .row(&cell.row)
+            .put_at(family, &cell.qualifier, timestamp_ms, value);
+        self.write(&batch)
+    }
+
+    fn holds(&mut self, table: &TableName, condition: &Condition) -> Result<bool, StoreError> {
+        let found = self.newest(table, &condition.cell)?;
+        Ok(rules::condition_holds(
+            condition.expected.as_deref(),
+            found.as_ref().map(|(_, value)| value.as_slice()),
+        ))
+    }
+}
+
+impl Table {
+    fn oldest_kept_ms(&self, family: u8, now_ms: i64) -> i64 {
+        let ttl = self
+            .def
+            .families
+            .get(usize::from(family))
+            .and_then(|family| family.ttl);
+        rules::oldest_kept_ms(ttl, now_ms)
+    }
+
+    fn max_versions(&self, family: u8) -> usize {
+        self.def
+            .families
+            .get(usize::from(family))
+            .map_or(1, |family| family.max_versions as usize)
+    }
+
+    fn apply(&mut self, key: &[u8], families: &[u8], mutation: &MutationRef<'_>, now_ms: i64) {
+        match *mutation {
+            MutationRef::Put {
+                family,
+                qualifier,
+                timestamp_ms,
+                value,
+            } => {
+                let family = families[family.index()];
+                let kept = self.max_versions(family);
+                let versions = self
+                    .rows
+                    .entry(key.to_vec())
+                    .or_default()
+                    .entry((family, qualifier.to_vec()))
+                    .or_default();
+                versions.insert(Reverse(timestamp_ms.unwrap_or(now_ms)), value.to_vec());
+                while versions.len() > kept {
+                    versions.pop_last();
+                }
+            }
+            MutationRef::DeleteColumn { family, qualifier } => {
+                let family = families[family.index()];
+                self.delete(key, now_ms, |column| column.0 == family && column.1 == qualifier);
+            }
+            MutationRef::DeleteFamily { family } => {
+                let family = families[family.index()];
+                self.delete(key, now_ms, |column| column.0 == family);
+            }
+            MutationRef::DeleteRow => self.delete(key, now_ms, |_| true),
+        }
+    }
+
+    /// Takes away the cells that are not newer than now.
+    fn delete(&mut self, key: &[u8], now_ms: i64, concerns: impl Fn(&(u8, Vec<u8>)) -> bool) {
+        let btree_map::Entry::Occupied(mut row) = self.rows.entry(key.to_vec()) else {
+            return;
+        };
+        row.get_mut().retain(|column, versions| {
+            if concerns(column) {
+                versions.retain(|Reverse(timestamp_ms), _| *timestamp_ms > now_ms);
+            }
+            !versions.is_empty()
+        });
+        if row.get().is_empty() {
+            row.remove();
+        }
+    }
+
+    /// What is to be seen of a row.
+    fn read(
+        &self,
+        key: &[u8],
+        cells: &Cells,
+        columns: &Columns,
+        max_versions: usize,
+        now_ms: i64,
+    ) -> Option<Row> {
+        let mut row = RowBuilder::new(key, self.families.clone());
+        for ((family, qualifier), versions) in cells {
+            if !columns.contains(*family, qualifier) {
+                continue;
+            }
+            let oldest_ms = self.oldest_kept_ms(*family, now_ms);
+            for (Reverse(timestamp_ms), value) in versions.iter().take(max_versions) {
+                if *timestamp_ms >= oldest_ms {
+                    row.push(usize::from(*family), qualifier, *timestamp_ms, value);
+                }
+            }
+        }
+        row.finish()
+    }
+
+    /// The keys from `start` (inside) to `stop` (outside).
+    fn range(&self, start: &[u8], stop: &[u8]) -> btree_map::Range<'_, Vec<u8>, Cells> {
+        let stop = match stop {
+            [] => Bound::Unbounded,
+            // The map panics when a range ends before its start; this one is empty.
+            stop => Bound::Excluded(stop.max(start)),
+        };
+        let start = Bound::Included(start);
+        self.rows.range::<[u8], _>((start, stop))
+    }
+}
+
+#[async_trait]
+impl RowStore for MemoryStore {
+    async fn create_table(&self, table: &TableDef) -> Result<bool, StoreError> {
+        let mut state = self.state().await?;
+        rules::check_table(table)?;
+        match state.tables.entry(table.name.clone()) {
+            btree_map::Entry::Occupied(existing) => {
+                rules::check_same_table(&existing.get().def, table)?;
+                Ok(false)
+            }
+            btree_map::Entry::Vacant(place) => {
+                let families = table.families.iter().map(|family| family.name.clone()).collect();
+                place.insert(Table {
+                    def: table.clone(),
+                    families,
+                    rows: BTreeMap::new(),
+                });
+                Ok(true)
+            }
+        }
+    }
+
+    async fn tables(&self) -> Result<Vec<TableDef>, StoreError> {
+        Ok(self
+            .state()
+            .await?
+            .tables
+            .values()
+            .map(|table| table.def.clone())
+            .collect())
+    }
+
+    async fn get_rows(
+        &self,
+        table: &TableName,
+        rows: &[Vec<u8>],
+        columns: &ColumnSelection,
+    ) -> Result<Vec<Option<Row>>, StoreError> {
+        let mut state = self.state().await?;
+        let now_ms = state.now_ms();
+        let table = state.table(table)?;
+        let columns = Columns::resolve(&table.def, columns)?;
+        rows.iter()
+            .map(|key| {
+                rules::check_row_key(key)?;
+                Ok(table
+                    .rows
+                    .get(key)
+                    .and_then(|cells| table.read(key, cells, &columns, 1, now_ms)))
+            })
+            .collect()
+    }
+
+    async fn scan(&self, table: &TableName, scan: Scan) -> Result<RowStream, StoreError> {
+        rules::check_scan(&scan)?;
+        let columns = Columns::resolve(&self.state().await?.table(table)?.def, &scan.columns)?;
+        let cursor = ScanCursor {
+            store: self.clone(),
+            table: table.clone(),
+            scan,
+            columns,
+        };
+        Ok(try_unfold(cursor, |mut cursor| async move {
+            let rows = cursor.next_batch().await?;
+            Ok((!rows.is_empty()).then_some((rows, cursor)))
+        })
+        .boxed())
+    }
+
+    async fn write(&self, batch: WriteBatch) -> Result<(), StoreError> {
+        self.state().await?.write(&batch)
+    }
+
+    async fn increment(&self, table: &TableName, cell: &CellAddress, amount: i64) -> Result<i64, StoreError> {
+        let mut state = self.state().await?;
+        let found = state.newest(table, cell)?;
+        let sum = rules::incremented(found.as_ref().map(|(_, value)| value.as_slice()), amount)?;
+        if amount != 0 {
+            state.put_over(
+                table,
+                cell,
+                found.map(|(timestamp_ms, _)| timestamp_ms),
+                &sum.to_be_bytes(),
+            )?;
+        }
+        Ok(sum)
+    }
+
+    async fn check_and_put(
+        &self,
+        table: &TableName,
+        condition: &Condition,
+        value: &[u8],
+    ) -> Result<bool, StoreError> {
+        let mut state = self.state().await?;
+        if !state.holds(table, condition)? {
+            return Ok(false);
+        }
+        let mut batch = WriteBatch::new(table.clone());
+        let family = batch.family(&condition.cell.family);
+        batch
+            .row(&condition.cell.row)
+            .put(family, &condition.cell.qualifier, value);
+        state.write(&batch)?;
+        Ok(true)
+    }
+
+    async fn append(
+        &self,
+        table: &TableName,
+        cell: &CellAddress,
+        value: &[u8],
+    ) -> Result<Vec<u8>, StoreError> {
+        let mut state = self.state().await?;
+        let (timestamp_ms, mut appended) = match state.newest(table, cell)? {
+            Some((timestamp_ms, found)) => (Some(timestamp_ms), found),
+            None => (None, Vec::new()),
+        };
+        appended.extend_from_slice(value);
+        state.put_over(table, cell, timestamp_ms, &appended)?;
+        Ok(appended)
+    }
+
+    fn atomic(&self) -> Option<&dyn AtomicCommit> {
+        Some(self)
+    }
+
+    async fn check_health(&self) -> Result<(), StoreError> {
+        self.state().await.map(drop)
+    }
+
+    async fn close(&self) -> Result<(), StoreError> {
+        tokio::task::yield_now().await;
+        self.state.lock().closed = true;
+        Ok(())
+    }
+}
+
+#[async_trait]
+impl AtomicCommit for MemoryStore {
+    async fn commit_if(&self, conditions: &[Condition], batch: WriteBatch) -> Result<bool, StoreError> {
+        let mut state = self.state().await?;
+        for condition in conditions {
+            if !state.holds(batch.table(), condition)? {
+                return Ok(false);
+            }
+        }
+        state.write(&batch)?;
+        Ok(true)
+    }
+}
+
+/// What is left of a scan: its range shrinks and its limit falls with each batch.
+struct ScanCursor {
+    store: MemoryStore,
+    table: TableName,
+    scan: Scan,
+    columns: Columns,
+}
+
+impl ScanCursor {
+    /// The next rows; none at the end.
+    async fn next_batch(&mut self) -> Result<Vec<Row>, StoreError> {
+        let mut state = self.store.state().await?;
+        let now_ms = state.now_ms();
+        let table = state.table(&self.table)?;
+        let wanted = self.scan.limit.map_or(self.scan.batch_rows, |limit| {
+            self.scan
+                .batch_rows
+                .min(usize::try_from(limit).unwrap_or(usize::MAX))
+        });
+        let keeps = |key: &[u8]| self.scan.filter.as_ref().is_none_or(|filter| filter.keeps(key));
+        let read = |(key, cells): (&Vec<u8>, &Cells)| {
+            keeps(key)
+                .then(|| table.read(key, cells, &self.columns, self.scan.max_versions as usize, now_ms))
+                .flatten()
+        };
+        let range = table.range(&self.scan.start, &self.scan.stop);
+        let rows: Vec<Row> = if self.scan.reverse {
+            range.rev().filter_map(read).take(wanted).collect()
+        } else {
+            range.filter_map(read).take(wanted).collect()
+        };
+        drop(state);
+        if let Some(limit) = &mut self.scan.limit {
+            *limit -= rows.len() as u64;
+        }
+        if let Some(last) = rows.last() {
+            self.scan = self.scan.clone().resume_after(last.key());
+        }
+        Ok(rows)
+    }
+}

@@ -1,0 +1,246 @@
+//! The rules of the data model that a request is checked against, the same in every backend.
+
+use std::time::Duration;
+
+use crate::batch::MAX_ROW_KEY;
+use crate::{ColumnSelection, FamilyDef, MutationRef, RowMutations, Scan, StoreError, TableDef, WriteBatch};
+
+/// The longest qualifier, in bytes.
+const MAX_QUALIFIER: usize = 65_535;
+/// The largest value, in bytes.
+pub(crate) const MAX_VALUE: usize = 16 << 20;
+/// The most families of a table; a [`crate::FamilyId`] is an index below it.
+const MAX_FAMILIES: usize = 16;
+
+fn invalid(detail: String) -> StoreError {
+    StoreError::Invalid { detail }
+}
+
+/// Checks a table's definition.
+pub(crate) fn check_table(table: &TableDef) -> Result<(), StoreError> {
+    let count = table.families.len();
+    if count == 0 || count > MAX_FAMILIES {
+        return Err(invalid(format!(
+            "table `{}` has {count} families, 1 to {MAX_FAMILIES} are allowed",
+            table.name
+        )));
+    }
+    for (index, family) in table.families.iter().enumerate() {
+        let name = &family.name;
+        if name.is_empty() || name.contains(':') || name.chars().any(|c| c.is_control() || c.is_whitespace())
+        {
+            return Err(invalid(format!(
+                "`{name}` is not a family name, expected printable characters without `:`"
+            )));
+        }
+        if family.max_versions == 0 {
+            return Err(invalid(format!(
+                "family `{name}` keeps 0 versions, at least 1 is needed"
+            )));
+        }
+        if table
+            .families
+            .iter()
+            .take(index)
+            .any(|earlier| earlier.name == *name)
+        {
+            return Err(invalid(format!(
+                "table `{}` names family `{name}` twice",
+                table.name
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// Says whether two definitions of a table agree; the error names what does not.
+pub(crate) fn check_same_table(existing: &TableDef, wanted: &TableDef) -> Result<(), StoreError> {
+    if existing.families == wanted.families {
+        return Ok(());
+    }
+    let describe = |families: &[FamilyDef]| {
+        let families: Vec<String> = families
+            .iter()
+            .map(|family| match family.ttl {
+                Some(ttl) => format!("{} ({} versions, ttl {ttl:?})", family.name, family.max_versions),
+                None => format!("{} ({} versions)", family.name, family.max_versions),
+            })
+            .collect();
+        families.join(", ")
+    };
+    Err(StoreError::TableDiffers {
+        table: wanted.name.clone(),
+        detail: format!(
+            "it has {}, asked for {}",
+            describe(&existing.families),
+            describe(&wanted.families)
+        ),
+    })
+}
+
+/// The position of a family in its table.
+pub(crate) fn family_index(table: &TableDef, family: &str) -> Result<u8, StoreError> {
+    table
+        .family_index(family)
+        .and_then(|index| u8::try_from(index).ok())
+        .ok_or_else(|| StoreError::NoSuchFamily {
+            table: table.name.clone(),
+            family: family.to_owned(),
+        })
+}
+
+/// Checks a row key.
+pub(crate) fn check_row_key(key: &[u8]) -> Result<(), StoreError> {
+    match key.len() {
+        0 => Err(invalid("row key is empty, it has at least 1 byte".to_owned())),
+        length if length > MAX_ROW_KEY => Err(invalid(format!(
+            "row key has {length} bytes, at most {MAX_ROW_KEY} are allowed"
+        ))),
+        _ => Ok(()),
+    }
+}
+
+/// Checks a qualifier.
+pub(crate) fn check_qualifier(qualifier: &[u8]) -> Result<(), StoreError> {
+    if qualifier.len() > MAX_QUALIFIER {
+        let length = qualifier.len();
+        return Err(invalid(format!(
+            "qualifier has {length} bytes, at most {MAX_QUALIFIER} are allowed"
+        )));
+    }
+    Ok(())
+}
+
+/// Checks a value.
+pub(crate) fn check_value(value: &[u8]) -> Result<(), StoreError> {
+    if value.len() > MAX_VALUE {
+        let length = value.len();
+        return Err(invalid(format!(
+            "value has {length} bytes, at most {MAX_VALUE} are allowed"
+        )));
+    }
+    Ok(())
+}
+
+/// Checks a batch against its table, and gives the table's family for each family of the batch.
+pub(crate) fn check_batch(table: &TableDef, batch: &WriteBatch) -> Result<Vec<u8>, StoreError> {
+    let families = batch
+        .families()
+        .iter()
+        .map(|family| family_index(table, family))
+        .collect::<Result<Vec<_>, _>>()?;
+    for row in batch.iter() {
+        check_mutations(&row, families.len())?;
+    }
+    Ok(families)
+}
+
+fn check_mutations(row: &RowMutations<'_>, families: usize) -> Result<(), StoreError> {
+    check_row_key(row.key)?;
+    for mutation in row.iter() {
+        let family = match mutation {
+            MutationRef::Put {
+                family,
+                qualifier,
+                value,
+                ..
+            } => {
+                check_qualifier(qualifier)?;
+                check_value(value)?;
+                family
+            }
+            MutationRef::DeleteColumn { family, qualifier } => {
+                check_qualifier(qualifier)?;
+                family
+            }
+            MutationRef::DeleteFamily { family } => family,
+            MutationRef::DeleteRow => continue,
+        };
+        if family.index() >= families {
+            return Err(invalid(format!(
+                "family {} of a batch with {families} families",
+                family.index()
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// Checks the numbers of a scan.
+pub(crate) fn check_scan(scan: &Scan) -> Result<(), StoreError> {
+    if scan.max_versions == 0 {
+        return Err(invalid("max_versions is 0, at least 1 is needed".to_owned()));
+    }
+    if scan.batch_rows == 0 {
+        return Err(invalid("batch_rows is 0, at least 1 is needed".to_owned()));
+    }
+    Ok(())
+}
+
+/// A [`ColumnSelection`] with the families as positions in the table.
+#[derive(Clone, Debug)]
+pub(crate) enum Columns {
+    /// All columns.
+    All,
+    /// Those of one family.
+    Family(u8),
+    /// These, ascending.
+    Some(Vec<(u8, Vec<u8>)>),
+}
+
+impl Columns {
+    /// Looks the families up.
+    pub(crate) fn resolve(table: &TableDef, columns: &ColumnSelection) -> Result<Self, StoreError> {
+        Ok(match columns {
+            ColumnSelection::All => Self::All,
+            ColumnSelection::Family(family) => Self::Family(family_index(table, family)?),
+            ColumnSelection::Columns(columns) => {
+                let mut columns = columns
+                    .iter()
+                    .map(|(family, qualifier)| Ok((family_index(table, family)?, qualifier.clone())))
+                    .collect::<Result<Vec<_>, StoreError>>()?;
+                columns.sort();
+                Self::Some(columns)
+            }
+        })
+    }
+
+    /// Whether a column is selected.
+    pub(crate) fn contains(&self, family: u8, qualifier: &[u8]) -> bool {
+        match self {
+            Self::All => true,
+            Self::Family(wanted) => *wanted == family,
+            Self::Some(columns) => columns
+                .binary_search_by(|(wanted, name)| (*wanted, name.as_slice()).cmp(&(family, qualifier)))
+                .is_ok(),
+        }
+    }
+}
+
+/// The oldest timestamp that a family's time to live leaves at `now_ms`.
+pub(crate) fn oldest_kept_ms(ttl: Option<Duration>, now_ms: i64) -> i64 {
+    ttl.map_or(i64::MIN, |ttl| {
+        now_ms.saturating_sub(i64::try_from(ttl.as_millis()).unwrap_or(i64::MAX))
+    })
+}
+
+/// Whether a value found is the value that a condition expects.
+///
+/// HBase's check-and-put takes an empty value for an absent cell, on both sides.
+pub(crate) fn condition_holds(expected: Option<&[u8]>, found: Option<&[u8]>) -> bool {
+    expected.unwrap_or_default() == found.unwrap_or_default()
+}
+
+/// The sum that an increment leaves.
+pub(crate) fn incremented(found: Option<&[u8]>, amount: i64) -> Result<i64, StoreError> {
+    let before = match found {
+        None => 0,
+        Some(value) => {
+            let bytes = value
+                .try_into()
+                .map_err(|_| StoreError::NotACounter { length: value.len() })?;
+            i64::from_be_bytes(bytes)
+        }
+    };
+    Ok(before.wrapping_add(amount))
+}

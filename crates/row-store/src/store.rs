@@ -1,0 +1,187 @@
+//! The operations that the two services need from a store.
+
+use async_trait::async_trait;
+
+use crate::{ColumnSelection, Row, RowStream, Scan, StoreError, TableDef, TableName, WriteBatch};
+
+/// The address of a cell within a table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CellAddress {
+    /// Row key.
+    pub row: Vec<u8>,
+    /// Column family.
+    pub family: String,
+    /// Qualifier.
+    pub qualifier: Vec<u8>,
+}
+
+impl CellAddress {
+    /// The address of a cell.
+    pub fn new(row: impl Into<Vec<u8>>, family: impl Into<String>, qualifier: impl Into<Vec<u8>>) -> Self {
+        Self {
+            row: row.into(),
+            family: family.into(),
+            qualifier: qualifier.into(),
+        }
+    }
+}
+
+/// What a cell must hold for a conditional write to take place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Condition {
+    /// The cell.
+    pub cell: CellAddress,
+    /// Its newest value; `None`: the cell is absent.
+    ///
+    /// HBase cannot tell an absent cell from an empty value here, so neither does a store.
+    pub expected: Option<Vec<u8>>,
+}
+
+/// A store with HBase's data model; see the crate's documentation for the model.
+///
+/// What holds for every backend:
+///
+/// - A call that returns `Ok` from a write is durable: a crash of the process directly afterwards
+///   loses nothing of it, and every later read sees it.
+/// - The mutations of one row in one call are atomic: a reader sees all or none of them.
+/// - Cells of one column with equal timestamps are one cell; the one written later stays.
+/// - A delete hides all cells that are not newer than itself. A put that begins after the delete
+///   returned is visible.
+/// - After [`StoreError::TimedOut`] or [`StoreError::Io`] it is unknown whether a write took place;
+///   [`StoreError::retry`] says which requests may be repeated.
+/// - Row keys have 1 to 32767 bytes, qualifiers 0 to 65535, values up to 16 MiB.
+///
+/// Futures may be dropped at any time. A write whose future is dropped may still take place.
+#[async_trait]
+pub trait RowStore: Send + Sync + std::fmt::Debug {
+    /// Makes a table; `false` if there is one with the same families already.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::TableDiffers`] if a table of that name has other families or settings.
+    async fn create_table(&self, table: &TableDef) -> Result<bool, StoreError>;
+
+    /// The tables there are, by name.
+    ///
+    /// # Errors
+    ///
+    /// When the store cannot be read.
+    async fn tables(&self) -> Result<Vec<TableDef>, StoreError>;
+
+    /// Reads the newest version of the columns of one row; `None` if it has none of them.
+    ///
+    /// # Errors
+    ///
+    /// No such table or family, or the store cannot be read.
+    async fn get(
+        &self,
+        table: &TableName,
+        row: &[u8],
+        columns: &ColumnSelection,
+    ) -> Result<Option<Row>, StoreError> {
+        let rows = self.get_rows(table, &[row.to_vec()], columns).await?;
+        Ok(rows.into_iter().next().flatten())
+    }
+
+    /// Reads rows as [`RowStore::get`] does: one answer for each key, in the order of the keys.
+    ///
+    /// # Errors
+    ///
+    /// As [`RowStore::get`].
+    async fn get_rows(
+        &self,
+        table: &TableName,
+        rows: &[Vec<u8>],
+        columns: &ColumnSelection,
+    ) -> Result<Vec<Option<Row>>, StoreError>;
+
+    /// Reads a range of rows in order of their keys.
+    ///
+    /// Each row is as it was at one instant during the scan; different rows may be of different
+    /// instants. A broken scan is taken up again with [`Scan::resume_after`].
+    ///
+    /// # Errors
+    ///
+    /// As [`RowStore::get`]; in the stream when it happens later.
+    async fn scan(&self, table: &TableName, scan: Scan) -> Result<RowStream, StoreError>;
+
+    /// Applies a batch. Rows are atomic one by one, in the order of the batch.
+    ///
+    /// Safe to repeat: the same put twice is one cell.
+    ///
+    /// # Errors
+    ///
+    /// When it fails, some of the rows may have been written.
+    async fn write(&self, batch: WriteBatch) -> Result<(), StoreError>;
+
+    /// Adds `amount` to a counter (8 bytes, big endian, signed; absent counts as 0, and overflow
+    /// wraps) and returns the sum. Adding 0 reads.
+    ///
+    /// Not safe to repeat when the outcome is unknown.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::NotACounter`] if the cell has another length.
+    async fn increment(&self, table: &TableName, cell: &CellAddress, amount: i64) -> Result<i64, StoreError>;
+
+    /// Puts `value` into the cell of `condition` if the condition holds, atomically; `false` if
+    /// it does not hold.
+    ///
+    /// When the outcome is unknown, read the cell and compare.
+    ///
+    /// # Errors
+    ///
+    /// As [`RowStore::write`].
+    async fn check_and_put(
+        &self,
+        table: &TableName,
+        condition: &Condition,
+        value: &[u8],
+    ) -> Result<bool, StoreError>;
+
+    /// Appends bytes to a cell (absent counts as empty) and returns the new value.
+    ///
+    /// Not safe to repeat when the outcome is unknown.
+    ///
+    /// # Errors
+    ///
+    /// As [`RowStore::write`].
+    async fn append(
+        &self,
+        table: &TableName,
+        cell: &CellAddress,
+        value: &[u8],
+    ) -> Result<Vec<u8>, StoreError>;
+
+    /// Atomic writes over several rows, if this store has them. HBase does not.
+    fn atomic(&self) -> Option<&dyn AtomicCommit> {
+        None
+    }
+
+    /// Whether the store can serve now; for health checks.
+    ///
+    /// # Errors
+    ///
+    /// Why it cannot.
+    async fn check_health(&self) -> Result<(), StoreError>;
+
+    /// Makes everything durable and releases files and connections; later calls fail with
+    /// [`StoreError::Unavailable`]. Dropping the store without it loses nothing acknowledged.
+    ///
+    /// # Errors
+    ///
+    /// When something could not be written.
+    async fn close(&self) -> Result<(), StoreError>;
+}
+
+/// Atomic writes over several rows of one table.
+#[async_trait]
+pub trait AtomicCommit: Send + Sync {
+    /// Applies the whole batch, if all conditions hold; `false`, and nothing is done, if one does
+    /// not. A crash leaves all of it or nothing.
+    ///
+    /// # Errors
+    ///
+    /// As [`RowStore::write`], but nothing of it was done.
+    async fn commit_if(&self, conditions: &[Condition], batch: WriteBatch) -> Result<bool, StoreError>;
+}

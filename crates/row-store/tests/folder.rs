@@ -1,0 +1,299 @@
+//! Folders that cannot be used, and disks without room.
+
+#![expect(clippy::unwrap_used, reason = "a test panics when something fails")]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use futures::TryStreamExt as _;
+use std::process::Command;
+
+use oxtsdb_row_store::embedded::{EmbeddedConfig, EmbeddedStore};
+use oxtsdb_row_store::{ColumnSelection, RowStore, Scan, StoreError, TableDef, TableName, WriteBatch};
+
+fn table() -> TableName {
+    "t".parse().unwrap()
+}
+
+fn batch(number: u32, bytes: usize) -> WriteBatch {
+    let mut batch = WriteBatch::new(table());
+    let family = batch.family("f");
+    batch
+        .row(&number.to_be_bytes())
+        .put(family, b"q", &vec![7; bytes]);
+    batch
+}
+
+async fn new_store(folder: &Path) -> EmbeddedStore {
+    let store = EmbeddedStore::open(EmbeddedConfig::new(folder)).unwrap();
+    store.create_table(&TableDef::new(table(), &["f"])).await.unwrap();
+    store
+}
+
+#[tokio::test]
+async fn a_folder_in_use_is_refused_with_the_pid() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = new_store(folder.path()).await;
+    let error = EmbeddedStore::open(EmbeddedConfig::new(folder.path())).unwrap_err();
+    let expected = format!(
+        "{} is in use by process {}",
+        folder.path().display(),
+        std::process::id()
+    );
+    assert!(
+        matches!(&error, StoreError::Unavailable { detail } if *detail == expected),
+        "{error}"
+    );
+    store.close().await.unwrap();
+    let error = store.write(batch(1, 1)).await.unwrap_err();
+    assert!(matches!(error, StoreError::Unavailable { .. }), "{error}");
+    drop(EmbeddedStore::open(EmbeddedConfig::new(folder.path())).unwrap());
+}
+
+#[tokio::test]
+async fn a_newer_format_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    drop(new_store(folder.path()).await);
+    fs::write(folder.path().join("STORE"), "oxtsdb row store, format 2\n").unwrap();
+    let error = EmbeddedStore::open(EmbeddedConfig::new(folder.path())).unwrap_err();
+    assert!(
+        error
+            .to_string()
+            .ends_with("STORE has format 2, this program reads up to 1"),
+        "{error}"
+    );
+    fs::write(folder.path().join("STORE"), "something else").unwrap();
+    let error = EmbeddedStore::open(EmbeddedConfig::new(folder.path())).unwrap_err();
+    assert!(matches!(error, StoreError::Corrupt { .. }), "{error}");
+}
+
+#[tokio::test]
+async fn a_closed_store_has_everything_in_blocks() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = new_store(folder.path()).await;
+    store.write(batch(1, 10)).await.unwrap();
+    store.close().await.unwrap();
+    assert_eq!(fs::read_dir(folder.path().join("journal")).unwrap().count(), 0);
+    let store = EmbeddedStore::open(EmbeddedConfig::new(folder.path())).unwrap();
+    assert!(
+        store
+            .get(&table(), &1_u32.to_be_bytes(), &ColumnSelection::All)
+            .await
+            .unwrap()
+            .is_some()
+    );
+    let stats = store.stats().unwrap();
+    assert_eq!((stats.rows_in_memory, stats.journal_bytes), (0, 0));
+}
+
+#[tokio::test]
+async fn the_journal_is_bounded_over_restarts() {
+    const LIMIT: u64 = 64 << 10;
+    let folder = tempfile::tempdir().unwrap();
+    drop(new_store(folder.path()).await);
+    let mut config = EmbeddedConfig::new(folder.path());
+    config.journal_bytes = LIMIT;
+    for _ in 0..8 {
+        let store = EmbeddedStore::open(config.clone()).unwrap();
+        let left = store.stats().unwrap().journal_bytes;
+        assert!(left < 2 * LIMIT, "{left} bytes were left");
+        for _ in 0..2 {
+            // The same cell each time: it takes no more memory.
+            store.write(batch(1, 20_000)).await.unwrap();
+        }
+        let deadline = tokio::time::Instant::now() + std::time::Duration::from_secs(30);
+        while left >= LIMIT && store.stats().unwrap().flushes == 0 {
+            assert!(tokio::time::Instant::now() < deadline, "a flush was due");
+            tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+        }
+    }
+    let store = EmbeddedStore::open(config).unwrap();
+    store.write(batch(1, 20_000)).await.unwrap();
+    store.flush().await.unwrap();
+    assert_eq!(store.stats().unwrap().journal_bytes, 0);
+}
+
+#[tokio::test]
+async fn a_store_with_flushes_in_its_queue_can_be_dropped() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = new_store(folder.path()).await;
+    for _ in 0..8 {
+        // It is in the queue, and nobody waits for it.
+        assert!(futures::FutureExt::now_or_never(store.flush()).is_none());
+    }
+    let (dropped, is_dropped) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        drop(store);
+        dropped.send(()).unwrap();
+    });
+    is_dropped
+        .recv_timeout(std::time::Duration::from_secs(60))
+        .unwrap();
+}
+
+/// The files under a folder.
+fn files(folder: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    entries
+        .flat_map(|path| if path.is_dir() { files(&path) } else { vec![path] })
+        .collect()
+}
+
+/// Reads all rows; the number of rows.
+async fn read_all(folder: &Path) -> Result<usize, StoreError> {
+    let store = EmbeddedStore::open(EmbeddedConfig::new(folder))?;
+    let scan = store.scan(&table(), Scan::prefix(b"")).await?;
+    let rows: Vec<_> = scan.try_collect().await?;
+    Ok(rows.iter().map(Vec::len).sum())
+}
+
+#[tokio::test]
+async fn a_store_whose_making_was_interrupted_is_made_again() {
+    let whole = tempfile::tempdir().unwrap();
+    drop(EmbeddedStore::open(EmbeddedConfig::new(whole.path())).unwrap());
+    let left = tempfile::tempdir().unwrap();
+    let keyspace = left.path().join("blocks.new/keyspaces/0");
+    fs::create_dir_all(keyspace).unwrap();
+    fs::write(left.path().join("blocks.new/version"), "").unwrap();
+    fs::copy(whole.path().join("STORE"), left.path().join("STORE")).unwrap();
+    drop(new_store(left.path()).await);
+    assert_eq!(read_all(left.path()).await.unwrap(), 0);
+    assert!(!left.path().join("blocks.new").exists());
+}
+
+fn copy(files: &[PathBuf], from: &Path, to: &Path) {
+    for file in files {
+        let target = to.join(file.strip_prefix(from).unwrap());
+        fs::create_dir_all(target.parent().unwrap()).unwrap();
+        fs::copy(file, target).unwrap();
+    }
+}
+
+#[tokio::test]
+async fn damage_of_any_file_is_an_error_or_does_no_harm() {
+    const ROWS: usize = 100;
+    let whole = tempfile::tempdir().unwrap();
+    let store = new_store(whole.path()).await;
+    for number in 0..ROWS {
+        store
+            .write(batch(u32::try_from(number).unwrap(), 100))
+            .await
+            .unwrap();
+    }
+    store.close().await.unwrap();
+    let files = files(whole.path());
+    for (index, file) in files.iter().enumerate() {
+        let file = file.strip_prefix(whole.path()).unwrap();
+        let content = fs::read(whole.path().join(file)).unwrap();
+        for part in 0..4 {
+            let folder = tempfile::tempdir().unwrap();
+            copy(&files, whole.path(), folder.path());
+            let offset = content.len() * part / 4;
+            let mut damaged = content.clone();
+            if let Some(byte) = damaged.get_mut(offset) {
+                *byte ^= 0xc1;
+            }
+            fs::write(folder.path().join(file), damaged).unwrap();
+            let read = read_all(folder.path()).await;
+            let place = folder.path().display().to_string();
+            assert!(
+                matches!(&read, Ok(ROWS))
+                    || matches!(&read, Err(StoreError::Corrupt { place: found, .. }) if found.starts_with(&place)),
+                "{} with another byte at {offset}: {read:?}",
+                file.display()
+            );
+        }
+
+        let folder = tempfile::tempdir().unwrap();
+        copy(
+            &[&files[..index], &files[index + 1..]].concat(),
+            whole.path(),
+            folder.path(),
+        );
+        let read = read_all(folder.path()).await;
+        assert!(
+            matches!(&read, Ok(ROWS) | Err(StoreError::Corrupt { .. })),
+            "without {}: {read:?}",
+            file.display()
+        );
+    }
+}
+
+/// A small file system that is unmounted in the end.
+struct SmallDisk(tempfile::TempDir);
+
+impl SmallDisk {
+    /// `None` where this process must not mount.
+    fn mount(megabytes: u32) -> Option<Self> {
+        let folder = tempfile::tempdir().unwrap();
+        let size = format!("size={megabytes}m");
+        let mounted = Command::new("mount")
+            .args(["-t", "tmpfs", "-o", &size, "tmpfs"])
+            .arg(folder.path())
+            .output();
+        mounted
+            .is_ok_and(|output| output.status.success())
+            .then_some(Self(folder))
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        drop(Command::new("umount").arg("-l").arg(self.0.path()).status());
+    }
+}
+
+#[tokio::test]
+async fn a_full_disk_stops_writes_keeps_reads_and_recovers() {
+    let Some(disk) = SmallDisk::mount(160) else {
+        eprintln!("SKIPPED a_full_disk_stops_writes_keeps_reads_and_recovers: cannot mount a tmpfs here");
+        return;
+    };
+    let folder = disk.0.path();
+    let mut config = EmbeddedConfig::new(folder.join("store"));
+    config.journal_bytes = 8 << 20;
+    let store = EmbeddedStore::open(config.clone()).unwrap();
+    store.create_table(&TableDef::new(table(), &["f"])).await.unwrap();
+    store.write(batch(0, 1_000)).await.unwrap();
+
+    let ballast = folder.join("ballast");
+    let free = fs4::available_space(folder).unwrap();
+    fs::write(&ballast, vec![1; usize::try_from(free).unwrap() - (6 << 20)]).unwrap();
+    let mut acknowledged = vec![0_u32];
+    let error = loop {
+        let number = u32::try_from(acknowledged.len()).unwrap();
+        match store.write(batch(number, 100_000)).await {
+            Ok(()) => acknowledged.push(number),
+            Err(error) => break error,
+        }
+        assert!(acknowledged.len() < 1_000, "the disk has no room for that");
+    };
+    assert!(matches!(error, StoreError::Full { .. }), "{error}");
+    let refused = u32::try_from(acknowledged.len()).unwrap();
+    let read = |store: &EmbeddedStore, number: u32| {
+        let key = number.to_be_bytes();
+        let row = futures::executor::block_on(store.get(&table(), &key, &ColumnSelection::All)).unwrap();
+        row.map(|row| row.get("f", b"q").unwrap().value.len())
+    };
+    assert_eq!(read(&store, refused), None, "nothing of a refused write was done");
+    assert_eq!(read(&store, refused - 1), Some(100_000), "reads go on");
+
+    fs::remove_file(&ballast).unwrap();
+    let deadline = tokio::time::Instant::now() + std::time::Duration::from_secs(30);
+    while let Err(error) = store.write(batch(refused, 100_000)).await {
+        assert!(matches!(error, StoreError::Full { .. }), "{error}");
+        assert!(tokio::time::Instant::now() < deadline, "there is room again");
+        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+    }
+    acknowledged.push(refused);
+    drop(store);
+    let store = EmbeddedStore::open(config).unwrap();
+    for number in acknowledged {
+        assert_eq!(
+            read(&store, number),
+            Some(if number == 0 { 1_000 } else { 100_000 }),
+            "row {number}"
+        );
+    }
+    drop(store.scan(&table(), Scan::prefix(b"")).await.unwrap());
+}

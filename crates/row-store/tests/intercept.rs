@@ -1,0 +1,34 @@
+//! A store behind a hook that changes nothing is the store within.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use oxtsdb_row_store::intercept::{Answer, Intercept, InterceptedStore, Operation};
+use oxtsdb_row_store::memory::MemoryStore;
+use oxtsdb_row_store::{RowStore, StoreError, conformance};
+
+#[derive(Debug)]
+struct Transparent;
+
+#[async_trait]
+impl Intercept for Transparent {
+    async fn intercept(&self, operation: Operation, store: &dyn RowStore) -> Result<Answer, StoreError> {
+        operation.perform(store).await
+    }
+}
+
+fn transparent() -> InterceptedStore {
+    InterceptedStore::new(Arc::new(MemoryStore::new()), Arc::new(Transparent))
+}
+
+#[tokio::test]
+async fn conforms() {
+    conformance::suite(&transparent()).await;
+    conformance::suite(&transparent().without_atomic_commits()).await;
+}
+
+#[tokio::test]
+async fn atomic_commits_can_be_hidden() {
+    assert!(transparent().atomic().is_some());
+    assert!(transparent().without_atomic_commits().atomic().is_none());
+}

@@ -1,0 +1,17 @@
+//! The store in memory does what every store must do.
+
+use oxtsdb_row_store::memory::MemoryStore;
+use oxtsdb_row_store::{RowStore, StoreError, conformance};
+
+#[tokio::test]
+async fn conforms() {
+    conformance::suite(&MemoryStore::new()).await;
+}
+
+#[tokio::test]
+async fn a_closed_store_is_unavailable() {
+    let store = MemoryStore::new();
+    store.close().await.unwrap();
+    let error = store.tables().await.unwrap_err();
+    assert!(matches!(error, StoreError::Unavailable { .. }), "{error}");
+}
