@@ -1,0 +1,224 @@
+//! Rich errors: a gRPC status with `google.rpc` details, and the error of one item of a batch.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use tonic::{Code, Status};
+use tonic_types::{ErrorDetails, StatusExt};
+
+use crate::common::v1::{ErrorReason, ItemError};
+
+/// The `domain` of every `google.rpc.ErrorInfo` that our services send.
+pub const ERROR_DOMAIN: &str = "oxtsdb.dev";
+
+/// What a client is asked to wait after UNAVAILABLE.
+const RETRY_DELAY: Duration = Duration::from_millis(100);
+
+/// The longest message of a status, and the longest value of its metadata, in bytes. A status is sent
+/// in HTTP headers, of which clients take 8 KiB: a longer one breaks the stream in place of being read.
+const MAX_MESSAGE: usize = 1024;
+const MAX_METADATA: usize = 256;
+
+/// A status with `ErrorInfo`, and with `RetryInfo` where a retry helps.
+///
+/// `metadata` is what the comment of the reason promises, as key and value.
+pub fn status(
+    code: Code,
+    reason: ErrorReason,
+    message: impl Into<String>,
+    metadata: &[(&str, &str)],
+) -> Status {
+    with_details(code, reason, message, metadata, ErrorDetails::new())
+}
+
+/// INVALID_ARGUMENT for one field, with `BadRequest`.
+///
+/// `field` is a path such as `points[3].series.name.metric`; `description` says what is wrong with
+/// its value.
+pub fn invalid_field(field: &str, description: impl Into<String>) -> Status {
+    invalid_field_because(field, ErrorReason::InvalidField, description)
+}
+
+/// As [`invalid_field`], with a reason of its own.
+pub fn invalid_field_because(field: &str, reason: ErrorReason, description: impl Into<String>) -> Status {
+    let description = shortened(description.into(), MAX_MESSAGE);
+    let message = format!("{field}: {description}");
+    let details = ErrorDetails::with_bad_request_violation(field, description);
+    with_details(
+        Code::InvalidArgument,
+        reason,
+        message,
+        &[("field", field)],
+        details,
+    )
+}
+
+/// The error of one item of a batch.
+pub fn item_error(
+    code: Code,
+    reason: ErrorReason,
+    message: impl Into<String>,
+    metadata: &[(&str, &str)],
+) -> ItemError {
+    let retryable = is_retryable(code, reason);
+    ItemError {
+        code: code as i32,
+        reason: reason as i32,
+        message: message.into(),
+        metadata: owned(metadata),
+        retryable,
+        retry_delay: retryable.then(|| {
+            prost_types::Duration::try_from(RETRY_DELAY).expect("a tenth of a second is a Duration")
+        }),
+    }
+}
+
+/// The status of a call that has one item, from the error of that item.
+pub fn status_of_item(error: &ItemError) -> Status {
+    let metadata: Vec<(&str, &str)> = error
+        .metadata
+        .iter()
+        .map(|(key, value)| (key.as_str(), value.as_str()))
+        .collect();
+    status(
+        Code::from(error.code),
+        error.reason(),
+        error.message.clone(),
+        &metadata,
+    )
+}
+
+/// The reason that our services gave; `None` for errors of others, such as a proxy.
+pub fn reason_of(status: &Status) -> Option<ErrorReason> {
+    let info = status.get_details_error_info()?;
+    if info.domain != ERROR_DOMAIN {
+        return None;
+    }
+    ErrorReason::from_str_name(&format!("{PREFIX}{}", info.reason))
+}
+
+/// The name of a reason as `ErrorInfo` has it: `UID_NOT_FOUND`.
+pub fn reason_name(reason: ErrorReason) -> &'static str {
+    let name = reason.as_str_name();
+    name.strip_prefix(PREFIX).unwrap_or(name)
+}
+
+const PREFIX: &str = "ERROR_REASON_";
+
+/// Whether the same request may succeed later without a change.
+fn is_retryable(code: Code, reason: ErrorReason) -> bool {
+    // RESOURCE_EXHAUSTED is final for other reasons.
+    matches!(code, Code::Unavailable | Code::DeadlineExceeded | Code::Aborted)
+        || reason == ErrorReason::Overloaded
+}
+
+fn with_details(
+    code: Code,
+    reason: ErrorReason,
+    message: impl Into<String>,
+    metadata: &[(&str, &str)],
+    mut details: ErrorDetails,
+) -> Status {
+    let message = shortened(message.into(), MAX_MESSAGE);
+    let short = owned(metadata)
+        .into_iter()
+        .map(|(key, value)| (key, shortened(value, MAX_METADATA)));
+    details.set_error_info(
+        reason_name(reason),
+        ERROR_DOMAIN,
+        short.collect::<HashMap<_, _>>(),
+    );
+    if code == Code::Unavailable || reason == ErrorReason::Overloaded {
+        details.set_retry_info(Some(RETRY_DELAY));
+    }
+    Status::with_error_details(code, message, details)
+}
+
+/// The text, or as much of its beginning as `limit` bytes hold, and `…`.
+fn shortened(mut text: String, limit: usize) -> String {
+    if text.len() > limit {
+        let end = (0..=limit).rev().find(|end| text.is_char_boundary(*end));
+        text.truncate(end.unwrap_or_default());
+        text.push('…');
+    }
+    text
+}
+
+fn owned(metadata: &[(&str, &str)]) -> HashMap<String, String> {
+    metadata
+        .iter()
+        .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reason_survives_the_way_through_a_status() {
+        let sent = status(
+            Code::NotFound,
+            ErrorReason::NameNotFound,
+            "no such metric",
+            &[("kind", "metrics")],
+        );
+        assert_eq!(reason_of(&sent), Some(ErrorReason::NameNotFound));
+        let info = sent.get_details_error_info().unwrap();
+        assert_eq!(
+            (info.domain.as_str(), info.reason.as_str()),
+            ("oxtsdb.dev", "NAME_NOT_FOUND")
+        );
+        assert_eq!(info.metadata["kind"], "metrics");
+        assert!(sent.get_details_retry_info().is_none(), "a retry would not help");
+    }
+
+    #[test]
+    fn unavailable_says_when_to_come_back() {
+        let sent = status(
+            Code::Unavailable,
+            ErrorReason::StoreUnavailable,
+            "store is closed",
+            &[],
+        );
+        assert_eq!(
+            sent.get_details_retry_info().unwrap().retry_delay,
+            Some(RETRY_DELAY)
+        );
+        assert!(item_error(Code::Unavailable, ErrorReason::StoreUnavailable, "", &[]).retryable);
+        assert!(item_error(Code::ResourceExhausted, ErrorReason::Overloaded, "", &[]).retryable);
+        assert!(!item_error(Code::ResourceExhausted, ErrorReason::UidSpaceExhausted, "", &[]).retryable);
+    }
+
+    #[test]
+    fn an_invalid_field_is_named() {
+        let sent = invalid_field("queries[0].metric", "is empty");
+        assert_eq!(sent.message(), "queries[0].metric: is empty");
+        let violations = sent.get_details_bad_request().unwrap().field_violations;
+        assert_eq!(violations[0].field, "queries[0].metric");
+    }
+
+    #[test]
+    fn a_status_fits_the_headers_that_clients_take() {
+        let long = "日".repeat(1 << 20);
+        let not_found = status(
+            Code::NotFound,
+            ErrorReason::NameNotFound,
+            format!("no such name: {long}"),
+            &[("kind", "metrics"), ("name", &long)],
+        );
+        for sent in [not_found, invalid_field("queries[0].metric", long.as_str())] {
+            let response = sent.into_http::<()>();
+            let headers = response.headers().iter();
+            let size: usize = headers
+                .map(|(name, value)| name.as_str().len() + value.len() + 32)
+                .sum();
+            assert!(size < 8192, "{size} bytes");
+        }
+    }
+
+    #[test]
+    fn the_reason_of_a_stranger_is_unknown() {
+        assert_eq!(reason_of(&Status::not_found("from a proxy")), None);
+    }
+}

@@ -1,0 +1,27 @@
+//! OxTSDB's gRPC contract: generated types, rich errors and typed clients.
+//!
+//! The `.proto` files in `oxtsdb/` say what each call means; this crate compiles them without
+//! `protoc`.
+
+mod bounded_codec;
+pub mod deadline;
+pub mod error;
+mod uid_client;
+
+#[allow(
+    missing_docs,
+    missing_debug_implementations,
+    unreachable_pub,
+    clippy::all,
+    clippy::pedantic,
+    reason = "generated code"
+)]
+mod generated {
+    include!(concat!(env!("OUT_DIR"), "/mod.rs"));
+}
+
+pub use generated::oxtsdb::{common, data, uid};
+pub use uid_client::{MAX_BATCH, UidClient, UidExport};
+
+/// The compiled contract as an encoded `google.protobuf.FileDescriptorSet`, for reflection.
+pub const FILE_DESCRIPTOR_SET: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/oxtsdb.fds"));
