@@ -1,0 +1,111 @@
+//! How a program begins and ends.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::{Args, Parser};
+
+use crate::settings::{self, ArgumentsError, one_line};
+use crate::telemetry::LogFormat;
+use crate::{Shutdown, ShutdownTrigger};
+
+/// What all programs that serve can be told.
+#[derive(Clone, Debug, Args)]
+pub struct ProgramArgs {
+    /// Folder of the data; made if it is not there. UIDs are in its folder uid, points in data
+    #[arg(
+        long,
+        env = "OXTSDB_DATA_DIR",
+        value_name = "DIR",
+        default_value = "./oxtsdb-data"
+    )]
+    pub data_dir: PathBuf,
+
+    /// TOML file with settings
+    #[arg(long, env = "OXTSDB_CONFIG", value_name = "FILE")]
+    pub config: Option<PathBuf>,
+
+    /// How logs are written: text or json
+    #[arg(
+        long,
+        env = "OXTSDB_LOG_FORMAT",
+        value_name = "FORMAT",
+        default_value = "text"
+    )]
+    pub log_format: LogFormat,
+
+    /// When stopping, go on answering for so long after health says NOT_SERVING, so that balancers
+    /// notice; seconds
+    #[arg(
+        long,
+        alias = "lame-duck",
+        env = "OXTSDB_LAME_DUCK_SECONDS",
+        value_name = "SECONDS",
+        default_value_t = 0
+    )]
+    pub lame_duck_seconds: u64,
+}
+
+impl ProgramArgs {
+    /// The end of the program, with the lame duck that was asked for.
+    pub fn shutdown(&self) -> (Shutdown, ShutdownTrigger) {
+        Shutdown::new(Duration::from_secs(self.lame_duck_seconds))
+    }
+}
+
+/// Runs a service's program: reads its settings, then does `run`.
+///
+/// What goes wrong is told in one line: exit code 2 for a wrong flag or variable, 1 for all else.
+pub fn main<P: Parser>(run: impl FnOnce(P) -> anyhow::Result<()>) -> ExitCode {
+    let name = P::command().get_name().to_owned();
+    let arguments: Vec<_> = std::env::args_os().collect();
+    let program = match settings::parse(&arguments) {
+        Ok(program) => program,
+        // Help or the version.
+        Err(ArgumentsError::Usage(error)) if !error.use_stderr() => error.exit(),
+        Err(ArgumentsError::Usage(error)) => {
+            eprintln!("{name}: {}", usage_line(&error));
+            return ExitCode::from(2);
+        }
+        Err(ArgumentsError::File(error)) => return failed(&name, &error.into()),
+    };
+    match run(program) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => failed(&name, &error),
+    }
+}
+
+/// Tells in one line, whatever its causes say, why a program ends.
+pub fn failed(name: &str, error: &anyhow::Error) -> ExitCode {
+    eprintln!("{name}: {}", one_line(&format!("{error:#}")));
+    ExitCode::FAILURE
+}
+
+/// clap explains at length; what is wrong is in the first paragraph.
+fn usage_line(error: &clap::Error) -> String {
+    let text = error.to_string();
+    let paragraph = text.split("\n\n").next().unwrap_or_default();
+    one_line(paragraph.trim_start_matches("error: "))
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::{Arg, Command};
+
+    use super::*;
+
+    #[test]
+    fn a_wrong_flag_is_told_in_one_line() {
+        let told = |argument| {
+            let command =
+                Command::new("program").arg(Arg::new("store").long("store").value_parser(["a", "b"]));
+            usage_line(&command.try_get_matches_from(["program", argument]).unwrap_err())
+        };
+        assert_eq!(told("--stores"), "unexpected argument '--stores' found");
+        assert_eq!(
+            told("--store=c"),
+            "invalid value 'c' for '--store <store>' [possible values: a, b]"
+        );
+    }
+}

@@ -1,0 +1,171 @@
+use clap::parser::ValueSource;
+
+use super::*;
+
+fn command() -> Command {
+    let number = |text: &str| -> Result<u8, String> {
+        match text.parse() {
+            Ok(bytes @ 1..=8) => Ok(bytes),
+            _ => Err(format!("{text} bytes is not a UID width, expected 1 to 8")),
+        }
+    };
+    Command::new("serve")
+        .arg(Arg::new("config").long("config"))
+        .arg(
+            Arg::new("uid_width")
+                .long("uid-width")
+                .value_parser(number)
+                .default_value("3"),
+        )
+        .arg(
+            Arg::new("log_format")
+                .long("log-format")
+                .value_parser(["text", "json"])
+                .default_value("text"),
+        )
+        .arg(
+            Arg::new("fix_duplicates")
+                .long("fix-duplicates")
+                .action(ArgAction::SetTrue),
+        )
+        .arg(Arg::new("expected").long("expected"))
+}
+
+fn from_file(text: &str) -> Result<FileSettings, FileError> {
+    from_toml(Path::new("oxtsdb.toml"), text, &command())
+}
+
+fn refusal(text: &str) -> String {
+    from_file(text).unwrap_err().to_string()
+}
+
+fn width(text: &str, arguments: &[&str]) -> (u8, ValueSource) {
+    let command = with_defaults(command(), &from_file(text).unwrap());
+    let matches = command
+        .no_binary_name(true)
+        .try_get_matches_from(arguments)
+        .unwrap();
+    (
+        *matches.get_one("uid_width").unwrap(),
+        matches.value_source("uid_width").unwrap(),
+    )
+}
+
+#[test]
+fn a_flag_wins_over_the_file_and_the_file_over_the_default() {
+    assert_eq!(width("", &[]).0, 3);
+    assert_eq!(width("uid_width = 4", &[]), (4, ValueSource::DefaultValue));
+    assert_eq!(width("uid_width = '4'", &[]).0, 4);
+    assert_eq!(width("uid_width = 4", &["--uid-width", "5"]).0, 5);
+}
+
+#[test]
+fn switches_and_options_without_a_default_are_set_too() {
+    let settings = from_file("fix_duplicates = true\nexpected = '3/3/3'").unwrap();
+    let matches = with_defaults(command(), &settings).get_matches_from(["serve"]);
+    assert!(matches.get_flag("fix_duplicates"));
+    assert_eq!(matches.get_one::<String>("expected").unwrap(), "3/3/3");
+}
+
+#[test]
+fn of_two_files_the_one_applied_last_counts() {
+    let one = with_defaults(command(), &from_file("uid_width = 4").unwrap());
+    let both = with_defaults(one, &from_file("uid_width = 5").unwrap());
+    assert_eq!(
+        both.get_matches_from(["serve"]).get_one::<u8>("uid_width"),
+        Some(&5)
+    );
+}
+
+#[test]
+fn an_unknown_key_is_refused_with_the_nearest_known_one() {
+    assert_eq!(
+        refusal("uid_widht = 4"),
+        "oxtsdb.toml: `uid_widht` is not a setting, did you mean `uid_width`?"
+    );
+    assert_eq!(refusal("zzz = 4"), "oxtsdb.toml: `zzz` is not a setting");
+    assert_eq!(
+        refusal("config = 'other.toml'"),
+        "oxtsdb.toml: `config` is not a setting"
+    );
+}
+
+#[test]
+fn a_bad_value_is_named_with_file_key_and_rule() {
+    assert_eq!(
+        refusal("uid_width = 9"),
+        "oxtsdb.toml: uid_width = `9`: 9 bytes is not a UID width, expected 1 to 8"
+    );
+    assert_eq!(
+        refusal("log_format = 'xml'"),
+        "oxtsdb.toml: log_format = `xml`: expected text or json"
+    );
+    assert_eq!(
+        refusal("fix_duplicates = 'maybe'"),
+        "oxtsdb.toml: fix_duplicates = `maybe`: expected true or false"
+    );
+    assert_eq!(
+        refusal("uid_width = [3]"),
+        "oxtsdb.toml: uid_width is of type array, expected a string, a number or a boolean"
+    );
+}
+
+#[test]
+fn what_is_no_toml_is_told_in_one_line() {
+    assert_eq!(
+        refusal("uid_width = 3\nlog format"),
+        "oxtsdb.toml: line 2: key with no value, expected `=`"
+    );
+    assert_eq!(
+        refusal("uid_width = 3\n= 4"),
+        "oxtsdb.toml: line 2: unquoted keys cannot be empty, expected letters, numbers, `-`, `_`"
+    );
+}
+
+#[test]
+fn a_file_that_is_not_there_is_named() {
+    let error = read_toml(Path::new("/nowhere/oxtsdb.toml"), &command())
+        .unwrap_err()
+        .to_string();
+    assert!(error.starts_with("/nowhere/oxtsdb.toml: "), "{error}");
+}
+
+#[test]
+fn the_file_that_config_names_is_used() {
+    #[derive(Parser)]
+    struct Program {
+        #[arg(long)]
+        config: Option<PathBuf>,
+        #[arg(long, default_value_t = 8)]
+        max_tags: u8,
+        #[arg(long, default_value_t = 20)]
+        salt_buckets: u8,
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("oxtsdb.toml");
+    let parse = |text: &str, arguments: &str| {
+        std::fs::write(&path, text).unwrap();
+        let config = format!("--config={}", path.display());
+        parse::<Program>(&["program".into(), config.into(), arguments.into()])
+    };
+    let program = parse("max_tags = 9\nsalt_buckets = 30", "--max-tags=10").unwrap();
+    assert_eq!((program.max_tags, program.salt_buckets), (10, 30));
+    assert!(program.config.is_some());
+    assert!(matches!(
+        parse("max_tag = 9", "--max-tags=10"),
+        Err(ArgumentsError::File(FileError::UnknownKey { .. }))
+    ));
+    assert!(matches!(
+        parse("max_tags = 9", "--max-tag=10"),
+        Err(ArgumentsError::Usage(_))
+    ));
+}
+
+#[test]
+fn a_value_out_of_range_is_named_with_its_flag() {
+    assert_eq!(in_range("--max-tags", 64, 1, 64), Ok(()));
+    assert_eq!(
+        in_range("--max-tags", 0, 1, 64).unwrap_err().to_string(),
+        "--max-tags 0: expected 1 to 64"
+    );
+}
