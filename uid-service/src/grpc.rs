@@ -1,0 +1,326 @@
+//! The gRPC side: decodes requests, calls [`Uids`], encodes answers.
+
+mod convert;
+mod status;
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use futures::{Stream, StreamExt as _};
+use oxtsdb_proto::common::v1::{ErrorReason, ItemError};
+use oxtsdb_proto::error::{invalid_field, invalid_field_because};
+use oxtsdb_proto::uid::v1 as pb;
+use oxtsdb_proto::uid::v1::uid_service_server::{UidService, UidServiceServer};
+use oxtsdb_schema::{Name, NameRules, UidKind};
+use tonic::codec::CompressionEncoding;
+use tonic::{Request, Response, Status};
+
+use self::convert::PageToken;
+use crate::error::UidServiceError;
+use crate::uids::{Freshness, Purpose, Uids};
+
+/// Bytes of a request, at most: 4096 names of nearly 4 KiB each.
+const MAX_REQUEST_BYTES: usize = 16 << 20;
+
+/// Names on a page of suggestions when the client does not say.
+const PAGE_SIZE_DEFAULT: usize = 25;
+
+/// Names on a page of suggestions, at most.
+const PAGE_SIZE_MAX: usize = 3000;
+
+/// `UidService` over [`Uids`]. Cloning is cheap.
+#[derive(Clone, Debug)]
+pub struct UidServiceHandler {
+    uids: Arc<Uids>,
+}
+
+/// The service as tonic serves it.
+pub fn server(uids: Uids) -> UidServiceServer<UidServiceHandler> {
+    UidServiceServer::new(UidServiceHandler { uids: Arc::new(uids) })
+        .max_decoding_message_size(MAX_REQUEST_BYTES)
+        .accept_compressed(CompressionEncoding::Gzip)
+        .send_compressed(CompressionEncoding::Gzip)
+}
+
+type Batches = Pin<Box<dyn Stream<Item = Result<pb::ExportUidsResponse, Status>> + Send>>;
+
+#[tonic::async_trait]
+impl UidService for UidServiceHandler {
+    async fn get_or_create_uids(
+        &self,
+        request: Request<pb::GetOrCreateUidsRequest>,
+    ) -> Result<Response<pb::GetOrCreateUidsResponse>, Status> {
+        use pb::get_or_create_uids_response::{Result as Answer, result::Outcome};
+
+        let request = request.into_inner();
+        let purpose = if request.explicit {
+            Purpose::Explicit
+        } else {
+            Purpose::Write
+        };
+        let (names, refused) = self.names(&request.names, &self.uids.layout().name_rules)?;
+        let assigned = self.uids.get_or_create(&names, purpose).await;
+        // When nothing was done, the call may as well be repeated as a whole.
+        if !assigned.iter().any(Result::is_ok) {
+            fail_if_unavailable(&assigned)?;
+        }
+        let results = in_order(refused, assigned, |outcome| match outcome {
+            Ok(Ok(assigned)) => Answer {
+                outcome: Some(Outcome::Uid(convert::uid_bytes(assigned.uid))),
+                created: assigned.created,
+            },
+            Ok(Err(failure)) => Answer {
+                outcome: Some(Outcome::Error(status::item(&failure))),
+                created: false,
+            },
+            Err(refusal) => Answer {
+                outcome: Some(Outcome::Error(refusal)),
+                created: false,
+            },
+        });
+        Ok(Response::new(pb::GetOrCreateUidsResponse { results }))
+    }
+
+    async fn lookup_uids(
+        &self,
+        request: Request<pb::LookupUidsRequest>,
+    ) -> Result<Response<pb::LookupUidsResponse>, Status> {
+        use pb::lookup_uids_response::{Result as Answer, result::Outcome};
+
+        let request = request.into_inner();
+        let (names, refused) = self.names(&request.names, convert::any_stored())?;
+        let found = self
+            .uids
+            .lookup_uids(&names, freshness(request.bypass_cache))
+            .await;
+        fail_if_unavailable(&found)?;
+        let results = in_order(refused, found, |outcome| Answer {
+            outcome: Some(match outcome {
+                Ok(Ok(uid)) => Outcome::Uid(convert::uid_bytes(uid)),
+                Ok(Err(failure)) => Outcome::Error(status::item(&failure)),
+                Err(refusal) => Outcome::Error(refusal),
+            }),
+        });
+        Ok(Response::new(pb::LookupUidsResponse { results }))
+    }
+
+    async fn lookup_names(
+        &self,
+        request: Request<pb::LookupNamesRequest>,
+    ) -> Result<Response<pb::LookupNamesResponse>, Status> {
+        use pb::lookup_names_response::{Result as Answer, result::Outcome};
+
+        let request = request.into_inner();
+        convert::check_batch("uids", request.uids.len())?;
+        let width = |kind| self.uids.layout().width(kind);
+        let (uids, refused) = partition(&request.uids, |place, uid| convert::uid(place, uid, width));
+        let found = self
+            .uids
+            .lookup_names(&uids, freshness(request.bypass_cache))
+            .await;
+        fail_if_unavailable(&found)?;
+        let results = in_order(refused, found, |outcome| Answer {
+            outcome: Some(match outcome {
+                Ok(Ok(name)) => Outcome::Name(name.to_text()),
+                Ok(Err(failure)) => Outcome::Error(status::item(&failure)),
+                Err(refusal) => Outcome::Error(refusal),
+            }),
+        });
+        Ok(Response::new(pb::LookupNamesResponse { results }))
+    }
+
+    async fn suggest_names(
+        &self,
+        request: Request<pb::SuggestNamesRequest>,
+    ) -> Result<Response<pb::SuggestNamesResponse>, Status> {
+        let request = request.into_inner();
+        let kind = convert::kind_of("kind", request.kind)?;
+        let size = match usize::try_from(request.page_size) {
+            Ok(0) => PAGE_SIZE_DEFAULT,
+            Ok(size) => size.min(PAGE_SIZE_MAX),
+            Err(_) => {
+                return Err(invalid_field(
+                    "page_size",
+                    format!("is {}, at least 0 is expected", request.page_size),
+                ));
+            }
+        };
+        let Some(prefix) = convert::latin1(&request.prefix) else {
+            // No stored name has such a character.
+            return Ok(Response::new(pb::SuggestNamesResponse::default()));
+        };
+        let after = match request.page_token.as_str() {
+            "" => None,
+            text => match PageToken::decode(text) {
+                Some(token) if token.kind == kind && token.last.starts_with(&prefix) => Some(token.last),
+                _ => {
+                    let rule = "is not from the page before, with the same kind and prefix";
+                    return Err(invalid_field("page_token", rule));
+                }
+            },
+        };
+        let page = self
+            .uids
+            .suggest(kind, &prefix, after.as_deref(), size)
+            .await
+            .map_err(|e| status::status(&e))?;
+        let last = page.mappings.last().filter(|_| page.more);
+        let token = last.map(|last| {
+            PageToken {
+                kind,
+                last: last.name.as_bytes().to_vec(),
+            }
+            .encode()
+        });
+        Ok(Response::new(pb::SuggestNamesResponse {
+            mappings: page.mappings.iter().map(convert::mapping).collect(),
+            next_page_token: token.unwrap_or_default(),
+        }))
+    }
+
+    type ExportUidsStream = Batches;
+
+    async fn export_uids(
+        &self,
+        request: Request<pb::ExportUidsRequest>,
+    ) -> Result<Response<Batches>, Status> {
+        let request = request.into_inner();
+        let mut kinds = Vec::with_capacity(request.kinds.len().min(UidKind::ALL.len()));
+        for (place, number) in request.kinds.iter().enumerate() {
+            let kind = convert::kind_of(&format!("kinds[{place}]"), *number)?;
+            if !kinds.contains(&kind) {
+                kinds.push(kind);
+            }
+        }
+        if kinds.is_empty() {
+            kinds = UidKind::ALL.to_vec();
+        }
+        kinds.sort_unstable();
+        let after = match &request.start_after {
+            Some(name) => Some(export_start(name)?),
+            None => None,
+        };
+        let after = after.and_then(|(kind, name)| {
+            kinds.retain(|other| *other >= kind);
+            (kinds.first() == Some(&kind)).then_some(name)
+        });
+        let batches = self.uids.export(kinds, after).map(|batch| match batch {
+            Ok(mappings) => Ok(pb::ExportUidsResponse {
+                mappings: mappings.iter().map(convert::mapping).collect(),
+            }),
+            Err(failure) => Err(status::status(&failure)),
+        });
+        Ok(Response::new(batches.boxed()))
+    }
+
+    async fn get_uid_layout(
+        &self,
+        _request: Request<pb::GetUidLayoutRequest>,
+    ) -> Result<Response<pb::GetUidLayoutResponse>, Status> {
+        let layout = self.uids.layout();
+        let kinds = UidKind::ALL.map(|kind| {
+            let of_kind = layout.kinds.get(kind);
+            pb::get_uid_layout_response::KindLayout {
+                kind: convert::kind_number(kind),
+                width: i32::try_from(of_kind.width.bytes()).unwrap_or(i32::MAX),
+                random: of_kind.random,
+                auto_create: of_kind.auto_create,
+            }
+        });
+        Ok(Response::new(pb::GetUidLayoutResponse {
+            kinds: kinds.into(),
+            extra_name_characters: layout.name_rules.extra_characters.clone(),
+            max_name_length: i32::try_from(layout.name_rules.max_length).unwrap_or(i32::MAX),
+        }))
+    }
+
+    async fn get_uid_usage(
+        &self,
+        _request: Request<pb::GetUidUsageRequest>,
+    ) -> Result<Response<pb::GetUidUsageResponse>, Status> {
+        let usages = self
+            .uids
+            .usage(SystemTime::now())
+            .await
+            .map_err(|failure| status::status(&failure))?;
+        let kinds = usages
+            .into_iter()
+            .map(|usage| pb::get_uid_usage_response::KindUsage {
+                kind: convert::kind_number(usage.kind),
+                used: usage.used,
+                available: usage.available,
+                read_time: Some(usage.read_time.into()),
+            })
+            .collect();
+        Ok(Response::new(pb::GetUidUsageResponse { kinds }))
+    }
+}
+
+/// What was asked for and can be, and a refusal in the place of each other item.
+type Partition<T> = (Vec<T>, Vec<Option<ItemError>>);
+
+impl UidServiceHandler {
+    fn names(
+        &self,
+        names: &[pb::UidName],
+        rules: &NameRules,
+    ) -> Result<Partition<crate::table::KindName>, Status> {
+        convert::check_batch("names", names.len())?;
+        Ok(partition(names, |place, name| convert::name(place, name, rules)))
+    }
+}
+
+fn partition<M, T>(items: &[M], convert: impl Fn(usize, &M) -> Result<T, Box<ItemError>>) -> Partition<T> {
+    let mut good = Vec::with_capacity(items.len());
+    let refused = items
+        .iter()
+        .enumerate()
+        .map(|(place, item)| match convert(place, item) {
+            Ok(item) => {
+                good.push(item);
+                None
+            }
+            Err(refusal) => Some(*refusal),
+        })
+        .collect();
+    (good, refused)
+}
+
+/// Puts the outcomes of the good items between the refusals of the others.
+fn in_order<T, A>(
+    refused: Vec<Option<ItemError>>,
+    outcomes: Vec<T>,
+    answer: impl Fn(Result<T, ItemError>) -> A,
+) -> Vec<A> {
+    let mut outcomes = outcomes.into_iter();
+    refused
+        .into_iter()
+        .filter_map(|refusal| refusal.map(Err).or_else(|| outcomes.next().map(Ok)))
+        .map(answer)
+        .collect()
+}
+
+/// Fails the call if the store did not answer: it can be repeated as a whole.
+fn fail_if_unavailable<T>(outcomes: &[Result<T, UidServiceError>]) -> Result<(), Status> {
+    let mut failures = outcomes.iter().filter_map(|outcome| outcome.as_ref().err());
+    failures
+        .find(|failure| status::is_unavailable(failure))
+        .map_or(Ok(()), |failure| Err(status::status(failure)))
+}
+
+fn freshness(bypass_cache: bool) -> Freshness {
+    if bypass_cache {
+        Freshness::Store
+    } else {
+        Freshness::Cached
+    }
+}
+
+fn export_start(start: &pb::UidName) -> Result<(UidKind, Name), Status> {
+    let kind = convert::kind_of("start_after.kind", start.kind)?;
+    let name = Name::parse(&start.name, convert::any_stored()).map_err(|error| {
+        invalid_field_because("start_after.name", ErrorReason::InvalidName, error.to_string())
+    })?;
+    Ok((kind, name))
+}

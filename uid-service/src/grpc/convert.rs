@@ -1,0 +1,167 @@
+//! Messages to names, UIDs and back.
+
+use std::sync::LazyLock;
+
+use bytes::Bytes;
+use oxtsdb_proto::common::v1::{self as common, ErrorReason, ItemError};
+use oxtsdb_proto::error::{invalid_field, invalid_field_because, item_error};
+use oxtsdb_proto::uid::v1 as pb;
+use oxtsdb_schema::name::excerpt;
+use oxtsdb_schema::{Name, NameRules, Uid, UidKind, UidWidth};
+use tonic::{Code, Status};
+
+use crate::suggest::Mapping;
+use crate::table::{KindName, KindUid};
+
+/// Items of a batch, at most.
+const MAX_BATCH: usize = 4096;
+
+/// For names that are looked up: the table may hold names that today's rules refuse. What it cannot
+/// hold is refused all the same.
+static ANY_STORED: LazyLock<NameRules> = LazyLock::new(|| NameRules {
+    extra_characters: ('\u{0}'..='\u{ff}').collect(),
+    ..NameRules::default()
+});
+
+pub(super) fn any_stored() -> &'static NameRules {
+    &ANY_STORED
+}
+
+/// Refuses an empty batch and one that is too large.
+pub(super) fn check_batch(field: &str, items: usize) -> Result<(), Status> {
+    if (1..=MAX_BATCH).contains(&items) {
+        return Ok(());
+    }
+    let description = format!("has {items} items, 1 to {MAX_BATCH} are allowed");
+    Err(invalid_field_because(
+        field,
+        ErrorReason::BatchTooLarge,
+        description,
+    ))
+}
+
+pub(super) fn kind(number: i32) -> Option<UidKind> {
+    match common::UidKind::try_from(number) {
+        Ok(common::UidKind::Metric) => Some(UidKind::Metric),
+        Ok(common::UidKind::TagKey) => Some(UidKind::Tagk),
+        Ok(common::UidKind::TagValue) => Some(UidKind::Tagv),
+        Ok(common::UidKind::Unspecified) | Err(_) => None,
+    }
+}
+
+pub(super) fn kind_of(field: &str, number: i32) -> Result<UidKind, Status> {
+    kind(number).ok_or_else(|| invalid_field(field, no_kind(number)))
+}
+
+fn no_kind(number: i32) -> String {
+    format!("{number} is not a kind of UID, expected METRIC, TAG_KEY or TAG_VALUE")
+}
+
+pub(super) fn kind_number(kind: UidKind) -> i32 {
+    let kind = match kind {
+        UidKind::Metric => common::UidKind::Metric,
+        UidKind::Tagk => common::UidKind::TagKey,
+        UidKind::Tagv => common::UidKind::TagValue,
+    };
+    kind.into()
+}
+
+pub(super) fn name(place: usize, name: &pb::UidName, rules: &NameRules) -> Result<KindName, Box<ItemError>> {
+    let kind = item_kind("names", place, name.kind)?;
+    let parsed = Name::parse(&name.name, rules).map_err(|error| {
+        let message = format!("names[{place}]: {error}");
+        let metadata = [("kind", kind.as_str()), ("name", &excerpt(&name.name))];
+        item_error(
+            Code::InvalidArgument,
+            ErrorReason::InvalidName,
+            message,
+            &metadata,
+        )
+    })?;
+    Ok((kind, parsed))
+}
+
+pub(super) fn uid(
+    place: usize,
+    uid: &pb::UidValue,
+    width: impl Fn(UidKind) -> UidWidth,
+) -> Result<KindUid, Box<ItemError>> {
+    let kind = item_kind("uids", place, uid.kind)?;
+    let expected = width(kind);
+    match Uid::from_bytes(&uid.uid) {
+        Ok(uid) if uid.width() == expected => Ok((kind, uid)),
+        _ => {
+            let found = uid.uid.len();
+            let message = format!("uids[{place}]: UID of `{kind}` has {found} bytes, expected {expected}");
+            let metadata = [("kind", kind.as_str()), ("expected_width", &expected.to_string())];
+            Err(item_error(
+                Code::InvalidArgument,
+                ErrorReason::InvalidUidWidth,
+                message,
+                &metadata,
+            )
+            .into())
+        }
+    }
+}
+
+fn item_kind(field: &str, place: usize, number: i32) -> Result<UidKind, Box<ItemError>> {
+    kind(number).ok_or_else(|| {
+        let field = format!("{field}[{place}].kind");
+        let message = format!("{field}: {}", no_kind(number));
+        item_error(
+            Code::InvalidArgument,
+            ErrorReason::InvalidField,
+            message,
+            &[("field", &field)],
+        )
+        .into()
+    })
+}
+
+pub(super) fn uid_bytes(uid: Uid) -> Bytes {
+    Bytes::copy_from_slice(uid.as_bytes())
+}
+
+pub(super) fn mapping(mapping: &Mapping) -> pb::UidMapping {
+    pb::UidMapping {
+        kind: kind_number(mapping.kind),
+        name: mapping.name.to_text(),
+        uid: uid_bytes(mapping.uid),
+    }
+}
+
+/// The text as the table would hold it; `None` if one of its characters is not in ISO-8859-1.
+pub(super) fn latin1(text: &str) -> Option<Vec<u8>> {
+    text.chars()
+        .map(|character| u8::try_from(character).ok())
+        .collect()
+}
+
+/// Where a page of names ended: an opaque text to clients.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct PageToken {
+    pub(super) kind: UidKind,
+    pub(super) last: Vec<u8>,
+}
+
+const TOKEN_VERSION: u8 = 1;
+
+impl PageToken {
+    pub(super) fn encode(&self) -> String {
+        let kind = u8::try_from(kind_number(self.kind)).unwrap_or_default();
+        hex::encode([&[TOKEN_VERSION, kind], self.last.as_slice()].concat())
+    }
+
+    /// `None` unless it is a token of ours.
+    pub(super) fn decode(text: &str) -> Option<Self> {
+        let bytes = hex::decode(text).ok()?;
+        let (TOKEN_VERSION, [number, last @ ..]) = (*bytes.first()?, bytes.get(1..)?) else {
+            return None;
+        };
+        Some(Self {
+            kind: kind(i32::from(*number))?,
+            last: last.to_vec(),
+        })
+    }
+}

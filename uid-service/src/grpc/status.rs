@@ -1,0 +1,154 @@
+//! Which code and reason each error gets.
+
+use oxtsdb_proto::common::v1::{ErrorReason, ItemError};
+use oxtsdb_proto::error;
+use oxtsdb_row_store::StoreError;
+use oxtsdb_schema::uid_table::COUNTER_ROW;
+use oxtsdb_schema::{Uid, UidKind};
+use tonic::{Code, Status};
+
+use crate::error::UidServiceError;
+
+type Described = (Code, ErrorReason, Vec<(&'static str, String)>);
+
+/// The error of a whole call.
+pub(super) fn status(failure: &UidServiceError) -> Status {
+    let (code, reason, metadata) = describe(failure);
+    error::status(code, reason, failure.to_string(), &borrowed(&metadata))
+}
+
+/// The error of one item.
+pub(super) fn item(failure: &UidServiceError) -> ItemError {
+    let (code, reason, metadata) = describe(failure);
+    let mut item = error::item_error(code, reason, failure.to_string(), &borrowed(&metadata));
+    item.retryable |= may_pass(failure);
+    item
+}
+
+fn borrowed<'a>(metadata: &'a [(&'static str, String)]) -> Vec<(&'a str, &'a str)> {
+    metadata
+        .iter()
+        .map(|(key, value)| (*key, value.as_str()))
+        .collect()
+}
+
+/// True where the store did not answer, and the same call may succeed later.
+pub(super) fn is_unavailable(failure: &UidServiceError) -> bool {
+    describe(failure).0 == Code::Unavailable
+}
+
+/// Errors whose code is final for most reasons, but which another try may get past.
+fn may_pass(failure: &UidServiceError) -> bool {
+    matches!(
+        failure,
+        UidServiceError::NoFreeRandomUid { .. } | UidServiceError::CounterBehind { .. }
+    )
+}
+
+fn describe(failure: &UidServiceError) -> Described {
+    use UidServiceError as E;
+    match failure {
+        E::NameNotFound { kind, name } => (
+            Code::NotFound,
+            ErrorReason::NameNotFound,
+            of_name(*kind, &name.to_text()),
+        ),
+        E::UidNotFound { kind, uid } => (Code::NotFound, ErrorReason::UidNotFound, of_uid(*kind, *uid)),
+        E::UidWidth { kind, uid, expected } => {
+            let mut metadata = of_uid(*kind, *uid);
+            metadata.push(("expected_width", expected.to_string()));
+            (Code::InvalidArgument, ErrorReason::InvalidUidWidth, metadata)
+        }
+        E::StoredWidth {
+            kind,
+            name,
+            found,
+            configured,
+        } => {
+            let mut metadata = of_name(*kind, &name.to_text());
+            metadata.push(("stored_width", found.to_string()));
+            metadata.push(("configured_width", configured.to_string()));
+            (Code::FailedPrecondition, ErrorReason::TableMismatch, metadata)
+        }
+        E::AutoCreateDisabled { kind, name } => (
+            Code::FailedPrecondition,
+            ErrorReason::AutoCreateDisabled,
+            of_name(*kind, &name.to_text()),
+        ),
+        E::SpaceExhausted { kind, .. } | E::NoFreeRandomUid { kind, .. } => (
+            Code::ResourceExhausted,
+            ErrorReason::UidSpaceExhausted,
+            of_kind(*kind),
+        ),
+        E::CounterBehind { kind, .. }
+        | E::CounterUnreadable { kind, .. }
+        | E::CounterNegative { kind, .. } => (
+            Code::DataLoss,
+            ErrorReason::CorruptCell,
+            of_cell(*kind, COUNTER_ROW),
+        ),
+        E::EmptyName { kind, uid } => (
+            Code::DataLoss,
+            ErrorReason::CorruptCell,
+            of_cell(*kind, uid.as_bytes()),
+        ),
+        E::Contended { kind, name } => (
+            Code::Unavailable,
+            ErrorReason::StoreUnavailable,
+            of_name(*kind, &name.to_text()),
+        ),
+        E::Overloaded { limit } => (
+            Code::ResourceExhausted,
+            ErrorReason::Overloaded,
+            vec![("limit", limit.to_string())],
+        ),
+        E::Interrupted => (Code::Internal, ErrorReason::Internal, Vec::new()),
+        E::Store(failure) => (store_code(failure), store_reason(failure), Vec::new()),
+    }
+}
+
+fn store_code(failure: &StoreError) -> Code {
+    match failure {
+        StoreError::InvalidTableName { .. }
+        | StoreError::NoSuchTable { .. }
+        | StoreError::NoSuchFamily { .. }
+        | StoreError::TableDiffers { .. } => Code::FailedPrecondition,
+        StoreError::Full { .. } => Code::ResourceExhausted,
+        StoreError::Unavailable { .. } | StoreError::TimedOut { .. } | StoreError::Io { .. } => {
+            Code::Unavailable
+        }
+        StoreError::NotACounter { .. } | StoreError::Corrupt { .. } => Code::DataLoss,
+        StoreError::Invalid { .. } => Code::Internal,
+    }
+}
+
+fn store_reason(failure: &StoreError) -> ErrorReason {
+    match failure {
+        StoreError::InvalidTableName { .. }
+        | StoreError::NoSuchTable { .. }
+        | StoreError::NoSuchFamily { .. }
+        | StoreError::TableDiffers { .. } => ErrorReason::TableMismatch,
+        StoreError::Full { .. } => ErrorReason::StoreFull,
+        StoreError::Unavailable { .. } | StoreError::TimedOut { .. } | StoreError::Io { .. } => {
+            ErrorReason::StoreUnavailable
+        }
+        StoreError::NotACounter { .. } | StoreError::Corrupt { .. } => ErrorReason::CorruptCell,
+        StoreError::Invalid { .. } => ErrorReason::Internal,
+    }
+}
+
+fn of_kind(kind: UidKind) -> Vec<(&'static str, String)> {
+    vec![("kind", kind.to_string())]
+}
+
+fn of_name(kind: UidKind, name: &str) -> Vec<(&'static str, String)> {
+    vec![("kind", kind.to_string()), ("name", name.to_owned())]
+}
+
+fn of_uid(kind: UidKind, uid: Uid) -> Vec<(&'static str, String)> {
+    vec![("kind", kind.to_string()), ("uid", uid.to_string())]
+}
+
+fn of_cell(kind: UidKind, row: &[u8]) -> Vec<(&'static str, String)> {
+    vec![("row_key", hex::encode(row)), ("qualifier", kind.to_string())]
+}

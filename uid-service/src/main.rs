@@ -1,0 +1,78 @@
+//! `uid-service`: the UID service alone, on its embedded store.
+
+use std::net::SocketAddr;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use anyhow::Context as _;
+use clap::Parser;
+use oxtsdb_row_store::RowStore;
+use oxtsdb_row_store::embedded::{EmbeddedConfig, EmbeddedStore};
+use oxtsdb_server::{GrpcOptions, GrpcServer, ProgramArgs, bind, program, telemetry};
+use tracing::info;
+use uid_service::UidSettings;
+
+/// Names of metrics, tag keys and tag values, and their UIDs, over gRPC.
+///
+/// Each flag is also a key of the TOML file (with `_` for `-`); a flag or an environment variable
+/// wins over the file.
+#[derive(Debug, Parser)]
+#[command(name = "uid-service", version)]
+struct Cli {
+    #[command(flatten)]
+    program: ProgramArgs,
+    /// Address and port of gRPC
+    #[arg(
+        long,
+        env = "OXTSDB_UID_LISTEN",
+        value_name = "ADDRESS:PORT",
+        default_value = "127.0.0.1:4244"
+    )]
+    uid_listen: SocketAddr,
+    /// What to log to standard error, for example `info` or `warn,uid_service=debug`
+    #[arg(
+        long,
+        env = "OXTSDB_LOG",
+        value_name = "FILTER",
+        default_value = telemetry::DEFAULT_FILTER
+    )]
+    log: String,
+    #[command(flatten)]
+    uids: UidSettings,
+}
+
+fn main() -> ExitCode {
+    program::main(run)
+}
+
+#[tokio::main]
+async fn run(cli: Cli) -> anyhow::Result<()> {
+    telemetry::init(&cli.log, cli.program.log_format)?;
+    // A bad setting ends the program before it makes a folder.
+    cli.uids.check()?;
+
+    let folder = uid_service::store_folder(&cli.program.data_dir);
+    let store = EmbeddedStore::open(EmbeddedConfig::new(&folder))
+        .with_context(|| format!("open the store in {}", folder.display()))?;
+    let store: Arc<dyn RowStore> = Arc::new(store);
+    let served = serve(&cli, Arc::clone(&store)).await;
+    // What is stored is safe already; closing flushes, so that the next start is quick.
+    let closed = store.close().await.context("close the store");
+    served?;
+    closed?;
+    info!("stopped");
+    Ok(())
+}
+
+async fn serve(cli: &Cli, store: Arc<dyn RowStore>) -> anyhow::Result<()> {
+    let service = uid_service::assemble(store, &cli.uids).await?;
+    let listener = bind(cli.uid_listen).await?;
+    let (shutdown, trigger) = cli.program.shutdown();
+    let signals = tokio::spawn(trigger.on_signal());
+    let served = GrpcServer::new()
+        .service(service)
+        .serve(listener, GrpcOptions::default(), shutdown)
+        .await;
+    signals.abort();
+    served
+}

@@ -1,0 +1,233 @@
+//! What an operator can set about the UID service.
+//!
+//! Each setting is a flag, an environment variable `OXTSDB_…` and a key of the TOML file (the
+//! flag's name with `_`). Where OpenTSDB has the setting too, its name stands behind it.
+
+use clap::{ArgAction, Args};
+use oxtsdb_row_store::{StoreError, TableName};
+use oxtsdb_schema::name::MAX_LENGTH_DEFAULT;
+use oxtsdb_schema::{NameRules, UidWidth, data_table};
+use oxtsdb_server::settings::{SettingError, in_range};
+
+use crate::layout::{KindLayout, PerKind, UidLayout};
+
+/// Settings of the UID service.
+#[derive(Args, Clone, Debug, PartialEq, Eq)]
+#[command(next_help_heading = "UIDs")]
+pub struct UidSettings {
+    /// Table of the UIDs, `[namespace:]name` (tsd.storage.hbase.uid_table)
+    #[arg(long, env = "OXTSDB_UID_TABLE", value_name = "TABLE", default_value_t = Self::default().uid_table)]
+    pub uid_table: String,
+
+    /// Bytes of a metric UID, 1 to 8; a property of the tables, never to be changed
+    /// (tsd.storage.uid.width.metric)
+    #[arg(long, env = "OXTSDB_UID_WIDTH_METRIC", value_name = "BYTES", default_value_t = Self::default().uid_width_metric)]
+    pub uid_width_metric: usize,
+
+    /// Bytes of a tag key UID, as above (tsd.storage.uid.width.tagk)
+    #[arg(long, env = "OXTSDB_UID_WIDTH_TAGK", value_name = "BYTES", default_value_t = Self::default().uid_width_tagk)]
+    pub uid_width_tagk: usize,
+
+    /// Bytes of a tag value UID, as above (tsd.storage.uid.width.tagv)
+    #[arg(long, env = "OXTSDB_UID_WIDTH_TAGV", value_name = "BYTES", default_value_t = Self::default().uid_width_tagv)]
+    pub uid_width_tagv: usize,
+
+    /// Draw metric UIDs at random, which spreads new metrics over the key space
+    /// (tsd.core.uid.random_metrics)
+    #[arg(long, env = "OXTSDB_RANDOM_METRIC_UIDS", value_name = "BOOL", num_args = 0..=1, default_missing_value = "true", default_value_t = Self::default().random_metric_uids, action = ArgAction::Set)]
+    pub random_metric_uids: bool,
+
+    /// Give unknown metrics a UID when a point of theirs is written (tsd.core.auto_create_metrics)
+    #[arg(long, env = "OXTSDB_AUTO_CREATE_METRICS", value_name = "BOOL", num_args = 0..=1, default_missing_value = "true", default_value_t = Self::default().auto_create_metrics, action = ArgAction::Set)]
+    pub auto_create_metrics: bool,
+
+    /// Give unknown tag keys a UID when a point of theirs is written (tsd.core.auto_create_tagks)
+    #[arg(long, env = "OXTSDB_AUTO_CREATE_TAGKS", value_name = "BOOL", num_args = 0..=1, default_missing_value = "true", default_value_t = Self::default().auto_create_tagks, action = ArgAction::Set)]
+    pub auto_create_tagks: bool,
+
+    /// Give unknown tag values a UID when a point of theirs is written (tsd.core.auto_create_tagvs)
+    #[arg(long, env = "OXTSDB_AUTO_CREATE_TAGVS", value_name = "BOOL", num_args = 0..=1, default_missing_value = "true", default_value_t = Self::default().auto_create_tagvs, action = ArgAction::Set)]
+    pub auto_create_tagvs: bool,
+
+    /// Characters allowed in names beside letters, digits and `-_./`; by default none
+    /// (tsd.core.tag.allow_specialchars)
+    #[arg(long, env = "OXTSDB_EXTRA_NAME_CHARACTERS", value_name = "CHARACTERS", default_value_t = Self::default().extra_name_characters, hide_default_value = true)]
+    pub extra_name_characters: String,
+
+    /// Longest name, in characters, 1 to 32766
+    #[arg(long, env = "OXTSDB_MAX_NAME_LENGTH", value_name = "CHARACTERS", default_value_t = Self::default().max_name_length)]
+    pub max_name_length: usize,
+
+    /// Memory for cached mappings of each direction, in MiB; 0 caches nothing
+    #[arg(long, env = "OXTSDB_UID_CACHE_MIB", value_name = "MIB", default_value_t = Self::default().uid_cache_mib)]
+    pub uid_cache_mib: u64,
+}
+
+impl Default for UidSettings {
+    fn default() -> Self {
+        let width = UidWidth::DEFAULT.bytes();
+        Self {
+            uid_table: data_table::UID_TABLE.to_owned(),
+            uid_width_metric: width,
+            uid_width_tagk: width,
+            uid_width_tagv: width,
+            random_metric_uids: false,
+            auto_create_metrics: true,
+            auto_create_tagks: true,
+            auto_create_tagvs: true,
+            extra_name_characters: String::new(),
+            max_name_length: MAX_LENGTH_DEFAULT,
+            uid_cache_mib: 128,
+        }
+    }
+}
+
+/// The settings, checked.
+#[derive(Clone, Debug)]
+pub struct UidConfig {
+    /// Table of the UIDs.
+    pub table: TableName,
+    /// How UIDs and names look.
+    pub layout: UidLayout,
+    /// Memory for cached mappings of each direction, in bytes.
+    pub cache_bytes: u64,
+}
+
+const MIB: u64 = 1 << 20;
+
+impl UidSettings {
+    /// Checks what the types alone do not say.
+    ///
+    /// # Errors
+    ///
+    /// The first setting that breaks its rule.
+    pub fn check(&self) -> Result<UidConfig, SettingError> {
+        let table = self.uid_table.parse().map_err(|error: StoreError| {
+            SettingError::new("--uid-table", format_args!("`{}`", self.uid_table), error)
+        })?;
+        let metric = width("--uid-width-metric", self.uid_width_metric)?;
+        if self.random_metric_uids && metric.bytes() > 7 {
+            return Err(SettingError::new(
+                "--random-metric-uids",
+                true,
+                format_args!("random UIDs have at most 7 bytes, --uid-width-metric is {metric}"),
+            ));
+        }
+        let kinds = PerKind {
+            metric: KindLayout {
+                width: metric,
+                random: self.random_metric_uids,
+                auto_create: self.auto_create_metrics,
+            },
+            tagk: KindLayout {
+                width: width("--uid-width-tagk", self.uid_width_tagk)?,
+                random: false,
+                auto_create: self.auto_create_tagks,
+            },
+            tagv: KindLayout {
+                width: width("--uid-width-tagv", self.uid_width_tagv)?,
+                random: false,
+                auto_create: self.auto_create_tagvs,
+            },
+        };
+        let name_rules = self.name_rules()?;
+        Ok(UidConfig {
+            table,
+            layout: UidLayout { kinds, name_rules },
+            cache_bytes: self.uid_cache_mib.saturating_mul(MIB),
+        })
+    }
+
+    fn name_rules(&self) -> Result<NameRules, SettingError> {
+        let extra_characters = self.extra_name_characters.clone();
+        // A zero byte as a name would be the row of the counters; other controls only hide.
+        let unfit = |c: &char| c.is_control() || u32::from(*c) > 0xff;
+        if let Some(character) = extra_characters.chars().find(unfit) {
+            return Err(SettingError::new(
+                "--extra-name-characters",
+                format_args!("{extra_characters:?}"),
+                format_args!("{character:?} is a control character or not in ISO-8859-1"),
+            ));
+        }
+        let max_length = self.max_name_length;
+        in_range("--max-name-length", max_length, 1, MAX_LENGTH_DEFAULT)?;
+        Ok(NameRules {
+            extra_characters,
+            max_length,
+        })
+    }
+}
+
+fn width(setting: &'static str, bytes: usize) -> Result<UidWidth, SettingError> {
+    UidWidth::new(bytes).map_err(|error| SettingError::new(setting, bytes, error))
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser as _;
+
+    use super::*;
+
+    #[test]
+    fn the_defaults_are_opentsdb_s_but_names_are_created_on_first_use() {
+        let config = UidSettings::default().check().unwrap();
+        assert_eq!(config.table.to_string(), "tsdb-uid");
+        let usual = KindLayout {
+            width: UidWidth::DEFAULT,
+            random: false,
+            auto_create: true,
+        };
+        let kinds = PerKind {
+            metric: usual,
+            tagk: usual,
+            tagv: usual,
+        };
+        assert_eq!(
+            config.layout,
+            UidLayout {
+                kinds,
+                name_rules: NameRules::default()
+            }
+        );
+    }
+
+    #[derive(clap::Parser)]
+    struct Command {
+        #[command(flatten)]
+        settings: UidSettings,
+    }
+
+    #[test]
+    fn flags_have_the_defaults_of_the_type() {
+        let settings = |arguments: &[&str]| Command::try_parse_from(arguments).unwrap().settings;
+        assert_eq!(settings(&["uid-service"]), UidSettings::default());
+        let set = settings(&["uid-service", "--random-metric-uids", "--auto-create-tagks=false"]);
+        assert!(set.random_metric_uids && !set.auto_create_tagks);
+    }
+
+    #[test]
+    fn a_bad_setting_is_named_with_its_value_and_rule() {
+        let check = |change: fn(&mut UidSettings)| {
+            let mut settings = UidSettings::default();
+            change(&mut settings);
+            settings.check().unwrap_err().to_string()
+        };
+        assert_eq!(
+            check(|s| s.uid_width_tagv = 9),
+            "--uid-width-tagv 9: 9 bytes is not a UID width, expected 1 to 8"
+        );
+        assert_eq!(
+            check(|s| (s.random_metric_uids, s.uid_width_metric) = (true, 8)),
+            "--random-metric-uids true: random UIDs have at most 7 bytes, --uid-width-metric is 8"
+        );
+        assert_eq!(
+            check(|s| s.extra_name_characters = " \0".into()),
+            "--extra-name-characters \" \\0\": '\\0' is a control character or not in ISO-8859-1"
+        );
+        assert_eq!(
+            check(|s| s.max_name_length = 0),
+            "--max-name-length 0: expected 1 to 32766"
+        );
+        assert!(check(|s| s.uid_table = "a b".into()).starts_with("--uid-table `a b`: "));
+    }
+}

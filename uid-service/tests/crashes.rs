@@ -1,0 +1,180 @@
+//! Wherever an assignment ends, nothing wrong is left, and the next one gets through.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod support;
+
+use std::time::Duration;
+
+use oxtsdb_row_store::memory::MemoryStore;
+use oxtsdb_schema::{Name, NameRules, Uid, UidKind};
+use support::{Failure, Wrapped, check_invariants};
+use uid_service::UidSettings;
+use uid_service::table::{KindName, UidTable};
+use uid_service::uids::{Purpose, Uids};
+
+async fn uids(store: Wrapped) -> Uids {
+    let config = UidSettings::default().check().unwrap();
+    let table = UidTable::open(store.row_store(), config.table, config.layout)
+        .await
+        .unwrap();
+    Uids::new(table, config.cache_bytes)
+}
+
+fn names() -> Vec<KindName> {
+    let name = |text| Name::parse(text, &NameRules::default()).unwrap();
+    vec![
+        (UidKind::Metric, name("sys.cpu")),
+        (UidKind::Tagk, name("host")),
+        (UidKind::Tagv, name("web01")),
+        (UidKind::Tagk, name("dc")),
+        (UidKind::Metric, name("sys.mem")),
+    ]
+}
+
+/// Which of `names` got which UID before the store failed; nothing if no answer came at all.
+async fn assign_until_failure(store: Wrapped, names: &[KindName]) -> Vec<(KindName, Uid)> {
+    let service = uids(store).await;
+    // The clock of the test runs as soon as nothing else does: a silent store costs no time.
+    let patience = Duration::from_secs(3600);
+    match tokio::time::timeout(patience, service.get_or_create(names, Purpose::Write)).await {
+        Ok(outcomes) => {
+            let told = names.iter().cloned().zip(outcomes);
+            told.filter_map(|(name, outcome)| Some((name, outcome.ok()?.uid)))
+                .collect()
+        }
+        Err(_no_answer) => Vec::new(),
+    }
+}
+
+async fn check_and_repeat(store: &MemoryStore, atomic: bool, told: Vec<(KindName, Uid)>, case: &str) {
+    let (forward, _) = check_invariants(store).await;
+    let mut names = names();
+    names.reverse();
+    names.push((
+        UidKind::Metric,
+        Name::parse("another", &NameRules::default()).unwrap(),
+    ));
+    let outcomes = uids(Wrapped::over(store.clone(), atomic))
+        .await
+        .get_or_create(&names, Purpose::Write)
+        .await;
+    let (after, _) = check_invariants(store).await;
+    assert_eq!(after.len(), names.len(), "{case}");
+    for (stored, uid) in forward {
+        assert_eq!(after[&stored], uid, "{case}: a UID changed");
+    }
+    for ((kind, name), outcome) in names.iter().zip(outcomes) {
+        let uid = outcome.unwrap_or_else(|error| panic!("{case}: {error}")).uid;
+        assert_eq!(
+            after[&(kind.qualifier().to_vec(), name.as_bytes().to_vec())],
+            uid.as_bytes(),
+            "{case}"
+        );
+    }
+    for ((kind, name), uid) in told {
+        let stored = &after[&(kind.qualifier().to_vec(), name.as_bytes().to_vec())];
+        assert_eq!(stored, uid.as_bytes(), "{case}: an acknowledged UID was lost");
+    }
+}
+
+const FAILURES: [Failure; 4] = [
+    Failure::DoneLate,
+    Failure::Refused,
+    Failure::DoneButUnknown,
+    Failure::Silent,
+];
+
+#[tokio::test(start_paused = true)]
+async fn an_assignment_that_ends_anywhere_leaves_nothing_wrong() {
+    for (atomic, failure) in [true, false]
+        .into_iter()
+        .flat_map(|atomic| FAILURES.map(|failure| (atomic, failure)))
+    {
+        for operations in 0.. {
+            let store = MemoryStore::new();
+            let failing = Wrapped::over(store.clone(), atomic).failing_after(operations, failure);
+            let told = assign_until_failure(failing.clone(), &names()).await;
+            failing.settle().await;
+            let complete = (1..=operations).contains(&failing.operations_left());
+            assert!(!complete || told.len() == names().len(), "the store never failed");
+            check_and_repeat(
+                &store,
+                atomic,
+                told,
+                &format!("{failure:?} after {operations}, atomic: {atomic}"),
+            )
+            .await;
+            if complete {
+                let least = if atomic { 9 } else { 17 };
+                assert!(operations >= least, "only {operations} operations were cut off");
+                break;
+            }
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_rival_that_fails_in_the_middle_does_no_harm() {
+    for (atomic, failure) in [true, false]
+        .into_iter()
+        .flat_map(|atomic| FAILURES.map(|failure| (atomic, failure)))
+    {
+        for rival_atomic in [true, false] {
+            for operations in 0..40 {
+                let store = MemoryStore::new();
+                let failing = Wrapped::over(store.clone(), atomic).failing_after(operations, failure);
+                let healthy = Wrapped::over(store.clone(), rival_atomic);
+                let wanted = names();
+                let (told, rival) = tokio::join!(
+                    assign_until_failure(failing.clone(), &wanted),
+                    assign_until_failure(healthy, &wanted)
+                );
+                failing.settle().await;
+                assert_eq!(rival.len(), wanted.len(), "the healthy one gets through");
+                for (name, uid) in &told {
+                    assert!(
+                        rival.contains(&(name.clone(), *uid)),
+                        "{name:?} was told to be two UIDs"
+                    );
+                }
+                let case = format!("{failure:?} after {operations}, atomic: {atomic}, rival: {rival_atomic}");
+                check_and_repeat(&store, atomic, told, &case).await;
+            }
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_assignment_that_is_dropped_anywhere_leaves_nothing_wrong() {
+    for atomic in [true, false] {
+        for polls in 0..120 {
+            let store = MemoryStore::new();
+            let service = uids(Wrapped::over(store.clone(), atomic)).await;
+            // A runtime of its own, whose end takes the work in the background with it.
+            let runtime = tokio::runtime::Builder::new_current_thread()
+                .enable_time()
+                .build()
+                .unwrap();
+            let worker = std::thread::spawn(move || {
+                runtime.block_on(async {
+                    let wanted = names();
+                    let mut assigning = Box::pin(service.get_or_create(&wanted, Purpose::Write));
+                    for _ in 0..polls {
+                        if futures::poll!(&mut assigning).is_ready() {
+                            break;
+                        }
+                        tokio::task::yield_now().await;
+                    }
+                });
+            });
+            worker.join().unwrap();
+            check_and_repeat(
+                &store,
+                atomic,
+                Vec::new(),
+                &format!("dropped after {polls} polls"),
+            )
+            .await;
+        }
+    }
+}

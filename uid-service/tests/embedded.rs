@@ -1,0 +1,65 @@
+//! The service on the store that it runs on by default.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::sync::Arc;
+
+use oxtsdb_row_store::RowStore as _;
+use oxtsdb_row_store::embedded::{EmbeddedConfig, EmbeddedStore};
+use oxtsdb_schema::{Name, NameRules, UidKind};
+use tempfile::TempDir;
+use uid_service::UidSettings;
+use uid_service::table::{KindName, UidTable};
+use uid_service::uids::{Freshness, Purpose, Uids};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn ten_thousand_new_names_count_up_and_stay() {
+    let folder = TempDir::new().unwrap();
+    let config = UidSettings::default().check().unwrap();
+    let names: Vec<KindName> = (0..10_000)
+        .map(|number| {
+            (
+                UidKind::Tagv,
+                Name::parse(&format!("host-{number}"), &NameRules::default()).unwrap(),
+            )
+        })
+        .collect();
+
+    let store = Arc::new(EmbeddedStore::open(EmbeddedConfig::new(folder.path())).unwrap());
+    let table = UidTable::open(store.clone(), config.table.clone(), config.layout.clone())
+        .await
+        .unwrap();
+    let service = Uids::new(table, config.cache_bytes);
+    let mut assigned = Vec::new();
+    for batch in names.chunks(4096) {
+        assigned.extend(service.get_or_create(batch, Purpose::Write).await);
+    }
+    let assigned: Vec<_> = assigned.into_iter().map(|outcome| outcome.unwrap().uid).collect();
+    let numbers: Vec<u64> = assigned.iter().map(oxtsdb_schema::Uid::number).collect();
+    assert_eq!(numbers, (1..=10_000).collect::<Vec<u64>>());
+    // As after a crash: nothing is closed. The task that assigned may still be about to end.
+    drop(service);
+    while Arc::strong_count(&store) > 1 {
+        tokio::task::yield_now().await;
+    }
+    drop(store);
+
+    let store = Arc::new(EmbeddedStore::open(EmbeddedConfig::new(folder.path())).unwrap());
+    let table = UidTable::open(store.clone(), config.table, config.layout)
+        .await
+        .unwrap();
+    let service = Uids::new(table, 0);
+    let found = service.lookup_uids(&names, Freshness::Store).await;
+    assert_eq!(
+        found.into_iter().map(Result::unwrap).collect::<Vec<_>>(),
+        assigned
+    );
+    let uids: Vec<_> = assigned.iter().map(|uid| (UidKind::Tagv, *uid)).collect();
+    let found = service.lookup_names(&uids, Freshness::Cached).await;
+    assert!(
+        found
+            .into_iter()
+            .map(Result::unwrap)
+            .eq(names.into_iter().map(|(_, name)| name))
+    );
+    store.close().await.unwrap();
+}

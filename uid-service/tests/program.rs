@@ -1,0 +1,216 @@
+//! `uid-service` as a program: its settings, and how it ends.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::fs;
+use std::io::{BufRead as _, BufReader};
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+
+use oxtsdb_proto::UidClient;
+use oxtsdb_proto::common::v1::UidKind;
+use oxtsdb_proto::uid::v1::UidName;
+use tempfile::TempDir;
+use tonic::transport::Endpoint;
+
+fn program(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_uid-service"));
+    command.env_clear().args(arguments).stderr(Stdio::piped());
+    command
+}
+
+/// Its only line of complaint, and its exit code.
+fn refusal(output: &Output) -> (String, i32) {
+    let text = String::from_utf8(output.stderr.clone()).unwrap();
+    let line = text
+        .strip_prefix("uid-service: ")
+        .unwrap_or_else(|| panic!("{text}"));
+    let line = line.strip_suffix('\n').unwrap();
+    assert!(!line.contains('\n'), "more than one line: {text}");
+    (line.to_owned(), output.status.code().unwrap())
+}
+
+#[test]
+fn a_bad_setting_is_told_in_one_line() {
+    let folder = TempDir::new().unwrap();
+    let data = folder.path().join("data");
+    let data_dir = format!("--data-dir={}", data.display());
+    let told = |argument: &str| refusal(&program(&[&data_dir, argument]).output().unwrap()).0;
+    assert_eq!(
+        told("--uid-width-metric=9"),
+        "--uid-width-metric 9: 9 bytes is not a UID width, expected 1 to 8"
+    );
+    assert_eq!(
+        told("--uid-listen=here"),
+        "invalid value 'here' for '--uid-listen <ADDRESS:PORT>': invalid socket address syntax"
+    );
+    assert_eq!(told("--uid-widths=3"), "unexpected argument '--uid-widths' found");
+    assert_eq!(
+        told("--log-format=xml"),
+        "invalid value 'xml' for '--log-format <FORMAT>': `xml` is not a log format, expected `text` or `json`"
+    );
+    let variable = program(&[&data_dir])
+        .env("OXTSDB_UID_WIDTH_TAGK", "0")
+        .output()
+        .unwrap();
+    assert_eq!(
+        refusal(&variable),
+        (
+            "--uid-width-tagk 0: 0 bytes is not a UID width, expected 1 to 8".into(),
+            1
+        )
+    );
+    assert!(!data.exists(), "nothing was made");
+}
+
+#[test]
+fn a_bad_file_is_told_in_one_line() {
+    let folder = TempDir::new().unwrap();
+    let file = folder.path().join("uids.toml");
+    let told = |text: &str| {
+        fs::write(&file, text).unwrap();
+        let output = program(&["--config", file.to_str().unwrap()])
+            .current_dir(&folder)
+            .output()
+            .unwrap();
+        let (line, code) = refusal(&output);
+        assert_eq!(code, 1);
+        line.strip_prefix(&format!("{}: ", file.display()))
+            .expect("the file is named")
+            .to_owned()
+    };
+    assert_eq!(told("uid_width_tagk = 2\nwidth = 3"), "`width` is not a setting");
+    assert_eq!(
+        told("uid_width_tagk = 'two'"),
+        "uid_width_tagk = `two`: invalid digit found in string"
+    );
+    assert!(told("uid_width_tagk = 2\nuid_listen").starts_with("line 2: "));
+}
+
+/// A running program; killed at the end of the test.
+struct Running {
+    child: Child,
+    address: SocketAddr,
+}
+
+impl Running {
+    fn start(folder: &Path, arguments: &[&str]) -> Self {
+        let mut command = program(&["--uid-listen=127.0.0.1:0"]);
+        let mut child = command.args(arguments).current_dir(folder).spawn().unwrap();
+        let log = BufReader::new(child.stderr.take().unwrap());
+        let mut lines = log.lines().map(Result::unwrap);
+        let line = lines
+            .find(|line| line.contains("gRPC is served"))
+            .expect("it says where it listens");
+        let address = line
+            .split("address=")
+            .nth(1)
+            .and_then(|rest| rest.split(' ').next())
+            .unwrap();
+        let address = address.parse().unwrap();
+        // Reads on, so that the program is never stopped by a full pipe.
+        std::thread::spawn(move || lines.for_each(drop));
+        Self { child, address }
+    }
+
+    fn client(&self) -> UidClient {
+        UidClient::connect_lazy(&Endpoint::from_shared(format!("http://{}", self.address)).unwrap())
+    }
+
+    fn signal(&self, signal: &str) {
+        let kill = Command::new("kill")
+            .args([signal, &self.child.id().to_string()])
+            .status()
+            .unwrap();
+        assert!(kill.success());
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.child.kill().ok();
+        self.child.wait().ok();
+    }
+}
+
+async fn assign(client: &UidClient, names: std::ops::Range<usize>) -> Vec<Vec<u8>> {
+    use oxtsdb_proto::uid::v1::get_or_create_uids_response::result::Outcome;
+    let names = names.map(|number| UidName {
+        kind: UidKind::Metric.into(),
+        name: format!("m{number}"),
+    });
+    let results = client
+        .get_or_create_uids(names.collect(), false, None)
+        .await
+        .unwrap();
+    let uid = |outcome| match outcome {
+        Some(Outcome::Uid(uid)) => uid.to_vec(),
+        other => panic!("{other:?}"),
+    };
+    results.into_iter().map(|result| uid(result.outcome)).collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn uids_outlive_an_orderly_end_and_a_kill() {
+    let folder = TempDir::new().unwrap();
+    fs::write(
+        folder.path().join("uids.toml"),
+        "uid_width_metric = 4\nuid_listen = '203.0.113.1:80'",
+    )
+    .unwrap();
+    let arguments = ["--config=uids.toml", "--data-dir=data"];
+    let mut running = Running::start(folder.path(), &arguments);
+    let first = assign(&running.client(), 0..10).await;
+    assert_eq!(first[9], [0, 0, 0, 10], "the width of the file");
+
+    let second = program(&["--data-dir=data", "--uid-listen=127.0.0.1:0"])
+        .current_dir(&folder)
+        .output()
+        .unwrap();
+    let (line, code) = refusal(&Output {
+        stderr: last_line(&second.stderr),
+        ..second
+    });
+    assert!(
+        line.contains(&format!("is in use by process {}", running.child.id())),
+        "{line}"
+    );
+    assert_eq!(code, 1);
+
+    running.signal("-TERM");
+    assert_eq!(
+        running.child.wait().unwrap().code(),
+        Some(0),
+        "SIGTERM is an orderly end"
+    );
+
+    let running = Running::start(folder.path(), &arguments);
+    let after_end = assign(&running.client(), 0..20).await;
+    assert_eq!(after_end[..10], first);
+    running.signal("-KILL");
+    drop(running);
+    let running = Running::start(folder.path(), &arguments);
+    assert_eq!(assign(&running.client(), 0..21).await[..20], after_end);
+    drop(running);
+
+    let other_width = program(&["--data-dir=data", "--uid-listen=127.0.0.1:0"])
+        .current_dir(&folder)
+        .output()
+        .unwrap();
+    let (line, _) = refusal(&Output {
+        stderr: last_line(&other_width.stderr),
+        ..other_width
+    });
+    assert!(
+        line.ends_with("has a UID of 4 bytes, but the configured width is 3"),
+        "{line}"
+    );
+}
+
+/// Without the log that comes before.
+fn last_line(text: &[u8]) -> Vec<u8> {
+    let start = text[..text.len().saturating_sub(1)]
+        .iter()
+        .rposition(|byte| *byte == b'\n');
+    text[start.map_or(0, |newline| newline + 1)..].to_vec()
+}

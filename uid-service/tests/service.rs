@@ -1,0 +1,660 @@
+//! The service through its generated client, in one process: what each call answers.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod support;
+
+use futures::StreamExt as _;
+use oxtsdb_proto::common::v1::ErrorReason;
+use oxtsdb_proto::error::reason_of;
+use oxtsdb_proto::uid::v1::uid_service_client::UidServiceClient;
+use oxtsdb_proto::uid::v1::{self as pb, UidMapping, UidValue};
+use oxtsdb_row_store::RowStore as _;
+use oxtsdb_schema::UidKind::{self, Metric, Tagk, Tagv};
+use support::{Failure, Service, Wrapped, cell, check_invariants, counter, pb_kind, told, uid_name};
+use tonic::Code;
+use uid_service::UidSettings;
+
+async fn service() -> Service {
+    Service::start(Wrapped::atomic(), &UidSettings::default()).await
+}
+
+fn uid_value(kind: UidKind, uid: &str) -> UidValue {
+    UidValue {
+        kind: pb_kind(kind).into(),
+        uid: hex::decode(uid).unwrap().into(),
+    }
+}
+
+async fn raw(
+    store: Wrapped,
+) -> UidServiceClient<pb::uid_service_server::UidServiceServer<uid_service::UidServiceHandler>> {
+    UidServiceClient::new(
+        uid_service::assemble(store.row_store(), &UidSettings::default())
+            .await
+            .unwrap(),
+    )
+}
+
+#[tokio::test]
+async fn one_bad_item_leaves_the_others_alone() {
+    let service = service().await;
+    let names = vec![
+        uid_name(Metric, "good"),
+        uid_name(Metric, "bad name"),
+        uid_name(Metric, ""),
+        uid_name(Tagk, "日本"),
+        pb::UidName {
+            kind: 0,
+            name: "x".into(),
+        },
+        uid_name(Metric, &"x".repeat(40_000)),
+        uid_name(Metric, "good"),
+        uid_name(Tagv, "good"),
+    ];
+    let results = service
+        .client
+        .get_or_create_uids(names, false, None)
+        .await
+        .unwrap();
+    let answers: Vec<String> = results.iter().map(told).collect();
+    assert_eq!(
+        answers,
+        [
+            "000001",
+            "INVALID_NAME",
+            "INVALID_NAME",
+            "INVALID_NAME",
+            "INVALID_FIELD",
+            "INVALID_NAME",
+            "000001",
+            "000001"
+        ]
+    );
+    let created: Vec<bool> = results.iter().map(|result| result.created).collect();
+    assert_eq!(
+        created,
+        [true, false, false, false, false, false, false, true],
+        "a duplicate is created once"
+    );
+    let Some(pb::get_or_create_uids_response::result::Outcome::Error(error)) = &results[1].outcome else {
+        panic!("a bad name has an error")
+    };
+    assert_eq!(
+        (error.code, error.retryable),
+        (Code::InvalidArgument as i32, false)
+    );
+    assert_eq!(
+        error.message,
+        "names[1]: name `bad name` has the illegal character ` ` at position 3, \
+         allowed are letters, digits, `-`, `_`, `.` and `/`"
+    );
+    assert_eq!(
+        (error.metadata["kind"].as_str(), error.metadata["name"].as_str()),
+        ("metrics", "bad name")
+    );
+}
+
+#[tokio::test]
+async fn a_batch_has_1_to_4096_items() {
+    let mut client = raw(Wrapped::atomic()).await;
+    for items in [0, 4097] {
+        let names: Vec<_> = (0..items).map(|i| uid_name(Metric, &format!("m{i}"))).collect();
+        let request = pb::GetOrCreateUidsRequest {
+            names: names.clone(),
+            explicit: false,
+        };
+        let refusals = [
+            client.get_or_create_uids(request).await.unwrap_err(),
+            client
+                .lookup_uids(pb::LookupUidsRequest {
+                    names,
+                    bypass_cache: false,
+                })
+                .await
+                .unwrap_err(),
+            client
+                .lookup_names(pb::LookupNamesRequest {
+                    uids: vec![uid_value(Metric, "000001"); items],
+                    bypass_cache: false,
+                })
+                .await
+                .unwrap_err(),
+        ];
+        for refusal in refusals {
+            assert_eq!(refusal.code(), Code::InvalidArgument, "{refusal}");
+            assert_eq!(reason_of(&refusal), Some(ErrorReason::BatchTooLarge));
+            assert!(
+                refusal
+                    .message()
+                    .ends_with(&format!("has {items} items, 1 to 4096 are allowed"))
+            );
+        }
+    }
+    let names = (0..4096).map(|i| uid_name(Metric, &format!("m{i:04}"))).collect();
+    let full = client
+        .get_or_create_uids(pb::GetOrCreateUidsRequest {
+            names,
+            explicit: false,
+        })
+        .await
+        .unwrap();
+    let uids: Vec<String> = full.into_inner().results.iter().map(told).collect();
+    let consecutive: Vec<String> = (1..=4096).map(|number| format!("{number:06x}")).collect();
+    assert_eq!(uids, consecutive, "in the order of the request");
+}
+
+#[tokio::test]
+async fn lookups_find_what_is_there_and_say_what_is_not() {
+    use pb::lookup_names_response::result::Outcome as OfUid;
+    use pb::lookup_uids_response::result::Outcome as OfName;
+
+    let service = service().await;
+    service.assign(Metric, &["sys.cpu", "é"]).await;
+    // OpenTSDB's command line stores names that no rule allows.
+    service.put(b"odd name!", "id", Metric, &[0, 0, 9]).await;
+    let names = ["é", "nobody", "odd name!", "\u{0}", "sys.cpu", "日"];
+    let names = names.iter().map(|name| uid_name(Metric, name)).collect();
+    let found = service.client.lookup_uids(names, None).await.unwrap();
+    let found: Vec<String> = found
+        .into_iter()
+        .map(|result| match result.outcome.unwrap() {
+            OfName::Uid(uid) => hex::encode(uid),
+            OfName::Error(error) => format!("{:?}", error.reason()),
+        })
+        .collect();
+    assert_eq!(
+        found,
+        [
+            "000002",
+            "NameNotFound",
+            "000009",
+            "NameNotFound",
+            "000001",
+            "InvalidName"
+        ]
+    );
+
+    let uids = ["000001", "000002", "000003", "0001"];
+    let uids = uids.iter().map(|uid| uid_value(Metric, uid)).collect();
+    let found = service.client.lookup_names(uids, None).await.unwrap();
+    let found: Vec<String> = found
+        .into_iter()
+        .map(|result| match result.outcome.unwrap() {
+            OfUid::Name(name) => name,
+            OfUid::Error(error) => format!("{:?} {}", error.reason(), error.message),
+        })
+        .collect();
+    assert_eq!(
+        found,
+        [
+            "sys.cpu",
+            "é",
+            "UidNotFound no such UID for `metrics`: 000003",
+            "InvalidUidWidth uids[3]: UID of `metrics` has 2 bytes, expected 3"
+        ]
+    );
+}
+
+#[tokio::test]
+async fn the_cache_is_bypassed_on_request() {
+    let store = Wrapped::atomic();
+    let mut client = raw(store.clone()).await;
+    let service = Service {
+        client: oxtsdb_proto::UidClient::in_process(
+            uid_service::assemble(store.row_store(), &UidSettings::default())
+                .await
+                .unwrap(),
+        ),
+        store,
+    };
+    let mut uid_of_a = async |bypass_cache| {
+        let names = vec![uid_name(Metric, "a")];
+        let answer = client
+            .lookup_uids(pb::LookupUidsRequest { names, bypass_cache })
+            .await
+            .unwrap();
+        match answer.into_inner().results.remove(0).outcome.unwrap() {
+            pb::lookup_uids_response::result::Outcome::Uid(uid) => hex::encode(uid),
+            pb::lookup_uids_response::result::Outcome::Error(error) => format!("{:?}", error.reason()),
+        }
+    };
+    assert_eq!(uid_of_a(false).await, "NameNotFound");
+    assert_eq!(service.assign(Metric, &["a"]).await, ["000001"]);
+    assert_eq!(uid_of_a(false).await, "000001", "that it was unknown is not kept");
+    service.put(b"a", "id", Metric, &[0, 0, 7]).await;
+    assert_eq!(uid_of_a(false).await, "000001");
+    assert_eq!(uid_of_a(true).await, "000007");
+    assert_eq!(uid_of_a(false).await, "000007", "and the cache has learnt of it");
+}
+
+#[tokio::test]
+async fn kinds_that_are_not_created_on_first_use_are_created_explicitly() {
+    let settings = UidSettings {
+        auto_create_metrics: false,
+        ..UidSettings::default()
+    };
+    let service = Service::start(Wrapped::atomic(), &settings).await;
+    assert_eq!(service.assign(Metric, &["m"]).await, ["AUTO_CREATE_DISABLED"]);
+    assert_eq!(service.assign(Tagk, &["host"]).await, ["000001"]);
+    let explicit = service
+        .client
+        .get_or_create_uids(vec![uid_name(Metric, "m")], true, None)
+        .await
+        .unwrap();
+    assert_eq!(told(&explicit[0]), "000001");
+    assert_eq!(
+        service.assign(Metric, &["m", "n"]).await,
+        ["000001", "AUTO_CREATE_DISABLED"]
+    );
+    let layout = service.client.get_uid_layout(None).await.unwrap();
+    let auto: Vec<bool> = layout.kinds.iter().map(|kind| kind.auto_create).collect();
+    assert_eq!(auto, [false, true, true]);
+}
+
+#[tokio::test]
+async fn suggestions_come_in_pages_in_byte_order() {
+    let store = Wrapped::atomic();
+    let mut client = raw(store.clone()).await;
+    let service = Service::start(store, &UidSettings::default()).await;
+    let names = ["sys.b", "sys.c", "Sys.a", "sys.a", "sys", "é", "~", "syt", "zz"];
+    let uids = service
+        .client
+        .get_or_create_uids(
+            names
+                .iter()
+                .filter(|name| **name != "~")
+                .map(|name| uid_name(Metric, name))
+                .collect(),
+            false,
+            None,
+        )
+        .await
+        .unwrap();
+    assert_eq!(uids.len(), 8);
+    service.put(b"~", "id", Metric, &[0, 0, 9]).await;
+    service.assign(Tagk, &["sys.k"]).await;
+
+    let mut pages = async |prefix: &str, page_size| {
+        let mut names = Vec::new();
+        let mut page_token = String::new();
+        loop {
+            let request = pb::SuggestNamesRequest {
+                kind: pb_kind(Metric).into(),
+                prefix: prefix.to_owned(),
+                page_size,
+                page_token: page_token.clone(),
+            };
+            let page = client.suggest_names(request).await.unwrap().into_inner();
+            names.push(
+                page.mappings
+                    .into_iter()
+                    .map(|mapping| mapping.name)
+                    .collect::<Vec<_>>(),
+            );
+            page_token = page.next_page_token;
+            if page_token.is_empty() {
+                return names;
+            }
+        }
+    };
+    assert_eq!(
+        pages("sys", 2).await,
+        [vec!["sys", "sys.a"], vec!["sys.b", "sys.c"]]
+    );
+    assert_eq!(
+        pages("sys", 3).await,
+        [vec!["sys", "sys.a", "sys.b"], vec!["sys.c"]]
+    );
+    let all = ["Sys.a", "sys", "sys.a", "sys.b", "sys.c", "syt", "zz", "~", "é"];
+    assert_eq!(pages("", 0).await.concat(), all, "the counters are no name");
+    assert_eq!(pages("", 1).await.concat(), all);
+    assert_eq!(pages("é", 0).await, [["é"]]);
+    assert_eq!(pages("日", 0).await, [Vec::<String>::new()]);
+
+    let mut refused = async |kind: i32, prefix: &str, page_size, page_token: &str| {
+        let (prefix, page_token) = (prefix.to_owned(), page_token.to_owned());
+        let request = pb::SuggestNamesRequest {
+            kind,
+            prefix,
+            page_size,
+            page_token,
+        };
+        let refusal = client.suggest_names(request).await.unwrap_err();
+        assert_eq!(refusal.code(), Code::InvalidArgument);
+        refusal.message().to_owned()
+    };
+    assert!(
+        refused(0, "", 0, "")
+            .await
+            .starts_with("kind: 0 is not a kind of UID")
+    );
+    assert_eq!(
+        refused(1, "", -1, "").await,
+        "page_size: is -1, at least 0 is expected"
+    );
+    for token in ["x", "00", "01", "0102616263", "0101616263", "ff"] {
+        let message = refused(1, "sys", 0, token).await;
+        assert!(
+            message.starts_with("page_token: is not from the page before"),
+            "{token}: {message}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn long_names_make_short_pages() {
+    let store = Wrapped::atomic();
+    let service = Service::start(store.clone(), &UidSettings::default()).await;
+    for number in 0..40 {
+        service
+            .assign(Metric, &[&format!("{number:02}{}", "x".repeat(32_000))])
+            .await;
+    }
+    let mut client = raw(store).await;
+    let request = pb::SuggestNamesRequest {
+        kind: 1,
+        page_size: 3000,
+        ..Default::default()
+    };
+    let page = client.suggest_names(request).await.unwrap().into_inner();
+    assert_eq!(page.mappings.len(), 32, "a mebibyte of names");
+    assert!(!page.next_page_token.is_empty());
+    let mut export = client
+        .export_uids(pb::ExportUidsRequest::default())
+        .await
+        .unwrap()
+        .into_inner();
+    let mut batches = Vec::new();
+    while let Some(batch) = export.message().await.unwrap() {
+        batches.push(batch.mappings.len());
+    }
+    assert_eq!(batches, [32, 8]);
+}
+
+#[tokio::test]
+async fn an_export_has_everything_and_is_taken_up_again() {
+    let store = Wrapped::atomic();
+    let service = Service::start(store.clone(), &UidSettings::default()).await;
+    for kind in UidKind::ALL {
+        let names = (0..5000)
+            .map(|number| uid_name(kind, &format!("n{number:04}")))
+            .collect();
+        service
+            .client
+            .get_or_create_uids(names, false, None)
+            .await
+            .unwrap();
+    }
+    let mut client = raw(store).await;
+    let mut export = async |kinds: &[UidKind], start_after: Option<pb::UidName>| {
+        let kinds = kinds.iter().map(|kind| pb_kind(*kind).into()).collect();
+        let stream = client
+            .export_uids(pb::ExportUidsRequest { kinds, start_after })
+            .await
+            .unwrap();
+        let batches: Vec<_> = stream
+            .into_inner()
+            .map(|batch| batch.unwrap().mappings)
+            .collect()
+            .await;
+        assert!(batches.iter().all(|batch| (1..=4096).contains(&batch.len())));
+        batches.concat()
+    };
+    let all = export(&[], None).await;
+    let expected: Vec<UidMapping> = UidKind::ALL
+        .into_iter()
+        .flat_map(|kind| {
+            (0..5000_u32).map(move |number| UidMapping {
+                kind: pb_kind(kind).into(),
+                name: format!("n{number:04}"),
+                uid: (number + 1).to_be_bytes()[1..].to_vec().into(),
+            })
+        })
+        .collect();
+    assert_eq!(all, expected);
+    assert_eq!(
+        export(&[Tagv, Metric, Tagv], None).await,
+        [&all[..5000], &all[10_000..]].concat()
+    );
+    assert_eq!(export(&[], Some(uid_name(Tagk, "n4997"))).await, all[9998..]);
+    assert_eq!(
+        export(&[Metric, Tagv], Some(uid_name(Tagk, "n4997"))).await,
+        all[10_000..]
+    );
+    assert_eq!(export(&[Metric], Some(uid_name(Metric, "n4999"))).await, []);
+}
+
+#[tokio::test]
+async fn usage_and_layout_tell_of_each_kind() {
+    let settings = UidSettings {
+        uid_width_tagk: 1,
+        uid_width_tagv: 8,
+        extra_name_characters: " :".into(),
+        max_name_length: 100,
+        ..UidSettings::default()
+    };
+    let service = Service::start(Wrapped::stepwise(), &settings).await;
+    service.assign(Tagk, &["a", "b", "c d:"]).await;
+    let usage = service.client.get_uid_usage(None).await.unwrap();
+    let numbers: Vec<(u64, u64)> = usage
+        .kinds
+        .iter()
+        .map(|kind| (kind.used, kind.available))
+        .collect();
+    assert_eq!(numbers, [(0, 0xff_ffff), (3, 252), (0, i64::MAX as u64)]);
+    assert!(usage.kinds.iter().all(|kind| kind.read_time.is_some()));
+    let layout = service.client.get_uid_layout(None).await.unwrap();
+    assert_eq!(
+        layout.kinds.iter().map(|kind| kind.width).collect::<Vec<_>>(),
+        [3, 1, 8]
+    );
+    assert_eq!(
+        (layout.extra_name_characters.as_str(), layout.max_name_length),
+        (" :", 100)
+    );
+    let long = service.assign(Tagv, &[&"x".repeat(101), &"x".repeat(100)]).await;
+    assert_eq!(long, ["INVALID_NAME", "0000000000000001"]);
+}
+
+#[tokio::test]
+async fn random_metric_uids_leave_the_counter_alone() {
+    for store in [Wrapped::atomic(), Wrapped::stepwise()] {
+        let settings = UidSettings {
+            random_metric_uids: true,
+            uid_width_metric: 2,
+            ..UidSettings::default()
+        };
+        let service = Service::start(store, &settings).await;
+        let names: Vec<String> = (0..500).map(|number| format!("m{number}")).collect();
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        let uids = service.assign(Metric, &names).await;
+        assert_eq!(service.assign(Metric, &names).await, uids);
+        service.assign(Tagk, &["host"]).await;
+        let (forward, reverse) = check_invariants(&service.store.inner).await;
+        assert_eq!((forward.len(), reverse), (501, 501));
+        let cells = service.cells().await;
+        assert!(cells.contains(&counter(Tagk, 1)));
+        assert!(
+            !cells
+                .iter()
+                .any(|(row, _, kind, _)| row == &[0] && kind == b"metrics")
+        );
+        assert!(
+            uids.windows(2).any(|pair| pair[0] > pair[1]),
+            "500 random numbers do not ascend"
+        );
+        let usage = service.client.get_uid_usage(None).await.unwrap();
+        assert_eq!(
+            (usage.kinds[0].used, usage.kinds[0].available),
+            (500, 65_535 - 500)
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_full_space_of_random_uids_is_refused_for_now() {
+    for store in [Wrapped::atomic(), Wrapped::stepwise()] {
+        let settings = UidSettings {
+            random_metric_uids: true,
+            uid_width_metric: 1,
+            ..UidSettings::default()
+        };
+        let service = Service::start(store, &settings).await;
+        for number in 1..=255_u8 {
+            service
+                .put(&[number], "name", Metric, format!("m{number}").as_bytes())
+                .await;
+        }
+        let results = service
+            .client
+            .get_or_create_uids(vec![uid_name(Metric, "one.more")], false, None)
+            .await
+            .unwrap();
+        assert_eq!(told(&results[0]), "UID_SPACE_EXHAUSTED");
+    }
+}
+
+#[tokio::test]
+async fn numbers_in_use_are_passed_over() {
+    for store in [Wrapped::atomic(), Wrapped::stepwise()] {
+        let service = Service::start(store, &UidSettings::default()).await;
+        service.put(&[0, 0, 2], "name", Metric, b"garbage").await;
+        service.put(&[0, 0, 3], "name", Tagk, b"another kind").await;
+        assert_eq!(service.assign(Metric, &["a", "b", "c"]).await.len(), 3);
+        let (forward, _) = check_invariants(&service.store.inner).await;
+        let uids: Vec<String> = forward.values().map(hex::encode).collect();
+        assert_eq!(forward.len(), 3);
+        assert!(!uids.contains(&"000002".to_owned()), "{uids:?}");
+        assert!(service.cells().await.contains(&counter(Metric, 4)));
+        assert!(
+            service
+                .cells()
+                .await
+                .contains(&cell(&[0, 0, 2], "name", Metric, b"garbage"))
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_broken_counter_stops_its_kind_alone() {
+    for store in [Wrapped::atomic(), Wrapped::stepwise()] {
+        let service = Service::start(store, &UidSettings::default()).await;
+        service.preset(Metric, &[0, 0, 3]).await;
+        service.preset(Tagv, &(-5_i64).to_be_bytes()).await;
+        let names = vec![uid_name(Metric, "m"), uid_name(Tagk, "k"), uid_name(Tagv, "v")];
+        let results = service
+            .client
+            .get_or_create_uids(names, false, None)
+            .await
+            .unwrap();
+        assert_eq!(
+            results.iter().map(told).collect::<Vec<_>>(),
+            ["CORRUPT_CELL", "000001", "CORRUPT_CELL"]
+        );
+        let Some(pb::get_or_create_uids_response::result::Outcome::Error(error)) = &results[0].outcome else {
+            panic!("the first item has an error")
+        };
+        assert_eq!(
+            error.message,
+            "no UID can be assigned to `metrics`: UID counter `000003` has 3 bytes, expected 8"
+        );
+        assert_eq!(
+            (
+                error.metadata["row_key"].as_str(),
+                error.metadata["qualifier"].as_str()
+            ),
+            ("00", "metrics")
+        );
+        let refusal = service.client.get_uid_usage(None).await.unwrap_err();
+        assert_eq!(refusal.code(), Code::DataLoss);
+    }
+}
+
+#[tokio::test]
+async fn another_width_than_configured_is_noticed() {
+    let service = Service::start(Wrapped::stepwise(), &UidSettings::default()).await;
+    service.assign(Tagk, &["host"]).await;
+    // Somebody with other settings writes to the same table.
+    service.put(b"later", "id", Tagk, &[0, 0, 0, 2]).await;
+    let results = service
+        .client
+        .get_or_create_uids(vec![uid_name(Tagk, "later")], false, None)
+        .await
+        .unwrap();
+    assert_eq!(told(&results[0]), "TABLE_MISMATCH");
+    let Some(pb::get_or_create_uids_response::result::Outcome::Error(error)) = &results[0].outcome else {
+        panic!("the item has an error")
+    };
+    assert_eq!(
+        (
+            error.metadata["stored_width"].as_str(),
+            error.metadata["configured_width"].as_str()
+        ),
+        ("4", "3")
+    );
+
+    let settings = UidSettings {
+        uid_width_tagk: 2,
+        ..UidSettings::default()
+    };
+    let refusal = uid_service::assemble(service.store.row_store(), &settings)
+        .await
+        .unwrap_err();
+    assert_eq!(
+        format!("{refusal:#}"),
+        "open the UID table: table `tsdb-uid`: `host` of `tagk` has a UID of 3 bytes, but the configured width is 2"
+    );
+}
+
+#[tokio::test]
+async fn a_table_of_other_families_is_refused() {
+    let store = Wrapped::atomic();
+    let other = oxtsdb_row_store::TableDef::new(support::table(), &["t"]);
+    store.inner.create_table(&other).await.unwrap();
+    let refusal = uid_service::assemble(store.row_store(), &UidSettings::default())
+        .await
+        .unwrap_err();
+    assert_eq!(
+        format!("{refusal:#}"),
+        "open the UID table: table `tsdb-uid` has no column family `id`: it is no UID table"
+    );
+}
+
+#[tokio::test]
+async fn a_store_that_does_not_answer_fails_the_call() {
+    let store = Wrapped::atomic();
+    let service = Service::start(store.clone(), &UidSettings::default()).await;
+    service.assign(Metric, &["known"]).await;
+    let mut broken = raw(store.failing_after(4, Failure::Refused)).await;
+    let names = vec![uid_name(Metric, "known"), uid_name(Metric, "new")];
+    // The widths are read by scans; two reads, a counter and its reverse cell, then the commit fails.
+    let request = pb::GetOrCreateUidsRequest {
+        names: names.clone(),
+        explicit: false,
+    };
+    let results = broken
+        .get_or_create_uids(request)
+        .await
+        .unwrap()
+        .into_inner()
+        .results;
+    assert_eq!(
+        results.iter().map(told).collect::<Vec<_>>(),
+        ["000001", "STORE_UNAVAILABLE"]
+    );
+    let Some(pb::get_or_create_uids_response::result::Outcome::Error(error)) = &results[1].outcome else {
+        panic!("the second item has an error")
+    };
+    assert!(error.retryable);
+    let refusal = broken
+        .lookup_uids(pb::LookupUidsRequest {
+            names,
+            bypass_cache: true,
+        })
+        .await
+        .unwrap_err();
+    assert_eq!(
+        (refusal.code(), reason_of(&refusal)),
+        (Code::Unavailable, Some(ErrorReason::StoreUnavailable))
+    );
+}

@@ -1,0 +1,279 @@
+//! A service in this process, over a store whose nature and failures the test decides.
+#![allow(
+    dead_code,
+    unreachable_pub,
+    missing_docs,
+    reason = "each test file uses some of it"
+)]
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use async_trait::async_trait;
+use futures::TryStreamExt as _;
+use oxtsdb_proto::UidClient;
+use oxtsdb_proto::common::v1::{ErrorReason, UidKind as PbKind};
+use oxtsdb_proto::error::reason_name;
+use oxtsdb_proto::uid::v1::get_or_create_uids_response::result::Outcome;
+use oxtsdb_proto::uid::v1::{UidName, get_or_create_uids_response};
+use oxtsdb_row_store::intercept::{Answer, Intercept, InterceptedStore, Operation};
+use oxtsdb_row_store::memory::MemoryStore;
+use oxtsdb_row_store::{Row, RowStore, Scan, StoreError, TableName, WriteBatch};
+use oxtsdb_schema::UidKind;
+use parking_lot::Mutex;
+use uid_service::UidSettings;
+
+pub type Cell = (Vec<u8>, String, Vec<u8>, Vec<u8>);
+
+pub fn cell(row: &[u8], family: &str, kind: UidKind, value: &[u8]) -> Cell {
+    (
+        row.to_vec(),
+        family.to_owned(),
+        kind.qualifier().to_vec(),
+        value.to_vec(),
+    )
+}
+
+pub fn counter(kind: UidKind, number: u64) -> Cell {
+    cell(&[0], "id", kind, &number.to_be_bytes())
+}
+
+pub fn table() -> TableName {
+    "tsdb-uid".parse().unwrap()
+}
+
+/// A [`MemoryStore`] that may hide its atomic commits, and may fail.
+#[derive(Clone, Debug)]
+pub struct Wrapped {
+    pub inner: MemoryStore,
+    atomic: bool,
+    faults: Arc<Faults>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Failure {
+    /// Nothing is done, and an error comes back.
+    Refused,
+    /// The first one is done although an error comes back; then all are refused.
+    DoneButUnknown,
+    /// One has no answer and is done only when the test says so; all others work.
+    DoneLate,
+    /// No answer ever comes: the process is as good as dead.
+    Silent,
+}
+
+/// When operations fail, and how. Scans are not counted, and never fail.
+#[derive(Debug)]
+struct Faults {
+    /// Operations that are still done; what comes then fails.
+    left: AtomicUsize,
+    /// What the failing operations do.
+    failure: Failure,
+    late: Mutex<Vec<Operation>>,
+}
+
+impl Faults {
+    fn after(operations: usize, failure: Failure) -> Arc<Self> {
+        Arc::new(Self {
+            left: AtomicUsize::new(operations),
+            failure,
+            late: Mutex::default(),
+        })
+    }
+}
+
+impl Wrapped {
+    pub fn atomic() -> Self {
+        Self::over(MemoryStore::new(), true)
+    }
+
+    pub fn stepwise() -> Self {
+        Self::over(MemoryStore::new(), false)
+    }
+
+    pub fn over(inner: MemoryStore, atomic: bool) -> Self {
+        Self {
+            inner,
+            atomic,
+            faults: Faults::after(usize::MAX, Failure::Refused),
+        }
+    }
+
+    /// A wrapper of the same data that fails after so many operations.
+    pub fn failing_after(&self, operations: usize, failure: Failure) -> Self {
+        Self {
+            faults: Faults::after(operations, failure),
+            ..self.clone()
+        }
+    }
+
+    pub fn row_store(&self) -> Arc<dyn RowStore> {
+        let store = InterceptedStore::new(
+            Arc::new(self.inner.clone()),
+            Arc::clone(&self.faults) as Arc<dyn Intercept>,
+        );
+        Arc::new(if self.atomic {
+            store
+        } else {
+            store.without_atomic_commits()
+        })
+    }
+
+    pub fn operations_left(&self) -> usize {
+        self.faults.left.load(Ordering::SeqCst)
+    }
+
+    /// Does what was late.
+    pub async fn settle(&self) {
+        let late = std::mem::take(&mut *self.faults.late.lock());
+        for operation in late {
+            // Whether its conditions still hold is its own matter.
+            operation.perform(&self.inner).await.unwrap();
+        }
+    }
+}
+
+#[async_trait]
+impl Intercept for Faults {
+    async fn intercept(&self, operation: Operation, store: &dyn RowStore) -> Result<Answer, StoreError> {
+        if matches!(operation, Operation::Scan { .. }) {
+            return operation.perform(store).await;
+        }
+        let lost = || StoreError::TimedOut {
+            detail: "lost by the test".to_owned(),
+        };
+        let before = self
+            .left
+            .fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1));
+        match (before, self.failure) {
+            (Ok(1), Failure::DoneButUnknown) => operation.perform(store).await.and_then(|_| Err(lost())),
+            (Ok(1), Failure::DoneLate) => {
+                self.left.store(usize::MAX, Ordering::SeqCst);
+                self.late.lock().push(operation);
+                Err(lost())
+            }
+            (Ok(_), _) => operation.perform(store).await,
+            (Err(_), Failure::Silent) => std::future::pending().await,
+            (Err(_), _) => Err(StoreError::Unavailable {
+                detail: "refused by the test".to_owned(),
+            }),
+        }
+    }
+}
+
+/// A service and its client.
+#[derive(Clone, Debug)]
+pub struct Service {
+    pub client: UidClient,
+    pub store: Wrapped,
+}
+
+pub fn pb_kind(kind: UidKind) -> PbKind {
+    match kind {
+        UidKind::Metric => PbKind::Metric,
+        UidKind::Tagk => PbKind::TagKey,
+        UidKind::Tagv => PbKind::TagValue,
+    }
+}
+
+pub fn uid_name(kind: UidKind, name: &str) -> UidName {
+    UidName {
+        kind: pb_kind(kind).into(),
+        name: name.to_owned(),
+    }
+}
+
+/// The UID as hex, or the reason why there is none.
+pub fn told(result: &get_or_create_uids_response::Result) -> String {
+    match result.outcome.as_ref().expect("every result has an outcome") {
+        Outcome::Uid(uid) => hex::encode(uid),
+        Outcome::Error(error) => reason_name(error.reason()).to_owned(),
+    }
+}
+
+pub fn reason(error: &oxtsdb_proto::common::v1::ItemError) -> ErrorReason {
+    error.reason()
+}
+
+impl Service {
+    pub async fn start(store: Wrapped, settings: &UidSettings) -> Self {
+        let server = uid_service::assemble(store.row_store(), settings).await.unwrap();
+        Self {
+            client: UidClient::in_process(server),
+            store,
+        }
+    }
+
+    /// Asks for UIDs; answers as [`told`].
+    pub async fn assign(&self, kind: UidKind, names: &[&str]) -> Vec<String> {
+        let names = names.iter().map(|name| uid_name(kind, name)).collect();
+        let results = self.client.get_or_create_uids(names, false, None).await.unwrap();
+        results.iter().map(told).collect()
+    }
+
+    /// Puts a counter as somebody else left it.
+    pub async fn preset(&self, kind: UidKind, value: &[u8]) {
+        self.put(&[0], "id", kind, value).await;
+    }
+
+    pub async fn put(&self, row: &[u8], family: &str, kind: UidKind, value: &[u8]) {
+        let mut batch = WriteBatch::new(table());
+        let family = batch.family(family);
+        batch.row(row).put(family, kind.qualifier(), value);
+        self.store.inner.write(batch).await.unwrap();
+    }
+
+    pub async fn cells(&self) -> Vec<Cell> {
+        cells(&self.store.inner).await
+    }
+}
+
+/// All cells of the table, in order.
+pub async fn cells(store: &MemoryStore) -> Vec<Cell> {
+    let rows = store.scan(&table(), Scan::range([], [])).await.unwrap();
+    let rows: Vec<Vec<Row>> = rows.try_collect().await.unwrap();
+    let mut cells: Vec<Cell> = rows
+        .iter()
+        .flatten()
+        .flat_map(|row| {
+            row.cells().map(|cell| {
+                (
+                    row.key().to_vec(),
+                    cell.family.to_owned(),
+                    cell.qualifier.to_vec(),
+                    cell.value.to_vec(),
+                )
+            })
+        })
+        .collect();
+    cells.sort();
+    cells
+}
+
+/// What must hold after anything: no UID has two names, each forward mapping has its reverse.
+/// (A name cannot have two UIDs: it is one cell.) Returns the forward and the reverse mappings.
+pub async fn check_invariants(store: &MemoryStore) -> (BTreeMap<(Vec<u8>, Vec<u8>), Vec<u8>>, usize) {
+    let mut forward = BTreeMap::new();
+    let mut reverse = BTreeMap::new();
+    let mut counters = BTreeMap::new();
+    for (row, family, kind, value) in cells(store).await {
+        match (family.as_str(), row.as_slice()) {
+            ("id", [0]) => drop(counters.insert(kind, value)),
+            ("id", _) => drop(forward.insert((kind, row), value)),
+            _ => drop(reverse.insert((kind, row), value)),
+        }
+    }
+    let mut named = BTreeMap::new();
+    for ((kind, name), uid) in &forward {
+        let other = named.insert((kind.clone(), uid.clone()), name.clone());
+        assert_eq!(other, None, "{} has two names", hex::encode(uid));
+        assert_eq!(
+            reverse.get(&(kind.clone(), uid.clone())),
+            Some(name),
+            "{} cannot be read back",
+            String::from_utf8_lossy(name)
+        );
+    }
+    (forward, reverse.len())
+}
