@@ -1,0 +1,243 @@
+//! What writing costs before the store: handlers are called as the gRPC server calls them, over a
+//! store that takes everything and keeps nothing.
+//!
+//! `cargo run --release -p data-service --example write-bench`
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use async_trait::async_trait;
+use data_service::{DataSettings, assemble};
+use oxtsdb_proto::UidClient;
+use oxtsdb_proto::common::v1::{SeriesKey, SeriesName, Tag, series_key};
+use oxtsdb_proto::data::v1::columns::{Block, SeriesDeclaration, block};
+use oxtsdb_proto::data::v1::data_service_client::DataServiceClient;
+use oxtsdb_proto::data::v1::data_service_server::DataService;
+use oxtsdb_proto::data::v1::write_stream_request::{Frame, Message, Open};
+use oxtsdb_proto::data::v1::write_stream_response;
+use oxtsdb_proto::data::v1::{
+    Columns, DoubleColumn, IntColumn, Point, WriteColumnsRequest, WriteRequest, WriteStreamRequest, point,
+};
+use oxtsdb_row_store::intercept::{Answer, Intercept, InterceptedStore, Operation};
+use oxtsdb_row_store::memory::MemoryStore;
+use oxtsdb_row_store::{RowStore, StoreError};
+use oxtsdb_server::Shutdown;
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::Request;
+use uid_service::UidSettings;
+
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+/// Series of the workload, and points of a request.
+const SERIES: usize = 1000;
+/// How long each form is measured.
+const TIME: Duration = Duration::from_secs(3);
+/// Where the points begin: a whole hour.
+const START_MS: i64 = 1_356_998_400_000;
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> anyhow::Result<()> {
+    let uids = uid_service::assemble(Arc::new(MemoryStore::new()), &UidSettings::default()).await?;
+    let client = UidClient::in_process(uids);
+    let (shutdown, _trigger) = Shutdown::new(Duration::ZERO);
+    let store = InterceptedStore::new(Arc::new(MemoryStore::new()), Arc::new(NoStore));
+    let service = assemble(Arc::new(store), client, DataSettings::default(), shutdown).await?;
+    let handler = service.handler.clone();
+
+    let points = WriteRequest {
+        points: (0..SERIES).map(simple).collect(),
+        ..WriteRequest::default()
+    };
+    measure("Write, 1000 points of 1000 series", || async {
+        handler
+            .write(Request::new(points.clone()))
+            .await
+            .map(|answer| answer.into_inner().written)
+    })
+    .await?;
+    println!("  of which cloning the request:");
+    measure("  clone", || async { Ok(points.clone().points.len() as u64) }).await?;
+
+    let columns = Columns {
+        blocks: blocks(0),
+        ..declarations()
+    };
+    let request = WriteColumnsRequest {
+        columns: Some(columns),
+        ..WriteColumnsRequest::default()
+    };
+    measure(
+        "WriteColumns, 1000 points of 1000 series, declared anew",
+        || async {
+            handler
+                .write_columns(Request::new(request.clone()))
+                .await
+                .map(|answer| answer.into_inner().written)
+        },
+    )
+    .await?;
+    write_stream(service.server()).await
+}
+
+/// Frames through a stream of the generated client, in process: encoding and decoding included.
+async fn write_stream(
+    server: oxtsdb_proto::data::v1::data_service_server::DataServiceServer<data_service::DataServiceHandler>,
+) -> anyhow::Result<()> {
+    let (requests, receiver) = tokio::sync::mpsc::channel(64);
+    let open = Message::Open(Open::default());
+    requests.send(WriteStreamRequest { message: Some(open) }).await?;
+    let mut client = DataServiceClient::new(server);
+    let mut replies = client
+        .write_stream(ReceiverStream::new(receiver))
+        .await?
+        .into_inner();
+    let began = Instant::now();
+    let sender = tokio::spawn(async move {
+        let mut sequence = 0_u64;
+        let mut columns = declarations();
+        while began.elapsed() < TIME {
+            sequence += 1;
+            columns.blocks = blocks(sequence.cast_signed() % 360);
+            let frame = Message::Frame(Frame {
+                sequence,
+                columns: Some(std::mem::take(&mut columns)),
+            });
+            if requests
+                .send(WriteStreamRequest { message: Some(frame) })
+                .await
+                .is_err()
+            {
+                break;
+            }
+        }
+    });
+    let mut written = 0;
+    while let Some(reply) = replies.message().await? {
+        if let Some(write_stream_response::Message::Ack(ack)) = reply.message {
+            written += ack.written;
+        }
+    }
+    sender.await?;
+    report(
+        "WriteStream, 1000 points of 1000 series, client and server on one core",
+        written,
+        began.elapsed(),
+    );
+    Ok(())
+}
+
+async fn measure<F>(name: &str, mut call: impl FnMut() -> F) -> anyhow::Result<()>
+where
+    F: Future<Output = Result<u64, tonic::Status>>,
+{
+    call().await?;
+    let began = Instant::now();
+    let mut points = 0;
+    while began.elapsed() < TIME {
+        points += call().await?;
+    }
+    report(name, points, began.elapsed());
+    Ok(())
+}
+
+#[expect(clippy::cast_precision_loss, reason = "for people")]
+fn report(name: &str, points: u64, time: Duration) {
+    println!(
+        "{name}: {:.2} M points/s",
+        points as f64 / time.as_secs_f64() / 1e6
+    );
+}
+
+fn tags(number: usize) -> [(&'static str, String); 3] {
+    [
+        ("host", format!("web{:04}", number / 10)),
+        ("dc", "lga".to_owned()),
+        ("cpu", (number % 10).to_string()),
+    ]
+}
+
+fn simple(number: usize) -> Point {
+    let tags = tags(number).map(|(key, value)| Tag {
+        key: key.to_owned(),
+        value,
+    });
+    let name = SeriesName {
+        metric: "sys.cpu.user".to_owned(),
+        tags: tags.to_vec(),
+    };
+    Point {
+        series: Some(SeriesKey {
+            key: Some(series_key::Key::Name(name)),
+        }),
+        timestamp_ms: START_MS,
+        value: Some(point::Value::DoubleValue(0.25)),
+    }
+}
+
+fn declarations() -> Columns {
+    let mut columns = Columns {
+        new_symbols: vec!["sys.cpu.user".to_owned()],
+        ..Columns::default()
+    };
+    for number in 0..SERIES {
+        let mut tag_symbols = Vec::new();
+        for (key, value) in tags(number) {
+            for text in [key.to_owned(), value] {
+                let known = columns.new_symbols.iter().position(|symbol| *symbol == text);
+                let symbol = known.unwrap_or_else(|| {
+                    columns.new_symbols.push(text);
+                    columns.new_symbols.len() - 1
+                });
+                tag_symbols.push(u32::try_from(symbol).unwrap_or(u32::MAX));
+            }
+        }
+        columns.new_series.push(SeriesDeclaration {
+            metric_symbol: 0,
+            tag_symbols,
+            ..Default::default()
+        });
+    }
+    columns
+}
+
+/// One point of each series at one instant: half of them integers, half numbers.
+fn blocks(step: i64) -> Vec<Block> {
+    let half = |from: usize, values| {
+        let series = (from..from + SERIES / 2).map(|number| u32::try_from(number).unwrap_or(u32::MAX));
+        Block {
+            series: series.collect(),
+            base_timestamp_ms: START_MS + step * 10_000,
+            timestamp_deltas_ms: vec![0; SERIES / 2],
+            values: Some(values),
+        }
+    };
+    let ints = (0..SERIES / 2)
+        .map(|number| i64::try_from(number * 17).unwrap_or(0))
+        .collect();
+    #[expect(clippy::cast_precision_loss, reason = "small numbers")]
+    let doubles = (0..SERIES / 2).map(|number| number as f64 / 100.0).collect();
+    vec![
+        half(0, block::Values::Ints(IntColumn { values: ints })),
+        half(
+            SERIES / 2,
+            block::Values::Doubles(DoubleColumn { values: doubles }),
+        ),
+    ]
+}
+
+/// Takes every write and keeps none.
+#[derive(Debug)]
+struct NoStore;
+
+#[async_trait]
+impl Intercept for NoStore {
+    async fn intercept(&self, operation: Operation, _store: &dyn RowStore) -> Result<Answer, StoreError> {
+        match operation {
+            Operation::Write { .. } => Ok(Answer::Written),
+            _ => Err(StoreError::Unavailable {
+                detail: "nothing is kept here".to_owned(),
+            }),
+        }
+    }
+}

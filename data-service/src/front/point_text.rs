@@ -1,0 +1,241 @@
+//! OpenTSDB's words for points that it would not store. HTTP and telnet say the same.
+//!
+//! Clients match on these texts, so they are OpenTSDB's to the letter, with one exception: where
+//! it prints a Java map, whose order is that of hash values, the tags stand here in the order of
+//! the request.
+//!
+//! Source: OpenTSDB 2.4, `TSDB.checkTimestampAndTags`, `IncomingDataPoints.checkMetricAndTags`,
+//! `Tags.validateString`.
+
+use std::fmt::Display;
+
+use oxtsdb_schema::{NameError, Value};
+
+use crate::uids::UidRefusal;
+use crate::write::{NamePlace, PointErrorReason};
+
+/// `{host=web01, dc=lga}`.
+pub(crate) fn tag_map<'t>(tags: impl Iterator<Item = (&'t str, &'t str)>) -> String {
+    let mut text = String::from("{");
+    for (place, (key, value)) in tags.enumerate() {
+        if place > 0 {
+            text.push_str(", ");
+        }
+        text.push_str(key);
+        text.push('=');
+        text.push_str(value);
+    }
+    text.push('}');
+    text
+}
+
+/// A timestamp beyond the last that can be stored. The value is told as the bytes it would have
+/// had, in Java's signed form, and its flags.
+pub(crate) fn bad_timestamp<'t>(
+    timestamp: i64,
+    metric: &str,
+    tags: impl Iterator<Item = (&'t str, &'t str)>,
+    value: &Value,
+) -> String {
+    let bytes: Vec<String> = value
+        .encoded()
+        .as_bytes()
+        .iter()
+        .map(|byte| byte.cast_signed().to_string())
+        .collect();
+    format!(
+        "bad timestamp={timestamp} when trying to add value=[{}]/{} to metric={metric}, tags={}",
+        bytes.join(", "),
+        value.flags(),
+        tag_map(tags)
+    )
+}
+
+/// NaN or an infinity; `error` tells which.
+pub(crate) fn not_finite(error: &impl Display, metric: &str, timestamp: impl Display) -> String {
+    format!("{error} for metric={metric} timestamp={timestamp}")
+}
+
+/// A point without tags, by telnet.
+pub(crate) fn no_tags(metric: &str) -> String {
+    format!("Need at least one tag (metric={metric}, tags={{}})")
+}
+
+/// More tags than a series may have.
+pub(crate) fn too_many_tags<'t>(
+    count: usize,
+    max: usize,
+    tags: impl Iterator<Item = (&'t str, &'t str)>,
+) -> String {
+    format!(
+        "Too many tags: {count} maximum allowed: {max}, tags: {}",
+        tag_map(tags)
+    )
+}
+
+/// What a name is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum NameOf<'a> {
+    /// A metric.
+    Metric,
+    /// The key of a tag that has this value.
+    TagKey(&'a str),
+    /// The value of a tag that has this key.
+    TagValue(&'a str),
+}
+
+impl Display for NameOf<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            NameOf::Metric => f.write_str("metric name"),
+            NameOf::TagKey(value) => write!(f, "tag name with value [{value}]"),
+            NameOf::TagValue(key) => write!(f, "tag value with key [{key}]"),
+        }
+    }
+}
+
+/// A name with a character that none may have.
+pub(crate) fn illegal_character(of: NameOf<'_>, name: &str, character: char) -> String {
+    format!("Invalid {of} (\"{name}\"): illegal character: {character}")
+}
+
+/// A name without characters.
+pub(crate) fn empty_name(of: NameOf<'_>) -> String {
+    format!("Invalid {of} (\"\"): empty string")
+}
+
+/// A name that is `null`.
+pub(crate) fn null_name(of: NameOf<'_>) -> String {
+    format!("Invalid {of}: null")
+}
+
+/// What a point that the writer refused is told.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Refusal {
+    /// It is against a rule; sending it again does not help.
+    Rule(String),
+    /// It has no tags; the doors have different words for it.
+    NoTags,
+    /// A name is unknown and is not assigned on write.
+    UnknownName {
+        /// OpenTSDB's word for its kind: `metrics`, `tagk` or `tagv`.
+        kind: &'static str,
+        /// The name.
+        name: String,
+    },
+    /// The point is good, but names could not be assigned.
+    Storage(String),
+}
+
+impl Refusal {
+    /// Puts the writer's reason into OpenTSDB's words. `tags` are the tags of the point.
+    pub(crate) fn of(reason: &PointErrorReason, tags: &[(&str, &str)]) -> Refusal {
+        use PointErrorReason as R;
+        match reason {
+            R::NoTags => Refusal::NoTags,
+            R::TooManyTags { count, max } => Refusal::Rule(too_many_tags(*count, *max, tags.iter().copied())),
+            R::InvalidName { place, name, error } => {
+                Refusal::Rule(invalid_name(NameOf::from(place), name, error))
+            }
+            R::NoUid { place, name, refusal } => match refusal {
+                UidRefusal::AutoCreateDisabled => {
+                    let kind = match place {
+                        NamePlace::Metric => "metrics",
+                        NamePlace::Tagk { .. } => "tagk",
+                        NamePlace::Tagv { .. } => "tagv",
+                    };
+                    Refusal::UnknownName {
+                        kind,
+                        name: name.clone(),
+                    }
+                }
+                UidRefusal::InvalidName { detail } => {
+                    Refusal::Rule(format!("Invalid {}: {detail}", NameOf::from(place)))
+                }
+                UidRefusal::SpaceExhausted
+                | UidRefusal::StoreFull { .. }
+                | UidRefusal::Unavailable { .. }
+                | UidRefusal::Other { .. } => Refusal::Storage(reason.to_string()),
+            },
+            // These doors check timestamps and values themselves, take names and not TSUIDs, and
+            // have no columns; if one of these came all the same, its own words are clear.
+            R::NoSeries
+            | R::DuplicateTagk { .. }
+            | R::InvalidTsuid(_)
+            | R::UnknownUid { .. }
+            | R::TimestampOutOfRange { .. }
+            | R::NotWholeSecond { .. }
+            | R::TimestampOverflow
+            | R::NoValue
+            | R::InvalidValue(_)
+            | R::BlockShape { .. } => Refusal::Rule(reason.to_string()),
+        }
+    }
+}
+
+impl<'a> From<&'a NamePlace> for NameOf<'a> {
+    fn from(place: &'a NamePlace) -> NameOf<'a> {
+        match place {
+            NamePlace::Metric => NameOf::Metric,
+            NamePlace::Tagk { tagv } => NameOf::TagKey(tagv),
+            NamePlace::Tagv { tagk } => NameOf::TagValue(tagk),
+        }
+    }
+}
+
+fn invalid_name(of: NameOf<'_>, name: &str, error: &NameError) -> String {
+    match error {
+        NameError::Empty => empty_name(of),
+        NameError::IllegalCharacter { character, .. } | NameError::NotLatin1 { character, .. } => {
+            illegal_character(of, name, *character)
+        }
+        NameError::TooLong { length, max } => {
+            format!("Invalid {of}: {length} characters, at most {max} are allowed")
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_are_opentsdbs() {
+        let tags = || [("host", "a"), ("dc", "b")].into_iter();
+        assert_eq!(
+            bad_timestamp(99_999_999_999_999, "m", tags().take(1), &Value::Int(1)),
+            "bad timestamp=99999999999999 when trying to add value=[1]/0 to metric=m, tags={host=a}"
+        );
+        assert!(bad_timestamp(1, "m", tags(), &Value::Int(-300)).contains("value=[-2, -44]/1 to"));
+        assert_eq!(
+            too_many_tags(9, 8, tags()),
+            "Too many tags: 9 maximum allowed: 8, tags: {host=a, dc=b}"
+        );
+        assert_eq!(
+            illegal_character(NameOf::Metric, "a b", ' '),
+            "Invalid metric name (\"a b\"): illegal character:  "
+        );
+        assert_eq!(
+            illegal_character(NameOf::TagKey("a"), "ho st", ' '),
+            "Invalid tag name with value [a] (\"ho st\"): illegal character:  "
+        );
+        assert_eq!(
+            illegal_character(NameOf::TagValue("host"), "a b", ' '),
+            "Invalid tag value with key [host] (\"a b\"): illegal character:  "
+        );
+        assert_eq!(
+            empty_name(NameOf::TagValue("host")),
+            "Invalid tag value with key [host] (\"\"): empty string"
+        );
+        assert_eq!(
+            null_name(NameOf::TagKey("SUM")),
+            "Invalid tag name with value [SUM]: null"
+        );
+        assert_eq!(no_tags("m"), "Need at least one tag (metric=m, tags={})");
+        let error = oxtsdb_schema::value::parse_http("1e400").unwrap_err();
+        assert_eq!(
+            not_finite(&error, "m", 1_356_998_400),
+            "value is NaN or Infinite: Infinity for metric=m timestamp=1356998400"
+        );
+    }
+}

@@ -1,0 +1,190 @@
+//! A whole service behind a real port, for tests: a [`TestStack`] and its door.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use oxtsdb_row_store::memory::MemoryStore;
+use oxtsdb_schema::data_table;
+use oxtsdb_server::ShutdownTrigger;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinHandle;
+use uid_service::UidSettings;
+
+use crate::front::Door;
+use crate::settings::DataSettings;
+use crate::test_stack::{self, Gate, TestStack};
+
+/// A service that listens.
+pub(crate) struct Service {
+    pub(crate) address: SocketAddr,
+    /// Holds all tables.
+    pub(crate) store: MemoryStore,
+    trigger: Option<ShutdownTrigger>,
+    serving: JoinHandle<()>,
+}
+
+/// An answer over HTTP.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    /// Names in lower case.
+    pub(crate) headers: Vec<(String, String)>,
+    pub(crate) body: Vec<u8>,
+}
+
+impl Answer {
+    pub(crate) fn text(&self) -> &str {
+        std::str::from_utf8(&self.body).unwrap()
+    }
+
+    pub(crate) fn json(&self) -> serde_json::Value {
+        serde_json::from_slice(&self.body).unwrap()
+    }
+
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+        self.headers
+            .iter()
+            .find(|(key, _)| key == name)
+            .map(|(_, value)| value.as_str())
+    }
+}
+
+impl Service {
+    pub(crate) async fn start() -> Service {
+        Service::start_with(DataSettings::default(), UidSettings::default()).await
+    }
+
+    pub(crate) async fn start_with(settings: DataSettings, uid_settings: UidSettings) -> Service {
+        Service::of(TestStack::with(settings, uid_settings).await).await
+    }
+
+    /// A service whose new UIDs come to a gate.
+    pub(crate) async fn with_gated_uids() -> (Service, Arc<Gate>) {
+        let (stack, gate) = Gate::uid_stack().await;
+        (Service::of(stack).await, gate)
+    }
+
+    /// A service whose points come to a gate.
+    pub(crate) async fn gated(settings: DataSettings) -> (Service, Arc<Gate>) {
+        let (stack, gate) = Gate::stack(settings).await;
+        (Service::of(stack).await, gate)
+    }
+
+    async fn of(stack: TestStack) -> Service {
+        let TestStack {
+            store,
+            service,
+            settings,
+            shutdown,
+            trigger,
+            ..
+        } = stack;
+        let door = Door::new(service.writer, service.engine, service.uids, &settings);
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let serving = tokio::spawn(door.serve(listener, shutdown));
+        Service {
+            address,
+            store,
+            trigger: Some(trigger),
+            serving,
+        }
+    }
+
+    pub(crate) async fn connect(&self) -> TcpStream {
+        TcpStream::connect(self.address).await.unwrap()
+    }
+
+    /// Begins to stop; [`Service::ended`] waits for the end.
+    pub(crate) async fn stop(&mut self) {
+        self.trigger.take().unwrap().shut_down().await;
+    }
+
+    pub(crate) async fn ended(self) {
+        tokio::time::timeout(Duration::from_secs(20), self.serving)
+            .await
+            .unwrap()
+            .unwrap();
+    }
+
+    /// Sends bytes, closes the sending side, and reads all answers.
+    pub(crate) async fn telnet(&self, input: impl AsRef<[u8]>) -> String {
+        let mut stream = self.connect().await;
+        stream.write_all(input.as_ref()).await.unwrap();
+        stream.shutdown().await.unwrap();
+        read_to_end(&mut stream).await
+    }
+
+    pub(crate) async fn get(&self, target: &str) -> Answer {
+        self.request(format!("GET {target} HTTP/1.1\r\n"), b"").await
+    }
+
+    pub(crate) async fn post(&self, target: &str, body: impl AsRef<[u8]>) -> Answer {
+        self.request(format!("POST {target} HTTP/1.1\r\n"), body.as_ref())
+            .await
+    }
+
+    /// Sends a request whose first lines are given, on a connection of its own.
+    pub(crate) async fn request(&self, head: String, body: &[u8]) -> Answer {
+        let mut stream = self.connect().await;
+        let head = format!(
+            "{head}Host: test\r\nConnection: close\r\nContent-Length: {}\r\n\r\n",
+            body.len()
+        );
+        stream.write_all(head.as_bytes()).await.unwrap();
+        // A server that has answered already may have closed.
+        let _ = stream.write_all(body).await;
+        read_answer(&mut stream).await
+    }
+
+    /// The points' cells, as [`test_stack::cells`].
+    pub(crate) async fn cells(&self) -> Vec<String> {
+        points(&self.store).await
+    }
+}
+
+/// The points' cells of a service that has ended.
+pub(crate) async fn points(store: &MemoryStore) -> Vec<String> {
+    test_stack::cells(store, data_table::DATA_TABLE).await
+}
+
+pub(crate) async fn read_to_end(stream: &mut TcpStream) -> String {
+    let mut answer = Vec::new();
+    let read = stream.read_to_end(&mut answer);
+    tokio::time::timeout(Duration::from_secs(20), read)
+        .await
+        .unwrap()
+        .unwrap();
+    String::from_utf8(answer).unwrap()
+}
+
+/// Reads one response with `Content-Length`.
+pub(crate) async fn read_answer(stream: &mut TcpStream) -> Answer {
+    let read = async {
+        let mut head = Vec::new();
+        while !head.ends_with(b"\r\n\r\n") {
+            head.push(stream.read_u8().await.unwrap());
+        }
+        let head = String::from_utf8(head).unwrap();
+        let mut lines = head.lines();
+        let status = lines.next().unwrap().split(' ').nth(1).unwrap().parse().unwrap();
+        let headers: Vec<(String, String)> = lines
+            .filter_map(|line| line.split_once(": "))
+            .map(|(name, value)| (name.to_lowercase(), value.to_owned()))
+            .collect();
+        let mut answer = Answer {
+            status,
+            headers,
+            body: Vec::new(),
+        };
+        let length = answer
+            .header("content-length")
+            .map_or(0, |length| length.parse().unwrap());
+        answer.body = vec![0; length];
+        stream.read_exact(&mut answer.body).await.unwrap();
+        answer
+    };
+    tokio::time::timeout(Duration::from_secs(20), read).await.unwrap()
+}

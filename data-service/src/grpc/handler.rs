@@ -1,0 +1,44 @@
+//! What the calls share.
+
+use std::sync::Arc;
+
+use oxtsdb_server::Shutdown;
+
+use crate::query::Engine;
+use crate::settings::DataSettings;
+use crate::write::Writer;
+use crate::write::columns::TablesLimits;
+
+/// Answers `oxtsdb.data.v1.DataService`. Cloning is cheap.
+#[derive(Clone, Debug)]
+pub struct DataServiceHandler {
+    pub(super) writer: Writer,
+    pub(super) engine: Engine,
+    pub(super) settings: Arc<DataSettings>,
+    pub(super) shutdown: Shutdown,
+}
+
+impl DataServiceHandler {
+    /// A handler over the domain's parts.
+    pub fn new(writer: Writer, engine: Engine, settings: Arc<DataSettings>, shutdown: Shutdown) -> Self {
+        Self {
+            writer,
+            engine,
+            settings,
+            shutdown,
+        }
+    }
+
+    /// The largest message that is read, in bytes.
+    pub(crate) fn max_message_bytes(&self) -> usize {
+        self.settings.max_message_bytes()
+    }
+
+    /// What the tables of a write may grow to.
+    pub(super) fn tables_limits(&self) -> TablesLimits {
+        TablesLimits {
+            series: self.settings.stream_max_series as usize,
+            symbol_bytes: self.settings.stream_max_symbols_mib << 20,
+        }
+    }
+}

@@ -1,0 +1,286 @@
+//! `DataService.QueryLast`.
+
+use std::time::Instant;
+
+use futures::FutureExt as _;
+use futures::stream::{self, StreamExt as _};
+use oxtsdb_proto::common::v1::{ErrorReason, ItemError, SeriesName, Tag, series_key};
+use oxtsdb_proto::data::v1::query_last_request::{Target, target};
+use oxtsdb_proto::data::v1::query_last_response::{LastPoint as LastPointMessage, TargetError, last_point};
+use oxtsdb_proto::data::v1::{QueryLastRequest, QueryLastResponse};
+use oxtsdb_proto::error::{invalid_field, item_error};
+use oxtsdb_schema::{MetricUid, Tsuid, UidKind};
+use oxtsdb_server::deadline_of;
+use tonic::{Code, Request, Response, Status};
+
+use super::query::convert::{metric_source, millis};
+use super::query::of_query;
+use crate::last::{LastPoint, LookBack, names_of, of_metric, of_series};
+use crate::query::plan::{MetricSeries, check_tsuid};
+use crate::query::time::now_ms;
+use crate::query::{Engine, Number, QueryError, TagFilter};
+
+const MAX_TARGETS: usize = 1000;
+const HOUR_MS: i64 = 3_600_000;
+const MAX_LOOK_BACK_MS: i64 = 366 * 24 * HOUR_MS;
+
+/// Points in an answer at most, which is one message.
+const MAX_POINTS: usize = 1_000_000;
+
+/// Targets that are looked at at a time.
+const TARGETS_AT_A_TIME: usize = 16;
+
+/// What a target asks for.
+enum Wanted<'a> {
+    Name(&'a SeriesName),
+    Tsuid(&'a [u8]),
+    Metric {
+        metric: String,
+        filters: Vec<TagFilter>,
+        explicit_tags: bool,
+    },
+}
+
+/// Answers with the last points of series.
+pub(super) async fn query_last(
+    engine: &Engine,
+    request: Request<QueryLastRequest>,
+) -> Result<Response<QueryLastResponse>, Status> {
+    let deadline = deadline_of(request.extensions());
+    let request = request.into_inner();
+    let look_back = look_back(&request)?;
+    if request.targets.is_empty() || request.targets.len() > MAX_TARGETS {
+        let rule = format!("has {} items, expected 1 to {MAX_TARGETS}", request.targets.len());
+        return Err(invalid_field("targets", rule));
+    }
+    let mut wanted = Vec::with_capacity(request.targets.len());
+    for (index, target) in request.targets.iter().enumerate() {
+        wanted.push(self::wanted(&format!("targets[{index}]"), target)?);
+    }
+    let answer = answer(engine, &wanted, look_back, request.resolve_names, deadline);
+    let answer = match deadline {
+        None => answer.await,
+        Some(deadline) => tokio::time::timeout_at(deadline.into(), answer)
+            .await
+            .unwrap_or(Err(QueryError::DeadlineExceeded)),
+    };
+    answer
+        .map(Response::new)
+        .map_err(|error| of_query(&error, "targets", &engine.table().to_string()))
+}
+
+fn look_back(request: &QueryLastRequest) -> Result<LookBack, Status> {
+    let now_ms = now_ms();
+    let length_ms = match &request.look_back {
+        None => HOUR_MS,
+        Some(look_back) => millis("look_back", look_back, 1)?,
+    };
+    if length_ms > MAX_LOOK_BACK_MS {
+        let rule = format!("is {} s, at most 366 days are allowed", length_ms / 1000);
+        return Err(invalid_field("look_back", rule));
+    }
+    Ok(LookBack {
+        from_ms: (now_ms - length_ms).max(0),
+        now_ms,
+    })
+}
+
+fn wanted<'a>(field: &str, target: &'a Target) -> Result<Wanted<'a>, Status> {
+    match &target.target {
+        None => Err(invalid_field(field, "is empty, expected series or metric")),
+        Some(target::Target::Metric(source)) => {
+            let (metric, filters) = metric_source(&format!("{field}.metric"), source)?;
+            Ok(Wanted::Metric {
+                metric,
+                filters,
+                explicit_tags: source.explicit_tags,
+            })
+        }
+        Some(target::Target::Series(series)) => match &series.key {
+            None => Err(invalid_field(
+                &format!("{field}.series"),
+                "is empty, expected name or tsuid",
+            )),
+            Some(series_key::Key::Name(name)) => Ok(Wanted::Name(name)),
+            Some(series_key::Key::Tsuid(tsuid)) => Ok(Wanted::Tsuid(tsuid)),
+        },
+    }
+}
+
+async fn answer(
+    engine: &Engine,
+    wanted: &[Wanted<'_>],
+    look_back: LookBack,
+    with_names: bool,
+    deadline: Option<Instant>,
+) -> Result<QueryLastResponse, QueryError> {
+    // Collected and boxed, because the compiler cannot tell that a stream over the closure is Send.
+    let searches: Vec<_> = wanted
+        .iter()
+        .enumerate()
+        .map(|(index, wanted)| {
+            async move { (index, points(engine, wanted, look_back, deadline).await) }.boxed()
+        })
+        .collect();
+    let mut found = stream::iter(searches).buffered(TARGETS_AT_A_TIME);
+    let mut response = QueryLastResponse::default();
+    let mut tsuids = Vec::new();
+    while let Some((index, result)) = found.next().await {
+        let target = u32::try_from(index).unwrap_or(u32::MAX);
+        match result {
+            Ok(points) => {
+                if response.points.len() + points.len() > MAX_POINTS {
+                    return Err(QueryError::TooManyPoints {
+                        limit: MAX_POINTS as u64,
+                        setting: "QueryLast",
+                    });
+                }
+                for point in points {
+                    response.points.push(message(target, &point));
+                    tsuids.push(point.tsuid);
+                }
+            }
+            Err(error) => match of_target(&error) {
+                Some(item) => response.errors.push(TargetError {
+                    target,
+                    error: Some(item),
+                }),
+                None => return Err(error),
+            },
+        }
+    }
+    if with_names {
+        let names = names_of(engine, &tsuids, deadline).await?;
+        for (point, names) in response.points.iter_mut().zip(names) {
+            let tags = names.tags.iter();
+            let tags = tags.map(|(key, value)| Tag {
+                key: key.to_string(),
+                value: value.to_string(),
+            });
+            point.name = Some(SeriesName {
+                metric: names.metric.to_string(),
+                tags: tags.collect(),
+            });
+        }
+    }
+    Ok(response)
+}
+
+/// The last points of a target.
+async fn points(
+    engine: &Engine,
+    wanted: &Wanted<'_>,
+    look_back: LookBack,
+    deadline: Option<Instant>,
+) -> Result<Vec<LastPoint>, QueryError> {
+    let tsuid = match wanted {
+        Wanted::Metric {
+            metric,
+            filters,
+            explicit_tags,
+        } => {
+            let directory = &**engine.directory();
+            let layout = engine.layout();
+            let series =
+                MetricSeries::resolve(metric, filters, *explicit_tags, layout, directory, deadline).await?;
+            return of_metric(engine, &series, look_back, deadline).await;
+        }
+        Wanted::Name(name) => tsuid_of(engine, name, deadline).await?,
+        Wanted::Tsuid(bytes) => check_tsuid(bytes, engine.layout())?,
+    };
+    Ok(of_series(engine, &tsuid, look_back).await?.into_iter().collect())
+}
+
+async fn tsuid_of(
+    engine: &Engine,
+    name: &SeriesName,
+    deadline: Option<Instant>,
+) -> Result<Tsuid, QueryError> {
+    let mut names = vec![(UidKind::Metric, name.metric.as_str())];
+    for tag in &name.tags {
+        names.push((UidKind::Tagk, tag.key.as_str()));
+        names.push((UidKind::Tagv, tag.value.as_str()));
+    }
+    let uids = engine.directory().uids(&names, deadline).await?;
+    let mut known = Vec::with_capacity(names.len());
+    for ((kind, name), uid) in names.into_iter().zip(uids) {
+        known.push(uid.ok_or_else(|| QueryError::UnknownName {
+            kind,
+            name: name.to_owned(),
+        })?);
+    }
+    let (metric, tags) = known.split_first().ok_or_else(|| QueryError::Internal {
+        detail: "no answer for a metric".to_owned(),
+    })?;
+    let mut tags: Vec<_> = tags
+        .as_chunks()
+        .0
+        .iter()
+        .map(|[tagk, tagv]| ((*tagk).into(), (*tagv).into()))
+        .collect();
+    Tsuid::new(MetricUid::new(*metric), &mut tags).map_err(|error| QueryError::Tsuid {
+        reason: error.to_string(),
+    })
+}
+
+fn message(target: u32, point: &LastPoint) -> LastPointMessage {
+    LastPointMessage {
+        target,
+        tsuid: point.tsuid.as_bytes().to_vec().into(),
+        name: None,
+        timestamp_ms: point.time_ms,
+        value: Some(match point.value {
+            Number::Int(int) => last_point::Value::IntValue(int),
+            Number::Double(double) => last_point::Value::DoubleValue(double),
+        }),
+    }
+}
+
+/// The error of one target; `None` if the whole call fails.
+fn of_target(error: &QueryError) -> Option<ItemError> {
+    let message = error.to_string();
+    match error {
+        QueryError::UnknownName { kind, name } => {
+            let metadata = [("kind", kind.as_str()), ("name", name.as_str())];
+            Some(item_error(
+                Code::NotFound,
+                ErrorReason::NameNotFound,
+                message,
+                &metadata,
+            ))
+        }
+        QueryError::Tsuid { .. } | QueryError::TsuidMetrics { .. } => Some(item_error(
+            Code::InvalidArgument,
+            ErrorReason::InvalidUidWidth,
+            message,
+            &[],
+        )),
+        QueryError::Filter(_) => Some(item_error(
+            Code::InvalidArgument,
+            ErrorReason::InvalidField,
+            message,
+            &[],
+        )),
+        QueryError::Row { row_key, .. } => {
+            let metadata = [("row_key", &**row_key)];
+            Some(item_error(
+                Code::DataLoss,
+                ErrorReason::CorruptCell,
+                message,
+                &metadata,
+            ))
+        }
+        QueryError::RowKey(_) => Some(item_error(Code::DataLoss, ErrorReason::CorruptCell, message, &[])),
+        QueryError::EndBeforeStart { .. }
+        | QueryError::UidWithoutName { .. }
+        | QueryError::TooManyPoints { .. }
+        | QueryError::Infinite { .. }
+        | QueryError::Store(_)
+        | QueryError::Uids(_)
+        | QueryError::DeadlineExceeded
+        | QueryError::Internal { .. } => None,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,169 @@
+use std::sync::Arc;
+
+use oxtsdb_proto::common::v1::SeriesKey;
+use oxtsdb_proto::data::v1::sub_query::MetricSource;
+use oxtsdb_schema::{Timestamp, Value};
+
+use super::*;
+use crate::NewPoint;
+use crate::query::Limits;
+use crate::test_stack::TestStack;
+
+fn ms(value: i64) -> Timestamp {
+    Timestamp::from_millis(value).unwrap()
+}
+
+/// Points of two hosts, so many milliseconds before now; the engine over them.
+async fn engine(now_ms: i64) -> (TestStack, Engine) {
+    let stack = TestStack::start().await;
+    for (host, ago_ms, value) in [
+        ("a", 10 * HOUR_MS, 1),
+        ("a", 3 * HOUR_MS, 2),
+        ("a", 3 * HOUR_MS + 5000, 3),
+        ("b", 60_000, 4),
+        ("b", 30_000, 5),
+    ] {
+        let point = NewPoint {
+            metric: "m",
+            tags: &[("host", host)],
+            timestamp: ms(now_ms - ago_ms),
+            value: Value::Int(value),
+        };
+        stack.service.writer.write(&[point], None).await.unwrap();
+    }
+    let uids = stack.service.uids.clone();
+    let (store, layout) = (Arc::new(stack.store.clone()), *uids.layout());
+    let engine = Engine::new(
+        store,
+        "tsdb".parse().unwrap(),
+        layout,
+        Arc::new(uids),
+        Limits::of_setting(0),
+    );
+    (stack, engine)
+}
+
+fn named(host: &str) -> Target {
+    let tags = vec![Tag {
+        key: "host".to_owned(),
+        value: host.to_owned(),
+    }];
+    let name = SeriesName {
+        metric: "m".to_owned(),
+        tags,
+    };
+    let series = SeriesKey {
+        key: Some(series_key::Key::Name(name)),
+    };
+    Target {
+        target: Some(target::Target::Series(series)),
+    }
+}
+
+fn tsuid(bytes: &[u8]) -> Target {
+    let series = SeriesKey {
+        key: Some(series_key::Key::Tsuid(bytes.to_vec().into())),
+    };
+    Target {
+        target: Some(target::Target::Series(series)),
+    }
+}
+
+fn metric() -> Target {
+    let source = MetricSource {
+        metric: "m".to_owned(),
+        filters: Vec::new(),
+        explicit_tags: false,
+    };
+    Target {
+        target: Some(target::Target::Metric(source)),
+    }
+}
+
+async fn ask(engine: &Engine, targets: Vec<Target>, hours: i64) -> Result<QueryLastResponse, Status> {
+    let look_back = Some(prost_types::Duration {
+        seconds: hours * 3600,
+        nanos: 0,
+    });
+    let request = QueryLastRequest {
+        targets,
+        look_back,
+        resolve_names: true,
+    };
+    query_last(engine, Request::new(request))
+        .await
+        .map(Response::into_inner)
+}
+
+fn ints(response: &QueryLastResponse) -> Vec<(u32, i64)> {
+    let int = |value: &Option<last_point::Value>| match value {
+        Some(last_point::Value::IntValue(int)) => *int,
+        other => panic!("{other:?} is no integer"),
+    };
+    response
+        .points
+        .iter()
+        .map(|point| (point.target, int(&point.value)))
+        .collect()
+}
+
+#[tokio::test]
+async fn the_newest_point_of_each_series_is_found() {
+    let now_ms = now_ms();
+    let (_stack, engine) = engine(now_ms).await;
+    let targets = || {
+        vec![
+            named("a"),
+            named("b"),
+            metric(),
+            tsuid(&[0, 0, 1, 0, 0, 1, 0, 0, 2]),
+        ]
+    };
+    let day = ask(&engine, targets(), 24).await.unwrap();
+    assert_eq!(ints(&day), [(0, 2), (1, 5), (2, 2), (2, 5), (3, 5)]);
+    assert_eq!(day.points[0].timestamp_ms, now_ms - 3 * HOUR_MS);
+    let name = day.points[3].name.as_ref().unwrap();
+    assert_eq!((name.metric.as_str(), name.tags[0].value.as_str()), ("m", "b"));
+    // What lies before the look-back does not count.
+    let hour = ask(&engine, targets(), 1).await.unwrap();
+    assert_eq!(ints(&hour), [(1, 5), (2, 5), (3, 5)]);
+}
+
+#[tokio::test]
+async fn a_target_that_fails_leaves_the_others() {
+    let (_stack, engine) = engine(now_ms()).await;
+    let response = ask(&engine, vec![named("nope"), named("b"), tsuid(&[1, 2])], 1)
+        .await
+        .unwrap();
+    assert_eq!(ints(&response), [(1, 5)]);
+    let errors: Vec<_> = response
+        .errors
+        .iter()
+        .map(|error| (error.target, error.error.as_ref().map(ItemError::reason)))
+        .collect();
+    assert_eq!(
+        errors,
+        [
+            (0, Some(ErrorReason::NameNotFound)),
+            (2, Some(ErrorReason::InvalidUidWidth))
+        ]
+    );
+}
+
+#[tokio::test]
+async fn requests_out_of_range_are_refused() {
+    let (_stack, engine) = engine(now_ms()).await;
+    let message = |result: Result<QueryLastResponse, Status>| result.unwrap_err().message().to_owned();
+    assert_eq!(
+        message(ask(&engine, Vec::new(), 1).await),
+        "targets: has 0 items, expected 1 to 1000"
+    );
+    assert_eq!(
+        message(ask(&engine, vec![metric()], 367 * 24).await),
+        "look_back: is 31708800 s, at most 366 days are allowed"
+    );
+    assert_eq!(
+        message(ask(&engine, vec![Target::default()], 1).await),
+        "targets[0]: is empty, expected series or metric"
+    );
+}

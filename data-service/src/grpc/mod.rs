@@ -1,0 +1,12 @@
+//! gRPC's door: `oxtsdb.data.v1.DataService`. What the calls mean stands in the `.proto` files.
+
+mod handler;
+mod last;
+mod query;
+mod scan;
+mod service;
+pub(crate) mod status;
+mod write;
+mod write_stream;
+
+pub use handler::DataServiceHandler;

@@ -1,0 +1,97 @@
+//! `DataService.Query`.
+
+pub(super) mod convert;
+mod frames;
+
+use futures::stream::{self, BoxStream, StreamExt as _};
+use oxtsdb_proto::common::v1::ErrorReason;
+use oxtsdb_proto::data::v1::{QueryRequest, QueryResponse};
+use oxtsdb_proto::error::{invalid_field, invalid_field_because, status};
+use oxtsdb_schema::row::RowError;
+use oxtsdb_server::deadline_of;
+use tonic::{Code, Request, Response, Status};
+
+use super::status::{of_store, of_uids};
+use crate::query::time::now_ms;
+use crate::query::{Engine, QueryError};
+
+/// Answers questions. The deadline of the call ends the query, and so does a client that goes away.
+pub(super) fn query(
+    engine: &Engine,
+    request: Request<QueryRequest>,
+) -> Result<Response<BoxStream<'static, Result<QueryResponse, Status>>>, Status> {
+    let deadline = deadline_of(request.extensions());
+    let request = request.into_inner();
+    let query = convert::query(&request, now_ms())?;
+    let mut encoder = frames::Encoder::new(&request);
+    let table = engine.table().to_string();
+    let answer = engine.run(query, deadline).flat_map(move |frame| match frame {
+        Ok(frame) => stream::iter(encoder.frames(frame)).map(Ok).boxed(),
+        Err(error) => stream::iter([Err(of_query(&error, "queries", &table))]).boxed(),
+    });
+    Ok(Response::new(answer.boxed()))
+}
+
+/// Why a query has no answer; `source` is the field that names the series, `table` the table of
+/// points.
+pub(super) fn of_query(error: &QueryError, source: &str, table: &str) -> Status {
+    let message = error.to_string();
+    match error {
+        QueryError::EndBeforeStart { .. } => invalid_field("range", message),
+        QueryError::Filter(_) => invalid_field(&format!("{source}.metric.filters"), message),
+        QueryError::UnknownName { kind, name } => status(
+            Code::NotFound,
+            ErrorReason::NameNotFound,
+            message,
+            &[("kind", kind.as_str()), ("name", name)],
+        ),
+        QueryError::Tsuid { .. } => {
+            invalid_field_because(&format!("{source}.tsuids"), ErrorReason::InvalidUidWidth, message)
+        }
+        QueryError::TsuidMetrics { .. } => invalid_field(&format!("{source}.tsuids"), message),
+        QueryError::UidWithoutName { kind, uid } => status(
+            Code::NotFound,
+            ErrorReason::UidNotFound,
+            message,
+            &[("kind", kind.as_str()), ("uid", &uid.to_string())],
+        ),
+        QueryError::TooManyPoints { limit, setting } => status(
+            Code::ResourceExhausted,
+            ErrorReason::QueryTooLarge,
+            message,
+            &[("limit", &limit.to_string()), ("setting", setting)],
+        ),
+        // As a sum of values that are fine: nothing is wrong with the data.
+        QueryError::Infinite { .. } => status(Code::OutOfRange, ErrorReason::InvalidValue, message, &[]),
+        QueryError::Row { row_key, error } => corrupt(message, table, row_key, qualifier_of(error)),
+        QueryError::RowKey(_) => corrupt(message, table, "", ""),
+        QueryError::Store(error) => of_store(error),
+        QueryError::Uids(error) => of_uids(error),
+        QueryError::DeadlineExceeded => status(
+            Code::DeadlineExceeded,
+            ErrorReason::DeadlineExceeded,
+            message,
+            &[],
+        ),
+        QueryError::Internal { .. } => status(Code::Internal, ErrorReason::Internal, message, &[]),
+    }
+}
+
+fn corrupt(message: String, table: &str, row_key: &str, qualifier: &str) -> Status {
+    let metadata = [("table", table), ("row_key", row_key), ("qualifier", qualifier)];
+    status(Code::DataLoss, ErrorReason::CorruptCell, message, &metadata)
+}
+
+fn qualifier_of(error: &RowError) -> &str {
+    match error {
+        RowError::Qualifier(error) => &error.qualifier,
+        RowError::Value { qualifier, .. }
+        | RowError::ValueLength { qualifier, .. }
+        | RowError::CorruptFloat { qualifier, .. } => qualifier,
+        RowError::AppendedCutOff { .. } => "050000",
+        RowError::Duplicate { kept, .. } => kept,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,279 @@
+//! Requests as the domain's types. Each refusal names its field.
+
+use oxtsdb_proto::common::v1::{TimeRange, time_range};
+use oxtsdb_proto::data::v1::sub_query::{MetricSource, Source as SourceMessage, TsuidSource};
+use oxtsdb_proto::data::v1::tag_filter::FilterType;
+use oxtsdb_proto::data::v1::{
+    AggregateFunction, Downsample as DownsampleMessage, QueryRequest, Rate, SubQuery as SubQueryMessage,
+    TagFilter as TagFilterMessage, downsample,
+};
+use oxtsdb_proto::error::invalid_field;
+use oxtsdb_schema::DuplicatePolicy;
+use prost_types::Duration;
+use tonic::Status;
+
+use crate::query::filter::MAX_FILTERS;
+use crate::query::glob::Glob;
+use crate::query::{
+    Aggregator, Downsample, Fill, Interval, QuerySpec, Quirks, RateOptions, Source, SubQuery, TagFilter,
+    TagMatcher,
+};
+
+const MAX_QUERIES: usize = 50;
+const MAX_TSUIDS: usize = 10_000;
+
+/// A query.
+pub(super) fn query(request: &QueryRequest, now_ms: i64) -> Result<QuerySpec, Status> {
+    let (start_ms, stop_ms) = range("range", request.range.as_ref(), now_ms)?;
+    if request.queries.is_empty() || request.queries.len() > MAX_QUERIES {
+        return Err(count("queries", request.queries.len(), MAX_QUERIES));
+    }
+    let queries = request.queries.iter().enumerate();
+    let sub_queries = queries.map(|(index, query)| sub_query(&format!("queries[{index}]"), query));
+    Ok(QuerySpec {
+        start_ms,
+        end_ms: stop_ms - 1,
+        sub_queries: sub_queries.collect::<Result<_, _>>()?,
+        duplicates: DuplicatePolicy::KeepNewest,
+        max_scanned_points: Some(request.max_scanned_points).filter(|max| *max > 0),
+        quirks: Quirks::NONE,
+    })
+}
+
+/// First instant inside and first instant outside; the second is the later.
+pub(in crate::grpc) fn range(
+    field: &str,
+    range: Option<&TimeRange>,
+    now_ms: i64,
+) -> Result<(i64, i64), Status> {
+    let range = range.ok_or_else(|| missing(field))?;
+    let start_ms = match &range.start {
+        None => {
+            return Err(invalid_field(
+                field,
+                "has no start, expected start_ms or start_ago",
+            ));
+        }
+        Some(time_range::Start::StartMs(start_ms)) if *start_ms < 0 => {
+            return Err(invalid_field(
+                &format!("{field}.start_ms"),
+                format!("is {start_ms}, expected at least 0"),
+            ));
+        }
+        Some(time_range::Start::StartMs(start_ms)) => *start_ms,
+        Some(time_range::Start::StartAgo(ago)) => {
+            let ago_ms = millis(&format!("{field}.start_ago"), ago, 1)?;
+            now_ms.saturating_sub(ago_ms).max(0)
+        }
+    };
+    let stop_ms = match &range.end {
+        None => now_ms,
+        Some(time_range::End::EndMs(end_ms)) => *end_ms,
+        Some(time_range::End::EndAgo(ago)) => {
+            now_ms.saturating_sub(millis(&format!("{field}.end_ago"), ago, 0)?)
+        }
+    };
+    if stop_ms <= start_ms {
+        let rule =
+            format!("ends at {stop_ms} ms and starts at {start_ms} ms, the end must be after the start");
+        return Err(invalid_field(field, rule));
+    }
+    Ok((start_ms, stop_ms))
+}
+
+/// A duration in milliseconds, at least `least_ms`. Fractions of a millisecond are cut off.
+pub(in crate::grpc) fn millis(field: &str, duration: &Duration, least_ms: i64) -> Result<i64, Status> {
+    let fraction = i64::from(duration.nanos / 1_000_000);
+    let millis = duration
+        .seconds
+        .checked_mul(1000)
+        .and_then(|millis| millis.checked_add(fraction));
+    millis.filter(|millis| *millis >= least_ms).ok_or_else(|| {
+        let shown = format!("{} s {} ns", duration.seconds, duration.nanos);
+        invalid_field(field, format!("is {shown}, expected at least {least_ms} ms"))
+    })
+}
+
+fn sub_query(field: &str, query: &SubQueryMessage) -> Result<SubQuery, Status> {
+    let source = match &query.source {
+        None => return Err(invalid_field(field, "has no source, expected metric or tsuids")),
+        Some(SourceMessage::Metric(source)) => {
+            let (metric, filters) = metric_source(&format!("{field}.metric"), source)?;
+            Source::Metric {
+                metric,
+                filters,
+                explicit_tags: source.explicit_tags,
+            }
+        }
+        Some(SourceMessage::Tsuids(source)) => Source::Tsuids(tsuids(&format!("{field}.tsuids"), source)?),
+    };
+    let downsample = query.downsample.as_ref();
+    let rate = query.rate.as_ref();
+    Ok(SubQuery {
+        source,
+        aggregator: aggregator(&format!("{field}.aggregator"), query.aggregator)?,
+        downsample: downsample
+            .map(|message| self::downsample(&format!("{field}.downsample"), message))
+            .transpose()?,
+        rate: rate
+            .map(|message| self::rate(&format!("{field}.rate"), message))
+            .transpose()?,
+    })
+}
+
+/// Metric and filters.
+pub(in crate::grpc) fn metric_source(
+    field: &str,
+    source: &MetricSource,
+) -> Result<(String, Vec<TagFilter>), Status> {
+    if source.metric.is_empty() {
+        return Err(invalid_field(&format!("{field}.metric"), "is empty"));
+    }
+    if source.filters.len() > MAX_FILTERS {
+        let rule = format!(
+            "has {} items, at most {MAX_FILTERS} are allowed",
+            source.filters.len()
+        );
+        return Err(invalid_field(&format!("{field}.filters"), rule));
+    }
+    let filters = source.filters.iter().enumerate();
+    let filters = filters.map(|(index, filter)| tag_filter(&format!("{field}.filters[{index}]"), filter));
+    Ok((source.metric.clone(), filters.collect::<Result<_, _>>()?))
+}
+
+/// Bytes of TSUIDs, which are checked where the widths are known.
+pub(in crate::grpc) fn tsuids(field: &str, source: &TsuidSource) -> Result<Vec<Vec<u8>>, Status> {
+    if source.tsuids.is_empty() || source.tsuids.len() > MAX_TSUIDS {
+        return Err(count(&format!("{field}.tsuids"), source.tsuids.len(), MAX_TSUIDS));
+    }
+    Ok(source.tsuids.iter().map(|tsuid| tsuid.to_vec()).collect())
+}
+
+fn tag_filter(field: &str, filter: &TagFilterMessage) -> Result<TagFilter, Status> {
+    if filter.key.is_empty() {
+        return Err(invalid_field(&format!("{field}.key"), "is empty"));
+    }
+    let matcher = match filter.r#type() {
+        FilterType::Unspecified => return Err(no_such(&format!("{field}.type"), filter.r#type)),
+        FilterType::LiteralOr => TagMatcher::LiteralOr(values(field, filter)?),
+        FilterType::IliteralOr => TagMatcher::IliteralOr(values(field, filter)?),
+        FilterType::NotLiteralOr => TagMatcher::NotLiteralOr(values(field, filter)?),
+        FilterType::NotIliteralOr => TagMatcher::NotIliteralOr(values(field, filter)?),
+        FilterType::Wildcard => TagMatcher::Wildcard(glob(field, filter, &filter.pattern)?),
+        FilterType::Iwildcard => TagMatcher::Iwildcard(glob(field, filter, &filter.pattern.to_lowercase())?),
+    };
+    Ok(TagFilter {
+        key: filter.key.clone(),
+        matcher,
+        group_by: filter.group_by,
+    })
+}
+
+/// The alternatives of a literal filter.
+fn values(field: &str, filter: &TagFilterMessage) -> Result<Vec<String>, Status> {
+    if !filter.pattern.is_empty() {
+        let rule = format!(
+            "is `{}`, a literal filter has its alternatives in values",
+            filter.pattern
+        );
+        return Err(invalid_field(&format!("{field}.pattern"), rule));
+    }
+    if filter.values.is_empty() {
+        return Err(invalid_field(
+            &format!("{field}.values"),
+            "is empty, expected at least one alternative",
+        ));
+    }
+    if let Some(index) = filter.values.iter().position(String::is_empty) {
+        return Err(invalid_field(&format!("{field}.values[{index}]"), "is empty"));
+    }
+    Ok(filter.values.clone())
+}
+
+/// The pattern of a wildcard filter.
+fn glob(field: &str, filter: &TagFilterMessage, pattern: &str) -> Result<Glob, Status> {
+    if !filter.values.is_empty() {
+        let rule = "has alternatives, a wildcard has its pattern in pattern";
+        return Err(invalid_field(&format!("{field}.values"), rule));
+    }
+    Glob::parse(pattern).ok_or_else(|| {
+        let rule = format!("is `{}`, expected at least one `*`", filter.pattern);
+        invalid_field(&format!("{field}.pattern"), rule)
+    })
+}
+
+fn aggregator(field: &str, number: i32) -> Result<Aggregator, Status> {
+    let name = match AggregateFunction::try_from(number) {
+        Err(_) | Ok(AggregateFunction::Unspecified) => return Err(no_such(field, number)),
+        Ok(AggregateFunction::Sum) => "sum",
+        Ok(AggregateFunction::Min) => "min",
+        Ok(AggregateFunction::Max) => "max",
+        Ok(AggregateFunction::Avg) => "avg",
+        Ok(AggregateFunction::None) => "none",
+        Ok(AggregateFunction::Count) => "count",
+    };
+    Aggregator::parse(name).ok_or_else(|| no_such(field, number))
+}
+
+fn downsample(field: &str, message: &DownsampleMessage) -> Result<Downsample, Status> {
+    let interval = match &message.interval {
+        Some(downsample::Interval::Fixed(length)) => {
+            let field = format!("{field}.fixed");
+            let length_ms = millis(&field, length, 1)?;
+            if length.nanos % 1_000_000 != 0 {
+                let rule = format!("has {} ns, expected whole milliseconds", length.nanos);
+                return Err(invalid_field(&field, rule));
+            }
+            Interval::Fixed { length_ms }
+        }
+        Some(downsample::Interval::WholeRange(true)) => Interval::WholeRange,
+        Some(downsample::Interval::WholeRange(false)) | None => {
+            return Err(invalid_field(
+                field,
+                "has no interval, expected fixed or whole_range",
+            ));
+        }
+    };
+    let function = format!("{field}.function");
+    Downsample::new(interval, aggregator(&function, message.function)?, Fill::None).ok_or_else(|| {
+        invalid_field(
+            &function,
+            "is NONE, expected a function over the values of an interval",
+        )
+    })
+}
+
+fn rate(field: &str, message: &Rate) -> Result<RateOptions, Status> {
+    let signed = |name: &str, value: u64| {
+        i64::try_from(value).map_err(|_| {
+            invalid_field(
+                &format!("{field}.{name}"),
+                format!("is {value}, at most 2^63 - 1 is allowed"),
+            )
+        })
+    };
+    Ok(RateOptions {
+        counter: message.counter,
+        counter_max: match signed("counter_max", message.counter_max)? {
+            0 => i64::MAX,
+            max => max,
+        },
+        reset_value: signed("reset_value", message.reset_value)?,
+        drop_resets: message.drop_resets,
+    })
+}
+
+fn missing(field: &str) -> Status {
+    invalid_field(field, "is missing")
+}
+
+fn no_such(field: &str, number: i32) -> Status {
+    invalid_field(field, format!("is {number}, expected one of the named values"))
+}
+
+fn count(field: &str, actual: usize, most: usize) -> Status {
+    invalid_field(field, format!("has {actual} items, expected 1 to {most}"))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,201 @@
+use oxtsdb_proto::data::v1::downsample::Interval as IntervalMessage;
+
+use super::*;
+
+const NOW: i64 = 1_400_000_000_000;
+
+fn metric_query(metric: &str) -> SubQueryMessage {
+    let source = MetricSource {
+        metric: metric.to_owned(),
+        filters: Vec::new(),
+        explicit_tags: false,
+    };
+    SubQueryMessage {
+        source: Some(SourceMessage::Metric(source)),
+        aggregator: AggregateFunction::Sum.into(),
+        ..SubQueryMessage::default()
+    }
+}
+
+fn request(queries: Vec<SubQueryMessage>) -> QueryRequest {
+    let start = Some(time_range::Start::StartMs(1000));
+    let range = TimeRange {
+        start,
+        end: Some(time_range::End::EndMs(2000)),
+    };
+    QueryRequest {
+        range: Some(range),
+        queries,
+        ..QueryRequest::default()
+    }
+}
+
+fn message(request: &QueryRequest) -> String {
+    query(request, NOW).unwrap_err().message().to_owned()
+}
+
+fn with_filter(kind: FilterType, pattern: &str, values: &[&str]) -> QueryRequest {
+    let filter = TagFilterMessage {
+        key: "host".to_owned(),
+        r#type: kind.into(),
+        pattern: pattern.to_owned(),
+        values: values.iter().map(ToString::to_string).collect(),
+        group_by: true,
+    };
+    let mut query = metric_query("m");
+    if let Some(SourceMessage::Metric(source)) = &mut query.source {
+        source.filters.push(filter);
+    }
+    request(vec![query])
+}
+
+#[test]
+fn the_end_is_outside_of_the_range() {
+    let spec = query(&request(vec![metric_query("m")]), NOW).unwrap();
+    assert_eq!((spec.start_ms, spec.end_ms), (1000, 1999));
+    assert_eq!(
+        (spec.duplicates, spec.quirks),
+        (DuplicatePolicy::KeepNewest, Quirks::NONE)
+    );
+    assert_eq!(spec.max_scanned_points, None);
+}
+
+#[test]
+fn ranges_may_be_relative_to_the_clock() {
+    let hour = |hours: i64| Duration {
+        seconds: hours * 3600,
+        nanos: 0,
+    };
+    let ago = TimeRange {
+        start: Some(time_range::Start::StartAgo(hour(2))),
+        end: Some(time_range::End::EndAgo(hour(1))),
+    };
+    assert_eq!(
+        range("range", Some(&ago), NOW).unwrap(),
+        (NOW - 7_200_000, NOW - 3_600_000)
+    );
+    let open = TimeRange {
+        start: Some(time_range::Start::StartAgo(hour(2))),
+        end: None,
+    };
+    assert_eq!(range("range", Some(&open), NOW).unwrap(), (NOW - 7_200_000, NOW));
+}
+
+#[test]
+fn a_refusal_names_field_value_and_rule() {
+    let check = |change: fn(&mut QueryRequest), expected: &str| {
+        let mut request = request(vec![metric_query("m")]);
+        change(&mut request);
+        assert_eq!(message(&request), expected);
+    };
+    check(|r| r.range = None, "range: is missing");
+    check(
+        |r| r.range.as_mut().unwrap().end = Some(time_range::End::EndMs(1000)),
+        "range: ends at 1000 ms and starts at 1000 ms, the end must be after the start",
+    );
+    check(
+        |r| r.range.as_mut().unwrap().start = Some(time_range::Start::StartMs(-1)),
+        "range.start_ms: is -1, expected at least 0",
+    );
+    check(
+        |r| r.range.as_mut().unwrap().start = Some(time_range::Start::StartAgo(Duration::default())),
+        "range.start_ago: is 0 s 0 ns, expected at least 1 ms",
+    );
+    check(|r| r.queries.clear(), "queries: has 0 items, expected 1 to 50");
+    check(
+        |r| r.queries[0].source = None,
+        "queries[0]: has no source, expected metric or tsuids",
+    );
+    check(
+        |r| r.queries[0] = metric_query(""),
+        "queries[0].metric.metric: is empty",
+    );
+    check(
+        |r| r.queries[0].aggregator = 99,
+        "queries[0].aggregator: is 99, expected one of the named values",
+    );
+    check(
+        |r| {
+            r.queries[0].rate = Some(Rate {
+                counter_max: u64::MAX,
+                ..Rate::default()
+            })
+        },
+        "queries[0].rate.counter_max: is 18446744073709551615, at most 2^63 - 1 is allowed",
+    );
+    check(
+        |r| {
+            r.queries[0].downsample = Some(DownsampleMessage {
+                interval: Some(IntervalMessage::Fixed(Duration {
+                    seconds: 1,
+                    nanos: 500,
+                })),
+                function: AggregateFunction::Avg.into(),
+            });
+        },
+        "queries[0].downsample.fixed: has 500 ns, expected whole milliseconds",
+    );
+    check(
+        |r| {
+            r.queries[0].downsample = Some(DownsampleMessage {
+                interval: Some(IntervalMessage::WholeRange(true)),
+                function: AggregateFunction::None.into(),
+            });
+        },
+        "queries[0].downsample.function: is NONE, expected a function over the values of an interval",
+    );
+}
+
+#[test]
+fn filters_are_read_by_their_type() {
+    let spec = query(&with_filter(FilterType::Iwildcard, "WEB*", &[]), NOW).unwrap();
+    let Source::Metric { filters, .. } = &spec.sub_queries[0].source else {
+        panic!("a metric")
+    };
+    assert_eq!(filters[0].matcher.to_string(), "iwildcard(web*)");
+    assert!(filters[0].group_by);
+    for (request, expected) in [
+        (
+            with_filter(FilterType::Wildcard, "web", &[]),
+            "pattern: is `web`, expected at least one `*`",
+        ),
+        (
+            with_filter(FilterType::LiteralOr, "", &[]),
+            "values: is empty, expected at least one alternative",
+        ),
+        (
+            with_filter(FilterType::LiteralOr, "", &["a", ""]),
+            "values[1]: is empty",
+        ),
+        (
+            with_filter(FilterType::LiteralOr, "a|b", &["a"]),
+            "pattern: is `a|b`, a literal filter has its alternatives in values",
+        ),
+        (
+            with_filter(FilterType::Unspecified, "", &["a"]),
+            "type: is 0, expected one of the named values",
+        ),
+    ] {
+        assert_eq!(
+            message(&request),
+            format!("queries[0].metric.filters[0].{expected}")
+        );
+    }
+}
+
+#[test]
+fn more_filters_than_are_allowed_are_refused() {
+    let mut request = with_filter(FilterType::Wildcard, "web*", &[]);
+    let Some(SourceMessage::Metric(source)) = &mut request.queries[0].source else {
+        panic!("a metric is asked for")
+    };
+    source.filters = vec![source.filters[0].clone(); 100];
+    assert!(query(&request, NOW).is_ok());
+    if let Some(SourceMessage::Metric(source)) = &mut request.queries[0].source {
+        source.filters.push(source.filters[0].clone());
+    }
+    assert_eq!(
+        message(&request),
+        "queries[0].metric.filters: has 101 items, at most 100 are allowed"
+    );
+}

@@ -1,0 +1,235 @@
+//! Answers as messages.
+
+use std::iter::once;
+use std::ops::Range;
+
+use oxtsdb_proto::data::v1::query_response::{Done, Frame as FrameMessage, Points as PointsMessage, Series};
+use oxtsdb_proto::data::v1::{QueryRequest, QueryResponse, query_response};
+
+use crate::query::{Frame, Group, Number, Points, Statistics, Values};
+
+/// Points in a message, unless the request says otherwise.
+const FRAME_POINTS: u32 = 4096;
+
+/// Points in a message at most: 1 MiB of them, which every client reads.
+const MAX_FRAME_POINTS: u32 = 65_536;
+
+/// Numbers the groups of one answer.
+#[derive(Debug)]
+pub(super) struct Encoder {
+    frame_points: usize,
+    with_tsuids: bool,
+    next_series: u32,
+}
+
+/// The messages of a frame.
+pub(super) type Messages = Box<dyn Iterator<Item = QueryResponse> + Send>;
+
+impl Encoder {
+    pub(super) fn new(request: &QueryRequest) -> Self {
+        let frame_points = match request.frame_points {
+            0 => FRAME_POINTS,
+            points => points.min(MAX_FRAME_POINTS),
+        };
+        Self {
+            frame_points: frame_points as usize,
+            with_tsuids: request.tsuids,
+            next_series: 0,
+        }
+    }
+
+    /// The messages of a frame; those of a group are made one by one.
+    pub(super) fn frames(&mut self, frame: Frame) -> Messages {
+        match frame {
+            Frame::Group(group) => self.group(group),
+            Frame::Done { query, groups } => {
+                let done = Done {
+                    query: number(query),
+                    series_count: number(groups),
+                };
+                Box::new(once(message(FrameMessage::Done(done))))
+            }
+            Frame::Statistics(statistics) => Box::new(once(message(FrameMessage::Statistics(
+                statistics_message(&statistics),
+            )))),
+        }
+    }
+
+    fn group(&mut self, group: Group) -> Messages {
+        let series = self.next_series;
+        self.next_series += 1;
+        let tsuids = if self.with_tsuids {
+            group.tsuids.as_slice()
+        } else {
+            &[]
+        };
+        let head = Series {
+            series,
+            query: number(group.query),
+            metric: group.metric.to_string(),
+            tags: group
+                .tags
+                .iter()
+                .map(|(key, value)| (key.to_string(), value.to_string()))
+                .collect(),
+            aggregate_tags: group.aggregate_tags.iter().map(ToString::to_string).collect(),
+            tsuids: tsuids
+                .iter()
+                .map(|tsuid| tsuid.as_bytes().to_vec().into())
+                .collect(),
+        };
+        let (points, frame_points) = (group.points, self.frame_points);
+        let mut from = 0;
+        let blocks = std::iter::from_fn(move || {
+            let block = next_block(&points, from, frame_points)?;
+            let encoded = points_message(series, &points, block.clone());
+            from = block.end;
+            Some(message(FrameMessage::Points(encoded)))
+        });
+        Box::new(once(message(FrameMessage::Series(head))).chain(blocks))
+    }
+}
+
+fn message(frame: FrameMessage) -> QueryResponse {
+    QueryResponse { frame: Some(frame) }
+}
+
+/// Counts in an answer are below 2^32: each has cost memory.
+fn number(count: usize) -> u32 {
+    u32::try_from(count).unwrap_or(u32::MAX)
+}
+
+/// The points from a place on that go into one message: they have one type, and are not too many.
+fn next_block(points: &Points, from: usize, most: usize) -> Option<Range<usize>> {
+    let end = points.len().min(from.saturating_add(most));
+    if from >= end {
+        return None;
+    }
+    let Values::Mixed(values) = points.values() else {
+        return Some(from..end);
+    };
+    let is_int = values[from].is_int();
+    let length = values[from..end]
+        .iter()
+        .take_while(|value| value.is_int() == is_int)
+        .count();
+    Some(from..from + length)
+}
+
+fn points_message(series: u32, points: &Points, block: Range<usize>) -> PointsMessage {
+    let times_ms = &points.times_ms()[block.clone()];
+    let base_timestamp_ms = times_ms.first().copied().unwrap_or_default();
+    let mut previous = base_timestamp_ms;
+    let deltas = times_ms
+        .iter()
+        .map(|time_ms| time_ms - std::mem::replace(&mut previous, *time_ms));
+    let timestamp_deltas_ms = deltas.collect();
+    let (int_values, double_values) = match points.values() {
+        Values::Ints(values) => (values[block].to_vec(), Vec::new()),
+        Values::Doubles(values) => (Vec::new(), values[block].to_vec()),
+        Values::Mixed(values) => {
+            let values = &values[block];
+            let ints = values.iter().filter_map(|value| match value {
+                Number::Int(int) => Some(*int),
+                Number::Double(_) => None,
+            });
+            let doubles = values
+                .iter()
+                .filter(|value| !value.is_int())
+                .map(|value| value.as_f64());
+            (ints.collect(), doubles.collect())
+        }
+    };
+    PointsMessage {
+        series,
+        base_timestamp_ms,
+        timestamp_deltas_ms,
+        int_values,
+        double_values,
+    }
+}
+
+fn statistics_message(statistics: &Statistics) -> query_response::Statistics {
+    query_response::Statistics {
+        rows: statistics.rows,
+        points: statistics.points,
+        points_sent: statistics.points_sent,
+        elapsed: prost_types::Duration::try_from(statistics.elapsed).ok(),
+        duplicates: statistics.duplicates,
+        skipped_cells: statistics.skipped_cells,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+
+    fn encoder(frame_points: u32) -> Encoder {
+        Encoder::new(&QueryRequest {
+            frame_points,
+            ..QueryRequest::default()
+        })
+    }
+
+    fn blocks(frame_points: u32, points: Points) -> Vec<PointsMessage> {
+        let group = Group {
+            query: 3,
+            metric: Arc::from("m"),
+            tags: Vec::new(),
+            aggregate_tags: Vec::new(),
+            tsuids: Vec::new(),
+            points,
+        };
+        let mut messages = encoder(frame_points).frames(Frame::Group(group));
+        let Some(FrameMessage::Series(head)) = messages.next().unwrap().frame else {
+            panic!("no series")
+        };
+        assert_eq!((head.series, head.query), (0, 3));
+        messages
+            .map(|message| match message.frame {
+                Some(FrameMessage::Points(points)) => points,
+                other => panic!("{other:?} among the points"),
+            })
+            .collect()
+    }
+
+    #[test]
+    fn points_are_cut_into_frames_of_the_size_asked_for() {
+        let points: Points = (0..5).map(|i| (1000 + i * 10, Number::Int(i))).collect();
+        let blocks = blocks(2, points);
+        let sizes: Vec<_> = blocks.iter().map(|block| block.int_values.len()).collect();
+        assert_eq!(sizes, [2, 2, 1]);
+        assert_eq!(blocks[1].base_timestamp_ms, 1020);
+        assert_eq!(blocks[1].timestamp_deltas_ms, [0, 10]);
+        assert_eq!(blocks[1].int_values, [2, 3]);
+    }
+
+    #[test]
+    fn a_block_has_one_type_of_value() {
+        let values = [
+            Number::Int(1),
+            Number::Int(2),
+            Number::Double(0.5),
+            Number::Int(3),
+        ];
+        let points: Points = values
+            .into_iter()
+            .enumerate()
+            .map(|(i, value)| (i as i64, value))
+            .collect();
+        let blocks = blocks(0, points);
+        let shapes: Vec<_> = blocks
+            .iter()
+            .map(|block| (block.int_values.len(), block.double_values.len()))
+            .collect();
+        assert_eq!(shapes, [(2, 0), (0, 1), (1, 0)]);
+        assert!(blocks.iter().all(|block| block.timestamp_deltas_ms[0] == 0));
+    }
+
+    #[test]
+    fn a_group_without_points_is_its_series_alone() {
+        assert!(blocks(0, Points::default()).is_empty());
+    }
+}

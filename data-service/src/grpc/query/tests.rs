@@ -1,0 +1,231 @@
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use futures::TryStreamExt as _;
+use oxtsdb_proto::common::v1::{TimeRange, time_range};
+use oxtsdb_proto::data::v1::query_response::Frame;
+use oxtsdb_proto::data::v1::sub_query::{MetricSource, Source};
+use oxtsdb_proto::data::v1::{AggregateFunction, SubQuery, TagFilter, tag_filter::FilterType};
+use oxtsdb_proto::error::reason_of;
+use oxtsdb_row_store::RowStore;
+use oxtsdb_schema::{Timestamp, Value};
+use oxtsdb_server::Deadline;
+
+use super::*;
+use crate::NewPoint;
+use crate::query::{Engine, Limits};
+use crate::test_stack::TestStack;
+
+mod stuck;
+
+use stuck::Stuck;
+
+const T: u32 = 1_356_998_400;
+
+/// A store with ten series of one metric, 100 points each.
+async fn stack() -> TestStack {
+    let stack = TestStack::start().await;
+    for host in 0..10 {
+        let host = format!("web{host:02}");
+        let tags = [("host", host.as_str()), ("dc", "lga")];
+        let points: Vec<_> = (0..100)
+            .map(|i| NewPoint {
+                metric: "sys.cpu.nice",
+                tags: &tags,
+                timestamp: Timestamp::from_seconds(T + i * 10),
+                value: Value::Int(i64::from(i)),
+            })
+            .collect();
+        let outcome = stack.service.writer.write(&points, None).await.unwrap();
+        assert_eq!(outcome.written, 100);
+    }
+    stack
+}
+
+fn engine_over(stack: &TestStack, store: Arc<dyn RowStore>) -> Engine {
+    let uids = stack.service.uids.clone();
+    let layout = *uids.layout();
+    Engine::new(
+        store,
+        "tsdb".parse().unwrap(),
+        layout,
+        Arc::new(uids),
+        Limits::of_setting(0),
+    )
+}
+
+fn engine(stack: &TestStack) -> Engine {
+    engine_over(stack, Arc::new(stack.store.clone()))
+}
+
+fn request(metric: &str, aggregator: AggregateFunction) -> QueryRequest {
+    let filter = TagFilter {
+        key: "host".to_owned(),
+        r#type: FilterType::Wildcard.into(),
+        pattern: "web0*".to_owned(),
+        ..TagFilter::default()
+    };
+    let source = MetricSource {
+        metric: metric.to_owned(),
+        filters: vec![filter],
+        explicit_tags: false,
+    };
+    let start_ms = i64::from(T) * 1000;
+    QueryRequest {
+        range: Some(TimeRange {
+            start: Some(time_range::Start::StartMs(start_ms)),
+            end: Some(time_range::End::EndMs(start_ms + 3_600_000)),
+        }),
+        queries: vec![SubQuery {
+            source: Some(Source::Metric(source)),
+            aggregator: aggregator.into(),
+            ..SubQuery::default()
+        }],
+        ..QueryRequest::default()
+    }
+}
+
+async fn run(engine: &Engine, request: QueryRequest) -> Result<Vec<Frame>, Status> {
+    run_with(engine, Request::new(request)).await
+}
+
+async fn run_with(engine: &Engine, request: Request<QueryRequest>) -> Result<Vec<Frame>, Status> {
+    let frames: Vec<QueryResponse> = query(engine, request)?.into_inner().try_collect().await?;
+    Ok(frames
+        .into_iter()
+        .map(|response| response.frame.expect("every message has a frame"))
+        .collect())
+}
+
+#[tokio::test]
+async fn a_group_has_its_series_then_its_points_then_the_question_is_done() {
+    let stack = stack().await;
+    let request = QueryRequest {
+        frame_points: 60,
+        tsuids: true,
+        ..request("sys.cpu.nice", AggregateFunction::Sum)
+    };
+    let frames = run(&engine(&stack), request).await.unwrap();
+    let [
+        Frame::Series(series),
+        Frame::Points(first),
+        Frame::Points(second),
+        Frame::Done(done),
+        Frame::Statistics(statistics),
+    ] = frames.as_slice()
+    else {
+        panic!("{frames:?}")
+    };
+    assert_eq!(
+        (series.series, series.query, series.metric.as_str()),
+        (0, 0, "sys.cpu.nice")
+    );
+    assert_eq!(series.tags.get("dc").map(String::as_str), Some("lga"));
+    assert_eq!(series.aggregate_tags, ["host"]);
+    assert_eq!(series.tsuids.len(), 10);
+    assert_eq!((first.int_values.len(), second.int_values.len()), (60, 40));
+    assert_eq!(second.base_timestamp_ms, i64::from(T + 600) * 1000);
+    assert_eq!(second.int_values[0], 600, "ten times 60");
+    assert_eq!((done.query, done.series_count), (0, 1));
+    assert_eq!(
+        (statistics.rows, statistics.points, statistics.points_sent),
+        (10, 1000, 100)
+    );
+}
+
+#[tokio::test]
+async fn every_series_by_itself_is_a_group() {
+    let stack = stack().await;
+    let frames = run(&engine(&stack), request("sys.cpu.nice", AggregateFunction::None))
+        .await
+        .unwrap();
+    let series = frames
+        .iter()
+        .filter(|frame| matches!(frame, Frame::Series(_)))
+        .count();
+    let points = frames
+        .iter()
+        .filter(|frame| matches!(frame, Frame::Points(_)))
+        .count();
+    assert_eq!((series, points), (10, 10));
+}
+
+#[tokio::test]
+async fn an_unknown_metric_is_not_found() {
+    let stack = stack().await;
+    let status = run(&engine(&stack), request("nope", AggregateFunction::Sum))
+        .await
+        .unwrap_err();
+    assert_eq!(status.code(), Code::NotFound);
+    assert_eq!(reason_of(&status), Some(ErrorReason::NameNotFound));
+    assert_eq!(status.message(), "no such name for 'metrics': 'nope'");
+}
+
+#[tokio::test]
+async fn a_query_that_reads_too_much_is_refused() {
+    let stack = stack().await;
+    let request = QueryRequest {
+        max_scanned_points: 999,
+        ..request("sys.cpu.nice", AggregateFunction::Sum)
+    };
+    let status = run(&engine(&stack), request).await.unwrap_err();
+    assert_eq!(status.code(), Code::ResourceExhausted);
+    assert_eq!(reason_of(&status), Some(ErrorReason::QueryTooLarge));
+    assert_eq!(
+        status.message(),
+        "query reads more than 999 points, the limit of max_scanned_points"
+    );
+}
+
+#[tokio::test]
+async fn a_deadline_ends_a_query_whose_store_is_stuck() {
+    let stack = stack().await;
+    let (store, _) = Stuck::over(stack.store.clone());
+    let mut request = Request::new(request("sys.cpu.nice", AggregateFunction::Sum));
+    request
+        .extensions_mut()
+        .insert(Deadline(Instant::now() + Duration::from_millis(50)));
+    let status = run_with(&engine_over(&stack, store), request).await.unwrap_err();
+    assert_eq!(status.code(), Code::DeadlineExceeded);
+    assert_eq!(reason_of(&status), Some(ErrorReason::DeadlineExceeded));
+}
+
+#[tokio::test]
+async fn a_client_that_goes_away_ends_the_scan() {
+    let stack = stack().await;
+    let (store, mut open_scans) = Stuck::over(stack.store.clone());
+    let engine = engine_over(&stack, store);
+    let answer = query(
+        &engine,
+        Request::new(request("sys.cpu.nice", AggregateFunction::Sum)),
+    )
+    .unwrap();
+    open_scans.wait_for(|open| *open == 1).await.unwrap();
+    drop(answer);
+    open_scans.wait_for(|open| *open == 0).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_damaged_cell_is_named() {
+    let stack = stack().await;
+    let mut batch = oxtsdb_row_store::WriteBatch::new("tsdb".parse().unwrap());
+    let family = batch.family("t");
+    let key = [
+        0, 0, 1, 0x50, 0xe2, 0x27, 0x00, 0, 0, 1, 0, 0, 1, 0, 0, 2, 0, 0, 2,
+    ];
+    // Flags of 4 bytes, in the resolution whose flags are trusted; the value has 2.
+    batch.row(&key).put(family, &[0xf0, 0, 0, 0x03], &[1, 2]);
+    stack.store.write(batch).await.unwrap();
+    let status = run(&engine(&stack), request("sys.cpu.nice", AggregateFunction::Sum))
+        .await
+        .unwrap_err();
+    assert_eq!(status.code(), Code::DataLoss);
+    assert_eq!(reason_of(&status), Some(ErrorReason::CorruptCell));
+    assert!(
+        status
+            .message()
+            .contains("00000150E22700000001000001000002000002"),
+        "{}",
+        status.message()
+    );
+}

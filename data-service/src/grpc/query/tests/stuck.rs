@@ -1,0 +1,53 @@
+//! A store whose scans never end.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use futures::stream::{self, StreamExt as _};
+use oxtsdb_row_store::intercept::{Answer, Intercept, InterceptedStore, Operation};
+use oxtsdb_row_store::memory::MemoryStore;
+use oxtsdb_row_store::{RowStore, StoreError};
+use tokio::sync::watch;
+
+/// Lets scans give their rows and then nothing more, not even their end.
+#[derive(Debug)]
+pub(super) struct Stuck {
+    open_scans: Arc<watch::Sender<usize>>,
+}
+
+/// Counts a scan as open as long as it lives.
+struct OpenScan(Arc<watch::Sender<usize>>);
+
+impl Drop for OpenScan {
+    fn drop(&mut self) {
+        self.0.send_modify(|open| *open -= 1);
+    }
+}
+
+impl Stuck {
+    /// The store, and how many scans are open.
+    pub(super) fn over(inner: MemoryStore) -> (Arc<dyn RowStore>, watch::Receiver<usize>) {
+        let (sender, receiver) = watch::channel(0);
+        let hook = Arc::new(Self {
+            open_scans: Arc::new(sender),
+        });
+        (Arc::new(InterceptedStore::new(Arc::new(inner), hook)), receiver)
+    }
+}
+
+#[async_trait]
+impl Intercept for Stuck {
+    async fn intercept(&self, operation: Operation, store: &dyn RowStore) -> Result<Answer, StoreError> {
+        let rows = match operation.perform(store).await? {
+            Answer::Scan(rows) => rows,
+            other => return Ok(other),
+        };
+        self.open_scans.send_modify(|open| *open += 1);
+        let open = OpenScan(Arc::clone(&self.open_scans));
+        let stuck = rows.chain(stream::pending()).map(move |batch| {
+            let _alive = &open;
+            batch
+        });
+        Ok(Answer::Scan(stuck.boxed()))
+    }
+}

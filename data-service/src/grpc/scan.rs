@@ -1,0 +1,216 @@
+//! `DataService.ScanRows`.
+
+use std::time::Instant;
+
+use futures::stream::{self, BoxStream, StreamExt as _};
+use oxtsdb_proto::common::v1::ErrorReason;
+use oxtsdb_proto::data::v1::scan_rows_request::{View, source};
+use oxtsdb_proto::data::v1::scan_rows_response::{
+    Cell, CellPoint as CellPointMessage, CellType, Row as RowMessage, cell_point,
+};
+use oxtsdb_proto::data::v1::{ScanRowsRequest, ScanRowsResponse};
+use oxtsdb_proto::error::{invalid_field, item_error};
+use oxtsdb_row_store::{CellRef as StoredCell, Row};
+use oxtsdb_schema::row::{CellKind, CellPoint, CellRef, decode_cell};
+use oxtsdb_schema::{RowKeyLayout, RowKeyRef, Value};
+use oxtsdb_server::deadline_of;
+use tonic::{Code, Request, Response, Status};
+
+use super::query::convert::{metric_source, range, tsuids};
+use super::query::of_query;
+use crate::query::plan::Hours;
+use crate::query::time::now_ms;
+use crate::query::{Engine, QueryError};
+use crate::scan_rows::{RowScan, RowSource, scan_rows as scan};
+
+/// A message is closed when its cells have so many bytes; a row is never split.
+const MESSAGE_BYTES: usize = 1 << 20;
+
+/// Sends rows as they are stored.
+pub(super) async fn scan_rows(
+    engine: &Engine,
+    request: Request<ScanRowsRequest>,
+) -> Result<Response<BoxStream<'static, Result<ScanRowsResponse, Status>>>, Status> {
+    let deadline = deadline_of(request.extensions());
+    let request = request.into_inner();
+    let view = View::try_from(request.view).map_err(|_| {
+        invalid_field(
+            "view",
+            format!("is {}, expected one of the named values", request.view),
+        )
+    })?;
+    let table = engine.table().to_string();
+    let opened = scan(engine, row_scan(&request)?, deadline).await;
+    let rows = opened.map_err(|error| of_query(&error, "source", &table))?;
+    let layout = *engine.layout();
+    let messages = in_time(rows, deadline).flat_map(move |batch| match batch {
+        Ok(rows) => stream::iter(messages(&rows, &layout, view, &table))
+            .map(Ok)
+            .boxed(),
+        Err(error) => stream::iter([Err(of_query(&error, "source", &table))]).boxed(),
+    });
+    Ok(Response::new(messages.boxed()))
+}
+
+fn row_scan(request: &ScanRowsRequest) -> Result<RowScan, Status> {
+    let (start_ms, stop_ms) = range("range", request.range.as_ref(), now_ms())?;
+    let source = request.source.as_ref().and_then(|source| source.source.as_ref());
+    let source = match source {
+        None => {
+            return Err(invalid_field(
+                "source",
+                "is missing, expected metric, tsuids or all",
+            ));
+        }
+        Some(source::Source::Metric(source)) => {
+            let (metric, filters) = metric_source("source.metric", source)?;
+            RowSource::Metric {
+                metric,
+                filters,
+                explicit_tags: source.explicit_tags,
+            }
+        }
+        Some(source::Source::Tsuids(source)) => RowSource::Tsuids(tsuids("source.tsuids", source)?),
+        Some(source::Source::All(true)) => RowSource::All,
+        Some(source::Source::All(false)) => {
+            return Err(invalid_field("source.all", "is false, expected true"));
+        }
+    };
+    Ok(RowScan {
+        source,
+        hours: Hours::overlapping(start_ms, stop_ms - 1),
+        start_after_row_key: request.start_after_row_key.to_vec(),
+        limit: Some(request.limit).filter(|limit| *limit > 0),
+    })
+}
+
+/// Ends a stream with an error when the deadline passes.
+fn in_time(
+    rows: BoxStream<'static, Result<Vec<Row>, QueryError>>,
+    deadline: Option<Instant>,
+) -> BoxStream<'static, Result<Vec<Row>, QueryError>> {
+    let Some(deadline) = deadline else { return rows };
+    stream::unfold(Some(rows), move |rows| async move {
+        let mut rows = rows?;
+        match tokio::time::timeout_at(deadline.into(), rows.next()).await {
+            Ok(batch) => batch.map(|batch| (batch, Some(rows))),
+            Err(_) => Some((Err(QueryError::DeadlineExceeded), None)),
+        }
+    })
+    .boxed()
+}
+
+/// Rows as messages of about [`MESSAGE_BYTES`].
+fn messages(rows: &[Row], layout: &RowKeyLayout, view: View, table: &str) -> Vec<ScanRowsResponse> {
+    let mut messages = Vec::new();
+    let mut message = ScanRowsResponse::default();
+    let mut bytes = 0;
+    for row in rows {
+        bytes += row.key().len();
+        bytes += row
+            .cells()
+            .map(|cell| cell.qualifier.len() + cell.value.len() + 16)
+            .sum::<usize>();
+        message.rows.push(row_message(row, layout, view, table));
+        if bytes >= MESSAGE_BYTES {
+            messages.push(std::mem::take(&mut message));
+            bytes = 0;
+        }
+    }
+    if !message.rows.is_empty() {
+        messages.push(message);
+    }
+    messages
+}
+
+fn row_message(row: &Row, layout: &RowKeyLayout, view: View, table: &str) -> RowMessage {
+    let key = RowKeyRef::decode(row.key(), layout).ok();
+    let base_timestamp_ms = key.map_or(0, |key| key.base_time().millis());
+    let mut tsuid = Vec::new();
+    if let Some(key) = key.filter(|key| !key.is_global()) {
+        key.tsuid_bytes(&mut tsuid);
+    }
+    RowMessage {
+        row_key: row.key().to_vec().into(),
+        tsuid: tsuid.into(),
+        base_timestamp_ms,
+        cells: row
+            .cells()
+            .map(|cell| cell_message(cell, base_timestamp_ms, view, (table, row.key())))
+            .collect(),
+    }
+}
+
+fn cell_message(stored: StoredCell<'_>, base_ms: i64, view: View, place: (&str, &[u8])) -> Cell {
+    let cell = CellRef {
+        qualifier: stored.qualifier,
+        value: stored.value,
+        timestamp_ms: stored.timestamp_ms,
+    };
+    let kind = CellKind::of(cell.qualifier);
+    let mut message = Cell {
+        version_ms: stored.timestamp_ms,
+        ..Cell::default()
+    };
+    message.set_type(cell_type(kind));
+    let decoded = match view {
+        View::Unspecified | View::Raw => false,
+        View::Decoded | View::Full => decode(cell, base_ms, place, &mut message),
+    };
+    if view != View::Decoded || !decoded {
+        message.qualifier = cell.qualifier.to_vec().into();
+        message.value = cell.value.to_vec().into();
+    }
+    message
+}
+
+/// Puts the points of a cell into its message; `false` if they are not all that is in it.
+fn decode(cell: CellRef<'_>, base_ms: i64, (table, row_key): (&str, &[u8]), message: &mut Cell) -> bool {
+    let mut points = Vec::new();
+    match decode_cell(cell, &mut points) {
+        Ok(kind) => {
+            message.points = points.iter().map(|point| point_message(point, base_ms)).collect();
+            matches!(kind, CellKind::Point | CellKind::Compacted | CellKind::Appended)
+        }
+        Err(error) => {
+            let (row_key, qualifier) = (hex(row_key), hex(cell.qualifier));
+            let metadata = [("table", table), ("row_key", &row_key), ("qualifier", &qualifier)];
+            message.error = Some(item_error(
+                Code::DataLoss,
+                ErrorReason::CorruptCell,
+                error.to_string(),
+                &metadata,
+            ));
+            false
+        }
+    }
+}
+
+fn point_message(point: &CellPoint, base_ms: i64) -> CellPointMessage {
+    CellPointMessage {
+        timestamp_ms: base_ms + i64::from(point.qualifier.offset_ms()),
+        value: Some(match point.value {
+            Value::Int(int) => cell_point::Value::IntValue(int),
+            value @ (Value::Float(_) | Value::Double(_)) => cell_point::Value::DoubleValue(value.as_f64()),
+        }),
+    }
+}
+
+const fn cell_type(kind: CellKind) -> CellType {
+    match kind {
+        CellKind::Point => CellType::Point,
+        CellKind::Compacted => CellType::Compacted,
+        CellKind::Appended => CellType::Appended,
+        CellKind::Annotation => CellType::Annotation,
+        CellKind::Histogram => CellType::Histogram,
+        CellKind::Unknown => CellType::Unspecified,
+    }
+}
+
+/// Upper-case hex.
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02X}")).collect()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,57 @@
+//! The generated trait, call by call.
+
+use futures::stream::BoxStream;
+use oxtsdb_proto::data::v1::data_service_server::DataService;
+use oxtsdb_proto::data::v1::{
+    QueryLastRequest, QueryLastResponse, QueryRequest, QueryResponse, ScanRowsRequest, ScanRowsResponse,
+    WriteColumnsRequest, WriteColumnsResponse, WriteRequest, WriteResponse, WriteStreamRequest,
+    WriteStreamResponse,
+};
+use tonic::{Request, Response, Status, Streaming};
+
+use super::{DataServiceHandler, last, query, scan, write, write_stream};
+
+#[tonic::async_trait]
+impl DataService for DataServiceHandler {
+    async fn write(&self, request: Request<WriteRequest>) -> Result<Response<WriteResponse>, Status> {
+        write::write(self, request).await
+    }
+
+    async fn write_columns(
+        &self,
+        request: Request<WriteColumnsRequest>,
+    ) -> Result<Response<WriteColumnsResponse>, Status> {
+        write::write_columns(self, request).await
+    }
+
+    type WriteStreamStream = BoxStream<'static, Result<WriteStreamResponse, Status>>;
+
+    async fn write_stream(
+        &self,
+        request: Request<Streaming<WriteStreamRequest>>,
+    ) -> Result<Response<Self::WriteStreamStream>, Status> {
+        Ok(write_stream::write_stream(self, request))
+    }
+
+    type QueryStream = BoxStream<'static, Result<QueryResponse, Status>>;
+
+    async fn query(&self, request: Request<QueryRequest>) -> Result<Response<Self::QueryStream>, Status> {
+        query::query(&self.engine, request)
+    }
+
+    async fn query_last(
+        &self,
+        request: Request<QueryLastRequest>,
+    ) -> Result<Response<QueryLastResponse>, Status> {
+        last::query_last(&self.engine, request).await
+    }
+
+    type ScanRowsStream = BoxStream<'static, Result<ScanRowsResponse, Status>>;
+
+    async fn scan_rows(
+        &self,
+        request: Request<ScanRowsRequest>,
+    ) -> Result<Response<Self::ScanRowsStream>, Status> {
+        scan::scan_rows(&self.engine, request).await
+    }
+}

@@ -1,0 +1,126 @@
+//! Which gRPC error a failure gets: one `match` for each kind of error, without `_`, so that a new
+//! error does not compile until its caller's next step was thought of.
+
+use oxtsdb_proto::common::v1::{ErrorReason, ItemError};
+use oxtsdb_proto::error::{invalid_field_because, item_error, status};
+use oxtsdb_row_store::StoreError;
+use tonic::{Code, Status};
+
+use crate::uids::{UidRefusal, UidsError};
+use crate::write::columns::{Breach, ColumnsError};
+use crate::write::{PointErrorReason, WriteError};
+
+/// A store that failed.
+pub(crate) fn of_store(error: &StoreError) -> Status {
+    let (code, reason) = match error {
+        StoreError::InvalidTableName { .. }
+        | StoreError::NoSuchTable { .. }
+        | StoreError::NoSuchFamily { .. }
+        | StoreError::TableDiffers { .. } => (Code::FailedPrecondition, ErrorReason::TableMismatch),
+        // What we ask of the store is checked before; these are our faults.
+        StoreError::Invalid { .. } | StoreError::NotACounter { .. } => {
+            (Code::Internal, ErrorReason::Internal)
+        }
+        StoreError::Full { .. } => (Code::ResourceExhausted, ErrorReason::StoreFull),
+        StoreError::Unavailable { .. } | StoreError::TimedOut { .. } | StoreError::Io { .. } => {
+            (Code::Unavailable, ErrorReason::StoreUnavailable)
+        }
+        StoreError::Corrupt { .. } => (Code::DataLoss, ErrorReason::CorruptCell),
+    };
+    status(code, reason, error.to_string(), &[])
+}
+
+/// A UID service that could not be asked.
+pub(crate) fn of_uids(error: &UidsError) -> Status {
+    let (code, reason) = match error {
+        UidsError::Unavailable { .. } => (Code::Unavailable, ErrorReason::UidServiceUnavailable),
+        UidsError::DeadlineExceeded => (Code::DeadlineExceeded, ErrorReason::DeadlineExceeded),
+        UidsError::Layout { .. } => (Code::FailedPrecondition, ErrorReason::TableMismatch),
+        UidsError::Refused { .. } | UidsError::BadAnswer { .. } => (Code::Internal, ErrorReason::Internal),
+    };
+    status(code, reason, error.to_string(), &[])
+}
+
+/// A write that failed as a whole.
+pub(crate) fn of_write(error: &WriteError) -> Status {
+    match error {
+        WriteError::Store(error) => of_store(error),
+        WriteError::Uids(error) => of_uids(error),
+        WriteError::Overloaded { .. } => status(
+            Code::ResourceExhausted,
+            ErrorReason::Overloaded,
+            error.to_string(),
+            &[],
+        ),
+        WriteError::DeadlineExceeded => status(
+            Code::DeadlineExceeded,
+            ErrorReason::DeadlineExceeded,
+            error.to_string(),
+            &[],
+        ),
+    }
+}
+
+/// Columns that were not taken; `within` is what stands before their field, with its dot.
+pub(crate) fn of_columns(within: &str, error: &ColumnsError) -> Status {
+    let (field, breach) = match error {
+        ColumnsError::Write(error) => return of_write(error),
+        ColumnsError::Breach { field, breach } => (field, breach),
+    };
+    let reason = match breach {
+        Breach::Undeclared { .. } => ErrorReason::UndeclaredReference,
+        Breach::OddTagSymbols { .. } => ErrorReason::InvalidTags,
+        Breach::TooManySeries { .. } | Breach::TooManySymbols { .. } => ErrorReason::BatchTooLarge,
+    };
+    invalid_field_because(&format!("{within}{field}"), reason, breach.to_string())
+}
+
+/// A point that was not stored.
+pub(crate) fn of_point(error: &PointErrorReason) -> ItemError {
+    use PointErrorReason as E;
+
+    let message = error.to_string();
+    let invalid = |reason| item_error(Code::InvalidArgument, reason, message.clone(), &[]);
+    match error {
+        E::NoSeries | E::BlockShape { .. } => invalid(ErrorReason::InvalidField),
+        E::InvalidName { place, name, .. } => {
+            let metadata = [("kind", place.kind().as_str()), ("name", name)];
+            item_error(
+                Code::InvalidArgument,
+                ErrorReason::InvalidName,
+                message,
+                &metadata,
+            )
+        }
+        E::NoTags | E::TooManyTags { .. } | E::DuplicateTagk { .. } => invalid(ErrorReason::InvalidTags),
+        E::InvalidTsuid(_) => invalid(ErrorReason::InvalidUidWidth),
+        E::UnknownUid { kind, uid } => {
+            let metadata = [("kind", kind.as_str()), ("uid", &uid.to_string())];
+            item_error(Code::NotFound, ErrorReason::UidNotFound, message, &metadata)
+        }
+        E::NoUid { place, name, refusal } => {
+            let (code, reason) = of_refusal(refusal);
+            item_error(
+                code,
+                reason,
+                message,
+                &[("kind", place.kind().as_str()), ("name", name)],
+            )
+        }
+        E::TimestampOutOfRange { .. } | E::NotWholeSecond { .. } | E::TimestampOverflow => {
+            invalid(ErrorReason::InvalidTimestamp)
+        }
+        E::NoValue | E::InvalidValue(_) => invalid(ErrorReason::InvalidValue),
+    }
+}
+
+fn of_refusal(refusal: &UidRefusal) -> (Code, ErrorReason) {
+    match refusal {
+        UidRefusal::AutoCreateDisabled => (Code::FailedPrecondition, ErrorReason::AutoCreateDisabled),
+        UidRefusal::SpaceExhausted => (Code::ResourceExhausted, ErrorReason::UidSpaceExhausted),
+        UidRefusal::InvalidName { .. } => (Code::InvalidArgument, ErrorReason::InvalidName),
+        UidRefusal::StoreFull { .. } => (Code::ResourceExhausted, ErrorReason::StoreFull),
+        UidRefusal::Unavailable { .. } => (Code::Unavailable, ErrorReason::UidServiceUnavailable),
+        UidRefusal::Other { .. } => (Code::Internal, ErrorReason::Internal),
+    }
+}

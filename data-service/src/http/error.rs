@@ -1,0 +1,136 @@
+//! Errors of HTTP requests, and the envelope that tells them.
+//!
+//! ```text
+//!   {"error":{"code":400,"message":"m","details":"d","trace":"t"}}
+//! ```
+//!
+//! `details` is left out if there are none. `trace` is there only if the setting
+//! `--http-show-stack-trace` is on; OpenTSDB puts a Java stack there (and has it on by default),
+//! this server the chain of causes.
+//!
+//! Source: OpenTSDB 2.4, `BadRequestException`, `HttpJsonSerializer.formatErrorV1`.
+
+use http::StatusCode;
+
+use crate::http::json;
+
+/// A request that got no answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct HttpError {
+    /// Status of the response, and `code`.
+    pub(crate) status: StatusCode,
+    /// OpenTSDB's words where it has any.
+    pub(crate) message: String,
+    /// More about it.
+    pub(crate) details: Option<String>,
+    /// Causes, outermost first; shown only if the operator wants it.
+    pub(crate) causes: Option<String>,
+}
+
+impl HttpError {
+    /// An error with any status.
+    pub(crate) fn new(status: StatusCode, message: impl Into<String>) -> HttpError {
+        HttpError {
+            status,
+            message: message.into(),
+            details: None,
+            causes: None,
+        }
+    }
+
+    /// An error of the caller: 400.
+    pub(crate) fn bad_request(message: impl Into<String>) -> HttpError {
+        HttpError::new(StatusCode::BAD_REQUEST, message)
+    }
+
+    /// Adds details.
+    #[must_use]
+    pub(crate) fn with_details(mut self, details: impl Into<String>) -> HttpError {
+        self.details = Some(details.into());
+        self
+    }
+
+    /// Adds what led to the error.
+    #[must_use]
+    pub(crate) fn with_causes(mut self, error: &dyn std::error::Error) -> HttpError {
+        let mut causes = error.to_string();
+        let mut source = error.source();
+        while let Some(cause) = source {
+            causes.push_str("\ncaused by: ");
+            causes.push_str(&cause.to_string());
+            source = cause.source();
+        }
+        self.causes = Some(causes);
+        self
+    }
+
+    /// A body that is no JSON, or not the JSON that the endpoint takes.
+    pub(crate) fn unreadable_json(details: impl Into<String>) -> HttpError {
+        HttpError::bad_request("Unable to parse the given JSON").with_details(details)
+    }
+
+    /// A method that the endpoint does not have.
+    pub(crate) fn method_not_allowed(method: &http::Method) -> HttpError {
+        HttpError::new(StatusCode::METHOD_NOT_ALLOWED, "Method not allowed").with_details(format!(
+            "The HTTP method [{method}] is not permitted for this endpoint"
+        ))
+    }
+
+    /// The envelope.
+    pub(crate) fn to_json(&self, show_trace: bool) -> Vec<u8> {
+        let mut out = Vec::with_capacity(96 + self.message.len());
+        out.extend_from_slice(b"{\"error\":{\"code\":");
+        out.extend_from_slice(self.status.as_str().as_bytes());
+        out.extend_from_slice(b",\"message\":");
+        json::write_string(&mut out, &self.message);
+        if let Some(details) = self.details.as_deref().filter(|details| !details.is_empty()) {
+            out.extend_from_slice(b",\"details\":");
+            json::write_string(&mut out, details);
+        }
+        if let Some(causes) = self.causes.as_deref().filter(|_| show_trace) {
+            out.extend_from_slice(b",\"trace\":");
+            json::write_string(&mut out, causes);
+        }
+        out.extend_from_slice(b"}}");
+        out
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(error: &HttpError, show_trace: bool) -> String {
+        String::from_utf8(error.to_json(show_trace)).unwrap()
+    }
+
+    #[test]
+    fn the_envelope_has_what_there_is() {
+        let error = HttpError::bad_request("a \"b\"");
+        assert_eq!(
+            text(&error, true),
+            r#"{"error":{"code":400,"message":"a \"b\""}}"#
+        );
+        let error = error.with_details("");
+        assert_eq!(
+            text(&error, true),
+            r#"{"error":{"code":400,"message":"a \"b\""}}"#
+        );
+        let error = error.with_details("d");
+        assert_eq!(
+            text(&error, true),
+            r#"{"error":{"code":400,"message":"a \"b\"","details":"d"}}"#
+        );
+    }
+
+    #[test]
+    fn causes_are_told_only_if_the_operator_wants_it() {
+        let cause = std::io::Error::other("disk");
+        let error = HttpError::new(StatusCode::SERVICE_UNAVAILABLE, "m").with_causes(&cause);
+        assert_eq!(text(&error, false), r#"{"error":{"code":503,"message":"m"}}"#);
+        assert_eq!(
+            text(&error, true),
+            r#"{"error":{"code":503,"message":"m","trace":"disk"}}"#
+        );
+    }
+}

@@ -1,0 +1,190 @@
+use super::*;
+
+fn parse(text: &str) -> Result<PutBody<'_>, PutBodyError> {
+    PutBody::parse(text.as_bytes(), 1000)
+}
+
+fn unreadable(text: &str) -> String {
+    match parse(text) {
+        Err(PutBodyError::Unreadable(details)) => details,
+        other => panic!("{text} was read: {other:?}"),
+    }
+}
+
+/// Metric, timestamp, value and tags of a point.
+type Fields = (Option<String>, i64, Option<String>, Vec<(String, Option<String>)>);
+
+/// The only point of a body.
+fn only(text: &str) -> Fields {
+    let mut body = parse(text).unwrap();
+    assert_eq!(body.points.len(), 1, "{text}");
+    let point = body.points.remove(0).unwrap();
+    let tags = body.tags[point.tags.clone()]
+        .iter()
+        .map(|(key, value)| (key.to_string(), value.as_ref().map(ToString::to_string)))
+        .collect();
+    let text_of = |text: Option<Cow<'_, str>>| text.map(Cow::into_owned);
+    (text_of(point.metric), point.timestamp, text_of(point.value), tags)
+}
+
+fn some(text: &str) -> Option<String> {
+    Some(text.to_owned())
+}
+
+#[test]
+fn one_point_or_many() {
+    let point = r#"{"metric":"m","timestamp":1,"value":2,"tags":{"z":"1","a":"2"}}"#;
+    let expected_tags = vec![("z".to_owned(), some("1")), ("a".to_owned(), some("2"))];
+    assert_eq!(only(point), (some("m"), 1, some("2"), expected_tags));
+
+    let text = format!("\n [{point}, null,{point} ] \n");
+    let body = parse(&text).unwrap();
+    assert_eq!(body.points.len(), 3);
+    assert!(body.points[1].is_none());
+    assert_eq!(body.points[2].as_ref().unwrap().tags, 2..4);
+    assert_eq!(body.tags.len(), 4);
+    assert!(parse("[]").unwrap().points.is_empty());
+}
+
+#[test]
+fn texts_borrow_from_the_body_unless_they_have_escapes() {
+    let body = parse(r#"{"metric":"m","value":"1","tags":{"k":"v","e":"\u00e9"}}"#).unwrap();
+    let point = body.points[0].as_ref().unwrap();
+    assert!(matches!(point.metric, Some(Cow::Borrowed("m"))));
+    assert!(matches!(point.value, Some(Cow::Borrowed("1"))));
+    assert!(matches!(
+        body.tags[0],
+        (Cow::Borrowed("k"), Some(Cow::Borrowed("v")))
+    ));
+    assert_eq!(body.tags[1].1.as_deref(), Some("é"));
+}
+
+#[test]
+fn the_source_text_of_a_value_is_kept() {
+    for (source, text) in [
+        ("42", some("42")),
+        ("42.0", some("42.0")),
+        ("1e3", some("1e3")),
+        ("-0.0", some("-0.0")),
+        (
+            "123456789012345678901234567890",
+            some("123456789012345678901234567890"),
+        ),
+        ("1e400", some("1e400")),
+        ("\"+5\"", some("+5")),
+        ("\"1\\u002e5\"", some("1.5")),
+        ("\"\"", some("")),
+        ("true", some("true")),
+        ("null", None),
+    ] {
+        assert_eq!(only(&format!("{{\"value\":{source}}}")).2, text, "{source}");
+    }
+}
+
+#[test]
+fn scalars_stand_in_for_each_other() {
+    for (source, timestamp) in [
+        ("1356998400", 1_356_998_400),
+        ("1356998400.9", 1_356_998_400),
+        ("-5", -5),
+        ("1e3", 1000),
+        ("\"1356998400\"", 1_356_998_400),
+        ("\" 7 \"", 7),
+        ("\"\"", 0),
+        ("null", 0),
+    ] {
+        assert_eq!(
+            only(&format!("{{\"timestamp\":{source}}}")).1,
+            timestamp,
+            "{source}"
+        );
+    }
+    let (metric, _, _, tags) = only(r#"{"metric":5,"tags":{"a":1,"b":1.5,"c":true,"d":null}}"#);
+    assert_eq!(metric, some("5"));
+    let tags: Vec<_> = tags.iter().map(|(_, value)| value.as_deref()).collect();
+    assert_eq!(tags, [Some("1"), Some("1.5"), Some("true"), None]);
+}
+
+#[test]
+fn unknown_fields_are_ignored_and_the_last_of_equal_ones_wins() {
+    let text = r#"{"x":[{"y":{}}],"metric":"a","metric":"b","tags":{"k":"1","l":"2"},"tags":{"k":"3","k":"4"},"_":null}"#;
+    let (metric, timestamp, value, tags) = only(text);
+    assert_eq!((metric, timestamp, value), (some("b"), 0, None));
+    assert_eq!(tags, [("k".to_owned(), some("4"))]);
+    assert!(
+        !parse(r#"{"tags":null}"#).unwrap().points[0]
+            .as_ref()
+            .unwrap()
+            .has_tags
+    );
+    assert!(
+        parse(r#"{"tags":{}}"#).unwrap().points[0]
+            .as_ref()
+            .unwrap()
+            .has_tags
+    );
+}
+
+#[test]
+fn what_is_no_body_is_told() {
+    assert!(matches!(parse(""), Err(PutBodyError::Empty)));
+    assert!(matches!(parse(" \n\t"), Err(PutBodyError::Empty)));
+    assert!(matches!(parse("put m 1 1 a=b"), Err(PutBodyError::NoObject)));
+    assert!(matches!(parse("\"text\""), Err(PutBodyError::NoObject)));
+    for text in [
+        "{",
+        "[",
+        "[{}",
+        "[{},]",
+        "[1]",
+        "[[]]",
+        "{\"metric\":\"m}",
+        "{\"metric\":{}}",
+        "{\"value\":[1]}",
+        "{\"tags\":[]}",
+        "{\"tags\":\"\"}",
+        "{\"tags\":{\"a\":{}}}",
+        "{\"timestamp\":\"abc\"}",
+        "{\"timestamp\":\"1.5\"}",
+        "{\"timestamp\":1e30}",
+        "{\"timestamp\":18446744073709551615}",
+        "{\"value\":NaN}",
+        "{\"value\":.5}",
+        "{} {}",
+        "[] x",
+    ] {
+        assert!(!unreadable(text).is_empty(), "{text}");
+    }
+    assert!(matches!(
+        PutBody::parse(b"{\"metric\":\"\xff\"}", 9),
+        Err(PutBodyError::Unreadable(details)) if details == "byte 11 is not UTF-8"
+    ));
+}
+
+#[test]
+fn nesting_and_numbers_of_points_are_bounded() {
+    let deep = format!("{{\"x\":{}{}}}", "[".repeat(100_000), "]".repeat(100_000));
+    // Either is fine, as long as the stack holds.
+    let _ = parse(&deep);
+    let deep = "[".repeat(100_000);
+    assert!(!unreadable(&deep).is_empty());
+    let deep = format!("{{\"tags\":{}", "{\"a\":".repeat(100_000));
+    assert!(!unreadable(&deep).is_empty());
+
+    let many = format!("[{}null]", "null,".repeat(999));
+    assert_eq!(parse(&many).unwrap().points.len(), 1000);
+    let many = format!("[{}null]", "null,".repeat(1000));
+    assert!(matches!(parse(&many), Err(PutBodyError::TooMany { max: 1000 })));
+}
+
+proptest::proptest! {
+    #[test]
+    fn any_text_is_read_or_refused(text in "[\\[\\]{}\",:a-e0-9.\\\\ ]{0,64}") {
+        let _ = parse(&text);
+    }
+
+    #[test]
+    fn any_bytes_are_read_or_refused(bytes: Vec<u8>) {
+        let _ = PutBody::parse(&bytes, 10);
+    }
+}

@@ -1,0 +1,367 @@
+//! `/api/put`: points come in as JSON.
+//!
+//! Points are independent: the good ones of a batch are stored even if others are refused and the
+//! status is 400. Whatever the flags, the answer comes when the points are durable; OpenTSDB does
+//! so only with `sync`. When store or UID service fail, the answer is 503 (send again), 507 (no
+//! space left) or 500, also where OpenTSDB without `sync` would have said 204.
+//!
+//! Source: OpenTSDB 2.4, `PutDataPointRpc.processDataPoint`.
+
+mod body;
+
+use std::time::{Duration, Instant};
+
+use http::StatusCode;
+use oxtsdb_schema::value::{ValueTextError, parse_http};
+use oxtsdb_schema::{Timestamp, Value};
+
+use crate::front::counters::Counters;
+use crate::front::point_text::{self, NameOf, Refusal};
+use crate::front::write_failure;
+use crate::http::error::HttpError;
+use crate::http::json;
+use crate::http::parameters::Parameters;
+use crate::http::put::body::{PutBody, PutBodyError, PutPoint};
+use crate::http::reply::Reply;
+use crate::write::{NewPoint, WriteError, Writer};
+
+/// Points that are handed to the writer at once.
+const WRITE_POINTS: usize = 10_000;
+
+/// How long a request may wait for the store, unless `sync_timeout` says otherwise.
+const WRITE_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// No valid point is shorter:
+/// `{"metric":"m","timestamp":1,"value":1,"tags":{"k":"v"}}`. So a body cannot ask for more memory
+/// than its size allows, for example by many empty points.
+const SHORTEST_POINT_BYTES: usize = 50;
+
+/// What the query string asks for.
+#[derive(Debug, Default, Clone, Copy)]
+struct Flags {
+    summary: bool,
+    details: bool,
+    /// More than 0: wait no longer than this.
+    timeout_ms: Option<u64>,
+}
+
+/// Tags as the writer takes them.
+type Tags<'a> = Vec<(&'a str, &'a str)>;
+
+/// What became of the points of a body.
+#[derive(Debug, Default)]
+struct Outcome {
+    success: usize,
+    timeouts: usize,
+    /// By place in the body, with OpenTSDB's words.
+    failed: Vec<(usize, String)>,
+    /// The status, if a point failed that has no fault of its own.
+    failure: Option<StatusCode>,
+}
+
+/// Stores the points of a body.
+pub(crate) async fn put(
+    writer: &Writer,
+    counters: &Counters,
+    parameters: &Parameters,
+    content: &[u8],
+) -> Result<Reply, HttpError> {
+    Counters::count(&counters.puts);
+    let flags = Flags::parse(parameters)?;
+    if content.is_empty() {
+        return Err(HttpError::bad_request("Missing request content"));
+    }
+    let body =
+        PutBody::parse(content, content.len() / SHORTEST_POINT_BYTES + 1).map_err(|error| match error {
+            PutBodyError::Empty => HttpError::bad_request("Missing request content"),
+            PutBodyError::NoObject => HttpError::bad_request("The JSON must start as an object or an array"),
+            PutBodyError::Unreadable(details) => HttpError::unreadable_json(details),
+            PutBodyError::TooMany { .. } => {
+                HttpError::new(StatusCode::PAYLOAD_TOO_LARGE, "request body has too many points")
+                    .with_details(error.to_string())
+            }
+        })?;
+    if body.points.is_empty() {
+        return Err(HttpError::bad_request("No datapoints found in content"));
+    }
+    let outcome = store(writer, counters, &body, flags).await?;
+    reply(&outcome, &body, flags)
+}
+
+impl Flags {
+    fn parse(parameters: &Parameters) -> Result<Flags, HttpError> {
+        let timeout_ms = match parameters.get("sync_timeout") {
+            None => None,
+            Some(text) => {
+                let number: i32 = text.parse().map_err(|_| {
+                    let message = format!("For input string: \"{text}\"");
+                    HttpError::new(StatusCode::INTERNAL_SERVER_ERROR, message)
+                })?;
+                u64::try_from(number).ok().filter(|number| *number > 0)
+            }
+        };
+        Ok(Flags {
+            summary: parameters.has("summary"),
+            details: parameters.has("details"),
+            timeout_ms,
+        })
+    }
+}
+
+/// Checks the points, and writes the good ones.
+async fn store(
+    writer: &Writer,
+    counters: &Counters,
+    body: &PutBody<'_>,
+    flags: Flags,
+) -> Result<Outcome, HttpError> {
+    let tags: Tags<'_> = body
+        .tags
+        .iter()
+        .map(|(key, value)| (key.as_ref(), value.as_deref().unwrap_or_default()))
+        .collect();
+    let mut outcome = Outcome::default();
+    let mut good: Vec<NewPoint<'_>> = Vec::with_capacity(body.points.len());
+    // Where the good points stand in the body; empty as long as all are good.
+    let mut places: Vec<usize> = Vec::new();
+    for (place, point) in body.points.iter().enumerate() {
+        match check(point.as_ref(), body, &tags) {
+            Ok(point) => {
+                if !outcome.failed.is_empty() {
+                    places.push(place);
+                }
+                good.push(point);
+            }
+            Err(unfit) => {
+                if outcome.failed.is_empty() {
+                    places.extend(0..place);
+                }
+                Counters::count(match &unfit {
+                    Unfit::NoNumber => &counters.invalid_values,
+                    Unfit::Rule(_) => &counters.illegal_arguments,
+                });
+                outcome.failed.push((place, unfit.into_text()));
+            }
+        }
+    }
+    let timeout = flags.timeout_ms.map_or(WRITE_TIMEOUT, Duration::from_millis);
+    let deadline = Instant::now() + timeout;
+    let mut first = 0;
+    for points in good.chunks(WRITE_POINTS) {
+        match writer.write(points, Some(deadline)).await {
+            Ok(written) => {
+                let stored = points.len() - written.errors.len();
+                outcome.success += stored;
+                Counters::add(&counters.points_added, stored);
+                for error in written.errors {
+                    let failure = write_failure::status_of_point(&error.reason);
+                    outcome.failure = outcome.failure.or(failure);
+                    let index = first + error.index;
+                    let place = places.get(index).copied().unwrap_or(index);
+                    let tags = good.get(index).map_or(&[][..], |point| point.tags);
+                    let text = refusal_text(Refusal::of(&error.reason, tags), counters);
+                    outcome.failed.push((place, text));
+                }
+            }
+            Err(error) if flags.timeout_ms.is_some() && is_timeout(&error) => {
+                outcome.timeouts = good.len() - first;
+                break;
+            }
+            Err(error) => {
+                Counters::add(&counters.storage_errors, good.len() - first);
+                return Err(failure(&error, first));
+            }
+        }
+        first += points.len();
+    }
+    outcome.failed.sort_by_key(|(place, _)| *place);
+    Ok(outcome)
+}
+
+/// Why a point is not handed to the writer.
+enum Unfit {
+    NoNumber,
+    Rule(String),
+}
+
+impl Unfit {
+    fn rule(text: &str) -> Unfit {
+        Unfit::Rule(text.to_owned())
+    }
+
+    fn into_text(self) -> String {
+        match self {
+            Unfit::NoNumber => "Unable to parse value to a number".to_owned(),
+            Unfit::Rule(text) => text,
+        }
+    }
+}
+
+/// Checks a point in OpenTSDB's order, so that a point with several faults is told the same one.
+fn check<'a>(
+    point: Option<&'a PutPoint<'_>>,
+    body: &PutBody<'_>,
+    tags: &'a Tags<'a>,
+) -> Result<NewPoint<'a>, Unfit> {
+    let Some(point) = point else {
+        return Err(Unfit::rule("Unexpected null datapoint encountered in set."));
+    };
+    let metric = match point.metric.as_deref() {
+        None | Some("") => return Err(Unfit::rule("Metric name was empty")),
+        Some(metric) => metric,
+    };
+    if point.timestamp <= 0 {
+        return Err(Unfit::rule("Invalid timestamp"));
+    }
+    let value = match point.value.as_deref() {
+        None | Some("") => return Err(Unfit::rule("Empty value")),
+        Some(value) => value,
+    };
+    if point.tags.is_empty() {
+        return Err(Unfit::rule("Missing tags"));
+    }
+    let tags = tags.get(point.tags.clone()).unwrap_or_default();
+    let value: Value = parse_http(value).map_err(|error| match error {
+        ValueTextError::Value(error) => Unfit::Rule(point_text::not_finite(&error, metric, point.timestamp)),
+        ValueTextError::Empty
+        | ValueTextError::Integer(_)
+        | ValueTextError::NotANumber { .. }
+        | ValueTextError::MultiplePoints { .. } => Unfit::NoNumber,
+    })?;
+    let timestamp = Timestamp::from_opentsdb(point.timestamp).map_err(|_| {
+        let tags = tags.iter().copied();
+        Unfit::Rule(point_text::bad_timestamp(point.timestamp, metric, tags, &value))
+    })?;
+    let sent = body.tags.get(point.tags.clone()).unwrap_or_default();
+    if let Some((key, _)) = sent.iter().find(|(_, value)| value.is_none()) {
+        return Err(Unfit::Rule(point_text::null_name(NameOf::TagValue(key))));
+    }
+    Ok(NewPoint {
+        metric,
+        tags,
+        timestamp,
+        value,
+    })
+}
+
+fn refusal_text(refusal: Refusal, counters: &Counters) -> String {
+    let (counter, text) = match refusal {
+        Refusal::NoTags => (&counters.illegal_arguments, "Missing tags".to_owned()),
+        Refusal::Rule(text) => (&counters.illegal_arguments, text),
+        Refusal::UnknownName { .. } => (&counters.unknown_metrics, "Unknown metric".to_owned()),
+        Refusal::Storage(text) => (&counters.storage_errors, text),
+    };
+    Counters::count(counter);
+    text
+}
+
+fn is_timeout(error: &WriteError) -> bool {
+    matches!(
+        error,
+        WriteError::DeadlineExceeded
+            | WriteError::Overloaded { .. }
+            | WriteError::Uids(crate::uids::UidsError::DeadlineExceeded)
+    )
+}
+
+fn failure(error: &WriteError, stored: usize) -> HttpError {
+    HttpError::new(write_failure::status(error), error.to_string())
+        .with_details(format!(
+            "{stored} points were handled before; sending all of them again is safe"
+        ))
+        .with_causes(error)
+}
+
+/// The answer, in the form that the flags ask for.
+fn reply(outcome: &Outcome, body: &PutBody<'_>, flags: Flags) -> Result<Reply, HttpError> {
+    let Outcome {
+        success,
+        timeouts,
+        failed,
+        failure,
+    } = outcome;
+    let all_good = failed.is_empty() && *timeouts == 0;
+    let bad = failure.unwrap_or(StatusCode::BAD_REQUEST);
+    if !flags.summary && !flags.details {
+        if all_good {
+            return Ok(Reply::empty());
+        }
+        let message = if *timeouts > 0 {
+            format!(
+                "The put call has timed out with {success} points stored, {} failed and \
+                 {timeouts} not confirmed",
+                failed.len()
+            )
+        } else {
+            "One or more data points had errors".to_owned()
+        };
+        return Err(HttpError::new(bad, message)
+            .with_details("Please see the TSD logs or append \"details\" to the put request"));
+    }
+    let mut out = Vec::with_capacity(64);
+    out.extend_from_slice(b"{\"success\":");
+    json::write_integer(&mut out, *success);
+    if flags.timeout_ms.is_some() {
+        out.extend_from_slice(b",\"timeouts\":");
+        json::write_integer(&mut out, *timeouts);
+    }
+    out.extend_from_slice(b",\"failed\":");
+    json::write_integer(&mut out, failed.len());
+    if flags.details {
+        out.extend_from_slice(b",\"errors\":[");
+        for (number, (place, text)) in failed.iter().enumerate() {
+            if number > 0 {
+                out.push(b',');
+            }
+            out.extend_from_slice(b"{\"datapoint\":");
+            write_point(&mut out, body.points.get(*place).and_then(Option::as_ref), body);
+            out.extend_from_slice(b",\"error\":");
+            json::write_string(&mut out, text);
+            out.push(b'}');
+        }
+        out.push(b']');
+    }
+    out.push(b'}');
+    let status = if all_good { StatusCode::OK } else { bad };
+    Ok(Reply::json_with(status, out))
+}
+
+/// A point as it was read, without the fields that are not there.
+fn write_point(out: &mut Vec<u8>, point: Option<&PutPoint<'_>>, body: &PutBody<'_>) {
+    let Some(point) = point else {
+        out.extend_from_slice(b"null");
+        return;
+    };
+    out.push(b'{');
+    if let Some(metric) = &point.metric {
+        out.extend_from_slice(b"\"metric\":");
+        json::write_string(out, metric);
+        out.push(b',');
+    }
+    out.extend_from_slice(b"\"timestamp\":");
+    json::write_integer(out, point.timestamp);
+    if let Some(value) = &point.value {
+        out.extend_from_slice(b",\"value\":");
+        json::write_string(out, value);
+    }
+    if point.has_tags {
+        out.extend_from_slice(b",\"tags\":{");
+        let tags = body.tags.get(point.tags.clone()).unwrap_or_default();
+        for (number, (key, value)) in tags.iter().enumerate() {
+            if number > 0 {
+                out.push(b',');
+            }
+            json::write_string(out, key);
+            out.push(b':');
+            match value {
+                Some(value) => json::write_string(out, value),
+                None => out.extend_from_slice(b"null"),
+            }
+        }
+        out.push(b'}');
+    }
+    out.push(b'}');
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,92 @@
+//! Queries that have no answer, in OpenTSDB's words where it has any.
+
+use http::StatusCode;
+use oxtsdb_row_store::StoreError;
+use oxtsdb_schema::RowError;
+
+use crate::http::error::HttpError;
+use crate::http::suggest::uids_error;
+use crate::query::QueryError;
+
+/// The answer to a query that failed.
+pub(super) fn of_query(error: &QueryError) -> HttpError {
+    use QueryError as E;
+    match error {
+        E::EndBeforeStart { start_ms, end_ms } => end_not_after_start(*start_ms, *end_ms),
+        E::UnknownName { kind, name } => {
+            let message = format!("No such name for '{kind}': '{name}'");
+            HttpError::bad_request(message.clone()).with_details(message)
+        }
+        E::Filter(_) | E::Tsuid { .. } | E::TsuidMetrics { .. } => HttpError::bad_request(error.to_string()),
+        E::TooManyPoints { limit, .. } => HttpError::new(
+            StatusCode::PAYLOAD_TOO_LARGE,
+            format!(
+                "Sorry, you have attempted to fetch more than our limit of {limit} data points. \
+                 Please try filtering using more tags or decrease your time range."
+            ),
+        )
+        .with_details(error.to_string()),
+        E::Infinite { value, .. } => {
+            let value = oxtsdb_schema::java::double_to_string(*value);
+            HttpError::bad_request(format!("Got Infinity: {value} in this query: {error}"))
+        }
+        E::Row {
+            row_key,
+            error:
+                RowError::Duplicate {
+                    offset_ms,
+                    kept_value,
+                    other_value,
+                    ..
+                },
+        } => HttpError::bad_request(format!(
+            "Duplicate timestamp for key={}, ms_offset={offset_ms}, older={}, newer={}; \
+                 set tsd.storage.fix_duplicates=true to fix automatically or run Fsck",
+            java_bytes(row_key),
+            java_bytes(&other_value.to_string()),
+            java_bytes(&kept_value.to_string()),
+        ))
+        .with_details("here the setting is --fix-duplicates"),
+        E::Store(StoreError::TimedOut { .. }) => failed(StatusCode::REQUEST_TIMEOUT, error),
+        E::Store(_) => failed(StatusCode::FAILED_DEPENDENCY, error),
+        E::Uids(error) => uids_error(error),
+        E::DeadlineExceeded => failed(StatusCode::GATEWAY_TIMEOUT, error),
+        E::Row { .. } | E::RowKey(_) | E::UidWithoutName { .. } | E::Internal { .. } => {
+            failed(StatusCode::INTERNAL_SERVER_ERROR, error)
+        }
+    }
+}
+
+/// A range that is none. The times are as they were understood.
+pub(super) fn end_not_after_start(start_ms: i64, end_ms: i64) -> HttpError {
+    HttpError::bad_request(format!(
+        "End time [{end_ms}] must be greater than the start time [{start_ms}]"
+    ))
+}
+
+fn failed(status: StatusCode, error: &QueryError) -> HttpError {
+    HttpError::new(status, error.to_string()).with_causes(error)
+}
+
+/// Bytes as Java prints them: `[0, 0, -128]`. `hex` is what the domain's errors show.
+fn java_bytes(hex: &str) -> String {
+    let (pairs, _) = hex.as_bytes().as_chunks::<2>();
+    let bytes: Vec<String> = pairs
+        .iter()
+        .filter_map(|pair| std::str::from_utf8(pair).ok())
+        .filter_map(|pair| u8::from_str_radix(pair, 16).ok())
+        .map(|byte| byte.cast_signed().to_string())
+        .collect();
+    format!("[{}]", bytes.join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_are_printed_as_by_java() {
+        assert_eq!(java_bytes("00ff80"), "[0, -1, -128]");
+        assert_eq!(java_bytes(""), "[]");
+    }
+}

@@ -1,0 +1,193 @@
+use serde_json::json;
+
+use super::*;
+use crate::query::downsample::Interval;
+
+const RULES: QueryRules = QueryRules {
+    fix_duplicates: false,
+};
+const NOW_MS: i64 = 1_400_000_000_000;
+
+fn parse(body: &serde_json::Value) -> Result<Question, HttpError> {
+    from_json(body.to_string().as_bytes(), &Parameters::default(), RULES, NOW_MS)
+}
+
+fn sub_query(fields: serde_json::Value) -> SubQuery {
+    let mut sub_query = json!({"aggregator": "sum", "metric": "m"});
+    for (key, value) in fields.as_object().unwrap() {
+        sub_query[key] = value.clone();
+    }
+    let question = parse(&json!({"start": 1, "queries": [sub_query]})).unwrap();
+    question.spec.sub_queries.into_iter().next().unwrap()
+}
+
+#[test]
+fn times_are_texts_or_numbers() {
+    let range = |start: serde_json::Value, end: serde_json::Value| {
+        let spec =
+            parse(&json!({"start": start, "end": end, "queries": [{"aggregator": "sum", "metric": "m"}]}))
+                .unwrap()
+                .spec;
+        (spec.start_ms, spec.end_ms)
+    };
+    let t = 1_356_998_400_000;
+    assert_eq!(range(json!(1_356_998_400), json!(null)), (t, NOW_MS));
+    assert_eq!(range(json!("1356998400"), json!("")), (t, NOW_MS));
+    assert_eq!(
+        range(json!("2013/01/01"), json!("1h-ago")),
+        (t, NOW_MS - 3_600_000)
+    );
+    // The number is read through its text, which has eleven digits without the dot.
+    let body =
+        br#"{"start":1356998400.5,"end":1356998400.123,"queries":[{"aggregator":"sum","metric":"m"}]}"#;
+    let spec = from_json(body, &Parameters::default(), RULES, NOW_MS)
+        .unwrap()
+        .spec;
+    assert_eq!((spec.start_ms, spec.end_ms), (13_569_984_005, 1_356_998_400_123));
+
+    let zoned = json!({"start": "2013/01/01", "timezone": "America/New_York",
+        "queries": [{"aggregator": "sum", "metric": "m"}]});
+    assert_eq!(parse(&zoned).unwrap().spec.start_ms, t + 5 * 3_600_000);
+}
+
+#[test]
+fn a_sub_query_has_all_its_parts() {
+    let read = sub_query(json!({
+        "tags": {"host": "web*", "n": 5},
+        "filters": [{"type": "literal_or", "tagk": "dc", "filter": "lga|phx", "groupBy": true}],
+        "downsample": "1m-avg-zero",
+        "rate": true,
+        "rateOptions": {"counter": "true", "counterMax": 100, "resetValue": 5, "dropResets": 1},
+        "explicitTags": true,
+        "index": 3,
+        "unknown": {}
+    }));
+    let Source::Metric {
+        metric,
+        filters,
+        explicit_tags,
+    } = read.source
+    else {
+        panic!("{read:?}")
+    };
+    assert_eq!((metric.as_str(), explicit_tags), ("m", true));
+    let filters: Vec<String> = filters
+        .iter()
+        .map(|f| format!("{}={} {}", f.key, f.matcher, f.group_by))
+        .collect();
+    assert_eq!(
+        filters,
+        [
+            "dc=literal_or(lga|phx) true",
+            "host=iwildcard(web*) true",
+            "n=literal_or(5) true"
+        ]
+    );
+    assert_eq!(
+        read.downsample.unwrap().interval,
+        Interval::Fixed { length_ms: 60_000 }
+    );
+    let rate = RateOptions {
+        counter: true,
+        counter_max: 100,
+        reset_value: 5,
+        drop_resets: true,
+    };
+    assert_eq!(read.rate, Some(rate));
+
+    let plain = sub_query(json!({"downsample": "", "rateOptions": {"counter": true}, "tags": null}));
+    assert_eq!(
+        (plain.downsample, plain.rate),
+        (None, None),
+        "options without a rate are none"
+    );
+    assert_eq!(
+        sub_query(json!({"tsuids": ["0a"]})).source,
+        Source::Tsuids(vec![vec![10]])
+    );
+}
+
+#[test]
+fn identical_sub_queries_are_one() {
+    let one = json!({"aggregator": "sum", "metric": "m"});
+    let other = json!({"aggregator": "max", "metric": "m"});
+    let question = parse(&json!({"start": 1, "queries": [one, other, one]})).unwrap();
+    assert_eq!(question.spec.sub_queries.len(), 2);
+}
+
+#[test]
+fn what_is_not_there_is_refused() {
+    for (name, value, said) in [
+        ("percentiles", json!([99.9]), "Not supported: percentiles"),
+        (
+            "showHistogramBuckets",
+            json!(true),
+            "Not supported: showHistogramBuckets",
+        ),
+        ("preAggregate", json!(true), "Not supported: preAggregate"),
+        (
+            "downsample",
+            json!("1dc-sum"),
+            "Calendar intervals are not supported: '1dc'",
+        ),
+    ] {
+        let mut sub_query = json!({"aggregator": "sum", "metric": "m"});
+        sub_query[name] = value;
+        let error = parse(&json!({"start": 1, "queries": [sub_query]})).unwrap_err();
+        assert_eq!((error.status.as_u16(), error.message.as_str()), (400, said));
+    }
+    let both = json!({"aggregator": "sum", "tsuids": ["0a"], "tags": {"a": "b"}});
+    let error = parse(&json!({"start": 1, "queries": [both]})).unwrap_err();
+    assert_eq!(
+        error.message,
+        "Not supported: filters or tags together with tsuids"
+    );
+    let error =
+        parse(&json!({"start": 1, "showQuery": true, "queries": [{"aggregator": "sum", "metric": "m"}]}));
+    assert_eq!(error.unwrap_err().message, "Not supported: showQuery");
+}
+
+#[test]
+fn sub_queries_and_filters_are_bounded() {
+    let one = json!({"aggregator": "sum", "metric": "m"});
+    let error = parse(&json!({"start": 1, "queries": vec![one; 1001]})).unwrap_err();
+    assert_eq!(
+        error.message,
+        "query has 1001 sub-queries, at most 1000 are allowed"
+    );
+    let tags: BTreeMap<String, &str> = (0..101).map(|n| (format!("k{n}"), "*")).collect();
+    let many = json!({"aggregator": "sum", "metric": "m", "tags": tags});
+    let error = parse(&json!({"start": 1, "queries": [many]})).unwrap_err();
+    assert_eq!(
+        error.message,
+        "query has 101 tags and filters, at most 100 are allowed"
+    );
+}
+
+#[test]
+fn what_is_beyond_a_bound_is_counted_and_not_kept() {
+    for (text, kept, count) in [("[]", 0, 0), ("[1,2,3]", 3, 3), (r#"[1,2,3,{"a":[4]},5]"#, 3, 5)] {
+        let first: FirstOf<u8, 3> = serde_json::from_str(text).unwrap();
+        assert_eq!((first.kept.len(), first.count), (kept, count), "{text}");
+    }
+    let filters = json!({"filters": vec![json!({}); 101]});
+    let error = parse(&json!({"start": 1, "queries": [filters]})).unwrap_err();
+    assert_eq!(
+        error.message,
+        "query has 101 tags and filters, at most 100 are allowed"
+    );
+}
+
+#[test]
+fn deep_nesting_does_not_overflow_the_stack() {
+    let deep = format!("{{\"x\":{}{}}}", "[".repeat(100_000), "]".repeat(100_000));
+    let error = from_json(deep.as_bytes(), &Parameters::default(), RULES, NOW_MS).unwrap_err();
+    assert_eq!(error.status.as_u16(), 400);
+}
+
+proptest::proptest! {
+    #[test]
+    fn any_body_is_read_or_refused(bytes: Vec<u8>) {
+        let _ = from_json(&bytes, &Parameters::default(), RULES, NOW_MS);
+    }
+}

@@ -1,0 +1,135 @@
+//! From groups to OpenTSDB's JSON.
+//!
+//! ```text
+//!   [{"metric":"m","tags":{"host":"a"},"aggregateTags":[],["tsuids":[…],]
+//!     "dps":{"1356998400":1,"1356998410":2.5}[,"stats":{…}]}, …[,{"statsSummary":{…}}]]
+//! ```
+//!
+//! Seconds are milliseconds divided by 1000 and nothing more, so the object of a series with
+//! several points in one second has the same key several times, as OpenTSDB's has. Doubles are
+//! printed as by Java, NaN as a text, or as `null` if the fill policy says so.
+//!
+//! Source: OpenTSDB 2.4, `HttpJsonSerializer.formatQueryAsyncV1`.
+
+use oxtsdb_schema::java;
+
+use crate::http::json;
+use crate::http::query::parse::{Output, Question};
+use crate::query::downsample::Fill;
+use crate::query::frame::{Group, Statistics};
+use crate::query::points::Number;
+
+/// An answer in the making.
+#[derive(Debug)]
+pub(super) struct Answer {
+    out: Vec<u8>,
+    output: Output,
+    /// For each sub-query: whether NaN is `null`.
+    nan_is_null: Vec<bool>,
+}
+
+impl Answer {
+    pub(super) fn new(question: &Question) -> Answer {
+        let is_null = |fill: Fill| fill == Fill::Null;
+        let nan_is_null = question
+            .spec
+            .sub_queries
+            .iter()
+            .map(|sub_query| {
+                sub_query
+                    .downsample
+                    .is_some_and(|downsample| is_null(downsample.fill))
+            })
+            .collect();
+        Answer {
+            out: vec![b'['],
+            output: question.output,
+            nan_is_null,
+        }
+    }
+
+    /// Adds a group.
+    pub(super) fn add(&mut self, group: &Group) {
+        self.separate();
+        let out = &mut self.out;
+        out.extend_from_slice(b"{\"metric\":");
+        json::write_string(out, &group.metric);
+        out.extend_from_slice(b",\"tags\":");
+        json::write_map(out, group.tags.iter().map(|(key, value)| (&**key, &**value)));
+        out.extend_from_slice(b",\"aggregateTags\":");
+        json::write_strings(out, group.aggregate_tags.iter().map(|key| &**key));
+        if self.output.tsuids {
+            out.extend_from_slice(b",\"tsuids\":");
+            json::write_strings(out, group.tsuids.iter().map(ToString::to_string));
+        }
+        out.extend_from_slice(b",\"dps\":");
+        self.write_points(group);
+        if self.output.stats {
+            let out = &mut self.out;
+            out.extend_from_slice(b",\"stats\":{\"emittedDPs\":");
+            json::write_integer(out, group.points.len());
+            out.extend_from_slice(b",\"queryIndex\":");
+            json::write_integer(out, group.query);
+            out.push(b'}');
+        }
+        self.out.push(b'}');
+    }
+
+    /// The whole answer.
+    pub(super) fn finish(mut self, statistics: &Statistics) -> Vec<u8> {
+        if self.output.summary {
+            self.separate();
+            let out = &mut self.out;
+            out.extend_from_slice(b"{\"statsSummary\":{\"emittedDPs\":");
+            json::write_integer(out, statistics.points_sent);
+            out.extend_from_slice(b",\"rowsPreFilter\":");
+            json::write_integer(out, statistics.rows);
+            out.extend_from_slice(b",\"dpsPreFilter\":");
+            json::write_integer(out, statistics.points);
+            out.extend_from_slice(b",\"totalTime\":");
+            java::write_double(out, statistics.elapsed.as_secs_f64() * 1000.0);
+            out.extend_from_slice(b"}}");
+        }
+        self.out.push(b']');
+        self.out
+    }
+
+    fn separate(&mut self) {
+        if self.out.len() > 1 {
+            self.out.push(b',');
+        }
+    }
+
+    fn write_points(&mut self, group: &Group) {
+        let nan: &[u8] = if self.nan_is_null.get(group.query).copied().unwrap_or(false) {
+            b"null"
+        } else {
+            b"\"NaN\""
+        };
+        let Output { arrays, millis, .. } = self.output;
+        let out = &mut self.out;
+        out.reserve(group.points.len() * 16);
+        out.push(if arrays { b'[' } else { b'{' });
+        for (place, (time_ms, value)) in group.points.iter().enumerate() {
+            if place > 0 {
+                out.push(b',');
+            }
+            let time = if millis { time_ms } else { time_ms / 1000 };
+            out.push(if arrays { b'[' } else { b'"' });
+            json::write_integer(out, time);
+            out.extend_from_slice(if arrays { b"," } else { b"\":" });
+            match value {
+                Number::Int(int) => json::write_integer(out, int),
+                Number::Double(double) if double.is_nan() => out.extend_from_slice(nan),
+                Number::Double(double) => java::write_double(out, double),
+            }
+            if arrays {
+                out.push(b']');
+            }
+        }
+        out.push(if arrays { b']' } else { b'}' });
+    }
+}
+
+#[cfg(test)]
+mod tests;

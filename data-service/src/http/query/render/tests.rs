@@ -1,0 +1,88 @@
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::*;
+use crate::http::parameters::Parameters;
+use crate::http::query::QueryRules;
+use crate::http::query::parse::from_parameters;
+use crate::query::points::Points;
+
+fn group(points: &[(i64, Number)]) -> Group {
+    Group {
+        query: 0,
+        metric: Arc::from("m\""),
+        tags: vec![(Arc::from("host"), Arc::from("a"))],
+        aggregate_tags: vec![Arc::from("dc"), Arc::from("rack")],
+        tsuids: Vec::new(),
+        points: points.iter().copied().collect::<Points>(),
+    }
+}
+
+fn rendered(query: &str, points: &[(i64, Number)]) -> String {
+    let parameters = Parameters::parse(Some(&format!("start=1&end=2&{query}")));
+    let question = from_parameters(
+        &parameters,
+        QueryRules {
+            fix_duplicates: false,
+        },
+        0,
+    )
+    .unwrap();
+    let mut answer = Answer::new(&question);
+    answer.add(&group(points));
+    let statistics = Statistics {
+        elapsed: Duration::from_millis(5),
+        ..Statistics::default()
+    };
+    String::from_utf8(answer.finish(&statistics)).unwrap()
+}
+
+const HEAD: &str = r#"[{"metric":"m\"","tags":{"host":"a"},"aggregateTags":["dc","rack"],"dps":"#;
+
+#[test]
+fn numbers_are_printed_as_by_java() {
+    let points = [
+        (1_000, Number::Int(-1)),
+        (1_999, Number::Double(1.0)),
+        (2_000, Number::Double(1e7)),
+        (3_000, Number::Double(0.0001)),
+        (4_000, Number::Double(-0.0)),
+        (5_000, Number::Double(f64::NAN)),
+        (6_000, Number::Int(i64::MIN)),
+    ];
+    assert_eq!(
+        rendered("m=sum:m", &points),
+        format!(
+            r#"{HEAD}{{"1":-1,"1":1.0,"2":1.0E7,"3":1.0E-4,"4":-0.0,"5":"NaN","6":-9223372036854775808}}}}]"#
+        ),
+        "seconds are not merged"
+    );
+    assert_eq!(
+        rendered("m=sum:1s-sum-null:m&arrays&ms", &points[4..6]),
+        format!("{HEAD}[[4000,-0.0],[5000,null]]}}]")
+    );
+}
+
+#[test]
+fn an_answer_may_be_empty() {
+    assert_eq!(rendered("m=sum:m", &[]), format!("{HEAD}{{}}}}]"));
+    assert_eq!(rendered("m=sum:m&arrays", &[]), format!("{HEAD}[]}}]"));
+    let parameters = Parameters::parse(Some("start=1&end=2&m=sum:m&show_summary"));
+    let question = from_parameters(
+        &parameters,
+        QueryRules {
+            fix_duplicates: false,
+        },
+        0,
+    )
+    .unwrap();
+    let statistics = Statistics {
+        elapsed: Duration::from_millis(5),
+        ..Statistics::default()
+    };
+    let json = String::from_utf8(Answer::new(&question).finish(&statistics)).unwrap();
+    assert_eq!(
+        json,
+        r#"[{"statsSummary":{"emittedDPs":0,"rowsPreFilter":0,"dpsPreFilter":0,"totalTime":5.0}}]"#
+    );
+}

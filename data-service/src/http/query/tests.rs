@@ -1,0 +1,401 @@
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+use uid_service::UidSettings;
+
+use crate::front::testing::Service;
+use crate::settings::DataSettings;
+
+const T: u32 = 1_356_998_400;
+
+async fn put(service: &Service, points: Value) {
+    let answer = service.post("/api/put?details", points.to_string()).await;
+    assert_eq!(answer.status, 200, "{}", answer.text());
+}
+
+fn point(second: u32, value: Value, host: &str) -> Value {
+    json!({"metric": "m", "timestamp": T + second, "value": value, "tags": {"host": host, "dc": "lga"}})
+}
+
+async fn two_hosts() -> Service {
+    let service = Service::start().await;
+    let points = json!([
+        point(0, json!(1), "a"),
+        point(10, json!(2.5), "a"),
+        point(0, json!(10), "b"),
+        point(10, json!(20), "b")
+    ]);
+    put(&service, points).await;
+    service
+}
+
+fn body(changes: Value) -> String {
+    let mut body = json!({
+        "start": T, "end": T + 3600, "queries": [{"aggregator": "sum", "metric": "m", "tags": {"host": "*"}}]
+    });
+    for (key, value) in changes.as_object().unwrap() {
+        body[key] = value.clone();
+    }
+    body.to_string()
+}
+
+#[tokio::test]
+async fn answers_have_opentsdbs_form() {
+    let service = two_hosts().await;
+    let a = r#"{"metric":"m","tags":{"dc":"lga","host":"a"},"aggregateTags":[],"dps":{"1356998400":1.0,"1356998410":2.5}}"#;
+    let b = r#"{"metric":"m","tags":{"dc":"lga","host":"b"},"aggregateTags":[],"dps":{"1356998400":10,"1356998410":20}}"#;
+    let both = format!("[{a},{b}]");
+    let answer = service.post("/api/query", body(json!({}))).await;
+    assert_eq!((answer.status, answer.text()), (200, both.as_str()));
+    assert_eq!(
+        answer.header("content-type"),
+        Some("application/json; charset=UTF-8")
+    );
+    let target = format!("/api/query?start={T}&end={}&m=sum:m%7Bhost=*%7D", T + 3600);
+    assert_eq!(service.get(&target).await.text(), both);
+
+    let sum = r#"[{"metric":"m","tags":{"dc":"lga"},"aggregateTags":["host"],"dps":[[1356998400000,11.0],[1356998410000,22.5]]}]"#;
+    let answer = service
+        .get(&format!(
+            "/api/query?start={T}&end={}&m=sum:m&arrays&ms",
+            T + 3600
+        ))
+        .await;
+    assert_eq!(answer.text(), sum);
+    let plain = json!({"queries": [{"aggregator": "sum", "metric": "m"}], "msResolution": "true"});
+    assert_eq!(service.post("/api/query?arrays", body(plain)).await.text(), sum);
+
+    let answer = service.post("/api/query?jsonp=f", body(json!({}))).await;
+    assert_eq!(answer.text(), format!("f({both})"));
+}
+
+#[tokio::test]
+async fn tsuids_and_figures_are_told_if_asked_for() {
+    let service = two_hosts().await;
+    let all = json!({"showTSUIDs": true, "showStats": true, "showSummary": true});
+    let answer = service.post("/api/query", body(all)).await.json();
+    assert_eq!(answer[0]["tsuids"], json!(["000001000001000001000002000002"]));
+    assert_eq!(answer[1]["stats"], json!({"emittedDPs": 2, "queryIndex": 0}));
+    let summary = &answer[2]["statsSummary"];
+    assert_eq!(summary["emittedDPs"], json!(4));
+    assert!(summary["totalTime"].is_f64());
+
+    let tsuid = answer[0]["tsuids"][0].as_str().unwrap().to_lowercase();
+    let target = format!(
+        "/api/query?start={T}&end={}&tsuid=none:{tsuid}&show_tsuids",
+        T + 3600
+    );
+    let by_tsuid = service.get(&target).await.json();
+    assert_eq!(by_tsuid.as_array().unwrap().len(), 1);
+    assert_eq!(by_tsuid[0]["dps"], answer[0]["dps"]);
+}
+
+#[tokio::test]
+async fn what_is_wrong_with_a_query_is_told() {
+    let service = two_hosts().await;
+    for (changes, message) in [
+        (json!({"start": null}), "Missing start time"),
+        (json!({"start": ""}), "Missing start time"),
+        (
+            json!({"start": "x"}),
+            "Invalid time: x. Invalid character 'x' in x",
+        ),
+        (
+            json!({"start": T, "end": T}),
+            "End time [1356998400000] must be greater than the start time [1356998400000]",
+        ),
+        (json!({"queries": []}), "Missing queries"),
+        (json!({"queries": null}), "Missing queries"),
+        (
+            json!({"queries": [{"metric": "m"}]}),
+            "Missing the aggregation function",
+        ),
+        (
+            json!({"queries": [{"aggregator": "bogus", "metric": "m"}]}),
+            "No such aggregation function: bogus",
+        ),
+        (
+            json!({"queries": [{"aggregator": "sum"}]}),
+            "Missing the metric or tsuids, provide at least one",
+        ),
+        (
+            json!({"queries": [{"aggregator": "sum", "metric": "x"}]}),
+            "No such name for 'metrics': 'x'",
+        ),
+        (
+            json!({"queries": [{"aggregator": "sum", "metric": "m", "tags": {"x": "*"}}]}),
+            "No such name for 'tagk': 'x'",
+        ),
+        (
+            json!({"queries": [{"aggregator": "sum", "metric": "m", "tags": {"host": "a|x"}}]}),
+            "No such name for 'tagv': 'x'",
+        ),
+        (
+            json!({"queries": [{"aggregator": "sum", "metric": "m", "downsample": "1m"}]}),
+            "Invalid downsampling specifier '1m': must provide at least interval and function",
+        ),
+        (json!({"queries": {}}), "Unable to parse the given JSON"),
+        (json!({"queries": [1]}), "Unable to parse the given JSON"),
+        (json!({"msResolution": "maybe"}), "Unable to parse the given JSON"),
+        (json!({"delete": true}), "Not supported: delete"),
+        (json!({"timezone": "+05:00"}), "Invalid timezone name: +05:00"),
+    ] {
+        let answer = service.post("/api/query", body(changes.clone())).await;
+        let told = answer.json()["error"]["message"].clone();
+        assert_eq!((answer.status, told), (400, json!(message)), "{changes}");
+    }
+    for (filter, details) in [
+        (
+            json!({"type": "bogus", "tagk": "host", "filter": "a"}),
+            "Could not find a tag value filter of the type: bogus",
+        ),
+        (
+            json!({"type": "wildcard", "tagk": "host", "filter": "a"}),
+            "Filter must contain an asterisk",
+        ),
+        (
+            json!({"type": "literal_or", "tagk": "host", "filter": "|"}),
+            "Filter must contain more than just a pipe",
+        ),
+        (
+            json!({"type": "literal_or", "tagk": "", "filter": "a"}),
+            "The tagk cannot be null or empty",
+        ),
+        (
+            json!({"type": "literal_or", "tagk": "host"}),
+            "Filter cannot be null or empty",
+        ),
+    ] {
+        let queries = json!([{"aggregator": "sum", "metric": "m", "filters": [filter]}]);
+        let answer = service
+            .post("/api/query", body(json!({"queries": queries})))
+            .await;
+        let error = &answer.json()["error"];
+        assert_eq!(
+            (answer.status, &error["message"]),
+            (400, &json!("Unable to parse the given JSON"))
+        );
+        assert_eq!(error["details"], json!(details));
+    }
+    for (target, message) in [
+        ("/api/query", "Missing parameter <code>start</code>"),
+        ("/api/query?start=1h-ago", "Missing sub queries"),
+        (
+            "/api/query?start=1h-ago&m=sum",
+            "Invalid parameter m=sum (not enough :-separated parts)",
+        ),
+        (
+            "/api/query?start=1h-ago&m=sum:m%7Bhost",
+            "Missing '}' at the end of: m{host",
+        ),
+    ] {
+        let answer = service.get(target).await;
+        let told = answer.json()["error"]["message"].clone();
+        assert_eq!((answer.status, told), (400, json!(message)), "{target}");
+    }
+    let answer = service.post("/api/query", "").await;
+    assert_eq!(
+        answer.text(),
+        r#"{"error":{"code":400,"message":"Missing message content","details":"Supply valid JSON formatted data in the body of your request"}}"#
+    );
+    let answer = service
+        .request("DELETE /api/query HTTP/1.1\r\n".to_owned(), b"")
+        .await;
+    assert_eq!(
+        answer.text(),
+        r#"{"error":{"code":400,"message":"Bad request","details":"Deleting data is not enabled (tsd.http.query.allow_delete=false)"}}"#
+    );
+}
+
+#[tokio::test]
+async fn duplicate_instants_fail_unless_that_is_set() {
+    let points = json!([point(0, json!(1), "a"), point(0, json!(300), "a")]);
+    let service = Service::start().await;
+    put(&service, points.clone()).await;
+    let answer = service.post("/api/query", body(json!({}))).await;
+    let message = answer.json()["error"]["message"].as_str().unwrap().to_owned();
+    assert_eq!(answer.status, 400);
+    assert!(
+        message.starts_with("Duplicate timestamp for key=[0, 0, 1, 80, -30, 39, 0, 0, 0, 1,"),
+        "{message}"
+    );
+    assert!(
+        message.ends_with("; set tsd.storage.fix_duplicates=true to fix automatically or run Fsck"),
+        "{message}"
+    );
+
+    let settings = DataSettings {
+        fix_duplicates: true,
+        ..DataSettings::default()
+    };
+    let service = Service::start_with(settings, UidSettings::default()).await;
+    put(&service, json!([point(0, json!(1), "a")])).await;
+    put(&service, json!([point(0, json!(300), "a")])).await;
+    let answer = service.post("/api/query", body(json!({}))).await;
+    assert_eq!(answer.status, 200, "{}", answer.text());
+}
+
+#[tokio::test]
+async fn a_query_that_reads_too_much_is_refused() {
+    let settings = DataSettings {
+        query_max_points: 3,
+        ..DataSettings::default()
+    };
+    let service = Service::start_with(settings, UidSettings::default()).await;
+    let points: Vec<Value> = (0..10).map(|second| point(second, json!(1), "a")).collect();
+    put(&service, json!(points)).await;
+    let answer = service.post("/api/query", body(json!({}))).await;
+    assert_eq!(answer.status, 413);
+    assert_eq!(
+        answer.json()["error"]["message"],
+        "Sorry, you have attempted to fetch more than our limit of 3 data points. Please try \
+         filtering using more tags or decrease your time range."
+    );
+}
+
+#[tokio::test]
+async fn what_a_query_can_ask_for_is_told() {
+    let service = Service::start().await;
+    let aggregators = service.get("/api/aggregators").await.json();
+    let names: Vec<&str> = aggregators
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|n| n.as_str().unwrap())
+        .collect();
+    for name in ["sum", "min", "max", "avg", "count", "none"] {
+        assert!(names.contains(&name), "{name}");
+    }
+    let filters = service.get("/api/config/filters").await.json();
+    assert!(filters["literal_or"]["examples"].is_string());
+}
+
+/// An element of an answer, in a form that compares as OpenTSDB's clients compare.
+#[derive(Debug, PartialEq, PartialOrd, Deserialize)]
+struct Element {
+    metric: String,
+    tags: BTreeMap<String, String>,
+    #[serde(rename = "aggregateTags")]
+    aggregate_tags: Vec<String>,
+    dps: Text,
+}
+
+/// The JSON as it stands there: keys that occur twice and the kind of numbers count. Doubles count
+/// by their value, since Java 17 prints a few of them with a digit more than needed.
+#[derive(Debug, PartialEq, PartialOrd)]
+struct Text(String);
+
+impl Text {
+    fn of(json: &str) -> Text {
+        let is_number = |c: char| c.is_ascii_digit() || matches!(c, '.' | '-' | 'E');
+        let mut text = String::new();
+        let mut rest = json;
+        while !rest.is_empty() {
+            let end = rest.find(|c| !is_number(c)).unwrap_or(rest.len());
+            let (number, behind) = rest.split_at(end);
+            match number.parse::<f64>() {
+                Ok(double) if number.contains('.') => text.push_str(&format!("{double:?}")),
+                _ => text.push_str(number),
+            }
+            let end = behind.find(is_number).unwrap_or(behind.len());
+            let (between, next) = behind.split_at(end);
+            text.push_str(between);
+            rest = next;
+        }
+        Text(text)
+    }
+}
+
+impl<'de> Deserialize<'de> for Text {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Text, D::Error> {
+        Box::<RawValue>::deserialize(deserializer).map(|raw| Text::of(raw.get()))
+    }
+}
+
+fn elements(text: &str) -> Vec<Element> {
+    let mut elements: Vec<Element> =
+        serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"));
+    for element in &mut elements {
+        element.aggregate_tags.sort();
+    }
+    elements.sort_by(|a, b| a.partial_cmp(b).unwrap());
+    elements
+}
+
+#[derive(Deserialize)]
+struct Vector {
+    name: String,
+    points: Vec<Box<RawValue>>,
+    query: Box<RawValue>,
+    response: Box<RawValue>,
+}
+
+/// Vectors with sub-queries that ask for what is not there yet, by the error that they get.
+const NOT_SUPPORTED: &[(&str, &str)] = &[
+    ("v51_cal_day_utc", "Calendar intervals are not supported: '1dc'"),
+    (
+        "v52_cal_day_ny_dst",
+        "Calendar intervals are not supported: '1dc'",
+    ),
+    ("v53_cal_month", "Calendar intervals are not supported: '1nc'"),
+    ("v54_cal_week", "Calendar intervals are not supported: '1wc'"),
+    (
+        "v55_cal_hour_kolkata",
+        "Calendar intervals are not supported: '1hc'",
+    ),
+    ("v56_cal_flag", "Not supported: useCalendar"),
+    ("v57_cal_fill", "Calendar intervals are not supported: '1dc'"),
+    // Filters of type regexp.
+    ("v67_filter_types", "Unable to parse the given JSON"),
+    (
+        "v76_cal_month_fill_tail",
+        "Calendar intervals are not supported: '1nc'",
+    ),
+    (
+        "v77_cal_multi_month_year",
+        "Calendar intervals are not supported: '5nc'",
+    ),
+    (
+        "v78_cal_anchor_first_point",
+        "Calendar intervals are not supported: '2wc'",
+    ),
+];
+
+#[tokio::test]
+async fn recorded_queries_get_the_recorded_answers() {
+    let vectors = include_str!("../../../testdata/opentsdb-query-vectors.jsonl");
+    let service = Service::start().await;
+    let (mut compared, mut refused, mut wrong) = (0, Vec::new(), Vec::new());
+    for line in vectors.lines() {
+        let vector: Vector = serde_json::from_str(line).unwrap();
+        for point in &vector.points {
+            let answer = service.post("/api/put", point.get()).await;
+            assert_eq!(answer.status, 204, "{}: {}", vector.name, answer.text());
+        }
+        let answer = service.post("/api/query", vector.query.get()).await;
+        if answer.status != 200 && !vector.response.get().contains("\"error\"") {
+            let message = answer.json()["error"]["message"].as_str().unwrap().to_owned();
+            refused.push((vector.name, message));
+            continue;
+        }
+        if answer.status == 200 && elements(answer.text()) != elements(vector.response.get()) {
+            wrong.push(format!(
+                "{}\n  is  {}\n  not {}",
+                vector.name,
+                answer.text(),
+                vector.response.get()
+            ));
+        }
+        compared += 1;
+    }
+    println!("{compared} compared, {} refused", refused.len());
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    let refused: Vec<(&str, &str)> = refused
+        .iter()
+        .map(|(name, message)| (name.as_str(), message.as_str()))
+        .collect();
+    assert_eq!(refused, NOT_SUPPORTED);
+    assert_eq!(compared + refused.len(), vectors.lines().count());
+}

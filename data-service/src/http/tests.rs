@@ -1,0 +1,251 @@
+use std::io::Read as _;
+
+use serde_json::json;
+use tokio::io::AsyncWriteExt as _;
+use uid_service::UidSettings;
+
+use crate::front::testing::{Service, read_answer, read_to_end};
+use crate::settings::DataSettings;
+
+async fn put(service: &Service, names: &[&str]) {
+    for name in names {
+        let point =
+            format!(r#"{{"metric":"{name}","timestamp":1,"value":1,"tags":{{"k.{name}":"v.{name}"}}}}"#);
+        assert_eq!(service.post("/api/put", point).await.status, 204);
+    }
+}
+
+#[tokio::test]
+async fn names_are_suggested() {
+    let service = Service::start().await;
+    put(&service, &["b", "a.2", "a.1", "A"]).await;
+    for (target, expected) in [
+        ("/api/suggest?type=metrics", json!(["A", "a.1", "a.2", "b"])),
+        ("/api/suggest?type=metrics&q=a", json!(["a.1", "a.2"])),
+        ("/api/suggest?type=metrics&q=a&max=1", json!(["a.1"])),
+        ("/api/v1/SUGGEST/?type=tagk&q=k.b", json!(["k.b"])),
+        ("/api/suggest?type=tagv&q=zzz", json!([])),
+    ] {
+        let answer = service.get(target).await;
+        assert_eq!((answer.status, answer.json()), (200, expected), "{target}");
+    }
+    let answer = service
+        .post("/api/suggest", r#"{"type":"metrics","q":"a","max":1}"#)
+        .await;
+    assert_eq!((answer.status, answer.json()), (200, json!(["a.1"])));
+    for (body, message) in [
+        ("{}", "Missing 'type' parameter"),
+        (r#"{"type":"x"}"#, "Invalid 'type' parameter:x"),
+        (
+            r#"{"type":"tagk","max":"x"}"#,
+            "Unable to parse 'max' as a number",
+        ),
+        ("[", "Unable to parse the given JSON"),
+    ] {
+        let answer = service.post("/api/suggest", body).await;
+        assert_eq!(
+            (answer.status, &answer.json()["error"]["message"]),
+            (400, &json!(message))
+        );
+    }
+    let answer = service.get("/api/suggest").await;
+    assert_eq!(
+        answer.json()["error"]["message"],
+        "Missing parameter <code>type</code>"
+    );
+}
+
+#[tokio::test]
+async fn the_program_tells_what_it_is_and_what_it_did() {
+    let service = Service::start().await;
+    put(&service, &["m"]).await;
+    let version = service.get("/api/version").await.json();
+    assert_eq!(
+        (&version["version"], &version["repo"]),
+        (&json!("2.4.1"), &json!("oxtsdb"))
+    );
+    assert_eq!(version["oxtsdb_version"], env!("CARGO_PKG_VERSION"));
+    let stats = service.get("/api/stats").await.json();
+    let added = stats
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|s| s["metric"] == "tsd.datapoints.added")
+        .unwrap();
+    assert_eq!(
+        (&added["value"], &added["tags"]["type"]),
+        (&json!("1"), &json!("all"))
+    );
+}
+
+#[tokio::test]
+async fn wrong_paths_and_methods_are_told() {
+    let service = Service::start().await;
+    for (request, status, body) in [
+        (
+            "GET /api/nothing",
+            404,
+            r#"{"error":{"code":404,"message":"Endpoint not found"}}"#,
+        ),
+        (
+            "GET /api/put",
+            405,
+            r#"{"error":{"code":405,"message":"Method not allowed","details":"The HTTP method [GET] is not permitted for this endpoint"}}"#,
+        ),
+        (
+            "PUT /api/suggest",
+            405,
+            r#"{"error":{"code":405,"message":"Method not allowed","details":"The HTTP method [PUT] is not permitted for this endpoint"}}"#,
+        ),
+        (
+            "GET /api/v2/version",
+            501,
+            r#"{"error":{"code":501,"message":"Requested API version is greater than the max implemented","details":"API version [2] is greater than the max [1]"}}"#,
+        ),
+        (
+            "GET /api/v1x/version",
+            400,
+            r#"{"error":{"code":400,"message":"Invalid API version format supplied"}}"#,
+        ),
+        (
+            "GET /api/version?serializer=xml",
+            400,
+            r#"{"error":{"code":400,"message":"Requested serializer was not found"}}"#,
+        ),
+    ] {
+        let answer = service.request(format!("{request} HTTP/1.1\r\n"), b"").await;
+        assert_eq!((answer.status, answer.text()), (status, body), "{request}");
+    }
+    let page = service.get("/nothing").await;
+    assert_eq!(
+        (page.status, page.header("content-type")),
+        (404, Some("text/html; charset=UTF-8"))
+    );
+    let wrapped = service.get("/api/suggest?type=metrics&jsonp=f").await;
+    assert_eq!(wrapped.text(), "f([])");
+    let wrapped = service.get("/api/nothing?jsonp=f").await;
+    assert_eq!(
+        wrapped.text(),
+        r#"f({"error":{"code":404,"message":"Endpoint not found"}})"#
+    );
+}
+
+#[tokio::test]
+async fn answers_are_compressed_if_asked_for() {
+    let service = Service::start().await;
+    let head = "GET /api/version HTTP/1.1\r\nAccept-Encoding: gzip, deflate\r\n".to_owned();
+    let answer = service.request(head, b"").await;
+    assert_eq!(answer.header("content-encoding"), Some("gzip"));
+    let mut plain = String::new();
+    flate2::read::GzDecoder::new(&answer.body[..])
+        .read_to_string(&mut plain)
+        .unwrap();
+    assert_eq!(plain, service.get("/api/version").await.text());
+    assert_eq!(service.get("/api/version").await.header("content-encoding"), None);
+}
+
+#[tokio::test]
+async fn connections_are_kept_and_requests_pipelined() {
+    let service = Service::start().await;
+    let mut stream = service.connect().await;
+    let request = "GET /api/suggest?type=tagk HTTP/1.1\r\nHost: t\r\n\r\n";
+    stream.write_all(request.repeat(3).as_bytes()).await.unwrap();
+    for _ in 0..3 {
+        assert_eq!(read_answer(&mut stream).await.text(), "[]");
+    }
+    stream.write_all(request.as_bytes()).await.unwrap();
+    assert_eq!(read_answer(&mut stream).await.text(), "[]");
+}
+
+#[tokio::test]
+async fn the_first_byte_decides() {
+    let service = Service::start().await;
+    assert!(service.telnet("help\n").await.starts_with("available commands:"));
+    assert!(service.telnet("\n").await.starts_with("unknown command: ."));
+    assert!(
+        service
+            .telnet("GET /api/version HTTP/1.0\r\n\r\n")
+            .await
+            .starts_with("HTTP/1.0 200 OK")
+    );
+    let bad_header = service.telnet("GET / HTTP/1.1\r\nno header\r\n\r\n").await;
+    assert!(bad_header.starts_with("HTTP/1.1 400"), "{bad_header}");
+    let no_http = service.telnet("Put m 1 1 a=b\r\n\r\n").await;
+    assert!(no_http.starts_with("HTTP/1.1 400"), "{no_http}");
+    assert_eq!(service.telnet("").await, "");
+}
+
+#[tokio::test]
+async fn too_many_connections_are_closed_and_the_others_served() {
+    let settings = DataSettings {
+        max_connections: 2,
+        ..DataSettings::default()
+    };
+    let service = Service::start_with(settings, UidSettings::default()).await;
+    let mut first = service.connect().await;
+    let mut second = service.connect().await;
+    for stream in [&mut first, &mut second] {
+        stream
+            .write_all(b"GET /api/version HTTP/1.1\r\nHost: t\r\n\r\n")
+            .await
+            .unwrap();
+        assert_eq!(read_answer(stream).await.status, 200);
+    }
+    let mut third = service.connect().await;
+    assert_eq!(read_to_end(&mut third).await, "");
+    first
+        .write_all(b"GET /api/version HTTP/1.1\r\nHost: t\r\nConnection: close\r\n\r\n")
+        .await
+        .unwrap();
+    assert_eq!(read_answer(&mut first).await.status, 200);
+    assert_eq!(read_to_end(&mut first).await, "");
+    // The place is free once the server has noticed.
+    loop {
+        let mut stream = service.connect().await;
+        if stream.write_all(b"help\nexit\n").await.is_ok()
+            && read_to_end_or_reset(&mut stream).await.starts_with("available")
+        {
+            break;
+        }
+    }
+}
+
+/// A connection that is closed with input unread ends with a reset.
+async fn read_to_end_or_reset(stream: &mut tokio::net::TcpStream) -> String {
+    let mut answer = String::new();
+    let _ = tokio::io::AsyncReadExt::read_to_string(stream, &mut answer).await;
+    answer
+}
+
+#[tokio::test]
+async fn a_request_under_way_is_finished_when_the_program_stops() {
+    let mut service = Service::start().await;
+    let point = r#"{"metric":"m","timestamp":1,"value":1,"tags":{"a":"b"}}"#;
+    let mut idle = service.connect().await;
+    idle.write_all(b"GET /api/version HTTP/1.1\r\nHost: t\r\n\r\n")
+        .await
+        .unwrap();
+    assert_eq!(read_answer(&mut idle).await.status, 200);
+
+    let mut busy = service.connect().await;
+    let head = format!(
+        "POST /api/put HTTP/1.1\r\nHost: t\r\nExpect: 100-continue\r\nContent-Length: {}\r\n\r\n",
+        point.len()
+    );
+    busy.write_all(head.as_bytes()).await.unwrap();
+    // The server asks for the body: the request is under way.
+    assert_eq!(read_answer(&mut busy).await.status, 100);
+    service.stop().await;
+    assert_eq!(
+        read_to_end(&mut idle).await,
+        "",
+        "a connection without a request is closed"
+    );
+    busy.write_all(point.as_bytes()).await.unwrap();
+    let answer = read_answer(&mut busy).await;
+    assert_eq!((answer.status, answer.header("connection")), (204, Some("close")));
+    assert_eq!(read_to_end(&mut busy).await, "");
+    let store = service.store.clone();
+    service.ended().await;
+    assert_eq!(crate::front::testing::points(&store).await.len(), 1);
+}

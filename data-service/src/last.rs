@@ -1,0 +1,231 @@
+//! The last point of each series.
+//!
+//! Rows are looked at from the newest hour back, and the first one that has a point of a series ends
+//! the search for it. A series that is known is looked for by its row keys, some hours at a time; the
+//! series of a metric by a scan in reverse, which passes over series that were found already.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use futures::TryStreamExt as _;
+use futures::stream::{self, StreamExt as _};
+use hashbrown::HashMap;
+use oxtsdb_row_store::{Row, RowFilter, Scan};
+use oxtsdb_schema::row::{CellRef, decode_row};
+use oxtsdb_schema::row_key::write_row_key;
+use oxtsdb_schema::{DuplicatePolicy, Points, RowKeyRef, Tsuid, Uid, UidKind};
+use parking_lot::RwLock;
+use rustc_hash::FxHashSet;
+
+use crate::query::names::Names;
+use crate::query::plan::{Hours, MetricSeries};
+use crate::query::scan::point_columns;
+use crate::query::{Engine, Number, QueryError};
+
+/// Hours of a series that are read at a time.
+const HOURS_AT_A_TIME: usize = 48;
+
+/// Salt buckets that are scanned at a time.
+const BUCKETS_AT_A_TIME: usize = 4;
+
+/// The range in which a last point is looked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LookBack {
+    /// Points before this instant do not count, milliseconds since the epoch.
+    pub from_ms: i64,
+    /// The hour of this instant is the newest that is looked at; all its points count.
+    pub now_ms: i64,
+}
+
+impl LookBack {
+    fn hours(&self) -> Hours {
+        Hours::overlapping(self.from_ms, self.now_ms)
+    }
+}
+
+/// The last point of a series.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LastPoint {
+    /// The series.
+    pub tsuid: Tsuid,
+    /// Its instant, milliseconds since the epoch.
+    pub time_ms: i64,
+    /// Its value.
+    pub value: Number,
+}
+
+/// A series by names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SeriesNames {
+    /// The metric.
+    pub metric: Arc<str>,
+    /// Tag keys and values, by tag key UID.
+    pub tags: Vec<(Arc<str>, Arc<str>)>,
+}
+
+/// The last point of one series; `None` if it has none in the range.
+///
+/// # Errors
+///
+/// When the store fails or a row cannot be decoded.
+pub async fn of_series(
+    engine: &Engine,
+    tsuid: &Tsuid,
+    look_back: LookBack,
+) -> Result<Option<LastPoint>, QueryError> {
+    let hours: Vec<_> = look_back.hours().iter().rev().collect();
+    for some in hours.chunks(HOURS_AT_A_TIME) {
+        let key = |hour: &_| {
+            let mut key = Vec::new();
+            write_row_key(engine.layout(), tsuid.as_bytes(), *hour, &mut key);
+            key
+        };
+        let keys: Vec<Vec<u8>> = some.iter().map(key).collect();
+        let rows = engine
+            .store()
+            .get_rows(engine.table(), &keys, &point_columns())
+            .await?;
+        for row in rows.into_iter().flatten() {
+            if let Some((time_ms, value)) = last_of_row(engine, &row, look_back)? {
+                return Ok(Some(LastPoint {
+                    tsuid: tsuid.clone(),
+                    time_ms,
+                    value,
+                }));
+            }
+        }
+    }
+    Ok(None)
+}
+
+/// The last points of the series of a metric, ascending by TSUID; series without a point in the range
+/// are left out.
+///
+/// # Errors
+///
+/// As [`of_series`], and when names cannot be looked up.
+pub async fn of_metric(
+    engine: &Engine,
+    series: &MetricSeries,
+    look_back: LookBack,
+    deadline: Option<Instant>,
+) -> Result<Vec<LastPoint>, QueryError> {
+    let layout = *engine.layout();
+    let found: Arc<RwLock<FxHashSet<Tsuid>>> = Arc::default();
+    let (selection, seen) = (series.selection.clone(), Arc::clone(&found));
+    let filter = RowFilter::new(move |key| {
+        selection.may_keep(key)
+            && RowKeyRef::decode(key, &layout)
+                .ok()
+                .and_then(|key| key.tsuid().ok())
+                .is_none_or(|tsuid| !seen.read().contains(&tsuid))
+    });
+    let hours = look_back.hours();
+    let mut ranges: Vec<_> = layout
+        .salt
+        .buckets()
+        .map(|bucket| hours.range(&layout, series.metric, bucket))
+        .collect();
+    ranges.sort_unstable();
+    ranges.dedup();
+    let open = move |(start, stop): (Vec<u8>, Vec<u8>)| {
+        let mut scan = Scan::range(start, stop);
+        scan.columns = point_columns();
+        scan.reverse = true;
+        scan.filter = Some(filter.clone());
+        let engine = engine.clone();
+        stream::once(async move { engine.store().scan(engine.table(), scan).await })
+            .try_flatten()
+            .boxed()
+    };
+    let mut batches = stream::iter(ranges)
+        .map(open)
+        .flatten_unordered(BUCKETS_AT_A_TIME);
+    let mut last: HashMap<Tsuid, LastPoint> = HashMap::new();
+    while let Some(batch) = batches.next().await {
+        let mut rows = batch?;
+        series
+            .selection
+            .judge(&mut rows, &**engine.directory(), deadline)
+            .await?;
+        for row in &rows {
+            let tsuid =
+                RowKeyRef::decode(row.key(), &layout)?
+                    .tsuid()
+                    .map_err(|error| QueryError::Tsuid {
+                        reason: error.to_string(),
+                    })?;
+            if last.contains_key(&tsuid) {
+                continue;
+            }
+            if let Some((time_ms, value)) = last_of_row(engine, row, look_back)? {
+                found.write().insert(tsuid.clone());
+                last.insert(
+                    tsuid.clone(),
+                    LastPoint {
+                        tsuid,
+                        time_ms,
+                        value,
+                    },
+                );
+            }
+        }
+    }
+    let mut points: Vec<LastPoint> = last.into_values().collect();
+    points.sort_unstable_by(|a, b| a.tsuid.cmp(&b.tsuid));
+    Ok(points)
+}
+
+/// The names of series, in their order.
+///
+/// # Errors
+///
+/// [`QueryError::UidWithoutName`], and when names cannot be looked up.
+pub async fn names_of(
+    engine: &Engine,
+    tsuids: &[Tsuid],
+    deadline: Option<Instant>,
+) -> Result<Vec<SeriesNames>, QueryError> {
+    let widths = engine.layout().widths;
+    let mut needed: [Vec<Uid>; 3] = Default::default();
+    for tsuid in tsuids {
+        needed[0].push(tsuid.metric(&widths).uid());
+        for (tagk, tagv) in tsuid.tags(&widths) {
+            needed[1].push(tagk.uid());
+            needed[2].push(tagv.uid());
+        }
+    }
+    let names = Names::of_uids(needed, &**engine.directory(), deadline).await?;
+    tsuids
+        .iter()
+        .map(|tsuid| {
+            let tags = tsuid.tags(&widths).map(|(tagk, tagv)| {
+                Ok((
+                    names.name(UidKind::Tagk, tagk.uid())?,
+                    names.name(UidKind::Tagv, tagv.uid())?,
+                ))
+            });
+            Ok(SeriesNames {
+                metric: names.name(UidKind::Metric, tsuid.metric(&widths).uid())?,
+                tags: tags.collect::<Result<_, QueryError>>()?,
+            })
+        })
+        .collect()
+}
+
+/// The last point of a row, if it is in the range.
+fn last_of_row(engine: &Engine, row: &Row, look_back: LookBack) -> Result<Option<(i64, Number)>, QueryError> {
+    let key = RowKeyRef::decode(row.key(), engine.layout())?;
+    let mut points = Points::new();
+    let cells = row.cells().map(|cell| CellRef {
+        qualifier: cell.qualifier,
+        value: cell.value,
+        timestamp_ms: cell.timestamp_ms,
+    });
+    decode_row(cells, DuplicatePolicy::KeepNewest, &mut points)
+        .map_err(|error| QueryError::row(row.key(), error))?;
+    let last = points.iter().max_by_key(|(offset_ms, _)| *offset_ms);
+    let base_ms = key.base_time().millis();
+    let last = last.map(|(offset_ms, value)| (base_ms + i64::from(offset_ms), Number::from(value)));
+    Ok(last.filter(|(time_ms, _)| *time_ms >= look_back.from_ms))
+}

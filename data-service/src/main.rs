@@ -1,0 +1,136 @@
+//! `data-service`: the data service alone, on its embedded store, with a UID service elsewhere.
+
+use std::net::SocketAddr;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context as _, anyhow, ensure};
+use clap::Parser;
+use data_service::front::Door;
+use data_service::{DataSettings, assemble, store_folder};
+use oxtsdb_proto::UidClient;
+use oxtsdb_row_store::RowStore;
+use oxtsdb_row_store::embedded::{EmbeddedConfig, EmbeddedStore};
+use oxtsdb_server::{GrpcOptions, GrpcServer, ProgramArgs, Shutdown, bind, program, telemetry};
+use tonic::transport::Endpoint;
+use tracing::info;
+
+/// Simple writes allocate a string for each name, which this allocator is quicker at than the system.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+/// Writes points and answers queries, over gRPC, HTTP and telnet.
+///
+/// Each flag is also a key of the TOML file (with `_` for `-`); a flag or an environment variable
+/// wins over the file. The ports open when the UID service has answered.
+#[derive(Debug, Parser)]
+#[command(name = "data-service", version)]
+struct Cli {
+    #[command(flatten)]
+    program: ProgramArgs,
+    /// Where the UID service is
+    #[arg(
+        long,
+        env = "OXTSDB_UID_ENDPOINT",
+        value_name = "http://HOST:PORT",
+        default_value = "http://127.0.0.1:4244"
+    )]
+    uid_endpoint: String,
+    /// Address and port of gRPC
+    #[arg(
+        long,
+        env = "OXTSDB_DATA_LISTEN",
+        value_name = "ADDRESS:PORT",
+        default_value = "127.0.0.1:4243"
+    )]
+    data_listen: SocketAddr,
+    /// Address and port of HTTP and telnet
+    #[arg(
+        long,
+        env = "OXTSDB_HTTP_LISTEN",
+        value_name = "ADDRESS:PORT",
+        default_value = "127.0.0.1:4242"
+    )]
+    http_listen: SocketAddr,
+    /// What to log to standard error, for example `info` or `warn,data_service=debug`
+    #[arg(
+        long,
+        env = "OXTSDB_LOG",
+        value_name = "FILTER",
+        default_value = telemetry::DEFAULT_FILTER
+    )]
+    log: String,
+    #[command(flatten)]
+    data: DataSettings,
+}
+
+fn main() -> ExitCode {
+    program::main(run)
+}
+
+#[tokio::main]
+async fn run(cli: Cli) -> anyhow::Result<()> {
+    telemetry::init(&cli.log, cli.program.log_format)?;
+    // A bad setting ends the program before it makes a folder.
+    cli.data.check()?;
+    let endpoint = uid_endpoint(&cli.uid_endpoint)?;
+    // A dead peer is noticed and the call repeated, in place of waiting for TCP to give up.
+    let endpoint = endpoint
+        .connect_timeout(Duration::from_secs(5))
+        .http2_keep_alive_interval(Duration::from_secs(10))
+        .keep_alive_timeout(Duration::from_secs(5));
+
+    let (shutdown, trigger) = cli.program.shutdown();
+    let signals = tokio::spawn(trigger.on_signal());
+    let folder = store_folder(&cli.program.data_dir);
+    let store = EmbeddedStore::open(EmbeddedConfig::new(&folder))
+        .with_context(|| format!("open the store in {}", folder.display()))?;
+    let store: Arc<dyn RowStore> = Arc::new(store);
+    let served = serve(&cli, endpoint, Arc::clone(&store), shutdown).await;
+    signals.abort();
+    // What is stored is safe already; closing flushes, so that the next start is quick.
+    let closed = store.close().await.context("close the store");
+    served?;
+    closed?;
+    info!("stopped");
+    Ok(())
+}
+
+fn uid_endpoint(text: &str) -> anyhow::Result<Endpoint> {
+    let endpoint: Endpoint = text
+        .parse()
+        .map_err(|error| anyhow!("--uid-endpoint `{text}`: {error}"))?;
+    ensure!(
+        endpoint.uri().scheme_str() == Some("http"),
+        "--uid-endpoint `{text}`: expected http://HOST:PORT"
+    );
+    Ok(endpoint)
+}
+
+async fn serve(
+    cli: &Cli,
+    uid_endpoint: Endpoint,
+    store: Arc<dyn RowStore>,
+    shutdown: Shutdown,
+) -> anyhow::Result<()> {
+    let client = UidClient::connect_lazy(&uid_endpoint);
+    let assembled = assemble(store, client, cli.data.clone(), shutdown.clone()).await;
+    let service = match assembled {
+        // Asked to end while it waited for the UID service.
+        Err(_) if shutdown.is_draining() => return Ok(()),
+        assembled => assembled.with_context(|| format!("--uid-endpoint {}", cli.uid_endpoint))?,
+    };
+    let http = bind(cli.http_listen).await?;
+    let data = bind(cli.data_listen).await?;
+    info!(http = %http.local_addr()?, data = %data.local_addr()?, data_dir = %cli.program.data_dir.display(), "ready");
+    println!("ready http={} data={}", http.local_addr()?, data.local_addr()?);
+
+    let grpc = GrpcServer::new().service(service.server());
+    let door = Door::new(service.writer, service.engine, service.uids, &cli.data);
+    let (grpc, ()) = tokio::join!(
+        grpc.serve(data, GrpcOptions::default(), shutdown.clone()),
+        door.serve(http, shutdown)
+    );
+    grpc
+}

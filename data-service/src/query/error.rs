@@ -1,0 +1,108 @@
+//! Why a query has no answer.
+
+use oxtsdb_row_store::StoreError;
+use oxtsdb_schema::row::RowError;
+use oxtsdb_schema::row_key::RowKeyError;
+use oxtsdb_schema::{Uid, UidKind};
+
+use super::filter::FilterError;
+use crate::uids::UidsError;
+
+/// Why a query has no answer, or only a part of one.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum QueryError {
+    /// The end is before the start.
+    #[error("end {end_ms} ms is before start {start_ms} ms")]
+    EndBeforeStart {
+        /// The start of the query.
+        start_ms: i64,
+        /// Its end.
+        end_ms: i64,
+    },
+    /// A metric, tag key or literal tag value that nobody has written.
+    #[error("no such name for '{kind}': '{name}'")]
+    UnknownName {
+        /// Whose name.
+        kind: UidKind,
+        /// The name.
+        name: String,
+    },
+    /// A filter that cannot be used.
+    #[error(transparent)]
+    Filter(#[from] FilterError),
+    /// Bytes that are no TSUID of this deployment.
+    #[error("{reason}")]
+    Tsuid {
+        /// The TSUID and what is wrong with it.
+        reason: String,
+    },
+    /// TSUIDs of different metrics in one question.
+    #[error("TSUIDs have the metrics {first} and {second}, expected one metric")]
+    TsuidMetrics {
+        /// A metric.
+        first: Uid,
+        /// Another.
+        second: Uid,
+    },
+    /// A UID in the table of points that has no name.
+    #[error("UID {uid} of kind {kind} has no name")]
+    UidWithoutName {
+        /// Its kind.
+        kind: UidKind,
+        /// The UID.
+        uid: Uid,
+    },
+    /// More points than a query may read.
+    #[error("query reads more than {limit} points, the limit of {setting}")]
+    TooManyPoints {
+        /// The limit.
+        limit: u64,
+        /// The setting that says so, or the field of the request.
+        setting: &'static str,
+    },
+    /// A result that is infinite, which no client can read.
+    #[error("value at {time_ms} ms is {value}, which is beyond the range of a double")]
+    Infinite {
+        /// Its instant.
+        time_ms: i64,
+        /// The infinity.
+        value: f64,
+    },
+    /// A row that cannot be decoded, or that has two values for one instant.
+    #[error("row `{row_key}`: {error}")]
+    Row {
+        /// The row key, as hex.
+        row_key: Box<str>,
+        /// What is wrong.
+        error: RowError,
+    },
+    /// A row key that is not one of this deployment.
+    #[error(transparent)]
+    RowKey(#[from] RowKeyError),
+    /// The store failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The UID service failed.
+    #[error(transparent)]
+    Uids(#[from] UidsError),
+    /// The deadline passed.
+    #[error("deadline passed before the query was answered")]
+    DeadlineExceeded,
+    /// A fault of the server: a stage of the query ended by itself.
+    #[error("a stage of the query failed: {detail}")]
+    Internal {
+        /// What is known about it.
+        detail: String,
+    },
+}
+
+impl QueryError {
+    /// A row that cannot be decoded.
+    pub(crate) fn row(row_key: &[u8], error: RowError) -> Self {
+        let hex: String = row_key.iter().map(|byte| format!("{byte:02X}")).collect();
+        Self::Row {
+            row_key: hex.into(),
+            error,
+        }
+    }
+}

@@ -1,0 +1,312 @@
+//! Tag filters: which series of a metric are wanted, and by which tags they are grouped.
+//!
+//! Every filter, also one that excludes values, wants its tag key to be there.
+//!
+//! The texts of the errors are OpenTSDB's.
+//!
+//! Source: OpenTSDB 2.4, `TagVFilter` and its subclasses, `Tags.parseWithMetricAndFilters`.
+
+use std::fmt;
+
+use super::glob::Glob;
+
+/// Filters of a sub-query, at most: each is looked at for each row, and finding equal ones takes
+/// quadratic time. OpenTSDB has no limit but the size of the request.
+pub const MAX_FILTERS: usize = 100;
+
+/// Which values of a tag key.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct TagFilter {
+    /// Name of the tag key.
+    pub key: String,
+    /// Which values.
+    pub matcher: TagMatcher,
+    /// A group for each value, in place of one over all.
+    pub group_by: bool,
+}
+
+/// Which values a filter takes.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum TagMatcher {
+    /// These. Each must be a known name.
+    LiteralOr(Vec<String>),
+    /// These, in upper or lower case.
+    IliteralOr(Vec<String>),
+    /// All but these.
+    NotLiteralOr(Vec<String>),
+    /// All but these, in upper or lower case.
+    NotIliteralOr(Vec<String>),
+    /// Those that match.
+    Wildcard(Glob),
+    /// Those that match in upper or lower case. The pattern is in lower case.
+    Iwildcard(Glob),
+}
+
+/// The names of the filter types, in alphabetical order.
+pub const FILTER_TYPES: [&str; 6] = [
+    "iliteral_or",
+    "iwildcard",
+    "literal_or",
+    "not_iliteral_or",
+    "not_literal_or",
+    "wildcard",
+];
+
+/// Why something is no filter.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum FilterError {
+    /// An unknown type.
+    #[error("Could not find a tag value filter of the type: {name}")]
+    UnknownType {
+        /// The name.
+        name: String,
+    },
+    /// No tag key.
+    #[error("The tagk cannot be null or empty")]
+    EmptyKey,
+    /// Nothing to compare with.
+    #[error("Filter cannot be null or empty")]
+    EmptyFilter,
+    /// A wildcard without a star.
+    #[error("Filter must contain an asterisk")]
+    NoAsterisk,
+    /// Alternatives without a value.
+    #[error("Filter must contain more than just a pipe")]
+    OnlyPipe,
+    /// Two pipes without a value between them.
+    #[error("Missing UID name")]
+    EmptyAlternative,
+    /// A parenthesis that is not closed.
+    #[error("Filter must end with a ')': {text}")]
+    Unclosed {
+        /// The text.
+        text: String,
+    },
+}
+
+impl TagFilter {
+    /// A filter of a type by its name; alternatives are separated by pipes.
+    ///
+    /// # Errors
+    ///
+    /// [`FilterError`] for unknown types, empty parts, and patterns that do not fit their type.
+    pub fn new(kind: &str, key: &str, filter: &str, group_by: bool) -> Result<Self, FilterError> {
+        if key.is_empty() {
+            return Err(FilterError::EmptyKey);
+        }
+        let matcher = TagMatcher::parse(kind, filter)?;
+        Ok(Self {
+            key: key.to_owned(),
+            matcher,
+            group_by,
+        })
+    }
+
+    /// A filter of an entry of a tags map, which groups:
+    ///
+    /// | value | filter |
+    /// |---|---|
+    /// | `*` | wildcard |
+    /// | `TYPE(ARG)` | of that type |
+    /// | with a star | iwildcard |
+    /// | other | literal_or |
+    ///
+    /// # Errors
+    ///
+    /// As [`TagFilter::new`].
+    pub fn of_tag(key: &str, value: &str) -> Result<Self, FilterError> {
+        if value == "*" {
+            return Self::new("wildcard", key, value, true);
+        }
+        if let Some((kind, argument)) = value.split_once('(') {
+            let Some(argument) = argument.strip_suffix(')') else {
+                return Err(FilterError::Unclosed {
+                    text: value.to_owned(),
+                });
+            };
+            return Self::new(&kind.to_lowercase(), key, argument, true);
+        }
+        let kind = if value.contains('*') {
+            "iwildcard"
+        } else {
+            "literal_or"
+        };
+        Self::new(kind, key, value, true)
+    }
+
+    /// Adds filters of a tags map. One that is there already is not added again, but groups.
+    ///
+    /// # Errors
+    ///
+    /// As [`TagFilter::of_tag`].
+    pub fn add_tags<'a>(
+        filters: &mut Vec<Self>,
+        tags: impl IntoIterator<Item = (&'a str, &'a str)>,
+    ) -> Result<(), FilterError> {
+        for (key, value) in tags {
+            let filter = Self::of_tag(key, value)?;
+            let same = |other: &&mut Self| other.key == filter.key && other.matcher == filter.matcher;
+            match filters.iter_mut().find(same) {
+                Some(there) => there.group_by = true,
+                None => filters.push(filter),
+            }
+        }
+        Ok(())
+    }
+}
+
+impl TagMatcher {
+    /// A matcher by the name of its type.
+    ///
+    /// # Errors
+    ///
+    /// As [`TagFilter::new`].
+    pub fn parse(kind: &str, filter: &str) -> Result<Self, FilterError> {
+        // The type is looked at first, since what is wrong with the rest depends on it.
+        let known = FILTER_TYPES.contains(&kind);
+        if !known {
+            return Err(FilterError::UnknownType {
+                name: kind.to_owned(),
+            });
+        }
+        if filter.is_empty() {
+            return Err(FilterError::EmptyFilter);
+        }
+        Ok(match kind {
+            "iliteral_or" => Self::IliteralOr(alternatives(&filter.to_lowercase())?),
+            "not_literal_or" => Self::NotLiteralOr(alternatives(filter)?),
+            "not_iliteral_or" => Self::NotIliteralOr(alternatives(&filter.to_lowercase())?),
+            "wildcard" => Self::Wildcard(Glob::parse(filter).ok_or(FilterError::NoAsterisk)?),
+            "iwildcard" => {
+                Self::Iwildcard(Glob::parse(&filter.to_lowercase()).ok_or(FilterError::NoAsterisk)?)
+            }
+            _ => {
+                let values = alternatives(filter)?;
+                if values.iter().any(String::is_empty) {
+                    return Err(FilterError::EmptyAlternative);
+                }
+                Self::LiteralOr(values)
+            }
+        })
+    }
+
+    /// The name of the type.
+    pub const fn type_name(&self) -> &'static str {
+        match self {
+            Self::LiteralOr(_) => "literal_or",
+            Self::IliteralOr(_) => "iliteral_or",
+            Self::NotLiteralOr(_) => "not_literal_or",
+            Self::NotIliteralOr(_) => "not_iliteral_or",
+            Self::Wildcard(_) => "wildcard",
+            Self::Iwildcard(_) => "iwildcard",
+        }
+    }
+
+    /// The alternatives or the pattern.
+    pub fn filter_text(&self) -> String {
+        match self {
+            Self::LiteralOr(values)
+            | Self::IliteralOr(values)
+            | Self::NotLiteralOr(values)
+            | Self::NotIliteralOr(values) => values.join("|"),
+            Self::Wildcard(glob) | Self::Iwildcard(glob) => glob.text().to_owned(),
+        }
+    }
+
+    /// Whether a value is taken.
+    pub fn matches(&self, value: &str) -> bool {
+        match self {
+            Self::LiteralOr(values) => values.iter().any(|other| other == value),
+            Self::NotLiteralOr(values) => values.iter().all(|other| other != value),
+            Self::IliteralOr(values) => {
+                let value = value.to_lowercase();
+                values.iter().any(|other| other.to_lowercase() == value)
+            }
+            Self::NotIliteralOr(values) => {
+                let value = value.to_lowercase();
+                values.iter().all(|other| other.to_lowercase() != value)
+            }
+            Self::Wildcard(glob) => glob.matches(value),
+            Self::Iwildcard(glob) => glob.matches(&value.to_lowercase()),
+        }
+    }
+}
+
+/// `TYPE(ARG)`, as in a tags map.
+impl fmt::Display for TagMatcher {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}({})", self.type_name(), self.filter_text())
+    }
+}
+
+/// Splits at pipes. Empty values at the end do not count.
+fn alternatives(filter: &str) -> Result<Vec<String>, FilterError> {
+    let kept = filter.trim_end_matches('|');
+    if kept.is_empty() {
+        return Err(FilterError::OnlyPipe);
+    }
+    Ok(kept.split('|').map(str::to_owned).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of_tag(value: &str) -> Result<String, String> {
+        TagFilter::of_tag("host", value)
+            .map(|filter| {
+                assert!(filter.group_by, "an entry of a tags map groups");
+                filter.matcher.to_string()
+            })
+            .map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn the_value_in_a_tags_map_decides_on_the_type() {
+        for (value, expected) in [
+            ("*", "wildcard(*)"),
+            ("WEB*", "iwildcard(web*)"),
+            ("web01|db01", "literal_or(web01|db01)"),
+            ("web01|", "literal_or(web01)"),
+            ("Iliteral_OR(Web02)", "iliteral_or(web02)"),
+            ("wildcard(we*)", "wildcard(we*)"),
+            ("not_literal_or(web01)", "not_literal_or(web01)"),
+        ] {
+            assert_eq!(of_tag(value), Ok(expected.to_owned()), "{value}");
+        }
+        for (value, expected) in [
+            ("", "Filter cannot be null or empty"),
+            ("|", "Filter must contain more than just a pipe"),
+            ("a||b", "Missing UID name"),
+            ("wildcard(a*", "Filter must end with a ')': wildcard(a*"),
+            ("wildcard(a)", "Filter must contain an asterisk"),
+            ("bogus(a)", "Could not find a tag value filter of the type: bogus"),
+        ] {
+            assert_eq!(of_tag(value), Err(expected.to_owned()), "{value}");
+        }
+        assert_eq!(TagFilter::of_tag("", "a"), Err(FilterError::EmptyKey));
+    }
+
+    #[test]
+    fn an_entry_that_is_a_filter_already_groups_by_it() {
+        let mut filters = vec![TagFilter::new("wildcard", "host", "*", false).unwrap()];
+        TagFilter::add_tags(&mut filters, [("host", "*"), ("dc", "lga")]).unwrap();
+        assert_eq!(filters.len(), 2);
+        assert!(filters.iter().all(|filter| filter.group_by));
+    }
+
+    #[test]
+    fn matchers_compare_names() {
+        let matches = |text: &str, value: &str| {
+            let (kind, filter) = text.split_once(' ').unwrap();
+            TagMatcher::parse(kind, filter).unwrap().matches(value)
+        };
+        assert!(matches("literal_or a|b", "b") && !matches("literal_or a|b", "B"));
+        assert!(!matches("literal_or a |b", "a"), "blanks belong to the value");
+        assert!(matches("iliteral_or A|b", "B") && !matches("iliteral_or A|b", "c"));
+        assert!(matches("not_literal_or a|b", "c") && !matches("not_literal_or a|b", "a"));
+        assert!(matches("not_iliteral_or A", "b") && !matches("not_iliteral_or A", "a"));
+        assert!(matches("wildcard we*", "web") && !matches("wildcard we*", "WEB"));
+        assert!(matches("iwildcard WE*", "web") && matches("iwildcard we*", "WEB"));
+    }
+}

@@ -1,0 +1,59 @@
+//! What an answer is made of.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use oxtsdb_schema::Tsuid;
+
+use super::points::Points;
+
+/// A part of an answer. For each question its groups come first, then `Done`; questions are answered
+/// in their order. `Statistics` is the last frame of an answer that is whole.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Frame {
+    /// A group with all its points.
+    Group(Group),
+    /// A question is answered.
+    Done {
+        /// Which, from 0.
+        query: usize,
+        /// Its groups.
+        groups: usize,
+    },
+    /// What the whole answer took.
+    Statistics(Statistics),
+}
+
+/// Series that became one result.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Group {
+    /// The question, from 0.
+    pub query: usize,
+    /// Name of the metric.
+    pub metric: Arc<str>,
+    /// Tags that have one value over all series that have the key, as key and value, by tag key UID.
+    pub tags: Vec<(Arc<str>, Arc<str>)>,
+    /// Keys of the tags that have several values, by tag key UID.
+    pub aggregate_tags: Vec<Arc<str>>,
+    /// The series, in the order in which their values were taken.
+    pub tsuids: Vec<Tsuid>,
+    /// The points in the range of the query; none if the series have points nearby only.
+    pub points: Points,
+}
+
+/// What an answer took.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Statistics {
+    /// Rows read from the store, those that filters dropped by their names included.
+    pub rows: u64,
+    /// Points decoded.
+    pub points: u64,
+    /// Points in the answer.
+    pub points_sent: u64,
+    /// Instants that had several values, of which one was taken.
+    pub duplicates: u64,
+    /// Cells passed over: annotations, histograms and unknown ones.
+    pub skipped_cells: u64,
+    /// From the start of the query to its last frame.
+    pub elapsed: Duration,
+}

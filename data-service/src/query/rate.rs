@@ -1,0 +1,214 @@
+//! Rates: the first derivative of one series, per second.
+//!
+//! Each point gives the difference from the one before, so the first gives nothing. It runs on each
+//! span before the spans of a group are merged, and after downsampling.
+//!
+//! Source: OpenTSDB 2.4, `RateSpan`, `RateOptions`.
+
+use super::points::{Number, Points};
+
+/// How a rate is taken. By default differences are taken as they are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct RateOptions {
+    /// The series only ever counts up; a step down is a wrap or a restart.
+    pub counter: bool,
+    /// Where the counter wraps: a step down counts as `counter_max - previous + current`.
+    pub counter_max: i64,
+    /// A rate above it, on a step down, gives 0; 0: never.
+    pub reset_value: i64,
+    /// A step down gives no point.
+    pub drop_resets: bool,
+}
+
+impl Default for RateOptions {
+    fn default() -> Self {
+        Self {
+            counter: false,
+            counter_max: i64::MAX,
+            reset_value: 0,
+            drop_resets: false,
+        }
+    }
+}
+
+/// Rates of a span.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Rates {
+    /// The rates, doubles.
+    pub points: Points,
+    /// The slope from the epoch to the first point of the span; `None` if the span is empty.
+    pub from_epoch: Option<f64>,
+}
+
+impl RateOptions {
+    /// The rates between the points of a span.
+    pub fn apply(&self, span: &Points) -> Rates {
+        let mut points = Points::default();
+        points.reserve(span.len().saturating_sub(1));
+        let mut all = span.iter();
+        let Some(mut previous) = all.next() else {
+            return Rates {
+                points,
+                from_epoch: None,
+            };
+        };
+        let from_epoch = previous.1.as_f64() / seconds(previous.0);
+        for point in all {
+            if let Some(rate) = self.between(previous, point) {
+                points.push(point.0, Number::Double(rate));
+            }
+            previous = point;
+        }
+        Rates {
+            points,
+            from_epoch: Some(from_epoch),
+        }
+    }
+
+    /// The rate from one point to the next, if it has one.
+    fn between(&self, (time0, value0): (i64, Number), (time1, value1): (i64, Number)) -> Option<f64> {
+        if time1 == time0 {
+            // Only a damaged cell has an instant twice.
+            return None;
+        }
+        let seconds = seconds(time1 - time0);
+        let difference = subtract(value1, value0);
+        let is_negative = match difference {
+            Number::Int(int) => int < 0,
+            Number::Double(double) => double < 0.0,
+        };
+        if !self.counter || !is_negative {
+            return Some(difference.as_f64() / seconds);
+        }
+        if self.drop_resets {
+            return None;
+        }
+        let wrapped = add(subtract(Number::Int(self.counter_max), value0), value1);
+        let rate = wrapped.as_f64() / seconds;
+        let is_reset = self.reset_value > 0 && rate > Number::Int(self.reset_value).as_f64();
+        Some(if is_reset { 0.0 } else { rate })
+    }
+}
+
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "times in milliseconds are far below 2^53"
+)]
+fn seconds(millis: i64) -> f64 {
+    millis as f64 / 1000.0
+}
+
+/// Integers are subtracted as integers, which wrap.
+fn subtract(a: Number, b: Number) -> Number {
+    match (a, b) {
+        (Number::Int(a), Number::Int(b)) => Number::Int(a.wrapping_sub(b)),
+        (a, b) => Number::Double(a.as_f64() - b.as_f64()),
+    }
+}
+
+fn add(a: Number, b: Number) -> Number {
+    match (a, b) {
+        (Number::Int(a), Number::Int(b)) => Number::Int(a.wrapping_add(b)),
+        (a, b) => Number::Double(a.as_f64() + b.as_f64()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rates(options: RateOptions, points: &[(i64, Number)]) -> Vec<(i64, f64)> {
+        let span: Points = points
+            .iter()
+            .map(|(seconds, value)| (seconds * 1000, *value))
+            .collect();
+        let rates = options.apply(&span).points;
+        rates
+            .iter()
+            .map(|(time_ms, rate)| (time_ms / 1000, rate.as_f64()))
+            .collect()
+    }
+
+    fn ints(points: &[(i64, i64)]) -> Vec<(i64, Number)> {
+        points
+            .iter()
+            .map(|(seconds, value)| (*seconds, Number::Int(*value)))
+            .collect()
+    }
+
+    const COUNTER: RateOptions = RateOptions {
+        counter: true,
+        counter_max: i64::MAX,
+        reset_value: 0,
+        drop_resets: false,
+    };
+
+    #[test]
+    fn a_rate_is_the_difference_per_second() {
+        let points = ints(&[(0, 10), (10, 30), (15, 25), (25, 25)]);
+        assert_eq!(
+            rates(RateOptions::default(), &points),
+            [(10, 2.0), (15, -1.0), (25, 0.0)]
+        );
+        assert!(rates(RateOptions::default(), &ints(&[(5, 7)])).is_empty());
+        let apply = |points: Points| RateOptions::default().apply(&points);
+        assert_eq!(apply(Points::default()).from_epoch, None);
+        assert_eq!(
+            apply([(2000, Number::Int(7))].into_iter().collect()).from_epoch,
+            Some(3.5)
+        );
+    }
+
+    #[test]
+    fn a_counter_wraps_at_its_maximum() {
+        let points = ints(&[(0, 65_000), (10, 65_500), (20, 464), (30, 964)]);
+        let wrapping = RateOptions {
+            counter_max: 65_536,
+            ..COUNTER
+        };
+        assert_eq!(rates(wrapping, &points), [(10, 50.0), (20, 50.0), (30, 50.0)]);
+        let resetting = RateOptions {
+            reset_value: 40,
+            ..wrapping
+        };
+        assert_eq!(
+            rates(resetting, &points),
+            [(10, 50.0), (20, 0.0), (30, 50.0)],
+            "on the step down only"
+        );
+        let dropping = RateOptions {
+            drop_resets: true,
+            ..wrapping
+        };
+        assert_eq!(rates(dropping, &points), [(10, 50.0), (30, 50.0)]);
+        let not_a_counter = RateOptions {
+            counter: false,
+            ..dropping
+        };
+        assert_eq!(
+            rates(not_a_counter, &points)[1],
+            (20, -6503.6),
+            "the others need `counter`"
+        );
+    }
+
+    #[test]
+    fn integers_are_subtracted_as_integers_that_wrap() {
+        let points = ints(&[(0, i64::MAX), (10, i64::MIN)]);
+        assert_eq!(rates(RateOptions::default(), &points), [(10, 0.1)]);
+    }
+
+    #[test]
+    fn floating_point_counters_wrap_too() {
+        let points = [
+            (0, Number::Double(9.5)),
+            (10, Number::Double(2.25)),
+            (20, Number::Int(3)),
+        ];
+        let wrapping = RateOptions {
+            counter_max: 10,
+            ..COUNTER
+        };
+        assert_eq!(rates(wrapping, &points), [(10, 0.275), (20, 0.075)]);
+    }
+}

@@ -1,0 +1,320 @@
+//! Which rows of a metric are wanted, told by their keys.
+//!
+//! A row key holds UIDs, filters compare names. Literal values are looked up before the scan and
+//! compared as UIDs. Patterns need the names behind the UIDs: a row with a value whose name is not
+//! known yet passes, its name is looked up, together with those of the whole batch, and the verdict
+//! is remembered for the rest of the query. So each value is judged once, and rows of values that
+//! were judged before are passed over in the store, unread.
+//!
+//! Source: OpenTSDB 2.4, `TsdbQuery.createAndSetFilter`, `TsdbQuery.findSpans`.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use oxtsdb_row_store::{Row, RowFilter};
+use oxtsdb_schema::{RowKeyLayout, TagkUid, TagvUid, Uid, UidKind};
+use parking_lot::RwLock;
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use super::error::QueryError;
+use super::filter::TagMatcher;
+use super::names::NameDirectory;
+
+/// Which rows are wanted. Clones share their verdicts.
+#[derive(Clone, Debug)]
+pub struct Selection(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    /// Bytes in front of the tags: salt, metric and base time.
+    tags_at: usize,
+    /// Where the base time is.
+    base_at: usize,
+    metric_at: usize,
+    tagk_width: usize,
+    tag_bytes: usize,
+    tests: Vec<TagTest>,
+    /// The row has so many tags; those of `tests`.
+    tag_count: Option<usize>,
+    /// The row is of one of these series: TSUIDs.
+    series: Option<FxHashSet<Box<[u8]>>>,
+}
+
+/// A filter with its key as UID.
+#[derive(Debug)]
+pub struct TagTest {
+    /// The tag key, which must be there.
+    pub tagk: TagkUid,
+    /// Its value.
+    pub test: ValueTest,
+}
+
+/// A filter of tag values as UIDs.
+#[derive(Debug)]
+pub enum ValueTest {
+    /// Any value.
+    Any,
+    /// One of these.
+    In(FxHashSet<TagvUid>),
+    /// None of these.
+    NotIn(FxHashSet<TagvUid>),
+    /// One whose name matches.
+    Name(NameTest),
+}
+
+/// A filter that needs names.
+#[derive(Debug)]
+pub struct NameTest {
+    matcher: TagMatcher,
+    verdicts: RwLock<FxHashMap<TagvUid, bool>>,
+}
+
+impl NameTest {
+    /// Nothing judged yet.
+    pub fn new(matcher: TagMatcher) -> Self {
+        Self {
+            matcher,
+            verdicts: RwLock::default(),
+        }
+    }
+
+    fn verdict(&self, value: &TagvUid) -> Option<bool> {
+        self.verdicts.read().get(value).copied()
+    }
+}
+
+impl Selection {
+    /// Rows that pass all tests; with `tag_count` only those that have just so many tags.
+    pub fn of_tags(layout: &RowKeyLayout, tests: Vec<TagTest>, tag_count: Option<usize>) -> Self {
+        Self::new(layout, tests, tag_count, None)
+    }
+
+    /// Rows of these series, as TSUIDs.
+    pub fn of_series<'a>(layout: &RowKeyLayout, tsuids: impl IntoIterator<Item = &'a [u8]>) -> Self {
+        Self::new(
+            layout,
+            Vec::new(),
+            None,
+            Some(tsuids.into_iter().map(Box::from).collect()),
+        )
+    }
+
+    fn new(
+        layout: &RowKeyLayout,
+        tests: Vec<TagTest>,
+        tag_count: Option<usize>,
+        series: Option<FxHashSet<Box<[u8]>>>,
+    ) -> Self {
+        let metric_at = layout.salt.width();
+        let base_at = metric_at + layout.widths.metric.bytes();
+        Self(Arc::new(Inner {
+            tags_at: base_at + size_of::<u32>(),
+            base_at,
+            metric_at,
+            tagk_width: layout.widths.tagk.bytes(),
+            tag_bytes: layout.widths.tag_bytes(),
+            tests,
+            tag_count,
+            series,
+        }))
+    }
+
+    /// The filters.
+    pub fn tests(&self) -> &[TagTest] {
+        &self.0.tests
+    }
+
+    /// Whether every row is wanted.
+    pub fn is_everything(&self) -> bool {
+        self.0.tests.is_empty() && self.0.tag_count.is_none() && self.0.series.is_none()
+    }
+
+    /// The selection as a filter for the store; `None` if every row is wanted.
+    pub fn row_filter(&self) -> Option<RowFilter> {
+        let selection = self.clone();
+        (!self.is_everything()).then(|| RowFilter::new(move |key| selection.may_keep(key)))
+    }
+
+    /// Whether a row is wanted, as far as names are known.
+    pub fn may_keep(&self, row_key: &[u8]) -> bool {
+        let inner = &*self.0;
+        // A key that is cut off is kept: whoever decodes it says what is wrong.
+        let Some(tags) = row_key.get(inner.tags_at..) else {
+            return true;
+        };
+        if let Some(series) = &inner.series {
+            let metric = row_key.get(inner.metric_at..inner.base_at).unwrap_or_default();
+            let mut tsuid = smallvec::SmallVec::<[u8; 64]>::from_slice(metric);
+            tsuid.extend_from_slice(tags);
+            return series.contains(tsuid.as_slice());
+        }
+        if inner
+            .tag_count
+            .is_some_and(|count| tags.len() != count * inner.tag_bytes)
+        {
+            return false;
+        }
+        inner
+            .tests
+            .iter()
+            .all(|test| match inner.value_of(tags, test.tagk) {
+                None => false,
+                Some(value) => match &test.test {
+                    ValueTest::Any => true,
+                    ValueTest::In(values) => values.contains(&value),
+                    ValueTest::NotIn(values) => !values.contains(&value),
+                    ValueTest::Name(test) => test.verdict(&value).unwrap_or(true),
+                },
+            })
+    }
+
+    /// Looks up the names that the filters need for these rows, and drops the rows that do not match.
+    ///
+    /// # Errors
+    ///
+    /// [`QueryError::Uids`], and [`QueryError::UidWithoutName`] for a value that has none.
+    pub async fn judge(
+        &self,
+        rows: &mut Vec<Row>,
+        directory: &dyn NameDirectory,
+        deadline: Option<Instant>,
+    ) -> Result<(), QueryError> {
+        let mut judged = false;
+        for test in &self.0.tests {
+            let ValueTest::Name(name_test) = &test.test else {
+                continue;
+            };
+            let unknown = self.unknown_values(rows, test.tagk, name_test);
+            if unknown.is_empty() {
+                continue;
+            }
+            judged = true;
+            let names = directory.names(UidKind::Tagv, &unknown, deadline).await?;
+            let mut verdicts = name_test.verdicts.write();
+            for (uid, name) in unknown.into_iter().zip(names) {
+                let name = name.ok_or(QueryError::UidWithoutName {
+                    kind: UidKind::Tagv,
+                    uid,
+                })?;
+                verdicts.insert(TagvUid::new(uid), name_test.matcher.matches(&name));
+            }
+        }
+        if judged {
+            rows.retain(|row| self.may_keep(row.key()));
+        }
+        Ok(())
+    }
+
+    /// Values of a key in these rows that were not judged yet.
+    fn unknown_values(&self, rows: &[Row], tagk: TagkUid, test: &NameTest) -> Vec<Uid> {
+        let verdicts = test.verdicts.read();
+        let values: FxHashSet<TagvUid> = rows
+            .iter()
+            .filter_map(|row| self.0.value_of(row.key().get(self.0.tags_at..)?, tagk))
+            .filter(|value| !verdicts.contains_key(value))
+            .collect();
+        values.into_iter().map(Uid::from).collect()
+    }
+}
+
+impl Inner {
+    /// The value of a key among the tags of a row.
+    #[inline]
+    fn value_of(&self, tags: &[u8], tagk: TagkUid) -> Option<TagvUid> {
+        tags.chunks_exact(self.tag_bytes)
+            .map(|tag| tag.split_at(self.tagk_width))
+            .find(|(key, _)| *key == tagk.as_bytes())
+            .and_then(|(_, value)| TagvUid::from_bytes(value).ok())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use oxtsdb_schema::UidWidth;
+
+    use super::*;
+
+    const METRIC_AND_TIME: [u8; 7] = [0, 0, 1, 0x50, 0xe2, 0x27, 0x00];
+
+    fn key(tags: &[(u8, u8)]) -> Vec<u8> {
+        let tags = tags.iter().flat_map(|(tagk, tagv)| [0, 0, *tagk, 0, 0, *tagv]);
+        METRIC_AND_TIME.into_iter().chain(tags).collect()
+    }
+
+    fn tagk(number: u64) -> TagkUid {
+        TagkUid::from_number(number, UidWidth::DEFAULT).unwrap()
+    }
+
+    fn values(numbers: &[u64]) -> FxHashSet<TagvUid> {
+        numbers
+            .iter()
+            .map(|number| TagvUid::from_number(*number, UidWidth::DEFAULT).unwrap())
+            .collect()
+    }
+
+    #[test]
+    fn filters_want_their_key_to_be_there() {
+        let layout = RowKeyLayout::default();
+        let tests = vec![
+            TagTest {
+                tagk: tagk(1),
+                test: ValueTest::NotIn(values(&[5])),
+            },
+            TagTest {
+                tagk: tagk(2),
+                test: ValueTest::Any,
+            },
+        ];
+        let selection = Selection::of_tags(&layout, tests, None);
+        assert!(selection.may_keep(&key(&[(1, 4), (2, 9)])));
+        assert!(!selection.may_keep(&key(&[(1, 5), (2, 9)])));
+        assert!(!selection.may_keep(&key(&[(1, 4)])));
+        assert!(!selection.may_keep(&key(&[(2, 4)])));
+    }
+
+    #[test]
+    fn explicit_tags_want_no_other_key() {
+        let tests = || {
+            vec![TagTest {
+                tagk: tagk(1),
+                test: ValueTest::In(values(&[4, 5])),
+            }]
+        };
+        let layout = RowKeyLayout::default();
+        let (loose, explicit) = (
+            Selection::of_tags(&layout, tests(), None),
+            Selection::of_tags(&layout, tests(), Some(1)),
+        );
+        let two_tags = key(&[(1, 4), (2, 9)]);
+        assert!(loose.may_keep(&two_tags) && !explicit.may_keep(&two_tags));
+        assert!(explicit.may_keep(&key(&[(1, 5)])));
+    }
+
+    #[test]
+    fn series_are_told_by_metric_and_tags() {
+        let tsuid = [0, 0, 1, 0, 0, 1, 0, 0, 4];
+        let selection = Selection::of_series(&RowKeyLayout::default(), [tsuid.as_slice()]);
+        assert!(selection.may_keep(&key(&[(1, 4)])));
+        assert!(!selection.may_keep(&key(&[(1, 5)])));
+        assert!(!selection.may_keep(&key(&[(1, 4), (2, 9)])));
+    }
+
+    #[test]
+    fn a_name_that_is_not_known_yet_passes() {
+        let test = NameTest::new(TagMatcher::parse("wildcard", "a*").unwrap());
+        test.verdicts
+            .write()
+            .insert(*values(&[5]).iter().next().unwrap(), false);
+        let tests = vec![TagTest {
+            tagk: tagk(1),
+            test: ValueTest::Name(test),
+        }];
+        let selection = Selection::of_tags(&RowKeyLayout::default(), tests, None);
+        assert!(selection.may_keep(&key(&[(1, 4)])));
+        assert!(!selection.may_keep(&key(&[(1, 5)])));
+        assert!(
+            selection.may_keep(&[1, 2]),
+            "a key that is cut off is for the decoder to refuse"
+        );
+    }
+}

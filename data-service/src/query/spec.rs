@@ -1,0 +1,121 @@
+//! What is asked.
+
+use oxtsdb_schema::DuplicatePolicy;
+
+use super::downsample::Downsample;
+use super::error::QueryError;
+use super::filter::TagFilter;
+use super::function::Aggregator;
+use super::quirks::Quirks;
+use super::rate::RateOptions;
+
+/// A query: a range of time, and questions about it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct QuerySpec {
+    /// First instant inside, milliseconds since the epoch.
+    pub start_ms: i64,
+    /// Last instant inside; after the start, or equal to it.
+    pub end_ms: i64,
+    /// The questions, answered in this order.
+    pub sub_queries: Vec<SubQuery>,
+    /// What to do about two values for one instant.
+    pub duplicates: DuplicatePolicy,
+    /// Points that may be read from the store; `None`, or more than the engine's limit: that limit.
+    pub max_scanned_points: Option<u64>,
+    /// Which of OpenTSDB's oddities the answer has.
+    pub quirks: Quirks,
+}
+
+impl QuerySpec {
+    /// Removes sub-queries that are equal to an earlier one, as OpenTSDB does.
+    pub fn remove_identical_sub_queries(&mut self) {
+        let mut kept: Vec<SubQuery> = Vec::with_capacity(self.sub_queries.len());
+        for sub_query in self.sub_queries.drain(..) {
+            if !kept.contains(&sub_query) {
+                kept.push(sub_query);
+            }
+        }
+        self.sub_queries = kept;
+    }
+}
+
+/// One question.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SubQuery {
+    /// Which series.
+    pub source: Source,
+    /// How the series of a group become one.
+    pub aggregator: Aggregator,
+    /// One value for each interval of each series; `None`: all points.
+    pub downsample: Option<Downsample>,
+    /// First derivative of each series, after downsampling; `None`: values as they are.
+    pub rate: Option<RateOptions>,
+}
+
+/// Which series.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// Those of a metric that pass all filters.
+    Metric {
+        /// Name of the metric.
+        metric: String,
+        /// All must pass.
+        filters: Vec<TagFilter>,
+        /// Only series whose tag keys are just those of the filters. Without filters it means
+        /// nothing.
+        explicit_tags: bool,
+    },
+    /// These, as bytes of TSUIDs that share their metric; in one group.
+    Tsuids(Vec<Vec<u8>>),
+}
+
+/// What a query may use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Points that one query may read from the store or make up by a fill policy.
+    pub max_points: u64,
+    /// The setting or field that says so, for error messages.
+    pub max_points_setting: &'static str,
+}
+
+impl Limits {
+    /// The limit of the setting `--query-max-points`; 0: none.
+    pub const fn of_setting(query_max_points: u64) -> Self {
+        let max_points = if query_max_points == 0 {
+            u64::MAX
+        } else {
+            query_max_points
+        };
+        Self {
+            max_points,
+            max_points_setting: "--query-max-points",
+        }
+    }
+
+    /// The lesser of these limits and what a request asks for itself.
+    #[must_use]
+    pub const fn with_request(self, max_points: Option<u64>) -> Self {
+        match max_points {
+            Some(max_points) if max_points < self.max_points => Self {
+                max_points,
+                max_points_setting: "max_scanned_points",
+            },
+            _ => self,
+        }
+    }
+
+    /// Refuses more points than are allowed.
+    ///
+    /// # Errors
+    ///
+    /// [`QueryError::TooManyPoints`].
+    pub const fn check_points(&self, points: u64) -> Result<(), QueryError> {
+        if points > self.max_points {
+            return Err(QueryError::TooManyPoints {
+                limit: self.max_points,
+                setting: self.max_points_setting,
+            });
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,323 @@
+//! What an operator can set about the data service.
+//!
+//! Each setting is a flag, an environment variable `OXTSDB_…` and a key of the TOML file (the
+//! flag's name with `_`). Where OpenTSDB has the setting too, its name stands behind it.
+
+use std::time::Duration;
+
+use oxtsdb_row_store::{StoreError, TableName};
+use oxtsdb_schema::{RowKeyLayout, SaltLayout, UidWidth, UidWidths, data_table};
+use oxtsdb_server::settings::{SettingError, in_range};
+
+/// Settings of the data service.
+#[derive(Clone, Debug, PartialEq, clap::Args)]
+#[command(next_help_heading = "Data service")]
+pub struct DataSettings {
+    /// Table of points (tsd.storage.hbase.data_table)
+    #[arg(long, env = "OXTSDB_DATA_TABLE", value_name = "NAME", default_value_t = Self::default().data_table)]
+    pub data_table: String,
+
+    /// Table of series metadata (tsd.storage.hbase.meta_table)
+    #[arg(long, env = "OXTSDB_META_TABLE", value_name = "NAME", default_value_t = Self::default().meta_table)]
+    pub meta_table: String,
+
+    /// Table of trees (tsd.storage.hbase.tree_table)
+    #[arg(long, env = "OXTSDB_TREE_TABLE", value_name = "NAME", default_value_t = Self::default().tree_table)]
+    pub tree_table: String,
+
+    /// Most tags of a series (tsd.storage.max_tags)
+    #[arg(long, env = "OXTSDB_MAX_TAGS", value_name = "COUNT", default_value_t = Self::default().max_tags)]
+    pub max_tags: usize,
+
+    /// Bytes of salt before a row key, 0 to 8; never change it once there is data
+    /// (tsd.storage.salt.width)
+    #[arg(long, env = "OXTSDB_SALT_WIDTH", value_name = "BYTES", default_value_t = Self::default().salt_width)]
+    pub salt_width: usize,
+
+    /// Buckets that salt spreads the series over; never change it once there is data
+    /// (tsd.storage.salt.buckets)
+    #[arg(long, env = "OXTSDB_SALT_BUCKETS", value_name = "COUNT", default_value_t = Self::default().salt_buckets)]
+    pub salt_buckets: u32,
+
+    /// Of several values for one instant take the one stored last, in place of failing the query;
+    /// HTTP only, gRPC always does (tsd.storage.fix_duplicates)
+    #[arg(long, env = "OXTSDB_FIX_DUPLICATES", value_name = "BOOL", num_args = 0..=1, default_missing_value = "true", default_value_t = false, action = clap::ArgAction::Set)]
+    pub fix_duplicates: bool,
+
+    /// UID widths that the UID service must have, as METRIC/TAGK/TAGV; without it any
+    #[arg(long, env = "OXTSDB_EXPECTED_UID_WIDTHS", value_name = "M/K/V")]
+    pub expected_uid_widths: Option<String>,
+
+    /// Wait so long for the UID service at start before giving up
+    #[arg(long, env = "OXTSDB_UID_START_TIMEOUT_SECONDS", value_name = "SECONDS", default_value_t = Self::default().uid_start_timeout_seconds)]
+    pub uid_start_timeout_seconds: u64,
+
+    /// Memory for the cache of series, MiB
+    #[arg(long, env = "OXTSDB_SERIES_CACHE_MIB", value_name = "MIB", default_value_t = Self::default().series_cache_mib)]
+    pub series_cache_mib: usize,
+
+    /// Memory for the caches of names and UIDs, MiB
+    #[arg(long, env = "OXTSDB_NAME_CACHE_MIB", value_name = "MIB", default_value_t = Self::default().name_cache_mib)]
+    pub name_cache_mib: usize,
+
+    /// Largest gRPC message that is read, MiB
+    #[arg(long, env = "OXTSDB_MAX_MESSAGE_MIB", value_name = "MIB", default_value_t = Self::default().max_message_mib)]
+    pub max_message_mib: usize,
+
+    /// Memory for writes that the store has not yet confirmed, MiB; more have to wait
+    #[arg(long, env = "OXTSDB_MAX_WRITES_MIB", value_name = "MIB", default_value_t = Self::default().max_writes_mib)]
+    pub max_writes_mib: usize,
+
+    /// Unacknowledged frames of a write stream
+    #[arg(long, env = "OXTSDB_STREAM_WINDOW_FRAMES", value_name = "COUNT", default_value_t = Self::default().stream_window_frames)]
+    pub stream_window_frames: u32,
+
+    /// Unacknowledged points of a write stream
+    #[arg(long, env = "OXTSDB_STREAM_WINDOW_POINTS", value_name = "COUNT", default_value_t = Self::default().stream_window_points)]
+    pub stream_window_points: u64,
+
+    /// Series that a write stream may declare
+    #[arg(long, env = "OXTSDB_STREAM_MAX_SERIES", value_name = "COUNT", default_value_t = Self::default().stream_max_series)]
+    pub stream_max_series: u32,
+
+    /// Memory for the names that a write stream declares, MiB
+    #[arg(long, env = "OXTSDB_STREAM_MAX_SYMBOLS_MIB", value_name = "MIB", default_value_t = Self::default().stream_max_symbols_mib)]
+    pub stream_max_symbols_mib: usize,
+
+    /// When the server stops, wait so long for the clients of write streams to close them
+    #[arg(long, env = "OXTSDB_STREAM_GRACE_SECONDS", value_name = "SECONDS", default_value_t = Self::default().stream_grace_seconds)]
+    pub stream_grace_seconds: u64,
+
+    /// Points that a query may scan, at 16 bytes of memory each if it is not downsampled; 0: no
+    /// limit (tsd.query.limits.data_points.default)
+    #[arg(long, env = "OXTSDB_QUERY_MAX_POINTS", value_name = "COUNT", default_value_t = Self::default().query_max_points)]
+    pub query_max_points: u64,
+
+    /// Connections on the HTTP and telnet port at a time
+    #[arg(long, env = "OXTSDB_MAX_CONNECTIONS", value_name = "COUNT", default_value_t = Self::default().max_connections)]
+    pub max_connections: usize,
+
+    /// Close a connection on the HTTP and telnet port that was silent so long; 0: never
+    /// (tsd.core.socket.timeout)
+    #[arg(long, env = "OXTSDB_IDLE_TIMEOUT_SECONDS", value_name = "SECONDS", default_value_t = Self::default().idle_timeout_seconds)]
+    pub idle_timeout_seconds: u64,
+
+    /// Largest body of an HTTP request, decompressed, MiB (tsd.http.request.max_chunk)
+    #[arg(long, env = "OXTSDB_HTTP_MAX_BODY_MIB", value_name = "MIB", default_value_t = Self::default().http_max_body_mib)]
+    pub http_max_body_mib: usize,
+
+    /// Add a stack trace's place to HTTP errors, as OpenTSDB does (tsd.http.show_stack_trace)
+    #[arg(long, env = "OXTSDB_HTTP_SHOW_STACK_TRACE", value_name = "BOOL", num_args = 0..=1, default_missing_value = "true", default_value_t = false, action = clap::ArgAction::Set)]
+    pub http_show_stack_trace: bool,
+
+    /// Longest telnet line, bytes
+    #[arg(long, env = "OXTSDB_TELNET_MAX_LINE_BYTES", value_name = "BYTES", default_value_t = Self::default().telnet_max_line_bytes)]
+    pub telnet_max_line_bytes: usize,
+
+    /// Most telnet lines that are written at once
+    #[arg(long, env = "OXTSDB_TELNET_BATCH_POINTS", value_name = "COUNT", default_value_t = Self::default().telnet_batch_points)]
+    pub telnet_batch_points: usize,
+}
+
+impl Default for DataSettings {
+    fn default() -> Self {
+        Self {
+            data_table: data_table::DATA_TABLE.to_owned(),
+            meta_table: data_table::META_TABLE.to_owned(),
+            tree_table: data_table::TREE_TABLE.to_owned(),
+            max_tags: data_table::MAX_TAGS_DEFAULT,
+            salt_width: 0,
+            salt_buckets: oxtsdb_schema::salt::BUCKETS_DEFAULT,
+            fix_duplicates: false,
+            expected_uid_widths: None,
+            uid_start_timeout_seconds: 60,
+            series_cache_mib: 256,
+            name_cache_mib: 64,
+            max_message_mib: 16,
+            max_writes_mib: 128,
+            stream_window_frames: 64,
+            stream_window_points: 1_000_000,
+            stream_max_series: 1_000_000,
+            stream_max_symbols_mib: 64,
+            stream_grace_seconds: 10,
+            query_max_points: 50_000_000,
+            max_connections: 4096,
+            idle_timeout_seconds: 0,
+            http_max_body_mib: 16,
+            http_show_stack_trace: false,
+            telnet_max_line_bytes: 1024,
+            telnet_batch_points: 4096,
+        }
+    }
+}
+
+impl DataSettings {
+    /// Checks what the types alone do not say.
+    ///
+    /// # Errors
+    ///
+    /// The first setting that is out of its range, with the rule.
+    pub fn check(&self) -> Result<(), SettingError> {
+        self.data_table_name()?;
+        self.meta_table_name()?;
+        self.tree_table_name()?;
+        self.salt()?;
+        self.expected_widths()?;
+        in_range("--max-tags", self.max_tags, 1, 64)?;
+        in_range("--series-cache-mib", self.series_cache_mib, 1, 1 << 20)?;
+        in_range("--name-cache-mib", self.name_cache_mib, 1, 1 << 20)?;
+        in_range("--max-message-mib", self.max_message_mib, 1, 1024)?;
+        in_range("--max-writes-mib", self.max_writes_mib, 1, 1 << 20)?;
+        in_range("--stream-window-frames", self.stream_window_frames, 1, 1 << 20)?;
+        in_range("--stream-window-points", self.stream_window_points, 1, 1 << 40)?;
+        in_range("--stream-max-series", self.stream_max_series, 1, 1 << 28)?;
+        in_range("--stream-max-symbols-mib", self.stream_max_symbols_mib, 1, 1024)?;
+        in_range("--max-connections", self.max_connections, 1, 1 << 20)?;
+        in_range("--http-max-body-mib", self.http_max_body_mib, 1, 1024)?;
+        in_range("--telnet-max-line-bytes", self.telnet_max_line_bytes, 64, 1 << 20)?;
+        in_range("--telnet-batch-points", self.telnet_batch_points, 1, 1 << 20)
+    }
+
+    /// The table of points.
+    ///
+    /// # Errors
+    ///
+    /// If it is no name of a table.
+    pub fn data_table_name(&self) -> Result<TableName, SettingError> {
+        table_name("--data-table", &self.data_table)
+    }
+
+    /// The table of series metadata.
+    ///
+    /// # Errors
+    ///
+    /// If it is no name of a table.
+    pub fn meta_table_name(&self) -> Result<TableName, SettingError> {
+        table_name("--meta-table", &self.meta_table)
+    }
+
+    /// The table of trees.
+    ///
+    /// # Errors
+    ///
+    /// If it is no name of a table.
+    pub fn tree_table_name(&self) -> Result<TableName, SettingError> {
+        table_name("--tree-table", &self.tree_table)
+    }
+
+    /// The salt of row keys.
+    ///
+    /// # Errors
+    ///
+    /// If width or buckets are out of range.
+    pub fn salt(&self) -> Result<SaltLayout, SettingError> {
+        let (width, buckets) = (self.salt_width, self.salt_buckets);
+        SaltLayout::new(width, buckets).map_err(|error| {
+            SettingError::new(
+                "--salt-width and --salt-buckets",
+                format_args!("{width} and {buckets}"),
+                error,
+            )
+        })
+    }
+
+    /// The row keys of a deployment with these UID widths.
+    ///
+    /// # Errors
+    ///
+    /// As [`DataSettings::salt`].
+    pub fn row_key_layout(&self, widths: UidWidths) -> Result<RowKeyLayout, SettingError> {
+        Ok(RowKeyLayout {
+            salt: self.salt()?,
+            widths,
+        })
+    }
+
+    /// The UID widths that the deployment must have, if that was set.
+    ///
+    /// # Errors
+    ///
+    /// If it is not three widths.
+    pub fn expected_widths(&self) -> Result<Option<UidWidths>, SettingError> {
+        let Some(text) = &self.expected_uid_widths else {
+            return Ok(None);
+        };
+        let width = |part: Option<&str>| part?.parse().ok().and_then(|bytes| UidWidth::new(bytes).ok());
+        let mut parts = text.split('/');
+        let widths = (
+            width(parts.next()),
+            width(parts.next()),
+            width(parts.next()),
+            parts.next(),
+        );
+        let (Some(metric), Some(tagk), Some(tagv), None) = widths else {
+            return Err(SettingError::new(
+                "--expected-uid-widths",
+                format_args!("`{text}`"),
+                "expected three widths of 1 to 8 bytes, as 3/3/3",
+            ));
+        };
+        Ok(Some(UidWidths { metric, tagk, tagv }))
+    }
+
+    /// Largest gRPC message that is read, in bytes.
+    pub fn max_message_bytes(&self) -> usize {
+        self.max_message_mib << 20
+    }
+
+    /// Largest body of an HTTP request after decompression, in bytes.
+    pub fn http_max_body_bytes(&self) -> usize {
+        self.http_max_body_mib << 20
+    }
+
+    /// How long a silent connection stays; `None`: for ever.
+    pub fn idle_timeout(&self) -> Option<Duration> {
+        (self.idle_timeout_seconds > 0).then(|| Duration::from_secs(self.idle_timeout_seconds))
+    }
+
+    /// How long a write stream may go on after the server began to stop.
+    pub fn stream_grace(&self) -> Duration {
+        Duration::from_secs(self.stream_grace_seconds)
+    }
+}
+
+fn table_name(setting: &'static str, text: &str) -> Result<TableName, SettingError> {
+    text.parse()
+        .map_err(|error: StoreError| SettingError::new(setting, format_args!("`{text}`"), error))
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser as _;
+
+    use super::*;
+
+    #[derive(clap::Parser)]
+    struct Command {
+        #[command(flatten)]
+        settings: DataSettings,
+    }
+
+    #[test]
+    fn flags_have_the_defaults_of_the_type() {
+        let command = Command::try_parse_from(["data-service"]).unwrap();
+        assert_eq!(command.settings, DataSettings::default());
+        assert_eq!(DataSettings::default().check(), Ok(()));
+    }
+
+    #[test]
+    fn a_bad_setting_is_named_with_its_value_and_rule() {
+        let check = |change: fn(&mut DataSettings)| {
+            let mut settings = DataSettings::default();
+            change(&mut settings);
+            settings.check().unwrap_err().to_string()
+        };
+        assert_eq!(check(|s| s.max_tags = 0), "--max-tags 0: expected 1 to 64");
+        assert_eq!(
+            check(|s| s.expected_uid_widths = Some("3/3".into())),
+            "--expected-uid-widths `3/3`: expected three widths of 1 to 8 bytes, as 3/3/3"
+        );
+        assert!(check(|s| s.salt_width = 9).starts_with("--salt-width and --salt-buckets 9 and 20: 9 bytes"));
+        assert!(check(|s| s.data_table = "a b".into()).starts_with("--data-table `a b`: "));
+    }
+}

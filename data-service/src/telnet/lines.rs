@@ -1,0 +1,266 @@
+//! Lines of the telnet protocol: what each of them means, without doing it.
+//!
+//! ```text
+//!   put METRIC TIMESTAMP VALUE TAGK=TAGV [TAGK=TAGV ...]
+//!   version | help | stats | exit
+//! ```
+//!
+//! Words are split at single spaces, so two spaces make an empty word; among the tags an empty word
+//! is skipped. Commands are lower case. Nothing is trimmed but one carriage return at the end.
+//!
+//! Source: OpenTSDB 2.4, `PutDataPointRpc.importDataPoint`, `Tags.parse`, `WordSplitter`.
+
+use std::ops::Range;
+
+use memchr::memchr;
+use oxtsdb_schema::timestamp::{TimestampError, TimestampTextError};
+use oxtsdb_schema::value::{ValueTextError, parse_integer, parse_telnet};
+use oxtsdb_schema::{Timestamp, Value};
+
+use crate::front::point_text;
+
+/// Tags of one point that are looked at. More than that are refused by the writer in any case.
+const MAX_TAGS_READ: usize = 256;
+
+/// What the lines of one piece of input ask for, in their order.
+#[derive(Debug, Default)]
+pub(crate) struct Batch<'a> {
+    /// Points to store.
+    pub(crate) points: Vec<PutLine<'a>>,
+    /// Tags of all points, each in the order of its line.
+    pub(crate) tags: Vec<(&'a str, &'a str)>,
+    /// Everything else.
+    pub(crate) others: Vec<Other<'a>>,
+    /// Lines that were read.
+    pub(crate) lines: usize,
+    /// Bytes of text that were read; the rest is for the next batch.
+    pub(crate) read: usize,
+    /// Whether the last line was `exit`; what stood behind it was not read.
+    pub(crate) exit: bool,
+    /// Whether reading ended before a line that is longer than allowed.
+    pub(crate) too_long: bool,
+}
+
+/// A point.
+#[derive(Debug, PartialEq)]
+pub(crate) struct PutLine<'a> {
+    pub(crate) metric: &'a str,
+    pub(crate) timestamp: Timestamp,
+    pub(crate) value: Value,
+    /// Where its tags lie in [`Batch::tags`].
+    pub(crate) tags: Range<usize>,
+}
+
+/// A line that is no point to store.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Other<'a> {
+    /// Points of lines before it.
+    pub(crate) points_before: usize,
+    /// What it asks for.
+    pub(crate) asks: Asks<'a>,
+}
+
+/// What a line that is no point asks for.
+#[derive(Debug, PartialEq)]
+pub(crate) enum Asks<'a> {
+    /// `version`.
+    Version,
+    /// `help`.
+    Help,
+    /// `stats`.
+    Stats,
+    /// A `put` whose timestamp or value is no number; the whole answer.
+    InvalidValue(String),
+    /// A `put` that is against another rule; the whole answer.
+    IllegalArgument(String),
+    /// No command.
+    Unknown(&'a str),
+}
+
+/// Reads whole lines until there are `max_points` points, `exit`, a line of more than
+/// `max_line_bytes` characters, or no more. `text` ends in a newline.
+pub(crate) fn read(text: &str, max_line_bytes: usize, max_points: usize) -> Batch<'_> {
+    let mut batch = Batch::default();
+    // Lines with points have some 64 characters; a wrong guess only costs a copy.
+    let guess = (text.len() / 64).min(max_points);
+    batch.points.reserve(guess);
+    batch.tags.reserve(guess * 2);
+    let mut rest = text;
+    // Other lines than points cost memory too, for their answers.
+    while batch.points.len() < max_points && batch.others.len() < max_points {
+        let Some(end) = memchr(b'\n', rest.as_bytes()) else {
+            break;
+        };
+        let (line, behind) = rest.split_at(end);
+        // Only a line with characters above ASCII has fewer of them than bytes.
+        if line.len() > max_line_bytes && line.chars().count() > max_line_bytes {
+            batch.too_long = true;
+            break;
+        }
+        rest = behind.get(1..).unwrap_or_default();
+        batch.lines += 1;
+        let line = line.strip_suffix('\r').unwrap_or(line);
+        let (command, words) = split_word(line);
+        let asks = match command {
+            "put" => match batch.read_put(words) {
+                Ok(()) => continue,
+                Err(asks) => asks,
+            },
+            "version" => Asks::Version,
+            "help" => Asks::Help,
+            "stats" => Asks::Stats,
+            "exit" => {
+                batch.exit = true;
+                break;
+            }
+            unknown => Asks::Unknown(unknown),
+        };
+        batch.others.push(Other {
+            points_before: batch.points.len(),
+            asks,
+        });
+    }
+    batch.read = text.len() - rest.len();
+    batch
+}
+
+impl<'a> Batch<'a> {
+    /// Reads the words behind `put`.
+    fn read_put(&mut self, words: Option<&'a str>) -> Result<(), Asks<'a>> {
+        let start = self.tags.len();
+        match self.point_of(words, start) {
+            Ok(point) => {
+                self.points.push(point);
+                Ok(())
+            }
+            Err(refusal) => {
+                self.tags.truncate(start);
+                Err(refusal)
+            }
+        }
+    }
+
+    fn point_of(&mut self, words: Option<&'a str>, start: usize) -> Result<PutLine<'a>, Asks<'a>> {
+        let (metric, words) = next_word(words);
+        let (timestamp_text, words) = next_word(words);
+        let (value_text, words) = next_word(words);
+        let (Some(metric), Some(timestamp_text), Some(value_text), Some(mut tags)) =
+            (metric, timestamp_text, value_text, words)
+        else {
+            let got = [metric, timestamp_text, value_text].iter().flatten().count();
+            return Err(refused(format_args!(
+                "not enough arguments (need least 4, got {got})"
+            )));
+        };
+        if metric.is_empty() {
+            return Err(refused("empty metric name"));
+        }
+        let timestamp = match Timestamp::parse_telnet(timestamp_text) {
+            Ok(timestamp) => Ok(timestamp),
+            Err(TimestampTextError::NotAnInteger(error)) => return Err(no_number(error)),
+            Err(TimestampTextError::Timestamp(TimestampError::TooLate { value })) => Err(value),
+            Err(TimestampTextError::Timestamp(_)) => {
+                let number = timestamp_text.replace('.', "");
+                let number = parse_integer(&number).unwrap_or(0);
+                return Err(refused(format_args!("invalid timestamp: {number}")));
+            }
+        };
+        if value_text.is_empty() {
+            return Err(refused("empty value"));
+        }
+        loop {
+            let (tag, behind) = split_word(tags);
+            if !tag.is_empty() {
+                self.read_tag(start, tag)?;
+            }
+            match behind {
+                Some(behind) => tags = behind,
+                None => break,
+            }
+        }
+        let value = parse_telnet(value_text).map_err(|error| match error {
+            ValueTextError::Value(error) => {
+                let timestamp = timestamp.map_or_else(|number| number.to_string(), |t| t.to_string());
+                refused(point_text::not_finite(&error, metric, timestamp))
+            }
+            error => no_number(error),
+        })?;
+        let tags = start..self.tags.len();
+        let timestamp = timestamp.map_err(|number| {
+            let tags = self.tags.get(tags.clone()).unwrap_or_default();
+            refused(point_text::bad_timestamp(
+                number,
+                metric,
+                tags.iter().copied(),
+                &value,
+            ))
+        })?;
+        Ok(PutLine {
+            metric,
+            timestamp,
+            value,
+            tags,
+        })
+    }
+
+    fn read_tag(&mut self, start: usize, tag: &'a str) -> Result<(), Asks<'a>> {
+        let pair = tag
+            .split_once('=')
+            .filter(|(key, value)| !key.is_empty() && !value.is_empty() && !value.contains('='));
+        let Some((key, value)) = pair else {
+            return Err(refused(format_args!("invalid tag: {tag}")));
+        };
+        let mine = self.tags.get(start..).unwrap_or_default();
+        match mine.iter().find(|(name, _)| *name == key) {
+            Some((_, same)) if *same == value => Ok(()),
+            Some(_) => {
+                let tags = point_text::tag_map(mine.iter().copied());
+                Err(refused(format_args!("duplicate tag: {tag}, tags={tags}")))
+            }
+            None => {
+                // With a long line limit the search above would take quadratic time.
+                if mine.len() < MAX_TAGS_READ {
+                    self.tags.push((key, value));
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
+/// The first word of a line, and what stands behind its space.
+fn split_word(text: &str) -> (&str, Option<&str>) {
+    match memchr(b' ', text.as_bytes()) {
+        Some(space) => {
+            let (word, rest) = text.split_at(space);
+            (word, rest.get(1..))
+        }
+        None => (text, None),
+    }
+}
+
+fn next_word(words: Option<&str>) -> (Option<&str>, Option<&str>) {
+    match words {
+        Some(words) => {
+            let (word, rest) = split_word(words);
+            (Some(word), rest)
+        }
+        None => (None, None),
+    }
+}
+
+/// The answer to a `put` that is against a rule.
+pub(crate) fn illegal(rule: impl std::fmt::Display) -> String {
+    format!("put: illegal argument: {rule}\n")
+}
+
+fn refused<'a>(rule: impl std::fmt::Display) -> Asks<'a> {
+    Asks::IllegalArgument(illegal(rule))
+}
+
+fn no_number<'a>(error: impl std::fmt::Display) -> Asks<'a> {
+    Asks::InvalidValue(format!("put: invalid value: {error}\n"))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,294 @@
+use std::time::Duration;
+
+use oxtsdb_row_store::StoreError;
+use tokio::io::AsyncWriteExt as _;
+use uid_service::UidSettings;
+
+use crate::front::testing::{Service, points, read_to_end};
+use crate::settings::DataSettings;
+
+const T: u32 = 1_356_998_400;
+
+#[tokio::test]
+async fn the_example_that_everyone_knows() {
+    let service = Service::start().await;
+    let answer = service
+        .telnet("put sys.cpu.nice 1346846400 18 host=web01 dc=lga\n")
+        .await;
+    assert_eq!(answer, "", "a stored point is silent");
+    let row = "00000150473ec0000001000001000002000002";
+    assert_eq!(service.cells().await, [format!("{row} t:0000 12")]);
+}
+
+#[tokio::test]
+async fn floats_take_four_bytes_where_they_lose_nothing() {
+    let service = Service::start().await;
+    service
+        .telnet("put m 1356998400 0.5 a=b\nput m 1356998401 4.2 a=b\n")
+        .await;
+    let cells = service.cells().await;
+    let values: Vec<&str> = cells.iter().filter_map(|cell| cell.split(' ').nth(2)).collect();
+    assert_eq!(values, ["3f000000", "4010cccccccccccd"]);
+}
+
+#[tokio::test]
+async fn answers_come_in_the_order_of_the_lines() {
+    let service = Service::start().await;
+    let nine: String = (1..=9).map(|n| format!(" k{n}=v")).collect();
+    let input = format!(
+        "put a.b {T} 1 x=y\n\
+         put a.b {T} 1 x=y!\n\
+         put a.b\n\
+         put a.b {T} 1 \n\
+         bogus\n\
+         put a.b {T} 1{nine}\n\
+         help\n\
+         \n\
+         put a!b {T} 1 x=y\n\
+         put a.b {T} 1 x!=y\r\n"
+    );
+    let tags = (1..=9).map(|n| format!("k{n}=v")).collect::<Vec<_>>().join(", ");
+    let expected = format!(
+        "put: illegal argument: Invalid tag value with key [x] (\"y!\"): illegal character: !\n\
+         put: illegal argument: not enough arguments (need least 4, got 1)\n\
+         put: illegal argument: Need at least one tag (metric=a.b, tags={{}})\n\
+         unknown command: bogus.  Try `help'.\n\
+         put: illegal argument: Too many tags: 9 maximum allowed: 8, tags: {{{tags}}}\n\
+         available commands: stats version exit help put \n\
+         unknown command: .  Try `help'.\n\
+         put: illegal argument: Invalid metric name (\"a!b\"): illegal character: !\n\
+         put: illegal argument: Invalid tag name with value [y] (\"x!\"): illegal character: !\n"
+    );
+    assert_eq!(service.telnet(input).await, expected);
+    assert_eq!(service.cells().await.len(), 1);
+}
+
+#[tokio::test]
+async fn unknown_names_are_told_where_they_are_not_assigned() {
+    let uid_settings = UidSettings {
+        auto_create_metrics: false,
+        ..UidSettings::default()
+    };
+    let service = Service::start_with(DataSettings::default(), uid_settings).await;
+    let answer = service.telnet(format!("put x {T} 1 a=b\n")).await;
+    assert_eq!(answer, "put: unknown metric: No such name for 'metrics': 'x'\n");
+}
+
+#[tokio::test]
+async fn half_a_line_at_the_end_is_not_stored() {
+    let service = Service::start().await;
+    let answer = service
+        .telnet(format!("put m {T} 1 a=b\nput m {} 12 a=b", T + 1))
+        .await;
+    assert_eq!(answer, "");
+    assert_eq!(service.cells().await.len(), 1);
+}
+
+#[tokio::test]
+async fn a_line_in_pieces_is_one_line() {
+    let service = Service::start().await;
+    let mut stream = service.connect().await;
+    stream.set_nodelay(true).unwrap();
+    for piece in format!("put m {T} 12 a=b\nexit\n").as_bytes().chunks(3) {
+        stream.write_all(piece).await.unwrap();
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(read_to_end(&mut stream).await, "");
+    assert!(service.cells().await[0].ends_with(" 0c"));
+}
+
+#[tokio::test]
+async fn a_long_line_is_answered_and_ends_the_connection() {
+    let service = Service::start().await;
+    let too_long = "error: line is too long, at most 1024 bytes are allowed; closing\n";
+    let stored = format!("put m {T} 1 a=b\n");
+    for long in [
+        format!("put m {T} 1 a={}\nhelp\n", "b".repeat(1024)),
+        "x".repeat(1025),
+    ] {
+        assert_eq!(service.telnet(format!("{stored}{long}")).await, too_long);
+    }
+    let fits = format!("put m {T} 1 {:<width$}\n", "a=b", width = 1024 - 19);
+    assert_eq!(fits.len(), 1025);
+    assert_eq!(service.telnet(fits).await, "");
+    assert_eq!(service.cells().await.len(), 1);
+}
+
+#[tokio::test]
+async fn bytes_are_latin1() {
+    let service = Service::start().await;
+    // E9 is é. As UTF-8 it would be two characters, of which © is no letter.
+    assert_eq!(service.telnet(b"put caf\xe9 1356998400 1 a=\xe9\n").await, "");
+    let utf8 = "put café 1356998400 1 a=b\nhelp\n".as_bytes();
+    let answer = service.telnet(utf8).await;
+    assert_eq!(
+        answer,
+        "put: illegal argument: Invalid metric name (\"caf\u{c3}\u{a9}\"): illegal character: \u{a9}\n\
+         available commands: stats version exit help put \n"
+    );
+    assert_eq!(service.cells().await.len(), 1);
+}
+
+#[tokio::test]
+async fn version_and_statistics_are_told() {
+    let service = Service::start().await;
+    let answer = service.telnet(format!("put m {T} 1 a=b\nversion\nstats\n")).await;
+    let mut lines = answer.lines();
+    assert!(
+        lines
+            .next()
+            .unwrap()
+            .starts_with(concat!("oxtsdb ", env!("CARGO_PKG_VERSION"), " built"))
+    );
+    assert_eq!(lines.next(), Some("Speaks the protocol of OpenTSDB 2.4.1"));
+    let added = lines
+        .find(|line| line.starts_with("tsd.datapoints.added "))
+        .unwrap();
+    let words: Vec<&str> = added.split(' ').collect();
+    assert_eq!((words[2], words[3]), ("1", "type=all"));
+    assert!(words[4].starts_with("host="));
+}
+
+#[tokio::test]
+async fn a_hundred_clients_at_a_time() {
+    let service = Service::start().await;
+    let clients = (0..100).map(|client| {
+        let service = &service;
+        async move {
+            let mut lines = String::new();
+            for second in 0..200 {
+                lines.push_str(&format!("put load {} {second} host=h{client}\n", T + second));
+            }
+            service.telnet(lines + "help\n").await
+        }
+    });
+    for answer in futures::future::join_all(clients).await {
+        assert_eq!(answer, "available commands: stats version exit help put \n");
+    }
+    assert_eq!(service.cells().await.len(), 100 * 200);
+}
+
+#[tokio::test]
+async fn more_lines_than_a_batch_holds() {
+    let settings = DataSettings {
+        telnet_batch_points: 7,
+        ..DataSettings::default()
+    };
+    let service = Service::start_with(settings, UidSettings::default()).await;
+    let mut lines = String::new();
+    let mut expected = String::new();
+    for second in 0..100 {
+        lines.push_str(&format!("put caf\u{e9} {} 1 a=b\nx{second}\n", T + second));
+        expected.push_str(&format!("unknown command: x{second}.  Try `help'.\n"));
+    }
+    let latin1: Vec<u8> = lines
+        .chars()
+        .map(|c| u8::try_from(u32::from(c)).unwrap())
+        .collect();
+    assert_eq!(service.telnet(latin1).await, expected);
+    assert_eq!(service.cells().await.len(), 100);
+}
+
+#[tokio::test]
+async fn what_was_received_is_stored_when_the_program_stops() {
+    let mut service = Service::start().await;
+    let mut stream = service.connect().await;
+    // The first answer shows that the connection is served; what follows lies in its buffers.
+    stream.write_all(b"help\n").await.unwrap();
+    let mut lines = String::new();
+    for second in 0..3000 {
+        lines.push_str(&format!("put m {} {second} a=b\n", T + second));
+    }
+    stream.writable().await.unwrap();
+    stream
+        .write_all(format!("{lines}put m 1 1 a=").as_bytes())
+        .await
+        .unwrap();
+    service.stop().await;
+    assert_eq!(
+        read_to_end(&mut stream).await,
+        "available commands: stats version exit help put \n"
+    );
+    let store = service.store.clone();
+    service.ended().await;
+    assert_eq!(points(&store).await.len(), 3000);
+}
+
+#[tokio::test]
+async fn an_idle_connection_is_closed_if_that_is_set() {
+    let settings = DataSettings {
+        idle_timeout_seconds: 1,
+        ..DataSettings::default()
+    };
+    let service = Service::start_with(settings, UidSettings::default()).await;
+    let mut silent = service.connect().await;
+    let mut telnet = service.connect().await;
+    telnet.write_all(b"help\n").await.unwrap();
+    let both = async { tokio::join!(read_to_end(&mut silent), read_to_end(&mut telnet)) };
+    let (silent, telnet) = tokio::time::timeout(Duration::from_secs(10), both).await.unwrap();
+    assert_eq!(silent, "");
+    assert_eq!(telnet, "available commands: stats version exit help put \n");
+}
+
+fn lines(count: u32) -> String {
+    (0..count)
+        .map(|second| format!("put m {} {second} a=b\n", T + second))
+        .collect()
+}
+
+#[tokio::test]
+async fn a_slow_store_stops_the_reading_and_loses_nothing() {
+    let settings = DataSettings {
+        telnet_batch_points: 10,
+        ..DataSettings::default()
+    };
+    let (mut service, gate) = Service::gated(settings).await;
+    let mut stream = service.connect().await;
+    stream.write_all(lines(35).as_bytes()).await.unwrap();
+    gate.until_waiting(1).await;
+    // The first batch waits in the store, so no other was read.
+    let stats = service.get("/api/stats").await.json();
+    let lines_read = stats
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|line| line["metric"] == "tsd.rpc.received" && line["tags"]["type"] == "telnet")
+        .unwrap();
+    assert_eq!(lines_read["value"], "10");
+    assert_eq!(gate.passed(), 0);
+    // The program is to end now; what has been received is stored before it does.
+    service.stop().await;
+    gate.let_go(100);
+    assert_eq!(read_to_end(&mut stream).await, "");
+    let store = service.store.clone();
+    service.ended().await;
+    assert_eq!(gate.passed(), 4);
+    assert_eq!(points(&store).await.len(), 35);
+}
+
+#[tokio::test]
+async fn a_store_that_comes_back_gets_the_points() {
+    let (service, gate) = Service::gated(DataSettings::default()).await;
+    gate.let_go(100);
+    let away = StoreError::Unavailable {
+        detail: "starting".to_owned(),
+    };
+    gate.fail([away.clone(), away]);
+    assert_eq!(service.telnet(lines(3)).await, "");
+    assert_eq!(service.cells().await.len(), 3);
+}
+
+#[tokio::test]
+async fn points_that_are_lost_are_told() {
+    let (service, gate) = Service::gated(DataSettings::default()).await;
+    gate.let_go(100);
+    gate.fail([StoreError::Full {
+        place: "disk".to_owned(),
+    }]);
+    assert_eq!(
+        service.telnet(format!("{}bogus\n", lines(3))).await,
+        "unknown command: bogus.  Try `help'.\n\
+         put: HBase error: no space left to write to disk (3 points are not known to be stored)\n"
+    );
+    assert_eq!(service.cells().await.len(), 0);
+}

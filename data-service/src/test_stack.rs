@@ -1,0 +1,102 @@
+//! The whole service over stores in memory, for tests: with a real UID service in this process.
+
+mod gate;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::TryStreamExt as _;
+use oxtsdb_proto::UidClient;
+use oxtsdb_proto::data::v1::data_service_client::DataServiceClient;
+use oxtsdb_proto::data::v1::data_service_server::DataServiceServer;
+use oxtsdb_row_store::memory::MemoryStore;
+use oxtsdb_row_store::{RowStore, Scan};
+use oxtsdb_server::{Shutdown, ShutdownTrigger};
+use uid_service::UidSettings;
+
+use crate::assemble::{DataService, assemble};
+use crate::grpc::DataServiceHandler;
+use crate::settings::DataSettings;
+
+pub(crate) use gate::Gate;
+
+/// A running service.
+pub(crate) struct TestStack {
+    /// Holds all tables.
+    pub(crate) store: MemoryStore,
+    pub(crate) uid_client: UidClient,
+    pub(crate) service: DataService,
+    pub(crate) settings: DataSettings,
+    pub(crate) shutdown: Shutdown,
+    /// Starts the end.
+    pub(crate) trigger: ShutdownTrigger,
+}
+
+impl TestStack {
+    pub(crate) async fn start() -> Self {
+        Self::with(DataSettings::default(), UidSettings::default()).await
+    }
+
+    pub(crate) async fn with(settings: DataSettings, uid_settings: UidSettings) -> Self {
+        let store = MemoryStore::new();
+        let same: Arc<dyn RowStore> = Arc::new(store.clone());
+        Self::over(store, Arc::clone(&same), same, settings, uid_settings).await
+    }
+
+    /// Puts stores that wrap `store` in some way in place of it, one for each service.
+    pub(crate) async fn over(
+        store: MemoryStore,
+        uid_store: Arc<dyn RowStore>,
+        data_store: Arc<dyn RowStore>,
+        settings: DataSettings,
+        uid_settings: UidSettings,
+    ) -> Self {
+        let uids = uid_service::assemble(uid_store, &uid_settings).await.unwrap();
+        let uid_client = UidClient::in_process(uids);
+        let (shutdown, trigger) = Shutdown::new(Duration::ZERO);
+        let service = assemble(data_store, uid_client.clone(), settings.clone(), shutdown.clone())
+            .await
+            .unwrap();
+        Self {
+            store,
+            uid_client,
+            service,
+            settings,
+            shutdown,
+            trigger,
+        }
+    }
+
+    /// A client of the data service, without a socket.
+    pub(crate) fn client(&self) -> DataServiceClient<DataServiceServer<DataServiceHandler>> {
+        DataServiceClient::new(self.service.server())
+    }
+
+    /// The cells of a table, as [`cells`].
+    pub(crate) async fn cells(&self, table: &str) -> Vec<String> {
+        cells(&self.store, table).await
+    }
+}
+
+/// The cells of a table in its order, as `row family:qualifier value`; row, qualifier and value
+/// in hex.
+pub(crate) async fn cells(store: &MemoryStore, table: &str) -> Vec<String> {
+    let scan = store
+        .scan(&table.parse().unwrap(), Scan::prefix(&[]))
+        .await
+        .unwrap();
+    let batches: Vec<_> = scan.try_collect().await.unwrap();
+    let mut cells = Vec::new();
+    for row in batches.iter().flatten() {
+        cells.extend(row.cells().map(|cell| {
+            let (key, qualifier, value) = (hex(row.key()), hex(cell.qualifier), hex(cell.value));
+            format!("{key} {}:{qualifier} {value}", cell.family)
+        }));
+    }
+    cells
+}
+
+/// Lower-case hex.
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}

@@ -1,0 +1,125 @@
+//! A store whose writes wait until a test lets them go.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use oxtsdb_row_store::intercept::{Answer, Intercept, InterceptedStore, Operation};
+use oxtsdb_row_store::memory::MemoryStore;
+use oxtsdb_row_store::{RowStore, StoreError};
+use parking_lot::Mutex;
+use tokio::sync::{Semaphore, SemaphorePermit, watch};
+use uid_service::UidSettings;
+
+use super::TestStack;
+use crate::settings::DataSettings;
+
+/// Where writes of all kinds wait until they are let go, and fail then if they are told to.
+#[derive(Debug)]
+pub(crate) struct Gate {
+    permits: Semaphore,
+    waiting: watch::Sender<usize>,
+    failures: Mutex<VecDeque<StoreError>>,
+    passed: AtomicUsize,
+}
+
+impl Gate {
+    /// A service whose points come to a gate; UIDs are assigned without waiting.
+    pub(crate) async fn stack(settings: DataSettings) -> (TestStack, Arc<Gate>) {
+        let (store, gated, gate) = Gate::store();
+        let uid_store = Arc::new(store.clone());
+        let stack = TestStack::over(store, uid_store, gated, settings, UidSettings::default()).await;
+        (stack, gate)
+    }
+
+    /// A service whose new UIDs come to a gate; points are stored without waiting.
+    pub(crate) async fn uid_stack() -> (TestStack, Arc<Gate>) {
+        let (store, gated, gate) = Gate::store();
+        let data_store = Arc::new(store.clone());
+        let settings = DataSettings::default();
+        let stack = TestStack::over(store, gated, data_store, settings, UidSettings::default()).await;
+        (stack, gate)
+    }
+
+    /// A store, the same store behind a gate, and the gate.
+    fn store() -> (MemoryStore, Arc<dyn RowStore>, Arc<Gate>) {
+        let store = MemoryStore::new();
+        let gate = Arc::new(Gate {
+            permits: Semaphore::new(0),
+            waiting: watch::Sender::new(0),
+            failures: Mutex::default(),
+            passed: AtomicUsize::new(0),
+        });
+        let hook = Arc::clone(&gate) as Arc<dyn Intercept>;
+        let gated = InterceptedStore::new(Arc::new(store.clone()), hook);
+        (store, Arc::new(gated), gate)
+    }
+
+    /// Lets so many writes go, of those that wait or come later.
+    pub(crate) fn let_go(&self, writes: usize) {
+        self.permits.add_permits(writes);
+    }
+
+    /// The next writes that are let go fail with these errors, in this order, and are not done.
+    pub(crate) fn fail(&self, errors: impl IntoIterator<Item = StoreError>) {
+        self.failures.lock().extend(errors);
+    }
+
+    /// Writes that wait now.
+    pub(crate) fn waiting(&self) -> usize {
+        *self.waiting.borrow()
+    }
+
+    /// Writes that were let go and did not fail.
+    pub(crate) fn passed(&self) -> usize {
+        self.passed.load(Ordering::Relaxed)
+    }
+
+    /// Completes when so many writes wait.
+    pub(crate) async fn until_waiting(&self, writes: usize) {
+        let mut waiting = self.waiting.subscribe();
+        let reached = waiting.wait_for(|waiting| *waiting == writes);
+        let reached = tokio::time::timeout(Duration::from_secs(30), reached).await;
+        assert!(
+            reached.is_ok(),
+            "{} writes wait, expected {writes}",
+            self.waiting()
+        );
+    }
+}
+
+/// Counts a write as waiting as long as it lives.
+struct Waiting<'a>(&'a watch::Sender<usize>);
+
+impl<'a> Waiting<'a> {
+    fn begin(count: &'a watch::Sender<usize>) -> Self {
+        count.send_modify(|waiting| *waiting += 1);
+        Self(count)
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.send_modify(|waiting| *waiting -= 1);
+    }
+}
+
+#[async_trait]
+impl Intercept for Gate {
+    async fn intercept(&self, operation: Operation, store: &dyn RowStore) -> Result<Answer, StoreError> {
+        if !matches!(operation, Operation::GetRows { .. } | Operation::Scan { .. }) {
+            let waiting = Waiting::begin(&self.waiting);
+            // The semaphore is never closed.
+            let _permit = self.permits.acquire().await.map(SemaphorePermit::forget);
+            drop(waiting);
+            let failure = self.failures.lock().pop_front();
+            if let Some(error) = failure {
+                return Err(error);
+            }
+            self.passed.fetch_add(1, Ordering::Relaxed);
+        }
+        operation.perform(store).await
+    }
+}

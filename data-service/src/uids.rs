@@ -1,0 +1,440 @@
+//! Names to UIDs and back, from the UID service, remembered.
+//!
+//! A mapping, once assigned, stays unless an operator renames or deletes it, so found answers are
+//! kept as long as memory allows. "Not found" is kept for a second at most: somebody may be
+//! assigning the name right now. Concurrent questions for one name may each reach the service,
+//! which answers them as one.
+
+mod refusal;
+pub(crate) mod series;
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use hashbrown::HashMap;
+use moka::sync::Cache;
+use oxtsdb_proto::UidClient;
+use oxtsdb_proto::common::v1::{self as common, ErrorReason, ItemError};
+use oxtsdb_proto::uid::v1::{
+    GetUidLayoutResponse, UidName, UidValue, get_or_create_uids_response, lookup_names_response,
+    lookup_uids_response,
+};
+use oxtsdb_schema::{NameRules, RowKeyLayout, Uid, UidKind, UidWidth, UidWidths};
+use oxtsdb_server::settings::SettingError;
+
+pub use refusal::{UidRefusal, UidsError};
+
+use crate::settings::DataSettings;
+
+/// How long an unknown name is remembered as unknown.
+const ABSENT_FOR: Duration = Duration::from_secs(1);
+
+/// Entries of the cache of unknown names.
+const ABSENT_ENTRIES: u64 = 100_000;
+
+/// What an entry of a cache costs beside its text, in bytes; an estimate.
+const ENTRY_BYTES: usize = 128;
+
+/// The UID service as the data service sees it. Cloning is cheap, clones share the caches.
+#[derive(Clone, Debug)]
+pub struct Uids(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    client: UidClient,
+    layout: RowKeyLayout,
+    name_rules: NameRules,
+    auto_create: [bool; 3],
+    uids: [Cache<Arc<str>, Uid>; 3],
+    names: [Cache<Uid, Arc<str>>; 3],
+    absent: [Cache<Arc<str>, ()>; 3],
+}
+
+/// The position of a kind in the arrays of [`Inner`].
+fn slot(kind: UidKind) -> usize {
+    match kind {
+        UidKind::Metric => 0,
+        UidKind::Tagk => 1,
+        UidKind::Tagv => 2,
+    }
+}
+
+fn wire(kind: UidKind) -> common::UidKind {
+    match kind {
+        UidKind::Metric => common::UidKind::Metric,
+        UidKind::Tagk => common::UidKind::TagKey,
+        UidKind::Tagv => common::UidKind::TagValue,
+    }
+}
+
+fn uid_name(kind: UidKind, name: &str) -> UidName {
+    UidName {
+        kind: wire(kind).into(),
+        name: name.to_owned(),
+    }
+}
+
+impl Uids {
+    /// Asks the service once for its layout and starts with empty caches.
+    ///
+    /// # Errors
+    ///
+    /// [`UidsError::Unavailable`] and [`UidsError::DeadlineExceeded`] may pass;
+    /// [`UidsError::Layout`] says that the service does not fit the settings.
+    pub async fn connect(
+        client: UidClient,
+        settings: &DataSettings,
+        deadline: Option<Instant>,
+    ) -> Result<Uids, UidsError> {
+        let answer = client
+            .get_uid_layout(deadline)
+            .await
+            .map_err(UidsError::from_status)?;
+        let widths = widths(&answer)?;
+        let mismatch = |error: SettingError| UidsError::Layout {
+            detail: error.to_string(),
+        };
+        if let Some(expected) = settings
+            .expected_widths()
+            .map_err(mismatch)?
+            .filter(|expected| *expected != widths)
+        {
+            let shown = |widths: UidWidths| format!("{}/{}/{}", widths.metric, widths.tagk, widths.tagv);
+            let detail = format!(
+                "it has the UID widths {}, --expected-uid-widths says {}",
+                shown(widths),
+                shown(expected)
+            );
+            return Err(UidsError::Layout { detail });
+        }
+        let weight = u64::try_from(settings.name_cache_mib << 20).unwrap_or(u64::MAX) / 6;
+        Ok(Uids(Arc::new(Inner {
+            client,
+            layout: settings.row_key_layout(widths).map_err(mismatch)?,
+            name_rules: name_rules(&answer),
+            auto_create: UidKind::ALL
+                .map(|kind| layout_of(&answer, kind).is_some_and(|layout| layout.auto_create)),
+            uids: UidKind::ALL.map(|_| {
+                Cache::builder()
+                    .max_capacity(weight)
+                    .weigher(|name: &Arc<str>, _| entry_bytes(name))
+                    .build()
+            }),
+            names: UidKind::ALL.map(|_| {
+                Cache::builder()
+                    .max_capacity(weight)
+                    .weigher(|_, name: &Arc<str>| entry_bytes(name))
+                    .build()
+            }),
+            absent: UidKind::ALL.map(|_| {
+                Cache::builder()
+                    .max_capacity(ABSENT_ENTRIES)
+                    .time_to_live(ABSENT_FOR)
+                    .build()
+            }),
+        })))
+    }
+
+    /// The layout of row keys: UID widths as the service has them, salt as set.
+    pub fn layout(&self) -> &RowKeyLayout {
+        &self.0.layout
+    }
+
+    /// The UID widths of the deployment.
+    pub fn widths(&self) -> &UidWidths {
+        &self.0.layout.widths
+    }
+
+    /// Which names the deployment takes.
+    pub fn name_rules(&self) -> &NameRules {
+        &self.0.name_rules
+    }
+
+    /// Whether a write may have UIDs of this kind assigned.
+    pub fn auto_creates(&self, kind: UidKind) -> bool {
+        self.0.auto_create[slot(kind)]
+    }
+
+    /// The UID of a name; `None` if it has none.
+    ///
+    /// # Errors
+    ///
+    /// When the service cannot be asked.
+    pub async fn uid(
+        &self,
+        kind: UidKind,
+        name: &str,
+        deadline: Option<Instant>,
+    ) -> Result<Option<Uid>, UidsError> {
+        Ok(self
+            .uids(&[(kind, name)], deadline)
+            .await?
+            .into_iter()
+            .next()
+            .flatten())
+    }
+
+    /// The UIDs of names, in their order; `None` for each that has none. One call for all that are
+    /// not remembered.
+    ///
+    /// # Errors
+    ///
+    /// When the service cannot be asked, or fails for one of the names.
+    pub async fn uids(
+        &self,
+        names: &[(UidKind, &str)],
+        deadline: Option<Instant>,
+    ) -> Result<Vec<Option<Uid>>, UidsError> {
+        use lookup_uids_response::result::Outcome;
+
+        let mut found = Vec::with_capacity(names.len());
+        let mut missing = Vec::new();
+        for (kind, name) in names {
+            let uid = self.0.uids[slot(*kind)].get(*name);
+            if uid.is_none() && !self.0.absent[slot(*kind)].contains_key(*name) {
+                missing.push(found.len());
+            }
+            found.push(uid);
+        }
+        if missing.is_empty() {
+            return Ok(found);
+        }
+        let request = missing
+            .iter()
+            .map(|index| uid_name(names[*index].0, names[*index].1))
+            .collect();
+        let results = self
+            .0
+            .client
+            .lookup_uids(request, deadline)
+            .await
+            .map_err(UidsError::from_status)?;
+        same_length(results.len(), missing.len())?;
+        for (index, result) in missing.into_iter().zip(results) {
+            let (kind, name) = names[index];
+            match result.outcome {
+                Some(Outcome::Uid(bytes)) => {
+                    let uid = self.checked(kind, &bytes)?;
+                    self.remember(kind, name.into(), uid);
+                    found[index] = Some(uid);
+                }
+                Some(Outcome::Error(error)) if not_found(&error) => {
+                    self.0.absent[slot(kind)].insert(name.into(), ());
+                }
+                Some(Outcome::Error(error)) => return Err(UidsError::of_item(kind, name, error)),
+                None => return Err(no_outcome()),
+            }
+        }
+        Ok(found)
+    }
+
+    /// The names of UIDs of one kind, in their order; `None` for each that has none. One call for
+    /// all that are not remembered.
+    ///
+    /// # Errors
+    ///
+    /// When the service cannot be asked, or fails for one of the UIDs.
+    pub async fn names(
+        &self,
+        kind: UidKind,
+        uids: &[Uid],
+        deadline: Option<Instant>,
+    ) -> Result<Vec<Option<Arc<str>>>, UidsError> {
+        use lookup_names_response::result::Outcome;
+
+        let cache = &self.0.names[slot(kind)];
+        let mut found: Vec<_> = uids.iter().map(|uid| cache.get(uid)).collect();
+        let missing: Vec<usize> = (0..found.len()).filter(|index| found[*index].is_none()).collect();
+        if missing.is_empty() {
+            return Ok(found);
+        }
+        let request = missing
+            .iter()
+            .map(|index| UidValue {
+                kind: wire(kind).into(),
+                uid: uids[*index].as_bytes().to_vec().into(),
+            })
+            .collect();
+        let results = self
+            .0
+            .client
+            .lookup_names(request, deadline)
+            .await
+            .map_err(UidsError::from_status)?;
+        same_length(results.len(), missing.len())?;
+        for (index, result) in missing.into_iter().zip(results) {
+            match result.outcome {
+                Some(Outcome::Name(name)) => {
+                    let name: Arc<str> = name.into();
+                    cache.insert(uids[index], Arc::clone(&name));
+                    found[index] = Some(name);
+                }
+                Some(Outcome::Error(error)) if not_found(&error) => {}
+                Some(Outcome::Error(error)) => {
+                    return Err(UidsError::of_item(kind, &uids[index].to_string(), error));
+                }
+                None => return Err(no_outcome()),
+            }
+        }
+        Ok(found)
+    }
+
+    /// The first `max` names of a kind that start with `prefix`, in byte order.
+    ///
+    /// # Errors
+    ///
+    /// When the service cannot be asked.
+    pub async fn suggest(
+        &self,
+        kind: UidKind,
+        prefix: &str,
+        max: usize,
+        deadline: Option<Instant>,
+    ) -> Result<Vec<String>, UidsError> {
+        let mappings = self
+            .0
+            .client
+            .suggest_names(wire(kind), prefix, max, deadline)
+            .await;
+        let mappings = mappings.map_err(UidsError::from_status)?;
+        Ok(mappings.into_iter().map(|mapping| mapping.name).collect())
+    }
+
+    /// The UIDs of names, in their order; those that have none are assigned in the order of their
+    /// first occurrence, with one call.
+    ///
+    /// # Errors
+    ///
+    /// When the service cannot be asked. A name that it refuses has its refusal in the result.
+    pub(crate) async fn assign(
+        &self,
+        names: &[(UidKind, &str)],
+        deadline: Option<Instant>,
+    ) -> Result<Vec<Result<Uid, UidRefusal>>, UidsError> {
+        use get_or_create_uids_response::result::Outcome;
+
+        /// Where the UID of a name comes from.
+        enum Source {
+            Known(Uid),
+            Asked(usize),
+        }
+
+        let mut asked: Vec<(UidKind, &str)> = Vec::new();
+        let mut positions: HashMap<(UidKind, &str), usize> = HashMap::new();
+        let mut sources = Vec::with_capacity(names.len());
+        for (kind, name) in names {
+            sources.push(match self.0.uids[slot(*kind)].get(*name) {
+                Some(uid) => Source::Known(uid),
+                None => Source::Asked(*positions.entry((*kind, *name)).or_insert_with(|| {
+                    asked.push((*kind, *name));
+                    asked.len() - 1
+                })),
+            });
+        }
+        let mut answers = Vec::with_capacity(asked.len());
+        if !asked.is_empty() {
+            let request = asked.iter().map(|(kind, name)| uid_name(*kind, name)).collect();
+            let results = self.0.client.get_or_create_uids(request, false, deadline).await;
+            let results = results.map_err(UidsError::from_status)?;
+            same_length(results.len(), asked.len())?;
+            for ((kind, name), result) in asked.into_iter().zip(results) {
+                answers.push(match result.outcome {
+                    Some(Outcome::Uid(bytes)) => {
+                        let uid = self.checked(kind, &bytes)?;
+                        self.remember(kind, name.into(), uid);
+                        Ok(uid)
+                    }
+                    Some(Outcome::Error(error)) => Err(UidRefusal::of_item(error)),
+                    None => return Err(no_outcome()),
+                });
+            }
+        }
+        let uid_of = |source| match source {
+            Source::Known(uid) => Ok(uid),
+            Source::Asked(index) => answers[index].clone(),
+        };
+        Ok(sources.into_iter().map(uid_of).collect())
+    }
+
+    fn remember(&self, kind: UidKind, name: Arc<str>, uid: Uid) {
+        self.0.absent[slot(kind)].invalidate(&name);
+        self.0.names[slot(kind)].insert(uid, Arc::clone(&name));
+        self.0.uids[slot(kind)].insert(name, uid);
+    }
+
+    /// A UID of another width would make row keys that nobody can read.
+    fn checked(&self, kind: UidKind, bytes: &[u8]) -> Result<Uid, UidsError> {
+        let width = self.widths().get(kind);
+        match Uid::from_bytes(bytes) {
+            Ok(uid) if uid.width() == width => Ok(uid),
+            _ => Err(UidsError::BadAnswer {
+                detail: format!(
+                    "a UID of kind {kind} has {} bytes, its layout says {width}",
+                    bytes.len()
+                ),
+            }),
+        }
+    }
+}
+
+fn entry_bytes(name: &Arc<str>) -> u32 {
+    u32::try_from(name.len() + ENTRY_BYTES).unwrap_or(u32::MAX)
+}
+
+fn not_found(error: &ItemError) -> bool {
+    // A name that cannot be stored is no name of anything.
+    matches!(
+        error.reason(),
+        ErrorReason::NameNotFound | ErrorReason::UidNotFound | ErrorReason::InvalidName
+    )
+}
+
+fn no_outcome() -> UidsError {
+    UidsError::BadAnswer {
+        detail: "a result has neither an answer nor an error".to_owned(),
+    }
+}
+
+fn same_length(answers: usize, questions: usize) -> Result<(), UidsError> {
+    if answers == questions {
+        return Ok(());
+    }
+    Err(UidsError::BadAnswer {
+        detail: format!("{answers} answers to {questions} questions"),
+    })
+}
+
+fn layout_of(
+    answer: &GetUidLayoutResponse,
+    kind: UidKind,
+) -> Option<&oxtsdb_proto::uid::v1::get_uid_layout_response::KindLayout> {
+    answer.kinds.iter().find(|layout| layout.kind() == wire(kind))
+}
+
+fn widths(answer: &GetUidLayoutResponse) -> Result<UidWidths, UidsError> {
+    let width = |kind| {
+        let layout = layout_of(answer, kind).ok_or_else(|| UidsError::Layout {
+            detail: format!("its layout has no kind {kind}"),
+        })?;
+        let bytes = usize::try_from(layout.width).unwrap_or(0);
+        UidWidth::new(bytes).map_err(|error| UidsError::Layout {
+            detail: format!("{kind}: {error}"),
+        })
+    };
+    Ok(UidWidths {
+        metric: width(UidKind::Metric)?,
+        tagk: width(UidKind::Tagk)?,
+        tagv: width(UidKind::Tagv)?,
+    })
+}
+
+fn name_rules(answer: &GetUidLayoutResponse) -> NameRules {
+    let default = NameRules::default();
+    let max_length = usize::try_from(answer.max_name_length)
+        .ok()
+        .filter(|length| *length > 0);
+    NameRules {
+        extra_characters: answer.extra_name_characters.clone(),
+        max_length: max_length.unwrap_or(default.max_length),
+    }
+}

@@ -1,0 +1,116 @@
+//! Why there is no UID.
+
+use oxtsdb_proto::common::v1::{ErrorReason, ItemError};
+use oxtsdb_schema::UidKind;
+use tonic::{Code, Status};
+
+/// Why the UID service could not be asked, or its answer not be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum UidsError {
+    /// The service is not there, or too busy. It may be asked again.
+    #[error("UID service is unavailable: {detail}")]
+    Unavailable {
+        /// What it said, or why it was not reached.
+        detail: String,
+    },
+    /// The deadline passed.
+    #[error("UID service did not answer before the deadline")]
+    DeadlineExceeded,
+    /// The service refused the call.
+    #[error("UID service refused: {detail}")]
+    Refused {
+        /// What it said.
+        detail: String,
+    },
+    /// The service does not fit this deployment's settings.
+    #[error("UID service does not fit: {detail}")]
+    Layout {
+        /// What is different.
+        detail: String,
+    },
+    /// The answer breaks the contract.
+    #[error("UID service gave an impossible answer: {detail}")]
+    BadAnswer {
+        /// What is impossible.
+        detail: String,
+    },
+}
+
+impl UidsError {
+    pub(super) fn from_status(status: Status) -> Self {
+        let detail = status.message().to_owned();
+        match status.code() {
+            Code::DeadlineExceeded => Self::DeadlineExceeded,
+            // Overload of the service passes as its absence does.
+            Code::Unavailable | Code::ResourceExhausted | Code::Aborted | Code::Cancelled => {
+                Self::Unavailable { detail }
+            }
+            code => Self::Refused {
+                detail: format!("{code:?}: {detail}"),
+            },
+        }
+    }
+
+    pub(super) fn of_item(kind: UidKind, item: &str, error: ItemError) -> Self {
+        let detail = format!("{kind} `{item}`: {}", error.message);
+        if error.retryable {
+            Self::Unavailable { detail }
+        } else {
+            Self::Refused { detail }
+        }
+    }
+}
+
+/// Why the UID service assigned no UID to a name.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum UidRefusal {
+    /// The deployment does not assign UIDs of this kind on write.
+    #[error("is unknown, and is not assigned on write")]
+    AutoCreateDisabled,
+    /// All UIDs of the kind are in use.
+    #[error("cannot be assigned: all UIDs of its kind are in use")]
+    SpaceExhausted,
+    /// The service's rules of names are stricter than ours.
+    #[error("is refused: {detail}")]
+    InvalidName {
+        /// What it said.
+        detail: String,
+    },
+    /// The disk of the service's store is full.
+    #[error("cannot be assigned: {detail}")]
+    StoreFull {
+        /// What it said.
+        detail: String,
+    },
+    /// It may succeed later.
+    #[error("cannot be assigned now: {detail}")]
+    Unavailable {
+        /// What it said.
+        detail: String,
+    },
+    /// Another error.
+    #[error("cannot be assigned: {detail}")]
+    Other {
+        /// What it said.
+        detail: String,
+    },
+}
+
+impl UidRefusal {
+    pub(super) fn of_item(error: ItemError) -> Self {
+        let reason = error.reason();
+        let ItemError {
+            message: detail,
+            retryable,
+            ..
+        } = error;
+        match reason {
+            ErrorReason::AutoCreateDisabled => Self::AutoCreateDisabled,
+            ErrorReason::UidSpaceExhausted => Self::SpaceExhausted,
+            ErrorReason::InvalidName => Self::InvalidName { detail },
+            ErrorReason::StoreFull => Self::StoreFull { detail },
+            _ if retryable => Self::Unavailable { detail },
+            _ => Self::Other { detail },
+        }
+    }
+}

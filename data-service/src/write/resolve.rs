@@ -1,0 +1,300 @@
+//! From the names of a point to its series.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use hashbrown::HashMap;
+use oxtsdb_schema::name::excerpt;
+use oxtsdb_schema::{MetricUid, Name, TagkUid, TagvUid, Tsuid, Uid, UidKind};
+use smallvec::SmallVec;
+
+use super::{NamePlace, PointErrorReason};
+use crate::uids::series::{Series, SeriesCache, SeriesRef};
+use crate::uids::{UidRefusal, Uids, UidsError};
+
+/// A series, or why there is none; shared by all points that name it.
+pub(super) type Resolved = Result<Arc<Series>, Arc<PointErrorReason>>;
+
+/// Finds series, with one call to the UID service for all that are not remembered.
+#[derive(Debug)]
+pub(super) struct Resolver {
+    pub(super) uids: Uids,
+    pub(super) cache: SeriesCache,
+    pub(super) max_tags: usize,
+}
+
+impl Resolver {
+    /// The series that are named, in their order.
+    ///
+    /// Names that have no UID get one, if the deployment says so, in the order of the points: the
+    /// metric, then key and value of each tag. A point with a name that cannot be stored has none
+    /// assigned.
+    pub(super) async fn resolve<'a>(
+        &self,
+        wanted: impl ExactSizeIterator<Item = SeriesRef<'a>> + Send,
+        deadline: Option<Instant>,
+    ) -> Result<Vec<Resolved>, UidsError> {
+        let mut key = Vec::with_capacity(256);
+        let mut found: Vec<Option<Resolved>> = Vec::with_capacity(wanted.len());
+        let mut missing: Vec<SeriesRef<'a>> = Vec::new();
+        // For each missing point its place, and the place of its series in `missing`.
+        let mut waiting: Vec<(usize, usize)> = Vec::new();
+        let mut places: HashMap<Vec<u8>, usize> = HashMap::new();
+        for (index, series) in wanted.enumerate() {
+            series.write_key(&mut key);
+            let cached = self.cache.get(&key);
+            if cached.is_none() {
+                let place = *places.entry_ref(key.as_slice()).or_insert_with(|| {
+                    missing.push(series);
+                    missing.len() - 1
+                });
+                waiting.push((index, place));
+            }
+            found.push(cached.map(Ok));
+        }
+        if !missing.is_empty() {
+            let resolved = self.resolve_missing(&missing, deadline).await?;
+            for (series, resolved) in missing.iter().zip(&resolved) {
+                if let Ok(resolved) = resolved {
+                    series.write_key(&mut key);
+                    self.cache.insert(&key, resolved);
+                }
+            }
+            for (index, place) in waiting {
+                found[index] = Some(resolved[place].clone());
+            }
+        }
+        Ok(found.into_iter().flatten().collect())
+    }
+
+    async fn resolve_missing(
+        &self,
+        series: &[SeriesRef<'_>],
+        deadline: Option<Instant>,
+    ) -> Result<Vec<Resolved>, UidsError> {
+        let mut answers: Vec<Option<Resolved>> = Vec::with_capacity(series.len());
+        let mut named = Vec::new();
+        let mut numbered = Vec::new();
+        for (index, series) in series.iter().enumerate() {
+            let checked = match *series {
+                SeriesRef::Names { metric, tags } => self.check_names(metric, tags).map(|()| {
+                    named.push(NamedSeries { index, metric, tags });
+                }),
+                SeriesRef::Tsuid(bytes) => self.check_tsuid(bytes).map(|tsuid| numbered.push((index, tsuid))),
+            };
+            answers.push(checked.err().map(|reason| Err(Arc::new(reason))));
+        }
+        let tsuids = self.assign(&named, deadline).await?;
+        for (named, tsuid) in named.iter().zip(tsuids) {
+            answers[named.index] = Some(self.series(tsuid));
+        }
+        let checked = self.check_uids(&numbered, deadline).await?;
+        for ((index, tsuid), checked) in numbered.into_iter().zip(checked) {
+            answers[index] = Some(self.series(checked.map(|()| tsuid)));
+        }
+        Ok(answers.into_iter().flatten().collect())
+    }
+
+    fn series(&self, tsuid: Result<Tsuid, PointErrorReason>) -> Resolved {
+        let tsuid = tsuid.map_err(Arc::new)?;
+        Ok(Arc::new(Series::new(self.uids.layout(), &tsuid)))
+    }
+
+    fn check_names(&self, metric: &str, tags: &[(&str, &str)]) -> Result<(), PointErrorReason> {
+        if tags.is_empty() {
+            return Err(PointErrorReason::NoTags);
+        }
+        self.check_tag_count(tags.len())?;
+        let rules = self.uids.name_rules();
+        let check = |name: &str, place: &dyn Fn() -> NamePlace| match Name::parse(name, rules) {
+            Ok(_) => Ok(()),
+            Err(error) => Err(PointErrorReason::InvalidName {
+                place: place(),
+                name: excerpt(name),
+                error,
+            }),
+        };
+        check(metric, &|| NamePlace::Metric)?;
+        for (index, &(tagk, tagv)) in tags.iter().enumerate() {
+            check(tagk, &|| NamePlace::Tagk { tagv: excerpt(tagv) })?;
+            check(tagv, &|| NamePlace::Tagv { tagk: excerpt(tagk) })?;
+            if let Some((_, first)) = tags[..index].iter().find(|(earlier, _)| *earlier == tagk) {
+                return Err(PointErrorReason::DuplicateTagk {
+                    tagk: excerpt(tagk),
+                    first: excerpt(first),
+                    second: excerpt(tagv),
+                });
+            }
+        }
+        Ok(())
+    }
+
+    fn check_tag_count(&self, count: usize) -> Result<(), PointErrorReason> {
+        if count > self.max_tags {
+            return Err(PointErrorReason::TooManyTags {
+                count,
+                max: self.max_tags,
+            });
+        }
+        Ok(())
+    }
+
+    fn check_tsuid(&self, bytes: &[u8]) -> Result<Tsuid, PointErrorReason> {
+        let widths = self.uids.widths();
+        let tsuid = Tsuid::from_bytes(bytes, widths).map_err(PointErrorReason::InvalidTsuid)?;
+        self.check_tag_count(tsuid.tags(widths).len())?;
+        Ok(tsuid)
+    }
+
+    /// For each TSUID whether all its UIDs have names, with one call for each kind. Rows of UIDs
+    /// that nobody has would be found by no query.
+    async fn check_uids(
+        &self,
+        tsuids: &[(usize, Tsuid)],
+        deadline: Option<Instant>,
+    ) -> Result<Vec<Result<(), PointErrorReason>>, UidsError> {
+        let widths = self.uids.widths();
+        let mut checked = vec![Ok(()); tsuids.len()];
+        for kind in UidKind::ALL {
+            let mut uids: Vec<Uid> = Vec::new();
+            let mut owners: Vec<usize> = Vec::new();
+            for (owner, (_, tsuid)) in tsuids.iter().enumerate() {
+                match kind {
+                    UidKind::Metric => uids.push(tsuid.metric(widths).uid()),
+                    UidKind::Tagk => uids.extend(tsuid.tags(widths).map(|(tagk, _)| tagk.uid())),
+                    UidKind::Tagv => uids.extend(tsuid.tags(widths).map(|(_, tagv)| tagv.uid())),
+                }
+                owners.resize(uids.len(), owner);
+            }
+            let names = self.uids.names(kind, &uids, deadline).await?;
+            for ((uid, owner), name) in uids.into_iter().zip(owners).zip(names) {
+                if name.is_none() && checked[owner].is_ok() {
+                    checked[owner] = Err(PointErrorReason::UnknownUid { kind, uid });
+                }
+            }
+        }
+        Ok(checked)
+    }
+
+    /// The TSUIDs of checked names.
+    ///
+    /// Kinds that the deployment does not assign on write go first: were their names unknown, the
+    /// other names of the point would be assigned for nothing. Usually there is no such kind, and
+    /// one call does it all.
+    async fn assign(
+        &self,
+        series: &[NamedSeries<'_>],
+        deadline: Option<Instant>,
+    ) -> Result<Vec<Result<Tsuid, PointErrorReason>>, UidsError> {
+        let mut refused: Vec<Option<PointErrorReason>> = vec![None; series.len()];
+        let mut known: HashMap<(UidKind, &str), Uid> = HashMap::new();
+        for on_write in [false, true] {
+            let mut asked: Vec<(UidKind, &str)> = Vec::new();
+            let mut owners: Vec<(usize, NamePosition)> = Vec::new();
+            for (owner, named) in series
+                .iter()
+                .enumerate()
+                .filter(|(owner, _)| refused[*owner].is_none())
+            {
+                for (position, kind, name) in named.names() {
+                    if self.uids.auto_creates(kind) == on_write {
+                        asked.push((kind, name));
+                        owners.push((owner, position));
+                    }
+                }
+            }
+            if asked.is_empty() {
+                continue;
+            }
+            let uids = self.uids.assign(&asked, deadline).await?;
+            for ((name, (owner, position)), uid) in asked.into_iter().zip(owners).zip(uids) {
+                match uid {
+                    Ok(uid) => {
+                        known.insert(name, uid);
+                    }
+                    Err(refusal) => {
+                        refused[owner].get_or_insert_with(|| series[owner].refusal(position, refusal));
+                    }
+                }
+            }
+        }
+        let tsuids = series.iter().zip(refused).map(|(named, refused)| match refused {
+            Some(reason) => Err(reason),
+            None => named.tsuid(&known),
+        });
+        Ok(tsuids.collect())
+    }
+}
+
+/// A series whose names are valid and that is in no cache.
+struct NamedSeries<'a> {
+    /// Its place among the missing ones.
+    index: usize,
+    metric: &'a str,
+    tags: &'a [(&'a str, &'a str)],
+}
+
+/// Which name of a series.
+#[derive(Clone, Copy)]
+enum NamePosition {
+    Metric,
+    Tagk(usize),
+    Tagv(usize),
+}
+
+impl<'a> NamedSeries<'a> {
+    /// The names in the order in which they get their UIDs.
+    fn names(&self) -> impl Iterator<Item = (NamePosition, UidKind, &'a str)> + use<'a> {
+        let metric = (NamePosition::Metric, UidKind::Metric, self.metric);
+        let tags = self.tags.iter().enumerate().flat_map(|(index, &(tagk, tagv))| {
+            [
+                (NamePosition::Tagk(index), UidKind::Tagk, tagk),
+                (NamePosition::Tagv(index), UidKind::Tagv, tagv),
+            ]
+        });
+        std::iter::once(metric).chain(tags)
+    }
+
+    fn refusal(&self, position: NamePosition, refusal: UidRefusal) -> PointErrorReason {
+        let (place, name) = match position {
+            NamePosition::Metric => (NamePlace::Metric, self.metric),
+            NamePosition::Tagk(index) => {
+                let (tagk, tagv) = self.tags[index];
+                (NamePlace::Tagk { tagv: excerpt(tagv) }, tagk)
+            }
+            NamePosition::Tagv(index) => {
+                let (tagk, tagv) = self.tags[index];
+                (NamePlace::Tagv { tagk: excerpt(tagk) }, tagv)
+            }
+        };
+        PointErrorReason::NoUid {
+            place,
+            name: excerpt(name),
+            refusal,
+        }
+    }
+
+    fn tsuid(&self, known: &HashMap<(UidKind, &str), Uid>) -> Result<Tsuid, PointErrorReason> {
+        let unknown = |place, name: &str| PointErrorReason::NoUid {
+            place,
+            name: excerpt(name),
+            refusal: UidRefusal::Other {
+                detail: "the UID service did not answer for it".to_owned(),
+            },
+        };
+        let metric = known
+            .get(&(UidKind::Metric, self.metric))
+            .ok_or_else(|| unknown(NamePlace::Metric, self.metric))?;
+        let mut tags: SmallVec<[(TagkUid, TagvUid); 8]> = SmallVec::new();
+        for &(tagk, tagv) in self.tags {
+            let key = known
+                .get(&(UidKind::Tagk, tagk))
+                .ok_or_else(|| unknown(NamePlace::Tagk { tagv: excerpt(tagv) }, tagk))?;
+            let value = known
+                .get(&(UidKind::Tagv, tagv))
+                .ok_or_else(|| unknown(NamePlace::Tagv { tagk: excerpt(tagk) }, tagv))?;
+            tags.push((TagkUid::new(*key), TagvUid::new(*value)));
+        }
+        Tsuid::new(MetricUid::new(*metric), &mut tags).map_err(PointErrorReason::InvalidTsuid)
+    }
+}

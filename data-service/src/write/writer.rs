@@ -1,0 +1,262 @@
+//! Points into the store.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use oxtsdb_row_store::{FamilyId, RowStore, TableName, WriteBatch};
+use oxtsdb_schema::{BaseTime, Qualifier, Timestamp, Value};
+use oxtsdb_server::settings::SettingError;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use super::resolve::{Resolved, Resolver};
+use super::{NewPoint, PointError, PointRef, WriteError, WriteOutcome};
+use crate::settings::DataSettings;
+use crate::uids::Uids;
+use crate::uids::series::{SeriesCache, SeriesRef, set_base_time};
+
+/// The family of table `tsdb`.
+const FAMILY: &str = "t";
+
+/// Room that a point takes in a batch at most usually, in bytes: row key, qualifier, value.
+const POINT_BYTES: usize = 64;
+
+/// A permit of the semaphore stands for so many bytes of a batch.
+const PERMIT_BYTES: usize = 1024;
+
+/// Writes points. Cloning is cheap, clones share the caches and the limit.
+#[derive(Clone, Debug)]
+pub struct Writer(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    store: Arc<dyn RowStore>,
+    table: TableName,
+    resolver: Resolver,
+    /// Room for batches that the store has not confirmed.
+    room: Arc<Semaphore>,
+    room_permits: u32,
+}
+
+impl Writer {
+    /// A writer into the table that `settings` name; it must exist.
+    ///
+    /// # Errors
+    ///
+    /// If a setting is out of its range.
+    pub fn new(store: Arc<dyn RowStore>, uids: Uids, settings: &DataSettings) -> Result<Self, SettingError> {
+        let room_permits = u32::try_from((settings.max_writes_mib << 20) / PERMIT_BYTES).unwrap_or(u32::MAX);
+        Ok(Self(Arc::new(Inner {
+            store,
+            table: settings.data_table_name()?,
+            resolver: Resolver {
+                uids,
+                cache: SeriesCache::new(settings.series_cache_mib << 20),
+                max_tags: settings.max_tags,
+            },
+            room: Arc::new(Semaphore::new(room_permits as usize)),
+            room_permits,
+        })))
+    }
+
+    /// Writes points, in their order. `Ok` means that all that are not among the errors are in the
+    /// store's log.
+    ///
+    /// With a deadline, waiting for the UID service, for room and for the store ends there.
+    ///
+    /// # Errors
+    ///
+    /// When the UID service or the store fails, or there is no room until the deadline. A part may
+    /// have been written; writing all again is safe.
+    pub async fn write(
+        &self,
+        points: &[NewPoint<'_>],
+        deadline: Option<Instant>,
+    ) -> Result<WriteOutcome, WriteError> {
+        self.write_refs(points.len(), |index| PointRef::from(&points[index]), deadline)
+            .await
+    }
+
+    /// As [`Writer::write`]; `point` gives each of `count` points.
+    pub(crate) async fn write_refs<'a>(
+        &self,
+        count: usize,
+        point: impl Fn(usize) -> PointRef<'a> + Send + Sync,
+        deadline: Option<Instant>,
+    ) -> Result<WriteOutcome, WriteError> {
+        let resolved = self
+            .0
+            .resolver
+            .resolve((0..count).map(|index| point(index).series), deadline)
+            .await?;
+        let mut outcome = WriteOutcome::default();
+        let mut rows = self.batch(count);
+        let mut key = Vec::with_capacity(POINT_BYTES);
+        for (index, series) in resolved.iter().enumerate() {
+            match series {
+                Ok(series) => {
+                    let PointRef { timestamp, value, .. } = point(index);
+                    // The address tells series apart: `resolved` keeps all of them alive.
+                    let place = Arc::as_ptr(series).addr();
+                    rows.point(place, timestamp, &value, |base| {
+                        key.clear();
+                        key.extend_from_slice(series.key());
+                        set_base_time(&mut key, series.base_time_at(), base);
+                        &key
+                    });
+                }
+                Err(reason) => {
+                    outcome.errors.push(PointError {
+                        index,
+                        reason: reason.as_ref().clone(),
+                    });
+                }
+            }
+        }
+        outcome.written = rows.points;
+        self.store(rows, deadline).await?;
+        Ok(outcome)
+    }
+
+    /// The series that are named, in their order; see [`Resolver::resolve`].
+    pub(crate) async fn resolve<'a>(
+        &self,
+        wanted: impl ExactSizeIterator<Item = SeriesRef<'a>> + Send,
+        deadline: Option<Instant>,
+    ) -> Result<Vec<Resolved>, WriteError> {
+        Ok(self.0.resolver.resolve(wanted, deadline).await?)
+    }
+
+    /// An empty batch with room for so many points.
+    pub(crate) fn batch(&self, points: usize) -> Rows {
+        Rows::new(self.0.table.clone(), points)
+    }
+
+    /// The most tags of a series.
+    pub(crate) fn max_tags(&self) -> usize {
+        self.0.resolver.max_tags
+    }
+
+    /// Stores a batch: durable when this returns `Ok`.
+    pub(crate) async fn store(&self, rows: Rows, deadline: Option<Instant>) -> Result<(), WriteError> {
+        if rows.points == 0 {
+            return Ok(());
+        }
+        let began = Instant::now();
+        let room = match deadline {
+            None => Ok(self.room(&rows).await),
+            Some(deadline) => tokio::time::timeout_at(deadline.into(), self.room(&rows)).await,
+        };
+        let room = room.map_err(|_| WriteError::Overloaded {
+            limit_bytes: self.0.room_permits as usize * PERMIT_BYTES,
+            waited: began.elapsed(),
+        })?;
+        let store = self.store_in(room, rows);
+        match deadline {
+            None => store.await,
+            Some(deadline) => {
+                let stored = tokio::time::timeout_at(deadline.into(), store).await;
+                stored.unwrap_or(Err(WriteError::DeadlineExceeded))
+            }
+        }
+    }
+
+    /// Stores a batch for which there is room.
+    pub(crate) async fn store_in(&self, room: Room, rows: Rows) -> Result<(), WriteError> {
+        if rows.points > 0 {
+            self.0.store.write(rows.batch).await?;
+        }
+        drop(room);
+        Ok(())
+    }
+
+    /// Waits, without end, until there is room for a batch. One that is above the limit waits to
+    /// be alone.
+    pub(crate) fn room(&self, rows: &Rows) -> impl Future<Output = Room> + Send + use<> {
+        let semaphore = Arc::clone(&self.0.room);
+        let permits = self.permits(rows);
+        async move {
+            Room {
+                _permit: semaphore.acquire_many_owned(permits).await.ok(),
+            }
+        }
+    }
+
+    /// Room for a batch, if there is some and nobody waits for it.
+    pub(crate) fn try_room(&self, rows: &Rows) -> Option<Room> {
+        let permit = Arc::clone(&self.0.room)
+            .try_acquire_many_owned(self.permits(rows))
+            .ok()?;
+        Some(Room {
+            _permit: Some(permit),
+        })
+    }
+
+    fn permits(&self, rows: &Rows) -> u32 {
+        let permits = rows.batch.byte_len().div_ceil(PERMIT_BYTES);
+        u32::try_from(permits)
+            .unwrap_or(u32::MAX)
+            .min(self.0.room_permits)
+    }
+}
+
+/// A part of the memory for batches that the store has not confirmed; free again when dropped.
+#[derive(Debug)]
+pub(crate) struct Room {
+    /// `None` would mean a closed semaphore; this one never is.
+    _permit: Option<OwnedSemaphorePermit>,
+}
+
+/// A batch of points that is being made. Points of one row that follow each other share it.
+#[derive(Debug)]
+pub(crate) struct Rows {
+    batch: WriteBatch,
+    family: FamilyId,
+    points: u64,
+    /// The row that was begun last: which series, which hour.
+    last: Option<(usize, BaseTime)>,
+}
+
+impl Rows {
+    pub(crate) fn new(table: TableName, points: usize) -> Self {
+        let mut batch = WriteBatch::new(table);
+        batch.reserve(points * POINT_BYTES);
+        let family = batch.family(FAMILY);
+        Self {
+            batch,
+            family,
+            points: 0,
+            last: None,
+        }
+    }
+
+    /// Points so far.
+    pub(crate) fn points(&self) -> u64 {
+        self.points
+    }
+
+    /// Adds a point. `series` is a number that stands for the series within this batch; `key` says
+    /// its row key, if another row is to be begun.
+    #[inline]
+    pub(crate) fn point<'k>(
+        &mut self,
+        series: usize,
+        timestamp: Timestamp,
+        value: &Value,
+        key: impl FnOnce(BaseTime) -> &'k [u8],
+    ) {
+        let base = timestamp.base_time();
+        if self.last != Some((series, base)) {
+            self.batch.row(key(base));
+            self.last = Some((series, base));
+        }
+        self.batch.put(
+            self.family,
+            Qualifier::new(timestamp, value).as_bytes(),
+            value.encoded().as_bytes(),
+        );
+        self.points += 1;
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,460 @@
+use std::time::Duration;
+
+use oxtsdb_row_store::StoreError;
+use oxtsdb_schema::{NameError, Uid, UidKind};
+use uid_service::UidSettings;
+
+use super::*;
+use crate::test_stack::{Gate, TestStack};
+use crate::uids::{UidRefusal, UidsError};
+use crate::write::{NamePlace, PointErrorReason};
+
+fn point<'a>(metric: &'a str, tags: &'a [(&'a str, &'a str)], seconds: u32, value: i64) -> NewPoint<'a> {
+    let timestamp = Timestamp::from_seconds(seconds);
+    NewPoint {
+        metric,
+        tags,
+        timestamp,
+        value: Value::Int(value),
+    }
+}
+
+/// The names of the recorded vectors, with the UIDs that OpenTSDB gave them.
+async fn assign_vector_names(stack: &TestStack) {
+    let names = [
+        (UidKind::Metric, "sys.cpu.user"),
+        (UidKind::Metric, "sys.mem.free"),
+        (UidKind::Metric, "app.lat"),
+        (UidKind::Tagk, "host"),
+        (UidKind::Tagk, "dc"),
+        (UidKind::Tagk, "cpu"),
+        (UidKind::Tagv, "web01"),
+        (UidKind::Tagv, "web02"),
+        (UidKind::Tagv, "lax"),
+        (UidKind::Tagv, "0"),
+    ];
+    let uids = stack.service.uids.assign(&names, None).await.unwrap();
+    assert!(uids.iter().all(Result::is_ok));
+}
+
+async fn write_all(stack: &TestStack, points: &[NewPoint<'_>]) {
+    let outcome = stack.service.writer.write(points, None).await.unwrap();
+    assert_eq!(
+        outcome,
+        WriteOutcome {
+            written: points.len() as u64,
+            errors: Vec::new()
+        }
+    );
+}
+
+#[tokio::test]
+async fn the_example_that_everyone_knows_has_the_bytes_that_everyone_knows() {
+    let stack = TestStack::start().await;
+    let tags = [("host", "web01"), ("dc", "lga")];
+    write_all(&stack, &[point("sys.cpu.nice", &tags, 1_346_846_400, 18)]).await;
+    assert_eq!(
+        stack.cells("tsdb").await,
+        ["00000150473ec0000001000001000002000002 t:0000 12"]
+    );
+    let metrics = "6d657472696373";
+    let uid_cells = stack.cells("tsdb-uid").await;
+    assert!(
+        uid_cells.contains(&format!("00 id:{metrics} 0000000000000001")),
+        "{uid_cells:#?}"
+    );
+    assert!(
+        uid_cells.contains(&"00 id:7461676b 0000000000000002".to_owned()),
+        "two tag keys"
+    );
+    assert!(
+        uid_cells.contains(&"00 id:74616776 0000000000000002".to_owned()),
+        "two tag values"
+    );
+}
+
+/// Recorded from OpenTSDB 2.4.1 on HBase.
+#[tokio::test]
+async fn integers_take_the_fewest_bytes() {
+    let stack = TestStack::start().await;
+    assign_vector_names(&stack).await;
+    let recorded = [
+        (0_i64, "0000 00"),
+        (-1, "0010 ff"),
+        (127, "0020 7f"),
+        (-128, "0030 80"),
+        (128, "0041 0080"),
+        (-129, "0051 ff7f"),
+        (32767, "0061 7fff"),
+        (-32768, "0071 8000"),
+        (32768, "0083 00008000"),
+        (-32769, "0093 ffff7fff"),
+        (2_147_483_647, "00a3 7fffffff"),
+        (-2_147_483_648, "00b3 80000000"),
+        (2_147_483_648, "00c7 0000000080000000"),
+        (-2_147_483_649, "00d7 ffffffff7fffffff"),
+        (i64::MAX, "00e7 7fffffffffffffff"),
+        (i64::MIN, "00f7 8000000000000000"),
+    ];
+    let points: Vec<_> = (1_356_998_400..)
+        .zip(recorded)
+        .map(|(seconds, (value, _))| point("sys.cpu.user", &[("host", "web01")], seconds, value))
+        .collect();
+    write_all(&stack, &points).await;
+    let expected: Vec<_> = recorded
+        .iter()
+        .map(|(_, cell)| format!("00000150e22700000001000001 t:{cell}"))
+        .collect();
+    assert_eq!(stack.cells("tsdb").await, expected);
+}
+
+/// Recorded from OpenTSDB 2.4.1 on HBase.
+#[tokio::test]
+async fn hours_end_where_they_end() {
+    let stack = TestStack::start().await;
+    assign_vector_names(&stack).await;
+    let tags = [("host", "web01")];
+    let at = |seconds, value| point("app.lat", &tags, seconds, value);
+    write_all(
+        &stack,
+        &[at(1_357_001_999, 1), at(1_357_002_000, 2), at(u32::MAX, 8)],
+    )
+    .await;
+    let expected = [
+        "00000350e22700000001000001 t:e0f0 01",
+        "00000350e23510000001000001 t:0000 02",
+        "000003fffff960000001000001 t:69f0 08",
+    ];
+    assert_eq!(stack.cells("tsdb").await, expected);
+}
+
+/// Recorded from OpenTSDB 2.4.1 on HBase.
+#[tokio::test]
+async fn tags_are_in_the_order_of_their_uids_however_they_come() {
+    let stack = TestStack::start().await;
+    assign_vector_names(&stack).await;
+    let points = [
+        point(
+            "sys.cpu.user",
+            &[("host", "web01"), ("dc", "lax"), ("cpu", "0")],
+            1_356_998_400,
+            1,
+        ),
+        point(
+            "sys.cpu.user",
+            &[("cpu", "0"), ("dc", "lax"), ("host", "web01")],
+            1_356_998_401,
+            1,
+        ),
+        point("sys.cpu.user", &[("cpu", "0"), ("dc", "lax")], 1_356_998_402, 1),
+    ];
+    write_all(&stack, &points).await;
+    let expected = [
+        "00000150e22700000001000001000002000003000003000004 t:0000 01",
+        "00000150e22700000001000001000002000003000003000004 t:0010 01",
+        "00000150e22700000002000003000003000004 t:0020 01",
+    ];
+    assert_eq!(stack.cells("tsdb").await, expected);
+}
+
+#[tokio::test]
+async fn names_get_their_uids_in_the_order_of_the_points() {
+    let stack = TestStack::start().await;
+    let points = [
+        point("m2", &[("k2", "v2"), ("k1", "v1")], 1, 1),
+        point("m1", &[("k1", "v3"), ("k3", "v1")], 1, 1),
+    ];
+    write_all(&stack, &points).await;
+    let expected: Vec<(UidKind, &str, u64)> = vec![
+        (UidKind::Metric, "m2", 1),
+        (UidKind::Metric, "m1", 2),
+        (UidKind::Tagk, "k2", 1),
+        (UidKind::Tagk, "k1", 2),
+        (UidKind::Tagk, "k3", 3),
+        (UidKind::Tagv, "v2", 1),
+        (UidKind::Tagv, "v1", 2),
+        (UidKind::Tagv, "v3", 3),
+    ];
+    for (kind, name, number) in expected {
+        let uid = stack.service.uids.uid(kind, name, None).await.unwrap();
+        assert_eq!(uid.map(|uid| uid.number()), Some(number), "{kind} {name}");
+    }
+}
+
+#[tokio::test]
+async fn bad_points_are_told_by_index_and_the_rest_is_stored() {
+    let stack = TestStack::start().await;
+    let nine = ["a", "b", "c", "d", "e", "f", "g", "h", "i"].map(|tagk| (tagk, "v"));
+    let points = [
+        point("good", &[("host", "a")], 1, 1),
+        point("", &[("host", "a")], 1, 1),
+        point("a b", &[("host", "a")], 1, 1),
+        point("m", &[("ho st", "a")], 1, 1),
+        point("m", &[("host", "")], 1, 1),
+        point("m", &[("host", "日本")], 1, 1),
+        point("m", &[], 1, 1),
+        point("m", &nine, 1, 1),
+        point("m", &[("host", "a"), ("dc", "x"), ("host", "a")], 1, 1),
+        point("good", &[("host", "b")], 1, 1),
+    ];
+    let outcome = stack.service.writer.write(&points, None).await.unwrap();
+    assert_eq!(outcome.written, 2);
+    let told: Vec<_> = outcome
+        .errors
+        .iter()
+        .map(|error| format!("{} {}", error.index, error.reason))
+        .collect();
+    let illegal = "illegal character ` ` at position";
+    let allowed = "allowed are letters, digits, `-`, `_`, `.` and `/`";
+    let expected = [
+        "1 metric: name is empty".to_owned(),
+        format!("2 metric: name `a b` has the {illegal} 1, {allowed}"),
+        format!("3 tag key with value `a`: name `ho st` has the {illegal} 2, {allowed}"),
+        "4 tag value with key `host`: name is empty".to_owned(),
+        "5 tag value with key `host`: name `日本` has the character `日`, which is not in ISO-8859-1 and cannot be stored"
+            .to_owned(),
+        "6 series has no tags, at least 1 is needed".to_owned(),
+        "7 series has 9 tags, at most 8 are allowed".to_owned(),
+        "8 tag key `host` is there twice, with the values `a` and `a`".to_owned(),
+    ];
+    assert_eq!(told, expected);
+    assert_eq!(stack.cells("tsdb").await.len(), 2);
+    let uid = stack.service.uids.uid(UidKind::Metric, "m", None).await.unwrap();
+    assert_eq!(uid, None, "refused points had no name assigned");
+}
+
+#[tokio::test]
+async fn a_name_that_the_deployment_does_not_assign_spoils_its_points_only() {
+    let uid_settings = UidSettings {
+        auto_create_metrics: false,
+        ..UidSettings::default()
+    };
+    let stack = TestStack::with(DataSettings::default(), uid_settings).await;
+    let points = [point("unknown", &[("host", "a")], 1, 1)];
+    let outcome = stack.service.writer.write(&points, None).await.unwrap();
+    let expected = PointErrorReason::NoUid {
+        place: NamePlace::Metric,
+        name: "unknown".to_owned(),
+        refusal: UidRefusal::AutoCreateDisabled,
+    };
+    assert_eq!(
+        outcome.errors,
+        [PointError {
+            index: 0,
+            reason: expected
+        }]
+    );
+    let uid = stack.service.uids.uid(UidKind::Tagk, "host", None).await.unwrap();
+    assert_eq!(
+        uid, None,
+        "no UID is spent on the tags of a point that cannot be stored"
+    );
+}
+
+#[tokio::test]
+async fn writing_the_same_points_again_changes_nothing() {
+    let stack = TestStack::start().await;
+    let points = [
+        point("m", &[("host", "a")], 1, 1),
+        point("m", &[("host", "b")], 1, 2),
+    ];
+    write_all(&stack, &points).await;
+    let before = (stack.cells("tsdb").await, stack.cells("tsdb-uid").await);
+    write_all(&stack, &points).await;
+    assert_eq!((stack.cells("tsdb").await, stack.cells("tsdb-uid").await), before);
+}
+
+#[tokio::test]
+async fn a_series_is_written_to_by_its_tsuid_if_its_uids_have_names() {
+    let stack = TestStack::start().await;
+    write_all(&stack, &[point("m", &[("host", "a")], 1, 1)]).await;
+    let written = |tsuid: Vec<u8>| {
+        let writer = stack.service.writer.clone();
+        async move {
+            let series = SeriesRef::Tsuid(&tsuid);
+            let (timestamp, value) = (Timestamp::from_seconds(2), Value::Int(2));
+            writer
+                .write_refs(
+                    1,
+                    |_| PointRef {
+                        series,
+                        timestamp,
+                        value,
+                    },
+                    None,
+                )
+                .await
+                .unwrap()
+        }
+    };
+    assert_eq!(written(vec![0, 0, 1, 0, 0, 1, 0, 0, 1]).await.written, 1);
+    assert_eq!(
+        stack.cells("tsdb").await,
+        [
+            "00000100000000000001000001 t:0010 01",
+            "00000100000000000001000001 t:0020 02"
+        ]
+    );
+    let unknown = written(vec![0, 0, 1, 0, 0, 1, 0, 0, 9]).await.errors;
+    assert!(matches!(
+        unknown[0].reason,
+        PointErrorReason::UnknownUid {
+            kind: UidKind::Tagv,
+            ..
+        }
+    ));
+    let short = written(vec![0, 0, 1, 0, 0, 1]).await.errors;
+    assert!(
+        matches!(short[0].reason, PointErrorReason::InvalidTsuid(_)),
+        "{short:?}"
+    );
+}
+
+#[tokio::test]
+async fn salt_stands_before_the_metric() {
+    let settings = DataSettings {
+        salt_width: 1,
+        ..DataSettings::default()
+    };
+    let stack = TestStack::with(settings, UidSettings::default()).await;
+    write_all(&stack, &[point("m", &[("host", "a")], 1_356_998_400, 1)]).await;
+    let layout = stack.service.uids.layout();
+    let tsuid = [0, 0, 1, 0, 0, 1, 0, 0, 1];
+    let salt = layout
+        .salt
+        .bytes_of(layout.salt.bucket(&tsuid))
+        .as_bytes()
+        .to_vec();
+    let expected = format!(
+        "{}00000150e22700000001000001 t:0000 01",
+        crate::test_stack::hex(&salt)
+    );
+    assert_eq!(stack.cells("tsdb").await, [expected]);
+}
+
+#[tokio::test]
+async fn a_service_with_other_widths_than_expected_is_refused() {
+    let settings = DataSettings {
+        expected_uid_widths: Some("4/3/3".to_owned()),
+        ..DataSettings::default()
+    };
+    let stack = TestStack::start().await;
+    let error = Uids::connect(stack.uid_client.clone(), &settings, None)
+        .await
+        .unwrap_err();
+    let expected = UidsError::Layout {
+        detail: "it has the UID widths 3/3/3, --expected-uid-widths says 4/3/3".to_owned(),
+    };
+    assert_eq!(error, expected);
+}
+
+#[tokio::test]
+async fn an_unknown_name_is_found_as_soon_as_a_write_has_assigned_it() {
+    let stack = TestStack::start().await;
+    let uids = &stack.service.uids;
+    assert_eq!(uids.uid(UidKind::Metric, "m", None).await, Ok(None));
+    write_all(&stack, &[point("m", &[("host", "a")], 1, 1)]).await;
+    let uid = uids.uid(UidKind::Metric, "m", None).await.unwrap().unwrap();
+    let names = uids
+        .names(
+            UidKind::Metric,
+            &[uid, Uid::from_bytes(&[0, 0, 9]).unwrap()],
+            None,
+        )
+        .await
+        .unwrap();
+    assert_eq!(names[0].as_deref(), Some("m"));
+    assert_eq!(names[1], None);
+    assert_eq!(
+        uids.suggest(UidKind::Tagk, "h", 10, None).await.unwrap(),
+        ["host"]
+    );
+    assert_eq!(
+        uids.uid(UidKind::Metric, "日本", None).await,
+        Ok(None),
+        "such a name cannot exist"
+    );
+}
+
+#[tokio::test]
+async fn a_store_that_fails_fails_the_write() {
+    let (stack, gate) = Gate::stack(DataSettings::default()).await;
+    gate.fail([StoreError::Full {
+        place: "journal".to_owned(),
+    }]);
+    gate.let_go(1);
+    let error = stack
+        .service
+        .writer
+        .write(&[point("m", &[("host", "a")], 1, 1)], None)
+        .await
+        .unwrap_err();
+    assert!(
+        matches!(error, WriteError::Store(StoreError::Full { .. })),
+        "{error:?}"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_deadline_bounds_the_wait_for_the_store_and_for_room() {
+    let settings = DataSettings {
+        max_writes_mib: 1,
+        ..DataSettings::default()
+    };
+    let (stack, gate) = Gate::stack(settings).await;
+    let writer = stack.service.writer.clone();
+    let big: Vec<_> = (1..60_000)
+        .map(|seconds| point("m", &[("host", "a")], seconds, 1))
+        .collect();
+    write_names(&stack).await;
+
+    let deadline = || Some((tokio::time::Instant::now() + Duration::from_secs(1)).into_std());
+    let error = writer.write(&big, deadline()).await.unwrap_err();
+    assert!(matches!(error, WriteError::DeadlineExceeded), "{error:?}");
+
+    let slow = tokio::spawn({
+        let writer = writer.clone();
+        async move {
+            let points: Vec<_> = (1..200_000)
+                .map(|seconds| point("m", &[("host", "a")], seconds, 1))
+                .collect();
+            writer.write(&points, None).await.unwrap().written
+        }
+    });
+    gate.until_waiting(1).await;
+    let error = writer
+        .write(&[point("m", &[("host", "a")], 1, 1)], deadline())
+        .await
+        .unwrap_err();
+    assert!(
+        matches!(
+            error,
+            WriteError::Overloaded {
+                limit_bytes: 1_048_576,
+                ..
+            }
+        ),
+        "{error:?}"
+    );
+    gate.let_go(1);
+    assert_eq!(slow.await.unwrap(), 199_999);
+}
+
+async fn write_names(stack: &TestStack) {
+    let names = [
+        (UidKind::Metric, "m"),
+        (UidKind::Tagk, "host"),
+        (UidKind::Tagv, "a"),
+    ];
+    stack.service.uids.assign(&names, None).await.unwrap();
+}
+
+#[test]
+fn an_invalid_name_says_its_kind() {
+    let reason = PointErrorReason::InvalidName {
+        place: NamePlace::Tagk { tagv: "a".to_owned() },
+        name: String::new(),
+        error: NameError::Empty,
+    };
+    assert_eq!(reason.to_string(), "tag key with value `a`: name is empty");
+}
