@@ -1,0 +1,128 @@
+//! The arguments: `--help` is the reference.
+
+use clap::{Args, Parser, Subcommand};
+
+use crate::remote::Target;
+use crate::{health, import, query, scan, serve, uid};
+
+/// OpenTSDB's storage system as two gRPC services: serve it, fill it, ask it.
+///
+/// Every command but `serve` is a client of servers that run. Exit status: 0 done; 1 failed, or
+/// something was not found or was rejected; 2 wrong usage.
+#[derive(Debug, Parser)]
+#[command(name = "tsdb", version, max_term_width = 110)]
+pub(crate) struct Cli {
+    /// What to log to standard error, for example `info` or `warn,data_service=debug` [default:
+    /// info for serve, warn for all others]
+    #[arg(long, global = true, env = "OXTSDB_LOG", value_name = "FILTER")]
+    pub(crate) log: Option<String>,
+
+    /// What to do.
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    Serve(Box<serve::ServeArgs>),
+    Import(import::ImportArgs),
+    Query(query::QueryArgs),
+    Scan(scan::ScanArgs),
+    Uid(uid::UidArgs),
+    Mkmetric(uid::MkmetricArgs),
+    Health(health::HealthArgs),
+    /// Print the version
+    Version,
+}
+
+/// Where the data service is.
+#[derive(Debug, Args)]
+pub(crate) struct DataTarget {
+    /// The data service
+    #[arg(
+        long,
+        env = "OXTSDB_TARGET",
+        value_name = "URL",
+        default_value = "http://127.0.0.1:4243"
+    )]
+    target: String,
+}
+
+impl DataTarget {
+    /// The server.
+    ///
+    /// # Errors
+    ///
+    /// If it is no URL.
+    pub(crate) fn open(&self) -> anyhow::Result<Target> {
+        Target::new(&self.target)
+    }
+}
+
+/// Where the UID service is.
+#[derive(Debug, Args)]
+pub(crate) struct UidTarget {
+    /// The UID service
+    #[arg(
+        long,
+        global = true,
+        env = "OXTSDB_UID_TARGET",
+        value_name = "URL",
+        default_value = "http://127.0.0.1:4244"
+    )]
+    uid_target: String,
+}
+
+impl UidTarget {
+    /// The server.
+    ///
+    /// # Errors
+    ///
+    /// If it is no URL.
+    pub(crate) fn open(&self) -> anyhow::Result<Target> {
+        Target::new(&self.uid_target)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    use super::*;
+
+    #[test]
+    fn the_commands_are_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn the_uid_service_can_be_named_behind_the_command() {
+        for words in [
+            ["tsdb", "uid", "--uid-target", "http://h:1", "usage"],
+            ["tsdb", "uid", "usage", "--uid-target", "http://h:1"],
+        ] {
+            let Command::Uid(uid) = Cli::try_parse_from(words).unwrap().command else {
+                panic!("{words:?}");
+            };
+            assert_eq!(uid.target.uid_target, "http://h:1", "{words:?}");
+        }
+    }
+
+    #[test]
+    fn every_option_has_a_help_text() {
+        fn check(command: &clap::Command) {
+            for argument in command.get_arguments() {
+                let name = argument.get_id();
+                assert!(
+                    argument.get_help().is_some(),
+                    "{} of {}",
+                    name,
+                    command.get_name()
+                );
+            }
+            command.get_subcommands().for_each(check);
+        }
+        check(&Cli::command());
+    }
+}

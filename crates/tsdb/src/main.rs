@@ -1,0 +1,58 @@
+//! `tsdb`: runs both services in one process, and talks to services that run.
+//!
+//! Without arguments it says what it can do; every command's `--help` is its reference.
+
+mod cli;
+mod health;
+mod import;
+mod query;
+mod remote;
+mod scan;
+mod serve;
+mod settings;
+mod time_zone;
+mod uid;
+
+use std::process::ExitCode;
+
+use clap::{CommandFactory as _, FromArgMatches as _};
+use oxtsdb_server::program;
+use oxtsdb_server::telemetry::{self, LogFormat};
+
+use cli::{Cli, Command};
+
+/// Fewer and larger allocations from the system than the default allocator makes.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+fn main() -> ExitCode {
+    run().unwrap_or_else(|error| program::failed("tsdb", &error))
+}
+
+fn run() -> anyhow::Result<ExitCode> {
+    let arguments: Vec<_> = std::env::args_os().collect();
+    let (matches, opentsdb_conf) = settings::matches(&Cli::command(), "serve", &arguments)?;
+    let Cli { log, command } = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+    let log = log.as_deref();
+    if let Command::Serve(args) = &command {
+        telemetry::init(log.unwrap_or(telemetry::DEFAULT_FILTER), args.program.log_format)?;
+    } else {
+        telemetry::init(log.unwrap_or("warn"), LogFormat::Text)?;
+    }
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    runtime.block_on(async {
+        match command {
+            Command::Serve(args) => serve::run(*args, opentsdb_conf).await,
+            Command::Import(args) => import::run(args).await,
+            Command::Query(args) => query::run(args).await,
+            Command::Scan(args) => scan::run(args).await,
+            Command::Uid(args) => uid::run(args).await,
+            Command::Mkmetric(args) => uid::make_metrics(args).await,
+            Command::Health(args) => health::run(args).await,
+            Command::Version => {
+                println!("tsdb {} (OxTSDB)", env!("CARGO_PKG_VERSION"));
+                Ok(ExitCode::SUCCESS)
+            }
+        }
+    })
+}

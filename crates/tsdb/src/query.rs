@@ -1,0 +1,113 @@
+//! `tsdb query`: asks the data service, and shows the answer.
+
+mod answer;
+mod output;
+mod plot;
+mod request;
+
+use std::io::Write as _;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+use oxtsdb_proto::deadline::correct_timeout;
+use tonic::Request;
+
+use crate::cli::DataTarget;
+use crate::time_zone::{self, TimeZoneArgs};
+pub(crate) use request::filter;
+
+/// Ask for points, in OpenTSDB's query language
+///
+/// Times: 1h-ago (ms s m h d w n y), now, 2012/09/05-12:00:00, 2012/09/05-12:00, 2012/09/05,
+/// seconds of at most 10 digits, or milliseconds. START and END are inside.
+///
+/// An expression is AGGREGATOR[:DOWNSAMPLE][:rate[{counter,MAX,RESET}]][:explicit_tags]:METRIC
+/// [{TAGK=FILTER,...}[{...}]], for example `sum:1m-avg:rate:sys.cpu.nice{host=*}`. Aggregators: sum,
+/// min, max, avg, count, none. The tags in the first braces also group. FILTER is a value, `a|b`, a
+/// pattern with `*`, or TYPE(...) with TYPE one of literal_or, iliteral_or, not_literal_or,
+/// not_iliteral_or, wildcard, iwildcard.
+///
+/// Nothing is printed unless the answer is whole. Exit status: 0 also if there are no points; 1 if
+/// the query failed, for example because there is no such metric.
+#[derive(Debug, Args)]
+pub(crate) struct QueryArgs {
+    #[command(flatten)]
+    target: DataTarget,
+
+    /// How to print the answer
+    #[arg(long, value_enum, default_value_t = Format::Table)]
+    format: Format,
+
+    /// In JSON give times in milliseconds; seconds otherwise
+    #[arg(long)]
+    ms: bool,
+
+    /// Draw a chart of each series in place of a table
+    #[arg(long, conflicts_with_all = ["format", "ms"])]
+    plot: bool,
+
+    /// Draw so many series at most
+    #[arg(long, value_name = "COUNT", default_value_t = 4)]
+    plot_series: usize,
+
+    /// Give up after so long, seconds
+    #[arg(long, value_name = "SECONDS", default_value_t = 60)]
+    timeout: u32,
+
+    #[command(flatten)]
+    time_zone: TimeZoneArgs,
+
+    /// Start, end (now, if left out), and one or more expressions
+    #[arg(required = true, num_args = 2.., value_names = ["START", "[END] EXPRESSION"])]
+    words: Vec<String>,
+}
+
+/// How an answer is printed.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Format {
+    /// A table for each series
+    Table,
+    /// As OpenTSDB's /api/query answers
+    Json,
+    /// Lines metric,tags,timestamp_ms,time,value
+    Csv,
+}
+
+/// Asks once.
+///
+/// # Errors
+///
+/// If the arguments are no query, or the query fails.
+pub(crate) async fn run(args: QueryArgs) -> anyhow::Result<ExitCode> {
+    let zone = args.time_zone.zone()?;
+    let request = request::request(&args.words, time_zone::now_ms()?, &zone)?;
+    let target = args.target.open()?;
+    let mut request = Request::new(request);
+    request.set_timeout(Duration::from_secs(args.timeout.into()));
+    let answer = async { answer::receive(target.data().query(request).await?.into_inner()).await };
+    let series = answer
+        .await
+        .map_err(|status| target.error("query", &correct_timeout(status)))?;
+    let text = match args.format {
+        _ if args.plot => plot::plots(&series, args.plot_series, &zone),
+        Format::Table => output::table(&series, &zone),
+        Format::Json => output::json(&series, args.ms),
+        Format::Csv => output::csv(&series, &zone)?,
+    };
+    print(&text)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Prints, and is content if the reader has seen enough (`| head`).
+///
+/// # Errors
+///
+/// If standard output fails otherwise.
+pub(crate) fn print(text: &str) -> std::io::Result<()> {
+    let mut output = std::io::stdout().lock();
+    match output.write_all(text.as_bytes()).and_then(|()| output.flush()) {
+        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
+        written => written,
+    }
+}

@@ -1,0 +1,259 @@
+//! OpenTSDB's query language as a request of the contract.
+
+use anyhow::{Context as _, anyhow, bail};
+use data_service::query::language::parse_metric_query;
+use data_service::query::time::parse_time;
+use data_service::query::{Downsample, Fill, Interval, RateOptions, Source, SubQuery, TagFilter, TagMatcher};
+use jiff::tz::TimeZone;
+use oxtsdb_proto::common::v1::{TimeRange, time_range};
+use oxtsdb_proto::data::v1 as pb;
+use oxtsdb_proto::data::v1::tag_filter::FilterType;
+
+/// The request of `[START [END]] EXPRESSION...`; END is inside, as in OpenTSDB.
+///
+/// # Errors
+///
+/// If a word is no time or no expression, or asks for what the contract does not have.
+pub(super) fn request(words: &[String], now_ms: i64, zone: &TimeZone) -> anyhow::Result<pb::QueryRequest> {
+    let [start, rest @ ..] = words else {
+        bail!("no start")
+    };
+    let start_ms = time("start", start, now_ms, zone)?;
+    // No expression is a time: it begins with the name of an aggregator.
+    let end_ms = rest.first().and_then(|text| parse_time(text, now_ms, zone).ok());
+    let expressions = if end_ms.is_some() { &rest[1..] } else { rest };
+    if let Some(end_ms) = end_ms.filter(|end_ms| *end_ms <= start_ms) {
+        bail!("end {end_ms} ms is not after start {start_ms} ms");
+    }
+    if expressions.is_empty() {
+        bail!("no expression, expected for example sum:1m-avg:sys.cpu.nice{{host=*}}");
+    }
+    let queries = expressions.iter().map(|text| sub_query(text));
+    Ok(pb::QueryRequest {
+        range: Some(TimeRange {
+            start: Some(time_range::Start::StartMs(start_ms)),
+            // The contract's end is outside.
+            end: end_ms.map(|end_ms| time_range::End::EndMs(end_ms.saturating_add(1))),
+        }),
+        queries: queries.collect::<anyhow::Result<_>>()?,
+        ..pb::QueryRequest::default()
+    })
+}
+
+/// A time in one of OpenTSDB's forms, in milliseconds.
+///
+/// # Errors
+///
+/// If it is none; `what` names it.
+fn time(what: &str, text: &str, now_ms: i64, zone: &TimeZone) -> anyhow::Result<i64> {
+    parse_time(text, now_ms, zone).with_context(|| {
+        format!(
+            "{what} `{text}` is not a time, expected for example 1h-ago, 2012/09/05-12:00:00 or 1346846400"
+        )
+    })
+}
+
+fn sub_query(text: &str) -> anyhow::Result<pb::SubQuery> {
+    let query = parse_metric_query(text).with_context(|| format!("expression `{text}`"))?;
+    converted(query).with_context(|| format!("expression `{text}`"))
+}
+
+fn converted(query: SubQuery) -> anyhow::Result<pb::SubQuery> {
+    let source = match query.source {
+        Source::Metric {
+            metric,
+            filters,
+            explicit_tags,
+        } => pb::sub_query::Source::Metric(pb::sub_query::MetricSource {
+            metric,
+            filters: filters.into_iter().map(filter).collect(),
+            explicit_tags,
+        }),
+        Source::Tsuids(tsuids) => pb::sub_query::Source::Tsuids(pb::sub_query::TsuidSource {
+            tsuids: tsuids.into_iter().map(Into::into).collect(),
+        }),
+    };
+    Ok(pb::SubQuery {
+        source: Some(source),
+        aggregator: function(query.aggregator.name())? as i32,
+        downsample: query.downsample.map(downsample).transpose()?,
+        rate: query.rate.map(rate).transpose()?,
+    })
+}
+
+/// Functions go by name: what the contract does not have yet is refused here.
+fn function(name: &str) -> anyhow::Result<pb::AggregateFunction> {
+    match name {
+        "sum" => Ok(pb::AggregateFunction::Sum),
+        "min" => Ok(pb::AggregateFunction::Min),
+        "max" => Ok(pb::AggregateFunction::Max),
+        "avg" => Ok(pb::AggregateFunction::Avg),
+        "count" => Ok(pb::AggregateFunction::Count),
+        "none" => Ok(pb::AggregateFunction::None),
+        _ => Err(anyhow!(
+            "`{name}` is not supported, expected sum, min, max, avg, count or none"
+        )),
+    }
+}
+
+fn downsample(downsample: Downsample) -> anyhow::Result<pb::Downsample> {
+    use data_service::query::function::Function;
+    if downsample.fill != Fill::None {
+        bail!("fill policies are not supported");
+    }
+    let function = match downsample.function {
+        Function::Sum => pb::AggregateFunction::Sum,
+        Function::Min => pb::AggregateFunction::Min,
+        Function::Max => pb::AggregateFunction::Max,
+        Function::Avg => pb::AggregateFunction::Avg,
+        Function::Count => pb::AggregateFunction::Count,
+        other => bail!("downsampling by {other:?} is not supported, expected sum, min, max, avg or count"),
+    };
+    let interval = match downsample.interval {
+        Interval::Fixed { length_ms } => {
+            let length = jiff::SignedDuration::from_millis(length_ms);
+            pb::downsample::Interval::Fixed(prost_types::Duration {
+                seconds: length.as_secs(),
+                nanos: length.subsec_nanos(),
+            })
+        }
+        Interval::WholeRange => pb::downsample::Interval::WholeRange(true),
+    };
+    Ok(pb::Downsample {
+        interval: Some(interval),
+        function: function as i32,
+    })
+}
+
+fn rate(rate: RateOptions) -> anyhow::Result<pb::Rate> {
+    let positive = |what: &str, value: i64| {
+        u64::try_from(value).map_err(|_| anyhow!("rate: {what} {value} is negative"))
+    };
+    Ok(pb::Rate {
+        counter: rate.counter,
+        counter_max: positive("counter maximum", rate.counter_max)?,
+        reset_value: positive("reset value", rate.reset_value)?,
+        drop_resets: rate.drop_resets,
+    })
+}
+
+/// A filter of a metric.
+pub(crate) fn filter(filter: TagFilter) -> pb::TagFilter {
+    let (kind, pattern, values) = match filter.matcher {
+        TagMatcher::LiteralOr(values) => (FilterType::LiteralOr, String::new(), values),
+        TagMatcher::IliteralOr(values) => (FilterType::IliteralOr, String::new(), values),
+        TagMatcher::NotLiteralOr(values) => (FilterType::NotLiteralOr, String::new(), values),
+        TagMatcher::NotIliteralOr(values) => (FilterType::NotIliteralOr, String::new(), values),
+        TagMatcher::Wildcard(glob) => (FilterType::Wildcard, glob.text().to_owned(), Vec::new()),
+        TagMatcher::Iwildcard(glob) => (FilterType::Iwildcard, glob.text().to_owned(), Vec::new()),
+    };
+    pb::TagFilter {
+        key: filter.key,
+        r#type: kind as i32,
+        pattern,
+        values,
+        group_by: filter.group_by,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: i64 = 1_400_000_000_000;
+
+    fn ask(words: &[&str]) -> anyhow::Result<pb::QueryRequest> {
+        let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
+        request(&words, NOW, &TimeZone::UTC)
+    }
+
+    fn refusal(words: &[&str]) -> String {
+        format!("{:#}", ask(words).unwrap_err())
+    }
+
+    #[test]
+    fn start_and_end_are_opentsdbs_times() {
+        let range = ask(&["2012/09/05-12:00:00", "1346846400001", "sum:m"])
+            .unwrap()
+            .range
+            .unwrap();
+        assert_eq!(range.start, Some(time_range::Start::StartMs(1_346_846_400_000)));
+        assert_eq!(
+            range.end,
+            Some(time_range::End::EndMs(1_346_846_400_002)),
+            "the end is inside"
+        );
+        let range = ask(&["1h-ago", "sum:m"]).unwrap().range.unwrap();
+        assert_eq!(range.start, Some(time_range::Start::StartMs(NOW - 3_600_000)));
+        assert_eq!(range.end, None);
+    }
+
+    #[test]
+    fn an_expression_becomes_a_question() {
+        let request = ask(&[
+            "1h-ago",
+            "now",
+            "avg:1m-max:rate{counter,100,7}:m{host=*,dc=lga|sjc}{rack=r1}",
+        ])
+        .unwrap();
+        let query = &request.queries[0];
+        assert_eq!(query.aggregator(), pb::AggregateFunction::Avg);
+        let downsample = query.downsample.as_ref().unwrap();
+        assert_eq!(downsample.function(), pb::AggregateFunction::Max);
+        assert_eq!(
+            downsample.interval,
+            Some(pb::downsample::Interval::Fixed(prost_types::Duration {
+                seconds: 60,
+                nanos: 0
+            }))
+        );
+        let rate = query.rate.as_ref().unwrap();
+        assert_eq!((rate.counter, rate.counter_max, rate.reset_value), (true, 100, 7));
+        let Some(pb::sub_query::Source::Metric(source)) = &query.source else {
+            panic!("a metric is asked for")
+        };
+        let mut filters: Vec<_> = source
+            .filters
+            .iter()
+            .map(|filter| {
+                (
+                    filter.key.as_str(),
+                    filter.r#type(),
+                    filter.values.join("|"),
+                    filter.group_by,
+                )
+            })
+            .collect();
+        filters.sort_unstable_by_key(|filter| filter.0);
+        assert_eq!(
+            filters,
+            [
+                ("dc", FilterType::LiteralOr, "lga|sjc".to_owned(), true),
+                ("host", FilterType::Wildcard, String::new(), true),
+                ("rack", FilterType::LiteralOr, "r1".to_owned(), false),
+            ]
+        );
+    }
+
+    #[test]
+    fn what_cannot_be_asked_is_named() {
+        assert_eq!(
+            refusal(&["10", "5", "sum:m"]),
+            "end 5000 ms is not after start 10000 ms"
+        );
+        assert!(refusal(&["1h-ago"]).starts_with("no expression"));
+        assert!(refusal(&["yesterday", "sum:m"]).starts_with("start `yesterday` is not a time"));
+        assert_eq!(
+            refusal(&["1h-ago", "dev:m"]),
+            "expression `dev:m`: `dev` is not supported, expected sum, min, max, avg, count or none"
+        );
+        assert_eq!(
+            refusal(&["1h-ago", "sum:1m-avg-zero:m"]),
+            "expression `sum:1m-avg-zero:m`: fill policies are not supported"
+        );
+        assert_eq!(
+            refusal(&["1h-ago", "total:m"]),
+            "expression `total:m`: No such aggregation function: total"
+        );
+    }
+}

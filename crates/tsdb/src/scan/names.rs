@@ -1,0 +1,140 @@
+//! The names of series, from their TSUIDs.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use anyhow::Context as _;
+use oxtsdb_proto::UidClient;
+use oxtsdb_proto::uid::v1::{GetUidLayoutResponse, UidValue, lookup_names_response};
+use oxtsdb_schema::{Tsuid, Uid, UidKind, UidWidth, UidWidths};
+use tonic::Status;
+
+use crate::uid::proto_kind;
+
+/// Names are forgotten when there are so many, so that a scan of everything needs no more memory
+/// the longer it goes on.
+const MAX_NAMES: usize = 1_000_000;
+
+/// Names that were looked up.
+#[derive(Debug)]
+pub(super) struct Names {
+    client: UidClient,
+    widths: UidWidths,
+    names: BTreeMap<(UidKind, Uid), Option<String>>,
+}
+
+/// The names of a series. What has no name is its UID in hex, in brackets: `[000001]`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct SeriesName {
+    /// Metric.
+    pub(super) metric: String,
+    /// Tags, in the order of the row key.
+    pub(super) tags: Vec<(String, String)>,
+    /// Whether all UIDs have names.
+    pub(super) complete: bool,
+}
+
+impl Names {
+    /// Asks the UID service how UIDs look.
+    ///
+    /// # Errors
+    ///
+    /// If it does not answer.
+    pub(super) async fn connect(client: UidClient) -> Result<Self, Status> {
+        let layout = client.get_uid_layout(None).await?;
+        let widths = widths(&layout).map_err(|error| Status::internal(format!("{error:#}")))?;
+        Ok(Self {
+            client,
+            widths,
+            names: BTreeMap::new(),
+        })
+    }
+
+    /// Looks up all names of some series that are not known yet, in one call.
+    ///
+    /// # Errors
+    ///
+    /// If the call fails as a whole.
+    pub(super) async fn learn<'a>(&mut self, tsuids: impl Iterator<Item = &'a [u8]>) -> Result<(), Status> {
+        if self.names.len() > MAX_NAMES {
+            self.names.clear();
+        }
+        let uids: BTreeSet<(UidKind, Uid)> = tsuids
+            .filter_map(|tsuid| Tsuid::from_bytes(tsuid, &self.widths).ok())
+            .flat_map(|tsuid| self.uids(&tsuid))
+            .filter(|key| !self.names.contains_key(key))
+            .collect();
+        if uids.is_empty() {
+            return Ok(());
+        }
+        let wanted = uids.iter().map(|(kind, uid)| UidValue {
+            kind: proto_kind(*kind) as i32,
+            uid: uid.as_bytes().to_vec().into(),
+        });
+        let results = self.client.lookup_names(wanted.collect(), None).await?;
+        for (key, result) in uids.into_iter().zip(results) {
+            let name = match result.outcome {
+                Some(lookup_names_response::result::Outcome::Name(name)) => Some(name),
+                _ => None,
+            };
+            self.names.insert(key, name);
+        }
+        Ok(())
+    }
+
+    /// The names of a series that was learned; `None` if the bytes are no TSUID.
+    pub(super) fn series(&self, tsuid: &[u8]) -> Option<SeriesName> {
+        let tsuid = Tsuid::from_bytes(tsuid, &self.widths).ok()?;
+        let mut complete = true;
+        let mut names = self.uids(&tsuid).into_iter().map(|(kind, uid)| {
+            self.names
+                .get(&(kind, uid))
+                .cloned()
+                .flatten()
+                .unwrap_or_else(|| {
+                    complete = false;
+                    format!("[{uid}]")
+                })
+        });
+        let metric = names.next()?;
+        let mut tags = Vec::new();
+        while let (Some(key), Some(value)) = (names.next(), names.next()) {
+            tags.push((key, value));
+        }
+        drop(names);
+        Some(SeriesName {
+            metric,
+            tags,
+            complete,
+        })
+    }
+
+    /// Metric, tagk, tagv, tagk, tagv, ...
+    fn uids(&self, tsuid: &Tsuid) -> Vec<(UidKind, Uid)> {
+        let uid = |bytes: &[u8]| Uid::from_bytes(bytes).ok();
+        let metric = uid(tsuid.metric(&self.widths).as_bytes()).map(|uid| (UidKind::Metric, uid));
+        let tags = tsuid.tags(&self.widths).flat_map(|(key, value)| {
+            let key = uid(key.as_bytes()).map(|uid| (UidKind::Tagk, uid));
+            let value = uid(value.as_bytes()).map(|uid| (UidKind::Tagv, uid));
+            [key, value]
+        });
+        std::iter::once(metric).chain(tags).flatten().collect()
+    }
+}
+
+fn widths(layout: &GetUidLayoutResponse) -> anyhow::Result<UidWidths> {
+    let width = |kind: UidKind| -> anyhow::Result<UidWidth> {
+        let of_kind = layout
+            .kinds
+            .iter()
+            .find(|layout| layout.kind() == proto_kind(kind));
+        let bytes = of_kind
+            .with_context(|| format!("the UID service says no width for {kind}"))?
+            .width;
+        Ok(UidWidth::new(usize::try_from(bytes)?)?)
+    };
+    Ok(UidWidths {
+        metric: width(UidKind::Metric)?,
+        tagk: width(UidKind::Tagk)?,
+        tagv: width(UidKind::Tagv)?,
+    })
+}

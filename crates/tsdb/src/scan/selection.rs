@@ -1,0 +1,174 @@
+//! Which rows: the words of the command as a request.
+
+use anyhow::{Context as _, bail};
+use data_service::query::TagFilter;
+use data_service::query::time::parse_time;
+use jiff::tz::TimeZone;
+use oxtsdb_proto::common::v1::{TimeRange, time_range};
+use oxtsdb_proto::data::v1::scan_rows_request::{Source, source};
+use oxtsdb_proto::data::v1::sub_query::{MetricSource, TsuidSource};
+use oxtsdb_schema::timestamp::MAX_MILLIS;
+
+use crate::query;
+
+/// Which rows.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Selection {
+    /// Which series.
+    pub(super) source: Source,
+    /// Which hours: those that overlap.
+    pub(super) range: TimeRange,
+}
+
+/// Reads `[START [END]] [METRIC [TAGK=FILTER...]]`. Leading words that are times are the range, all
+/// time without them; `metric` names one that looks like a time.
+///
+/// # Errors
+///
+/// Unless exactly one of a metric, TSUIDs and all is asked for.
+pub(super) fn selection(
+    words: &[String],
+    metric: Option<&str>,
+    tsuids: &[String],
+    all: bool,
+    now_ms: i64,
+    zone: &TimeZone,
+) -> anyhow::Result<Selection> {
+    let mut times = Vec::new();
+    let mut rest = words;
+    while let [word, others @ ..] = rest
+        && times.len() < 2
+        && let Ok(time_ms) = parse_time(word, now_ms, zone)
+    {
+        times.push(time_ms);
+        rest = others;
+    }
+    let (metric, tags) = match (metric, rest) {
+        (Some(metric), tags) => (Some(metric), tags),
+        (None, [metric, tags @ ..]) => (Some(metric.as_str()), tags),
+        (None, []) => (None, rest),
+    };
+    let source = match (metric, tsuids, all) {
+        (Some(metric), [], false) => source::Source::Metric(MetricSource {
+            metric: metric.to_owned(),
+            filters: tags
+                .iter()
+                .map(|tag| tag_filter(tag))
+                .collect::<anyhow::Result<_>>()?,
+            explicit_tags: false,
+        }),
+        (None, [_, ..], false) => source::Source::Tsuids(TsuidSource {
+            tsuids: tsuids
+                .iter()
+                .map(|text| tsuid(text))
+                .collect::<anyhow::Result<_>>()?,
+        }),
+        (None, [], true) => source::Source::All(true),
+        (None, [], false) => bail!("nothing to scan, expected a metric, --tsuid HEX or --all"),
+        _ => bail!("a metric, --tsuid and --all exclude each other"),
+    };
+    let start_ms = times.first().copied().unwrap_or(0);
+    // The end is inside, as in queries; the contract's is outside.
+    let end_ms = match times.get(1) {
+        Some(end_ms) if *end_ms < start_ms => bail!("end {end_ms} ms is before start {start_ms} ms"),
+        Some(end_ms) => end_ms.saturating_add(1),
+        None => MAX_MILLIS + 1,
+    };
+    let range = TimeRange {
+        start: Some(time_range::Start::StartMs(start_ms)),
+        end: Some(time_range::End::EndMs(end_ms)),
+    };
+    Ok(Selection {
+        source: Source { source: Some(source) },
+        range,
+    })
+}
+
+fn tag_filter(text: &str) -> anyhow::Result<oxtsdb_proto::data::v1::TagFilter> {
+    let (key, value) = text
+        .split_once('=')
+        .filter(|(key, value)| !key.is_empty() && !value.is_empty())
+        .with_context(|| format!("tag `{text}` is not of the form tagk=tagv"))?;
+    let filter = TagFilter::of_tag(key, value).with_context(|| format!("tag `{text}`"))?;
+    Ok(query::filter(filter))
+}
+
+fn tsuid<T: From<Vec<u8>>>(text: &str) -> anyhow::Result<T> {
+    match hex::decode(text) {
+        Ok(bytes) if !bytes.is_empty() => Ok(bytes.into()),
+        _ => bail!("`{text}` is not a TSUID, expected hex"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: i64 = 1_400_000_000_000;
+
+    fn select(words: &str, metric: Option<&str>, tsuids: &[&str], all: bool) -> anyhow::Result<Selection> {
+        let words: Vec<String> = words.split_whitespace().map(str::to_owned).collect();
+        let tsuids: Vec<String> = tsuids.iter().map(|text| (*text).to_owned()).collect();
+        selection(&words, metric, &tsuids, all, NOW, &TimeZone::UTC)
+    }
+
+    fn range(start_ms: i64, end_ms: i64) -> TimeRange {
+        TimeRange {
+            start: Some(time_range::Start::StartMs(start_ms)),
+            end: Some(time_range::End::EndMs(end_ms)),
+        }
+    }
+
+    fn metric(selection: &Selection) -> (&str, usize) {
+        match &selection.source.source {
+            Some(source::Source::Metric(metric)) => (&metric.metric, metric.filters.len()),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn leading_times_are_the_range() {
+        let all_time = select("sys.cpu host=* dc=lga", None, &[], false).unwrap();
+        assert_eq!(all_time.range, range(0, MAX_MILLIS + 1));
+        assert_eq!(metric(&all_time), ("sys.cpu", 2));
+        let from = select("1h-ago sys.cpu", None, &[], false).unwrap();
+        assert_eq!(from.range, range(NOW - 3_600_000, MAX_MILLIS + 1));
+        let both = select("10 20 sys.cpu", None, &[], false).unwrap();
+        assert_eq!(
+            (both.range, metric(&both)),
+            (range(10_000, 20_001), ("sys.cpu", 0))
+        );
+        let odd = select("10 20 host=a", Some("now"), &[], false).unwrap();
+        assert_eq!(metric(&odd), ("now", 1));
+    }
+
+    #[test]
+    fn series_and_everything_can_be_asked_for() {
+        let series = select("10", None, &["000001000001000002", "00000a"], false).unwrap();
+        let Some(source::Source::Tsuids(found)) = series.source.source else {
+            panic!("TSUIDs are asked for")
+        };
+        assert_eq!(found.tsuids[1].as_ref() as &[u8], [0, 0, 10]);
+        let all = select("", None, &[], true).unwrap();
+        assert_eq!(all.source.source, Some(source::Source::All(true)));
+    }
+
+    #[test]
+    fn what_cannot_be_scanned_is_named() {
+        let refusal = |words: &str, tsuids: &[&str], all: bool| {
+            format!("{:#}", select(words, None, tsuids, all).unwrap_err())
+        };
+        assert!(refusal("", &[], false).starts_with("nothing to scan"));
+        assert!(refusal("m", &[], true).contains("exclude each other"));
+        assert!(refusal("", &["00"], true).contains("exclude each other"));
+        assert_eq!(refusal("", &["0g"], false), "`0g` is not a TSUID, expected hex");
+        assert_eq!(
+            refusal("m host", &[], false),
+            "tag `host` is not of the form tagk=tagv"
+        );
+        assert_eq!(
+            refusal("20 10 m", &[], false),
+            "end 10000 ms is before start 20000 ms"
+        );
+    }
+}

@@ -1,0 +1,178 @@
+//! `tsdb serve`: both services in one process, on stores of their own.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use anyhow::Context as _;
+use clap::{Args, ValueEnum};
+use data_service::DataSettings;
+use data_service::front::Door;
+use oxtsdb_proto::UidClient;
+use oxtsdb_row_store::RowStore;
+use oxtsdb_row_store::embedded::{EmbeddedConfig, EmbeddedStore};
+use oxtsdb_server::{GrpcOptions, GrpcServer, ProgramArgs, bind};
+use tokio::net::TcpListener;
+use tracing::{info, warn};
+use uid_service::UidSettings;
+
+use crate::settings::opentsdb_conf::Outcome;
+
+/// Run both services in one process
+///
+/// Every option is also an environment variable and a key of the TOML file that --config names (the
+/// option's name with `_` for `-`). An option wins over the variable, the variable over the file,
+/// the file over opentsdb.conf.
+///
+/// When all is ready, standard output has one line,
+/// `ready http=ADDRESS:PORT data=ADDRESS:PORT uid=ADDRESS:PORT`, with the ports that were taken where
+/// 0 was asked for. SIGTERM and SIGINT drain: health says NOT_SERVING, what is under way is finished
+/// and stored, and the exit status is 0. A start that fails says why in one line, status 1.
+#[derive(Debug, Args)]
+pub(crate) struct ServeArgs {
+    #[command(flatten)]
+    pub(crate) program: ProgramArgs,
+
+    /// Where HTTP and telnet are served; port 0 takes a free one
+    #[arg(
+        long,
+        env = "OXTSDB_HTTP_LISTEN",
+        value_name = "ADDRESS:PORT",
+        default_value = "127.0.0.1:4242"
+    )]
+    http_listen: SocketAddr,
+
+    /// Where the data service is served, gRPC
+    #[arg(
+        long,
+        env = "OXTSDB_DATA_LISTEN",
+        value_name = "ADDRESS:PORT",
+        default_value = "127.0.0.1:4243"
+    )]
+    data_listen: SocketAddr,
+
+    /// Where the UID service is served, gRPC
+    #[arg(
+        long,
+        env = "OXTSDB_UID_LISTEN",
+        value_name = "ADDRESS:PORT",
+        default_value = "127.0.0.1:4244"
+    )]
+    uid_listen: SocketAddr,
+
+    /// Where rows are kept
+    #[arg(long, env = "OXTSDB_STORE", value_enum, default_value_t = Store::Embedded)]
+    store: Store,
+
+    /// OpenTSDB's configuration file: what applies is used, what does not is listed in the log
+    #[arg(long, env = "OXTSDB_OPENTSDB_CONF", value_name = "FILE")]
+    opentsdb_conf: Option<PathBuf>,
+
+    #[command(flatten)]
+    uids: UidSettings,
+
+    #[command(flatten)]
+    data: DataSettings,
+}
+
+/// Where rows are kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Store {
+    /// On this machine, below --data-dir
+    Embedded,
+}
+
+/// Serves until a signal.
+///
+/// # Errors
+///
+/// If a setting, a folder or a port cannot be used, or a service fails.
+pub(crate) async fn run(args: ServeArgs, opentsdb_conf: Option<Outcome>) -> anyhow::Result<ExitCode> {
+    report_settings(&args, opentsdb_conf.as_ref());
+    // A bad setting ends the program before it makes a folder.
+    args.uids.check()?;
+    args.data.check()?;
+
+    let Store::Embedded = args.store;
+    let uid_store = open_store(&uid_service::store_folder(&args.program.data_dir))?;
+    let data_store = open_store(&data_service::assemble::store_folder(&args.program.data_dir))?;
+    let served = serve(args, Arc::clone(&uid_store), Arc::clone(&data_store)).await;
+    // What is stored is safe already; closing flushes, so that the next start is quick.
+    let closed = data_store.close().await.and(uid_store.close().await);
+    served?;
+    closed.context("close the store")?;
+    info!("stopped");
+    Ok(ExitCode::SUCCESS)
+}
+
+fn report_settings(args: &ServeArgs, opentsdb_conf: Option<&Outcome>) {
+    if let Some(path) = &args.program.config {
+        info!(path = %path.display(), "settings are read");
+    }
+    let Some(conf) = opentsdb_conf else { return };
+    let path = args
+        .opentsdb_conf
+        .as_deref()
+        .unwrap_or(Path::new("opentsdb.conf"));
+    info!(path = %path.display(), used = conf.used.join(" "), "settings of OpenTSDB are used");
+    if !conf.unused.is_empty() {
+        warn!(path = %path.display(), unused = conf.unused.join(" "), "settings of OpenTSDB have no effect here");
+    }
+}
+
+fn open_store(folder: &Path) -> anyhow::Result<Arc<dyn RowStore>> {
+    let store = EmbeddedStore::open(EmbeddedConfig::new(folder))
+        .with_context(|| format!("open the store in {}", folder.display()))?;
+    Ok(Arc::new(store))
+}
+
+async fn serve(
+    args: ServeArgs,
+    uid_store: Arc<dyn RowStore>,
+    data_store: Arc<dyn RowStore>,
+) -> anyhow::Result<()> {
+    let http = listen(args.http_listen, "--http-listen").await?;
+    let data = listen(args.data_listen, "--data-listen").await?;
+    let uid = listen(args.uid_listen, "--uid-listen").await?;
+    let (shutdown, trigger) = args.program.shutdown();
+    let signals = tokio::spawn(trigger.on_signal());
+
+    let uid_service = uid_service::assemble(uid_store, &args.uids).await?;
+    let client = UidClient::in_process(uid_service.clone());
+    let service =
+        data_service::assemble::assemble(data_store, client, args.data.clone(), shutdown.clone()).await?;
+    let door = Door::new(
+        service.writer.clone(),
+        service.engine.clone(),
+        service.uids.clone(),
+        &args.data,
+    );
+
+    let ready = format!(
+        "ready http={} data={} uid={}",
+        http.local_addr()?,
+        data.local_addr()?,
+        uid.local_addr()?
+    );
+    info!(data_dir = %args.program.data_dir.display(), "{ready}");
+    println!("{ready}");
+    tokio::try_join!(
+        GrpcServer::new()
+            .service(uid_service)
+            .serve(uid, GrpcOptions::default(), shutdown.clone()),
+        GrpcServer::new()
+            .service(service.server())
+            .serve(data, GrpcOptions::default(), shutdown.clone()),
+        async {
+            door.serve(http, shutdown.clone()).await;
+            Ok(())
+        },
+    )?;
+    signals.abort();
+    Ok(())
+}
+
+async fn listen(address: SocketAddr, flag: &str) -> anyhow::Result<TcpListener> {
+    bind(address).await.with_context(|| flag.to_owned())
+}

@@ -1,0 +1,59 @@
+//! The settings of `tsdb serve`: as all our programs, and from an `opentsdb.conf`.
+//!
+//! ```text
+//!   flag  >  OXTSDB_… environment variable  >  --config (TOML)  >  --opentsdb-conf  >  default
+//! ```
+
+pub(crate) mod opentsdb_conf;
+pub(crate) mod properties;
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::{ArgMatches, Command};
+use oxtsdb_server::settings::{self, FileSettings};
+
+/// The matches of `root` for `arguments`, with what the files say that the arguments name.
+///
+/// Also returns what `opentsdb.conf` said, for the log.
+///
+/// # Errors
+///
+/// If a file cannot be used; a wrong argument ends the program as clap does, with its usage.
+pub(crate) fn matches(
+    root: &Command,
+    subcommand: &str,
+    arguments: &[OsString],
+) -> anyhow::Result<(ArgMatches, Option<opentsdb_conf::Outcome>)> {
+    let first = root.clone().get_matches_from(arguments);
+    let Some((name, given)) = first.subcommand().filter(|(name, _)| *name == subcommand) else {
+        return Ok((first, None));
+    };
+    // Global flags stand at the root.
+    let serve = root
+        .find_subcommand(name)
+        .cloned()
+        .unwrap_or_default()
+        .args(root.get_arguments().filter(|arg| arg.is_global_set()).cloned());
+
+    let toml = match given.get_one::<PathBuf>("config") {
+        Some(path) => settings::read_toml(path, &serve)?,
+        None => FileSettings::new(),
+    };
+    let conf_path = given.get_one::<PathBuf>("opentsdb_conf").cloned();
+    let conf_path = conf_path.or_else(|| toml.get("opentsdb_conf").map(|set| PathBuf::from(&set.value)));
+    let conf = conf_path.map(|path| opentsdb_conf::read(&path)).transpose()?;
+
+    let mut command = root.clone();
+    if let Some(conf) = &conf {
+        settings::check(&serve, &conf.settings)?;
+        command = with_defaults(command, subcommand, &conf.settings);
+    }
+    command = with_defaults(command, subcommand, &toml);
+    Ok((command.get_matches_from(arguments), conf))
+}
+
+fn with_defaults(root: Command, subcommand: &str, file: &FileSettings) -> Command {
+    settings::with_defaults(root, file)
+        .mut_subcommand(subcommand, |serve| settings::with_defaults(serve, file))
+}

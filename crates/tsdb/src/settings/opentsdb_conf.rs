@@ -1,0 +1,186 @@
+//! An `opentsdb.conf`: which of its settings we have, and which not.
+//!
+//! Source: OpenTSDB 2.4, `Config.setDefaults`, and the calls that read each setting.
+
+use std::path::Path;
+
+use anyhow::Context as _;
+use oxtsdb_server::settings::{FileSetting, FileSettings};
+
+use super::properties;
+
+/// What was found in an `opentsdb.conf`.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Outcome {
+    /// What applies.
+    pub(crate) settings: FileSettings,
+    /// The keys that set something, in their order.
+    pub(crate) used: Vec<String>,
+    /// The keys that do not, in their order. Values are left out: some are secrets.
+    pub(crate) unused: Vec<String>,
+}
+
+/// How a value is written in our settings.
+#[derive(Clone, Copy, Debug)]
+enum Form {
+    AsIs,
+    Boolean,
+}
+
+/// Settings that OpenTSDB and we both have: its key, ours, and the form of the value.
+const KNOWN: &[(&str, &str, Form)] = &[
+    (
+        "tsd.core.auto_create_metrics",
+        "auto_create_metrics",
+        Form::Boolean,
+    ),
+    ("tsd.core.auto_create_tagks", "auto_create_tagks", Form::Boolean),
+    ("tsd.core.auto_create_tagvs", "auto_create_tagvs", Form::Boolean),
+    ("tsd.core.connections.limit", "max_connections", Form::AsIs),
+    ("tsd.core.socket.timeout", "idle_timeout_seconds", Form::AsIs),
+    (
+        "tsd.core.tag.allow_specialchars",
+        "extra_name_characters",
+        Form::AsIs,
+    ),
+    ("tsd.core.uid.random_metrics", "random_metric_uids", Form::Boolean),
+    (
+        "tsd.http.show_stack_trace",
+        "http_show_stack_trace",
+        Form::Boolean,
+    ),
+    ("tsd.storage.fix_duplicates", "fix_duplicates", Form::Boolean),
+    ("tsd.storage.hbase.data_table", "data_table", Form::AsIs),
+    ("tsd.storage.hbase.meta_table", "meta_table", Form::AsIs),
+    ("tsd.storage.hbase.tree_table", "tree_table", Form::AsIs),
+    ("tsd.storage.hbase.uid_table", "uid_table", Form::AsIs),
+    ("tsd.storage.max_tags", "max_tags", Form::AsIs),
+    ("tsd.storage.salt.buckets", "salt_buckets", Form::AsIs),
+    ("tsd.storage.salt.width", "salt_width", Form::AsIs),
+    ("tsd.storage.uid.width.metric", "uid_width_metric", Form::AsIs),
+    ("tsd.storage.uid.width.tagk", "uid_width_tagk", Form::AsIs),
+    ("tsd.storage.uid.width.tagv", "uid_width_tagv", Form::AsIs),
+];
+
+/// The port and the address of the HTTP and telnet listener, which are one setting here.
+const PORT: &str = "tsd.network.port";
+const BIND: &str = "tsd.network.bind";
+
+/// Reads a file.
+///
+/// # Errors
+///
+/// If it cannot be read, or is no properties file.
+pub(crate) fn read(path: &Path) -> anyhow::Result<Outcome> {
+    let bytes = std::fs::read(path).with_context(|| path.display().to_string())?;
+    from_bytes(path, &bytes)
+}
+
+fn from_bytes(path: &Path, bytes: &[u8]) -> anyhow::Result<Outcome> {
+    let found = properties::parse(bytes).with_context(|| path.display().to_string())?;
+    let mut outcome = Outcome::default();
+    for (key, value) in &found {
+        let value = value.trim();
+        let (id, value) = match KNOWN.iter().find(|(theirs, ..)| theirs == key) {
+            // 0 is OpenTSDB's word for no limit.
+            Some((_, "max_connections", _)) if value == "0" => {
+                outcome.unused.push(key.clone());
+                continue;
+            }
+            Some((_, ours, Form::AsIs)) => (*ours, value.to_owned()),
+            Some((_, ours, Form::Boolean)) => (*ours, boolean(value).to_string()),
+            None if key == PORT => {
+                let bind = found.get(BIND).map_or("0.0.0.0", |bind| bind.trim());
+                ("http_listen", format!("{bind}:{value}"))
+            }
+            // Used together with the port.
+            None if key == BIND && found.contains_key(PORT) => {
+                outcome.used.push(key.clone());
+                continue;
+            }
+            None => {
+                outcome.unused.push(key.clone());
+                continue;
+            }
+        };
+        let origin = format!("{}: {key}", path.display());
+        outcome
+            .settings
+            .insert(id.to_owned(), FileSetting { value, origin });
+        outcome.used.push(key.clone());
+    }
+    Ok(outcome)
+}
+
+/// Source: OpenTSDB 2.4, `Config.getBoolean`.
+fn boolean(text: &str) -> bool {
+    ["1", "true", "yes"]
+        .iter()
+        .any(|yes| text.eq_ignore_ascii_case(yes))
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+    use oxtsdb_server::settings;
+
+    use super::*;
+    use crate::cli::Cli;
+
+    fn outcome(text: &str) -> Outcome {
+        from_bytes(Path::new("opentsdb.conf"), text.as_bytes()).unwrap()
+    }
+
+    #[test]
+    fn every_known_setting_is_a_flag_of_serve() {
+        let command = Cli::command();
+        let serve = command.find_subcommand("serve").unwrap();
+        for (theirs, ours, _) in KNOWN {
+            assert!(settings::is_setting(serve, ours), "{theirs} -> {ours}");
+        }
+    }
+
+    #[test]
+    fn what_applies_is_used_and_what_does_not_is_listed() {
+        let found = outcome(
+            "tsd.network.port = 4242\ntsd.network.bind = 127.0.0.1\ntsd.storage.max_tags = 9 \n\
+             tsd.core.auto_create_metrics = Yes\ntsd.http.cachedir = /tmp\ntsd.core.connections.limit = 0\n",
+        );
+        let value = |id: &str| found.settings[id].value.as_str();
+        assert_eq!(value("http_listen"), "127.0.0.1:4242");
+        assert_eq!(value("max_tags"), "9");
+        assert_eq!(value("auto_create_metrics"), "true");
+        assert_eq!(found.unused, ["tsd.core.connections.limit", "tsd.http.cachedir"]);
+        assert_eq!(
+            found.used,
+            [
+                "tsd.core.auto_create_metrics",
+                "tsd.network.bind",
+                "tsd.network.port",
+                "tsd.storage.max_tags"
+            ]
+        );
+    }
+
+    #[test]
+    fn a_port_alone_is_that_of_all_addresses_as_in_opentsdb() {
+        assert_eq!(
+            outcome("tsd.network.port=1").settings["http_listen"].value,
+            "0.0.0.0:1"
+        );
+        assert_eq!(outcome("tsd.network.bind=1.2.3.4").unused, ["tsd.network.bind"]);
+    }
+
+    #[test]
+    fn booleans_are_read_as_opentsdb_reads_them() {
+        for (text, value) in [
+            ("1", true),
+            ("TRUE", true),
+            ("yes", true),
+            ("on", false),
+            ("", false),
+        ] {
+            assert_eq!(boolean(text), value, "{text}");
+        }
+    }
+}

@@ -1,0 +1,275 @@
+//! The commands that ask: query, scan, uid, mkmetric, health, version.
+
+use crate::harness::{Server, run, tsdb};
+
+const EXAMPLE: &str = "sys.cpu.nice 1346846400 18 host=web01 dc=lga\n";
+
+#[test]
+fn the_well_known_example_has_its_well_known_row() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(folder.path());
+    server.run_with(&["import", "-"], EXAMPLE).ok();
+    let full = server.run(&["scan", "--utc", "sys.cpu.nice"]).ok();
+    let lines: Vec<&str> = full.lines().collect();
+    assert_eq!(
+        lines[0],
+        "00000150473ec0000001000001000002000002\tsys.cpu.nice\t1346846400\t2012-09-05 12:00:00Z\thost=web01 dc=lga"
+    );
+    assert!(lines[1].starts_with("  0000\t12\tpoint\t"), "{full}");
+    assert_eq!(lines[2..], ["    1346846400\t18"], "{full}");
+
+    let raw = server
+        .run(&[
+            "scan",
+            "--raw",
+            "--no-names",
+            "--tsuid",
+            "000001000001000001000002000002",
+        ])
+        .ok();
+    assert!(
+        raw.starts_with("00000150473ec0000001000001000002000002\t000001000001000001000002000002\t"),
+        "{raw}"
+    );
+    assert_eq!(raw.lines().count(), 2, "{raw}");
+    let decoded = server
+        .run(&[
+            "scan",
+            "--decoded",
+            "1346846400",
+            "1346846400",
+            "sys.cpu.nice",
+            "host=*",
+        ])
+        .ok();
+    assert_eq!(decoded.lines().nth(1), Some("    1346846400\t18"), "{decoded}");
+    assert_eq!(
+        server.run(&["scan", "1346850000", "now", "sys.cpu.nice"]).ok(),
+        "",
+        "the hour after"
+    );
+    assert_eq!(server.run(&["scan", "--all", "--import"]).ok(), EXAMPLE);
+
+    let missing = server.run(&["scan", "sys.cpu.user"]).failed(1);
+    assert!(
+        missing.stderr.contains("NOT_FOUND") && missing.stderr.contains("sys.cpu.user"),
+        "{}",
+        missing.stderr
+    );
+    assert_eq!(missing.stderr.lines().count(), 1, "{}", missing.stderr);
+}
+
+#[test]
+fn a_limited_scan_gives_so_many_rows() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(folder.path());
+    let lines: String = (0..10)
+        .map(|hour| format!("m {} 1 a=b\n", 1_346_846_400 + hour * 3600))
+        .collect();
+    server.run_with(&["import", "-"], &lines).ok();
+    for (limit, rows) in [("0", 10), ("3", 3), ("10", 10), ("100", 10)] {
+        let found = server.run(&["scan", "--raw", "--limit", limit, "m"]).ok();
+        assert_eq!(
+            found.lines().filter(|line| !line.starts_with(' ')).count(),
+            rows,
+            "{found}"
+        );
+    }
+}
+
+#[test]
+fn answers_come_as_table_json_csv_and_chart() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(folder.path());
+    let lines: String = (0..6)
+        .map(|i| format!("m {} {} host=h{}\n", 1_346_846_400 + i / 2 * 60, i, i % 2))
+        .collect();
+    server.run_with(&["import", "-"], &lines).ok();
+    let query = |arguments: &[&str]| {
+        let mut all = vec!["query", "--utc"];
+        all.extend(arguments);
+        server.run(&all)
+    };
+    let range = ["2012/09/05-12:00:00", "2012/09/05-13:00:00"];
+    let with_range = |format: &[&'static str], expression: &'static str| {
+        let mut words = format.to_vec();
+        words.extend(range);
+        words.push(expression);
+        query(&words)
+    };
+    let json = with_range(&["--format", "json"], "sum:m{host=*}").ok();
+    assert_eq!(
+        json,
+        "[{\"metric\":\"m\",\"tags\":{\"host\":\"h0\"},\"aggregateTags\":[],\"dps\":{\"1346846400\":0,\"1346846460\":2,\"1346846520\":4}},\
+         {\"metric\":\"m\",\"tags\":{\"host\":\"h1\"},\"aggregateTags\":[],\"dps\":{\"1346846400\":1,\"1346846460\":3,\"1346846520\":5}}]\n"
+    );
+    let csv = with_range(&["--format", "csv"], "sum:m").ok();
+    assert_eq!(
+        csv.lines().nth(1),
+        Some("m,,1346846400000,2012-09-05 12:00:00Z,1"),
+        "{csv}"
+    );
+    let table = with_range(&[], "max:m").ok();
+    assert!(
+        table.starts_with("m{}: 3 points, aggregated over host\n"),
+        "{table}"
+    );
+    assert!(
+        table.contains("2012-09-05 12:02:00Z") && table.contains('5'),
+        "{table}"
+    );
+    let chart = with_range(&["--plot", "--plot-series", "1"], "sum:m{host=*}").ok();
+    assert!(
+        chart.contains("values 0 to 4") && chart.contains("1 more series"),
+        "{chart}"
+    );
+
+    let unknown = with_range(&[], "sum:nobody").failed(1);
+    assert!(
+        unknown.stderr.contains("NOT_FOUND") && unknown.stderr.contains("nobody"),
+        "{}",
+        unknown.stderr
+    );
+    let wrong = with_range(&[], "total:m").failed(1);
+    assert!(
+        wrong.stderr.contains("No such aggregation function: total"),
+        "{}",
+        wrong.stderr
+    );
+    assert_eq!(query(&["1h-ago", "sum:m"]).ok(), "no series\n");
+}
+
+#[test]
+fn uids_are_assigned_looked_up_and_listed() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(folder.path());
+    let uid = |arguments: &[&str]| {
+        let mut all = vec!["uid"];
+        all.extend(arguments);
+        server.run(&all)
+    };
+    assert_eq!(
+        uid(&["assign", "metrics", "sys.cpu", "sys.mem"]).ok(),
+        "metrics sys.cpu: 000001\nmetrics sys.mem: 000002\n"
+    );
+    assert_eq!(
+        uid(&["assign", "metrics", "sys.cpu"]).ok(),
+        "metrics sys.cpu: 000001\n",
+        "it keeps its UID"
+    );
+    assert_eq!(
+        server.run(&["mkmetric", "sys.disk"]).ok(),
+        "metrics sys.disk: 000003\n"
+    );
+    uid(&["assign", "tagk", "host"]).ok();
+    let partly = uid(&["assign", "metrics", "bad name", "net.in"]).failed(1);
+    assert_eq!(partly.stdout, "metrics net.in: 000004\n");
+    assert!(
+        partly.stderr.contains("bad name") && partly.stderr.contains("INVALID_ARGUMENT"),
+        "{}",
+        partly.stderr
+    );
+
+    assert_eq!(
+        uid(&["lookup", "metrics", "sys.mem"]).ok(),
+        "metrics sys.mem: 000002\n"
+    );
+    assert_eq!(
+        uid(&["lookup", "000001"]).ok(),
+        "metrics sys.cpu: 000001\ntagk host: 000001\n"
+    );
+    assert_eq!(
+        uid(&["lookup", "tagk", "host", "000001"]).ok(),
+        "tagk host: 000001\ntagk host: 000001\n"
+    );
+    let missing = uid(&["lookup", "host", "nobody"]).failed(1);
+    assert_eq!(missing.stdout, "tagk host: 000001\n");
+    assert_eq!(
+        missing.stderr,
+        "nobody: no such name or UID in metrics, tagk, tagv\n"
+    );
+
+    assert_eq!(
+        uid(&["suggest", "metrics", "sys.", "--max", "2"]).ok(),
+        "metrics sys.cpu: 000001\nmetrics sys.disk: 000003\n"
+    );
+    assert_eq!(uid(&["suggest", "tagv"]).failed(1).stdout, "");
+    assert_eq!(
+        uid(&["grep", "^sys.*[mu]$"]).ok(),
+        "metrics sys.cpu: 000001\nmetrics sys.mem: 000002\n"
+    );
+    assert_eq!(uid(&["grep", "-i", "tagk", "HOST"]).ok(), "tagk host: 000001\n");
+    assert_eq!(uid(&["grep", "HOST"]).failed(1).stdout, "");
+    assert!(
+        uid(&["grep", "("])
+            .failed(1)
+            .stderr
+            .contains("`(` is not a regular expression")
+    );
+    let usage = uid(&["usage"]).ok();
+    let words: Vec<Vec<&str>> = usage
+        .lines()
+        .map(|line| line.split_whitespace().collect())
+        .collect();
+    assert_eq!(words[1], ["metrics", "4", "16777211"], "{usage}");
+    assert_eq!(words[3], ["tagv", "0", "16777215"], "{usage}");
+}
+
+#[test]
+fn health_is_that_of_a_server_or_one_service() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(folder.path());
+    assert_eq!(server.run(&["health"]).ok(), "SERVING\n");
+    assert_eq!(
+        server
+            .run(&["health", "--service", "oxtsdb.data.v1.DataService"])
+            .ok(),
+        "SERVING\n"
+    );
+    let uid = format!("http://{}", server.uid);
+    let service = [
+        "health",
+        "--target",
+        &uid,
+        "--service",
+        "oxtsdb.uid.v1.UidService",
+    ];
+    assert_eq!(server.run(&service).ok(), "SERVING\n");
+    assert_eq!(
+        server.run(&["health", "--service", "nobody"]).failed(1).stdout,
+        "SERVICE_UNKNOWN\n"
+    );
+    let nobody = server
+        .run(&["health", "--target", "http://127.0.0.1:1"])
+        .failed(1);
+    assert!(
+        nobody
+            .stderr
+            .starts_with("tsdb: health check at http://127.0.0.1:1: UNAVAILABLE: "),
+        "{}",
+        nobody.stderr
+    );
+}
+
+#[test]
+fn wrong_usage_has_status_2() {
+    for arguments in [
+        &["quert"][..],
+        &["query"],
+        &["query", "1h-ago"],
+        &["import"],
+        &["uid", "assign", "metrics"],
+    ] {
+        run(&mut tsdb(arguments)).failed(2);
+    }
+    assert!(
+        run(&mut tsdb(&["uid", "assign", "names", "x"]))
+            .failed(2)
+            .stderr
+            .contains("expected metrics, tagk or tagv")
+    );
+    assert_eq!(
+        run(&mut tsdb(&["version"])).ok(),
+        format!("tsdb {} (OxTSDB)\n", env!("CARGO_PKG_VERSION"))
+    );
+}

@@ -1,0 +1,199 @@
+//! `tsdb import`, and what it stored.
+
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::process::Stdio;
+
+use crate::harness::{Process, Server};
+
+fn gzip(text: &str) -> Vec<u8> {
+    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    encoder.write_all(text.as_bytes()).unwrap();
+    encoder.finish().unwrap()
+}
+
+/// Lines of points 10 s apart, of three hosts in turn.
+fn lines(from: u32, to: u32) -> String {
+    let line = |i: u32| format!("m {} {i} host=h{}\n", 1_346_846_400 + i * 10, i % 3);
+    (from..to).map(line).collect()
+}
+
+#[test]
+fn good_lines_are_stored_and_bad_ones_reported_with_their_numbers() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(&folder.path().join("data"));
+    let plain = folder.path().join("plain.txt");
+    let packed = folder.path().join("packed.txt");
+    let errors = folder.path().join("errors.txt");
+    std::fs::write(
+        &plain,
+        "sys.cpu.nice 1346846400 18 host=web01 dc=lga\n\
+         sys.cpu.nice 1346846410 NaN host=web01 dc=lga\n\
+         put sys.cpu.nice 1346846410 0.1 host=web01 dc=lga\n\
+         sys.cpu.nice 1346846420 19\n\
+         sys.cpu\u{20ac} 1346846420 19 host=web01\n\
+         sys.cpu.nice 1346846420 19 a=1 b=1 c=1 d=1 e=1 f=1 g=1 h=1 i=1\n",
+    )
+    .unwrap();
+    std::fs::write(
+        &packed,
+        gzip("sys.cpu.nice 1346846430 20 host=web01 dc=lga\r\nbroken\n"),
+    )
+    .unwrap();
+    let (plain, packed) = (plain.to_str().unwrap(), packed.to_str().unwrap());
+    let done = server
+        .run(&["import", "--errors", errors.to_str().unwrap(), plain, packed])
+        .failed(1);
+    assert!(done.stdout.starts_with("3 points in "), "{}", done.stdout);
+    assert!(done.stdout.ends_with(", 5 lines rejected\n"), "{}", done.stdout);
+    let places: Vec<&str> = done
+        .stderr
+        .lines()
+        .map(|line| line.split(": ").next().unwrap())
+        .collect();
+    let expected = [
+        format!("{plain}:2"),
+        format!("{plain}:4"),
+        format!("{plain}:5"),
+        format!("{plain}:6"),
+        format!("{packed}:2"),
+    ];
+    assert_eq!(places, expected, "{}", done.stderr);
+    assert!(
+        done.stderr.contains("\u{20ac}"),
+        "the name is named: {}",
+        done.stderr
+    );
+    assert!(
+        done.stderr.contains("9 tags"),
+        "the rule is named: {}",
+        done.stderr
+    );
+    let mut written: Vec<String> = std::fs::read_to_string(errors)
+        .unwrap()
+        .lines()
+        .map(str::to_owned)
+        .collect();
+    let mut shown: Vec<String> = done.stderr.lines().map(str::to_owned).collect();
+    written.sort_unstable();
+    shown.sort_unstable();
+    assert_eq!(written, shown);
+
+    let answer = server
+        .run(&[
+            "query",
+            "--format",
+            "json",
+            "1346846000",
+            "1346847000",
+            "none:sys.cpu.nice",
+        ])
+        .ok();
+    // As in OpenTSDB an integer is shown as a double where the next value is one.
+    assert!(
+        answer.contains("\"dps\":{\"1346846400\":18.0,\"1346846410\":0.1,\"1346846430\":20}"),
+        "{answer}"
+    );
+}
+
+#[test]
+fn a_file_that_cannot_be_read_fails_the_import_but_not_the_other_files() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(&folder.path().join("data"));
+    let done = server
+        .run_with(&["import", "/nowhere/points.txt", "-"], &lines(0, 10))
+        .failed(1);
+    assert!(done.stdout.starts_with("10 points in "), "{}", done.stdout);
+    assert!(
+        done.stderr.starts_with("/nowhere/points.txt: "),
+        "{}",
+        done.stderr
+    );
+}
+
+#[test]
+fn what_is_scanned_for_import_is_read_back() {
+    let folder = tempfile::tempdir().unwrap();
+    let one = Server::start(&folder.path().join("one"));
+    let mut text = lines(0, 1000);
+    text += "f 1346846400250 0.5 host=h0\nf 1346846401 42.0 host=h0\nf 1346846402 -1e300 host=h0\n";
+    one.run_with(&["import", "-"], &text).ok();
+    let copied = one.run(&["scan", "--all", "--import"]).ok();
+    let mut sorted: Vec<&str> = copied.lines().collect();
+    sorted.sort_unstable();
+    let mut expected: Vec<String> = text
+        .lines()
+        .map(|line| line.replace("-1e300", "-1.0E300"))
+        .collect();
+    expected.sort_unstable();
+    assert_eq!(sorted, expected);
+    let two = Server::start(&folder.path().join("two"));
+    two.run_with(&["import", "-"], &copied).ok();
+    assert_eq!(two.run(&["scan", "--all", "--import"]).ok(), copied);
+}
+
+#[test]
+fn a_crash_of_the_server_in_the_middle_loses_and_doubles_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut server = Server::start(&folder.path().join("data"));
+    let mut command = server.command(&["--log", "warn", "import", "--patience", "60", "-"]);
+    command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    let mut import = Process(command.spawn().unwrap());
+    let mut stdin = import.0.stdin.take().unwrap();
+    let mut stderr = BufReader::new(import.0.stderr.take().unwrap());
+    // More than a batch, so that something is sent before the crash.
+    stdin.write_all(lines(0, 30_000).as_bytes()).unwrap();
+    server.kill9();
+    let mut warning = String::new();
+    stderr.read_line(&mut warning).unwrap();
+    assert!(warning.contains("trying again"), "{warning}");
+    let server = server.start_again();
+    stdin.write_all(lines(30_000, 50_000).as_bytes()).unwrap();
+    drop(stdin);
+    let mut stdout = String::new();
+    BufReader::new(import.0.stdout.take().unwrap())
+        .read_line(&mut stdout)
+        .unwrap();
+    assert!(import.0.wait().unwrap().success(), "{stdout}");
+    // What was stored and not acknowledged is sent again, so more may be counted, never fewer.
+    assert!(stdout.ends_with(", 0 lines rejected\n"), "{stdout}");
+    let end = (1_346_846_400 + 50_000 * 10).to_string();
+    let answer = server
+        .run(&[
+            "query",
+            "--format",
+            "csv",
+            "1346846400",
+            &end,
+            "sum:0all-count:m",
+            "sum:0all-sum:m",
+        ])
+        .ok();
+    let values: Vec<&str> = answer
+        .lines()
+        .skip(1)
+        .map(|line| line.rsplit(',').next().unwrap())
+        .collect();
+    let sum = 50_000_u64 * 49_999 / 2;
+    assert_eq!(values[0], "50000.0", "{answer}");
+    assert_eq!(
+        values[1].parse::<f64>().unwrap().to_string(),
+        sum.to_string(),
+        "{answer}"
+    );
+}
+
+#[test]
+fn without_a_server_it_fails_with_one_line() {
+    let mut command = crate::harness::tsdb(&["import", "--target", "http://127.0.0.1:1", "-"]);
+    let done = crate::harness::run(command.stdin(Stdio::null())).failed(1);
+    assert!(
+        done.stderr
+            .starts_with("tsdb: import at http://127.0.0.1:1: UNAVAILABLE: "),
+        "{}",
+        done.stderr
+    );
+    assert_eq!(done.stderr.lines().count(), 1, "{}", done.stderr);
+}

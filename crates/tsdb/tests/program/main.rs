@@ -1,0 +1,8 @@
+//! The program as it is: real processes, sockets and folders.
+
+#![expect(clippy::unwrap_used, reason = "what does not work fails the test")]
+
+mod commands;
+mod harness;
+mod import;
+mod serve;

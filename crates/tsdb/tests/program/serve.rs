@@ -1,0 +1,173 @@
+//! Starting and stopping, and where settings come from.
+
+use std::path::Path;
+
+use crate::harness::{Server, run, serve_that_fails, tsdb};
+
+/// A failed start is one line that begins with the program's name.
+#[track_caller]
+fn only_line(stderr: &str) -> &str {
+    let mut lines = stderr.lines();
+    let line = lines.next().expect("a failed start says why");
+    assert_eq!(lines.next(), None, "one line: {stderr}");
+    line.strip_prefix("tsdb: ").expect(line)
+}
+
+#[test]
+fn sigterm_ends_it_with_status_0_and_what_was_stored_is_there_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(folder.path());
+    server
+        .run_with(&["import", "-"], "sys.cpu.nice 1346846400 18 host=web01 dc=lga\n")
+        .ok();
+    assert_eq!(server.end_by("-TERM").code(), Some(0));
+    let server = Server::start(folder.path());
+    let answer = server
+        .run(&[
+            "query",
+            "--format",
+            "json",
+            "1346846000",
+            "1346847000",
+            "sum:sys.cpu.nice",
+        ])
+        .ok();
+    assert_eq!(
+        answer,
+        "[{\"metric\":\"sys.cpu.nice\",\"tags\":{\"dc\":\"lga\",\"host\":\"web01\"},\"aggregateTags\":[],\
+         \"dps\":{\"1346846400\":18}}]\n"
+    );
+}
+
+#[test]
+fn sigint_ends_it_too() {
+    let folder = tempfile::tempdir().unwrap();
+    assert_eq!(Server::start(folder.path()).end_by("-INT").code(), Some(0));
+}
+
+#[test]
+fn a_folder_in_use_is_refused_with_the_pid() {
+    let folder = tempfile::tempdir().unwrap();
+    let first = Server::start(folder.path());
+    let second = serve_that_fails(folder.path(), |_| ()).failed(1);
+    let line = only_line(&second.stderr);
+    assert!(line.contains(&folder.path().display().to_string()), "{line}");
+    assert!(line.contains(&format!("process {}", first.pid())), "{line}");
+    assert_eq!(second.stdout, "", "it was never ready");
+}
+
+#[test]
+fn a_port_in_use_is_named() {
+    let folders = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
+    let first = Server::start(folders[0].path());
+    let taken = first.http.clone();
+    let mut command = tsdb(&[
+        "serve",
+        "--data-listen",
+        "127.0.0.1:0",
+        "--uid-listen",
+        "127.0.0.1:0",
+    ]);
+    command
+        .args(["--http-listen", &taken, "--data-dir"])
+        .arg(folders[1].path());
+    command.env("OXTSDB_LOG", "error");
+    let second = run(&mut command).failed(1);
+    let line = only_line(&second.stderr);
+    assert!(
+        line.contains("--http-listen") && line.contains(&taken) && line.contains("in use"),
+        "{line}"
+    );
+}
+
+#[test]
+fn bad_settings_are_named_with_value_and_rule() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("data");
+    let config = folder.path().join("oxtsdb.toml");
+    let with_file = |text: &str| {
+        std::fs::write(&config, text).unwrap();
+        let done = serve_that_fails(&data, |command| {
+            command.arg("--config").arg(&config);
+        });
+        only_line(&done.failed(1).stderr).to_owned()
+    };
+    let path = config.display();
+    assert_eq!(
+        with_file("uid_widht_metric = 4"),
+        format!("{path}: `uid_widht_metric` is not a setting, did you mean `uid_width_metric`?")
+    );
+    assert!(with_file("max_tags = 'many'").starts_with(&format!("{path}: max_tags = `many`: ")));
+    assert!(with_file("uid_width_metric = 9").contains("9 bytes is not a UID width, expected 1 to 8"));
+    let flag = serve_that_fails(&data, |command| {
+        command.args(["--uid-width-tagk", "9"]);
+    });
+    assert!(only_line(&flag.failed(1).stderr).contains("9 bytes is not a UID width, expected 1 to 8"));
+    let usage = serve_that_fails(&data, |command| {
+        command.args(["--store", "hbase"]);
+    });
+    assert!(usage.failed(2).stderr.contains("[possible values: embedded]"));
+    assert!(!data.exists(), "a bad setting makes no folder");
+}
+
+#[test]
+fn a_flag_wins_over_the_variable_over_the_file_over_opentsdb_conf() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = folder.path().join("oxtsdb.toml");
+    let conf = folder.path().join("opentsdb.conf");
+    std::fs::write(
+        &conf,
+        "tsd.storage.uid.width.metric = 2\ntsd.storage.uid.width.tagk : 2\n",
+    )
+    .unwrap();
+    std::fs::write(&config, "uid_width_metric = 4\n").unwrap();
+    // The width that won is the length of a UID.
+    let widths = |name: &str, change: &dyn Fn(&mut std::process::Command)| {
+        let server = Server::start_with(&folder.path().join(name), change);
+        let width = |kind: &str| {
+            let line = server.run(&["uid", "assign", kind, "m"]).ok();
+            line.trim_end().rsplit(' ').next().unwrap().len() / 2
+        };
+        (width("metrics"), width("tagk"))
+    };
+    let with = |path: &Path, flag: &str, command: &mut std::process::Command| {
+        command.arg(flag).arg(path);
+    };
+    assert_eq!(
+        widths("conf", &|command| with(&conf, "--opentsdb-conf", command)),
+        (2, 2)
+    );
+    let both = |command: &mut std::process::Command| {
+        with(&conf, "--opentsdb-conf", command);
+        with(&config, "--config", command);
+    };
+    assert_eq!(widths("file", &both), (4, 2));
+    let variable = |command: &mut std::process::Command| {
+        both(command);
+        command.env("OXTSDB_UID_WIDTH_METRIC", "5");
+    };
+    assert_eq!(widths("variable", &variable), (5, 2));
+    let flag = |command: &mut std::process::Command| {
+        variable(command);
+        command.args(["--uid-width-metric", "6"]);
+    };
+    assert_eq!(widths("flag", &flag), (6, 2));
+}
+
+#[test]
+fn settings_of_opentsdb_without_effect_are_listed() {
+    let folder = tempfile::tempdir().unwrap();
+    let conf = folder.path().join("opentsdb.conf");
+    std::fs::write(&conf, "tsd.http.cachedir = /secret\ntsd.storage.max_tags = 9\n").unwrap();
+    let done = serve_that_fails(&folder.path().join("data"), |command| {
+        // It fails after the settings are reported.
+        command
+            .arg("--opentsdb-conf")
+            .arg(&conf)
+            .args(["--uid-width-tagv", "0"]);
+    })
+    .failed(1);
+    assert!(done.stderr.contains("tsd.http.cachedir"), "{}", done.stderr);
+    assert!(!done.stderr.contains("/secret"), "{}", done.stderr);
+    assert!(!done.stderr.contains("tsd.storage.max_tags"), "{}", done.stderr);
+}
