@@ -1,0 +1,41 @@
+#!/usr/bin/env bash
+# Everything with real parts, in order, a line each: the tests with their known example, the stubs in
+# Python and Go, collectd for two minutes, an import of a million lines.
+#
+#   run-all.sh [FOLDER]    FOLDER keeps what each part wrote; a temporary one unless given
+#
+# COLLECTD_SECONDS sets how long collectd runs.
+set -uo pipefail
+cd "$(dirname "$0")"
+source ../.ci/tools.sh
+logs="${1:-$(mktemp -d)}"
+mkdir -p "$logs"
+passed=0
+failed=0
+
+part() {
+  local name="$1" began=$SECONDS log
+  shift
+  log="$logs/${name// /-}.log"
+  if "$@" >"$log" 2>&1; then
+    passed=$((passed + 1))
+    echo "ok      $name ($((SECONDS - began)) s): $(grep -E 'checks passed|values of|[0-9]+ passed|test result' "$log" | tail -n 1)"
+  else
+    failed=$((failed + 1))
+    echo "FAILED  $name ($((SECONDS - began)) s), see $log:"
+    tail -n 20 "$log" | sed 's/^/        /'
+  fi
+}
+
+part "build" cargo build --workspace --bins
+export OXTSDB_CI_BUILT=yes
+for test in known_example durability one_uid bad_input doors_agree contract two_processes disk_full big_messages; do
+  part "$test" timeout 900 cargo test --workspace --test "$test"
+done
+part "stubs in Python" timeout 600 stubs/run.sh python
+part "stubs in Go" timeout 600 stubs/run.sh go
+part "collectd" timeout 600 real/collectd.sh "${COLLECTD_SECONDS:-120}"
+part "import of 1,000,000 lines" timeout 900 real/import.sh
+echo "logs are in $logs"
+echo "$passed passed, $failed failed"
+[ "$failed" = 0 ]

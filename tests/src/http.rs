@@ -1,0 +1,124 @@
+//! The HTTP door.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use anyhow::{Context as _, ensure};
+use serde_json::Value;
+use ureq::Agent;
+
+/// A client of OpenTSDB's HTTP API.
+#[derive(Clone, Debug)]
+pub struct Http {
+    agent: Agent,
+    address: SocketAddr,
+}
+
+/// An answer, whatever its status.
+#[derive(Clone, Debug)]
+pub struct Answer {
+    /// HTTP status, such as 204.
+    pub status: u16,
+    /// The body as text.
+    pub body: String,
+}
+
+impl Answer {
+    /// The body as JSON.
+    ///
+    /// # Errors
+    ///
+    /// With status and body, if it is not JSON.
+    pub fn json(&self) -> anyhow::Result<Value> {
+        serde_json::from_str(&self.body).with_context(|| format!("{} with `{}`", self.status, self.body))
+    }
+
+    /// `error.message` of OpenTSDB's envelope.
+    ///
+    /// # Errors
+    ///
+    /// If the body is no such envelope, or says another code than the status.
+    pub fn error_message(&self) -> anyhow::Result<String> {
+        let json = self.json()?;
+        ensure!(
+            json["error"]["code"] == self.status,
+            "status {} with `{}`",
+            self.status,
+            self.body
+        );
+        let message = json["error"]["message"].as_str().context("error.message")?;
+        Ok(message.to_owned())
+    }
+}
+
+impl Http {
+    /// A client of the server at an address.
+    pub fn new(address: SocketAddr) -> Self {
+        let config = Agent::config_builder()
+            .http_status_as_error(false)
+            .timeout_global(Some(Duration::from_secs(60)))
+            .build();
+        Self {
+            agent: Agent::new_with_config(config),
+            address,
+        }
+    }
+
+    /// GET of a path with its query string.
+    ///
+    /// # Errors
+    ///
+    /// If there is no answer.
+    pub async fn get(&self, path: &str) -> anyhow::Result<Answer> {
+        let (agent, url) = (self.agent.clone(), self.url(path));
+        blocking(move || read(agent.get(&url).call()?)).await
+    }
+
+    /// POST of JSON.
+    ///
+    /// # Errors
+    ///
+    /// If there is no answer.
+    pub async fn post(&self, path: &str, json: &Value) -> anyhow::Result<Answer> {
+        self.post_bytes(path, &[], json.to_string().into_bytes()).await
+    }
+
+    /// POST of any body, with headers beside the content type of JSON.
+    ///
+    /// # Errors
+    ///
+    /// If there is no answer.
+    pub async fn post_bytes(
+        &self,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: Vec<u8>,
+    ) -> anyhow::Result<Answer> {
+        let url = self.url(path);
+        let mut request = self.agent.post(&url).header("Content-Type", "application/json");
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        blocking(move || read(request.send(body)?)).await
+    }
+
+    fn url(&self, path: &str) -> String {
+        format!("http://{}{path}", self.address)
+    }
+}
+
+fn read(mut response: http::Response<ureq::Body>) -> anyhow::Result<Answer> {
+    let status = response.status().as_u16();
+    let body = response
+        .body_mut()
+        .with_config()
+        .limit(256 << 20)
+        .read_to_string()?;
+    Ok(Answer { status, body })
+}
+
+async fn blocking<T: Send + 'static>(
+    call: impl FnOnce() -> anyhow::Result<T> + Send + 'static,
+) -> anyhow::Result<T> {
+    tokio::task::spawn_blocking(call).await?
+}

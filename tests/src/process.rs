@@ -1,0 +1,153 @@
+//! A program that runs for a test, and is ended whatever becomes of the test.
+
+use std::ffi::OsStr;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+
+use anyhow::{Context as _, bail};
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::{program, wait};
+
+/// A running program; its standard output and error go to a file.
+#[derive(Debug)]
+pub struct Process {
+    child: Child,
+    log: PathBuf,
+    ended: Option<ExitStatus>,
+}
+
+impl Process {
+    /// Runs a program of this workspace, with an environment that has no setting of ours.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be built or run.
+    pub fn run<I, S>(name: &str, arguments: I, log: &Path) -> anyhow::Result<Self>
+    where
+        I: IntoIterator<Item = S>,
+        S: AsRef<OsStr>,
+    {
+        let program = program::path(name)?;
+        let output = File::options().create(true).append(true).open(log)?;
+        let mut command = Command::new(&program);
+        for (variable, _) in std::env::vars_os() {
+            if variable.to_string_lossy().starts_with("OXTSDB_") {
+                command.env_remove(variable);
+            }
+        }
+        let child = command
+            .args(arguments)
+            .stdin(Stdio::null())
+            .stdout(output.try_clone()?)
+            .stderr(output)
+            .spawn()
+            .with_context(|| format!("run {}", program.display()))?;
+        Ok(Self {
+            child,
+            log: log.to_owned(),
+            ended: None,
+        })
+    }
+
+    /// Its number.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// What it wrote so far.
+    pub fn log(&self) -> String {
+        fs::read_to_string(&self.log).unwrap_or_default()
+    }
+
+    /// How it ended, if it did.
+    ///
+    /// # Errors
+    ///
+    /// If the system cannot tell.
+    pub fn ended(&mut self) -> anyhow::Result<Option<ExitStatus>> {
+        if self.ended.is_none() {
+            self.ended = self.child.try_wait()?;
+        }
+        Ok(self.ended)
+    }
+
+    /// Fails if it has ended, with what it wrote.
+    ///
+    /// # Errors
+    ///
+    /// As said.
+    pub fn check_running(&mut self) -> anyhow::Result<()> {
+        match self.ended()? {
+            None => Ok(()),
+            Some(status) => bail!("the program ended with {status}; it wrote:\n{}", self.log()),
+        }
+    }
+
+    /// `kill -9`: it gets no chance to do anything more.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be killed or waited for.
+    pub fn kill9(&mut self) -> anyhow::Result<()> {
+        if self.ended()?.is_none() {
+            self.child.kill()?;
+            self.ended = Some(self.child.wait()?);
+        }
+        Ok(())
+    }
+
+    /// Asks it to end (SIGTERM).
+    ///
+    /// # Errors
+    ///
+    /// If it is gone already.
+    pub fn terminate(&self) -> anyhow::Result<()> {
+        let number = i32::try_from(self.child.id())?;
+        let pid = Pid::from_raw(number).context("a process has a number")?;
+        kill_process(pid, Signal::TERM).context("SIGTERM")
+    }
+
+    /// Waits until it has ended by itself.
+    ///
+    /// # Errors
+    ///
+    /// If it does not.
+    pub async fn wait(&mut self) -> anyhow::Result<ExitStatus> {
+        let waited = wait::until("the program ends", || {
+            let ended = self.ended();
+            async { ended?.context("it still runs") }
+        })
+        .await;
+        waited.with_context(|| self.log())
+    }
+
+    /// The most memory it had at a time so far, bytes (`VmHWM` of Linux).
+    ///
+    /// # Errors
+    ///
+    /// If it does not run.
+    pub fn peak_memory(&self) -> anyhow::Result<u64> {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.id()))?;
+        let line = status
+            .lines()
+            .find_map(|line| line.strip_prefix("VmHWM:"))
+            .context("VmHWM")?;
+        let kib: u64 = line.trim().trim_end_matches("kB").trim().parse()?;
+        Ok(kib * 1024)
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // Nothing can be done about an error here; the process is gone then.
+        let _ = self.kill9();
+        if std::thread::panicking() {
+            let log = self.log();
+            let lines: Vec<&str> = log.lines().collect();
+            let last = lines.get(lines.len().saturating_sub(40)..).unwrap_or_default();
+            eprintln!("--- the end of {}:\n{}", self.log.display(), last.join("\n"));
+        }
+    }
+}

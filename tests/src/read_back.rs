@@ -1,0 +1,211 @@
+//! What is stored, asked in the ways that a client has.
+
+use std::collections::BTreeMap;
+
+use anyhow::{Context as _, bail, ensure};
+use oxtsdb_proto::common::v1::{TimeRange, time_range};
+use oxtsdb_proto::data::v1::data_service_client::DataServiceClient;
+use oxtsdb_proto::data::v1::query_response::Frame;
+use oxtsdb_proto::data::v1::scan_rows_request::{Source, View, source};
+use oxtsdb_proto::data::v1::scan_rows_response::Row;
+use oxtsdb_proto::data::v1::sub_query::{self, MetricSource};
+use oxtsdb_proto::data::v1::{AggregateFunction, QueryRequest, ScanRowsRequest, SubQuery};
+use tokio_stream::StreamExt as _;
+use tonic::Status;
+use tonic::transport::Channel;
+
+use crate::sample::Number;
+
+/// The last millisecond that can be stored.
+pub const LAST_MS: i64 = 4_294_967_295_999;
+
+/// A group of an answer.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Group {
+    /// Metric name.
+    pub metric: String,
+    /// Tags that all its series share.
+    pub tags: BTreeMap<String, String>,
+    /// Keys of the tags that differ.
+    pub aggregate_tags: Vec<String>,
+    /// Points in order of time.
+    pub points: Vec<(i64, Number)>,
+}
+
+/// All time.
+pub fn always() -> TimeRange {
+    range(0, LAST_MS + 1)
+}
+
+/// From an instant (inside) to an instant (outside).
+pub fn range(start_ms: i64, end_ms: i64) -> TimeRange {
+    TimeRange {
+        start: Some(time_range::Start::StartMs(start_ms)),
+        end: Some(time_range::End::EndMs(end_ms)),
+    }
+}
+
+/// A question for all series of a metric.
+pub fn sub_query(metric: &str, aggregator: AggregateFunction) -> SubQuery {
+    SubQuery {
+        source: Some(sub_query::Source::Metric(MetricSource {
+            metric: metric.to_owned(),
+            filters: Vec::new(),
+            explicit_tags: false,
+        })),
+        aggregator: aggregator.into(),
+        downsample: None,
+        rate: None,
+    }
+}
+
+/// Every series of a metric by itself, with all its points.
+///
+/// # Errors
+///
+/// The server's.
+pub async fn series_of(
+    client: &mut DataServiceClient<Channel>,
+    metric: &str,
+) -> anyhow::Result<BTreeMap<BTreeMap<String, String>, Vec<(i64, Number)>>> {
+    let request = QueryRequest {
+        range: Some(always()),
+        queries: vec![sub_query(metric, AggregateFunction::None)],
+        ..QueryRequest::default()
+    };
+    let mut found = BTreeMap::new();
+    for group in query(client, request).await? {
+        let twice = found.insert(group.tags, group.points);
+        ensure!(twice.is_none(), "a series of `{metric}` came twice");
+    }
+    Ok(found)
+}
+
+/// As [`series_of`], with nothing for a metric that does not exist.
+///
+/// # Errors
+///
+/// The server's, other than NOT_FOUND.
+pub async fn series_of_or_none(
+    client: &mut DataServiceClient<Channel>,
+    metric: &str,
+) -> anyhow::Result<BTreeMap<BTreeMap<String, String>, Vec<(i64, Number)>>> {
+    match series_of(client, metric).await {
+        Err(error) if code_of(&error) == Some(tonic::Code::NotFound) => Ok(BTreeMap::new()),
+        other => other,
+    }
+}
+
+fn code_of(error: &anyhow::Error) -> Option<tonic::Code> {
+    error.downcast_ref::<Status>().map(Status::code)
+}
+
+/// The groups of an answer, checked against what the contract says of the order of frames.
+///
+/// # Errors
+///
+/// The server's, or a breach of the contract.
+pub async fn query(
+    client: &mut DataServiceClient<Channel>,
+    request: QueryRequest,
+) -> anyhow::Result<Vec<Group>> {
+    let questions = request.queries.len();
+    let mut frames = client.query(request).await?.into_inner();
+    let mut groups: BTreeMap<u32, Group> = BTreeMap::new();
+    let mut done = 0;
+    let mut closed = false;
+    while let Some(response) = frames.next().await {
+        ensure!(!closed, "a frame came after the statistics");
+        match response?.frame.context("an empty frame")? {
+            Frame::Series(series) => {
+                let group = Group {
+                    metric: series.metric,
+                    tags: series.tags.into_iter().collect(),
+                    aggregate_tags: series.aggregate_tags,
+                    points: Vec::new(),
+                };
+                let twice = groups.insert(series.series, group);
+                ensure!(twice.is_none(), "group {} began twice", series.series);
+            }
+            Frame::Points(points) => {
+                let group = groups.get_mut(&points.series).context("points of no group")?;
+                let mut instant = points.base_timestamp_ms;
+                let ints = points.int_values.into_iter().map(Number::Int);
+                let doubles = points.double_values.into_iter().map(Number::Double);
+                let values: Vec<Number> = ints.chain(doubles).collect();
+                ensure!(
+                    values.len() == points.timestamp_deltas_ms.len(),
+                    "{} values at {} instants",
+                    values.len(),
+                    points.timestamp_deltas_ms.len()
+                );
+                for (delta, value) in points.timestamp_deltas_ms.into_iter().zip(values) {
+                    instant += delta;
+                    if let Some((last, _)) = group.points.last() {
+                        ensure!(*last < instant, "instant {instant} after {last}");
+                    }
+                    group.points.push((instant, value));
+                }
+            }
+            Frame::Done(_) => done += 1,
+            Frame::Statistics(_) => closed = true,
+        }
+    }
+    ensure!(closed && done == questions, "the answer ended early");
+    Ok(groups.into_values().collect())
+}
+
+/// All rows of the table as they are stored.
+///
+/// # Errors
+///
+/// The server's.
+pub async fn all_rows(client: &mut DataServiceClient<Channel>) -> anyhow::Result<Vec<Row>> {
+    let request = ScanRowsRequest {
+        source: Some(Source {
+            source: Some(source::Source::All(true)),
+        }),
+        range: Some(always()),
+        view: View::Full.into(),
+        ..ScanRowsRequest::default()
+    };
+    let mut answer = client.scan_rows(request).await?.into_inner();
+    let mut rows = Vec::new();
+    while let Some(response) = answer.next().await {
+        rows.extend(response?.rows);
+    }
+    Ok(rows)
+}
+
+/// The status that a call failed with.
+///
+/// # Errors
+///
+/// If it did not fail.
+pub fn refused<T: std::fmt::Debug>(answer: Result<T, Status>) -> anyhow::Result<Status> {
+    match answer {
+        Err(status) => Ok(status),
+        Ok(answer) => bail!("not refused: {answer:?}"),
+    }
+}
+
+/// The status that a query failed with, at its start or in its stream.
+///
+/// # Errors
+///
+/// If it did not fail.
+pub async fn query_refused(
+    client: &mut DataServiceClient<Channel>,
+    request: QueryRequest,
+) -> anyhow::Result<Status> {
+    let mut frames = match client.query(request).await {
+        Err(status) => return Ok(status),
+        Ok(answer) => answer.into_inner(),
+    };
+    while let Some(frame) = frames.next().await {
+        if let Err(status) = frame {
+            return Ok(status);
+        }
+    }
+    bail!("the query was answered")
+}

@@ -1,0 +1,242 @@
+//! `tsdb serve`, both services in one process.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::ExitStatus;
+
+use anyhow::{Context as _, ensure};
+use oxtsdb_proto::data::v1::data_service_client::DataServiceClient;
+use oxtsdb_proto::uid::v1::uid_service_client::UidServiceClient;
+use tempfile::TempDir;
+use tonic::transport::{Channel, Endpoint};
+
+use crate::health::{DATA_SERVICE, UID_SERVICE, check_serving};
+use crate::http::Http;
+use crate::process::Process;
+use crate::telnet::Telnet;
+use crate::{ports, wait};
+
+/// Largest message that our clients read: answers may be larger than gRPC's default of 4 MiB.
+const MAX_ANSWER: usize = 64 << 20;
+
+/// How to run a server.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    data_dir: Option<PathBuf>,
+    arguments: Vec<String>,
+}
+
+impl Options {
+    /// Keeps its data in this folder, in place of a temporary one.
+    #[must_use]
+    pub fn data_dir(mut self, folder: &Path) -> Self {
+        self.data_dir = Some(folder.to_owned());
+        self
+    }
+
+    /// One more flag with its value.
+    #[must_use]
+    pub fn flag(mut self, name: &str, value: &str) -> Self {
+        self.arguments.push(format!("{name}={value}"));
+        self
+    }
+}
+
+/// A running `tsdb serve`; it ends with this value.
+#[derive(Debug)]
+pub struct Tsdb {
+    // Ended before its folder is removed: fields are dropped in this order.
+    process: Process,
+    http: SocketAddr,
+    data: SocketAddr,
+    uid: SocketAddr,
+    options: Options,
+    data_dir: PathBuf,
+    folder: TempDir,
+}
+
+impl Tsdb {
+    /// On an empty store, with every setting as it is without flags.
+    ///
+    /// # Errors
+    ///
+    /// If it does not serve within a minute.
+    pub async fn start() -> anyhow::Result<Self> {
+        Self::start_with(Options::default()).await
+    }
+
+    /// With options.
+    ///
+    /// # Errors
+    ///
+    /// If it does not serve within a minute.
+    pub async fn start_with(options: Options) -> anyhow::Result<Self> {
+        let folder = TempDir::with_prefix("oxtsdb-test-")?;
+        let data_dir = options
+            .data_dir
+            .clone()
+            .unwrap_or_else(|| folder.path().join("data"));
+        let (http, data, uid) = (ports::free()?, ports::free()?, ports::free()?);
+        let mut tsdb = Self {
+            process: run(&data_dir, http, data, uid, &options, folder.path())?,
+            http,
+            data,
+            uid,
+            options,
+            data_dir,
+            folder,
+        };
+        tsdb.wait_until_ready().await?;
+        Ok(tsdb)
+    }
+
+    /// `kill -9`, as a crash.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be killed.
+    pub fn kill9(&mut self) -> anyhow::Result<()> {
+        self.process.kill9()
+    }
+
+    /// SIGTERM, then waits until it has ended by itself.
+    ///
+    /// # Errors
+    ///
+    /// If it does not end.
+    pub async fn terminate(&mut self) -> anyhow::Result<ExitStatus> {
+        self.process.terminate()?;
+        self.process.wait().await
+    }
+
+    /// Starts it again, with the same folder and ports, after it has ended.
+    ///
+    /// # Errors
+    ///
+    /// If it still runs, or does not come back.
+    pub async fn restart(&mut self) -> anyhow::Result<()> {
+        ensure!(self.process.ended()?.is_some(), "the server still runs");
+        self.process = run(
+            &self.data_dir,
+            self.http,
+            self.data,
+            self.uid,
+            &self.options,
+            self.folder.path(),
+        )?;
+        self.wait_until_ready().await
+    }
+
+    async fn wait_until_ready(&mut self) -> anyhow::Result<()> {
+        let (data, uid, http) = (self.data_channel(), self.uid_channel(), self.http());
+        let process = &mut self.process;
+        wait::until("tsdb serves", || {
+            let running = process.check_running();
+            let (data, uid, http) = (data.clone(), uid.clone(), http.clone());
+            async move {
+                running?;
+                check_serving(data, DATA_SERVICE).await?;
+                check_serving(uid, UID_SERVICE).await?;
+                let version = http.get("/api/version").await?;
+                ensure!(version.status == 200, "/api/version answers {}", version.status);
+                Ok(())
+            }
+        })
+        .await
+        .with_context(|| self.process.log())
+    }
+
+    /// The process.
+    pub fn process(&mut self) -> &mut Process {
+        &mut self.process
+    }
+
+    /// The folder of the data.
+    pub fn data_dir(&self) -> &Path {
+        &self.data_dir
+    }
+
+    /// A temporary folder that is removed with this value.
+    pub fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// Client of the data service.
+    pub fn data(&self) -> DataServiceClient<Channel> {
+        DataServiceClient::new(self.data_channel()).max_decoding_message_size(MAX_ANSWER)
+    }
+
+    /// Client of the UID service.
+    pub fn uids(&self) -> UidServiceClient<Channel> {
+        UidServiceClient::new(self.uid_channel()).max_decoding_message_size(MAX_ANSWER)
+    }
+
+    /// A new connection to the data service.
+    pub fn data_channel(&self) -> Channel {
+        channel(self.data)
+    }
+
+    /// A new connection to the UID service.
+    pub fn uid_channel(&self) -> Channel {
+        channel(self.uid)
+    }
+
+    /// Client of HTTP.
+    pub fn http(&self) -> Http {
+        Http::new(self.http)
+    }
+
+    /// A new telnet connection.
+    ///
+    /// # Errors
+    ///
+    /// If nobody listens.
+    pub async fn telnet(&self) -> anyhow::Result<Telnet> {
+        Telnet::connect(self.http).await
+    }
+
+    /// Address of HTTP and telnet.
+    pub fn http_address(&self) -> SocketAddr {
+        self.http
+    }
+
+    /// Address of the data service.
+    pub fn data_address(&self) -> SocketAddr {
+        self.data
+    }
+
+    /// Address of the UID service.
+    pub fn uid_address(&self) -> SocketAddr {
+        self.uid
+    }
+}
+
+fn run(
+    data_dir: &Path,
+    http: SocketAddr,
+    data: SocketAddr,
+    uid: SocketAddr,
+    options: &Options,
+    folder: &Path,
+) -> anyhow::Result<Process> {
+    let mut arguments = vec![
+        "serve".to_owned(),
+        format!("--data-dir={}", data_dir.display()),
+        format!("--http-listen={http}"),
+        format!("--data-listen={data}"),
+        format!("--uid-listen={uid}"),
+    ];
+    arguments.extend(options.arguments.iter().cloned());
+    Process::run("tsdb", arguments, &folder.join("tsdb.log"))
+}
+
+/// A connection that is made with the first call, and again whenever it is lost.
+pub(crate) fn channel(address: SocketAddr) -> Channel {
+    let uri = http::Uri::builder()
+        .scheme("http")
+        .authority(address.to_string())
+        .path_and_query("/")
+        .build()
+        .expect("an address and a slash are a URI");
+    Endpoint::from(uri).tcp_nodelay(true).connect_lazy()
+}

@@ -1,0 +1,114 @@
+//! `uid-service` and `data-service` as processes of their own.
+
+use std::net::SocketAddr;
+use std::path::Path;
+
+use anyhow::Context as _;
+use oxtsdb_proto::data::v1::data_service_client::DataServiceClient;
+use oxtsdb_proto::uid::v1::uid_service_client::UidServiceClient;
+use tonic::transport::Channel;
+
+use crate::health::{DATA_SERVICE, UID_SERVICE, check_serving};
+use crate::http::Http;
+use crate::process::Process;
+use crate::tsdb::channel;
+use crate::{ports, wait};
+
+/// A running `uid-service`.
+#[derive(Debug)]
+pub struct UidProgram {
+    process: Process,
+    address: SocketAddr,
+}
+
+impl UidProgram {
+    /// Starts it on a folder, at an address that it had before, or at a free one.
+    ///
+    /// # Errors
+    ///
+    /// If it does not serve within a minute.
+    pub async fn start(folder: &Path, address: Option<SocketAddr>) -> anyhow::Result<Self> {
+        let address = address.map_or_else(ports::free, Ok)?;
+        let arguments = [
+            format!("--data-dir={}", folder.join("uid").display()),
+            format!("--uid-listen={address}"),
+        ];
+        let process = Process::run("uid-service", arguments, &folder.join("uid-service.log"))?;
+        let mut program = Self { process, address };
+        until_serving(&mut program.process, address, UID_SERVICE).await?;
+        Ok(program)
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// The process.
+    pub fn process(&mut self) -> &mut Process {
+        &mut self.process
+    }
+
+    /// A client.
+    pub fn client(&self) -> UidServiceClient<Channel> {
+        UidServiceClient::new(channel(self.address))
+    }
+}
+
+/// A running `data-service`.
+#[derive(Debug)]
+pub struct DataProgram {
+    process: Process,
+    data: SocketAddr,
+    http: SocketAddr,
+}
+
+impl DataProgram {
+    /// Starts it on a folder, with the UID service at an address.
+    ///
+    /// # Errors
+    ///
+    /// If it does not serve within a minute.
+    pub async fn start(folder: &Path, uid_service: SocketAddr) -> anyhow::Result<Self> {
+        let (data, http) = (ports::free()?, ports::free()?);
+        let arguments = [
+            format!("--data-dir={}", folder.join("data").display()),
+            format!("--data-listen={data}"),
+            format!("--http-listen={http}"),
+            format!("--uid-endpoint=http://{uid_service}"),
+        ];
+        let process = Process::run("data-service", arguments, &folder.join("data-service.log"))?;
+        let mut program = Self { process, data, http };
+        until_serving(&mut program.process, data, DATA_SERVICE).await?;
+        Ok(program)
+    }
+
+    /// The process.
+    pub fn process(&mut self) -> &mut Process {
+        &mut self.process
+    }
+
+    /// A client.
+    pub fn client(&self) -> DataServiceClient<Channel> {
+        DataServiceClient::new(channel(self.data))
+    }
+
+    /// A client of HTTP.
+    pub fn http(&self) -> Http {
+        Http::new(self.http)
+    }
+}
+
+async fn until_serving(process: &mut Process, address: SocketAddr, service: &str) -> anyhow::Result<()> {
+    let channel = channel(address);
+    let waited = wait::until("the service serves", || {
+        let running = process.check_running();
+        let channel = channel.clone();
+        async move {
+            running?;
+            check_serving(channel, service).await
+        }
+    })
+    .await;
+    waited.with_context(|| process.log())
+}

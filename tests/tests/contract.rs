@@ -1,0 +1,218 @@
+//! What meshes, balancers and tools rely on: health, reflection, deadlines, drain.
+
+use std::collections::BTreeSet;
+
+use anyhow::{Context as _, ensure};
+use oxtsdb_proto::common::v1::{ErrorReason, UidKind};
+use oxtsdb_proto::data::v1::WriteRequest;
+use oxtsdb_proto::data::v1::data_service_client::DataServiceClient;
+use oxtsdb_proto::data::v1::write_stream_response::Message;
+use oxtsdb_proto::error::reason_of;
+use oxtsdb_proto::uid::v1::uid_service_client::UidServiceClient;
+use oxtsdb_proto::uid::v1::{GetOrCreateUidsRequest, UidName};
+use oxtsdb_tests::health::{self, DATA_SERVICE, UID_SERVICE};
+use oxtsdb_tests::raw_grpc::RawChannel;
+use oxtsdb_tests::read_back::{refused, series_of};
+use oxtsdb_tests::sample::{Number, Sample};
+use oxtsdb_tests::stream::WriteStream;
+use oxtsdb_tests::{PATIENCE, Tsdb};
+use tokio_stream::StreamExt as _;
+use tonic::transport::Channel;
+use tonic::{Code, Request};
+use tonic_health::pb::HealthCheckRequest;
+use tonic_health::pb::health_check_response::ServingStatus;
+use tonic_health::pb::health_client::HealthClient;
+use tonic_reflection::pb::{v1, v1alpha};
+
+const T: i64 = 1_500_000_000_000;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn health_is_known_by_service() -> anyhow::Result<()> {
+    let tsdb = Tsdb::start().await?;
+    for (channel, service) in [
+        (tsdb.data_channel(), DATA_SERVICE),
+        (tsdb.uid_channel(), UID_SERVICE),
+    ] {
+        for name in [service, ""] {
+            let status = health::check(channel.clone(), name).await?;
+            assert_eq!(status, ServingStatus::Serving, "`{name}`");
+        }
+        let unknown = refused(health::check(channel, "no.such.Service").await)?;
+        assert_eq!(unknown.code(), Code::NotFound);
+    }
+    Ok(())
+}
+
+/// Makes a function that returns the services listed by one version of reflection. The versions
+/// have the same messages, as types of their own.
+macro_rules! listed_by {
+    ($name:ident, $version:ident) => {
+        async fn $name(channel: Channel) -> anyhow::Result<BTreeSet<String>> {
+            use $version::server_reflection_client::ServerReflectionClient;
+            use $version::server_reflection_request::MessageRequest;
+            use $version::server_reflection_response::MessageResponse;
+            let request = $version::ServerReflectionRequest {
+                host: String::new(),
+                message_request: Some(MessageRequest::ListServices(String::new())),
+            };
+            let mut answers = ServerReflectionClient::new(channel)
+                .server_reflection_info(tokio_stream::once(request))
+                .await?
+                .into_inner();
+            let answer = answers.next().await.context("no answer")??;
+            match answer.message_response {
+                Some(MessageResponse::ListServicesResponse(list)) => Ok(list
+                    .service
+                    .into_iter()
+                    .map(|service| service.name)
+                    .collect()),
+                other => anyhow::bail!("{other:?}"),
+            }
+        }
+    };
+}
+
+listed_by!(listed_v1, v1);
+// The version that older tools know.
+listed_by!(listed_v1alpha, v1alpha);
+
+#[tokio::test(flavor = "multi_thread")]
+async fn reflection_lists_the_services() -> anyhow::Result<()> {
+    let tsdb = Tsdb::start().await?;
+    for (channel, service) in [
+        (tsdb.data_channel(), DATA_SERVICE),
+        (tsdb.uid_channel(), UID_SERVICE),
+    ] {
+        for listed in [
+            listed_v1(channel.clone()).await?,
+            listed_v1alpha(channel.clone()).await?,
+        ] {
+            for name in [service, "grpc.health.v1.Health"] {
+                assert!(listed.contains(name), "{name} is not in {listed:?}");
+            }
+        }
+    }
+    Ok(())
+}
+
+/// A request whose time is over when it arrives.
+fn expired<T>(message: T) -> anyhow::Result<Request<T>> {
+    let mut request = Request::new(message);
+    request.metadata_mut().insert("grpc-timeout", "1n".parse()?);
+    Ok(request)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_deadline_that_passes_is_deadline_exceeded() -> anyhow::Result<()> {
+    let tsdb = Tsdb::start().await?;
+    let write = WriteRequest {
+        points: vec![Sample::int("late", &[("host", "a")], T, 1).to_point()],
+        ..WriteRequest::default()
+    };
+    let address = tsdb.data_address();
+    let mut client =
+        DataServiceClient::with_origin(RawChannel::connect(address).await?, RawChannel::origin(address)?);
+    let status = refused(client.write(expired(write.clone())?).await)?;
+    assert_eq!(status.code(), Code::DeadlineExceeded, "{status:?}");
+    assert_eq!(
+        reason_of(&status),
+        Some(ErrorReason::DeadlineExceeded),
+        "{status:?}"
+    );
+
+    let assign = GetOrCreateUidsRequest {
+        names: vec![UidName {
+            kind: UidKind::Metric.into(),
+            name: "late.name".to_owned(),
+        }],
+        explicit: false,
+    };
+    let address = tsdb.uid_address();
+    let mut client =
+        UidServiceClient::with_origin(RawChannel::connect(address).await?, RawChannel::origin(address)?);
+    let status = refused(client.get_or_create_uids(expired(assign)?).await)?;
+    assert_eq!(status.code(), Code::DeadlineExceeded, "{status:?}");
+
+    // What was given up harms nothing that comes after.
+    let answer = tsdb.data().write(write).await?.into_inner();
+    assert_eq!(answer.written, 1);
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn sigterm_drains() -> anyhow::Result<()> {
+    let mut tsdb = Tsdb::start().await?;
+    let mut watch = HealthClient::new(tsdb.data_channel())
+        .watch(HealthCheckRequest {
+            service: DATA_SERVICE.to_owned(),
+        })
+        .await?
+        .into_inner();
+    let first = watch.next().await.context("no health")??;
+    assert_eq!(first.status(), ServingStatus::Serving);
+
+    let mut stream = WriteStream::open(&mut tsdb.data()).await?;
+    stream
+        .send(&[Sample::int("drained", &[("host", "a")], T, 1)])
+        .await?;
+    assert_eq!(stream.all_written().await?, 1);
+    // Sent, and not waited for: it is finished all the same.
+    stream
+        .send(&[Sample::int("drained", &[("host", "a")], T + 1000, 2)])
+        .await?;
+    tsdb.process().terminate()?;
+
+    let drained = async {
+        let not_serving = watch.next().await.context("the watch ended early")??;
+        assert_eq!(not_serving.status(), ServingStatus::NotServing);
+        let (mut is_told, mut acknowledged) = (false, 0);
+        while !is_told || acknowledged < 2 {
+            match stream.next().await?.context("the stream ended early")? {
+                Message::Draining(draining) => {
+                    is_told = true;
+                    ensure!(draining.grace.is_some(), "{draining:?}");
+                }
+                Message::Ack(ack) => acknowledged = ack.sequence,
+                Message::Opened(opened) => anyhow::bail!("{opened:?}"),
+            }
+        }
+        stream.close().await?;
+        anyhow::Ok(())
+    };
+    tokio::time::timeout(PATIENCE, drained)
+        .await
+        .context("it does not drain")??;
+    // `watch` is still open, as a balancer keeps it: that must not hold the end up.
+    let status = tsdb.process().wait().await?;
+    assert_eq!(status.code(), Some(0), "{}", tsdb.process().log());
+    drop(watch);
+
+    tsdb.restart().await?;
+    let found = series_of(&mut tsdb.data(), "drained").await?;
+    let points: Vec<(i64, Number)> = found.into_values().flatten().collect();
+    assert_eq!(points, [(T, Number::Int(1)), (T + 1000, Number::Int(2))]);
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_folder_belongs_to_one_process() -> anyhow::Result<()> {
+    let mut tsdb = Tsdb::start().await?;
+    let second = tokio::process::Command::new(oxtsdb_tests::program_path("tsdb")?)
+        .arg("serve")
+        .arg(format!("--data-dir={}", tsdb.data_dir().display()))
+        .args([
+            "--http-listen=127.0.0.1:0",
+            "--data-listen=127.0.0.1:0",
+            "--uid-listen=127.0.0.1:0",
+        ])
+        .kill_on_drop(true)
+        .output();
+    let output = tokio::time::timeout(PATIENCE, second)
+        .await
+        .context("the second server runs")??;
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let pid = tsdb.process().id().to_string();
+    let error = String::from_utf8(output.stderr)?;
+    assert!(error.contains(&pid), "`{error}` does not name process {pid}");
+    Ok(())
+}

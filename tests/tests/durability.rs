@@ -1,0 +1,235 @@
+//! An acknowledged point is there after `kill -9`, whichever door acknowledged it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use anyhow::{Context as _, ensure};
+use oxtsdb_proto::data::v1::WriteRequest;
+use oxtsdb_proto::data::v1::data_service_client::DataServiceClient;
+use oxtsdb_tests::http::Http;
+use oxtsdb_tests::sample::{Number, Sample};
+use oxtsdb_tests::stream::WriteStream;
+use oxtsdb_tests::{Tsdb, random, read_back, until};
+use rand::RngExt as _;
+use rand::rngs::StdRng;
+use serde_json::Value;
+use tokio::task::JoinSet;
+use tonic::transport::Channel;
+
+const START_S: i64 = 1_500_000_000;
+const BATCH: i64 = 50;
+const METRIC: &str = "durable.points";
+
+/// What a writer was told is stored: its series has the points 0 to `acknowledged` - 1.
+#[derive(Debug)]
+struct Acknowledged {
+    series: String,
+    points: AtomicU64,
+}
+
+impl Acknowledged {
+    fn new(series: String) -> Arc<Self> {
+        Arc::new(Self {
+            series,
+            points: AtomicU64::new(0),
+        })
+    }
+
+    fn add(&self, points: u64) {
+        self.points.fetch_add(points, Ordering::SeqCst);
+    }
+
+    /// The next points in order.
+    fn batch(&self, number: i64) -> Vec<Sample> {
+        let first = number * BATCH;
+        (first..first + BATCH).map(|value| self.sample(value)).collect()
+    }
+
+    fn sample(&self, value: i64) -> Sample {
+        Sample::int(
+            METRIC,
+            &[("series", &self.series)],
+            (START_S + value) * 1000,
+            value,
+        )
+    }
+}
+
+/// Writes until the server is gone.
+async fn write(mut client: DataServiceClient<Channel>, told: Arc<Acknowledged>) {
+    for number in 0.. {
+        let request = WriteRequest {
+            points: told.batch(number).iter().map(Sample::to_point).collect(),
+            ..WriteRequest::default()
+        };
+        match client.write(request).await {
+            Ok(answer) => told.add(answer.into_inner().written),
+            Err(_killed) => return,
+        }
+    }
+}
+
+/// As [`write`], with several frames under way.
+async fn write_stream(mut client: DataServiceClient<Channel>, told: Arc<Acknowledged>) {
+    const IN_FLIGHT: u64 = 8;
+    let Ok(mut stream) = WriteStream::open(&mut client).await else {
+        return;
+    };
+    let mut acknowledged = 0;
+    for number in 0.. {
+        let Ok(sent) = stream.send(&told.batch(number)).await else {
+            return;
+        };
+        while sent - acknowledged >= IN_FLIGHT {
+            let Ok(ack) = stream.ack().await else { return };
+            told.add(ack.written);
+            acknowledged = ack.sequence;
+        }
+    }
+}
+
+/// As [`write`], through /api/put.
+async fn put(http: Http, told: Arc<Acknowledged>) {
+    for number in 0.. {
+        let batch: Vec<Value> = told.batch(number).iter().map(Sample::to_json).collect();
+        let count = batch.len() as u64;
+        match http.post("/api/put", &Value::from(batch)).await {
+            Ok(answer) if answer.status == 204 => told.add(count),
+            Ok(_) | Err(_) => return,
+        }
+    }
+}
+
+/// Starts two writers for each door.
+fn start_writers(tsdb: &Tsdb, round: usize) -> (JoinSet<()>, Vec<Arc<Acknowledged>>) {
+    let mut writers = JoinSet::new();
+    let mut told = Vec::new();
+    for writer in 0..2 {
+        let mut next = |door: &str| {
+            let acknowledged = Acknowledged::new(format!("{door}-{round}-{writer}"));
+            told.push(acknowledged.clone());
+            acknowledged
+        };
+        writers.spawn(write(tsdb.data(), next("write")));
+        writers.spawn(write_stream(tsdb.data(), next("stream")));
+        writers.spawn(put(tsdb.http(), next("http")));
+    }
+    (writers, told)
+}
+
+/// Waits until each writer was told of some points; how many is random, so that the kill comes at
+/// other moments each time.
+async fn some_acknowledged(told: &[Arc<Acknowledged>], random: &mut StdRng) -> anyhow::Result<()> {
+    let enough = random.random_range(100..1500);
+    until("every writer has points acknowledged", || async {
+        for acknowledged in told {
+            let points = acknowledged.points.load(Ordering::SeqCst);
+            ensure!(points >= enough, "{}: {points} of {enough}", acknowledged.series);
+        }
+        Ok(())
+    })
+    .await
+}
+
+/// Every acknowledged point is there, and what is there beyond is a point that was sent.
+fn check(
+    found: &BTreeMap<BTreeMap<String, String>, Vec<(i64, Number)>>,
+    told: &Acknowledged,
+) -> anyhow::Result<u64> {
+    let tags = BTreeMap::from([("series".to_owned(), told.series.clone())]);
+    let points = found.get(&tags).with_context(|| told.series.clone())?;
+    for (timestamp_ms, value) in points {
+        let expected = Number::Int(timestamp_ms / 1000 - START_S);
+        ensure!(*value == expected, "{}: {value:?} at {timestamp_ms}", told.series);
+    }
+    let there: std::collections::HashSet<i64> = points.iter().map(|(instant, _)| *instant).collect();
+    let acknowledged = told.points.load(Ordering::SeqCst);
+    for value in 0..i64::try_from(acknowledged)? {
+        let sample = told.sample(value);
+        ensure!(
+            there.contains(&sample.timestamp_ms),
+            "{}: point {value} of {acknowledged} acknowledged ones is lost",
+            told.series
+        );
+    }
+    Ok(acknowledged)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn acknowledged_points_survive_kill_9() -> anyhow::Result<()> {
+    const ROUNDS: usize = 5;
+    let mut random = random::seeded("durability")?;
+    let mut tsdb = Tsdb::start().await?;
+    let mut told = Vec::new();
+    for round in 0..ROUNDS {
+        let (mut writers, told_now) = start_writers(&tsdb, round);
+        some_acknowledged(&told_now, &mut random).await?;
+        tsdb.kill9()?;
+        while let Some(ended) = writers.join_next().await {
+            ended?;
+        }
+        told.extend(told_now);
+
+        tsdb.restart().await?;
+        // Those of the rounds before too: a recovery must not lose what an earlier one saved.
+        let found = read_back::series_of(&mut tsdb.data(), METRIC).await?;
+        let mut points = 0;
+        for acknowledged in &told {
+            points += check(&found, acknowledged).with_context(|| format!("after round {round}"))?;
+        }
+        println!("round {round}: {points} acknowledged points are there");
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_crash_at_once_after_the_ack_loses_nothing() -> anyhow::Result<()> {
+    let mut tsdb = Tsdb::start().await?;
+    for round in 0..5_i64 {
+        let told = Acknowledged::new(format!("single-{round}"));
+        let request = WriteRequest {
+            points: vec![told.sample(round).to_point()],
+            ..WriteRequest::default()
+        };
+        let written = tsdb.data().write(request).await?.into_inner().written;
+        tsdb.kill9()?;
+        assert_eq!(written, 1);
+        tsdb.restart().await?;
+        let found = read_back::series_of(&mut tsdb.data(), METRIC).await?;
+        // The names were assigned a moment before the crash too.
+        for earlier in 0..=round {
+            let tags = BTreeMap::from([("series".to_owned(), format!("single-{earlier}"))]);
+            let expected = vec![((START_S + earlier) * 1000, Number::Int(earlier))];
+            assert_eq!(
+                found.get(&tags),
+                Some(&expected),
+                "single-{earlier} after {round}"
+            );
+        }
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_orderly_end_keeps_what_telnet_sent() -> anyhow::Result<()> {
+    let mut tsdb = Tsdb::start().await?;
+    let mut telnet = tsdb.telnet().await?;
+    let told = Acknowledged::new("telnet".to_owned());
+    let count = 5000;
+    for value in 0..count {
+        telnet
+            .send(told.sample(value).to_telnet_line().as_bytes())
+            .await?;
+    }
+    // Answered in the order of the lines: everything before it was read.
+    telnet.send(b"version\n").await?;
+    telnet.line().await?;
+    let status = tsdb.terminate().await?;
+    assert_eq!(status.code(), Some(0), "{}", tsdb.process().log());
+    tsdb.restart().await?;
+    told.add(u64::try_from(count)?);
+    let found = read_back::series_of(&mut tsdb.data(), METRIC).await?;
+    check(&found, &told)?;
+    Ok(())
+}
