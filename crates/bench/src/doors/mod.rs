@@ -1,0 +1,36 @@
+//! The doors through which points go in. Each sends messages that were encoded before the clock
+//! starts, so that the generator takes as little of the processor as it can.
+
+pub(crate) mod http;
+pub(crate) mod stream;
+pub(crate) mod telnet;
+pub(crate) mod write;
+
+mod raw_codec;
+
+use std::net::SocketAddr;
+
+use anyhow::Context as _;
+use tonic::transport::{Channel, Endpoint};
+
+/// Connections at a time.
+pub(crate) const CONNECTIONS: usize = 4;
+
+async fn channel(server: SocketAddr) -> anyhow::Result<Channel> {
+    Endpoint::from_shared(format!("http://{server}"))?
+        .initial_stream_window_size(4 << 20)
+        .initial_connection_window_size(16 << 20)
+        .tcp_nodelay(true)
+        .connect()
+        .await
+        .with_context(|| format!("connect to {server}"))
+}
+
+/// Deals messages out to the connections, one after the other.
+fn deal<T>(messages: impl IntoIterator<Item = T>) -> Vec<Vec<T>> {
+    let mut hands: Vec<Vec<T>> = (0..CONNECTIONS).map(|_| Vec::new()).collect();
+    for (number, message) in messages.into_iter().enumerate() {
+        hands[number % CONNECTIONS].push(message);
+    }
+    hands
+}

@@ -1,0 +1,191 @@
+//! gRPC `WriteStream`: the series declared once, then frames of 1,000 points of as many series.
+
+use std::net::SocketAddr;
+use std::ops::Range;
+use std::sync::Arc;
+
+use anyhow::{Context as _, anyhow, bail, ensure};
+use bytes::Bytes;
+use http::uri::PathAndQuery;
+use oxtsdb_proto::data::v1::columns::{Block, SeriesDeclaration, block};
+use oxtsdb_proto::data::v1::write_stream_request::{Frame, Message, Open};
+use oxtsdb_proto::data::v1::{
+    Columns, DoubleColumn, IntColumn, WriteStreamRequest, WriteStreamResponse, write_stream_response,
+};
+use prost::Message as _;
+use tokio::sync::{Semaphore, mpsc};
+use tokio::task::JoinSet;
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::Request;
+use tonic::client::Grpc;
+
+use super::raw_codec::RawCodec;
+use crate::workload::{Value, Workload};
+
+/// Streams, each with its messages, ready to be sent.
+#[derive(Debug)]
+pub(crate) struct Streams(Vec<Vec<Bytes>>);
+
+/// Encodes the workload; each connection has a part of the series.
+pub(crate) fn encode(workload: &Workload, points_in_frame: usize) -> Streams {
+    let part = workload.series.len().div_ceil(super::CONNECTIONS);
+    let parts = (0..workload.series.len()).step_by(part);
+    Streams(
+        parts
+            .map(|first| {
+                let series = first..(first + part).min(workload.series.len());
+                stream(workload, &series, points_in_frame)
+            })
+            .collect(),
+    )
+}
+
+fn stream(workload: &Workload, all: &Range<usize>, points_in_frame: usize) -> Vec<Bytes> {
+    let open = Open {
+        client_name: "bench".to_owned(),
+        precision: 0,
+        max_errors: 0,
+    };
+    let mut messages = vec![encoded(Message::Open(open))];
+    let declarations = declarations(workload, all);
+    for (number, (step, series)) in workload.batches_of(all.clone(), points_in_frame).enumerate() {
+        let mut columns = if number == 0 {
+            declarations.clone()
+        } else {
+            Columns::default()
+        };
+        columns.blocks = blocks(workload, all, step, series);
+        let sequence = u64::try_from(number).expect("small") + 1;
+        messages.push(encoded(Message::Frame(Frame {
+            sequence,
+            columns: Some(columns),
+        })));
+    }
+    messages
+}
+
+fn encoded(message: Message) -> Bytes {
+    WriteStreamRequest {
+        message: Some(message),
+    }
+    .encode_to_vec()
+    .into()
+}
+
+fn declarations(workload: &Workload, all: &Range<usize>) -> Columns {
+    let mut columns = Columns::default();
+    let mut numbers = std::collections::HashMap::new();
+    for series in &workload.series[all.clone()] {
+        let mut symbol = |text: &str| {
+            *numbers.entry(text.to_owned()).or_insert_with(|| {
+                columns.new_symbols.push(text.to_owned());
+                u32::try_from(columns.new_symbols.len() - 1).expect("few symbols")
+            })
+        };
+        let metric_symbol = symbol(&series.metric);
+        let tag_symbols = series
+            .tags
+            .iter()
+            .flat_map(|(key, value)| [symbol(key), symbol(value)])
+            .collect();
+        columns.new_series.push(SeriesDeclaration {
+            metric_symbol,
+            tag_symbols,
+            tsuid: Bytes::new(),
+        });
+    }
+    columns
+}
+
+/// One block of integers and one of doubles: a block has one type.
+fn blocks(workload: &Workload, all: &Range<usize>, step: usize, series: Range<usize>) -> Vec<Block> {
+    let (mut ints, mut int_series) = (Vec::new(), Vec::new());
+    let (mut doubles, mut double_series) = (Vec::new(), Vec::new());
+    for number in series {
+        let in_stream = u32::try_from(number - all.start).expect("few series");
+        match workload.value(step, number) {
+            Value::Int(value) => {
+                ints.push(value);
+                int_series.push(in_stream);
+            }
+            Value::Double(value) => {
+                doubles.push(value);
+                double_series.push(in_stream);
+            }
+        }
+    }
+    let block = |series: Vec<u32>, values| Block {
+        timestamp_deltas_ms: vec![0; series.len()],
+        series,
+        base_timestamp_ms: i64::from(workload.shape.seconds(step)) * 1000,
+        values: Some(values),
+    };
+    vec![
+        block(int_series, block::Values::Ints(IntColumn { values: ints })),
+        block(
+            double_series,
+            block::Values::Doubles(DoubleColumn { values: doubles }),
+        ),
+    ]
+}
+
+/// Sends all streams; returns when all frames are acknowledged.
+pub(crate) async fn send(server: SocketAddr, streams: &Streams) -> anyhow::Result<()> {
+    let mut connections = JoinSet::new();
+    for messages in streams.0.clone() {
+        connections.spawn(send_one(server, messages));
+    }
+    while let Some(connection) = connections.join_next().await {
+        connection??;
+    }
+    Ok(())
+}
+
+async fn send_one(server: SocketAddr, messages: Vec<Bytes>) -> anyhow::Result<()> {
+    let frames = u64::try_from(messages.len())? - 1;
+    let mut messages = messages.into_iter();
+    let (sender, receiver) = mpsc::channel(1);
+    sender
+        .send(messages.next().context("a stream begins with open")?)
+        .await?;
+
+    let mut client = Grpc::new(super::channel(server).await?);
+    client
+        .ready()
+        .await
+        .map_err(|error| anyhow!("not ready: {error}"))?;
+    let path = PathAndQuery::from_static("/oxtsdb.data.v1.DataService/WriteStream");
+    let codec = RawCodec::<WriteStreamResponse>::default();
+    let answers = client
+        .streaming(Request::new(ReceiverStream::new(receiver)), path, codec)
+        .await?;
+    let mut answers = answers.into_inner();
+
+    use write_stream_response::Message as Answer;
+    let Some(Answer::Opened(opened)) = answers.message().await?.and_then(|answer| answer.message) else {
+        bail!("the first answer is not `opened`");
+    };
+    let window = Arc::new(Semaphore::new(opened.window_frames as usize));
+    let feeding = tokio::spawn({
+        let window = window.clone();
+        async move {
+            for message in messages {
+                window.acquire().await?.forget();
+                sender.send(message).await?;
+            }
+            anyhow::Ok(())
+        }
+    });
+    let mut acknowledged = 0;
+    while acknowledged < frames {
+        match answers.message().await?.and_then(|answer| answer.message) {
+            Some(Answer::Ack(ack)) => {
+                ensure!(ack.failed == 0, "points failed: {:?}", ack.errors.first());
+                window.add_permits(usize::try_from(ack.sequence - acknowledged)?);
+                acknowledged = ack.sequence;
+            }
+            other => bail!("expected an ack, got {other:?}"),
+        }
+    }
+    feeding.await?
+}

@@ -1,0 +1,71 @@
+//! Telnet `put`: lines one behind the other. It has no acknowledgement, so each connection ends with
+//! `version`, which is answered when all lines before it are stored.
+
+use std::net::SocketAddr;
+use std::ops::Range;
+
+use anyhow::ensure;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+use tokio::task::JoinSet;
+
+use super::http::push_value;
+use crate::workload::Workload;
+
+/// Lines, ready to be sent, in portions.
+#[derive(Debug)]
+pub(crate) struct Lines(Vec<Vec<Vec<u8>>>);
+
+/// Encodes the workload, so many lines in a portion.
+pub(crate) fn encode(workload: &Workload, lines_in_portion: usize) -> Lines {
+    Lines(super::deal(
+        workload
+            .batches(lines_in_portion)
+            .map(|(step, series)| portion(workload, step, series)),
+    ))
+}
+
+fn portion(workload: &Workload, step: usize, series: Range<usize>) -> Vec<u8> {
+    let mut lines = String::new();
+    for number in series {
+        let series = &workload.series[number];
+        lines.push_str(&format!(
+            "put {} {} ",
+            series.metric,
+            workload.shape.seconds(step)
+        ));
+        push_value(&mut lines, workload.value(step, number));
+        for (key, value) in &series.tags {
+            lines.push_str(&format!(" {key}={value}"));
+        }
+        lines.push('\n');
+    }
+    lines.into_bytes()
+}
+
+/// Sends all lines; returns when all are stored.
+pub(crate) async fn send(server: SocketAddr, lines: &Lines) -> anyhow::Result<()> {
+    let mut connections = JoinSet::new();
+    for portions in lines.0.clone() {
+        connections.spawn(async move {
+            let mut stream = TcpStream::connect(server).await?;
+            for portion in portions {
+                stream.write_all(&portion).await?;
+            }
+            stream.write_all(b"version\nexit\n").await?;
+            let mut answers = String::new();
+            stream.read_to_string(&mut answers).await?;
+            ensure!(
+                !answers.contains("put:"),
+                "a line was refused: {}",
+                answers.lines().next().unwrap_or_default()
+            );
+            ensure!(!answers.is_empty(), "`version` was not answered");
+            Ok(())
+        });
+    }
+    while let Some(connection) = connections.join_next().await {
+        connection??;
+    }
+    Ok(())
+}

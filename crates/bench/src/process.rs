@@ -1,0 +1,169 @@
+//! The server under test: a process of its own, and what it costs.
+
+use std::fs;
+use std::io::{self, BufRead as _, BufReader};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, ensure};
+
+/// A running `tsdb serve`; killed when dropped.
+#[derive(Debug)]
+pub(crate) struct Server {
+    child: Child,
+    /// Stays open, so that the server can write to it.
+    _output: BufReader<ChildStdout>,
+    /// HTTP and telnet.
+    pub(crate) http: SocketAddr,
+    /// gRPC of the data service.
+    pub(crate) data: SocketAddr,
+    /// From the start of the process until it said that it serves.
+    pub(crate) start_time: Duration,
+    program: PathBuf,
+    folder: PathBuf,
+}
+
+/// What a process has used since it began.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Usage {
+    /// Processor time, user and system, seconds.
+    pub(crate) cpu_seconds: f64,
+    /// The most memory it ever had, bytes.
+    pub(crate) peak_memory: u64,
+}
+
+impl Server {
+    /// Starts `program serve` on `folder` and waits until it serves.
+    pub(crate) fn start(program: &Path, folder: &Path) -> anyhow::Result<Self> {
+        let log = fs::OpenOptions::new()
+            .create(true)
+            .append(true)
+            .open(folder.with_extension("log"))?;
+        let started = Instant::now();
+        let mut child = Command::new(program)
+            .arg("serve")
+            .arg("--data-dir")
+            .arg(folder)
+            .args([
+                "--http-listen",
+                "127.0.0.1:0",
+                "--data-listen",
+                "127.0.0.1:0",
+                "--uid-listen",
+                "127.0.0.1:0",
+            ])
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(log)
+            .spawn()
+            .with_context(|| format!("start {}", program.display()))?;
+        let mut output = BufReader::new(child.stdout.take().context("its output is piped")?);
+        let mut line = String::new();
+        output.read_line(&mut line)?;
+        let start_time = started.elapsed();
+        let address = |door: &str| {
+            let value = line
+                .split_whitespace()
+                .find_map(|word| word.strip_prefix(door)?.strip_prefix('='));
+            let value = value.with_context(|| {
+                format!(
+                    "the server did not say that it is ready; see {}",
+                    folder.with_extension("log").display()
+                )
+            })?;
+            anyhow::Ok(value.parse::<SocketAddr>()?)
+        };
+        Ok(Self {
+            http: address("http")?,
+            data: address("data")?,
+            start_time,
+            child,
+            _output: output,
+            program: program.to_owned(),
+            folder: folder.to_owned(),
+        })
+    }
+
+    /// Processor time and memory so far.
+    pub(crate) fn usage(&self) -> anyhow::Result<Usage> {
+        usage(&self.child.id().to_string())
+    }
+
+    /// Bytes of the files in its folder.
+    pub(crate) fn disk_bytes(&self) -> anyhow::Result<u64> {
+        folder_bytes(&self.folder)
+    }
+
+    /// kill -9, and a new start on the same folder.
+    pub(crate) fn crash_and_restart(mut self) -> anyhow::Result<Self> {
+        self.child.kill()?;
+        self.child.wait()?;
+        Self::start(&self.program, &self.folder)
+    }
+
+    /// SIGTERM, and waits for the end.
+    pub(crate) fn stop(mut self) -> anyhow::Result<()> {
+        let pid = i32::try_from(self.child.id())
+            .ok()
+            .and_then(rustix::process::Pid::from_raw);
+        rustix::process::kill_process(
+            pid.context("the process has an id")?,
+            rustix::process::Signal::TERM,
+        )?;
+        let status = self.child.wait()?;
+        ensure!(status.success(), "the server ended with {status} after SIGTERM");
+        Ok(())
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // Both fail only if it has ended already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Processor time and memory of this process.
+pub(crate) fn own_usage() -> anyhow::Result<Usage> {
+    usage("self")
+}
+
+fn usage(pid: &str) -> anyhow::Result<Usage> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
+    // The second field is the program's name in parentheses and may contain blanks.
+    let (_, fields) = stat.rsplit_once(')').context("/proc/PID/stat has a name")?;
+    let mut ticks = fields.split_ascii_whitespace().skip(11).map(str::parse::<f64>);
+    let user = ticks.next().context("utime")??;
+    let system = ticks.next().context("stime")??;
+    #[expect(clippy::cast_precision_loss, reason = "it is 100")]
+    let ticks_per_second = rustix::param::clock_ticks_per_second() as f64;
+
+    let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
+    let peak = status
+        .lines()
+        .find_map(|line| line.strip_prefix("VmHWM:"))
+        .context("VmHWM")?;
+    let kibibytes: u64 = peak.trim().trim_end_matches(" kB").parse()?;
+    Ok(Usage {
+        cpu_seconds: (user + system) / ticks_per_second,
+        peak_memory: kibibytes * 1024,
+    })
+}
+
+fn folder_bytes(folder: &Path) -> anyhow::Result<u64> {
+    let mut bytes = 0;
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        // Files come and go while the server works.
+        match entry.metadata() {
+            Ok(metadata) if metadata.is_dir() => bytes += folder_bytes(&entry.path())?,
+            Ok(metadata) => bytes += metadata.len(),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(bytes)
+}

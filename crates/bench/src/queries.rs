@@ -1,0 +1,217 @@
+//! Queries Q1 to Q4 over the workload.
+//!
+//! | | | points |
+//! |---|---|---|
+//! | Q1 | one host, raw | 360 |
+//! | Q2 | all hosts, sum of 1 m averages | 60 |
+//! | Q3 | largest 5 m maximum by dc | 5 × 12 |
+//! | Q4 | 200 hosts, raw | 72,000 |
+
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, ensure};
+use oxtsdb_proto::common::v1::{TimeRange, time_range};
+use oxtsdb_proto::data::v1::data_service_client::DataServiceClient;
+use oxtsdb_proto::data::v1::query_response::Frame;
+use oxtsdb_proto::data::v1::sub_query::{MetricSource, Source};
+use oxtsdb_proto::data::v1::tag_filter::FilterType;
+use oxtsdb_proto::data::v1::{AggregateFunction, Downsample, QueryRequest, SubQuery, TagFilter, downsample};
+
+use crate::doors::http::Connection;
+use crate::workload::Shape;
+
+/// How long a query took, and how many points came back.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Timing {
+    /// Half of the runs were faster.
+    pub(crate) median: Duration,
+    /// 99 of 100 runs were faster.
+    pub p99: Duration,
+    /// Points of the answer.
+    pub(crate) points: usize,
+}
+
+/// One of the four.
+#[derive(Debug)]
+pub(crate) struct Query {
+    /// `Q1` to `Q4`.
+    pub(crate) name: &'static str,
+    expression: String,
+    sub_query: SubQuery,
+    /// Points that the answer has.
+    pub(crate) expected: usize,
+    shape: Shape,
+}
+
+/// The four queries.
+pub(crate) fn all(shape: Shape) -> Vec<Query> {
+    let metric = "bench.metric01";
+    let steps = shape.steps as usize;
+    let hosts: Vec<String> = (0..shape.hosts.min(200))
+        .map(|host| format!("host{host:05}"))
+        .collect();
+    let filter = |key: &str, kind: FilterType, values: &[String], group_by| TagFilter {
+        key: key.to_owned(),
+        r#type: kind as i32,
+        pattern: if kind == FilterType::Wildcard {
+            "*".to_owned()
+        } else {
+            String::new()
+        },
+        values: values.to_vec(),
+        group_by,
+    };
+    let sub_query = |filters, aggregator: AggregateFunction, downsample| SubQuery {
+        source: Some(Source::Metric(MetricSource {
+            metric: metric.to_owned(),
+            filters,
+            explicit_tags: false,
+        })),
+        aggregator: aggregator as i32,
+        downsample,
+        rate: None,
+    };
+    let window = |seconds, function: AggregateFunction| {
+        let interval = downsample::Interval::Fixed(prost_types(seconds));
+        Some(Downsample {
+            interval: Some(interval),
+            function: function as i32,
+        })
+    };
+    let minutes = (steps * 10).div_ceil(60);
+    use AggregateFunction::{Avg, Max, Sum};
+    let query = |name, expression, sub_query, expected| Query {
+        name,
+        expression,
+        sub_query,
+        expected,
+        shape,
+    };
+    vec![
+        query(
+            "Q1",
+            format!("sum:{metric}{{host=host00000}}"),
+            sub_query(
+                vec![filter("host", FilterType::LiteralOr, &hosts[..1], true)],
+                Sum,
+                None,
+            ),
+            steps,
+        ),
+        query(
+            "Q2",
+            format!("sum:1m-avg:{metric}"),
+            sub_query(vec![], Sum, window(60, Avg)),
+            minutes,
+        ),
+        query(
+            "Q3",
+            format!("max:5m-max:{metric}{{dc=*}}"),
+            sub_query(
+                vec![filter("dc", FilterType::Wildcard, &[], true)],
+                Max,
+                window(300, Max),
+            ),
+            minutes.div_ceil(5) * shape.hosts.min(5) as usize,
+        ),
+        query(
+            "Q4",
+            format!("sum:{metric}{{host={}}}", hosts.join("|")),
+            sub_query(
+                vec![filter("host", FilterType::LiteralOr, &hosts, true)],
+                Sum,
+                None,
+            ),
+            hosts.len() * steps,
+        ),
+    ]
+}
+
+fn prost_types(seconds: i64) -> prost_types::Duration {
+    prost_types::Duration { seconds, nanos: 0 }
+}
+
+impl Query {
+    /// Runs it over HTTP; the answer's points are counted once, after the clock has stopped.
+    pub(crate) async fn time_http(&self, server: SocketAddr, runs: usize) -> anyhow::Result<Timing> {
+        let mut connection = Connection::open(server).await?;
+        let expression = self
+            .expression
+            .replace('{', "%7B")
+            .replace('}', "%7D")
+            .replace('|', "%7C");
+        let path = format!(
+            "/api/query?start={}&end={}&m={expression}",
+            self.shape.start_seconds,
+            self.end_seconds()
+        );
+        let mut body = Vec::new();
+        let mut times = Vec::new();
+        for _ in 0..=runs {
+            let started = Instant::now();
+            let (status, answer) = connection.get(&path).await?;
+            times.push(started.elapsed());
+            ensure!(
+                status == 200,
+                "{}: status {status}: {}",
+                self.name,
+                String::from_utf8_lossy(&answer)
+            );
+            body = answer;
+        }
+        let answer: serde_json::Value = serde_json::from_slice(&body)?;
+        let groups = answer.as_array().context("an answer is an array")?;
+        let points = groups
+            .iter()
+            .filter_map(|group| group["dps"].as_object())
+            .map(|dps| dps.len())
+            .sum();
+        Ok(timing(times, points))
+    }
+
+    /// Runs it over gRPC.
+    pub(crate) async fn time_grpc(&self, server: SocketAddr, runs: usize) -> anyhow::Result<Timing> {
+        let mut client = DataServiceClient::connect(format!("http://{server}")).await?;
+        let request = QueryRequest {
+            range: Some(TimeRange {
+                start: Some(time_range::Start::StartMs(
+                    i64::from(self.shape.start_seconds) * 1000,
+                )),
+                end: Some(time_range::End::EndMs(i64::from(self.end_seconds()) * 1000 + 1)),
+            }),
+            queries: vec![self.sub_query.clone()],
+            ..QueryRequest::default()
+        };
+        let mut points = 0;
+        let mut times = Vec::new();
+        for _ in 0..=runs {
+            let started = Instant::now();
+            points = 0;
+            let mut frames = client.query(request.clone()).await?.into_inner();
+            while let Some(frame) = frames.message().await? {
+                if let Some(Frame::Points(block)) = frame.frame {
+                    points += block.timestamp_deltas_ms.len();
+                }
+            }
+            times.push(started.elapsed());
+        }
+        Ok(timing(times, points))
+    }
+
+    fn end_seconds(&self) -> u32 {
+        self.shape.seconds(self.shape.steps as usize) - 1
+    }
+}
+
+/// The first run warms up and does not count.
+fn timing(mut times: Vec<Duration>, points: usize) -> Timing {
+    times.remove(0);
+    times.sort_unstable();
+    let at = |percent: usize| times[(times.len() * percent / 100).min(times.len() - 1)];
+    Timing {
+        median: at(50),
+        p99: at(99),
+        points,
+    }
+}
