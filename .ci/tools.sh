@@ -1,0 +1,124 @@
+# Tools that the checks need beside cargo; sourced by the scripts that use them.
+#
+# Each `need_…` installs one when it is missing, at the version below, into a folder outside the
+# repository, and says where it is in a variable. Nothing is started.
+
+OXTSDB_CACHE="${XDG_CACHE_HOME:-$HOME/.cache}/oxtsdb-ci"
+OXTSDB_TOOLS="${OXTSDB_CI_TOOLS:-$OXTSDB_CACHE/tools}"
+# Built programs, shared by all clones: a fresh clone builds only what changed.
+export CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-${OXTSDB_CI_TARGET:-$OXTSDB_CACHE/target}}"
+
+BUF_VERSION=1.75.0
+PROTOC_GEN_GO_VERSION=v1.36.12
+PROTOC_GEN_GO_GRPC_VERSION=v1.6.2
+
+missing() {
+  echo "$1 is missing: $2" >&2
+  return 1
+}
+
+# Sets BUF.
+need_buf() {
+  BUF="$OXTSDB_TOOLS/buf-$BUF_VERSION/node_modules/.bin/buf"
+  [ -x "$BUF" ] && return
+  command -v npm >/dev/null || missing npm "install Node.js"
+  npm install --silent --no-audit --no-fund --prefix "$OXTSDB_TOOLS/buf-$BUF_VERSION" "@bufbuild/buf@$BUF_VERSION"
+}
+
+# Sets PYTHON, with what requirements.txt of the stubs names.
+need_python() {
+  local requirements="$1" sum
+  sum=$(sha256sum "$requirements" | cut -c1-12)
+  PYTHON="$OXTSDB_TOOLS/python-$sum/bin/python"
+  [ -e "$OXTSDB_TOOLS/python-$sum/complete" ] && return
+  command -v python3 >/dev/null || missing python3 "install Python 3.10 or newer, with venv"
+  rm -rf "$OXTSDB_TOOLS/python-$sum"
+  python3 -m venv "$OXTSDB_TOOLS/python-$sum"
+  "$PYTHON" -m pip install --quiet --disable-pip-version-check --requirement "$requirements"
+  touch "$OXTSDB_TOOLS/python-$sum/complete"
+}
+
+# Puts protoc-gen-go and protoc-gen-go-grpc on the PATH.
+need_go_plugins() {
+  command -v go >/dev/null || missing go "install Go 1.26 or newer"
+  local bin="$OXTSDB_TOOLS/go-$PROTOC_GEN_GO_VERSION-$PROTOC_GEN_GO_GRPC_VERSION"
+  if [ ! -x "$bin/protoc-gen-go" ]; then
+    GOBIN="$bin" go install "google.golang.org/protobuf/cmd/protoc-gen-go@$PROTOC_GEN_GO_VERSION"
+  fi
+  if [ ! -x "$bin/protoc-gen-go-grpc" ]; then
+    GOBIN="$bin" go install "google.golang.org/grpc/cmd/protoc-gen-go-grpc@$PROTOC_GEN_GO_GRPC_VERSION"
+  fi
+  export PATH="$bin:$PATH"
+}
+
+# Installs Debian's collectd without starting it as a service.
+need_collectd() {
+  command -v collectd >/dev/null && return
+  command -v apt-get >/dev/null || missing collectd "install it; it is run by the test, not as a service"
+  [ "$(id -u)" = 0 ] || missing collectd "run as root, or apt-get install collectd-core"
+  local policy=/usr/sbin/policy-rc.d is_ours=
+  if [ ! -e "$policy" ]; then
+    printf '#!/bin/sh\nexit 101\n' >"$policy"
+    chmod +x "$policy"
+    is_ours=yes
+  fi
+  local status=0
+  { apt-get update -q && DEBIAN_FRONTEND=noninteractive \
+    apt-get install -y -q --no-install-recommends collectd-core; } >/dev/null || status=$?
+  [ -z "$is_ours" ] || rm -f "$policy"
+  return "$status"
+}
+
+# Sets PROFILE_DIR, where cargo puts programs, and TSDB. Debug builds: the tests have built them.
+need_tsdb() {
+  PROFILE_DIR="$CARGO_TARGET_DIR/debug"
+  TSDB="${OXTSDB_TSDB:-$PROFILE_DIR/tsdb}"
+  if [ -z "${OXTSDB_TSDB:-}" ] && ! { [ -x "$TSDB" ] && [ -n "${OXTSDB_CI_BUILT:-}" ]; }; then
+    cargo build --quiet --workspace --bins
+  fi
+}
+
+# Starts `tsdb serve` on free ports and a folder of its own; sets SERVER (its process), HTTP_PORT,
+# DATA_PORT and UID_PORT. The caller ends it: end_server in a trap.
+start_server() {
+  local folder="$1" try
+  shift
+  for try in 1 2 3 4 5; do
+    HTTP_PORT=$((12000 + (RANDOM * 7 + try) % 20000))
+    DATA_PORT=$((HTTP_PORT + 1))
+    UID_PORT=$((HTTP_PORT + 2))
+    "$TSDB" serve --data-dir "$folder" --http-listen "127.0.0.1:$HTTP_PORT" \
+      --data-listen "127.0.0.1:$DATA_PORT" --uid-listen "127.0.0.1:$UID_PORT" "$@" \
+      >"$folder.log" 2>&1 &
+    SERVER=$!
+    local wait
+    for wait in $(seq 600); do
+      if ! kill -0 "$SERVER" 2>/dev/null; then
+        break
+      fi
+      if "$TSDB" health --target "http://127.0.0.1:$DATA_PORT" >/dev/null 2>&1; then
+        return
+      fi
+      sleep 0.1
+    done
+    end_server
+    # Somebody else's port: try others. Anything else is a failure.
+    grep -qi 'in use' "$folder.log" || break
+  done
+  echo "tsdb serve did not start:" >&2
+  tail -n 20 "$folder.log" >&2
+  return 1
+}
+
+end_server() {
+  [ -n "${SERVER:-}" ] || return 0
+  kill -TERM "$SERVER" 2>/dev/null || true
+  local wait
+  for wait in $(seq 300); do
+    kill -0 "$SERVER" 2>/dev/null || break
+    sleep 0.1
+  done
+  kill -KILL "$SERVER" 2>/dev/null || true
+  wait "$SERVER" 2>/dev/null || true
+  SERVER=
+}
