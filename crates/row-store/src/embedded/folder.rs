@@ -22,7 +22,17 @@ const FORMAT_LABEL: &str = "oxtsdb row store, format ";
 #[derive(Debug)]
 pub(super) struct Folder {
     path: PathBuf,
-    _lock: File,
+    lock: File,
+}
+
+impl Drop for Folder {
+    /// Unlocks the folder. Closing the file would not do while a process that was just forked still
+    /// has a copy of it.
+    fn drop(&mut self) {
+        if let Err(error) = self.lock.unlock() {
+            tracing::warn!(folder = %self.path.display(), %error, "the folder could not be unlocked");
+        }
+    }
 }
 
 impl Folder {
@@ -44,7 +54,7 @@ impl Folder {
         }
         Ok(Self {
             path: path.to_owned(),
-            _lock: lock,
+            lock,
         })
     }
 
@@ -146,5 +156,20 @@ pub(super) fn io_error(path: &Path, error: &io::Error) -> StoreError {
             place,
             detail: error.to_string(),
         },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_lock_ends_with_the_folder_though_a_forked_process_has_a_copy() {
+        let place = tempfile::tempdir().unwrap();
+        let folder = Folder::open(place.path()).unwrap();
+        let copy = folder.lock.try_clone().unwrap();
+        drop(folder);
+        drop(Folder::open(place.path()).unwrap());
+        drop(copy);
     }
 }
