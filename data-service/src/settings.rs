@@ -102,7 +102,7 @@ pub struct DataSettings {
     #[arg(long, env = "OXTSDB_IDLE_TIMEOUT_SECONDS", value_name = "SECONDS", default_value_t = Self::default().idle_timeout_seconds)]
     pub idle_timeout_seconds: u64,
 
-    /// Largest body of an HTTP request, decompressed, MiB (tsd.http.request.max_chunk)
+    /// Largest body of an HTTP request, decompressed, MiB
     #[arg(long, env = "OXTSDB_HTTP_MAX_BODY_MIB", value_name = "MIB", default_value_t = Self::default().http_max_body_mib)]
     pub http_max_body_mib: usize,
 

@@ -49,6 +49,11 @@ const KNOWN: &[(&str, &str, Form)] = &[
         "http_show_stack_trace",
         Form::Boolean,
     ),
+    (
+        "tsd.query.limits.data_points.default",
+        "query_max_points",
+        Form::AsIs,
+    ),
     ("tsd.storage.fix_duplicates", "fix_duplicates", Form::Boolean),
     ("tsd.storage.hbase.data_table", "data_table", Form::AsIs),
     ("tsd.storage.hbase.meta_table", "meta_table", Form::AsIs),
