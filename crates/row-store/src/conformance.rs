@@ -67,6 +67,7 @@ const CHECKS: &[Check] = checks![
     reads::a_prefix_ends_at_the_last_key_with_it,
     reads::a_scan_obeys_its_limit,
     reads::a_scan_obeys_its_filter,
+    reads::a_scan_goes_on_where_its_filter_says,
     reads::a_scan_is_taken_up_again,
     reads::a_scan_selects_columns,
     reads::a_scan_returns_versions,

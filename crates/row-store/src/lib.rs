@@ -36,6 +36,6 @@ pub use batch::{FamilyId, MutationRef, RowMutations, WriteBatch};
 pub use clock::Clock;
 pub use error::{Retry, StoreError};
 pub use row::{CellRef, Row, RowBuilder};
-pub use scan::{ColumnSelection, RowFilter, RowStream, Scan};
+pub use scan::{ColumnSelection, RowFilter, RowStream, Scan, prefix_end};
 pub use store::{AtomicCommit, CellAddress, Condition, RowStore};
 pub use table::{FamilyDef, TableDef, TableName};

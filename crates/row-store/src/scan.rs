@@ -14,20 +14,48 @@ pub type RowStream = BoxStream<'static, Result<Vec<Row>, StoreError>>;
 ///
 /// A store may ask it before it reads the row's cells, which makes passing over a row cheap.
 #[derive(Clone)]
-pub struct RowFilter(Arc<Keep>);
+pub struct RowFilter {
+    keep: Arc<Keep>,
+    seek: Option<Arc<Seek>>,
+}
 
 /// Says whether a row key is wanted.
 type Keep = dyn Fn(&[u8]) -> bool + Send + Sync;
 
+/// Says where the rows behind an unwanted one may be wanted again.
+type Seek = dyn Fn(&[u8]) -> Option<Vec<u8>> + Send + Sync;
+
 impl RowFilter {
     /// A filter that keeps the rows for whose keys `keep` is true.
     pub fn new(keep: impl Fn(&[u8]) -> bool + Send + Sync + 'static) -> Self {
-        Self(Arc::new(keep))
+        Self {
+            keep: Arc::new(keep),
+            seek: None,
+        }
+    }
+
+    /// The filter with hints: `seek` is given a key that is not kept, and says that no row between
+    /// that one and its result is kept either. A scan may go on there, as HBase's filters make it do
+    /// with `SEEK_NEXT_USING_HINT`; a reversed one does not.
+    #[must_use]
+    pub fn with_seek(mut self, seek: impl Fn(&[u8]) -> Option<Vec<u8>> + Send + Sync + 'static) -> Self {
+        self.seek = Some(Arc::new(seek));
+        self
     }
 
     /// Whether the row is wanted.
     pub fn keeps(&self, row_key: &[u8]) -> bool {
-        (self.0)(row_key)
+        (self.keep)(row_key)
+    }
+
+    /// Whether there are hints at all.
+    pub fn has_seek(&self) -> bool {
+        self.seek.is_some()
+    }
+
+    /// Where to go on behind a row that is not kept; `None`: with the next row.
+    pub fn seek_after(&self, row_key: &[u8]) -> Option<Vec<u8>> {
+        (self.seek.as_ref()?)(row_key).filter(|target| target.as_slice() > row_key)
     }
 }
 
@@ -103,7 +131,7 @@ impl Scan {
 }
 
 /// The first key that is greater than all keys with this prefix; empty if there is none.
-fn prefix_end(prefix: &[u8]) -> Vec<u8> {
+pub fn prefix_end(prefix: &[u8]) -> Vec<u8> {
     let kept = prefix
         .iter()
         .rposition(|byte| *byte != 0xff)

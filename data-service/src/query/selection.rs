@@ -6,12 +6,16 @@
 //! is remembered for the rest of the query. So each value is judged once, and rows of values that
 //! were judged before are passed over in the store, unread.
 //!
+//! Row keys of one hour are sorted by their tags, so a key that is not wanted says where the next one
+//! that may be wanted begins (see [`Selection::seek_after`]). A scan for few of many series jumps from
+//! one to the next in place of reading all keys between.
+//!
 //! Source: OpenTSDB 2.4, `TsdbQuery.createAndSetFilter`, `TsdbQuery.findSpans`.
 
 use std::sync::Arc;
 use std::time::Instant;
 
-use oxtsdb_row_store::{Row, RowFilter};
+use oxtsdb_row_store::{Row, RowFilter, prefix_end};
 use oxtsdb_schema::{RowKeyLayout, TagkUid, TagvUid, Uid, UidKind};
 use parking_lot::RwLock;
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -33,6 +37,7 @@ struct Inner {
     metric_at: usize,
     tagk_width: usize,
     tag_bytes: usize,
+    /// Ascending by key.
     tests: Vec<TagTest>,
     /// The row has so many tags; those of `tests`.
     tag_count: Option<usize>,
@@ -69,6 +74,37 @@ pub struct NameTest {
     verdicts: RwLock<FxHashMap<TagvUid, bool>>,
 }
 
+impl TagTest {
+    /// Whether a value passes, as far as names are known.
+    fn passes(&self, value: &TagvUid) -> bool {
+        match &self.test {
+            ValueTest::Any => true,
+            ValueTest::In(values) => values.contains(value),
+            ValueTest::NotIn(values) => !values.contains(value),
+            ValueTest::Name(test) => test.verdict(value).unwrap_or(true),
+        }
+    }
+
+    /// The bytes of the lowest value behind one which may pass; `None` if there is none.
+    fn value_after(&self, value: &TagvUid) -> Option<Vec<u8>> {
+        match &self.test {
+            ValueTest::In(values) => {
+                let next = values.iter().filter(|next| *next > value).min();
+                next.map(|next| next.as_bytes().to_vec())
+            }
+            _ => {
+                let next = prefix_end(value.as_bytes());
+                // A carry over the first byte makes it shorter or empty: there is no greater value.
+                (!next.is_empty()).then(|| {
+                    let mut next = next;
+                    next.resize(value.as_bytes().len(), 0);
+                    next
+                })
+            }
+        }
+    }
+}
+
 impl NameTest {
     /// Nothing judged yet.
     pub fn new(matcher: TagMatcher) -> Self {
@@ -85,7 +121,8 @@ impl NameTest {
 
 impl Selection {
     /// Rows that pass all tests; with `tag_count` only those that have just so many tags.
-    pub fn of_tags(layout: &RowKeyLayout, tests: Vec<TagTest>, tag_count: Option<usize>) -> Self {
+    pub fn of_tags(layout: &RowKeyLayout, mut tests: Vec<TagTest>, tag_count: Option<usize>) -> Self {
+        tests.sort_by_key(|test| test.tagk);
         Self::new(layout, tests, tag_count, None)
     }
 
@@ -131,8 +168,63 @@ impl Selection {
 
     /// The selection as a filter for the store; `None` if every row is wanted.
     pub fn row_filter(&self) -> Option<RowFilter> {
-        let selection = self.clone();
-        (!self.is_everything()).then(|| RowFilter::new(move |key| selection.may_keep(key)))
+        if self.is_everything() {
+            return None;
+        }
+        let (keep, seek) = (self.clone(), self.clone());
+        let filter = RowFilter::new(move |key| keep.may_keep(key));
+        Some(if self.0.tests.is_empty() {
+            filter
+        } else {
+            filter.with_seek(move |key| seek.seek_after(key))
+        })
+    }
+
+    /// A key such that no row between this one, which is not wanted, and that one is wanted; `None`
+    /// if the next row may be wanted.
+    ///
+    /// Tags ascend by their keys. So where a row has a key behind one that a filter wants, or a value
+    /// that it does not, all rows behind with the same tags in front of that place have it too, until
+    /// the value is one that the filter wants, or those in front change:
+    ///
+    /// ```text
+    ///   filter: tagk 2 = 7           a row            the rows behind begin at
+    ///                                tags 1=5 2=4     tags 1=5 2=7
+    ///                                tags 1=5 2=8     tags 1=6
+    ///                                tags 1=5 3=1     tags 1=6
+    ///                                tags 3=1         the next hour
+    /// ```
+    pub fn seek_after(&self, row_key: &[u8]) -> Option<Vec<u8>> {
+        let inner = &*self.0;
+        let tags = row_key.get(inner.tags_at..)?;
+        let mut place = 0;
+        for test in &inner.tests {
+            let (tagk, tagv) = loop {
+                // Without its key the row is too short; a longer one may follow.
+                let tag = tags.get(place..place + inner.tag_bytes)?;
+                let (tagk, tagv) = tag.split_at(inner.tagk_width);
+                if tagk >= test.tagk.as_bytes() {
+                    break (tagk, tagv);
+                }
+                place += inner.tag_bytes;
+            };
+            let in_front = &row_key[..inner.tags_at + place];
+            let next_value = if tagk == test.tagk.as_bytes() {
+                let value = TagvUid::from_bytes(tagv).ok()?;
+                if test.passes(&value) {
+                    continue;
+                }
+                test.value_after(&value)
+            } else {
+                None
+            };
+            let target = match next_value {
+                Some(value) => [in_front, tagk, &value].concat(),
+                None => prefix_end(in_front),
+            };
+            return Some(target).filter(|target| !target.is_empty());
+        }
+        None
     }
 
     /// Whether a row is wanted, as far as names are known.
@@ -154,18 +246,11 @@ impl Selection {
         {
             return false;
         }
-        inner
-            .tests
-            .iter()
-            .all(|test| match inner.value_of(tags, test.tagk) {
-                None => false,
-                Some(value) => match &test.test {
-                    ValueTest::Any => true,
-                    ValueTest::In(values) => values.contains(&value),
-                    ValueTest::NotIn(values) => !values.contains(&value),
-                    ValueTest::Name(test) => test.verdict(&value).unwrap_or(true),
-                },
-            })
+        inner.tests.iter().all(|test| {
+            inner
+                .value_of(tags, test.tagk)
+                .is_some_and(|value| test.passes(&value))
+        })
     }
 
     /// Looks up the names that the filters need for these rows, and drops the rows that do not match.
@@ -231,6 +316,7 @@ impl Inner {
 #[cfg(test)]
 mod tests {
     use oxtsdb_schema::UidWidth;
+    use proptest::prelude::*;
 
     use super::*;
 
@@ -297,6 +383,54 @@ mod tests {
         assert!(selection.may_keep(&key(&[(1, 4)])));
         assert!(!selection.may_keep(&key(&[(1, 5)])));
         assert!(!selection.may_keep(&key(&[(1, 4), (2, 9)])));
+    }
+
+    #[test]
+    fn a_key_that_is_not_wanted_says_where_to_go_on() {
+        let layout = RowKeyLayout::default();
+        let tests = vec![TagTest {
+            tagk: tagk(2),
+            test: ValueTest::In(values(&[7, 9])),
+        }];
+        let selection = Selection::of_tags(&layout, tests, None);
+        let seek = |tags: &[(u8, u8)]| selection.seek_after(&key(tags));
+        assert_eq!(seek(&[(1, 5), (2, 4)]), Some(key(&[(1, 5), (2, 7)])));
+        assert_eq!(seek(&[(2, 8), (3, 1)]), Some(key(&[(2, 9)])));
+        assert_eq!(seek(&[(1, 5), (2, 10)]), Some(key(&[(1, 6)])));
+        assert_eq!(seek(&[(1, 5), (3, 1)]), Some(key(&[(1, 6)])));
+        let next_hour = [&METRIC_AND_TIME[..6], &[1]].concat();
+        assert_eq!(seek(&[(3, 1)]), Some(next_hour), "or before it");
+        assert_eq!(seek(&[(1, 5)]), None, "a longer key may follow");
+    }
+
+    proptest! {
+        #[test]
+        fn hints_pass_over_nothing_that_is_wanted(
+            rows in prop::collection::btree_set(prop::collection::btree_map(1_u8..5, 1_u8..6, 0..4), 0..40),
+            literals in prop::collection::hash_set(1_u64..6, 0..3),
+            excluded in prop::collection::hash_set(1_u64..6, 0..3),
+            keys in prop::sample::subsequence(vec![1_u64, 2, 3, 4], 3),
+            count in prop::option::of(3_usize..5),
+        ) {
+            let literals: Vec<u64> = literals.into_iter().collect();
+            let excluded: Vec<u64> = excluded.into_iter().collect();
+            let tests = vec![
+                TagTest { tagk: tagk(keys[2]), test: ValueTest::In(values(&literals)) },
+                TagTest { tagk: tagk(keys[0]), test: ValueTest::NotIn(values(&excluded)) },
+                TagTest { tagk: tagk(keys[1]), test: ValueTest::Any },
+            ];
+            let selection = Selection::of_tags(&RowKeyLayout::default(), tests, count);
+            let mut rows: Vec<Vec<u8>> =
+                rows.iter().map(|tags| key(&tags.iter().map(|(k, v)| (*k, *v)).collect::<Vec<_>>())).collect();
+            rows.sort();
+            for (index, row) in rows.iter().enumerate().filter(|(_, row)| !selection.may_keep(row)) {
+                let Some(target) = selection.seek_after(row) else { continue };
+                prop_assert!(target > *row);
+                for passed_over in rows[index..].iter().filter(|later| **later < target) {
+                    prop_assert!(!selection.may_keep(passed_over), "{row:?} {passed_over:?} {target:?}");
+                }
+            }
+        }
     }
 
     #[test]

@@ -159,6 +159,35 @@ pub(super) async fn a_scan_obeys_its_filter(subject: &Subject<'_>) {
     assert!(table.keys(scan).await.is_empty());
 }
 
+pub(super) async fn a_scan_goes_on_where_its_filter_says(subject: &Subject<'_>) {
+    let table = subject.table().await;
+    let (mut batch, a, _) = table.batch();
+    for number in 0..600_u16 {
+        batch.row(&number.to_be_bytes()).put(a, b"q", b"v");
+    }
+    table.write(batch).await;
+    // The first three of each two hundred, the key of a hint being one that there is not.
+    let number = |key: &[u8]| u16::from_be_bytes([key[0], key[1]]);
+    let filter = RowFilter::new(move |key| number(key) % 200 < 3).with_seek(move |key| {
+        let next = number(key) / 200 * 200 + 200;
+        Some([&(next - 1).to_be_bytes()[..], &[1]].concat())
+    });
+    let wanted = [0, 1, 2, 200, 201, 202, 400, 401, 402].map(|number: u16| number.to_be_bytes().to_vec());
+    for batch_rows in [1, 2, 100] {
+        let mut scan = Scan::range("", "");
+        (scan.batch_rows, scan.filter) = (batch_rows, Some(filter.clone()));
+        assert_eq!(table.keys(scan.clone()).await, wanted);
+        scan.limit = Some(4);
+        assert_eq!(table.keys(scan.clone()).await, wanted[..4]);
+        (scan.limit, scan.stop) = (None, 201_u16.to_be_bytes().to_vec());
+        assert_eq!(table.keys(scan.clone()).await, wanted[..4]);
+        scan.reverse = true;
+        let mut keys = table.keys(scan).await;
+        keys.reverse();
+        assert_eq!(keys, wanted[..4], "a reversed scan has no hints");
+    }
+}
+
 pub(super) async fn a_scan_is_taken_up_again(subject: &Subject<'_>) {
     let table = thirty_rows(subject).await;
     let scan = Scan::range("a8", "b3");

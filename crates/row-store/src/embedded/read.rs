@@ -22,6 +22,10 @@ use crate::{Row, Scan, StoreError};
 const STEP_KEYS: usize = 4_096;
 const STEP_BYTES: usize = 8 << 20;
 
+/// After so many rows in a row that the filter does not keep, it is asked where to go on: to look at
+/// the next key is cheaper than to begin anew elsewhere.
+const SEEK_AFTER: usize = 64;
+
 /// What a read of a table wants.
 pub(super) fn view(core: &Core, table: &Table, columns: Columns, max_versions: u32) -> View {
     let mut wanted = table.max_versions;
@@ -93,9 +97,10 @@ pub(super) fn step(core: &Core, table: &Table, cursor: &mut Cursor) -> Result<Ve
         if let Some(limit) = &mut cursor.scan.limit {
             *limit -= step.rows.len() as u64;
         }
-        match step.last_key {
-            Some(key) => cursor.scan = cursor.scan.clone().resume_after(&key),
-            None => cursor.done = true,
+        match (step.seek, step.last_key) {
+            (Some(key), _) => cursor.scan.start = key,
+            (None, Some(key)) => cursor.scan = cursor.scan.clone().resume_after(&key),
+            (None, None) => cursor.done = true,
         }
         cursor.done |= is_over(&cursor.scan);
         return Ok(step.rows);
@@ -111,6 +116,8 @@ struct Step {
     rows: Vec<Row>,
     /// The last key that was looked at; `None`: the range is at its end.
     last_key: Option<Vec<u8>>,
+    /// Where the filter says to go on, if that is not behind the last key.
+    seek: Option<Vec<u8>>,
 }
 
 /// The rows in memory that a step may meet.
@@ -162,7 +169,10 @@ fn read_step(core: &Core, table: &Table, scan: &Scan, view: &View) -> Result<Ste
     let mut step = Step {
         rows: Vec::new(),
         last_key: None,
+        seek: None,
     };
+    let filter = scan.filter.as_ref().filter(|_| !scan.reverse);
+    let mut passed_over = 0;
     let mut bytes = 0;
     let mut key = Vec::new();
     for _ in 0..STEP_KEYS {
@@ -216,6 +226,15 @@ fn read_step(core: &Core, table: &Table, scan: &Scan, view: &View) -> Result<Ste
             let cells = merge::merge(stored, &buffers, view);
             bytes += cells.byte_len();
             step.rows.extend(Row::of(next, table.families.clone(), cells));
+            passed_over = 0;
+        } else {
+            passed_over += 1;
+            if passed_over % SEEK_AFTER == 0 {
+                step.seek = filter.and_then(|filter| filter.seek_after(next));
+                if step.seek.is_some() {
+                    break;
+                }
+            }
         }
         if step.rows.len() >= wanted || bytes >= STEP_BYTES {
             break;
