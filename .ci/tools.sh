@@ -11,6 +11,7 @@ export CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-${OXTSDB_CI_TARGET:-$OXTSDB_CACHE/t
 BUF_VERSION=1.75.0
 PROTOC_GEN_GO_VERSION=v1.36.12
 PROTOC_GEN_GO_GRPC_VERSION=v1.6.2
+MAVEN_DEPENDENCY_PLUGIN=org.apache.maven.plugins:maven-dependency-plugin:3.6.1
 
 missing() {
   echo "$1 is missing: $2" >&2
@@ -49,6 +50,31 @@ need_go_plugins() {
     GOBIN="$bin" go install "google.golang.org/grpc/cmd/protoc-gen-go-grpc@$PROTOC_GEN_GO_GRPC_VERSION"
   fi
   export PATH="$bin:$PATH"
+}
+
+need_java() {
+  command -v java >/dev/null && command -v javac >/dev/null && return
+  missing "a JDK" "install one of version 11 or newer (Debian: openjdk-17-jdk-headless)"
+}
+
+# Sets JARS to a folder with what a pom.xml names, and all that those need.
+need_jars() {
+  local pom="$1" name sum
+  name=$(basename "$(dirname "$pom")")
+  sum=$(sha256sum "$pom" | cut -c1-12)
+  JARS="$OXTSDB_TOOLS/$name-$sum"
+  [ -e "$JARS/complete" ] && return
+  need_java
+  command -v mvn >/dev/null || missing mvn "install Maven, it fetches $name (Debian: maven)"
+  rm -rf "$JARS"
+  mkdir -p "$JARS"
+  # It says a line for each file, which is of interest only when one is missing.
+  mvn --batch-mode --file "$pom" "$MAVEN_DEPENDENCY_PLUGIN:copy-dependencies" \
+    -DincludeScope=runtime -DoutputDirectory="$JARS" -Dstyle.color=never >"$JARS/log" 2>&1 || {
+    tail -n 20 "$JARS/log" >&2
+    missing "$name" "Maven could not fetch it"
+  }
+  touch "$JARS/complete"
 }
 
 # Installs Debian's collectd without starting it as a service.
