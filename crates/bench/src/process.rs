@@ -23,6 +23,7 @@ pub(crate) struct Server {
     pub(crate) start_time: Duration,
     program: PathBuf,
     folder: PathBuf,
+    flags: Vec<String>,
 }
 
 /// What a process has used since it began.
@@ -35,8 +36,14 @@ pub(crate) struct Usage {
 }
 
 impl Server {
-    /// Starts `program serve` on `folder` and waits until it serves.
+    /// Starts `program serve` on an embedded store in `folder` and waits until it serves.
     pub(crate) fn start(program: &Path, folder: &Path) -> anyhow::Result<Self> {
+        let data_dir = folder.to_str().context("the folder's name is text")?.to_owned();
+        Self::start_with(program, folder, &["--data-dir".to_owned(), data_dir])
+    }
+
+    /// Starts `program serve` with these flags; `folder` gives its log a name.
+    pub(crate) fn start_with(program: &Path, folder: &Path, flags: &[String]) -> anyhow::Result<Self> {
         let log = fs::OpenOptions::new()
             .create(true)
             .append(true)
@@ -44,8 +51,7 @@ impl Server {
         let started = Instant::now();
         let mut child = Command::new(program)
             .arg("serve")
-            .arg("--data-dir")
-            .arg(folder)
+            .args(flags)
             .args([
                 "--http-listen",
                 "127.0.0.1:0",
@@ -83,6 +89,7 @@ impl Server {
             _output: output,
             program: program.to_owned(),
             folder: folder.to_owned(),
+            flags: flags.to_vec(),
         })
     }
 
@@ -100,7 +107,7 @@ impl Server {
     pub(crate) fn crash_and_restart(mut self) -> anyhow::Result<Self> {
         self.child.kill()?;
         self.child.wait()?;
-        Self::start(&self.program, &self.folder)
+        Self::start_with(&self.program, &self.folder, &self.flags)
     }
 
     /// SIGTERM, and waits for the end.
@@ -124,6 +131,33 @@ impl Drop for Server {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// Processor seconds of all processes whose command line has an argument that begins so.
+pub(crate) fn cpu_seconds_of(argument: &str) -> anyhow::Result<f64> {
+    let mut seconds = 0.0;
+    for entry in fs::read_dir("/proc")? {
+        let entry = entry?;
+        let Some(pid) = entry
+            .file_name()
+            .to_str()
+            .filter(|name| name.parse::<u32>().is_ok())
+            .map(str::to_owned)
+        else {
+            continue;
+        };
+        // Processes come and go while we look.
+        let Ok(command) = fs::read(entry.path().join("cmdline")) else {
+            continue;
+        };
+        if command
+            .split(|byte| *byte == 0)
+            .any(|word| word.starts_with(argument.as_bytes()))
+        {
+            seconds += usage(&pid)?.cpu_seconds;
+        }
+    }
+    Ok(seconds)
 }
 
 /// Processor time and memory of this process.

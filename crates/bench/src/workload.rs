@@ -109,24 +109,71 @@ impl Workload {
         }
     }
 
-    /// The points in the order of time, `batch` at a time, as a step and a range of series.
-    pub(crate) fn batches(&self, batch: usize) -> impl Iterator<Item = (usize, Range<usize>)> + '_ {
-        self.batches_of(0..self.series.len(), batch)
+    /// The points of some of the series, in batches.
+    pub(crate) fn batches(&self, series: Range<usize>, order: Order) -> Vec<Batch> {
+        let all_steps = 0..self.shape.steps as usize;
+        let cut = |range: &Range<usize>, length: usize| {
+            let end = range.end;
+            range
+                .clone()
+                .step_by(length)
+                .map(move |first| first..(first + length).min(end))
+        };
+        match order {
+            Order::Time { points } => all_steps
+                .flat_map(|step| {
+                    cut(&series, points).map(move |series| Batch {
+                        steps: step..step + 1,
+                        series,
+                    })
+                })
+                .collect(),
+            Order::Series { points } => series
+                .flat_map(|one| {
+                    cut(&all_steps, points).map(move |steps| Batch {
+                        steps,
+                        series: one..one + 1,
+                    })
+                })
+                .collect(),
+        }
     }
 
-    /// As [`Workload::batches`], of some of the series.
-    pub(crate) fn batches_of(
-        &self,
-        series: Range<usize>,
-        batch: usize,
-    ) -> impl Iterator<Item = (usize, Range<usize>)> + '_ {
-        (0..self.shape.steps as usize).flat_map(move |step| {
-            let series = series.clone();
-            series
-                .clone()
-                .step_by(batch)
-                .map(move |first| (step, first..(first + batch).min(series.end)))
-        })
+    /// All points, in batches.
+    pub(crate) fn all_batches(&self, order: Order) -> Vec<Batch> {
+        self.batches(0..self.series.len(), order)
+    }
+}
+
+/// The order in which points are sent, and how many at a time.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Order {
+    /// All series at one instant, then at the next: as a fleet sends.
+    Time {
+        /// Points in a batch, of as many series.
+        points: usize,
+    },
+    /// One series from its first point to its last, then the next: as history is loaded.
+    Series {
+        /// Points in a batch, all of one series.
+        points: usize,
+    },
+}
+
+/// Points that are sent together.
+#[derive(Clone, Debug)]
+pub(crate) struct Batch {
+    steps: Range<usize>,
+    series: Range<usize>,
+}
+
+impl Batch {
+    /// Its points, each as a step and the number of a series.
+    pub(crate) fn points(&self) -> impl Iterator<Item = (usize, usize)> + use<> {
+        let series = self.series.clone();
+        self.steps
+            .clone()
+            .flat_map(move |step| series.clone().map(move |series| (step, series)))
     }
 }
 

@@ -1,31 +1,27 @@
-//! HTTP `POST /api/put`: a JSON array of 500 points, one request at a time on each connection.
+//! HTTP `POST /api/put`: a JSON array of points, one request at a time on each connection.
 
 use std::net::SocketAddr;
-use std::ops::Range;
 
 use anyhow::{Context as _, ensure};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 
-use crate::workload::{Value, Workload};
+use crate::workload::{Batch, Order, Value, Workload};
 
 /// Requests with their heads, ready to be sent.
 #[derive(Debug)]
 pub(crate) struct Requests(Vec<Vec<Vec<u8>>>);
 
-/// Encodes the workload, so many points in a request.
-pub(crate) fn encode(workload: &Workload, points_in_request: usize) -> Requests {
-    Requests(super::deal(
-        workload
-            .batches(points_in_request)
-            .map(|(step, series)| request(workload, step, series)),
-    ))
+/// Encodes the workload, a batch in a request.
+pub(crate) fn encode(workload: &Workload, order: Order) -> Requests {
+    let batches = workload.all_batches(order);
+    Requests(super::deal(batches.iter().map(|batch| request(workload, batch))))
 }
 
-fn request(workload: &Workload, step: usize, series: Range<usize>) -> Vec<u8> {
+fn request(workload: &Workload, batch: &Batch) -> Vec<u8> {
     let mut body = String::from("[");
-    for number in series {
+    for (step, number) in batch.points() {
         if body.len() > 1 {
             body.push(',');
         }

@@ -1,4 +1,4 @@
-//! gRPC `WriteStream`: the series declared once, then frames of 1,000 points of as many series.
+//! gRPC `WriteStream`: the series declared once, then frames of points.
 
 use std::net::SocketAddr;
 use std::ops::Range;
@@ -20,27 +20,27 @@ use tonic::Request;
 use tonic::client::Grpc;
 
 use super::raw_codec::RawCodec;
-use crate::workload::{Value, Workload};
+use crate::workload::{Batch, Order, Value, Workload};
 
 /// Streams, each with its messages, ready to be sent.
 #[derive(Debug)]
 pub(crate) struct Streams(Vec<Vec<Bytes>>);
 
-/// Encodes the workload; each connection has a part of the series.
-pub(crate) fn encode(workload: &Workload, points_in_frame: usize) -> Streams {
+/// Encodes the workload, a batch in a frame; each connection has a part of the series.
+pub(crate) fn encode(workload: &Workload, order: Order) -> Streams {
     let part = workload.series.len().div_ceil(super::CONNECTIONS);
     let parts = (0..workload.series.len()).step_by(part);
     Streams(
         parts
             .map(|first| {
                 let series = first..(first + part).min(workload.series.len());
-                stream(workload, &series, points_in_frame)
+                stream(workload, &series, order)
             })
             .collect(),
     )
 }
 
-fn stream(workload: &Workload, all: &Range<usize>, points_in_frame: usize) -> Vec<Bytes> {
+fn stream(workload: &Workload, all: &Range<usize>, order: Order) -> Vec<Bytes> {
     let open = Open {
         client_name: "bench".to_owned(),
         precision: 0,
@@ -48,13 +48,13 @@ fn stream(workload: &Workload, all: &Range<usize>, points_in_frame: usize) -> Ve
     };
     let mut messages = vec![encoded(Message::Open(open))];
     let declarations = declarations(workload, all);
-    for (number, (step, series)) in workload.batches_of(all.clone(), points_in_frame).enumerate() {
+    for (number, batch) in workload.batches(all.clone(), order).iter().enumerate() {
         let mut columns = if number == 0 {
             declarations.clone()
         } else {
             Columns::default()
         };
-        columns.blocks = blocks(workload, all, step, series);
+        columns.blocks = blocks(workload, all, batch);
         let sequence = u64::try_from(number).expect("small") + 1;
         messages.push(encoded(Message::Frame(Frame {
             sequence,
@@ -97,36 +97,56 @@ fn declarations(workload: &Workload, all: &Range<usize>) -> Columns {
     columns
 }
 
-/// One block of integers and one of doubles: a block has one type.
-fn blocks(workload: &Workload, all: &Range<usize>, step: usize, series: Range<usize>) -> Vec<Block> {
-    let (mut ints, mut int_series) = (Vec::new(), Vec::new());
-    let (mut doubles, mut double_series) = (Vec::new(), Vec::new());
-    for number in series {
-        let in_stream = u32::try_from(number - all.start).expect("few series");
+/// A block of the integers and one of the doubles: a block has one type.
+fn blocks(workload: &Workload, all: &Range<usize>, batch: &Batch) -> Vec<Block> {
+    let (mut ints, mut doubles) = (Vec::new(), Vec::new());
+    let (mut int_points, mut double_points) = (Vec::new(), Vec::new());
+    for (step, number) in batch.points() {
         match workload.value(step, number) {
             Value::Int(value) => {
                 ints.push(value);
-                int_series.push(in_stream);
+                int_points.push((step, number));
             }
             Value::Double(value) => {
                 doubles.push(value);
-                double_series.push(in_stream);
+                double_points.push((step, number));
             }
         }
     }
-    let block = |series: Vec<u32>, values| Block {
-        timestamp_deltas_ms: vec![0; series.len()],
-        series,
-        base_timestamp_ms: i64::from(workload.shape.seconds(step)) * 1000,
-        values: Some(values),
+    let mut blocks = Vec::new();
+    if !ints.is_empty() {
+        let values = block::Values::Ints(IntColumn { values: ints });
+        blocks.push(block(workload, all, &int_points, values));
+    }
+    if !doubles.is_empty() {
+        let values = block::Values::Doubles(DoubleColumn { values: doubles });
+        blocks.push(block(workload, all, &double_points, values));
+    }
+    blocks
+}
+
+fn block(workload: &Workload, all: &Range<usize>, points: &[(usize, usize)], values: block::Values) -> Block {
+    let ms = |step: usize| i64::from(workload.shape.seconds(step)) * 1000;
+    let number = |series: usize| u32::try_from(series - all.start).expect("few series");
+    let first = points[0];
+    let series = if points.iter().all(|(_, series)| *series == first.1) {
+        vec![number(first.1)]
+    } else {
+        points.iter().map(|(_, series)| number(*series)).collect()
     };
-    vec![
-        block(int_series, block::Values::Ints(IntColumn { values: ints })),
-        block(
-            double_series,
-            block::Values::Doubles(DoubleColumn { values: doubles }),
-        ),
-    ]
+    let deltas = points
+        .iter()
+        .scan(ms(first.0), |last, (step, _)| {
+            let now = ms(*step);
+            Some(now - std::mem::replace(last, now))
+        })
+        .collect();
+    Block {
+        series,
+        base_timestamp_ms: ms(first.0),
+        timestamp_deltas_ms: deltas,
+        values: Some(values),
+    }
 }
 
 /// Sends all streams; returns when all frames are acknowledged.

@@ -2,7 +2,6 @@
 //! `version`, which is answered when all lines before it are stored.
 
 use std::net::SocketAddr;
-use std::ops::Range;
 
 use anyhow::ensure;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -10,24 +9,21 @@ use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 
 use super::http::push_value;
-use crate::workload::Workload;
+use crate::workload::{Batch, Order, Workload};
 
 /// Lines, ready to be sent, in portions.
 #[derive(Debug)]
 pub(crate) struct Lines(Vec<Vec<Vec<u8>>>);
 
-/// Encodes the workload, so many lines in a portion.
-pub(crate) fn encode(workload: &Workload, lines_in_portion: usize) -> Lines {
-    Lines(super::deal(
-        workload
-            .batches(lines_in_portion)
-            .map(|(step, series)| portion(workload, step, series)),
-    ))
+/// Encodes the workload, a batch in a portion.
+pub(crate) fn encode(workload: &Workload, order: Order) -> Lines {
+    let batches = workload.all_batches(order);
+    Lines(super::deal(batches.iter().map(|batch| portion(workload, batch))))
 }
 
-fn portion(workload: &Workload, step: usize, series: Range<usize>) -> Vec<u8> {
+fn portion(workload: &Workload, batch: &Batch) -> Vec<u8> {
     let mut lines = String::new();
-    for number in series {
+    for (step, number) in batch.points() {
         let series = &workload.series[number];
         lines.push_str(&format!(
             "put {} {} ",

@@ -1,7 +1,6 @@
-//! gRPC `Write`: points with their names, 1,000 in a call, one call at a time on each connection.
+//! gRPC `Write`: points with their names, one call at a time on each connection.
 
 use std::net::SocketAddr;
-use std::ops::Range;
 
 use anyhow::{anyhow, ensure};
 use bytes::Bytes;
@@ -14,25 +13,22 @@ use tonic::Request;
 use tonic::client::Grpc;
 
 use super::raw_codec::RawCodec;
-use crate::workload::{Value, Workload};
+use crate::workload::{Batch, Order, Value, Workload};
 
 /// Calls, ready to be sent.
 #[derive(Debug)]
 pub(crate) struct Calls(Vec<Vec<Bytes>>);
 
-/// Encodes the workload, so many points in a call.
-pub(crate) fn encode(workload: &Workload, points_in_call: usize) -> Calls {
-    Calls(super::deal(
-        workload
-            .batches(points_in_call)
-            .map(|(step, series)| call(workload, step, series)),
-    ))
+/// Encodes the workload, a batch in a call.
+pub(crate) fn encode(workload: &Workload, order: Order) -> Calls {
+    let batches = workload.all_batches(order);
+    Calls(super::deal(batches.iter().map(|batch| call(workload, batch))))
 }
 
-fn call(workload: &Workload, step: usize, series: Range<usize>) -> Bytes {
-    let timestamp_ms = i64::from(workload.shape.seconds(step)) * 1000;
-    let points = series
-        .map(|number| {
+fn call(workload: &Workload, batch: &Batch) -> Bytes {
+    let points = batch
+        .points()
+        .map(|(step, number)| {
             let series = &workload.series[number];
             let tags = series.tags.iter().map(|(key, value)| Tag {
                 key: (*key).to_owned(),
@@ -46,7 +42,7 @@ fn call(workload: &Workload, step: usize, series: Range<usize>) -> Bytes {
                 series: Some(SeriesKey {
                     key: Some(series_key::Key::Name(name)),
                 }),
-                timestamp_ms,
+                timestamp_ms: i64::from(workload.shape.seconds(step)) * 1000,
                 value: Some(match workload.value(step, number) {
                     Value::Int(value) => point::Value::IntValue(value),
                     Value::Double(value) => point::Value::DoubleValue(value),

@@ -1,0 +1,332 @@
+//! OxTSDB beside OpenTSDB, on one HBase and in one run: writes in turn, then queries through both.
+//!
+//! Each load has an hour of its own, so that all rows are new, and the two take turns. A load ends
+//! when a query of its server finds all of it: OpenTSDB acknowledges what it has in memory only.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, ensure};
+use clap::Args;
+use comfy_table::Table;
+
+use crate::doors;
+use crate::doors::http::Connection;
+use crate::process::{Server, cpu_seconds_of, own_usage};
+use crate::queries;
+use crate::report::{ms, thousands};
+use crate::workload::{Order, Shape, Workload};
+
+/// Beside OpenTSDB, both on one HBase; `tests/hbase/bench.sh` starts what is needed.
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
+    /// HBase's Thrift servers.
+    #[arg(long, env = "OXTSDB_TEST_HBASE", value_name = "HOST:PORT,...")]
+    hbase_thrift: String,
+    /// OpenTSDB, on the same HBase and with tables of the usual names.
+    #[arg(long, env = "OXTSDB_TEST_OPENTSDB", value_name = "HOST:PORT")]
+    opentsdb: SocketAddr,
+    /// The folder of `tests/hbase/rig.sh`: its processes are those whose processor time counts.
+    #[arg(long, env = "OXTSDB_TEST_HBASE_FOLDER", value_name = "FOLDER")]
+    rig_folder: PathBuf,
+    /// Times that each load is sent through each.
+    #[arg(long, default_value_t = 2)]
+    rounds: u32,
+    /// Hosts, each with 10 series.
+    #[arg(long, default_value_t = 1000)]
+    hosts: u32,
+    /// Points of each series, 10 s apart, at most 360.
+    #[arg(long, default_value_t = 360)]
+    steps: u32,
+    /// Runs of each query.
+    #[arg(long, default_value_t = 20)]
+    query_runs: usize,
+}
+
+/// Who is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Subject {
+    OpenTsdb,
+    OxTsdb,
+}
+
+/// Through which door points go in.
+#[derive(Clone, Copy, Debug)]
+enum Door {
+    Telnet,
+    Http,
+    Write,
+    Stream,
+}
+
+/// The loads of a round, in turn.
+const TURNS: [(Subject, Door); 6] = [
+    (Subject::OpenTsdb, Door::Telnet),
+    (Subject::OxTsdb, Door::Telnet),
+    (Subject::OpenTsdb, Door::Http),
+    (Subject::OxTsdb, Door::Http),
+    (Subject::OxTsdb, Door::Write),
+    (Subject::OxTsdb, Door::Stream),
+];
+
+/// Time order: 1,000 points a batch. Series by series: 60.
+const ORDERS: [(&str, Order); 2] = [
+    ("time", Order::Time { points: 1000 }),
+    ("series", Order::Series { points: 60 }),
+];
+
+/// A load may take so long to be seen after it was sent.
+const PATIENCE: Duration = Duration::from_secs(300);
+
+/// What a load took until it was all to be seen.
+#[derive(Clone, Copy, Debug)]
+struct Taken {
+    wall: Duration,
+    /// Processor seconds of the server and of HBase with its gateways.
+    cpu: f64,
+    generator: f64,
+}
+
+/// The servers, and how to ask them.
+struct Bench {
+    server: Server,
+    opentsdb: SocketAddr,
+    rig: String,
+}
+
+/// Runs the benchmark and prints its tables.
+pub(crate) async fn run(program: PathBuf, arguments: Arguments) -> anyhow::Result<()> {
+    ensure!(
+        (1..=360).contains(&arguments.steps),
+        "--steps {}: expected 1 to 360",
+        arguments.steps
+    );
+    let folder = tempfile::tempdir()?;
+    let flags = ["--store", "hbase", "--hbase-thrift", &arguments.hbase_thrift].map(str::to_owned);
+    let server = Server::start_with(&program, &folder.path().join("serve"), &flags)?;
+    let bench = Bench {
+        server,
+        opentsdb: arguments.opentsdb,
+        rig: format!("-Doxtsdb.rig={}", arguments.rig_folder.display()),
+    };
+    let mut hour = 0;
+    let mut next_shape = || {
+        hour += 1;
+        Shape {
+            hosts: arguments.hosts,
+            metrics: 10,
+            steps: arguments.steps,
+            start_seconds: crate::START_SECONDS + hour * 3600,
+        }
+    };
+    // The names get their UIDs before the clock starts.
+    let first = Workload::new(Shape {
+        steps: 1,
+        ..next_shape()
+    });
+    bench
+        .take(Subject::OpenTsdb, Door::Http, &first, ORDERS[0].1)
+        .await?;
+    println!(
+        "a load: {} series, {} points",
+        first.shape.series(),
+        first.shape.series() * arguments.steps as usize
+    );
+
+    let mut loads = Table::new();
+    loads.set_header([
+        "order",
+        "door",
+        "round",
+        "server",
+        "points/s",
+        "CPU s/Mpt",
+        "generator s/Mpt",
+        "times the rate",
+        "of the CPU",
+    ]);
+    // What both are asked for in the end: hours that each wrote in order of time.
+    let mut written: Vec<(Subject, Shape)> = Vec::new();
+    for (order_name, order) in ORDERS {
+        for round in 1..=arguments.rounds {
+            let mut of_opentsdb: Option<(f64, f64)> = None;
+            for (subject, door) in TURNS {
+                let workload = Workload::new(next_shape());
+                let taken = bench.take(subject, door, &workload, order).await?;
+                let points = workload.shape.points() as f64;
+                let rate = points / taken.wall.as_secs_f64();
+                let cpu = taken.cpu / points * 1e6;
+                let (mut times, mut part) = (String::new(), String::new());
+                match (subject, of_opentsdb) {
+                    (Subject::OxTsdb, Some((its_rate, its_cpu))) => {
+                        times = format!("{:.1}", rate / its_rate);
+                        part = format!("{:.2}", cpu / its_cpu);
+                    }
+                    // What our other doors are compared with is the faster of its two.
+                    (Subject::OxTsdb, None) => {}
+                    (Subject::OpenTsdb, before) => {
+                        if before.is_none_or(|(its_rate, _)| rate > its_rate) {
+                            of_opentsdb = Some((rate, cpu));
+                        }
+                    }
+                }
+                let row = [
+                    order_name.to_owned(),
+                    format!("{door:?}"),
+                    round.to_string(),
+                    format!("{subject:?}"),
+                    thousands(rate),
+                    format!("{cpu:.2}"),
+                    format!("{:.2}", taken.generator / points * 1e6),
+                    times,
+                    part,
+                ];
+                eprintln!("{}", row.join("  "));
+                loads.add_row(row);
+                if matches!(order, Order::Time { .. }) && !written.iter().any(|(by, _)| *by == subject) {
+                    written.push((subject, workload.shape));
+                }
+            }
+        }
+    }
+    println!("{loads}");
+    println!(
+        "CPU: the server, HBase and its Thrift server together; times and part: of OpenTSDB's better door so far\n"
+    );
+    println!("{}", bench.queries(&written, arguments.query_runs).await?);
+    bench.server.stop()
+}
+
+impl Bench {
+    fn http(&self, subject: Subject) -> SocketAddr {
+        match subject {
+            Subject::OpenTsdb => self.opentsdb,
+            Subject::OxTsdb => self.server.http,
+        }
+    }
+
+    fn cpu_seconds(&self) -> anyhow::Result<f64> {
+        Ok(cpu_seconds_of(&self.rig)? + self.server.usage()?.cpu_seconds)
+    }
+
+    /// Sends a load and waits until it is to be seen.
+    async fn take(
+        &self,
+        subject: Subject,
+        door: Door,
+        workload: &Workload,
+        order: Order,
+    ) -> anyhow::Result<Taken> {
+        let http = self.http(subject);
+        enum Encoded {
+            Telnet(doors::telnet::Lines),
+            Http(doors::http::Requests),
+            Write(doors::write::Calls),
+            Stream(doors::stream::Streams),
+        }
+        let encoded = match door {
+            Door::Telnet => Encoded::Telnet(doors::telnet::encode(workload, order)),
+            Door::Http => Encoded::Http(doors::http::encode(workload, order)),
+            Door::Write => Encoded::Write(doors::write::encode(workload, order)),
+            Door::Stream => Encoded::Stream(doors::stream::encode(workload, order)),
+        };
+        let (cpu, own, started) = (self.cpu_seconds()?, own_usage()?, Instant::now());
+        match &encoded {
+            Encoded::Telnet(lines) => doors::telnet::send(http, lines).await?,
+            Encoded::Http(requests) => doors::http::send(http, requests).await?,
+            Encoded::Write(calls) => doors::write::send(self.server.data, calls).await?,
+            Encoded::Stream(streams) => doors::stream::send(self.server.data, streams).await?,
+        }
+        let generator = own_usage()?.cpu_seconds - own.cpu_seconds;
+        loop {
+            // The question takes time itself, which does not count: what it finds was there before.
+            let (wall, used) = (started.elapsed(), self.cpu_seconds()? - cpu);
+            let found = count(http, workload.shape).await?;
+            if found == workload.shape.points() {
+                return Ok(Taken {
+                    wall,
+                    cpu: used,
+                    generator,
+                });
+            }
+            ensure!(
+                started.elapsed() < wall + PATIENCE && found < workload.shape.points(),
+                "{subject:?} shows {found} of {} points",
+                workload.shape.points()
+            );
+        }
+    }
+
+    async fn queries(&self, written: &[(Subject, Shape)], runs: usize) -> anyhow::Result<Table> {
+        let mut table = Table::new();
+        table.set_header([
+            "rows by",
+            "query",
+            "points",
+            "OpenTSDB median / p99",
+            "OxTSDB median / p99",
+            "OxTSDB, gRPC",
+            "times faster",
+        ]);
+        for (by, shape) in written {
+            for query in queries::all(*shape) {
+                let opentsdb = query.time_http(self.opentsdb, runs).await?;
+                let oxtsdb = query.time_http(self.server.http, runs).await?;
+                let grpc = query.time_grpc(self.server.data, runs).await?;
+                for (who, timing) in [("OpenTSDB", opentsdb), ("OxTSDB", oxtsdb), ("OxTSDB, gRPC", grpc)] {
+                    ensure!(
+                        timing.points == query.expected,
+                        "{}: {who} gave {} points, expected {}",
+                        query.name,
+                        timing.points,
+                        query.expected
+                    );
+                }
+                table.add_row([
+                    format!("{by:?}"),
+                    query.name.to_owned(),
+                    oxtsdb.points.to_string(),
+                    format!("{} / {}", ms(opentsdb.median), ms(opentsdb.p99)),
+                    format!("{} / {}", ms(oxtsdb.median), ms(oxtsdb.p99)),
+                    format!("{} / {}", ms(grpc.median), ms(grpc.p99)),
+                    format!(
+                        "{:.1}",
+                        opentsdb.median.as_secs_f64() / oxtsdb.median.as_secs_f64()
+                    ),
+                ]);
+            }
+        }
+        Ok(table)
+    }
+}
+
+/// How many points of a load a server shows.
+async fn count(server: SocketAddr, shape: Shape) -> anyhow::Result<usize> {
+    let mut connection = Connection::open(server).await?;
+    let mut found = 0;
+    for metric in 0..shape.metrics {
+        let path = format!(
+            "/api/query?start={}&end={}&m=sum:1h-count:bench.metric{metric:02}",
+            shape.start_seconds,
+            shape.start_seconds + 3599
+        );
+        let (status, answer) = connection.get(&path).await?;
+        ensure!(
+            status == 200,
+            "{path}: status {status}: {}",
+            String::from_utf8_lossy(&answer)
+        );
+        let answer: serde_json::Value = serde_json::from_slice(&answer)?;
+        let groups = answer.as_array().context("an answer is an array")?;
+        let counts = groups
+            .iter()
+            .filter_map(|group| group["dps"].as_object())
+            .flat_map(serde_json::Map::values)
+            .filter_map(serde_json::Value::as_f64);
+        let sum: f64 = counts.sum();
+        // A whole number of points, exact in a double.
+        found += format!("{sum:.0}").parse::<usize>()?;
+    }
+    Ok(found)
+}
