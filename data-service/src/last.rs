@@ -224,7 +224,7 @@ fn last_of_row(engine: &Engine, row: &Row, look_back: LookBack) -> Result<Option
     });
     decode_row(cells, DuplicatePolicy::KeepNewest, &mut points)
         .map_err(|error| QueryError::row(row.key(), error))?;
-    let last = points.iter().max_by_key(|(offset_ms, _)| *offset_ms);
+    let last = points.iter().last();
     let base_ms = key.base_time().millis();
     let last = last.map(|(offset_ms, value)| (base_ms + i64::from(offset_ms), Number::from(value)));
     Ok(last.filter(|(time_ms, _)| *time_ms >= look_back.from_ms))

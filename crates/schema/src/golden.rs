@@ -301,8 +301,8 @@ fn rows_of_opentsdb_are_read_as_it_reads_them() {
         read(&[("0007", "05", 1), ("0010", "0000000000000009", 1)]),
         [(0, Int(5)), (1000, Int(9))]
     );
-    // V69: out of order in the cell, so out of order it stays.
-    assert_eq!(read(&[("00100000", "020100", 1)]), [(1000, Int(2)), (0, Int(1))]);
+    // V69: out of order in the cell. OpenTSDB leaves it so.
+    assert_eq!(read(&[("00100000", "020100", 1)]), [(0, Int(1)), (1000, Int(2))]);
     // V70
     let error = row(&[("000b", "ffffffff40200000", 1)], DuplicatePolicy::Error).unwrap_err();
     assert_eq!(

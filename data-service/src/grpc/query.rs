@@ -86,6 +86,7 @@ fn qualifier_of(error: &RowError) -> &str {
     match error {
         RowError::Qualifier(error) => &error.qualifier,
         RowError::Value { qualifier, .. }
+        | RowError::CompactedLength { qualifier, .. }
         | RowError::ValueLength { qualifier, .. }
         | RowError::CorruptFloat { qualifier, .. } => qualifier,
         RowError::AppendedCutOff { .. } => "050000",

@@ -86,9 +86,6 @@ impl SpanBuilder {
         });
         let stats = decode_row(cells, self.duplicates, &mut scratch.row)
             .map_err(|error| QueryError::row(row.key(), error))?;
-        if stats.out_of_order > 0 {
-            sort(&mut scratch.row);
-        }
         let mut cost = stats.points as u64;
         self.statistics.points += cost;
         self.statistics.duplicates += stats.duplicates as u64;
@@ -179,17 +176,6 @@ impl Points {
                 }
             }
         }
-    }
-}
-
-/// Brings the points of a damaged row into order. OpenTSDB computes with them as they are, which no
-/// one can want: its windows and interpolations then depend on the order in the cell.
-fn sort(row: &mut RowPoints) {
-    let mut points: Vec<(u32, Value)> = row.iter().collect();
-    points.sort_by_key(|(offset_ms, _)| *offset_ms);
-    row.clear();
-    for (offset_ms, value) in points {
-        row.push(offset_ms, value);
     }
 }
 

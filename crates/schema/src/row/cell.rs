@@ -157,6 +157,7 @@ fn repaired_point(qualifier: Qualifier, stored: &[u8]) -> Result<RawPoint<'_>, R
 /// missing.
 #[derive(Debug, Clone)]
 pub(super) struct CompactedPoints<'a> {
+    cell: CellRef<'a>,
     qualifiers: &'a [u8],
     values: &'a [u8],
 }
@@ -164,19 +165,43 @@ pub(super) struct CompactedPoints<'a> {
 impl<'a> CompactedPoints<'a> {
     pub(super) const fn of(cell: CellRef<'a>) -> CompactedPoints<'a> {
         CompactedPoints {
+            cell,
             qualifiers: cell.qualifier,
             values: cell.value,
         }
     }
 
-    /// To be called after the last point: whether the values ended early, which OpenTSDB takes for
-    /// the end of the cell.
-    pub(super) fn end(&self) -> Result<bool, RowError> {
-        if self.qualifiers.is_empty() {
-            return Ok(false);
+    /// To be called after the last point: whether qualifiers and values ended together.
+    pub(super) fn end(&self) -> Result<(), RowError> {
+        if self.qualifiers.is_empty() && self.values.len() <= META_BYTE {
+            return Ok(());
         }
-        Qualifier::read(self.qualifiers)?;
-        Ok(true)
+        Err(damaged_compacted(self.cell))
+    }
+}
+
+/// The meta byte behind the values of a compacted cell.
+const META_BYTE: usize = 1;
+
+#[cold]
+fn damaged_compacted(cell: CellRef<'_>) -> RowError {
+    let (mut points, mut expected) = (0, 0);
+    let mut qualifiers = cell.qualifier;
+    while !qualifiers.is_empty() {
+        match Qualifier::read(qualifiers) {
+            Ok((qualifier, rest)) => {
+                points += 1;
+                expected += qualifier.value_len();
+                qualifiers = rest;
+            }
+            Err(error) => return error.into(),
+        }
+    }
+    RowError::CompactedLength {
+        qualifier: excerpt(cell.qualifier),
+        points,
+        expected,
+        actual: cell.value.len(),
     }
 }
 

@@ -86,6 +86,17 @@ impl CompactedCell {
     /// As [`CompactedCell::push`].
     #[inline]
     pub fn push_qualified(&mut self, qualifier: Qualifier, value: &Value) -> Result<(), CompactError> {
+        self.push_encoded(qualifier, value.encoded().as_bytes())
+    }
+
+    /// Adds a point as a single cell holds it. `value` must have the length that `qualifier` says.
+    ///
+    /// # Errors
+    ///
+    /// As [`CompactedCell::push`].
+    #[inline]
+    pub fn push_encoded(&mut self, qualifier: Qualifier, value: &[u8]) -> Result<(), CompactError> {
+        debug_assert_eq!(qualifier.value_len(), value.len(), "{qualifier}");
         let offset_ms = qualifier.offset_ms();
         if let Some(previous_ms) = self.last_offset_ms.filter(|last| *last >= offset_ms) {
             return Err(CompactError::NotAscending {
@@ -100,7 +111,7 @@ impl CompactedCell {
             self.has_seconds = true;
         }
         qualifier.write_to(&mut self.qualifier);
-        value.encoded().write_to(&mut self.value);
+        self.value.extend_from_slice(value);
         self.last_offset_ms = Some(offset_ms);
         self.points += 1;
         Ok(())

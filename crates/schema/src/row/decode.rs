@@ -30,11 +30,10 @@ pub struct RowStats {
     pub points: usize,
     /// Points that were left out because another has their instant.
     pub duplicates: usize,
-    /// Points that come before the one in front of them. Only a damaged cell has such: a compacted
-    /// cell that does not ascend is read as it is, as in OpenTSDB.
+    /// Points of compacted cells that come before the one in front of them. Only a damaged cell has
+    /// such; they are brought into order. OpenTSDB computes with them as they are, which no one can
+    /// want: its windows and interpolations then depend on the order in the cell.
     pub out_of_order: usize,
-    /// Compacted cells whose values end before their qualifiers do. What is there was read.
-    pub cut_off_cells: usize,
     /// Annotations that were skipped.
     pub annotations: usize,
     /// Histograms that were skipped.
@@ -93,7 +92,7 @@ fn read_ascending<'a>(
             CellKind::Point => ascending.push(single_point(cell)?)?,
             CellKind::Compacted => match ascending.push_uniform(cell) {
                 Some(ascends) => ascends,
-                None => ascending.push_compacted(cell, &mut stats)?,
+                None => ascending.push_compacted(cell)?,
             },
             CellKind::Appended => ascending.push_appended(cell)?,
             other => {
@@ -128,7 +127,7 @@ impl Ascending<'_> {
         Ok(true)
     }
 
-    fn push_compacted(&mut self, cell: CellRef<'_>, stats: &mut RowStats) -> Result<bool, RowError> {
+    fn push_compacted(&mut self, cell: CellRef<'_>) -> Result<bool, RowError> {
         self.out.reserve(cell.qualifier.len() / 2);
         let mut points = CompactedPoints::of(cell);
         for point in &mut points {
@@ -136,7 +135,7 @@ impl Ascending<'_> {
                 return Ok(false);
             }
         }
-        stats.cut_off_cells += usize::from(points.end()?);
+        points.end()?;
         Ok(true)
     }
 
@@ -214,7 +213,11 @@ impl Ascending<'_> {
         value: &[u8],
         decode: impl Fn([u8; N]) -> Value,
     ) -> Option<bool> {
-        let values = value.as_chunks::<N>().0.get(..qualifiers.len())?;
+        let (values, meta) = value.split_at_checked(N * qualifiers.len())?;
+        if meta.len() > 1 {
+            return None;
+        }
+        let (values, _) = values.as_chunks::<N>();
         let ascends = qualifiers
             .first()
             .is_some_and(|first| offset(first) >= self.next_ms)

@@ -38,6 +38,22 @@ pub enum RowError {
         /// The value, as hex.
         value: String,
     },
+    /// A compacted cell whose qualifiers announce more or fewer bytes than its values have, so that
+    /// no value in it can be trusted. OpenTSDB answers with the points before the end.
+    #[error(
+        "compacted cell with qualifier `{qualifier}` is damaged: the values of its {points} points \
+         have {expected} bytes, expected so many and at most one more, found {actual}"
+    )]
+    CompactedLength {
+        /// The qualifier, as hex.
+        qualifier: String,
+        /// Points that the qualifier has.
+        points: usize,
+        /// Bytes that they announce, without the meta byte.
+        expected: usize,
+        /// Bytes of the value.
+        actual: usize,
+    },
     /// A cell of appended points whose bytes end within a point.
     #[error("appended cell `{value}` ends within the point at byte {position}")]
     AppendedCutOff {

@@ -1,10 +1,10 @@
 //! Merging the cells of a row whose points do not simply follow one another: cells of both
 //! resolutions, points written after a compaction, instants that are there twice.
 //!
-//! Each cell is a column of points. The columns are merged by instant; of equal instants the column
-//! with the newer cell timestamp comes first, then the cell that comes first. The first point of an
-//! instant is kept. Columns are walked in stored order, except that appended points are sorted
-//! before, and the last of an instant replaces those before it, whatever the policy.
+//! Each cell is a column of points, in order of time. The columns are merged by instant; of equal
+//! instants the column with the newer cell timestamp comes first, then the cell that comes first. The
+//! first point of an instant is kept. Appended points are sorted before, and the last of an instant
+//! replaces those before it, whatever the policy; a compacted cell that does not ascend is sorted too.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -21,7 +21,7 @@ enum Column<'a> {
     /// No more.
     Point,
     Compacted(CompactedPoints<'a>),
-    Appended(std::vec::IntoIter<RawPoint<'a>>),
+    Sorted(std::vec::IntoIter<RawPoint<'a>>),
 }
 
 /// The next point of a column, in the order in which points are taken.
@@ -47,14 +47,14 @@ pub(super) fn merge<'a>(
                 columns.push((Column::Point, cell.timestamp_ms));
                 continue;
             }
-            CellKind::Compacted => Column::Compacted(CompactedPoints::of(cell)),
-            CellKind::Appended => Column::Appended(last_of_each_instant(cell, &mut stats)?),
+            CellKind::Compacted => compacted(cell, &mut stats)?,
+            CellKind::Appended => Column::Sorted(last_of_each_instant(cell, &mut stats)?),
             other => {
                 stats.skip(other);
                 continue;
             }
         };
-        if let Some(point) = column.next(&mut stats)? {
+        if let Some(point) = column.next() {
             heads.push(head(point, cell.timestamp_ms, columns.len()));
             columns.push((column, cell.timestamp_ms));
         }
@@ -66,21 +66,17 @@ pub(super) fn merge<'a>(
     })) = heads.pop()
     {
         if let Some((column, timestamp_ms)) = columns.get_mut(index)
-            && let Some(next) = column.next(&mut stats)?
+            && let Some(next) = column.next()
         {
             heads.push(head(next, *timestamp_ms, index));
         }
         let offset_ms = point.0.offset_ms();
-        match previous {
-            Some(kept) if kept.0.offset_ms() == offset_ms => {
-                if duplicates == DuplicatePolicy::Error && kept.1 != point.1 {
-                    return Err(duplicate(kept, point));
-                }
-                stats.duplicates += 1;
-                continue;
+        if let Some(kept) = previous.filter(|kept| kept.0.offset_ms() == offset_ms) {
+            if duplicates == DuplicatePolicy::Error && kept.1 != point.1 {
+                return Err(duplicate(kept, point));
             }
-            Some(before) if before.0.offset_ms() > offset_ms => stats.out_of_order += 1,
-            _ => {}
+            stats.duplicates += 1;
+            continue;
         }
         out.push(offset_ms, decode_value(point.0, point.1)?);
         previous = Some(point);
@@ -89,18 +85,11 @@ pub(super) fn merge<'a>(
 }
 
 impl<'a> Column<'a> {
-    fn next(&mut self, stats: &mut RowStats) -> Result<Option<RawPoint<'a>>, RowError> {
+    fn next(&mut self) -> Option<RawPoint<'a>> {
         match self {
-            Column::Point => Ok(None),
-            Column::Compacted(points) => {
-                let next = points.next();
-                if next.is_none() {
-                    // Counted once: the column is not asked again.
-                    stats.cut_off_cells += usize::from(points.end()?);
-                }
-                Ok(next)
-            }
-            Column::Appended(points) => Ok(points.next()),
+            Column::Point => None,
+            Column::Compacted(points) => points.next(),
+            Column::Sorted(points) => points.next(),
         }
     }
 }
@@ -110,6 +99,25 @@ fn head(point: RawPoint<'_>, timestamp_ms: i64, index: usize) -> Reverse<Head<'_
         rank: (point.0.offset_ms(), Reverse(timestamp_ms), index),
         point,
     })
+}
+
+/// A compacted cell, which is gone through once before: whether it is whole, and in order.
+fn compacted<'a>(cell: CellRef<'a>, stats: &mut RowStats) -> Result<Column<'a>, RowError> {
+    let mut walk = CompactedPoints::of(cell);
+    let (mut previous_ms, mut descents) = (0, 0);
+    for (qualifier, _) in &mut walk {
+        let offset_ms = qualifier.offset_ms();
+        descents += usize::from(offset_ms < previous_ms);
+        previous_ms = offset_ms;
+    }
+    walk.end()?;
+    if descents == 0 {
+        return Ok(Column::Compacted(CompactedPoints::of(cell)));
+    }
+    stats.out_of_order += descents;
+    let mut points: Vec<_> = CompactedPoints::of(cell).collect();
+    points.sort_by_key(|(qualifier, _)| qualifier.offset_ms());
+    Ok(Column::Sorted(points.into_iter()))
 }
 
 /// The points of a cell of appended points, ascending, and of each instant the last that arrived.

@@ -94,18 +94,58 @@ fn a_row_without_points_is_no_error() {
 }
 
 #[test]
-fn a_missing_meta_byte_and_values_that_end_early_are_tolerated() {
-    let (points, stats) = read(&hex_cells(&[("00000010", "0102")]), DuplicatePolicy::Error).unwrap();
-    assert_eq!(points, [(0, Value::Int(1)), (1000, Value::Int(2))]);
-    assert_eq!(stats.cut_off_cells, 0);
+fn a_missing_meta_byte_is_tolerated() {
     for cells in [
-        hex_cells(&[("000000110020", "010002")]),
-        hex_cells(&[("000000110020", "010002"), ("0000", "01")]),
+        hex_cells(&[("00000010", "0102")]),
+        hex_cells(&[("0000f0007d00", "0102")]),
+        // Through the merge.
+        hex_cells(&[("00000010", "0102"), ("0000", "01")]),
     ] {
-        let (points, stats) = read(&cells, DuplicatePolicy::Error).unwrap();
-        assert_eq!(points, [(0, Value::Int(1)), (1000, Value::Int(2))]);
-        assert_eq!(stats.cut_off_cells, 1);
+        let (points, _) = read(&cells, DuplicatePolicy::Error).unwrap();
+        assert_eq!((points.len(), points[1].1), (2, Value::Int(2)));
     }
+}
+
+#[test]
+fn a_compacted_cell_whose_lengths_do_not_add_up_is_no_points() {
+    let shown = |cells: &[(&str, &str)]| {
+        let cells = hex_cells(cells);
+        read(&cells, DuplicatePolicy::KeepNewest).unwrap_err().to_string()
+    };
+    let damaged = |qualifier: &str, points, expected, actual| {
+        format!(
+            "compacted cell with qualifier `{qualifier}` is damaged: the values of its {points} points have \
+             {expected} bytes, expected so many and at most one more, found {actual}"
+        )
+    };
+    // Of one type, of several, through the merge.
+    for others in [&[][..], &[("0000", "01")]] {
+        let with = |cell| [&[cell], others].concat();
+        let uniform = damaged("000000100020", 3, 3, 2);
+        assert_eq!(shown(&with(("000000100020", "0102"))), uniform);
+        let mixed = damaged("000000110020", 3, 4, 3);
+        assert_eq!(shown(&with(("000000110020", "010002"))), mixed);
+        let too_long = damaged("00000010", 2, 2, 4);
+        assert_eq!(shown(&with(("00000010", "01020000"))), too_long);
+        let too_long = damaged("00000011", 2, 3, 5);
+        assert_eq!(shown(&with(("00000011", "0100020000"))), too_long);
+    }
+}
+
+#[test]
+fn a_compacted_cell_that_does_not_ascend_is_brought_into_order() {
+    let cells = hex_cells(&[("0020000000100000", "0301020100"), ("0030", "04")]);
+    for policy in [DuplicatePolicy::Error, DuplicatePolicy::KeepNewest] {
+        let (points, stats) = read(&cells, policy).unwrap();
+        let expected = [(0, 1), (1000, 2), (2000, 3), (3000, 4)];
+        assert_eq!(points, expected.map(|(at, value)| (at, Value::Int(value))));
+        assert_eq!((stats.out_of_order, stats.duplicates), (2, 1));
+    }
+    // An instant twice, far from each other, and with two values.
+    let cells = hex_cells(&[("002000000020", "03010900")]);
+    assert!(read(&cells, DuplicatePolicy::Error).is_err());
+    let (points, _) = read(&cells, DuplicatePolicy::KeepNewest).unwrap();
+    assert_eq!(points, [(0, Value::Int(1)), (2000, Value::Int(3))]);
 }
 
 #[test]
@@ -425,8 +465,7 @@ proptest! {
         for policy in [DuplicatePolicy::Error, DuplicatePolicy::KeepNewest] {
             if let Ok((points, stats)) = read(&cells, policy) {
                 prop_assert_eq!(points.len(), stats.points);
-                let descents = points.windows(2).filter(|pair| pair[0].0 >= pair[1].0).count();
-                prop_assert_eq!(descents, stats.out_of_order);
+                prop_assert!(points.is_sorted_by(|a, b| a.0 < b.0));
             }
         }
         for (qualifier, value, timestamp_ms) in &cells {
