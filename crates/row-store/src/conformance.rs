@@ -49,6 +49,7 @@ const CHECKS: &[Check] = checks![
     writes::a_row_is_deleted,
     writes::a_put_after_a_delete_is_visible,
     writes::a_row_is_never_seen_in_part,
+    writes::writes_under_way_together_keep_their_order,
     conditions::an_increment_counts_from_nothing,
     conditions::an_increment_wraps,
     conditions::concurrent_increments_give_distinct_sums,

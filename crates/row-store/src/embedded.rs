@@ -445,6 +445,10 @@ impl RowStore for EmbeddedStore {
         }
     }
 
+    fn keeps_write_order(&self) -> bool {
+        true
+    }
+
     fn atomic(&self) -> Option<&dyn AtomicCommit> {
         Some(self)
     }

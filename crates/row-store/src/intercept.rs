@@ -245,6 +245,14 @@ impl RowStore for InterceptedStore {
         Ok(value)
     }
 
+    fn keeps_write_order(&self) -> bool {
+        self.inner.keeps_write_order()
+    }
+
+    fn prefers_few_cells(&self) -> bool {
+        self.inner.prefers_few_cells()
+    }
+
     fn atomic(&self) -> Option<&dyn AtomicCommit> {
         (self.atomic && self.inner.atomic().is_some()).then_some(self)
     }

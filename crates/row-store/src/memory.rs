@@ -29,6 +29,8 @@ type Cells = BTreeMap<(u8, Vec<u8>), Versions>;
 #[derive(Clone, Debug, Default)]
 pub struct MemoryStore {
     state: Arc<Mutex<State>>,
+    /// Writes take it in the order in which they were begun, before they let others run.
+    turn: Arc<tokio::sync::Mutex<()>>,
 }
 
 #[derive(Debug, Default)]
@@ -59,6 +61,7 @@ impl MemoryStore {
                 clock,
                 ..State::default()
             })),
+            turn: Arc::default(),
         }
     }
 
@@ -323,6 +326,7 @@ impl RowStore for MemoryStore {
     }
 
     async fn write(&self, batch: WriteBatch) -> Result<(), StoreError> {
+        let _turn = self.turn.lock().await;
         self.state().await?.write(&batch)
     }
 
@@ -374,6 +378,10 @@ impl RowStore for MemoryStore {
         appended.extend_from_slice(value);
         state.put_over(table, cell, timestamp_ms, &appended)?;
         Ok(appended)
+    }
+
+    fn keeps_write_order(&self) -> bool {
+        true
     }
 
     fn atomic(&self) -> Option<&dyn AtomicCommit> {

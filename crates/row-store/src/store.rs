@@ -153,6 +153,20 @@ pub trait RowStore: Send + Sync + std::fmt::Debug {
         value: &[u8],
     ) -> Result<Vec<u8>, StoreError>;
 
+    /// Whether writes of one row that a task has under way together take place in the order in
+    /// which it first polled them. Where they do not, whoever needs an order waits for the answer to
+    /// one before beginning the next.
+    fn keeps_write_order(&self) -> bool {
+        false
+    }
+
+    /// Whether a cell costs much more than its bytes, so that a hundred points are better written as
+    /// one cell than as a hundred. In HBase each cell has a copy of its row key and is an object in
+    /// three processes.
+    fn prefers_few_cells(&self) -> bool {
+        false
+    }
+
     /// Atomic writes over several rows, if this store has them. HBase does not.
     fn atomic(&self) -> Option<&dyn AtomicCommit> {
         None

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use futures::stream::{FuturesUnordered, StreamExt as _};
+
 use super::{Subject, contents};
 use crate::{FamilyDef, Scan};
 
@@ -299,4 +301,22 @@ pub(super) async fn a_row_is_never_seen_in_part(subject: &Subject<'_>) {
         }
     };
     futures::future::join(write, read).await;
+}
+
+pub(super) async fn writes_under_way_together_keep_their_order(subject: &Subject<'_>) {
+    if !subject.store.keeps_write_order() {
+        return;
+    }
+    let table = subject.table().await;
+    for round in 0..20_u8 {
+        // Bigger and smaller ones, so that one that waits for room is not overtaken.
+        let writes = (0..50_u8).map(|number| {
+            let value = vec![number; if number % 7 == 0 { 200_000 } else { 1 }];
+            let table = &table;
+            async move { table.put(&[round], b"q", &value).await }
+        });
+        let mut under_way: FuturesUnordered<_> = writes.collect();
+        while under_way.next().await.is_some() {}
+        assert_eq!(table.value(&[round], b"q").await.unwrap()[0], 49, "round {round}");
+    }
 }
