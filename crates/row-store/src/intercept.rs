@@ -253,6 +253,10 @@ impl RowStore for InterceptedStore {
         self.inner.prefers_few_cells()
     }
 
+    fn max_row_key(&self, table: &TableName) -> usize {
+        self.inner.max_row_key(table)
+    }
+
     fn atomic(&self) -> Option<&dyn AtomicCommit> {
         (self.atomic && self.inner.atomic().is_some()).then_some(self)
     }

@@ -91,10 +91,15 @@ pub(crate) fn family_index(table: &TableDef, family: &str) -> Result<u8, StoreEr
 
 /// Checks a row key.
 pub(crate) fn check_row_key(key: &[u8]) -> Result<(), StoreError> {
+    check_row_key_up_to(MAX_ROW_KEY, key)
+}
+
+/// Checks a row key where the longest has so many bytes.
+pub(crate) fn check_row_key_up_to(longest: usize, key: &[u8]) -> Result<(), StoreError> {
     match key.len() {
         0 => Err(invalid("row key is empty, it has at least 1 byte".to_owned())),
-        length if length > MAX_ROW_KEY => Err(invalid(format!(
-            "row key has {length} bytes, at most {MAX_ROW_KEY} are allowed"
+        length if length > longest => Err(invalid(format!(
+            "row key has {length} bytes, at most {longest} are allowed"
         ))),
         _ => Ok(()),
     }
@@ -130,13 +135,14 @@ pub(crate) fn check_batch(table: &TableDef, batch: &WriteBatch) -> Result<Vec<u8
         .map(|family| family_index(table, family))
         .collect::<Result<Vec<_>, _>>()?;
     for row in batch.iter() {
+        check_row_key(row.key)?;
         check_mutations(&row, families.len())?;
     }
     Ok(families)
 }
 
-fn check_mutations(row: &RowMutations<'_>, families: usize) -> Result<(), StoreError> {
-    check_row_key(row.key)?;
+/// Checks all but the key of a row, of a batch with so many families.
+pub(crate) fn check_mutations(row: &RowMutations<'_>, families: usize) -> Result<(), StoreError> {
     for mutation in row.iter() {
         let family = match mutation {
             MutationRef::Put {

@@ -2,6 +2,7 @@
 
 use async_trait::async_trait;
 
+use crate::batch::MAX_ROW_KEY;
 use crate::{ColumnSelection, Row, RowStream, Scan, StoreError, TableDef, TableName, WriteBatch};
 
 /// The address of a cell within a table.
@@ -49,7 +50,8 @@ pub struct Condition {
 ///   returned is visible.
 /// - After [`StoreError::TimedOut`] or [`StoreError::Io`] it is unknown whether a write took place;
 ///   [`StoreError::retry`] says which requests may be repeated.
-/// - Row keys have 1 to 32767 bytes, qualifiers 0 to 65535, values up to 16 MiB.
+/// - Row keys have 1 to 32767 bytes ([`RowStore::max_row_key`]: HBase a few less), qualifiers 0 to
+///   65535, values up to 16 MiB (HBase 10, `hbase.client.keyvalue.maxsize`).
 ///
 /// Futures may be dropped at any time. A write whose future is dropped may still take place.
 #[async_trait]
@@ -105,7 +107,9 @@ pub trait RowStore: Send + Sync + std::fmt::Debug {
     /// As [`RowStore::get`]; in the stream when it happens later.
     async fn scan(&self, table: &TableName, scan: Scan) -> Result<RowStream, StoreError>;
 
-    /// Applies a batch. Rows are atomic one by one, in the order of the batch.
+    /// Applies a batch. Rows are atomic one by one; what is done to one row is done in the order of
+    /// the batch. A store that does not keep the order of writes does the rows in any order, and at
+    /// the same time.
     ///
     /// Safe to repeat: the same put twice is one cell.
     ///
@@ -165,6 +169,12 @@ pub trait RowStore: Send + Sync + std::fmt::Debug {
     /// three processes.
     fn prefers_few_cells(&self) -> bool {
         false
+    }
+
+    /// The longest row key of a table, in bytes.
+    fn max_row_key(&self, table: &TableName) -> usize {
+        let _ = table;
+        MAX_ROW_KEY
     }
 
     /// Atomic writes over several rows, if this store has them. HBase does not.
