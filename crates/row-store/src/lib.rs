@@ -15,6 +15,7 @@
 //! |---|---|
 //! | [`memory`] | tests, and the model that the others are compared with |
 //! | [`embedded`] | one machine: journal with group commit, memory, row blocks on disk |
+//! | [`hbase`] | a cluster: HBase through its Thrift gateway |
 
 mod batch;
 mod cell_list;
@@ -23,6 +24,7 @@ mod clock;
 pub mod conformance;
 pub mod embedded;
 mod error;
+pub mod hbase;
 #[cfg(feature = "testing")]
 pub mod intercept;
 pub mod memory;

@@ -1,0 +1,154 @@
+//! The gateways, and when each may be tried.
+
+use std::time::{Duration, Instant};
+
+use backon::{BackoffBuilder, ExponentialBackoff, ExponentialBuilder};
+use parking_lot::{Condvar, Mutex};
+
+/// The delays between attempts to reach a gateway that is down.
+const BACKOFF: ExponentialBuilder = ExponentialBuilder::new()
+    .with_min_delay(Duration::from_millis(50))
+    .with_max_delay(Duration::from_secs(5))
+    .without_max_times()
+    .with_jitter();
+
+/// What is known about the gateways; shared by the workers.
+#[derive(Debug)]
+pub(super) struct Gateways {
+    addresses: Vec<String>,
+    states: Mutex<Vec<State>>,
+    /// A gateway came up, or there is nothing to wait for any more.
+    changed: Condvar,
+}
+
+/// A gateway is up as long as nothing else is known.
+#[derive(Debug, Default)]
+struct State {
+    down: Option<Down>,
+}
+
+#[derive(Debug)]
+struct Down {
+    error: String,
+    retry_at: Instant,
+    delays: ExponentialBackoff,
+}
+
+/// What a worker may do that wants a connection.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Advice {
+    /// Try this gateway, and say how it went.
+    Try(usize),
+    /// All are down; the first is to be tried again then.
+    WaitUntil(Instant),
+}
+
+impl Gateways {
+    pub(super) fn new(addresses: Vec<String>) -> Self {
+        Self {
+            states: Mutex::new(addresses.iter().map(|_| State::default()).collect()),
+            addresses,
+            changed: Condvar::new(),
+        }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.addresses.len()
+    }
+
+    pub(super) fn address(&self, gateway: usize) -> &str {
+        &self.addresses[gateway]
+    }
+
+    /// Which gateway to try: `home` if it is up, else another that is up, else one whose time has
+    /// come. An attempt at one that is down is given to one worker at a time.
+    pub(super) fn advise(&self, home: usize, attempt: Duration) -> Advice {
+        let mut states = self.states.lock();
+        let count = states.len();
+        let in_turn = || (0..count).map(|step| (home + step) % count);
+        if let Some(up) = in_turn().find(|gateway| states[*gateway].down.is_none()) {
+            return Advice::Try(up);
+        }
+        let now = Instant::now();
+        let mut first = now + attempt;
+        for gateway in in_turn() {
+            if let Some(down) = &mut states[gateway].down {
+                if down.retry_at <= now {
+                    down.retry_at = now + attempt;
+                    return Advice::Try(gateway);
+                }
+                first = first.min(down.retry_at);
+            }
+        }
+        Advice::WaitUntil(first)
+    }
+
+    /// Whether a worker that had to leave this gateway should try it again; if so, the attempt is
+    /// the caller's.
+    pub(super) fn is_worth_a_try(&self, gateway: usize, attempt: Duration) -> bool {
+        let now = Instant::now();
+        match &mut self.states.lock()[gateway].down {
+            None => true,
+            Some(down) if down.retry_at <= now => {
+                down.retry_at = now + attempt;
+                true
+            }
+            Some(_) => false,
+        }
+    }
+
+    /// The gateway answered.
+    pub(super) fn is_up(&self, gateway: usize) {
+        if self.states.lock()[gateway].down.take().is_some() {
+            tracing::info!(gateway = self.address(gateway), "HBase Thrift gateway is back");
+            self.changed.notify_all();
+        }
+    }
+
+    /// The gateway did not answer.
+    pub(super) fn is_down(&self, gateway: usize, error: String) {
+        let mut states = self.states.lock();
+        let state = &mut states[gateway];
+        let down = state.down.get_or_insert_with(|| {
+            tracing::warn!(
+                gateway = self.address(gateway),
+                error,
+                "HBase Thrift gateway is down"
+            );
+            Down {
+                error: String::new(),
+                retry_at: Instant::now(),
+                delays: BACKOFF.build(),
+            }
+        });
+        down.error = error;
+        down.retry_at = Instant::now() + down.delays.next().unwrap_or_default();
+    }
+
+    /// Waits until then, or until a gateway comes up.
+    pub(super) fn wait_until(&self, then: Instant) {
+        let mut states = self.states.lock();
+        if states.iter().all(|state| state.down.is_some()) {
+            self.changed.wait_until(&mut states, then);
+        }
+    }
+
+    /// Ends all waiting.
+    pub(super) fn wake(&self) {
+        let _states = self.states.lock();
+        self.changed.notify_all();
+    }
+
+    /// What keeps each gateway from being used, in one line.
+    pub(super) fn errors(&self) -> String {
+        let states = self.states.lock();
+        let errors = self.addresses.iter().zip(states.iter());
+        errors
+            .map(|(address, state)| match &state.down {
+                Some(down) => format!("{address}: {}", down.error),
+                None => format!("{address}: not tried"),
+            })
+            .collect::<Vec<_>>()
+            .join("; ")
+    }
+}

@@ -1,0 +1,191 @@
+//! Cuts a batch into calls that the gateway can do.
+//!
+//! Within one call the gateway does all puts first and then all deletes, and all of them have one
+//! timestamp; so a call of ours has puts of one timestamp, or deletes. The mutations of a row are
+//! brought together, wherever in the batch they are, and make *steps*:
+//!
+//! ```text
+//!   put a, put b, delete c, put d        a row's mutations in the batch
+//!   [put a, put b]  [delete c]  [put d]  its steps
+//! ```
+//!
+//! A *round* has one step of each row, so all of it may be done in any order and at once. Nearly
+//! every batch is one round of puts without a timestamp.
+
+use std::collections::BTreeMap;
+
+use hashbrown::{HashMap, HashSet};
+use rustc_hash::FxBuildHasher;
+
+use crate::{MutationRef, WriteBatch};
+
+/// Cells of a call, at most, unless one row has more.
+const CELLS_PER_CALL: usize = 1_000;
+/// Bytes of a call's keys, qualifiers and values, at most, unless one row has more.
+const BYTES_PER_CALL: usize = 1 << 20;
+
+/// A call of the gateway.
+#[derive(Debug, Default, PartialEq)]
+pub(super) struct Call<'a> {
+    /// Rows, each once, with puts or deletes.
+    pub(super) rows: Vec<(&'a [u8], Vec<MutationRef<'a>>)>,
+    /// The timestamp of all puts; `None`: the store's time.
+    pub(super) timestamp_ms: Option<i64>,
+    cells: usize,
+    bytes: usize,
+}
+
+/// Calls that may be done at once.
+#[derive(Debug, Default, PartialEq)]
+pub(super) struct Round<'a> {
+    /// Puts and deletes of columns and families.
+    pub(super) calls: Vec<Call<'a>>,
+    /// Rows to be deleted, which the gateway does one by one.
+    pub(super) deleted_rows: Vec<&'a [u8]>,
+}
+
+/// What cannot be mixed in one call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Put,
+    Delete,
+    DeleteRow,
+}
+
+/// Mutations of one row that one round can do.
+struct Step<'a> {
+    row: &'a [u8],
+    kind: Kind,
+    mutations: Vec<MutationRef<'a>>,
+}
+
+/// The rounds of a batch, to be done one after the other.
+pub(super) fn rounds(batch: &WriteBatch) -> Vec<Round<'_>> {
+    let mut rounds: Vec<Vec<Step<'_>>> = Vec::new();
+    // The last step of each row: its round, and its place there.
+    let mut last: HashMap<&[u8], (usize, usize), FxBuildHasher> = HashMap::default();
+    for row in batch.iter() {
+        for mutation in row.iter() {
+            let kind = kind(&mutation);
+            let round = match last.get(row.key) {
+                Some(&(round, place)) => {
+                    let step = &mut rounds[round][place];
+                    if step.kind == kind {
+                        step.mutations.push(mutation);
+                        continue;
+                    }
+                    round + 1
+                }
+                None => 0,
+            };
+            if rounds.len() == round {
+                rounds.push(Vec::new());
+            }
+            last.insert(row.key, (round, rounds[round].len()));
+            rounds[round].push(Step {
+                row: row.key,
+                kind,
+                mutations: vec![mutation],
+            });
+        }
+    }
+    rounds.into_iter().map(Round::of).collect()
+}
+
+fn kind(mutation: &MutationRef<'_>) -> Kind {
+    match mutation {
+        MutationRef::Put { .. } => Kind::Put,
+        MutationRef::DeleteColumn { .. } | MutationRef::DeleteFamily { .. } => Kind::Delete,
+        MutationRef::DeleteRow => Kind::DeleteRow,
+    }
+}
+
+impl<'a> Round<'a> {
+    fn of(steps: Vec<Step<'a>>) -> Self {
+        let mut round = Self::default();
+        // The calls that are being filled, by what their rows must have in common.
+        let mut deletes = Call::default();
+        let mut puts: BTreeMap<Option<i64>, Call<'a>> = BTreeMap::new();
+        for step in steps {
+            match step.kind {
+                Kind::DeleteRow => round.deleted_rows.push(step.row),
+                Kind::Delete => deletes.add(step.row, step.mutations, &mut round.calls),
+                Kind::Put => {
+                    for (timestamp_ms, mutations) in by_timestamp(without_overwritten(step.mutations)) {
+                        let call = puts.entry(timestamp_ms).or_insert_with(|| Call {
+                            timestamp_ms,
+                            ..Call::default()
+                        });
+                        call.add(step.row, mutations, &mut round.calls);
+                    }
+                }
+            }
+        }
+        let open = puts.into_values().chain([deletes]);
+        round.calls.extend(open.filter(|call| !call.rows.is_empty()));
+        round
+    }
+}
+
+impl<'a> Call<'a> {
+    /// Adds a row, which stays whole; a call that is full without it goes to `full`.
+    fn add(&mut self, row: &'a [u8], mutations: Vec<MutationRef<'a>>, full: &mut Vec<Call<'a>>) {
+        let cells = mutations.len();
+        let bytes = row.len() + mutations.iter().map(byte_len).sum::<usize>();
+        let is_full = self.cells + cells > CELLS_PER_CALL || self.bytes + bytes > BYTES_PER_CALL;
+        if is_full && !self.rows.is_empty() {
+            let next = Call {
+                timestamp_ms: self.timestamp_ms,
+                ..Call::default()
+            };
+            full.push(std::mem::replace(self, next));
+        }
+        self.rows.push((row, mutations));
+        self.cells += cells;
+        self.bytes += bytes;
+    }
+}
+
+fn byte_len(mutation: &MutationRef<'_>) -> usize {
+    match mutation {
+        MutationRef::Put { qualifier, value, .. } => qualifier.len() + value.len(),
+        MutationRef::DeleteColumn { qualifier, .. } => qualifier.len(),
+        MutationRef::DeleteFamily { .. } | MutationRef::DeleteRow => 0,
+    }
+}
+
+/// Of several puts to one cell only the last: in one call HBase would keep any of them.
+fn without_overwritten(mut puts: Vec<MutationRef<'_>>) -> Vec<MutationRef<'_>> {
+    if puts.len() > 1 {
+        let mut seen = HashSet::with_capacity_and_hasher(puts.len(), FxBuildHasher);
+        puts.reverse();
+        puts.retain(|put| match *put {
+            MutationRef::Put {
+                family,
+                qualifier,
+                timestamp_ms,
+                ..
+            } => seen.insert((family.index(), qualifier, timestamp_ms)),
+            _ => true,
+        });
+        puts.reverse();
+    }
+    puts
+}
+
+/// Puts of one row by their timestamps.
+fn by_timestamp(puts: Vec<MutationRef<'_>>) -> Vec<(Option<i64>, Vec<MutationRef<'_>>)> {
+    let timestamp_of = |put: &MutationRef<'_>| match put {
+        MutationRef::Put { timestamp_ms, .. } => *timestamp_ms,
+        _ => None,
+    };
+    let first = puts.first().and_then(timestamp_of);
+    if puts.iter().all(|put| timestamp_of(put) == first) {
+        return vec![(first, puts)];
+    }
+    let mut groups: BTreeMap<Option<i64>, Vec<MutationRef<'_>>> = BTreeMap::new();
+    for put in puts {
+        groups.entry(timestamp_of(&put)).or_default().push(put);
+    }
+    groups.into_iter().collect()
+}

@@ -1,0 +1,228 @@
+//! The workers, and how a request gets its answer from one of them.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use tokio::sync::oneshot;
+
+use super::config::HbaseConfig;
+use super::connection::{Connection, ConnectionId};
+use super::error::CallError;
+use super::gateway::Gateways;
+use super::queue::{Claim, Job, Queue};
+use super::worker::{Shared, Worker};
+use crate::StoreError;
+
+/// How often a request that may be repeated is sent when its connection breaks.
+const ATTEMPTS: usize = 3;
+
+/// What a request may do after it has broken a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Repeat {
+    /// Be sent again: doing it twice is as good as once.
+    Safe,
+    /// Nothing: it may have been done.
+    Never,
+}
+
+/// The workers of a store. They end when it is dropped.
+pub(super) struct Pool {
+    shared: Arc<Shared>,
+    /// One for each worker; it ends with the worker.
+    running: Mutex<Vec<oneshot::Receiver<()>>>,
+}
+
+impl Pool {
+    /// Starts the workers; each connects when it has something to do.
+    pub(super) fn start(config: HbaseConfig) -> Result<Self, StoreError> {
+        let shared = Arc::new(Shared {
+            queue: Queue::new(
+                config.connections,
+                config.connections.saturating_mul(config.queue),
+            ),
+            gateways: Gateways::new(config.gateways.clone()),
+            config,
+        });
+        // From here on its drop ends the workers that were started.
+        let pool = Self {
+            shared,
+            running: Mutex::default(),
+        };
+        for index in 0..pool.shared.config.connections {
+            let (ends, ended) = oneshot::channel();
+            let shared = pool.shared.clone();
+            std::thread::Builder::new()
+                .name(format!("hbase-{index}"))
+                .spawn(move || {
+                    Worker::new(shared, index).run();
+                    drop(ends);
+                })
+                .map_err(|error| StoreError::Io {
+                    place: "thread of an HBase connection".to_owned(),
+                    detail: error.to_string(),
+                })?;
+            pool.running.lock().push(ended);
+        }
+        Ok(pool)
+    }
+
+    pub(super) fn config(&self) -> &HbaseConfig {
+        &self.shared.config
+    }
+
+    /// Sends a request over any connection. `request` makes it anew for each attempt.
+    pub(super) async fn call<T, R>(&self, repeat: Repeat, request: impl Fn() -> R) -> Result<T, CallError>
+    where
+        T: Send + 'static,
+        R: FnOnce(&mut Connection, Instant) -> Result<T, CallError> + Send + 'static,
+    {
+        let deadline = Instant::now() + self.shared.config.request_timeout;
+        let mut attempt = 1;
+        loop {
+            match self.call_once(None, deadline, request()).await {
+                Err(CallError::Lost { gateway, detail }) if repeat == Repeat::Safe && attempt < ATTEMPTS => {
+                    tracing::debug!(gateway, detail, "connection lost, the request is sent again");
+                    attempt += 1;
+                }
+                result => return result,
+            }
+        }
+    }
+
+    /// Sends a request over any connection, or over the one to which it is pinned, once.
+    pub(super) async fn call_once<T, R>(
+        &self,
+        pinned: Option<ConnectionId>,
+        deadline: Instant,
+        request: R,
+    ) -> Result<T, CallError>
+    where
+        T: Send + 'static,
+        R: FnOnce(&mut Connection, Instant) -> Result<T, CallError> + Send + 'static,
+    {
+        self.submit(pinned, deadline, request)?.answer().await
+    }
+
+    /// Queues a request; it takes place whether or not somebody waits, unless the call is dropped
+    /// before it begins.
+    pub(super) fn submit<T, R>(
+        &self,
+        pinned: Option<ConnectionId>,
+        deadline: Instant,
+        request: R,
+    ) -> Result<Call<T>, CallError>
+    where
+        T: Send + 'static,
+        R: FnOnce(&mut Connection, Instant) -> Result<T, CallError> + Send + 'static,
+    {
+        let (reply, answer) = oneshot::channel();
+        let call = Call {
+            claim: Claim::default(),
+            deadline,
+            request_timeout: self.shared.config.request_timeout,
+            answer,
+        };
+        let connected_by = Instant::now() + self.shared.config.connect_timeout;
+        self.shared.queue.push(Job {
+            claim: call.claim.clone(),
+            connected_by: connected_by.min(deadline),
+            pinned,
+            work: Box::new(move |connection| {
+                let result = connection.and_then(|connection| request(connection, deadline));
+                // The caller may have gone; the answer was read all the same.
+                let _ = reply.send(result);
+            }),
+        })?;
+        Ok(call)
+    }
+
+    /// Queues a request for a connection whose answer nobody waits for.
+    pub(super) fn tell<T, R>(&self, pinned: ConnectionId, request: R)
+    where
+        R: FnOnce(&mut Connection, Instant) -> Result<T, CallError> + Send + 'static,
+    {
+        let deadline = Instant::now() + self.shared.config.request_timeout;
+        let job = Job {
+            claim: Claim::default(),
+            connected_by: deadline,
+            pinned: Some(pinned),
+            work: Box::new(move |connection| {
+                if let Err(error) = connection.and_then(|connection| request(connection, deadline)) {
+                    tracing::debug!(%error, "a request that nobody waits for failed");
+                }
+            }),
+        };
+        // A store that is closed has no connections on which anything could be told.
+        let _ = self.shared.queue.push(job);
+    }
+
+    /// Ends the workers and waits until they have ended.
+    pub(super) async fn close(&self) {
+        self.stop();
+        let running = std::mem::take(&mut *self.running.lock());
+        for worker in running {
+            // An error is what is waited for: the other half is gone.
+            let _ = worker.await;
+        }
+    }
+
+    fn stop(&self) {
+        self.shared.queue.close();
+        self.shared.gateways.wake();
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+impl fmt::Debug for Pool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Pool")
+            .field("config", &self.shared.config)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A request that waits or is under way. If it is dropped before it begins, it never begins.
+pub(super) struct Call<T> {
+    claim: Claim,
+    deadline: Instant,
+    request_timeout: Duration,
+    answer: oneshot::Receiver<Result<T, CallError>>,
+}
+
+impl<T> Call<T> {
+    /// The answer.
+    pub(super) async fn answer(mut self) -> Result<T, CallError> {
+        let answer = match tokio::time::timeout_at(self.deadline.into(), &mut self.answer).await {
+            Ok(answer) => answer,
+            Err(_) if self.claim.take() => {
+                return Err(CallError::NotSent {
+                    detail: format!(
+                        "all connections to HBase were busy for {:?} (request_timeout)",
+                        self.request_timeout
+                    ),
+                });
+            }
+            // It is under way, and its worker gives up at the same deadline.
+            Err(_) => (&mut self.answer).await,
+        };
+        answer.unwrap_or_else(|_| {
+            Err(CallError::Lost {
+                gateway: "HBase".to_owned(),
+                detail: "the thread of the connection ended".to_owned(),
+            })
+        })
+    }
+}
+
+impl<T> Drop for Call<T> {
+    fn drop(&mut self) {
+        self.claim.take();
+    }
+}

@@ -1,0 +1,143 @@
+//! Which rows a scan has still to give, and how they are made of the parts that come.
+
+use hbase_thrift::hbase::TRowResult;
+
+use super::error::CallError;
+use super::raw::ScanRange;
+use super::rows::RawRow;
+use crate::{Row, RowFilter, Scan};
+
+/// The keys from `start` (inside) to `stop` (outside), empty for open, whichever way they are read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct KeyRange {
+    start: Vec<u8>,
+    stop: Vec<u8>,
+    reverse: bool,
+}
+
+impl KeyRange {
+    pub(super) fn of(scan: &Scan) -> Self {
+        Self {
+            start: scan.start.clone(),
+            stop: scan.stop.clone(),
+            reverse: scan.reverse,
+        }
+    }
+
+    /// Whether no key can be in it.
+    pub(super) fn is_empty(&self) -> bool {
+        !self.stop.is_empty() && self.start >= self.stop
+    }
+
+    /// Leaves out what comes up to this key.
+    pub(super) fn resume_after(&mut self, key: &[u8]) {
+        if self.reverse {
+            self.stop = key.to_vec();
+        } else {
+            self.start = [key, &[0]].concat();
+        }
+    }
+
+    /// What to ask HBase for.
+    ///
+    /// Its scanners begin inside and end outside of their range, also when they descend, where ours
+    /// begin outside and end inside. So a descending one is asked for a little more than is wanted.
+    pub(super) fn scan_range(&self) -> ScanRange {
+        if self.reverse {
+            ScanRange {
+                start: self.stop.clone(),
+                stop: key_before(&self.start),
+                reverse: true,
+            }
+        } else {
+            ScanRange {
+                start: self.start.clone(),
+                stop: self.stop.clone(),
+                reverse: false,
+            }
+        }
+    }
+
+    fn contains(&self, key: &[u8]) -> bool {
+        key >= self.start.as_slice() && (self.stop.is_empty() || key < self.stop.as_slice())
+    }
+}
+
+/// From this length on, in bytes, a key is not made longer.
+const LONG_KEY: usize = 1_024;
+
+/// A key that is smaller than this one, with hardly any between them; empty if there is none.
+fn key_before(key: &[u8]) -> Vec<u8> {
+    let mut before = key.to_vec();
+    match before.pop() {
+        // Only without its last 0 it is the very next.
+        None | Some(0) => {}
+        Some(last) => {
+            before.push(last - 1);
+            // Long keys are at the limit already.
+            if before.len() < LONG_KEY {
+                before.extend_from_slice(&[0xff; 8]);
+            }
+        }
+    }
+    before
+}
+
+/// Makes rows of the parts in which they come.
+#[derive(Debug)]
+pub(super) struct Assembler {
+    range: KeyRange,
+    filter: Option<RowFilter>,
+    /// The row whose parts are coming.
+    pending: Option<RawRow>,
+    last_key: Option<Vec<u8>>,
+}
+
+impl Assembler {
+    pub(super) fn new(range: KeyRange, filter: Option<RowFilter>) -> Self {
+        Self {
+            range,
+            filter,
+            pending: None,
+            last_key: None,
+        }
+    }
+
+    /// The last row that is whole, wanted or not.
+    pub(super) fn last_key(&self) -> Option<&[u8]> {
+        self.last_key.as_deref()
+    }
+
+    /// The rows that these parts complete; at the end also the one that was pending.
+    pub(super) fn add(
+        &mut self,
+        parts: Vec<TRowResult>,
+        is_at_end: bool,
+        gateway: &str,
+    ) -> Result<Vec<Row>, CallError> {
+        let mut rows = Vec::with_capacity(parts.len());
+        for row in parts.into_iter().map(RawRow::new) {
+            match &mut self.pending {
+                Some(pending) if pending.key == row.key => pending.parts.extend(row.parts),
+                pending => {
+                    if let Some(whole) = pending.replace(row) {
+                        rows.extend(self.complete(whole, gateway)?);
+                    }
+                }
+            }
+        }
+        if is_at_end && let Some(whole) = self.pending.take() {
+            rows.extend(self.complete(whole, gateway)?);
+        }
+        Ok(rows)
+    }
+
+    fn complete(&mut self, row: RawRow, gateway: &str) -> Result<Option<Row>, CallError> {
+        self.last_key = Some(row.key.clone());
+        let keeps = |key: &[u8]| self.filter.as_ref().is_none_or(|filter| filter.keeps(key));
+        if !self.range.contains(&row.key) || !keeps(&row.key) {
+            return Ok(None);
+        }
+        row.into_row(gateway)
+    }
+}

@@ -1,0 +1,264 @@
+//! Scans.
+//!
+//! A scanner lives in the gateway where it was opened, under a small number that the next one after a
+//! restart may have again. So it is used on the very connection on which it was opened and on no
+//! other; when that is gone, or the scanner's lease is, another scanner is opened after the last
+//! whole row.
+//!
+//! While the caller works on a batch of rows, the next one is fetched.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Instant;
+
+use futures::stream::{StreamExt, empty, try_unfold};
+use hbase_thrift::hbase::{THbaseSyncClient, TScan};
+
+use super::connection::{Connection, ConnectionId};
+use super::error::CallError;
+use super::pool::{Call, Pool};
+use super::range::{Assembler, KeyRange};
+use super::versions::Versions;
+use super::{raw, tables};
+use crate::{ColumnSelection, Row, RowStream, Scan, StoreError, TableName};
+
+/// Cells of a part of a row: wider rows come in several parts.
+const CELLS_PER_PART: i32 = 1_000;
+/// Parts that are fetched at once, at least and at most, if the limit of the scan allows.
+const PARTS: std::ops::RangeInclusive<usize> = 128..=1_024;
+/// How often a scan is taken up again without a new row.
+const ATTEMPTS: usize = 3;
+
+/// Opens a scan and fetches its first rows, since HBase tells only then that a table is missing.
+pub(super) async fn open(pool: Arc<Pool>, table: TableName, scan: Scan) -> Result<RowStream, StoreError> {
+    let about = |error: CallError| error.into_store_error(Some(&table));
+    let selects_nothing = matches!(&scan.columns, ColumnSelection::Columns(columns) if columns.is_empty());
+    let range = KeyRange::of(&scan);
+    if selects_nothing || range.is_empty() || scan.limit == Some(0) {
+        // HBase would take no columns for all of them, and equal ends of a range for a get.
+        let exists = tables::find(&pool, &table).await.map_err(about)?.is_some();
+        return if exists {
+            Ok(empty().boxed())
+        } else {
+            Err(StoreError::NoSuchTable { table })
+        };
+    }
+    let versions = Versions::of(&pool, &table, scan.max_versions)
+        .await
+        .map_err(about)?;
+    let mut cursor = Cursor {
+        parts: scan.batch_rows.clamp(*PARTS.start(), *PARTS.end()),
+        cells: CELLS_PER_PART,
+        rest: scan.limit.unwrap_or(u64::MAX),
+        pool,
+        table,
+        scan,
+        range,
+        versions,
+        next: None,
+        ready: VecDeque::new(),
+        is_at_end: false,
+        failures: 0,
+    };
+    cursor.fetch().await.map_err(|error| cursor.about(error))?;
+    Ok(try_unfold(cursor, |mut cursor| async move {
+        let rows = cursor.next_batch().await.map_err(|error| cursor.about(error))?;
+        Ok((!rows.is_empty()).then_some((rows, cursor)))
+    })
+    .boxed())
+}
+
+/// A scan that is under way.
+struct Cursor {
+    pool: Arc<Pool>,
+    table: TableName,
+    scan: Scan,
+    /// What has not been received.
+    range: KeyRange,
+    versions: Versions,
+    /// Rows that may still be returned.
+    rest: u64,
+    /// What is being fetched.
+    next: Option<Call<Fetched>>,
+    /// Rows that were fetched.
+    ready: VecDeque<Row>,
+    is_at_end: bool,
+    /// Attempts since the last row.
+    failures: usize,
+    /// How much is fetched at once; less when answers were too long.
+    parts: usize,
+    cells: i32,
+}
+
+/// What came of a fetch.
+struct Fetched {
+    scanner: Scanner,
+    assembler: Assembler,
+    rows: Vec<Row>,
+    is_at_end: bool,
+}
+
+impl Cursor {
+    fn about(&self, error: CallError) -> StoreError {
+        error.into_store_error(Some(&self.table))
+    }
+
+    /// The next rows; none at the end.
+    async fn next_batch(&mut self) -> Result<Vec<Row>, CallError> {
+        while self.ready.is_empty() && !self.is_at_end {
+            self.fetch().await?;
+        }
+        let count = self.ready.len().min(self.scan.batch_rows);
+        let rows = self.ready.drain(..count).collect();
+        self.versions.complete(&self.pool, &self.table, rows).await
+    }
+
+    /// Waits for rows, and begins to fetch what follows them.
+    async fn fetch(&mut self) -> Result<(), CallError> {
+        let call = match self.next.take() {
+            Some(call) => call,
+            None => self.open_scanner()?,
+        };
+        let fetched = match call.answer().await {
+            Ok(fetched) => fetched,
+            Err(error) => return self.recover(error),
+        };
+        if let Some(key) = fetched.assembler.last_key() {
+            self.failures = 0;
+            self.range.resume_after(key);
+        }
+        let before = self.ready.len();
+        let rest = usize::try_from(self.rest).unwrap_or(usize::MAX);
+        self.ready.extend(fetched.rows.into_iter().take(rest));
+        self.rest -= (self.ready.len() - before) as u64;
+        if fetched.is_at_end || self.rest == 0 {
+            self.is_at_end = true;
+        } else {
+            // If it cannot be asked for now, a new scanner is opened when it is needed.
+            self.next = self.continue_scanner(fetched.scanner, fetched.assembler).ok();
+        }
+        Ok(())
+    }
+
+    /// Begins a scan of what is left.
+    fn open_scanner(&self) -> Result<Call<Fetched>, CallError> {
+        let pool = self.pool.clone();
+        let (table, parts) = (raw::table_name(&self.table), self.parts());
+        let scan = raw::scan(self.range.scan_range(), &self.scan.columns, self.cells, parts);
+        let assembler = Assembler::new(self.range.clone(), self.scan.filter.clone());
+        let deadline = Instant::now() + self.pool.config().request_timeout;
+        self.pool.submit(None, deadline, move |connection, deadline| {
+            let scanner = Scanner::open(connection, deadline, pool, table, scan)?;
+            scanner.fetch(connection, deadline, assembler, parts)
+        })
+    }
+
+    /// Goes on with a scan.
+    fn continue_scanner(&self, scanner: Scanner, assembler: Assembler) -> Result<Call<Fetched>, CallError> {
+        let parts = self.parts();
+        let deadline = Instant::now() + self.pool.config().request_timeout;
+        let connection = scanner.connection;
+        self.pool
+            .submit(Some(connection), deadline, move |connection, deadline| {
+                scanner.fetch(connection, deadline, assembler, parts)
+            })
+    }
+
+    /// How many parts to fetch: without a filter, not many more than the limit leaves rows.
+    fn parts(&self) -> i32 {
+        let rest = usize::try_from(self.rest).unwrap_or(usize::MAX);
+        let parts = match self.scan.filter {
+            // The first one of a descending scan may be outside of the range.
+            None => self.parts.min(rest.saturating_add(1)),
+            Some(_) => self.parts,
+        };
+        i32::try_from(parts).unwrap_or(i32::MAX)
+    }
+
+    /// Prepares another attempt after the last whole row, if there is hope.
+    fn recover(&mut self, error: CallError) -> Result<(), CallError> {
+        self.failures += 1;
+        let is_hopeful = match &error {
+            CallError::ScannerLost | CallError::Lost { .. } => self.failures < ATTEMPTS,
+            CallError::Refused(refusal) => refusal.is_about_lease() && self.failures < ATTEMPTS,
+            // Its own limit: there is nothing left to halve.
+            CallError::TooLong { .. } => self.fetch_less(),
+            CallError::NotSent { .. } | CallError::TimedOut { .. } => false,
+        };
+        if !is_hopeful {
+            return Err(error);
+        }
+        tracing::debug!(table = %self.table, %error, "the scan is taken up again");
+        Ok(())
+    }
+
+    /// Halves what is fetched at once; false if it cannot be less.
+    fn fetch_less(&mut self) -> bool {
+        if self.parts > 1 {
+            self.parts /= 2;
+        } else if self.cells > 1 {
+            self.cells /= 2;
+        } else {
+            return false;
+        }
+        true
+    }
+}
+
+/// A scanner that is open in a gateway; dropping it closes it there.
+struct Scanner {
+    pool: Arc<Pool>,
+    connection: ConnectionId,
+    id: i32,
+}
+
+impl Scanner {
+    fn open(
+        connection: &mut Connection,
+        deadline: Instant,
+        pool: Arc<Pool>,
+        table: Vec<u8>,
+        scan: TScan,
+    ) -> Result<Self, CallError> {
+        let id = connection.call("scannerOpenWithScan", deadline, |client| {
+            client.scanner_open_with_scan(table, scan, raw::no_attributes())
+        })?;
+        connection.scanners += 1;
+        Ok(Self {
+            pool,
+            connection: connection.id,
+            id,
+        })
+    }
+
+    fn fetch(
+        self,
+        connection: &mut Connection,
+        deadline: Instant,
+        mut assembler: Assembler,
+        parts: i32,
+    ) -> Result<Fetched, CallError> {
+        let found = connection.call("scannerGetList", deadline, |client| {
+            client.scanner_get_list(self.id, parts)
+        })?;
+        // Fewer than asked for are the last.
+        let is_at_end = i32::try_from(found.len()).is_ok_and(|found| found < parts);
+        let rows = assembler.add(found, is_at_end, connection.gateway())?;
+        Ok(Fetched {
+            scanner: self,
+            assembler,
+            rows,
+            is_at_end,
+        })
+    }
+}
+
+impl Drop for Scanner {
+    fn drop(&mut self) {
+        let id = self.id;
+        self.pool.tell(self.connection, move |connection, deadline| {
+            connection.scanners = connection.scanners.saturating_sub(1);
+            connection.call("scannerClose", deadline, |client| client.scanner_close(id))
+        });
+    }
+}

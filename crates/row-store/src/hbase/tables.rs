@@ -1,0 +1,165 @@
+//! Making and listing tables.
+
+use std::time::Duration;
+
+use futures::stream::{StreamExt, TryStreamExt, iter};
+use hbase_thrift::hbase::{ColumnDescriptor, THbaseSyncClient};
+
+use super::connection::Connection;
+use super::error::{CallError, RefusalKind};
+use super::pool::{Pool, Repeat};
+use super::raw;
+use crate::{FamilyDef, StoreError, TableDef, TableName, rules};
+
+/// HBase's time to live of what is kept for ever, in seconds.
+const FOR_EVER: i32 = i32::MAX;
+
+/// Makes a table; `false` if there is one with the same families.
+pub(super) async fn create(
+    pool: &Pool,
+    table: &TableDef,
+    compression: &'static str,
+) -> Result<bool, StoreError> {
+    rules::check_table(table)?;
+    let families = table
+        .families
+        .iter()
+        .map(|family| {
+            let max_versions = i32::try_from(family.max_versions).map_err(|_| StoreError::Invalid {
+                detail: format!(
+                    "family `{}` keeps {} versions, HBase counts them up to {}",
+                    family.name,
+                    family.max_versions,
+                    i32::MAX
+                ),
+            })?;
+            Ok(raw::family(
+                family,
+                max_versions,
+                ttl_seconds(family)?,
+                compression,
+            ))
+        })
+        .collect::<Result<Vec<ColumnDescriptor>, StoreError>>()?;
+    let about = |error: CallError| error.into_store_error(Some(&table.name));
+    let name = raw::table_name(&table.name);
+    let request = || {
+        let (name, families) = (name.clone(), families.clone());
+        move |connection: &mut Connection, deadline| {
+            connection.call("createTable", deadline, |client| {
+                client.create_table(name, families)
+            })
+        }
+    };
+    match pool.call(Repeat::Safe, request).await {
+        Ok(()) => Ok(true),
+        // It was there before, or somebody else made it at the same time.
+        Err(CallError::Refused(refusal))
+            if refusal.kind == RefusalKind::Exists || refusal.names("TableExistsException") =>
+        {
+            match find(pool, &table.name).await.map_err(about)? {
+                Some(existing) => same(&existing, table),
+                None => Err(StoreError::Unavailable {
+                    detail: format!("table `{}` is being made", table.name),
+                }),
+            }
+        }
+        Err(error) => Err(about(error)),
+    }
+}
+
+/// The names of all tables, but those that ours cannot have.
+pub(super) async fn names(pool: &Pool) -> Result<Vec<TableName>, StoreError> {
+    let request = || {
+        |connection: &mut Connection, deadline| {
+            connection.call("getTableNames", deadline, |client| client.get_table_names())
+        }
+    };
+    let names = pool.call(Repeat::Safe, request).await;
+    let names = names.map_err(|error| error.into_store_error(None))?;
+    Ok(names
+        .iter()
+        .filter_map(|name| std::str::from_utf8(name).ok()?.parse().ok())
+        .collect())
+}
+
+/// All tables, by name.
+pub(super) async fn list(pool: &Pool) -> Result<Vec<TableDef>, StoreError> {
+    let found: Vec<Option<TableDef>> = iter(names(pool).await?)
+        .map(|name| async move {
+            // One that was deleted meanwhile is left out.
+            let found = find(pool, &name).await;
+            found.map_err(|error| error.into_store_error(Some(&name)))
+        })
+        .buffer_unordered(pool.config().connections)
+        .try_collect()
+        .await?;
+    let mut tables: Vec<TableDef> = found.into_iter().flatten().collect();
+    tables.sort_by(|a, b| a.name.cmp(&b.name));
+    Ok(tables)
+}
+
+/// The definition of a table, as far as the gateway tells; its families by name.
+pub(super) async fn find(pool: &Pool, name: &TableName) -> Result<Option<TableDef>, CallError> {
+    let request = || {
+        let name = raw::table_name(name);
+        move |connection: &mut Connection, deadline| {
+            connection.call("getColumnDescriptors", deadline, |client| {
+                client.get_column_descriptors(name)
+            })
+        }
+    };
+    match pool.call(Repeat::Safe, request).await {
+        Ok(descriptors) => Ok(Some(TableDef {
+            name: name.clone(),
+            families: descriptors
+                .into_values()
+                .map(|family| family_def(&family))
+                .collect(),
+        })),
+        Err(CallError::Refused(refusal)) if refusal.names("TableNotFoundException") => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+fn family_def(family: &ColumnDescriptor) -> FamilyDef {
+    let name = family.name.as_deref().unwrap_or_default();
+    let name = name.strip_suffix(b":").unwrap_or(name);
+    let ttl = family.time_to_live.filter(|seconds| *seconds != FOR_EVER);
+    FamilyDef {
+        name: String::from_utf8_lossy(name).into_owned(),
+        max_versions: family
+            .max_versions
+            .and_then(|kept| u32::try_from(kept).ok())
+            .unwrap_or(1),
+        ttl: ttl
+            .and_then(|seconds| u64::try_from(seconds).ok())
+            .map(Duration::from_secs),
+    }
+}
+
+/// HBase counts a time to live in whole seconds.
+fn ttl_seconds(family: &FamilyDef) -> Result<i32, StoreError> {
+    let Some(ttl) = family.ttl else {
+        return Ok(FOR_EVER);
+    };
+    let seconds = i32::try_from(ttl.as_secs()).unwrap_or(FOR_EVER);
+    if seconds == 0 || seconds == FOR_EVER || ttl.subsec_nanos() > 0 {
+        return Err(StoreError::Invalid {
+            detail: format!(
+                "family `{}` keeps cells for {ttl:?}, HBase needs whole seconds, 1 to {}",
+                family.name,
+                FOR_EVER - 1
+            ),
+        });
+    }
+    Ok(seconds)
+}
+
+/// `Ok(false)` if the table that exists is as wanted; HBase does not keep the order of families.
+fn same(existing: &TableDef, wanted: &TableDef) -> Result<bool, StoreError> {
+    let mut wanted = wanted.clone();
+    wanted.families.sort_by(|a, b| a.name.cmp(&b.name));
+    rules::check_same_table(existing, &wanted)?;
+    Ok(false)
+}

@@ -1,0 +1,133 @@
+//! Writing a batch.
+
+use std::time::Duration;
+
+use futures::FutureExt;
+use futures::stream::{StreamExt, TryStreamExt, iter};
+use hbase_thrift::hbase::{BatchMutation, Mutation, THbaseSyncClient};
+
+use super::connection::Connection;
+use super::error::CallError;
+use super::plan::{self, Call};
+use super::pool::{Pool, Repeat};
+use super::{raw, tables};
+use crate::{MutationRef, StoreError, WriteBatch, rules};
+
+/// How long a row's next step waits: HBase dates in milliseconds, and a delete wins its own.
+const NEXT_MILLISECOND: Duration = Duration::from_millis(2);
+
+/// Applies a batch.
+pub(super) async fn write(pool: &Pool, batch: &WriteBatch) -> Result<(), StoreError> {
+    check(batch)?;
+    let at_once = pool.config().connections;
+    for (number, round) in plan::rounds(batch).into_iter().enumerate() {
+        if number > 0 {
+            tokio::time::sleep(NEXT_MILLISECOND).await;
+        }
+        let mutated = round
+            .calls
+            .into_iter()
+            .map(|call| mutate(pool, batch, call).boxed());
+        let deleted = round
+            .deleted_rows
+            .into_iter()
+            .map(|row| delete_row(pool, batch, row).boxed());
+        let calls: Vec<_> = mutated.chain(deleted).collect();
+        let done: Result<(), CallError> = iter(calls).buffer_unordered(at_once).try_collect().await;
+        if let Err(error) = done {
+            return Err(explain(pool, batch, error).await);
+        }
+    }
+    Ok(())
+}
+
+/// The error of a batch. Of several rows HBase's client only tells that so many failed, not always
+/// why; that the table is missing has to be asked for.
+async fn explain(pool: &Pool, batch: &WriteBatch, error: CallError) -> StoreError {
+    let table = batch.table();
+    let is_vague = matches!(&error, CallError::Refused(refusal)
+        if refusal.names("RetriesExhaustedWithDetailsException"));
+    if is_vague && let Ok(None) = tables::find(pool, table).await {
+        return StoreError::NoSuchTable { table: table.clone() };
+    }
+    error.into_store_error(Some(table))
+}
+
+/// Refuses what HBase would refuse late, or take for something else.
+fn check(batch: &WriteBatch) -> Result<(), StoreError> {
+    for row in batch.iter() {
+        raw::check_row_key(batch.table(), row.key)?;
+        rules::check_mutations(&row, batch.families().len())?;
+        for mutation in row.iter() {
+            // HBase takes the greatest timestamp for its own time.
+            if let MutationRef::Put {
+                timestamp_ms: Some(timestamp_ms),
+                ..
+            } = mutation
+                && !(0..i64::MAX).contains(&timestamp_ms)
+            {
+                return Err(StoreError::Invalid {
+                    detail: format!(
+                        "a put has timestamp {timestamp_ms}, expected 0 to {}",
+                        i64::MAX - 1
+                    ),
+                });
+            }
+        }
+    }
+    Ok(())
+}
+
+async fn mutate(pool: &Pool, batch: &WriteBatch, call: Call<'_>) -> Result<(), CallError> {
+    let request = || {
+        let table = raw::table_name(batch.table());
+        let rows: Vec<BatchMutation> = call
+            .rows
+            .iter()
+            .map(|(key, mutations)| {
+                let mutations = mutations
+                    .iter()
+                    .filter_map(|mutation| thrift_mutation(batch, mutation));
+                raw::row_mutations(key, mutations.collect())
+            })
+            .collect();
+        let timestamp_ms = call.timestamp_ms;
+        move |connection: &mut Connection, deadline| match timestamp_ms {
+            None => connection.call("mutateRows", deadline, |client| {
+                client.mutate_rows(table, rows, raw::no_attributes())
+            }),
+            Some(timestamp_ms) => connection.call("mutateRowsTs", deadline, |client| {
+                client.mutate_rows_ts(table, rows, timestamp_ms, raw::no_attributes())
+            }),
+        }
+    };
+    pool.call(Repeat::Safe, request).await
+}
+
+/// `None` for the delete of a whole row, which has a call of its own.
+fn thrift_mutation(batch: &WriteBatch, mutation: &MutationRef<'_>) -> Option<Mutation> {
+    let name = |family: crate::FamilyId| batch.families()[family.index()].as_str();
+    Some(match *mutation {
+        MutationRef::Put {
+            family,
+            qualifier,
+            value,
+            ..
+        } => raw::put(name(family), qualifier, value),
+        MutationRef::DeleteColumn { family, qualifier } => raw::delete(name(family), Some(qualifier)),
+        MutationRef::DeleteFamily { family } => raw::delete(name(family), None),
+        MutationRef::DeleteRow => return None,
+    })
+}
+
+async fn delete_row(pool: &Pool, batch: &WriteBatch, row: &[u8]) -> Result<(), CallError> {
+    let request = || {
+        let (table, row) = (raw::table_name(batch.table()), row.to_vec());
+        move |connection: &mut Connection, deadline| {
+            connection.call("deleteAllRow", deadline, |client| {
+                client.delete_all_row(table, row, raw::no_attributes())
+            })
+        }
+    };
+    pool.call(Repeat::Safe, request).await
+}
