@@ -1,0 +1,149 @@
+# The programs of the rig: how each is started, and how it is asked whether it is ready. Sourced by rig.sh, which
+# sets RIG, FOLDER, HBASE_JARS and OPENTSDB_JARS.
+
+# --- HBase: ZooKeeper, master and region server in one process
+
+start_hbase() {
+  local folder="$FOLDER/hbase"
+  mkdir -p "$folder"
+  if [ ! -e "$folder/address" ]; then
+    echo "127.0.0.1:$(free_port)" >"$folder/address"
+    hbase_site "$folder" >"$folder/hbase-site.xml"
+  fi
+  launch hbase "$folder:$RIG/hbase:$HBASE_JARS/*" -Xmx1g org.apache.hadoop.hbase.master.HMaster start
+}
+
+# On a local disk HBase cannot promise that its log is there after a loss of power; with the raw file
+# system it is at least there after `kill -9`, as the other one keeps the last bytes to itself.
+hbase_site() {
+  local folder="$1" key value
+  echo '<configuration>'
+  while read -r key value; do
+    echo "  <property><name>$key</name><value>$value</value></property>"
+  done <<SETTINGS
+hbase.rootdir file://$folder/data
+hbase.tmp.dir $folder/tmp
+fs.file.impl org.apache.hadoop.fs.RawLocalFileSystem
+hbase.unsafe.stream.capability.enforce false
+hbase.wal.provider filesystem
+hbase.cluster.distributed false
+hbase.zookeeper.quorum 127.0.0.1
+hbase.zookeeper.property.clientPort $(sed 's/.*://' "$folder/address")
+hbase.zookeeper.property.dataDir $folder/zookeeper
+hbase.master.hostname localhost
+hbase.master.ipc.address 127.0.0.1
+hbase.master.port $(free_port)
+hbase.master.info.port -1
+hbase.regionserver.hostname localhost
+hbase.regionserver.ipc.address 127.0.0.1
+hbase.regionserver.port $(free_port)
+hbase.regionserver.info.port -1
+SETTINGS
+  echo '</configuration>'
+}
+
+# start_gateway PART [FLAG...]: without flags as it was, or as HBase has it.
+start_gateway() {
+  local part="$1" folder="$FOLDER/$1" flags
+  shift
+  mkdir -p "$folder"
+  if [ ! -e "$folder/address" ]; then
+    echo "127.0.0.1:$(free_port)" >"$folder/address"
+    echo "$*" >"$folder/flags"
+  fi
+  read -r -a flags <"$folder/flags"
+  launch "$part" "$FOLDER/hbase:$RIG/hbase:$HBASE_JARS/*" -Xmx512m \
+    org.apache.hadoop.hbase.thrift.ThriftServer start -b 127.0.0.1 -p "$(sed 's/.*://' "$folder/address")" \
+    --infoport -1 "${flags[@]}"
+}
+
+# Asks a gateway for the names of the tables, which it asks the master for: one call in Thrift's binary
+# protocol. A gateway with flags may speak another one; it has to listen.
+gateway_answers() {
+  local address answer
+  address=$(address_of "$1")
+  if grep -q . "$FOLDER/$1/flags"; then
+    (exec 3<>"/dev/tcp/${address/://}") 2>/dev/null
+    return
+  fi
+  answer=$(
+    exec 2>/dev/null 3<>"/dev/tcp/${address/://}" || exit
+    printf '\x80\x01\x00\x01\x00\x00\x00\x0dgetTableNames\x00\x00\x00\x01\x00' >&3
+    timeout 5 head -c 28 <&3 | od -An -v -tx1 | tr -d ' \n'
+  ) || return 1
+  # A reply whose first field is the result, a list; an error would be another field.
+  [[ "$answer" == 80010002*0f0000 ]]
+}
+
+# --- OpenTSDB
+
+# start_opentsdb PART [KEY=VALUE...]
+start_opentsdb() {
+  local part="$1" folder="$FOLDER/$1"
+  shift
+  mkdir -p "$folder/static" "$folder/cache"
+  if [ ! -e "$folder/address" ]; then
+    echo "127.0.0.1:$(free_port)" >"$folder/address"
+    {
+      echo "tsd.network.bind=127.0.0.1"
+      echo "tsd.network.port=$(sed 's/.*://' "$folder/address")"
+      echo "tsd.http.staticroot=$folder/static"
+      echo "tsd.http.cachedir=$folder/cache"
+      echo "tsd.storage.hbase.zk_quorum=$(address_of hbase)"
+      echo "tsd.core.auto_create_metrics=true"
+      # Without it a request of more than some kilobytes is refused.
+      echo "tsd.http.request.enable_chunked=true"
+      echo "tsd.http.request.max_chunk=16777216"
+      # What is asked for comes last, and so it counts.
+      [ "$#" = 0 ] || printf '%s\n' "$@"
+    } >"$folder/opentsdb.conf"
+  fi
+  launch "$part" "$RIG/opentsdb:$OPENTSDB_JARS/*" -Xmx512m \
+    net.opentsdb.tools.TSDMain "--config=$folder/opentsdb.conf"
+}
+
+opentsdb_answers() {
+  local address line
+  address=$(address_of "$1")
+  (
+    exec 2>/dev/null 3<>"/dev/tcp/${address/://}" || exit
+    printf 'GET /api/version HTTP/1.0\r\n\r\n' >&3
+    read -r -t 5 line <&3 && [[ "$line" == *" 200 "* ]]
+  )
+}
+
+# create_tables DATA UID TREE META
+create_tables() {
+  local log="$FOLDER/hbase/tables.log"
+  if ! java -Djava.net.preferIPv4Stack=true -cp "$FOLDER/hbase:$RIG/hbase:$HBASE_JARS/*" \
+    "$RIG/CreateTables.java" "$@" >"$log" 2>&1; then
+    echo "rig: the tables $* could not be made:" >&2
+    tail -n 20 "$log" >&2
+    return 1
+  fi
+}
+
+start_again() {
+  case "$1" in
+    hbase)
+      start_hbase
+      # Any gateway that runs can tell.
+      local part
+      for part in $(parts); do
+        if [[ "$part" == thrift-* ]] && runs "$part"; then
+          until_ready hbase gateway_answers "$part"
+          return
+        fi
+      done
+      ;;
+    *)
+      if [ -e "$FOLDER/$1/opentsdb.conf" ]; then
+        start_opentsdb "$1"
+        until_ready "$1" opentsdb_answers "$1"
+      else
+        start_gateway "$1"
+        until_ready "$1" gateway_answers "$1"
+      fi
+      ;;
+  esac
+}
