@@ -9,21 +9,39 @@
 //!   sample                  one point in the form of each door
 //!   read_back               what is stored, asked by query and by scan
 //! ```
+//!
+//! With a real HBase and a real OpenTSDB beside it (`tests/hbase/rig.sh`):
+//!
+//! ```text
+//!   rig ─► Part, OpenTsdb     started for a test, killed, paused; ended in Drop
+//!   tables                    names that no other test has
+//!   proxy                     a network that stalls, loses, cuts, refuses
+//!   random_points ─► writers ─► comparison    all that a row can hold: sent, and looked for
+//! ```
 
+pub mod comparison;
 pub mod health;
 pub mod http;
+pub mod opentsdb;
 mod ports;
 pub mod process;
 mod program;
+pub mod proxy;
 pub mod random;
+pub mod random_points;
 pub mod raw_grpc;
 pub mod read_back;
+pub mod rig;
 pub mod sample;
+pub mod sizes;
 pub mod stream;
+pub mod tables;
 mod telnet;
 mod tsdb;
 mod two_programs;
+pub mod uid_fsck;
 mod wait;
+pub mod writers;
 
 pub use program::path as program_path;
 pub use telnet::Telnet;

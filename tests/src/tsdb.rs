@@ -34,6 +34,13 @@ impl Options {
         self
     }
 
+    /// More flags, each as `--name=value`.
+    #[must_use]
+    pub fn flags(mut self, flags: impl IntoIterator<Item = String>) -> Self {
+        self.arguments.extend(flags);
+        self
+    }
+
     /// One more flag with its value.
     #[must_use]
     pub fn flag(mut self, name: &str, value: &str) -> Self {

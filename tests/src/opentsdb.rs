@@ -1,0 +1,165 @@
+//! A real OpenTSDB: writes, questions and UIDs through its own doors.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
+
+use anyhow::{Context as _, ensure};
+use oxtsdb_proto::common::v1::UidKind;
+use serde_json::{Value, json};
+
+use crate::http::Http;
+use crate::rig::Part;
+use crate::sample::Number;
+use crate::telnet::Telnet;
+
+/// The last second that OpenTSDB can be asked for: it computes the end of the scan in 32 bits.
+const LAST_SECOND: i64 = 4_294_000_000;
+
+/// Tags of a series.
+pub type Tags = BTreeMap<String, String>;
+
+/// A running OpenTSDB; it ends with this value.
+#[derive(Debug)]
+pub struct OpenTsdb {
+    part: Part,
+    address: SocketAddr,
+}
+
+impl OpenTsdb {
+    pub(crate) fn new(part: Part) -> anyhow::Result<Self> {
+        let address = part.address()?;
+        Ok(Self { part, address })
+    }
+
+    /// The process.
+    pub fn part(&self) -> &Part {
+        &self.part
+    }
+
+    /// Client of HTTP.
+    pub fn http(&self) -> Http {
+        Http::new(self.address)
+    }
+
+    /// A new telnet connection.
+    ///
+    /// # Errors
+    ///
+    /// If nobody listens.
+    pub async fn telnet(&self) -> anyhow::Result<Telnet> {
+        Telnet::connect(self.address).await
+    }
+
+    /// Writes points, given as `/api/put` takes them, and waits until they are stored.
+    ///
+    /// # Errors
+    ///
+    /// If one is refused.
+    pub async fn put(&self, points: &[Value]) -> anyhow::Result<()> {
+        let points = Value::Array(points.to_vec());
+        let answer = self.http().post("/api/put?details&sync", &points).await?;
+        ensure!(
+            answer.status == 200,
+            "/api/put: {} {}",
+            answer.status,
+            answer.body
+        );
+        Ok(())
+    }
+
+    /// Every series of a metric by itself, in full resolution.
+    ///
+    /// An integer comes as a floating point number where one follows it in its series; see
+    /// [`as_opentsdb_answers`](crate::comparison::as_opentsdb_answers).
+    ///
+    /// # Errors
+    ///
+    /// OpenTSDB's.
+    pub async fn series_of(&self, metric: &str) -> anyhow::Result<BTreeMap<Tags, Vec<(i64, Number)>>> {
+        let question = json!({
+            "start": 1,
+            "end": LAST_SECOND,
+            "msResolution": true,
+            "queries": [{"aggregator": "none", "metric": metric}],
+        });
+        let answer = self.http().post("/api/query", &question).await?;
+        ensure!(
+            answer.status == 200,
+            "query of `{metric}`: {} {}",
+            answer.status,
+            answer.body
+        );
+        let answer = answer.json()?;
+        let groups = answer.as_array().context("no array")?;
+        groups.iter().map(series).collect()
+    }
+
+    /// UIDs of names, assigned if need be, in hex; one request.
+    ///
+    /// # Errors
+    ///
+    /// If a name gets none.
+    pub async fn assign(&self, kind: UidKind, names: &[&str]) -> anyhow::Result<BTreeMap<String, String>> {
+        let (word, errors) = match kind {
+            UidKind::Metric => ("metric", "metric_errors"),
+            UidKind::TagKey => ("tagk", "tagk_errors"),
+            UidKind::TagValue => ("tagv", "tagv_errors"),
+            UidKind::Unspecified => anyhow::bail!("no kind"),
+        };
+        let answer = self
+            .http()
+            .post("/api/uid/assign", &json!({ word: names }))
+            .await?
+            .json()?;
+        let uid = |name: &&str| {
+            let assigned = answer[word][name].as_str();
+            // It is an error for OpenTSDB if there is a UID already.
+            let known = answer[errors][name]
+                .as_str()
+                .and_then(|error| error.strip_prefix("Name already exists with UID: "));
+            let uid = assigned
+                .or(known)
+                .with_context(|| format!("`{name}`: {answer}"))?;
+            Ok(((*name).to_owned(), uid.to_owned()))
+        };
+        names.iter().map(uid).collect()
+    }
+
+    /// The UIDs whose names got another one in a race, which leaves a reverse mapping behind: OpenTSDB's word
+    /// for the kind (`metrics`, `tagk`, `tagv`), and the UID.
+    ///
+    /// # Errors
+    ///
+    /// If its log cannot be read.
+    pub fn lost_uids(&self) -> anyhow::Result<BTreeSet<(String, u64)>> {
+        let log = self.part.log()?;
+        let lost = |line: &str| {
+            let (_, rest) = line.split_once("Race condition: tried to assign ID ")?;
+            let (id, rest) = rest.split_once(" to ")?;
+            let (kind, _) = rest.split_once(':')?;
+            Some((kind.to_owned(), id.parse().ok()?))
+        };
+        Ok(log.lines().filter_map(lost).collect())
+    }
+}
+
+fn series(group: &Value) -> anyhow::Result<(Tags, Vec<(i64, Number)>)> {
+    let tags = group["tags"].as_object().context("no tags")?;
+    let tags = tags
+        .iter()
+        .map(|(key, value)| Ok((key.clone(), value.as_str().context("tag")?.to_owned())))
+        .collect::<anyhow::Result<_>>()?;
+    let points = group["dps"].as_object().context("no dps")?;
+    let mut points = points
+        .iter()
+        .map(|(instant, value)| Ok((instant.parse()?, number(value)?)))
+        .collect::<anyhow::Result<Vec<_>>>()?;
+    points.sort_by_key(|(instant, _)| *instant);
+    Ok((tags, points))
+}
+
+fn number(value: &Value) -> anyhow::Result<Number> {
+    let int = value.as_i64().map(Number::Int);
+    int.or_else(|| value.as_f64().map(Number::Double))
+        .with_context(|| format!("`{value}` is no number"))
+}

@@ -1,0 +1,286 @@
+//! The real HBase and OpenTSDB that `tests/hbase/rig.sh run` started for the tests.
+
+use std::env;
+use std::ffi::OsStr;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use anyhow::{Context as _, ensure};
+
+use crate::opentsdb::OpenTsdb;
+use crate::tables::Tables;
+use crate::uid_fsck::UidFsck;
+
+/// A running HBase with Thrift servers ("gateways").
+#[derive(Clone, Debug)]
+pub struct Rig {
+    gateways: Vec<SocketAddr>,
+    folder: PathBuf,
+}
+
+impl Rig {
+    /// The one that the environment names. `None` without one; that a test was skipped is printed.
+    ///
+    /// # Errors
+    ///
+    /// If a variable is there, but another one is missing or cannot be read.
+    pub fn find(test: &str) -> anyhow::Result<Option<Self>> {
+        let Ok(gateways) = env::var("OXTSDB_TEST_HBASE") else {
+            println!("{test}: SKIPPED, it needs an HBase: tests/hbase/rig.sh run cargo test …");
+            return Ok(None);
+        };
+        let gateways = gateways
+            .split(',')
+            .map(|address| {
+                address
+                    .parse()
+                    .with_context(|| format!("OXTSDB_TEST_HBASE: `{address}`"))
+            })
+            .collect::<anyhow::Result<_>>()?;
+        let folder =
+            env::var_os("OXTSDB_TEST_HBASE_FOLDER").context("OXTSDB_TEST_HBASE_FOLDER is not set")?;
+        Ok(Some(Self {
+            gateways,
+            folder: folder.into(),
+        }))
+    }
+
+    /// Where the gateways listen that all tests share.
+    pub fn gateways(&self) -> &[SocketAddr] {
+        &self.gateways
+    }
+
+    /// Flags with which `tsdb serve` keeps its rows in tables of this HBase.
+    pub fn flags(&self, tables: &Tables) -> Vec<String> {
+        flags_for(&self.gateways, tables)
+    }
+
+    /// One more gateway, for one test; with flags of HBase's Thrift server, such as `-f` for frames.
+    ///
+    /// # Errors
+    ///
+    /// If it does not start.
+    pub async fn gateway(&self, flags: &[&str]) -> anyhow::Result<Part> {
+        self.start(
+            "gateway",
+            unique("gateway"),
+            flags.iter().map(|flag| (*flag).to_owned()),
+        )
+        .await
+    }
+
+    /// The HBase server itself: ZooKeeper, master and region server in one process. It belongs to all
+    /// tests: who stops it starts it again.
+    pub fn hbase(&self) -> Part {
+        Part {
+            folder: self.folder.clone(),
+            name: "hbase".to_owned(),
+            address: None,
+            is_shared: true,
+        }
+    }
+
+    /// An OpenTSDB on some tables, with settings beside those of [`Tables::opentsdb_settings`].
+    ///
+    /// # Errors
+    ///
+    /// If it does not start.
+    pub async fn opentsdb(&self, tables: &Tables, settings: &[&str]) -> anyhow::Result<OpenTsdb> {
+        let settings = tables
+            .opentsdb_settings()
+            .into_iter()
+            .chain(settings.iter().map(|setting| (*setting).to_owned()));
+        OpenTsdb::new(self.start("opentsdb", unique("opentsdb"), settings).await?)
+    }
+
+    /// Makes OpenTSDB's four tables with names of their own, as an operator of OpenTSDB does.
+    ///
+    /// # Errors
+    ///
+    /// HBase's.
+    pub async fn create_tables(&self, test: &str) -> anyhow::Result<Tables> {
+        let tables = Tables::named(&unique(test));
+        rig("tables", &self.folder, tables.names()).await?;
+        Ok(tables)
+    }
+
+    /// What OpenTSDB's own check says about a UID table; nothing is changed.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be run. What it finds is no error.
+    pub async fn uid_fsck(&self, opentsdb: &OpenTsdb) -> anyhow::Result<UidFsck> {
+        let part = &opentsdb.part().name;
+        let output = output("tool", &self.folder, [part, "UidManager", "--verbose", "fsck"]).await?;
+        UidFsck::parse(&String::from_utf8_lossy(&output.stderr))
+    }
+
+    async fn start(
+        &self,
+        verb: &str,
+        name: String,
+        arguments: impl Iterator<Item = String>,
+    ) -> anyhow::Result<Part> {
+        let all: Vec<String> = std::iter::once(name.clone()).chain(arguments).collect();
+        let address = rig(verb, &self.folder, &all).await?;
+        Ok(Part {
+            folder: self.folder.clone(),
+            name,
+            address: Some(address.trim().parse().with_context(|| format!("`{address}`"))?),
+            is_shared: false,
+        })
+    }
+}
+
+/// Flags with which `tsdb serve` keeps its rows in tables behind some gateways.
+pub fn flags_for(gateways: &[SocketAddr], tables: &Tables) -> Vec<String> {
+    let gateways: Vec<String> = gateways.iter().map(SocketAddr::to_string).collect();
+    let mut flags = vec![
+        "--store=hbase".to_owned(),
+        format!("--hbase-thrift={}", gateways.join(",")),
+    ];
+    flags.extend(tables.flags());
+    flags
+}
+
+/// A name that no other test has, and none that ran before on the same HBase.
+fn unique(what: &str) -> String {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let number = NEXT.fetch_add(1, Ordering::Relaxed);
+    format!("{what}-{}-{number}", std::process::id())
+}
+
+/// A process of the rig. One that was started for a test ends with this value.
+#[derive(Debug)]
+pub struct Part {
+    folder: PathBuf,
+    name: String,
+    address: Option<SocketAddr>,
+    is_shared: bool,
+}
+
+impl Part {
+    /// Where it listens.
+    ///
+    /// # Errors
+    ///
+    /// For HBase itself, which only its own clients speak to.
+    pub fn address(&self) -> anyhow::Result<SocketAddr> {
+        self.address
+            .with_context(|| format!("{} has no address of its own", self.name))
+    }
+
+    /// What it logged so far.
+    ///
+    /// # Errors
+    ///
+    /// If its log cannot be read.
+    pub fn log(&self) -> anyhow::Result<String> {
+        let log = self.folder.join(&self.name).join("log");
+        let bytes = std::fs::read(&log).with_context(|| log.display().to_string())?;
+        Ok(String::from_utf8_lossy(&bytes).into_owned())
+    }
+
+    /// `kill -9`; returns when it is gone.
+    ///
+    /// # Errors
+    ///
+    /// The rig's.
+    pub async fn kill9(&self) -> anyhow::Result<()> {
+        self.tell("kill").await
+    }
+
+    /// SIGSTOP: it keeps its connections, and is silent.
+    ///
+    /// # Errors
+    ///
+    /// If it does not run.
+    pub async fn pause(&self) -> anyhow::Result<()> {
+        self.tell("pause").await
+    }
+
+    /// SIGCONT.
+    ///
+    /// # Errors
+    ///
+    /// If it does not run.
+    pub async fn resume(&self) -> anyhow::Result<()> {
+        self.tell("resume").await
+    }
+
+    /// Ends it in order; returns when it is gone.
+    ///
+    /// # Errors
+    ///
+    /// The rig's.
+    pub async fn stop(&self) -> anyhow::Result<()> {
+        self.tell("stop").await
+    }
+
+    /// Starts it again where it was, after it has ended; returns when it answers.
+    ///
+    /// # Errors
+    ///
+    /// If it runs already, or does not come back.
+    pub async fn again(&self) -> anyhow::Result<()> {
+        self.tell("again").await
+    }
+
+    async fn tell(&self, verb: &str) -> anyhow::Result<()> {
+        rig(verb, &self.folder, [&self.name]).await?;
+        Ok(())
+    }
+}
+
+impl Drop for Part {
+    fn drop(&mut self) {
+        if !self.is_shared {
+            // Nothing can be done about an error here; the rig ends it with the others.
+            let _ = command("kill", &self.folder, [&self.name]).status();
+        }
+        if std::thread::panicking() {
+            let log = self.log().unwrap_or_default();
+            let lines: Vec<&str> = log.lines().collect();
+            let last = lines.get(lines.len().saturating_sub(20)..).unwrap_or_default();
+            eprintln!("--- the end of the log of {}:\n{}", self.name, last.join("\n"));
+        }
+    }
+}
+
+fn command<I, S>(verb: &str, folder: &Path, arguments: I) -> Command
+where
+    I: IntoIterator<Item = S>,
+    S: AsRef<OsStr>,
+{
+    let package = env::var_os("CARGO_MANIFEST_DIR").unwrap_or_else(|| env!("CARGO_MANIFEST_DIR").into());
+    let mut command = Command::new(Path::new(&package).join("hbase/rig.sh"));
+    command.arg(verb).arg(folder).args(arguments).stdin(Stdio::null());
+    command
+}
+
+/// What the rig wrote, whatever its exit status.
+async fn output<I, S>(verb: &str, folder: &Path, arguments: I) -> anyhow::Result<Output>
+where
+    I: IntoIterator<Item = S>,
+    S: AsRef<OsStr>,
+{
+    let mut command = command(verb, folder, arguments);
+    Ok(tokio::task::spawn_blocking(move || command.output()).await??)
+}
+
+/// What the rig wrote; fails with what it says is wrong.
+async fn rig<I, S>(verb: &str, folder: &Path, arguments: I) -> anyhow::Result<String>
+where
+    I: IntoIterator<Item = S>,
+    S: AsRef<OsStr>,
+{
+    let output = output(verb, folder, arguments).await?;
+    ensure!(
+        output.status.success(),
+        "rig.sh {verb}: {}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}

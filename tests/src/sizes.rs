@@ -1,0 +1,15 @@
+//! How much the long tests do.
+
+use anyhow::Context as _;
+
+/// What a variable says, or the usual size.
+///
+/// # Errors
+///
+/// If it is not a number.
+pub fn of(variable: &str, usual: usize) -> anyhow::Result<usize> {
+    match std::env::var(variable) {
+        Ok(text) => text.parse().with_context(|| format!("{variable}: `{text}`")),
+        Err(_not_set) => Ok(usual),
+    }
+}
