@@ -38,6 +38,14 @@ impl KeyRange {
         }
     }
 
+    /// Leaves out what comes before this key; only for ascending ones.
+    pub(super) fn seek(&mut self, key: Vec<u8>) {
+        debug_assert!(!self.reverse, "hints are for ascending scans");
+        if key > self.start {
+            self.start = key;
+        }
+    }
+
     /// What to ask HBase for.
     ///
     /// Its scanners begin inside and end outside of their range, also when they descend, where ours
@@ -106,6 +114,18 @@ impl Assembler {
     /// The last row that is whole, wanted or not.
     pub(super) fn last_key(&self) -> Option<&[u8]> {
         self.last_key.as_deref()
+    }
+
+    /// Where the filter says to go on behind the last row that came, whole or not, if that is not wanted.
+    pub(super) fn seek(&self) -> Option<Vec<u8>> {
+        let pending = self.pending.as_ref().map(|row| row.key.as_slice());
+        let key = pending.or(self.last_key.as_deref())?;
+        let filter = self.filter.as_ref().filter(|_| !self.range.reverse)?;
+        if filter.keeps(key) {
+            None
+        } else {
+            filter.seek_after(key)
+        }
     }
 
     /// The rows that these parts complete; at the end also the one that was pending.

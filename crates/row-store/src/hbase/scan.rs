@@ -6,6 +6,11 @@
 //! whole row.
 //!
 //! While the caller works on a batch of rows, the next one is fetched.
+//!
+//! A filter with hints is for few of many rows, so a scan with one fetches a single row at first, and
+//! twice as many each time. When a fetch brought nothing that is wanted, another scanner is opened where
+//! the filter says. That costs as much as hundreds of rows, so after each that led to nothing twice as
+//! many rows are fetched before the next.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -20,7 +25,7 @@ use super::pool::{Call, Pool};
 use super::range::{Assembler, KeyRange};
 use super::versions::Versions;
 use super::{raw, tables};
-use crate::{ColumnSelection, Row, RowStream, Scan, StoreError, TableName};
+use crate::{ColumnSelection, Row, RowFilter, RowStream, Scan, StoreError, TableName};
 
 /// Cells of a part of a row: wider rows come in several parts.
 const CELLS_PER_PART: i32 = 1_000;
@@ -46,8 +51,12 @@ pub(super) async fn open(pool: Arc<Pool>, table: TableName, scan: Scan) -> Resul
     let versions = Versions::of(&pool, &table, scan.max_versions)
         .await
         .map_err(about)?;
+    let parts = scan.batch_rows.clamp(*PARTS.start(), *PARTS.end());
+    let jumps = scan.filter.as_ref().is_some_and(RowFilter::has_seek) && !scan.reverse;
     let mut cursor = Cursor {
-        parts: scan.batch_rows.clamp(*PARTS.start(), *PARTS.end()),
+        parts: if jumps { 1 } else { parts },
+        most_parts: parts,
+        jumps_in_vain: 0,
         cells: CELLS_PER_PART,
         rest: scan.limit.unwrap_or(u64::MAX),
         pool,
@@ -87,6 +96,9 @@ struct Cursor {
     failures: usize,
     /// How much is fetched at once; less when answers were too long.
     parts: usize,
+    most_parts: usize,
+    /// Hints that were followed since the last row that is wanted.
+    jumps_in_vain: u32,
     cells: i32,
 }
 
@@ -127,13 +139,23 @@ impl Cursor {
             self.failures = 0;
             self.range.resume_after(key);
         }
+        if !fetched.rows.is_empty() {
+            self.jumps_in_vain = 0;
+        }
+        let seek = fetched.assembler.seek().filter(|_| fetched.rows.is_empty());
         let before = self.ready.len();
         let rest = usize::try_from(self.rest).unwrap_or(usize::MAX);
         self.ready.extend(fetched.rows.into_iter().take(rest));
         self.rest -= (self.ready.len() - before) as u64;
         if fetched.is_at_end || self.rest == 0 {
             self.is_at_end = true;
+        } else if let Some(key) = seek {
+            self.range.seek(key);
+            self.is_at_end = self.range.is_empty();
+            self.parts = self.most_parts.min(1 << self.jumps_in_vain.min(16));
+            self.jumps_in_vain += 1;
         } else {
+            self.parts = self.most_parts.min(2 * self.parts);
             // If it cannot be asked for now, a new scanner is opened when it is needed.
             self.next = self.continue_scanner(fetched.scanner, fetched.assembler).ok();
         }
@@ -196,6 +218,7 @@ impl Cursor {
     fn fetch_less(&mut self) -> bool {
         if self.parts > 1 {
             self.parts /= 2;
+            self.most_parts = self.parts;
         } else if self.cells > 1 {
             self.cells /= 2;
         } else {
