@@ -1,0 +1,20 @@
+#!/usr/bin/env bash
+# OxTSDB beside OpenTSDB on one HBase, in one run: writes in turn, then queries (crates/bench).
+#
+#   bench.sh [FLAG...]    flags of `oxtsdb-bench hbase`, such as --rounds 1 --steps 90
+#
+# OpenTSDB's compaction is off: the points are older than an hour, so that it would begin at once, which it
+# does not do with points of now. Bodies of HTTP may be as large as the load's.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+source .ci/tools.sh
+
+if [ -z "${OXTSDB_TEST_HBASE_FOLDER:-}" ]; then
+  cargo build --release --locked -p tsdb -p oxtsdb-bench
+  exec tests/hbase/rig.sh run --no-opentsdb tests/hbase/bench.sh "$@"
+fi
+tests/hbase/rig.sh tables "$OXTSDB_TEST_HBASE_FOLDER"
+OXTSDB_TEST_OPENTSDB=$(tests/hbase/rig.sh opentsdb "$OXTSDB_TEST_HBASE_FOLDER" opentsdb-bench \
+  tsd.storage.enable_compaction=false tsd.http.request.enable_chunked=true tsd.http.request.max_chunk=4194304)
+export OXTSDB_TEST_OPENTSDB
+"$CARGO_TARGET_DIR/release/oxtsdb-bench" hbase "$@"
