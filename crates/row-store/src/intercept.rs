@@ -126,6 +126,7 @@ pub struct InterceptedStore {
     inner: Arc<dyn RowStore>,
     hook: Arc<dyn Intercept>,
     atomic: bool,
+    like_hbase: bool,
 }
 
 impl InterceptedStore {
@@ -135,6 +136,7 @@ impl InterceptedStore {
             inner,
             hook,
             atomic: true,
+            like_hbase: false,
         }
     }
 
@@ -143,6 +145,17 @@ impl InterceptedStore {
     pub fn without_atomic_commits(self) -> Self {
         Self {
             atomic: false,
+            ..self
+        }
+    }
+
+    /// The store with what HBase says of itself: no atomic commits, no order of writes that are under
+    /// way together, dear cells.
+    #[must_use]
+    pub fn like_hbase(self) -> Self {
+        Self {
+            atomic: false,
+            like_hbase: true,
             ..self
         }
     }
@@ -246,11 +259,11 @@ impl RowStore for InterceptedStore {
     }
 
     fn keeps_write_order(&self) -> bool {
-        self.inner.keeps_write_order()
+        !self.like_hbase && self.inner.keeps_write_order()
     }
 
     fn prefers_few_cells(&self) -> bool {
-        self.inner.prefers_few_cells()
+        self.like_hbase || self.inner.prefers_few_cells()
     }
 
     fn max_row_key(&self, table: &TableName) -> usize {

@@ -29,7 +29,7 @@ type Cells = BTreeMap<(u8, Vec<u8>), Versions>;
 #[derive(Clone, Debug, Default)]
 pub struct MemoryStore {
     state: Arc<Mutex<State>>,
-    /// Writes take it in the order in which they were begun, before they let others run.
+    /// Writes queue for it before they let others run, and so they keep their order.
     turn: Arc<tokio::sync::Mutex<()>>,
 }
 
@@ -68,6 +68,10 @@ impl MemoryStore {
     /// Lets other tasks run, and takes the lock.
     async fn state(&self) -> Result<MutexGuard<'_, State>, StoreError> {
         tokio::task::yield_now().await;
+        self.open_state()
+    }
+
+    fn open_state(&self) -> Result<MutexGuard<'_, State>, StoreError> {
         let state = self.state.lock();
         if state.closed {
             return Err(StoreError::Unavailable {
@@ -326,8 +330,8 @@ impl RowStore for MemoryStore {
     }
 
     async fn write(&self, batch: WriteBatch) -> Result<(), StoreError> {
-        let _turn = self.turn.lock().await;
-        self.state().await?.write(&batch)
+        let (_turn, ()) = futures::join!(self.turn.lock(), tokio::task::yield_now());
+        self.open_state()?.write(&batch)
     }
 
     async fn increment(&self, table: &TableName, cell: &CellAddress, amount: i64) -> Result<i64, StoreError> {

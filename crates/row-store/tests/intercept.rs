@@ -28,6 +28,16 @@ async fn conforms() {
 }
 
 #[tokio::test]
+async fn a_store_can_say_what_hbase_says() {
+    let store = transparent();
+    assert!(store.keeps_write_order() && !store.prefers_few_cells());
+    let store = store.like_hbase();
+    assert!(!store.keeps_write_order() && store.prefers_few_cells());
+    assert!(store.atomic().is_none());
+    conformance::suite(&store).await;
+}
+
+#[tokio::test]
 async fn atomic_commits_can_be_hidden() {
     assert!(transparent().atomic().is_some());
     assert!(transparent().without_atomic_commits().atomic().is_none());

@@ -259,11 +259,13 @@ impl<'a> Iterator for AppendedPoints<'a> {
     }
 }
 
-/// Appends a point to the value of a cell of appended points, whose qualifier is
-/// [`APPEND_QUALIFIER`](crate::data_table::APPEND_QUALIFIER).
-pub fn append_point(qualifier: Qualifier, value: &Value, out: &mut Vec<u8>) {
+/// Appends a point, as a single cell holds it, to the value of a cell of appended points, whose
+/// qualifier is [`APPEND_QUALIFIER`](crate::data_table::APPEND_QUALIFIER). `value` must have the
+/// length that `qualifier` says.
+pub fn append_point(qualifier: Qualifier, value: &[u8], out: &mut Vec<u8>) {
+    debug_assert_eq!(qualifier.value_len(), value.len(), "{qualifier}");
     qualifier.write_to(out);
-    value.encoded().write_to(out);
+    out.extend_from_slice(value);
 }
 
 /// A raw value for an error message.

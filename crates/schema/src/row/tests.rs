@@ -386,7 +386,7 @@ proptest! {
             }
             if form == 2 {
                 let mut point = Vec::new();
-                append_point(qualifier, value, &mut point);
+                append_point(qualifier, value.encoded().as_bytes(), &mut point);
                 point.extend_from_slice(&appended);
                 appended = point;
             }
