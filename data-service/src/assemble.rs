@@ -68,7 +68,7 @@ pub async fn assemble(
         uids = connect(client, &settings) => uids?,
         () = shutdown.draining() => anyhow::bail!("stopped before the UID service answered"),
     };
-    let writer = Writer::new(Arc::clone(&store), uids.clone(), &settings)?;
+    let writer = Writer::new(Arc::clone(&store), uids.clone(), &settings, shutdown.clone())?;
     let engine = Engine::new(
         store,
         settings.data_table_name()?,

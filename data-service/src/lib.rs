@@ -28,4 +28,4 @@ pub use assemble::{DataService, assemble, store_folder};
 pub use grpc::DataServiceHandler;
 pub use settings::DataSettings;
 pub use uids::{Uids, UidsError};
-pub use write::{NewPoint, PointError, PointErrorReason, WriteError, WriteOutcome, Writer};
+pub use write::{NewPoint, PointError, PointErrorReason, WriteError, WriteForm, WriteOutcome, Writer};

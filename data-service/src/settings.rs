@@ -9,6 +9,8 @@ use oxtsdb_row_store::{StoreError, TableName};
 use oxtsdb_schema::{RowKeyLayout, SaltLayout, UidWidth, UidWidths, data_table};
 use oxtsdb_server::settings::{SettingError, in_range};
 
+use crate::write::WriteForm;
+
 /// Settings of the data service.
 #[derive(Clone, Debug, PartialEq, clap::Args)]
 #[command(next_help_heading = "Data service")]
@@ -67,6 +69,16 @@ pub struct DataSettings {
     /// Memory for writes that the store has not yet confirmed, MiB; more have to wait
     #[arg(long, env = "OXTSDB_MAX_WRITES_MIB", value_name = "MIB", default_value_t = Self::default().max_writes_mib)]
     pub max_writes_mib: usize,
+
+    /// In which form points are stored; all forms are read. With `rows` a point that is written
+    /// again with another value stands beside the old one (see --fix-duplicates)
+    #[arg(long, env = "OXTSDB_WRITE_FORM", value_enum, default_value_t = Self::default().write_form)]
+    pub write_form: WriteForm,
+
+    /// Let points wait so long for others of their row, milliseconds; 0: not at all. They are
+    /// acknowledged when they are stored, so each write takes so much longer
+    #[arg(long, env = "OXTSDB_LINGER_MS", value_name = "MS", default_value_t = Self::default().linger_ms)]
+    pub linger_ms: u64,
 
     /// Unacknowledged frames of a write stream
     #[arg(long, env = "OXTSDB_STREAM_WINDOW_FRAMES", value_name = "COUNT", default_value_t = Self::default().stream_window_frames)]
@@ -135,6 +147,8 @@ impl Default for DataSettings {
             name_cache_mib: 64,
             max_message_mib: 16,
             max_writes_mib: 128,
+            write_form: WriteForm::Auto,
+            linger_ms: 0,
             stream_window_frames: 64,
             stream_window_points: 1_000_000,
             stream_max_series: 1_000_000,
@@ -168,6 +182,7 @@ impl DataSettings {
         in_range("--name-cache-mib", self.name_cache_mib, 1, 1 << 20)?;
         in_range("--max-message-mib", self.max_message_mib, 1, 1024)?;
         in_range("--max-writes-mib", self.max_writes_mib, 1, 1 << 20)?;
+        in_range("--linger-ms", self.linger_ms, 0, 10_000)?;
         in_range("--stream-window-frames", self.stream_window_frames, 1, 1 << 20)?;
         in_range("--stream-window-points", self.stream_window_points, 1, 1 << 40)?;
         in_range("--stream-max-series", self.stream_max_series, 1, 1 << 28)?;

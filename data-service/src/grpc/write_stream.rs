@@ -279,8 +279,8 @@ impl Session {
     }
 
     fn store(&mut self, report: Report, rows: Rows, room: Room) {
-        let writer = self.service.writer.clone();
-        let storing = async move { (report, writer.store_in(room, rows).await) };
+        let stored = self.service.writer.store_in(room, rows);
+        let storing = async move { (report, stored.await) };
         self.in_flight.push_back(storing.boxed());
     }
 

@@ -28,8 +28,20 @@ pub(crate) struct Gate {
 impl Gate {
     /// A service whose points come to a gate; UIDs are assigned without waiting.
     pub(crate) async fn stack(settings: DataSettings) -> (TestStack, Arc<Gate>) {
+        Gate::stack_over(settings, |gated| gated).await
+    }
+
+    /// As [`Gate::stack`], on a store that says of itself what HBase says.
+    pub(crate) async fn hbase_stack(settings: DataSettings) -> (TestStack, Arc<Gate>) {
+        Gate::stack_over(settings, InterceptedStore::like_hbase).await
+    }
+
+    async fn stack_over(
+        settings: DataSettings,
+        change: impl FnOnce(InterceptedStore) -> InterceptedStore,
+    ) -> (TestStack, Arc<Gate>) {
         let (store, gated, gate) = Gate::store();
-        let uid_store = Arc::new(store.clone());
+        let (uid_store, gated) = (Arc::new(store.clone()), Arc::new(change(gated)));
         let stack = TestStack::over(store, uid_store, gated, settings, UidSettings::default()).await;
         (stack, gate)
     }
@@ -39,12 +51,19 @@ impl Gate {
         let (store, gated, gate) = Gate::store();
         let data_store = Arc::new(store.clone());
         let settings = DataSettings::default();
-        let stack = TestStack::over(store, gated, data_store, settings, UidSettings::default()).await;
+        let stack = TestStack::over(
+            store,
+            Arc::new(gated),
+            data_store,
+            settings,
+            UidSettings::default(),
+        )
+        .await;
         (stack, gate)
     }
 
     /// A store, the same store behind a gate, and the gate.
-    fn store() -> (MemoryStore, Arc<dyn RowStore>, Arc<Gate>) {
+    fn store() -> (MemoryStore, InterceptedStore, Arc<Gate>) {
         let store = MemoryStore::new();
         let gate = Arc::new(Gate {
             permits: Semaphore::new(0),
@@ -54,7 +73,7 @@ impl Gate {
         });
         let hook = Arc::clone(&gate) as Arc<dyn Intercept>;
         let gated = InterceptedStore::new(Arc::new(store.clone()), hook);
-        (store, Arc::new(gated), gate)
+        (store, gated, gate)
     }
 
     /// Lets so many writes go, of those that wait or come later.

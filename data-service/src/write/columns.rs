@@ -14,7 +14,7 @@ use oxtsdb_schema::value::ValueError;
 pub(crate) use errors::{ErrorRun, PointErrors};
 pub(crate) use tables::{Tables, TablesLimits};
 
-use super::writer::Rows;
+use super::rows::Rows;
 use super::{PointErrorReason, WriteError, timestamp};
 
 /// Why columns as a whole were not taken. Nothing of them is stored.

@@ -5,17 +5,26 @@
 //!          ──► one batch, points of one row that follow each other together ──► store ──► done
 //! ```
 //!
+//! In between they may be brought together with the points of other requests, and points of a row
+//! in one cell; see `lanes` and [`WriteForm`].
+//!
 //! Points fail one by one, by their index; the call fails when the store or the UID service does.
 //! `Ok` means that every point without an error is in the store's log.
 
 pub(crate) mod columns;
 mod error;
+mod form;
+mod group;
+mod lanes;
 mod point;
 mod resolve;
+mod rows;
 mod writer;
 
 pub use error::{NamePlace, PointErrorReason, WriteError};
+pub use form::WriteForm;
 pub use point::{NewPoint, PointError, WriteOutcome};
 pub(crate) use point::{PointRef, timestamp};
+pub(crate) use rows::Rows;
+pub(crate) use writer::Room;
 pub use writer::Writer;
-pub(crate) use writer::{Room, Rows};

@@ -1,24 +1,22 @@
 //! Points into the store.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use oxtsdb_row_store::{FamilyId, RowStore, TableName, WriteBatch};
-use oxtsdb_schema::{BaseTime, Qualifier, Timestamp, Value};
+use futures::future::{BoxFuture, FutureExt as _};
+use oxtsdb_row_store::{RowStore, TableName};
+use oxtsdb_server::Shutdown;
 use oxtsdb_server::settings::SettingError;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+use super::form::Form;
+use super::lanes::{LANES, Lanes};
 use super::resolve::{Resolved, Resolver};
+use super::rows::{POINT_BYTES, Rows};
 use super::{NewPoint, PointError, PointRef, WriteError, WriteOutcome};
 use crate::settings::DataSettings;
 use crate::uids::Uids;
 use crate::uids::series::{SeriesCache, SeriesRef, set_base_time};
-
-/// The family of table `tsdb`.
-const FAMILY: &str = "t";
-
-/// Room that a point takes in a batch at most usually, in bytes: row key, qualifier, value.
-const POINT_BYTES: usize = 64;
 
 /// A permit of the semaphore stands for so many bytes of a batch.
 const PERMIT_BYTES: usize = 1024;
@@ -32,6 +30,8 @@ struct Inner {
     store: Arc<dyn RowStore>,
     table: TableName,
     resolver: Resolver,
+    /// The way to the store, unless batches go to it as they are.
+    lanes: Option<Lanes>,
     /// Room for batches that the store has not confirmed.
     room: Arc<Semaphore>,
     room_permits: u32,
@@ -43,11 +43,23 @@ impl Writer {
     /// # Errors
     ///
     /// If a setting is out of its range.
-    pub fn new(store: Arc<dyn RowStore>, uids: Uids, settings: &DataSettings) -> Result<Self, SettingError> {
+    pub fn new(
+        store: Arc<dyn RowStore>,
+        uids: Uids,
+        settings: &DataSettings,
+        shutdown: Shutdown,
+    ) -> Result<Self, SettingError> {
         let room_permits = u32::try_from((settings.max_writes_mib << 20) / PERMIT_BYTES).unwrap_or(u32::MAX);
+        let table = settings.data_table_name()?;
+        let form = settings.write_form.on(&*store);
+        let linger = Duration::from_millis(settings.linger_ms);
+        let as_they_are = form == Form::Single && linger.is_zero() && store.keeps_write_order();
+        let lanes =
+            (!as_they_are).then(|| Lanes::new(Arc::clone(&store), table.clone(), form, linger, shutdown));
         Ok(Self(Arc::new(Inner {
             store,
-            table: settings.data_table_name()?,
+            table,
+            lanes,
             resolver: Resolver {
                 uids,
                 cache: SeriesCache::new(settings.series_cache_mib << 20),
@@ -112,7 +124,7 @@ impl Writer {
                 }
             }
         }
-        outcome.written = rows.points;
+        outcome.written = rows.points();
         self.store(rows, deadline).await?;
         Ok(outcome)
     }
@@ -128,7 +140,8 @@ impl Writer {
 
     /// An empty batch with room for so many points.
     pub(crate) fn batch(&self, points: usize) -> Rows {
-        Rows::new(self.0.table.clone(), points)
+        let lanes = if self.0.lanes.is_some() { LANES } else { 1 };
+        Rows::new(&self.0.table, points, lanes)
     }
 
     /// The most tags of a series.
@@ -138,7 +151,7 @@ impl Writer {
 
     /// Stores a batch: durable when this returns `Ok`.
     pub(crate) async fn store(&self, rows: Rows, deadline: Option<Instant>) -> Result<(), WriteError> {
-        if rows.points == 0 {
+        if rows.points() == 0 {
             return Ok(());
         }
         let began = Instant::now();
@@ -160,13 +173,25 @@ impl Writer {
         }
     }
 
-    /// Stores a batch for which there is room.
-    pub(crate) async fn store_in(&self, room: Room, rows: Rows) -> Result<(), WriteError> {
-        if rows.points > 0 {
-            self.0.store.write(rows.batch).await?;
+    /// Stores a batch for which there is room. Of two batches the one with which this was called
+    /// first is stored first where they have points of one row, if what this returns is polled in
+    /// the same order.
+    pub(crate) fn store_in(&self, room: Room, rows: Rows) -> BoxFuture<'static, Result<(), WriteError>> {
+        if let Some(lanes) = &self.0.lanes {
+            let submitted = lanes.submit(rows, room);
+            return async { Ok(submitted.await?) }.boxed();
         }
-        drop(room);
-        Ok(())
+        let writer = self.clone();
+        async move {
+            for batch in rows.into_lanes() {
+                if !batch.is_empty() {
+                    writer.0.store.write(batch).await?;
+                }
+            }
+            drop(room);
+            Ok(())
+        }
+        .boxed()
     }
 
     /// Waits, without end, until there is room for a batch. One that is above the limit waits to
@@ -192,7 +217,7 @@ impl Writer {
     }
 
     fn permits(&self, rows: &Rows) -> u32 {
-        let permits = rows.batch.byte_len().div_ceil(PERMIT_BYTES);
+        let permits = rows.byte_len().div_ceil(PERMIT_BYTES);
         u32::try_from(permits)
             .unwrap_or(u32::MAX)
             .min(self.0.room_permits)
@@ -204,58 +229,6 @@ impl Writer {
 pub(crate) struct Room {
     /// `None` would mean a closed semaphore; this one never is.
     _permit: Option<OwnedSemaphorePermit>,
-}
-
-/// A batch of points that is being made. Points of one row that follow each other share it.
-#[derive(Debug)]
-pub(crate) struct Rows {
-    batch: WriteBatch,
-    family: FamilyId,
-    points: u64,
-    /// The row that was begun last: which series, which hour.
-    last: Option<(usize, BaseTime)>,
-}
-
-impl Rows {
-    pub(crate) fn new(table: TableName, points: usize) -> Self {
-        let mut batch = WriteBatch::new(table);
-        batch.reserve(points * POINT_BYTES);
-        let family = batch.family(FAMILY);
-        Self {
-            batch,
-            family,
-            points: 0,
-            last: None,
-        }
-    }
-
-    /// Points so far.
-    pub(crate) fn points(&self) -> u64 {
-        self.points
-    }
-
-    /// Adds a point. `series` is a number that stands for the series within this batch; `key` says
-    /// its row key, if another row is to be begun.
-    #[inline]
-    pub(crate) fn point<'k>(
-        &mut self,
-        series: usize,
-        timestamp: Timestamp,
-        value: &Value,
-        key: impl FnOnce(BaseTime) -> &'k [u8],
-    ) {
-        let base = timestamp.base_time();
-        if self.last != Some((series, base)) {
-            self.batch.row(key(base));
-            self.last = Some((series, base));
-        }
-        self.batch.put(
-            self.family,
-            Qualifier::new(timestamp, value).as_bytes(),
-            value.encoded().as_bytes(),
-        );
-        self.points += 1;
-    }
 }
 
 #[cfg(test)]

@@ -25,6 +25,8 @@ pub(crate) struct Outcome {
 enum Form {
     AsIs,
     Boolean,
+    /// A boolean that is the choice between two values here: for true, for false.
+    Choice(&'static str, &'static str),
 }
 
 /// Settings that OpenTSDB and we both have: its key, ours, and the form of the value.
@@ -53,6 +55,11 @@ const KNOWN: &[(&str, &str, Form)] = &[
         "tsd.query.limits.data_points.default",
         "query_max_points",
         Form::AsIs,
+    ),
+    (
+        "tsd.storage.enable_appends",
+        "write_form",
+        Form::Choice("appends", "auto"),
     ),
     ("tsd.storage.fix_duplicates", "fix_duplicates", Form::Boolean),
     ("tsd.storage.hbase.data_table", "data_table", Form::AsIs),
@@ -94,6 +101,10 @@ fn from_bytes(path: &Path, bytes: &[u8]) -> anyhow::Result<Outcome> {
             }
             Some((_, ours, Form::AsIs)) => (*ours, value.to_owned()),
             Some((_, ours, Form::Boolean)) => (*ours, boolean(value).to_string()),
+            Some((_, ours, Form::Choice(yes, no))) => {
+                let chosen = if boolean(value) { yes } else { no };
+                (*ours, (*chosen).to_owned())
+            }
             None if key == PORT => {
                 let bind = found.get(BIND).map_or("0.0.0.0", |bind| bind.trim());
                 ("http_listen", format!("{bind}:{value}"))
@@ -165,6 +176,13 @@ mod tests {
                 "tsd.storage.max_tags"
             ]
         );
+    }
+
+    #[test]
+    fn appends_are_a_form_of_writing() {
+        let form = |text: &str| outcome(text).settings["write_form"].value.clone();
+        assert_eq!(form("tsd.storage.enable_appends = true"), "appends");
+        assert_eq!(form("tsd.storage.enable_appends = false"), "auto");
     }
 
     #[test]

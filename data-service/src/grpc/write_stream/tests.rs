@@ -8,6 +8,7 @@ use oxtsdb_row_store::StoreError;
 use super::*;
 use crate::settings::DataSettings;
 use crate::test_stack::{Gate, TestStack};
+use crate::write::WriteForm;
 
 /// A test that waits so long has failed.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -602,4 +603,36 @@ async fn a_frame_over_the_size_of_a_message_is_told_so_after_the_acks() {
         status.message().ends_with("at most 1048576 are allowed"),
         "{status:?}"
     );
+}
+
+#[tokio::test]
+async fn of_two_frames_the_later_one_counts_on_a_store_without_an_order_too() {
+    for write_form in [WriteForm::Rows, WriteForm::Cells] {
+        let settings = DataSettings {
+            write_form,
+            ..DataSettings::default()
+        };
+        let (stack, gate) = Gate::hbase_stack(settings).await;
+        let (mut client, _) = Client::open(&stack).await;
+        client.frame(1, declaration());
+        assert_eq!(client.ack().await.sequence, 1);
+        for (sequence, value) in (2..).zip([10, 20, 30, 40]) {
+            let mut frame = at(0, 1);
+            frame.blocks[0].values = Some(block::Values::Ints(IntColumn { values: vec![value] }));
+            client.frame(sequence, frame);
+            gate.until_waiting(1).await;
+        }
+        for _ in 0..100 {
+            tokio::task::yield_now().await;
+            assert_eq!(gate.waiting(), 1, "one write of a row at a time");
+        }
+        gate.let_go(2);
+        assert_eq!(client.acks_through(5).await.written, 4);
+        assert_eq!(gate.passed(), 2, "the frames behind the first are one write");
+        assert_eq!(
+            stack.cells("tsdb").await,
+            ["00000100000000000001000001 t:0010 28"],
+            "{write_form}"
+        );
+    }
 }

@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use oxtsdb_row_store::StoreError;
-use oxtsdb_schema::{NameError, Uid, UidKind};
+use oxtsdb_schema::{NameError, Timestamp, Uid, UidKind, Value};
 use uid_service::UidSettings;
 
 use super::*;

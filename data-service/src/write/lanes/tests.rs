@@ -1,0 +1,476 @@
+use std::pin::pin;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use async_trait::async_trait;
+use futures::poll;
+use oxtsdb_row_store::embedded::{EmbeddedConfig, EmbeddedStore};
+use oxtsdb_row_store::intercept::{Answer, Intercept, InterceptedStore, Operation};
+use oxtsdb_row_store::memory::MemoryStore;
+use oxtsdb_row_store::{ColumnSelection, Row};
+use oxtsdb_schema::row::{CellRef, decode_row};
+use oxtsdb_schema::{DuplicatePolicy, Points, Timestamp, UidKind, Value};
+use uid_service::UidSettings;
+
+use super::*;
+use crate::settings::DataSettings;
+use crate::test_stack::{Gate, TestStack};
+use crate::uids::series::SeriesRef;
+use crate::write::{NewPoint, WriteError, WriteForm, WriteOutcome, Writer};
+
+/// Row keys of metric `m` with the tag values `a` and `b`, in the first hour.
+const ROW_A: &str = "00000100000000000001000001";
+const ROW_B: &str = "00000100000000000001000002";
+
+/// Other tag values.
+const HOSTS: [&str; 20] = [
+    "a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l", "m", "n", "o", "p", "q", "r", "s", "t",
+];
+
+fn settings(write_form: WriteForm, linger_ms: u64) -> DataSettings {
+    DataSettings {
+        write_form,
+        linger_ms,
+        ..DataSettings::default()
+    }
+}
+
+/// Gives the names of tests their UIDs, so that a write comes to the store when it is polled first.
+async fn assign_names(stack: &TestStack) {
+    let names = [(UidKind::Metric, "m"), (UidKind::Tagk, "host")];
+    let hosts = HOSTS.map(|host| (UidKind::Tagv, host));
+    let names: Vec<_> = names.into_iter().chain(hosts).collect();
+    stack.service.uids.assign(&names, None).await.unwrap();
+    for host in HOSTS {
+        let series = SeriesRef::Names {
+            metric: "m",
+            tags: &[("host", host)],
+        };
+        let found = stack.service.writer.resolve([series].into_iter(), None).await;
+        assert!(found.unwrap()[0].is_ok());
+    }
+}
+
+/// Writes a point for each of these hosts and times; the value is the number given.
+async fn put(writer: &Writer, points: &[(&str, u32, i64)]) -> Result<WriteOutcome, WriteError> {
+    let tags: Vec<_> = points.iter().map(|(host, ..)| [("host", *host)]).collect();
+    let points: Vec<_> = points
+        .iter()
+        .zip(&tags)
+        .map(|((_, seconds, value), tags)| NewPoint {
+            metric: "m",
+            tags,
+            timestamp: Timestamp::from_seconds(*seconds),
+            value: Value::Int(*value),
+        })
+        .collect();
+    writer.write(&points, None).await
+}
+
+/// Writes many points of one row.
+async fn put_many(writer: &Writer, host: &str, count: i64) -> Result<WriteOutcome, WriteError> {
+    let tags = [("host", host)];
+    let points: Vec<_> = (1..=count)
+        .map(|ms| NewPoint {
+            metric: "m",
+            tags: &tags,
+            timestamp: Timestamp::from_millis(ms).unwrap(),
+            value: Value::Int(1),
+        })
+        .collect();
+    writer.write(&points, None).await
+}
+
+/// The lane of a host's first hour.
+async fn lane(stack: &TestStack, host: &str) -> usize {
+    let series = SeriesRef::Names {
+        metric: "m",
+        tags: &[("host", host)],
+    };
+    let found = stack.service.writer.resolve([series].into_iter(), None).await;
+    let series = found.unwrap().remove(0).unwrap();
+    let mut rows = stack.service.writer.batch(1);
+    rows.point(0, Timestamp::from_seconds(1), &Value::Int(1), |_| series.key());
+    let lanes = rows.into_lanes();
+    lanes.iter().position(|batch| !batch.is_empty()).unwrap()
+}
+
+/// A host whose row takes the same lane as that of `a`, or another.
+async fn host(stack: &TestStack, same_lane: bool) -> &'static str {
+    let wanted = lane(stack, "a").await;
+    for host in &HOSTS[1..] {
+        if (lane(stack, host).await == wanted) == same_lane {
+            return host;
+        }
+    }
+    panic!("20 rows are all on one lane, or each on its own");
+}
+
+fn full() -> StoreError {
+    StoreError::Full {
+        place: "disk".to_owned(),
+    }
+}
+
+#[tokio::test]
+async fn what_comes_while_the_store_is_busy_is_the_next_write() {
+    let (stack, gate) = Gate::hbase_stack(DataSettings::default()).await;
+    assign_names(&stack).await;
+    let mut first = pin!(put(&stack.service.writer, &[("a", 1, 1)]));
+    assert!(poll!(first.as_mut()).is_pending());
+    gate.until_waiting(1).await;
+    let mut second = pin!(put(&stack.service.writer, &[("a", 2, 2), ("a", 4, 4)]));
+    let mut third = pin!(put(&stack.service.writer, &[("a", 3, 3)]));
+    assert!(poll!(second.as_mut()).is_pending());
+    assert!(poll!(third.as_mut()).is_pending());
+    assert!(stack.cells("tsdb").await.is_empty());
+
+    gate.let_go(1);
+    assert_eq!(first.await.unwrap().written, 1);
+    gate.until_waiting(1).await;
+    assert!(
+        poll!(second.as_mut()).is_pending(),
+        "not before the store has confirmed"
+    );
+    gate.let_go(1);
+    assert_eq!(second.await.unwrap().written, 2);
+    assert_eq!(third.await.unwrap().written, 1);
+    assert_eq!(gate.passed(), 2);
+    let expected = [
+        format!("{ROW_A} t:0010 01"),
+        format!("{ROW_A} t:002000300040 02030400"),
+    ];
+    assert_eq!(stack.cells("tsdb").await, expected);
+}
+
+#[tokio::test]
+async fn the_store_decides_the_form_unless_it_is_set() {
+    let cells = |qualifiers: &[&str]| -> Vec<String> {
+        qualifiers
+            .iter()
+            .map(|cell| format!("{ROW_A} t:{cell}"))
+            .collect()
+    };
+    let (single, compacted) = (cells(&["0010 01", "0020 02"]), cells(&["00100020 010200"]));
+    let appended = cells(&["050000 001001002002"]);
+    for (like_hbase, form, expected) in [
+        (false, WriteForm::Auto, &single),
+        (true, WriteForm::Auto, &compacted),
+        (false, WriteForm::Cells, &single),
+        (true, WriteForm::Cells, &single),
+        (false, WriteForm::Rows, &compacted),
+        (false, WriteForm::Appends, &appended),
+        (true, WriteForm::Appends, &appended),
+    ] {
+        let settings = settings(form, 0);
+        let (stack, gate) = match like_hbase {
+            false => Gate::stack(settings).await,
+            true => Gate::hbase_stack(settings).await,
+        };
+        gate.let_go(1);
+        put(&stack.service.writer, &[("a", 1, 1), ("a", 2, 2)])
+            .await
+            .unwrap();
+        assert_eq!(&stack.cells("tsdb").await, expected, "{form:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn points_linger_for_others_of_their_row() {
+    for form in [WriteForm::Rows, WriteForm::Cells] {
+        let stack = TestStack::with(settings(form, 50), UidSettings::default()).await;
+        assign_names(&stack).await;
+        let began = Instant::now();
+        let mut first = pin!(put(&stack.service.writer, &[("a", 1, 1), ("b", 1, 1)]));
+        assert!(poll!(first.as_mut()).is_pending());
+        tokio::time::sleep(Duration::from_millis(30)).await;
+        assert!(poll!(first.as_mut()).is_pending());
+        assert!(stack.cells("tsdb").await.is_empty());
+        let second = put(&stack.service.writer, &[("a", 2, 2)]);
+        let (first, second) = futures::join!(first, second);
+        assert_eq!((first.unwrap().written, second.unwrap().written), (2, 1));
+        let waited = began.elapsed();
+        assert!(
+            (50..55).contains(&waited.as_millis()),
+            "of both writes the first one begins the linger: {waited:?}"
+        );
+        let expected = match form {
+            WriteForm::Rows => vec![format!("{ROW_A} t:00100020 010200"), format!("{ROW_B} t:0010 01")],
+            _ => vec![
+                format!("{ROW_A} t:0010 01"),
+                format!("{ROW_A} t:0020 02"),
+                format!("{ROW_B} t:0010 01"),
+            ],
+        };
+        assert_eq!(stack.cells("tsdb").await, expected);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_linger_ends_when_there_is_enough_for_a_write() {
+    let stack = TestStack::with(settings(WriteForm::Rows, 10_000), UidSettings::default()).await;
+    assign_names(&stack).await;
+    let began = Instant::now();
+    let mut first = pin!(put(&stack.service.writer, &[("a", 3599, 1)]));
+    assert!(poll!(first.as_mut()).is_pending());
+    // The lane begins to linger.
+    tokio::task::yield_now().await;
+    let (first, many) = futures::join!(first, put_many(&stack.service.writer, "a", 200_000));
+    assert_eq!((first.unwrap().written, many.unwrap().written), (1, 200_000));
+    assert!(began.elapsed() < Duration::from_secs(10));
+    // The next one lingers as it should.
+    put(&stack.service.writer, &[("a", 3598, 1)]).await.unwrap();
+    assert!(began.elapsed() >= Duration::from_secs(10));
+}
+
+#[tokio::test(start_paused = true)]
+async fn nobody_lingers_when_the_program_ends() {
+    let stack = TestStack::with(settings(WriteForm::Rows, 10_000), UidSettings::default()).await;
+    assign_names(&stack).await;
+    let began = Instant::now();
+    let writer = stack.service.writer.clone();
+    let mut first = pin!(put(&writer, &[("a", 1, 1)]));
+    assert!(poll!(first.as_mut()).is_pending());
+    stack.trigger.shut_down().await;
+    assert_eq!(first.await.unwrap().written, 1);
+    // Who comes while it drains does not wait either.
+    assert_eq!(put(&writer, &[("a", 2, 2)]).await.unwrap().written, 1);
+    assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
+}
+
+#[tokio::test]
+async fn a_write_that_fails_fails_the_requests_with_points_in_it() {
+    let (stack, gate) = Gate::hbase_stack(DataSettings::default()).await;
+    assign_names(&stack).await;
+    let other = host(&stack, false).await;
+    let mut on_one = pin!(put(&stack.service.writer, &[("a", 1, 1)]));
+    assert!(poll!(on_one.as_mut()).is_pending());
+    gate.until_waiting(1).await;
+    let other_first = [(other, 1, 1)];
+    let mut on_other = pin!(put(&stack.service.writer, &other_first));
+    assert!(poll!(on_other.as_mut()).is_pending());
+    gate.until_waiting(2).await;
+    let (both_points, other_points) = ([("a", 2, 1), (other, 2, 1)], [(other, 3, 1)]);
+    let mut on_both = pin!(put(&stack.service.writer, &both_points));
+    let mut later = pin!(put(&stack.service.writer, &other_points));
+    assert!(poll!(on_both.as_mut()).is_pending());
+    assert!(poll!(later.as_mut()).is_pending());
+
+    gate.fail([full()]);
+    gate.let_go(1);
+    let error = on_one.await.unwrap_err();
+    assert!(
+        matches!(error, WriteError::Store(StoreError::Full { .. })),
+        "{error:?}"
+    );
+    assert!(poll!(on_other.as_mut()).is_pending());
+    // The lane goes on with what waited; that fails too, and the other lane does not.
+    gate.until_waiting(2).await;
+    gate.let_go(1);
+    assert_eq!(on_other.await.unwrap().written, 1);
+    gate.until_waiting(2).await;
+    gate.fail([full()]);
+    gate.let_go(2);
+    assert!(on_both.await.is_err(), "a part of it was not stored");
+    assert_eq!(later.await.unwrap().written, 1);
+}
+
+#[tokio::test]
+async fn what_nobody_waits_for_is_not_begun() {
+    let (stack, gate) = Gate::hbase_stack(DataSettings::default()).await;
+    assign_names(&stack).await;
+    let mut first = pin!(put(&stack.service.writer, &[("a", 1, 1)]));
+    assert!(poll!(first.as_mut()).is_pending());
+    gate.until_waiting(1).await;
+    {
+        let mut given_up = pin!(put(&stack.service.writer, &[("a", 2, 2)]));
+        assert!(poll!(given_up.as_mut()).is_pending());
+    }
+    let mut last = pin!(put(&stack.service.writer, &[("a", 3, 3)]));
+    assert!(poll!(last.as_mut()).is_pending());
+    gate.let_go(2);
+    first.await.unwrap();
+    last.await.unwrap();
+    let expected = [format!("{ROW_A} t:0010 01"), format!("{ROW_A} t:0030 03")];
+    assert_eq!(stack.cells("tsdb").await, expected);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_has_its_room_until_the_store_has_answered() {
+    let settings = DataSettings {
+        max_writes_mib: 1,
+        ..DataSettings::default()
+    };
+    let (stack, gate) = Gate::hbase_stack(settings).await;
+    assign_names(&stack).await;
+    {
+        let mut given_up = pin!(put_many(&stack.service.writer, "a", 200_000));
+        assert!(poll!(given_up.as_mut()).is_pending());
+        gate.until_waiting(1).await;
+    }
+    // Given up when it was under way already: the points are still in memory.
+    let mut next = pin!(put(&stack.service.writer, &[("b", 1, 1)]));
+    assert!(poll!(next.as_mut()).is_pending());
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(gate.waiting(), 1, "the next one is not let in");
+    gate.let_go(2);
+    assert_eq!(next.await.unwrap().written, 1);
+}
+
+/// Does something else with the first operation that changes the store.
+#[derive(Debug)]
+struct First {
+    count: AtomicUsize,
+    instead: fn(),
+}
+
+#[async_trait]
+impl Intercept for First {
+    async fn intercept(&self, operation: Operation, store: &dyn RowStore) -> Result<Answer, StoreError> {
+        if !matches!(operation, Operation::Write { .. } | Operation::Append { .. })
+            || self.count.fetch_add(1, Ordering::Relaxed) > 0
+        {
+            return operation.perform(store).await;
+        }
+        (self.instead)();
+        operation.perform(store).await?;
+        Err(StoreError::TimedOut {
+            detail: "append".to_owned(),
+        })
+    }
+}
+
+async fn stack_with_first(instead: fn(), settings: DataSettings) -> TestStack {
+    let store = MemoryStore::new();
+    let first = Arc::new(First {
+        count: AtomicUsize::new(0),
+        instead,
+    });
+    let intercepted = InterceptedStore::new(Arc::new(store.clone()), first).like_hbase();
+    let uid_store = Arc::new(store.clone());
+    let uid_settings = UidSettings::default();
+    TestStack::over(store, uid_store, Arc::new(intercepted), settings, uid_settings).await
+}
+
+#[tokio::test]
+async fn a_store_that_panics_does_not_stop_a_lane() {
+    let stack = stack_with_first(|| panic!("as the test wants it"), DataSettings::default()).await;
+    let error = put(&stack.service.writer, &[("a", 1, 1)]).await.unwrap_err();
+    assert!(
+        error.to_string().ends_with("it ended without an answer"),
+        "{error}"
+    );
+    assert_eq!(
+        put(&stack.service.writer, &[("a", 2, 2)]).await.unwrap().written,
+        1
+    );
+    assert_eq!(stack.cells("tsdb").await, [format!("{ROW_A} t:0020 02")]);
+}
+
+/// The points of a row, as queries read them.
+fn points(row: &Row) -> Vec<(u32, Value)> {
+    let cells = row.cells().map(|cell| CellRef {
+        qualifier: cell.qualifier,
+        value: cell.value,
+        timestamp_ms: cell.timestamp_ms,
+    });
+    let mut points = Points::new();
+    decode_row(cells, DuplicatePolicy::Error, &mut points).unwrap();
+    points.iter().collect()
+}
+
+#[tokio::test]
+async fn an_append_whose_outcome_is_unknown_may_happen_twice_and_is_read_once() {
+    let stack = stack_with_first(|| (), settings(WriteForm::Appends, 0)).await;
+    let written = put(&stack.service.writer, &[("a", 1, 1), ("a", 2, 2)]).await;
+    assert!(matches!(
+        written,
+        Err(WriteError::Store(StoreError::TimedOut { .. }))
+    ));
+    put(&stack.service.writer, &[("a", 1, 1), ("a", 2, 2)])
+        .await
+        .unwrap();
+    assert_eq!(
+        stack.cells("tsdb").await,
+        [format!("{ROW_A} t:050000 001001002002001001002002")]
+    );
+    let key = hex::decode(ROW_A).unwrap();
+    let row = stack
+        .store
+        .get(&"tsdb".parse().unwrap(), &key, &ColumnSelection::All)
+        .await;
+    assert_eq!(
+        points(&row.unwrap().unwrap()),
+        [(1000, Value::Int(1)), (2000, Value::Int(2))]
+    );
+}
+
+#[tokio::test]
+async fn an_append_that_fails_fails_the_requests_with_points_of_its_row() {
+    let (stack, gate) = Gate::stack(settings(WriteForm::Appends, 0)).await;
+    assign_names(&stack).await;
+    let neighbour = host(&stack, true).await;
+    let mut first = pin!(put(&stack.service.writer, &[("a", 1, 1)]));
+    assert!(poll!(first.as_mut()).is_pending());
+    gate.until_waiting(1).await;
+    let neighbour_points = [(neighbour, 1, 1)];
+    let mut fails = pin!(put(&stack.service.writer, &[("a", 2, 2)]));
+    let mut holds = pin!(put(&stack.service.writer, &neighbour_points));
+    assert!(poll!(fails.as_mut()).is_pending());
+    assert!(poll!(holds.as_mut()).is_pending());
+    gate.let_go(1);
+    first.await.unwrap();
+    gate.until_waiting(2).await;
+    gate.fail([full()]);
+    gate.let_go(2);
+    assert!(fails.await.is_err());
+    assert_eq!(holds.await.unwrap().written, 1);
+}
+
+#[tokio::test]
+async fn all_forms_are_stored_on_disk_and_read_alike() {
+    let folder = tempfile::tempdir().unwrap();
+    let embedded: Arc<dyn RowStore> =
+        Arc::new(EmbeddedStore::open(EmbeddedConfig::new(folder.path())).unwrap());
+    let table: TableName = "tsdb".parse().unwrap();
+    let memory = MemoryStore::new();
+    // One form after the other into the same rows.
+    for (round, form) in (0_u32..).zip([WriteForm::Cells, WriteForm::Rows, WriteForm::Appends]) {
+        let stack = TestStack::over(
+            memory.clone(),
+            Arc::new(memory.clone()),
+            Arc::clone(&embedded),
+            settings(form, 0),
+            UidSettings::default(),
+        )
+        .await;
+        for part in 0..3 {
+            let seconds = 1 + round * 100 + part * 10;
+            let points: Vec<_> = (seconds..seconds + 3)
+                .flat_map(|seconds| {
+                    [
+                        ("a", seconds, i64::from(seconds)),
+                        ("b", seconds, -i64::from(seconds)),
+                    ]
+                })
+                .collect();
+            put(&stack.service.writer, &points).await.unwrap();
+        }
+    }
+    for (key, sign) in [(ROW_A, 1), (ROW_B, -1)] {
+        let row = embedded
+            .get(&table, &hex::decode(key).unwrap(), &ColumnSelection::All)
+            .await
+            .unwrap()
+            .unwrap();
+        // 9 cells, 3 compacted ones, an append cell.
+        assert_eq!(row.len(), 9 + 3 + 1);
+        let seconds = (0..3).flat_map(|round| {
+            (0..3).flat_map(move |part| (0..3).map(move |n| 1 + round * 100 + part * 10 + n))
+        });
+        let expected: Vec<_> = seconds
+            .map(|seconds: u32| (seconds * 1000, Value::Int(sign * i64::from(seconds))))
+            .collect();
+        assert_eq!(points(&row), expected);
+    }
+    embedded.close().await.unwrap();
+}

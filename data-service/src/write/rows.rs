@@ -1,0 +1,97 @@
+//! A batch of points that is being made.
+
+use std::hash::BuildHasher as _;
+
+use oxtsdb_row_store::{FamilyId, TableName, WriteBatch};
+use oxtsdb_schema::{BaseTime, Qualifier, Timestamp, Value};
+use rustc_hash::FxBuildHasher;
+
+/// The family of table `tsdb`.
+pub(super) const FAMILY: &str = "t";
+
+/// Room that a point takes in a batch at most usually, in bytes: row key, qualifier, value.
+pub(super) const POINT_BYTES: usize = 64;
+
+/// Points on their way to the store, each as a cell of its own. Points of one row that follow each
+/// other share it.
+///
+/// There is a batch for each lane that points may take to the store, and the row decides the lane.
+/// Usually there is only one.
+#[derive(Debug)]
+pub(crate) struct Rows {
+    lanes: Vec<WriteBatch>,
+    family: FamilyId,
+    points: u64,
+    /// The row that was begun last: which series, which hour.
+    last: Option<(usize, BaseTime)>,
+    /// The lane of that row.
+    lane: usize,
+}
+
+impl Rows {
+    /// No points, and room for so many, on 1 lane or more.
+    pub(super) fn new(table: &TableName, points: usize, lanes: usize) -> Self {
+        let mut empty = WriteBatch::new(table.clone());
+        let family = empty.family(FAMILY);
+        let mut lanes = vec![empty; lanes];
+        let bytes = points * POINT_BYTES / lanes.len();
+        lanes.iter_mut().for_each(|batch| batch.reserve(bytes));
+        Self {
+            lanes,
+            family,
+            points: 0,
+            last: None,
+            lane: 0,
+        }
+    }
+
+    /// Points so far.
+    pub(crate) fn points(&self) -> u64 {
+        self.points
+    }
+
+    /// Bytes of all batches.
+    pub(super) fn byte_len(&self) -> usize {
+        self.lanes.iter().map(WriteBatch::byte_len).sum()
+    }
+
+    /// The batch of each lane.
+    pub(super) fn into_lanes(self) -> Vec<WriteBatch> {
+        self.lanes
+    }
+
+    /// Adds a point. `series` is a number that stands for the series within this batch; `key` says
+    /// its row key, if another row is to be begun.
+    #[inline]
+    pub(crate) fn point<'k>(
+        &mut self,
+        series: usize,
+        timestamp: Timestamp,
+        value: &Value,
+        key: impl FnOnce(BaseTime) -> &'k [u8],
+    ) {
+        let base = timestamp.base_time();
+        if self.last != Some((series, base)) {
+            let key = key(base);
+            self.lane = lane_of(key, self.lanes.len());
+            self.lanes[self.lane].row(key);
+            self.last = Some((series, base));
+        }
+        self.lanes[self.lane].put(
+            self.family,
+            Qualifier::new(timestamp, value).as_bytes(),
+            value.encoded().as_bytes(),
+        );
+        self.points += 1;
+    }
+}
+
+/// The lane of a row.
+#[inline]
+fn lane_of(row_key: &[u8], lanes: usize) -> usize {
+    if lanes == 1 {
+        return 0;
+    }
+    // The upper bits are the better ones.
+    usize::try_from(FxBuildHasher.hash_one(row_key) >> 33).unwrap_or(0) % lanes
+}
