@@ -38,12 +38,13 @@ impl KeyRange {
         }
     }
 
-    /// Leaves out what comes before this key; only for ascending ones.
-    pub(super) fn seek(&mut self, key: Vec<u8>) {
-        debug_assert!(!self.reverse, "hints are for ascending scans");
-        if key > self.start {
+    /// Leaves out what comes before this key, only of an ascending one; false if that is nothing.
+    pub(super) fn seek(&mut self, key: Vec<u8>) -> bool {
+        let is_ahead = !self.reverse && key > self.start;
+        if is_ahead {
             self.start = key;
         }
+        is_ahead
     }
 
     /// What to ask HBase for.

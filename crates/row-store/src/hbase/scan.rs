@@ -149,8 +149,7 @@ impl Cursor {
         self.rest -= (self.ready.len() - before) as u64;
         if fetched.is_at_end || self.rest == 0 {
             self.is_at_end = true;
-        } else if let Some(key) = seek {
-            self.range.seek(key);
+        } else if seek.is_some_and(|key| self.range.seek(key)) {
             self.is_at_end = self.range.is_empty();
             self.parts = self.most_parts.min(1 << self.jumps_in_vain.min(16));
             self.jumps_in_vain += 1;
