@@ -29,10 +29,11 @@ impl FamilyId {
 ///   DELETE_COLUMN  03 | family | length | qualifier           all versions, up to the store's time
 ///   DELETE_FAMILY  04 | family
 ///   DELETE_ROW     05
+///   DELETE_UP_TO   06 | family | timestamp (8) | length | qualifier         versions not newer than that
 /// ```
 ///
 /// A family is one byte, an index of [`WriteBatch::families`]; lengths are varints (7 bits a byte,
-/// least significant first); the timestamp is big endian.
+/// least significant first); timestamps are big endian.
 #[derive(Clone, Debug)]
 pub struct WriteBatch {
     table: TableName,
@@ -48,6 +49,7 @@ const PUT_AT: u8 = 2;
 const DELETE_COLUMN: u8 = 3;
 const DELETE_FAMILY: u8 = 4;
 const DELETE_ROW: u8 = 5;
+const DELETE_UP_TO: u8 = 6;
 
 impl WriteBatch {
     /// An empty batch for a table.
@@ -158,6 +160,22 @@ impl WriteBatch {
         self
     }
 
+    /// Deletes the versions of a column that are not newer than a timestamp, milliseconds.
+    ///
+    /// Done late or twice, it spares what was put since. A put of an older timestamp that comes after it
+    /// may stay hidden.
+    pub fn delete_column_up_to(
+        &mut self,
+        family: FamilyId,
+        qualifier: &[u8],
+        timestamp_ms: i64,
+    ) -> &mut Self {
+        self.mutation(DELETE_UP_TO, Some(family));
+        self.bytes.extend_from_slice(&timestamp_ms.to_be_bytes());
+        self.bytes_with_length(qualifier);
+        self
+    }
+
     /// Deletes all cells of a family in the row.
     pub fn delete_family(&mut self, family: FamilyId) -> &mut Self {
         self.mutation(DELETE_FAMILY, Some(family));
@@ -240,12 +258,15 @@ pub enum MutationRef<'a> {
         /// The value.
         value: &'a [u8],
     },
-    /// Deletes all versions of a column.
+    /// Deletes versions of a column.
     DeleteColumn {
         /// Where.
         family: FamilyId,
         /// Where in the family.
         qualifier: &'a [u8],
+        /// The newest version to delete, its timestamp in milliseconds; `None`: the time of the store, and
+        /// so all versions.
+        up_to_ms: Option<i64>,
     },
     /// Deletes a family in the row.
     DeleteFamily {
@@ -287,8 +308,11 @@ impl<'a> Reader<'a> {
                 qualifier: self.bytes_with_length()?,
                 value: self.bytes_with_length()?,
             },
-            DELETE_COLUMN => MutationRef::DeleteColumn {
+            DELETE_COLUMN | DELETE_UP_TO => MutationRef::DeleteColumn {
                 family: FamilyId(self.byte()?),
+                up_to_ms: (operation == DELETE_UP_TO)
+                    .then(|| self.timestamp())
+                    .transpose()?,
                 qualifier: self.bytes_with_length()?,
             },
             DELETE_FAMILY => MutationRef::DeleteFamily {

@@ -45,6 +45,7 @@ const CHECKS: &[Check] = checks![
     writes::values_may_be_big,
     writes::a_row_may_have_many_cells,
     writes::a_column_is_deleted,
+    writes::a_column_is_deleted_up_to_a_version,
     writes::a_family_is_deleted,
     writes::a_row_is_deleted,
     writes::a_put_after_a_delete_is_visible,

@@ -1,5 +1,6 @@
 //! A store on HBase, through HBase's Thrift gateway.
 
+mod compression;
 mod config;
 mod connection;
 mod error;
@@ -24,6 +25,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use hbase_thrift::hbase::THbaseSyncClient;
 
+pub use self::compression::Compression;
 pub use self::config::HbaseConfig;
 use self::connection::Connection;
 use self::error::CallError;
@@ -55,6 +57,30 @@ impl HbaseStore {
         Ok(store)
     }
 
+    /// The definition of a table; `None` if there is none. One question, where
+    /// [`RowStore::tables`] has one for each table of the cluster.
+    ///
+    /// # Errors
+    ///
+    /// When HBase cannot be asked.
+    pub async fn table(&self, name: &TableName) -> Result<Option<TableDef>, StoreError> {
+        let found = tables::find(&self.pool, name).await;
+        found.map_err(|error| error.into_store_error(Some(name)))
+    }
+
+    /// As [`RowStore::create_table`], with compressed families.
+    ///
+    /// # Errors
+    ///
+    /// As [`RowStore::create_table`]; HBase refuses an algorithm that its region servers do not have.
+    pub async fn create_compressed_table(
+        &self,
+        table: &TableDef,
+        compression: Compression,
+    ) -> Result<bool, StoreError> {
+        tables::create(&self.pool, table, compression.hbase_name()).await
+    }
+
     fn check_cell(table: &TableName, cell: &CellAddress) -> Result<(), StoreError> {
         raw::check_row_key(table, &cell.row)?;
         rules::check_qualifier(&cell.qualifier)
@@ -64,7 +90,7 @@ impl HbaseStore {
 #[async_trait]
 impl RowStore for HbaseStore {
     async fn create_table(&self, table: &TableDef) -> Result<bool, StoreError> {
-        tables::create(&self.pool, table, "NONE").await
+        self.create_compressed_table(table, Compression::None).await
     }
 
     async fn tables(&self) -> Result<Vec<TableDef>, StoreError> {

@@ -196,9 +196,15 @@ impl Table {
                     versions.pop_last();
                 }
             }
-            MutationRef::DeleteColumn { family, qualifier } => {
+            MutationRef::DeleteColumn {
+                family,
+                qualifier,
+                up_to_ms,
+            } => {
                 let family = families[family.index()];
-                self.delete(key, now_ms, |column| column.0 == family && column.1 == qualifier);
+                self.delete(key, up_to_ms.unwrap_or(now_ms), |column| {
+                    column.0 == family && column.1 == qualifier
+                });
             }
             MutationRef::DeleteFamily { family } => {
                 let family = families[family.index()];
@@ -208,14 +214,14 @@ impl Table {
         }
     }
 
-    /// Takes away the cells that are not newer than now.
-    fn delete(&mut self, key: &[u8], now_ms: i64, concerns: impl Fn(&(u8, Vec<u8>)) -> bool) {
+    /// Takes away the cells that are not newer than `up_to_ms`.
+    fn delete(&mut self, key: &[u8], up_to_ms: i64, concerns: impl Fn(&(u8, Vec<u8>)) -> bool) {
         let btree_map::Entry::Occupied(mut row) = self.rows.entry(key.to_vec()) else {
             return;
         };
         row.get_mut().retain(|column, versions| {
             if concerns(column) {
-                versions.retain(|Reverse(timestamp_ms), _| *timestamp_ms > now_ms);
+                versions.retain(|Reverse(timestamp_ms), _| *timestamp_ms > up_to_ms);
             }
             !versions.is_empty()
         });

@@ -155,7 +155,9 @@ pub(crate) fn check_mutations(row: &RowMutations<'_>, families: usize) -> Result
                 check_value(value)?;
                 family
             }
-            MutationRef::DeleteColumn { family, qualifier } => {
+            MutationRef::DeleteColumn {
+                family, qualifier, ..
+            } => {
                 check_qualifier(qualifier)?;
                 family
             }

@@ -40,6 +40,11 @@ enum Mutation {
         family: usize,
         column: u8,
     },
+    DeleteColumnUpTo {
+        family: usize,
+        column: u8,
+        age_ms: i64,
+    },
     DeleteFamily {
         family: usize,
     },
@@ -95,6 +100,8 @@ fn mutation() -> impl Strategy<Value = Mutation> {
         3 => (family(), 0..6_u8, -3_000..12_000_i64, value())
             .prop_map(|(family, column, age_ms, value)| Mutation::PutAt { family, column, age_ms, value }),
         2 => (family(), 0..6_u8).prop_map(|(family, column)| Mutation::DeleteColumn { family, column }),
+        1 => (family(), 0..6_u8, -3_000..12_000_i64)
+            .prop_map(|(family, column, age_ms)| Mutation::DeleteColumnUpTo { family, column, age_ms }),
         1 => family().prop_map(|family| Mutation::DeleteFamily { family }),
         1 => Just(Mutation::DeleteRow),
     ]
@@ -185,6 +192,11 @@ fn batch(rows: &[(u8, Vec<Mutation>)], now_ms: i64) -> WriteBatch {
                 Mutation::DeleteColumn { family, column } => {
                     batch.delete_column(ids[family], qualifier(*column))
                 }
+                Mutation::DeleteColumnUpTo {
+                    family,
+                    column,
+                    age_ms,
+                } => batch.delete_column_up_to(ids[family], qualifier(*column), now_ms - age_ms),
                 Mutation::DeleteFamily { family } => batch.delete_family(ids[family]),
                 Mutation::DeleteRow => batch.delete_row(),
             };

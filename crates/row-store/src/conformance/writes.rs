@@ -228,6 +228,26 @@ pub(super) async fn a_column_is_deleted(subject: &Subject<'_>) {
     assert_eq!(table.keys(Scan::prefix(b"")).await, [b"row"]);
 }
 
+pub(super) async fn a_column_is_deleted_up_to_a_version(subject: &Subject<'_>) {
+    let table = subject.table().await;
+    for (qualifier, timestamp_ms) in [(b"old", 1_000), (b"new", 2_000), (b"all", 1_000)] {
+        table.put_at(b"row", qualifier, timestamp_ms, b"v").await;
+    }
+    let (mut batch, a, _) = table.batch();
+    batch
+        .row(b"row")
+        .delete_column_up_to(a, b"old", 1_000)
+        .delete_column_up_to(a, b"new", 1_999)
+        .delete_column(a, b"all");
+    table.write(batch).await;
+    let left = table.row(b"row").await.unwrap();
+    assert_eq!(
+        contents(&left),
+        [("a".to_owned(), b"new".to_vec(), b"v".to_vec())],
+        "what is newer than its timestamp stays"
+    );
+}
+
 pub(super) async fn a_family_is_deleted(subject: &Subject<'_>) {
     let table = subject.table().await;
     let (mut batch, a, b) = table.batch();

@@ -175,9 +175,14 @@ fn entry_of<'a>(mutation: &MutationRef<'a>, families: &[u8], time_ms: i64) -> En
             qualifier,
             value,
         },
-        MutationRef::DeleteColumn { family, qualifier } => {
-            deleted(Action::DeleteColumn, family_of(family), qualifier)
-        }
+        MutationRef::DeleteColumn {
+            family,
+            qualifier,
+            up_to_ms,
+        } => Entry {
+            timestamp_ms: up_to_ms.unwrap_or(time_ms),
+            ..deleted(Action::DeleteColumn, family_of(family), qualifier)
+        },
         MutationRef::DeleteFamily { family } => deleted(Action::DeleteFamily, family_of(family), &[]),
         MutationRef::DeleteRow => deleted(Action::DeleteRow, 0, &[]),
     }

@@ -29,7 +29,7 @@ const BYTES_PER_CALL: usize = 1 << 20;
 pub(super) struct Call<'a> {
     /// Rows, each once, with puts or deletes.
     pub(super) rows: Vec<(&'a [u8], Vec<MutationRef<'a>>)>,
-    /// The timestamp of all puts; `None`: the store's time.
+    /// The timestamp of all puts or deletes; `None`: the store's time.
     pub(super) timestamp_ms: Option<i64>,
     cells: usize,
     bytes: usize,
@@ -104,24 +104,26 @@ impl<'a> Round<'a> {
     fn of(steps: Vec<Step<'a>>) -> Self {
         let mut round = Self::default();
         // The calls that are being filled, by what their rows must have in common.
-        let mut deletes = Call::default();
+        let mut deletes: BTreeMap<Option<i64>, Call<'a>> = BTreeMap::new();
         let mut puts: BTreeMap<Option<i64>, Call<'a>> = BTreeMap::new();
         for step in steps {
-            match step.kind {
-                Kind::DeleteRow => round.deleted_rows.push(step.row),
-                Kind::Delete => deletes.add(step.row, step.mutations, &mut round.calls),
-                Kind::Put => {
-                    for (timestamp_ms, mutations) in by_timestamp(without_overwritten(step.mutations)) {
-                        let call = puts.entry(timestamp_ms).or_insert_with(|| Call {
-                            timestamp_ms,
-                            ..Call::default()
-                        });
-                        call.add(step.row, mutations, &mut round.calls);
-                    }
+            let (open, mutations) = match step.kind {
+                Kind::DeleteRow => {
+                    round.deleted_rows.push(step.row);
+                    continue;
                 }
+                Kind::Delete => (&mut deletes, step.mutations),
+                Kind::Put => (&mut puts, without_overwritten(step.mutations)),
+            };
+            for (timestamp_ms, mutations) in by_timestamp(mutations) {
+                let call = open.entry(timestamp_ms).or_insert_with(|| Call {
+                    timestamp_ms,
+                    ..Call::default()
+                });
+                call.add(step.row, mutations, &mut round.calls);
             }
         }
-        let open = puts.into_values().chain([deletes]);
+        let open = puts.into_values().chain(deletes.into_values());
         round.calls.extend(open.filter(|call| !call.rows.is_empty()));
         round
     }
@@ -173,19 +175,24 @@ fn without_overwritten(mut puts: Vec<MutationRef<'_>>) -> Vec<MutationRef<'_>> {
     puts
 }
 
-/// Puts of one row by their timestamps.
-fn by_timestamp(puts: Vec<MutationRef<'_>>) -> Vec<(Option<i64>, Vec<MutationRef<'_>>)> {
-    let timestamp_of = |put: &MutationRef<'_>| match put {
+/// The timestamp that a mutation brings along.
+pub(super) fn timestamp_of(mutation: &MutationRef<'_>) -> Option<i64> {
+    match mutation {
         MutationRef::Put { timestamp_ms, .. } => *timestamp_ms,
-        _ => None,
-    };
-    let first = puts.first().and_then(timestamp_of);
-    if puts.iter().all(|put| timestamp_of(put) == first) {
-        return vec![(first, puts)];
+        MutationRef::DeleteColumn { up_to_ms, .. } => *up_to_ms,
+        MutationRef::DeleteFamily { .. } | MutationRef::DeleteRow => None,
+    }
+}
+
+/// Puts, or deletes, of one row by their timestamps.
+fn by_timestamp(mutations: Vec<MutationRef<'_>>) -> Vec<(Option<i64>, Vec<MutationRef<'_>>)> {
+    let first = mutations.first().and_then(timestamp_of);
+    if mutations.iter().all(|mutation| timestamp_of(mutation) == first) {
+        return vec![(first, mutations)];
     }
     let mut groups: BTreeMap<Option<i64>, Vec<MutationRef<'_>>> = BTreeMap::new();
-    for put in puts {
-        groups.entry(timestamp_of(&put)).or_default().push(put);
+    for mutation in mutations {
+        groups.entry(timestamp_of(&mutation)).or_default().push(mutation);
     }
     groups.into_iter().collect()
 }

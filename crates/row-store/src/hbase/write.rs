@@ -60,15 +60,12 @@ fn check(batch: &WriteBatch) -> Result<(), StoreError> {
         rules::check_mutations(&row, batch.families().len())?;
         for mutation in row.iter() {
             // HBase takes the greatest timestamp for its own time.
-            if let MutationRef::Put {
-                timestamp_ms: Some(timestamp_ms),
-                ..
-            } = mutation
+            if let Some(timestamp_ms) = plan::timestamp_of(&mutation)
                 && !(0..i64::MAX).contains(&timestamp_ms)
             {
                 return Err(StoreError::Invalid {
                     detail: format!(
-                        "a put has timestamp {timestamp_ms}, expected 0 to {}",
+                        "a put or delete has timestamp {timestamp_ms}, expected 0 to {}",
                         i64::MAX - 1
                     ),
                 });
@@ -114,7 +111,9 @@ fn thrift_mutation(batch: &WriteBatch, mutation: &MutationRef<'_>) -> Option<Mut
             value,
             ..
         } => raw::put(name(family), qualifier, value),
-        MutationRef::DeleteColumn { family, qualifier } => raw::delete(name(family), Some(qualifier)),
+        MutationRef::DeleteColumn {
+            family, qualifier, ..
+        } => raw::delete(name(family), Some(qualifier)),
         MutationRef::DeleteFamily { family } => raw::delete(name(family), None),
         MutationRef::DeleteRow => return None,
     })
