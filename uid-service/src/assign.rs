@@ -17,6 +17,7 @@
 //! Source of the order: OpenTSDB 2.4, `UniqueId.UniqueIdAllocator`.
 
 mod atomic;
+mod claim;
 mod random;
 mod stepwise;
 

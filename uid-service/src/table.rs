@@ -230,11 +230,28 @@ impl UidTable {
             .await
     }
 
-    /// Removes a reverse mapping; what else its row holds stays.
-    pub(crate) async fn remove_reverse(&self, kind: UidKind, uid: Uid) -> Result<(), StoreError> {
+    /// Removes the reverse mapping of a UID if it holds `name`, in the version that it has now; what
+    /// else its row holds stays.
+    pub(crate) async fn remove_reverse(
+        &self,
+        kind: UidKind,
+        uid: Uid,
+        name: &Name,
+    ) -> Result<(), StoreError> {
+        let found = self
+            .store
+            .get(&self.name, uid.as_bytes(), &column(NAME, kind))
+            .await?;
+        let found = found
+            .as_ref()
+            .and_then(|row| row.get(NAME, kind.qualifier()))
+            .filter(|cell| cell.value == name.as_bytes());
+        let Some(cell) = found else { return Ok(()) };
         let mut batch = WriteBatch::new(self.name.clone());
         let family = batch.family(NAME);
-        batch.row(uid.as_bytes()).delete_column(family, kind.qualifier());
+        batch
+            .row(uid.as_bytes())
+            .delete_column_up_to(family, kind.qualifier(), cell.timestamp_ms);
         self.store.write(batch).await
     }
 

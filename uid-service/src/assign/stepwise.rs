@@ -7,28 +7,29 @@
 //!   3  forward  if absent         done; or another one was faster: its UID counts, ours goes
 //! ```
 //!
-//! One step on the counter reserves the numbers of all names of a batch. It is an increment, as
-//! OpenTSDB's is, so that nobody waits for anybody; only close to the end of the number space it is
-//! a compare-and-put, so that the counter cannot pass the largest number. (An increment can carry
-//! it past only if others reserve [`NEAR_THE_END`] numbers between our read and our increment: 16
-//! full batches. OpenTSDB's own increments carry it past always.)
+//! One step on the counter reserves the numbers of all names of a batch, and the cells of several
+//! names are written side by side. The step is an increment, as OpenTSDB's is, so that nobody waits
+//! for anybody; only close to the end of the number space it is a compare-and-put, so that the
+//! counter cannot pass the largest number. (An increment can carry it past only if others reserve
+//! [`NEAR_THE_END`] numbers between our read and our increment: 16 full batches. OpenTSDB's own
+//! increments carry it past always.) An increment whose answer was lost is made again: that costs
+//! numbers, and nothing else. The puts are `claim`'s.
 //!
-//! When a race for a name is lost, our reverse cell is removed. Nobody else can have written it: the
-//! number was reserved for us, or, if drawn at random, our compare-and-put claimed it. If it is
-//! unknown whether the forward cell was written, the reverse cell stays.
-//!
-//! Source: OpenTSDB 2.4, `UniqueId.UniqueIdAllocator`; batches and the removal are ours.
+//! Source: OpenTSDB 2.4, `UniqueId.UniqueIdAllocator`; batches and the removal of what a lost race
+//! leaves are ours.
 
 use std::collections::HashSet;
 
 use futures::StreamExt as _;
+use oxtsdb_row_store::{Retry, StoreError};
 use oxtsdb_schema::uid_table::encode_counter;
 use oxtsdb_schema::{Uid, UidKind};
 use tracing::warn;
 
+use super::claim::{Claim, Claims};
 use super::{ATTEMPTS, Assigned, Outcome, already_there, back_off, random};
 use crate::error::UidServiceError;
-use crate::table::{KindName, UidTable, counter_cell, forward_cell, is_uncertain, reverse_cell};
+use crate::table::{KindName, UidTable, counter_cell};
 
 /// Numbers before the largest one, from where on the counter moves by compare-and-put.
 const NEAR_THE_END: u64 = 1 << 16;
@@ -36,8 +37,12 @@ const NEAR_THE_END: u64 = 1 << 16;
 /// Fresh numbers for a name whose first one had a reverse mapping already. (OpenTSDB: 2.)
 const ROUNDS: usize = 16;
 
-/// Names whose cells are written at the same time.
+/// Names of a kind whose cells are written at the same time. A store with fewer connections lets
+/// them wait in its queue.
 const CONCURRENCY: usize = 32;
+
+/// How often the counter is incremented while its answer is lost. (OpenTSDB: 3.)
+const INCREMENTS: u32 = 3;
 
 pub(super) async fn assign(table: &UidTable, names: &[KindName]) -> Vec<Outcome> {
     let found = table.uids(names).await;
@@ -46,66 +51,79 @@ pub(super) async fn assign(table: &UidTable, names: &[KindName]) -> Vec<Outcome>
         .zip(names)
         .map(|(found, key)| already_there(found, key))
         .unzip();
-    for kind in UidKind::ALL {
-        let mut missing: Vec<usize> = (0..names.len())
+    // Each kind has numbers of its own, so they do not wait for each other.
+    let kinds = UidKind::ALL.map(|kind| {
+        let missing = (0..names.len())
             .filter(|place| names[*place].0 == kind && !known[*place])
             .collect();
-        let rounds = if table.layout().kinds.get(kind).random {
-            random::DRAWS
-        } else {
-            ROUNDS
-        };
-        for _ in 0..rounds {
-            if missing.is_empty() {
-                break;
-            }
-            missing = assign_kind(table, kind, names, missing, &mut outcomes).await;
-        }
+        assign_kind(table, kind, names, missing)
+    });
+    for (place, outcome) in futures::future::join_all(kinds).await.concat() {
+        outcomes[place] = outcome;
     }
     outcomes
 }
 
-/// Tries one number for each name at `missing`; the names whose number was in use are left.
+/// Assigns the names at `missing`, all of one kind; the outcome of each with its place.
 async fn assign_kind(
     table: &UidTable,
     kind: UidKind,
     names: &[KindName],
-    missing: Vec<usize>,
-    outcomes: &mut [Outcome],
-) -> Vec<usize> {
-    let (uids, short) = match reserve(table, kind, missing.len()).await {
-        Ok(reserved) => reserved,
-        Err(error) => {
-            warn!(%kind, %error, "no UIDs can be reserved");
-            (Vec::new(), error)
-        }
+    mut missing: Vec<usize>,
+) -> Vec<(usize, Outcome)> {
+    let mut outcomes = Vec::with_capacity(missing.len());
+    let rounds = if table.layout().kinds.get(kind).random {
+        random::DRAWS
+    } else {
+        ROUNDS
     };
-    for place in missing.iter().skip(uids.len()) {
-        outcomes[*place] = Err(short.clone());
-    }
-    let claims: Vec<_> = missing
-        .into_iter()
-        .zip(uids)
-        .map(|(place, uid)| {
-            let (table, key) = (table.clone(), names[place].clone());
-            async move { (place, uid, claim(&table, key, uid).await) }
-        })
-        .collect();
-    let mut claims = futures::stream::iter(claims).buffered(CONCURRENCY);
-    let mut left = Vec::new();
-    while let Some((place, uid, claim)) = claims.next().await {
-        outcomes[place] = match claim {
-            Ok(Claim::Ours) => Ok(Assigned { uid, created: true }),
-            Ok(Claim::Theirs(uid)) => Ok(Assigned { uid, created: false }),
-            Ok(Claim::InUse) => {
-                warn!(%kind, %uid, "a reserved UID is in use; check the table");
-                left.push(place);
-                Err(no_free_uid(table, kind, uid))
+    let mut in_use = None;
+    for _ in 0..rounds {
+        if missing.is_empty() {
+            return outcomes;
+        }
+        let (uids, short) = match reserve(table, kind, missing.len()).await {
+            Ok(reserved) => reserved,
+            Err(error) => {
+                warn!(%kind, %error, "no UIDs can be reserved");
+                (Vec::new(), error)
             }
-            Err(error) => Err(error),
         };
+        let without = missing.split_off(uids.len().min(missing.len()));
+        outcomes.extend(without.into_iter().map(|place| (place, Err(short.clone()))));
+        let claims = Claims::new(table.clone());
+        let claimed: Vec<_> = missing
+            .drain(..)
+            .zip(uids)
+            .map(|(place, uid)| {
+                let (claims, key) = (claims.clone(), names[place].clone());
+                async move { (place, uid, claims.claim(&key, uid).await) }
+            })
+            .collect();
+        let claimed: Vec<_> = futures::stream::iter(claimed)
+            .buffered(CONCURRENCY)
+            .collect()
+            .await;
+        for (place, uid, claim) in claimed {
+            let outcome = match claim {
+                Ok(Claim::Ours) => Ok(Assigned { uid, created: true }),
+                Ok(Claim::Theirs(uid)) => Ok(Assigned { uid, created: false }),
+                Ok(Claim::InUse) => {
+                    warn!(%kind, %uid, "a reserved UID is in use; check the table");
+                    missing.push(place);
+                    in_use = Some(uid);
+                    continue;
+                }
+                Err(error) => Err(error),
+            };
+            outcomes.push((place, outcome));
+        }
     }
-    left
+    if let Some(last) = in_use {
+        let error = no_free_uid(table, kind, last);
+        outcomes.extend(missing.into_iter().map(|place| (place, Err(error.clone()))));
+    }
+    outcomes
 }
 
 fn no_free_uid(table: &UidTable, kind: UidKind, last: Uid) -> UidServiceError {
@@ -168,78 +186,30 @@ async fn reserve(
             .collect();
         return Ok((uids, exhausted));
     }
-    Err(UidServiceError::Store(
-        oxtsdb_row_store::StoreError::Unavailable {
-            detail: format!("the counter of {kind} kept changing"),
-        },
-    ))
+    Err(UidServiceError::Store(StoreError::Unavailable {
+        detail: format!("the counter of {kind} kept changing"),
+    }))
 }
 
 async fn increment(table: &UidTable, kind: UidKind, by: u64) -> Result<u64, UidServiceError> {
     let amount = i64::try_from(by).unwrap_or(i64::MAX);
-    let number = table
-        .store()
-        .increment(table.name(), &counter_cell(kind), amount)
-        .await?;
+    let cell = counter_cell(kind);
+    let mut attempt = 0;
+    let number = loop {
+        attempt += 1;
+        match table.store().increment(table.name(), &cell, amount).await {
+            Ok(number) => break number,
+            Err(error) if error.retry() == Retry::Never || attempt == INCREMENTS => {
+                return Err(error.into());
+            }
+            Err(error) => {
+                warn!(%kind, %error, "numbers may be lost: the counter is incremented again");
+                back_off(attempt).await;
+            }
+        }
+    };
     match u64::try_from(number) {
         Ok(end) if end >= by => Ok(end),
         _ => Err(UidServiceError::CounterNegative { kind, number }),
-    }
-}
-
-enum Claim {
-    Ours,
-    /// Another one assigned this UID to the name meanwhile.
-    Theirs(Uid),
-    /// The UID has a name.
-    InUse,
-}
-
-/// Steps 2 and 3 for one name and its reserved UID.
-async fn claim(table: &UidTable, (kind, name): KindName, uid: Uid) -> Result<Claim, UidServiceError> {
-    if !table
-        .check_and_put(reverse_cell(kind, uid), None, name.as_bytes())
-        .await?
-    {
-        return Ok(Claim::InUse);
-    }
-    let key = (kind, name);
-    for attempt in 0..ATTEMPTS {
-        let put = table
-            .check_and_put(forward_cell(kind, &key.1), None, uid.as_bytes())
-            .await;
-        match &put {
-            Ok(true) => return Ok(Claim::Ours),
-            Err(error) if !is_uncertain(error) => return Err(error.clone().into()),
-            Ok(false) | Err(_) => {}
-        }
-        let found = table
-            .uids(std::slice::from_ref(&key))
-            .await
-            .pop()
-            .unwrap_or(Ok(None));
-        match (found, put) {
-            (Ok(Some(found)), _) if found == uid => return Ok(Claim::Ours),
-            (Ok(Some(theirs)), _) => {
-                remove_orphan(table, kind, uid).await;
-                return Ok(Claim::Theirs(theirs));
-            }
-            // It may still arrive: the reverse cell must be there then.
-            (_, Err(error)) => return Err(error.into()),
-            (Err(error), Ok(_)) => {
-                remove_orphan(table, kind, uid).await;
-                return Err(error);
-            }
-            // There was a forward cell and now there is none: an operator deleted the name.
-            (Ok(None), Ok(_)) => back_off(attempt).await,
-        }
-    }
-    remove_orphan(table, kind, uid).await;
-    Err(UidServiceError::Contended { kind, name: key.1 })
-}
-
-async fn remove_orphan(table: &UidTable, kind: UidKind, uid: Uid) {
-    if let Err(error) = table.remove_reverse(kind, uid).await {
-        warn!(%kind, %uid, %error, "a reverse mapping that is not used stays behind");
     }
 }
