@@ -62,6 +62,11 @@ pub struct DataSettings {
     #[arg(long, env = "OXTSDB_NAME_CACHE_MIB", value_name = "MIB", default_value_t = Self::default().name_cache_mib)]
     pub name_cache_mib: usize,
 
+    /// Longest time that the UIDs of a series, and names, are taken from memory: what others renamed or
+    /// deleted is noticed after so long, and after --uid-cache-ttl-seconds of the UID service; 0: never
+    #[arg(long, env = "OXTSDB_NAME_CACHE_TTL_SECONDS", value_name = "SECONDS", default_value_t = Self::default().name_cache_ttl_seconds)]
+    pub name_cache_ttl_seconds: u64,
+
     /// Largest gRPC message that is read, MiB
     #[arg(long, env = "OXTSDB_MAX_MESSAGE_MIB", value_name = "MIB", default_value_t = Self::default().max_message_mib)]
     pub max_message_mib: usize,
@@ -145,6 +150,7 @@ impl Default for DataSettings {
             uid_start_timeout_seconds: 60,
             series_cache_mib: 256,
             name_cache_mib: 64,
+            name_cache_ttl_seconds: 600,
             max_message_mib: 16,
             max_writes_mib: 128,
             write_form: WriteForm::Auto,
@@ -180,6 +186,12 @@ impl DataSettings {
         in_range("--max-tags", self.max_tags, 1, 64)?;
         in_range("--series-cache-mib", self.series_cache_mib, 1, 1 << 20)?;
         in_range("--name-cache-mib", self.name_cache_mib, 1, 1 << 20)?;
+        in_range(
+            "--name-cache-ttl-seconds",
+            self.name_cache_ttl_seconds,
+            0,
+            315_360_000,
+        )?;
         in_range("--max-message-mib", self.max_message_mib, 1, 1024)?;
         in_range("--max-writes-mib", self.max_writes_mib, 1, 1 << 20)?;
         in_range("--linger-ms", self.linger_ms, 0, 10_000)?;
@@ -273,6 +285,13 @@ impl DataSettings {
             ));
         };
         Ok(Some(UidWidths { metric, tagk, tagv }))
+    }
+
+    /// How long each cache holds what it learned; `None`: for ever. A series may be made of names that
+    /// were remembered already, so each has half of the time.
+    pub(crate) fn cache_ttl(&self) -> Option<Duration> {
+        let seconds = self.name_cache_ttl_seconds;
+        (seconds > 0).then(|| Duration::from_secs(seconds) / 2)
     }
 
     /// Largest gRPC message that is read, in bytes.

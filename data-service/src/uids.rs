@@ -1,9 +1,9 @@
 //! Names to UIDs and back, from the UID service, remembered.
 //!
-//! A mapping, once assigned, stays unless an operator renames or deletes it, so found answers are
-//! kept as long as memory allows. "Not found" is kept for a second at most: somebody may be
-//! assigning the name right now. Concurrent questions for one name may each reach the service,
-//! which answers them as one.
+//! A mapping, once assigned, stays unless an operator renames or deletes it, and nobody tells us of
+//! that: so a found answer is kept for a set time at most, counted from when it came. "Not found" is
+//! kept for a second at most: somebody may be assigning the name right now. Concurrent questions for
+//! one name may each reach the service, which answers them as one.
 
 mod refusal;
 pub(crate) mod series;
@@ -107,6 +107,7 @@ impl Uids {
             );
             return Err(UidsError::Layout { detail });
         }
+        let ttl = settings.cache_ttl();
         let weight = u64::try_from(settings.name_cache_mib << 20).unwrap_or(u64::MAX) / 6;
         Ok(Uids(Arc::new(Inner {
             client,
@@ -115,16 +116,22 @@ impl Uids {
             auto_create: UidKind::ALL
                 .map(|kind| layout_of(&answer, kind).is_some_and(|layout| layout.auto_create)),
             uids: UidKind::ALL.map(|_| {
-                Cache::builder()
+                let cache = Cache::builder()
                     .max_capacity(weight)
-                    .weigher(|name: &Arc<str>, _| entry_bytes(name))
-                    .build()
+                    .weigher(|name: &Arc<str>, _| entry_bytes(name));
+                match ttl {
+                    Some(ttl) => cache.time_to_live(ttl).build(),
+                    None => cache.build(),
+                }
             }),
             names: UidKind::ALL.map(|_| {
-                Cache::builder()
+                let cache = Cache::builder()
                     .max_capacity(weight)
-                    .weigher(|_, name: &Arc<str>| entry_bytes(name))
-                    .build()
+                    .weigher(|_, name: &Arc<str>| entry_bytes(name));
+                match ttl {
+                    Some(ttl) => cache.time_to_live(ttl).build(),
+                    None => cache.build(),
+                }
             }),
             absent: UidKind::ALL.map(|_| {
                 Cache::builder()

@@ -1,7 +1,12 @@
-//! Mappings held in memory, both directions, bounded in bytes.
+//! Mappings held in memory, both directions, bounded in bytes and in time.
 //!
-//! Only what is in the table is held, never that a name is unknown: a name gets its UID once and
-//! keeps it, but an unknown name can become known at any moment, at another replica too.
+//! Only what is in the table is held, never that a name is unknown: an unknown name can become
+//! known at any moment, at another replica or in an OpenTSDB too. A mapping that is there changes
+//! only when an operator renames or deletes a name, and whoever did that cannot tell us; so a mapping
+//! is held for a set time at most, counted from when it was read or assigned, however often it is
+//! asked for. (OpenTSDB holds it until it ends or is told to drop its caches.)
+
+use std::time::Duration;
 
 use moka::sync::Cache;
 use oxtsdb_schema::{Name, Uid, UidKind};
@@ -15,22 +20,35 @@ pub struct UidCache {
     names: Cache<KindUid, Name>,
 }
 
+/// How much is held, and how long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CacheLimits {
+    /// Memory for each direction, in bytes; 0 holds nothing.
+    pub bytes: u64,
+    /// How long a mapping is held; `None`: as long as there is room.
+    pub ttl: Option<Duration>,
+}
+
 /// What an entry takes beside its name. Measured: a million mappings of names of 20 bytes take 690
 /// bytes each, both directions together.
 const ENTRY_BYTES: u32 = 325;
 
 impl UidCache {
-    /// A cache of so many bytes for each direction; 0 holds nothing.
-    pub fn new(bytes: u64) -> Self {
+    /// An empty cache.
+    pub fn new(limits: CacheLimits) -> Self {
+        let mut uids = Cache::builder()
+            .max_capacity(limits.bytes)
+            .weigher(|(_, name): &KindName, _: &Uid| weight(name));
+        let mut names = Cache::builder()
+            .max_capacity(limits.bytes)
+            .weigher(|_: &KindUid, name: &Name| weight(name));
+        if let Some(ttl) = limits.ttl {
+            uids = uids.time_to_live(ttl);
+            names = names.time_to_live(ttl);
+        }
         Self {
-            uids: Cache::builder()
-                .max_capacity(bytes)
-                .weigher(|(_, name): &KindName, _: &Uid| weight(name))
-                .build(),
-            names: Cache::builder()
-                .max_capacity(bytes)
-                .weigher(|_: &KindUid, name: &Name| weight(name))
-                .build(),
+            uids: uids.build(),
+            names: names.build(),
         }
     }
 
@@ -85,9 +103,26 @@ mod tests {
         )
     }
 
+    fn cache(ttl: Option<Duration>) -> UidCache {
+        UidCache::new(CacheLimits { bytes: 100_000, ttl })
+    }
+
+    #[test]
+    fn a_mapping_goes_when_its_time_is_over_however_often_it_is_asked_for() {
+        let cache = cache(Some(Duration::from_millis(1)));
+        let (name, uid) = entry(7);
+        cache.insert(UidKind::Tagk, &name, uid);
+        while cache.uid(&(UidKind::Tagk, name.clone())).is_some() {
+            std::thread::yield_now();
+        }
+        while cache.name(&(UidKind::Tagk, uid)).is_some() {
+            std::thread::yield_now();
+        }
+    }
+
     #[test]
     fn what_is_held_is_bounded_in_bytes() {
-        let cache = UidCache::new(100_000);
+        let cache = cache(None);
         for (name, uid) in (1..10_000).map(entry) {
             cache.insert(UidKind::Metric, &name, uid);
         }
@@ -104,7 +139,7 @@ mod tests {
 
     #[test]
     fn kinds_are_apart_and_a_reverse_mapping_names_no_uid() {
-        let cache = UidCache::new(100_000);
+        let cache = cache(None);
         let (name, uid) = entry(7);
         cache.insert_name((UidKind::Tagk, uid), name.clone());
         assert_eq!(cache.name(&(UidKind::Tagk, uid)), Some(name.clone()));

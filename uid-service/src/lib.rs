@@ -58,5 +58,5 @@ pub async fn assemble(
     let table = UidTable::open(store, config.table, config.layout)
         .await
         .context("open the UID table")?;
-    Ok(grpc::server(Uids::new(table, config.cache_bytes)))
+    Ok(grpc::server(Uids::new(table, config.cache)))
 }

@@ -3,12 +3,15 @@
 //! Each setting is a flag, an environment variable `OXTSDB_…` and a key of the TOML file (the
 //! flag's name with `_`). Where OpenTSDB has the setting too, its name stands behind it.
 
+use std::time::Duration;
+
 use clap::{ArgAction, Args};
 use oxtsdb_row_store::{StoreError, TableName};
 use oxtsdb_schema::name::MAX_LENGTH_DEFAULT;
 use oxtsdb_schema::{NameRules, UidWidth, data_table};
 use oxtsdb_server::settings::{SettingError, in_range};
 
+use crate::cache::CacheLimits;
 use crate::layout::{KindLayout, PerKind, UidLayout};
 
 /// Settings of the UID service.
@@ -61,6 +64,11 @@ pub struct UidSettings {
     /// Memory for cached mappings of each direction, in MiB; 0 caches nothing
     #[arg(long, env = "OXTSDB_UID_CACHE_MIB", value_name = "MIB", default_value_t = Self::default().uid_cache_mib)]
     pub uid_cache_mib: u64,
+
+    /// Longest time that a mapping is answered from memory: renames and deletes by others are noticed
+    /// after so long; 0: never
+    #[arg(long, env = "OXTSDB_UID_CACHE_TTL_SECONDS", value_name = "SECONDS", default_value_t = Self::default().uid_cache_ttl_seconds)]
+    pub uid_cache_ttl_seconds: u64,
 }
 
 impl Default for UidSettings {
@@ -78,6 +86,7 @@ impl Default for UidSettings {
             extra_name_characters: String::new(),
             max_name_length: MAX_LENGTH_DEFAULT,
             uid_cache_mib: 128,
+            uid_cache_ttl_seconds: 300,
         }
     }
 }
@@ -89,11 +98,14 @@ pub struct UidConfig {
     pub table: TableName,
     /// How UIDs and names look.
     pub layout: UidLayout,
-    /// Memory for cached mappings of each direction, in bytes.
-    pub cache_bytes: u64,
+    /// What is held in memory.
+    pub cache: CacheLimits,
 }
 
 const MIB: u64 = 1 << 20;
+
+/// Ten years: what is longer is meant to be for ever.
+const MAX_TTL_SECONDS: u64 = 315_360_000;
 
 impl UidSettings {
     /// Checks what the types alone do not say.
@@ -131,10 +143,20 @@ impl UidSettings {
             },
         };
         let name_rules = self.name_rules()?;
+        in_range(
+            "--uid-cache-ttl-seconds",
+            self.uid_cache_ttl_seconds,
+            0,
+            MAX_TTL_SECONDS,
+        )?;
         Ok(UidConfig {
             table,
             layout: UidLayout { kinds, name_rules },
-            cache_bytes: self.uid_cache_mib.saturating_mul(MIB),
+            cache: CacheLimits {
+                bytes: self.uid_cache_mib.saturating_mul(MIB),
+                ttl: (self.uid_cache_ttl_seconds > 0)
+                    .then(|| Duration::from_secs(self.uid_cache_ttl_seconds)),
+            },
         })
     }
 

@@ -6,7 +6,7 @@ use futures::stream::BoxStream;
 use oxtsdb_schema::{Name, Uid, UidKind};
 
 use crate::assign::{Assigned, Assigner};
-use crate::cache::UidCache;
+use crate::cache::{CacheLimits, UidCache};
 use crate::error::UidServiceError;
 use crate::layout::UidLayout;
 use crate::lookup::{Absence, Lookup};
@@ -42,9 +42,9 @@ pub enum Freshness {
 }
 
 impl Uids {
-    /// The UIDs of `table`, with so many bytes of cache for each direction.
-    pub fn new(table: UidTable, cache_bytes: u64) -> Self {
-        let cache = UidCache::new(cache_bytes);
+    /// The UIDs of `table`.
+    pub fn new(table: UidTable, cache: CacheLimits) -> Self {
+        let cache = UidCache::new(cache);
         Self {
             lookup: Lookup::new(table.clone(), cache.clone()),
             assigner: Assigner::new(table.clone(), cache),

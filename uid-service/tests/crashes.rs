@@ -17,7 +17,7 @@ async fn uids(store: Wrapped) -> Uids {
     let table = UidTable::open(store.row_store(), config.table, config.layout)
         .await
         .unwrap();
-    Uids::new(table, config.cache_bytes)
+    Uids::new(table, config.cache)
 }
 
 fn names() -> Vec<KindName> {

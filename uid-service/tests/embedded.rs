@@ -8,6 +8,7 @@ use oxtsdb_row_store::embedded::{EmbeddedConfig, EmbeddedStore};
 use oxtsdb_schema::{Name, NameRules, UidKind};
 use tempfile::TempDir;
 use uid_service::UidSettings;
+use uid_service::cache::CacheLimits;
 use uid_service::table::{KindName, UidTable};
 use uid_service::uids::{Freshness, Purpose, Uids};
 
@@ -28,7 +29,7 @@ async fn ten_thousand_new_names_count_up_and_stay() {
     let table = UidTable::open(store.clone(), config.table.clone(), config.layout.clone())
         .await
         .unwrap();
-    let service = Uids::new(table, config.cache_bytes);
+    let service = Uids::new(table, config.cache);
     let mut assigned = Vec::new();
     for batch in names.chunks(4096) {
         assigned.extend(service.get_or_create(batch, Purpose::Write).await);
@@ -47,7 +48,8 @@ async fn ten_thousand_new_names_count_up_and_stay() {
     let table = UidTable::open(store.clone(), config.table, config.layout)
         .await
         .unwrap();
-    let service = Uids::new(table, 0);
+    let nothing = CacheLimits { bytes: 0, ttl: None };
+    let service = Uids::new(table, nothing);
     let found = service.lookup_uids(&names, Freshness::Store).await;
     assert_eq!(
         found.into_iter().map(Result::unwrap).collect::<Vec<_>>(),

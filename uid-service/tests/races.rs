@@ -19,7 +19,7 @@ async fn uids(store: Wrapped, settings: &UidSettings) -> Arc<Uids> {
     let table = UidTable::open(store.row_store(), config.table, config.layout)
         .await
         .unwrap();
-    Arc::new(Uids::new(table, config.cache_bytes))
+    Arc::new(Uids::new(table, config.cache))
 }
 
 fn names(kind: UidKind, count: usize) -> Vec<KindName> {

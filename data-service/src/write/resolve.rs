@@ -34,6 +34,7 @@ impl Resolver {
         wanted: impl ExactSizeIterator<Item = SeriesRef<'a>> + Send,
         deadline: Option<Instant>,
     ) -> Result<Vec<Resolved>, UidsError> {
+        self.cache.tell_time();
         let mut key = Vec::with_capacity(256);
         let mut found: Vec<Option<Resolved>> = Vec::with_capacity(wanted.len());
         let mut missing: Vec<SeriesRef<'a>> = Vec::new();

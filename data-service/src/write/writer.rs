@@ -62,7 +62,7 @@ impl Writer {
             lanes,
             resolver: Resolver {
                 uids,
-                cache: SeriesCache::new(settings.series_cache_mib << 20),
+                cache: SeriesCache::new(settings.series_cache_mib << 20, settings.cache_ttl()),
                 max_tags: settings.max_tags,
             },
             room: Arc::new(Semaphore::new(room_permits as usize)),
