@@ -1,17 +1,19 @@
 //! Everything from a store and a client of the UID service.
 
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use anyhow::Context as _;
 use oxtsdb_proto::UidClient;
 use oxtsdb_proto::data::v1::data_service_server::DataServiceServer;
-use oxtsdb_row_store::{RowStore, TableDef, TableName};
+use oxtsdb_row_store::{RowStore, TableDef};
+use oxtsdb_schema::data_table;
 use oxtsdb_server::Shutdown;
-use tracing::{info, warn};
+use oxtsdb_server::settings::SettingError;
+use oxtsdb_server::store::{StorePart, StoreTable};
+use tracing::warn;
 
 use crate::grpc::DataServiceHandler;
+use crate::layout_check;
 use crate::query::{Engine, Limits};
 use crate::settings::DataSettings;
 use crate::uids::{Uids, UidsError};
@@ -41,21 +43,43 @@ impl DataService {
     }
 }
 
-/// The folder of the data service's embedded store within a data folder.
+/// What the service keeps in its store: OpenTSDB's tables beside `tsdb-uid`, with the families that
+/// its script gives them.
 ///
-/// The same for the service alone and within `tsdb serve`, so that a data folder can go from one to
-/// the other.
-pub fn store_folder(data_dir: &Path) -> PathBuf {
-    data_dir.join("data")
+/// # Errors
+///
+/// A setting breaks its rule.
+pub fn store_part(settings: &DataSettings) -> Result<StorePart, SettingError> {
+    settings.check()?;
+    let table = StoreTable {
+        setting: "--data-table",
+        default_name: data_table::DATA_TABLE,
+        def: TableDef::new(settings.data_table_name()?, &["t"]),
+    };
+    let meta = StoreTable {
+        setting: "--meta-table",
+        default_name: data_table::META_TABLE,
+        def: TableDef::new(settings.meta_table_name()?, &["name"]),
+    };
+    let tree = StoreTable {
+        setting: "--tree-table",
+        default_name: data_table::TREE_TABLE,
+        def: TableDef::new(settings.tree_table_name()?, &["t"]),
+    };
+    Ok(StorePart {
+        folder: "data",
+        table,
+        others: vec![meta, tree],
+    })
 }
 
-/// The service over a store. Makes the tables that are not there, and waits until the UID service
+/// The service over a store that has the tables of [`store_part`]. Waits until the UID service
 /// answers.
 ///
 /// # Errors
 ///
-/// A setting breaks its rule, a table has other families, the UID service does not answer in time or
-/// has other UID widths than were expected, or the program is to end.
+/// A setting breaks its rule, the UID service does not answer in time or has other UID widths than
+/// were expected, the table of points was written with another salt, or the program is to end.
 pub async fn assemble(
     store: Arc<dyn RowStore>,
     client: UidClient,
@@ -63,11 +87,11 @@ pub async fn assemble(
     shutdown: Shutdown,
 ) -> anyhow::Result<DataService> {
     settings.check()?;
-    create_tables(store.as_ref(), &settings).await?;
     let uids = tokio::select! {
         uids = connect(client, &settings) => uids?,
         () = shutdown.draining() => anyhow::bail!("stopped before the UID service answered"),
     };
+    layout_check::check(&*store, &settings.data_table_name()?, uids.layout()).await?;
     let writer = Writer::new(Arc::clone(&store), uids.clone(), &settings, shutdown.clone())?;
     let engine = Engine::new(
         store,
@@ -84,26 +108,6 @@ pub async fn assemble(
         engine,
         uids,
     })
-}
-
-/// OpenTSDB's tables beside `tsdb-uid`, with the families that its script gives them.
-async fn create_tables(store: &dyn RowStore, settings: &DataSettings) -> anyhow::Result<()> {
-    let tables: [(TableName, &str); 3] = [
-        (settings.data_table_name()?, "t"),
-        (settings.meta_table_name()?, "name"),
-        (settings.tree_table_name()?, "t"),
-    ];
-    for (name, family) in tables {
-        let table = TableDef::new(name, &[family]);
-        let made = store
-            .create_table(&table)
-            .await
-            .with_context(|| format!("create table `{}`", table.name))?;
-        if made {
-            info!(table = %table.name, family, "table created");
-        }
-    }
-    Ok(())
 }
 
 /// Asks the UID service until it answers: it may be starting too.

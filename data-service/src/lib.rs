@@ -15,6 +15,7 @@ pub mod front;
 pub mod grpc;
 pub mod http;
 pub mod last;
+mod layout_check;
 pub mod query;
 pub mod scan_rows;
 pub mod settings;
@@ -24,7 +25,7 @@ pub(crate) mod test_stack;
 pub mod uids;
 pub mod write;
 
-pub use assemble::{DataService, assemble, store_folder};
+pub use assemble::{DataService, assemble, store_part};
 pub use grpc::DataServiceHandler;
 pub use settings::DataSettings;
 pub use uids::{Uids, UidsError};

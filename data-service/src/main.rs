@@ -1,4 +1,5 @@
-//! `data-service`: the data service alone, on its embedded store, with a UID service elsewhere.
+//! `data-service`: the data service alone, on a store of its own or on HBase, with a UID service
+//! elsewhere.
 
 use std::net::SocketAddr;
 use std::process::ExitCode;
@@ -8,10 +9,10 @@ use std::time::Duration;
 use anyhow::{Context as _, anyhow, ensure};
 use clap::Parser;
 use data_service::front::Door;
-use data_service::{DataSettings, assemble, store_folder};
+use data_service::{DataSettings, UidsError, assemble, store_part};
 use oxtsdb_proto::UidClient;
 use oxtsdb_row_store::RowStore;
-use oxtsdb_row_store::embedded::{EmbeddedConfig, EmbeddedStore};
+use oxtsdb_server::store::{StorePart, StoreSettings};
 use oxtsdb_server::{GrpcOptions, GrpcServer, ProgramArgs, Shutdown, bind, program, telemetry};
 use tonic::transport::Endpoint;
 use tracing::info;
@@ -62,6 +63,8 @@ struct Cli {
     )]
     log: String,
     #[command(flatten)]
+    store: StoreSettings,
+    #[command(flatten)]
     data: DataSettings,
 }
 
@@ -73,7 +76,8 @@ fn main() -> ExitCode {
 async fn run(cli: Cli) -> anyhow::Result<()> {
     telemetry::init(&cli.log, cli.program.log_format)?;
     // A bad setting ends the program before it makes a folder.
-    cli.data.check()?;
+    let part = store_part(&cli.data)?;
+    cli.store.check()?;
     let endpoint = uid_endpoint(&cli.uid_endpoint)?;
     // A dead peer is noticed and the call repeated, in place of waiting for TCP to give up.
     let endpoint = endpoint
@@ -83,11 +87,8 @@ async fn run(cli: Cli) -> anyhow::Result<()> {
 
     let (shutdown, trigger) = cli.program.shutdown();
     let signals = tokio::spawn(trigger.on_signal());
-    let folder = store_folder(&cli.program.data_dir);
-    let store = EmbeddedStore::open(EmbeddedConfig::new(&folder))
-        .with_context(|| format!("open the store in {}", folder.display()))?;
-    let store: Arc<dyn RowStore> = Arc::new(store);
-    let served = serve(&cli, endpoint, Arc::clone(&store), shutdown).await;
+    let store = cli.store.open(&part).await?;
+    let served = serve(&cli, endpoint, &part, Arc::clone(&store), shutdown).await;
     signals.abort();
     // What is stored is safe already; closing flushes, so that the next start is quick.
     let closed = store.close().await.context("close the store");
@@ -111,22 +112,27 @@ fn uid_endpoint(text: &str) -> anyhow::Result<Endpoint> {
 async fn serve(
     cli: &Cli,
     uid_endpoint: Endpoint,
+    part: &StorePart,
     store: Arc<dyn RowStore>,
     shutdown: Shutdown,
 ) -> anyhow::Result<()> {
     let client = UidClient::connect_lazy(&uid_endpoint);
+    let probe = part.probe(&store);
     let assembled = assemble(store, client, cli.data.clone(), shutdown.clone()).await;
     let service = match assembled {
         // Asked to end while it waited for the UID service.
         Err(_) if shutdown.is_draining() => return Ok(()),
-        assembled => assembled.with_context(|| format!("--uid-endpoint {}", cli.uid_endpoint))?,
+        Err(error) if error.is::<UidsError>() => {
+            return Err(error.context(format!("--uid-endpoint {}", cli.uid_endpoint)));
+        }
+        assembled => assembled?,
     };
     let http = bind(cli.http_listen).await?;
     let data = bind(cli.data_listen).await?;
-    info!(http = %http.local_addr()?, data = %data.local_addr()?, data_dir = %cli.program.data_dir.display(), "ready");
+    info!(http = %http.local_addr()?, data = %data.local_addr()?, store = %cli.store, "ready");
     println!("ready http={} data={}", http.local_addr()?, data.local_addr()?);
 
-    let grpc = GrpcServer::new().service(service.server());
+    let grpc = GrpcServer::new().service(service.server()).depends_on(probe);
     let door = Door::new(service.writer, service.engine, service.uids, &cli.data);
     let (grpc, ()) = tokio::join!(
         grpc.serve(data, GrpcOptions::default(), shutdown.clone()),

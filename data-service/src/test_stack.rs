@@ -14,7 +14,7 @@ use oxtsdb_row_store::{RowStore, Scan};
 use oxtsdb_server::{Shutdown, ShutdownTrigger};
 use uid_service::UidSettings;
 
-use crate::assemble::{DataService, assemble};
+use crate::assemble::{DataService, assemble, store_part};
 use crate::grpc::DataServiceHandler;
 use crate::settings::DataSettings;
 
@@ -51,6 +51,9 @@ impl TestStack {
         settings: DataSettings,
         uid_settings: UidSettings,
     ) -> Self {
+        let (uid_part, part) = (uid_service::store_part(&uid_settings), store_part(&settings));
+        uid_part.unwrap().make_tables(&*uid_store).await.unwrap();
+        part.unwrap().make_tables(&*data_store).await.unwrap();
         let uids = uid_service::assemble(uid_store, &uid_settings).await.unwrap();
         let uid_client = UidClient::in_process(uids);
         let (shutdown, trigger) = Shutdown::new(Duration::ZERO);

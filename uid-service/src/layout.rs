@@ -23,6 +23,15 @@ impl<T> PerKind<T> {
             UidKind::Tagv => &self.tagv,
         }
     }
+
+    /// The value of a kind, to change it.
+    pub fn get_mut(&mut self, kind: UidKind) -> &mut T {
+        match kind {
+            UidKind::Metric => &mut self.metric,
+            UidKind::Tagk => &mut self.tagk,
+            UidKind::Tagv => &mut self.tagv,
+        }
+    }
 }
 
 /// How the UIDs of one kind look.

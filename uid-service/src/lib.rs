@@ -23,40 +23,49 @@ pub mod suggest;
 pub mod table;
 pub mod uids;
 pub mod usage;
+pub mod widths;
 
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use anyhow::Context as _;
 use oxtsdb_proto::uid::v1::uid_service_server::UidServiceServer;
 use oxtsdb_row_store::RowStore;
+use oxtsdb_schema::data_table;
+use oxtsdb_server::settings::SettingError;
+use oxtsdb_server::store::{StorePart, StoreTable};
 
 pub use crate::grpc::UidServiceHandler;
 pub use crate::settings::UidSettings;
 use crate::table::UidTable;
 use crate::uids::Uids;
 
-/// The folder of the UID service's embedded store within a data folder.
-///
-/// The same for the service alone and within `tsdb serve`, so that a data folder can go from one to
-/// the other.
-pub fn store_folder(data_dir: &Path) -> PathBuf {
-    data_dir.join("uid")
-}
-
-/// The service over a store: opens the table, or makes it if there is none.
+/// What the service keeps in its store.
 ///
 /// # Errors
 ///
-/// A setting breaks its rule, the table has other families or was written with other UID widths, or
-/// the store fails.
+/// A setting breaks its rule.
+pub fn store_part(settings: &UidSettings) -> Result<StorePart, SettingError> {
+    Ok(StorePart {
+        folder: "uid",
+        table: StoreTable {
+            setting: "--uid-table",
+            default_name: data_table::UID_TABLE,
+            def: UidTable::definition(settings.check()?.table),
+        },
+        others: Vec::new(),
+    })
+}
+
+/// The service over a store that has the tables of [`store_part`].
+///
+/// # Errors
+///
+/// A setting breaks its rule, the table was written with other UID widths, or the store fails.
 pub async fn assemble(
     store: Arc<dyn RowStore>,
     settings: &UidSettings,
 ) -> anyhow::Result<UidServiceServer<UidServiceHandler>> {
     let config = settings.check()?;
-    let table = UidTable::open(store, config.table, config.layout)
-        .await
-        .context("open the UID table")?;
+    let table = UidTable::new(store, config.table, config.layout);
+    widths::check(&table).await?;
     Ok(grpc::server(Uids::new(table, config.cache)))
 }

@@ -1,4 +1,4 @@
-//! `uid-service`: the UID service alone, on its embedded store.
+//! `uid-service`: the UID service alone, on a store of its own or on HBase.
 
 use std::net::SocketAddr;
 use std::process::ExitCode;
@@ -7,7 +7,7 @@ use std::sync::Arc;
 use anyhow::Context as _;
 use clap::Parser;
 use oxtsdb_row_store::RowStore;
-use oxtsdb_row_store::embedded::{EmbeddedConfig, EmbeddedStore};
+use oxtsdb_server::store::{StorePart, StoreSettings};
 use oxtsdb_server::{GrpcOptions, GrpcServer, ProgramArgs, bind, program, telemetry};
 use tracing::info;
 use uid_service::UidSettings;
@@ -38,6 +38,8 @@ struct Cli {
     )]
     log: String,
     #[command(flatten)]
+    store: StoreSettings,
+    #[command(flatten)]
     uids: UidSettings,
 }
 
@@ -49,13 +51,9 @@ fn main() -> ExitCode {
 async fn run(cli: Cli) -> anyhow::Result<()> {
     telemetry::init(&cli.log, cli.program.log_format)?;
     // A bad setting ends the program before it makes a folder.
-    cli.uids.check()?;
-
-    let folder = uid_service::store_folder(&cli.program.data_dir);
-    let store = EmbeddedStore::open(EmbeddedConfig::new(&folder))
-        .with_context(|| format!("open the store in {}", folder.display()))?;
-    let store: Arc<dyn RowStore> = Arc::new(store);
-    let served = serve(&cli, Arc::clone(&store)).await;
+    let part = uid_service::store_part(&cli.uids)?;
+    let store = cli.store.open(&part).await?;
+    let served = serve(&cli, &part, Arc::clone(&store)).await;
     // What is stored is safe already; closing flushes, so that the next start is quick.
     let closed = store.close().await.context("close the store");
     served?;
@@ -64,13 +62,15 @@ async fn run(cli: Cli) -> anyhow::Result<()> {
     Ok(())
 }
 
-async fn serve(cli: &Cli, store: Arc<dyn RowStore>) -> anyhow::Result<()> {
+async fn serve(cli: &Cli, part: &StorePart, store: Arc<dyn RowStore>) -> anyhow::Result<()> {
+    let probe = part.probe(&store);
     let service = uid_service::assemble(store, &cli.uids).await?;
     let listener = bind(cli.uid_listen).await?;
     let (shutdown, trigger) = cli.program.shutdown();
     let signals = tokio::spawn(trigger.on_signal());
     let served = GrpcServer::new()
         .service(service)
+        .depends_on(probe)
         .serve(listener, GrpcOptions::default(), shutdown)
         .await;
     signals.abort();

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use oxtsdb_row_store::{
-    CellAddress, ColumnSelection, Condition, Retry, Row, RowStore, Scan, StoreError, TableDef, TableName,
+    CellAddress, ColumnSelection, Condition, Retry, Row, RowStore, StoreError, TableDef, TableName,
     WriteBatch,
 };
 use oxtsdb_schema::uid_table::{COUNTER_ROW, ID_FAMILY, NAME_FAMILY, decode_counter};
 use oxtsdb_schema::{Name, Uid, UidKind};
-use tracing::{info, warn};
+use tracing::warn;
 
 use crate::error::UidServiceError;
 use crate::layout::UidLayout;
@@ -52,99 +52,24 @@ pub(crate) struct Counter {
     pub(crate) stored: Option<Vec<u8>>,
 }
 
-/// Why the service cannot run on a table.
-#[derive(Clone, Debug, thiserror::Error)]
-pub enum TableError {
-    /// The table has not the families of a UID table.
-    #[error("table `{table}` has no column family `{family}`: it is no UID table")]
-    NoFamily {
-        /// The table.
-        table: TableName,
-        /// The family that it lacks.
-        family: &'static str,
-    },
-    /// The table was written with another width. Going on would assign UIDs beside those that
-    /// stored points are under.
-    #[error(
-        "table `{table}`: `{name}` of `{kind}` has a UID of {found} bytes, but the configured width is {configured}"
-    )]
-    Width {
-        /// The table.
-        table: TableName,
-        /// The kind.
-        kind: UidKind,
-        /// A name whose UID was looked at.
-        name: Name,
-        /// Bytes of its UID.
-        found: usize,
-        /// The width of the settings.
-        configured: usize,
-    },
-    /// The store failed.
-    #[error(transparent)]
-    Store(#[from] StoreError),
-}
-
 impl UidTable {
-    /// Opens the table, making it if there is none, and compares one forward mapping of each kind
-    /// with the layout.
+    /// The table `name` of a store, which is there with both families. Nothing is read yet; see
+    /// [`UidTable::check_widths`].
     ///
-    /// # Errors
-    ///
-    /// The table is no UID table or has other widths, or the store fails.
-    pub async fn open(
-        store: Arc<dyn RowStore>,
-        name: TableName,
-        layout: UidLayout,
-    ) -> Result<Self, TableError> {
-        match store.tables().await?.into_iter().find(|table| table.name == name) {
-            Some(found) => {
-                for family in [ID, NAME] {
-                    if found.family_index(family).is_none() {
-                        return Err(TableError::NoFamily { table: name, family });
-                    }
-                }
-            }
-            None => {
-                store
-                    .create_table(&TableDef::new(name.clone(), &[ID, NAME]))
-                    .await?;
-                info!(table = %name, "table made");
-            }
-        }
-        let table = Self {
+    /// Names that are longer than a row key of this table can be are no names of the layout then.
+    pub fn new(store: Arc<dyn RowStore>, name: TableName, mut layout: UidLayout) -> Self {
+        let max_length = &mut layout.name_rules.max_length;
+        *max_length = store.max_row_key(&name).min(*max_length);
+        Self {
             store,
             name,
             layout: Arc::new(layout),
-        };
-        table.check_widths().await?;
-        Ok(table)
+        }
     }
 
-    async fn check_widths(&self) -> Result<(), TableError> {
-        for kind in UidKind::ALL {
-            let mut scan = Scan::range(FIRST_NAME_ROW, []);
-            scan.columns = column(ID, kind);
-            scan.limit = Some(1);
-            let rows = futures::TryStreamExt::try_next(&mut self.store.scan(&self.name, scan).await?).await?;
-            let Some(row) = rows.as_ref().and_then(|rows| rows.first()) else {
-                continue;
-            };
-            let found = value(row, ID, kind).map_or(0, <[u8]>::len);
-            let configured = self.layout.width(kind).bytes();
-            if found != configured
-                && let Ok(name) = Name::from_stored(row.key())
-            {
-                return Err(TableError::Width {
-                    table: self.name.clone(),
-                    kind,
-                    name,
-                    found,
-                    configured,
-                });
-            }
-        }
-        Ok(())
+    /// The families of a table of UIDs.
+    pub fn definition(name: TableName) -> TableDef {
+        TableDef::new(name, &[ID, NAME])
     }
 
     /// The store.
@@ -278,14 +203,16 @@ impl UidTable {
         decode: impl Fn(&(UidKind, K), &[u8]) -> Result<V, UidServiceError>,
     ) -> Vec<Result<Option<V>, UidServiceError>> {
         let mut answers: Vec<_> = keys.iter().map(|_| Ok(None)).collect();
+        let longest = self.store.max_row_key(&self.name);
         for kind in UidKind::ALL {
-            // The counters' row holds no mapping, whatever a caller takes for a name.
+            // The counters' row holds no mapping, whatever a caller takes for a name; nor does one that
+            // cannot be there.
             let (places, rows): (Vec<usize>, Vec<Vec<u8>>) = keys
                 .iter()
                 .enumerate()
                 .filter(|(_, key)| key.0 == kind)
                 .map(|(place, key)| (place, row_key(key)))
-                .filter(|(_, row)| family != ID || row != COUNTER_ROW)
+                .filter(|(_, row)| row.len() <= longest && (family != ID || row != COUNTER_ROW))
                 .unzip();
             if places.is_empty() {
                 continue;

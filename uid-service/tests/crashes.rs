@@ -9,15 +9,11 @@ use oxtsdb_row_store::memory::MemoryStore;
 use oxtsdb_schema::{Name, NameRules, Uid, UidKind};
 use support::{Failure, Wrapped, check_invariants};
 use uid_service::UidSettings;
-use uid_service::table::{KindName, UidTable};
+use uid_service::table::KindName;
 use uid_service::uids::{Purpose, Uids};
 
 async fn uids(store: Wrapped) -> Uids {
-    let config = UidSettings::default().check().unwrap();
-    let table = UidTable::open(store.row_store(), config.table, config.layout)
-        .await
-        .unwrap();
-    Uids::new(table, config.cache)
+    support::uids(store, &UidSettings::default()).await
 }
 
 fn names() -> Vec<KindName> {

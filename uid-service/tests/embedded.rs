@@ -26,9 +26,9 @@ async fn ten_thousand_new_names_count_up_and_stay() {
         .collect();
 
     let store = Arc::new(EmbeddedStore::open(EmbeddedConfig::new(folder.path())).unwrap());
-    let table = UidTable::open(store.clone(), config.table.clone(), config.layout.clone())
-        .await
-        .unwrap();
+    let part = uid_service::store_part(&UidSettings::default()).unwrap();
+    part.make_tables(&*store).await.unwrap();
+    let table = UidTable::new(store.clone(), config.table.clone(), config.layout.clone());
     let service = Uids::new(table, config.cache);
     let mut assigned = Vec::new();
     for batch in names.chunks(4096) {
@@ -45,9 +45,7 @@ async fn ten_thousand_new_names_count_up_and_stay() {
     drop(store);
 
     let store = Arc::new(EmbeddedStore::open(EmbeddedConfig::new(folder.path())).unwrap());
-    let table = UidTable::open(store.clone(), config.table, config.layout)
-        .await
-        .unwrap();
+    let table = UidTable::new(store.clone(), config.table, config.layout);
     let nothing = CacheLimits { bytes: 0, ttl: None };
     let service = Uids::new(table, nothing);
     let found = service.lookup_uids(&names, Freshness::Store).await;

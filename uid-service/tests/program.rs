@@ -202,7 +202,7 @@ async fn uids_outlive_an_orderly_end_and_a_kill() {
         ..other_width
     });
     assert!(
-        line.ends_with("has a UID of 4 bytes, but the configured width is 3"),
+        line.ends_with("has a UID of 4 bytes, but --uid-width-metric is 3: set it to 4"),
         "{line}"
     );
 }

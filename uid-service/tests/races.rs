@@ -11,15 +11,11 @@ use oxtsdb_schema::{Name, NameRules, UidKind};
 use proptest::prelude::*;
 use support::{Wrapped, check_invariants, counter};
 use uid_service::UidSettings;
-use uid_service::table::{KindName, UidTable};
+use uid_service::table::KindName;
 use uid_service::uids::{Freshness, Purpose, Uids};
 
 async fn uids(store: Wrapped, settings: &UidSettings) -> Arc<Uids> {
-    let config = settings.check().unwrap();
-    let table = UidTable::open(store.row_store(), config.table, config.layout)
-        .await
-        .unwrap();
-    Arc::new(Uids::new(table, config.cache))
+    Arc::new(support::uids(store, settings).await)
 }
 
 fn names(kind: UidKind, count: usize) -> Vec<KindName> {

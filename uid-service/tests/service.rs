@@ -28,11 +28,7 @@ fn uid_value(kind: UidKind, uid: &str) -> UidValue {
 async fn raw(
     store: Wrapped,
 ) -> UidServiceClient<pb::uid_service_server::UidServiceServer<uid_service::UidServiceHandler>> {
-    UidServiceClient::new(
-        uid_service::assemble(store.row_store(), &UidSettings::default())
-            .await
-            .unwrap(),
-    )
+    UidServiceClient::new(support::assemble(&store, &UidSettings::default()).await.unwrap())
 }
 
 #[tokio::test]
@@ -201,9 +197,7 @@ async fn the_cache_is_bypassed_on_request() {
     let mut client = raw(store.clone()).await;
     let service = Service {
         client: oxtsdb_proto::UidClient::in_process(
-            uid_service::assemble(store.row_store(), &UidSettings::default())
-                .await
-                .unwrap(),
+            support::assemble(&store, &UidSettings::default()).await.unwrap(),
         ),
         store,
     };
@@ -597,12 +591,10 @@ async fn another_width_than_configured_is_noticed() {
         uid_width_tagk: 2,
         ..UidSettings::default()
     };
-    let refusal = uid_service::assemble(service.store.row_store(), &settings)
-        .await
-        .unwrap_err();
+    let refusal = support::assemble(&service.store, &settings).await.unwrap_err();
     assert_eq!(
         format!("{refusal:#}"),
-        "open the UID table: table `tsdb-uid`: `host` of `tagk` has a UID of 3 bytes, but the configured width is 2"
+        "table `tsdb-uid`: `host` of `tagk` has a UID of 3 bytes, but --uid-width-tagk is 2: set it to 3"
     );
 }
 
@@ -611,12 +603,13 @@ async fn a_table_of_other_families_is_refused() {
     let store = Wrapped::atomic();
     let other = oxtsdb_row_store::TableDef::new(support::table(), &["t"]);
     store.inner.create_table(&other).await.unwrap();
-    let refusal = uid_service::assemble(store.row_store(), &UidSettings::default())
+    let refusal = support::assemble(&store, &UidSettings::default())
         .await
         .unwrap_err();
     assert_eq!(
         format!("{refusal:#}"),
-        "open the UID table: table `tsdb-uid` has no column family `id`: it is no UID table"
+        "create table `tsdb-uid`: table `tsdb-uid` exists with other column families: it has t (1 versions), \
+         asked for id (1 versions), name (1 versions)"
     );
 }
 
@@ -625,9 +618,10 @@ async fn a_store_that_does_not_answer_fails_the_call() {
     let store = Wrapped::atomic();
     let service = Service::start(store.clone(), &UidSettings::default()).await;
     service.assign(Metric, &["known"]).await;
-    let mut broken = raw(store.failing_after(4, Failure::Refused)).await;
+    // Of the start three counters and some UIDs are read; then two reads, a counter and its reverse
+    // cell, and the commit fails.
+    let mut broken = raw(store.failing_after(4 + 4, Failure::Refused)).await;
     let names = vec![uid_name(Metric, "known"), uid_name(Metric, "new")];
-    // The widths are read by scans; two reads, a counter and its reverse cell, then the commit fails.
     let request = pb::GetOrCreateUidsRequest {
         names: names.clone(),
         explicit: false,

@@ -16,7 +16,7 @@ use tower::Service;
 use tracing::{info, warn};
 
 use crate::message_size::MessageSizeLayer;
-use crate::{DeadlineLayer, Shutdown};
+use crate::{DeadlineLayer, Shutdown, StoreProbe};
 
 /// How a [`GrpcServer`] treats its connections.
 #[derive(Clone, Debug)]
@@ -49,6 +49,7 @@ pub struct GrpcServer {
     routes: RoutesBuilder,
     names: Vec<&'static str>,
     health: HealthReporter,
+    probe: Option<StoreProbe>,
 }
 
 impl Default for GrpcServer {
@@ -67,6 +68,7 @@ impl GrpcServer {
             routes,
             names: Vec::new(),
             health,
+            probe: None,
         }
     }
 
@@ -88,6 +90,13 @@ impl GrpcServer {
         self
     }
 
+    /// Makes the services NOT_SERVING while this store cannot serve.
+    #[must_use]
+    pub fn depends_on(mut self, probe: StoreProbe) -> Self {
+        self.probe = Some(probe);
+        self
+    }
+
     /// Tells the health of the services while the server runs.
     pub fn health(&self) -> HealthReporter {
         self.health.clone()
@@ -95,7 +104,8 @@ impl GrpcServer {
 
     /// Answers calls on `listener` until `shutdown`, then finishes what is under way.
     ///
-    /// All services are SERVING from now on; when draining begins they are NOT_SERVING.
+    /// All services are SERVING from now on, except while the store that they depend on cannot serve;
+    /// when draining begins they are NOT_SERVING.
     ///
     /// # Errors
     ///
@@ -110,6 +120,7 @@ impl GrpcServer {
             mut routes,
             names,
             health,
+            probe,
         } = self;
         add_reflection(&mut routes)?;
         let address = listener.local_addr().context("address of the gRPC listener")?;
@@ -119,7 +130,10 @@ impl GrpcServer {
         let draining = {
             let (shutdown, mut health, names) = (shutdown.clone(), health.clone(), names.clone());
             async move {
-                shutdown.draining().await;
+                tokio::select! {
+                    () = shutdown.draining() => {}
+                    () = follow(probe, &health, &names) => {}
+                }
                 set_all(&health, &names, ServingStatus::NotServing).await;
                 shutdown.stopping().await;
                 // Ends the watches of health, which would be under way for ever.
@@ -163,6 +177,22 @@ impl GrpcServer {
                 Ok(())
             }
         }
+    }
+}
+
+/// Tells what the probe finds, for ever.
+async fn follow(probe: Option<StoreProbe>, health: &HealthReporter, names: &[&'static str]) {
+    let Some(probe) = probe else {
+        return std::future::pending().await;
+    };
+    let mut watch = probe.watch();
+    loop {
+        let status = if watch.change().await {
+            ServingStatus::Serving
+        } else {
+            ServingStatus::NotServing
+        };
+        set_all(health, names, status).await;
     }
 }
 

@@ -13,15 +13,6 @@ use crate::{Shutdown, ShutdownTrigger};
 /// What all programs that serve can be told.
 #[derive(Clone, Debug, Args)]
 pub struct ProgramArgs {
-    /// Folder of the data; made if it is not there. UIDs are in its folder uid, points in data
-    #[arg(
-        long,
-        env = "OXTSDB_DATA_DIR",
-        value_name = "DIR",
-        default_value = "./oxtsdb-data"
-    )]
-    pub data_dir: PathBuf,
-
     /// TOML file with settings
     #[arg(long, env = "OXTSDB_CONFIG", value_name = "FILE")]
     pub config: Option<PathBuf>,

@@ -1,4 +1,4 @@
-//! `tsdb serve`: both services in one process, on stores of their own.
+//! `tsdb serve`: both services in one process, on stores of their own or on one HBase.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -6,12 +6,12 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::Context as _;
-use clap::{Args, ValueEnum};
+use clap::Args;
 use data_service::DataSettings;
 use data_service::front::Door;
 use oxtsdb_proto::UidClient;
 use oxtsdb_row_store::RowStore;
-use oxtsdb_row_store::embedded::{EmbeddedConfig, EmbeddedStore};
+use oxtsdb_server::store::{StorePart, StoreSettings};
 use oxtsdb_server::{GrpcOptions, GrpcServer, ProgramArgs, bind};
 use tokio::net::TcpListener;
 use tracing::{info, warn};
@@ -61,13 +61,12 @@ pub(crate) struct ServeArgs {
     )]
     uid_listen: SocketAddr,
 
-    /// Where rows are kept
-    #[arg(long, env = "OXTSDB_STORE", value_enum, default_value_t = Store::Embedded)]
-    store: Store,
-
     /// OpenTSDB's configuration file: what applies is used, what does not is listed in the log
     #[arg(long, env = "OXTSDB_OPENTSDB_CONF", value_name = "FILE")]
     opentsdb_conf: Option<PathBuf>,
+
+    #[command(flatten)]
+    store: StoreSettings,
 
     #[command(flatten)]
     uids: UidSettings,
@@ -76,28 +75,26 @@ pub(crate) struct ServeArgs {
     data: DataSettings,
 }
 
-/// Where rows are kept.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Store {
-    /// On this machine, below --data-dir
-    Embedded,
+/// What the two services keep in their stores.
+struct Parts {
+    uids: StorePart,
+    data: StorePart,
 }
 
 /// Serves until a signal.
 ///
 /// # Errors
 ///
-/// If a setting, a folder or a port cannot be used, or a service fails.
+/// If a setting, the store or a port cannot be used, or a service fails.
 pub(crate) async fn run(args: ServeArgs, opentsdb_conf: Option<Outcome>) -> anyhow::Result<ExitCode> {
     report_settings(&args, opentsdb_conf.as_ref());
     // A bad setting ends the program before it makes a folder.
-    args.uids.check()?;
-    args.data.check()?;
-
-    let Store::Embedded = args.store;
-    let uid_store = open_store(&uid_service::store_folder(&args.program.data_dir))?;
-    let data_store = open_store(&data_service::assemble::store_folder(&args.program.data_dir))?;
-    let served = serve(args, Arc::clone(&uid_store), Arc::clone(&data_store)).await;
+    let parts = Parts {
+        uids: uid_service::store_part(&args.uids)?,
+        data: data_service::store_part(&args.data)?,
+    };
+    let (uid_store, data_store) = args.store.open_both(&parts.uids, &parts.data).await?;
+    let served = serve(args, &parts, Arc::clone(&uid_store), Arc::clone(&data_store)).await;
     // What is stored is safe already; closing flushes, so that the next start is quick.
     let closed = data_store.close().await.and(uid_store.close().await);
     served?;
@@ -121,14 +118,9 @@ fn report_settings(args: &ServeArgs, opentsdb_conf: Option<&Outcome>) {
     }
 }
 
-fn open_store(folder: &Path) -> anyhow::Result<Arc<dyn RowStore>> {
-    let store = EmbeddedStore::open(EmbeddedConfig::new(folder))
-        .with_context(|| format!("open the store in {}", folder.display()))?;
-    Ok(Arc::new(store))
-}
-
 async fn serve(
     args: ServeArgs,
+    parts: &Parts,
     uid_store: Arc<dyn RowStore>,
     data_store: Arc<dyn RowStore>,
 ) -> anyhow::Result<()> {
@@ -138,6 +130,7 @@ async fn serve(
     let (shutdown, trigger) = args.program.shutdown();
     let signals = tokio::spawn(trigger.on_signal());
 
+    let (uid_probe, data_probe) = (parts.uids.probe(&uid_store), parts.data.probe(&data_store));
     let uid_service = uid_service::assemble(uid_store, &args.uids).await?;
     let client = UidClient::in_process(uid_service.clone());
     let service =
@@ -155,14 +148,16 @@ async fn serve(
         data.local_addr()?,
         uid.local_addr()?
     );
-    info!(data_dir = %args.program.data_dir.display(), "{ready}");
+    info!(store = %args.store, "{ready}");
     println!("{ready}");
     tokio::try_join!(
         GrpcServer::new()
             .service(uid_service)
+            .depends_on(uid_probe)
             .serve(uid, GrpcOptions::default(), shutdown.clone()),
         GrpcServer::new()
             .service(service.server())
+            .depends_on(data_probe)
             .serve(data, GrpcOptions::default(), shutdown.clone()),
         async {
             door.serve(http, shutdown.clone()).await;

@@ -16,13 +16,16 @@ use oxtsdb_proto::UidClient;
 use oxtsdb_proto::common::v1::{ErrorReason, UidKind as PbKind};
 use oxtsdb_proto::error::reason_name;
 use oxtsdb_proto::uid::v1::get_or_create_uids_response::result::Outcome;
+use oxtsdb_proto::uid::v1::uid_service_server::UidServiceServer;
 use oxtsdb_proto::uid::v1::{UidName, get_or_create_uids_response};
 use oxtsdb_row_store::intercept::{Answer, Intercept, InterceptedStore, Operation};
 use oxtsdb_row_store::memory::MemoryStore;
 use oxtsdb_row_store::{Row, RowStore, Scan, StoreError, TableName, WriteBatch};
 use oxtsdb_schema::UidKind;
 use parking_lot::Mutex;
-use uid_service::UidSettings;
+use uid_service::table::UidTable;
+use uid_service::uids::Uids;
+use uid_service::{UidServiceHandler, UidSettings};
 
 pub type Cell = (Vec<u8>, String, Vec<u8>, Vec<u8>);
 
@@ -196,9 +199,29 @@ pub fn reason(error: &oxtsdb_proto::common::v1::ItemError) -> ErrorReason {
     error.reason()
 }
 
+/// The service over a store, whose tables are made if they are not there.
+pub async fn assemble(
+    store: &Wrapped,
+    settings: &UidSettings,
+) -> anyhow::Result<UidServiceServer<UidServiceHandler>> {
+    let part = uid_service::store_part(settings)?;
+    part.make_tables(&store.inner).await?;
+    uid_service::assemble(store.row_store(), settings).await
+}
+
+/// The domain of the service over a store. Nothing is read, so that a store can fail from the first
+/// operation on.
+pub async fn uids(store: Wrapped, settings: &UidSettings) -> Uids {
+    let part = uid_service::store_part(settings).unwrap();
+    part.make_tables(&store.inner).await.unwrap();
+    let config = settings.check().unwrap();
+    let table = UidTable::new(store.row_store(), config.table, config.layout);
+    Uids::new(table, config.cache)
+}
+
 impl Service {
     pub async fn start(store: Wrapped, settings: &UidSettings) -> Self {
-        let server = uid_service::assemble(store.row_store(), settings).await.unwrap();
+        let server = assemble(&store, settings).await.unwrap();
         Self {
             client: UidClient::in_process(server),
             store,

@@ -31,6 +31,7 @@ enum Form {
 
 /// Settings that OpenTSDB and we both have: its key, ours, and the form of the value.
 const KNOWN: &[(&str, &str, Form)] = &[
+    ("hbase.rpc.timeout", "hbase_request_timeout_ms", Form::AsIs),
     (
         "tsd.core.auto_create_metrics",
         "auto_create_metrics",
@@ -95,7 +96,7 @@ fn from_bytes(path: &Path, bytes: &[u8]) -> anyhow::Result<Outcome> {
         let value = value.trim();
         let (id, value) = match KNOWN.iter().find(|(theirs, ..)| theirs == key) {
             // 0 is OpenTSDB's word for no limit.
-            Some((_, "max_connections", _)) if value == "0" => {
+            Some((_, "max_connections" | "hbase_request_timeout_ms", _)) if value == "0" => {
                 outcome.unused.push(key.clone());
                 continue;
             }
@@ -160,13 +161,21 @@ mod tests {
     fn what_applies_is_used_and_what_does_not_is_listed() {
         let found = outcome(
             "tsd.network.port = 4242\ntsd.network.bind = 127.0.0.1\ntsd.storage.max_tags = 9 \n\
-             tsd.core.auto_create_metrics = Yes\ntsd.http.cachedir = /tmp\ntsd.core.connections.limit = 0\n",
+             tsd.core.auto_create_metrics = Yes\ntsd.http.cachedir = /tmp\ntsd.core.connections.limit = 0\n\
+             hbase.rpc.timeout = 0\n",
         );
         let value = |id: &str| found.settings[id].value.as_str();
         assert_eq!(value("http_listen"), "127.0.0.1:4242");
         assert_eq!(value("max_tags"), "9");
         assert_eq!(value("auto_create_metrics"), "true");
-        assert_eq!(found.unused, ["tsd.core.connections.limit", "tsd.http.cachedir"]);
+        assert_eq!(
+            found.unused,
+            [
+                "hbase.rpc.timeout",
+                "tsd.core.connections.limit",
+                "tsd.http.cachedir"
+            ]
+        );
         assert_eq!(
             found.used,
             [

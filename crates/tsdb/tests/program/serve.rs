@@ -1,5 +1,7 @@
 //! Starting and stopping, and where settings come from.
 
+use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
 
 use crate::harness::{Server, run, serve_that_fails, tsdb};
@@ -104,10 +106,106 @@ fn bad_settings_are_named_with_value_and_rule() {
     });
     assert!(only_line(&flag.failed(1).stderr).contains("9 bytes is not a UID width, expected 1 to 8"));
     let usage = serve_that_fails(&data, |command| {
-        command.args(["--store", "hbase"]);
+        command.args(["--store", "rocksdb"]);
     });
-    assert!(usage.failed(2).stderr.contains("[possible values: embedded]"));
+    assert!(
+        usage
+            .failed(2)
+            .stderr
+            .contains("[possible values: embedded, hbase]")
+    );
     assert!(!data.exists(), "a bad setting makes no folder");
+}
+
+#[test]
+fn a_store_on_hbase_needs_an_address_and_an_address_needs_a_store_on_hbase() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("data");
+    let told = |arguments: &[&str]| {
+        let done = serve_that_fails(&data, |command| {
+            command.args(arguments);
+        });
+        only_line(&done.failed(1).stderr).to_owned()
+    };
+    assert_eq!(
+        told(&["--store", "hbase"]),
+        "--store hbase: needs --hbase-thrift HOST:PORT, the address of HBase's Thrift server"
+    );
+    assert_eq!(
+        told(&["--hbase-thrift", "h:9090,[::1]:9090"]),
+        "--hbase-thrift h:9090,[::1]:9090: needs --store hbase, else the points would go to --data-dir"
+    );
+    assert_eq!(
+        told(&["--store", "hbase", "--hbase-thrift", "h:1", "--hbase-queue", "0"]),
+        "--hbase-queue 0: expected 1 to 1048576"
+    );
+    let config = folder.path().join("oxtsdb.toml");
+    std::fs::write(&config, "store = 'hbase'\nhbase_thrift = 'localhost'\n").unwrap();
+    assert_eq!(
+        told(&["--config", config.to_str().unwrap()]),
+        format!(
+            "{}: hbase_thrift = `localhost`: `localhost` is no gateway, expected HOST:PORT, for example \
+             localhost:9090",
+            config.display()
+        )
+    );
+    assert!(!data.exists(), "nothing is made where nothing will be");
+}
+
+/// An address at which every connection is answered by `answer`, in place of a Thrift server.
+fn peer(answer: fn(TcpStream)) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            std::thread::spawn(move || answer(stream));
+        }
+    });
+    address
+}
+
+fn serve_on_hbase_that_fails(gateway: &str, arguments: &[&str]) -> String {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("data");
+    // What the connections log comes before.
+    let mut command = tsdb(&["--log", "off", "serve", "--store", "hbase", "--data-dir"]);
+    command.arg(&data).args(["--hbase-thrift", gateway]);
+    command
+        .args(["--hbase-connect-timeout-ms", "300"])
+        .args(arguments);
+    let done = run(&mut command);
+    assert!(!data.exists());
+    assert_eq!(done.stdout, "", "it was never ready");
+    only_line(&done.failed(1).stderr).to_owned()
+}
+
+#[test]
+fn a_port_that_is_no_gateway_of_hbase_ends_the_start_in_time() {
+    const EXPECTED: &str =
+        "expected HBase's Thrift server there (`hbase thrift start`; its port is 9090 unless set)";
+    // Bound and closed again: nobody listens there.
+    let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let read_all = |mut stream: TcpStream| drop(std::io::copy(&mut stream, &mut std::io::sink()));
+    let silent = peer(read_all);
+    let web = peer(|mut stream| {
+        let mut request = [0; 64];
+        let _ = stream.read(&mut request);
+        // The client may be gone already.
+        let _ = stream.write_all(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n");
+    });
+    for (gateway, reason) in [
+        (free.to_string(), "Connection refused"),
+        ("host.invalid:9090".to_owned(), "failed to lookup address"),
+        (silent.to_string(), "no answer in time"),
+        (web.to_string(), "`HTTP/1.1 400 Bad Request`"),
+    ] {
+        let line = serve_on_hbase_that_fails(&gateway, &[]);
+        assert!(line.starts_with(&format!("--hbase-thrift {gateway}: ")), "{line}");
+        assert!(line.contains(reason), "{line}");
+        assert!(line.ends_with(EXPECTED), "{line}");
+        let framed = serve_on_hbase_that_fails(&gateway, &["--hbase-framed"]);
+        assert!(framed.ends_with(EXPECTED), "{framed}");
+    }
 }
 
 #[test]

@@ -1,0 +1,81 @@
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use async_trait::async_trait;
+use oxtsdb_row_store::TableDef;
+use oxtsdb_row_store::intercept::{Answer, Intercept, InterceptedStore, Operation};
+use oxtsdb_row_store::memory::MemoryStore;
+use tokio::time::Instant;
+
+use super::*;
+
+/// Reads fail while it is set, or have no answer.
+#[derive(Debug, Default)]
+struct Outage {
+    refuses: AtomicBool,
+    is_silent: AtomicBool,
+}
+
+#[async_trait]
+impl Intercept for Outage {
+    async fn intercept(&self, operation: Operation, store: &dyn RowStore) -> Result<Answer, StoreError> {
+        if self.is_silent.load(Ordering::Relaxed) {
+            std::future::pending::<()>().await;
+        }
+        if self.refuses.load(Ordering::Relaxed) {
+            return Err(StoreError::Unavailable {
+                detail: "refused by the test".to_owned(),
+            });
+        }
+        operation.perform(store).await
+    }
+}
+
+async fn probe(outage: &Arc<Outage>) -> StoreProbe {
+    let store = MemoryStore::new();
+    let table: TableName = "t".parse().unwrap();
+    store
+        .create_table(&TableDef::new(table.clone(), &["f"]))
+        .await
+        .unwrap();
+    let store = InterceptedStore::new(Arc::new(store), Arc::clone(outage) as Arc<dyn Intercept>);
+    StoreProbe::new(Arc::new(store), table)
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_outage_and_its_end_are_told_once_each() {
+    let outage = Arc::<Outage>::default();
+    let mut watch = probe(&outage).await.watch();
+    for _ in 0..3 {
+        outage.refuses.store(true, Ordering::Relaxed);
+        assert!(!watch.change().await, "it serves no more");
+        outage.refuses.store(false, Ordering::Relaxed);
+        assert!(watch.change().await, "it serves again");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_does_not_answer_is_told_in_time() {
+    let outage = Arc::<Outage>::default();
+    let mut watch = probe(&outage).await.watch();
+    outage.is_silent.store(true, Ordering::Relaxed);
+    let began = Instant::now();
+    assert!(!watch.change().await);
+    assert!(
+        began.elapsed() <= (PATIENCE + INTERVAL) * FAILURES,
+        "{:?}",
+        began.elapsed()
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_failure_alone_changes_nothing() {
+    let outage = Arc::<Outage>::default();
+    let mut watch = probe(&outage).await.watch();
+    outage.refuses.store(true, Ordering::Relaxed);
+    // Longer than one interval, shorter than two.
+    let one_failure = tokio::time::timeout(INTERVAL / 2, watch.change()).await;
+    assert!(one_failure.is_err(), "the first question was refused");
+    outage.refuses.store(false, Ordering::Relaxed);
+    let unchanged = tokio::time::timeout(INTERVAL * 10, watch.change()).await;
+    assert!(unchanged.is_err(), "all others were answered");
+}

@@ -1,0 +1,177 @@
+//! Where a program keeps its rows: the settings of it, and how the store is opened.
+//!
+//! A store is opened with its tables. The embedded one makes those that are missing. On HBase they are
+//! an operator's matter (how they are compressed, split and expire), so there a missing table ends the
+//! start with the command that makes it.
+
+mod hbase;
+mod tables;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use anyhow::Context as _;
+use clap::{Args, ValueEnum};
+use oxtsdb_row_store::RowStore;
+use oxtsdb_row_store::embedded::{EmbeddedConfig, EmbeddedStore};
+use tracing::info;
+
+pub use hbase::{Gateways, HbaseSettings};
+pub use tables::{StoreTable, TablesError};
+
+use crate::StoreProbe;
+use crate::settings::SettingError;
+
+/// Where rows are kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum StoreKind {
+    /// On this machine, below --data-dir
+    Embedded,
+    /// In HBase, through its Thrift server at --hbase-thrift; OpenTSDB's tables, shared with it
+    Hbase,
+}
+
+/// Settings of the store, the same for all programs.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Store")]
+pub struct StoreSettings {
+    /// Where rows are kept
+    #[arg(long, env = "OXTSDB_STORE", value_enum, default_value_t = StoreKind::Embedded)]
+    pub store: StoreKind,
+
+    /// Folder of the embedded store; made if it is not there. UIDs are in its folder uid, points in
+    /// data. Not used with --store hbase
+    #[arg(
+        long,
+        env = "OXTSDB_DATA_DIR",
+        value_name = "DIR",
+        default_value = "./oxtsdb-data"
+    )]
+    pub data_dir: PathBuf,
+
+    /// How to reach HBase.
+    #[command(flatten)]
+    pub hbase: HbaseSettings,
+}
+
+/// What a service keeps in its store.
+#[derive(Clone, Debug)]
+pub struct StorePart {
+    /// The folder of the service's embedded store within the data folder. The same for the service
+    /// alone and within `tsdb serve`, so that a data folder can go from one to the other.
+    pub folder: &'static str,
+    /// The table that it works on, and that health checks read.
+    pub table: StoreTable,
+    /// Tables that it needs as well.
+    pub others: Vec<StoreTable>,
+}
+
+impl StoreSettings {
+    /// Checks what the types alone do not say.
+    ///
+    /// # Errors
+    ///
+    /// The first setting that breaks its rule.
+    pub fn check(&self) -> Result<(), SettingError> {
+        self.hbase.check()?;
+        match (self.store, &self.hbase.hbase_thrift) {
+            (StoreKind::Hbase, None) => Err(SettingError::new(
+                "--store",
+                "hbase",
+                "needs --hbase-thrift HOST:PORT, the address of HBase's Thrift server",
+            )),
+            // Whoever names an HBase does not want the points in a folder.
+            (StoreKind::Embedded, Some(gateways)) => Err(SettingError::new(
+                "--hbase-thrift",
+                gateways,
+                "needs --store hbase, else the points would go to --data-dir",
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    /// Opens the store of a service, with its tables.
+    ///
+    /// # Errors
+    ///
+    /// The folder or HBase cannot be used, or a table is not as it must be. The error says what to
+    /// change.
+    pub async fn open(&self, part: &StorePart) -> anyhow::Result<Arc<dyn RowStore>> {
+        self.check()?;
+        match self.store {
+            StoreKind::Embedded => open_embedded(&self.data_dir, part).await,
+            StoreKind::Hbase => self.hbase.open(part.tables()).await,
+        }
+    }
+
+    /// Opens the stores of two services that run in one process; on HBase they are one.
+    ///
+    /// # Errors
+    ///
+    /// As [`StoreSettings::open`].
+    pub async fn open_both(
+        &self,
+        first: &StorePart,
+        second: &StorePart,
+    ) -> anyhow::Result<(Arc<dyn RowStore>, Arc<dyn RowStore>)> {
+        self.check()?;
+        match self.store {
+            StoreKind::Embedded => Ok((
+                open_embedded(&self.data_dir, first).await?,
+                open_embedded(&self.data_dir, second).await?,
+            )),
+            StoreKind::Hbase => {
+                let store = self.hbase.open(first.tables().chain(second.tables())).await?;
+                Ok((Arc::clone(&store), store))
+            }
+        }
+    }
+}
+
+impl std::fmt::Display for StoreSettings {
+    /// Where rows are kept, for the log.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match (self.store, &self.hbase.hbase_thrift) {
+            (StoreKind::Hbase, Some(gateways)) => write!(f, "HBase at {gateways}"),
+            _ => write!(f, "{}", self.data_dir.display()),
+        }
+    }
+}
+
+impl StorePart {
+    /// All its tables.
+    pub fn tables(&self) -> impl Iterator<Item = &StoreTable> {
+        std::iter::once(&self.table).chain(&self.others)
+    }
+
+    /// What tells whether the store can serve.
+    pub fn probe(&self, store: &Arc<dyn RowStore>) -> StoreProbe {
+        StoreProbe::new(Arc::clone(store), self.table.def.name.clone())
+    }
+
+    /// Makes the tables that a store does not have.
+    ///
+    /// # Errors
+    ///
+    /// A table is there with other families, or the store fails.
+    pub async fn make_tables(&self, store: &dyn RowStore) -> anyhow::Result<()> {
+        for StoreTable { def, .. } in self.tables() {
+            let made = store
+                .create_table(def)
+                .await
+                .with_context(|| format!("create table `{}`", def.name))?;
+            if made {
+                info!(table = %def.name, "table created");
+            }
+        }
+        Ok(())
+    }
+}
+
+async fn open_embedded(data_dir: &Path, part: &StorePart) -> anyhow::Result<Arc<dyn RowStore>> {
+    let folder = data_dir.join(part.folder);
+    let store = EmbeddedStore::open(EmbeddedConfig::new(&folder))
+        .with_context(|| format!("open the store in {}", folder.display()))?;
+    part.make_tables(&store).await?;
+    Ok(Arc::new(store))
+}

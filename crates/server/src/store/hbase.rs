@@ -1,0 +1,209 @@
+//! HBase, through its Thrift gateways.
+
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context as _, anyhow};
+use clap::Args;
+use oxtsdb_row_store::hbase::{HbaseConfig, HbaseStore};
+use oxtsdb_row_store::{RowStore, StoreError};
+
+use super::tables::{self, StoreTable};
+use crate::settings::{SettingError, in_range};
+
+/// How to reach HBase.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "HBase")]
+pub struct HbaseSettings {
+    /// HBase's Thrift gateways (`hbase thrift start`), with --store hbase. Several are shared out
+    /// among the connections, and one that fails is left out until it is back
+    #[arg(long, env = "OXTSDB_HBASE_THRIFT", value_name = "HOST:PORT[,HOST:PORT...]")]
+    pub hbase_thrift: Option<Gateways>,
+
+    /// Connections with the gateways in all; each carries one request at a time
+    #[arg(long, env = "OXTSDB_HBASE_CONNECTIONS", value_name = "COUNT", default_value_t = usual().connections)]
+    pub hbase_connections: usize,
+
+    /// Requests that may wait for each connection; one more is refused as UNAVAILABLE
+    #[arg(long, env = "OXTSDB_HBASE_QUEUE", value_name = "COUNT", default_value_t = usual().queue)]
+    pub hbase_queue: usize,
+
+    /// Wait so long for a gateway to be connected to and to answer, milliseconds
+    #[arg(long, env = "OXTSDB_HBASE_CONNECT_TIMEOUT_MS", value_name = "MS", default_value_t = millis(usual().connect_timeout))]
+    pub hbase_connect_timeout_ms: u64,
+
+    /// Wait so long for the answer to a request, in the queue and in HBase, milliseconds
+    /// (hbase.rpc.timeout)
+    #[arg(long, env = "OXTSDB_HBASE_REQUEST_TIMEOUT_MS", value_name = "MS", default_value_t = millis(usual().request_timeout))]
+    pub hbase_request_timeout_ms: u64,
+
+    /// The gateways run with `--framed` (hbase.regionserver.thrift.framed)
+    #[arg(long, env = "OXTSDB_HBASE_FRAMED", value_name = "BOOL", num_args = 0..=1, default_missing_value = "true", default_value_t = usual().framed, action = clap::ArgAction::Set)]
+    pub hbase_framed: bool,
+
+    /// Memory for one answer, MiB; a longer one is asked for in parts where that is possible, else
+    /// refused
+    #[arg(long, env = "OXTSDB_HBASE_MAX_REPLY_MIB", value_name = "MIB", default_value_t = usual().max_reply_bytes >> 20)]
+    pub hbase_max_reply_mib: usize,
+}
+
+/// The store's own limits.
+fn usual() -> HbaseConfig {
+    HbaseConfig::new(Vec::<String>::new())
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// How long an attempt with the other framing may take, which is made to tell what is wrong.
+const LAST_ATTEMPT: Duration = Duration::from_secs(2);
+
+/// Addresses of Thrift gateways, at least one; written `HOST:PORT,HOST:PORT`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Gateways(Vec<String>);
+
+impl FromStr for Gateways {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let addresses = text.split(',').map(str::trim).map(|address| {
+            let (host, port) = address.rsplit_once(':').unwrap_or((address, ""));
+            let is_port = port.parse::<u16>().is_ok_and(|port| port > 0);
+            // An IPv6 address has colons of its own.
+            let is_host =
+                !host.is_empty() && (!host.contains(':') || host.starts_with('[') && host.ends_with(']'));
+            if is_host && is_port {
+                Ok(address.to_owned())
+            } else {
+                Err(format!(
+                    "`{address}` is no gateway, expected HOST:PORT, for example localhost:9090"
+                ))
+            }
+        });
+        addresses.collect::<Result<_, _>>().map(Self)
+    }
+}
+
+impl fmt::Display for Gateways {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0.join(","))
+    }
+}
+
+impl HbaseSettings {
+    /// Checks what the types alone do not say.
+    ///
+    /// # Errors
+    ///
+    /// The first setting that is out of its range, with the rule.
+    pub fn check(&self) -> Result<(), SettingError> {
+        const LONGEST_MS: u64 = 3_600_000;
+        in_range("--hbase-connections", self.hbase_connections, 1, 1024)?;
+        in_range("--hbase-queue", self.hbase_queue, 1, 1 << 20)?;
+        in_range(
+            "--hbase-connect-timeout-ms",
+            self.hbase_connect_timeout_ms,
+            1,
+            LONGEST_MS,
+        )?;
+        in_range(
+            "--hbase-request-timeout-ms",
+            self.hbase_request_timeout_ms,
+            1,
+            LONGEST_MS,
+        )?;
+        in_range("--hbase-max-reply-mib", self.hbase_max_reply_mib, 1, 1 << 20)
+    }
+
+    /// Connects with HBase.
+    ///
+    /// # Errors
+    ///
+    /// A setting breaks its rule, or no gateway answers; the error says what was tried.
+    pub async fn connect(&self) -> anyhow::Result<HbaseStore> {
+        self.check()?;
+        let gateways = self
+            .hbase_thrift
+            .as_ref()
+            .context("--hbase-thrift HOST:PORT is needed, the address of HBase's Thrift server")?;
+        let config = HbaseConfig {
+            connections: self.hbase_connections,
+            queue: self.hbase_queue,
+            connect_timeout: Duration::from_millis(self.hbase_connect_timeout_ms),
+            request_timeout: Duration::from_millis(self.hbase_request_timeout_ms),
+            framed: self.hbase_framed,
+            max_reply_bytes: self.hbase_max_reply_mib << 20,
+            ..HbaseConfig::new(gateways.0.clone())
+        };
+        match HbaseStore::connect(config.clone()).await {
+            Ok(store) => Ok(store),
+            Err(error) => {
+                let hint = hint(config, &error).await;
+                Err(anyhow!("--hbase-thrift {gateways}: {error}; {hint}"))
+            }
+        }
+    }
+
+    /// Connects with HBase, which must have these tables.
+    pub(super) async fn open<'a>(
+        &self,
+        tables: impl Iterator<Item = &'a StoreTable>,
+    ) -> anyhow::Result<Arc<dyn RowStore>> {
+        let tables: Vec<&StoreTable> = tables.collect();
+        let store = self.connect().await?;
+        tables::check(&tables, &store, self).await?;
+        Ok(Arc::new(store))
+    }
+
+    /// The flags that another program needs to reach the same HBase.
+    pub(super) fn flags(&self) -> String {
+        let gateways = self
+            .hbase_thrift
+            .as_ref()
+            .map_or_else(String::new, Gateways::to_string);
+        let framed = if self.hbase_framed { " --hbase-framed" } else { "" };
+        format!("--hbase-thrift {gateways}{framed}")
+    }
+}
+
+/// What to change when HBase cannot be reached.
+async fn hint(config: HbaseConfig, error: &StoreError) -> &'static str {
+    match error {
+        StoreError::Unavailable { .. } => {}
+        StoreError::TimedOut { .. } => {
+            return "the gateway answers, but HBase behind it does not: is HBase running?";
+        }
+        _ => return "the gateway answers, but cannot use HBase: its log says more",
+    }
+    // With and without frames, one waits for the other for ever; only an attempt tells.
+    let framed = !config.framed;
+    let attempt = HbaseConfig {
+        framed,
+        connections: 1,
+        connect_timeout: config.connect_timeout.min(LAST_ATTEMPT),
+        request_timeout: config.request_timeout.min(LAST_ATTEMPT),
+        ..config
+    };
+    match HbaseStore::connect(attempt).await {
+        Err(StoreError::Unavailable { .. }) => {
+            "expected HBase's Thrift server there (`hbase thrift start`; its port is 9090 unless set)"
+        }
+        // Any other error is one of HBase behind the gateway.
+        _ if framed => "it speaks in frames: add --hbase-framed",
+        _ => "it does not speak in frames: leave --hbase-framed out",
+    }
+}
+
+impl fmt::Display for HbaseSettings {
+    /// Which HBase, for messages.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("HBase")?;
+        match &self.hbase_thrift {
+            Some(gateways) => write!(f, " at {gateways}"),
+            None => Ok(()),
+        }
+    }
+}

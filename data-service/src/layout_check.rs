@@ -1,0 +1,214 @@
+//! Whether the table of points was written with the salt and the UID widths that are set.
+//!
+//! Nothing in storage records them, and points that are written with others are found by no query. So
+//! a start looks at the keys of a few rows, however large the table is: a row of each of the first and
+//! the last buckets and metrics.
+//!
+//! ```text
+//!   length and base time     tell the width of the salt, and the UID widths: a base time is a whole hour
+//!   salt of the series       tells the buckets: with others, half of the series or more lie elsewhere
+//! ```
+//!
+//! What this cannot see: UID widths that differ while tag key and value together are as long as before
+//! (table `tsdb-uid` tells those), and other buckets, if the few series that there are happen to have
+//! the same bucket in both. Global annotations have zeros in every layout and tell nothing.
+//!
+//! A table of which a quarter of these rows or more do not fit is refused; fewer are the traces of a
+//! writer with other settings, and are told in the log.
+
+use std::collections::BTreeSet;
+
+use futures::TryStreamExt as _;
+use oxtsdb_row_store::{RowStore, Scan, StoreError, TableName};
+use oxtsdb_schema::{RowKeyLayout, RowKeyRef, SaltLayout, UidWidths};
+use tracing::warn;
+
+/// Buckets, and metrics, that are looked at from each end of the table.
+const STEPS: usize = 4;
+
+/// The most buckets that are tried to explain what was found.
+const MOST_BUCKETS: u32 = 4096;
+
+/// Why the service cannot run on a table.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum LayoutError {
+    /// Row keys of another shape.
+    #[error(
+        "table `{table}` was not written with --salt-width {width} and the UID widths {widths}: {example}; {hint}"
+    )]
+    Shape {
+        /// The table.
+        table: TableName,
+        /// The width of the settings.
+        width: usize,
+        /// The widths of the UID service.
+        widths: String,
+        /// What is wrong with one of its keys.
+        example: String,
+        /// What to change.
+        hint: String,
+    },
+    /// Series in other buckets.
+    #[error(
+        "table `{table}` was not written with --salt-buckets {buckets}: row key `{example}` is in another bucket; {hint}"
+    )]
+    Buckets {
+        /// The table.
+        table: TableName,
+        /// The buckets of the settings.
+        buckets: u32,
+        /// One of its keys.
+        example: String,
+        /// What to change.
+        hint: String,
+    },
+}
+
+/// Compares the table with the layout.
+///
+/// # Errors
+///
+/// [`LayoutError`], or the store fails.
+pub(crate) async fn check(
+    store: &dyn RowStore,
+    table: &TableName,
+    layout: &RowKeyLayout,
+) -> anyhow::Result<()> {
+    let keys = match sample(store, table, layout).await {
+        Ok(keys) => keys,
+        // Where many rows expired or were deleted, the first one that is left may be far.
+        Err(error @ StoreError::TimedOut { .. }) => {
+            warn!(%table, %error, "salt and UID widths are not compared with the table's rows");
+            return Ok(());
+        }
+        Err(error) => return Err(error.into()),
+    };
+    Ok(judge(table, &keys, layout)?)
+}
+
+/// Keys of rows of all parts of the table.
+async fn sample(
+    store: &dyn RowStore,
+    table: &TableName,
+    layout: &RowKeyLayout,
+) -> Result<Vec<Vec<u8>>, StoreError> {
+    let bucket = layout.salt.width();
+    let metric = bucket + layout.widths.metric.bytes();
+    let mut keys = BTreeSet::new();
+    // Without salt there is one bucket, whose rows the metrics find.
+    for length in [bucket, metric].into_iter().filter(|length| *length > 0) {
+        for reverse in [false, true] {
+            let mut scan = Scan::range([], []);
+            scan.reverse = reverse;
+            for _ in 0..STEPS {
+                let Some(key) = first_key(store, table, scan.clone()).await? else {
+                    break;
+                };
+                let beyond = Scan::prefix(&key[..length.min(key.len())]);
+                keys.insert(key);
+                // All bytes of a prefix that is last, or first, are at their limit.
+                let limit = if reverse {
+                    scan.stop = beyond.start;
+                    &scan.stop
+                } else {
+                    scan.start = beyond.stop;
+                    &scan.start
+                };
+                if limit.is_empty() {
+                    break;
+                }
+            }
+        }
+    }
+    keys.retain(|key| !is_global(key));
+    Ok(keys.into_iter().collect())
+}
+
+async fn first_key(
+    store: &dyn RowStore,
+    table: &TableName,
+    mut scan: Scan,
+) -> Result<Option<Vec<u8>>, StoreError> {
+    scan.limit = Some(1);
+    scan.batch_rows = 1;
+    let rows = store.scan(table, scan).await?.try_next().await?;
+    Ok(rows.and_then(|rows| rows.first().map(|row| row.key().to_vec())))
+}
+
+/// Whether a key is that of global annotations in some layout: zeros, and a base time.
+fn is_global(key: &[u8]) -> bool {
+    let before_base_time = key.len().saturating_sub(size_of::<u32>());
+    key[..before_base_time].iter().all(|byte| *byte == 0)
+}
+
+/// Says whether keys of a table fit a layout.
+fn judge(table: &TableName, keys: &[Vec<u8>], layout: &RowKeyLayout) -> Result<(), Box<LayoutError>> {
+    let misfits: Vec<&Vec<u8>> = keys.iter().filter(|key| !fits(key, layout)).collect();
+    let Some(example) = misfits.first() else {
+        return Ok(());
+    };
+    if misfits.len() * 4 < keys.len() {
+        warn!(%table, row_key = hex(example), rows = misfits.len(), of = keys.len(), "some rows were written with other settings and are found by no query");
+        return Ok(());
+    }
+    let shape = misfits
+        .iter()
+        .find_map(|key| RowKeyRef::decode(key, layout).err());
+    let fit_all = |layout: &RowKeyLayout| keys.iter().all(|key| fits_shape(key, layout));
+    let error = match shape {
+        Some(error) => {
+            let width = layout.salt.width();
+            let another = (0..=8).find(|width| {
+                SaltLayout::new(*width, layout.salt.bucket_count())
+                    .is_ok_and(|salt| fit_all(&RowKeyLayout { salt, ..*layout }))
+            });
+            LayoutError::Shape {
+                table: table.clone(),
+                width,
+                widths: shown(&layout.widths),
+                example: error.to_string(),
+                hint: match another {
+                    Some(width) => format!("--salt-width {width} fits"),
+                    None => "no --salt-width fits, so the UID widths are others too".to_owned(),
+                },
+            }
+        }
+        None => {
+            let another = (1..=MOST_BUCKETS).find(|buckets| {
+                SaltLayout::new(layout.salt.width(), *buckets).is_ok_and(|salt| {
+                    keys.iter()
+                        .all(|key| fits(key, &RowKeyLayout { salt, ..*layout }))
+                })
+            });
+            LayoutError::Buckets {
+                table: table.clone(),
+                buckets: layout.salt.bucket_count(),
+                example: hex(example),
+                hint: match another {
+                    Some(buckets) => format!("--salt-buckets {buckets} fits the rows that were looked at"),
+                    None => "set it to what OpenTSDB has as tsd.storage.salt.buckets".to_owned(),
+                },
+            }
+        }
+    };
+    Err(error.into())
+}
+
+fn fits(key: &[u8], layout: &RowKeyLayout) -> bool {
+    RowKeyRef::decode(key, layout).is_ok_and(|key| key.has_its_salt(layout))
+}
+
+fn fits_shape(key: &[u8], layout: &RowKeyLayout) -> bool {
+    RowKeyRef::decode(key, layout).is_ok()
+}
+
+fn shown(widths: &UidWidths) -> String {
+    format!("{}/{}/{}", widths.metric, widths.tagk, widths.tagv)
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02X}")).collect()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,125 @@
+use oxtsdb_row_store::memory::MemoryStore;
+use oxtsdb_row_store::{TableDef, WriteBatch};
+use oxtsdb_schema::{BaseTime, RowKey, Tsuid, UidWidth};
+
+use super::*;
+
+fn layout(salt_width: usize, buckets: u32) -> RowKeyLayout {
+    RowKeyLayout {
+        salt: SaltLayout::new(salt_width, buckets).unwrap(),
+        widths: UidWidths::default(),
+    }
+}
+
+fn table() -> TableName {
+    "tsdb".parse().unwrap()
+}
+
+/// A table with a point in each of some hours of some series of some metrics.
+async fn written_with(layout: &RowKeyLayout, metrics: u8, series: u8) -> MemoryStore {
+    let store = MemoryStore::new();
+    store.create_table(&TableDef::new(table(), &["t"])).await.unwrap();
+    let mut batch = WriteBatch::new(table());
+    let family = batch.family("t");
+    let pad = |width: UidWidth, number: u8| [vec![0; width.bytes() - 1], vec![number]].concat();
+    for metric in 1..=metrics {
+        for tagv in 1..=series {
+            let widths = &layout.widths;
+            let tsuid = [
+                pad(widths.metric, metric),
+                pad(widths.tagk, 1),
+                pad(widths.tagv, tagv),
+            ]
+            .concat();
+            let tsuid = Tsuid::from_bytes(&tsuid, widths).unwrap();
+            for hour in 0..3 {
+                let base = BaseTime::of_seconds(1_356_998_400 + hour * 3600);
+                batch
+                    .row(RowKey::new(layout, &tsuid, base).as_bytes())
+                    .put(family, &[0, 0], &[1]);
+            }
+        }
+    }
+    let base = BaseTime::of_seconds(1_356_998_400);
+    batch
+        .row(RowKey::of_global_annotations(layout, base).as_bytes())
+        .put(family, &[1, 0, 0], b"{}");
+    store.write(batch).await.unwrap();
+    store
+}
+
+async fn refusal(written: &RowKeyLayout, set: &RowKeyLayout) -> String {
+    let store = written_with(written, 6, 6).await;
+    check(&store, &table(), set).await.unwrap_err().to_string()
+}
+
+#[tokio::test]
+async fn a_table_fits_the_layout_that_it_was_written_with() {
+    for layout in [layout(0, 20), layout(1, 20), layout(2, 300), layout(8, 1)] {
+        for (metrics, series) in [(0, 0), (1, 1), (20, 20)] {
+            let store = written_with(&layout, metrics, series).await;
+            check(&store, &table(), &layout).await.unwrap();
+        }
+    }
+}
+
+#[tokio::test]
+async fn another_salt_width_is_refused_and_the_right_one_is_named() {
+    for (written, set) in [(0, 1), (1, 0), (1, 2), (2, 1), (0, 6), (6, 0)] {
+        let told = refusal(&layout(written, 20), &layout(set, 20)).await;
+        assert!(
+            told.starts_with(&format!(
+                "table `tsdb` was not written with --salt-width {set} and the UID widths 3/3/3: row key `"
+            )),
+            "{told}"
+        );
+        assert!(
+            told.ends_with(&format!("; --salt-width {written} fits")),
+            "{told}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn other_buckets_are_refused_and_buckets_that_fit_are_named() {
+    for (written, set) in [(20, 10), (10, 20), (20, 19), (7, 100)] {
+        let told = refusal(&layout(1, written), &layout(1, set)).await;
+        assert!(
+            told.starts_with(&format!(
+                "table `tsdb` was not written with --salt-buckets {set}: row key `"
+            )),
+            "{told}"
+        );
+        assert!(
+            told.ends_with(&format!(
+                "; --salt-buckets {written} fits the rows that were looked at"
+            )),
+            "{told}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn other_uid_widths_are_refused() {
+    let mut wide = layout(0, 20);
+    wide.widths.tagv = UidWidth::new(4).unwrap();
+    let told = refusal(&wide, &layout(0, 20)).await;
+    assert!(
+        told.ends_with("; no --salt-width fits, so the UID widths are others too"),
+        "{told}"
+    );
+}
+
+#[tokio::test]
+async fn a_few_rows_of_another_layout_do_not_stop_the_service() {
+    let layout = layout(1, 20);
+    let store = written_with(&layout, 20, 20).await;
+    let mut batch = WriteBatch::new(table());
+    let family = batch.family("t");
+    // As a writer without salt left it; it comes first in its bucket.
+    batch
+        .row(&[0, 0, 1, 0x50, 0xe2, 0x27, 0, 0, 0, 1, 0, 0, 1])
+        .put(family, &[0, 0], &[1]);
+    store.write(batch).await.unwrap();
+    check(&store, &table(), &layout).await.unwrap();
+}
