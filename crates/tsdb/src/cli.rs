@@ -3,11 +3,11 @@
 use clap::{Args, Parser, Subcommand};
 
 use crate::remote::Target;
-use crate::{health, import, query, scan, serve, uid};
+use crate::{health, import, query, scan, serve, tables, uid};
 
 /// OpenTSDB's storage system as two gRPC services: serve it, fill it, ask it.
 ///
-/// Every command but `serve` is a client of servers that run. Exit status: 0 done; 1 failed, or
+/// Every command but `serve` and `tables` is a client of servers that run. Exit status: 0 done; 1 failed, or
 /// something was not found or was rejected; 2 wrong usage.
 #[derive(Debug, Parser)]
 #[command(name = "tsdb", version, max_term_width = 110)]
@@ -26,6 +26,7 @@ pub(crate) struct Cli {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     Serve(Box<serve::ServeArgs>),
+    Tables(tables::TablesArgs),
     Import(import::ImportArgs),
     Query(query::QueryArgs),
     Scan(scan::ScanArgs),

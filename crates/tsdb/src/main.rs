@@ -10,6 +10,7 @@ mod remote;
 mod scan;
 mod serve;
 mod settings;
+mod tables;
 mod time_zone;
 mod uid;
 
@@ -31,7 +32,7 @@ fn main() -> ExitCode {
 
 fn run() -> anyhow::Result<ExitCode> {
     let arguments: Vec<_> = std::env::args_os().collect();
-    let (matches, opentsdb_conf) = settings::matches(&Cli::command(), "serve", &arguments)?;
+    let (matches, opentsdb_conf) = settings::matches(&Cli::command(), &arguments)?;
     let Cli { log, command } = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     let log = log.as_deref();
     if let Command::Serve(args) = &command {
@@ -43,6 +44,7 @@ fn run() -> anyhow::Result<ExitCode> {
     runtime.block_on(async {
         match command {
             Command::Serve(args) => serve::run(*args, opentsdb_conf).await,
+            Command::Tables(args) => tables::run(args).await,
             Command::Import(args) => import::run(args).await,
             Command::Query(args) => query::run(args).await,
             Command::Scan(args) => scan::run(args).await,

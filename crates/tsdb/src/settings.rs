@@ -13,6 +13,10 @@ use std::path::PathBuf;
 use clap::{ArgMatches, Command};
 use oxtsdb_server::settings::{self, FileSettings};
 
+/// The commands that read settings from files. What the files say is what `serve` understands; another
+/// command uses what it has a flag for.
+const WITH_FILES: [&[&str]; 2] = [&["serve"], &["tables", "create"]];
+
 /// The matches of `root` for `arguments`, with what the files say that the arguments name.
 ///
 /// Also returns what `opentsdb.conf` said, for the log.
@@ -22,16 +26,18 @@ use oxtsdb_server::settings::{self, FileSettings};
 /// If a file cannot be used; a wrong argument ends the program as clap does, with its usage.
 pub(crate) fn matches(
     root: &Command,
-    subcommand: &str,
     arguments: &[OsString],
 ) -> anyhow::Result<(ArgMatches, Option<opentsdb_conf::Outcome>)> {
     let first = root.clone().get_matches_from(arguments);
-    let Some((name, given)) = first.subcommand().filter(|(name, _)| *name == subcommand) else {
+    let found = WITH_FILES
+        .iter()
+        .find_map(|path| Some((*path, matches_of(&first, path)?)));
+    let Some((path, given)) = found else {
         return Ok((first, None));
     };
     // Global flags stand at the root.
     let serve = root
-        .find_subcommand(name)
+        .find_subcommand("serve")
         .cloned()
         .unwrap_or_default()
         .args(root.get_arguments().filter(|arg| arg.is_global_set()).cloned());
@@ -47,13 +53,22 @@ pub(crate) fn matches(
     let mut command = root.clone();
     if let Some(conf) = &conf {
         settings::check(&serve, &conf.settings)?;
-        command = with_defaults(command, subcommand, &conf.settings);
+        command = with_defaults(command, path, &conf.settings);
     }
-    command = with_defaults(command, subcommand, &toml);
+    command = with_defaults(command, path, &toml);
     Ok((command.get_matches_from(arguments), conf))
 }
 
-fn with_defaults(root: Command, subcommand: &str, file: &FileSettings) -> Command {
-    settings::with_defaults(root, file)
-        .mut_subcommand(subcommand, |serve| settings::with_defaults(serve, file))
+/// The matches of the command at `path`, if that one was called.
+fn matches_of<'a>(matches: &'a ArgMatches, path: &[&str]) -> Option<&'a ArgMatches> {
+    path.iter()
+        .try_fold(matches, |matches, name| matches.subcommand_matches(name))
+}
+
+fn with_defaults(command: Command, path: &[&str], file: &FileSettings) -> Command {
+    let command = settings::with_defaults(command, file);
+    match path {
+        [] => command,
+        [name, rest @ ..] => command.mut_subcommand(*name, |inner| with_defaults(inner, rest, file)),
+    }
 }

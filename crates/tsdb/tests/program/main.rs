@@ -6,3 +6,4 @@ mod commands;
 mod harness;
 mod import;
 mod serve;
+mod tables;

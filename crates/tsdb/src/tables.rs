@@ -1,0 +1,229 @@
+//! `tsdb tables create`: OpenTSDB's tables in HBase.
+
+mod shell;
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Context as _, ensure};
+use clap::{Args, Subcommand};
+use data_service::DataSettings;
+use oxtsdb_row_store::hbase::Compression;
+use oxtsdb_schema::{SaltLayout, UidWidth};
+use oxtsdb_server::store::{HbaseSettings, StoreTable};
+use uid_service::UidSettings;
+
+use shell::Splits;
+
+/// Make OpenTSDB's tables in HBase
+#[derive(Debug, Args)]
+pub(crate) struct TablesArgs {
+    #[command(subcommand)]
+    command: TablesCommand,
+}
+
+#[derive(Debug, Subcommand)]
+enum TablesCommand {
+    Create(Box<CreateArgs>),
+}
+
+/// Make the tables that are missing
+///
+/// Tables that are there stay as they are. New ones are as OpenTSDB's own script makes them: one version
+/// of each cell, Bloom filters by row, and blocks encoded as DIFF. What HBase's Thrift server cannot do
+/// (the encoding, and splits) is printed as commands for HBase's shell.
+///
+/// Standard output has a line for each table, `made NAME` or `there NAME`, and then those commands. Exit
+/// status: 0 if all tables are there now; else 1.
+#[derive(Debug, Args)]
+pub(crate) struct CreateArgs {
+    #[command(flatten)]
+    hbase: HbaseSettings,
+
+    /// Print the commands for HBase's shell that make all tables, and do nothing
+    #[arg(long)]
+    print: bool,
+
+    /// How the tables are compressed; the region servers need the library of it
+    #[arg(long, value_name = "NONE|GZ|LZO|SNAPPY|LZ4|ZSTD", default_value_t = Compression::None)]
+    compression: Compression,
+
+    /// Points expire after so long; UIDs and metadata never do [default: never]
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..i64::from(i32::MAX)))]
+    ttl_seconds: Option<u32>,
+
+    /// Split the table of points into so many regions: by metric, for random UIDs, or, with salt, into
+    /// one for each bucket. HBase's shell has to make that table
+    #[arg(long, value_name = "REGIONS", value_parser = clap::value_parser!(u32).range(2..=4096))]
+    presplit: Option<u32>,
+
+    #[command(flatten)]
+    names: Names,
+
+    /// TOML file with settings; those of `serve` that matter here are used
+    #[arg(long, env = "OXTSDB_CONFIG", value_name = "FILE")]
+    config: Option<std::path::PathBuf>,
+
+    /// OpenTSDB's configuration file; names of tables, salt and widths are used
+    #[arg(long, env = "OXTSDB_OPENTSDB_CONF", value_name = "FILE")]
+    opentsdb_conf: Option<std::path::PathBuf>,
+}
+
+/// What a deployment chose, as for `serve`.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Deployment")]
+struct Names {
+    /// Table of the UIDs, `[namespace:]name` (tsd.storage.hbase.uid_table)
+    #[arg(long, env = "OXTSDB_UID_TABLE", value_name = "TABLE", default_value_t = UidSettings::default().uid_table)]
+    uid_table: String,
+
+    /// Table of points (tsd.storage.hbase.data_table)
+    #[arg(long, env = "OXTSDB_DATA_TABLE", value_name = "TABLE", default_value_t = DataSettings::default().data_table)]
+    data_table: String,
+
+    /// Table of series metadata (tsd.storage.hbase.meta_table)
+    #[arg(long, env = "OXTSDB_META_TABLE", value_name = "TABLE", default_value_t = DataSettings::default().meta_table)]
+    meta_table: String,
+
+    /// Table of trees (tsd.storage.hbase.tree_table)
+    #[arg(long, env = "OXTSDB_TREE_TABLE", value_name = "TABLE", default_value_t = DataSettings::default().tree_table)]
+    tree_table: String,
+
+    /// Bytes of salt before a row key, for --presplit (tsd.storage.salt.width)
+    #[arg(long, env = "OXTSDB_SALT_WIDTH", value_name = "BYTES", default_value_t = DataSettings::default().salt_width)]
+    salt_width: usize,
+
+    /// Buckets of salt, for --presplit (tsd.storage.salt.buckets)
+    #[arg(long, env = "OXTSDB_SALT_BUCKETS", value_name = "COUNT", default_value_t = DataSettings::default().salt_buckets)]
+    salt_buckets: u32,
+
+    /// Bytes of a metric UID, for --presplit (tsd.storage.uid.width.metric)
+    #[arg(long, env = "OXTSDB_UID_WIDTH_METRIC", value_name = "BYTES", default_value_t = UidSettings::default().uid_width_metric)]
+    uid_width_metric: usize,
+
+    /// Metric UIDs are drawn at random, for --presplit (tsd.core.uid.random_metrics)
+    #[arg(long, env = "OXTSDB_RANDOM_METRIC_UIDS", value_name = "BOOL", num_args = 0..=1, default_missing_value = "true", default_value_t = false, action = clap::ArgAction::Set)]
+    random_metric_uids: bool,
+}
+
+/// A table that is to be there, and how it is to be made.
+#[derive(Clone, Debug)]
+struct Wanted {
+    table: StoreTable,
+    compression: Compression,
+    /// Points where regions begin; empty: one region.
+    splits: Splits,
+}
+
+/// Makes or prints.
+///
+/// # Errors
+///
+/// A setting breaks its rule, HBase cannot be reached, or has a table that is none of OpenTSDB's.
+pub(crate) async fn run(args: TablesArgs) -> anyhow::Result<ExitCode> {
+    let TablesCommand::Create(args) = args.command;
+    let wanted = wanted(&args)?;
+    if args.print {
+        for table in &wanted {
+            println!("{}", shell::create(table));
+        }
+        return Ok(ExitCode::SUCCESS);
+    }
+    let store = args.hbase.connect().await?;
+    let place = args.hbase.to_string();
+    let (mut made, mut left) = (Vec::new(), Vec::new());
+    for wanted in &wanted {
+        let def = &wanted.table.def;
+        match store.table(&def.name).await? {
+            Some(found) => {
+                wanted.table.check(&found, &place)?;
+                println!("there {}", def.name);
+            }
+            None if !wanted.splits.is_empty() => left.push(wanted),
+            None => {
+                let is_new = store.create_compressed_table(def, wanted.compression).await;
+                let is_new = is_new.with_context(|| format!("make table `{}` in {place}", def.name))?;
+                println!("{} {}", if is_new { "made" } else { "there" }, def.name);
+                if is_new {
+                    made.push(wanted);
+                }
+            }
+        }
+    }
+    if !made.is_empty() {
+        println!("\n# HBase's Thrift server cannot set the encoding of blocks; `hbase shell` can:");
+        made.iter()
+            .for_each(|table| println!("{}", shell::encode_blocks(table)));
+    }
+    if left.is_empty() {
+        return Ok(ExitCode::SUCCESS);
+    }
+    println!("\n# HBase's Thrift server cannot split a table; run this in `hbase shell`:");
+    left.iter().for_each(|table| println!("{}", shell::create(table)));
+    Ok(ExitCode::FAILURE)
+}
+
+/// The tables, in the order in which they are made: a server that starts meanwhile looks for the table of
+/// UIDs first.
+fn wanted(args: &CreateArgs) -> anyhow::Result<Vec<Wanted>> {
+    let names = &args.names;
+    let uids = UidSettings {
+        uid_table: names.uid_table.clone(),
+        uid_width_metric: names.uid_width_metric,
+        random_metric_uids: names.random_metric_uids,
+        ..UidSettings::default()
+    };
+    let data = DataSettings {
+        data_table: names.data_table.clone(),
+        meta_table: names.meta_table.clone(),
+        tree_table: names.tree_table.clone(),
+        salt_width: names.salt_width,
+        salt_buckets: names.salt_buckets,
+        ..DataSettings::default()
+    };
+    let plain = |table: &StoreTable| Wanted {
+        table: table.clone(),
+        compression: args.compression,
+        splits: Splits::default(),
+    };
+    let uid_part = uid_service::store_part(&uids)?;
+    let data_part = data_service::store_part(&data)?;
+    let mut points = plain(&data_part.table);
+    if let Some(seconds) = args.ttl_seconds {
+        for family in &mut points.table.def.families {
+            family.ttl = Some(Duration::from_secs(seconds.into()));
+        }
+    }
+    if let Some(regions) = args.presplit {
+        points.splits = splits(
+            regions,
+            data.salt()?,
+            UidWidth::new(names.uid_width_metric)?,
+            names,
+        )?;
+    }
+    let others = data_part.others.iter().map(plain);
+    Ok(uid_part
+        .tables()
+        .map(plain)
+        .chain([points])
+        .chain(others)
+        .collect())
+}
+
+fn splits(regions: u32, salt: SaltLayout, width: UidWidth, names: &Names) -> anyhow::Result<Splits> {
+    if salt.width() > 0 {
+        let buckets = salt.buckets().end;
+        ensure!(
+            regions == buckets,
+            "--presplit {regions}: with salt it must be the number of buckets, {buckets}"
+        );
+        return Ok(Splits::by_bucket(salt));
+    }
+    ensure!(
+        names.random_metric_uids,
+        "--presplit {regions}: metric UIDs that are counted up all begin in the first region; use it with \
+         --random-metric-uids or with --salt-width"
+    );
+    Ok(Splits::by_metric(regions, width))
+}
