@@ -27,6 +27,10 @@ use crate::uid::v1::{
 /// The most names or UIDs in one call; larger batches are split.
 pub const MAX_BATCH: usize = 4096;
 
+/// Names in one call that may assign UIDs. On HBase each new name costs two requests: with fewer names a
+/// call does not meet the time-out of one attempt.
+const ASSIGN_BATCH: usize = 1024;
+
 /// How long one attempt may take when the caller gives no deadline; of a stream, until it begins.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -106,7 +110,7 @@ impl UidClient {
         deadline: Option<Instant>,
     ) -> Result<Vec<get_or_create_uids_response::Result>, Status> {
         let mut results = Vec::with_capacity(names.len());
-        for names in names.chunks(MAX_BATCH) {
+        for names in names.chunks(ASSIGN_BATCH) {
             let message = GetOrCreateUidsRequest {
                 names: names.to_vec(),
                 explicit,

@@ -254,7 +254,12 @@ impl Service {
 
 /// All cells of the table, in order.
 pub async fn cells(store: &MemoryStore) -> Vec<Cell> {
-    let rows = store.scan(&table(), Scan::range([], [])).await.unwrap();
+    cells_of(store, &table()).await
+}
+
+/// All cells of a table of UIDs, in order.
+pub async fn cells_of(store: &dyn RowStore, table: &TableName) -> Vec<Cell> {
+    let rows = store.scan(table, Scan::range([], [])).await.unwrap();
     let rows: Vec<Vec<Row>> = rows.try_collect().await.unwrap();
     let mut cells: Vec<Cell> = rows
         .iter()
@@ -275,12 +280,21 @@ pub async fn cells(store: &MemoryStore) -> Vec<Cell> {
 }
 
 /// What must hold after anything: no UID has two names, each forward mapping has its reverse.
-/// (A name cannot have two UIDs: it is one cell.) Returns the forward and the reverse mappings.
-pub async fn check_invariants(store: &MemoryStore) -> (BTreeMap<(Vec<u8>, Vec<u8>), Vec<u8>>, usize) {
+/// (A name cannot have two UIDs: it is one cell.) Returns the forward mappings and the number of reverse
+/// mappings.
+pub async fn check_invariants(store: &MemoryStore) -> (Mappings, usize) {
+    check_cells(cells(store).await)
+}
+
+/// UIDs by kind and name.
+pub type Mappings = BTreeMap<(Vec<u8>, Vec<u8>), Vec<u8>>;
+
+/// As [`check_invariants`], of all cells of a table.
+pub fn check_cells(cells: Vec<Cell>) -> (Mappings, usize) {
     let mut forward = BTreeMap::new();
     let mut reverse = BTreeMap::new();
     let mut counters = BTreeMap::new();
-    for (row, family, kind, value) in cells(store).await {
+    for (row, family, kind, value) in cells {
         match (family.as_str(), row.as_slice()) {
             ("id", [0]) => drop(counters.insert(kind, value)),
             ("id", _) => drop(forward.insert((kind, row), value)),
