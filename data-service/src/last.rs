@@ -149,12 +149,9 @@ pub async fn of_metric(
             .judge(&mut rows, &**engine.directory(), deadline)
             .await?;
         for row in &rows {
-            let tsuid =
-                RowKeyRef::decode(row.key(), &layout)?
-                    .tsuid()
-                    .map_err(|error| QueryError::Tsuid {
-                        reason: error.to_string(),
-                    })?;
+            let tsuid = decode_key(engine, row)?
+                .tsuid()
+                .map_err(|error| QueryError::row_series(row.key(), &error))?;
             if last.contains_key(&tsuid) {
                 continue;
             }
@@ -213,9 +210,13 @@ pub async fn names_of(
         .collect()
 }
 
+fn decode_key<'a>(engine: &Engine, row: &'a Row) -> Result<RowKeyRef<'a>, QueryError> {
+    RowKeyRef::decode(row.key(), engine.layout()).map_err(|error| QueryError::row_key(row.key(), &error))
+}
+
 /// The last point of a row, if it is in the range.
 fn last_of_row(engine: &Engine, row: &Row, look_back: LookBack) -> Result<Option<(i64, Number)>, QueryError> {
-    let key = RowKeyRef::decode(row.key(), engine.layout())?;
+    let key = decode_key(engine, row)?;
     let mut points = Points::new();
     let cells = row.cells().map(|cell| CellRef {
         qualifier: cell.qualifier,

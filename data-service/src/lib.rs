@@ -19,6 +19,8 @@ mod layout_check;
 pub mod query;
 pub mod scan_rows;
 pub mod settings;
+#[cfg(test)]
+mod stored_rows;
 pub mod telnet;
 #[cfg(test)]
 pub(crate) mod test_stack;

@@ -72,7 +72,8 @@ impl Service {
         (Service::of(stack).await, gate)
     }
 
-    async fn of(stack: TestStack) -> Service {
+    /// A service over these parts.
+    pub(crate) async fn of(stack: TestStack) -> Service {
         let TestStack {
             store,
             service,

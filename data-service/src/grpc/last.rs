@@ -14,7 +14,7 @@ use oxtsdb_server::deadline_of;
 use tonic::{Code, Request, Response, Status};
 
 use super::query::convert::{metric_source, millis};
-use super::query::of_query;
+use super::query::{of_query, place, qualifier_of};
 use crate::last::{LastPoint, LookBack, names_of, of_metric, of_series};
 use crate::query::plan::{MetricSeries, check_tsuid};
 use crate::query::time::now_ms;
@@ -123,6 +123,7 @@ async fn answer(
         })
         .collect();
     let mut found = stream::iter(searches).buffered(TARGETS_AT_A_TIME);
+    let table = engine.table().to_string();
     let mut response = QueryLastResponse::default();
     let mut tsuids = Vec::new();
     while let Some((index, result)) = found.next().await {
@@ -140,7 +141,7 @@ async fn answer(
                     tsuids.push(point.tsuid);
                 }
             }
-            Err(error) => match of_target(&error) {
+            Err(error) => match of_target(&error, &table) {
                 Some(item) => response.errors.push(TargetError {
                     target,
                     error: Some(item),
@@ -237,7 +238,7 @@ fn message(target: u32, point: &LastPoint) -> LastPointMessage {
 }
 
 /// The error of one target; `None` if the whole call fails.
-fn of_target(error: &QueryError) -> Option<ItemError> {
+fn of_target(error: &QueryError, table: &str) -> Option<ItemError> {
     let message = error.to_string();
     match error {
         QueryError::UnknownName { kind, name } => {
@@ -261,8 +262,8 @@ fn of_target(error: &QueryError) -> Option<ItemError> {
             message,
             &[],
         )),
-        QueryError::Row { row_key, .. } => {
-            let metadata = [("row_key", &**row_key)];
+        QueryError::Row { row_key, error } => {
+            let metadata = place(table, row_key, qualifier_of(error));
             Some(item_error(
                 Code::DataLoss,
                 ErrorReason::CorruptCell,
@@ -270,7 +271,15 @@ fn of_target(error: &QueryError) -> Option<ItemError> {
                 &metadata,
             ))
         }
-        QueryError::RowKey(_) => Some(item_error(Code::DataLoss, ErrorReason::CorruptCell, message, &[])),
+        QueryError::RowKey { row_key, .. } => {
+            let metadata = place(table, row_key, "");
+            Some(item_error(
+                Code::DataLoss,
+                ErrorReason::CorruptCell,
+                message,
+                &metadata,
+            ))
+        }
         QueryError::EndBeforeStart { .. }
         | QueryError::UidWithoutName { .. }
         | QueryError::TooManyPoints { .. }

@@ -63,8 +63,14 @@ pub(super) fn of_query(error: &QueryError, source: &str, table: &str) -> Status 
         ),
         // As a sum of values that are fine: nothing is wrong with the data.
         QueryError::Infinite { .. } => status(Code::OutOfRange, ErrorReason::InvalidValue, message, &[]),
-        QueryError::Row { row_key, error } => corrupt(message, table, row_key, qualifier_of(error)),
-        QueryError::RowKey(_) => corrupt(message, table, "", ""),
+        QueryError::Row { row_key, error } => {
+            let metadata = place(table, row_key, qualifier_of(error));
+            status(Code::DataLoss, ErrorReason::CorruptCell, message, &metadata)
+        }
+        QueryError::RowKey { row_key, .. } => {
+            let metadata = place(table, row_key, "");
+            status(Code::DataLoss, ErrorReason::CorruptCell, message, &metadata)
+        }
         QueryError::Store(error) => of_store(error),
         QueryError::Uids(error) => of_uids(error),
         QueryError::DeadlineExceeded => status(
@@ -77,12 +83,17 @@ pub(super) fn of_query(error: &QueryError, source: &str, table: &str) -> Status 
     }
 }
 
-fn corrupt(message: String, table: &str, row_key: &str, qualifier: &str) -> Status {
-    let metadata = [("table", table), ("row_key", row_key), ("qualifier", qualifier)];
-    status(Code::DataLoss, ErrorReason::CorruptCell, message, &metadata)
+/// Where damage is, as metadata of its error.
+pub(super) fn place<'a>(
+    table: &'a str,
+    row_key: &'a str,
+    qualifier: &'a str,
+) -> [(&'static str, &'a str); 3] {
+    [("table", table), ("row_key", row_key), ("qualifier", qualifier)]
 }
 
-fn qualifier_of(error: &RowError) -> &str {
+/// The qualifier of the cell in which damage is, as hex.
+pub(super) fn qualifier_of(error: &RowError) -> &str {
     match error {
         RowError::Qualifier(error) => &error.qualifier,
         RowError::Value { qualifier, .. }

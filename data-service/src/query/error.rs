@@ -3,6 +3,7 @@
 use oxtsdb_row_store::StoreError;
 use oxtsdb_schema::row::RowError;
 use oxtsdb_schema::row_key::RowKeyError;
+use oxtsdb_schema::tsuid::TsuidError;
 use oxtsdb_schema::{Uid, UidKind};
 
 use super::filter::FilterError;
@@ -76,9 +77,14 @@ pub enum QueryError {
         /// What is wrong.
         error: RowError,
     },
-    /// A row key that is not one of this deployment.
-    #[error(transparent)]
-    RowKey(#[from] RowKeyError),
+    /// A row key that is not one of this deployment, or of no series that can be.
+    #[error("{reason}")]
+    RowKey {
+        /// The row key, as hex.
+        row_key: Box<str>,
+        /// The key and what is wrong with it.
+        reason: String,
+    },
     /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -99,10 +105,26 @@ pub enum QueryError {
 impl QueryError {
     /// A row that cannot be decoded.
     pub(crate) fn row(row_key: &[u8], error: RowError) -> Self {
-        let hex: String = row_key.iter().map(|byte| format!("{byte:02X}")).collect();
-        Self::Row {
-            row_key: hex.into(),
-            error,
-        }
+        let row_key = hex(row_key);
+        Self::Row { row_key, error }
     }
+
+    /// A row whose key cannot be decoded.
+    pub(crate) fn row_key(row_key: &[u8], error: &RowKeyError) -> Self {
+        let (row_key, reason) = (hex(row_key), error.to_string());
+        Self::RowKey { row_key, reason }
+    }
+
+    /// A row whose key has tags that no series has.
+    pub(crate) fn row_series(row_key: &[u8], error: &TsuidError) -> Self {
+        let row_key = hex(row_key);
+        let reason = format!("row key `{row_key}`: {error}");
+        Self::RowKey { row_key, reason }
+    }
+}
+
+/// Upper-case hex.
+fn hex(bytes: &[u8]) -> Box<str> {
+    let hex: String = bytes.iter().map(|byte| format!("{byte:02X}")).collect();
+    hex.into()
 }

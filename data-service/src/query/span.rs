@@ -75,7 +75,8 @@ impl SpanBuilder {
     ///
     /// [`QueryError::Row`] and the errors of its key.
     pub fn add(&mut self, row: &Row) -> Result<u64, QueryError> {
-        let key = RowKeyRef::decode(row.key(), &self.layout)?;
+        let key = RowKeyRef::decode(row.key(), &self.layout)
+            .map_err(|error| QueryError::row_key(row.key(), &error))?;
         let scratch = &mut self.scratch;
         key.tsuid_bytes(&mut scratch.tsuid);
         scratch.row.clear();
@@ -94,11 +95,8 @@ impl SpanBuilder {
         let column = match self.spans.get_mut(scratch.tsuid.as_slice()) {
             Some(column) => column,
             None => {
-                let tsuid = Tsuid::from_bytes(&scratch.tsuid, &self.layout.widths).map_err(|error| {
-                    QueryError::Tsuid {
-                        reason: error.to_string(),
-                    }
-                })?;
+                let tsuid = Tsuid::from_bytes(&scratch.tsuid, &self.layout.widths)
+                    .map_err(|error| QueryError::row_series(row.key(), &error))?;
                 let column = match self.downsample {
                     None => Column::Raw(Points::default()),
                     Some((windows, function)) => {

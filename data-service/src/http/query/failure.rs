@@ -51,7 +51,7 @@ pub(super) fn of_query(error: &QueryError) -> HttpError {
         E::Store(_) => failed(StatusCode::FAILED_DEPENDENCY, error),
         E::Uids(error) => uids_error(error),
         E::DeadlineExceeded => failed(StatusCode::GATEWAY_TIMEOUT, error),
-        E::Row { .. } | E::RowKey(_) | E::UidWithoutName { .. } | E::Internal { .. } => {
+        E::Row { .. } | E::RowKey { .. } | E::UidWithoutName { .. } | E::Internal { .. } => {
             failed(StatusCode::INTERNAL_SERVER_ERROR, error)
         }
     }

@@ -112,5 +112,5 @@ fn a_row_that_cannot_be_read_is_named() {
     let mut cut_off = RowBuilder::new(&[0, 0, 1, 2], Arc::from(["t".to_owned()]));
     cut_off.push(0, &[0, 0], 5, &[1]);
     let error = builder(None).add(&cut_off.finish().unwrap()).unwrap_err();
-    assert!(matches!(error, QueryError::RowKey(_)));
+    assert!(matches!(error, QueryError::RowKey { .. }));
 }

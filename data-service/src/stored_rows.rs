@@ -1,0 +1,239 @@
+//! What years of OpenTSDB leave in a table is read: by queries over gRPC and HTTP, by `QueryLast`, by
+//! `ScanRows`.
+//!
+//! Cells are planted as OpenTSDB 2.4.1 was seen to store them on HBase, in a store in memory; what is
+//! expected is what it answered.
+
+mod damage;
+mod forms;
+mod layouts;
+
+use std::collections::BTreeMap;
+
+use futures::TryStreamExt as _;
+use oxtsdb_proto::common::v1::{TimeRange, time_range};
+use oxtsdb_proto::data::v1::data_service_client::DataServiceClient;
+use oxtsdb_proto::data::v1::data_service_server::DataServiceServer;
+use oxtsdb_proto::data::v1::query_response::{self, Frame};
+use oxtsdb_proto::data::v1::scan_rows_request::{self, Source};
+use oxtsdb_proto::data::v1::scan_rows_response::Row;
+use oxtsdb_proto::data::v1::sub_query::{self, MetricSource};
+use oxtsdb_proto::data::v1::{AggregateFunction, QueryRequest, ScanRowsRequest, SubQuery};
+use oxtsdb_row_store::memory::MemoryStore;
+use oxtsdb_row_store::{RowStore as _, TableName, WriteBatch};
+use oxtsdb_schema::{Tsuid, UidKind};
+use serde_json::json;
+use tonic::Status;
+use uid_service::UidSettings;
+
+use crate::front::testing::{Answer, Service};
+use crate::grpc::DataServiceHandler;
+use crate::last::{self, LookBack};
+use crate::query::Engine;
+use crate::settings::DataSettings;
+use crate::test_stack::TestStack;
+
+/// The hour of the rows: 2013-01-01 00:00 UTC, `50e22700`.
+const HOUR_MS: i64 = 1_356_998_400_000;
+
+/// A cell: qualifier and value in hex, the timestamp that the store gave it.
+type Cell = (&'static str, &'static str, i64);
+
+/// A value as an answer has it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Number {
+    Int(i64),
+    Double(f64),
+}
+
+use Number::{Double, Int};
+
+/// Points by milliseconds since the hour, or since the epoch.
+type Points = Vec<(i64, Number)>;
+
+/// A service over tables that are there already.
+struct Tsdb {
+    store: MemoryStore,
+    table: TableName,
+    engine: Engine,
+    grpc: DataServiceClient<DataServiceServer<DataServiceHandler>>,
+    http: Service,
+}
+
+impl Tsdb {
+    /// A service whose names have the UIDs 1, 2, ... of their kind, in the order given.
+    async fn start(
+        settings: DataSettings,
+        uid_settings: UidSettings,
+        metrics: &[&str],
+        tagks: &[&str],
+        tagvs: &[&str],
+    ) -> Self {
+        let table = settings.data_table_name().unwrap();
+        let stack = TestStack::with(settings, uid_settings).await;
+        for (kind, names) in [
+            (UidKind::Metric, metrics),
+            (UidKind::Tagk, tagks),
+            (UidKind::Tagv, tagvs),
+        ] {
+            let names: Vec<_> = names.iter().map(|name| (kind, *name)).collect();
+            let uids = stack.service.uids.assign(&names, None).await.unwrap();
+            assert!(uids.iter().all(Result::is_ok));
+        }
+        Self {
+            store: stack.store.clone(),
+            table,
+            engine: stack.service.engine.clone(),
+            grpc: stack.client(),
+            http: Service::of(stack).await,
+        }
+    }
+
+    /// Puts cells into a row, its key in hex, as if they had been there for long.
+    async fn plant(&self, row_key: &str, cells: &[Cell]) {
+        let mut batch = WriteBatch::new(self.table.clone());
+        let family = batch.family("t");
+        batch.row(&hex::decode(row_key).unwrap());
+        for (qualifier, value, timestamp_ms) in cells {
+            let (qualifier, value) = (hex::decode(qualifier).unwrap(), hex::decode(value).unwrap());
+            batch.put_at(family, &qualifier, *timestamp_ms, &value);
+        }
+        self.store.write(batch).await.unwrap();
+    }
+
+    /// Every series of a metric by itself, in the hour and the one after it: its points by the value
+    /// of a tag; and what was read for it.
+    async fn query(
+        &self,
+        metric: &str,
+        tagk: &str,
+    ) -> Result<(BTreeMap<String, Points>, query_response::Statistics), Status> {
+        let request = QueryRequest {
+            range: Some(range(HOUR_MS, HOUR_MS + 7_200_000)),
+            queries: vec![SubQuery {
+                source: Some(sub_query::Source::Metric(metric_source(metric))),
+                aggregator: AggregateFunction::None.into(),
+                ..SubQuery::default()
+            }],
+            ..QueryRequest::default()
+        };
+        let frames: Vec<_> = self
+            .grpc
+            .clone()
+            .query(request)
+            .await?
+            .into_inner()
+            .try_collect()
+            .await?;
+        let (mut names, mut all, mut statistics) = (Vec::new(), BTreeMap::new(), None);
+        for frame in frames.into_iter().map(|message| message.frame.unwrap()) {
+            match frame {
+                Frame::Series(series) => {
+                    let name = series.tags[tagk].clone();
+                    all.insert(name.clone(), Points::new());
+                    names.push(name);
+                }
+                Frame::Points(block) => {
+                    let ints = block.int_values.iter().map(|int| Int(*int));
+                    let values: Points = (0..)
+                        .zip(ints.chain(block.double_values.iter().map(|double| Double(*double))))
+                        .collect();
+                    let mut time_ms = block.base_timestamp_ms - HOUR_MS;
+                    let points = all.get_mut(&names[block.series as usize]).unwrap();
+                    for (delta, (_, value)) in block.timestamp_deltas_ms.iter().zip(values) {
+                        time_ms += delta;
+                        points.push((time_ms, value));
+                    }
+                }
+                Frame::Done(_) => {}
+                Frame::Statistics(read) => statistics = Some(read),
+            }
+        }
+        Ok((all, statistics.unwrap()))
+    }
+
+    /// One series over HTTP.
+    async fn http_query(&self, metric: &str, tagk: &str, tagv: &str) -> Answer {
+        let question = json!({
+            "start": HOUR_MS,
+            "end": HOUR_MS + 7_200_000,
+            "msResolution": true,
+            "queries": [{"aggregator": "none", "metric": metric, "tags": {tagk: tagv}}],
+        });
+        self.http.post("/api/query", question.to_string()).await
+    }
+
+    /// The time of the last point of a series, its TSUID in hex, since the hour.
+    async fn last(&self, tsuid: &str) -> Option<i64> {
+        let tsuid = Tsuid::parse(tsuid, &self.engine.layout().widths).unwrap();
+        let look_back = LookBack {
+            from_ms: HOUR_MS,
+            now_ms: HOUR_MS + 7_200_000,
+        };
+        let last = last::of_series(&self.engine, &tsuid, look_back).await.unwrap();
+        last.map(|point| point.time_ms - HOUR_MS)
+    }
+
+    /// The rows of a metric, their cells decoded.
+    async fn scan(&self, metric: &str) -> Vec<Row> {
+        let source = scan_rows_request::source::Source::Metric(metric_source(metric));
+        let request = ScanRowsRequest {
+            source: Some(Source { source: Some(source) }),
+            range: Some(range(HOUR_MS, HOUR_MS + 7_200_000)),
+            view: scan_rows_request::View::Full.into(),
+            ..ScanRowsRequest::default()
+        };
+        let messages = self.grpc.clone().scan_rows(request).await.unwrap().into_inner();
+        let messages: Vec<_> = messages.try_collect().await.unwrap();
+        messages.into_iter().flat_map(|message| message.rows).collect()
+    }
+}
+
+fn range(start_ms: i64, end_ms: i64) -> TimeRange {
+    TimeRange {
+        start: Some(time_range::Start::StartMs(start_ms)),
+        end: Some(time_range::End::EndMs(end_ms)),
+    }
+}
+
+fn metric_source(metric: &str) -> MetricSource {
+    MetricSource {
+        metric: metric.to_owned(),
+        filters: Vec::new(),
+        explicit_tags: false,
+    }
+}
+
+/// The points of an answer over HTTP with one series, by milliseconds since the hour.
+fn http_points(answer: &Answer) -> Points {
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    let json = answer.json();
+    let Some(dps) = json[0]["dps"].as_object() else {
+        return Points::new();
+    };
+    let mut points: Points = dps
+        .iter()
+        .map(|(time_ms, value)| {
+            let value = value
+                .as_i64()
+                .map_or_else(|| Double(value.as_f64().unwrap()), Int);
+            (time_ms.parse::<i64>().unwrap() - HOUR_MS, value)
+        })
+        .collect();
+    points.sort_by_key(|(time_ms, _)| *time_ms);
+    points
+}
+
+/// Points as queries tell them: as in OpenTSDB, an integer before a floating point number is told as
+/// one too.
+fn as_told(points: &[(i64, Number)]) -> Points {
+    let mut told = points.to_vec();
+    for place in 0..told.len().saturating_sub(1) {
+        if let (Int(int), Double(_)) = (told[place].1, told[place + 1].1) {
+            #[expect(clippy::cast_precision_loss, reason = "small numbers")]
+            let double = int as f64;
+            told[place].1 = Double(double);
+        }
+    }
+    told
+}
