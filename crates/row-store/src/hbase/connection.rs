@@ -30,6 +30,7 @@ pub(super) struct Connection {
     pub(super) id: ConnectionId,
     /// Scanners that are open in the gateway and only known here.
     pub(super) scanners: usize,
+    answered_at: Instant,
     is_broken: bool,
 }
 
@@ -56,18 +57,29 @@ impl Connection {
             gateway: gateway.to_owned(),
             id,
             scanners: 0,
+            answered_at: Instant::now(),
             is_broken: false,
         };
-        match connection.call("getThriftServerType", deadline, |client| {
+        connection.greet(deadline).map(|()| connection)
+    }
+
+    /// Asks what the gateway is.
+    pub(super) fn greet(&mut self, deadline: Instant) -> Result<(), String> {
+        match self.call("getThriftServerType", deadline, |client| {
             client.get_thrift_server_type()
         }) {
             Ok(TThriftServerType::TWO) => {
-                Err("it is a Thrift2 gateway; start HBase's `thrift`, not `thrift2`".to_owned())
+                Err("it is a Thrift2 gateway, start HBase's `thrift` instead of `thrift2`".to_owned())
             }
-            Ok(_) => Ok(connection),
+            Ok(_) => Ok(()),
             Err(CallError::Lost { detail, .. } | CallError::TimedOut { detail, .. }) => Err(detail),
             Err(error) => Err(error.to_string()),
         }
+    }
+
+    /// When the last answer came, or the connection was made.
+    pub(super) fn answered_at(&self) -> Instant {
+        self.answered_at
     }
 
     /// The gateway, as `host:port`.
@@ -83,11 +95,12 @@ impl Connection {
         request: impl FnOnce(&mut Client) -> thrift::Result<T>,
     ) -> Result<T, CallError> {
         self.socket.set_deadline(deadline);
-        request(&mut self.client).map_err(|error| {
-            let error = CallError::of(error, &self.gateway, name);
-            self.is_broken |= !error.leaves_connection_usable();
-            error
-        })
+        let result = request(&mut self.client).map_err(|error| CallError::of(error, &self.gateway, name));
+        match &result {
+            Err(error) if !error.leaves_connection_usable() => self.is_broken = true,
+            _ => self.answered_at = Instant::now(),
+        }
+        result
     }
 
     /// Whether a request may be sent: none has failed on it, and the gateway is still there.

@@ -5,6 +5,7 @@ use std::fmt;
 use hbase_thrift::hbase::{AlreadyExists, IOError, IllegalArgument};
 use thrift::{ProtocolErrorKind, TransportErrorKind};
 
+use super::pool::Repeat;
 use crate::{StoreError, TableName};
 
 /// Why a call failed.
@@ -107,8 +108,8 @@ impl CallError {
         }
     }
 
-    /// What the store's caller is told; `table` is what the call was about.
-    pub(super) fn into_store_error(self, table: Option<&TableName>) -> StoreError {
+    /// What the store's caller is told; `about` is the request.
+    pub(super) fn into_store_error(self, about: About<'_>) -> StoreError {
         match self {
             Self::NotSent { detail } => StoreError::Unavailable { detail },
             Self::ScannerLost => StoreError::Unavailable {
@@ -124,9 +125,42 @@ impl CallError {
             Self::TooLong { gateway, detail } => StoreError::Invalid {
                 detail: format!("{gateway}: {detail}"),
             },
-            Self::Refused(refusal) => refusal.into_store_error(table),
+            Self::Refused(refusal) => refusal.into_store_error(about),
         }
     }
+}
+
+/// What a request was about.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct About<'a> {
+    /// The table, if it was about one.
+    pub(super) table: Option<&'a TableName>,
+    /// Whether doing it twice is as good as once.
+    pub(super) repeat: Repeat,
+}
+
+impl<'a> About<'a> {
+    /// A read, or a write that may be repeated.
+    pub(super) fn repeatable(table: &'a TableName) -> Self {
+        Self {
+            table: Some(table),
+            repeat: Repeat::Safe,
+        }
+    }
+
+    /// An operation on a cell that must not be repeated.
+    pub(super) fn once(table: &'a TableName) -> Self {
+        Self {
+            table: Some(table),
+            repeat: Repeat::Never,
+        }
+    }
+
+    /// Something that no table has to do with.
+    pub(super) const NO_TABLE: About<'static> = About {
+        table: None,
+        repeat: Repeat::Safe,
+    };
 }
 
 impl fmt::Display for CallError {
@@ -143,14 +177,25 @@ impl fmt::Display for CallError {
 }
 
 impl Refusal {
-    /// Whether the exception of this class, or one that it wraps, is named in the message.
+    /// Whether the message names an exception of this class: that which was thrown, or one that it
+    /// wraps.
     ///
-    /// HBase's client wraps the cause: `RetriesExhaustedWithDetailsException: Failed 1 action:
-    /// org.apache.hadoop.hbase.TableNotFoundException: ...`.
+    /// HBase's client wraps the cause, with or without its package:
+    /// `RetriesExhaustedWithDetailsException: Failed 1 action: NotServingRegionException: 1 time`.
     pub(super) fn names(&self, class: &str) -> bool {
-        self.line
-            .match_indices(class)
-            .any(|(at, _)| self.line[..at].ends_with('.') || at == 0)
+        self.line.match_indices(class).any(|(at, _)| {
+            let before = self.line[..at].chars().next_back();
+            before.is_none_or(|before| !before.is_alphanumeric() && before != '_')
+        })
+    }
+
+    /// Whether HBase was not able to do it now: a region moves or is too busy, a server is starting
+    /// or does not answer the gateway. The gateway has tried for a while already.
+    fn is_temporary(&self) -> bool {
+        TEMPORARY.into_iter().any(|class| self.names(class))
+            // What the message of a batch says in place of `RegionTooBusyException`.
+            || self.line.contains("Over memstore limit")
+            || self.line.contains("RetriesExhaustedException: Failed after attempts")
     }
 
     /// Whether it says that a scanner is no longer known, to the gateway or to a region server.
@@ -166,8 +211,8 @@ impl Refusal {
             || classes.into_iter().any(|class| self.names(class))
     }
 
-    fn into_store_error(self, table: Option<&TableName>) -> StoreError {
-        if let Some(table) = table {
+    fn into_store_error(self, about: About<'_>) -> StoreError {
+        if let Some(table) = about.table {
             if self.names("TableNotFoundException") {
                 return StoreError::NoSuchTable { table: table.clone() };
             }
@@ -185,6 +230,10 @@ impl Refusal {
             RefusalKind::Argument => StoreError::Invalid {
                 detail: format!("{}: {}", self.gateway, self.line),
             },
+            // Of a part of it the outcome may be unknown, but it may be repeated.
+            _ if about.repeat == Repeat::Safe && self.is_temporary() => StoreError::Unavailable {
+                detail: format!("{}: {}", self.gateway, self.line),
+            },
             RefusalKind::Io | RefusalKind::Exists => StoreError::Io {
                 place: self.gateway,
                 detail: self.line,
@@ -192,6 +241,31 @@ impl Refusal {
         }
     }
 }
+
+/// Exceptions that pass.
+const TEMPORARY: [&str; 21] = [
+    "CallQueueTooBigException",
+    "CallTimeoutException",
+    "ConnectException",
+    "ConnectionClosedException",
+    "ConnectionClosingException",
+    "ConnectTimeoutException",
+    "FailedServerException",
+    "MasterNotRunningException",
+    "NoServerForRegionException",
+    "NotServingRegionException",
+    "PleaseHoldException",
+    "RegionMovedException",
+    "RegionOpeningException",
+    "RegionServerAbortedException",
+    "RegionServerStoppedException",
+    "RegionTooBusyException",
+    "RpcThrottlingException",
+    "ServerNotRunningYetException",
+    "SocketTimeoutException",
+    "TableNotEnabledException",
+    "ZooKeeperConnectionException",
+];
 
 /// The first line of a message, shortened.
 fn first_line(message: &str) -> String {
@@ -215,4 +289,39 @@ fn family_in(line: &str) -> String {
 fn counter_length(line: &str) -> Option<usize> {
     let (_, rest) = line.split_once("Field is not a long, it's ")?;
     rest.split_whitespace().next()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refusal(line: &str) -> Refusal {
+        Refusal {
+            gateway: "localhost:9090".to_owned(),
+            kind: RefusalKind::Io,
+            line: line.to_owned(),
+        }
+    }
+
+    #[test]
+    fn classes_are_found_with_and_without_their_package() {
+        assert!(
+            refusal("org.apache.hadoop.hbase.TableNotFoundException: tsdb").names("TableNotFoundException")
+        );
+        assert!(refusal("Failed 2 actions: ConnectException: 2 times").names("ConnectException"));
+        assert!(!refusal("org.example.MyTableNotFoundException: tsdb").names("TableNotFoundException"));
+        assert!(!refusal("no such thing").names("TableNotFoundException"));
+    }
+
+    #[test]
+    fn a_message_is_cut_to_one_line_of_some_length() {
+        assert_eq!(
+            first_line("java.io.IOException: no\n\tat java.lang.Thread.run"),
+            "java.io.IOException: no"
+        );
+        assert_eq!(first_line(""), "");
+        let long = first_line(&"é".repeat(1_000));
+        assert_eq!(long.chars().count(), MAX_DETAIL + 1);
+        assert!(long.ends_with('…'));
+    }
 }

@@ -25,6 +25,8 @@ pub(super) struct Gateways {
 #[derive(Debug, Default)]
 struct State {
     down: Option<Down>,
+    /// When a connection with it broke last.
+    suspect_at: Option<Instant>,
 }
 
 #[derive(Debug)]
@@ -41,6 +43,8 @@ pub(super) enum Advice {
     Try(usize),
     /// All are down; the first is to be tried again then.
     WaitUntil(Instant),
+    /// All are down, and the request has waited long enough.
+    GiveUp,
 }
 
 impl Gateways {
@@ -60,14 +64,17 @@ impl Gateways {
         &self.addresses[gateway]
     }
 
-    /// Which gateway to try: `home` if it is up, else another that is up, else one whose time has
-    /// come. An attempt at one that is down is given to one worker at a time.
-    pub(super) fn advise(&self, home: usize, attempt: Duration) -> Advice {
+    /// Which gateway to try: `home` if it is up, else another that is up, else, if the request can
+    /// wait, one whose time has come. An attempt at one that is down is given to one worker at a time.
+    pub(super) fn advise(&self, home: usize, attempt: Duration, can_wait: bool) -> Advice {
         let mut states = self.states.lock();
         let count = states.len();
         let in_turn = || (0..count).map(|step| (home + step) % count);
         if let Some(up) = in_turn().find(|gateway| states[*gateway].down.is_none()) {
             return Advice::Try(up);
+        }
+        if !can_wait {
+            return Advice::GiveUp;
         }
         let now = Instant::now();
         let mut first = now + attempt;
@@ -125,6 +132,18 @@ impl Gateways {
         down.retry_at = Instant::now() + down.delays.next().unwrap_or_default();
     }
 
+    /// A connection with the gateway broke, or an answer did not come.
+    pub(super) fn suspect(&self, gateway: usize) {
+        self.states.lock()[gateway].suspect_at = Some(Instant::now());
+    }
+
+    /// Whether a connection with the gateway broke after this time.
+    pub(super) fn is_suspect_since(&self, gateway: usize, time: Instant) -> bool {
+        self.states.lock()[gateway]
+            .suspect_at
+            .is_some_and(|suspect_at| suspect_at > time)
+    }
+
     /// Waits until then, or until a gateway comes up.
     pub(super) fn wait_until(&self, then: Instant) {
         let mut states = self.states.lock();
@@ -150,5 +169,74 @@ impl Gateways {
             })
             .collect::<Vec<_>>()
             .join("; ")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ATTEMPT: Duration = Duration::from_secs(5);
+
+    fn gateways() -> Gateways {
+        Gateways::new(["a:1", "b:1", "c:1"].map(str::to_owned).to_vec())
+    }
+
+    #[test]
+    fn the_own_gateway_is_tried_then_the_next_that_is_up() {
+        let gateways = gateways();
+        assert_eq!(gateways.advise(1, ATTEMPT, true), Advice::Try(1));
+        gateways.is_down(1, "refused".to_owned());
+        assert_eq!(gateways.advise(1, ATTEMPT, true), Advice::Try(2));
+        gateways.is_down(2, "refused".to_owned());
+        assert_eq!(gateways.advise(1, ATTEMPT, false), Advice::Try(0));
+        gateways.is_up(1);
+        assert_eq!(gateways.advise(1, ATTEMPT, true), Advice::Try(1));
+    }
+
+    #[test]
+    fn gateways_that_are_down_are_tried_by_one_at_a_time_and_not_too_often() {
+        let gateways = gateways();
+        let waits = |gateways: &Gateways| match gateways.advise(0, ATTEMPT, true) {
+            Advice::WaitUntil(then) => then,
+            other => panic!("{other:?}"),
+        };
+        for gateway in 0..3 {
+            gateways.is_down(gateway, "refused".to_owned());
+        }
+        assert_eq!(gateways.advise(0, ATTEMPT, false), Advice::GiveUp);
+        let then = waits(&gateways);
+        assert!(
+            then <= Instant::now() + Duration::from_millis(100),
+            "the first pause is short"
+        );
+        for gateway in 0..3 {
+            for _ in 0..20 {
+                gateways.is_down(gateway, "refused again".to_owned());
+            }
+        }
+        let then = waits(&gateways);
+        assert!(
+            then > Instant::now() + Duration::from_secs(1),
+            "later ones are longer"
+        );
+        assert!(gateways.errors().contains("b:1: refused again"));
+        // As if the time of one had come.
+        if let Some(down) = &mut gateways.states.lock()[2].down {
+            down.retry_at = Instant::now();
+        }
+        assert_eq!(gateways.advise(0, ATTEMPT, true), Advice::Try(2));
+        waits(&gateways);
+    }
+
+    #[test]
+    fn a_gateway_is_suspect_after_a_connection_broke() {
+        let gateways = gateways();
+        let before = Instant::now();
+        assert!(!gateways.is_suspect_since(0, before));
+        gateways.suspect(0);
+        assert!(gateways.is_suspect_since(0, before));
+        assert!(!gateways.is_suspect_since(0, Instant::now()));
+        assert!(!gateways.is_suspect_since(1, before));
     }
 }

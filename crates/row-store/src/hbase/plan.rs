@@ -196,3 +196,6 @@ fn by_timestamp(mutations: Vec<MutationRef<'_>>) -> Vec<(Option<i64>, Vec<Mutati
     }
     groups.into_iter().collect()
 }
+
+#[cfg(test)]
+mod tests;

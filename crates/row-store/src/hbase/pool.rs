@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
@@ -11,7 +11,7 @@ use super::config::HbaseConfig;
 use super::connection::{Connection, ConnectionId};
 use super::error::CallError;
 use super::gateway::Gateways;
-use super::queue::{Claim, Job, Queue};
+use super::queue::{Claim, Job, Queue, too_late};
 use super::worker::{Shared, Worker};
 use crate::StoreError;
 
@@ -121,13 +121,13 @@ impl Pool {
         let call = Call {
             claim: Claim::default(),
             deadline,
-            request_timeout: self.shared.config.request_timeout,
             answer,
         };
         let connected_by = Instant::now() + self.shared.config.connect_timeout;
         self.shared.queue.push(Job {
             claim: call.claim.clone(),
             connected_by: connected_by.min(deadline),
+            deadline,
             pinned,
             work: Box::new(move |connection| {
                 let result = connection.and_then(|connection| request(connection, deadline));
@@ -147,6 +147,7 @@ impl Pool {
         let job = Job {
             claim: Claim::default(),
             connected_by: deadline,
+            deadline,
             pinned: Some(pinned),
             work: Box::new(move |connection| {
                 if let Err(error) = connection.and_then(|connection| request(connection, deadline)) {
@@ -192,7 +193,6 @@ impl fmt::Debug for Pool {
 pub(super) struct Call<T> {
     claim: Claim,
     deadline: Instant,
-    request_timeout: Duration,
     answer: oneshot::Receiver<Result<T, CallError>>,
 }
 
@@ -201,14 +201,7 @@ impl<T> Call<T> {
     pub(super) async fn answer(mut self) -> Result<T, CallError> {
         let answer = match tokio::time::timeout_at(self.deadline.into(), &mut self.answer).await {
             Ok(answer) => answer,
-            Err(_) if self.claim.take() => {
-                return Err(CallError::NotSent {
-                    detail: format!(
-                        "all connections to HBase were busy for {:?} (request_timeout)",
-                        self.request_timeout
-                    ),
-                });
-            }
+            Err(_) if self.claim.take() => return Err(too_late()),
             // It is under way, and its worker gives up at the same deadline.
             Err(_) => (&mut self.answer).await,
         };

@@ -2,8 +2,9 @@
 //!
 //! The crate `thrift` allocates whatever length a peer announces, and the generated code makes room
 //! for as many elements as a list is said to have. Here an answer may need so much memory and no
-//! more: each length and each element is charged to that allowance before it is read, and bytes are
-//! only taken as they come. Lists have a limit of their own, because room for them is made at once.
+//! more: all bytes, and for each element what it occupies, are charged to that allowance before they
+//! are read, and room for bytes is made as they come. Lists have a limit of their own, because room
+//! for them is made at once.
 //!
 //! What does not fit is an error, and after an error the connection has to be thrown away.
 
@@ -62,8 +63,9 @@ impl<R: Read> BoundedInput<R> {
         Ok(())
     }
 
-    /// Takes bytes out of the frame, if there are frames.
-    fn leave_frame(&mut self, bytes: usize) -> thrift::Result<()> {
+    /// Says that so many bytes of the answer are going to be read.
+    fn admit(&mut self, bytes: usize) -> thrift::Result<()> {
+        self.charge(bytes)?;
         if self.framed {
             self.frame = self.frame.checked_sub(bytes).ok_or_else(|| {
                 new_protocol_error(ProtocolErrorKind::InvalidData, "a frame ends within an answer")
@@ -73,7 +75,7 @@ impl<R: Read> BoundedInput<R> {
     }
 
     fn array<const N: usize>(&mut self) -> thrift::Result<[u8; N]> {
-        self.leave_frame(N)?;
+        self.admit(N)?;
         let mut bytes = [0; N];
         self.reader.read_exact(&mut bytes)?;
         Ok(bytes)
@@ -174,7 +176,7 @@ impl<R: Read> TInputProtocol for BoundedInput<R> {
                 format!("a call's name of {length} bytes"),
             ));
         }
-        self.leave_frame(length)?;
+        self.admit(length)?;
         let mut name = [0; MAX_NAME];
         self.reader.read_exact(&mut name[..length])?;
         let name = String::from_utf8_lossy(&name[..length]).into_owned();
@@ -222,8 +224,7 @@ impl<R: Read> TInputProtocol for BoundedInput<R> {
 
     fn read_bytes(&mut self) -> thrift::Result<Vec<u8>> {
         let length = self.length("a string")?;
-        self.charge(length)?;
-        self.leave_frame(length)?;
+        self.admit(length)?;
         // Short ones, nearly all, are there already; a long one grows as it comes.
         if let Some(bytes) = self.reader.buffer().get(..length) {
             let bytes = bytes.to_vec();
@@ -350,3 +351,6 @@ impl Write for RequestBuffer {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -39,6 +39,8 @@ pub(super) struct Job {
     pub(super) claim: Claim,
     /// By when a connection must have been found.
     pub(super) connected_by: Instant,
+    /// By when it must be done.
+    pub(super) deadline: Instant,
     /// The only connection that it can use.
     pub(super) pinned: Option<ConnectionId>,
     /// What to do.
@@ -156,6 +158,13 @@ impl Queue {
                 (job.work)(Err(closed()));
             }
         }
+    }
+}
+
+/// The error of a request whose time was over before it was sent.
+pub(super) fn too_late() -> CallError {
+    CallError::NotSent {
+        detail: "all connections to HBase were busy until the request's time was over".to_owned(),
     }
 }
 

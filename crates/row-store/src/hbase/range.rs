@@ -162,3 +162,113 @@ impl Assembler {
         row.into_row(gateway)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use hbase_thrift::hbase::{TCell, TColumn};
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn part(key: &str, qualifier: &str) -> TRowResult {
+        TRowResult {
+            row: Some(key.as_bytes().to_vec()),
+            columns: None,
+            sorted_columns: Some(vec![TColumn {
+                column_name: Some(format!("t:{qualifier}").into_bytes()),
+                cell: Some(TCell {
+                    value: Some(b"v".to_vec()),
+                    timestamp: Some(1),
+                }),
+            }]),
+        }
+    }
+
+    fn shapes(rows: &[Row]) -> Vec<(&[u8], usize)> {
+        rows.iter().map(|row| (row.key(), row.len())).collect()
+    }
+
+    #[test]
+    fn a_row_is_whole_when_another_one_begins_or_the_end_comes() {
+        let mut assembler = Assembler::new(KeyRange::of(&Scan::prefix(b"")), None);
+        let rows = assembler
+            .add(vec![part("a", "1"), part("a", "2")], false, "gateway")
+            .unwrap();
+        assert!(rows.is_empty() && assembler.last_key().is_none());
+        let rows = assembler
+            .add(vec![part("a", "3"), part("b", "1")], false, "gateway")
+            .unwrap();
+        assert_eq!(shapes(&rows), [(b"a".as_slice(), 3)]);
+        assert_eq!(assembler.last_key(), Some(b"a".as_slice()));
+        let rows = assembler.add(vec![part("b", "2")], true, "gateway").unwrap();
+        assert_eq!(shapes(&rows), [(b"b".as_slice(), 2)]);
+    }
+
+    #[test]
+    fn rows_that_are_not_wanted_count_as_received() {
+        let filter = RowFilter::new(|key| key != b"b");
+        let mut assembler = Assembler::new(KeyRange::of(&Scan::range("b", "d")), Some(filter));
+        let parts = ["a", "b", "c", "d"].map(|key| part(key, "1"));
+        let rows = assembler.add(parts.to_vec(), true, "gateway").unwrap();
+        assert_eq!(shapes(&rows), [(b"c".as_slice(), 1)]);
+        assert_eq!(assembler.last_key(), Some(b"d".as_slice()));
+    }
+
+    #[test]
+    fn a_range_is_empty_where_no_key_fits() {
+        let is_empty = |start: &str, stop: &str| KeyRange::of(&Scan::range(start, stop)).is_empty();
+        assert!(is_empty("b", "b") && is_empty("b", "a") && is_empty("b\0", "b"));
+        assert!(!is_empty("b", "b\0") && !is_empty("b", "") && !is_empty("", ""));
+    }
+
+    proptest! {
+        /// What HBase gives for the range that it is asked for has every key that is wanted; `start`
+        /// is inside of its ranges and `stop` outside, whichever way they go.
+        #[test]
+        fn no_key_is_missed(
+            start in prop::collection::vec(any::<u8>(), 0..4),
+            stop in prop::collection::vec(any::<u8>(), 0..4),
+            key in prop::collection::vec(any::<u8>(), 1..5),
+            reverse: bool,
+        ) {
+            let mut scan = Scan::range(start, stop);
+            scan.reverse = reverse;
+            let range = KeyRange::of(&scan);
+            let asked = range.scan_range();
+            let is_given = if reverse {
+                (asked.start.is_empty() || key <= asked.start) && key > asked.stop
+            } else {
+                key >= asked.start && (asked.stop.is_empty() || key < asked.stop)
+            };
+            prop_assert!(is_given || !range.contains(&key));
+        }
+
+        #[test]
+        fn a_key_before_is_before_and_near(key in prop::collection::vec(any::<u8>(), 1..6)) {
+            let before = key_before(&key);
+            prop_assert!(before < key);
+            // Only a key that goes on after eight bytes of 255 is between them.
+            let between = [before.as_slice(), &[0xff]].concat();
+            prop_assert!(between > before && (between < key || key == [before.as_slice(), &[0]].concat()));
+        }
+
+        #[test]
+        fn what_was_received_is_not_asked_for_again(
+            keys in prop::collection::btree_set(prop::collection::vec(any::<u8>(), 1..4), 1..20),
+            reverse: bool,
+        ) {
+            let mut scan = Scan::prefix(b"");
+            scan.reverse = reverse;
+            let mut keys: Vec<Vec<u8>> = keys.into_iter().collect();
+            if reverse {
+                keys.reverse();
+            }
+            for (index, last) in keys.iter().enumerate() {
+                let mut range = KeyRange::of(&scan);
+                range.resume_after(last);
+                prop_assert!(keys[..=index].iter().all(|key| !range.contains(key)));
+                prop_assert!(keys[index + 1..].iter().all(|key| range.contains(key)));
+            }
+        }
+    }
+}

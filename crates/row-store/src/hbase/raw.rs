@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use hbase_thrift::hbase::{BatchMutation, ColumnDescriptor, Mutation, TAppend, TScan};
 
 use crate::batch::MAX_ROW_KEY;
-use crate::{CellAddress, ColumnSelection, FamilyDef, StoreError, TableName, rules};
+use crate::{CellAddress, ColumnSelection, FamilyDef, Scan, StoreError, TableName, rules};
 
 /// Attributes of an operation; we have none.
 pub(super) fn no_attributes() -> BTreeMap<Vec<u8>, Vec<u8>> {
@@ -32,6 +32,22 @@ pub(super) fn max_row_key(table: &TableName) -> usize {
 /// Checks the key of a row of a table.
 pub(super) fn check_row_key(table: &TableName, key: &[u8]) -> Result<(), StoreError> {
     rules::check_row_key_up_to(max_row_key(table), key)
+}
+
+/// Checks the ends of a scan: they are row keys, or directly after one.
+pub(super) fn check_bounds(table: &TableName, scan: &Scan) -> Result<(), StoreError> {
+    let longest = max_row_key(table) + 1;
+    for (name, bound) in [("start", &scan.start), ("stop", &scan.stop)] {
+        if bound.len() > longest {
+            return Err(StoreError::Invalid {
+                detail: format!(
+                    "{name} of a scan has {} bytes, at most {longest} are allowed",
+                    bound.len()
+                ),
+            });
+        }
+    }
+    Ok(())
 }
 
 /// `family:qualifier`. The first `:` ends the family, so the qualifier may hold any bytes; without

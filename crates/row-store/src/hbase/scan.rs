@@ -20,7 +20,7 @@ use futures::stream::{StreamExt, empty, try_unfold};
 use hbase_thrift::hbase::{THbaseSyncClient, TScan};
 
 use super::connection::{Connection, ConnectionId};
-use super::error::CallError;
+use super::error::{About, CallError};
 use super::pool::{Call, Pool};
 use super::range::{Assembler, KeyRange};
 use super::versions::Versions;
@@ -36,7 +36,7 @@ const ATTEMPTS: usize = 3;
 
 /// Opens a scan and fetches its first rows, since HBase tells only then that a table is missing.
 pub(super) async fn open(pool: Arc<Pool>, table: TableName, scan: Scan) -> Result<RowStream, StoreError> {
-    let about = |error: CallError| error.into_store_error(Some(&table));
+    let about = |error: CallError| error.into_store_error(About::repeatable(&table));
     let selects_nothing = matches!(&scan.columns, ColumnSelection::Columns(columns) if columns.is_empty());
     let range = KeyRange::of(&scan);
     if selects_nothing || range.is_empty() || scan.limit == Some(0) {
@@ -112,7 +112,7 @@ struct Fetched {
 
 impl Cursor {
     fn about(&self, error: CallError) -> StoreError {
-        error.into_store_error(Some(&self.table))
+        error.into_store_error(About::repeatable(&self.table))
     }
 
     /// The next rows; none at the end.

@@ -5,8 +5,9 @@ use std::time::Duration;
 use futures::stream::{StreamExt, TryStreamExt, iter};
 use hbase_thrift::hbase::{ColumnDescriptor, THbaseSyncClient};
 
+use super::compression::Compression;
 use super::connection::Connection;
-use super::error::{CallError, RefusalKind};
+use super::error::{About, CallError, RefusalKind};
 use super::pool::{Pool, Repeat};
 use super::raw;
 use crate::{FamilyDef, StoreError, TableDef, TableName, rules};
@@ -18,7 +19,7 @@ const FOR_EVER: i32 = i32::MAX;
 pub(super) async fn create(
     pool: &Pool,
     table: &TableDef,
-    compression: &'static str,
+    compression: Compression,
 ) -> Result<bool, StoreError> {
     rules::check_table(table)?;
     let families = table
@@ -37,11 +38,11 @@ pub(super) async fn create(
                 family,
                 max_versions,
                 ttl_seconds(family)?,
-                compression,
+                compression.hbase_name(),
             ))
         })
         .collect::<Result<Vec<ColumnDescriptor>, StoreError>>()?;
-    let about = |error: CallError| error.into_store_error(Some(&table.name));
+    let about = |error: CallError| error.into_store_error(About::repeatable(&table.name));
     let name = raw::table_name(&table.name);
     let request = || {
         let (name, families) = (name.clone(), families.clone());
@@ -76,7 +77,7 @@ pub(super) async fn names(pool: &Pool) -> Result<Vec<TableName>, StoreError> {
         }
     };
     let names = pool.call(Repeat::Safe, request).await;
-    let names = names.map_err(|error| error.into_store_error(None))?;
+    let names = names.map_err(|error| error.into_store_error(About::NO_TABLE))?;
     Ok(names
         .iter()
         .filter_map(|name| std::str::from_utf8(name).ok()?.parse().ok())
@@ -89,7 +90,7 @@ pub(super) async fn list(pool: &Pool) -> Result<Vec<TableDef>, StoreError> {
         .map(|name| async move {
             // One that was deleted meanwhile is left out.
             let found = find(pool, &name).await;
-            found.map_err(|error| error.into_store_error(Some(&name)))
+            found.map_err(|error| error.into_store_error(About::repeatable(&name)))
         })
         .buffer_unordered(pool.config().connections)
         .try_collect()
@@ -110,13 +111,15 @@ pub(super) async fn find(pool: &Pool, name: &TableName) -> Result<Option<TableDe
         }
     };
     match pool.call(Repeat::Safe, request).await {
-        Ok(descriptors) => Ok(Some(TableDef {
-            name: name.clone(),
-            families: descriptors
-                .into_values()
-                .map(|family| family_def(&family))
-                .collect(),
-        })),
+        Ok(descriptors) => {
+            let mut families: Vec<FamilyDef> = descriptors.values().map(family_def).collect();
+            // They come by name and `:`.
+            families.sort_by(|a, b| a.name.cmp(&b.name));
+            Ok(Some(TableDef {
+                name: name.clone(),
+                families,
+            }))
+        }
         Err(CallError::Refused(refusal)) if refusal.names("TableNotFoundException") => Ok(None),
         Err(error) => Err(error),
     }

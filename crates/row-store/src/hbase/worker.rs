@@ -12,12 +12,15 @@ use super::config::HbaseConfig;
 use super::connection::{Connection, ConnectionId};
 use super::error::CallError;
 use super::gateway::{Advice, Gateways};
-use super::queue::{Job, Next, Queue, closed};
+use super::queue::{Job, Next, Queue, closed, too_late};
 
 /// How long an attempt may take to return to a gateway while another one serves.
 const RETURN_ATTEMPT: Duration = Duration::from_secs(1);
 /// How often a worker that is away from its gateway looks whether it may return.
 const RETURN_INTERVAL: Duration = Duration::from_millis(200);
+
+/// How long a worker waits for a request before it looks around.
+const IDLE: Duration = Duration::from_secs(60);
 
 /// What the workers of a store share.
 pub(super) struct Shared {
@@ -36,6 +39,8 @@ pub(super) struct Worker {
     serial: u64,
     /// The connection, and its gateway.
     connection: Option<(Connection, usize)>,
+    /// When to look whether the own gateway is there again.
+    return_at: Instant,
 }
 
 impl Worker {
@@ -46,23 +51,25 @@ impl Worker {
             shared,
             serial: 0,
             connection: None,
+            return_at: Instant::now(),
         }
     }
 
     /// Works until the queue is closed.
     pub(super) fn run(mut self) {
         loop {
-            let away = self.is_away();
-            let patience = if away {
-                RETURN_INTERVAL
-            } else {
-                Duration::from_secs(60)
+            let patience = match self.is_away() {
+                true => RETURN_INTERVAL,
+                false => IDLE,
             };
             match self.shared.queue.next(self.index, patience) {
                 Next::Job(job) => self.serve(job),
-                Next::Idle if away => self.return_home(),
                 Next::Idle => {}
                 Next::Closed => return,
+            }
+            if self.is_away() && Instant::now() >= self.return_at {
+                self.return_home();
+                self.return_at = Instant::now() + RETURN_INTERVAL;
             }
         }
     }
@@ -83,26 +90,22 @@ impl Worker {
             return;
         }
         match (connected, &mut self.connection) {
+            (Ok(()), _) if Instant::now() >= job.deadline => (job.work)(Err(too_late())),
             (Ok(()), Some((connection, _))) => (job.work)(Ok(connection)),
             (Ok(()), None) => (job.work)(Err(closed())),
             (Err(error), _) => (job.work)(Err(error)),
         }
-        if self
-            .connection
-            .as_ref()
-            .is_some_and(|(connection, _)| connection.is_broken())
+        if let Some((connection, gateway)) = &self.connection
+            && connection.is_broken()
         {
+            self.shared.gateways.suspect(*gateway);
             self.connection = None;
         }
     }
 
     /// Makes sure that there is a connection, as long as the request can wait for one.
     fn connect(&mut self, job: &Job) -> Result<(), CallError> {
-        if self
-            .connection
-            .as_ref()
-            .is_some_and(|(connection, _)| connection.is_usable())
-        {
+        if self.has_good_connection() {
             return Ok(());
         }
         self.connection = None;
@@ -110,22 +113,46 @@ impl Worker {
             if self.shared.queue.is_closed() || job.claim.is_taken() {
                 return Err(closed());
             }
-            if Instant::now() >= job.connected_by {
-                return Err(CallError::NotSent {
-                    detail: format!("no HBase Thrift gateway: {}", self.shared.gateways.errors()),
-                });
-            }
-            match self
-                .shared
-                .gateways
-                .advise(self.home, self.shared.config.connect_timeout)
-            {
+            let time = self.shared.config.connect_timeout;
+            let can_wait = Instant::now() < job.connected_by;
+            match self.shared.gateways.advise(self.home, time, can_wait) {
                 Advice::Try(gateway) => {
-                    if self.open(gateway, self.shared.config.connect_timeout) {
+                    if self.open(gateway, time) {
                         return Ok(());
                     }
                 }
                 Advice::WaitUntil(then) => self.shared.gateways.wait_until(then.min(job.connected_by)),
+                Advice::GiveUp => {
+                    return Err(CallError::NotSent {
+                        detail: format!("no HBase Thrift gateway: {}", self.shared.gateways.errors()),
+                    });
+                }
+            }
+        }
+    }
+
+    /// Whether there is a connection that can take a request. When another one with this gateway broke
+    /// after this one had its last answer, the gateway is asked: one that hangs would else hold a
+    /// request of each connection for the whole of its time.
+    fn has_good_connection(&mut self) -> bool {
+        let Some((connection, gateway)) = &mut self.connection else {
+            return false;
+        };
+        if !connection.is_usable() {
+            return false;
+        }
+        if !self
+            .shared
+            .gateways
+            .is_suspect_since(*gateway, connection.answered_at())
+        {
+            return true;
+        }
+        match connection.greet(Instant::now() + self.shared.config.connect_timeout) {
+            Ok(()) => true,
+            Err(error) => {
+                self.shared.gateways.is_down(*gateway, error);
+                false
             }
         }
     }

@@ -7,7 +7,7 @@ use futures::stream::{StreamExt, TryStreamExt, iter};
 use hbase_thrift::hbase::{BatchMutation, Mutation, THbaseSyncClient};
 
 use super::connection::Connection;
-use super::error::CallError;
+use super::error::{About, CallError};
 use super::plan::{self, Call};
 use super::pool::{Pool, Repeat};
 use super::{raw, tables};
@@ -50,7 +50,7 @@ async fn explain(pool: &Pool, batch: &WriteBatch, error: CallError) -> StoreErro
     if is_vague && let Ok(None) = tables::find(pool, table).await {
         return StoreError::NoSuchTable { table: table.clone() };
     }
-    error.into_store_error(Some(table))
+    error.into_store_error(About::repeatable(table))
 }
 
 /// Refuses what HBase would refuse late, or take for something else.

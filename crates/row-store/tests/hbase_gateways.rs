@@ -1,0 +1,595 @@
+//! Requests, queues and gateways: what is sent, how often, and to whom.
+
+#![expect(clippy::unwrap_used, reason = "a test that fails panics")]
+
+mod support;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use futures::future::join_all;
+use oxtsdb_row_store::hbase::{Compression, HbaseConfig, HbaseStore};
+use oxtsdb_row_store::{CellAddress, ColumnSelection, Retry, RowStore, StoreError, TableName};
+use parking_lot::Mutex;
+use support::Gate;
+use support::fake_gateway::{Action, FakeGateway, Request};
+use support::proxy::Proxy;
+use support::reply;
+
+fn table() -> TableName {
+    "tsdb".parse().unwrap()
+}
+
+/// The cell with this row key.
+fn cell(row: &str) -> CellAddress {
+    CellAddress::new(row, "t", "q")
+}
+
+fn config(gateways: &[&str]) -> HbaseConfig {
+    let mut config = HbaseConfig::new(gateways.iter().copied());
+    config.connections = 1;
+    config.connect_timeout = Duration::from_secs(5);
+    config.request_timeout = Duration::from_secs(10);
+    config
+}
+
+/// A gateway that answers an increment by the number of increments so far, unless `special` knows
+/// better.
+fn counting(
+    increments: &Arc<AtomicUsize>,
+    special: impl Fn(&Request) -> Option<Action> + Send + Sync + 'static,
+) -> FakeGateway {
+    let increments = increments.clone();
+    FakeGateway::start(move |request| {
+        if let Some(action) = special(request).or_else(|| request.greeting()) {
+            return action;
+        }
+        match request.name.as_str() {
+            "getTableNames" => Action::Reply(reply::names(&["tsdb"])),
+            "getRowsWithColumns" => Action::Reply(reply::rows(&[(b"row", &[b"q"])])),
+            "atomicIncrement" => {
+                let count = increments.fetch_add(1, Ordering::SeqCst) + 1;
+                Action::Reply(reply::long(i64::try_from(count).unwrap()))
+            }
+            other => panic!("unexpected call of {other}"),
+        }
+    })
+}
+
+fn plain() -> FakeGateway {
+    counting(&Arc::default(), |_| None)
+}
+
+/// An address that nobody listens on.
+fn nobody() -> String {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.local_addr().unwrap().to_string()
+}
+
+async fn read(store: &HbaseStore) -> Result<(), StoreError> {
+    store
+        .get(&table(), b"row", &ColumnSelection::All)
+        .await
+        .map(|row| assert!(row.is_some()))
+}
+
+/// Does something until it says that it is enough.
+async fn until_done(what: &str, mut done: impl AsyncFnMut() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while !done().await {
+        assert!(Instant::now() < deadline, "{what} does not come about");
+        tokio::task::yield_now().await;
+    }
+}
+
+/// Waits for something in this process.
+async fn until(what: &str, condition: impl Fn() -> bool) {
+    until_done(what, async || {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+        condition()
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn settings_that_cannot_work_are_refused() {
+    type Change = fn(&mut HbaseConfig);
+    let cases: [(Change, &str); 6] = [
+        (
+            |config| config.gateways.clear(),
+            "no HBase Thrift gateway is named",
+        ),
+        (
+            |config| config.gateways = vec!["localhost".to_owned()],
+            "`localhost` is not the address",
+        ),
+        (
+            |config| config.gateways = vec!["localhost:http".to_owned()],
+            "expected host:port",
+        ),
+        (|config| config.connections = 0, "`connections` is 0"),
+        (|config| config.queue = 0, "`queue` is 0"),
+        (
+            |config| config.request_timeout = Duration::ZERO,
+            "`request_timeout` is 0",
+        ),
+    ];
+    for (change, expected) in cases {
+        let mut config = config(&["localhost:9090"]);
+        change(&mut config);
+        let error = HbaseStore::connect(config).await.unwrap_err();
+        assert!(matches!(error, StoreError::Invalid { .. }), "{error}");
+        assert!(error.to_string().contains(expected), "{error}");
+    }
+    assert_eq!("snappy".parse::<Compression>().unwrap(), Compression::Snappy);
+    assert!(
+        "zip"
+            .parse::<Compression>()
+            .unwrap_err()
+            .to_string()
+            .contains("`zip`")
+    );
+}
+
+#[tokio::test]
+async fn nobody_there_is_said_in_one_line() {
+    let (one, two) = (nobody(), "no-such-host.invalid:9090");
+    let mut config = config(&[&one, two]);
+    config.connect_timeout = Duration::from_millis(500);
+    let error = HbaseStore::connect(config).await.unwrap_err();
+    assert!(matches!(error, StoreError::Unavailable { .. }), "{error}");
+    assert_eq!(error.retry(), Retry::Safe);
+    let error = error.to_string();
+    assert!(
+        error.contains(&one) && error.contains("Connection refused"),
+        "{error}"
+    );
+    assert!(error.contains(two) && !error.contains('\n'), "{error}");
+}
+
+#[tokio::test]
+async fn a_thrift2_gateway_is_told_apart() {
+    let gateway = FakeGateway::start(|_| Action::Reply(reply::integer(2)));
+    let mut config = config(&[&gateway.address]);
+    config.connect_timeout = Duration::from_millis(500);
+    let error = HbaseStore::connect(config).await.unwrap_err().to_string();
+    assert!(error.contains("it is a Thrift2 gateway"), "{error}");
+}
+
+#[tokio::test]
+async fn frames_are_spoken_where_they_are_set_and_missed_where_they_are_not() {
+    let answer = |request: &Request| match request.name.as_str() {
+        "getThriftServerType" => Action::Reply(reply::integer(1)),
+        "getTableNames" => Action::Reply(reply::names(&["tsdb"])),
+        "getRowsWithColumns" => Action::Reply(reply::rows(&[(b"row", &[b"q"])])),
+        other => panic!("unexpected call of {other}"),
+    };
+    let (framed, plain) = (FakeGateway::start_framed(answer), FakeGateway::start(answer));
+    for (gateway, right, advice) in [
+        (&framed, true, "it speaks in frames, set `framed`"),
+        (&plain, false, "it speaks without frames, do not set `framed`"),
+    ] {
+        let mut config = config(&[&gateway.address]);
+        config.connect_timeout = Duration::from_millis(500);
+        config.framed = !right;
+        let error = HbaseStore::connect(config.clone()).await.unwrap_err().to_string();
+        assert!(
+            error.contains(&gateway.address) && error.contains(advice),
+            "{error}"
+        );
+        config.framed = right;
+        let store = HbaseStore::connect(config).await.unwrap();
+        read(&store).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_dead_gateway_is_passed_over() {
+    let gateway = plain();
+    let dead = nobody();
+    let mut config = config(&[&dead, &gateway.address]);
+    config.connections = 4;
+    let store = HbaseStore::connect(config).await.unwrap();
+    for read in join_all((0..50).map(|_| read(&store))).await {
+        read.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn work_is_spread_over_the_gateways() {
+    let (one, two) = (plain(), plain());
+    let mut config = config(&[&one.address, &two.address]);
+    config.connections = 4;
+    let store = HbaseStore::connect(config).await.unwrap();
+    until_done("a connection with each", async || {
+        join_all((0..20).map(|_| read(&store))).await;
+        one.connections() > 0 && two.connections() > 0
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_gateway_that_hangs_is_left_and_found_again() {
+    let hangs = Arc::new(AtomicBool::new(false));
+    let served = Arc::new(AtomicUsize::new(0));
+    let one = {
+        let (hangs, served) = (hangs.clone(), served.clone());
+        counting(&Arc::default(), move |request| {
+            if hangs.load(Ordering::SeqCst) {
+                return Some(Action::Silence);
+            }
+            if request.name == "getRowsWithColumns" {
+                served.fetch_add(1, Ordering::SeqCst);
+            }
+            None
+        })
+    };
+    let two = plain();
+    let mut config = config(&[&one.address, &two.address]);
+    config.connections = 2;
+    config.request_timeout = Duration::from_millis(500);
+    config.connect_timeout = Duration::from_millis(300);
+    let store = HbaseStore::connect(config).await.unwrap();
+    let reads = || join_all((0..20).map(|_| read(&store)));
+    until_done("a connection with each", async || {
+        reads().await;
+        one.connections() > 0 && two.connections() > 0
+    })
+    .await;
+    hangs.store(true, Ordering::SeqCst);
+    // At most one request of each connection meets it.
+    let results = reads().await;
+    let failed = results.iter().filter(|result| result.is_err()).count();
+    assert!(failed <= 1, "{results:?}");
+    for result in reads().await {
+        result.unwrap();
+    }
+    store.check_health().await.unwrap();
+    hangs.store(false, Ordering::SeqCst);
+    let before = served.load(Ordering::SeqCst);
+    until_done("a request for the one that hung", async || {
+        for result in reads().await {
+            result.unwrap();
+        }
+        served.load(Ordering::SeqCst) > before
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn an_outage_ends_by_itself() {
+    let gateway = plain();
+    let proxy = Proxy::start(&gateway.address);
+    let mut config = config(&[&proxy.address]);
+    config.connect_timeout = Duration::from_millis(500);
+    let store = HbaseStore::connect(config).await.unwrap();
+    proxy.refuse();
+    let started = Instant::now();
+    let error = read(&store).await.unwrap_err();
+    assert!(matches!(error, StoreError::Unavailable { .. }), "{error}");
+    assert!(
+        started.elapsed() < Duration::from_secs(3),
+        "{:?}",
+        started.elapsed()
+    );
+    let error = store.check_health().await.unwrap_err();
+    assert!(matches!(error, StoreError::Unavailable { .. }), "{error}");
+    proxy.resume();
+    until_done("recovery", async || read(&store).await.is_ok()).await;
+    store.check_health().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_request_waits_for_a_gateway_that_comes_back_soon() {
+    let gateway = plain();
+    let proxy = Proxy::start(&gateway.address);
+    let mut config = config(&[&proxy.address]);
+    config.connect_timeout = Duration::from_secs(10);
+    let store = HbaseStore::connect(config).await.unwrap();
+    proxy.refuse();
+    let waiting = read(&store);
+    futures::pin_mut!(waiting);
+    assert!(futures::poll!(&mut waiting).is_pending());
+    proxy.resume();
+    waiting.await.unwrap();
+}
+
+#[tokio::test]
+async fn what_may_be_repeated_is_sent_again_when_the_connection_breaks() {
+    let reads = Arc::new(AtomicUsize::new(0));
+    let gateway = {
+        let reads = reads.clone();
+        counting(&Arc::default(), move |request| {
+            let breaks = request.name == "getRowsWithColumns" && reads.fetch_add(1, Ordering::SeqCst) < 2;
+            breaks.then(|| Action::BytesAndClose(Vec::new()))
+        })
+    };
+    let store = HbaseStore::connect(config(&[&gateway.address])).await.unwrap();
+    read(&store).await.unwrap();
+    assert_eq!(reads.load(Ordering::SeqCst), 3);
+}
+
+#[tokio::test]
+async fn what_must_not_be_repeated_is_sent_once() {
+    let sent = Arc::new(AtomicUsize::new(0));
+    let gateway = {
+        let sent = sent.clone();
+        counting(&Arc::default(), move |request| {
+            let once = ["atomicIncrement", "append", "checkAndPut"].contains(&request.name.as_str());
+            once.then(|| {
+                sent.fetch_add(1, Ordering::SeqCst);
+                Action::BytesAndClose(Vec::new())
+            })
+        })
+    };
+    let store = HbaseStore::connect(config(&[&gateway.address])).await.unwrap();
+    let condition = oxtsdb_row_store::Condition {
+        cell: cell("row"),
+        expected: None,
+    };
+    let errors = [
+        store.increment(&table(), &cell("row"), 1).await.err(),
+        store.append(&table(), &cell("row"), b"v").await.err(),
+        store.check_and_put(&table(), &condition, b"v").await.err(),
+    ];
+    for error in errors {
+        let error = error.expect("the connection breaks");
+        assert_eq!(error.retry(), Retry::IfIdempotent, "{error}");
+    }
+    assert_eq!(sent.load(Ordering::SeqCst), 3);
+    read(&store).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_connection_that_was_closed_while_idle_costs_nothing() {
+    let increments = Arc::new(AtomicUsize::new(0));
+    let gateway = counting(&increments, |_| None);
+    let store = HbaseStore::connect(config(&[&gateway.address])).await.unwrap();
+    for number in 1..=20 {
+        gateway.cut();
+        // Not even an increment, which is never sent twice, notices.
+        assert_eq!(store.increment(&table(), &cell("row"), 1).await.unwrap(), number);
+    }
+}
+
+/// A gateway whose first increment waits for a gate; row keys of the increments that came.
+struct Blocked {
+    gate: Gate,
+    came: Arc<Mutex<Vec<String>>>,
+    gateway: FakeGateway,
+    store: HbaseStore,
+}
+
+impl Blocked {
+    async fn new(queue: usize) -> Self {
+        let (gate, came) = (Gate::default(), Arc::<Mutex<Vec<String>>>::default());
+        let gateway = {
+            let (gate, came) = (gate.clone(), came.clone());
+            counting(&Arc::default(), move |request| {
+                if request.name != "atomicIncrement" {
+                    return None;
+                }
+                let row = String::from_utf8(request.string(&[2]).unwrap().to_vec()).unwrap();
+                came.lock().push(row);
+                let answer = reply::long(7).encode(&request.name, request.sequence);
+                Some(Action::BytesAfter(gate.clone(), answer))
+            })
+        };
+        let mut config = config(&[&gateway.address]);
+        config.queue = queue;
+        config.request_timeout = Duration::from_secs(30);
+        Self {
+            gate,
+            came,
+            store: HbaseStore::connect(config).await.unwrap(),
+            gateway,
+        }
+    }
+
+    fn increment(&self, row: &str) -> impl Future<Output = Result<i64, StoreError>> {
+        let cell = cell(row);
+        async move { self.store.increment(&table(), &cell, 1).await }
+    }
+
+    async fn until_it_came(&self, row: &str) {
+        until(row, || self.came.lock().iter().any(|came| came == row)).await;
+    }
+}
+
+#[tokio::test]
+async fn a_full_queue_refuses_at_once() {
+    let blocked = Blocked::new(2).await;
+    let (first, second, third) = (
+        blocked.increment("1"),
+        blocked.increment("2"),
+        blocked.increment("3"),
+    );
+    futures::pin_mut!(first, second, third);
+    assert!(futures::poll!(&mut first).is_pending());
+    blocked.until_it_came("1").await;
+    assert!(futures::poll!(&mut second).is_pending());
+    assert!(futures::poll!(&mut third).is_pending());
+    let error = blocked.increment("4").await.unwrap_err();
+    assert!(matches!(error, StoreError::Unavailable { .. }), "{error}");
+    assert!(
+        error.to_string().contains("2 requests to HBase wait already"),
+        "{error}"
+    );
+    assert_eq!(error.retry(), Retry::Safe);
+    blocked.gate.open();
+    for increment in [first.await, second.await, third.await] {
+        assert_eq!(increment.unwrap(), 7);
+    }
+    assert_eq!(*blocked.came.lock(), ["1", "2", "3"]);
+}
+
+#[tokio::test]
+async fn a_request_that_was_dropped_before_it_began_is_never_sent() {
+    let blocked = Blocked::new(2).await;
+    let first = blocked.increment("1");
+    futures::pin_mut!(first);
+    assert!(futures::poll!(&mut first).is_pending());
+    blocked.until_it_came("1").await;
+    for _ in 0..10 {
+        // More than the queue takes: what was dropped leaves it.
+        let dropped = blocked.increment("dropped");
+        futures::pin_mut!(dropped);
+        assert!(futures::poll!(&mut dropped).is_pending());
+    }
+    let last = blocked.increment("last");
+    futures::pin_mut!(last);
+    assert!(futures::poll!(&mut last).is_pending());
+    blocked.gate.open();
+    first.await.unwrap();
+    last.await.unwrap();
+    assert_eq!(*blocked.came.lock(), ["1", "last"]);
+}
+
+#[tokio::test]
+async fn a_request_that_was_dropped_under_way_is_finished_and_its_answer_dropped() {
+    let blocked = Blocked::new(2).await;
+    let connections = blocked.gateway.connections();
+    {
+        let dropped = blocked.increment("dropped");
+        futures::pin_mut!(dropped);
+        assert!(futures::poll!(&mut dropped).is_pending());
+        blocked.until_it_came("dropped").await;
+    }
+    blocked.gate.open();
+    read(&blocked.store).await.unwrap();
+    assert_eq!(
+        blocked.gateway.connections(),
+        connections,
+        "on the same connection"
+    );
+}
+
+#[tokio::test]
+async fn a_request_that_waits_too_long_was_not_sent() {
+    let gate = Gate::default();
+    let gateway = {
+        let gate = gate.clone();
+        counting(&Arc::default(), move |request| {
+            let answer = || reply::long(7).encode(&request.name, request.sequence);
+            (request.name == "atomicIncrement").then(|| Action::BytesAfter(gate.clone(), answer()))
+        })
+    };
+    let mut config = config(&[&gateway.address]);
+    config.request_timeout = Duration::from_millis(500);
+    let store = HbaseStore::connect(config).await.unwrap();
+    let row = cell("row");
+    let (name, other) = (table(), table());
+    let (first, second) = (store.increment(&name, &row, 1), store.increment(&other, &row, 1));
+    let (first, second) = futures::join!(first, second);
+    gate.open();
+    let errors = [first.unwrap_err(), second.unwrap_err()];
+    // The one may have been done; the other was not.
+    assert_eq!(errors[0].retry(), Retry::IfIdempotent, "{}", errors[0]);
+    assert_eq!(errors[1].retry(), Retry::Safe, "{}", errors[1]);
+}
+
+#[tokio::test]
+async fn a_closed_store_is_unavailable() {
+    let gateway = plain();
+    let store = HbaseStore::connect(config(&[&gateway.address])).await.unwrap();
+    store.close().await.unwrap();
+    store.close().await.unwrap();
+    let error = read(&store).await.unwrap_err();
+    assert!(matches!(error, StoreError::Unavailable { .. }), "{error}");
+    assert!(error.to_string().contains("closed"), "{error}");
+}
+
+#[tokio::test]
+async fn closing_ends_a_request_that_waits_for_a_gateway() {
+    let gateway = plain();
+    let proxy = Proxy::start(&gateway.address);
+    let mut config = config(&[&proxy.address]);
+    config.connect_timeout = Duration::from_secs(10);
+    let store = HbaseStore::connect(config).await.unwrap();
+    proxy.refuse();
+    let waiting = read(&store);
+    futures::pin_mut!(waiting);
+    assert!(futures::poll!(&mut waiting).is_pending());
+    let started = Instant::now();
+    store.close().await.unwrap();
+    let error = waiting.await.unwrap_err();
+    assert!(matches!(error, StoreError::Unavailable { .. }), "{error}");
+    assert!(
+        started.elapsed() < Duration::from_secs(5),
+        "{:?}",
+        started.elapsed()
+    );
+}
+
+#[tokio::test]
+async fn exceptions_of_hbase_become_errors_of_the_store() {
+    let line: Arc<Mutex<String>> = Arc::default();
+    let gateway = {
+        let line = line.clone();
+        counting(&Arc::default(), move |request| {
+            let about_cells = ["getRowsWithColumns", "atomicIncrement"].contains(&request.name.as_str());
+            about_cells.then(|| {
+                let trace = format!(
+                    "{}\n\tat org.apache.hadoop.hbase.client.HTable.get(HTable.java:1)",
+                    line.lock()
+                );
+                Action::Reply(reply::io_error(&trace))
+            })
+        })
+    };
+    let store = HbaseStore::connect(config(&[&gateway.address])).await.unwrap();
+    let hbase = "org.apache.hadoop.hbase";
+    type Check = fn(&StoreError) -> bool;
+    // The message, and what becomes of it for a read and for an increment.
+    let cases: [(String, Check, Check); 6] = [
+        (
+            format!("{hbase}.TableNotFoundException: tsdb"),
+            |error| matches!(error, StoreError::NoSuchTable { .. }),
+            |error| matches!(error, StoreError::NoSuchTable { .. }),
+        ),
+        (
+            format!(
+                "{hbase}.regionserver.NoSuchColumnFamilyException: {hbase}.regionserver.NoSuchColumnFamilyException: Column family x does not exist in region tsdb,,1."
+            ),
+            |error| matches!(error, StoreError::NoSuchFamily { family, .. } if family == "x"),
+            |error| matches!(error, StoreError::NoSuchFamily { family, .. } if family == "x"),
+        ),
+        (
+            format!(
+                "{hbase}.client.RetriesExhaustedWithDetailsException: Failed 3 actions: NotServingRegionException: 3 times, servers with issues: localhost,1,2"
+            ),
+            |error| matches!(error, StoreError::Unavailable { .. }),
+            |error| error.retry() == Retry::IfIdempotent,
+        ),
+        (
+            format!("{hbase}.RegionTooBusyException: Over memstore limit=512.0 M"),
+            |error| matches!(error, StoreError::Unavailable { .. }),
+            |error| error.retry() == Retry::IfIdempotent,
+        ),
+        (
+            format!(
+                "{hbase}.DoNotRetryIOException: {hbase}.DoNotRetryIOException: Field is not a long, it's 7 bytes wide"
+            ),
+            |error| matches!(error, StoreError::NotACounter { length: 7 }),
+            |error| matches!(error, StoreError::NotACounter { length: 7 }),
+        ),
+        (
+            "java.io.IOException: something else".to_owned(),
+            |error| matches!(error, StoreError::Io { detail, .. } if detail == "java.io.IOException: something else"),
+            |error| error.retry() == Retry::IfIdempotent,
+        ),
+    ];
+    for (message, of_read, of_increment) in cases {
+        line.lock().clone_from(&message);
+        let error = read(&store).await.unwrap_err();
+        assert!(of_read(&error), "{message}: {error:?}");
+        assert!(
+            !error.to_string().contains("HTable.java"),
+            "without the stack trace: {error}"
+        );
+        let error = store.increment(&table(), &cell("row"), 1).await.unwrap_err();
+        assert!(of_increment(&error), "{message}: {error:?}");
+    }
+    assert_eq!(gateway.connections(), 1, "the connection is as good as before");
+}

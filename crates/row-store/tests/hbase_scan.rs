@@ -1,0 +1,319 @@
+//! Scans over gateways that break, forget and give wide rows in parts.
+
+#![expect(clippy::unwrap_used, reason = "a test that fails panics")]
+
+mod support;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use futures::StreamExt;
+use oxtsdb_row_store::hbase::{HbaseConfig, HbaseStore};
+use oxtsdb_row_store::{Row, RowFilter, RowStore, Scan, StoreError, TableName};
+use parking_lot::Mutex;
+use support::fake_gateway::{Action, FakeGateway, Request};
+use support::reply;
+
+/// Rows of the table.
+const ROWS: usize = 1_000;
+
+fn key(number: usize) -> Vec<u8> {
+    format!("row{number:04}").into_bytes()
+}
+
+/// A part of a row: its key, and how manieth part it is.
+type Part = (Vec<u8>, u8);
+
+/// A gateway with one table that can be scanned, whose rows have so many parts of one cell each.
+struct Table {
+    parts_per_row: u8,
+    next_scanner: AtomicUsize,
+    /// What each scanner has still to give.
+    scanners: Mutex<HashMap<i32, Vec<Part>>>,
+    /// Scanners with the connection that each was opened on.
+    opened_on: Mutex<HashMap<i32, usize>>,
+    /// Whether one was used on another one.
+    mixed_up: AtomicBool,
+    closed: AtomicUsize,
+    fetches: AtomicUsize,
+}
+
+impl Table {
+    fn new(parts_per_row: u8) -> Arc<Self> {
+        Arc::new(Self {
+            parts_per_row,
+            next_scanner: AtomicUsize::new(0),
+            scanners: Mutex::default(),
+            opened_on: Mutex::default(),
+            mixed_up: AtomicBool::new(false),
+            closed: AtomicUsize::new(0),
+            fetches: AtomicUsize::new(0),
+        })
+    }
+
+    fn answer(&self, request: &Request) -> Action {
+        if let Some(greeting) = request.greeting() {
+            return greeting;
+        }
+        match request.name.as_str() {
+            "getTableNames" => Action::Reply(reply::names(&["tsdb"])),
+            "getRowsWithColumns" => Action::Reply(reply::rows(&[])),
+            "scannerOpenWithScan" => self.open(request),
+            "scannerGetList" => self.fetch(request),
+            "scannerClose" => {
+                self.closed.fetch_add(1, Ordering::SeqCst);
+                self.scanners.lock().remove(&request.integer(&[1]).unwrap());
+                Action::Reply(reply::nothing())
+            }
+            other => panic!("unexpected call of {other}"),
+        }
+    }
+
+    fn open(&self, request: &Request) -> Action {
+        let start = request.string(&[2, 1]).unwrap_or_default();
+        let stop = request.string(&[2, 2]).unwrap_or(&[0xff]);
+        let rows = (0..ROWS)
+            .map(key)
+            .filter(|key| key.as_slice() >= start && key.as_slice() < stop);
+        let mut parts: Vec<Part> = rows
+            .flat_map(|key| (0..self.parts_per_row).map(move |part| (key.clone(), part)))
+            .collect();
+        // Taken from the end.
+        parts.reverse();
+        let id = i32::try_from(self.next_scanner.fetch_add(1, Ordering::SeqCst)).unwrap();
+        self.scanners.lock().insert(id, parts);
+        self.opened_on.lock().insert(id, request.connection);
+        Action::Reply(reply::integer(id))
+    }
+
+    fn fetch(&self, request: &Request) -> Action {
+        self.fetches.fetch_add(1, Ordering::SeqCst);
+        let id = request.integer(&[1]).unwrap();
+        if self.opened_on.lock().get(&id) != Some(&request.connection) {
+            self.mixed_up.store(true, Ordering::SeqCst);
+        }
+        let count = usize::try_from(request.integer(&[2]).unwrap()).unwrap();
+        let mut scanners = self.scanners.lock();
+        let Some(rest) = scanners.get_mut(&id) else {
+            return Action::Reply(reply::illegal_argument("scanner ID is invalid"));
+        };
+        let parts: Vec<Part> = rest.drain(rest.len().saturating_sub(count)..).rev().collect();
+        let qualifiers: Vec<[u8; 1]> = parts.iter().map(|(_, part)| [*part]).collect();
+        let columns: Vec<[&[u8]; 1]> = qualifiers
+            .iter()
+            .map(|qualifier| [qualifier.as_slice()])
+            .collect();
+        let rows: Vec<(&[u8], &[&[u8]])> = parts
+            .iter()
+            .zip(&columns)
+            .map(|((key, _), columns)| (key.as_slice(), columns.as_slice()))
+            .collect();
+        Action::Reply(reply::rows(&rows))
+    }
+}
+
+fn start(table: &Arc<Table>) -> FakeGateway {
+    let table = table.clone();
+    FakeGateway::start(move |request| table.answer(request))
+}
+
+async fn connect(gateway: &FakeGateway) -> HbaseStore {
+    let mut config = HbaseConfig::new([gateway.address.as_str()]);
+    config.connections = 2;
+    config.request_timeout = Duration::from_secs(10);
+    HbaseStore::connect(config).await.unwrap()
+}
+
+fn name() -> TableName {
+    "tsdb".parse().unwrap()
+}
+
+/// Scans; after each batch something happens.
+async fn scan(
+    store: &HbaseStore,
+    scan: Scan,
+    mut after_batch: impl FnMut(usize),
+) -> Result<Vec<Row>, StoreError> {
+    let mut stream = store.scan(&name(), scan).await?;
+    let (mut rows, mut batches) = (Vec::new(), 0);
+    while let Some(batch) = stream.next().await {
+        rows.extend(batch?);
+        assert!(rows.len() <= ROWS, "more rows than there are");
+        batches += 1;
+        after_batch(batches);
+    }
+    Ok(rows)
+}
+
+fn assert_all_rows(rows: &[Row], cells: usize) {
+    let keys: Vec<Vec<u8>> = rows.iter().map(|row| row.key().to_vec()).collect();
+    assert_eq!(
+        keys,
+        (0..ROWS).map(key).collect::<Vec<_>>(),
+        "each row once, in order"
+    );
+    assert!(rows.iter().all(|row| row.len() == cells), "whole rows");
+}
+
+/// Waits for a condition of a server in this process.
+async fn until(what: &str, condition: impl Fn() -> bool) {
+    let deadline = tokio::time::Instant::now() + Duration::from_secs(20);
+    while !condition() {
+        assert!(
+            tokio::time::Instant::now() < deadline,
+            "{what} does not come about"
+        );
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+#[tokio::test]
+async fn parts_of_a_row_are_joined() {
+    for parts in [1, 2, 7, 200] {
+        let table = Table::new(parts);
+        let gateway = start(&table);
+        let store = connect(&gateway).await;
+        let rows = scan(&store, Scan::prefix(b""), |_| {}).await.unwrap();
+        assert_all_rows(&rows, parts.into());
+    }
+}
+
+#[tokio::test]
+async fn a_scan_goes_on_after_its_connection_broke() {
+    for parts in [1, 3] {
+        let table = Table::new(parts);
+        let gateway = start(&table);
+        let store = connect(&gateway).await;
+        let rows = scan(&store, Scan::prefix(b""), |_| gateway.cut()).await.unwrap();
+        assert_all_rows(&rows, parts.into());
+        assert!(
+            table.next_scanner.load(Ordering::SeqCst) > 1,
+            "more than one scanner was needed"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_scan_goes_on_after_its_lease_was_lost() {
+    let table = Table::new(3);
+    let gateway = start(&table);
+    let store = connect(&gateway).await;
+    let rows = scan(&store, Scan::prefix(b""), |_| table.scanners.lock().clear())
+        .await
+        .unwrap();
+    assert_all_rows(&rows, 3);
+    assert!(
+        gateway.connections() <= 2,
+        "the connections are as good as before"
+    );
+}
+
+#[tokio::test]
+async fn a_scanner_is_used_on_its_own_connection_only() {
+    let table = Table::new(1);
+    let gateway = start(&table);
+    let mut config = HbaseConfig::new([gateway.address.as_str()]);
+    config.connections = 1;
+    let store = HbaseStore::connect(config).await.unwrap();
+    let mut stream = store.scan(&name(), Scan::prefix(b"")).await.unwrap();
+    let mut rows = Vec::new();
+    while let Some(batch) = stream.next().await {
+        rows.extend(batch.unwrap());
+        // When this is answered, so is the fetch of the next batch: there is one connection.
+        store.check_health().await.unwrap();
+        gateway.cut();
+        // Now there is another, when the scan goes on.
+        store.check_health().await.unwrap();
+    }
+    assert_all_rows(&rows, 1);
+    assert!(
+        !table.mixed_up.load(Ordering::SeqCst),
+        "a scanner of another connection was asked for"
+    );
+}
+
+#[tokio::test]
+async fn a_scan_that_gets_nowhere_ends_with_the_error() {
+    let table = Table::new(1);
+    let gateway = {
+        let table = table.clone();
+        FakeGateway::start(move |request| match request.name.as_str() {
+            "scannerGetList" if table.fetches.load(Ordering::SeqCst) > 2 => Action::BytesAndClose(Vec::new()),
+            _ => table.answer(request),
+        })
+    };
+    let store = connect(&gateway).await;
+    let error = scan(&store, Scan::prefix(b""), |_| {}).await.unwrap_err();
+    assert!(matches!(error, StoreError::Io { .. }), "{error}");
+}
+
+#[tokio::test]
+async fn a_scanner_is_closed_at_the_end_and_when_the_stream_is_dropped() {
+    let table = Table::new(1);
+    let gateway = start(&table);
+    let store = connect(&gateway).await;
+    scan(&store, Scan::prefix(b""), |_| {}).await.unwrap();
+    until("closing", || table.closed.load(Ordering::SeqCst) == 1).await;
+    let mut stream = store.scan(&name(), Scan::prefix(b"")).await.unwrap();
+    stream.next().await.unwrap().unwrap();
+    drop(stream);
+    until("closing", || table.closed.load(Ordering::SeqCst) == 2).await;
+    assert!(table.scanners.lock().is_empty(), "none is left");
+    // Dropped before the gateway has answered at all.
+    drop(futures::poll!(store.scan(&name(), Scan::prefix(b""))));
+    until("an end", || {
+        let opened = table.next_scanner.load(Ordering::SeqCst);
+        opened == table.closed.load(Ordering::SeqCst)
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn no_more_is_fetched_than_the_limit_needs() {
+    let table = Table::new(1);
+    let gateway = start(&table);
+    let store = connect(&gateway).await;
+    let mut limited = Scan::prefix(b"");
+    limited.limit = Some(5);
+    assert_eq!(scan(&store, limited, |_| {}).await.unwrap().len(), 5);
+    assert_eq!(table.fetches.load(Ordering::SeqCst), 1);
+}
+
+#[tokio::test]
+async fn rows_that_the_filter_drops_are_not_read_again() {
+    let table = Table::new(1);
+    let gateway = start(&table);
+    let store = connect(&gateway).await;
+    let mut filtered = Scan::prefix(b"");
+    filtered.filter = Some(RowFilter::new(|key| key.ends_with(b"00")));
+    filtered.batch_rows = 1;
+    let rows = scan(&store, filtered, |_| gateway.cut()).await.unwrap();
+    assert_eq!(rows.len(), ROWS / 100);
+    let fetched = table.fetches.load(Ordering::SeqCst);
+    assert!(fetched < 40, "{fetched} fetches for {ROWS} rows");
+}
+
+#[tokio::test]
+async fn less_is_fetched_at_once_when_answers_are_too_long() {
+    let table = Table::new(20);
+    let gateway = start(&table);
+    let mut config = HbaseConfig::new([gateway.address.as_str()]);
+    config.connections = 1;
+    // Of 128 parts, as they are fetched at first, one answer would need more.
+    config.max_reply_bytes = 4 << 10;
+    let store = HbaseStore::connect(config).await.unwrap();
+    let rows = scan(&store, Scan::prefix(b""), |_| {}).await.unwrap();
+    assert_all_rows(&rows, 20);
+    let mut config = HbaseConfig::new([gateway.address.as_str()]);
+    config.max_reply_bytes = 200;
+    let store = HbaseStore::connect(config).await.unwrap();
+    let error = scan(&store, Scan::prefix(b""), |_| {}).await.unwrap_err();
+    assert!(
+        error
+            .to_string()
+            .contains("more than 200 bytes (max_reply_bytes)"),
+        "{error}"
+    );
+}

@@ -1,0 +1,45 @@
+//! What the tests of the store on HBase need beside HBase.
+#![allow(dead_code, unreachable_pub, reason = "each test program uses a part of it")]
+#![allow(clippy::unwrap_used, reason = "a test that fails panics")]
+
+pub mod fake_gateway;
+pub mod proxy;
+pub mod reply;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::{Condvar, Mutex};
+
+/// A door that is shut until it is opened.
+#[derive(Clone, Default)]
+pub struct Gate(Arc<(Mutex<bool>, Condvar)>);
+
+impl Gate {
+    /// Lets everybody pass, from now on.
+    pub fn open(&self) {
+        *self.0.0.lock() = true;
+        self.0.1.notify_all();
+    }
+
+    /// Waits so long for it to open.
+    pub fn is_open_within(&self, time: Duration) -> bool {
+        let mut open = self.0.0.lock();
+        self.0.1.wait_while_for(&mut open, |open| !*open, time);
+        *open
+    }
+
+    /// Waits until it is open.
+    pub fn pass(&self) {
+        self.0.1.wait_while(&mut self.0.0.lock(), |open| !*open);
+    }
+}
+
+/// The gateways of the real HBase to test with, if there is one.
+pub fn real_gateways() -> Option<Vec<String>> {
+    let Ok(gateways) = std::env::var("OXTSDB_TEST_HBASE") else {
+        eprintln!("SKIPPED: OXTSDB_TEST_HBASE names no HBase Thrift gateway");
+        return None;
+    };
+    Some(gateways.split(',').map(str::to_owned).collect())
+}
