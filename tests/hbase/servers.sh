@@ -30,6 +30,8 @@ hbase.cluster.distributed false
 hbase.zookeeper.quorum 127.0.0.1
 hbase.zookeeper.property.clientPort $(sed 's/.*://' "$folder/address")
 hbase.zookeeper.property.dataDir $folder/zookeeper
+hbase.zookeeper.property.tickTime 15000
+zookeeper.session.timeout.localHBaseCluster 300000
 hbase.master.hostname localhost
 hbase.master.ipc.address 127.0.0.1
 hbase.master.port $(free_port)

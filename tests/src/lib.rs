@@ -15,7 +15,8 @@
 //! ```text
 //!   rig ─► Part, OpenTsdb     started for a test, killed, paused; ended in Drop
 //!   tables                    names that no other test has
-//!   proxy                     a network that stalls, loses, cuts, refuses
+//!   stored, uid_table         what is in them, cell for cell
+//!   proxy, traffic            a network that stalls, loses, cuts, refuses; clients that write meanwhile
 //!   random_points ─► writers ─► comparison    all that a row can hold: sent, and looked for
 //! ```
 
@@ -34,12 +35,15 @@ pub mod read_back;
 pub mod rig;
 pub mod sample;
 pub mod sizes;
+pub mod stored;
 pub mod stream;
 pub mod tables;
 mod telnet;
+pub mod traffic;
 mod tsdb;
 mod two_programs;
 pub mod uid_fsck;
+pub mod uid_table;
 mod wait;
 pub mod writers;
 

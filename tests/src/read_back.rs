@@ -161,10 +161,28 @@ pub async fn query(
 ///
 /// The server's.
 pub async fn all_rows(client: &mut DataServiceClient<Channel>) -> anyhow::Result<Vec<Row>> {
+    scan_rows(client, source::Source::All(true)).await
+}
+
+/// The rows of a metric as they are stored.
+///
+/// # Errors
+///
+/// The server's.
+pub async fn rows_of(client: &mut DataServiceClient<Channel>, metric: &str) -> anyhow::Result<Vec<Row>> {
+    let metric = MetricSource {
+        metric: metric.to_owned(),
+        ..MetricSource::default()
+    };
+    scan_rows(client, source::Source::Metric(metric)).await
+}
+
+async fn scan_rows(
+    client: &mut DataServiceClient<Channel>,
+    source: source::Source,
+) -> anyhow::Result<Vec<Row>> {
     let request = ScanRowsRequest {
-        source: Some(Source {
-            source: Some(source::Source::All(true)),
-        }),
+        source: Some(Source { source: Some(source) }),
         range: Some(always()),
         view: View::Full.into(),
         ..ScanRowsRequest::default()

@@ -54,7 +54,16 @@ impl Rig {
 
     /// Flags with which `tsdb serve` keeps its rows in tables of this HBase.
     pub fn flags(&self, tables: &Tables) -> Vec<String> {
-        flags_for(&self.gateways, tables)
+        let mut flags = hbase_flags(&self.gateways);
+        flags.extend(tables.flags());
+        flags
+    }
+
+    /// Flags with which `uid-service` does.
+    pub fn uid_flags(&self, tables: &Tables) -> Vec<String> {
+        let mut flags = hbase_flags(&self.gateways);
+        flags.push(format!("--uid-table={}", tables.uid));
+        flags
     }
 
     /// One more gateway, for one test; with flags of HBase's Thrift server, such as `-f` for frames.
@@ -134,15 +143,13 @@ impl Rig {
     }
 }
 
-/// Flags with which `tsdb serve` keeps its rows in tables behind some gateways.
-pub fn flags_for(gateways: &[SocketAddr], tables: &Tables) -> Vec<String> {
+/// Flags for a store behind some gateways.
+pub fn hbase_flags(gateways: &[SocketAddr]) -> Vec<String> {
     let gateways: Vec<String> = gateways.iter().map(SocketAddr::to_string).collect();
-    let mut flags = vec![
+    vec![
         "--store=hbase".to_owned(),
         format!("--hbase-thrift={}", gateways.join(",")),
-    ];
-    flags.extend(tables.flags());
-    flags
+    ]
 }
 
 /// A name that no other test has, and none that ran before on the same HBase.

@@ -28,11 +28,25 @@ impl UidProgram {
     ///
     /// If it does not serve within a minute.
     pub async fn start(folder: &Path, address: Option<SocketAddr>) -> anyhow::Result<Self> {
+        Self::start_with(folder, address, &[]).await
+    }
+
+    /// With more flags, each as `--name=value`.
+    ///
+    /// # Errors
+    ///
+    /// If it does not serve within a minute.
+    pub async fn start_with(
+        folder: &Path,
+        address: Option<SocketAddr>,
+        flags: &[String],
+    ) -> anyhow::Result<Self> {
         let address = address.map_or_else(ports::free, Ok)?;
-        let arguments = [
+        let mut arguments = vec![
             format!("--data-dir={}", folder.join("uid").display()),
             format!("--uid-listen={address}"),
         ];
+        arguments.extend_from_slice(flags);
         let process = Process::run("uid-service", arguments, &folder.join("uid-service.log"))?;
         let mut program = Self { process, address };
         until_serving(&mut program.process, address, UID_SERVICE).await?;

@@ -192,7 +192,9 @@ fn as_the_gateway_does(batch: &WriteBatch) -> Vec<WriteBatch> {
                                     None => part.put(family, qualifier, value),
                                 };
                             }
-                            MutationRef::DeleteColumn { family, qualifier, .. } if deletes => {
+                            MutationRef::DeleteColumn {
+                                family, qualifier, ..
+                            } if deletes => {
                                 part.delete_column(families[family.index()], qualifier);
                             }
                             MutationRef::DeleteFamily { family } if deletes => {

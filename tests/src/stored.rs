@@ -1,0 +1,56 @@
+//! The cells of tables in HBase, read past both services.
+
+use std::collections::BTreeMap;
+
+use anyhow::Context as _;
+use oxtsdb_row_store::hbase::{HbaseConfig, HbaseStore};
+use oxtsdb_row_store::{RowStore as _, Scan};
+use tokio_stream::StreamExt as _;
+
+use crate::rig::Rig;
+
+/// Where a cell is: row key, family, qualifier.
+pub type Column = (Vec<u8>, String, Vec<u8>);
+
+/// Reads tables.
+#[derive(Debug)]
+pub struct Stored {
+    store: HbaseStore,
+}
+
+impl Stored {
+    /// Connects to the gateways that all tests share.
+    ///
+    /// # Errors
+    ///
+    /// If none can be reached.
+    pub async fn connect(rig: &Rig) -> anyhow::Result<Self> {
+        let gateways = rig.gateways().iter().map(ToString::to_string);
+        let store = HbaseStore::connect(HbaseConfig::new(gateways)).await?;
+        Ok(Self { store })
+    }
+
+    /// All cells of a table with their values, in HBase's order but for families, which are by name.
+    ///
+    /// # Errors
+    ///
+    /// HBase's.
+    pub async fn cells(&self, table: &str) -> anyhow::Result<BTreeMap<Column, Vec<u8>>> {
+        let table = table.parse().with_context(|| format!("`{table}`"))?;
+        let mut rows = self.store.scan(&table, Scan::prefix(&[])).await?;
+        let mut cells = BTreeMap::new();
+        while let Some(batch) = rows.next().await {
+            for row in batch? {
+                for cell in row.cells() {
+                    let column = (
+                        row.key().to_vec(),
+                        cell.family.to_owned(),
+                        cell.qualifier.to_vec(),
+                    );
+                    cells.insert(column, cell.value.to_vec());
+                }
+            }
+        }
+        Ok(cells)
+    }
+}

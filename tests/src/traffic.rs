@@ -1,0 +1,151 @@
+//! Clients that write all the time, while a test breaks what is below the server.
+
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use anyhow::{Context as _, bail, ensure};
+use oxtsdb_proto::data::v1::WriteRequest;
+use oxtsdb_proto::data::v1::data_service_client::DataServiceClient;
+use tokio::task::JoinSet;
+use tokio::time::{sleep, timeout};
+use tonic::{Code, Request, Status};
+use tonic_types::StatusExt as _;
+
+use crate::raw_grpc::RawChannel;
+use crate::sample::Sample;
+
+/// The deadline of each call, as its header has it.
+const DEADLINE: &str = "3S";
+/// A call that is not answered by then hangs, however slow the machine is.
+const HANGS: Duration = Duration::from_secs(30);
+/// Points of a call.
+const BATCH: usize = 20;
+/// How long a client waits after a failure.
+const PAUSE: Duration = Duration::from_millis(100);
+/// Time of the first point, and of the next ones a second each.
+const BEGIN_MS: i64 = 1_500_000_000_000;
+
+/// Writers of points that no two of them have in common.
+#[derive(Debug)]
+pub struct Traffic {
+    shared: Arc<Shared>,
+    writers: JoinSet<anyhow::Result<()>>,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    acknowledged: Mutex<Vec<Sample>>,
+    failures: Mutex<Vec<Status>>,
+    next: AtomicU64,
+    ends: AtomicBool,
+}
+
+impl Traffic {
+    /// So many writers of one metric, until [`Traffic::end`].
+    pub fn start(address: SocketAddr, metric: &str, writers: usize) -> Self {
+        let shared = Arc::new(Shared::default());
+        let mut traffic = Self {
+            shared: Arc::clone(&shared),
+            writers: JoinSet::new(),
+        };
+        for number in 0..writers {
+            let writer = write(
+                address,
+                metric.to_owned(),
+                format!("host{number}"),
+                Arc::clone(&shared),
+            );
+            traffic.writers.spawn(writer);
+        }
+        traffic
+    }
+
+    /// Number of points acknowledged so far.
+    pub fn acknowledged(&self) -> usize {
+        lock(&self.shared.acknowledged).len()
+    }
+
+    /// Number of calls that failed so far.
+    pub fn failures(&self) -> usize {
+        lock(&self.shared.failures).len()
+    }
+
+    /// Fails unless more points are acknowledged than there were.
+    ///
+    /// # Errors
+    ///
+    /// As said.
+    pub fn check_goes_on(&self, before: usize) -> anyhow::Result<()> {
+        let now = self.acknowledged();
+        ensure!(now >= before + 10 * BATCH, "{now} points, there were {before}");
+        Ok(())
+    }
+
+    /// Ends the writers. Gives what was acknowledged, and each failure.
+    ///
+    /// # Errors
+    ///
+    /// If a call hung, or failed in a way in which an outage must not make it fail.
+    pub async fn end(mut self) -> anyhow::Result<(Vec<Sample>, Vec<Status>)> {
+        self.shared.ends.store(true, Ordering::Relaxed);
+        while let Some(writer) = self.writers.join_next().await {
+            writer??;
+        }
+        let failures = std::mem::take(&mut *lock(&self.shared.failures));
+        for status in &failures {
+            check_failure(status)?;
+        }
+        Ok((std::mem::take(&mut *lock(&self.shared.acknowledged)), failures))
+    }
+}
+
+/// Fails unless the status says that a retry may help, and when.
+fn check_failure(status: &Status) -> anyhow::Result<()> {
+    match status.code() {
+        Code::DeadlineExceeded => Ok(()),
+        Code::Unavailable => {
+            status
+                .get_details_retry_info()
+                .with_context(|| format!("no RetryInfo: {status:?}"))?;
+            Ok(())
+        }
+        _ => bail!("neither UNAVAILABLE nor DEADLINE_EXCEEDED: {status:?}"),
+    }
+}
+
+async fn write(address: SocketAddr, metric: String, host: String, shared: Arc<Shared>) -> anyhow::Result<()> {
+    // tonic's channel would give up before the server answers.
+    let channel = RawChannel::connect(address).await?;
+    let mut client = DataServiceClient::with_origin(channel, RawChannel::origin(address)?);
+    while !shared.ends.load(Ordering::Relaxed) {
+        let first = shared.next.fetch_add(BATCH as u64, Ordering::Relaxed);
+        let first = i64::try_from(first)?;
+        let samples: Vec<Sample> = (first..first + BATCH as i64)
+            .map(|n| Sample::int(&metric, &[("host", &host)], BEGIN_MS + n * 1000, n))
+            .collect();
+        let mut request = Request::new(WriteRequest {
+            points: samples.iter().map(Sample::to_point).collect(),
+            ..WriteRequest::default()
+        });
+        request.metadata_mut().insert("grpc-timeout", DEADLINE.parse()?);
+        let answer = timeout(HANGS, client.write(request)).await;
+        match answer.context("a call with a deadline of 3 s hangs")? {
+            Ok(answer) => {
+                let answer = answer.into_inner();
+                ensure!(answer.written == BATCH as u64, "{answer:?}");
+                lock(&shared.acknowledged).extend(samples);
+            }
+            Err(status) => {
+                lock(&shared.failures).push(status);
+                sleep(PAUSE).await;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,198 @@
+//! HBase fails below a server: callers are told in time, and nothing acknowledged is lost.
+
+use std::num::NonZeroU32;
+
+use anyhow::ensure;
+use oxtsdb_tests::health::{DATA_SERVICE, UID_SERVICE, check};
+use oxtsdb_tests::proxy::{Direction, Flow, Proxy};
+use oxtsdb_tests::rig::{Rig, hbase_flags};
+use oxtsdb_tests::tables::Tables;
+use oxtsdb_tests::traffic::Traffic;
+use oxtsdb_tests::{Options, Tsdb, read_back, until};
+use tokio::sync::Mutex;
+use tonic_health::pb::health_check_response::ServingStatus;
+
+/// Who stops HBase stops it for all.
+static ONE_AT_A_TIME: Mutex<()> = Mutex::const_new(());
+
+const METRIC: &str = "outage";
+const WRITERS: usize = 8;
+/// What an outage may make of a server that does next to nothing, bytes.
+const MEMORY: u64 = 512 << 20;
+
+async fn until_health(tsdb: &Tsdb, expected: ServingStatus) -> anyhow::Result<()> {
+    until("both services have the health they must", || async {
+        let data = check(tsdb.data_channel(), DATA_SERVICE).await?;
+        let uids = check(tsdb.uid_channel(), UID_SERVICE).await?;
+        ensure!(
+            data == expected && uids == expected,
+            "data is {data:?}, UIDs are {uids:?}"
+        );
+        Ok(())
+    })
+    .await
+}
+
+async fn until_it_goes_on(traffic: &Traffic) -> anyhow::Result<()> {
+    let before = traffic.acknowledged();
+    until("points are acknowledged", || async {
+        traffic.check_goes_on(before)
+    })
+    .await
+}
+
+/// Writes all the time, while HBase breaks and is mended; then looks for what was acknowledged.
+async fn outage(
+    tables: &Tables,
+    gateways: Vec<String>,
+    breaks: impl AsyncFnOnce(&Traffic) -> anyhow::Result<()>,
+    mends: impl AsyncFnOnce() -> anyhow::Result<()>,
+) -> anyhow::Result<()> {
+    let options = Options::default()
+        .flags(gateways)
+        .flags(tables.flags())
+        .flag("--hbase-request-timeout-ms", "5000");
+    let mut tsdb = Tsdb::start_with(options).await?;
+    let traffic = Traffic::start(tsdb.data_address(), METRIC, WRITERS);
+    until_it_goes_on(&traffic).await?;
+
+    breaks(&traffic).await?;
+    until("a call fails", || async {
+        ensure!(traffic.failures() > 0, "none");
+        Ok(())
+    })
+    .await?;
+    until_health(&tsdb, ServingStatus::NotServing).await?;
+    let memory = tsdb.process().peak_memory()?;
+    assert!(memory < MEMORY, "{memory} bytes of memory");
+
+    mends().await?;
+    until_health(&tsdb, ServingStatus::Serving).await?;
+    until_it_goes_on(&traffic).await?;
+    let (acknowledged, failures) = traffic.end().await?;
+    println!(
+        "{} points acknowledged, {} calls failed",
+        acknowledged.len(),
+        failures.len()
+    );
+    tsdb.process().check_running()?;
+    let stored = read_back::series_of(&mut tsdb.data(), METRIC).await?;
+    for sample in acknowledged {
+        let tags = sample.tags.iter().cloned().collect();
+        let points = stored.get(&tags).map(Vec::as_slice).unwrap_or_default();
+        let found = points.binary_search_by_key(&sample.timestamp_ms, |(instant, _)| *instant);
+        ensure!(
+            found.is_ok_and(|place| points[place].1 == sample.value),
+            "{sample:?} is lost"
+        );
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_gateway_is_enough_and_none_is_an_outage() -> anyhow::Result<()> {
+    let Some(rig) = Rig::find("gateways killed")? else {
+        return Ok(());
+    };
+    let _alone = ONE_AT_A_TIME.lock().await;
+    let tables = rig.create_tables("gateways").await?;
+    let (first, second) = (rig.gateway(&[]).await?, rig.gateway(&[]).await?);
+    let gateways = hbase_flags(&[first.address()?, second.address()?]);
+    let breaks = async |traffic: &Traffic| {
+        first.kill9().await?;
+        until_it_goes_on(traffic).await?;
+        second.kill9().await
+    };
+    outage(&tables, gateways, breaks, || first.again()).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn hbase_pauses() -> anyhow::Result<()> {
+    let Some(rig) = Rig::find("HBase paused")? else {
+        return Ok(());
+    };
+    let _alone = ONE_AT_A_TIME.lock().await;
+    let tables = rig.create_tables("paused").await?;
+    let hbase = rig.hbase();
+    let gateways = hbase_flags(rig.gateways());
+    outage(
+        &tables,
+        gateways,
+        async |_: &Traffic| hbase.pause().await,
+        || hbase.resume(),
+    )
+    .await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn hbase_crashes_and_comes_back() -> anyhow::Result<()> {
+    let Some(rig) = Rig::find("HBase killed")? else {
+        return Ok(());
+    };
+    let _alone = ONE_AT_A_TIME.lock().await;
+    let tables = rig.create_tables("killed").await?;
+    let hbase = rig.hbase();
+    let gateways = hbase_flags(rig.gateways());
+    outage(
+        &tables,
+        gateways,
+        async |_: &Traffic| hbase.kill9().await,
+        || hbase.again(),
+    )
+    .await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_gateway_is_slow() -> anyhow::Result<()> {
+    let Some(rig) = Rig::find("slow gateway")? else {
+        return Ok(());
+    };
+    let _alone = ONE_AT_A_TIME.lock().await;
+    let tables = rig.create_tables("slow").await?;
+    let proxy = Proxy::start(rig.gateways()[0]).await?;
+    let gateways = hbase_flags(&[proxy.address()]);
+    let breaks = async |_: &Traffic| {
+        let a_few = Flow::Slow(NonZeroU32::MIN);
+        proxy.set(Direction::ToServer, a_few);
+        proxy.set(Direction::ToClient, a_few);
+        Ok(())
+    };
+    let mends = async || {
+        proxy.set(Direction::ToServer, Flow::Pass);
+        proxy.set(Direction::ToClient, Flow::Pass);
+        Ok(())
+    };
+    outage(&tables, gateways, breaks, mends).await
+}
+
+/// HBase does what it is asked, and nobody hears of it: whether a write took place is unknown.
+#[tokio::test(flavor = "multi_thread")]
+async fn answers_are_lost_and_connections_are_cut() -> anyhow::Result<()> {
+    let Some(rig) = Rig::find("lost answers")? else {
+        return Ok(());
+    };
+    let _alone = ONE_AT_A_TIME.lock().await;
+    let tables = rig.create_tables("lost").await?;
+    let mut proxy = Proxy::start(rig.gateways()[0]).await?;
+    let gateways = hbase_flags(&[proxy.address()]);
+    let proxy = Mutex::new(&mut proxy);
+    let breaks = async |_: &Traffic| {
+        let mut proxy = proxy.lock().await;
+        proxy.set(Direction::ToClient, Flow::Lose);
+        let before = proxy.bytes(Direction::ToClient);
+        until("an answer is lost", || async {
+            ensure!(proxy.bytes(Direction::ToClient) > before, "none");
+            Ok(())
+        })
+        .await?;
+        proxy.refuse().await;
+        proxy.cut();
+        Ok(())
+    };
+    let mends = async || {
+        let mut proxy = proxy.lock().await;
+        proxy.set(Direction::ToClient, Flow::Pass);
+        proxy.accept().await
+    };
+    outage(&tables, gateways, breaks, mends).await
+}
