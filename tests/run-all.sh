@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Everything with real parts, in order, a line each: the tests with their known example, the stubs in
-# Python and Go, collectd for two minutes, an import of a million lines.
+# Python and Go, collectd for two minutes, an import of a million lines, OpenTSDB on the same HBase.
 #
 #   run-all.sh [FOLDER]    FOLDER keeps what each part wrote; a temporary one unless given
 #
@@ -36,6 +36,7 @@ part "stubs in Python" timeout 600 stubs/run.sh python
 part "stubs in Go" timeout 600 stubs/run.sh go
 part "collectd" timeout 600 real/collectd.sh "${COLLECTD_SECONDS:-120}"
 part "import of 1,000,000 lines" timeout 900 real/import.sh
+part "interop on HBase" timeout 1800 hbase/interop.sh
 echo "logs are in $logs"
 echo "$passed passed, $failed failed"
 [ "$failed" = 0 ]

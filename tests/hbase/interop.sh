@@ -1,0 +1,16 @@
+#!/usr/bin/env bash
+# OxTSDB beside OpenTSDB on one HBase: all tests that need these.
+#
+#   interop.sh [ARGUMENT...]    for the test programs: a test's name, --nocapture, …
+#
+# OXTSDB_INTEROP_POINTS (100,000), OXTSDB_INTEROP_NAMES (20,000) and OXTSDB_INTEROP_KILLS (50) say how much they do.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+source .ci/tools.sh
+tests=(--workspace --locked --test hbase --test 'interop*')
+# Before the JVMs take their share of the machine.
+[ -n "${OXTSDB_CI_BUILT:-}" ] || cargo build --workspace --locked --bins
+cargo test "${tests[@]}" --no-run
+# Two at a time: each starts an OpenTSDB or two.
+exec tests/hbase/rig.sh run --no-opentsdb \
+  cargo test "${tests[@]}" --no-fail-fast -- --test-threads=2 "$@"
