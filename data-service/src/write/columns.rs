@@ -1,8 +1,11 @@
 //! The compact form: symbols and series are declared once, points refer to them by number.
 //!
 //! A series is resolved when it is declared; its row key is kept, and a point costs an index, the
-//! hour patched into the key, a qualifier and a value. No hashing, no allocation.
+//! hour patched into the key, a qualifier and a value. No hashing, no allocation. On a stream, which may
+//! last for days, all series are resolved again from time to time: others may have renamed or deleted
+//! their names.
 
+mod declarations;
 mod errors;
 mod tables;
 

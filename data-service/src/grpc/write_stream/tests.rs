@@ -3,7 +3,8 @@ use std::time::Duration;
 use oxtsdb_proto::data::v1::IntColumn;
 use oxtsdb_proto::data::v1::columns::{Block, SeriesDeclaration, block};
 use oxtsdb_proto::error::reason_of;
-use oxtsdb_row_store::StoreError;
+use oxtsdb_row_store::{RowStore as _, StoreError, WriteBatch};
+use uid_service::UidSettings;
 
 use super::*;
 use crate::settings::DataSettings;
@@ -635,4 +636,78 @@ async fn of_two_frames_the_later_one_counts_on_a_store_without_an_order_too() {
             "{write_form}"
         );
     }
+}
+
+#[tokio::test]
+async fn a_stream_that_lasts_notices_that_a_name_was_renamed() {
+    let settings = DataSettings {
+        name_cache_ttl_seconds: 1,
+        ..DataSettings::default()
+    };
+    let uid_settings = UidSettings {
+        uid_cache_ttl_seconds: 1,
+        ..UidSettings::default()
+    };
+    let stack = TestStack::with(settings, uid_settings).await;
+    let (mut client, _) = Client::open(&stack).await;
+    // A series by names, one by its TSUID, and one that never can be had.
+    let declared = Columns {
+        new_symbols: ["m", "host", "a", ""].map(str::to_owned).to_vec(),
+        new_series: vec![
+            SeriesDeclaration {
+                metric_symbol: 0,
+                tag_symbols: vec![1, 2],
+                ..Default::default()
+            },
+            SeriesDeclaration {
+                metric_symbol: 3,
+                tag_symbols: vec![1, 2],
+                ..Default::default()
+            },
+        ],
+        blocks: at(0, 1).blocks,
+    };
+    client.frame(1, declared);
+    assert_eq!(client.ack().await.written, 1);
+    let by_tsuid = Columns {
+        new_series: vec![SeriesDeclaration {
+            tsuid: vec![0, 0, 1, 0, 0, 1, 0, 0, 1].into(),
+            ..Default::default()
+        }],
+        ..at(2, 2)
+    };
+    client.frame(2, by_tsuid);
+    assert_eq!(client.ack().await.written, 1);
+
+    // What OpenTSDB's rename of `m` to `n` leaves.
+    let mut batch = WriteBatch::new("tsdb-uid".parse().unwrap());
+    let (id, name) = (batch.family("id"), batch.family("name"));
+    batch.row(b"n").put(id, b"metrics", &[0, 0, 1]);
+    batch.row(&[0, 0, 1]).put(name, b"metrics", b"n");
+    batch.row(b"m").delete_column(id, b"metrics");
+    stack.store.write(batch).await.unwrap();
+    let renamed = async {
+        for sequence in 3.. {
+            client.frame(sequence, at(0, 3));
+            assert_eq!(client.ack().await.written, 1);
+            let cells = stack.cells("tsdb").await;
+            if cells.contains(&"00000200000000000001000001 t:0030 07".to_owned()) {
+                return sequence;
+            }
+        }
+        unreachable!("frames have 64 bits of numbers")
+    };
+    let last = tokio::time::timeout(PATIENCE, renamed)
+        .await
+        .expect("it is noticed");
+    // The others are what they were: one has the UID that is `n` now, one has none.
+    client.frame(last + 1, at(2, 4));
+    assert_eq!(client.ack().await.written, 1);
+    let cells = stack.cells("tsdb").await;
+    assert!(
+        cells.contains(&"00000100000000000001000001 t:0040 07".to_owned()),
+        "{cells:?}"
+    );
+    client.frame(last + 2, at(1, 5));
+    assert_eq!(client.ack().await.failed, 1);
 }

@@ -2,13 +2,14 @@
 
 use std::ops::Range;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use hashbrown::HashMap;
 use oxtsdb_proto::data::v1::Columns;
 use oxtsdb_proto::data::v1::columns::SeriesDeclaration;
 use oxtsdb_schema::BaseTime;
 
+use super::declarations::{Declarations, Declared};
 use super::{Breach, ColumnsError};
 use crate::uids::series::{SeriesRef, set_base_time};
 use crate::write::{PointErrorReason, Writer};
@@ -20,6 +21,8 @@ pub(crate) struct TablesLimits {
     pub(crate) series: usize,
     /// Bytes of symbols, with [`SYMBOL_BYTES`] more for each.
     pub(crate) symbol_bytes: usize,
+    /// How long the UIDs of a series are used before they are looked up again; `None`: for ever.
+    pub(crate) ttl: Option<Duration>,
 }
 
 /// What a symbol costs beside its text, in bytes.
@@ -34,7 +37,10 @@ const BATCH_NAME_BYTES: usize = 16 << 20;
 pub(crate) struct Tables {
     limits: TablesLimits,
     symbols: Symbols,
+    declarations: Declarations,
     series: SeriesKeys,
+    /// When the UIDs of the first series, or of all, were looked up.
+    resolved: Option<Instant>,
 }
 
 /// Texts, one behind the other.
@@ -58,18 +64,34 @@ impl Tables {
         Self {
             limits,
             symbols: Symbols::default(),
+            declarations: Declarations::default(),
             series: SeriesKeys::default(),
+            resolved: None,
         }
     }
 
     /// Adds what `columns` declare. A series that cannot be had is declared all the same; its
     /// points fail.
+    ///
+    /// If the UIDs of the series declared before are too old, they are looked up again.
     pub(crate) async fn declare(
         &mut self,
         columns: &Columns,
         writer: &Writer,
         deadline: Option<Instant>,
     ) -> Result<(), ColumnsError> {
+        let now = Instant::now();
+        let resolved = *self.resolved.get_or_insert(now);
+        if self
+            .limits
+            .ttl
+            .is_some_and(|ttl| now.duration_since(resolved) >= ttl)
+        {
+            let mut series = SeriesKeys::default();
+            series.resolve(self, writer, deadline).await?;
+            self.series = series;
+            self.resolved = Some(now);
+        }
         for (index, symbol) in columns.new_symbols.iter().enumerate() {
             if self.symbols.bytes() + symbol.len() + SYMBOL_BYTES > self.limits.symbol_bytes {
                 let breach = Breach::TooManySymbols {
@@ -79,67 +101,60 @@ impl Tables {
             }
             self.symbols.push(symbol);
         }
+        if columns.new_series.is_empty() {
+            return Ok(());
+        }
         if self.series.ends.len() + columns.new_series.len() > self.limits.series {
             let breach = Breach::TooManySeries {
                 max: self.limits.series,
             };
             return Err(breach.at("columns.new_series".to_owned()));
         }
-        self.declare_series(&columns.new_series, writer, deadline).await
+        for (index, declaration) in columns.new_series.iter().enumerate() {
+            let declared = self.check(index, declaration, writer.max_tags())?;
+            self.declarations.push(declared);
+        }
+        let mut series = std::mem::take(&mut self.series);
+        let resolved = series.resolve(self, writer, deadline).await;
+        self.series = series;
+        resolved
     }
 
-    async fn declare_series(
-        &mut self,
-        declarations: &[SeriesDeclaration],
-        writer: &Writer,
-        deadline: Option<Instant>,
-    ) -> Result<(), ColumnsError> {
-        let Self { symbols, series, .. } = self;
-        let mut batch = Batch::default();
-        for (index, declaration) in declarations.iter().enumerate() {
-            if batch.name_bytes >= BATCH_NAME_BYTES {
-                batch.declare(series, writer, deadline).await?;
-                batch = Batch::default();
-            }
-            if !declaration.tsuid.is_empty() {
-                batch.named.push(Named::Tsuid(&declaration.tsuid));
-                continue;
-            }
-            let symbol = |number: u32, name: &str| {
-                symbols.get(number).ok_or_else(|| {
-                    let what = "symbol";
-                    let declared = symbols.ends.len();
-                    Breach::Undeclared {
-                        what,
-                        number,
-                        declared,
-                    }
-                    .at(series_field(index, name))
-                })
-            };
-            let metric = symbol(declaration.metric_symbol, "metric_symbol")?;
-            let count = declaration.tag_symbols.len();
-            if count % 2 != 0 {
-                return Err(Breach::OddTagSymbols { count }.at(series_field(index, "tag_symbols")));
-            }
-            // Far too many tags are not copied out only to be refused.
-            if count / 2 > writer.max_tags() {
-                batch.named.push(Named::TooManyTags(count / 2));
-                continue;
-            }
-            let start = batch.tags.len();
-            batch.name_bytes += metric.len();
-            for pair in declaration.tag_symbols.chunks_exact(2) {
-                let (tagk, tagv) = (symbol(pair[0], "tag_symbols")?, symbol(pair[1], "tag_symbols")?);
-                batch.tags.push((tagk, tagv));
-                batch.name_bytes += tagk.len() + tagv.len();
-            }
-            batch.named.push(Named::Names {
-                metric,
-                tags: start..batch.tags.len(),
-            });
+    /// A declaration whose symbols are there.
+    fn check<'a>(
+        &self,
+        index: usize,
+        declaration: &'a SeriesDeclaration,
+        max_tags: usize,
+    ) -> Result<Declared<'a>, ColumnsError> {
+        if !declaration.tsuid.is_empty() {
+            return Ok(Declared::Tsuid(&declaration.tsuid));
         }
-        batch.declare(series, writer, deadline).await
+        let declared = self.symbols.ends.len();
+        let check = |number: u32, name: &str| match self.symbols.get(number) {
+            Some(_) => Ok(()),
+            None => Err(Breach::Undeclared {
+                what: "symbol",
+                number,
+                declared,
+            }
+            .at(series_field(index, name))),
+        };
+        check(declaration.metric_symbol, "metric_symbol")?;
+        let tags = declaration.tag_symbols.as_slice();
+        let count = tags.len();
+        if count % 2 != 0 {
+            return Err(Breach::OddTagSymbols { count }.at(series_field(index, "tag_symbols")));
+        }
+        // Far too many tags are not copied out only to be refused.
+        if count / 2 > max_tags {
+            return Ok(Declared::TooManyTags(count / 2));
+        }
+        tags.iter().try_for_each(|number| check(*number, "tag_symbols"))?;
+        Ok(Declared::Symbols {
+            metric: declaration.metric_symbol,
+            tags,
+        })
     }
 
     /// How many series are declared.
@@ -171,6 +186,30 @@ fn series_field(index: usize, name: &str) -> String {
     format!("columns.new_series[{index}].{name}")
 }
 
+impl SeriesKeys {
+    /// Adds the series that are declared and not yet here.
+    async fn resolve(
+        &mut self,
+        tables: &Tables,
+        writer: &Writer,
+        deadline: Option<Instant>,
+    ) -> Result<(), ColumnsError> {
+        let mut batch = Batch::default();
+        for number in self.ends.len()..tables.declarations.len() {
+            if batch.name_bytes >= BATCH_NAME_BYTES {
+                batch.resolve(self, writer, deadline).await?;
+                batch = Batch::default();
+            }
+            // Both were checked when the series was declared.
+            let declared = u32::try_from(number)
+                .ok()
+                .and_then(|number| tables.declarations.get(number));
+            batch.add(declared, &tables.symbols);
+        }
+        batch.resolve(self, writer, deadline).await
+    }
+}
+
 /// Series that are resolved with one question.
 #[derive(Default)]
 struct Batch<'a> {
@@ -180,9 +219,32 @@ struct Batch<'a> {
     name_bytes: usize,
 }
 
-impl Batch<'_> {
+impl<'a> Batch<'a> {
+    fn add(&mut self, declared: Option<Declared<'a>>, symbols: &'a Symbols) {
+        let symbol = |number: u32| symbols.get(number).unwrap_or_default();
+        self.named.push(match declared {
+            Some(Declared::Symbols { metric, tags }) => {
+                let start = self.tags.len();
+                let metric = symbol(metric);
+                self.name_bytes += metric.len();
+                for pair in tags.chunks_exact(2) {
+                    let (tagk, tagv) = (symbol(pair[0]), symbol(pair[1]));
+                    self.tags.push((tagk, tagv));
+                    self.name_bytes += tagk.len() + tagv.len();
+                }
+                Named::Names {
+                    metric,
+                    tags: start..self.tags.len(),
+                }
+            }
+            Some(Declared::Tsuid(tsuid)) => Named::Tsuid(tsuid),
+            Some(Declared::TooManyTags(count)) => Named::TooManyTags(count),
+            None => Named::Tsuid(&[]),
+        });
+    }
+
     /// Resolves the series and adds them to the table.
-    async fn declare(
+    async fn resolve(
         self,
         table: &mut SeriesKeys,
         writer: &Writer,
@@ -271,7 +333,7 @@ impl SeriesKeys {
 
 /// Where item `number` lies among items that end at `ends`.
 #[inline]
-fn range(ends: &[usize], number: u32) -> Option<Range<usize>> {
+pub(super) fn range(ends: &[usize], number: u32) -> Option<Range<usize>> {
     let number = number as usize;
     let end = *ends.get(number)?;
     let start = match number {
