@@ -39,10 +39,14 @@ impl StoreProbe {
     ///
     /// # Errors
     ///
-    /// The store cannot serve, or does not answer within 3 seconds.
+    /// The store cannot serve, or does not answer within 3 seconds. A full disk is no reason: what is
+    /// stored can be read, and who writes is told.
     pub async fn check(&self) -> Result<(), StoreError> {
         let question = async {
-            self.store.check_health().await?;
+            match self.store.check_health().await {
+                Ok(()) | Err(StoreError::Full { .. }) => {}
+                Err(error) => return Err(error),
+            }
             let columns = ColumnSelection::default();
             self.store.get(&self.table, ROW, &columns).await.map(drop)
         };
