@@ -296,6 +296,21 @@ async fn rows_that_the_filter_drops_are_not_read_again() {
 }
 
 #[tokio::test]
+async fn a_filter_that_panics_costs_its_scan_only() {
+    let table = Table::new(1);
+    let gateway = start(&table);
+    let mut config = HbaseConfig::new([gateway.address.as_str()]);
+    config.connections = 1;
+    let store = HbaseStore::connect(config).await.unwrap();
+    let mut filtered = Scan::prefix(b"");
+    filtered.filter = Some(RowFilter::new(|_| panic!("as a test wants it")));
+    let error = scan(&store, filtered, |_| {}).await.unwrap_err();
+    assert!(matches!(error, StoreError::Io { .. }), "{error}");
+    let rows = scan(&store, Scan::prefix(b""), |_| {}).await.unwrap();
+    assert_all_rows(&rows, 1);
+}
+
+#[tokio::test]
 async fn less_is_fetched_at_once_when_answers_are_too_long() {
     let table = Table::new(20);
     let gateway = start(&table);

@@ -7,7 +7,7 @@ use hbase_thrift::hbase::THbaseSyncClient;
 use super::config::HbaseConfig;
 use super::connection::{Connection, ConnectionId};
 use super::error::{About, CallError};
-use super::pool::Pool;
+use super::pool::{Pool, Way};
 use super::raw;
 use crate::StoreError;
 
@@ -27,13 +27,18 @@ pub(super) async fn check(pool: &Pool) -> Result<(), StoreError> {
     let patience = config.connect_timeout.min(config.request_timeout) / attempts;
     let mut attempt = 1;
     loop {
-        let read = pool.call_once(None, Instant::now() + patience, |connection, deadline| {
+        // Not behind what waits: much to do is no illness.
+        let read = pool.submit(Way::First, Instant::now() + patience, |connection, deadline| {
             connection.call("getRowsWithColumns", deadline, |client| {
                 let rows = vec![NO_ROW.to_vec()];
                 client.get_rows_with_columns(META.to_vec(), rows, Vec::new(), raw::no_attributes())
             })
         });
-        match read.await {
+        let read = match read {
+            Ok(call) => call.answer().await,
+            Err(error) => Err(error),
+        };
+        match read {
             Ok(_) => return Ok(()),
             // It answers, though not to us.
             Err(CallError::Refused(refusal)) if refusal.names("AccessDeniedException") => return Ok(()),

@@ -27,6 +27,17 @@ pub(super) enum Repeat {
     Never,
 }
 
+/// Which connection a request takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Way {
+    /// The first that is free, in its turn.
+    Any,
+    /// The first that is free, before those that wait.
+    First,
+    /// This one.
+    Over(ConnectionId),
+}
+
 /// The workers of a store. They end when it is dropped.
 pub(super) struct Pool {
     shared: Arc<Shared>,
@@ -81,7 +92,7 @@ impl Pool {
         let deadline = Instant::now() + self.shared.config.request_timeout;
         let mut attempt = 1;
         loop {
-            match self.call_once(None, deadline, request()).await {
+            match self.submit(Way::Any, deadline, request())?.answer().await {
                 Err(CallError::Lost { gateway, detail }) if repeat == Repeat::Safe && attempt < ATTEMPTS => {
                     tracing::debug!(gateway, detail, "connection lost, the request is sent again");
                     attempt += 1;
@@ -91,28 +102,9 @@ impl Pool {
         }
     }
 
-    /// Sends a request over any connection, or over the one to which it is pinned, once.
-    pub(super) async fn call_once<T, R>(
-        &self,
-        pinned: Option<ConnectionId>,
-        deadline: Instant,
-        request: R,
-    ) -> Result<T, CallError>
-    where
-        T: Send + 'static,
-        R: FnOnce(&mut Connection, Instant) -> Result<T, CallError> + Send + 'static,
-    {
-        self.submit(pinned, deadline, request)?.answer().await
-    }
-
     /// Queues a request; it takes place whether or not somebody waits, unless the call is dropped
     /// before it begins.
-    pub(super) fn submit<T, R>(
-        &self,
-        pinned: Option<ConnectionId>,
-        deadline: Instant,
-        request: R,
-    ) -> Result<Call<T>, CallError>
+    pub(super) fn submit<T, R>(&self, way: Way, deadline: Instant, request: R) -> Result<Call<T>, CallError>
     where
         T: Send + 'static,
         R: FnOnce(&mut Connection, Instant) -> Result<T, CallError> + Send + 'static,
@@ -128,7 +120,11 @@ impl Pool {
             claim: call.claim.clone(),
             connected_by: connected_by.min(deadline),
             deadline,
-            pinned,
+            is_urgent: way == Way::First,
+            pinned: match way {
+                Way::Over(connection) => Some(connection),
+                Way::Any | Way::First => None,
+            },
             work: Box::new(move |connection| {
                 let result = connection.and_then(|connection| request(connection, deadline));
                 // The caller may have gone; the answer was read all the same.
@@ -148,6 +144,7 @@ impl Pool {
             claim: Claim::default(),
             connected_by: deadline,
             deadline,
+            is_urgent: false,
             pinned: Some(pinned),
             work: Box::new(move |connection| {
                 if let Err(error) = connection.and_then(|connection| request(connection, deadline)) {
@@ -208,7 +205,7 @@ impl<T> Call<T> {
         answer.unwrap_or_else(|_| {
             Err(CallError::Lost {
                 gateway: "HBase".to_owned(),
-                detail: "the thread of the connection ended".to_owned(),
+                detail: "the request panicked in the thread of its connection".to_owned(),
             })
         })
     }

@@ -41,6 +41,8 @@ pub(super) struct Job {
     pub(super) connected_by: Instant,
     /// By when it must be done.
     pub(super) deadline: Instant,
+    /// Whether it goes before those that wait already, and is not counted with them.
+    pub(super) is_urgent: bool,
     /// The only connection that it can use.
     pub(super) pinned: Option<ConnectionId>,
     /// What to do.
@@ -99,6 +101,10 @@ impl Queue {
             Some(ConnectionId { worker, .. }) => {
                 lanes.pinned[worker].push_back(job);
                 self.changed.notify_all();
+            }
+            None if job.is_urgent => {
+                lanes.shared.push_front(job);
+                self.changed.notify_one();
             }
             None => {
                 if lanes.shared.len() >= self.capacity {

@@ -21,7 +21,7 @@ use hbase_thrift::hbase::{THbaseSyncClient, TScan};
 
 use super::connection::{Connection, ConnectionId};
 use super::error::{About, CallError};
-use super::pool::{Call, Pool};
+use super::pool::{Call, Pool, Way};
 use super::range::{Assembler, KeyRange};
 use super::versions::Versions;
 use super::{raw, tables};
@@ -168,7 +168,7 @@ impl Cursor {
         let scan = raw::scan(self.range.scan_range(), &self.scan.columns, self.cells, parts);
         let assembler = Assembler::new(self.range.clone(), self.scan.filter.clone());
         let deadline = Instant::now() + self.pool.config().request_timeout;
-        self.pool.submit(None, deadline, move |connection, deadline| {
+        self.pool.submit(Way::Any, deadline, move |connection, deadline| {
             let scanner = Scanner::open(connection, deadline, pool, table, scan)?;
             scanner.fetch(connection, deadline, assembler, parts)
         })
@@ -180,7 +180,7 @@ impl Cursor {
         let deadline = Instant::now() + self.pool.config().request_timeout;
         let connection = scanner.connection;
         self.pool
-            .submit(Some(connection), deadline, move |connection, deadline| {
+            .submit(Way::Over(connection), deadline, move |connection, deadline| {
                 scanner.fetch(connection, deadline, assembler, parts)
             })
     }

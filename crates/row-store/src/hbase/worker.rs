@@ -5,6 +5,7 @@
 //! an error that is not an exception of HBase the connection is thrown away: what came late would be
 //! read as the answer to the next request.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -89,11 +90,15 @@ impl Worker {
         if !job.claim.take() {
             return;
         }
-        match (connected, &mut self.connection) {
-            (Ok(()), _) if Instant::now() >= job.deadline => (job.work)(Err(too_late())),
-            (Ok(()), Some((connection, _))) => (job.work)(Ok(connection)),
-            (Ok(()), None) => (job.work)(Err(closed())),
-            (Err(error), _) => (job.work)(Err(error)),
+        let connection = match (connected, &mut self.connection) {
+            (Ok(()), _) if Instant::now() >= job.deadline => Err(too_late()),
+            (Ok(()), Some((connection, _))) => Ok(connection),
+            (Ok(()), None) => Err(closed()),
+            (Err(error), _) => Err(error),
+        };
+        // A panic, of a scan's filter say, costs its request and not the worker.
+        if catch_unwind(AssertUnwindSafe(|| (job.work)(connection))).is_err() {
+            self.connection = None;
         }
         if let Some((connection, gateway)) = &self.connection
             && connection.is_broken()
