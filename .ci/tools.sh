@@ -52,9 +52,11 @@ need_go_plugins() {
   export PATH="$bin:$PATH"
 }
 
+# A JDK of 11 or newer, and Maven.
 need_java() {
-  command -v java >/dev/null && command -v javac >/dev/null && return
-  missing "a JDK" "install one of version 11 or newer (Debian: openjdk-17-jdk-headless)"
+  if ! { command -v java && command -v javac && command -v mvn; } >/dev/null; then
+    need_packages default-jdk-headless maven
+  fi
 }
 
 # Sets JARS to a folder with what a pom.xml names, and all that those need.
@@ -65,7 +67,6 @@ need_jars() {
   JARS="$OXTSDB_TOOLS/$name-$sum"
   [ -e "$JARS/complete" ] && return
   need_java
-  command -v mvn >/dev/null || missing mvn "install Maven, it fetches $name (Debian: maven)"
   rm -rf "$JARS"
   mkdir -p "$JARS"
   # It says a line for each file, which is of interest only when one is missing.
@@ -77,11 +78,14 @@ need_jars() {
   touch "$JARS/complete"
 }
 
-# Installs Debian's collectd without starting it as a service.
 need_collectd() {
-  command -v collectd >/dev/null && return
-  command -v apt-get >/dev/null || missing collectd "install it; it is run by the test, not as a service"
-  [ "$(id -u)" = 0 ] || missing collectd "run as root, or apt-get install collectd-core"
+  command -v collectd >/dev/null || need_packages collectd-core
+}
+
+# Installs packages of Debian; what they would run as services is not started.
+need_packages() {
+  command -v apt-get >/dev/null || missing "$*" "these are names of Debian's packages; install what they hold"
+  [ "$(id -u)" = 0 ] || missing "$*" "run as root, or apt-get install $*"
   local policy=/usr/sbin/policy-rc.d is_ours=
   if [ ! -e "$policy" ]; then
     printf '#!/bin/sh\nexit 101\n' >"$policy"
@@ -90,7 +94,7 @@ need_collectd() {
   fi
   local status=0
   { apt-get update -q && DEBIAN_FRONTEND=noninteractive \
-    apt-get install -y -q --no-install-recommends collectd-core; } >/dev/null || status=$?
+    apt-get install -y -q --no-install-recommends "$@"; } >/dev/null || status=$?
   [ -z "$is_ours" ] || rm -f "$policy"
   return "$status"
 }
