@@ -1,5 +1,7 @@
 //! Cells of one row, packed in two vectors.
 
+use crate::rules::MAX_QUALIFIER;
+
 /// A cell with its family as a position in the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RawCell<'a> {
@@ -28,8 +30,20 @@ struct CellIndex {
     timestamp_ms: i64,
     offset: usize,
     value_length: u32,
-    qualifier_length: u16,
-    family: u8,
+    /// The upper 8 bits are the family, the others the length of the qualifier.
+    family_and_qualifier: u32,
+}
+
+impl CellIndex {
+    const QUALIFIER_BITS: u32 = MAX_QUALIFIER.ilog2() + 1;
+
+    fn family(&self) -> u8 {
+        self.family_and_qualifier.to_be_bytes()[0]
+    }
+
+    fn qualifier_length(&self) -> usize {
+        (self.family_and_qualifier & ((1 << Self::QUALIFIER_BITS) - 1)) as usize
+    }
 }
 
 impl CellList {
@@ -59,14 +73,8 @@ impl CellList {
         reason = "backends refuse longer qualifiers and values"
     )]
     pub(crate) fn push(&mut self, family: u8, qualifier: &[u8], timestamp_ms: i64, value: &[u8]) {
-        debug_assert!(u16::try_from(qualifier.len()).is_ok() && u32::try_from(value.len()).is_ok());
-        self.cells.push(CellIndex {
-            timestamp_ms,
-            offset: self.data.len(),
-            value_length: value.len() as u32,
-            qualifier_length: qualifier.len() as u16,
-            family,
-        });
+        debug_assert!(qualifier.len() <= MAX_QUALIFIER && u32::try_from(value.len()).is_ok());
+        self.index(family, qualifier.len() as u32, timestamp_ms, value.len() as u32);
         self.data.extend_from_slice(qualifier);
         self.data.extend_from_slice(value);
     }
@@ -109,21 +117,20 @@ impl CellList {
     }
 
     #[inline]
-    fn index(&mut self, family: u8, qualifier_length: u16, timestamp_ms: i64, value_length: u32) {
+    fn index(&mut self, family: u8, qualifier_length: u32, timestamp_ms: i64, value_length: u32) {
         self.cells.push(CellIndex {
             timestamp_ms,
             offset: self.data.len(),
             value_length,
-            qualifier_length,
-            family,
+            family_and_qualifier: u32::from(family) << CellIndex::QUALIFIER_BITS | qualifier_length,
         });
     }
 
     pub(crate) fn iter(&self) -> impl ExactSizeIterator<Item = RawCell<'_>> + DoubleEndedIterator + Clone {
         self.cells.iter().map(|index| {
-            let value_start = index.offset + usize::from(index.qualifier_length);
+            let value_start = index.offset + index.qualifier_length();
             RawCell {
-                family: index.family,
+                family: index.family(),
                 qualifier: &self.data[index.offset..value_start],
                 timestamp_ms: index.timestamp_ms,
                 value: &self.data[value_start..value_start + index.value_length as usize],
@@ -135,5 +142,23 @@ impl CellList {
 impl PartialEq for CellList {
     fn eq(&self, other: &Self) -> bool {
         self.iter().eq(other.iter())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_longest_qualifier_leaves_the_family_as_it_is() {
+        let longest = vec![7; MAX_QUALIFIER];
+        let mut cells = CellList::default();
+        cells.push(u8::MAX, &longest, 1, b"a");
+        cells.push(0, &[], 2, b"b");
+        let found: Vec<_> = cells
+            .iter()
+            .map(|cell| (cell.family, cell.qualifier.len(), cell.value))
+            .collect();
+        assert_eq!(found, [(u8::MAX, longest.len(), &b"a"[..]), (0, 0, b"b")]);
     }
 }

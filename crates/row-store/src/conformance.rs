@@ -43,6 +43,7 @@ const CHECKS: &[Check] = checks![
     writes::a_batch_may_be_written_twice,
     writes::an_empty_batch_does_nothing,
     writes::values_may_be_big,
+    writes::qualifiers_may_be_long,
     writes::a_row_may_have_many_cells,
     writes::a_column_is_deleted,
     writes::a_column_is_deleted_up_to_a_version,

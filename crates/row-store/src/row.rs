@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::cell_list::CellList;
+use crate::rules::MAX_QUALIFIER;
 
 /// A cell of a [`Row`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -114,8 +115,10 @@ impl RowBuilder {
     ///
     /// # Panics
     ///
-    /// If `family` is no index of the families, the qualifier is longer than 65535 bytes or the
-    /// value than 4 GiB: a backend has refused such input before.
+    /// If `family` is no index of the families, the qualifier is longer than [`RowStore`] allows or
+    /// the value than 4 GiB: a backend has refused such input before.
+    ///
+    /// [`RowStore`]: crate::RowStore
     pub fn push(&mut self, family: usize, qualifier: &[u8], timestamp_ms: i64, value: &[u8]) {
         assert!(
             family < self.families.len(),
@@ -123,8 +126,8 @@ impl RowBuilder {
             self.families.len()
         );
         assert!(
-            u16::try_from(qualifier.len()).is_ok(),
-            "a qualifier is at most 65535 bytes"
+            qualifier.len() <= MAX_QUALIFIER,
+            "a qualifier is at most {MAX_QUALIFIER} bytes"
         );
         assert!(
             u32::try_from(value.len()).is_ok(),

@@ -50,8 +50,8 @@ pub struct Condition {
 ///   returned is visible.
 /// - After [`StoreError::TimedOut`] or [`StoreError::Io`] it is unknown whether a write took place;
 ///   [`StoreError::retry`] says which requests may be repeated.
-/// - Row keys have 1 to 32767 bytes ([`RowStore::max_row_key`]: HBase a few less), qualifiers 0 to
-///   65535, values up to 16 MiB (HBase 10, `hbase.client.keyvalue.maxsize`).
+/// - Row keys have 1 to 32767 bytes ([`RowStore::max_row_key`]: HBase a few less), qualifiers less
+///   than 16 MiB, values up to 16 MiB (HBase 10 for all of a cell, `hbase.client.keyvalue.maxsize`).
 ///
 /// Futures may be dropped at any time. A write whose future is dropped may still take place.
 #[async_trait]

@@ -324,8 +324,9 @@ async fn rows_that_were_not_asked_for_are_an_error() {
 
 #[tokio::test]
 async fn a_qualifier_that_is_too_long_is_an_error() {
-    let hostile = Hostile::start(|_| Action::Reply(reply::rows(&[(b"row", &[&[7; 70_000]])])));
-    let config = config(&hostile.gateway);
+    let hostile = Hostile::start(|_| Action::Reply(reply::rows(&[(b"row", &[&[7; 17 << 20]])])));
+    let mut config = config(&hostile.gateway);
+    config.max_reply_bytes = 64 << 20;
     let store = HbaseStore::connect(config).await.unwrap();
     hostile.armed.store(true, Ordering::SeqCst);
     let error = store
@@ -333,7 +334,7 @@ async fn a_qualifier_that_is_too_long_is_an_error() {
         .await
         .unwrap_err();
     assert!(
-        error.to_string().contains("a qualifier of 70000 bytes"),
+        error.to_string().contains("a qualifier of 17825792 bytes"),
         "{error}"
     );
 }

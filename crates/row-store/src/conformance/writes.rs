@@ -191,6 +191,41 @@ pub(super) async fn values_may_be_big(subject: &Subject<'_>) {
     assert_eq!(table.value(b"row", b"empty").await.unwrap(), b"");
 }
 
+/// OpenTSDB's compaction makes one of 144,000 bytes of ten points a second.
+pub(super) async fn qualifiers_may_be_long(subject: &Subject<'_>) {
+    let table = subject.table().await;
+    let lengths = [65_535, 65_536, 144_000, 1 << 20];
+    let qualifiers = lengths.map(|length| vec![7; length]);
+    let (mut batch, a, _) = table.batch();
+    batch.row(b"row");
+    for qualifier in &qualifiers {
+        batch.put(a, qualifier, &qualifier.len().to_be_bytes());
+    }
+    table.write(batch).await;
+    for row in [
+        table.row(b"row").await.unwrap(),
+        table.scan(Scan::prefix(b"")).await.remove(0),
+    ] {
+        let found: Vec<_> = row
+            .cells()
+            .map(|cell| (cell.qualifier, cell.value.to_vec()))
+            .collect();
+        let expected = qualifiers
+            .iter()
+            .map(|qualifier| (&qualifier[..], qualifier.len().to_be_bytes().to_vec()));
+        assert!(found.into_iter().eq(expected));
+    }
+    let [.., longest] = &qualifiers;
+    assert_eq!(
+        table.value(b"row", longest).await.unwrap(),
+        lengths[3].to_be_bytes()
+    );
+    let (mut batch, a, _) = table.batch();
+    batch.row(b"row").delete_column(a, longest);
+    table.write(batch).await;
+    assert_eq!(table.row(b"row").await.unwrap().len(), 3);
+}
+
 pub(super) async fn a_row_may_have_many_cells(subject: &Subject<'_>) {
     let table = subject.table().await;
     let (mut batch, a, _) = table.batch();

@@ -20,6 +20,7 @@ mod numbers;
 
 use super::varint::{self, Reader};
 use crate::cell_list::{CellList, RawCell};
+use crate::rules::MAX_QUALIFIER;
 
 const VERSION: u8 = 1;
 /// Bytes before the runs.
@@ -92,7 +93,7 @@ fn decode_any(reader: &mut Reader<'_>, family: u8, count: usize, cells: &mut Cel
     let mut timestamp_ms = 0_i64;
     for _ in 0..count {
         timestamp_ms = timestamp_ms.wrapping_add(reader.signed()?);
-        let length = reader.length().filter(|length| u16::try_from(*length).is_ok())?;
+        let length = reader.length().filter(|length| *length <= MAX_QUALIFIER)?;
         let qualifier = reader.bytes(length)?;
         let length = reader.length().filter(|length| u32::try_from(*length).is_ok())?;
         cells.push(family, qualifier, timestamp_ms, reader.bytes(length)?);

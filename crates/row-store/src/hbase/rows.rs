@@ -5,6 +5,7 @@ use std::sync::Arc;
 use hbase_thrift::hbase::{TCell, TRowResult};
 
 use super::error::CallError;
+use crate::rules::MAX_QUALIFIER;
 use crate::{Row, RowBuilder};
 
 /// A cell of an answer: family, qualifier, timestamp, value.
@@ -88,8 +89,11 @@ fn parse<'a>(name: Option<&'a Vec<u8>>, cell: Option<&'a TCell>) -> Result<Cell<
         .ok_or_else(|| format!("a column `{}` without a family", name.escape_ascii()))?;
     let family = std::str::from_utf8(family)
         .map_err(|_| format!("a column family `{}` that is not UTF-8", family.escape_ascii()))?;
-    if qualifier.len() > usize::from(u16::MAX) {
-        return Err(format!("a qualifier of {} bytes", qualifier.len()));
+    if qualifier.len() > MAX_QUALIFIER {
+        return Err(format!(
+            "a qualifier of {} bytes, at most {MAX_QUALIFIER} can be read",
+            qualifier.len()
+        ));
     }
     let value = cell.value.as_deref().unwrap_or_default();
     Ok((family, qualifier, cell.timestamp.unwrap_or_default(), value))
