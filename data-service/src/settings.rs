@@ -75,8 +75,9 @@ pub struct DataSettings {
     #[arg(long, env = "OXTSDB_MAX_WRITES_MIB", value_name = "MIB", default_value_t = Self::default().max_writes_mib)]
     pub max_writes_mib: usize,
 
-    /// In which form points are stored; all forms are read. With `rows` a point that is written
-    /// again with another value stands beside the old one (see --fix-duplicates)
+    /// In which form points are stored; all forms are read. A point that is written again with another
+    /// value replaces the old one if both are single cells or both are appended; beside a compacted cell
+    /// OpenTSDB fails to read the row, unless it has tsd.storage.fix_duplicates
     #[arg(long, env = "OXTSDB_WRITE_FORM", value_enum, default_value_t = Self::default().write_form)]
     pub write_form: WriteForm,
 
@@ -84,6 +85,12 @@ pub struct DataSettings {
     /// acknowledged when they are stored, so each write takes so much longer
     #[arg(long, env = "OXTSDB_LINGER_MS", value_name = "MS", default_value_t = Self::default().linger_ms)]
     pub linger_ms: u64,
+
+    /// Give a cell the timestamp of its point, the last one of a compacted cell, for HBase's date-tiered
+    /// compaction (tsd.storage.use_otsdb_timestamp). What is deleted cannot be written again before
+    /// HBase has cleaned up; not with appends
+    #[arg(long, env = "OXTSDB_USE_OTSDB_TIMESTAMP", value_name = "BOOL", num_args = 0..=1, default_missing_value = "true", default_value_t = false, action = clap::ArgAction::Set)]
+    pub use_otsdb_timestamp: bool,
 
     /// Unacknowledged frames of a write stream
     #[arg(long, env = "OXTSDB_STREAM_WINDOW_FRAMES", value_name = "COUNT", default_value_t = Self::default().stream_window_frames)]
@@ -154,6 +161,7 @@ impl Default for DataSettings {
             max_message_mib: 16,
             max_writes_mib: 128,
             write_form: WriteForm::Auto,
+            use_otsdb_timestamp: false,
             linger_ms: 0,
             stream_window_frames: 64,
             stream_window_points: 1_000_000,
@@ -195,6 +203,10 @@ impl DataSettings {
         in_range("--max-message-mib", self.max_message_mib, 1, 1024)?;
         in_range("--max-writes-mib", self.max_writes_mib, 1, 1 << 20)?;
         in_range("--linger-ms", self.linger_ms, 0, 10_000)?;
+        if self.use_otsdb_timestamp && self.write_form == WriteForm::Appends {
+            let rule = "with --write-form appends a row is one cell, whose timestamp is the store's";
+            return Err(SettingError::new("--use-otsdb-timestamp", true, rule));
+        }
         in_range("--stream-window-frames", self.stream_window_frames, 1, 1 << 20)?;
         in_range("--stream-window-points", self.stream_window_points, 1, 1 << 40)?;
         in_range("--stream-max-series", self.stream_max_series, 1, 1 << 28)?;

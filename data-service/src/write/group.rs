@@ -35,6 +35,8 @@ struct Point<'a> {
     /// The place of its row among the keys.
     row: usize,
     qualifier: Qualifier,
+    /// The cell's timestamp, if it is not the store's.
+    timestamp_ms: Option<i64>,
     value: &'a [u8],
 }
 
@@ -50,11 +52,17 @@ impl<'a> PointsByRow<'a> {
             });
             all.points
                 .extend(row.iter().filter_map(|mutation| match mutation {
-                    MutationRef::Put { qualifier, value, .. } => {
+                    MutationRef::Put {
+                        qualifier,
+                        timestamp_ms,
+                        value,
+                        ..
+                    } => {
                         let (qualifier, _) = Qualifier::read(qualifier).ok()?;
                         Some(Point {
                             row: place,
                             qualifier,
+                            timestamp_ms,
                             value,
                         })
                     }
@@ -64,31 +72,48 @@ impl<'a> PointsByRow<'a> {
         all
     }
 
-    /// The rows with a cell for each point.
-    pub(super) fn into_single_cells(mut self, table: &TableName) -> WriteBatch {
-        self.keep_last_of_each(|point| point.qualifier);
-        self.batch(table, |batch, family, points| {
-            for point in points {
-                batch.put(family, point.qualifier.as_bytes(), point.value);
-            }
-        })
-    }
-
-    /// The rows with their points in compacted cells.
-    pub(super) fn into_compacted_cells(mut self, table: &TableName) -> WriteBatch {
-        self.keep_last_of_each(|point| point.qualifier.offset_ms());
+    /// The rows with their points in compacted cells where `is_compacted` says so of a row's key, else
+    /// with a cell for each point.
+    pub(super) fn into_cells(
+        mut self,
+        table: &TableName,
+        is_compacted: impl Fn(&[u8]) -> bool,
+    ) -> WriteBatch {
+        let compacted: Vec<bool> = self.keys.iter().map(|key| is_compacted(key)).collect();
+        self.keep_last_of_each(|point| {
+            // Of one instant there may be several single cells, but no two of one column.
+            let column = (!compacted[point.row]).then_some(point.qualifier);
+            (point.qualifier.offset_ms(), column)
+        });
+        let mut batch = WriteBatch::new(table.clone());
+        let family = batch.family(FAMILY);
         let mut cell = CompactedCell::new();
-        self.batch(table, |batch, family, points| {
+        for (row, points) in self.rows() {
+            batch.row(self.keys[row]);
+            if !compacted[row] {
+                for point in points {
+                    put(
+                        &mut batch,
+                        family,
+                        point.qualifier.as_bytes(),
+                        point.timestamp_ms,
+                        point.value,
+                    );
+                }
+                continue;
+            }
             for points in points.chunks(CELL_POINTS) {
                 cell.clear();
                 for point in points {
                     cell.push_encoded(point.qualifier, point.value)
                         .expect("points are sorted, and no instant is there twice");
                 }
+                let newest_ms = points.iter().filter_map(|point| point.timestamp_ms).max();
                 let (qualifier, value) = cell.finish().expect("a chunk has a point");
-                batch.put(family, qualifier, value);
+                put(&mut batch, family, qualifier, newest_ms, value);
             }
-        })
+        }
+        batch
     }
 
     /// What is to be appended to which cells. All points are in it, as they came: the last one of an
@@ -96,12 +121,12 @@ impl<'a> PointsByRow<'a> {
     pub(super) fn into_appends(mut self) -> Vec<(CellAddress, Vec<u8>)> {
         self.points.sort_by_key(|point| point.row);
         self.rows()
-            .map(|(key, points)| {
+            .map(|(row, points)| {
                 let mut value = Vec::with_capacity(points.len() * POINT_BYTES / 4);
                 for point in points {
                     append_point(point.qualifier, point.value, &mut value);
                 }
-                (CellAddress::new(key, FAMILY, APPEND_QUALIFIER), value)
+                (CellAddress::new(self.keys[row], FAMILY, APPEND_QUALIFIER), value)
             })
             .collect()
     }
@@ -119,27 +144,20 @@ impl<'a> PointsByRow<'a> {
         });
     }
 
-    /// The rows of points that are sorted by row.
-    fn rows(&self) -> impl Iterator<Item = (&'a [u8], &[Point<'a>])> {
+    /// The points of each row, with the row's place among the keys; they are sorted by it.
+    fn rows(&self) -> impl Iterator<Item = (usize, &[Point<'a>])> {
         self.points
             .chunk_by(|a, b| a.row == b.row)
-            .filter_map(|points| Some((self.keys[points.first()?.row], points)))
+            .filter_map(|points| Some((points.first()?.row, points)))
     }
+}
 
-    /// A batch in which `put` puts the points of each row.
-    fn batch(
-        &self,
-        table: &TableName,
-        mut put: impl FnMut(&mut WriteBatch, FamilyId, &[Point<'_>]),
-    ) -> WriteBatch {
-        let mut batch = WriteBatch::new(table.clone());
-        let family = batch.family(FAMILY);
-        for (key, points) in self.rows() {
-            batch.row(key);
-            put(&mut batch, family, points);
-        }
-        batch
-    }
+/// Puts a cell, at a time of its own if it has one.
+fn put(batch: &mut WriteBatch, family: FamilyId, qualifier: &[u8], timestamp_ms: Option<i64>, value: &[u8]) {
+    match timestamp_ms {
+        None => batch.put(family, qualifier, value),
+        Some(timestamp_ms) => batch.put_at(family, qualifier, timestamp_ms, value),
+    };
 }
 
 #[cfg(test)]

@@ -17,12 +17,13 @@
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use futures::future::{FutureExt as _, join_all};
 use futures::stream::{self, StreamExt as _};
 use hashbrown::HashMap;
 use oxtsdb_row_store::{CellAddress, RowStore, StoreError, TableName, WriteBatch};
+use oxtsdb_schema::{RowKeyLayout, RowKeyRef};
 use oxtsdb_server::Shutdown;
 use parking_lot::Mutex;
 use tokio::sync::{Notify, oneshot};
@@ -51,6 +52,7 @@ pub(super) struct Lanes(Arc<Inner>);
 struct Inner {
     store: Arc<dyn RowStore>,
     table: TableName,
+    layout: RowKeyLayout,
     form: Form,
     linger: Duration,
     shutdown: Shutdown,
@@ -87,6 +89,7 @@ impl Lanes {
     pub(super) fn new(
         store: Arc<dyn RowStore>,
         table: TableName,
+        layout: RowKeyLayout,
         form: Form,
         linger: Duration,
         shutdown: Shutdown,
@@ -94,6 +97,7 @@ impl Lanes {
         Self(Arc::new(Inner {
             store,
             table,
+            layout,
             form,
             linger,
             shutdown,
@@ -185,14 +189,15 @@ impl Inner {
 
     async fn write(&self, parts: Vec<Part>) {
         let points = PointsByRow::of(parts.iter().map(|part| &part.points));
-        let batch = match self.form {
-            Form::Single => points.into_single_cells(&self.table),
-            Form::Compacted => points.into_compacted_cells(&self.table),
-            Form::Appended => {
-                let appends = points.into_appends();
-                return self.append(appends, parts).await;
-            }
-        };
+        if self.form == Form::Appended {
+            let appends = points.into_appends();
+            return self.append(appends, parts).await;
+        }
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let batch = points.into_cells(&self.table, |key| {
+            let key = RowKeyRef::decode(key, &self.layout);
+            key.is_ok_and(|key| self.form.compacts(key.base_time(), now.as_secs()))
+        });
         let written = self.store.write(batch).await;
         for part in parts {
             // Who does not wait any more needs no answer.

@@ -21,6 +21,7 @@ pub(super) const POINT_BYTES: usize = 64;
 pub(crate) struct Rows {
     lanes: Vec<WriteBatch>,
     family: FamilyId,
+    use_otsdb_timestamp: bool,
     points: u64,
     /// The row that was begun last: which series, which hour.
     last: Option<(usize, BaseTime)>,
@@ -29,8 +30,9 @@ pub(crate) struct Rows {
 }
 
 impl Rows {
-    /// No points, and room for so many, on 1 lane or more.
-    pub(super) fn new(table: &TableName, points: usize, lanes: usize) -> Self {
+    /// No points, and room for so many, on 1 lane or more. With `use_otsdb_timestamp` a cell's timestamp
+    /// is its point's; else the store gives it one.
+    pub(super) fn new(table: &TableName, points: usize, lanes: usize, use_otsdb_timestamp: bool) -> Self {
         let mut empty = WriteBatch::new(table.clone());
         let family = empty.family(FAMILY);
         let mut lanes = vec![empty; lanes];
@@ -39,6 +41,7 @@ impl Rows {
         Self {
             lanes,
             family,
+            use_otsdb_timestamp,
             points: 0,
             last: None,
             lane: 0,
@@ -77,11 +80,18 @@ impl Rows {
             self.lanes[self.lane].row(key);
             self.last = Some((series, base));
         }
-        self.lanes[self.lane].put(
-            self.family,
-            Qualifier::new(timestamp, value).as_bytes(),
-            value.encoded().as_bytes(),
-        );
+        let (batch, qualifier) = (&mut self.lanes[self.lane], Qualifier::new(timestamp, value));
+        if self.use_otsdb_timestamp {
+            let timestamp_ms = timestamp.as_millis();
+            batch.put_at(
+                self.family,
+                qualifier.as_bytes(),
+                timestamp_ms,
+                value.encoded().as_bytes(),
+            );
+        } else {
+            batch.put(self.family, qualifier.as_bytes(), value.encoded().as_bytes());
+        }
         self.points += 1;
     }
 }

@@ -29,6 +29,8 @@ pub struct Writer(Arc<Inner>);
 struct Inner {
     store: Arc<dyn RowStore>,
     table: TableName,
+    /// Cells have the timestamp of their point, in place of the store's.
+    use_otsdb_timestamp: bool,
     resolver: Resolver,
     /// The way to the store, unless batches go to it as they are.
     lanes: Option<Lanes>,
@@ -54,11 +56,13 @@ impl Writer {
         let form = settings.write_form.on(&*store);
         let linger = Duration::from_millis(settings.linger_ms);
         let as_they_are = form == Form::Single && linger.is_zero() && store.keeps_write_order();
-        let lanes =
-            (!as_they_are).then(|| Lanes::new(Arc::clone(&store), table.clone(), form, linger, shutdown));
+        let layout = *uids.layout();
+        let lanes = (!as_they_are)
+            .then(|| Lanes::new(Arc::clone(&store), table.clone(), layout, form, linger, shutdown));
         Ok(Self(Arc::new(Inner {
             store,
             table,
+            use_otsdb_timestamp: settings.use_otsdb_timestamp,
             lanes,
             resolver: Resolver {
                 uids,
@@ -141,7 +145,7 @@ impl Writer {
     /// An empty batch with room for so many points.
     pub(crate) fn batch(&self, points: usize) -> Rows {
         let lanes = if self.0.lanes.is_some() { LANES } else { 1 };
-        Rows::new(&self.0.table, points, lanes)
+        Rows::new(&self.0.table, points, lanes, self.0.use_otsdb_timestamp)
     }
 
     /// The most tags of a series.

@@ -73,6 +73,11 @@ const KNOWN: &[(&str, &str, Form)] = &[
     ("tsd.storage.uid.width.metric", "uid_width_metric", Form::AsIs),
     ("tsd.storage.uid.width.tagk", "uid_width_tagk", Form::AsIs),
     ("tsd.storage.uid.width.tagv", "uid_width_tagv", Form::AsIs),
+    (
+        "tsd.storage.use_otsdb_timestamp",
+        "use_otsdb_timestamp",
+        Form::Boolean,
+    ),
 ];
 
 /// The port and the address of the HTTP and telnet listener, which are one setting here.

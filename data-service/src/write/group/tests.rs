@@ -53,11 +53,11 @@ fn cells(batch: &WriteBatch) -> Vec<String> {
 }
 
 fn compacted(batches: &[WriteBatch]) -> Vec<String> {
-    cells(&PointsByRow::of(batches.iter()).into_compacted_cells(&table()))
+    cells(&PointsByRow::of(batches.iter()).into_cells(&table(), |_| true))
 }
 
 fn single(batches: &[WriteBatch]) -> Vec<String> {
-    cells(&PointsByRow::of(batches.iter()).into_single_cells(&table()))
+    cells(&PointsByRow::of(batches.iter()).into_cells(&table(), |_| false))
 }
 
 /// Compacted by OpenTSDB 2.4.1 on HBase.
@@ -138,6 +138,23 @@ fn of_several_points_for_one_instant_the_last_stays() {
 }
 
 #[test]
+fn each_row_has_its_form() {
+    let points: &[TestPoint] = &[
+        (&[7], 1_356_998_400, Value::Int(1)),
+        (&[8], 1_356_998_400, Value::Int(2)),
+        (&[7], 1_356_998_401, Value::Int(3)),
+        (&[8], 1_356_998_400, Value::Float(2.5)),
+        (&[8], 1_356_998_400, Value::Int(4)),
+    ];
+    let batches = batches(&[points]);
+    let grouped = PointsByRow::of(batches.iter()).into_cells(&table(), |row| row == [7]);
+    assert_eq!(
+        cells(&grouped),
+        ["07 00000010 010300", "08 0000 04", "08 000b 40200000"]
+    );
+}
+
+#[test]
 fn a_row_with_very_many_points_is_cut_into_cells() {
     let points = |count: i64| {
         (0..count).map(|n| {
@@ -149,7 +166,7 @@ fn a_row_with_very_many_points_is_cut_into_cells() {
         })
     };
     let lengths = |count| {
-        let grouped = PointsByRow::of(std::iter::once(&batch(points(count)))).into_compacted_cells(&table());
+        let grouped = PointsByRow::of(std::iter::once(&batch(points(count)))).into_cells(&table(), |_| true);
         assert_eq!(grouped.row_count(), 1);
         let mut lengths = Vec::new();
         for mutation in grouped.iter().next().unwrap().iter() {
@@ -229,7 +246,7 @@ proptest! {
             .iter()
             .map(|points| batch(points.iter().map(|(row, timestamp, value)| (KEYS[*row], *timestamp, *value))))
             .collect();
-        let grouped = PointsByRow::of(batches.iter()).into_compacted_cells(&table());
+        let grouped = PointsByRow::of(batches.iter()).into_cells(&table(), |_| true);
         let mut read: BTreeMap<(usize, u32), Value> = BTreeMap::new();
         for row in grouped.iter() {
             let place = KEYS.iter().position(|key| *key == row.key).unwrap();
@@ -253,7 +270,7 @@ proptest! {
         prop_assert_eq!(grouped.row_count(), expected.keys().map(|(row, _)| row).collect::<std::collections::BTreeSet<_>>().len());
 
         // Written again, each point is in the cell it was in.
-        let again = PointsByRow::of(batches.iter().chain(&batches)).into_compacted_cells(&table());
+        let again = PointsByRow::of(batches.iter().chain(&batches)).into_cells(&table(), |_| true);
         prop_assert_eq!(cells(&again), cells(&grouped));
     }
 }

@@ -174,6 +174,55 @@ async fn the_store_decides_the_form_unless_it_is_set() {
     }
 }
 
+#[tokio::test]
+async fn an_hour_that_is_not_over_is_written_as_opentsdb_would_have_it() {
+    // An hour far ahead, and one long ago.
+    for (hour, form, cells) in [
+        (4_102_444_800, WriteForm::Auto, 2),
+        (4_102_444_800, WriteForm::Rows, 1),
+        (1_356_998_400, WriteForm::Auto, 1),
+    ] {
+        let (stack, gate) = Gate::hbase_stack(settings(form, 0)).await;
+        gate.let_go(2);
+        let points = [("a", hour, 1), ("a", hour + 1, 2)];
+        put(&stack.service.writer, &points).await.unwrap();
+        assert_eq!(stack.cells("tsdb").await.len(), cells, "{hour} {form}");
+    }
+}
+
+#[tokio::test]
+async fn cells_have_the_timestamps_of_their_points_if_it_is_set() {
+    for (form, expected) in [
+        (WriteForm::Cells, vec![1_356_998_400_000, 1_356_998_401_000]),
+        (WriteForm::Rows, vec![1_356_998_401_000]),
+    ] {
+        let settings = DataSettings {
+            use_otsdb_timestamp: true,
+            ..settings(form, 0)
+        };
+        let stack = TestStack::with(settings, UidSettings::default()).await;
+        let points = [("a", 1_356_998_401, 2), ("a", 1_356_998_400, 1)];
+        put(&stack.service.writer, &points).await.unwrap();
+        let key = hex::decode(ROW_A.replacen("00000000", "50e22700", 1)).unwrap();
+        let table = "tsdb".parse().unwrap();
+        let row = stack.store.get(&table, &key, &ColumnSelection::All).await;
+        let row = row.unwrap().unwrap();
+        let timestamps: Vec<i64> = row.cells().map(|cell| cell.timestamp_ms).collect();
+        assert_eq!(timestamps, expected, "{form}");
+    }
+    let appends = DataSettings {
+        use_otsdb_timestamp: true,
+        ..settings(WriteForm::Appends, 0)
+    };
+    assert!(
+        appends
+            .check()
+            .unwrap_err()
+            .to_string()
+            .contains("--use-otsdb-timestamp")
+    );
+}
+
 #[tokio::test(start_paused = true)]
 async fn points_linger_for_others_of_their_row() {
     for form in [WriteForm::Rows, WriteForm::Cells] {
