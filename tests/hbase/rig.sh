@@ -16,6 +16,7 @@
 #   rig.sh opentsdb FOLDER PART [KEY=VALUE...]       one more OpenTSDB, with settings (tsd.…)
 #   rig.sh tool FOLDER PART CLASS [ARGUMENT...]      a tool of OpenTSDB (UidManager, Fsck…) with PART's settings
 #   rig.sh tables FOLDER [DATA UID TREE META]        makes OpenTSDB's tables
+#   rig.sh describe FOLDER TABLE                     a table's settings and regions, as HBase's shell tells them
 # `gateway`, `opentsdb` and `again` print the address.
 #
 # `run` sets, and `start` prints: OXTSDB_TEST_HBASE=HOST:PORT[,HOST:PORT…] (the gateways),
@@ -114,7 +115,7 @@ VERB="${1:-}" FOLDER='' PART='' COMMAND='' STAYS='' TEMPORARY=''
 [ "$#" = 0 ] || shift
 case "$VERB" in
   run) options "$@" ;;
-  start | stop | status | kill | pause | resume | again | gateway | opentsdb | tool | tables)
+  start | stop | status | kill | pause | resume | again | gateway | opentsdb | tool | tables | describe)
     [ "$#" != 0 ] || usage
     FOLDER="$1"
     shift
@@ -217,5 +218,10 @@ case "$VERB" in
     [ "$#" = 4 ] || usage
     need_programs
     create_tables "$@"
+    ;;
+  describe)
+    [ "$#" = 1 ] || usage
+    need_programs
+    describe_table "$1"
     ;;
 esac

@@ -125,6 +125,11 @@ create_tables() {
   fi
 }
 
+# describe_table TABLE: what it says, without the log that its configuration would bring.
+describe_table() {
+  java -Djava.net.preferIPv4Stack=true -cp "$FOLDER/hbase:$HBASE_JARS/*" "$RIG/DescribeTable.java" "$1"
+}
+
 start_again() {
   case "$1" in
     hbase)

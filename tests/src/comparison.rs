@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 
 use anyhow::bail;
 
-use crate::opentsdb::Tags;
+use crate::opentsdb::{OpenTsdb, Tags};
 use crate::random_points::Expected;
 use crate::sample::Number;
+use crate::{Tsdb, read_back};
 
 /// So many differences are named.
 const NAMED: usize = 10;
@@ -30,6 +31,38 @@ pub fn as_opentsdb_answers(expected: &Expected) -> Expected {
         .iter()
         .map(|(series, points)| (series.clone(), answered(points)))
         .collect()
+}
+
+/// Fails unless OpenTSDB's queries give what is expected of these metrics.
+///
+/// # Errors
+///
+/// As said, and OpenTSDB's.
+pub async fn check_opentsdb(
+    opentsdb: &OpenTsdb,
+    expected: &Expected,
+    metrics: &[String],
+) -> anyhow::Result<()> {
+    let expected = as_opentsdb_answers(expected);
+    for metric in metrics {
+        let found = opentsdb.series_of(metric).await?;
+        check_series("OpenTSDB", &expected, metric, &found)?;
+    }
+    Ok(())
+}
+
+/// Fails unless OxTSDB's queries give it, as OpenTSDB's do.
+///
+/// # Errors
+///
+/// As said, and the server's.
+pub async fn check_oxtsdb(oxtsdb: &Tsdb, expected: &Expected, metrics: &[String]) -> anyhow::Result<()> {
+    let expected = as_opentsdb_answers(expected);
+    for metric in metrics {
+        let found = read_back::series_of(&mut oxtsdb.data(), metric).await?;
+        check_series("OxTSDB", &expected, metric, &found)?;
+    }
+    Ok(())
 }
 
 /// Fails unless the series of a metric are as expected, point for point.

@@ -16,11 +16,13 @@
 //!   rig ─► Part, OpenTsdb     started for a test, killed, paused; ended in Drop
 //!   tables                    names that no other test has
 //!   stored, uid_table         what is in them, cell for cell
+//!   data_fsck, uid_fsck       what OpenTSDB's own checks say about them
 //!   proxy, traffic            a network that stalls, loses, cuts, refuses; clients that write meanwhile
 //!   random_points ─► writers ─► comparison    all that a row can hold: sent, and looked for
 //! ```
 
 pub mod comparison;
+pub mod data_fsck;
 pub mod health;
 pub mod http;
 pub mod opentsdb;

@@ -94,6 +94,28 @@ impl OpenTsdb {
         groups.iter().map(series).collect()
     }
 
+    /// The last point of a series with one tag, of the present hour or the two before, as `/api/query/last`
+    /// tells it; none if there is none.
+    ///
+    /// # Errors
+    ///
+    /// OpenTSDB's.
+    pub async fn last(&self, metric: &str, tag: (&str, &str)) -> anyhow::Result<Option<(i64, Number)>> {
+        let question = json!({
+            "queries": [{"metric": metric, "tags": {tag.0: tag.1}}],
+            "backScan": 2,
+        });
+        let answer = self.http().post("/api/query/last", &question).await?;
+        ensure!(answer.status == 200, "last of `{metric}`: {answer:?}");
+        let answer = answer.json()?;
+        let Some(point) = answer.as_array().context("no array")?.first() else {
+            return Ok(None);
+        };
+        let timestamp_ms = point["timestamp"].as_i64().context("timestamp")?;
+        let text = point["value"].as_str().context("value")?;
+        Ok(Some((timestamp_ms, number(&serde_json::from_str(text)?)?)))
+    }
+
     /// UIDs of names, assigned if need be, in hex; one request.
     ///
     /// # Errors

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use anyhow::{Context as _, ensure};
 
+use crate::data_fsck::DataFsck;
 use crate::opentsdb::OpenTsdb;
 use crate::tables::Tables;
 use crate::uid_fsck::UidFsck;
@@ -110,9 +111,14 @@ impl Rig {
     ///
     /// HBase's.
     pub async fn create_tables(&self, test: &str) -> anyhow::Result<Tables> {
-        let tables = Tables::named(&unique(test));
+        let tables = self.new_tables(test);
         rig("tables", &self.folder, tables.names()).await?;
         Ok(tables)
+    }
+
+    /// Names of tables that are not there.
+    pub fn new_tables(&self, test: &str) -> Tables {
+        Tables::named(&unique(test))
     }
 
     /// What OpenTSDB's own check says about a UID table; nothing is changed.
@@ -124,6 +130,26 @@ impl Rig {
         let part = &opentsdb.part().name;
         let output = output("tool", &self.folder, [part, "UidManager", "--verbose", "fsck"]).await?;
         UidFsck::parse(&String::from_utf8_lossy(&output.stderr))
+    }
+
+    /// What OpenTSDB's own check says about a table of points; nothing is changed.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be run. What it finds is no error.
+    pub async fn data_fsck(&self, opentsdb: &OpenTsdb) -> anyhow::Result<DataFsck> {
+        let part = &opentsdb.part().name;
+        let output = output("tool", &self.folder, [part, "Fsck", "--full-scan", "--threads=1"]).await?;
+        DataFsck::parse(&String::from_utf8_lossy(&output.stderr))
+    }
+
+    /// How HBase describes a table: its settings as its shell writes them.
+    ///
+    /// # Errors
+    ///
+    /// If there is no such table.
+    pub async fn describe(&self, table: &str) -> anyhow::Result<String> {
+        rig("describe", &self.folder, [table]).await
     }
 
     async fn start(

@@ -36,6 +36,17 @@ impl Stored {
     ///
     /// HBase's.
     pub async fn cells(&self, table: &str) -> anyhow::Result<BTreeMap<Column, Vec<u8>>> {
+        let cells = self.timed_cells(table).await?;
+        let without_time = |(column, (_, value))| (column, value);
+        Ok(cells.into_iter().map(without_time).collect())
+    }
+
+    /// As [`Stored::cells`], each value with the timestamp of its cell, milliseconds.
+    ///
+    /// # Errors
+    ///
+    /// HBase's.
+    pub async fn timed_cells(&self, table: &str) -> anyhow::Result<BTreeMap<Column, (i64, Vec<u8>)>> {
         let table = table.parse().with_context(|| format!("`{table}`"))?;
         let mut rows = self.store.scan(&table, Scan::prefix(&[])).await?;
         let mut cells = BTreeMap::new();
@@ -47,7 +58,7 @@ impl Stored {
                         cell.family.to_owned(),
                         cell.qualifier.to_vec(),
                     );
-                    cells.insert(column, cell.value.to_vec());
+                    cells.insert(column, (cell.timestamp_ms, cell.value.to_vec()));
                 }
             }
         }

@@ -78,13 +78,52 @@ impl Tsdb {
     ///
     /// If it does not serve within a minute.
     pub async fn start_with(options: Options) -> anyhow::Result<Self> {
+        let mut tsdb = Self::launch(options)?;
+        tsdb.wait_until_ready().await?;
+        Ok(tsdb)
+    }
+
+    /// One that must not start: it ends with exit status 1, and was never ready. Gives its error, a line
+    /// without the program's name.
+    ///
+    /// # Errors
+    ///
+    /// If it serves, does not end, ends otherwise, or says more or less than one error.
+    pub async fn refused(options: Options) -> anyhow::Result<String> {
+        let mut tsdb = Self::launch(options)?;
+        let (data, uid) = (tsdb.data_channel(), tsdb.uid_channel());
+        let status = wait::until("tsdb ends", || {
+            let ended = tsdb.process.ended();
+            let (data, uid) = (data.clone(), uid.clone());
+            async move {
+                if let Some(status) = ended? {
+                    return Ok(Some(status));
+                }
+                let data = check_serving(data, DATA_SERVICE).await;
+                let uid = check_serving(uid, UID_SERVICE).await;
+                ensure!(data.is_ok() || uid.is_ok(), "it still runs");
+                Ok(None)
+            }
+        })
+        .await?;
+        let log = tsdb.process.log();
+        let status = status.with_context(|| format!("it was ready:\n{log}"))?;
+        ensure!(status.code() == Some(1), "{status}:\n{log}");
+        let mut errors = log.lines().filter_map(|line| line.strip_prefix("tsdb: "));
+        let error = errors.next().with_context(|| format!("no error:\n{log}"))?;
+        let is_last = log.trim_end().ends_with(error) && errors.next().is_none();
+        ensure!(is_last, "the error is not one line at the end:\n{log}");
+        Ok(error.to_owned())
+    }
+
+    fn launch(options: Options) -> anyhow::Result<Self> {
         let folder = TempDir::with_prefix("oxtsdb-test-")?;
         let data_dir = options
             .data_dir
             .clone()
             .unwrap_or_else(|| folder.path().join("data"));
         let (http, data, uid) = (ports::free()?, ports::free()?, ports::free()?);
-        let mut tsdb = Self {
+        Ok(Self {
             process: run(&data_dir, http, data, uid, &options, folder.path())?,
             http,
             data,
@@ -92,9 +131,7 @@ impl Tsdb {
             options,
             data_dir,
             folder,
-        };
-        tsdb.wait_until_ready().await?;
-        Ok(tsdb)
+        })
     }
 
     /// `kill -9`, as a crash.

@@ -9,7 +9,7 @@ use oxtsdb_proto::data::v1::scan_rows_response::cell_point;
 use oxtsdb_proto::uid::v1::{GetOrCreateUidsRequest, UidName};
 use oxtsdb_schema::row::decode_row;
 use oxtsdb_schema::{CellRef, DuplicatePolicy, Points};
-use oxtsdb_tests::comparison::{as_opentsdb_answers, check_series};
+use oxtsdb_tests::comparison::{check_opentsdb, check_oxtsdb};
 use oxtsdb_tests::opentsdb::OpenTsdb;
 use oxtsdb_tests::random_points::{Expected, RandomPoints, Sent};
 use oxtsdb_tests::rig::Rig;
@@ -45,25 +45,6 @@ async fn write_by_both(
         writers::write_to_opentsdb(opentsdb, random, &theirs),
         writers::write_to_oxtsdb(oxtsdb, &mut other, &ours),
     )?;
-    Ok(())
-}
-
-async fn check_opentsdb(opentsdb: &OpenTsdb, expected: &Expected, metrics: &[String]) -> anyhow::Result<()> {
-    let expected = as_opentsdb_answers(expected);
-    for metric in metrics {
-        let found = opentsdb.series_of(metric).await?;
-        check_series("OpenTSDB", &expected, metric, &found)?;
-    }
-    Ok(())
-}
-
-/// Its queries answer as OpenTSDB's do.
-async fn check_oxtsdb(oxtsdb: &Tsdb, expected: &Expected, metrics: &[String]) -> anyhow::Result<()> {
-    let expected = as_opentsdb_answers(expected);
-    for metric in metrics {
-        let found = read_back::series_of(&mut oxtsdb.data(), metric).await?;
-        check_series("OxTSDB", &expected, metric, &found)?;
-    }
     Ok(())
 }
 
