@@ -143,7 +143,7 @@ impl Tables {
         check(declaration.metric_symbol, "metric_symbol")?;
         let tags = declaration.tag_symbols.as_slice();
         let count = tags.len();
-        if count % 2 != 0 {
+        if !count.is_multiple_of(2) {
             return Err(Breach::OddTagSymbols { count }.at(series_field(index, "tag_symbols")));
         }
         // Far too many tags are not copied out only to be refused.
