@@ -40,7 +40,7 @@
 //! | deleting rows in a batch | one call for each row |
 //! | scans for several versions | newest versions are scanned, then each column whose family keeps more is read by itself (`versions`): slow, and not of one instant |
 //! | descending scans from outside to inside | a little more is asked for and cut here (`range`) |
-//! | filters on row keys | regular expressions are wrong for bytes over 127, so [`Scan::filter`] is applied here, in the worker's thread |
+//! | filters on row keys | regular expressions are wrong for bytes over 127, so [`Scan::filter`] is applied here, in the worker's thread; where it has hints, to keys that are listed without their cells (`selective`) |
 //! | row keys of 32767 bytes | a few less ([`RowStore::max_row_key`]) |
 //! | check-and-put where the value is empty | cannot be told from absent, as in every store here |
 //! | atomic writes of several rows | none: [`RowStore::atomic`] is `None` |
@@ -65,6 +65,7 @@ mod raw;
 mod read;
 mod rows;
 mod scan;
+mod selective;
 mod socket;
 mod tables;
 mod versions;

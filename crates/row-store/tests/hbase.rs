@@ -14,8 +14,8 @@ use futures::{StreamExt, TryStreamExt};
 use oxtsdb_row_store::hbase::{Compression, HbaseConfig, HbaseStore};
 use oxtsdb_row_store::memory::MemoryStore;
 use oxtsdb_row_store::{
-    CellAddress, ColumnSelection, FamilyDef, Retry, Row, RowStore, Scan, StoreError, TableDef, TableName,
-    WriteBatch, conformance,
+    CellAddress, ColumnSelection, FamilyDef, Retry, Row, RowFilter, RowStore, Scan, StoreError, TableDef,
+    TableName, WriteBatch, conformance,
 };
 use support::proxy::Proxy;
 use support::real_gateways;
@@ -104,6 +104,56 @@ async fn scans_agree_with_the_store_in_memory() {
             all_rows(&model, &table, scan.clone()).await.unwrap(),
         );
         assert_eq!(contents(&found), contents(&expected), "{scan:?}");
+    }
+}
+
+#[tokio::test]
+async fn few_of_many_rows_are_found() {
+    let Some(gateways) = real_gateways() else { return };
+    let (store, model) = (connect(&gateways).await, MemoryStore::new());
+    let table = new_table(&store, "selective").await;
+    model
+        .create_table(&TableDef::new(table.clone(), &["t"]))
+        .await
+        .unwrap();
+    let mut batch = WriteBatch::new(table.clone());
+    let family = batch.family("t");
+    for row in 0..3_000_u16 {
+        for qualifier in [b"1", b"2", b"3"] {
+            batch.row(&row.to_be_bytes()).put(family, qualifier, &[0x80]);
+        }
+    }
+    store.write(batch.clone()).await.unwrap();
+    model.write(batch).await.unwrap();
+    let number = |key: &[u8]| u64::from(u16::from_be_bytes([key[0], key[1]]));
+    let mut random = Random(2);
+    for _ in 0..60 {
+        // Of each `stride` rows the first `wanted`: one of a thousand, all, and what is between.
+        let most = [3, 40, 1_500][usize::try_from(random.below(3)).unwrap()];
+        let stride = 1 + random.below(most);
+        let wanted = 1 + random.below(stride.min(100));
+        let filter = RowFilter::new(move |key| number(key) % stride < wanted);
+        let filter = match random.below(3) {
+            0 => filter.with_seek(|_| None),
+            _ => filter.with_seek(move |key| {
+                let next = (number(key) / stride + 1) * stride;
+                Some(u16::try_from(next).unwrap_or(u16::MAX).to_be_bytes().to_vec())
+            }),
+        };
+        let end = |random: &mut Random| u16::try_from(random.below(3_100)).unwrap().to_be_bytes();
+        let (one, other) = (end(&mut random), end(&mut random));
+        let mut scan = Scan::range(one.min(other), one.max(other));
+        scan.filter = Some(filter);
+        scan.batch_rows = [1, 10, 1_000][usize::try_from(random.below(3)).unwrap()];
+        let (found, expected) = (
+            all_rows(&store, &table, scan.clone()).await.unwrap(),
+            all_rows(&model, &table, scan.clone()).await.unwrap(),
+        );
+        assert_eq!(
+            contents(&found),
+            contents(&expected),
+            "{wanted} of {stride}: {scan:?}"
+        );
     }
 }
 

@@ -38,6 +38,8 @@ struct Table {
     mixed_up: AtomicBool,
     closed: AtomicUsize,
     fetches: AtomicUsize,
+    /// How many rows each call asked for by their keys.
+    gets: Mutex<Vec<usize>>,
 }
 
 impl Table {
@@ -50,6 +52,7 @@ impl Table {
             mixed_up: AtomicBool::new(false),
             closed: AtomicUsize::new(0),
             fetches: AtomicUsize::new(0),
+            gets: Mutex::default(),
         })
     }
 
@@ -59,7 +62,7 @@ impl Table {
         }
         match request.name.as_str() {
             "getTableNames" => Action::Reply(reply::names(&["tsdb"])),
-            "getRowsWithColumns" => Action::Reply(reply::rows(&[])),
+            "getRowsWithColumns" => self.get(request),
             "scannerOpenWithScan" => self.open(request),
             "scannerGetList" => self.fetch(request),
             "scannerClose" => {
@@ -77,8 +80,11 @@ impl Table {
         let rows = (0..ROWS)
             .map(key)
             .filter(|key| key.as_slice() >= start && key.as_slice() < stop);
+        // With a filter: keys alone.
+        let is_of_keys = request.string(&[2, 6]).is_some();
+        let parts_per_row = if is_of_keys { 1 } else { self.parts_per_row };
         let mut parts: Vec<Part> = rows
-            .flat_map(|key| (0..self.parts_per_row).map(move |part| (key.clone(), part)))
+            .flat_map(|key| (0..parts_per_row).map(move |part| (key.clone(), part)))
             .collect();
         // Taken from the end.
         parts.reverse();
@@ -86,6 +92,20 @@ impl Table {
         self.scanners.lock().insert(id, parts);
         self.opened_on.lock().insert(id, request.connection);
         Action::Reply(reply::integer(id))
+    }
+
+    /// Rows by their keys; of the check of health, none.
+    fn get(&self, request: &Request) -> Action {
+        let keys = request.strings.iter().filter(|(path, _)| path == &[2]);
+        let keys: Vec<&[u8]> = keys
+            .map(|(_, key)| key.as_slice())
+            .filter(|key| key.starts_with(b"row"))
+            .collect();
+        self.gets.lock().push(keys.len());
+        let qualifiers: Vec<[u8; 1]> = (0..self.parts_per_row).map(|part| [part]).collect();
+        let columns: Vec<&[u8]> = qualifiers.iter().map(<[u8; 1]>::as_slice).collect();
+        let rows: Vec<(&[u8], &[&[u8]])> = keys.iter().map(|key| (*key, columns.as_slice())).collect();
+        Action::Reply(reply::rows(&rows))
     }
 
     fn fetch(&self, request: &Request) -> Action {
@@ -331,4 +351,65 @@ async fn less_is_fetched_at_once_when_answers_are_too_long() {
             .contains("more than 200 bytes (max_reply_bytes)"),
         "{error}"
     );
+}
+
+fn number(key: &[u8]) -> usize {
+    std::str::from_utf8(&key[3..]).unwrap().parse().unwrap()
+}
+
+/// Of each `stride` rows the first `wanted`, and where the next of them are.
+fn some_of(wanted: usize, stride: usize) -> Scan {
+    let filter = RowFilter::new(move |key| number(key) % stride < wanted);
+    let mut scan = Scan::prefix(b"");
+    scan.filter = Some(filter.with_seek(move |row| Some(key((number(row) / stride + 1) * stride))));
+    scan
+}
+
+#[tokio::test]
+async fn of_few_rows_no_others_are_read() {
+    let table = Table::new(3);
+    let gateway = start(&table);
+    let store = connect(&gateway).await;
+    table.gets.lock().clear();
+    let rows = scan(&store, some_of(1, 500), |_| {}).await.unwrap();
+    let found: Vec<Vec<u8>> = rows.iter().map(|row| row.key().to_vec()).collect();
+    assert_eq!(found, [key(0), key(500)]);
+    assert!(rows.iter().all(|row| row.len() == 3), "whole rows");
+    assert_eq!(*table.gets.lock(), [1, 1]);
+    let scanners = table.next_scanner.load(Ordering::SeqCst);
+    assert_eq!(scanners, 3, "at the start, at row 500 and behind all rows");
+    assert_eq!(table.fetches.load(Ordering::SeqCst), 3);
+}
+
+#[tokio::test]
+async fn most_rows_are_scanned_and_not_asked_for_one_by_one() {
+    let table = Table::new(3);
+    let gateway = start(&table);
+    let store = connect(&gateway).await;
+    table.gets.lock().clear();
+    let mut most = some_of(9, 10);
+    most.batch_rows = 1_000;
+    let rows = scan(&store, most, |_| {}).await.unwrap();
+    assert_eq!(rows.len(), ROWS / 10 * 9);
+    assert!(rows.is_sorted_by_key(|row| row.key().to_vec()));
+    assert!(rows.iter().all(|row| row.len() == 3), "whole rows");
+    assert!(
+        table.gets.lock().iter().sum::<usize>() < 8,
+        "{:?}",
+        table.gets.lock()
+    );
+}
+
+#[tokio::test]
+async fn a_selective_scan_goes_on_after_its_connection_broke() {
+    let table = Table::new(3);
+    let gateway = start(&table);
+    let store = connect(&gateway).await;
+    for (wanted, stride) in [(1, 100), (1, 3)] {
+        let mut few = some_of(wanted, stride);
+        few.batch_rows = 10;
+        let rows = scan(&store, few, |_| gateway.cut()).await.unwrap();
+        assert_eq!(rows.len(), ROWS.div_ceil(stride));
+        assert!(rows.is_sorted_by_key(|row| row.key().to_vec()));
+    }
 }

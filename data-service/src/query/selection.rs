@@ -173,7 +173,13 @@ impl Selection {
         }
         let (keep, seek) = (self.clone(), self.clone());
         let filter = RowFilter::new(move |key| keep.may_keep(key));
-        Some(if self.0.tests.is_empty() {
+        // Where a filter only wants a key to be there, nearly all rows have it: nothing to jump over.
+        let wants_any = self
+            .0
+            .tests
+            .iter()
+            .all(|test| matches!(test.test, ValueTest::Any));
+        Some(if wants_any {
             filter
         } else {
             filter.with_seek(move |key| seek.seek_after(key))

@@ -100,6 +100,8 @@ pub(super) struct Assembler {
     /// The row whose parts are coming.
     pending: Option<RawRow>,
     last_key: Option<Vec<u8>>,
+    /// Rows since the last one that is wanted.
+    unwanted: usize,
 }
 
 impl Assembler {
@@ -109,12 +111,18 @@ impl Assembler {
             filter,
             pending: None,
             last_key: None,
+            unwanted: 0,
         }
     }
 
     /// The last row that is whole, wanted or not.
     pub(super) fn last_key(&self) -> Option<&[u8]> {
         self.last_key.as_deref()
+    }
+
+    /// How many rows came since the last one that is wanted.
+    pub(super) fn unwanted(&self) -> usize {
+        self.unwanted
     }
 
     /// Where the filter says to go on behind the last row that came, whole or not, if that is not wanted.
@@ -157,8 +165,10 @@ impl Assembler {
         self.last_key = Some(row.key.clone());
         let keeps = |key: &[u8]| self.filter.as_ref().is_none_or(|filter| filter.keeps(key));
         if !self.range.contains(&row.key) || !keeps(&row.key) {
+            self.unwanted += 1;
             return Ok(None);
         }
+        self.unwanted = 0;
         row.into_row(gateway)
     }
 }

@@ -144,6 +144,16 @@ pub(super) fn scan(range: ScanRange, selection: &ColumnSelection, cells: i32, pa
     }
 }
 
+/// A scan that returns one cell of each row, without its value; as many rows are fetched from a region
+/// server at once.
+pub(super) fn scan_of_keys(range: ScanRange, selection: &ColumnSelection, rows: i32) -> TScan {
+    TScan {
+        filter_string: Some(b"FirstKeyOnlyFilter() AND KeyOnlyFilter()".to_vec()),
+        batch_size: None,
+        ..scan(range, selection, 1, rows)
+    }
+}
+
 /// A family for a new table. Bloom filters by row are what OpenTSDB's tables have; the block cache
 /// is HBase's own default, which the interface would turn off.
 pub(super) fn family(

@@ -7,10 +7,8 @@
 //!
 //! While the caller works on a batch of rows, the next one is fetched.
 //!
-//! A filter with hints is for few of many rows, so a scan with one fetches a single row at first, and
-//! twice as many each time. When a fetch brought nothing that is wanted, another scanner is opened where
-//! the filter says. That costs as much as hundreds of rows, so after each that led to nothing twice as
-//! many rows are fetched before the next.
+//! A filter with hints is for few of many rows: such a scan is done in two steps ([`super::selective`]),
+//! and the first of them is a scan as well, of keys alone.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -24,8 +22,8 @@ use super::error::{About, CallError};
 use super::pool::{Call, Pool, Way};
 use super::range::{Assembler, KeyRange};
 use super::versions::Versions;
-use super::{raw, tables};
-use crate::{ColumnSelection, Row, RowFilter, RowStream, Scan, StoreError, TableName};
+use super::{raw, selective, tables};
+use crate::{ColumnSelection, Row, RowStream, Scan, StoreError, TableName};
 
 /// Cells of a part of a row: wider rows come in several parts.
 const CELLS_PER_PART: i32 = 1_000;
@@ -48,43 +46,34 @@ pub(super) async fn open(pool: Arc<Pool>, table: TableName, scan: Scan) -> Resul
             Err(StoreError::NoSuchTable { table })
         };
     }
+    if selective::is_for(&scan) {
+        return selective::open(pool, table, scan).await;
+    }
     let versions = Versions::of(&pool, &table, scan.max_versions)
         .await
         .map_err(about)?;
-    let parts = scan.batch_rows.clamp(*PARTS.start(), *PARTS.end());
-    let jumps = scan.filter.as_ref().is_some_and(RowFilter::has_seek) && !scan.reverse;
-    let mut cursor = Cursor {
-        parts: if jumps { 1 } else { parts },
-        most_parts: parts,
-        jumps_in_vain: 0,
-        cells: CELLS_PER_PART,
-        rest: scan.limit.unwrap_or(u64::MAX),
-        pool,
-        table,
-        scan,
-        range,
-        versions,
-        next: None,
-        ready: VecDeque::new(),
-        is_at_end: false,
-        failures: 0,
-    };
+    let mut cursor = Cursor::new(pool, table, scan);
     cursor.fetch().await.map_err(|error| cursor.about(error))?;
-    Ok(try_unfold(cursor, |mut cursor| async move {
-        let rows = cursor.next_batch().await.map_err(|error| cursor.about(error))?;
-        Ok((!rows.is_empty()).then_some((rows, cursor)))
-    })
-    .boxed())
+    Ok(
+        try_unfold((cursor, versions), |(mut cursor, versions)| async move {
+            let rows = cursor.next_batch().await.map_err(|error| cursor.about(error))?;
+            let completed = versions.complete(&cursor.pool, &cursor.table, rows).await;
+            let rows = completed.map_err(|error| cursor.about(error))?;
+            Ok((!rows.is_empty()).then_some((rows, (cursor, versions))))
+        })
+        .boxed(),
+    )
 }
 
-/// A scan that is under way.
-struct Cursor {
+/// Newest versions of rows, in their order: a scan that is under way.
+pub(super) struct Cursor {
     pool: Arc<Pool>,
     table: TableName,
     scan: Scan,
     /// What has not been received.
     range: KeyRange,
-    versions: Versions,
+    /// Keys alone are wanted.
+    is_of_keys: bool,
     /// Rows that may still be returned.
     rest: u64,
     /// What is being fetched.
@@ -97,75 +86,152 @@ struct Cursor {
     /// How much is fetched at once; less when answers were too long.
     parts: usize,
     most_parts: usize,
-    /// Hints that were followed since the last row that is wanted.
-    jumps_in_vain: u32,
     cells: i32,
 }
 
 /// What came of a fetch.
-struct Fetched {
-    scanner: Scanner,
-    assembler: Assembler,
+pub(super) struct Fetched {
     rows: Vec<Row>,
+    /// How many parts came, of rows that are wanted and others.
+    pub(super) parts: usize,
     is_at_end: bool,
+    pub(super) following: Following,
+}
+
+/// How a scan goes on.
+pub(super) struct Following {
+    scanner: Scanner,
+    pub(super) assembler: Assembler,
+}
+
+impl Fetched {
+    /// The rows that are wanted, and how to go on.
+    pub(super) fn into_parts(self) -> (Vec<Row>, Following) {
+        (self.rows, self.following)
+    }
 }
 
 impl Cursor {
-    fn about(&self, error: CallError) -> StoreError {
+    /// A scan of which nothing is asked for yet.
+    pub(super) fn new(pool: Arc<Pool>, table: TableName, scan: Scan) -> Self {
+        let parts = scan.batch_rows.clamp(*PARTS.start(), *PARTS.end());
+        Self {
+            parts,
+            most_parts: parts,
+            cells: CELLS_PER_PART,
+            rest: scan.limit.unwrap_or(u64::MAX),
+            range: KeyRange::of(&scan),
+            is_of_keys: false,
+            pool,
+            table,
+            scan,
+            next: None,
+            ready: VecDeque::new(),
+            is_at_end: false,
+            failures: 0,
+        }
+    }
+
+    /// The same for the keys alone: each row comes with one cell, and that without its value. `parts` are
+    /// fetched at first.
+    pub(super) fn of_keys(pool: Arc<Pool>, table: TableName, scan: Scan, parts: usize) -> Self {
+        Self {
+            parts,
+            most_parts: *PARTS.end(),
+            is_of_keys: true,
+            ..Self::new(pool, table, scan)
+        }
+    }
+
+    pub(super) fn about(&self, error: CallError) -> StoreError {
         error.into_store_error(About::repeatable(&self.table))
     }
 
     /// The next rows; none at the end.
-    async fn next_batch(&mut self) -> Result<Vec<Row>, CallError> {
+    pub(super) async fn next_batch(&mut self) -> Result<Vec<Row>, CallError> {
         while self.ready.is_empty() && !self.is_at_end {
             self.fetch().await?;
         }
         let count = self.ready.len().min(self.scan.batch_rows);
-        let rows = self.ready.drain(..count).collect();
-        self.versions.complete(&self.pool, &self.table, rows).await
+        Ok(self.ready.drain(..count).collect())
     }
 
     /// Waits for rows, and begins to fetch what follows them.
-    async fn fetch(&mut self) -> Result<(), CallError> {
+    pub(super) async fn fetch(&mut self) -> Result<(), CallError> {
+        let Some(fetched) = self.fetched().await? else {
+            return Ok(());
+        };
+        let rest = usize::try_from(self.rest).unwrap_or(usize::MAX);
+        let before = self.ready.len();
+        let (rows, following) = fetched.into_parts();
+        self.ready.extend(rows.into_iter().take(rest));
+        self.rest -= (self.ready.len() - before) as u64;
+        if self.rest == 0 {
+            self.is_at_end = true;
+        }
+        self.go_on(following, self.parts);
+        Ok(())
+    }
+
+    /// What the next fetch brings, without beginning another one; `None` at the end, and where it has to
+    /// be tried again.
+    pub(super) async fn fetched(&mut self) -> Result<Option<Fetched>, CallError> {
+        if self.is_at_end {
+            return Ok(None);
+        }
         let call = match self.next.take() {
             Some(call) => call,
             None => self.open_scanner()?,
         };
         let fetched = match call.answer().await {
             Ok(fetched) => fetched,
-            Err(error) => return self.recover(error),
+            Err(error) => return self.recover(error).map(|()| None),
         };
-        if let Some(key) = fetched.assembler.last_key() {
+        if let Some(key) = fetched.following.assembler.last_key() {
             self.failures = 0;
             self.range.resume_after(key);
         }
-        if !fetched.rows.is_empty() {
-            self.jumps_in_vain = 0;
+        self.is_at_end = fetched.is_at_end;
+        Ok(Some(fetched))
+    }
+
+    /// Whether nothing is left to be fetched.
+    pub(super) fn is_at_end(&self) -> bool {
+        self.is_at_end
+    }
+
+    /// Begins to fetch what follows, so many parts if that is allowed. If it cannot be asked for now, a new
+    /// scanner is opened when it is needed.
+    pub(super) fn go_on(&mut self, following: Following, parts: usize) {
+        self.parts = parts.min(self.most_parts);
+        if !self.is_at_end {
+            self.next = self.continue_scanner(following).ok();
         }
-        let seek = fetched.assembler.seek().filter(|_| fetched.rows.is_empty());
-        let before = self.ready.len();
-        let rest = usize::try_from(self.rest).unwrap_or(usize::MAX);
-        self.ready.extend(fetched.rows.into_iter().take(rest));
-        self.rest -= (self.ready.len() - before) as u64;
-        if fetched.is_at_end || self.rest == 0 {
-            self.is_at_end = true;
-        } else if seek.is_some_and(|key| self.range.seek(key)) {
-            self.is_at_end = self.range.is_empty();
-            self.parts = self.most_parts.min(1 << self.jumps_in_vain.min(16));
-            self.jumps_in_vain += 1;
-        } else {
-            self.parts = self.most_parts.min(2 * self.parts);
-            // If it cannot be asked for now, a new scanner is opened when it is needed.
-            self.next = self.continue_scanner(fetched.scanner, fetched.assembler).ok();
+    }
+
+    /// Begins to fetch on another scanner, which is opened at a key; false if that is not ahead.
+    pub(super) fn jump(&mut self, key: Vec<u8>, parts: usize) -> bool {
+        if self.is_at_end || !self.range.seek(key) {
+            return false;
         }
-        Ok(())
+        self.parts = parts.min(self.most_parts);
+        self.is_at_end = self.range.is_empty();
+        if !self.is_at_end {
+            self.next = self.open_scanner().ok();
+        }
+        true
     }
 
     /// Begins a scan of what is left.
     fn open_scanner(&self) -> Result<Call<Fetched>, CallError> {
         let pool = self.pool.clone();
         let (table, parts) = (raw::table_name(&self.table), self.parts());
-        let scan = raw::scan(self.range.scan_range(), &self.scan.columns, self.cells, parts);
+        let range = self.range.scan_range();
+        let scan = if self.is_of_keys {
+            raw::scan_of_keys(range, &self.scan.columns, parts)
+        } else {
+            raw::scan(range, &self.scan.columns, self.cells, parts)
+        };
         let assembler = Assembler::new(self.range.clone(), self.scan.filter.clone());
         let deadline = Instant::now() + self.pool.config().request_timeout;
         self.pool.submit(Way::Any, deadline, move |connection, deadline| {
@@ -175,7 +241,8 @@ impl Cursor {
     }
 
     /// Goes on with a scan.
-    fn continue_scanner(&self, scanner: Scanner, assembler: Assembler) -> Result<Call<Fetched>, CallError> {
+    fn continue_scanner(&self, following: Following) -> Result<Call<Fetched>, CallError> {
+        let Following { scanner, assembler } = following;
         let parts = self.parts();
         let deadline = Instant::now() + self.pool.config().request_timeout;
         let connection = scanner.connection;
@@ -263,14 +330,18 @@ impl Scanner {
         let found = connection.call("scannerGetList", deadline, |client| {
             client.scanner_get_list(self.id, parts)
         })?;
+        let count = found.len();
         // Fewer than asked for are the last.
-        let is_at_end = i32::try_from(found.len()).is_ok_and(|found| found < parts);
+        let is_at_end = i32::try_from(count).is_ok_and(|found| found < parts);
         let rows = assembler.add(found, is_at_end, connection.gateway())?;
         Ok(Fetched {
-            scanner: self,
-            assembler,
             rows,
+            parts: count,
             is_at_end,
+            following: Following {
+                scanner: self,
+                assembler,
+            },
         })
     }
 }
