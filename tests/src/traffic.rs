@@ -6,11 +6,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context as _, bail, ensure};
-use oxtsdb_proto::data::v1::WriteRequest;
 use oxtsdb_proto::data::v1::data_service_client::DataServiceClient;
+use oxtsdb_proto::data::v1::{WriteRequest, WriteResponse};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
-use tonic::{Code, Request, Status};
+use tonic::{Code, Request, Response, Status};
 use tonic_types::StatusExt as _;
 
 use crate::raw_grpc::RawChannel;
@@ -102,38 +102,68 @@ impl Traffic {
 }
 
 /// Fails unless the status says that a retry may help, and when.
-fn check_failure(status: &Status) -> anyhow::Result<()> {
+///
+/// # Errors
+///
+/// As said.
+pub fn check_failure(status: &Status) -> anyhow::Result<()> {
     match status.code() {
         Code::DeadlineExceeded => Ok(()),
-        Code::Unavailable => {
+        Code::Unavailable | Code::ResourceExhausted => {
             status
                 .get_details_retry_info()
                 .with_context(|| format!("no RetryInfo: {status:?}"))?;
             Ok(())
         }
-        _ => bail!("neither UNAVAILABLE nor DEADLINE_EXCEEDED: {status:?}"),
+        _ => bail!("no status that asks for a retry: {status:?}"),
     }
 }
 
-async fn write(address: SocketAddr, metric: String, host: String, shared: Arc<Shared>) -> anyhow::Result<()> {
-    // tonic's channel would give up before the server answers.
+/// Writes points, and waits for the answer of a server that keeps to the deadline, which is given as gRPC's
+/// header has it.
+///
+/// # Errors
+///
+/// If the call hangs. That it fails is an answer.
+pub async fn call(
+    client: &mut DataServiceClient<RawChannel>,
+    samples: &[Sample],
+    deadline: &str,
+) -> anyhow::Result<Result<WriteResponse, Status>> {
+    let mut request = Request::new(WriteRequest {
+        points: samples.iter().map(Sample::to_point).collect(),
+        ..WriteRequest::default()
+    });
+    request.metadata_mut().insert("grpc-timeout", deadline.parse()?);
+    let answer = timeout(HANGS, client.write(request)).await;
+    let answer = answer.with_context(|| format!("a call with a deadline of {deadline} hangs"))?;
+    Ok(answer.map(Response::into_inner))
+}
+
+/// A client of the data service that leaves deadlines to the server: tonic's channel would give up before it
+/// answers.
+///
+/// # Errors
+///
+/// If nobody listens.
+pub async fn client(address: SocketAddr) -> anyhow::Result<DataServiceClient<RawChannel>> {
     let channel = RawChannel::connect(address).await?;
-    let mut client = DataServiceClient::with_origin(channel, RawChannel::origin(address)?);
+    Ok(DataServiceClient::with_origin(
+        channel,
+        RawChannel::origin(address)?,
+    ))
+}
+
+async fn write(address: SocketAddr, metric: String, host: String, shared: Arc<Shared>) -> anyhow::Result<()> {
+    let mut client = client(address).await?;
     while !shared.ends.load(Ordering::Relaxed) {
         let first = shared.next.fetch_add(BATCH as u64, Ordering::Relaxed);
         let first = i64::try_from(first)?;
         let samples: Vec<Sample> = (first..first + BATCH as i64)
             .map(|n| Sample::int(&metric, &[("host", &host)], BEGIN_MS + n * 1000, n))
             .collect();
-        let mut request = Request::new(WriteRequest {
-            points: samples.iter().map(Sample::to_point).collect(),
-            ..WriteRequest::default()
-        });
-        request.metadata_mut().insert("grpc-timeout", DEADLINE.parse()?);
-        let answer = timeout(HANGS, client.write(request)).await;
-        match answer.context("a call with a deadline of 3 s hangs")? {
+        match call(&mut client, &samples, DEADLINE).await? {
             Ok(answer) => {
-                let answer = answer.into_inner();
                 ensure!(answer.written == BATCH as u64, "{answer:?}");
                 lock(&shared.acknowledged).extend(samples);
             }

@@ -3,13 +3,16 @@
 use std::num::NonZeroU32;
 
 use anyhow::ensure;
+use futures::future::try_join_all;
 use oxtsdb_tests::health::{DATA_SERVICE, UID_SERVICE, check};
 use oxtsdb_tests::proxy::{Direction, Flow, Proxy};
 use oxtsdb_tests::rig::{Rig, hbase_flags};
+use oxtsdb_tests::sample::Sample;
 use oxtsdb_tests::tables::Tables;
-use oxtsdb_tests::traffic::Traffic;
+use oxtsdb_tests::traffic::{self, Traffic};
 use oxtsdb_tests::{Options, Tsdb, read_back, until};
 use tokio::sync::Mutex;
+use tonic::Code;
 use tonic_health::pb::health_check_response::ServingStatus;
 
 /// Who stops HBase stops it for all.
@@ -195,4 +198,98 @@ async fn answers_are_lost_and_connections_are_cut() -> anyhow::Result<()> {
         proxy.accept().await
     };
     outage(&tables, gateways, breaks, mends).await
+}
+
+/// Points of a call, each in a row of its own with a long key, so that calls are large; series that the calls
+/// share; calls.
+const MANY: i64 = 200;
+const SERIES: i64 = 20;
+const CALLS: i64 = 120;
+
+/// The points of one call of many.
+fn many(call: i64) -> Vec<Sample> {
+    let host = format!("host{}", call % SERIES);
+    let point = |n| {
+        let hour = call / SERIES * MANY + n;
+        let instant = 1_500_000_000_000 + hour * 3_600_000;
+        let keys = ["a", "b", "c", "d", "e", "f", "g", "h"];
+        Sample::int(
+            "many",
+            &keys.map(|key| (key, host.as_str())),
+            instant,
+            call * MANY + n,
+        )
+    };
+    (0..MANY).map(point).collect()
+}
+
+/// Nothing answers, and there is little room for what waits.
+#[tokio::test(flavor = "multi_thread")]
+async fn many_writes_while_a_gateway_stalls_are_told_to_come_again() -> anyhow::Result<()> {
+    let Some(rig) = Rig::find("full queues")? else {
+        return Ok(());
+    };
+    let _alone = ONE_AT_A_TIME.lock().await;
+    let tables = rig.create_tables("queues").await?;
+    let proxy = Proxy::start(rig.gateways()[0]).await?;
+    let options = Options::default()
+        .flags(hbase_flags(&[proxy.address()]))
+        .flags(tables.flags())
+        .flag("--hbase-connections", "2")
+        .flag("--hbase-connect-timeout-ms", "2000")
+        .flag("--hbase-request-timeout-ms", "4000")
+        .flag("--hbase-queue", "4")
+        .flag("--max-writes-mib", "1");
+    let mut tsdb = Tsdb::start_with(options).await?;
+    let client = traffic::client(tsdb.data_address()).await?;
+    let send = &|calls: std::ops::Range<i64>, deadline: &'static str| {
+        try_join_all(calls.map(|call| {
+            let mut client = client.clone();
+            async move { traffic::call(&mut client, &many(call), deadline).await }
+        }))
+    };
+    // One after the other, as a client does that is told to come again.
+    let store = async |calls: std::ops::Range<i64>| {
+        for call in calls {
+            until("a call succeeds", || async {
+                for answer in send(call..call + 1, "30S").await? {
+                    answer?;
+                }
+                Ok(())
+            })
+            .await?;
+        }
+        anyhow::Ok(())
+    };
+    // The names have their UIDs before the gateway stalls.
+    store(0..SERIES).await?;
+    proxy.set(Direction::ToServer, Flow::Stall);
+    proxy.set(Direction::ToClient, Flow::Stall);
+    let (patient, hasty) = tokio::try_join!(
+        send(SERIES..CALLS * 3 / 4, "10S"),
+        send(CALLS * 3 / 4..CALLS, "1S")
+    )?;
+    let mut codes = Vec::new();
+    for answer in patient.into_iter().chain(hasty) {
+        let Err(status) = answer else {
+            anyhow::bail!("acknowledged, and stored by nobody: {answer:?}");
+        };
+        traffic::check_failure(&status)?;
+        codes.push(status.code());
+    }
+    // Of those that were let in, and of those for which there was no room.
+    for code in [Code::Unavailable, Code::ResourceExhausted] {
+        ensure!(codes.contains(&code), "no call ends with {code:?}: {codes:?}");
+    }
+    let memory = tsdb.process().peak_memory()?;
+    ensure!(memory < MEMORY, "{memory} bytes of memory");
+
+    proxy.set(Direction::ToServer, Flow::Pass);
+    proxy.set(Direction::ToClient, Flow::Pass);
+    until_health(&tsdb, ServingStatus::Serving).await?;
+    store(SERIES..CALLS).await?;
+    let stored = read_back::series_of(&mut tsdb.data(), "many").await?;
+    let points: usize = stored.values().map(Vec::len).sum();
+    ensure!(points == usize::try_from(CALLS * MANY)?, "{points} points");
+    Ok(())
 }
