@@ -17,8 +17,9 @@ use oxtsdb_schema::{DuplicatePolicy, Points, RowKeyRef, Tsuid, Uid, UidKind};
 use parking_lot::RwLock;
 use rustc_hash::FxHashSet;
 
+use crate::query::hours::Hours;
 use crate::query::names::Names;
-use crate::query::plan::{Hours, MetricSeries};
+use crate::query::plan::MetricSeries;
 use crate::query::scan::point_columns;
 use crate::query::{Engine, Number, QueryError};
 

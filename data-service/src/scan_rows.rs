@@ -11,9 +11,10 @@ use futures::stream::{self, BoxStream, StreamExt as _};
 use oxtsdb_row_store::{Row, RowFilter, Scan};
 use oxtsdb_schema::BaseTime;
 
-use crate::query::plan::{Hours, MetricSeries, Read, check_tsuid, series_ranges};
+use crate::query::hours::Hours;
+use crate::query::plan::{MetricSeries, Read, check_tsuid, series_ranges};
 use crate::query::selection::Selection;
-use crate::query::{Engine, QueryError, TagFilter};
+use crate::query::{Engine, QueryError, Quirks, SeriesFilter};
 
 /// What to scan.
 #[derive(Clone, Debug)]
@@ -35,10 +36,8 @@ pub enum RowSource {
     Metric {
         /// Name of the metric.
         metric: String,
-        /// All must pass.
-        filters: Vec<TagFilter>,
-        /// Only series whose tag keys are just those of the filters.
-        explicit_tags: bool,
+        /// Which of its series.
+        filter: SeriesFilter,
     },
     /// These, as bytes of TSUIDs, which may be of several metrics.
     Tsuids(Vec<Vec<u8>>),
@@ -59,13 +58,9 @@ pub async fn scan_rows(
     let layout = *engine.layout();
     let hours = scan.hours;
     let (selection, mut ranges, in_hours) = match &scan.source {
-        RowSource::Metric {
-            metric,
-            filters,
-            explicit_tags,
-        } => {
+        RowSource::Metric { metric, filter } => {
             let directory = &**engine.directory();
-            let series = MetricSeries::resolve(metric, filters, *explicit_tags, &layout, directory, deadline);
+            let series = MetricSeries::resolve(metric, filter, Quirks::NONE, &layout, directory, deadline);
             let MetricSeries {
                 metric, selection, ..
             } = series.await?;
@@ -81,7 +76,7 @@ pub async fn scan_rows(
                 .iter()
                 .map(|bytes| check_tsuid(bytes, &layout))
                 .collect::<Result<_, _>>()?;
-            let selection = Selection::of_series(&layout, tsuids.iter().map(AsRef::as_ref));
+            let selection = Selection::of_series(&layout, tsuids.iter().map(AsRef::as_ref), Vec::new());
             let ranges = match series_ranges(&tsuids, &layout, hours) {
                 Read::Ranges(ranges) => ranges,
                 Read::Rows(_) => Vec::new(),

@@ -779,6 +779,7 @@ fn bad_queries() -> Vec<BadQuery> {
                 downsample: Some(Downsample {
                     interval: None,
                     function: AggregateFunction::Avg.into(),
+                    ..Downsample::default()
                 }),
                 ..sum()
             }),
@@ -792,6 +793,7 @@ fn bad_queries() -> Vec<BadQuery> {
                 downsample: Some(Downsample {
                     interval: Some(downsample::Interval::WholeRange(true)),
                     function: AggregateFunction::None.into(),
+                    ..Downsample::default()
                 }),
                 ..sum()
             }),
@@ -804,6 +806,7 @@ fn bad_queries() -> Vec<BadQuery> {
             ask(SubQuery {
                 source: Some(Source::Tsuids(TsuidSource {
                     tsuids: vec![vec![0, 0, 1, 0].into()],
+                    filters: Vec::new(),
                 })),
                 ..sum()
             }),

@@ -187,6 +187,7 @@ fn questions(metric: &str) -> Vec<SubQuery> {
         Some(Downsample {
             interval: Some(downsample::Interval::Fixed(oxtsdb_tests::sample::seconds(60))),
             function: function.into(),
+            ..Downsample::default()
         })
     };
     vec![

@@ -77,6 +77,7 @@ pub(crate) fn all(shape: Shape) -> Vec<Query> {
         Some(Downsample {
             interval: Some(interval),
             function: function as i32,
+            ..Downsample::default()
         })
     };
     let minutes = (steps * 10).div_ceil(60);

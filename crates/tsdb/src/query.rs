@@ -23,10 +23,12 @@ pub(crate) use request::filter;
 /// seconds of at most 10 digits, or milliseconds. START and END are inside.
 ///
 /// An expression is AGGREGATOR[:DOWNSAMPLE][:rate[{counter,MAX,RESET}]][:explicit_tags]:METRIC
-/// [{TAGK=FILTER,...}[{...}]], for example `sum:1m-avg:rate:sys.cpu.nice{host=*}`. Aggregators: sum,
-/// min, max, avg, count, none. The tags in the first braces also group. FILTER is a value, `a|b`, a
-/// pattern with `*`, or TYPE(...) with TYPE one of literal_or, iliteral_or, not_literal_or,
-/// not_iliteral_or, wildcard, iwildcard.
+/// [{TAGK=FILTER,...}[{...}]], for example `sum:1m-avg:rate:sys.cpu.nice{host=*}`. Aggregators are all
+/// of OpenTSDB's: sum, min, max, avg, count, none, dev, median, p99 and so on. DOWNSAMPLE is
+/// INTERVAL-FUNCTION[-FILL] with FILL zero or nan; with a `c` behind the unit intervals are those of the
+/// calendar: `1dc-sum`, `1nc-max-zero`. The tags in the first braces also group. FILTER is a value, `a|b`,
+/// a pattern with `*`, or TYPE(...) with TYPE one of literal_or, iliteral_or, not_literal_or,
+/// not_iliteral_or, wildcard, iwildcard, regexp.
 ///
 /// Nothing is printed unless the answer is whole. Exit status: 0 also if there are no points; 1 if
 /// the query failed, for example because there is no such metric.
@@ -55,6 +57,10 @@ pub(crate) struct QueryArgs {
     #[arg(long, value_name = "SECONDS", default_value_t = 60)]
     timeout: u32,
 
+    /// Answer as OpenTSDB, oddities included, where the answer would be another one
+    #[arg(long)]
+    opentsdb_quirks: bool,
+
     #[command(flatten)]
     time_zone: TimeZoneArgs,
 
@@ -81,7 +87,8 @@ enum Format {
 /// If the arguments are no query, or the query fails.
 pub(crate) async fn run(args: QueryArgs) -> anyhow::Result<ExitCode> {
     let zone = args.time_zone.zone()?;
-    let request = request::request(&args.words, time_zone::now_ms()?, &zone)?;
+    let mut request = request::request(&args.words, time_zone::now_ms()?, &zone)?;
+    request.opentsdb_quirks = args.opentsdb_quirks;
     let target = args.target.open()?;
     let mut request = Request::new(request);
     request.set_timeout(Duration::from_secs(args.timeout.into()));

@@ -18,7 +18,7 @@ use super::query::{of_query, place, qualifier_of};
 use crate::last::{LastPoint, LookBack, names_of, of_metric, of_series};
 use crate::query::plan::{MetricSeries, check_tsuid};
 use crate::query::time::now_ms;
-use crate::query::{Engine, Number, QueryError, TagFilter};
+use crate::query::{Engine, Number, QueryError, Quirks, SeriesFilter};
 
 const MAX_TARGETS: usize = 1000;
 const HOUR_MS: i64 = 3_600_000;
@@ -34,11 +34,7 @@ const TARGETS_AT_A_TIME: usize = 16;
 enum Wanted<'a> {
     Name(&'a SeriesName),
     Tsuid(&'a [u8]),
-    Metric {
-        metric: String,
-        filters: Vec<TagFilter>,
-        explicit_tags: bool,
-    },
+    Metric { metric: String, filter: SeriesFilter },
 }
 
 /// Answers with the last points of series.
@@ -89,12 +85,8 @@ fn wanted<'a>(field: &str, target: &'a Target) -> Result<Wanted<'a>, Status> {
     match &target.target {
         None => Err(invalid_field(field, "is empty, expected series or metric")),
         Some(target::Target::Metric(source)) => {
-            let (metric, filters) = metric_source(&format!("{field}.metric"), source)?;
-            Ok(Wanted::Metric {
-                metric,
-                filters,
-                explicit_tags: source.explicit_tags,
-            })
+            let (metric, filter) = metric_source(&format!("{field}.metric"), source)?;
+            Ok(Wanted::Metric { metric, filter })
         }
         Some(target::Target::Series(series)) => match &series.key {
             None => Err(invalid_field(
@@ -175,15 +167,11 @@ async fn points(
     deadline: Option<Instant>,
 ) -> Result<Vec<LastPoint>, QueryError> {
     let tsuid = match wanted {
-        Wanted::Metric {
-            metric,
-            filters,
-            explicit_tags,
-        } => {
+        Wanted::Metric { metric, filter } => {
             let directory = &**engine.directory();
             let layout = engine.layout();
             let series =
-                MetricSeries::resolve(metric, filters, *explicit_tags, layout, directory, deadline).await?;
+                MetricSeries::resolve(metric, filter, Quirks::NONE, layout, directory, deadline).await?;
             return of_metric(engine, &series, look_back, deadline).await;
         }
         Wanted::Name(name) => tsuid_of(engine, name, deadline).await?,

@@ -18,7 +18,7 @@ use tonic::{Code, Request, Response, Status};
 
 use super::query::convert::{metric_source, range, tsuids};
 use super::query::of_query;
-use crate::query::plan::Hours;
+use crate::query::hours::Hours;
 use crate::query::time::now_ms;
 use crate::query::{Engine, QueryError};
 use crate::scan_rows::{RowScan, RowSource, scan_rows as scan};
@@ -63,12 +63,15 @@ fn row_scan(request: &ScanRowsRequest) -> Result<RowScan, Status> {
             ));
         }
         Some(source::Source::Metric(source)) => {
-            let (metric, filters) = metric_source("source.metric", source)?;
-            RowSource::Metric {
-                metric,
-                filters,
-                explicit_tags: source.explicit_tags,
-            }
+            let (metric, filter) = metric_source("source.metric", source)?;
+            RowSource::Metric { metric, filter }
+        }
+        Some(source::Source::Tsuids(source)) if !source.filters.is_empty() => {
+            let rule = format!(
+                "has {} items, rows are scanned without filters of series",
+                source.filters.len()
+            );
+            return Err(invalid_field("source.tsuids.filters", rule));
         }
         Some(source::Source::Tsuids(source)) => RowSource::Tsuids(tsuids("source.tsuids", source)?),
         Some(source::Source::All(true)) => RowSource::All,

@@ -39,6 +39,10 @@ fn texts(name: &str) -> (&'static str, &'static str) {
             "host=not_iliteral_or(WEB01)",
             "Any value but these, in upper or lower case. The tag must be there.",
         ),
+        "regexp" => (
+            "host=regexp(^web0[1-3])",
+            "Values that contain a match of the regular expression.",
+        ),
         "wildcard" => (
             "host=wildcard(web*)",
             "Values that match the pattern; * stands for any text.",

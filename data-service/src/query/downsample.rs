@@ -1,21 +1,27 @@
 //! Downsampling: one value for each window of a series.
 //!
 //! Windows of a fixed length begin at multiples of it from the epoch, whatever the zone, and their
-//! instant is their start. So weeks begin on Thursdays. The result is always floating point.
+//! instant is their start. So weeks begin on Thursdays. Those of days, months and so on as a calendar
+//! has them are in [`super::calendar`]. The result is always floating point.
 //!
-//! A fill policy gives a value to windows without points. The windows are then those from the first
-//! that begins inside the scanned range to the last that does; see [`super::plan`] for that range.
+//! The first window is the first that begins inside the scanned range; see [`super::plan`] for that
+//! range. A fill policy gives a value to windows without points, up to the last that ends inside.
 //!
 //! The texts of the errors are OpenTSDB's.
 //!
 //! Source: OpenTSDB 2.4, `DownsamplingSpecification`, `Downsampler`, `FillingDownsampler`.
 
+use std::sync::Arc;
+
+use jiff::tz::TimeZone;
+
+use super::calendar::{CalendarInterval, CalendarWindows};
 use super::function::{Aggregator, Fold, Function};
 use super::points::{Points, Values};
-use super::time::{TimeError, parse_duration};
+use super::time::{TimeError, parse_duration, parse_units};
 
 /// One value for each interval.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Downsample {
     /// How long a window is.
     pub interval: Interval,
@@ -28,13 +34,15 @@ pub struct Downsample {
 }
 
 /// How long a window is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Interval {
     /// So many milliseconds, at least 1.
     Fixed {
         /// The length.
         length_ms: i64,
     },
+    /// Units of a calendar.
+    Calendar(CalendarInterval),
     /// One window, the whole range of the query; its instant is the start of the range.
     WholeRange,
 }
@@ -92,12 +100,6 @@ pub enum DownsampleError {
     /// A fill policy that OpenTSDB knows by name only.
     #[error("unhandled fill policy")]
     ScalarFill,
-    /// Windows of calendar days, months and so on.
-    #[error("Calendar intervals are not supported: '{text}'")]
-    Calendar {
-        /// The text.
-        text: String,
-    },
 }
 
 impl Downsample {
@@ -112,12 +114,13 @@ impl Downsample {
         })
     }
 
-    /// Reads `INTERVAL-FUNCTION[-FILL]`: `1m-avg`, `500ms-max-zero`, `0all-sum`.
+    /// Reads `INTERVAL-FUNCTION[-FILL]`: `1m-avg`, `500ms-max-zero`, `0all-sum`. A `c` behind the unit,
+    /// or `use_calendar`, asks for windows of the calendar of a zone: `1dc-sum`.
     ///
     /// # Errors
     ///
     /// [`DownsampleError`].
-    pub fn parse(text: &str) -> Result<Self, DownsampleError> {
+    pub fn parse(text: &str, zone: &TimeZone, use_calendar: bool) -> Result<Self, DownsampleError> {
         let mut parts = text.split('-');
         let interval = parts.next().unwrap_or_default();
         let Some(function) = parts.next() else {
@@ -131,7 +134,7 @@ impl Downsample {
                 text: text.to_owned(),
             });
         }
-        let interval = parse_interval(interval)?;
+        let interval = parse_interval(interval, zone, use_calendar)?;
         let aggregator = Aggregator::parse(function);
         let aggregator = aggregator.ok_or_else(|| DownsampleError::UnknownFunction {
             name: function.to_owned(),
@@ -139,16 +142,29 @@ impl Downsample {
         let fill = fill.map_or(Ok(Fill::None), parse_fill)?;
         Self::new(interval, aggregator, fill).ok_or(DownsampleError::None)
     }
+
+    /// Whether a text asks for windows of a calendar.
+    pub fn is_calendar(text: &str) -> bool {
+        let interval = text.split('-').next().unwrap_or_default();
+        interval.ends_with('c') && !interval.contains("all")
+    }
 }
 
-fn parse_interval(text: &str) -> Result<Interval, DownsampleError> {
+fn parse_interval(text: &str, zone: &TimeZone, use_calendar: bool) -> Result<Interval, DownsampleError> {
     if text.contains("all") {
         return Ok(Interval::WholeRange);
     }
-    if text.ends_with('c') {
-        return Err(DownsampleError::Calendar {
-            text: text.to_owned(),
-        });
+    let (text, is_calendar) = match text.strip_suffix('c') {
+        Some(text) => (text, true),
+        None => (text, use_calendar),
+    };
+    if is_calendar {
+        let (count, unit) = parse_units(text)?;
+        return Ok(Interval::Calendar(CalendarInterval {
+            count,
+            unit,
+            zone: zone.clone(),
+        }));
     }
     Ok(Interval::Fixed {
         length_ms: parse_duration(text)?,
@@ -169,15 +185,26 @@ fn parse_fill(name: &str) -> Result<Fill, DownsampleError> {
 }
 
 /// The windows of a query.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Windows {
-    /// Of a fixed length.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Windows {
+    /// How they follow each other.
+    pub layout: WindowLayout,
+    /// Points before this instant do not count: no window that begins inside the scanned range has them.
+    pub from_ms: i64,
+    /// Windows that are there in any case.
+    pub filled: Option<FilledWindows>,
+}
+
+/// How windows follow each other.
+#[derive(Clone, Debug, PartialEq)]
+pub enum WindowLayout {
+    /// By a fixed length.
     Fixed {
         /// The length in milliseconds, at least 1.
         length_ms: i64,
-        /// Windows that are there in any case, and the value of those without points.
-        fill: Option<FillRange>,
     },
+    /// By a calendar.
+    Calendar(CalendarWindows),
     /// One, and points outside of it do not count.
     Whole {
         /// First instant inside, and the instant of the window.
@@ -187,50 +214,70 @@ pub enum Windows {
     },
 }
 
-impl Windows {
-    /// How many windows a fill policy gives every series.
-    pub fn filled(&self) -> u64 {
-        match self {
-            Self::Fixed {
-                length_ms,
-                fill: Some(fill),
-            } => fill.count(*length_ms),
-            Self::Fixed { fill: None, .. } | Self::Whole { .. } => 0,
-        }
-    }
-}
-
 /// Windows that have a value whether there are points or not.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct FillRange {
-    /// Start of the first.
-    pub first_ms: i64,
-    /// Where the last ends.
-    pub stop_ms: i64,
+#[derive(Clone, Debug, PartialEq)]
+pub struct FilledWindows {
+    /// Their starts, ascending; shared by all series.
+    pub starts_ms: Arc<[i64]>,
     /// The value without points.
     pub value: f64,
 }
 
-impl FillRange {
-    /// The windows of a length that begin inside a scanned range.
-    pub fn of_scan(length_ms: i64, scan_start_ms: i64, scan_stop_ms: i64, value: f64) -> Self {
-        let floor = |time_ms: i64| time_ms - time_ms.rem_euclid(length_ms);
-        let below = floor(scan_start_ms);
-        let first_ms = if below == scan_start_ms {
-            below
-        } else {
-            below.saturating_add(length_ms)
-        };
-        Self {
-            first_ms,
-            stop_ms: floor(scan_stop_ms).max(first_ms),
-            value,
+impl WindowLayout {
+    /// Start of the window that holds an instant.
+    pub fn floor(&self, time_ms: i64) -> i64 {
+        match self {
+            Self::Fixed { length_ms } => time_ms - time_ms.rem_euclid(*length_ms),
+            Self::Calendar(calendar) => calendar.floor(time_ms),
+            Self::Whole { start_ms, .. } => *start_ms,
         }
     }
 
-    /// How many windows there are.
-    pub const fn count(&self, length_ms: i64) -> u64 {
-        (self.stop_ms - self.first_ms).unsigned_abs() / length_ms.unsigned_abs()
+    /// Start of the window behind the one that begins at `start_ms`.
+    pub fn next(&self, start_ms: i64) -> i64 {
+        match self {
+            Self::Fixed { length_ms } => start_ms.saturating_add(*length_ms),
+            Self::Calendar(calendar) => calendar.next(start_ms),
+            Self::Whole { stop_ms, .. } => *stop_ms,
+        }
+    }
+
+    /// Start of the first window that begins at an instant or behind it.
+    pub fn ceil(&self, time_ms: i64) -> i64 {
+        let floor = self.floor(time_ms);
+        if floor == time_ms { floor } else { self.next(floor) }
+    }
+
+    /// Start of the window that holds an instant, counted on from one that begins at `start_ms`.
+    fn advance(&self, start_ms: i64, time_ms: i64) -> i64 {
+        match self {
+            Self::Calendar(calendar) => calendar.advance(start_ms, time_ms),
+            Self::Fixed { .. } | Self::Whole { .. } => self.floor(time_ms),
+        }
+    }
+
+    /// Starts of the windows from one that begins at `first_ms` to the last that begins before `stop_ms`.
+    pub fn starts(&self, first_ms: i64, stop_ms: i64) -> impl Iterator<Item = i64> {
+        std::iter::successors(Some(first_ms), |start| Some(self.next(*start)))
+            .take_while(move |start| *start < stop_ms)
+    }
+}
+
+impl Windows {
+    /// Windows without a fill policy; all points count.
+    pub const fn new(layout: WindowLayout) -> Self {
+        Self {
+            layout,
+            from_ms: i64::MIN,
+            filled: None,
+        }
+    }
+
+    /// How many windows a fill policy gives every series.
+    pub fn filled_count(&self) -> u64 {
+        self.filled
+            .as_ref()
+            .map_or(0, |filled| filled.starts_ms.len() as u64)
     }
 }
 
@@ -239,8 +286,8 @@ impl FillRange {
 pub struct Downsampler {
     windows: Windows,
     fold: Fold,
-    /// Start of the window that is being filled.
-    open: Option<i64>,
+    /// Start of the window that is being filled, and of the one behind it.
+    open: Option<(i64, i64)>,
     times_ms: Vec<i64>,
     values: Vec<f64>,
 }
@@ -260,31 +307,32 @@ impl Downsampler {
 
     /// Takes points; columns of one length.
     pub fn feed(&mut self, times_ms: &[i64], values: &[f64]) {
-        match self.windows {
-            Windows::Fixed { length_ms, fill } => {
-                let from = fill.map_or(0, |fill| times_ms.partition_point(|time| *time < fill.first_ms));
-                self.feed_fixed(length_ms, &times_ms[from..], &values[from..]);
-            }
-            Windows::Whole { start_ms, stop_ms } => {
-                let from = times_ms.partition_point(|time| *time < start_ms);
-                let to = times_ms.partition_point(|time| *time < stop_ms).max(from);
-                if from < to {
-                    self.open = Some(start_ms);
-                    self.fold.feed(&values[from..to]);
-                }
-            }
-        }
+        let (from_ms, stop_ms) = match self.windows.layout {
+            WindowLayout::Whole { start_ms, stop_ms } => (start_ms, stop_ms),
+            WindowLayout::Fixed { .. } | WindowLayout::Calendar(_) => (self.windows.from_ms, i64::MAX),
+        };
+        let from = times_ms.partition_point(|time| *time < from_ms);
+        let to = times_ms.partition_point(|time| *time < stop_ms).max(from);
+        self.feed_inside(&times_ms[from..to], &values[from..to]);
     }
 
-    fn feed_fixed(&mut self, length_ms: i64, mut times_ms: &[i64], mut values: &[f64]) {
-        while let Some(first) = times_ms.first() {
-            let start = first - first.rem_euclid(length_ms);
-            if self.open != Some(start) {
-                self.close();
-                self.open = Some(start);
-            }
+    fn feed_inside(&mut self, mut times_ms: &[i64], mut values: &[f64]) {
+        while let Some(&first) = times_ms.first() {
+            let end = match self.open {
+                Some((_, end)) if first < end => end,
+                previous => {
+                    self.close();
+                    let layout = &self.windows.layout;
+                    let start = match previous {
+                        Some((start, _)) => layout.advance(start, first),
+                        None => layout.floor(first),
+                    };
+                    let end = layout.next(start);
+                    self.open = Some((start, end));
+                    end
+                }
+            };
             // Not a binary search: windows are short.
-            let end = start.saturating_add(length_ms);
             let inside = times_ms
                 .iter()
                 .position(|time| *time >= end)
@@ -295,7 +343,7 @@ impl Downsampler {
     }
 
     fn close(&mut self) {
-        if let Some(start) = self.open.take() {
+        if let Some((start, _)) = self.open.take() {
             self.times_ms.push(start);
             self.values.push(self.fold.take());
         }
@@ -304,29 +352,22 @@ impl Downsampler {
     /// The windows with their values.
     pub fn finish(mut self) -> Points {
         self.close();
-        if let Windows::Fixed {
-            length_ms,
-            fill: Some(fill),
-        } = self.windows
-        {
-            self.fill(length_ms, fill);
+        if let Some(filled) = self.windows.filled.take() {
+            self.fill(&filled);
         }
         Points::new(self.times_ms, Values::Doubles(self.values))
     }
 
-    fn fill(&mut self, length_ms: i64, fill: FillRange) {
-        let count = usize::try_from(fill.count(length_ms)).unwrap_or(usize::MAX);
-        let times_ms: Vec<i64> = std::iter::successors(Some(fill.first_ms), |time| Some(time + length_ms))
-            .take(count)
-            .collect();
-        let mut values = vec![fill.value; times_ms.len()];
-        for (time_ms, value) in self.times_ms.iter().zip(&self.values) {
-            let index = usize::try_from((time_ms - fill.first_ms) / length_ms).ok();
-            if let Some(slot) = index.and_then(|index| values.get_mut(index)) {
-                *slot = *value;
-            }
-        }
-        (self.times_ms, self.values) = (times_ms, values);
+    /// Windows of the series that are none of the filled ones are dropped.
+    fn fill(&mut self, filled: &FilledWindows) {
+        let mut own = self.times_ms.iter().zip(&self.values).peekable();
+        let value_at = |start: &i64| {
+            while own.next_if(|(time_ms, _)| *time_ms < start).is_some() {}
+            own.next_if(|(time_ms, _)| *time_ms == start)
+                .map_or(filled.value, |(_, value)| *value)
+        };
+        let values = filled.starts_ms.iter().map(value_at).collect();
+        (self.times_ms, self.values) = (filled.starts_ms.to_vec(), values);
     }
 }
 
@@ -336,6 +377,10 @@ mod tests {
     use crate::query::points::Number;
 
     const MINUTE: i64 = 60_000;
+
+    fn minutes() -> Windows {
+        Windows::new(WindowLayout::Fixed { length_ms: MINUTE })
+    }
 
     fn downsample(points: &Points, windows: Windows, function: Function) -> Points {
         let mut downsampler = Downsampler::new(windows, function);
@@ -361,23 +406,13 @@ mod tests {
     #[test]
     fn windows_begin_at_multiples_of_their_length() {
         let series = points(&[(59, 1.0), (60, 2.0), (119, 4.0), (240, 8.0)]);
-        let windows = Windows::Fixed {
-            length_ms: MINUTE,
-            fill: None,
-        };
-        let result = downsample(&series, windows, Function::Sum);
+        let result = downsample(&series, minutes(), Function::Sum);
         assert_eq!(pairs(&result), [(0, 1.0), (60, 6.0), (240, 8.0)]);
     }
 
     #[test]
     fn portions_do_not_break_a_window() {
-        let mut downsampler = Downsampler::new(
-            Windows::Fixed {
-                length_ms: MINUTE,
-                fill: None,
-            },
-            Function::Avg,
-        );
+        let mut downsampler = Downsampler::new(minutes(), Function::Avg);
         downsampler.feed(&[1000, 2000], &[1.0, 2.0]);
         downsampler.feed(&[], &[]);
         downsampler.feed(&[3000, 61_000], &[6.0, 5.0]);
@@ -386,18 +421,22 @@ mod tests {
 
     #[test]
     fn a_fill_policy_gives_every_window_of_the_scan_a_value() {
-        let fill = FillRange::of_scan(7 * MINUTE, 3_600_000, 7_200_000, 0.0);
-        assert_eq!(
-            (
-                fill.first_ms / MINUTE,
-                fill.stop_ms / MINUTE,
-                fill.count(7 * MINUTE)
-            ),
-            (63, 119, 8)
-        );
-        let windows = Windows::Fixed {
+        let layout = WindowLayout::Fixed {
             length_ms: 7 * MINUTE,
-            fill: Some(fill),
+        };
+        let from_ms = layout.ceil(60 * MINUTE);
+        let starts_ms: Arc<[i64]> = layout.starts(from_ms, layout.floor(120 * MINUTE)).collect();
+        assert_eq!(
+            (starts_ms[0] / MINUTE, starts_ms[7] / MINUTE, starts_ms.len()),
+            (63, 112, 8)
+        );
+        let windows = Windows {
+            layout,
+            from_ms,
+            filled: Some(FilledWindows {
+                starts_ms,
+                value: 0.0,
+            }),
         };
         // The first point is before the first window that begins inside the scan.
         let series = points(&[(3600, 100.0), (63 * 60, 1.0), (90 * 60, 2.0)]);
@@ -409,27 +448,25 @@ mod tests {
     #[test]
     fn the_whole_range_is_one_window_at_its_start() {
         let series = points(&[(-10, 1000.0), (0, 1.0), (10, 2.0), (20, 4.0)]);
-        let windows = Windows::Whole {
+        let windows = Windows::new(WindowLayout::Whole {
             start_ms: 0,
             stop_ms: 20_000,
-        };
+        });
         assert_eq!(pairs(&downsample(&series, windows, Function::Sum)), [(0, 3.0)]);
-        let empty = Windows::Whole {
+        let empty = Windows::new(WindowLayout::Whole {
             start_ms: 11_000,
             stop_ms: 20_000,
-        };
+        });
         assert!(downsample(&series, empty, Function::Sum).is_empty());
     }
 
     #[test]
     fn texts_are_read_and_refused_in_the_words_of_opentsdb() {
-        let parsed = Downsample::parse("1m-avg-NaN").unwrap();
+        let parse = |text: &str| Downsample::parse(text, &TimeZone::UTC, false);
+        let parsed = parse("1m-avg-NaN").unwrap();
         assert_eq!(parsed.interval, Interval::Fixed { length_ms: MINUTE });
         assert_eq!((parsed.function, parsed.fill), (Function::Avg, Fill::Nan));
-        assert_eq!(
-            Downsample::parse("0all-sum").unwrap().interval,
-            Interval::WholeRange
-        );
+        assert_eq!(parse("0all-sum").unwrap().interval, Interval::WholeRange);
         for (text, expected) in [
             (
                 "1m",
@@ -447,9 +484,10 @@ mod tests {
             ("0m-avg", "Zero or negative duration: 0m"),
             ("1x-avg", "Invalid duration (suffix): 1x"),
             ("0ALL-avg", "Zero or negative duration: 0ALL"),
-            ("1dc-sum", "Calendar intervals are not supported: '1dc'"),
+            ("0dc-sum", "Zero or negative duration: 0d"),
+            ("c-sum", "Invalid duration (number): "),
         ] {
-            assert_eq!(Downsample::parse(text).unwrap_err().to_string(), expected);
+            assert_eq!(parse(text).unwrap_err().to_string(), expected);
         }
     }
 }

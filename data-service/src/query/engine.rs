@@ -18,11 +18,12 @@ use super::aggregate::{Series, aggregate};
 use super::collect::{Budget, Collector, joined};
 use super::error::QueryError;
 use super::frame::{Frame, Group, Statistics};
+use super::function::Aggregator;
 use super::group::{Grouping, SpanGroup, group};
 use super::names::{NameDirectory, Names};
 use super::plan::Plan;
 use super::points::{Points, Values};
-use super::rate::Rates;
+use super::rate::{RateOptions, Rates};
 use super::scan;
 use super::span::{Span, SpanBuilder};
 use super::spec::{Limits, QuerySpec, SubQuery};
@@ -167,6 +168,7 @@ impl Inner {
                 end_ms: query.end_ms,
             });
         }
+        query.check_regexps()?;
         let limits = self.limits.with_request(query.max_scanned_points);
         let budget = Budget::new(limits);
         // All plans first: one unknown name fails the whole query before anything is read.
@@ -236,8 +238,8 @@ impl Inner {
         deadline: Option<Instant>,
         statistics: &mut Statistics,
     ) -> Result<Vec<Span>, QueryError> {
-        let (layout, duplicates, downsample) = (self.layout, query.duplicates, plan.downsample);
-        let new_builder = || SpanBuilder::new(layout, duplicates, downsample);
+        let (layout, duplicates) = (self.layout, query.duplicates);
+        let new_builder = || SpanBuilder::new(layout, duplicates, plan.downsample.clone());
         let mut collector = Collector::new(new_builder, layout, budget.clone());
         let mut batches = scan::rows(&self.store, &self.table, plan);
         while let Some(batch) = batches.next().await {
@@ -282,7 +284,8 @@ fn tasks(groups: Vec<SpanGroup>) -> Vec<Vec<SpanGroup>> {
 /// What is computed for each group of a question.
 #[derive(Debug)]
 struct Computation {
-    sub_query: SubQuery,
+    aggregator: Aggregator,
+    rate: Option<RateOptions>,
     start_ms: i64,
     end_ms: i64,
     rates_begin_at_the_epoch: bool,
@@ -298,7 +301,8 @@ struct Computed {
 impl Computation {
     fn new(query: &QuerySpec, sub_query: &SubQuery, cancelled: CancellationToken) -> Self {
         Self {
-            sub_query: sub_query.clone(),
+            aggregator: sub_query.aggregator.under(query.quirks),
+            rate: sub_query.rate,
             start_ms: query.start_ms,
             end_ms: query.end_ms,
             rates_begin_at_the_epoch: query.quirks.rates_begin_at_the_epoch,
@@ -321,7 +325,6 @@ impl Computation {
     /// Rate, aggregation, cut to the range.
     fn group(&self, mut group: SpanGroup) -> Result<Computed, QueryError> {
         let rates: Option<Vec<Rates>> = self
-            .sub_query
             .rate
             .map(|rate| group.spans.iter().map(|span| rate.apply(&span.points)).collect());
         let series: Vec<Series<'_>> = match &rates {
@@ -344,9 +347,8 @@ impl Computation {
                 })
                 .collect(),
         };
-        let aggregator = self.sub_query.aggregator;
         let range = (self.start_ms, self.end_ms);
-        let points = aggregate(&series, aggregator, rates.is_some(), range, &self.cancelled);
+        let points = aggregate(&series, self.aggregator, rates.is_some(), range, &self.cancelled);
         if self.cancelled.is_cancelled() {
             // Nobody hears it; the groups that are left need not be looked at.
             return Err(QueryError::DeadlineExceeded);

@@ -9,6 +9,8 @@
 use std::fmt;
 
 use super::glob::Glob;
+use super::quirks::Quirks;
+use super::regexp::{MAX_REGEXPS, Regexp};
 
 /// Filters of a sub-query, at most: each is looked at for each row, and finding equal ones takes
 /// quadratic time. OpenTSDB has no limit but the size of the request.
@@ -40,15 +42,21 @@ pub enum TagMatcher {
     Wildcard(Glob),
     /// Those that match in upper or lower case. The pattern is in lower case.
     Iwildcard(Glob),
+    /// Those that contain a match.
+    Regexp(Regexp),
 }
 
+/// Says whether a value is taken.
+pub type Predicate = Box<dyn Fn(&str) -> bool + Send + Sync>;
+
 /// The names of the filter types, in alphabetical order.
-pub const FILTER_TYPES: [&str; 6] = [
+pub const FILTER_TYPES: [&str; 7] = [
     "iliteral_or",
     "iwildcard",
     "literal_or",
     "not_iliteral_or",
     "not_literal_or",
+    "regexp",
     "wildcard",
 ];
 
@@ -76,6 +84,20 @@ pub enum FilterError {
     /// Two pipes without a value between them.
     #[error("Missing UID name")]
     EmptyAlternative,
+    /// A regular expression that is none, or none that this server can match.
+    #[error("Invalid regexp filter '{text}': {reason}")]
+    Regexp {
+        /// The expression.
+        text: String,
+        /// What is wrong, in words that follow the expression.
+        reason: String,
+    },
+    /// More regular expressions than a query may have.
+    #[error("query has {count} regexp filters, at most {MAX_REGEXPS} are allowed")]
+    TooManyRegexps {
+        /// How many.
+        count: usize,
+    },
     /// A parenthesis that is not closed.
     #[error("Filter must end with a ')': {text}")]
     Unclosed {
@@ -180,6 +202,7 @@ impl TagMatcher {
             "iwildcard" => {
                 Self::Iwildcard(Glob::parse(&filter.to_lowercase()).ok_or(FilterError::NoAsterisk)?)
             }
+            "regexp" => Self::Regexp(Regexp::parse(filter).map_err(|reason| bad_regexp(filter, reason))?),
             _ => {
                 let values = alternatives(filter)?;
                 if values.iter().any(String::is_empty) {
@@ -199,6 +222,7 @@ impl TagMatcher {
             Self::NotIliteralOr(_) => "not_iliteral_or",
             Self::Wildcard(_) => "wildcard",
             Self::Iwildcard(_) => "iwildcard",
+            Self::Regexp(_) => "regexp",
         }
     }
 
@@ -210,25 +234,58 @@ impl TagMatcher {
             | Self::NotLiteralOr(values)
             | Self::NotIliteralOr(values) => values.join("|"),
             Self::Wildcard(glob) | Self::Iwildcard(glob) => glob.text().to_owned(),
+            Self::Regexp(regexp) => regexp.text().to_owned(),
         }
     }
 
-    /// Whether a value is taken.
-    pub fn matches(&self, value: &str) -> bool {
+    /// Whether every value is taken.
+    pub fn takes_all(&self) -> bool {
         match self {
-            Self::LiteralOr(values) => values.iter().any(|other| other == value),
-            Self::NotLiteralOr(values) => values.iter().all(|other| other != value),
+            Self::Wildcard(glob) | Self::Iwildcard(glob) => glob.is_any(),
+            Self::Regexp(regexp) => regexp.is_any(),
+            Self::LiteralOr(_) | Self::IliteralOr(_) | Self::NotLiteralOr(_) | Self::NotIliteralOr(_) => {
+                false
+            }
+        }
+    }
+
+    /// The test of a value's name.
+    ///
+    /// # Errors
+    ///
+    /// [`FilterError::Regexp`] for an expression that is too large.
+    pub fn predicate(&self, quirks: Quirks) -> Result<Predicate, FilterError> {
+        let in_lower_case =
+            |values: &[String]| -> Vec<String> { values.iter().map(|value| value.to_lowercase()).collect() };
+        Ok(match self.clone() {
+            Self::LiteralOr(values) => Box::new(move |value| values.iter().any(|other| other == value)),
+            Self::NotLiteralOr(values) => Box::new(move |value| values.iter().all(|other| other != value)),
             Self::IliteralOr(values) => {
-                let value = value.to_lowercase();
-                values.iter().any(|other| other.to_lowercase() == value)
+                let values = in_lower_case(&values);
+                Box::new(move |value| values.contains(&value.to_lowercase()))
             }
             Self::NotIliteralOr(values) => {
-                let value = value.to_lowercase();
-                values.iter().all(|other| other.to_lowercase() != value)
+                let values = in_lower_case(&values);
+                Box::new(move |value| !values.contains(&value.to_lowercase()))
             }
-            Self::Wildcard(glob) => glob.matches(value),
-            Self::Iwildcard(glob) => glob.matches(&value.to_lowercase()),
-        }
+            Self::Wildcard(glob) => Box::new(move |value| glob.matches(value, quirks.loose_globs)),
+            Self::Iwildcard(glob) => {
+                Box::new(move |value| glob.matches(&value.to_lowercase(), quirks.loose_globs))
+            }
+            Self::Regexp(regexp) => {
+                let compiled = regexp
+                    .compile()
+                    .map_err(|reason| bad_regexp(regexp.text(), reason))?;
+                Box::new(move |value| compiled.is_in(value))
+            }
+        })
+    }
+}
+
+fn bad_regexp(text: &str, reason: String) -> FilterError {
+    FilterError::Regexp {
+        text: text.to_owned(),
+        reason,
     }
 }
 
@@ -280,6 +337,10 @@ mod tests {
             ("a||b", "Missing UID name"),
             ("wildcard(a*", "Filter must end with a ')': wildcard(a*"),
             ("wildcard(a)", "Filter must contain an asterisk"),
+            (
+                "regexp(a(?=b))",
+                "Invalid regexp filter 'a(?=b)': has a look-ahead, which is not supported",
+            ),
             ("bogus(a)", "Could not find a tag value filter of the type: bogus"),
         ] {
             assert_eq!(of_tag(value), Err(expected.to_owned()), "{value}");
@@ -299,7 +360,8 @@ mod tests {
     fn matchers_compare_names() {
         let matches = |text: &str, value: &str| {
             let (kind, filter) = text.split_once(' ').unwrap();
-            TagMatcher::parse(kind, filter).unwrap().matches(value)
+            let matcher = TagMatcher::parse(kind, filter).unwrap();
+            matcher.predicate(Quirks::OPENTSDB).unwrap()(value)
         };
         assert!(matches("literal_or a|b", "b") && !matches("literal_or a|b", "B"));
         assert!(!matches("literal_or a |b", "a"), "blanks belong to the value");
@@ -308,5 +370,6 @@ mod tests {
         assert!(matches("not_iliteral_or A", "b") && !matches("not_iliteral_or A", "a"));
         assert!(matches("wildcard we*", "web") && !matches("wildcard we*", "WEB"));
         assert!(matches("iwildcard WE*", "web") && matches("iwildcard we*", "WEB"));
+        assert!(matches("regexp e.0", "web01") && !matches("regexp ^e", "web01"));
     }
 }

@@ -11,6 +11,8 @@
 //!
 //! Source: OpenTSDB 2.4, `Aggregators`.
 
+use super::quirks::Quirks;
+
 /// A function from many numbers to one.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Function {
@@ -42,13 +44,14 @@ pub enum Function {
     Percentile {
         /// Above 0, below 100.
         percent: f64,
-        /// How it is estimated.
-        estimate: Estimate,
+        /// How it is estimated from integers.
+        of_ints: Estimate,
+        /// How it is estimated from doubles.
+        of_doubles: Estimate,
     },
 }
 
-/// How a percentile is estimated from n values in order. On doubles OpenTSDB always takes
-/// [`Estimate::Legacy`].
+/// How a percentile is estimated from n values in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Estimate {
     /// At q (n + 1), interpolated.
@@ -82,8 +85,13 @@ pub struct Aggregator {
     interpolation: Interpolation,
 }
 
-const fn percentile(percent: f64, estimate: Estimate) -> Function {
-    Function::Percentile { percent, estimate }
+/// On doubles OpenTSDB always takes [`Estimate::Legacy`].
+const fn percentile(percent: f64, of_ints: Estimate) -> Function {
+    Function::Percentile {
+        percent,
+        of_ints,
+        of_doubles: Estimate::Legacy,
+    }
 }
 
 const fn linear(name: &'static str, function: Function) -> Aggregator {
@@ -182,9 +190,31 @@ impl Aggregator {
     pub const fn is_none(&self) -> bool {
         self.function.is_none()
     }
+
+    /// The aggregator with these oddities.
+    #[must_use]
+    pub fn under(self, quirks: Quirks) -> Self {
+        let function = self.function.map(|function| function.under(quirks));
+        Self { function, ..self }
+    }
 }
 
 impl Function {
+    /// The function with these oddities.
+    #[must_use]
+    pub const fn under(self, quirks: Quirks) -> Self {
+        match self {
+            Self::Percentile { percent, of_ints, .. } if !quirks.estimates_of_integers_only => {
+                Self::Percentile {
+                    percent,
+                    of_ints,
+                    of_doubles: of_ints,
+                }
+            }
+            other => other,
+        }
+    }
+
     /// The result over integers, of which there is at least one (0 of none). `values` may come back
     /// in another order.
     #[expect(clippy::cast_possible_wrap, reason = "fewer values than 2^63 fit into memory")]
@@ -218,9 +248,9 @@ impl Function {
                 *values.select_nth_unstable(middle).1
             }
             Self::Dev => deviation(values.iter().map(|value| *value as f64)) as i64,
-            Self::Percentile { percent, estimate } => {
+            Self::Percentile { percent, of_ints, .. } => {
                 values.sort_unstable();
-                quantile(values.len(), percent / 100.0, estimate, |index| {
+                quantile(values.len(), percent / 100.0, of_ints, |index| {
                     values[index] as f64
                 }) as i64
             }
@@ -322,9 +352,11 @@ impl Fold {
                 let middle = self.kept.len() / 2;
                 *self.kept.select_nth_unstable_by(middle, f64::total_cmp).1
             }
-            Function::Percentile { percent, .. } => {
+            Function::Percentile {
+                percent, of_doubles, ..
+            } => {
                 self.kept.sort_unstable_by(f64::total_cmp);
-                quantile(self.kept.len(), percent / 100.0, Estimate::Legacy, |index| {
+                quantile(self.kept.len(), percent / 100.0, of_doubles, |index| {
                     self.kept[index]
                 })
             }

@@ -1,7 +1,7 @@
-//! OpenTSDB's wildcard patterns, which are looser than they look.
+//! Wildcard patterns: `*` stands for any text, also for none.
 //!
-//! Stars at the beginning and at the end are taken off; what is left is split at its stars into
-//! pieces. Then:
+//! OpenTSDB's are looser than they look. Stars at the beginning and at the end are taken off; what is
+//! left is split at its stars into pieces. Then:
 //!
 //! 1. `*x`: the value must end with the last piece. `x*`: it must start with the first. With stars
 //!    at both ends, **or only in the middle**, neither end is held.
@@ -50,8 +50,46 @@ impl Glob {
         self.pieces.is_empty()
     }
 
-    /// Whether a value matches.
-    pub fn matches(&self, value: &str) -> bool {
+    /// Whether a value matches; `loosely`: as in OpenTSDB.
+    pub fn matches(&self, value: &str, loosely: bool) -> bool {
+        if loosely {
+            self.matches_loosely(value)
+        } else {
+            self.matches_strictly(value)
+        }
+    }
+
+    /// Pieces one behind the other, the first and the last at the ends unless there is a star.
+    fn matches_strictly(&self, value: &str) -> bool {
+        let mut rest = value;
+        let mut pieces = self.pieces.as_slice();
+        if !self.open_start
+            && let [first, others @ ..] = pieces
+        {
+            let Some(behind) = rest.strip_prefix(first.as_str()) else {
+                return false;
+            };
+            (rest, pieces) = (behind, others);
+        }
+        if !self.open_end
+            && let [others @ .., last] = pieces
+        {
+            let Some(before) = rest.strip_suffix(last.as_str()) else {
+                return false;
+            };
+            (rest, pieces) = (before, others);
+        }
+        // The first place for each piece leaves most room for the others.
+        pieces.iter().all(|piece| match rest.split_once(piece.as_str()) {
+            Some((_, behind)) => {
+                rest = behind;
+                true
+            }
+            None => false,
+        })
+    }
+
+    fn matches_loosely(&self, value: &str) -> bool {
         let (Some(first), Some(last)) = (self.pieces.first(), self.pieces.last()) else {
             return true;
         };
@@ -79,29 +117,36 @@ mod tests {
     use super::*;
 
     #[test]
-    fn patterns_match_as_loosely_as_in_opentsdb() {
-        for (pattern, value, expected) in [
-            ("*", "", true),
-            ("**", "web01", true),
-            ("web*", "web01", true),
-            ("web*", "db-web", false),
-            ("*01", "web01", true),
-            ("*01", "web010", false),
-            ("*eb0*", "web01", true),
-            ("*eb2*", "web01", false),
-            ("w*1", "web01", true),
+    fn patterns_match_loosely_or_strictly() {
+        for (pattern, value, loosely, strictly) in [
+            ("*", "", true, true),
+            ("**", "web01", true, true),
+            ("web*", "web01", true, true),
+            ("web*", "db-web", false, false),
+            ("*01", "web01", true, true),
+            ("*01", "web010", false, false),
+            ("*eb0*", "web01", true, true),
+            ("*eb2*", "web01", false, false),
+            ("w*1", "web01", true, true),
             // Neither end is held when the star is in the middle.
-            ("e*0", "web01", true),
+            ("e*0", "web01", true, false),
             // Pieces in another order.
-            ("eb*0", "web01", true),
-            ("w*1*b", "web01", true),
+            ("eb*0", "web01", true, false),
+            ("w*1*b", "web01", true, false),
             // The second piece must be found after as many characters as the first has.
-            ("web*w", "web01", false),
-            ("a**b", "ab", true),
-            ("é*b", "éb", true),
+            ("web*w", "web01", false, false),
+            ("a**b", "ab", true, true),
+            ("é*b", "éb", true, true),
+            ("ab*b", "ab", false, false),
+            ("a*ab*b", "aabb", true, true),
         ] {
             let glob = Glob::parse(pattern).unwrap();
-            assert_eq!(glob.matches(value), expected, "{pattern} {value}");
+            assert_eq!(glob.matches(value, true), loosely, "{pattern} {value}, loosely");
+            assert_eq!(
+                glob.matches(value, false),
+                strictly,
+                "{pattern} {value}, strictly"
+            );
         }
     }
 

@@ -18,11 +18,13 @@
 //! Source: OpenTSDB 2.4, `QueryRpc.parseMTypeSubQuery`, `QueryRpc.parseTsuidTypeSubQuery`,
 //! `QueryRpc.parseRateOptions`, `Tags.parseWithMetricAndFilters`.
 
+use jiff::tz::TimeZone;
+
 use super::downsample::{Downsample, DownsampleError};
 use super::filter::{FilterError, TagFilter};
 use super::function::Aggregator;
 use super::rate::RateOptions;
-use super::spec::{Source, SubQuery};
+use super::spec::{SeriesFilter, Source, SubQuery};
 
 /// Why a text is no sub-query.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -114,31 +116,28 @@ pub enum LanguageError {
     },
 }
 
-/// Reads the value of a parameter `m`.
+/// Reads the value of a parameter `m`. Calendars are those of the zone.
 ///
 /// # Errors
 ///
 /// [`LanguageError`].
-pub fn parse_metric_query(text: &str) -> Result<SubQuery, LanguageError> {
-    let head = Head::parse("m", text)?;
-    let (metric, filters) = metric_and_filters(head.last)?;
-    let source = Source::Metric {
-        metric,
-        filters,
-        explicit_tags: head.explicit_tags,
-    };
-    Ok(head.with_source(source))
+pub fn parse_metric_query(text: &str, zone: &TimeZone) -> Result<SubQuery, LanguageError> {
+    let head = Head::parse("m", text, zone)?;
+    let (metric, tags) = metric_and_filters(head.last)?;
+    let explicit_tags = head.explicit_tags;
+    let filter = SeriesFilter { tags, explicit_tags };
+    Ok(head.with_source(Source::Metric(metric), filter))
 }
 
-/// Reads the value of a parameter `tsuid`.
+/// Reads the value of a parameter `tsuid`. Calendars are those of the zone.
 ///
 /// # Errors
 ///
 /// [`LanguageError`].
-pub fn parse_tsuid_query(text: &str) -> Result<SubQuery, LanguageError> {
-    let head = Head::parse("tsuid", text)?;
+pub fn parse_tsuid_query(text: &str, zone: &TimeZone) -> Result<SubQuery, LanguageError> {
+    let head = Head::parse("tsuid", text, zone)?;
     let tsuids = head.last.split(',').map(parse_tsuid).collect::<Result<_, _>>()?;
-    Ok(head.with_source(Source::Tsuids(tsuids)))
+    Ok(head.with_source(Source::Tsuids(tsuids), SeriesFilter::default()))
 }
 
 /// Reads the hex of a TSUID, of either case. Its length is checked when it is looked up.
@@ -188,7 +187,7 @@ struct Head<'a> {
 }
 
 impl<'a> Head<'a> {
-    fn parse(parameter: &'static str, text: &'a str) -> Result<Self, LanguageError> {
+    fn parse(parameter: &'static str, text: &'a str, zone: &TimeZone) -> Result<Self, LanguageError> {
         let parts: Vec<&str> = text.split(':').collect();
         let [aggregator, middle @ .., last] = parts.as_slice() else {
             return Err(LanguageError::TooFewParts {
@@ -210,18 +209,18 @@ impl<'a> Head<'a> {
             last,
         };
         for part in middle {
-            head.part(part)?;
+            head.part(part, zone)?;
         }
         Ok(head)
     }
 
-    fn part(&mut self, part: &str) -> Result<(), LanguageError> {
+    fn part(&mut self, part: &str, zone: &TimeZone) -> Result<(), LanguageError> {
         let lower = part.to_ascii_lowercase();
         let unsupported = ["pre-agg", "rollup_", "percentiles[", "show-histogram-buckets"];
         if lower.starts_with("rate") {
             self.rate = Some(parse_rate(part)?);
         } else if part.starts_with(|c: char| c.is_ascii_digit()) {
-            self.downsample = Some(Downsample::parse(part)?);
+            self.downsample = Some(Downsample::parse(part, zone, false)?);
         } else if lower.starts_with("explicit_tags") {
             self.explicit_tags = true;
         } else if unsupported.iter().any(|start| lower.starts_with(start)) {
@@ -232,9 +231,10 @@ impl<'a> Head<'a> {
         Ok(())
     }
 
-    fn with_source(self, source: Source) -> SubQuery {
+    fn with_source(self, source: Source, filter: SeriesFilter) -> SubQuery {
         SubQuery {
             source,
+            filter,
             aggregator: self.aggregator,
             downsample: self.downsample,
             rate: self.rate,
@@ -311,15 +311,17 @@ mod tests {
     use super::*;
     use crate::query::downsample::Interval;
 
+    fn parse(text: &str) -> Result<SubQuery, LanguageError> {
+        parse_metric_query(text, &TimeZone::UTC)
+    }
+
     fn error(text: &str) -> String {
-        parse_metric_query(text).unwrap_err().to_string()
+        parse(text).unwrap_err().to_string()
     }
 
     fn filters(text: &str) -> Vec<String> {
-        let Source::Metric { metric, filters, .. } = parse_metric_query(text).unwrap().source else {
-            panic!("{text} asks for a metric");
-        };
-        assert_eq!(metric, "m");
+        let query = parse(text).unwrap();
+        assert_eq!(query.source, Source::Metric("m".to_owned()));
         let shown = |filter: &TagFilter| {
             format!(
                 "{}={}{}",
@@ -328,7 +330,7 @@ mod tests {
                 if filter.group_by { "^" } else { "" }
             )
         };
-        filters.iter().map(shown).collect()
+        query.filter.tags.iter().map(shown).collect()
     }
 
     #[test]
@@ -337,22 +339,16 @@ mod tests {
             "sum:1m-avg:rate:explicit_tags:m",
             "sum:explicit_tags:rate:1m-avg:m",
         ] {
-            let query = parse_metric_query(text).unwrap();
+            let query = parse(text).unwrap();
             assert_eq!(query.aggregator.name(), "sum");
             assert_eq!(query.rate, Some(RateOptions::default()));
             assert_eq!(
                 query.downsample.unwrap().interval,
                 Interval::Fixed { length_ms: 60_000 }
             );
-            assert!(matches!(
-                query.source,
-                Source::Metric {
-                    explicit_tags: true,
-                    ..
-                }
-            ));
+            assert!(query.filter.explicit_tags);
         }
-        let query = parse_metric_query("sum:foo:all-sum:m").unwrap();
+        let query = parse("sum:foo:all-sum:m").unwrap();
         assert_eq!((query.downsample, query.rate), (None, None));
     }
 
@@ -373,7 +369,7 @@ mod tests {
 
     #[test]
     fn rates_have_options() {
-        let rate = |text: &str| parse_metric_query(&format!("sum:{text}:m")).map(|query| query.rate.unwrap());
+        let rate = |text: &str| parse(&format!("sum:{text}:m")).map(|query| query.rate.unwrap());
         let counter = RateOptions {
             counter: true,
             ..RateOptions::default()
@@ -450,12 +446,15 @@ mod tests {
 
     #[test]
     fn tsuids_are_hex_of_either_case() {
-        let query = parse_tsuid_query("none:rate:00000a,00000B").unwrap();
+        let query = parse_tsuid_query("none:rate:00000a,00000B", &TimeZone::UTC).unwrap();
         assert_eq!(query.source, Source::Tsuids(vec![vec![0, 0, 10], vec![0, 0, 11]]));
         assert!(query.rate.is_some());
         for text in ["sum:0", "sum:0x", "sum:", "sum:00,,00", "sum:日本"] {
             assert!(
-                matches!(parse_tsuid_query(text), Err(LanguageError::Tsuid { .. })),
+                matches!(
+                    parse_tsuid_query(text, &TimeZone::UTC),
+                    Err(LanguageError::Tsuid { .. })
+                ),
                 "{text}"
             );
         }

@@ -2,7 +2,9 @@
 //!
 //! ```text
 //!   time, language, filter ─► spec      what is asked, read from OpenTSDB's language
-//!   plan        which rows: range of hours, salt buckets, filters as UIDs
+//!   glob, regexp                        patterns of filters
+//!   calendar    windows of days, weeks, months and years
+//!   plan        which rows: hours, salt buckets, filters as UIDs
 //!   scan        rows from the store; those that no filter wants are never made
 //!   span        all points of one series, as columns, downsampled as they come
 //!   rate        first derivative of each span
@@ -15,6 +17,7 @@
 //! pure. Source: OpenTSDB 2.4, `TsdbQuery`, `SpanGroup`, `AggregationIterator.create`.
 
 pub mod aggregate;
+pub mod calendar;
 pub mod collect;
 pub mod downsample;
 pub mod engine;
@@ -24,18 +27,21 @@ pub mod frame;
 pub mod function;
 pub mod glob;
 pub mod group;
+pub mod hours;
 pub mod language;
 pub mod names;
 pub mod plan;
 pub mod points;
 pub mod quirks;
 pub mod rate;
+pub mod regexp;
 pub mod scan;
 pub mod selection;
 pub mod span;
 pub mod spec;
 pub mod time;
 
+pub use calendar::{CalendarInterval, CalendarUnit};
 pub use downsample::{Downsample, Fill, Interval};
 pub use engine::Engine;
 pub use error::QueryError;
@@ -46,4 +52,4 @@ pub use names::NameDirectory;
 pub use points::{Number, Points, Values};
 pub use quirks::Quirks;
 pub use rate::RateOptions;
-pub use spec::{Limits, QuerySpec, Source, SubQuery};
+pub use spec::{Limits, QuerySpec, SeriesFilter, Source, SubQuery};

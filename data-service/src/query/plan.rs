@@ -1,34 +1,27 @@
 //! Plans: which rows answer a question.
 //!
-//! Rows hold whole hours, so the range of a query is widened to hours before it is read. What lies
-//! in these hours but outside of the query is seen by interpolation, rates and fill policies, and
-//! cut off from the answer. In seconds:
+//! The hours to read are in [`super::hours`]; the rest of a plan says which rows of them are wanted, and
+//! how they are found: by a scan of each salt bucket, or one by one where filters name them all.
 //!
-//! ```text
-//!   start   down to a window of downsampling, then down to an hour
-//!   stop    end + 1, then without downsampling  up to the next hour, a whole one if it is one
-//!                    with downsampling          up to the next window, then up to an hour
-//! ```
-//!
-//! So the hour before the start is never read, and the hour after the end sometimes.
-//!
-//! Source: OpenTSDB 2.4, `TsdbQuery.getScanStartTimeSeconds`, `TsdbQuery.getScanEndTimeSeconds`,
-//! `TsdbQuery.configureFromQuery`.
+//! Source: OpenTSDB 2.4, `TsdbQuery.configureFromQuery`.
 
 use std::sync::Arc;
 use std::time::Instant;
 
-use oxtsdb_schema::row_key::{metric_range, write_row_key};
-use oxtsdb_schema::{BaseTime, HOUR_SECONDS, MetricUid, RowKeyLayout, TagkUid, TagvUid, Tsuid, Uid, UidKind};
+use oxtsdb_schema::row_key::write_row_key;
+use oxtsdb_schema::{MetricUid, RowKeyLayout, TagkUid, TagvUid, Tsuid, Uid, UidKind};
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::downsample::{Downsample, Fill, FillRange, Interval, Windows};
+use super::calendar::CalendarWindows;
+use super::downsample::{Downsample, Fill, FilledWindows, Interval, WindowLayout, Windows};
 use super::error::QueryError;
 use super::filter::{FilterError, TagFilter, TagMatcher};
 use super::function::Function;
+use super::hours::Hours;
 use super::names::NameDirectory;
+use super::quirks::Quirks;
 use super::selection::{NameTest, Selection, TagTest, ValueTest};
-use super::spec::{Limits, QuerySpec, Source, SubQuery};
+use super::spec::{Limits, QuerySpec, SeriesFilter, Source, SubQuery};
 
 /// Which rows answer a question, and what is made of them.
 #[derive(Clone, Debug)]
@@ -57,91 +50,11 @@ pub enum Read {
     Rows(Vec<Vec<u8>>),
 }
 
-/// Hours from one, inside, to another, outside.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Hours {
-    /// First hour that is read, seconds since the epoch.
-    pub start: BaseTime,
-    /// Seconds since the epoch of the first hour that is not read; a multiple of 3600, or beyond
-    /// all hours there are.
-    pub stop_seconds: u64,
-}
-
 /// Two literal filters of one key are one as long as they have fewer values than this together.
 const EXPANSION_LIMIT: usize = 4096;
 
 /// Up to so many rows are read one by one in place of a scan.
 const MAX_SINGLE_ROWS: usize = 1024;
-
-impl Hours {
-    /// The hours to read for a range of instants, both ends inside.
-    pub fn of_query(start_ms: i64, end_ms: i64, downsample: Option<&Downsample>) -> Self {
-        let hour = i64::from(HOUR_SECONDS);
-        let mut start = start_ms.div_euclid(1000);
-        let mut stop = end_ms.div_euclid(1000).saturating_add(1);
-        match downsample.map(|downsample| downsample.interval) {
-            None => stop = stop.saturating_add(hour - stop.rem_euclid(hour)),
-            Some(Interval::WholeRange) => stop = up_to_hour(stop),
-            Some(Interval::Fixed { length_ms }) => {
-                let past = |seconds: i64| seconds.saturating_mul(1000).rem_euclid(length_ms);
-                start -= past(start) / 1000;
-                stop = up_to_hour(stop.saturating_add((length_ms - past(stop)) / 1000));
-            }
-        }
-        let start = u32::try_from(start.max(0)).unwrap_or(u32::MAX);
-        Self {
-            start: BaseTime::of_seconds(start),
-            stop_seconds: u64::try_from(stop).unwrap_or(0),
-        }
-    }
-
-    /// The hours that overlap a range of instants, both ends inside.
-    pub fn overlapping(start_ms: i64, end_ms: i64) -> Self {
-        let seconds = |ms: i64| u32::try_from(ms.max(0) / 1000).unwrap_or(u32::MAX);
-        let last = BaseTime::of_seconds(seconds(end_ms));
-        Self {
-            start: BaseTime::of_seconds(seconds(start_ms)),
-            stop_seconds: u64::from(last.seconds()) + u64::from(HOUR_SECONDS),
-        }
-    }
-
-    /// How many hours there are.
-    pub fn count(&self) -> usize {
-        let seconds = self.last_stop().saturating_sub(u64::from(self.start.seconds()));
-        usize::try_from(seconds / u64::from(HOUR_SECONDS)).unwrap_or(usize::MAX)
-    }
-
-    /// The hours in order.
-    pub fn iter(&self) -> impl DoubleEndedIterator<Item = BaseTime> + use<> {
-        let hours = u32::try_from(self.count()).unwrap_or(u32::MAX);
-        let first = self.start.seconds();
-        (0..hours).map(move |index| BaseTime::of_seconds(first.saturating_add(index * HOUR_SECONDS)))
-    }
-
-    /// Whether an hour is among them.
-    pub fn contains(&self, hour: BaseTime) -> bool {
-        hour >= self.start && u64::from(hour.seconds()) < self.stop_seconds
-    }
-
-    /// The row keys of a metric in one bucket that lie in these hours.
-    pub fn range(&self, layout: &RowKeyLayout, metric: MetricUid, bucket: u32) -> (Vec<u8>, Vec<u8>) {
-        let stop = u32::try_from(self.stop_seconds).map_or(BaseTime::MAX, BaseTime::of_seconds);
-        metric_range(layout, metric, self.start, stop, bucket)
-    }
-
-    fn last_stop(&self) -> u64 {
-        self.stop_seconds
-            .min(u64::from(BaseTime::MAX.seconds()) + u64::from(HOUR_SECONDS))
-    }
-}
-
-fn up_to_hour(seconds: i64) -> i64 {
-    let hour = i64::from(HOUR_SECONDS);
-    match seconds.rem_euclid(hour) {
-        0 => seconds,
-        past => seconds.saturating_add(hour - past),
-    }
-}
 
 impl Plan {
     /// Looks up the names of a question and decides how it is read.
@@ -158,25 +71,25 @@ impl Plan {
         directory: &dyn NameDirectory,
         deadline: Option<Instant>,
     ) -> Result<Self, QueryError> {
-        let hours = Hours::of_query(query.start_ms, query.end_ms, sub_query.downsample.as_ref());
-        let downsample = match &sub_query.downsample {
-            Some(downsample) => Some((windows(query, downsample, &hours, limits)?, downsample.function)),
+        let quirks = query.quirks;
+        let downsample = sub_query.downsample.as_ref();
+        let hours = Hours::of_query(query.start_ms, query.end_ms, downsample, quirks);
+        let downsample = match downsample {
+            Some(downsample) => Some((
+                windows(query, downsample, &hours, limits)?,
+                downsample.function.under(quirks),
+            )),
             None => None,
         };
+        let filter = &sub_query.filter;
         let mut plan = match &sub_query.source {
-            Source::Metric {
-                metric,
-                filters,
-                explicit_tags,
-            } => {
-                let series =
-                    MetricSeries::resolve(metric, filters, *explicit_tags, layout, directory, deadline);
+            Source::Metric(metric) => {
                 let MetricSeries {
                     metric: uid,
                     selection,
                     group_by,
-                } = series.await?;
-                let read = read_of(&selection, *explicit_tags, uid, layout, hours);
+                } = MetricSeries::resolve(metric, filter, quirks, layout, directory, deadline).await?;
+                let read = read_of(&selection, filter.explicit_tags, uid, layout, hours);
                 let metric = Some(Arc::from(metric.as_str()));
                 Self {
                     metric,
@@ -188,7 +101,29 @@ impl Plan {
                 }
             }
             Source::Tsuids(tsuids) => {
-                Self::of_tsuids(&check_tsuids(tsuids, layout)?, layout, hours, downsample)
+                let mut tsuids = check_tsuids(tsuids, layout)?;
+                let (tests, group_by) = match name_tests(&filter.tags, quirks, directory, deadline).await? {
+                    Some(tests) => tests,
+                    // No series has a key that nobody has written.
+                    None => {
+                        tsuids.clear();
+                        (Vec::new(), Vec::new())
+                    }
+                };
+                let selection = Selection::of_series(layout, tsuids.iter().map(Tsuid::as_bytes), tests);
+                let group_by = if quirks.tsuids_are_one_group {
+                    Vec::new()
+                } else {
+                    group_by
+                };
+                Self {
+                    metric: None,
+                    hours,
+                    read: read_of_series(&tsuids, layout, hours),
+                    selection,
+                    group_by,
+                    downsample,
+                }
             }
         };
         if sub_query.aggregator.is_none() {
@@ -196,28 +131,46 @@ impl Plan {
         }
         Ok(plan)
     }
+}
 
-    fn of_tsuids(
-        tsuids: &[Tsuid],
-        layout: &RowKeyLayout,
-        hours: Hours,
-        downsample: Option<(Windows, Function)>,
-    ) -> Self {
-        let selection = Selection::of_series(layout, tsuids.iter().map(Tsuid::as_bytes));
-        let read = if tsuids.len().saturating_mul(hours.count()) <= MAX_SINGLE_ROWS {
-            Read::Rows(single_rows(tsuids, layout, hours))
-        } else {
-            series_ranges(tsuids, layout, hours)
-        };
-        Self {
-            metric: None,
-            hours,
-            read,
-            selection,
-            group_by: Vec::new(),
-            downsample,
-        }
+fn read_of_series(tsuids: &[Tsuid], layout: &RowKeyLayout, hours: Hours) -> Read {
+    if tsuids.len().saturating_mul(hours.count()) <= MAX_SINGLE_ROWS {
+        Read::Rows(single_rows(tsuids, layout, hours))
+    } else {
+        series_ranges(tsuids, layout, hours)
     }
+}
+
+/// Filters that look at names only, and the keys that group, ascending; `None` if one of the keys is
+/// unknown.
+async fn name_tests(
+    filters: &[TagFilter],
+    quirks: Quirks,
+    directory: &dyn NameDirectory,
+    deadline: Option<Instant>,
+) -> Result<Option<(Vec<TagTest>, Vec<TagkUid>)>, QueryError> {
+    if filters.is_empty() {
+        return Ok(Some((Vec::new(), Vec::new())));
+    }
+    let keys: Vec<_> = filters
+        .iter()
+        .map(|filter| (UidKind::Tagk, filter.key.as_str()))
+        .collect();
+    let uids = directory.uids(&keys, deadline).await?;
+    let mut tests = Vec::with_capacity(filters.len());
+    let mut group_by = Vec::new();
+    for (filter, uid) in filters.iter().zip(uids) {
+        let Some(uid) = uid else {
+            return Ok(None);
+        };
+        let tagk = TagkUid::new(uid);
+        group_by.extend(filter.group_by.then_some(tagk));
+        let test = ValueTest::Name(NameTest::new(filter.matcher.predicate(quirks)?));
+        tests.push(TagTest { tagk, test });
+    }
+    group_by.sort_unstable();
+    group_by.dedup();
+    Ok(Some((tests, group_by)))
 }
 
 /// The series of a metric that pass filters, with names looked up.
@@ -240,12 +193,13 @@ impl MetricSeries {
     /// `literal_or`; those of the UID service.
     pub async fn resolve(
         metric: &str,
-        filters: &[TagFilter],
-        explicit_tags: bool,
+        filter: &SeriesFilter,
+        quirks: Quirks,
         layout: &RowKeyLayout,
         directory: &dyn NameDirectory,
         deadline: Option<Instant>,
     ) -> Result<Self, QueryError> {
+        let filters = &filter.tags;
         let mut names = vec![(UidKind::Metric, metric)];
         for filter in filters {
             names.push((UidKind::Tagk, filter.key.as_str()));
@@ -291,15 +245,20 @@ impl MetricSeries {
                         .filter_map(|value| uid_of(UidKind::Tagv, value).ok());
                     ValueTest::NotIn(uids.map(TagvUid::new).collect())
                 }
-                TagMatcher::Wildcard(glob) | TagMatcher::Iwildcard(glob) if glob.is_any() => ValueTest::Any,
-                matcher => ValueTest::Name(NameTest::new(matcher.clone())),
+                matcher if matcher.takes_all() => ValueTest::Any,
+                matcher => ValueTest::Name(NameTest::new(matcher.predicate(quirks)?)),
             };
-            add_test(&mut tests, TagTest { tagk, test });
+            let test = TagTest { tagk, test };
+            if quirks.literals_of_a_key_add_up {
+                add_test(&mut tests, test);
+            } else {
+                tests.push(test);
+            }
         }
         group_by.sort_unstable();
         group_by.dedup();
         let keys: FxHashSet<TagkUid> = tests.iter().map(|test| test.tagk).collect();
-        let tag_count = (explicit_tags && !filters.is_empty()).then_some(keys.len());
+        let tag_count = (filter.explicit_tags && !filters.is_empty()).then_some(keys.len());
         Ok(Self {
             metric,
             selection: Selection::of_tags(layout, tests, tag_count),
@@ -441,33 +400,49 @@ fn windows(
     hours: &Hours,
     limits: &Limits,
 ) -> Result<Windows, QueryError> {
-    let length_ms = match downsample.interval {
-        Interval::Fixed { length_ms } => length_ms,
+    let (layout, nominal_ms) = match &downsample.interval {
+        Interval::Fixed { length_ms } => (
+            WindowLayout::Fixed {
+                length_ms: *length_ms,
+            },
+            *length_ms,
+        ),
+        Interval::Calendar(interval) => (
+            WindowLayout::Calendar(CalendarWindows::under(interval.clone(), query.quirks)),
+            interval.nominal_ms(),
+        ),
         Interval::WholeRange => {
             let excluded = i64::from(!query.quirks.whole_range_excludes_end);
-            let stop_ms = query.end_ms.saturating_add(excluded);
-            return Ok(Windows::Whole {
+            return Ok(Windows::new(WindowLayout::Whole {
                 start_ms: query.start_ms,
-                stop_ms,
-            });
+                stop_ms: query.end_ms.saturating_add(excluded),
+            }));
         }
     };
+    let from_ms = layout.ceil(hours.start.millis());
     let value = match downsample.fill {
-        Fill::None => {
-            return Ok(Windows::Fixed {
-                length_ms,
-                fill: None,
-            });
-        }
-        Fill::Zero => 0.0,
-        Fill::Nan | Fill::Null => f64::NAN,
+        Fill::None => None,
+        Fill::Zero => Some(0.0),
+        Fill::Nan | Fill::Null => Some(f64::NAN),
     };
-    let stop_ms = i64::try_from(hours.last_stop()).map_or(i64::MAX, |seconds| seconds.saturating_mul(1000));
-    let fill = FillRange::of_scan(length_ms, hours.start.millis(), stop_ms, value);
-    limits.check_points(fill.count(length_ms))?;
-    Ok(Windows::Fixed {
-        length_ms,
-        fill: Some(fill),
+    let filled = match value {
+        None => None,
+        Some(value) => {
+            let stop_ms = i64::try_from(hours.last_stop()).unwrap_or(i64::MAX / 1000);
+            let stop_ms = layout.floor(stop_ms.saturating_mul(1000));
+            // Before they are made: about so many there will be.
+            let range_ms = stop_ms.saturating_sub(from_ms).max(0);
+            limits.check_points((range_ms / nominal_ms).unsigned_abs())?;
+            Some(FilledWindows {
+                starts_ms: layout.starts(from_ms, stop_ms).collect(),
+                value,
+            })
+        }
+    };
+    Ok(Windows {
+        layout,
+        from_ms,
+        filled,
     })
 }
 

@@ -1,6 +1,7 @@
 //! OpenTSDB's oddities that nobody would design today, as switches.
 //!
-//! HTTP has them all, so that no dashboard moves; gRPC has none.
+//! HTTP has them all, so that no dashboard moves; gRPC has none unless the request asks for OpenTSDB's
+//! answers.
 
 /// Which oddities an answer has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -10,20 +11,49 @@ pub struct Quirks {
     /// is 10.000000036846027. Without it the series takes part from its first rate on.
     pub rates_begin_at_the_epoch: bool,
     /// One value over the whole range (`0all-sum`) leaves out points at the very end of the range,
-    /// which all other queries include.
+    /// which all other queries include: from 0 s to 20 s a point at 20 s does not count.
     pub whole_range_excludes_end: bool,
+    /// Calendar windows are counted from the first point of each series and not from one origin for
+    /// all: `2wc` windows of a series that begins in one week and of a series that begins in the next
+    /// never have the same starts, and `12hc` windows begin at 1 and 13 o'clock once the clocks were put
+    /// on. Without it the windows are those of the zone's calendar; see [`super::calendar`].
+    pub calendar_follows_each_series: bool,
+    /// What is read for calendar windows is reckoned with months of 30 days and years of 365. So of
+    /// `1nc-sum` up to 10 February 2013 the window of February ends with the 13th, and with a fill policy
+    /// it is not there at all. Without it every window has all its points.
+    pub last_calendar_window_cut_short: bool,
+    /// Wildcards hold neither end when the star is in the middle, and do not look at the order of what
+    /// is between stars: `w*1*b` and `eb*0` match `web01`. Without it they do not.
+    pub loose_globs: bool,
+    /// Two `literal_or` filters of one tag key are one with the values of both: `host=a` and `host=b`
+    /// together give the series of both hosts. Without it all filters must pass, and no series does.
+    pub literals_of_a_key_add_up: bool,
+    /// Estimated percentiles (`ep75r3`, `ep75r7`) are estimated so only where all values are integers,
+    /// and like `p75` elsewhere: of 100 and 200 `ep75r7` is 175, of 100.0 and 200.0 it is 200. Without
+    /// it the kind of number does not matter.
+    pub estimates_of_integers_only: bool,
+    /// Series that are asked for by TSUIDs are one group, whatever their filters say about grouping:
+    /// `host=*` with the TSUIDs of two hosts gives one result. Without it, it gives two.
+    pub tsuids_are_one_group: bool,
 }
 
 impl Quirks {
     /// Answers as OpenTSDB's.
-    pub const OPENTSDB: Self = Self {
-        rates_begin_at_the_epoch: true,
-        whole_range_excludes_end: true,
-    };
+    pub const OPENTSDB: Self = Self::all(true);
 
     /// Answers as one would expect them.
-    pub const NONE: Self = Self {
-        rates_begin_at_the_epoch: false,
-        whole_range_excludes_end: false,
-    };
+    pub const NONE: Self = Self::all(false);
+
+    const fn all(on: bool) -> Self {
+        Self {
+            rates_begin_at_the_epoch: on,
+            whole_range_excludes_end: on,
+            calendar_follows_each_series: on,
+            last_calendar_window_cut_short: on,
+            loose_globs: on,
+            literals_of_a_key_add_up: on,
+            estimates_of_integers_only: on,
+            tsuids_are_one_group: on,
+        }
+    }
 }

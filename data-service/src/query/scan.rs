@@ -45,8 +45,11 @@ pub fn rows(
         }
         Read::Rows(keys) => {
             let batches: Vec<Vec<Vec<u8>>> = keys.chunks(BATCH_ROWS).map(<[_]>::to_vec).collect();
-            let read = move |keys: Vec<Vec<u8>>| {
+            let selection = plan.selection.clone();
+            let read = move |mut keys: Vec<Vec<u8>>| {
                 let (store, table) = (Arc::clone(&store), table.clone());
+                // Names may have been judged since the plan was made.
+                keys.retain(|key| selection.may_keep(key));
                 async move {
                     let rows = store.get_rows(&table, &keys, &point_columns()).await?;
                     Ok(rows.into_iter().flatten().collect())

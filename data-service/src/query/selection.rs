@@ -12,6 +12,7 @@
 //!
 //! Source: OpenTSDB 2.4, `TsdbQuery.createAndSetFilter`, `TsdbQuery.findSpans`.
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -21,7 +22,7 @@ use parking_lot::RwLock;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::error::QueryError;
-use super::filter::TagMatcher;
+use super::filter::Predicate;
 use super::names::NameDirectory;
 
 /// Which rows are wanted. Clones share their verdicts.
@@ -68,9 +69,8 @@ pub enum ValueTest {
 }
 
 /// A filter that needs names.
-#[derive(Debug)]
 pub struct NameTest {
-    matcher: TagMatcher,
+    passes: Predicate,
     verdicts: RwLock<FxHashMap<TagvUid, bool>>,
 }
 
@@ -107,9 +107,9 @@ impl TagTest {
 
 impl NameTest {
     /// Nothing judged yet.
-    pub fn new(matcher: TagMatcher) -> Self {
+    pub fn new(passes: Predicate) -> Self {
         Self {
-            matcher,
+            passes,
             verdicts: RwLock::default(),
         }
     }
@@ -119,29 +119,37 @@ impl NameTest {
     }
 }
 
+impl fmt::Debug for NameTest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("NameTest")
+            .field("verdicts", &self.verdicts)
+            .finish_non_exhaustive()
+    }
+}
+
 impl Selection {
     /// Rows that pass all tests; with `tag_count` only those that have just so many tags.
-    pub fn of_tags(layout: &RowKeyLayout, mut tests: Vec<TagTest>, tag_count: Option<usize>) -> Self {
-        tests.sort_by_key(|test| test.tagk);
+    pub fn of_tags(layout: &RowKeyLayout, tests: Vec<TagTest>, tag_count: Option<usize>) -> Self {
         Self::new(layout, tests, tag_count, None)
     }
 
-    /// Rows of these series, as TSUIDs.
-    pub fn of_series<'a>(layout: &RowKeyLayout, tsuids: impl IntoIterator<Item = &'a [u8]>) -> Self {
-        Self::new(
-            layout,
-            Vec::new(),
-            None,
-            Some(tsuids.into_iter().map(Box::from).collect()),
-        )
+    /// Rows of these series, as TSUIDs, that pass all tests.
+    pub fn of_series<'a>(
+        layout: &RowKeyLayout,
+        tsuids: impl IntoIterator<Item = &'a [u8]>,
+        tests: Vec<TagTest>,
+    ) -> Self {
+        let series = tsuids.into_iter().map(Box::from).collect();
+        Self::new(layout, tests, None, Some(series))
     }
 
     fn new(
         layout: &RowKeyLayout,
-        tests: Vec<TagTest>,
+        mut tests: Vec<TagTest>,
         tag_count: Option<usize>,
         series: Option<FxHashSet<Box<[u8]>>>,
     ) -> Self {
+        tests.sort_by_key(|test| test.tagk);
         let metric_at = layout.salt.width();
         let base_at = metric_at + layout.widths.metric.bytes();
         Self(Arc::new(Inner {
@@ -244,7 +252,9 @@ impl Selection {
             let metric = row_key.get(inner.metric_at..inner.base_at).unwrap_or_default();
             let mut tsuid = smallvec::SmallVec::<[u8; 64]>::from_slice(metric);
             tsuid.extend_from_slice(tags);
-            return series.contains(tsuid.as_slice());
+            if !series.contains(tsuid.as_slice()) {
+                return false;
+            }
         }
         if inner
             .tag_count
@@ -287,7 +297,7 @@ impl Selection {
                     kind: UidKind::Tagv,
                     uid,
                 })?;
-                verdicts.insert(TagvUid::new(uid), name_test.matcher.matches(&name));
+                verdicts.insert(TagvUid::new(uid), (name_test.passes)(&name));
             }
         }
         if judged {
@@ -385,10 +395,16 @@ mod tests {
     #[test]
     fn series_are_told_by_metric_and_tags() {
         let tsuid = [0, 0, 1, 0, 0, 1, 0, 0, 4];
-        let selection = Selection::of_series(&RowKeyLayout::default(), [tsuid.as_slice()]);
+        let selection = Selection::of_series(&RowKeyLayout::default(), [tsuid.as_slice()], Vec::new());
         assert!(selection.may_keep(&key(&[(1, 4)])));
         assert!(!selection.may_keep(&key(&[(1, 5)])));
         assert!(!selection.may_keep(&key(&[(1, 4), (2, 9)])));
+        let tests = vec![TagTest {
+            tagk: tagk(1),
+            test: ValueTest::NotIn(values(&[4])),
+        }];
+        let filtered = Selection::of_series(&RowKeyLayout::default(), [tsuid.as_slice()], tests);
+        assert!(!filtered.may_keep(&key(&[(1, 4)])));
     }
 
     #[test]
@@ -441,7 +457,7 @@ mod tests {
 
     #[test]
     fn a_name_that_is_not_known_yet_passes() {
-        let test = NameTest::new(TagMatcher::parse("wildcard", "a*").unwrap());
+        let test = NameTest::new(Box::new(|name| name.starts_with('a')));
         test.verdicts
             .write()
             .insert(*values(&[5]).iter().next().unwrap(), false);

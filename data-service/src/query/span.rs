@@ -97,11 +97,11 @@ impl SpanBuilder {
             None => {
                 let tsuid = Tsuid::from_bytes(&scratch.tsuid, &self.layout.widths)
                     .map_err(|error| QueryError::row_series(row.key(), &error))?;
-                let column = match self.downsample {
+                let column = match &self.downsample {
                     None => Column::Raw(Points::default()),
                     Some((windows, function)) => {
-                        cost += windows.filled();
-                        Column::Downsampled(Downsampler::new(windows, function))
+                        cost += windows.filled_count();
+                        Column::Downsampled(Downsampler::new(windows.clone(), *function))
                     }
                 };
                 self.spans.entry(tsuid).or_insert(column)

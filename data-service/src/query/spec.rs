@@ -4,10 +4,11 @@ use oxtsdb_schema::DuplicatePolicy;
 
 use super::downsample::Downsample;
 use super::error::QueryError;
-use super::filter::TagFilter;
+use super::filter::{FilterError, TagFilter, TagMatcher};
 use super::function::Aggregator;
 use super::quirks::Quirks;
 use super::rate::RateOptions;
+use super::regexp::MAX_REGEXPS;
 
 /// A query: a range of time, and questions about it.
 #[derive(Clone, Debug, PartialEq)]
@@ -37,6 +38,22 @@ impl QuerySpec {
         }
         self.sub_queries = kept;
     }
+
+    /// Refuses more regular expressions than a query may have.
+    ///
+    /// # Errors
+    ///
+    /// [`FilterError::TooManyRegexps`].
+    pub fn check_regexps(&self) -> Result<(), FilterError> {
+        let filters = self.sub_queries.iter().flat_map(|query| &query.filter.tags);
+        let count = filters
+            .filter(|filter| matches!(filter.matcher, TagMatcher::Regexp(_)))
+            .count();
+        if count > MAX_REGEXPS {
+            return Err(FilterError::TooManyRegexps { count });
+        }
+        Ok(())
+    }
 }
 
 /// One question.
@@ -44,6 +61,8 @@ impl QuerySpec {
 pub struct SubQuery {
     /// Which series.
     pub source: Source,
+    /// Which of them.
+    pub filter: SeriesFilter,
     /// How the series of a group become one.
     pub aggregator: Aggregator,
     /// One value for each interval of each series; `None`: all points.
@@ -55,18 +74,20 @@ pub struct SubQuery {
 /// Which series.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Source {
-    /// Those of a metric that pass all filters.
-    Metric {
-        /// Name of the metric.
-        metric: String,
-        /// All must pass.
-        filters: Vec<TagFilter>,
-        /// Only series whose tag keys are just those of the filters. Without filters it means
-        /// nothing.
-        explicit_tags: bool,
-    },
-    /// These, as bytes of TSUIDs that share their metric; in one group.
+    /// Those of a metric, by its name.
+    Metric(String),
+    /// These, as bytes of TSUIDs that share their metric.
     Tsuids(Vec<Vec<u8>>),
+}
+
+/// Which of the series of a source are wanted, and how they are grouped.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SeriesFilter {
+    /// All must pass.
+    pub tags: Vec<TagFilter>,
+    /// Only series whose tag keys are just those of the filters. Without filters it means nothing, nor
+    /// for series that are asked for by TSUIDs.
+    pub explicit_tags: bool,
 }
 
 /// What a query may use.

@@ -24,6 +24,8 @@ use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Span};
 use oxtsdb_schema::value::{IntegerTextError, parse_integer};
 
+use super::calendar::CalendarUnit;
+
 /// Why a text is no time, duration or zone.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TimeError {
@@ -120,7 +122,7 @@ pub fn parse_time(text: &str, now_ms: i64, zone: &TimeZone) -> Result<i64, TimeE
     if let Some(duration) = lower.strip_suffix("-ago") {
         return Ok(now_ms.saturating_sub(parse_duration(duration)?));
     }
-    let time_ms = if text.contains(['/', ':']) {
+    let time_ms = if is_date(text) {
         date(text, zone)?
     } else {
         seconds_or_millis(text)?
@@ -133,6 +135,11 @@ pub fn parse_time(text: &str, now_ms: i64, zone: &TimeZone) -> Result<i64, TimeE
     Ok(time_ms)
 }
 
+/// Whether a text is a date, and not an instant whatever the zone.
+pub fn is_date(text: &str) -> bool {
+    text.contains(['/', ':'])
+}
+
 /// Reads a duration such as `90s` or `1w`, as milliseconds; more than 0.
 ///
 /// The digits in front are the number and the last character is the unit; what is between them is
@@ -142,6 +149,20 @@ pub fn parse_time(text: &str, now_ms: i64, zone: &TimeZone) -> Result<i64, TimeE
 ///
 /// [`TimeError::DurationUnit`], [`TimeError::DurationNumber`] and [`TimeError::ZeroDuration`].
 pub fn parse_duration(text: &str) -> Result<i64, TimeError> {
+    let (count, unit) = parse_units(text)?;
+    count
+        .checked_mul(unit.nominal_ms())
+        .ok_or_else(|| TimeError::DurationNumber {
+            text: text.to_owned(),
+        })
+}
+
+/// Reads a duration as [`parse_duration`], as a number, at least 1, and its unit.
+///
+/// # Errors
+///
+/// As [`parse_duration`].
+pub fn parse_units(text: &str) -> Result<(i64, CalendarUnit), TimeError> {
     let digits = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len();
     let (count, unit) = text.split_at(digits);
     let bad_number = || TimeError::DurationNumber {
@@ -157,22 +178,22 @@ pub fn parse_duration(text: &str) -> Result<i64, TimeError> {
         });
     }
     let unit = unit.to_ascii_lowercase();
-    let length_ms = match unit.as_bytes().last() {
-        Some(b's') if unit.ends_with("ms") => 1,
-        Some(b's') => 1000,
-        Some(b'm') => 60_000,
-        Some(b'h') => 3_600_000,
-        Some(b'd') => 86_400_000,
-        Some(b'w') => 7 * 86_400_000,
-        Some(b'n') => 30 * 86_400_000,
-        Some(b'y') => 365 * 86_400_000,
+    let unit = match unit.as_bytes().last() {
+        Some(b's') if unit.ends_with("ms") => CalendarUnit::Milliseconds,
+        Some(b's') => CalendarUnit::Seconds,
+        Some(b'm') => CalendarUnit::Minutes,
+        Some(b'h') => CalendarUnit::Hours,
+        Some(b'd') => CalendarUnit::Days,
+        Some(b'w') => CalendarUnit::Weeks,
+        Some(b'n') => CalendarUnit::Months,
+        Some(b'y') => CalendarUnit::Years,
         _ => {
             return Err(TimeError::DurationUnit {
                 text: text.to_owned(),
             });
         }
     };
-    count.checked_mul(length_ms).ok_or_else(bad_number)
+    Ok((count, unit))
 }
 
 /// Finds a time zone of the IANA list by its exact name.

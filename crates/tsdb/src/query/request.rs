@@ -3,7 +3,9 @@
 use anyhow::{Context as _, anyhow, bail};
 use data_service::query::language::parse_metric_query;
 use data_service::query::time::parse_time;
-use data_service::query::{Downsample, Fill, Interval, RateOptions, Source, SubQuery, TagFilter, TagMatcher};
+use data_service::query::{
+    CalendarUnit, Downsample, Fill, Interval, RateOptions, Source, SubQuery, TagFilter, TagMatcher,
+};
 use jiff::tz::TimeZone;
 use oxtsdb_proto::common::v1::{TimeRange, time_range};
 use oxtsdb_proto::data::v1 as pb;
@@ -28,7 +30,7 @@ pub(super) fn request(words: &[String], now_ms: i64, zone: &TimeZone) -> anyhow:
     if expressions.is_empty() {
         bail!("no expression, expected for example sum:1m-avg:sys.cpu.nice{{host=*}}");
     }
-    let queries = expressions.iter().map(|text| sub_query(text));
+    let queries = expressions.iter().map(|text| sub_query(text, zone));
     Ok(pb::QueryRequest {
         range: Some(TimeRange {
             start: Some(time_range::Start::StartMs(start_ms)),
@@ -53,24 +55,22 @@ fn time(what: &str, text: &str, now_ms: i64, zone: &TimeZone) -> anyhow::Result<
     })
 }
 
-fn sub_query(text: &str) -> anyhow::Result<pb::SubQuery> {
-    let query = parse_metric_query(text).with_context(|| format!("expression `{text}`"))?;
+fn sub_query(text: &str, zone: &TimeZone) -> anyhow::Result<pb::SubQuery> {
+    let query = parse_metric_query(text, zone).with_context(|| format!("expression `{text}`"))?;
     converted(query).with_context(|| format!("expression `{text}`"))
 }
 
 fn converted(query: SubQuery) -> anyhow::Result<pb::SubQuery> {
+    let filters = query.filter.tags.into_iter().map(filter).collect();
     let source = match query.source {
-        Source::Metric {
+        Source::Metric(metric) => pb::sub_query::Source::Metric(pb::sub_query::MetricSource {
             metric,
             filters,
-            explicit_tags,
-        } => pb::sub_query::Source::Metric(pb::sub_query::MetricSource {
-            metric,
-            filters: filters.into_iter().map(filter).collect(),
-            explicit_tags,
+            explicit_tags: query.filter.explicit_tags,
         }),
         Source::Tsuids(tsuids) => pb::sub_query::Source::Tsuids(pb::sub_query::TsuidSource {
             tsuids: tsuids.into_iter().map(Into::into).collect(),
+            filters,
         }),
     };
     Ok(pb::SubQuery {
@@ -81,34 +81,14 @@ fn converted(query: SubQuery) -> anyhow::Result<pb::SubQuery> {
     })
 }
 
-/// Functions go by name: what the contract does not have yet is refused here.
+/// The contract has OpenTSDB's names, in upper case.
 fn function(name: &str) -> anyhow::Result<pb::AggregateFunction> {
-    match name {
-        "sum" => Ok(pb::AggregateFunction::Sum),
-        "min" => Ok(pb::AggregateFunction::Min),
-        "max" => Ok(pb::AggregateFunction::Max),
-        "avg" => Ok(pb::AggregateFunction::Avg),
-        "count" => Ok(pb::AggregateFunction::Count),
-        "none" => Ok(pb::AggregateFunction::None),
-        _ => Err(anyhow!(
-            "`{name}` is not supported, expected sum, min, max, avg, count or none"
-        )),
-    }
+    let in_contract = format!("AGGREGATE_FUNCTION_{}", name.to_uppercase());
+    pb::AggregateFunction::from_str_name(&in_contract)
+        .ok_or_else(|| anyhow!("`{name}` is not an aggregator of the contract"))
 }
 
 fn downsample(downsample: Downsample) -> anyhow::Result<pb::Downsample> {
-    use data_service::query::function::Function;
-    if downsample.fill != Fill::None {
-        bail!("fill policies are not supported");
-    }
-    let function = match downsample.function {
-        Function::Sum => pb::AggregateFunction::Sum,
-        Function::Min => pb::AggregateFunction::Min,
-        Function::Max => pb::AggregateFunction::Max,
-        Function::Avg => pb::AggregateFunction::Avg,
-        Function::Count => pb::AggregateFunction::Count,
-        other => bail!("downsampling by {other:?} is not supported, expected sum, min, max, avg or count"),
-    };
     let interval = match downsample.interval {
         Interval::Fixed { length_ms } => {
             let length = jiff::SignedDuration::from_millis(length_ms);
@@ -117,12 +97,44 @@ fn downsample(downsample: Downsample) -> anyhow::Result<pb::Downsample> {
                 nanos: length.subsec_nanos(),
             })
         }
+        Interval::Calendar(calendar) => pb::downsample::Interval::Calendar(pb::downsample::Calendar {
+            count: u32::try_from(calendar.count)
+                .map_err(|_| anyhow!("{} units of a calendar are too many", calendar.count))?,
+            unit: unit(calendar.unit) as i32,
+            zone: calendar
+                .zone
+                .iana_name()
+                .ok_or_else(|| {
+                    anyhow!("the time zone of a calendar has to have a name, for example Europe/Paris")
+                })?
+                .to_owned(),
+        }),
         Interval::WholeRange => pb::downsample::Interval::WholeRange(true),
+    };
+    let fill = match downsample.fill {
+        Fill::None => pb::FillPolicy::Unspecified,
+        Fill::Zero => pb::FillPolicy::Zero,
+        Fill::Nan | Fill::Null => pb::FillPolicy::Nan,
     };
     Ok(pb::Downsample {
         interval: Some(interval),
-        function: function as i32,
+        function: function(downsample.name)? as i32,
+        fill: fill as i32,
     })
+}
+
+fn unit(unit: CalendarUnit) -> pb::downsample::calendar::Unit {
+    use pb::downsample::calendar::Unit;
+    match unit {
+        CalendarUnit::Milliseconds => Unit::Milliseconds,
+        CalendarUnit::Seconds => Unit::Seconds,
+        CalendarUnit::Minutes => Unit::Minutes,
+        CalendarUnit::Hours => Unit::Hours,
+        CalendarUnit::Days => Unit::Days,
+        CalendarUnit::Weeks => Unit::Weeks,
+        CalendarUnit::Months => Unit::Months,
+        CalendarUnit::Years => Unit::Years,
+    }
 }
 
 fn rate(rate: RateOptions) -> anyhow::Result<pb::Rate> {
@@ -146,6 +158,7 @@ pub(crate) fn filter(filter: TagFilter) -> pb::TagFilter {
         TagMatcher::NotIliteralOr(values) => (FilterType::NotIliteralOr, String::new(), values),
         TagMatcher::Wildcard(glob) => (FilterType::Wildcard, glob.text().to_owned(), Vec::new()),
         TagMatcher::Iwildcard(glob) => (FilterType::Iwildcard, glob.text().to_owned(), Vec::new()),
+        TagMatcher::Regexp(regexp) => (FilterType::Regexp, regexp.text().to_owned(), Vec::new()),
     };
     pb::TagFilter {
         key: filter.key,
@@ -158,6 +171,8 @@ pub(crate) fn filter(filter: TagFilter) -> pb::TagFilter {
 
 #[cfg(test)]
 mod tests {
+    use data_service::query::Aggregator;
+
     use super::*;
 
     const NOW: i64 = 1_400_000_000_000;
@@ -236,6 +251,44 @@ mod tests {
     }
 
     #[test]
+    fn the_contract_has_all_aggregators() {
+        for aggregator in Aggregator::ALL {
+            let request = ask(&["1h-ago", &format!("{}:m", aggregator.name())]).unwrap();
+            let name = request.queries[0].aggregator().as_str_name();
+            assert!(
+                name.to_lowercase()
+                    .ends_with(&format!("_{}", aggregator.name().to_lowercase()))
+            );
+        }
+    }
+
+    #[test]
+    fn windows_are_of_a_calendar_and_filled() {
+        let request = ask(&["1h-ago", "sum:2wc-ep99r7-nan:m{host=regexp(^a)}"]).unwrap();
+        let query = &request.queries[0];
+        let downsample = query.downsample.as_ref().unwrap();
+        assert_eq!(downsample.function(), pb::AggregateFunction::Ep99r7);
+        assert_eq!(downsample.fill(), pb::FillPolicy::Nan);
+        let calendar = pb::downsample::Calendar {
+            count: 2,
+            unit: pb::downsample::calendar::Unit::Weeks as i32,
+            zone: "UTC".to_owned(),
+        };
+        assert_eq!(
+            downsample.interval,
+            Some(pb::downsample::Interval::Calendar(calendar))
+        );
+        let Some(pb::sub_query::Source::Metric(source)) = &query.source else {
+            panic!("a metric is asked for")
+        };
+        let filter = &source.filters[0];
+        assert_eq!(
+            (filter.r#type(), filter.pattern.as_str()),
+            (FilterType::Regexp, "^a")
+        );
+    }
+
+    #[test]
     fn what_cannot_be_asked_is_named() {
         assert_eq!(
             refusal(&["10", "5", "sum:m"]),
@@ -243,14 +296,6 @@ mod tests {
         );
         assert!(refusal(&["1h-ago"]).starts_with("no expression"));
         assert!(refusal(&["yesterday", "sum:m"]).starts_with("start `yesterday` is not a time"));
-        assert_eq!(
-            refusal(&["1h-ago", "dev:m"]),
-            "expression `dev:m`: `dev` is not supported, expected sum, min, max, avg, count or none"
-        );
-        assert_eq!(
-            refusal(&["1h-ago", "sum:1m-avg-zero:m"]),
-            "expression `sum:1m-avg-zero:m`: fill policies are not supported"
-        );
         assert_eq!(
             refusal(&["1h-ago", "total:m"]),
             "expression `total:m`: No such aggregation function: total"

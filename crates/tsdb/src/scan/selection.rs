@@ -62,6 +62,7 @@ pub(super) fn selection(
                 .iter()
                 .map(|text| tsuid(text))
                 .collect::<anyhow::Result<_>>()?,
+            filters: Vec::new(),
         }),
         (None, [], true) => source::Source::All(true),
         (None, [], false) => bail!("nothing to scan, expected a metric, --tsuid HEX or --all"),

@@ -1,11 +1,14 @@
 //! Requests as the domain's types. Each refusal names its field.
 
+use jiff::tz::TimeZone;
 use oxtsdb_proto::common::v1::{TimeRange, time_range};
+use oxtsdb_proto::data::v1::downsample::Calendar;
+use oxtsdb_proto::data::v1::downsample::calendar::Unit;
 use oxtsdb_proto::data::v1::sub_query::{MetricSource, Source as SourceMessage, TsuidSource};
 use oxtsdb_proto::data::v1::tag_filter::FilterType;
 use oxtsdb_proto::data::v1::{
-    AggregateFunction, Downsample as DownsampleMessage, QueryRequest, Rate, SubQuery as SubQueryMessage,
-    TagFilter as TagFilterMessage, downsample,
+    AggregateFunction, Downsample as DownsampleMessage, FillPolicy, QueryRequest, Rate,
+    SubQuery as SubQueryMessage, TagFilter as TagFilterMessage, downsample,
 };
 use oxtsdb_proto::error::invalid_field;
 use oxtsdb_schema::DuplicatePolicy;
@@ -14,9 +17,11 @@ use tonic::Status;
 
 use crate::query::filter::MAX_FILTERS;
 use crate::query::glob::Glob;
+use crate::query::regexp::Regexp;
+use crate::query::time::find_zone;
 use crate::query::{
-    Aggregator, Downsample, Fill, Interval, QuerySpec, Quirks, RateOptions, Source, SubQuery, TagFilter,
-    TagMatcher,
+    Aggregator, CalendarInterval, CalendarUnit, Downsample, Fill, Interval, QuerySpec, Quirks, RateOptions,
+    SeriesFilter, Source, SubQuery, TagFilter, TagMatcher,
 };
 
 const MAX_QUERIES: usize = 50;
@@ -36,7 +41,11 @@ pub(super) fn query(request: &QueryRequest, now_ms: i64) -> Result<QuerySpec, St
         sub_queries: sub_queries.collect::<Result<_, _>>()?,
         duplicates: DuplicatePolicy::KeepNewest,
         max_scanned_points: Some(request.max_scanned_points).filter(|max| *max > 0),
-        quirks: Quirks::NONE,
+        quirks: if request.opentsdb_quirks {
+            Quirks::OPENTSDB
+        } else {
+            Quirks::NONE
+        },
     })
 }
 
@@ -95,22 +104,26 @@ pub(in crate::grpc) fn millis(field: &str, duration: &Duration, least_ms: i64) -
 }
 
 fn sub_query(field: &str, query: &SubQueryMessage) -> Result<SubQuery, Status> {
-    let source = match &query.source {
+    let (source, filter) = match &query.source {
         None => return Err(invalid_field(field, "has no source, expected metric or tsuids")),
         Some(SourceMessage::Metric(source)) => {
-            let (metric, filters) = metric_source(&format!("{field}.metric"), source)?;
-            Source::Metric {
-                metric,
-                filters,
-                explicit_tags: source.explicit_tags,
-            }
+            let (metric, filter) = metric_source(&format!("{field}.metric"), source)?;
+            (Source::Metric(metric), filter)
         }
-        Some(SourceMessage::Tsuids(source)) => Source::Tsuids(tsuids(&format!("{field}.tsuids"), source)?),
+        Some(SourceMessage::Tsuids(source)) => {
+            let field = format!("{field}.tsuids");
+            let filter = SeriesFilter {
+                tags: tag_filters(&field, &source.filters)?,
+                explicit_tags: false,
+            };
+            (Source::Tsuids(tsuids(&field, source)?), filter)
+        }
     };
     let downsample = query.downsample.as_ref();
     let rate = query.rate.as_ref();
     Ok(SubQuery {
         source,
+        filter,
         aggregator: aggregator(&format!("{field}.aggregator"), query.aggregator)?,
         downsample: downsample
             .map(|message| self::downsample(&format!("{field}.downsample"), message))
@@ -121,24 +134,31 @@ fn sub_query(field: &str, query: &SubQueryMessage) -> Result<SubQuery, Status> {
     })
 }
 
-/// Metric and filters.
+/// Metric and filter.
 pub(in crate::grpc) fn metric_source(
     field: &str,
     source: &MetricSource,
-) -> Result<(String, Vec<TagFilter>), Status> {
+) -> Result<(String, SeriesFilter), Status> {
     if source.metric.is_empty() {
         return Err(invalid_field(&format!("{field}.metric"), "is empty"));
     }
-    if source.filters.len() > MAX_FILTERS {
-        let rule = format!(
-            "has {} items, at most {MAX_FILTERS} are allowed",
-            source.filters.len()
-        );
+    let filter = SeriesFilter {
+        tags: tag_filters(field, &source.filters)?,
+        explicit_tags: source.explicit_tags,
+    };
+    Ok((source.metric.clone(), filter))
+}
+
+/// The filters of a source.
+fn tag_filters(field: &str, filters: &[TagFilterMessage]) -> Result<Vec<TagFilter>, Status> {
+    if filters.len() > MAX_FILTERS {
+        let rule = format!("has {} items, at most {MAX_FILTERS} are allowed", filters.len());
         return Err(invalid_field(&format!("{field}.filters"), rule));
     }
-    let filters = source.filters.iter().enumerate();
-    let filters = filters.map(|(index, filter)| tag_filter(&format!("{field}.filters[{index}]"), filter));
-    Ok((source.metric.clone(), filters.collect::<Result<_, _>>()?))
+    let filters = filters.iter().enumerate();
+    filters
+        .map(|(index, filter)| tag_filter(&format!("{field}.filters[{index}]"), filter))
+        .collect()
 }
 
 /// Bytes of TSUIDs, which are checked where the widths are known.
@@ -161,6 +181,7 @@ fn tag_filter(field: &str, filter: &TagFilterMessage) -> Result<TagFilter, Statu
         FilterType::NotIliteralOr => TagMatcher::NotIliteralOr(values(field, filter)?),
         FilterType::Wildcard => TagMatcher::Wildcard(glob(field, filter, &filter.pattern)?),
         FilterType::Iwildcard => TagMatcher::Iwildcard(glob(field, filter, &filter.pattern.to_lowercase())?),
+        FilterType::Regexp => TagMatcher::Regexp(regexp(field, filter)?),
     };
     Ok(TagFilter {
         key: filter.key.clone(),
@@ -190,29 +211,44 @@ fn values(field: &str, filter: &TagFilterMessage) -> Result<Vec<String>, Status>
     Ok(filter.values.clone())
 }
 
+/// Refuses alternatives beside a pattern.
+fn no_values(field: &str, filter: &TagFilterMessage) -> Result<(), Status> {
+    if filter.values.is_empty() {
+        return Ok(());
+    }
+    let rule = "has alternatives, a filter of this type has its pattern in pattern";
+    Err(invalid_field(&format!("{field}.values"), rule))
+}
+
+/// The expression of a regexp filter.
+fn regexp(field: &str, filter: &TagFilterMessage) -> Result<Regexp, Status> {
+    no_values(field, filter)?;
+    let field = format!("{field}.pattern");
+    if filter.pattern.is_empty() {
+        return Err(invalid_field(&field, "is empty"));
+    }
+    let bad = |reason| invalid_field(&field, format!("is `{}`, which {reason}", filter.pattern));
+    Regexp::parse(&filter.pattern).map_err(bad)
+}
+
 /// The pattern of a wildcard filter.
 fn glob(field: &str, filter: &TagFilterMessage, pattern: &str) -> Result<Glob, Status> {
-    if !filter.values.is_empty() {
-        let rule = "has alternatives, a wildcard has its pattern in pattern";
-        return Err(invalid_field(&format!("{field}.values"), rule));
-    }
+    no_values(field, filter)?;
     Glob::parse(pattern).ok_or_else(|| {
         let rule = format!("is `{}`, expected at least one `*`", filter.pattern);
         invalid_field(&format!("{field}.pattern"), rule)
     })
 }
 
+/// The contract has OpenTSDB's names, in upper case.
 fn aggregator(field: &str, number: i32) -> Result<Aggregator, Status> {
-    let name = match AggregateFunction::try_from(number) {
-        Err(_) | Ok(AggregateFunction::Unspecified) => return Err(no_such(field, number)),
-        Ok(AggregateFunction::Sum) => "sum",
-        Ok(AggregateFunction::Min) => "min",
-        Ok(AggregateFunction::Max) => "max",
-        Ok(AggregateFunction::Avg) => "avg",
-        Ok(AggregateFunction::None) => "none",
-        Ok(AggregateFunction::Count) => "count",
-    };
-    Aggregator::parse(name).ok_or_else(|| no_such(field, number))
+    let function = AggregateFunction::try_from(number).map_err(|_| no_such(field, number))?;
+    let name = function.as_str_name().trim_start_matches("AGGREGATE_FUNCTION_");
+    Aggregator::ALL
+        .iter()
+        .find(|aggregator| aggregator.name().eq_ignore_ascii_case(name))
+        .copied()
+        .ok_or_else(|| no_such(field, number))
 }
 
 fn downsample(field: &str, message: &DownsampleMessage) -> Result<Downsample, Status> {
@@ -226,20 +262,59 @@ fn downsample(field: &str, message: &DownsampleMessage) -> Result<Downsample, St
             }
             Interval::Fixed { length_ms }
         }
+        Some(downsample::Interval::Calendar(calendar)) => {
+            Interval::Calendar(self::calendar(&format!("{field}.calendar"), calendar)?)
+        }
         Some(downsample::Interval::WholeRange(true)) => Interval::WholeRange,
         Some(downsample::Interval::WholeRange(false)) | None => {
             return Err(invalid_field(
                 field,
-                "has no interval, expected fixed or whole_range",
+                "has no interval, expected fixed, calendar or whole_range",
             ));
         }
     };
+    let fill = match FillPolicy::try_from(message.fill) {
+        Ok(FillPolicy::Unspecified) => Fill::None,
+        Ok(FillPolicy::Zero) => Fill::Zero,
+        Ok(FillPolicy::Nan) => Fill::Nan,
+        Err(_) => return Err(no_such(&format!("{field}.fill"), message.fill)),
+    };
     let function = format!("{field}.function");
-    Downsample::new(interval, aggregator(&function, message.function)?, Fill::None).ok_or_else(|| {
+    Downsample::new(interval, aggregator(&function, message.function)?, fill).ok_or_else(|| {
         invalid_field(
             &function,
             "is NONE, expected a function over the values of an interval",
         )
+    })
+}
+
+fn calendar(field: &str, calendar: &Calendar) -> Result<CalendarInterval, Status> {
+    let unit = match calendar.unit() {
+        Unit::Unspecified => return Err(no_such(&format!("{field}.unit"), calendar.unit)),
+        Unit::Milliseconds => CalendarUnit::Milliseconds,
+        Unit::Seconds => CalendarUnit::Seconds,
+        Unit::Minutes => CalendarUnit::Minutes,
+        Unit::Hours => CalendarUnit::Hours,
+        Unit::Days => CalendarUnit::Days,
+        Unit::Weeks => CalendarUnit::Weeks,
+        Unit::Months => CalendarUnit::Months,
+        Unit::Years => CalendarUnit::Years,
+    };
+    if calendar.count == 0 || i32::try_from(calendar.count).is_err() {
+        let rule = format!("is {}, expected 1 to 2^31 - 1", calendar.count);
+        return Err(invalid_field(&format!("{field}.count"), rule));
+    }
+    let zone = match calendar.zone.as_str() {
+        "" => TimeZone::UTC,
+        name => find_zone(name).map_err(|_| {
+            let rule = format!("is `{name}`, expected the name of an IANA time zone");
+            invalid_field(&format!("{field}.zone"), rule)
+        })?,
+    };
+    Ok(CalendarInterval {
+        count: calendar.count.into(),
+        unit,
+        zone,
     })
 }
 

@@ -82,6 +82,7 @@ async fn a_row_is_shown_as_it_is_stored() {
     let tsuid = vec![0, 0, 1, 0, 0, 1, 0, 0, 1, 0, 0, 2, 0, 0, 2];
     let of_series = source::Source::Tsuids(TsuidSource {
         tsuids: vec![tsuid.clone().into()],
+        filters: Vec::new(),
     });
     for source in [metric("sys.cpu.nice"), of_series, source::Source::All(true)] {
         let rows = rows(&engine, request(source, View::Full)).await.unwrap();
@@ -214,6 +215,7 @@ async fn bad_requests_name_their_field() {
     );
     let short = source::Source::Tsuids(TsuidSource {
         tsuids: vec![vec![0, 0, 1].into()],
+        filters: Vec::new(),
     });
     let short = status(request(short, View::Raw)).await;
     assert!(

@@ -1,8 +1,8 @@
 //! From a request to a question for the engine.
 //!
 //! What this server does not have is refused and not ignored, because an answer without it would be
-//! another answer: deleting, calendar intervals, histograms, pre-aggregates, `showQuery`, filters
-//! together with TSUIDs. What has no effect on the answer is ignored, as are unknown fields.
+//! another answer: deleting, histograms, pre-aggregates, `showQuery`. What has no effect on the answer
+//! is ignored, as are unknown fields.
 //!
 //! Source: OpenTSDB 2.4, `QueryRpc.parseQuery`, `TSQuery.validateAndSetQuery`,
 //! `TSSubQuery.validateAndSetQuery`.
@@ -23,8 +23,8 @@ use crate::http::query::{QueryRules, failure};
 use crate::query::downsample::Downsample;
 use crate::query::filter::{FilterError, MAX_FILTERS, TagFilter};
 use crate::query::language::{parse_aggregator, parse_metric_query, parse_tsuid, parse_tsuid_query};
-use crate::query::time::{find_zone, parse_time};
-use crate::query::{QuerySpec, Quirks, RateOptions, Source, SubQuery};
+use crate::query::time::{TimeError, find_zone, is_date, parse_time};
+use crate::query::{QuerySpec, Quirks, RateOptions, SeriesFilter, Source, SubQuery};
 
 /// Sub-queries of a request. OpenTSDB has no limit but the size of the request; finding equal ones
 /// takes quadratic time.
@@ -64,13 +64,11 @@ pub(super) fn from_parameters(
         .ok_or_else(|| HttpError::bad_request("Missing parameter <code>start</code>"))?;
     let mut sub_queries = Vec::new();
     for text in parameters.all("tsuid").chain(parameters.all("tsuids")) {
-        sub_queries.push(parse_tsuid_query(text).map_err(bad_request)?);
+        sub_queries.push(parse_tsuid_query(text, &TimeZone::UTC).map_err(bad_request)?);
     }
     for text in parameters.all("m") {
-        let sub_query = parse_metric_query(text).map_err(bad_request)?;
-        if let Source::Metric { filters, .. } = &sub_query.source {
-            at_most("tags and filters", filters.len(), MAX_FILTERS)?;
-        }
+        let sub_query = parse_metric_query(text, &TimeZone::UTC).map_err(bad_request)?;
+        at_most("tags and filters", sub_query.filter.tags.len(), MAX_FILTERS)?;
         sub_queries.push(sub_query);
     }
     if sub_queries.is_empty() {
@@ -116,25 +114,32 @@ pub(super) fn from_json(
         return Err(HttpError::bad_request("Missing start time"));
     };
     let zone = match body.timezone.as_deref().filter(|zone| !zone.is_empty()) {
-        Some(name) => find_zone(name).map_err(bad_request)?,
-        None => TimeZone::UTC,
+        Some(name) => find_zone(name),
+        None => Ok(TimeZone::UTC),
     };
-    let range = range(&start, scalar(body.end)?.as_deref(), &zone, now_ms)?;
+    let end = scalar(body.end)?;
+    // A zone is looked for where it is needed only, as in OpenTSDB.
+    let zone_of_dates = match &zone {
+        Ok(zone) => zone,
+        Err(_) if !is_date(&start) && !end.as_deref().is_some_and(is_date) => &TimeZone::UTC,
+        Err(error) => return Err(bad_request(error)),
+    };
+    let range = range(&start, end.as_deref(), zone_of_dates, now_ms)?;
     if queries.kept.is_empty() {
         return Err(HttpError::bad_request("Missing queries"));
     }
-    for (name, asked) in [
-        ("delete", body.delete.0),
-        ("useCalendar", body.use_calendar.0),
-        ("showQuery", body.show_query.0),
-    ] {
+    for (name, asked) in [("delete", body.delete.0), ("showQuery", body.show_query.0)] {
         if asked {
             return Err(not_supported(name));
         }
     }
+    let calendar = RequestCalendar {
+        zone,
+        always: body.use_calendar.0,
+    };
     let mut sub_queries = Vec::with_capacity(queries.kept.len());
     for (sub_query, filters) in queries.kept.into_iter().zip(filters) {
-        sub_queries.push(sub_query.read(filters)?);
+        sub_queries.push(sub_query.read(filters, &calendar)?);
     }
     let output = Output {
         arrays: parameters.has("arrays"),
@@ -351,6 +356,28 @@ impl<'de> Deserialize<'de> for Flag {
     }
 }
 
+/// The calendar of a request.
+struct RequestCalendar {
+    zone: Result<TimeZone, TimeError>,
+    /// For all downsampling.
+    always: bool,
+}
+
+impl RequestCalendar {
+    fn downsample(&self, text: &str) -> Result<Downsample, HttpError> {
+        let zone = match &self.zone {
+            Ok(zone) => zone,
+            Err(_) if self.always || Downsample::is_calendar(text) => {
+                return Err(HttpError::bad_request(
+                    "The timezone specification could not be found",
+                ));
+            }
+            Err(_) => &TimeZone::UTC,
+        };
+        Downsample::parse(text, zone, self.always).map_err(bad_request)
+    }
+}
+
 impl JsonSubQuery {
     /// The explicit filters; errors are told as errors of the JSON.
     fn filters(&self) -> Result<Vec<TagFilter>, HttpError> {
@@ -371,7 +398,7 @@ impl JsonSubQuery {
         Ok(filters)
     }
 
-    fn read(self, mut filters: Vec<TagFilter>) -> Result<SubQuery, HttpError> {
+    fn read(self, mut filters: Vec<TagFilter>, calendar: &RequestCalendar) -> Result<SubQuery, HttpError> {
         let aggregator =
             parse_aggregator(self.aggregator.as_deref().unwrap_or_default()).map_err(bad_request)?;
         for (name, asked) in [
@@ -395,9 +422,6 @@ impl JsonSubQuery {
         let pairs = tags.iter().map(|(key, value)| (key.as_str(), value.as_str()));
         TagFilter::add_tags(&mut filters, pairs).map_err(bad_request)?;
         let source = match (self.tsuids.filter(|tsuids| !tsuids.is_empty()), self.metric) {
-            (Some(_), _) if !filters.is_empty() => {
-                return Err(not_supported("filters or tags together with tsuids"));
-            }
             (Some(tsuids), _) => {
                 let tsuids = tsuids
                     .iter()
@@ -405,11 +429,7 @@ impl JsonSubQuery {
                     .collect::<Result<_, _>>();
                 Source::Tsuids(tsuids.map_err(bad_request)?)
             }
-            (None, Some(metric)) if !metric.is_empty() => Source::Metric {
-                metric,
-                filters,
-                explicit_tags: self.explicit_tags.0,
-            },
+            (None, Some(metric)) if !metric.is_empty() => Source::Metric(metric),
             (None, _) => {
                 let message = "Missing the metric or tsuids, provide at least one";
                 return Err(HttpError::bad_request(message));
@@ -418,15 +438,18 @@ impl JsonSubQuery {
         let downsample = self
             .downsample
             .filter(|text| !text.is_empty())
-            .map(|text| Downsample::parse(&text))
-            .transpose()
-            .map_err(bad_request)?;
+            .map(|text| calendar.downsample(&text))
+            .transpose()?;
         let rate = self
             .rate
             .0
             .then(|| self.rate_options.map_or_else(RateOptions::default, Into::into));
         Ok(SubQuery {
             source,
+            filter: SeriesFilter {
+                tags: filters,
+                explicit_tags: self.explicit_tags.0,
+            },
             aggregator,
             downsample,
             rate,

@@ -38,6 +38,7 @@ impl Answer {
             .map(|sub_query| {
                 sub_query
                     .downsample
+                    .as_ref()
                     .is_some_and(|downsample| is_null(downsample.fill))
             })
             .collect();

@@ -1,11 +1,12 @@
 use std::sync::Arc;
 
+use jiff::tz::TimeZone;
 use oxtsdb_row_store::RowBuilder;
 use oxtsdb_schema::row_key::write_row_key;
 use oxtsdb_schema::{BaseTime, Qualifier, Timestamp};
 
 use super::*;
-use crate::query::downsample::{Downsample, Interval};
+use crate::query::downsample::{Downsample, Interval, WindowLayout};
 
 /// 2013-01-01 00:00:00 UTC, an exact hour.
 pub(in crate::query) const T: u32 = 1_356_998_400;
@@ -26,15 +27,12 @@ pub(in crate::query) fn row(series: u8, points: &[(u32, Value)]) -> Row {
 
 fn builder(downsample: Option<&str>) -> SpanBuilder {
     let downsample = downsample.map(|text| {
-        let downsample = Downsample::parse(text).unwrap();
+        let downsample = Downsample::parse(text, &TimeZone::UTC, false).unwrap();
         let Interval::Fixed { length_ms } = downsample.interval else {
             panic!("{text} is not fixed")
         };
         (
-            Windows::Fixed {
-                length_ms,
-                fill: None,
-            },
+            Windows::new(WindowLayout::Fixed { length_ms }),
             downsample.function,
         )
     });

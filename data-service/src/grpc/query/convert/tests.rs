@@ -131,6 +131,7 @@ fn a_refusal_names_field_value_and_rule() {
                     nanos: 500,
                 })),
                 function: AggregateFunction::Avg.into(),
+                ..DownsampleMessage::default()
             });
         },
         "queries[0].downsample.fixed: has 500 ns, expected whole milliseconds",
@@ -140,6 +141,7 @@ fn a_refusal_names_field_value_and_rule() {
             r.queries[0].downsample = Some(DownsampleMessage {
                 interval: Some(IntervalMessage::WholeRange(true)),
                 function: AggregateFunction::None.into(),
+                ..DownsampleMessage::default()
             });
         },
         "queries[0].downsample.function: is NONE, expected a function over the values of an interval",
@@ -147,11 +149,76 @@ fn a_refusal_names_field_value_and_rule() {
 }
 
 #[test]
+fn all_aggregators_have_a_number() {
+    let names: Vec<_> = (1..=35)
+        .map(|number| aggregator("f", number).unwrap().name())
+        .collect();
+    assert!(Aggregator::ALL.iter().all(|other| names.contains(&other.name())));
+    for number in [0, 36] {
+        assert!(aggregator("f", number).is_err(), "{number}");
+    }
+}
+
+#[test]
+fn calendars_have_a_zone_and_windows_a_fill_policy() {
+    let with = |count, unit: Unit, zone: &str, fill| {
+        let mut request = request(vec![metric_query("m")]);
+        let calendar = Calendar {
+            count,
+            unit: unit.into(),
+            zone: zone.to_owned(),
+        };
+        request.queries[0].downsample = Some(DownsampleMessage {
+            interval: Some(IntervalMessage::Calendar(calendar)),
+            function: AggregateFunction::P99.into(),
+            fill,
+        });
+        request
+    };
+    let spec = query(&with(2, Unit::Weeks, "Asia/Tokyo", 2), NOW).unwrap();
+    let downsample = spec.sub_queries[0].downsample.clone().unwrap();
+    let weeks = CalendarInterval {
+        count: 2,
+        unit: CalendarUnit::Weeks,
+        zone: find_zone("Asia/Tokyo").unwrap(),
+    };
+    assert_eq!(downsample.interval, Interval::Calendar(weeks));
+    assert_eq!((downsample.name, downsample.fill), ("p99", Fill::Nan));
+    let field = "queries[0].downsample";
+    for (request, expected) in [
+        (
+            with(0, Unit::Days, "", 0),
+            format!("{field}.calendar.count: is 0, expected 1 to 2^31 - 1"),
+        ),
+        (
+            with(1, Unit::Unspecified, "", 0),
+            format!("{field}.calendar.unit: is 0, expected one of the named values"),
+        ),
+        (
+            with(1, Unit::Days, "+05:00", 0),
+            format!("{field}.calendar.zone: is `+05:00`, expected the name of an IANA time zone"),
+        ),
+        (
+            with(1, Unit::Days, "", 9),
+            format!("{field}.fill: is 9, expected one of the named values"),
+        ),
+    ] {
+        assert_eq!(message(&request), expected);
+    }
+}
+
+#[test]
+fn the_request_says_whose_answer_it_wants() {
+    let mut request = request(vec![metric_query("m")]);
+    assert_eq!(query(&request, NOW).unwrap().quirks, Quirks::NONE);
+    request.opentsdb_quirks = true;
+    assert_eq!(query(&request, NOW).unwrap().quirks, Quirks::OPENTSDB);
+}
+
+#[test]
 fn filters_are_read_by_their_type() {
     let spec = query(&with_filter(FilterType::Iwildcard, "WEB*", &[]), NOW).unwrap();
-    let Source::Metric { filters, .. } = &spec.sub_queries[0].source else {
-        panic!("a metric")
-    };
+    let filters = &spec.sub_queries[0].filter.tags;
     assert_eq!(filters[0].matcher.to_string(), "iwildcard(web*)");
     assert!(filters[0].group_by);
     for (request, expected) in [
@@ -159,6 +226,11 @@ fn filters_are_read_by_their_type() {
             with_filter(FilterType::Wildcard, "web", &[]),
             "pattern: is `web`, expected at least one `*`",
         ),
+        (
+            with_filter(FilterType::Regexp, "a(?=b)", &[]),
+            "pattern: is `a(?=b)`, which has a look-ahead, which is not supported",
+        ),
+        (with_filter(FilterType::Regexp, "", &[]), "pattern: is empty"),
         (
             with_filter(FilterType::LiteralOr, "", &[]),
             "values: is empty, expected at least one alternative",

@@ -1,7 +1,7 @@
 use serde_json::json;
 
 use super::*;
-use crate::query::downsample::Interval;
+use crate::query::{CalendarInterval, CalendarUnit, Interval};
 
 const RULES: QueryRules = QueryRules {
     fix_duplicates: false,
@@ -62,16 +62,11 @@ fn a_sub_query_has_all_its_parts() {
         "index": 3,
         "unknown": {}
     }));
-    let Source::Metric {
-        metric,
-        filters,
-        explicit_tags,
-    } = read.source
-    else {
-        panic!("{read:?}")
-    };
-    assert_eq!((metric.as_str(), explicit_tags), ("m", true));
-    let filters: Vec<String> = filters
+    assert_eq!(read.source, Source::Metric("m".to_owned()));
+    assert!(read.filter.explicit_tags);
+    let filters: Vec<String> = read
+        .filter
+        .tags
         .iter()
         .map(|f| format!("{}={} {}", f.key, f.matcher, f.group_by))
         .collect();
@@ -108,6 +103,47 @@ fn a_sub_query_has_all_its_parts() {
 }
 
 #[test]
+fn tsuids_have_filters_too() {
+    let read = sub_query(json!({"tsuids": ["0a"], "tags": {"a": "b"}}));
+    assert_eq!(read.source, Source::Tsuids(vec![vec![10]]));
+    assert_eq!(read.filter.tags[0].matcher.to_string(), "literal_or(b)");
+}
+
+#[test]
+fn calendars_are_those_of_the_request() {
+    let asked = |text: &str, fields: serde_json::Value| {
+        let mut body =
+            json!({"start": 1, "queries": [{"aggregator": "sum", "metric": "m", "downsample": text}]});
+        for (key, value) in fields.as_object().unwrap() {
+            body[key] = value.clone();
+        }
+        parse(&body).map(|question| question.spec.sub_queries[0].downsample.clone().unwrap().interval)
+    };
+    let days = |zone: &str| {
+        Interval::Calendar(CalendarInterval {
+            count: 2,
+            unit: CalendarUnit::Days,
+            zone: find_zone(zone).unwrap(),
+        })
+    };
+    assert_eq!(asked("2dc-sum", json!({})).unwrap(), days("UTC"));
+    let tokyo = json!({"timezone": "Asia/Tokyo"});
+    assert_eq!(asked("2dc-sum", tokyo.clone()).unwrap(), days("Asia/Tokyo"));
+    assert!(matches!(asked("2d-sum", tokyo).unwrap(), Interval::Fixed { .. }));
+    let always = json!({"timezone": "Asia/Tokyo", "useCalendar": true});
+    assert_eq!(asked("2d-sum", always.clone()).unwrap(), days("Asia/Tokyo"));
+    assert_eq!(asked("0all-sum", always).unwrap(), Interval::WholeRange);
+
+    let bogus = json!({"timezone": "Mars/Base"});
+    assert!(asked("2d-sum", bogus.clone()).is_ok(), "nothing needs the zone");
+    let no_zone = "The timezone specification could not be found";
+    assert_eq!(asked("2dc-sum", bogus).unwrap_err().message, no_zone);
+    let dated = json!({"timezone": "Mars/Base", "start": "2013/01/01"});
+    let error = asked("2d-sum", dated).unwrap_err();
+    assert_eq!(error.message, "Invalid timezone name: Mars/Base");
+}
+
+#[test]
 fn identical_sub_queries_are_one() {
     let one = json!({"aggregator": "sum", "metric": "m"});
     let other = json!({"aggregator": "max", "metric": "m"});
@@ -125,23 +161,12 @@ fn what_is_not_there_is_refused() {
             "Not supported: showHistogramBuckets",
         ),
         ("preAggregate", json!(true), "Not supported: preAggregate"),
-        (
-            "downsample",
-            json!("1dc-sum"),
-            "Calendar intervals are not supported: '1dc'",
-        ),
     ] {
         let mut sub_query = json!({"aggregator": "sum", "metric": "m"});
         sub_query[name] = value;
         let error = parse(&json!({"start": 1, "queries": [sub_query]})).unwrap_err();
         assert_eq!((error.status.as_u16(), error.message.as_str()), (400, said));
     }
-    let both = json!({"aggregator": "sum", "tsuids": ["0a"], "tags": {"a": "b"}});
-    let error = parse(&json!({"start": 1, "queries": [both]})).unwrap_err();
-    assert_eq!(
-        error.message,
-        "Not supported: filters or tags together with tsuids"
-    );
     let error =
         parse(&json!({"start": 1, "showQuery": true, "queries": [{"aggregator": "sum", "metric": "m"}]}));
     assert_eq!(error.unwrap_err().message, "Not supported: showQuery");

@@ -1,0 +1,204 @@
+//! OpenTSDB's oddities, each with its switch on and off.
+#![expect(
+    clippy::unwrap_used,
+    reason = "the helpers of a test: what is not as expected fails it"
+)]
+
+mod directory;
+mod tsdb;
+
+use data_service::query::language::{parse_metric_query, parse_tsuid_query};
+use data_service::query::{Engine, Group, QuerySpec, Quirks, SubQuery};
+use jiff::tz::TimeZone;
+use oxtsdb_schema::{DuplicatePolicy, RowKeyLayout};
+use serde_json::{Value as Json, json};
+use tsdb::Tsdb;
+
+/// 2013-01-01 00:00:00 UTC, an exact day.
+const T: i64 = 1_356_998_400;
+const DAY: i64 = 86_400;
+
+/// Points of metric `m`: host, seconds since [`T`], value.
+async fn engine(points: &[(&str, i64, Json)]) -> Engine {
+    let tsdb = Tsdb::new(RowKeyLayout::default()).await;
+    for (host, seconds, value) in points {
+        let tags = json!({ "host": host });
+        tsdb.put(&json!({"metric": "m", "timestamp": T + seconds, "value": value, "tags": tags}))
+            .await;
+    }
+    tsdb.engine()
+}
+
+async fn groups(engine: &Engine, query: SubQuery, end: i64, quirks: Quirks) -> Vec<Group> {
+    let spec = QuerySpec {
+        start_ms: T * 1000,
+        end_ms: (T + end) * 1000,
+        sub_queries: vec![query],
+        duplicates: DuplicatePolicy::Error,
+        max_scanned_points: None,
+        quirks,
+    };
+    engine.answer(spec, None).await.unwrap().0
+}
+
+/// Asks, and gives for each group seconds since [`T`] and values.
+async fn ask(engine: &Engine, text: &str, end: i64, quirks: Quirks) -> Vec<Vec<(i64, f64)>> {
+    let query = parse_metric_query(text, &TimeZone::UTC).unwrap();
+    let points = |group: &Group| {
+        let points = group.points.iter();
+        points
+            .map(|(time_ms, value)| (time_ms / 1000 - T, value.as_f64()))
+            .collect()
+    };
+    groups(engine, query, end, quirks)
+        .await
+        .iter()
+        .map(points)
+        .collect()
+}
+
+#[tokio::test]
+async fn rates_begin_at_the_epoch() {
+    let points = [
+        ("a", 0, json!(0)),
+        ("a", 10, json!(100)),
+        ("a", 20, json!(200)),
+        ("b", 15, json!(50)),
+        ("b", 25, json!(150)),
+    ];
+    let engine = engine(&points).await;
+    let first = async |quirks| ask(&engine, "sum:rate:m", 100, quirks).await[0][0];
+    let on = Quirks {
+        rates_begin_at_the_epoch: true,
+        ..Quirks::NONE
+    };
+    assert_eq!(first(on).await, (10, 10.000_000_036_846_027));
+    assert_eq!(first(Quirks::NONE).await, (10, 10.0));
+}
+
+#[tokio::test]
+async fn whole_range_excludes_end() {
+    let engine = engine(&[("a", 0, json!(1)), ("a", 20, json!(2))]).await;
+    let on = Quirks {
+        whole_range_excludes_end: true,
+        ..Quirks::NONE
+    };
+    assert_eq!(ask(&engine, "sum:0all-sum:m", 20, on).await, [[(0, 1.0)]]);
+    assert_eq!(
+        ask(&engine, "sum:0all-sum:m", 20, Quirks::NONE).await,
+        [[(0, 3.0)]]
+    );
+}
+
+#[tokio::test]
+async fn calendar_follows_each_series() {
+    // A day of the first week, and one of the second.
+    let points = [
+        ("a", 0, 1),
+        ("a", 20 * DAY, 2),
+        ("b", 7 * DAY, 4),
+        ("b", 20 * DAY, 8),
+    ];
+    let points = points.map(|(host, seconds, value)| (host, seconds, json!(value)));
+    let engine = engine(&points).await;
+    let on = Quirks {
+        calendar_follows_each_series: true,
+        ..Quirks::NONE
+    };
+    let asked = async |quirks| ask(&engine, "sum:2wc-sum:m{host=*}", 30 * DAY, quirks).await;
+    // Sundays are the 5th, 12th and 19th day from 0.
+    let own = [vec![(12 * DAY, 2.0)], vec![(5 * DAY, 4.0), (19 * DAY, 8.0)]];
+    assert_eq!(asked(on).await, own);
+    let shared = [vec![(19 * DAY, 2.0)], vec![(5 * DAY, 4.0), (19 * DAY, 8.0)]];
+    assert_eq!(asked(Quirks::NONE).await, shared);
+}
+
+#[tokio::test]
+async fn last_calendar_window_cut_short() {
+    let (february, middle, end) = (33 * DAY, 43 * DAY, 50 * DAY);
+    let points = [(0, 1), (february, 2), (middle, 4), (end, 8)];
+    let points = points.map(|(seconds, value)| ("a", seconds, json!(value)));
+    let engine = engine(&points).await;
+    let on = Quirks {
+        last_calendar_window_cut_short: true,
+        ..Quirks::NONE
+    };
+    // Up to 10 February.
+    let asked = async |text: &str, quirks| ask(&engine, text, 40 * DAY, quirks).await;
+    assert_eq!(asked("sum:1nc-sum:m", on).await, [[(0, 1.0), (31 * DAY, 6.0)]]);
+    assert_eq!(asked("sum:1nc-sum-zero:m", on).await, [[(0, 1.0)]]);
+    for text in ["sum:1nc-sum:m", "sum:1nc-sum-zero:m"] {
+        assert_eq!(asked(text, Quirks::NONE).await, [[(0, 1.0), (31 * DAY, 14.0)]]);
+    }
+}
+
+#[tokio::test]
+async fn loose_globs() {
+    let engine = engine(&[("web01", 0, json!(1)), ("eb0", 0, json!(2))]).await;
+    let on = Quirks {
+        loose_globs: true,
+        ..Quirks::NONE
+    };
+    let asked = async |quirks| ask(&engine, "sum:m{}{host=wildcard(eb*0)}", 20, quirks).await;
+    assert_eq!(asked(on).await, [[(0, 3.0)]]);
+    assert_eq!(asked(Quirks::NONE).await, [[(0, 2.0)]]);
+}
+
+#[tokio::test]
+async fn literals_of_a_key_add_up() {
+    let engine = engine(&[("a", 0, json!(1)), ("b", 0, json!(2)), ("c", 0, json!(4))]).await;
+    let on = Quirks {
+        literals_of_a_key_add_up: true,
+        ..Quirks::NONE
+    };
+    let asked = async |text: &str, quirks| ask(&engine, text, 20, quirks).await;
+    assert_eq!(asked("sum:m{}{host=a,host=b}", on).await, [[(0, 3.0)]]);
+    assert!(asked("sum:m{}{host=a,host=b}", Quirks::NONE).await.is_empty());
+    assert_eq!(
+        asked("sum:m{}{host=a|c,host=b|c}", Quirks::NONE).await,
+        [[(0, 4.0)]]
+    );
+}
+
+#[tokio::test]
+async fn estimates_of_integers_only() {
+    let engine = engine(&[("a", 0, json!(100.5)), ("b", 0, json!(200.5))]).await;
+    let on = Quirks {
+        estimates_of_integers_only: true,
+        ..Quirks::NONE
+    };
+    assert_eq!(ask(&engine, "ep75r7:m", 20, on).await, [[(0, 200.5)]]);
+    assert_eq!(ask(&engine, "ep75r7:m", 20, Quirks::NONE).await, [[(0, 175.5)]]);
+    // So does downsampling, whose values are always doubles.
+    assert_eq!(
+        ask(&engine, "max:1m-ep75r7:m", 20, Quirks::NONE).await,
+        [[(0, 200.5)]]
+    );
+}
+
+#[tokio::test]
+async fn tsuids_are_one_group() {
+    let engine = engine(&[("a", 0, json!(1)), ("b", 0, json!(2))]).await;
+    let on = Quirks {
+        tsuids_are_one_group: true,
+        ..Quirks::NONE
+    };
+    let mut query = parse_tsuid_query("sum:000001000001000001,000001000001000002", &TimeZone::UTC).unwrap();
+    query.filter = parse_metric_query("sum:m{host=*}", &TimeZone::UTC)
+        .unwrap()
+        .filter;
+    assert_eq!(groups(&engine, query.clone(), 20, on).await.len(), 1);
+    assert_eq!(groups(&engine, query.clone(), 20, Quirks::NONE).await.len(), 2);
+
+    // The filters hold in any case; what nobody has written, no series has.
+    for (text, count) in [("sum:m{host=b}", 1), ("sum:m{host=c}", 0), ("sum:m{rack=*}", 0)] {
+        query.filter = parse_metric_query(text, &TimeZone::UTC).unwrap().filter;
+        for quirks in [on, Quirks::NONE] {
+            assert_eq!(
+                groups(&engine, query.clone(), 20, quirks).await.len(),
+                count,
+                "{text}"
+            );
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! A table of points with an engine over it, for tests.
+
+use std::sync::Arc;
+
+use data_service::query::Engine;
+use data_service::query::spec::Limits;
+use oxtsdb_row_store::memory::MemoryStore;
+use oxtsdb_row_store::{RowStore, TableDef, TableName, WriteBatch};
+use oxtsdb_schema::row_key::write_row_key;
+use oxtsdb_schema::{Qualifier, RowKeyLayout, TagkUid, TagvUid, Timestamp, Tsuid, UidKind, Value};
+use serde_json::Value as Json;
+
+use crate::directory::Directory;
+
+/// An engine over a table in memory.
+pub(crate) struct Tsdb {
+    store: Arc<dyn RowStore>,
+    table: TableName,
+    layout: RowKeyLayout,
+    /// Names and their UIDs.
+    pub(crate) directory: Arc<Directory>,
+}
+
+impl Tsdb {
+    /// An empty table.
+    pub(crate) async fn new(layout: RowKeyLayout) -> Self {
+        let store: Arc<dyn RowStore> = Arc::new(MemoryStore::default());
+        let table: TableName = "tsdb".parse().unwrap();
+        store
+            .create_table(&TableDef::new(table.clone(), &["t"]))
+            .await
+            .unwrap();
+        Self {
+            store,
+            table,
+            layout,
+            directory: Arc::default(),
+        }
+    }
+
+    /// Asks.
+    pub(crate) fn engine(&self) -> Engine {
+        let directory = Arc::clone(&self.directory);
+        Engine::new(
+            Arc::clone(&self.store),
+            self.table.clone(),
+            self.layout,
+            directory,
+            Limits::of_setting(0),
+        )
+    }
+
+    /// Writes a point as `/api/put` does: floats have 8 bytes.
+    pub(crate) async fn put(&self, point: &Json) {
+        let text = |json: &Json| json.as_str().unwrap().to_owned();
+        let timestamp = Timestamp::from_opentsdb(point["timestamp"].as_i64().unwrap()).unwrap();
+        let value = match point["value"].as_i64() {
+            Some(int) => Value::Int(int),
+            None => Value::double(point["value"].as_f64().unwrap()).unwrap(),
+        };
+        let metric = self.directory.assign(UidKind::Metric, &text(&point["metric"]));
+        let mut tags: Vec<_> = point["tags"]
+            .as_object()
+            .unwrap()
+            .iter()
+            .map(|(key, value)| {
+                let tagk = self.directory.assign(UidKind::Tagk, key);
+                (
+                    TagkUid::new(tagk),
+                    TagvUid::new(self.directory.assign(UidKind::Tagv, &text(value))),
+                )
+            })
+            .collect();
+        let tsuid = Tsuid::new(metric.into(), &mut tags).unwrap();
+        let mut key = Vec::new();
+        write_row_key(&self.layout, tsuid.as_bytes(), timestamp.base_time(), &mut key);
+        let mut batch = WriteBatch::new(self.table.clone());
+        let family = batch.family("t");
+        let qualifier = Qualifier::new(timestamp, &value);
+        batch
+            .row(&key)
+            .put(family, qualifier.as_bytes(), value.encoded().as_bytes());
+        self.store.write(batch).await.unwrap();
+    }
+}
