@@ -1,6 +1,7 @@
 //! What HTTP and telnet have done since the start; `/api/stats` and telnet's `stats` tell it.
 //!
-//! Names are OpenTSDB's, so that its dashboards work. Only what is counted here is told.
+//! Names are OpenTSDB's, so that its dashboards work; what OpenTSDB does not count begins with
+//! `oxtsdb.`. Only what is counted here is told.
 //!
 //! Source: OpenTSDB 2.4, `RpcHandler.collectStats`, `PutDataPointRpc.collectStats`.
 
@@ -36,6 +37,8 @@ pub(crate) struct Counters {
     pub(crate) queries_answered: AtomicU64,
     /// HTTP queries refused or failed.
     pub(crate) queries_failed: AtomicU64,
+    /// Cells without points that queries passed over, those over gRPC too.
+    skipped_cells: Arc<AtomicU64>,
 }
 
 /// One line of statistics.
@@ -58,6 +61,14 @@ impl Drop for OpenConnection {
 }
 
 impl Counters {
+    /// Beside what a query engine counts itself: cells that it passed over.
+    pub(crate) fn beside(skipped_cells: Arc<AtomicU64>) -> Counters {
+        Counters {
+            skipped_cells,
+            ..Counters::default()
+        }
+    }
+
     /// Counts one.
     pub(crate) fn count(counter: &AtomicU64) {
         Counters::add(counter, 1);
@@ -120,6 +131,7 @@ impl Counters {
             untagged("tsd.http.query.success", &self.queries_answered),
             untagged("tsd.http.query.exceptions", &self.queries_failed),
             statistic("tsd.datapoints.added", ("type", "all"), &self.points_added),
+            untagged("oxtsdb.query.skipped_cells", &self.skipped_cells),
         ]
     }
 }

@@ -5,6 +5,7 @@
 //! is computed on other threads.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use futures::stream::{self, Stream, StreamExt as _};
@@ -53,6 +54,7 @@ struct Inner {
     layout: RowKeyLayout,
     directory: Arc<dyn NameDirectory>,
     limits: Limits,
+    skipped_cells: Arc<AtomicU64>,
 }
 
 impl Engine {
@@ -70,7 +72,13 @@ impl Engine {
             layout,
             directory,
             limits,
+            skipped_cells: Arc::default(),
         }))
+    }
+
+    /// Cells without points that all queries since the start have passed over; it goes on counting.
+    pub fn skipped_cells(&self) -> Arc<AtomicU64> {
+        Arc::clone(&self.0.skipped_cells)
     }
 
     /// The store that it reads.
@@ -254,6 +262,8 @@ impl Inner {
         statistics.points += counted.points;
         statistics.duplicates += counted.duplicates;
         statistics.skipped_cells += counted.skipped_cells;
+        self.skipped_cells
+            .fetch_add(counted.skipped_cells, Ordering::Relaxed);
         Ok(spans)
     }
 }

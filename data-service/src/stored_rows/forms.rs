@@ -272,6 +272,13 @@ async fn what_is_no_point_is_passed_over_and_counted() {
     assert_eq!(series["points"], expected);
     assert_eq!(series.get("none").map_or(0, Vec::len), 0);
     assert_eq!(statistics.skipped_cells, 2 * cells.len() as u64);
+    let told = tsdb.http.get("/api/stats").await.json();
+    let told = told.as_array().unwrap().iter();
+    let mut told = told.filter(|line| line["metric"] == "oxtsdb.query.skipped_cells");
+    assert_eq!(
+        told.next().unwrap()["value"],
+        statistics.skipped_cells.to_string()
+    );
     assert_eq!(statistics.points, 3);
     assert_eq!(
         http_points(&tsdb.http_query("m", "case", "points").await),
