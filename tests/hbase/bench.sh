@@ -4,13 +4,15 @@
 #   bench.sh [FLAG...]    flags of `oxtsdb-bench hbase`, such as --rounds 1 --steps 90
 #
 # OpenTSDB's compaction is off: the points are older than an hour, so that it would begin at once, which it
-# does not do with points of now. Bodies of HTTP may be as large as the load's.
+# does not do with points of now. Bodies of HTTP may be as large as the load's. HBase has 4 GiB, so that it does
+# not write its memory to disk all the time.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 source .ci/tools.sh
 
 if [ -z "${OXTSDB_TEST_HBASE_FOLDER:-}" ]; then
   cargo build --release --locked -p tsdb -p oxtsdb-bench
+  export OXTSDB_RIG_HBASE_HEAP="${OXTSDB_RIG_HBASE_HEAP:-4g}"
   exec tests/hbase/rig.sh run --no-opentsdb tests/hbase/bench.sh "$@"
 fi
 tests/hbase/rig.sh tables "$OXTSDB_TEST_HBASE_FOLDER"

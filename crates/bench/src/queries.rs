@@ -3,6 +3,7 @@
 //! | | | points |
 //! |---|---|---|
 //! | Q1 | one host, raw | 360 |
+//! | Q1x | the same, with all tags and `explicit_tags` | 360 |
 //! | Q2 | all hosts, sum of 1 m averages | 60 |
 //! | Q3 | largest 5 m maximum by dc | 5 × 12 |
 //! | Q4 | 200 hosts, raw | 72,000 |
@@ -35,7 +36,7 @@ pub(crate) struct Timing {
 /// One of the four.
 #[derive(Debug)]
 pub(crate) struct Query {
-    /// `Q1` to `Q4`.
+    /// `Q1`, `Q1x`, `Q2` to `Q4`.
     pub(crate) name: &'static str,
     expression: String,
     sub_query: SubQuery,
@@ -44,7 +45,7 @@ pub(crate) struct Query {
     shape: Shape,
 }
 
-/// The four queries.
+/// All of them.
 pub(crate) fn all(shape: Shape) -> Vec<Query> {
     let metric = "bench.metric01";
     let steps = shape.steps as usize;
@@ -62,11 +63,13 @@ pub(crate) fn all(shape: Shape) -> Vec<Query> {
         values: values.to_vec(),
         group_by,
     };
-    let sub_query = |filters, aggregator: AggregateFunction, downsample| SubQuery {
+    // The tags of the first host.
+    let tags = [("host", "host00000"), ("dc", "dc0"), ("rack", "rack00")];
+    let sub_query = |filters: Vec<TagFilter>, aggregator: AggregateFunction, downsample| SubQuery {
         source: Some(Source::Metric(MetricSource {
             metric: metric.to_owned(),
+            explicit_tags: filters.len() == tags.len(),
             filters,
-            explicit_tags: false,
         })),
         aggregator: aggregator as i32,
         downsample,
@@ -95,6 +98,20 @@ pub(crate) fn all(shape: Shape) -> Vec<Query> {
             format!("sum:{metric}{{host=host00000}}"),
             sub_query(
                 vec![filter("host", FilterType::LiteralOr, &hosts[..1], true)],
+                Sum,
+                None,
+            ),
+            steps,
+        ),
+        query(
+            "Q1x",
+            format!(
+                "sum:explicit_tags:{metric}{{{}}}",
+                tags.map(|(tagk, tagv)| format!("{tagk}={tagv}")).join(",")
+            ),
+            sub_query(
+                tags.map(|(tagk, tagv)| filter(tagk, FilterType::LiteralOr, &[tagv.to_owned()], true))
+                    .to_vec(),
                 Sum,
                 None,
             ),
