@@ -77,6 +77,13 @@ impl Door {
         }
     }
 
+    /// The same with another window for telnet, in bytes.
+    #[cfg(test)]
+    pub(crate) fn with_telnet_window(self, bytes: usize) -> Door {
+        let telnet = self.telnet.with_window(bytes);
+        Door { telnet, ..self }
+    }
+
     /// Serves until stopping begins and all connections have ended, or until they had
     /// 30 seconds to do so.
     ///

@@ -138,7 +138,7 @@ pub struct DataSettings {
     #[arg(long, env = "OXTSDB_TELNET_MAX_LINE_BYTES", value_name = "BYTES", default_value_t = Self::default().telnet_max_line_bytes)]
     pub telnet_max_line_bytes: usize,
 
-    /// Most telnet lines that are written at once
+    /// Most telnet lines in a batch; several batches of a connection are stored at a time
     #[arg(long, env = "OXTSDB_TELNET_BATCH_POINTS", value_name = "COUNT", default_value_t = Self::default().telnet_batch_points)]
     pub telnet_batch_points: usize,
 }

@@ -74,6 +74,11 @@ impl Service {
 
     /// A service over these parts.
     pub(crate) async fn of(stack: TestStack) -> Service {
+        Service::with_door(stack, |door| door).await
+    }
+
+    /// As [`Service::of`], with a door that is changed before it serves.
+    pub(crate) async fn with_door(stack: TestStack, change: impl FnOnce(Door) -> Door) -> Service {
         let TestStack {
             store,
             service,
@@ -82,7 +87,7 @@ impl Service {
             trigger,
             ..
         } = stack;
-        let door = Door::new(service.writer, service.engine, service.uids, &settings);
+        let door = change(Door::new(service.writer, service.engine, service.uids, &settings));
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let serving = tokio::spawn(door.serve(listener, shutdown));

@@ -245,10 +245,10 @@ impl Session {
             errors: errors.into_runs(),
         };
         self.unacknowledged += report.points;
-        match self.service.writer.try_room(&rows) {
+        match self.service.writer.try_room(rows.byte_len()) {
             Some(room) => self.store(report, rows, room),
             None => {
-                let room = self.service.writer.room(&rows).boxed();
+                let room = self.service.writer.room(rows.byte_len()).boxed();
                 self.waiting = Some(Waiting { report, rows, room });
             }
         }

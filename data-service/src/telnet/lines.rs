@@ -125,6 +125,11 @@ pub(crate) fn read(text: &str, max_line_bytes: usize, max_points: usize) -> Batc
 }
 
 impl<'a> Batch<'a> {
+    /// Whether there is more to do for the batch than to store its points.
+    pub(crate) fn has_answers(&self) -> bool {
+        !self.others.is_empty() || self.exit || self.too_long
+    }
+
     /// Reads the words behind `put`.
     fn read_put(&mut self, words: Option<&'a str>) -> Result<(), Asks<'a>> {
         let start = self.tags.len();

@@ -1,11 +1,13 @@
+use std::sync::Arc;
 use std::time::Duration;
 
 use oxtsdb_row_store::StoreError;
-use tokio::io::AsyncWriteExt as _;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use uid_service::UidSettings;
 
 use crate::front::testing::{Service, points, read_to_end};
 use crate::settings::DataSettings;
+use crate::test_stack::Gate;
 
 const T: u32 = 1_356_998_400;
 
@@ -236,44 +238,240 @@ fn lines(count: u32) -> String {
         .collect()
 }
 
-#[tokio::test]
-async fn a_slow_store_stops_the_reading_and_loses_nothing() {
-    let settings = DataSettings {
-        telnet_batch_points: 10,
+fn in_batches_of(points: usize) -> DataSettings {
+    DataSettings {
+        telnet_batch_points: points,
         ..DataSettings::default()
-    };
-    let (mut service, gate) = Service::gated(settings).await;
-    let mut stream = service.connect().await;
-    stream.write_all(lines(35).as_bytes()).await.unwrap();
-    gate.until_waiting(1).await;
-    // The first batch waits in the store, so no other was read.
+    }
+}
+
+/// A service whose points come to a gate, two batches of a connection at a time.
+async fn gated_in_pairs(settings: DataSettings) -> (Service, Arc<Gate>) {
+    let (stack, gate) = Gate::stack(settings).await;
+    // A batch counts for more than 1 KiB, and less than 1.5 as long as it has few lines.
+    let service = Service::with_door(stack, |door| door.with_telnet_window(1536)).await;
+    (service, gate)
+}
+
+fn unavailable() -> StoreError {
+    StoreError::Unavailable {
+        detail: "starting".to_owned(),
+    }
+}
+
+fn full() -> StoreError {
+    StoreError::Full {
+        place: "disk".to_owned(),
+    }
+}
+
+/// A line of the statistics.
+async fn statistic(service: &Service, name: &str, kind: &str) -> u64 {
     let stats = service.get("/api/stats").await.json();
-    let lines_read = stats
+    let found = stats
         .as_array()
         .unwrap()
         .iter()
-        .find(|line| line["metric"] == "tsd.rpc.received" && line["tags"]["type"] == "telnet")
+        .find(|line| line["metric"] == name && line["tags"]["type"] == kind)
         .unwrap();
-    assert_eq!(lines_read["value"], "10");
-    assert_eq!(gate.passed(), 0);
+    found["value"].as_str().unwrap().parse().unwrap()
+}
+
+/// Waits until a line of the statistics has a value.
+async fn until_statistic(service: &Service, name: &str, kind: &str, value: u64) {
+    let reached = async { while statistic(service, name, kind).await != value {} };
+    let reached = tokio::time::timeout(Duration::from_secs(30), reached).await;
+    assert!(
+        reached.is_ok(),
+        "{name} type={kind} is {}, expected {value}",
+        statistic(service, name, kind).await
+    );
+}
+
+/// Points read, stored and lost since the start.
+async fn counted(service: &Service) -> [u64; 3] {
+    [
+        statistic(service, "tsd.rpc.received", "put").await,
+        statistic(service, "tsd.datapoints.added", "all").await,
+        statistic(service, "tsd.rpc.errors", "hbase_errors").await,
+    ]
+}
+
+#[tokio::test]
+async fn lines_are_read_while_others_are_being_stored() {
+    let (service, gate) = Service::gated(in_batches_of(10)).await;
+    let mut stream = service.connect().await;
+    stream.write_all(lines(35).as_bytes()).await.unwrap();
+    gate.until_waiting(4).await;
+    assert_eq!(counted(&service).await, [35, 0, 0]);
+    // What is read later goes there too.
+    let more = format!("put m {} 1 a=b\n", T + 35);
+    stream.write_all(more.as_bytes()).await.unwrap();
+    gate.until_waiting(5).await;
+    gate.let_go(5);
+    stream.shutdown().await.unwrap();
+    assert_eq!(read_to_end(&mut stream).await, "");
+    assert_eq!(counted(&service).await, [36, 36, 0]);
+    assert_eq!(service.cells().await.len(), 36);
+}
+
+#[tokio::test]
+async fn points_of_a_row_that_come_while_hbase_is_busy_become_one_cell() {
+    let (stack, gate) = Gate::hbase_stack(in_batches_of(1)).await;
+    let service = Service::of(stack).await;
+    let mut stream = service.connect().await;
+    stream.write_all(lines(1).as_bytes()).await.unwrap();
+    gate.until_waiting(1).await;
+    let more = lines(10).split_off(lines(1).len());
+    stream.write_all(more.as_bytes()).await.unwrap();
+    until_statistic(&service, "tsd.rpc.received", "put", 10).await;
+    gate.let_go(2);
+    stream.shutdown().await.unwrap();
+    assert_eq!(read_to_end(&mut stream).await, "");
+    assert_eq!(gate.passed(), 2);
+    assert_eq!(
+        service.cells().await.len(),
+        2,
+        "the first point, and all nine that came meanwhile"
+    );
+    assert_eq!(counted(&service).await, [10, 10, 0]);
+}
+
+#[tokio::test]
+async fn a_full_window_stops_the_reading_and_loses_nothing() {
+    let (mut service, gate) = gated_in_pairs(in_batches_of(10)).await;
+    let mut stream = service.connect().await;
+    stream.write_all(lines(45).as_bytes()).await.unwrap();
+    gate.until_waiting(2).await;
+    // A third batch waits for the window; the others were not read.
+    assert_eq!(statistic(&service, "tsd.rpc.received", "telnet").await, 30);
+    assert_eq!((gate.waiting(), gate.passed()), (2, 0));
+    // When one is stored, the next is read.
+    gate.let_go(1);
+    until_statistic(&service, "tsd.rpc.received", "telnet", 40).await;
+    assert_eq!((gate.waiting(), gate.passed()), (2, 1));
     // The program is to end now; what has been received is stored before it does.
     service.stop().await;
     gate.let_go(100);
     assert_eq!(read_to_end(&mut stream).await, "");
     let store = service.store.clone();
     service.ended().await;
-    assert_eq!(gate.passed(), 4);
-    assert_eq!(points(&store).await.len(), 35);
+    assert_eq!(gate.passed(), 5);
+    assert_eq!(points(&store).await.len(), 45);
+}
+
+#[tokio::test]
+async fn what_is_in_flight_makes_room_for_what_follows() {
+    let settings = DataSettings {
+        max_writes_mib: 1,
+        ..in_batches_of(4096)
+    };
+    let service = Service::start_with(settings, UidSettings::default()).await;
+    assert_eq!(service.telnet(lines(40_000)).await, "");
+    assert_eq!(service.cells().await.len(), 40_000);
+}
+
+#[tokio::test]
+async fn what_is_behind_a_failure_is_stored_again_behind_it() {
+    let (service, gate) = Service::gated(in_batches_of(1)).await;
+    let mut stream = service.connect().await;
+    // The third line corrects the second.
+    let seconds = [(0, 1), (1, 2), (1, 3), (2, 4)];
+    let lines = seconds.map(|(second, value)| format!("put m {} {value} a=b\n", T + second));
+    stream.write_all(lines.concat().as_bytes()).await.unwrap();
+    gate.until_waiting(4).await;
+    gate.let_go(1);
+    gate.until_waiting(3).await;
+    // The second fails, and when it is stored again too.
+    gate.fail([unavailable()]);
+    gate.let_go(3);
+    gate.until_waiting(1).await;
+    gate.fail([unavailable()]);
+    gate.let_go(100);
+    stream.shutdown().await.unwrap();
+    assert_eq!(read_to_end(&mut stream).await, "");
+    let cells = service.cells().await;
+    let values: Vec<&str> = cells.iter().filter_map(|cell| cell.split(' ').nth(2)).collect();
+    assert_eq!(values, ["01", "03", "04"]);
+    assert_eq!(
+        gate.passed(),
+        1 + 2 + 3,
+        "the first, the two behind the failure, these three again"
+    );
+    assert_eq!(counted(&service).await, [4, 4, 0]);
+}
+
+#[tokio::test]
+async fn points_in_flight_that_are_lost_are_told_at_once() {
+    let (service, gate) = Service::gated(in_batches_of(10)).await;
+    let mut stream = service.connect().await;
+    stream.write_all(lines(35).as_bytes()).await.unwrap();
+    gate.until_waiting(4).await;
+    gate.let_go(1);
+    gate.until_waiting(3).await;
+    gate.fail([full()]);
+    gate.let_go(100);
+    let lost = "put: HBase error: no space left to write to disk (10 points are not known to be stored)\n";
+    let mut answer = vec![0; lost.len()];
+    stream.read_exact(&mut answer).await.unwrap();
+    assert_eq!(String::from_utf8(answer).unwrap(), lost);
+    // The connection goes on.
+    stream.write_all(b"help\nexit\n").await.unwrap();
+    assert_eq!(
+        read_to_end(&mut stream).await,
+        "available commands: stats version exit help put \n"
+    );
+    assert_eq!(counted(&service).await, [35, 25, 10]);
+    assert_eq!(service.cells().await.len(), 25);
+}
+
+#[tokio::test]
+async fn answers_come_behind_the_failures_of_lines_before_them() {
+    let (service, gate) = Service::gated(in_batches_of(2)).await;
+    let mut stream = service.connect().await;
+    let input = format!("{}bogus\nput m {T} 1 a=b!\nput m {} 9 a=b\n", lines(5), T + 5);
+    stream.write_all(input.as_bytes()).await.unwrap();
+    stream.shutdown().await.unwrap();
+    gate.until_waiting(2).await;
+    // Of two batches in flight one is lost, and the other has to be stored again.
+    gate.fail([full(), unavailable()]);
+    gate.let_go(100);
+    assert_eq!(
+        read_to_end(&mut stream).await,
+        "put: HBase error: no space left to write to disk (2 points are not known to be stored)\n\
+         unknown command: bogus.  Try `help'.\n\
+         put: illegal argument: Invalid tag value with key [a] (\"b!\"): illegal character: !\n"
+    );
+    assert_eq!(counted(&service).await, [7, 4, 2]);
+    assert_eq!(service.cells().await.len(), 4);
+}
+
+#[tokio::test]
+async fn a_client_that_is_gone_has_its_lines_stored() {
+    let answered = "bogus\n".to_owned() + &lines(35).replace("a=b\n", "a=b\nbogus\n");
+    for input in [lines(35), answered] {
+        let (service, gate) = gated_in_pairs(in_batches_of(10)).await;
+        let mut stream = service.connect().await;
+        stream.write_all(input.as_bytes()).await.unwrap();
+        gate.until_waiting(if input.contains("bogus") { 1 } else { 2 })
+            .await;
+        // The connection is reset, not closed.
+        let socket = socket2::SockRef::from(&stream);
+        socket.set_linger(Some(Duration::ZERO)).unwrap();
+        drop(stream);
+        gate.fail([unavailable()]);
+        gate.let_go(100);
+        until_statistic(&service, "tsd.datapoints.added", "all", 35).await;
+        assert_eq!(service.cells().await.len(), 35);
+        until_statistic(&service, "tsd.connectionmgr.connections", "open", 1).await;
+    }
 }
 
 #[tokio::test]
 async fn a_store_that_comes_back_gets_the_points() {
     let (service, gate) = Service::gated(DataSettings::default()).await;
     gate.let_go(100);
-    let away = StoreError::Unavailable {
-        detail: "starting".to_owned(),
-    };
-    gate.fail([away.clone(), away]);
+    gate.fail([unavailable(), unavailable()]);
     assert_eq!(service.telnet(lines(3)).await, "");
     assert_eq!(service.cells().await.len(), 3);
 }
@@ -282,9 +480,7 @@ async fn a_store_that_comes_back_gets_the_points() {
 async fn points_that_are_lost_are_told() {
     let (service, gate) = Service::gated(DataSettings::default()).await;
     gate.let_go(100);
-    gate.fail([StoreError::Full {
-        place: "disk".to_owned(),
-    }]);
+    gate.fail([full()]);
     assert_eq!(
         service.telnet(format!("{}bogus\n", lines(3))).await,
         "unknown command: bogus.  Try `help'.\n\

@@ -54,7 +54,7 @@ impl Rows {
     }
 
     /// Bytes of all batches.
-    pub(super) fn byte_len(&self) -> usize {
+    pub(crate) fn byte_len(&self) -> usize {
         self.lanes.iter().map(WriteBatch::byte_len).sum()
     }
 

@@ -99,12 +99,26 @@ impl Writer {
         point: impl Fn(usize) -> PointRef<'a> + Send + Sync,
         deadline: Option<Instant>,
     ) -> Result<WriteOutcome, WriteError> {
+        let (rows, errors) = self.encode(count, point, deadline).await?;
+        let written = rows.points();
+        self.store(rows, deadline).await?;
+        Ok(WriteOutcome { written, errors })
+    }
+
+    /// The first half of [`Writer::write_refs`]: a batch that is not stored yet, and the points that
+    /// are refused and not in it. With a deadline, waiting for the UID service ends there.
+    pub(crate) async fn encode<'a>(
+        &self,
+        count: usize,
+        point: impl Fn(usize) -> PointRef<'a> + Send + Sync,
+        deadline: Option<Instant>,
+    ) -> Result<(Rows, Vec<PointError>), WriteError> {
         let resolved = self
             .0
             .resolver
             .resolve((0..count).map(|index| point(index).series), deadline)
             .await?;
-        let mut outcome = WriteOutcome::default();
+        let mut errors = Vec::new();
         let mut rows = self.batch(count);
         let mut key = Vec::with_capacity(POINT_BYTES);
         for (index, series) in resolved.iter().enumerate() {
@@ -120,17 +134,13 @@ impl Writer {
                         &key
                     });
                 }
-                Err(reason) => {
-                    outcome.errors.push(PointError {
-                        index,
-                        reason: reason.as_ref().clone(),
-                    });
-                }
+                Err(reason) => errors.push(PointError {
+                    index,
+                    reason: reason.as_ref().clone(),
+                }),
             }
         }
-        outcome.written = rows.points();
-        self.store(rows, deadline).await?;
-        Ok(outcome)
+        Ok((rows, errors))
     }
 
     /// The series that are named, in their order; see [`Resolver::resolve`].
@@ -160,8 +170,8 @@ impl Writer {
         }
         let began = Instant::now();
         let room = match deadline {
-            None => Ok(self.room(&rows).await),
-            Some(deadline) => tokio::time::timeout_at(deadline.into(), self.room(&rows)).await,
+            None => Ok(self.room(rows.byte_len()).await),
+            Some(deadline) => tokio::time::timeout_at(deadline.into(), self.room(rows.byte_len())).await,
         };
         let room = room.map_err(|_| WriteError::Overloaded {
             limit_bytes: self.0.room_permits as usize * PERMIT_BYTES,
@@ -198,11 +208,11 @@ impl Writer {
         .boxed()
     }
 
-    /// Waits, without end, until there is room for a batch. One that is above the limit waits to
-    /// be alone.
-    pub(crate) fn room(&self, rows: &Rows) -> impl Future<Output = Room> + Send + use<> {
+    /// Waits, without end, until there is room for a batch of so many bytes, with what is kept for it
+    /// until it is stored. One that is above the limit waits to be alone.
+    pub(crate) fn room(&self, bytes: usize) -> impl Future<Output = Room> + Send + use<> {
         let semaphore = Arc::clone(&self.0.room);
-        let permits = self.permits(rows);
+        let permits = self.permits(bytes);
         async move {
             Room {
                 _permit: semaphore.acquire_many_owned(permits).await.ok(),
@@ -210,19 +220,18 @@ impl Writer {
         }
     }
 
-    /// Room for a batch, if there is some and nobody waits for it.
-    pub(crate) fn try_room(&self, rows: &Rows) -> Option<Room> {
+    /// Room for so many bytes, if there is some and nobody waits for it.
+    pub(crate) fn try_room(&self, bytes: usize) -> Option<Room> {
         let permit = Arc::clone(&self.0.room)
-            .try_acquire_many_owned(self.permits(rows))
+            .try_acquire_many_owned(self.permits(bytes))
             .ok()?;
         Some(Room {
             _permit: Some(permit),
         })
     }
 
-    fn permits(&self, rows: &Rows) -> u32 {
-        let permits = rows.byte_len().div_ceil(PERMIT_BYTES);
-        u32::try_from(permits)
+    fn permits(&self, bytes: usize) -> u32 {
+        u32::try_from(bytes.div_ceil(PERMIT_BYTES))
             .unwrap_or(u32::MAX)
             .min(self.0.room_permits)
     }
