@@ -95,7 +95,7 @@ pub async fn assemble(
     let writer = Writer::new(Arc::clone(&store), uids.clone(), &settings, shutdown.clone())?;
     let engine = Engine::new(
         store,
-        settings.data_table_name()?,
+        (settings.data_table_name()?, settings.meta_table_name()?),
         *uids.layout(),
         Arc::new(uids.clone()),
         Limits::of_setting(settings.query_max_points),

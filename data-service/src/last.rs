@@ -4,6 +4,8 @@
 //! the search for it. A series that is known is looked for by its row keys, some hours at a time; the
 //! series of a metric by a scan in reverse, which passes over series that were found already.
 
+pub mod counters;
+
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -13,7 +15,7 @@ use hashbrown::HashMap;
 use oxtsdb_row_store::{Row, RowFilter, Scan};
 use oxtsdb_schema::row::{CellRef, decode_row};
 use oxtsdb_schema::row_key::write_row_key;
-use oxtsdb_schema::{DuplicatePolicy, Points, RowKeyRef, Tsuid, Uid, UidKind};
+use oxtsdb_schema::{DuplicatePolicy, HOUR_SECONDS, Points, RowKeyRef, Tsuid, Uid, UidKind};
 use parking_lot::RwLock;
 use rustc_hash::FxHashSet;
 
@@ -97,6 +99,24 @@ pub async fn of_series(
         }
     }
     Ok(None)
+}
+
+/// The last point of one series in the hour of an instant; `None` if there is none.
+///
+/// # Errors
+///
+/// As [`of_series`].
+pub async fn in_hour_of(
+    engine: &Engine,
+    tsuid: &Tsuid,
+    time_ms: i64,
+) -> Result<Option<LastPoint>, QueryError> {
+    let hour_ms = i64::from(HOUR_SECONDS) * 1000;
+    let look_back = LookBack {
+        from_ms: time_ms - time_ms.rem_euclid(hour_ms),
+        now_ms: time_ms,
+    };
+    of_series(engine, tsuid, look_back).await
 }
 
 /// The last points of the series of a metric, ascending by TSUID; series without a point in the range

@@ -11,6 +11,7 @@ mod tsdb;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use data_service::query::spec::without_identical;
 use data_service::query::{
     Downsample, Engine, Fill, Group, Number, QueryError, QuerySpec, Quirks, RateOptions, SeriesFilter,
     Source, SubQuery, TagFilter, language, time,
@@ -175,18 +176,19 @@ async fn compare_all(layout: RowKeyLayout) -> usize {
             .collect();
         let use_calendar = json["useCalendar"].as_bool().unwrap_or(false);
         let sub_queries = json["queries"].as_array().unwrap().iter();
-        let mut query = QuerySpec {
+        let (sub_queries, _) = without_identical(
+            sub_queries
+                .map(|query| (sub_query(query, &zone, use_calendar), ()))
+                .collect(),
+        );
+        let query = QuerySpec {
             start_ms: query_time(&json["start"], &zone),
             end_ms: query_time(&json["end"], &zone),
-            sub_queries: sub_queries
-                .map(|query| sub_query(query, &zone, use_calendar))
-                .collect(),
+            sub_queries: sub_queries.clone(),
             duplicates: DuplicatePolicy::Error,
             max_scanned_points: None,
             quirks: Quirks::OPENTSDB,
         };
-        query.remove_identical_sub_queries();
-        let sub_queries = query.sub_queries.clone();
         let groups = match engine.answer(query, None).await {
             Ok((groups, _)) => groups,
             Err(error) => panic!("{name}: {error}"),

@@ -69,6 +69,12 @@ impl HttpError {
         HttpError::bad_request("Unable to parse the given JSON").with_details(details)
     }
 
+    /// An empty body where JSON is needed.
+    pub(crate) fn missing_content() -> HttpError {
+        HttpError::bad_request("Missing message content")
+            .with_details("Supply valid JSON formatted data in the body of your request")
+    }
+
     /// A method that the endpoint does not have.
     pub(crate) fn method_not_allowed(method: &http::Method) -> HttpError {
         HttpError::new(StatusCode::METHOD_NOT_ALLOWED, "Method not allowed").with_details(format!(

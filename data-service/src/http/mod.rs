@@ -3,7 +3,8 @@
 //! | endpoint | methods |
 //! |---|---|
 //! | `/api/put` | POST |
-//! | `/api/query` | GET, POST |
+//! | `/api/query`, `/api/query/last` | GET, POST |
+//! | `/q`, its ascii form | GET |
 //! | `/api/suggest` | GET, POST |
 //! | `/api/aggregators`, `/api/config/filters`, `/api/version`, `/api/stats` | GET, POST |
 //!
@@ -140,6 +141,9 @@ impl HttpApi {
             return Err(HttpError::bad_request("Requested serializer was not found"));
         }
         let method = request.method().clone();
+        if endpoint == Endpoint::Graph && method == Method::GET {
+            return Ok(query::ascii::get(&inner.engine, inner.query_rules, parameters).await);
+        }
         let is_post = method == Method::POST;
         match endpoint {
             Endpoint::Put if !is_post => return Err(HttpError::method_not_allowed(&method)),
@@ -158,13 +162,20 @@ impl HttpApi {
                 let body = request_body::read(request, inner.max_body_bytes).await?;
                 put::put(&inner.writer, &inner.counters, parameters, &body).await
             }
-            Endpoint::Query => {
+            Endpoint::Query | Endpoint::QueryLast => {
+                let engine = &inner.engine;
                 let answer = if is_post {
                     let _memory = inner.body_memory(&request).await;
                     let body = request_body::read(request, inner.max_body_bytes).await?;
-                    query::post(&inner.engine, inner.query_rules, parameters, &body).await
+                    match endpoint {
+                        Endpoint::QueryLast => query::last::post(engine, &body).await,
+                        _ => query::post(engine, inner.query_rules, parameters, &body).await,
+                    }
                 } else {
-                    query::get(&inner.engine, inner.query_rules, parameters).await
+                    match endpoint {
+                        Endpoint::QueryLast => query::last::get(engine, parameters).await,
+                        _ => query::get(engine, inner.query_rules, parameters).await,
+                    }
                 };
                 Counters::count(match answer {
                     Ok(_) => &inner.counters.queries_answered,
@@ -182,6 +193,7 @@ impl HttpApi {
             Endpoint::Suggest => suggest::get(&inner.uids, parameters).await,
             Endpoint::Version => Ok(Reply::json(version::body())),
             Endpoint::Stats => Ok(Reply::json(stats::body(&inner.counters.statistics()))),
+            Endpoint::Graph => Err(HttpError::method_not_allowed(&method)),
             Endpoint::NoPage => Ok(no_page()),
         }
     }

@@ -13,6 +13,7 @@ use http_body_util::Full;
 const LARGE_BODY_BYTES: usize = 64 << 10;
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json; charset=UTF-8");
+const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=UTF-8");
 const HTML: HeaderValue = HeaderValue::from_static("text/html; charset=UTF-8");
 
 /// An answer.
@@ -44,6 +45,15 @@ impl Reply {
             status: StatusCode::NO_CONTENT,
             body: Vec::new(),
             content_type: JSON,
+        }
+    }
+
+    /// 200 with text.
+    pub(crate) fn text(body: Vec<u8>) -> Reply {
+        Reply {
+            status: StatusCode::OK,
+            body,
+            content_type: TEXT,
         }
     }
 

@@ -16,6 +16,8 @@ pub(crate) enum Endpoint {
     Put,
     /// `/api/query`.
     Query,
+    /// `/api/query/last`.
+    QueryLast,
     /// `/api/suggest`.
     Suggest,
     /// `/api/aggregators`.
@@ -26,6 +28,8 @@ pub(crate) enum Endpoint {
     Version,
     /// `/api/stats`.
     Stats,
+    /// `/q`.
+    Graph,
     /// No endpoint of the API: the answer is a page for people.
     NoPage,
 }
@@ -41,8 +45,10 @@ const MAX_VERSION: u64 = 1;
 pub(crate) fn endpoint(path: &str) -> Result<Endpoint, HttpError> {
     let path = path.to_ascii_lowercase();
     let mut parts = path.split('/').filter(|part| !part.is_empty());
-    if parts.next() != Some("api") {
-        return Ok(Endpoint::NoPage);
+    match parts.next() {
+        Some("api") => {}
+        Some("q") if parts.next().is_none() => return Ok(Endpoint::Graph),
+        _ => return Ok(Endpoint::NoPage),
     }
     let mut name = parts.next().unwrap_or_default();
     if let Some(version) = name
@@ -56,6 +62,7 @@ pub(crate) fn endpoint(path: &str) -> Result<Endpoint, HttpError> {
     match (name, below.as_slice()) {
         ("put", []) => Ok(Endpoint::Put),
         ("query", []) => Ok(Endpoint::Query),
+        ("query", ["last"]) => Ok(Endpoint::QueryLast),
         ("aggregators", _) => Ok(Endpoint::Aggregators),
         ("config", ["filters"]) => Ok(Endpoint::ConfigFilters),
         ("suggest", _) => Ok(Endpoint::Suggest),
@@ -91,7 +98,9 @@ mod tests {
         }
         assert_eq!(endpoint("/api/config/filters"), Ok(Endpoint::ConfigFilters));
         assert_eq!(endpoint("/api/version"), Ok(Endpoint::Version));
-        assert_eq!(endpoint("/q"), Ok(Endpoint::NoPage));
+        assert_eq!(endpoint("/q"), Ok(Endpoint::Graph));
+        assert_eq!(endpoint("/q/x"), Ok(Endpoint::NoPage));
+        assert_eq!(endpoint("/api/query/last"), Ok(Endpoint::QueryLast));
         assert_eq!(endpoint("/"), Ok(Endpoint::NoPage));
     }
 

@@ -51,6 +51,7 @@ pub struct Engine(Arc<Inner>);
 struct Inner {
     store: Arc<dyn RowStore>,
     table: TableName,
+    meta_table: TableName,
     layout: RowKeyLayout,
     directory: Arc<dyn NameDirectory>,
     limits: Limits,
@@ -58,10 +59,10 @@ struct Inner {
 }
 
 impl Engine {
-    /// An engine over the table of points.
+    /// An engine over the table of points, and that of series metadata.
     pub fn new(
         store: Arc<dyn RowStore>,
-        table: TableName,
+        (table, meta_table): (TableName, TableName),
         layout: RowKeyLayout,
         directory: Arc<dyn NameDirectory>,
         limits: Limits,
@@ -69,6 +70,7 @@ impl Engine {
         Self(Arc::new(Inner {
             store,
             table,
+            meta_table,
             layout,
             directory,
             limits,
@@ -89,6 +91,11 @@ impl Engine {
     /// The table of points.
     pub fn table(&self) -> &TableName {
         &self.0.table
+    }
+
+    /// The table of series metadata.
+    pub fn meta_table(&self) -> &TableName {
+        &self.0.meta_table
     }
 
     /// How row keys are built.

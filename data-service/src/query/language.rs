@@ -140,6 +140,17 @@ pub fn parse_tsuid_query(text: &str, zone: &TimeZone) -> Result<SubQuery, Langua
     Ok(head.with_source(Source::Tsuids(tsuids), SeriesFilter::default()))
 }
 
+/// Reads a series by its names, `METRIC` or `METRIC{TAGK=TAGV,...}`: the metric and the tags.
+///
+/// # Errors
+///
+/// [`LanguageError::NoMetric`], [`LanguageError::Unclosed`] and [`LanguageError::Tag`].
+pub fn parse_series(text: &str) -> Result<(String, Vec<(String, String)>), LanguageError> {
+    let (metric, inner) = metric_and_braces(text)?;
+    let tags = tags_of(inner).map(|tag| tag.map(|(key, value)| (key.to_owned(), value.to_owned())));
+    Ok((metric.to_owned(), tags.collect::<Result<_, _>>()?))
+}
+
 /// Reads the hex of a TSUID, of either case. Its length is checked when it is looked up.
 ///
 /// # Errors
@@ -275,35 +286,44 @@ fn parse_rate(text: &str) -> Result<RateOptions, LanguageError> {
 
 /// Reads `METRIC`, `METRIC{groupby}` or `METRIC{groupby}{filters}`.
 fn metric_and_filters(text: &str) -> Result<(String, Vec<TagFilter>), LanguageError> {
-    let Some((metric, braces)) = text.split_once('{') else {
-        return if text.is_empty() {
-            Err(LanguageError::NoMetric)
-        } else {
-            Ok((text.to_owned(), Vec::new()))
-        };
-    };
-    let Some(inner) = braces.strip_suffix('}') else {
-        return Err(LanguageError::Unclosed {
-            text: text.to_owned(),
-        });
-    };
-    if metric.is_empty() {
-        return Err(LanguageError::NoMetric);
-    }
+    let (metric, inner) = metric_and_braces(text)?;
     let (group_by, filter) = inner.split_once("}{").unwrap_or((inner, ""));
     let mut filters = Vec::new();
     for (tags, groups) in [(filter, false), (group_by, true)] {
-        for tag in tags.split(',').filter(|tag| !tag.is_empty()) {
-            let (key, value) = tag
-                .split_once('=')
-                .filter(|(key, value)| !key.is_empty() && !value.is_empty() && !value.contains('='))
-                .ok_or_else(|| LanguageError::Tag { tag: tag.to_owned() })?;
+        for tag in tags_of(tags) {
+            let (key, value) = tag?;
             let mut parsed = TagFilter::of_tag(key, value)?;
             parsed.group_by = groups;
             filters.push(parsed);
         }
     }
     Ok((metric.to_owned(), filters))
+}
+
+/// The metric, and what is between the first brace and the last.
+fn metric_and_braces(text: &str) -> Result<(&str, &str), LanguageError> {
+    let (metric, inner) = match text.split_once('{') {
+        None => (text, ""),
+        Some((metric, braces)) => {
+            let unclosed = || LanguageError::Unclosed {
+                text: text.to_owned(),
+            };
+            (metric, braces.strip_suffix('}').ok_or_else(unclosed)?)
+        }
+    };
+    if metric.is_empty() {
+        return Err(LanguageError::NoMetric);
+    }
+    Ok((metric, inner))
+}
+
+/// The pairs of `k=v,k=v`.
+fn tags_of(text: &str) -> impl Iterator<Item = Result<(&str, &str), LanguageError>> {
+    text.split(',').filter(|tag| !tag.is_empty()).map(|tag| {
+        tag.split_once('=')
+            .filter(|(key, value)| !key.is_empty() && !value.is_empty() && !value.contains('='))
+            .ok_or_else(|| LanguageError::Tag { tag: tag.to_owned() })
+    })
 }
 
 #[cfg(test)]

@@ -28,17 +28,6 @@ pub struct QuerySpec {
 }
 
 impl QuerySpec {
-    /// Removes sub-queries that are equal to an earlier one, as OpenTSDB does.
-    pub fn remove_identical_sub_queries(&mut self) {
-        let mut kept: Vec<SubQuery> = Vec::with_capacity(self.sub_queries.len());
-        for sub_query in self.sub_queries.drain(..) {
-            if !kept.contains(&sub_query) {
-                kept.push(sub_query);
-            }
-        }
-        self.sub_queries = kept;
-    }
-
     /// Refuses more regular expressions than a query may have.
     ///
     /// # Errors
@@ -54,6 +43,18 @@ impl QuerySpec {
         }
         Ok(())
     }
+}
+
+/// Leaves out sub-queries that are equal to an earlier one, as OpenTSDB does, and what is beside them.
+pub fn without_identical<T>(sub_queries: Vec<(SubQuery, T)>) -> (Vec<SubQuery>, Vec<T>) {
+    let (mut kept, mut beside) = (Vec::with_capacity(sub_queries.len()), Vec::new());
+    for (sub_query, other) in sub_queries {
+        if !kept.contains(&sub_query) {
+            kept.push(sub_query);
+            beside.push(other);
+        }
+    }
+    (kept, beside)
 }
 
 /// One question.

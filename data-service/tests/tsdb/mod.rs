@@ -43,7 +43,7 @@ impl Tsdb {
         let directory = Arc::clone(&self.directory);
         Engine::new(
             Arc::clone(&self.store),
-            self.table.clone(),
+            (self.table.clone(), "tsdb-meta".parse().unwrap()),
             self.layout,
             directory,
             Limits::of_setting(0),

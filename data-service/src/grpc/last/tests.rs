@@ -35,7 +35,7 @@ async fn engine(now_ms: i64) -> (TestStack, Engine) {
     let (store, layout) = (Arc::new(stack.store.clone()), *uids.layout());
     let engine = Engine::new(
         store,
-        "tsdb".parse().unwrap(),
+        ("tsdb".parse().unwrap(), "tsdb-meta".parse().unwrap()),
         layout,
         Arc::new(uids),
         Limits::of_setting(0),

@@ -47,7 +47,7 @@ fn engine_over(stack: &TestStack, store: Arc<dyn RowStore>) -> Engine {
     let layout = *uids.layout();
     Engine::new(
         store,
-        "tsdb".parse().unwrap(),
+        ("tsdb".parse().unwrap(), "tsdb-meta".parse().unwrap()),
         layout,
         Arc::new(uids),
         Limits::of_setting(0),

@@ -41,7 +41,7 @@ fn engine(stack: &TestStack) -> Engine {
     let (store, layout) = (Arc::new(stack.store.clone()), *uids.layout());
     Engine::new(
         store,
-        "tsdb".parse().unwrap(),
+        ("tsdb".parse().unwrap(), "tsdb-meta".parse().unwrap()),
         layout,
         Arc::new(uids),
         Limits::of_setting(0),

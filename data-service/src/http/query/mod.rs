@@ -7,18 +7,24 @@
 //!
 //! Source: OpenTSDB 2.4, `QueryRpc.handleQuery`, `HttpJsonSerializer.formatQueryAsyncV1`.
 
+pub(crate) mod ascii;
+mod asked;
 mod failure;
+mod flag;
+pub(crate) mod last;
 mod parse;
 mod render;
 
 use futures::StreamExt as _;
+use jiff::tz::TimeZone;
 
 use crate::http::error::HttpError;
 use crate::http::parameters::Parameters;
 use crate::http::reply::Reply;
 use crate::query::time::now_ms;
-use crate::query::{Engine, Frame};
+use crate::query::{Engine, Frame, QueryError};
 
+use asked::TagkUids;
 use parse::Question;
 
 /// What all queries of this server have in common.
@@ -34,7 +40,9 @@ pub(crate) async fn get(
     rules: QueryRules,
     parameters: &Parameters,
 ) -> Result<Reply, HttpError> {
-    answer(engine, parse::from_parameters(parameters, rules, now_ms())?).await
+    // A query string has no time zone.
+    let question = parse::from_parameters(parameters, rules, &TimeZone::UTC, now_ms())?;
+    answer(engine, question).await
 }
 
 /// POST.
@@ -48,10 +56,16 @@ pub(crate) async fn post(
 }
 
 async fn answer(engine: &Engine, question: Question) -> Result<Reply, HttpError> {
-    let mut answer = render::Answer::new(&question);
+    let of_query = |error: QueryError| failure::of_query(&error);
+    let uids = if question.output.query {
+        asked::tagk_uids(engine, &question.spec).await.map_err(of_query)?
+    } else {
+        TagkUids::default()
+    };
+    let mut answer = render::Answer::new(&question, &uids);
     let mut frames = engine.run(question.spec, None);
     while let Some(frame) = frames.next().await {
-        match frame.map_err(|error| failure::of_query(&error))? {
+        match frame.map_err(of_query)? {
             Frame::Group(group) => answer.add(&group),
             Frame::Done { .. } => {}
             Frame::Statistics(statistics) => return Ok(Reply::json(answer.finish(&statistics))),

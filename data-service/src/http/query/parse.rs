@@ -1,7 +1,7 @@
 //! From a request to a question for the engine.
 //!
 //! What this server does not have is refused and not ignored, because an answer without it would be
-//! another answer: deleting, histograms, pre-aggregates, `showQuery`. What has no effect on the answer
+//! another answer: deleting, histograms, pre-aggregates. What has no effect on the answer
 //! is ignored, as are unknown fields.
 //!
 //! Source: OpenTSDB 2.4, `QueryRpc.parseQuery`, `TSQuery.validateAndSetQuery`,
@@ -19,10 +19,13 @@ use serde_json::value::RawValue;
 
 use crate::http::error::HttpError;
 use crate::http::parameters::Parameters;
+use crate::http::query::asked::Asked;
+use crate::http::query::flag::Flag;
 use crate::http::query::{QueryRules, failure};
 use crate::query::downsample::Downsample;
 use crate::query::filter::{FilterError, MAX_FILTERS, TagFilter};
 use crate::query::language::{parse_aggregator, parse_metric_query, parse_tsuid, parse_tsuid_query};
+use crate::query::spec::without_identical;
 use crate::query::time::{TimeError, find_zone, is_date, parse_time};
 use crate::query::{QuerySpec, Quirks, RateOptions, SeriesFilter, Source, SubQuery};
 
@@ -35,6 +38,8 @@ const MAX_SUB_QUERIES: usize = 1000;
 pub(super) struct Question {
     pub(super) spec: QuerySpec,
     pub(super) output: Output,
+    /// The sub-queries as they were asked.
+    pub(super) asked: Vec<Asked>,
 }
 
 /// How an answer is to look.
@@ -50,12 +55,15 @@ pub(super) struct Output {
     pub(super) stats: bool,
     /// With figures for the whole.
     pub(super) summary: bool,
+    /// With the sub-query of each group.
+    pub(super) query: bool,
 }
 
-/// Reads the query string of a GET.
+/// Reads the query string of a GET; dates and calendars are those of the zone.
 pub(super) fn from_parameters(
     parameters: &Parameters,
     rules: QueryRules,
+    zone: &TimeZone,
     now_ms: i64,
 ) -> Result<Question, HttpError> {
     let start = parameters
@@ -64,28 +72,26 @@ pub(super) fn from_parameters(
         .ok_or_else(|| HttpError::bad_request("Missing parameter <code>start</code>"))?;
     let mut sub_queries = Vec::new();
     for text in parameters.all("tsuid").chain(parameters.all("tsuids")) {
-        sub_queries.push(parse_tsuid_query(text, &TimeZone::UTC).map_err(bad_request)?);
+        let sub_query = parse_tsuid_query(text, zone).map_err(bad_request)?;
+        sub_queries.push((sub_query, Asked::of_expression(text)));
     }
     for text in parameters.all("m") {
-        let sub_query = parse_metric_query(text, &TimeZone::UTC).map_err(bad_request)?;
+        let sub_query = parse_metric_query(text, zone).map_err(bad_request)?;
         at_most("tags and filters", sub_query.filter.tags.len(), MAX_FILTERS)?;
-        sub_queries.push(sub_query);
+        sub_queries.push((sub_query, Asked::of_expression(text)));
     }
     if sub_queries.is_empty() {
         return Err(HttpError::bad_request("Missing sub queries"));
     }
     at_most("sub-queries", sub_queries.len(), MAX_SUB_QUERIES)?;
-    if parameters.has("show_query") {
-        return Err(not_supported("show_query"));
-    }
-    // A query string has no time zone.
-    let range = range(start, parameters.get("end"), &TimeZone::UTC, now_ms)?;
+    let range = range(start, parameters.get("end"), zone, now_ms)?;
     let output = Output {
         arrays: parameters.has("arrays"),
         millis: parameters.has("ms"),
         tsuids: parameters.has("show_tsuids"),
         stats: parameters.has("show_stats"),
         summary: parameters.has("show_summary"),
+        query: parameters.has("show_query"),
     };
     Ok(question(range, sub_queries, output, rules))
 }
@@ -98,8 +104,7 @@ pub(super) fn from_json(
     now_ms: i64,
 ) -> Result<Question, HttpError> {
     if content.is_empty() {
-        return Err(HttpError::bad_request("Missing message content")
-            .with_details("Supply valid JSON formatted data in the body of your request"));
+        return Err(HttpError::missing_content());
     }
     let body: Body<'_> =
         serde_json::from_slice(content).map_err(|error| HttpError::unreadable_json(error.to_string()))?;
@@ -128,10 +133,8 @@ pub(super) fn from_json(
     if queries.kept.is_empty() {
         return Err(HttpError::bad_request("Missing queries"));
     }
-    for (name, asked) in [("delete", body.delete.0), ("showQuery", body.show_query.0)] {
-        if asked {
-            return Err(not_supported(name));
-        }
+    if body.delete.0 {
+        return Err(not_supported("delete"));
     }
     let calendar = RequestCalendar {
         zone,
@@ -139,7 +142,8 @@ pub(super) fn from_json(
     };
     let mut sub_queries = Vec::with_capacity(queries.kept.len());
     for (sub_query, filters) in queries.kept.into_iter().zip(filters) {
-        sub_queries.push(sub_query.read(filters, &calendar)?);
+        let asked = sub_query.asked();
+        sub_queries.push((sub_query.read(filters, &calendar)?, asked));
     }
     let output = Output {
         arrays: parameters.has("arrays"),
@@ -147,13 +151,14 @@ pub(super) fn from_json(
         tsuids: body.show_tsuids.0,
         stats: body.show_stats.0,
         summary: body.show_summary.0,
+        query: body.show_query.0,
     };
     Ok(question(range, sub_queries, output, rules))
 }
 
 fn question(
     (start_ms, end_ms): (i64, i64),
-    sub_queries: Vec<SubQuery>,
+    sub_queries: Vec<(SubQuery, Asked)>,
     output: Output,
     rules: QueryRules,
 ) -> Question {
@@ -162,7 +167,8 @@ fn question(
     } else {
         DuplicatePolicy::Error
     };
-    let mut spec = QuerySpec {
+    let (sub_queries, asked) = without_identical(sub_queries);
+    let spec = QuerySpec {
         start_ms,
         end_ms,
         sub_queries,
@@ -170,8 +176,7 @@ fn question(
         max_scanned_points: None,
         quirks: Quirks::OPENTSDB,
     };
-    spec.remove_identical_sub_queries();
-    Question { spec, output }
+    Question { spec, output, asked }
 }
 
 /// Start and end; an end that is missing is the present.
@@ -326,36 +331,6 @@ impl TagText {
     }
 }
 
-/// A boolean as OpenTSDB's parser takes it: also as text, as number (0 is false), or `null`.
-#[derive(Debug, Default, Clone, Copy)]
-struct Flag(bool);
-
-impl<'de> Deserialize<'de> for Flag {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Flag, D::Error> {
-        #[derive(Deserialize)]
-        #[serde(untagged)]
-        enum Form {
-            Truth(bool),
-            Number(i64),
-            Text(String),
-            Null(()),
-        }
-        match Form::deserialize(deserializer) {
-            Ok(Form::Truth(truth)) => Ok(Flag(truth)),
-            Ok(Form::Number(number)) => Ok(Flag(number != 0)),
-            Ok(Form::Text(text)) => match text.trim() {
-                "true" | "True" | "TRUE" => Ok(Flag(true)),
-                "false" | "False" | "FALSE" | "" => Ok(Flag(false)),
-                _ => Err(serde::de::Error::custom(format!(
-                    "`{text}` is neither true nor false"
-                ))),
-            },
-            Ok(Form::Null(())) => Ok(Flag(false)),
-            Err(_) => Err(serde::de::Error::custom("expected true or false")),
-        }
-    }
-}
-
 /// The calendar of a request.
 struct RequestCalendar {
     zone: Result<TimeZone, TimeError>,
@@ -396,6 +371,15 @@ impl JsonSubQuery {
             })?);
         }
         Ok(filters)
+    }
+
+    /// What an answer shows of it.
+    fn asked(&self) -> Asked {
+        Asked {
+            tsuids: self.tsuids.clone(),
+            downsample: self.downsample.clone(),
+            with_rate_options: self.rate_options.is_some(),
+        }
     }
 
     fn read(self, mut filters: Vec<TagFilter>, calendar: &RequestCalendar) -> Result<SubQuery, HttpError> {

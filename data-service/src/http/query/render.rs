@@ -1,8 +1,8 @@
 //! From groups to OpenTSDB's JSON.
 //!
 //! ```text
-//!   [{"metric":"m","tags":{"host":"a"},"aggregateTags":[],["tsuids":[…],]
-//!     "dps":{"1356998400":1,"1356998410":2.5}[,"stats":{…}]}, …[,{"statsSummary":{…}}]]
+//!   [{"metric":"m","tags":{"host":"a"},"aggregateTags":[],["query":{…},]
+//!     ["tsuids":[…],]"dps":{"1356998400":1,"1356998410":2.5}[,"stats":{…}]}, …[,{"statsSummary":{…}}]]
 //! ```
 //!
 //! Seconds are milliseconds divided by 1000 and nothing more, so the object of a series with
@@ -14,6 +14,7 @@
 use oxtsdb_schema::java;
 
 use crate::http::json;
+use crate::http::query::asked::{self, TagkUids};
 use crate::http::query::parse::{Output, Question};
 use crate::query::downsample::Fill;
 use crate::query::frame::{Group, Statistics};
@@ -24,12 +25,15 @@ use crate::query::points::Number;
 pub(super) struct Answer {
     out: Vec<u8>,
     output: Output,
+    /// For each sub-query: its JSON, if it is to be shown.
+    queries: Vec<Vec<u8>>,
     /// For each sub-query: whether NaN is `null`.
     nan_is_null: Vec<bool>,
 }
 
 impl Answer {
-    pub(super) fn new(question: &Question) -> Answer {
+    /// `uids` of the filters' tag keys are needed if the answer shows its sub-queries.
+    pub(super) fn new(question: &Question, uids: &TagkUids) -> Answer {
         let is_null = |fill: Fill| fill == Fill::Null;
         let nan_is_null = question
             .spec
@@ -42,9 +46,17 @@ impl Answer {
                     .is_some_and(|downsample| is_null(downsample.fill))
             })
             .collect();
+        let asked = question.asked.iter().filter(|_| question.output.query);
+        let queries = question.spec.sub_queries.iter().zip(asked).enumerate();
+        let json = |(index, (query, asked))| {
+            let mut json = Vec::new();
+            asked::write(&mut json, index, query, asked, uids);
+            json
+        };
         Answer {
             out: vec![b'['],
             output: question.output,
+            queries: queries.map(json).collect(),
             nan_is_null,
         }
     }
@@ -59,6 +71,10 @@ impl Answer {
         json::write_map(out, group.tags.iter().map(|(key, value)| (&**key, &**value)));
         out.extend_from_slice(b",\"aggregateTags\":");
         json::write_strings(out, group.aggregate_tags.iter().map(|key| &**key));
+        if let Some(query) = self.queries.get(group.query) {
+            out.extend_from_slice(b",\"query\":");
+            out.extend_from_slice(query);
+        }
         if self.output.tsuids {
             out.extend_from_slice(b",\"tsuids\":");
             json::write_strings(out, group.tsuids.iter().map(ToString::to_string));

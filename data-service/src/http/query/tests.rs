@@ -93,6 +93,73 @@ async fn tsuids_and_figures_are_told_if_asked_for() {
 }
 
 #[tokio::test]
+async fn answers_show_their_sub_queries() {
+    let service = two_hosts().await;
+    let defaults = r#""explicitTags":false,"useFuzzyFilter":true,"preAggregate":false,"rollupUsage":null,"rollupTable":"raw","showHistogramBuckets":false,"useMultiGets":true"#;
+    let shown = async |answer: String| {
+        let start = answer.find("\"query\":").unwrap() + "\"query\":".len();
+        let end = answer.find(",\"dps\"").unwrap();
+        answer[start..end].to_owned()
+    };
+    let query = json!({"aggregator": "sum", "metric": "m", "downsample": "1m-avg", "rate": true, "tags": {"host": "*"}});
+    let changes = json!({"showQuery": true, "queries": [query]});
+    let answer = service.post("/api/query", body(changes)).await;
+    assert_eq!(
+        shown(answer.text().to_owned()).await,
+        format!(
+            r#"{{"aggregator":"sum","metric":"m","tsuids":null,"downsample":"1m-avg","rate":true,"filters":[{{"tagk":"host","filter":"*","group_by":true,"type":"wildcard"}}],"percentiles":null,"index":0,"rateOptions":null,"filterTagKs":["AAAC"],{defaults},"tags":{{"host":"wildcard(*)"}},"histogramQuery":false}}"#
+        )
+    );
+    let target = format!(
+        "/api/query?start={T}&end={}&show_query&m=sum:rate%7Bcounter,,5%7D:m%7Bhost=a%7D%7Bdc=lga%7D",
+        T + 3600
+    );
+    assert_eq!(
+        shown(service.get(&target).await.text().to_owned()).await,
+        format!(
+            r#"{{"aggregator":"sum","metric":"m","tsuids":null,"downsample":null,"rate":true,"filters":[{{"tagk":"dc","filter":"lga","group_by":false,"type":"literal_or"}},{{"tagk":"host","filter":"a","group_by":true,"type":"literal_or"}}],"percentiles":null,"index":0,"rateOptions":{{"counter":true,"counterMax":9223372036854775807,"resetValue":5,"dropResets":false}},"filterTagKs":["AAAB","AAAC"],{defaults},"tags":{{"host":"literal_or(a)"}},"histogramQuery":false}}"#
+        )
+    );
+    let tsuid = "000001000001000001000002000002";
+    let target = format!(
+        "/api/query?start={T}&end={}&show_query&tsuid=sum:{tsuid}",
+        T + 3600
+    );
+    assert_eq!(
+        shown(service.get(&target).await.text().to_owned()).await,
+        format!(
+            r#"{{"aggregator":"sum","metric":null,"tsuids":["{tsuid}"],"downsample":null,"rate":false,"filters":[],"percentiles":null,"index":0,"rateOptions":null,"filterTagKs":null,{defaults},"tags":{{}},"histogramQuery":false}}"#
+        )
+    );
+}
+
+#[tokio::test]
+async fn the_old_query_prints_lines() {
+    let service = two_hosts().await;
+    let target = format!("/q?start={T}&end={}&m=sum:m%7Bhost=*%7D&ascii", T + 3600);
+    let answer = service.get(&target).await;
+    assert_eq!(answer.header("content-type"), Some("text/plain; charset=UTF-8"));
+    assert_eq!(
+        answer.text(),
+        format!(
+            "m {T} 1.0 dc=lga host=a\nm {0} 2.5 dc=lga host=a\nm {T} 10 dc=lga host=b\nm {0} 20 dc=lga host=b\n",
+            T + 10
+        )
+    );
+    let zoned = "/q?start=2013/01/01-09:00:00&end=2013/01/01-09:00:05&tz=Asia/Tokyo&m=max:m&ascii";
+    assert_eq!(service.get(zoned).await.text(), format!("m {T} 10.0 dc=lga\n"));
+    for (target, status, said) in [
+        ("/q?m=sum:m&ascii", 400, "Missing parameter"),
+        ("/q?start=1h-ago&m=sum:%3Cb%3E&ascii", 400, "'&lt;b&gt;'"),
+        ("/q?start=1h-ago&m=sum:m", 501, "Graphs are not drawn here"),
+    ] {
+        let answer = service.get(target).await;
+        assert_eq!(answer.status, status, "{target}");
+        assert!(answer.text().contains(said), "{}", answer.text());
+    }
+}
+
+#[tokio::test]
 async fn what_is_wrong_with_a_query_is_told() {
     let service = two_hosts().await;
     for (changes, message) in [

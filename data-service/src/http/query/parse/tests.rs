@@ -167,9 +167,6 @@ fn what_is_not_there_is_refused() {
         let error = parse(&json!({"start": 1, "queries": [sub_query]})).unwrap_err();
         assert_eq!((error.status.as_u16(), error.message.as_str()), (400, said));
     }
-    let error =
-        parse(&json!({"start": 1, "showQuery": true, "queries": [{"aggregator": "sum", "metric": "m"}]}));
-    assert_eq!(error.unwrap_err().message, "Not supported: showQuery");
 }
 
 #[test]

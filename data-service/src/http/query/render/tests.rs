@@ -1,6 +1,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use jiff::tz::TimeZone;
+
 use super::*;
 use crate::http::parameters::Parameters;
 use crate::http::query::QueryRules;
@@ -25,10 +27,11 @@ fn rendered(query: &str, points: &[(i64, Number)]) -> String {
         QueryRules {
             fix_duplicates: false,
         },
+        &TimeZone::UTC,
         0,
     )
     .unwrap();
-    let mut answer = Answer::new(&question);
+    let mut answer = Answer::new(&question, &TagkUids::default());
     answer.add(&group(points));
     let statistics = Statistics {
         elapsed: Duration::from_millis(5),
@@ -73,6 +76,7 @@ fn an_answer_may_be_empty() {
         QueryRules {
             fix_duplicates: false,
         },
+        &TimeZone::UTC,
         0,
     )
     .unwrap();
@@ -80,7 +84,7 @@ fn an_answer_may_be_empty() {
         elapsed: Duration::from_millis(5),
         ..Statistics::default()
     };
-    let json = String::from_utf8(Answer::new(&question).finish(&statistics)).unwrap();
+    let json = String::from_utf8(Answer::new(&question, &TagkUids::default()).finish(&statistics)).unwrap();
     assert_eq!(
         json,
         r#"[{"statsSummary":{"emittedDPs":0,"rowsPreFilter":0,"dpsPreFilter":0,"totalTime":5.0}}]"#

@@ -1,0 +1,81 @@
+//! `/q` in its ascii form: a line for each point.
+//!
+//! ```text
+//!   m 1356998400 18 host=web01 dc=lga
+//! ```
+//!
+//! The query string is that of `/api/query`, and `tz` is the zone of its dates. Points outside of the
+//! range are left out, which OpenTSDB prints as far as it has read them. The other forms, which draw
+//! graphs, are refused.
+//!
+//! Source: OpenTSDB 2.4, `GraphHandler.respondAsciiQuery`.
+
+use std::io::Write as _;
+
+use http::StatusCode;
+use jiff::tz::TimeZone;
+use oxtsdb_schema::java;
+
+use super::{QueryRules, failure, parse};
+use crate::http::error::HttpError;
+use crate::http::parameters::Parameters;
+use crate::http::reply::Reply;
+use crate::query::time::{find_zone, now_ms};
+use crate::query::{Engine, Group, Number};
+
+/// GET. Errors are pages for people.
+pub(crate) async fn get(engine: &Engine, rules: QueryRules, parameters: &Parameters) -> Reply {
+    match answer(engine, rules, parameters).await {
+        Ok(text) => Reply::text(text),
+        Err(error) => {
+            let title = error.status.canonical_reason().unwrap_or("Error");
+            Reply::page(error.status, title, &escaped(&error.message))
+        }
+    }
+}
+
+async fn answer(engine: &Engine, rules: QueryRules, parameters: &Parameters) -> Result<Vec<u8>, HttpError> {
+    if !parameters.has("ascii") {
+        let message = "Graphs are not drawn here; with the parameter ascii the points are printed";
+        return Err(HttpError::new(StatusCode::NOT_IMPLEMENTED, message));
+    }
+    let zone = match parameters.get("tz").filter(|zone| !zone.is_empty()) {
+        Some(name) => find_zone(name).map_err(|error| HttpError::bad_request(error.to_string()))?,
+        None => TimeZone::UTC,
+    };
+    let question = parse::from_parameters(parameters, rules, &zone, now_ms())?;
+    let answer = engine.answer(question.spec, None).await;
+    let (groups, _) = answer.map_err(|error| failure::of_query(&error))?;
+    let mut out = Vec::new();
+    for group in &groups {
+        write(&mut out, group);
+    }
+    Ok(out)
+}
+
+fn write(out: &mut Vec<u8>, group: &Group) {
+    let tags: String = group
+        .tags
+        .iter()
+        .map(|(key, value)| format!(" {key}={value}"))
+        .collect();
+    for (time_ms, value) in group.points.iter() {
+        // Writing to memory does not fail.
+        let _ = write!(out, "{} {} ", group.metric, time_ms / 1000);
+        match value {
+            Number::Int(int) => {
+                let _ = write!(out, "{int}");
+            }
+            Number::Double(double) => java::write_double(out, double),
+        }
+        out.extend_from_slice(tags.as_bytes());
+        out.push(b'\n');
+    }
+}
+
+/// Text for a page: what a client sent must not become markup.
+fn escaped(text: &str) -> String {
+    text.replace('&', "&amp;")
+        .replace('<', "&lt;")
+        .replace('>', "&gt;")
+}

@@ -1,0 +1,187 @@
+//! Sub-queries as an answer shows them (`showQuery`).
+//!
+//! ```text
+//!   "query":{"aggregator":"sum","metric":"m","tsuids":null,"downsample":"1m-avg","rate":false,
+//!     "filters":[{"tagk":"host","filter":"*","group_by":true,"type":"wildcard"}],"percentiles":null,
+//!     "index":0,"rateOptions":null,"filterTagKs":["AAAB"],…,"tags":{"host":"wildcard(*)"},…}
+//! ```
+//!
+//! `filterTagKs` are the UIDs of the filters' keys in base64, ascending. What this server does not have
+//! is shown with OpenTSDB's defaults.
+//!
+//! Source: OpenTSDB 2.4, the JSON of `TSSubQuery`.
+
+use std::collections::BTreeSet;
+
+use oxtsdb_schema::{Uid, UidKind};
+use rustc_hash::FxHashMap;
+
+use crate::http::json;
+use crate::query::{Engine, QueryError, QuerySpec, RateOptions, Source, SubQuery};
+
+/// What of a sub-query is shown as it was written.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Asked {
+    /// TSUIDs, if it asks for some.
+    pub(super) tsuids: Option<Vec<String>>,
+    /// Downsampling.
+    pub(super) downsample: Option<String>,
+    /// Whether there are options of a rate.
+    pub(super) with_rate_options: bool,
+}
+
+impl Asked {
+    /// Of a parameter `m` or `tsuid` that was read without an error.
+    pub(super) fn of_expression(text: &str) -> Asked {
+        let parts: Vec<&str> = text.split(':').collect();
+        let [_, middle @ .., last] = parts.as_slice() else {
+            return Asked::default();
+        };
+        let is_downsample = |part: &&&str| part.starts_with(|c: char| c.is_ascii_digit());
+        Asked {
+            tsuids: Some(last.split(',').map(str::to_owned).collect()),
+            downsample: middle.iter().rfind(is_downsample).map(|part| (*part).to_owned()),
+            with_rate_options: middle
+                .iter()
+                .any(|part| part.to_ascii_lowercase().starts_with("rate") && part.contains('{')),
+        }
+    }
+}
+
+/// The UIDs of tag keys, by name.
+pub(super) type TagkUids = FxHashMap<String, Uid>;
+
+/// Looks up the tag keys of all filters.
+///
+/// # Errors
+///
+/// When the UID service cannot be asked.
+pub(super) async fn tagk_uids(engine: &Engine, spec: &QuerySpec) -> Result<TagkUids, QueryError> {
+    let filters = spec.sub_queries.iter().flat_map(|query| &query.filter.tags);
+    let keys: BTreeSet<&str> = filters.map(|filter| filter.key.as_str()).collect();
+    if keys.is_empty() {
+        return Ok(TagkUids::default());
+    }
+    let names: Vec<_> = keys.into_iter().map(|key| (UidKind::Tagk, key)).collect();
+    let uids = engine.directory().uids(&names, None).await?;
+    let found = names
+        .into_iter()
+        .zip(uids)
+        .filter_map(|((_, name), uid)| Some((name.to_owned(), uid?)));
+    Ok(found.collect())
+}
+
+/// The JSON of a sub-query.
+pub(super) fn write(out: &mut Vec<u8>, index: usize, query: &SubQuery, asked: &Asked, uids: &TagkUids) {
+    let (metric, tsuids) = match &query.source {
+        Source::Metric(metric) => (Some(metric.as_str()), None),
+        Source::Tsuids(_) => (None, asked.tsuids.as_ref()),
+    };
+    let filters = &query.filter.tags;
+    out.extend_from_slice(b"{\"aggregator\":");
+    json::write_string(out, query.aggregator.name());
+    out.extend_from_slice(b",\"metric\":");
+    or_null(out, metric, json::write_string);
+    out.extend_from_slice(b",\"tsuids\":");
+    or_null(out, tsuids, json::write_strings);
+    out.extend_from_slice(b",\"downsample\":");
+    or_null(out, asked.downsample.as_deref(), json::write_string);
+    out.extend_from_slice(b",\"rate\":");
+    boolean(out, query.rate.is_some());
+    out.extend_from_slice(b",\"filters\":[");
+    for (place, filter) in filters.iter().enumerate() {
+        out.extend_from_slice(if place > 0 { b",{\"tagk\":" } else { b"{\"tagk\":" });
+        json::write_string(out, &filter.key);
+        out.extend_from_slice(b",\"filter\":");
+        json::write_string(out, &filter.matcher.filter_text());
+        out.extend_from_slice(b",\"group_by\":");
+        boolean(out, filter.group_by);
+        out.extend_from_slice(b",\"type\":");
+        json::write_string(out, filter.matcher.type_name());
+        out.push(b'}');
+    }
+    out.extend_from_slice(b"],\"percentiles\":null,\"index\":");
+    json::write_integer(out, index);
+    out.extend_from_slice(b",\"rateOptions\":");
+    let options = query.rate.filter(|_| asked.with_rate_options);
+    or_null(out, options, rate_options);
+    out.extend_from_slice(b",\"filterTagKs\":");
+    let keys: BTreeSet<Uid> = filters
+        .iter()
+        .filter_map(|filter| uids.get(&filter.key).copied())
+        .collect();
+    let keys = (!filters.is_empty()).then_some(keys);
+    or_null(out, keys, |out, keys| {
+        json::write_strings(out, keys.iter().map(|uid| base64(uid.as_bytes())));
+    });
+    out.extend_from_slice(b",\"explicitTags\":");
+    boolean(out, query.filter.explicit_tags);
+    out.extend_from_slice(
+        b",\"useFuzzyFilter\":true,\"preAggregate\":false,\"rollupUsage\":null,\"rollupTable\":\"raw\",\
+          \"showHistogramBuckets\":false,\"useMultiGets\":true,\"tags\":",
+    );
+    let tags = filters.iter().filter(|filter| filter.group_by);
+    json::write_map(out, tags.map(|filter| (&filter.key, filter.matcher.to_string())));
+    out.extend_from_slice(b",\"histogramQuery\":false}");
+}
+
+fn rate_options(out: &mut Vec<u8>, options: RateOptions) {
+    out.extend_from_slice(b"{\"counter\":");
+    boolean(out, options.counter);
+    out.extend_from_slice(b",\"counterMax\":");
+    json::write_integer(out, options.counter_max);
+    out.extend_from_slice(b",\"resetValue\":");
+    json::write_integer(out, options.reset_value);
+    out.extend_from_slice(b",\"dropResets\":");
+    boolean(out, options.drop_resets);
+    out.push(b'}');
+}
+
+fn boolean(out: &mut Vec<u8>, value: bool) {
+    out.extend_from_slice(if value { b"true" } else { b"false" });
+}
+
+fn or_null<T>(out: &mut Vec<u8>, value: Option<T>, write: impl FnOnce(&mut Vec<u8>, T)) {
+    match value {
+        Some(value) => write(out, value),
+        None => out.extend_from_slice(b"null"),
+    }
+}
+
+/// Base64 with padding. A UID has 8 bytes at most.
+fn base64(bytes: &[u8]) -> String {
+    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut text = String::new();
+    for chunk in bytes.chunks(3) {
+        let bits = chunk
+            .iter()
+            .chain([&0, &0])
+            .take(3)
+            .fold(0_usize, |bits, byte| bits << 8 | usize::from(*byte));
+        for digit in 0..4 {
+            text.push(if digit <= chunk.len() {
+                char::from(DIGITS[bits >> (18 - 6 * digit) & 63])
+            } else {
+                '='
+            });
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn uids_are_shown_in_base64() {
+        for (bytes, text) in [
+            (&[0, 0, 1][..], "AAAB"),
+            (&[0, 0, 0, 1], "AAAAAQ=="),
+            (&[255, 254, 253, 252, 251], "//79/Ps="),
+            (&[0x12], "Eg=="),
+        ] {
+            assert_eq!(base64(bytes), text);
+        }
+    }
+}

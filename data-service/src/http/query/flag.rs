@@ -1,0 +1,34 @@
+//! Booleans of request bodies.
+
+use serde::Deserialize;
+use serde::de::Deserializer;
+
+/// A boolean as OpenTSDB's parser takes it: also as text, as number (0 is false), or `null`.
+#[derive(Debug, Default, Clone, Copy)]
+pub(super) struct Flag(pub(super) bool);
+
+impl<'de> Deserialize<'de> for Flag {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Flag, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(untagged)]
+        enum Form {
+            Truth(bool),
+            Number(i64),
+            Text(String),
+            Null(()),
+        }
+        match Form::deserialize(deserializer) {
+            Ok(Form::Truth(truth)) => Ok(Flag(truth)),
+            Ok(Form::Number(number)) => Ok(Flag(number != 0)),
+            Ok(Form::Text(text)) => match text.trim() {
+                "true" | "True" | "TRUE" => Ok(Flag(true)),
+                "false" | "False" | "FALSE" | "" => Ok(Flag(false)),
+                _ => Err(serde::de::Error::custom(format!(
+                    "`{text}` is neither true nor false"
+                ))),
+            },
+            Ok(Form::Null(())) => Ok(Flag(false)),
+            Err(_) => Err(serde::de::Error::custom("expected true or false")),
+        }
+    }
+}

@@ -1,0 +1,320 @@
+//! `/api/query/last`: the last points of series.
+//!
+//! With `back_scan` the hour of now and so many before it are looked at, for one series by all its
+//! tags. Without it table `tsdb-meta` says in which hour a series was written last, for all series of a
+//! metric that have some tags; where no counters are kept, the answer is empty.
+//!
+//! Source: OpenTSDB 2.4, `QueryRpc.handleLastDataPointQuery`, `LastPointQuery`, `TSUIDQuery`.
+
+use std::collections::BTreeMap;
+
+use futures::FutureExt as _;
+use futures::stream::{self, StreamExt as _};
+use oxtsdb_schema::{MetricUid, TagkUid, TagvUid, Tsuid, Uid, UidKind};
+use serde::Deserialize;
+
+use super::failure;
+use crate::http::error::HttpError;
+use crate::http::json;
+use crate::http::parameters::Parameters;
+use crate::http::query::flag::Flag;
+use crate::http::reply::Reply;
+use crate::last::counters::{self, Written};
+use crate::last::{LastPoint, LookBack, SeriesNames, in_hour_of, names_of, of_series};
+use crate::query::language::{LanguageError, parse_series, parse_tsuid};
+use crate::query::plan::check_tsuid;
+use crate::query::spec::Limits;
+use crate::query::time::now_ms;
+use crate::query::{Engine, Number, QueryError};
+
+const HOUR_MS: i64 = 3_600_000;
+
+/// The longest `back_scan`, in hours: a leap year. OpenTSDB has no limit, and walks on.
+const MAX_BACK_SCAN: i64 = 366 * 24;
+
+/// Sub-queries, and TSUIDs of all of them together, at most.
+const MAX_SERIES: usize = 10_000;
+
+/// Series with a counter that one request may look at.
+const COUNTED: Limits = Limits {
+    max_points: 1_000_000,
+    max_points_setting: "/api/query/last",
+};
+
+/// Series that are looked at at a time.
+const SERIES_AT_A_TIME: usize = 16;
+
+/// What is asked.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Question {
+    wanted: Vec<Wanted>,
+    /// Also names.
+    resolve: bool,
+    /// Hours to look back, without counters; 0 and less: with counters.
+    back_scan: i64,
+}
+
+/// Whose last points.
+#[derive(Debug, PartialEq, Eq)]
+enum Wanted {
+    Series {
+        metric: String,
+        tags: Vec<(String, String)>,
+    },
+    Tsuids(Vec<Vec<u8>>),
+}
+
+/// GET.
+pub(crate) async fn get(engine: &Engine, parameters: &Parameters) -> Result<Reply, HttpError> {
+    let mut wanted = Vec::new();
+    for text in parameters.all("timeseries") {
+        let (metric, tags) = parse_series(text).map_err(bad_request)?;
+        wanted.push(Wanted::Series { metric, tags });
+    }
+    for text in parameters.all("tsuids") {
+        wanted.push(tsuids(text.split(','))?);
+    }
+    let back_scan = match parameters.get("back_scan") {
+        None => 0,
+        Some(text) => text
+            .parse::<i32>()
+            .map_err(|_| HttpError::bad_request("Unable to parse back_scan parameter"))?
+            .into(),
+    };
+    let resolve = parameters.has("resolve");
+    answer(
+        engine,
+        Question {
+            wanted,
+            resolve,
+            back_scan,
+        },
+    )
+    .await
+}
+
+/// POST.
+pub(crate) async fn post(engine: &Engine, content: &[u8]) -> Result<Reply, HttpError> {
+    if content.is_empty() {
+        return Err(HttpError::missing_content());
+    }
+    let body: Body =
+        serde_json::from_slice(content).map_err(|error| HttpError::unreadable_json(error.to_string()))?;
+    let mut wanted = Vec::new();
+    for query in body.queries.unwrap_or_default() {
+        match (query.tsuids.filter(|tsuids| !tsuids.is_empty()), query.metric) {
+            (Some(texts), _) => wanted.push(tsuids(texts.iter().map(String::as_str))?),
+            (None, Some(metric)) if !metric.is_empty() => wanted.push(Wanted::Series {
+                metric,
+                tags: query.tags.unwrap_or_default().into_iter().collect(),
+            }),
+            (None, _) => return Err(bad_request(LanguageError::NoMetric)),
+        }
+    }
+    let question = Question {
+        wanted,
+        resolve: body.resolve_names.0,
+        back_scan: body.back_scan.into(),
+    };
+    answer(engine, question).await
+}
+
+/// The body of a POST. Unlike those of other requests it must have no unknown fields.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Body {
+    queries: Option<Vec<JsonQuery>>,
+    #[serde(default)]
+    resolve_names: Flag,
+    #[serde(default)]
+    back_scan: i32,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct JsonQuery {
+    metric: Option<String>,
+    tags: Option<BTreeMap<String, String>>,
+    tsuids: Option<Vec<String>>,
+}
+
+fn tsuids<'a>(texts: impl Iterator<Item = &'a str>) -> Result<Wanted, HttpError> {
+    let tsuids: Result<_, _> = texts.map(parse_tsuid).collect();
+    Ok(Wanted::Tsuids(tsuids.map_err(bad_request)?))
+}
+
+async fn answer(engine: &Engine, question: Question) -> Result<Reply, HttpError> {
+    if question.wanted.is_empty() {
+        return Err(HttpError::bad_request("Missing sub queries"));
+    }
+    if question.back_scan > MAX_BACK_SCAN {
+        return Err(HttpError::bad_request(format!(
+            "Backscan is {} hours, at most {MAX_BACK_SCAN} are allowed",
+            question.back_scan
+        )));
+    }
+    let size = |wanted: &Wanted| match wanted {
+        Wanted::Series { .. } => 1,
+        Wanted::Tsuids(tsuids) => tsuids.len(),
+    };
+    let series: usize = question.wanted.iter().map(size).sum();
+    if series > MAX_SERIES {
+        return Err(HttpError::bad_request(format!(
+            "query has {series} series, at most {MAX_SERIES} are allowed"
+        )));
+    }
+    let of_query = |error: QueryError| failure::of_query(&error);
+    let mut points = Vec::new();
+    for wanted in &question.wanted {
+        points.extend(last_points(engine, wanted, question.back_scan).await?);
+        if points.len() as u64 > COUNTED.max_points {
+            return Err(of_query(QueryError::TooManyPoints {
+                limit: COUNTED.max_points,
+                setting: COUNTED.max_points_setting,
+            }));
+        }
+    }
+    let names = if question.resolve {
+        let tsuids: Vec<Tsuid> = points.iter().map(|point| point.tsuid.clone()).collect();
+        names_of(engine, &tsuids, None).await.map_err(of_query)?
+    } else {
+        Vec::new()
+    };
+    Ok(Reply::json(body(&points, &names)))
+}
+
+/// The last points of what one sub-query asks for.
+async fn last_points(engine: &Engine, wanted: &Wanted, back_scan: i64) -> Result<Vec<LastPoint>, HttpError> {
+    let of_query = |error: QueryError| failure::of_query(&error);
+    let tsuids = match wanted {
+        Wanted::Tsuids(tsuids) => tsuids
+            .iter()
+            .map(|tsuid| check_tsuid(tsuid, engine.layout()))
+            .collect::<Result<Vec<_>, _>>()
+            .map_err(of_query)?,
+        Wanted::Series { tags, .. } if back_scan > 0 && tags.is_empty() => {
+            return Err(bad_request("Tags cannot be null or empty when getting a TSUID"));
+        }
+        Wanted::Series { metric, tags } => {
+            let (metric, mut tags) = uids_of(engine, metric, tags).await.map_err(of_query)?;
+            if back_scan <= 0 {
+                let written = counters::of_metric(engine, metric, &tags, COUNTED).await;
+                return in_their_hours(engine, written.map_err(of_query)?).await;
+            }
+            vec![Tsuid::new(metric, &mut tags).map_err(bad_request)?]
+        }
+    };
+    if back_scan <= 0 {
+        let written = counters::of_series(engine, &tsuids).await.map_err(of_query)?;
+        return in_their_hours(engine, written).await;
+    }
+    let now_ms = now_ms();
+    let look_back = LookBack {
+        from_ms: (now_ms - now_ms.rem_euclid(HOUR_MS) - back_scan * HOUR_MS).max(0),
+        now_ms,
+    };
+    // Boxed, because the compiler cannot tell that a stream over the closure is Send.
+    let searches: Vec<_> = tsuids
+        .into_iter()
+        .map(|tsuid| async move { of_series(engine, &tsuid, look_back).await }.boxed())
+        .collect();
+    found(searches).await
+}
+
+/// The last points of the hours in which series were written last.
+async fn in_their_hours(engine: &Engine, written: Vec<Written>) -> Result<Vec<LastPoint>, HttpError> {
+    let searches: Vec<_> = written
+        .into_iter()
+        .map(|written| async move { in_hour_of(engine, &written.tsuid, written.at_ms).await }.boxed())
+        .collect();
+    found(searches).await
+}
+
+async fn found<F>(searches: Vec<F>) -> Result<Vec<LastPoint>, HttpError>
+where
+    F: Future<Output = Result<Option<LastPoint>, QueryError>>,
+{
+    let mut found = stream::iter(searches).buffered(SERIES_AT_A_TIME);
+    let mut points = Vec::new();
+    while let Some(point) = found.next().await {
+        points.extend(point.map_err(|error| failure::of_query(&error))?);
+    }
+    Ok(points)
+}
+
+/// The UIDs of a metric and tags.
+async fn uids_of(
+    engine: &Engine,
+    metric: &str,
+    tags: &[(String, String)],
+) -> Result<(MetricUid, Vec<(TagkUid, TagvUid)>), QueryError> {
+    let mut names = vec![(UidKind::Metric, metric)];
+    for (key, value) in tags {
+        names.extend([(UidKind::Tagk, key.as_str()), (UidKind::Tagv, value.as_str())]);
+    }
+    let uids = engine.directory().uids(&names, None).await?;
+    let mut uids = names.into_iter().zip(uids).map(|((kind, name), uid)| {
+        uid.ok_or_else(|| QueryError::UnknownName {
+            kind,
+            name: name.to_owned(),
+        })
+    });
+    let mut next = || -> Result<Uid, QueryError> {
+        uids.next().unwrap_or_else(|| {
+            Err(QueryError::Internal {
+                detail: "a name got no answer".to_owned(),
+            })
+        })
+    };
+    let metric = MetricUid::new(next()?);
+    let mut pairs = Vec::with_capacity(tags.len());
+    for _ in tags {
+        pairs.push((TagkUid::new(next()?), TagvUid::new(next()?)));
+    }
+    Ok((metric, pairs))
+}
+
+/// `[{["metric":"m",]"timestamp":…,"value":"2.5",["tags":{…},]"tsuid":"…"}]`
+fn body(points: &[LastPoint], names: &[SeriesNames]) -> Vec<u8> {
+    let mut out = vec![b'['];
+    for (index, point) in points.iter().enumerate() {
+        if index > 0 {
+            out.push(b',');
+        }
+        let names = names.get(index);
+        out.push(b'{');
+        if let Some(names) = names {
+            out.extend_from_slice(b"\"metric\":");
+            json::write_string(&mut out, &names.metric);
+            out.push(b',');
+        }
+        out.extend_from_slice(b"\"timestamp\":");
+        json::write_integer(&mut out, point.time_ms);
+        out.extend_from_slice(b",\"value\":");
+        json::write_string(&mut out, &text(point.value));
+        if let Some(names) = names {
+            out.extend_from_slice(b",\"tags\":");
+            json::write_map(&mut out, names.tags.iter().map(|(key, value)| (&**key, &**value)));
+        }
+        out.extend_from_slice(b",\"tsuid\":");
+        json::write_string(&mut out, &point.tsuid.to_string());
+        out.push(b'}');
+    }
+    out.push(b']');
+    out
+}
+
+fn text(value: Number) -> String {
+    match value {
+        Number::Int(int) => int.to_string(),
+        Number::Double(double) => oxtsdb_schema::java::double_to_string(double),
+    }
+}
+
+fn bad_request(error: impl std::fmt::Display) -> HttpError {
+    let message = error.to_string();
+    HttpError::bad_request(message.clone()).with_details(message)
+}
+
+#[cfg(test)]
+mod tests;

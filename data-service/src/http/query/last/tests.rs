@@ -1,0 +1,148 @@
+use oxtsdb_row_store::{RowStore as _, WriteBatch};
+use serde_json::{Value, json};
+
+use super::*;
+use crate::front::testing::Service;
+
+/// Two hosts with a point some seconds ago, and one with an old one.
+async fn service() -> (Service, i64) {
+    let service = Service::start().await;
+    let now = now_ms() / 1000;
+    let point = |host: &str, time: i64, value: Value| {
+        let tags = json!({"host": host, "dc": "x"});
+        json!({"metric": "m", "timestamp": time, "value": value, "tags": tags})
+    };
+    let points = json!([
+        point("a", now - 40, json!(1)),
+        point("a", now - 30, json!(7.5)),
+        point("b", now - 20, json!(-3)),
+        point("c", 1_356_998_400, json!(4)),
+    ]);
+    let answer = service.post("/api/put?details", points.to_string()).await;
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    (service, now)
+}
+
+/// Counts a point of a series, at an instant.
+async fn count(service: &Service, tsuid: &str, at_ms: i64) {
+    let mut batch = WriteBatch::new("tsdb-meta".parse().unwrap());
+    let family = batch.family("name");
+    batch
+        .row(&hex::decode(tsuid).unwrap())
+        .put_at(family, b"ts_ctr", at_ms, &1_i64.to_be_bytes());
+    service.store.write(batch).await.unwrap();
+}
+
+const A: &str = "000001000001000001000002000002";
+const B: &str = "000001000001000001000002000003";
+const C: &str = "000001000001000001000002000004";
+
+#[tokio::test]
+async fn a_series_is_looked_for_from_now_back() {
+    let (service, now) = service().await;
+    let bare = format!(
+        r#"[{{"timestamp":{},"value":"7.5","tsuid":"{A}"}}]"#,
+        (now - 30) * 1000
+    );
+    let target = "/api/query/last?timeseries=m%7Bhost=a,dc=x%7D&back_scan=1";
+    assert_eq!(service.get(target).await.text(), bare);
+    assert_eq!(
+        service
+            .get(&format!("/api/query/last?tsuids={A}&back_scan=1"))
+            .await
+            .text(),
+        bare
+    );
+
+    let resolved = format!(
+        r#"[{{"metric":"m","timestamp":{},"value":"-3","tags":{{"dc":"x","host":"b"}},"tsuid":"{B}"}}]"#,
+        (now - 20) * 1000
+    );
+    let query = json!({"metric": "m", "tags": {"host": "b", "dc": "x"}});
+    let body = json!({"queries": [query], "resolveNames": true, "backScan": 1});
+    assert_eq!(
+        service.post("/api/query/last", body.to_string()).await.text(),
+        resolved
+    );
+
+    for nothing in ["timeseries=m%7Bhost=a%7D", "timeseries=m%7Bhost=c,dc=x%7D"] {
+        let answer = service
+            .get(&format!("/api/query/last?{nothing}&back_scan=2"))
+            .await;
+        assert_eq!((answer.status, answer.text()), (200, "[]"), "{nothing}");
+    }
+}
+
+#[tokio::test]
+async fn counters_say_in_which_hour_to_look() {
+    let (service, now) = service().await;
+    let last = async |what: &str| {
+        let answer = service.get(&format!("/api/query/last?{what}")).await;
+        assert_eq!(answer.status, 200, "{}", answer.text());
+        let values: Vec<String> = answer
+            .json()
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|point| point["value"].as_str().unwrap().to_owned())
+            .collect();
+        values.join(" ")
+    };
+    assert_eq!(last("timeseries=m").await, "", "nothing was counted");
+    count(&service, A, (now - 30) * 1000).await;
+    count(&service, B, (now - 20) * 1000).await;
+    assert_eq!(last("timeseries=m").await, "7.5 -3");
+    assert_eq!(last("timeseries=m%7Bhost=b%7D").await, "-3");
+    assert_eq!(last(&format!("tsuids={B},{A}&back_scan=-1")).await, "-3 7.5");
+    count(&service, C, 1_356_998_400_000).await;
+    assert_eq!(last("timeseries=m").await, "7.5 -3 4");
+    // Of a point that was written long after its time the hour is not found.
+    count(&service, C, now * 1000).await;
+    assert_eq!(last("timeseries=m").await, "7.5 -3");
+}
+
+#[tokio::test]
+async fn what_is_wrong_is_told_in_opentsdbs_words() {
+    let (service, _) = service().await;
+    for (what, message) in [
+        ("", "Missing sub queries"),
+        ("timeseries=m&back_scan=x", "Unable to parse back_scan parameter"),
+        (
+            "timeseries=m&back_scan=1",
+            "Tags cannot be null or empty when getting a TSUID",
+        ),
+        (
+            "timeseries=nope&back_scan=1",
+            "Tags cannot be null or empty when getting a TSUID",
+        ),
+        ("timeseries=nope", "No such name for 'metrics': 'nope'"),
+        ("timeseries=m%7Bhost=*%7D", "No such name for 'tagv': '*'"),
+        ("timeseries=m%7Bhost", "Missing '}' at the end of: m{host"),
+        (
+            "timeseries=m%7Bhost%7D",
+            "When parsing tag 'host': invalid tag: host",
+        ),
+        ("timeseries=", "Metric cannot be null or empty"),
+        (
+            "timeseries=m&back_scan=9000",
+            "Backscan is 9000 hours, at most 8784 are allowed",
+        ),
+    ] {
+        let answer = service.get(&format!("/api/query/last?{what}")).await;
+        let told = answer.json()["error"]["message"].clone();
+        assert_eq!((answer.status, told), (400, json!(message)), "{what}");
+    }
+    for (body, message) in [
+        ("", "Missing message content"),
+        ("{}", "Missing sub queries"),
+        (
+            r#"{"queries":[{"metric":"m"}],"x":1}"#,
+            "Unable to parse the given JSON",
+        ),
+        (r#"{"queries":[{}]}"#, "Metric cannot be null or empty"),
+    ] {
+        let answer = service.post("/api/query/last", body).await;
+        let told = answer.json()["error"]["message"].clone();
+        assert_eq!((answer.status, told), (400, json!(message)), "{body}");
+    }
+}
