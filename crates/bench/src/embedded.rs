@@ -176,7 +176,12 @@ async fn send(door: Door, server: &Server, workload: &Workload) -> anyhow::Resul
         }
         Door::Telnet => {
             let lines = doors::telnet::encode(workload, Order::Time { points: 500 });
-            measured(server, doors::telnet::send(server.http, &lines)).await
+            let sending = async {
+                let refused = doors::telnet::send(server.http, &lines).await?;
+                anyhow::ensure!(refused == 0, "{refused} lines were refused");
+                Ok(())
+            };
+            measured(server, sending).await
         }
     }
 }

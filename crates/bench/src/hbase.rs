@@ -82,6 +82,8 @@ const PATIENCE: Duration = Duration::from_secs(300);
 /// What a load took until it was all to be seen.
 #[derive(Clone, Copy, Debug)]
 struct Taken {
+    /// Those that were not refused.
+    points: usize,
     wall: Duration,
     /// Processor seconds of the server and of HBase with its gateways.
     cpu: f64,
@@ -155,7 +157,7 @@ pub(crate) async fn run(program: PathBuf, arguments: Arguments) -> anyhow::Resul
             for (subject, door) in TURNS {
                 let workload = Workload::new(next_shape());
                 let taken = bench.take(subject, door, &workload, order).await?;
-                let points = workload.shape.points() as f64;
+                let points = taken.points as f64;
                 let rate = points / taken.wall.as_secs_f64();
                 let cpu = taken.cpu / points * 1e6;
                 let (mut times, mut part) = (String::new(), String::new());
@@ -184,12 +186,16 @@ pub(crate) async fn run(program: PathBuf, arguments: Arguments) -> anyhow::Resul
                     part,
                 ];
                 eprintln!("{}", row.join("  "));
+                let refused = workload.shape.points() - taken.points;
+                if refused > 0 {
+                    println!("{order_name} {door:?}: {subject:?} refused {refused} points, which are lost");
+                }
                 loads.add_row(row);
                 let is_asked_for = match subject {
                     Subject::OpenTsdb => true,
                     Subject::OxTsdb => matches!(door, Door::Stream),
                 };
-                if is_asked_for && !written.iter().any(|(by, _)| *by == subject) {
+                if is_asked_for && refused == 0 && !written.iter().any(|(by, _)| *by == subject) {
                     written.push((subject, workload.shape));
                 }
             }
@@ -237,28 +243,34 @@ impl Bench {
             Door::Stream => Encoded::Stream(doors::stream::encode(workload, order)),
         };
         let (cpu, own, started) = (self.cpu_seconds()?, own_usage()?, Instant::now());
+        let mut refused = 0;
         match &encoded {
-            Encoded::Telnet(lines) => doors::telnet::send(http, lines).await?,
+            Encoded::Telnet(lines) => refused = doors::telnet::send(http, lines).await?,
             Encoded::Http(requests) => doors::http::send(http, requests).await?,
             Encoded::Write(calls) => doors::write::send(self.server.data, calls).await?,
             Encoded::Stream(streams) => doors::stream::send(self.server.data, streams).await?,
         }
+        ensure!(
+            refused == 0 || subject == Subject::OpenTsdb,
+            "OxTSDB refused {refused} lines"
+        );
+        let points = workload.shape.points() - refused;
         let generator = own_usage()?.cpu_seconds - own.cpu_seconds;
         loop {
             // The question takes time itself, which does not count: what it finds was there before.
             let (wall, used) = (started.elapsed(), self.cpu_seconds()? - cpu);
             let found = count(http, workload.shape).await?;
-            if found == workload.shape.points() {
+            if found == points {
                 return Ok(Taken {
+                    points,
                     wall,
                     cpu: used,
                     generator,
                 });
             }
             ensure!(
-                started.elapsed() < wall + PATIENCE && found < workload.shape.points(),
-                "{subject:?} shows {found} of {} points",
-                workload.shape.points()
+                started.elapsed() < wall + PATIENCE && found < points,
+                "{subject:?} shows {found} of {points} points"
             );
         }
     }

@@ -34,9 +34,10 @@ use super::group::PointsByRow;
 use super::rows::Rows;
 use super::writer::Room;
 
-/// How many lanes there are: enough to keep four connections to an HBase busy, two writes each. More
-/// would make the writes smaller.
-pub(super) const LANES: usize = 8;
+/// How many lanes there are: one is written while the other one gathers. The store sends a write over all its
+/// connections; with more lanes the writes, and what each connection gets of them, would be smaller, and
+/// HBase takes a third less time for a cell in calls of 1,000 than in calls of 100.
+pub(super) const LANES: usize = 2;
 
 /// A write that has so many bytes of points does not wait for more.
 const WRITE_BYTES: usize = 1 << 20;
