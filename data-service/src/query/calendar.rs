@@ -6,7 +6,7 @@
 //! |---|---|---|
 //! | ms, s, min, hours | from each midnight; the last of a day ends with it | from the top of the second, minute, hour, day or month in front of the first point, then of one length for ever |
 //! | days | from 1970-01-01 | one: midnight; several: from 1 January of the first point's year |
-//! | weeks, which begin on Sunday | from 1970-01-04 | from the first point's week; three and more: see [`CalendarWindows::anchor`] |
+//! | weeks, which begin on Sunday | from 1970-01-04 | from the first point's week |
 //! | months | from January 1970 | from January of the first point's year, on over the turn of the year |
 //! | years | from 1970 | from the first point's year |
 //!
@@ -177,10 +177,6 @@ impl CalendarWindows {
     }
 
     /// Where OpenTSDB begins to count.
-    ///
-    /// Of three weeks and more it takes the Sunday of the week *of January* that has the number which
-    /// the week of the point has in its month. So from 20 May 2013, in the fourth week of May, it counts
-    /// from 20 January.
     fn anchor(&self, time_ms: i64) -> Option<i64> {
         let local = self.local(time_ms)?;
         let date = local.date();
@@ -200,13 +196,7 @@ impl CalendarWindows {
             CalendarUnit::Hours if divides(24) => self.midnight(date, time_ms),
             CalendarUnit::Hours => self.midnight(date.first_of_month(), time_ms),
             CalendarUnit::Days if count == 1 => self.midnight(date, time_ms),
-            CalendarUnit::Weeks if count <= 2 => self.midnight(sunday_of(date)?, time_ms),
-            CalendarUnit::Weeks => {
-                let weeks = sundays_between(date.first_of_month(), date)?;
-                let january = sunday_of(date.first_of_year())?;
-                let days = Span::new().try_days(7 * weeks).ok()?;
-                self.midnight(january.checked_add(days).ok()?, time_ms)
-            }
+            CalendarUnit::Weeks => self.midnight(sunday_of(date)?, time_ms),
             CalendarUnit::Days | CalendarUnit::Months | CalendarUnit::Years => {
                 self.midnight(date.first_of_year(), time_ms)
             }
@@ -321,11 +311,6 @@ fn first_of_month(month_number: i64) -> Option<Date> {
 fn sunday_of(date: Date) -> Option<Date> {
     let days = day_number(date) - FIRST_SUNDAY;
     date_of(days - days.rem_euclid(7) + FIRST_SUNDAY)
-}
-
-/// How many Sundays there are behind `first` up to a day.
-fn sundays_between(first: Date, date: Date) -> Option<i64> {
-    Some((day_number(sunday_of(date)?) - day_number(sunday_of(first)?)) / 7)
 }
 
 #[cfg(test)]

@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use jiff::tz::TimeZone;
 
-use super::calendar::{CalendarInterval, CalendarWindows};
+use super::calendar::{CalendarInterval, CalendarUnit, CalendarWindows};
 use super::function::{Aggregator, Fold, Function};
 use super::points::{Points, Values};
 use super::time::{TimeError, parse_duration, parse_units};
@@ -97,6 +97,12 @@ pub enum DownsampleError {
         /// The name.
         name: String,
     },
+    /// So many units of a calendar that it is no 32-bit integer.
+    #[error("For input string: \"{text}\"")]
+    CalendarCount {
+        /// The number.
+        text: String,
+    },
     /// A fill policy that OpenTSDB knows by name only.
     #[error("unhandled fill policy")]
     ScalarFill,
@@ -142,12 +148,6 @@ impl Downsample {
         let fill = fill.map_or(Ok(Fill::None), parse_fill)?;
         Self::new(interval, aggregator, fill).ok_or(DownsampleError::None)
     }
-
-    /// Whether a text asks for windows of a calendar.
-    pub fn is_calendar(text: &str) -> bool {
-        let interval = text.split('-').next().unwrap_or_default();
-        interval.ends_with('c') && !interval.contains("all")
-    }
 }
 
 fn parse_interval(text: &str, zone: &TimeZone, use_calendar: bool) -> Result<Interval, DownsampleError> {
@@ -160,6 +160,14 @@ fn parse_interval(text: &str, zone: &TimeZone, use_calendar: bool) -> Result<Int
     };
     if is_calendar {
         let (count, unit) = parse_units(text)?;
+        // Unlike those of a fixed length these have nothing between number and unit.
+        let suffix = if unit == CalendarUnit::Milliseconds { 2 } else { 1 };
+        let number = &text[..text.len() - suffix];
+        if number.parse::<i32>().is_err() {
+            return Err(DownsampleError::CalendarCount {
+                text: number.to_owned(),
+            });
+        }
         return Ok(Interval::Calendar(CalendarInterval {
             count,
             unit,
@@ -484,6 +492,8 @@ mod tests {
             ("0m-avg", "Zero or negative duration: 0m"),
             ("1x-avg", "Invalid duration (suffix): 1x"),
             ("0ALL-avg", "Zero or negative duration: 0ALL"),
+            ("1.5dc-sum", "For input string: \"1.5\""),
+            ("99999999999dc-sum", "For input string: \"99999999999\""),
             ("0dc-sum", "Zero or negative duration: 0d"),
             ("c-sum", "Invalid duration (number): "),
         ] {

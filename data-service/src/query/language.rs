@@ -10,7 +10,7 @@
 //!
 //! Parts may come in any order, and unknown ones are ignored. With one pair of braces the tags in it
 //! group; with two the first groups and the second filters. Parts of OpenTSDB's that ask for what is
-//! not there (`pre-agg`, `rollup_...`, `percentiles[...]`, `show-histogram-buckets`) are refused,
+//! not there (`pre-agg`, `rollup_...` but for `rollup_raw`, `percentiles[...]`, `show-histogram-buckets`) are refused,
 //! since an answer without them would be wrong.
 //!
 //! The texts of the errors are OpenTSDB's.
@@ -57,9 +57,14 @@ pub enum LanguageError {
     /// A downsampling that cannot be read.
     #[error(transparent)]
     Downsample(#[from] DownsampleError),
-    /// A filter that cannot be read.
-    #[error(transparent)]
-    Filter(#[from] FilterError),
+    /// A filter that cannot be read. A fault of the server in OpenTSDB (500).
+    #[error("When parsing tag '{tag}': {error}")]
+    Filter {
+        /// What is there.
+        tag: String,
+        /// Why it cannot be read.
+        error: FilterError,
+    },
     /// Rate options without their braces.
     #[error("Invalid rate options specification: {text}")]
     RateOptions {
@@ -232,6 +237,8 @@ impl<'a> Head<'a> {
             self.rate = Some(parse_rate(part)?);
         } else if part.starts_with(|c: char| c.is_ascii_digit()) {
             self.downsample = Some(Downsample::parse(part, zone, false)?);
+        } else if lower == "rollup_raw" {
+            // What is read is raw in any case.
         } else if lower.starts_with("explicit_tags") {
             self.explicit_tags = true;
         } else if unsupported.iter().any(|start| lower.starts_with(start)) {
@@ -292,7 +299,10 @@ fn metric_and_filters(text: &str) -> Result<(String, Vec<TagFilter>), LanguageEr
     for (tags, groups) in [(filter, false), (group_by, true)] {
         for tag in tags_of(tags) {
             let (key, value) = tag?;
-            let mut parsed = TagFilter::of_tag(key, value)?;
+            let mut parsed = TagFilter::of_tag(key, value).map_err(|error| LanguageError::Filter {
+                tag: format!("{key}={value}"),
+                error,
+            })?;
             parsed.group_by = groups;
             filters.push(parsed);
         }
@@ -458,7 +468,7 @@ mod tests {
             ("sum:", "Metric cannot be null or empty"),
             ("sum:1m-foo:m", "No such downsampling function: foo"),
             ("sum:percentiles[50]:m", "Not supported: percentiles[50]"),
-            ("sum:rollup_raw:m", "Not supported: rollup_raw"),
+            ("sum:rollup_fallback:m", "Not supported: rollup_fallback"),
         ] {
             assert_eq!(error(text), expected);
         }

@@ -201,7 +201,8 @@ struct Body<'a> {
     #[serde(borrow)]
     end: Option<&'a RawValue>,
     timezone: Option<String>,
-    queries: Option<FirstOf<JsonSubQuery, MAX_SUB_QUERIES>>,
+    #[serde(borrow)]
+    queries: Option<FirstOf<JsonSubQuery<'a>, MAX_SUB_QUERIES>>,
     #[serde(default)]
     ms_resolution: Flag,
     #[serde(default, rename = "showTSUIDs")]
@@ -221,12 +222,14 @@ struct Body<'a> {
 /// A sub-query of a POST.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct JsonSubQuery {
+struct JsonSubQuery<'a> {
     aggregator: Option<String>,
     metric: Option<String>,
     tsuids: Option<Vec<String>>,
-    tags: Option<BTreeMap<String, TagText>>,
-    filters: Option<FirstOf<JsonFilter, MAX_FILTERS>>,
+    #[serde(borrow, default, deserialize_with = "source_text")]
+    tags: Option<&'a RawValue>,
+    #[serde(borrow, default, deserialize_with = "source_text")]
+    filters: Option<&'a RawValue>,
     downsample: Option<String>,
     #[serde(default)]
     rate: Flag,
@@ -238,6 +241,11 @@ struct JsonSubQuery {
     show_histogram_buckets: Flag,
     #[serde(default)]
     pre_aggregate: Flag,
+}
+
+/// The source of a value, that of `null` too.
+fn source_text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<&'de RawValue>, D::Error> {
+    Deserialize::deserialize(deserializer).map(Some)
 }
 
 #[derive(Debug, Deserialize)]
@@ -342,35 +350,29 @@ impl RequestCalendar {
     fn downsample(&self, text: &str) -> Result<Downsample, HttpError> {
         let zone = match &self.zone {
             Ok(zone) => zone,
-            Err(_) if self.always || Downsample::is_calendar(text) => {
-                return Err(HttpError::bad_request(
-                    "The timezone specification could not be found",
-                ));
+            // Also if nothing needs it.
+            Err(_) => {
+                let message = "The timezone specification could not be found";
+                return Err(HttpError::bad_request(message));
             }
-            Err(_) => &TimeZone::UTC,
         };
         Downsample::parse(text, zone, self.always).map_err(bad_request)
     }
 }
 
-impl JsonSubQuery {
-    /// The explicit filters; errors are told as errors of the JSON.
+impl JsonSubQuery<'_> {
+    /// The filters; errors are told as errors of the JSON. Of `tags` and `filters` the one counts that
+    /// comes last in the body, also if it is empty or `null`; the other is read and forgotten.
     fn filters(&self) -> Result<Vec<TagFilter>, HttpError> {
-        let count = self.filters.as_ref().map_or(0, |filters| filters.count)
-            + self.tags.as_ref().map_or(0, BTreeMap::len);
-        at_most("tags and filters", count, MAX_FILTERS)?;
-        let mut filters = Vec::new();
-        for filter in self.filters.iter().flat_map(|filters| &filters.kept) {
-            let text = |text: &Option<String>| text.clone().unwrap_or_default();
-            let (kind, key) = (text(&filter.kind), text(&filter.tagk));
-            let read = TagFilter::new(&kind, &key, &text(&filter.filter), filter.group_by.0);
-            filters.push(read.map_err(|error| match error {
-                // Found by OpenTSDB when it looks up the values, not when it reads the JSON.
-                FilterError::EmptyAlternative => bad_request(error),
-                error => HttpError::unreadable_json(error.to_string()),
-            })?);
-        }
-        Ok(filters)
+        let of_filters = self.filters.map_or(Ok(Vec::new()), explicit_filters)?;
+        let of_tags = self.tags.map_or(Ok(Vec::new()), filters_of_tags)?;
+        // Both are slices of the body.
+        let place = |source: Option<&RawValue>| source.map(|source| source.get().as_ptr());
+        Ok(if place(self.tags) > place(self.filters) {
+            of_tags
+        } else {
+            of_filters
+        })
     }
 
     /// What an answer shows of it.
@@ -382,7 +384,7 @@ impl JsonSubQuery {
         }
     }
 
-    fn read(self, mut filters: Vec<TagFilter>, calendar: &RequestCalendar) -> Result<SubQuery, HttpError> {
+    fn read(self, filters: Vec<TagFilter>, calendar: &RequestCalendar) -> Result<SubQuery, HttpError> {
         let aggregator =
             parse_aggregator(self.aggregator.as_deref().unwrap_or_default()).map_err(bad_request)?;
         for (name, asked) in [
@@ -397,14 +399,6 @@ impl JsonSubQuery {
                 return Err(not_supported(name));
             }
         }
-        let tags: Vec<(String, String)> = self
-            .tags
-            .into_iter()
-            .flatten()
-            .map(|(key, value)| (key, value.text()))
-            .collect();
-        let pairs = tags.iter().map(|(key, value)| (key.as_str(), value.as_str()));
-        TagFilter::add_tags(&mut filters, pairs).map_err(bad_request)?;
         let source = match (self.tsuids.filter(|tsuids| !tsuids.is_empty()), self.metric) {
             (Some(tsuids), _) => {
                 let tsuids = tsuids
@@ -439,6 +433,41 @@ impl JsonSubQuery {
             rate,
         })
     }
+}
+
+/// The entries of `filters`.
+fn explicit_filters(source: &RawValue) -> Result<Vec<TagFilter>, HttpError> {
+    let list: Option<FirstOf<JsonFilter, MAX_FILTERS>> = read_json(source)?;
+    let list = list.unwrap_or_default();
+    at_most("tags and filters", list.count, MAX_FILTERS)?;
+    let text = |text: &Option<String>| text.clone().unwrap_or_default();
+    let filters = list.kept.iter().map(|filter| {
+        let (kind, key) = (text(&filter.kind), text(&filter.tagk));
+        TagFilter::new(&kind, &key, &text(&filter.filter), filter.group_by.0).map_err(bad_filter)
+    });
+    filters.collect()
+}
+
+/// The entries of `tags`.
+fn filters_of_tags(source: &RawValue) -> Result<Vec<TagFilter>, HttpError> {
+    let tags: Option<BTreeMap<String, TagText>> = read_json(source)?;
+    let tags = tags.unwrap_or_default();
+    at_most("tags and filters", tags.len(), MAX_FILTERS)?;
+    tags.iter()
+        .map(|(key, value)| TagFilter::of_tag(key, &value.text()).map_err(bad_filter))
+        .collect()
+}
+
+fn bad_filter(error: FilterError) -> HttpError {
+    match error {
+        // Found by OpenTSDB when it looks up the values, not when it reads the JSON.
+        FilterError::EmptyAlternative => bad_request(error),
+        error => HttpError::unreadable_json(error.to_string()),
+    }
+}
+
+fn read_json<'a, T: Deserialize<'a>>(source: &'a RawValue) -> Result<T, HttpError> {
+    serde_json::from_str(source.get()).map_err(|error| HttpError::unreadable_json(error.to_string()))
 }
 
 impl From<JsonRateOptions> for RateOptions {
