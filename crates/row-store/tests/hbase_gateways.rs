@@ -8,7 +8,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use futures::future::join_all;
+use futures::FutureExt as _;
+use futures::future::{BoxFuture, join_all};
 use oxtsdb_row_store::hbase::{Compression, HbaseConfig, HbaseStore};
 use oxtsdb_row_store::{CellAddress, ColumnSelection, Retry, RowStore, StoreError, TableName};
 use parking_lot::Mutex;
@@ -394,6 +395,18 @@ impl Blocked {
         async move { self.store.increment(&table(), &cell, 1).await }
     }
 
+    /// Increments `1`, which is under way, `2` and `3`, which wait.
+    async fn fill(&self) -> [BoxFuture<'_, Result<i64, StoreError>>; 3] {
+        let mut all = ["1", "2", "3"].map(|row| self.increment(row).boxed());
+        for (number, increment) in all.iter_mut().enumerate() {
+            assert!(futures::poll!(increment).is_pending());
+            if number == 0 {
+                self.until_it_came("1").await;
+            }
+        }
+        all
+    }
+
     async fn until_it_came(&self, row: &str) {
         until(row, || self.came.lock().iter().any(|came| came == row)).await;
     }
@@ -402,16 +415,7 @@ impl Blocked {
 #[tokio::test]
 async fn a_full_queue_refuses_at_once() {
     let blocked = Blocked::new(2).await;
-    let (first, second, third) = (
-        blocked.increment("1"),
-        blocked.increment("2"),
-        blocked.increment("3"),
-    );
-    futures::pin_mut!(first, second, third);
-    assert!(futures::poll!(&mut first).is_pending());
-    blocked.until_it_came("1").await;
-    assert!(futures::poll!(&mut second).is_pending());
-    assert!(futures::poll!(&mut third).is_pending());
+    let [first, second, third] = blocked.fill().await;
     let error = blocked.increment("4").await.unwrap_err();
     assert!(matches!(error, StoreError::Unavailable { .. }), "{error}");
     assert!(
@@ -430,16 +434,7 @@ async fn a_full_queue_refuses_at_once() {
 #[tokio::test]
 async fn health_is_asked_before_what_waits() {
     let blocked = Blocked::new(2).await;
-    let (first, second, third) = (
-        blocked.increment("1"),
-        blocked.increment("2"),
-        blocked.increment("3"),
-    );
-    futures::pin_mut!(first, second, third);
-    assert!(futures::poll!(&mut first).is_pending());
-    blocked.until_it_came("1").await;
-    assert!(futures::poll!(&mut second).is_pending());
-    assert!(futures::poll!(&mut third).is_pending());
+    let [first, second, third] = blocked.fill().await;
     let health = blocked.store.check_health();
     futures::pin_mut!(health);
     assert!(
