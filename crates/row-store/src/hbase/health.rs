@@ -7,7 +7,8 @@ use hbase_thrift::hbase::THbaseSyncClient;
 use super::config::HbaseConfig;
 use super::connection::{Connection, ConnectionId};
 use super::error::{About, CallError};
-use super::pool::{Pool, Way};
+use super::pool::Pool;
+use super::queue::Way;
 use super::raw;
 use crate::StoreError;
 

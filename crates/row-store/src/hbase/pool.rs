@@ -11,7 +11,7 @@ use super::config::HbaseConfig;
 use super::connection::{Connection, ConnectionId};
 use super::error::CallError;
 use super::gateway::Gateways;
-use super::queue::{Claim, Job, Queue, too_late};
+use super::queue::{Claim, Job, Queue, Way, too_late};
 use super::worker::{Shared, Worker};
 use crate::StoreError;
 
@@ -25,17 +25,6 @@ pub(super) enum Repeat {
     Safe,
     /// Nothing: it may have been done.
     Never,
-}
-
-/// Which connection a request takes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Way {
-    /// The first that is free, in its turn.
-    Any,
-    /// The first that is free, before those that wait.
-    First,
-    /// This one.
-    Over(ConnectionId),
 }
 
 /// The workers of a store. They end when it is dropped.
@@ -120,11 +109,7 @@ impl Pool {
             claim: call.claim.clone(),
             connected_by: connected_by.min(deadline),
             deadline,
-            is_urgent: way == Way::First,
-            pinned: match way {
-                Way::Over(connection) => Some(connection),
-                Way::Any | Way::First => None,
-            },
+            way,
             work: Box::new(move |connection| {
                 let result = connection.and_then(|connection| request(connection, deadline));
                 // The caller may have gone; the answer was read all the same.
@@ -135,7 +120,7 @@ impl Pool {
     }
 
     /// Queues a request for a connection whose answer nobody waits for.
-    pub(super) fn tell<T, R>(&self, pinned: ConnectionId, request: R)
+    pub(super) fn tell<T, R>(&self, connection: ConnectionId, request: R)
     where
         R: FnOnce(&mut Connection, Instant) -> Result<T, CallError> + Send + 'static,
     {
@@ -144,8 +129,7 @@ impl Pool {
             claim: Claim::default(),
             connected_by: deadline,
             deadline,
-            is_urgent: false,
-            pinned: Some(pinned),
+            way: Way::Over(connection),
             work: Box::new(move |connection| {
                 if let Err(error) = connection.and_then(|connection| request(connection, deadline)) {
                     tracing::debug!(%error, "a request that nobody waits for failed");

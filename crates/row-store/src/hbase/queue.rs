@@ -30,6 +30,17 @@ impl Claim {
     }
 }
 
+/// Which connection a request takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Way {
+    /// The first that is free, in its turn.
+    Any,
+    /// The first that is free, before those that wait, and not counted with them.
+    First,
+    /// This one.
+    Over(ConnectionId),
+}
+
 /// What is to be done with a connection, or with the reason why there is none.
 pub(super) type Work = Box<dyn FnOnce(Result<&mut Connection, CallError>) + Send>;
 
@@ -41,10 +52,8 @@ pub(super) struct Job {
     pub(super) connected_by: Instant,
     /// By when it must be done.
     pub(super) deadline: Instant,
-    /// Whether it goes before those that wait already, and is not counted with them.
-    pub(super) is_urgent: bool,
-    /// The only connection that it can use.
-    pub(super) pinned: Option<ConnectionId>,
+    /// Which connection it takes.
+    pub(super) way: Way,
     /// What to do.
     pub(super) work: Work,
 }
@@ -96,17 +105,17 @@ impl Queue {
         if lanes.closed {
             return Err(closed());
         }
-        match job.pinned {
+        match job.way {
             // Not bounded by number: each scan has one at a time.
-            Some(ConnectionId { worker, .. }) => {
+            Way::Over(ConnectionId { worker, .. }) => {
                 lanes.pinned[worker].push_back(job);
                 self.changed.notify_all();
             }
-            None if job.is_urgent => {
+            Way::First => {
                 lanes.shared.push_front(job);
                 self.changed.notify_one();
             }
-            None => {
+            Way::Any => {
                 if lanes.shared.len() >= self.capacity {
                     let all = std::mem::take(&mut lanes.shared);
                     (given_up, lanes.shared) = all.into_iter().partition(|job| job.claim.is_taken());

@@ -19,7 +19,8 @@ use hbase_thrift::hbase::{THbaseSyncClient, TScan};
 
 use super::connection::{Connection, ConnectionId};
 use super::error::{About, CallError};
-use super::pool::{Call, Pool, Way};
+use super::pool::{Call, Pool};
+use super::queue::Way;
 use super::range::{Assembler, KeyRange};
 use super::versions::Versions;
 use super::{raw, selective, tables};
@@ -91,7 +92,8 @@ pub(super) struct Cursor {
 
 /// What came of a fetch.
 pub(super) struct Fetched {
-    rows: Vec<Row>,
+    /// The rows that are wanted.
+    pub(super) rows: Vec<Row>,
     /// How many parts came, of rows that are wanted and others.
     pub(super) parts: usize,
     is_at_end: bool,
@@ -102,13 +104,6 @@ pub(super) struct Fetched {
 pub(super) struct Following {
     scanner: Scanner,
     pub(super) assembler: Assembler,
-}
-
-impl Fetched {
-    /// The rows that are wanted, and how to go on.
-    pub(super) fn into_parts(self) -> (Vec<Row>, Following) {
-        (self.rows, self.following)
-    }
 }
 
 impl Cursor {
@@ -163,13 +158,12 @@ impl Cursor {
         };
         let rest = usize::try_from(self.rest).unwrap_or(usize::MAX);
         let before = self.ready.len();
-        let (rows, following) = fetched.into_parts();
-        self.ready.extend(rows.into_iter().take(rest));
+        self.ready.extend(fetched.rows.into_iter().take(rest));
         self.rest -= (self.ready.len() - before) as u64;
         if self.rest == 0 {
             self.is_at_end = true;
         }
-        self.go_on(following, self.parts);
+        self.go_on(fetched.following, self.parts);
         Ok(())
     }
 

@@ -60,17 +60,17 @@ pub(super) async fn open(pool: Arc<Pool>, table: TableName, scan: Scan) -> Resul
     let rows_per_read = ROWS_PER_READ.min(scan.batch_rows);
     let connections = pool.config().connections;
     let reader = Arc::new(Reader { pool, table, scan });
-    let reads = try_unfold((keys, Some(first)), |(mut keys, first)| async move {
+    let listed = try_unfold((keys, Some(first)), |(mut keys, first)| async move {
         let listed = match first {
             Some(first) => first,
             None => keys.next().await?,
         };
         Ok::<_, CallError>(listed.map(|listed| (listed, (keys, None))))
     })
-    .map_ok(move |listed| iter(listed.into_reads(rows_per_read)).map(Ok))
+    .map_ok(move |listed| iter(listed.into_portions(rows_per_read)).map(Ok))
     .try_flatten();
-    let rows = reads
-        .map_ok(move |read| Arc::clone(&reader).read(read))
+    let rows = listed
+        .map_ok(move |listed| Arc::clone(&reader).read(listed))
         .try_buffered(connections)
         .try_filter(|rows| std::future::ready(!rows.is_empty()));
     Ok(rows.map_err(about).boxed())
@@ -89,12 +89,6 @@ struct Listed {
     is_dense: bool,
 }
 
-/// Rows that are read together.
-struct Read {
-    keys: Vec<Vec<u8>>,
-    is_dense: bool,
-}
-
 impl Keys {
     /// The next keys that are wanted; `None` at the end.
     async fn next(&mut self) -> Result<Option<Listed>, CallError> {
@@ -102,8 +96,7 @@ impl Keys {
             let Some(fetched) = self.cursor.fetched().await? else {
                 continue;
             };
-            let count = fetched.parts;
-            let (rows, following) = fetched.into_parts();
+            let (rows, count, following) = (fetched.rows, fetched.parts, fetched.following);
             if !rows.is_empty() {
                 self.jumps_in_vain = 0;
             }
@@ -127,13 +120,14 @@ impl Keys {
 }
 
 impl Listed {
-    fn into_reads(self, rows: usize) -> Vec<Read> {
+    /// The same in portions of so many keys, at most.
+    fn into_portions(self, keys: usize) -> Vec<Listed> {
         let is_dense = self.is_dense;
-        let reads = self.keys.chunks(rows).map(|keys| Read {
+        let portion = |keys: &[Vec<u8>]| Listed {
             keys: keys.to_vec(),
             is_dense,
-        });
-        reads.collect()
+        };
+        self.keys.chunks(keys).map(portion).collect()
     }
 }
 
@@ -145,9 +139,9 @@ struct Reader {
 }
 
 impl Reader {
-    async fn read(self: Arc<Self>, read: Read) -> Result<Vec<Row>, CallError> {
-        match read.keys.as_slice() {
-            keys @ [first, .., last] if read.is_dense => {
+    async fn read(self: Arc<Self>, listed: Listed) -> Result<Vec<Row>, CallError> {
+        match listed.keys.as_slice() {
+            keys @ [first, .., last] if listed.is_dense => {
                 let mut rows = self.range(first, last).await?;
                 // What was written in between belongs to no list, and would make the batch too long.
                 rows.retain(|row| keys.binary_search_by(|key| key.as_slice().cmp(row.key())).is_ok());

@@ -13,7 +13,7 @@ use super::config::HbaseConfig;
 use super::connection::{Connection, ConnectionId};
 use super::error::CallError;
 use super::gateway::{Advice, Gateways};
-use super::queue::{Job, Next, Queue, closed, too_late};
+use super::queue::{Job, Next, Queue, Way, closed, too_late};
 
 /// How long an attempt may take to return to a gateway while another one serves.
 const RETURN_ATTEMPT: Duration = Duration::from_secs(1);
@@ -79,12 +79,12 @@ impl Worker {
         if job.claim.is_taken() {
             return;
         }
-        let connected = match job.pinned {
-            Some(id) => match &self.connection {
+        let connected = match job.way {
+            Way::Over(id) => match &self.connection {
                 Some((connection, _)) if connection.id == id && connection.is_usable() => Ok(()),
                 _ => Err(CallError::ScannerLost),
             },
-            None => self.connect(&job),
+            Way::Any | Way::First => self.connect(&job),
         };
         // From here on the caller waits for an answer.
         if !job.claim.take() {
