@@ -271,6 +271,9 @@ impl Selection {
 
     /// Looks up the names that the filters need for these rows, and drops the rows that do not match.
     ///
+    /// Rows may have passed the store when nothing was known of their values, and have been judged since by
+    /// another batch: so all are looked at again, also if no name is missing now.
+    ///
     /// # Errors
     ///
     /// [`QueryError::Uids`], and [`QueryError::UidWithoutName`] for a value that has none.
@@ -280,16 +283,16 @@ impl Selection {
         directory: &dyn NameDirectory,
         deadline: Option<Instant>,
     ) -> Result<(), QueryError> {
-        let mut judged = false;
+        let mut needs_names = false;
         for test in &self.0.tests {
             let ValueTest::Name(name_test) = &test.test else {
                 continue;
             };
+            needs_names = true;
             let unknown = self.unknown_values(rows, test.tagk, name_test);
             if unknown.is_empty() {
                 continue;
             }
-            judged = true;
             let names = directory.names(UidKind::Tagv, &unknown, deadline).await?;
             let mut verdicts = name_test.verdicts.write();
             for (uid, name) in unknown.into_iter().zip(names) {
@@ -300,7 +303,7 @@ impl Selection {
                 verdicts.insert(TagvUid::new(uid), (name_test.passes)(&name));
             }
         }
-        if judged {
+        if needs_names {
             rows.retain(|row| self.may_keep(row.key()));
         }
         Ok(())
@@ -331,10 +334,13 @@ impl Inner {
 
 #[cfg(test)]
 mod tests {
+    use async_trait::async_trait;
+    use oxtsdb_row_store::RowBuilder;
     use oxtsdb_schema::UidWidth;
     use proptest::prelude::*;
 
     use super::*;
+    use crate::uids::UidsError;
 
     const METRIC_AND_TIME: [u8; 7] = [0, 0, 1, 0x50, 0xe2, 0x27, 0x00];
 
@@ -452,6 +458,50 @@ mod tests {
                     prop_assert!(!selection.may_keep(passed_over), "{row:?} {passed_over:?} {target:?}");
                 }
             }
+        }
+    }
+
+    /// Every UID has the name `no`.
+    #[derive(Debug)]
+    struct AllNamed;
+
+    #[async_trait]
+    impl NameDirectory for AllNamed {
+        async fn uids(
+            &self,
+            names: &[(UidKind, &str)],
+            _: Option<Instant>,
+        ) -> Result<Vec<Option<Uid>>, UidsError> {
+            Ok(vec![None; names.len()])
+        }
+
+        async fn names(
+            &self,
+            _: UidKind,
+            uids: &[Uid],
+            _: Option<Instant>,
+        ) -> Result<Vec<Option<Arc<str>>>, UidsError> {
+            Ok(vec![Some(Arc::from("no")); uids.len()])
+        }
+    }
+
+    #[tokio::test]
+    async fn rows_that_were_read_before_their_value_was_judged_are_dropped_too() {
+        let tests = vec![TagTest {
+            tagk: tagk(1),
+            test: ValueTest::Name(NameTest::new(Box::new(|name| name == "yes"))),
+        }];
+        let selection = Selection::of_tags(&RowKeyLayout::default(), tests, None);
+        let row = || {
+            let mut builder = RowBuilder::new(&key(&[(1, 4)]), Arc::from(["t".to_owned()]));
+            builder.push(0, b"q", 1, b"v");
+            builder.finish().unwrap()
+        };
+        // Both batches came from the store before one of them was looked at.
+        let (mut first, mut second) = (vec![row()], vec![row()]);
+        for rows in [&mut first, &mut second] {
+            selection.judge(rows, &AllNamed, None).await.unwrap();
+            assert!(rows.is_empty());
         }
     }
 
