@@ -92,6 +92,17 @@ pub struct DataSettings {
     #[arg(long, env = "OXTSDB_USE_OTSDB_TIMESTAMP", value_name = "BOOL", num_args = 0..=1, default_missing_value = "true", default_value_t = false, action = clap::ArgAction::Set)]
     pub use_otsdb_timestamp: bool,
 
+    /// Keep a row for each series in the table of series metadata on HBase
+    /// (tsd.core.meta.enable_tsuid_tracking); on a store of its own the service always does
+    #[arg(long, env = "OXTSDB_ENABLE_TSUID_TRACKING", value_name = "BOOL", num_args = 0..=1, default_missing_value = "true", default_value_t = false, action = clap::ArgAction::Set)]
+    pub enable_tsuid_tracking: bool,
+
+    /// With --enable-tsuid-tracking, add 1 to the counter of that row in place of setting it to 1, once
+    /// for each series and hour; where OpenTSDB counts points there
+    /// (tsd.core.meta.enable_tsuid_incrementing)
+    #[arg(long, env = "OXTSDB_ENABLE_TSUID_INCREMENTING", value_name = "BOOL", num_args = 0..=1, default_missing_value = "true", default_value_t = false, action = clap::ArgAction::Set)]
+    pub enable_tsuid_incrementing: bool,
+
     /// Unacknowledged frames of a write stream
     #[arg(long, env = "OXTSDB_STREAM_WINDOW_FRAMES", value_name = "COUNT", default_value_t = Self::default().stream_window_frames)]
     pub stream_window_frames: u32,
@@ -163,6 +174,8 @@ impl Default for DataSettings {
             write_form: WriteForm::Auto,
             use_otsdb_timestamp: false,
             linger_ms: 0,
+            enable_tsuid_tracking: false,
+            enable_tsuid_incrementing: false,
             stream_window_frames: 64,
             stream_window_points: 1_000_000,
             stream_max_series: 1_000_000,

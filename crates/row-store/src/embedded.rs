@@ -449,6 +449,10 @@ impl RowStore for EmbeddedStore {
         true
     }
 
+    fn has_other_writers(&self) -> bool {
+        false
+    }
+
     fn atomic(&self) -> Option<&dyn AtomicCommit> {
         Some(self)
     }

@@ -69,6 +69,18 @@ pub enum Answer {
 }
 
 impl Operation {
+    /// The table that it is about.
+    pub fn table(&self) -> &TableName {
+        match self {
+            Self::GetRows { table, .. }
+            | Self::Scan { table, .. }
+            | Self::Increment { table, .. }
+            | Self::CheckAndPut { table, .. }
+            | Self::Append { table, .. } => table,
+            Self::Write { batch } | Self::CommitIf { batch, .. } => batch.table(),
+        }
+    }
+
     /// Does it.
     ///
     /// # Errors
@@ -150,7 +162,7 @@ impl InterceptedStore {
     }
 
     /// The store with what HBase says of itself: no atomic commits, no order of writes that are under
-    /// way together, dear cells.
+    /// way together, dear cells, other writers.
     #[must_use]
     pub fn like_hbase(self) -> Self {
         Self {
@@ -264,6 +276,10 @@ impl RowStore for InterceptedStore {
 
     fn prefers_few_cells(&self) -> bool {
         self.like_hbase || self.inner.prefers_few_cells()
+    }
+
+    fn has_other_writers(&self) -> bool {
+        self.like_hbase || self.inner.has_other_writers()
     }
 
     fn max_row_key(&self, table: &TableName) -> usize {

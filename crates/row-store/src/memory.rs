@@ -394,6 +394,10 @@ impl RowStore for MemoryStore {
         true
     }
 
+    fn has_other_writers(&self) -> bool {
+        false
+    }
+
     fn atomic(&self) -> Option<&dyn AtomicCommit> {
         Some(self)
     }

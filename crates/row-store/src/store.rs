@@ -171,6 +171,12 @@ pub trait RowStore: Send + Sync + std::fmt::Debug {
         false
     }
 
+    /// Whether others may write to the tables while this store is open. Who is alone may remember
+    /// what it wrote.
+    fn has_other_writers(&self) -> bool {
+        true
+    }
+
     /// The longest row key of a table, in bytes.
     fn max_row_key(&self, table: &TableName) -> usize {
         let _ = table;

@@ -2,7 +2,7 @@
 //!
 //! Family names are fixed; table names are settings of a deployment, and these are their defaults.
 //!
-//! Source: OpenTSDB 2.4, `TSDB.FAMILY`, `Config.setDefaults`, `Const.MAX_NUM_TAGS`.
+//! Source: OpenTSDB 2.4, `TSDB.FAMILY`, `Config.setDefaults`, `Const.MAX_NUM_TAGS`, `TSMeta`.
 
 /// The family of table `tsdb` (and of `tsdb-tree` and the rollup tables).
 pub const FAMILY: &[u8] = b"t";
@@ -15,6 +15,13 @@ pub const UID_TABLE: &str = "tsdb-uid";
 
 /// Default name of the table of series metadata (`tsd.storage.hbase.meta_table`).
 pub const META_TABLE: &str = "tsdb-meta";
+
+/// The family of table `tsdb-meta`.
+pub const META_FAMILY: &str = "name";
+
+/// The qualifier of a series' counter of points in table `tsdb-meta`: 8 bytes, signed. The cell's
+/// timestamp says when a point came last.
+pub const COUNTER_QUALIFIER: &[u8] = b"ts_ctr";
 
 /// Default name of the table of trees (`tsd.storage.hbase.tree_table`).
 pub const TREE_TABLE: &str = "tsdb-tree";

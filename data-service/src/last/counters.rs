@@ -1,6 +1,7 @@
 //! When series were last written, as table `tsdb-meta` has it.
 //!
-//! OpenTSDB keeps a counter for each series there while `tsd.core.meta.enable_tsuid_tracking` is set:
+//! A counter for each series is there: of OpenTSDB while `tsd.core.meta.enable_tsuid_tracking` is set, and
+//! of this service (see `write/tracking.rs`):
 //!
 //! ```text
 //!   row key: the TSUID        name:ts_ctr    how many points; the cell's timestamp is the writer's
@@ -11,13 +12,11 @@
 
 use futures::TryStreamExt as _;
 use oxtsdb_row_store::{ColumnSelection, Row, RowFilter, Scan, StoreError, prefix_end};
+use oxtsdb_schema::data_table::{COUNTER_QUALIFIER, META_FAMILY};
 use oxtsdb_schema::{MetricUid, TagkUid, TagvUid, Tsuid, UidWidths};
 
 use crate::query::spec::Limits;
 use crate::query::{Engine, QueryError};
-
-const FAMILY: &str = "name";
-const QUALIFIER: &[u8] = b"ts_ctr";
 
 /// A series and when a point of it last came, milliseconds since the epoch.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -88,11 +87,11 @@ pub async fn of_metric(
 }
 
 fn counter() -> ColumnSelection {
-    ColumnSelection::Columns(vec![(FAMILY.to_owned(), QUALIFIER.to_vec())])
+    ColumnSelection::Columns(vec![(META_FAMILY.to_owned(), COUNTER_QUALIFIER.to_vec())])
 }
 
 fn written(row: &Row, widths: &UidWidths) -> Result<Option<Written>, QueryError> {
-    let Some(cell) = row.get(FAMILY, QUALIFIER) else {
+    let Some(cell) = row.get(META_FAMILY, COUNTER_QUALIFIER) else {
         return Ok(None);
     };
     let tsuid =

@@ -16,9 +16,14 @@ use uid_service::UidSettings;
 use super::TestStack;
 use crate::settings::DataSettings;
 
-/// Where writes of all kinds wait until they are let go, and fail then if they are told to.
+/// Where points are written to.
+const POINTS: &[&str] = &["tsdb"];
+
+/// Where writes of all kinds to some tables wait until they are let go, and fail then if they are told
+/// to.
 #[derive(Debug)]
 pub(crate) struct Gate {
+    tables: &'static [&'static str],
     permits: Semaphore,
     waiting: watch::Sender<usize>,
     failures: Mutex<VecDeque<StoreError>>,
@@ -28,19 +33,25 @@ pub(crate) struct Gate {
 impl Gate {
     /// A service whose points come to a gate; UIDs are assigned without waiting.
     pub(crate) async fn stack(settings: DataSettings) -> (TestStack, Arc<Gate>) {
-        Gate::stack_over(settings, |gated| gated).await
+        Gate::stack_over(settings, POINTS, |gated| gated).await
+    }
+
+    /// A service whose rows of series come to a gate; points are stored without waiting.
+    pub(crate) async fn meta_stack(settings: DataSettings) -> (TestStack, Arc<Gate>) {
+        Gate::stack_over(settings, &["tsdb-meta"], |gated| gated).await
     }
 
     /// As [`Gate::stack`], on a store that says of itself what HBase says.
     pub(crate) async fn hbase_stack(settings: DataSettings) -> (TestStack, Arc<Gate>) {
-        Gate::stack_over(settings, InterceptedStore::like_hbase).await
+        Gate::stack_over(settings, POINTS, InterceptedStore::like_hbase).await
     }
 
     async fn stack_over(
         settings: DataSettings,
+        tables: &'static [&'static str],
         change: impl FnOnce(InterceptedStore) -> InterceptedStore,
     ) -> (TestStack, Arc<Gate>) {
-        let (store, gated, gate) = Gate::store();
+        let (store, gated, gate) = Gate::store(tables);
         let (uid_store, gated) = (Arc::new(store.clone()), Arc::new(change(gated)));
         let stack = TestStack::over(store, uid_store, gated, settings, UidSettings::default()).await;
         (stack, gate)
@@ -48,7 +59,7 @@ impl Gate {
 
     /// A service whose new UIDs come to a gate; points are stored without waiting.
     pub(crate) async fn uid_stack() -> (TestStack, Arc<Gate>) {
-        let (store, gated, gate) = Gate::store();
+        let (store, gated, gate) = Gate::store(&["tsdb-uid"]);
         let data_store = Arc::new(store.clone());
         let settings = DataSettings::default();
         let stack = TestStack::over(
@@ -63,9 +74,10 @@ impl Gate {
     }
 
     /// A store, the same store behind a gate, and the gate.
-    fn store() -> (MemoryStore, InterceptedStore, Arc<Gate>) {
+    fn store(tables: &'static [&'static str]) -> (MemoryStore, InterceptedStore, Arc<Gate>) {
         let store = MemoryStore::new();
         let gate = Arc::new(Gate {
+            tables,
             permits: Semaphore::new(0),
             waiting: watch::Sender::new(0),
             failures: Mutex::default(),
@@ -128,7 +140,8 @@ impl Drop for Waiting<'_> {
 #[async_trait]
 impl Intercept for Gate {
     async fn intercept(&self, operation: Operation, store: &dyn RowStore) -> Result<Answer, StoreError> {
-        if !matches!(operation, Operation::GetRows { .. } | Operation::Scan { .. }) {
+        let writes = !matches!(operation, Operation::GetRows { .. } | Operation::Scan { .. });
+        if writes && self.tables.contains(&operation.table().name()) {
             let waiting = Waiting::begin(&self.waiting);
             // The semaphore is never closed.
             let _permit = self.permits.acquire().await.map(SemaphorePermit::forget);

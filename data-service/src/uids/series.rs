@@ -29,6 +29,10 @@ pub(crate) struct Series {
     key: RowKey,
     /// Where the base time lies in the key.
     base_time_at: usize,
+    salt_width: usize,
+    /// The hour of the clock in which its row of table `tsdb-meta` was stored last, in hours since the
+    /// epoch; 0: not yet by this process.
+    tracked_hour: AtomicU32,
 }
 
 /// Bytes of the base time in a row key.
@@ -40,6 +44,8 @@ impl Series {
         Self {
             key: RowKey::new(layout, tsuid, BaseTime::MIN),
             base_time_at,
+            salt_width: layout.salt.width(),
+            tracked_hour: AtomicU32::new(0),
         }
     }
 
@@ -51,6 +57,27 @@ impl Series {
     /// Where [`set_base_time`] is to put the base time.
     pub(crate) fn base_time_at(&self) -> usize {
         self.base_time_at
+    }
+
+    /// The TSUID: the key without salt and base time.
+    pub(crate) fn tsuid(&self) -> Vec<u8> {
+        let key = self.key();
+        let (metric, tags) = (
+            &key[self.salt_width..self.base_time_at],
+            &key[self.base_time_at + BASE_TIME_BYTES..],
+        );
+        [metric, tags].concat()
+    }
+
+    /// See [`Series::set_tracked_hour`]; 0: never.
+    #[inline]
+    pub(crate) fn tracked_hour(&self) -> u32 {
+        self.tracked_hour.load(Ordering::Relaxed)
+    }
+
+    /// Notes that the series' row of table `tsdb-meta` was stored in this hour of the clock.
+    pub(crate) fn set_tracked_hour(&self, hour: u32) {
+        self.tracked_hour.store(hour, Ordering::Relaxed);
     }
 }
 
@@ -190,17 +217,20 @@ impl SeriesCache {
         Some(series)
     }
 
-    /// Remembers the series of a key.
-    pub(crate) fn insert(&self, key: &[u8], series: &Arc<Series>) {
+    /// Remembers the series of a key, and returns the one that is remembered: if there was one with
+    /// the same UIDs it stays, with what is known about it.
+    pub(crate) fn insert(&self, key: &[u8], series: &Arc<Series>) -> Arc<Series> {
         let now = self.now.load(Ordering::Relaxed);
         let hash = self.hasher.hash_one(key);
         let mut shard = self.shard(hash).write();
         if let Some(entry) = shard.young.find_mut(hash, |entry| *entry.key == *key) {
             if entry.ends <= now {
-                entry.series = Arc::clone(series);
+                if entry.series.key() != series.key() {
+                    entry.series = Arc::clone(series);
+                }
                 entry.ends = self.end(now, hash);
             }
-            return;
+            return Arc::clone(&entry.series);
         }
         let entry = Entry {
             hash,
@@ -209,6 +239,7 @@ impl SeriesCache {
             ends: self.end(now, hash),
         };
         shard.insert(entry, self.generation_bytes);
+        Arc::clone(series)
     }
 
     /// When an entry ends that is made now.

@@ -197,6 +197,7 @@ impl Encoder<'_> {
             }
             match (timestamp(timestamp_ms, precision), value) {
                 (Ok(timestamp), Ok(value)) => {
+                    tables.look_at(number, rows.untracked());
                     rows.point(number as usize, timestamp, &value, |base| {
                         tables.row_key(series, base)
                     });

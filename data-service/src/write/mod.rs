@@ -8,6 +8,9 @@
 //! In between they may be brought together with the points of other requests, and points of a row
 //! in one cell; see `lanes` and [`WriteForm`].
 //!
+//! A series of which this process has not written a point in this hour yet has its row of table
+//! `tsdb-meta` stored with them; see `tracking`.
+//!
 //! Points fail one by one, by their index; the call fails when the store or the UID service does.
 //! `Ok` means that every point without an error is in the store's log.
 
@@ -19,6 +22,7 @@ mod lanes;
 mod point;
 mod resolve;
 mod rows;
+pub(crate) mod tracking;
 mod writer;
 
 pub use error::{NamePlace, PointErrorReason, WriteError};

@@ -54,11 +54,11 @@ impl Resolver {
             found.push(cached.map(Ok));
         }
         if !missing.is_empty() {
-            let resolved = self.resolve_missing(&missing, deadline).await?;
-            for (series, resolved) in missing.iter().zip(&resolved) {
+            let mut resolved = self.resolve_missing(&missing, deadline).await?;
+            for (series, resolved) in missing.iter().zip(&mut resolved) {
                 if let Ok(resolved) = resolved {
                     series.write_key(&mut key);
-                    self.cache.insert(&key, resolved);
+                    *resolved = self.cache.insert(&key, resolved);
                 }
             }
             for (index, place) in waiting {

@@ -6,6 +6,8 @@ use oxtsdb_row_store::{FamilyId, TableName, WriteBatch};
 use oxtsdb_schema::{BaseTime, Qualifier, Timestamp, Value};
 use rustc_hash::FxBuildHasher;
 
+use super::tracking::Untracked;
+
 /// The family of table `tsdb`.
 pub(super) const FAMILY: &str = "t";
 
@@ -27,12 +29,20 @@ pub(crate) struct Rows {
     last: Option<(usize, BaseTime)>,
     /// The lane of that row.
     lane: usize,
+    untracked: Untracked,
 }
 
 impl Rows {
     /// No points, and room for so many, on 1 lane or more. With `use_otsdb_timestamp` a cell's timestamp
     /// is its point's; else the store gives it one.
-    pub(super) fn new(table: &TableName, points: usize, lanes: usize, use_otsdb_timestamp: bool) -> Self {
+    /// Series that `untracked` takes are stored with the points.
+    pub(super) fn new(
+        table: &TableName,
+        points: usize,
+        lanes: usize,
+        use_otsdb_timestamp: bool,
+        untracked: Untracked,
+    ) -> Self {
         let mut empty = WriteBatch::new(table.clone());
         let family = empty.family(FAMILY);
         let mut lanes = vec![empty; lanes];
@@ -45,6 +55,7 @@ impl Rows {
             points: 0,
             last: None,
             lane: 0,
+            untracked,
         }
     }
 
@@ -55,7 +66,18 @@ impl Rows {
 
     /// Bytes of all batches.
     pub(crate) fn byte_len(&self) -> usize {
-        self.lanes.iter().map(WriteBatch::byte_len).sum()
+        self.untracked.byte_len() + self.lanes.iter().map(WriteBatch::byte_len).sum::<usize>()
+    }
+
+    /// The series of these points that are not tracked yet; whoever adds a point looks after them.
+    #[inline]
+    pub(crate) fn untracked(&mut self) -> &mut Untracked {
+        &mut self.untracked
+    }
+
+    /// Takes the series out that are to be tracked.
+    pub(super) fn take_untracked(&mut self) -> Untracked {
+        self.untracked.take()
     }
 
     /// The batch of each lane.

@@ -13,6 +13,7 @@ use super::form::Form;
 use super::lanes::{LANES, Lanes};
 use super::resolve::{Resolved, Resolver};
 use super::rows::{POINT_BYTES, Rows};
+use super::tracking::Tracker;
 use super::{NewPoint, PointError, PointRef, WriteError, WriteOutcome};
 use crate::settings::DataSettings;
 use crate::uids::Uids;
@@ -34,6 +35,7 @@ struct Inner {
     resolver: Resolver,
     /// The way to the store, unless batches go to it as they are.
     lanes: Option<Lanes>,
+    tracker: Tracker,
     /// Room for batches that the store has not confirmed.
     room: Arc<Semaphore>,
     room_permits: u32,
@@ -57,6 +59,7 @@ impl Writer {
         let linger = Duration::from_millis(settings.linger_ms);
         let as_they_are = form == Form::Single && linger.is_zero() && store.keeps_write_order();
         let layout = *uids.layout();
+        let tracker = Tracker::new(Arc::clone(&store), settings)?;
         let lanes = (!as_they_are)
             .then(|| Lanes::new(Arc::clone(&store), table.clone(), layout, form, linger, shutdown));
         Ok(Self(Arc::new(Inner {
@@ -64,6 +67,7 @@ impl Writer {
             table,
             use_otsdb_timestamp: settings.use_otsdb_timestamp,
             lanes,
+            tracker,
             resolver: Resolver {
                 uids,
                 cache: SeriesCache::new(settings.series_cache_mib << 20, settings.cache_ttl()),
@@ -127,6 +131,7 @@ impl Writer {
                     let PointRef { timestamp, value, .. } = point(index);
                     // The address tells series apart: `resolved` keeps all of them alive.
                     let place = Arc::as_ptr(series).addr();
+                    rows.untracked().look_at(series);
                     rows.point(place, timestamp, &value, |base| {
                         key.clear();
                         key.extend_from_slice(series.key());
@@ -155,7 +160,14 @@ impl Writer {
     /// An empty batch with room for so many points.
     pub(crate) fn batch(&self, points: usize) -> Rows {
         let lanes = if self.0.lanes.is_some() { LANES } else { 1 };
-        Rows::new(&self.0.table, points, lanes, self.0.use_otsdb_timestamp)
+        let untracked = self.0.tracker.untracked();
+        Rows::new(
+            &self.0.table,
+            points,
+            lanes,
+            self.0.use_otsdb_timestamp,
+            untracked,
+        )
     }
 
     /// The most tags of a series.
@@ -190,7 +202,23 @@ impl Writer {
     /// Stores a batch for which there is room. Of two batches the one with which this was called
     /// first is stored first where they have points of one row, if what this returns is polled in
     /// the same order.
-    pub(crate) fn store_in(&self, room: Room, rows: Rows) -> BoxFuture<'static, Result<(), WriteError>> {
+    pub(crate) fn store_in(&self, room: Room, mut rows: Rows) -> BoxFuture<'static, Result<(), WriteError>> {
+        let untracked = rows.take_untracked();
+        let stored = self.store_points(room, rows);
+        if untracked.is_empty() {
+            return stored;
+        }
+        let tracker = self.0.tracker.clone();
+        async move {
+            // Side by side, since the embedded store then has one sync for both; the series first, so that
+            // after a crash there are no points of a series that has no row.
+            let (tracked, stored) = futures::future::join(tracker.track(untracked), stored).await;
+            stored.and(tracked.map_err(WriteError::from))
+        }
+        .boxed()
+    }
+
+    fn store_points(&self, room: Room, rows: Rows) -> BoxFuture<'static, Result<(), WriteError>> {
         if let Some(lanes) = &self.0.lanes {
             let submitted = lanes.submit(rows, room);
             return async { Ok(submitted.await?) }.boxed();

@@ -40,6 +40,16 @@ const KNOWN: &[(&str, &str, Form)] = &[
     ("tsd.core.auto_create_tagks", "auto_create_tagks", Form::Boolean),
     ("tsd.core.auto_create_tagvs", "auto_create_tagvs", Form::Boolean),
     ("tsd.core.connections.limit", "max_connections", Form::AsIs),
+    (
+        "tsd.core.meta.enable_tsuid_incrementing",
+        "enable_tsuid_incrementing",
+        Form::Boolean,
+    ),
+    (
+        "tsd.core.meta.enable_tsuid_tracking",
+        "enable_tsuid_tracking",
+        Form::Boolean,
+    ),
     ("tsd.core.socket.timeout", "idle_timeout_seconds", Form::AsIs),
     (
         "tsd.core.tag.allow_specialchars",

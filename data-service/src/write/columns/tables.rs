@@ -11,7 +11,8 @@ use oxtsdb_schema::BaseTime;
 
 use super::declarations::{Declarations, Declared};
 use super::{Breach, ColumnsError};
-use crate::uids::series::{SeriesRef, set_base_time};
+use crate::uids::series::{Series, SeriesRef, set_base_time};
+use crate::write::tracking::Untracked;
 use crate::write::{PointErrorReason, Writer};
 
 /// What tables may grow to.
@@ -56,7 +57,18 @@ struct SeriesKeys {
     keys: Vec<u8>,
     ends: Vec<usize>,
     base_time_at: usize,
+    tracked: Vec<Tracked>,
     failures: HashMap<u32, Arc<PointErrorReason>>,
+}
+
+/// What is known of the tracking of a series; see [`Untracked`].
+#[derive(Debug)]
+struct Tracked {
+    /// The hour in which it was looked at last, beside the others, so that a point seldom has to go to
+    /// the series itself.
+    hour: u32,
+    /// `None`: it failed.
+    series: Option<Arc<Series>>,
 }
 
 impl Tables {
@@ -173,6 +185,20 @@ impl Tables {
         self.series.failures.get(&number)
     }
 
+    /// Has a series tracked, if it is not.
+    #[inline]
+    pub(super) fn look_at(&mut self, number: u32, untracked: &mut Untracked) {
+        let Some(tracked) = self.series.tracked.get_mut(number as usize) else {
+            return;
+        };
+        if tracked.hour != untracked.hour() {
+            tracked.hour = untracked.hour();
+            if let Some(series) = &tracked.series {
+                untracked.look_at(series);
+            }
+        }
+    }
+
     /// The row key of an hour of a series that [`Tables::series`] found.
     #[inline]
     pub(super) fn row_key(&mut self, series: Range<usize>, base: BaseTime) -> &[u8] {
@@ -267,7 +293,7 @@ impl<'a> Batch<'a> {
             match series {
                 Ok(series) => {
                     table.base_time_at = series.base_time_at();
-                    table.push(series.key());
+                    table.push(series.key(), Some(series.clone()));
                 }
                 Err(reason) => table.push_failure(reason),
             }
@@ -312,9 +338,10 @@ impl Symbols {
 }
 
 impl SeriesKeys {
-    fn push(&mut self, key: &[u8]) {
+    fn push(&mut self, key: &[u8], series: Option<Arc<Series>>) {
         self.keys.extend_from_slice(key);
         self.ends.push(self.keys.len());
+        self.tracked.push(Tracked { hour: 0, series });
     }
 
     fn push_failure(&mut self, reason: Arc<PointErrorReason>) {
@@ -322,7 +349,7 @@ impl SeriesKeys {
         if let Ok(number) = u32::try_from(self.ends.len()) {
             self.failures.insert(number, reason);
         }
-        self.push(&[]);
+        self.push(&[], None);
     }
 
     #[inline]

@@ -23,6 +23,15 @@ async fn service() -> (Service, i64) {
     (service, now)
 }
 
+/// Takes away what the service counted.
+async fn forget(service: &Service) {
+    let mut batch = WriteBatch::new("tsdb-meta".parse().unwrap());
+    for tsuid in [A, B, C] {
+        batch.row(&hex::decode(tsuid).unwrap()).delete_row();
+    }
+    service.store.write(batch).await.unwrap();
+}
+
 /// Counts a point of a series, at an instant.
 async fn count(service: &Service, tsuid: &str, at_ms: i64) {
     let mut batch = WriteBatch::new("tsdb-meta".parse().unwrap());
@@ -88,6 +97,9 @@ async fn counters_say_in_which_hour_to_look() {
             .collect();
         values.join(" ")
     };
+    // C was written just now, but its point is of another hour.
+    assert_eq!(last("timeseries=m").await, "7.5 -3");
+    forget(&service).await;
     assert_eq!(last("timeseries=m").await, "", "nothing was counted");
     count(&service, A, (now - 30) * 1000).await;
     count(&service, B, (now - 20) * 1000).await;
