@@ -37,6 +37,7 @@ pub mod rate;
 pub mod regexp;
 pub mod scan;
 pub mod selection;
+pub mod single_rows;
 pub mod span;
 pub mod spec;
 pub mod time;

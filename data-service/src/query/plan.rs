@@ -8,7 +8,6 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use oxtsdb_schema::row_key::write_row_key;
 use oxtsdb_schema::{MetricUid, RowKeyLayout, TagkUid, TagvUid, Tsuid, Uid, UidKind};
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -21,6 +20,7 @@ use super::hours::Hours;
 use super::names::NameDirectory;
 use super::quirks::Quirks;
 use super::selection::{NameTest, Selection, TagTest, ValueTest};
+use super::single_rows::SingleRows;
 use super::spec::{Limits, QuerySpec, SeriesFilter, Source, SubQuery};
 
 /// Which rows answer a question, and what is made of them.
@@ -46,8 +46,8 @@ pub enum Read {
     /// Ranges of row keys, from the first key (inside) to the second (outside): one for each salt
     /// bucket, ascending. A series lies in one of them.
     Ranges(Vec<(Vec<u8>, Vec<u8>)>),
-    /// Single rows, because all tags are known; those of one series in order of time.
-    Rows(Vec<Vec<u8>>),
+    /// Single rows, because their series are known.
+    Rows(SingleRows),
 }
 
 /// Two literal filters of one key are one as long as they have fewer values than this together.
@@ -135,7 +135,7 @@ impl Plan {
 
 fn read_of_series(tsuids: &[Tsuid], layout: &RowKeyLayout, hours: Hours) -> Read {
     if tsuids.len().saturating_mul(hours.count()) <= MAX_SINGLE_ROWS {
-        Read::Rows(single_rows(tsuids, layout, hours))
+        Read::Rows(SingleRows::new(layout, tsuids, hours))
     } else {
         series_ranges(tsuids, layout, hours)
     }
@@ -294,7 +294,7 @@ fn read_of(
     if explicit_tags
         && let Some(tsuids) = all_series(selection, metric, MAX_SINGLE_ROWS / hours.count().max(1))
     {
-        return Read::Rows(single_rows(&tsuids, layout, hours));
+        return Read::Rows(SingleRows::new(layout, tsuids, hours));
     }
     let mut ranges: Vec<_> = layout
         .salt
@@ -328,18 +328,6 @@ fn all_series(selection: &Selection, metric: MetricUid, limit: usize) -> Option<
         .iter_mut()
         .map(|tags| Tsuid::new(metric, tags).ok())
         .collect()
-}
-
-fn single_rows(tsuids: &[Tsuid], layout: &RowKeyLayout, hours: Hours) -> Vec<Vec<u8>> {
-    let mut keys = Vec::with_capacity(tsuids.len() * hours.count());
-    for hour in hours.iter() {
-        for tsuid in tsuids {
-            let mut key = Vec::new();
-            write_row_key(layout, tsuid.as_bytes(), hour, &mut key);
-            keys.push(key);
-        }
-    }
-    keys
 }
 
 /// The ranges that hold series which may be of several metrics, ascending.

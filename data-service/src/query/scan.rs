@@ -43,8 +43,7 @@ pub fn rows(
                 .flatten_unordered(BUCKETS_AT_A_TIME)
                 .boxed()
         }
-        Read::Rows(keys) => {
-            let batches: Vec<Vec<Vec<u8>>> = keys.chunks(BATCH_ROWS).map(<[_]>::to_vec).collect();
+        Read::Rows(rows) => {
             let selection = plan.selection.clone();
             let read = move |mut keys: Vec<Vec<u8>>| {
                 let (store, table) = (Arc::clone(&store), table.clone());
@@ -55,7 +54,7 @@ pub fn rows(
                     Ok(rows.into_iter().flatten().collect())
                 }
             };
-            stream::iter(batches).then(read).boxed()
+            stream::iter(rows.batches(BATCH_ROWS)).then(read).boxed()
         }
     }
 }

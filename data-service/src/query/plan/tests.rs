@@ -16,7 +16,10 @@ fn salted_series_are_looked_for_in_their_bucket_only() {
         panic!()
     };
     assert_eq!(ranges.len(), 1);
-    let rows = single_rows(&[tsuid], &layout, hours);
+    let rows: Vec<_> = SingleRows::new(&layout, [tsuid], hours)
+        .batches(10)
+        .flatten()
+        .collect();
     assert_eq!(rows.len(), 1);
     assert!(
         ranges[0].0 <= rows[0] && rows[0] < ranges[0].1,
