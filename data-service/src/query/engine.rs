@@ -341,9 +341,14 @@ impl Computation {
 
     /// Rate, aggregation, cut to the range.
     fn group(&self, mut group: SpanGroup) -> Result<Computed, QueryError> {
-        let rates: Option<Vec<Rates>> = self
-            .rate
-            .map(|rate| group.spans.iter().map(|span| rate.apply(&span.points)).collect());
+        let from_epoch = self.rates_begin_at_the_epoch;
+        let rates: Option<Vec<Rates>> = self.rate.map(|rate| {
+            let rates = group
+                .spans
+                .iter()
+                .map(|span| rate.apply(&span.points, from_epoch));
+            rates.collect()
+        });
         let series: Vec<Series<'_>> = match &rates {
             None => group
                 .spans
@@ -355,12 +360,9 @@ impl Computation {
                 .collect(),
             Some(rates) => rates
                 .iter()
-                .map(|rates| {
-                    let before = rates.from_epoch.filter(|_| self.rates_begin_at_the_epoch);
-                    Series {
-                        points: &rates.points,
-                        before,
-                    }
+                .map(|rates| Series {
+                    points: &rates.points,
+                    before: rates.from_epoch,
                 })
                 .collect(),
         };

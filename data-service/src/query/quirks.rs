@@ -8,7 +8,9 @@
 pub struct Quirks {
     /// Until a series has its first rate, it takes part in its group with the slope from the epoch
     /// to its first point, which is a tiny number: the sum of a rate of 10 and one that begins later
-    /// is 10.000000036846027. Without it the series takes part from its first rate on.
+    /// is 10.000000036846027. For a counter that slope is a step up or down as any other: of one that
+    /// begins below zero it is a wrap, and where steps down give no point, its first rate takes the place
+    /// of the slope and is not shown. Without it the series takes part from its first rate on.
     pub rates_begin_at_the_epoch: bool,
     /// One value over the whole range (`0all-sum`) leaves out points at the very end of the range,
     /// which all other queries include: from 0 s to 20 s a point at 20 s does not count.

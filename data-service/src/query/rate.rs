@@ -36,33 +36,28 @@ impl Default for RateOptions {
 pub struct Rates {
     /// The rates, doubles.
     pub points: Points,
-    /// The slope from the epoch to the first point of the span; `None` if the span is empty.
+    /// The first rate, if rates begin at the epoch: the slope from there to the first point of the span, or
+    /// the next rate if that is a step down which gives no point. It is not one of `points`.
     pub from_epoch: Option<f64>,
 }
 
 impl RateOptions {
-    /// The rates between the points of a span.
-    pub fn apply(&self, span: &Points) -> Rates {
+    /// The rates between the points of a span; with `begin_at_the_epoch` also from a point of 0 there.
+    pub fn apply(&self, span: &Points, begin_at_the_epoch: bool) -> Rates {
         let mut points = Points::default();
-        points.reserve(span.len().saturating_sub(1));
-        let mut all = span.iter();
-        let Some(mut previous) = all.next() else {
-            return Rates {
-                points,
-                from_epoch: None,
-            };
-        };
-        let from_epoch = previous.1.as_f64() / seconds(previous.0);
-        for point in all {
-            if let Some(rate) = self.between(previous, point) {
-                points.push(point.0, Number::Double(rate));
+        points.reserve(span.len());
+        let mut previous = begin_at_the_epoch.then_some((0, Number::Int(0)));
+        let mut from_epoch = None;
+        for point in span.iter() {
+            let rate = previous.and_then(|previous| self.between(previous, point));
+            match rate {
+                Some(rate) if begin_at_the_epoch && from_epoch.is_none() => from_epoch = Some(rate),
+                Some(rate) => points.push(point.0, Number::Double(rate)),
+                None => {}
             }
-            previous = point;
+            previous = Some(point);
         }
-        Rates {
-            points,
-            from_epoch: Some(from_epoch),
-        }
+        Rates { points, from_epoch }
     }
 
     /// The rate from one point to the next, if it has one.
@@ -122,7 +117,7 @@ mod tests {
             .iter()
             .map(|(seconds, value)| (seconds * 1000, *value))
             .collect();
-        let rates = options.apply(&span).points;
+        let rates = options.apply(&span, false).points;
         rates
             .iter()
             .map(|(time_ms, rate)| (time_ms / 1000, rate.as_f64()))
@@ -151,11 +146,40 @@ mod tests {
             [(10, 2.0), (15, -1.0), (25, 0.0)]
         );
         assert!(rates(RateOptions::default(), &ints(&[(5, 7)])).is_empty());
-        let apply = |points: Points| RateOptions::default().apply(&points);
-        assert_eq!(apply(Points::default()).from_epoch, None);
+    }
+
+    #[test]
+    fn the_first_rate_is_the_one_from_the_epoch() {
+        let apply = |options: RateOptions, points: &[(i64, i64)]| {
+            let span: Points = ints(points)
+                .into_iter()
+                .map(|(s, value)| (s * 1000, value))
+                .collect();
+            let Rates { points, from_epoch } = options.apply(&span, true);
+            (
+                from_epoch,
+                points
+                    .iter()
+                    .map(|(time_ms, rate)| (time_ms / 1000, rate.as_f64()))
+                    .collect::<Vec<_>>(),
+            )
+        };
+        assert_eq!(apply(RateOptions::default(), &[]), (None, vec![]));
+        assert_eq!(apply(RateOptions::default(), &[(2, 7)]), (Some(3.5), vec![]));
+        let wrapping = RateOptions {
+            counter_max: 100,
+            ..COUNTER
+        };
+        let points = [(10, -50), (20, 50), (30, 60)];
+        assert_eq!(apply(wrapping, &points), (Some(5.0), vec![(20, 10.0), (30, 1.0)]));
+        let dropping = RateOptions {
+            drop_resets: true,
+            ..wrapping
+        };
         assert_eq!(
-            apply([(2000, Number::Int(7))].into_iter().collect()).from_epoch,
-            Some(3.5)
+            apply(dropping, &points),
+            (Some(10.0), vec![(30, 1.0)]),
+            "a step down from 0"
         );
     }
 
