@@ -12,6 +12,9 @@
 //!
 //! Source: OpenTSDB 2.4, `TagVRegexFilter`; `java.util.regex.Pattern` for the syntax.
 
+use std::iter::Peekable;
+use std::str::Chars;
+
 use regex::bytes::{Regex, RegexBuilder};
 use regex_syntax::ParserBuilder;
 
@@ -125,6 +128,8 @@ fn translate(text: &str) -> Result<String, String> {
                     return Err("has a back reference, which is not supported".to_owned());
                 }
                 Some(escaped @ ('<' | '>')) => out.push(escaped),
+                Some('Q') => quote(&mut chars, &mut out)?,
+                Some(escaped @ ('p' | 'P')) => out.push_str(&property(&mut chars, escaped == 'P')?),
                 Some(escaped) if escaped.is_ascii() => out.extend(['\\', escaped]),
                 Some(escaped) => out.push_str(&byte_of(escaped)?),
             },
@@ -133,6 +138,10 @@ fn translate(text: &str) -> Result<String, String> {
                 out.push('[');
                 if chars.next_if_eq(&'^').is_some() {
                     out.push('^');
+                } else if chars.next_if_eq(&':').is_some() {
+                    // A class with a colon in it, and not the name of a class.
+                    out.push_str("\\:");
+                    continue;
                 }
                 class_begins = true;
             }
@@ -162,6 +171,51 @@ fn translate(text: &str) -> Result<String, String> {
         }
     }
     Ok(out)
+}
+
+/// What follows `\Q`, as far as `\E` or to the end: characters that stand for themselves.
+fn quote(chars: &mut Peekable<Chars<'_>>, out: &mut String) -> Result<(), String> {
+    while let Some(c) = chars.next() {
+        if c == '\\' && chars.next_if_eq(&'E').is_some() {
+            return Ok(());
+        }
+        match c {
+            _ if c.is_ascii_alphanumeric() => out.push(c),
+            _ if c.is_ascii() => out.push_str(&format!("\\x{:02X}", u32::from(c))),
+            _ => out.push_str(&byte_of(c)?),
+        }
+    }
+    Ok(())
+}
+
+/// What follows `\p` or `\P`: a class by its name, as the characters of ISO-8859-1 that it has.
+fn property(chars: &mut Peekable<Chars<'_>>, is_negated: bool) -> Result<String, String> {
+    let name: String = match chars.next() {
+        Some('{') => chars.by_ref().take_while(|c| *c != '}').collect(),
+        Some(letter) => letter.to_string(),
+        None => String::new(),
+    };
+    let class = match name.strip_prefix("Is").unwrap_or(&name) {
+        "Lower" => "a-z",
+        "Upper" => "A-Z",
+        "ASCII" => r"\x00-\x7F",
+        "Alpha" => "a-zA-Z",
+        "Digit" | "Nd" => "0-9",
+        "Alnum" => "a-zA-Z0-9",
+        "Punct" => r"!-/:-@\[-`{-~",
+        "Graph" => "!-~",
+        "Print" => " -~",
+        "Blank" => r" \t",
+        "Cntrl" => r"\x00-\x1F\x7F",
+        "XDigit" => "0-9a-fA-F",
+        "Space" => r" \t\n\x0B\f\r",
+        "L" | "Alphabetic" => r"a-zA-Z\xAA\xB5\xBA\xC0-\xD6\xD8-\xF6\xF8-\xFF",
+        "Lu" | "Uppercase" => r"A-Z\xC0-\xD6\xD8-\xDE",
+        "Ll" => r"a-z\xB5\xDF-\xF6\xF8-\xFF",
+        "N" => r"0-9\xB2\xB3\xB9\xBC-\xBE",
+        _ => return Err(format!("has the class `{name}`, which is not supported")),
+    };
+    Ok(format!("[{}{class}]", if is_negated { "^" } else { "" }))
 }
 
 /// What follows `(?`: a group, or flags that mean the same in Java and here.
@@ -218,6 +272,15 @@ mod tests {
             ("[]a]", "]", true),
             ("[a-z&&[^b]]1", "b1", false),
             ("x{2}", "axxb", true),
+            (r"\Qdb.b\E$", "db.b", true),
+            (r"\Qdb.b", "dbxb", false),
+            (r"[\Q]-\E]", "a-b", true),
+            (r"^\p{Lu}", "WEB", true),
+            (r"^\p{Lu}", "web", false),
+            (r"^[\P{Lower}x]+$", "x0A", true),
+            (r"^\pL+$", "aé", true),
+            ("[[:alpha:]]", "b", false),
+            ("[[:alpha:]]", "h", true),
         ] {
             assert_eq!(finds(text, value), expected, "{text} {value}");
         }
@@ -240,7 +303,7 @@ mod tests {
             ("a\\", "backslash"),
             ("(a", "unclosed"),
             ("*a", "repetition"),
-            (r"\Qa\E", "escape"),
+            (r"\p{Greek}", "class `Greek`"),
         ] {
             let reason = Regexp::parse(text).unwrap_err();
             assert!(reason.contains(part), "{text} {reason}");
