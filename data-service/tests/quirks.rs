@@ -202,3 +202,31 @@ async fn tsuids_are_one_group() {
         }
     }
 }
+
+#[tokio::test]
+async fn filters_of_tsuids_pass_without_their_key() {
+    let engine = engine(&[("a", 0, json!(1)), ("b", 0, json!(2))]).await;
+    let on = Quirks {
+        filters_of_tsuids_pass_without_key: true,
+        ..Quirks::NONE
+    };
+    let mut query = parse_tsuid_query("none:000001000001000001,000001000001000002", &TimeZone::UTC).unwrap();
+    for (filter, with, without) in [
+        ("rack=*", 2, 0),
+        ("rack=not_literal_or(x)", 2, 0),
+        ("rack=literal_or(x)", 0, 0),
+        ("rack=regexp(.*)", 0, 0),
+        ("host=not_literal_or(a)", 1, 1),
+    ] {
+        query.filter = parse_metric_query(&format!("none:m{{{filter}}}"), &TimeZone::UTC)
+            .unwrap()
+            .filter;
+        for (quirks, count) in [(on, with), (Quirks::NONE, without)] {
+            assert_eq!(
+                groups(&engine, query.clone(), 20, quirks).await.len(),
+                count,
+                "{filter}"
+            );
+        }
+    }
+}

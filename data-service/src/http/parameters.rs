@@ -1,6 +1,6 @@
 //! The query string: `start=1h-ago&m=sum:sys.cpu.user&ms`.
 //!
-//! Flags are true by mere presence, even as `ms=false`. Of a repeated parameter the first counts,
+//! Flags are true by mere presence, even as `ms=false`. Of a repeated parameter the last counts,
 //! except for those that may be repeated (`m`, `tsuids`).
 //!
 //! Source: OpenTSDB 2.4, `AbstractHttpQuery.getQueryString` (Netty's `QueryStringDecoder`).
@@ -29,9 +29,9 @@ impl Parameters {
         Parameters { pairs }
     }
 
-    /// The first value of a parameter.
+    /// The last value of a parameter.
     pub(crate) fn get(&self, name: &str) -> Option<&str> {
-        self.all(name).next()
+        self.all(name).last()
     }
 
     /// All values of a parameter.
@@ -86,6 +86,7 @@ mod tests {
         assert_eq!(parameters.all("m").collect::<Vec<_>>(), ["sum:a{host=x}", "b c"]);
         assert!(parameters.has("ms") && !parameters.has("arrays"));
         assert_eq!(parameters.get("start"), Some("1h-ago"));
+        assert_eq!(parameters.get("m"), Some("b c"), "the last counts");
         assert_eq!(parameters.get("e"), Some("é"));
     }
 

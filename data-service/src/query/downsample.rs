@@ -82,6 +82,9 @@ pub enum DownsampleError {
     /// The interval is no duration.
     #[error(transparent)]
     Interval(#[from] TimeError),
+    /// No interval.
+    #[error("String index out of range: -1")]
+    NoInterval,
     /// An unknown function.
     #[error("No such downsampling function: {name}")]
     UnknownFunction {
@@ -127,7 +130,8 @@ impl Downsample {
     ///
     /// [`DownsampleError`].
     pub fn parse(text: &str, zone: &TimeZone, use_calendar: bool) -> Result<Self, DownsampleError> {
-        let mut parts = text.split('-');
+        // Empty parts at the end do not count.
+        let mut parts = text.trim_end_matches('-').split('-');
         let interval = parts.next().unwrap_or_default();
         let Some(function) = parts.next() else {
             return Err(DownsampleError::TooFewParts {
@@ -151,6 +155,9 @@ impl Downsample {
 }
 
 fn parse_interval(text: &str, zone: &TimeZone, use_calendar: bool) -> Result<Interval, DownsampleError> {
+    if text.is_empty() {
+        return Err(DownsampleError::NoInterval);
+    }
     if text.contains("all") {
         return Ok(Interval::WholeRange);
     }
@@ -495,7 +502,13 @@ mod tests {
             ("1.5dc-sum", "For input string: \"1.5\""),
             ("99999999999dc-sum", "For input string: \"99999999999\""),
             ("0dc-sum", "Zero or negative duration: 0d"),
-            ("c-sum", "Invalid duration (number): "),
+            ("c-sum", "Cannot parse null or empty duration"),
+            ("-sum", "String index out of range: -1"),
+            ("1-sum", "Invalid duration, must have an integer and unit: 1"),
+            (
+                "1m-",
+                "Invalid downsampling specifier '1m-': must provide at least interval and function",
+            ),
         ] {
             assert_eq!(parse(text).unwrap_err().to_string(), expected);
         }

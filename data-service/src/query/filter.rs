@@ -25,6 +25,9 @@ pub struct TagFilter {
     pub matcher: TagMatcher,
     /// A group for each value, in place of one over all.
     pub group_by: bool,
+    /// Its type and its text as they were asked for, to be shown. A pattern of a tags map is shown as
+    /// `wildcard`, though it takes upper and lower case.
+    pub asked: (&'static str, String),
 }
 
 /// Which values a filter takes.
@@ -63,6 +66,9 @@ pub const FILTER_TYPES: [&str; 7] = [
 /// Why something is no filter.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FilterError {
+    /// No type.
+    #[error("The filter type cannot be null or empty")]
+    EmptyType,
     /// An unknown type.
     #[error("Could not find a tag value filter of the type: {name}")]
     UnknownType {
@@ -81,7 +87,7 @@ pub enum FilterError {
     /// Alternatives without a value.
     #[error("Filter must contain more than just a pipe")]
     OnlyPipe,
-    /// Two pipes without a value between them.
+    /// Two pipes without a value between them, where values are looked up.
     #[error("Missing UID name")]
     EmptyAlternative,
     /// A regular expression that is none, or none that this server can match.
@@ -117,11 +123,23 @@ impl TagFilter {
             return Err(FilterError::EmptyKey);
         }
         let matcher = TagMatcher::parse(kind, filter)?;
+        let asked = (matcher.type_name(), filter.to_owned());
         Ok(Self {
             key: key.to_owned(),
             matcher,
             group_by,
+            asked,
         })
+    }
+
+    /// A filter of a matcher.
+    pub fn of_matcher(key: &str, matcher: TagMatcher, group_by: bool) -> Self {
+        Self {
+            key: key.to_owned(),
+            asked: (matcher.type_name(), matcher.filter_text()),
+            matcher,
+            group_by,
+        }
     }
 
     /// A filter of an entry of a tags map, which groups:
@@ -148,12 +166,12 @@ impl TagFilter {
             };
             return Self::new(&kind.to_lowercase(), key, argument, true);
         }
-        let kind = if value.contains('*') {
-            "iwildcard"
-        } else {
-            "literal_or"
-        };
-        Self::new(kind, key, value, true)
+        if value.contains('*') {
+            let mut filter = Self::new("iwildcard", key, value, true)?;
+            filter.asked.0 = "wildcard";
+            return Ok(filter);
+        }
+        Self::new("literal_or", key, value, true)
     }
 
     /// Adds filters of a tags map. One that is there already is not added again, but groups.
@@ -185,6 +203,9 @@ impl TagMatcher {
     /// As [`TagFilter::new`].
     pub fn parse(kind: &str, filter: &str) -> Result<Self, FilterError> {
         // The type is looked at first, since what is wrong with the rest depends on it.
+        if kind.is_empty() {
+            return Err(FilterError::EmptyType);
+        }
         let known = FILTER_TYPES.contains(&kind);
         if !known {
             return Err(FilterError::UnknownType {
@@ -203,13 +224,7 @@ impl TagMatcher {
                 Self::Iwildcard(Glob::parse(&filter.to_lowercase()).ok_or(FilterError::NoAsterisk)?)
             }
             "regexp" => Self::Regexp(Regexp::parse(filter).map_err(|reason| bad_regexp(filter, reason))?),
-            _ => {
-                let values = alternatives(filter)?;
-                if values.iter().any(String::is_empty) {
-                    return Err(FilterError::EmptyAlternative);
-                }
-                Self::LiteralOr(values)
-            }
+            _ => Self::LiteralOr(alternatives(filter)?),
         })
     }
 
@@ -246,6 +261,16 @@ impl TagMatcher {
             Self::LiteralOr(_) | Self::IliteralOr(_) | Self::NotLiteralOr(_) | Self::NotIliteralOr(_) => {
                 false
             }
+        }
+    }
+
+    /// Whether it excludes values, or takes any by stars alone: what OpenTSDB lets pass without a tag, too,
+    /// where it does not look for the tag's key in the first place.
+    pub const fn takes_unnamed(&self) -> bool {
+        match self {
+            Self::NotLiteralOr(_) | Self::NotIliteralOr(_) => true,
+            Self::Wildcard(glob) | Self::Iwildcard(glob) => glob.is_any(),
+            Self::LiteralOr(_) | Self::IliteralOr(_) | Self::Regexp(_) => false,
         }
     }
 
@@ -296,11 +321,14 @@ impl fmt::Display for TagMatcher {
     }
 }
 
-/// Splits at pipes. Empty values at the end do not count.
+/// Splits at pipes. Empty values at the end do not count, so of several pipes alone there is none.
 fn alternatives(filter: &str) -> Result<Vec<String>, FilterError> {
+    if filter == "|" {
+        return Err(FilterError::OnlyPipe);
+    }
     let kept = filter.trim_end_matches('|');
     if kept.is_empty() {
-        return Err(FilterError::OnlyPipe);
+        return Ok(Vec::new());
     }
     Ok(kept.split('|').map(str::to_owned).collect())
 }
@@ -325,6 +353,8 @@ mod tests {
             ("WEB*", "iwildcard(web*)"),
             ("web01|db01", "literal_or(web01|db01)"),
             ("web01|", "literal_or(web01)"),
+            ("a||b", "literal_or(a||b)"),
+            ("||", "literal_or()"),
             ("Iliteral_OR(Web02)", "iliteral_or(web02)"),
             ("wildcard(we*)", "wildcard(we*)"),
             ("not_literal_or(web01)", "not_literal_or(web01)"),
@@ -334,18 +364,28 @@ mod tests {
         for (value, expected) in [
             ("", "Filter cannot be null or empty"),
             ("|", "Filter must contain more than just a pipe"),
-            ("a||b", "Missing UID name"),
             ("wildcard(a*", "Filter must end with a ')': wildcard(a*"),
             ("wildcard(a)", "Filter must contain an asterisk"),
             (
                 "regexp(a(?=b))",
                 "Invalid regexp filter 'a(?=b)': has a look-ahead, which is not supported",
             ),
+            ("()", "The filter type cannot be null or empty"),
             ("bogus(a)", "Could not find a tag value filter of the type: bogus"),
         ] {
             assert_eq!(of_tag(value), Err(expected.to_owned()), "{value}");
         }
         assert_eq!(TagFilter::of_tag("", "a"), Err(FilterError::EmptyKey));
+    }
+
+    #[test]
+    fn filters_are_shown_as_they_were_asked_for() {
+        let of_tag = |value: &str| TagFilter::of_tag("host", value).unwrap().asked;
+        assert_eq!(of_tag("WEB*"), ("wildcard", "WEB*".to_owned()));
+        assert_eq!(of_tag("IWILDCARD(WEB*)"), ("iwildcard", "WEB*".to_owned()));
+        assert_eq!(of_tag("A|b|"), ("literal_or", "A|b|".to_owned()));
+        let filter = TagFilter::new("iliteral_or", "host", "A|", false).unwrap();
+        assert_eq!(filter.asked, ("iliteral_or", "A|".to_owned()));
     }
 
     #[test]

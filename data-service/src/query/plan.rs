@@ -141,8 +141,8 @@ fn read_of_series(tsuids: &[Tsuid], layout: &RowKeyLayout, hours: Hours) -> Read
     }
 }
 
-/// Filters that look at names only, and the keys that group, ascending; `None` if one of the keys is
-/// unknown.
+/// Filters that look at names only, and the keys that group, ascending; `None` if one of the keys that have to
+/// be there is unknown.
 async fn name_tests(
     filters: &[TagFilter],
     quirks: Quirks,
@@ -160,12 +160,21 @@ async fn name_tests(
     let mut tests = Vec::with_capacity(filters.len());
     let mut group_by = Vec::new();
     for (filter, uid) in filters.iter().zip(uids) {
+        let needs_key = !(quirks.filters_of_tsuids_pass_without_key && filter.matcher.takes_unnamed());
         let Some(uid) = uid else {
-            return Ok(None);
+            if needs_key {
+                return Ok(None);
+            }
+            continue;
         };
         let tagk = TagkUid::new(uid);
         group_by.extend(filter.group_by.then_some(tagk));
-        let test = ValueTest::Name(NameTest::new(filter.matcher.predicate(quirks)?));
+        let test = NameTest::new(filter.matcher.predicate(quirks)?);
+        let test = if needs_key {
+            ValueTest::Name(test)
+        } else {
+            ValueTest::NameIfThere(test)
+        };
         tests.push(TagTest { tagk, test });
     }
     group_by.sort_unstable();

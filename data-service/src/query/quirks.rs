@@ -37,6 +37,10 @@ pub struct Quirks {
     /// Series that are asked for by TSUIDs are one group, whatever their filters say about grouping:
     /// `host=*` with the TSUIDs of two hosts gives one result. Without it, it gives two.
     pub tsuids_are_one_group: bool,
+    /// Of series that are asked for by TSUIDs, filters that exclude values, and a star alone, take those
+    /// without the tag, too: `dc=*` gives a series that has no `dc`. Without it, and for series of a metric,
+    /// every filter wants its key to be there.
+    pub filters_of_tsuids_pass_without_key: bool,
 }
 
 impl Quirks {
@@ -56,6 +60,7 @@ impl Quirks {
             literals_of_a_key_add_up: on,
             estimates_of_integers_only: on,
             tsuids_are_one_group: on,
+            filters_of_tsuids_pass_without_key: on,
         }
     }
 }

@@ -49,7 +49,7 @@ struct Inner {
 /// A filter with its key as UID.
 #[derive(Debug)]
 pub struct TagTest {
-    /// The tag key, which must be there.
+    /// The tag key, which must be there but for [`ValueTest::NameIfThere`].
     pub tagk: TagkUid,
     /// Its value.
     pub test: ValueTest,
@@ -66,6 +66,8 @@ pub enum ValueTest {
     NotIn(FxHashSet<TagvUid>),
     /// One whose name matches.
     Name(NameTest),
+    /// One whose name matches, or no tag with this key at all.
+    NameIfThere(NameTest),
 }
 
 /// A filter that needs names.
@@ -81,8 +83,13 @@ impl TagTest {
             ValueTest::Any => true,
             ValueTest::In(values) => values.contains(value),
             ValueTest::NotIn(values) => !values.contains(value),
-            ValueTest::Name(test) => test.verdict(value).unwrap_or(true),
+            ValueTest::Name(test) | ValueTest::NameIfThere(test) => test.verdict(value).unwrap_or(true),
         }
+    }
+
+    /// Whether a row passes that does not have the key.
+    fn passes_without(&self) -> bool {
+        matches!(self.test, ValueTest::NameIfThere(_))
     }
 
     /// The bytes of the lowest value behind one which may pass; `None` if there is none.
@@ -212,7 +219,7 @@ impl Selection {
         let inner = &*self.0;
         let tags = row_key.get(inner.tags_at..)?;
         let mut place = 0;
-        for test in &inner.tests {
+        for test in inner.tests.iter().filter(|test| !test.passes_without()) {
             let (tagk, tagv) = loop {
                 // Without its key the row is too short; a longer one may follow.
                 let tag = tags.get(place..place + inner.tag_bytes)?;
@@ -265,7 +272,7 @@ impl Selection {
         inner.tests.iter().all(|test| {
             inner
                 .value_of(tags, test.tagk)
-                .is_some_and(|value| test.passes(&value))
+                .map_or(test.passes_without(), |value| test.passes(&value))
         })
     }
 
@@ -285,7 +292,7 @@ impl Selection {
     ) -> Result<(), QueryError> {
         let mut needs_names = false;
         for test in &self.0.tests {
-            let ValueTest::Name(name_test) = &test.test else {
+            let (ValueTest::Name(name_test) | ValueTest::NameIfThere(name_test)) = &test.test else {
                 continue;
             };
             needs_names = true;

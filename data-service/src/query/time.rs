@@ -64,21 +64,30 @@ pub enum TimeError {
         /// Why it is no number.
         reason: IntegerTextError,
     },
-    /// A number beyond what a query can ask for.
-    #[error("Invalid timestamp: {text}")]
-    TooLate {
-        /// The text.
-        text: String,
-    },
     /// A duration with an unknown unit.
     #[error("Invalid duration (suffix): {text}")]
     DurationUnit {
         /// The text.
         text: String,
     },
-    /// A duration without a number, or with one that is too large.
+    /// No duration.
+    #[error("Cannot parse null or empty duration")]
+    NoDuration,
+    /// Digits alone.
+    #[error("Invalid duration, must have an integer and unit: {text}")]
+    DurationWithoutUnit {
+        /// The text.
+        text: String,
+    },
+    /// A duration without a number.
     #[error("Invalid duration (number): {text}")]
     DurationNumber {
+        /// The text.
+        text: String,
+    },
+    /// More milliseconds than there are.
+    #[error("Duration must be < Long.MAX_VALUE ms: {text}")]
+    DurationTooLong {
         /// The text.
         text: String,
     },
@@ -102,8 +111,13 @@ pub(crate) fn now_ms() -> i64 {
     i64::try_from(now.as_millis()).unwrap_or(i64::MAX)
 }
 
-/// The last millisecond that OpenTSDB takes as a time.
+/// The last millisecond that OpenTSDB takes as a time of a query.
 const MAX_TIME_MS: i64 = 9_999_999_999_999;
+
+/// Whether a query can ask for an instant: neither before 1970 nor after the year 2286.
+pub fn can_be_asked_for(time_ms: i64) -> bool {
+    (0..=MAX_TIME_MS).contains(&time_ms)
+}
 
 /// Reads a start or an end, as milliseconds since the epoch. `now_ms` is what `now` and `-ago`
 /// start from, `zone` where dates are.
@@ -116,23 +130,18 @@ pub fn parse_time(text: &str, now_ms: i64, zone: &TimeZone) -> Result<i64, TimeE
     if lower == "now" {
         return Ok(now_ms);
     }
-    if let Some(digits) = lower.strip_suffix("ms").filter(|digits| all_digits(digits)) {
+    // Unlike the other words it counts in lower case only.
+    if let Some(digits) = text.strip_suffix("ms").filter(|digits| all_digits(digits)) {
         return number(text, digits);
     }
     if let Some(duration) = lower.strip_suffix("-ago") {
         return Ok(now_ms.saturating_sub(parse_duration(duration)?));
     }
-    let time_ms = if is_date(text) {
-        date(text, zone)?
+    if is_date(text) {
+        date(text, zone)
     } else {
-        seconds_or_millis(text)?
-    };
-    if time_ms > MAX_TIME_MS {
-        return Err(TimeError::TooLate {
-            text: text.to_owned(),
-        });
+        seconds_or_millis(text)
     }
-    Ok(time_ms)
 }
 
 /// Whether a text is a date, and not an instant whatever the zone.
@@ -152,7 +161,7 @@ pub fn parse_duration(text: &str) -> Result<i64, TimeError> {
     let (count, unit) = parse_units(text)?;
     count
         .checked_mul(unit.nominal_ms())
-        .ok_or_else(|| TimeError::DurationNumber {
+        .ok_or_else(|| TimeError::DurationTooLong {
             text: text.to_owned(),
         })
 }
@@ -168,8 +177,13 @@ pub fn parse_units(text: &str) -> Result<(i64, CalendarUnit), TimeError> {
     let bad_number = || TimeError::DurationNumber {
         text: text.to_owned(),
     };
-    if unit.is_empty() || count.is_empty() {
-        return Err(bad_number());
+    if text.is_empty() {
+        return Err(TimeError::NoDuration);
+    }
+    if unit.is_empty() {
+        return Err(TimeError::DurationWithoutUnit {
+            text: text.to_owned(),
+        });
     }
     let count: i64 = count.parse().map_err(|_| bad_number())?;
     if count == 0 {
@@ -251,7 +265,7 @@ fn number(text: &str, digits: &str) -> Result<i64, TimeError> {
 }
 
 /// Reads a date. Fields beyond their range run on into the next larger one: month 13 is January of
-/// the next year.
+/// the next year, month -1 November of the one before. Blanks in front of a field do not count.
 fn date(text: &str, zone: &TimeZone) -> Result<i64, TimeError> {
     let separator = if text.as_bytes().get(10) == Some(&b' ') {
         ' '
@@ -277,8 +291,10 @@ fn date(text: &str, zone: &TimeZone) -> Result<i64, TimeError> {
         if let Some(before) = index.checked_sub(1) {
             rest = rest.strip_prefix(separators[before]).ok_or_else(unparseable)?;
         }
-        let digits = rest.len() - rest.trim_start_matches(|c: char| c.is_ascii_digit()).len();
-        let (number, after) = rest.split_at(digits);
+        rest = rest.trim_start_matches(' ');
+        let sign = usize::from(rest.starts_with('-'));
+        let after = rest[sign..].trim_start_matches(|c: char| c.is_ascii_digit());
+        let (number, after) = rest.split_at(rest.len() - after.len());
         *field = number.parse().map_err(|_| unparseable())?;
         rest = after;
     }
@@ -307,7 +323,7 @@ fn civil_millis([year, month, day, hour, minute, second]: [i64; 6], zone: &TimeZ
         .checked_add(second)?;
     let wall = midnight.checked_add(SignedDuration::from_secs(seconds)).ok()?;
     let instant = zone.to_ambiguous_timestamp(wall).later().ok()?;
-    Some(instant.as_millisecond()).filter(|millis| *millis >= 0)
+    Some(instant.as_millisecond())
 }
 
 #[cfg(test)]
@@ -384,13 +400,31 @@ mod tests {
                 "Invalid time:  now. Invalid character ' ' in  now".to_owned(),
             ),
             ("1x-ago", "Invalid duration (suffix): 1x".to_owned()),
-            ("99999999999999", "Invalid timestamp: 99999999999999".to_owned()),
+            (
+                "5MS",
+                "Invalid time: 5MS. Invalid character 'M' in 5MS".to_owned(),
+            ),
+            ("-ago", "Cannot parse null or empty duration".to_owned()),
         ] {
             assert_eq!(utc(text), Err(expected), "{text}");
         }
         assert!(utc("").is_err());
         assert!(utc("9999999999/01/01").is_err(), "a year that no calendar has");
         assert!(utc("日本/日本/日").is_err(), "text that is not ASCII");
+    }
+
+    #[test]
+    fn fields_of_dates_may_be_beyond_their_range() {
+        for (text, expected) in [
+            ("2013/-1/01", 1_351_728_000_000),
+            ("2013/01/ 1", 1_356_998_400_000),
+            ("1969/01/01", -31_536_000_000),
+            ("2013/00/00", 1_354_233_600_000),
+        ] {
+            assert_eq!(utc(text), Ok(expected), "{text}");
+        }
+        assert!(can_be_asked_for(0) && can_be_asked_for(9_999_999_999_999));
+        assert!(!can_be_asked_for(-1) && !can_be_asked_for(10_000_000_000_000));
     }
 
     #[test]
@@ -413,8 +447,8 @@ mod tests {
         for (text, expected) in [
             ("1x", "Invalid duration (suffix): 1x"),
             ("h", "Invalid duration (number): h"),
-            ("", "Invalid duration (number): "),
-            ("15", "Invalid duration (number): 15"),
+            ("", "Cannot parse null or empty duration"),
+            ("15", "Invalid duration, must have an integer and unit: 15"),
             ("0h", "Zero or negative duration: 0h"),
             (
                 "99999999999999999999h",
@@ -422,7 +456,7 @@ mod tests {
             ),
             (
                 "9999999999999999y",
-                "Invalid duration (number): 9999999999999999y",
+                "Duration must be < Long.MAX_VALUE ms: 9999999999999999y",
             ),
             ("1é", "Invalid duration (suffix): 1é"),
         ] {

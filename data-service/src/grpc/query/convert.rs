@@ -183,11 +183,7 @@ fn tag_filter(field: &str, filter: &TagFilterMessage) -> Result<TagFilter, Statu
         FilterType::Iwildcard => TagMatcher::Iwildcard(glob(field, filter, &filter.pattern.to_lowercase())?),
         FilterType::Regexp => TagMatcher::Regexp(regexp(field, filter)?),
     };
-    Ok(TagFilter {
-        key: filter.key.clone(),
-        matcher,
-        group_by: filter.group_by,
-    })
+    Ok(TagFilter::of_matcher(&filter.key, matcher, filter.group_by))
 }
 
 /// The alternatives of a literal filter.

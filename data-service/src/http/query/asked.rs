@@ -6,8 +6,8 @@
 //!     "index":0,"rateOptions":null,"filterTagKs":["AAAB"],…,"tags":{"host":"wildcard(*)"},…}
 //! ```
 //!
-//! `filterTagKs` are the UIDs of the filters' keys in base64, ascending. What this server does not have
-//! is shown with OpenTSDB's defaults.
+//! `filterTagKs` are the UIDs of the filters' keys in base64, ascending; of series by TSUIDs there are none.
+//! What this server does not have is shown with OpenTSDB's defaults.
 //!
 //! Source: OpenTSDB 2.4, the JSON of `TSSubQuery`.
 
@@ -17,6 +17,8 @@ use oxtsdb_schema::{Uid, UidKind};
 use rustc_hash::FxHashMap;
 
 use crate::http::json;
+use crate::query::filter::TagFilter;
+use crate::query::language::{Expression, SeriesExpression};
 use crate::query::{Engine, QueryError, QuerySpec, RateOptions, Source, SubQuery};
 
 /// What of a sub-query is shown as it was written.
@@ -31,19 +33,15 @@ pub(super) struct Asked {
 }
 
 impl Asked {
-    /// Of a parameter `m` or `tsuid` that was read without an error.
-    pub(super) fn of_expression(text: &str) -> Asked {
-        let parts: Vec<&str> = text.split(':').collect();
-        let [_, middle @ .., last] = parts.as_slice() else {
-            return Asked::default();
-        };
-        let is_downsample = |part: &&&str| part.starts_with(|c: char| c.is_ascii_digit());
+    /// Of a parameter `m` or `tsuid`.
+    pub(super) fn of_expression(expression: &Expression) -> Asked {
         Asked {
-            tsuids: Some(last.split(',').map(str::to_owned).collect()),
-            downsample: middle.iter().rfind(is_downsample).map(|part| (*part).to_owned()),
-            with_rate_options: middle
-                .iter()
-                .any(|part| part.to_ascii_lowercase().starts_with("rate") && part.contains('{')),
+            tsuids: match &expression.series {
+                SeriesExpression::Tsuids(tsuids) => Some(tsuids.clone()),
+                SeriesExpression::Metric(_) => None,
+            },
+            downsample: expression.downsample.clone(),
+            with_rate_options: expression.with_rate_options,
         }
     }
 }
@@ -93,11 +91,11 @@ pub(super) fn write(out: &mut Vec<u8>, index: usize, query: &SubQuery, asked: &A
         out.extend_from_slice(if place > 0 { b",{\"tagk\":" } else { b"{\"tagk\":" });
         json::write_string(out, &filter.key);
         out.extend_from_slice(b",\"filter\":");
-        json::write_string(out, &filter.matcher.filter_text());
+        json::write_string(out, &filter.asked.1);
         out.extend_from_slice(b",\"group_by\":");
         boolean(out, filter.group_by);
         out.extend_from_slice(b",\"type\":");
-        json::write_string(out, filter.matcher.type_name());
+        json::write_string(out, filter.asked.0);
         out.push(b'}');
     }
     out.extend_from_slice(b"],\"percentiles\":null,\"index\":");
@@ -106,8 +104,9 @@ pub(super) fn write(out: &mut Vec<u8>, index: usize, query: &SubQuery, asked: &A
     let options = query.rate.filter(|_| asked.with_rate_options);
     or_null(out, options, rate_options);
     out.extend_from_slice(b",\"filterTagKs\":");
-    let keys: BTreeSet<Uid> = filters
-        .iter()
+    // Of TSUIDs OpenTSDB does not look them up.
+    let known = filters.iter().filter(|_| metric.is_some());
+    let keys: BTreeSet<Uid> = known
         .filter_map(|filter| uids.get(&filter.key).copied())
         .collect();
     let keys = (!filters.is_empty()).then_some(keys);
@@ -121,7 +120,8 @@ pub(super) fn write(out: &mut Vec<u8>, index: usize, query: &SubQuery, asked: &A
           \"showHistogramBuckets\":false,\"useMultiGets\":true,\"tags\":",
     );
     let tags = filters.iter().filter(|filter| filter.group_by);
-    json::write_map(out, tags.map(|filter| (&filter.key, filter.matcher.to_string())));
+    let asked = |filter: &TagFilter| format!("{}({})", filter.asked.0, filter.asked.1);
+    json::write_map(out, tags.map(|filter| (&filter.key, asked(filter))));
     out.extend_from_slice(b",\"histogramQuery\":false}");
 }
 

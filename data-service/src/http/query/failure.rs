@@ -7,6 +7,7 @@ use oxtsdb_schema::RowError;
 use crate::http::error::HttpError;
 use crate::http::suggest::uids_error;
 use crate::query::QueryError;
+use crate::query::language::LanguageError;
 
 /// The answer to a query that failed.
 pub(super) fn of_query(error: &QueryError) -> HttpError {
@@ -55,6 +56,47 @@ pub(super) fn of_query(error: &QueryError) -> HttpError {
             failed(StatusCode::INTERNAL_SERVER_ERROR, error)
         }
     }
+}
+
+/// A parameter that cannot be read. Some of these OpenTSDB takes for faults of its own.
+pub(super) fn of_language(error: &LanguageError) -> HttpError {
+    use LanguageError as E;
+    let status = match error {
+        E::Filter { .. }
+        | E::EmptyPart
+        | E::Unclosed { .. }
+        | E::Tag { .. }
+        | E::NoMetric
+        | E::TsuidWithoutMetric { .. }
+        | E::TsuidMetrics { .. } => StatusCode::INTERNAL_SERVER_ERROR,
+        E::TooFewParts { .. }
+        | E::TooManyParts { .. }
+        | E::NoAggregator
+        | E::UnknownAggregator { .. }
+        | E::Downsample(_)
+        | E::RateOptions { .. }
+        | E::RateOptionCount { .. }
+        | E::CounterMax { .. }
+        | E::ResetValue { .. }
+        | E::Empty
+        | E::NoSource
+        | E::NoUid
+        | E::Hex { .. }
+        | E::NotSupported { .. } => StatusCode::BAD_REQUEST,
+    };
+    HttpError::new(status, error.to_string())
+}
+
+/// An instant that nothing can be stored at.
+pub(super) fn not_a_time(time_ms: i64) -> HttpError {
+    let message = format!("Invalid timestamp: {time_ms}");
+    HttpError::new(StatusCode::INTERNAL_SERVER_ERROR, message)
+}
+
+/// What OpenTSDB answers where something is missing that it takes for given.
+pub(super) fn null_pointer() -> HttpError {
+    let message = "An internal null pointer exception was thrown";
+    HttpError::new(StatusCode::INTERNAL_SERVER_ERROR, message)
 }
 
 /// A range that is none. The times are as they were understood.

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 
 use futures::FutureExt as _;
 use futures::stream::{self, StreamExt as _};
-use oxtsdb_schema::{MetricUid, TagkUid, TagvUid, Tsuid, Uid, UidKind};
+use oxtsdb_schema::{MetricUid, RowKeyLayout, TagkUid, TagvUid, Tsuid, Uid, UidKind};
 use serde::Deserialize;
 
 use super::failure;
@@ -21,7 +21,7 @@ use crate::http::query::flag::Flag;
 use crate::http::reply::Reply;
 use crate::last::counters::{self, Written};
 use crate::last::{LastPoint, LookBack, SeriesNames, in_hour_of, names_of, of_series};
-use crate::query::language::{LanguageError, parse_series, parse_tsuid};
+use crate::query::language::{LanguageError, parse_series, parse_uids};
 use crate::query::plan::check_tsuid;
 use crate::query::spec::Limits;
 use crate::query::time::now_ms;
@@ -68,7 +68,7 @@ enum Wanted {
 pub(crate) async fn get(engine: &Engine, parameters: &Parameters) -> Result<Reply, HttpError> {
     let mut wanted = Vec::new();
     for text in parameters.all("timeseries") {
-        let (metric, tags) = parse_series(text).map_err(bad_request)?;
+        let (metric, tags) = parse_series(text).map_err(|error| failure::of_language(&error))?;
         wanted.push(Wanted::Series { metric, tags });
     }
     for text in parameters.all("tsuids") {
@@ -139,7 +139,7 @@ struct JsonQuery {
 }
 
 fn tsuids<'a>(texts: impl Iterator<Item = &'a str>) -> Result<Wanted, HttpError> {
-    let tsuids: Result<_, _> = texts.map(parse_tsuid).collect();
+    let tsuids: Result<_, _> = texts.map(parse_uids).collect();
     Ok(Wanted::Tsuids(tsuids.map_err(bad_request)?))
 }
 
@@ -187,11 +187,7 @@ async fn answer(engine: &Engine, question: Question) -> Result<Reply, HttpError>
 async fn last_points(engine: &Engine, wanted: &Wanted, back_scan: i64) -> Result<Vec<LastPoint>, HttpError> {
     let of_query = |error: QueryError| failure::of_query(&error);
     let tsuids = match wanted {
-        Wanted::Tsuids(tsuids) => tsuids
-            .iter()
-            .map(|tsuid| check_tsuid(tsuid, engine.layout()))
-            .collect::<Result<Vec<_>, _>>()
-            .map_err(of_query)?,
+        Wanted::Tsuids(tsuids) => series_of(tsuids, engine.layout())?,
         Wanted::Series { tags, .. } if back_scan > 0 && tags.is_empty() => {
             return Err(bad_request("Tags cannot be null or empty when getting a TSUID"));
         }
@@ -219,6 +215,19 @@ async fn last_points(engine: &Engine, wanted: &Wanted, back_scan: i64) -> Result
         .map(|tsuid| async move { of_series(engine, &tsuid, look_back).await }.boxed())
         .collect();
     found(searches).await
+}
+
+/// Checks TSUIDs. Behind their first tag they may have any bytes: those that make no tags are of no series.
+fn series_of(tsuids: &[Vec<u8>], layout: &RowKeyLayout) -> Result<Vec<Tsuid>, HttpError> {
+    let least = layout.widths.metric.bytes() + layout.widths.tag_bytes();
+    if tsuids.iter().any(|tsuid| tsuid.len() < least) {
+        let rule = "TSUID must not be null and must have a metric and at least one tag pair";
+        return Err(bad_request(rule));
+    }
+    Ok(tsuids
+        .iter()
+        .filter_map(|tsuid| check_tsuid(tsuid, layout).ok())
+        .collect())
 }
 
 /// The last points of the hours in which series were written last.

@@ -14,6 +14,7 @@ mod flag;
 pub(crate) mod last;
 mod parse;
 mod render;
+mod scalar;
 
 use futures::StreamExt as _;
 use jiff::tz::TimeZone;
@@ -21,8 +22,9 @@ use jiff::tz::TimeZone;
 use crate::http::error::HttpError;
 use crate::http::parameters::Parameters;
 use crate::http::reply::Reply;
+use crate::query::plan::check_tsuid;
 use crate::query::time::now_ms;
-use crate::query::{Engine, Frame, QueryError};
+use crate::query::{Engine, Frame, QueryError, Source};
 
 use asked::TagkUids;
 use parse::Question;
@@ -55,7 +57,13 @@ pub(crate) async fn post(
     answer(engine, parse::from_json(content, parameters, rules, now_ms())?).await
 }
 
-async fn answer(engine: &Engine, question: Question) -> Result<Reply, HttpError> {
+async fn answer(engine: &Engine, mut question: Question) -> Result<Reply, HttpError> {
+    // TSUIDs with bytes that make no tags are of no series; gRPC refuses them.
+    for sub_query in &mut question.spec.sub_queries {
+        if let Source::Tsuids(tsuids) = &mut sub_query.source {
+            tsuids.retain(|tsuid| check_tsuid(tsuid, engine.layout()).is_ok());
+        }
+    }
     let of_query = |error: QueryError| failure::of_query(&error);
     let uids = if question.output.query {
         asked::tagk_uids(engine, &question.spec).await.map_err(of_query)?

@@ -21,12 +21,13 @@ use crate::http::error::HttpError;
 use crate::http::parameters::Parameters;
 use crate::http::query::asked::Asked;
 use crate::http::query::flag::Flag;
+use crate::http::query::scalar::{Text, Whole};
 use crate::http::query::{QueryRules, failure};
 use crate::query::downsample::Downsample;
 use crate::query::filter::{FilterError, MAX_FILTERS, TagFilter};
-use crate::query::language::{parse_aggregator, parse_metric_query, parse_tsuid, parse_tsuid_query};
+use crate::query::language::{Expression, LanguageError, parse_aggregator, parse_tsuids};
 use crate::query::spec::without_identical;
-use crate::query::time::{TimeError, find_zone, is_date, parse_time};
+use crate::query::time::{TimeError, can_be_asked_for, find_zone, is_date, parse_time};
 use crate::query::{QuerySpec, Quirks, RateOptions, SeriesFilter, Source, SubQuery};
 
 /// Sub-queries of a request. OpenTSDB has no limit but the size of the request; finding equal ones
@@ -70,21 +71,26 @@ pub(super) fn from_parameters(
         .get("start")
         .filter(|start| !start.is_empty())
         .ok_or_else(|| HttpError::bad_request("Missing parameter <code>start</code>"))?;
-    let mut sub_queries = Vec::new();
+    let of_language = |error: LanguageError| failure::of_language(&error);
+    let mut expressions = Vec::new();
     for text in parameters.all("tsuid").chain(parameters.all("tsuids")) {
-        let sub_query = parse_tsuid_query(text, zone).map_err(bad_request)?;
-        sub_queries.push((sub_query, Asked::of_expression(text)));
+        expressions.push(Expression::of_tsuids(text).map_err(of_language)?);
     }
     for text in parameters.all("m") {
-        let sub_query = parse_metric_query(text, zone).map_err(bad_request)?;
-        at_most("tags and filters", sub_query.filter.tags.len(), MAX_FILTERS)?;
-        sub_queries.push((sub_query, Asked::of_expression(text)));
+        expressions.push(Expression::of_metric(text).map_err(of_language)?);
     }
-    if sub_queries.is_empty() {
+    if expressions.is_empty() {
         return Err(HttpError::bad_request("Missing sub queries"));
     }
-    at_most("sub-queries", sub_queries.len(), MAX_SUB_QUERIES)?;
+    at_most("sub-queries", expressions.len(), MAX_SUB_QUERIES)?;
     let range = range(start, parameters.get("end"), zone, now_ms)?;
+    let mut sub_queries = Vec::with_capacity(expressions.len());
+    for expression in expressions {
+        at_most("tags and filters", expression.tags.len(), MAX_FILTERS)?;
+        let asked = Asked::of_expression(&expression);
+        sub_queries.push((expression.sub_query(zone).map_err(of_language)?, asked));
+    }
+    check_times(range)?;
     let output = Output {
         arrays: parameters.has("arrays"),
         millis: parameters.has("ms"),
@@ -106,9 +112,12 @@ pub(super) fn from_json(
     if content.is_empty() {
         return Err(HttpError::missing_content());
     }
-    let body: Body<'_> =
-        serde_json::from_slice(content).map_err(|error| HttpError::unreadable_json(error.to_string()))?;
-    let queries = body.queries.unwrap_or_default();
+    let Some(body) = first_value(content)? else {
+        return Err(failure::null_pointer());
+    };
+    let Some(queries) = body.queries else {
+        return Err(failure::null_pointer());
+    };
     at_most("sub-queries", queries.count, MAX_SUB_QUERIES)?;
     // OpenTSDB reads the filters together with the JSON, before it looks at anything else.
     let mut filters = Vec::new();
@@ -118,7 +127,12 @@ pub(super) fn from_json(
     let Some(start) = scalar(body.start)?.filter(|start| !start.is_empty()) else {
         return Err(HttpError::bad_request("Missing start time"));
     };
-    let zone = match body.timezone.as_deref().filter(|zone| !zone.is_empty()) {
+    let zone = match body
+        .timezone
+        .as_ref()
+        .map(|zone| zone.0.as_str())
+        .filter(|zone| !zone.is_empty())
+    {
         Some(name) => find_zone(name),
         None => Ok(TimeZone::UTC),
     };
@@ -145,6 +159,7 @@ pub(super) fn from_json(
         let asked = sub_query.asked();
         sub_queries.push((sub_query.read(filters, &calendar)?, asked));
     }
+    check_times(range)?;
     let output = Output {
         arrays: parameters.has("arrays"),
         millis: body.ms_resolution.0 || parameters.has("ms"),
@@ -179,6 +194,20 @@ fn question(
     Question { spec, output, asked }
 }
 
+/// The first value of a body; what follows it is ignored. `None` for `null`.
+fn first_value(content: &[u8]) -> Result<Option<Body<'_>>, HttpError> {
+    let mut reader = serde_json::Deserializer::from_slice(content);
+    Option::deserialize(&mut reader).map_err(|error| HttpError::unreadable_json(error.to_string()))
+}
+
+/// Refuses instants that nothing can be stored at; OpenTSDB does so when all else has been read.
+fn check_times((start_ms, end_ms): (i64, i64)) -> Result<(), HttpError> {
+    let wrong = [start_ms, end_ms]
+        .into_iter()
+        .find(|time_ms| !can_be_asked_for(*time_ms));
+    wrong.map_or(Ok(()), |time_ms| Err(failure::not_a_time(time_ms)))
+}
+
 /// Start and end; an end that is missing is the present.
 fn range(start: &str, end: Option<&str>, zone: &TimeZone, now_ms: i64) -> Result<(i64, i64), HttpError> {
     let start_ms = parse_time(start, now_ms, zone).map_err(bad_request)?;
@@ -200,7 +229,7 @@ struct Body<'a> {
     start: Option<&'a RawValue>,
     #[serde(borrow)]
     end: Option<&'a RawValue>,
-    timezone: Option<String>,
+    timezone: Option<Text>,
     #[serde(borrow)]
     queries: Option<FirstOf<JsonSubQuery<'a>, MAX_SUB_QUERIES>>,
     #[serde(default)]
@@ -217,20 +246,23 @@ struct Body<'a> {
     delete: Flag,
     #[serde(default)]
     use_calendar: Flag,
+    /// Read only to see whether it is a flag.
+    #[serde(default, rename = "padding")]
+    _padding: Flag,
 }
 
 /// A sub-query of a POST.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct JsonSubQuery<'a> {
-    aggregator: Option<String>,
-    metric: Option<String>,
-    tsuids: Option<Vec<String>>,
+    aggregator: Option<Text>,
+    metric: Option<Text>,
+    tsuids: Option<Vec<Text>>,
     #[serde(borrow, default, deserialize_with = "source_text")]
     tags: Option<&'a RawValue>,
     #[serde(borrow, default, deserialize_with = "source_text")]
     filters: Option<&'a RawValue>,
-    downsample: Option<String>,
+    downsample: Option<Text>,
     #[serde(default)]
     rate: Flag,
     rate_options: Option<JsonRateOptions>,
@@ -252,20 +284,21 @@ fn source_text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<&'de
 #[serde(rename_all = "camelCase")]
 struct JsonFilter {
     #[serde(rename = "type")]
-    kind: Option<String>,
-    tagk: Option<String>,
-    filter: Option<String>,
-    #[serde(default)]
+    kind: Option<Text>,
+    tagk: Option<Text>,
+    filter: Option<Text>,
+    #[serde(default, alias = "group_by")]
     group_by: Flag,
 }
 
+/// Unlike in other objects no field may be unknown.
 #[derive(Debug, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct JsonRateOptions {
     #[serde(default)]
     counter: Flag,
-    counter_max: Option<i64>,
-    reset_value: Option<i64>,
+    counter_max: Option<Whole>,
+    reset_value: Option<Whole>,
     #[serde(default)]
     drop_resets: Flag,
 }
@@ -320,25 +353,6 @@ impl<'de, T: Deserialize<'de>, const MAX: usize> Visitor<'de> for FirstOfVisitor
     }
 }
 
-/// The value of a tag: a text, or a scalar that stands for one.
-#[derive(Debug, Deserialize)]
-#[serde(untagged)]
-enum TagText {
-    Text(String),
-    Integer(i64),
-    Truth(bool),
-}
-
-impl TagText {
-    fn text(&self) -> String {
-        match self {
-            TagText::Text(text) => text.clone(),
-            TagText::Integer(number) => number.to_string(),
-            TagText::Truth(truth) => truth.to_string(),
-        }
-    }
-}
-
 /// The calendar of a request.
 struct RequestCalendar {
     zone: Result<TimeZone, TimeError>,
@@ -362,7 +376,7 @@ impl RequestCalendar {
 
 impl JsonSubQuery<'_> {
     /// The filters; errors are told as errors of the JSON. Of `tags` and `filters` the one counts that
-    /// comes last in the body, also if it is empty or `null`; the other is read and forgotten.
+    /// comes last in the body, also if it is empty; the other is read and forgotten.
     fn filters(&self) -> Result<Vec<TagFilter>, HttpError> {
         let of_filters = self.filters.map_or(Ok(Vec::new()), explicit_filters)?;
         let of_tags = self.tags.map_or(Ok(Vec::new()), filters_of_tags)?;
@@ -377,16 +391,17 @@ impl JsonSubQuery<'_> {
 
     /// What an answer shows of it.
     fn asked(&self) -> Asked {
+        let tsuids = self.tsuids.as_ref();
         Asked {
-            tsuids: self.tsuids.clone(),
-            downsample: self.downsample.clone(),
+            tsuids: tsuids.map(|tsuids| tsuids.iter().map(|tsuid| tsuid.0.clone()).collect()),
+            downsample: self.downsample.as_ref().map(|text| text.0.clone()),
             with_rate_options: self.rate_options.is_some(),
         }
     }
 
     fn read(self, filters: Vec<TagFilter>, calendar: &RequestCalendar) -> Result<SubQuery, HttpError> {
-        let aggregator =
-            parse_aggregator(self.aggregator.as_deref().unwrap_or_default()).map_err(bad_request)?;
+        let of_language = |error: LanguageError| failure::of_language(&error);
+        let aggregator = parse_aggregator(&self.aggregator.unwrap_or_default().0).map_err(of_language)?;
         for (name, asked) in [
             (
                 "percentiles",
@@ -399,25 +414,24 @@ impl JsonSubQuery<'_> {
                 return Err(not_supported(name));
             }
         }
-        let source = match (self.tsuids.filter(|tsuids| !tsuids.is_empty()), self.metric) {
-            (Some(tsuids), _) => {
-                let tsuids = tsuids
-                    .iter()
-                    .map(|tsuid| parse_tsuid(tsuid))
-                    .collect::<Result<_, _>>();
-                Source::Tsuids(tsuids.map_err(bad_request)?)
-            }
-            (None, Some(metric)) if !metric.is_empty() => Source::Metric(metric),
-            (None, _) => {
-                let message = "Missing the metric or tsuids, provide at least one";
-                return Err(HttpError::bad_request(message));
-            }
+        let metric = self
+            .metric
+            .map(|metric| metric.0)
+            .filter(|metric| !metric.is_empty());
+        let series = match (self.tsuids.filter(|tsuids| !tsuids.is_empty()), metric) {
+            (Some(tsuids), _) => Ok(tsuids),
+            (None, Some(metric)) => Err(metric),
+            (None, None) => return Err(of_language(LanguageError::NoSource)),
         };
         let downsample = self
             .downsample
-            .filter(|text| !text.is_empty())
-            .map(|text| calendar.downsample(&text))
+            .filter(|text| !text.0.is_empty())
+            .map(|text| calendar.downsample(&text.0))
             .transpose()?;
+        let source = match series {
+            Ok(tsuids) => Source::Tsuids(parse_tsuids(&tsuids).map_err(of_language)?),
+            Err(metric) => Source::Metric(metric),
+        };
         let rate = self
             .rate
             .0
@@ -440,7 +454,7 @@ fn explicit_filters(source: &RawValue) -> Result<Vec<TagFilter>, HttpError> {
     let list: Option<FirstOf<JsonFilter, MAX_FILTERS>> = read_json(source)?;
     let list = list.unwrap_or_default();
     at_most("tags and filters", list.count, MAX_FILTERS)?;
-    let text = |text: &Option<String>| text.clone().unwrap_or_default();
+    let text = |text: &Option<Text>| text.clone().unwrap_or_default().0;
     let filters = list.kept.iter().map(|filter| {
         let (kind, key) = (text(&filter.kind), text(&filter.tagk));
         TagFilter::new(&kind, &key, &text(&filter.filter), filter.group_by.0).map_err(bad_filter)
@@ -450,20 +464,18 @@ fn explicit_filters(source: &RawValue) -> Result<Vec<TagFilter>, HttpError> {
 
 /// The entries of `tags`.
 fn filters_of_tags(source: &RawValue) -> Result<Vec<TagFilter>, HttpError> {
-    let tags: Option<BTreeMap<String, TagText>> = read_json(source)?;
-    let tags = tags.unwrap_or_default();
+    let tags: BTreeMap<String, Option<Text>> = read_json(source)?;
     at_most("tags and filters", tags.len(), MAX_FILTERS)?;
     tags.iter()
-        .map(|(key, value)| TagFilter::of_tag(key, &value.text()).map_err(bad_filter))
+        .map(|(key, value)| {
+            let value = value.as_ref().map_or("", |value| value.0.as_str());
+            TagFilter::of_tag(key, value).map_err(bad_filter)
+        })
         .collect()
 }
 
 fn bad_filter(error: FilterError) -> HttpError {
-    match error {
-        // Found by OpenTSDB when it looks up the values, not when it reads the JSON.
-        FilterError::EmptyAlternative => bad_request(error),
-        error => HttpError::unreadable_json(error.to_string()),
-    }
+    HttpError::unreadable_json(error.to_string())
 }
 
 fn read_json<'a, T: Deserialize<'a>>(source: &'a RawValue) -> Result<T, HttpError> {
@@ -475,8 +487,8 @@ impl From<JsonRateOptions> for RateOptions {
         let default = RateOptions::default();
         RateOptions {
             counter: json.counter.0,
-            counter_max: json.counter_max.unwrap_or(default.counter_max),
-            reset_value: json.reset_value.unwrap_or(default.reset_value),
+            counter_max: json.counter_max.map_or(default.counter_max, |max| max.0),
+            reset_value: json.reset_value.map_or(default.reset_value, |reset| reset.0),
             drop_resets: json.drop_resets.0,
         }
     }

@@ -174,7 +174,6 @@ async fn what_is_wrong_with_a_query_is_told() {
             "End time [1356998400000] must be greater than the start time [1356998400000]",
         ),
         (json!({"queries": []}), "Missing queries"),
-        (json!({"queries": null}), "Missing queries"),
         (
             json!({"queries": [{"metric": "m"}]}),
             "Missing the aggregation function",
@@ -207,6 +206,16 @@ async fn what_is_wrong_with_a_query_is_told() {
         (json!({"queries": [1]}), "Unable to parse the given JSON"),
         (json!({"msResolution": "maybe"}), "Unable to parse the given JSON"),
         (json!({"delete": true}), "Not supported: delete"),
+        (
+            json!({"queries": [{"aggregator": "sum", "tsuids": ["000001"]}]}),
+            "UID was empty",
+        ),
+        (
+            json!({"queries": [{"aggregator": "sum", "metric": "m", "filters": [
+                {"type": "regexp", "tagk": "host", "filter": "(a{100}){1000}"}]}]}),
+            "Invalid regexp filter '(a{100}){1000}': is a program of more than 131072 bytes, ask for fewer \
+             repetitions",
+        ),
         (
             json!({"timezone": "+05:00", "start": "2013/01/01"}),
             "Invalid timezone name: +05:00",
@@ -253,26 +262,59 @@ async fn what_is_wrong_with_a_query_is_told() {
         );
         assert_eq!(error["details"], json!(details));
     }
-    for (target, message) in [
-        ("/api/query", "Missing parameter <code>start</code>"),
-        ("/api/query?start=1h-ago", "Missing sub queries"),
+    for (parameters, status, message) in [
+        ("", 400, "Missing parameter <code>start</code>"),
+        ("start=1h-ago", 400, "Missing sub queries"),
         (
-            "/api/query?start=1h-ago&m=sum",
+            "start=x&m=bogus:m",
+            400,
+            "Invalid time: x. Invalid character 'x' in x",
+        ),
+        (
+            "start=1h-ago&m=bogus:m",
+            400,
+            "No such aggregation function: bogus",
+        ),
+        ("start=1h-ago&m=", 400, "The query string was empty"),
+        (
+            "start=1h-ago&m=sum",
+            400,
             "Invalid parameter m=sum (not enough :-separated parts)",
         ),
+        ("start=x&m=sum:m%7Bhost", 500, "Missing '}' at the end of: m{host"),
         (
-            "/api/query?start=1h-ago&m=sum:m%7Bhost=regexp((a%7B100%7D)%7B1000%7D)%7D",
-            "Invalid regexp filter '(a{100}){1000}': is a program of more than 131072 bytes, ask for fewer \
-             repetitions",
+            "start=1h-ago&m=sum:m%7Bhost%7D",
+            500,
+            "When parsing tag 'host': invalid tag: host",
         ),
         (
-            "/api/query?start=1h-ago&m=sum:m%7Bhost",
-            "Missing '}' at the end of: m{host",
+            "start=1h-ago&m=sum:m%7B%7D%7Bhost=wildcard(a)%7D",
+            500,
+            "When parsing filter 'host=wildcard(a)': Filter must contain an asterisk",
+        ),
+        ("start=1h-ago&m=sum:", 500, "Metric cannot be null or empty"),
+        ("start=1h-ago&tsuid=sum:00", 500, "begin 0, end 6, length 2"),
+        (
+            "start=1h-ago&tsuid=sum:000001000001000001,000002000001000001",
+            500,
+            "One or more TSUIDs did not share the same metric [000001] [000002]",
+        ),
+        ("start=1969/01/01&m=sum:m", 500, "Invalid timestamp: -31536000000"),
+        (
+            "start=1h-ago&end=99999999999999&m=sum:m",
+            500,
+            "Invalid timestamp: 99999999999999",
         ),
     ] {
-        let answer = service.get(target).await;
+        let answer = service.get(&format!("/api/query?{parameters}")).await;
         let told = answer.json()["error"]["message"].clone();
-        assert_eq!((answer.status, told), (400, json!(message)), "{target}");
+        assert_eq!((answer.status, told), (status, json!(message)), "{parameters}");
+    }
+    for body in ["{}", "null", r#"{"start":1,"queries":null}"#] {
+        let answer = service.post("/api/query", body).await;
+        let told = answer.json()["error"]["message"].clone();
+        let message = "An internal null pointer exception was thrown";
+        assert_eq!((answer.status, told), (500, json!(message)), "{body}");
     }
     let answer = service.post("/api/query", "").await;
     assert_eq!(

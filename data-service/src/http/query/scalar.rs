@@ -1,0 +1,89 @@
+//! Texts and whole numbers of request bodies, as OpenTSDB's parser takes them from any scalar.
+
+use serde::Deserialize;
+use serde::de::{Deserializer, Error as _};
+use serde_json::value::RawValue;
+
+/// A text; of a number or a boolean its source.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub(super) struct Text(pub(super) String);
+
+impl<'de> Deserialize<'de> for Text {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Text, D::Error> {
+        let source = <&RawValue>::deserialize(deserializer)?.get();
+        match source.as_bytes().first() {
+            Some(b'"') => serde_json::from_str(source).map(Text).map_err(D::Error::custom),
+            Some(b'{' | b'[' | b'n') => Err(D::Error::custom(format!("expected a text, found {source}"))),
+            _ => Ok(Text(source.to_owned())),
+        }
+    }
+}
+
+impl AsRef<str> for Text {
+    fn as_ref(&self) -> &str {
+        &self.0
+    }
+}
+
+/// A whole number; also as a text, and of one with a fraction what is in front of the point.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Whole(pub(super) i64);
+
+impl<'de> Deserialize<'de> for Whole {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Whole, D::Error> {
+        let source = <&RawValue>::deserialize(deserializer)?.get();
+        let is_text = source.starts_with('"');
+        let number = source.trim_matches('"').trim();
+        let whole = number.parse().ok().or_else(|| {
+            let number: f64 = number.parse().ok().filter(|_| !is_text)?;
+            truncated(number)
+        });
+        whole
+            .map(Whole)
+            .ok_or_else(|| D::Error::custom(format!("expected a whole number, found {source}")))
+    }
+}
+
+/// The integer in front of the point, if it has 64 bits.
+fn truncated(number: f64) -> Option<i64> {
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "that is what it is for; the range is checked"
+    )]
+    let whole = number.trunc() as i64;
+    (number.abs() < 9.2e18).then_some(whole)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn scalars_are_taken_for_each_other() {
+        let text = |source: &str| serde_json::from_str::<Text>(source).ok().map(|text| text.0);
+        for (source, expected) in [
+            (r#""a\n""#, Some("a\n")),
+            ("5", Some("5")),
+            ("1.50", Some("1.50")),
+            ("true", Some("true")),
+            ("null", None),
+            ("[]", None),
+            ("{}", None),
+        ] {
+            assert_eq!(text(source).as_deref(), expected, "{source}");
+        }
+        let whole = |source: &str| serde_json::from_str::<Whole>(source).ok().map(|whole| whole.0);
+        for (source, expected) in [
+            ("5", Some(5)),
+            ("-5", Some(-5)),
+            (r#""5""#, Some(5)),
+            ("1.9", Some(1)),
+            (r#""1.9""#, None),
+            (r#""x""#, None),
+            ("1e30", None),
+            ("{}", None),
+        ] {
+            assert_eq!(whole(source), expected, "{source}");
+        }
+    }
+}
