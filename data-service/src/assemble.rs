@@ -14,7 +14,7 @@ use tracing::warn;
 
 use crate::grpc::DataServiceHandler;
 use crate::layout_check;
-use crate::query::{Engine, Limits};
+use crate::query::Engine;
 use crate::settings::DataSettings;
 use crate::uids::{Uids, UidsError};
 use crate::write::Writer;
@@ -98,7 +98,7 @@ pub async fn assemble(
         (settings.data_table_name()?, settings.meta_table_name()?),
         *uids.layout(),
         Arc::new(uids.clone()),
-        Limits::of_setting(settings.query_max_points),
+        settings.query_limits(),
     );
     let settings = Arc::new(settings);
     let handler = DataServiceHandler::new(writer.clone(), engine.clone(), settings, shutdown);

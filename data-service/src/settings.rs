@@ -9,6 +9,7 @@ use oxtsdb_row_store::{StoreError, TableName};
 use oxtsdb_schema::{RowKeyLayout, SaltLayout, UidWidth, UidWidths, data_table};
 use oxtsdb_server::settings::{SettingError, in_range};
 
+use crate::query::budget::{Limit, Limits};
 use crate::write::WriteForm;
 
 /// Settings of the data service.
@@ -123,8 +124,24 @@ pub struct DataSettings {
     #[arg(long, env = "OXTSDB_STREAM_GRACE_SECONDS", value_name = "SECONDS", default_value_t = Self::default().stream_grace_seconds)]
     pub stream_grace_seconds: u64,
 
-    /// Points that a query may scan, at 16 bytes of memory each if it is not downsampled; 0: no
-    /// limit (tsd.query.limits.data_points.default)
+    /// Series that a query may read; 0: no limit
+    #[arg(long, env = "OXTSDB_QUERY_MAX_SERIES", value_name = "COUNT", default_value_t = Self::default().query_max_series)]
+    pub query_max_series: u64,
+
+    /// Rows that a query may read, an hour of a series each; 0: no limit
+    #[arg(long, env = "OXTSDB_QUERY_MAX_ROWS", value_name = "COUNT", default_value_t = Self::default().query_max_rows)]
+    pub query_max_rows: u64,
+
+    /// Bytes of rows that a query may read; 0: no limit (tsd.query.limits.bytes.default)
+    #[arg(long, env = "OXTSDB_QUERY_MAX_BYTES", value_name = "BYTES", default_value_t = Self::default().query_max_bytes)]
+    pub query_max_bytes: u64,
+
+    /// Memory that a query may hold, MiB, at 16 bytes a point; 0: no limit. Long queries tell what is
+    /// known and let it go, so few need it all
+    #[arg(long, env = "OXTSDB_QUERY_MAX_MEMORY_MIB", value_name = "MIB", default_value_t = Self::default().query_max_memory_mib)]
+    pub query_max_memory_mib: u64,
+
+    /// Points that a query may read; 0: no limit (tsd.query.limits.data_points.default)
     #[arg(long, env = "OXTSDB_QUERY_MAX_POINTS", value_name = "COUNT", default_value_t = Self::default().query_max_points)]
     pub query_max_points: u64,
 
@@ -181,7 +198,11 @@ impl Default for DataSettings {
             stream_max_series: 1_000_000,
             stream_max_symbols_mib: 64,
             stream_grace_seconds: 10,
-            query_max_points: 50_000_000,
+            query_max_series: 0,
+            query_max_rows: 0,
+            query_max_bytes: 0,
+            query_max_memory_mib: 256,
+            query_max_points: 0,
             max_connections: 4096,
             idle_timeout_seconds: 0,
             http_max_body_mib: 16,
@@ -228,6 +249,18 @@ impl DataSettings {
         in_range("--http-max-body-mib", self.http_max_body_mib, 1, 1024)?;
         in_range("--telnet-max-line-bytes", self.telnet_max_line_bytes, 64, 1 << 20)?;
         in_range("--telnet-batch-points", self.telnet_batch_points, 1, 1 << 20)
+    }
+
+    /// What a query may use.
+    pub fn query_limits(&self) -> Limits {
+        let memory = self.query_max_memory_mib.saturating_mul(1 << 20);
+        Limits {
+            series: Limit::of_setting("--query-max-series", self.query_max_series),
+            rows: Limit::of_setting("--query-max-rows", self.query_max_rows),
+            bytes: Limit::of_setting("--query-max-bytes", self.query_max_bytes),
+            points: Limit::of_setting("--query-max-points", self.query_max_points),
+            memory: Limit::of_setting("--query-max-memory-mib", memory),
+        }
     }
 
     /// The table of points.

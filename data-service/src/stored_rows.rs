@@ -224,7 +224,7 @@ fn http_points(answer: &Answer) -> Points {
     points
 }
 
-/// Points as queries tell them: as in OpenTSDB, an integer before a floating point number is told as
+/// Points as HTTP tells them: as in OpenTSDB, an integer before a floating point number is told as
 /// one too.
 fn as_told(points: &[(i64, Number)]) -> Points {
     let mut told = points.to_vec();

@@ -77,6 +77,34 @@ async fn rates_begin_at_the_epoch() {
 }
 
 #[tokio::test]
+async fn floats_to_come_count() {
+    let points = [
+        ("a", 0, json!(1)),
+        ("a", 10, json!(2)),
+        ("b", 20, json!(0.5)),
+        ("b", 30, json!(7)),
+        ("b", 35, json!(1.5)),
+        ("b", 40, json!(8)),
+    ];
+    let engine = engine(&points).await;
+    let ints = async |text: &str, quirks| {
+        let query = parse_metric_query(text, &TimeZone::UTC).unwrap();
+        let groups = groups(&engine, query, 100, quirks).await;
+        let points = groups.iter().flat_map(|group| group.points.iter());
+        points.map(|(_, value)| value.is_int()).collect::<Vec<_>>()
+    };
+    let on = Quirks {
+        floats_to_come_count: true,
+        ..Quirks::NONE
+    };
+    let each = [true, true, false, true, false, true];
+    assert_eq!(ints("sum:m", on).await, [false, false, false, false, false, true]);
+    assert_eq!(ints("sum:m", Quirks::NONE).await, each);
+    assert_eq!(ints("none:m", on).await, [true, true, false, false, false, true]);
+    assert_eq!(ints("none:m", Quirks::NONE).await, each);
+}
+
+#[tokio::test]
 async fn whole_range_excludes_end() {
     let engine = engine(&[("a", 0, json!(1)), ("a", 20, json!(2))]).await;
     let on = Quirks {

@@ -66,6 +66,11 @@ impl Row {
         })
     }
 
+    /// Bytes of the key, and of the qualifiers and values of all cells.
+    pub fn byte_len(&self) -> usize {
+        self.key.len() + self.cells.byte_len()
+    }
+
     /// The newest cell of a column.
     pub fn get(&self, family: &str, qualifier: &[u8]) -> Option<CellRef<'_>> {
         self.cells()

@@ -16,6 +16,7 @@ use tonic::{Code, Request, Response, Status};
 use super::query::convert::{metric_source, millis};
 use super::query::{of_query, place, qualifier_of};
 use crate::last::{LastPoint, LookBack, names_of, of_metric, of_series};
+use crate::query::budget::{Limit, Limits, Resource};
 use crate::query::plan::{MetricSeries, check_tsuid};
 use crate::query::time::now_ms;
 use crate::query::{Engine, Number, QueryError, Quirks, SeriesFilter};
@@ -25,7 +26,7 @@ const HOUR_MS: i64 = 3_600_000;
 const MAX_LOOK_BACK_MS: i64 = 366 * 24 * HOUR_MS;
 
 /// Points in an answer at most, which is one message.
-const MAX_POINTS: usize = 1_000_000;
+const MAX_POINTS: u64 = 1_000_000;
 
 /// Targets that are looked at at a time.
 const TARGETS_AT_A_TIME: usize = 16;
@@ -116,18 +117,18 @@ async fn answer(
         .collect();
     let mut found = stream::iter(searches).buffered(TARGETS_AT_A_TIME);
     let table = engine.table().to_string();
+    let limits = Limits {
+        points: Limit::of_setting("QueryLast", MAX_POINTS),
+        ..Limits::NONE
+    };
     let mut response = QueryLastResponse::default();
     let mut tsuids = Vec::new();
     while let Some((index, result)) = found.next().await {
         let target = u32::try_from(index).unwrap_or(u32::MAX);
         match result {
             Ok(points) => {
-                if response.points.len() + points.len() > MAX_POINTS {
-                    return Err(QueryError::TooManyPoints {
-                        limit: MAX_POINTS as u64,
-                        setting: "QueryLast",
-                    });
-                }
+                let count = response.points.len() + points.len();
+                limits.check(Resource::Points, count as u64)?;
                 for point in points {
                     response.points.push(message(target, &point));
                     tsuids.push(point.tsuid);
@@ -270,7 +271,7 @@ fn of_target(error: &QueryError, table: &str) -> Option<ItemError> {
         }
         QueryError::EndBeforeStart { .. }
         | QueryError::UidWithoutName { .. }
-        | QueryError::TooManyPoints { .. }
+        | QueryError::OverBudget { .. }
         | QueryError::Infinite { .. }
         | QueryError::Store(_)
         | QueryError::Uids(_)

@@ -23,7 +23,7 @@ pub(super) fn query(
     let deadline = deadline_of(request.extensions());
     let request = request.into_inner();
     let query = convert::query(&request, now_ms())?;
-    let mut encoder = frames::Encoder::new(&request);
+    let encoder = frames::Encoder::new(&request);
     let table = engine.table().to_string();
     let answer = engine.run(query, deadline).flat_map(move |frame| match frame {
         Ok(frame) => stream::iter(encoder.frames(frame)).map(Ok).boxed(),
@@ -55,11 +55,15 @@ pub(super) fn of_query(error: &QueryError, source: &str, table: &str) -> Status 
             message,
             &[("kind", kind.as_str()), ("uid", &uid.to_string())],
         ),
-        QueryError::TooManyPoints { limit, setting } => status(
+        QueryError::OverBudget { resource, limit } => status(
             Code::ResourceExhausted,
             ErrorReason::QueryTooLarge,
             message,
-            &[("limit", &limit.to_string()), ("setting", setting)],
+            &[
+                ("limit", &limit.most.to_string()),
+                ("setting", limit.setting),
+                ("resource", &resource.to_string()),
+            ],
         ),
         // As a sum of values that are fine: nothing is wrong with the data.
         QueryError::Infinite { .. } => status(Code::OutOfRange, ErrorReason::InvalidValue, message, &[]),

@@ -15,7 +15,8 @@ use oxtsdb_row_store::{ColumnSelection, Row, RowFilter, Scan, StoreError, prefix
 use oxtsdb_schema::data_table::{COUNTER_QUALIFIER, META_FAMILY};
 use oxtsdb_schema::{MetricUid, TagkUid, TagvUid, Tsuid, UidWidths};
 
-use crate::query::spec::Limits;
+use crate::query::Resource;
+use crate::query::budget::Limits;
 use crate::query::{Engine, QueryError};
 
 /// A series and when a point of it last came, milliseconds since the epoch.
@@ -81,7 +82,7 @@ pub async fn of_metric(
         for row in &batch {
             found.extend(written(row, &widths)?);
         }
-        limits.check_points(found.len() as u64)?;
+        limits.check(Resource::Series, found.len() as u64)?;
     }
     Ok(found)
 }

@@ -5,8 +5,9 @@
 //! [`Interpolation`] says. Values are taken in the order of the series.
 //!
 //! Each series holds two points: the *current*, the last one reached, and the *next*. The result at
-//! an instant is an integer only if all points held then, the next ones too, are integers. So a
-//! series that will only begin later, or go on in floating point, makes the result floating point.
+//! an instant is an integer if all that contributes to it is. OpenTSDB wants all points held then to be
+//! integers, the next ones too: there a series that will only begin later, or go on in floating point,
+//! makes the result floating point ([`super::Quirks::floats_to_come_count`]).
 //!
 //! ```text
 //!            a: 1 ──────── 4 ──────── 9            at the second instant a holds 1 and 4, b holds
@@ -35,25 +36,39 @@ pub struct Series<'a> {
     pub before: Option<f64>,
 }
 
+/// How series are aggregated.
+#[derive(Clone, Copy, Debug)]
+pub struct Aggregation {
+    /// By what.
+    pub aggregator: Aggregator,
+    /// Series contribute their value before an instant at which they have none, whatever the aggregator
+    /// says; that is the rule for rates.
+    pub holds: bool,
+    /// A value makes those before it floating point, as OpenTSDB has it.
+    pub floats_to_come_count: bool,
+}
+
 /// Aggregates over series, for the instants from `start_ms` to `end_ms`, both inside.
-///
-/// `holds`: series contribute their value before an instant at which they have none, whatever the
-/// aggregator says; that is the rule for rates.
 ///
 /// Where instants differ, it takes a step for each series at each of them, which can be minutes of
 /// work. Once `cancelled`, it ends soon, with a result that must not be used.
 pub fn aggregate(
     series: &[Series<'_>],
-    aggregator: Aggregator,
-    holds: bool,
+    aggregation: Aggregation,
     (start_ms, end_ms): (i64, i64),
     cancelled: &CancellationToken,
 ) -> Points {
+    let aggregator = aggregation.aggregator;
     let function = aggregator.function().unwrap_or(Function::First);
-    let interpolation = if holds {
+    let interpolation = if aggregation.holds {
         Interpolation::Previous
     } else {
         aggregator.interpolation()
+    };
+    let merging = Merging {
+        function,
+        interpolation,
+        floats_to_come_count: aggregation.floats_to_come_count,
     };
     // A series whose points are all before the range has ended when the range begins.
     let running: Vec<_> = series
@@ -68,14 +83,17 @@ pub fn aggregate(
         .collect();
     match running.as_slice() {
         [] => Points::default(),
-        [only] if aggregator.is_none() => single(only.points, start_ms, end_ms),
+        [only] if aggregator.is_none() && aggregation.floats_to_come_count => {
+            single(only.points, start_ms, end_ms)
+        }
+        [only] if aggregator.is_none() => only.points.clone().between(start_ms, end_ms),
         [first, rest @ ..] if rest.iter().all(|other| same_instants(first.points, other.points)) => {
             let points: Vec<_> = running.iter().map(|series| series.points).collect();
             aligned(&points, function)
-                .unwrap_or_else(|| merge(&running, function, interpolation, (start_ms, end_ms), cancelled))
+                .unwrap_or_else(|| merge(&running, &merging, (start_ms, end_ms), cancelled))
                 .between(start_ms, end_ms)
         }
-        _ => merge(&running, function, interpolation, (start_ms, end_ms), cancelled),
+        _ => merge(&running, &merging, (start_ms, end_ms), cancelled),
     }
 }
 
@@ -247,6 +265,18 @@ impl<'a> Cursor<'a> {
         }
     }
 
+    /// Whether what it contributes at an instant is an integer, or nothing.
+    fn contributes_ints(&self, now: i64, interpolation: Interpolation) -> bool {
+        match (self.values, self.current()) {
+            (_, Current::Nothing) | (Values::Ints(_), Current::Point(..)) => true,
+            (_, Current::Before(_)) | (Values::Doubles(_), _) => false,
+            (Values::Mixed(values), Current::Point(time_ms, value)) => {
+                let is_between = time_ms != now && interpolation.looks_ahead();
+                value.is_int() && (!is_between || values.get(self.next).is_none_or(|next| next.is_int()))
+            }
+        }
+    }
+
     /// Whether all points that it holds are integers.
     fn holds_ints(&self) -> bool {
         match self.values {
@@ -263,14 +293,21 @@ impl<'a> Cursor<'a> {
     }
 }
 
+/// How series with different instants are merged.
+struct Merging {
+    function: Function,
+    interpolation: Interpolation,
+    floats_to_come_count: bool,
+}
+
 /// Walks over the union of the instants.
 fn merge(
     series: &[&Series<'_>],
-    function: Function,
-    interpolation: Interpolation,
+    merging: &Merging,
     (start_ms, end_ms): (i64, i64),
     cancelled: &CancellationToken,
 ) -> Points {
+    let (function, interpolation) = (merging.function, merging.interpolation);
     let mut cursors: Vec<_> = series.iter().map(|series| Cursor::at(series, start_ms)).collect();
     let mut result = Points::default();
     let mut ints = Vec::with_capacity(cursors.len());
@@ -292,7 +329,11 @@ fn merge(
             if cursor.next_time() == Some(now) {
                 cursor.next += 1;
             }
-            all_ints &= cursor.holds_ints();
+            all_ints &= if merging.floats_to_come_count {
+                cursor.holds_ints()
+            } else {
+                cursor.contributes_ints(now, interpolation)
+            };
         }
         let value = if all_ints {
             ints.clear();
@@ -322,7 +363,7 @@ fn merge(
 fn int_at(cursor: &Cursor<'_>, interpolation: Interpolation, now: i64) -> Option<i64> {
     let int = |number| match number {
         Number::Int(int) => int,
-        // Not reached: all points held are integers.
+        // The next point where only the one before it contributes.
         Number::Double(_) => 0,
     };
     match cursor.current() {

@@ -111,6 +111,11 @@ impl CalendarWindows {
         Self { interval, counting }
     }
 
+    /// Whether the windows of a series depend on its first point.
+    pub fn follow_each_series(&self) -> bool {
+        self.counting == Counting::FromSeries
+    }
+
     /// The windows of an interval, counted as OpenTSDB does or not.
     pub const fn under(interval: CalendarInterval, quirks: Quirks) -> Self {
         let counting = if quirks.calendar_follows_each_series {

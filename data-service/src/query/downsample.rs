@@ -288,6 +288,17 @@ impl Windows {
         }
     }
 
+    /// Up to where the windows of every series are known, when all points before an instant have come:
+    /// those that begin before it. `None` where the windows of a series depend on its first point, and
+    /// where there is only one.
+    pub fn known_until(&self, read_until_ms: i64) -> Option<i64> {
+        match &self.layout {
+            WindowLayout::Whole { .. } => None,
+            WindowLayout::Calendar(calendar) if calendar.follow_each_series() => None,
+            WindowLayout::Fixed { .. } | WindowLayout::Calendar(_) => Some(self.layout.floor(read_until_ms)),
+        }
+    }
+
     /// How many windows a fill policy gives every series.
     pub fn filled_count(&self) -> u64 {
         self.filled
@@ -305,6 +316,8 @@ pub struct Downsampler {
     open: Option<(i64, i64)>,
     times_ms: Vec<i64>,
     values: Vec<f64>,
+    /// How many of the windows of the fill policy were taken.
+    filled: usize,
 }
 
 impl Downsampler {
@@ -317,7 +330,13 @@ impl Downsampler {
             open: None,
             times_ms: Vec::new(),
             values: Vec::new(),
+            filled: 0,
         }
+    }
+
+    /// How many windows it holds that are over.
+    pub const fn held(&self) -> usize {
+        self.times_ms.len()
     }
 
     /// Takes points; columns of one length.
@@ -364,26 +383,41 @@ impl Downsampler {
         }
     }
 
-    /// The windows with their values.
-    pub fn finish(mut self) -> Points {
-        self.close();
-        if let Some(filled) = self.windows.filled.take() {
-            self.fill(&filled);
+    /// The windows that begin before an instant, with their values, from where it was called last. All
+    /// points before that instant have come, and it is the start of a window: see
+    /// [`Windows::known_until`].
+    pub fn take(&mut self, until_ms: i64) -> Points {
+        if self.open.is_some_and(|(start, _)| start < until_ms) {
+            self.close();
         }
-        Points::new(self.times_ms, Values::Doubles(self.values))
+        let (times_ms, values) = (
+            std::mem::take(&mut self.times_ms),
+            std::mem::take(&mut self.values),
+        );
+        match &self.windows.filled {
+            None => Points::new(times_ms, Values::Doubles(values)),
+            Some(filled) => {
+                let from = self.filled;
+                let starts_ms = &filled.starts_ms[from..];
+                let starts_ms = &starts_ms[..starts_ms.partition_point(|start| *start < until_ms)];
+                self.filled += starts_ms.len();
+                fill(starts_ms, filled.value, &times_ms, &values)
+            }
+        }
     }
+}
 
-    /// Windows of the series that are none of the filled ones are dropped.
-    fn fill(&mut self, filled: &FilledWindows) {
-        let mut own = self.times_ms.iter().zip(&self.values).peekable();
-        let value_at = |start: &i64| {
-            while own.next_if(|(time_ms, _)| *time_ms < start).is_some() {}
-            own.next_if(|(time_ms, _)| *time_ms == start)
-                .map_or(filled.value, |(_, value)| *value)
-        };
-        let values = filled.starts_ms.iter().map(value_at).collect();
-        (self.times_ms, self.values) = (filled.starts_ms.to_vec(), values);
-    }
+/// The windows of a fill policy, with the values of those that have one. Windows of the series that are
+/// none of them are dropped.
+fn fill(starts_ms: &[i64], filled: f64, times_ms: &[i64], values: &[f64]) -> Points {
+    let mut own = times_ms.iter().zip(values).peekable();
+    let value_at = |start: &i64| {
+        while own.next_if(|(time_ms, _)| *time_ms < start).is_some() {}
+        own.next_if(|(time_ms, _)| *time_ms == start)
+            .map_or(filled, |(_, value)| *value)
+    };
+    let values = starts_ms.iter().map(value_at).collect();
+    Points::new(starts_ms.to_vec(), Values::Doubles(values))
 }
 
 #[cfg(test)]
@@ -401,7 +435,7 @@ mod tests {
         let mut downsampler = Downsampler::new(windows, function);
         let values: Vec<f64> = points.iter().map(|(_, value)| value.as_f64()).collect();
         downsampler.feed(points.times_ms(), &values);
-        downsampler.finish()
+        downsampler.take(i64::MAX)
     }
 
     fn points(points: &[(i64, f64)]) -> Points {
@@ -431,7 +465,7 @@ mod tests {
         downsampler.feed(&[1000, 2000], &[1.0, 2.0]);
         downsampler.feed(&[], &[]);
         downsampler.feed(&[3000, 61_000], &[6.0, 5.0]);
-        assert_eq!(pairs(&downsampler.finish()), [(0, 3.0), (60, 5.0)]);
+        assert_eq!(pairs(&downsampler.take(i64::MAX)), [(0, 3.0), (60, 5.0)]);
     }
 
     #[test]

@@ -1,7 +1,10 @@
-//! The engine: runs the stages of a query, keeps to its deadline and limits, sends frames.
+//! The engine: runs the stages of a query, keeps to its deadline and budget, sends frames.
 //!
-//! Questions are answered one after the other, so that memory is bounded by the largest. Whoever
-//! drops the stream of frames ends the query: the scan stops with its next batch, and so does what
+//! Questions are answered one after the other. Most fit in memory, and are aggregated when all their rows
+//! were read. When a question turns out to be larger, a survey of the rows that are still to come says
+//! which series there are; from then on what is known is told after each slice of the scan and let go.
+//!
+//! Whoever drops the stream of frames ends the query: the scan stops with its next batch, and so does what
 //! is computed on other threads.
 
 use std::sync::Arc;
@@ -9,39 +12,37 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use futures::stream::{self, Stream, StreamExt as _};
-use oxtsdb_row_store::{RowStore, TableName};
-use oxtsdb_schema::{RowKeyLayout, Uid, UidKind, UidWidths};
+use oxtsdb_row_store::{Row, RowStore, TableName};
+use oxtsdb_schema::{BaseTime, RowKeyLayout, Uid, UidKind, UidWidths};
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
-use tokio_util::sync::CancellationToken;
+use tokio_util::sync::{CancellationToken, DropGuard};
 
-use super::aggregate::{Series, aggregate};
-use super::collect::{Budget, Collector, joined};
+use super::budget::{Budget, Limits, Resource};
+use super::collect::Collector;
+use super::compute::{Computation, Piece, tasks};
 use super::error::QueryError;
 use super::frame::{Frame, Group, Statistics};
-use super::function::Aggregator;
 use super::group::{Grouping, SpanGroup, group};
+use super::hours::Hours;
 use super::names::{NameDirectory, Names};
-use super::plan::Plan;
-use super::points::{Points, Values};
-use super::rate::{RateOptions, Rates};
-use super::scan;
-use super::span::{Span, SpanBuilder};
-use super::spec::{Limits, QuerySpec, SubQuery};
+use super::open_groups::OpenGroups;
+use super::plan::{Plan, Read};
+use super::points::Points;
+use super::rate::Rater;
+use super::scan::{self, Portion};
+use super::span::{Span, SpanShape};
+use super::spec::{QuerySpec, SubQuery};
+use super::survey::Survey;
 
 /// Frames that may wait for a slow client.
 const WAITING_FRAMES: usize = 8;
 
-/// Groups are computed together until they have so many points, which makes the hand-over between
-/// threads cheap.
-const POINTS_PER_TASK: usize = 65_536;
-
-/// Up to so many steps are taken on the spot; it takes less than a millisecond. Where instants differ,
-/// each point is a step for every series of its group.
-const STEPS_ON_THE_SPOT: usize = 100_000;
-
-/// Groups that are computed at a time, in tasks of [`POINTS_PER_TASK`].
+/// Tasks of groups that are computed at a time.
 const TASKS_AT_A_TIME: usize = 2;
+
+/// When so many points are held, what is known is told: 32 MiB.
+const TELL_POINTS: u64 = 2 << 20;
 
 /// Answers queries from a store and the names of a UID service. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -55,6 +56,7 @@ struct Inner {
     layout: RowKeyLayout,
     directory: Arc<dyn NameDirectory>,
     limits: Limits,
+    tell_points: u64,
     skipped_cells: Arc<AtomicU64>,
 }
 
@@ -74,7 +76,24 @@ impl Engine {
             layout,
             directory,
             limits,
+            tell_points: TELL_POINTS,
             skipped_cells: Arc::default(),
+        }))
+    }
+
+    /// The engine, but it tells what is known when so many points are held, in place of two million. What
+    /// is told is the same.
+    #[must_use]
+    pub fn telling_at(self, tell_points: u64) -> Self {
+        let engine = &*self.0;
+        Self(Arc::new(Inner {
+            store: Arc::clone(&engine.store),
+            table: engine.table.clone(),
+            meta_table: engine.meta_table.clone(),
+            directory: Arc::clone(&engine.directory),
+            skipped_cells: Arc::clone(&engine.skipped_cells),
+            tell_points,
+            ..*engine
         }))
     }
 
@@ -152,10 +171,15 @@ impl Engine {
         deadline: Option<Instant>,
     ) -> Result<(Vec<Group>, Statistics), QueryError> {
         let mut frames = self.run(query, deadline);
-        let (mut groups, mut statistics) = (Vec::new(), None);
+        let (mut groups, mut statistics) = (Vec::<Group>::new(), None);
         while let Some(frame) = frames.next().await {
             match frame? {
                 Frame::Group(group) => groups.push(group),
+                Frame::More { number, points } => {
+                    if let Some(group) = groups.get_mut(number) {
+                        group.points.append(points);
+                    }
+                }
                 Frame::Done { .. } => {}
                 Frame::Statistics(counted) => statistics = Some(counted),
             }
@@ -185,7 +209,6 @@ impl Inner {
         }
         query.check_regexps()?;
         let limits = self.limits.with_request(query.max_scanned_points);
-        let budget = Budget::new(limits);
         // All plans first: one unknown name fails the whole query before anything is read.
         let mut plans = Vec::with_capacity(query.sub_queries.len());
         for sub_query in &query.sub_queries {
@@ -199,211 +222,295 @@ impl Inner {
             );
             plans.push(plan.await?);
         }
-        // Dropped with this future, at the deadline for example; tasks on other threads hear of it.
-        let cancelled = CancellationToken::new();
-        let _cancel = cancelled.clone().drop_guard();
-        let mut statistics = Statistics::default();
-        for (index, (sub_query, plan)) in query.sub_queries.iter().zip(plans).enumerate() {
-            let spans = self
-                .read(query, &plan, &budget, deadline, &mut statistics)
-                .await?;
-            let grouping = if sub_query.aggregator.is_none() {
-                Grouping::Each
-            } else {
-                Grouping::ByTags(&plan.group_by)
-            };
-            let groups = group(spans, grouping, &self.layout.widths);
-            let count = groups.len();
-            let uids = uids_of(&groups, &self.layout.widths);
-            let names = Names::of_uids(uids, &*self.directory, deadline).await?;
-            let computation = Arc::new(Computation::new(query, sub_query, cancelled.clone()));
-            let mut computed = stream::iter(tasks(groups))
-                .map(|task| {
-                    let computation = Arc::clone(&computation);
-                    async move { computation.run(task).await }
-                })
-                .buffered(TASKS_AT_A_TIME);
-            while let Some(task) = computed.next().await {
-                for computed in task? {
-                    statistics.points_sent += computed.points.len() as u64;
-                    let group = names.group(index, plan.metric.as_ref(), computed, &self.layout.widths)?;
-                    send(frames, Frame::Group(group)).await;
-                }
-            }
-            send(
-                frames,
-                Frame::Done {
-                    query: index,
-                    groups: count,
-                },
-            )
-            .await;
+        let budget = Budget::new(limits, Arc::default());
+        let mut answer = Answer::new(self, query, deadline, frames, budget);
+        for (index, (sub_query, plan)) in query.sub_queries.iter().zip(&plans).enumerate() {
+            answer.question(index, sub_query, plan).await?;
         }
-        statistics.elapsed = started.elapsed();
-        send(frames, Frame::Statistics(statistics)).await;
+        answer.finish(started).await;
         Ok(())
     }
-
-    /// Reads the spans of a plan.
-    async fn read(
-        &self,
-        query: &QuerySpec,
-        plan: &Plan,
-        budget: &Budget,
-        deadline: Option<Instant>,
-        statistics: &mut Statistics,
-    ) -> Result<Vec<Span>, QueryError> {
-        let (layout, duplicates) = (self.layout, query.duplicates);
-        let new_builder = || SpanBuilder::new(layout, duplicates, plan.downsample.clone());
-        let mut collector = Collector::new(new_builder, layout, budget.clone());
-        let mut batches = scan::rows(&self.store, &self.table, plan);
-        while let Some(batch) = batches.next().await {
-            let mut rows = batch?;
-            statistics.rows += rows.len() as u64;
-            plan.selection
-                .judge(&mut rows, &*self.directory, deadline)
-                .await?;
-            collector.add(rows).await?;
-        }
-        let (spans, counted) = collector.finish().await?;
-        statistics.points += counted.points;
-        statistics.duplicates += counted.duplicates;
-        statistics.skipped_cells += counted.skipped_cells;
-        self.skipped_cells
-            .fetch_add(counted.skipped_cells, Ordering::Relaxed);
-        Ok(spans)
-    }
 }
 
-/// Sends a frame. That the client is gone is noticed elsewhere, and ends the query.
-async fn send(frames: &Frames, frame: Frame) {
-    let _ = frames.send(Ok(frame)).await;
-}
-
-/// Cuts groups into tasks of about [`POINTS_PER_TASK`] points.
-fn tasks(groups: Vec<SpanGroup>) -> Vec<Vec<SpanGroup>> {
-    let mut tasks: Vec<Vec<SpanGroup>> = Vec::new();
-    let mut room = 0;
-    for group in groups {
-        let points = group.point_count();
-        match tasks.last_mut().filter(|_| room >= points) {
-            Some(task) => task.push(group),
-            None => {
-                tasks.push(vec![group]);
-                room = POINTS_PER_TASK;
-            }
-        }
-        room = room.saturating_sub(points);
-    }
-    tasks
-}
-
-/// What is computed for each group of a question.
-#[derive(Debug)]
-struct Computation {
-    aggregator: Aggregator,
-    rate: Option<RateOptions>,
-    start_ms: i64,
-    end_ms: i64,
-    rates_begin_at_the_epoch: bool,
+/// An answer in the making.
+struct Answer<'a> {
+    engine: &'a Inner,
+    query: &'a QuerySpec,
+    deadline: Option<Instant>,
+    frames: &'a Frames,
+    budget: Budget,
+    statistics: Statistics,
+    /// Groups of all questions so far.
+    groups: usize,
     cancelled: CancellationToken,
+    /// Dropped with the answer, at the deadline for example; tasks on other threads hear of it.
+    _cancel: DropGuard,
 }
 
-/// A group without its spans, and its result.
-struct Computed {
-    group: SpanGroup,
-    points: Points,
-}
-
-impl Computation {
-    fn new(query: &QuerySpec, sub_query: &SubQuery, cancelled: CancellationToken) -> Self {
+impl<'a> Answer<'a> {
+    fn new(
+        engine: &'a Inner,
+        query: &'a QuerySpec,
+        deadline: Option<Instant>,
+        frames: &'a Frames,
+        budget: Budget,
+    ) -> Self {
+        let cancelled = CancellationToken::new();
         Self {
-            aggregator: sub_query.aggregator.under(query.quirks),
-            rate: sub_query.rate,
-            start_ms: query.start_ms,
-            end_ms: query.end_ms,
-            rates_begin_at_the_epoch: query.quirks.rates_begin_at_the_epoch,
+            engine,
+            query,
+            deadline,
+            frames,
+            budget,
+            statistics: Statistics::default(),
+            groups: 0,
+            _cancel: cancelled.clone().drop_guard(),
             cancelled,
         }
     }
 
-    async fn run(self: Arc<Self>, groups: Vec<SpanGroup>) -> Result<Vec<Computed>, QueryError> {
-        let steps: usize = groups
-            .iter()
-            .map(|group| group.point_count() * group.spans.len())
-            .sum();
-        let compute = move || groups.into_iter().map(|group| self.group(group)).collect();
-        if steps <= STEPS_ON_THE_SPOT {
-            return compute();
-        }
-        joined(tokio::task::spawn_blocking(compute).await)
-    }
-
-    /// Rate, aggregation, cut to the range.
-    fn group(&self, mut group: SpanGroup) -> Result<Computed, QueryError> {
-        let from_epoch = self.rates_begin_at_the_epoch;
-        let rates: Option<Vec<Rates>> = self.rate.map(|rate| {
-            let rates = group
-                .spans
-                .iter()
-                .map(|span| rate.apply(&span.points, from_epoch));
-            rates.collect()
-        });
-        let series: Vec<Series<'_>> = match &rates {
-            None => group
-                .spans
-                .iter()
-                .map(|span| Series {
-                    points: &span.points,
-                    before: None,
-                })
-                .collect(),
-            Some(rates) => rates
-                .iter()
-                .map(|rates| Series {
-                    points: &rates.points,
-                    before: rates.from_epoch,
-                })
-                .collect(),
+    /// Answers a question.
+    async fn question(&mut self, index: usize, sub_query: &SubQuery, plan: &Plan) -> Result<(), QueryError> {
+        let mut question = Question {
+            index,
+            plan,
+            grouping: if sub_query.aggregator.is_none() {
+                Grouping::Each
+            } else {
+                Grouping::ByTags(&plan.group_by)
+            },
+            can_tell_early: can_tell_early(self.query, sub_query, plan),
+            computation: Arc::new(Computation::new(self.query, sub_query, self.cancelled.clone())),
+            first_group: self.groups,
+            open: None,
         };
-        let range = (self.start_ms, self.end_ms);
-        let points = aggregate(&series, self.aggregator, rates.is_some(), range, &self.cancelled);
-        if self.cancelled.is_cancelled() {
-            // Nobody hears it; the groups that are left need not be looked at.
-            return Err(QueryError::DeadlineExceeded);
+        let shape = SpanShape {
+            layout: self.engine.layout,
+            duplicates: self.query.duplicates,
+            downsample: plan.downsample.clone(),
+            rate: sub_query
+                .rate
+                .map(|rate| Rater::new(rate, self.query.quirks.rates_begin_at_the_epoch)),
+        };
+        let mut collector = Collector::new(shape, self.budget.clone());
+        let mut portions = scan::rows(&self.engine.store, &self.engine.table, plan);
+        while let Some(portion) = portions.next().await {
+            match portion? {
+                Portion::Rows(mut rows) => {
+                    let bytes: usize = rows.iter().map(Row::byte_len).sum();
+                    self.budget.use_rows(rows.len() as u64, bytes as u64)?;
+                    plan.selection
+                        .judge(&mut rows, &*self.engine.directory, self.deadline)
+                        .await?;
+                    collector.add(rows).await?;
+                }
+                Portion::Until(until_ms) => {
+                    if !question.can_tell_early || until_ms >= plan.hours.stop_ms() {
+                        continue;
+                    }
+                    collector.settle().await?;
+                    if self.budget.held_points() >= self.engine.tell_points {
+                        self.tell(&mut question, &mut collector, until_ms).await?;
+                    }
+                }
+            }
         }
-        check_finite(&points)?;
-        for span in &mut group.spans {
-            span.points = Points::default();
+        let (spans, counted) = collector.finish().await?;
+        self.statistics.points += counted.points;
+        self.statistics.duplicates += counted.duplicates;
+        self.statistics.skipped_cells += counted.skipped_cells;
+        let skipped = &self.engine.skipped_cells;
+        skipped.fetch_add(counted.skipped_cells, Ordering::Relaxed);
+        let (pieces, names) = match question.open.take() {
+            Some(mut open) => {
+                open.add(spans);
+                (open.finish().collect(), None)
+            }
+            None => {
+                let groups = group(spans, question.grouping, &self.engine.layout.widths);
+                self.groups += groups.len();
+                let names = self.names_of(&groups).await?;
+                (whole(groups), Some(names))
+            }
+        };
+        self.compute(&question, pieces, names.as_ref(), |_| ()).await?;
+        self.budget.release(self.budget.held_points());
+        let groups = self.groups - question.first_group;
+        self.send(Frame::Done { query: index, groups }).await;
+        Ok(())
+    }
+
+    /// Tells what is known when all rows before an instant were read.
+    async fn tell(
+        &mut self,
+        question: &mut Question<'_>,
+        collector: &mut Collector,
+        until_ms: i64,
+    ) -> Result<(), QueryError> {
+        let known_until_ms = match &question.plan.downsample {
+            None => until_ms,
+            Some((windows, _)) => match windows.known_until(until_ms) {
+                Some(known_until_ms) => known_until_ms,
+                None => return Ok(()),
+            },
+        };
+        let spans = collector.take(known_until_ms).await?;
+        let mut open = match question.open.take() {
+            Some(mut open) => {
+                open.add(spans);
+                open
+            }
+            None => self.open_groups(question, collector, spans, until_ms).await?,
+        };
+        let pieces = open.take_known(known_until_ms);
+        let mut released = 0;
+        let put_back = |piece| released += open.put_back(piece);
+        self.compute(question, pieces, None, put_back).await?;
+        self.budget.release(released as u64);
+        question.open = Some(open);
+        Ok(())
+    }
+
+    /// Finds out which groups there will be, and tells them without points.
+    async fn open_groups(
+        &mut self,
+        question: &Question<'_>,
+        collector: &mut Collector,
+        spans: Vec<Span>,
+        until_ms: i64,
+    ) -> Result<OpenGroups, QueryError> {
+        let engine = self.engine;
+        let seconds = u32::try_from(until_ms / 1000).unwrap_or(u32::MAX);
+        let rest = Hours {
+            start: BaseTime::of_seconds(seconds),
+            ..question.plan.hours
+        };
+        let survey = Survey::of_rest(
+            (&engine.store, &engine.table),
+            question.plan,
+            rest,
+            &engine.layout,
+            &*engine.directory,
+            self.deadline,
+        );
+        let mut survey = survey.await?;
+        survey.add_read(&spans, until_ms);
+        let survey = Arc::new(survey);
+        collector.expect(&survey).await?;
+        let spans = survey.with_series(spans);
+        let groups = group(spans, question.grouping, &engine.layout.widths);
+        self.groups += groups.len();
+        let names = self.names_of(&groups).await?;
+        for (index, group) in groups.iter().enumerate() {
+            let head = names.group(question, index, group, &engine.layout.widths)?;
+            self.send(Frame::Group(head)).await;
         }
-        Ok(Computed { group, points })
+        Ok(OpenGroups::new(groups, survey))
+    }
+
+    /// Computes pieces and sends their points, in their order; with names as groups that are whole.
+    async fn compute(
+        &mut self,
+        question: &Question<'_>,
+        pieces: Vec<Piece>,
+        names: Option<&Names>,
+        mut done: impl FnMut(Piece),
+    ) -> Result<(), QueryError> {
+        let mut computed = stream::iter(tasks(pieces))
+            .map(|task| Arc::clone(&question.computation).run(task))
+            .buffered(TASKS_AT_A_TIME);
+        while let Some(task) = computed.next().await {
+            for mut piece in task? {
+                let points = std::mem::take(&mut piece.points);
+                self.statistics.points_sent += points.len() as u64;
+                let frame = match names {
+                    None => Frame::More {
+                        number: question.first_group + piece.index,
+                        points,
+                    },
+                    Some(names) => {
+                        let widths = &self.engine.layout.widths;
+                        let head = names.group(question, piece.index, &piece.group, widths)?;
+                        Frame::Group(Group {
+                            is_whole: true,
+                            points,
+                            ..head
+                        })
+                    }
+                };
+                self.send(frame).await;
+                done(piece);
+            }
+        }
+        Ok(())
+    }
+
+    /// Looks up the names that groups need.
+    async fn names_of(&self, groups: impl IntoIterator<Item = &SpanGroup>) -> Result<Names, QueryError> {
+        let uids = uids_of(groups, &self.engine.layout.widths);
+        Names::of_uids(uids, &*self.engine.directory, self.deadline).await
+    }
+
+    /// The last frame.
+    async fn finish(mut self, started: Instant) {
+        let usage = self.budget.usage();
+        self.statistics.series = usage.of(Resource::Series);
+        self.statistics.rows = usage.of(Resource::Rows);
+        self.statistics.bytes = usage.of(Resource::Bytes);
+        self.statistics.elapsed = started.elapsed();
+        self.send(Frame::Statistics(self.statistics)).await;
+    }
+
+    /// Sends a frame. That the client is gone is noticed elsewhere, and ends the query.
+    async fn send(&self, frame: Frame) {
+        let _ = self.frames.send(Ok(frame)).await;
     }
 }
 
-impl SpanGroup {
-    fn point_count(&self) -> usize {
-        self.spans.iter().map(|span| span.points.len()).sum()
-    }
+/// A question that is being answered.
+struct Question<'a> {
+    index: usize,
+    plan: &'a Plan,
+    grouping: Grouping<'a>,
+    can_tell_early: bool,
+    computation: Arc<Computation>,
+    /// The number of its first group in the answer.
+    first_group: usize,
+    /// Once something was told before all was read.
+    open: Option<OpenGroups>,
 }
 
-/// Refuses infinite results, as OpenTSDB does.
-fn check_finite(points: &Points) -> Result<(), QueryError> {
-    let infinite = match points.values() {
-        Values::Ints(_) => None,
-        Values::Doubles(values) => values.iter().position(|value| value.is_infinite()),
-        Values::Mixed(values) => values.iter().position(|value| value.as_f64().is_infinite()),
+/// Whether a part of an answer can be told before all rows were read. Not with one value for the whole
+/// range, nor where windows follow each series, nor where OpenTSDB lets series have a say before they
+/// begin: these need all first points.
+fn can_tell_early(query: &QuerySpec, sub_query: &SubQuery, plan: &Plan) -> bool {
+    let says_before_it_begins = match (sub_query.rate, &plan.downsample) {
+        (Some(_), _) => query.quirks.rates_begin_at_the_epoch,
+        // Windows are floating point whatever comes.
+        (None, Some(_)) => false,
+        (None, None) => query.quirks.floats_to_come_count,
     };
-    match infinite {
-        None => Ok(()),
-        Some(index) => Err(QueryError::Infinite {
-            time_ms: points.times_ms()[index],
-            value: points.values().get(index).as_f64(),
-        }),
-    }
+    let windows_are_known = plan
+        .downsample
+        .as_ref()
+        .is_none_or(|(windows, _)| windows.known_until(0).is_some());
+    !says_before_it_begins && windows_are_known && matches!(plan.read, Read::Ranges(_))
+}
+
+/// Groups of which all is known.
+fn whole(groups: Vec<SpanGroup>) -> Vec<Piece> {
+    let whole = |(index, group)| Piece {
+        index,
+        group,
+        from_ms: i64::MIN,
+        until_ms: i64::MAX,
+        points: Points::default(),
+    };
+    groups.into_iter().enumerate().map(whole).collect()
 }
 
 /// The UIDs whose names the groups of a question need, by kind.
-fn uids_of(groups: &[SpanGroup], widths: &UidWidths) -> [Vec<Uid>; 3] {
+fn uids_of<'a>(groups: impl IntoIterator<Item = &'a SpanGroup>, widths: &UidWidths) -> [Vec<Uid>; 3] {
     let mut needed: [Vec<Uid>; 3] = Default::default();
     let [metrics, tagks, tagvs] = &mut needed;
     for group in groups {
@@ -416,15 +523,15 @@ fn uids_of(groups: &[SpanGroup], widths: &UidWidths) -> [Vec<Uid>; 3] {
 }
 
 impl Names {
+    /// A group without points, of which more is to come.
     fn group(
         &self,
-        query: usize,
-        metric: Option<&Arc<str>>,
-        computed: Computed,
+        question: &Question<'_>,
+        index: usize,
+        group: &SpanGroup,
         widths: &UidWidths,
     ) -> Result<Group, QueryError> {
-        let Computed { group, points } = computed;
-        let metric = match (metric, group.spans.first()) {
+        let metric = match (&question.plan.metric, group.spans.first()) {
             (Some(metric), _) => Arc::clone(metric),
             (None, Some(span)) => self.name(UidKind::Metric, span.tsuid.metric(widths).uid())?,
             (None, None) => Arc::from(""),
@@ -441,14 +548,15 @@ impl Names {
             .iter()
             .map(|tagk| self.name(UidKind::Tagk, tagk.uid()))
             .collect::<Result<_, _>>()?;
-        let tsuids = group.spans.into_iter().map(|span| span.tsuid).collect();
         Ok(Group {
-            query,
+            number: question.first_group + index,
+            is_whole: false,
+            query: question.index,
             metric,
             tags,
             aggregate_tags,
-            tsuids,
-            points,
+            tsuids: group.spans.iter().map(|span| span.tsuid.clone()).collect(),
+            points: Points::default(),
         })
     }
 }

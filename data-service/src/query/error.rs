@@ -6,6 +6,7 @@ use oxtsdb_schema::row_key::RowKeyError;
 use oxtsdb_schema::tsuid::TsuidError;
 use oxtsdb_schema::{Uid, UidKind};
 
+use super::budget::{Limit, Resource};
 use super::filter::FilterError;
 use crate::uids::UidsError;
 
@@ -53,13 +54,13 @@ pub enum QueryError {
         /// The UID.
         uid: Uid,
     },
-    /// More points than a query may read.
-    #[error("query reads more than {limit} points, the limit of {setting}")]
-    TooManyPoints {
-        /// The limit.
-        limit: u64,
-        /// The setting that says so, or the field of the request.
-        setting: &'static str,
+    /// More of something than a query may use.
+    #[error("query needs more than {} {resource}, the limit of {}", limit.most, limit.setting)]
+    OverBudget {
+        /// Of what.
+        resource: Resource,
+        /// How much is allowed, and by which setting or field of the request.
+        limit: Limit,
     },
     /// A result that is infinite, which no client can read.
     #[error("value at {time_ms} ms is {value}, which is beyond the range of a double")]

@@ -7,12 +7,20 @@ use oxtsdb_schema::Tsuid;
 
 use super::points::Points;
 
-/// A part of an answer. For each question its groups come first, then `Done`; questions are answered
-/// in their order. `Statistics` is the last frame of an answer that is whole.
+/// A part of an answer. For each question its groups come first, with more points of them if they are
+/// not whole, then `Done`; questions are answered in their order. `Statistics` is the last frame of an
+/// answer that is whole.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Frame {
-    /// A group with all its points.
+    /// A group, with all its points or the first of them.
     Group(Group),
+    /// More points of a group that is not whole, after those it has had.
+    More {
+        /// Which: [`Group::number`].
+        number: usize,
+        /// The points.
+        points: Points,
+    },
     /// A question is answered.
     Done {
         /// Which, from 0.
@@ -27,6 +35,10 @@ pub enum Frame {
 /// Series that became one result.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Group {
+    /// Its number in the answer, from 0.
+    pub number: usize,
+    /// Whether it has all its points.
+    pub is_whole: bool,
     /// The question, from 0.
     pub query: usize,
     /// Name of the metric.
@@ -44,8 +56,12 @@ pub struct Group {
 /// What an answer took.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Statistics {
+    /// Series with rows in the range.
+    pub series: u64,
     /// Rows read from the store, those that filters dropped by their names included.
     pub rows: u64,
+    /// Bytes of these rows: keys, qualifiers, values.
+    pub bytes: u64,
     /// Points decoded.
     pub points: u64,
     /// Points in the answer.

@@ -77,6 +77,13 @@ pub enum Interpolation {
     Previous,
 }
 
+impl Interpolation {
+    /// Whether the later of the two points matters.
+    pub fn looks_ahead(self) -> bool {
+        self == Self::Linear
+    }
+}
+
 /// How the series of a group become one.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Aggregator {

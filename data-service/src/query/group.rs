@@ -105,6 +105,7 @@ mod tests {
         Span {
             tsuid,
             points: Points::default(),
+            from_epoch: None,
         }
     }
 

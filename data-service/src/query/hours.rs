@@ -94,6 +94,11 @@ impl Hours {
         metric_range(layout, metric, self.start, stop, bucket)
     }
 
+    /// The first instant that is not read, milliseconds since the epoch.
+    pub fn stop_ms(&self) -> i64 {
+        i64::try_from(self.last_stop().saturating_mul(1000)).unwrap_or(i64::MAX)
+    }
+
     /// Seconds since the epoch where the last hour ends that a row key can hold.
     pub fn last_stop(&self) -> u64 {
         self.stop_seconds

@@ -17,8 +17,10 @@
 //! pure. Source: OpenTSDB 2.4, `TsdbQuery`, `SpanGroup`, `AggregationIterator.create`.
 
 pub mod aggregate;
+pub mod budget;
 pub mod calendar;
 pub mod collect;
+pub mod compute;
 pub mod downsample;
 pub mod engine;
 pub mod error;
@@ -30,6 +32,7 @@ pub mod group;
 pub mod hours;
 pub mod language;
 pub mod names;
+pub mod open_groups;
 pub mod plan;
 pub mod points;
 pub mod quirks;
@@ -40,8 +43,10 @@ pub mod selection;
 pub mod single_rows;
 pub mod span;
 pub mod spec;
+pub mod survey;
 pub mod time;
 
+pub use budget::{Limits, Resource};
 pub use calendar::{CalendarInterval, CalendarUnit};
 pub use downsample::{Downsample, Fill, Interval};
 pub use engine::Engine;
@@ -53,4 +58,4 @@ pub use names::NameDirectory;
 pub use points::{Number, Points, Values};
 pub use quirks::Quirks;
 pub use rate::RateOptions;
-pub use spec::{Limits, QuerySpec, SeriesFilter, Source, SubQuery};
+pub use spec::{QuerySpec, SeriesFilter, Source, SubQuery};

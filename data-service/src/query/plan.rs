@@ -11,6 +11,7 @@ use std::time::Instant;
 use oxtsdb_schema::{MetricUid, RowKeyLayout, TagkUid, TagvUid, Tsuid, Uid, UidKind};
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use super::budget::{Limits, Resource};
 use super::calendar::CalendarWindows;
 use super::downsample::{Downsample, Fill, FilledWindows, Interval, WindowLayout, Windows};
 use super::error::QueryError;
@@ -21,7 +22,7 @@ use super::names::NameDirectory;
 use super::quirks::Quirks;
 use super::selection::{NameTest, Selection, TagTest, ValueTest};
 use super::single_rows::SingleRows;
-use super::spec::{Limits, QuerySpec, SeriesFilter, Source, SubQuery};
+use super::spec::{QuerySpec, SeriesFilter, Source, SubQuery};
 
 /// Which rows answer a question, and what is made of them.
 #[derive(Clone, Debug)]
@@ -61,7 +62,7 @@ impl Plan {
     ///
     /// # Errors
     ///
-    /// [`QueryError::UnknownName`], the errors of TSUIDs, [`QueryError::TooManyPoints`] if a fill
+    /// [`QueryError::UnknownName`], the errors of TSUIDs, [`QueryError::OverBudget`] if a fill
     /// policy alone would make too many, and those of the UID service.
     pub async fn new(
         query: &QuerySpec,
@@ -429,7 +430,7 @@ fn windows(
             let stop_ms = layout.floor(stop_ms.saturating_mul(1000));
             // Before they are made: about so many there will be.
             let range_ms = stop_ms.saturating_sub(from_ms).max(0);
-            limits.check_points((range_ms / nominal_ms).unsigned_abs())?;
+            limits.check(Resource::Points, (range_ms / nominal_ms).unsigned_abs())?;
             Some(FilledWindows {
                 starts_ms: layout.starts(from_ms, stop_ms).collect(),
                 value,

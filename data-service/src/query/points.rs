@@ -176,6 +176,36 @@ impl Points {
         }
     }
 
+    /// Adds points that come after these.
+    pub fn append(&mut self, mut later: Self) {
+        if self.is_empty() {
+            *self = later;
+            return;
+        }
+        match (&mut self.values, &mut later.values) {
+            (Values::Ints(values), Values::Ints(more)) => values.append(more),
+            (Values::Doubles(values), Values::Doubles(more)) => values.append(more),
+            (Values::Mixed(values), Values::Mixed(more)) => values.append(more),
+            _ => {
+                for (time_ms, value) in later.iter() {
+                    self.push(time_ms, value);
+                }
+                return;
+            }
+        }
+        self.times_ms.append(&mut later.times_ms);
+    }
+
+    /// Drops the first points.
+    pub fn drop_front(&mut self, count: usize) {
+        self.times_ms.drain(..count);
+        match &mut self.values {
+            Values::Ints(values) => drop(values.drain(..count)),
+            Values::Doubles(values) => drop(values.drain(..count)),
+            Values::Mixed(values) => drop(values.drain(..count)),
+        }
+    }
+
     /// The points whose instants are in the range, both ends inside.
     #[must_use]
     pub fn between(self, start_ms: i64, end_ms: i64) -> Self {

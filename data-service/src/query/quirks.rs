@@ -12,6 +12,10 @@ pub struct Quirks {
     /// begins below zero it is a wrap, and where steps down give no point, its first rate takes the place
     /// of the slope and is not shown. Without it the series takes part from its first rate on.
     pub rates_begin_at_the_epoch: bool,
+    /// A result is an integer only if the next value of each series of the group is one as well, also of
+    /// those that have not begun: 1 and 2 of a series of integers are 1.0 and 2.0 as long as another one,
+    /// of floating point, begins later. Without it what contributes to a result says what it is.
+    pub floats_to_come_count: bool,
     /// One value over the whole range (`0all-sum`) leaves out points at the very end of the range,
     /// which all other queries include: from 0 s to 20 s a point at 20 s does not count.
     pub whole_range_excludes_end: bool,
@@ -53,6 +57,7 @@ impl Quirks {
     const fn all(on: bool) -> Self {
         Self {
             rates_begin_at_the_epoch: on,
+            floats_to_come_count: on,
             whole_range_excludes_end: on,
             calendar_follows_each_series: on,
             last_calendar_window_cut_short: on,

@@ -31,35 +31,48 @@ impl Default for RateOptions {
     }
 }
 
-/// Rates of a span.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Rates {
-    /// The rates, doubles.
-    pub points: Points,
-    /// The first rate, if rates begin at the epoch: the slope from there to the first point of the span, or
-    /// the next rate if that is a step down which gives no point. It is not one of `points`.
+/// Takes the rates of one series, as its points come, in order of time.
+#[derive(Clone, Debug)]
+pub struct Rater {
+    options: RateOptions,
+    begins_at_the_epoch: bool,
+    previous: Option<(i64, Number)>,
+    /// The first rate, if rates begin at the epoch: the slope from there to the first point of the series,
+    /// or the next rate if that is a step down which gives no point. It is not one of the others.
     pub from_epoch: Option<f64>,
 }
 
-impl RateOptions {
-    /// The rates between the points of a span; with `begin_at_the_epoch` also from a point of 0 there.
-    pub fn apply(&self, span: &Points, begin_at_the_epoch: bool) -> Rates {
-        let mut points = Points::default();
-        points.reserve(span.len());
-        let mut previous = begin_at_the_epoch.then_some((0, Number::Int(0)));
-        let mut from_epoch = None;
-        for point in span.iter() {
-            let rate = previous.and_then(|previous| self.between(previous, point));
-            match rate {
-                Some(rate) if begin_at_the_epoch && from_epoch.is_none() => from_epoch = Some(rate),
-                Some(rate) => points.push(point.0, Number::Double(rate)),
-                None => {}
-            }
-            previous = Some(point);
+impl Rater {
+    /// No points yet, or one of 0 at the epoch.
+    pub fn new(options: RateOptions, begins_at_the_epoch: bool) -> Self {
+        Self {
+            options,
+            begins_at_the_epoch,
+            previous: begins_at_the_epoch.then_some((0, Number::Int(0))),
+            from_epoch: None,
         }
-        Rates { points, from_epoch }
     }
 
+    /// The rates between these points, and from the one before them.
+    pub fn apply(&mut self, points: &Points) -> Points {
+        let mut rates = Points::default();
+        rates.reserve(points.len());
+        for point in points.iter() {
+            let previous = self.previous.replace(point);
+            let rate = previous.and_then(|previous| self.options.between(previous, point));
+            match rate {
+                Some(rate) if self.begins_at_the_epoch && self.from_epoch.is_none() => {
+                    self.from_epoch = Some(rate);
+                }
+                Some(rate) => rates.push(point.0, Number::Double(rate)),
+                None => {}
+            }
+        }
+        rates
+    }
+}
+
+impl RateOptions {
     /// The rate from one point to the next, if it has one.
     fn between(&self, (time0, value0): (i64, Number), (time1, value1): (i64, Number)) -> Option<f64> {
         if time1 == time0 {
@@ -117,7 +130,7 @@ mod tests {
             .iter()
             .map(|(seconds, value)| (seconds * 1000, *value))
             .collect();
-        let rates = options.apply(&span, false).points;
+        let rates = Rater::new(options, false).apply(&span);
         rates
             .iter()
             .map(|(time_ms, rate)| (time_ms / 1000, rate.as_f64()))
@@ -146,6 +159,14 @@ mod tests {
             [(10, 2.0), (15, -1.0), (25, 0.0)]
         );
         assert!(rates(RateOptions::default(), &ints(&[(5, 7)])).is_empty());
+        let mut rater = Rater::new(RateOptions::default(), true);
+        assert!(rater.apply(&Points::default()).is_empty());
+        assert_eq!(rater.from_epoch, None);
+        let one = |time_ms, value| [(time_ms, Number::Int(value))].into_iter().collect();
+        assert!(rater.apply(&one(2000, 7)).is_empty());
+        assert_eq!(rater.from_epoch, Some(3.5));
+        let next = rater.apply(&one(3000, 9));
+        assert_eq!(next, [(3000, Number::Double(2.0))].into_iter().collect());
     }
 
     #[test]
@@ -155,14 +176,13 @@ mod tests {
                 .into_iter()
                 .map(|(s, value)| (s * 1000, value))
                 .collect();
-            let Rates { points, from_epoch } = options.apply(&span, true);
-            (
-                from_epoch,
-                points
-                    .iter()
-                    .map(|(time_ms, rate)| (time_ms / 1000, rate.as_f64()))
-                    .collect::<Vec<_>>(),
-            )
+            let mut rater = Rater::new(options, true);
+            let points = rater.apply(&span);
+            let rates = points
+                .iter()
+                .map(|(time_ms, rate)| (time_ms / 1000, rate.as_f64()))
+                .collect::<Vec<_>>();
+            (rater.from_epoch, rates)
         };
         assert_eq!(apply(RateOptions::default(), &[]), (None, vec![]));
         assert_eq!(apply(RateOptions::default(), &[(2, 7)]), (Some(3.5), vec![]));

@@ -1,11 +1,31 @@
-//! Rows from the store, in batches; those of one series come in order of time.
+//! Rows from the store, in batches, hour after hour.
+//!
+//! A scan is cut into slices of time. Some are read ahead, each by a task of its own, while an earlier one
+//! is worked on; within a slice the salt buckets are read side by side. Slices come in order of time, so
+//! the rows of one series do, and at the end of a slice nothing is missing of what lies before it: that is
+//! when a part of the answer can be told (see [`super::engine`]).
+//!
+//! ```text
+//!   hours      0 1 2 3 4 5 6 7 8 …
+//!   slices     ├─────┼─────┼───────┼ …     short at first; then as long as it takes to have SLICE_BYTES
+//!   bucket 0   worked on, read ahead, read ahead
+//!   bucket 1   worked on, read ahead, read ahead
+//! ```
+
+mod slices;
 
 use std::sync::Arc;
 
-use futures::stream::{self, BoxStream, StreamExt as _, TryStreamExt as _};
-use oxtsdb_row_store::{ColumnSelection, Row, RowStore, Scan, StoreError, TableName};
+use futures::stream::{self, BoxStream, Stream, StreamExt as _, TryStreamExt as _};
+use oxtsdb_row_store::{ColumnSelection, Row, RowFilter, RowStore, Scan, TableName};
+use tokio::sync::mpsc;
+use tokio_util::task::AbortOnDropHandle;
 
+use super::collect::joined;
+use super::error::QueryError;
+use super::hours::Hours;
 use super::plan::{Plan, Read};
+use slices::{Pace, Slice, Slices};
 
 /// Rows in a batch: enough to make the hand-over between threads cheap.
 const BATCH_ROWS: usize = 256;
@@ -13,37 +33,51 @@ const BATCH_ROWS: usize = 256;
 /// Salt buckets that are scanned at a time.
 const BUCKETS_AT_A_TIME: usize = 4;
 
+/// Slices that are read ahead of the one that is worked on.
+const SLICES_AHEAD: usize = 2;
+
+/// Batches that a slice which is read ahead may have waiting.
+const WAITING_BATCHES: usize = 4;
+
+/// Batches of single rows that are read at a time.
+const READS_AT_A_TIME: usize = 2;
+
+/// What comes of a scan, in order of time.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Portion {
+    /// Rows.
+    Rows(Vec<Row>),
+    /// All rows have come whose points lie before this instant, milliseconds since the epoch.
+    Until(i64),
+}
+
 /// Family `t`, which holds the points.
 pub(crate) fn point_columns() -> ColumnSelection {
     ColumnSelection::Family(String::from_utf8_lossy(oxtsdb_schema::data_table::FAMILY).into_owned())
 }
 
 /// Reads the rows of a plan. Dropping the stream ends the scan.
+///
+/// Must be polled within a Tokio runtime.
 pub fn rows(
     store: &Arc<dyn RowStore>,
     table: &TableName,
     plan: &Plan,
-) -> BoxStream<'static, Result<Vec<Row>, StoreError>> {
-    let (store, table) = (Arc::clone(store), table.clone());
+) -> BoxStream<'static, Result<Portion, QueryError>> {
     match &plan.read {
         Read::Ranges(ranges) => {
-            let filter = plan.selection.row_filter();
-            let open = move |(start, stop): (Vec<u8>, Vec<u8>)| {
-                let (store, table) = (Arc::clone(&store), table.clone());
-                let mut scan = Scan::range(start, stop);
-                scan.columns = point_columns();
-                scan.batch_rows = BATCH_ROWS;
-                scan.filter = filter.clone();
-                stream::once(async move { store.scan(&table, scan).await })
-                    .try_flatten()
-                    .boxed()
+            let source = Source {
+                store: Arc::clone(store),
+                table: table.clone(),
+                ranges: Arc::from(ranges.as_slice()),
+                filter: plan.selection.row_filter(),
+                hours: plan.hours,
+                pace: Arc::default(),
             };
-            stream::iter(ranges.clone())
-                .map(open)
-                .flatten_unordered(BUCKETS_AT_A_TIME)
-                .boxed()
+            source.portions().boxed()
         }
         Read::Rows(rows) => {
+            let (store, table) = (Arc::clone(store), table.clone());
             let selection = plan.selection.clone();
             let read = move |mut keys: Vec<Vec<u8>>| {
                 let (store, table) = (Arc::clone(&store), table.clone());
@@ -51,10 +85,143 @@ pub fn rows(
                 keys.retain(|key| selection.may_keep(key));
                 async move {
                     let rows = store.get_rows(&table, &keys, &point_columns()).await?;
-                    Ok(rows.into_iter().flatten().collect())
+                    Ok(Portion::Rows(rows.into_iter().flatten().collect()))
                 }
             };
-            stream::iter(rows.batches(BATCH_ROWS)).then(read).boxed()
+            stream::iter(rows.batches(BATCH_ROWS))
+                .map(read)
+                .buffered(READS_AT_A_TIME)
+                .boxed()
         }
     }
 }
+
+/// Calls `seen` with the key of each row of a plan that may be wanted and is in some hours, the last of the
+/// plan. Nothing but keys is looked at where the store can do so.
+///
+/// # Errors
+///
+/// The store's.
+pub async fn keys(
+    store: &Arc<dyn RowStore>,
+    table: &TableName,
+    plan: &Plan,
+    hours: Hours,
+    seen: impl Fn(&[u8]) + Send + Sync + 'static,
+) -> Result<(), QueryError> {
+    let Read::Ranges(ranges) = &plan.read else {
+        return Err(QueryError::Internal {
+            detail: "keys are looked at where ranges are read".to_owned(),
+        });
+    };
+    let (selection, seek) = (plan.selection.clone(), plan.selection.clone());
+    // With hints, even if they say nothing, a store that fetches cells lists the keys before.
+    let filter = RowFilter::new(move |key| {
+        if selection.may_keep(key) {
+            seen(key);
+        }
+        false
+    })
+    .with_seek(move |key| {
+        if seek.may_keep(key) {
+            None
+        } else {
+            seek.seek_after(key)
+        }
+    });
+    let source = Source {
+        store: Arc::clone(store),
+        table: table.clone(),
+        ranges: ranges.iter().map(|range| slices::rest_of(range, hours)).collect(),
+        filter: Some(filter),
+        hours,
+        pace: Arc::default(),
+    };
+    let mut portions = source.portions();
+    while portions.try_next().await?.is_some() {}
+    Ok(())
+}
+
+/// Ranges of row keys that are read slice by slice.
+struct Source {
+    store: Arc<dyn RowStore>,
+    table: TableName,
+    ranges: Arc<[(Vec<u8>, Vec<u8>)]>,
+    filter: Option<RowFilter>,
+    hours: Hours,
+    pace: Arc<Pace>,
+}
+
+impl Source {
+    fn portions(self) -> impl Stream<Item = Result<Portion, QueryError>> + Send + Unpin {
+        let slices = Slices::new(self.hours, Arc::clone(&self.pace));
+        stream::iter(slices)
+            .map(move |slice| {
+                let rows = read_ahead(self.open(slice));
+                let pace = Arc::clone(&self.pace);
+                let rows = rows.map_ok(move |rows| {
+                    pace.add_bytes(rows.iter().map(Row::byte_len).sum());
+                    Portion::Rows(rows)
+                });
+                let end = stream::iter([Ok(Portion::Until(slice.stop_ms()))]);
+                let pace = Arc::clone(&self.pace);
+                let end = end.inspect(move |_| pace.add_hours(slice.hours()));
+                futures::future::ready(rows.chain(end))
+            })
+            .buffered(SLICES_AHEAD)
+            .flatten()
+    }
+
+    /// The rows of a slice; those of a bucket are in order.
+    fn open(&self, slice: Slice) -> BoxStream<'static, Result<Vec<Row>, QueryError>> {
+        let ranges: Vec<_> = self
+            .ranges
+            .iter()
+            .map(|range| slice.of_range(range))
+            .filter(|(start, stop)| stop.is_empty() || start < stop)
+            .collect();
+        let (store, table) = (Arc::clone(&self.store), self.table.clone());
+        let filter = self.filter.clone();
+        let open = move |(start, stop): (Vec<u8>, Vec<u8>)| {
+            let (store, table) = (Arc::clone(&store), table.clone());
+            let mut scan = Scan::range(start, stop);
+            scan.columns = point_columns();
+            scan.batch_rows = BATCH_ROWS;
+            scan.filter = filter.clone();
+            stream::once(async move { store.scan(&table, scan).await })
+                .try_flatten()
+                .map_err(QueryError::from)
+                .boxed()
+        };
+        stream::iter(ranges)
+            .map(open)
+            .flatten_unordered(BUCKETS_AT_A_TIME)
+            .boxed()
+    }
+}
+
+/// Reads on while nobody asks for more, up to [`WAITING_BATCHES`].
+fn read_ahead(
+    mut batches: BoxStream<'static, Result<Vec<Row>, QueryError>>,
+) -> BoxStream<'static, Result<Vec<Row>, QueryError>> {
+    let (sender, receiver) = mpsc::channel(WAITING_BATCHES);
+    let task = AbortOnDropHandle::new(tokio::spawn(async move {
+        while let Some(batch) = batches.next().await {
+            if sender.send(batch).await.is_err() {
+                break;
+            }
+        }
+    }));
+    // The task ends with the stream. If it panicked the rows are cut off: that must not look like their end.
+    stream::unfold((receiver, Some(task)), |(mut receiver, task)| async move {
+        if let Some(batch) = receiver.recv().await {
+            return Some((batch, (receiver, task)));
+        }
+        let error = joined(task?.await.map(Ok)).err()?;
+        Some((Err(error), (receiver, None)))
+    })
+    .boxed()
+}
+
+#[cfg(test)]
+mod tests;

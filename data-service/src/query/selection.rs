@@ -46,6 +46,24 @@ struct Inner {
     series: Option<FxHashSet<Box<[u8]>>>,
 }
 
+/// A row, or its key alone.
+pub trait HasRowKey {
+    /// The row key.
+    fn row_key(&self) -> &[u8];
+}
+
+impl HasRowKey for Row {
+    fn row_key(&self) -> &[u8] {
+        self.key()
+    }
+}
+
+impl HasRowKey for Box<[u8]> {
+    fn row_key(&self) -> &[u8] {
+        self
+    }
+}
+
 /// A filter with its key as UID.
 #[derive(Debug)]
 pub struct TagTest {
@@ -276,7 +294,13 @@ impl Selection {
         })
     }
 
-    /// Looks up the names that the filters need for these rows, and drops the rows that do not match.
+    /// Where the tags of a row key begin.
+    pub fn tags_at(&self) -> usize {
+        self.0.tags_at
+    }
+
+    /// Looks up the names that the filters need for these rows, whatever they are kept as, and drops the
+    /// rows that do not match.
     ///
     /// Rows may have passed the store when nothing was known of their values, and have been judged since by
     /// another batch: so all are looked at again, also if no name is missing now.
@@ -284,9 +308,9 @@ impl Selection {
     /// # Errors
     ///
     /// [`QueryError::Uids`], and [`QueryError::UidWithoutName`] for a value that has none.
-    pub async fn judge(
+    pub async fn judge<T: HasRowKey>(
         &self,
-        rows: &mut Vec<Row>,
+        rows: &mut Vec<T>,
         directory: &dyn NameDirectory,
         deadline: Option<Instant>,
     ) -> Result<(), QueryError> {
@@ -296,7 +320,8 @@ impl Selection {
                 continue;
             };
             needs_names = true;
-            let unknown = self.unknown_values(rows, test.tagk, name_test);
+            let keys = rows.iter().map(T::row_key);
+            let unknown = self.unknown_values(keys, test.tagk, name_test);
             if unknown.is_empty() {
                 continue;
             }
@@ -311,17 +336,21 @@ impl Selection {
             }
         }
         if needs_names {
-            rows.retain(|row| self.may_keep(row.key()));
+            rows.retain(|row| self.may_keep(row.row_key()));
         }
         Ok(())
     }
 
-    /// Values of a key in these rows that were not judged yet.
-    fn unknown_values(&self, rows: &[Row], tagk: TagkUid, test: &NameTest) -> Vec<Uid> {
+    /// Values of a tag key in these rows that were not judged yet.
+    fn unknown_values<'a>(
+        &self,
+        row_keys: impl Iterator<Item = &'a [u8]>,
+        tagk: TagkUid,
+        test: &NameTest,
+    ) -> Vec<Uid> {
         let verdicts = test.verdicts.read();
-        let values: FxHashSet<TagvUid> = rows
-            .iter()
-            .filter_map(|row| self.0.value_of(row.key().get(self.0.tags_at..)?, tagk))
+        let values: FxHashSet<TagvUid> = row_keys
+            .filter_map(|key| self.0.value_of(key.get(self.0.tags_at..)?, tagk))
             .filter(|value| !verdicts.contains_key(value))
             .collect();
         values.into_iter().map(Uid::from).collect()

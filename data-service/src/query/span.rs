@@ -1,7 +1,10 @@
 //! Spans: all points of one series in the scanned range, as columns.
 //!
 //! A row is decoded when it comes, and downsampled at once if the question says so: what is kept of
-//! a series are its windows, not its points. The rows of one series come in order of time.
+//! a series are its windows, not its points. The rows of one series come in order of time. What is known
+//! of all series up to an instant can be taken out while rows are still coming.
+
+use std::sync::Arc;
 
 use hashbrown::HashMap;
 use oxtsdb_row_store::Row;
@@ -9,31 +12,57 @@ use oxtsdb_schema::row::{CellRef, decode_row};
 use oxtsdb_schema::{DuplicatePolicy, Points as RowPoints, RowKeyLayout, RowKeyRef, Tsuid, Value};
 use rustc_hash::FxBuildHasher;
 
+use super::budget::Budget;
 use super::downsample::{Downsampler, Windows};
 use super::error::QueryError;
 use super::frame::Statistics;
 use super::function::Function;
 use super::points::{Number, Points, Values};
+use super::rate::Rater;
+use super::survey::Survey;
 
 /// A series with its points.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Span {
     /// The series.
     pub tsuid: Tsuid,
-    /// Its points in the scanned range, which may be none, or its windows.
+    /// Its points in the scanned range, which may be none, or its windows, or the rates of either.
     pub points: Points,
+    /// What it has before its first point: [`Rater::from_epoch`].
+    pub from_epoch: Option<f64>,
+}
+
+/// What is made of each series.
+#[derive(Clone, Debug)]
+pub struct SpanShape {
+    /// How row keys are built.
+    pub layout: RowKeyLayout,
+    /// What to do about two values for one instant.
+    pub duplicates: DuplicatePolicy,
+    /// One value for each window; `None`: all points.
+    pub downsample: Option<(Windows, Function)>,
+    /// First derivative, after downsampling.
+    pub rate: Option<Rater>,
 }
 
 /// Builds spans from rows.
 #[derive(Debug)]
 pub struct SpanBuilder {
-    layout: RowKeyLayout,
-    duplicates: DuplicatePolicy,
-    downsample: Option<(Windows, Function)>,
-    spans: HashMap<Tsuid, Column, FxBuildHasher>,
+    shape: SpanShape,
+    budget: Budget,
+    spans: HashMap<Tsuid, Series, FxBuildHasher>,
+    /// Rows of other series, and later ones, do not count.
+    survey: Option<Arc<Survey>>,
     statistics: Statistics,
     /// Kept, so that a row needs no memory of its own.
     scratch: Scratch,
+}
+
+/// A series of which rows may still come.
+#[derive(Debug)]
+struct Series {
+    column: Column,
+    rater: Option<Rater>,
 }
 
 /// What is kept of a series.
@@ -53,62 +82,58 @@ struct Scratch {
 
 impl SpanBuilder {
     /// No rows yet.
-    pub fn new(
-        layout: RowKeyLayout,
-        duplicates: DuplicatePolicy,
-        downsample: Option<(Windows, Function)>,
-    ) -> Self {
+    pub fn new(shape: SpanShape, budget: Budget) -> Self {
         Self {
-            layout,
-            duplicates,
-            downsample,
+            shape,
+            budget,
             spans: HashMap::default(),
+            survey: None,
             statistics: Statistics::default(),
             scratch: Scratch::default(),
         }
     }
 
-    /// Takes a row and says how many points it cost: its own, and those that a fill policy will make
-    /// up for a series that has not been seen before.
+    /// Takes a row.
     ///
     /// # Errors
     ///
-    /// [`QueryError::Row`] and the errors of its key.
-    pub fn add(&mut self, row: &Row) -> Result<u64, QueryError> {
-        let key = RowKeyRef::decode(row.key(), &self.layout)
+    /// [`QueryError::Row`], the errors of its key, and [`QueryError::OverBudget`].
+    pub fn add(&mut self, row: &Row) -> Result<(), QueryError> {
+        let key = RowKeyRef::decode(row.key(), &self.shape.layout)
             .map_err(|error| QueryError::row_key(row.key(), &error))?;
         let scratch = &mut self.scratch;
         key.tsuid_bytes(&mut scratch.tsuid);
+        let base_ms = key.base_time().millis();
+        if let Some(survey) = &self.survey
+            && !survey.has_row(&scratch.tsuid, base_ms)
+        {
+            return Ok(());
+        }
         scratch.row.clear();
         let cells = row.cells().map(|cell| CellRef {
             qualifier: cell.qualifier,
             value: cell.value,
             timestamp_ms: cell.timestamp_ms,
         });
-        let stats = decode_row(cells, self.duplicates, &mut scratch.row)
+        let stats = decode_row(cells, self.shape.duplicates, &mut scratch.row)
             .map_err(|error| QueryError::row(row.key(), error))?;
-        let mut cost = stats.points as u64;
-        self.statistics.points += cost;
+        let points = stats.points as u64;
+        self.budget.use_points(points)?;
+        self.statistics.points += points;
         self.statistics.duplicates += stats.duplicates as u64;
         self.statistics.skipped_cells += (stats.annotations + stats.histograms + stats.unknown_cells) as u64;
 
-        let column = match self.spans.get_mut(scratch.tsuid.as_slice()) {
-            Some(column) => column,
+        let series = match self.spans.get_mut(scratch.tsuid.as_slice()) {
+            Some(series) => series,
             None => {
-                let tsuid = Tsuid::from_bytes(&scratch.tsuid, &self.layout.widths)
+                let tsuid = Tsuid::from_bytes(&scratch.tsuid, &self.shape.layout.widths)
                     .map_err(|error| QueryError::row_series(row.key(), &error))?;
-                let column = match &self.downsample {
-                    None => Column::Raw(Points::default()),
-                    Some((windows, function)) => {
-                        cost += windows.filled_count();
-                        Column::Downsampled(Downsampler::new(windows.clone(), *function))
-                    }
-                };
-                self.spans.entry(tsuid).or_insert(column)
+                let series = Series::new(&self.shape, &self.budget)?;
+                self.spans.entry(tsuid).or_insert(series)
             }
         };
-        let base_ms = key.base_time().millis();
-        match column {
+        let before = series.column.held();
+        match &mut series.column {
             Column::Raw(points) => points.extend_from_row(base_ms, &scratch.row),
             Column::Downsampled(downsampler) => {
                 scratch.times_ms.clear();
@@ -123,25 +148,88 @@ impl SpanBuilder {
                 downsampler.feed(&scratch.times_ms, &scratch.values);
             }
         }
-        Ok(cost)
+        self.budget.hold((series.column.held() - before) as u64)
     }
 
-    /// The spans, ascending by TSUID, and what was read for them.
-    pub fn finish(self) -> (Vec<Span>, Statistics) {
-        let points = |column| match column {
-            Column::Raw(points) => points,
-            Column::Downsampled(downsampler) => downsampler.finish(),
-        };
-        let mut spans: Vec<Span> = self
-            .spans
-            .into_iter()
-            .map(|(tsuid, column)| Span {
-                tsuid,
-                points: points(column),
-            })
-            .collect();
+    /// Says which series and hours will come; of them those that are `wanted` are built here.
+    ///
+    /// # Errors
+    ///
+    /// [`QueryError::OverBudget`].
+    pub fn expect(&mut self, survey: Arc<Survey>, wanted: impl Fn(&Tsuid) -> bool) -> Result<(), QueryError> {
+        for tsuid in survey.series().filter(|tsuid| wanted(tsuid)) {
+            if !self.spans.contains_key(tsuid) {
+                let series = Series::new(&self.shape, &self.budget)?;
+                self.spans.insert(tsuid.clone(), series);
+            }
+        }
+        self.survey = Some(survey);
+        Ok(())
+    }
+
+    /// What is known of each series before an instant, from where it was called last, ascending by TSUID;
+    /// [`i64::MAX`]: all of it. Else the instant is one of [`Windows::known_until`], if there are windows,
+    /// and all rows before it have come. The points go on being held.
+    ///
+    /// # Errors
+    ///
+    /// [`QueryError::OverBudget`].
+    pub fn take(&mut self, known_until_ms: i64) -> Result<Vec<Span>, QueryError> {
+        let mut spans = Vec::with_capacity(self.spans.len());
+        for (tsuid, series) in &mut self.spans {
+            self.budget.release(series.column.held() as u64);
+            let points = series.take(known_until_ms);
+            self.budget.hold((points.len() + series.column.held()) as u64)?;
+            spans.push(Span {
+                tsuid: tsuid.clone(),
+                points,
+                from_epoch: series.rater.as_ref().and_then(|rater| rater.from_epoch),
+            });
+        }
         spans.sort_unstable_by(|a, b| a.tsuid.cmp(&b.tsuid));
-        (spans, self.statistics)
+        Ok(spans)
+    }
+
+    /// What was read so far.
+    pub const fn statistics(&self) -> &Statistics {
+        &self.statistics
+    }
+}
+
+impl Series {
+    /// A series that has not been seen before, with the points that a fill policy will make up for it.
+    fn new(shape: &SpanShape, budget: &Budget) -> Result<Self, QueryError> {
+        budget.use_series()?;
+        let column = match &shape.downsample {
+            None => Column::Raw(Points::default()),
+            Some((windows, function)) => {
+                budget.use_points(windows.filled_count())?;
+                Column::Downsampled(Downsampler::new(windows.clone(), *function))
+            }
+        };
+        let rater = shape.rate.clone();
+        Ok(Self { column, rater })
+    }
+
+    fn take(&mut self, known_until_ms: i64) -> Points {
+        let points = match &mut self.column {
+            Column::Raw(points) => std::mem::take(points),
+            Column::Downsampled(downsampler) => downsampler.take(known_until_ms),
+        };
+        match &mut self.rater {
+            None => points,
+            Some(rater) => rater.apply(&points),
+        }
+    }
+}
+
+impl Column {
+    /// Points that it holds.
+    const fn held(&self) -> usize {
+        match self {
+            Self::Raw(points) => points.len(),
+            Self::Downsampled(downsampler) => downsampler.held(),
+        }
     }
 }
 

@@ -3,7 +3,6 @@
 use oxtsdb_schema::DuplicatePolicy;
 
 use super::downsample::Downsample;
-use super::error::QueryError;
 use super::filter::{FilterError, TagFilter, TagMatcher};
 use super::function::Aggregator;
 use super::quirks::Quirks;
@@ -89,55 +88,4 @@ pub struct SeriesFilter {
     /// Only series whose tag keys are just those of the filters. Without filters it means nothing, nor
     /// for series that are asked for by TSUIDs.
     pub explicit_tags: bool,
-}
-
-/// What a query may use.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
-    /// Points that one query may read from the store or make up by a fill policy.
-    pub max_points: u64,
-    /// The setting or field that says so, for error messages.
-    pub max_points_setting: &'static str,
-}
-
-impl Limits {
-    /// The limit of the setting `--query-max-points`; 0: none.
-    pub const fn of_setting(query_max_points: u64) -> Self {
-        let max_points = if query_max_points == 0 {
-            u64::MAX
-        } else {
-            query_max_points
-        };
-        Self {
-            max_points,
-            max_points_setting: "--query-max-points",
-        }
-    }
-
-    /// The lesser of these limits and what a request asks for itself.
-    #[must_use]
-    pub const fn with_request(self, max_points: Option<u64>) -> Self {
-        match max_points {
-            Some(max_points) if max_points < self.max_points => Self {
-                max_points,
-                max_points_setting: "max_scanned_points",
-            },
-            _ => self,
-        }
-    }
-
-    /// Refuses more points than are allowed.
-    ///
-    /// # Errors
-    ///
-    /// [`QueryError::TooManyPoints`].
-    pub const fn check_points(&self, points: u64) -> Result<(), QueryError> {
-        if points > self.max_points {
-            return Err(QueryError::TooManyPoints {
-                limit: self.max_points,
-                setting: self.max_points_setting,
-            });
-        }
-        Ok(())
-    }
 }

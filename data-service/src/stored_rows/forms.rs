@@ -197,7 +197,7 @@ async fn points_are_read_from_whatever_cells_they_are_in() {
     let rows = tsdb.scan("m").await;
     assert_eq!(rows.len(), cases.len());
     for (number, (name, cells, points)) in cases.iter().enumerate() {
-        assert_eq!(series[*name], as_told(points), "{name}");
+        assert_eq!(series[*name], *points, "{name}");
         let over_http = http_points(&tsdb.http_query("m", "case", name).await);
         assert_eq!(over_http, as_told(points), "{name} over HTTP");
         let last = points.last().map(|(time_ms, _)| *time_ms);
@@ -351,7 +351,7 @@ async fn of_two_values_the_newest_cell_counts_or_the_row_is_refused() {
     let (series, statistics) = strict.query("m", "case").await.unwrap();
     assert_eq!(statistics.duplicates, cases.len() as u64);
     for (number, (name, _, points)) in cases.iter().enumerate() {
-        assert_eq!(series[*name], as_told(points), "{name}");
+        assert_eq!(series[*name], *points, "{name}");
         let last = points.last().map(|(time_ms, _)| *time_ms);
         assert_eq!(strict.last(&tsuid(number)).await, last, "{name}");
         let refused = strict.http_query("m", "case", name).await;

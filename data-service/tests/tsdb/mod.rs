@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use data_service::query::Engine;
-use data_service::query::spec::Limits;
+use data_service::query::Limits;
 use oxtsdb_row_store::memory::MemoryStore;
 use oxtsdb_row_store::{RowStore, TableDef, TableName, WriteBatch};
 use oxtsdb_schema::row_key::write_row_key;
@@ -40,13 +40,18 @@ impl Tsdb {
 
     /// Asks.
     pub(crate) fn engine(&self) -> Engine {
+        self.engine_with(Limits::NONE)
+    }
+
+    /// Asks, within limits.
+    pub(crate) fn engine_with(&self, limits: Limits) -> Engine {
         let directory = Arc::clone(&self.directory);
         Engine::new(
             Arc::clone(&self.store),
             (self.table.clone(), "tsdb-meta".parse().unwrap()),
             self.layout,
             directory,
-            Limits::of_setting(0),
+            limits,
         )
     }
 

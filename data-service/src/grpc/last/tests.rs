@@ -38,7 +38,7 @@ async fn engine(now_ms: i64) -> (TestStack, Engine) {
         ("tsdb".parse().unwrap(), "tsdb-meta".parse().unwrap()),
         layout,
         Arc::new(uids),
-        Limits::of_setting(0),
+        Limits::NONE,
     );
     (stack, engine)
 }

@@ -14,12 +14,11 @@ const FRAME_POINTS: u32 = 4096;
 /// Points in a message at most: 1 MiB of them, which every client reads.
 const MAX_FRAME_POINTS: u32 = 65_536;
 
-/// Numbers the groups of one answer.
+/// How the answer to a request is told.
 #[derive(Debug)]
 pub(super) struct Encoder {
     frame_points: usize,
     with_tsuids: bool,
-    next_series: u32,
 }
 
 /// The messages of a frame.
@@ -34,14 +33,14 @@ impl Encoder {
         Self {
             frame_points: frame_points as usize,
             with_tsuids: request.tsuids,
-            next_series: 0,
         }
     }
 
     /// The messages of a frame; those of a group are made one by one.
-    pub(super) fn frames(&mut self, frame: Frame) -> Messages {
+    pub(super) fn frames(&self, frame: Frame) -> Messages {
         match frame {
             Frame::Group(group) => self.group(group),
+            Frame::More { number, points } => Box::new(self.points(number, points)),
             Frame::Done { query, groups } => {
                 let done = Done {
                     query: number(query),
@@ -55,9 +54,8 @@ impl Encoder {
         }
     }
 
-    fn group(&mut self, group: Group) -> Messages {
-        let series = self.next_series;
-        self.next_series += 1;
+    fn group(&self, group: Group) -> Messages {
+        let series = number(group.number);
         let tsuids = if self.with_tsuids {
             group.tsuids.as_slice()
         } else {
@@ -78,15 +76,19 @@ impl Encoder {
                 .map(|tsuid| tsuid.as_bytes().to_vec().into())
                 .collect(),
         };
-        let (points, frame_points) = (group.points, self.frame_points);
+        let blocks = self.points(group.number, group.points);
+        Box::new(once(message(FrameMessage::Series(head))).chain(blocks))
+    }
+
+    fn points(&self, group: usize, points: Points) -> impl Iterator<Item = QueryResponse> + Send + use<> {
+        let (series, frame_points) = (number(group), self.frame_points);
         let mut from = 0;
-        let blocks = std::iter::from_fn(move || {
+        std::iter::from_fn(move || {
             let block = next_block(&points, from, frame_points)?;
             let encoded = points_message(series, &points, block.clone());
             from = block.end;
             Some(message(FrameMessage::Points(encoded)))
-        });
-        Box::new(once(message(FrameMessage::Series(head))).chain(blocks))
+        })
     }
 }
 
@@ -151,7 +153,9 @@ fn points_message(series: u32, points: &Points, block: Range<usize>) -> PointsMe
 
 fn statistics_message(statistics: &Statistics) -> query_response::Statistics {
     query_response::Statistics {
+        series: statistics.series,
         rows: statistics.rows,
+        bytes: statistics.bytes,
         points: statistics.points,
         points_sent: statistics.points_sent,
         elapsed: prost_types::Duration::try_from(statistics.elapsed).ok(),
@@ -175,6 +179,8 @@ mod tests {
 
     fn blocks(frame_points: u32, points: Points) -> Vec<PointsMessage> {
         let group = Group {
+            number: 0,
+            is_whole: true,
             query: 3,
             metric: Arc::from("m"),
             tags: Vec::new(),

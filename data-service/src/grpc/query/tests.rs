@@ -50,7 +50,7 @@ fn engine_over(stack: &TestStack, store: Arc<dyn RowStore>) -> Engine {
         ("tsdb".parse().unwrap(), "tsdb-meta".parse().unwrap()),
         layout,
         Arc::new(uids),
-        Limits::of_setting(0),
+        Limits::NONE,
     )
 }
 
@@ -173,7 +173,7 @@ async fn a_query_that_reads_too_much_is_refused() {
     assert_eq!(reason_of(&status), Some(ErrorReason::QueryTooLarge));
     assert_eq!(
         status.message(),
-        "query reads more than 999 points, the limit of max_scanned_points"
+        "query needs more than 999 points, the limit of max_scanned_points"
     );
 }
 
@@ -200,7 +200,7 @@ async fn a_client_that_goes_away_ends_the_scan() {
         Request::new(request("sys.cpu.nice", AggregateFunction::Sum)),
     )
     .unwrap();
-    open_scans.wait_for(|open| *open == 1).await.unwrap();
+    open_scans.wait_for(|open| *open > 0).await.unwrap();
     drop(answer);
     open_scans.wait_for(|open| *open == 0).await.unwrap();
 }

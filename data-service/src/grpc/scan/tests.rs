@@ -44,7 +44,7 @@ fn engine(stack: &TestStack) -> Engine {
         ("tsdb".parse().unwrap(), "tsdb-meta".parse().unwrap()),
         layout,
         Arc::new(uids),
-        Limits::of_setting(0),
+        Limits::NONE,
     )
 }
 

@@ -6,8 +6,8 @@ use oxtsdb_schema::RowError;
 
 use crate::http::error::HttpError;
 use crate::http::suggest::uids_error;
-use crate::query::QueryError;
 use crate::query::language::LanguageError;
+use crate::query::{QueryError, Resource};
 
 /// The answer to a query that failed.
 pub(super) fn of_query(error: &QueryError) -> HttpError {
@@ -19,11 +19,12 @@ pub(super) fn of_query(error: &QueryError) -> HttpError {
             HttpError::bad_request(message.clone()).with_details(message)
         }
         E::Filter(_) | E::Tsuid { .. } | E::TsuidMetrics { .. } => HttpError::bad_request(error.to_string()),
-        E::TooManyPoints { limit, .. } => HttpError::new(
+        E::OverBudget { resource, limit } => HttpError::new(
             StatusCode::PAYLOAD_TOO_LARGE,
             format!(
-                "Sorry, you have attempted to fetch more than our limit of {limit} data points. \
-                 Please try filtering using more tags or decrease your time range."
+                "Sorry, you have attempted to fetch more than our {}. \
+                 Please try filtering using more tags or decrease your time range.",
+                budget(*resource, limit.most),
             ),
         )
         .with_details(error.to_string()),
@@ -97,6 +98,15 @@ pub(super) fn not_a_time(time_ms: i64) -> HttpError {
 pub(super) fn null_pointer() -> HttpError {
     let message = "An internal null pointer exception was thrown";
     HttpError::new(StatusCode::INTERNAL_SERVER_ERROR, message)
+}
+
+/// A limit, in OpenTSDB's words.
+fn budget(resource: Resource, most: u64) -> String {
+    match resource {
+        Resource::Points => format!("limit of {most} data points"),
+        Resource::Bytes => format!("maximum amount of {}MB from storage", most / 1024 / 1024),
+        Resource::Series | Resource::Rows | Resource::Memory => format!("limit of {most} {resource}"),
+    }
 }
 
 /// A range that is none. The times are as they were understood.

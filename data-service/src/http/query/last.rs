@@ -21,9 +21,9 @@ use crate::http::query::flag::Flag;
 use crate::http::reply::Reply;
 use crate::last::counters::{self, Written};
 use crate::last::{LastPoint, LookBack, SeriesNames, in_hour_of, names_of, of_series};
+use crate::query::budget::{Limit, Limits, Resource};
 use crate::query::language::{LanguageError, parse_series, parse_uids};
 use crate::query::plan::check_tsuid;
-use crate::query::spec::Limits;
 use crate::query::time::now_ms;
 use crate::query::{Engine, Number, QueryError};
 
@@ -36,10 +36,7 @@ const MAX_BACK_SCAN: i64 = 366 * 24;
 const MAX_SERIES: usize = 10_000;
 
 /// Series with a counter that one request may look at.
-const COUNTED: Limits = Limits {
-    max_points: 1_000_000,
-    max_points_setting: "/api/query/last",
-};
+const COUNTED: Limit = Limit::of_setting("/api/query/last", 1_000_000);
 
 /// Series that are looked at at a time.
 const SERIES_AT_A_TIME: usize = 16;
@@ -164,15 +161,16 @@ async fn answer(engine: &Engine, question: Question) -> Result<Reply, HttpError>
         )));
     }
     let of_query = |error: QueryError| failure::of_query(&error);
+    let limits = Limits {
+        series: COUNTED,
+        ..Limits::NONE
+    };
     let mut points = Vec::new();
     for wanted in &question.wanted {
-        points.extend(last_points(engine, wanted, question.back_scan).await?);
-        if points.len() as u64 > COUNTED.max_points {
-            return Err(of_query(QueryError::TooManyPoints {
-                limit: COUNTED.max_points,
-                setting: COUNTED.max_points_setting,
-            }));
-        }
+        points.extend(last_points(engine, wanted, question.back_scan, limits).await?);
+        limits
+            .check(Resource::Series, points.len() as u64)
+            .map_err(of_query)?;
     }
     let names = if question.resolve {
         let tsuids: Vec<Tsuid> = points.iter().map(|point| point.tsuid.clone()).collect();
@@ -184,7 +182,12 @@ async fn answer(engine: &Engine, question: Question) -> Result<Reply, HttpError>
 }
 
 /// The last points of what one sub-query asks for.
-async fn last_points(engine: &Engine, wanted: &Wanted, back_scan: i64) -> Result<Vec<LastPoint>, HttpError> {
+async fn last_points(
+    engine: &Engine,
+    wanted: &Wanted,
+    back_scan: i64,
+    limits: Limits,
+) -> Result<Vec<LastPoint>, HttpError> {
     let of_query = |error: QueryError| failure::of_query(&error);
     let tsuids = match wanted {
         Wanted::Tsuids(tsuids) => series_of(tsuids, engine.layout())?,
@@ -194,7 +197,7 @@ async fn last_points(engine: &Engine, wanted: &Wanted, back_scan: i64) -> Result
         Wanted::Series { metric, tags } => {
             let (metric, mut tags) = uids_of(engine, metric, tags).await.map_err(of_query)?;
             if back_scan <= 0 {
-                let written = counters::of_metric(engine, metric, &tags, COUNTED).await;
+                let written = counters::of_metric(engine, metric, &tags, limits).await;
                 return in_their_hours(engine, written.map_err(of_query)?).await;
             }
             vec![Tsuid::new(metric, &mut tags).map_err(bad_request)?]

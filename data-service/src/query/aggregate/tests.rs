@@ -12,13 +12,22 @@ fn wanted() -> CancellationToken {
     CancellationToken::new()
 }
 
+/// OpenTSDB's way.
+fn by(aggregator: Aggregator, holds: bool) -> Aggregation {
+    Aggregation {
+        aggregator,
+        holds,
+        floats_to_come_count: true,
+    }
+}
+
 fn run(name: &str, series: &[Points], start: i64, end: i64) -> Vec<(i64, Number)> {
     let series: Vec<_> = series
         .iter()
         .map(|points| Series { points, before: None })
         .collect();
     let aggregator = Aggregator::parse(name).expect(name);
-    aggregate(&series, aggregator, false, (start, end), &wanted())
+    aggregate(&series, by(aggregator, false), (start, end), &wanted())
         .iter()
         .collect()
 }
@@ -104,7 +113,7 @@ fn rates_are_held_and_may_count_before_their_first_point() {
     let run = |before| {
         let series = [Series { points: &a, before }, Series { points: &b, before }];
         let sum = Aggregator::parse("sum").unwrap();
-        let points = aggregate(&series, sum, true, (0, 100), &wanted());
+        let points = aggregate(&series, by(sum, true), (0, 100), &wanted());
         points
             .iter()
             .map(|(time, value)| (time, value.as_f64()))
@@ -145,12 +154,15 @@ fn aligned_series_give_what_the_general_walk_gives() {
             .map(|points| Series { points, before: None })
             .collect();
         for aggregator in Aggregator::ALL.iter().filter(|aggregator| !aggregator.is_none()) {
-            let fast = aggregate(&series, *aggregator, false, (100, 400), &wanted());
+            let fast = aggregate(&series, by(*aggregator, false), (100, 400), &wanted());
             let refs: Vec<_> = series.iter().collect();
             let slow = merge(
                 &refs,
-                aggregator.function().unwrap(),
-                aggregator.interpolation(),
+                &Merging {
+                    function: aggregator.function().unwrap(),
+                    interpolation: aggregator.interpolation(),
+                    floats_to_come_count: true,
+                },
                 (100, 400),
                 &wanted(),
             );
@@ -177,7 +189,7 @@ fn a_result_that_nobody_wants_is_not_computed_to_its_end() {
         .collect();
     let sum = Aggregator::parse("sum").unwrap();
     let cancelled = wanted();
-    let length = |cancelled| aggregate(&series, sum, false, (0, 5000), cancelled).len();
+    let length = |cancelled| aggregate(&series, by(sum, false), (0, 5000), cancelled).len();
     assert_eq!(length(&cancelled), 2000);
     cancelled.cancel();
     assert_eq!(length(&cancelled), 0);

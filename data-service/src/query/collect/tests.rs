@@ -1,15 +1,24 @@
-use oxtsdb_schema::{DuplicatePolicy, Value};
+use oxtsdb_schema::{DuplicatePolicy, RowKeyLayout, Value};
 
 use super::*;
+use crate::query::budget::Limits;
 use crate::query::span::tests::{T, row};
 
-fn builder() -> SpanBuilder {
-    SpanBuilder::new(RowKeyLayout::default(), DuplicatePolicy::Error, None)
+fn shape() -> SpanShape {
+    SpanShape {
+        layout: RowKeyLayout::default(),
+        duplicates: DuplicatePolicy::Error,
+        downsample: None,
+        rate: None,
+    }
 }
 
-fn collector(limit: u64) -> Collector<impl Fn() -> SpanBuilder> {
-    let budget = Budget::new(Limits::of_setting(limit));
-    Collector::new(builder, RowKeyLayout::default(), budget)
+fn budget(points: u64) -> Budget {
+    Budget::new(Limits::NONE.with_points(points), Arc::default())
+}
+
+fn collector(limit: u64) -> Collector {
+    Collector::new(shape(), budget(limit))
 }
 
 /// Two hours of 200 series, in the order of a scan: 800 points.
@@ -31,11 +40,11 @@ fn rows() -> Vec<Row> {
 
 #[tokio::test]
 async fn workers_give_what_one_builder_gives() {
-    let mut alone = builder();
+    let mut alone = SpanBuilder::new(shape(), budget(0));
     for row in rows() {
         alone.add(&row).unwrap();
     }
-    let (expected, _) = alone.finish();
+    let expected = alone.take(i64::MAX).unwrap();
     assert_eq!(expected.len(), 200);
     for batch_rows in [1, 7, 100, 400] {
         let mut collector = collector(0);
@@ -63,7 +72,8 @@ async fn too_many_points_are_refused_on_the_spot_and_in_workers() {
             Ok(()) => collector.finish().await.map(|_| ()),
             Err(error) => Err(error),
         };
-        let refused = matches!(result, Err(QueryError::TooManyPoints { limit: told, .. }) if told == limit);
+        let refused =
+            matches!(&result, Err(QueryError::OverBudget { limit: told, .. }) if told.most == limit);
         assert!(refused, "{result:?}");
     }
 }

@@ -6,6 +6,7 @@ use oxtsdb_schema::row_key::write_row_key;
 use oxtsdb_schema::{BaseTime, Qualifier, Timestamp};
 
 use super::*;
+use crate::query::budget::Limits;
 use crate::query::downsample::{Downsample, Interval, WindowLayout};
 
 /// 2013-01-01 00:00:00 UTC, an exact hour.
@@ -36,7 +37,13 @@ fn builder(downsample: Option<&str>) -> SpanBuilder {
             downsample.function,
         )
     });
-    SpanBuilder::new(RowKeyLayout::default(), DuplicatePolicy::Error, downsample)
+    let shape = SpanShape {
+        layout: RowKeyLayout::default(),
+        duplicates: DuplicatePolicy::Error,
+        downsample,
+        rate: None,
+    };
+    SpanBuilder::new(shape, Budget::new(Limits::NONE, Arc::default()))
 }
 
 fn seconds(points: &Points) -> Vec<(i64, Number)> {
@@ -54,7 +61,8 @@ fn rows_of_a_series_are_one_span() {
         .add(&row(1, &[(10, Value::Int(1)), (20, Value::Int(2))]))
         .unwrap();
     builder.add(&row(1, &[(3600, Value::Int(3))])).unwrap();
-    let (spans, statistics) = builder.finish();
+    let spans = builder.take(i64::MAX).unwrap();
+    let statistics = builder.statistics();
     assert_eq!(statistics.points, 4);
     assert_eq!(spans.len(), 2);
     assert!(spans[0].tsuid < spans[1].tsuid);
@@ -74,7 +82,7 @@ fn types_that_change_between_and_within_rows_are_kept() {
     builder
         .add(&row(1, &[(3600, Value::Int(3)), (3610, Value::Double(4.5))]))
         .unwrap();
-    let (spans, _) = builder.finish();
+    let spans = builder.take(i64::MAX).unwrap();
     let expected = [
         (0, Number::Double(0.5)),
         (10, Number::Double(1.5)),
@@ -92,7 +100,7 @@ fn a_window_may_go_over_rows() {
         .unwrap();
     builder.add(&row(1, &[(3600, Value::Double(0.5))])).unwrap();
     builder.add(&row(1, &[(7200, Value::Int(9))])).unwrap();
-    let (spans, _) = builder.finish();
+    let spans = builder.take(i64::MAX).unwrap();
     assert_eq!(
         seconds(&spans[0].points),
         [(0, Number::Double(3.5)), (7200, Number::Double(9.0))]

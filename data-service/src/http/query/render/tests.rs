@@ -11,6 +11,8 @@ use crate::query::points::Points;
 
 fn group(points: &[(i64, Number)]) -> Group {
     Group {
+        number: 0,
+        is_whole: true,
         query: 0,
         metric: Arc::from("m\""),
         tags: vec![(Arc::from("host"), Arc::from("a"))],

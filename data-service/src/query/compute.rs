@@ -1,0 +1,140 @@
+//! What is computed for each group: aggregation of its series, for the instants that are known.
+
+use std::sync::Arc;
+
+use tokio_util::sync::CancellationToken;
+
+use super::aggregate::{Aggregation, Series, aggregate};
+use super::collect::joined;
+use super::error::QueryError;
+use super::group::SpanGroup;
+use super::points::{Points, Values};
+use super::spec::{QuerySpec, SubQuery};
+
+/// Groups are computed together until they have so many points, which makes the hand-over between
+/// threads cheap.
+const POINTS_PER_TASK: usize = 65_536;
+
+/// Up to so many steps are taken on the spot; it takes less than a millisecond. Where instants differ,
+/// each point is a step for every series of its group.
+const STEPS_ON_THE_SPOT: usize = 100_000;
+
+/// What is computed for each group of a question.
+#[derive(Debug)]
+pub struct Computation {
+    aggregation: Aggregation,
+    start_ms: i64,
+    end_ms: i64,
+    cancelled: CancellationToken,
+}
+
+/// A group of which some instants are to be computed.
+#[derive(Debug)]
+pub struct Piece {
+    /// Which group.
+    pub index: usize,
+    /// Its series, with all points that these instants need.
+    pub group: SpanGroup,
+    /// First instant that is to be computed.
+    pub from_ms: i64,
+    /// First instant that is not, or [`i64::MAX`]: all.
+    pub until_ms: i64,
+    /// The result.
+    pub points: Points,
+}
+
+impl Computation {
+    /// For a question of a query. Once `cancelled`, it ends soon.
+    pub fn new(query: &QuerySpec, sub_query: &SubQuery, cancelled: CancellationToken) -> Self {
+        Self {
+            aggregation: Aggregation {
+                aggregator: sub_query.aggregator.under(query.quirks),
+                holds: sub_query.rate.is_some(),
+                floats_to_come_count: query.quirks.floats_to_come_count,
+            },
+            start_ms: query.start_ms,
+            end_ms: query.end_ms,
+            cancelled,
+        }
+    }
+
+    /// Computes pieces, on another thread if it takes long.
+    ///
+    /// # Errors
+    ///
+    /// [`QueryError::Infinite`].
+    pub async fn run(self: Arc<Self>, pieces: Vec<Piece>) -> Result<Vec<Piece>, QueryError> {
+        let steps: usize = pieces
+            .iter()
+            .map(|piece| piece.group.point_count() * piece.group.spans.len())
+            .sum();
+        let compute = move || pieces.into_iter().map(|piece| self.compute(piece)).collect();
+        if steps <= STEPS_ON_THE_SPOT {
+            return compute();
+        }
+        joined(tokio::task::spawn_blocking(compute).await)
+    }
+
+    /// Aggregation, cut to the range.
+    fn compute(&self, mut piece: Piece) -> Result<Piece, QueryError> {
+        let series: Vec<Series<'_>> = piece
+            .group
+            .spans
+            .iter()
+            .map(|span| Series {
+                points: &span.points,
+                before: span.from_epoch,
+            })
+            .collect();
+        let from_ms = piece.from_ms.max(self.start_ms);
+        let to_ms = self.end_ms.min(piece.until_ms.saturating_sub(1));
+        piece.points = aggregate(&series, self.aggregation, (from_ms, to_ms), &self.cancelled);
+        if self.cancelled.is_cancelled() {
+            // Nobody hears it; the groups that are left need not be looked at.
+            return Err(QueryError::DeadlineExceeded);
+        }
+        check_finite(&piece.points)?;
+        Ok(piece)
+    }
+}
+
+/// Cuts pieces into tasks of about [`POINTS_PER_TASK`] points.
+pub fn tasks(pieces: impl IntoIterator<Item = Piece>) -> Vec<Vec<Piece>> {
+    let mut tasks: Vec<Vec<Piece>> = Vec::new();
+    let mut room = 0;
+    for piece in pieces {
+        let points = piece.group.point_count();
+        match tasks.last_mut().filter(|_| room >= points) {
+            Some(task) => task.push(piece),
+            None => {
+                tasks.push(vec![piece]);
+                room = POINTS_PER_TASK;
+            }
+        }
+        room = room.saturating_sub(points);
+    }
+    tasks
+}
+
+impl SpanGroup {
+    /// Points of all its series.
+    pub fn point_count(&self) -> usize {
+        self.spans.iter().map(|span| span.points.len()).sum()
+    }
+}
+
+/// Refuses infinite results, as OpenTSDB does.
+fn check_finite(points: &Points) -> Result<(), QueryError> {
+    let infinite = match points.values() {
+        Values::Ints(_) => None,
+        Values::Doubles(values) => values.iter().position(|value| value.is_infinite()),
+        Values::Mixed(values) => values.iter().position(|value| value.as_f64().is_infinite()),
+    };
+    match infinite {
+        None => Ok(()),
+        Some(index) => Err(QueryError::Infinite {
+            time_ms: points.times_ms()[index],
+            value: points.values().get(index).as_f64(),
+        }),
+    }
+}

@@ -1,0 +1,197 @@
+//! Large questions are told bit by bit while rows are read: the same answer as when all is read before.
+#![expect(
+    clippy::unwrap_used,
+    reason = "the helpers of a test: what is not as expected fails it"
+)]
+
+mod directory;
+mod tsdb;
+
+use data_service::query::language::parse_metric_query;
+use data_service::query::{Engine, Frame, Group, Limits, QueryError, QuerySpec, Quirks, Resource};
+use futures::StreamExt as _;
+use jiff::tz::TimeZone;
+use oxtsdb_schema::{DuplicatePolicy, RowKeyLayout, SaltLayout};
+use proptest::prelude::*;
+use serde_json::json;
+use tsdb::Tsdb;
+
+/// 2013-01-01 00:00:00 UTC, an exact day.
+const T: i64 = 1_356_998_400;
+const HOUR: i64 = 3600;
+
+/// Hours in which there are points: enough for several slices of a scan.
+const HOURS: i64 = 60;
+
+/// A series: from an hour, to an hour, seconds between points, every so many points a long gap, whether
+/// values are floating point from an hour on.
+#[derive(Clone, Debug)]
+struct Plan {
+    first: i64,
+    last: i64,
+    step: i64,
+    gap: i64,
+    floats_from: i64,
+}
+
+fn plan() -> impl Strategy<Value = Plan> {
+    let hours = (0..HOURS, 1..HOURS);
+    (hours, 600..5000_i64, 3..20_i64, 0..HOURS * 2).prop_map(|((first, length), step, gap, floats_from)| {
+        Plan {
+            first,
+            last: (first + length).min(HOURS),
+            step,
+            gap,
+            floats_from,
+        }
+    })
+}
+
+async fn fill(tsdb: &Tsdb, plans: &[Plan]) {
+    for (index, plan) in plans.iter().enumerate() {
+        let tags = json!({"host": format!("h{index}"), "dc": format!("d{}", index % 2)});
+        let (mut at, mut count) = (plan.first * HOUR, 0);
+        while at < plan.last * HOUR {
+            let value = if at / HOUR >= plan.floats_from {
+                json!(0.5 + count as f64)
+            } else {
+                json!(count * 7 % 11)
+            };
+            tsdb.put(&json!({"metric": "m", "timestamp": T + at, "value": value, "tags": tags}))
+                .await;
+            count += 1;
+            at += if count % plan.gap == 0 {
+                9 * HOUR
+            } else {
+                plan.step
+            };
+        }
+    }
+}
+
+fn spec(text: &str, quirks: Quirks) -> QuerySpec {
+    QuerySpec {
+        start_ms: (T + HOUR / 2) * 1000,
+        end_ms: (T + HOURS * HOUR - 10) * 1000,
+        sub_queries: vec![parse_metric_query(text, &TimeZone::UTC).unwrap()],
+        duplicates: DuplicatePolicy::Error,
+        max_scanned_points: None,
+        quirks,
+    }
+}
+
+/// The groups, and in how many parts their points came.
+async fn told(engine: &Engine, text: &str, quirks: Quirks) -> (Vec<Group>, usize) {
+    let mut frames = engine.run(spec(text, quirks), None);
+    let (mut groups, mut parts) = (Vec::<Group>::new(), 0);
+    while let Some(frame) = frames.next().await {
+        match frame.unwrap() {
+            Frame::Group(group) => {
+                parts += usize::from(!group.points.is_empty());
+                groups.push(Group {
+                    is_whole: true,
+                    ..group
+                });
+            }
+            Frame::More { number, points } => {
+                parts += 1;
+                groups[number].points.append(points);
+            }
+            Frame::Done { groups: count, .. } => assert_eq!(count, groups.len()),
+            Frame::Statistics(_) => {}
+        }
+    }
+    (groups, parts)
+}
+
+const QUESTIONS: [&str; 16] = [
+    "sum:m",
+    "avg:m{dc=*}",
+    "none:m",
+    "count:m",
+    "zimsum:m{dc=*}",
+    "mimmax:m",
+    "pfsum:m",
+    "diff:m",
+    "last:m",
+    "p90:10m-avg:m{dc=*}",
+    "sum:90m-sum-nan:m",
+    "min:2h-max-zero:m{dc=*}",
+    "sum:rate:m{host=*}",
+    "avg:1h-avg:rate:m",
+    "count:7dc-count:m",
+    "sum:0all-sum:m",
+];
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(12))]
+
+    #[test]
+    fn bit_by_bit_is_the_same_as_at_once(plans in prop::collection::vec(plan(), 1..7), salted: bool) {
+        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let layout = RowKeyLayout {
+                salt: if salted { SaltLayout::new(1, 3).unwrap() } else { SaltLayout::default() },
+                ..RowKeyLayout::default()
+            };
+            let tsdb = Tsdb::new(layout).await;
+            fill(&tsdb, &plans).await;
+            let (whole, early) = (tsdb.engine(), tsdb.engine().telling_at(1));
+            for text in QUESTIONS {
+                for quirks in [Quirks::NONE, Quirks::OPENTSDB] {
+                    let (expected, _) = told(&whole, text, quirks).await;
+                    let (groups, _) = told(&early, text, quirks).await;
+                    // As text, because NaN is not equal to itself.
+                    assert_eq!(format!("{groups:?}"), format!("{expected:?}"), "{text} {quirks:?}");
+                }
+            }
+        });
+    }
+}
+
+/// Twenty series with a point every five minutes in all hours.
+async fn dense() -> Tsdb {
+    let tsdb = Tsdb::new(RowKeyLayout::default()).await;
+    let plan = Plan {
+        first: 0,
+        last: HOURS,
+        step: 300,
+        gap: 1_000_000,
+        floats_from: HOURS * 2,
+    };
+    fill(&tsdb, &vec![plan; 20]).await;
+    tsdb
+}
+
+#[tokio::test]
+async fn what_is_known_is_told_before_all_is_read() {
+    let engine = dense().await.engine().telling_at(100);
+    for (text, groups) in [("sum:m", 1), ("sum:10m-avg:m{dc=*}", 2), ("none:m", 20)] {
+        let (_, parts) = told(&engine, text, Quirks::NONE).await;
+        assert!(parts >= groups * 3, "{text}: {parts}");
+    }
+    let (_, parts) = told(&engine, "sum:m", Quirks::OPENTSDB).await;
+    assert_eq!(parts, 1, "floats may be to come");
+}
+
+#[tokio::test]
+async fn what_was_told_is_not_held() {
+    let tsdb = dense().await;
+    // All points are 14,400, of 16 bytes; the last slice has 48 hours of 240.
+    let limits = |bytes| {
+        let mut limits = Limits::NONE;
+        limits.memory.most = bytes;
+        limits
+    };
+    let (groups, _) = told(&tsdb.engine(), "sum:m", Quirks::NONE).await;
+    let small = tsdb.engine_with(limits(16 * 13_000)).telling_at(100);
+    assert_eq!(told(&small, "sum:m", Quirks::NONE).await.0, groups);
+    let refused = small.answer(spec("sum:m", Quirks::OPENTSDB), None).await;
+    let Err(QueryError::OverBudget { resource, limit }) = refused else {
+        panic!("{refused:?}")
+    };
+    assert_eq!(
+        (resource, limit.setting),
+        (Resource::Memory, "--query-max-memory-mib")
+    );
+}
