@@ -10,6 +10,7 @@
 //!   rate        first derivative of each span
 //!   group       spans that become one result, and the tags of it
 //!   aggregate   the series of a group become one
+//!   expression  what is made of answers: functions, arithmetic
 //!   engine      runs the stages, keeps to deadline and limits, sends frames
 //! ```
 //!
@@ -24,6 +25,7 @@ pub mod compute;
 pub mod downsample;
 pub mod engine;
 pub mod error;
+pub mod expression;
 pub mod filter;
 pub mod frame;
 pub mod function;

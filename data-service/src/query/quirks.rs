@@ -45,6 +45,28 @@ pub struct Quirks {
     /// without the tag, too: `dc=*` gives a series that has no `dc`. Without it, and for series of a metric,
     /// every filter wants its key to be there.
     pub filters_of_tsuids_pass_without_key: bool,
+    /// Expressions are computed in rows of all their series: each has a value wherever one has. A series
+    /// that an operand does not have counts as 0, whatever the fill policy; a nested expression gives
+    /// its next row whatever the time is, and when it has no more there is no answer. So `e + b` with
+    /// `e` at 0 s and 10 s and `b` at 5 s has the value of 10 s at 5 s.
+    pub expressions_in_rows: bool,
+    /// A joined series has the tags of one of its operands, which one depends on their names, and none
+    /// if that has no part in it. Without it, it has those that are the same in all.
+    pub joined_tags_of_one_operand: bool,
+    /// An alias takes the sign of the values: `alias(scale(m,-1),x)` is positive.
+    pub aliases_are_absolute: bool,
+    /// A moving average is 0 until its window is whole. Without it, it begins then.
+    pub moving_averages_begin_with_zeros: bool,
+    /// The highest series are judged by the place of their values among those of an instant: if the
+    /// first of two series ends early, the second is taken for it. Without it each is judged by its own.
+    pub highest_by_place: bool,
+    /// What is within doubled parentheses has no names: `((a)) + b` is `b`.
+    pub double_parentheses_hide_names: bool,
+    /// Fractions in expressions have 4 bytes: `0.123456789` is 0.12345679.
+    pub fractions_of_four_bytes: bool,
+    /// A result that is a whole number, as of `a > 1 ? 1 : 0`, or a fraction as it was written, is an
+    /// error.
+    pub results_are_doubles_or_truths: bool,
 }
 
 impl Quirks {
@@ -66,6 +88,14 @@ impl Quirks {
             estimates_of_integers_only: on,
             tsuids_are_one_group: on,
             filters_of_tsuids_pass_without_key: on,
+            expressions_in_rows: on,
+            joined_tags_of_one_operand: on,
+            aliases_are_absolute: on,
+            moving_averages_begin_with_zeros: on,
+            highest_by_place: on,
+            double_parentheses_hide_names: on,
+            fractions_of_four_bytes: on,
+            results_are_doubles_or_truths: on,
         }
     }
 }

@@ -1,0 +1,119 @@
+//! From a call and the series of its questions to its series.
+
+use std::collections::BTreeSet;
+
+use super::super::arithmetic::{Arithmetic, Operator};
+use super::super::combine::{Work, by_place};
+use super::super::join::{Join, Operand, SetOperator};
+use super::super::series::Series;
+use super::{Argument, Call, CallError, arguments};
+
+/// Evaluates a call. `results` are the series of each question of the request: OpenTSDB leaves out
+/// questions that are equal to an earlier one, and counts those that stand beside expressions, but a
+/// call looks for its questions at the places that they have without all that.
+///
+/// # Errors
+///
+/// [`CallError`], the innermost call's first.
+pub fn evaluate(call: &Call, results: &[Vec<Series>], work: &mut Work<'_>) -> Result<Vec<Series>, CallError> {
+    let count = call
+        .arguments
+        .iter()
+        .filter(|argument| !argument.is_text())
+        .count();
+    let mut operands = Vec::with_capacity(count);
+    for argument in call.arguments.iter().take(count) {
+        operands.push(match argument {
+            Argument::Call(call) => evaluate(call, results, work)?,
+            Argument::Query(place, _) => results.get(*place).cloned().ok_or_else(|| {
+                CallError::Argument(format!(
+                    "Index {place} out of bounds for length {}",
+                    results.len()
+                ))
+            })?,
+            Argument::Text(_) => {
+                let message = format!("Unknown parameter type: null in tree: {}", shown(call));
+                return Err(CallError::Argument(message));
+            }
+        });
+    }
+    if operands.is_empty() {
+        return Ok(Vec::new());
+    }
+    let texts: Vec<&str> = call.arguments.iter().filter_map(Argument::text).collect();
+    if let super::CallFunction::Combine(operator) = call.function {
+        return combine(operator, &operands, work);
+    }
+    match arguments::function(call.function, &texts)? {
+        Some(function) => Ok(function.apply(operands.concat(), work)?),
+        None => Ok(Vec::new()),
+    }
+}
+
+fn combine(
+    operator: Operator,
+    operands: &[Vec<Series>],
+    work: &mut Work<'_>,
+) -> Result<Vec<Series>, CallError> {
+    if !(2..=26).contains(&operands.len()) {
+        let message = format!("Must have 2 to 26 series, got {} instead", operands.len());
+        return Err(CallError::Argument(message));
+    }
+    let names: Vec<String> = ('a'..='z').take(operands.len()).map(String::from).collect();
+    let no_tags = BTreeSet::new();
+    let operands: Vec<Operand<'_>> = names
+        .iter()
+        .zip(operands)
+        .map(|(name, series)| Operand {
+            name,
+            series,
+            query_tags: &no_tags,
+        })
+        .collect();
+    let join = Join {
+        operator: SetOperator::Union,
+        query_tags: false,
+        aggregate_tags: false,
+    };
+    let joined = join.join(&operands, work.quirks());
+    let arithmetic = Arithmetic::fold(operator, names.clone());
+    Ok(by_place(&arithmetic, operands, joined, work)?)
+}
+
+impl Argument {
+    const fn is_text(&self) -> bool {
+        matches!(self, Self::Text(_))
+    }
+
+    fn text(&self) -> Option<&str> {
+        match self {
+            Self::Text(text) => Some(text),
+            Self::Call(_) | Self::Query(..) => None,
+        }
+    }
+}
+
+/// A call as OpenTSDB's messages show it: the calls in it, then the metrics.
+fn shown(call: &Call) -> String {
+    let calls = call.arguments.iter().filter_map(|argument| match argument {
+        Argument::Call(call) => Some(shown(call)),
+        Argument::Query(..) | Argument::Text(_) => None,
+    });
+    let metrics = call.arguments.iter().filter_map(|argument| match argument {
+        Argument::Query(_, question) => {
+            let without_tags = question.split('{').next().unwrap_or_default();
+            without_tags.rsplit(':').next().map(str::to_owned)
+        }
+        Argument::Call(_) | Argument::Text(_) => None,
+    });
+    let mut inner: Vec<String> = calls.chain(metrics).collect();
+    if call.function == super::CallFunction::Alias {
+        inner.extend(
+            call.arguments
+                .iter()
+                .filter_map(Argument::text)
+                .map(str::to_owned),
+        );
+    }
+    format!("{}({})", call.function.shown(), inner.join(","))
+}

@@ -1,0 +1,197 @@
+//! Named expressions over named series: `e = a + b`, `g = e * 2`.
+//!
+//! Expressions may be in any order and name each other, but not in a circle. Those that are named come
+//! first when they are computed.
+
+use std::collections::{BTreeSet, HashMap};
+
+use oxtsdb_schema::Uid;
+
+use super::arithmetic::Arithmetic;
+use super::combine::{Term, Work, by_time};
+use super::error::ExpressionError;
+use super::fill::Fill;
+use super::function::Function;
+use super::join::{Join, Operand, SetOperator};
+use super::lockstep::{Kind, lockstep};
+use super::series::Series;
+
+/// Series of a query under a name.
+#[derive(Clone, Debug)]
+pub struct Input {
+    /// The name.
+    pub name: String,
+    /// What it counts as where it has no value.
+    pub fill: Fill,
+    /// UIDs of the tag keys of its filters.
+    pub query_tags: BTreeSet<Uid>,
+    /// The series.
+    pub series: Vec<Series>,
+}
+
+/// An expression under a name.
+#[derive(Clone, Debug)]
+pub struct Formula {
+    /// The name.
+    pub name: String,
+    /// What is computed.
+    pub body: Body,
+    /// What it counts as where it has no value, for the expressions that name it.
+    pub fill: Fill,
+}
+
+/// What is computed.
+#[derive(Clone, Debug)]
+pub enum Body {
+    /// Arithmetic over names, whose series are joined.
+    Arithmetic(Arithmetic, Join),
+    /// A function over the series of names.
+    Function(Function, Vec<String>),
+}
+
+impl Body {
+    /// The names in it.
+    pub fn names(&self) -> &[String] {
+        match self {
+            Self::Arithmetic(arithmetic, _) => arithmetic.names(),
+            Self::Function(_, names) => names,
+        }
+    }
+}
+
+/// Expressions that name each other in a circle: the last that is in it, or that names one that is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Circle(pub usize);
+
+/// The places of expressions in an order in which none comes before one that it names.
+///
+/// # Errors
+///
+/// [`Circle`].
+pub fn order(formulas: &[Formula]) -> Result<Vec<usize>, Circle> {
+    let places: HashMap<&str, usize> = formulas
+        .iter()
+        .enumerate()
+        .map(|(place, formula)| (formula.name.as_str(), place))
+        .collect();
+    let (mut order, mut placed) = (Vec::with_capacity(formulas.len()), vec![false; formulas.len()]);
+    while order.len() < formulas.len() {
+        let before = order.len();
+        for (place, formula) in formulas.iter().enumerate() {
+            let mut named = formula
+                .body
+                .names()
+                .iter()
+                .filter_map(|name| places.get(name.as_str()));
+            if !placed[place] && named.all(|named| placed[*named]) {
+                placed[place] = true;
+                order.push(place);
+            }
+        }
+        if order.len() == before {
+            return Err(Circle(placed.iter().rposition(|placed| !placed).unwrap_or(0)));
+        }
+    }
+    Ok(order)
+}
+
+/// The series of each expression, in the order of the expressions. Names are those of inputs or of
+/// expressions; others have no series.
+///
+/// # Errors
+///
+/// Those of computing. Expressions in a circle have no series.
+pub fn evaluate(
+    inputs: &[Input],
+    formulas: &[Formula],
+    work: &mut Work<'_>,
+) -> Result<Vec<Vec<Series>>, ExpressionError> {
+    let mut results: Vec<Option<Vec<Series>>> = vec![None; formulas.len()];
+    for place in order(formulas).unwrap_or_default() {
+        let formula = &formulas[place];
+        let series = match &formula.body {
+            Body::Arithmetic(arithmetic, join) => {
+                let context = Context {
+                    inputs,
+                    formulas,
+                    results: &results,
+                };
+                compute(formula, arithmetic, join, &context, work)?
+            }
+            Body::Function(function, names) => {
+                let context = Context {
+                    inputs,
+                    formulas,
+                    results: &results,
+                };
+                let list = names.iter().flat_map(|name| context.series(name)).cloned();
+                function.apply(list.collect(), work)?
+            }
+        };
+        results[place] = Some(series);
+    }
+    Ok(results.into_iter().map(Option::unwrap_or_default).collect())
+}
+
+/// What names stand for.
+struct Context<'a> {
+    inputs: &'a [Input],
+    formulas: &'a [Formula],
+    results: &'a [Option<Vec<Series>>],
+}
+
+static NO_TAGS: BTreeSet<Uid> = BTreeSet::new();
+
+impl<'a> Context<'a> {
+    fn term(&self, name: &'a str) -> (Term<'a>, Kind) {
+        let input = self.inputs.iter().find(|input| input.name == name);
+        let nested = || self.formulas.iter().find(|formula| formula.name == name);
+        let (fill, query_tags, kind) = match input {
+            Some(input) => (input.fill, &input.query_tags, Kind::Input),
+            None => (
+                nested().map_or(Fill::Zero, |formula| formula.fill),
+                &NO_TAGS,
+                Kind::Nested,
+            ),
+        };
+        let series = self.series(name);
+        let operand = Operand {
+            name,
+            series,
+            query_tags,
+        };
+        (Term { operand, fill }, kind)
+    }
+
+    fn series(&self, name: &str) -> &'a [Series] {
+        if let Some(input) = self.inputs.iter().find(|input| input.name == name) {
+            return &input.series;
+        }
+        let place = self.formulas.iter().position(|formula| formula.name == name);
+        let result = place.and_then(|place| self.results.get(place)?.as_deref());
+        result.unwrap_or_default()
+    }
+}
+
+fn compute(
+    formula: &Formula,
+    arithmetic: &Arithmetic,
+    join: &Join,
+    context: &Context<'_>,
+    work: &mut Work<'_>,
+) -> Result<Vec<Series>, ExpressionError> {
+    let quirks = work.quirks();
+    let terms: Vec<(Term<'_>, Kind)> = arithmetic.names().iter().map(|name| context.term(name)).collect();
+    let operands: Vec<Operand<'_>> = terms.iter().map(|(term, _)| term.operand.clone()).collect();
+    let joined = join.join(&operands, quirks);
+    let anything = operands.iter().any(|operand| !operand.series.is_empty());
+    if quirks.expressions_in_rows {
+        if join.operator == SetOperator::Intersection && joined.is_empty() && anything {
+            let expression = formula.name.clone();
+            return Err(ExpressionError::NoIntersection { expression });
+        }
+        return lockstep(arithmetic, &terms, joined, join.operator, work);
+    }
+    let terms: Vec<Term<'_>> = terms.into_iter().map(|(term, _)| term).collect();
+    by_time(arithmetic, &terms, joined, work)
+}
