@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `/api/put` | POST |
 //! | `/api/query`, `/api/query/last` | GET, POST |
+//! | `/api/query/gexp`; `/api/query/exp` | GET; POST |
 //! | `/q`, its ascii form | GET |
 //! | `/api/suggest` | GET, POST |
 //! | `/api/aggregators`, `/api/config/filters`, `/api/version`, `/api/stats` | GET, POST |
@@ -147,7 +148,7 @@ impl HttpApi {
         let is_post = method == Method::POST;
         match endpoint {
             Endpoint::Put if !is_post => return Err(HttpError::method_not_allowed(&method)),
-            Endpoint::Query if method == Method::DELETE => {
+            Endpoint::Query | Endpoint::QueryGexp | Endpoint::QueryExp if method == Method::DELETE => {
                 return Err(HttpError::bad_request("Bad request")
                     .with_details("Deleting data is not enabled (tsd.http.query.allow_delete=false)"));
             }
@@ -162,18 +163,22 @@ impl HttpApi {
                 let body = request_body::read(request, inner.max_body_bytes).await?;
                 put::put(&inner.writer, &inner.counters, parameters, &body).await
             }
-            Endpoint::Query | Endpoint::QueryLast => {
+            Endpoint::Query | Endpoint::QueryLast | Endpoint::QueryGexp | Endpoint::QueryExp => {
                 let engine = &inner.engine;
                 let answer = if is_post {
                     let _memory = inner.body_memory(&request).await;
                     let body = request_body::read(request, inner.max_body_bytes).await?;
                     match endpoint {
                         Endpoint::QueryLast => query::last::post(engine, &body).await,
+                        Endpoint::QueryGexp => query::gexp::post(),
+                        Endpoint::QueryExp => query::exp::post(engine, inner.query_rules, &body).await,
                         _ => query::post(engine, inner.query_rules, parameters, &body).await,
                     }
                 } else {
                     match endpoint {
                         Endpoint::QueryLast => query::last::get(engine, parameters).await,
+                        Endpoint::QueryExp => query::exp::get(engine, inner.query_rules).await,
+                        Endpoint::QueryGexp => query::gexp::get(engine, inner.query_rules, parameters).await,
                         _ => query::get(engine, inner.query_rules, parameters).await,
                     }
                 };

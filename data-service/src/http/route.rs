@@ -18,6 +18,10 @@ pub(crate) enum Endpoint {
     Query,
     /// `/api/query/last`.
     QueryLast,
+    /// `/api/query/exp`.
+    QueryExp,
+    /// `/api/query/gexp`.
+    QueryGexp,
     /// `/api/suggest`.
     Suggest,
     /// `/api/aggregators`.
@@ -63,6 +67,8 @@ pub(crate) fn endpoint(path: &str) -> Result<Endpoint, HttpError> {
         ("put", []) => Ok(Endpoint::Put),
         ("query", []) => Ok(Endpoint::Query),
         ("query", ["last"]) => Ok(Endpoint::QueryLast),
+        ("query", ["exp", ..]) => Ok(Endpoint::QueryExp),
+        ("query", ["gexp", ..]) => Ok(Endpoint::QueryGexp),
         ("aggregators", _) => Ok(Endpoint::Aggregators),
         ("config", ["filters"]) => Ok(Endpoint::ConfigFilters),
         ("suggest", _) => Ok(Endpoint::Suggest),
@@ -101,6 +107,8 @@ mod tests {
         assert_eq!(endpoint("/q"), Ok(Endpoint::Graph));
         assert_eq!(endpoint("/q/x"), Ok(Endpoint::NoPage));
         assert_eq!(endpoint("/api/query/last"), Ok(Endpoint::QueryLast));
+        assert_eq!(endpoint("/api/query/exp"), Ok(Endpoint::QueryExp));
+        assert_eq!(endpoint("/api/query/Gexp"), Ok(Endpoint::QueryGexp));
         assert_eq!(endpoint("/"), Ok(Endpoint::NoPage));
     }
 
@@ -113,7 +121,7 @@ mod tests {
             "/api/v1",
             "/api/v1/x",
             "/api/serializers",
-            "/api/query/exp",
+            "/api/query/x",
         ] {
             let error = endpoint(path).unwrap_err();
             assert_eq!(

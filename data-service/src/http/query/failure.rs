@@ -6,6 +6,7 @@ use oxtsdb_schema::RowError;
 
 use crate::http::error::HttpError;
 use crate::http::suggest::uids_error;
+use crate::query::expression::ExpressionError;
 use crate::query::language::LanguageError;
 use crate::query::{QueryError, Resource};
 
@@ -106,6 +107,28 @@ fn budget(resource: Resource, most: u64) -> String {
         Resource::Points => format!("limit of {most} data points"),
         Resource::Bytes => format!("maximum amount of {}MB from storage", most / 1024 / 1024),
         Resource::Series | Resource::Rows | Resource::Memory => format!("limit of {most} {resource}"),
+    }
+}
+
+/// The answer to an expression without a result; details repeat OpenTSDB's words, as there.
+pub(super) fn of_expression(error: &ExpressionError) -> HttpError {
+    use ExpressionError as E;
+    let told = |message: &str| HttpError::bad_request(message).with_details(message);
+    match error {
+        E::Query(error) => of_query(error),
+        E::Arithmetic(_) => HttpError::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()),
+        E::Lengths { .. } => told("No more elements"),
+        E::NoMoreValues { .. } => told("No more data"),
+        // The size that OpenTSDB takes for such a series.
+        E::AliasOfCombined => told("-1"),
+        E::NoIntersection { expression } => told(&format!(
+            "No intersections found: IntersectionIterator(id={expression})"
+        )),
+        E::ResultType { kind } => told(&format!("Expression returned a result of type: {kind}")),
+        E::TooManyValues { .. } | E::TooManySteps => {
+            HttpError::new(StatusCode::PAYLOAD_TOO_LARGE, error.to_string())
+        }
+        E::Cancelled => HttpError::new(StatusCode::GATEWAY_TIMEOUT, error.to_string()),
     }
 }
 

@@ -9,8 +9,10 @@
 
 pub(crate) mod ascii;
 mod asked;
+pub(crate) mod exp;
 mod failure;
 mod flag;
+pub(crate) mod gexp;
 pub(crate) mod last;
 mod parse;
 mod render;

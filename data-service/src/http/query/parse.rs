@@ -67,6 +67,17 @@ pub(super) fn from_parameters(
     zone: &TimeZone,
     now_ms: i64,
 ) -> Result<Question, HttpError> {
+    from_parameters_and(parameters, rules, zone, now_ms, || Ok(Vec::new()))
+}
+
+/// Reads the query string of a GET, and behind its sub-queries those that come from somewhere else.
+pub(super) fn from_parameters_and(
+    parameters: &Parameters,
+    rules: QueryRules,
+    zone: &TimeZone,
+    now_ms: i64,
+    others: impl FnOnce() -> Result<Vec<String>, HttpError>,
+) -> Result<Question, HttpError> {
     let start = parameters
         .get("start")
         .filter(|start| !start.is_empty())
@@ -77,6 +88,9 @@ pub(super) fn from_parameters(
         expressions.push(Expression::of_tsuids(text).map_err(of_language)?);
     }
     for text in parameters.all("m") {
+        expressions.push(Expression::of_metric(text).map_err(of_language)?);
+    }
+    for text in &others()? {
         expressions.push(Expression::of_metric(text).map_err(of_language)?);
     }
     if expressions.is_empty() {
@@ -201,7 +215,7 @@ fn first_value(content: &[u8]) -> Result<Option<Body<'_>>, HttpError> {
 }
 
 /// Refuses instants that nothing can be stored at; OpenTSDB does so when all else has been read.
-fn check_times((start_ms, end_ms): (i64, i64)) -> Result<(), HttpError> {
+pub(super) fn check_times((start_ms, end_ms): (i64, i64)) -> Result<(), HttpError> {
     let wrong = [start_ms, end_ms]
         .into_iter()
         .find(|time_ms| !can_be_asked_for(*time_ms));

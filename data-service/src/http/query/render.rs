@@ -63,6 +63,11 @@ impl Answer {
 
     /// Adds a group.
     pub(super) fn add(&mut self, group: &Group) {
+        self.add_with(group, false);
+    }
+
+    /// Adds a group, if it is to be so with its annotations, of which there are none.
+    pub(super) fn add_with(&mut self, group: &Group, annotations: bool) {
         self.separate();
         let out = &mut self.out;
         out.extend_from_slice(b"{\"metric\":");
@@ -78,6 +83,9 @@ impl Answer {
         if self.output.tsuids {
             out.extend_from_slice(b",\"tsuids\":");
             json::write_strings(out, group.tsuids.iter().map(ToString::to_string));
+        }
+        if annotations {
+            out.extend_from_slice(b",\"annotations\":[]");
         }
         out.extend_from_slice(b",\"dps\":");
         self.write_points(group);

@@ -1,0 +1,223 @@
+//! `/api/query/exp`: arithmetic over named metrics, `{"metrics":[{"id":"a",…}],"expressions":[{"id":"e",
+//! "expr":"a * 2"}],…}`.
+//!
+//! Requests that are refused get 500, as from OpenTSDB; what goes wrong later 400.
+//!
+//! A metric that is asked for as an output has the points of the range; OpenTSDB also gives those
+//! around it, as far as it has read them. What of JEXL is not arithmetic is refused. Where OpenTSDB fails
+//! on its own objects (on series without points, on nested expressions that are NaN) there is an answer:
+//! a value that is not there counts as the fill policy says, of a nested expression as NaN.
+//!
+//! Source: OpenTSDB 2.4, `QueryRpc.handleExpressionQuery`, `QueryExecutor`.
+
+mod render;
+mod request;
+
+use std::collections::BTreeSet;
+
+use http::StatusCode;
+use jiff::tz::TimeZone;
+use oxtsdb_schema::{DuplicatePolicy, Uid};
+
+use super::{QueryRules, asked, failure, parse};
+use crate::http::error::HttpError;
+use crate::http::reply::Reply;
+use crate::query::expression::fill::Fill;
+use crate::query::expression::formulas::{self, Body, Formula, Input};
+use crate::query::expression::join::{Join, SetOperator};
+use crate::query::expression::{Arithmetic, Work, run};
+use crate::query::language::parse_aggregator;
+use crate::query::time::{find_zone, is_date, now_ms, parse_time};
+use crate::query::{
+    Downsample, Engine, QuerySpec, Quirks, RateOptions, SeriesFilter, Source, SubQuery, TagFilter,
+};
+
+use request::{FillPolicy, Operator, Query, Timespan};
+
+/// POST.
+pub(crate) async fn post(engine: &Engine, rules: QueryRules, content: &[u8]) -> Result<Reply, HttpError> {
+    if content.is_empty() {
+        return Err(refused("Incoming data was null or empty"));
+    }
+    let query: Query = serde_json::from_slice(content).map_err(|error| refused(error.to_string()))?;
+    let arithmetics = query.check().map_err(refused)?;
+    let formulas = formulas(&query, arithmetics)?;
+    let spec = spec(&query, rules)?;
+    let of_query = |error: crate::query::QueryError| failure::of_query(&error);
+    let tagks = asked::tagk_uids(engine, &spec).await.map_err(of_query)?;
+    let tags_of = |sub_query: &SubQuery| -> BTreeSet<Uid> {
+        let keys = sub_query.filter.tags.iter();
+        keys.filter_map(|filter| tagks.get(&filter.key).copied())
+            .collect()
+    };
+    let query_tags: Vec<BTreeSet<Uid>> = spec.sub_queries.iter().map(tags_of).collect();
+    let (results, _) = run::series(engine, spec, None).await.map_err(of_query)?;
+    check_circles(&formulas)?;
+    let metrics = query.metrics.iter().flatten();
+    let inputs: Vec<Input> = metrics
+        .zip(results)
+        .zip(query_tags)
+        .map(|((metric, series), query_tags)| Input {
+            name: metric.id.clone().unwrap_or_default(),
+            fill: fill(metric.fill_policy, Fill::Zero),
+            query_tags,
+            series,
+        })
+        .collect();
+    let answer = move |cancelled: &_| {
+        let mut work = Work::new(Quirks::OPENTSDB, cancelled);
+        let results = formulas::evaluate(&inputs, &formulas, &mut work)?;
+        render::answer(&query, &inputs, &results, &mut work)
+    };
+    let body = run::computed(answer, None).await;
+    Ok(Reply::json(body.map_err(|error| failure::of_expression(&error))?))
+}
+
+/// GET, which has no content.
+pub(crate) async fn get(engine: &Engine, rules: QueryRules) -> Result<Reply, HttpError> {
+    post(engine, rules, b"").await
+}
+
+fn refused(message: impl Into<String>) -> HttpError {
+    HttpError::new(StatusCode::INTERNAL_SERVER_ERROR, message)
+}
+
+fn refused_because(error: impl std::fmt::Display) -> HttpError {
+    refused(error.to_string())
+}
+
+/// The questions of a request, one for each metric.
+fn spec(query: &Query, rules: QueryRules) -> Result<QuerySpec, HttpError> {
+    let time = query.time.clone().unwrap_or_default();
+    let zone = find_zone(time.timezone.as_deref().unwrap_or_default());
+    let (start_ms, end_ms) = range(&time, zone.as_ref().ok())?;
+    let mut sub_queries = Vec::new();
+    for metric in query.metrics.iter().flatten() {
+        let aggregator = metric.aggregator.as_deref().or(time.aggregator.as_deref());
+        let downsample = time.downsampler.as_ref().map(|downsampler| {
+            let interval = downsampler.interval.as_deref().unwrap_or_default();
+            let aggregator = downsampler.aggregator.as_deref().unwrap_or_default();
+            // Its fill policy means nothing in OpenTSDB.
+            let text = format!("{interval}-{aggregator}");
+            Downsample::parse(&text, &TimeZone::UTC, false).map_err(refused_because)
+        });
+        sub_queries.push(SubQuery {
+            source: Source::Metric(metric.metric.clone().unwrap_or_default()),
+            filter: series_filter(query, metric.filter.as_deref())?,
+            aggregator: parse_aggregator(aggregator.unwrap_or_default()).map_err(refused_because)?,
+            downsample: downsample.transpose()?,
+            rate: time.rate.then(RateOptions::default),
+        });
+    }
+    let duplicates = if rules.fix_duplicates {
+        DuplicatePolicy::KeepNewest
+    } else {
+        DuplicatePolicy::Error
+    };
+    Ok(QuerySpec {
+        start_ms,
+        end_ms,
+        sub_queries,
+        duplicates,
+        max_scanned_points: None,
+        quirks: Quirks::OPENTSDB,
+    })
+}
+
+fn range(time: &Timespan, zone: Option<&TimeZone>) -> Result<(i64, i64), HttpError> {
+    let named = time.timezone.as_ref().is_some_and(|zone| !zone.is_empty());
+    let now_ms = now_ms();
+    let instant = |text: &str| {
+        let zone = match zone {
+            Some(zone) if named => zone,
+            // A zone is looked for where it is needed only.
+            None if named && is_date(text) => return Err(refused("Invalid time")),
+            _ => &TimeZone::UTC,
+        };
+        parse_time(text, now_ms, zone).map_err(|_| refused("Invalid time"))
+    };
+    let start_ms = instant(time.start.as_deref().unwrap_or_default())?;
+    let end = time.end.as_deref().filter(|end| !end.is_empty());
+    let end_ms = end.map_or(Ok(now_ms), instant)?;
+    if end_ms <= start_ms {
+        return Err(refused(failure::end_not_after_start(start_ms, end_ms).message));
+    }
+    parse::check_times((start_ms, end_ms))?;
+    Ok((start_ms, end_ms))
+}
+
+/// The filter that a metric names.
+fn series_filter(query: &Query, id: Option<&str>) -> Result<SeriesFilter, HttpError> {
+    let Some(id) = id.filter(|id| !id.is_empty()) else {
+        return Ok(SeriesFilter::default());
+    };
+    let mut filters = query.filters.iter().flatten();
+    let filter = filters
+        .find(|filter| filter.id.as_deref() == Some(id))
+        .ok_or_else(|| refused(format!("No filter defined: {id}")))?;
+    filter.check().map_err(refused)?;
+    let tags =
+        filter.tags.iter().flatten().map(|tag| {
+            TagFilter::new(&tag.kind, &tag.tagk, &tag.filter, tag.group_by).map_err(refused_because)
+        });
+    Ok(SeriesFilter {
+        tags: tags.collect::<Result<_, _>>()?,
+        explicit_tags: filter.explicit_tags,
+    })
+}
+
+/// The expressions of a request.
+fn formulas(query: &Query, arithmetics: Vec<Arithmetic>) -> Result<Vec<Formula>, HttpError> {
+    let expressions = query.expressions.iter().flatten().zip(arithmetics);
+    let formula = |(expression, arithmetic): (&request::Expression, Arithmetic)| {
+        if arithmetic.names().is_empty() {
+            return Err(refused("The expression didn't appear to have any variables"));
+        }
+        let operator = match expression.join.operator {
+            Some(Operator::Union) => SetOperator::Union,
+            Some(Operator::Intersection) => SetOperator::Intersection,
+            None => return Err(refused("The set operator cannot be null")),
+        };
+        let join = Join {
+            operator,
+            query_tags: expression.join.use_query_tags,
+            aggregate_tags: expression.join.include_agg_tags,
+        };
+        Ok(Formula {
+            name: expression.id.clone().unwrap_or_default(),
+            body: Body::Arithmetic(arithmetic, join),
+            fill: fill(expression.fill_policy, Fill::Nan),
+        })
+    };
+    expressions.map(formula).collect()
+}
+
+/// Refuses names that OpenTSDB does not find, and expressions that name each other.
+fn check_circles(formulas: &[Formula]) -> Result<(), HttpError> {
+    let told = |message: String| HttpError::bad_request(message.clone()).with_details(message);
+    for formula in formulas {
+        if formula.body.names().contains(&formula.name) {
+            let name = &formula.name;
+            return Err(told(format!("Self referencing expression found: {name}")));
+        }
+    }
+    if let Err(circle) = formulas::order(formulas) {
+        let name = &formulas[circle.0].name;
+        return Err(told(format!("Circular reference found: {name}")));
+    }
+    for formula in formulas {
+        // OpenTSDB looks for names in small letters.
+        let names = formula.body.names();
+        if let Some(name) = names.iter().find(|name| !names.contains(&name.to_lowercase())) {
+            return Err(told(format!("Missing results for variable {name}")));
+        }
+    }
+    Ok(())
+}
+
+fn fill(policy: Option<FillPolicy>, default: Fill) -> Fill {
+    policy.map_or(default, |policy| Fill::Scalar(policy.value))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,169 @@
+//! From series to OpenTSDB's JSON.
+//!
+//! ```text
+//!   {"outputs":[{"id":"e",["alias":"E",]"dps":[[ms,v1,v2,…],…],
+//!     "dpsMeta":{"firstTimestamp":ms,"lastTimestamp":ms,"setCount":rows,"series":columns},
+//!     "meta":[{"index":0,"metrics":["timestamp"]},{"index":1,"metrics":["m"],"commonTags":{…},
+//!     "aggregatedTags":[]},…]},…],"query":{…}}
+//! ```
+//!
+//! The last timestamp of an expression with one row is 0. All columns have the metrics of the first.
+//!
+//! Source: OpenTSDB 2.4, `QueryExecutor.serialize`.
+
+use std::collections::BTreeSet;
+
+use oxtsdb_schema::java;
+
+use super::request::{Output, Query};
+use crate::http::json;
+use crate::query::Points;
+use crate::query::expression::arithmetic::{Arithmetic, Operator};
+use crate::query::expression::combine::Term;
+use crate::query::expression::fill::Fill;
+use crate::query::expression::formulas::Input;
+use crate::query::expression::join::{Joined, Operand, SetOperator};
+use crate::query::expression::lockstep::{Kind, lockstep};
+use crate::query::expression::{ExpressionError, Series, Work};
+
+/// The answer: outputs that are asked for, else all expressions, else all metrics. What nobody knows is
+/// left out.
+pub(super) fn answer(
+    query: &Query,
+    inputs: &[Input],
+    results: &[Vec<Series>],
+    work: &mut Work<'_>,
+) -> Result<Vec<u8>, ExpressionError> {
+    let expressions = query.expressions.as_deref().unwrap_or_default();
+    let unnamed = |id: &Option<String>| Output {
+        id: id.clone(),
+        alias: None,
+    };
+    let outputs: Vec<Output> = match query.outputs.as_deref().unwrap_or_default() {
+        [] if expressions.is_empty() => query
+            .metrics
+            .iter()
+            .flatten()
+            .map(|metric| unnamed(&metric.id))
+            .collect(),
+        [] => expressions
+            .iter()
+            .map(|expression| unnamed(&expression.id))
+            .collect(),
+        outputs => outputs.to_vec(),
+    };
+    let mut out = b"{\"outputs\":[".to_vec();
+    for output in &outputs {
+        let of_expression = expressions
+            .iter()
+            .position(|expression| expression.id == output.id);
+        let input = inputs
+            .iter()
+            .find(|input| output.id.as_ref() == Some(&input.name));
+        let rows;
+        let (columns, is_expression) = match (of_expression.and_then(|place| results.get(place)), input) {
+            (Some(series), _) => (series, true),
+            (None, Some(input)) => {
+                rows = in_rows(input, work)?;
+                (&rows, false)
+            }
+            (None, None) => continue,
+        };
+        if !out.ends_with(b"[") {
+            out.push(b',');
+        }
+        write(&mut out, output, columns, is_expression);
+    }
+    out.extend_from_slice(b"],\"query\":");
+    // Texts, numbers and truths: all that can be written.
+    out.extend(serde_json::to_vec(query).unwrap_or_default());
+    out.push(b'}');
+    Ok(out)
+}
+
+/// The series of a metric, each with a value in every row, 0 where it has none.
+fn in_rows(input: &Input, work: &mut Work<'_>) -> Result<Vec<Series>, ExpressionError> {
+    let alone = |(index, series): (usize, &Series)| Joined {
+        members: vec![Some(index)],
+        all: vec![(0, index)],
+        series: Series {
+            points: Points::default(),
+            ..series.clone()
+        },
+    };
+    let joined = input.series.iter().enumerate().map(alone).collect();
+    let operand = Operand {
+        name: &input.name,
+        series: &input.series,
+        query_tags: &input.query_tags,
+    };
+    let fill = Fill::Zero;
+    let terms = [(Term { operand, fill }, Kind::Input)];
+    let itself = Arithmetic::fold(Operator::Add, vec![input.name.clone()]);
+    lockstep(&itself, &terms, joined, SetOperator::Union, work)
+}
+
+fn write(out: &mut Vec<u8>, output: &Output, columns: &[Series], is_expression: bool) {
+    let times_ms = columns.first().map_or(&[][..], |series| series.points.times_ms());
+    out.extend_from_slice(b"{\"id\":");
+    json::write_string(out, output.id.as_deref().unwrap_or_default());
+    if let Some(alias) = &output.alias {
+        out.extend_from_slice(b",\"alias\":");
+        json::write_string(out, alias);
+    }
+    out.extend_from_slice(b",\"dps\":[");
+    for (row, time_ms) in times_ms.iter().enumerate() {
+        out.extend_from_slice(if row > 0 { b",[" } else { b"[" });
+        json::write_integer(out, *time_ms);
+        for column in columns {
+            out.push(b',');
+            write_number(out, column.points.values().get(row).as_f64());
+        }
+        out.push(b']');
+    }
+    let (first, last) = match (times_ms, is_expression) {
+        ([], true) => (0, 0),
+        ([], false) => (i64::MAX, 0),
+        ([only], true) => (*only, 0),
+        ([first, ..], _) => (*first, times_ms.last().copied().unwrap_or_default()),
+    };
+    out.extend_from_slice(b"],\"dpsMeta\":{\"firstTimestamp\":");
+    json::write_integer(out, first);
+    out.extend_from_slice(b",\"lastTimestamp\":");
+    json::write_integer(out, last);
+    out.extend_from_slice(b",\"setCount\":");
+    json::write_integer(out, times_ms.len());
+    out.extend_from_slice(b",\"series\":");
+    json::write_integer(out, columns.len());
+    out.push(b'}');
+    if let Some(first) = columns.first() {
+        write_meta(out, first, columns);
+    }
+    out.push(b'}');
+}
+
+fn write_meta(out: &mut Vec<u8>, first: &Series, columns: &[Series]) {
+    let metrics: BTreeSet<&str> = first.metrics.values().map(|metric| &**metric).collect();
+    out.extend_from_slice(b",\"meta\":[{\"index\":0,\"metrics\":[\"timestamp\"]}");
+    for (index, column) in columns.iter().enumerate() {
+        out.extend_from_slice(b",{\"index\":");
+        json::write_integer(out, index + 1);
+        out.extend_from_slice(b",\"metrics\":");
+        json::write_strings(out, &metrics);
+        out.extend_from_slice(b",\"commonTags\":");
+        json::write_map(out, column.tags.values().map(|tag| (&*tag.key, &*tag.value)));
+        out.extend_from_slice(b",\"aggregatedTags\":");
+        json::write_strings(out, column.aggregate_tags.values().map(|key| &**key));
+        out.push(b'}');
+    }
+    out.push(b']');
+}
+
+/// What JSON has no numbers for is a text.
+fn write_number(out: &mut Vec<u8>, value: f64) {
+    if value.is_finite() {
+        java::write_double(out, value);
+    } else {
+        json::write_string(out, &java::double_to_string(value));
+    }
+}

@@ -1,0 +1,140 @@
+//! `/api/query/gexp`: expressions in the form of calls, `exp=scale(sum:m,2)`, several in a request.
+//!
+//! The answer is that of `/api/query`, with the series of each expression. What is combined has
+//! `annotations`, which are empty.
+//!
+//! OpenTSDB also computes with points around the range, as far as it has read them; here series are cut
+//! to the range first. Where series that are combined begin or end near its ends, OpenTSDB pairs other
+//! values, or gives no answer. It also fails to combine series without points.
+//!
+//! Source: OpenTSDB 2.4, `QueryRpc.handleQuery`, `Expressions.parseExpressions`.
+
+use http::StatusCode;
+use jiff::tz::TimeZone;
+use oxtsdb_schema::UidWidths;
+
+use super::asked::TagkUids;
+use super::{QueryRules, asked, failure, parse, render};
+use crate::http::error::HttpError;
+use crate::http::parameters::Parameters;
+use crate::http::reply::Reply;
+use crate::query::expression::call::{self, Call, CallError, CallSyntaxError};
+use crate::query::expression::series::Origin;
+use crate::query::expression::{Series, Work, run};
+use crate::query::time::now_ms;
+use crate::query::{Engine, Group, Quirks};
+
+/// Expressions of a request.
+const MAX_EXPRESSIONS: usize = 100;
+
+/// GET.
+pub(crate) async fn get(
+    engine: &Engine,
+    rules: QueryRules,
+    parameters: &Parameters,
+) -> Result<Reply, HttpError> {
+    let mut calls = Vec::new();
+    let questions = || {
+        let (read, questions) = parse_calls(parameters)?;
+        calls = read;
+        Ok(questions)
+    };
+    let question = parse::from_parameters_and(parameters, rules, &TimeZone::UTC, now_ms(), questions)?;
+    let uids = if question.output.query {
+        let found = asked::tagk_uids(engine, &question.spec).await;
+        found.map_err(|error| failure::of_query(&error))?
+    } else {
+        TagkUids::default()
+    };
+    let mut answer = render::Answer::new(&question, &uids);
+    let found = run::series(engine, question.spec, None).await;
+    let (results, statistics) = found.map_err(|error| failure::of_query(&error))?;
+    let evaluate = move |cancelled: &_| {
+        let mut work = Work::new(Quirks::OPENTSDB, cancelled);
+        let lists = calls.iter().map(|call| call::evaluate(call, &results, &mut work));
+        lists.collect::<Result<Vec<_>, CallError>>()
+    };
+    let computed = run::computed(evaluate, None)
+        .await
+        .map_err(|error| of_call(&error))?;
+    let widths = engine.layout().widths;
+    let with_annotations = !parameters.has("no_annotations");
+    for (number, series) in computed.into_iter().flatten().enumerate() {
+        let annotations = with_annotations && series.origin != Origin::Query;
+        series.check().map_err(|error| failure::of_expression(&error))?;
+        answer.add_with(&group(number, series, &widths)?, annotations);
+    }
+    Ok(Reply::json(answer.finish(&statistics)))
+}
+
+/// POST, which OpenTSDB has not either.
+pub(crate) fn post() -> Result<Reply, HttpError> {
+    Err(HttpError::bad_request(
+        "Expressions are asked for with GET and the parameter exp",
+    ))
+}
+
+/// The calls of a request, and the questions in them.
+fn parse_calls(parameters: &Parameters) -> Result<(Vec<Call>, Vec<String>), HttpError> {
+    let texts: Vec<&str> = parameters.all("exp").collect();
+    if texts.len() > MAX_EXPRESSIONS {
+        return Err(HttpError::bad_request(format!(
+            "request has {} expressions, at most {MAX_EXPRESSIONS} are allowed",
+            texts.len()
+        )));
+    }
+    let mut questions = Vec::new();
+    let calls: Result<Vec<Call>, _> = texts
+        .into_iter()
+        .map(|text| call::parse(text, &mut questions))
+        .collect();
+    Ok((calls.map_err(|error| of_syntax(&error))?, questions))
+}
+
+/// A series as `/api/query` shows groups.
+fn group(number: usize, series: Series, widths: &UidWidths) -> Result<Group, HttpError> {
+    // In OpenTSDB a series that was combined with an aliased one has no name.
+    let metric = series.name().ok_or_else(|| {
+        let width = widths.metric.bytes();
+        let message = format!("Wrong id.length = 0 which is != {width} required for 'metrics'");
+        HttpError::bad_request(message.clone()).with_details(message)
+    })?;
+    let with_names = series.alias.is_none();
+    let tags = series.tags.values().filter(|_| with_names);
+    let aggregate_tags = series.aggregate_tags.values().filter(|_| with_names);
+    Ok(Group {
+        number,
+        is_whole: true,
+        query: series.query,
+        metric,
+        tags: tags.map(|tag| (tag.key.clone(), tag.value.clone())).collect(),
+        aggregate_tags: aggregate_tags.cloned().collect(),
+        tsuids: match series.origin {
+            Origin::Query => series.tsuids,
+            Origin::Combined { .. } | Origin::OfCombined => Vec::new(),
+        },
+        points: series.points,
+    })
+}
+
+/// Texts that are no calls: 500, as from OpenTSDB.
+fn of_syntax(error: &CallSyntaxError) -> HttpError {
+    let status = match error {
+        CallSyntaxError::Syntax { .. } | CallSyntaxError::UnknownFunction { .. } => {
+            StatusCode::INTERNAL_SERVER_ERROR
+        }
+        CallSyntaxError::Depth | CallSyntaxError::Length { .. } => StatusCode::BAD_REQUEST,
+    };
+    HttpError::new(status, error.to_string())
+}
+
+/// Calls without a result.
+fn of_call(error: &CallError) -> HttpError {
+    match error {
+        CallError::Argument(message) => HttpError::bad_request(message.clone()).with_details(message.clone()),
+        CallError::Expression(error) => failure::of_expression(error),
+    }
+}
+
+#[cfg(test)]
+mod tests;
