@@ -15,6 +15,7 @@ use tracing::warn;
 use crate::grpc::DataServiceHandler;
 use crate::layout_check;
 use crate::query::Engine;
+use crate::series_index::SeriesIndex;
 use crate::settings::DataSettings;
 use crate::uids::{Uids, UidsError};
 use crate::write::Writer;
@@ -92,14 +93,22 @@ pub async fn assemble(
         () = shutdown.draining() => anyhow::bail!("stopped before the UID service answered"),
     };
     layout_check::check(&*store, &settings.data_table_name()?, uids.layout()).await?;
-    let writer = Writer::new(Arc::clone(&store), uids.clone(), &settings, shutdown.clone())?;
+    let index = SeriesIndex::open(Arc::clone(&store), *uids.layout(), &settings).await?;
+    let writer = Writer::new(
+        Arc::clone(&store),
+        uids.clone(),
+        &settings,
+        index.clone(),
+        shutdown.clone(),
+    )?;
     let engine = Engine::new(
         store,
         (settings.data_table_name()?, settings.meta_table_name()?),
         *uids.layout(),
         Arc::new(uids.clone()),
         settings.query_limits(),
-    );
+    )
+    .with_series_index(index);
     let settings = Arc::new(settings);
     let handler = DataServiceHandler::new(writer.clone(), engine.clone(), settings, shutdown);
     Ok(DataService {

@@ -1,16 +1,17 @@
 //! The last point of each series.
 //!
 //! Rows are looked at from the newest hour back, and the first one that has a point of a series ends
-//! the search for it. A series that is known is looked for by its row keys, some hours at a time; the
-//! series of a metric by a scan in reverse, which passes over series that were found already.
+//! the search for it. A series that is known is looked for by its row keys, some hours at a time, and so
+//! are few series of a metric where the index says which they are. Else the series of a metric are looked
+//! for by a scan in reverse, which passes over series that were found already.
 
 pub mod counters;
 
 use std::sync::Arc;
 use std::time::Instant;
 
-use futures::TryStreamExt as _;
-use futures::stream::{self, StreamExt as _};
+use futures::FutureExt as _;
+use futures::stream::{self, StreamExt as _, TryStreamExt as _};
 use hashbrown::HashMap;
 use oxtsdb_row_store::{Row, RowFilter, Scan};
 use oxtsdb_schema::row::{CellRef, decode_row};
@@ -30,6 +31,9 @@ const HOURS_AT_A_TIME: usize = 48;
 
 /// Salt buckets that are scanned at a time.
 const BUCKETS_AT_A_TIME: usize = 4;
+
+/// Series that are looked for by their keys at a time.
+const SERIES_AT_A_TIME: usize = 16;
 
 /// The range in which a last point is looked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -132,6 +136,11 @@ pub async fn of_metric(
     deadline: Option<Instant>,
 ) -> Result<Vec<LastPoint>, QueryError> {
     let layout = *engine.layout();
+    let hours = look_back.hours();
+    let (directory, index) = (&**engine.directory(), engine.series_index());
+    if let Some(few) = series.few(&layout.widths, directory, index, deadline).await? {
+        return of_each(engine, &few, look_back).await;
+    }
     let found: Arc<RwLock<FxHashSet<Tsuid>>> = Arc::default();
     let (selection, seen) = (series.selection.clone(), Arc::clone(&found));
     let filter = RowFilter::new(move |key| {
@@ -141,7 +150,6 @@ pub async fn of_metric(
                 .and_then(|key| key.tsuid().ok())
                 .is_none_or(|tsuid| !seen.read().contains(&tsuid))
     });
-    let hours = look_back.hours();
     let mut ranges: Vec<_> = layout
         .salt
         .buckets()
@@ -192,6 +200,24 @@ pub async fn of_metric(
     let mut points: Vec<LastPoint> = last.into_values().collect();
     points.sort_unstable_by(|a, b| a.tsuid.cmp(&b.tsuid));
     Ok(points)
+}
+
+/// The last points of series, in their order.
+async fn of_each(
+    engine: &Engine,
+    tsuids: &[Tsuid],
+    look_back: LookBack,
+) -> Result<Vec<LastPoint>, QueryError> {
+    // Boxed, because the compiler cannot tell that a stream over the closure is Send.
+    let searches: Vec<_> = tsuids
+        .iter()
+        .map(|tsuid| of_series(engine, tsuid, look_back).boxed())
+        .collect();
+    let found: Vec<Option<LastPoint>> = stream::iter(searches)
+        .buffered(SERIES_AT_A_TIME)
+        .try_collect()
+        .await?;
+    Ok(found.into_iter().flatten().collect())
 }
 
 /// The names of series, in their order.

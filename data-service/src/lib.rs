@@ -18,6 +18,7 @@ pub mod last;
 mod layout_check;
 pub mod query;
 pub mod scan_rows;
+pub mod series_index;
 pub mod settings;
 #[cfg(test)]
 mod stored_rows;

@@ -104,6 +104,22 @@ pub struct DataSettings {
     #[arg(long, env = "OXTSDB_ENABLE_TSUID_INCREMENTING", value_name = "BOOL", num_args = 0..=1, default_missing_value = "true", default_value_t = false, action = clap::ArgAction::Set)]
     pub enable_tsuid_incrementing: bool,
 
+    /// On HBase, take what the table of series metadata has for all series there are, so that queries for
+    /// few of many series need not scan for them. Only where every writer tracks its series: this one
+    /// with --enable-tsuid-tracking, OpenTSDB with tsd.core.meta.enable_tsuid_tracking, and since the
+    /// first point (or since OpenTSDB's `tsdb uid metasync`); points of other series are missing from answers
+    #[arg(long, env = "OXTSDB_TRUST_TSUID_TRACKING", value_name = "BOOL", num_args = 0..=1, default_missing_value = "true", default_value_t = false, action = clap::ArgAction::Set)]
+    pub trust_tsuid_tracking: bool,
+
+    /// How old a list of series may be where others write too, seconds: points of a new series of
+    /// theirs are found so much later, at most
+    #[arg(long, env = "OXTSDB_SERIES_INDEX_MAX_AGE_SECONDS", value_name = "SECONDS", default_value_t = Self::default().series_index_max_age_seconds)]
+    pub series_index_max_age_seconds: u64,
+
+    /// Memory for lists of the series of metrics, MiB
+    #[arg(long, env = "OXTSDB_SERIES_INDEX_MIB", value_name = "MIB", default_value_t = Self::default().series_index_mib)]
+    pub series_index_mib: usize,
+
     /// Unacknowledged frames of a write stream
     #[arg(long, env = "OXTSDB_STREAM_WINDOW_FRAMES", value_name = "COUNT", default_value_t = Self::default().stream_window_frames)]
     pub stream_window_frames: u32,
@@ -193,6 +209,9 @@ impl Default for DataSettings {
             linger_ms: 0,
             enable_tsuid_tracking: false,
             enable_tsuid_incrementing: false,
+            trust_tsuid_tracking: false,
+            series_index_max_age_seconds: 60,
+            series_index_mib: 64,
             stream_window_frames: 64,
             stream_window_points: 1_000_000,
             stream_max_series: 1_000_000,
@@ -241,6 +260,18 @@ impl DataSettings {
             let rule = "with --write-form appends a row is one cell, whose timestamp is the store's";
             return Err(SettingError::new("--use-otsdb-timestamp", true, rule));
         }
+        if self.trust_tsuid_tracking && !self.enable_tsuid_tracking {
+            let rule =
+                "expected --enable-tsuid-tracking too, or the series that this service writes are missing";
+            return Err(SettingError::new("--trust-tsuid-tracking", true, rule));
+        }
+        in_range(
+            "--series-index-max-age-seconds",
+            self.series_index_max_age_seconds,
+            1,
+            86_400,
+        )?;
+        in_range("--series-index-mib", self.series_index_mib, 1, 4095)?;
         in_range("--stream-window-frames", self.stream_window_frames, 1, 1 << 20)?;
         in_range("--stream-window-points", self.stream_window_points, 1, 1 << 40)?;
         in_range("--stream-max-series", self.stream_max_series, 1, 1 << 28)?;

@@ -21,7 +21,7 @@ use oxtsdb_proto::data::v1::sub_query::{self, MetricSource};
 use oxtsdb_proto::data::v1::{AggregateFunction, QueryRequest, ScanRowsRequest, SubQuery};
 use oxtsdb_row_store::memory::MemoryStore;
 use oxtsdb_row_store::{RowStore as _, TableName, WriteBatch};
-use oxtsdb_schema::{Tsuid, UidKind};
+use oxtsdb_schema::{RowKeyRef, Tsuid, UidKind};
 use serde_json::json;
 use tonic::Status;
 use uid_service::UidSettings;
@@ -89,11 +89,23 @@ impl Tsdb {
         }
     }
 
-    /// Puts cells into a row, its key in hex, as if they had been there for long.
+    /// Puts cells into a row, its key in hex, as if they had been there for long; so has the row of its
+    /// series.
     async fn plant(&self, row_key: &str, cells: &[Cell]) {
+        let row_key = hex::decode(row_key).unwrap();
+        let layout = self.engine.layout();
+        let tsuid = RowKeyRef::decode(&row_key, layout)
+            .ok()
+            .and_then(|key| key.tsuid().ok());
+        if let Some(tsuid) = tsuid {
+            let mut batch = WriteBatch::new(self.engine.meta_table().clone());
+            let family = batch.family("name");
+            batch.row(tsuid.as_bytes()).put(family, b"ts_ctr", &[0; 8]);
+            self.store.write(batch).await.unwrap();
+        }
         let mut batch = WriteBatch::new(self.table.clone());
         let family = batch.family("t");
-        batch.row(&hex::decode(row_key).unwrap());
+        batch.row(&row_key);
         for (qualifier, value, timestamp_ms) in cells {
             let (qualifier, value) = (hex::decode(qualifier).unwrap(), hex::decode(value).unwrap());
             batch.put_at(family, &qualifier, *timestamp_ms, &value);

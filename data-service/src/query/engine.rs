@@ -34,6 +34,7 @@ use super::scan::{self, Portion};
 use super::span::{Span, SpanShape};
 use super::spec::{QuerySpec, SubQuery};
 use super::survey::Survey;
+use crate::series_index::SeriesIndex;
 
 /// Frames that may wait for a slow client.
 const WAITING_FRAMES: usize = 8;
@@ -48,7 +49,7 @@ const TELL_POINTS: u64 = 2 << 20;
 #[derive(Clone, Debug)]
 pub struct Engine(Arc<Inner>);
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Inner {
     store: Arc<dyn RowStore>,
     table: TableName,
@@ -58,6 +59,7 @@ struct Inner {
     limits: Limits,
     tell_points: u64,
     skipped_cells: Arc<AtomicU64>,
+    series_index: Option<SeriesIndex>,
 }
 
 impl Engine {
@@ -78,6 +80,7 @@ impl Engine {
             limits,
             tell_points: TELL_POINTS,
             skipped_cells: Arc::default(),
+            series_index: None,
         }))
     }
 
@@ -85,16 +88,23 @@ impl Engine {
     /// is told is the same.
     #[must_use]
     pub fn telling_at(self, tell_points: u64) -> Self {
-        let engine = &*self.0;
+        let inner = (*self.0).clone();
+        Self(Arc::new(Inner { tell_points, ..inner }))
+    }
+
+    /// The engine with an index that says which series there are.
+    #[must_use]
+    pub fn with_series_index(self, series_index: Option<SeriesIndex>) -> Self {
+        let inner = (*self.0).clone();
         Self(Arc::new(Inner {
-            store: Arc::clone(&engine.store),
-            table: engine.table.clone(),
-            meta_table: engine.meta_table.clone(),
-            directory: Arc::clone(&engine.directory),
-            skipped_cells: Arc::clone(&engine.skipped_cells),
-            tell_points,
-            ..*engine
+            series_index,
+            ..inner
         }))
+    }
+
+    /// Which series there are, if that is known.
+    pub fn series_index(&self) -> Option<&SeriesIndex> {
+        self.0.series_index.as_ref()
     }
 
     /// Cells without points that all queries since the start have passed over; it goes on counting.
@@ -218,6 +228,7 @@ impl Inner {
                 &self.layout,
                 &limits,
                 &*self.directory,
+                self.series_index.as_ref(),
                 deadline,
             );
             plans.push(plan.await?);

@@ -1,14 +1,16 @@
 //! Plans: which rows answer a question.
 //!
 //! The hours to read are in [`super::hours`]; the rest of a plan says which rows of them are wanted, and
-//! how they are found: by a scan of each salt bucket, or one by one where filters name them all.
+//! how they are found: see [`reading`].
 //!
 //! Source: OpenTSDB 2.4, `TsdbQuery.configureFromQuery`.
+
+mod reading;
 
 use std::sync::Arc;
 use std::time::Instant;
 
-use oxtsdb_schema::{MetricUid, RowKeyLayout, TagkUid, TagvUid, Tsuid, Uid, UidKind};
+use oxtsdb_schema::{MetricUid, RowKeyLayout, TagkUid, TagvUid, Tsuid, Uid, UidKind, UidWidths};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::budget::{Limits, Resource};
@@ -21,8 +23,10 @@ use super::hours::Hours;
 use super::names::NameDirectory;
 use super::quirks::Quirks;
 use super::selection::{NameTest, Selection, TagTest, ValueTest};
-use super::single_rows::SingleRows;
 use super::spec::{QuerySpec, SeriesFilter, Source, SubQuery};
+use crate::series_index::SeriesIndex;
+pub use reading::{Known, Read, series_ranges};
+use reading::{Reading, matching};
 
 /// Which rows answer a question, and what is made of them.
 #[derive(Clone, Debug)]
@@ -33,6 +37,8 @@ pub struct Plan {
     pub hours: Hours,
     /// How they are read.
     pub read: Read,
+    /// What is known of their series.
+    pub known: Known,
     /// Which rows are wanted.
     pub selection: Selection,
     /// The tag keys that series are grouped by, ascending.
@@ -41,21 +47,8 @@ pub struct Plan {
     pub downsample: Option<(Windows, Function)>,
 }
 
-/// How rows are read.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Read {
-    /// Ranges of row keys, from the first key (inside) to the second (outside): one for each salt
-    /// bucket, ascending. A series lies in one of them.
-    Ranges(Vec<(Vec<u8>, Vec<u8>)>),
-    /// Single rows, because their series are known.
-    Rows(SingleRows),
-}
-
 /// Two literal filters of one key are one as long as they have fewer values than this together.
 const EXPANSION_LIMIT: usize = 4096;
-
-/// Up to so many rows are read one by one in place of a scan.
-const MAX_SINGLE_ROWS: usize = 1024;
 
 impl Plan {
     /// Looks up the names of a question and decides how it is read.
@@ -70,6 +63,7 @@ impl Plan {
         layout: &RowKeyLayout,
         limits: &Limits,
         directory: &dyn NameDirectory,
+        index: Option<&SeriesIndex>,
         deadline: Option<Instant>,
     ) -> Result<Self, QueryError> {
         let quirks = query.quirks;
@@ -83,19 +77,29 @@ impl Plan {
             None => None,
         };
         let filter = &sub_query.filter;
+        let reading = Reading {
+            layout,
+            hours,
+            directory,
+            index,
+            deadline,
+        };
         let mut plan = match &sub_query.source {
             Source::Metric(metric) => {
                 let MetricSeries {
                     metric: uid,
-                    selection,
+                    mut selection,
                     group_by,
                 } = MetricSeries::resolve(metric, filter, quirks, layout, directory, deadline).await?;
-                let read = read_of(&selection, filter.explicit_tags, uid, layout, hours);
+                let (read, known) = reading
+                    .of_metric(uid, &mut selection, filter.explicit_tags)
+                    .await?;
                 let metric = Some(Arc::from(metric.as_str()));
                 Self {
                     metric,
                     hours,
                     read,
+                    known,
                     selection,
                     group_by,
                     downsample,
@@ -111,7 +115,8 @@ impl Plan {
                         (Vec::new(), Vec::new())
                     }
                 };
-                let selection = Selection::of_series(layout, tsuids.iter().map(Tsuid::as_bytes), tests);
+                let mut selection = Selection::of_series(layout, tsuids.iter().map(Tsuid::as_bytes), tests);
+                let read = reading.of_series(&tsuids, &mut selection);
                 let group_by = if quirks.tsuids_are_one_group {
                     Vec::new()
                 } else {
@@ -120,7 +125,8 @@ impl Plan {
                 Self {
                     metric: None,
                     hours,
-                    read: read_of_series(&tsuids, layout, hours),
+                    read,
+                    known: Known::Named,
                     selection,
                     group_by,
                     downsample,
@@ -131,14 +137,6 @@ impl Plan {
             plan.group_by.clear();
         }
         Ok(plan)
-    }
-}
-
-fn read_of_series(tsuids: &[Tsuid], layout: &RowKeyLayout, hours: Hours) -> Read {
-    if tsuids.len().saturating_mul(hours.count()) <= MAX_SINGLE_ROWS {
-        Read::Rows(SingleRows::new(layout, tsuids, hours))
-    } else {
-        series_ranges(tsuids, layout, hours)
     }
 }
 
@@ -195,6 +193,22 @@ pub struct MetricSeries {
 }
 
 impl MetricSeries {
+    /// The wanted series, ascending, if it is known which they are and that they are few of the metric's.
+    ///
+    /// # Errors
+    ///
+    /// Those of the UID service.
+    pub async fn few(
+        &self,
+        widths: &UidWidths,
+        directory: &dyn NameDirectory,
+        index: Option<&SeriesIndex>,
+        deadline: Option<Instant>,
+    ) -> Result<Option<Vec<Tsuid>>, QueryError> {
+        let (_, few) = matching(self.metric, &self.selection, widths, directory, index, deadline).await?;
+        Ok(few)
+    }
+
     /// Looks up metric, tag keys and literal values with one call.
     ///
     /// # Errors
@@ -290,75 +304,6 @@ fn add_test(tests: &mut Vec<TagTest>, added: TagTest) {
         }
     }
     tests.push(added);
-}
-
-/// How the rows of a metric are read: one by one if the filters say all there is to know of their
-/// keys, else by a scan of each bucket.
-fn read_of(
-    selection: &Selection,
-    explicit_tags: bool,
-    metric: MetricUid,
-    layout: &RowKeyLayout,
-    hours: Hours,
-) -> Read {
-    if explicit_tags
-        && let Some(tsuids) = all_series(selection, metric, MAX_SINGLE_ROWS / hours.count().max(1))
-    {
-        return Read::Rows(SingleRows::new(layout, tsuids, hours));
-    }
-    let mut ranges: Vec<_> = layout
-        .salt
-        .buckets()
-        .map(|bucket| hours.range(layout, metric, bucket))
-        .collect();
-    // With more buckets than the salt's bytes can tell apart, some are the same.
-    ranges.sort_unstable();
-    ranges.dedup();
-    Read::Ranges(ranges)
-}
-
-/// All series that a selection by explicit tags can have, unless a filter is not of literal values
-/// or there are more than `limit`.
-fn all_series(selection: &Selection, metric: MetricUid, limit: usize) -> Option<Vec<Tsuid>> {
-    let mut series: Vec<Vec<(TagkUid, TagvUid)>> = vec![Vec::new()];
-    for test in selection.tests() {
-        let ValueTest::In(values) = &test.test else {
-            return None;
-        };
-        if series.len().saturating_mul(values.len()) > limit {
-            return None;
-        }
-        let with = |tags: &Vec<_>, value: TagvUid| [tags.as_slice(), &[(test.tagk, value)]].concat();
-        series = series
-            .iter()
-            .flat_map(|tags| values.iter().map(move |value| with(tags, *value)))
-            .collect();
-    }
-    series
-        .iter_mut()
-        .map(|tags| Tsuid::new(metric, tags).ok())
-        .collect()
-}
-
-/// The ranges that hold series which may be of several metrics, ascending.
-pub fn series_ranges(tsuids: &[Tsuid], layout: &RowKeyLayout, hours: Hours) -> Read {
-    let bucket = |tsuid: &Tsuid| {
-        if layout.salt.width() == 0 {
-            0
-        } else {
-            layout.salt.bucket(tsuid.as_bytes())
-        }
-    };
-    let mut ranges: Vec<_> = tsuids
-        .iter()
-        .map(|tsuid| (bucket(tsuid), tsuid.metric(&layout.widths)))
-        .collect::<FxHashSet<_>>()
-        .into_iter()
-        .map(|(bucket, metric)| hours.range(layout, metric, bucket))
-        .collect();
-    ranges.sort_unstable();
-    ranges.dedup();
-    Read::Ranges(ranges)
 }
 
 /// Checks TSUIDs of one question; each is kept once.

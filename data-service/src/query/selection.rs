@@ -6,11 +6,16 @@
 //! is remembered for the rest of the query. So each value is judged once, and rows of values that
 //! were judged before are passed over in the store, unread.
 //!
+//! Where all series that may be wanted are known, a row is one of them or not (see
+//! [`Selection::of_known`]).
+//!
 //! Row keys of one hour are sorted by their tags, so a key that is not wanted says where the next one
 //! that may be wanted begins (see [`Selection::seek_after`]). A scan for few of many series jumps from
 //! one to the next in place of reading all keys between.
 //!
 //! Source: OpenTSDB 2.4, `TsdbQuery.createAndSetFilter`, `TsdbQuery.findSpans`.
+
+mod matching;
 
 use std::fmt;
 use std::sync::Arc;
@@ -24,10 +29,14 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use super::error::QueryError;
 use super::filter::Predicate;
 use super::names::NameDirectory;
+pub use matching::Matching;
 
 /// Which rows are wanted. Clones share their verdicts.
 #[derive(Clone, Debug)]
-pub struct Selection(Arc<Inner>);
+pub struct Selection(Arc<Inner>, Option<KnownSeries>);
+
+/// The tags of all series that may be wanted, ascending.
+type KnownSeries = Arc<[Box<[u8]>]>;
 
 #[derive(Debug)]
 struct Inner {
@@ -177,16 +186,31 @@ impl Selection {
         tests.sort_by_key(|test| test.tagk);
         let metric_at = layout.salt.width();
         let base_at = metric_at + layout.widths.metric.bytes();
-        Self(Arc::new(Inner {
-            tags_at: base_at + size_of::<u32>(),
-            base_at,
-            metric_at,
-            tagk_width: layout.widths.tagk.bytes(),
-            tag_bytes: layout.widths.tag_bytes(),
-            tests,
-            tag_count,
-            series,
-        }))
+        Self(
+            Arc::new(Inner {
+                tags_at: base_at + size_of::<u32>(),
+                base_at,
+                metric_at,
+                tagk_width: layout.widths.tagk.bytes(),
+                tag_bytes: layout.widths.tag_bytes(),
+                tests,
+                tag_count,
+                series,
+            }),
+            None,
+        )
+    }
+
+    /// The selection where it is known that no other series than these, by their tags in ascending order,
+    /// are wanted. A scan then jumps from one of them to the next.
+    #[must_use]
+    pub fn of_known(self, series: impl Into<Arc<[Box<[u8]>]>>) -> Self {
+        Self(self.0, Some(series.into()))
+    }
+
+    /// How many series may be wanted, if that is known.
+    pub fn known_series(&self) -> Option<usize> {
+        self.1.as_ref().map(|series| series.len())
     }
 
     /// The filters.
@@ -194,9 +218,15 @@ impl Selection {
         &self.0.tests
     }
 
+    /// Whether there is a filter that a series which has its key can fail.
+    pub fn is_selective(&self) -> bool {
+        let narrows = |test: &TagTest| !matches!(test.test, ValueTest::Any);
+        self.0.tag_count.is_some() || self.0.tests.iter().any(narrows)
+    }
+
     /// Whether every row is wanted.
     pub fn is_everything(&self) -> bool {
-        self.0.tests.is_empty() && self.0.tag_count.is_none() && self.0.series.is_none()
+        self.0.tests.is_empty() && self.0.tag_count.is_none() && self.0.series.is_none() && self.1.is_none()
     }
 
     /// The selection as a filter for the store; `None` if every row is wanted.
@@ -207,11 +237,12 @@ impl Selection {
         let (keep, seek) = (self.clone(), self.clone());
         let filter = RowFilter::new(move |key| keep.may_keep(key));
         // Where a filter only wants a key to be there, nearly all rows have it: nothing to jump over.
-        let wants_any = self
-            .0
-            .tests
-            .iter()
-            .all(|test| matches!(test.test, ValueTest::Any));
+        let wants_any = self.1.is_none()
+            && self
+                .0
+                .tests
+                .iter()
+                .all(|test| matches!(test.test, ValueTest::Any));
         Some(if wants_any {
             filter
         } else {
@@ -235,6 +266,15 @@ impl Selection {
     /// ```
     pub fn seek_after(&self, row_key: &[u8]) -> Option<Vec<u8>> {
         let inner = &*self.0;
+        if let Some(known) = &self.1 {
+            let (in_front, tags) = row_key.split_at_checked(inner.tags_at)?;
+            let behind = known.partition_point(|series| **series <= *tags);
+            let target = match known.get(behind) {
+                Some(series) => [in_front, series].concat(),
+                None => prefix_end(in_front),
+            };
+            return Some(target).filter(|target| !target.is_empty());
+        }
         let tags = row_key.get(inner.tags_at..)?;
         let mut place = 0;
         for test in inner.tests.iter().filter(|test| !test.passes_without()) {
@@ -281,17 +321,8 @@ impl Selection {
                 return false;
             }
         }
-        if inner
-            .tag_count
-            .is_some_and(|count| tags.len() != count * inner.tag_bytes)
-        {
-            return false;
-        }
-        inner.tests.iter().all(|test| {
-            inner
-                .value_of(tags, test.tagk)
-                .map_or(test.passes_without(), |value| test.passes(&value))
-        })
+        let is_known = |known: &KnownSeries| known.binary_search_by(|series| (**series).cmp(tags)).is_ok();
+        self.1.as_ref().is_none_or(is_known) && inner.may_keep_tags(tags)
     }
 
     /// Where the tags of a row key begin.
@@ -358,6 +389,20 @@ impl Selection {
 }
 
 impl Inner {
+    /// Whether a series with these tags is wanted, as far as names are known.
+    fn may_keep_tags(&self, tags: &[u8]) -> bool {
+        if self
+            .tag_count
+            .is_some_and(|count| tags.len() != count * self.tag_bytes)
+        {
+            return false;
+        }
+        self.tests.iter().all(|test| {
+            self.value_of(tags, test.tagk)
+                .map_or(test.passes_without(), |value| test.passes(&value))
+        })
+    }
+
     /// The value of a key among the tags of a row.
     #[inline]
     fn value_of(&self, tags: &[u8], tagk: TagkUid) -> Option<TagvUid> {
@@ -475,6 +520,7 @@ mod tests {
             excluded in prop::collection::hash_set(1_u64..6, 0..3),
             keys in prop::sample::subsequence(vec![1_u64, 2, 3, 4], 3),
             count in prop::option::of(3_usize..5),
+            known in prop::option::of(prop::collection::btree_set(prop::collection::btree_map(1_u8..5, 1_u8..6, 1..4), 0..6)),
         ) {
             let literals: Vec<u64> = literals.into_iter().collect();
             let excluded: Vec<u64> = excluded.into_iter().collect();
@@ -483,7 +529,12 @@ mod tests {
                 TagTest { tagk: tagk(keys[0]), test: ValueTest::NotIn(values(&excluded)) },
                 TagTest { tagk: tagk(keys[1]), test: ValueTest::Any },
             ];
-            let selection = Selection::of_tags(&RowKeyLayout::default(), tests, count);
+            let mut selection = Selection::of_tags(&RowKeyLayout::default(), tests, count);
+            if let Some(known) = known {
+                let series = known.iter().map(|tags| key(&tags.iter().map(|(k, v)| (*k, *v)).collect::<Vec<_>>())[7..].into());
+                let series: std::collections::BTreeSet<Box<[u8]>> = series.collect();
+                selection = selection.of_known(Vec::from_iter(series));
+            }
             let mut rows: Vec<Vec<u8>> =
                 rows.iter().map(|tags| key(&tags.iter().map(|(k, v)| (*k, *v)).collect::<Vec<_>>())).collect();
             rows.sort();

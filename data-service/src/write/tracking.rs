@@ -25,6 +25,7 @@ use oxtsdb_schema::data_table::{COUNTER_QUALIFIER, META_FAMILY};
 use oxtsdb_server::settings::SettingError;
 use rustc_hash::FxBuildHasher;
 
+use crate::series_index::SeriesIndex;
 use crate::settings::DataSettings;
 use crate::uids::series::Series;
 
@@ -53,6 +54,7 @@ pub(super) struct Tracker {
     store: Arc<dyn RowStore>,
     table: TableName,
     mode: Mode,
+    index: Option<SeriesIndex>,
 }
 
 /// The series of a batch of points that are not tracked in this hour.
@@ -111,7 +113,11 @@ impl Tracker {
     /// # Errors
     ///
     /// If a setting is out of its range.
-    pub(super) fn new(store: Arc<dyn RowStore>, settings: &DataSettings) -> Result<Self, SettingError> {
+    pub(super) fn new(
+        store: Arc<dyn RowStore>,
+        settings: &DataSettings,
+        index: Option<SeriesIndex>,
+    ) -> Result<Self, SettingError> {
         let mode = match (settings.enable_tsuid_tracking, settings.enable_tsuid_incrementing) {
             _ if !store.has_other_writers() => Mode::Put,
             (false, _) => Mode::Off,
@@ -122,6 +128,7 @@ impl Tracker {
             store,
             table: settings.meta_table_name()?,
             mode,
+            index,
         })
     }
 
@@ -148,7 +155,10 @@ impl Tracker {
             Mode::Put => self.store.write(self.batch(&tsuids)).await?,
             Mode::Increment => self.increment(&tsuids).await?,
         }
-        for series in untracked.series.values() {
+        for (series, tsuid) in untracked.series.values().zip(&tsuids) {
+            if let Some(index) = &self.index {
+                index.add(tsuid);
+            }
             series.set_tracked_hour(untracked.hour);
         }
         Ok(())

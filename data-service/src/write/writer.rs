@@ -15,6 +15,7 @@ use super::resolve::{Resolved, Resolver};
 use super::rows::{POINT_BYTES, Rows};
 use super::tracking::Tracker;
 use super::{NewPoint, PointError, PointRef, WriteError, WriteOutcome};
+use crate::series_index::SeriesIndex;
 use crate::settings::DataSettings;
 use crate::uids::Uids;
 use crate::uids::series::{SeriesCache, SeriesRef, set_base_time};
@@ -42,7 +43,7 @@ struct Inner {
 }
 
 impl Writer {
-    /// A writer into the table that `settings` name; it must exist.
+    /// A writer into the table that `settings` name; it must exist. New series are told to `index`.
     ///
     /// # Errors
     ///
@@ -51,6 +52,7 @@ impl Writer {
         store: Arc<dyn RowStore>,
         uids: Uids,
         settings: &DataSettings,
+        index: Option<SeriesIndex>,
         shutdown: Shutdown,
     ) -> Result<Self, SettingError> {
         let room_permits = u32::try_from((settings.max_writes_mib << 20) / PERMIT_BYTES).unwrap_or(u32::MAX);
@@ -59,7 +61,7 @@ impl Writer {
         let linger = Duration::from_millis(settings.linger_ms);
         let as_they_are = form == Form::Single && linger.is_zero() && store.keeps_write_order();
         let layout = *uids.layout();
-        let tracker = Tracker::new(Arc::clone(&store), settings)?;
+        let tracker = Tracker::new(Arc::clone(&store), settings, index)?;
         let lanes = (!as_they_are)
             .then(|| Lanes::new(Arc::clone(&store), table.clone(), layout, form, linger, shutdown));
         Ok(Self(Arc::new(Inner {

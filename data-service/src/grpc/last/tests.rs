@@ -130,6 +130,44 @@ async fn the_newest_point_of_each_series_is_found() {
 }
 
 #[tokio::test]
+async fn few_series_of_a_metric_are_found_by_their_keys() {
+    let now_ms = now_ms();
+    let (stack, without_index) = engine(now_ms).await;
+    for host in 0..40 {
+        let host = format!("web{host}");
+        for ago_hours in 0..3 {
+            let point = NewPoint {
+                metric: "m",
+                tags: &[("host", &host), ("dc", "x")],
+                timestamp: ms(now_ms - ago_hours * HOUR_MS),
+                value: Value::Int(ago_hours),
+            };
+            stack.service.writer.write(&[point], None).await.unwrap();
+        }
+    }
+    let filtered = |pattern: &str| {
+        let mut target = metric();
+        if let Some(target::Target::Metric(source)) = &mut target.target {
+            source.filters.push(oxtsdb_proto::data::v1::TagFilter {
+                key: "host".to_owned(),
+                r#type: oxtsdb_proto::data::v1::tag_filter::FilterType::Regexp.into(),
+                pattern: pattern.to_owned(),
+                ..Default::default()
+            });
+        }
+        target
+    };
+    for (pattern, series) in [("^(a|b)$", 2), ("^web1.$", 10), ("^web17|a$", 2), ("nobody", 0)] {
+        let with = ask(&stack.service.engine, vec![filtered(pattern)], 24)
+            .await
+            .unwrap();
+        assert_eq!(with.points.len(), series, "{pattern}");
+        let without = ask(&without_index, vec![filtered(pattern)], 24).await.unwrap();
+        assert_eq!(with, without, "{pattern}");
+    }
+}
+
+#[tokio::test]
 async fn a_target_that_fails_leaves_the_others() {
     let (_stack, engine) = engine(now_ms()).await;
     let response = ask(&engine, vec![named("nope"), named("b"), tsuid(&[1, 2])], 1)

@@ -1,4 +1,5 @@
 use super::*;
+use crate::query::single_rows::SingleRows;
 
 /// 2013-01-01 00:00:00 UTC, an exact hour and day.
 const T: i64 = 1_356_998_400;

@@ -88,6 +88,7 @@ async fn source(layout: RowKeyLayout, question: &str) -> (Arc<dyn RowStore>, Tab
         &Limits::NONE,
         &Numbers,
         None,
+        None,
     );
     (store, table, plan.await.unwrap())
 }

@@ -72,7 +72,7 @@ async fn a_process_that_begins_anew_stores_the_row_anew() {
     remove_row_of_a(&stack.store).await;
     let store: Arc<dyn RowStore> = Arc::new(stack.store.clone());
     let uids = stack.service.uids.clone();
-    let next = Writer::new(store, uids, &stack.settings, stack.shutdown.clone()).unwrap();
+    let next = Writer::new(store, uids, &stack.settings, None, stack.shutdown.clone()).unwrap();
     write(&next, "a", 1_356_998_410).await.unwrap();
     assert_eq!(stack.cells("tsdb-meta").await, [ROW_OF_A]);
 }

@@ -1,0 +1,108 @@
+//! The series of one metric, packed.
+
+use std::collections::BTreeSet;
+
+/// The tags of series (tagk and tagv UIDs, as in a row key), ascending, one behind the other.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SeriesList {
+    tags: Vec<u8>,
+    /// Where the tags of each series end.
+    ends: Vec<u32>,
+}
+
+impl SeriesList {
+    /// How many series there are.
+    pub fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.ends.is_empty()
+    }
+
+    /// Bytes in memory.
+    pub fn byte_len(&self) -> usize {
+        self.tags.capacity() + self.ends.capacity() * size_of::<u32>()
+    }
+
+    /// The tags of each series.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = &[u8]> {
+        (0..self.len()).map(|index| self.get(index))
+    }
+
+    /// Whether a series is among them.
+    pub fn contains(&self, tags: &[u8]) -> bool {
+        let (mut low, mut high) = (0, self.len());
+        while low < high {
+            let middle = low.midpoint(high);
+            match self.get(middle).cmp(tags) {
+                std::cmp::Ordering::Equal => return true,
+                std::cmp::Ordering::Less => low = middle + 1,
+                std::cmp::Ordering::Greater => high = middle,
+            }
+        }
+        false
+    }
+
+    /// Adds a series behind the others.
+    pub(super) fn push(&mut self, tags: &[u8]) {
+        self.tags.extend_from_slice(tags);
+        // Lists are kept below 4 GiB by the setting of the index.
+        self.ends.push(u32::try_from(self.tags.len()).unwrap_or(u32::MAX));
+    }
+
+    /// These series and others.
+    pub(super) fn with(&self, others: &BTreeSet<Box<[u8]>>) -> Self {
+        let mut all = Self {
+            tags: Vec::with_capacity(self.tags.len() + others.iter().map(|tags| tags.len()).sum::<usize>()),
+            ends: Vec::with_capacity(self.len() + others.len()),
+        };
+        let mut others = others.iter().map(|tags| &**tags).peekable();
+        for tags in self.iter() {
+            while let Some(other) = others.next_if(|other| *other < tags) {
+                all.push(other);
+            }
+            others.next_if(|other| *other == tags);
+            all.push(tags);
+        }
+        others.for_each(|other| all.push(other));
+        all
+    }
+
+    fn get(&self, index: usize) -> &[u8] {
+        let end = |index: usize| self.ends.get(index).map_or(0, |end| *end as usize);
+        let start = index.checked_sub(1).map_or(0, end);
+        self.tags.get(start..end(index)).unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn list(series: &BTreeSet<Box<[u8]>>) -> SeriesList {
+        let mut list = SeriesList::default();
+        series.iter().for_each(|tags| list.push(tags));
+        list
+    }
+
+    fn some_series() -> impl Strategy<Value = BTreeSet<Box<[u8]>>> {
+        let tags = prop::collection::vec(0_u8..3, 1..4).prop_map(Vec::into_boxed_slice);
+        prop::collection::btree_set(tags, 0..20)
+    }
+
+    proptest! {
+        #[test]
+        fn a_list_with_others_has_all_of_both(ours in some_series(), others in some_series()) {
+            let all = list(&ours).with(&others);
+            prop_assert_eq!(&all, &list(&ours.union(&others).cloned().collect()));
+            for tags in ours.union(&others) {
+                prop_assert!(all.contains(tags));
+                prop_assert_eq!(list(&ours).contains(tags), ours.contains(tags));
+            }
+        }
+    }
+}

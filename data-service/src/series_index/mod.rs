@@ -1,0 +1,260 @@
+//! Which series a metric has, without looking at its points.
+//!
+//! ```text
+//!   writer ── row in tsdb-meta ──► add ─────────────┐
+//!                                                   ▼
+//!   query ──► list of the metric: in memory ── or read from tsdb-meta once, then kept current
+//!                                               └─ or, where that has not all series, collected from
+//!                                                  the points, while the query scans
+//! ```
+//!
+//! An answer must not miss a point, so that a list is given out only where it is known to be whole. On a
+//! store that nobody else writes to that is so once [`marks`] say it: every series that was written since
+//! has its row, because the writer acknowledges no point before. Where others write too, they may not
+//! track their series (OpenTSDB does so only if it is told to), and nothing in storage says whether they
+//! do: there the index exists only if the operator vouches for it (`--trust-tsuid-tracking`), and a list
+//! is read again when it is some seconds old.
+//!
+//! No list takes more time than a scan would: it is read while the query waits only as long as it is
+//! short, and collected from points while the query goes on with a scan.
+
+mod collect;
+mod list;
+mod lists;
+mod marks;
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::TryStreamExt as _;
+use oxtsdb_row_store::{RowStore, Scan, StoreError, TableName};
+use oxtsdb_schema::{MetricUid, RowKeyLayout};
+use tokio::sync::{Semaphore, watch};
+use tracing::{debug, info, warn};
+
+pub use list::SeriesList;
+
+use crate::settings::DataSettings;
+use lists::{Found, Lists, Progress};
+use marks::Marks;
+
+/// A query waits for a list of so many series to be read, and not for a longer one.
+const SERIES_WAITED_FOR: usize = 50_000;
+
+/// Rows of series in a batch of a scan.
+const BATCH_ROWS: usize = 4096;
+
+/// The index. Cheap to clone, clones share the lists.
+#[derive(Clone, Debug)]
+pub struct SeriesIndex(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    store: Arc<dyn RowStore>,
+    data_table: TableName,
+    meta_table: TableName,
+    layout: RowKeyLayout,
+    lists: Lists,
+    /// `None`: all series are there, as the operator says.
+    marks: Option<Marks>,
+    /// Series of one metric are collected at a time.
+    collecting: Semaphore,
+}
+
+/// Why there is no list of a metric's series.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NotListed {
+    /// Others write to the tables, and nobody vouches for them.
+    Untrusted,
+    /// The metric was written before series were tracked; its series are being collected.
+    Collecting,
+    /// The list is long and being read.
+    Reading,
+    /// It does not fit into memory.
+    TooLarge,
+    /// Table `tsdb-meta` could not be read.
+    Failed,
+}
+
+impl fmt::Display for NotListed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Untrusted => {
+                "others may write series that are not in tsdb-meta (--trust-tsuid-tracking is not set)"
+            }
+            Self::Collecting => {
+                "the metric has series from before they were tracked, which are being collected"
+            }
+            Self::Reading => "the list of its series is being read",
+            Self::TooLarge => "the list of its series takes more than --series-index-mib",
+            Self::Failed => "tsdb-meta could not be read, see the log",
+        })
+    }
+}
+
+impl SeriesIndex {
+    /// The index of the tables that `settings` name, which must exist; `None` if it could not be
+    /// trusted. Call it before the first point is written.
+    ///
+    /// # Errors
+    ///
+    /// A setting breaks its rule, or the store fails.
+    pub async fn open(
+        store: Arc<dyn RowStore>,
+        layout: RowKeyLayout,
+        settings: &DataSettings,
+    ) -> anyhow::Result<Option<Self>> {
+        let (data_table, meta_table) = (settings.data_table_name()?, settings.meta_table_name()?);
+        let (marks, max_age) = if !store.has_other_writers() {
+            let marks = Marks::open(Arc::clone(&store), &meta_table, &data_table).await?;
+            (Some(marks), None)
+        } else if settings.trust_tsuid_tracking {
+            let max_age = Duration::from_secs(settings.series_index_max_age_seconds);
+            (None, Some(max_age))
+        } else {
+            return Ok(None);
+        };
+        Ok(Some(Self(Arc::new(Inner {
+            store,
+            data_table,
+            meta_table,
+            layout,
+            lists: Lists::new(settings.series_index_mib << 20, max_age),
+            marks,
+            collecting: Semaphore::new(1),
+        }))))
+    }
+
+    /// Notes a series whose row is stored; before its points are acknowledged.
+    pub(crate) fn add(&self, tsuid: &[u8]) {
+        let (metric, tags) = tsuid.split_at(self.0.layout.widths.metric.bytes().min(tsuid.len()));
+        if let Ok(metric) = MetricUid::from_bytes(metric) {
+            self.0.lists.add(metric, tags);
+        }
+    }
+
+    /// All series of a metric.
+    ///
+    /// Must be called within a Tokio runtime.
+    ///
+    /// # Errors
+    ///
+    /// Why they are not known now. A scan finds them.
+    pub async fn list(&self, metric: MetricUid) -> Result<Arc<SeriesList>, NotListed> {
+        let inner = &self.0;
+        let mut progress = match inner.lists.find(metric) {
+            Found::Ready(list) => return Ok(list),
+            Found::TooLarge => return Err(NotListed::TooLarge),
+            Found::Loading(progress) => progress,
+            Found::Begin(sender) => {
+                let receiver = sender.subscribe();
+                tokio::spawn(Arc::clone(inner).load(metric, sender));
+                receiver
+            }
+        };
+        let waited = progress
+            .wait_for(|progress| !matches!(progress, Progress::Begun))
+            .await;
+        match waited.as_deref() {
+            Ok(Progress::Collecting) => Err(NotListed::Collecting),
+            Ok(Progress::Long) => Err(NotListed::Reading),
+            Ok(Progress::Ended(Some(list))) => Ok(Arc::clone(list)),
+            Ok(Progress::Begun | Progress::Ended(None)) | Err(_) => Err(NotListed::Failed),
+        }
+    }
+}
+
+impl Inner {
+    /// Makes the list of a metric.
+    async fn load(self: Arc<Self>, metric: MetricUid, progress: watch::Sender<Progress>) {
+        let list = match self.whole_list(metric, &progress).await {
+            Ok(Some(list)) => {
+                debug!(%metric, series = list.len(), "the series of a metric are in memory");
+                self.lists.ready(metric, list)
+            }
+            Ok(None) => {
+                warn!(%metric, "the series of a metric take more memory than --series-index-mib allows");
+                self.lists.too_large(metric);
+                None
+            }
+            Err(error) => {
+                warn!(%metric, %error, "the series of a metric could not be listed");
+                self.lists.failed(metric);
+                None
+            }
+        };
+        progress.send_replace(Progress::Ended(list));
+    }
+
+    /// The list of a metric, after its series were collected if that was not done yet; `None` if it does
+    /// not fit into memory.
+    async fn whole_list(
+        &self,
+        metric: MetricUid,
+        progress: &watch::Sender<Progress>,
+    ) -> Result<Option<SeriesList>, StoreError> {
+        let is_complete = match &self.marks {
+            None => true,
+            Some(marks) => marks.is_complete(metric).await?,
+        };
+        if is_complete {
+            return self.read(metric, progress).await;
+        }
+        progress.send_replace(Progress::Collecting);
+        // Never closed.
+        let _one_at_a_time = self.collecting.acquire().await;
+        let Some(listed) = self.read(metric, progress).await? else {
+            return Ok(None);
+        };
+        let listed = Arc::new(listed);
+        let limit_bytes = self.lists.limit_bytes();
+        let store = &*self.store;
+        let unlisted = collect::unlisted(
+            store,
+            &self.data_table,
+            &self.layout,
+            metric,
+            &listed,
+            limit_bytes,
+        )
+        .await?;
+        let Some(unlisted) = unlisted else {
+            return Ok(None);
+        };
+        collect::list(store, &self.meta_table, metric, &unlisted).await?;
+        // The rows are durable: a crash before the mark is made has them collected again.
+        if let Some(marks) = &self.marks {
+            marks.set_complete(metric).await?;
+        }
+        info!(%metric, listed = listed.len(), collected = unlisted.len(), "the series of a metric were collected");
+        Ok(Some(listed.with(&unlisted.into_keys().collect())))
+    }
+
+    /// Reads the rows of a metric; `None` if they do not fit into memory.
+    async fn read(
+        &self,
+        metric: MetricUid,
+        progress: &watch::Sender<Progress>,
+    ) -> Result<Option<SeriesList>, StoreError> {
+        let mut scan = Scan::prefix(metric.as_bytes());
+        scan.batch_rows = BATCH_ROWS;
+        let mut batches = self.store.scan(&self.meta_table, scan).await?;
+        let mut list = SeriesList::default();
+        while let Some(rows) = batches.try_next().await? {
+            for row in &rows {
+                list.push(row.key().get(metric.as_bytes().len()..).unwrap_or_default());
+            }
+            if list.byte_len() > self.lists.limit_bytes() {
+                return Ok(None);
+            }
+            if list.len() > SERIES_WAITED_FOR && matches!(*progress.borrow(), Progress::Begun) {
+                progress.send_replace(Progress::Long);
+            }
+        }
+        Ok(Some(list))
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,340 @@
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use futures::{StreamExt as _, TryStreamExt as _};
+use oxtsdb_row_store::WriteBatch;
+use oxtsdb_row_store::intercept::{Answer, Intercept, InterceptedStore, Operation};
+use oxtsdb_row_store::memory::MemoryStore;
+use oxtsdb_schema::row_key::write_row_key;
+use oxtsdb_schema::{BaseTime, Timestamp, Value};
+use parking_lot::Mutex;
+use tokio::sync::Semaphore;
+use uid_service::UidSettings;
+
+use super::*;
+use crate::test_stack::TestStack;
+use crate::{NewPoint, Writer};
+
+/// 2013-01-01 00:00:00 UTC, an exact hour.
+const T: u32 = 1_356_998_400;
+
+async fn write(writer: &Writer, host: &str) {
+    let point = NewPoint {
+        metric: "m",
+        tags: &[("host", host)],
+        timestamp: Timestamp::from_seconds(T),
+        value: Value::Int(1),
+    };
+    writer.write(&[point], None).await.unwrap();
+}
+
+fn metric() -> MetricUid {
+    MetricUid::from_bytes(&[0, 0, 1]).unwrap()
+}
+
+fn index(stack: &TestStack) -> &SeriesIndex {
+    stack.service.engine.series_index().unwrap()
+}
+
+/// The values of the series that are listed, as numbers; all have one tag key.
+fn values(list: &SeriesList) -> Vec<u8> {
+    list.iter().map(|tags| *tags.last().unwrap()).collect()
+}
+
+/// Asks until there is a list.
+async fn whole(index: &SeriesIndex) -> Vec<u8> {
+    let asking = async {
+        loop {
+            match index.list(metric()).await {
+                Ok(list) => return values(&list),
+                Err(NotListed::Collecting | NotListed::Reading) => tokio::task::yield_now().await,
+                Err(why) => panic!("{why}"),
+            }
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(30), asking)
+        .await
+        .unwrap()
+}
+
+/// A store with rows of points of series 1 to `series`, each in hours 0 to 2, from before series were
+/// tracked; series 2 has its row.
+async fn old_store(series: u8) -> MemoryStore {
+    let settings = DataSettings::default();
+    let store = MemoryStore::new();
+    let part = crate::store_part(&settings).unwrap();
+    part.make_tables(&store).await.unwrap();
+    let layout = RowKeyLayout::default();
+    let mut points = WriteBatch::new("tsdb".parse().unwrap());
+    let family = points.family("t");
+    for value in 1..=series {
+        for hour in 0..3 {
+            let mut key = Vec::new();
+            let base = BaseTime::of_seconds(T + hour * 3600);
+            write_row_key(&layout, &[0, 0, 1, 0, 0, 1, 0, 0, value], base, &mut key);
+            points.row(&key).put(family, &[0, 0], &[1]);
+        }
+    }
+    store.write(points).await.unwrap();
+    let mut meta = WriteBatch::new("tsdb-meta".parse().unwrap());
+    let family = meta.family("name");
+    meta.row(&[0, 0, 1, 0, 0, 1, 0, 0, 2])
+        .put(family, b"ts_ctr", &7_i64.to_be_bytes());
+    store.write(meta).await.unwrap();
+    store
+}
+
+async fn open(store: &MemoryStore) -> SeriesIndex {
+    open_over(Arc::new(store.clone())).await
+}
+
+async fn open_over(store: Arc<dyn RowStore>) -> SeriesIndex {
+    let index = SeriesIndex::open(store, RowKeyLayout::default(), &DataSettings::default()).await;
+    index.unwrap().unwrap()
+}
+
+#[tokio::test]
+async fn a_list_has_the_series_written_before_and_after_it_was_read() {
+    let stack = TestStack::start().await;
+    for host in ["a", "b", "a"] {
+        write(&stack.service.writer, host).await;
+    }
+    assert_eq!(values(&index(&stack).list(metric()).await.unwrap()), [1, 2]);
+    write(&stack.service.writer, "c").await;
+    assert_eq!(values(&index(&stack).list(metric()).await.unwrap()), [1, 2, 3]);
+    let other = MetricUid::from_bytes(&[0, 0, 9]).unwrap();
+    assert!(index(&stack).list(other).await.unwrap().is_empty());
+    // Another process on the same folder.
+    let next = open(&stack.store).await;
+    assert_eq!(values(&next.list(metric()).await.unwrap()), [1, 2, 3]);
+}
+
+/// Does scans of series and holds their rows back until they may go.
+#[derive(Debug)]
+struct Late {
+    begun: Semaphore,
+    may_go: Semaphore,
+}
+
+#[async_trait]
+impl Intercept for Late {
+    async fn intercept(&self, operation: Operation, store: &dyn RowStore) -> Result<Answer, StoreError> {
+        let is_late = matches!(operation, Operation::Scan { .. }) && operation.table().name() == "tsdb-meta";
+        let answer = operation.perform(store).await?;
+        let Answer::Scan(rows) = answer else {
+            return Ok(answer);
+        };
+        let rows: Vec<_> = rows.try_collect().await?;
+        if is_late {
+            self.begun.add_permits(1);
+            self.may_go.acquire().await.unwrap().forget();
+        }
+        Ok(Answer::Scan(futures::stream::iter(rows).map(Ok).boxed()))
+    }
+}
+
+#[tokio::test]
+async fn a_series_that_is_written_while_the_list_is_read_is_in_it() {
+    let store = MemoryStore::new();
+    let late = Arc::new(Late {
+        begun: Semaphore::new(0),
+        may_go: Semaphore::new(0),
+    });
+    let hook = Arc::clone(&late) as Arc<dyn Intercept>;
+    let held = Arc::new(InterceptedStore::new(Arc::new(store.clone()), hook));
+    let uid_store = Arc::new(store.clone());
+    let (settings, uid_settings) = (DataSettings::default(), UidSettings::default());
+    let stack = TestStack::over(store, uid_store, held, settings, uid_settings).await;
+    write(&stack.service.writer, "a").await;
+    let reading = tokio::spawn({
+        let index = index(&stack).clone();
+        async move { index.list(metric()).await }
+    });
+    late.begun.acquire().await.unwrap().forget();
+    // The rows were read before this one was stored.
+    write(&stack.service.writer, "b").await;
+    late.may_go.add_permits(1);
+    assert_eq!(values(&reading.await.unwrap().unwrap()), [1, 2]);
+    assert_eq!(values(&index(&stack).list(metric()).await.unwrap()), [1, 2]);
+}
+
+#[tokio::test]
+async fn series_from_before_are_collected_while_queries_scan() {
+    let store = old_store(3).await;
+    let index = open(&store).await;
+    assert_eq!(index.list(metric()).await.unwrap_err(), NotListed::Collecting);
+    assert_eq!(whole(&index).await, [1, 2, 3]);
+    // Their rows say when they had points last, and the one that was there is as it was.
+    let meta = store
+        .scan(&"tsdb-meta".parse().unwrap(), Scan::prefix(&[]))
+        .await
+        .unwrap();
+    let rows: Vec<Vec<_>> = meta.try_collect().await.unwrap();
+    let told: Vec<_> = rows
+        .iter()
+        .flatten()
+        .map(|row| {
+            let cell = row.get("name", b"ts_ctr").unwrap();
+            (*row.key().last().unwrap(), cell.timestamp_ms, cell.value[7])
+        })
+        .collect();
+    let newest_ms = (i64::from(T) + 7200) * 1000;
+    assert_eq!((told[0], told[2]), ((1, newest_ms, 1), (3, newest_ms, 1)));
+    assert_eq!((told[1].0, told[1].2), (2, 7));
+    // That it was done is remembered.
+    assert_eq!(
+        values(&open(&store).await.list(metric()).await.unwrap()),
+        [1, 2, 3]
+    );
+}
+
+/// Fails the next writes to a table.
+#[derive(Debug)]
+struct Failing(Mutex<Vec<&'static str>>);
+
+#[async_trait]
+impl Intercept for Failing {
+    async fn intercept(&self, operation: Operation, store: &dyn RowStore) -> Result<Answer, StoreError> {
+        let is_write = matches!(operation, Operation::Write { .. });
+        let next = self.0.lock().last().copied();
+        if is_write && next == Some(operation.table().name()) {
+            self.0.lock().pop();
+            return Err(StoreError::Unavailable {
+                detail: "for a test".to_owned(),
+            });
+        }
+        operation.perform(store).await
+    }
+}
+
+#[tokio::test]
+async fn what_breaks_off_before_it_is_complete_is_done_again() {
+    let store = old_store(4).await;
+    let failing = Arc::new(Failing(Mutex::new(vec!["tsdb-meta-complete", "tsdb-meta"])));
+    let hook = Arc::clone(&failing) as Arc<dyn Intercept>;
+    let index = open_over(Arc::new(InterceptedStore::new(Arc::new(store.clone()), hook))).await;
+    let failed = async {
+        while !failing.0.lock().is_empty() {
+            // Each failure is followed by another attempt, by whoever asks next.
+            let why = index.list(metric()).await.unwrap_err();
+            assert!(matches!(why, NotListed::Collecting | NotListed::Failed), "{why}");
+            // As after a crash, nothing is marked.
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(30), failed)
+        .await
+        .unwrap();
+    assert_eq!(whole(&index).await, [1, 2, 3, 4]);
+    assert_eq!(
+        values(&open(&store).await.list(metric()).await.unwrap()),
+        [1, 2, 3, 4]
+    );
+}
+
+#[tokio::test]
+async fn a_series_that_is_written_before_the_metric_is_collected_is_not_lost() {
+    let store = old_store(2).await;
+    let names = ["a", "b"];
+    let stack = TestStack::over(
+        store.clone(),
+        Arc::new(store.clone()),
+        Arc::new(store),
+        DataSettings::default(),
+        UidSettings::default(),
+    )
+    .await;
+    // The UIDs of the old series.
+    for host in names {
+        write(&stack.service.writer, host).await;
+    }
+    write(&stack.service.writer, "c").await;
+    assert_eq!(
+        index(&stack).list(metric()).await.unwrap_err(),
+        NotListed::Collecting
+    );
+    write(&stack.service.writer, "d").await;
+    assert_eq!(whole(index(&stack)).await, [1, 2, 3, 4]);
+}
+
+/// Hands everything on.
+#[derive(Debug)]
+struct Pass;
+
+#[async_trait]
+impl Intercept for Pass {
+    async fn intercept(&self, operation: Operation, store: &dyn RowStore) -> Result<Answer, StoreError> {
+        operation.perform(store).await
+    }
+}
+
+#[tokio::test]
+async fn where_others_write_there_is_an_index_only_if_somebody_vouches_for_it() {
+    let store = old_store(3).await;
+    let like_hbase = InterceptedStore::new(Arc::new(store.clone()), Arc::new(Pass)).like_hbase();
+    let like_hbase: Arc<dyn RowStore> = Arc::new(like_hbase);
+    let layout = RowKeyLayout::default();
+    let mut settings = DataSettings::default();
+    let none = SeriesIndex::open(Arc::clone(&like_hbase), layout, &settings)
+        .await
+        .unwrap();
+    assert!(none.is_none());
+    settings.trust_tsuid_tracking = true;
+    assert!(
+        settings
+            .check()
+            .unwrap_err()
+            .to_string()
+            .starts_with("--trust-tsuid-tracking true: expected --enable-tsuid-tracking"),
+    );
+    settings.enable_tsuid_tracking = true;
+    settings.check().unwrap();
+    let index = SeriesIndex::open(like_hbase, layout, &settings)
+        .await
+        .unwrap()
+        .unwrap();
+    // It is believed, and nothing but the tables of OpenTSDB is touched.
+    assert_eq!(values(&index.list(metric()).await.unwrap()), [2]);
+    let tables = store.tables().await.unwrap();
+    assert_eq!(tables.len(), 3, "{tables:?}");
+}
+
+#[tokio::test]
+async fn a_long_list_is_not_waited_for() {
+    let store = MemoryStore::new();
+    crate::store_part(&DataSettings::default())
+        .unwrap()
+        .make_tables(&store)
+        .await
+        .unwrap();
+    let index = open(&store).await;
+    let mut meta = WriteBatch::new("tsdb-meta".parse().unwrap());
+    let family = meta.family("name");
+    let series = u32::try_from(SERIES_WAITED_FOR).unwrap() + 10_000;
+    for value in 0..series {
+        let key = [&[0, 0, 1, 0, 0, 1], &value.to_be_bytes()[1..]].concat();
+        meta.row(&key).put(family, b"ts_ctr", &1_i64.to_be_bytes());
+    }
+    store.write(meta).await.unwrap();
+    assert_eq!(index.list(metric()).await.unwrap_err(), NotListed::Reading);
+    assert_eq!(whole(&index).await.len(), series as usize);
+    let settings = DataSettings {
+        series_index_mib: 1,
+        ..DataSettings::default()
+    };
+    let long = [vec![0, 0, 2], vec![7; 3000]].concat();
+    let mut meta = WriteBatch::new("tsdb-meta".parse().unwrap());
+    let family = meta.family("name");
+    for number in 0..400_u32 {
+        let key = [long.as_slice(), &number.to_be_bytes()].concat();
+        meta.row(&key).put(family, b"ts_ctr", &1_i64.to_be_bytes());
+    }
+    store.write(meta).await.unwrap();
+    let small = SeriesIndex::open(Arc::new(store), RowKeyLayout::default(), &settings).await;
+    let (small, metric) = (
+        small.unwrap().unwrap(),
+        MetricUid::from_bytes(&[0, 0, 2]).unwrap(),
+    );
+    assert_eq!(small.list(metric).await.unwrap_err(), NotListed::Failed);
+    assert_eq!(small.list(metric).await.unwrap_err(), NotListed::TooLarge);
+}
