@@ -3,7 +3,7 @@
 use clap::{Args, Parser, Subcommand};
 
 use crate::remote::Target;
-use crate::{health, import, query, scan, serve, tables, uid};
+use crate::{health, import, queries, query, scan, serve, tables, uid};
 
 /// OpenTSDB's storage system as two gRPC services: serve it, fill it, ask it.
 ///
@@ -29,6 +29,7 @@ pub(crate) enum Command {
     Tables(tables::TablesArgs),
     Import(import::ImportArgs),
     Query(query::QueryArgs),
+    Queries(queries::QueriesArgs),
     Scan(scan::ScanArgs),
     Uid(uid::UidArgs),
     Mkmetric(uid::MkmetricArgs),

@@ -5,6 +5,7 @@
 mod cli;
 mod health;
 mod import;
+mod queries;
 mod query;
 mod remote;
 mod scan;
@@ -47,6 +48,7 @@ fn run() -> anyhow::Result<ExitCode> {
             Command::Tables(args) => tables::run(args).await,
             Command::Import(args) => import::run(args).await,
             Command::Query(args) => query::run(args).await,
+            Command::Queries(args) => queries::run(args).await,
             Command::Scan(args) => scan::run(args).await,
             Command::Uid(args) => uid::run(args).await,
             Command::Mkmetric(args) => uid::make_metrics(args).await,

@@ -271,6 +271,7 @@ fn of_target(error: &QueryError, table: &str) -> Option<ItemError> {
         }
         QueryError::EndBeforeStart { .. }
         | QueryError::UidWithoutName { .. }
+        | QueryError::Ended
         | QueryError::OverBudget { .. }
         | QueryError::Infinite { .. }
         | QueryError::Store(_)

@@ -3,6 +3,7 @@
 mod handler;
 mod last;
 mod query;
+mod running;
 mod scan;
 mod service;
 pub(crate) mod status;

@@ -83,6 +83,7 @@ pub(super) fn of_query(error: &QueryError, source: &str, table: &str) -> Status 
             message,
             &[],
         ),
+        QueryError::Ended => status(Code::Aborted, ErrorReason::QueryEnded, message, &[]),
         QueryError::Internal { .. } => status(Code::Internal, ErrorReason::Internal, message, &[]),
     }
 }

@@ -3,13 +3,13 @@
 use futures::stream::BoxStream;
 use oxtsdb_proto::data::v1::data_service_server::DataService;
 use oxtsdb_proto::data::v1::{
-    QueryLastRequest, QueryLastResponse, QueryRequest, QueryResponse, ScanRowsRequest, ScanRowsResponse,
-    WriteColumnsRequest, WriteColumnsResponse, WriteRequest, WriteResponse, WriteStreamRequest,
-    WriteStreamResponse,
+    EndQueryRequest, EndQueryResponse, ListQueriesRequest, ListQueriesResponse, QueryLastRequest,
+    QueryLastResponse, QueryRequest, QueryResponse, ScanRowsRequest, ScanRowsResponse, WriteColumnsRequest,
+    WriteColumnsResponse, WriteRequest, WriteResponse, WriteStreamRequest, WriteStreamResponse,
 };
 use tonic::{Request, Response, Status, Streaming};
 
-use super::{DataServiceHandler, last, query, scan, write, write_stream};
+use super::{DataServiceHandler, last, query, running, scan, write, write_stream};
 
 #[tonic::async_trait]
 impl DataService for DataServiceHandler {
@@ -44,6 +44,20 @@ impl DataService for DataServiceHandler {
         request: Request<QueryLastRequest>,
     ) -> Result<Response<QueryLastResponse>, Status> {
         last::query_last(&self.engine, request).await
+    }
+
+    async fn list_queries(
+        &self,
+        _: Request<ListQueriesRequest>,
+    ) -> Result<Response<ListQueriesResponse>, Status> {
+        Ok(Response::new(running::list(&self.engine)))
+    }
+
+    async fn end_query(
+        &self,
+        request: Request<EndQueryRequest>,
+    ) -> Result<Response<EndQueryResponse>, Status> {
+        running::end(&self.engine, &request.into_inner()).map(Response::new)
     }
 
     type ScanRowsStream = BoxStream<'static, Result<ScanRowsResponse, Status>>;

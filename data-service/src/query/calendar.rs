@@ -54,6 +54,20 @@ pub enum CalendarUnit {
 }
 
 impl CalendarUnit {
+    /// As it stands behind a number in OpenTSDB's query language.
+    pub const fn suffix(self) -> &'static str {
+        match self {
+            Self::Milliseconds => "ms",
+            Self::Seconds => "s",
+            Self::Minutes => "m",
+            Self::Hours => "h",
+            Self::Days => "d",
+            Self::Weeks => "w",
+            Self::Months => "n",
+            Self::Years => "y",
+        }
+    }
+
     /// Its usual length: of a month 30 days, of a year 365.
     pub const fn nominal_ms(self) -> i64 {
         const DAY: i64 = 86_400_000;

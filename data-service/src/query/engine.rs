@@ -18,7 +18,7 @@ use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use super::budget::{Budget, Limits, Resource};
+use super::budget::{Budget, Limits, Resource, Usage};
 use super::collect::Collector;
 use super::compute::{Computation, Piece, tasks};
 use super::error::QueryError;
@@ -30,6 +30,7 @@ use super::open_groups::OpenGroups;
 use super::plan::{Plan, Read};
 use super::points::Points;
 use super::rate::Rater;
+use super::running::RunningQueries;
 use super::scan::{self, Portion};
 use super::span::{Span, SpanShape};
 use super::spec::{QuerySpec, SubQuery};
@@ -58,6 +59,7 @@ struct Inner {
     directory: Arc<dyn NameDirectory>,
     limits: Limits,
     tell_points: u64,
+    running: RunningQueries,
     skipped_cells: Arc<AtomicU64>,
     series_index: Option<SeriesIndex>,
 }
@@ -79,6 +81,7 @@ impl Engine {
             directory,
             limits,
             tell_points: TELL_POINTS,
+            running: RunningQueries::default(),
             skipped_cells: Arc::default(),
             series_index: None,
         }))
@@ -110,6 +113,11 @@ impl Engine {
     /// Cells without points that all queries since the start have passed over; it goes on counting.
     pub fn skipped_cells(&self) -> Arc<AtomicU64> {
         Arc::clone(&self.0.skipped_cells)
+    }
+
+    /// The queries that are being answered.
+    pub fn running(&self) -> &RunningQueries {
+        &self.0.running
     }
 
     /// The store that it reads.
@@ -148,8 +156,10 @@ impl Engine {
     ) -> impl Stream<Item = Result<Frame, QueryError>> + Send + Unpin + use<> {
         let (frames, receiver) = mpsc::channel(WAITING_FRAMES);
         let inner = Arc::clone(&self.0);
+        let usage: Arc<Usage> = Arc::default();
+        let registration = inner.running.register(&query, Arc::clone(&usage));
         tokio::spawn(async move {
-            let answer = inner.answer(&query, deadline, &frames);
+            let answer = inner.answer(&query, usage, deadline, &frames);
             let in_time = async {
                 match deadline {
                     None => answer.await,
@@ -160,8 +170,11 @@ impl Engine {
             };
             let result = tokio::select! {
                 result = in_time => result,
+                () = registration.ended.cancelled() => Err(QueryError::Ended),
                 () = frames.closed() => return,
             };
+            // Who gets an error does not find the query in the list any more.
+            drop(registration);
             if let Err(error) = result {
                 // A client that is gone needs no error.
                 let _ = frames.send(Err(error)).await;
@@ -207,6 +220,7 @@ impl Inner {
     async fn answer(
         &self,
         query: &QuerySpec,
+        usage: Arc<Usage>,
         deadline: Option<Instant>,
         frames: &Frames,
     ) -> Result<(), QueryError> {
@@ -233,7 +247,7 @@ impl Inner {
             );
             plans.push(plan.await?);
         }
-        let budget = Budget::new(limits, Arc::default());
+        let budget = Budget::new(limits, usage);
         let mut answer = Answer::new(self, query, deadline, frames, budget);
         for (index, (sub_query, plan)) in query.sub_queries.iter().zip(&plans).enumerate() {
             answer.question(index, sub_query, plan).await?;

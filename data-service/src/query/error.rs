@@ -95,6 +95,9 @@ pub enum QueryError {
     /// The deadline passed.
     #[error("deadline passed before the query was answered")]
     DeadlineExceeded,
+    /// Somebody ended the query.
+    #[error("query was ended by an operator")]
+    Ended,
     /// A fault of the server: a stage of the query ended by itself.
     #[error("a stage of the query failed: {detail}")]
     Internal {

@@ -40,12 +40,14 @@ pub mod points;
 pub mod quirks;
 pub mod rate;
 pub mod regexp;
+pub mod running;
 pub mod scan;
 pub mod selection;
 pub mod single_rows;
 pub mod span;
 pub mod spec;
 pub mod survey;
+pub mod text;
 pub mod time;
 
 pub use budget::{Limits, Resource};

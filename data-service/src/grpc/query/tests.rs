@@ -5,7 +5,9 @@ use futures::TryStreamExt as _;
 use oxtsdb_proto::common::v1::{TimeRange, time_range};
 use oxtsdb_proto::data::v1::query_response::Frame;
 use oxtsdb_proto::data::v1::sub_query::{MetricSource, Source};
-use oxtsdb_proto::data::v1::{AggregateFunction, SubQuery, TagFilter, tag_filter::FilterType};
+use oxtsdb_proto::data::v1::{
+    AggregateFunction, EndQueryRequest, SubQuery, TagFilter, tag_filter::FilterType,
+};
 use oxtsdb_proto::error::reason_of;
 use oxtsdb_row_store::RowStore;
 use oxtsdb_schema::{Timestamp, Value};
@@ -13,6 +15,7 @@ use oxtsdb_server::Deadline;
 
 use super::*;
 use crate::NewPoint;
+use crate::grpc::running;
 use crate::query::{Engine, Limits};
 use crate::test_stack::TestStack;
 
@@ -203,6 +206,32 @@ async fn a_client_that_goes_away_ends_the_scan() {
     open_scans.wait_for(|open| *open > 0).await.unwrap();
     drop(answer);
     open_scans.wait_for(|open| *open == 0).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_running_query_is_listed_and_ended() {
+    let stack = stack().await;
+    let (store, mut open_scans) = Stuck::over(stack.store.clone());
+    let engine = engine_over(&stack, store);
+    assert!(running::list(&engine).queries.is_empty());
+    let asked = Request::new(request("sys.cpu.nice", AggregateFunction::Sum));
+    let answer = query(&engine, asked).unwrap().into_inner();
+    open_scans.wait_for(|open| *open > 0).await.unwrap();
+
+    let listed = running::list(&engine).queries;
+    assert_eq!(listed.len(), 1);
+    assert_eq!(listed[0].questions, ["sum:sys.cpu.nice{}{host=wildcard(web0*)}"]);
+    let id = listed[0].id;
+    let unknown = running::end(&engine, &EndQueryRequest { id: id + 1 }).unwrap_err();
+    assert_eq!(unknown.code(), Code::NotFound);
+    assert_eq!(reason_of(&unknown), Some(ErrorReason::QueryNotFound));
+
+    running::end(&engine, &EndQueryRequest { id }).unwrap();
+    let status = answer.try_collect::<Vec<_>>().await.unwrap_err();
+    assert_eq!(status.code(), Code::Aborted);
+    assert_eq!(reason_of(&status), Some(ErrorReason::QueryEnded));
+    open_scans.wait_for(|open| *open == 0).await.unwrap();
+    assert!(running::list(&engine).queries.is_empty());
 }
 
 #[tokio::test]

@@ -54,6 +54,7 @@ pub(super) fn of_query(error: &QueryError) -> HttpError {
         E::Store(_) => failed(StatusCode::FAILED_DEPENDENCY, error),
         E::Uids(error) => uids_error(error),
         E::DeadlineExceeded => failed(StatusCode::GATEWAY_TIMEOUT, error),
+        E::Ended => failed(StatusCode::SERVICE_UNAVAILABLE, error),
         E::Row { .. } | E::RowKey { .. } | E::UidWithoutName { .. } | E::Internal { .. } => {
             failed(StatusCode::INTERNAL_SERVER_ERROR, error)
         }

@@ -1,0 +1,52 @@
+//! `DataService.ListQueries` and `DataService.EndQuery`.
+
+use oxtsdb_proto::common::v1::time_range::{End, Start};
+use oxtsdb_proto::common::v1::{ErrorReason, TimeRange};
+use oxtsdb_proto::data::v1::{
+    EndQueryRequest, EndQueryResponse, ListQueriesResponse, RunningQuery as RunningQueryMessage,
+};
+use oxtsdb_proto::error::status;
+use tonic::{Code, Status};
+
+use crate::query::running::RunningQuery;
+use crate::query::{Engine, Resource};
+
+/// The queries that are being answered.
+pub(super) fn list(engine: &Engine) -> ListQueriesResponse {
+    let queries = engine.running().list().iter().map(message).collect();
+    ListQueriesResponse { queries }
+}
+
+/// Ends one of them.
+pub(super) fn end(engine: &Engine, request: &EndQueryRequest) -> Result<EndQueryResponse, Status> {
+    let id = request.id;
+    if engine.running().end(id) {
+        return Ok(EndQueryResponse {});
+    }
+    Err(status(
+        Code::NotFound,
+        ErrorReason::QueryNotFound,
+        format!("query {id} is not running"),
+        &[("id", &id.to_string())],
+    ))
+}
+
+fn message(query: &RunningQuery) -> RunningQueryMessage {
+    let used = |resource| query.usage.of(resource);
+    RunningQueryMessage {
+        id: query.id,
+        questions: query.questions.clone(),
+        range: Some(TimeRange {
+            start: Some(Start::StartMs(query.range_ms.0)),
+            // The first instant outside.
+            end: Some(End::EndMs(query.range_ms.1.saturating_add(1))),
+        }),
+        started: Some(query.started_at.into()),
+        elapsed: prost_types::Duration::try_from(query.elapsed).ok(),
+        series: used(Resource::Series),
+        rows: used(Resource::Rows),
+        bytes: used(Resource::Bytes),
+        points: used(Resource::Points),
+        memory_bytes: used(Resource::Memory),
+    }
+}
