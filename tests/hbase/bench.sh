@@ -1,7 +1,9 @@
 #!/usr/bin/env bash
-# OxTSDB beside OpenTSDB on one HBase, in one run: writes in turn, then queries (crates/bench).
+# OxTSDB beside OpenTSDB in one run (crates/bench).
 #
-#   bench.sh [FLAG...]    flags of `oxtsdb-bench hbase`, such as --rounds 1 --steps 90
+#   bench.sh [FLAG...]            both on one HBase: writes in turn, then queries; flags of `oxtsdb-bench hbase`, such
+#                                 as --rounds 1 --steps 90
+#   bench.sh queries [FLAG...]    queries on the embedded store, and on OpenTSDB with HBase
 #
 # OpenTSDB's compaction is off: the points are older than an hour, so that it would begin at once, which it
 # does not do with points of now. Bodies of HTTP may be as large as the load's. HBase has 4 GiB, so that it does
@@ -19,4 +21,9 @@ tests/hbase/rig.sh tables "$OXTSDB_TEST_HBASE_FOLDER"
 OXTSDB_TEST_OPENTSDB=$(tests/hbase/rig.sh opentsdb "$OXTSDB_TEST_HBASE_FOLDER" opentsdb-bench \
   tsd.storage.enable_compaction=false tsd.http.request.enable_chunked=true tsd.http.request.max_chunk=4194304)
 export OXTSDB_TEST_OPENTSDB
-"$CARGO_TARGET_DIR/release/oxtsdb-bench" hbase "$@"
+what=hbase
+if [ "${1:-}" = queries ]; then
+  what=queries
+  shift
+fi
+"$CARGO_TARGET_DIR/release/oxtsdb-bench" "$what" "$@"

@@ -2,10 +2,12 @@
 //!
 //! Servers are processes of their own, on the same machine and cores as the generator.
 
+mod beside;
 mod disk;
 mod doors;
 mod embedded;
 mod hbase;
+mod large;
 mod process;
 mod queries;
 mod report;
@@ -28,15 +30,17 @@ struct Cli {
     #[arg(long, global = true)]
     program: Option<PathBuf>,
     #[command(subcommand)]
-    beside: Option<Beside>,
+    other: Option<Other>,
     #[command(flatten)]
     embedded: embedded::Arguments,
 }
 
-/// What it is measured beside.
+/// Other measurements.
 #[derive(Debug, Subcommand)]
-enum Beside {
+enum Other {
     Hbase(hbase::Arguments),
+    Queries(beside::Arguments),
+    Large(large::Arguments),
 }
 
 #[tokio::main]
@@ -51,9 +55,11 @@ async fn main() -> anyhow::Result<()> {
         "{} does not exist; build it: cargo build --release -p tsdb",
         program.display()
     );
-    match arguments.beside {
+    match arguments.other {
         None => embedded::run(program, arguments.embedded).await,
-        Some(Beside::Hbase(beside)) => hbase::run(program, beside).await,
+        Some(Other::Hbase(arguments)) => hbase::run(program, arguments).await,
+        Some(Other::Queries(arguments)) => beside::run(program, arguments).await,
+        Some(Other::Large(arguments)) => large::run(program, arguments).await,
     }
 }
 

@@ -7,6 +7,7 @@
 //! | Q2 | all hosts, sum of 1 m averages | 60 |
 //! | Q3 | largest 5 m maximum by dc | 5 × 12 |
 //! | Q4 | 200 hosts, raw | 72,000 |
+//! | R | all hosts for a day, sum of 1 m averages | 1,440 |
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -42,6 +43,8 @@ pub(crate) struct Query {
     sub_query: SubQuery,
     /// Points that the answer has.
     pub(crate) expected: usize,
+    /// Points that it is made of.
+    pub(crate) read: usize,
     shape: Shape,
 }
 
@@ -85,11 +88,16 @@ pub(crate) fn all(shape: Shape) -> Vec<Query> {
     };
     let minutes = (steps * 10).div_ceil(60);
     use AggregateFunction::{Avg, Max, Sum};
-    let query = |name, expression, sub_query, expected| Query {
+    let of_all = shape.hosts as usize * steps;
+    let query = |name: &'static str, expression, sub_query, expected| Query {
         name,
         expression,
         sub_query,
         expected,
+        read: match name {
+            "Q2" | "Q3" => of_all,
+            _ => expected,
+        },
         shape,
     };
     vec![
@@ -146,6 +154,52 @@ pub(crate) fn all(shape: Shape) -> Vec<Query> {
     ]
 }
 
+/// Q2 over a long range of one metric.
+pub(crate) fn range(shape: Shape) -> Query {
+    let [_, downsampled, ..] = over_all(shape);
+    Query {
+        name: "R",
+        ..downsampled
+    }
+}
+
+/// Queries over all points of one metric, that of integers: raw, downsampled, and each series by itself.
+pub(crate) fn over_all(shape: Shape) -> [Query; 3] {
+    let metric = "bench.metric00";
+    let steps = shape.steps as usize;
+    let query = |name, part: &str, aggregator: AggregateFunction, minutes: bool, expected| Query {
+        name,
+        expression: format!("{part}:{metric}"),
+        sub_query: SubQuery {
+            source: Some(Source::Metric(MetricSource {
+                metric: metric.to_owned(),
+                ..MetricSource::default()
+            })),
+            aggregator: aggregator as i32,
+            downsample: minutes.then(|| Downsample {
+                interval: Some(downsample::Interval::Fixed(prost_types(60))),
+                function: AggregateFunction::Avg as i32,
+                ..Downsample::default()
+            }),
+            rate: None,
+        },
+        expected,
+        read: shape.points(),
+        shape,
+    };
+    [
+        query("raw", "sum", AggregateFunction::Sum, false, steps),
+        query(
+            "minutes",
+            "sum:1m-avg",
+            AggregateFunction::Sum,
+            true,
+            (steps * 10).div_ceil(60),
+        ),
+        query("each", "none", AggregateFunction::None, false, shape.points()),
+    ]
+}
+
 fn prost_types(seconds: i64) -> prost_types::Duration {
     prost_types::Duration { seconds, nanos: 0 }
 }
@@ -191,6 +245,31 @@ impl Query {
     /// Runs it over gRPC.
     pub(crate) async fn time_grpc(&self, server: SocketAddr, runs: usize) -> anyhow::Result<Timing> {
         let mut client = DataServiceClient::connect(format!("http://{server}")).await?;
+        let mut points = 0;
+        let mut times = Vec::new();
+        for _ in 0..=runs {
+            let started = Instant::now();
+            points = self.receive(&mut client, |_| ()).await?;
+            times.push(started.elapsed());
+        }
+        Ok(timing(times, points))
+    }
+
+    /// Runs it once over gRPC; `told` hears how many points each frame has. Gives all of them.
+    pub(crate) async fn stream_grpc(
+        &self,
+        server: SocketAddr,
+        told: impl FnMut(usize),
+    ) -> anyhow::Result<usize> {
+        let mut client = DataServiceClient::connect(format!("http://{server}")).await?;
+        self.receive(&mut client, told).await
+    }
+
+    async fn receive(
+        &self,
+        client: &mut DataServiceClient<tonic::transport::Channel>,
+        mut told: impl FnMut(usize),
+    ) -> anyhow::Result<usize> {
         let request = QueryRequest {
             range: Some(TimeRange {
                 start: Some(time_range::Start::StartMs(
@@ -202,19 +281,20 @@ impl Query {
             ..QueryRequest::default()
         };
         let mut points = 0;
-        let mut times = Vec::new();
-        for _ in 0..=runs {
-            let started = Instant::now();
-            points = 0;
-            let mut frames = client.query(request.clone()).await?.into_inner();
-            while let Some(frame) = frames.message().await? {
-                if let Some(Frame::Points(block)) = frame.frame {
-                    points += block.timestamp_deltas_ms.len();
-                }
+        let mut frames = client.query(request).await?.into_inner();
+        while let Some(frame) = frames.message().await? {
+            if let Some(Frame::Points(block)) = frame.frame {
+                let count = block.timestamp_deltas_ms.len();
+                told(count);
+                points += count;
             }
-            times.push(started.elapsed());
         }
-        Ok(timing(times, points))
+        Ok(points)
+    }
+
+    /// In OpenTSDB's query language.
+    pub(crate) fn expression(&self) -> &str {
+        &self.expression
     }
 
     fn end_seconds(&self) -> u32 {

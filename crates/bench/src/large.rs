@@ -1,0 +1,115 @@
+//! Queries over a hundred million points on the embedded store: memory, and when the answer begins.
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use comfy_table::Table;
+
+use crate::doors;
+use crate::process::Server;
+use crate::queries::{self, Query};
+use crate::report::{ms, thousands};
+use crate::workload::{Order, Shape, Workload};
+
+/// Queries over very many points of one metric: how much memory they take, and when their answer begins.
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
+    /// Where the server keeps its data during the run; default: a temporary folder.
+    #[arg(long)]
+    folder: Option<PathBuf>,
+    /// Series, each with a point every 10 s.
+    #[arg(long, default_value_t = 10_000)]
+    series: u32,
+    /// Hours.
+    #[arg(long, default_value_t = 28)]
+    hours: u32,
+}
+
+/// Writes, starts the server again, and asks.
+pub(crate) async fn run(program: PathBuf, arguments: Arguments) -> anyhow::Result<()> {
+    let temporary = tempfile::tempdir()?;
+    let folder = arguments
+        .folder
+        .clone()
+        .unwrap_or_else(|| temporary.path().to_owned())
+        .join("large");
+    let server = Server::start(&program, &folder)?;
+    let whole = Shape {
+        hosts: arguments.series,
+        metrics: 1,
+        steps: arguments.hours * 360,
+        start_seconds: crate::START_SECONDS,
+    };
+    for hour in 0..arguments.hours {
+        let workload = Workload::new(Shape {
+            steps: 360,
+            start_seconds: whole.start_seconds + hour * 3600,
+            ..whole
+        });
+        let streams = doors::stream::encode(&workload, Order::Time { points: 1000 });
+        doors::stream::send(server.data, &streams).await?;
+    }
+    server.stop()?;
+    println!(
+        "{} series, {} points",
+        whole.series(),
+        thousands(whole.points() as f64)
+    );
+
+    let mut table = Table::new();
+    table.set_header([
+        "query",
+        "points told",
+        "first points",
+        "all",
+        "points read / CPU s",
+        "peak MiB of the server",
+    ]);
+    for query in queries::over_all(whole) {
+        // Its peak of memory is that of one query.
+        let server = Server::start(&program, &folder)?;
+        let idle = server.usage()?;
+        let told = ask(&query, &server).await?;
+        let used = server.usage()?;
+        table.add_row([
+            query.expression().to_owned(),
+            thousands(told.points as f64),
+            ms(told.first),
+            ms(told.all),
+            thousands(whole.points() as f64 / (used.cpu_seconds - idle.cpu_seconds)),
+            format!("{} (idle {})", used.peak_memory >> 20, idle.peak_memory >> 20),
+        ]);
+        server.stop()?;
+    }
+    println!("{table}");
+    Ok(())
+}
+
+struct Told {
+    points: usize,
+    first: Duration,
+    all: Duration,
+}
+
+async fn ask(query: &Query, server: &Server) -> anyhow::Result<Told> {
+    let started = Instant::now();
+    let mut first = None;
+    let points = query
+        .stream_grpc(server.data, |_| {
+            first.get_or_insert_with(|| started.elapsed());
+        })
+        .await?;
+    anyhow::ensure!(
+        points == query.expected,
+        "{} gave {points} points, expected {}",
+        query.expression(),
+        query.expected
+    );
+    let all = started.elapsed();
+    Ok(Told {
+        points,
+        first: first.unwrap_or(all),
+        all,
+    })
+}
