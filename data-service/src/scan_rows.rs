@@ -12,7 +12,7 @@ use oxtsdb_row_store::{Row, RowFilter, Scan};
 use oxtsdb_schema::BaseTime;
 
 use crate::query::hours::Hours;
-use crate::query::plan::{MetricSeries, Read, check_tsuid, series_ranges};
+use crate::query::plan::{MetricSeries, check_tsuid, series_ranges};
 use crate::query::selection::Selection;
 use crate::query::{Engine, QueryError, Quirks, SeriesFilter};
 
@@ -77,11 +77,7 @@ pub async fn scan_rows(
                 .map(|bytes| check_tsuid(bytes, &layout))
                 .collect::<Result<_, _>>()?;
             let selection = Selection::of_series(&layout, tsuids.iter().map(AsRef::as_ref), Vec::new());
-            let ranges = match series_ranges(&tsuids, &layout, hours) {
-                Read::Ranges(ranges) => ranges,
-                Read::Rows(_) => Vec::new(),
-            };
-            (selection, ranges, None)
+            (selection, series_ranges(&tsuids, &layout, hours), None)
         }
         RowSource::All => {
             let base_time_at = layout.salt.width() + layout.widths.metric.bytes();

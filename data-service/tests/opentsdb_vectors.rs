@@ -188,6 +188,7 @@ async fn compare_all(layout: RowKeyLayout) -> usize {
             duplicates: DuplicatePolicy::Error,
             max_scanned_points: None,
             quirks: Quirks::OPENTSDB,
+            skip_damaged_rows: false,
         };
         let groups = match engine.answer(query, None).await {
             Ok((groups, _)) => groups,
@@ -257,6 +258,7 @@ fn a_query(source: Source, tags: Vec<TagFilter>) -> QuerySpec {
         duplicates: DuplicatePolicy::Error,
         max_scanned_points: None,
         quirks: Quirks::OPENTSDB,
+        skip_damaged_rows: false,
     }
 }
 

@@ -37,6 +37,7 @@ async fn groups(engine: &Engine, query: SubQuery, end: i64, quirks: Quirks) -> V
         duplicates: DuplicatePolicy::Error,
         max_scanned_points: None,
         quirks,
+        skip_damaged_rows: false,
     };
     engine.answer(spec, None).await.unwrap().0
 }

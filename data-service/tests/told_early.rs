@@ -11,7 +11,7 @@ use data_service::query::language::parse_metric_query;
 use data_service::query::{Engine, Frame, Group, Limits, QueryError, QuerySpec, Quirks, Resource};
 use futures::StreamExt as _;
 use jiff::tz::TimeZone;
-use oxtsdb_schema::{DuplicatePolicy, RowKeyLayout, SaltLayout};
+use oxtsdb_schema::{DuplicatePolicy, RowKeyLayout, SaltLayout, UidKind};
 use proptest::prelude::*;
 use serde_json::json;
 use tsdb::Tsdb;
@@ -48,6 +48,9 @@ fn plan() -> impl Strategy<Value = Plan> {
 }
 
 async fn fill(tsdb: &Tsdb, plans: &[Plan]) {
+    for value in ["d0", "d1", "h0", "h1", "h2", "h3"] {
+        tsdb.directory.assign(UidKind::Tagv, value);
+    }
     for (index, plan) in plans.iter().enumerate() {
         let tags = json!({"host": format!("h{index}"), "dc": format!("d{}", index % 2)});
         let (mut at, mut count) = (plan.first * HOUR, 0);
@@ -77,6 +80,7 @@ fn spec(text: &str, quirks: Quirks) -> QuerySpec {
         duplicates: DuplicatePolicy::Error,
         max_scanned_points: None,
         quirks,
+        skip_damaged_rows: false,
     }
 }
 
@@ -104,7 +108,8 @@ async fn told(engine: &Engine, text: &str, quirks: Quirks) -> (Vec<Group>, usize
     (groups, parts)
 }
 
-const QUESTIONS: [&str; 16] = [
+const QUESTIONS: [&str; 17] = [
+    "sum:explicit_tags:m{host=h0|h1|h2|h3,dc=d0|d1}",
     "sum:m",
     "avg:m{dc=*}",
     "none:m",

@@ -129,18 +129,14 @@ impl Collector {
             for row in &self.waiting {
                 builder.add(row)?;
             }
-            return Ok((builder.take(i64::MAX)?, *builder.statistics()));
+            return Ok((builder.take(i64::MAX)?, builder.into_statistics()));
         }
         let spans = self.take(i64::MAX).await?;
         let mut statistics = Statistics::default();
         for worker in self.workers {
             // A worker ends when nobody can send to it any more.
             drop(worker.orders);
-            let builder = joined(worker.result.await)?;
-            let counted = builder.statistics();
-            statistics.points += counted.points;
-            statistics.duplicates += counted.duplicates;
-            statistics.skipped_cells += counted.skipped_cells;
+            statistics.add_read(joined(worker.result.await)?.into_statistics());
         }
         Ok((spans, statistics))
     }

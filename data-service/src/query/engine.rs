@@ -27,7 +27,7 @@ use super::group::{Grouping, SpanGroup, group};
 use super::hours::Hours;
 use super::names::{NameDirectory, Names};
 use super::open_groups::OpenGroups;
-use super::plan::{Plan, Read};
+use super::plan::Plan;
 use super::points::Points;
 use super::rate::Rater;
 use super::running::RunningQueries;
@@ -312,6 +312,7 @@ impl<'a> Answer<'a> {
         let shape = SpanShape {
             layout: self.engine.layout,
             duplicates: self.query.duplicates,
+            skip_damaged_rows: self.query.skip_damaged_rows,
             downsample: plan.downsample.clone(),
             rate: sub_query
                 .rate
@@ -341,11 +342,9 @@ impl<'a> Answer<'a> {
             }
         }
         let (spans, counted) = collector.finish().await?;
-        self.statistics.points += counted.points;
-        self.statistics.duplicates += counted.duplicates;
-        self.statistics.skipped_cells += counted.skipped_cells;
         let skipped = &self.engine.skipped_cells;
         skipped.fetch_add(counted.skipped_cells, Ordering::Relaxed);
+        self.statistics.add_read(counted);
         let (pieces, names) = match question.open.take() {
             Some(mut open) => {
                 open.add(spans);
@@ -483,7 +482,8 @@ impl<'a> Answer<'a> {
         self.statistics.rows = usage.of(Resource::Rows);
         self.statistics.bytes = usage.of(Resource::Bytes);
         self.statistics.elapsed = started.elapsed();
-        self.send(Frame::Statistics(self.statistics)).await;
+        let statistics = std::mem::take(&mut self.statistics);
+        self.send(Frame::Statistics(statistics)).await;
     }
 
     /// Sends a frame. That the client is gone is noticed elsewhere, and ends the query.
@@ -519,7 +519,7 @@ fn can_tell_early(query: &QuerySpec, sub_query: &SubQuery, plan: &Plan) -> bool 
         .downsample
         .as_ref()
         .is_none_or(|(windows, _)| windows.known_until(0).is_some());
-    !says_before_it_begins && windows_are_known && matches!(plan.read, Read::Ranges(_))
+    !says_before_it_begins && windows_are_known
 }
 
 /// Groups of which all is known.

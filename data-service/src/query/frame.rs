@@ -53,8 +53,34 @@ pub struct Group {
     pub points: Points,
 }
 
-/// What an answer took.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// Damaged rows that an answer tells one by one.
+pub const MAX_DAMAGED_ROWS: usize = 100;
+
+/// A row that was left out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DamagedRow {
+    /// Its series.
+    pub tsuid: Tsuid,
+    /// The start of its hour, milliseconds since the epoch.
+    pub hour_ms: i64,
+    /// What is wrong.
+    pub reason: String,
+}
+
+impl Statistics {
+    /// Adds what was read by another part of the query.
+    pub(super) fn add_read(&mut self, other: Self) {
+        self.points += other.points;
+        self.duplicates += other.duplicates;
+        self.skipped_cells += other.skipped_cells;
+        self.damaged_rows += other.damaged_rows;
+        let room = MAX_DAMAGED_ROWS.saturating_sub(self.damaged.len());
+        self.damaged.extend(other.damaged.into_iter().take(room));
+    }
+}
+
+/// What an answer took, and how sure it is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Statistics {
     /// Series with rows in the range.
     pub series: u64,
@@ -70,6 +96,10 @@ pub struct Statistics {
     pub duplicates: u64,
     /// Cells passed over: annotations, histograms and unknown ones.
     pub skipped_cells: u64,
+    /// Rows that were left out because their cells cannot be decoded.
+    pub damaged_rows: u64,
+    /// The first of them, at most [`MAX_DAMAGED_ROWS`].
+    pub damaged: Vec<DamagedRow>,
     /// From the start of the query to its last frame.
     pub elapsed: Duration,
 }

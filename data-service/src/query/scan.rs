@@ -18,13 +18,14 @@ use std::sync::Arc;
 
 use futures::stream::{self, BoxStream, Stream, StreamExt as _, TryStreamExt as _};
 use oxtsdb_row_store::{ColumnSelection, Row, RowFilter, RowStore, Scan, TableName};
+use oxtsdb_schema::RowKeyLayout;
 use tokio::sync::mpsc;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::collect::joined;
 use super::error::QueryError;
 use super::hours::Hours;
-use super::plan::{Plan, Read};
+use super::plan::{Plan, Read, series_ranges};
 use slices::{Pace, Slice, Slices};
 
 /// Rows in a batch: enough to make the hand-over between threads cheap.
@@ -81,16 +82,22 @@ pub fn rows(
             let selection = plan.selection.clone();
             let read = move |mut keys: Vec<Vec<u8>>| {
                 let (store, table) = (Arc::clone(&store), table.clone());
+                // Hour comes after hour, so those before that of the last row are complete.
+                let hour = keys.last().and_then(|key| selection.base_time(key));
                 // Names may have been judged since the plan was made.
                 keys.retain(|key| selection.may_keep(key));
                 async move {
                     let rows = store.get_rows(&table, &keys, &point_columns()).await?;
-                    Ok(Portion::Rows(rows.into_iter().flatten().collect()))
+                    let rows = Portion::Rows(rows.into_iter().flatten().collect());
+                    let until = hour.map(|hour| Portion::Until(hour.millis()));
+                    let portions = [Some(rows), until].into_iter().flatten();
+                    Ok::<_, QueryError>(stream::iter(portions.map(Ok)))
                 }
             };
             stream::iter(rows.batches(BATCH_ROWS))
                 .map(read)
                 .buffered(READS_AT_A_TIME)
+                .try_flatten()
                 .boxed()
         }
     }
@@ -107,12 +114,12 @@ pub async fn keys(
     table: &TableName,
     plan: &Plan,
     hours: Hours,
+    layout: &RowKeyLayout,
     seen: impl Fn(&[u8]) + Send + Sync + 'static,
 ) -> Result<(), QueryError> {
-    let Read::Ranges(ranges) = &plan.read else {
-        return Err(QueryError::Internal {
-            detail: "keys are looked at where ranges are read".to_owned(),
-        });
+    let ranges = match &plan.read {
+        Read::Ranges(ranges) => ranges.clone(),
+        Read::Rows(rows) => series_ranges(rows.series(), layout, hours),
     };
     let (selection, seek) = (plan.selection.clone(), plan.selection.clone());
     // With hints, even if they say nothing, a store that fetches cells lists the keys before.

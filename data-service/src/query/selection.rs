@@ -22,7 +22,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use oxtsdb_row_store::{Row, RowFilter, prefix_end};
-use oxtsdb_schema::{RowKeyLayout, TagkUid, TagvUid, Uid, UidKind};
+use oxtsdb_schema::{BaseTime, RowKeyLayout, TagkUid, TagvUid, Uid, UidKind};
 use parking_lot::RwLock;
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -323,6 +323,12 @@ impl Selection {
         }
         let is_known = |known: &KnownSeries| known.binary_search_by(|series| (**series).cmp(tags)).is_ok();
         self.1.as_ref().is_none_or(is_known) && inner.may_keep_tags(tags)
+    }
+
+    /// The hour of a row key; `None` if it has none.
+    pub fn base_time(&self, row_key: &[u8]) -> Option<BaseTime> {
+        let bytes = row_key.get(self.0.base_at..)?.first_chunk()?;
+        BaseTime::from_seconds_exact(u32::from_be_bytes(*bytes)).ok()
     }
 
     /// Where the tags of a row key begin.

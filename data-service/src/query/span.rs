@@ -15,7 +15,7 @@ use rustc_hash::FxBuildHasher;
 use super::budget::Budget;
 use super::downsample::{Downsampler, Windows};
 use super::error::QueryError;
-use super::frame::Statistics;
+use super::frame::{DamagedRow, MAX_DAMAGED_ROWS, Statistics};
 use super::function::Function;
 use super::points::{Number, Points, Values};
 use super::rate::Rater;
@@ -39,6 +39,8 @@ pub struct SpanShape {
     pub layout: RowKeyLayout,
     /// What to do about two values for one instant.
     pub duplicates: DuplicatePolicy,
+    /// Leave out rows whose cells cannot be decoded, in place of failing.
+    pub skip_damaged_rows: bool,
     /// One value for each window; `None`: all points.
     pub downsample: Option<(Windows, Function)>,
     /// First derivative, after downsampling.
@@ -115,8 +117,22 @@ impl SpanBuilder {
             value: cell.value,
             timestamp_ms: cell.timestamp_ms,
         });
-        let stats = decode_row(cells, self.shape.duplicates, &mut scratch.row)
-            .map_err(|error| QueryError::row(row.key(), error))?;
+        let stats = match decode_row(cells, self.shape.duplicates, &mut scratch.row) {
+            Ok(stats) => stats,
+            Err(error) if self.shape.skip_damaged_rows => {
+                self.statistics.damaged_rows += 1;
+                if self.statistics.damaged.len() < MAX_DAMAGED_ROWS {
+                    self.statistics.damaged.push(DamagedRow {
+                        tsuid: Tsuid::from_bytes(&scratch.tsuid, &self.shape.layout.widths)
+                            .map_err(|error| QueryError::row_series(row.key(), &error))?,
+                        hour_ms: base_ms,
+                        reason: error.to_string(),
+                    });
+                }
+                return Ok(());
+            }
+            Err(error) => return Err(QueryError::row(row.key(), error)),
+        };
         let points = stats.points as u64;
         self.budget.use_points(points)?;
         self.statistics.points += points;
@@ -190,9 +206,9 @@ impl SpanBuilder {
         Ok(spans)
     }
 
-    /// What was read so far.
-    pub const fn statistics(&self) -> &Statistics {
-        &self.statistics
+    /// What was read.
+    pub fn into_statistics(self) -> Statistics {
+        self.statistics
     }
 }
 

@@ -24,6 +24,8 @@ pub struct QuerySpec {
     pub max_scanned_points: Option<u64>,
     /// Which of OpenTSDB's oddities the answer has.
     pub quirks: Quirks,
+    /// Leave out rows whose cells cannot be decoded, and tell which, in place of failing.
+    pub skip_damaged_rows: bool,
 }
 
 impl QuerySpec {

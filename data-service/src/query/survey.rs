@@ -61,7 +61,7 @@ impl Survey {
                 }
             }
         };
-        scan::keys(store, table, plan, hours, seen).await?;
+        scan::keys(store, table, plan, hours, layout, seen).await?;
         let mut rows: Vec<Box<[u8]>> = std::mem::take(&mut *last.lock()).into_values().collect();
         plan.selection.judge(&mut rows, directory, deadline).await?;
         let mut survey = Self::default();

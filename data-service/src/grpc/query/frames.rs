@@ -3,9 +3,14 @@
 use std::iter::once;
 use std::ops::Range;
 
+use oxtsdb_proto::common::v1::TimeRange;
+use oxtsdb_proto::common::v1::time_range::{End, Start};
+use oxtsdb_proto::data::v1::query_response::statistics::{DamagedRow as DamagedRowMessage, Resolution};
 use oxtsdb_proto::data::v1::query_response::{Done, Frame as FrameMessage, Points as PointsMessage, Series};
 use oxtsdb_proto::data::v1::{QueryRequest, QueryResponse, query_response};
+use oxtsdb_schema::HOUR_SECONDS;
 
+use crate::query::frame::DamagedRow;
 use crate::query::{Frame, Group, Number, Points, Statistics, Values};
 
 /// Points in a message, unless the request says otherwise.
@@ -156,11 +161,25 @@ fn statistics_message(statistics: &Statistics) -> query_response::Statistics {
         series: statistics.series,
         rows: statistics.rows,
         bytes: statistics.bytes,
+        damaged_rows: statistics.damaged_rows,
+        damaged: statistics.damaged.iter().map(damaged_row).collect(),
+        resolution: Resolution::Raw as i32,
         points: statistics.points,
         points_sent: statistics.points_sent,
         elapsed: prost_types::Duration::try_from(statistics.elapsed).ok(),
         duplicates: statistics.duplicates,
         skipped_cells: statistics.skipped_cells,
+    }
+}
+
+fn damaged_row(row: &DamagedRow) -> DamagedRowMessage {
+    DamagedRowMessage {
+        tsuid: row.tsuid.as_bytes().to_vec().into(),
+        range: Some(TimeRange {
+            start: Some(Start::StartMs(row.hour_ms)),
+            end: Some(End::EndMs(row.hour_ms + i64::from(HOUR_SECONDS) * 1000)),
+        }),
+        reason: row.reason.clone(),
     }
 }
 

@@ -245,9 +245,24 @@ async fn a_damaged_cell_is_named() {
     // Flags of 4 bytes, in the resolution whose flags are trusted; the value has 2.
     batch.row(&key).put(family, &[0xf0, 0, 0, 0x03], &[1, 2]);
     stack.store.write(batch).await.unwrap();
-    let status = run(&engine(&stack), request("sys.cpu.nice", AggregateFunction::Sum))
-        .await
-        .unwrap_err();
+    let asked = || request("sys.cpu.nice", AggregateFunction::None);
+    let skipping = QueryRequest {
+        skip_damaged_rows: true,
+        ..asked()
+    };
+    let frames = run(&engine(&stack), skipping).await.unwrap();
+    let Some(Frame::Statistics(statistics)) = frames.last() else {
+        panic!("{frames:?}")
+    };
+    let damaged = &statistics.damaged[0];
+    assert_eq!((statistics.damaged_rows, statistics.damaged.len()), (1, 1));
+    assert_eq!(damaged.tsuid[..], [&key[..3], &key[7..]].concat());
+    let start = time_range::Start::StartMs(i64::from(T) * 1000);
+    assert_eq!(damaged.range.as_ref().unwrap().start, Some(start));
+    let series = frames.iter().filter(|frame| matches!(frame, Frame::Series(_)));
+    assert_eq!(series.count(), 9, "the others are told");
+
+    let status = run(&engine(&stack), asked()).await.unwrap_err();
     assert_eq!(status.code(), Code::DataLoss);
     assert_eq!(reason_of(&status), Some(ErrorReason::CorruptCell));
     assert!(

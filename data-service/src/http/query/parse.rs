@@ -204,6 +204,7 @@ fn question(
         duplicates,
         max_scanned_points: None,
         quirks: Quirks::OPENTSDB,
+        skip_damaged_rows: false,
     };
     Question { spec, output, asked }
 }

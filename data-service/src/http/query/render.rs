@@ -111,7 +111,15 @@ impl Answer {
             json::write_integer(out, statistics.rows);
             out.extend_from_slice(b",\"dpsPreFilter\":");
             json::write_integer(out, statistics.points);
-            out.extend_from_slice(b",\"totalTime\":");
+            out.extend_from_slice(b",\"bytesPreFilter\":");
+            json::write_integer(out, statistics.bytes);
+            out.extend_from_slice(b",\"series\":");
+            json::write_integer(out, statistics.series);
+            out.extend_from_slice(b",\"duplicatePoints\":");
+            json::write_integer(out, statistics.duplicates);
+            out.extend_from_slice(b",\"skippedCells\":");
+            json::write_integer(out, statistics.skipped_cells);
+            out.extend_from_slice(b",\"resolution\":\"raw\",\"totalTime\":");
             java::write_double(out, statistics.elapsed.as_secs_f64() * 1000.0);
             out.extend_from_slice(b"}}");
         }

@@ -8,6 +8,7 @@ fn shape() -> SpanShape {
     SpanShape {
         layout: RowKeyLayout::default(),
         duplicates: DuplicatePolicy::Error,
+        skip_damaged_rows: false,
         downsample: None,
         rate: None,
     }

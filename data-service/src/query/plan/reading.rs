@@ -131,7 +131,7 @@ impl Reading<'_> {
         let mut series: Vec<Box<[u8]>> = tsuids.iter().map(tags).collect();
         series.sort_unstable();
         *selection = selection.clone().of_known(series);
-        series_ranges(tsuids, self.layout, self.hours)
+        Read::Ranges(series_ranges(tsuids, self.layout, self.hours))
     }
 }
 
@@ -207,7 +207,7 @@ fn metric_ranges(metric: MetricUid, layout: &RowKeyLayout, hours: Hours) -> Vec<
 }
 
 /// The ranges that hold series which may be of several metrics, ascending.
-pub fn series_ranges(tsuids: &[Tsuid], layout: &RowKeyLayout, hours: Hours) -> Read {
+pub fn series_ranges(tsuids: &[Tsuid], layout: &RowKeyLayout, hours: Hours) -> Vec<(Vec<u8>, Vec<u8>)> {
     let bucket = |tsuid: &Tsuid| {
         if layout.salt.width() == 0 {
             0
@@ -224,7 +224,7 @@ pub fn series_ranges(tsuids: &[Tsuid], layout: &RowKeyLayout, hours: Hours) -> R
         .collect();
     ranges.sort_unstable();
     ranges.dedup();
-    Read::Ranges(ranges)
+    ranges
 }
 
 #[cfg(test)]

@@ -13,9 +13,7 @@ fn salted_series_are_looked_for_in_their_bucket_only() {
     };
     let tsuid = check_tsuid(&[0, 0, 1, 0, 0, 1, 0, 0, 1], &layout).unwrap();
     let hours = Hours::of_query(T * 1000, (T + 10) * 1000, None, Quirks::NONE);
-    let Read::Ranges(ranges) = series_ranges(std::slice::from_ref(&tsuid), &layout, hours) else {
-        panic!()
-    };
+    let ranges = series_ranges(std::slice::from_ref(&tsuid), &layout, hours);
     assert_eq!(ranges.len(), 1);
     let rows: Vec<_> = SingleRows::new(&layout, [tsuid], hours)
         .batches(10)

@@ -80,6 +80,7 @@ async fn source(layout: RowKeyLayout, question: &str) -> (Arc<dyn RowStore>, Tab
         duplicates: oxtsdb_schema::DuplicatePolicy::Error,
         max_scanned_points: None,
         quirks: Quirks::NONE,
+        skip_damaged_rows: false,
     };
     let plan = Plan::new(
         &query,
@@ -142,7 +143,7 @@ async fn keys_of_later_hours_are_looked_at_alone() {
         let (noted, hours) = (Arc::clone(&seen), plan.hours);
         let from = BaseTime::of_seconds(50 * HOUR);
         let rest = Hours { start: from, ..hours };
-        keys(&store, &table, &plan, rest, move |key| {
+        keys(&store, &table, &plan, rest, &layout, move |key| {
             noted.lock().push(hour_of(&layout, key));
         })
         .await

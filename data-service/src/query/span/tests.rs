@@ -40,6 +40,7 @@ fn builder(downsample: Option<&str>) -> SpanBuilder {
     let shape = SpanShape {
         layout: RowKeyLayout::default(),
         duplicates: DuplicatePolicy::Error,
+        skip_damaged_rows: false,
         downsample,
         rate: None,
     };
@@ -62,7 +63,7 @@ fn rows_of_a_series_are_one_span() {
         .unwrap();
     builder.add(&row(1, &[(3600, Value::Int(3))])).unwrap();
     let spans = builder.take(i64::MAX).unwrap();
-    let statistics = builder.statistics();
+    let statistics = builder.into_statistics();
     assert_eq!(statistics.points, 4);
     assert_eq!(spans.len(), 2);
     assert!(spans[0].tsuid < spans[1].tsuid);

@@ -121,6 +121,7 @@ fn spec(query: &Query, rules: QueryRules) -> Result<QuerySpec, HttpError> {
         duplicates,
         max_scanned_points: None,
         quirks: Quirks::OPENTSDB,
+        skip_damaged_rows: false,
     })
 }
 

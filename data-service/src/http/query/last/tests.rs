@@ -8,6 +8,8 @@ use crate::front::testing::Service;
 async fn service() -> (Service, i64) {
     let service = Service::start().await;
     let now = now_ms() / 1000;
+    // All in the hour of the clock, in which they are counted.
+    let now = now.max(now - now % 3600 + 40);
     let point = |host: &str, time: i64, value: Value| {
         let tags = json!({"host": host, "dc": "x"});
         json!({"metric": "m", "timestamp": time, "value": value, "tags": tags})

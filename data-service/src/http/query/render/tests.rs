@@ -89,6 +89,9 @@ fn an_answer_may_be_empty() {
     let json = String::from_utf8(Answer::new(&question, &TagkUids::default()).finish(&statistics)).unwrap();
     assert_eq!(
         json,
-        r#"[{"statsSummary":{"emittedDPs":0,"rowsPreFilter":0,"dpsPreFilter":0,"totalTime":5.0}}]"#
+        concat!(
+            r#"[{"statsSummary":{"emittedDPs":0,"rowsPreFilter":0,"dpsPreFilter":0,"bytesPreFilter":0,"#,
+            r#""series":0,"duplicatePoints":0,"skippedCells":0,"resolution":"raw","totalTime":5.0}}]"#
+        )
     );
 }

@@ -61,6 +61,7 @@ fn query(filters: &[(&str, &str)], explicit_tags: bool, (start, end): (u32, u32)
         duplicates: DuplicatePolicy::KeepNewest,
         max_scanned_points: None,
         quirks: Quirks::NONE,
+        skip_damaged_rows: false,
     }
 }
 
