@@ -34,6 +34,7 @@ pub(crate) async fn run(program: PathBuf, arguments: Arguments) -> anyhow::Resul
         .clone()
         .unwrap_or_else(|| temporary.path().to_owned())
         .join("large");
+    std::fs::create_dir_all(&folder)?;
     let server = Server::start(&program, &folder)?;
     let whole = Shape {
         hosts: arguments.series,

@@ -10,13 +10,7 @@ use crate::query::hours::Hours;
 /// What a slice should hold: so much that the hand-over is cheap, so little that several fit in memory.
 const SLICE_BYTES: u64 = 8 << 20;
 
-/// The longest slice as long as nothing is known.
-const FIRST_HOURS: usize = 6;
-
-/// The first slices are so much shorter than all hours together: there is something to be done at once.
-const FIRST_PART: usize = 4;
-
-/// A slice is at most so much longer than the one before: the data may become denser.
+/// The first slices are of one hour. A slice is at most so much longer than the one before: the data may become denser.
 const GROWTH: usize = 8;
 
 /// How many bytes an hour has had so far.
@@ -110,7 +104,7 @@ impl Slices {
     pub(super) fn new(hours: Hours, pace: Arc<Pace>) -> Self {
         Self {
             rest: hours,
-            length: (hours.count() / FIRST_PART).clamp(1, FIRST_HOURS),
+            length: 1,
             is_first: true,
             pace,
         }
@@ -198,17 +192,13 @@ mod tests {
         let pace = Arc::new(Pace::default());
         let mut slices = Slices::new(hours(10_000), Arc::clone(&pace));
         let mut next = || slices.next().unwrap().hours();
-        assert_eq!([next(), next()], [6, 6], "nothing is known yet");
-        pace.add_hours(6);
-        pace.add_bytes(6);
-        assert_eq!(
-            [next(), next()],
-            [48, 384],
-            "nearly empty hours: longer and longer"
-        );
-        pace.add_bytes(6 << 30);
+        assert_eq!([next(), next()], [1, 1], "nothing is known yet");
+        pace.add_hours(1);
+        pace.add_bytes(1);
+        assert_eq!([next(), next()], [8, 64], "nearly empty hours: longer and longer");
+        pace.add_bytes(1 << 30);
         assert_eq!(next(), 1, "never less than an hour");
-        pace.add_hours(6 << 10);
+        pace.add_hours(1 << 10);
         assert_eq!(next(), 8, "a MiB an hour");
     }
 
