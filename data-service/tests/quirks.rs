@@ -187,6 +187,25 @@ async fn literals_of_a_key_add_up() {
         asked("sum:m{}{host=a|c,host=b|c}", Quirks::NONE).await,
         [[(0, 4.0)]]
     );
+    // Of the key whose UID is not the lowest, the last filter alone holds.
+    let tsdb = Tsdb::new(RowKeyLayout::default()).await;
+    for (dc, host, value) in [("x", "a", 1), ("x", "b", 2), ("y", "b", 4)] {
+        let tags = json!({"dc": dc, "host": host});
+        tsdb.put(&json!({"metric": "m", "timestamp": T, "value": value, "tags": tags}))
+            .await;
+    }
+    let engine = tsdb.engine();
+    for (filters, sum) in [
+        ("dc=*,host=a,host=b", 6.0),
+        ("dc=*,host=a,host=*", 7.0),
+        ("dc=*,host=*,host=a", 1.0),
+        ("dc=x,dc=y,host=b", 6.0),
+    ] {
+        let text = format!("sum:m{{}}{{{filters}}}");
+        assert_eq!(ask(&engine, &text, 20, on).await, [[(0, sum)]], "{filters}");
+    }
+    let strict = ask(&engine, "sum:m{}{dc=*,host=a,host=*}", 20, Quirks::NONE).await;
+    assert_eq!(strict, [[(0, 1.0)]]);
 }
 
 #[tokio::test]

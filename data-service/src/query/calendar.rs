@@ -5,13 +5,17 @@
 //! | windows of | [`Counting::FromOrigin`] | [`Counting::FromSeries`], as OpenTSDB |
 //! |---|---|---|
 //! | ms, s, min, hours | from each midnight; the last of a day ends with it | from the top of the second, minute, hour, day or month in front of the first point, then of one length for ever |
-//! | days | from 1970-01-01 | one: midnight; several: from 1 January of the first point's year |
-//! | weeks, which begin on Sunday | from 1970-01-04 | from the first point's week |
+//! | days | from 1970-01-01 | one: from the first of the month; several: from 1 January of the first point's year |
+//! | weeks, which begin on Sunday | from 1970-01-04 | one and two: from the first point's week; more: from that of 1 January, week by week |
 //! | months | from January 1970 | from January of the first point's year, on over the turn of the year |
 //! | years | from 1970 | from the first point's year |
 //!
 //! So the windows of OpenTSDB can differ between series and between queries, those from an origin
 //! cannot. Midnight is the first instant of a day where the clocks skip it.
+//!
+//! OpenTSDB counts on until it has passed the first point, goes one step back, and then on from there. Where a
+//! midnight is skipped on that way, all windows behind it begin as late, and the one in front of it may: of days in
+//! Sao Paulo those from 19 October 2013 on begin at one o'clock, for the 20th has no midnight.
 //!
 //! Source: OpenTSDB 2.4, `DateTime.previousInterval`, `Downsampler.ValuesInInterval`.
 
@@ -141,11 +145,14 @@ impl CalendarWindows {
     }
 
     /// Start of the window that holds an instant; counted from this instant, if windows are counted
-    /// from series.
+    /// from series. Then it can be behind the instant, on a day in front of one without midnight.
     pub fn floor(&self, time_ms: i64) -> i64 {
         let start = match self.counting {
             Counting::FromOrigin => self.floor_from_origin(time_ms),
-            Counting::FromSeries => self.anchor(time_ms).map(|anchor| self.advance(anchor, time_ms)),
+            Counting::FromSeries if self.interval.unit.is_fixed() => {
+                self.anchor(time_ms).map(|anchor| self.advance(anchor, time_ms))
+            }
+            Counting::FromSeries => self.counted(time_ms),
         };
         start.unwrap_or(time_ms)
     }
@@ -195,7 +202,7 @@ impl CalendarWindows {
         if floor == time_ms { floor } else { self.next(floor) }
     }
 
-    /// Where OpenTSDB begins to count.
+    /// Where OpenTSDB begins to count windows of a fixed length.
     fn anchor(&self, time_ms: i64) -> Option<i64> {
         let local = self.local(time_ms)?;
         let date = local.date();
@@ -213,12 +220,36 @@ impl CalendarWindows {
             CalendarUnit::Minutes if divides(60) => past(3_600_000),
             CalendarUnit::Minutes => self.midnight(date, time_ms),
             CalendarUnit::Hours if divides(24) => self.midnight(date, time_ms),
-            CalendarUnit::Hours => self.midnight(date.first_of_month(), time_ms),
-            CalendarUnit::Days if count == 1 => self.midnight(date, time_ms),
-            CalendarUnit::Weeks => self.midnight(sunday_of(date)?, time_ms),
-            CalendarUnit::Days | CalendarUnit::Months | CalendarUnit::Years => {
-                self.midnight(date.first_of_year(), time_ms)
-            }
+            _ => self.midnight(date.first_of_month(), time_ms),
+        }
+    }
+
+    /// Start of the window of an instant as OpenTSDB counts: on from the anchor until the instant is passed, and
+    /// one step back.
+    fn counted(&self, time_ms: i64) -> Option<i64> {
+        let date = self.local(time_ms)?.date();
+        let CalendarInterval { count, unit, .. } = self.interval;
+        let from = match unit {
+            CalendarUnit::Days if count == 1 => date.first_of_month(),
+            CalendarUnit::Weeks if count < 3 => sunday_of(date)?,
+            CalendarUnit::Weeks => sunday_of(date.first_of_year())?,
+            _ => date.first_of_year(),
+        };
+        let mut next = self.instant(from.at(0, 0, 0, 0))?;
+        while next <= time_ms {
+            next = self.steps_later(next, 1)?;
+        }
+        self.steps_later(next, -1)
+    }
+
+    /// Steps of counting: windows, but of weeks always one.
+    fn steps_later(&self, start_ms: i64, steps: i64) -> Option<i64> {
+        let CalendarInterval { count, unit, .. } = self.interval;
+        match unit {
+            CalendarUnit::Weeks => self.days_later(start_ms, steps * 7),
+            CalendarUnit::Months => self.months_later(start_ms, count.checked_mul(steps)?),
+            CalendarUnit::Years => self.months_later(start_ms, count.checked_mul(steps * 12)?),
+            _ => self.days_later(start_ms, count.checked_mul(steps)?),
         }
     }
 
@@ -261,12 +292,22 @@ impl CalendarWindows {
         }
     }
 
-    /// Java's `Calendar.add` of days: the wall clock shows the same time on the later day. A time that
-    /// this day does not have becomes a later one, and so do those of all days behind it.
+    /// Java's `Calendar.add` of days: the wall clock shows the same time on the later day. Of a time that it shows
+    /// twice that one is meant which has the offset of before. A time that this day does not have becomes a later
+    /// one, and so do those of all days behind it.
     fn days_later(&self, start_ms: i64, days: i64) -> Option<i64> {
-        let local = self.local(start_ms)?;
-        let days = Span::new().try_days(days).ok()?;
-        self.instant(local.checked_add(days).ok()?)
+        let zone = &self.interval.zone;
+        let start = Timestamp::from_millisecond(start_ms).ok()?;
+        let before = zone.to_offset(start);
+        let local = before
+            .to_datetime(start)
+            .checked_add(Span::new().try_days(days).ok()?)
+            .ok()?;
+        let later = before.to_timestamp(local).ok()?;
+        let shift = i64::from(before.seconds()) - i64::from(zone.to_offset(later).seconds());
+        let shifted = later.checked_add(SignedDuration::from_secs(shift)).ok()?;
+        let is_that_day = zone.to_datetime(shifted).date() == local.date();
+        Some(if is_that_day { shifted } else { later }.as_millisecond())
     }
 
     fn months_later(&self, start_ms: i64, months: i64) -> Option<i64> {

@@ -184,14 +184,18 @@ impl TagFilter {
         tags: impl IntoIterator<Item = (&'a str, &'a str)>,
     ) -> Result<(), FilterError> {
         for (key, value) in tags {
-            let filter = Self::of_tag(key, value)?;
-            let same = |other: &&mut Self| other.key == filter.key && other.matcher == filter.matcher;
-            match filters.iter_mut().find(same) {
-                Some(there) => there.group_by = true,
-                None => filters.push(filter),
-            }
+            Self::of_tag(key, value)?.add_to(filters);
         }
         Ok(())
+    }
+
+    /// Adds a filter that groups, unless there is one of the same values already: then that groups.
+    pub fn add_to(self, filters: &mut Vec<Self>) {
+        let same = |other: &&mut Self| other.key == self.key && other.matcher.is_same(&self.matcher);
+        match filters.iter_mut().find(same) {
+            Some(there) => there.group_by = true,
+            None => filters.push(self),
+        }
     }
 }
 
@@ -226,6 +230,20 @@ impl TagMatcher {
             "regexp" => Self::Regexp(Regexp::parse(filter).map_err(|reason| bad_regexp(filter, reason))?),
             _ => Self::LiteralOr(alternatives(filter)?),
         })
+    }
+
+    /// Whether another one is of this type and takes these values, in whatever order they are listed.
+    fn is_same(&self, other: &Self) -> bool {
+        let same_values = |a: &[String], b: &[String]| {
+            a.iter().all(|value| b.contains(value)) && b.iter().all(|value| a.contains(value))
+        };
+        match (self, other) {
+            (Self::LiteralOr(a), Self::LiteralOr(b))
+            | (Self::IliteralOr(a), Self::IliteralOr(b))
+            | (Self::NotLiteralOr(a), Self::NotLiteralOr(b))
+            | (Self::NotIliteralOr(a), Self::NotIliteralOr(b)) => same_values(a, b),
+            _ => self == other,
+        }
     }
 
     /// The name of the type.
@@ -391,7 +409,8 @@ mod tests {
     #[test]
     fn an_entry_that_is_a_filter_already_groups_by_it() {
         let mut filters = vec![TagFilter::new("wildcard", "host", "*", false).unwrap()];
-        TagFilter::add_tags(&mut filters, [("host", "*"), ("dc", "lga")]).unwrap();
+        let tags = [("host", "*"), ("dc", "lga|phx"), ("dc", "phx|lga|phx")];
+        TagFilter::add_tags(&mut filters, tags).unwrap();
         assert_eq!(filters.len(), 2);
         assert!(filters.iter().all(|filter| filter.group_by));
     }

@@ -105,6 +105,16 @@ pub enum LanguageError {
         /// The text.
         text: String,
     },
+    /// A brace that closes in front of the first that opens.
+    #[error("begin {}, end {closes}, length {length}", .opens + 1)]
+    ClosedBefore {
+        /// Where the first one opens.
+        opens: usize,
+        /// Where one closes.
+        closes: usize,
+        /// Length of the text.
+        length: usize,
+    },
     /// Something in the braces that is no `key=value`.
     #[error("When parsing {block} '{tag}': invalid tag: {tag}")]
     Tag {
@@ -221,10 +231,13 @@ impl Expression {
     ///
     /// As [`Expression::of_metric`].
     pub fn of_tsuids(text: &str) -> Result<Self, LanguageError> {
-        Self::parse(text, |last| {
+        let mut expression = Self::parse(text, |last| {
             let tsuids = pieces(last, ',').map(str::to_owned).collect();
             Ok((SeriesExpression::Tsuids(tsuids), Vec::new()))
-        })
+        })?;
+        // One of the unknown parts here.
+        expression.explicit_tags = false;
+        Ok(expression)
     }
 
     fn parse(
@@ -464,6 +477,16 @@ fn parse_rate_options(text: &str) -> Result<RateOptions, LanguageError> {
 /// Reads `METRIC`, `METRIC{groupby}` or `METRIC{groupby}{filters}`. The first braces go as far as the first that
 /// closes, the second from the last that opens; what is between them is ignored.
 fn metric_and_filters(text: &str) -> Result<(String, Vec<TagFilter>), LanguageError> {
+    if let (Some(opens), Some(closes)) = (text.find('{'), text.find('}'))
+        && closes < opens
+        && text.ends_with('}')
+    {
+        return Err(LanguageError::ClosedBefore {
+            opens,
+            closes,
+            length: text.len(),
+        });
+    }
     let (metric, inner) = metric_and_braces(text)?;
     let inner = inner.unwrap_or_default();
     let (group_by, filter) = match inner.split_once('}') {
@@ -479,7 +502,7 @@ fn metric_and_filters(text: &str) -> Result<(String, Vec<TagFilter>), LanguageEr
     }
     if !group_by.is_empty() {
         for tag in group_by.split(',') {
-            filters.push(tag_filter(Block::Tag, tag)?);
+            tag_filter(Block::Tag, tag)?.add_to(&mut filters);
         }
     }
     Ok((metric.to_owned(), filters))
@@ -664,6 +687,7 @@ mod tests {
             (":m", "Missing the aggregation function"),
             ("Sum:x{:m{", "Missing '}' at the end of: m{"),
             ("Sum::m", "String index out of range: 0"),
+            ("sum:m}{a=b}", "begin 3, end 1, length 7"),
             ("sum:m{host=a", "Missing '}' at the end of: m{host=a"),
             ("sum:m{host}", "When parsing tag 'host': invalid tag: host"),
             (

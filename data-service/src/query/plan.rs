@@ -272,12 +272,10 @@ impl MetricSeries {
                 matcher if matcher.takes_all() => ValueTest::Any,
                 matcher => ValueTest::Name(NameTest::new(matcher.predicate(quirks)?)),
             };
-            let test = TagTest { tagk, test };
-            if quirks.literals_of_a_key_add_up {
-                add_test(&mut tests, test);
-            } else {
-                tests.push(test);
-            }
+            tests.push(TagTest { tagk, test });
+        }
+        if quirks.literals_of_a_key_add_up {
+            tests = added_up(tests);
         }
         group_by.sort_unstable();
         group_by.dedup();
@@ -289,6 +287,26 @@ impl MetricSeries {
             group_by,
         })
     }
+}
+
+/// Literal values of the lowest key come together. Of those of another key only the last test of this key holds:
+/// what is left of the others is that the key has to be there.
+fn added_up(tests: Vec<TagTest>) -> Vec<TagTest> {
+    let lowest = tests.iter().map(|test| test.tagk).min();
+    let places = tests.iter().enumerate().map(|(place, test)| (test.tagk, place));
+    let last: FxHashMap<TagkUid, usize> = places.collect();
+    let mut added = Vec::with_capacity(tests.len());
+    for (place, mut test) in tests.into_iter().enumerate() {
+        if Some(test.tagk) == lowest {
+            add_test(&mut added, test);
+            continue;
+        }
+        if matches!(test.test, ValueTest::In(_)) && last.get(&test.tagk) != Some(&place) {
+            test.test = ValueTest::Any;
+        }
+        added.push(test);
+    }
+    added
 }
 
 /// Adds a test. Literal values of one key come together: a series has to have one of all of them.
@@ -373,11 +391,17 @@ fn windows(
         Some(value) => {
             let stop_ms = i64::try_from(hours.last_stop()).unwrap_or(i64::MAX / 1000);
             let stop_ms = layout.floor(stop_ms.saturating_mul(1000));
+            let first_ms = match layout {
+                WindowLayout::Fixed { .. } if query.quirks.filled_windows_begin_early => {
+                    layout.floor(hours.start.millis())
+                }
+                _ => from_ms,
+            };
             // Before they are made: about so many there will be.
-            let range_ms = stop_ms.saturating_sub(from_ms).max(0);
+            let range_ms = stop_ms.saturating_sub(first_ms).max(0);
             limits.check(Resource::Points, (range_ms / nominal_ms).unsigned_abs())?;
             Some(FilledWindows {
-                starts_ms: layout.starts(from_ms, stop_ms).collect(),
+                starts_ms: layout.starts(first_ms, stop_ms).collect(),
                 value,
             })
         }

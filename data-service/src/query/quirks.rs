@@ -28,11 +28,17 @@ pub struct Quirks {
     /// `1nc-sum` up to 10 February 2013 the window of February ends with the 13th, and with a fill policy
     /// it is not there at all. Without it every window has all its points.
     pub last_calendar_window_cut_short: bool,
+    /// With a fill policy there is one more window, without any points, where what is read begins inside a
+    /// window, unless windows are those of a calendar. It is in front of the range and not shown, but a rate starts from it: with `1768m-sum-zero` from
+    /// zero. Without it the first window is the first that is read whole.
+    pub filled_windows_begin_early: bool,
     /// Wildcards hold neither end when the star is in the middle, and do not look at the order of what
     /// is between stars: `w*1*b` and `eb*0` match `web01`. Without it they do not.
     pub loose_globs: bool,
     /// Two `literal_or` filters of one tag key are one with the values of both: `host=a` and `host=b`
-    /// together give the series of both hosts. Without it all filters must pass, and no series does.
+    /// together give the series of both hosts. That is so for the key with the lowest UID; of those of
+    /// another key that come before another filter of it nothing is left but that the key has to be there.
+    /// Without it all filters must pass, and no series does.
     pub literals_of_a_key_add_up: bool,
     /// Estimated percentiles (`ep75r3`, `ep75r7`) are estimated so only where all values are integers,
     /// and like `p75` elsewhere: of 100 and 200 `ep75r7` is 175, of 100.0 and 200.0 it is 200. Without
@@ -83,6 +89,7 @@ impl Quirks {
             whole_range_excludes_end: on,
             calendar_follows_each_series: on,
             last_calendar_window_cut_short: on,
+            filled_windows_begin_early: on,
             loose_globs: on,
             literals_of_a_key_add_up: on,
             estimates_of_integers_only: on,

@@ -68,6 +68,7 @@ pub(super) fn of_language(error: &LanguageError) -> HttpError {
         E::Filter { .. }
         | E::EmptyPart
         | E::Unclosed { .. }
+        | E::ClosedBefore { .. }
         | E::Tag { .. }
         | E::NoMetric
         | E::TsuidWithoutMetric { .. }

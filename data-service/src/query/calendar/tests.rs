@@ -169,12 +169,56 @@ fn months_and_years_are_those_of_the_calendar() {
 #[test]
 fn a_midnight_that_the_clocks_skip_is_the_first_instant_of_the_day() {
     let zone = "America/Sao_Paulo";
-    for (counting, next_day) in [(FromOrigin, "2013/10/21 00:00"), (FromSeries, "2013/10/21 01:00")] {
+    for (counting, first, next_day) in [
+        (FromOrigin, "2013/10/19 00:00", "2013/10/21 00:00"),
+        (FromSeries, "2013/10/19 01:00", "2013/10/21 01:00"),
+    ] {
         let days = windows(1, Days, zone, counting);
         assert_eq!(
             starts(&days, "2013/10/19", zone, 3),
-            ["2013/10/19 00:00", "2013/10/20 01:00", next_day]
+            [first, "2013/10/20 01:00", next_day]
         );
+    }
+}
+
+#[test]
+fn days_are_late_after_one_without_midnight_to_the_end_of_the_month() {
+    let zone = "America/Sao_Paulo";
+    let first = |from: &str| starts(&windows(1, Days, zone, FromSeries), from, zone, 1);
+    for (from, expected) in [
+        ("2013/10/18", "2013/10/18 00:00"),
+        ("2013/10/19", "2013/10/19 01:00"),
+        // At midnight it is still the day before.
+        ("2013/10/25", "2013/10/24 01:00"),
+        ("2013/11/01", "2013/11/01 00:00"),
+    ] {
+        assert_eq!(first(from), [expected]);
+    }
+    // Of two midnights the first is meant.
+    let weeks = windows(1, Weeks, "America/Havana", FromSeries);
+    let start = weeks.floor(at("2012/10/28", "America/Havana"));
+    assert_eq!(weeks.next(start), 1_352_001_600_000, "four hours behind UTC");
+}
+
+#[test]
+fn many_weeks_are_late_after_a_sunday_without_midnight() {
+    let zone = "America/Havana";
+    for (count, from, first) in [
+        (2, "2012/05/02", "2012/04/29 00:00"),
+        (3, "2012/05/02", "2012/04/29 01:00"),
+        (3, "2012/03/24", "2012/03/18 00:00"),
+        (3, "2012/03/30", "2012/03/25 01:00"),
+        (2, "2012/03/30", "2012/03/25 01:00"),
+        (3, "2013/01/02", "2012/12/30 00:00"),
+    ] {
+        let weeks = windows(count, Weeks, zone, FromSeries);
+        assert_eq!(
+            starts(&weeks, from, zone, 1),
+            [first],
+            "{count} weeks from {from}"
+        );
+        let weeks = windows(count, Weeks, zone, FromOrigin);
+        assert!(starts(&weeks, from, zone, 1)[0].ends_with("00:00"));
     }
 }
 
@@ -206,7 +250,8 @@ proptest::proptest! {
         let windows = windows(count, unit, zone, counting);
         let start = windows.floor(time_ms);
         let next = windows.next(start);
-        proptest::prop_assert!(start <= time_ms && time_ms < next, "{start} {time_ms} {next}");
+        let late_ms = if from_series { 3_600_000 } else { 0 };
+        proptest::prop_assert!(start <= time_ms + late_ms && time_ms < next, "{start} {time_ms} {next}");
         if !from_series {
             proptest::prop_assert_eq!(windows.floor(start), start);
             proptest::prop_assert_eq!(windows.floor(next - 1), start);
