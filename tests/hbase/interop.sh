@@ -3,11 +3,12 @@
 #
 #   interop.sh [ARGUMENT...]    for the test programs: a test's name, --nocapture, …
 #
-# OXTSDB_INTEROP_POINTS (100,000), OXTSDB_INTEROP_NAMES (20,000) and OXTSDB_INTEROP_KILLS (50) say how much they do.
+# OXTSDB_INTEROP_POINTS (100,000), OXTSDB_INTEROP_NAMES (20,000), OXTSDB_INTEROP_KILLS (50) and
+# OXTSDB_DIFFERENTIAL_QUERIES (10,000) say how much they do.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 source .ci/tools.sh
-tests=(--workspace --locked --test hbase --test 'interop*')
+tests=(--workspace --locked --test hbase --test 'interop*' --test differential)
 # Before the JVMs take their share of the machine.
 [ -n "${OXTSDB_CI_BUILT:-}" ] || cargo build --workspace --locked --bins
 cargo test "${tests[@]}" --no-run

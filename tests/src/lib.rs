@@ -19,10 +19,12 @@
 //!   data_fsck, uid_fsck       what OpenTSDB's own checks say about them
 //!   proxy, traffic            a network that stalls, loses, cuts, refuses; clients that write meanwhile
 //!   random_points ─► writers ─► comparison    all that a row can hold: sent, and looked for
+//!   differential              random questions to both, and whether the answers are the same
 //! ```
 
 pub mod comparison;
 pub mod data_fsck;
+pub mod differential;
 pub mod health;
 pub mod http;
 pub mod opentsdb;

@@ -189,7 +189,8 @@ impl RandomPoints {
     }
 }
 
-fn expected<'a>(points: impl IntoIterator<Item = &'a Sent>) -> Expected {
+/// What is stored when these points are, in this order.
+pub(crate) fn expected<'a>(points: impl IntoIterator<Item = &'a Sent>) -> Expected {
     let mut expected = Expected::new();
     for sent in points {
         expected

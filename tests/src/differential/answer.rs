@@ -1,0 +1,273 @@
+//! Whether two answers are the same.
+//!
+//! Groups, points and numbers are compared in their order and as text. Not compared is what OpenTSDB does
+//! not promise: the order of tags, the figures of `stats`, the `details` of errors, which show its objects.
+//!
+//! There is no tolerance for numbers: a double has to be the same to the last bit. Its text may have one digit
+//! more at OpenTSDB, since Java before 19 prints some doubles with more digits than tell them apart (JDK-4511638).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+use serde::Deserialize;
+use serde::de::{Deserializer, MapAccess, SeqAccess, Visitor};
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use crate::http::Answer;
+
+/// One element of an answer.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Element {
+    #[serde(default)]
+    metric: String,
+    #[serde(default)]
+    tags: BTreeMap<String, String>,
+    #[serde(default)]
+    aggregate_tags: BTreeSet<String>,
+    query: Option<Value>,
+    tsuids: Option<Vec<String>>,
+    annotations: Option<Value>,
+    global_annotations: Option<Value>,
+    #[serde(default)]
+    dps: Points,
+    stats: Option<Value>,
+    stats_summary: Option<Value>,
+}
+
+/// Instants and values as they are written; an instant may be there more than once.
+#[derive(Debug, Default)]
+struct Points {
+    are_arrays: bool,
+    points: Vec<(String, String)>,
+}
+
+/// Whether two texts are one number of one type, or the same text.
+fn same_value(theirs: &str, ours: &str) -> bool {
+    let double = |text: &str| {
+        text.contains('.')
+            .then(|| text.parse::<f64>().ok().map(f64::to_bits))
+            .flatten()
+    };
+    theirs == ours || double(theirs).is_some_and(|bits| double(ours) == Some(bits))
+}
+
+fn same_point(theirs: &(String, String), ours: &(String, String)) -> bool {
+    theirs.0 == ours.0 && same_value(&theirs.1, &ours.1)
+}
+
+impl<'de> Deserialize<'de> for Points {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(PointsVisitor)
+    }
+}
+
+struct PointsVisitor;
+
+impl<'de> Visitor<'de> for PointsVisitor {
+    type Value = Points;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("points as an object or as arrays")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Points, A::Error> {
+        let mut points = Points::default();
+        while let Some((instant, value)) = map.next_entry::<String, &RawValue>()? {
+            points.points.push((instant, value.get().to_owned()));
+        }
+        Ok(points)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut pairs: A) -> Result<Points, A::Error> {
+        let mut points = Points {
+            are_arrays: true,
+            ..Points::default()
+        };
+        while let Some((instant, value)) = pairs.next_element::<(&RawValue, &RawValue)>()? {
+            points
+                .points
+                .push((instant.get().to_owned(), value.get().to_owned()));
+        }
+        Ok(points)
+    }
+}
+
+/// What differs first between OpenTSDB's answer and ours; `None` if nothing does.
+pub fn difference(theirs: &Answer, ours: &Answer) -> Option<String> {
+    if theirs.status != ours.status {
+        return Some(format!("status {} and {}", theirs.status, ours.status));
+    }
+    if theirs.status != 200 {
+        return message_difference(theirs, ours);
+    }
+    let read = |answer: &Answer| serde_json::from_str::<Vec<Element>>(&answer.body);
+    match (read(theirs), read(ours)) {
+        (Ok(theirs), Ok(ours)) => elements_difference(&theirs, &ours),
+        (theirs, ours) => {
+            let error =
+                |answer: Result<Vec<Element>, serde_json::Error>| answer.err().map(|error| error.to_string());
+            Some(format!(
+                "cannot be read: {:?} and {:?}",
+                error(theirs),
+                error(ours)
+            ))
+        }
+    }
+}
+
+/// The message of an error. What OpenTSDB shows of its objects begins behind the text of the infinity.
+fn message_difference(theirs: &Answer, ours: &Answer) -> Option<String> {
+    let message = |answer: &Answer| {
+        let message = answer
+            .error_message()
+            .unwrap_or_else(|error| format!("{error:#}"));
+        match message.split_once(" in this ") {
+            Some((start, _)) if start.starts_with("Got ") => start.to_owned(),
+            _ => message,
+        }
+    };
+    let (theirs, ours) = (message(theirs), message(ours));
+    (theirs != ours).then(|| format!("message `{theirs}` and `{ours}`"))
+}
+
+fn elements_difference(theirs: &[Element], ours: &[Element]) -> Option<String> {
+    if theirs.len() != ours.len() {
+        return Some(format!("{} and {} elements", theirs.len(), ours.len()));
+    }
+    theirs
+        .iter()
+        .zip(ours)
+        .enumerate()
+        .find_map(|(place, (theirs, ours))| {
+            let what = element_difference(theirs, ours)?;
+            Some(format!("element {place}: {what}"))
+        })
+}
+
+fn element_difference(theirs: &Element, ours: &Element) -> Option<String> {
+    fn of<T: PartialEq + fmt::Debug>(what: &str, theirs: &T, ours: &T) -> Option<String> {
+        (theirs != ours).then(|| format!("{what} {theirs:?} and {ours:?}"))
+    }
+    of("metric", &theirs.metric, &ours.metric)
+        .or_else(|| of("tags", &theirs.tags, &ours.tags))
+        .or_else(|| of("aggregateTags", &theirs.aggregate_tags, &ours.aggregate_tags))
+        .or_else(|| of("query", &theirs.query, &ours.query))
+        .or_else(|| of("tsuids", &theirs.tsuids, &ours.tsuids))
+        .or_else(|| of("annotations", &theirs.annotations, &ours.annotations))
+        .or_else(|| {
+            of(
+                "globalAnnotations",
+                &theirs.global_annotations,
+                &ours.global_annotations,
+            )
+        })
+        .or_else(|| of("stats", &theirs.stats.is_some(), &ours.stats.is_some()))
+        .or_else(|| {
+            of(
+                "statsSummary",
+                &theirs.stats_summary.is_some(),
+                &ours.stats_summary.is_some(),
+            )
+        })
+        .or_else(|| points_difference(&theirs.dps, &ours.dps))
+}
+
+fn points_difference(theirs: &Points, ours: &Points) -> Option<String> {
+    if theirs.are_arrays != ours.are_arrays {
+        return Some("points in another form".to_owned());
+    }
+    let (theirs, ours) = (&theirs.points, &ours.points);
+    if let Some(place) = theirs
+        .iter()
+        .zip(ours)
+        .position(|(theirs, ours)| !same_point(theirs, ours))
+    {
+        let differ = theirs
+            .iter()
+            .zip(ours)
+            .filter(|(theirs, ours)| theirs != ours)
+            .count();
+        return Some(format!(
+            "point {place} of {}: {:?} and {:?} ({differ} such)",
+            theirs.len(),
+            theirs[place],
+            ours[place],
+        ));
+    }
+    let behind = |points: &[(String, String)], count: usize| points.get(count).cloned();
+    (theirs.len() != ours.len()).then(|| {
+        format!(
+            "{} and {} points; then {:?} and {:?}",
+            theirs.len(),
+            ours.len(),
+            behind(theirs, ours.len()),
+            behind(ours, theirs.len()),
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn answer(status: u16, body: &str) -> Answer {
+        let body = body.to_owned();
+        Answer { status, body }
+    }
+
+    fn compare(theirs: &str, ours: &str) -> Option<String> {
+        difference(&answer(200, theirs), &answer(200, ours))
+    }
+
+    const ONE: &str =
+        r#"[{"metric":"m","tags":{"a":"b","c":"d"},"aggregateTags":["e","f"],"dps":{"1":1,"1":2.0}}]"#;
+
+    #[test]
+    fn the_order_of_tags_does_not_matter() {
+        let other = ONE
+            .replace(r#""a":"b","c":"d""#, r#""c":"d","a":"b""#)
+            .replace(r#""e","f""#, r#""f","e""#);
+        assert_ne!(ONE, other);
+        assert_eq!(compare(ONE, &other), None);
+    }
+
+    #[test]
+    fn a_double_may_have_a_digit_too_many() {
+        assert!(same_value("2.0E-3", "0.002") && same_value("9.2233720368547748E18", "9.223372036854775E18"));
+        assert!(!same_value("2.0", "2") && !same_value("0.0", "-0.0") && !same_value("1.0", "\"1.0\""));
+    }
+
+    #[test]
+    fn all_else_does() {
+        for (from, to) in [
+            ("2.0", "2"),
+            ("2.0", "2.0000000000000004"),
+            (r#","1":2.0"#, ""),
+            (r#""1":1,"1":2.0"#, r#""1":2.0,"1":1"#),
+            (r#"{"1":1,"1":2.0}"#, "[[1,1],[1,2.0]]"),
+            ("\"m\"", "\"n\""),
+            (r#""e","f""#, r#""e""#),
+            (r#""dps""#, r#""tsuids":[],"dps""#),
+            ("[{", r#"[{"dps":{}},{"#),
+        ] {
+            let other = ONE.replace(from, to);
+            assert!(compare(ONE, &other).is_some(), "{other}");
+            assert!(compare(&other, ONE).is_some(), "{other}");
+        }
+    }
+
+    #[test]
+    fn errors_are_the_same_if_status_and_message_are() {
+        let error = |status: u16, message: &str, details: &str| {
+            let body =
+                format!(r#"{{"error":{{"code":{status},"message":"{message}","details":"{details}"}}}}"#);
+            answer(status, &body)
+        };
+        assert_eq!(difference(&error(400, "m", "a"), &error(400, "m", "b")), None);
+        assert!(difference(&error(400, "m", ""), &error(400, "n", "")).is_some());
+        assert!(difference(&error(400, "m", ""), &error(500, "m", "")).is_some());
+        assert!(difference(&error(400, "m", ""), &answer(200, ONE)).is_some());
+    }
+}

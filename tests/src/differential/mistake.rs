@@ -1,0 +1,168 @@
+//! Mistakes in a question that is otherwise right.
+
+use rand::RngExt as _;
+use rand::rngs::StdRng;
+use rand::seq::IndexedRandom as _;
+use serde_json::{Value, json};
+
+const TIMES: [&str; 17] = [
+    "",
+    "x",
+    "2013/1/1",
+    "2013-01-01",
+    "2013/01/01T00:00",
+    "2013/13/41",
+    "2013/01/01-25:61",
+    "1x-ago",
+    "h-ago",
+    "0h-ago",
+    "-5",
+    "1356998400.5",
+    "1356998400.1234",
+    "1.5",
+    "ms",
+    " 1356998400",
+    "99999999999999",
+];
+const DOWNSAMPLES: [&str; 18] = [
+    "1m",
+    "-",
+    "1m-",
+    "1m-avg-nan-x",
+    "1m-foo",
+    "1m-none",
+    "1m-avg-foo",
+    "1m-avg-scalar",
+    "0m-avg",
+    "0dc-sum",
+    "xm-avg",
+    "1x-avg",
+    "1.5h-avg",
+    "1hm-sum",
+    "0ALL-sum",
+    "all-sum",
+    "1DC-sum",
+    "99999999999dc-sum",
+];
+const AGGREGATORS: [&str; 4] = ["", "Sum", "bogus", "p98"];
+const METRICS: [&str; 3] = ["", "nosuch", "a b"];
+const TAG_VALUES: [&str; 14] = [
+    "",
+    "nosuch",
+    "|",
+    "web01||x",
+    "|web01",
+    "wildcard(a)",
+    "wildcard(a*",
+    "bogus(a)",
+    "regexp(a()",
+    "regexp([)",
+    "(",
+    "()",
+    "literal_or()",
+    "iliteral_or(|)",
+];
+const TSUIDS: [&str; 6] = ["", "zz", "00", "0", "000001", "000009000001000001"];
+const EXPRESSIONS: [&str; 22] = [
+    "",
+    "sum",
+    "sum:",
+    ":hours",
+    "sum:a:b:c:d:hours",
+    "sum:foo:hours",
+    "sum:rate{:hours",
+    "sum:rate{}:hours",
+    "sum:rate{x}:hours",
+    "sum:rate{counter:hours",
+    "sum:ratecounter:hours",
+    "sum:rate{counter,x}:hours",
+    "sum:rate{counter,1,x}:hours",
+    "sum:rate{counter,1,2,3}:hours",
+    "sum:hours{host=web01",
+    "sum:hours{host}",
+    "sum:hours{host=}",
+    "sum:hours{=web01}",
+    "sum:hours{host=a=b}",
+    "sum:hours{host=*}{dc=*}{cpu=*}",
+    "sum:hours{host=*}}",
+    "sum:{host=*}",
+];
+
+fn some(random: &mut StdRng, of: &[&str]) -> String {
+    (*of.choose(random).expect("there are some")).to_owned()
+}
+
+/// In the parameters of a GET.
+pub(super) fn in_parameters(random: &mut StdRng, parameters: &mut Vec<(String, String)>) {
+    let place = random.random_range(0..parameters.len());
+    let (name, value) = &mut parameters[place];
+    match name.as_str() {
+        _ if random.random_ratio(1, 8) => {
+            parameters.remove(place);
+        }
+        "start" | "end" => *value = some(random, &TIMES),
+        "m" => *value = some(random, &EXPRESSIONS),
+        "tsuid" => *value = format!("sum:{}", some(random, &TSUIDS)),
+        _ => parameters[0].1 = some(random, &TIMES),
+    }
+}
+
+/// In the body of a POST; a body that is no JSON is returned.
+pub(super) fn in_body(random: &mut StdRng, body: &mut Value) -> Option<String> {
+    let zones = ["utc", "+05:00", "GMT+5", "Mars/Base", "europe/berlin"];
+    match random.random_range(0..14) {
+        0 => body["start"] = json!(some(random, &TIMES)),
+        1 => body["end"] = json!(some(random, &TIMES)),
+        2 => body["timezone"] = json!(some(random, &zones)),
+        3 => {
+            let wrong = [json!([]), json!({}), json!(null), json!("x"), json!([null])];
+            body["queries"] = wrong.choose(random).expect("there are some").clone();
+        }
+        4 => {
+            let text = body.to_string();
+            let end = random.random_range(0..text.len().min(30));
+            return Some(text.chars().take(end).collect());
+        }
+        5 => {
+            let field = ["start", "end", "queries"]
+                .choose(random)
+                .expect("there are some");
+            body.as_object_mut().map(|fields| fields.remove(*field));
+        }
+        _ => in_sub_query(random, &mut body["queries"][0]),
+    }
+    None
+}
+
+fn in_sub_query(random: &mut StdRng, query: &mut Value) {
+    match random.random_range(0..10) {
+        0 => query["aggregator"] = json!(some(random, &AGGREGATORS)),
+        1 => query["metric"] = json!(some(random, &METRICS)),
+        2 | 3 => query["downsample"] = json!(some(random, &DOWNSAMPLES)),
+        4 => query["tags"] = json!({"host": some(random, &TAG_VALUES)}),
+        5 => query["tags"] = json!({"nokey": "*"}),
+        6 => query["tsuids"] = json!([some(random, &TSUIDS)]),
+        7 => {
+            query["rate"] = json!(true);
+            query["rateOptions"] = json!({"counterMax": "x"});
+        }
+        8 => {
+            let kinds = [
+                "literal_or",
+                "bogus",
+                "wildcard",
+                "regexp",
+                "",
+                "iliteral_or",
+                "not_literal_or",
+            ];
+            let filter = some(random, &["", "nosuch", "|", "a", "(", "web01||x"]);
+            let tagk = some(random, &["host", "host", "nokey", ""]);
+            query["filters"] = json!([{"type": some(random, &kinds), "tagk": tagk, "filter": filter}]);
+        }
+        _ => {
+            let field = ["aggregator", "metric"].choose(random).expect("there are some");
+            query.as_object_mut().map(|fields| fields.remove(*field));
+        }
+    }
+}
