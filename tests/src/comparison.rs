@@ -51,16 +51,15 @@ pub async fn check_opentsdb(
     Ok(())
 }
 
-/// Fails unless OxTSDB's queries give it, as OpenTSDB's do.
+/// Fails unless OxTSDB's queries over gRPC give it, with the types with which it was sent.
 ///
 /// # Errors
 ///
 /// As said, and the server's.
 pub async fn check_oxtsdb(oxtsdb: &Tsdb, expected: &Expected, metrics: &[String]) -> anyhow::Result<()> {
-    let expected = as_opentsdb_answers(expected);
     for metric in metrics {
         let found = read_back::series_of(&mut oxtsdb.data(), metric).await?;
-        check_series("OxTSDB", &expected, metric, &found)?;
+        check_series("OxTSDB", expected, metric, &found)?;
     }
     Ok(())
 }
