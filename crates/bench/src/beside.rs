@@ -59,6 +59,12 @@ pub(crate) async fn run(program: PathBuf, arguments: Arguments) -> anyhow::Resul
     let flags = ["--store", "hbase", "--hbase-thrift", &arguments.hbase_thrift].map(str::to_owned);
     let on_hbase = Server::start_with(&program, &folder.path().join("hbase"), &flags)?;
     for server in [&on_hbase, &embedded] {
+        // New names, few at a time: on HBase each takes several round trips.
+        for shape in [fleet, range] {
+            let first = Workload::new(Shape { steps: 1, ..shape });
+            let calls = doors::write::encode(&first, Order::Time { points: 100 });
+            doors::write::send(server.data, &calls).await?;
+        }
         write(server, fleet).await?;
         for hour in 0..arguments.hours {
             let start_seconds = range.start_seconds + hour * 3600;

@@ -202,7 +202,15 @@ impl Columns {
     pub(crate) fn resolve(table: &TableDef, columns: &ColumnSelection) -> Result<Self, StoreError> {
         Ok(match columns {
             ColumnSelection::All => Self::All,
-            ColumnSelection::Family(family) => Self::Family(family_index(table, family)?),
+            ColumnSelection::Family(family) => {
+                let family = family_index(table, family)?;
+                // Then no cell has to be looked at: tables of points have one family.
+                if table.families.len() == 1 {
+                    Self::All
+                } else {
+                    Self::Family(family)
+                }
+            }
             ColumnSelection::Columns(columns) => {
                 let mut columns = columns
                     .iter()
