@@ -1,7 +1,7 @@
 //! `DataService.Query`.
 
 pub(super) mod convert;
-mod frames;
+pub(super) mod frames;
 
 use futures::stream::{self, BoxStream, StreamExt as _};
 use oxtsdb_proto::common::v1::ErrorReason;

@@ -3,13 +3,14 @@
 use futures::stream::BoxStream;
 use oxtsdb_proto::data::v1::data_service_server::DataService;
 use oxtsdb_proto::data::v1::{
-    EndQueryRequest, EndQueryResponse, ListQueriesRequest, ListQueriesResponse, QueryLastRequest,
-    QueryLastResponse, QueryRequest, QueryResponse, ScanRowsRequest, ScanRowsResponse, WriteColumnsRequest,
-    WriteColumnsResponse, WriteRequest, WriteResponse, WriteStreamRequest, WriteStreamResponse,
+    EndQueryRequest, EndQueryResponse, ListQueriesRequest, ListQueriesResponse, QueryExpressionsRequest,
+    QueryExpressionsResponse, QueryLastRequest, QueryLastResponse, QueryRequest, QueryResponse,
+    ScanRowsRequest, ScanRowsResponse, WriteColumnsRequest, WriteColumnsResponse, WriteRequest,
+    WriteResponse, WriteStreamRequest, WriteStreamResponse,
 };
 use tonic::{Request, Response, Status, Streaming};
 
-use super::{DataServiceHandler, last, query, running, scan, write, write_stream};
+use super::{DataServiceHandler, expressions, last, query, running, scan, write, write_stream};
 
 #[tonic::async_trait]
 impl DataService for DataServiceHandler {
@@ -37,6 +38,15 @@ impl DataService for DataServiceHandler {
 
     async fn query(&self, request: Request<QueryRequest>) -> Result<Response<Self::QueryStream>, Status> {
         query::query(&self.engine, request)
+    }
+
+    type QueryExpressionsStream = BoxStream<'static, Result<QueryExpressionsResponse, Status>>;
+
+    async fn query_expressions(
+        &self,
+        request: Request<QueryExpressionsRequest>,
+    ) -> Result<Response<Self::QueryExpressionsStream>, Status> {
+        expressions::query_expressions(&self.engine, request).await
     }
 
     async fn query_last(

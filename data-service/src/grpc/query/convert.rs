@@ -104,7 +104,7 @@ pub(in crate::grpc) fn millis(field: &str, duration: &Duration, least_ms: i64) -
     })
 }
 
-fn sub_query(field: &str, query: &SubQueryMessage) -> Result<SubQuery, Status> {
+pub(in crate::grpc) fn sub_query(field: &str, query: &SubQueryMessage) -> Result<SubQuery, Status> {
     let (source, filter) = match &query.source {
         None => return Err(invalid_field(field, "has no source, expected metric or tsuids")),
         Some(SourceMessage::Metric(source)) => {
@@ -335,15 +335,15 @@ fn rate(field: &str, message: &Rate) -> Result<RateOptions, Status> {
     })
 }
 
-fn missing(field: &str) -> Status {
+pub(in crate::grpc) fn missing(field: &str) -> Status {
     invalid_field(field, "is missing")
 }
 
-fn no_such(field: &str, number: i32) -> Status {
+pub(in crate::grpc) fn no_such(field: &str, number: i32) -> Status {
     invalid_field(field, format!("is {number}, expected one of the named values"))
 }
 
-fn count(field: &str, actual: usize, most: usize) -> Status {
+pub(in crate::grpc) fn count(field: &str, actual: usize, most: usize) -> Status {
     invalid_field(field, format!("has {actual} items, expected 1 to {most}"))
 }
 

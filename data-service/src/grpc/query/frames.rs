@@ -31,12 +31,8 @@ pub(super) type Messages = Box<dyn Iterator<Item = QueryResponse> + Send>;
 
 impl Encoder {
     pub(super) fn new(request: &QueryRequest) -> Self {
-        let frame_points = match request.frame_points {
-            0 => FRAME_POINTS,
-            points => points.min(MAX_FRAME_POINTS),
-        };
         Self {
-            frame_points: frame_points as usize,
+            frame_points: frame_points(request.frame_points),
             with_tsuids: request.tsuids,
         }
     }
@@ -86,15 +82,31 @@ impl Encoder {
     }
 
     fn points(&self, group: usize, points: Points) -> impl Iterator<Item = QueryResponse> + Send + use<> {
-        let (series, frame_points) = (number(group), self.frame_points);
-        let mut from = 0;
-        std::iter::from_fn(move || {
-            let block = next_block(&points, from, frame_points)?;
-            let encoded = points_message(series, &points, block.clone());
-            from = block.end;
-            Some(message(FrameMessage::Points(encoded)))
-        })
+        blocks(number(group), points, self.frame_points).map(|block| message(FrameMessage::Points(block)))
     }
+}
+
+/// Points in a message, for what a request says; 0: the default.
+pub(in crate::grpc) fn frame_points(asked: u32) -> usize {
+    let points = match asked {
+        0 => FRAME_POINTS,
+        points => points.min(MAX_FRAME_POINTS),
+    };
+    points as usize
+}
+
+/// The points of a series, cut into messages that are made one by one.
+pub(in crate::grpc) fn blocks(
+    series: u32,
+    points: Points,
+    frame_points: usize,
+) -> impl Iterator<Item = PointsMessage> + Send + use<> {
+    let mut from = 0;
+    std::iter::from_fn(move || {
+        let block = next_block(&points, from, frame_points)?;
+        from = block.end;
+        Some(points_message(series, &points, block))
+    })
 }
 
 fn message(frame: FrameMessage) -> QueryResponse {
@@ -102,7 +114,7 @@ fn message(frame: FrameMessage) -> QueryResponse {
 }
 
 /// Counts in an answer are below 2^32: each has cost memory.
-fn number(count: usize) -> u32 {
+pub(in crate::grpc) fn number(count: usize) -> u32 {
     u32::try_from(count).unwrap_or(u32::MAX)
 }
 
@@ -156,7 +168,7 @@ fn points_message(series: u32, points: &Points, block: Range<usize>) -> PointsMe
     }
 }
 
-fn statistics_message(statistics: &Statistics) -> query_response::Statistics {
+pub(in crate::grpc) fn statistics_message(statistics: &Statistics) -> query_response::Statistics {
     query_response::Statistics {
         series: statistics.series,
         rows: statistics.rows,

@@ -62,6 +62,13 @@ pub struct Joined {
 }
 
 impl Join {
+    /// All series, by all their tags.
+    pub const UNION: Self = Self {
+        operator: SetOperator::Union,
+        query_tags: false,
+        aggregate_tags: false,
+    };
+
     /// Joins the series of operands.
     pub fn join(&self, operands: &[Operand<'_>], quirks: Quirks) -> Vec<Joined> {
         type Row = (Vec<Option<usize>>, Vec<(usize, usize)>);

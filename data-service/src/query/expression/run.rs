@@ -1,13 +1,15 @@
-//! Where expressions are computed: beside the threads that answer requests.
+//! What expressions need of the engine, and where they are computed: beside the threads that answer
+//! requests.
 
+use std::collections::{BTreeSet, HashMap};
 use std::time::Instant;
 
-use oxtsdb_schema::UidWidths;
+use oxtsdb_schema::{Uid, UidKind, UidWidths};
 use tokio_util::sync::CancellationToken;
 
 use super::error::ExpressionError;
 use super::series::Series;
-use crate::query::{Engine, QueryError, QuerySpec, Statistics};
+use crate::query::{Engine, QueryError, QuerySpec, Statistics, SubQuery};
 
 /// The series of each sub-query.
 ///
@@ -28,6 +30,36 @@ pub async fn series(
         }
     }
     Ok((results, statistics))
+}
+
+/// The UIDs of the tag keys of each sub-query's filters; keys that nobody has written are left out.
+///
+/// # Errors
+///
+/// When the UID service cannot be asked.
+pub async fn query_tags(
+    engine: &Engine,
+    sub_queries: &[SubQuery],
+    deadline: Option<Instant>,
+) -> Result<Vec<BTreeSet<Uid>>, QueryError> {
+    let wanted: BTreeSet<&str> = sub_queries.iter().flat_map(keys).collect();
+    let names: Vec<_> = wanted.into_iter().map(|key| (UidKind::Tagk, key)).collect();
+    let uids = if names.is_empty() {
+        Vec::new()
+    } else {
+        engine.directory().uids(&names, deadline).await?
+    };
+    let known: HashMap<&str, Uid> = names
+        .into_iter()
+        .zip(uids)
+        .filter_map(|((_, key), uid)| Some((key, uid?)))
+        .collect();
+    let of_query = |query: &SubQuery| keys(query).filter_map(|key| known.get(key).copied()).collect();
+    Ok(sub_queries.iter().map(of_query).collect())
+}
+
+fn keys(query: &SubQuery) -> impl Iterator<Item = &str> {
+    query.filter.tags.iter().map(|filter| filter.key.as_str())
 }
 
 /// Computes on a thread that may block. The computation hears when the deadline passes or nobody waits

@@ -123,6 +123,16 @@ impl Series {
         }
     }
 
+    /// The same at later instants.
+    #[must_use]
+    pub fn moved(mut self, by_ms: i64) -> Self {
+        if by_ms != 0 {
+            let points = self.points.iter();
+            self.points = points.map(|(time_ms, value)| (time_ms + by_ms, value)).collect();
+        }
+        self
+    }
+
     /// The same with other points.
     #[must_use]
     pub fn with_points(self, points: Points) -> Self {

@@ -13,13 +13,11 @@
 mod render;
 mod request;
 
-use std::collections::BTreeSet;
-
 use http::StatusCode;
 use jiff::tz::TimeZone;
-use oxtsdb_schema::{DuplicatePolicy, Uid};
+use oxtsdb_schema::DuplicatePolicy;
 
-use super::{QueryRules, asked, failure, parse};
+use super::{QueryRules, failure, parse};
 use crate::http::error::HttpError;
 use crate::http::reply::Reply;
 use crate::query::expression::fill::Fill;
@@ -44,13 +42,9 @@ pub(crate) async fn post(engine: &Engine, rules: QueryRules, content: &[u8]) -> 
     let formulas = formulas(&query, arithmetics)?;
     let spec = spec(&query, rules)?;
     let of_query = |error: crate::query::QueryError| failure::of_query(&error);
-    let tagks = asked::tagk_uids(engine, &spec).await.map_err(of_query)?;
-    let tags_of = |sub_query: &SubQuery| -> BTreeSet<Uid> {
-        let keys = sub_query.filter.tags.iter();
-        keys.filter_map(|filter| tagks.get(&filter.key).copied())
-            .collect()
-    };
-    let query_tags: Vec<BTreeSet<Uid>> = spec.sub_queries.iter().map(tags_of).collect();
+    let query_tags = run::query_tags(engine, &spec.sub_queries, None)
+        .await
+        .map_err(of_query)?;
     let (results, _) = run::series(engine, spec, None).await.map_err(of_query)?;
     check_circles(&formulas)?;
     let metrics = query.metrics.iter().flatten();

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::super::arithmetic::{Arithmetic, Operator};
 use super::super::combine::{Work, by_place};
-use super::super::join::{Join, Operand, SetOperator};
+use super::super::join::{Join, Operand};
 use super::super::series::Series;
 use super::{Argument, Call, CallError, arguments};
 
@@ -70,12 +70,7 @@ fn combine(
             query_tags: &no_tags,
         })
         .collect();
-    let join = Join {
-        operator: SetOperator::Union,
-        query_tags: false,
-        aggregate_tags: false,
-    };
-    let joined = join.join(&operands, work.quirks());
+    let joined = Join::UNION.join(&operands, work.quirks());
     let arithmetic = Arithmetic::fold(operator, names.clone());
     Ok(by_place(&arithmetic, operands, joined, work)?)
 }

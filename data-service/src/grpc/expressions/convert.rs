@@ -1,0 +1,280 @@
+//! Requests as the domain's types. Each refusal names its field.
+
+use std::collections::HashSet;
+
+use oxtsdb_proto::data::v1::QueryExpressionsRequest;
+use oxtsdb_proto::data::v1::query_expressions_request::expression::Body as BodyMessage;
+use oxtsdb_proto::data::v1::query_expressions_request::function::moving_average::Window as WindowMessage;
+use oxtsdb_proto::data::v1::query_expressions_request::function::{Function as Kind, MovingAverage};
+use oxtsdb_proto::data::v1::query_expressions_request::join::Operator;
+use oxtsdb_proto::data::v1::query_expressions_request::{
+    Arithmetic as ArithmeticMessage, Expression, Function as FunctionMessage, Input, Join as JoinMessage,
+};
+use oxtsdb_proto::error::invalid_field;
+use tonic::Status;
+
+use crate::grpc::query::convert::{count, millis, missing, no_such, range, sub_query};
+use crate::query::expression::Arithmetic;
+use crate::query::expression::fill::Fill;
+use crate::query::expression::formulas::{self, Body, Formula};
+use crate::query::expression::function::Function;
+use crate::query::expression::highest::Measure;
+use crate::query::expression::join::{Join, SetOperator};
+use crate::query::expression::moving_average::Window;
+use crate::query::{Quirks, SubQuery};
+
+const MAX_INPUTS: usize = 50;
+const MAX_EXPRESSIONS: usize = 50;
+const MAX_OUTPUTS: usize = 100;
+const MAX_OPERANDS: usize = 26;
+const MAX_NAME: usize = 100;
+
+/// What is asked.
+#[derive(Debug)]
+pub(super) struct Question {
+    pub(super) start_ms: i64,
+    /// Inside.
+    pub(super) end_ms: i64,
+    pub(super) inputs: Vec<Asked>,
+    pub(super) formulas: Vec<Formula>,
+    pub(super) outputs: Vec<String>,
+    pub(super) max_scanned_points: Option<u64>,
+    pub(super) quirks: Quirks,
+}
+
+/// An input.
+#[derive(Debug)]
+pub(super) struct Asked {
+    pub(super) name: String,
+    pub(super) query: SubQuery,
+    pub(super) fill: Fill,
+    pub(super) shift_ms: i64,
+}
+
+/// Reads a request.
+pub(super) fn question(request: &QueryExpressionsRequest, now_ms: i64) -> Result<Question, Status> {
+    let (start_ms, stop_ms) = range("range", request.range.as_ref(), now_ms)?;
+    if request.inputs.is_empty() || request.inputs.len() > MAX_INPUTS {
+        return Err(count("inputs", request.inputs.len(), MAX_INPUTS));
+    }
+    for (field, items, most) in [
+        ("expressions", request.expressions.len(), MAX_EXPRESSIONS),
+        ("outputs", request.outputs.len(), MAX_OUTPUTS),
+    ] {
+        if items > most {
+            let rule = format!("has {items} items, at most {most} are allowed");
+            return Err(invalid_field(field, rule));
+        }
+    }
+    let mut names = HashSet::new();
+    for (index, input) in request.inputs.iter().enumerate() {
+        new_name(&format!("inputs[{index}].name"), &input.name, &mut names)?;
+    }
+    for (index, expression) in request.expressions.iter().enumerate() {
+        new_name(
+            &format!("expressions[{index}].name"),
+            &expression.name,
+            &mut names,
+        )?;
+    }
+    for (index, output) in request.outputs.iter().enumerate() {
+        known_name(&format!("outputs[{index}]"), output, &names)?;
+    }
+    let quirks = if request.opentsdb_quirks {
+        Quirks::OPENTSDB
+    } else {
+        Quirks::NONE
+    };
+    let inputs = request.inputs.iter().enumerate();
+    let inputs = inputs.map(|(index, input)| asked(&format!("inputs[{index}]"), input, start_ms));
+    let inputs = inputs.collect::<Result<_, _>>()?;
+    let expressions = request.expressions.iter().enumerate();
+    let formulas = expressions.map(|(index, expression)| {
+        let field = format!("expressions[{index}]");
+        formula(&field, expression, &names, quirks)
+    });
+    let formulas = formulas.collect::<Result<Vec<_>, _>>()?;
+    if let Err(circle) = formulas::order(&formulas) {
+        let rule = "uses itself, or expressions that do";
+        return Err(invalid_field(&format!("expressions[{}]", circle.0), rule));
+    }
+    let outputs = if request.outputs.is_empty() {
+        formulas.iter().map(|formula| formula.name.clone()).collect()
+    } else {
+        request.outputs.clone()
+    };
+    Ok(Question {
+        start_ms,
+        end_ms: stop_ms - 1,
+        inputs,
+        formulas,
+        outputs,
+        max_scanned_points: Some(request.max_scanned_points).filter(|max| *max > 0),
+        quirks,
+    })
+}
+
+/// A name that can stand in arithmetic and is not taken.
+fn new_name<'a>(field: &str, name: &'a str, names: &mut HashSet<&'a str>) -> Result<(), Status> {
+    let letters = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    let rule = if name.is_empty() || name.len() > MAX_NAME || !name.chars().all(letters) {
+        format!("is `{name}`, expected 1 to {MAX_NAME} ASCII letters, digits and `_`")
+    } else if Arithmetic::parse(name, Quirks::NONE).map_or(true, |parsed| parsed.names() != [name]) {
+        format!("is `{name}`, which is a number or a word of arithmetic")
+    } else if !names.insert(name) {
+        format!("is `{name}`, which another one has")
+    } else {
+        return Ok(());
+    };
+    Err(invalid_field(field, rule))
+}
+
+fn known_name(field: &str, name: &str, names: &HashSet<&str>) -> Result<(), Status> {
+    if names.contains(name) {
+        return Ok(());
+    }
+    let rule = format!("is `{name}`, expected the name of an input or of an expression");
+    Err(invalid_field(field, rule))
+}
+
+fn asked(field: &str, input: &Input, start_ms: i64) -> Result<Asked, Status> {
+    let query = input
+        .query
+        .as_ref()
+        .ok_or_else(|| missing(&format!("{field}.query")))?;
+    let shift_ms = match &input.shift {
+        None => 0,
+        Some(shift) => {
+            let field = format!("{field}.shift");
+            let shift_ms = millis(&field, shift, 1)?;
+            if shift_ms > start_ms {
+                let rule = format!("is {shift_ms} ms, which is before 1970 from a start at {start_ms} ms");
+                return Err(invalid_field(&field, rule));
+            }
+            shift_ms
+        }
+    };
+    Ok(Asked {
+        name: input.name.clone(),
+        query: sub_query(&format!("{field}.query"), query)?,
+        fill: Fill::Scalar(input.fill),
+        shift_ms,
+    })
+}
+
+fn formula(
+    field: &str,
+    expression: &Expression,
+    names: &HashSet<&str>,
+    quirks: Quirks,
+) -> Result<Formula, Status> {
+    let body = match &expression.body {
+        None => {
+            return Err(invalid_field(
+                field,
+                "has no body, expected arithmetic or function",
+            ));
+        }
+        Some(BodyMessage::Arithmetic(message)) => {
+            let field = format!("{field}.arithmetic");
+            arithmetic(&field, message, names, quirks)?
+        }
+        Some(BodyMessage::Function(message)) => function(&format!("{field}.function"), message, names)?,
+    };
+    Ok(Formula {
+        name: expression.name.clone(),
+        body,
+        fill: Fill::Scalar(expression.fill),
+    })
+}
+
+fn arithmetic(
+    field: &str,
+    message: &ArithmeticMessage,
+    names: &HashSet<&str>,
+    quirks: Quirks,
+) -> Result<Body, Status> {
+    let text = format!("{field}.text");
+    let parsed =
+        Arithmetic::parse(&message.text, quirks).map_err(|error| invalid_field(&text, error.to_string()))?;
+    if parsed.names().is_empty() {
+        return Err(invalid_field(
+            &text,
+            "has no name of an input or of an expression",
+        ));
+    }
+    if let Some(name) = parsed.names().iter().find(|name| !names.contains(name.as_str())) {
+        let rule = format!("has `{name}`, which is no name of an input or of an expression");
+        return Err(invalid_field(&text, rule));
+    }
+    let join = match &message.join {
+        None => Join::UNION,
+        Some(join) => self::join(&format!("{field}.join"), join)?,
+    };
+    Ok(Body::Arithmetic(parsed, join))
+}
+
+fn join(field: &str, message: &JoinMessage) -> Result<Join, Status> {
+    let operator = match Operator::try_from(message.operator) {
+        Ok(Operator::Unspecified) => SetOperator::Union,
+        Ok(Operator::Intersection) => SetOperator::Intersection,
+        Err(_) => return Err(no_such(&format!("{field}.operator"), message.operator)),
+    };
+    Ok(Join {
+        operator,
+        query_tags: message.query_tags,
+        aggregate_tags: message.aggregate_tags,
+    })
+}
+
+fn function(field: &str, message: &FunctionMessage, names: &HashSet<&str>) -> Result<Body, Status> {
+    let of = format!("{field}.of");
+    if message.of.is_empty() || message.of.len() > MAX_OPERANDS {
+        return Err(count(&of, message.of.len(), MAX_OPERANDS));
+    }
+    for (index, name) in message.of.iter().enumerate() {
+        known_name(&format!("{of}[{index}]"), name, names)?;
+    }
+    let at_least_1 = |name: &str, value: u32| {
+        let field = format!("{field}.{name}");
+        let positive = usize::try_from(value).ok().filter(|value| *value > 0);
+        positive.ok_or_else(|| invalid_field(&field, format!("is {value}, expected at least 1")))
+    };
+    let function = match &message.function {
+        None | Some(Kind::Absolute(false)) => {
+            return Err(invalid_field(field, "has no function, expected one of its kinds"));
+        }
+        Some(Kind::Absolute(true)) => Function::Absolute,
+        Some(Kind::Scale(factor)) if factor.is_finite() => Function::Scale(*factor),
+        Some(Kind::Scale(factor)) => {
+            let rule = format!("is {factor}, expected a finite number");
+            return Err(invalid_field(&format!("{field}.scale"), rule));
+        }
+        Some(Kind::Alias(alias)) if alias.is_empty() => {
+            return Err(invalid_field(&format!("{field}.alias"), "is empty"));
+        }
+        Some(Kind::Alias(alias)) => Function::Alias(alias.clone()),
+        Some(Kind::MovingAverage(average)) => {
+            Function::MovingAverage(window(&format!("{field}.moving_average"), average)?)
+        }
+        Some(Kind::HighestMax(series)) => {
+            Function::Highest(Measure::Max, at_least_1("highest_max", *series)?)
+        }
+        Some(Kind::HighestCurrent(series)) => {
+            Function::Highest(Measure::Last, at_least_1("highest_current", *series)?)
+        }
+    };
+    Ok(Body::Function(function, message.of.clone()))
+}
+
+fn window(field: &str, average: &MovingAverage) -> Result<Window, Status> {
+    match &average.window {
+        None => Err(invalid_field(field, "has no window, expected values or time")),
+        Some(WindowMessage::Values(0)) => Err(invalid_field(
+            &format!("{field}.values"),
+            "is 0, expected at least 1",
+        )),
+        Some(WindowMessage::Values(values)) => Ok(Window::Values(*values as usize)),
+        Some(WindowMessage::Time(time)) => Ok(Window::Millis(millis(&format!("{field}.time"), time, 1)?)),
+    }
+}

@@ -1,0 +1,56 @@
+//! Answers as messages.
+
+use std::iter::once;
+
+use oxtsdb_proto::data::v1::QueryExpressionsResponse;
+use oxtsdb_proto::data::v1::query_expressions_response::{Done, Frame, Series as SeriesMessage};
+
+use crate::grpc::query::frames::{blocks, frame_points, number, statistics_message};
+use crate::query::Statistics;
+use crate::query::expression::Series;
+
+/// The messages of an answer, made one by one.
+pub(super) fn messages(
+    lists: Vec<(String, Vec<Series>)>,
+    statistics: Statistics,
+    asked_points: u32,
+    with_tsuids: bool,
+) -> impl Iterator<Item = QueryExpressionsResponse> + Send {
+    let frame_points = frame_points(asked_points);
+    let mut next = 0;
+    let outputs = lists.into_iter().flat_map(move |(output, list)| {
+        let done = Done {
+            output: output.clone(),
+            series_count: number(list.len()),
+        };
+        let first = next;
+        next += list.len();
+        let series = list.into_iter().enumerate().flat_map(move |(place, series)| {
+            let place = number(first + place);
+            let head = head(place, &output, &series, with_tsuids);
+            let points = blocks(place, series.points, frame_points).map(Frame::Points);
+            once(Frame::Series(head)).chain(points)
+        });
+        series.chain(once(Frame::Done(done)))
+    });
+    let last = once(Frame::Statistics(statistics_message(&statistics)));
+    outputs
+        .chain(last)
+        .map(|frame| QueryExpressionsResponse { frame: Some(frame) })
+}
+
+fn head(place: u32, output: &str, series: &Series, with_tsuids: bool) -> SeriesMessage {
+    let tags = series.tags.values();
+    let tsuids = series.tsuids.iter().filter(|_| with_tsuids);
+    SeriesMessage {
+        series: place,
+        output: output.to_owned(),
+        alias: series.alias.as_deref().unwrap_or_default().to_owned(),
+        metrics: series.metrics.values().map(ToString::to_string).collect(),
+        tags: tags
+            .map(|tag| (tag.key.to_string(), tag.value.to_string()))
+            .collect(),
+        aggregate_tags: series.aggregate_tags.values().map(ToString::to_string).collect(),
+        tsuids: tsuids.map(|tsuid| tsuid.as_bytes().to_vec().into()).collect(),
+    }
+}
