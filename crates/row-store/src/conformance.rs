@@ -19,7 +19,8 @@ use futures::StreamExt;
 use futures::future::BoxFuture;
 
 use crate::{
-    CellAddress, ColumnSelection, FamilyDef, FamilyId, Row, RowStore, Scan, TableDef, TableName, WriteBatch,
+    CellAddress, ColumnSelection, FamilyDef, FamilyId, RangeMeasure, Row, RowStore, Scan, TableDef,
+    TableName, WriteBatch,
 };
 
 /// A check: its name, and the code.
@@ -75,6 +76,7 @@ const CHECKS: &[Check] = checks![
     reads::a_scan_selects_columns,
     reads::a_scan_returns_versions,
     reads::an_empty_range_has_no_rows,
+    reads::a_range_is_measured_by_its_keys,
     reads::a_table_has_its_own_rows,
     errors::a_table_is_made_once,
     errors::tables_are_listed,
@@ -186,6 +188,13 @@ impl Table<'_> {
             rows.extend(batch);
         }
         rows
+    }
+
+    async fn measure(&self, start: &str, stop: &str, limit: usize) -> Option<RangeMeasure> {
+        let measure = self
+            .store
+            .measure(&self.name, start.as_bytes(), stop.as_bytes(), limit);
+        measure.await.unwrap()
     }
 
     async fn keys(&self, scan: Scan) -> Vec<Vec<u8>> {

@@ -49,8 +49,8 @@ use self::queue::{Operation, Outcome, Queue};
 use self::read::Cursor;
 use crate::rules::{self, Columns};
 use crate::{
-    AtomicCommit, CellAddress, Clock, ColumnSelection, Condition, Row, RowStore, RowStream, Scan, StoreError,
-    TableDef, TableName, WriteBatch,
+    AtomicCommit, CellAddress, Clock, ColumnSelection, Condition, RangeMeasure, Row, RowStore, RowStream,
+    Scan, StoreError, TableDef, TableName, WriteBatch,
 };
 
 /// Where a store is, and its limits.
@@ -376,6 +376,19 @@ impl RowStore for EmbeddedStore {
             })
             .boxed(),
         )
+    }
+
+    async fn measure(
+        &self,
+        table: &TableName,
+        start: &[u8],
+        stop: &[u8],
+        limit: usize,
+    ) -> Result<Option<RangeMeasure>, StoreError> {
+        let (core, _) = self.opened()?;
+        let table = core.catalog.table(table)?;
+        let (start, stop) = (start.to_vec(), stop.to_vec());
+        off_runtime(move || read::measure(&core, &table, &start, &stop, limit).map(Some)).await
     }
 
     async fn write(&self, batch: WriteBatch) -> Result<(), StoreError> {

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use async_trait::async_trait;
 
 use crate::{
-    AtomicCommit, CellAddress, ColumnSelection, Condition, Row, RowStore, RowStream, Scan, StoreError,
-    TableDef, TableName, WriteBatch,
+    AtomicCommit, CellAddress, ColumnSelection, Condition, RangeMeasure, Row, RowStore, RowStream, Scan,
+    StoreError, TableDef, TableName, WriteBatch,
 };
 
 /// An operation that reads or writes rows, with what it needs to be done at any time.
@@ -215,6 +215,19 @@ impl RowStore for InterceptedStore {
             misplaced()
         };
         Ok(rows)
+    }
+
+    async fn measure(
+        &self,
+        table: &TableName,
+        start: &[u8],
+        stop: &[u8],
+        limit: usize,
+    ) -> Result<Option<RangeMeasure>, StoreError> {
+        if self.like_hbase {
+            return Ok(None);
+        }
+        self.inner.measure(table, start, stop, limit).await
     }
 
     async fn write(&self, batch: WriteBatch) -> Result<(), StoreError> {

@@ -27,6 +27,7 @@ mod error;
 pub mod hbase;
 #[cfg(feature = "testing")]
 pub mod intercept;
+mod measure;
 pub mod memory;
 mod row;
 mod rules;
@@ -37,6 +38,7 @@ mod table;
 pub use batch::{FamilyId, MutationRef, RowMutations, WriteBatch};
 pub use clock::Clock;
 pub use error::{Retry, StoreError};
+pub use measure::RangeMeasure;
 pub use row::{CellRef, Row, RowBuilder};
 pub use scan::{ColumnSelection, RowFilter, RowStream, Scan, prefix_end};
 pub use store::{AtomicCommit, CellAddress, Condition, RowStore};

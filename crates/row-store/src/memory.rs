@@ -11,13 +11,13 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use futures::stream::{StreamExt, try_unfold};
+use futures::stream::{StreamExt, TryStreamExt as _, try_unfold};
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::rules::{self, Columns};
 use crate::{
-    AtomicCommit, CellAddress, Clock, ColumnSelection, Condition, MutationRef, Row, RowBuilder, RowStore,
-    RowStream, Scan, StoreError, TableDef, TableName, WriteBatch,
+    AtomicCommit, CellAddress, Clock, ColumnSelection, Condition, MutationRef, RangeMeasure, Row, RowBuilder,
+    RowStore, RowStream, Scan, StoreError, TableDef, TableName, WriteBatch,
 };
 
 /// The versions of a column, newest first.
@@ -333,6 +333,23 @@ impl RowStore for MemoryStore {
             Ok((!rows.is_empty()).then_some((rows, cursor)))
         })
         .boxed())
+    }
+
+    async fn measure(
+        &self,
+        table: &TableName,
+        start: &[u8],
+        stop: &[u8],
+        limit: usize,
+    ) -> Result<Option<RangeMeasure>, StoreError> {
+        let mut scan = Scan::range(start, stop);
+        scan.limit = Some(limit.saturating_add(1) as u64);
+        let rows: Vec<Vec<Row>> = self.scan(table, scan).await?.try_collect().await?;
+        let rows = rows
+            .iter()
+            .flatten()
+            .map(|row| (row.key().to_vec(), row.byte_len() as u64));
+        Ok(Some(RangeMeasure::of(rows.collect(), limit)))
     }
 
     async fn write(&self, batch: WriteBatch) -> Result<(), StoreError> {

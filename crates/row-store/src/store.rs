@@ -3,7 +3,9 @@
 use async_trait::async_trait;
 
 use crate::batch::MAX_ROW_KEY;
-use crate::{ColumnSelection, Row, RowStream, Scan, StoreError, TableDef, TableName, WriteBatch};
+use crate::{
+    ColumnSelection, RangeMeasure, Row, RowStream, Scan, StoreError, TableDef, TableName, WriteBatch,
+};
 
 /// The address of a cell within a table.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -106,6 +108,23 @@ pub trait RowStore: Send + Sync + std::fmt::Debug {
     ///
     /// As [`RowStore::get`]; in the stream when it happens later.
     async fn scan(&self, table: &TableName, scan: Scan) -> Result<RowStream, StoreError>;
+
+    /// Counts the first `limit` rows, 1 or more, from `start` (inside) to `stop` (outside; empty: to the
+    /// end) by their keys alone. `None`: the store cannot do that for less than a scan.
+    ///
+    /// # Errors
+    ///
+    /// As [`RowStore::get`].
+    async fn measure(
+        &self,
+        table: &TableName,
+        start: &[u8],
+        stop: &[u8],
+        limit: usize,
+    ) -> Result<Option<RangeMeasure>, StoreError> {
+        let _ = (table, start, stop, limit);
+        Ok(None)
+    }
 
     /// Applies a batch. Rows are atomic one by one; what is done to one row is done in the order of
     /// the batch. A store that does not keep the order of writes does the rows in any order, and at

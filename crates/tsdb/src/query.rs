@@ -1,6 +1,7 @@
 //! `tsdb query`: asks the data service, and shows the answer.
 
 mod answer;
+mod explain;
 mod output;
 mod plot;
 mod request;
@@ -10,6 +11,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
+use oxtsdb_proto::data::v1::ExplainRequest;
 use oxtsdb_proto::deadline::correct_timeout;
 use tonic::Request;
 
@@ -61,6 +63,10 @@ pub(crate) struct QueryArgs {
     #[arg(long)]
     opentsdb_quirks: bool,
 
+    /// Say how the query would be answered, in place of answering it
+    #[arg(long, conflicts_with_all = ["format", "ms", "plot"])]
+    explain: bool,
+
     #[command(flatten)]
     time_zone: TimeZoneArgs,
 
@@ -90,6 +96,14 @@ pub(crate) async fn run(args: QueryArgs) -> anyhow::Result<ExitCode> {
     let mut request = request::request(&args.words, time_zone::now_ms()?, &zone)?;
     request.opentsdb_quirks = args.opentsdb_quirks;
     let target = args.target.open()?;
+    if args.explain {
+        let mut request = Request::new(ExplainRequest { query: Some(request) });
+        request.set_timeout(Duration::from_secs(args.timeout.into()));
+        let explained = target.data().explain(request).await;
+        let explained = explained.map_err(|status| target.error("explain", &correct_timeout(status)))?;
+        print(&explain::text(&explained.into_inner()))?;
+        return Ok(ExitCode::SUCCESS);
+    }
     let mut request = Request::new(request);
     request.set_timeout(Duration::from_secs(args.timeout.into()));
     let answer = async { answer::receive(target.data().query(request).await?.into_inner()).await };

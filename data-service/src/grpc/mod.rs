@@ -1,5 +1,6 @@
 //! gRPC's door: `oxtsdb.data.v1.DataService`. What the calls mean stands in the `.proto` files.
 
+mod explain;
 mod expressions;
 mod handler;
 mod last;

@@ -3,14 +3,14 @@
 use futures::stream::BoxStream;
 use oxtsdb_proto::data::v1::data_service_server::DataService;
 use oxtsdb_proto::data::v1::{
-    EndQueryRequest, EndQueryResponse, ListQueriesRequest, ListQueriesResponse, QueryExpressionsRequest,
-    QueryExpressionsResponse, QueryLastRequest, QueryLastResponse, QueryRequest, QueryResponse,
-    ScanRowsRequest, ScanRowsResponse, WriteColumnsRequest, WriteColumnsResponse, WriteRequest,
-    WriteResponse, WriteStreamRequest, WriteStreamResponse,
+    EndQueryRequest, EndQueryResponse, ExplainRequest, ExplainResponse, ListQueriesRequest,
+    ListQueriesResponse, QueryExpressionsRequest, QueryExpressionsResponse, QueryLastRequest,
+    QueryLastResponse, QueryRequest, QueryResponse, ScanRowsRequest, ScanRowsResponse, WriteColumnsRequest,
+    WriteColumnsResponse, WriteRequest, WriteResponse, WriteStreamRequest, WriteStreamResponse,
 };
 use tonic::{Request, Response, Status, Streaming};
 
-use super::{DataServiceHandler, expressions, last, query, running, scan, write, write_stream};
+use super::{DataServiceHandler, explain, expressions, last, query, running, scan, write, write_stream};
 
 #[tonic::async_trait]
 impl DataService for DataServiceHandler {
@@ -38,6 +38,10 @@ impl DataService for DataServiceHandler {
 
     async fn query(&self, request: Request<QueryRequest>) -> Result<Response<Self::QueryStream>, Status> {
         query::query(&self.engine, request)
+    }
+
+    async fn explain(&self, request: Request<ExplainRequest>) -> Result<Response<ExplainResponse>, Status> {
+        explain::explain(&self.engine, request).await
     }
 
     type QueryExpressionsStream = BoxStream<'static, Result<QueryExpressionsResponse, Status>>;

@@ -22,6 +22,7 @@ use super::budget::{Budget, Limits, Resource, Usage};
 use super::collect::Collector;
 use super::compute::{Computation, Piece, tasks};
 use super::error::QueryError;
+use super::estimate::Estimate;
 use super::frame::{Frame, Group, Statistics};
 use super::group::{Grouping, SpanGroup, group};
 use super::hours::Hours;
@@ -183,6 +184,26 @@ impl Engine {
         ReceiverStream::new(receiver)
     }
 
+    /// How the questions of a query would be answered, and what would be read for each.
+    ///
+    /// # Errors
+    ///
+    /// Those of a query that come before anything is read.
+    pub async fn explain(
+        &self,
+        query: &QuerySpec,
+        deadline: Option<Instant>,
+    ) -> Result<Vec<(Plan, Estimate)>, QueryError> {
+        let inner = &*self.0;
+        let limits = inner.limits.with_request(query.max_scanned_points);
+        let mut explained = Vec::with_capacity(query.sub_queries.len());
+        for plan in inner.plans(query, &limits, deadline).await? {
+            let estimate = plan.estimate(&inner.store, &inner.table, &inner.layout).await?;
+            explained.push((plan, estimate));
+        }
+        Ok(explained)
+    }
+
     /// Answers a query and waits for the whole of it.
     ///
     /// # Errors
@@ -225,28 +246,9 @@ impl Inner {
         frames: &Frames,
     ) -> Result<(), QueryError> {
         let started = Instant::now();
-        if query.end_ms < query.start_ms {
-            return Err(QueryError::EndBeforeStart {
-                start_ms: query.start_ms,
-                end_ms: query.end_ms,
-            });
-        }
-        query.check_regexps()?;
         let limits = self.limits.with_request(query.max_scanned_points);
         // All plans first: one unknown name fails the whole query before anything is read.
-        let mut plans = Vec::with_capacity(query.sub_queries.len());
-        for sub_query in &query.sub_queries {
-            let plan = Plan::new(
-                query,
-                sub_query,
-                &self.layout,
-                &limits,
-                &*self.directory,
-                self.series_index.as_ref(),
-                deadline,
-            );
-            plans.push(plan.await?);
-        }
+        let plans = self.plans(query, &limits, deadline).await?;
         let budget = Budget::new(limits, usage);
         let mut answer = Answer::new(self, query, deadline, frames, budget);
         for (index, (sub_query, plan)) in query.sub_queries.iter().zip(&plans).enumerate() {
@@ -254,6 +256,36 @@ impl Inner {
         }
         answer.finish(started).await;
         Ok(())
+    }
+
+    /// How the questions of a query are answered.
+    async fn plans(
+        &self,
+        query: &QuerySpec,
+        limits: &Limits,
+        deadline: Option<Instant>,
+    ) -> Result<Vec<Plan>, QueryError> {
+        if query.end_ms < query.start_ms {
+            return Err(QueryError::EndBeforeStart {
+                start_ms: query.start_ms,
+                end_ms: query.end_ms,
+            });
+        }
+        query.check_regexps()?;
+        let mut plans = Vec::with_capacity(query.sub_queries.len());
+        for sub_query in &query.sub_queries {
+            let plan = Plan::new(
+                query,
+                sub_query,
+                &self.layout,
+                limits,
+                &*self.directory,
+                self.series_index.as_ref(),
+                deadline,
+            );
+            plans.push(plan.await?);
+        }
+        Ok(plans)
     }
 }
 

@@ -25,6 +25,7 @@ pub mod compute;
 pub mod downsample;
 pub mod engine;
 pub mod error;
+pub mod estimate;
 pub mod expression;
 pub mod filter;
 pub mod frame;

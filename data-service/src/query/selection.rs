@@ -213,6 +213,11 @@ impl Selection {
         self.1.as_ref().map(|series| series.len())
     }
 
+    /// How many tags a wanted series has, if that matters.
+    pub fn tag_count(&self) -> Option<usize> {
+        self.0.tag_count
+    }
+
     /// The filters.
     pub fn tests(&self) -> &[TagTest] {
         &self.0.tests

@@ -130,6 +130,32 @@ pub(super) async fn a_prefix_ends_at_the_last_key_with_it(subject: &Subject<'_>)
     assert_eq!(table.keys(Scan::prefix(&[])).await, keys);
 }
 
+/// Where the store can do so.
+pub(super) async fn a_range_is_measured_by_its_keys(subject: &Subject<'_>) {
+    let table = thirty_rows(subject).await;
+    let Some(all) = table.measure("", "", 100).await else {
+        return;
+    };
+    assert_eq!((all.rows, all.last_key), (30, None));
+    assert!(all.bytes > 0);
+    for (start, stop, limit, rows, last_key) in [
+        ("", "", 30, 30, None),
+        ("", "", 29, 29, Some(b"c8".to_vec())),
+        ("a8", "b1", 10, 3, None),
+        ("a8", "b1", 2, 2, Some(b"a9".to_vec())),
+        ("c8", "", 1, 1, Some(b"c8".to_vec())),
+        ("x", "", 5, 0, None),
+        ("b5", "b5", 5, 0, None),
+    ] {
+        let measure = table.measure(start, stop, limit).await.unwrap();
+        assert_eq!(
+            (measure.rows, measure.last_key),
+            (rows, last_key),
+            "{start} {stop} {limit}"
+        );
+    }
+}
+
 pub(super) async fn a_scan_obeys_its_limit(subject: &Subject<'_>) {
     let table = thirty_rows(subject).await;
     for limit in [0_u64, 1, 6, 7, 8, 29, 30, 31] {

@@ -4,6 +4,7 @@
 //! between, the blocks may hold writes that are newer than that part, so the read begins again;
 //! see [`Table::generation`].
 
+use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -15,7 +16,7 @@ use super::memtable::Memtable;
 use super::merge::{self, View};
 use super::row_buffer::RowBuffer;
 use crate::rules::Columns;
-use crate::{Row, Scan, StoreError};
+use crate::{RangeMeasure, Row, Scan, StoreError};
 
 /// Keys that one step of a scan looks at, at most, and bytes that it copies: it holds a lock, and a thread, for as
 /// long.
@@ -242,6 +243,39 @@ fn read_step(core: &Core, table: &Table, scan: &Scan, view: &View) -> Result<Ste
     }
     step.last_key = Some(key);
     Ok(step)
+}
+
+/// Counts the first rows of a range by their keys.
+pub(super) fn measure(
+    core: &Core,
+    table: &Table,
+    start: &[u8],
+    stop: &[u8],
+    limit: usize,
+) -> Result<RangeMeasure, StoreError> {
+    let range = Scan::range(start, stop);
+    loop {
+        let generation = table.generation.load(Ordering::SeqCst);
+        // The first rows of all are among the first ones of each part.
+        let mut rows = BTreeMap::<Vec<u8>, u64>::new();
+        {
+            let memory = table.memory.read();
+            for memtable in std::iter::once(&memory.active).chain(memory.frozen.as_deref()) {
+                for (key, buffer) in memtable.range(bounds(&range)).take(limit.saturating_add(1)) {
+                    *rows.entry(key.to_vec()).or_default() += buffer.byte_len() as u64;
+                }
+            }
+        }
+        let stored = core.blocks.range(table, start, stop, false);
+        for row in stored.take(limit.saturating_add(1)) {
+            let (key, block) = row?;
+            let key = key.get(2..).unwrap_or_default();
+            *rows.entry(key.to_vec()).or_default() += block.len() as u64;
+        }
+        if table.generation.load(Ordering::SeqCst) == generation {
+            return Ok(RangeMeasure::of(rows, limit));
+        }
+    }
 }
 
 fn keeps(scan: &Scan, key: &[u8]) -> bool {

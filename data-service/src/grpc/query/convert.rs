@@ -28,7 +28,7 @@ const MAX_QUERIES: usize = 50;
 const MAX_TSUIDS: usize = 10_000;
 
 /// A query.
-pub(super) fn query(request: &QueryRequest, now_ms: i64) -> Result<QuerySpec, Status> {
+pub(in crate::grpc) fn query(request: &QueryRequest, now_ms: i64) -> Result<QuerySpec, Status> {
     let (start_ms, stop_ms) = range("range", request.range.as_ref(), now_ms)?;
     if request.queries.is_empty() || request.queries.len() > MAX_QUERIES {
         return Err(count("queries", request.queries.len(), MAX_QUERIES));

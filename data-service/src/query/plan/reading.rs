@@ -14,6 +14,7 @@
 //! a scan that jumps from one to the next. Else all keys of the ranges are looked at, as far as filters
 //! do not say where to go on.
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -53,6 +54,19 @@ pub enum Known {
     },
     /// Nothing.
     NotListed(NotListed),
+}
+
+impl fmt::Display for Known {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Named => f.write_str("the question names its series"),
+            Self::NotAsked => f.write_str("nearly all series are wanted"),
+            Self::Matched { matching, listed } => {
+                write!(f, "{matching} of {listed} series match, says the index")
+            }
+            Self::NotListed(why) => write!(f, "the index is not used: {why}"),
+        }
+    }
 }
 
 /// Up to so many rows are read one by one where the question names their series: nobody knows how many of

@@ -1,0 +1,161 @@
+//! How a query would be answered, for reading.
+
+use std::fmt::Write as _;
+
+use jiff::Timestamp;
+use oxtsdb_proto::data::v1::query_plan::{Certainty, Figure, Filter, Test, Way};
+use oxtsdb_proto::data::v1::{ExplainResponse, QueryPlan};
+
+/// A block of lines for each question.
+pub(super) fn text(response: &ExplainResponse) -> String {
+    let mut text = String::new();
+    for (index, plan) in response.plans.iter().enumerate() {
+        if index > 0 {
+            text.push('\n');
+        }
+        for (what, value) in lines(plan) {
+            // Writing to a string cannot fail.
+            let _ = writeln!(text, "{what:12}{value}");
+        }
+    }
+    text
+}
+
+fn lines(plan: &QueryPlan) -> Vec<(&'static str, String)> {
+    let metric = if plan.metric.is_empty() {
+        "of the TSUIDs"
+    } else {
+        &plan.metric
+    };
+    let mut lines = vec![
+        ("metric", metric.to_owned()),
+        (
+            "hours",
+            format!(
+                "{}, {} to {}",
+                plan.hours,
+                instant(plan.start_ms),
+                instant(plan.stop_ms)
+            ),
+        ),
+        ("way", format!("{}: {}", way(plan.way()), plan.reason)),
+    ];
+    for range in &plan.ranges {
+        let (start, stop) = (hex(&range.start_key), hex(&range.stop_key));
+        lines.push(("range", format!("{start} to {stop}")));
+    }
+    lines.extend(plan.filters.iter().map(|shown| ("filter", filter(shown))));
+    if plan.exact_tags > 0 {
+        lines.push(("tags", format!("just {}", plan.exact_tags)));
+    }
+    if !plan.group_by_tagk_uids.is_empty() {
+        let keys: Vec<String> = plan.group_by_tagk_uids.iter().map(|uid| hex(uid)).collect();
+        lines.push(("groups by", format!("tagk {}", keys.join(", "))));
+    }
+    if plan.first_window_ms > 0 {
+        let mut windows = format!("from {}", instant(plan.first_window_ms));
+        if plan.filled_windows > 0 {
+            let _ = write!(windows, ", {} filled for each series", plan.filled_windows);
+        }
+        lines.push(("windows", windows));
+    }
+    lines.push(("series", figure(plan.series.as_ref())));
+    lines.push(("rows", figure(plan.rows.as_ref())));
+    lines.push(("bytes", figure(plan.bytes.as_ref())));
+    lines
+}
+
+fn way(way: Way) -> &'static str {
+    match way {
+        Way::Unspecified => "unknown",
+        Way::SingleRows => "single rows",
+        Way::Jumps => "scan that jumps from series to series",
+        Way::SkipScan => "scan that passes over what cannot match",
+        Way::FullScan => "scan of all rows",
+    }
+}
+
+fn filter(filter: &Filter) -> String {
+    let key = format!("tagk {}", hex(&filter.tagk_uid));
+    let mut values: Vec<String> = filter.tagv_uids.iter().map(|uid| hex(uid)).collect();
+    if filter.tagv_count > values.len() as u64 {
+        values.push(format!("... ({} in all)", filter.tagv_count));
+    }
+    let values = values.join(", ");
+    match filter.test() {
+        Test::Unspecified => key,
+        Test::HasKey => format!("{key}: any value"),
+        Test::AnyOf => format!("{key}: one of tagv {values}"),
+        Test::NoneOf => format!("{key}: none of tagv {values}"),
+        Test::Name => format!("{key}: names of values are compared"),
+        Test::NameIfThere => format!("{key}: names of values are compared, if it is there"),
+    }
+}
+
+fn figure(figure: Option<&Figure>) -> String {
+    let Some(figure) = figure else {
+        return "unknown".to_owned();
+    };
+    let certainty = match figure.certainty() {
+        Certainty::Unspecified | Certainty::Exact => "",
+        Certainty::AtMost => "at most ",
+        Certainty::About => "about ",
+    };
+    format!("{certainty}{}", figure.value)
+}
+
+fn instant(ms: i64) -> String {
+    Timestamp::from_millisecond(ms).map_or_else(|_| ms.to_string(), |instant| instant.to_string())
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::new(), |mut text, byte| {
+        let _ = write!(text, "{byte:02X}");
+        text
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use oxtsdb_proto::data::v1::query_plan::KeyRange;
+
+    use super::*;
+
+    #[test]
+    fn a_plan_is_told_line_by_line() {
+        let plan = QueryPlan {
+            metric: "sys.cpu.nice".to_owned(),
+            start_ms: 1_356_998_400_000,
+            stop_ms: 1_357_002_000_000,
+            hours: 1,
+            way: Way::SkipScan.into(),
+            reason: "the index is not used".to_owned(),
+            ranges: vec![KeyRange {
+                start_key: vec![0, 0, 1, 0x50].into(),
+                stop_key: vec![0, 0, 1, 0x51].into(),
+            }],
+            filters: vec![Filter {
+                tagk_uid: vec![0, 0, 2].into(),
+                test: Test::AnyOf.into(),
+                tagv_uids: vec![vec![0, 0, 7].into()],
+                tagv_count: 3,
+            }],
+            rows: Some(Figure {
+                value: 12,
+                certainty: Certainty::About.into(),
+            }),
+            ..QueryPlan::default()
+        };
+        assert_eq!(
+            text(&ExplainResponse { plans: vec![plan] }),
+            "metric      sys.cpu.nice\n\
+             hours       1, 2013-01-01T00:00:00Z to 2013-01-01T01:00:00Z\n\
+             way         scan that passes over what cannot match: the index is not used\n\
+             range       00000150 to 00000151\n\
+             filter      tagk 000002: one of tagv 000007, ... (3 in all)\n\
+             series      unknown\n\
+             rows        about 12\n\
+             bytes       unknown\n"
+        );
+    }
+}

@@ -1,0 +1,247 @@
+//! `DataService.Explain`.
+
+use oxtsdb_proto::data::v1::query_plan::{Certainty, Figure, Filter, KeyRange, Test, Way};
+use oxtsdb_proto::data::v1::{ExplainRequest, ExplainResponse, QueryPlan};
+use oxtsdb_schema::TagvUid;
+use oxtsdb_server::deadline_of;
+use prost::bytes::Bytes;
+use rustc_hash::FxHashSet;
+use tonic::{Request, Response, Status};
+
+use super::query::{convert, of_query};
+use crate::query::estimate::{self, Estimate};
+use crate::query::plan::{Plan, Read};
+use crate::query::selection::{TagTest, ValueTest};
+use crate::query::time::now_ms;
+use crate::query::{Engine, QueryError};
+
+/// Values of a filter that are shown.
+const SHOWN_VALUES: usize = 100;
+
+/// Says how a query would be answered.
+pub(super) async fn explain(
+    engine: &Engine,
+    request: Request<ExplainRequest>,
+) -> Result<Response<ExplainResponse>, Status> {
+    let deadline = deadline_of(request.extensions());
+    let request = request.into_inner().query.unwrap_or_default();
+    let query = convert::query(&request, now_ms())?;
+    let explained = engine.explain(&query, deadline);
+    let explained = match deadline {
+        None => explained.await,
+        Some(deadline) => tokio::time::timeout_at(deadline.into(), explained)
+            .await
+            .unwrap_or(Err(QueryError::DeadlineExceeded)),
+    };
+    let explained = explained.map_err(|error| of_query(&error, "queries", &engine.table().to_string()))?;
+    let plans = explained.iter().map(|(plan, estimate)| message(plan, estimate));
+    Ok(Response::new(ExplainResponse {
+        plans: plans.collect(),
+    }))
+}
+
+fn message(plan: &Plan, estimate: &Estimate) -> QueryPlan {
+    let ranges = match &plan.read {
+        Read::Ranges(ranges) => ranges.as_slice(),
+        Read::Rows(_) => &[],
+    };
+    let windows = plan.downsample.as_ref().map(|(windows, _)| windows);
+    QueryPlan {
+        metric: plan.metric.as_deref().unwrap_or_default().to_owned(),
+        start_ms: plan.hours.start.millis(),
+        stop_ms: plan.hours.stop_ms(),
+        hours: plan.hours.count() as u64,
+        way: way(plan).into(),
+        reason: plan.known.to_string(),
+        ranges: ranges
+            .iter()
+            .map(|(start, stop)| KeyRange {
+                start_key: start.clone().into(),
+                stop_key: stop.clone().into(),
+            })
+            .collect(),
+        filters: plan.selection.tests().iter().map(filter).collect(),
+        exact_tags: plan
+            .selection
+            .tag_count()
+            .map_or(0, |count| u32::try_from(count).unwrap_or(u32::MAX)),
+        group_by_tagk_uids: plan
+            .group_by
+            .iter()
+            .map(|tagk| Bytes::copy_from_slice(tagk.as_bytes()))
+            .collect(),
+        first_window_ms: windows.map_or(0, |windows| windows.from_ms),
+        filled_windows: windows.map_or(0, |windows| windows.filled_count()),
+        series: estimate.series.map(figure),
+        rows: estimate.rows.map(figure),
+        bytes: estimate.bytes.map(figure),
+    }
+}
+
+fn way(plan: &Plan) -> Way {
+    let Read::Ranges(_) = plan.read else {
+        return Way::SingleRows;
+    };
+    if plan.selection.known_series().is_some() {
+        return Way::Jumps;
+    }
+    let seeks = plan
+        .selection
+        .row_filter()
+        .is_some_and(|filter| filter.has_seek());
+    if seeks { Way::SkipScan } else { Way::FullScan }
+}
+
+fn filter(test: &TagTest) -> Filter {
+    let (kind, values) = match &test.test {
+        ValueTest::Any => (Test::HasKey, None),
+        ValueTest::In(values) => (Test::AnyOf, Some(values)),
+        ValueTest::NotIn(values) => (Test::NoneOf, Some(values)),
+        ValueTest::Name(_) => (Test::Name, None),
+        ValueTest::NameIfThere(_) => (Test::NameIfThere, None),
+    };
+    Filter {
+        tagk_uid: Bytes::copy_from_slice(test.tagk.as_bytes()),
+        test: kind.into(),
+        tagv_uids: values.map(shown).unwrap_or_default(),
+        tagv_count: values.map_or(0, |values| values.len() as u64),
+    }
+}
+
+/// The first values, ascending.
+fn shown(values: &FxHashSet<TagvUid>) -> Vec<Bytes> {
+    let mut values: Vec<&TagvUid> = values.iter().collect();
+    values.sort_unstable();
+    let values = values.into_iter().take(SHOWN_VALUES);
+    values
+        .map(|value| Bytes::copy_from_slice(value.as_bytes()))
+        .collect()
+}
+
+fn figure(figure: estimate::Figure) -> Figure {
+    let certainty = match figure.certainty {
+        estimate::Certainty::Exact => Certainty::Exact,
+        estimate::Certainty::AtMost => Certainty::AtMost,
+        estimate::Certainty::About => Certainty::About,
+    };
+    Figure {
+        value: figure.value,
+        certainty: certainty.into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use oxtsdb_proto::common::v1::{TimeRange, time_range};
+    use oxtsdb_proto::data::v1::sub_query::{MetricSource, Source};
+    use oxtsdb_proto::data::v1::tag_filter::FilterType;
+    use oxtsdb_proto::data::v1::{AggregateFunction, QueryRequest, SubQuery, TagFilter};
+    use oxtsdb_schema::{Timestamp, Value};
+    use tonic::Code;
+
+    use super::*;
+    use crate::NewPoint;
+    use crate::test_stack::TestStack;
+
+    /// 2013-01-01 00:00:00 UTC, an exact hour.
+    const T: u32 = 1_356_998_400;
+
+    fn question(metric: &str, kind: FilterType, pattern: &str) -> SubQuery {
+        let filter = TagFilter {
+            key: "host".to_owned(),
+            r#type: kind.into(),
+            pattern: pattern.to_owned(),
+            group_by: true,
+            ..TagFilter::default()
+        };
+        SubQuery {
+            source: Some(Source::Metric(MetricSource {
+                metric: metric.to_owned(),
+                filters: vec![filter],
+                explicit_tags: false,
+            })),
+            aggregator: AggregateFunction::Sum.into(),
+            ..SubQuery::default()
+        }
+    }
+
+    fn request(hours: i64, queries: Vec<SubQuery>) -> ExplainRequest {
+        let start_ms = i64::from(T) * 1000;
+        ExplainRequest {
+            query: Some(QueryRequest {
+                range: Some(TimeRange {
+                    start: Some(time_range::Start::StartMs(start_ms)),
+                    end: Some(time_range::End::EndMs(start_ms + hours * 3_600_000 - 1000)),
+                }),
+                queries,
+                ..QueryRequest::default()
+            }),
+        }
+    }
+
+    #[tokio::test]
+    async fn a_plan_says_what_would_be_read() {
+        let stack = TestStack::start().await;
+        for host in 0..40 {
+            let host = format!("web{host:02}");
+            let point = NewPoint {
+                metric: "m",
+                tags: &[("host", &host)],
+                timestamp: Timestamp::from_seconds(T),
+                value: Value::Int(1),
+            };
+            stack.service.writer.write(&[point], None).await.unwrap();
+        }
+        let mut client = stack.client();
+        let questions = vec![
+            question("m", FilterType::Regexp, "^web0[12]$"),
+            question("m", FilterType::Wildcard, "web1*"),
+            question("m", FilterType::Wildcard, "*"),
+        ];
+        let response = client.explain(request(2, questions.clone())).await.unwrap();
+        let plans = response.into_inner().plans;
+        let told: Vec<_> = plans
+            .iter()
+            .map(|plan| {
+                let rows = plan.rows.unwrap();
+                (plan.way(), plan.reason.as_str(), rows.value, rows.certainty())
+            })
+            .collect();
+        assert_eq!(
+            told,
+            [
+                (
+                    Way::SingleRows,
+                    "2 of 40 series match, says the index",
+                    4,
+                    Certainty::AtMost
+                ),
+                (
+                    Way::SkipScan,
+                    "10 of 40 series match, says the index",
+                    40,
+                    Certainty::Exact
+                ),
+                (
+                    Way::FullScan,
+                    "nearly all series are wanted",
+                    40,
+                    Certainty::Exact
+                ),
+            ]
+        );
+        assert_eq!((plans[0].hours, plans[0].start_ms), (2, i64::from(T) * 1000));
+        assert_eq!(
+            plans[1].ranges[0].start_key,
+            [&[0, 0, 1], T.to_be_bytes().as_slice()].concat()
+        );
+        assert_eq!(plans[1].filters[0].test(), Test::Name);
+        assert_eq!(plans[2].filters[0].test(), Test::HasKey);
+        assert_eq!(plans[0].group_by_tagk_uids, [vec![0, 0, 1]]);
+
+        let long = client.explain(request(20_000, questions)).await.unwrap();
+        assert_eq!(long.into_inner().plans[0].way(), Way::Jumps);
+        let unknown = request(1, vec![question("nope", FilterType::Wildcard, "*")]);
+        assert_eq!(client.explain(unknown).await.unwrap_err().code(), Code::NotFound);
+    }
+}
