@@ -7,10 +7,14 @@
 mod directory;
 mod tsdb;
 
+use std::sync::Arc;
+
 use data_service::query::language::parse_metric_query;
 use data_service::query::{Engine, Frame, Group, Limits, QueryError, QuerySpec, Quirks, Resource};
 use futures::StreamExt as _;
 use jiff::tz::TimeZone;
+use oxtsdb_row_store::RowStore as _;
+use oxtsdb_row_store::embedded::{EmbeddedConfig, EmbeddedStore};
 use oxtsdb_schema::{DuplicatePolicy, RowKeyLayout, SaltLayout, UidKind};
 use proptest::prelude::*;
 use serde_json::json;
@@ -151,6 +155,42 @@ proptest! {
                 }
             }
         });
+    }
+}
+
+#[tokio::test]
+async fn rows_that_come_as_columns_are_those_that_come_as_cells() {
+    let plan = |first, last, step, gap, floats_from| Plan {
+        first,
+        last,
+        step,
+        gap,
+        floats_from,
+    };
+    // Integers, floating point, and both in one row.
+    let plans = [
+        plan(0, 60, 700, 9, 200),
+        plan(3, 50, 900, 7, 0),
+        plan(5, 60, 800, 11, 20),
+        plan(20, 30, 1300, 5, 25),
+    ];
+    let in_memory = Tsdb::new(RowKeyLayout::default()).await;
+    fill(&in_memory, &plans).await;
+    let folder = tempfile::tempdir().unwrap();
+    let open = || Arc::new(EmbeddedStore::open(EmbeddedConfig::new(folder.path())).unwrap());
+    let store = open();
+    let on_disk = Tsdb::over(store.clone(), RowKeyLayout::default()).await;
+    fill(&on_disk, &plans).await;
+    // A closed store has everything in blocks.
+    store.close().await.unwrap();
+    drop(store);
+    let on_disk = on_disk.moved_to(open());
+    for text in QUESTIONS {
+        for quirks in [Quirks::NONE, Quirks::OPENTSDB] {
+            let (expected, _) = told(&in_memory.engine(), text, quirks).await;
+            let (groups, _) = told(&on_disk.engine(), text, quirks).await;
+            assert_eq!(format!("{groups:?}"), format!("{expected:?}"), "{text}");
+        }
     }
 }
 

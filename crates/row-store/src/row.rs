@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use crate::PointColumns;
 use crate::cell_list::CellList;
 use crate::rules::MAX_QUALIFIER;
 
@@ -19,7 +20,7 @@ pub struct CellRef<'a> {
     pub value: &'a [u8],
 }
 
-/// A row with at least one cell.
+/// A row with at least one cell, or with points in place of cells ([`Row::points`]).
 ///
 /// Cells ascend by family (in the order of the table's definition), then by qualifier (unsigned
 /// bytes); of one column the newest comes first. All cells share one buffer, because a query reads
@@ -29,15 +30,32 @@ pub struct Row {
     key: Box<[u8]>,
     families: Arc<[String]>,
     cells: CellList,
+    points: Option<Box<PointColumns>>,
 }
 
 impl Row {
+    /// A row of points.
+    pub(crate) fn of_points(key: &[u8], families: Arc<[String]>, points: PointColumns) -> Self {
+        Self {
+            key: key.into(),
+            families,
+            cells: CellList::default(),
+            points: Some(Box::new(points)),
+        }
+    }
+
+    /// The points of a row that has no cells; only where a [`Scan`](crate::Scan) allows it.
+    pub fn points(&self) -> Option<&PointColumns> {
+        self.points.as_deref()
+    }
+
     /// The row of these cells, or `None` if there are none.
     pub(crate) fn of(key: &[u8], families: Arc<[String]>, cells: CellList) -> Option<Self> {
         (!cells.is_empty()).then(|| Self {
             key: key.into(),
             families,
             cells,
+            points: None,
         })
     }
 
@@ -68,7 +86,8 @@ impl Row {
 
     /// Bytes of the key, and of the qualifiers and values of all cells.
     pub fn byte_len(&self) -> usize {
-        self.key.len() + self.cells.byte_len()
+        let points = self.points().map_or(0, PointColumns::len);
+        self.key.len() + self.cells.byte_len() + points * 2 * size_of::<i64>()
     }
 
     /// The newest cell of a column.
@@ -80,7 +99,7 @@ impl Row {
 
 impl PartialEq for Row {
     fn eq(&self, other: &Self) -> bool {
-        self.key == other.key && self.cells().eq(other.cells())
+        self.key == other.key && self.points == other.points && self.cells().eq(other.cells())
     }
 }
 
@@ -89,6 +108,7 @@ impl fmt::Debug for Row {
         f.debug_struct("Row")
             .field("key", &self.key)
             .field("cells", &self.cells().collect::<Vec<_>>())
+            .field("points", &self.points)
             .finish()
     }
 }

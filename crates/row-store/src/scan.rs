@@ -96,6 +96,8 @@ pub struct Scan {
     pub batch_rows: usize,
     /// Which rows to return, by their keys.
     pub filter: Option<RowFilter>,
+    /// Rows may come as [`PointColumns`](crate::PointColumns), without cells, if the store has them so.
+    pub allows_points: bool,
 }
 
 impl Scan {
@@ -110,6 +112,7 @@ impl Scan {
             reverse: false,
             batch_rows: 128,
             filter: None,
+            allows_points: false,
         }
     }
 

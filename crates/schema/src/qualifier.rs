@@ -147,6 +147,16 @@ impl Qualifier {
         }
     }
 
+    /// As [`Qualifier::offset_ms`], of a qualifier with `width` bytes, from its bits without the flags.
+    #[inline]
+    pub const fn offset_ms_of(width: usize, bits: u32) -> u32 {
+        if width == 4 {
+            (bits & 0x00ff_fffc) >> 2
+        } else {
+            bits * 1000
+        }
+    }
+
     /// The type and length of the value: 0 to 15.
     #[inline]
     pub const fn flags(&self) -> u8 {

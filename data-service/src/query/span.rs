@@ -7,9 +7,9 @@
 use std::sync::Arc;
 
 use hashbrown::HashMap;
-use oxtsdb_row_store::Row;
+use oxtsdb_row_store::{PointColumns, PointValues, Row};
 use oxtsdb_schema::row::{CellRef, decode_row};
-use oxtsdb_schema::{DuplicatePolicy, Points as RowPoints, RowKeyLayout, RowKeyRef, Tsuid, Value};
+use oxtsdb_schema::{DuplicatePolicy, Points as RowPoints, Qualifier, RowKeyLayout, RowKeyRef, Tsuid, Value};
 use rustc_hash::FxBuildHasher;
 
 use super::budget::Budget;
@@ -82,6 +82,28 @@ struct Scratch {
     values: Vec<f64>,
 }
 
+impl Scratch {
+    fn set_times(&mut self, base_ms: i64, points: &PointColumns) {
+        let offset = |time: &i64| {
+            // It has at most 28 bits.
+            let bits = u32::try_from(*time).unwrap_or(u32::MAX);
+            i64::from(Qualifier::offset_ms_of(points.qualifier_width, bits))
+        };
+        self.times_ms.clear();
+        self.times_ms
+            .extend(points.times.iter().map(|time| base_ms + offset(time)));
+    }
+
+    /// The points of a row whose instants were set.
+    fn raw(&self, points: &PointColumns) -> Points {
+        let values = match &points.values {
+            PointValues::Ints(values) => Values::Ints(values.clone()),
+            PointValues::Doubles(values) => Values::Doubles(values.clone()),
+        };
+        Points::new(self.times_ms.clone(), values)
+    }
+}
+
 impl SpanBuilder {
     /// No rows yet.
     pub fn new(shape: SpanShape, budget: Budget) -> Self {
@@ -111,6 +133,61 @@ impl SpanBuilder {
         {
             return Ok(());
         }
+        let points = match row.points() {
+            Some(points) => {
+                scratch.set_times(base_ms, points);
+                points.len() as u64
+            }
+            None => match self.decode_cells(row, base_ms)? {
+                Some(points) => points,
+                None => return Ok(()),
+            },
+        };
+        self.budget.use_points(points)?;
+        self.statistics.points += points;
+
+        let scratch = &mut self.scratch;
+        let series = match self.spans.get_mut(scratch.tsuid.as_slice()) {
+            Some(series) => series,
+            None => {
+                let tsuid = Tsuid::from_bytes(&scratch.tsuid, &self.shape.layout.widths)
+                    .map_err(|error| QueryError::row_series(row.key(), &error))?;
+                let series = Series::new(&self.shape, &self.budget)?;
+                self.spans.entry(tsuid).or_insert(series)
+            }
+        };
+        let before = series.column.held();
+        match (&mut series.column, row.points()) {
+            (Column::Raw(own), Some(points)) => own.append(scratch.raw(points)),
+            (Column::Raw(own), None) => own.extend_from_row(base_ms, &scratch.row),
+            (Column::Downsampled(downsampler), Some(points)) => match &points.values {
+                PointValues::Doubles(values) => downsampler.feed(&scratch.times_ms, values),
+                PointValues::Ints(values) => {
+                    scratch.values.clear();
+                    let values = values.iter().map(|value| Number::Int(*value).as_f64());
+                    scratch.values.extend(values);
+                    downsampler.feed(&scratch.times_ms, &scratch.values);
+                }
+            },
+            (Column::Downsampled(downsampler), None) => {
+                scratch.times_ms.clear();
+                scratch.values.clear();
+                let offsets = scratch.row.offsets_ms().iter();
+                scratch
+                    .times_ms
+                    .extend(offsets.map(|offset| base_ms + i64::from(*offset)));
+                scratch
+                    .values
+                    .extend(scratch.row.values().iter().map(Value::as_f64));
+                downsampler.feed(&scratch.times_ms, &scratch.values);
+            }
+        }
+        self.budget.hold((series.column.held() - before) as u64)
+    }
+
+    /// Decodes the cells of a row and says how many points they have; `None` if the row is left out.
+    fn decode_cells(&mut self, row: &Row, base_ms: i64) -> Result<Option<u64>, QueryError> {
+        let scratch = &mut self.scratch;
         scratch.row.clear();
         let cells = row.cells().map(|cell| CellRef {
             qualifier: cell.qualifier,
@@ -129,42 +206,13 @@ impl SpanBuilder {
                         reason: error.to_string(),
                     });
                 }
-                return Ok(());
+                return Ok(None);
             }
             Err(error) => return Err(QueryError::row(row.key(), error)),
         };
-        let points = stats.points as u64;
-        self.budget.use_points(points)?;
-        self.statistics.points += points;
         self.statistics.duplicates += stats.duplicates as u64;
         self.statistics.skipped_cells += (stats.annotations + stats.histograms + stats.unknown_cells) as u64;
-
-        let series = match self.spans.get_mut(scratch.tsuid.as_slice()) {
-            Some(series) => series,
-            None => {
-                let tsuid = Tsuid::from_bytes(&scratch.tsuid, &self.shape.layout.widths)
-                    .map_err(|error| QueryError::row_series(row.key(), &error))?;
-                let series = Series::new(&self.shape, &self.budget)?;
-                self.spans.entry(tsuid).or_insert(series)
-            }
-        };
-        let before = series.column.held();
-        match &mut series.column {
-            Column::Raw(points) => points.extend_from_row(base_ms, &scratch.row),
-            Column::Downsampled(downsampler) => {
-                scratch.times_ms.clear();
-                scratch.values.clear();
-                let offsets = scratch.row.offsets_ms().iter();
-                scratch
-                    .times_ms
-                    .extend(offsets.map(|offset| base_ms + i64::from(*offset)));
-                scratch
-                    .values
-                    .extend(scratch.row.values().iter().map(Value::as_f64));
-                downsampler.feed(&scratch.times_ms, &scratch.values);
-            }
-        }
-        self.budget.hold((series.column.held() - before) as u64)
+        Ok(Some(stats.points as u64))
     }
 
     /// Says which series and hours will come; of them those that are `wanted` are built here.

@@ -22,9 +22,13 @@ pub(crate) struct Tsdb {
 }
 
 impl Tsdb {
-    /// An empty table.
+    /// An empty table in memory.
     pub(crate) async fn new(layout: RowKeyLayout) -> Self {
-        let store: Arc<dyn RowStore> = Arc::new(MemoryStore::default());
+        Self::over(Arc::new(MemoryStore::default()), layout).await
+    }
+
+    /// An empty table in a store.
+    pub(crate) async fn over(store: Arc<dyn RowStore>, layout: RowKeyLayout) -> Self {
         let table: TableName = "tsdb".parse().unwrap();
         store
             .create_table(&TableDef::new(table.clone(), &["t"]))
@@ -36,6 +40,12 @@ impl Tsdb {
             layout,
             directory: Arc::default(),
         }
+    }
+
+    /// The same in another store, which has the table.
+    #[allow(dead_code, reason = "not every test has two")]
+    pub(crate) fn moved_to(self, store: Arc<dyn RowStore>) -> Self {
+        Self { store, ..self }
     }
 
     /// Asks.

@@ -19,6 +19,7 @@ mod floats;
 mod numbers;
 
 use super::varint::{self, Reader};
+use crate::PointColumns;
 use crate::cell_list::{CellList, RawCell};
 use crate::rules::MAX_QUALIFIER;
 
@@ -49,8 +50,8 @@ pub(super) fn encode(cells: &CellList) -> Vec<u8> {
     block
 }
 
-/// The cells of a block; the error says what is wrong with it.
-pub(super) fn decode(block: &[u8]) -> Result<CellList, &'static str> {
+/// The runs of a block.
+fn runs(block: &[u8]) -> Result<Reader<'_>, &'static str> {
     let mut reader = Reader(block);
     if reader.byte() != Some(VERSION) {
         return Err("unknown version of a row block");
@@ -58,6 +59,28 @@ pub(super) fn decode(block: &[u8]) -> Result<CellList, &'static str> {
     if reader.array().map(u32::from_be_bytes) != Some(crc32fast::hash(reader.0)) {
         return Err("the checksum does not match");
     }
+    Ok(reader)
+}
+
+/// The points of a block that has nothing else; `None` if it has.
+pub(super) fn decode_points(block: &[u8]) -> Result<Option<PointColumns>, &'static str> {
+    let mut reader = runs(block)?;
+    if reader.0.is_empty() {
+        return Ok(None);
+    }
+    let damaged = "the cells cannot be decoded";
+    let width = usize::from(reader.byte().ok_or(damaged)? >> 4);
+    let count = reader.length().filter(|count| *count <= MAX_RUN).ok_or(damaged)?;
+    if width == 0 {
+        return Ok(None);
+    }
+    let points = columns::decode_points(&mut reader, width, count).ok_or(damaged)?;
+    Ok(points.filter(|points| reader.0.is_empty() && !points.is_empty()))
+}
+
+/// The cells of a block; the error says what is wrong with it.
+pub(super) fn decode(block: &[u8]) -> Result<CellList, &'static str> {
+    let mut reader = runs(block)?;
     let mut cells = CellList::default();
     while !reader.0.is_empty() {
         decode_run(&mut reader, &mut cells).ok_or("the cells cannot be decoded")?;

@@ -16,8 +16,8 @@ use fjall::{CompressionType, Database, Keyspace, KeyspaceCreateOptions, Slice};
 use super::block;
 use super::catalog::Table;
 use super::folder::{io_error, missing, sync_folder};
-use crate::StoreError;
 use crate::cell_list::CellList;
+use crate::{PointColumns, StoreError};
 
 /// Key of the newest time that was flushed; no table has the id 0.
 const TIME_KEY: [u8; 2] = [0, 0];
@@ -182,10 +182,23 @@ impl Blocks {
 
 /// Decodes the block of a row.
 pub(super) fn decode(table: &Table, row: &[u8], block: &[u8]) -> Result<CellList, StoreError> {
-    block::decode(block).map_err(|detail| StoreError::Corrupt {
+    block::decode(block).map_err(|detail| damaged(table, row, detail))
+}
+
+/// Decodes the block of a row that has points and nothing else; `None` if it has.
+pub(super) fn decode_points(
+    table: &Table,
+    row: &[u8],
+    block: &[u8],
+) -> Result<Option<PointColumns>, StoreError> {
+    block::decode_points(block).map_err(|detail| damaged(table, row, detail))
+}
+
+fn damaged(table: &Table, row: &[u8], detail: &str) -> StoreError {
+    StoreError::Corrupt {
         place: format!("table `{}` row {}", table.def.name, row.escape_ascii()),
         detail: detail.to_owned(),
-    })
+    }
 }
 
 /// The engine takes a tree without this file for a new one.

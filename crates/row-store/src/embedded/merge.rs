@@ -62,6 +62,11 @@ pub(super) struct View {
 }
 
 impl View {
+    /// Whether all stored cells are to be seen.
+    pub(super) fn is_of_all(&self) -> bool {
+        !self.trims_stored && matches!(self.columns, Columns::All)
+    }
+
     fn wants(&self, family: u8, qualifier: &[u8]) -> bool {
         matches!(self.columns, Columns::All) || self.columns.contains(family, qualifier)
     }
@@ -75,7 +80,7 @@ impl View {
 pub(super) fn merge(stored: Option<CellList>, buffers: &[&RowBuffer], view: &View) -> CellList {
     if buffers.iter().all(|buffer| buffer.len() == 0) {
         return match stored {
-            Some(stored) if !view.trims_stored && matches!(view.columns, Columns::All) => stored,
+            Some(stored) if view.is_of_all() => stored,
             Some(stored) => trim(stored.iter().map(put_of), view),
             None => CellList::default(),
         };
@@ -192,7 +197,7 @@ fn appended(stored: Option<&CellList>, buffers: &[&RowBuffer], view: &View) -> O
         }
     }
     let mut cells = match stored {
-        Some(stored) if !view.trims_stored && matches!(view.columns, Columns::All) => stored.clone(),
+        Some(stored) if view.is_of_all() => stored.clone(),
         Some(stored) => trim(stored.iter().map(put_of), view),
         None => CellList::default(),
     };

@@ -215,8 +215,8 @@ fn read_step(core: &Core, table: &Table, scan: &Scan, view: &View) -> Result<Ste
         let frozen = frozen.next_if(|(key, _)| key.as_ref() == next);
         let active = active.next_if(|(key, _)| key.as_ref() == next);
         if keeps(scan, next) {
-            let stored = match stored {
-                Some(Ok((_, block))) => Some(blocks::decode(table, next, &block)?),
+            let block = match stored {
+                Some(Ok((_, block))) => Some(block),
                 _ => None,
             };
             let buffers: Vec<&RowBuffer> = frozen
@@ -224,9 +224,22 @@ fn read_step(core: &Core, table: &Table, scan: &Scan, view: &View) -> Result<Ste
                 .into_iter()
                 .chain(active.map(|(_, buffer)| buffer))
                 .collect();
-            let cells = merge::merge(stored, &buffers, view);
-            bytes += cells.byte_len();
-            step.rows.extend(Row::of(next, table.families.clone(), cells));
+            let points = match &block {
+                Some(block) if scan.allows_points && buffers.is_empty() && view.is_of_all() => {
+                    blocks::decode_points(table, next, block)?
+                }
+                _ => None,
+            };
+            let row = match points {
+                Some(points) => Some(Row::of_points(next, table.families.clone(), points)),
+                None => {
+                    let stored = block.map(|block| blocks::decode(table, next, &block));
+                    let cells = merge::merge(stored.transpose()?, &buffers, view);
+                    Row::of(next, table.families.clone(), cells)
+                }
+            };
+            bytes += row.as_ref().map_or(0, Row::byte_len);
+            step.rows.extend(row);
             passed_over = 0;
         } else {
             passed_over += 1;

@@ -22,6 +22,7 @@ use super::super::varint::Reader;
 use super::floats::{self, Float};
 use super::numbers;
 use crate::cell_list::{CellList, RawCell};
+use crate::{PointColumns, PointValues};
 
 const FLOAT_FLAG: u8 = 8;
 const LENGTH_MASK: u8 = 7;
@@ -159,6 +160,46 @@ fn decode_flags(reader: &mut Reader<'_>, count: usize) -> Option<Flags> {
         }
         _ => return None,
     })
+}
+
+/// Reads a run of so many cells as points; the inner `None` if they are not what [`PointColumns`] are.
+pub(super) fn decode_points(
+    reader: &mut Reader<'_>,
+    width: usize,
+    count: usize,
+) -> Option<Option<PointColumns>> {
+    numbers::skip(reader, count)?;
+    let times = numbers::decode(reader, count)?;
+    let floats = |reader: &mut Reader<'_>, singles: Option<&[bool]>| {
+        let floats = floats::decode(reader, count, singles)?;
+        let doubles = floats.into_iter().map(|float| match float {
+            Float::Single(value) => f64::from(value),
+            Float::Double(value) => value,
+        });
+        Some(PointValues::Doubles(doubles.collect()))
+    };
+    let values = match decode_flags(reader, count)? {
+        Flags::Integers => PointValues::Ints(numbers::decode(reader, count)?),
+        Flags::Floats => floats(reader, None)?,
+        Flags::Listed(flags) if flags.iter().all(|flags| matches!(flags, 0 | 1 | 3 | 7)) => {
+            PointValues::Ints(numbers::decode(reader, count)?)
+        }
+        Flags::Listed(flags) if flags.iter().all(|flags| flags & FLOAT_FLAG != 0) => {
+            let singles: Vec<bool> = flags.iter().map(|flags| flags & LENGTH_MASK == 3).collect();
+            floats(reader, Some(&singles))?
+        }
+        Flags::Mixed(_) | Flags::Listed(_) => return Some(None),
+    };
+    let fits = |time: &i64| u32::try_from(*time).is_ok_and(|time| time >> (8 * width - 4) == 0);
+    if !times.iter().all(fits) {
+        return None;
+    }
+    let points = PointColumns {
+        qualifier_width: width,
+        times,
+        values,
+    };
+    Some(points.ascends().then_some(points))
 }
 
 /// Reads a run of so many cells.

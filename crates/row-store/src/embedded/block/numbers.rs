@@ -240,6 +240,27 @@ pub(super) fn decode(reader: &mut Reader<'_>, count: usize) -> Option<Vec<i64>> 
     Some(numbers)
 }
 
+/// Passes over so many numbers.
+pub(super) fn skip(reader: &mut Reader<'_>, count: usize) -> Option<()> {
+    if count == 0 {
+        return Some(());
+    }
+    let order = usize::from(reader.byte()? >> 6);
+    let in_one = reader.byte()? == 1;
+    let mut rest = count.checked_sub(order)?;
+    for _ in 0..order {
+        reader.signed()?;
+    }
+    while rest > 0 {
+        reader.signed()?;
+        let width = usize::from(reader.byte()?);
+        let length = if in_one { rest } else { FRAME.min(rest) };
+        reader.bytes(length.checked_mul(width)?.div_ceil(8))?;
+        rest -= length;
+    }
+    Some(())
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::collection::vec;
@@ -253,6 +274,9 @@ mod tests {
         let mut reader = Reader(&bytes);
         assert_eq!(decode(&mut reader, numbers.len()).as_deref(), Some(numbers));
         assert!(reader.0.is_empty(), "nothing is left over");
+        let mut reader = Reader(&bytes);
+        assert_eq!(skip(&mut reader, numbers.len()), Some(()));
+        assert!(reader.0.is_empty(), "all is passed over");
         bytes.len()
     }
 
@@ -298,6 +322,7 @@ mod tests {
         #[test]
         fn any_bytes_are_decoded_or_refused(bytes in vec(any::<u8>(), 0..200), count in 0..1_000_usize) {
             drop(decode(&mut Reader(&bytes), count));
+            skip(&mut Reader(&bytes), count);
         }
     }
 }

@@ -2,6 +2,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 
 use super::*;
+use crate::PointValues;
 
 type Cell = (u8, Vec<u8>, i64, Vec<u8>);
 
@@ -16,8 +17,49 @@ fn list(cells: &[Cell]) -> CellList {
 fn bytes_of(cells: &[Cell]) -> usize {
     let cells = list(cells);
     let block = encode(&cells);
+    // As text, because NaN is not equal to itself.
+    let points = format!("{:?}", decode_points(&block));
+    assert_eq!(points, format!("{:?}", Ok::<_, ()>(points_of(&cells))));
     assert_eq!(decode(&block), Ok(cells));
     block.len()
+}
+
+/// Cells as points, if they are all of one kind and each is after the one before.
+fn points_of(cells: &CellList) -> Option<PointColumns> {
+    let first = cells.iter().next()?;
+    let width = columns::width(&first)?;
+    let (mut times, mut ints, mut doubles) = (Vec::new(), Vec::new(), Vec::new());
+    for cell in cells.iter() {
+        if columns::width(&cell) != Some(width) || cell.family != first.family {
+            return None;
+        }
+        let (flags, time) = match cell.qualifier {
+            [a, b] => (b & 0xf, u32::from(u16::from_be_bytes([*a, *b])) >> 4),
+            [a, b, c, d] => (d & 0xf, u32::from_be_bytes([*a, *b, *c, *d]) >> 4),
+            _ => return None,
+        };
+        times.push(i64::from(time));
+        match (flags, cell.value) {
+            (0, [a]) => ints.push(i64::from(i8::from_be_bytes([*a]))),
+            (1, value) => ints.push(i64::from(i16::from_be_bytes(value.try_into().unwrap()))),
+            (3, value) => ints.push(i64::from(i32::from_be_bytes(value.try_into().unwrap()))),
+            (7, value) => ints.push(i64::from_be_bytes(value.try_into().unwrap())),
+            (11, value) => doubles.push(f64::from(f32::from_be_bytes(value.try_into().unwrap()))),
+            (15, value) => doubles.push(f64::from_be_bytes(value.try_into().unwrap())),
+            _ => return None,
+        }
+    }
+    let values = match (ints.is_empty(), doubles.is_empty()) {
+        (false, true) => PointValues::Ints(ints),
+        (true, false) => PointValues::Doubles(doubles),
+        _ => return None,
+    };
+    let points = PointColumns {
+        qualifier_width: width,
+        times,
+        values,
+    };
+    points.ascends().then_some(points)
 }
 
 /// A point of OpenTSDB's: qualifier of 2 bytes with the flags of the value.
