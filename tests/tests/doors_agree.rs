@@ -126,10 +126,7 @@ async fn send(tsdb: &Tsdb, door: &str, samples: &[Sample]) -> anyhow::Result<()>
     Ok(())
 }
 
-/// Points of every series, as they are to be read: as they were sent, except that an integer just
-/// before a floating point number comes as one too, since an answer looks ahead by a point.
-///
-/// Source: OpenTSDB 2.4, `AggregationIterator.isInteger`.
+/// Points of every series, as they are to be read: as they were sent.
 fn expected(samples: &[Sample]) -> BTreeMap<BTreeMap<String, String>, Vec<(i64, Number)>> {
     let mut series: BTreeMap<_, Vec<(i64, Number)>> = BTreeMap::new();
     for sample in samples {
@@ -141,15 +138,6 @@ fn expected(samples: &[Sample]) -> BTreeMap<BTreeMap<String, String>, Vec<(i64, 
     }
     for points in series.values_mut() {
         points.sort_by_key(|(instant, _)| *instant);
-        let is_double: Vec<bool> = points
-            .iter()
-            .map(|(_, value)| matches!(value, Number::Double(_)))
-            .collect();
-        for ((_, value), next_is_double) in points.iter_mut().zip(is_double.into_iter().skip(1)) {
-            if next_is_double {
-                *value = Number::Double(value.as_f64());
-            }
-        }
     }
     series
 }

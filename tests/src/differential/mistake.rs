@@ -5,7 +5,7 @@ use rand::rngs::StdRng;
 use rand::seq::IndexedRandom as _;
 use serde_json::{Value, json};
 
-const TIMES: [&str; 17] = [
+const TIMES: [&str; 15] = [
     "",
     "x",
     "2013/1/1",
@@ -17,9 +17,7 @@ const TIMES: [&str; 17] = [
     "h-ago",
     "0h-ago",
     "-5",
-    "1356998400.5",
     "1356998400.1234",
-    "1.5",
     "ms",
     " 1356998400",
     "99999999999999",
@@ -97,7 +95,8 @@ pub(super) fn in_parameters(random: &mut StdRng, parameters: &mut Vec<(String, S
     let place = random.random_range(0..parameters.len());
     let (name, value) = &mut parameters[place];
     match name.as_str() {
-        _ if random.random_ratio(1, 8) => {
+        // Without an end it is now: filled windows of many years take OpenTSDB minutes.
+        name if name != "end" && random.random_ratio(1, 8) => {
             parameters.remove(place);
         }
         "start" | "end" => *value = some(random, &TIMES),
@@ -124,9 +123,7 @@ pub(super) fn in_body(random: &mut StdRng, body: &mut Value) -> Option<String> {
             return Some(text.chars().take(end).collect());
         }
         5 => {
-            let field = ["start", "end", "queries"]
-                .choose(random)
-                .expect("there are some");
+            let field = ["start", "queries"].choose(random).expect("there are some");
             body.as_object_mut().map(|fields| fields.remove(*field));
         }
         _ => in_sub_query(random, &mut body["queries"][0]),
