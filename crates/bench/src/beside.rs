@@ -3,7 +3,6 @@
 //! OpenTSDB's tables are filled through our server, which is faster and leaves whole rows as one compacted
 //! cell each: the form that OpenTSDB reads fastest.
 
-use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use anyhow::ensure;
@@ -14,20 +13,14 @@ use crate::doors;
 use crate::process::{Server, cpu_seconds_of};
 use crate::queries::{self, Query};
 use crate::report::{ms, thousands};
+use crate::rig::Rig;
 use crate::workload::{Order, Shape, Workload};
 
 /// Queries on the embedded store, beside OpenTSDB on HBase; `tests/hbase/bench.sh queries` starts what is needed.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// HBase's Thrift servers.
-    #[arg(long, env = "OXTSDB_TEST_HBASE", value_name = "HOST:PORT,...")]
-    hbase_thrift: String,
-    /// OpenTSDB, on the same HBase and with tables of the usual names.
-    #[arg(long, env = "OXTSDB_TEST_OPENTSDB", value_name = "HOST:PORT")]
-    opentsdb: SocketAddr,
-    /// The folder of `tests/hbase/rig.sh`: its processes are those whose processor time counts.
-    #[arg(long, env = "OXTSDB_TEST_HBASE_FOLDER", value_name = "FOLDER")]
-    rig_folder: PathBuf,
+    #[command(flatten)]
+    rig: Rig,
     /// Hosts.
     #[arg(long, default_value_t = 1000)]
     hosts: u32,
@@ -56,7 +49,7 @@ pub(crate) async fn run(program: PathBuf, arguments: Arguments) -> anyhow::Resul
         ..fleet
     };
     let embedded = Server::start(&program, &folder.path().join("embedded"))?;
-    let flags = ["--store", "hbase", "--hbase-thrift", &arguments.hbase_thrift].map(str::to_owned);
+    let flags = ["--store", "hbase", "--hbase-thrift", &arguments.rig.hbase_thrift].map(str::to_owned);
     let on_hbase = Server::start_with(&program, &folder.path().join("hbase"), &flags)?;
     for server in [&on_hbase, &embedded] {
         // New names, few at a time: on HBase each takes several round trips.
@@ -99,14 +92,14 @@ pub(crate) async fn run(program: PathBuf, arguments: Arguments) -> anyhow::Resul
         "points read / CPU s, OpenTSDB with HBase",
         "OxTSDB",
     ]);
-    let rig = format!("-Doxtsdb.rig={}", arguments.rig_folder.display());
+    let rig = format!("-Doxtsdb.rig={}", arguments.rig.folder.display());
     let cases = queries::all(fleet)
         .into_iter()
         .map(|query| (query, arguments.query_runs))
         .chain([(queries::range(range), arguments.query_runs.div_ceil(5))]);
     for (query, runs) in cases {
         let before = cpu_seconds_of(&rig)?;
-        let opentsdb = query.time_http(arguments.opentsdb, runs).await?;
+        let opentsdb = query.time_http(arguments.rig.opentsdb, runs).await?;
         let its_cpu = cpu_seconds_of(&rig)? - before;
         let before = embedded.usage()?.cpu_seconds;
         let oxtsdb = query.time_http(embedded.http, runs).await?;

@@ -16,20 +16,14 @@ use crate::doors::http::Connection;
 use crate::process::{Server, cpu_seconds_of, own_usage};
 use crate::queries;
 use crate::report::{ms, thousands};
+use crate::rig::Rig;
 use crate::workload::{Order, Shape, Workload};
 
 /// Beside OpenTSDB, both on one HBase; `tests/hbase/bench.sh` starts what is needed.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// HBase's Thrift servers.
-    #[arg(long, env = "OXTSDB_TEST_HBASE", value_name = "HOST:PORT,...")]
-    hbase_thrift: String,
-    /// OpenTSDB, on the same HBase and with tables of the usual names.
-    #[arg(long, env = "OXTSDB_TEST_OPENTSDB", value_name = "HOST:PORT")]
-    opentsdb: SocketAddr,
-    /// The folder of `tests/hbase/rig.sh`: its processes are those whose processor time counts.
-    #[arg(long, env = "OXTSDB_TEST_HBASE_FOLDER", value_name = "FOLDER")]
-    rig_folder: PathBuf,
+    #[command(flatten)]
+    rig: Rig,
     /// Times that each load is sent through each.
     #[arg(long, default_value_t = 2)]
     rounds: u32,
@@ -105,12 +99,12 @@ pub(crate) async fn run(program: PathBuf, arguments: Arguments) -> anyhow::Resul
         arguments.steps
     );
     let folder = tempfile::tempdir()?;
-    let flags = ["--store", "hbase", "--hbase-thrift", &arguments.hbase_thrift].map(str::to_owned);
+    let flags = ["--store", "hbase", "--hbase-thrift", &arguments.rig.hbase_thrift].map(str::to_owned);
     let server = Server::start_with(&program, &folder.path().join("serve"), &flags)?;
     let bench = Bench {
         server,
-        opentsdb: arguments.opentsdb,
-        rig: format!("-Doxtsdb.rig={}", arguments.rig_folder.display()),
+        opentsdb: arguments.rig.opentsdb,
+        rig: format!("-Doxtsdb.rig={}", arguments.rig.folder.display()),
     };
     let mut hour = 0;
     let mut next_shape = || {

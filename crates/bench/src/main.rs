@@ -11,6 +11,7 @@ mod large;
 mod process;
 mod queries;
 mod report;
+mod rig;
 mod workload;
 
 use std::path::PathBuf;
