@@ -18,7 +18,7 @@ use crate::assemble::{DataService, assemble, store_part};
 use crate::grpc::DataServiceHandler;
 use crate::settings::DataSettings;
 
-pub(crate) use gate::Gate;
+pub(crate) use gate::{Gate, Pass};
 
 /// A running service.
 pub(crate) struct TestStack {

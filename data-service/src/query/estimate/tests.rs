@@ -1,9 +1,10 @@
-use oxtsdb_row_store::intercept::{Answer, Intercept, InterceptedStore, Operation};
+use oxtsdb_row_store::intercept::InterceptedStore;
 use oxtsdb_row_store::memory::MemoryStore;
 use oxtsdb_row_store::{TableDef, WriteBatch};
 use oxtsdb_schema::row_key::write_row_key;
 
 use super::*;
+use crate::test_stack::Pass;
 
 const T: u32 = 1_356_998_400;
 
@@ -69,17 +70,6 @@ async fn few_rows_are_counted_and_many_are_told_within_a_quarter() {
             (0.75..1.25).contains(&off),
             "{series} series, {count} hours: {off}"
         );
-    }
-}
-
-/// Hands everything on.
-#[derive(Debug)]
-struct Pass;
-
-#[async_trait::async_trait]
-impl Intercept for Pass {
-    async fn intercept(&self, operation: Operation, store: &dyn RowStore) -> Result<Answer, StoreError> {
-        operation.perform(store).await
     }
 }
 

@@ -2,14 +2,14 @@ use std::sync::Arc;
 
 use oxtsdb_proto::data::v1::columns::{Block, SeriesDeclaration, block};
 use oxtsdb_proto::data::v1::{Columns, IntColumn, WriteColumnsRequest};
-use oxtsdb_row_store::intercept::{Answer, Intercept, InterceptedStore, Operation};
+use oxtsdb_row_store::intercept::InterceptedStore;
 use oxtsdb_row_store::memory::MemoryStore;
 use oxtsdb_row_store::{RowStore, StoreError, WriteBatch};
 use oxtsdb_schema::{Timestamp, Value};
 use uid_service::UidSettings;
 
 use crate::settings::DataSettings;
-use crate::test_stack::{Gate, TestStack};
+use crate::test_stack::{Gate, Pass, TestStack};
 use crate::{NewPoint, Writer};
 
 const ROW_OF_A: &str = "000001000001000001 name:74735f637472 0000000000000001";
@@ -135,17 +135,6 @@ async fn series_of_columns_are_tracked_once_a_point_is_stored() {
         [ROW_OF_A],
         "the other was declared only"
     );
-}
-
-/// Hands everything on.
-#[derive(Debug)]
-struct Pass;
-
-#[async_trait::async_trait]
-impl Intercept for Pass {
-    async fn intercept(&self, operation: Operation, store: &dyn RowStore) -> Result<Answer, StoreError> {
-        operation.perform(store).await
-    }
 }
 
 #[tokio::test]
