@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use anyhow::{Context as _, bail, ensure};
-use futures::{StreamExt as _, TryStreamExt as _, stream};
+use futures::{StreamExt as _, stream};
 use oxtsdb_proto::common::v1::UidKind;
 use oxtsdb_tests::comparison::{check_opentsdb, check_oxtsdb};
 use oxtsdb_tests::differential::data::{DCS, Data, HOSTS, METRICS, RARE_TAGS, metric_names};
@@ -97,6 +97,10 @@ impl Tally {
 }
 
 /// What differs in the answers to a question, and why, if that is known. With `shows` both are printed then.
+///
+/// # Errors
+///
+/// If there is no answer of one of them within a minute.
 async fn differs(
     opentsdb: &OpenTsdb,
     oxtsdb: &Tsdb,
@@ -105,7 +109,9 @@ async fn differs(
     shows: bool,
 ) -> anyhow::Result<Option<Result<&'static known::Known, String>>> {
     let (theirs, ours) = (opentsdb.http(), oxtsdb.http());
-    let (theirs, ours) = tokio::try_join!(question.ask(&theirs), question.ask(&ours))?;
+    let (theirs, ours) = tokio::join!(question.ask(&theirs), question.ask(&ours));
+    let theirs = theirs.context("no answer of OpenTSDB")?;
+    let ours = ours.context("no answer of OxTSDB")?;
     tally.count(theirs.status);
     let Some(difference) = answer::difference(&theirs, &ours) else {
         return Ok(None);
@@ -159,14 +165,15 @@ async fn the_answers_are_those_of_opentsdb() -> anyhow::Result<()> {
             let (opentsdb, oxtsdb, tally) = (&opentsdb, &oxtsdb, &tally);
             async move {
                 let differs = differs(opentsdb, oxtsdb, &question, tally, run.count == 1).await;
-                let differs = differs.with_context(|| question.to_curl())?;
-                anyhow::Ok(differs.map(|why| (number, question, why)))
+                // One that is not answered must not hide what differs in others.
+                let differs = differs.unwrap_or_else(|error| Some(Err(format!("{error:#}"))));
+                differs.map(|why| (number, question, why))
             }
         })
         .buffer_unordered(IN_FLIGHT)
-        .try_filter_map(|difference| async { Ok(difference) })
-        .try_collect()
-        .await?;
+        .filter_map(async |difference| difference)
+        .collect()
+        .await;
 
     let mut known = BTreeMap::<&str, usize>::new();
     let mut unknown = Vec::new();

@@ -1,4 +1,7 @@
 //! Mistakes in a question that is otherwise right.
+//!
+//! Where windows are filled the end stays as it is: without it, or with some of the wrong ones, it would be now or in
+//! the year 5138, and up to there OpenTSDB would fill for minutes.
 
 use rand::RngExt as _;
 use rand::rngs::StdRng;
@@ -90,13 +93,15 @@ fn some(random: &mut StdRng, of: &[&str]) -> String {
     (*of.choose(random).expect("there are some")).to_owned()
 }
 
-/// In the parameters of a GET.
-pub(super) fn in_parameters(random: &mut StdRng, parameters: &mut Vec<(String, String)>) {
-    let place = random.random_range(0..parameters.len());
+/// In the parameters of a GET, of which the start is the first; `fills`: whether windows are filled.
+pub(super) fn in_parameters(random: &mut StdRng, parameters: &mut Vec<(String, String)>, fills: bool) {
+    let mut place = random.random_range(0..parameters.len());
+    if fills && parameters[place].0 == "end" {
+        place = 0;
+    }
     let (name, value) = &mut parameters[place];
     match name.as_str() {
-        // Without an end it is now: filled windows of many years take OpenTSDB minutes.
-        name if name != "end" && random.random_ratio(1, 8) => {
+        _ if random.random_ratio(1, 8) => {
             parameters.remove(place);
         }
         "start" | "end" => *value = some(random, &TIMES),
@@ -106,12 +111,12 @@ pub(super) fn in_parameters(random: &mut StdRng, parameters: &mut Vec<(String, S
     }
 }
 
-/// In the body of a POST; a body that is no JSON is returned.
-pub(super) fn in_body(random: &mut StdRng, body: &mut Value) -> Option<String> {
+/// In the body of a POST; a body that is no JSON is returned. `fills`: whether windows are filled.
+pub(super) fn in_body(random: &mut StdRng, body: &mut Value, fills: bool) -> Option<String> {
     let zones = ["utc", "+05:00", "GMT+5", "Mars/Base", "europe/berlin"];
     match random.random_range(0..14) {
-        0 => body["start"] = json!(some(random, &TIMES)),
-        1 => body["end"] = json!(some(random, &TIMES)),
+        0 if !fills => body["end"] = json!(some(random, &TIMES)),
+        0 | 1 => body["start"] = json!(some(random, &TIMES)),
         2 => body["timezone"] = json!(some(random, &zones)),
         3 => {
             let wrong = [json!([]), json!({}), json!(null), json!("x"), json!([null])];

@@ -104,7 +104,7 @@ impl Question {
         if is_get {
             let mut parameters = asked.to_parameters();
             if is_wrong {
-                mistake::in_parameters(random, &mut parameters);
+                mistake::in_parameters(random, &mut parameters, asked.fills());
             }
             let path = path(&parameters);
             let body = None;
@@ -113,7 +113,7 @@ impl Question {
         let mut json = asked.to_json(random);
         let mut body = None;
         if is_wrong {
-            body = mistake::in_body(random, &mut json);
+            body = mistake::in_body(random, &mut json, asked.fills());
         }
         let has_arrays = asked.flags.iter().any(|flag| flag.in_path == "arrays");
         Self {
@@ -172,6 +172,14 @@ impl Asked {
             sub_queries,
             flags,
         }
+    }
+
+    /// Whether windows are filled.
+    fn fills(&self) -> bool {
+        self.sub_queries
+            .iter()
+            .filter_map(|query| query.downsample.as_deref())
+            .any(|text| text.matches('-').count() == 2 && !text.ends_with("-none"))
     }
 
     fn to_json(&self, random: &mut StdRng) -> Value {
