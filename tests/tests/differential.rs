@@ -175,19 +175,20 @@ async fn the_answers_are_those_of_opentsdb() -> anyhow::Result<()> {
         .collect()
         .await;
 
-    let mut known = BTreeMap::<&str, usize>::new();
+    let mut known = BTreeMap::<&str, Vec<usize>>::new();
     let mut unknown = Vec::new();
     for (number, question, why) in all {
         match why {
-            Ok(why) => *known.entry(why.reason).or_default() += 1,
+            Ok(why) => known.entry(why.reason).or_default().push(number),
             Err(what) => unknown.push((number, format!("{what}\n  {}", question.to_curl()))),
         }
     }
     unknown.sort();
     let Tally { answered, refused } = tally;
-    println!(
-        "differential: {answered:?} questions answered, {refused:?} refused; known differences: {known:#?}"
-    );
+    println!("differential: {answered:?} questions answered, {refused:?} refused");
+    for (reason, numbers) in known {
+        println!("known, {} answers: {reason}: {numbers:?}", numbers.len());
+    }
     if !unknown.is_empty() {
         let shown: Vec<String> = unknown
             .iter()
