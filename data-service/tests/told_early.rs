@@ -9,12 +9,14 @@ mod tsdb;
 
 use std::sync::Arc;
 
+use async_trait::async_trait;
 use data_service::query::language::parse_metric_query;
 use data_service::query::{Engine, Frame, Group, Limits, QueryError, QuerySpec, Quirks, Resource};
 use futures::StreamExt as _;
 use jiff::tz::TimeZone;
-use oxtsdb_row_store::RowStore as _;
 use oxtsdb_row_store::embedded::{EmbeddedConfig, EmbeddedStore};
+use oxtsdb_row_store::intercept::{Answer, Intercept, InterceptedStore, Operation};
+use oxtsdb_row_store::{RowStore, StoreError};
 use oxtsdb_schema::{DuplicatePolicy, RowKeyLayout, SaltLayout, UidKind};
 use proptest::prelude::*;
 use serde_json::json;
@@ -239,4 +241,43 @@ async fn what_was_told_is_not_held() {
         (resource, limit.setting),
         (Resource::Memory, "--query-max-memory-mib")
     );
+}
+
+/// Tables cannot be scanned.
+#[derive(Debug)]
+struct NoScan;
+
+#[async_trait]
+impl Intercept for NoScan {
+    async fn intercept(&self, operation: Operation, store: &dyn RowStore) -> Result<Answer, StoreError> {
+        assert!(!matches!(operation, Operation::Scan { .. }), "{operation:?}");
+        operation.perform(store).await
+    }
+}
+
+#[tokio::test]
+async fn what_is_sure_to_read_too_many_rows_is_refused_before_any_is_read() {
+    let tsdb = dense().await;
+    let limits = |rows| {
+        let mut limits = Limits::NONE;
+        limits.rows.most = rows;
+        limits
+    };
+    // 20 series in 60 hours, of which some are outside of the range.
+    assert!(
+        tsdb.engine_with(limits(1_200))
+            .answer(spec("sum:m", Quirks::NONE), None)
+            .await
+            .is_ok()
+    );
+    let store = InterceptedStore::new(Arc::clone(tsdb.engine().store()), Arc::new(NoScan));
+    let tsdb = tsdb.moved_to(Arc::new(store));
+    let refused = tsdb
+        .engine_with(limits(1_000))
+        .answer(spec("sum:m", Quirks::NONE), None)
+        .await;
+    let Err(QueryError::OverBudget { resource, limit }) = refused else {
+        panic!("{refused:?}")
+    };
+    assert_eq!((resource, limit.setting), (Resource::Rows, "--query-max-rows"));
 }

@@ -99,19 +99,29 @@ impl Limits {
         self
     }
 
+    /// How much of a resource may be used.
+    const fn of(&self, resource: Resource) -> Limit {
+        match resource {
+            Resource::Series => self.series,
+            Resource::Rows => self.rows,
+            Resource::Bytes => self.bytes,
+            Resource::Points => self.points,
+            Resource::Memory => self.memory,
+        }
+    }
+
+    /// Whether there is a limit of a resource.
+    pub const fn has(&self, resource: Resource) -> bool {
+        self.of(resource).most < u64::MAX
+    }
+
     /// Refuses more of a resource than is allowed.
     ///
     /// # Errors
     ///
     /// [`QueryError::OverBudget`].
     pub const fn check(&self, resource: Resource, used: u64) -> Result<(), QueryError> {
-        let limit = match resource {
-            Resource::Series => self.series,
-            Resource::Rows => self.rows,
-            Resource::Bytes => self.bytes,
-            Resource::Points => self.points,
-            Resource::Memory => self.memory,
-        };
+        let limit = self.of(resource);
         if used > limit.most {
             return Err(QueryError::OverBudget { resource, limit });
         }

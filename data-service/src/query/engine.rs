@@ -249,6 +249,7 @@ impl Inner {
         let limits = self.limits.with_request(query.max_scanned_points);
         // All plans first: one unknown name fails the whole query before anything is read.
         let plans = self.plans(query, &limits, deadline).await?;
+        self.check_rows(&plans, &limits).await?;
         let budget = Budget::new(limits, usage);
         let mut answer = Answer::new(self, query, deadline, frames, budget);
         for (index, (sub_query, plan)) in query.sub_queries.iter().zip(&plans).enumerate() {
@@ -286,6 +287,16 @@ impl Inner {
             plans.push(plan.await?);
         }
         Ok(plans)
+    }
+
+    /// Refuses a query before it is run, if it is sure to read more rows than it may.
+    async fn check_rows(&self, plans: &[Plan], limits: &Limits) -> Result<(), QueryError> {
+        let mut rows = 0;
+        for plan in plans.iter().filter(|_| limits.has(Resource::Rows)) {
+            let estimate = plan.estimate(&self.store, &self.table, &self.layout).await?;
+            rows += estimate.rows.map_or(0, |rows| rows.at_least);
+        }
+        limits.check(Resource::Rows, rows)
     }
 }
 

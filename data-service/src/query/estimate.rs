@@ -54,6 +54,8 @@ pub struct Figure {
     pub value: u64,
     /// How sure it is.
     pub certainty: Certainty,
+    /// There are not fewer. Only that can refuse a query before it is run.
+    pub at_least: u64,
 }
 
 /// What a plan will read; `None` where nobody can know.
@@ -69,14 +71,13 @@ pub struct Estimate {
 
 impl Figure {
     const fn new(value: u64, certainty: Certainty) -> Self {
-        Self { value, certainty }
-    }
-
-    /// What there is at least. Only that can refuse a query before it is run.
-    pub const fn at_least(&self) -> u64 {
-        match self.certainty {
-            Certainty::Exact => self.value,
-            Certainty::AtMost | Certainty::About => 0,
+        Self {
+            value,
+            certainty,
+            at_least: match certainty {
+                Certainty::Exact => value,
+                Certainty::AtMost | Certainty::About => 0,
+            },
         }
     }
 }
@@ -97,6 +98,8 @@ impl fmt::Display for Figure {
 struct Counted {
     rows: f64,
     bytes: f64,
+    /// Those that were seen.
+    rows_seen: u64,
     is_part: bool,
 }
 
@@ -105,6 +108,7 @@ impl Counted {
     fn add(&mut self, measure: &RangeMeasure, factor: f64) {
         self.rows += as_f64(measure.rows) * factor;
         self.bytes += as_f64(measure.bytes) * factor;
+        self.rows_seen += measure.rows;
         self.is_part |= factor > 1.0;
     }
 }
@@ -155,16 +159,23 @@ impl Plan {
             } else {
                 Certainty::Exact
             };
-            [counted.rows, counted.bytes].map(|value| Figure::new(rounded(value * share), certainty))
+            // Blocks are not read whole, and change.
+            let bytes = Figure::new(rounded(counted.bytes * share), Certainty::About);
+            let rows = Figure {
+                at_least: if self.selection.is_everything() {
+                    counted.rows_seen
+                } else {
+                    // What the store leaves out is not read.
+                    0
+                },
+                ..Figure::new(rounded(counted.rows * share), certainty)
+            };
+            [rows, bytes]
         });
         Ok(Estimate {
             series,
             rows: figures.map(|[rows, _]| rows),
-            bytes: figures.map(|[_, bytes]| Figure {
-                // Blocks are not read whole, and change.
-                certainty: Certainty::About,
-                ..bytes
-            }),
+            bytes: figures.map(|[_, bytes]| bytes),
         })
     }
 }

@@ -83,8 +83,8 @@ async fn a_store_that_cannot_tell_makes_no_estimate() {
 #[test]
 fn only_what_is_sure_counts_as_a_least_figure() {
     let figure = |certainty| Figure::new(7, certainty);
-    assert_eq!(figure(Certainty::Exact).at_least(), 7);
-    assert_eq!(figure(Certainty::About).at_least(), 0);
-    assert_eq!(figure(Certainty::AtMost).at_least(), 0);
+    assert_eq!(figure(Certainty::Exact).at_least, 7);
+    assert_eq!(figure(Certainty::About).at_least, 0);
+    assert_eq!(figure(Certainty::AtMost).at_least, 0);
     assert_eq!(figure(Certainty::AtMost).to_string(), "at most 7");
 }
