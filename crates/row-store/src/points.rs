@@ -1,29 +1,32 @@
-//! Points as columns: rows of points as a store may keep them.
+//! Points as columns: what is in a row of points, without its cells.
 
-/// The cells of a row that are all single points of OpenTSDB: of one resolution, each with one version, each
-/// after the one before, and all integers or all floating point. Their timestamps are left out.
+/// The points of a row whose cells are all single points of OpenTSDB: of one resolution, each with one
+/// version, each after the one before, and all integers or all floating point. Timestamps of cells are left out.
 ///
-/// A store that keeps such rows as columns gives them so where a [`Scan`](crate::Scan) allows it, which
-/// saves making cells that are taken apart at once.
+/// A store that keeps such rows as columns gives them so ([`Row::read_points`](crate::Row::read_points)),
+/// which saves making cells that are taken apart at once. The columns keep their memory from row to row.
 ///
 /// Source: OpenTSDB 2.4, `Internal.getFlagsFromQualifier` and `Const.FLAG_FLOAT`, `LENGTH_MASK`.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct PointColumns {
     /// Bytes of each qualifier: 2, or 4 for milliseconds.
     pub qualifier_width: usize,
     /// The qualifiers without their 4 bits of flags.
     pub times: Vec<i64>,
-    /// As many values.
-    pub values: PointValues,
+    pub(crate) are_ints: bool,
+    /// The values, if they are integers.
+    pub(crate) ints: Vec<i64>,
+    /// The values, if they are floating point.
+    pub(crate) doubles: Vec<f64>,
 }
 
 /// The values of [`PointColumns`].
-#[derive(Clone, Debug, PartialEq)]
-pub enum PointValues {
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum PointValues<'a> {
     /// Integers of 1, 2, 4 or 8 bytes.
-    Ints(Vec<i64>),
+    Ints(&'a [i64]),
     /// Floating point; those of 4 bytes are widened.
-    Doubles(Vec<f64>),
+    Doubles(&'a [f64]),
 }
 
 impl PointColumns {
@@ -32,22 +35,34 @@ impl PointColumns {
         self.times.len()
     }
 
-    /// Whether there are none. A store never returns such.
+    /// Whether there are none. No row is read as such.
     pub const fn is_empty(&self) -> bool {
         self.times.is_empty()
     }
 
+    /// As many values as times.
+    pub fn values(&self) -> PointValues<'_> {
+        if self.are_ints {
+            PointValues::Ints(&self.ints)
+        } else {
+            PointValues::Doubles(&self.doubles)
+        }
+    }
+
     /// Whether this is what the type promises, as far as times tell.
     pub(crate) fn ascends(&self) -> bool {
+        // Without an early end, so that several are compared at once.
+        let ascend = |shift: u32| {
+            let pairs = self.times.iter().zip(self.times.iter().skip(1));
+            pairs.fold(true, |ascend, (a, b)| ascend & (a >> shift < b >> shift))
+        };
         match self.qualifier_width {
-            2 => self.times.is_sorted_by(|a, b| a < b),
+            2 => ascend(0),
             // In front of the milliseconds are four bits 1, else it is a compacted cell; behind them are two
             // that mean nothing.
             4 => {
                 let is_millis = |time: Option<&i64>| time.is_some_and(|time| time >> 24 == 0xf);
-                is_millis(self.times.first())
-                    && is_millis(self.times.last())
-                    && self.times.is_sorted_by(|a, b| a >> 2 < b >> 2)
+                is_millis(self.times.first()) && is_millis(self.times.last()) && ascend(2)
             }
             _ => false,
         }

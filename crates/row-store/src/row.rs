@@ -1,11 +1,12 @@
 //! A row as it is read: its key and its cells, packed.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
-use crate::PointColumns;
 use crate::cell_list::CellList;
 use crate::rules::MAX_QUALIFIER;
+use crate::{PointColumns, StoreError};
 
 /// A cell of a [`Row`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,7 +21,8 @@ pub struct CellRef<'a> {
     pub value: &'a [u8],
 }
 
-/// A row with at least one cell, or with points in place of cells ([`Row::points`]).
+/// A row with at least one cell. Where a [`Scan`](crate::Scan) allows it, the cells may be packed as the store
+/// keeps them: [`Row::unpacked`] has them, and [`Row::read_points`] may do without.
 ///
 /// Cells ascend by family (in the order of the table's definition), then by qualifier (unsigned
 /// bytes); of one column the newest comes first. All cells share one buffer, because a query reads
@@ -30,23 +32,59 @@ pub struct Row {
     key: Box<[u8]>,
     families: Arc<[String]>,
     cells: CellList,
-    points: Option<Box<PointColumns>>,
+    packed: Option<Arc<dyn PackedCells>>,
+}
+
+/// The cells of a row as a store keeps them.
+pub(crate) trait PackedCells: fmt::Debug + Send + Sync {
+    /// How many there are.
+    fn len(&self) -> usize;
+
+    /// Reads them as points; `false` if they are not what [`PointColumns`] are.
+    fn read_points(&self, row_key: &[u8], points: &mut PointColumns) -> Result<bool, StoreError>;
+
+    /// Reads them.
+    fn read(&self, row_key: &[u8]) -> Result<CellList, StoreError>;
 }
 
 impl Row {
-    /// A row of points.
-    pub(crate) fn of_points(key: &[u8], families: Arc<[String]>, points: PointColumns) -> Self {
+    /// A row of packed cells.
+    pub(crate) fn packed(key: &[u8], families: Arc<[String]>, packed: Arc<dyn PackedCells>) -> Self {
         Self {
             key: key.into(),
             families,
             cells: CellList::default(),
-            points: Some(Box::new(points)),
+            packed: Some(packed),
         }
     }
 
-    /// The points of a row that has no cells; only where a [`Scan`](crate::Scan) allows it.
-    pub fn points(&self) -> Option<&PointColumns> {
-        self.points.as_deref()
+    /// Reads the points of a row whose cells are packed; `false` if they are not, or are not what
+    /// [`PointColumns`] are.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::Corrupt`].
+    pub fn read_points(&self, points: &mut PointColumns) -> Result<bool, StoreError> {
+        match &self.packed {
+            Some(packed) => packed.read_points(&self.key, points),
+            None => Ok(false),
+        }
+    }
+
+    /// The row with its cells, which are not packed.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::Corrupt`].
+    pub fn unpacked(&self) -> Result<Cow<'_, Self>, StoreError> {
+        let Some(packed) = &self.packed else {
+            return Ok(Cow::Borrowed(self));
+        };
+        Ok(Cow::Owned(Self {
+            cells: packed.read(&self.key)?,
+            packed: None,
+            ..self.clone()
+        }))
     }
 
     /// The row of these cells, or `None` if there are none.
@@ -55,7 +93,7 @@ impl Row {
             key: key.into(),
             families,
             cells,
-            points: None,
+            packed: None,
         })
     }
 
@@ -66,15 +104,17 @@ impl Row {
 
     /// Number of cells, all versions counted.
     pub fn len(&self) -> usize {
-        self.cells.len()
+        self.packed
+            .as_ref()
+            .map_or(self.cells.len(), |packed| packed.len())
     }
 
     /// True if there are no cells. A store never returns such a row.
     pub fn is_empty(&self) -> bool {
-        self.cells.is_empty()
+        self.len() == 0
     }
 
-    /// The cells in their order; see [`Row`].
+    /// The cells in their order; see [`Row`]. None, if they are packed.
     pub fn cells(&self) -> impl ExactSizeIterator<Item = CellRef<'_>> + Clone {
         self.cells.iter().map(|cell| CellRef {
             family: &self.families[usize::from(cell.family)],
@@ -84,13 +124,13 @@ impl Row {
         })
     }
 
-    /// Bytes of the key, and of the qualifiers and values of all cells.
+    /// Bytes of the key, and of the qualifiers and values of all cells; of cells that are packed, 16 each.
     pub fn byte_len(&self) -> usize {
-        let points = self.points().map_or(0, PointColumns::len);
-        self.key.len() + self.cells.byte_len() + points * 2 * size_of::<i64>()
+        let packed = self.packed.as_ref().map_or(0, |packed| packed.len());
+        self.key.len() + self.cells.byte_len() + packed * 2 * size_of::<i64>()
     }
 
-    /// The newest cell of a column.
+    /// The newest cell of a column, unless they are packed.
     pub fn get(&self, family: &str, qualifier: &[u8]) -> Option<CellRef<'_>> {
         self.cells()
             .find(|cell| cell.family == family && cell.qualifier == qualifier)
@@ -99,7 +139,10 @@ impl Row {
 
 impl PartialEq for Row {
     fn eq(&self, other: &Self) -> bool {
-        self.key == other.key && self.points == other.points && self.cells().eq(other.cells())
+        let same = |a: &Self, b: &Self| a.cells().eq(b.cells());
+        // What cannot be unpacked is equal to nothing.
+        let same_cells = || matches!((self.unpacked(), other.unpacked()), (Ok(a), Ok(b)) if same(&a, &b));
+        self.key == other.key && same_cells()
     }
 }
 
@@ -108,7 +151,7 @@ impl fmt::Debug for Row {
         f.debug_struct("Row")
             .field("key", &self.key)
             .field("cells", &self.cells().collect::<Vec<_>>())
-            .field("points", &self.points)
+            .field("packed", &self.packed)
             .finish()
     }
 }

@@ -96,8 +96,9 @@ pub struct Scan {
     pub batch_rows: usize,
     /// Which rows to return, by their keys.
     pub filter: Option<RowFilter>,
-    /// Rows may come as [`PointColumns`](crate::PointColumns), without cells, if the store has them so.
-    pub allows_points: bool,
+    /// The cells of rows may be packed ([`Row::unpacked`](crate::Row::unpacked)), so that who takes them
+    /// decodes them.
+    pub allows_packed: bool,
 }
 
 impl Scan {
@@ -112,7 +113,7 @@ impl Scan {
             reverse: false,
             batch_rows: 128,
             filter: None,
-            allows_points: false,
+            allows_packed: false,
         }
     }
 

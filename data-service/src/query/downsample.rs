@@ -267,6 +267,10 @@ impl WindowLayout {
     fn advance(&self, start_ms: i64, time_ms: i64) -> i64 {
         match self {
             Self::Calendar(calendar) => calendar.advance(start_ms, time_ms),
+            // Mostly it is the next one, which takes no division.
+            Self::Fixed { length_ms } if time_ms - start_ms < length_ms.saturating_mul(2) => {
+                start_ms + length_ms
+            }
             Self::Fixed { .. } | Self::Whole { .. } => self.floor(time_ms),
         }
     }

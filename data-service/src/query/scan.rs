@@ -195,7 +195,7 @@ impl Source {
             scan.columns = point_columns();
             scan.batch_rows = BATCH_ROWS;
             scan.filter = filter.clone();
-            scan.allows_points = true;
+            scan.allows_packed = true;
             stream::once(async move { store.scan(&table, scan).await })
                 .try_flatten()
                 .map_err(QueryError::from)

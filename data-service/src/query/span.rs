@@ -78,29 +78,23 @@ enum Column {
 struct Scratch {
     tsuid: Vec<u8>,
     row: RowPoints,
+    columns: PointColumns,
     times_ms: Vec<i64>,
     values: Vec<f64>,
 }
 
 impl Scratch {
-    fn set_times(&mut self, base_ms: i64, points: &PointColumns) {
+    /// Sets the instants of the columns.
+    fn set_times(&mut self, base_ms: i64) {
+        let width = self.columns.qualifier_width;
         let offset = |time: &i64| {
             // It has at most 28 bits.
             let bits = u32::try_from(*time).unwrap_or(u32::MAX);
-            i64::from(Qualifier::offset_ms_of(points.qualifier_width, bits))
+            i64::from(Qualifier::offset_ms_of(width, bits))
         };
         self.times_ms.clear();
-        self.times_ms
-            .extend(points.times.iter().map(|time| base_ms + offset(time)));
-    }
-
-    /// The points of a row whose instants were set.
-    fn raw(&self, points: &PointColumns) -> Points {
-        let values = match &points.values {
-            PointValues::Ints(values) => Values::Ints(values.clone()),
-            PointValues::Doubles(values) => Values::Doubles(values.clone()),
-        };
-        Points::new(self.times_ms.clone(), values)
+        let times = self.columns.times.iter();
+        self.times_ms.extend(times.map(|time| base_ms + offset(time)));
     }
 }
 
@@ -133,15 +127,15 @@ impl SpanBuilder {
         {
             return Ok(());
         }
-        let points = match row.points() {
-            Some(points) => {
-                scratch.set_times(base_ms, points);
-                points.len() as u64
-            }
-            None => match self.decode_cells(row, base_ms)? {
+        let in_columns = row.read_points(&mut scratch.columns)?;
+        let points = if in_columns {
+            scratch.set_times(base_ms);
+            scratch.columns.len() as u64
+        } else {
+            match self.decode_cells(&*row.unpacked()?, base_ms)? {
                 Some(points) => points,
                 None => return Ok(()),
-            },
+            }
         };
         self.budget.use_points(points)?;
         self.statistics.points += points;
@@ -157,18 +151,18 @@ impl SpanBuilder {
             }
         };
         let before = series.column.held();
-        match (&mut series.column, row.points()) {
-            (Column::Raw(own), Some(points)) => own.append(scratch.raw(points)),
+        match (&mut series.column, in_columns.then(|| scratch.columns.values())) {
+            (Column::Raw(own), Some(values)) => own.extend_from_columns(&scratch.times_ms, values),
             (Column::Raw(own), None) => own.extend_from_row(base_ms, &scratch.row),
-            (Column::Downsampled(downsampler), Some(points)) => match &points.values {
-                PointValues::Doubles(values) => downsampler.feed(&scratch.times_ms, values),
-                PointValues::Ints(values) => {
-                    scratch.values.clear();
-                    let values = values.iter().map(|value| Number::Int(*value).as_f64());
-                    scratch.values.extend(values);
-                    downsampler.feed(&scratch.times_ms, &scratch.values);
-                }
-            },
+            (Column::Downsampled(downsampler), Some(PointValues::Doubles(values))) => {
+                downsampler.feed(&scratch.times_ms, values);
+            }
+            (Column::Downsampled(downsampler), Some(PointValues::Ints(values))) => {
+                scratch.values.clear();
+                let values = values.iter().map(|value| Number::Int(*value).as_f64());
+                scratch.values.extend(values);
+                downsampler.feed(&scratch.times_ms, &scratch.values);
+            }
             (Column::Downsampled(downsampler), None) => {
                 scratch.times_ms.clear();
                 scratch.values.clear();
@@ -298,6 +292,34 @@ impl Column {
 }
 
 impl Points {
+    /// Adds the points of a row: instants, and as many values.
+    fn extend_from_columns(&mut self, times_ms: &[i64], values: PointValues<'_>) {
+        if self.is_empty() && matches!(values, PointValues::Doubles(_)) {
+            *self = Self::new(Vec::new(), Values::Doubles(Vec::new()));
+        }
+        let (own_times, own_values) = self.columns_mut();
+        match (own_values, values) {
+            (Values::Ints(own_values), PointValues::Ints(values)) => {
+                own_times.extend_from_slice(times_ms);
+                own_values.extend_from_slice(values);
+            }
+            (Values::Doubles(own_values), PointValues::Doubles(values)) => {
+                own_times.extend_from_slice(times_ms);
+                own_values.extend_from_slice(values);
+            }
+            (_, PointValues::Ints(values)) => {
+                for (time_ms, value) in times_ms.iter().zip(values) {
+                    self.push(*time_ms, Number::Int(*value));
+                }
+            }
+            (_, PointValues::Doubles(values)) => {
+                for (time_ms, value) in times_ms.iter().zip(values) {
+                    self.push(*time_ms, Number::Double(*value));
+                }
+            }
+        }
+    }
+
     /// Adds the points of a row that begins at `base_ms`.
     fn extend_from_row(&mut self, base_ms: i64, row: &RowPoints) {
         let times_ms = row.offsets_ms().iter().map(|offset| base_ms + i64::from(*offset));

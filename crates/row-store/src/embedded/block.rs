@@ -62,20 +62,28 @@ fn runs(block: &[u8]) -> Result<Reader<'_>, &'static str> {
     Ok(reader)
 }
 
-/// The points of a block that has nothing else; `None` if it has.
-pub(super) fn decode_points(block: &[u8]) -> Result<Option<PointColumns>, &'static str> {
+/// How many points a block begins with; they may be all it has. Nothing of it is checked.
+pub(super) fn first_points(block: &[u8]) -> usize {
+    let mut reader = Reader(block.get(HEADER..).unwrap_or_default());
+    let width = reader.byte().map_or(0, |first| first >> 4);
+    let count = reader.length().filter(|count| width != 0 && *count <= MAX_RUN);
+    count.unwrap_or(0)
+}
+
+/// Reads the points of a block that has nothing else; `false` if it has.
+pub(super) fn decode_points(block: &[u8], points: &mut PointColumns) -> Result<bool, &'static str> {
     let mut reader = runs(block)?;
     if reader.0.is_empty() {
-        return Ok(None);
+        return Ok(false);
     }
     let damaged = "the cells cannot be decoded";
     let width = usize::from(reader.byte().ok_or(damaged)? >> 4);
     let count = reader.length().filter(|count| *count <= MAX_RUN).ok_or(damaged)?;
-    if width == 0 {
-        return Ok(None);
+    if width == 0 || count == 0 {
+        return Ok(false);
     }
-    let points = columns::decode_points(&mut reader, width, count).ok_or(damaged)?;
-    Ok(points.filter(|points| reader.0.is_empty() && !points.is_empty()))
+    let are_points = columns::decode_points(&mut reader, width, count, points).ok_or(damaged)?;
+    Ok(are_points && reader.0.is_empty())
 }
 
 /// The cells of a block; the error says what is wrong with it.

@@ -9,7 +9,7 @@ use std::ops::Bound;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::blocks;
+use super::blocks::{self, PackedPoints};
 use super::catalog::Table;
 use super::core::Core;
 use super::memtable::Memtable;
@@ -84,7 +84,7 @@ pub(super) struct Cursor {
 }
 
 /// The next rows of a scan, and `cursor` behind them. No rows do not mean its end.
-pub(super) fn step(core: &Core, table: &Table, cursor: &mut Cursor) -> Result<Vec<Row>, StoreError> {
+pub(super) fn step(core: &Core, table: &Arc<Table>, cursor: &mut Cursor) -> Result<Vec<Row>, StoreError> {
     cursor.done |= is_over(&cursor.scan);
     if cursor.done {
         return Ok(Vec::new());
@@ -150,7 +150,7 @@ fn read_memory(table: &Table, scan: &Scan) -> MemoryStep {
     step
 }
 
-fn read_step(core: &Core, table: &Table, scan: &Scan, view: &View) -> Result<Step, StoreError> {
+fn read_step(core: &Core, table: &Arc<Table>, scan: &Scan, view: &View) -> Result<Step, StoreError> {
     let memory = read_memory(table, scan);
     let comes_first = |a: &[u8], b: &[u8]| if scan.reverse { a > b } else { a < b };
     let mut active = memory.active.iter().peekable();
@@ -224,14 +224,14 @@ fn read_step(core: &Core, table: &Table, scan: &Scan, view: &View) -> Result<Ste
                 .into_iter()
                 .chain(active.map(|(_, buffer)| buffer))
                 .collect();
-            let points = match &block {
-                Some(block) if scan.allows_points && buffers.is_empty() && view.is_of_all() => {
-                    blocks::decode_points(table, next, block)?
+            let packed = match &block {
+                Some(block) if scan.allows_packed && buffers.is_empty() && view.is_of_all() => {
+                    PackedPoints::of(table, block)
                 }
                 _ => None,
             };
-            let row = match points {
-                Some(points) => Some(Row::of_points(next, table.families.clone(), points)),
+            let row = match packed {
+                Some(packed) => Some(Row::packed(next, table.families.clone(), Arc::new(packed))),
                 None => {
                     let stored = block.map(|block| blocks::decode(table, next, &block));
                     let cells = merge::merge(stored.transpose()?, &buffers, view);

@@ -21,8 +21,8 @@
 use super::super::varint::Reader;
 use super::floats::{self, Float};
 use super::numbers;
+use crate::PointColumns;
 use crate::cell_list::{CellList, RawCell};
-use crate::{PointColumns, PointValues};
 
 const FLOAT_FLAG: u8 = 8;
 const LENGTH_MASK: u8 = 7;
@@ -162,44 +162,50 @@ fn decode_flags(reader: &mut Reader<'_>, count: usize) -> Option<Flags> {
     })
 }
 
-/// Reads a run of so many cells as points; the inner `None` if they are not what [`PointColumns`] are.
+/// Reads a run of so many cells as points; `false` if they are not what [`PointColumns`] are.
 pub(super) fn decode_points(
     reader: &mut Reader<'_>,
     width: usize,
     count: usize,
-) -> Option<Option<PointColumns>> {
+    points: &mut PointColumns,
+) -> Option<bool> {
     numbers::skip(reader, count)?;
-    let times = numbers::decode(reader, count)?;
-    let floats = |reader: &mut Reader<'_>, singles: Option<&[bool]>| {
-        let floats = floats::decode(reader, count, singles)?;
-        let doubles = floats.into_iter().map(|float| match float {
-            Float::Single(value) => f64::from(value),
-            Float::Double(value) => value,
-        });
-        Some(PointValues::Doubles(doubles.collect()))
-    };
-    let values = match decode_flags(reader, count)? {
-        Flags::Integers => PointValues::Ints(numbers::decode(reader, count)?),
-        Flags::Floats => floats(reader, None)?,
-        Flags::Listed(flags) if flags.iter().all(|flags| matches!(flags, 0 | 1 | 3 | 7)) => {
-            PointValues::Ints(numbers::decode(reader, count)?)
-        }
-        Flags::Listed(flags) if flags.iter().all(|flags| flags & FLOAT_FLAG != 0) => {
-            let singles: Vec<bool> = flags.iter().map(|flags| flags & LENGTH_MASK == 3).collect();
-            floats(reader, Some(&singles))?
-        }
-        Flags::Mixed(_) | Flags::Listed(_) => return Some(None),
-    };
-    let fits = |time: &i64| u32::try_from(*time).is_ok_and(|time| time >> (8 * width - 4) == 0);
-    if !times.iter().all(fits) {
+    points.qualifier_width = width;
+    numbers::decode_into(reader, count, &mut points.times)?;
+    let bits = points.times.iter().fold(0, |bits, time| bits | time);
+    // Negative numbers have bits beyond.
+    if bits.cast_unsigned() >> (8 * width - 4) != 0 {
         return None;
     }
-    let points = PointColumns {
-        qualifier_width: width,
-        times,
-        values,
+    let flags = decode_flags(reader, count)?;
+    points.are_ints = match &flags {
+        Flags::Integers => true,
+        Flags::Floats => false,
+        Flags::Listed(flags) if flags.iter().all(|flags| matches!(flags, 0 | 1 | 3 | 7)) => true,
+        Flags::Listed(flags) if flags.iter().all(|flags| flags & FLOAT_FLAG != 0) => false,
+        Flags::Mixed(_) | Flags::Listed(_) => return Some(false),
     };
-    Some(points.ascends().then_some(points))
+    numbers_of(reader, count, flags, points)?;
+    Some(points.ascends())
+}
+
+/// Reads the values of points, all of one kind.
+fn numbers_of(reader: &mut Reader<'_>, count: usize, flags: Flags, points: &mut PointColumns) -> Option<()> {
+    if points.are_ints {
+        return numbers::decode_into(reader, count, &mut points.ints);
+    }
+    let singles: Option<Vec<bool>> = match flags {
+        Flags::Listed(flags) => Some(flags.iter().map(|flags| flags & LENGTH_MASK == 3).collect()),
+        _ => None,
+    };
+    // Integers are what the values are made of.
+    floats::decode_doubles(
+        reader,
+        count,
+        singles.as_deref(),
+        &mut points.ints,
+        &mut points.doubles,
+    )
 }
 
 /// Reads a run of so many cells.

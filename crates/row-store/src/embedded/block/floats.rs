@@ -31,17 +31,21 @@ impl Float {
         matches!(self, Self::Single(_))
     }
 
+    /// The value in 8 bytes.
+    pub(super) fn widened(self) -> f64 {
+        match self {
+            Self::Single(value) => f64::from(value),
+            Self::Double(value) => value,
+        }
+    }
+
     /// The integer that gives this value again when it is divided.
     #[expect(
         clippy::cast_possible_truncation,
         reason = "within the range in which integers are exact"
     )]
     fn scaled(self, power: f64) -> Option<i64> {
-        let value = match self {
-            Self::Single(value) => f64::from(value),
-            Self::Double(value) => value,
-        };
-        let scaled = (value * power).round();
+        let scaled = (self.widened() * power).round();
         if scaled.is_nan() || scaled.abs() >= EXACT {
             return None;
         }
@@ -170,56 +174,92 @@ pub(super) fn encode(bytes: &mut Vec<u8>, values: &[Float], plan: &Plan) {
 
 /// Reads values. `singles` says for each whether it has 4 bytes; `None`: each has what it needs.
 pub(super) fn decode(reader: &mut Reader<'_>, count: usize, singles: Option<&[bool]>) -> Option<Vec<Float>> {
-    let method = reader.byte()?;
-    let Some(power) = POWERS.get(usize::from(method)) else {
-        return if method == BITS {
-            decode_bits(reader, singles?)
-        } else {
-            None
-        };
+    let Some((power, exceptions)) = decode_head(reader, singles)? else {
+        return decode_bits(reader, singles?);
     };
-    let mut exceptions = Vec::new();
-    let mut last = 0_usize;
-    for _ in 0..reader.number()? {
-        last = last.checked_add(reader.length()?)?;
-        let is_single = *singles?.get(last)?;
-        exceptions.push((
-            last,
-            if is_single {
-                Float::Single(f32::from_be_bytes(reader.array()?))
-            } else {
-                Float::Double(f64::from_be_bytes(reader.array()?))
-            },
-        ));
-    }
     let scaled = numbers::decode(reader, count)?;
-    #[expect(
-        clippy::cast_possible_truncation,
-        reason = "a value of 4 bytes was rounded to them"
-    )]
-    let value = |scaled: i64, is_single: bool| {
-        let value = divided(scaled, *power);
-        if is_single {
-            Float::Single(value as f32)
-        } else {
-            Float::Double(value)
-        }
-    };
     let mut values: Vec<Float> = match singles {
-        Some(singles) => scaled
-            .iter()
-            .zip(singles)
-            .map(|(scaled, single)| value(*scaled, *single))
-            .collect(),
-        None => scaled
-            .iter()
-            .map(|scaled| value(*scaled, fits_single(divided(*scaled, *power))))
-            .collect(),
+        Some(singles) => {
+            let values = scaled.iter().zip(singles);
+            values
+                .map(|(scaled, single)| of_width(divided(*scaled, power), *single))
+                .collect()
+        }
+        None => {
+            let values = scaled.iter().map(|scaled| divided(*scaled, power));
+            values.map(|value| of_width(value, fits_single(value))).collect()
+        }
     };
     for (index, value) in exceptions {
         *values.get_mut(index)? = value;
     }
     Some(values)
+}
+
+/// As [`decode`], all widened, in place of the values that are there. `scaled` is for use on the way.
+pub(super) fn decode_doubles(
+    reader: &mut Reader<'_>,
+    count: usize,
+    singles: Option<&[bool]>,
+    scaled: &mut Vec<i64>,
+    values: &mut Vec<f64>,
+) -> Option<()> {
+    values.clear();
+    let Some((power, exceptions)) = decode_head(reader, singles)? else {
+        values.extend(decode_bits(reader, singles?)?.into_iter().map(Float::widened));
+        return Some(());
+    };
+    numbers::decode_into(reader, count, scaled)?;
+    match singles {
+        Some(singles) => values.extend(
+            scaled
+                .iter()
+                .zip(singles)
+                .map(|(scaled, single)| of_width(divided(*scaled, power), *single).widened()),
+        ),
+        // Those of 4 bytes are exact in them.
+        None => values.extend(scaled.iter().map(|scaled| divided(*scaled, power))),
+    }
+    for (index, value) in exceptions {
+        *values.get_mut(index)? = value.widened();
+    }
+    Some(())
+}
+
+/// Values by their places.
+type Exceptions = Vec<(usize, Float)>;
+
+/// Reads what is before the numbers; the inner `None` if they are the bits of the values.
+fn decode_head(reader: &mut Reader<'_>, singles: Option<&[bool]>) -> Option<Option<(f64, Exceptions)>> {
+    let method = reader.byte()?;
+    let Some(power) = POWERS.get(usize::from(method)) else {
+        return (method == BITS).then_some(None);
+    };
+    let mut exceptions = Vec::new();
+    let mut last = 0_usize;
+    for _ in 0..reader.number()? {
+        last = last.checked_add(reader.length()?)?;
+        let value = if *singles?.get(last)? {
+            Float::Single(f32::from_be_bytes(reader.array()?))
+        } else {
+            Float::Double(f64::from_be_bytes(reader.array()?))
+        };
+        exceptions.push((last, value));
+    }
+    Some(Some((*power, exceptions)))
+}
+
+/// A value that was rounded to the width in which it is stored.
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "a value of 4 bytes was rounded to them"
+)]
+fn of_width(value: f64, is_single: bool) -> Float {
+    if is_single {
+        Float::Single(value as f32)
+    } else {
+        Float::Double(value)
+    }
 }
 
 fn decode_bits(reader: &mut Reader<'_>, singles: &[bool]) -> Option<Vec<Float>> {

@@ -186,58 +186,53 @@ fn tail(packed: &[u8], width: u32, indexes: std::ops::Range<usize>, mut take: im
 
 /// Reads so many numbers. `None`: the bytes are no such sequence.
 pub(super) fn decode(reader: &mut Reader<'_>, count: usize) -> Option<Vec<i64>> {
-    let mut numbers = Vec::with_capacity(count);
+    let mut numbers = Vec::new();
+    decode_into(reader, count, &mut numbers)?;
+    Some(numbers)
+}
+
+/// As [`decode`], in place of the numbers that are there.
+pub(super) fn decode_into(reader: &mut Reader<'_>, count: usize, numbers: &mut Vec<i64>) -> Option<()> {
+    numbers.clear();
     if count == 0 {
-        return Some(numbers);
+        return Some(());
     }
+    numbers.resize(count, 0);
     let first = reader.byte()?;
     let (order, shift) = (usize::from(first >> 6), u32::from(first & 63));
-    let in_one = match reader.byte()? {
-        0 => false,
-        1 => true,
+    let frame = match reader.byte()? {
+        0 => FRAME,
+        1 => count,
         _ => return None,
     };
-    if order > 2 || order > count {
+    if order > 2 {
         return None;
     }
-    for _ in 0..order {
-        numbers.push(reader.signed()?);
+    let (heads, residuals) = numbers.split_at_mut_checked(order)?;
+    for head in heads {
+        *head = reader.signed()?;
     }
-    // The sums are taken along the way: the last number, and the last difference.
-    let mut last = match order {
-        0 => 0,
-        1 => numbers[0],
-        _ => {
-            numbers[1] = numbers[1].wrapping_add(numbers[0]);
-            numbers[1]
-        }
-    };
-    let mut step = if order == 2 {
-        last.wrapping_sub(numbers[0])
-    } else {
-        0
-    };
-    let frame = if in_one { count } else { FRAME };
-    while numbers.len() < count {
+    for residuals in residuals.chunks_mut(frame) {
         let smallest = reader.signed()?;
         let width = u32::from(reader.byte()?);
-        let length = frame.min(count - numbers.len());
-        match order {
-            0 => unpack(reader, width, length, |above| {
-                numbers.push(smallest.wrapping_add(above.cast_signed()) << shift);
-            })?,
-            1 => unpack(reader, width, length, |above| {
-                last = last.wrapping_add(smallest.wrapping_add(above.cast_signed()) << shift);
-                numbers.push(last);
-            })?,
-            _ => unpack(reader, width, length, |above| {
-                step = step.wrapping_add(smallest.wrapping_add(above.cast_signed()) << shift);
-                last = last.wrapping_add(step);
-                numbers.push(last);
-            })?,
+        let count = residuals.len();
+        let mut residuals = residuals.iter_mut();
+        unpack(reader, width, count, |above| {
+            if let Some(residual) = residuals.next() {
+                *residual = smallest.wrapping_add(above.cast_signed()) << shift;
+            }
+        })?;
+    }
+    // From differences to what they are differences of.
+    for order in (1..=order).rev() {
+        let (heads, rest) = numbers.split_at_mut(order);
+        let mut last = heads[order - 1];
+        for number in rest {
+            last = last.wrapping_add(*number);
+            *number = last;
         }
     }
-    Some(numbers)
+    Some(())
 }
 
 /// Passes over so many numbers.

@@ -2,7 +2,6 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 
 use super::*;
-use crate::PointValues;
 
 type Cell = (u8, Vec<u8>, i64, Vec<u8>);
 
@@ -18,10 +17,30 @@ fn bytes_of(cells: &[Cell]) -> usize {
     let cells = list(cells);
     let block = encode(&cells);
     // As text, because NaN is not equal to itself.
-    let points = format!("{:?}", decode_points(&block));
+    let points = format!("{:?}", decoded_points(&block));
     assert_eq!(points, format!("{:?}", Ok::<_, ()>(points_of(&cells))));
     assert_eq!(decode(&block), Ok(cells));
     block.len()
+}
+
+/// The points of a block, read into columns that had others before.
+fn decoded_points(block: &[u8]) -> Result<Option<PointColumns>, &'static str> {
+    let mut points = PointColumns {
+        qualifier_width: 7,
+        times: vec![-1; 5],
+        are_ints: true,
+        ints: vec![-1; 500],
+        doubles: vec![-1.0; 3],
+    };
+    Ok(decode_points(block, &mut points)?.then(|| {
+        // What is not told is for use on the way.
+        if !points.are_ints {
+            points.ints.clear();
+        } else {
+            points.doubles.clear();
+        }
+        points
+    }))
 }
 
 /// Cells as points, if they are all of one kind and each is after the one before.
@@ -49,15 +68,15 @@ fn points_of(cells: &CellList) -> Option<PointColumns> {
             _ => return None,
         }
     }
-    let values = match (ints.is_empty(), doubles.is_empty()) {
-        (false, true) => PointValues::Ints(ints),
-        (true, false) => PointValues::Doubles(doubles),
-        _ => return None,
-    };
+    if ints.is_empty() == doubles.is_empty() {
+        return None;
+    }
     let points = PointColumns {
         qualifier_width: width,
         times,
-        values,
+        are_ints: doubles.is_empty(),
+        ints,
+        doubles,
     };
     points.ascends().then_some(points)
 }
