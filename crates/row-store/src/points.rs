@@ -13,6 +13,9 @@ pub struct PointColumns {
     pub qualifier_width: usize,
     /// The qualifiers without their 4 bits of flags.
     pub times: Vec<i64>,
+    /// What the times were read from, and whether each is after the one before. Series that are measured
+    /// together have the same ones row for row: then they need not be read again.
+    pub(crate) times_read: (Vec<u8>, bool),
     pub(crate) are_ints: bool,
     /// The values, if they are integers.
     pub(crate) ints: Vec<i64>,
@@ -51,11 +54,7 @@ impl PointColumns {
 
     /// Whether this is what the type promises, as far as times tell.
     pub(crate) fn ascends(&self) -> bool {
-        // Without an early end, so that several are compared at once.
-        let ascend = |shift: u32| {
-            let pairs = self.times.iter().zip(self.times.iter().skip(1));
-            pairs.fold(true, |ascend, (a, b)| ascend & (a >> shift < b >> shift))
-        };
+        let ascend = |shift: u32| self.times.is_sorted_by(|a, b| a >> shift < b >> shift);
         match self.qualifier_width {
             2 => ascend(0),
             // In front of the milliseconds are four bits 1, else it is a compacted cell; behind them are two

@@ -149,7 +149,7 @@ impl Qualifier {
 
     /// As [`Qualifier::offset_ms`], of a qualifier with `width` bytes, from its bits without the flags.
     #[inline]
-    pub const fn offset_ms_of(width: usize, bits: u32) -> u32 {
+    pub const fn offset_ms_of(width: usize, bits: i64) -> i64 {
         if width == 4 {
             (bits & 0x00ff_fffc) >> 2
         } else {

@@ -327,10 +327,7 @@ impl Fold {
                     }
                 }
             }
-            Function::Dev | Function::Median | Function::Percentile { .. } => {
-                self.kept.extend(values.iter().filter(|value| !value.is_nan()));
-                count = self.kept.len() as u64;
-            }
+            Function::Dev | Function::Median | Function::Percentile { .. } => count = self.keep(values),
         }
         self.state = state;
         self.count = count;
@@ -354,23 +351,39 @@ impl Fold {
             Function::Avg => state / count as f64,
             Function::Diff if count == 1 => 0.0,
             Function::Diff => self.kept.first().map_or(f64::NAN, |last| last - state),
-            Function::Dev => deviation(self.kept.iter().copied()),
+            Function::Dev | Function::Median | Function::Percentile { .. } => self.of_kept(),
+        };
+        self.state = initial(self.function);
+        self.count = 0;
+        result
+    }
+
+    /// Keeps values, and says how many there are then.
+    #[inline(never)]
+    fn keep(&mut self, values: &[f64]) -> u64 {
+        self.kept.extend(values.iter().filter(|value| !value.is_nan()));
+        self.kept.len() as u64
+    }
+
+    /// The result of values that were kept, at least one.
+    #[inline(never)]
+    fn of_kept(&mut self) -> f64 {
+        let mut kept = std::mem::take(&mut self.kept);
+        let result = match self.function {
             Function::Median => {
-                let middle = self.kept.len() / 2;
-                *self.kept.select_nth_unstable_by(middle, f64::total_cmp).1
+                let middle = kept.len() / 2;
+                *kept.select_nth_unstable_by(middle, f64::total_cmp).1
             }
             Function::Percentile {
                 percent, of_doubles, ..
             } => {
-                self.kept.sort_unstable_by(f64::total_cmp);
-                quantile(self.kept.len(), percent / 100.0, of_doubles, |index| {
-                    self.kept[index]
-                })
+                kept.sort_unstable_by(f64::total_cmp);
+                quantile(kept.len(), percent / 100.0, of_doubles, |index| kept[index])
             }
+            _ => deviation(kept.iter().copied()),
         };
-        self.state = initial(self.function);
-        self.count = 0;
-        self.kept.clear();
+        kept.clear();
+        self.kept = kept;
         result
     }
 }

@@ -86,15 +86,19 @@ struct Scratch {
 impl Scratch {
     /// Sets the instants of the columns.
     fn set_times(&mut self, base_ms: i64) {
-        let width = self.columns.qualifier_width;
-        let offset = |time: &i64| {
-            // It has at most 28 bits.
-            let bits = u32::try_from(*time).unwrap_or(u32::MAX);
-            i64::from(Qualifier::offset_ms_of(width, bits))
-        };
-        self.times_ms.clear();
         let times = self.columns.times.iter();
-        self.times_ms.extend(times.map(|time| base_ms + offset(time)));
+        self.times_ms.clear();
+        // A loop for each width, so that the decision is not taken per instant.
+        match self.columns.qualifier_width {
+            4 => {
+                let of_millis = |time: &i64| base_ms + Qualifier::offset_ms_of(4, *time);
+                self.times_ms.extend(times.map(of_millis));
+            }
+            _ => {
+                let of_seconds = |time: &i64| base_ms + Qualifier::offset_ms_of(2, *time);
+                self.times_ms.extend(times.map(of_seconds));
+            }
+        }
     }
 }
 

@@ -139,24 +139,17 @@ fn decode_flags(reader: &mut Reader<'_>, count: usize) -> Option<Flags> {
         INTEGERS => Flags::Integers,
         FLOATS => Flags::Floats,
         MIXED => {
-            let mut floats = Vec::with_capacity(count);
-            numbers::unpack(reader, 1, count, |bit| floats.push(bit == 1))?;
-            Flags::Mixed(floats)
+            let mut bits = vec![0; count];
+            numbers::unpack(reader, 1, &mut bits)?;
+            Flags::Mixed(bits.into_iter().map(|bit| bit == 1).collect())
         }
         LISTED => {
             let which = u16::from_be_bytes(reader.array()?);
             let listed: Vec<u8> = (0..16).filter(|flags| which & 1 << flags != 0).collect();
-            let mut flags = Vec::with_capacity(count);
-            let mut outside = false;
-            numbers::unpack(reader, index_width(which), count, |index| {
-                let found = usize::try_from(index).ok().and_then(|index| listed.get(index));
-                outside |= found.is_none();
-                flags.push(found.copied().unwrap_or_default());
-            })?;
-            if outside {
-                return None;
-            }
-            Flags::Listed(flags)
+            let mut indexes = vec![0; count];
+            numbers::unpack(reader, index_width(which), &mut indexes)?;
+            let found = |index: i64| listed.get(usize::try_from(index).ok()?).copied();
+            Flags::Listed(indexes.into_iter().map(found).collect::<Option<_>>()?)
         }
         _ => return None,
     })
@@ -170,13 +163,7 @@ pub(super) fn decode_points(
     points: &mut PointColumns,
 ) -> Option<bool> {
     numbers::skip(reader, count)?;
-    points.qualifier_width = width;
-    numbers::decode_into(reader, count, &mut points.times)?;
-    let bits = points.times.iter().fold(0, |bits, time| bits | time);
-    // Negative numbers have bits beyond.
-    if bits.cast_unsigned() >> (8 * width - 4) != 0 {
-        return None;
-    }
+    let ascends = decode_times(reader, width, count, points)?;
     let flags = decode_flags(reader, count)?;
     points.are_ints = match &flags {
         Flags::Integers => true,
@@ -185,12 +172,44 @@ pub(super) fn decode_points(
         Flags::Listed(flags) if flags.iter().all(|flags| flags & FLOAT_FLAG != 0) => false,
         Flags::Mixed(_) | Flags::Listed(_) => return Some(false),
     };
-    numbers_of(reader, count, flags, points)?;
-    Some(points.ascends())
+    decode_values(reader, count, flags, points)?;
+    Some(ascends)
+}
+
+/// Reads the times of points, and says whether they ascend.
+fn decode_times(
+    reader: &mut Reader<'_>,
+    width: usize,
+    count: usize,
+    points: &mut PointColumns,
+) -> Option<bool> {
+    let mut behind = *reader;
+    numbers::skip(&mut behind, count)?;
+    let encoded = reader.bytes(reader.0.len() - behind.0.len())?;
+    let (last, ascend) = &points.times_read;
+    if last == encoded && (points.qualifier_width, points.times.len()) == (width, count) {
+        return Some(*ascend);
+    }
+    points.times_read.0.clear();
+    points.qualifier_width = width;
+    numbers::decode_into(&mut Reader(encoded), count, &mut points.times)?;
+    let bits = points.times.iter().fold(0, |bits, time| bits | time);
+    // Negative numbers have bits beyond.
+    if bits.cast_unsigned() >> (8 * width - 4) != 0 {
+        return None;
+    }
+    points.times_read.0.extend_from_slice(encoded);
+    points.times_read.1 = points.ascends();
+    Some(points.times_read.1)
 }
 
 /// Reads the values of points, all of one kind.
-fn numbers_of(reader: &mut Reader<'_>, count: usize, flags: Flags, points: &mut PointColumns) -> Option<()> {
+fn decode_values(
+    reader: &mut Reader<'_>,
+    count: usize,
+    flags: Flags,
+    points: &mut PointColumns,
+) -> Option<()> {
     if points.are_ints {
         return numbers::decode_into(reader, count, &mut points.ints);
     }

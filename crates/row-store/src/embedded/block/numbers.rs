@@ -137,51 +137,68 @@ pub(super) fn pack(bytes: &mut Vec<u8>, width: u32, numbers: impl Iterator<Item 
     }
 }
 
-/// Reads `count` numbers of `width` bits into `numbers`.
-pub(super) fn unpack(
-    reader: &mut Reader<'_>,
-    width: u32,
-    count: usize,
-    mut take: impl FnMut(u64),
-) -> Option<()> {
+/// Reads numbers of `width` bits, as many as there is room for.
+pub(super) fn unpack(reader: &mut Reader<'_>, width: u32, numbers: &mut [i64]) -> Option<()> {
     if width == 0 {
-        (0..count).for_each(|_| take(0));
+        numbers.fill(0);
         return Some(());
     }
     if width > 64 {
         return None;
     }
     let bits = width as usize;
-    let packed = reader.bytes(count.checked_mul(bits)?.div_ceil(8))?;
-    // A number of up to 56 bits lies within the eight bytes from its first; the last ones need
-    // zeros behind them to be read so.
-    let whole = if bits <= 56 {
-        (packed.len().saturating_sub(7) * 8).div_ceil(bits).min(count)
-    } else {
-        0
-    };
-    for index in 0..whole {
-        let bit = index * bits;
-        let Some(window) = packed.get(bit / 8..).and_then(|rest| rest.first_chunk::<8>()) else {
-            return tail(packed, width, index..count, take);
-        };
-        take(u64::from_be_bytes(*window) << (bit % 8) >> (64 - width));
-    }
-    tail(packed, width, whole..count, take)
-}
-
-/// Reads numbers near the end, or wide ones.
-#[expect(clippy::cast_possible_truncation, reason = "shifted down to at most 64 bits")]
-fn tail(packed: &[u8], width: u32, indexes: std::ops::Range<usize>, mut take: impl FnMut(u64)) -> Option<()> {
-    for index in indexes {
-        let bit = index * width as usize;
-        let rest = packed.get(bit / 8..)?;
-        let mut window = [0; 16];
-        let present = rest.len().min(16);
-        window.get_mut(..present)?.copy_from_slice(rest.get(..present)?);
-        take((u128::from_be_bytes(window) << (bit % 8) >> (128 - width)) as u64);
+    let packed = reader.bytes(numbers.len().checked_mul(bits)?.div_ceil(8))?;
+    let done = unpack_eights(packed, width, numbers);
+    for (index, number) in numbers.iter_mut().enumerate().skip(done) {
+        *number = number_at(packed, index * bits, width)?;
     }
     Some(())
+}
+
+/// Reads a number that begins at a bit.
+#[expect(clippy::cast_possible_truncation, reason = "shifted down to at most 64 bits")]
+fn number_at(packed: &[u8], bit: usize, width: u32) -> Option<i64> {
+    let rest = packed.get(bit / 8..)?;
+    let window = match rest.first_chunk() {
+        Some(window) => *window,
+        // Near the end: zeros behind it.
+        None => {
+            let mut window = [0; 16];
+            window.get_mut(..rest.len())?.copy_from_slice(rest);
+            window
+        }
+    };
+    Some(((u128::from_be_bytes(window) << (bit % 8) >> (128 - width)) as u64).cast_signed())
+}
+
+/// Reads numbers of up to 16 bits as long as there are eight, which begin and end with a byte. Says how many
+/// were read.
+fn unpack_eights(packed: &[u8], width: u32, numbers: &mut [i64]) -> usize {
+    // The width is known in each, so that all shifts are.
+    macro_rules! of_width {
+        ($($width:literal)*) => {
+            match width {
+                $($width => eights::<$width>(packed, numbers),)*
+                _ => 0,
+            }
+        };
+    }
+    of_width!(1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16)
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "masked to at most 16 bits")]
+fn eights<const WIDTH: usize>(packed: &[u8], numbers: &mut [i64]) -> usize {
+    let (packed, _) = packed.as_chunks::<WIDTH>();
+    let (numbers, _) = numbers.as_chunks_mut::<8>();
+    for (bytes, numbers) in packed.iter().zip(numbers.iter_mut()) {
+        let mut window = [0; 16];
+        window[16 - WIDTH..].copy_from_slice(bytes);
+        let window = u128::from_be_bytes(window);
+        for (index, number) in numbers.iter_mut().enumerate() {
+            *number = (window >> (WIDTH * (7 - index))) as i64 & ((1 << WIDTH) - 1);
+        }
+    }
+    numbers.len() * 8
 }
 
 /// Reads so many numbers. `None`: the bytes are no such sequence.
@@ -215,13 +232,10 @@ pub(super) fn decode_into(reader: &mut Reader<'_>, count: usize, numbers: &mut V
     for residuals in residuals.chunks_mut(frame) {
         let smallest = reader.signed()?;
         let width = u32::from(reader.byte()?);
-        let count = residuals.len();
-        let mut residuals = residuals.iter_mut();
-        unpack(reader, width, count, |above| {
-            if let Some(residual) = residuals.next() {
-                *residual = smallest.wrapping_add(above.cast_signed()) << shift;
-            }
-        })?;
+        unpack(reader, width, residuals)?;
+        for residual in residuals {
+            *residual = smallest.wrapping_add(*residual) << shift;
+        }
     }
     // From differences to what they are differences of.
     for order in (1..=order).rev() {

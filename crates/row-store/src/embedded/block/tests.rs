@@ -28,6 +28,7 @@ fn decoded_points(block: &[u8]) -> Result<Option<PointColumns>, &'static str> {
     let mut points = PointColumns {
         qualifier_width: 7,
         times: vec![-1; 5],
+        times_read: (vec![1, 2, 3], true),
         are_ints: true,
         ints: vec![-1; 500],
         doubles: vec![-1.0; 3],
@@ -39,6 +40,7 @@ fn decoded_points(block: &[u8]) -> Result<Option<PointColumns>, &'static str> {
         } else {
             points.doubles.clear();
         }
+        points.times_read = Default::default();
         points
     }))
 }
@@ -74,6 +76,7 @@ fn points_of(cells: &CellList) -> Option<PointColumns> {
     let points = PointColumns {
         qualifier_width: width,
         times,
+        times_read: Default::default(),
         are_ints: doubles.is_empty(),
         ints,
         doubles,
