@@ -152,8 +152,8 @@ pub struct DataSettings {
     #[arg(long, env = "OXTSDB_QUERY_MAX_BYTES", value_name = "BYTES", default_value_t = Self::default().query_max_bytes)]
     pub query_max_bytes: u64,
 
-    /// Memory that a query may hold, MiB, at 16 bytes a point; 0: no limit. Long queries tell what is
-    /// known and let it go, so few need it all
+    /// Memory that a query may hold, MiB, at 16 bytes a point; 0: no limit. Over gRPC a long query tells what is
+    /// known and lets it go; over HTTP, and for expressions, the whole answer has to fit
     #[arg(long, env = "OXTSDB_QUERY_MAX_MEMORY_MIB", value_name = "MIB", default_value_t = Self::default().query_max_memory_mib)]
     pub query_max_memory_mib: u64,
 

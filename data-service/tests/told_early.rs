@@ -233,14 +233,18 @@ async fn what_was_told_is_not_held() {
     let (groups, _) = told(&tsdb.engine(), "sum:m", Quirks::NONE).await;
     let small = tsdb.engine_with(limits(16 * 13_000)).telling_at(100);
     assert_eq!(told(&small, "sum:m", Quirks::NONE).await.0, groups);
-    let refused = small.answer(spec("sum:m", Quirks::OPENTSDB), None).await;
-    let Err(QueryError::OverBudget { resource, limit }) = refused else {
-        panic!("{refused:?}")
-    };
-    assert_eq!(
-        (resource, limit.setting),
-        (Resource::Memory, "--query-max-memory-mib")
-    );
+    // Neither what cannot be told early nor the whole answer may be held.
+    assert_eq!(told(&small, "none:m", Quirks::NONE).await.0.len(), 20);
+    for (text, quirks) in [("sum:m", Quirks::OPENTSDB), ("none:m", Quirks::NONE)] {
+        let refused = small.answer(spec(text, quirks), None).await;
+        let Err(QueryError::OverBudget { resource, limit }) = refused else {
+            panic!("{refused:?}")
+        };
+        assert_eq!(
+            (resource, limit.setting),
+            (Resource::Memory, "--query-max-memory-mib")
+        );
+    }
 }
 
 /// Tables cannot be scanned.

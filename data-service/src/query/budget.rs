@@ -66,7 +66,7 @@ pub struct Limits {
 }
 
 /// Memory of a point that is held: its instant and its value.
-const POINT_BYTES: u64 = 16;
+pub(super) const POINT_BYTES: u64 = 16;
 
 impl Limits {
     /// No limits.

@@ -36,6 +36,7 @@ use super::scan::{self, Portion};
 use super::span::{Span, SpanShape};
 use super::spec::{QuerySpec, SubQuery};
 use super::survey::Survey;
+use super::whole_groups::WholeGroups;
 use crate::series_index::SeriesIndex;
 
 /// Frames that may wait for a slow client.
@@ -204,7 +205,25 @@ impl Engine {
         Ok(explained)
     }
 
-    /// Answers a query and waits for the whole of it.
+    /// As [`Engine::run`], but each group has all its points; there is no [`Frame::More`]. An answer whose
+    /// points take more memory than a query may hold is refused.
+    pub fn run_whole(
+        &self,
+        query: QuerySpec,
+        deadline: Option<Instant>,
+    ) -> impl Stream<Item = Result<Frame, QueryError>> + Send + Unpin + use<> {
+        let mut groups = WholeGroups::new(self.0.limits);
+        self.run(query, deadline).flat_map(move |frame| {
+            let frames = frame.and_then(|frame| groups.take(frame));
+            let frames: Vec<_> = match frames {
+                Ok(frames) => frames.into_iter().map(Ok).collect(),
+                Err(error) => vec![Err(error)],
+            };
+            stream::iter(frames)
+        })
+    }
+
+    /// As [`Engine::run_whole`], and waits for the whole answer.
     ///
     /// # Errors
     ///
@@ -214,17 +233,12 @@ impl Engine {
         query: QuerySpec,
         deadline: Option<Instant>,
     ) -> Result<(Vec<Group>, Statistics), QueryError> {
-        let mut frames = self.run(query, deadline);
-        let (mut groups, mut statistics) = (Vec::<Group>::new(), None);
+        let mut frames = self.run_whole(query, deadline);
+        let (mut groups, mut statistics) = (Vec::new(), None);
         while let Some(frame) = frames.next().await {
             match frame? {
                 Frame::Group(group) => groups.push(group),
-                Frame::More { number, points } => {
-                    if let Some(group) = groups.get_mut(number) {
-                        group.points.append(points);
-                    }
-                }
-                Frame::Done { .. } => {}
+                Frame::More { .. } | Frame::Done { .. } => {}
                 Frame::Statistics(counted) => statistics = Some(counted),
             }
         }

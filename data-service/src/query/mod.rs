@@ -50,6 +50,7 @@ pub mod spec;
 pub mod survey;
 pub mod text;
 pub mod time;
+mod whole_groups;
 
 pub use budget::{Limits, Resource};
 pub use calendar::{CalendarInterval, CalendarUnit};

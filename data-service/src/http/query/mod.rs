@@ -26,7 +26,7 @@ use crate::http::parameters::Parameters;
 use crate::http::reply::Reply;
 use crate::query::plan::check_tsuid;
 use crate::query::time::now_ms;
-use crate::query::{Engine, Frame, Group, QueryError, Source};
+use crate::query::{Engine, Frame, QueryError, Source};
 
 use asked::TagkUids;
 use parse::Question;
@@ -73,20 +73,11 @@ async fn answer(engine: &Engine, mut question: Question) -> Result<Reply, HttpEr
         TagkUids::default()
     };
     let mut answer = render::Answer::new(&question, &uids);
-    let mut frames = engine.run(question.spec, None);
-    // Of groups that came without all their points, from the first of them.
-    let mut open: Vec<Group> = Vec::new();
+    let mut frames = engine.run_whole(question.spec, None);
     while let Some(frame) = frames.next().await {
         match frame.map_err(of_query)? {
-            Frame::Group(group) if group.is_whole => answer.add(&group),
-            Frame::Group(group) => open.push(group),
-            Frame::More { number, points } => {
-                let first = open.first().map_or(0, |group| group.number);
-                if let Some(group) = open.get_mut(number - first) {
-                    group.points.append(points);
-                }
-            }
-            Frame::Done { .. } => open.drain(..).for_each(|group| answer.add(&group)),
+            Frame::Group(group) => answer.add(&group),
+            Frame::More { .. } | Frame::Done { .. } => {}
             Frame::Statistics(statistics) => return Ok(Reply::json(answer.finish(&statistics))),
         }
     }
