@@ -1,0 +1,67 @@
+//! UIDs and TSUIDs in hex.
+
+use super::LanguageError;
+
+/// Hex digits of a metric in TSUIDs as OpenTSDB takes them apart.
+pub(super) const METRIC_DIGITS: usize = 6;
+
+/// Reads TSUIDs of one metric, in hex of either case. What is behind the metric can be anything of hex: a TSUID
+/// with bytes that make no tags is that of no series, and left out.
+///
+/// # Errors
+///
+/// [`LanguageError`] for one that has no metric, or another one than the first, or is not hex.
+pub fn parse_tsuids(texts: &[impl AsRef<str>]) -> Result<Vec<Vec<u8>>, LanguageError> {
+    let mut first: Option<&str> = None;
+    for text in texts.iter().map(AsRef::as_ref) {
+        let is_long_enough = text.chars().count() >= METRIC_DIGITS;
+        let metric = text
+            .get(..METRIC_DIGITS)
+            .filter(|_| is_long_enough)
+            .ok_or_else(|| LanguageError::TsuidWithoutMetric {
+                digits: text.chars().count(),
+            })?;
+        if *first.get_or_insert(metric) != metric {
+            return Err(LanguageError::TsuidMetrics {
+                first: first.unwrap_or_default().to_owned(),
+                other: metric.to_owned(),
+            });
+        }
+    }
+    let mut tsuids = Vec::with_capacity(texts.len());
+    for text in texts.iter().map(AsRef::as_ref) {
+        let (metric, tags) = text.split_at(METRIC_DIGITS.min(text.len()));
+        let tsuid = [parse_uids(metric)?, parse_uids(tags)?].concat();
+        if tags.len().is_multiple_of(2) {
+            tsuids.push(tsuid);
+        }
+    }
+    Ok(tsuids)
+}
+
+/// Reads the hex of UIDs, of either case; of an odd number of digits a zero is meant in front.
+///
+/// # Errors
+///
+/// [`LanguageError::NoUid`] and [`LanguageError::Hex`].
+pub fn parse_uids(text: &str) -> Result<Vec<u8>, LanguageError> {
+    if text.is_empty() {
+        return Err(LanguageError::NoUid);
+    }
+    let padded = if text.len().is_multiple_of(2) {
+        text.to_owned()
+    } else {
+        format!("0{text}")
+    };
+    let digit = |byte: u8| {
+        char::from(byte)
+            .to_digit(16)
+            .and_then(|digit| u8::try_from(digit).ok())
+    };
+    let (pairs, _) = padded.as_bytes().as_chunks::<2>();
+    let bytes: Option<Vec<u8>> = pairs
+        .iter()
+        .map(|[high, low]| Some(digit(*high)? << 4 | digit(*low)?))
+        .collect();
+    bytes.ok_or(LanguageError::Hex { text: padded })
+}
