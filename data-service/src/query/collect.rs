@@ -4,7 +4,7 @@
 //! spans of its share of the series, so no two touch one series and nothing has to be merged.
 
 use std::hash::BuildHasher as _;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use oxtsdb_row_store::Row;
 use rustc_hash::FxBuildHasher;
@@ -19,6 +19,10 @@ use super::survey::Survey;
 
 /// Up to so many rows are decoded on the spot; it takes less than a millisecond.
 const ROWS_ON_THE_SPOT: usize = 32;
+
+/// Workers of a query. To find out takes several files of the system.
+static WORKERS: LazyLock<usize> =
+    LazyLock::new(|| std::thread::available_parallelism().map_or(1, |count| count.get().min(4)));
 
 /// Batches that may wait for a worker.
 const WAITING_BATCHES: usize = 4;
@@ -143,7 +147,7 @@ impl Collector {
 
     /// Starts the workers, and gives them the rows that wait.
     async fn start_workers(&mut self) -> Result<(), QueryError> {
-        let count = std::thread::available_parallelism().map_or(1, |count| count.get().min(4));
+        let count = *WORKERS;
         for share in 0..count {
             let (orders, received) = mpsc::channel(WAITING_BATCHES);
             let builder = SpanBuilder::new(self.shape.clone(), self.budget.clone());
