@@ -75,6 +75,7 @@ const CHECKS: &[Check] = checks![
     reads::a_scan_is_taken_up_again,
     reads::a_scan_selects_columns,
     reads::a_scan_returns_versions,
+    reads::packed_rows_have_the_same_cells,
     reads::an_empty_range_has_no_rows,
     reads::a_range_is_measured_by_its_keys,
     reads::a_table_has_its_own_rows,

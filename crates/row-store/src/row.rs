@@ -37,7 +37,7 @@ pub struct Row {
 
 /// The cells of a row as a store keeps them.
 pub(crate) trait PackedCells: fmt::Debug + Send + Sync {
-    /// How many there are.
+    /// How many there are, or as many as can be told without decoding them: at least one.
     fn len(&self) -> usize;
 
     /// Reads them as points; `false` if they are not what [`PointColumns`] are.
@@ -102,7 +102,7 @@ impl Row {
         &self.key
     }
 
-    /// Number of cells, all versions counted.
+    /// Number of cells, all versions counted; if they are packed there may be more.
     pub fn len(&self) -> usize {
         self.packed
             .as_ref()
