@@ -18,6 +18,7 @@ pub mod known;
 mod mistake;
 pub mod question;
 mod range;
+pub mod servers;
 
 use anyhow::Context as _;
 use rand::SeedableRng as _;

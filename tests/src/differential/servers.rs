@@ -1,0 +1,121 @@
+//! OpenTSDB and OxTSDB on the same tables, with random data that both have written.
+
+use anyhow::{Context as _, ensure};
+use oxtsdb_proto::common::v1::UidKind;
+use rand::rngs::StdRng;
+use rand::seq::SliceRandom as _;
+use serde_json::{Value, json};
+
+use super::Run;
+use super::data::{DCS, Data, HOSTS, METRICS, RARE_TAGS, metric_names};
+use crate::comparison::{check_opentsdb, check_oxtsdb};
+use crate::opentsdb::OpenTsdb;
+use crate::random_points::Sent;
+use crate::rig::Rig;
+use crate::{Options, Tsdb, until, writers};
+
+/// Of several values for one instant the last one counts, in place of an error.
+const FIX_DUPLICATES: &str = "tsd.storage.fix_duplicates=true";
+/// It only writes what it is told to. When it compacts a row in which a value is just being corrected, the old one
+/// may win.
+const NO_COMPACTION: &str = "tsd.storage.enable_compaction=false";
+
+/// Both, running; they end with this value.
+#[derive(Debug)]
+pub struct Servers {
+    /// The real one.
+    pub opentsdb: OpenTsdb,
+    /// Ours.
+    pub oxtsdb: Tsdb,
+    /// The TSUIDs of each metric's series, in the order of [`METRICS`].
+    pub tsuids: Vec<Vec<String>>,
+}
+
+impl Servers {
+    /// Both on new tables, named after a test, with the data of a run.
+    ///
+    /// # Errors
+    ///
+    /// If one does not start, or does not store the data.
+    pub async fn start(rig: &Rig, run: &Run, test: &str) -> anyhow::Result<Self> {
+        let mut random = run.random_of_data();
+        let data = Data::new(&mut random);
+        let tables = rig.create_tables(test).await?;
+        let opentsdb = rig.opentsdb(&tables, &[FIX_DUPLICATES, NO_COMPACTION]).await?;
+        let flags = rig.flags(&tables);
+        let options = Options::default().flags(flags).flag("--fix-duplicates", "true");
+        let oxtsdb = Tsdb::start_with(options).await?;
+
+        assign_uids(&opentsdb, &mut random).await?;
+        for (points, expected) in [
+            (data.points.clone(), data.expected()),
+            (data.corrections.clone(), data.expected_at_last()),
+        ] {
+            write_by_both(&opentsdb, &oxtsdb, &mut random, points).await?;
+            // OpenTSDB stores what came by telnet a second later.
+            until("both read what was written", async || {
+                check_opentsdb(&opentsdb, &expected, &metric_names()).await?;
+                check_oxtsdb(&oxtsdb, &expected, &metric_names()).await
+            })
+            .await?;
+        }
+        // It compacts the rows as it comes across them, so that both read them in either form.
+        let opentsdb = rig.opentsdb(&tables, &[FIX_DUPLICATES]).await?;
+        let tsuids = tsuids(&opentsdb).await?;
+        Ok(Self {
+            opentsdb,
+            oxtsdb,
+            tsuids,
+        })
+    }
+}
+
+/// UIDs in the same order in each run, since they decide on the order of series and groups.
+async fn assign_uids(opentsdb: &OpenTsdb, random: &mut StdRng) -> anyhow::Result<()> {
+    let rare_keys = RARE_TAGS.map(|(key, _)| key);
+    let rare_values = RARE_TAGS.map(|(_, value)| value);
+    let metrics = METRICS.map(|metric| metric.name);
+    for (kind, mut names) in [
+        (UidKind::Metric, metrics.to_vec()),
+        (UidKind::TagKey, [&["host", "dc"], &rare_keys[..]].concat()),
+        (UidKind::TagValue, [&HOSTS[..], &DCS, &rare_values].concat()),
+    ] {
+        names.shuffle(random);
+        for name in names {
+            opentsdb.assign(kind, &[name]).await?;
+        }
+    }
+    Ok(())
+}
+
+/// Half of the points through each, one after the other, so that what is stored follows from the seed.
+async fn write_by_both(
+    opentsdb: &OpenTsdb,
+    oxtsdb: &Tsdb,
+    random: &mut StdRng,
+    points: Vec<Sent>,
+) -> anyhow::Result<()> {
+    let (ours, theirs) = writers::halves(random, points);
+    writers::write_to_opentsdb(opentsdb, random, &theirs).await?;
+    writers::write_to_oxtsdb(oxtsdb, random, &ours).await
+}
+
+/// The TSUIDs of each metric's series.
+async fn tsuids(opentsdb: &OpenTsdb) -> anyhow::Result<Vec<Vec<String>>> {
+    let mut all = Vec::new();
+    for metric in METRICS {
+        let question = json!({
+            "start": metric.start,
+            "end": metric.start + metric.length,
+            "showTSUIDs": true,
+            "queries": [{"aggregator": "none", "metric": metric.name}],
+        });
+        let answer = opentsdb.http().post("/api/query", &question).await?.json()?;
+        let elements = answer.as_array().with_context(|| answer.to_string())?;
+        let tsuid = |element: &Value| Some(element["tsuids"][0].as_str()?.to_owned());
+        let tsuids: Vec<String> = elements.iter().filter_map(tsuid).collect();
+        ensure!(tsuids.len() > 1, "{}: {answer}", metric.name);
+        all.push(tsuids);
+    }
+    Ok(all)
+}
