@@ -106,6 +106,7 @@ async fn measure(engine: &Engine, filter: &str) -> anyhow::Result<(Duration, Dur
         max_scanned_points: None,
         quirks: Quirks::NONE,
         skip_damaged_rows: false,
+        with_surroundings: false,
     };
     let (mut times, mut series) = (Vec::new(), 0);
     for _ in 0..RUNS {

@@ -189,6 +189,7 @@ async fn compare_all(layout: RowKeyLayout) -> usize {
             max_scanned_points: None,
             quirks: Quirks::OPENTSDB,
             skip_damaged_rows: false,
+            with_surroundings: false,
         };
         let groups = match engine.answer(query, None).await {
             Ok((groups, _)) => groups,
@@ -259,6 +260,7 @@ fn a_query(source: Source, tags: Vec<TagFilter>) -> QuerySpec {
         max_scanned_points: None,
         quirks: Quirks::OPENTSDB,
         skip_damaged_rows: false,
+        with_surroundings: false,
     }
 }
 

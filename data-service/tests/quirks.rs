@@ -38,6 +38,7 @@ async fn groups(engine: &Engine, query: SubQuery, end: i64, quirks: Quirks) -> V
         max_scanned_points: None,
         quirks,
         skip_damaged_rows: false,
+        with_surroundings: false,
     };
     engine.answer(spec, None).await.unwrap().0
 }

@@ -87,6 +87,7 @@ fn spec(text: &str, quirks: Quirks) -> QuerySpec {
         max_scanned_points: None,
         quirks,
         skip_damaged_rows: false,
+        with_surroundings: false,
     }
 }
 

@@ -60,6 +60,21 @@ impl Service {
         Service::of(TestStack::with(settings, uid_settings).await).await
     }
 
+    /// A service with the points that the first line of recorded vectors has, and the vectors.
+    pub(crate) async fn with_vectors(recorded: &str) -> (Service, Vec<serde_json::Value>) {
+        let (points, vectors) = recorded.split_once('\n').unwrap();
+        // As they are: UIDs are given in the order of tags.
+        let points = points
+            .strip_prefix("{\"points\":")
+            .unwrap()
+            .strip_suffix('}')
+            .unwrap();
+        let service = Service::start().await;
+        assert_eq!(service.post("/api/put", points).await.status, 204);
+        let vectors = vectors.lines().map(|line| serde_json::from_str(line).unwrap());
+        (service, vectors.collect())
+    }
+
     /// A service whose new UIDs come to a gate.
     pub(crate) async fn with_gated_uids() -> (Service, Arc<Gate>) {
         let (stack, gate) = Gate::uid_stack().await;

@@ -8,6 +8,7 @@ use super::aggregate::{Aggregation, Series, aggregate};
 use super::collect::joined;
 use super::error::QueryError;
 use super::group::SpanGroup;
+use super::hours::Hours;
 use super::points::{Points, Values};
 use super::spec::{QuerySpec, SubQuery};
 
@@ -23,6 +24,7 @@ const STEPS_ON_THE_SPOT: usize = 100_000;
 #[derive(Debug)]
 pub struct Computation {
     aggregation: Aggregation,
+    /// First and last instant of the answer.
     start_ms: i64,
     end_ms: i64,
     cancelled: CancellationToken,
@@ -44,16 +46,21 @@ pub struct Piece {
 }
 
 impl Computation {
-    /// For a question of a query. Once `cancelled`, it ends soon.
-    pub fn new(query: &QuerySpec, sub_query: &SubQuery, cancelled: CancellationToken) -> Self {
+    /// For a question of a query, for which these hours are read. Once `cancelled`, it ends soon.
+    pub fn new(query: &QuerySpec, sub_query: &SubQuery, hours: &Hours, cancelled: CancellationToken) -> Self {
+        let (start_ms, end_ms) = if query.with_surroundings {
+            (hours.start.millis(), hours.stop_ms())
+        } else {
+            (query.start_ms, query.end_ms)
+        };
         Self {
             aggregation: Aggregation {
                 aggregator: sub_query.aggregator.under(query.quirks),
                 holds: sub_query.rate.is_some(),
                 floats_to_come_count: query.quirks.floats_to_come_count,
             },
-            start_ms: query.start_ms,
-            end_ms: query.end_ms,
+            start_ms,
+            end_ms,
             cancelled,
         }
     }
@@ -75,7 +82,7 @@ impl Computation {
         joined(tokio::task::spawn_blocking(compute).await)
     }
 
-    /// Aggregation, cut to the range.
+    /// Aggregation, cut to the instants of the answer.
     fn compute(&self, mut piece: Piece) -> Result<Piece, QueryError> {
         let series: Vec<Series<'_>> = piece
             .group

@@ -117,6 +117,11 @@ impl Engine {
         Arc::clone(&self.0.skipped_cells)
     }
 
+    /// What a query may use, if it does not say less itself.
+    pub fn limits(&self) -> &Limits {
+        &self.0.limits
+    }
+
     /// The queries that are being answered.
     pub fn running(&self) -> &RunningQueries {
         &self.0.running
@@ -362,7 +367,12 @@ impl<'a> Answer<'a> {
                 Grouping::ByTags(&plan.group_by)
             },
             can_tell_early: can_tell_early(self.query, sub_query, plan),
-            computation: Arc::new(Computation::new(self.query, sub_query, self.cancelled.clone())),
+            computation: Arc::new(Computation::new(
+                self.query,
+                sub_query,
+                &plan.hours,
+                self.cancelled.clone(),
+            )),
             first_group: self.groups,
             open: None,
         };
@@ -371,9 +381,10 @@ impl<'a> Answer<'a> {
             duplicates: self.query.duplicates,
             skip_damaged_rows: self.query.skip_damaged_rows,
             downsample: plan.downsample.clone(),
-            rate: sub_query
-                .rate
-                .map(|rate| Rater::new(rate, self.query.quirks.rates_begin_at_the_epoch)),
+            rate: sub_query.rate.map(|rate| {
+                let from_epoch = self.query.quirks.rates_begin_at_the_epoch;
+                Rater::new(rate, from_epoch.then(|| plan.hours.start.millis()))
+            }),
         };
         let mut collector = Collector::new(shape, self.budget.clone());
         let mut portions = scan::rows(&self.engine.store, &self.engine.table, plan);

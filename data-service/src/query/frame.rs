@@ -69,7 +69,7 @@ pub struct DamagedRow {
 
 impl Statistics {
     /// Adds what was read by another part of the query.
-    pub(super) fn add_read(&mut self, other: Self) {
+    pub fn add_read(&mut self, other: Self) {
         self.points += other.points;
         self.duplicates += other.duplicates;
         self.skipped_cells += other.skipped_cells;

@@ -29,8 +29,8 @@ pub struct Quirks {
     /// it is not there at all. Without it every window has all its points.
     pub last_calendar_window_cut_short: bool,
     /// With a fill policy there is one more window, without any points, where what is read begins inside a
-    /// window, unless windows are those of a calendar. It is in front of the range and not shown, but a rate starts from it: with `1768m-sum-zero` from
-    /// zero. Without it the first window is the first that is read whole.
+    /// window, unless windows are those of a calendar. It is in front of the range and not shown, and the rate from it to the next window is not
+    /// shown either. Without it the first window is the first that is read whole.
     pub filled_windows_begin_early: bool,
     /// Wildcards hold neither end when the star is in the middle, and do not look at the order of what
     /// is between stars: `w*1*b` and `eb*0` match `web01`. Without it they do not.
@@ -56,6 +56,10 @@ pub struct Quirks {
     /// its next row whatever the time is, and when it has no more there is no answer. So `e + b` with
     /// `e` at 0 s and 10 s and `b` at 5 s has the value of 10 s at 5 s.
     pub expressions_in_rows: bool,
+    /// Expressions are computed with the points of the whole hours that are read, and cut to the range at the
+    /// end; only moving averages and the highest series are those of the range alone. So where values are
+    /// combined by place, series must have equally many in these hours. Without it series are cut first.
+    pub expressions_see_surroundings: bool,
     /// A joined series has the tags of one of its operands, which one depends on their names, and none
     /// if that has no part in it. Without it, it has those that are the same in all.
     pub joined_tags_of_one_operand: bool,
@@ -96,6 +100,7 @@ impl Quirks {
             tsuids_are_one_group: on,
             filters_of_tsuids_pass_without_key: on,
             expressions_in_rows: on,
+            expressions_see_surroundings: on,
             joined_tags_of_one_operand: on,
             aliases_are_absolute: on,
             moving_averages_begin_with_zeros: on,

@@ -35,20 +35,22 @@ impl Default for RateOptions {
 #[derive(Clone, Debug)]
 pub struct Rater {
     options: RateOptions,
-    begins_at_the_epoch: bool,
+    /// If rates begin at the epoch: where the first one may be.
+    epoch_until_ms: Option<i64>,
     previous: Option<(i64, Number)>,
     /// The first rate, if rates begin at the epoch: the slope from there to the first point of the series,
-    /// or the next rate if that is a step down which gives no point. It is not one of the others.
+    /// or the next rate if that is a step down which gives no point, or if the first point is in front of
+    /// what is read, as a filled window may be. It is not one of the others.
     pub from_epoch: Option<f64>,
 }
 
 impl Rater {
-    /// No points yet, or one of 0 at the epoch.
-    pub fn new(options: RateOptions, begins_at_the_epoch: bool) -> Self {
+    /// No points yet; or one of 0 at the epoch, and no rates before an instant.
+    pub fn new(options: RateOptions, epoch_until_ms: Option<i64>) -> Self {
         Self {
             options,
-            begins_at_the_epoch,
-            previous: begins_at_the_epoch.then_some((0, Number::Int(0))),
+            epoch_until_ms,
+            previous: epoch_until_ms.map(|_| (0, Number::Int(0))),
             from_epoch: None,
         }
     }
@@ -60,12 +62,12 @@ impl Rater {
         for point in points.iter() {
             let previous = self.previous.replace(point);
             let rate = previous.and_then(|previous| self.options.between(previous, point));
-            match rate {
-                Some(rate) if self.begins_at_the_epoch && self.from_epoch.is_none() => {
-                    self.from_epoch = Some(rate);
+            match (rate, self.epoch_until_ms) {
+                (Some(rate), Some(until_ms)) if self.from_epoch.is_none() => {
+                    self.from_epoch = (point.0 >= until_ms).then_some(rate);
                 }
-                Some(rate) => rates.push(point.0, Number::Double(rate)),
-                None => {}
+                (Some(rate), _) => rates.push(point.0, Number::Double(rate)),
+                (None, _) => {}
             }
         }
         rates
@@ -130,7 +132,7 @@ mod tests {
             .iter()
             .map(|(seconds, value)| (seconds * 1000, *value))
             .collect();
-        let rates = Rater::new(options, false).apply(&span);
+        let rates = Rater::new(options, None).apply(&span);
         rates
             .iter()
             .map(|(time_ms, rate)| (time_ms / 1000, rate.as_f64()))
@@ -159,7 +161,7 @@ mod tests {
             [(10, 2.0), (15, -1.0), (25, 0.0)]
         );
         assert!(rates(RateOptions::default(), &ints(&[(5, 7)])).is_empty());
-        let mut rater = Rater::new(RateOptions::default(), true);
+        let mut rater = Rater::new(RateOptions::default(), Some(0));
         assert!(rater.apply(&Points::default()).is_empty());
         assert_eq!(rater.from_epoch, None);
         let one = |time_ms, value| [(time_ms, Number::Int(value))].into_iter().collect();
@@ -176,7 +178,7 @@ mod tests {
                 .into_iter()
                 .map(|(s, value)| (s * 1000, value))
                 .collect();
-            let mut rater = Rater::new(options, true);
+            let mut rater = Rater::new(options, Some(0));
             let points = rater.apply(&span);
             let rates = points
                 .iter()
@@ -201,6 +203,21 @@ mod tests {
             (Some(10.0), vec![(30, 1.0)]),
             "a step down from 0"
         );
+    }
+
+    /// Of `2933s-sum-zero` from 00:38:31, a whole window, the one before begins in front of the hours that are
+    /// read, and the rate between them is not shown: so it was seen.
+    #[test]
+    fn a_filled_window_in_front_takes_the_place_of_the_epoch() {
+        let span = [(10, 0), (20, 30), (30, 50)];
+        let points: Points = ints(&span)
+            .into_iter()
+            .map(|(s, value)| (s * 1000, value))
+            .collect();
+        let mut rater = Rater::new(RateOptions::default(), Some(15_000));
+        let rates = rater.apply(&points);
+        assert_eq!(rater.from_epoch, Some(3.0));
+        assert_eq!(rates, [(30_000, Number::Double(2.0))].into_iter().collect());
     }
 
     #[test]

@@ -26,6 +26,8 @@ pub struct QuerySpec {
     pub quirks: Quirks,
     /// Leave out rows whose cells cannot be decoded, and tell which, in place of failing.
     pub skip_damaged_rows: bool,
+    /// Answer also with points around the range, as far as they are read: see [`super::hours`].
+    pub with_surroundings: bool,
 }
 
 impl QuerySpec {

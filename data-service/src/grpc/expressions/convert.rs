@@ -11,6 +11,7 @@ use oxtsdb_proto::data::v1::query_expressions_request::{
     Arithmetic as ArithmeticMessage, Expression, Function as FunctionMessage, Input, Join as JoinMessage,
 };
 use oxtsdb_proto::error::invalid_field;
+use oxtsdb_schema::DuplicatePolicy;
 use tonic::Status;
 
 use crate::grpc::query::convert::{count, millis, missing, no_such, range, sub_query};
@@ -21,7 +22,7 @@ use crate::query::expression::function::Function;
 use crate::query::expression::highest::Measure;
 use crate::query::expression::join::{Join, SetOperator};
 use crate::query::expression::moving_average::Window;
-use crate::query::{Quirks, SubQuery};
+use crate::query::{QuerySpec, Quirks, SubQuery};
 
 const MAX_INPUTS: usize = 50;
 const MAX_EXPRESSIONS: usize = 50;
@@ -40,6 +41,23 @@ pub(super) struct Question {
     pub(super) outputs: Vec<String>,
     pub(super) max_scanned_points: Option<u64>,
     pub(super) quirks: Quirks,
+    pub(super) skip_damaged_rows: bool,
+}
+
+impl Question {
+    /// The questions of all inputs, as if none was moved.
+    pub(super) fn spec(&self) -> QuerySpec {
+        QuerySpec {
+            start_ms: self.start_ms,
+            end_ms: self.end_ms,
+            sub_queries: self.inputs.iter().map(|input| input.query.clone()).collect(),
+            duplicates: DuplicatePolicy::KeepNewest,
+            max_scanned_points: self.max_scanned_points,
+            quirks: self.quirks,
+            skip_damaged_rows: self.skip_damaged_rows,
+            with_surroundings: self.quirks.expressions_see_surroundings,
+        }
+    }
 }
 
 /// An input.
@@ -111,6 +129,7 @@ pub(super) fn question(request: &QueryExpressionsRequest, now_ms: i64) -> Result
         outputs,
         max_scanned_points: Some(request.max_scanned_points).filter(|max| *max > 0),
         quirks,
+        skip_damaged_rows: request.skip_damaged_rows,
     })
 }
 

@@ -4,13 +4,13 @@ mod convert;
 mod frames;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Instant;
 
 use futures::stream::{self, BoxStream, StreamExt as _};
 use oxtsdb_proto::common::v1::ErrorReason;
 use oxtsdb_proto::data::v1::{QueryExpressionsRequest, QueryExpressionsResponse};
 use oxtsdb_proto::error::{invalid_field, status};
-use oxtsdb_schema::DuplicatePolicy;
 use oxtsdb_server::deadline_of;
 use tonic::{Code, Request, Response, Status};
 
@@ -18,7 +18,7 @@ use super::query::of_query;
 use crate::query::expression::formulas::{Input, evaluate};
 use crate::query::expression::{ExpressionError, Series, Work, run};
 use crate::query::time::now_ms;
-use crate::query::{Engine, QueryError, QuerySpec, Statistics, SubQuery};
+use crate::query::{Engine, QueryError, QuerySpec, Resource, Statistics};
 
 use convert::Question;
 
@@ -35,27 +35,36 @@ pub(super) async fn query_expressions(
     let question = convert::question(&request, now_ms())?;
     let table = engine.table().to_string();
     let failed = |error: ExpressionError| of_expression(&error, &table);
-    let read = read(engine, &question, deadline).await;
+    let spec = question.spec();
+    let read = read(engine, &question, &spec, deadline).await;
     let (inputs, mut statistics) = read.map_err(|error| failed(error.into()))?;
     let quirks = question.quirks;
+    let range_ms = (question.start_ms, question.end_ms);
     let outputs = question.outputs.clone();
     let compute = move |cancelled: &_| {
-        let mut results = evaluate(&inputs, &question.formulas, &mut Work::new(quirks, cancelled))?;
-        let mut of_output = |name: &String| {
+        let mut work = Work::new(quirks, range_ms, cancelled);
+        let results = evaluate(&inputs, &question.formulas, &mut work)?;
+        // A name can be asked for more than once.
+        let of_output = |name: &String| {
             let formula = question.formulas.iter().position(|formula| formula.name == *name);
-            let result = formula.and_then(|place| results.get_mut(place));
             let input = || inputs.iter().find(|input| input.name == *name);
-            // A name can be asked for more than once.
-            result
-                .map(|series| series.clone())
-                .or_else(|| input().map(|input| input.series.clone()))
+            let mut series = match formula.and_then(|place| results.get(place)) {
+                Some(outcome) => outcome.clone()?,
+                None => input().map(|input| input.series.clone()).unwrap_or_default(),
+            };
+            for series in &mut series {
+                series.points = work.in_range(std::mem::take(&mut series.points));
+            }
+            Ok((name.clone(), series))
         };
-        let lists = outputs
-            .iter()
-            .map(|name| (name.clone(), of_output(name).unwrap_or_default()));
-        Ok(lists.collect::<Vec<(String, Vec<Series>)>>())
+        let lists: Result<Vec<(String, Vec<Series>)>, ExpressionError> =
+            outputs.iter().map(of_output).collect();
+        lists
     };
-    let lists = run::computed(compute, deadline).await.map_err(failed)?;
+    let registration = engine.running().register(&spec, Arc::default());
+    let lists = run::computed(registration, compute, deadline)
+        .await
+        .map_err(failed)?;
     let points = lists
         .iter()
         .flat_map(|(_, list)| list)
@@ -66,42 +75,47 @@ pub(super) async fn query_expressions(
     Ok(Response::new(stream::iter(messages.map(Ok)).boxed()))
 }
 
-/// The series of the inputs. Those that are moved by the same time are one query.
+/// The series of the inputs. Those that are moved by the same time are one query; limits are those of all.
 async fn read(
     engine: &Engine,
     question: &Question,
+    spec: &QuerySpec,
     deadline: Option<Instant>,
 ) -> Result<(Vec<Input>, Statistics), QueryError> {
-    let sub_queries: Vec<SubQuery> = question.inputs.iter().map(|input| input.query.clone()).collect();
-    let query_tags = run::query_tags(engine, &sub_queries, deadline).await?;
+    let query_tags = run::query_tags(engine, &spec.sub_queries, deadline).await?;
     let mut by_shift: BTreeMap<i64, Vec<usize>> = BTreeMap::new();
     for (place, input) in question.inputs.iter().enumerate() {
         by_shift.entry(input.shift_ms).or_default().push(place);
     }
+    let limits = engine.limits().with_request(spec.max_scanned_points);
     let mut found: Vec<Vec<Series>> = vec![Vec::new(); question.inputs.len()];
     let mut total = Statistics::default();
     for (shift_ms, places) in by_shift {
-        let spec = QuerySpec {
-            start_ms: question.start_ms - shift_ms,
-            end_ms: question.end_ms - shift_ms,
-            sub_queries: places.iter().map(|place| sub_queries[*place].clone()).collect(),
-            duplicates: DuplicatePolicy::KeepNewest,
-            max_scanned_points: question
-                .max_scanned_points
-                .map(|max| max.saturating_sub(total.points)),
-            quirks: question.quirks,
-            skip_damaged_rows: false,
+        let shifted = QuerySpec {
+            start_ms: spec.start_ms - shift_ms,
+            end_ms: spec.end_ms - shift_ms,
+            sub_queries: places
+                .iter()
+                .map(|place| spec.sub_queries[*place].clone())
+                .collect(),
+            ..spec.clone()
         };
-        let (results, statistics) = run::series(engine, spec, deadline).await?;
+        let (results, statistics) = run::series(engine, shifted, deadline).await?;
         for (place, list) in places.into_iter().zip(results) {
             found[place] = list.into_iter().map(|series| series.moved(shift_ms)).collect();
         }
         total.series += statistics.series;
         total.rows += statistics.rows;
         total.bytes += statistics.bytes;
-        total.points += statistics.points;
-        total.duplicates += statistics.duplicates;
-        total.skipped_cells += statistics.skipped_cells;
+        total.add_read(statistics);
+        for (resource, used) in [
+            (Resource::Series, total.series),
+            (Resource::Rows, total.rows),
+            (Resource::Bytes, total.bytes),
+            (Resource::Points, total.points),
+        ] {
+            limits.check(resource, used)?;
+        }
     }
     let inputs = question.inputs.iter().zip(found).zip(query_tags);
     let input = |((input, series), query_tags): ((&convert::Asked, _), _)| Input {

@@ -11,6 +11,7 @@ use oxtsdb_proto::data::v1::{
     AggregateFunction, SubQuery as SubQueryMessage, TagFilter, tag_filter::FilterType,
 };
 use oxtsdb_proto::error::reason_of;
+use oxtsdb_row_store::RowStore as _;
 use oxtsdb_schema::{Timestamp, Value};
 use tonic_types::StatusExt as _;
 
@@ -573,4 +574,30 @@ async fn what_goes_wrong_while_reading_ends_it() {
     };
     let status = frames(&stack, small).await.unwrap_err();
     assert_eq!(reason_of(&status), Some(ErrorReason::QueryTooLarge));
+}
+
+#[tokio::test]
+async fn damaged_rows_are_left_out_and_told() {
+    let stack = stack().await;
+    let mut batch = oxtsdb_row_store::WriteBatch::new("tsdb".parse().unwrap());
+    let family = batch.family("t");
+    // The hour of `in`, host a.
+    let key = [
+        0, 0, 1, 0x50, 0xe2, 0x27, 0x00, 0, 0, 1, 0, 0, 1, 0, 0, 2, 0, 0, 2,
+    ];
+    // Flags of 4 bytes, in the resolution whose flags are trusted; the value has 2.
+    batch.row(&key).put(family, &[0xf0, 0, 0, 0x03], &[1, 2]);
+    stack.store.write(batch).await.unwrap();
+    let asked = request(vec![arithmetic("e", "a + b")]);
+    let status = frames(&stack, asked.clone()).await.unwrap_err();
+    assert_eq!(reason_of(&status), Some(ErrorReason::CorruptCell));
+    let skipping = QueryExpressionsRequest {
+        skip_damaged_rows: true,
+        ..asked
+    };
+    let frames = frames(&stack, skipping).await.unwrap();
+    let Some(Frame::Statistics(statistics)) = frames.last() else {
+        panic!("{frames:?}")
+    };
+    assert_eq!((statistics.damaged_rows, statistics.damaged.len()), (1, 1));
 }

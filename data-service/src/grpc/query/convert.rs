@@ -37,6 +37,7 @@ pub(in crate::grpc) fn query(request: &QueryRequest, now_ms: i64) -> Result<Quer
     let sub_queries = queries.map(|(index, query)| sub_query(&format!("queries[{index}]"), query));
     Ok(QuerySpec {
         skip_damaged_rows: request.skip_damaged_rows,
+        with_surroundings: false,
         start_ms,
         end_ms: stop_ms - 1,
         sub_queries: sub_queries.collect::<Result<_, _>>()?,

@@ -3,11 +3,11 @@
 //! The answer is that of `/api/query`, with the series of each expression. What is combined has
 //! `annotations`, which are empty.
 //!
-//! OpenTSDB also computes with points around the range, as far as it has read them; here series are cut
-//! to the range first. Where series that are combined begin or end near its ends, OpenTSDB pairs other
-//! values, or gives no answer. It also fails to combine series without points.
+//! Points around the range count as far as they are read, and are cut off at the end.
 //!
 //! Source: OpenTSDB 2.4, `QueryRpc.handleQuery`, `Expressions.parseExpressions`.
+
+use std::sync::Arc;
 
 use http::StatusCode;
 use jiff::tz::TimeZone;
@@ -39,7 +39,7 @@ pub(crate) async fn get(
         calls = read;
         Ok(questions)
     };
-    let question = parse::from_parameters_and(parameters, rules, &TimeZone::UTC, now_ms(), questions)?;
+    let mut question = parse::from_parameters_and(parameters, rules, &TimeZone::UTC, now_ms(), questions)?;
     let uids = if question.output.query {
         let found = asked::tagk_uids(engine, &question.spec).await;
         found.map_err(|error| failure::of_query(&error))?
@@ -47,19 +47,29 @@ pub(crate) async fn get(
         TagkUids::default()
     };
     let mut answer = render::Answer::new(&question, &uids);
-    let found = run::series(engine, question.spec, None).await;
+    question.spec.with_surroundings = question.spec.quirks.expressions_see_surroundings;
+    let range_ms = (question.spec.start_ms, question.spec.end_ms);
+    let spec = question.spec;
+    let found = run::series(engine, spec.clone(), None).await;
     let (results, statistics) = found.map_err(|error| failure::of_query(&error))?;
     let evaluate = move |cancelled: &_| {
-        let mut work = Work::new(Quirks::OPENTSDB, cancelled);
-        let lists = calls.iter().map(|call| call::evaluate(call, &results, &mut work));
-        lists.collect::<Result<Vec<_>, CallError>>()
+        let mut work = Work::new(Quirks::OPENTSDB, range_ms, cancelled);
+        let mut all = Vec::new();
+        for call in &calls {
+            for mut series in call::evaluate(call, &results, &mut work)? {
+                series.points = work.in_range(series.points);
+                all.push(series);
+            }
+        }
+        Ok::<_, CallError>(all)
     };
-    let computed = run::computed(evaluate, None)
+    let registration = engine.running().register(&spec, Arc::default());
+    let computed = run::computed(registration, evaluate, None)
         .await
         .map_err(|error| of_call(&error))?;
     let widths = engine.layout().widths;
     let with_annotations = !parameters.has("no_annotations");
-    for (number, series) in computed.into_iter().flatten().enumerate() {
+    for (number, series) in computed.into_iter().enumerate() {
         let annotations = with_annotations && series.origin != Origin::Query;
         series.check().map_err(|error| failure::of_expression(&error))?;
         answer.add_with(&group(number, series, &widths)?, annotations);

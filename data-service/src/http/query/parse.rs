@@ -205,6 +205,7 @@ fn question(
         max_scanned_points: None,
         quirks: Quirks::OPENTSDB,
         skip_damaged_rows: false,
+        with_surroundings: false,
     };
     Question { spec, output, asked }
 }

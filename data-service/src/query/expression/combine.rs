@@ -42,16 +42,18 @@ pub struct Term<'a> {
 #[derive(Debug)]
 pub struct Work<'a> {
     quirks: Quirks,
+    range_ms: (i64, i64),
     cancelled: &'a CancellationToken,
     values: usize,
     steps: u64,
 }
 
 impl<'a> Work<'a> {
-    /// Nothing is done yet.
-    pub const fn new(quirks: Quirks, cancelled: &'a CancellationToken) -> Self {
+    /// Nothing is done yet. The range has its first and its last instant; series may have points around it.
+    pub const fn new(quirks: Quirks, range_ms: (i64, i64), cancelled: &'a CancellationToken) -> Self {
         Self {
             quirks,
+            range_ms,
             cancelled,
             values: 0,
             steps: 0,
@@ -61,6 +63,16 @@ impl<'a> Work<'a> {
     /// Which oddities its results have.
     pub const fn quirks(&self) -> Quirks {
         self.quirks
+    }
+
+    /// Points in the range.
+    pub fn in_range(&self, points: Points) -> Points {
+        points.between(self.range_ms.0, self.range_ms.1)
+    }
+
+    /// First and last instant of the range.
+    pub const fn range_ms(&self) -> (i64, i64) {
+        self.range_ms
     }
 
     /// Counts values that are about to be made.

@@ -61,3 +61,22 @@ pub enum ExpressionError {
     #[error("deadline passed before the expression was computed")]
     Cancelled,
 }
+
+impl ExpressionError {
+    /// Whether it is told only if the values of the expression are shown: it is of their number, their type
+    /// or their name, and costs nobody else anything.
+    pub const fn is_of_values(&self) -> bool {
+        match self {
+            Self::Lengths { .. }
+            | Self::NoMoreValues { .. }
+            | Self::ResultType { .. }
+            | Self::AliasOfCombined => true,
+            Self::Query(_)
+            | Self::Arithmetic(_)
+            | Self::NoIntersection { .. }
+            | Self::TooManyValues { .. }
+            | Self::TooManySteps
+            | Self::Cancelled => false,
+        }
+    }
+}

@@ -95,55 +95,65 @@ pub fn order(formulas: &[Formula]) -> Result<Vec<usize>, Circle> {
     Ok(order)
 }
 
-/// The series of each expression, in the order of the expressions. Names are those of inputs or of
+/// What came of an expression: its series, or why it has no values. OpenTSDB computes values when it shows
+/// them, so nobody hears of the error unless the expression, or one that names it, is asked for.
+pub type Outcome = Result<Vec<Series>, ExpressionError>;
+
+/// What comes of each expression, in the order of the expressions. Names are those of inputs or of
 /// expressions; others have no series.
 ///
 /// # Errors
 ///
-/// Those of computing. Expressions in a circle have no series.
+/// Those of computing that are not of single values; see [`ExpressionError::is_of_values`]. Expressions in a
+/// circle have no series.
 pub fn evaluate(
     inputs: &[Input],
     formulas: &[Formula],
     work: &mut Work<'_>,
-) -> Result<Vec<Vec<Series>>, ExpressionError> {
-    let mut results: Vec<Option<Vec<Series>>> = vec![None; formulas.len()];
+) -> Result<Vec<Outcome>, ExpressionError> {
+    let mut results: Vec<Option<Outcome>> = vec![None; formulas.len()];
     for place in order(formulas).unwrap_or_default() {
-        let formula = &formulas[place];
-        let series = match &formula.body {
-            Body::Arithmetic(arithmetic, join) => {
-                let context = Context {
-                    inputs,
-                    formulas,
-                    results: &results,
-                };
-                compute(formula, arithmetic, join, &context, work)?
-            }
-            Body::Function(function, names) => {
-                let context = Context {
-                    inputs,
-                    formulas,
-                    results: &results,
-                };
-                let list = names.iter().flat_map(|name| context.series(name)).cloned();
-                function.apply(list.collect(), work)?
-            }
+        let context = Context {
+            inputs,
+            formulas,
+            results: &results,
         };
-        results[place] = Some(series);
+        let outcome = context.outcome(&formulas[place], work);
+        if let Err(error) = &outcome
+            && !error.is_of_values()
+        {
+            return Err(error.clone());
+        }
+        results[place] = Some(outcome);
     }
-    Ok(results.into_iter().map(Option::unwrap_or_default).collect())
+    let known = |outcome: Option<Outcome>| outcome.unwrap_or_else(|| Ok(Vec::new()));
+    Ok(results.into_iter().map(known).collect())
 }
 
 /// What names stand for.
 struct Context<'a> {
     inputs: &'a [Input],
     formulas: &'a [Formula],
-    results: &'a [Option<Vec<Series>>],
+    results: &'a [Option<Outcome>],
 }
 
 static NO_TAGS: BTreeSet<Uid> = BTreeSet::new();
 
 impl<'a> Context<'a> {
-    fn term(&self, name: &'a str) -> (Term<'a>, Kind) {
+    fn outcome(&self, formula: &'a Formula, work: &mut Work<'_>) -> Outcome {
+        match &formula.body {
+            Body::Arithmetic(arithmetic, join) => compute(formula, arithmetic, join, self, work),
+            Body::Function(function, names) => {
+                let mut list = Vec::new();
+                for name in names {
+                    list.extend_from_slice(self.series(name)?);
+                }
+                function.apply(list, work)
+            }
+        }
+    }
+
+    fn term(&self, name: &'a str) -> Result<(Term<'a>, Kind), ExpressionError> {
         let input = self.inputs.iter().find(|input| input.name == name);
         let nested = || self.formulas.iter().find(|formula| formula.name == name);
         let (fill, query_tags, kind) = match input {
@@ -154,22 +164,25 @@ impl<'a> Context<'a> {
                 Kind::Nested,
             ),
         };
-        let series = self.series(name);
+        let series = self.series(name)?;
         let operand = Operand {
             name,
             series,
             query_tags,
         };
-        (Term { operand, fill }, kind)
+        Ok((Term { operand, fill }, kind))
     }
 
-    fn series(&self, name: &str) -> &'a [Series] {
+    fn series(&self, name: &str) -> Result<&'a [Series], ExpressionError> {
         if let Some(input) = self.inputs.iter().find(|input| input.name == name) {
-            return &input.series;
+            return Ok(&input.series);
         }
         let place = self.formulas.iter().position(|formula| formula.name == name);
-        let result = place.and_then(|place| self.results.get(place)?.as_deref());
-        result.unwrap_or_default()
+        match place.and_then(|place| self.results.get(place)?.as_ref()) {
+            None => Ok(&[]),
+            Some(Ok(series)) => Ok(series),
+            Some(Err(error)) => Err(error.clone()),
+        }
     }
 }
 
@@ -179,9 +192,10 @@ fn compute(
     join: &Join,
     context: &Context<'_>,
     work: &mut Work<'_>,
-) -> Result<Vec<Series>, ExpressionError> {
+) -> Outcome {
     let quirks = work.quirks();
-    let terms: Vec<(Term<'_>, Kind)> = arithmetic.names().iter().map(|name| context.term(name)).collect();
+    let terms = arithmetic.names().iter().map(|name| context.term(name));
+    let terms: Vec<(Term<'_>, Kind)> = terms.collect::<Result<_, _>>()?;
     let operands: Vec<Operand<'_>> = terms.iter().map(|(term, _)| term.operand.clone()).collect();
     let joined = join.join(&operands, quirks);
     let anything = operands.iter().any(|operand| !operand.series.is_empty());

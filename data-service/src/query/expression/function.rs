@@ -46,8 +46,9 @@ impl Function {
             Self::MovingAverage(window) => list
                 .into_iter()
                 .map(|series| {
-                    let points = moving_average::apply(&series.points, *window, work)?;
-                    Ok(series.with_points(points))
+                    let points = work.in_range(series.points.clone());
+                    let means = moving_average::apply(&points, *window, work)?;
+                    Ok(series.with_points(means))
                 })
                 .collect(),
             Self::Highest(measure, count) => highest::apply(list, *measure, *count, work),

@@ -3,7 +3,8 @@
 //! OpenTSDB walks over all instants of all series, with interpolated values, and keeps the largest (or
 //! the last) of the first value, of the second, and so on. A series that has not begun or has ended
 //! has no value, so those behind it move up, and the places that are left get 0. Series with the same
-//! instants are judged right all the same.
+//! instants are judged right all the same. What is before the range does not count, and what is behind it is
+//! seen by interpolation only.
 //!
 //! Source: OpenTSDB 2.4, `HighestMax`, `HighestCurrent`.
 
@@ -72,10 +73,19 @@ fn of_series(points: &Points, measure: Measure) -> Option<f64> {
 
 /// OpenTSDB's measures. Integers and doubles are kept apart, and the larger counts.
 fn by_place(list: &[Series], measure: Measure, work: &mut Work<'_>) -> Result<Vec<f64>, ExpressionError> {
-    let mut cursors: Vec<Cursor<'_>> = list.iter().map(|series| Cursor::new(&series.points)).collect();
+    let (start_ms, end_ms) = work.range_ms();
+    let cursors = list.iter().map(|series| Cursor::new(&series.points, start_ms));
+    let mut cursors: Vec<Cursor<'_>> = cursors.collect();
     let mut ints = None;
     let mut doubles = None;
-    while let Some(now) = cursors.iter().filter_map(Cursor::next_ms).min() {
+    let earliest = |cursors: &[Cursor<'_>]| {
+        cursors
+            .iter()
+            .filter_map(Cursor::next_ms)
+            .min()
+            .filter(|now| *now <= end_ms)
+    };
+    while let Some(now) = earliest(&cursors) {
         work.step(cursors.len())?;
         cursors.retain(|cursor| cursor.next_ms().is_some());
         for cursor in &mut cursors {
@@ -131,12 +141,16 @@ fn java_max(left: f64, right: f64) -> f64 {
 /// Where a series has got to: `next` is the place behind the last point reached.
 struct Cursor<'a> {
     points: &'a Points,
+    /// The place of the first point that counts.
+    first: usize,
     next: usize,
 }
 
 impl<'a> Cursor<'a> {
-    const fn new(points: &'a Points) -> Self {
-        Self { points, next: 0 }
+    fn new(points: &'a Points, start_ms: i64) -> Self {
+        let first = points.times_ms().partition_point(|time_ms| *time_ms < start_ms);
+        let next = first;
+        Self { points, first, next }
     }
 
     fn point(&self, place: usize) -> Option<(i64, Number)> {
@@ -149,7 +163,7 @@ impl<'a> Cursor<'a> {
     }
 
     fn current(&self) -> Option<(i64, Number)> {
-        self.point(self.next.checked_sub(1)?)
+        self.point(self.next.checked_sub(1).filter(|place| *place >= self.first)?)
     }
 
     /// Whether the last point reached and the next one are integers.
@@ -206,7 +220,7 @@ mod tests {
 
     fn names(list: &[Series], measure: Measure, count: usize, quirks: Quirks) -> Vec<String> {
         let cancelled = CancellationToken::new();
-        let mut work = Work::new(quirks, &cancelled);
+        let mut work = Work::new(quirks, (i64::MIN, i64::MAX), &cancelled);
         let highest = apply(list.to_vec(), measure, count, &mut work).unwrap();
         highest
             .iter()

@@ -82,7 +82,12 @@ mod tests {
             .map(|(second, value)| (second * 1000, Number::Double(value)))
             .collect();
         let cancelled = CancellationToken::new();
-        let points = apply(&points, window, &mut Work::new(quirks, &cancelled)).unwrap();
+        let points = apply(
+            &points,
+            window,
+            &mut Work::new(quirks, (i64::MIN, i64::MAX), &cancelled),
+        )
+        .unwrap();
         points
             .iter()
             .map(|(time_ms, value)| (time_ms / 1000, value.as_f64()))

@@ -9,6 +9,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::error::ExpressionError;
 use super::series::Series;
+use crate::query::running::Registration;
 use crate::query::{Engine, QueryError, QuerySpec, Statistics, SubQuery};
 
 /// The series of each sub-query.
@@ -62,28 +63,111 @@ fn keys(query: &SubQuery) -> impl Iterator<Item = &str> {
     query.filter.tags.iter().map(|filter| filter.key.as_str())
 }
 
-/// Computes on a thread that may block. The computation hears when the deadline passes or nobody waits
-/// for the result any more.
+/// Computes on a thread that may block. The computation hears when the deadline passes, when somebody ends it
+/// as one of the running queries, or when nobody waits for the result any more.
 ///
 /// # Errors
 ///
-/// Those of the computation; [`ExpressionError::Cancelled`] after the deadline.
+/// Those of the computation; [`ExpressionError::Cancelled`] after the deadline; [`QueryError::Ended`].
 pub async fn computed<T: Send + 'static, E: From<ExpressionError> + Send + 'static>(
+    registration: Registration,
     compute: impl FnOnce(&CancellationToken) -> Result<T, E> + Send + 'static,
     deadline: Option<Instant>,
 ) -> Result<T, E> {
     let cancelled = CancellationToken::new();
     let _cancel = cancelled.clone().drop_guard();
     let task = tokio::task::spawn_blocking(move || compute(&cancelled));
-    let ended = match deadline {
-        None => task.await,
-        Some(deadline) => match tokio::time::timeout_at(deadline.into(), task).await {
-            Ok(ended) => ended,
-            Err(_) => return Err(ExpressionError::Cancelled.into()),
-        },
+    let in_time = async {
+        match deadline {
+            None => Ok(task.await),
+            Some(deadline) => tokio::time::timeout_at(deadline.into(), task).await,
+        }
+    };
+    let ended = tokio::select! {
+        ended = in_time => ended.map_err(|_| ExpressionError::Cancelled)?,
+        () = registration.ended.cancelled() => return Err(ExpressionError::Query(QueryError::Ended).into()),
     };
     ended.unwrap_or_else(|error| {
         let detail = error.to_string();
         Err(ExpressionError::Query(QueryError::Internal { detail }).into())
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::query::running::RunningQueries;
+    use crate::query::{QuerySpec, Quirks};
+    use oxtsdb_schema::DuplicatePolicy;
+    use tokio::sync::oneshot;
+
+    fn register(running: &RunningQueries) -> Registration {
+        let spec = QuerySpec {
+            start_ms: 0,
+            end_ms: 1000,
+            sub_queries: Vec::new(),
+            duplicates: DuplicatePolicy::KeepNewest,
+            max_scanned_points: None,
+            quirks: Quirks::NONE,
+            skip_damaged_rows: false,
+            with_surroundings: false,
+        };
+        running.register(&spec, Arc::default())
+    }
+
+    /// A computation that goes on until it hears that nobody wants its result, and what it says then.
+    fn endless() -> (
+        impl FnOnce(&CancellationToken) -> Result<(), ExpressionError> + Send,
+        oneshot::Receiver<()>,
+    ) {
+        let (stopped, is_stopped) = oneshot::channel();
+        let compute = move |cancelled: &CancellationToken| {
+            while !cancelled.is_cancelled() {
+                std::thread::yield_now();
+            }
+            // The test may not wait for it.
+            let _ = stopped.send(());
+            Err(ExpressionError::Cancelled)
+        };
+        (compute, is_stopped)
+    }
+
+    #[tokio::test]
+    async fn a_computation_is_listed_and_can_be_ended() {
+        let running = RunningQueries::default();
+        let (compute, is_stopped) = endless();
+        let computed = tokio::spawn(computed(register(&running), compute, None));
+        let id = running.list()[0].id;
+        assert!(running.end(id));
+        let error = computed.await.unwrap().unwrap_err();
+        assert!(
+            matches!(error, ExpressionError::Query(QueryError::Ended)),
+            "{error}"
+        );
+        is_stopped.await.unwrap();
+        assert!(running.list().is_empty());
+    }
+
+    #[tokio::test]
+    async fn a_deadline_stops_a_computation() {
+        let running = RunningQueries::default();
+        let (compute, is_stopped) = endless();
+        let error = computed(register(&running), compute, Some(Instant::now())).await;
+        assert!(matches!(error, Err(ExpressionError::Cancelled)), "{error:?}");
+        is_stopped.await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_computation_stops_when_nobody_waits_for_it() {
+        let running = RunningQueries::default();
+        let (compute, is_stopped) = endless();
+        let computed = tokio::spawn(computed(register(&running), compute, None));
+        computed.abort();
+        assert!(computed.await.unwrap_err().is_cancelled());
+        // Aborted before it began, or stopped.
+        let _ = is_stopped.await;
+        assert!(running.list().is_empty());
+    }
 }

@@ -81,6 +81,7 @@ async fn source(layout: RowKeyLayout, question: &str) -> (Arc<dyn RowStore>, Tab
         max_scanned_points: None,
         quirks: Quirks::NONE,
         skip_damaged_rows: false,
+        with_surroundings: false,
     };
     let plan = Plan::new(
         &query,

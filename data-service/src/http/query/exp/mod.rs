@@ -3,8 +3,8 @@
 //!
 //! Requests that are refused get 500, as from OpenTSDB; what goes wrong later 400.
 //!
-//! A metric that is asked for as an output has the points of the range; OpenTSDB also gives those
-//! around it, as far as it has read them. What of JEXL is not arithmetic is refused. Where OpenTSDB fails
+//! Points around the range count as far as they are read, and are cut off at the end, but for a metric that
+//! is itself asked for. What of JEXL is not arithmetic is refused. Where OpenTSDB fails
 //! on its own objects (on series without points, on nested expressions that are NaN) there is an answer:
 //! a value that is not there counts as the fill policy says, of a nested expression as NaN.
 //!
@@ -12,6 +12,8 @@
 
 mod render;
 mod request;
+
+use std::sync::Arc;
 
 use http::StatusCode;
 use jiff::tz::TimeZone;
@@ -41,11 +43,12 @@ pub(crate) async fn post(engine: &Engine, rules: QueryRules, content: &[u8]) -> 
     let arithmetics = query.check().map_err(refused)?;
     let formulas = formulas(&query, arithmetics)?;
     let spec = spec(&query, rules)?;
+    let range_ms = (spec.start_ms, spec.end_ms);
     let of_query = |error: crate::query::QueryError| failure::of_query(&error);
     let query_tags = run::query_tags(engine, &spec.sub_queries, None)
         .await
         .map_err(of_query)?;
-    let (results, _) = run::series(engine, spec, None).await.map_err(of_query)?;
+    let (results, _) = run::series(engine, spec.clone(), None).await.map_err(of_query)?;
     check_circles(&formulas)?;
     let metrics = query.metrics.iter().flatten();
     let inputs: Vec<Input> = metrics
@@ -59,11 +62,12 @@ pub(crate) async fn post(engine: &Engine, rules: QueryRules, content: &[u8]) -> 
         })
         .collect();
     let answer = move |cancelled: &_| {
-        let mut work = Work::new(Quirks::OPENTSDB, cancelled);
+        let mut work = Work::new(Quirks::OPENTSDB, range_ms, cancelled);
         let results = formulas::evaluate(&inputs, &formulas, &mut work)?;
-        render::answer(&query, &inputs, &results, &mut work)
+        render::answer(&query, &inputs, results, &mut work)
     };
-    let body = run::computed(answer, None).await;
+    let registration = engine.running().register(&spec, Arc::default());
+    let body = run::computed(registration, answer, None).await;
     Ok(Reply::json(body.map_err(|error| failure::of_expression(&error))?))
 }
 
@@ -116,6 +120,7 @@ fn spec(query: &Query, rules: QueryRules) -> Result<QuerySpec, HttpError> {
         max_scanned_points: None,
         quirks: Quirks::OPENTSDB,
         skip_damaged_rows: false,
+        with_surroundings: Quirks::OPENTSDB.expressions_see_surroundings,
     })
 }
 

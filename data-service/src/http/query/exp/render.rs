@@ -21,7 +21,7 @@ use crate::query::Points;
 use crate::query::expression::arithmetic::{Arithmetic, Operator};
 use crate::query::expression::combine::Term;
 use crate::query::expression::fill::Fill;
-use crate::query::expression::formulas::Input;
+use crate::query::expression::formulas::{Input, Outcome};
 use crate::query::expression::join::{Joined, Operand, SetOperator};
 use crate::query::expression::lockstep::{Kind, lockstep};
 use crate::query::expression::{ExpressionError, Series, Work};
@@ -31,7 +31,7 @@ use crate::query::expression::{ExpressionError, Series, Work};
 pub(super) fn answer(
     query: &Query,
     inputs: &[Input],
-    results: &[Vec<Series>],
+    mut results: Vec<Outcome>,
     work: &mut Work<'_>,
 ) -> Result<Vec<u8>, ExpressionError> {
     let expressions = query.expressions.as_deref().unwrap_or_default();
@@ -60,25 +60,36 @@ pub(super) fn answer(
         let input = inputs
             .iter()
             .find(|input| output.id.as_ref() == Some(&input.name));
-        let rows;
-        let (columns, is_expression) = match (of_expression.and_then(|place| results.get(place)), input) {
-            (Some(series), _) => (series, true),
-            (None, Some(input)) => {
-                rows = in_rows(input, work)?;
-                (&rows, false)
-            }
+        let of_expression = of_expression.and_then(|place| results.get_mut(place));
+        let (columns, is_expression) = match (of_expression, input) {
+            (Some(outcome), _) => (used_up(outcome, work)?, true),
+            (None, Some(input)) => (in_rows(input, work)?, false),
             (None, None) => continue,
         };
         if !out.ends_with(b"[") {
             out.push(b',');
         }
-        write(&mut out, output, columns, is_expression);
+        write(&mut out, output, &columns, is_expression);
     }
     out.extend_from_slice(b"],\"query\":");
     // Texts, numbers and truths: all that can be written.
     out.extend(serde_json::to_vec(query).unwrap_or_default());
     out.push(b'}');
     Ok(out)
+}
+
+/// The series of an expression in the range. They leave none of their points behind: in an output that asks for
+/// the same expression again OpenTSDB has used them up.
+fn used_up(outcome: &mut Outcome, work: &Work<'_>) -> Outcome {
+    let series = outcome.as_mut().map_err(|error| error.clone())?;
+    let mut with_points = |series: &mut Series| {
+        let points = work.in_range(std::mem::take(&mut series.points));
+        Series {
+            points,
+            ..series.clone()
+        }
+    };
+    Ok(series.iter_mut().map(&mut with_points).collect())
 }
 
 /// The series of a metric, each with a value in every row, 0 where it has none.

@@ -1,4 +1,4 @@
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::front::testing::Service;
 
@@ -7,18 +7,9 @@ const VECTORS: &str = include_str!("../../../../testdata/opentsdb-exp-vectors.js
 
 #[tokio::test]
 async fn answers_are_opentsdbs() {
-    let (points, vectors) = VECTORS.split_once('\n').unwrap();
-    // As they are: UIDs are given in the order of tags.
-    let points = points
-        .strip_prefix("{\"points\":")
-        .unwrap()
-        .strip_suffix('}')
-        .unwrap();
-    let service = Service::start().await;
-    assert_eq!(service.post("/api/put", points).await.status, 204);
+    let (service, vectors) = Service::with_vectors(VECTORS).await;
     let mut compared = 0;
-    for vector in vectors.lines() {
-        let vector: Value = serde_json::from_str(vector).unwrap();
+    for vector in vectors {
         let body = vector["post"].to_string();
         let answer = service.post("/api/query/exp", &body).await;
         let told = answer.json();

@@ -19,18 +19,9 @@ fn without_tsuids(mut answer: Value) -> Value {
 
 #[tokio::test]
 async fn answers_are_opentsdbs() {
-    let (points, vectors) = VECTORS.split_once('\n').unwrap();
-    // As they are: UIDs are given in the order of tags.
-    let points = points
-        .strip_prefix("{\"points\":")
-        .unwrap()
-        .strip_suffix('}')
-        .unwrap();
-    let service = Service::start().await;
-    assert_eq!(service.post("/api/put", points).await.status, 204);
+    let (service, vectors) = Service::with_vectors(VECTORS).await;
     let mut compared = 0;
-    for vector in vectors.lines() {
-        let vector: Value = serde_json::from_str(vector).unwrap();
+    for vector in vectors {
         let target = vector["get"].as_str().unwrap();
         let answer = service.get(target).await;
         let (status, told) = (json!(answer.status), answer.json());

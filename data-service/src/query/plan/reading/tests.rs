@@ -62,6 +62,7 @@ fn query(filters: &[(&str, &str)], explicit_tags: bool, (start, end): (u32, u32)
         max_scanned_points: None,
         quirks: Quirks::NONE,
         skip_damaged_rows: false,
+        with_surroundings: false,
     }
 }
 
