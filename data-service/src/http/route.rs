@@ -65,10 +65,11 @@ pub(crate) fn endpoint(path: &str) -> Result<Endpoint, HttpError> {
     let below: Vec<&str> = parts.collect();
     match (name, below.as_slice()) {
         ("put", []) => Ok(Endpoint::Put),
-        ("query", []) => Ok(Endpoint::Query),
-        ("query", ["last"]) => Ok(Endpoint::QueryLast),
+        ("query", ["last", ..]) => Ok(Endpoint::QueryLast),
         ("query", ["exp", ..]) => Ok(Endpoint::QueryExp),
         ("query", ["gexp", ..]) => Ok(Endpoint::QueryGexp),
+        // Whatever else follows, to OpenTSDB it is a query.
+        ("query", _) => Ok(Endpoint::Query),
         ("aggregators", _) => Ok(Endpoint::Aggregators),
         ("config", ["filters"]) => Ok(Endpoint::ConfigFilters),
         ("suggest", _) => Ok(Endpoint::Suggest),
@@ -109,6 +110,8 @@ mod tests {
         assert_eq!(endpoint("/api/query/last"), Ok(Endpoint::QueryLast));
         assert_eq!(endpoint("/api/query/exp"), Ok(Endpoint::QueryExp));
         assert_eq!(endpoint("/api/query/Gexp"), Ok(Endpoint::QueryGexp));
+        assert_eq!(endpoint("/api/query/last/x"), Ok(Endpoint::QueryLast));
+        assert_eq!(endpoint("/api/query/x/last"), Ok(Endpoint::Query));
         assert_eq!(endpoint("/"), Ok(Endpoint::NoPage));
     }
 
@@ -121,7 +124,6 @@ mod tests {
             "/api/v1",
             "/api/v1/x",
             "/api/serializers",
-            "/api/query/x",
         ] {
             let error = endpoint(path).unwrap_err();
             assert_eq!(

@@ -4,9 +4,8 @@
 //!   m 1356998400 18 host=web01 dc=lga
 //! ```
 //!
-//! The query string is that of `/api/query`, and `tz` is the zone of its dates. Points outside of the
-//! range are left out, which OpenTSDB prints as far as it has read them. The other forms, which draw
-//! graphs, are refused.
+//! The query string is that of `/api/query`, and `tz` is the zone of its dates. Points around the range are
+//! printed too, as far as they are read: graphs are cut when they are drawn. These forms are refused.
 //!
 //! Source: OpenTSDB 2.4, `GraphHandler.respondAsciiQuery`.
 
@@ -21,7 +20,7 @@ use crate::http::error::HttpError;
 use crate::http::parameters::Parameters;
 use crate::http::reply::Reply;
 use crate::query::time::{find_zone, now_ms};
-use crate::query::{Engine, Group, Number};
+use crate::query::{Engine, Group, Number, QuerySpec};
 
 /// GET. Errors are pages for people.
 pub(crate) async fn get(engine: &Engine, rules: QueryRules, parameters: &Parameters) -> Reply {
@@ -44,7 +43,11 @@ async fn answer(engine: &Engine, rules: QueryRules, parameters: &Parameters) -> 
         None => TimeZone::UTC,
     };
     let question = parse::from_parameters(parameters, rules, &zone, now_ms())?;
-    let answer = engine.answer(question.spec, None).await;
+    let spec = QuerySpec {
+        with_surroundings: true,
+        ..question.spec
+    };
+    let answer = engine.answer(spec, None).await;
     let (groups, _) = answer.map_err(|error| failure::of_query(&error))?;
     let mut out = Vec::new();
     for group in &groups {

@@ -147,7 +147,11 @@ async fn the_old_query_prints_lines() {
         )
     );
     let zoned = "/q?start=2013/01/01-09:00:00&end=2013/01/01-09:00:05&tz=Asia/Tokyo&m=max:m&ascii";
-    assert_eq!(service.get(zoned).await.text(), format!("m {T} 10.0 dc=lga\n"));
+    assert_eq!(
+        service.get(zoned).await.text(),
+        format!("m {T} 10.0 dc=lga\nm {} 20.0 dc=lga\n", T + 10),
+        "also what is read around the range"
+    );
     for (target, status, said) in [
         ("/q?m=sum:m&ascii", 400, "Missing parameter"),
         ("/q?start=1h-ago&m=sum:%3Cb%3E&ascii", 400, "'&lt;b&gt;'"),
