@@ -2,8 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use oxtsdb_proto::data::v1::QueryResponse;
+use oxtsdb_proto::data::v1::query_expressions_response::{
+    Frame as ExpressionFrame, Series as ExpressionSeries,
+};
 use oxtsdb_proto::data::v1::query_response::{Frame, Points};
+use oxtsdb_proto::data::v1::{QueryExpressionsResponse, QueryResponse};
 use tonic::{Code, Status, Streaming};
 
 /// One group of series with all its points.
@@ -69,17 +72,33 @@ impl Answer {
                 };
                 self.series.insert(series.series, group);
             }
-            Frame::Points(points) => {
-                let number = points.series;
-                let group = self.series.get_mut(&number).ok_or_else(|| {
-                    Status::internal(format!("points of group {number}, which was not announced"))
-                })?;
-                add_points(&mut group.points, &points)?;
-            }
+            Frame::Points(points) => self.add_points(&points)?,
             Frame::Done(_) => {}
             Frame::Statistics(_) => self.complete = true,
         }
         Ok(())
+    }
+
+    fn add_of_expressions(&mut self, frame: ExpressionFrame, outputs: &[String]) -> Result<(), Status> {
+        match frame {
+            ExpressionFrame::Series(series) => {
+                let place = outputs.iter().position(|output| *output == series.output);
+                self.series.insert(series.series, named(place, series));
+            }
+            ExpressionFrame::Points(points) => self.add_points(&points)?,
+            ExpressionFrame::Done(_) => {}
+            ExpressionFrame::Statistics(_) => self.complete = true,
+        }
+        Ok(())
+    }
+
+    fn add_points(&mut self, points: &Points) -> Result<(), Status> {
+        let number = points.series;
+        let group = self
+            .series
+            .get_mut(&number)
+            .ok_or_else(|| Status::internal(format!("points of group {number}, which was not announced")))?;
+        add_points(&mut group.points, points)
     }
 
     fn finish(self) -> Result<Vec<Series>, Status> {
@@ -93,6 +112,26 @@ impl Answer {
         // By question; within one as the server sent them.
         series.sort_by_key(|series| series.query);
         Ok(series)
+    }
+}
+
+/// A series of an expression, under its alias or, as in OpenTSDB, under the first of its metrics. What has an
+/// alias has no tags.
+fn named(place: Option<usize>, series: ExpressionSeries) -> Series {
+    let has_alias = !series.alias.is_empty();
+    let metric = series.metrics.into_iter().next().unwrap_or_default();
+    Series {
+        query: place
+            .and_then(|place| u32::try_from(place).ok())
+            .unwrap_or(u32::MAX),
+        metric: if has_alias { series.alias } else { metric },
+        tags: series.tags.into_iter().filter(|_| !has_alias).collect(),
+        aggregate_tags: if has_alias {
+            Vec::new()
+        } else {
+            series.aggregate_tags
+        },
+        points: Vec::new(),
     }
 }
 
@@ -124,6 +163,24 @@ pub(super) async fn receive(mut frames: Streaming<QueryResponse>) -> Result<Vec<
     while let Some(response) = frames.message().await? {
         if let Some(frame) = response.frame {
             answer.add(frame)?;
+        }
+    }
+    answer.finish()
+}
+
+/// Receives a whole answer to expressions, in the order of the outputs.
+///
+/// # Errors
+///
+/// If it is not whole.
+pub(super) async fn receive_expressions(
+    mut frames: Streaming<QueryExpressionsResponse>,
+    outputs: &[String],
+) -> Result<Vec<Series>, Status> {
+    let mut answer = Answer::default();
+    while let Some(response) = frames.message().await? {
+        if let Some(frame) = response.frame {
+            answer.add_of_expressions(frame, outputs)?;
         }
     }
     answer.finish()
@@ -177,6 +234,25 @@ mod tests {
                 (1030, Number::Double(2.5))
             ]
         );
+    }
+
+    #[test]
+    fn an_alias_takes_the_place_of_metric_and_tags() {
+        let series = |alias: &str| ExpressionSeries {
+            alias: alias.to_owned(),
+            metrics: vec!["a".to_owned(), "b".to_owned()],
+            tags: [("host".to_owned(), "x".to_owned())].into(),
+            aggregate_tags: vec!["dc".to_owned()],
+            ..ExpressionSeries::default()
+        };
+        let plain = named(Some(1), series(""));
+        assert_eq!(
+            (plain.query, plain.metric.as_str(), plain.tags.len()),
+            (1, "a", 1)
+        );
+        let aliased = named(Some(0), series("name"));
+        assert_eq!((aliased.metric.as_str(), aliased.tags.len()), ("name", 0));
+        assert!(aliased.aggregate_tags.is_empty());
     }
 
     #[test]

@@ -11,12 +11,34 @@ use oxtsdb_proto::common::v1::{TimeRange, time_range};
 use oxtsdb_proto::data::v1 as pb;
 use oxtsdb_proto::data::v1::tag_filter::FilterType;
 
-/// The request of `[START [END]] EXPRESSION...`; END is inside, as in OpenTSDB.
+/// The request of `START [END] EXPRESSION...`.
 ///
 /// # Errors
 ///
 /// If a word is no time or no expression, or asks for what the contract does not have.
 pub(super) fn request(words: &[String], now_ms: i64, zone: &TimeZone) -> anyhow::Result<pb::QueryRequest> {
+    let (range, expressions) = range(words, now_ms, zone)?;
+    if expressions.is_empty() {
+        bail!("no expression, expected for example sum:1m-avg:sys.cpu.nice{{host=*}}");
+    }
+    let queries = expressions.iter().map(|text| sub_query(text, zone));
+    Ok(pb::QueryRequest {
+        range: Some(range),
+        queries: queries.collect::<anyhow::Result<_>>()?,
+        ..pb::QueryRequest::default()
+    })
+}
+
+/// The range of `START [END]`, and the words behind it; END is inside, as in OpenTSDB.
+///
+/// # Errors
+///
+/// If START is no time, or END before it.
+pub(super) fn range<'w>(
+    words: &'w [String],
+    now_ms: i64,
+    zone: &TimeZone,
+) -> anyhow::Result<(TimeRange, &'w [String])> {
     let [start, rest @ ..] = words else {
         bail!("no start")
     };
@@ -27,19 +49,12 @@ pub(super) fn request(words: &[String], now_ms: i64, zone: &TimeZone) -> anyhow:
     if let Some(end_ms) = end_ms.filter(|end_ms| *end_ms <= start_ms) {
         bail!("end {end_ms} ms is not after start {start_ms} ms");
     }
-    if expressions.is_empty() {
-        bail!("no expression, expected for example sum:1m-avg:sys.cpu.nice{{host=*}}");
-    }
-    let queries = expressions.iter().map(|text| sub_query(text, zone));
-    Ok(pb::QueryRequest {
-        range: Some(TimeRange {
-            start: Some(time_range::Start::StartMs(start_ms)),
-            // The contract's end is outside.
-            end: end_ms.map(|end_ms| time_range::End::EndMs(end_ms.saturating_add(1))),
-        }),
-        queries: queries.collect::<anyhow::Result<_>>()?,
-        ..pb::QueryRequest::default()
-    })
+    let range = TimeRange {
+        start: Some(time_range::Start::StartMs(start_ms)),
+        // The contract's end is outside.
+        end: end_ms.map(|end_ms| time_range::End::EndMs(end_ms.saturating_add(1))),
+    };
+    Ok((range, expressions))
 }
 
 /// A time in one of OpenTSDB's forms, in milliseconds.
@@ -55,7 +70,12 @@ fn time(what: &str, text: &str, now_ms: i64, zone: &TimeZone) -> anyhow::Result<
     })
 }
 
-fn sub_query(text: &str, zone: &TimeZone) -> anyhow::Result<pb::SubQuery> {
+/// A question in the form of `m` of `/api/query`.
+///
+/// # Errors
+///
+/// If it is none, or asks for what the contract does not have.
+pub(super) fn sub_query(text: &str, zone: &TimeZone) -> anyhow::Result<pb::SubQuery> {
     let query = parse_metric_query(text, zone).with_context(|| format!("expression `{text}`"))?;
     converted(query).with_context(|| format!("expression `{text}`"))
 }

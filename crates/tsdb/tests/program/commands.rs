@@ -124,6 +124,30 @@ fn answers_come_as_table_json_csv_and_chart() {
         "{chart}"
     );
 
+    let doubled = [
+        "--format",
+        "csv",
+        "--expr",
+        "alias(scale(sum:m{host=h1},2),twice)",
+    ];
+    let csv = query(&[&doubled[..], &range].concat()).ok();
+    assert_eq!(
+        csv.lines().nth(2),
+        Some("twice,,1346846460000,2012-09-05 12:01:00Z,6"),
+        "{csv}"
+    );
+    let sum = ["--format", "json", "--expr", "sum(sum:m{host=h0},max:m{host=h0})"];
+    assert_eq!(
+        query(&[&sum[..], &range].concat()).ok(),
+        "[{\"metric\":\"m\",\"tags\":{\"host\":\"h0\"},\"aggregateTags\":[],\"dps\":{\"1346846400\":0.0,\"1346846460\":4.0,\"1346846520\":8.0}}]\n"
+    );
+    let both = with_range(&["--expr", "absolute(sum:m)"], "sum:m").failed(1);
+    assert!(
+        both.stderr.contains("with --expr there are no other"),
+        "{}",
+        both.stderr
+    );
+
     let unknown = with_range(&[], "sum:nobody").failed(1);
     assert!(
         unknown.stderr.contains("NOT_FOUND") && unknown.stderr.contains("nobody"),

@@ -20,6 +20,14 @@ pub(super) fn function(of: CallFunction, texts: &[&str]) -> Result<Option<Functi
     }))
 }
 
+/// Refuses fewer or more operands than can be combined.
+pub(super) fn check_operands(count: usize) -> Result<(), CallError> {
+    if (2..=26).contains(&count) {
+        return Ok(());
+    }
+    Err(bad(format!("Must have 2 to 26 series, got {count} instead")))
+}
+
 fn bad(message: impl Into<String>) -> CallError {
     CallError::Argument(message.into())
 }

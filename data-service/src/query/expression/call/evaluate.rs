@@ -31,10 +31,7 @@ pub fn evaluate(call: &Call, results: &[Vec<Series>], work: &mut Work<'_>) -> Re
                     results.len()
                 ))
             })?,
-            Argument::Text(_) => {
-                let message = format!("Unknown parameter type: null in tree: {}", shown(call));
-                return Err(CallError::Argument(message));
-            }
+            Argument::Text(_) => return Err(text_before_operand(call)),
         });
     }
     if operands.is_empty() {
@@ -50,15 +47,17 @@ pub fn evaluate(call: &Call, results: &[Vec<Series>], work: &mut Work<'_>) -> Re
     }
 }
 
+/// A call in which a text stands where an operand has to be.
+pub(super) fn text_before_operand(call: &Call) -> CallError {
+    CallError::Argument(format!("Unknown parameter type: null in tree: {}", shown(call)))
+}
+
 fn combine(
     operator: Operator,
     operands: &[Vec<Series>],
     work: &mut Work<'_>,
 ) -> Result<Vec<Series>, CallError> {
-    if !(2..=26).contains(&operands.len()) {
-        let message = format!("Must have 2 to 26 series, got {} instead", operands.len());
-        return Err(CallError::Argument(message));
-    }
+    arguments::check_operands(operands.len())?;
     let names: Vec<String> = ('a'..='z').take(operands.len()).map(String::from).collect();
     let no_tags = BTreeSet::new();
     let operands: Vec<Operand<'_>> = names

@@ -19,9 +19,11 @@
 mod arguments;
 mod evaluate;
 mod parse;
+mod steps;
 
 pub use evaluate::evaluate;
 pub use parse::parse;
+pub use steps::{Step, StepBody, steps};
 
 use super::arithmetic::Operator;
 use super::error::ExpressionError;

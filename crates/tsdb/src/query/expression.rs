@@ -1,0 +1,159 @@
+//! Calls of `--expr` as a request of the contract: questions become inputs, calls named expressions.
+
+use anyhow::Context as _;
+use data_service::query::expression::call::{Step, StepBody, parse, steps};
+use data_service::query::expression::function::Function;
+use data_service::query::expression::highest::Measure;
+use data_service::query::expression::moving_average::Window;
+use jiff::tz::TimeZone;
+use oxtsdb_proto::common::v1::TimeRange;
+use oxtsdb_proto::data::v1::QueryExpressionsRequest;
+use oxtsdb_proto::data::v1::query_expressions_request::expression::Body;
+use oxtsdb_proto::data::v1::query_expressions_request::function::{
+    Function as Kind, MovingAverage, moving_average,
+};
+use oxtsdb_proto::data::v1::query_expressions_request::{
+    Arithmetic, Expression, Function as FunctionMessage, Input,
+};
+
+use super::request::sub_query;
+
+/// The request of calls such as `scale(sum:m,2)`.
+///
+/// # Errors
+///
+/// If a text is no call, or has a question that is none.
+pub(super) fn request(
+    texts: &[String],
+    range: TimeRange,
+    zone: &TimeZone,
+) -> anyhow::Result<QueryExpressionsRequest> {
+    let mut questions = Vec::new();
+    let mut calls = Vec::with_capacity(texts.len());
+    for text in texts {
+        calls.push(parse(text, &mut questions).with_context(|| format!("--expr `{text}`"))?);
+    }
+    let (steps, outputs) = steps(&calls).with_context(|| format!("--expr `{}`", texts.join("`, `")))?;
+    let inputs = questions.iter().enumerate().map(|(place, question)| {
+        anyhow::Ok(Input {
+            name: format!("q{place}"),
+            query: Some(sub_query(question, zone)?),
+            ..Input::default()
+        })
+    });
+    Ok(QueryExpressionsRequest {
+        range: Some(range),
+        inputs: inputs.collect::<anyhow::Result<_>>()?,
+        expressions: steps.into_iter().map(expression).collect(),
+        outputs,
+        ..QueryExpressionsRequest::default()
+    })
+}
+
+fn expression(step: Step) -> Expression {
+    let body = match step.body {
+        StepBody::Combine(sign) => Body::Arithmetic(Arithmetic {
+            text: step.of.join(&format!(" {sign} ")),
+            join: None,
+        }),
+        StepBody::Function(function) => Body::Function(FunctionMessage {
+            of: step.of,
+            function: Some(kind(function)),
+        }),
+    };
+    Expression {
+        name: step.name,
+        body: Some(body),
+        fill: 0.0,
+    }
+}
+
+fn kind(function: Function) -> Kind {
+    let count = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
+    match function {
+        Function::Scale(factor) => Kind::Scale(factor),
+        Function::Absolute => Kind::Absolute(true),
+        Function::Alias(alias) => Kind::Alias(alias),
+        Function::MovingAverage(window) => {
+            let window = match window {
+                Window::Values(values) => moving_average::Window::Values(count(values)),
+                Window::Millis(millis) => {
+                    let length = jiff::SignedDuration::from_millis(millis);
+                    moving_average::Window::Time(prost_types::Duration {
+                        seconds: length.as_secs(),
+                        nanos: length.subsec_nanos(),
+                    })
+                }
+            };
+            Kind::MovingAverage(MovingAverage { window: Some(window) })
+        }
+        Function::Highest(Measure::Max, series) => Kind::HighestMax(count(series)),
+        Function::Highest(Measure::Last, series) => Kind::HighestCurrent(count(series)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ask(texts: &[&str]) -> anyhow::Result<QueryExpressionsRequest> {
+        let texts: Vec<String> = texts.iter().map(|text| (*text).to_owned()).collect();
+        request(&texts, TimeRange::default(), &TimeZone::UTC)
+    }
+
+    #[test]
+    fn calls_become_expressions_over_their_questions() {
+        let request = ask(&[
+            "movingAverage(sum(sum:a{host=*},max:1m-avg:b),'90s')",
+            "alias(sum:c,x,y)",
+        ])
+        .unwrap();
+        let names: Vec<&str> = request.inputs.iter().map(|input| input.name.as_str()).collect();
+        assert_eq!(names, ["q0", "q1", "q2"]);
+        assert!(request.inputs[1].query.as_ref().unwrap().downsample.is_some());
+        assert_eq!(request.outputs, ["e1", "e2"]);
+        let bodies: Vec<&Body> = request
+            .expressions
+            .iter()
+            .filter_map(|e| e.body.as_ref())
+            .collect();
+        let Body::Arithmetic(sum) = bodies[0] else {
+            panic!("{bodies:?}")
+        };
+        assert_eq!(sum.text, "q0 + q1");
+        let Body::Function(average) = bodies[1] else {
+            panic!("{bodies:?}")
+        };
+        let window = moving_average::Window::Time(prost_types::Duration {
+            seconds: 90,
+            nanos: 0,
+        });
+        assert_eq!(average.of, ["e0"]);
+        assert_eq!(
+            average.function,
+            Some(Kind::MovingAverage(MovingAverage { window: Some(window) }))
+        );
+        let Body::Function(alias) = bodies[2] else {
+            panic!("{bodies:?}")
+        };
+        assert_eq!(alias.function, Some(Kind::Alias("x,y".to_owned())));
+    }
+
+    #[test]
+    fn what_is_no_call_is_named() {
+        let refusal = |text: &str| format!("{:#}", ask(&[text]).unwrap_err());
+        assert_eq!(refusal("sum:a"), "--expr `sum:a`: Failed to parse sum:a");
+        assert_eq!(
+            refusal("root(sum:a)"),
+            "--expr `root(sum:a)`: Function root has not been implemented"
+        );
+        assert_eq!(
+            refusal("sum(sum:a)"),
+            "--expr `sum(sum:a)`: Must have 2 to 26 series, got 1 instead"
+        );
+        assert_eq!(
+            refusal("scale(total:a,2)"),
+            "expression `total:a`: No such aggregation function: total"
+        );
+    }
+}
