@@ -13,6 +13,7 @@
 pub mod answer;
 pub mod data;
 mod downsampling;
+pub mod expressions;
 mod filters;
 pub mod known;
 mod mistake;

@@ -1,4 +1,5 @@
-//! Differences that stay: faults of OpenTSDB that nobody can want. Ten at most.
+//! Differences that stay: faults of OpenTSDB that nobody can want. Ten at most, with those of
+//! [`super::expressions`].
 
 use super::question::{Question, SubQuery};
 use crate::http::Answer;

@@ -1,0 +1,98 @@
+//! Whether two answers to expressions are the same.
+//!
+//! What is compared of `/api/query/gexp` is that of `/api/query`; see [`crate::differential::answer`]. Of
+//! `/api/query/exp` it is all: every number to the last bit, and its type.
+
+use serde_json::Value;
+
+use super::Question;
+use crate::differential::answer;
+use crate::http::Answer;
+
+/// So much of a message is compared: behind it OpenTSDB shows its objects.
+const MESSAGE: usize = 40;
+
+/// What differs first between OpenTSDB's answer and ours; `None` if nothing does.
+pub fn difference(question: &Question, theirs: &Answer, ours: &Answer) -> Option<String> {
+    if theirs.status != ours.status {
+        let told = |answer: &Answer| answer.error_message().unwrap_or_default();
+        let (their_message, our_message) = (told(theirs), told(ours));
+        return Some(format!(
+            "status {} ({their_message}) and {} ({our_message})",
+            theirs.status, ours.status
+        ));
+    }
+    if theirs.status != 200 {
+        let message = |answer: &Answer| {
+            answer
+                .error_message()
+                .unwrap_or_else(|error| format!("{error:#}"))
+        };
+        let opening = |text: &str| text.chars().take(MESSAGE).collect::<String>();
+        let (theirs, ours) = (message(theirs), message(ours));
+        return (opening(&theirs) != opening(&ours)).then(|| format!("message `{theirs}` and `{ours}`"));
+    }
+    if question.body.is_none() {
+        return answer::difference(theirs, ours);
+    }
+    let read = |answer: &Answer| answer.json().map_err(|error| format!("{error:#}"));
+    match (read(theirs), read(ours)) {
+        (Ok(theirs), Ok(ours)) => value_difference("", &theirs, &ours),
+        (Err(error), _) | (_, Err(error)) => Some(error),
+    }
+}
+
+/// The first place at which two values differ.
+fn value_difference(place: &str, theirs: &Value, ours: &Value) -> Option<String> {
+    let differ = || Some(format!("{place}: {theirs} and {ours}"));
+    match (theirs, ours) {
+        (Value::Array(their_items), Value::Array(our_items)) => {
+            let mut pairs = their_items.iter().zip(our_items).enumerate();
+            let inner = pairs.find_map(|(index, (theirs, ours))| {
+                value_difference(&format!("{place}[{index}]"), theirs, ours)
+            });
+            let counts = (their_items.len(), our_items.len());
+            inner.or_else(|| (counts.0 != counts.1).then(|| format!("{place}: {counts:?} items")))
+        }
+        (Value::Object(their_fields), Value::Object(our_fields)) => {
+            let differs = |(name, theirs): (&String, &Value)| match our_fields.get(name) {
+                Some(ours) => value_difference(&format!("{place}.{name}"), theirs, ours),
+                None => Some(format!("{place}.{name}: {theirs} and nothing")),
+            };
+            let more = || our_fields.keys().find(|name| !their_fields.contains_key(*name));
+            let inner = their_fields.iter().find_map(differs);
+            inner.or_else(|| more().map(|name| format!("{place}.{name}: only ours")))
+        }
+        (Value::Number(their_number), Value::Number(our_number)) => {
+            let bits = |number: &serde_json::Number| number.as_f64().map(f64::to_bits);
+            let same = their_number.is_f64() == our_number.is_f64() && bits(their_number) == bits(our_number);
+            if same { None } else { differ() }
+        }
+        _ if theirs == ours => None,
+        _ => differ(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn numbers_are_the_same_to_the_last_bit() {
+        let one = json!({"outputs": [{"dps": [[1, 2.0, "NaN", -0.0]]}]});
+        assert_eq!(value_difference("", &one, &one), None);
+        for other in [
+            json!({"outputs": [{"dps": [[1, 2, "NaN", -0.0]]}]}),
+            json!({"outputs": [{"dps": [[1, 2.000_000_000_000_000_4, "NaN", -0.0]]}]}),
+            json!({"outputs": [{"dps": [[1, 2.0, "NaN", 0.0]]}]}),
+            json!({"outputs": [{"dps": [[1, 2.0, "NaN"]]}]}),
+            json!({"outputs": [{"dps": [[1, 2.0, "NaN", -0.0]], "alias": "x"}]}),
+            json!({"outputs": []}),
+        ] {
+            assert!(value_difference("", &one, &other).is_some(), "{other}");
+            assert!(value_difference("", &other, &one).is_some(), "{other}");
+        }
+    }
+}
