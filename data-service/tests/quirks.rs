@@ -144,6 +144,56 @@ async fn calendar_follows_each_series() {
 }
 
 #[tokio::test]
+async fn filled_windows_begin_early() {
+    // Windows of 6000 s begin 2400 s before 0, where the hour before is read from.
+    let points = [
+        ("a", -2300, json!(-5)),
+        ("a", 3700, json!(3)),
+        ("a", 9700, json!(4)),
+    ];
+    let engine = engine(&points).await;
+    let off = Quirks {
+        rates_begin_at_the_epoch: true,
+        ..Quirks::NONE
+    };
+    let on = Quirks {
+        filled_windows_begin_early: true,
+        ..off
+    };
+    let asked = async |fill, quirks| {
+        let text = format!("sum:rate{{dropcounter}}:100m-sum{fill}:m");
+        ask(&engine, &text, 12_000, quirks).await
+    };
+    let late = (9600, 1.0 / 6000.0);
+    assert_eq!(asked("-nan", on).await, [[(3600, 8.0 / 6000.0), late]]);
+    assert_eq!(asked("-nan", off).await, [[late]]);
+    assert_eq!(asked("", on).await, [[late]]);
+}
+
+#[tokio::test]
+async fn explicit_tags_read_an_hour_more() {
+    let points = [
+        ("a", 0, json!(1)),
+        ("a", 3601, json!(3)),
+        ("b", 3600, json!(0.5)),
+        ("c", 3601, json!(0.5)),
+    ];
+    let engine = engine(&points).await;
+    let on = Quirks {
+        explicit_tags_read_an_hour_more: true,
+        ..Quirks::NONE
+    };
+    let asked = async |text, quirks| ask(&engine, text, 10, quirks).await;
+    let explicit = "sum:explicit_tags:m{host=*}";
+    assert_eq!(asked(explicit, on).await, [vec![(0, 1.0)], vec![]]);
+    assert_eq!(asked(explicit, Quirks::NONE).await, [[(0, 1.0)]]);
+    assert_eq!(asked("sum:m{host=*}", on).await, [[(0, 1.0)]]);
+    // What is filled does not go on.
+    let filled = asked("sum:explicit_tags:1h-sum-zero:m{host=*}", on).await;
+    assert_eq!(filled, [[(0, 1.0)], [(0, 0.0)]]);
+}
+
+#[tokio::test]
 async fn last_calendar_window_cut_short() {
     let (february, middle, end) = (33 * DAY, 43 * DAY, 50 * DAY);
     let points = [(0, 1), (february, 2), (middle, 4), (end, 8)];

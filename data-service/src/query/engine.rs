@@ -380,6 +380,7 @@ impl<'a> Answer<'a> {
             layout: self.engine.layout,
             duplicates: self.query.duplicates,
             skip_damaged_rows: self.query.skip_damaged_rows,
+            begins_until_ms: plan.begins_until_ms,
             downsample: plan.downsample.clone(),
             rate: sub_query.rate.map(|rate| {
                 let from_epoch = self.query.quirks.rates_begin_at_the_epoch;

@@ -70,6 +70,14 @@ impl Hours {
         }
     }
 
+    /// These and the hour behind them.
+    pub fn one_more(self) -> Self {
+        Self {
+            stop_seconds: self.stop_seconds.saturating_add(u64::from(HOUR_SECONDS)),
+            ..self
+        }
+    }
+
     /// How many hours there are.
     pub fn count(&self) -> usize {
         let seconds = self.last_stop().saturating_sub(u64::from(self.start.seconds()));

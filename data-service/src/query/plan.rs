@@ -35,6 +35,8 @@ pub struct Plan {
     pub metric: Option<Arc<str>>,
     /// The hours that are read.
     pub hours: Hours,
+    /// Series whose first point is later do not count.
+    pub begins_until_ms: i64,
     /// How they are read.
     pub read: Read,
     /// What is known of their series.
@@ -77,6 +79,13 @@ impl Plan {
             None => None,
         };
         let filter = &sub_query.filter;
+        let names_all_keys = filter.explicit_tags && !filter.tags.is_empty();
+        let (hours, begins_until_ms) = match &sub_query.source {
+            Source::Metric(_) if names_all_keys && quirks.explicit_tags_read_an_hour_more => {
+                (hours.one_more(), hours.stop_ms())
+            }
+            Source::Metric(_) | Source::Tsuids(_) => (hours, i64::MAX),
+        };
         let reading = Reading {
             layout,
             hours,
@@ -98,6 +107,7 @@ impl Plan {
                 Self {
                     metric,
                     hours,
+                    begins_until_ms,
                     read,
                     known,
                     selection,
@@ -125,6 +135,7 @@ impl Plan {
                 Self {
                     metric: None,
                     hours,
+                    begins_until_ms,
                     read,
                     known: Known::Named,
                     selection,
@@ -391,12 +402,15 @@ fn windows(
         Some(value) => {
             let stop_ms = i64::try_from(hours.last_stop()).unwrap_or(i64::MAX / 1000);
             let stop_ms = layout.floor(stop_ms.saturating_mul(1000));
-            let first_ms = match layout {
-                WindowLayout::Fixed { .. } if query.quirks.filled_windows_begin_early => {
-                    layout.floor(hours.start.millis())
-                }
-                _ => from_ms,
+            let floor_ms = layout.floor(hours.start.millis());
+            let first_ms = if query.quirks.filled_windows_begin_early {
+                floor_ms
+            } else {
+                from_ms
             };
+            // Where the only window is cut short it is there all the same.
+            let is_one = matches!(layout, WindowLayout::Calendar(_)) && stop_ms == floor_ms;
+            let stop_ms = if is_one { layout.next(stop_ms) } else { stop_ms };
             // Before they are made: about so many there will be.
             let range_ms = stop_ms.saturating_sub(first_ms).max(0);
             limits.check(Resource::Points, (range_ms / nominal_ms).unsigned_abs())?;

@@ -26,12 +26,17 @@ pub struct Quirks {
     pub calendar_follows_each_series: bool,
     /// What is read for calendar windows is reckoned with months of 30 days and years of 365. So of
     /// `1nc-sum` up to 10 February 2013 the window of February ends with the 13th, and with a fill policy
-    /// it is not there at all. Without it every window has all its points.
+    /// it is not there at all, unless it is the only one. Without it every window has all its points.
     pub last_calendar_window_cut_short: bool,
     /// With a fill policy there is one more window, without any points, where what is read begins inside a
-    /// window, unless windows are those of a calendar. It is in front of the range and not shown, and the rate from it to the next window is not
-    /// shown either. Without it the first window is the first that is read whole.
+    /// window. It is in front of the range and not shown, but rates start from it: where steps down give no point,
+    /// a first value below zero is one from the epoch, and none from a window of `nan`. Without it the first
+    /// window is the first that is read whole.
     pub filled_windows_begin_early: bool,
+    /// Where all tag keys of the wanted series are named (`explicitTags`), one more hour is read, of series that
+    /// begin before it or with it. So a point behind the range makes an integer floating point, or gives a series
+    /// without points in it an empty element. Without it the same is read as else.
+    pub explicit_tags_read_an_hour_more: bool,
     /// Wildcards hold neither end when the star is in the middle, and do not look at the order of what
     /// is between stars: `w*1*b` and `eb*0` match `web01`. Without it they do not.
     pub loose_globs: bool,
@@ -94,6 +99,7 @@ impl Quirks {
             calendar_follows_each_series: on,
             last_calendar_window_cut_short: on,
             filled_windows_begin_early: on,
+            explicit_tags_read_an_hour_more: on,
             loose_globs: on,
             literals_of_a_key_add_up: on,
             estimates_of_integers_only: on,

@@ -221,6 +221,24 @@ mod tests {
     }
 
     #[test]
+    fn what_is_before_the_range_only_starts_a_rate() {
+        let dropping = RateOptions {
+            drop_resets: true,
+            ..COUNTER
+        };
+        let values = [(10, f64::NAN), (20, -50.0), (30, 50.0), (40, 60.0)];
+        let points: Points = values
+            .into_iter()
+            .map(|(seconds, value)| (seconds * 1000, Number::Double(value)))
+            .collect();
+        let mut rater = Rater::new(dropping, Some(20_000));
+        let rates: Vec<_> = rater.apply(&points).iter().collect();
+        assert!(rater.from_epoch.unwrap().is_nan(), "no step down");
+        let rate = |seconds: i64, rate| (seconds * 1000, Number::Double(rate));
+        assert_eq!(rates, [rate(30, 10.0), rate(40, 1.0)]);
+    }
+
+    #[test]
     fn a_counter_wraps_at_its_maximum() {
         let points = ints(&[(0, 65_000), (10, 65_500), (20, 464), (30, 964)]);
         let wrapping = RateOptions {

@@ -41,6 +41,8 @@ pub struct SpanShape {
     pub duplicates: DuplicatePolicy,
     /// Leave out rows whose cells cannot be decoded, in place of failing.
     pub skip_damaged_rows: bool,
+    /// Series whose first point is later do not count.
+    pub begins_until_ms: i64,
     /// One value for each window; `None`: all points.
     pub downsample: Option<(Windows, Function)>,
     /// First derivative, after downsampling.
@@ -148,6 +150,15 @@ impl SpanBuilder {
         let series = match self.spans.get_mut(scratch.tsuid.as_slice()) {
             Some(series) => series,
             None => {
+                let first_ms = if in_columns {
+                    scratch.times_ms.first().copied()
+                } else {
+                    let first = scratch.row.offsets_ms().first();
+                    first.map(|offset| base_ms + i64::from(*offset))
+                };
+                if first_ms.is_some_and(|first_ms| first_ms > self.shape.begins_until_ms) {
+                    return Ok(());
+                }
                 let tsuid = Tsuid::from_bytes(&scratch.tsuid, &self.shape.layout.widths)
                     .map_err(|error| QueryError::row_series(row.key(), &error))?;
                 let series = Series::new(&self.shape, &self.budget)?;

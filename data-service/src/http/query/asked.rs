@@ -24,6 +24,8 @@ use crate::query::{Engine, QueryError, QuerySpec, RateOptions, Source, SubQuery}
 /// What of a sub-query is shown as it was written.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Asked {
+    /// The metric, also where TSUIDs are asked for, beside which it does not count.
+    pub(super) metric: Option<String>,
     /// TSUIDs, if it asks for some.
     pub(super) tsuids: Option<Vec<String>>,
     /// Downsampling.
@@ -35,11 +37,13 @@ pub(super) struct Asked {
 impl Asked {
     /// Of a parameter `m` or `tsuid`.
     pub(super) fn of_expression(expression: &Expression) -> Asked {
+        let (metric, tsuids) = match &expression.series {
+            SeriesExpression::Metric(metric) => (Some(metric.clone()), None),
+            SeriesExpression::Tsuids(tsuids) => (None, Some(tsuids.clone())),
+        };
         Asked {
-            tsuids: match &expression.series {
-                SeriesExpression::Tsuids(tsuids) => Some(tsuids.clone()),
-                SeriesExpression::Metric(_) => None,
-            },
+            metric,
+            tsuids,
             downsample: expression.downsample.clone(),
             with_rate_options: expression.with_rate_options,
         }
@@ -71,17 +75,13 @@ pub(super) async fn tagk_uids(engine: &Engine, spec: &QuerySpec) -> Result<TagkU
 
 /// The JSON of a sub-query.
 pub(super) fn write(out: &mut Vec<u8>, index: usize, query: &SubQuery, asked: &Asked, uids: &TagkUids) {
-    let (metric, tsuids) = match &query.source {
-        Source::Metric(metric) => (Some(metric.as_str()), None),
-        Source::Tsuids(_) => (None, asked.tsuids.as_ref()),
-    };
     let filters = &query.filter.tags;
     out.extend_from_slice(b"{\"aggregator\":");
     json::write_string(out, query.aggregator.name());
     out.extend_from_slice(b",\"metric\":");
-    or_null(out, metric, json::write_string);
+    or_null(out, asked.metric.as_deref(), json::write_string);
     out.extend_from_slice(b",\"tsuids\":");
-    or_null(out, tsuids, json::write_strings);
+    or_null(out, asked.tsuids.as_ref(), json::write_strings);
     out.extend_from_slice(b",\"downsample\":");
     or_null(out, asked.downsample.as_deref(), json::write_string);
     out.extend_from_slice(b",\"rate\":");
@@ -105,7 +105,9 @@ pub(super) fn write(out: &mut Vec<u8>, index: usize, query: &SubQuery, asked: &A
     or_null(out, options, rate_options);
     out.extend_from_slice(b",\"filterTagKs\":");
     // Of TSUIDs OpenTSDB does not look them up.
-    let known = filters.iter().filter(|_| metric.is_some());
+    let known = filters
+        .iter()
+        .filter(|_| matches!(query.source, Source::Metric(_)));
     let keys: BTreeSet<Uid> = known
         .filter_map(|filter| uids.get(&filter.key).copied())
         .collect();

@@ -409,6 +409,7 @@ impl JsonSubQuery<'_> {
     fn asked(&self) -> Asked {
         let tsuids = self.tsuids.as_ref();
         Asked {
+            metric: self.metric.as_ref().map(|text| text.0.clone()),
             tsuids: tsuids.map(|tsuids| tsuids.iter().map(|tsuid| tsuid.0.clone()).collect()),
             downsample: self.downsample.as_ref().map(|text| text.0.clone()),
             with_rate_options: self.rate_options.is_some(),

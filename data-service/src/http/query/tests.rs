@@ -131,6 +131,24 @@ async fn answers_show_their_sub_queries() {
             r#"{{"aggregator":"sum","metric":null,"tsuids":["{tsuid}"],"downsample":null,"rate":false,"filters":[],"percentiles":null,"index":0,"rateOptions":null,"filterTagKs":null,{defaults},"tags":{{}},"histogramQuery":false}}"#
         )
     );
+    // What does not count is shown as well.
+    for (query, sources) in [
+        (
+            json!({"metric": "m", "tsuids": []}),
+            r#""metric":"m","tsuids":[]"#.to_owned(),
+        ),
+        (
+            json!({"metric": "nosuch", "tsuids": [tsuid]}),
+            format!(r#""metric":"nosuch","tsuids":["{tsuid}"]"#),
+        ),
+    ] {
+        let mut query = query;
+        query["aggregator"] = json!("sum");
+        let changes = json!({"showQuery": true, "queries": [query]});
+        let answer = service.post("/api/query", body(changes)).await;
+        let shown = shown(answer.text().to_owned()).await;
+        assert!(shown.contains(&sources), "{shown}");
+    }
 }
 
 #[tokio::test]

@@ -9,6 +9,7 @@ fn shape() -> SpanShape {
         layout: RowKeyLayout::default(),
         duplicates: DuplicatePolicy::Error,
         skip_damaged_rows: false,
+        begins_until_ms: i64::MAX,
         downsample: None,
         rate: None,
     }

@@ -41,6 +41,7 @@ fn builder(downsample: Option<&str>) -> SpanBuilder {
         layout: RowKeyLayout::default(),
         duplicates: DuplicatePolicy::Error,
         skip_damaged_rows: false,
+        begins_until_ms: i64::MAX,
         downsample,
         rate: None,
     };
