@@ -94,6 +94,26 @@ impl<'de> Visitor<'de> for PointsVisitor {
     }
 }
 
+fn elements(answer: &Answer) -> Result<Vec<Element>, serde_json::Error> {
+    serde_json::from_str(&answer.body)
+}
+
+/// Whether two answers differ only in elements without points.
+pub fn differ_in_no_points(theirs: &Answer, ours: &Answer) -> bool {
+    let with_points = |answer: &Answer| {
+        let mut elements = elements(answer).ok()?;
+        elements.retain(|element| !element.dps.points.is_empty() || element.stats_summary.is_some());
+        Some(elements)
+    };
+    if (theirs.status, ours.status) != (200, 200) {
+        return false;
+    }
+    match (with_points(theirs), with_points(ours)) {
+        (Some(theirs), Some(ours)) => elements_difference(&theirs, &ours).is_none(),
+        _ => false,
+    }
+}
+
 /// What differs first between OpenTSDB's answer and ours; `None` if nothing does.
 pub fn difference(theirs: &Answer, ours: &Answer) -> Option<String> {
     if theirs.status != ours.status {
@@ -102,8 +122,7 @@ pub fn difference(theirs: &Answer, ours: &Answer) -> Option<String> {
     if theirs.status != 200 {
         return message_difference(theirs, ours);
     }
-    let read = |answer: &Answer| serde_json::from_str::<Vec<Element>>(&answer.body);
-    match (read(theirs), read(ours)) {
+    match (elements(theirs), elements(ours)) {
         (Ok(theirs), Ok(ours)) => elements_difference(&theirs, &ours),
         (theirs, ours) => {
             let error =
@@ -256,6 +275,17 @@ mod tests {
             assert!(compare(ONE, &other).is_some(), "{other}");
             assert!(compare(&other, ONE).is_some(), "{other}");
         }
+    }
+
+    #[test]
+    fn elements_without_points_are_told_apart() {
+        let more = ONE.strip_suffix("]").unwrap();
+        let more = format!(r#"{more},{{"metric":"","tags":{{}},"aggregateTags":[],"dps":{{}}}}]"#);
+        let only = |theirs: &str, ours: &str| differ_in_no_points(&answer(200, theirs), &answer(200, ours));
+        assert!(compare(&more, ONE).is_some() && only(&more, ONE) && only(ONE, &more));
+        assert!(!only(&more.replace("2.0", "3.0"), ONE));
+        assert!(!only(&more.replace(r#""dps":{}"#, r#""dps":{"1":1}"#), ONE));
+        assert!(!differ_in_no_points(&answer(500, &more), &answer(200, ONE)));
     }
 
     #[test]

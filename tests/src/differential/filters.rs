@@ -9,15 +9,15 @@ use super::data::{DCS, HOSTS, RARE_TAGS};
 
 /// A filter with all that belongs to it.
 #[derive(Clone, Debug)]
-pub struct Filter {
+pub(super) struct Filter {
     /// Its type, such as `wildcard`.
-    pub kind: String,
+    pub(super) kind: String,
     /// The tag key.
-    pub tagk: String,
+    pub(super) tagk: String,
     /// Which values.
-    pub filter: String,
+    pub(super) filter: String,
     /// A group for each value.
-    pub group_by: bool,
+    pub(super) group_by: bool,
 }
 
 impl Filter {

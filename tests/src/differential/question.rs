@@ -7,8 +7,7 @@ use serde_json::{Map, Value, json};
 
 use super::data::METRICS;
 use super::downsampling::{FUNCTIONS, ZONES, specification};
-pub use super::filters::Filter;
-use super::filters::{filter, tag};
+use super::filters::{Filter, filter, tag};
 use super::mistake;
 use super::range::Range;
 use crate::http::{Answer, Http};
@@ -20,20 +19,18 @@ pub struct Question {
     pub path: String,
     /// The body of a POST; without one it is a GET.
     pub body: Option<String>,
-    /// What is asked, if it is not asked wrongly.
-    pub asked: Asked,
 }
 
 /// What is asked.
 #[derive(Clone, Debug)]
-pub struct Asked {
-    pub(super) range: Range,
+struct Asked {
+    range: Range,
     /// Of dates and calendars; GET has none.
-    pub zone: Option<String>,
+    zone: Option<String>,
     /// Windows of the calendar for all downsampling.
-    pub use_calendar: bool,
+    use_calendar: bool,
     /// The sub-queries.
-    pub sub_queries: Vec<SubQuery>,
+    sub_queries: Vec<SubQuery>,
     /// `msResolution`, `showTSUIDs`, … in POST; `ms`, `show_tsuids`, … in GET.
     flags: Vec<Flag>,
 }
@@ -63,36 +60,36 @@ const fn flag(in_body: &'static str, in_path: &'static str) -> Flag {
 
 /// A sub-query.
 #[derive(Clone, Debug)]
-pub struct SubQuery {
+struct SubQuery {
     /// How series become one.
-    pub aggregator: String,
+    aggregator: String,
     /// The metric, if no TSUIDs are asked for.
-    pub metric: String,
+    metric: String,
     /// TSUIDs in hex.
-    pub tsuids: Vec<String>,
+    tsuids: Vec<String>,
     /// Downsampling.
-    pub downsample: Option<String>,
+    downsample: Option<String>,
     /// A rate, with options or without.
-    pub rate: Option<Option<RateOptions>>,
+    rate: Option<Option<RateOptions>>,
     /// Entries of the tags map.
-    pub tags: Vec<(String, String)>,
+    tags: Vec<(String, String)>,
     /// Filters.
-    pub filters: Vec<Filter>,
+    filters: Vec<Filter>,
     /// Only series with just these tags.
-    pub explicit_tags: bool,
+    explicit_tags: bool,
 }
 
 /// Options of a rate.
 #[derive(Clone, Copy, Debug)]
-pub struct RateOptions {
+struct RateOptions {
     /// It only goes up.
-    pub counter: bool,
+    counter: bool,
     /// Where it starts again.
-    pub counter_max: Option<i64>,
+    counter_max: Option<i64>,
     /// Rates above are none.
-    pub reset_value: Option<i64>,
+    reset_value: Option<i64>,
     /// Steps down give no point.
-    pub drop_resets: bool,
+    drop_resets: bool,
 }
 
 impl Question {
@@ -107,8 +104,7 @@ impl Question {
                 mistake::in_parameters(random, &mut parameters, asked.fills());
             }
             let path = path(&parameters);
-            let body = None;
-            return Self { path, body, asked };
+            return Self { path, body: None };
         }
         let mut json = asked.to_json(random);
         let mut body = None;
@@ -119,8 +115,13 @@ impl Question {
         Self {
             path: format!("/api/query{}", if has_arrays { "?arrays" } else { "" }),
             body: Some(body.unwrap_or_else(|| json.to_string())),
-            asked,
         }
+    }
+
+    /// Whether a sub-query wants series with just the tags that it names.
+    pub fn has_explicit_tags(&self) -> bool {
+        let in_body = |body: &str| body.contains("explicitTags");
+        self.path.contains("explicit_tags") || self.body.as_deref().is_some_and(in_body)
     }
 
     /// Asks.
@@ -260,11 +261,6 @@ impl SubQuery {
             sub_query.filters.push(filter(random));
         }
         sub_query
-    }
-
-    /// Whether it asks for tags.
-    pub fn has_filters(&self) -> bool {
-        !self.tags.is_empty() || !self.filters.is_empty()
     }
 
     fn to_json(&self) -> Value {
