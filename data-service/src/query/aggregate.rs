@@ -194,16 +194,20 @@ fn aligned_ints(columns: &[&[i64]], function: Function) -> Vec<i64> {
 }
 
 fn aligned_doubles(columns: &[&[f64]], function: Function) -> Vec<f64> {
-    // NaN, which only a fill policy makes, does not count; a general fold knows that.
-    let has_nan = || {
+    // NaN, which only a fill policy makes, does not count, nor do all infinities; a general fold knows that.
+    let are_finite = || {
         columns
             .iter()
-            .any(|column| column.iter().any(|value| value.is_nan()))
+            .all(|column| column.iter().all(|value| value.is_finite()))
     };
     match function {
-        Function::Sum if !has_nan() => fold_columns(columns, |value| 0.0 + value, |a, b| a + b),
-        Function::Min if !has_nan() => fold_columns(columns, |value| value, |a, b| if b < a { b } else { a }),
-        Function::Max if !has_nan() => fold_columns(columns, |value| value, |a, b| if b > a { b } else { a }),
+        Function::Sum if are_finite() => fold_columns(columns, |value| 0.0 + value, |a, b| a + b),
+        Function::Min if are_finite() => {
+            fold_columns(columns, |value| value, |a, b| if b < a { b } else { a })
+        }
+        Function::Max if are_finite() => {
+            fold_columns(columns, |value| value, |a, b| if b > a { b } else { a })
+        }
         _ => {
             let mut fold = Fold::new(function);
             let mut row = Vec::with_capacity(columns.len());

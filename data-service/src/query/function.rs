@@ -341,6 +341,8 @@ impl Fold {
         let result = match self.function {
             Function::Count => count as f64,
             _ if count == 0 => f64::NAN,
+            // OpenTSDB begins with the infinity, so that one alone is no value.
+            Function::Min | Function::Max if state == initial(self.function) => f64::NAN,
             Function::Sum
             | Function::Min
             | Function::Max
@@ -571,6 +573,17 @@ mod tests {
                 "{name} {result}"
             );
         }
+    }
+
+    #[test]
+    fn the_infinity_that_is_passed_by_all_is_no_value() {
+        let infinity = f64::INFINITY;
+        assert!(doubles("max", &[-infinity, f64::NAN]).is_nan() && doubles("mimmin", &[infinity]).is_nan());
+        assert_eq!(
+            doubles("max", &[-infinity, infinity]).to_bits(),
+            infinity.to_bits()
+        );
+        assert_eq!(doubles("min", &[infinity, 5.0]).to_bits(), f64::to_bits(5.0));
     }
 
     #[test]
