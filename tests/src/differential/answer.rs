@@ -114,6 +114,30 @@ pub fn differ_in_no_points(theirs: &Answer, ours: &Answer) -> bool {
     }
 }
 
+/// Whether two answers differ only in instants, which OpenTSDB tells up to an hour later.
+pub fn differ_in_an_hour(theirs: &Answer, ours: &Answer) -> bool {
+    if (theirs.status, ours.status) != (200, 200) {
+        return false;
+    }
+    let (Ok(mut theirs), Ok(ours)) = (elements(theirs), elements(ours)) else {
+        return false;
+    };
+    let pairs = theirs.iter_mut().zip(&ours);
+    for (theirs, ours) in pairs.flat_map(|(theirs, ours)| theirs.dps.points.iter_mut().zip(&ours.dps.points))
+    {
+        let (Ok(later), Ok(instant)) = (theirs.0.parse::<i64>(), ours.0.parse::<i64>()) else {
+            return false;
+        };
+        // Milliseconds have more digits.
+        let hour = if ours.0.len() > 10 { 3_600_000 } else { 3600 };
+        if !(0..=hour).contains(&(later - instant)) {
+            return false;
+        }
+        theirs.0.clone_from(&ours.0);
+    }
+    elements_difference(&theirs, &ours).is_none()
+}
+
 /// What differs first between OpenTSDB's answer and ours; `None` if nothing does.
 pub fn difference(theirs: &Answer, ours: &Answer) -> Option<String> {
     if theirs.status != ours.status {
@@ -286,6 +310,16 @@ mod tests {
         assert!(!only(&more.replace("2.0", "3.0"), ONE));
         assert!(!only(&more.replace(r#""dps":{}"#, r#""dps":{"1":1}"#), ONE));
         assert!(!differ_in_no_points(&answer(500, &more), &answer(200, ONE)));
+    }
+
+    #[test]
+    fn instants_that_are_an_hour_late_are_told_apart() {
+        let only = |theirs: &str, ours: &str| differ_in_an_hour(&answer(200, theirs), &answer(200, ours));
+        let late = ONE.replace(r#""1":"#, r#""3601":"#);
+        assert!(compare(&late, ONE).is_some() && only(&late, ONE) && !only(ONE, &late));
+        assert!(!only(&late.replace("3601", "3602"), ONE));
+        assert!(!only(&late.replace("2.0", "3.0"), ONE));
+        assert!(!only(&late.replace(r#","3601":2.0"#, ""), ONE));
     }
 
     #[test]

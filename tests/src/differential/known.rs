@@ -1,7 +1,7 @@
 //! Differences that stay: faults of OpenTSDB that nobody can want. Ten at most, with those of
 //! [`super::expressions`].
 
-use super::answer::differ_in_no_points;
+use super::answer::{differ_in_an_hour, differ_in_no_points};
 use super::question::Question;
 use crate::http::Answer;
 
@@ -17,7 +17,7 @@ pub struct Known {
 }
 
 /// All of them.
-pub const KNOWN: [Known; 4] = [
+pub const KNOWN: [Known; 5] = [
     Known {
         reason: "Of several unknown names OpenTSDB tells the one whose answer comes first, we the first in the question",
         example: r#""filters":[{"type":"literal_or","tagk":"nokey","filter":"nosuch"}]"#,
@@ -36,6 +36,12 @@ pub const KNOWN: [Known; 4] = [
                  for the lowest of each key with all others only",
         example: r#""explicitTags":true,"tags":{"dc":"lga|phx","host":"db-a|web01"}"#,
         applies: |question, theirs, ours| question.has_explicit_tags() && differ_in_no_points(theirs, ours),
+    },
+    Known {
+        reason: "Where the window in front of the first filled one of a calendar would begin at a midnight that clocks skip, \
+                 OpenTSDB tells all of them as much later, though not what is in them",
+        example: r#""start":1381057200,"timezone":"America/Santiago","downsample":"2wc-sum-null""#,
+        applies: |question, theirs, ours| question.fills_calendars() && differ_in_an_hour(theirs, ours),
     },
     Known {
         reason: "A calendar window of a number of units that is no integer of 32 bits, and the fill policy `scalar`, which \

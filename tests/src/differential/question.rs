@@ -120,8 +120,17 @@ impl Question {
 
     /// Whether a sub-query wants series with just the tags that it names.
     pub fn has_explicit_tags(&self) -> bool {
-        let in_body = |body: &str| body.contains("explicitTags");
-        self.path.contains("explicit_tags") || self.body.as_deref().is_some_and(in_body)
+        self.has_one_of(&["explicitTags", "explicit_tags"])
+    }
+
+    /// Whether windows of a calendar may be filled.
+    pub fn fills_calendars(&self) -> bool {
+        self.has_one_of(&["useCalendar", "c-"]) && self.has_one_of(&["-nan", "-NaN", "-null", "-zero"])
+    }
+
+    fn has_one_of(&self, texts: &[&str]) -> bool {
+        let mut parts = std::iter::once(&self.path).chain(&self.body);
+        parts.any(|part| texts.iter().any(|text| part.contains(text)))
     }
 
     /// Asks.
