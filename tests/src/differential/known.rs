@@ -19,15 +19,24 @@ pub struct Known {
 /// All of them.
 pub const KNOWN: [Known; 5] = [
     Known {
-        reason: "Of several unknown names OpenTSDB tells the one whose answer comes first, we the first in the question",
+        reason: "Of several unknown or empty names OpenTSDB tells the one whose answer comes first, we the first in the \
+                 question",
         example: r#""filters":[{"type":"literal_or","tagk":"nokey","filter":"nosuch"}]"#,
-        applies: |_, theirs, ours| both_begin(theirs, ours, 400, &["No such name for "]),
+        applies: |_, theirs, ours| {
+            let starts = ["No such name for ", "Missing UID name"];
+            [theirs, ours]
+                .into_iter()
+                .all(|answer| begins(answer, 400, &starts))
+        },
     },
     Known {
         reason: "What is wrong with a regular expression OpenTSDB tells in the words of Java's parser, we in those of ours",
         example: "m=sum:hours{host=regexp([)}",
         applies: |_, theirs, ours| {
-            both_begin(theirs, ours, 500, &["When parsing tag ", "When parsing filter "])
+            let starts = ["When parsing tag ", "When parsing filter "];
+            [theirs, ours]
+                .into_iter()
+                .all(|answer| begins(answer, 500, &starts))
         },
     },
     Known {
@@ -55,15 +64,10 @@ pub const KNOWN: [Known; 5] = [
     },
 ];
 
-/// Whether both are errors with this status, whose messages begin alike.
-fn both_begin(theirs: &Answer, ours: &Answer, status: u16, starts: &[&str]) -> bool {
-    let begins = |answer: &Answer, start: &str| {
-        let message = answer.error_message().unwrap_or_default();
-        answer.status == status && message.starts_with(start)
-    };
-    starts
-        .iter()
-        .any(|start| begins(theirs, start) && begins(ours, start))
+/// Whether it is an error with this status, whose message begins so.
+fn begins(answer: &Answer, status: u16, starts: &[&str]) -> bool {
+    let message = answer.error_message().unwrap_or_default();
+    answer.status == status && starts.iter().any(|start| message.starts_with(start))
 }
 
 /// The one that explains why two answers differ.
@@ -96,6 +100,7 @@ mod tests {
         };
         let unknown = |name: &str| format!("No such name for 'tagv': '{name}'");
         assert!(passes((400, &unknown("a")), (400, &unknown("b"))));
+        assert!(passes((400, "Missing UID name"), (400, &unknown("b"))));
         assert!(passes((200, ""), (400, "unhandled fill policy")));
         assert!(!passes((400, "unhandled fill policy"), (200, "")));
         assert!(!passes((200, ""), (400, &unknown("a"))));
