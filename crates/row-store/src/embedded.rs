@@ -27,6 +27,7 @@ mod folder;
 mod journal;
 mod memtable;
 mod merge;
+mod packed;
 mod queue;
 mod read;
 mod row_buffer;

@@ -52,6 +52,25 @@ impl PointColumns {
         }
     }
 
+    /// Takes away all points.
+    pub(crate) fn clear(&mut self) {
+        self.times.clear();
+        self.times_read.0.clear();
+        self.ints.clear();
+        self.doubles.clear();
+    }
+
+    /// Whether a time can be behind the others, in qualifiers of this width.
+    pub(crate) fn ascends_to(&self, width: usize, time: i64) -> bool {
+        let last = self.times.last();
+        match width {
+            2 => last.is_none_or(|last| *last < time),
+            // As below.
+            4 => time >> 24 == 0xf && last.is_none_or(|last| last >> 2 < time >> 2),
+            _ => false,
+        }
+    }
+
     /// Whether this is what the type promises, as far as times tell.
     pub(crate) fn ascends(&self) -> bool {
         let ascend = |shift: u32| self.times.is_sorted_by(|a, b| a >> shift < b >> shift);

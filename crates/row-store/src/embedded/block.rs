@@ -62,12 +62,13 @@ fn runs(block: &[u8]) -> Result<Reader<'_>, &'static str> {
     Ok(reader)
 }
 
-/// How many points a block begins with; they may be all it has. Nothing of it is checked.
-pub(super) fn first_points(block: &[u8]) -> usize {
-    let mut reader = Reader(block.get(HEADER..).unwrap_or_default());
-    let width = reader.byte().map_or(0, |first| first >> 4);
-    let count = reader.length().filter(|count| width != 0 && *count <= MAX_RUN);
-    count.unwrap_or(0)
+/// The family and number of the points that a block begins with; they may be all it has. Nothing of it is
+/// checked.
+pub(super) fn first_points(block: &[u8]) -> Option<(u8, usize)> {
+    let mut reader = Reader(block.get(HEADER..)?);
+    let first = reader.byte().filter(|first| first >> 4 != 0)?;
+    let count = reader.length().filter(|count| (1..=MAX_RUN).contains(count))?;
+    Some((first & 0xf, count))
 }
 
 /// Reads the points of a block that has nothing else; `false` if it has.
@@ -84,6 +85,11 @@ pub(super) fn decode_points(block: &[u8], points: &mut PointColumns) -> Result<b
     }
     let are_points = columns::decode_points(&mut reader, width, count, points).ok_or(damaged)?;
     Ok(are_points && reader.0.is_empty())
+}
+
+/// Adds the point that a cell is, behind the others; `false` if it cannot be there.
+pub(super) fn push_point(points: &mut PointColumns, cell: &RawCell<'_>) -> bool {
+    columns::push_point(points, cell)
 }
 
 /// The cells of a block; the error says what is wrong with it.

@@ -9,7 +9,6 @@ use std::fs;
 use std::io::ErrorKind;
 use std::ops::Bound;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use fjall::config::{BlockSizePolicy, CompressionPolicy};
 use fjall::{CompressionType, Database, Keyspace, KeyspaceCreateOptions, Slice};
@@ -18,7 +17,6 @@ use super::block;
 use super::catalog::Table;
 use super::folder::{io_error, missing, sync_folder};
 use crate::cell_list::CellList;
-use crate::row::PackedCells;
 use crate::{PointColumns, StoreError};
 
 /// Key of the newest time that was flushed; no table has the id 0.
@@ -187,43 +185,14 @@ pub(super) fn decode(table: &Table, row: &[u8], block: &[u8]) -> Result<CellList
     block::decode(block).map_err(|detail| damaged(table, row, detail))
 }
 
-/// The block of a row that begins with points, not decoded yet.
-pub(super) struct PackedPoints {
-    table: Arc<Table>,
-    block: Slice,
-    count: usize,
-}
-
-impl PackedPoints {
-    /// `None` if the block begins with other cells.
-    pub(super) fn of(table: &Arc<Table>, block: &Slice) -> Option<Self> {
-        let count = block::first_points(block);
-        (count > 0).then(|| Self {
-            table: table.clone(),
-            block: block.clone(),
-            count,
-        })
-    }
-}
-
-impl PackedCells for PackedPoints {
-    fn len(&self) -> usize {
-        self.count
-    }
-
-    fn read_points(&self, row_key: &[u8], points: &mut PointColumns) -> Result<bool, StoreError> {
-        block::decode_points(&self.block, points).map_err(|detail| damaged(&self.table, row_key, detail))
-    }
-
-    fn read(&self, row_key: &[u8]) -> Result<CellList, StoreError> {
-        decode(&self.table, row_key, &self.block)
-    }
-}
-
-impl fmt::Debug for PackedPoints {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} bytes", self.block.len())
-    }
+/// Reads the points of a block that has nothing else; `false` if it has.
+pub(super) fn decode_points(
+    table: &Table,
+    row: &[u8],
+    block: &[u8],
+    points: &mut PointColumns,
+) -> Result<bool, StoreError> {
+    block::decode_points(block, points).map_err(|detail| damaged(table, row, detail))
 }
 
 fn damaged(table: &Table, row: &[u8], detail: &str) -> StoreError {

@@ -9,11 +9,12 @@ use std::ops::Bound;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::blocks::{self, PackedPoints};
+use super::blocks;
 use super::catalog::Table;
 use super::core::Core;
 use super::memtable::Memtable;
 use super::merge::{self, View};
+use super::packed::PackedRow;
 use super::row_buffer::RowBuffer;
 use crate::rules::Columns;
 use crate::{RangeMeasure, Row, Scan, StoreError};
@@ -224,13 +225,10 @@ fn read_step(core: &Core, table: &Arc<Table>, scan: &Scan, view: &View) -> Resul
                 .into_iter()
                 .chain(active.map(|(_, buffer)| buffer))
                 .collect();
-            let packed = match &block {
-                Some(block) if scan.allows_packed && buffers.is_empty() && view.is_of_all() => {
-                    PackedPoints::of(table, block)
-                }
-                _ => None,
-            };
-            let row = match packed {
+            let packed = scan
+                .allows_packed
+                .then(|| PackedRow::of(table, block.as_ref(), &buffers, view));
+            let row = match packed.flatten() {
                 Some(packed) => Some(Row::packed(next, table.families.clone(), Arc::new(packed))),
                 None => {
                     let stored = block.map(|block| blocks::decode(table, next, &block));

@@ -42,6 +42,7 @@ pub(super) struct RowBuffer {
     bytes: Vec<u8>,
     last_ms: i64,
     entries: usize,
+    only_puts: bool,
     compact_at: usize,
 }
 
@@ -51,6 +52,7 @@ impl RowBuffer {
             bytes: Vec::new(),
             last_ms: 0,
             entries: 0,
+            only_puts: true,
             compact_at: COMPACT_AT,
         }
     }
@@ -58,6 +60,11 @@ impl RowBuffer {
     /// Number of entries.
     pub(super) fn len(&self) -> usize {
         self.entries
+    }
+
+    /// Whether there are no deletes.
+    pub(super) fn has_only_puts(&self) -> bool {
+        self.only_puts
     }
 
     pub(super) fn byte_len(&self) -> usize {
@@ -100,6 +107,7 @@ impl RowBuffer {
         );
         self.last_ms = entry.timestamp_ms;
         self.entries += 1;
+        self.only_puts &= entry.action == Action::Put;
         match entry.action {
             Action::Put => {
                 self.sized(entry.qualifier);
@@ -193,6 +201,6 @@ mod tests {
             buffer.push(entry);
         }
         assert_eq!(buffer.entries().collect::<Vec<_>>(), entries);
-        assert_eq!(buffer.len(), entries.len());
+        assert_eq!((buffer.len(), buffer.has_only_puts()), (entries.len(), false));
     }
 }

@@ -51,22 +51,16 @@ pub(super) fn encode(bytes: &mut Vec<u8>, cells: &[RawCell<'_>]) {
     let (mut integers, mut floats) = (Vec::new(), Vec::new());
     let mut lengths_are_implied = true;
     for cell in cells {
-        let qualifier = cell
-            .qualifier
-            .iter()
-            .fold(0_u32, |number, byte| number << 8 | u32::from(*byte));
-        let cell_flags = (qualifier & 0xf).to_be_bytes()[3];
+        let (rest, cell_flags) = rest_and_flags(cell.qualifier);
         timestamps.push(cell.timestamp_ms);
-        rests.push(i64::from(qualifier >> 4));
+        rests.push(rest);
         flags.push(cell_flags);
         if cell_flags & FLOAT_FLAG == 0 {
             let integer = integer(cell.value);
             lengths_are_implied &= fewest_bytes(integer) == cell.value.len();
             integers.push(integer);
-        } else if let Ok(value) = cell.value.try_into() {
-            floats.push(Float::Single(f32::from_be_bytes(value)));
-        } else if let Ok(value) = cell.value.try_into() {
-            floats.push(Float::Double(f64::from_be_bytes(value)));
+        } else {
+            floats.extend(float(cell.value));
         }
     }
     numbers::encode(bytes, &timestamps);
@@ -78,6 +72,51 @@ pub(super) fn encode(bytes: &mut Vec<u8>, cells: &[RawCell<'_>]) {
     if let Some(plan) = float_plan {
         floats::encode(bytes, &floats, &plan);
     }
+}
+
+/// Adds the point that a cell is, behind the others; `false` if it cannot be there.
+pub(super) fn push_point(points: &mut PointColumns, cell: &RawCell<'_>) -> bool {
+    let Some(width) = width(cell) else {
+        return false;
+    };
+    let (time, flags) = rest_and_flags(cell.qualifier);
+    let is_int = matches!(flags, 0 | 1 | 3 | 7);
+    if points.is_empty() {
+        points.qualifier_width = width;
+        points.are_ints = is_int;
+    }
+    if (points.qualifier_width, points.are_ints) != (width, is_int) || !points.ascends_to(width, time) {
+        return false;
+    }
+    if is_int {
+        points.ints.push(integer(cell.value));
+    } else {
+        let Some(float) = float(cell.value).filter(|_| flags & FLOAT_FLAG != 0) else {
+            return false;
+        };
+        points.doubles.push(float.widened());
+    }
+    // These are not those that were read any more.
+    points.times_read.0.clear();
+    points.times.push(time);
+    true
+}
+
+/// The bits of a qualifier in front of its flags, and these.
+fn rest_and_flags(qualifier: &[u8]) -> (i64, u8) {
+    let number = qualifier
+        .iter()
+        .fold(0_u32, |number, byte| number << 8 | u32::from(*byte));
+    (i64::from(number >> 4), (number & 0xf).to_be_bytes()[3])
+}
+
+/// A value of 4 or 8 bytes as a floating-point number.
+fn float(value: &[u8]) -> Option<Float> {
+    if let Ok(value) = value.try_into() {
+        return Some(Float::Single(f32::from_be_bytes(value)));
+    }
+    let value = value.try_into().ok()?;
+    Some(Float::Double(f64::from_be_bytes(value)))
 }
 
 /// A value of up to 8 bytes as a signed number.
