@@ -146,18 +146,14 @@ impl TagFilter {
     ///
     /// | value | filter |
     /// |---|---|
-    /// | `*` | wildcard |
     /// | `TYPE(ARG)` | of that type |
-    /// | with a star | iwildcard |
+    /// | with a star | iwildcard, shown as `wildcard` |
     /// | other | literal_or |
     ///
     /// # Errors
     ///
     /// As [`TagFilter::new`].
     pub fn of_tag(key: &str, value: &str) -> Result<Self, FilterError> {
-        if value == "*" {
-            return Self::new("wildcard", key, value, true);
-        }
         if let Some((kind, argument)) = value.split_once('(') {
             let Some(argument) = argument.strip_suffix(')') else {
                 return Err(FilterError::Unclosed {
@@ -232,7 +228,8 @@ impl TagMatcher {
         })
     }
 
-    /// Whether another one is of this type and takes these values, in whatever order they are listed.
+    /// Whether OpenTSDB takes another one for the same: of this type and of these values, in whatever order they are
+    /// listed; or patterns of the same pieces, wherever they have stars at their ends.
     fn is_same(&self, other: &Self) -> bool {
         let same_values = |a: &[String], b: &[String]| {
             a.iter().all(|value| b.contains(value)) && b.iter().all(|value| a.contains(value))
@@ -242,6 +239,9 @@ impl TagMatcher {
             | (Self::IliteralOr(a), Self::IliteralOr(b))
             | (Self::NotLiteralOr(a), Self::NotLiteralOr(b))
             | (Self::NotIliteralOr(a), Self::NotIliteralOr(b)) => same_values(a, b),
+            (Self::Wildcard(a), Self::Wildcard(b)) | (Self::Iwildcard(a), Self::Iwildcard(b)) => {
+                a.has_pieces_of(b)
+            }
             _ => self == other,
         }
     }
@@ -367,7 +367,7 @@ mod tests {
     #[test]
     fn the_value_in_a_tags_map_decides_on_the_type() {
         for (value, expected) in [
-            ("*", "wildcard(*)"),
+            ("*", "iwildcard(*)"),
             ("WEB*", "iwildcard(web*)"),
             ("web01|db01", "literal_or(web01|db01)"),
             ("web01|", "literal_or(web01)"),
@@ -408,11 +408,14 @@ mod tests {
 
     #[test]
     fn an_entry_that_is_a_filter_already_groups_by_it() {
-        let mut filters = vec![TagFilter::new("wildcard", "host", "*", false).unwrap()];
+        let mut filters = vec![TagFilter::new("iwildcard", "host", "**", false).unwrap()];
         let tags = [("host", "*"), ("dc", "lga|phx"), ("dc", "phx|lga|phx")];
         TagFilter::add_tags(&mut filters, tags).unwrap();
         assert_eq!(filters.len(), 2);
         assert!(filters.iter().all(|filter| filter.group_by));
+        // A star takes upper and lower case.
+        TagFilter::add_tags(&mut filters, [("host", "wildcard(*)")]).unwrap();
+        assert_eq!(filters.len(), 3);
     }
 
     #[test]

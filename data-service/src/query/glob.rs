@@ -45,6 +45,11 @@ impl Glob {
         &self.text
     }
 
+    /// Whether another pattern has the same between its first and its last stars.
+    pub fn has_pieces_of(&self, other: &Self) -> bool {
+        self.pieces == other.pieces
+    }
+
     /// Whether the pattern is stars only, and so matches everything.
     pub const fn is_any(&self) -> bool {
         self.pieces.is_empty()

@@ -7,7 +7,7 @@ use super::filter::TagFilter;
 use super::spec::{Source, SubQuery};
 
 impl fmt::Display for SubQuery {
-    /// `sum:1m-avg:rate:sys.cpu{host=wildcard(*)}{dc=literal_or(lga)}`.
+    /// `sum:1m-avg:rate:sys.cpu{host=iwildcard(*)}{dc=literal_or(lga)}`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:", self.aggregator.name())?;
         if let Some(downsample) = &self.downsample {
@@ -78,8 +78,8 @@ mod tests {
         for (asked, shown) in [
             ("sum:m", "sum:m"),
             (
-                "avg:1m-max-nan:rate:m{host=*}{dc=a|b}",
-                "avg:60s-max-nan:rate:m{host=wildcard(*)}{dc=literal_or(a|b)}",
+                "avg:1m-max-nan:rate:m{host=iwildcard(*)}{dc=a|b}",
+                "avg:60s-max-nan:rate:m{host=iwildcard(*)}{dc=literal_or(a|b)}",
             ),
             (
                 "none:rate{counter,100,7}:1500ms-p99:m{}{dc=x}",

@@ -264,7 +264,7 @@ mod tests {
             filters,
             [
                 ("dc", FilterType::LiteralOr, "lga|sjc".to_owned(), true),
-                ("host", FilterType::Wildcard, String::new(), true),
+                ("host", FilterType::Iwildcard, String::new(), true),
                 ("rack", FilterType::LiteralOr, "r1".to_owned(), false),
             ]
         );

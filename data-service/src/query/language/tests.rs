@@ -48,17 +48,17 @@ fn the_first_braces_group_and_the_second_filter() {
     assert_eq!(filters("sum:m{}"), Vec::<String>::new());
     assert_eq!(
         filters("sum:m{host=*,dc=lga}"),
-        ["host=wildcard(*)^", "dc=literal_or(lga)^"]
+        ["host=iwildcard(*)^", "dc=literal_or(lga)^"]
     );
     assert_eq!(
         filters("sum:m{host=*}{dc=wildcard(l*)}"),
-        ["dc=wildcard(l*)", "host=wildcard(*)^"]
+        ["dc=wildcard(l*)", "host=iwildcard(*)^"]
     );
     assert_eq!(filters("sum:m{}{dc=lga|phx}"), ["dc=literal_or(lga|phx)"]);
     assert_eq!(filters("sum:m{}{,}"), Vec::<String>::new());
     assert_eq!(
         filters("sum:m{host=*}x{dc=l}{dc=p}"),
-        ["dc=literal_or(p)", "host=wildcard(*)^"],
+        ["dc=literal_or(p)", "host=iwildcard(*)^"],
         "what is between the first and the last braces is ignored"
     );
 }
