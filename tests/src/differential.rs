@@ -11,6 +11,7 @@
 //! its number. So a question that was answered otherwise can be asked again alone.
 
 pub mod answer;
+pub mod comparison;
 pub mod data;
 mod downsampling;
 pub mod expressions;
@@ -36,16 +37,18 @@ pub struct Run {
     pub first: usize,
     /// How many questions.
     pub count: usize,
+    /// The variable that says how many.
+    count_variable: &'static str,
 }
 
 impl Run {
     /// What the environment says: `OXTSDB_DIFFERENTIAL_SEED` (else one by chance), `OXTSDB_DIFFERENTIAL_FIRST`
-    /// (0), `OXTSDB_DIFFERENTIAL_QUERIES` (10,000).
+    /// (0), and how many questions.
     ///
     /// # Errors
     ///
     /// If a variable is not a number.
-    pub fn of_environment() -> anyhow::Result<Self> {
+    pub fn of_environment(count_variable: &'static str, count: usize) -> anyhow::Result<Self> {
         let variable = "OXTSDB_DIFFERENTIAL_SEED";
         let seed = match std::env::var(variable) {
             Ok(text) => text.parse().with_context(|| format!("{variable}: `{text}`"))?,
@@ -55,7 +58,8 @@ impl Run {
         Ok(Self {
             seed,
             first: sizes::of("OXTSDB_DIFFERENTIAL_FIRST", 0)?,
-            count: sizes::of("OXTSDB_DIFFERENTIAL_QUERIES", 10_000)?,
+            count: sizes::of(count_variable, count)?,
+            count_variable,
         })
     }
 
@@ -74,8 +78,8 @@ impl Run {
     /// The variables that ask a question again.
     pub fn replay(&self, question: usize) -> String {
         format!(
-            "OXTSDB_DIFFERENTIAL_SEED={} OXTSDB_DIFFERENTIAL_FIRST={question} OXTSDB_DIFFERENTIAL_QUERIES=1",
-            self.seed
+            "OXTSDB_DIFFERENTIAL_SEED={} OXTSDB_DIFFERENTIAL_FIRST={question} {}=1",
+            self.seed, self.count_variable
         )
     }
 }

@@ -13,7 +13,7 @@ pub struct Known {
     /// Part of a question that shows it.
     pub example: &'static str,
     /// Whether answers that differ do so because of it: the question, OpenTSDB's answer, ours.
-    applies: fn(&Question, &Answer, &Answer) -> bool,
+    pub(super) applies: fn(&Question, &Answer, &Answer) -> bool,
 }
 
 /// All of them.
@@ -70,9 +70,14 @@ fn begins(answer: &Answer, status: u16, starts: &[&str]) -> bool {
     answer.status == status && starts.iter().any(|start| message.starts_with(start))
 }
 
-/// The one that explains why two answers differ.
-pub fn of(question: &Question, theirs: &Answer, ours: &Answer) -> Option<&'static Known> {
-    KNOWN.iter().find(|known| (known.applies)(question, theirs, ours))
+/// The one of a list that explains why two answers differ.
+pub fn of(
+    list: &'static [Known],
+    question: &Question,
+    theirs: &Answer,
+    ours: &Answer,
+) -> Option<&'static Known> {
+    list.iter().find(|known| (known.applies)(question, theirs, ours))
 }
 
 #[cfg(test)]
@@ -96,7 +101,13 @@ mod tests {
             body: None,
         };
         let passes = |theirs: (u16, &str), ours: (u16, &str)| {
-            of(&question, &answer(theirs.0, theirs.1), &answer(ours.0, ours.1)).is_some()
+            of(
+                &KNOWN,
+                &question,
+                &answer(theirs.0, theirs.1),
+                &answer(ours.0, ours.1),
+            )
+            .is_some()
         };
         let unknown = |name: &str| format!("No such name for 'tagv': '{name}'");
         assert!(passes((400, &unknown("a")), (400, &unknown("b"))));
@@ -110,7 +121,7 @@ mod tests {
             body: None,
         };
         assert!(passes((200, ""), (200, "")));
-        assert!(of(&other, &answer(200, ""), &answer(200, "")).is_none());
+        assert!(of(&KNOWN, &other, &answer(200, ""), &answer(200, "")).is_none());
         assert!(KNOWN.len() <= 10);
     }
 }

@@ -5,8 +5,8 @@
 
 use serde_json::Value;
 
-use super::Question;
 use crate::differential::answer;
+use crate::differential::question::Question;
 use crate::http::Answer;
 
 /// So much of a message is compared: behind it OpenTSDB shows its objects.

@@ -4,9 +4,9 @@ use rand::RngExt as _;
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom as _;
 
-use super::Question;
 use super::text::{AGGREGATORS, fixed_windows};
 use crate::differential::data::{METRICS, Metric};
+use crate::differential::question::Question;
 use crate::differential::question::path;
 use crate::differential::range::Range;
 

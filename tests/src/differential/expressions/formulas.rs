@@ -5,10 +5,10 @@ use rand::rngs::StdRng;
 use rand::seq::IndexedRandom as _;
 use serde_json::{Map, Value, json};
 
-use super::Question;
 use super::text::{AGGREGATORS, fixed_windows};
 use crate::differential::data::{METRICS, Metric};
 use crate::differential::filters::filter;
+use crate::differential::question::Question;
 use crate::differential::range::Range;
 
 /// A random question.

@@ -1,18 +1,7 @@
 //! Differences between answers to expressions that stay.
 
-use super::Question;
+use crate::differential::known::Known;
 use crate::http::Answer;
-
-/// A difference that is let pass.
-#[derive(Clone, Copy, Debug)]
-pub struct Known {
-    /// What OpenTSDB does, and why we do not.
-    pub reason: &'static str,
-    /// Part of a question that shows it.
-    pub example: &'static str,
-    /// Whether answers that differ do so because of it: the question, OpenTSDB's answer, ours.
-    applies: fn(&Question, &Answer, &Answer) -> bool,
-}
 
 /// All of them.
 pub const KNOWN: [Known; 5] = [
@@ -67,9 +56,4 @@ pub const KNOWN: [Known; 5] = [
 
 fn told(answer: &Answer) -> String {
     answer.error_message().unwrap_or_default()
-}
-
-/// The one that explains why two answers differ.
-pub fn of(question: &Question, theirs: &Answer, ours: &Answer) -> Option<&'static Known> {
-    KNOWN.iter().find(|known| (known.applies)(question, theirs, ours))
 }
