@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use clap::{Args, Parser};
 
-use crate::settings::{self, ArgumentsError, one_line};
+use crate::connections::Connections;
+use crate::settings::{self, ArgumentsError, SettingError, in_range, one_line};
 use crate::telemetry::LogFormat;
-use crate::{Shutdown, ShutdownTrigger};
+use crate::{GrpcOptions, Shutdown, ShutdownTrigger};
 
 /// What all programs that serve can be told.
 #[derive(Clone, Debug, Args)]
@@ -42,6 +43,48 @@ impl ProgramArgs {
     /// The end of the program, with the lame duck that was asked for.
     pub fn shutdown(&self) -> (Shutdown, ShutdownTrigger) {
         Shutdown::new(Duration::from_secs(self.lame_duck_seconds))
+    }
+}
+
+/// How programs that serve gRPC treat their connections.
+#[derive(Clone, Debug, Args, PartialEq, Eq)]
+#[command(next_help_heading = "gRPC")]
+pub struct GrpcSettings {
+    /// Connections on a gRPC port at a time. At the limit the one that has been idle the longest is
+    /// closed; if all have calls in progress, new ones are refused
+    #[arg(long, env = "OXTSDB_GRPC_MAX_CONNECTIONS", value_name = "COUNT", default_value_t = Self::default().grpc_max_connections)]
+    pub grpc_max_connections: usize,
+
+    /// Calls in progress on one gRPC connection, at most; further ones wait at the client
+    #[arg(long, env = "OXTSDB_GRPC_MAX_STREAMS", value_name = "COUNT", default_value_t = Self::default().grpc_max_streams)]
+    pub grpc_max_streams: u32,
+}
+
+impl Default for GrpcSettings {
+    fn default() -> Self {
+        let options = GrpcOptions::default();
+        Self {
+            grpc_max_connections: options.max_connections,
+            grpc_max_streams: options.max_concurrent_streams,
+        }
+    }
+}
+
+impl GrpcSettings {
+    /// The options of a gRPC server, whose connections are among those of the process.
+    ///
+    /// # Errors
+    ///
+    /// The first setting that is out of its range, with the rule.
+    pub fn options(&self, connections: &Connections) -> Result<GrpcOptions, SettingError> {
+        in_range("--grpc-max-connections", self.grpc_max_connections, 1, 1 << 20)?;
+        in_range("--grpc-max-streams", self.grpc_max_streams, 1, 1 << 16)?;
+        Ok(GrpcOptions {
+            connections: connections.clone(),
+            max_connections: self.grpc_max_connections,
+            max_concurrent_streams: self.grpc_max_streams,
+            ..GrpcOptions::default()
+        })
     }
 }
 
