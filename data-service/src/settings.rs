@@ -161,11 +161,12 @@ pub struct DataSettings {
     #[arg(long, env = "OXTSDB_QUERY_MAX_POINTS", value_name = "COUNT", default_value_t = Self::default().query_max_points)]
     pub query_max_points: u64,
 
-    /// Connections on the HTTP and telnet port at a time
+    /// Connections on the HTTP and telnet port at a time. At the limit the one that has been idle the
+    /// longest is closed; if all have requests in progress, new ones are refused
     #[arg(long, env = "OXTSDB_MAX_CONNECTIONS", value_name = "COUNT", default_value_t = Self::default().max_connections)]
     pub max_connections: usize,
 
-    /// Close a connection on the HTTP and telnet port that was silent so long; 0: never
+    /// Close a connection on the HTTP and telnet port that had no request for so long; 0: never
     /// (tsd.core.socket.timeout)
     #[arg(long, env = "OXTSDB_IDLE_TIMEOUT_SECONDS", value_name = "SECONDS", default_value_t = Self::default().idle_timeout_seconds)]
     pub idle_timeout_seconds: u64,
@@ -185,6 +186,10 @@ pub struct DataSettings {
     /// Most telnet lines in a batch; several batches of a connection are stored at a time
     #[arg(long, env = "OXTSDB_TELNET_BATCH_POINTS", value_name = "COUNT", default_value_t = Self::default().telnet_batch_points)]
     pub telnet_batch_points: usize,
+
+    /// Cut off a client that reads less than 64 KiB in so long of what waits for it
+    #[arg(long, env = "OXTSDB_CLIENT_TIMEOUT_SECONDS", value_name = "SECONDS", default_value_t = Self::default().client_timeout_seconds)]
+    pub client_timeout_seconds: u64,
 }
 
 impl Default for DataSettings {
@@ -223,11 +228,12 @@ impl Default for DataSettings {
             query_max_memory_mib: 256,
             query_max_points: 0,
             max_connections: 4096,
-            idle_timeout_seconds: 0,
+            idle_timeout_seconds: 300,
             http_max_body_mib: 16,
             http_show_stack_trace: false,
             telnet_max_line_bytes: 1024,
             telnet_batch_points: 4096,
+            client_timeout_seconds: 30,
         }
     }
 }
@@ -279,7 +285,8 @@ impl DataSettings {
         in_range("--max-connections", self.max_connections, 1, 1 << 20)?;
         in_range("--http-max-body-mib", self.http_max_body_mib, 1, 1024)?;
         in_range("--telnet-max-line-bytes", self.telnet_max_line_bytes, 64, 1 << 20)?;
-        in_range("--telnet-batch-points", self.telnet_batch_points, 1, 1 << 20)
+        in_range("--telnet-batch-points", self.telnet_batch_points, 1, 1 << 20)?;
+        in_range("--client-timeout-seconds", self.client_timeout_seconds, 1, 86_400)
     }
 
     /// What a query may use.
@@ -397,6 +404,11 @@ impl DataSettings {
     /// How long a silent connection stays; `None`: for ever.
     pub fn idle_timeout(&self) -> Option<Duration> {
         (self.idle_timeout_seconds > 0).then(|| Duration::from_secs(self.idle_timeout_seconds))
+    }
+
+    /// How long a client may leave unread what waits for it.
+    pub fn client_timeout(&self) -> Duration {
+        Duration::from_secs(self.client_timeout_seconds)
     }
 
     /// How long a write stream may go on after the server began to stop.

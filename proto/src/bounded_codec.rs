@@ -119,7 +119,7 @@ mod tests {
     async fn requests_over_a_bound_are_not_decoded() {
         let request = ExplainRequest {
             query: Some(crate::data::v1::QueryRequest {
-                queries: vec![Default::default(); 51],
+                queries: vec![Default::default(); 1001],
                 ..Default::default()
             }),
         };

@@ -112,27 +112,31 @@ fn elements_of_all_parents_count_together() {
 
 #[test]
 fn sub_queries_are_bounded_wherever_a_call_takes_them() {
+    let field = "oxtsdb.data.v1.QueryRequest.queries";
     let query = QueryRequest {
-        queries: vec![SubQuery::default(); 51],
+        queries: vec![SubQuery::default(); limit_of(field) + 1],
         ..QueryRequest::default()
     };
-    assert_too_many(check(&query), "QueryRequest.queries");
-    assert_too_many(check(&ExplainRequest { query: Some(query) }), "QueryRequest.queries");
+    assert_too_many(check(&query), field);
+    assert_too_many(check(&ExplainRequest { query: Some(query) }), field);
+    let field = "oxtsdb.data.v1.QueryExpressionsRequest.inputs";
     let expressions = QueryExpressionsRequest {
-        inputs: vec![Default::default(); 51],
+        inputs: vec![Default::default(); limit_of(field) + 1],
         ..Default::default()
     };
-    assert_too_many(check(&expressions), "QueryExpressionsRequest.inputs");
+    assert_too_many(check(&expressions), field);
+    let field = "oxtsdb.data.v1.QueryLastRequest.targets";
     let last = QueryLastRequest {
-        targets: vec![Default::default(); 1001],
+        targets: vec![Default::default(); limit_of(field) + 1],
         ..Default::default()
     };
-    assert_too_many(check(&last), "QueryLastRequest.targets");
+    assert_too_many(check(&last), field);
+    let field = "oxtsdb.uid.v1.LookupNamesRequest.uids";
     let uids = LookupNamesRequest {
-        uids: vec![Default::default(); 4097],
+        uids: vec![Default::default(); limit_of(field) + 1],
         ..Default::default()
     };
-    assert_too_many(check(&uids), "LookupNamesRequest.uids");
+    assert_too_many(check(&uids), field);
 }
 
 #[test]
