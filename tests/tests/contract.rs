@@ -145,7 +145,7 @@ async fn malformed_protobuf_is_an_invalid_argument() -> anyhow::Result<()> {
 /// 8 million in 16 MiB unfold to gigabytes.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_small_message_with_millions_of_elements_is_refused_at_once() -> anyhow::Result<()> {
-    let tsdb = Tsdb::start().await?;
+    let mut tsdb = Tsdb::start().await?;
     let queries = [0x12, 0x00].repeat(8_000_000);
     let mut explain = vec![0x0a];
     // The length as a varint.
@@ -156,7 +156,7 @@ async fn a_small_message_with_millions_of_elements_is_refused_at_once() -> anyho
     }
     explain.push(u8::try_from(length)?);
     explain.extend_from_slice(&queries);
-    let before = tsdb.resident_bytes()?;
+    let before = tsdb.process().peak_memory()?;
     for (method, message) in [("Query", &queries), ("Explain", &explain), ("QueryExpressions", &queries)] {
         let address = tsdb.data_address();
         let mut channel = RawChannel::connect(address).await?;
@@ -165,7 +165,7 @@ async fn a_small_message_with_millions_of_elements_is_refused_at_once() -> anyho
         let status = Status::from_header_map(response.headers()).context("a status")?;
         assert_eq!(reason_of(&status), Some(ErrorReason::BatchTooLarge), "{method}: {status:?}");
     }
-    let grown = tsdb.resident_bytes()?.saturating_sub(before);
+    let grown = tsdb.process().peak_memory()?.saturating_sub(before);
     assert!(grown < 256 << 20, "{grown} bytes");
     Ok(())
 }
