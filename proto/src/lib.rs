@@ -4,6 +4,7 @@
 //! `protoc`.
 
 mod bounded_codec;
+mod bounds;
 pub mod deadline;
 pub mod error;
 mod uid_client;
