@@ -30,9 +30,7 @@ use http::Request;
 use hyper::body::{Body, Frame, Incoming, SizeHint};
 use hyper_util::rt::TokioIo;
 use oxtsdb_server::Shutdown;
-use oxtsdb_server::connections::{
-    ClientStream, Connection, Connections, ListenerOptions, RequestGuard,
-};
+use oxtsdb_server::connections::{ClientStream, Connection, Connections, ListenerOptions, RequestGuard};
 use tokio::net::TcpListener;
 
 use crate::front::counters::Counters;
@@ -106,7 +104,8 @@ impl Door {
         let connections = self.connections.listener(self.options, counts);
         connections
             .serve(listener, shutdown.clone(), move |stream, connection| {
-                self.clone().serve_connection(stream, connection, shutdown.clone())
+                self.clone()
+                    .serve_connection(stream, connection, shutdown.clone())
             })
             .await;
     }

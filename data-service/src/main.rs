@@ -14,9 +14,7 @@ use oxtsdb_proto::UidClient;
 use oxtsdb_row_store::RowStore;
 use oxtsdb_server::connections::Connections;
 use oxtsdb_server::store::{StorePart, StoreSettings};
-use oxtsdb_server::{
-    GrpcOptions, GrpcServer, GrpcSettings, ProgramArgs, Shutdown, bind, program, telemetry,
-};
+use oxtsdb_server::{GrpcOptions, GrpcServer, GrpcSettings, ProgramArgs, Shutdown, bind, program, telemetry};
 use tonic::transport::Endpoint;
 use tracing::info;
 

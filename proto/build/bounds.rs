@@ -15,7 +15,9 @@ type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
 /// Rust source of the tables that `bounds.rs` of the crate describes.
 pub(crate) fn generate(pool: &DescriptorPool) -> Result<String> {
-    let option = pool.get_extension_by_name(OPTION).ok_or("the contract declares max_items")?;
+    let option = pool
+        .get_extension_by_name(OPTION)
+        .ok_or("the contract declares max_items")?;
     let mut tables = Tables {
         option,
         counters: Vec::new(),
@@ -23,7 +25,10 @@ pub(crate) fn generate(pool: &DescriptorPool) -> Result<String> {
         known: BTreeMap::new(),
     };
     let mut requests = BTreeMap::new();
-    for method in pool.services().flat_map(|service| service.methods().collect::<Vec<_>>()) {
+    for method in pool
+        .services()
+        .flat_map(|service| service.methods().collect::<Vec<_>>())
+    {
         let input = method.input();
         let node = tables.message(&input, &mut Vec::new())?;
         requests.insert(input.full_name().to_owned(), node);
@@ -64,7 +69,10 @@ impl Tables {
                 _ => "Shape::Varint".to_owned(),
             };
             if counter.is_some() || shape.starts_with("Shape::Message") {
-                steps.insert(field.number(), format!("Step {{ counter: {counter:?}, shape: {shape} }}"));
+                steps.insert(
+                    field.number(),
+                    format!("Step {{ counter: {counter:?}, shape: {shape} }}"),
+                );
             }
         }
         path.pop();
@@ -92,27 +100,42 @@ impl Tables {
             Value::U32(limit) if *limit > 0 => *limit,
             _ => {
                 let name = field.full_name();
-                return Err(format!("{name}: a repeated field of a request needs the option {OPTION}").into());
+                return Err(
+                    format!("{name}: a repeated field of a request needs the option {OPTION}").into(),
+                );
             }
         };
         let name = field.full_name();
         let bytes = element_bytes(&field.kind());
-        self.counters
-            .push(format!("Bound {{ field: {name:?}, limit: {limit}, element_bytes: {bytes} }}"));
+        self.counters.push(format!(
+            "Bound {{ field: {name:?}, limit: {limit}, element_bytes: {bytes} }}"
+        ));
         Ok(Some(self.counters.len() - 1))
     }
 
     fn source(&self, requests: &BTreeMap<String, Option<usize>>) -> Result<String> {
         let mut out = String::new();
-        writeln!(out, "pub(super) static BOUNDS: [Bound; {}] = [", self.counters.len())?;
+        writeln!(
+            out,
+            "pub(super) static BOUNDS: [Bound; {}] = [",
+            self.counters.len()
+        )?;
         for counter in &self.counters {
             writeln!(out, "    {counter},")?;
         }
-        writeln!(out, "];\n\nstatic NODES: [&[Option<Step>]; {}] = [", self.nodes.len())?;
+        writeln!(
+            out,
+            "];\n\nstatic NODES: [&[Option<Step>]; {}] = [",
+            self.nodes.len()
+        )?;
         for node in &self.nodes {
             writeln!(out, "    {node},")?;
         }
-        writeln!(out, "];\n\nstatic REQUESTS: [(&str, Option<usize>); {}] = [", requests.len())?;
+        writeln!(
+            out,
+            "];\n\nstatic REQUESTS: [(&str, Option<usize>); {}] = [",
+            requests.len()
+        )?;
         for (name, node) in requests {
             writeln!(out, "    ({name:?}, {node:?}),")?;
         }

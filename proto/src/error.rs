@@ -68,7 +68,8 @@ pub(crate) fn too_many_items(field: &str, limit: u32) -> Status {
 /// INVALID_ARGUMENT for a message whose elements would take too much memory together.
 pub(crate) fn unfolds_to_too_much(field: &str, limit_bytes: u64) -> Status {
     let limit = format!("{} MiB", limit_bytes >> 20);
-    let rule = format!("with its elements the message takes more than {limit} of memory; send less at a time");
+    let rule =
+        format!("with its elements the message takes more than {limit} of memory; send less at a time");
     over_a_bound(field, rule, &limit)
 }
 

@@ -157,13 +157,21 @@ async fn a_small_message_with_millions_of_elements_is_refused_at_once() -> anyho
     explain.push(u8::try_from(length)?);
     explain.extend_from_slice(&queries);
     let before = tsdb.process().peak_memory()?;
-    for (method, message) in [("Query", &queries), ("Explain", &explain), ("QueryExpressions", &queries)] {
+    for (method, message) in [
+        ("Query", &queries),
+        ("Explain", &explain),
+        ("QueryExpressions", &queries),
+    ] {
         let address = tsdb.data_address();
         let mut channel = RawChannel::connect(address).await?;
         let method = format!("{DATA_SERVICE}/{method}");
         let response = channel.call(raw_call(address, &method, message)?).await?;
         let status = Status::from_header_map(response.headers()).context("a status")?;
-        assert_eq!(reason_of(&status), Some(ErrorReason::BatchTooLarge), "{method}: {status:?}");
+        assert_eq!(
+            reason_of(&status),
+            Some(ErrorReason::BatchTooLarge),
+            "{method}: {status:?}"
+        );
     }
     let grown = tsdb.process().peak_memory()?.saturating_sub(before);
     assert!(grown < 256 << 20, "{grown} bytes");

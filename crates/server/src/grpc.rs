@@ -170,7 +170,11 @@ impl GrpcServer {
             },
             Arc::<ConnectionCounts>::default(),
         );
-        let server = Arc::new(connection::Server::new(routes.routes(), options, shutdown.clone()));
+        let server = Arc::new(connection::Server::new(
+            routes.routes(),
+            options,
+            shutdown.clone(),
+        ));
         let serving = connections.serve(listener, shutdown, move |stream, connection| {
             Arc::clone(&server).serve(stream, connection)
         });

@@ -74,7 +74,10 @@ mod tests {
         let listener = bound.listen().unwrap();
         TcpStream::connect(address).await.unwrap();
         let taken = bind(address).unwrap_err();
-        assert!(format!("{taken:#}").starts_with(&format!("listen on {address}: ")), "{taken:#}");
+        assert!(
+            format!("{taken:#}").starts_with(&format!("listen on {address}: ")),
+            "{taken:#}"
+        );
         drop(listener);
     }
 }

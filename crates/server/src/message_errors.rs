@@ -46,12 +46,10 @@ pub fn message_error(status: Status) -> Status {
             };
             too_large(message)
         }
-        Code::ResourceExhausted if text.starts_with(INFLATES) => {
-            too_large(match numbers(text).as_slice() {
-                [limit, ..] => format!("message has more than {limit} bytes when it is decompressed"),
-                [] => "message is larger than the server reads when it is decompressed".to_owned(),
-            })
-        }
+        Code::ResourceExhausted if text.starts_with(INFLATES) => too_large(match numbers(text).as_slice() {
+            [limit, ..] => format!("message has more than {limit} bytes when it is decompressed"),
+            [] => "message is larger than the server reads when it is decompressed".to_owned(),
+        }),
         Code::Internal if is_broken() => {
             error::status(Code::InvalidArgument, ErrorReason::MalformedMessage, text, &[])
         }
@@ -153,7 +151,10 @@ mod tests {
         let bomb = format!("{INFLATES}of 10 bytes, exceeded while decompressing message");
         let after = message_error(Status::resource_exhausted(bomb));
         assert_eq!(after.code(), Code::OutOfRange);
-        assert_eq!(after.message(), "message has more than 10 bytes when it is decompressed");
+        assert_eq!(
+            after.message(),
+            "message has more than 10 bytes when it is decompressed"
+        );
     }
 
     #[tokio::test]

@@ -103,7 +103,14 @@ pub(crate) async fn run(args: ServeArgs, opentsdb_conf: Option<Outcome>) -> anyh
         ..args.grpc.options(&connections)?
     };
     let (uid_store, data_store) = args.store.open_both(&parts.uids, &parts.data).await?;
-    let served = serve(args, grpc, &parts, Arc::clone(&uid_store), Arc::clone(&data_store)).await;
+    let served = serve(
+        args,
+        grpc,
+        &parts,
+        Arc::clone(&uid_store),
+        Arc::clone(&data_store),
+    )
+    .await;
     // What is stored is safe already; closing flushes, so that the next start is quick.
     let closed = data_store.close().await.and(uid_store.close().await);
     served?;

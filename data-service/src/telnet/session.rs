@@ -55,11 +55,7 @@ impl<'a> Session<'a> {
     }
 
     /// Serves to the end. However it comes, the whole lines that were read are stored before.
-    pub(super) async fn run(
-        mut self,
-        shutdown: &Shutdown,
-        connection: &Connection,
-    ) -> std::io::Result<()> {
+    pub(super) async fn run(mut self, shutdown: &Shutdown, connection: &Connection) -> std::io::Result<()> {
         let read = self.read(shutdown, connection).await;
         self.settle().await;
         read.and(self.sent)?;
@@ -263,7 +259,11 @@ impl<'a> Session<'a> {
             return;
         }
         // A client that does not read is cut off by the stream.
-        self.sent = self.stream.write_all(&answers).await;
+        self.sent = async {
+            self.stream.write_all(&answers).await?;
+            self.stream.flush().await
+        }
+        .await;
     }
 }
 

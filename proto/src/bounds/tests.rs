@@ -21,7 +21,7 @@ fn check<M: Message + Name>(message: &M) -> Result<(), Status> {
 
 fn check_bytes<M: Name>(message: &[u8]) -> Result<(), Status> {
     let name = M::full_name();
-    RequestBounds::of(&name).unwrap().check(&name, message)
+    RequestBounds::of(&name).unwrap().check(&name, message).map(drop)
 }
 
 fn limit_of(field: &str) -> usize {
@@ -58,7 +58,9 @@ fn each_repeated_field_of_a_request_has_a_bound() {
         if seen.contains(&name) {
             continue;
         }
-        let message = messages.get(&name).unwrap_or_else(|| panic!("{name} is declared"));
+        let message = messages
+            .get(&name)
+            .unwrap_or_else(|| panic!("{name} is declared"));
         for field in &message.field {
             if field.label() == Label::Repeated {
                 let name = format!("{}.{}", name.trim_start_matches('.'), field.name());
@@ -168,7 +170,9 @@ fn packed_numbers_are_counted_one_by_one() {
             columns: Some(Columns {
                 blocks: vec![Block {
                     // Two bytes each.
-                    values: Some(columns::block::Values::Ints(IntColumn { values: vec![100; values] })),
+                    values: Some(columns::block::Values::Ints(IntColumn {
+                        values: vec![100; values],
+                    })),
                     ..Block::default()
                 }],
                 ..Columns::default()
@@ -187,7 +191,10 @@ fn packed_numbers_are_counted_one_by_one() {
 #[test]
 fn numbers_that_are_not_packed_are_counted_too() {
     let kinds = [0x08, 0x01].repeat(65);
-    assert_too_many(check_bytes::<ExportUidsRequest>(&kinds), "ExportUidsRequest.kinds");
+    assert_too_many(
+        check_bytes::<ExportUidsRequest>(&kinds),
+        "ExportUidsRequest.kinds",
+    );
 }
 
 #[test]
@@ -207,6 +214,22 @@ fn a_request_unfolds_to_no_more_than_the_stated_bytes() {
 }
 
 #[test]
+fn what_elements_take_is_returned() {
+    let unfolded = |points| {
+        let request = WriteRequest {
+            points: vec![Point::default(); points],
+            ..WriteRequest::default()
+        };
+        let name = WriteRequest::full_name();
+        let bounds = RequestBounds::of(&name).unwrap();
+        bounds.check(&name, &request.encode_to_vec()).unwrap()
+    };
+    assert_eq!(unfolded(0), 0);
+    assert!(unfolded(1000) >= 1000 * size_of::<Point>() as u64);
+    assert!(unfolded(1000) <= 4000 * size_of::<Point>() as u64);
+}
+
+#[test]
 fn the_bytes_of_an_element_are_not_underestimated() {
     let bytes_of = |field: &str| {
         let bound = BOUNDS.iter().find(|bound| bound.field == field).unwrap();
@@ -216,7 +239,10 @@ fn the_bytes_of_an_element_are_not_underestimated() {
         ("oxtsdb.data.v1.WriteRequest.points", size_of::<Point>()),
         ("oxtsdb.common.v1.SeriesName.tags", size_of::<Tag>()),
         ("oxtsdb.data.v1.Columns.blocks", size_of::<Block>()),
-        ("oxtsdb.data.v1.Columns.new_series", size_of::<SeriesDeclaration>()),
+        (
+            "oxtsdb.data.v1.Columns.new_series",
+            size_of::<SeriesDeclaration>(),
+        ),
         ("oxtsdb.data.v1.QueryRequest.queries", size_of::<SubQuery>()),
         ("oxtsdb.data.v1.TagFilter.values", size_of::<String>()),
     ] {
@@ -227,9 +253,19 @@ fn the_bytes_of_an_element_are_not_underestimated() {
 #[test]
 fn malformed_bytes_do_not_end_the_count() {
     // Cut short, a tag without an end, groups that could hide elements, field 0, a number cut short.
-    for bytes in [&[0x0a, 0x05, 0x01][..], &[0xff; 12], &[0x0b, 0x0c], &[0x00, 0x01], &[0x09, 1]] {
+    for bytes in [
+        &[0x0a, 0x05, 0x01][..],
+        &[0xff; 12],
+        &[0x0b, 0x0c],
+        &[0x00, 0x01],
+        &[0x09, 1],
+    ] {
         let status = check_bytes::<WriteRequest>(bytes).unwrap_err();
-        assert_eq!(error::reason_of(&status), Some(ErrorReason::MalformedMessage), "{bytes:?}");
+        assert_eq!(
+            error::reason_of(&status),
+            Some(ErrorReason::MalformedMessage),
+            "{bytes:?}"
+        );
     }
     check_bytes::<WriteRequest>(&[]).unwrap();
     assert!(RequestBounds::of("oxtsdb.data.v1.WriteResponse").is_none());

@@ -84,7 +84,11 @@ impl Listener {
             return;
         }
         let name = self.options.name;
-        info!(listener = name, connections = tasks.len(), "waiting for connections");
+        info!(
+            listener = name,
+            connections = tasks.len(),
+            "waiting for connections"
+        );
         let begun = Instant::now();
         let mut sweeps = tokio::time::interval(STOP_GRACE / 10);
         while !tasks.is_empty() && begun.elapsed() < self.options.drain_limit {
@@ -99,7 +103,10 @@ impl Listener {
         }
         if !tasks.is_empty() {
             let connections = tasks.len();
-            warn!(listener = name, connections, "requests that are still in progress are cut off");
+            warn!(
+                listener = name,
+                connections, "requests that are still in progress are cut off"
+            );
             tasks.shutdown().await;
         }
     }

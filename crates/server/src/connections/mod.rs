@@ -39,8 +39,8 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 use tracing::{info, warn};
 
-pub use self::connection::{Connection, RequestGuard};
 use self::connection::State;
+pub use self::connection::{Connection, RequestGuard};
 pub use self::stream::{ClientStream, MIN_CLIENT_BYTES};
 
 /// How long a client may take for its first byte, or for the preface and settings of HTTP/2.
@@ -280,7 +280,9 @@ struct Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        let Some(shared) = self.shared.upgrade() else { return };
+        let Some(shared) = self.shared.upgrade() else {
+            return;
+        };
         let mut open = shared.open.lock();
         open.connections.remove(&self.id);
         self.counts.open.fetch_sub(1, Ordering::Relaxed);

@@ -83,6 +83,7 @@ async fn serve_lines(mut stream: ClientStream, connection: &Connection) -> io::R
             stream.write_all(&vec![0; 64 << 20]).await?;
         }
         stream.write_all(&input[..read]).await?;
+        stream.flush().await?;
         drop(request);
     }
 }
@@ -169,7 +170,14 @@ async fn an_idle_connection_is_closed_and_a_busy_one_is_not() {
 
 #[tokio::test]
 async fn stopping_closes_what_is_idle_at_once() {
-    let mut server = Server::start(&Connections::unlimited(), ListenerOptions { limit: 100, ..OPTIONS }).await;
+    let mut server = Server::start(
+        &Connections::unlimited(),
+        ListenerOptions {
+            limit: 100,
+            ..OPTIONS
+        },
+    )
+    .await;
     let mut open = vec![server.idle().await];
     for _ in 0..50 {
         open.push(server.connect().await);
@@ -212,7 +220,9 @@ async fn a_client_that_does_not_read_is_cut_off() {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     };
-    tokio::time::timeout(SOON, waiting).await.expect("the connection is cut off");
+    tokio::time::timeout(SOON, waiting)
+        .await
+        .expect("the connection is cut off");
 }
 
 #[tokio::test]
@@ -233,7 +243,9 @@ async fn a_client_that_reads_a_little_now_and_then_is_cut_off() {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     };
-    tokio::time::timeout(SOON, dripping).await.expect("the connection is cut off");
+    tokio::time::timeout(SOON, dripping)
+        .await
+        .expect("the connection is cut off");
     assert_eq!(server.counts.open.load(Ordering::Relaxed), 0);
 }
 
@@ -251,7 +263,10 @@ async fn a_client_that_reads_steadily_gets_everything() {
     // For longer than the time-out, with pauses.
     while received < (64 << 20) + 6 {
         tokio::time::sleep(Duration::from_millis(15)).await;
-        let read = tokio::time::timeout(SOON, stream.read(&mut buffer)).await.unwrap().unwrap();
+        let read = tokio::time::timeout(SOON, stream.read(&mut buffer))
+            .await
+            .unwrap()
+            .unwrap();
         assert!(read > 0, "cut off after {received} bytes");
         received += read;
     }
@@ -281,9 +296,15 @@ async fn a_connection_has_limits_for_its_first_byte_and_for_a_head() {
     };
     assert!(state_of(|_| (), &[]).await, "no byte");
     assert!(!state_of(Connection::is_telnet, &[1]).await, "telnet has begun");
-    assert!(state_of(Connection::is_http1, &[1]).await, "the head is not complete");
+    assert!(
+        state_of(Connection::is_http1, &[1]).await,
+        "the head is not complete"
+    );
     assert!(state_of(Connection::is_http2, &[24]).await, "no settings");
-    assert!(!state_of(Connection::is_http2, &[24, 9]).await, "the handshake is complete");
+    assert!(
+        !state_of(Connection::is_http2, &[24, 9]).await,
+        "the handshake is complete"
+    );
 }
 
 fn connections_now(listener: &Listener) -> u64 {

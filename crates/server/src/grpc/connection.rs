@@ -74,7 +74,11 @@ impl Server {
     }
 
     /// Serves a connection to its end.
-    pub(super) async fn serve(self: Arc<Self>, stream: ClientStream, connection: Connection) -> io::Result<()> {
+    pub(super) async fn serve(
+        self: Arc<Self>,
+        stream: ClientStream,
+        connection: Connection,
+    ) -> io::Result<()> {
         connection.is_http2();
         let info = TcpConnectInfo {
             local_addr: stream.local_addr().ok(),

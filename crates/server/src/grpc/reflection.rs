@@ -74,8 +74,14 @@ mod tests {
     fn files_are_those_of_the_services_and_their_imports() {
         let data = names(&[DATA]);
         assert!(data.contains(&"oxtsdb/data/v1/data_service.proto".to_owned()));
-        assert!(data.contains(&"oxtsdb/common/v1/common.proto".to_owned()), "{data:?}");
-        assert!(data.contains(&"google/protobuf/descriptor.proto".to_owned()), "{data:?}");
+        assert!(
+            data.contains(&"oxtsdb/common/v1/common.proto".to_owned()),
+            "{data:?}"
+        );
+        assert!(
+            data.contains(&"google/protobuf/descriptor.proto".to_owned()),
+            "{data:?}"
+        );
         assert!(!data.iter().any(|name| name.contains("uid/v1")), "{data:?}");
         assert!(!names(&[UID]).iter().any(|name| name.contains("data/v1")));
         assert_eq!(names(&[DATA, UID]).len(), names(&[DATA]).len() + 1);

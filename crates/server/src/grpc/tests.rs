@@ -24,7 +24,11 @@ impl Running {
         let address = listener.local_addr().unwrap();
         let (shutdown, trigger) = Shutdown::new(Duration::ZERO);
         let task = tokio::spawn(GrpcServer::new().serve(listener, options, shutdown));
-        Running { address, trigger, task }
+        Running {
+            address,
+            trigger,
+            task,
+        }
     }
 
     async fn client(&self) -> HealthClient<Channel> {
@@ -35,7 +39,9 @@ impl Running {
 
 async fn is_closed(mut stream: TcpStream) -> bool {
     let mut rest = Vec::new();
-    tokio::time::timeout(SOON, stream.read_to_end(&mut rest)).await.is_ok()
+    tokio::time::timeout(SOON, stream.read_to_end(&mut rest))
+        .await
+        .is_ok()
 }
 
 #[tokio::test]
@@ -52,18 +58,27 @@ async fn silent_sockets_neither_lock_out_clients_nor_hold_up_the_end() {
     for place in 0..30 {
         let mut stream = TcpStream::connect(server.address).await.unwrap();
         if place % 2 == 0 {
-            stream.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").await.unwrap();
+            stream
+                .write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
+                .await
+                .unwrap();
         }
         silent.push(stream);
     }
     let mut other = server.client().await;
     other.check(HealthCheckRequest::default()).await.unwrap();
     client.check(HealthCheckRequest::default()).await.unwrap();
-    assert!(is_closed(silent.remove(0)).await, "the one that was idle the longest");
+    assert!(
+        is_closed(silent.remove(0)).await,
+        "the one that was idle the longest"
+    );
 
     server.trigger.shut_down().await;
     let ended = tokio::time::timeout(Duration::from_secs(5), server.task).await;
-    ended.expect("it ends long before the drain limit").unwrap().unwrap();
+    ended
+        .expect("it ends long before the drain limit")
+        .unwrap()
+        .unwrap();
     drop(watch);
 }
 
@@ -100,5 +115,8 @@ async fn a_client_that_is_idle_is_sent_away_at_the_end() {
     client.check(HealthCheckRequest::default()).await.unwrap();
     server.trigger.shut_down().await;
     let ended = tokio::time::timeout(Duration::from_secs(5), server.task).await;
-    ended.expect("an idle channel does not hold it up").unwrap().unwrap();
+    ended
+        .expect("an idle channel does not hold it up")
+        .unwrap()
+        .unwrap();
 }

@@ -148,7 +148,11 @@ mod tests {
         // Not what is within a text.
         assert_eq!(count(r#"["a,b","{[\",\\",","]"#), 3);
         assert_eq!(count(r#"["not closed,,,"#), 1);
-        assert_eq!(count_values(b"[1,2,3,4,5] {\"\":{},\"\":{}}", 3), 6, "it ends early");
+        assert_eq!(
+            count_values(b"[1,2,3,4,5] {\"\":{},\"\":{}}", 3),
+            6,
+            "it ends early"
+        );
     }
 
     #[test]
