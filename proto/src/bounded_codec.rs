@@ -14,7 +14,7 @@ use tonic::{Code, Status};
 use tonic_prost::{ProstCodec, ProstEncoder};
 
 use crate::bounds::RequestBounds;
-use crate::error;
+use crate::{decode_memory, error};
 
 /// Encodes messages of type `T`, decodes those of type `U` that keep to their bounds.
 pub(crate) struct BoundedCodec<T, U>(PhantomData<fn(T) -> U>);
@@ -77,7 +77,9 @@ impl<U: Message + Default> Decoder for BoundedDecoder<U> {
         };
         // tonic collects a message in one piece.
         debug_assert_eq!(buffer.chunk().len(), buffer.remaining());
-        bounds.check(&self.name, buffer.chunk())?;
+        let unfolded = bounds.check(&self.name, buffer.chunk())?;
+        let texts = u64::try_from(buffer.remaining()).unwrap_or(u64::MAX);
+        decode_memory::take(unfolded.saturating_add(texts))?;
         U::decode(buffer)
             .map(Some)
             .map_err(|error| error::malformed_message(&self.name, error))
@@ -86,13 +88,18 @@ impl<U: Message + Default> Decoder for BoundedDecoder<U> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU64, Ordering};
+    use std::task::Context;
+
     use bytes::{BufMut as _, BytesMut};
     use http_body_util::Full;
     use tonic::codec::Streaming;
 
     use super::*;
     use crate::common::v1::ErrorReason;
-    use crate::data::v1::{ExplainRequest, ExplainResponse, WriteRequest};
+    use crate::data::v1::{ExplainRequest, ExplainResponse, Point, WriteRequest};
+    use crate::decode_memory::Meter;
 
     async fn decoded<U: Message + Name + Default + Send + 'static>(message: &[u8]) -> Result<U, Status> {
         let mut frame = BytesMut::new();
@@ -130,6 +137,34 @@ mod tests {
             .await
             .unwrap_err();
         assert_eq!(error::reason_of(&status), Some(ErrorReason::BatchTooLarge));
+    }
+
+    struct Sum(AtomicU64);
+
+    impl Meter for Sum {
+        fn take(&self, bytes: u64) -> Result<(), Status> {
+            self.0.fetch_add(bytes, Ordering::Relaxed);
+            Ok(())
+        }
+    }
+
+    #[tokio::test]
+    async fn requests_take_the_memory_of_their_decoded_form() {
+        let sum = Arc::new(Sum(AtomicU64::new(0)));
+        let meter: Arc<dyn Meter> = Arc::<Sum>::clone(&sum);
+        let request = WriteRequest {
+            points: vec![Point::default(); 1000],
+            ..WriteRequest::default()
+        };
+        let message = request.encode_to_vec();
+        let mut decoding = std::pin::pin!(decoded::<WriteRequest>(&message));
+        let poll = |cx: &mut Context<'_>| decode_memory::metered(&meter, || decoding.as_mut().poll(cx));
+        std::future::poll_fn(poll).await.unwrap();
+        let taken = sum.0.load(Ordering::Relaxed);
+        assert!(
+            taken >= (1000 * size_of::<Point>() + message.len()) as u64,
+            "{taken} bytes"
+        );
     }
 
     #[tokio::test]

@@ -60,14 +60,15 @@ impl RequestBounds {
         REQUESTS.get(place).map(|(_, node)| Self { node: *node })
     }
 
-    /// Checks an encoded message.
+    /// Checks an encoded message, and returns what its elements take in memory beside the bytes of their
+    /// texts, at most.
     ///
     /// # Errors
     ///
     /// INVALID_ARGUMENT, if it has too many elements or is malformed where they are counted.
-    pub(crate) fn check(self, name: &str, message: &[u8]) -> Result<(), Status> {
+    pub(crate) fn check(self, name: &str, message: &[u8]) -> Result<u64, Status> {
         let Some(node) = self.node.and_then(|node| NODES.get(node)) else {
-            return Ok(());
+            return Ok(0);
         };
         let mut counts = Counts {
             elements: [0; BOUNDS.len()],
@@ -77,7 +78,8 @@ impl RequestBounds {
             Stop::Malformed => error::malformed_message(name, "a field is cut short or has no valid tag"),
             Stop::TooMany(bound) => error::too_many_items(bound.field, bound.limit),
             Stop::TooLarge(bound) => error::unfolds_to_too_much(bound.field, MAX_UNFOLDED_BYTES),
-        })
+        })?;
+        Ok(counts.unfolded)
     }
 }
 

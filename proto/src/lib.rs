@@ -6,6 +6,7 @@
 mod bounded_codec;
 mod bounds;
 pub mod deadline;
+pub mod decode_memory;
 pub mod error;
 mod uid_client;
 

@@ -5,16 +5,19 @@
 //! moment, which holds its client up through HTTP/2's windows, and is then rejected.
 //!
 //! ```text
-//!   one request    |====header====message====|        held until the response is made
-//!   a stream       |==message 1==|==message 2==|...   message 1 is released when the handler
-//!                                                     pulls message 2
+//!   one request    |==message==| decoded form |      held until the response is made
+//!   a stream       |==message 1==|==message 2==|...  message 1 is released when the handler
+//!                                                    pulls message 2
 //! ```
 //!
-//! What a handler makes of a message of a stream is for the handler to count. Small requests are free: the
+//! The decoded form of a single request is counted by the codec, decompressed and element by element. The
+//! messages of a stream are decoded wherever its handler pulls them; for these the decoded form is
+//! estimated, and what the handler makes of them is for the handler to count. Small requests are free: the
 //! health of a server without memory, and its queries, have to be known.
 
 use std::collections::HashSet;
-use std::pin::Pin;
+use std::future;
+use std::pin::{Pin, pin};
 use std::sync::{Arc, LazyLock};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
@@ -23,6 +26,7 @@ use bytes::Bytes;
 use http::{Request, Response};
 use hyper::body::{Body as HttpBody, Frame, SizeHint};
 use oxtsdb_proto::common::v1::ErrorReason;
+use oxtsdb_proto::decode_memory::{self, Meter};
 use oxtsdb_proto::error;
 use oxtsdb_resources::memory::LIMIT_SETTING;
 use oxtsdb_resources::{MemoryError, MemoryPool, Reservation};
@@ -36,15 +40,16 @@ use tower::{Layer, Service};
 /// How long a request waits for memory.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// What a byte on the wire is charged with: itself, and four for the decoded form. Points of the simple
-/// form take about so much; the codec bounds what takes more.
-const WIRE_FACTOR: u64 = 5;
+/// What a byte of a stream is charged with: itself, and four for the decoded form. Columns take about so
+/// much; the codec bounds what takes more.
+const STREAM_FACTOR: u64 = 5;
 
 /// The same of a compressed message. Points compress to an eighth.
-const COMPRESSED_FACTOR: u64 = 8 * WIRE_FACTOR;
+const COMPRESSED_FACTOR: u64 = 8 * STREAM_FACTOR;
 
-/// Bytes of a request that are not charged.
+/// Bytes of a single request that are not charged, on the wire and decoded.
 const FREE_BYTES: u64 = 1024;
+const FREE_DECODED_BYTES: u64 = 8 << 10;
 
 /// Bytes before each message: whether it is compressed, and its length.
 const HEADER_BYTES: usize = 5;
@@ -126,11 +131,25 @@ where
         let pool = pool.clone();
         let request = request.map(|body| Body::new(Charged::new(body, pool, charge, is_single)));
         let response = self.inner.call(request);
+        let Some(held) = held else {
+            return Box::pin(response);
+        };
         Box::pin(async move {
-            let response = response.await;
-            drop(held);
-            response
+            let meter: Arc<dyn Meter> = Arc::new(Decoded(held));
+            let mut response = pin!(response);
+            future::poll_fn(|cx| decode_memory::metered(&meter, || response.as_mut().poll(cx))).await
         })
+    }
+}
+
+/// Takes the decoded form of a request.
+struct Decoded(Arc<Mutex<Reservation>>);
+
+impl Meter for Decoded {
+    fn take(&self, bytes: u64) -> Result<(), Status> {
+        let bytes = bytes.saturating_sub(FREE_DECODED_BYTES);
+        let grown = self.0.lock().try_grow(bytes);
+        grown.map_err(|error| overloaded(&error))
     }
 }
 
@@ -157,7 +176,7 @@ impl Charged {
             charge,
             is_single,
             free_bytes: FREE_BYTES,
-            framing: Framing::default(),
+            framing: Framing::new(is_single),
             waiting: None,
         }
     }
@@ -237,8 +256,10 @@ fn overloaded(error: &MemoryError) -> Status {
 }
 
 /// Where messages begin and end in the bytes of a request, as gRPC frames them.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Framing {
+    /// What a byte is charged with, plain and compressed.
+    factors: [u64; 2],
     header: [u8; HEADER_BYTES],
     /// Bytes of the header that have arrived.
     header_bytes: usize,
@@ -249,6 +270,20 @@ struct Framing {
 }
 
 impl Framing {
+    fn new(is_single: bool) -> Self {
+        Self {
+            factors: if is_single {
+                [1, 1]
+            } else {
+                [STREAM_FACTOR, COMPRESSED_FACTOR]
+            },
+            header: [0; HEADER_BYTES],
+            header_bytes: 0,
+            missing: 0,
+            unfinished_charge: 0,
+        }
+    }
+
     /// What these bytes are charged with.
     fn advance(&mut self, mut bytes: &[u8]) -> u64 {
         let mut charge = 0;
@@ -269,12 +304,8 @@ impl Framing {
                 let (_, rest) = bytes.split_at(usize::try_from(arrived).unwrap_or(bytes.len()));
                 bytes = rest;
                 self.missing -= arrived;
-                let [is_compressed, ..] = self.header;
-                let factor = if is_compressed == 0 {
-                    WIRE_FACTOR
-                } else {
-                    COMPRESSED_FACTOR
-                };
+                let ([plain, compressed], [is_compressed, ..]) = (self.factors, self.header);
+                let factor = if is_compressed == 0 { plain } else { compressed };
                 charge += arrived * factor;
                 self.unfinished_charge += arrived * factor;
             }

@@ -259,7 +259,11 @@ impl<'a> Session<'a> {
             return;
         }
         // A client that does not read is cut off by the stream.
-        self.sent = self.stream.write_all(&answers).await;
+        self.sent = async {
+            self.stream.write_all(&answers).await?;
+            self.stream.flush().await
+        }
+        .await;
     }
 }
 

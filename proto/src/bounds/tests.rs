@@ -21,7 +21,7 @@ fn check<M: Message + Name>(message: &M) -> Result<(), Status> {
 
 fn check_bytes<M: Name>(message: &[u8]) -> Result<(), Status> {
     let name = M::full_name();
-    RequestBounds::of(&name).unwrap().check(&name, message)
+    RequestBounds::of(&name).unwrap().check(&name, message).map(drop)
 }
 
 fn limit_of(field: &str) -> usize {
@@ -211,6 +211,22 @@ fn a_request_unfolds_to_no_more_than_the_stated_bytes() {
     let status = check(&request).unwrap_err();
     assert_eq!(error::reason_of(&status), Some(ErrorReason::BatchTooLarge));
     assert!(status.message().contains("128 MiB"), "{status:?}");
+}
+
+#[test]
+fn what_elements_take_is_returned() {
+    let unfolded = |points| {
+        let request = WriteRequest {
+            points: vec![Point::default(); points],
+            ..WriteRequest::default()
+        };
+        let name = WriteRequest::full_name();
+        let bounds = RequestBounds::of(&name).unwrap();
+        bounds.check(&name, &request.encode_to_vec()).unwrap()
+    };
+    assert_eq!(unfolded(0), 0);
+    assert!(unfolded(1000) >= 1000 * size_of::<Point>() as u64);
+    assert!(unfolded(1000) <= 4000 * size_of::<Point>() as u64);
 }
 
 #[test]

@@ -41,8 +41,10 @@ pub(super) struct State {
     /// When the head that is being received began.
     head_since_ms: AtomicU64,
     requests: AtomicUsize,
-    /// Whether the socket takes no more for now.
+    /// Whether bytes were written and not yet flushed.
     is_sending: AtomicBool,
+    /// Whether the socket took no more since the last flush.
+    was_held_up: AtomicBool,
     idle_since_ms: AtomicU64,
     closing: CancellationToken,
 }
@@ -60,6 +62,7 @@ impl State {
             head_since_ms: AtomicU64::new(NO_HEAD),
             requests: AtomicUsize::new(0),
             is_sending: AtomicBool::new(false),
+            was_held_up: AtomicBool::new(false),
             idle_since_ms: AtomicU64::new(opened_ms),
             closing: CancellationToken::new(),
         }
@@ -121,11 +124,21 @@ impl State {
         }
     }
 
-    /// The socket takes no more for now, or takes bytes again.
-    pub(super) fn sending(&self, is_sending: bool) {
-        if self.is_sending.swap(is_sending, Ordering::Relaxed) && !is_sending {
+    /// Bytes are being sent. `is_held_up`: the socket takes no more for now.
+    pub(super) fn sending(&self, is_held_up: bool) {
+        self.is_sending.store(true, Ordering::Relaxed);
+        if is_held_up {
+            self.was_held_up.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// All bytes were sent. A client that had to be waited for was not idle meanwhile; a ping that was sent
+    /// changes nothing.
+    pub(super) fn sent(&self) {
+        if self.was_held_up.swap(false, Ordering::Relaxed) {
             self.idle_since_ms.store(self.now_ms(), Ordering::Relaxed);
         }
+        self.is_sending.store(false, Ordering::Relaxed);
     }
 }
 

@@ -23,7 +23,7 @@ pub const MIN_CLIENT_BYTES: usize = 64 << 10;
 /// connection, and reports progress to us only when a third of them has gone.
 const UNSENT_BYTES: u32 = 64 << 10;
 
-/// The socket of a [`Connection`].
+/// The socket of a [`Connection`]. Writers have to flush: until then the connection is not idle.
 #[derive(Debug)]
 pub struct ClientStream {
     stream: TcpStream,
@@ -132,7 +132,9 @@ impl AsyncWrite for ClientStream {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(cx)
+        ready!(Pin::new(&mut self.stream).poll_flush(cx))?;
+        self.connection.state().sent();
+        Poll::Ready(Ok(()))
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {

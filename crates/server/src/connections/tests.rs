@@ -83,6 +83,7 @@ async fn serve_lines(mut stream: ClientStream, connection: &Connection) -> io::R
             stream.write_all(&vec![0; 64 << 20]).await?;
         }
         stream.write_all(&input[..read]).await?;
+        stream.flush().await?;
         drop(request);
     }
 }

@@ -62,7 +62,7 @@ async fn bytes_are_charged_as_they_arrive_and_not_before() {
     );
     sender.send(whole.slice(5..4_005)).unwrap();
     next(&mut body).await.unwrap();
-    assert_eq!(pool.usage().used_bytes, 4_000 * WIRE_FACTOR - FREE_BYTES);
+    assert_eq!(pool.usage().used_bytes, 4_000 - FREE_BYTES);
     drop(body);
     assert_eq!(pool.usage().used_bytes, 0);
 }
@@ -80,13 +80,13 @@ async fn a_message_of_a_stream_is_released_when_the_next_one_is_pulled() {
         sender.send(part).unwrap();
     }
     next(&mut body).await.unwrap();
-    assert_eq!(pool.usage().used_bytes, 495 * WIRE_FACTOR);
+    assert_eq!(pool.usage().used_bytes, 495 * STREAM_FACTOR);
     next(&mut body).await.unwrap();
-    assert_eq!(pool.usage().used_bytes, 2_000 * WIRE_FACTOR);
+    assert_eq!(pool.usage().used_bytes, 2_000 * STREAM_FACTOR);
     next(&mut body).await.unwrap();
     assert_eq!(
         pool.usage().used_bytes,
-        2_000 * WIRE_FACTOR,
+        2_000 * STREAM_FACTOR,
         "the first one is released"
     );
     assert!(futures::poll!(body.frame()).is_pending());
@@ -102,7 +102,13 @@ async fn a_request_is_charged_until_the_response_is_made() {
         async move {
             let body = request.into_body().collect().await.unwrap().to_bytes();
             assert_eq!(body.len(), 10_005);
-            assert!(usage.usage().used_bytes > 10_000, "the decoded form is in use");
+            assert_eq!(usage.usage().used_bytes, 10_000 - FREE_BYTES);
+            // As the codec does when it decodes.
+            decode_memory::take(500_000).unwrap();
+            let expected = 10_000 - FREE_BYTES + 500_000 - FREE_DECODED_BYTES;
+            assert_eq!(usage.usage().used_bytes, expected);
+            let status = decode_memory::take(1 << 20).unwrap_err();
+            assert_eq!(reason_of(&status), Some(ErrorReason::Overloaded));
             Ok::<_, Infallible>(Response::new(Body::empty()))
         }
     });
@@ -153,8 +159,8 @@ async fn small_requests_pass_without_memory() {
 fn compressed_messages_are_charged_for_what_they_unfold_to() {
     let mut compressed = message(100).to_vec();
     compressed[0] = 1;
-    assert_eq!(Framing::default().advance(&compressed), 100 * COMPRESSED_FACTOR);
-    assert_eq!(Framing::default().advance(&message(100)), 100 * WIRE_FACTOR);
+    assert_eq!(Framing::new(false).advance(&compressed), 100 * COMPRESSED_FACTOR);
+    assert_eq!(Framing::new(false).advance(&message(100)), 100 * STREAM_FACTOR);
 }
 
 /// Whatever way the bytes are cut, the same is charged and messages end at the same places.
@@ -165,9 +171,9 @@ fn frames_may_be_cut_anywhere() {
         bytes.extend_from_slice(&message(length));
     }
     for piece in 1..bytes.len() {
-        let mut framing = Framing::default();
+        let mut framing = Framing::new(false);
         let charge: u64 = bytes.chunks(piece).map(|chunk| framing.advance(chunk)).sum();
-        assert_eq!(charge, 376 * WIRE_FACTOR, "in pieces of {piece}");
+        assert_eq!(charge, 376 * STREAM_FACTOR, "in pieces of {piece}");
         assert_eq!(framing.unfinished_charge, 0);
     }
 }
