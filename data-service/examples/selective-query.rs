@@ -36,10 +36,18 @@ async fn main() -> anyhow::Result<()> {
         .make_tables(&*store)
         .await?;
     store_part(&DataSettings::default())?.make_tables(&*store).await?;
+    let memory = oxtsdb_resources::MemoryAccount::unlimited();
     let uids = uid_service::assemble(Arc::clone(&store), &UidSettings::default()).await?;
     let (shutdown, _trigger) = Shutdown::new(Duration::ZERO);
     let client = UidClient::in_process(uids);
-    let service = assemble(Arc::clone(&store), client, DataSettings::default(), shutdown).await?;
+    let service = assemble(
+        Arc::clone(&store),
+        client,
+        DataSettings::default(),
+        &memory,
+        shutdown,
+    )
+    .await?;
     let began = Instant::now();
     load(&service).await?;
     embedded.flush().await?;

@@ -43,11 +43,19 @@ async fn main() -> anyhow::Result<()> {
         .make_tables(&tables)
         .await?;
     store_part(&DataSettings::default())?.make_tables(&tables).await?;
+    let memory = oxtsdb_resources::MemoryAccount::unlimited();
     let uids = uid_service::assemble(Arc::new(tables.clone()), &UidSettings::default()).await?;
     let client = UidClient::in_process(uids);
     let (shutdown, _trigger) = Shutdown::new(Duration::ZERO);
     let store = InterceptedStore::new(Arc::new(tables), Arc::new(NoStore));
-    let service = assemble(Arc::new(store), client, DataSettings::default(), shutdown).await?;
+    let service = assemble(
+        Arc::new(store),
+        client,
+        DataSettings::default(),
+        &memory,
+        shutdown,
+    )
+    .await?;
     let handler = service.handler.clone();
 
     let points = WriteRequest {

@@ -3,8 +3,10 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use anyhow::Context as _;
 use oxtsdb_proto::UidClient;
 use oxtsdb_proto::data::v1::data_service_server::DataServiceServer;
+use oxtsdb_resources::{ComputePool, MemoryAccount};
 use oxtsdb_row_store::{RowStore, TableDef};
 use oxtsdb_schema::data_table;
 use oxtsdb_server::Shutdown;
@@ -18,7 +20,7 @@ use crate::query::Engine;
 use crate::series_index::SeriesIndex;
 use crate::settings::DataSettings;
 use crate::uids::{Uids, UidsError};
-use crate::write::Writer;
+use crate::write::{IngestResources, Writer};
 
 /// The longest pause between two attempts to reach the UID service at start.
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
@@ -85,6 +87,7 @@ pub async fn assemble(
     store: Arc<dyn RowStore>,
     client: UidClient,
     settings: DataSettings,
+    memory: &MemoryAccount,
     shutdown: Shutdown,
 ) -> anyhow::Result<DataService> {
     settings.check()?;
@@ -99,6 +102,10 @@ pub async fn assemble(
         uids.clone(),
         &settings,
         index.clone(),
+        IngestResources {
+            memory: memory.ingest().clone(),
+            compute: ComputePool::with_default_threads().context("start the threads for computation")?,
+        },
         shutdown.clone(),
     )?;
     let engine = Engine::new(

@@ -118,7 +118,8 @@ async fn serve(
 ) -> anyhow::Result<()> {
     let client = UidClient::connect_lazy(&uid_endpoint);
     let probe = part.probe(&store);
-    let assembled = assemble(store, client, cli.data.clone(), shutdown.clone()).await;
+    let memory = oxtsdb_resources::MemoryAccount::unlimited();
+    let assembled = assemble(store, client, cli.data.clone(), &memory, shutdown.clone()).await;
     let service = match assembled {
         // Asked to end while it waited for the UID service.
         Err(_) if shutdown.is_draining() => return Ok(()),

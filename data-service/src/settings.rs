@@ -170,6 +170,10 @@ pub struct DataSettings {
     #[arg(long, env = "OXTSDB_IDLE_TIMEOUT_SECONDS", value_name = "SECONDS", default_value_t = Self::default().idle_timeout_seconds)]
     pub idle_timeout_seconds: u64,
 
+    /// Cut off a client that reads nothing of what is sent to it for so long, seconds
+    #[arg(long, env = "OXTSDB_CLIENT_TIMEOUT_SECONDS", value_name = "SECONDS", default_value_t = Self::default().client_timeout_seconds)]
+    pub client_timeout_seconds: u64,
+
     /// Largest body of an HTTP request, decompressed, MiB
     #[arg(long, env = "OXTSDB_HTTP_MAX_BODY_MIB", value_name = "MIB", default_value_t = Self::default().http_max_body_mib)]
     pub http_max_body_mib: usize,
@@ -224,6 +228,7 @@ impl Default for DataSettings {
             query_max_points: 0,
             max_connections: 4096,
             idle_timeout_seconds: 0,
+            client_timeout_seconds: 30,
             http_max_body_mib: 16,
             http_show_stack_trace: false,
             telnet_max_line_bytes: 1024,
@@ -277,6 +282,7 @@ impl DataSettings {
         in_range("--stream-max-series", self.stream_max_series, 1, 1 << 28)?;
         in_range("--stream-max-symbols-mib", self.stream_max_symbols_mib, 1, 1024)?;
         in_range("--max-connections", self.max_connections, 1, 1 << 20)?;
+        in_range("--client-timeout-seconds", self.client_timeout_seconds, 1, 86_400)?;
         in_range("--http-max-body-mib", self.http_max_body_mib, 1, 1024)?;
         in_range("--telnet-max-line-bytes", self.telnet_max_line_bytes, 64, 1 << 20)?;
         in_range("--telnet-batch-points", self.telnet_batch_points, 1, 1 << 20)
@@ -392,6 +398,11 @@ impl DataSettings {
     /// Largest body of an HTTP request after decompression, in bytes.
     pub fn http_max_body_bytes(&self) -> usize {
         self.http_max_body_mib << 20
+    }
+
+    /// How long a client may leave unread what is sent to it.
+    pub fn client_timeout(&self) -> Duration {
+        Duration::from_secs(self.client_timeout_seconds)
     }
 
     /// How long a silent connection stays; `None`: for ever.

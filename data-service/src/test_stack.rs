@@ -9,6 +9,7 @@ use futures::TryStreamExt as _;
 use oxtsdb_proto::UidClient;
 use oxtsdb_proto::data::v1::data_service_client::DataServiceClient;
 use oxtsdb_proto::data::v1::data_service_server::DataServiceServer;
+use oxtsdb_resources::MemoryAccount;
 use oxtsdb_row_store::memory::MemoryStore;
 use oxtsdb_row_store::{RowStore, Scan};
 use oxtsdb_server::{Shutdown, ShutdownTrigger};
@@ -43,6 +44,14 @@ impl TestStack {
         Self::over(store, Arc::clone(&same), same, settings, uid_settings).await
     }
 
+    /// As [`TestStack::with`], with a limit of memory.
+    pub(crate) async fn with_memory(settings: DataSettings, memory: &MemoryAccount) -> Self {
+        let store = MemoryStore::new();
+        let same: Arc<dyn RowStore> = Arc::new(store.clone());
+        let uid_settings = UidSettings::default();
+        Self::over_in(store, Arc::clone(&same), same, settings, uid_settings, memory).await
+    }
+
     /// Puts stores that wrap `store` in some way in place of it, one for each service.
     pub(crate) async fn over(
         store: MemoryStore,
@@ -51,15 +60,34 @@ impl TestStack {
         settings: DataSettings,
         uid_settings: UidSettings,
     ) -> Self {
+        let memory = MemoryAccount::unlimited();
+        Self::over_in(store, uid_store, data_store, settings, uid_settings, &memory).await
+    }
+
+    /// As [`TestStack::over`], with a limit of memory.
+    pub(crate) async fn over_in(
+        store: MemoryStore,
+        uid_store: Arc<dyn RowStore>,
+        data_store: Arc<dyn RowStore>,
+        settings: DataSettings,
+        uid_settings: UidSettings,
+        memory: &MemoryAccount,
+    ) -> Self {
         let (uid_part, part) = (uid_service::store_part(&uid_settings), store_part(&settings));
         uid_part.unwrap().make_tables(&*uid_store).await.unwrap();
         part.unwrap().make_tables(&*data_store).await.unwrap();
         let uids = uid_service::assemble(uid_store, &uid_settings).await.unwrap();
         let uid_client = UidClient::in_process(uids);
         let (shutdown, trigger) = Shutdown::new(Duration::ZERO);
-        let service = assemble(data_store, uid_client.clone(), settings.clone(), shutdown.clone())
-            .await
-            .unwrap();
+        let service = assemble(
+            data_store,
+            uid_client.clone(),
+            settings.clone(),
+            memory,
+            shutdown.clone(),
+        )
+        .await
+        .unwrap();
         Self {
             store,
             uid_client,

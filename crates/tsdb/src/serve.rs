@@ -133,8 +133,10 @@ async fn serve(
     let (uid_probe, data_probe) = (parts.uids.probe(&uid_store), parts.data.probe(&data_store));
     let uid_service = uid_service::assemble(uid_store, &args.uids).await?;
     let client = UidClient::in_process(uid_service.clone());
+    let memory = oxtsdb_resources::MemoryAccount::unlimited();
     let service =
-        data_service::assemble::assemble(data_store, client, args.data.clone(), shutdown.clone()).await?;
+        data_service::assemble::assemble(data_store, client, args.data.clone(), &memory, shutdown.clone())
+            .await?;
     let door = Door::new(
         service.writer.clone(),
         service.engine.clone(),
