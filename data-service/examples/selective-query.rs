@@ -6,9 +6,11 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use data_service::query::RequestContext;
 use data_service::query::{Aggregator, Engine, QuerySpec, Quirks, SeriesFilter, Source, SubQuery, TagFilter};
 use data_service::{DataService, DataSettings, NewPoint, assemble, store_part};
 use oxtsdb_proto::UidClient;
+use oxtsdb_resources::MemoryAccount;
 use oxtsdb_row_store::RowStore;
 use oxtsdb_row_store::embedded::{EmbeddedConfig, EmbeddedStore};
 use oxtsdb_schema::{DuplicatePolicy, Timestamp, Value};
@@ -36,7 +38,6 @@ async fn main() -> anyhow::Result<()> {
         .make_tables(&*store)
         .await?;
     store_part(&DataSettings::default())?.make_tables(&*store).await?;
-    let memory = oxtsdb_resources::MemoryAccount::unlimited();
     let uids = uid_service::assemble(Arc::clone(&store), &UidSettings::default()).await?;
     let (shutdown, _trigger) = Shutdown::new(Duration::ZERO);
     let client = UidClient::in_process(uids);
@@ -44,7 +45,7 @@ async fn main() -> anyhow::Result<()> {
         Arc::clone(&store),
         client,
         DataSettings::default(),
-        &memory,
+        &MemoryAccount::unlimited(),
         shutdown,
     )
     .await?;
@@ -119,7 +120,11 @@ async fn measure(engine: &Engine, filter: &str) -> anyhow::Result<(Duration, Dur
     let (mut times, mut series) = (Vec::new(), 0);
     for _ in 0..RUNS {
         let began = Instant::now();
-        series = engine.answer(query.clone(), None).await?.0.len();
+        series = engine
+            .answer(query.clone(), RequestContext::default())
+            .await?
+            .groups
+            .len();
         times.push(began.elapsed());
     }
     let first = times.remove(0);

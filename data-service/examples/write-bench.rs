@@ -18,6 +18,7 @@ use oxtsdb_proto::data::v1::write_stream_response;
 use oxtsdb_proto::data::v1::{
     Columns, DoubleColumn, IntColumn, Point, WriteColumnsRequest, WriteRequest, WriteStreamRequest, point,
 };
+use oxtsdb_resources::MemoryAccount;
 use oxtsdb_row_store::intercept::{Answer, Intercept, InterceptedStore, Operation};
 use oxtsdb_row_store::memory::MemoryStore;
 use oxtsdb_row_store::{RowStore, StoreError};
@@ -43,7 +44,6 @@ async fn main() -> anyhow::Result<()> {
         .make_tables(&tables)
         .await?;
     store_part(&DataSettings::default())?.make_tables(&tables).await?;
-    let memory = oxtsdb_resources::MemoryAccount::unlimited();
     let uids = uid_service::assemble(Arc::new(tables.clone()), &UidSettings::default()).await?;
     let client = UidClient::in_process(uids);
     let (shutdown, _trigger) = Shutdown::new(Duration::ZERO);
@@ -52,7 +52,7 @@ async fn main() -> anyhow::Result<()> {
         Arc::new(store),
         client,
         DataSettings::default(),
-        &memory,
+        &MemoryAccount::unlimited(),
         shutdown,
     )
     .await?;

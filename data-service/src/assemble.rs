@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context as _;
 use oxtsdb_proto::UidClient;
 use oxtsdb_proto::data::v1::data_service_server::DataServiceServer;
-use oxtsdb_resources::{ComputePool, MemoryAccount};
+use oxtsdb_resources::MemoryAccount;
 use oxtsdb_row_store::{RowStore, TableDef};
 use oxtsdb_schema::data_table;
 use oxtsdb_server::Shutdown;
@@ -25,6 +25,9 @@ use crate::write::{IngestResources, Writer};
 /// The longest pause between two attempts to reach the UID service at start.
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
+/// Memory that the embedded store of points wants: rows that are not flushed, requests, blocks.
+const STORE_BYTES: u64 = 384 << 20;
+
 /// The data service: what its doors are built from.
 #[derive(Debug)]
 pub struct DataService {
@@ -36,6 +39,8 @@ pub struct DataService {
     pub engine: Engine,
     /// Names and UIDs.
     pub uids: Uids,
+    /// The memory of the process.
+    pub memory: MemoryAccount,
 }
 
 impl DataService {
@@ -73,11 +78,12 @@ pub fn store_part(settings: &DataSettings) -> Result<StorePart, SettingError> {
         folder: "data",
         table,
         others: vec![meta, tree],
+        memory_bytes: STORE_BYTES,
     })
 }
 
-/// The service over a store that has the tables of [`store_part`]. Waits until the UID service
-/// answers.
+/// The service over a store that has the tables of [`store_part`], with memory of this account. Waits until
+/// the UID service answers.
 ///
 /// # Errors
 ///
@@ -97,6 +103,9 @@ pub async fn assemble(
     };
     layout_check::check(&*store, &settings.data_table_name()?, uids.layout()).await?;
     let index = SeriesIndex::open(Arc::clone(&store), *uids.layout(), &settings).await?;
+    let resources = settings
+        .query_resources(memory)
+        .context("start the threads for computation")?;
     let writer = Writer::new(
         Arc::clone(&store),
         uids.clone(),
@@ -104,7 +113,7 @@ pub async fn assemble(
         index.clone(),
         IngestResources {
             memory: memory.ingest().clone(),
-            compute: ComputePool::with_default_threads().context("start the threads for computation")?,
+            compute: resources.compute.clone(),
         },
         shutdown.clone(),
     )?;
@@ -113,7 +122,8 @@ pub async fn assemble(
         (settings.data_table_name()?, settings.meta_table_name()?),
         *uids.layout(),
         Arc::new(uids.clone()),
-        settings.query_limits(),
+        settings.query_limits(memory),
+        resources,
     )
     .with_series_index(index);
     let settings = Arc::new(settings);
@@ -123,6 +133,7 @@ pub async fn assemble(
         writer,
         engine,
         uids,
+        memory: memory.clone(),
     })
 }
 

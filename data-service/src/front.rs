@@ -68,16 +68,8 @@ impl Door {
     /// A door to these parts of the service.
     pub fn new(writer: Writer, engine: Engine, uids: Uids, settings: &DataSettings) -> Door {
         let counters = Arc::new(Counters::beside(engine.skipped_cells()));
-        let query_memory = oxtsdb_resources::MemoryPool::unlimited("query");
         Door {
-            http: HttpApi::new(
-                writer.clone(),
-                engine,
-                uids,
-                settings,
-                query_memory,
-                Arc::clone(&counters),
-            ),
+            http: HttpApi::new(writer.clone(), engine, uids, settings, Arc::clone(&counters)),
             telnet: Telnet::new(writer, settings, Arc::clone(&counters)),
             counters,
             max_connections: settings.max_connections,

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use anyhow::Context as _;
 use clap::Parser;
+use oxtsdb_resources::FixedShare;
 use oxtsdb_row_store::RowStore;
 use oxtsdb_server::store::{StorePart, StoreSettings};
 use oxtsdb_server::{GrpcOptions, GrpcServer, ProgramArgs, bind, program, telemetry};
@@ -52,7 +53,7 @@ async fn run(cli: Cli) -> anyhow::Result<()> {
     telemetry::init(&cli.log, cli.program.log_format)?;
     // A bad setting ends the program before it makes a folder.
     let part = uid_service::store_part(&cli.uids)?;
-    let store = cli.store.open(&part).await?;
+    let store = cli.store.open(&part, &FixedShare::unlimited()).await?;
     let served = serve(&cli, &part, Arc::clone(&store)).await;
     // What is stored is safe already; closing flushes, so that the next start is quick.
     let closed = store.close().await.context("close the store");

@@ -10,9 +10,10 @@ use clap::Args;
 use data_service::DataSettings;
 use data_service::front::Door;
 use oxtsdb_proto::UidClient;
+use oxtsdb_resources::{FixedShare, MemoryAccount};
 use oxtsdb_row_store::RowStore;
 use oxtsdb_server::store::{StorePart, StoreSettings};
-use oxtsdb_server::{GrpcOptions, GrpcServer, ProgramArgs, bind};
+use oxtsdb_server::{GrpcOptions, GrpcServer, ProgramArgs, bind, program};
 use tokio::net::TcpListener;
 use tracing::{info, warn};
 use uid_service::UidSettings;
@@ -93,8 +94,25 @@ pub(crate) async fn run(args: ServeArgs, opentsdb_conf: Option<Outcome>) -> anyh
         uids: uid_service::store_part(&args.uids)?,
         data: data_service::store_part(&args.data)?,
     };
-    let (uid_store, data_store) = args.store.open_both(&parts.uids, &parts.data).await?;
-    let served = serve(args, &parts, Arc::clone(&uid_store), Arc::clone(&data_store)).await;
+    let stores = args.store.memory_bytes(&[&parts.uids, &parts.data]);
+    let limit = args.data.memory_limit_bytes();
+    let share = FixedShare::new(stores + args.uids.fixed_bytes() + args.data.fixed_bytes(), limit);
+    let memory = MemoryAccount::new(limit, share.total_bytes());
+    program::report_memory(&memory, &share);
+    let args = ServeArgs {
+        data: args.data.with_fixed_share(&share),
+        uids: args.uids.with_fixed_share(&share),
+        ..args
+    };
+    let (uid_store, data_store) = args.store.open_both(&parts.uids, &parts.data, &share).await?;
+    let served = serve(
+        args,
+        &parts,
+        &memory,
+        Arc::clone(&uid_store),
+        Arc::clone(&data_store),
+    )
+    .await;
     // What is stored is safe already; closing flushes, so that the next start is quick.
     let closed = data_store.close().await.and(uid_store.close().await);
     served?;
@@ -121,6 +139,7 @@ fn report_settings(args: &ServeArgs, opentsdb_conf: Option<&Outcome>) {
 async fn serve(
     args: ServeArgs,
     parts: &Parts,
+    memory: &MemoryAccount,
     uid_store: Arc<dyn RowStore>,
     data_store: Arc<dyn RowStore>,
 ) -> anyhow::Result<()> {
@@ -133,9 +152,8 @@ async fn serve(
     let (uid_probe, data_probe) = (parts.uids.probe(&uid_store), parts.data.probe(&data_store));
     let uid_service = uid_service::assemble(uid_store, &args.uids).await?;
     let client = UidClient::in_process(uid_service.clone());
-    let memory = oxtsdb_resources::MemoryAccount::unlimited();
     let service =
-        data_service::assemble::assemble(data_store, client, args.data.clone(), &memory, shutdown.clone())
+        data_service::assemble::assemble(data_store, client, args.data.clone(), memory, shutdown.clone())
             .await?;
     let door = Door::new(
         service.writer.clone(),

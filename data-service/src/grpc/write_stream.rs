@@ -289,7 +289,8 @@ impl Session {
                      write what is not acknowledged again on a new stream"
                 );
                 debug!(message);
-                let status = status_with(Code::Aborted, ErrorReason::ClientStalled, message, &[]);
+                let setting = [("setting", "--client-timeout-seconds")];
+                let status = status_with(Code::Aborted, ErrorReason::ClientTooSlow, message, &setting);
                 self.replies.abort(status);
             }
         }

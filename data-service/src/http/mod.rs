@@ -24,6 +24,7 @@
 //!
 //! Source: OpenTSDB 2.4, `RpcHandler.handleHttpQuery`, `HttpQuery`, `HttpJsonSerializer`.
 
+mod body;
 mod cors;
 mod error;
 mod filters;
@@ -43,12 +44,12 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use http::{HeaderValue, Method, Request, Response, StatusCode, header};
-use http_body_util::Full;
 use hyper::body::Body;
 use oxtsdb_resources::MemoryPool;
 use tracing::warn;
 
 use crate::front::counters::Counters;
+use crate::http::body::ReplyBody;
 use crate::http::cors::{Cors, Origin};
 use crate::http::error::HttpError;
 use crate::http::parameters::Parameters;
@@ -56,7 +57,7 @@ use crate::http::query::QueryRules;
 use crate::http::reply::{Coding, Reply};
 use crate::http::request_body::BodyLimits;
 use crate::http::route::Endpoint;
-use crate::query::{Aggregator, Engine};
+use crate::query::{Aggregator, Engine, RequestContext};
 use crate::settings::DataSettings;
 use crate::uids::Uids;
 use crate::write::Writer;
@@ -77,8 +78,6 @@ struct Inner {
     counters: Arc<Counters>,
     show_trace: bool,
     max_body_bytes: usize,
-    /// For bodies of queries.
-    query_memory: MemoryPool,
     cors: Cors,
 }
 
@@ -88,7 +87,6 @@ impl HttpApi {
         engine: Engine,
         uids: Uids,
         settings: &DataSettings,
-        query_memory: MemoryPool,
         counters: Arc<Counters>,
     ) -> HttpApi {
         HttpApi(Arc::new(Inner {
@@ -101,13 +99,12 @@ impl HttpApi {
             counters,
             show_trace: settings.http_show_stack_trace,
             max_body_bytes: settings.http_max_body_bytes(),
-            query_memory,
             cors: Cors::new(&settings.cors_domains),
         }))
     }
 
     /// Answers a request. Whatever goes wrong is an answer too.
-    pub(crate) async fn handle<B>(&self, request: Request<B>) -> Response<Full<Bytes>>
+    pub(crate) async fn handle<B>(&self, request: Request<B>) -> Response<ReplyBody>
     where
         B: Body<Data = Bytes> + Unpin,
         B::Error: Display,
@@ -131,15 +128,16 @@ impl HttpApi {
                         "HTTP request failed"
                     );
                 }
-                Reply::json_with(error.status, error.to_json(self.0.show_trace))
+                Reply::error(&error, self.0.show_trace)
             }
         };
         let mut response = reply
             .wrapped(parameters.get("jsonp"))
-            .into_response(compression)
+            .into_response(compression, &self.0.engine.resources().compute)
             .await;
         if response.status() == StatusCode::SERVICE_UNAVAILABLE {
-            response.headers_mut().insert(header::RETRY_AFTER, RETRY_AFTER);
+            let headers = response.headers_mut();
+            headers.entry(header::RETRY_AFTER).or_insert(RETRY_AFTER);
         }
         if let Ok(origin) = origin {
             origin.add_headers(response.headers_mut());
@@ -161,8 +159,12 @@ impl HttpApi {
             return Err(HttpError::bad_request("Requested serializer was not found"));
         }
         let method = request.method().clone();
+        let context = RequestContext {
+            client: request.extensions().get().copied().unwrap_or_default(),
+            deadline: None,
+        };
         if endpoint == Endpoint::Graph && method == Method::GET {
-            return Ok(query::ascii::get(&inner.engine, inner.query_rules, parameters).await);
+            return Ok(query::ascii::get(&inner.engine, inner.query_rules, context, parameters).await);
         }
         let is_post = method == Method::POST;
         match endpoint {
@@ -184,20 +186,26 @@ impl HttpApi {
             Endpoint::Query | Endpoint::QueryLast | Endpoint::QueryGexp | Endpoint::QueryExp => {
                 let engine = &inner.engine;
                 let answer = if is_post {
-                    let body = request_body::read(request, inner.body_limits(&inner.query_memory)).await?;
+                    let body =
+                        request_body::read(request, inner.body_limits(&inner.engine.resources().memory))
+                            .await?;
                     let content = &body.bytes;
                     match endpoint {
-                        Endpoint::QueryLast => query::last::post(engine, content).await,
+                        Endpoint::QueryLast => query::last::post(engine, context, content).await,
                         Endpoint::QueryGexp => query::gexp::post(),
-                        Endpoint::QueryExp => query::exp::post(engine, inner.query_rules, content).await,
-                        _ => query::post(engine, inner.query_rules, parameters, content).await,
+                        Endpoint::QueryExp => {
+                            query::exp::post(engine, inner.query_rules, context, content).await
+                        }
+                        _ => query::post(engine, inner.query_rules, context, parameters, content).await,
                     }
                 } else {
                     match endpoint {
-                        Endpoint::QueryLast => query::last::get(engine, parameters).await,
-                        Endpoint::QueryExp => query::exp::get(engine, inner.query_rules).await,
-                        Endpoint::QueryGexp => query::gexp::get(engine, inner.query_rules, parameters).await,
-                        _ => query::get(engine, inner.query_rules, parameters).await,
+                        Endpoint::QueryLast => query::last::get(engine, context, parameters).await,
+                        Endpoint::QueryExp => query::exp::get(engine, inner.query_rules, context).await,
+                        Endpoint::QueryGexp => {
+                            query::gexp::get(engine, inner.query_rules, context, parameters).await
+                        }
+                        _ => query::get(engine, inner.query_rules, context, parameters).await,
                     }
                 };
                 Counters::count(match answer {
@@ -209,7 +217,8 @@ impl HttpApi {
             Endpoint::Aggregators => Ok(Reply::json(aggregators())),
             Endpoint::ConfigFilters => Ok(Reply::json(filters::body())),
             Endpoint::Suggest if is_post => {
-                let body = request_body::read(request, inner.body_limits(&inner.query_memory)).await?;
+                let body =
+                    request_body::read(request, inner.body_limits(&inner.engine.resources().memory)).await?;
                 suggest::post(&inner.uids, &body.bytes).await
             }
             Endpoint::Suggest => suggest::get(&inner.uids, parameters).await,

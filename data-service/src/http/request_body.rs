@@ -237,7 +237,7 @@ async fn charge(memory: &mut Reservation, bytes: usize) -> Result<(), HttpError>
 
 /// A request that the memory pool has no space for; it may be sent again.
 fn no_memory(error: &MemoryError) -> HttpError {
-    HttpError::new(StatusCode::SERVICE_UNAVAILABLE, error.to_string())
+    HttpError::overloaded(error.to_string())
 }
 
 fn encoding(headers: &HeaderMap) -> Result<Encoding, HttpError> {

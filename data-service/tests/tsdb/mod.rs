@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use data_service::query::Engine;
-use data_service::query::Limits;
+use data_service::query::{Limits, QueryResources};
 use oxtsdb_row_store::memory::MemoryStore;
 use oxtsdb_row_store::{RowStore, TableDef, TableName, WriteBatch};
 use oxtsdb_schema::row_key::write_row_key;
@@ -62,6 +62,7 @@ impl Tsdb {
             self.layout,
             directory,
             limits,
+            QueryResources::unlimited().unwrap(),
         )
     }
 

@@ -325,7 +325,7 @@ async fn a_client_that_reads_no_acks_holds_no_permit_and_is_cut_off() {
     assert_eq!(acknowledged, 0, "what waited is dropped");
     assert_eq!(
         (status.code(), reason_of(&status)),
-        (Code::Aborted, Some(ErrorReason::ClientStalled)),
+        (Code::Aborted, Some(ErrorReason::ClientTooSlow)),
         "{status:?}"
     );
     assert!(
