@@ -201,6 +201,12 @@ pub struct DataSettings {
     #[arg(long, env = "OXTSDB_HTTP_MAX_BODY_MIB", value_name = "MIB", default_value_t = Self::default().http_max_body_mib)]
     pub http_max_body_mib: usize,
 
+    /// Origins of browsers' pages that may call the API over HTTP, separated by commas (`http://host:port`); `*`:
+    /// all; empty: only pages of this server's own host. Others are rejected with 403
+    /// (tsd.http.request.cors_domains)
+    #[arg(long, env = "OXTSDB_CORS_DOMAINS", value_name = "ORIGINS", default_value_t = Self::default().cors_domains)]
+    pub cors_domains: String,
+
     /// Add a stack trace's place to HTTP errors, as OpenTSDB does (tsd.http.show_stack_trace)
     #[arg(long, env = "OXTSDB_HTTP_SHOW_STACK_TRACE", value_name = "BOOL", num_args = 0..=1, default_missing_value = "true", default_value_t = false, action = clap::ArgAction::Set)]
     pub http_show_stack_trace: bool,
@@ -260,6 +266,7 @@ impl Default for DataSettings {
             max_connections: 4096,
             idle_timeout_seconds: 300,
             http_max_body_mib: 16,
+            cors_domains: String::new(),
             http_show_stack_trace: false,
             telnet_max_line_bytes: 1024,
             telnet_batch_points: 4096,
@@ -332,6 +339,15 @@ impl DataSettings {
             31_536_000,
         )?;
         in_range("--max-connections", self.max_connections, 1, 1 << 20)?;
+        let domains = self.cors_domains.split(',').map(str::trim);
+        if domains.clone().count() > 1 && domains.into_iter().any(|domain| domain == "*") {
+            let rule = "`*` allows all origins, expected it alone";
+            return Err(SettingError::new(
+                "--cors-domains",
+                format_args!("`{}`", self.cors_domains),
+                rule,
+            ));
+        }
         in_range("--http-max-body-mib", self.http_max_body_mib, 1, 1024)?;
         in_range("--telnet-max-line-bytes", self.telnet_max_line_bytes, 64, 1 << 20)?;
         in_range("--telnet-batch-points", self.telnet_batch_points, 1, 1 << 20)?;
