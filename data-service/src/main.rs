@@ -11,6 +11,7 @@ use clap::Parser;
 use data_service::front::Door;
 use data_service::{DataSettings, UidsError, assemble, store_part};
 use oxtsdb_proto::UidClient;
+use oxtsdb_resources::{FixedShare, MemoryAccount};
 use oxtsdb_row_store::RowStore;
 use oxtsdb_server::connections::Connections;
 use oxtsdb_server::store::{StorePart, StoreSettings};
@@ -83,10 +84,6 @@ async fn run(cli: Cli) -> anyhow::Result<()> {
     cli.store.check()?;
     // Before the store opens its files.
     let connections = Connections::of_process();
-    let grpc = GrpcOptions {
-        client_timeout: cli.data.client_timeout(),
-        ..cli.grpc.options(&connections)?
-    };
     let endpoint = uid_endpoint(&cli.uid_endpoint)?;
     // A dead peer is noticed and the call repeated, in place of waiting for TCP to give up.
     let endpoint = endpoint
@@ -96,8 +93,22 @@ async fn run(cli: Cli) -> anyhow::Result<()> {
 
     let (shutdown, trigger) = cli.program.shutdown();
     let signals = tokio::spawn(trigger.on_signal());
-    let store = cli.store.open(&part).await?;
-    let served = serve(&cli, grpc, endpoint, &part, Arc::clone(&store), shutdown).await;
+    let limit = cli.data.memory_limit_bytes();
+    let fixed = cli.store.memory_bytes(&[&part]) + cli.data.fixed_bytes();
+    let share = FixedShare::new(fixed, limit);
+    let memory = MemoryAccount::new(limit, share.total_bytes());
+    program::report_memory(&memory, &share);
+    let grpc = GrpcOptions {
+        client_timeout: cli.data.client_timeout(),
+        memory: Some(memory.clone()),
+        ..cli.grpc.options(&connections)?
+    };
+    let cli = Cli {
+        data: cli.data.with_fixed_share(&share),
+        ..cli
+    };
+    let store = cli.store.open(&part, &share).await?;
+    let served = serve(&cli, grpc, endpoint, &part, &memory, Arc::clone(&store), shutdown).await;
     signals.abort();
     // What is stored is safe already; closing flushes, so that the next start is quick.
     let closed = store.close().await.context("close the store");
@@ -123,13 +134,14 @@ async fn serve(
     options: GrpcOptions,
     uid_endpoint: Endpoint,
     part: &StorePart,
+    memory: &MemoryAccount,
     store: Arc<dyn RowStore>,
     shutdown: Shutdown,
 ) -> anyhow::Result<()> {
     let (http, data) = (bind(cli.http_listen)?, bind(cli.data_listen)?);
     let client = UidClient::connect_lazy(&uid_endpoint);
     let probe = part.probe(&store);
-    let assembled = assemble(store, client, cli.data.clone(), shutdown.clone()).await;
+    let assembled = assemble(store, client, cli.data.clone(), memory, shutdown.clone()).await;
     let service = match assembled {
         // Asked to end while it waited for the UID service.
         Err(_) if shutdown.is_draining() => return Ok(()),

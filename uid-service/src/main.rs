@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use anyhow::Context as _;
 use clap::Parser;
+use oxtsdb_resources::FixedShare;
 use oxtsdb_row_store::RowStore;
 use oxtsdb_server::connections::Connections;
 use oxtsdb_server::store::{StorePart, StoreSettings};
@@ -57,7 +58,7 @@ async fn run(cli: Cli) -> anyhow::Result<()> {
     let part = uid_service::store_part(&cli.uids)?;
     // Before the store opens its files.
     let grpc = cli.grpc.options(&Connections::of_process())?;
-    let store = cli.store.open(&part).await?;
+    let store = cli.store.open(&part, &FixedShare::unlimited()).await?;
     let served = serve(&cli, grpc, &part, Arc::clone(&store)).await;
     // What is stored is safe already; closing flushes, so that the next start is quick.
     let closed = store.close().await.context("close the store");

@@ -108,6 +108,11 @@ impl FixedShare {
         }
     }
 
+    /// For parts that get what they want.
+    pub const fn unlimited() -> Self {
+        Self::new(0, u64::MAX)
+    }
+
     /// Whether the parts are smaller than their settings say.
     pub const fn is_reduced(&self) -> bool {
         self.wanted_bytes > self.allowed_bytes

@@ -5,6 +5,8 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{Args, Parser};
+use oxtsdb_resources::{FixedShare, MemoryAccount};
+use tracing::{info, warn};
 
 use crate::connections::Connections;
 use crate::settings::{self, ArgumentsError, SettingError, in_range, one_line};
@@ -107,6 +109,24 @@ pub fn main<P: Parser>(run: impl FnOnce(P) -> anyhow::Result<()>) -> ExitCode {
     match run(program) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => failed(&name, &error),
+    }
+}
+
+/// Logs how the memory of a program is divided.
+pub fn report_memory(memory: &MemoryAccount, share: &FixedShare) {
+    let mib = |bytes: u64| bytes >> 20;
+    info!(
+        limit_mib = mib(memory.limit_bytes()),
+        fixed_mib = mib(memory.fixed_bytes()),
+        ingest_mib = mib(memory.ingest().limit_bytes()),
+        query_mib = mib(memory.query().limit_bytes()),
+        "memory"
+    );
+    if share.is_reduced() {
+        warn!(
+            "caches and the memory of the store are smaller than their settings say: together they take half \
+             of --memory-limit-mib at most"
+        );
     }
 }
 

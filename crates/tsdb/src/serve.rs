@@ -10,10 +10,11 @@ use clap::Args;
 use data_service::DataSettings;
 use data_service::front::Door;
 use oxtsdb_proto::UidClient;
+use oxtsdb_resources::{FixedShare, MemoryAccount};
 use oxtsdb_row_store::RowStore;
 use oxtsdb_server::connections::Connections;
 use oxtsdb_server::store::{StorePart, StoreSettings};
-use oxtsdb_server::{BoundAddress, GrpcOptions, GrpcServer, GrpcSettings, ProgramArgs, bind};
+use oxtsdb_server::{BoundAddress, GrpcOptions, GrpcServer, GrpcSettings, ProgramArgs, bind, program};
 use tracing::{info, warn};
 use uid_service::UidSettings;
 
@@ -96,17 +97,29 @@ pub(crate) async fn run(args: ServeArgs, opentsdb_conf: Option<Outcome>) -> anyh
         uids: uid_service::store_part(&args.uids)?,
         data: data_service::store_part(&args.data)?,
     };
+    let stores = args.store.memory_bytes(&[&parts.uids, &parts.data]);
+    let limit = args.data.memory_limit_bytes();
+    let share = FixedShare::new(stores + args.uids.fixed_bytes() + args.data.fixed_bytes(), limit);
+    let memory = MemoryAccount::new(limit, share.total_bytes());
+    program::report_memory(&memory, &share);
     // Before the stores open their files.
     let connections = Connections::of_process();
     let grpc = GrpcOptions {
         client_timeout: args.data.client_timeout(),
+        memory: Some(memory.clone()),
         ..args.grpc.options(&connections)?
     };
-    let (uid_store, data_store) = args.store.open_both(&parts.uids, &parts.data).await?;
+    let args = ServeArgs {
+        data: args.data.with_fixed_share(&share),
+        uids: args.uids.with_fixed_share(&share),
+        ..args
+    };
+    let (uid_store, data_store) = args.store.open_both(&parts.uids, &parts.data, &share).await?;
     let served = serve(
         args,
         grpc,
         &parts,
+        &memory,
         Arc::clone(&uid_store),
         Arc::clone(&data_store),
     )
@@ -138,6 +151,7 @@ async fn serve(
     args: ServeArgs,
     grpc: GrpcOptions,
     parts: &Parts,
+    memory: &MemoryAccount,
     uid_store: Arc<dyn RowStore>,
     data_store: Arc<dyn RowStore>,
 ) -> anyhow::Result<()> {
@@ -152,7 +166,8 @@ async fn serve(
     let uid_service = uid_service::assemble(uid_store, &args.uids).await?;
     let client = UidClient::in_process(uid_service.clone());
     let service =
-        data_service::assemble::assemble(data_store, client, args.data.clone(), shutdown.clone()).await?;
+        data_service::assemble::assemble(data_store, client, args.data.clone(), memory, shutdown.clone())
+            .await?;
     let door = Door::new(
         service.writer.clone(),
         service.engine.clone(),

@@ -386,7 +386,7 @@ async fn duplicate_instants_fail_unless_that_is_set() {
 #[tokio::test]
 async fn a_query_that_reads_too_much_is_refused() {
     let settings = DataSettings {
-        query_max_points: 3,
+        query_max_points: Some(3),
         ..DataSettings::default()
     };
     let service = Service::start_with(settings, UidSettings::default()).await;
