@@ -29,6 +29,7 @@ use std::time::Duration;
 use http::Request;
 use hyper::body::{Body, Frame, Incoming, SizeHint};
 use hyper_util::rt::TokioIo;
+use oxtsdb_resources::ClientId;
 use oxtsdb_server::Shutdown;
 use oxtsdb_server::connections::{ClientStream, Connection, Connections, ListenerOptions, RequestGuard};
 use tokio::net::TcpListener;
@@ -143,7 +144,10 @@ impl Door {
         let service = {
             let connection = connection.clone();
             let http = self.http;
-            hyper::service::service_fn(move |request: Request<Incoming>| {
+            // Queries are admitted in turn by client.
+            let client = ClientId::Address(connection.peer().ip());
+            hyper::service::service_fn(move |mut request: Request<Incoming>| {
+                request.extensions_mut().insert(client);
                 let (http, guard) = (http.clone(), connection.request());
                 async move {
                     let response = http.handle(request).await;
