@@ -144,10 +144,11 @@ impl Door {
         let service = {
             let connection = connection.clone();
             let http = self.http;
+            // Queries are admitted in turn by client.
+            let client = ClientId::Address(connection.peer().ip());
             hyper::service::service_fn(move |mut request: Request<Incoming>| {
-                let (http, guard) = (http.clone(), connection.request());
-                let client = ClientId::Address(connection.peer().ip());
                 request.extensions_mut().insert(client);
+                let (http, guard) = (http.clone(), connection.request());
                 async move {
                     let response = http.handle(request).await;
                     Ok::<_, std::convert::Infallible>(response.map(|body| Tracked { body, _guard: guard }))

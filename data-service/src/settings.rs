@@ -218,10 +218,6 @@ pub struct DataSettings {
     /// Most telnet lines in a batch; several batches of a connection are stored at a time
     #[arg(long, env = "OXTSDB_TELNET_BATCH_POINTS", value_name = "COUNT", default_value_t = Self::default().telnet_batch_points)]
     pub telnet_batch_points: usize,
-
-    /// Cut off a client that reads less than 64 KiB in so long of what waits for it
-    #[arg(long, env = "OXTSDB_CLIENT_TIMEOUT_SECONDS", value_name = "SECONDS", default_value_t = Self::default().client_timeout_seconds)]
-    pub client_timeout_seconds: u64,
 }
 
 impl Default for DataSettings {
@@ -270,7 +266,6 @@ impl Default for DataSettings {
             http_show_stack_trace: false,
             telnet_max_line_bytes: 1024,
             telnet_batch_points: 4096,
-            client_timeout_seconds: 30,
         }
     }
 }
@@ -350,8 +345,7 @@ impl DataSettings {
         }
         in_range("--http-max-body-mib", self.http_max_body_mib, 1, 1024)?;
         in_range("--telnet-max-line-bytes", self.telnet_max_line_bytes, 64, 1 << 20)?;
-        in_range("--telnet-batch-points", self.telnet_batch_points, 1, 1 << 20)?;
-        in_range("--client-timeout-seconds", self.client_timeout_seconds, 1, 86_400)
+        in_range("--telnet-batch-points", self.telnet_batch_points, 1, 1 << 20)
     }
 
     /// Memory that the caches want and writes on their way to the store, in bytes.
@@ -524,11 +518,6 @@ impl DataSettings {
     /// How long a silent connection stays; `None`: for ever.
     pub fn idle_timeout(&self) -> Option<Duration> {
         (self.idle_timeout_seconds > 0).then(|| Duration::from_secs(self.idle_timeout_seconds))
-    }
-
-    /// How long a client may leave unread what waits for it.
-    pub fn client_timeout(&self) -> Duration {
-        Duration::from_secs(self.client_timeout_seconds)
     }
 
     /// How long a write stream may go on after the server began to stop.
