@@ -308,7 +308,7 @@ async fn a_client_that_reads_no_acks_holds_no_permit_and_is_cut_off() {
         client.frame(sequence, points(0, sequence.cast_signed() * 1000, 1000));
     }
     // All of the permits, so that none is held by the stream.
-    let points: Vec<_> = (1..60_000).map(|second| known_point(second)).collect();
+    let points: Vec<_> = (1..60_000).map(known_point).collect();
     let began = tokio::time::Instant::now();
     while stack.cells("tsdb").await.len() < 500_000 - 999 {
         tokio::task::yield_now().await;
