@@ -77,7 +77,8 @@ pub struct DataSettings {
     #[arg(long, env = "OXTSDB_MAX_MESSAGE_MIB", value_name = "MIB", default_value_t = Self::default().max_message_mib)]
     pub max_message_mib: usize,
 
-    /// Memory for writes that the store has not yet confirmed, MiB; more have to wait
+    /// Memory for batches of points that are built and not yet confirmed by the store, MiB; more have to wait,
+    /// calls for 10 s at most
     #[arg(long, env = "OXTSDB_MAX_WRITES_MIB", value_name = "MIB", default_value_t = Self::default().max_writes_mib)]
     pub max_writes_mib: usize,
 
@@ -117,7 +118,7 @@ pub struct DataSettings {
     pub trust_tsuid_tracking: bool,
 
     /// How old a list of series may be where others write too, seconds: points of a new series of
-    /// theirs are found so much later, at most
+    /// theirs are found so much later, at most. A list that was too large is tried again after ten times that
     #[arg(long, env = "OXTSDB_SERIES_INDEX_MAX_AGE_SECONDS", value_name = "SECONDS", default_value_t = Self::default().series_index_max_age_seconds)]
     pub series_index_max_age_seconds: u64,
 
