@@ -162,6 +162,10 @@ pub struct DataSettings {
     #[arg(long, env = "OXTSDB_QUERY_TIMEOUT_SECONDS", value_name = "SECONDS", default_value_t = Self::default().query_timeout_seconds)]
     pub query_timeout_seconds: u64,
 
+    /// Cut off a client that reads less than 64 KiB in so long of what waits for it, seconds
+    #[arg(long, env = "OXTSDB_CLIENT_TIMEOUT_SECONDS", value_name = "SECONDS", default_value_t = Self::default().client_timeout_seconds)]
+    pub client_timeout_seconds: u64,
+
     /// Series that a query may read; 0: no limit. Without it one for each 2 KiB of --memory-limit-mib
     #[arg(long, env = "OXTSDB_QUERY_MAX_SERIES", value_name = "COUNT")]
     pub query_max_series: Option<u64>,
@@ -255,6 +259,7 @@ impl Default for DataSettings {
             max_queued_queries: 1024,
             query_queue_timeout_seconds: 30,
             query_timeout_seconds: 300,
+            client_timeout_seconds: 30,
             query_max_series: None,
             query_max_rows: None,
             query_max_bytes: None,
@@ -334,6 +339,7 @@ impl DataSettings {
             0,
             31_536_000,
         )?;
+        in_range("--client-timeout-seconds", self.client_timeout_seconds, 1, 86_400)?;
         in_range("--max-connections", self.max_connections, 1, 1 << 20)?;
         let domains = self.cors_domains.split(',').map(str::trim);
         if domains.clone().count() > 1 && domains.into_iter().any(|domain| domain == "*") {
@@ -396,6 +402,11 @@ impl DataSettings {
                 .then(|| Duration::from_secs(self.query_timeout_seconds)),
             client_timeout: self.client_timeout(),
         })
+    }
+
+    /// How long a client may leave unread what it is sent.
+    pub fn client_timeout(&self) -> Duration {
+        Duration::from_secs(self.client_timeout_seconds)
     }
 
     /// What a query may use.
