@@ -61,7 +61,7 @@ pub struct Door {
 impl Door {
     /// A door to these parts of the service.
     pub fn new(writer: Writer, engine: Engine, uids: Uids, settings: &DataSettings) -> Door {
-        let counters = Arc::new(Counters::beside(engine.skipped_cells()));
+        let counters = Arc::new(Counters::beside(&engine, &writer));
         Door {
             http: HttpApi::new(writer.clone(), engine, uids, settings, Arc::clone(&counters)),
             telnet: Telnet::new(writer, settings, Arc::clone(&counters)),

@@ -11,7 +11,7 @@ use clap::Parser;
 use data_service::front::Door;
 use data_service::{DataSettings, UidsError, assemble, store_part};
 use oxtsdb_proto::UidClient;
-use oxtsdb_resources::{FixedShare, MemoryAccount};
+use oxtsdb_resources::MemoryAccount;
 use oxtsdb_row_store::RowStore;
 use oxtsdb_server::connections::Connections;
 use oxtsdb_server::store::{StorePart, StoreSettings};
@@ -82,8 +82,6 @@ async fn run(cli: Cli) -> anyhow::Result<()> {
     // A bad setting ends the program before it makes a folder.
     let part = store_part(&cli.data)?;
     cli.store.check()?;
-    // Before the store opens its files.
-    let connections = Connections::of_process();
     let endpoint = uid_endpoint(&cli.uid_endpoint)?;
     // A dead peer is noticed and the call repeated, in place of waiting for TCP to give up.
     let endpoint = endpoint
@@ -93,19 +91,18 @@ async fn run(cli: Cli) -> anyhow::Result<()> {
 
     let (shutdown, trigger) = cli.program.shutdown();
     let signals = tokio::spawn(trigger.on_signal());
-    let limit = cli.data.memory_limit_bytes();
     let fixed = cli.store.memory_bytes(&[&part]) + cli.data.fixed_bytes();
-    let share = FixedShare::new(fixed, limit);
-    let memory = MemoryAccount::new(limit, share.total_bytes());
-    program::report_memory(&memory, &share);
+    let (memory, share) = cli.program.memory(fixed)?;
+    let cli = Cli {
+        data: cli.data.with_fixed_share(&share),
+        ..cli
+    };
+    // Before the store opens its files.
+    let connections = Connections::of_process();
     let grpc = GrpcOptions {
         client_timeout: cli.data.client_timeout(),
         memory: Some(memory.clone()),
         ..cli.grpc.options(&connections)?
-    };
-    let cli = Cli {
-        data: cli.data.with_fixed_share(&share),
-        ..cli
     };
     let store = cli.store.open(&part, &share).await?;
     let served = serve(&cli, grpc, endpoint, &part, &memory, Arc::clone(&store), shutdown).await;

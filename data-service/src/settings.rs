@@ -5,7 +5,6 @@
 
 use std::time::Duration;
 
-use oxtsdb_resources::memory::MIN_LIMIT_BYTES;
 use oxtsdb_resources::{Admission, AdmissionLimits, ComputePool, FixedShare, MemoryAccount};
 use oxtsdb_row_store::{StoreError, TableName};
 use oxtsdb_schema::{RowKeyLayout, SaltLayout, UidWidth, UidWidths, data_table};
@@ -78,7 +77,8 @@ pub struct DataSettings {
     #[arg(long, env = "OXTSDB_MAX_MESSAGE_MIB", value_name = "MIB", default_value_t = Self::default().max_message_mib)]
     pub max_message_mib: usize,
 
-    /// Memory for writes that the store has not yet confirmed, MiB; more have to wait
+    /// Memory for batches of points that are built and not yet confirmed by the store, MiB; more have to wait,
+    /// calls for 10 s at most
     #[arg(long, env = "OXTSDB_MAX_WRITES_MIB", value_name = "MIB", default_value_t = Self::default().max_writes_mib)]
     pub max_writes_mib: usize,
 
@@ -118,7 +118,7 @@ pub struct DataSettings {
     pub trust_tsuid_tracking: bool,
 
     /// How old a list of series may be where others write too, seconds: points of a new series of
-    /// theirs are found so much later, at most
+    /// theirs are found so much later, at most. A list that was too large is tried again after ten times that
     #[arg(long, env = "OXTSDB_SERIES_INDEX_MAX_AGE_SECONDS", value_name = "SECONDS", default_value_t = Self::default().series_index_max_age_seconds)]
     pub series_index_max_age_seconds: u64,
 
@@ -146,12 +146,6 @@ pub struct DataSettings {
     #[arg(long, env = "OXTSDB_STREAM_GRACE_SECONDS", value_name = "SECONDS", default_value_t = Self::default().stream_grace_seconds)]
     pub stream_grace_seconds: u64,
 
-    /// Memory of the whole process, MiB; 0: half of what the machine or its control group has, at least 256.
-    /// Caches and the store take at most half of it. Of the rest a quarter is for writes that have arrived,
-    /// the other three are for queries
-    #[arg(long, env = "OXTSDB_MEMORY_LIMIT_MIB", value_name = "MIB", default_value_t = Self::default().memory_limit_mib)]
-    pub memory_limit_mib: u64,
-
     /// Queries that run at a time; 0: twice as many as there are processors, at least 4
     #[arg(long, env = "OXTSDB_MAX_CONCURRENT_QUERIES", value_name = "COUNT", default_value_t = Self::default().max_concurrent_queries)]
     pub max_concurrent_queries: usize,
@@ -168,7 +162,7 @@ pub struct DataSettings {
     #[arg(long, env = "OXTSDB_QUERY_TIMEOUT_SECONDS", value_name = "SECONDS", default_value_t = Self::default().query_timeout_seconds)]
     pub query_timeout_seconds: u64,
 
-    /// Cut off a client that does not read what it is sent for so long, seconds
+    /// Cut off a client that reads less than 64 KiB in so long of what waits for it, seconds
     #[arg(long, env = "OXTSDB_CLIENT_TIMEOUT_SECONDS", value_name = "SECONDS", default_value_t = Self::default().client_timeout_seconds)]
     pub client_timeout_seconds: u64,
 
@@ -211,6 +205,12 @@ pub struct DataSettings {
     /// Largest body of an HTTP request, decompressed, MiB
     #[arg(long, env = "OXTSDB_HTTP_MAX_BODY_MIB", value_name = "MIB", default_value_t = Self::default().http_max_body_mib)]
     pub http_max_body_mib: usize,
+
+    /// Origins of browsers' pages that may call the API over HTTP, separated by commas (`http://host:port`); `*`:
+    /// all; empty: only pages of this server's own host. Others are rejected with 403
+    /// (tsd.http.request.cors_domains)
+    #[arg(long, env = "OXTSDB_CORS_DOMAINS", value_name = "ORIGINS", default_value_t = Self::default().cors_domains)]
+    pub cors_domains: String,
 
     /// Add a stack trace's place to HTTP errors, as OpenTSDB does (tsd.http.show_stack_trace)
     #[arg(long, env = "OXTSDB_HTTP_SHOW_STACK_TRACE", value_name = "BOOL", num_args = 0..=1, default_missing_value = "true", default_value_t = false, action = clap::ArgAction::Set)]
@@ -255,7 +255,6 @@ impl Default for DataSettings {
             stream_max_series: 1_000_000,
             stream_max_symbols_mib: 64,
             stream_grace_seconds: 10,
-            memory_limit_mib: 0,
             max_concurrent_queries: 0,
             max_queued_queries: 1024,
             query_queue_timeout_seconds: 30,
@@ -269,6 +268,7 @@ impl Default for DataSettings {
             max_connections: 4096,
             idle_timeout_seconds: 300,
             http_max_body_mib: 16,
+            cors_domains: String::new(),
             http_show_stack_trace: false,
             telnet_max_line_bytes: 1024,
             telnet_batch_points: 4096,
@@ -320,10 +320,6 @@ impl DataSettings {
         in_range("--stream-window-points", self.stream_window_points, 1, 1 << 40)?;
         in_range("--stream-max-series", self.stream_max_series, 1, 1 << 28)?;
         in_range("--stream-max-symbols-mib", self.stream_max_symbols_mib, 1, 1024)?;
-        if self.memory_limit_mib > 0 {
-            let least = MIN_LIMIT_BYTES >> 20;
-            in_range("--memory-limit-mib", self.memory_limit_mib, least, 1 << 30)?;
-        }
         in_range(
             "--max-concurrent-queries",
             self.max_concurrent_queries,
@@ -345,17 +341,18 @@ impl DataSettings {
         )?;
         in_range("--client-timeout-seconds", self.client_timeout_seconds, 1, 86_400)?;
         in_range("--max-connections", self.max_connections, 1, 1 << 20)?;
+        let domains = self.cors_domains.split(',').map(str::trim);
+        if domains.clone().count() > 1 && domains.into_iter().any(|domain| domain == "*") {
+            let rule = "`*` allows all origins, expected it alone";
+            return Err(SettingError::new(
+                "--cors-domains",
+                format_args!("`{}`", self.cors_domains),
+                rule,
+            ));
+        }
         in_range("--http-max-body-mib", self.http_max_body_mib, 1, 1024)?;
         in_range("--telnet-max-line-bytes", self.telnet_max_line_bytes, 64, 1 << 20)?;
         in_range("--telnet-batch-points", self.telnet_batch_points, 1, 1 << 20)
-    }
-
-    /// The limit of all memory, in bytes.
-    pub fn memory_limit_bytes(&self) -> u64 {
-        match self.memory_limit_mib {
-            0 => MemoryAccount::default_limit_bytes().max(MIN_LIMIT_BYTES),
-            mib => mib.saturating_mul(1 << 20),
-        }
     }
 
     /// Memory that the caches want and writes on their way to the store, in bytes.

@@ -6,7 +6,6 @@ use std::sync::Arc;
 
 use anyhow::Context as _;
 use clap::Parser;
-use oxtsdb_resources::FixedShare;
 use oxtsdb_row_store::RowStore;
 use oxtsdb_server::connections::Connections;
 use oxtsdb_server::store::{StorePart, StoreSettings};
@@ -57,8 +56,17 @@ async fn run(cli: Cli) -> anyhow::Result<()> {
     // A bad setting ends the program before it makes a folder.
     let part = uid_service::store_part(&cli.uids)?;
     // Before the store opens its files.
-    let grpc = cli.grpc.options(&Connections::of_process())?;
-    let store = cli.store.open(&part, &FixedShare::unlimited()).await?;
+    let fixed = cli.store.memory_bytes(&[&part]) + cli.uids.fixed_bytes();
+    let (memory, share) = cli.program.memory(fixed)?;
+    let grpc = GrpcOptions {
+        memory: Some(memory.clone()),
+        ..cli.grpc.options(&Connections::of_process())?
+    };
+    let cli = Cli {
+        uids: cli.uids.with_fixed_share(&share),
+        ..cli
+    };
+    let store = cli.store.open(&part, &share).await?;
     let served = serve(&cli, grpc, &part, Arc::clone(&store)).await;
     // What is stored is safe already; closing flushes, so that the next start is quick.
     let closed = store.close().await.context("close the store");

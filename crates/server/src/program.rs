@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{Args, Parser};
+use oxtsdb_resources::memory::MIN_LIMIT_BYTES;
 use oxtsdb_resources::{FixedShare, MemoryAccount};
 use tracing::{info, warn};
 
@@ -39,9 +40,40 @@ pub struct ProgramArgs {
         default_value_t = 0
     )]
     pub lame_duck_seconds: u64,
+
+    /// Memory of the whole process, MiB; 0: half of what the machine or its control group has. Caches and the
+    /// store take at most half of it. Of the rest a quarter is for requests that write and are not stored
+    /// yet, the other three are for queries and their results
+    #[arg(
+        long,
+        env = "OXTSDB_MEMORY_LIMIT_MIB",
+        value_name = "MIB",
+        default_value_t = 0
+    )]
+    pub memory_limit_mib: u64,
 }
 
 impl ProgramArgs {
+    /// The memory of the program, of which caches and the store want `fixed_bytes`, and what of that they
+    /// get. Logs both.
+    ///
+    /// # Errors
+    ///
+    /// If the limit is too small.
+    pub fn memory(&self, fixed_bytes: u64) -> Result<(MemoryAccount, FixedShare), SettingError> {
+        let limit = match self.memory_limit_mib {
+            0 => MemoryAccount::default_limit_bytes().max(MIN_LIMIT_BYTES),
+            mib => {
+                settings::in_range("--memory-limit-mib", mib, MIN_LIMIT_BYTES >> 20, 1 << 30)?;
+                mib << 20
+            }
+        };
+        let share = FixedShare::new(fixed_bytes, limit);
+        let memory = MemoryAccount::new(limit, share.total_bytes());
+        report_memory(&memory, &share);
+        Ok((memory, share))
+    }
+
     /// The end of the program, with the lame duck that was asked for.
     pub fn shutdown(&self) -> (Shutdown, ShutdownTrigger) {
         Shutdown::new(Duration::from_secs(self.lame_duck_seconds))
@@ -113,7 +145,7 @@ pub fn main<P: Parser>(run: impl FnOnce(P) -> anyhow::Result<()>) -> ExitCode {
 }
 
 /// Logs how the memory of a program is divided.
-pub fn report_memory(memory: &MemoryAccount, share: &FixedShare) {
+fn report_memory(memory: &MemoryAccount, share: &FixedShare) {
     let mib = |bytes: u64| bytes >> 20;
     info!(
         limit_mib = mib(memory.limit_bytes()),

@@ -10,11 +10,11 @@ use clap::Args;
 use data_service::DataSettings;
 use data_service::front::Door;
 use oxtsdb_proto::UidClient;
-use oxtsdb_resources::{FixedShare, MemoryAccount};
+use oxtsdb_resources::MemoryAccount;
 use oxtsdb_row_store::RowStore;
 use oxtsdb_server::connections::Connections;
 use oxtsdb_server::store::{StorePart, StoreSettings};
-use oxtsdb_server::{BoundAddress, GrpcOptions, GrpcServer, GrpcSettings, ProgramArgs, bind, program};
+use oxtsdb_server::{BoundAddress, GrpcOptions, GrpcServer, GrpcSettings, ProgramArgs, bind};
 use tracing::{info, warn};
 use uid_service::UidSettings;
 
@@ -98,21 +98,19 @@ pub(crate) async fn run(args: ServeArgs, opentsdb_conf: Option<Outcome>) -> anyh
         data: data_service::store_part(&args.data)?,
     };
     let stores = args.store.memory_bytes(&[&parts.uids, &parts.data]);
-    let limit = args.data.memory_limit_bytes();
-    let share = FixedShare::new(stores + args.uids.fixed_bytes() + args.data.fixed_bytes(), limit);
-    let memory = MemoryAccount::new(limit, share.total_bytes());
-    program::report_memory(&memory, &share);
+    let fixed = stores + args.uids.fixed_bytes() + args.data.fixed_bytes();
+    let (memory, share) = args.program.memory(fixed)?;
+    let args = ServeArgs {
+        data: args.data.with_fixed_share(&share),
+        uids: args.uids.with_fixed_share(&share),
+        ..args
+    };
     // Before the stores open their files.
     let connections = Connections::of_process();
     let grpc = GrpcOptions {
         client_timeout: args.data.client_timeout(),
         memory: Some(memory.clone()),
         ..args.grpc.options(&connections)?
-    };
-    let args = ServeArgs {
-        data: args.data.with_fixed_share(&share),
-        uids: args.uids.with_fixed_share(&share),
-        ..args
     };
     let (uid_store, data_store) = args.store.open_both(&parts.uids, &parts.data, &share).await?;
     let served = serve(
