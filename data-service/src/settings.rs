@@ -5,7 +5,6 @@
 
 use std::time::Duration;
 
-use oxtsdb_resources::memory::MIN_LIMIT_BYTES;
 use oxtsdb_resources::{Admission, AdmissionLimits, ComputePool, FixedShare, MemoryAccount};
 use oxtsdb_row_store::{StoreError, TableName};
 use oxtsdb_schema::{RowKeyLayout, SaltLayout, UidWidth, UidWidths, data_table};
@@ -147,12 +146,6 @@ pub struct DataSettings {
     #[arg(long, env = "OXTSDB_STREAM_GRACE_SECONDS", value_name = "SECONDS", default_value_t = Self::default().stream_grace_seconds)]
     pub stream_grace_seconds: u64,
 
-    /// Memory of the whole process, MiB; 0: half of what the machine or its control group has, at least 256.
-    /// Caches and the store take at most half of it. Of the rest a quarter is for writes that have arrived,
-    /// the other three are for queries
-    #[arg(long, env = "OXTSDB_MEMORY_LIMIT_MIB", value_name = "MIB", default_value_t = Self::default().memory_limit_mib)]
-    pub memory_limit_mib: u64,
-
     /// Queries that run at a time; 0: twice as many as there are processors, at least 4
     #[arg(long, env = "OXTSDB_MAX_CONCURRENT_QUERIES", value_name = "COUNT", default_value_t = Self::default().max_concurrent_queries)]
     pub max_concurrent_queries: usize,
@@ -168,10 +161,6 @@ pub struct DataSettings {
     /// Deadline of queries that bring none, and the latest one of those that do, seconds; 0: none
     #[arg(long, env = "OXTSDB_QUERY_TIMEOUT_SECONDS", value_name = "SECONDS", default_value_t = Self::default().query_timeout_seconds)]
     pub query_timeout_seconds: u64,
-
-    /// Cut off a client that does not read what it is sent for so long, seconds
-    #[arg(long, env = "OXTSDB_CLIENT_TIMEOUT_SECONDS", value_name = "SECONDS", default_value_t = Self::default().client_timeout_seconds)]
-    pub client_timeout_seconds: u64,
 
     /// Series that a query may read; 0: no limit. Without it one for each 2 KiB of --memory-limit-mib
     #[arg(long, env = "OXTSDB_QUERY_MAX_SERIES", value_name = "COUNT")]
@@ -199,11 +188,12 @@ pub struct DataSettings {
     #[arg(long, env = "OXTSDB_QUERY_MAX_POINTS", value_name = "COUNT")]
     pub query_max_points: Option<u64>,
 
-    /// Connections on the HTTP and telnet port at a time
+    /// Connections on the HTTP and telnet port at a time. At the limit the one that has been idle the
+    /// longest is closed; if all have requests in progress, new ones are refused
     #[arg(long, env = "OXTSDB_MAX_CONNECTIONS", value_name = "COUNT", default_value_t = Self::default().max_connections)]
     pub max_connections: usize,
 
-    /// Close a connection on the HTTP and telnet port that was silent so long; 0: never
+    /// Close a connection on the HTTP and telnet port that had no request for so long; 0: never
     /// (tsd.core.socket.timeout)
     #[arg(long, env = "OXTSDB_IDLE_TIMEOUT_SECONDS", value_name = "SECONDS", default_value_t = Self::default().idle_timeout_seconds)]
     pub idle_timeout_seconds: u64,
@@ -229,6 +219,10 @@ pub struct DataSettings {
     /// Most telnet lines in a batch; several batches of a connection are stored at a time
     #[arg(long, env = "OXTSDB_TELNET_BATCH_POINTS", value_name = "COUNT", default_value_t = Self::default().telnet_batch_points)]
     pub telnet_batch_points: usize,
+
+    /// Cut off a client that reads less than 64 KiB in so long of what waits for it
+    #[arg(long, env = "OXTSDB_CLIENT_TIMEOUT_SECONDS", value_name = "SECONDS", default_value_t = Self::default().client_timeout_seconds)]
+    pub client_timeout_seconds: u64,
 }
 
 impl Default for DataSettings {
@@ -261,24 +255,23 @@ impl Default for DataSettings {
             stream_max_series: 1_000_000,
             stream_max_symbols_mib: 64,
             stream_grace_seconds: 10,
-            memory_limit_mib: 0,
             max_concurrent_queries: 0,
             max_queued_queries: 1024,
             query_queue_timeout_seconds: 30,
             query_timeout_seconds: 300,
-            client_timeout_seconds: 30,
             query_max_series: None,
             query_max_rows: None,
             query_max_bytes: None,
             query_max_memory_mib: None,
             query_max_points: None,
             max_connections: 4096,
-            idle_timeout_seconds: 0,
+            idle_timeout_seconds: 300,
             http_max_body_mib: 16,
             cors_domains: String::new(),
             http_show_stack_trace: false,
             telnet_max_line_bytes: 1024,
             telnet_batch_points: 4096,
+            client_timeout_seconds: 30,
         }
     }
 }
@@ -327,10 +320,6 @@ impl DataSettings {
         in_range("--stream-window-points", self.stream_window_points, 1, 1 << 40)?;
         in_range("--stream-max-series", self.stream_max_series, 1, 1 << 28)?;
         in_range("--stream-max-symbols-mib", self.stream_max_symbols_mib, 1, 1024)?;
-        if self.memory_limit_mib > 0 {
-            let least = MIN_LIMIT_BYTES >> 20;
-            in_range("--memory-limit-mib", self.memory_limit_mib, least, 1 << 30)?;
-        }
         in_range(
             "--max-concurrent-queries",
             self.max_concurrent_queries,
@@ -350,7 +339,6 @@ impl DataSettings {
             0,
             31_536_000,
         )?;
-        in_range("--client-timeout-seconds", self.client_timeout_seconds, 1, 86_400)?;
         in_range("--max-connections", self.max_connections, 1, 1 << 20)?;
         let domains = self.cors_domains.split(',').map(str::trim);
         if domains.clone().count() > 1 && domains.into_iter().any(|domain| domain == "*") {
@@ -363,15 +351,8 @@ impl DataSettings {
         }
         in_range("--http-max-body-mib", self.http_max_body_mib, 1, 1024)?;
         in_range("--telnet-max-line-bytes", self.telnet_max_line_bytes, 64, 1 << 20)?;
-        in_range("--telnet-batch-points", self.telnet_batch_points, 1, 1 << 20)
-    }
-
-    /// The limit of all memory, in bytes.
-    pub fn memory_limit_bytes(&self) -> u64 {
-        match self.memory_limit_mib {
-            0 => MemoryAccount::default_limit_bytes().max(MIN_LIMIT_BYTES),
-            mib => mib.saturating_mul(1 << 20),
-        }
+        in_range("--telnet-batch-points", self.telnet_batch_points, 1, 1 << 20)?;
+        in_range("--client-timeout-seconds", self.client_timeout_seconds, 1, 86_400)
     }
 
     /// Memory that the caches want and writes on their way to the store, in bytes.
@@ -421,11 +402,6 @@ impl DataSettings {
                 .then(|| Duration::from_secs(self.query_timeout_seconds)),
             client_timeout: self.client_timeout(),
         })
-    }
-
-    /// How long a client may leave unread what it is sent.
-    pub fn client_timeout(&self) -> Duration {
-        Duration::from_secs(self.client_timeout_seconds)
     }
 
     /// What a query may use.
@@ -549,6 +525,11 @@ impl DataSettings {
     /// How long a silent connection stays; `None`: for ever.
     pub fn idle_timeout(&self) -> Option<Duration> {
         (self.idle_timeout_seconds > 0).then(|| Duration::from_secs(self.idle_timeout_seconds))
+    }
+
+    /// How long a client may leave unread what waits for it.
+    pub fn client_timeout(&self) -> Duration {
+        Duration::from_secs(self.client_timeout_seconds)
     }
 
     /// How long a write stream may go on after the server began to stop.

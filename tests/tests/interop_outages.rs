@@ -280,7 +280,10 @@ async fn many_writes_while_a_gateway_stalls_are_told_to_come_again() -> anyhow::
     }
     // Of those that had a permit, and of those for which there was none.
     for reason in [ErrorReason::StoreUnavailable, ErrorReason::Overloaded] {
-        ensure!(reasons.contains(&Some(reason)), "no call ends with {reason:?}: {reasons:?}");
+        ensure!(
+            reasons.contains(&Some(reason)),
+            "no call ends with {reason:?}: {reasons:?}"
+        );
     }
     let memory = tsdb.process().peak_memory()?;
     ensure!(memory < MEMORY, "{memory} bytes of memory");

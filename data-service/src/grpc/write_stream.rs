@@ -25,7 +25,7 @@ use oxtsdb_proto::data::v1::write_stream_request::{self as incoming, Frame, Open
 use oxtsdb_proto::data::v1::write_stream_response::{Ack, Draining, FrameError, Opened};
 use oxtsdb_proto::data::v1::{WriteStreamRequest, WriteStreamResponse};
 use oxtsdb_proto::error::{invalid_field, status as status_with};
-use oxtsdb_server::{deadline_of, message_too_large};
+use oxtsdb_server::{deadline_of, message_error};
 use tonic::{Code, Request, Response, Status, Streaming};
 use tracing::debug;
 
@@ -69,7 +69,7 @@ async fn open(
     deadline: Option<Instant>,
 ) -> Result<Option<Open>, Status> {
     let message = tokio::select! {
-        message = incoming.message() => message.map_err(message_too_large)?,
+        message = incoming.message() => message.map_err(message_error)?,
         () = service.shutdown.draining() => return Err(draining()),
         () = passed(deadline) => return Err(deadline_exceeded()),
     };
@@ -224,7 +224,7 @@ impl Session {
 
     /// Takes a message, and begins to prepare its frame.
     fn take(&mut self, message: Result<Option<WriteStreamRequest>, Status>) -> Result<(), End> {
-        let message = message.map_err(|status| End::Failed(message_too_large(status)))?;
+        let message = message.map_err(|status| End::Failed(message_error(status)))?;
         let Some(WriteStreamRequest { message }) = message else {
             return Err(End::Closed);
         };

@@ -222,25 +222,28 @@ impl Memory {
 
 /// What a query has used, and may use. Clones share what was used.
 #[derive(Clone, Debug)]
-pub struct Budget {
+pub struct Budget(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
     usage: Arc<Usage>,
     limits: Limits,
-    memory: Arc<Memory>,
+    memory: Memory,
 }
 
 impl Budget {
     /// A budget of which `usage` is used up, with memory that was reserved for it.
     pub fn new(limits: Limits, usage: Arc<Usage>, reservation: Reservation) -> Self {
-        let memory = Arc::new(Memory {
+        let memory = Memory {
             reserved: reservation.bytes().into(),
             reservation: Mutex::new(reservation),
             is_shrinking: AtomicBool::new(false),
-        });
-        Self {
+        };
+        Self(Arc::new(Inner {
             usage,
             limits,
             memory,
-        }
+        }))
     }
 
     /// A budget that is bounded by its limits alone, for tests and tools.
@@ -250,13 +253,13 @@ impl Budget {
     }
 
     /// What may be used.
-    pub const fn limits(&self) -> &Limits {
-        &self.limits
+    pub fn limits(&self) -> &Limits {
+        &self.0.limits
     }
 
     /// What was used.
     pub fn usage(&self) -> &Arc<Usage> {
-        &self.usage
+        &self.0.usage
     }
 
     /// Uses rows with so many bytes.
@@ -265,18 +268,18 @@ impl Budget {
     ///
     /// [`QueryError::OverBudget`], as of all that use something.
     pub fn use_rows(&self, rows: u64, bytes: u64) -> Result<(), QueryError> {
-        self.add(Resource::Rows, &self.usage.rows, rows)?;
-        self.add(Resource::Bytes, &self.usage.bytes, bytes)
+        self.add(Resource::Rows, &self.0.usage.rows, rows)?;
+        self.add(Resource::Bytes, &self.0.usage.bytes, bytes)
     }
 
     /// Uses points.
     pub(super) fn use_points(&self, points: u64) -> Result<(), QueryError> {
-        self.add(Resource::Points, &self.usage.points, points)
+        self.add(Resource::Points, &self.0.usage.points, points)
     }
 
     /// Uses a series, and holds what it takes beside its points.
     pub(crate) fn use_series(&self) -> Result<(), QueryError> {
-        self.add(Resource::Series, &self.usage.series, 1)?;
+        self.add(Resource::Series, &self.0.usage.series, 1)?;
         self.hold_series(SERIES_BYTES)
     }
 
@@ -295,13 +298,13 @@ impl Budget {
 
     /// Holds memory for points of series, until [`Budget::release_series`].
     pub(super) fn hold_series(&self, bytes: u64) -> Result<(), QueryError> {
-        self.usage.series_memory.fetch_add(bytes, Ordering::Relaxed);
+        self.0.usage.series_memory.fetch_add(bytes, Ordering::Relaxed);
         self.take(bytes)
     }
 
     /// Releases memory of points of series.
     pub(super) fn release_series(&self, bytes: u64) {
-        self.usage.series_memory.fetch_sub(bytes, Ordering::Relaxed);
+        self.0.usage.series_memory.fetch_sub(bytes, Ordering::Relaxed);
         self.give_back(bytes);
     }
 
@@ -318,53 +321,53 @@ impl Budget {
 
     /// Bytes that points of series take.
     pub(super) fn series_bytes(&self) -> u64 {
-        self.usage.series_memory.load(Ordering::Relaxed)
+        self.0.usage.series_memory.load(Ordering::Relaxed)
     }
 
     /// Whether so many bytes more could be held.
     pub(super) fn has_room_for(&self, bytes: u64) -> bool {
-        self.usage.of(Resource::Memory).saturating_add(bytes) <= self.limits.memory.most
+        self.0.usage.of(Resource::Memory).saturating_add(bytes) <= self.0.limits.memory.most
     }
 
     /// The refusal of more memory.
-    pub(super) const fn exceeded(&self) -> QueryError {
+    pub(super) fn exceeded(&self) -> QueryError {
         QueryError::OverBudget {
             resource: Resource::Memory,
-            limit: self.limits.memory,
+            limit: self.0.limits.memory,
         }
     }
 
     /// Gives what is reserved and not held back to the pool, now and whenever something is released.
     pub(super) fn keep_only_what_is_held(&self) {
-        self.memory.is_shrinking.store(true, Ordering::Release);
-        self.memory.shrink_to(self.usage.of(Resource::Memory));
+        self.0.memory.is_shrinking.store(true, Ordering::Release);
+        self.0.memory.shrink_to(self.0.usage.of(Resource::Memory));
     }
 
     /// Reserves again what the query may hold, as far as the pool has it: what is missing is reserved when
     /// it is needed.
     pub(super) fn reserve_again(&self, bytes: u64) {
-        self.memory.is_shrinking.store(false, Ordering::Release);
+        self.0.memory.is_shrinking.store(false, Ordering::Release);
         // Not an error: the query goes on with what it has.
-        let _ = self.memory.grow_to(bytes);
+        let _ = self.0.memory.grow_to(bytes);
     }
 
     fn take(&self, bytes: u64) -> Result<(), QueryError> {
-        let before = self.usage.memory.fetch_add(bytes, Ordering::AcqRel);
+        let before = self.0.usage.memory.fetch_add(bytes, Ordering::AcqRel);
         let held = before.saturating_add(bytes);
-        self.limits.check(Resource::Memory, held)?;
-        self.memory.grow_to(held).map_err(QueryError::NoMemory)
+        self.0.limits.check(Resource::Memory, held)?;
+        self.0.memory.grow_to(held).map_err(QueryError::NoMemory)
     }
 
     fn give_back(&self, bytes: u64) {
-        let before = self.usage.memory.fetch_sub(bytes, Ordering::AcqRel);
-        if self.memory.is_shrinking.load(Ordering::Acquire) {
-            self.memory.shrink_to(before.saturating_sub(bytes));
+        let before = self.0.usage.memory.fetch_sub(bytes, Ordering::AcqRel);
+        if self.0.memory.is_shrinking.load(Ordering::Acquire) {
+            self.0.memory.shrink_to(before.saturating_sub(bytes));
         }
     }
 
     fn add(&self, resource: Resource, used: &AtomicU64, more: u64) -> Result<(), QueryError> {
         let before = used.fetch_add(more, Ordering::Relaxed);
-        self.limits.check(resource, before.saturating_add(more))
+        self.0.limits.check(resource, before.saturating_add(more))
     }
 }
 

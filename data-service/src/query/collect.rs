@@ -74,12 +74,15 @@ enum Command {
     /// Know which series there are: [`SpanBuilder::expect`].
     Expect(Arc<Survey>),
     /// Give what is final before an instant: [`SpanBuilder::take`].
-    Take(i64, oneshot::Sender<Vec<Span>>),
+    Take(i64, Reply<Vec<Span>>),
     /// Say that all commands before are done.
-    Barrier(oneshot::Sender<()>),
+    Barrier(Reply<()>),
     /// Give the statistics; nothing comes after it.
-    Finish(oneshot::Sender<Statistics>),
+    Finish(Reply<Statistics>),
 }
+
+/// Where a reply goes; `None` once it is sent.
+type Reply<T> = Option<oneshot::Sender<T>>;
 
 impl Collector {
     /// No rows yet.
@@ -221,12 +224,12 @@ impl Collector {
     /// Sends a command to all workers, and waits for their replies.
     async fn request_of_all<T>(
         &mut self,
-        command: impl Fn(oneshot::Sender<T>) -> Command,
+        command: impl Fn(Reply<T>) -> Command,
     ) -> Result<Vec<T>, QueryError> {
         let mut requested = Vec::with_capacity(self.workers.len());
         for worker in &self.workers {
             let (sender, reply) = oneshot::channel();
-            worker.submit(command(sender))?;
+            worker.submit(command(Some(sender)))?;
             requested.push((worker, reply));
         }
         let mut replies = Vec::with_capacity(requested.len());
@@ -268,7 +271,7 @@ impl Worker {
 
     /// One job: the next command.
     fn perform_next(self: Arc<Self>) {
-        let (command, mut builder) = {
+        let (mut command, mut builder) = {
             let mut state = self.state.lock();
             let Some(command) = state.commands.pop_front() else {
                 state.is_scheduled = false;
@@ -280,7 +283,9 @@ impl Worker {
             };
             (command, builder)
         };
-        let performed = catch_unwind(AssertUnwindSafe(|| self.share.perform(&mut builder, command)));
+        let performed = catch_unwind(AssertUnwindSafe(|| {
+            self.share.perform(&mut builder, &mut command)
+        }));
         let failure = match performed {
             Ok(Ok(())) => None,
             Ok(Err(error)) => Some(error),
@@ -292,11 +297,12 @@ impl Worker {
         if failure.is_some() {
             state.failure = failure;
             state.is_scheduled = false;
-            // Their senders are dropped with them: whoever waits for a reply finds the failure.
+            // Replies that are not sent are dropped now, not before: a caller that waits for one looks for
+            // the failure then.
             let commands = std::mem::take(&mut state.commands);
             drop(state);
             self.capacity.close();
-            drop(commands);
+            drop((command, commands));
             return;
         }
         state.builder = Some(builder);
@@ -318,7 +324,13 @@ impl Worker {
 }
 
 impl Share {
-    fn perform(&self, builder: &mut SpanBuilder, command: Command) -> Result<(), QueryError> {
+    fn perform(&self, builder: &mut SpanBuilder, command: &mut Command) -> Result<(), QueryError> {
+        fn send<T>(reply: &mut Reply<T>, value: T) {
+            if let Some(reply) = reply.take() {
+                // The query may have been cancelled meanwhile.
+                let _ = reply.send(value);
+            }
+        }
         match command {
             Command::Add(rows, _permit) => {
                 for row in rows.rows().iter().filter(|row| self.has_row(row.key())) {
@@ -326,12 +338,11 @@ impl Share {
                 }
             }
             Command::Expect(survey) => {
-                builder.expect(survey, |tsuid| self.has_series(tsuid.as_bytes()))?;
+                builder.expect(Arc::clone(survey), |tsuid| self.has_series(tsuid.as_bytes()))?;
             }
-            // The query may have been cancelled meanwhile.
-            Command::Barrier(reply) => drop(reply.send(())),
-            Command::Take(known_until_ms, reply) => drop(reply.send(builder.take(known_until_ms)?)),
-            Command::Finish(reply) => drop(reply.send(builder.take_statistics())),
+            Command::Barrier(reply) => send(reply, ()),
+            Command::Take(known_until_ms, reply) => send(reply, builder.take(*known_until_ms)?),
+            Command::Finish(reply) => send(reply, builder.take_statistics()),
         }
         Ok(())
     }

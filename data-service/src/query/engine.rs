@@ -29,7 +29,7 @@ use super::group::{Grouping, SpanGroup, group};
 use super::hours::Hours;
 use super::names::{NameDirectory, Names};
 use super::open_groups::OpenGroups;
-use super::plan::Plan;
+use super::plan::{Plan, PlanContext};
 use super::points::Points;
 use super::rate::Rater;
 use super::resources::{Admitted, QueryResources, RequestContext};
@@ -373,17 +373,15 @@ impl Inner {
         query.check_regexps()?;
         let mut plans = Vec::with_capacity(query.sub_queries.len());
         for sub_query in &query.sub_queries {
-            let plan = Plan::new(
-                query,
-                sub_query,
-                &self.layout,
+            let context = PlanContext {
+                layout: &self.layout,
                 budget,
-                &self.resources.compute,
-                &*self.directory,
-                self.series_index.as_ref(),
+                compute: &self.resources.compute,
+                directory: &*self.directory,
+                index: self.series_index.as_ref(),
                 deadline,
-            );
-            plans.push(plan.await?);
+            };
+            plans.push(Plan::new(query, sub_query, context).await?);
         }
         Ok(plans)
     }

@@ -52,6 +52,23 @@ pub struct Plan {
     _windows: Option<Arc<Held>>,
 }
 
+/// What a plan is made with.
+#[derive(Clone, Copy, Debug)]
+pub struct PlanContext<'a> {
+    /// How row keys are built.
+    pub layout: &'a RowKeyLayout,
+    /// What the query may use.
+    pub budget: &'a Budget,
+    /// Where windows are computed.
+    pub compute: &'a ComputePool,
+    /// Names and UIDs.
+    pub directory: &'a dyn NameDirectory,
+    /// The series of metrics, if they are known.
+    pub index: Option<&'a SeriesIndex>,
+    /// Until when names are looked up.
+    pub deadline: Option<Instant>,
+}
+
 /// Memory of the start of a window.
 const START_BYTES: u64 = size_of::<i64>() as u64;
 
@@ -71,13 +88,16 @@ impl Plan {
     pub async fn new(
         query: &QuerySpec,
         sub_query: &SubQuery,
-        layout: &RowKeyLayout,
-        budget: &Budget,
-        compute: &ComputePool,
-        directory: &dyn NameDirectory,
-        index: Option<&SeriesIndex>,
-        deadline: Option<Instant>,
+        context: PlanContext<'_>,
     ) -> Result<Self, QueryError> {
+        let PlanContext {
+            layout,
+            budget,
+            compute,
+            directory,
+            index,
+            deadline,
+        } = context;
         let quirks = query.quirks;
         let hours = Hours::of_query(
             query.start_ms,

@@ -39,7 +39,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use oxtsdb_server::Shutdown;
-use tokio::net::TcpStream;
+use oxtsdb_server::connections::{ClientStream, Connection};
 use tokio::time::Instant;
 
 use self::session::Session;
@@ -65,7 +65,6 @@ pub(crate) struct Telnet {
     max_line_bytes: usize,
     batch_points: usize,
     window_bytes: usize,
-    client_timeout: Duration,
 }
 
 impl Telnet {
@@ -76,7 +75,6 @@ impl Telnet {
             max_line_bytes: settings.telnet_max_line_bytes,
             batch_points: settings.telnet_batch_points,
             window_bytes: WINDOW_BYTES,
-            client_timeout: settings.client_timeout(),
         }
     }
 
@@ -89,11 +87,11 @@ impl Telnet {
     /// Serves one connection to its end.
     pub(crate) async fn serve(
         &self,
-        stream: TcpStream,
+        stream: ClientStream,
+        connection: &Connection,
         shutdown: Shutdown,
-        idle_timeout: Option<Duration>,
     ) -> std::io::Result<()> {
-        Session::new(self, stream).run(&shutdown, idle_timeout).await
+        Session::new(self, stream).run(&shutdown, connection).await
     }
 
     /// Writes, and writes again while what is missing may be stored later: all points if the write failed,

@@ -9,8 +9,8 @@ use futures::FutureExt as _;
 use memchr::memrchr;
 use oxtsdb_resources::{MemoryError, Reservation};
 use oxtsdb_server::Shutdown;
+use oxtsdb_server::connections::{ClientStream, Connection};
 use tokio::io::AsyncWriteExt as _;
-use tokio::net::TcpStream;
 use tokio::time::Instant;
 
 use super::answers::{answer_failed, answer_lines, answer_too_long};
@@ -18,7 +18,6 @@ use super::in_flight::{Ended, InFlight};
 use super::lines::{self, Batch, Other};
 use super::{PATIENCE, Telnet};
 use crate::front::counters::Counters;
-use crate::front::idle;
 use crate::write::{NewPoint, PointRef, WriteError};
 
 /// The smallest and the largest read.
@@ -37,7 +36,7 @@ const MAX_DRAIN_BYTES: usize = 16 << 20;
 /// A connection that is being served.
 pub(super) struct Session<'a> {
     telnet: &'a Telnet,
-    stream: TcpStream,
+    stream: ClientStream,
     in_flight: InFlight,
     /// What was not sent yet. It is sent when nothing is in flight.
     answers: Vec<u8>,
@@ -55,7 +54,7 @@ enum Progress {
 }
 
 impl<'a> Session<'a> {
-    pub(super) fn new(telnet: &'a Telnet, stream: TcpStream) -> Self {
+    pub(super) fn new(telnet: &'a Telnet, stream: ClientStream) -> Self {
         Session {
             telnet,
             stream,
@@ -67,12 +66,8 @@ impl<'a> Session<'a> {
     }
 
     /// Serves to the end. However it comes, the whole lines that were read are stored before.
-    pub(super) async fn run(
-        mut self,
-        shutdown: &Shutdown,
-        idle_timeout: Option<Duration>,
-    ) -> std::io::Result<()> {
-        let read = self.read(shutdown, idle_timeout).await;
+    pub(super) async fn run(mut self, shutdown: &Shutdown, connection: &Connection) -> std::io::Result<()> {
+        let read = self.read(shutdown, connection).await;
         self.settle().await;
         read.and(self.sent)?;
         self.stream.shutdown().await
@@ -82,12 +77,17 @@ impl<'a> Session<'a> {
     ///
     /// Memory for a read is reserved when there is something to read: a connection that waits has none. While
     /// the pool is exhausted nothing is read, and TCP slows the client down.
-    async fn read(&mut self, shutdown: &Shutdown, idle_timeout: Option<Duration>) -> std::io::Result<()> {
+    async fn read(&mut self, shutdown: &Shutdown, connection: &Connection) -> std::io::Result<()> {
         let mut input = BytesMut::new();
+        // While lines are being handled or are in flight.
+        let mut request = None;
         let mut read_bytes = MIN_READ_BYTES;
         loop {
             if self.has_failed() {
                 self.settle().await;
+            }
+            if self.in_flight.is_empty() {
+                request = None;
             }
             tokio::select! {
                 biased;
@@ -97,9 +97,14 @@ impl<'a> Session<'a> {
                 }
                 () = shutdown.stopping() => return self.drain(input).await,
                 ready = self.stream.readable() => ready?,
-                () = idle(idle_timeout), if self.in_flight.is_empty() => return Ok(()),
+                () = connection.closing() => return Ok(()),
             }
-            read_bytes = self.reserve(read_bytes).await;
+            request.get_or_insert_with(|| connection.request());
+            let reserved = self.reserve(read_bytes).await;
+            if reserved < read_bytes {
+                input = BytesMut::from(&*input);
+            }
+            read_bytes = reserved;
             input.reserve(read_bytes.max(self.telnet.max_line_bytes + 1));
             let read = match self.stream.try_read_buf(&mut input) {
                 Ok(read) => read,
@@ -312,11 +317,12 @@ impl<'a> Session<'a> {
         if answers.is_empty() || self.sent.is_err() {
             return;
         }
-        self.sent =
-            match tokio::time::timeout(self.telnet.client_timeout, self.stream.write_all(&answers)).await {
-                Ok(sent) => sent,
-                Err(elapsed) => Err(elapsed.into()),
-            };
+        // A client that does not read is cut off by the stream.
+        self.sent = async {
+            self.stream.write_all(&answers).await?;
+            self.stream.flush().await
+        }
+        .await;
     }
 }
 

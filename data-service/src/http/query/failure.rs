@@ -100,12 +100,6 @@ pub(super) fn not_a_time(time_ms: i64) -> HttpError {
     HttpError::new(StatusCode::INTERNAL_SERVER_ERROR, message)
 }
 
-/// What OpenTSDB answers where something is missing that it takes for given.
-pub(super) fn null_pointer() -> HttpError {
-    let message = "An internal null pointer exception was thrown";
-    HttpError::new(StatusCode::INTERNAL_SERVER_ERROR, message)
-}
-
 /// A limit, in OpenTSDB's words.
 fn budget(resource: Resource, most: u64) -> String {
     match resource {

@@ -13,6 +13,7 @@ use futures::stream::{self, StreamExt as _};
 use oxtsdb_schema::{MetricUid, RowKeyLayout, TagkUid, TagvUid, Tsuid, Uid, UidKind};
 use serde::Deserialize;
 
+use super::bounded::{FirstOf, check_values};
 use super::failure;
 use crate::http::body::{BodyWriter, ReplyBody};
 use crate::http::error::HttpError;
@@ -109,10 +110,13 @@ pub(crate) async fn post(
     if content.is_empty() {
         return Err(HttpError::missing_content());
     }
+    check_values(content)?;
     let body: Body =
         serde_json::from_slice(content).map_err(|error| HttpError::unreadable_json(error.to_string()))?;
+    let queries = body.queries.unwrap_or_default();
+    check_series(queries.count)?;
     let mut wanted = Vec::new();
-    for query in body.queries.unwrap_or_default() {
+    for query in queries.kept {
         match (query.tsuids.filter(|tsuids| !tsuids.is_empty()), query.metric) {
             (Some(texts), _) => wanted.push(tsuids(texts.iter().map(String::as_str))?),
             (None, Some(metric)) if !metric.is_empty() => wanted.push(Wanted::Series {
@@ -134,7 +138,7 @@ pub(crate) async fn post(
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Body {
-    queries: Option<Vec<JsonQuery>>,
+    queries: Option<FirstOf<JsonQuery, MAX_SERIES>>,
     #[serde(default)]
     resolve_names: Flag,
     #[serde(default)]
@@ -154,6 +158,15 @@ fn tsuids<'a>(texts: impl Iterator<Item = &'a str>) -> Result<Wanted, HttpError>
     Ok(Wanted::Tsuids(tsuids.map_err(bad_request)?))
 }
 
+fn check_series(series: usize) -> Result<(), HttpError> {
+    if series <= MAX_SERIES {
+        return Ok(());
+    }
+    Err(HttpError::bad_request(format!(
+        "query has {series} series, at most {MAX_SERIES} are allowed"
+    )))
+}
+
 async fn answer(engine: &Engine, request: RequestContext, question: Question) -> Result<Reply, HttpError> {
     if question.wanted.is_empty() {
         return Err(HttpError::bad_request("Missing sub queries"));
@@ -169,11 +182,7 @@ async fn answer(engine: &Engine, request: RequestContext, question: Question) ->
         Wanted::Tsuids(tsuids) => tsuids.len(),
     };
     let series: usize = question.wanted.iter().map(size).sum();
-    if series > MAX_SERIES {
-        return Err(HttpError::bad_request(format!(
-            "query has {series} series, at most {MAX_SERIES} are allowed"
-        )));
-    }
+    check_series(series)?;
     let of_query = |error: QueryError| failure::of_query(&error);
     let limits = Limits {
         series: COUNTED,

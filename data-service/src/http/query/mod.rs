@@ -9,6 +9,7 @@
 
 pub(crate) mod ascii;
 mod asked;
+mod bounded;
 pub(crate) mod exp;
 mod failure;
 mod flag;

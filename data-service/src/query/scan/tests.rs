@@ -11,6 +11,7 @@ use super::*;
 use crate::query::budget::Limits;
 use crate::query::language::parse_metric_query;
 use crate::query::names::NameDirectory;
+use crate::query::plan::PlanContext;
 use crate::query::quirks::Quirks;
 use crate::query::spec::QuerySpec;
 use crate::uids::UidsError;
@@ -85,16 +86,15 @@ async fn source(layout: RowKeyLayout, question: &str) -> (Arc<dyn RowStore>, Tab
         with_surroundings: false,
     };
     let (budget, compute) = (Budget::of_limits(Limits::NONE), ComputePool::new(1).unwrap());
-    let plan = Plan::new(
-        &query,
-        &query.sub_queries[0],
-        &layout,
-        &budget,
-        &compute,
-        &Numbers,
-        None,
-        None,
-    );
+    let context = PlanContext {
+        layout: &layout,
+        budget: &budget,
+        compute: &compute,
+        directory: &Numbers,
+        index: None,
+        deadline: None,
+    };
+    let plan = Plan::new(&query, &query.sub_queries[0], context);
     (store, table, plan.await.unwrap())
 }
 

@@ -19,6 +19,7 @@ use http::StatusCode;
 use jiff::tz::TimeZone;
 use oxtsdb_schema::DuplicatePolicy;
 
+use super::bounded::check_values;
 use super::{QueryRules, failure, parse};
 use crate::http::error::HttpError;
 use crate::http::reply::Reply;
@@ -45,6 +46,7 @@ pub(crate) async fn post(
     if content.is_empty() {
         return Err(refused("Incoming data was null or empty"));
     }
+    check_values(content)?;
     let query: Query = serde_json::from_slice(content).map_err(|error| refused(error.to_string()))?;
     let arithmetics = query.check().map_err(refused)?;
     let formulas = formulas(&query, arithmetics)?;

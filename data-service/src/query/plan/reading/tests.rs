@@ -7,6 +7,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::query::budget::Budget;
 use crate::query::engine::WholeAnswer;
+use crate::query::plan::PlanContext;
 use crate::query::spec::{QuerySpec, SeriesFilter, Source, SubQuery};
 use crate::query::{Aggregator, Engine, Group, Limits, QueryResources, Quirks, RequestContext, TagFilter};
 use crate::test_stack::TestStack;
@@ -75,16 +76,15 @@ async fn plan(stack: &TestStack, query: &QuerySpec) -> super::super::Plan {
     let directory = &**engine.directory();
     let index = engine.series_index();
     let sub_query = &query.sub_queries[0];
-    let plan = super::super::Plan::new(
-        query,
-        sub_query,
-        engine.layout(),
-        &budget,
+    let context = PlanContext {
+        layout: engine.layout(),
+        budget: &budget,
         compute,
         directory,
         index,
-        None,
-    );
+        deadline: None,
+    };
+    let plan = super::super::Plan::new(query, sub_query, context);
     plan.await.unwrap()
 }
 
@@ -158,7 +158,7 @@ async fn a_series_is_found_as_soon_as_its_point_is_acknowledged() {
         let host = format!("new{number:02}");
         write(&stack.service.writer, &host, None, T).await;
         let query = query(&[("host", "regexp(^new)")], false, DAY);
-        let groups = answer(&engine, &query).await;
+        let groups = answer(engine, &query).await;
         assert_eq!(groups.len(), number + 1);
         let plan = plan(&stack, &query).await;
         let matched = matches!(plan.known, Known::Matched { matching, .. } if matching == number as u64 + 1);
