@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context as _;
 use oxtsdb_proto::UidClient;
 use oxtsdb_proto::data::v1::data_service_server::DataServiceServer;
-use oxtsdb_resources::MemoryAccount;
+use oxtsdb_resources::{ComputePool, MemoryAccount};
 use oxtsdb_row_store::{RowStore, TableDef};
 use oxtsdb_schema::data_table;
 use oxtsdb_server::Shutdown;
@@ -117,7 +117,8 @@ pub async fn assemble(
         index.clone(),
         IngestResources {
             memory: memory.ingest().clone(),
-            compute: resources.compute.clone(),
+            // Of its own: a body of points must not wait behind the aggregation of a large query.
+            compute: ComputePool::with_default_threads().context("start the threads for computation")?,
         },
         shutdown.clone(),
     )?;
