@@ -162,6 +162,10 @@ pub struct DataSettings {
     #[arg(long, env = "OXTSDB_QUERY_TIMEOUT_SECONDS", value_name = "SECONDS", default_value_t = Self::default().query_timeout_seconds)]
     pub query_timeout_seconds: u64,
 
+    /// Cut off a client that reads less than 64 KiB in so long of what waits for it, seconds
+    #[arg(long, env = "OXTSDB_CLIENT_TIMEOUT_SECONDS", value_name = "SECONDS", default_value_t = Self::default().client_timeout_seconds)]
+    pub client_timeout_seconds: u64,
+
     /// Series that a query may read; 0: no limit. Without it one for each 2 KiB of --memory-limit-mib
     #[arg(long, env = "OXTSDB_QUERY_MAX_SERIES", value_name = "COUNT")]
     pub query_max_series: Option<u64>,
@@ -219,10 +223,6 @@ pub struct DataSettings {
     /// Most telnet lines in a batch; several batches of a connection are stored at a time
     #[arg(long, env = "OXTSDB_TELNET_BATCH_POINTS", value_name = "COUNT", default_value_t = Self::default().telnet_batch_points)]
     pub telnet_batch_points: usize,
-
-    /// Cut off a client that reads less than 64 KiB in so long of what waits for it
-    #[arg(long, env = "OXTSDB_CLIENT_TIMEOUT_SECONDS", value_name = "SECONDS", default_value_t = Self::default().client_timeout_seconds)]
-    pub client_timeout_seconds: u64,
 }
 
 impl Default for DataSettings {
@@ -259,6 +259,7 @@ impl Default for DataSettings {
             max_queued_queries: 1024,
             query_queue_timeout_seconds: 30,
             query_timeout_seconds: 300,
+            client_timeout_seconds: 30,
             query_max_series: None,
             query_max_rows: None,
             query_max_bytes: None,
@@ -271,7 +272,6 @@ impl Default for DataSettings {
             http_show_stack_trace: false,
             telnet_max_line_bytes: 1024,
             telnet_batch_points: 4096,
-            client_timeout_seconds: 30,
         }
     }
 }
@@ -339,6 +339,7 @@ impl DataSettings {
             0,
             31_536_000,
         )?;
+        in_range("--client-timeout-seconds", self.client_timeout_seconds, 1, 86_400)?;
         in_range("--max-connections", self.max_connections, 1, 1 << 20)?;
         let domains = self.cors_domains.split(',').map(str::trim);
         if domains.clone().count() > 1 && domains.into_iter().any(|domain| domain == "*") {
@@ -351,8 +352,7 @@ impl DataSettings {
         }
         in_range("--http-max-body-mib", self.http_max_body_mib, 1, 1024)?;
         in_range("--telnet-max-line-bytes", self.telnet_max_line_bytes, 64, 1 << 20)?;
-        in_range("--telnet-batch-points", self.telnet_batch_points, 1, 1 << 20)?;
-        in_range("--client-timeout-seconds", self.client_timeout_seconds, 1, 86_400)
+        in_range("--telnet-batch-points", self.telnet_batch_points, 1, 1 << 20)
     }
 
     /// Memory that the caches want and writes on their way to the store, in bytes.
@@ -402,6 +402,11 @@ impl DataSettings {
                 .then(|| Duration::from_secs(self.query_timeout_seconds)),
             client_timeout: self.client_timeout(),
         })
+    }
+
+    /// How long a client may leave unread what it is sent.
+    pub fn client_timeout(&self) -> Duration {
+        Duration::from_secs(self.client_timeout_seconds)
     }
 
     /// What a query may use.
@@ -525,11 +530,6 @@ impl DataSettings {
     /// How long a silent connection stays; `None`: for ever.
     pub fn idle_timeout(&self) -> Option<Duration> {
         (self.idle_timeout_seconds > 0).then(|| Duration::from_secs(self.idle_timeout_seconds))
-    }
-
-    /// How long a client may leave unread what waits for it.
-    pub fn client_timeout(&self) -> Duration {
-        Duration::from_secs(self.client_timeout_seconds)
     }
 
     /// How long a write stream may go on after the server began to stop.
