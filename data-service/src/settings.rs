@@ -181,9 +181,8 @@ pub struct DataSettings {
     pub query_max_bytes: Option<u64>,
 
     /// Memory that a query may hold, MiB: rows, points, and its result until the client has read it; 0: no
-    /// limit. Without it what each of --max-concurrent-queries can have of the memory for queries. Over gRPC a
-    /// long query emits results while it runs and frees them; over HTTP, and for expressions, the whole result
-    /// has to fit
+    /// limit. Without it half of the memory for queries, at most 1 GiB. Over gRPC a long query emits results
+    /// while it runs and frees them; over HTTP, and for expressions, the whole result has to fit
     #[arg(long, env = "OXTSDB_QUERY_MAX_MEMORY_MIB", value_name = "MIB")]
     pub query_max_memory_mib: Option<u64>,
 
@@ -412,7 +411,8 @@ impl DataSettings {
     /// What a query may use.
     pub fn query_limits(&self, memory: &MemoryAccount) -> Limits {
         let all = memory.limit_bytes();
-        let share = memory.query().limit_bytes() / self.concurrent_queries() as u64;
+        // One large query may take half of the pool, as long as others leave that free.
+        let share = memory.query().limit_bytes() / 2;
         let memory = self.query_max_memory_mib.map(|mib| mib.saturating_mul(1 << 20));
         Limits {
             series: Limit::of_setting_or("--query-max-series", self.query_max_series, all / 2048),

@@ -1,9 +1,9 @@
 //! Budgets: what a query may use, and what it has used.
 //!
 //! Memory is counted where it is held: rows between scan and decoder, points of series, results until
-//! the client has them. It comes from the query pool of the process. A query reserves what it may hold at
-//! most before it begins, so a running query is not stopped by others; while it waits for its client, and
-//! once it has read everything, it keeps only what it holds.
+//! the client has them. It comes from the query pool of the process. A query reserves its share of the pool
+//! before it begins; up to that it is not stopped by others, above it takes what is free. While it waits for
+//! its client, and once it has read everything, it keeps only what it holds.
 
 use std::fmt;
 use std::sync::Arc;

@@ -494,7 +494,7 @@ impl<'a> Answer<'a> {
                         continue;
                     }
                     collector.settle().await?;
-                    if self.budget.series_bytes() >= self.engine.tell_points * POINT_BYTES {
+                    if self.budget.series_bytes() >= self.emit_threshold() {
                         self.tell(&mut question, &mut collector, until_ms).await?;
                     }
                 }
@@ -527,6 +527,12 @@ impl<'a> Answer<'a> {
         self.budget.release_series(self.budget.series_bytes());
         let groups = self.groups - question.first_group;
         self.send(Frame::Done { query: index, groups }).await
+    }
+
+    /// Bytes of series from which on results are emitted: early enough for the next slice to fit.
+    fn emit_threshold(&self) -> u64 {
+        let quarter = self.budget.limits().memory.most / 4;
+        (self.engine.tell_points * POINT_BYTES).min(quarter)
     }
 
     /// Tells what is known when all rows before an instant were read.

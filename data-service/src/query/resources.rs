@@ -94,6 +94,8 @@ impl QueryResources {
         usage: Arc<Usage>,
     ) -> Result<Admitted, QueryError> {
         let permit = self.admission.admit(client).await?;
+        // What every running query can have. One that needs more, and may have it, takes it as far as it is
+        // free.
         let share = self.memory.limit_bytes() / self.admission.limits().running as u64;
         let initial = if self.memory.limit_bytes() == u64::MAX {
             0

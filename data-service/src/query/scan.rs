@@ -44,11 +44,12 @@ const WAITING_BATCHES: usize = 4;
 const READS_AT_A_TIME: usize = 2;
 
 /// What a slice should hold, and what of it may wait while an earlier one is worked on: so much that the
-/// hand-over is cheap, so little that several fit in the memory of the query.
+/// hand-over is cheap, so little that several fit in the memory of the query. Packed rows have little more
+/// than a byte for a point, which is 16 once it is decoded.
 fn slice_bytes(budget: &Budget) -> u64 {
     const LEAST: u64 = 64 << 10;
     const MOST: u64 = 8 << 20;
-    (budget.limits().memory.most / 16).clamp(LEAST, MOST)
+    (budget.limits().memory.most / 64).clamp(LEAST, MOST)
 }
 
 /// Rows, with the memory that they take until they are decoded.
