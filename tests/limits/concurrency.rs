@@ -60,7 +60,10 @@ async fn at_a_time(target: &Target, path: &str, count: usize) -> anyhow::Result<
     while let Some(status) = queries.join_next().await {
         *statuses.entry(status??).or_default() += 1;
     }
-    println!("  {count} at a time: {statuses:?} in {:.1} s", begun.elapsed().as_secs_f64());
+    println!(
+        "  {count} at a time: {statuses:?} in {:.1} s",
+        begun.elapsed().as_secs_f64()
+    );
     target.memory.check_below(MOST_BYTES)?;
     Ok(statuses)
 }

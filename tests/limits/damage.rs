@@ -77,7 +77,7 @@ fn table_file(data_dir: &Path) -> anyhow::Result<PathBuf> {
         }
     }
     let (bytes, path) = largest.context("no table file")?;
-    ensure!(bytes > 50_000, "{} has {bytes} bytes", path.display());
+    ensure!(bytes > 20_000, "{} has {bytes} bytes", path.display());
     Ok(path)
 }
 
@@ -136,7 +136,11 @@ async fn goes_on(data_dir: &Path, file: &Path) -> anyhow::Result<()> {
         .await
         .context("points of another metric")?;
     let status = tsdb.terminate().await?;
-    ensure!(status.code() == Some(0), "SIGTERM: {status}\n{}", tsdb.process().log());
+    ensure!(
+        status.code() == Some(0),
+        "SIGTERM: {status}\n{}",
+        tsdb.process().log()
+    );
 
     // All of them are there, and the damage is still named.
     tsdb.restart().await.context("the start after the flush")?;
@@ -154,13 +158,20 @@ async fn goes_on(data_dir: &Path, file: &Path) -> anyhow::Result<()> {
         file.display()
     );
     let status = tsdb.terminate().await?;
-    ensure!(status.code() == Some(0), "SIGTERM: {status}\n{}", tsdb.process().log());
+    ensure!(
+        status.code() == Some(0),
+        "SIGTERM: {status}\n{}",
+        tsdb.process().log()
+    );
     memory.check_below(crate::support::MOST_BYTES)
 }
 
 async fn check_rest(tsdb: &Tsdb) -> anyhow::Result<()> {
     let (points, statistics) = rest(tsdb).await.context("skip_damaged_rows")?;
-    println!("  {points} points are left, {} rows are damaged", statistics.damaged_rows);
+    println!(
+        "  {points} points are left, {} rows are damaged",
+        statistics.damaged_rows
+    );
     ensure!(points < load().total(), "no point is missing");
     ensure!(points * 2 > load().total(), "only {points} points are left");
     ensure!(statistics.damaged_rows > 0, "{statistics:?}");

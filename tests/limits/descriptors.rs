@@ -8,8 +8,9 @@ use anyhow::{Context as _, ensure};
 use oxtsdb_tests::bystander::{Bystander, Kind};
 use oxtsdb_tests::crowd::{Crowd, raise_descriptor_limit};
 use oxtsdb_tests::load::Load;
+use tokio::time::timeout;
 
-use crate::support::{BOUND, Target, limited};
+use crate::support::{ANSWERED, BOUND, Target, limited};
 
 /// Time for SIGTERM, whatever clients do.
 const STOPPED: Duration = Duration::from_secs(5);
@@ -37,19 +38,27 @@ async fn writes_go_on_when_connections_take_all_descriptors() -> anyhow::Result<
     // Connects the client.
     Load::new("before", 1, 10).write_with(&client).await?;
     let before = newest_segment(target.tsdb.data_dir())?;
+    let bystander = Bystander::start_with(&target.tsdb, &[Kind::Version, Kind::Put]).await?;
     let crowd = Crowd::connect(target.tsdb.http_address(), 1050).await?;
     println!("  {} descriptors", target.tsdb.process().descriptors()?);
-    let bystander = Bystander::start_with(&target.tsdb, &[Kind::Version, Kind::Put]).await?;
     // Each point is a row, so that memory is soon full and the journal goes on in the next segment.
     let mut load = Load::new("rows", 10, 40_000);
     (load.start_ms, load.step_ms) = (3_600_000, 3_600_000);
     for number in 0..4 {
         load.metric = format!("rows.{number}");
-        load.write_with(&client).await?;
+        timeout(ANSWERED, load.write_with(&client))
+            .await
+            .context("writes hang")??;
     }
     let segments = newest_segment(target.tsdb.data_dir())? - before;
-    println!("  {segments} more segments, {} idle connections are left", crowd.open());
-    ensure!(segments >= 2, "the journal had to begin more segments, it had {segments}");
+    println!(
+        "  {segments} more segments, {} idle connections are left",
+        crowd.open()
+    );
+    ensure!(
+        segments >= 2,
+        "the journal had to begin more segments, it had {segments}"
+    );
     bystander.finish(BOUND).await?;
     drop(crowd);
     target.check_unharmed().await
@@ -96,6 +105,9 @@ async fn stops_in_time(target: &mut Target) -> anyhow::Result<()> {
     let taken = begun.elapsed();
     println!("  stopped in {:.1} s", taken.as_secs_f64());
     ensure!(status.code() == Some(0), "{status}");
-    ensure!(taken <= STOPPED, "SIGTERM took {taken:?}, at most {STOPPED:?} are allowed");
+    ensure!(
+        taken <= STOPPED,
+        "SIGTERM took {taken:?}, at most {STOPPED:?} are allowed"
+    );
     Ok(())
 }

@@ -14,10 +14,10 @@ use oxtsdb_tests::{Options, program_path};
 use tokio_stream::StreamExt as _;
 use tonic::Code;
 use tonic::transport::Channel;
+use tonic_reflection::pb::v1::ServerReflectionRequest;
 use tonic_reflection::pb::v1::server_reflection_client::ServerReflectionClient;
 use tonic_reflection::pb::v1::server_reflection_request::MessageRequest;
 use tonic_reflection::pb::v1::server_reflection_response::MessageResponse;
-use tonic_reflection::pb::v1::ServerReflectionRequest;
 
 use crate::support::Target;
 
@@ -27,7 +27,11 @@ const T: i64 = 1_500_000_000_000;
 async fn a_request_without_queries_is_a_bad_request() -> anyhow::Result<()> {
     let mut target = Target::start().await?;
     let mut answers = vec![target.get("/api/query?start=1h-ago").await?];
-    for body in [r#"{"start":1}"#, r#"{"start":1,"queries":[]}"#, r#"{"start":1,"queries":null}"#] {
+    for body in [
+        r#"{"start":1}"#,
+        r#"{"start":1,"queries":[]}"#,
+        r#"{"start":1,"queries":null}"#,
+    ] {
         answers.push(target.post("/api/query", body.as_bytes()).await?);
     }
     for answer in answers {
@@ -114,9 +118,15 @@ async fn listed(channel: Channel) -> anyhow::Result<BTreeSet<String>> {
 async fn reflection_lists_the_services_of_its_port() -> anyhow::Result<()> {
     let target = Target::start().await?;
     let data = listed(target.tsdb.data_channel()).await?;
-    ensure!(data.contains(DATA_SERVICE) && !data.contains(UID_SERVICE), "{data:?}");
+    ensure!(
+        data.contains(DATA_SERVICE) && !data.contains(UID_SERVICE),
+        "{data:?}"
+    );
     let uid = listed(target.tsdb.uid_channel()).await?;
-    ensure!(uid.contains(UID_SERVICE) && !uid.contains(DATA_SERVICE), "{uid:?}");
+    ensure!(
+        uid.contains(UID_SERVICE) && !uid.contains(DATA_SERVICE),
+        "{uid:?}"
+    );
     Ok(())
 }
 

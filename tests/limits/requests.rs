@@ -77,7 +77,10 @@ async fn grpc_rejects_millions_of_empty_elements() -> anyhow::Result<()> {
                     refusal::check_status(&status).with_context(context)?;
                     // Overload is a refusal too.
                     if status.code() == Code::InvalidArgument {
-                        ensure!(reason_of(&status) == Some(ErrorReason::BatchTooLarge), "{status:?}");
+                        ensure!(
+                            reason_of(&status) == Some(ErrorReason::BatchTooLarge),
+                            "{status:?}"
+                        );
                     }
                 }
             }
@@ -109,13 +112,28 @@ async fn http_rejects_millions_of_empty_elements() -> anyhow::Result<()> {
     let requests = [
         ("/api/query", r#"{"start":1,"queries":["#.to_owned(), "{}", "]}"),
         ("/api/query", format!(r#"{one_query},"filters":["#), "{}", "]}]}"),
-        ("/api/query", format!(r#"{one_query},"tsuids":["#), r#""000001000001000001""#, "]}]}"),
+        (
+            "/api/query",
+            format!(r#"{one_query},"tsuids":["#),
+            r#""0000FF0000FF0000FF""#,
+            "]}]}",
+        ),
         ("/api/query/last", r#"{"queries":["#.to_owned(), "{}", "]}"),
-        ("/api/query/last", r#"{"queries":[{"tsuids":["#.to_owned(), r#""000001000001000001""#, "]}]}"),
+        (
+            "/api/query/last",
+            r#"{"queries":[{"tsuids":["#.to_owned(),
+            r#""0000FF0000FF0000FF""#,
+            "]}]}",
+        ),
         ("/api/query/exp", r#"{"expressions":["#.to_owned(), "{}", "]}"),
         ("/api/query/exp", r#"{"metrics":["#.to_owned(), "{}", "]}"),
         ("/api/query/exp", r#"{"filters":["#.to_owned(), "{}", "]}"),
-        ("/api/query/exp", r#"{"filters":[{"id":"f","tags":["#.to_owned(), "{}", "]}]}"),
+        (
+            "/api/query/exp",
+            r#"{"filters":[{"id":"f","tags":["#.to_owned(),
+            "{}",
+            "]}]}",
+        ),
         ("/api/query/exp", r#"{"outputs":["#.to_owned(), "{}", "]}"),
         ("/api/put", "[".to_owned(), "{}", "]"),
     ];

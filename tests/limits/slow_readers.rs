@@ -79,7 +79,11 @@ async fn http_readers_of_a_byte_a_second_are_cut_off() -> anyhow::Result<()> {
     })
     .await?;
     readers.shutdown().await;
-    println!("  {} MiB after, peak {} MiB", target.memory.current() >> 20, target.memory.peak() >> 20);
+    println!(
+        "  {} MiB after, peak {} MiB",
+        target.memory.current() >> 20,
+        target.memory.peak() >> 20
+    );
     // The memory is free for the next ones: a large response fits.
     let answer = target.get(&load.path("none")).await?;
     ensure!(answer.status == 200, "{} {}", answer.status, answer.text());
@@ -90,7 +94,10 @@ async fn http_readers_of_a_byte_a_second_are_cut_off() -> anyhow::Result<()> {
 async fn slow_client(target: &Target) -> anyhow::Result<DataServiceClient<RawChannel>> {
     let address = target.tsdb.data_address();
     let channel = RawChannel::connect_slow_reader(address).await?;
-    Ok(DataServiceClient::with_origin(channel, RawChannel::origin(address)?))
+    Ok(DataServiceClient::with_origin(
+        channel,
+        RawChannel::origin(address)?,
+    ))
 }
 
 /// Reads what is left of streams, none of which may be whole. Returns how many there were.
@@ -105,7 +112,9 @@ async fn all_are_cut_off<T>(streams: Vec<Streaming<T>>) -> anyhow::Result<()> {
                 }
             }
         };
-        let status = timeout(BOUND, rest).await.context("the stream neither goes on nor ends")?;
+        let status = timeout(BOUND, rest)
+            .await
+            .context("the stream neither goes on nor ends")?;
         let status = status.context("a stream that was not read is whole")?;
         check_cut_off(&status)?;
     }
@@ -200,6 +209,9 @@ async fn telnet_clients_that_read_nothing_are_cut_off() -> anyhow::Result<()> {
         .await
         .context("a client that reads nothing is still connected")??;
     bystander.finish(BOUND).await?;
-    ensure!(target.memory.peak() <= MOST_BYTES, "more than {LIMIT_MIB} MiB + 20 %");
+    ensure!(
+        target.memory.peak() <= MOST_BYTES,
+        "more than {LIMIT_MIB} MiB + 20 %"
+    );
     target.check_unharmed().await
 }

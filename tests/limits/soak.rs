@@ -170,7 +170,11 @@ fn write_request(number: u64) -> anyhow::Result<WriteColumnsRequest> {
     let first = i64::try_from(number / 8)? * i64::try_from(WRITE_POINTS)?;
     Ok(WriteColumnsRequest {
         columns: Some(Columns {
-            new_symbols: vec!["soak.written".to_owned(), "host".to_owned(), format!("host{}", number % 8)],
+            new_symbols: vec![
+                "soak.written".to_owned(),
+                "host".to_owned(),
+                format!("host{}", number % 8),
+            ],
             new_series: vec![SeriesDeclaration {
                 metric_symbol: 0,
                 tag_symbols: vec![1, 2],
@@ -345,7 +349,10 @@ async fn a_crowd_of_clients_is_served_within_the_limits() -> anyhow::Result<()> 
     let phase = Arc::new(Phase::default());
     run(&phase, writers(&phase, Some(pace)), size.measured).await?;
     phase.writes.report("writes alone").await?;
-    let alone = (phase.write_times.percentile(50).await, phase.write_times.percentile(99).await);
+    let alone = (
+        phase.write_times.percentile(50).await,
+        phase.write_times.percentile(99).await,
+    );
 
     // A few queries at a time.
     let phase = Arc::new(Phase::default());
@@ -370,22 +377,48 @@ async fn a_crowd_of_clients_is_served_within_the_limits() -> anyhow::Result<()> 
     }
     let time = run(&phase, tasks, size.lasts).await?;
     let many = rate(&phase.queries.answered, time);
-    let busy = (phase.write_times.percentile(50).await, phase.write_times.percentile(99).await);
+    let busy = (
+        phase.write_times.percentile(50).await,
+        phase.write_times.percentile(99).await,
+    );
 
-    println!("  idle connections left: {} HTTP, {} gRPC", idle_http.open(), idle_grpc.open());
-    println!("  writes: peak {:.0} points/s, p50 and p99 at half of it: {alone:?}, with queries: {busy:?}", peak * WRITE_POINTS as f64);
-    println!("  queries/s: {few:.1} at {FEW} at a time, {many:.1} at {} at a time", size.queries);
-    for (at, bytes) in target.memory.samples().iter().step_by(if size.is_full { 15 } else { 3 }) {
+    println!(
+        "  idle connections left: {} HTTP, {} gRPC",
+        idle_http.open(),
+        idle_grpc.open()
+    );
+    println!(
+        "  writes: peak {:.0} points/s, p50 and p99 at half of it: {alone:?}, with queries: {busy:?}",
+        peak * WRITE_POINTS as f64
+    );
+    println!(
+        "  queries/s: {few:.1} at {FEW} at a time, {many:.1} at {} at a time",
+        size.queries
+    );
+    for (at, bytes) in target
+        .memory
+        .samples()
+        .iter()
+        .step_by(if size.is_full { 15 } else { 3 })
+    {
         println!("  memory at {:>4} s: {:>5} MiB", at.as_secs(), bytes >> 20);
     }
     println!("  peak memory {} MiB", target.memory.peak() >> 20);
     phase.writes.report("writes").await?;
     phase.queries.report("queries").await?;
     phase.others.report("requests of active connections").await?;
-    ensure!(phase.queries.answered.load(Ordering::Relaxed) > 0, "no query was answered");
+    ensure!(
+        phase.queries.answered.load(Ordering::Relaxed) > 0,
+        "no query was answered"
+    );
     target.memory.check_below(size.memory_bytes)?;
     if size.is_full {
-        ensure!(busy.1 <= 5 * alone.1, "p99 of writes rose from {:?} to {:?}", alone.1, busy.1);
+        ensure!(
+            busy.1 <= 5 * alone.1,
+            "p99 of writes rose from {:?} to {:?}",
+            alone.1,
+            busy.1
+        );
         ensure!(many >= few, "{many:.1} queries/s, {few:.1} at {FEW} at a time");
     }
     drop((idle_http, idle_grpc));

@@ -102,7 +102,11 @@ impl Target {
         until("all queries have ended", || {
             let mut client = client.clone();
             async move {
-                let queries = client.list_queries(ListQueriesRequest {}).await?.into_inner().queries;
+                let queries = client
+                    .list_queries(ListQueriesRequest {})
+                    .await?
+                    .into_inner()
+                    .queries;
                 ensure!(
                     queries.is_empty(),
                     "{} queries run, the first is {:?}",
@@ -150,7 +154,9 @@ pub(crate) async fn works(tsdb: &Tsdb) -> anyhow::Result<()> {
         ensure!(connection.get("/api/version").await?.status == 200);
         Ok(())
     };
-    timeout(BOUND, query).await.context("/api/query takes too long")??;
+    timeout(BOUND, query)
+        .await
+        .context("/api/query takes too long")??;
     let telnet = async {
         let mut telnet = tsdb.telnet().await?;
         telnet.send(b"version\n").await?;

@@ -38,7 +38,10 @@ async fn http_rejects_billions_of_windows() -> anyhow::Result<()> {
             ]});
             let posted = target.post("/api/query", body.to_string().as_bytes()).await?;
             for answer in [got, posted] {
-                target.memory.check_below(crate::support::MOST_BYTES).context(path.clone())?;
+                target
+                    .memory
+                    .check_below(crate::support::MOST_BYTES)
+                    .context(path.clone())?;
                 // The unknown metric may be reported first.
                 if metric == KNOWN || !answer.text().contains("No such name") {
                     refusal::check_answer(&answer).context(path.clone())?;
@@ -103,7 +106,10 @@ async fn grpc_rejects_billions_of_windows_or_streams_them() -> anyhow::Result<()
                 Err(status) if metric != KNOWN && status.code() == tonic::Code::NotFound => {}
                 Err(status) => refusal::check_status(&status).with_context(what)?,
             }
-            target.memory.check_below(crate::support::MOST_BYTES).with_context(what)?;
+            target
+                .memory
+                .check_below(crate::support::MOST_BYTES)
+                .with_context(what)?;
             target.no_query_is_left().await?;
         }
     }
@@ -127,13 +133,21 @@ async fn explain_counts_billions_of_windows() -> anyhow::Result<()> {
                 .with_context(what)?
             {
                 Ok(response) => {
-                    let plan = response.into_inner().plans.into_iter().next().with_context(what)?;
+                    let plan = response
+                        .into_inner()
+                        .plans
+                        .into_iter()
+                        .next()
+                        .with_context(what)?;
                     ensure!(plan.filled_windows > 4_000_000_000, "{plan:?}");
                 }
                 Err(status) if metric != KNOWN && status.code() == tonic::Code::NotFound => {}
                 Err(status) => refusal::check_status(&status).with_context(what)?,
             }
-            target.memory.check_below(crate::support::MOST_BYTES).with_context(what)?;
+            target
+                .memory
+                .check_below(crate::support::MOST_BYTES)
+                .with_context(what)?;
         }
     }
     bystander.finish(BOUND).await?;

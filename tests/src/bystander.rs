@@ -121,7 +121,9 @@ impl Bystander {
             next: AtomicU32::new(0),
             figures: Mutex::default(),
         });
-        shared.attempt(Kind::Put).await.context("the first point")?;
+        timeout(HANGS, shared.until_served(Kind::Put))
+            .await
+            .context("the first point is not stored")??;
         let mut clients = JoinSet::new();
         for kind in kinds {
             clients.spawn(Arc::clone(&shared).keep_sending(*kind));
@@ -221,7 +223,11 @@ impl Shared {
                     "start": TIME_MS, "end": TIME_MS + 60_000,
                     "queries": [{"aggregator": "sum", "metric": METRIC}]
                 });
-                let answer = self.http().await?.post("/api/query", body.to_string().as_bytes()).await?;
+                let answer = self
+                    .http()
+                    .await?
+                    .post("/api/query", body.to_string().as_bytes())
+                    .await?;
                 served(answer.status, &answer.text())
             }
             Kind::Put => {

@@ -1,7 +1,7 @@
 //! Many points of a metric, written quickly.
 
-use oxtsdb_proto::data::v1::data_service_client::DataServiceClient;
 use oxtsdb_proto::data::v1::columns::{Block, SeriesDeclaration, block};
+use oxtsdb_proto::data::v1::data_service_client::DataServiceClient;
 use oxtsdb_proto::data::v1::{Columns, IntColumn, WriteColumnsRequest};
 
 use anyhow::ensure;
@@ -113,7 +113,7 @@ impl Load {
                 *first = 0;
             }
             let number = i64::try_from(number)?;
-            let values = (0..i64::try_from(self.points)?).map(|point| (point * 7919 + number * 31) % 10_007);
+            let values = (0..i64::try_from(self.points)?).map(|point| scattered(number + point * 100_003));
             columns.blocks.push(Block {
                 series: vec![series],
                 base_timestamp_ms: self.start_ms,
@@ -128,4 +128,11 @@ impl Load {
             ..WriteColumnsRequest::default()
         })
     }
+}
+
+/// A number of up to 16 bits that does not compress well beside its neighbours.
+fn scattered(seed: i64) -> i64 {
+    let mixed = seed.wrapping_mul(0x5851_f42d_4c95_7f2d);
+    let mixed = (mixed ^ (mixed >> 29)).wrapping_mul(0x1405_7b7e_f767_814f);
+    (mixed >> 40) & 0xffff
 }

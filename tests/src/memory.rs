@@ -56,7 +56,9 @@ impl MemoryWatch {
                 let mut kept = None;
                 while stopped.recv_timeout(INTERVAL) == Err(RecvTimeoutError::Timeout) {
                     // The process may have ended, or be about to start again.
-                    let Ok(bytes) = resident_bytes(process) else { continue };
+                    let Ok(bytes) = resident_bytes(process) else {
+                        continue;
+                    };
                     shared.record(bytes);
                     if kept.is_none_or(|at: Instant| at.elapsed() >= KEPT_INTERVAL) {
                         kept = Some(Instant::now());

@@ -5,12 +5,12 @@
 
 use std::net::{Ipv4Addr, SocketAddr};
 
+use bytes::{Buf as _, BufMut as _, Bytes};
 use futures::future::BoxFuture;
 use http::{Request, Response, Uri};
 use hyper::body::Incoming;
 use hyper::client::conn::http2::{self, SendRequest};
 use hyper_util::rt::{TokioExecutor, TokioIo};
-use bytes::{Buf as _, BufMut as _, Bytes};
 use tokio::net::TcpStream;
 use tonic::body::Body;
 use tonic::client::Grpc;
@@ -102,7 +102,12 @@ impl Service<Request<Body>> for RawChannel {
 /// # Errors
 ///
 /// The status of the call.
-pub async fn call(channel: RawChannel, origin: Uri, path: &'static str, message: Bytes) -> Result<Bytes, Status> {
+pub async fn call(
+    channel: RawChannel,
+    origin: Uri,
+    path: &'static str,
+    message: Bytes,
+) -> Result<Bytes, Status> {
     let mut client = Grpc::with_origin(channel, origin);
     client
         .ready()

@@ -1,5 +1,6 @@
 //! HTTP/1.1 over a socket that the caller controls: when bytes are sent, and when they are read.
 
+use std::fmt;
 use std::net::{Ipv4Addr, SocketAddr};
 
 use anyhow::{Context as _, ensure};
@@ -15,7 +16,7 @@ pub struct RawHttp {
 }
 
 /// A response with its headers.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct RawAnswer {
     /// HTTP status, such as 204.
     pub status: u16,
@@ -23,6 +24,14 @@ pub struct RawAnswer {
     head: String,
     /// The body, without chunk headers.
     pub body: Vec<u8>,
+}
+
+impl fmt::Debug for RawAnswer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let text = self.text();
+        let beginning: String = text.chars().take(500).collect();
+        write!(f, "{} with {} bytes: `{beginning}`", self.status, text.len())
+    }
 }
 
 impl RawAnswer {

@@ -58,9 +58,7 @@ pub fn check_answer(answer: &RawAnswer) -> anyhow::Result<()> {
             let retry = answer
                 .header("retry-after")
                 .with_context(|| format!("503 without Retry-After: {text}"))?;
-            let seconds: u64 = retry
-                .parse()
-                .with_context(|| format!("Retry-After: {retry}"))?;
+            let seconds: u64 = retry.parse().with_context(|| format!("Retry-After: {retry}"))?;
             ensure!((1..=60).contains(&seconds), "Retry-After: {retry}");
             check_message(&text)
         }
