@@ -1,5 +1,7 @@
 //! Requests within the limit of bytes that would decode to gigabytes.
 
+use std::time::Instant;
+
 use anyhow::{Context as _, ensure};
 use bytes::Bytes;
 use futures::future::join_all;
@@ -61,6 +63,7 @@ async fn grpc_rejects_millions_of_empty_elements() -> anyhow::Result<()> {
         ("targets", LAST, empty_elements(1, &[])),
     ];
     for (what, path, message) in requests {
+        let begun = Instant::now();
         let calls = (0..AT_A_TIME).map(|_| {
             let message = message.clone();
             async move {
@@ -85,6 +88,7 @@ async fn grpc_rejects_millions_of_empty_elements() -> anyhow::Result<()> {
                 }
             }
         }
+        println!("  {:.1} s: {what} of {path}", begun.elapsed().as_secs_f64());
         target.memory.check_below(MOST_BYTES).context(what)?;
     }
     bystander.finish(BOUND).await?;
@@ -140,10 +144,12 @@ async fn http_rejects_millions_of_empty_elements() -> anyhow::Result<()> {
     for (path, begin, element, end) in requests {
         let body = filled(&begin, element, end);
         let context = || format!("{path} with {begin}{element},{element},...");
+        let begun = Instant::now();
         for answer in join_all((0..AT_A_TIME).map(|_| target.post(path, &body))).await {
             let answer = answer.with_context(context)?;
             refusal::check_answer(&answer).with_context(context)?;
         }
+        println!("  {:.1} s: {}", begun.elapsed().as_secs_f64(), context());
         target.memory.check_below(MOST_BYTES).with_context(context)?;
     }
     bystander.finish(BOUND).await?;

@@ -124,7 +124,7 @@ async fn all_are_cut_off<T>(streams: Vec<Streaming<T>>) -> anyhow::Result<()> {
 /// The status itself may be lost, as the client does not read; then HTTP/2 reports a reset.
 fn check_cut_off(status: &Status) -> anyhow::Result<()> {
     match status.code() {
-        Code::Cancelled | Code::Unknown | Code::Internal => Ok(()),
+        Code::Cancelled | Code::Aborted | Code::Unknown | Code::Internal => Ok(()),
         _ => refusal::check_status(status),
     }
 }
