@@ -6,9 +6,11 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use data_service::query::RequestContext;
 use data_service::query::{Aggregator, Engine, QuerySpec, Quirks, SeriesFilter, Source, SubQuery, TagFilter};
 use data_service::{DataService, DataSettings, NewPoint, assemble, store_part};
 use oxtsdb_proto::UidClient;
+use oxtsdb_resources::MemoryAccount;
 use oxtsdb_row_store::RowStore;
 use oxtsdb_row_store::embedded::{EmbeddedConfig, EmbeddedStore};
 use oxtsdb_schema::{DuplicatePolicy, Timestamp, Value};
@@ -39,7 +41,14 @@ async fn main() -> anyhow::Result<()> {
     let uids = uid_service::assemble(Arc::clone(&store), &UidSettings::default()).await?;
     let (shutdown, _trigger) = Shutdown::new(Duration::ZERO);
     let client = UidClient::in_process(uids);
-    let service = assemble(Arc::clone(&store), client, DataSettings::default(), shutdown).await?;
+    let service = assemble(
+        Arc::clone(&store),
+        client,
+        DataSettings::default(),
+        &MemoryAccount::unlimited(),
+        shutdown,
+    )
+    .await?;
     let began = Instant::now();
     load(&service).await?;
     embedded.flush().await?;
@@ -111,7 +120,11 @@ async fn measure(engine: &Engine, filter: &str) -> anyhow::Result<(Duration, Dur
     let (mut times, mut series) = (Vec::new(), 0);
     for _ in 0..RUNS {
         let began = Instant::now();
-        series = engine.answer(query.clone(), None).await?.0.len();
+        series = engine
+            .answer(query.clone(), RequestContext::default())
+            .await?
+            .groups
+            .len();
         times.push(began.elapsed());
     }
     let first = times.remove(0);

@@ -18,6 +18,7 @@ use oxtsdb_proto::data::v1::write_stream_response;
 use oxtsdb_proto::data::v1::{
     Columns, DoubleColumn, IntColumn, Point, WriteColumnsRequest, WriteRequest, WriteStreamRequest, point,
 };
+use oxtsdb_resources::MemoryAccount;
 use oxtsdb_row_store::intercept::{Answer, Intercept, InterceptedStore, Operation};
 use oxtsdb_row_store::memory::MemoryStore;
 use oxtsdb_row_store::{RowStore, StoreError};
@@ -47,7 +48,14 @@ async fn main() -> anyhow::Result<()> {
     let client = UidClient::in_process(uids);
     let (shutdown, _trigger) = Shutdown::new(Duration::ZERO);
     let store = InterceptedStore::new(Arc::new(tables), Arc::new(NoStore));
-    let service = assemble(Arc::new(store), client, DataSettings::default(), shutdown).await?;
+    let service = assemble(
+        Arc::new(store),
+        client,
+        DataSettings::default(),
+        &MemoryAccount::unlimited(),
+        shutdown,
+    )
+    .await?;
     let handler = service.handler.clone();
 
     let points = WriteRequest {

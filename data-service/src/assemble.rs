@@ -3,8 +3,10 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use anyhow::Context as _;
 use oxtsdb_proto::UidClient;
 use oxtsdb_proto::data::v1::data_service_server::DataServiceServer;
+use oxtsdb_resources::MemoryAccount;
 use oxtsdb_row_store::{RowStore, TableDef};
 use oxtsdb_schema::data_table;
 use oxtsdb_server::Shutdown;
@@ -23,6 +25,9 @@ use crate::write::Writer;
 /// The longest pause between two attempts to reach the UID service at start.
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
+/// Memory that the embedded store of points wants: rows that are not flushed, requests, blocks.
+const STORE_BYTES: u64 = 384 << 20;
+
 /// The data service: what its doors are built from.
 #[derive(Debug)]
 pub struct DataService {
@@ -34,6 +39,8 @@ pub struct DataService {
     pub engine: Engine,
     /// Names and UIDs.
     pub uids: Uids,
+    /// The memory of the process.
+    pub memory: MemoryAccount,
 }
 
 impl DataService {
@@ -71,11 +78,12 @@ pub fn store_part(settings: &DataSettings) -> Result<StorePart, SettingError> {
         folder: "data",
         table,
         others: vec![meta, tree],
+        memory_bytes: STORE_BYTES,
     })
 }
 
-/// The service over a store that has the tables of [`store_part`]. Waits until the UID service
-/// answers.
+/// The service over a store that has the tables of [`store_part`], with memory of this account. Waits until
+/// the UID service answers.
 ///
 /// # Errors
 ///
@@ -85,6 +93,7 @@ pub async fn assemble(
     store: Arc<dyn RowStore>,
     client: UidClient,
     settings: DataSettings,
+    memory: &MemoryAccount,
     shutdown: Shutdown,
 ) -> anyhow::Result<DataService> {
     settings.check()?;
@@ -106,7 +115,10 @@ pub async fn assemble(
         (settings.data_table_name()?, settings.meta_table_name()?),
         *uids.layout(),
         Arc::new(uids.clone()),
-        settings.query_limits(),
+        settings.query_limits(memory),
+        settings
+            .query_resources(memory)
+            .context("start the threads for computation")?,
     )
     .with_series_index(index);
     let settings = Arc::new(settings);
@@ -116,6 +128,7 @@ pub async fn assemble(
         writer,
         engine,
         uids,
+        memory: memory.clone(),
     })
 }
 

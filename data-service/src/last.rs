@@ -20,6 +20,7 @@ use oxtsdb_schema::{DuplicatePolicy, HOUR_SECONDS, Points, RowKeyRef, Tsuid, Uid
 use parking_lot::RwLock;
 use rustc_hash::FxHashSet;
 
+use crate::query::budget::Budget;
 use crate::query::hours::Hours;
 use crate::query::names::Names;
 use crate::query::plan::MetricSeries;
@@ -128,12 +129,12 @@ pub async fn in_hour_of(
 ///
 /// # Errors
 ///
-/// As [`of_series`], and when names cannot be looked up.
+/// As [`of_series`], when names cannot be looked up, and [`QueryError::OverBudget`].
 pub async fn of_metric(
     engine: &Engine,
     series: &MetricSeries,
     look_back: LookBack,
-    deadline: Option<Instant>,
+    (budget, deadline): (&Budget, Option<Instant>),
 ) -> Result<Vec<LastPoint>, QueryError> {
     let layout = *engine.layout();
     let hours = look_back.hours();
@@ -185,6 +186,7 @@ pub async fn of_metric(
                 continue;
             }
             if let Some((time_ms, value)) = last_of_row(engine, row, look_back)? {
+                budget.use_series()?;
                 found.write().insert(tsuid.clone());
                 last.insert(
                     tsuid.clone(),

@@ -11,9 +11,11 @@ use clap::Parser;
 use data_service::front::Door;
 use data_service::{DataSettings, UidsError, assemble, store_part};
 use oxtsdb_proto::UidClient;
+use oxtsdb_resources::MemoryAccount;
 use oxtsdb_row_store::RowStore;
+use oxtsdb_server::connections::Connections;
 use oxtsdb_server::store::{StorePart, StoreSettings};
-use oxtsdb_server::{GrpcOptions, GrpcServer, ProgramArgs, Shutdown, bind, program, telemetry};
+use oxtsdb_server::{GrpcOptions, GrpcServer, GrpcSettings, ProgramArgs, Shutdown, bind, program, telemetry};
 use tonic::transport::Endpoint;
 use tracing::info;
 
@@ -63,6 +65,8 @@ struct Cli {
     )]
     log: String,
     #[command(flatten)]
+    grpc: GrpcSettings,
+    #[command(flatten)]
     store: StoreSettings,
     #[command(flatten)]
     data: DataSettings,
@@ -87,8 +91,21 @@ async fn run(cli: Cli) -> anyhow::Result<()> {
 
     let (shutdown, trigger) = cli.program.shutdown();
     let signals = tokio::spawn(trigger.on_signal());
-    let store = cli.store.open(&part).await?;
-    let served = serve(&cli, endpoint, &part, Arc::clone(&store), shutdown).await;
+    let fixed = cli.store.memory_bytes(&[&part]) + cli.data.fixed_bytes();
+    let (memory, share) = cli.program.memory(fixed)?;
+    let cli = Cli {
+        data: cli.data.with_fixed_share(&share),
+        ..cli
+    };
+    // Before the store opens its files.
+    let connections = Connections::of_process();
+    let grpc = GrpcOptions {
+        client_timeout: cli.data.client_timeout(),
+        memory: Some(memory.ingest().clone()),
+        ..cli.grpc.options(&connections)?
+    };
+    let store = cli.store.open(&part, &share).await?;
+    let served = serve(&cli, grpc, endpoint, &part, &memory, Arc::clone(&store), shutdown).await;
     signals.abort();
     // What is stored is safe already; closing flushes, so that the next start is quick.
     let closed = store.close().await.context("close the store");
@@ -111,14 +128,17 @@ fn uid_endpoint(text: &str) -> anyhow::Result<Endpoint> {
 
 async fn serve(
     cli: &Cli,
+    options: GrpcOptions,
     uid_endpoint: Endpoint,
     part: &StorePart,
+    memory: &MemoryAccount,
     store: Arc<dyn RowStore>,
     shutdown: Shutdown,
 ) -> anyhow::Result<()> {
+    let (http, data) = (bind(cli.http_listen)?, bind(cli.data_listen)?);
     let client = UidClient::connect_lazy(&uid_endpoint);
     let probe = part.probe(&store);
-    let assembled = assemble(store, client, cli.data.clone(), shutdown.clone()).await;
+    let assembled = assemble(store, client, cli.data.clone(), memory, shutdown.clone()).await;
     let service = match assembled {
         // Asked to end while it waited for the UID service.
         Err(_) if shutdown.is_draining() => return Ok(()),
@@ -127,15 +147,15 @@ async fn serve(
         }
         assembled => assembled?,
     };
-    let http = bind(cli.http_listen).await?;
-    let data = bind(cli.data_listen).await?;
+    let (http, data) = (http.listen()?, data.listen()?);
     info!(http = %http.local_addr()?, data = %data.local_addr()?, store = %cli.store, "ready");
     println!("ready http={} data={}", http.local_addr()?, data.local_addr()?);
 
     let grpc = GrpcServer::new().service(service.server()).depends_on(probe);
-    let door = Door::new(service.writer, service.engine, service.uids, &cli.data);
+    let door = Door::new(service.writer, service.engine, service.uids, &cli.data)
+        .with_connections(&options.connections);
     let (grpc, ()) = tokio::join!(
-        grpc.serve(data, GrpcOptions::default(), shutdown.clone()),
+        grpc.serve(data, options, shutdown.clone()),
         door.serve(http, shutdown)
     );
     grpc

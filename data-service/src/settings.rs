@@ -5,12 +5,17 @@
 
 use std::time::Duration;
 
+use oxtsdb_resources::{Admission, AdmissionLimits, ComputePool, FixedShare, MemoryAccount};
 use oxtsdb_row_store::{StoreError, TableName};
 use oxtsdb_schema::{RowKeyLayout, SaltLayout, UidWidth, UidWidths, data_table};
 use oxtsdb_server::settings::{SettingError, in_range};
 
+use crate::query::QueryResources;
 use crate::query::budget::{Limit, Limits};
 use crate::write::WriteForm;
+
+/// What a query may hold at most, unless it is set, however much memory there is.
+const MOST_MEMORY_OF_A_QUERY: u64 = 1 << 30;
 
 /// Settings of the data service.
 #[derive(Clone, Debug, PartialEq, clap::Args)]
@@ -140,32 +145,54 @@ pub struct DataSettings {
     #[arg(long, env = "OXTSDB_STREAM_GRACE_SECONDS", value_name = "SECONDS", default_value_t = Self::default().stream_grace_seconds)]
     pub stream_grace_seconds: u64,
 
-    /// Series that a query may read; 0: no limit
-    #[arg(long, env = "OXTSDB_QUERY_MAX_SERIES", value_name = "COUNT", default_value_t = Self::default().query_max_series)]
-    pub query_max_series: u64,
+    /// Queries that run at a time; 0: twice as many as there are processors, at least 4
+    #[arg(long, env = "OXTSDB_MAX_CONCURRENT_QUERIES", value_name = "COUNT", default_value_t = Self::default().max_concurrent_queries)]
+    pub max_concurrent_queries: usize,
 
-    /// Rows that a query may read, an hour of a series each; 0: no limit
-    #[arg(long, env = "OXTSDB_QUERY_MAX_ROWS", value_name = "COUNT", default_value_t = Self::default().query_max_rows)]
-    pub query_max_rows: u64,
+    /// Queries that wait for that; more are rejected at once. Clients take turns
+    #[arg(long, env = "OXTSDB_MAX_QUEUED_QUERIES", value_name = "COUNT", default_value_t = Self::default().max_queued_queries)]
+    pub max_queued_queries: usize,
 
-    /// Bytes of rows that a query may read; 0: no limit (tsd.query.limits.bytes.default)
-    #[arg(long, env = "OXTSDB_QUERY_MAX_BYTES", value_name = "BYTES", default_value_t = Self::default().query_max_bytes)]
-    pub query_max_bytes: u64,
+    /// How long a query waits until it may run, seconds
+    #[arg(long, env = "OXTSDB_QUERY_QUEUE_TIMEOUT_SECONDS", value_name = "SECONDS", default_value_t = Self::default().query_queue_timeout_seconds)]
+    pub query_queue_timeout_seconds: u64,
 
-    /// Memory that a query may hold, MiB, at 16 bytes a point; 0: no limit. Over gRPC a long query tells what is
-    /// known and lets it go; over HTTP, and for expressions, the whole answer has to fit
-    #[arg(long, env = "OXTSDB_QUERY_MAX_MEMORY_MIB", value_name = "MIB", default_value_t = Self::default().query_max_memory_mib)]
-    pub query_max_memory_mib: u64,
+    /// Deadline of queries that bring none, and the latest one of those that do, seconds; 0: none
+    #[arg(long, env = "OXTSDB_QUERY_TIMEOUT_SECONDS", value_name = "SECONDS", default_value_t = Self::default().query_timeout_seconds)]
+    pub query_timeout_seconds: u64,
 
-    /// Points that a query may read; 0: no limit (tsd.query.limits.data_points.default)
-    #[arg(long, env = "OXTSDB_QUERY_MAX_POINTS", value_name = "COUNT", default_value_t = Self::default().query_max_points)]
-    pub query_max_points: u64,
+    /// Series that a query may read; 0: no limit. Without it one for each 2 KiB of --memory-limit-mib
+    #[arg(long, env = "OXTSDB_QUERY_MAX_SERIES", value_name = "COUNT")]
+    pub query_max_series: Option<u64>,
 
-    /// Connections on the HTTP and telnet port at a time
+    /// Rows that a query may read, an hour of a series each; 0: no limit. Without it one for each 32 bytes of
+    /// --memory-limit-mib
+    #[arg(long, env = "OXTSDB_QUERY_MAX_ROWS", value_name = "COUNT")]
+    pub query_max_rows: Option<u64>,
+
+    /// Bytes of rows that a query may read; 0: no limit (tsd.query.limits.bytes.default). Without it 16 times
+    /// --memory-limit-mib
+    #[arg(long, env = "OXTSDB_QUERY_MAX_BYTES", value_name = "BYTES")]
+    pub query_max_bytes: Option<u64>,
+
+    /// Memory that a query may hold, MiB: rows, points, and its result until the client has read it; 0: no
+    /// limit. Without it what each of --max-concurrent-queries can have of the memory for queries. Over gRPC a
+    /// long query emits results while it runs and frees them; over HTTP, and for expressions, the whole result
+    /// has to fit
+    #[arg(long, env = "OXTSDB_QUERY_MAX_MEMORY_MIB", value_name = "MIB")]
+    pub query_max_memory_mib: Option<u64>,
+
+    /// Points that a query may read or a fill policy may make up; 0: no limit
+    /// (tsd.query.limits.data_points.default). Without it one for each 4 bytes of --memory-limit-mib
+    #[arg(long, env = "OXTSDB_QUERY_MAX_POINTS", value_name = "COUNT")]
+    pub query_max_points: Option<u64>,
+
+    /// Connections on the HTTP and telnet port at a time. At the limit the one that has been idle the
+    /// longest is closed; if all have requests in progress, new ones are refused
     #[arg(long, env = "OXTSDB_MAX_CONNECTIONS", value_name = "COUNT", default_value_t = Self::default().max_connections)]
     pub max_connections: usize,
 
-    /// Close a connection on the HTTP and telnet port that was silent so long; 0: never
+    /// Close a connection on the HTTP and telnet port that had no request for so long; 0: never
     /// (tsd.core.socket.timeout)
     #[arg(long, env = "OXTSDB_IDLE_TIMEOUT_SECONDS", value_name = "SECONDS", default_value_t = Self::default().idle_timeout_seconds)]
     pub idle_timeout_seconds: u64,
@@ -185,6 +212,10 @@ pub struct DataSettings {
     /// Most telnet lines in a batch; several batches of a connection are stored at a time
     #[arg(long, env = "OXTSDB_TELNET_BATCH_POINTS", value_name = "COUNT", default_value_t = Self::default().telnet_batch_points)]
     pub telnet_batch_points: usize,
+
+    /// Cut off a client that reads less than 64 KiB in so long of what waits for it
+    #[arg(long, env = "OXTSDB_CLIENT_TIMEOUT_SECONDS", value_name = "SECONDS", default_value_t = Self::default().client_timeout_seconds)]
+    pub client_timeout_seconds: u64,
 }
 
 impl Default for DataSettings {
@@ -217,17 +248,22 @@ impl Default for DataSettings {
             stream_max_series: 1_000_000,
             stream_max_symbols_mib: 64,
             stream_grace_seconds: 10,
-            query_max_series: 0,
-            query_max_rows: 0,
-            query_max_bytes: 0,
-            query_max_memory_mib: 256,
-            query_max_points: 0,
+            max_concurrent_queries: 0,
+            max_queued_queries: 1024,
+            query_queue_timeout_seconds: 30,
+            query_timeout_seconds: 300,
+            query_max_series: None,
+            query_max_rows: None,
+            query_max_bytes: None,
+            query_max_memory_mib: None,
+            query_max_points: None,
             max_connections: 4096,
-            idle_timeout_seconds: 0,
+            idle_timeout_seconds: 300,
             http_max_body_mib: 16,
             http_show_stack_trace: false,
             telnet_max_line_bytes: 1024,
             telnet_batch_points: 4096,
+            client_timeout_seconds: 30,
         }
     }
 }
@@ -276,21 +312,96 @@ impl DataSettings {
         in_range("--stream-window-points", self.stream_window_points, 1, 1 << 40)?;
         in_range("--stream-max-series", self.stream_max_series, 1, 1 << 28)?;
         in_range("--stream-max-symbols-mib", self.stream_max_symbols_mib, 1, 1024)?;
+        in_range(
+            "--max-concurrent-queries",
+            self.max_concurrent_queries,
+            0,
+            1 << 16,
+        )?;
+        in_range("--max-queued-queries", self.max_queued_queries, 0, 1 << 20)?;
+        in_range(
+            "--query-queue-timeout-seconds",
+            self.query_queue_timeout_seconds,
+            0,
+            86_400,
+        )?;
+        in_range(
+            "--query-timeout-seconds",
+            self.query_timeout_seconds,
+            0,
+            31_536_000,
+        )?;
         in_range("--max-connections", self.max_connections, 1, 1 << 20)?;
         in_range("--http-max-body-mib", self.http_max_body_mib, 1, 1024)?;
         in_range("--telnet-max-line-bytes", self.telnet_max_line_bytes, 64, 1 << 20)?;
-        in_range("--telnet-batch-points", self.telnet_batch_points, 1, 1 << 20)
+        in_range("--telnet-batch-points", self.telnet_batch_points, 1, 1 << 20)?;
+        in_range("--client-timeout-seconds", self.client_timeout_seconds, 1, 86_400)
+    }
+
+    /// Memory that the caches want and writes on their way to the store, in bytes.
+    pub fn fixed_bytes(&self) -> u64 {
+        let mib = self.series_cache_mib + self.name_cache_mib + self.series_index_mib + self.max_writes_mib;
+        (mib as u64) << 20
+    }
+
+    /// These settings with caches that fit under the limit of memory.
+    #[must_use]
+    pub fn with_fixed_share(mut self, share: &FixedShare) -> Self {
+        for mib in [
+            &mut self.series_cache_mib,
+            &mut self.name_cache_mib,
+            &mut self.series_index_mib,
+            &mut self.max_writes_mib,
+        ] {
+            let bytes = share.of((*mib as u64) << 20);
+            *mib = usize::try_from(bytes >> 20).unwrap_or(*mib).max(1);
+        }
+        self
+    }
+
+    /// How many queries run at a time.
+    pub fn concurrent_queries(&self) -> usize {
+        match self.max_concurrent_queries {
+            0 => std::thread::available_parallelism().map_or(4, |count| (2 * count.get()).max(4)),
+            count => count,
+        }
+    }
+
+    /// What queries share, with their part of the memory account.
+    ///
+    /// # Errors
+    ///
+    /// If the system gives no threads for computation.
+    pub fn query_resources(&self, memory: &MemoryAccount) -> std::io::Result<QueryResources> {
+        Ok(QueryResources {
+            memory: memory.query().clone(),
+            admission: Admission::new(AdmissionLimits {
+                running: self.concurrent_queries(),
+                queued: self.max_queued_queries,
+                wait: Duration::from_secs(self.query_queue_timeout_seconds),
+            }),
+            compute: ComputePool::with_default_threads()?,
+            timeout: (self.query_timeout_seconds > 0)
+                .then(|| Duration::from_secs(self.query_timeout_seconds)),
+            client_timeout: self.client_timeout(),
+        })
     }
 
     /// What a query may use.
-    pub fn query_limits(&self) -> Limits {
-        let memory = self.query_max_memory_mib.saturating_mul(1 << 20);
+    pub fn query_limits(&self, memory: &MemoryAccount) -> Limits {
+        let all = memory.limit_bytes();
+        let share = memory.query().limit_bytes() / self.concurrent_queries() as u64;
+        let memory = self.query_max_memory_mib.map(|mib| mib.saturating_mul(1 << 20));
         Limits {
-            series: Limit::of_setting("--query-max-series", self.query_max_series),
-            rows: Limit::of_setting("--query-max-rows", self.query_max_rows),
-            bytes: Limit::of_setting("--query-max-bytes", self.query_max_bytes),
-            points: Limit::of_setting("--query-max-points", self.query_max_points),
-            memory: Limit::of_setting("--query-max-memory-mib", memory),
+            series: Limit::of_setting_or("--query-max-series", self.query_max_series, all / 2048),
+            rows: Limit::of_setting_or("--query-max-rows", self.query_max_rows, all / 32),
+            bytes: Limit::of_setting_or("--query-max-bytes", self.query_max_bytes, all.saturating_mul(16)),
+            points: Limit::of_setting_or("--query-max-points", self.query_max_points, all / 4),
+            memory: Limit::of_setting_or(
+                "--query-max-memory-mib",
+                memory,
+                share.min(MOST_MEMORY_OF_A_QUERY),
+            ),
         }
     }
 
@@ -397,6 +508,11 @@ impl DataSettings {
     /// How long a silent connection stays; `None`: for ever.
     pub fn idle_timeout(&self) -> Option<Duration> {
         (self.idle_timeout_seconds > 0).then(|| Duration::from_secs(self.idle_timeout_seconds))
+    }
+
+    /// How long a client may leave unread what waits for it.
+    pub fn client_timeout(&self) -> Duration {
+        Duration::from_secs(self.client_timeout_seconds)
     }
 
     /// How long a write stream may go on after the server began to stop.

@@ -9,6 +9,7 @@ use futures::TryStreamExt as _;
 use oxtsdb_proto::UidClient;
 use oxtsdb_proto::data::v1::data_service_client::DataServiceClient;
 use oxtsdb_proto::data::v1::data_service_server::DataServiceServer;
+use oxtsdb_resources::MemoryAccount;
 use oxtsdb_row_store::memory::MemoryStore;
 use oxtsdb_row_store::{RowStore, Scan};
 use oxtsdb_server::{Shutdown, ShutdownTrigger};
@@ -57,9 +58,15 @@ impl TestStack {
         let uids = uid_service::assemble(uid_store, &uid_settings).await.unwrap();
         let uid_client = UidClient::in_process(uids);
         let (shutdown, trigger) = Shutdown::new(Duration::ZERO);
-        let service = assemble(data_store, uid_client.clone(), settings.clone(), shutdown.clone())
-            .await
-            .unwrap();
+        let service = assemble(
+            data_store,
+            uid_client.clone(),
+            settings.clone(),
+            &MemoryAccount::unlimited(),
+            shutdown.clone(),
+        )
+        .await
+        .unwrap();
         Self {
             store,
             uid_client,

@@ -11,6 +11,8 @@ mod tsdb;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use data_service::query::RequestContext;
+use data_service::query::engine::WholeAnswer;
 use data_service::query::spec::without_identical;
 use data_service::query::{
     Downsample, Engine, Fill, Group, Number, QueryError, QuerySpec, Quirks, RateOptions, SeriesFilter,
@@ -191,8 +193,8 @@ async fn compare_all(layout: RowKeyLayout) -> usize {
             skip_damaged_rows: false,
             with_surroundings: false,
         };
-        let groups = match engine.answer(query, None).await {
-            Ok((groups, _)) => groups,
+        let groups = match engine.answer(query, RequestContext::default()).await {
+            Ok(answer) => answer.groups,
             Err(error) => panic!("{name}: {error}"),
         };
         let in_ms = json["msResolution"].as_bool().unwrap_or(false);
@@ -271,9 +273,12 @@ async fn unknown_names_fail_the_query() {
     let metric = tsdb.directory.names_of(UidKind::Metric).pop().unwrap();
     let ask = |metric: &str, kind: &str, key: &str, filter: &str| {
         let filters = vec![TagFilter::new(kind, key, filter, false).unwrap()];
-        engine.answer(a_query(Source::Metric(metric.to_owned()), filters), None)
+        engine.answer(
+            a_query(Source::Metric(metric.to_owned()), filters),
+            RequestContext::default(),
+        )
     };
-    let error = |result: Result<_, QueryError>| result.map(|_: (Vec<Group>, _)| ()).unwrap_err().to_string();
+    let error = |result: Result<_, QueryError>| result.map(|_: WholeAnswer| ()).unwrap_err().to_string();
     assert_eq!(
         error(ask("nope", "wildcard", "host", "*").await),
         "no such name for 'metrics': 'nope'"
@@ -293,7 +298,7 @@ async fn unknown_names_fail_the_query() {
         ask(&metric, "iliteral_or", "host", "nosuch")
             .await
             .unwrap()
-            .0
+            .groups
             .is_empty()
     );
 }
@@ -316,7 +321,11 @@ async fn series_are_asked_for_by_their_tsuids() {
     let (tsdb, engine) = vector("v29_").await;
     let metric = tsdb.directory.names_of(UidKind::Metric).pop().unwrap();
     let by_metric = a_query(Source::Metric(metric), Vec::new());
-    let (expected, _) = engine.answer(by_metric, None).await.unwrap();
+    let expected = engine
+        .answer(by_metric, RequestContext::default())
+        .await
+        .unwrap()
+        .groups;
     let tsuids: Vec<Vec<u8>> = expected[0]
         .tsuids
         .iter()
@@ -329,7 +338,11 @@ async fn series_are_asked_for_by_their_tsuids() {
         let ask = async |tsuids: Vec<Vec<u8>>| {
             let mut query = a_query(Source::Tsuids(tsuids), Vec::new());
             query.end_ms += years * 365 * 86_400_000;
-            engine.answer(query, None).await.unwrap().0
+            engine
+                .answer(query, RequestContext::default())
+                .await
+                .unwrap()
+                .groups
         };
         let groups = ask([tsuids.clone(), vec![unknown.clone()]].concat()).await;
         assert_eq!(groups.len(), 1);
@@ -366,13 +379,14 @@ async fn rows_of_explicit_tags_are_read_one_by_one() {
         let mut query = a_query(Source::Metric(metric.clone()), filters);
         query.sub_queries[0].filter.explicit_tags = true;
         query.end_ms += years * 365 * 86_400_000;
-        engine.answer(query, None).await.unwrap()
+        engine.answer(query, RequestContext::default()).await.unwrap()
     };
-    let (short, statistics) = ask(0).await;
+    let answer = ask(0).await;
+    let short = answer.groups;
     assert_eq!(short.len(), 2);
-    assert_eq!(statistics.rows, 2);
+    assert_eq!(answer.statistics.rows, 2);
     assert_eq!(
-        ask(40).await.0,
+        ask(40).await.groups,
         short,
         "a long range is scanned, with the same answer"
     );

@@ -7,6 +7,7 @@
 mod directory;
 mod tsdb;
 
+use data_service::query::RequestContext;
 use data_service::query::language::{parse_metric_query, parse_tsuid_query};
 use data_service::query::{Engine, Group, QuerySpec, Quirks, SubQuery};
 use jiff::tz::TimeZone;
@@ -40,7 +41,11 @@ async fn groups(engine: &Engine, query: SubQuery, end: i64, quirks: Quirks) -> V
         skip_damaged_rows: false,
         with_surroundings: false,
     };
-    engine.answer(spec, None).await.unwrap().0
+    engine
+        .answer(spec, RequestContext::default())
+        .await
+        .unwrap()
+        .groups
 }
 
 /// Asks, and gives for each group seconds since [`T`] and values.

@@ -10,6 +10,7 @@ mod tsdb;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use data_service::query::RequestContext;
 use data_service::query::language::parse_metric_query;
 use data_service::query::{Engine, Frame, Group, Limits, QueryError, QuerySpec, Quirks, Resource};
 use futures::StreamExt as _;
@@ -93,10 +94,10 @@ fn spec(text: &str, quirks: Quirks) -> QuerySpec {
 
 /// The groups, and in how many parts their points came.
 async fn told(engine: &Engine, text: &str, quirks: Quirks) -> (Vec<Group>, usize) {
-    let mut frames = engine.run(spec(text, quirks), None);
+    let mut frames = engine.run(spec(text, quirks), RequestContext::default());
     let (mut groups, mut parts) = (Vec::<Group>::new(), 0);
     while let Some(frame) = frames.next().await {
-        match frame.unwrap() {
+        match frame.unwrap().frame {
             Frame::Group(group) => {
                 parts += usize::from(!group.points.is_empty());
                 groups.push(Group {
@@ -225,19 +226,19 @@ async fn what_is_known_is_told_before_all_is_read() {
 #[tokio::test]
 async fn what_was_told_is_not_held() {
     let tsdb = dense().await;
-    // All points are 14,400, of 16 bytes; the last slice has 48 hours of 240.
+    // All points are 14,400, of 16 bytes; rows that are read ahead and columns that grow take about as much.
     let limits = |bytes| {
         let mut limits = Limits::NONE;
         limits.memory.most = bytes;
         limits
     };
     let (groups, _) = told(&tsdb.engine(), "sum:m", Quirks::NONE).await;
-    let small = tsdb.engine_with(limits(16 * 13_000)).telling_at(100);
+    let small = tsdb.engine_with(limits(16 * 20_000)).telling_at(100);
     assert_eq!(told(&small, "sum:m", Quirks::NONE).await.0, groups);
     // Neither what cannot be told early nor the whole answer may be held.
     assert_eq!(told(&small, "none:m", Quirks::NONE).await.0.len(), 20);
     for (text, quirks) in [("sum:m", Quirks::OPENTSDB), ("none:m", Quirks::NONE)] {
-        let refused = small.answer(spec(text, quirks), None).await;
+        let refused = small.answer(spec(text, quirks), RequestContext::default()).await;
         let Err(QueryError::OverBudget { resource, limit }) = refused else {
             panic!("{refused:?}")
         };
@@ -271,7 +272,7 @@ async fn what_is_sure_to_read_too_many_rows_is_refused_before_any_is_read() {
     // 20 series in 60 hours, of which some are outside of the range.
     assert!(
         tsdb.engine_with(limits(1_200))
-            .answer(spec("sum:m", Quirks::NONE), None)
+            .answer(spec("sum:m", Quirks::NONE), RequestContext::default())
             .await
             .is_ok()
     );
@@ -279,7 +280,7 @@ async fn what_is_sure_to_read_too_many_rows_is_refused_before_any_is_read() {
     let tsdb = tsdb.moved_to(Arc::new(store));
     let refused = tsdb
         .engine_with(limits(1_000))
-        .answer(spec("sum:m", Quirks::NONE), None)
+        .answer(spec("sum:m", Quirks::NONE), RequestContext::default())
         .await;
     let Err(QueryError::OverBudget { resource, limit }) = refused else {
         panic!("{refused:?}")

@@ -1,62 +1,20 @@
-//! The codec of our calls: protobuf, with bounds on what a message may unfold to.
+//! The codec of our calls: protobuf, with bounds on what a request may unfold to.
 //!
-//! An empty element of a repeated field has two bytes on the wire and hundreds in memory, so a message
-//! within the size limit could take gigabytes before a handler sees how many points it has. The
-//! elements of the fields that requests repeat are therefore counted in the encoded message, which
-//! costs a few instructions for each, and the message is refused before it is decoded. The bounds
-//! here are far above what the calls allow, whose handlers tell a caller the exact rule.
+//! [`RequestBounds`] checks an encoded request; a request that keeps to its bounds is decoded. What is no
+//! protobuf is the caller's fault, which tonic's own codec reports as INTERNAL. Responses are decoded as
+//! they are.
 
-use std::any::type_name;
 use std::fmt;
 use std::marker::PhantomData;
 
 use bytes::Buf as _;
-use prost::Message;
+use prost::{Message, Name};
 use tonic::codec::{Codec, DecodeBuf, Decoder};
 use tonic::{Code, Status};
-use tonic_prost::{ProstCodec, ProstDecoder, ProstEncoder};
+use tonic_prost::{ProstCodec, ProstEncoder};
 
-use crate::common::v1::ErrorReason;
-use crate::error;
-
-/// How many elements a message may have at the end of a path of field numbers.
-type Bound = (&'static [u32], usize);
-
-/// Elements of a call that allows some thousands.
-const SOME: usize = 65_536;
-/// Elements of a call that allows a million.
-const MANY: usize = 1_048_576;
-
-/// The bounds of a message, by the name of its type.
-fn bounds_of(type_name: &str) -> &'static [Bound] {
-    match type_name.rsplit("::").next().unwrap_or_default() {
-        // names or uids
-        "GetOrCreateUidsRequest" | "LookupUidsRequest" | "LookupNamesRequest" => &[(&[1], SOME)],
-        // points, and the tags of all of them
-        "WriteRequest" => &[(&[1], SOME), (&[1, 1, 1, 2], MANY)],
-        // columns: new_symbols, new_series, blocks
-        "WriteColumnsRequest" => &[(&[1, 1], MANY), (&[1, 2], MANY), (&[1, 3], MANY)],
-        // frame.columns
-        "WriteStreamRequest" => &[(&[2, 2, 1], MANY), (&[2, 2, 2], MANY), (&[2, 2, 3], MANY)],
-        // queries; filters, their values, tsuids
-        "QueryRequest" => &[
-            (&[2], SOME),
-            (&[2, 1, 2], SOME),
-            (&[2, 1, 2, 4], MANY),
-            (&[2, 2, 1], MANY),
-        ],
-        // targets; tags of a series, filters, their values
-        "QueryLastRequest" => &[
-            (&[1], SOME),
-            (&[1, 1, 1, 2], SOME),
-            (&[1, 2, 2], SOME),
-            (&[1, 2, 2, 4], MANY),
-        ],
-        // source: filters, their values, tsuids
-        "ScanRowsRequest" => &[(&[1, 1, 2], SOME), (&[1, 1, 2, 4], MANY), (&[1, 2, 1], MANY)],
-        _ => &[],
-    }
-}
+use crate::bounds::RequestBounds;
+use crate::{decode_memory, error};
 
 /// Encodes messages of type `T`, decodes those of type `U` that keep to their bounds.
 pub(crate) struct BoundedCodec<T, U>(PhantomData<fn(T) -> U>);
@@ -76,7 +34,7 @@ impl<T, U> fmt::Debug for BoundedCodec<T, U> {
 impl<T, U> Codec for BoundedCodec<T, U>
 where
     T: Message + Send + 'static,
-    U: Message + Default + Send + 'static,
+    U: Message + Name + Default + Send + 'static,
 {
     type Encode = T;
     type Decode = U;
@@ -88,18 +46,22 @@ where
     }
 
     fn decoder(&mut self) -> Self::Decoder {
+        let name = U::full_name();
         BoundedDecoder {
-            inner: ProstCodec::<T, U>::default().decoder(),
-            bounds: bounds_of(type_name::<U>()),
+            bounds: RequestBounds::of(&name),
+            name,
+            message: PhantomData,
         }
     }
 }
 
 /// See [`BoundedCodec`].
-#[derive(Debug)]
 pub(crate) struct BoundedDecoder<U> {
-    inner: ProstDecoder<U>,
-    bounds: &'static [Bound],
+    /// The full name of the message.
+    name: String,
+    /// `None` for a response.
+    bounds: Option<RequestBounds>,
+    message: PhantomData<fn() -> U>,
 }
 
 impl<U: Message + Default> Decoder for BoundedDecoder<U> {
@@ -107,189 +69,107 @@ impl<U: Message + Default> Decoder for BoundedDecoder<U> {
     type Error = Status;
 
     fn decode(&mut self, buffer: &mut DecodeBuf<'_>) -> Result<Option<U>, Status> {
-        if !self.bounds.is_empty() {
-            // tonic collects a message in one piece.
-            debug_assert_eq!(buffer.chunk().len(), buffer.remaining());
-            let mut counts = vec![0; self.bounds.len()];
-            count(buffer.chunk(), self.bounds, &mut Vec::new(), &mut counts)?;
-        }
-        self.inner.decode(buffer)
+        let Some(bounds) = self.bounds else {
+            let response = U::decode(buffer);
+            return response
+                .map(Some)
+                .map_err(|error| Status::new(Code::Internal, format!("{}: {error}", self.name)));
+        };
+        // tonic collects a message in one piece.
+        debug_assert_eq!(buffer.chunk().len(), buffer.remaining());
+        let unfolded = bounds.check(&self.name, buffer.chunk())?;
+        let texts = u64::try_from(buffer.remaining()).unwrap_or(u64::MAX);
+        decode_memory::take(unfolded.saturating_add(texts))?;
+        U::decode(buffer)
+            .map(Some)
+            .map_err(|error| error::malformed_message(&self.name, error))
     }
-}
-
-/// Adds the elements of `message`, which lies at `path`, to the counts of the bounds. Bytes that are no
-/// protobuf end it: the decoder refuses them at the same place.
-fn count(message: &[u8], bounds: &[Bound], path: &mut Vec<u32>, counts: &mut [usize]) -> Result<(), Status> {
-    let mut rest = message;
-    while let Some((field, element)) = next_field(&mut rest) {
-        let Some(element) = element else { continue };
-        path.push(field);
-        let mut goes_deeper = false;
-        for ((bound_path, limit), count) in bounds.iter().zip(counts.iter_mut()) {
-            if *bound_path == path.as_slice() {
-                *count += 1;
-                if *count > *limit {
-                    return Err(too_many(bound_path, *limit));
-                }
-            }
-            goes_deeper |= bound_path.len() > path.len() && bound_path.starts_with(path);
-        }
-        if goes_deeper {
-            self::count(element, bounds, path, counts)?;
-        }
-        path.pop();
-    }
-    Ok(())
-}
-
-/// The number of the next field, and its bytes if they have a length. `None` at the end, and where the
-/// bytes are no protobuf.
-fn next_field<'a>(rest: &mut &'a [u8]) -> Option<(u32, Option<&'a [u8]>)> {
-    let key = varint(rest)?;
-    let field = u32::try_from(key >> 3).ok()?;
-    let skipped = match key & 7 {
-        0 => {
-            varint(rest)?;
-            return Some((field, None));
-        }
-        1 => 8,
-        2 => {
-            let length = usize::try_from(varint(rest)?).ok()?;
-            let (element, behind) = rest.split_at_checked(length)?;
-            *rest = behind;
-            return Some((field, Some(element)));
-        }
-        5 => 4,
-        // Groups are not in our messages.
-        _ => return None,
-    };
-    *rest = rest.get(skipped..)?;
-    Some((field, None))
-}
-
-fn varint(rest: &mut &[u8]) -> Option<u64> {
-    let mut value = 0;
-    for shift in (0..64).step_by(7) {
-        let (byte, behind) = rest.split_first()?;
-        *rest = behind;
-        value |= u64::from(byte & 0x7f) << shift;
-        if *byte < 0x80 {
-            return Some(value);
-        }
-    }
-    None
-}
-
-fn too_many(path: &[u32], limit: usize) -> Status {
-    let path: Vec<String> = path.iter().map(u32::to_string).collect();
-    let path = path.join(".");
-    let message = format!("the message has more than {limit} elements in the repeated field at path {path}");
-    error::status(
-        Code::InvalidArgument,
-        ErrorReason::BatchTooLarge,
-        message,
-        &[("field", &path)],
-    )
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU64, Ordering};
+    use std::task::Context;
+
+    use bytes::{BufMut as _, BytesMut};
+    use http_body_util::Full;
+    use tonic::codec::Streaming;
+
     use super::*;
-    use crate::common::v1::{SeriesKey, SeriesName, Tag, series_key};
-    use crate::data::v1::columns::Block;
-    use crate::data::v1::write_stream_request::{self, Frame};
-    use crate::data::v1::{
-        Columns, Point, QueryLastRequest, QueryRequest, SubQuery, WriteRequest, WriteStreamRequest,
-    };
-    use crate::data::v1::{TagFilter, sub_query};
+    use crate::common::v1::ErrorReason;
+    use crate::data::v1::{ExplainRequest, ExplainResponse, Point, WriteRequest};
+    use crate::decode_memory::Meter;
 
-    fn check<M: Message>(message: &M) -> Result<(), Status> {
-        let bounds = bounds_of(type_name::<M>());
-        assert!(!bounds.is_empty(), "{} has bounds", type_name::<M>());
-        count(
-            &message.encode_to_vec(),
-            bounds,
-            &mut Vec::new(),
-            &mut vec![0; bounds.len()],
-        )
+    async fn decoded<U: Message + Name + Default + Send + 'static>(message: &[u8]) -> Result<U, Status> {
+        let mut frame = BytesMut::new();
+        frame.put_u8(0);
+        frame.put_u32(u32::try_from(message.len()).unwrap());
+        frame.put_slice(message);
+        let decoder = BoundedCodec::<(), U>::default().decoder();
+        let mut stream = Streaming::new_request(decoder, Full::new(frame.freeze()), None, None);
+        stream.message().await.map(Option::unwrap)
     }
 
-    #[test]
-    fn elements_are_counted_up_to_the_bound() {
-        let request = |points| WriteRequest {
-            points: vec![Point::default(); points],
-            ..WriteRequest::default()
-        };
-        check(&request(SOME)).unwrap();
-        let refused = check(&request(SOME + 1)).unwrap_err();
-        assert_eq!(refused.code(), Code::InvalidArgument);
-        assert_eq!(error::reason_of(&refused), Some(ErrorReason::BatchTooLarge));
-    }
-
-    #[test]
-    fn elements_of_all_parents_count_together() {
-        let filters = vec![TagFilter::default(); SOME / 2];
-        let source = sub_query::MetricSource {
-            filters,
-            ..sub_query::MetricSource::default()
-        };
-        let query = SubQuery {
-            source: Some(sub_query::Source::Metric(source)),
-            ..SubQuery::default()
-        };
-        let request = |queries| QueryRequest {
-            queries: vec![query.clone(); queries],
-            ..QueryRequest::default()
-        };
-        check(&request(2)).unwrap();
-        check(&request(3)).unwrap_err();
-    }
-
-    #[test]
-    fn columns_in_a_frame_are_found() {
-        let columns = Columns {
-            blocks: vec![Block::default(); MANY + 1],
-            ..Columns::default()
-        };
-        let frame = Frame {
-            sequence: 1,
-            columns: Some(columns),
-        };
-        let message = Some(write_stream_request::Message::Frame(frame));
-        check(&WriteStreamRequest { message }).unwrap_err();
-    }
-
-    #[test]
-    fn paths_lead_to_the_fields_that_are_meant() {
-        let tags = vec![Tag::default(); MANY + 1];
-        let name = SeriesName {
-            metric: String::new(),
-            tags,
-        };
-        let series = Some(SeriesKey {
-            key: Some(series_key::Key::Name(name)),
-        });
-        let point = Point {
-            series,
-            ..Point::default()
-        };
-        check(&WriteRequest {
-            points: vec![point],
-            ..WriteRequest::default()
-        })
-        .unwrap_err();
-        check(&QueryLastRequest {
-            targets: vec![Default::default(); SOME + 1],
-            ..Default::default()
-        })
-        .unwrap_err();
-    }
-
-    #[test]
-    fn bytes_that_are_no_protobuf_are_left_to_the_decoder() {
-        let bounds = bounds_of("WriteRequest");
-        for bytes in [&[0x0a, 0x05, 0x01][..], &[0xff; 12], &[0x0b], &[0x09, 1], &[]] {
-            count(bytes, bounds, &mut Vec::new(), &mut vec![0; bounds.len()]).unwrap();
+    #[tokio::test]
+    async fn malformed_requests_are_invalid_arguments_that_name_the_message() {
+        // Cut short where elements are counted, a group, and a wrong type where they are not.
+        for message in [&[0x0a, 0x05, 0x01][..], &[0x0b, 0x0c], &[0x12, 0x01, 0x01]] {
+            let status = decoded::<WriteRequest>(message).await.unwrap_err();
+            assert_eq!(status.code(), Code::InvalidArgument, "{status:?}");
+            assert_eq!(error::reason_of(&status), Some(ErrorReason::MalformedMessage));
+            assert!(
+                status.message().contains("oxtsdb.data.v1.WriteRequest"),
+                "{status:?}"
+            );
         }
+    }
+
+    #[tokio::test]
+    async fn requests_over_a_bound_are_not_decoded() {
+        let request = ExplainRequest {
+            query: Some(crate::data::v1::QueryRequest {
+                queries: vec![Default::default(); 1001],
+                ..Default::default()
+            }),
+        };
+        let status = decoded::<ExplainRequest>(&request.encode_to_vec())
+            .await
+            .unwrap_err();
+        assert_eq!(error::reason_of(&status), Some(ErrorReason::BatchTooLarge));
+    }
+
+    struct Sum(AtomicU64);
+
+    impl Meter for Sum {
+        fn take(&self, bytes: u64) -> Result<(), Status> {
+            self.0.fetch_add(bytes, Ordering::Relaxed);
+            Ok(())
+        }
+    }
+
+    #[tokio::test]
+    async fn requests_take_the_memory_of_their_decoded_form() {
+        let sum = Arc::new(Sum(AtomicU64::new(0)));
+        let meter: Arc<dyn Meter> = Arc::<Sum>::clone(&sum);
+        let request = WriteRequest {
+            points: vec![Point::default(); 1000],
+            ..WriteRequest::default()
+        };
+        let message = request.encode_to_vec();
+        let mut decoding = std::pin::pin!(decoded::<WriteRequest>(&message));
+        let poll = |cx: &mut Context<'_>| decode_memory::metered(&meter, || decoding.as_mut().poll(cx));
+        std::future::poll_fn(poll).await.unwrap();
+        let taken = sum.0.load(Ordering::Relaxed);
+        assert!(
+            taken >= (1000 * size_of::<Point>() + message.len()) as u64,
+            "{taken} bytes"
+        );
+    }
+
+    #[tokio::test]
+    async fn a_malformed_response_is_an_internal_error() {
+        let status = decoded::<ExplainResponse>(&[0x0b]).await.unwrap_err();
+        assert_eq!(status.code(), Code::Internal);
     }
 }

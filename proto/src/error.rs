@@ -53,6 +53,39 @@ pub fn invalid_field_because(field: &str, reason: ErrorReason, description: impl
     )
 }
 
+/// INVALID_ARGUMENT for a message that is not what its call expects.
+pub fn malformed_message(name: &str, what: impl std::fmt::Display) -> Status {
+    let message = format!("message is not a valid {name}: {what}");
+    status(Code::InvalidArgument, ErrorReason::MalformedMessage, message, &[])
+}
+
+/// INVALID_ARGUMENT for a message with more elements in a repeated field than its bound.
+pub(crate) fn too_many_items(field: &str, limit: u32) -> Status {
+    let rule = format!("has more than {limit} elements in the message");
+    over_a_bound(field, rule, &limit.to_string())
+}
+
+/// INVALID_ARGUMENT for a message whose elements would take too much memory together.
+pub(crate) fn unfolds_to_too_much(field: &str, limit_bytes: u64) -> Status {
+    let limit = format!("{} MiB", limit_bytes >> 20);
+    let rule =
+        format!("with its elements the message takes more than {limit} of memory; send less at a time");
+    over_a_bound(field, rule, &limit)
+}
+
+fn over_a_bound(field: &str, rule: String, limit: &str) -> Status {
+    let message = format!("{field}: {rule}");
+    let details = ErrorDetails::with_bad_request_violation(field, rule);
+    let metadata = [("field", field), ("limit", limit)];
+    with_details(
+        Code::InvalidArgument,
+        ErrorReason::BatchTooLarge,
+        message,
+        &metadata,
+        details,
+    )
+}
+
 /// The error of one item of a batch.
 pub fn item_error(
     code: Code,

@@ -4,7 +4,9 @@
 //! `protoc`.
 
 mod bounded_codec;
+mod bounds;
 pub mod deadline;
+pub mod decode_memory;
 pub mod error;
 mod uid_client;
 

@@ -1,8 +1,11 @@
 //! What meshes, balancers and tools rely on: health, reflection, deadlines, drain.
 
 use std::collections::BTreeSet;
+use std::net::SocketAddr;
 
 use anyhow::{Context as _, ensure};
+use http_body_util::{BodyExt as _, Full};
+use hyper::body::Bytes;
 use oxtsdb_proto::common::v1::{ErrorReason, UidKind};
 use oxtsdb_proto::data::v1::WriteRequest;
 use oxtsdb_proto::data::v1::data_service_client::DataServiceClient;
@@ -17,12 +20,14 @@ use oxtsdb_tests::sample::{Number, Sample};
 use oxtsdb_tests::stream::WriteStream;
 use oxtsdb_tests::{PATIENCE, Tsdb};
 use tokio_stream::StreamExt as _;
+use tonic::body::Body;
 use tonic::transport::Channel;
-use tonic::{Code, Request};
+use tonic::{Code, Request, Status};
 use tonic_health::pb::HealthCheckRequest;
 use tonic_health::pb::health_check_response::ServingStatus;
 use tonic_health::pb::health_client::HealthClient;
 use tonic_reflection::pb::{v1, v1alpha};
+use tower::Service as _;
 
 const T: i64 = 1_500_000_000_000;
 
@@ -77,11 +82,11 @@ listed_by!(listed_v1, v1);
 listed_by!(listed_v1alpha, v1alpha);
 
 #[tokio::test(flavor = "multi_thread")]
-async fn reflection_lists_the_services() -> anyhow::Result<()> {
+async fn reflection_lists_the_services_of_its_port() -> anyhow::Result<()> {
     let tsdb = Tsdb::start().await?;
-    for (channel, service) in [
-        (tsdb.data_channel(), DATA_SERVICE),
-        (tsdb.uid_channel(), UID_SERVICE),
+    for (channel, service, other) in [
+        (tsdb.data_channel(), DATA_SERVICE, UID_SERVICE),
+        (tsdb.uid_channel(), UID_SERVICE, DATA_SERVICE),
     ] {
         for listed in [
             listed_v1(channel.clone()).await?,
@@ -90,8 +95,86 @@ async fn reflection_lists_the_services() -> anyhow::Result<()> {
             for name in [service, "grpc.health.v1.Health"] {
                 assert!(listed.contains(name), "{name} is not in {listed:?}");
             }
+            assert!(!listed.contains(other), "{other} has another port: {listed:?}");
         }
     }
+    Ok(())
+}
+
+/// Bytes in place of a message.
+fn raw_call(address: SocketAddr, method: &str, message: &[u8]) -> anyhow::Result<http::Request<Body>> {
+    let mut frame = vec![0];
+    frame.extend_from_slice(&u32::try_from(message.len())?.to_be_bytes());
+    frame.extend_from_slice(message);
+    let request = http::Request::post(format!("http://{address}/{method}"))
+        .header("content-type", "application/grpc")
+        .header("te", "trailers");
+    Ok(request.body(Body::new(Full::new(Bytes::from(frame))))?)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn malformed_protobuf_is_an_invalid_argument() -> anyhow::Result<()> {
+    let tsdb = Tsdb::start().await?;
+    let (data, uid) = (tsdb.data_address(), tsdb.uid_address());
+    let of_data = |name| format!("{DATA_SERVICE}/{name}");
+    for (address, method) in [
+        (data, of_data("Write")),
+        (data, of_data("Query")),
+        (data, of_data("WriteStream")),
+        (uid, format!("{UID_SERVICE}/LookupUids")),
+        (uid, format!("{UID_SERVICE}/ExportUids")),
+    ] {
+        let mut channel = RawChannel::connect(address).await?;
+        let response = channel.call(raw_call(address, &method, &[0x0a, 0xff])?).await?;
+        let trailers = response.headers().clone();
+        let trailers = match response.into_body().collect().await?.trailers() {
+            Some(trailers) => trailers.clone(),
+            None => trailers,
+        };
+        let status = Status::from_header_map(&trailers).context("a status")?;
+        assert_eq!(status.code(), Code::InvalidArgument, "{method}: {status:?}");
+        assert_eq!(
+            reason_of(&status),
+            Some(ErrorReason::MalformedMessage),
+            "{method}: {status:?}"
+        );
+    }
+    Ok(())
+}
+
+/// 8 million in 16 MiB unfold to gigabytes.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_small_message_with_millions_of_elements_is_refused_at_once() -> anyhow::Result<()> {
+    let mut tsdb = Tsdb::start().await?;
+    let queries = [0x12, 0x00].repeat(8_000_000);
+    let mut explain = vec![0x0a];
+    // The length as a varint.
+    let mut length = queries.len();
+    while length >= 0x80 {
+        explain.push(u8::try_from(length & 0x7f)? | 0x80);
+        length >>= 7;
+    }
+    explain.push(u8::try_from(length)?);
+    explain.extend_from_slice(&queries);
+    let before = tsdb.process().peak_memory()?;
+    for (method, message) in [
+        ("Query", &queries),
+        ("Explain", &explain),
+        ("QueryExpressions", &queries),
+    ] {
+        let address = tsdb.data_address();
+        let mut channel = RawChannel::connect(address).await?;
+        let method = format!("{DATA_SERVICE}/{method}");
+        let response = channel.call(raw_call(address, &method, message)?).await?;
+        let status = Status::from_header_map(response.headers()).context("a status")?;
+        assert_eq!(
+            reason_of(&status),
+            Some(ErrorReason::BatchTooLarge),
+            "{method}: {status:?}"
+        );
+    }
+    let grown = tsdb.process().peak_memory()?.saturating_sub(before);
+    assert!(grown < 256 << 20, "{grown} bytes");
     Ok(())
 }
 

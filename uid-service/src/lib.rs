@@ -52,8 +52,12 @@ pub fn store_part(settings: &UidSettings) -> Result<StorePart, SettingError> {
             def: UidTable::definition(settings.check()?.table),
         },
         others: Vec::new(),
+        memory_bytes: STORE_BYTES,
     })
 }
+
+/// Memory that the embedded store of names wants: less than one for points.
+const STORE_BYTES: u64 = 96 << 20;
 
 /// The service over a store that has the tables of [`store_part`].
 ///

@@ -7,8 +7,9 @@ use std::sync::Arc;
 use anyhow::Context as _;
 use clap::Parser;
 use oxtsdb_row_store::RowStore;
+use oxtsdb_server::connections::Connections;
 use oxtsdb_server::store::{StorePart, StoreSettings};
-use oxtsdb_server::{GrpcOptions, GrpcServer, ProgramArgs, bind, program, telemetry};
+use oxtsdb_server::{GrpcOptions, GrpcServer, GrpcSettings, ProgramArgs, bind, program, telemetry};
 use tracing::info;
 use uid_service::UidSettings;
 
@@ -38,6 +39,8 @@ struct Cli {
     )]
     log: String,
     #[command(flatten)]
+    grpc: GrpcSettings,
+    #[command(flatten)]
     store: StoreSettings,
     #[command(flatten)]
     uids: UidSettings,
@@ -52,8 +55,19 @@ async fn run(cli: Cli) -> anyhow::Result<()> {
     telemetry::init(&cli.log, cli.program.log_format)?;
     // A bad setting ends the program before it makes a folder.
     let part = uid_service::store_part(&cli.uids)?;
-    let store = cli.store.open(&part).await?;
-    let served = serve(&cli, &part, Arc::clone(&store)).await;
+    // Before the store opens its files.
+    let fixed = cli.store.memory_bytes(&[&part]) + cli.uids.fixed_bytes();
+    let (memory, share) = cli.program.memory(fixed)?;
+    let grpc = GrpcOptions {
+        memory: Some(memory.ingest().clone()),
+        ..cli.grpc.options(&Connections::of_process())?
+    };
+    let cli = Cli {
+        uids: cli.uids.with_fixed_share(&share),
+        ..cli
+    };
+    let store = cli.store.open(&part, &share).await?;
+    let served = serve(&cli, grpc, &part, Arc::clone(&store)).await;
     // What is stored is safe already; closing flushes, so that the next start is quick.
     let closed = store.close().await.context("close the store");
     served?;
@@ -62,16 +76,22 @@ async fn run(cli: Cli) -> anyhow::Result<()> {
     Ok(())
 }
 
-async fn serve(cli: &Cli, part: &StorePart, store: Arc<dyn RowStore>) -> anyhow::Result<()> {
+async fn serve(
+    cli: &Cli,
+    options: GrpcOptions,
+    part: &StorePart,
+    store: Arc<dyn RowStore>,
+) -> anyhow::Result<()> {
+    let bound = bind(cli.uid_listen)?;
     let probe = part.probe(&store);
     let service = uid_service::assemble(store, &cli.uids).await?;
-    let listener = bind(cli.uid_listen).await?;
+    let listener = bound.listen()?;
     let (shutdown, trigger) = cli.program.shutdown();
     let signals = tokio::spawn(trigger.on_signal());
     let served = GrpcServer::new()
         .service(service)
         .depends_on(probe)
-        .serve(listener, GrpcOptions::default(), shutdown)
+        .serve(listener, options, shutdown)
         .await;
     signals.abort();
     served

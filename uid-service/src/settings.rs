@@ -6,6 +6,7 @@
 use std::time::Duration;
 
 use clap::{ArgAction, Args};
+use oxtsdb_resources::FixedShare;
 use oxtsdb_row_store::{StoreError, TableName};
 use oxtsdb_schema::name::MAX_LENGTH_DEFAULT;
 use oxtsdb_schema::{NameRules, UidWidth, data_table};
@@ -108,6 +109,22 @@ const MIB: u64 = 1 << 20;
 const MAX_TTL_SECONDS: u64 = 315_360_000;
 
 impl UidSettings {
+    /// Memory that the caches want, in bytes.
+    pub const fn fixed_bytes(&self) -> u64 {
+        // One for each direction.
+        self.uid_cache_mib.saturating_mul(2 * MIB)
+    }
+
+    /// These settings with caches that fit under the limit of memory.
+    #[must_use]
+    pub fn with_fixed_share(self, share: &FixedShare) -> Self {
+        let uid_cache_mib = share.of(self.uid_cache_mib.saturating_mul(MIB)) / MIB;
+        Self {
+            uid_cache_mib,
+            ..self
+        }
+    }
+
     /// Checks what the types alone do not say.
     ///
     /// # Errors

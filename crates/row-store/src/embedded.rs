@@ -87,6 +87,19 @@ impl EmbeddedConfig {
             clock: Clock::system(),
         }
     }
+
+    /// The same with limits that take so many bytes of memory together: a third is for the rows that
+    /// gather, as much for those that are being flushed, and the last third for requests and blocks.
+    #[must_use]
+    pub fn with_memory(self, bytes: u64) -> Self {
+        let third = bytes / 3;
+        Self {
+            memory_bytes: usize::try_from(third).unwrap_or(usize::MAX),
+            queue_bytes: u32::try_from(third / 2).unwrap_or(u32::MAX).max(1 << 20),
+            cache_bytes: third / 2,
+            ..self
+        }
+    }
 }
 
 /// Figures of a store, for metrics.

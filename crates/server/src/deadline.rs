@@ -1,8 +1,7 @@
 //! Deadlines of calls, with the code that gRPC says.
 //!
-//! tonic enforces `grpc-timeout` by itself and answers CANCELLED. This layer lies inside tonic's
-//! own timer and fires a little earlier, so that the caller gets DEADLINE_EXCEEDED. Like tonic's,
-//! it bounds the time until an answer begins; handlers of streams watch [`deadline_of`] themselves.
+//! tonic's own server would answer CANCELLED. The layer bounds the time until a response begins; handlers
+//! of streams watch [`deadline_of`] themselves.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -71,7 +70,7 @@ where
     }
 
     fn call(&mut self, mut request: Request<Body>) -> Self::Future {
-        let asked = grpc_timeout(request.headers()).map(ours);
+        let asked = grpc_timeout(request.headers());
         let Some(timeout) = asked.or(self.default) else {
             return Box::pin(self.inner.call(request));
         };
@@ -89,13 +88,7 @@ where
     }
 }
 
-/// One percent, but 2 to 50 ms, before tonic's own timer.
-fn ours(timeout: Duration) -> Duration {
-    let margin = (timeout / 100).clamp(Duration::from_millis(2), Duration::from_millis(50));
-    timeout.saturating_sub(margin)
-}
-
-/// The header `grpc-timeout`: up to eight digits and a unit. What is malformed is tonic's to refuse.
+/// The header `grpc-timeout`: up to eight digits and a unit. What is malformed counts as absent.
 ///
 /// Source: gRPC over HTTP/2, "Timeout".
 fn grpc_timeout(headers: &HeaderMap) -> Option<Duration> {

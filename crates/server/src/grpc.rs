@@ -1,34 +1,45 @@
 //! A gRPC server with health and reflection.
 
+mod connection;
+mod reflection;
+
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
 use http::{Request, Response};
+use oxtsdb_resources::MemoryPool;
 use tokio::net::TcpListener;
 use tonic::body::Body;
 use tonic::server::NamedService;
-use tonic::service::{Routes, RoutesBuilder};
-use tonic::transport::Server;
-use tonic::transport::server::TcpIncoming;
+use tonic::service::RoutesBuilder;
 use tonic_health::ServingStatus;
 use tonic_health::server::HealthReporter;
 use tower::Service;
-use tracing::{info, warn};
+use tracing::info;
 
-use crate::message_size::MessageSizeLayer;
-use crate::{DeadlineLayer, Shutdown, StoreProbe};
+use crate::connections::{CLIENT_TIMEOUT, ConnectionCounts, Connections, ListenerOptions};
+use crate::{Shutdown, StoreProbe};
 
-/// How a [`GrpcServer`] treats its connections.
+/// How a [`GrpcServer`] treats its connections and requests.
 #[derive(Clone, Debug)]
 pub struct GrpcOptions {
-    /// For calls that bring no deadline; `None`: no limit. Of a stream, until its answer begins.
+    /// For calls that bring no deadline; `None`: no limit. Of a stream, until its response begins.
     pub default_deadline: Option<Duration>,
-    /// Calls under way on one connection, at most.
+    /// Connections of the process, which those of this server are among.
+    pub connections: Connections,
+    /// Connections of this server at a time.
+    pub max_connections: usize,
+    /// Calls in progress on one connection, at most.
     pub max_concurrent_streams: u32,
+    /// A client that reads less than 64 KiB in so long, while there is more to send, is cut off.
+    pub client_timeout: Duration,
+    /// The memory that requests take from as they arrive; `None`: they are not counted.
+    pub memory: Option<MemoryPool>,
     /// A connection is asked to end after so long, so that balancers spread clients anew; `None`:
     /// never.
     pub max_connection_age: Option<Duration>,
-    /// How long calls under way may take to end once stopping has begun; then they are cut off.
+    /// How long calls in progress may take to end once stopping has begun; then they are cut off.
     pub drain_limit: Duration,
 }
 
@@ -36,7 +47,11 @@ impl Default for GrpcOptions {
     fn default() -> Self {
         Self {
             default_deadline: Some(Duration::from_secs(60)),
-            max_concurrent_streams: 1024,
+            connections: Connections::unlimited(),
+            max_connections: 1024,
+            max_concurrent_streams: 256,
+            client_timeout: CLIENT_TIMEOUT,
+            memory: None,
             max_connection_age: None,
             drain_limit: Duration::from_secs(30),
         }
@@ -97,12 +112,12 @@ impl GrpcServer {
         self
     }
 
-    /// Tells the health of the services while the server runs.
+    /// Reports the health of the services while the server runs.
     pub fn health(&self) -> HealthReporter {
         self.health.clone()
     }
 
-    /// Answers calls on `listener` until `shutdown`, then finishes what is under way.
+    /// Answers calls on `listener` until `shutdown`, then finishes what is in progress.
     ///
     /// All services are SERVING from now on, except while the store that they depend on cannot serve;
     /// when draining begins they are NOT_SERVING.
@@ -122,7 +137,7 @@ impl GrpcServer {
             health,
             probe,
         } = self;
-        add_reflection(&mut routes)?;
+        reflection::add(&mut routes, &names)?;
         let address = listener.local_addr().context("address of the gRPC listener")?;
         set_all(&health, &names, ServingStatus::Serving).await;
         info!(%address, services = ?names, "gRPC is served");
@@ -136,51 +151,39 @@ impl GrpcServer {
                 }
                 set_all(&health, &names, ServingStatus::NotServing).await;
                 shutdown.stopping().await;
-                // Ends the watches of health, which would be under way for ever.
+                // Ends the watches of health, which would be in progress for ever.
                 for name in names {
                     health.clear_service_status(name).await;
                 }
                 health.clear_service_status("").await;
             }
         };
-        let mut server = Server::builder()
-            .layer(DeadlineLayer::new(options.default_deadline))
-            .layer(MessageSizeLayer)
-            .http2_keepalive_interval(Some(Duration::from_secs(30)))
-            .http2_keepalive_timeout(Some(Duration::from_secs(10)))
-            .max_concurrent_streams(options.max_concurrent_streams)
-            // Larger than HTTP/2's 64 KiB, which is below one message of a thousand points.
-            .initial_stream_window_size(4 << 20)
-            .initial_connection_window_size(16 << 20);
-        if let Some(age) = options.max_connection_age {
-            server = server.max_connection_age(age);
-        }
-        let stopping = {
-            let shutdown = shutdown.clone();
-            async move { shutdown.stopping().await }
-        };
-        // A small frame waits for nothing: without this an answer's last frame takes 40 ms.
-        let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
-        let routes: Routes = routes.routes();
-        let serving = server
-            .add_routes(routes)
-            .serve_with_incoming_shutdown(incoming, stopping);
-        let too_late = async {
-            shutdown.stopping().await;
-            tokio::time::sleep(options.drain_limit).await;
-        };
-        tokio::select! {
-            result = async { tokio::join!(serving, draining).0 } => result.with_context(|| format!("serve gRPC on {address}")),
-            () = too_late => {
-                let seconds = options.drain_limit.as_secs();
-                warn!(%address, seconds, "calls that were still under way are cut off");
-                Ok(())
-            }
-        }
+        let connections = options.connections.listener(
+            ListenerOptions {
+                name: "grpc",
+                limit: options.max_connections,
+                limit_setting: "--grpc-max-connections",
+                // Clients keep channels open for days. Keepalive finds those whose client is gone.
+                idle_timeout: None,
+                client_timeout: options.client_timeout,
+                drain_limit: options.drain_limit,
+            },
+            Arc::<ConnectionCounts>::default(),
+        );
+        let server = Arc::new(connection::Server::new(
+            routes.routes(),
+            options,
+            shutdown.clone(),
+        ));
+        let serving = connections.serve(listener, shutdown, move |stream, connection| {
+            Arc::clone(&server).serve(stream, connection)
+        });
+        tokio::join!(serving, draining);
+        Ok(())
     }
 }
 
-/// Tells what the probe finds, for ever.
+/// Reports what the probe finds, for ever.
 async fn follow(probe: Option<StoreProbe>, health: &HealthReporter, names: &[&'static str]) {
     let Some(probe) = probe else {
         return std::future::pending().await;
@@ -203,16 +206,5 @@ async fn set_all(health: &HealthReporter, names: &[&'static str], status: Servin
     health.set_service_status("", status).await;
 }
 
-fn add_reflection(routes: &mut RoutesBuilder) -> anyhow::Result<()> {
-    let builder = || {
-        tonic_reflection::server::Builder::configure()
-            .register_encoded_file_descriptor_set(oxtsdb_proto::FILE_DESCRIPTOR_SET)
-            .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
-            // For tools that show the details of errors.
-            .register_encoded_file_descriptor_set(tonic_types::pb::FILE_DESCRIPTOR_SET)
-    };
-    routes.add_service(builder().build_v1().context("reflection v1")?);
-    // Older tools, grpcio's among them, know only this one.
-    routes.add_service(builder().build_v1alpha().context("reflection v1alpha")?);
-    Ok(())
-}
+#[cfg(test)]
+mod tests;

@@ -7,12 +7,14 @@
 //!           ─► Shutdown::stopping   no new connection; what is under way is finished
 //! ```
 
+pub mod connections;
 mod deadline;
 mod grpc;
 mod listen;
-mod message_size;
+mod message_errors;
 mod probe;
 pub mod program;
+mod request_memory;
 pub mod settings;
 mod shutdown;
 pub mod store;
@@ -20,8 +22,8 @@ pub mod telemetry;
 
 pub use deadline::{Deadline, DeadlineLayer, deadline_of};
 pub use grpc::{GrpcOptions, GrpcServer};
-pub use listen::bind;
-pub use message_size::message_too_large;
+pub use listen::{BoundAddress, bind};
+pub use message_errors::message_error;
 pub use probe::StoreProbe;
-pub use program::ProgramArgs;
+pub use program::{GrpcSettings, ProgramArgs};
 pub use shutdown::{Shutdown, ShutdownTrigger};

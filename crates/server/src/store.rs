@@ -12,6 +12,7 @@ use std::sync::Arc;
 
 use anyhow::Context as _;
 use clap::{Args, ValueEnum};
+use oxtsdb_resources::FixedShare;
 use oxtsdb_row_store::RowStore;
 use oxtsdb_row_store::embedded::{EmbeddedConfig, EmbeddedStore};
 use tracing::info;
@@ -21,6 +22,9 @@ pub use tables::{StoreTable, TablesError};
 
 use crate::StoreProbe;
 use crate::settings::SettingError;
+
+/// Memory for requests to HBase and replies of it that are under way.
+const HBASE_BYTES: u64 = 256 << 20;
 
 /// Where rows are kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -64,6 +68,8 @@ pub struct StorePart {
     pub table: StoreTable,
     /// Tables that it needs as well.
     pub others: Vec<StoreTable>,
+    /// The memory that its embedded store wants, in bytes.
+    pub memory_bytes: u64,
 }
 
 impl StoreSettings {
@@ -90,16 +96,25 @@ impl StoreSettings {
         }
     }
 
-    /// Opens the store of a service, with its tables.
+    /// The memory that the stores of these parts want, in bytes.
+    pub fn memory_bytes(&self, parts: &[&StorePart]) -> u64 {
+        match self.store {
+            StoreKind::Embedded => parts.iter().map(|part| part.memory_bytes).sum(),
+            // Requests to the gateways and their replies.
+            StoreKind::Hbase => HBASE_BYTES,
+        }
+    }
+
+    /// Opens the store of a service, with its tables and its share of the memory.
     ///
     /// # Errors
     ///
     /// The folder or HBase cannot be used, or a table is not as it must be. The error says what to
     /// change.
-    pub async fn open(&self, part: &StorePart) -> anyhow::Result<Arc<dyn RowStore>> {
+    pub async fn open(&self, part: &StorePart, memory: &FixedShare) -> anyhow::Result<Arc<dyn RowStore>> {
         self.check()?;
         match self.store {
-            StoreKind::Embedded => open_embedded(&self.data_dir, part).await,
+            StoreKind::Embedded => open_embedded(&self.data_dir, part, memory).await,
             StoreKind::Hbase => self.hbase.open(part.tables()).await,
         }
     }
@@ -113,12 +128,13 @@ impl StoreSettings {
         &self,
         first: &StorePart,
         second: &StorePart,
+        memory: &FixedShare,
     ) -> anyhow::Result<(Arc<dyn RowStore>, Arc<dyn RowStore>)> {
         self.check()?;
         match self.store {
             StoreKind::Embedded => Ok((
-                open_embedded(&self.data_dir, first).await?,
-                open_embedded(&self.data_dir, second).await?,
+                open_embedded(&self.data_dir, first, memory).await?,
+                open_embedded(&self.data_dir, second, memory).await?,
             )),
             StoreKind::Hbase => {
                 let store = self.hbase.open(first.tables().chain(second.tables())).await?;
@@ -168,10 +184,15 @@ impl StorePart {
     }
 }
 
-async fn open_embedded(data_dir: &Path, part: &StorePart) -> anyhow::Result<Arc<dyn RowStore>> {
+async fn open_embedded(
+    data_dir: &Path,
+    part: &StorePart,
+    memory: &FixedShare,
+) -> anyhow::Result<Arc<dyn RowStore>> {
     let folder = data_dir.join(part.folder);
-    let store = EmbeddedStore::open(EmbeddedConfig::new(&folder))
-        .with_context(|| format!("open the store in {}", folder.display()))?;
+    let config = EmbeddedConfig::new(&folder).with_memory(memory.of(part.memory_bytes));
+    let store =
+        EmbeddedStore::open(config).with_context(|| format!("open the store in {}", folder.display()))?;
     part.make_tables(&store).await?;
     Ok(Arc::new(store))
 }

@@ -10,10 +10,11 @@ use clap::Args;
 use data_service::DataSettings;
 use data_service::front::Door;
 use oxtsdb_proto::UidClient;
+use oxtsdb_resources::MemoryAccount;
 use oxtsdb_row_store::RowStore;
+use oxtsdb_server::connections::Connections;
 use oxtsdb_server::store::{StorePart, StoreSettings};
-use oxtsdb_server::{GrpcOptions, GrpcServer, ProgramArgs, bind};
-use tokio::net::TcpListener;
+use oxtsdb_server::{BoundAddress, GrpcOptions, GrpcServer, GrpcSettings, ProgramArgs, bind};
 use tracing::{info, warn};
 use uid_service::UidSettings;
 
@@ -66,6 +67,9 @@ pub(crate) struct ServeArgs {
     opentsdb_conf: Option<PathBuf>,
 
     #[command(flatten)]
+    grpc: GrpcSettings,
+
+    #[command(flatten)]
     store: StoreSettings,
 
     #[command(flatten)]
@@ -93,8 +97,31 @@ pub(crate) async fn run(args: ServeArgs, opentsdb_conf: Option<Outcome>) -> anyh
         uids: uid_service::store_part(&args.uids)?,
         data: data_service::store_part(&args.data)?,
     };
-    let (uid_store, data_store) = args.store.open_both(&parts.uids, &parts.data).await?;
-    let served = serve(args, &parts, Arc::clone(&uid_store), Arc::clone(&data_store)).await;
+    let stores = args.store.memory_bytes(&[&parts.uids, &parts.data]);
+    let fixed = stores + args.uids.fixed_bytes() + args.data.fixed_bytes();
+    let (memory, share) = args.program.memory(fixed)?;
+    let args = ServeArgs {
+        data: args.data.with_fixed_share(&share),
+        uids: args.uids.with_fixed_share(&share),
+        ..args
+    };
+    // Before the stores open their files.
+    let connections = Connections::of_process();
+    let grpc = GrpcOptions {
+        client_timeout: args.data.client_timeout(),
+        memory: Some(memory.ingest().clone()),
+        ..args.grpc.options(&connections)?
+    };
+    let (uid_store, data_store) = args.store.open_both(&parts.uids, &parts.data, &share).await?;
+    let served = serve(
+        args,
+        grpc,
+        &parts,
+        &memory,
+        Arc::clone(&uid_store),
+        Arc::clone(&data_store),
+    )
+    .await;
     // What is stored is safe already; closing flushes, so that the next start is quick.
     let closed = data_store.close().await.and(uid_store.close().await);
     served?;
@@ -120,13 +147,16 @@ fn report_settings(args: &ServeArgs, opentsdb_conf: Option<&Outcome>) {
 
 async fn serve(
     args: ServeArgs,
+    grpc: GrpcOptions,
     parts: &Parts,
+    memory: &MemoryAccount,
     uid_store: Arc<dyn RowStore>,
     data_store: Arc<dyn RowStore>,
 ) -> anyhow::Result<()> {
-    let http = listen(args.http_listen, "--http-listen").await?;
-    let data = listen(args.data_listen, "--data-listen").await?;
-    let uid = listen(args.uid_listen, "--uid-listen").await?;
+    // A port that is taken ends the start early; clients are refused until all is ready.
+    let http = take(args.http_listen, "--http-listen")?;
+    let data = take(args.data_listen, "--data-listen")?;
+    let uid = take(args.uid_listen, "--uid-listen")?;
     let (shutdown, trigger) = args.program.shutdown();
     let signals = tokio::spawn(trigger.on_signal());
 
@@ -134,14 +164,17 @@ async fn serve(
     let uid_service = uid_service::assemble(uid_store, &args.uids).await?;
     let client = UidClient::in_process(uid_service.clone());
     let service =
-        data_service::assemble::assemble(data_store, client, args.data.clone(), shutdown.clone()).await?;
+        data_service::assemble::assemble(data_store, client, args.data.clone(), memory, shutdown.clone())
+            .await?;
     let door = Door::new(
         service.writer.clone(),
         service.engine.clone(),
         service.uids.clone(),
         &args.data,
-    );
+    )
+    .with_connections(&grpc.connections);
 
+    let (http, data, uid) = (http.listen()?, data.listen()?, uid.listen()?);
     let ready = format!(
         "ready http={} data={} uid={}",
         http.local_addr()?,
@@ -154,11 +187,11 @@ async fn serve(
         GrpcServer::new()
             .service(uid_service)
             .depends_on(uid_probe)
-            .serve(uid, GrpcOptions::default(), shutdown.clone()),
+            .serve(uid, grpc.clone(), shutdown.clone()),
         GrpcServer::new()
             .service(service.server())
             .depends_on(data_probe)
-            .serve(data, GrpcOptions::default(), shutdown.clone()),
+            .serve(data, grpc, shutdown.clone()),
         async {
             door.serve(http, shutdown.clone()).await;
             Ok(())
@@ -168,6 +201,6 @@ async fn serve(
     Ok(())
 }
 
-async fn listen(address: SocketAddr, flag: &str) -> anyhow::Result<TcpListener> {
-    bind(address).await.with_context(|| flag.to_owned())
+fn take(address: SocketAddr, flag: &str) -> anyhow::Result<BoundAddress> {
+    bind(address).with_context(|| flag.to_owned())
 }

@@ -8,15 +8,13 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use oxtsdb_server::connections::ConnectionCounts;
+
 /// Counts since the start.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
-    /// Connections accepted.
-    pub(crate) connections_total: AtomicU64,
-    /// Connections closed at once because there were too many.
-    pub(crate) connections_rejected: AtomicU64,
-    /// Connections that are open now.
-    connections_open: AtomicU64,
+    /// Connections of the listener.
+    pub(crate) connections: Arc<ConnectionCounts>,
     /// HTTP requests.
     pub(crate) http_requests: AtomicU64,
     /// Telnet lines.
@@ -50,16 +48,6 @@ pub(crate) struct Statistic {
     pub(crate) value: u64,
 }
 
-/// Counts a connection as open until it is dropped.
-#[derive(Debug)]
-pub(crate) struct OpenConnection(Arc<Counters>);
-
-impl Drop for OpenConnection {
-    fn drop(&mut self) {
-        self.0.connections_open.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
 impl Counters {
     /// Beside what a query engine counts itself: cells that it passed over.
     pub(crate) fn beside(skipped_cells: Arc<AtomicU64>) -> Counters {
@@ -79,12 +67,6 @@ impl Counters {
         counter.fetch_add(number as u64, Ordering::Relaxed);
     }
 
-    /// Counts a connection as open.
-    pub(crate) fn opened(counters: &Arc<Counters>) -> OpenConnection {
-        counters.connections_open.fetch_add(1, Ordering::Relaxed);
-        OpenConnection(Arc::clone(counters))
-    }
-
     /// All counts, in a fixed order.
     pub(crate) fn statistics(&self) -> Vec<Statistic> {
         let statistic = |name, tag, counter: &AtomicU64| Statistic {
@@ -97,22 +79,13 @@ impl Counters {
             tag: None,
             value: counter.load(Ordering::Relaxed),
         };
+        let connections = &*self.connections;
+        let of_type = |kind, counter| statistic("tsd.connectionmgr.connections", ("type", kind), counter);
         vec![
-            statistic(
-                "tsd.connectionmgr.connections",
-                ("type", "open"),
-                &self.connections_open,
-            ),
-            statistic(
-                "tsd.connectionmgr.connections",
-                ("type", "rejected"),
-                &self.connections_rejected,
-            ),
-            statistic(
-                "tsd.connectionmgr.connections",
-                ("type", "total"),
-                &self.connections_total,
-            ),
+            of_type("open", &connections.open),
+            of_type("rejected", &connections.refused),
+            of_type("total", &connections.accepted),
+            untagged("oxtsdb.connections.evicted", &connections.evicted),
             statistic("tsd.rpc.received", ("type", "telnet"), &self.telnet_lines),
             statistic("tsd.rpc.received", ("type", "http"), &self.http_requests),
             statistic("tsd.rpc.received", ("type", "put"), &self.puts),
@@ -133,21 +106,5 @@ impl Counters {
             statistic("tsd.datapoints.added", ("type", "all"), &self.points_added),
             untagged("oxtsdb.query.skipped_cells", &self.skipped_cells),
         ]
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn connections_count_as_open_while_they_are() {
-        let counters = Arc::new(Counters::default());
-        let open = |counters: &Counters| counters.statistics()[0].value;
-        let first = Counters::opened(&counters);
-        let second = Counters::opened(&counters);
-        assert_eq!(open(&counters), 2);
-        drop((first, second));
-        assert_eq!(open(&counters), 0);
     }
 }

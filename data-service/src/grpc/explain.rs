@@ -3,17 +3,17 @@
 use oxtsdb_proto::data::v1::query_plan::{Certainty, Figure, Filter, KeyRange, Test, Way};
 use oxtsdb_proto::data::v1::{ExplainRequest, ExplainResponse, QueryPlan};
 use oxtsdb_schema::TagvUid;
-use oxtsdb_server::deadline_of;
 use prost::bytes::Bytes;
 use rustc_hash::FxHashSet;
 use tonic::{Request, Response, Status};
 
 use super::query::{convert, of_query};
+use super::results::context_of;
+use crate::query::Engine;
 use crate::query::estimate::{self, Estimate};
 use crate::query::plan::{Plan, Read};
 use crate::query::selection::{TagTest, ValueTest};
 use crate::query::time::now_ms;
-use crate::query::{Engine, QueryError};
 
 /// Values of a filter that are shown.
 const SHOWN_VALUES: usize = 100;
@@ -23,16 +23,10 @@ pub(super) async fn explain(
     engine: &Engine,
     request: Request<ExplainRequest>,
 ) -> Result<Response<ExplainResponse>, Status> {
-    let deadline = deadline_of(request.extensions());
+    let context = context_of(&request);
     let request = request.into_inner().query.unwrap_or_default();
     let query = convert::query(&request, now_ms())?;
-    let explained = engine.explain(&query, deadline);
-    let explained = match deadline {
-        None => explained.await,
-        Some(deadline) => tokio::time::timeout_at(deadline.into(), explained)
-            .await
-            .unwrap_or(Err(QueryError::DeadlineExceeded)),
-    };
+    let explained = engine.explain(&query, context).await;
     let explained = explained.map_err(|error| of_query(&error, "queries", &engine.table().to_string()))?;
     let plans = explained.iter().map(|(plan, estimate)| message(plan, estimate));
     Ok(Response::new(ExplainResponse {

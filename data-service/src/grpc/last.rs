@@ -10,13 +10,13 @@ use oxtsdb_proto::data::v1::query_last_response::{LastPoint as LastPointMessage,
 use oxtsdb_proto::data::v1::{QueryLastRequest, QueryLastResponse};
 use oxtsdb_proto::error::{invalid_field, item_error};
 use oxtsdb_schema::{MetricUid, Tsuid, UidKind};
-use oxtsdb_server::deadline_of;
 use tonic::{Code, Request, Response, Status};
 
 use super::query::convert::{metric_source, millis};
 use super::query::{of_query, place, qualifier_of};
+use super::results::context_of;
 use crate::last::{LastPoint, LookBack, names_of, of_metric, of_series};
-use crate::query::budget::{Limit, Limits, Resource};
+use crate::query::budget::{Budget, Limit, Limits, Resource};
 use crate::query::plan::{MetricSeries, check_tsuid};
 use crate::query::time::now_ms;
 use crate::query::{Engine, Number, QueryError, Quirks, SeriesFilter};
@@ -43,7 +43,8 @@ pub(super) async fn query_last(
     engine: &Engine,
     request: Request<QueryLastRequest>,
 ) -> Result<Response<QueryLastResponse>, Status> {
-    let deadline = deadline_of(request.extensions());
+    let context = context_of(&request);
+    let deadline = engine.resources().deadline(context.deadline);
     let request = request.into_inner();
     let look_back = look_back(&request)?;
     if request.targets.is_empty() || request.targets.len() > MAX_TARGETS {
@@ -54,7 +55,18 @@ pub(super) async fn query_last(
     for (index, target) in request.targets.iter().enumerate() {
         wanted.push(self::wanted(&format!("targets[{index}]"), target)?);
     }
-    let answer = answer(engine, &wanted, look_back, request.resolve_names, deadline);
+    let answer = async {
+        let admitted = engine.admit(context).await?;
+        let budget = admitted.budget();
+        answer(
+            engine,
+            &wanted,
+            look_back,
+            request.resolve_names,
+            (budget, deadline),
+        )
+        .await
+    };
     let answer = match deadline {
         None => answer.await,
         Some(deadline) => tokio::time::timeout_at(deadline.into(), answer)
@@ -105,14 +117,14 @@ async fn answer(
     wanted: &[Wanted<'_>],
     look_back: LookBack,
     with_names: bool,
-    deadline: Option<Instant>,
+    (budget, deadline): (&Budget, Option<Instant>),
 ) -> Result<QueryLastResponse, QueryError> {
     // Collected and boxed, because the compiler cannot tell that a stream over the closure is Send.
     let searches: Vec<_> = wanted
         .iter()
         .enumerate()
         .map(|(index, wanted)| {
-            async move { (index, points(engine, wanted, look_back, deadline).await) }.boxed()
+            async move { (index, points(engine, wanted, look_back, (budget, deadline)).await) }.boxed()
         })
         .collect();
     let mut found = stream::iter(searches).buffered(TARGETS_AT_A_TIME);
@@ -165,7 +177,7 @@ async fn points(
     engine: &Engine,
     wanted: &Wanted<'_>,
     look_back: LookBack,
-    deadline: Option<Instant>,
+    (budget, deadline): (&Budget, Option<Instant>),
 ) -> Result<Vec<LastPoint>, QueryError> {
     let tsuid = match wanted {
         Wanted::Metric { metric, filter } => {
@@ -173,7 +185,7 @@ async fn points(
             let layout = engine.layout();
             let series =
                 MetricSeries::resolve(metric, filter, Quirks::NONE, layout, directory, deadline).await?;
-            return of_metric(engine, &series, look_back, deadline).await;
+            return of_metric(engine, &series, look_back, (budget, deadline)).await;
         }
         Wanted::Name(name) => tsuid_of(engine, name, deadline).await?,
         Wanted::Tsuid(bytes) => check_tsuid(bytes, engine.layout())?,
@@ -273,6 +285,10 @@ fn of_target(error: &QueryError, table: &str) -> Option<ItemError> {
         | QueryError::UidWithoutName { .. }
         | QueryError::Ended
         | QueryError::OverBudget { .. }
+        | QueryError::NotAdmitted(_)
+        | QueryError::NoMemory(_)
+        | QueryError::ClientStalled { .. }
+        | QueryError::TimedOut { .. }
         | QueryError::Infinite { .. }
         | QueryError::Store(_)
         | QueryError::Uids(_)

@@ -5,6 +5,7 @@ mod expressions;
 mod handler;
 mod last;
 mod query;
+mod results;
 mod running;
 mod scan;
 mod service;

@@ -8,10 +8,11 @@ use oxtsdb_proto::common::v1::ErrorReason;
 use oxtsdb_proto::data::v1::{QueryRequest, QueryResponse};
 use oxtsdb_proto::error::{invalid_field, invalid_field_because, status};
 use oxtsdb_schema::row::RowError;
-use oxtsdb_server::deadline_of;
 use tonic::{Code, Request, Response, Status};
 
-use super::status::{of_store, of_uids};
+use super::results::{context_of, result_stream};
+use super::status::{of_store, of_uids, overloaded};
+use crate::query::frame::Delivery;
 use crate::query::time::now_ms;
 use crate::query::{Engine, QueryError};
 
@@ -20,16 +21,24 @@ pub(super) fn query(
     engine: &Engine,
     request: Request<QueryRequest>,
 ) -> Result<Response<BoxStream<'static, Result<QueryResponse, Status>>>, Status> {
-    let deadline = deadline_of(request.extensions());
+    let context = context_of(&request);
     let request = request.into_inner();
     let query = convert::query(&request, now_ms())?;
     let encoder = frames::Encoder::new(&request);
     let table = engine.table().to_string();
-    let answer = engine.run(query, deadline).flat_map(move |frame| match frame {
-        Ok(frame) => stream::iter(encoder.frames(frame)).map(Ok).boxed(),
-        Err(error) => stream::iter([Err(of_query(&error, "queries", &table))]).boxed(),
-    });
-    Ok(Response::new(answer.boxed()))
+    let messages = engine
+        .run(query, context)
+        .flat_map(move |delivery| match delivery {
+            Ok(Delivery { frame, held }) => stream::iter(encoder.frames(frame))
+                .map(move |message| {
+                    // The frame's memory is held until its last message is made.
+                    let _ = &held;
+                    Ok(message)
+                })
+                .boxed(),
+            Err(error) => stream::iter([Err(of_query(&error, "queries", &table))]).boxed(),
+        });
+    Ok(Response::new(result_stream(messages, engine)))
 }
 
 /// Why a query has no answer; `source` is the field that names the series, `table` the table of
@@ -77,7 +86,10 @@ pub(super) fn of_query(error: &QueryError, source: &str, table: &str) -> Status 
         }
         QueryError::Store(error) => of_store(error),
         QueryError::Uids(error) => of_uids(error),
-        QueryError::DeadlineExceeded => status(
+        QueryError::NotAdmitted(_) => overloaded(message, "--max-concurrent-queries"),
+        QueryError::NoMemory(_) => overloaded(message, oxtsdb_resources::memory::LIMIT_SETTING),
+        QueryError::ClientStalled { .. } => status(Code::Aborted, ErrorReason::ClientTooSlow, message, &[]),
+        QueryError::DeadlineExceeded | QueryError::TimedOut { .. } => status(
             Code::DeadlineExceeded,
             ErrorReason::DeadlineExceeded,
             message,

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use futures::stream::{self, BoxStream, StreamExt as _};
+use futures::stream::{self, BoxStream, Stream, StreamExt as _};
 use oxtsdb_proto::common::v1::ErrorReason;
 use oxtsdb_proto::data::v1::scan_rows_request::{View, source};
 use oxtsdb_proto::data::v1::scan_rows_response::{
@@ -13,12 +13,14 @@ use oxtsdb_proto::error::{invalid_field, item_error};
 use oxtsdb_row_store::{CellRef as StoredCell, Row};
 use oxtsdb_schema::row::{CellKind, CellPoint, CellRef, decode_cell};
 use oxtsdb_schema::{RowKeyLayout, RowKeyRef, Value};
-use oxtsdb_server::deadline_of;
 use tonic::{Code, Request, Response, Status};
 
 use super::query::convert::{metric_source, range, tsuids};
 use super::query::of_query;
+use super::results::{context_of, result_stream};
 use crate::query::hours::Hours;
+use crate::query::resources::Admitted;
+use crate::query::scan::RowBatch;
 use crate::query::time::now_ms;
 use crate::query::{Engine, QueryError};
 use crate::scan_rows::{RowScan, RowSource, scan_rows as scan};
@@ -31,7 +33,8 @@ pub(super) async fn scan_rows(
     engine: &Engine,
     request: Request<ScanRowsRequest>,
 ) -> Result<Response<BoxStream<'static, Result<ScanRowsResponse, Status>>>, Status> {
-    let deadline = deadline_of(request.extensions());
+    let context = context_of(&request);
+    let deadline = engine.resources().deadline(context.deadline);
     let request = request.into_inner();
     let view = View::try_from(request.view).map_err(|_| {
         invalid_field(
@@ -40,16 +43,27 @@ pub(super) async fn scan_rows(
         )
     })?;
     let table = engine.table().to_string();
-    let opened = scan(engine, row_scan(&request)?, deadline).await;
-    let rows = opened.map_err(|error| of_query(&error, "source", &table))?;
+    let row_scan = row_scan(&request)?;
+    let of_query = |error: &QueryError, table: &str| of_query(error, "source", table);
+    let admitted = engine
+        .admit(context)
+        .await
+        .map_err(|error| of_query(&error, &table))?;
+    let opened = scan(engine, row_scan, deadline).await;
+    let rows = opened.map_err(|error| of_query(&error, &table))?;
     let layout = *engine.layout();
-    let messages = in_time(rows, deadline).flat_map(move |batch| match batch {
-        Ok(rows) => stream::iter(messages(&rows, &layout, view, &table))
-            .map(Ok)
+    let batches = taking_turns(in_time(rows, deadline), admitted);
+    let messages = batches.flat_map(move |batch| match batch {
+        Ok(rows) => stream::iter(messages(rows.rows(), &layout, view, &table))
+            .map(move |message| {
+                // The rows' memory is held until the last message of them is made.
+                let _ = &rows;
+                Ok(message)
+            })
             .boxed(),
-        Err(error) => stream::iter([Err(of_query(&error, "source", &table))]).boxed(),
+        Err(error) => stream::iter([Err(of_query(&error, &table))]).boxed(),
     });
-    Ok(Response::new(messages.boxed()))
+    Ok(Response::new(result_stream(messages, engine)))
 }
 
 fn row_scan(request: &ScanRowsRequest) -> Result<RowScan, Status> {
@@ -84,6 +98,20 @@ fn row_scan(request: &ScanRowsRequest) -> Result<RowScan, Status> {
         hours: Hours::overlapping(start_ms, stop_ms - 1),
         start_after_row_key: request.start_after_row_key.to_vec(),
         limit: Some(request.limit).filter(|limit| *limit > 0),
+    })
+}
+
+/// Reads a batch whenever it is the scan's turn; while its messages wait for the client, others run.
+fn taking_turns(
+    rows: BoxStream<'static, Result<Vec<Row>, QueryError>>,
+    admitted: Admitted,
+) -> impl Stream<Item = Result<RowBatch, QueryError>> + Send {
+    stream::unfold((rows, admitted), |(mut rows, mut admitted)| async move {
+        admitted.resume().await;
+        let batch = rows.next().await?;
+        let batch = batch.and_then(|rows| RowBatch::new(rows, admitted.budget()));
+        admitted.pause();
+        Some((batch, (rows, admitted)))
     })
 }
 

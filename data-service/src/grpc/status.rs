@@ -41,6 +41,16 @@ pub(crate) fn of_uids(error: &UidsError) -> Status {
     status(code, reason, error.to_string(), &[])
 }
 
+/// A limit of the server is reached; the same call may succeed later.
+pub(crate) fn overloaded(message: String, setting: &str) -> Status {
+    status(
+        Code::Unavailable,
+        ErrorReason::Overloaded,
+        message,
+        &[("setting", setting)],
+    )
+}
+
 /// A write that failed as a whole.
 pub(crate) fn of_write(error: &WriteError) -> Status {
     match error {

@@ -19,7 +19,7 @@ use oxtsdb_proto::data::v1::write_stream_request::{self as incoming, Frame, Open
 use oxtsdb_proto::data::v1::write_stream_response::{self as outgoing, Ack, Draining, FrameError, Opened};
 use oxtsdb_proto::data::v1::{Columns, TimestampPrecision, WriteStreamRequest, WriteStreamResponse};
 use oxtsdb_proto::error::{invalid_field, invalid_field_because, status as status_with};
-use oxtsdb_server::{deadline_of, message_too_large};
+use oxtsdb_server::{deadline_of, message_error};
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Code, Request, Response, Status, Streaming};
@@ -72,7 +72,7 @@ async fn open(
     deadline: Option<Instant>,
 ) -> Result<Option<Open>, Status> {
     let message = tokio::select! {
-        message = incoming.message() => message.map_err(message_too_large)?,
+        message = incoming.message() => message.map_err(message_error)?,
         () = service.shutdown.draining() => return Err(draining()),
         () = passed(deadline) => return Err(deadline_exceeded()),
     };
@@ -202,7 +202,7 @@ impl Session {
                 }
                 () = passed(grace_ends) => return Err(draining().into()),
                 () = passed(self.deadline) => return Err(deadline_exceeded().into()),
-                message = incoming.message(), if may_read => match message.map_err(message_too_large)? {
+                message = incoming.message(), if may_read => match message.map_err(message_error)? {
                     Some(WriteStreamRequest { message: Some(incoming::Message::Frame(frame)) }) => {
                         self.frame(frame).await?;
                     }

@@ -14,6 +14,9 @@ use http::StatusCode;
 
 use crate::http::json;
 
+/// When a client may come back after a limit was reached.
+const RETRY_AFTER_SECONDS: u32 = 1;
+
 /// A request that got no answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct HttpError {
@@ -25,6 +28,8 @@ pub(crate) struct HttpError {
     pub(crate) details: Option<String>,
     /// Causes, outermost first; shown only if the operator wants it.
     pub(crate) causes: Option<String>,
+    /// When the same request may succeed, seconds; the header `Retry-After`.
+    pub(crate) retry_after: Option<u32>,
 }
 
 impl HttpError {
@@ -35,6 +40,15 @@ impl HttpError {
             message: message.into(),
             details: None,
             causes: None,
+            retry_after: None,
+        }
+    }
+
+    /// A limit of the server is reached: 503, and when to come back.
+    pub(crate) fn overloaded(message: impl Into<String>) -> HttpError {
+        HttpError {
+            retry_after: Some(RETRY_AFTER_SECONDS),
+            ..HttpError::new(StatusCode::SERVICE_UNAVAILABLE, message)
         }
     }
 

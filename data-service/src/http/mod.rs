@@ -22,6 +22,7 @@
 //!
 //! Source: OpenTSDB 2.4, `RpcHandler.handleHttpQuery`, `HttpQuery`, `HttpJsonSerializer`.
 
+mod body;
 mod error;
 mod filters;
 mod json;
@@ -40,18 +41,18 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use http::{Method, Request, Response, StatusCode};
-use http_body_util::Full;
 use hyper::body::Body;
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tracing::warn;
 
 use crate::front::counters::Counters;
+use crate::http::body::ReplyBody;
 use crate::http::error::HttpError;
 use crate::http::parameters::Parameters;
 use crate::http::query::QueryRules;
 use crate::http::reply::{Coding, Reply};
 use crate::http::route::Endpoint;
-use crate::query::{Aggregator, Engine};
+use crate::query::{Aggregator, Engine, RequestContext};
 use crate::settings::DataSettings;
 use crate::uids::Uids;
 use crate::write::Writer;
@@ -101,7 +102,7 @@ impl HttpApi {
     }
 
     /// Answers a request. Whatever goes wrong is an answer too.
-    pub(crate) async fn handle<B>(&self, request: Request<B>) -> Response<Full<Bytes>>
+    pub(crate) async fn handle<B>(&self, request: Request<B>) -> Response<ReplyBody>
     where
         B: Body<Data = Bytes> + Unpin,
         B::Error: Display,
@@ -119,12 +120,12 @@ impl HttpApi {
                         "HTTP request failed"
                     );
                 }
-                Reply::json_with(error.status, error.to_json(self.0.show_trace))
+                Reply::error(&error, self.0.show_trace)
             }
         };
         reply
             .wrapped(parameters.get("jsonp"))
-            .into_response(compression)
+            .into_response(compression, &self.0.engine.resources().compute)
             .await
     }
 
@@ -142,8 +143,12 @@ impl HttpApi {
             return Err(HttpError::bad_request("Requested serializer was not found"));
         }
         let method = request.method().clone();
+        let context = RequestContext {
+            client: request.extensions().get().copied().unwrap_or_default(),
+            deadline: None,
+        };
         if endpoint == Endpoint::Graph && method == Method::GET {
-            return Ok(query::ascii::get(&inner.engine, inner.query_rules, parameters).await);
+            return Ok(query::ascii::get(&inner.engine, inner.query_rules, context, parameters).await);
         }
         let is_post = method == Method::POST;
         match endpoint {
@@ -169,17 +174,21 @@ impl HttpApi {
                     let _memory = inner.body_memory(&request).await;
                     let body = request_body::read(request, inner.max_body_bytes).await?;
                     match endpoint {
-                        Endpoint::QueryLast => query::last::post(engine, &body).await,
+                        Endpoint::QueryLast => query::last::post(engine, context, &body).await,
                         Endpoint::QueryGexp => query::gexp::post(),
-                        Endpoint::QueryExp => query::exp::post(engine, inner.query_rules, &body).await,
-                        _ => query::post(engine, inner.query_rules, parameters, &body).await,
+                        Endpoint::QueryExp => {
+                            query::exp::post(engine, inner.query_rules, context, &body).await
+                        }
+                        _ => query::post(engine, inner.query_rules, context, parameters, &body).await,
                     }
                 } else {
                     match endpoint {
-                        Endpoint::QueryLast => query::last::get(engine, parameters).await,
-                        Endpoint::QueryExp => query::exp::get(engine, inner.query_rules).await,
-                        Endpoint::QueryGexp => query::gexp::get(engine, inner.query_rules, parameters).await,
-                        _ => query::get(engine, inner.query_rules, parameters).await,
+                        Endpoint::QueryLast => query::last::get(engine, context, parameters).await,
+                        Endpoint::QueryExp => query::exp::get(engine, inner.query_rules, context).await,
+                        Endpoint::QueryGexp => {
+                            query::gexp::get(engine, inner.query_rules, context, parameters).await
+                        }
+                        _ => query::get(engine, inner.query_rules, context, parameters).await,
                     }
                 };
                 Counters::count(match answer {

@@ -1,60 +1,69 @@
 //! Answers on their way out: JSON, wrapped for `jsonp`, compressed if the client asked for it.
 
-use std::io::Write as _;
-
-use bytes::Bytes;
 use flate2::Compression;
 use flate2::write::{GzEncoder, ZlibEncoder};
-use http::header::{ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderValue, VARY};
+use http::header::{
+    ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderValue, RETRY_AFTER, VARY,
+};
 use http::{Response, StatusCode};
-use http_body_util::Full;
+use oxtsdb_resources::ComputePool;
 
-/// Bodies from which on compressing is left to a thread that may block.
-const LARGE_BODY_BYTES: usize = 64 << 10;
+use crate::http::body::{ReplyBody, transformed};
+use crate::http::error::HttpError;
+
+/// Bodies from which on the computation pool compresses them.
+const LARGE_BODY_BYTES: u64 = 64 << 10;
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json; charset=UTF-8");
 const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=UTF-8");
 const HTML: HeaderValue = HeaderValue::from_static("text/html; charset=UTF-8");
 
 /// An answer.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug)]
 pub(crate) struct Reply {
     pub(crate) status: StatusCode,
-    pub(crate) body: Vec<u8>,
+    pub(crate) body: ReplyBody,
     content_type: HeaderValue,
+    /// When the client may try again, seconds.
+    retry_after: Option<u32>,
 }
 
 impl Reply {
     /// 200 with JSON.
-    pub(crate) fn json(body: Vec<u8>) -> Reply {
+    pub(crate) fn json(body: impl Into<ReplyBody>) -> Reply {
         Reply::json_with(StatusCode::OK, body)
     }
 
     /// JSON with any status.
-    pub(crate) fn json_with(status: StatusCode, body: Vec<u8>) -> Reply {
+    pub(crate) fn json_with(status: StatusCode, body: impl Into<ReplyBody>) -> Reply {
+        Reply::new(status, body, JSON)
+    }
+
+    /// An error, in OpenTSDB's envelope.
+    pub(crate) fn error(error: &HttpError, show_trace: bool) -> Reply {
+        Reply {
+            retry_after: error.retry_after,
+            ..Reply::json_with(error.status, error.to_json(show_trace))
+        }
+    }
+
+    fn new(status: StatusCode, body: impl Into<ReplyBody>, content_type: HeaderValue) -> Reply {
         Reply {
             status,
-            body,
-            content_type: JSON,
+            body: body.into(),
+            content_type,
+            retry_after: None,
         }
     }
 
     /// 204.
     pub(crate) fn empty() -> Reply {
-        Reply {
-            status: StatusCode::NO_CONTENT,
-            body: Vec::new(),
-            content_type: JSON,
-        }
+        Reply::new(StatusCode::NO_CONTENT, Vec::new(), JSON)
     }
 
     /// 200 with text.
-    pub(crate) fn text(body: Vec<u8>) -> Reply {
-        Reply {
-            status: StatusCode::OK,
-            body,
-            content_type: TEXT,
-        }
+    pub(crate) fn text(body: impl Into<ReplyBody>) -> Reply {
+        Reply::new(StatusCode::OK, body, TEXT)
     }
 
     /// A page for people.
@@ -63,11 +72,7 @@ impl Reply {
             "<!DOCTYPE html>\n<html><head><title>{title}</title></head>\
              <body><h1>{title}</h1><p>{text}</p></body></html>\n"
         );
-        Reply {
-            status,
-            body: page.into_bytes(),
-            content_type: HTML,
-        }
+        Reply::new(status, page.into_bytes(), HTML)
     }
 
     /// Wraps JSON into a call of the function that `jsonp=` names.
@@ -77,41 +82,55 @@ impl Reply {
             return self;
         };
         if self.content_type == JSON && !self.body.is_empty() {
-            self.body = [function.as_bytes(), b"(", &self.body, b")"].concat();
+            self.body.prepend([function.as_bytes(), b"("].concat());
+            self.body.append(b")".to_vec());
         }
         self
     }
 
     /// The response, compressed as the client's headers allow.
-    pub(crate) async fn into_response(self, compression: Option<Coding>) -> Response<Full<Bytes>> {
-        let mut response = Response::new(Full::default());
+    pub(crate) async fn into_response(
+        self,
+        compression: Option<Coding>,
+        compute: &ComputePool,
+    ) -> Response<ReplyBody> {
+        let mut response = Response::new(ReplyBody::default());
         *response.status_mut() = self.status;
+        if let Some(seconds) = self.retry_after {
+            response.headers_mut().insert(RETRY_AFTER, seconds.into());
+        }
         if self.status == StatusCode::NO_CONTENT {
             return response;
         }
         response.headers_mut().insert(CONTENT_TYPE, self.content_type);
         let Some(coding) = compression else {
-            *response.body_mut() = Full::new(self.body.into());
+            *response.body_mut() = self.body;
             return response;
         };
-        let body = if self.body.len() < LARGE_BODY_BYTES {
-            coding.compress(&self.body)
+        let compressed = if self.body.len() < LARGE_BODY_BYTES {
+            coding.compress(self.body)
         } else {
             let body = self.body;
-            // Compressing does not panic; if it did, the client would get an empty body with
-            // status 200, so the panic is handed on.
-            match tokio::task::spawn_blocking(move || coding.compress(&body)).await {
-                Ok(body) => body,
-                Err(error) => match error.try_into_panic() {
-                    Ok(panic) => std::panic::resume_unwind(panic),
-                    Err(_) => Vec::new(),
-                },
-            }
+            let compressed = compute.run(move || coding.compress(body)).await;
+            compressed.unwrap_or_else(|panicked| Err(std::io::Error::other(panicked)))
         };
-        let headers = response.headers_mut();
-        headers.insert(CONTENT_ENCODING, HeaderValue::from_static(coding.name()));
-        headers.insert(VARY, HeaderValue::from_static("Accept-Encoding"));
-        *response.body_mut() = Full::new(body.into());
+        match compressed {
+            Ok(body) => {
+                let headers = response.headers_mut();
+                headers.insert(CONTENT_ENCODING, HeaderValue::from_static(coding.name()));
+                headers.insert(VARY, HeaderValue::from_static("Accept-Encoding"));
+                *response.body_mut() = body;
+            }
+            // The plain body is gone by now.
+            Err(error) => {
+                let error = HttpError::new(
+                    StatusCode::INTERNAL_SERVER_ERROR,
+                    format!("the response could not be compressed: {error}"),
+                );
+                *response.status_mut() = error.status;
+                *response.body_mut() = error.to_json(false).into();
+            }
+        }
         response
     }
 }
@@ -151,19 +170,12 @@ impl Coding {
         }
     }
 
-    fn compress(self, plain: &[u8]) -> Vec<u8> {
-        let out = Vec::with_capacity(plain.len() / 4 + 64);
-        let compressed = match self {
-            Coding::Gzip => {
-                let mut encoder = GzEncoder::new(out, Compression::fast());
-                encoder.write_all(plain).and_then(|()| encoder.finish())
-            }
-            Coding::Deflate => {
-                let mut encoder = ZlibEncoder::new(out, Compression::fast());
-                encoder.write_all(plain).and_then(|()| encoder.finish())
-            }
-        };
-        compressed.expect("writing to memory does not fail")
+    fn compress(self, plain: ReplyBody) -> std::io::Result<ReplyBody> {
+        let level = Compression::fast();
+        match self {
+            Coding::Gzip => transformed(plain, |out| GzEncoder::new(out, level), GzEncoder::finish),
+            Coding::Deflate => transformed(plain, |out| ZlibEncoder::new(out, level), ZlibEncoder::finish),
+        }
     }
 }
 
@@ -189,7 +201,7 @@ mod tests {
 
     #[test]
     fn jsonp_wraps_json_only() {
-        let body = |reply: Reply| String::from_utf8(reply.body).unwrap();
+        let body = |reply: Reply| String::from_utf8(reply.body.into_bytes()).unwrap();
         assert_eq!(body(Reply::json(b"[1]".to_vec()).wrapped(Some("f"))), "f([1])");
         assert_eq!(body(Reply::json(b"[1]".to_vec()).wrapped(None)), "[1]");
         assert_eq!(body(Reply::empty().wrapped(Some("f"))), "");

@@ -176,45 +176,39 @@ async fn the_first_byte_decides() {
 }
 
 #[tokio::test]
-async fn too_many_connections_are_closed_and_the_others_served() {
+async fn at_the_limit_an_idle_connection_gives_way_and_busy_ones_are_served() {
     let settings = DataSettings {
         max_connections: 2,
         ..DataSettings::default()
     };
     let service = Service::start_with(settings, UidSettings::default()).await;
-    let mut first = service.connect().await;
-    let mut second = service.connect().await;
-    for stream in [&mut first, &mut second] {
-        stream
-            .write_all(b"GET /api/version HTTP/1.1\r\nHost: t\r\n\r\n")
-            .await
-            .unwrap();
-        assert_eq!(read_answer(stream).await.status, 200);
-    }
-    let mut third = service.connect().await;
-    assert_eq!(read_to_end(&mut third).await, "");
-    first
-        .write_all(b"GET /api/version HTTP/1.1\r\nHost: t\r\nConnection: close\r\n\r\n")
+    let mut idle = service.connect().await;
+    idle.write_all(b"GET /api/version HTTP/1.1\r\nHost: t\r\n\r\n")
         .await
         .unwrap();
-    assert_eq!(read_answer(&mut first).await.status, 200);
-    assert_eq!(read_to_end(&mut first).await, "");
-    // The place is free once the server has noticed.
-    loop {
+    assert_eq!(read_answer(&mut idle).await.status, 200);
+    let point = r#"{"metric":"m","timestamp":1,"value":1,"tags":{"a":"b"}}"#;
+    let mut busy = Vec::new();
+    for _ in 0..2 {
         let mut stream = service.connect().await;
-        if stream.write_all(b"help\nexit\n").await.is_ok()
-            && read_to_end_or_reset(&mut stream).await.starts_with("available")
-        {
-            break;
-        }
+        let head = format!(
+            "POST /api/put HTTP/1.1\r\nHost: t\r\nExpect: 100-continue\r\nContent-Length: {}\r\n\r\n",
+            point.len()
+        );
+        stream.write_all(head.as_bytes()).await.unwrap();
+        assert_eq!(read_answer(&mut stream).await.status, 100);
+        busy.push(stream);
     }
-}
-
-/// A connection that is closed with input unread ends with a reset.
-async fn read_to_end_or_reset(stream: &mut tokio::net::TcpStream) -> String {
-    let mut answer = String::new();
-    let _ = tokio::io::AsyncReadExt::read_to_string(stream, &mut answer).await;
-    answer
+    assert_eq!(read_to_end(&mut idle).await, "", "it gave way to the second one");
+    let mut refused = service.connect().await;
+    assert_eq!(read_to_end(&mut refused).await, "");
+    for stream in &mut busy {
+        stream.write_all(point.as_bytes()).await.unwrap();
+        assert_eq!(read_answer(stream).await.status, 204);
+    }
+    let mut later = service.connect().await;
+    later.write_all(b"help\nexit\n").await.unwrap();
+    assert!(read_to_end(&mut later).await.starts_with("available"));
 }
 
 #[tokio::test]

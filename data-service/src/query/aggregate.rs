@@ -19,12 +19,10 @@
 //!
 //! Source: OpenTSDB 2.4, `AggregationIterator`, `SpanGroup`.
 
-use tokio_util::sync::CancellationToken;
-
 use super::function::{Aggregator, Fold, Function, Interpolation};
 use super::points::{Number, Points, Values};
 
-/// Instants between two looks at whether anybody still wants the result.
+/// Instants between two looks at whether the computation is to go on.
 const INSTANTS_AT_A_TIME: usize = 256;
 
 /// A series of a group.
@@ -51,12 +49,13 @@ pub struct Aggregation {
 /// Aggregates over series, for the instants from `start_ms` to `end_ms`, both inside.
 ///
 /// Where instants differ, it takes a step for each series at each of them, which can be minutes of
-/// work. Once `cancelled`, it ends soon, with a result that must not be used.
+/// work. `goes_on` gets the size of the result so far in bytes, now and then; once it says no, the computation
+/// ends soon, with a result that must not be used.
 pub fn aggregate(
     series: &[Series<'_>],
     aggregation: Aggregation,
     (start_ms, end_ms): (i64, i64),
-    cancelled: &CancellationToken,
+    goes_on: &dyn Fn(u64) -> bool,
 ) -> Points {
     let aggregator = aggregation.aggregator;
     let function = aggregator.function().unwrap_or(Function::First);
@@ -90,10 +89,10 @@ pub fn aggregate(
         [first, rest @ ..] if rest.iter().all(|other| same_instants(first.points, other.points)) => {
             let points: Vec<_> = running.iter().map(|series| series.points).collect();
             aligned(&points, function)
-                .unwrap_or_else(|| merge(&running, &merging, (start_ms, end_ms), cancelled))
+                .unwrap_or_else(|| merge(&running, &merging, (start_ms, end_ms), goes_on))
                 .between(start_ms, end_ms)
         }
-        _ => merge(&running, &merging, (start_ms, end_ms), cancelled),
+        _ => merge(&running, &merging, (start_ms, end_ms), goes_on),
     }
 }
 
@@ -309,7 +308,7 @@ fn merge(
     series: &[&Series<'_>],
     merging: &Merging,
     (start_ms, end_ms): (i64, i64),
-    cancelled: &CancellationToken,
+    goes_on: &dyn Fn(u64) -> bool,
 ) -> Points {
     let (function, interpolation) = (merging.function, merging.interpolation);
     let mut cursors: Vec<_> = series.iter().map(|series| Cursor::at(series, start_ms)).collect();
@@ -323,7 +322,7 @@ fn merge(
         .min()
         .filter(|now| *now <= end_ms)
     {
-        if result.len() % INSTANTS_AT_A_TIME == 0 && cancelled.is_cancelled() {
+        if result.len() % INSTANTS_AT_A_TIME == 0 && !goes_on(result.held_bytes()) {
             break;
         }
         // A series whose last point was passed has ended.

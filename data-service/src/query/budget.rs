@@ -1,8 +1,16 @@
 //! Budgets: what a query may use, and what it has used.
+//!
+//! Memory is counted where it is held: rows between scan and decoder, points of series, results until
+//! the client has them. It comes from the query pool of the process. A query reserves what it may hold at
+//! most before it begins, so a running query is not stopped by others; while it waits for its client, and
+//! once it has read everything, it keeps only what it holds.
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use oxtsdb_resources::{MemoryError, MemoryPool, Reservation};
+use parking_lot::Mutex;
 
 use super::error::QueryError;
 
@@ -17,7 +25,7 @@ pub enum Resource {
     Bytes,
     /// Points decoded or made up by a fill policy.
     Points,
-    /// Points held at a time, 16 bytes each.
+    /// Bytes held at a time.
     Memory,
 }
 
@@ -40,13 +48,31 @@ pub struct Limit {
     pub most: u64,
     /// The setting or field that says so, for error messages.
     pub setting: &'static str,
+    /// Whether it was derived from the memory limit, because it is not set.
+    pub is_derived: bool,
 }
 
 impl Limit {
     /// The limit of a setting; 0: none.
     pub const fn of_setting(setting: &'static str, most: u64) -> Self {
         let most = if most == 0 { u64::MAX } else { most };
-        Self { most, setting }
+        Self {
+            most,
+            setting,
+            is_derived: false,
+        }
+    }
+
+    /// The limit of a setting; without one, what was derived from the memory limit.
+    pub const fn of_setting_or(setting: &'static str, most: Option<u64>, derived: u64) -> Self {
+        match most {
+            Some(most) => Self::of_setting(setting, most),
+            None => Self {
+                most: derived,
+                setting,
+                is_derived: true,
+            },
+        }
     }
 }
 
@@ -65,8 +91,15 @@ pub struct Limits {
     pub memory: Limit,
 }
 
-/// Memory of a point that is held: its instant and its value.
-pub(super) const POINT_BYTES: u64 = 16;
+/// Memory of a point: its instant and its value.
+pub(crate) const POINT_BYTES: u64 = 16;
+
+/// Memory of a series beside its points: entries of hash tables, its TSUID, names, the group that it may be
+/// by itself. An estimate.
+pub(super) const SERIES_BYTES: u64 = 512;
+
+/// A reservation grows by so much at least.
+const GROWTH_BYTES: u64 = 1 << 20;
 
 impl Limits {
     /// No limits.
@@ -91,10 +124,7 @@ impl Limits {
         if let Some(most) = max_points
             && most < self.points.most
         {
-            self.points = Limit {
-                most,
-                setting: "max_scanned_points",
-            };
+            self.points = Limit::of_setting("max_scanned_points", most);
         }
         self
     }
@@ -110,9 +140,10 @@ impl Limits {
         }
     }
 
-    /// Whether there is a limit of a resource.
-    pub const fn has(&self, resource: Resource) -> bool {
-        self.of(resource).most < u64::MAX
+    /// Whether the operator has set a limit of a resource.
+    pub const fn is_set(&self, resource: Resource) -> bool {
+        let limit = self.of(resource);
+        limit.most < u64::MAX && !limit.is_derived
     }
 
     /// Refuses more of a resource than is allowed.
@@ -136,43 +167,99 @@ pub struct Usage {
     rows: AtomicU64,
     bytes: AtomicU64,
     points: AtomicU64,
-    held: AtomicU64,
+    memory: AtomicU64,
+    /// The part of `memory` that points of series take.
+    series_memory: AtomicU64,
 }
 
 impl Usage {
     /// How much of a resource; of memory, how much now.
     pub fn of(&self, resource: Resource) -> u64 {
-        match resource {
-            Resource::Series => self.series.load(Ordering::Relaxed),
-            Resource::Rows => self.rows.load(Ordering::Relaxed),
-            Resource::Bytes => self.bytes.load(Ordering::Relaxed),
-            Resource::Points => self.points.load(Ordering::Relaxed),
-            Resource::Memory => self.held.load(Ordering::Relaxed).saturating_mul(POINT_BYTES),
+        let used = match resource {
+            Resource::Series => &self.series,
+            Resource::Rows => &self.rows,
+            Resource::Bytes => &self.bytes,
+            Resource::Points => &self.points,
+            Resource::Memory => &self.memory,
+        };
+        used.load(Ordering::Relaxed)
+    }
+}
+
+/// The memory of a query in the pool of the process.
+#[derive(Debug)]
+struct Memory {
+    reservation: Mutex<Reservation>,
+    /// Its size, to be read without the lock.
+    reserved: AtomicU64,
+    /// Whether memory goes back to the pool as soon as it is released.
+    is_shrinking: AtomicBool,
+}
+
+impl Memory {
+    /// Sees to it that so many bytes are reserved.
+    fn grow_to(&self, bytes: u64) -> Result<(), MemoryError> {
+        if bytes <= self.reserved.load(Ordering::Acquire) {
+            return Ok(());
         }
+        let mut reservation = self.reservation.lock();
+        let missing = bytes.saturating_sub(reservation.bytes());
+        if missing > 0 {
+            reservation
+                .try_grow(missing.max(GROWTH_BYTES))
+                .or_else(|_| reservation.try_grow(missing))?;
+        }
+        self.reserved.store(reservation.bytes(), Ordering::Release);
+        Ok(())
+    }
+
+    fn shrink_to(&self, bytes: u64) {
+        let mut reservation = self.reservation.lock();
+        reservation.shrink_to(bytes);
+        self.reserved.store(reservation.bytes(), Ordering::Release);
     }
 }
 
 /// What a query has used, and may use. Clones share what was used.
 #[derive(Clone, Debug)]
-pub struct Budget {
+pub struct Budget(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
     usage: Arc<Usage>,
     limits: Limits,
+    memory: Memory,
 }
 
 impl Budget {
-    /// A budget of which `usage` is used up.
-    pub const fn new(limits: Limits, usage: Arc<Usage>) -> Self {
-        Self { usage, limits }
+    /// A budget of which `usage` is used up, with memory that was reserved for it.
+    pub fn new(limits: Limits, usage: Arc<Usage>, reservation: Reservation) -> Self {
+        let memory = Memory {
+            reserved: reservation.bytes().into(),
+            reservation: Mutex::new(reservation),
+            is_shrinking: AtomicBool::new(false),
+        };
+        Self(Arc::new(Inner {
+            usage,
+            limits,
+            memory,
+        }))
+    }
+
+    /// A budget that is bounded by its limits alone, for tests and tools.
+    pub fn of_limits(limits: Limits) -> Self {
+        let reservation = MemoryPool::unlimited("query").reservation_of_nothing();
+        Self::new(limits, Arc::default(), reservation)
     }
 
     /// What may be used.
-    pub const fn limits(&self) -> &Limits {
-        &self.limits
+    pub fn limits(&self) -> &Limits {
+        &self.0.limits
     }
 
     /// What was used.
     pub fn usage(&self) -> &Arc<Usage> {
-        &self.usage
+        &self.0.usage
     }
 
     /// Uses rows with so many bytes.
@@ -181,40 +268,168 @@ impl Budget {
     ///
     /// [`QueryError::OverBudget`], as of all that use something.
     pub fn use_rows(&self, rows: u64, bytes: u64) -> Result<(), QueryError> {
-        self.add(Resource::Rows, &self.usage.rows, rows)?;
-        self.add(Resource::Bytes, &self.usage.bytes, bytes)
+        self.add(Resource::Rows, &self.0.usage.rows, rows)?;
+        self.add(Resource::Bytes, &self.0.usage.bytes, bytes)
     }
 
     /// Uses points.
     pub(super) fn use_points(&self, points: u64) -> Result<(), QueryError> {
-        self.add(Resource::Points, &self.usage.points, points)
+        self.add(Resource::Points, &self.0.usage.points, points)
     }
 
-    /// Uses a series.
-    pub(super) fn use_series(&self) -> Result<(), QueryError> {
-        self.add(Resource::Series, &self.usage.series, 1)
+    /// Uses a series, and holds what it takes beside its points.
+    pub(crate) fn use_series(&self) -> Result<(), QueryError> {
+        self.add(Resource::Series, &self.0.usage.series, 1)?;
+        self.hold_series(SERIES_BYTES)
     }
 
-    /// Holds points.
-    pub(super) fn hold(&self, points: u64) -> Result<(), QueryError> {
-        let held = self.usage.held.fetch_add(points, Ordering::Relaxed);
-        let bytes = held.saturating_add(points).saturating_mul(POINT_BYTES);
-        self.limits.check(Resource::Memory, bytes)
+    /// Holds memory until the guard is dropped.
+    ///
+    /// # Errors
+    ///
+    /// [`QueryError::OverBudget`], and [`QueryError::NoMemory`] if the pool has no more.
+    pub fn hold(&self, bytes: u64) -> Result<Held, QueryError> {
+        self.take(bytes).inspect_err(|_| self.give_back(bytes))?;
+        Ok(Held {
+            budget: self.clone(),
+            bytes,
+        })
     }
 
-    /// Lets points go that were held.
-    pub(super) fn release(&self, points: u64) {
-        self.usage.held.fetch_sub(points, Ordering::Relaxed);
+    /// Holds memory for points of series, until [`Budget::release_series`].
+    pub(super) fn hold_series(&self, bytes: u64) -> Result<(), QueryError> {
+        self.0.usage.series_memory.fetch_add(bytes, Ordering::Relaxed);
+        self.take(bytes)
     }
 
-    /// Points that are held.
-    pub(super) fn held_points(&self) -> u64 {
-        self.usage.held.load(Ordering::Relaxed)
+    /// Releases memory of points of series.
+    pub(super) fn release_series(&self, bytes: u64) {
+        self.0.usage.series_memory.fetch_sub(bytes, Ordering::Relaxed);
+        self.give_back(bytes);
+    }
+
+    /// Counts memory of series anew that changed from `before` bytes to `after`.
+    pub(super) fn recount_series(&self, before: u64, after: u64) -> Result<(), QueryError> {
+        match after.checked_sub(before) {
+            Some(more) => self.hold_series(more),
+            None => {
+                self.release_series(before - after);
+                Ok(())
+            }
+        }
+    }
+
+    /// Bytes that points of series take.
+    pub(super) fn series_bytes(&self) -> u64 {
+        self.0.usage.series_memory.load(Ordering::Relaxed)
+    }
+
+    /// Whether so many bytes more could be held.
+    pub(super) fn has_room_for(&self, bytes: u64) -> bool {
+        self.0.usage.of(Resource::Memory).saturating_add(bytes) <= self.0.limits.memory.most
+    }
+
+    /// The refusal of more memory.
+    pub(super) fn exceeded(&self) -> QueryError {
+        QueryError::OverBudget {
+            resource: Resource::Memory,
+            limit: self.0.limits.memory,
+        }
+    }
+
+    /// Gives what is reserved and not held back to the pool, now and whenever something is released.
+    pub(super) fn keep_only_what_is_held(&self) {
+        self.0.memory.is_shrinking.store(true, Ordering::Release);
+        self.0.memory.shrink_to(self.0.usage.of(Resource::Memory));
+    }
+
+    /// Reserves again what the query may hold, as far as the pool has it: what is missing is reserved when
+    /// it is needed.
+    pub(super) fn reserve_again(&self, bytes: u64) {
+        self.0.memory.is_shrinking.store(false, Ordering::Release);
+        // Not an error: the query goes on with what it has.
+        let _ = self.0.memory.grow_to(bytes);
+    }
+
+    fn take(&self, bytes: u64) -> Result<(), QueryError> {
+        let before = self.0.usage.memory.fetch_add(bytes, Ordering::AcqRel);
+        let held = before.saturating_add(bytes);
+        self.0.limits.check(Resource::Memory, held)?;
+        self.0.memory.grow_to(held).map_err(QueryError::NoMemory)
+    }
+
+    fn give_back(&self, bytes: u64) {
+        let before = self.0.usage.memory.fetch_sub(bytes, Ordering::AcqRel);
+        if self.0.memory.is_shrinking.load(Ordering::Acquire) {
+            self.0.memory.shrink_to(before.saturating_sub(bytes));
+        }
     }
 
     fn add(&self, resource: Resource, used: &AtomicU64, more: u64) -> Result<(), QueryError> {
         let before = used.fetch_add(more, Ordering::Relaxed);
-        self.limits.check(resource, before.saturating_add(more))
+        self.0.limits.check(resource, before.saturating_add(more))
+    }
+}
+
+/// Memory that a query holds; released when this is dropped.
+#[derive(Debug)]
+#[must_use = "dropping it releases the memory"]
+pub struct Held {
+    budget: Budget,
+    bytes: u64,
+}
+
+impl Held {
+    /// How many bytes are held.
+    pub const fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// The budget that they are held of.
+    pub const fn budget(&self) -> &Budget {
+        &self.budget
+    }
+
+    /// Hands over so many of its bytes, or all if it has fewer.
+    pub fn split(&mut self, bytes: u64) -> Self {
+        let bytes = bytes.min(self.bytes);
+        self.bytes -= bytes;
+        Self {
+            budget: self.budget.clone(),
+            bytes,
+        }
+    }
+
+    /// Takes in what another one of the same budget holds.
+    pub fn merge(&mut self, mut other: Self) {
+        self.bytes += std::mem::take(&mut other.bytes);
+    }
+
+    /// Holds more.
+    ///
+    /// # Errors
+    ///
+    /// As [`Budget::hold`]; then it holds what it held before.
+    pub fn grow(&mut self, bytes: u64) -> Result<(), QueryError> {
+        self.budget
+            .take(bytes)
+            .inspect_err(|_| self.budget.give_back(bytes))?;
+        self.bytes += bytes;
+        Ok(())
+    }
+
+    /// Releases what is over so many bytes.
+    pub fn shrink_to(&mut self, bytes: u64) {
+        if let Some(released) = self.bytes.checked_sub(bytes) {
+            self.bytes = bytes;
+            self.budget.give_back(released);
+        }
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.budget.give_back(self.bytes);
     }
 }
 
@@ -223,16 +438,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_over_budget_is_refused_with_figure_and_setting() {
-        let budget = Budget::new(Limits::NONE.with_points(10), Arc::default());
+    fn rejects_with_figure_and_setting() {
+        let budget = Budget::of_limits(Limits::NONE.with_points(10));
         budget.use_points(10).unwrap();
         let error = budget.use_points(1).unwrap_err();
         assert_eq!(
             error.to_string(),
             "query needs more than 10 points, the limit of --query-max-points"
         );
-        let asked = Limits::NONE.with_points(10).with_request(Some(3));
-        let error = asked.check(Resource::Points, 4).unwrap_err();
+        let requested = Limits::NONE.with_points(10).with_request(Some(3));
+        let error = requested.check(Resource::Points, 4).unwrap_err();
         assert!(error.to_string().ends_with("of max_scanned_points"), "{error}");
         assert_eq!(
             Limits::NONE.with_points(10).with_request(Some(11)).points.most,
@@ -240,20 +455,56 @@ mod tests {
         );
     }
 
+    fn limits(bytes: u64) -> Limits {
+        Limits {
+            memory: Limit::of_setting("--query-max-memory-mib", bytes),
+            ..Limits::NONE
+        }
+    }
+
     #[test]
-    fn memory_is_given_back() {
-        let memory = Limit::of_setting("--query-max-memory-mib", 160);
-        let budget = Budget::new(
-            Limits {
-                memory,
-                ..Limits::NONE
-            },
-            Arc::default(),
-        );
-        budget.hold(10).unwrap();
+    fn released_memory_can_be_held_again() {
+        let budget = Budget::of_limits(limits(160));
+        let held = budget.hold(160).unwrap();
         assert!(budget.hold(1).is_err());
-        budget.release(11);
-        budget.hold(10).unwrap();
-        assert_eq!(budget.usage().of(Resource::Memory), 160);
+        assert_eq!(
+            budget.usage().of(Resource::Memory),
+            160,
+            "a refusal holds nothing"
+        );
+        drop(held);
+        budget.hold_series(160).unwrap();
+        assert_eq!(budget.series_bytes(), 160);
+        budget.recount_series(160, 100).unwrap();
+        let mut held = budget.hold(50).unwrap();
+        assert!(held.grow(11).is_err());
+        held.grow(10).unwrap();
+        held.shrink_to(5);
+        assert_eq!(budget.usage().of(Resource::Memory), 105);
+    }
+
+    #[test]
+    fn memory_comes_from_the_pool_and_goes_back_to_it() {
+        let pool = MemoryPool::new("query", 10 << 20);
+        let budget = Budget::new(
+            limits(8 << 20),
+            Arc::default(),
+            pool.try_reserve(8 << 20).unwrap(),
+        );
+        let held = budget.hold(3 << 20).unwrap();
+        assert_eq!(pool.usage().used_bytes, 8 << 20, "reserved in advance");
+        budget.keep_only_what_is_held();
+        assert_eq!(pool.usage().used_bytes, 3 << 20);
+        let other = pool.try_reserve(6 << 20).unwrap();
+        budget.reserve_again(8 << 20);
+        let error = budget.hold(2 << 20).unwrap_err();
+        assert!(matches!(error, QueryError::NoMemory(_)), "{error}");
+        drop(other);
+        drop(budget.hold(2 << 20).unwrap());
+        budget.keep_only_what_is_held();
+        drop(budget);
+        assert_eq!(pool.usage().used_bytes, 3 << 20, "as long as something is held");
+        drop(held);
+        assert_eq!(pool.usage().used_bytes, 0);
     }
 }

@@ -1,11 +1,12 @@
-//! What is computed for each group: aggregation of its series, for the instants that are known.
+//! What is computed for each group: aggregation of its series, for the instants that are final.
 
 use std::sync::Arc;
 
+use oxtsdb_resources::ComputePool;
 use tokio_util::sync::CancellationToken;
 
 use super::aggregate::{Aggregation, Series, aggregate};
-use super::collect::joined;
+use super::budget::Budget;
 use super::error::QueryError;
 use super::group::SpanGroup;
 use super::hours::Hours;
@@ -16,9 +17,9 @@ use super::spec::{QuerySpec, SubQuery};
 /// threads cheap.
 const POINTS_PER_TASK: usize = 65_536;
 
-/// Up to so many steps are taken on the spot; it takes less than a millisecond. Where instants differ,
+/// Up to so many steps are taken inline; it takes less than a millisecond. Where instants differ,
 /// each point is a step for every series of its group.
-const STEPS_ON_THE_SPOT: usize = 100_000;
+const STEPS_INLINE: usize = 100_000;
 
 /// What is computed for each group of a question.
 #[derive(Debug)]
@@ -28,6 +29,8 @@ pub struct Computation {
     start_ms: i64,
     end_ms: i64,
     cancelled: CancellationToken,
+    budget: Budget,
+    compute: ComputePool,
 }
 
 /// A group of which some instants are to be computed.
@@ -46,8 +49,16 @@ pub struct Piece {
 }
 
 impl Computation {
-    /// For a question of a query, for which these hours are read. Once `cancelled`, it ends soon.
-    pub fn new(query: &QuerySpec, sub_query: &SubQuery, hours: &Hours, cancelled: CancellationToken) -> Self {
+    /// For a sub-query of a query, for which these hours are read. Once `cancelled`, or when a result does
+    /// not fit into the budget, it ends soon.
+    pub fn new(
+        query: &QuerySpec,
+        sub_query: &SubQuery,
+        hours: &Hours,
+        cancelled: CancellationToken,
+        budget: Budget,
+        compute: ComputePool,
+    ) -> Self {
         let (start_ms, end_ms) = if query.with_surroundings {
             (hours.start.millis(), hours.stop_ms())
         } else {
@@ -62,24 +73,27 @@ impl Computation {
             start_ms,
             end_ms,
             cancelled,
+            budget,
+            compute,
         }
     }
 
-    /// Computes pieces, on another thread if it takes long.
+    /// Computes pieces, in the computation pool if it takes long.
     ///
     /// # Errors
     ///
-    /// [`QueryError::Infinite`].
+    /// [`QueryError::Infinite`], and [`QueryError::OverBudget`] if a result is too large.
     pub async fn run(self: Arc<Self>, pieces: Vec<Piece>) -> Result<Vec<Piece>, QueryError> {
         let steps: usize = pieces
             .iter()
             .map(|piece| piece.group.point_count() * piece.group.spans.len())
             .sum();
+        let pool = self.compute.clone();
         let compute = move || pieces.into_iter().map(|piece| self.compute(piece)).collect();
-        if steps <= STEPS_ON_THE_SPOT {
+        if steps <= STEPS_INLINE {
             return compute();
         }
-        joined(tokio::task::spawn_blocking(compute).await)
+        pool.run(compute).await?
     }
 
     /// Aggregation, cut to the instants of the answer.
@@ -95,7 +109,11 @@ impl Computation {
             .collect();
         let from_ms = piece.from_ms.max(self.start_ms);
         let to_ms = self.end_ms.min(piece.until_ms.saturating_sub(1));
-        piece.points = aggregate(&series, self.aggregation, (from_ms, to_ms), &self.cancelled);
+        let goes_on = |bytes| !self.cancelled.is_cancelled() && self.budget.has_room_for(bytes);
+        piece.points = aggregate(&series, self.aggregation, (from_ms, to_ms), &goes_on);
+        if !self.budget.has_room_for(piece.points.held_bytes()) {
+            return Err(self.budget.exceeded());
+        }
         if self.cancelled.is_cancelled() {
             // Nobody hears it; the groups that are left need not be looked at.
             return Err(QueryError::DeadlineExceeded);
@@ -127,6 +145,11 @@ impl SpanGroup {
     /// Points of all its series.
     pub fn point_count(&self) -> usize {
         self.spans.iter().map(|span| span.points.len()).sum()
+    }
+
+    /// Memory of the points of all its series, in bytes.
+    pub fn held_bytes(&self) -> u64 {
+        self.spans.iter().map(|span| span.points.held_bytes()).sum()
     }
 }
 

@@ -238,6 +238,13 @@ pub struct FilledWindows {
     pub value: f64,
 }
 
+impl FilledWindows {
+    /// How many of them, from a place on, begin before an instant.
+    fn count_between(&self, from: usize, until_ms: i64) -> usize {
+        self.starts_ms[from..].partition_point(|start| *start < until_ms)
+    }
+}
+
 impl WindowLayout {
     /// Start of the window that holds an instant.
     pub fn floor(&self, time_ms: i64) -> i64 {
@@ -338,9 +345,17 @@ impl Downsampler {
         }
     }
 
-    /// How many windows it holds that are over.
-    pub const fn held(&self) -> usize {
-        self.times_ms.len()
+    /// Memory of the windows that it holds, in bytes.
+    pub const fn held_bytes(&self) -> u64 {
+        (self.times_ms.capacity() * size_of::<i64>() + self.values.capacity() * size_of::<f64>()) as u64
+    }
+
+    /// How many windows of a fill policy [`Downsampler::take`] would give.
+    pub fn filled_until(&self, until_ms: i64) -> usize {
+        self.windows
+            .filled
+            .as_ref()
+            .map_or(0, |filled| filled.count_between(self.filled, until_ms))
     }
 
     /// Takes points; columns of one length.
@@ -402,10 +417,13 @@ impl Downsampler {
             None => Points::new(times_ms, Values::Doubles(values)),
             Some(filled) => {
                 let from = self.filled;
-                let starts_ms = &filled.starts_ms[from..];
-                let starts_ms = &starts_ms[..starts_ms.partition_point(|start| *start < until_ms)];
-                self.filled += starts_ms.len();
-                fill(starts_ms, filled.value, &times_ms, &values)
+                self.filled += filled.count_between(from, until_ms);
+                fill(
+                    &filled.starts_ms[from..self.filled],
+                    filled.value,
+                    &times_ms,
+                    &values,
+                )
             }
         }
     }

@@ -1,38 +1,40 @@
 //! The engine: runs the stages of a query, keeps to its deadline and budget, sends frames.
 //!
-//! Questions are answered one after the other. Most fit in memory, and are aggregated when all their rows
-//! were read. When a question turns out to be larger, a survey of the rows that are still to come says
-//! which series there are; from then on what is known is told after each slice of the scan and let go.
+//! A query runs once it is admitted: see [`super::resources`]. Sub-queries run one after the other. Most fit
+//! in memory and are aggregated after the scan. If a sub-query exceeds the emit threshold, the engine reads
+//! the extents of the remaining series and switches to incremental aggregation: after each time slice it
+//! emits all results up to the watermark and frees them.
 //!
-//! Whoever drops the stream of frames ends the query: the scan stops with its next batch, and so does what
-//! is computed on other threads.
+//! Dropping the stream of frames cancels the query: the scan stops with its next batch, and so do
+//! computations on other threads. While the client takes no frames, the query gives its permit to others.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use futures::stream::{self, Stream, StreamExt as _};
-use oxtsdb_row_store::{Row, RowStore, TableName};
+use oxtsdb_row_store::{RowStore, TableName};
 use oxtsdb_schema::{BaseTime, RowKeyLayout, Uid, UidKind, UidWidths};
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use super::budget::{Budget, Limits, Resource, Usage};
+use super::budget::{Budget, Held, Limits, POINT_BYTES, Resource, Usage};
 use super::collect::Collector;
 use super::compute::{Computation, Piece, tasks};
 use super::error::QueryError;
 use super::estimate::Estimate;
-use super::frame::{Frame, Group, Statistics};
+use super::frame::{Delivery, Frame, Group, Statistics};
 use super::group::{Grouping, SpanGroup, group};
 use super::hours::Hours;
 use super::names::{NameDirectory, Names};
 use super::open_groups::OpenGroups;
-use super::plan::Plan;
+use super::plan::{Plan, PlanContext};
 use super::points::Points;
 use super::rate::Rater;
+use super::resources::{Admitted, QueryResources, RequestContext};
 use super::running::RunningQueries;
-use super::scan::{self, Portion};
+use super::scan::{self, Portion, bytes_of};
 use super::span::{Span, SpanShape};
 use super::spec::{QuerySpec, SubQuery};
 use super::survey::Survey;
@@ -48,6 +50,12 @@ const TASKS_AT_A_TIME: usize = 2;
 /// When so many points are held, what is known is told: 32 MiB.
 const TELL_POINTS: u64 = 2 << 20;
 
+/// From so many series on they are grouped in the computation pool.
+const MANY_SPANS: usize = 4096;
+
+/// How long a frame waits for the client before the query lets others run meanwhile.
+const PAUSE_AFTER: Duration = Duration::from_millis(100);
+
 /// Answers queries from a store and the names of a UID service. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Engine(Arc<Inner>);
@@ -60,6 +68,7 @@ struct Inner {
     layout: RowKeyLayout,
     directory: Arc<dyn NameDirectory>,
     limits: Limits,
+    resources: QueryResources,
     tell_points: u64,
     running: RunningQueries,
     skipped_cells: Arc<AtomicU64>,
@@ -74,6 +83,7 @@ impl Engine {
         layout: RowKeyLayout,
         directory: Arc<dyn NameDirectory>,
         limits: Limits,
+        resources: QueryResources,
     ) -> Self {
         Self(Arc::new(Inner {
             store,
@@ -82,6 +92,7 @@ impl Engine {
             layout,
             directory,
             limits,
+            resources,
             tell_points: TELL_POINTS,
             running: RunningQueries::default(),
             skipped_cells: Arc::default(),
@@ -122,6 +133,24 @@ impl Engine {
         &self.0.limits
     }
 
+    /// What all queries share.
+    pub fn resources(&self) -> &QueryResources {
+        &self.0.resources
+    }
+
+    /// Waits until a query of a client may run that is not one of [`Engine::run`].
+    ///
+    /// # Errors
+    ///
+    /// As [`QueryResources::admit`].
+    pub async fn admit(&self, request: RequestContext) -> Result<Admitted, QueryError> {
+        let inner = &*self.0;
+        let admitted = inner
+            .resources
+            .admit(request.client, inner.limits, Arc::default());
+        in_time(request.deadline, QueryError::DeadlineExceeded, admitted).await
+    }
+
     /// The queries that are being answered.
     pub fn running(&self) -> &RunningQueries {
         &self.0.running
@@ -152,35 +181,32 @@ impl Engine {
         &self.0.directory
     }
 
-    /// Answers a query. An error is the last item; frames before it are a part of an answer that
-    /// must not be taken for the whole. Dropping the stream ends the query.
+    /// Answers a query. An error is the last item; frames before it are a part of a result that
+    /// must not be taken for the whole. Dropping the stream cancels the query.
     ///
     /// Must be called within a Tokio runtime.
     pub fn run(
         &self,
         query: QuerySpec,
-        deadline: Option<Instant>,
-    ) -> impl Stream<Item = Result<Frame, QueryError>> + Send + Unpin + use<> {
+        request: RequestContext,
+    ) -> impl Stream<Item = Result<Delivery, QueryError>> + Send + Unpin + use<> {
         let (frames, receiver) = mpsc::channel(WAITING_FRAMES);
         let inner = Arc::clone(&self.0);
         let usage: Arc<Usage> = Arc::default();
         let registration = inner.running.register(&query, Arc::clone(&usage));
         tokio::spawn(async move {
-            let answer = inner.answer(&query, usage, deadline, &frames);
-            let in_time = async {
-                match deadline {
-                    None => answer.await,
-                    Some(deadline) => tokio::time::timeout_at(deadline.into(), answer)
-                        .await
-                        .unwrap_or(Err(QueryError::DeadlineExceeded)),
-                }
+            let (deadline, passed) = inner.deadline(&request);
+            let limits = inner.limits.with_request(query.max_scanned_points);
+            let answer = async {
+                let admitted = inner.resources.admit(request.client, limits, usage).await?;
+                inner.answer(&query, admitted, deadline, &frames).await
             };
             let result = tokio::select! {
-                result = in_time => result,
+                result = in_time(deadline, passed, answer) => result,
                 () = registration.ended.cancelled() => Err(QueryError::Ended),
                 () = frames.closed() => return,
             };
-            // Who gets an error does not find the query in the list any more.
+            // A client that gets an error does not find the query in the list any more.
             drop(registration);
             if let Err(error) = result {
                 // A client that is gone needs no error.
@@ -190,7 +216,7 @@ impl Engine {
         ReceiverStream::new(receiver)
     }
 
-    /// How the questions of a query would be answered, and what would be read for each.
+    /// How the sub-queries of a query would be answered, and what would be read for each.
     ///
     /// # Errors
     ///
@@ -198,91 +224,144 @@ impl Engine {
     pub async fn explain(
         &self,
         query: &QuerySpec,
-        deadline: Option<Instant>,
+        request: RequestContext,
     ) -> Result<Vec<(Plan, Estimate)>, QueryError> {
         let inner = &*self.0;
+        let (deadline, passed) = inner.deadline(&request);
         let limits = inner.limits.with_request(query.max_scanned_points);
-        let mut explained = Vec::with_capacity(query.sub_queries.len());
-        for plan in inner.plans(query, &limits, deadline).await? {
-            let estimate = plan.estimate(&inner.store, &inner.table, &inner.layout).await?;
-            explained.push((plan, estimate));
-        }
-        Ok(explained)
+        let explained = async {
+            let admitted = inner
+                .resources
+                .admit(request.client, limits, Arc::default())
+                .await?;
+            let mut explained = Vec::with_capacity(query.sub_queries.len());
+            for plan in inner.plans(query, admitted.budget(), deadline).await? {
+                let estimate = plan.estimate(&inner.store, &inner.table, &inner.layout).await?;
+                explained.push((plan, estimate));
+            }
+            Ok(explained)
+        };
+        in_time(deadline, passed, explained).await
     }
 
-    /// As [`Engine::run`], but each group has all its points; there is no [`Frame::More`]. An answer whose
+    /// As [`Engine::run`], but each group has all its points; there is no [`Frame::More`]. A result whose
     /// points take more memory than a query may hold is refused.
     pub fn run_whole(
         &self,
         query: QuerySpec,
-        deadline: Option<Instant>,
-    ) -> impl Stream<Item = Result<Frame, QueryError>> + Send + Unpin + use<> {
-        let mut groups = WholeGroups::new(self.0.limits);
-        self.run(query, deadline).flat_map(move |frame| {
-            let frames = frame.and_then(|frame| groups.take(frame));
-            let frames: Vec<_> = match frames {
-                Ok(frames) => frames.into_iter().map(Ok).collect(),
+        request: RequestContext,
+    ) -> impl Stream<Item = Result<Delivery, QueryError>> + Send + Unpin + use<> {
+        let mut groups = WholeGroups::default();
+        self.run(query, request).flat_map(move |delivery| {
+            let deliveries = delivery.and_then(|delivery| groups.take(delivery));
+            let deliveries: Vec<_> = match deliveries {
+                Ok(deliveries) => deliveries.into_iter().map(Ok).collect(),
                 Err(error) => vec![Err(error)],
             };
-            stream::iter(frames)
+            stream::iter(deliveries)
         })
     }
 
-    /// As [`Engine::run_whole`], and waits for the whole answer.
+    /// As [`Engine::run_whole`], and waits for the whole result.
     ///
     /// # Errors
     ///
-    /// The first error, in place of the answer.
-    pub async fn answer(
-        &self,
-        query: QuerySpec,
-        deadline: Option<Instant>,
-    ) -> Result<(Vec<Group>, Statistics), QueryError> {
-        let mut frames = self.run_whole(query, deadline);
-        let (mut groups, mut statistics) = (Vec::new(), None);
-        while let Some(frame) = frames.next().await {
-            match frame? {
+    /// The first error, in place of the result.
+    pub async fn answer(&self, query: QuerySpec, request: RequestContext) -> Result<WholeAnswer, QueryError> {
+        let mut deliveries = self.run_whole(query, request);
+        let mut groups = Vec::new();
+        let mut all: Option<Held> = None;
+        while let Some(delivery) = deliveries.next().await {
+            let Delivery { frame, held } = delivery?;
+            let held = match all.take() {
+                Some(mut all) => {
+                    all.merge(held);
+                    all
+                }
+                None => held,
+            };
+            match frame {
                 Frame::Group(group) => groups.push(group),
                 Frame::More { .. } | Frame::Done { .. } => {}
-                Frame::Statistics(counted) => statistics = Some(counted),
+                Frame::Statistics(statistics) => {
+                    return Ok(WholeAnswer {
+                        groups,
+                        statistics,
+                        held,
+                    });
+                }
             }
+            all = Some(held);
         }
-        let statistics = statistics.ok_or_else(|| QueryError::Internal {
-            detail: "the answer has no last frame".to_owned(),
-        })?;
-        Ok((groups, statistics))
+        Err(QueryError::Internal {
+            detail: "the result has no last frame".to_owned(),
+        })
     }
 }
 
-type Frames = mpsc::Sender<Result<Frame, QueryError>>;
+/// A whole result in memory.
+#[derive(Debug)]
+pub struct WholeAnswer {
+    /// The groups of all sub-queries, in their order.
+    pub groups: Vec<Group>,
+    /// What it took.
+    pub statistics: Statistics,
+    /// The memory of the groups.
+    pub held: Held,
+}
+
+/// Runs until a deadline, at which it fails with `passed`.
+async fn in_time<T>(
+    deadline: Option<Instant>,
+    passed: QueryError,
+    work: impl Future<Output = Result<T, QueryError>>,
+) -> Result<T, QueryError> {
+    match deadline {
+        None => work.await,
+        Some(deadline) => tokio::time::timeout_at(deadline.into(), work)
+            .await
+            .unwrap_or(Err(passed)),
+    }
+}
+
+type Frames = mpsc::Sender<Result<Delivery, QueryError>>;
 
 impl Inner {
+    /// The deadline of a query that begins now, and the error when it passes.
+    fn deadline(&self, request: &RequestContext) -> (Option<Instant>, QueryError) {
+        let deadline = self.resources.deadline(request.deadline);
+        let passed = match self.resources.timeout {
+            Some(timeout) if deadline != request.deadline => QueryError::TimedOut {
+                seconds: timeout.as_secs(),
+            },
+            _ => QueryError::DeadlineExceeded,
+        };
+        (deadline, passed)
+    }
+
     async fn answer(
         &self,
         query: &QuerySpec,
-        usage: Arc<Usage>,
+        admitted: Admitted,
         deadline: Option<Instant>,
         frames: &Frames,
     ) -> Result<(), QueryError> {
         let started = Instant::now();
-        let limits = self.limits.with_request(query.max_scanned_points);
         // All plans first: one unknown name fails the whole query before anything is read.
-        let plans = self.plans(query, &limits, deadline).await?;
-        self.check_rows(&plans, &limits).await?;
-        let budget = Budget::new(limits, usage);
-        let mut answer = Answer::new(self, query, deadline, frames, budget);
+        let plans = self.plans(query, admitted.budget(), deadline).await?;
+        self.check_rows(&plans, admitted.budget().limits()).await?;
+        let mut answer = Answer::new(self, query, deadline, frames, admitted);
         for (index, (sub_query, plan)) in query.sub_queries.iter().zip(&plans).enumerate() {
             answer.question(index, sub_query, plan).await?;
         }
-        answer.finish(started).await;
-        Ok(())
+        answer.finish(started).await
     }
 
     /// How the questions of a query are answered.
     async fn plans(
         &self,
         query: &QuerySpec,
-        limits: &Limits,
+        budget: &Budget,
         deadline: Option<Instant>,
     ) -> Result<Vec<Plan>, QueryError> {
         if query.end_ms < query.start_ms {
@@ -294,16 +373,15 @@ impl Inner {
         query.check_regexps()?;
         let mut plans = Vec::with_capacity(query.sub_queries.len());
         for sub_query in &query.sub_queries {
-            let plan = Plan::new(
-                query,
-                sub_query,
-                &self.layout,
-                limits,
-                &*self.directory,
-                self.series_index.as_ref(),
+            let context = PlanContext {
+                layout: &self.layout,
+                budget,
+                compute: &self.resources.compute,
+                directory: &*self.directory,
+                index: self.series_index.as_ref(),
                 deadline,
-            );
-            plans.push(plan.await?);
+            };
+            plans.push(Plan::new(query, sub_query, context).await?);
         }
         Ok(plans)
     }
@@ -311,7 +389,7 @@ impl Inner {
     /// Refuses a query before it is run, if it is sure to read more rows than it may.
     async fn check_rows(&self, plans: &[Plan], limits: &Limits) -> Result<(), QueryError> {
         let mut rows = 0;
-        for plan in plans.iter().filter(|_| limits.has(Resource::Rows)) {
+        for plan in plans.iter().filter(|_| limits.is_set(Resource::Rows)) {
             let estimate = plan.estimate(&self.store, &self.table, &self.layout).await?;
             rows += estimate.rows.map_or(0, |rows| rows.at_least);
         }
@@ -325,6 +403,7 @@ struct Answer<'a> {
     query: &'a QuerySpec,
     deadline: Option<Instant>,
     frames: &'a Frames,
+    admitted: Admitted,
     budget: Budget,
     statistics: Statistics,
     /// Groups of all questions so far.
@@ -340,14 +419,16 @@ impl<'a> Answer<'a> {
         query: &'a QuerySpec,
         deadline: Option<Instant>,
         frames: &'a Frames,
-        budget: Budget,
+        admitted: Admitted,
     ) -> Self {
+        let budget = admitted.budget().clone();
         let cancelled = CancellationToken::new();
         Self {
             engine,
             query,
             deadline,
             frames,
+            admitted,
             budget,
             statistics: Statistics::default(),
             groups: 0,
@@ -364,7 +445,7 @@ impl<'a> Answer<'a> {
             grouping: if sub_query.aggregator.is_none() {
                 Grouping::Each
             } else {
-                Grouping::ByTags(&plan.group_by)
+                Grouping::ByTags(plan.group_by.as_slice().into())
             },
             can_tell_early: can_tell_early(self.query, sub_query, plan),
             computation: Arc::new(Computation::new(
@@ -372,6 +453,8 @@ impl<'a> Answer<'a> {
                 sub_query,
                 &plan.hours,
                 self.cancelled.clone(),
+                self.budget.clone(),
+                self.engine.resources.compute.clone(),
             )),
             first_group: self.groups,
             open: None,
@@ -387,15 +470,15 @@ impl<'a> Answer<'a> {
                 Rater::new(rate, from_epoch.then(|| plan.hours.start.millis()))
             }),
         };
-        let mut collector = Collector::new(shape, self.budget.clone());
-        let mut portions = scan::rows(&self.engine.store, &self.engine.table, plan);
+        let compute = self.engine.resources.compute.clone();
+        let mut collector = Collector::new(shape, self.budget.clone(), compute);
+        let mut portions = scan::rows(&self.engine.store, &self.engine.table, plan, &self.budget);
         while let Some(portion) = portions.next().await {
             match portion? {
                 Portion::Rows(mut rows) => {
-                    let bytes: usize = rows.iter().map(Row::byte_len).sum();
-                    self.budget.use_rows(rows.len() as u64, bytes as u64)?;
+                    self.budget.use_rows(rows.len() as u64, bytes_of(rows.rows()))?;
                     plan.selection
-                        .judge(&mut rows, &*self.engine.directory, self.deadline)
+                        .judge(rows.rows_mut(), &*self.engine.directory, self.deadline)
                         .await?;
                     collector.add(rows).await?;
                 }
@@ -404,7 +487,7 @@ impl<'a> Answer<'a> {
                         continue;
                     }
                     collector.settle().await?;
-                    if self.budget.held_points() >= self.engine.tell_points {
+                    if self.budget.series_bytes() >= self.engine.tell_points * POINT_BYTES {
                         self.tell(&mut question, &mut collector, until_ms).await?;
                     }
                 }
@@ -416,21 +499,23 @@ impl<'a> Answer<'a> {
         self.statistics.add_read(counted);
         let (pieces, names) = match question.open.take() {
             Some(mut open) => {
-                open.add(spans);
+                open.add(spans, &self.budget)?;
                 (open.finish().collect(), None)
             }
             None => {
-                let groups = group(spans, question.grouping, &self.engine.layout.widths);
+                let groups = self.group(spans, &question.grouping).await?;
                 self.groups += groups.len();
                 let names = self.names_of(&groups).await?;
                 (whole(groups), Some(names))
             }
         };
-        self.compute(&question, pieces, names.as_ref(), |_| ()).await?;
-        self.budget.release(self.budget.held_points());
+        let budget = self.budget.clone();
+        let done = |piece: Piece| budget.release_series(piece.group.held_bytes());
+        self.compute(&question, pieces, names.as_ref(), done).await?;
+        // What series take beside their points.
+        self.budget.release_series(self.budget.series_bytes());
         let groups = self.groups - question.first_group;
-        self.send(Frame::Done { query: index, groups }).await;
-        Ok(())
+        self.send(Frame::Done { query: index, groups }).await
     }
 
     /// Tells what is known when all rows before an instant were read.
@@ -450,16 +535,15 @@ impl<'a> Answer<'a> {
         let spans = collector.take(known_until_ms).await?;
         let mut open = match question.open.take() {
             Some(mut open) => {
-                open.add(spans);
+                open.add(spans, &self.budget)?;
                 open
             }
             None => self.open_groups(question, collector, spans, until_ms).await?,
         };
         let pieces = open.take_known(known_until_ms);
-        let mut released = 0;
-        let put_back = |piece| released += open.put_back(piece);
+        let budget = self.budget.clone();
+        let put_back = |piece| budget.release_series(open.put_back(piece));
         self.compute(question, pieces, None, put_back).await?;
-        self.budget.release(released as u64);
         question.open = Some(open);
         Ok(())
     }
@@ -485,18 +569,19 @@ impl<'a> Answer<'a> {
             &engine.layout,
             &*engine.directory,
             self.deadline,
+            &self.budget,
         );
         let mut survey = survey.await?;
         survey.add_read(&spans, until_ms);
         let survey = Arc::new(survey);
         collector.expect(&survey).await?;
         let spans = survey.with_series(spans);
-        let groups = group(spans, question.grouping, &engine.layout.widths);
+        let groups = self.group(spans, &question.grouping).await?;
         self.groups += groups.len();
         let names = self.names_of(&groups).await?;
         for (index, group) in groups.iter().enumerate() {
             let head = names.group(question, index, group, &engine.layout.widths)?;
-            self.send(Frame::Group(head)).await;
+            self.send(Frame::Group(head)).await?;
         }
         Ok(OpenGroups::new(groups, survey))
     }
@@ -531,7 +616,7 @@ impl<'a> Answer<'a> {
                         })
                     }
                 };
-                self.send(frame).await;
+                self.send(frame).await?;
                 done(piece);
             }
         }
@@ -544,20 +629,51 @@ impl<'a> Answer<'a> {
         Names::of_uids(uids, &*self.engine.directory, self.deadline).await
     }
 
+    /// Groups spans.
+    async fn group(&self, spans: Vec<Span>, grouping: &Grouping) -> Result<Vec<SpanGroup>, QueryError> {
+        let widths = self.engine.layout.widths;
+        if spans.len() < MANY_SPANS {
+            return Ok(group(spans, grouping, &widths));
+        }
+        let grouping = grouping.clone();
+        let grouped = self
+            .engine
+            .resources
+            .compute
+            .run(move || group(spans, &grouping, &widths));
+        Ok(grouped.await?)
+    }
+
     /// The last frame.
-    async fn finish(mut self, started: Instant) {
+    async fn finish(mut self, started: Instant) -> Result<(), QueryError> {
         let usage = self.budget.usage();
         self.statistics.series = usage.of(Resource::Series);
         self.statistics.rows = usage.of(Resource::Rows);
         self.statistics.bytes = usage.of(Resource::Bytes);
         self.statistics.elapsed = started.elapsed();
         let statistics = std::mem::take(&mut self.statistics);
-        self.send(Frame::Statistics(statistics)).await;
+        self.send(Frame::Statistics(statistics)).await
     }
 
-    /// Sends a frame. That the client is gone is noticed elsewhere, and ends the query.
-    async fn send(&self, frame: Frame) {
-        let _ = self.frames.send(Ok(frame)).await;
+    /// Sends a frame, and holds its memory until the client's side is done with it. A client that takes no
+    /// frames holds up no other query: this one gives its permit away until there is space again. That
+    /// the client is gone is noticed elsewhere, and cancels the query.
+    async fn send(&mut self, frame: Frame) -> Result<(), QueryError> {
+        let held = self.budget.hold(frame.held_bytes())?;
+        let delivery = Ok(Delivery { frame, held });
+        let space = match tokio::time::timeout(PAUSE_AFTER, self.frames.reserve()).await {
+            Ok(space) => space,
+            Err(_elapsed) => {
+                self.admitted.pause();
+                let space = self.frames.reserve().await;
+                self.admitted.resume().await;
+                space
+            }
+        };
+        if let Ok(space) = space {
+            space.send(delivery);
+        }
+        Ok(())
     }
 }
 
@@ -565,7 +681,7 @@ impl<'a> Answer<'a> {
 struct Question<'a> {
     index: usize,
     plan: &'a Plan,
-    grouping: Grouping<'a>,
+    grouping: Grouping,
     can_tell_early: bool,
     computation: Arc<Computation>,
     /// The number of its first group in the answer.

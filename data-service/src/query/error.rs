@@ -1,5 +1,6 @@
 //! Why a query has no answer.
 
+use oxtsdb_resources::{AdmissionError, MemoryError, Panicked};
 use oxtsdb_row_store::StoreError;
 use oxtsdb_schema::row::RowError;
 use oxtsdb_schema::row_key::RowKeyError;
@@ -62,6 +63,20 @@ pub enum QueryError {
         /// How much is allowed, and by which setting or field of the request.
         limit: Limit,
     },
+    /// Too many queries run and wait. This one was not begun.
+    #[error(transparent)]
+    NotAdmitted(#[from] AdmissionError),
+    /// The memory for queries is in use.
+    #[error(transparent)]
+    NoMemory(#[from] MemoryError),
+    /// The client does not read the result.
+    #[error(
+        "the client read nothing of the result for {seconds} s (--client-timeout-seconds), the rest was dropped"
+    )]
+    ClientStalled {
+        /// How long it was waited for.
+        seconds: u64,
+    },
     /// A result that is infinite, which no client can read.
     #[error("value at {time_ms} ms is {value}, which is beyond the range of a double")]
     Infinite {
@@ -92,6 +107,12 @@ pub enum QueryError {
     /// The UID service failed.
     #[error(transparent)]
     Uids(#[from] UidsError),
+    /// It ran for longer than any query may.
+    #[error("query was not answered within {seconds} s, the limit of --query-timeout-seconds")]
+    TimedOut {
+        /// The limit.
+        seconds: u64,
+    },
     /// The deadline passed.
     #[error("deadline passed before the query was answered")]
     DeadlineExceeded,
@@ -104,6 +125,14 @@ pub enum QueryError {
         /// What is known about it.
         detail: String,
     },
+}
+
+impl From<Panicked> for QueryError {
+    fn from(panicked: Panicked) -> Self {
+        Self::Internal {
+            detail: panicked.to_string(),
+        }
+    }
 }
 
 impl QueryError {

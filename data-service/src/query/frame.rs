@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use oxtsdb_schema::Tsuid;
 
+use super::budget::Held;
 use super::points::Points;
 
 /// A part of an answer. For each question its groups come first, with more points of them if they are
@@ -30,6 +31,39 @@ pub enum Frame {
     },
     /// What the whole answer took.
     Statistics(Statistics),
+}
+
+/// A frame, with the memory that it takes: released when the client's side is done with it.
+#[derive(Debug)]
+pub struct Delivery {
+    /// The frame.
+    pub frame: Frame,
+    /// Its memory.
+    pub held: Held,
+}
+
+impl Frame {
+    /// The memory that it takes, in bytes.
+    pub fn held_bytes(&self) -> u64 {
+        match self {
+            Self::Group(group) => group.held_bytes(),
+            Self::More { points, .. } => points.held_bytes(),
+            Self::Done { .. } | Self::Statistics(_) => 0,
+        }
+    }
+}
+
+impl Group {
+    /// The memory that it takes, in bytes. Names are shared with others.
+    pub fn held_bytes(&self) -> u64 {
+        let names = (2 * self.tags.len() + self.aggregate_tags.len()) * size_of::<Arc<str>>();
+        let tsuids: usize = self
+            .tsuids
+            .iter()
+            .map(|tsuid| size_of::<Tsuid>() + tsuid.as_bytes().len())
+            .sum();
+        self.points.held_bytes() + (size_of::<Self>() + names + tsuids) as u64
+    }
 }
 
 /// Series that became one result.

@@ -11,6 +11,7 @@
 //! Source: OpenTSDB 2.4, `TsdbQuery.GroupByAndAggregateCB`, `SpanGroup.computeTags`.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use oxtsdb_schema::{TagkUid, TagvUid, UidWidths};
 
@@ -28,16 +29,16 @@ pub struct SpanGroup {
 }
 
 /// How spans are grouped.
-#[derive(Clone, Copy, Debug)]
-pub enum Grouping<'a> {
+#[derive(Clone, Debug)]
+pub enum Grouping {
     /// Each is a group.
     Each,
     /// By the values of these keys, ascending; of none: all are one group.
-    ByTags(&'a [TagkUid]),
+    ByTags(Arc<[TagkUid]>),
 }
 
 /// Groups spans that ascend by TSUID.
-pub fn group(spans: Vec<Span>, grouping: Grouping<'_>, widths: &UidWidths) -> Vec<SpanGroup> {
+pub fn group(spans: Vec<Span>, grouping: &Grouping, widths: &UidWidths) -> Vec<SpanGroup> {
     let keys = match grouping {
         Grouping::Each => {
             return spans
@@ -121,7 +122,7 @@ mod tests {
             span(&[(1, 2), (3, 7)]),
             span(&[(1, 2), (2, 5)]),
         ];
-        let groups = group(spans, Grouping::ByTags(&[]), &widths);
+        let groups = group(spans, &Grouping::ByTags(Arc::default()), &widths);
         assert_eq!(groups.len(), 1);
         let keys: Vec<TagkUid> = groups[0].tags.iter().map(|(tagk, _)| *tagk).collect();
         assert_eq!(numbers(&keys), [2, 3]);
@@ -139,10 +140,10 @@ mod tests {
             ]
         };
         let key = TagkUid::from_bytes(&[0, 0, 1]).unwrap();
-        let groups = group(spans(), Grouping::ByTags(&[key]), &widths);
+        let groups = group(spans(), &Grouping::ByTags([key].into()), &widths);
         let sizes: Vec<_> = groups.iter().map(|group| group.spans.len()).collect();
         assert_eq!(sizes, [2, 1], "value 3 comes before value 9");
-        assert_eq!(group(spans(), Grouping::Each, &widths).len(), 3);
-        assert!(group(Vec::new(), Grouping::ByTags(&[]), &widths).is_empty());
+        assert_eq!(group(spans(), &Grouping::Each, &widths).len(), 3);
+        assert!(group(Vec::new(), &Grouping::ByTags(Arc::default()), &widths).is_empty());
     }
 }

@@ -20,7 +20,9 @@ use hashbrown::HashMap;
 use oxtsdb_schema::Tsuid;
 use rustc_hash::FxBuildHasher;
 
+use super::budget::Budget;
 use super::compute::Piece;
+use super::error::QueryError;
 use super::group::SpanGroup;
 use super::points::Points;
 use super::span::Span;
@@ -66,19 +68,28 @@ impl OpenGroups {
         }
     }
 
-    /// Adds later points of series. Those of a series that is in no group are dropped: it was not there
-    /// when the survey was made.
-    pub fn add(&mut self, spans: Vec<Span>) {
+    /// Adds later points of series, and counts their memory anew. Those of a series that is in no group are
+    /// dropped: it was not there when the survey was made.
+    ///
+    /// # Errors
+    ///
+    /// [`QueryError::OverBudget`].
+    pub fn add(&mut self, spans: Vec<Span>, budget: &Budget) -> Result<(), QueryError> {
+        let (mut before, mut after) = (0, 0);
         for span in spans {
+            before += span.points.held_bytes();
             let place = self.places.get(&span.tsuid);
             let own = place.and_then(|(group, place)| {
                 let group = self.groups[*group].group.as_mut()?;
                 group.spans.get_mut(*place)
             });
             if let Some(own) = own {
+                before += own.points.held_bytes();
                 own.points.append(span.points);
+                after += own.points.held_bytes();
             }
         }
+        budget.recount_series(before, after)
     }
 
     /// Takes out the groups of which something new is known, when all points before an instant are.
@@ -108,15 +119,16 @@ impl OpenGroups {
         pieces
     }
 
-    /// Puts a group back when its piece was computed, and says how many points need not be held any more.
-    pub fn put_back(&mut self, piece: Piece) -> usize {
+    /// Puts a group back when its piece was computed, without the points that are not needed any more. Gives
+    /// the memory that these took, in bytes.
+    pub fn put_back(&mut self, piece: Piece) -> u64 {
         let Piece {
             index,
             mut group,
             until_ms,
             ..
         } = piece;
-        let before = group.point_count();
+        let before = group.held_bytes();
         for span in &mut group.spans {
             let told = span
                 .points
@@ -125,7 +137,7 @@ impl OpenGroups {
             // The last one may have a say later.
             span.points.drop_front(told.saturating_sub(1));
         }
-        let released = before - group.point_count();
+        let released = before.saturating_sub(group.held_bytes());
         self.groups[index] = OpenGroup {
             group: Some(group),
             told_until_ms: until_ms,

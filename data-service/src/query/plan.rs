@@ -10,10 +10,11 @@ mod reading;
 use std::sync::Arc;
 use std::time::Instant;
 
+use oxtsdb_resources::ComputePool;
 use oxtsdb_schema::{MetricUid, RowKeyLayout, TagkUid, TagvUid, Tsuid, Uid, UidKind, UidWidths};
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::budget::{Limits, Resource};
+use super::budget::{Budget, Held, Resource};
 use super::calendar::CalendarWindows;
 use super::downsample::{Downsample, Fill, FilledWindows, Interval, WindowLayout, Windows};
 use super::error::QueryError;
@@ -47,7 +48,32 @@ pub struct Plan {
     pub group_by: Vec<TagkUid>,
     /// How each series is downsampled.
     pub downsample: Option<(Windows, Function)>,
+    /// The memory of the windows of a fill policy.
+    _windows: Option<Arc<Held>>,
 }
+
+/// What a plan is made with.
+#[derive(Clone, Copy, Debug)]
+pub struct PlanContext<'a> {
+    /// How row keys are built.
+    pub layout: &'a RowKeyLayout,
+    /// What the query may use.
+    pub budget: &'a Budget,
+    /// Where windows are computed.
+    pub compute: &'a ComputePool,
+    /// Names and UIDs.
+    pub directory: &'a dyn NameDirectory,
+    /// The series of metrics, if they are known.
+    pub index: Option<&'a SeriesIndex>,
+    /// Until when names are looked up.
+    pub deadline: Option<Instant>,
+}
+
+/// Memory of the start of a window.
+const START_BYTES: u64 = size_of::<i64>() as u64;
+
+/// So many windows are made inline; with those of a calendar it takes less than a millisecond.
+const WINDOWS_INLINE: u64 = 4096;
 
 /// Two literal filters of one key are one as long as they have fewer values than this together.
 const EXPANSION_LIMIT: usize = 4096;
@@ -62,22 +88,24 @@ impl Plan {
     pub async fn new(
         query: &QuerySpec,
         sub_query: &SubQuery,
-        layout: &RowKeyLayout,
-        limits: &Limits,
-        directory: &dyn NameDirectory,
-        index: Option<&SeriesIndex>,
-        deadline: Option<Instant>,
+        context: PlanContext<'_>,
     ) -> Result<Self, QueryError> {
+        let PlanContext {
+            layout,
+            budget,
+            compute,
+            directory,
+            index,
+            deadline,
+        } = context;
         let quirks = query.quirks;
-        let downsample = sub_query.downsample.as_ref();
-        let hours = Hours::of_query(query.start_ms, query.end_ms, downsample, quirks);
-        let downsample = match downsample {
-            Some(downsample) => Some((
-                windows(query, downsample, &hours, limits)?,
-                downsample.function.under(quirks),
-            )),
-            None => None,
-        };
+        let hours = Hours::of_query(
+            query.start_ms,
+            query.end_ms,
+            sub_query.downsample.as_ref(),
+            quirks,
+        );
+        let range_hours = hours;
         let filter = &sub_query.filter;
         let names_all_keys = filter.explicit_tags && !filter.tags.is_empty();
         let (hours, begins_until_ms) = match &sub_query.source {
@@ -112,7 +140,8 @@ impl Plan {
                     known,
                     selection,
                     group_by,
-                    downsample,
+                    downsample: None,
+                    _windows: None,
                 }
             }
             Source::Tsuids(tsuids) => {
@@ -140,12 +169,19 @@ impl Plan {
                     known: Known::Named,
                     selection,
                     group_by,
-                    downsample,
+                    downsample: None,
+                    _windows: None,
                 }
             }
         };
         if sub_query.aggregator.is_none() {
             plan.group_by.clear();
+        }
+        // Last: names that nobody has written need no windows.
+        if let Some(downsample) = &sub_query.downsample {
+            let (windows, held) = windows(query, downsample, &range_hours, budget, compute).await?;
+            plan.downsample = Some((windows, downsample.function.under(quirks)));
+            plan._windows = held.map(Arc::new);
         }
         Ok(plan)
     }
@@ -366,12 +402,15 @@ pub fn check_tsuid(bytes: &[u8], layout: &RowKeyLayout) -> Result<Tsuid, QueryEr
     })
 }
 
-fn windows(
+/// The windows of a sub-query. Those that a fill policy gives to every series are made in advance, once
+/// their number is known to fit into the budget, together with the memory that they take.
+async fn windows(
     query: &QuerySpec,
     downsample: &Downsample,
     hours: &Hours,
-    limits: &Limits,
-) -> Result<Windows, QueryError> {
+    budget: &Budget,
+    compute: &ComputePool,
+) -> Result<(Windows, Option<Held>), QueryError> {
     let (layout, nominal_ms) = match &downsample.interval {
         Interval::Fixed { length_ms } => (
             WindowLayout::Fixed {
@@ -385,46 +424,58 @@ fn windows(
         ),
         Interval::WholeRange => {
             let excluded = i64::from(!query.quirks.whole_range_excludes_end);
-            return Ok(Windows::new(WindowLayout::Whole {
+            let layout = WindowLayout::Whole {
                 start_ms: query.start_ms,
                 stop_ms: query.end_ms.saturating_add(excluded),
-            }));
+            };
+            return Ok((Windows::new(layout), None));
         }
     };
     let from_ms = layout.ceil(hours.start.millis());
     let value = match downsample.fill {
-        Fill::None => None,
-        Fill::Zero => Some(0.0),
-        Fill::Nan | Fill::Null => Some(f64::NAN),
-    };
-    let filled = match value {
-        None => None,
-        Some(value) => {
-            let stop_ms = i64::try_from(hours.last_stop()).unwrap_or(i64::MAX / 1000);
-            let stop_ms = layout.floor(stop_ms.saturating_mul(1000));
-            let floor_ms = layout.floor(hours.start.millis());
-            let first_ms = if query.quirks.filled_windows_begin_early {
-                floor_ms
-            } else {
-                from_ms
+        Fill::None => {
+            let windows = Windows {
+                layout,
+                from_ms,
+                filled: None,
             };
-            // Where the only window is cut short it is there all the same.
-            let is_one = matches!(layout, WindowLayout::Calendar(_)) && stop_ms == floor_ms;
-            let stop_ms = if is_one { layout.next(stop_ms) } else { stop_ms };
-            // Before they are made: about so many there will be.
-            let range_ms = stop_ms.saturating_sub(first_ms).max(0);
-            limits.check(Resource::Points, (range_ms / nominal_ms).unsigned_abs())?;
-            Some(FilledWindows {
-                starts_ms: layout.starts(first_ms, stop_ms).collect(),
-                value,
-            })
+            return Ok((windows, None));
         }
+        Fill::Zero => 0.0,
+        Fill::Nan | Fill::Null => f64::NAN,
     };
-    Ok(Windows {
+    let stop_ms = i64::try_from(hours.last_stop()).unwrap_or(i64::MAX / 1000);
+    let stop_ms = layout.floor(stop_ms.saturating_mul(1000));
+    let floor_ms = layout.floor(hours.start.millis());
+    let first_ms = if query.quirks.filled_windows_begin_early {
+        floor_ms
+    } else {
+        from_ms
+    };
+    // Where the only window is cut short it is there all the same.
+    let is_one = matches!(layout, WindowLayout::Calendar(_)) && stop_ms == floor_ms;
+    let stop_ms = if is_one { layout.next(stop_ms) } else { stop_ms };
+    let range_ms = stop_ms.saturating_sub(first_ms).max(0);
+    let about = (range_ms / nominal_ms).unsigned_abs();
+    budget.limits().check(Resource::Points, about)?;
+    let mut held = budget.hold(about.saturating_mul(START_BYTES))?;
+    let make = {
+        let layout = layout.clone();
+        move || layout.starts(first_ms, stop_ms).collect::<Arc<[i64]>>()
+    };
+    let starts_ms = if about <= WINDOWS_INLINE {
+        make()
+    } else {
+        compute.run(make).await?
+    };
+    let bytes = starts_ms.len() as u64 * START_BYTES;
+    held.grow(bytes.saturating_sub(held.bytes()))?;
+    let windows = Windows {
         layout,
         from_ms,
-        filled,
-    })
+        filled: Some(FilledWindows { starts_ms, value }),
+    };
+    Ok((windows, Some(held)))
 }
 
 #[cfg(test)]

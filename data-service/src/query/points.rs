@@ -146,6 +146,16 @@ impl Points {
         &self.values
     }
 
+    /// Memory of its columns, in bytes.
+    pub const fn held_bytes(&self) -> u64 {
+        let values = match &self.values {
+            Values::Ints(values) => values.capacity() * size_of::<i64>(),
+            Values::Doubles(values) => values.capacity() * size_of::<f64>(),
+            Values::Mixed(values) => values.capacity() * size_of::<Number>(),
+        };
+        (self.times_ms.capacity() * size_of::<i64>() + values) as u64
+    }
+
     /// Instants with their values.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = (i64, Number)> + '_ {
         self.times_ms
@@ -196,13 +206,19 @@ impl Points {
         self.times_ms.append(&mut later.times_ms);
     }
 
-    /// Drops the first points.
+    /// Drops the first points, and the memory of columns that become mostly empty.
     pub fn drop_front(&mut self, count: usize) {
-        self.times_ms.drain(..count);
+        fn drop_first<T>(column: &mut Vec<T>, count: usize) {
+            column.drain(..count);
+            if column.len() < column.capacity() / 4 {
+                column.shrink_to_fit();
+            }
+        }
+        drop_first(&mut self.times_ms, count);
         match &mut self.values {
-            Values::Ints(values) => drop(values.drain(..count)),
-            Values::Doubles(values) => drop(values.drain(..count)),
-            Values::Mixed(values) => drop(values.drain(..count)),
+            Values::Ints(values) => drop_first(values, count),
+            Values::Doubles(values) => drop_first(values, count),
+            Values::Mixed(values) => drop_first(values, count),
         }
     }
 

@@ -7,7 +7,7 @@
 //!
 //! ```text
 //!   hours      0 1 2 3 4 5 6 7 8 …
-//!   slices     ├─────┼─────┼───────┼ …     short at first; then as long as it takes to have SLICE_BYTES
+//!   slices     ├─────┼─────┼───────┼ …     short at first; then as long as it takes to have slice_bytes
 //!   bucket 0   worked on, read ahead, read ahead
 //!   bucket 1   worked on, read ahead, read ahead
 //! ```
@@ -19,10 +19,10 @@ use std::sync::Arc;
 use futures::stream::{self, BoxStream, Stream, StreamExt as _, TryStreamExt as _};
 use oxtsdb_row_store::{ColumnSelection, Row, RowFilter, RowStore, Scan, TableName};
 use oxtsdb_schema::RowKeyLayout;
-use tokio::sync::mpsc;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio_util::task::AbortOnDropHandle;
 
-use super::collect::joined;
+use super::budget::{Budget, Held};
 use super::error::QueryError;
 use super::hours::Hours;
 use super::plan::{Plan, Read, series_ranges};
@@ -43,11 +43,69 @@ const WAITING_BATCHES: usize = 4;
 /// Batches of single rows that are read at a time.
 const READS_AT_A_TIME: usize = 2;
 
+/// What a slice should hold, and what of it may wait while an earlier one is worked on: so much that the
+/// hand-over is cheap, so little that several fit in the memory of the query.
+fn slice_bytes(budget: &Budget) -> u64 {
+    const LEAST: u64 = 64 << 10;
+    const MOST: u64 = 8 << 20;
+    (budget.limits().memory.most / 16).clamp(LEAST, MOST)
+}
+
+/// Rows, with the memory that they take until they are decoded.
+#[derive(Debug)]
+pub struct RowBatch {
+    rows: Vec<Row>,
+    _held: Held,
+    /// For rows that wait ahead of the one that is worked on.
+    waits: Option<OwnedSemaphorePermit>,
+}
+
+impl RowBatch {
+    /// Rows that were read, whose memory is held from now on.
+    ///
+    /// # Errors
+    ///
+    /// As [`Budget::hold`].
+    pub fn new(rows: Vec<Row>, budget: &Budget) -> Result<Self, QueryError> {
+        let held = budget.hold(bytes_of(&rows))?;
+        Ok(Self {
+            rows,
+            _held: held,
+            waits: None,
+        })
+    }
+
+    /// The rows.
+    pub fn rows(&self) -> &[Row] {
+        &self.rows
+    }
+
+    /// The rows, to leave some out.
+    pub const fn rows_mut(&mut self) -> &mut Vec<Row> {
+        &mut self.rows
+    }
+
+    /// How many there are.
+    pub const fn len(&self) -> usize {
+        self.rows.len()
+    }
+
+    /// Whether there are none.
+    pub const fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+}
+
+/// Bytes of rows: keys, qualifiers, values.
+pub fn bytes_of(rows: &[Row]) -> u64 {
+    rows.iter().map(Row::byte_len).sum::<usize>() as u64
+}
+
 /// What comes of a scan, in order of time.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Debug)]
 pub enum Portion {
     /// Rows.
-    Rows(Vec<Row>),
+    Rows(RowBatch),
     /// All rows have come whose points lie before this instant, milliseconds since the epoch.
     Until(i64),
 }
@@ -64,6 +122,7 @@ pub fn rows(
     store: &Arc<dyn RowStore>,
     table: &TableName,
     plan: &Plan,
+    budget: &Budget,
 ) -> BoxStream<'static, Result<Portion, QueryError>> {
     match &plan.read {
         Read::Ranges(ranges) => {
@@ -73,22 +132,24 @@ pub fn rows(
                 ranges: Arc::from(ranges.as_slice()),
                 filter: plan.selection.row_filter(),
                 hours: plan.hours,
-                pace: Arc::default(),
+                pace: Arc::new(Pace::new(slice_bytes(budget))),
+                budget: budget.clone(),
             };
             source.portions().boxed()
         }
         Read::Rows(rows) => {
             let (store, table) = (Arc::clone(store), table.clone());
-            let selection = plan.selection.clone();
+            let (selection, budget) = (plan.selection.clone(), budget.clone());
             let read = move |mut keys: Vec<Vec<u8>>| {
-                let (store, table) = (Arc::clone(&store), table.clone());
+                let (store, table, budget) = (Arc::clone(&store), table.clone(), budget.clone());
                 // Hour comes after hour, so those before that of the last row are complete.
                 let hour = keys.last().and_then(|key| selection.base_time(key));
                 // Names may have been judged since the plan was made.
                 keys.retain(|key| selection.may_keep(key));
                 async move {
                     let rows = store.get_rows(&table, &keys, &point_columns()).await?;
-                    let rows = Portion::Rows(rows.into_iter().flatten().collect());
+                    let rows = RowBatch::new(rows.into_iter().flatten().collect(), &budget)?;
+                    let rows = Portion::Rows(rows);
                     let until = hour.map(|hour| Portion::Until(hour.millis()));
                     let portions = [Some(rows), until].into_iter().flatten();
                     Ok::<_, QueryError>(stream::iter(portions.map(Ok)))
@@ -115,6 +176,7 @@ pub async fn keys(
     plan: &Plan,
     hours: Hours,
     layout: &RowKeyLayout,
+    budget: &Budget,
     seen: impl Fn(&[u8]) + Send + Sync + 'static,
 ) -> Result<(), QueryError> {
     let ranges = match &plan.read {
@@ -142,7 +204,8 @@ pub async fn keys(
         ranges: ranges.iter().map(|range| slices::rest_of(range, hours)).collect(),
         filter: Some(filter),
         hours,
-        pace: Arc::default(),
+        pace: Arc::new(Pace::new(slice_bytes(budget))),
+        budget: budget.clone(),
     };
     let mut portions = source.portions();
     while portions.try_next().await?.is_some() {}
@@ -157,6 +220,7 @@ struct Source {
     filter: Option<RowFilter>,
     hours: Hours,
     pace: Arc<Pace>,
+    budget: Budget,
 }
 
 impl Source {
@@ -164,11 +228,11 @@ impl Source {
         let slices = Slices::new(self.hours, Arc::clone(&self.pace));
         stream::iter(slices)
             .map(move |slice| {
-                let rows = read_ahead(self.open(slice));
+                let rows = read_ahead(self.open(slice), &self.budget);
                 let pace = Arc::clone(&self.pace);
-                let rows = rows.map_ok(move |rows| {
-                    pace.add_bytes(rows.iter().map(Row::byte_len).sum());
-                    Portion::Rows(rows)
+                let rows = rows.map_ok(move |batch| {
+                    pace.add_bytes(bytes_of(batch.rows()));
+                    Portion::Rows(batch)
                 });
                 let end = stream::iter([Ok(Portion::Until(slice.stop_ms()))]);
                 let pace = Arc::clone(&self.pace);
@@ -208,13 +272,24 @@ impl Source {
     }
 }
 
-/// Reads on while nobody asks for more, up to [`WAITING_BATCHES`].
+/// Reads on before more is requested, up to [`WAITING_BATCHES`] and [`slice_bytes`].
 fn read_ahead(
     mut batches: BoxStream<'static, Result<Vec<Row>, QueryError>>,
-) -> BoxStream<'static, Result<Vec<Row>, QueryError>> {
+    budget: &Budget,
+) -> BoxStream<'static, Result<RowBatch, QueryError>> {
     let (sender, receiver) = mpsc::channel(WAITING_BATCHES);
+    let budget = budget.clone();
     let task = AbortOnDropHandle::new(tokio::spawn(async move {
-        while let Some(batch) = batches.next().await {
+        // One batch may always wait, whatever its size.
+        let capacity = kib(slice_bytes(&budget));
+        let waiting = Arc::new(Semaphore::new(capacity as usize));
+        while let Some(rows) = batches.next().await {
+            let mut batch = rows.and_then(|rows| RowBatch::new(rows, &budget));
+            if let Ok(batch) = &mut batch {
+                let bytes = kib(bytes_of(&batch.rows)).min(capacity);
+                // Never closed: it ends with the batches that have permits of it.
+                batch.waits = Arc::clone(&waiting).acquire_many_owned(bytes).await.ok();
+            }
             if sender.send(batch).await.is_err() {
                 break;
             }
@@ -225,10 +300,15 @@ fn read_ahead(
         if let Some(batch) = receiver.recv().await {
             return Some((batch, (receiver, task)));
         }
-        let error = joined(task?.await.map(Ok)).err()?;
-        Some((Err(error), (receiver, None)))
+        let error = task?.await.err()?;
+        let detail = error.to_string();
+        Some((Err(QueryError::Internal { detail }), (receiver, None)))
     })
     .boxed()
+}
+
+fn kib(bytes: u64) -> u32 {
+    u32::try_from(bytes.div_ceil(1024)).unwrap_or(u32::MAX)
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ use oxtsdb_schema::row::{CellRef, decode_row};
 use oxtsdb_schema::{DuplicatePolicy, Points as RowPoints, Qualifier, RowKeyLayout, RowKeyRef, Tsuid, Value};
 use rustc_hash::FxBuildHasher;
 
-use super::budget::Budget;
+use super::budget::{Budget, POINT_BYTES};
 use super::downsample::{Downsampler, Windows};
 use super::error::QueryError;
 use super::frame::{DamagedRow, MAX_DAMAGED_ROWS, Statistics};
@@ -165,7 +165,7 @@ impl SpanBuilder {
                 self.spans.entry(tsuid).or_insert(series)
             }
         };
-        let before = series.column.held();
+        let before = series.column.held_bytes();
         match (&mut series.column, in_columns.then(|| scratch.columns.values())) {
             (Column::Raw(own), Some(values)) => own.extend_from_columns(&scratch.times_ms, values),
             (Column::Raw(own), None) => own.extend_from_row(base_ms, &scratch.row),
@@ -191,7 +191,7 @@ impl SpanBuilder {
                 downsampler.feed(&scratch.times_ms, &scratch.values);
             }
         }
-        self.budget.hold((series.column.held() - before) as u64)
+        self.budget.recount_series(before, series.column.held_bytes())
     }
 
     /// Decodes the cells of a row and says how many points they have; `None` if the row is left out.
@@ -250,9 +250,13 @@ impl SpanBuilder {
     pub fn take(&mut self, known_until_ms: i64) -> Result<Vec<Span>, QueryError> {
         let mut spans = Vec::with_capacity(self.spans.len());
         for (tsuid, series) in &mut self.spans {
-            self.budget.release(series.column.held() as u64);
+            let before = series.column.held_bytes();
+            // Before they are made.
+            let filled = series.filled_until(known_until_ms) as u64 * POINT_BYTES;
+            self.budget.hold_series(filled)?;
             let points = series.take(known_until_ms);
-            self.budget.hold((points.len() + series.column.held()) as u64)?;
+            let after = points.held_bytes() + series.column.held_bytes();
+            self.budget.recount_series(before + filled, after)?;
             spans.push(Span {
                 tsuid: tsuid.clone(),
                 points,
@@ -266,6 +270,11 @@ impl SpanBuilder {
     /// What was read.
     pub fn into_statistics(self) -> Statistics {
         self.statistics
+    }
+
+    /// What was read since it was called last.
+    pub fn take_statistics(&mut self) -> Statistics {
+        std::mem::take(&mut self.statistics)
     }
 }
 
@@ -284,6 +293,14 @@ impl Series {
         Ok(Self { column, rater })
     }
 
+    /// How many windows its fill policy adds to what [`Series::take`] gives.
+    fn filled_until(&self, known_until_ms: i64) -> usize {
+        match &self.column {
+            Column::Raw(_) => 0,
+            Column::Downsampled(downsampler) => downsampler.filled_until(known_until_ms),
+        }
+    }
+
     fn take(&mut self, known_until_ms: i64) -> Points {
         let points = match &mut self.column {
             Column::Raw(points) => std::mem::take(points),
@@ -297,11 +314,11 @@ impl Series {
 }
 
 impl Column {
-    /// Points that it holds.
-    const fn held(&self) -> usize {
+    /// Memory of the points that it holds, in bytes.
+    const fn held_bytes(&self) -> u64 {
         match self {
-            Self::Raw(points) => points.len(),
-            Self::Downsampled(downsampler) => downsampler.held(),
+            Self::Raw(points) => points.held_bytes(),
+            Self::Downsampled(downsampler) => downsampler.held_bytes(),
         }
     }
 }

@@ -12,6 +12,7 @@ use oxtsdb_schema::{HOUR_SECONDS, RowKeyLayout, RowKeyRef, Tsuid};
 use parking_lot::Mutex;
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use super::budget::{Budget, SERIES_BYTES};
 use super::error::QueryError;
 use super::hours::Hours;
 use super::names::NameDirectory;
@@ -42,9 +43,13 @@ impl Survey {
         layout: &RowKeyLayout,
         directory: &dyn NameDirectory,
         deadline: Option<Instant>,
+        budget: &Budget,
     ) -> Result<Self, QueryError> {
         let last: Arc<Mutex<LastRows>> = Arc::default();
         let (noted, tags_at) = (Arc::clone(&last), plan.selection.tags_at());
+        // The survey lives until the end of the sub-query, which releases all memory of series.
+        let (series, refused) = (budget.clone(), Arc::new(Mutex::new(None)));
+        let refusal = Arc::clone(&refused);
         let metric_at = layout.salt.width();
         let base_at = metric_at + layout.widths.metric.bytes();
         let seen = move |key: &[u8]| {
@@ -56,12 +61,16 @@ impl Survey {
                 // Slices may be read side by side.
                 Some(row) if **row >= *key => {}
                 Some(row) => row.copy_from_slice(key),
-                None => {
-                    noted.insert(tsuid.as_slice().into(), key.into());
-                }
+                None => match series.hold_series(SERIES_BYTES) {
+                    Ok(()) => drop(noted.insert(tsuid.as_slice().into(), key.into())),
+                    Err(error) => *refused.lock() = Some(error),
+                },
             }
         };
-        scan::keys(store, table, plan, hours, layout, seen).await?;
+        scan::keys(store, table, plan, hours, layout, budget, seen).await?;
+        if let Some(error) = refusal.lock().take() {
+            return Err(error);
+        }
         let mut rows: Vec<Box<[u8]>> = std::mem::take(&mut *last.lock()).into_values().collect();
         plan.selection.judge(&mut rows, directory, deadline).await?;
         let mut survey = Self::default();

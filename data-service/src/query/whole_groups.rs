@@ -1,64 +1,53 @@
-//! Groups that were told bit by bit put together again, for who can only tell them whole.
+//! Coalesces incrementally emitted groups, for protocols that need whole results.
 
-use super::budget::{Limits, POINT_BYTES, Resource};
+use super::budget::Held;
 use super::error::QueryError;
-use super::frame::{Frame, Group};
+use super::frame::{Delivery, Frame, Group};
 
-/// Puts the groups of an answer together.
-#[derive(Debug)]
+/// Puts the groups of a result together. The memory of what has come stays held.
+#[derive(Debug, Default)]
 pub(super) struct WholeGroups {
-    limits: Limits,
-    /// Points of the answer so far.
-    points: u64,
     /// Groups of which more is to come, by their numbers.
-    open: Vec<Group>,
+    open: Vec<(Group, Held)>,
 }
 
 impl WholeGroups {
-    /// None yet.
-    pub(super) const fn new(limits: Limits) -> Self {
-        Self {
-            limits,
-            points: 0,
-            open: Vec::new(),
-        }
-    }
-
-    /// Takes a frame, and gives those that can be told now. There is no [`Frame::More`] among them.
+    /// Takes a frame, and gives those that are whole. There is no [`Frame::More`] among them.
     ///
     /// # Errors
     ///
-    /// [`QueryError::OverBudget`] if all points of the answer together take more than may be held.
-    pub(super) fn take(&mut self, frame: Frame) -> Result<Vec<Frame>, QueryError> {
-        self.points += match &frame {
-            Frame::Group(Group { points, .. }) | Frame::More { points, .. } => points.len() as u64,
-            Frame::Done { .. } | Frame::Statistics(_) => 0,
-        };
-        let bytes = self.points.saturating_mul(POINT_BYTES);
-        self.limits.check(Resource::Memory, bytes)?;
+    /// [`QueryError::OverBudget`] if a group that grows takes more than the query may hold.
+    pub(super) fn take(&mut self, delivery: Delivery) -> Result<Vec<Delivery>, QueryError> {
+        let Delivery { frame, held } = delivery;
         Ok(match frame {
             Frame::Group(group) if !group.is_whole => {
-                self.open.push(group);
+                self.open.push((group, held));
                 Vec::new()
             }
             Frame::More { number, points } => {
-                let first = self.open.first().map_or(0, |group| group.number);
+                let first = self.open.first().map_or(0, |(group, _)| group.number);
                 let place = number.checked_sub(first);
-                if let Some(group) = place.and_then(|place| self.open.get_mut(place)) {
+                if let Some((group, own)) = place.and_then(|place| self.open.get_mut(place)) {
                     group.points.append(points);
+                    own.merge(held);
+                    let bytes = group.held_bytes();
+                    own.grow(bytes.saturating_sub(own.bytes()))?;
+                    own.shrink_to(bytes);
                 }
                 Vec::new()
             }
             Frame::Done { .. } => {
-                let whole = |group| {
-                    Frame::Group(Group {
+                let whole = |(group, held)| Delivery {
+                    frame: Frame::Group(Group {
                         is_whole: true,
                         ..group
-                    })
+                    }),
+                    held,
                 };
-                self.open.drain(..).map(whole).chain([frame]).collect()
+                let done = Delivery { frame, held };
+                self.open.drain(..).map(whole).chain([done]).collect()
             }
-            Frame::Group(_) | Frame::Statistics(_) => vec![frame],
+            Frame::Group(_) | Frame::Statistics(_) => vec![Delivery { frame, held }],
         })
     }
 }

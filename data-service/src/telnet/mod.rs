@@ -37,7 +37,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use oxtsdb_server::Shutdown;
-use tokio::net::TcpStream;
+use oxtsdb_server::connections::{ClientStream, Connection};
 use tokio::time::Instant;
 
 use self::session::Session;
@@ -85,11 +85,11 @@ impl Telnet {
     /// Serves one connection to its end.
     pub(crate) async fn serve(
         &self,
-        stream: TcpStream,
+        stream: ClientStream,
+        connection: &Connection,
         shutdown: Shutdown,
-        idle_timeout: Option<Duration>,
     ) -> std::io::Result<()> {
-        Session::new(self, stream).run(&shutdown, idle_timeout).await
+        Session::new(self, stream).run(&shutdown, connection).await
     }
 
     /// Writes, and writes again while what is missing may come back.

@@ -2,14 +2,13 @@
 
 use std::borrow::Cow;
 use std::pin::pin;
-use std::time::Duration;
 
 use bytes::BytesMut;
 use futures::FutureExt as _;
 use memchr::memrchr;
 use oxtsdb_server::Shutdown;
+use oxtsdb_server::connections::{ClientStream, Connection};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::TcpStream;
 use tokio::time::Instant;
 
 use super::answers::{answer_failed, answer_lines, answer_too_long};
@@ -17,11 +16,7 @@ use super::in_flight::{Ended, InFlight};
 use super::lines::{self, Batch, Other};
 use super::{PATIENCE, Telnet};
 use crate::front::counters::Counters;
-use crate::front::idle;
 use crate::write::{NewPoint, PointRef, WriteError};
-
-/// How long a client may leave answers unread.
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The smallest and the largest room for one read.
 const MIN_READ_BYTES: usize = 4 << 10;
@@ -33,7 +28,7 @@ const MAX_DRAIN_BYTES: usize = 16 << 20;
 /// A connection that is being served.
 pub(super) struct Session<'a> {
     telnet: &'a Telnet,
-    stream: TcpStream,
+    stream: ClientStream,
     in_flight: InFlight,
     /// What was not sent yet. It is sent when nothing is in flight.
     answers: Vec<u8>,
@@ -49,7 +44,7 @@ enum Progress {
 }
 
 impl<'a> Session<'a> {
-    pub(super) fn new(telnet: &'a Telnet, stream: TcpStream) -> Self {
+    pub(super) fn new(telnet: &'a Telnet, stream: ClientStream) -> Self {
         Session {
             telnet,
             stream,
@@ -60,26 +55,27 @@ impl<'a> Session<'a> {
     }
 
     /// Serves to the end. However it comes, the whole lines that were read are stored before.
-    pub(super) async fn run(
-        mut self,
-        shutdown: &Shutdown,
-        idle_timeout: Option<Duration>,
-    ) -> std::io::Result<()> {
-        let read = self.read(shutdown, idle_timeout).await;
+    pub(super) async fn run(mut self, shutdown: &Shutdown, connection: &Connection) -> std::io::Result<()> {
+        let read = self.read(shutdown, connection).await;
         self.settle().await;
         read.and(self.sent)?;
         self.stream.shutdown().await
     }
 
     /// Reads lines until there are no more, or are to be no more.
-    async fn read(&mut self, shutdown: &Shutdown, idle_timeout: Option<Duration>) -> std::io::Result<()> {
+    async fn read(&mut self, shutdown: &Shutdown, connection: &Connection) -> std::io::Result<()> {
         let mut input = BytesMut::with_capacity(MIN_READ_BYTES);
+        // While lines are being handled or are in flight.
+        let mut request = None;
         let mut room = MIN_READ_BYTES;
         loop {
             if self.has_failed() {
                 self.settle().await;
             }
             input.reserve(room.max(self.telnet.max_line_bytes + 1));
+            if self.in_flight.is_empty() {
+                request = None;
+            }
             let read = tokio::select! {
                 biased;
                 Some(ended) = self.in_flight.next() => {
@@ -88,8 +84,9 @@ impl<'a> Session<'a> {
                 }
                 () = shutdown.stopping() => return self.drain(input).await,
                 read = self.stream.read_buf(&mut input) => read?,
-                () = idle(idle_timeout), if self.in_flight.is_empty() => return Ok(()),
+                () = connection.closing() => return Ok(()),
             };
+            request.get_or_insert_with(|| connection.request());
             if read == 0 {
                 // Half a line may remain. It is not stored: its value may be half a value.
                 return Ok(());
@@ -261,10 +258,12 @@ impl<'a> Session<'a> {
         if answers.is_empty() || self.sent.is_err() {
             return;
         }
-        self.sent = match tokio::time::timeout(ANSWER_TIMEOUT, self.stream.write_all(&answers)).await {
-            Ok(sent) => sent,
-            Err(elapsed) => Err(elapsed.into()),
-        };
+        // A client that does not read is cut off by the stream.
+        self.sent = async {
+            self.stream.write_all(&answers).await?;
+            self.stream.flush().await
+        }
+        .await;
     }
 }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use data_service::query::Engine;
-use data_service::query::Limits;
+use data_service::query::{Limits, QueryResources};
 use oxtsdb_row_store::memory::MemoryStore;
 use oxtsdb_row_store::{RowStore, TableDef, TableName, WriteBatch};
 use oxtsdb_schema::row_key::write_row_key;
@@ -48,13 +48,20 @@ impl Tsdb {
         Self { store, ..self }
     }
 
-    /// Asks.
+    /// An engine without limits.
+    #[allow(dead_code, reason = "not every test has one")]
     pub(crate) fn engine(&self) -> Engine {
         self.engine_with(Limits::NONE)
     }
 
-    /// Asks, within limits.
+    /// An engine with these limits.
+    #[allow(dead_code, reason = "not every test has limits")]
     pub(crate) fn engine_with(&self, limits: Limits) -> Engine {
+        self.engine_of(limits, QueryResources::unlimited().unwrap())
+    }
+
+    /// An engine with these limits and resources.
+    pub(crate) fn engine_of(&self, limits: Limits, resources: QueryResources) -> Engine {
         let directory = Arc::clone(&self.directory);
         Engine::new(
             Arc::clone(&self.store),
@@ -62,6 +69,7 @@ impl Tsdb {
             self.layout,
             directory,
             limits,
+            resources,
         )
     }
 

@@ -17,7 +17,7 @@ pub struct Known {
 }
 
 /// All of them.
-pub const KNOWN: [Known; 5] = [
+pub const KNOWN: [Known; 6] = [
     Known {
         reason: "Of several unknown or empty names OpenTSDB tells the one whose answer comes first, we the first in the \
                  question",
@@ -60,6 +60,13 @@ pub const KNOWN: [Known; 5] = [
             let message = ours.error_message().unwrap_or_default();
             let is_such = message == "unhandled fill policy" || message.starts_with("For input string: ");
             (theirs.status, ours.status) == (200, 400) && is_such
+        },
+    },
+    Known {
+        reason: "A body without queries is an error of the server there (a null pointer), and one of the client here",
+        example: r#"{"start":1,"queries":null}"#,
+        applies: |_, theirs, ours| {
+            begins(theirs, 500, &["An internal null pointer"]) && begins(ours, 400, &["Missing quer"])
         },
     },
 ];

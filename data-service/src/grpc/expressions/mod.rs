@@ -11,14 +11,16 @@ use futures::stream::{self, BoxStream, StreamExt as _};
 use oxtsdb_proto::common::v1::ErrorReason;
 use oxtsdb_proto::data::v1::{QueryExpressionsRequest, QueryExpressionsResponse};
 use oxtsdb_proto::error::{invalid_field, status};
-use oxtsdb_server::deadline_of;
 use tonic::{Code, Request, Response, Status};
 
 use super::query::of_query;
+use super::results::{context_of, result_stream};
+use crate::query::budget::Held;
 use crate::query::expression::formulas::{Input, evaluate};
+use crate::query::expression::run::Found;
 use crate::query::expression::{ExpressionError, Series, Work, run};
 use crate::query::time::now_ms;
-use crate::query::{Engine, QueryError, QuerySpec, Resource, Statistics};
+use crate::query::{Engine, QueryError, QuerySpec, RequestContext, Resource, Statistics};
 
 use convert::Question;
 
@@ -30,19 +32,25 @@ pub(super) async fn query_expressions(
     request: Request<QueryExpressionsRequest>,
 ) -> Result<Response<Answer>, Status> {
     let started = Instant::now();
-    let deadline = deadline_of(request.extensions());
+    let context = context_of(&request);
+    let deadline = engine.resources().deadline(context.deadline);
     let request = request.into_inner();
     let question = convert::question(&request, now_ms())?;
     let table = engine.table().to_string();
     let failed = |error: ExpressionError| of_expression(&error, &table);
     let spec = question.spec();
-    let read = read(engine, &question, &spec, deadline).await;
-    let (inputs, mut statistics) = read.map_err(|error| failed(error.into()))?;
+    let read = read(engine, &question, &spec, context).await;
+    let (inputs, mut statistics, mut memory) = read.map_err(|error| failed(error.into()))?;
     let quirks = question.quirks;
     let range_ms = (question.start_ms, question.end_ms);
     let outputs = question.outputs.clone();
+    // What is made counts to the first of the queries; those of the others stay held as they are.
+    let first = memory.pop();
     let compute = move |cancelled: &_| {
         let mut work = Work::new(quirks, range_ms, cancelled);
+        if let Some(held) = first {
+            work = work.holding(held);
+        }
         let results = evaluate(&inputs, &question.formulas, &mut work)?;
         // A name can be asked for more than once.
         let of_output = |name: &String| {
@@ -59,12 +67,13 @@ pub(super) async fn query_expressions(
         };
         let lists: Result<Vec<(String, Vec<Series>)>, ExpressionError> =
             outputs.iter().map(of_output).collect();
-        lists
+        Ok((lists?, work.into_held()))
     };
     let registration = engine.running().register(&spec, Arc::default());
-    let lists = run::computed(registration, compute, deadline)
-        .await
-        .map_err(failed)?;
+    let pool = &engine.resources().compute;
+    let computed = run::computed(pool, registration, compute, deadline).await;
+    let (lists, held) = computed.map_err(failed)?;
+    memory.extend(held);
     let points = lists
         .iter()
         .flat_map(|(_, list)| list)
@@ -72,7 +81,11 @@ pub(super) async fn query_expressions(
     statistics.points_sent = points.sum();
     statistics.elapsed = started.elapsed();
     let messages = frames::messages(lists, statistics, request.frame_points, request.tsuids);
-    Ok(Response::new(stream::iter(messages.map(Ok)).boxed()))
+    let messages = stream::iter(messages.map(Ok)).inspect(move |_| {
+        // Held until the last message is made.
+        let _ = &memory;
+    });
+    Ok(Response::new(result_stream(messages, engine)))
 }
 
 /// The series of the inputs. Those that are moved by the same time are one query; limits are those of all.
@@ -80,9 +93,10 @@ async fn read(
     engine: &Engine,
     question: &Question,
     spec: &QuerySpec,
-    deadline: Option<Instant>,
-) -> Result<(Vec<Input>, Statistics), QueryError> {
-    let query_tags = run::query_tags(engine, &spec.sub_queries, deadline).await?;
+    context: RequestContext,
+) -> Result<(Vec<Input>, Statistics, Vec<Held>), QueryError> {
+    let query_tags = run::query_tags(engine, &spec.sub_queries, context.deadline).await?;
+    let mut memory = Vec::new();
     let mut by_shift: BTreeMap<i64, Vec<usize>> = BTreeMap::new();
     for (place, input) in question.inputs.iter().enumerate() {
         by_shift.entry(input.shift_ms).or_default().push(place);
@@ -100,8 +114,13 @@ async fn read(
                 .collect(),
             ..spec.clone()
         };
-        let (results, statistics) = run::series(engine, shifted, deadline).await?;
-        for (place, list) in places.into_iter().zip(results) {
+        let Found {
+            series,
+            statistics,
+            held,
+        } = run::series(engine, shifted, context).await?;
+        memory.push(held);
+        for (place, list) in places.into_iter().zip(series) {
             found[place] = list.into_iter().map(|series| series.moved(shift_ms)).collect();
         }
         total.series += statistics.series;
@@ -124,7 +143,7 @@ async fn read(
         query_tags,
         series,
     };
-    Ok((inputs.map(input).collect(), total))
+    Ok((inputs.map(input).collect(), total, memory))
 }
 
 /// Why expressions have no answer.

@@ -7,6 +7,7 @@ use oxtsdb_schema::{Timestamp, Value};
 use super::*;
 use crate::NewPoint;
 use crate::query::Limits;
+use crate::query::QueryResources;
 use crate::test_stack::TestStack;
 
 fn ms(value: i64) -> Timestamp {
@@ -39,6 +40,7 @@ async fn engine(now_ms: i64) -> (TestStack, Engine) {
         layout,
         Arc::new(uids),
         Limits::NONE,
+        QueryResources::unlimited().unwrap(),
     );
     (stack, engine)
 }

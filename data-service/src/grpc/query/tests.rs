@@ -16,6 +16,7 @@ use oxtsdb_server::Deadline;
 use super::*;
 use crate::NewPoint;
 use crate::grpc::running;
+use crate::query::QueryResources;
 use crate::query::{Engine, Limits};
 use crate::test_stack::TestStack;
 
@@ -54,6 +55,7 @@ fn engine_over(stack: &TestStack, store: Arc<dyn RowStore>) -> Engine {
         layout,
         Arc::new(uids),
         Limits::NONE,
+        QueryResources::unlimited().unwrap(),
     )
 }
 

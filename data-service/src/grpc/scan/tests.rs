@@ -10,6 +10,7 @@ use oxtsdb_schema::Timestamp;
 use super::*;
 use crate::NewPoint;
 use crate::query::Limits;
+use crate::query::QueryResources;
 use crate::settings::DataSettings;
 use crate::test_stack::TestStack;
 
@@ -45,6 +46,7 @@ fn engine(stack: &TestStack) -> Engine {
         layout,
         Arc::new(uids),
         Limits::NONE,
+        QueryResources::unlimited().unwrap(),
     )
 }
 

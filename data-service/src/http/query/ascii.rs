@@ -16,15 +16,21 @@ use jiff::tz::TimeZone;
 use oxtsdb_schema::java;
 
 use super::{QueryRules, failure, parse};
+use crate::http::body::{BodyWriter, ReplyBody};
 use crate::http::error::HttpError;
 use crate::http::parameters::Parameters;
 use crate::http::reply::Reply;
 use crate::query::time::{find_zone, now_ms};
-use crate::query::{Engine, Group, Number, QuerySpec};
+use crate::query::{Engine, Group, Number, QueryError, QuerySpec, RequestContext};
 
 /// GET. Errors are pages for people.
-pub(crate) async fn get(engine: &Engine, rules: QueryRules, parameters: &Parameters) -> Reply {
-    match answer(engine, rules, parameters).await {
+pub(crate) async fn get(
+    engine: &Engine,
+    rules: QueryRules,
+    request: RequestContext,
+    parameters: &Parameters,
+) -> Reply {
+    match answer(engine, rules, request, parameters).await {
         Ok(text) => Reply::text(text),
         Err(error) => {
             let title = error.status.canonical_reason().unwrap_or("Error");
@@ -33,7 +39,12 @@ pub(crate) async fn get(engine: &Engine, rules: QueryRules, parameters: &Paramet
     }
 }
 
-async fn answer(engine: &Engine, rules: QueryRules, parameters: &Parameters) -> Result<Vec<u8>, HttpError> {
+async fn answer(
+    engine: &Engine,
+    rules: QueryRules,
+    request: RequestContext,
+    parameters: &Parameters,
+) -> Result<ReplyBody, HttpError> {
     if !parameters.has("ascii") {
         let message = "Graphs are not drawn here; with the parameter ascii the points are printed";
         return Err(HttpError::new(StatusCode::NOT_IMPLEMENTED, message));
@@ -47,23 +58,28 @@ async fn answer(engine: &Engine, rules: QueryRules, parameters: &Parameters) -> 
         with_surroundings: true,
         ..question.spec
     };
-    let answer = engine.answer(spec, None).await;
-    let (groups, _) = answer.map_err(|error| failure::of_query(&error))?;
-    let mut out = Vec::new();
-    for group in &groups {
-        write(&mut out, group);
-    }
-    Ok(out)
+    let of_query = |error: QueryError| failure::of_query(&error);
+    let answer = engine.answer(spec, request).await.map_err(of_query)?;
+    let render = move || {
+        let mut body = BodyWriter::new();
+        body.hold_of(answer.held.budget())?;
+        for group in &answer.groups {
+            write(&mut body, group)?;
+        }
+        body.finish()
+    };
+    let rendered = engine.resources().compute.run(render).await;
+    rendered.map_err(QueryError::from).flatten().map_err(of_query)
 }
 
-fn write(out: &mut Vec<u8>, group: &Group) {
+fn write(body: &mut BodyWriter, group: &Group) -> Result<(), QueryError> {
     let tags: String = group
         .tags
         .iter()
         .map(|(key, value)| format!(" {key}={value}"))
         .collect();
     for (time_ms, value) in group.points.iter() {
-        // Writing to memory does not fail.
+        let out = body.out();
         let _ = write!(out, "{} {} ", group.metric, time_ms / 1000);
         match value {
             Number::Int(int) => {
@@ -73,10 +89,11 @@ fn write(out: &mut Vec<u8>, group: &Group) {
         }
         out.extend_from_slice(tags.as_bytes());
         out.push(b'\n');
+        body.roll()?;
     }
+    Ok(())
 }
 
-/// Text for a page: what a client sent must not become markup.
 fn escaped(text: &str) -> String {
     text.replace('&', "&amp;")
         .replace('<', "&lt;")

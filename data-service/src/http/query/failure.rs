@@ -53,7 +53,10 @@ pub(super) fn of_query(error: &QueryError) -> HttpError {
         E::Store(StoreError::TimedOut { .. }) => failed(StatusCode::REQUEST_TIMEOUT, error),
         E::Store(_) => failed(StatusCode::FAILED_DEPENDENCY, error),
         E::Uids(error) => uids_error(error),
-        E::DeadlineExceeded => failed(StatusCode::GATEWAY_TIMEOUT, error),
+        E::NotAdmitted(_) | E::NoMemory(_) => HttpError::overloaded(error.to_string()),
+        E::DeadlineExceeded | E::TimedOut { .. } | E::ClientStalled { .. } => {
+            failed(StatusCode::GATEWAY_TIMEOUT, error)
+        }
         E::Ended => failed(StatusCode::SERVICE_UNAVAILABLE, error),
         E::Row { .. } | E::RowKey { .. } | E::UidWithoutName { .. } | E::Internal { .. } => {
             failed(StatusCode::INTERNAL_SERVER_ERROR, error)
@@ -94,12 +97,6 @@ pub(super) fn of_language(error: &LanguageError) -> HttpError {
 /// An instant that nothing can be stored at.
 pub(super) fn not_a_time(time_ms: i64) -> HttpError {
     let message = format!("Invalid timestamp: {time_ms}");
-    HttpError::new(StatusCode::INTERNAL_SERVER_ERROR, message)
-}
-
-/// What OpenTSDB answers where something is missing that it takes for given.
-pub(super) fn null_pointer() -> HttpError {
-    let message = "An internal null pointer exception was thrown";
     HttpError::new(StatusCode::INTERNAL_SERVER_ERROR, message)
 }
 

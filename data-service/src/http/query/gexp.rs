@@ -22,7 +22,7 @@ use crate::query::expression::call::{self, Call, CallError, CallSyntaxError};
 use crate::query::expression::series::Origin;
 use crate::query::expression::{Series, Work, run};
 use crate::query::time::now_ms;
-use crate::query::{Engine, Group, Quirks};
+use crate::query::{Engine, Group, Quirks, RequestContext};
 
 /// Expressions of a request.
 const MAX_EXPRESSIONS: usize = 100;
@@ -31,6 +31,7 @@ const MAX_EXPRESSIONS: usize = 100;
 pub(crate) async fn get(
     engine: &Engine,
     rules: QueryRules,
+    request: RequestContext,
     parameters: &Parameters,
 ) -> Result<Reply, HttpError> {
     let mut calls = Vec::new();
@@ -50,10 +51,13 @@ pub(crate) async fn get(
     question.spec.with_surroundings = question.spec.quirks.expressions_see_surroundings;
     let range_ms = (question.spec.start_ms, question.spec.end_ms);
     let spec = question.spec;
-    let found = run::series(engine, spec.clone(), None).await;
-    let (results, statistics) = found.map_err(|error| failure::of_query(&error))?;
+    let of_query = |error| failure::of_query(&error);
+    let found = run::series(engine, spec.clone(), request)
+        .await
+        .map_err(of_query)?;
+    let (results, held) = (found.series, found.held);
     let evaluate = move |cancelled: &_| {
-        let mut work = Work::new(Quirks::OPENTSDB, range_ms, cancelled);
+        let mut work = Work::new(Quirks::OPENTSDB, range_ms, cancelled).holding(held);
         let mut all = Vec::new();
         for call in &calls {
             for mut series in call::evaluate(call, &results, &mut work)? {
@@ -61,20 +65,26 @@ pub(crate) async fn get(
                 all.push(series);
             }
         }
-        Ok::<_, CallError>(all)
+        Ok::<_, CallError>((all, work.into_held()))
     };
     let registration = engine.running().register(&spec, Arc::default());
-    let computed = run::computed(registration, evaluate, None)
-        .await
-        .map_err(|error| of_call(&error))?;
+    let resources = engine.resources();
+    let deadline = resources.deadline(request.deadline);
+    let computed = run::computed(&resources.compute, registration, evaluate, deadline);
+    let (computed, held) = computed.await.map_err(|error| of_call(&error))?;
+    if let Some(held) = &held {
+        answer.hold_of(held.budget()).map_err(of_query)?;
+    }
     let widths = engine.layout().widths;
     let with_annotations = !parameters.has("no_annotations");
     for (number, series) in computed.into_iter().enumerate() {
         let annotations = with_annotations && series.origin != Origin::Query;
         series.check().map_err(|error| failure::of_expression(&error))?;
-        answer.add_with(&group(number, series, &widths)?, annotations);
+        let group = group(number, series, &widths)?;
+        let added = answer.add_in(&resources.compute, group, annotations).await;
+        answer = added.map_err(of_query)?;
     }
-    Ok(Reply::json(answer.finish(&statistics)))
+    Ok(Reply::json(answer.finish(&found.statistics).map_err(of_query)?))
 }
 
 /// POST, which OpenTSDB has not either.

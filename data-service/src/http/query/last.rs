@@ -13,7 +13,9 @@ use futures::stream::{self, StreamExt as _};
 use oxtsdb_schema::{MetricUid, RowKeyLayout, TagkUid, TagvUid, Tsuid, Uid, UidKind};
 use serde::Deserialize;
 
+use super::bounded::{FirstOf, check_values};
 use super::failure;
+use crate::http::body::{BodyWriter, ReplyBody};
 use crate::http::error::HttpError;
 use crate::http::json;
 use crate::http::parameters::Parameters;
@@ -21,11 +23,11 @@ use crate::http::query::flag::Flag;
 use crate::http::reply::Reply;
 use crate::last::counters::{self, Written};
 use crate::last::{LastPoint, LookBack, SeriesNames, in_hour_of, names_of, of_series};
-use crate::query::budget::{Limit, Limits, Resource};
+use crate::query::budget::{Budget, Limit, Limits, Resource};
 use crate::query::language::{LanguageError, parse_series, parse_uids};
 use crate::query::plan::check_tsuid;
 use crate::query::time::now_ms;
-use crate::query::{Engine, Number, QueryError};
+use crate::query::{Engine, Number, QueryError, RequestContext};
 
 const HOUR_MS: i64 = 3_600_000;
 
@@ -37,6 +39,10 @@ const MAX_SERIES: usize = 10_000;
 
 /// Series with a counter that one request may look at.
 const COUNTED: Limit = Limit::of_setting("/api/query/last", 1_000_000);
+
+/// Memory of a last point while its JSON is made, and of its names; estimates.
+const LAST_POINT_BYTES: u64 = 128;
+const NAMES_BYTES: u64 = 256;
 
 /// Series that are looked at at a time.
 const SERIES_AT_A_TIME: usize = 16;
@@ -62,7 +68,11 @@ enum Wanted {
 }
 
 /// GET.
-pub(crate) async fn get(engine: &Engine, parameters: &Parameters) -> Result<Reply, HttpError> {
+pub(crate) async fn get(
+    engine: &Engine,
+    request: RequestContext,
+    parameters: &Parameters,
+) -> Result<Reply, HttpError> {
     let mut wanted = Vec::new();
     for text in parameters.all("timeseries") {
         let (metric, tags) = parse_series(text).map_err(|error| failure::of_language(&error))?;
@@ -81,6 +91,7 @@ pub(crate) async fn get(engine: &Engine, parameters: &Parameters) -> Result<Repl
     let resolve = parameters.has("resolve");
     answer(
         engine,
+        request,
         Question {
             wanted,
             resolve,
@@ -91,14 +102,21 @@ pub(crate) async fn get(engine: &Engine, parameters: &Parameters) -> Result<Repl
 }
 
 /// POST.
-pub(crate) async fn post(engine: &Engine, content: &[u8]) -> Result<Reply, HttpError> {
+pub(crate) async fn post(
+    engine: &Engine,
+    request: RequestContext,
+    content: &[u8],
+) -> Result<Reply, HttpError> {
     if content.is_empty() {
         return Err(HttpError::missing_content());
     }
+    check_values(content)?;
     let body: Body =
         serde_json::from_slice(content).map_err(|error| HttpError::unreadable_json(error.to_string()))?;
+    let queries = body.queries.unwrap_or_default();
+    check_series(queries.count)?;
     let mut wanted = Vec::new();
-    for query in body.queries.unwrap_or_default() {
+    for query in queries.kept {
         match (query.tsuids.filter(|tsuids| !tsuids.is_empty()), query.metric) {
             (Some(texts), _) => wanted.push(tsuids(texts.iter().map(String::as_str))?),
             (None, Some(metric)) if !metric.is_empty() => wanted.push(Wanted::Series {
@@ -113,14 +131,14 @@ pub(crate) async fn post(engine: &Engine, content: &[u8]) -> Result<Reply, HttpE
         resolve: body.resolve_names.0,
         back_scan: body.back_scan.into(),
     };
-    answer(engine, question).await
+    answer(engine, request, question).await
 }
 
 /// The body of a POST. Unlike those of other requests it must have no unknown fields.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Body {
-    queries: Option<Vec<JsonQuery>>,
+    queries: Option<FirstOf<JsonQuery, MAX_SERIES>>,
     #[serde(default)]
     resolve_names: Flag,
     #[serde(default)]
@@ -140,7 +158,16 @@ fn tsuids<'a>(texts: impl Iterator<Item = &'a str>) -> Result<Wanted, HttpError>
     Ok(Wanted::Tsuids(tsuids.map_err(bad_request)?))
 }
 
-async fn answer(engine: &Engine, question: Question) -> Result<Reply, HttpError> {
+fn check_series(series: usize) -> Result<(), HttpError> {
+    if series <= MAX_SERIES {
+        return Ok(());
+    }
+    Err(HttpError::bad_request(format!(
+        "query has {series} series, at most {MAX_SERIES} are allowed"
+    )))
+}
+
+async fn answer(engine: &Engine, request: RequestContext, question: Question) -> Result<Reply, HttpError> {
     if question.wanted.is_empty() {
         return Err(HttpError::bad_request("Missing sub queries"));
     }
@@ -155,30 +182,47 @@ async fn answer(engine: &Engine, question: Question) -> Result<Reply, HttpError>
         Wanted::Tsuids(tsuids) => tsuids.len(),
     };
     let series: usize = question.wanted.iter().map(size).sum();
-    if series > MAX_SERIES {
-        return Err(HttpError::bad_request(format!(
-            "query has {series} series, at most {MAX_SERIES} are allowed"
-        )));
-    }
+    check_series(series)?;
     let of_query = |error: QueryError| failure::of_query(&error);
     let limits = Limits {
         series: COUNTED,
         ..Limits::NONE
     };
-    let mut points = Vec::new();
-    for wanted in &question.wanted {
-        points.extend(last_points(engine, wanted, question.back_scan, limits).await?);
-        limits
-            .check(Resource::Series, points.len() as u64)
-            .map_err(of_query)?;
-    }
-    let names = if question.resolve {
-        let tsuids: Vec<Tsuid> = points.iter().map(|point| point.tsuid.clone()).collect();
-        names_of(engine, &tsuids, None).await.map_err(of_query)?
-    } else {
-        Vec::new()
+    let admitted = engine.admit(request).await.map_err(of_query)?;
+    let deadline = engine.resources().deadline(request.deadline);
+    let found = async {
+        let mut points = Vec::new();
+        for wanted in &question.wanted {
+            points.extend(last_points(engine, wanted, question.back_scan, limits).await?);
+            limits
+                .check(Resource::Series, points.len() as u64)
+                .map_err(of_query)?;
+        }
+        let names = if question.resolve {
+            let tsuids: Vec<Tsuid> = points.iter().map(|point| point.tsuid.clone()).collect();
+            names_of(engine, &tsuids, deadline).await.map_err(of_query)?
+        } else {
+            Vec::new()
+        };
+        Ok((points, names))
     };
-    Ok(Reply::json(body(&points, &names)))
+    let found = match deadline {
+        None => found.await,
+        Some(deadline) => tokio::time::timeout_at(deadline.into(), found)
+            .await
+            .unwrap_or_else(|_| Err(of_query(QueryError::DeadlineExceeded))),
+    };
+    let (points, names) = found?;
+    let bytes = points.len() as u64 * (LAST_POINT_BYTES + if question.resolve { NAMES_BYTES } else { 0 });
+    let held = admitted.budget().hold(bytes).map_err(of_query)?;
+    let render = move || {
+        let body = body(&points, &names, held.budget());
+        drop(held);
+        body
+    };
+    let rendered = engine.resources().compute.run(render).await;
+    let body = rendered.map_err(QueryError::from).flatten().map_err(of_query)?;
+    Ok(Reply::json(body))
 }
 
 /// The last points of what one sub-query asks for.
@@ -287,9 +331,13 @@ async fn uids_of(
 }
 
 /// `[{["metric":"m",]"timestamp":…,"value":"2.5",["tags":{…},]"tsuid":"…"}]`
-fn body(points: &[LastPoint], names: &[SeriesNames]) -> Vec<u8> {
-    let mut out = vec![b'['];
+fn body(points: &[LastPoint], names: &[SeriesNames], budget: &Budget) -> Result<ReplyBody, QueryError> {
+    let mut body = BodyWriter::new();
+    body.hold_of(budget)?;
+    body.out().push(b'[');
     for (index, point) in points.iter().enumerate() {
+        body.roll()?;
+        let out = body.out();
         if index > 0 {
             out.push(b',');
         }
@@ -297,23 +345,23 @@ fn body(points: &[LastPoint], names: &[SeriesNames]) -> Vec<u8> {
         out.push(b'{');
         if let Some(names) = names {
             out.extend_from_slice(b"\"metric\":");
-            json::write_string(&mut out, &names.metric);
+            json::write_string(out, &names.metric);
             out.push(b',');
         }
         out.extend_from_slice(b"\"timestamp\":");
-        json::write_integer(&mut out, point.time_ms);
+        json::write_integer(out, point.time_ms);
         out.extend_from_slice(b",\"value\":");
-        json::write_string(&mut out, &text(point.value));
+        json::write_string(out, &text(point.value));
         if let Some(names) = names {
             out.extend_from_slice(b",\"tags\":");
-            json::write_map(&mut out, names.tags.iter().map(|(key, value)| (&**key, &**value)));
+            json::write_map(out, names.tags.iter().map(|(key, value)| (&**key, &**value)));
         }
         out.extend_from_slice(b",\"tsuid\":");
-        json::write_string(&mut out, &point.tsuid.to_string());
+        json::write_string(out, &point.tsuid.to_string());
         out.push(b'}');
     }
-    out.push(b']');
-    out
+    body.out().push(b']');
+    body.finish()
 }
 
 fn text(value: Number) -> String {

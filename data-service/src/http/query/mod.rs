@@ -9,6 +9,7 @@
 
 pub(crate) mod ascii;
 mod asked;
+mod bounded;
 pub(crate) mod exp;
 mod failure;
 mod flag;
@@ -24,9 +25,10 @@ use jiff::tz::TimeZone;
 use crate::http::error::HttpError;
 use crate::http::parameters::Parameters;
 use crate::http::reply::Reply;
+use crate::query::frame::Delivery;
 use crate::query::plan::check_tsuid;
 use crate::query::time::now_ms;
-use crate::query::{Engine, Frame, QueryError, Source};
+use crate::query::{Engine, Frame, QueryError, RequestContext, Source};
 
 use asked::TagkUids;
 use parse::Question;
@@ -42,24 +44,35 @@ pub(crate) struct QueryRules {
 pub(crate) async fn get(
     engine: &Engine,
     rules: QueryRules,
+    request: RequestContext,
     parameters: &Parameters,
 ) -> Result<Reply, HttpError> {
     // A query string has no time zone.
     let question = parse::from_parameters(parameters, rules, &TimeZone::UTC, now_ms())?;
-    answer(engine, question).await
+    answer(engine, request, question).await
 }
 
 /// POST.
 pub(crate) async fn post(
     engine: &Engine,
     rules: QueryRules,
+    request: RequestContext,
     parameters: &Parameters,
     content: &[u8],
 ) -> Result<Reply, HttpError> {
-    answer(engine, parse::from_json(content, parameters, rules, now_ms())?).await
+    answer(
+        engine,
+        request,
+        parse::from_json(content, parameters, rules, now_ms())?,
+    )
+    .await
 }
 
-async fn answer(engine: &Engine, mut question: Question) -> Result<Reply, HttpError> {
+async fn answer(
+    engine: &Engine,
+    request: RequestContext,
+    mut question: Question,
+) -> Result<Reply, HttpError> {
     // TSUIDs with bytes that make no tags are of no series; gRPC refuses them.
     for sub_query in &mut question.spec.sub_queries {
         if let Source::Tsuids(tsuids) = &mut sub_query.source {
@@ -73,13 +86,22 @@ async fn answer(engine: &Engine, mut question: Question) -> Result<Reply, HttpEr
         TagkUids::default()
     };
     let mut answer = render::Answer::new(&question, &uids);
-    let mut frames = engine.run_whole(question.spec, None);
-    while let Some(frame) = frames.next().await {
-        match frame.map_err(of_query)? {
-            Frame::Group(group) => answer.add(&group),
+    let compute = &engine.resources().compute;
+    let mut deliveries = engine.run_whole(question.spec, request);
+    while let Some(delivery) = deliveries.next().await {
+        let Delivery { frame, held } = delivery.map_err(of_query)?;
+        answer.hold_of(held.budget()).map_err(of_query)?;
+        match frame {
+            Frame::Group(group) => {
+                answer = answer.add_in(compute, group, false).await.map_err(of_query)?;
+            }
             Frame::More { .. } | Frame::Done { .. } => {}
-            Frame::Statistics(statistics) => return Ok(Reply::json(answer.finish(&statistics))),
+            Frame::Statistics(statistics) => {
+                return Ok(Reply::json(answer.finish(&statistics).map_err(of_query)?));
+            }
         }
+        // The group is in the body now.
+        drop(held);
     }
     // An answer without its last frame is not whole.
     Err(HttpError::new(

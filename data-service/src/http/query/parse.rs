@@ -8,18 +8,17 @@
 //! `TSSubQuery.validateAndSetQuery`.
 
 use std::collections::BTreeMap;
-use std::fmt;
-use std::marker::PhantomData;
 
 use jiff::tz::TimeZone;
 use oxtsdb_schema::DuplicatePolicy;
 use serde::Deserialize;
-use serde::de::{Deserializer, IgnoredAny, SeqAccess, Visitor};
+use serde::de::Deserializer;
 use serde_json::value::RawValue;
 
 use crate::http::error::HttpError;
 use crate::http::parameters::Parameters;
 use crate::http::query::asked::Asked;
+use crate::http::query::bounded::{FirstOf, check_values};
 use crate::http::query::flag::Flag;
 use crate::http::query::scalar::{Text, Whole};
 use crate::http::query::{QueryRules, failure};
@@ -126,11 +125,13 @@ pub(super) fn from_json(
     if content.is_empty() {
         return Err(HttpError::missing_content());
     }
+    check_values(content)?;
+    // OpenTSDB answers both with 500 and "null pointer".
     let Some(body) = first_value(content)? else {
-        return Err(failure::null_pointer());
+        return Err(HttpError::bad_request("Missing query, found null"));
     };
     let Some(queries) = body.queries else {
-        return Err(failure::null_pointer());
+        return Err(HttpError::bad_request("Missing queries"));
     };
     at_most("sub-queries", queries.count, MAX_SUB_QUERIES)?;
     // OpenTSDB reads the filters together with the JSON, before it looks at anything else.
@@ -284,7 +285,7 @@ struct JsonSubQuery<'a> {
     rate_options: Option<JsonRateOptions>,
     #[serde(default)]
     explicit_tags: Flag,
-    percentiles: Option<Vec<f64>>,
+    percentiles: Option<FirstOf<f64, 1>>,
     #[serde(default)]
     show_histogram_buckets: Flag,
     #[serde(default)]
@@ -317,56 +318,6 @@ struct JsonRateOptions {
     reset_value: Option<Whole>,
     #[serde(default)]
     drop_resets: Flag,
-}
-
-/// The first `MAX` elements of an array. The others are counted and not kept: `{}` has 3 bytes in a
-/// body, and some hundred in memory.
-#[derive(Debug)]
-struct FirstOf<T, const MAX: usize> {
-    kept: Vec<T>,
-    /// Of all elements.
-    count: usize,
-}
-
-impl<T, const MAX: usize> Default for FirstOf<T, MAX> {
-    fn default() -> Self {
-        Self {
-            kept: Vec::new(),
-            count: 0,
-        }
-    }
-}
-
-impl<'de, T: Deserialize<'de>, const MAX: usize> Deserialize<'de> for FirstOf<T, MAX> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_seq(FirstOfVisitor(PhantomData))
-    }
-}
-
-struct FirstOfVisitor<T, const MAX: usize>(PhantomData<T>);
-
-impl<'de, T: Deserialize<'de>, const MAX: usize> Visitor<'de> for FirstOfVisitor<T, MAX> {
-    type Value = FirstOf<T, MAX>;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("an array")
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut elements: A) -> Result<Self::Value, A::Error> {
-        let mut first = FirstOf::default();
-        while first.kept.len() < MAX
-            && let Some(element) = elements.next_element()?
-        {
-            first.kept.push(element);
-        }
-        first.count = first.kept.len();
-        if first.count == MAX {
-            while elements.next_element::<IgnoredAny>()?.is_some() {
-                first.count += 1;
-            }
-        }
-        Ok(first)
-    }
 }
 
 /// The calendar of a request.

@@ -11,24 +11,32 @@
 //!
 //! Source: OpenTSDB 2.4, `HttpJsonSerializer.formatQueryAsyncV1`.
 
+use oxtsdb_resources::ComputePool;
 use oxtsdb_schema::java;
 
+use crate::http::body::{BodyWriter, ReplyBody};
 use crate::http::json;
 use crate::http::query::asked::{self, TagkUids};
 use crate::http::query::parse::{Output, Question};
+use crate::query::QueryError;
+use crate::query::budget::Budget;
 use crate::query::downsample::Fill;
 use crate::query::frame::{Group, Statistics};
 use crate::query::points::Number;
 
+/// Groups of so many points are rendered inline; it takes less than a tenth of a millisecond.
+const POINTS_INLINE: usize = 1024;
+
 /// An answer in the making.
 #[derive(Debug)]
 pub(super) struct Answer {
-    out: Vec<u8>,
+    body: BodyWriter,
     output: Output,
     /// For each sub-query: its JSON, if it is to be shown.
     queries: Vec<Vec<u8>>,
     /// For each sub-query: whether NaN is `null`.
     nan_is_null: Vec<bool>,
+    is_first: bool,
 }
 
 impl Answer {
@@ -53,23 +61,54 @@ impl Answer {
             asked::write(&mut json, index, query, asked, uids);
             json
         };
+        let mut body = BodyWriter::new();
+        body.out().push(b'[');
         Answer {
-            out: vec![b'['],
+            body,
+            is_first: true,
             output: question.output,
             queries: queries.map(json).collect(),
             nan_is_null,
         }
     }
 
+    /// Holds memory of a budget for the body.
+    ///
+    /// # Errors
+    ///
+    /// [`QueryError::OverBudget`], as of all that write.
+    pub(super) fn hold_of(&mut self, budget: &Budget) -> Result<(), QueryError> {
+        self.body.hold_of(budget)
+    }
+
+    /// Adds a group in the computation pool, if it takes long.
+    pub(super) async fn add_in(
+        mut self,
+        compute: &ComputePool,
+        group: Group,
+        annotations: bool,
+    ) -> Result<Answer, QueryError> {
+        if group.points.len() <= POINTS_INLINE {
+            self.add_with(&group, annotations)?;
+            return Ok(self);
+        }
+        let add = move || {
+            self.add_with(&group, annotations)?;
+            Ok(self)
+        };
+        compute.run(add).await?
+    }
+
     /// Adds a group.
-    pub(super) fn add(&mut self, group: &Group) {
-        self.add_with(group, false);
+    #[cfg(test)]
+    pub(super) fn add(&mut self, group: &Group) -> Result<(), QueryError> {
+        self.add_with(group, false)
     }
 
     /// Adds a group, if it is to be so with its annotations, of which there are none.
-    pub(super) fn add_with(&mut self, group: &Group, annotations: bool) {
+    pub(super) fn add_with(&mut self, group: &Group, annotations: bool) -> Result<(), QueryError> {
         self.separate();
-        let out = &mut self.out;
+        let out = self.body.out();
         out.extend_from_slice(b"{\"metric\":");
         json::write_string(out, &group.metric);
         out.extend_from_slice(b",\"tags\":");
@@ -88,23 +127,24 @@ impl Answer {
             out.extend_from_slice(b",\"annotations\":[]");
         }
         out.extend_from_slice(b",\"dps\":");
-        self.write_points(group);
+        self.write_points(group)?;
         if self.output.stats {
-            let out = &mut self.out;
+            let out = self.body.out();
             out.extend_from_slice(b",\"stats\":{\"emittedDPs\":");
             json::write_integer(out, group.points.len());
             out.extend_from_slice(b",\"queryIndex\":");
             json::write_integer(out, group.query);
             out.push(b'}');
         }
-        self.out.push(b'}');
+        self.body.out().push(b'}');
+        self.body.roll()
     }
 
     /// The whole answer.
-    pub(super) fn finish(mut self, statistics: &Statistics) -> Vec<u8> {
+    pub(super) fn finish(mut self, statistics: &Statistics) -> Result<ReplyBody, QueryError> {
         if self.output.summary {
             self.separate();
-            let out = &mut self.out;
+            let out = self.body.out();
             out.extend_from_slice(b"{\"statsSummary\":{\"emittedDPs\":");
             json::write_integer(out, statistics.points_sent);
             out.extend_from_slice(b",\"rowsPreFilter\":");
@@ -123,29 +163,32 @@ impl Answer {
             java::write_double(out, statistics.elapsed.as_secs_f64() * 1000.0);
             out.extend_from_slice(b"}}");
         }
-        self.out.push(b']');
-        self.out
+        self.body.out().push(b']');
+        self.body.finish()
     }
 
     fn separate(&mut self) {
-        if self.out.len() > 1 {
-            self.out.push(b',');
+        if !std::mem::replace(&mut self.is_first, false) {
+            self.body.out().push(b',');
         }
     }
 
-    fn write_points(&mut self, group: &Group) {
+    fn write_points(&mut self, group: &Group) -> Result<(), QueryError> {
         let nan: &[u8] = if self.nan_is_null.get(group.query).copied().unwrap_or(false) {
             b"null"
         } else {
             b"\"NaN\""
         };
         let Output { arrays, millis, .. } = self.output;
-        let out = &mut self.out;
-        out.reserve(group.points.len() * 16);
+        let mut out = self.body.out();
         out.push(if arrays { b'[' } else { b'{' });
         for (place, (time_ms, value)) in group.points.iter().enumerate() {
             if place > 0 {
                 out.push(b',');
+                if place % POINTS_INLINE == 0 {
+                    self.body.roll()?;
+                    out = self.body.out();
+                }
             }
             let time = if millis { time_ms } else { time_ms / 1000 };
             out.push(if arrays { b'[' } else { b'"' });
@@ -161,6 +204,7 @@ impl Answer {
             }
         }
         out.push(if arrays { b']' } else { b'}' });
+        Ok(())
     }
 }
 

@@ -332,11 +332,14 @@ async fn what_is_wrong_with_a_query_is_told() {
         let told = answer.json()["error"]["message"].clone();
         assert_eq!((answer.status, told), (status, json!(message)), "{parameters}");
     }
-    for body in ["{}", "null", r#"{"start":1,"queries":null}"#] {
+    for (body, message) in [
+        ("{}", "Missing queries"),
+        ("null", "Missing query, found null"),
+        (r#"{"start":1,"queries":null}"#, "Missing queries"),
+    ] {
         let answer = service.post("/api/query", body).await;
         let told = answer.json()["error"]["message"].clone();
-        let message = "An internal null pointer exception was thrown";
-        assert_eq!((answer.status, told), (500, json!(message)), "{body}");
+        assert_eq!((answer.status, told), (400, json!(message)), "{body}");
     }
     let answer = service.post("/api/query", "").await;
     assert_eq!(
@@ -383,7 +386,7 @@ async fn duplicate_instants_fail_unless_that_is_set() {
 #[tokio::test]
 async fn a_query_that_reads_too_much_is_refused() {
     let settings = DataSettings {
-        query_max_points: 3,
+        query_max_points: Some(3),
         ..DataSettings::default()
     };
     let service = Service::start_with(settings, UidSettings::default()).await;

@@ -1,5 +1,7 @@
 use oxtsdb_schema::{DuplicatePolicy, RowKeyLayout, Value};
 
+use oxtsdb_row_store::Row;
+
 use super::*;
 use crate::query::budget::Limits;
 use crate::query::span::tests::{T, row};
@@ -16,11 +18,15 @@ fn shape() -> SpanShape {
 }
 
 fn budget(points: u64) -> Budget {
-    Budget::new(Limits::NONE.with_points(points), Arc::default())
+    Budget::of_limits(Limits::NONE.with_points(points))
 }
 
 fn collector(limit: u64) -> Collector {
-    Collector::new(shape(), budget(limit))
+    Collector::new(shape(), budget(limit), ComputePool::new(2).unwrap())
+}
+
+fn batch_of(rows: Vec<Row>) -> RowBatch {
+    RowBatch::new(rows, &budget(0)).unwrap()
 }
 
 /// Two hours of 200 series, in the order of a scan: 800 points.
@@ -51,7 +57,7 @@ async fn workers_give_what_one_builder_gives() {
     for batch_rows in [1, 7, 100, 400] {
         let mut collector = collector(0);
         for batch in rows().chunks(batch_rows) {
-            collector.add(batch.to_vec()).await.unwrap();
+            collector.add(batch_of(batch.to_vec())).await.unwrap();
         }
         assert!(
             !collector.workers.is_empty(),
@@ -70,7 +76,7 @@ async fn too_many_points_are_refused_on_the_spot_and_in_workers() {
     let few = rows()[..10].to_vec();
     for (rows, limit) in [(few, 19), (rows(), 799)] {
         let mut collector = collector(limit);
-        let result = match collector.add(rows).await {
+        let result = match collector.add(batch_of(rows)).await {
             Ok(()) => collector.finish().await.map(|_| ()),
             Err(error) => Err(error),
         };
@@ -83,11 +89,11 @@ async fn too_many_points_are_refused_on_the_spot_and_in_workers() {
 #[tokio::test]
 async fn an_error_of_a_worker_ends_the_collection() {
     let mut collector = collector(0);
-    let mut result = collector.add(rows()).await;
+    let mut result = collector.add(batch_of(rows())).await;
     let damaged = row(1, &[(0, Value::Int(1)), (0, Value::Int(300))]);
     for _ in 0..100 {
         result = match result {
-            Ok(()) => collector.add(vec![damaged.clone()]).await,
+            Ok(()) => collector.add(batch_of(vec![damaged.clone()])).await,
             error => error,
         };
     }

@@ -24,6 +24,7 @@ use super::error::{ExpressionError, MAX_STEPS, MAX_VALUES};
 use super::fill::Fill;
 use super::join::{Joined, Operand};
 use super::series::{Origin, Series};
+use crate::query::budget::{Held, POINT_BYTES};
 use crate::query::{Points, Quirks, Values};
 
 /// Steps between two looks at whether anybody still wants the result.
@@ -46,6 +47,8 @@ pub struct Work<'a> {
     cancelled: &'a CancellationToken,
     values: usize,
     steps: u64,
+    /// Memory of the series and of what is made of them, if it is counted.
+    held: Option<Held>,
 }
 
 impl<'a> Work<'a> {
@@ -57,7 +60,22 @@ impl<'a> Work<'a> {
             cancelled,
             values: 0,
             steps: 0,
+            held: None,
         }
+    }
+
+    /// Counts the memory of what is made to that of the series which it is made of.
+    #[must_use]
+    pub fn holding(self, held: Held) -> Self {
+        Self {
+            held: Some(held),
+            ..self
+        }
+    }
+
+    /// The memory of the series and of all that was made of them.
+    pub fn into_held(self) -> Option<Held> {
+        self.held
     }
 
     /// Which oddities its results have.
@@ -84,6 +102,9 @@ impl<'a> Work<'a> {
         self.values = self.values.saturating_add(values);
         if self.values > MAX_VALUES {
             return Err(ExpressionError::TooManyValues { values: self.values });
+        }
+        if let Some(held) = &mut self.held {
+            held.grow(values as u64 * POINT_BYTES)?;
         }
         self.step(values)
     }

@@ -1,36 +1,53 @@
-//! What expressions need of the engine, and where they are computed: beside the threads that answer
-//! requests.
+//! What expressions need of the engine, and where they are computed: in the computation pool.
 
 use std::collections::{BTreeSet, HashMap};
 use std::time::Instant;
 
+use oxtsdb_resources::ComputePool;
 use oxtsdb_schema::{Uid, UidKind, UidWidths};
 use tokio_util::sync::CancellationToken;
 
 use super::error::ExpressionError;
 use super::series::Series;
+use crate::query::budget::Held;
+use crate::query::engine::WholeAnswer;
 use crate::query::running::Registration;
-use crate::query::{Engine, QueryError, QuerySpec, Statistics, SubQuery};
+use crate::query::{Engine, QueryError, QuerySpec, RequestContext, Statistics, SubQuery};
+
+/// The series that a query found.
+#[derive(Debug)]
+pub struct Found {
+    /// Those of each sub-query.
+    pub series: Vec<Vec<Series>>,
+    /// What it took.
+    pub statistics: Statistics,
+    /// Their memory.
+    pub held: Held,
+}
 
 /// The series of each sub-query.
 ///
 /// # Errors
 ///
 /// Those of the query.
-pub async fn series(
-    engine: &Engine,
-    spec: QuerySpec,
-    deadline: Option<Instant>,
-) -> Result<(Vec<Vec<Series>>, Statistics), QueryError> {
+pub async fn series(engine: &Engine, spec: QuerySpec, request: RequestContext) -> Result<Found, QueryError> {
     let widths: UidWidths = engine.layout().widths;
     let mut results = vec![Vec::new(); spec.sub_queries.len()];
-    let (groups, statistics) = engine.answer(spec, deadline).await?;
+    let WholeAnswer {
+        groups,
+        statistics,
+        held,
+    } = engine.answer(spec, request).await?;
     for group in groups {
         if let Some(list) = results.get_mut(group.query) {
             list.push(Series::of_group(group, &widths));
         }
     }
-    Ok((results, statistics))
+    Ok(Found {
+        series: results,
+        statistics,
+        held,
+    })
 }
 
 /// The UIDs of the tag keys of each sub-query's filters; keys that nobody has written are left out.
@@ -63,20 +80,21 @@ fn keys(query: &SubQuery) -> impl Iterator<Item = &str> {
     query.filter.tags.iter().map(|filter| filter.key.as_str())
 }
 
-/// Computes on a thread that may block. The computation hears when the deadline passes, when somebody ends it
-/// as one of the running queries, or when nobody waits for the result any more.
+/// Computes in the computation pool. The computation is cancelled when the deadline passes, when it is ended
+/// as one of the running queries, or when the caller drops the future.
 ///
 /// # Errors
 ///
 /// Those of the computation; [`ExpressionError::Cancelled`] after the deadline; [`QueryError::Ended`].
 pub async fn computed<T: Send + 'static, E: From<ExpressionError> + Send + 'static>(
+    pool: &ComputePool,
     registration: Registration,
     compute: impl FnOnce(&CancellationToken) -> Result<T, E> + Send + 'static,
     deadline: Option<Instant>,
 ) -> Result<T, E> {
     let cancelled = CancellationToken::new();
     let _cancel = cancelled.clone().drop_guard();
-    let task = tokio::task::spawn_blocking(move || compute(&cancelled));
+    let task = pool.run(move || compute(&cancelled));
     let in_time = async {
         match deadline {
             None => Ok(task.await),
@@ -87,10 +105,7 @@ pub async fn computed<T: Send + 'static, E: From<ExpressionError> + Send + 'stat
         ended = in_time => ended.map_err(|_| ExpressionError::Cancelled)?,
         () = registration.ended.cancelled() => return Err(ExpressionError::Query(QueryError::Ended).into()),
     };
-    ended.unwrap_or_else(|error| {
-        let detail = error.to_string();
-        Err(ExpressionError::Query(QueryError::Internal { detail }).into())
-    })
+    ended.unwrap_or_else(|panicked| Err(ExpressionError::Query(panicked.into()).into()))
 }
 
 #[cfg(test)]
@@ -134,11 +149,20 @@ mod tests {
         (compute, is_stopped)
     }
 
+    async fn of_pool(
+        registration: Registration,
+        compute: impl FnOnce(&CancellationToken) -> Result<(), ExpressionError> + Send + 'static,
+        deadline: Option<Instant>,
+    ) -> Result<(), ExpressionError> {
+        let pool = ComputePool::new(1).unwrap();
+        computed(&pool, registration, compute, deadline).await
+    }
+
     #[tokio::test]
     async fn a_computation_is_listed_and_can_be_ended() {
         let running = RunningQueries::default();
         let (compute, is_stopped) = endless();
-        let computed = tokio::spawn(computed(register(&running), compute, None));
+        let computed = tokio::spawn(of_pool(register(&running), compute, None));
         let id = running.list()[0].id;
         assert!(running.end(id));
         let error = computed.await.unwrap().unwrap_err();
@@ -154,7 +178,7 @@ mod tests {
     async fn a_deadline_stops_a_computation() {
         let running = RunningQueries::default();
         let (compute, is_stopped) = endless();
-        let error = computed(register(&running), compute, Some(Instant::now())).await;
+        let error = of_pool(register(&running), compute, Some(Instant::now())).await;
         assert!(matches!(error, Err(ExpressionError::Cancelled)), "{error:?}");
         is_stopped.await.unwrap();
     }
@@ -163,7 +187,7 @@ mod tests {
     async fn a_computation_stops_when_nobody_waits_for_it() {
         let running = RunningQueries::default();
         let (compute, is_stopped) = endless();
-        let computed = tokio::spawn(computed(register(&running), compute, None));
+        let computed = tokio::spawn(of_pool(register(&running), compute, None));
         computed.abort();
         assert!(computed.await.unwrap_err().is_cancelled());
         // Aborted before it began, or stopped.

@@ -7,23 +7,31 @@ use oxtsdb_schema::{BaseTime, HOUR_SECONDS};
 
 use crate::query::hours::Hours;
 
-/// What a slice should hold: so much that the hand-over is cheap, so little that several fit in memory.
-const SLICE_BYTES: u64 = 8 << 20;
-
 /// The first slices are of one hour. A slice is at most so much longer than the one before: the data may become denser.
 const GROWTH: usize = 8;
 
 /// How many bytes an hour has had so far.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Pace {
+    /// What a slice should hold.
+    slice_bytes: u64,
     hours: AtomicUsize,
     bytes: AtomicU64,
 }
 
 impl Pace {
+    /// Nothing has come yet.
+    pub(super) const fn new(slice_bytes: u64) -> Self {
+        Self {
+            slice_bytes,
+            hours: AtomicUsize::new(0),
+            bytes: AtomicU64::new(0),
+        }
+    }
+
     /// So many bytes have come.
-    pub(super) fn add_bytes(&self, bytes: usize) {
-        self.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+    pub(super) fn add_bytes(&self, bytes: u64) {
+        self.bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
     /// So many hours have come whole.
@@ -31,11 +39,11 @@ impl Pace {
         self.hours.fetch_add(hours, Ordering::Relaxed);
     }
 
-    /// How many hours have [`SLICE_BYTES`]; `None` as long as no hour is known.
+    /// How many hours a slice should have; `None` as long as no hour is known.
     fn slice_hours(&self) -> Option<usize> {
         let hours = self.hours.load(Ordering::Relaxed);
         let bytes = self.bytes.load(Ordering::Relaxed).max(1);
-        let slice = (SLICE_BYTES.saturating_mul(hours as u64) / bytes).max(1);
+        let slice = (self.slice_bytes.saturating_mul(hours as u64) / bytes).max(1);
         (hours > 0).then(|| usize::try_from(slice).unwrap_or(usize::MAX))
     }
 }
@@ -169,7 +177,7 @@ mod tests {
     #[test]
     fn slices_follow_each_other_without_gaps() {
         for count in [1, 2, 5, 24, 1000] {
-            let pace = Arc::new(Pace::default());
+            let pace = Arc::new(Pace::new(8 << 20));
             let whole = range(10, 10 + count);
             let mut next = whole.0.clone();
             let mut hours_seen = 0;
@@ -180,16 +188,16 @@ mod tests {
                 next = stop;
                 hours_seen += slice.hours();
                 pace.add_hours(slice.hours());
-                pace.add_bytes(slice.hours() << 20);
+                pace.add_bytes((slice.hours() as u64) << 20);
             }
             assert_eq!((next, hours_seen), (whole.1, count as usize));
         }
-        assert_eq!(Slices::new(hours(0), Arc::default()).count(), 0);
+        assert_eq!(Slices::new(hours(0), Arc::new(Pace::new(1))).count(), 0);
     }
 
     #[test]
     fn their_length_follows_the_density() {
-        let pace = Arc::new(Pace::default());
+        let pace = Arc::new(Pace::new(8 << 20));
         let mut slices = Slices::new(hours(10_000), Arc::clone(&pace));
         let mut next = || slices.next().unwrap().hours();
         assert_eq!([next(), next()], [1, 1], "nothing is known yet");
@@ -209,7 +217,7 @@ mod tests {
             stop_seconds: u64::MAX,
         };
         let whole = (vec![1, 0xff, 0xff, 0xf8, 0xf0], vec![2]);
-        let slices: Vec<_> = Slices::new(hours, Arc::default()).collect();
+        let slices: Vec<_> = Slices::new(hours, Arc::new(Pace::new(1))).collect();
         assert_eq!(slices.len(), 1);
         assert_eq!(slices[0].of_range(&whole), whole);
     }

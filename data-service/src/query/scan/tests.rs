@@ -1,6 +1,7 @@
 use std::time::Instant;
 
 use async_trait::async_trait;
+use oxtsdb_resources::ComputePool;
 use oxtsdb_row_store::memory::MemoryStore;
 use oxtsdb_row_store::{TableDef, WriteBatch};
 use oxtsdb_schema::row_key::write_row_key;
@@ -10,6 +11,7 @@ use super::*;
 use crate::query::budget::Limits;
 use crate::query::language::parse_metric_query;
 use crate::query::names::NameDirectory;
+use crate::query::plan::PlanContext;
 use crate::query::quirks::Quirks;
 use crate::query::spec::QuerySpec;
 use crate::uids::UidsError;
@@ -83,15 +85,16 @@ async fn source(layout: RowKeyLayout, question: &str) -> (Arc<dyn RowStore>, Tab
         skip_damaged_rows: false,
         with_surroundings: false,
     };
-    let plan = Plan::new(
-        &query,
-        &query.sub_queries[0],
-        &layout,
-        &Limits::NONE,
-        &Numbers,
-        None,
-        None,
-    );
+    let (budget, compute) = (Budget::of_limits(Limits::NONE), ComputePool::new(1).unwrap());
+    let context = PlanContext {
+        layout: &layout,
+        budget: &budget,
+        compute: &compute,
+        directory: &Numbers,
+        index: None,
+        deadline: None,
+    };
+    let plan = Plan::new(&query, &query.sub_queries[0], context);
     (store, table, plan.await.unwrap())
 }
 
@@ -106,11 +109,15 @@ fn hour_of(layout: &RowKeyLayout, key: &[u8]) -> i64 {
 async fn rows_come_slice_by_slice_with_nothing_missing_behind() {
     for layout in [RowKeyLayout::default(), salted()] {
         let (store, table, plan) = source(layout, "sum:m1").await;
-        let portions: Vec<Portion> = rows(&store, &table, &plan).try_collect().await.unwrap();
+        let portions: Vec<Portion> = rows(&store, &table, &plan, &Budget::of_limits(Limits::NONE))
+            .try_collect()
+            .await
+            .unwrap();
         let (mut until_ms, mut latest_ms, mut count) = (i64::MIN, i64::MIN, 0);
         for portion in &portions {
             match portion {
-                Portion::Rows(rows) => {
+                Portion::Rows(batch) => {
+                    let rows = batch.rows();
                     assert!(!rows.is_empty());
                     count += rows.len();
                     for row in rows {
@@ -144,7 +151,8 @@ async fn keys_of_later_hours_are_looked_at_alone() {
         let (noted, hours) = (Arc::clone(&seen), plan.hours);
         let from = BaseTime::of_seconds(50 * HOUR);
         let rest = Hours { start: from, ..hours };
-        keys(&store, &table, &plan, rest, &layout, move |key| {
+        let budget = Budget::of_limits(Limits::NONE);
+        keys(&store, &table, &plan, rest, &layout, &budget, move |key| {
             noted.lock().push(hour_of(&layout, key));
         })
         .await

@@ -45,7 +45,7 @@ fn builder(downsample: Option<&str>) -> SpanBuilder {
         downsample,
         rate: None,
     };
-    SpanBuilder::new(shape, Budget::new(Limits::NONE, Arc::default()))
+    SpanBuilder::new(shape, Budget::of_limits(Limits::NONE))
 }
 
 fn seconds(points: &Points) -> Vec<(i64, Number)> {

@@ -19,6 +19,7 @@ use http::StatusCode;
 use jiff::tz::TimeZone;
 use oxtsdb_schema::DuplicatePolicy;
 
+use super::bounded::check_values;
 use super::{QueryRules, failure, parse};
 use crate::http::error::HttpError;
 use crate::http::reply::Reply;
@@ -29,30 +30,40 @@ use crate::query::expression::{Arithmetic, Work, run};
 use crate::query::language::parse_aggregator;
 use crate::query::time::{find_zone, is_date, now_ms, parse_time};
 use crate::query::{
-    Downsample, Engine, QuerySpec, Quirks, RateOptions, SeriesFilter, Source, SubQuery, TagFilter,
+    Downsample, Engine, QuerySpec, Quirks, RateOptions, RequestContext, SeriesFilter, Source, SubQuery,
+    TagFilter,
 };
 
 use request::{FillPolicy, Operator, Query, Timespan};
 
 /// POST.
-pub(crate) async fn post(engine: &Engine, rules: QueryRules, content: &[u8]) -> Result<Reply, HttpError> {
+pub(crate) async fn post(
+    engine: &Engine,
+    rules: QueryRules,
+    request: RequestContext,
+    content: &[u8],
+) -> Result<Reply, HttpError> {
     if content.is_empty() {
         return Err(refused("Incoming data was null or empty"));
     }
+    check_values(content)?;
     let query: Query = serde_json::from_slice(content).map_err(|error| refused(error.to_string()))?;
     let arithmetics = query.check().map_err(refused)?;
     let formulas = formulas(&query, arithmetics)?;
     let spec = spec(&query, rules)?;
     let range_ms = (spec.start_ms, spec.end_ms);
     let of_query = |error: crate::query::QueryError| failure::of_query(&error);
-    let query_tags = run::query_tags(engine, &spec.sub_queries, None)
+    let deadline = engine.resources().deadline(request.deadline);
+    let query_tags = run::query_tags(engine, &spec.sub_queries, deadline)
         .await
         .map_err(of_query)?;
-    let (results, _) = run::series(engine, spec.clone(), None).await.map_err(of_query)?;
+    let found = run::series(engine, spec.clone(), request)
+        .await
+        .map_err(of_query)?;
     check_circles(&formulas)?;
     let metrics = query.metrics.iter().flatten();
     let inputs: Vec<Input> = metrics
-        .zip(results)
+        .zip(found.series)
         .zip(query_tags)
         .map(|((metric, series), query_tags)| Input {
             name: metric.id.clone().unwrap_or_default(),
@@ -61,19 +72,25 @@ pub(crate) async fn post(engine: &Engine, rules: QueryRules, content: &[u8]) -> 
             series,
         })
         .collect();
+    let held = found.held;
     let answer = move |cancelled: &_| {
-        let mut work = Work::new(Quirks::OPENTSDB, range_ms, cancelled);
+        let mut work = Work::new(Quirks::OPENTSDB, range_ms, cancelled).holding(held);
         let results = formulas::evaluate(&inputs, &formulas, &mut work)?;
         render::answer(&query, &inputs, results, &mut work)
     };
     let registration = engine.running().register(&spec, Arc::default());
-    let body = run::computed(registration, answer, None).await;
+    let compute = &engine.resources().compute;
+    let body = run::computed(compute, registration, answer, deadline).await;
     Ok(Reply::json(body.map_err(|error| failure::of_expression(&error))?))
 }
 
 /// GET, which has no content.
-pub(crate) async fn get(engine: &Engine, rules: QueryRules) -> Result<Reply, HttpError> {
-    post(engine, rules, b"").await
+pub(crate) async fn get(
+    engine: &Engine,
+    rules: QueryRules,
+    request: RequestContext,
+) -> Result<Reply, HttpError> {
+    post(engine, rules, request, b"").await
 }
 
 fn refused(message: impl Into<String>) -> HttpError {

@@ -9,6 +9,7 @@ use std::collections::HashSet;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Number;
 
+use crate::http::query::bounded::FirstOf;
 use crate::http::query::flag::Flag;
 use crate::query::expression::Arithmetic;
 use crate::query::filter::MAX_FILTERS;
@@ -23,10 +24,10 @@ const MAX_ITEMS: usize = 100;
 pub(super) struct Query {
     pub(super) name: Option<String>,
     pub(super) time: Option<Timespan>,
-    pub(super) filters: Option<Vec<Filter>>,
-    pub(super) metrics: Option<Vec<Metric>>,
-    pub(super) expressions: Option<Vec<Expression>>,
-    pub(super) outputs: Option<Vec<Output>>,
+    pub(super) filters: Option<FirstOf<Filter, MAX_ITEMS>>,
+    pub(super) metrics: Option<FirstOf<Metric, MAX_ITEMS>>,
+    pub(super) expressions: Option<FirstOf<Expression, MAX_ITEMS>>,
+    pub(super) outputs: Option<FirstOf<Output, MAX_ITEMS>>,
 }
 
 #[derive(Debug, Clone, Default, Deserialize, Serialize)]
@@ -80,7 +81,7 @@ struct FillPolicyText {
 #[serde(rename_all = "camelCase")]
 pub(super) struct Filter {
     pub(super) id: Option<String>,
-    pub(super) tags: Option<Vec<TagFilter>>,
+    pub(super) tags: Option<FirstOf<TagFilter, MAX_FILTERS>>,
     #[serde(default, deserialize_with = "flag")]
     pub(super) explicit_tags: bool,
 }
@@ -227,12 +228,11 @@ impl Query {
         if metrics.is_empty() {
             return Err("missing or empty metrics".to_owned());
         }
-        let outputs = self.outputs.as_deref().unwrap_or_default();
         for (what, count) in [
-            ("metrics", metrics.len()),
-            ("filters", filters.len()),
-            ("expressions", expressions.len()),
-            ("outputs", outputs.len()),
+            ("metrics", count(&self.metrics)),
+            ("filters", count(&self.filters)),
+            ("expressions", count(&self.expressions)),
+            ("outputs", count(&self.outputs)),
         ] {
             at_most(what, count, MAX_ITEMS)?;
         }
@@ -285,6 +285,11 @@ impl Query {
         }
         Ok(parsed)
     }
+}
+
+/// Of all elements of a list, those that are not kept too.
+fn count<T, const MAX: usize>(list: &Option<FirstOf<T, MAX>>) -> usize {
+    list.as_ref().map_or(0, |list| list.count)
 }
 
 fn each<T>(items: &[T], what: &str, is_valid: impl Fn(&T) -> bool) -> Result<(), String> {
@@ -343,7 +348,6 @@ impl Metric {
 impl Filter {
     /// Refuses more tags than a query may have.
     pub(super) fn check(&self) -> Result<(), String> {
-        let count = self.tags.as_ref().map_or(0, Vec::len);
-        at_most("tags and filters", count, MAX_FILTERS)
+        at_most("tags and filters", count(&self.tags), MAX_FILTERS)
     }
 }

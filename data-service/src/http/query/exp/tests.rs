@@ -52,14 +52,23 @@ async fn what_opentsdb_cannot_read_is_refused_with_500() {
                "expressions":[{"id":"e","expr":"a","join":{}}]}"#,
             "The set operator cannot be null",
         ),
+        (
+            &format!(
+                r#"{{"time":{{"start":"1","aggregator":"sum"}},"metrics":[{}{{}}]}}"#,
+                "{},".repeat(200_000)
+            ),
+            "query has 200001 metrics, at most 100 are allowed",
+        ),
     ] {
         let answer = service.post("/api/query/exp", body).await;
         assert_eq!(
             (answer.status, &answer.json()["error"]["message"]),
             (500, &json!(message)),
-            "{body}"
+            "{body:.200}"
         );
     }
+    let body = format!(r#"{{"outputs":[{}{{}}]}}"#, "{},".repeat(500_000));
+    assert_eq!(service.post("/api/query/exp", body).await.status, 400);
     assert_eq!(service.get("/api/query/exp").await.status, 500);
 }
 

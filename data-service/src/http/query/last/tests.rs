@@ -157,9 +157,17 @@ async fn what_is_wrong_is_told_in_opentsdbs_words() {
             "Unable to parse the given JSON",
         ),
         (r#"{"queries":[{}]}"#, "Metric cannot be null or empty"),
+        (
+            &format!(r#"{{"queries":[{}{{}}]}}"#, "{},".repeat(10_000)),
+            "query has 10001 series, at most 10000 are allowed",
+        ),
+        (
+            &format!(r#"{{"queries":[{{"tsuids":[{}""]}}]}}"#, "\"\",".repeat(500_000)),
+            "body has more than 500000 JSON values",
+        ),
     ] {
         let answer = service.post("/api/query/last", body).await;
         let told = answer.json()["error"]["message"].clone();
-        assert_eq!((answer.status, told), (400, json!(message)), "{body}");
+        assert_eq!((answer.status, told), (400, json!(message)), "{body:.60}");
     }
 }

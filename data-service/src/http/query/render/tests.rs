@@ -34,12 +34,12 @@ fn rendered(query: &str, points: &[(i64, Number)]) -> String {
     )
     .unwrap();
     let mut answer = Answer::new(&question, &TagkUids::default());
-    answer.add(&group(points));
+    answer.add(&group(points)).unwrap();
     let statistics = Statistics {
         elapsed: Duration::from_millis(5),
         ..Statistics::default()
     };
-    String::from_utf8(answer.finish(&statistics)).unwrap()
+    String::from_utf8(answer.finish(&statistics).unwrap().into_bytes()).unwrap()
 }
 
 const HEAD: &str = r#"[{"metric":"m\"","tags":{"host":"a"},"aggregateTags":["dc","rack"],"dps":"#;
@@ -86,7 +86,13 @@ fn an_answer_may_be_empty() {
         elapsed: Duration::from_millis(5),
         ..Statistics::default()
     };
-    let json = String::from_utf8(Answer::new(&question, &TagkUids::default()).finish(&statistics)).unwrap();
+    let json = String::from_utf8(
+        Answer::new(&question, &TagkUids::default())
+            .finish(&statistics)
+            .unwrap()
+            .into_bytes(),
+    )
+    .unwrap();
     assert_eq!(
         json,
         concat!(

@@ -5,8 +5,11 @@ use oxtsdb_schema::{DuplicatePolicy, Timestamp, Value};
 use proptest::prelude::*;
 
 use super::*;
+use crate::query::budget::Budget;
+use crate::query::engine::WholeAnswer;
+use crate::query::plan::PlanContext;
 use crate::query::spec::{QuerySpec, SeriesFilter, Source, SubQuery};
-use crate::query::{Aggregator, Engine, Group, Limits, Quirks, TagFilter};
+use crate::query::{Aggregator, Engine, Group, Limits, QueryResources, Quirks, RequestContext, TagFilter};
 use crate::test_stack::TestStack;
 use crate::{NewPoint, Writer};
 
@@ -68,13 +71,21 @@ fn query(filters: &[(&str, &str)], explicit_tags: bool, (start, end): (u32, u32)
 
 async fn plan(stack: &TestStack, query: &QuerySpec) -> super::super::Plan {
     let engine = &stack.service.engine;
-    let limits = Limits::NONE;
+    let budget = Budget::of_limits(Limits::NONE);
+    let compute = &engine.resources().compute;
     let directory = &**engine.directory();
     let index = engine.series_index();
     let sub_query = &query.sub_queries[0];
-    super::super::Plan::new(query, sub_query, engine.layout(), &limits, directory, index, None)
-        .await
-        .unwrap()
+    let context = PlanContext {
+        layout: engine.layout(),
+        budget: &budget,
+        compute,
+        directory,
+        index,
+        deadline: None,
+    };
+    let plan = super::super::Plan::new(query, sub_query, context);
+    plan.await.unwrap()
 }
 
 fn single_rows(read: &Read) -> Option<u64> {
@@ -128,7 +139,10 @@ async fn over_many_hours_a_scan_jumps_from_one_series_to_the_next() {
         panic!("{:?}", plan.read)
     };
     assert_eq!(ranges.len(), 1);
-    let (groups, statistics) = stack.service.engine.answer(since_ever, None).await.unwrap();
+    let answer = stack.service.engine.answer(since_ever, RequestContext::default());
+    let WholeAnswer {
+        groups, statistics, ..
+    } = answer.await.unwrap();
     assert_eq!(
         groups.iter().map(|group| group.points.len()).collect::<Vec<_>>(),
         [3, 3]
@@ -144,7 +158,7 @@ async fn a_series_is_found_as_soon_as_its_point_is_acknowledged() {
         let host = format!("new{number:02}");
         write(&stack.service.writer, &host, None, T).await;
         let query = query(&[("host", "regexp(^new)")], false, DAY);
-        let (groups, _) = engine.answer(query.clone(), None).await.unwrap();
+        let groups = answer(engine, &query).await;
         assert_eq!(groups.len(), number + 1);
         let plan = plan(&stack, &query).await;
         let matched = matches!(plan.known, Known::Matched { matching, .. } if matching == number as u64 + 1);
@@ -162,11 +176,13 @@ fn without_index(stack: &TestStack) -> Engine {
         *engine.layout(),
         Arc::clone(engine.directory()),
         Limits::NONE,
+        QueryResources::unlimited().unwrap(),
     )
 }
 
 async fn answer(engine: &Engine, query: &QuerySpec) -> Vec<Group> {
-    engine.answer(query.clone(), None).await.unwrap().0
+    let answer = engine.answer(query.clone(), RequestContext::default()).await;
+    answer.unwrap().groups
 }
 
 proptest! {

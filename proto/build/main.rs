@@ -1,10 +1,11 @@
-//! Compiles the contract without `protoc`, and keeps its descriptor set for reflection.
+//! Compiles the contract without `protoc`: generated types, the descriptor set for reflection, and the
+//! bounds of requests.
+
+mod bounds;
 
 use std::error::Error;
 use std::path::{Path, PathBuf};
 use std::{env, fs};
-
-use prost::Message as _;
 
 fn main() -> Result<(), Box<dyn Error>> {
     // Of this run: a target folder may be shared by several clones.
@@ -13,15 +14,29 @@ fn main() -> Result<(), Box<dyn Error>> {
     proto_files(&root.join("oxtsdb"), &mut files)?;
     files.sort();
 
-    let descriptors = protox::compile(&files, [&root])?;
+    let mut compiler = protox::Compiler::new([&root])?;
+    compiler
+        .include_source_info(true)
+        .include_imports(true)
+        .open_files(&files)?;
     let out = PathBuf::from(env::var_os("OUT_DIR").ok_or("cargo sets OUT_DIR")?);
-    fs::write(out.join("oxtsdb.fds"), descriptors.encode_to_vec())?;
+    // With the options of fields, which the types of prost drop.
+    fs::write(out.join("oxtsdb.fds"), compiler.encode_file_descriptor_set())?;
+    fs::write(
+        out.join("bounds.rs"),
+        bounds::generate(&compiler.descriptor_pool())?,
+    )?;
+
+    let mut config = prost_build::Config::new();
+    // The codec finds the bounds of a message by its name.
+    config.enable_type_names();
     tonic_prost_build::configure()
         .bytes(".")
         .codec_path("crate::bounded_codec::BoundedCodec")
         .include_file("mod.rs")
-        .compile_fds(descriptors)?;
+        .compile_fds_with_config(compiler.file_descriptor_set(), config)?;
     println!("cargo:rerun-if-changed=oxtsdb");
+    println!("cargo:rerun-if-changed=build");
     Ok(())
 }
 

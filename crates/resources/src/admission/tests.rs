@@ -1,0 +1,107 @@
+use std::net::Ipv4Addr;
+
+use futures::FutureExt as _;
+
+use super::*;
+
+fn admission(running: usize, queued: usize) -> Admission {
+    Admission::new(AdmissionLimits {
+        running,
+        queued,
+        wait: Duration::from_secs(10),
+    })
+}
+
+fn client(number: u8) -> ClientId {
+    ClientId::Address(Ipv4Addr::new(10, 0, 0, number).into())
+}
+
+/// A query that waits from now on.
+fn waiting(
+    admission: &Admission,
+    client: ClientId,
+) -> std::pin::Pin<Box<dyn Future<Output = Result<Permit, AdmissionError>> + Send>> {
+    let admission = admission.clone();
+    let mut admitted = async move { admission.admit(client).await }.boxed();
+    assert!(admitted.as_mut().now_or_never().is_none(), "it waits");
+    admitted
+}
+
+#[tokio::test(start_paused = true)]
+async fn rejects_what_the_queue_does_not_hold() {
+    let admission = admission(1, 1);
+    let permit = admission.admit(client(1)).await.unwrap();
+    let second = waiting(&admission, client(1));
+    let error = admission.admit(client(2)).await.unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "1 queries run (--max-concurrent-queries) and 1 wait (--max-queued-queries); retry later"
+    );
+    drop(permit);
+    let permit = second.await.unwrap();
+    assert_eq!((admission.usage().running, admission.usage().queued), (1, 0));
+    let error = admission.admit(client(2)).await.unwrap_err();
+    assert!(
+        matches!(error, AdmissionError::TimedOut { waited, .. } if waited.as_secs() == 10),
+        "{error}"
+    );
+    assert_eq!(admission.usage().rejected, 2);
+    assert_eq!(admission.usage().queued, 0, "who gave up does not wait any more");
+    drop(permit);
+    assert_eq!(admission.usage().running, 0);
+}
+
+#[tokio::test]
+async fn clients_take_turns() {
+    let admission = admission(1, 100);
+    let permit = admission.admit(client(1)).await.unwrap();
+    let mut first: VecDeque<_> = (0..10).map(|_| waiting(&admission, client(1))).collect();
+    let mut other = waiting(&admission, client(2));
+    drop(permit);
+    // One of the client that came first, then the other client's.
+    let permit = first.pop_front().unwrap().await.unwrap();
+    assert!(other.as_mut().now_or_never().is_none());
+    drop(permit);
+    let permit = other.await.unwrap();
+    for next in &mut first {
+        assert!(next.as_mut().now_or_never().is_none());
+    }
+    drop(permit);
+    assert!(first.pop_front().unwrap().await.is_ok());
+}
+
+#[tokio::test]
+async fn a_paused_query_resumes_before_the_queue() {
+    let admission = admission(1, 100);
+    let mut paused = admission.admit(client(1)).await.unwrap();
+    let second = waiting(&admission, client(2));
+    paused.pause();
+    let second = second.await.unwrap();
+    let mut third = waiting(&admission, client(3));
+    {
+        let mut resumed = std::pin::pin!(paused.resume());
+        assert!(resumed.as_mut().now_or_never().is_none());
+        drop(second);
+        resumed.await;
+    }
+    assert!(third.as_mut().now_or_never().is_none());
+    assert_eq!(admission.usage().running, 1);
+    drop(paused);
+    assert!(third.await.is_ok());
+    assert_eq!(admission.usage().running, 0);
+}
+
+#[tokio::test]
+async fn a_waiter_that_leaves_passes_its_place_on() {
+    let admission = admission(1, 100);
+    let permit = admission.admit(client(1)).await.unwrap();
+    let leaves = waiting(&admission, client(1));
+    let stays = waiting(&admission, client(2));
+    // Admitted, and gone before it is polled again.
+    drop(permit);
+    drop(leaves);
+    let permit = stays.await.unwrap();
+    assert_eq!((admission.usage().running, admission.usage().queued), (1, 0));
+    drop(permit);
+    assert_eq!(admission.usage().running, 0);
+}

@@ -1,0 +1,132 @@
+//! Threads for computation.
+//!
+//! Decoding rows, aggregating, rendering results and compressing them take milliseconds to seconds, and
+//! would hold up everything else on the runtime's threads. A job runs to its end without waiting: not for
+//! another job, not for a channel, not for a caller. So a fixed number of threads serves any number of
+//! jobs, in the order in which they came.
+
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use tokio::sync::oneshot;
+
+/// A pool of threads. Clones share it.
+#[derive(Clone)]
+pub struct ComputePool(Arc<rayon::ThreadPool>);
+
+impl fmt::Debug for ComputePool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ComputePool")
+            .field("threads", &self.0.current_num_threads())
+            .finish()
+    }
+}
+
+/// A job panicked. The panic was reported by its thread.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a computation panicked: {message}")]
+pub struct Panicked {
+    /// What the panic said.
+    pub message: String,
+}
+
+impl ComputePool {
+    /// A pool of so many threads.
+    ///
+    /// # Errors
+    ///
+    /// If the system does not give a thread.
+    pub fn new(threads: usize) -> std::io::Result<Self> {
+        let pool = rayon::ThreadPoolBuilder::new()
+            .num_threads(threads.max(1))
+            .thread_name(|index| format!("oxtsdb-compute-{index}"))
+            .build()
+            .map_err(std::io::Error::other)?;
+        Ok(Self(Arc::new(pool)))
+    }
+
+    /// A pool of as many threads as there are processors.
+    ///
+    /// # Errors
+    ///
+    /// As [`ComputePool::new`].
+    pub fn with_default_threads() -> std::io::Result<Self> {
+        Self::new(std::thread::available_parallelism().map_or(1, std::num::NonZero::get))
+    }
+
+    /// How many threads it has.
+    pub fn threads(&self) -> usize {
+        self.0.current_num_threads()
+    }
+
+    /// Runs a job behind those that came before, and resolves to its result. The job must not wait for
+    /// anything; dropping the future does not stop it.
+    ///
+    /// # Errors
+    ///
+    /// If the job panics.
+    pub fn run<T: Send + 'static, J: FnOnce() -> T + Send + 'static>(
+        &self,
+        job: J,
+    ) -> impl Future<Output = Result<T, Panicked>> + Send + use<T, J> {
+        let (sender, receiver) = oneshot::channel();
+        self.0.spawn_fifo(move || {
+            let result = catch_unwind(AssertUnwindSafe(job));
+            // A caller that is gone needs no result.
+            let _ = sender.send(result);
+        });
+        async move {
+            match receiver.await {
+                Ok(Ok(result)) => Ok(result),
+                Ok(Err(panic)) => Err(Panicked {
+                    message: panic_message(&*panic),
+                }),
+                Err(_) => Err(Panicked {
+                    message: "the job was dropped".to_owned(),
+                }),
+            }
+        }
+    }
+
+    /// Starts a job whose result nobody takes. A panic of it is reported and ends there.
+    pub fn spawn(&self, job: impl FnOnce() + Send + 'static) {
+        self.0.spawn_fifo(move || {
+            // The panic hook has reported it; the thread goes on.
+            let _ = catch_unwind(AssertUnwindSafe(job));
+        });
+    }
+}
+
+/// What a panic said.
+pub fn panic_message(panic: &(dyn std::any::Any + Send)) -> String {
+    if let Some(text) = panic.downcast_ref::<&str>() {
+        (*text).to_owned()
+    } else if let Some(text) = panic.downcast_ref::<String>() {
+        text.clone()
+    } else {
+        "no message".to_owned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn one_thread_serves_any_number_of_jobs() {
+        let pool = ComputePool::new(1).unwrap();
+        let jobs: Vec<_> = (0..1000_u64).map(|job| pool.run(move || job)).collect();
+        let results = futures::future::join_all(jobs).await;
+        let sum: u64 = results.into_iter().map(Result::unwrap).sum();
+        assert_eq!(sum, 499_500);
+    }
+
+    #[tokio::test]
+    async fn a_panic_fails_its_job_only() {
+        let pool = ComputePool::new(1).unwrap();
+        let error = pool.run(|| -> () { panic!("of the job") }).await.unwrap_err();
+        assert_eq!(error.to_string(), "a computation panicked: of the job");
+        assert_eq!(pool.run(|| 1).await, Ok(1));
+    }
+}

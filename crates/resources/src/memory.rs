@@ -1,0 +1,489 @@
+//! The memory account of a process.
+//!
+//! ```text
+//!   --memory-limit-mib
+//!   ├── fixed        caches, memory of the store, binary: set at start, never more than half
+//!   ├── ingest pool  bodies and messages of writes that have arrived and are not stored yet
+//!   └── query pool   bodies of queries, rows, points, results that wait for their client
+//! ```
+//!
+//! The two pools do not borrow from each other, so queries cannot starve writes. Whoever holds memory for
+//! a caller has a [`Reservation`] of its bytes, which gives them back when it is dropped.
+//!
+//! A reservation that exists grows at once or not at all: if holders waited for each other to grow, none
+//! of them would release anything. Only new work waits, for a bounded time, in the order of arrival.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use tokio::sync::{Mutex, Notify};
+
+/// The setting that bounds all memory, for messages.
+pub const LIMIT_SETTING: &str = "--memory-limit-mib";
+
+/// Memory that is not in the account: the program itself, stacks, connections, fragmentation.
+const OVERHEAD_BYTES: u64 = 64 << 20;
+
+/// The smallest limit with which a server works.
+pub const MIN_LIMIT_BYTES: u64 = 256 << 20;
+
+/// All memory of a process that callers can make it hold. Clones share it.
+#[derive(Clone, Debug)]
+pub struct MemoryAccount {
+    limit_bytes: u64,
+    fixed_bytes: u64,
+    ingest: MemoryPool,
+    query: MemoryPool,
+}
+
+impl MemoryAccount {
+    /// An account of `limit_bytes`, of which `fixed_bytes` are taken for caches and the store; of the rest
+    /// a quarter is for ingestion, the other three are for queries.
+    pub fn new(limit_bytes: u64, fixed_bytes: u64) -> Self {
+        let limit_bytes = limit_bytes.max(MIN_LIMIT_BYTES);
+        let rest = limit_bytes
+            .saturating_sub(fixed_bytes)
+            .saturating_sub(OVERHEAD_BYTES);
+        // Fixed parts that were set too large leave the pools small, not empty.
+        let rest = rest.max(limit_bytes / 4);
+        Self {
+            limit_bytes,
+            fixed_bytes,
+            ingest: MemoryPool::new("ingest", rest / 4),
+            query: MemoryPool::new("query", rest - rest / 4),
+        }
+    }
+
+    /// An account without limits, for tests and tools.
+    pub fn unlimited() -> Self {
+        Self {
+            limit_bytes: u64::MAX,
+            fixed_bytes: 0,
+            ingest: MemoryPool::unlimited("ingest"),
+            query: MemoryPool::unlimited("query"),
+        }
+    }
+
+    /// Half of the memory of the machine, or of the control group if that has less.
+    pub fn default_limit_bytes() -> u64 {
+        available_bytes() / 2
+    }
+
+    /// The limit, in bytes.
+    pub const fn limit_bytes(&self) -> u64 {
+        self.limit_bytes
+    }
+
+    /// What caches and the store may take, in bytes.
+    pub const fn fixed_bytes(&self) -> u64 {
+        self.fixed_bytes
+    }
+
+    /// Memory of writes.
+    pub const fn ingest(&self) -> &MemoryPool {
+        &self.ingest
+    }
+
+    /// Memory of queries.
+    pub const fn query(&self) -> &MemoryPool {
+        &self.query
+    }
+}
+
+/// How large the fixed parts may be under a limit: as their settings say, or in proportion less.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FixedShare {
+    wanted_bytes: u64,
+    allowed_bytes: u64,
+}
+
+impl FixedShare {
+    /// For parts that want so many bytes together, under a limit of all memory.
+    pub const fn new(wanted_bytes: u64, limit_bytes: u64) -> Self {
+        Self {
+            wanted_bytes,
+            allowed_bytes: limit_bytes / 2,
+        }
+    }
+
+    /// For parts that get what they want.
+    pub const fn unlimited() -> Self {
+        Self::new(0, u64::MAX)
+    }
+
+    /// Whether the parts are smaller than their settings say.
+    pub const fn is_reduced(&self) -> bool {
+        self.wanted_bytes > self.allowed_bytes
+    }
+
+    /// What all parts may take together.
+    pub fn total_bytes(&self) -> u64 {
+        self.wanted_bytes.min(self.allowed_bytes)
+    }
+
+    /// What a part may take that wants so many bytes.
+    pub fn of(&self, bytes: u64) -> u64 {
+        if !self.is_reduced() {
+            return bytes;
+        }
+        let scaled = u128::from(bytes) * u128::from(self.allowed_bytes) / u128::from(self.wanted_bytes);
+        u64::try_from(scaled).unwrap_or(bytes)
+    }
+}
+
+/// The memory of the machine or of the control group, in bytes. 4 GiB where neither can be read.
+fn available_bytes() -> u64 {
+    const UNKNOWN: u64 = 4 << 30;
+    let read = |path: &str| std::fs::read_to_string(path).ok();
+    let machine = read("/proc/meminfo").and_then(|text| {
+        let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
+        let kib: u64 = line.trim().trim_end_matches("kB").trim().parse().ok()?;
+        kib.checked_mul(1024)
+    });
+    // Version 2, then version 1; `max`, which is no number, means that there is no limit.
+    let group = [
+        "/sys/fs/cgroup/memory.max",
+        "/sys/fs/cgroup/memory/memory.limit_in_bytes",
+    ]
+    .into_iter()
+    .find_map(|path| read(path)?.trim().parse::<u64>().ok());
+    machine.into_iter().chain(group).min().unwrap_or(UNKNOWN)
+}
+
+/// A part of the account. Clones share it.
+#[derive(Clone)]
+pub struct MemoryPool(Arc<Pool>);
+
+struct Pool {
+    name: &'static str,
+    limit: u64,
+    used: AtomicU64,
+    peak: AtomicU64,
+    rejected: AtomicU64,
+    released: Notify,
+    /// Held by the one that waits at the head of the line; the others wait for it, in their order.
+    turn: Mutex<()>,
+}
+
+/// Figures of a pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PoolUsage {
+    /// Which pool: `ingest` or `query`.
+    pub name: &'static str,
+    /// Its size in bytes.
+    pub limit_bytes: u64,
+    /// Bytes that are reserved.
+    pub used_bytes: u64,
+    /// The most bytes that were reserved at a time since the start.
+    pub peak_bytes: u64,
+    /// Reservations that were rejected since the start.
+    pub rejected: u64,
+}
+
+impl fmt::Debug for MemoryPool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.usage().fmt(f)
+    }
+}
+
+impl MemoryPool {
+    /// A pool of `limit` bytes.
+    pub fn new(name: &'static str, limit: u64) -> Self {
+        Self(Arc::new(Pool {
+            name,
+            limit,
+            used: AtomicU64::new(0),
+            peak: AtomicU64::new(0),
+            rejected: AtomicU64::new(0),
+            released: Notify::new(),
+            turn: Mutex::new(()),
+        }))
+    }
+
+    /// A pool without a limit, for tests and tools.
+    pub fn unlimited(name: &'static str) -> Self {
+        Self::new(name, u64::MAX)
+    }
+
+    /// Its size in bytes.
+    pub fn limit_bytes(&self) -> u64 {
+        self.0.limit
+    }
+
+    /// Its figures.
+    pub fn usage(&self) -> PoolUsage {
+        let pool = &*self.0;
+        PoolUsage {
+            name: pool.name,
+            limit_bytes: pool.limit,
+            used_bytes: pool.used.load(Ordering::Relaxed),
+            peak_bytes: pool.peak.load(Ordering::Relaxed),
+            rejected: pool.rejected.load(Ordering::Relaxed),
+        }
+    }
+
+    /// Reserves bytes at once.
+    ///
+    /// # Errors
+    ///
+    /// If they are not free.
+    pub fn try_reserve(&self, bytes: u64) -> Result<Reservation, MemoryError> {
+        self.take(bytes).map_err(|error| self.reject(error))?;
+        Ok(self.reservation(bytes))
+    }
+
+    /// An empty reservation, to grow.
+    pub fn reservation_of_nothing(&self) -> Reservation {
+        self.reservation(0)
+    }
+
+    /// Reserves bytes, and waits for them for so long, behind those that came before.
+    ///
+    /// # Errors
+    ///
+    /// If they are not free in time; at once, if the pool is smaller.
+    pub async fn reserve(&self, bytes: u64, wait: Duration) -> Result<Reservation, MemoryError> {
+        self.wait_for(bytes, wait).await?;
+        Ok(self.reservation(bytes))
+    }
+
+    const fn reservation_in(pool: Self, bytes: u64) -> Reservation {
+        Reservation { pool, bytes }
+    }
+
+    fn reservation(&self, bytes: u64) -> Reservation {
+        Self::reservation_in(self.clone(), bytes)
+    }
+
+    fn take(&self, bytes: u64) -> Result<(), MemoryError> {
+        let pool = &*self.0;
+        let taken = pool
+            .used
+            .fetch_update(Ordering::AcqRel, Ordering::Relaxed, |used| {
+                used.checked_add(bytes).filter(|sum| *sum <= pool.limit)
+            });
+        match taken {
+            Ok(before) => {
+                pool.peak.fetch_max(before + bytes, Ordering::Relaxed);
+                Ok(())
+            }
+            Err(used) => Err(MemoryError {
+                pool: pool.name,
+                requested: bytes,
+                used,
+                limit: pool.limit,
+            }),
+        }
+    }
+
+    async fn wait_for(&self, bytes: u64, wait: Duration) -> Result<(), MemoryError> {
+        let error = match self.take(bytes) {
+            Ok(()) => return Ok(()),
+            Err(error) => error,
+        };
+        if bytes > self.0.limit || wait.is_zero() {
+            return Err(self.reject(error));
+        }
+        let taken = async {
+            let _turn = self.0.turn.lock().await;
+            loop {
+                let released = self.0.released.notified();
+                if self.take(bytes).is_ok() {
+                    return;
+                }
+                released.await;
+            }
+        };
+        match tokio::time::timeout(wait, taken).await {
+            Ok(()) => Ok(()),
+            Err(_elapsed) => {
+                let used = self.usage().used_bytes;
+                Err(self.reject(MemoryError { used, ..error }))
+            }
+        }
+    }
+
+    fn reject(&self, error: MemoryError) -> MemoryError {
+        self.0.rejected.fetch_add(1, Ordering::Relaxed);
+        error
+    }
+
+    fn give_back(&self, bytes: u64) {
+        if bytes > 0 {
+            self.0.used.fetch_sub(bytes, Ordering::AcqRel);
+            self.0.released.notify_waiters();
+        }
+    }
+}
+
+/// Bytes of a pool; free again when this is dropped.
+#[derive(Debug)]
+#[must_use = "dropping a reservation releases its memory"]
+pub struct Reservation {
+    pool: MemoryPool,
+    bytes: u64,
+}
+
+impl Reservation {
+    /// How many bytes are reserved.
+    pub const fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Its pool.
+    pub const fn pool(&self) -> &MemoryPool {
+        &self.pool
+    }
+
+    /// Reserves so many bytes more at once.
+    ///
+    /// # Errors
+    ///
+    /// If they are not free; the reservation stays as it was.
+    pub fn try_grow(&mut self, bytes: u64) -> Result<(), MemoryError> {
+        self.pool.take(bytes).map_err(|error| self.pool.reject(error))?;
+        self.bytes += bytes;
+        Ok(())
+    }
+
+    /// Reserves so many bytes more, and waits for them for so long. Only for holders that others do not
+    /// wait for: see the module.
+    ///
+    /// # Errors
+    ///
+    /// If they are not free in time; the reservation stays as it was.
+    pub async fn grow(&mut self, bytes: u64, wait: Duration) -> Result<(), MemoryError> {
+        self.pool.wait_for(bytes, wait).await?;
+        self.bytes += bytes;
+        Ok(())
+    }
+
+    /// Releases what is over so many bytes.
+    pub fn shrink_to(&mut self, bytes: u64) {
+        if let Some(released) = self.bytes.checked_sub(bytes) {
+            self.bytes = bytes;
+            self.pool.give_back(released);
+        }
+    }
+
+    /// Hands over so many of its bytes, or all if it has fewer.
+    pub fn split(&mut self, bytes: u64) -> Reservation {
+        let bytes = bytes.min(self.bytes);
+        self.bytes -= bytes;
+        self.pool.reservation(bytes)
+    }
+
+    /// Takes in another reservation of the same pool.
+    pub fn merge(&mut self, mut other: Reservation) {
+        self.bytes += std::mem::take(&mut other.bytes);
+    }
+}
+
+impl Drop for Reservation {
+    fn drop(&mut self) {
+        self.pool.give_back(self.bytes);
+    }
+}
+
+/// Memory that was not free.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "{pool} memory is in use: {} of {} MiB, {} KiB more requested ({LIMIT_SETTING}); retry later",
+    used >> 20, limit >> 20, requested.div_ceil(1024)
+)]
+pub struct MemoryError {
+    /// The pool: `ingest` or `query`.
+    pub pool: &'static str,
+    /// Bytes that were requested.
+    pub requested: u64,
+    /// Bytes that were reserved then.
+    pub used: u64,
+    /// The size of the pool in bytes.
+    pub limit: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SOON: Duration = Duration::from_secs(5);
+
+    #[test]
+    fn dropping_a_reservation_releases_its_bytes() {
+        let pool = MemoryPool::new("query", 100);
+        let mut first = pool.try_reserve(60).unwrap();
+        let error = pool.try_reserve(41).unwrap_err();
+        assert_eq!((error.requested, error.used, error.limit), (41, 60, 100));
+        assert_eq!(pool.usage().rejected, 1);
+        first.try_grow(40).unwrap();
+        assert!(first.try_grow(1).is_err());
+        assert_eq!(first.bytes(), 100, "a refused growth changes nothing");
+        first.shrink_to(10);
+        let second = first.split(4);
+        assert_eq!(
+            (first.bytes(), second.bytes(), pool.usage().used_bytes),
+            (6, 4, 10)
+        );
+        first.merge(second);
+        assert_eq!((first.bytes(), pool.usage().used_bytes), (10, 10));
+        drop(first);
+        assert_eq!((pool.usage().used_bytes, pool.usage().peak_bytes), (0, 100));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn new_work_waits_in_its_order_and_for_a_bounded_time() {
+        let pool = MemoryPool::new("ingest", 100);
+        let held = pool.try_reserve(100).unwrap();
+        let large = tokio::spawn({
+            let pool = pool.clone();
+            async move { pool.reserve(80, SOON).await }
+        });
+        tokio::task::yield_now().await;
+        let small = tokio::spawn({
+            let pool = pool.clone();
+            async move { pool.reserve(30, SOON).await }
+        });
+        tokio::task::yield_now().await;
+        drop(held);
+        let large = large.await.unwrap().unwrap();
+        assert!(!small.is_finished(), "20 bytes are left");
+        drop(large);
+        assert_eq!(small.await.unwrap().unwrap().bytes(), 30);
+
+        let held = pool.try_reserve(100).unwrap();
+        let began = tokio::time::Instant::now();
+        let error = pool.reserve(1, SOON).await.unwrap_err();
+        assert_eq!((began.elapsed(), error.used), (SOON, 100));
+        drop(held);
+    }
+
+    #[tokio::test]
+    async fn more_than_the_pool_is_rejected_at_once() {
+        let pool = MemoryPool::new("query", 1 << 20);
+        let error = pool
+            .reserve(3 << 20, Duration::from_secs(3600))
+            .await
+            .unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "query memory is in use: 0 of 1 MiB, 3072 KiB more requested (--memory-limit-mib); retry later"
+        );
+    }
+
+    #[test]
+    fn the_account_divides_its_limit() {
+        let account = MemoryAccount::new(1 << 30, 256 << 20);
+        let pools = account.ingest().limit_bytes() + account.query().limit_bytes();
+        assert_eq!(pools + account.fixed_bytes() + OVERHEAD_BYTES, 1 << 30);
+        assert_eq!(account.ingest().limit_bytes(), pools / 4);
+        let share = FixedShare::new(768 << 20, 1 << 30);
+        assert!(share.is_reduced());
+        assert_eq!((share.of(768 << 20), share.total_bytes()), (512 << 20, 512 << 20));
+        assert_eq!(FixedShare::new(100, 1 << 30).of(100), 100);
+        let crowded = MemoryAccount::new(1 << 30, 1 << 30);
+        assert!(crowded.query().limit_bytes() >= 128 << 20);
+        assert!(MemoryAccount::default_limit_bytes() > MIN_LIMIT_BYTES);
+    }
+}

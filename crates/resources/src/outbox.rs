@@ -1,0 +1,292 @@
+//! Results that wait for one client.
+//!
+//! A producer fills the outbox, the connection's side takes from it when the client has read enough. If
+//! the client takes nothing for the stall time-out while something waits, the producer drops all that
+//! waits and leaves an error in its place: a client that never reads holds no memory, although its
+//! connection may stay open as long as it likes.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use futures::Stream;
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+
+/// The producer's end.
+pub struct Outbox<T, E> {
+    shared: Arc<Shared<T, E>>,
+    capacity: usize,
+    stall: Duration,
+}
+
+/// The client's end: a stream that ends with the producer, or with its error.
+pub struct Inbox<T, E> {
+    shared: Arc<Shared<T, E>>,
+}
+
+struct Shared<T, E> {
+    state: Mutex<State<T, E>>,
+    /// Something was taken, or the client's end is gone.
+    changed: Notify,
+}
+
+struct State<T, E> {
+    items: VecDeque<(T, usize)>,
+    bytes: usize,
+    taken: u64,
+    /// What comes after the items.
+    error: Option<E>,
+    /// The producer adds nothing more.
+    is_ended: bool,
+    /// The client's end is gone.
+    is_closed: bool,
+    reader: Option<Waker>,
+}
+
+/// Why an item was not taken in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SendError {
+    /// The client's end is gone.
+    #[error("the client is gone")]
+    Closed,
+    /// The client took nothing for the stall time-out.
+    #[error("the client reads no results")]
+    Stalled,
+}
+
+impl<T, E> fmt::Debug for Outbox<T, E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let state = self.shared.state.lock();
+        f.debug_struct("Outbox")
+            .field("items", &state.items.len())
+            .field("bytes", &state.bytes)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<T, E> fmt::Debug for Inbox<T, E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Inbox").finish_non_exhaustive()
+    }
+}
+
+/// An outbox that takes in items until they have `capacity` bytes together, and the client's end of it.
+pub fn outbox<T, E>(capacity: usize, stall: Duration) -> (Outbox<T, E>, Inbox<T, E>) {
+    let shared = Arc::new(Shared {
+        state: Mutex::new(State {
+            items: VecDeque::new(),
+            bytes: 0,
+            taken: 0,
+            error: None,
+            is_ended: false,
+            is_closed: false,
+            reader: None,
+        }),
+        changed: Notify::new(),
+    });
+    let outbox = Outbox {
+        shared: Arc::clone(&shared),
+        capacity,
+        stall,
+    };
+    (outbox, Inbox { shared })
+}
+
+impl<T, E> Outbox<T, E> {
+    /// Adds an item of about so many bytes once there is space: an empty outbox has space for any.
+    ///
+    /// # Errors
+    ///
+    /// If the client is gone or stalls; then all items that wait are dropped.
+    pub async fn send(&mut self, item: T, bytes: usize) -> Result<(), SendError> {
+        let capacity = self.capacity;
+        self.wait_until(|state| state.items.is_empty() || state.bytes + bytes <= capacity)
+            .await?;
+        let mut state = self.shared.state.lock();
+        state.items.push_back((item, bytes));
+        state.bytes += bytes;
+        state.wake_reader();
+        Ok(())
+    }
+
+    /// Adds an error behind the items, and ends the outbox.
+    pub fn fail(self, error: E) {
+        let mut state = self.shared.state.lock();
+        state.error.get_or_insert(error);
+        // Dropping the outbox wakes the reader.
+    }
+
+    /// Drops all items, and ends the outbox with an error.
+    pub fn abort(self, error: E) {
+        let dropped = {
+            let mut state = self.shared.state.lock();
+            state.bytes = 0;
+            state.error = Some(error);
+            std::mem::take(&mut state.items)
+        };
+        // Outside of the lock: items may be large.
+        drop(dropped);
+    }
+
+    /// Waits until the client has taken all items.
+    ///
+    /// # Errors
+    ///
+    /// As [`Outbox::send`].
+    pub async fn drained(&mut self) -> Result<(), SendError> {
+        self.wait_until(|state| state.items.is_empty()).await
+    }
+
+    /// Completes when the client's end is gone.
+    pub async fn closed(&self) {
+        loop {
+            let changed = self.shared.changed.notified();
+            if self.shared.state.lock().is_closed {
+                return;
+            }
+            changed.await;
+        }
+    }
+
+    async fn wait_until(&self, is_met: impl Fn(&State<T, E>) -> bool) -> Result<(), SendError> {
+        loop {
+            let changed = self.shared.changed.notified();
+            let taken = {
+                let state = self.shared.state.lock();
+                if state.is_closed {
+                    return Err(SendError::Closed);
+                }
+                if is_met(&state) {
+                    return Ok(());
+                }
+                state.taken
+            };
+            let stalled = tokio::time::timeout(self.stall, changed).await.is_err();
+            if stalled && self.shared.state.lock().taken == taken {
+                return Err(SendError::Stalled);
+            }
+        }
+    }
+}
+
+impl<T, E> Drop for Outbox<T, E> {
+    fn drop(&mut self) {
+        let mut state = self.shared.state.lock();
+        state.is_ended = true;
+        state.wake_reader();
+    }
+}
+
+impl<T, E> State<T, E> {
+    fn wake_reader(&mut self) {
+        if let Some(reader) = self.reader.take() {
+            reader.wake();
+        }
+    }
+}
+
+impl<T, E> Stream for Inbox<T, E> {
+    type Item = Result<T, E>;
+
+    fn poll_next(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let mut state = self.shared.state.lock();
+        if let Some((item, bytes)) = state.items.pop_front() {
+            state.bytes -= bytes;
+            state.taken += 1;
+            drop(state);
+            self.shared.changed.notify_one();
+            return Poll::Ready(Some(Ok(item)));
+        }
+        if state.is_ended {
+            return Poll::Ready(state.error.take().map(Err));
+        }
+        state.reader = Some(context.waker().clone());
+        Poll::Pending
+    }
+}
+
+impl<T, E> Drop for Inbox<T, E> {
+    fn drop(&mut self) {
+        let dropped = {
+            let mut state = self.shared.state.lock();
+            state.is_closed = true;
+            state.bytes = 0;
+            std::mem::take(&mut state.items)
+        };
+        drop(dropped);
+        self.shared.changed.notify_one();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::StreamExt as _;
+
+    use super::*;
+
+    const STALL: Duration = Duration::from_secs(30);
+
+    #[tokio::test(start_paused = true)]
+    async fn items_come_in_order_and_the_error_after_them() {
+        let (mut outbox, inbox) = outbox::<_, &str>(10, STALL);
+        let producer = tokio::spawn(async move {
+            for number in 0..100 {
+                outbox.send(number, 4).await.unwrap();
+            }
+            outbox.fail("at the end");
+        });
+        let taken: Vec<_> = inbox.collect().await;
+        producer.await.unwrap();
+        assert_eq!(taken.len(), 101);
+        assert!(
+            taken[..100]
+                .iter()
+                .enumerate()
+                .all(|(number, item)| *item == Ok(number))
+        );
+        assert_eq!(taken[100], Err("at the end"));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_client_that_takes_nothing_stalls_the_producer_for_a_bounded_time() {
+        let (mut outbox, mut inbox) = outbox(10, STALL);
+        outbox.send(1, 10).await.unwrap();
+        let began = tokio::time::Instant::now();
+        assert_eq!(outbox.send(2, 1).await, Err(SendError::Stalled));
+        assert_eq!(began.elapsed(), STALL);
+        assert_eq!(outbox.drained().await, Err(SendError::Stalled));
+        outbox.abort("cut off");
+        assert_eq!(inbox.next().await, Some(Err("cut off")), "what waited is gone");
+        assert_eq!(inbox.next().await, None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_slow_client_that_takes_something_is_waited_for() {
+        let (mut outbox, mut inbox) = outbox::<_, ()>(10, STALL);
+        let producer = tokio::spawn(async move {
+            for number in 0..5 {
+                outbox.send(number, 10).await?;
+            }
+            outbox.drained().await
+        });
+        for number in 0..5 {
+            tokio::time::sleep(STALL / 2).await;
+            assert_eq!(inbox.next().await, Some(Ok(number)));
+        }
+        assert_eq!(producer.await.unwrap(), Ok(()));
+        assert_eq!(inbox.next().await, None);
+    }
+
+    #[tokio::test]
+    async fn the_producer_hears_that_the_client_is_gone() {
+        let (mut outbox, inbox) = outbox::<_, ()>(10, STALL);
+        outbox.send(1, 10).await.unwrap();
+        drop(inbox);
+        outbox.closed().await;
+        assert_eq!(outbox.send(2, 1).await, Err(SendError::Closed));
+    }
+}

@@ -1,0 +1,146 @@
+//! The accept loop of all listeners.
+
+use std::io;
+use std::time::Duration;
+
+use tokio::net::TcpListener;
+use tokio::task::{JoinError, JoinSet};
+use tokio::time::Instant;
+use tracing::{debug, error, info, warn};
+
+use super::{ClientStream, Connection, Listener};
+use crate::Shutdown;
+
+/// How long the loop rests after `accept` failed for want of files or memory.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// How often connections are looked over for those whose time is over.
+const SWEEP_INTERVAL: Duration = Duration::from_millis(250);
+
+/// How long an idle connection stays once stopping has begun: for a request that is on its way, and for
+/// the client of HTTP/2 to hear that it has to go elsewhere.
+const STOP_GRACE: Duration = Duration::from_millis(500);
+
+/// How long a connection may take to end after it was told to close.
+const CLOSE_GRACE: Duration = Duration::from_secs(5);
+
+impl Listener {
+    /// Accepts connections and serves each with `serve`, until stopping begins. Connections without a
+    /// request in progress are closed then; the others have until the drain limit.
+    ///
+    /// Nothing that a client does ends the loop: too many open files and other failures of `accept` are
+    /// waited out.
+    pub async fn serve<F, S>(self, listener: TcpListener, shutdown: Shutdown, serve: F)
+    where
+        F: Fn(ClientStream, Connection) -> S,
+        S: Future<Output = io::Result<()>> + Send + 'static,
+    {
+        let mut tasks = JoinSet::new();
+        let mut sweeps = tokio::time::interval(SWEEP_INTERVAL);
+        loop {
+            let accepted = tokio::select! {
+                biased;
+                () = shutdown.stopping() => break,
+                Some(ended) = tasks.join_next(), if !tasks.is_empty() => {
+                    report(ended);
+                    continue;
+                }
+                _ = sweeps.tick() => {
+                    self.sweep();
+                    continue;
+                }
+                accepted = listener.accept() => accepted,
+            };
+            let (stream, peer) = match accepted {
+                Ok(accepted) => accepted,
+                Err(error) if is_of_one_connection(&error) => continue,
+                Err(error) => {
+                    warn!(listener = self.options.name, %error, "cannot accept connections for now");
+                    tokio::select! {
+                        () = shutdown.stopping() => break,
+                        () = tokio::time::sleep(ACCEPT_PAUSE) => continue,
+                    }
+                }
+            };
+            let Some(connection) = self.admit(peer).await else {
+                continue;
+            };
+            match ClientStream::new(stream, connection.clone()) {
+                Ok(stream) => {
+                    let served = serve(stream, connection.clone());
+                    tasks.spawn(to_the_end(connection, served));
+                }
+                // Gone already.
+                Err(error) => debug!(%peer, %error, "connection ended"),
+            }
+        }
+        // New clients are refused by the kernel, and go elsewhere.
+        drop(listener);
+        self.drain(tasks).await;
+    }
+
+    async fn drain(&self, mut tasks: JoinSet<()>) {
+        if tasks.is_empty() {
+            return;
+        }
+        let name = self.options.name;
+        info!(
+            listener = name,
+            connections = tasks.len(),
+            "waiting for connections"
+        );
+        let begun = Instant::now();
+        let mut sweeps = tokio::time::interval(STOP_GRACE / 10);
+        while !tasks.is_empty() && begun.elapsed() < self.options.drain_limit {
+            tokio::select! {
+                Some(ended) = tasks.join_next() => report(ended),
+                _ = sweeps.tick() => {
+                    if begun.elapsed() >= STOP_GRACE {
+                        self.close_idle();
+                    }
+                }
+            }
+        }
+        if !tasks.is_empty() {
+            let connections = tasks.len();
+            warn!(
+                listener = name,
+                connections, "requests that are still in progress are cut off"
+            );
+            tasks.shutdown().await;
+        }
+    }
+}
+
+/// Waits until a connection has been served, or has had its time after it was told to close.
+async fn to_the_end(connection: Connection, served: impl Future<Output = io::Result<()>>) {
+    let peer = connection.peer();
+    let closed = async {
+        connection.closing().await;
+        tokio::time::sleep(CLOSE_GRACE).await;
+    };
+    tokio::select! {
+        served = served => if let Err(error) = served {
+            debug!(%peer, %error, "connection ended");
+        },
+        () = closed => debug!(%peer, "connection cut off"),
+    }
+}
+
+/// Whether `accept` failed because a client went away before it was accepted.
+fn is_of_one_connection(error: &io::Error) -> bool {
+    use io::ErrorKind;
+    matches!(
+        error.kind(),
+        ErrorKind::ConnectionAborted | ErrorKind::ConnectionReset | ErrorKind::Interrupted
+    )
+}
+
+/// A connection's task ends with an error only if it panicked.
+fn report(ended: Result<(), JoinError>) {
+    if let Err(error) = ended
+        && error.is_panic()
+    {
+        error!(%error, "a connection's task failed");
+    }
+}

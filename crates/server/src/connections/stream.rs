@@ -1,0 +1,193 @@
+//! The socket of a client, which is cut off if the client does not read.
+//!
+//! What a client leaves unread is held in memory: in buffers of the kernel, of HTTP/2, and behind them by
+//! the request that is being answered. A client has to accept 64 KiB in each time-out that it lets the
+//! server wait, so one that reads a byte now and then is cut off as one that reads nothing.
+
+use std::io::{self, ErrorKind, IoSlice};
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use bytes::BufMut;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+use tokio::time::{Instant, Sleep};
+
+use super::Connection;
+
+/// What a client has to accept within its time-out while there is more to send, in bytes.
+pub const MIN_CLIENT_BYTES: usize = 64 << 10;
+
+/// Bytes that the kernel holds unsent before it takes no more. Without this it takes megabytes for each
+/// connection, and reports progress to us only when a third of them has gone.
+const UNSENT_BYTES: u32 = 64 << 10;
+
+/// The socket of a [`Connection`]. Writers have to flush: until then the connection is not idle.
+#[derive(Debug)]
+pub struct ClientStream {
+    stream: TcpStream,
+    connection: Connection,
+    stall: Stall,
+}
+
+impl ClientStream {
+    pub(super) fn new(stream: TcpStream, connection: Connection) -> io::Result<Self> {
+        // A small frame waits for nothing: without this a response's last frame takes 40 ms.
+        stream.set_nodelay(true)?;
+        let socket = socket2::SockRef::from(&stream);
+        socket.set_keepalive(true)?;
+        // For peers that are gone: nothing acknowledges what was sent.
+        socket.set_tcp_user_timeout(Some(connection.client_timeout()))?;
+        socket.set_tcp_notsent_lowat(UNSENT_BYTES)?;
+        Ok(Self {
+            stall: Stall::new(connection.client_timeout()),
+            stream,
+            connection,
+        })
+    }
+
+    /// Receives without taking from the input.
+    ///
+    /// # Errors
+    ///
+    /// Those of the socket.
+    pub async fn peek(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.stream.peek(buffer).await
+    }
+
+    /// Receives what has already arrived.
+    ///
+    /// # Errors
+    ///
+    /// `WouldBlock` if there is nothing, and those of the socket.
+    pub fn try_read_buf<B: BufMut>(&self, buffer: &mut B) -> io::Result<usize> {
+        let read = self.stream.try_read_buf(buffer)?;
+        self.connection.state().received(read);
+        Ok(read)
+    }
+
+    pub(crate) fn local_addr(&self) -> io::Result<std::net::SocketAddr> {
+        self.stream.local_addr()
+    }
+
+    /// What a write came to, for the account of the client.
+    fn wrote(&mut self, cx: &mut Context<'_>, written: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
+        match written {
+            Poll::Ready(Ok(bytes)) => {
+                self.stall.accepted(bytes);
+                self.connection.state().sending(false);
+                Poll::Ready(Ok(bytes))
+            }
+            Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
+            Poll::Pending => {
+                self.connection.state().sending(true);
+                ready!(self.stall.poll_over(cx));
+                let seconds = self.stall.timeout.as_secs_f64();
+                Poll::Ready(Err(io::Error::new(
+                    ErrorKind::TimedOut,
+                    format!(
+                        "the client accepted less than {} KiB in {seconds} s (--client-timeout-seconds)",
+                        MIN_CLIENT_BYTES >> 10
+                    ),
+                )))
+            }
+        }
+    }
+}
+
+impl AsyncRead for ClientStream {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = buffer.filled().len();
+        ready!(Pin::new(&mut self.stream).poll_read(cx, buffer))?;
+        let read = buffer.filled().len() - before;
+        if read > 0 {
+            self.connection.state().received(read);
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncWrite for ClientStream {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.stream).poll_write(cx, bytes);
+        self.wrote(cx, written)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.stream).poll_write_vectored(cx, slices);
+        self.wrote(cx, written)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        ready!(Pin::new(&mut self.stream).poll_flush(cx))?;
+        self.connection.state().sent();
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+}
+
+/// How long the server has waited for the client to read, since it last accepted [`MIN_CLIENT_BYTES`].
+/// Time in which there is nothing to send does not count.
+#[derive(Debug)]
+struct Stall {
+    timeout: Duration,
+    /// When the present wait began.
+    since: Option<Instant>,
+    /// Of the waits before it.
+    waited: Duration,
+    accepted: usize,
+    timer: Option<Pin<Box<Sleep>>>,
+}
+
+impl Stall {
+    fn new(timeout: Duration) -> Self {
+        Self {
+            timeout,
+            since: None,
+            waited: Duration::ZERO,
+            accepted: 0,
+            timer: None,
+        }
+    }
+
+    fn accepted(&mut self, bytes: usize) {
+        if let Some(since) = self.since.take() {
+            self.waited += since.elapsed();
+        }
+        self.accepted = self.accepted.saturating_add(bytes);
+        if self.accepted >= MIN_CLIENT_BYTES {
+            self.accepted = 0;
+            self.waited = Duration::ZERO;
+        }
+    }
+
+    /// Ready when the client had its time.
+    fn poll_over(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let is_new = self.since.is_none();
+        let since = *self.since.get_or_insert_with(Instant::now);
+        let deadline = since + self.timeout.saturating_sub(self.waited);
+        let timer = self
+            .timer
+            .get_or_insert_with(|| Box::pin(tokio::time::sleep_until(deadline)));
+        if is_new {
+            timer.as_mut().reset(deadline);
+        }
+        timer.as_mut().poll(cx)
+    }
+}

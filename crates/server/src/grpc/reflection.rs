@@ -1,0 +1,98 @@
+//! Reflection of what a server serves, and of nothing else.
+
+use std::collections::{HashMap, HashSet};
+
+use anyhow::Context as _;
+use prost::Message as _;
+use prost_types::{FileDescriptorProto, FileDescriptorSet};
+use tonic::service::RoutesBuilder;
+
+/// Adds reflection of these services, of health, and of the details of errors.
+pub(super) fn add(routes: &mut RoutesBuilder, services: &[&str]) -> anyhow::Result<()> {
+    let contract = files_of(oxtsdb_proto::FILE_DESCRIPTOR_SET, services)?;
+    let builder = || {
+        tonic_reflection::server::Builder::configure()
+            .register_encoded_file_descriptor_set(&contract)
+            .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
+            // For tools that show the details of errors.
+            .register_encoded_file_descriptor_set(tonic_types::pb::FILE_DESCRIPTOR_SET)
+    };
+    routes.add_service(builder().build_v1().context("reflection v1")?);
+    // Older tools, grpcio's among them, know only this one.
+    routes.add_service(builder().build_v1alpha().context("reflection v1alpha")?);
+    Ok(())
+}
+
+/// A descriptor set whose files are kept as they are: the types of prost drop options of our own.
+#[derive(Clone, PartialEq, prost::Message)]
+struct RawFiles {
+    #[prost(bytes = "bytes", repeated, tag = "1")]
+    file: Vec<bytes::Bytes>,
+}
+
+/// The files of a descriptor set that declare these services, and all that they import.
+fn files_of(set: &[u8], services: &[&str]) -> anyhow::Result<Vec<u8>> {
+    let parsed = FileDescriptorSet::decode(set).context("descriptors of the contract")?;
+    let raw = RawFiles::decode(set).context("descriptors of the contract")?;
+    let by_name: HashMap<&str, &FileDescriptorProto> =
+        parsed.file.iter().map(|file| (file.name(), file)).collect();
+    let declares = |file: &FileDescriptorProto| {
+        let names = file.service.iter();
+        let mut names = names.map(|service| format!("{}.{}", file.package(), service.name()));
+        names.any(|name| services.contains(&name.as_str()))
+    };
+    let mut open: Vec<&FileDescriptorProto> = parsed.file.iter().filter(|file| declares(file)).collect();
+    let mut wanted: HashSet<&str> = HashSet::new();
+    while let Some(file) = open.pop() {
+        if wanted.insert(file.name()) {
+            let imports = file.dependency.iter();
+            open.extend(imports.filter_map(|name| by_name.get(name.as_str()).copied()));
+        }
+    }
+    let files = parsed.file.iter().zip(raw.file);
+    let file = files
+        .filter(|(file, _)| wanted.contains(file.name()))
+        .map(|(_, raw)| raw)
+        .collect();
+    Ok(RawFiles { file }.encode_to_vec())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DATA: &str = "oxtsdb.data.v1.DataService";
+    const UID: &str = "oxtsdb.uid.v1.UidService";
+
+    fn names(services: &[&str]) -> Vec<String> {
+        let set = files_of(oxtsdb_proto::FILE_DESCRIPTOR_SET, services).unwrap();
+        let set = FileDescriptorSet::decode(set.as_slice()).unwrap();
+        set.file.iter().map(|file| file.name().to_owned()).collect()
+    }
+
+    #[test]
+    fn files_are_those_of_the_services_and_their_imports() {
+        let data = names(&[DATA]);
+        assert!(data.contains(&"oxtsdb/data/v1/data_service.proto".to_owned()));
+        assert!(
+            data.contains(&"oxtsdb/common/v1/common.proto".to_owned()),
+            "{data:?}"
+        );
+        assert!(
+            data.contains(&"google/protobuf/descriptor.proto".to_owned()),
+            "{data:?}"
+        );
+        assert!(!data.iter().any(|name| name.contains("uid/v1")), "{data:?}");
+        assert!(!names(&[UID]).iter().any(|name| name.contains("data/v1")));
+        assert_eq!(names(&[DATA, UID]).len(), names(&[DATA]).len() + 1);
+        assert!(names(&[]).is_empty());
+    }
+
+    #[test]
+    fn options_of_our_own_are_kept() {
+        let contains = |set: &[u8]| set.windows(9).any(|bytes| bytes == b"max_items");
+        let all = files_of(oxtsdb_proto::FILE_DESCRIPTOR_SET, &[DATA, UID]).unwrap();
+        assert!(contains(&all));
+        assert_eq!(all.len(), oxtsdb_proto::FILE_DESCRIPTOR_SET.len());
+    }
+}

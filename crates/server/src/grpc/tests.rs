@@ -1,0 +1,122 @@
+use std::net::SocketAddr;
+
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+use tokio::task::JoinHandle;
+use tonic::transport::{Channel, Endpoint};
+use tonic_health::pb::HealthCheckRequest;
+use tonic_health::pb::health_client::HealthClient;
+
+use super::*;
+use crate::ShutdownTrigger;
+
+const SOON: Duration = Duration::from_secs(10);
+
+struct Running {
+    address: SocketAddr,
+    trigger: ShutdownTrigger,
+    task: JoinHandle<anyhow::Result<()>>,
+}
+
+impl Running {
+    async fn start(options: GrpcOptions) -> Running {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let (shutdown, trigger) = Shutdown::new(Duration::ZERO);
+        let task = tokio::spawn(GrpcServer::new().serve(listener, options, shutdown));
+        Running {
+            address,
+            trigger,
+            task,
+        }
+    }
+
+    async fn client(&self) -> HealthClient<Channel> {
+        let endpoint = Endpoint::from_shared(format!("http://{}", self.address)).unwrap();
+        HealthClient::new(endpoint.connect().await.unwrap())
+    }
+}
+
+async fn is_closed(mut stream: TcpStream) -> bool {
+    let mut rest = Vec::new();
+    tokio::time::timeout(SOON, stream.read_to_end(&mut rest))
+        .await
+        .is_ok()
+}
+
+#[tokio::test]
+async fn silent_sockets_neither_lock_out_clients_nor_hold_up_the_end() {
+    let server = Running::start(GrpcOptions {
+        max_connections: 8,
+        ..GrpcOptions::default()
+    })
+    .await;
+    let mut client = server.client().await;
+    // Its stream never ends, so this connection is busy.
+    let watch = client.watch(HealthCheckRequest::default()).await.unwrap();
+    let mut silent = Vec::new();
+    for place in 0..30 {
+        let mut stream = TcpStream::connect(server.address).await.unwrap();
+        if place % 2 == 0 {
+            stream
+                .write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
+                .await
+                .unwrap();
+        }
+        silent.push(stream);
+    }
+    let mut other = server.client().await;
+    other.check(HealthCheckRequest::default()).await.unwrap();
+    client.check(HealthCheckRequest::default()).await.unwrap();
+    assert!(
+        is_closed(silent.remove(0)).await,
+        "the one that was idle the longest"
+    );
+
+    server.trigger.shut_down().await;
+    let ended = tokio::time::timeout(Duration::from_secs(5), server.task).await;
+    ended
+        .expect("it ends long before the drain limit")
+        .unwrap()
+        .unwrap();
+    drop(watch);
+}
+
+#[tokio::test]
+async fn pings_do_not_keep_a_connection_from_being_idle() {
+    let server = Running::start(GrpcOptions {
+        max_connections: 1,
+        ..GrpcOptions::default()
+    })
+    .await;
+    let endpoint = Endpoint::from_shared(format!("http://{}", server.address)).unwrap();
+    let pinging = endpoint
+        .http2_keep_alive_interval(Duration::from_millis(10))
+        .keep_alive_while_idle(true)
+        .connect()
+        .await
+        .unwrap();
+    let mut first = HealthClient::new(pinging);
+    first.check(HealthCheckRequest::default()).await.unwrap();
+    server
+        .client()
+        .await
+        .check(HealthCheckRequest::default())
+        .await
+        .unwrap();
+    // A client that lost its idle connection makes a new one.
+    first.check(HealthCheckRequest::default()).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_client_that_is_idle_is_sent_away_at_the_end() {
+    let server = Running::start(GrpcOptions::default()).await;
+    let mut client = server.client().await;
+    client.check(HealthCheckRequest::default()).await.unwrap();
+    server.trigger.shut_down().await;
+    let ended = tokio::time::timeout(Duration::from_secs(5), server.task).await;
+    ended
+        .expect("an idle channel does not hold it up")
+        .unwrap()
+        .unwrap();
+}

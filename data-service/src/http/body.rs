@@ -1,0 +1,253 @@
+//! Bodies of responses: parts that are released one by one as the client takes them.
+//!
+//! A large body is never one piece of memory: it grows without being copied, and shrinks while it is
+//! sent. What it takes of the memory for queries is released with it, also when the client goes away.
+
+use std::collections::VecDeque;
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use hyper::body::{Body, Frame, SizeHint};
+
+use crate::query::QueryError;
+use crate::query::budget::{Budget, Held};
+
+/// Bytes of a part, about.
+const PART_BYTES: usize = 256 << 10;
+
+/// The body of a response.
+#[derive(Debug, Default)]
+pub(crate) struct ReplyBody {
+    parts: VecDeque<Bytes>,
+    length: u64,
+    held: Option<Held>,
+}
+
+impl ReplyBody {
+    /// Bytes that are left.
+    pub(crate) const fn len(&self) -> u64 {
+        self.length
+    }
+
+    /// Whether nothing is left.
+    pub(crate) const fn is_empty(&self) -> bool {
+        self.length == 0
+    }
+
+    /// Puts bytes in front.
+    pub(crate) fn prepend(&mut self, part: Vec<u8>) {
+        self.length += part.len() as u64;
+        self.parts.push_front(part.into());
+    }
+
+    /// Puts bytes behind.
+    pub(crate) fn append(&mut self, part: Vec<u8>) {
+        self.length += part.len() as u64;
+        self.parts.push_back(part.into());
+    }
+
+    /// The next part; its memory is not held any more.
+    pub(crate) fn next_part(&mut self) -> Option<Bytes> {
+        let part = self.parts.pop_front()?;
+        self.length -= part.len() as u64;
+        if let Some(held) = &mut self.held {
+            held.shrink_to(self.length);
+        }
+        Some(part)
+    }
+
+    /// All that is left, in one piece.
+    #[cfg(test)]
+    pub(crate) fn into_bytes(mut self) -> Vec<u8> {
+        let mut all = Vec::new();
+        while let Some(part) = self.next_part() {
+            all.extend_from_slice(&part);
+        }
+        all
+    }
+}
+
+impl From<Vec<u8>> for ReplyBody {
+    fn from(bytes: Vec<u8>) -> Self {
+        let mut body = Self::default();
+        if !bytes.is_empty() {
+            body.append(bytes);
+        }
+        body
+    }
+}
+
+impl Body for ReplyBody {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        Poll::Ready(self.get_mut().next_part().map(|part| Ok(Frame::data(part))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.is_empty()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        SizeHint::with_exact(self.length)
+    }
+}
+
+/// Makes a body.
+#[derive(Debug)]
+pub(crate) struct BodyWriter {
+    done: ReplyBody,
+    current: Vec<u8>,
+}
+
+impl BodyWriter {
+    /// An empty body.
+    pub(crate) fn new() -> Self {
+        Self {
+            done: ReplyBody::default(),
+            current: Vec::new(),
+        }
+    }
+
+    /// Holds memory of a budget for all that is written from now on.
+    ///
+    /// # Errors
+    ///
+    /// As [`Budget::hold`].
+    pub(crate) fn hold_of(&mut self, budget: &Budget) -> Result<(), QueryError> {
+        if self.done.held.is_none() {
+            self.done.held = Some(budget.hold(self.done.length)?);
+        }
+        Ok(())
+    }
+
+    /// What is written to; call [`BodyWriter::roll`] now and then.
+    pub(crate) const fn out(&mut self) -> &mut Vec<u8> {
+        &mut self.current
+    }
+
+    /// Ends a part if it is large enough.
+    ///
+    /// # Errors
+    ///
+    /// If the body takes more memory than the query may hold.
+    pub(crate) fn roll(&mut self) -> Result<(), QueryError> {
+        if self.current.len() < PART_BYTES {
+            return Ok(());
+        }
+        self.end_part()?;
+        self.current.reserve(PART_BYTES + PART_BYTES / 8);
+        Ok(())
+    }
+
+    /// The body.
+    ///
+    /// # Errors
+    ///
+    /// As [`BodyWriter::roll`].
+    pub(crate) fn finish(mut self) -> Result<ReplyBody, QueryError> {
+        self.end_part()?;
+        Ok(self.done)
+    }
+
+    fn end_part(&mut self) -> Result<(), QueryError> {
+        if self.current.is_empty() {
+            return Ok(());
+        }
+        let mut part = std::mem::take(&mut self.current);
+        part.shrink_to_fit();
+        if let Some(held) = &mut self.done.held {
+            held.grow(part.len() as u64)?;
+        }
+        self.done.append(part);
+        Ok(())
+    }
+}
+
+impl std::io::Write for BodyWriter {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.current.extend_from_slice(bytes);
+        self.roll().map_err(std::io::Error::other)?;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Replaces a body by what `transform` makes of it, part by part; the memory of the first is released
+/// meanwhile.
+pub(crate) fn transformed<W: std::io::Write>(
+    mut body: ReplyBody,
+    begin: impl FnOnce(BodyWriter) -> W,
+    end: impl FnOnce(W) -> std::io::Result<BodyWriter>,
+) -> std::io::Result<ReplyBody> {
+    let mut writer = BodyWriter::new();
+    if let Some(held) = &body.held {
+        // Not refused: it is smaller than what it replaces, and parts of that go first.
+        writer.done.held = held.budget().hold(0).ok();
+    }
+    let mut writer = begin(writer);
+    while let Some(part) = body.next_part() {
+        writer.write_all(&part)?;
+    }
+    end(writer)?.finish().map_err(std::io::Error::other)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::query::budget::{Limit, Limits, Resource};
+
+    fn budget(bytes: u64) -> Budget {
+        Budget::of_limits(Limits {
+            memory: Limit::of_setting("--query-max-memory-mib", bytes),
+            ..Limits::NONE
+        })
+    }
+
+    fn writer(budget: &Budget) -> BodyWriter {
+        let mut writer = BodyWriter::new();
+        writer.hold_of(budget).unwrap();
+        writer
+    }
+
+    #[test]
+    fn memory_is_held_until_the_client_took_it() {
+        let budget = budget(10 << 20);
+        let mut writer = writer(&budget);
+        for _ in 0..1000 {
+            writer.out().extend_from_slice(&[b'x'; 1000]);
+            writer.roll().unwrap();
+        }
+        let mut body = writer.finish().unwrap();
+        let held = || budget.usage().of(Resource::Memory);
+        assert_eq!((body.len(), held()), (1_000_000, 1_000_000));
+        assert_eq!(body.size_hint().exact(), Some(1_000_000));
+        let first = body.next_part().unwrap().len() as u64;
+        assert!(first < 500_000, "a body has several parts");
+        assert_eq!(held(), 1_000_000 - first);
+        drop(body);
+        assert_eq!(held(), 0);
+    }
+
+    #[test]
+    fn a_body_over_the_budget_is_refused_while_it_is_written() {
+        let budget = budget(1 << 20);
+        let mut writer = writer(&budget);
+        let refused = (0..).find_map(|_| {
+            writer.out().extend_from_slice(&[b'x'; 1000]);
+            writer.roll().err()
+        });
+        assert!(matches!(refused, Some(QueryError::OverBudget { .. })));
+        drop(writer);
+        assert_eq!(budget.usage().of(Resource::Memory), 0);
+    }
+}

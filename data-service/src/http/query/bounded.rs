@@ -1,0 +1,172 @@
+//! Bounds of JSON bodies: few bytes of a body can become hundreds in memory.
+//!
+//! [`check_values`] bounds all that a body holds before it is parsed: lists within lists, maps, unknown
+//! fields. [`FirstOf`] bounds a list whose elements are large.
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::ops::Deref;
+
+use memchr::{memchr2, memchr3_iter};
+use serde::de::{Deserializer, IgnoredAny, SeqAccess, Visitor};
+use serde::{Deserialize, Serialize, Serializer};
+
+use crate::http::error::HttpError;
+
+/// Values in the body of a query: elements of arrays, and members of objects. At some 100 bytes each they
+/// take 50 MiB. A thousand sub-queries with a hundred tags each have a fifth of it.
+const MAX_VALUES: usize = 500_000;
+
+/// Rejects a body with too many values.
+pub(super) fn check_values(content: &[u8]) -> Result<(), HttpError> {
+    if count_values(content, MAX_VALUES) <= MAX_VALUES {
+        return Ok(());
+    }
+    Err(HttpError::bad_request(format!(
+        "body has more than {MAX_VALUES} JSON values"
+    )))
+}
+
+/// How many values a JSON text has; counting ends behind `limit`. Of what is no JSON, any number.
+fn count_values(content: &[u8], limit: usize) -> usize {
+    let mut count = 0;
+    let mut rest = content;
+    while !rest.is_empty() && count <= limit {
+        let text = memchr::memchr(b'"', rest).unwrap_or(rest.len());
+        let (plain, behind) = rest.split_at(text);
+        // Each value but the first of an array or object has a comma in front of it.
+        count += memchr3_iter(b',', b'[', b'{', plain).count();
+        rest = behind_text(behind);
+    }
+    count
+}
+
+/// What is behind the text with which the bytes begin.
+fn behind_text(bytes: &[u8]) -> &[u8] {
+    let mut rest = bytes.get(1..).unwrap_or_default();
+    while let Some(place) = memchr2(b'"', b'\\', rest) {
+        let is_end = rest.get(place) == Some(&b'"');
+        let skipped = if is_end { 1 } else { 2 };
+        rest = rest.get(place + skipped..).unwrap_or_default();
+        if is_end {
+            return rest;
+        }
+    }
+    &[]
+}
+
+/// The first `MAX` elements of an array. The others are counted and not kept: `{}` has 3 bytes in a
+/// body, and some hundred in memory.
+#[derive(Clone, Debug)]
+pub(super) struct FirstOf<T, const MAX: usize> {
+    pub(super) kept: Vec<T>,
+    /// Of all elements.
+    pub(super) count: usize,
+}
+
+impl<T, const MAX: usize> Default for FirstOf<T, MAX> {
+    fn default() -> Self {
+        Self {
+            kept: Vec::new(),
+            count: 0,
+        }
+    }
+}
+
+impl<T, const MAX: usize> Deref for FirstOf<T, MAX> {
+    type Target = [T];
+
+    fn deref(&self) -> &[T] {
+        &self.kept
+    }
+}
+
+impl<'a, T, const MAX: usize> IntoIterator for &'a FirstOf<T, MAX> {
+    type Item = &'a T;
+    type IntoIter = std::slice::Iter<'a, T>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.kept.iter()
+    }
+}
+
+impl<T: Serialize, const MAX: usize> Serialize for FirstOf<T, MAX> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.kept.serialize(serializer)
+    }
+}
+
+impl<'de, T: Deserialize<'de>, const MAX: usize> Deserialize<'de> for FirstOf<T, MAX> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_seq(FirstOfVisitor(PhantomData))
+    }
+}
+
+struct FirstOfVisitor<T, const MAX: usize>(PhantomData<T>);
+
+impl<'de, T: Deserialize<'de>, const MAX: usize> Visitor<'de> for FirstOfVisitor<T, MAX> {
+    type Value = FirstOf<T, MAX>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an array")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut elements: A) -> Result<Self::Value, A::Error> {
+        let mut first = FirstOf::default();
+        while first.kept.len() < MAX
+            && let Some(element) = elements.next_element()?
+        {
+            first.kept.push(element);
+        }
+        first.count = first.kept.len();
+        if first.count == MAX {
+            while elements.next_element::<IgnoredAny>()?.is_some() {
+                first.count += 1;
+            }
+        }
+        Ok(first)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_beyond_a_bound_is_counted_and_not_kept() {
+        for (text, kept, count) in [("[]", 0, 0), ("[1,2,3]", 3, 3), (r#"[1,2,3,{"a":[4]},5]"#, 3, 5)] {
+            let first: FirstOf<u8, 3> = serde_json::from_str(text).unwrap();
+            assert_eq!((first.kept.len(), first.count), (kept, count), "{text}");
+        }
+    }
+
+    #[test]
+    fn values_are_counted_wherever_they_are() {
+        let count = |text: &str| count_values(text.as_bytes(), usize::MAX);
+        assert_eq!(count(r#"{"a":[1,2,{"b":3,"c":[]}],"d":4}"#), 8);
+        assert_eq!(count("[{},{},{}]"), 6);
+        // Not what is within a text.
+        assert_eq!(count(r#"["a,b","{[\",\\",","]"#), 3);
+        assert_eq!(count(r#"["not closed,,,"#), 1);
+        assert_eq!(
+            count_values(b"[1,2,3,4,5] {\"\":{},\"\":{}}", 3),
+            6,
+            "it ends early"
+        );
+    }
+
+    #[test]
+    fn a_body_has_a_largest_number_of_values() {
+        let body = |values: usize| format!("[{}]", vec!["\"\""; values].join(","));
+        check_values(body(MAX_VALUES).as_bytes()).unwrap();
+        let error = check_values(body(MAX_VALUES + 1).as_bytes()).unwrap_err();
+        assert_eq!(error.message, "body has more than 500000 JSON values");
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn any_bytes_are_counted(bytes: Vec<u8>) {
+            count_values(&bytes, usize::MAX);
+        }
+    }
+}

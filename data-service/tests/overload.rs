@@ -1,0 +1,176 @@
+//! Queries in any number and of any size: each is answered or rejected, within the memory of all.
+#![expect(
+    clippy::unwrap_used,
+    reason = "the helpers of a test: what is not as expected fails it"
+)]
+
+mod directory;
+mod tsdb;
+
+use std::time::Duration;
+
+use data_service::query::budget::Limit;
+use data_service::query::language::parse_metric_query;
+use data_service::query::{
+    Engine, Frame, Limits, QueryError, QueryResources, QuerySpec, Quirks, RequestContext, Resource,
+};
+use futures::StreamExt as _;
+use jiff::tz::TimeZone;
+use oxtsdb_resources::{Admission, AdmissionError, AdmissionLimits, ComputePool, MemoryPool};
+use oxtsdb_schema::{DuplicatePolicy, RowKeyLayout};
+use serde_json::json;
+use tsdb::Tsdb;
+
+/// 2012-01-01 00:00:00 UTC.
+const T: i64 = 1_325_376_000;
+const POINTS: i64 = 800;
+
+async fn filled() -> Tsdb {
+    let tsdb = Tsdb::new(RowKeyLayout::default()).await;
+    for point in 0..POINTS {
+        let tags = json!({"host": format!("h{}", point % 40)});
+        tsdb.put(&json!({"metric": "m", "timestamp": T + point, "value": point, "tags": tags}))
+            .await;
+    }
+    tsdb
+}
+
+fn query(text: &str, start_s: i64) -> QuerySpec {
+    QuerySpec {
+        start_ms: start_s * 1000,
+        end_ms: (T + 3_600) * 1000,
+        sub_queries: vec![parse_metric_query(text, &TimeZone::UTC).unwrap()],
+        duplicates: DuplicatePolicy::Error,
+        max_scanned_points: None,
+        quirks: Quirks::NONE,
+        skip_damaged_rows: false,
+        with_surroundings: false,
+    }
+}
+
+/// One thread for computation, so many queries at a time, a pool of 8 MiB.
+fn resources(running: usize, queued: usize) -> QueryResources {
+    QueryResources {
+        memory: MemoryPool::new("query", 8 << 20),
+        admission: Admission::new(AdmissionLimits {
+            running,
+            queued,
+            wait: Duration::from_secs(60),
+        }),
+        compute: ComputePool::new(1).unwrap(),
+        ..QueryResources::unlimited().unwrap()
+    }
+}
+
+fn limits(memory_bytes: u64) -> Limits {
+    Limits {
+        memory: Limit::of_setting("--query-max-memory-mib", memory_bytes),
+        ..Limits::NONE
+    }
+}
+
+async fn answer(engine: &Engine, text: &str, start_s: i64) -> Result<usize, QueryError> {
+    let answer = engine.answer(query(text, start_s), RequestContext::default());
+    Ok(answer.await?.groups.len())
+}
+
+#[tokio::test]
+async fn windows_that_do_not_fit_are_rejected_and_those_of_unknown_metrics_never_made() {
+    let tsdb = filled().await;
+    let engine = tsdb.engine_of(limits(4 << 20), resources(2, 4));
+    for interval in ["1ms", "1s", "1sc"] {
+        let text = |metric: &str| format!("sum:{interval}-sum-zero:{metric}");
+        let error = answer(&engine, &text("nosuch"), 0).await.unwrap_err();
+        assert!(matches!(error, QueryError::UnknownName { .. }), "{error}");
+        let error = answer(&engine, &text("m"), 0).await.unwrap_err();
+        let QueryError::OverBudget { resource, limit } = error else {
+            panic!("{error}")
+        };
+        assert_eq!(
+            (resource, limit.setting),
+            (Resource::Memory, "--query-max-memory-mib")
+        );
+        let unexplained = query(&text("m"), 0);
+        let explained = engine.explain(&unexplained, RequestContext::default());
+        assert!(matches!(explained.await, Err(QueryError::OverBudget { .. })));
+    }
+    assert_eq!(answer(&engine, "sum:1m-sum-zero:m", T).await.unwrap(), 1);
+    assert_eq!(engine.resources().memory.usage().used_bytes, 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_thousand_queries_share_one_thread() {
+    let tsdb = filled().await;
+    let engine = tsdb.engine_of(limits(2 << 20), resources(4, 1_000));
+    let queries = (0..1_000).map(|number| {
+        let engine = engine.clone();
+        tokio::spawn(async move {
+            let text = if number % 2 == 0 { "sum:m" } else { "none:m" };
+            answer(&engine, text, T).await
+        })
+    });
+    for (number, answered) in futures::future::join_all(queries).await.into_iter().enumerate() {
+        let groups = if number % 2 == 0 { 1 } else { 40 };
+        assert_eq!(answered.unwrap().unwrap(), groups);
+    }
+    let memory = engine.resources().memory.usage();
+    assert_eq!(memory.used_bytes, 0);
+    assert!(memory.peak_bytes <= 8 << 20, "{memory:?}");
+    assert_eq!(engine.resources().admission.usage().running, 0);
+}
+
+#[tokio::test]
+async fn a_query_that_finds_the_queue_full_is_rejected() {
+    let tsdb = filled().await;
+    let engine = tsdb.engine_of(limits(2 << 20), resources(1, 0));
+    let mut unread = engine.run(query("none:m", T), RequestContext::default());
+    let first = unread.next().await.unwrap().unwrap();
+    let error = answer(&engine, "sum:m", T).await.unwrap_err();
+    assert!(
+        matches!(error, QueryError::NotAdmitted(AdmissionError::QueueFull { .. })),
+        "{error}"
+    );
+    assert!(matches!(first.frame, Frame::Group(_)));
+    drop((unread, first));
+}
+
+#[tokio::test]
+async fn a_client_that_reads_nothing_holds_up_no_other_query() {
+    let tsdb = filled().await;
+    let engine = tsdb.engine_of(limits(2 << 20), resources(1, 100));
+    // 40 groups: more frames than wait for a client.
+    let mut unread = engine.run(query("none:m", T), RequestContext::default());
+    for _ in 0..20 {
+        assert_eq!(answer(&engine, "sum:m", T).await.unwrap(), 1);
+    }
+    let held = engine.resources().memory.usage().used_bytes;
+    assert!(held < 1 << 20, "spare memory goes to others: {held}");
+    // It goes on when it is read, and its result is whole.
+    let (mut groups, mut is_whole) = (0, false);
+    while let Some(delivery) = unread.next().await {
+        match delivery.unwrap().frame {
+            Frame::Group(_) => groups += 1,
+            Frame::Statistics(_) => is_whole = true,
+            Frame::More { .. } | Frame::Done { .. } => {}
+        }
+    }
+    assert_eq!((groups, is_whole), (40, true));
+    assert_eq!(engine.resources().memory.usage().used_bytes, 0);
+}
+
+#[tokio::test]
+async fn a_query_without_a_deadline_ends_at_the_query_time_out() {
+    let tsdb = filled().await;
+    let resources = QueryResources {
+        timeout: Some(Duration::from_millis(300)),
+        ..resources(1, 100)
+    };
+    let engine = tsdb.engine_of(limits(2 << 20), resources);
+    let mut unread = engine.run(query("none:m", T), RequestContext::default());
+    tokio::time::sleep(Duration::from_millis(400)).await;
+    let mut last = None;
+    while let Some(delivery) = unread.next().await {
+        last = Some(delivery.map(|_| ()));
+    }
+    assert!(matches!(last, Some(Err(QueryError::TimedOut { .. }))), "{last:?}");
+}
