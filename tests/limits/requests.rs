@@ -18,7 +18,8 @@ use crate::support::{ANSWERED, BOUND, MOST_BYTES, Target};
 /// Bytes of a request: a little less than the limit of 16 MiB.
 const BYTES: usize = (16 << 20) - 1024;
 
-/// Requests of a kind at a time.
+/// gRPC requests of a kind at a time. Over HTTP it is one: a debug build takes seconds to count elements
+/// of JSON.
 const AT_A_TIME: usize = 3;
 
 /// A field of a message: its number, and the bytes of its value.
@@ -130,25 +131,20 @@ async fn http_rejects_millions_of_empty_elements() -> anyhow::Result<()> {
             "]}]}",
         ),
         ("/api/query/exp", r#"{"expressions":["#.to_owned(), "{}", "]}"),
-        ("/api/query/exp", r#"{"metrics":["#.to_owned(), "{}", "]}"),
-        ("/api/query/exp", r#"{"filters":["#.to_owned(), "{}", "]}"),
         (
             "/api/query/exp",
             r#"{"filters":[{"id":"f","tags":["#.to_owned(),
             "{}",
             "]}]}",
         ),
-        ("/api/query/exp", r#"{"outputs":["#.to_owned(), "{}", "]}"),
         ("/api/put", "[".to_owned(), "{}", "]"),
     ];
     for (path, begin, element, end) in requests {
         let body = filled(&begin, element, end);
         let context = || format!("{path} with {begin}{element},{element},...");
         let begun = Instant::now();
-        for answer in join_all((0..AT_A_TIME).map(|_| target.post(path, &body))).await {
-            let answer = answer.with_context(context)?;
-            refusal::check_answer(&answer).with_context(context)?;
-        }
+        let answer = target.post(path, &body).await.with_context(context)?;
+        refusal::check_answer(&answer).with_context(context)?;
         println!("  {:.1} s: {}", begun.elapsed().as_secs_f64(), context());
         target.memory.check_below(MOST_BYTES).with_context(context)?;
     }

@@ -40,17 +40,18 @@ fn impatient() -> Options {
     limited().flags(new_flag("--client-timeout-seconds", CUT_OFF_SECONDS))
 }
 
-async fn loaded() -> anyhow::Result<(Target, Load)> {
+/// A server with so many points: the response to a query for all of them, and to a scan of a quarter as
+/// many, is many times what sockets and windows of HTTP/2 hold.
+async fn loaded(points: usize) -> anyhow::Result<(Target, Load)> {
     let target = Target::start_with(impatient()).await?;
-    // 10 MB as JSON, and many times what sockets and windows of HTTP/2 hold over gRPC.
-    let load = Load::new("slow", 100, 4000);
+    let load = Load::new("slow", 100, points / 100);
     load.write(&target.tsdb).await?;
     Ok((target, load))
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn http_readers_of_a_byte_a_second_are_cut_off() -> anyhow::Result<()> {
-    let (mut target, load) = loaded().await?;
+    let (mut target, load) = loaded(400_000).await?;
     target.get(&load.path("sum")).await?;
     let before = target.tsdb.process().descriptors()?;
     let mut readers = JoinSet::new();
@@ -131,7 +132,7 @@ fn check_cut_off(status: &Status) -> anyhow::Result<()> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn unread_streams_of_query_are_cut_off() -> anyhow::Result<()> {
-    let (mut target, load) = loaded().await?;
+    let (mut target, load) = loaded(400_000).await?;
     let (start, end) = load.seconds();
     let request = QueryRequest {
         range: Some(range(start * 1000, end * 1000)),
@@ -158,7 +159,7 @@ async fn unread_streams_of_query_are_cut_off() -> anyhow::Result<()> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn unread_streams_of_scan_rows_are_cut_off() -> anyhow::Result<()> {
-    let (mut target, _) = loaded().await?;
+    let (mut target, _) = loaded(100_000).await?;
     let request = ScanRowsRequest {
         source: Some(Source {
             source: Some(source::Source::All(true)),
