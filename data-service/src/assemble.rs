@@ -20,7 +20,7 @@ use crate::query::Engine;
 use crate::series_index::SeriesIndex;
 use crate::settings::DataSettings;
 use crate::uids::{Uids, UidsError};
-use crate::write::Writer;
+use crate::write::{IngestResources, Writer};
 
 /// The longest pause between two attempts to reach the UID service at start.
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
@@ -103,11 +103,18 @@ pub async fn assemble(
     };
     layout_check::check(&*store, &settings.data_table_name()?, uids.layout()).await?;
     let index = SeriesIndex::open(Arc::clone(&store), *uids.layout(), &settings).await?;
+    let resources = settings
+        .query_resources(memory)
+        .context("start the threads for computation")?;
     let writer = Writer::new(
         Arc::clone(&store),
         uids.clone(),
         &settings,
         index.clone(),
+        IngestResources {
+            memory: memory.ingest().clone(),
+            compute: resources.compute.clone(),
+        },
         shutdown.clone(),
     )?;
     let engine = Engine::new(
@@ -116,9 +123,7 @@ pub async fn assemble(
         *uids.layout(),
         Arc::new(uids.clone()),
         settings.query_limits(memory),
-        settings
-            .query_resources(memory)
-            .context("start the threads for computation")?,
+        resources,
     )
     .with_series_index(index);
     let settings = Arc::new(settings);

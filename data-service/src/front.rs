@@ -61,7 +61,7 @@ pub struct Door {
 impl Door {
     /// A door to these parts of the service.
     pub fn new(writer: Writer, engine: Engine, uids: Uids, settings: &DataSettings) -> Door {
-        let counters = Arc::new(Counters::beside(engine.skipped_cells()));
+        let counters = Arc::new(Counters::beside(&engine, &writer));
         Door {
             http: HttpApi::new(writer.clone(), engine, uids, settings, Arc::clone(&counters)),
             telnet: Telnet::new(writer, settings, Arc::clone(&counters)),
@@ -144,10 +144,11 @@ impl Door {
         let service = {
             let connection = connection.clone();
             let http = self.http;
+            // Queries are admitted in turn by client.
+            let client = ClientId::Address(connection.peer().ip());
             hyper::service::service_fn(move |mut request: Request<Incoming>| {
-                let (http, guard) = (http.clone(), connection.request());
-                let client = ClientId::Address(connection.peer().ip());
                 request.extensions_mut().insert(client);
+                let (http, guard) = (http.clone(), connection.request());
                 async move {
                     let response = http.handle(request).await;
                     Ok::<_, std::convert::Infallible>(response.map(|body| Tracked { body, _guard: guard }))

@@ -101,7 +101,7 @@ async fn run(cli: Cli) -> anyhow::Result<()> {
     let connections = Connections::of_process();
     let grpc = GrpcOptions {
         client_timeout: cli.data.client_timeout(),
-        memory: Some(memory.ingest().clone()),
+        memory: Some(memory.clone()),
         ..cli.grpc.options(&connections)?
     };
     let store = cli.store.open(&part, &share).await?;

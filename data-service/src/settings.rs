@@ -77,7 +77,8 @@ pub struct DataSettings {
     #[arg(long, env = "OXTSDB_MAX_MESSAGE_MIB", value_name = "MIB", default_value_t = Self::default().max_message_mib)]
     pub max_message_mib: usize,
 
-    /// Memory for writes that the store has not yet confirmed, MiB; more have to wait
+    /// Memory for batches of points that are built and not yet confirmed by the store, MiB; more have to wait,
+    /// calls for 10 s at most
     #[arg(long, env = "OXTSDB_MAX_WRITES_MIB", value_name = "MIB", default_value_t = Self::default().max_writes_mib)]
     pub max_writes_mib: usize,
 
@@ -117,7 +118,7 @@ pub struct DataSettings {
     pub trust_tsuid_tracking: bool,
 
     /// How old a list of series may be where others write too, seconds: points of a new series of
-    /// theirs are found so much later, at most
+    /// theirs are found so much later, at most. A list that was too large is tried again after ten times that
     #[arg(long, env = "OXTSDB_SERIES_INDEX_MAX_AGE_SECONDS", value_name = "SECONDS", default_value_t = Self::default().series_index_max_age_seconds)]
     pub series_index_max_age_seconds: u64,
 
@@ -161,6 +162,10 @@ pub struct DataSettings {
     #[arg(long, env = "OXTSDB_QUERY_TIMEOUT_SECONDS", value_name = "SECONDS", default_value_t = Self::default().query_timeout_seconds)]
     pub query_timeout_seconds: u64,
 
+    /// Cut off a client that reads less than 64 KiB in so long of what waits for it, seconds
+    #[arg(long, env = "OXTSDB_CLIENT_TIMEOUT_SECONDS", value_name = "SECONDS", default_value_t = Self::default().client_timeout_seconds)]
+    pub client_timeout_seconds: u64,
+
     /// Series that a query may read; 0: no limit. Without it one for each 2 KiB of --memory-limit-mib
     #[arg(long, env = "OXTSDB_QUERY_MAX_SERIES", value_name = "COUNT")]
     pub query_max_series: Option<u64>,
@@ -201,6 +206,12 @@ pub struct DataSettings {
     #[arg(long, env = "OXTSDB_HTTP_MAX_BODY_MIB", value_name = "MIB", default_value_t = Self::default().http_max_body_mib)]
     pub http_max_body_mib: usize,
 
+    /// Origins of browsers' pages that may call the API over HTTP, separated by commas (`http://host:port`); `*`:
+    /// all; empty: only pages of this server's own host. Others are rejected with 403
+    /// (tsd.http.request.cors_domains)
+    #[arg(long, env = "OXTSDB_CORS_DOMAINS", value_name = "ORIGINS", default_value_t = Self::default().cors_domains)]
+    pub cors_domains: String,
+
     /// Add a stack trace's place to HTTP errors, as OpenTSDB does (tsd.http.show_stack_trace)
     #[arg(long, env = "OXTSDB_HTTP_SHOW_STACK_TRACE", value_name = "BOOL", num_args = 0..=1, default_missing_value = "true", default_value_t = false, action = clap::ArgAction::Set)]
     pub http_show_stack_trace: bool,
@@ -212,10 +223,6 @@ pub struct DataSettings {
     /// Most telnet lines in a batch; several batches of a connection are stored at a time
     #[arg(long, env = "OXTSDB_TELNET_BATCH_POINTS", value_name = "COUNT", default_value_t = Self::default().telnet_batch_points)]
     pub telnet_batch_points: usize,
-
-    /// Cut off a client that reads less than 64 KiB in so long of what waits for it
-    #[arg(long, env = "OXTSDB_CLIENT_TIMEOUT_SECONDS", value_name = "SECONDS", default_value_t = Self::default().client_timeout_seconds)]
-    pub client_timeout_seconds: u64,
 }
 
 impl Default for DataSettings {
@@ -252,6 +259,7 @@ impl Default for DataSettings {
             max_queued_queries: 1024,
             query_queue_timeout_seconds: 30,
             query_timeout_seconds: 300,
+            client_timeout_seconds: 30,
             query_max_series: None,
             query_max_rows: None,
             query_max_bytes: None,
@@ -260,10 +268,10 @@ impl Default for DataSettings {
             max_connections: 4096,
             idle_timeout_seconds: 300,
             http_max_body_mib: 16,
+            cors_domains: String::new(),
             http_show_stack_trace: false,
             telnet_max_line_bytes: 1024,
             telnet_batch_points: 4096,
-            client_timeout_seconds: 30,
         }
     }
 }
@@ -331,11 +339,20 @@ impl DataSettings {
             0,
             31_536_000,
         )?;
+        in_range("--client-timeout-seconds", self.client_timeout_seconds, 1, 86_400)?;
         in_range("--max-connections", self.max_connections, 1, 1 << 20)?;
+        let domains = self.cors_domains.split(',').map(str::trim);
+        if domains.clone().count() > 1 && domains.into_iter().any(|domain| domain == "*") {
+            let rule = "`*` allows all origins, expected it alone";
+            return Err(SettingError::new(
+                "--cors-domains",
+                format_args!("`{}`", self.cors_domains),
+                rule,
+            ));
+        }
         in_range("--http-max-body-mib", self.http_max_body_mib, 1, 1024)?;
         in_range("--telnet-max-line-bytes", self.telnet_max_line_bytes, 64, 1 << 20)?;
-        in_range("--telnet-batch-points", self.telnet_batch_points, 1, 1 << 20)?;
-        in_range("--client-timeout-seconds", self.client_timeout_seconds, 1, 86_400)
+        in_range("--telnet-batch-points", self.telnet_batch_points, 1, 1 << 20)
     }
 
     /// Memory that the caches want and writes on their way to the store, in bytes.
@@ -385,6 +402,11 @@ impl DataSettings {
                 .then(|| Duration::from_secs(self.query_timeout_seconds)),
             client_timeout: self.client_timeout(),
         })
+    }
+
+    /// How long a client may leave unread what it is sent.
+    pub fn client_timeout(&self) -> Duration {
+        Duration::from_secs(self.client_timeout_seconds)
     }
 
     /// What a query may use.
@@ -508,11 +530,6 @@ impl DataSettings {
     /// How long a silent connection stays; `None`: for ever.
     pub fn idle_timeout(&self) -> Option<Duration> {
         (self.idle_timeout_seconds > 0).then(|| Duration::from_secs(self.idle_timeout_seconds))
-    }
-
-    /// How long a client may leave unread what waits for it.
-    pub fn client_timeout(&self) -> Duration {
-        Duration::from_secs(self.client_timeout_seconds)
     }
 
     /// How long a write stream may go on after the server began to stop.

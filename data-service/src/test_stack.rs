@@ -44,6 +44,14 @@ impl TestStack {
         Self::over(store, Arc::clone(&same), same, settings, uid_settings).await
     }
 
+    /// As [`TestStack::with`], with a limit of memory.
+    pub(crate) async fn with_memory(settings: DataSettings, memory: &MemoryAccount) -> Self {
+        let store = MemoryStore::new();
+        let same: Arc<dyn RowStore> = Arc::new(store.clone());
+        let uid_settings = UidSettings::default();
+        Self::over_in(store, Arc::clone(&same), same, settings, uid_settings, memory).await
+    }
+
     /// Puts stores that wrap `store` in some way in place of it, one for each service.
     pub(crate) async fn over(
         store: MemoryStore,
@@ -51,6 +59,19 @@ impl TestStack {
         data_store: Arc<dyn RowStore>,
         settings: DataSettings,
         uid_settings: UidSettings,
+    ) -> Self {
+        let memory = MemoryAccount::unlimited();
+        Self::over_in(store, uid_store, data_store, settings, uid_settings, &memory).await
+    }
+
+    /// As [`TestStack::over`], with a limit of memory.
+    pub(crate) async fn over_in(
+        store: MemoryStore,
+        uid_store: Arc<dyn RowStore>,
+        data_store: Arc<dyn RowStore>,
+        settings: DataSettings,
+        uid_settings: UidSettings,
+        memory: &MemoryAccount,
     ) -> Self {
         let (uid_part, part) = (uid_service::store_part(&uid_settings), store_part(&settings));
         uid_part.unwrap().make_tables(&*uid_store).await.unwrap();
@@ -62,7 +83,7 @@ impl TestStack {
             data_store,
             uid_client.clone(),
             settings.clone(),
-            &MemoryAccount::unlimited(),
+            memory,
             shutdown.clone(),
         )
         .await

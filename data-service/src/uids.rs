@@ -5,12 +5,14 @@
 //! kept for a second at most: somebody may be assigning the name right now. Concurrent questions for
 //! one name may each reach the service, which answers them as one.
 
+mod outage;
 mod refusal;
 pub(crate) mod series;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use futures::FutureExt as _;
 use hashbrown::HashMap;
 use moka::sync::Cache;
 use oxtsdb_proto::UidClient;
@@ -25,6 +27,7 @@ use oxtsdb_server::settings::SettingError;
 pub use refusal::{UidRefusal, UidsError};
 
 use crate::settings::DataSettings;
+use outage::Outage;
 
 /// How long an unknown name is remembered as unknown.
 const ABSENT_FOR: Duration = Duration::from_secs(1);
@@ -45,6 +48,8 @@ struct Inner {
     layout: RowKeyLayout,
     name_rules: NameRules,
     auto_create: [bool; 3],
+    /// As calls of writes see the service.
+    outage: Outage,
     uids: [Cache<Arc<str>, Uid>; 3],
     names: [Cache<Uid, Arc<str>>; 3],
     absent: [Cache<Arc<str>, ()>; 3],
@@ -115,6 +120,7 @@ impl Uids {
             name_rules: name_rules(&answer),
             auto_create: UidKind::ALL
                 .map(|kind| layout_of(&answer, kind).is_some_and(|layout| layout.auto_create)),
+            outage: Outage::default(),
             uids: UidKind::ALL.map(|_| {
                 let cache = Cache::builder()
                     .max_capacity(weight)
@@ -247,43 +253,81 @@ impl Uids {
         uids: &[Uid],
         deadline: Option<Instant>,
     ) -> Result<Vec<Option<Arc<str>>>, UidsError> {
-        use lookup_names_response::result::Outcome;
-
-        let cache = &self.0.names[slot(kind)];
-        let mut found: Vec<_> = uids.iter().map(|uid| cache.get(uid)).collect();
-        let missing: Vec<usize> = (0..found.len()).filter(|index| found[*index].is_none()).collect();
-        if missing.is_empty() {
-            return Ok(found);
-        }
-        let request = missing
-            .iter()
-            .map(|index| UidValue {
-                kind: wire(kind).into(),
-                uid: uids[*index].as_bytes().to_vec().into(),
-            })
-            .collect();
-        let results = self
-            .0
-            .client
-            .lookup_names(request, deadline)
-            .await
-            .map_err(UidsError::from_status)?;
-        same_length(results.len(), missing.len())?;
-        for (index, result) in missing.into_iter().zip(results) {
-            match result.outcome {
-                Some(Outcome::Name(name)) => {
-                    let name: Arc<str> = name.into();
-                    cache.insert(uids[index], Arc::clone(&name));
-                    found[index] = Some(name);
-                }
-                Some(Outcome::Error(error)) if not_found(&error) => {}
-                Some(Outcome::Error(error)) => {
-                    return Err(UidsError::of_item(kind, &uids[index].to_string(), error));
-                }
-                None => return Err(no_outcome()),
-            }
+        let (mut found, missing) = self.cached_names(kind, uids);
+        if !missing.is_empty() {
+            let requested: Vec<Uid> = missing.iter().map(|index| uids[*index]).collect();
+            let names = self.request_names(kind, &requested, deadline).await?;
+            fill(&mut found, missing, names);
         }
         Ok(found)
+    }
+
+    /// As [`Uids::names`], for a write: it fails at once while the service is known to be away, and
+    /// waits no longer than an absent service deserves.
+    ///
+    /// # Errors
+    ///
+    /// As [`Uids::names`].
+    pub(crate) async fn names_for_write(
+        &self,
+        kind: UidKind,
+        uids: &[Uid],
+        deadline: Option<Instant>,
+    ) -> Result<Vec<Option<Arc<str>>>, UidsError> {
+        let (mut found, missing) = self.cached_names(kind, uids);
+        if !missing.is_empty() {
+            let requested: Arc<[Uid]> = missing.iter().map(|index| uids[*index]).collect();
+            let this = self.clone();
+            let attempt = move || {
+                let (this, requested) = (this.clone(), Arc::clone(&requested));
+                async move { this.request_names(kind, &requested, None).await }.boxed()
+            };
+            let names = self.0.outage.call(missing.len(), deadline, attempt).await?;
+            fill(&mut found, missing, names);
+        }
+        Ok(found)
+    }
+
+    /// The names that are remembered, and the places of those that are not.
+    fn cached_names(&self, kind: UidKind, uids: &[Uid]) -> (Vec<Option<Arc<str>>>, Vec<usize>) {
+        let cache = &self.0.names[slot(kind)];
+        let found: Vec<_> = uids.iter().map(|uid| cache.get(uid)).collect();
+        let missing = (0..found.len()).filter(|index| found[*index].is_none()).collect();
+        (found, missing)
+    }
+
+    async fn request_names(
+        &self,
+        kind: UidKind,
+        uids: &[Uid],
+        deadline: Option<Instant>,
+    ) -> Result<Vec<Option<Arc<str>>>, UidsError> {
+        use lookup_names_response::result::Outcome;
+
+        let value = |uid: &Uid| UidValue {
+            kind: wire(kind).into(),
+            uid: uid.as_bytes().to_vec().into(),
+        };
+        let request = uids.iter().map(value).collect();
+        let results = self.0.client.lookup_names(request, deadline).await;
+        let results = results.map_err(UidsError::from_status)?;
+        same_length(results.len(), uids.len())?;
+        let mut names = Vec::with_capacity(uids.len());
+        for (uid, result) in uids.iter().zip(results) {
+            names.push(match result.outcome {
+                Some(Outcome::Name(name)) => {
+                    let name: Arc<str> = name.into();
+                    self.0.names[slot(kind)].insert(*uid, Arc::clone(&name));
+                    Some(name)
+                }
+                Some(Outcome::Error(error)) if not_found(&error) => None,
+                Some(Outcome::Error(error)) => {
+                    return Err(UidsError::of_item(kind, &uid.to_string(), error));
+                }
+                None => return Err(no_outcome()),
+            });
+        }
+        Ok(names)
     }
 
     /// The first `max` names of a kind that start with `prefix`, in byte order.
@@ -312,14 +356,13 @@ impl Uids {
     ///
     /// # Errors
     ///
-    /// When the service cannot be asked. A name that it refuses has its refusal in the result.
+    /// When the service is unavailable, at once if that is known; see [`outage`]. A name that it refuses
+    /// has its refusal in the result.
     pub(crate) async fn assign(
         &self,
         names: &[(UidKind, &str)],
         deadline: Option<Instant>,
     ) -> Result<Vec<Result<Uid, UidRefusal>>, UidsError> {
-        use get_or_create_uids_response::result::Outcome;
-
         /// Where the UID of a name comes from.
         enum Source {
             Known(Uid),
@@ -340,27 +383,53 @@ impl Uids {
         }
         let mut answers = Vec::with_capacity(asked.len());
         if !asked.is_empty() {
-            let request = asked.iter().map(|(kind, name)| uid_name(*kind, name)).collect();
-            let results = self.0.client.get_or_create_uids(request, false, deadline).await;
-            let results = results.map_err(UidsError::from_status)?;
-            same_length(results.len(), asked.len())?;
-            for ((kind, name), result) in asked.into_iter().zip(results) {
-                answers.push(match result.outcome {
-                    Some(Outcome::Uid(bytes)) => {
-                        let uid = self.checked(kind, &bytes)?;
-                        self.remember(kind, name.into(), uid);
-                        Ok(uid)
-                    }
-                    Some(Outcome::Error(error)) => Err(UidRefusal::of_item(error)),
-                    None => return Err(no_outcome()),
-                });
-            }
+            let request: Arc<[(UidKind, UidName)]> = asked
+                .iter()
+                .map(|(kind, name)| (*kind, uid_name(*kind, name)))
+                .collect();
+            let this = self.clone();
+            let attempt = move || {
+                let (this, request) = (this.clone(), Arc::clone(&request));
+                async move { this.request_uids(&request).await }.boxed()
+            };
+            answers = self.0.outage.call(asked.len(), deadline, attempt).await?;
         }
         let uid_of = |source| match source {
             Source::Known(uid) => Ok(uid),
             Source::Asked(index) => answers[index].clone(),
         };
         Ok(sources.into_iter().map(uid_of).collect())
+    }
+
+    /// The UID of a name, if it is remembered.
+    pub(crate) fn cached(&self, kind: UidKind, name: &str) -> Option<Uid> {
+        self.0.uids[slot(kind)].get(name)
+    }
+
+    /// One attempt of [`Uids::assign`]. What it finds is remembered, whether a caller waits for it or not.
+    async fn request_uids(
+        &self,
+        names: &[(UidKind, UidName)],
+    ) -> Result<Vec<Result<Uid, UidRefusal>>, UidsError> {
+        use get_or_create_uids_response::result::Outcome;
+
+        let request = names.iter().map(|(_, name)| name.clone()).collect();
+        let results = self.0.client.get_or_create_uids(request, false, None).await;
+        let results = results.map_err(UidsError::from_status)?;
+        same_length(results.len(), names.len())?;
+        let mut answers = Vec::with_capacity(names.len());
+        for ((kind, name), result) in names.iter().zip(results) {
+            answers.push(match result.outcome {
+                Some(Outcome::Uid(bytes)) => {
+                    let uid = self.checked(*kind, &bytes)?;
+                    self.remember(*kind, name.name.as_str().into(), uid);
+                    Ok(uid)
+                }
+                Some(Outcome::Error(error)) => Err(UidRefusal::of_item(error)),
+                None => return Err(no_outcome()),
+            });
+        }
+        Ok(answers)
     }
 
     fn remember(&self, kind: UidKind, name: Arc<str>, uid: Uid) {
@@ -381,6 +450,13 @@ impl Uids {
                 ),
             }),
         }
+    }
+}
+
+/// Puts what was requested in its places.
+fn fill(found: &mut [Option<Arc<str>>], missing: Vec<usize>, names: Vec<Option<Arc<str>>>) {
+    for (index, name) in missing.into_iter().zip(names) {
+        found[index] = name;
     }
 }
 

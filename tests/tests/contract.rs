@@ -1,11 +1,12 @@
 //! What meshes, balancers and tools rely on: health, reflection, deadlines, drain.
 
 use std::collections::BTreeSet;
+use std::convert::Infallible;
 use std::net::SocketAddr;
 
 use anyhow::{Context as _, ensure};
-use http_body_util::{BodyExt as _, Full};
-use hyper::body::Bytes;
+use http_body_util::{BodyExt as _, Full, StreamBody};
+use hyper::body::{Bytes, Frame};
 use oxtsdb_proto::common::v1::{ErrorReason, UidKind};
 use oxtsdb_proto::data::v1::WriteRequest;
 use oxtsdb_proto::data::v1::data_service_client::DataServiceClient;
@@ -18,7 +19,7 @@ use oxtsdb_tests::raw_grpc::RawChannel;
 use oxtsdb_tests::read_back::{refused, series_of};
 use oxtsdb_tests::sample::{Number, Sample};
 use oxtsdb_tests::stream::WriteStream;
-use oxtsdb_tests::{PATIENCE, Tsdb};
+use oxtsdb_tests::{Options, PATIENCE, Tsdb};
 use tokio_stream::StreamExt as _;
 use tonic::body::Body;
 use tonic::transport::Channel;
@@ -27,6 +28,7 @@ use tonic_health::pb::HealthCheckRequest;
 use tonic_health::pb::health_check_response::ServingStatus;
 use tonic_health::pb::health_client::HealthClient;
 use tonic_reflection::pb::{v1, v1alpha};
+use tonic_types::StatusExt as _;
 use tower::Service as _;
 
 const T: i64 = 1_500_000_000_000;
@@ -175,6 +177,47 @@ async fn a_small_message_with_millions_of_elements_is_refused_at_once() -> anyho
     }
     let grown = tsdb.process().peak_memory()?.saturating_sub(before);
     assert!(grown < 256 << 20, "{grown} bytes");
+    Ok(())
+}
+
+/// What has arrived of a message counts, long before it can be decoded.
+#[tokio::test(flavor = "multi_thread")]
+async fn messages_that_have_not_arrived_as_a_whole_take_memory_from_the_account() -> anyhow::Result<()> {
+    let options = Options::default().flag("--memory-limit-mib", "256");
+    let tsdb = Tsdb::start_with(options).await?;
+    let address = tsdb.data_address();
+    let message = vec![0x0a; 8 << 20];
+    let request = raw_call(address, &format!("{DATA_SERVICE}/Write"), &message)?;
+    let (parts, body) = request.into_parts();
+    let bytes = body.collect().await?.to_bytes();
+    // All but the last byte, and never an end.
+    let unfinished = || {
+        let sent = futures::stream::iter([Ok::<_, Infallible>(Frame::data(bytes.slice(..bytes.len() - 1)))]);
+        Body::new(StreamBody::new(sent.chain(futures::stream::pending())))
+    };
+    let mut channel = RawChannel::connect(address).await?;
+    let mut calls = futures::stream::FuturesUnordered::new();
+    for _ in 0..20 {
+        calls.push(channel.call(http::Request::from_parts(parts.clone(), unfinished())));
+    }
+    let first = tokio::time::timeout(PATIENCE, calls.next()).await?;
+    let response = first.context("an answer")??;
+    let status = Status::from_header_map(response.headers()).context("a status")?;
+    assert_eq!(status.code(), Code::Unavailable, "{status:?}");
+    assert_eq!(reason_of(&status), Some(ErrorReason::Overloaded), "{status:?}");
+    assert!(status.get_details_retry_info().is_some(), "{status:?}");
+    assert!(status.message().contains("--memory-limit-mib"), "{status:?}");
+    // Without memory too.
+    let serving = health::check(tsdb.data_channel(), DATA_SERVICE).await?;
+    assert_eq!(serving, ServingStatus::Serving);
+
+    drop(calls);
+    let write = WriteRequest {
+        points: vec![Sample::int("after", &[("host", "a")], T, 1).to_point(); 1000],
+        ..WriteRequest::default()
+    };
+    let written = tsdb.data().write(write).await?.into_inner();
+    assert_eq!(written.written, 1000);
     Ok(())
 }
 

@@ -4,6 +4,8 @@ use std::num::NonZeroU32;
 
 use anyhow::ensure;
 use futures::future::try_join_all;
+use oxtsdb_proto::common::v1::ErrorReason;
+use oxtsdb_proto::error::reason_of;
 use oxtsdb_tests::health::{DATA_SERVICE, UID_SERVICE, check};
 use oxtsdb_tests::proxy::{Direction, Flow, Proxy};
 use oxtsdb_tests::rig::{Rig, hbase_flags};
@@ -12,7 +14,6 @@ use oxtsdb_tests::tables::Tables;
 use oxtsdb_tests::traffic::{self, Traffic};
 use oxtsdb_tests::{Options, Tsdb, read_back, until};
 use tokio::sync::Mutex;
-use tonic::Code;
 use tonic_health::pb::health_check_response::ServingStatus;
 
 /// Who stops HBase stops it for all.
@@ -269,17 +270,20 @@ async fn many_writes_while_a_gateway_stalls_are_told_to_come_again() -> anyhow::
         send(SERIES..CALLS * 3 / 4, "10S"),
         send(CALLS * 3 / 4..CALLS, "1S")
     )?;
-    let mut codes = Vec::new();
+    let mut reasons = Vec::new();
     for answer in patient.into_iter().chain(hasty) {
         let Err(status) = answer else {
             anyhow::bail!("acknowledged, and stored by nobody: {answer:?}");
         };
         traffic::check_failure(&status)?;
-        codes.push(status.code());
+        reasons.push(reason_of(&status));
     }
-    // Of those that were let in, and of those for which there was no room.
-    for code in [Code::Unavailable, Code::ResourceExhausted] {
-        ensure!(codes.contains(&code), "no call ends with {code:?}: {codes:?}");
+    // Of those that had a permit, and of those for which there was none.
+    for reason in [ErrorReason::StoreUnavailable, ErrorReason::Overloaded] {
+        ensure!(
+            reasons.contains(&Some(reason)),
+            "no call ends with {reason:?}: {reasons:?}"
+        );
     }
     let memory = tsdb.process().peak_memory()?;
     ensure!(memory < MEMORY, "{memory} bytes of memory");

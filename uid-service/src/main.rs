@@ -59,7 +59,7 @@ async fn run(cli: Cli) -> anyhow::Result<()> {
     let fixed = cli.store.memory_bytes(&[&part]) + cli.uids.fixed_bytes();
     let (memory, share) = cli.program.memory(fixed)?;
     let grpc = GrpcOptions {
-        memory: Some(memory.ingest().clone()),
+        memory: Some(memory.clone()),
         ..cli.grpc.options(&Connections::of_process())?
     };
     let cli = Cli {

@@ -43,6 +43,9 @@ pub const MAX_MAPPINGS: usize = 4096;
 const MAX_BYTES: usize = 1 << 20;
 
 /// Reads a page of names that begin with `prefix` and come after `after`.
+///
+/// A row that cannot be decoded is passed over and logged: it names no UID that a client could use, and must
+/// not hide the names behind it.
 pub(crate) async fn page(
     table: &UidTable,
     kind: UidKind,
@@ -51,7 +54,8 @@ pub(crate) async fn page(
     size: usize,
 ) -> Result<Page, UidServiceError> {
     let mut scan = scan(Scan::prefix(prefix), kind, after);
-    scan.limit = Some(size as u64 + 1);
+    // No limit of rows: those that are passed over would count too, and end the page early.
+    scan.batch_rows = scan.batch_rows.min(size + 1);
     let mut rows = table.store().scan(table.name(), scan).await?;
     let mut page = Page::default();
     let mut bytes = 0;
@@ -60,7 +64,7 @@ pub(crate) async fn page(
             let mapping = match mapping(table, kind, &row) {
                 Ok(mapping) => mapping,
                 Err(error) => {
-                    warn!(%error, "a name is not suggested");
+                    warn!(%kind, %error, "passed over a damaged row of names");
                     continue;
                 }
             };

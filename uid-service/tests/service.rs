@@ -336,6 +336,35 @@ async fn suggestions_come_in_pages_in_byte_order() {
 }
 
 #[tokio::test]
+async fn suggestions_pass_over_damaged_rows() {
+    let store = Wrapped::atomic();
+    let service = Service::start(store.clone(), &UidSettings::default()).await;
+    for number in 0..6 {
+        // Too short for a UID.
+        service
+            .put(format!("b{number}").as_bytes(), "id", Metric, &[1])
+            .await;
+    }
+    service.assign(Metric, &["a", "c", "d"]).await;
+    let names = service
+        .client
+        .suggest_names(pb_kind(Metric), "", 3, None)
+        .await
+        .unwrap();
+    let names: Vec<_> = names.into_iter().map(|mapping| mapping.name).collect();
+    assert_eq!(names, ["a", "c", "d"]);
+    let request = pb::SuggestNamesRequest {
+        kind: pb_kind(Metric).into(),
+        page_size: 2,
+        ..Default::default()
+    };
+    let mut client = raw(store).await;
+    let page = client.suggest_names(request).await.unwrap().into_inner();
+    assert_eq!(page.mappings.len(), 2);
+    assert!(!page.next_page_token.is_empty(), "there is one more");
+}
+
+#[tokio::test]
 async fn long_names_make_short_pages() {
     let store = Wrapped::atomic();
     let service = Service::start(store.clone(), &UidSettings::default()).await;

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use http::{Request, Response};
-use oxtsdb_resources::MemoryPool;
+use oxtsdb_resources::MemoryAccount;
 use tokio::net::TcpListener;
 use tonic::body::Body;
 use tonic::server::NamedService;
@@ -35,7 +35,7 @@ pub struct GrpcOptions {
     /// A client that reads less than 64 KiB in so long, while there is more to send, is cut off.
     pub client_timeout: Duration,
     /// The memory that requests take from as they arrive; `None`: they are not counted.
-    pub memory: Option<MemoryPool>,
+    pub memory: Option<MemoryAccount>,
     /// A connection is asked to end after so long, so that balancers spread clients anew; `None`:
     /// never.
     pub max_connection_age: Option<Duration>,

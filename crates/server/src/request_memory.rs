@@ -1,8 +1,9 @@
 //! Memory of gRPC requests, from their first byte on.
 //!
 //! A thousand streams with 15.9 of 16 MiB each hold 16 GiB before a handler sees any of it.
-//! [`RequestMemoryLayer`] takes what has arrived from a pool: a request that finds the pool full waits for a
-//! moment, which holds its client up through HTTP/2's windows, and is then rejected.
+//! [`RequestMemoryLayer`] takes what has arrived from the pool of writes or of queries: a request that finds
+//! the pool full waits for a moment, which holds its client up through HTTP/2's windows, and is then
+//! rejected.
 //!
 //! ```text
 //!   one request    |==message==| decoded form |      held until the response is made
@@ -29,7 +30,7 @@ use oxtsdb_proto::common::v1::ErrorReason;
 use oxtsdb_proto::decode_memory::{self, Meter};
 use oxtsdb_proto::error;
 use oxtsdb_resources::memory::LIMIT_SETTING;
-use oxtsdb_resources::{MemoryError, MemoryPool, Reservation};
+use oxtsdb_resources::{MemoryAccount, MemoryError, MemoryPool, Reservation};
 use parking_lot::Mutex;
 use prost::Message as _;
 use prost_types::FileDescriptorSet;
@@ -77,16 +78,30 @@ static SINGLE_REQUESTS: LazyLock<HashSet<String>> = LazyLock::new(|| {
     paths
 });
 
-/// Takes the memory of requests from a pool; see the module.
+/// Methods that write, and those that writing waits for, by the beginnings of their names. They share no
+/// memory with the others, which cannot starve them.
+const INGEST_METHODS: [&str; 2] = ["Write", "GetOrCreate"];
+
+/// The pool of a call.
+fn pool_of<'a>(account: &'a MemoryAccount, path: &str) -> &'a MemoryPool {
+    let method = path.rsplit('/').next().unwrap_or_default();
+    if INGEST_METHODS.iter().any(|start| method.starts_with(start)) {
+        account.ingest()
+    } else {
+        account.query()
+    }
+}
+
+/// Takes the memory of requests from an account; see the module.
 #[derive(Clone, Debug)]
 pub(crate) struct RequestMemoryLayer {
-    pool: Option<MemoryPool>,
+    account: Option<MemoryAccount>,
 }
 
 impl RequestMemoryLayer {
     /// `None`: requests are not counted.
-    pub(crate) fn new(pool: Option<MemoryPool>) -> Self {
-        Self { pool }
+    pub(crate) fn new(account: Option<MemoryAccount>) -> Self {
+        Self { account }
     }
 }
 
@@ -96,7 +111,7 @@ impl<S> Layer<S> for RequestMemoryLayer {
     fn layer(&self, inner: S) -> Self::Service {
         RequestMemoryService {
             inner,
-            pool: self.pool.clone(),
+            account: self.account.clone(),
         }
     }
 }
@@ -105,7 +120,7 @@ impl<S> Layer<S> for RequestMemoryLayer {
 #[derive(Clone, Debug)]
 pub(crate) struct RequestMemoryService<S> {
     inner: S,
-    pool: Option<MemoryPool>,
+    account: Option<MemoryAccount>,
 }
 
 impl<S> Service<Request<Body>> for RequestMemoryService<S>
@@ -122,9 +137,10 @@ where
     }
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
-        let Some(pool) = &self.pool else {
+        let Some(account) = &self.account else {
             return Box::pin(self.inner.call(request));
         };
+        let pool = pool_of(account, request.uri().path());
         let is_single = SINGLE_REQUESTS.contains(request.uri().path());
         let charge = Arc::new(Mutex::new(pool.reservation_of_nothing()));
         let held = is_single.then(|| Arc::clone(&charge));

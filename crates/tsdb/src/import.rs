@@ -82,6 +82,7 @@ pub(crate) async fn run(args: ImportArgs) -> anyhow::Result<ExitCode> {
         files: args.files,
         report: Arc::clone(&report),
         max_series: session.max_series(),
+        max_points: session.window_points(),
         batches,
         progress: {
             let progress = progress.clone();

@@ -109,7 +109,7 @@ pub(crate) async fn run(args: ServeArgs, opentsdb_conf: Option<Outcome>) -> anyh
     let connections = Connections::of_process();
     let grpc = GrpcOptions {
         client_timeout: args.data.client_timeout(),
-        memory: Some(memory.ingest().clone()),
+        memory: Some(memory.clone()),
         ..args.grpc.options(&connections)?
     };
     let (uid_store, data_store) = args.store.open_both(&parts.uids, &parts.data, &share).await?;

@@ -8,7 +8,11 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use oxtsdb_resources::{Admission, MemoryPool};
 use oxtsdb_server::connections::ConnectionCounts;
+
+use crate::query::Engine;
+use crate::write::Writer;
 
 /// Counts since the start.
 #[derive(Debug, Default)]
@@ -37,6 +41,8 @@ pub(crate) struct Counters {
     pub(crate) queries_failed: AtomicU64,
     /// Cells without points that queries passed over, those over gRPC too.
     skipped_cells: Arc<AtomicU64>,
+    /// What is in use of the limits of the process, over gRPC too.
+    resources: Option<(Admission, [MemoryPool; 2])>,
 }
 
 /// One line of statistics.
@@ -49,10 +55,13 @@ pub(crate) struct Statistic {
 }
 
 impl Counters {
-    /// Beside what a query engine counts itself: cells that it passed over.
-    pub(crate) fn beside(skipped_cells: Arc<AtomicU64>) -> Counters {
+    /// Beside what the query engine and the writer count themselves.
+    pub(crate) fn beside(engine: &Engine, writer: &Writer) -> Counters {
+        let resources = engine.resources();
+        let pools = [writer.memory().clone(), resources.memory.clone()];
         Counters {
-            skipped_cells,
+            skipped_cells: engine.skipped_cells(),
+            resources: Some((resources.admission.clone(), pools)),
             ..Counters::default()
         }
     }
@@ -81,7 +90,7 @@ impl Counters {
         };
         let connections = &*self.connections;
         let of_type = |kind, counter| statistic("tsd.connectionmgr.connections", ("type", kind), counter);
-        vec![
+        let mut all = vec![
             of_type("open", &connections.open),
             of_type("rejected", &connections.refused),
             of_type("total", &connections.accepted),
@@ -105,6 +114,39 @@ impl Counters {
             untagged("tsd.http.query.exceptions", &self.queries_failed),
             statistic("tsd.datapoints.added", ("type", "all"), &self.points_added),
             untagged("oxtsdb.query.skipped_cells", &self.skipped_cells),
-        ]
+        ];
+        if let Some((admission, pools)) = &self.resources {
+            all.extend(statistics_of(admission, pools));
+        }
+        all
     }
+}
+
+/// What is in use of the limits of the process.
+fn statistics_of(admission: &Admission, pools: &[MemoryPool; 2]) -> Vec<Statistic> {
+    let queries = admission.usage();
+    let of_queries = |state, value| Statistic {
+        name: "oxtsdb.queries",
+        tag: Some(("state", state)),
+        value,
+    };
+    let mut all = vec![
+        of_queries("running", queries.running as u64),
+        of_queries("queued", queries.queued as u64),
+        of_queries("rejected", queries.rejected),
+    ];
+    for usage in pools.iter().map(MemoryPool::usage) {
+        let of_pool = |name, value| Statistic {
+            name,
+            tag: Some(("pool", usage.name)),
+            value,
+        };
+        all.extend([
+            of_pool("oxtsdb.memory.limit_bytes", usage.limit_bytes),
+            of_pool("oxtsdb.memory.used_bytes", usage.used_bytes),
+            of_pool("oxtsdb.memory.peak_bytes", usage.peak_bytes),
+            of_pool("oxtsdb.memory.rejected", usage.rejected),
+        ]);
+    }
+    all
 }

@@ -157,6 +157,7 @@ impl Refusal {
                 | UidRefusal::Unavailable { .. }
                 | UidRefusal::Other { .. } => Refusal::Storage(reason.to_string()),
             },
+            R::Unresolved(_) => Refusal::Storage(reason.to_string()),
             // These doors check timestamps and values themselves, take names and not TSUIDs, and
             // have no columns; if one of these came all the same, its own words are clear.
             R::NoSeries

@@ -37,8 +37,10 @@ pub(crate) fn status(error: &WriteError) -> StatusCode {
 /// As [`status`], for a point that has no fault of its own, but whose names could not be assigned;
 /// `None` for points that are at fault themselves, or wait for an operator.
 pub(crate) fn status_of_point(reason: &PointErrorReason) -> Option<StatusCode> {
-    let PointErrorReason::NoUid { refusal, .. } = reason else {
-        return None;
+    let refusal = match reason {
+        PointErrorReason::Unresolved(_) => return Some(StatusCode::SERVICE_UNAVAILABLE),
+        PointErrorReason::NoUid { refusal, .. } => refusal,
+        _ => return None,
     };
     match refusal {
         UidRefusal::StoreFull { .. } => Some(StatusCode::INSUFFICIENT_STORAGE),

@@ -56,11 +56,14 @@ pub(crate) fn of_write(error: &WriteError) -> Status {
     match error {
         WriteError::Store(error) => of_store(error),
         WriteError::Uids(error) => of_uids(error),
-        WriteError::Overloaded { .. } => status(
-            Code::ResourceExhausted,
+        WriteError::Overloaded { limit_bytes, .. } => status(
+            Code::Unavailable,
             ErrorReason::Overloaded,
             error.to_string(),
-            &[],
+            &[
+                ("limit", &limit_bytes.to_string()),
+                ("setting", "--max-writes-mib"),
+            ],
         ),
         WriteError::DeadlineExceeded => status(
             Code::DeadlineExceeded,
@@ -108,6 +111,12 @@ pub(crate) fn of_point(error: &PointErrorReason) -> ItemError {
             let metadata = [("kind", kind.as_str()), ("uid", &uid.to_string())];
             item_error(Code::NotFound, ErrorReason::UidNotFound, message, &metadata)
         }
+        E::Unresolved(_) => item_error(
+            Code::Unavailable,
+            ErrorReason::UidServiceUnavailable,
+            message,
+            &[],
+        ),
         E::NoUid { place, name, refusal } => {
             let (code, reason) = of_refusal(refusal);
             item_error(

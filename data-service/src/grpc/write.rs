@@ -170,17 +170,23 @@ pub(super) async fn write_columns(
     }
     let mut tables = Tables::new(service.tables_limits());
     let mut errors = PointErrors::new(max_errors(request.max_errors));
-    let mut rows = service.writer.batch(count);
-    let taken = async {
-        tables.declare(&columns, &service.writer, deadline).await?;
-        columns::encode(&columns, precision, &mut tables, &mut rows, &mut errors)
-    };
-    taken.await.map_err(|error| status::of_columns("", &error))?;
-    drop(columns);
-    let written = rows.points();
+    let of_columns = |error| status::of_columns("", &error);
+    tables
+        .declare(&columns, &service.writer, deadline)
+        .await
+        .map_err(of_columns)?;
+    if let Some(outage) = tables.total_outage() {
+        return Err(status::of_uids(outage));
+    }
+    let batch = service.writer.batch_in_time(count, deadline).await;
+    let mut batch = batch.map_err(|error| status::of_write(&error))?;
+    columns::encode(&columns, precision, &mut tables, batch.rows(), &mut errors).map_err(of_columns)?;
+    batch.shrink();
+    drop((columns, tables));
+    let written = batch.points();
     service
         .writer
-        .store(rows, deadline)
+        .store(batch, deadline)
         .await
         .map_err(|error| status::of_write(&error))?;
     let failed = errors.failed();

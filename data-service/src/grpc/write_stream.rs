@@ -1,12 +1,18 @@
 //! `WriteStream`: frames in, cumulative acks out.
 //!
-//! One task serves a stream. It reads a frame, makes a batch of it and hands the batch to the
-//! store; while the store syncs it reads the next frames, as far as the window goes. The store's
-//! answers are taken in the order of the frames, and an ack speaks for all of them that have come.
+//! One task serves a stream. Its steps go on side by side, and none waits for a later one:
 //!
 //! ```text
-//!   reading ─► waiting for room (at most one frame) ─► in flight (in order) ─► acknowledged
+//!   read ─► prepare (one frame): resolve names, permit, encode ─► store (in order) ─► acknowledge
 //! ```
+//!
+//! A frame whose names are being resolved holds no permit and holds up neither the frames before it nor
+//! drain and deadline. The store's results are taken in the order of the frames; acks are merged while the
+//! client does not read them, so that a client that reads nothing holds no permit either. It is cut off
+//! after `--client-timeout-seconds`.
+
+mod prepare;
+mod replies;
 
 use std::pin::pin;
 use std::time::Instant;
@@ -16,52 +22,43 @@ use futures::stream::{BoxStream, FuturesOrdered};
 use futures::{FutureExt as _, StreamExt as _};
 use oxtsdb_proto::common::v1::ErrorReason;
 use oxtsdb_proto::data::v1::write_stream_request::{self as incoming, Frame, Open};
-use oxtsdb_proto::data::v1::write_stream_response::{self as outgoing, Ack, Draining, FrameError, Opened};
-use oxtsdb_proto::data::v1::{Columns, TimestampPrecision, WriteStreamRequest, WriteStreamResponse};
-use oxtsdb_proto::error::{invalid_field, invalid_field_because, status as status_with};
+use oxtsdb_proto::data::v1::write_stream_response::{Ack, Draining, FrameError, Opened};
+use oxtsdb_proto::data::v1::{WriteStreamRequest, WriteStreamResponse};
+use oxtsdb_proto::error::{invalid_field, status as status_with};
 use oxtsdb_server::{deadline_of, message_error};
-use tokio::sync::mpsc;
-use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Code, Request, Response, Status, Streaming};
 use tracing::debug;
 
-use super::write::{MAX_COLUMN_POINTS, max_errors, point_error, precision};
+use self::prepare::{Frames, Prepared, Report};
+use self::replies::{Lost, Replies, replies};
+use super::write::{max_errors, point_error, precision};
 use super::{DataServiceHandler, status};
-use crate::write::columns::{self, ErrorRun, PointErrors, Tables};
-use crate::write::{Room, Rows, WriteError};
-
-/// Answers that wait for the client to read them; then the stream reads no more.
-const REPLIES: usize = 16;
-
-type Reply = Result<WriteStreamResponse, Status>;
+use crate::write::WriteError;
 
 pub(super) fn write_stream(
     service: &DataServiceHandler,
     request: Request<Streaming<WriteStreamRequest>>,
-) -> Response<BoxStream<'static, Reply>> {
+) -> Response<BoxStream<'static, Result<WriteStreamResponse, Status>>> {
     let deadline = deadline_of(request.extensions());
-    let (replies, receiver) = mpsc::channel(REPLIES);
+    let (replies, stream) = replies(service.settings.client_timeout());
     tokio::spawn(serve(service.clone(), request.into_inner(), deadline, replies));
-    Response::new(ReceiverStream::new(receiver).boxed())
+    Response::new(stream.boxed())
 }
 
 async fn serve(
     service: DataServiceHandler,
     mut incoming: Streaming<WriteStreamRequest>,
     deadline: Option<Instant>,
-    replies: mpsc::Sender<Reply>,
+    replies: Replies,
 ) {
-    let ended = match open(&service, &mut incoming, deadline).await {
-        Ok(Some(open)) => match Session::new(service, &open, deadline, replies.clone()) {
-            Ok(session) => session.run(incoming, &open.client_name).await,
-            Err(status) => Err(End::Failed(status)),
-        },
-        Ok(None) => Ok(()),
-        Err(status) => Err(End::Failed(status)),
+    let opened = match open(&service, &mut incoming, deadline).await {
+        Ok(Some(open)) => Session::new(service, &open, deadline, replies),
+        Ok(None) => return,
+        Err(status) => Err((replies, status)),
     };
-    if let Err(End::Failed(status)) = ended {
-        // Nobody may be listening any more.
-        let _ = replies.send(Err(status)).await;
+    match opened {
+        Ok(session) => session.run(incoming).await,
+        Err((replies, status)) => replies.fail(status),
     }
 }
 
@@ -88,51 +85,30 @@ async fn open(
     }
 }
 
-/// Why a stream ends.
+/// Why no more frames are read.
 enum End {
-    /// With a status that the client is told.
+    /// The client has closed its side.
+    Closed,
+    /// The client gets this status, behind the acks of what was received.
     Failed(Status),
-    /// The client is gone.
-    Gone,
-}
-
-impl From<Status> for End {
-    fn from(status: Status) -> Self {
-        Self::Failed(status)
-    }
-}
-
-/// What a frame came to, once it is stored.
-struct Report {
-    sequence: u64,
-    points: u64,
-    written: u64,
-    failed: u64,
-    errors: Vec<ErrorRun>,
-}
-
-/// A frame that waits until there is memory for its batch.
-struct Waiting {
-    report: Report,
-    rows: Rows,
-    room: BoxFuture<'static, Room>,
+    /// The deadline, or the time that draining leaves, is over. What is not with the store is dropped.
+    Expired(Status),
+    /// The client takes no replies.
+    Lost(Lost),
 }
 
 /// An open stream.
 struct Session {
     service: DataServiceHandler,
-    precision: TimestampPrecision,
-    max_errors: usize,
     deadline: Option<Instant>,
-    replies: mpsc::Sender<Reply>,
-    tables: Tables,
-    next_sequence: u64,
-    waiting: Option<Waiting>,
+    replies: Replies,
+    max_errors: usize,
+    /// Away while a frame is being prepared.
+    frames: Option<Frames>,
+    preparing: Option<BoxFuture<'static, (Frames, Result<Prepared, Status>)>>,
     in_flight: FuturesOrdered<BoxFuture<'static, (Report, Result<(), WriteError>)>>,
-    /// Points of frames that are not acknowledged.
+    /// Points of frames that were read and are not stored.
     unacknowledged: u64,
-    /// What the next ack will say.
-    ack: Ack,
 }
 
 impl Session {
@@ -140,214 +116,191 @@ impl Session {
         service: DataServiceHandler,
         open: &Open,
         deadline: Option<Instant>,
-        replies: mpsc::Sender<Reply>,
-    ) -> Result<Self, Status> {
-        let tables = Tables::new(service.tables_limits());
-        Ok(Self {
-            precision: precision("open.precision", open.precision)?,
-            max_errors: max_errors(open.max_errors),
-            service,
-            deadline,
-            replies,
-            tables,
-            next_sequence: 1,
-            waiting: None,
-            in_flight: FuturesOrdered::new(),
-            unacknowledged: 0,
-            ack: Ack::default(),
-        })
-    }
-
-    async fn run(mut self, mut incoming: Streaming<WriteStreamRequest>, client: &str) -> Result<(), End> {
-        debug!(client, "write stream opened");
-        let settings = &self.service.settings;
-        let opened = outgoing::Message::Opened(Opened {
+        mut replies: Replies,
+    ) -> Result<Self, (Replies, Status)> {
+        let precision = match precision("open.precision", open.precision) {
+            Ok(precision) => precision,
+            Err(status) => return Err((replies, status)),
+        };
+        debug!(client = open.client_name, "write stream opened");
+        let max_errors = max_errors(open.max_errors);
+        let settings = &service.settings;
+        let opened = Opened {
             window_frames: settings.stream_window_frames,
             window_points: settings.stream_window_points,
             max_series: settings.stream_max_series,
-        });
-        self.reply(opened).await?;
-        let read = self.frames(&mut incoming).await;
-        debug!(client, frames = self.next_sequence - 1, "write stream is read");
-        if matches!(read, Err(End::Gone)) {
-            return read;
-        }
-        // What was received is finished and acknowledged, however the reading ended.
-        self.finish().await?;
-        read
+        };
+        replies.opened(opened, max_errors);
+        Ok(Self {
+            frames: Some(Frames::new(&service, precision, max_errors, deadline)),
+            service,
+            deadline,
+            replies,
+            max_errors,
+            preparing: None,
+            in_flight: FuturesOrdered::new(),
+            unacknowledged: 0,
+        })
     }
 
-    /// Reads until the client closes its side, or something ends the stream.
-    async fn frames(&mut self, incoming: &mut Streaming<WriteStreamRequest>) -> Result<(), End> {
+    /// Serves the stream to its end.
+    async fn run(mut self, mut incoming: Streaming<WriteStreamRequest>) {
+        let end = self.read(&mut incoming).await;
+        // What was received is stored and acknowledged, as far as the reason for the end leaves time.
+        let finished = match &end {
+            End::Closed | End::Failed(_) => self.finish().await,
+            End::Expired(_) | End::Lost(_) => {
+                self.preparing = None;
+                self.finish().await
+            }
+        };
+        match (finished, end) {
+            (_, End::Lost(lost)) | (Some(End::Lost(lost)), _) => self.give_up(lost),
+            (Some(End::Failed(status) | End::Expired(status)), _)
+            | (_, End::Failed(status) | End::Expired(status)) => self.replies.fail(status),
+            (Some(End::Closed) | None, End::Closed) => {}
+        }
+    }
+
+    /// Reads frames until something ends the stream, while those before are prepared and stored.
+    async fn read(&mut self, incoming: &mut Streaming<WriteStreamRequest>) -> End {
         let shutdown = self.service.shutdown.clone();
         let mut drain = pin!(shutdown.draining().fuse());
         let grace = self.service.settings.stream_grace();
         let mut grace_ends: Option<Instant> = None;
         loop {
             let window = &self.service.settings;
-            let may_read = self.waiting.is_none()
+            let may_read = self.frames.is_some()
                 && self.in_flight.len() < window.stream_window_frames as usize
                 && self.unacknowledged < window.stream_window_points;
-            tokio::select! {
+            let step = tokio::select! {
                 biased;
-                Some(stored) = self.in_flight.next() => {
-                    self.stored(stored)?;
-                    self.acknowledge().await?;
-                }
-                room = room(&mut self.waiting), if self.waiting.is_some() => self.begin(room),
+                Some((report, stored)) = self.in_flight.next() => self.stored(report, stored),
+                prepared = next(&mut self.preparing) => self.prepared(prepared),
                 () = &mut drain => {
                     grace_ends = Some(Instant::now() + grace);
                     let grace = prost_types::Duration::try_from(grace).ok();
-                    self.reply(outgoing::Message::Draining(Draining { grace })).await?;
+                    self.replies.draining(Draining { grace });
+                    Ok(())
                 }
-                () = passed(grace_ends) => return Err(draining().into()),
-                () = passed(self.deadline) => return Err(deadline_exceeded().into()),
-                message = incoming.message(), if may_read => match message.map_err(message_error)? {
-                    Some(WriteStreamRequest { message: Some(incoming::Message::Frame(frame)) }) => {
-                        self.frame(frame).await?;
-                    }
-                    Some(WriteStreamRequest { message: Some(incoming::Message::Open(_)) }) => {
-                        return Err(invalid_field("open", "came again, expected it as the first message only").into());
-                    }
-                    Some(WriteStreamRequest { message: None }) => return Err(no_message().into()),
-                    None => return Ok(()),
-                },
+                () = passed(grace_ends) => Err(End::Expired(draining())),
+                () = passed(self.deadline) => Err(End::Expired(deadline_exceeded())),
+                lost = self.replies.lost() => Err(End::Lost(lost)),
+                message = incoming.message(), if may_read => self.take(message),
+            };
+            if let Err(end) = step {
+                return end;
             }
         }
     }
 
-    /// Makes a batch of a frame and starts to store it.
-    async fn frame(&mut self, frame: Frame) -> Result<(), Status> {
-        let Frame { sequence, columns } = frame;
-        if sequence != self.next_sequence {
-            let description = format!("is {sequence}, expected {}", self.next_sequence);
-            return Err(invalid_field("frame.sequence", description));
-        }
-        self.next_sequence += 1;
-        let columns = columns.unwrap_or_default();
-        let points = self.check_points(&columns)?;
-        let mut errors = PointErrors::new(self.max_errors);
-        let mut rows = self.service.writer.batch(points);
-        let taken = async {
-            self.tables
-                .declare(&columns, &self.service.writer, self.deadline)
-                .await?;
-            columns::encode(&columns, self.precision, &mut self.tables, &mut rows, &mut errors)
-        };
-        taken
-            .await
-            .map_err(|error| status::of_columns("frame.", &error))?;
-        let report = Report {
-            sequence,
-            points: points as u64,
-            written: rows.points(),
-            failed: errors.failed(),
-            errors: errors.into_runs(),
-        };
-        self.unacknowledged += report.points;
-        match self.service.writer.try_room(rows.byte_len()) {
-            Some(room) => self.store(report, rows, room),
-            None => {
-                let room = self.service.writer.room(rows.byte_len()).boxed();
-                self.waiting = Some(Waiting { report, rows, room });
+    /// Stores what was received, up to the first frame that fails. Returns how that ended, unless all is
+    /// well.
+    async fn finish(&mut self) -> Option<End> {
+        loop {
+            let step = tokio::select! {
+                biased;
+                Some((report, stored)) = self.in_flight.next() => self.stored(report, stored),
+                prepared = next(&mut self.preparing), if self.preparing.is_some() => self.prepared(prepared),
+                () = passed(self.deadline), if self.preparing.is_some() => Err(End::Expired(deadline_exceeded())),
+                else => return None,
+            };
+            match step {
+                Ok(()) => {}
+                // The frames that are with the store are finished all the same.
+                Err(End::Expired(status)) => {
+                    self.preparing = None;
+                    while let Some((report, stored)) = self.in_flight.next().await {
+                        if let Err(end) = self.stored(report, stored) {
+                            return Some(end);
+                        }
+                    }
+                    return Some(End::Expired(status));
+                }
+                Err(end) => return Some(end),
             }
         }
+    }
+
+    /// Takes a message, and begins to prepare its frame.
+    fn take(&mut self, message: Result<Option<WriteStreamRequest>, Status>) -> Result<(), End> {
+        let message = message.map_err(|status| End::Failed(message_error(status)))?;
+        let Some(WriteStreamRequest { message }) = message else {
+            return Err(End::Closed);
+        };
+        let frame = match message {
+            Some(incoming::Message::Frame(frame)) => frame,
+            Some(incoming::Message::Open(_)) => {
+                let status = invalid_field("open", "came again, expected it as the first message only");
+                return Err(End::Failed(status));
+            }
+            None => return Err(End::Failed(no_message())),
+        };
+        self.prepare(frame)
+    }
+
+    fn prepare(&mut self, frame: Frame) -> Result<(), End> {
+        // The session reads only while it has the frames.
+        let Some(frames) = &mut self.frames else {
+            return Ok(());
+        };
+        self.unacknowledged += frames.check(&frame).map_err(End::Failed)?;
+        self.preparing = self.frames.take().map(|frames| frames.prepare(frame).boxed());
         Ok(())
     }
 
-    /// A frame that no window would ever let through is refused, or the stream would stand still.
-    fn check_points(&self, columns: &Columns) -> Result<usize, Status> {
-        let points = columns::point_count(columns);
-        let window = usize::try_from(self.service.settings.stream_window_points).unwrap_or(usize::MAX);
-        let max = window.min(MAX_COLUMN_POINTS);
-        if points > max {
-            let description = format!("has {points} points, at most {max} are allowed");
-            return Err(invalid_field_because(
-                "frame.columns.blocks",
-                ErrorReason::BatchTooLarge,
-                description,
-            ));
-        }
-        Ok(points)
+    /// Begins to store a prepared frame.
+    fn prepared(&mut self, (frames, prepared): (Frames, Result<Prepared, Status>)) -> Result<(), End> {
+        self.preparing = None;
+        self.frames = Some(frames);
+        let Prepared { report, batch } = prepared.map_err(End::Failed)?;
+        let stored = self.service.writer.begin_store(batch);
+        self.in_flight
+            .push_back(async move { (report, stored.await) }.boxed());
+        Ok(())
     }
 
-    /// There is room for the frame that waited.
-    fn begin(&mut self, room: Room) {
-        if let Some(Waiting { report, rows, .. }) = self.waiting.take() {
-            self.store(report, rows, room);
-        }
-    }
-
-    fn store(&mut self, report: Report, rows: Rows, room: Room) {
-        let stored = self.service.writer.store_in(room, rows);
-        let storing = async move { (report, stored.await) };
-        self.in_flight.push_back(storing.boxed());
-    }
-
-    /// Takes the store's answer for the oldest frame into the next ack.
-    fn stored(&mut self, (report, stored): (Report, Result<(), WriteError>)) -> Result<(), Status> {
+    /// Acknowledges the oldest frame, which the store has answered for.
+    fn stored(&mut self, report: Report, stored: Result<(), WriteError>) -> Result<(), End> {
         self.unacknowledged -= report.points;
-        stored.map_err(|error| status::of_write(&error))?;
-        self.ack.sequence = report.sequence;
-        self.ack.written += report.written;
-        self.ack.failed += report.failed;
-        let space = self.max_errors - self.ack.errors.len();
-        let errors = report.errors.iter().take(space);
-        self.ack.errors.extend(errors.map(|run| FrameError {
+        stored.map_err(|error| End::Failed(status::of_write(&error)))?;
+        let errors = report.errors.iter().take(self.max_errors);
+        let errors = errors.map(|run| FrameError {
             sequence: report.sequence,
             error: Some(point_error(run)),
-        }));
+        });
+        self.replies.ack(Ack {
+            sequence: report.sequence,
+            written: report.written,
+            failed: report.failed,
+            errors: errors.collect(),
+        });
         Ok(())
     }
 
-    /// Acknowledges what is stored, and what turns out to be stored by now. While the client reads no
-    /// answers, the ack grows: what is stored gives its room back, whoever the client is.
-    async fn acknowledge(&mut self) -> Result<(), End> {
-        let replies = self.replies.clone();
-        let mut failed = None;
-        let reply = loop {
-            tokio::select! {
-                biased;
-                Some(stored) = self.in_flight.next(), if failed.is_none() => failed = self.stored(stored).err(),
-                reply = replies.reserve() => break reply.map_err(|_| End::Gone)?,
-            }
-        };
-        let ack = std::mem::take(&mut self.ack);
-        reply.send(Ok(message(outgoing::Message::Ack(ack))));
-        failed.map_or(Ok(()), |status| Err(status.into()))
-    }
-
-    /// Waits for all frames that were received, up to the first that fails.
-    async fn finish(&mut self) -> Result<(), End> {
-        loop {
-            tokio::select! {
-                biased;
-                Some(stored) = self.in_flight.next() => {
-                    self.stored(stored)?;
-                    self.acknowledge().await?;
-                }
-                room = room(&mut self.waiting), if self.waiting.is_some() => self.begin(room),
-                else => return Ok(()),
+    /// Ends a stream whose client takes no replies.
+    fn give_up(self, lost: Lost) {
+        match lost {
+            Lost::Gone => debug!("the client of a write stream is gone"),
+            Lost::Stalled => {
+                let timeout = self.service.settings.client_timeout_seconds;
+                let message = format!(
+                    "the client read no acknowledgements for {timeout} s (--client-timeout-seconds); \
+                     write what is not acknowledged again on a new stream"
+                );
+                debug!(message);
+                let setting = [("setting", "--client-timeout-seconds")];
+                let status = status_with(Code::Aborted, ErrorReason::ClientTooSlow, message, &setting);
+                self.replies.abort(status);
             }
         }
     }
-
-    async fn reply(&mut self, message: outgoing::Message) -> Result<(), End> {
-        let reply = self::message(message);
-        self.replies.send(Ok(reply)).await.map_err(|_| End::Gone)
-    }
 }
 
-fn message(message: outgoing::Message) -> WriteStreamResponse {
-    WriteStreamResponse {
-        message: Some(message),
-    }
-}
-
-/// Completes when there is room for the frame that waits; never, if none does.
-async fn room(waiting: &mut Option<Waiting>) -> Room {
-    match waiting {
-        Some(waiting) => (&mut waiting.room).await,
+/// Completes with a future that is there; never, if there is none.
+async fn next<T>(future: &mut Option<BoxFuture<'static, T>>) -> T {
+    match future {
+        Some(future) => future.await,
         None => std::future::pending().await,
     }
 }

@@ -18,11 +18,14 @@
 //! - An empty JSON object as a query, and a body of white space, are errors of the client (400),
 //!   not of the server.
 //! - A feature that is not there (deleting by query, for example) is a clear error, not ignored.
+//! - A request of a browser's page of another origin is rejected (403), unless `--cors-domains` allows it.
+//!   OpenTSDB executes it where the setting is empty, and answers a domain that is not in the list with 200.
 //! - `trace` in errors is off by default, and is the chain of causes instead of a Java stack.
 //!
 //! Source: OpenTSDB 2.4, `RpcHandler.handleHttpQuery`, `HttpQuery`, `HttpJsonSerializer`.
 
 mod body;
+mod cors;
 mod error;
 mod filters;
 mod json;
@@ -40,26 +43,27 @@ use std::fmt::Display;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::{Method, Request, Response, StatusCode};
+use http::{HeaderValue, Method, Request, Response, StatusCode, header};
 use hyper::body::Body;
-use tokio::sync::{Semaphore, SemaphorePermit};
+use oxtsdb_resources::MemoryPool;
 use tracing::warn;
 
 use crate::front::counters::Counters;
 use crate::http::body::ReplyBody;
+use crate::http::cors::{Cors, Origin};
 use crate::http::error::HttpError;
 use crate::http::parameters::Parameters;
 use crate::http::query::QueryRules;
 use crate::http::reply::{Coding, Reply};
+use crate::http::request_body::BodyLimits;
 use crate::http::route::Endpoint;
 use crate::query::{Aggregator, Engine, RequestContext};
 use crate::settings::DataSettings;
 use crate::uids::Uids;
 use crate::write::Writer;
 
-/// Bodies of the largest size that may be in memory at a time. More requests wait, unread, so a
-/// crowd of clients costs this much and not their number times the largest body.
-const LARGEST_BODIES_AT_A_TIME: usize = 16;
+/// What a client is asked to wait after 503, in seconds.
+const RETRY_AFTER: HeaderValue = HeaderValue::from_static("1");
 
 /// The HTTP side of the data service. Cloning is cheap.
 #[derive(Clone, Debug)]
@@ -74,8 +78,7 @@ struct Inner {
     counters: Arc<Counters>,
     show_trace: bool,
     max_body_bytes: usize,
-    /// In KiB.
-    body_memory: Semaphore,
+    cors: Cors,
 }
 
 impl HttpApi {
@@ -86,7 +89,6 @@ impl HttpApi {
         settings: &DataSettings,
         counters: Arc<Counters>,
     ) -> HttpApi {
-        let max_body_bytes = settings.http_max_body_bytes();
         HttpApi(Arc::new(Inner {
             writer,
             engine,
@@ -96,8 +98,8 @@ impl HttpApi {
             uids,
             counters,
             show_trace: settings.http_show_stack_trace,
-            max_body_bytes,
-            body_memory: Semaphore::new(kib(max_body_bytes) as usize * LARGEST_BODIES_AT_A_TIME),
+            max_body_bytes: settings.http_max_body_bytes(),
+            cors: Cors::new(&settings.cors_domains),
         }))
     }
 
@@ -110,7 +112,13 @@ impl HttpApi {
         Counters::count(&self.0.counters.http_requests);
         let compression = Coding::accepted(request.headers());
         let parameters = Parameters::parse(request.uri().query());
-        let reply = match self.answer(request, &parameters).await {
+        let origin = self.0.cors.check(&request);
+        let answer = match &origin {
+            Ok(Origin::Preflight(_)) => Ok(Reply::text(Vec::new())),
+            Ok(Origin::None | Origin::Allowed(_)) => self.answer(request, &parameters).await,
+            Err(rejected) => Err(rejected.clone()),
+        };
+        let reply = match answer {
             Ok(reply) => reply,
             Err(error) => {
                 if error.status.is_server_error() {
@@ -123,10 +131,18 @@ impl HttpApi {
                 Reply::error(&error, self.0.show_trace)
             }
         };
-        reply
+        let mut response = reply
             .wrapped(parameters.get("jsonp"))
             .into_response(compression, &self.0.engine.resources().compute)
-            .await
+            .await;
+        if response.status() == StatusCode::SERVICE_UNAVAILABLE {
+            let headers = response.headers_mut();
+            headers.entry(header::RETRY_AFTER).or_insert(RETRY_AFTER);
+        }
+        if let Ok(origin) = origin {
+            origin.add_headers(response.headers_mut());
+        }
+        response
     }
 
     async fn answer<B>(&self, request: Request<B>, parameters: &Parameters) -> Result<Reply, HttpError>
@@ -164,22 +180,23 @@ impl HttpApi {
         }
         match endpoint {
             Endpoint::Put => {
-                let _memory = inner.body_memory(&request).await;
-                let body = request_body::read(request, inner.max_body_bytes).await?;
-                put::put(&inner.writer, &inner.counters, parameters, &body).await
+                let body = request_body::read(request, inner.body_limits(inner.writer.memory())).await?;
+                put::put(&inner.writer, &inner.counters, parameters, body).await
             }
             Endpoint::Query | Endpoint::QueryLast | Endpoint::QueryGexp | Endpoint::QueryExp => {
                 let engine = &inner.engine;
                 let answer = if is_post {
-                    let _memory = inner.body_memory(&request).await;
-                    let body = request_body::read(request, inner.max_body_bytes).await?;
+                    let body =
+                        request_body::read(request, inner.body_limits(&inner.engine.resources().memory))
+                            .await?;
+                    let content = &body.bytes;
                     match endpoint {
-                        Endpoint::QueryLast => query::last::post(engine, context, &body).await,
+                        Endpoint::QueryLast => query::last::post(engine, context, content).await,
                         Endpoint::QueryGexp => query::gexp::post(),
                         Endpoint::QueryExp => {
-                            query::exp::post(engine, inner.query_rules, context, &body).await
+                            query::exp::post(engine, inner.query_rules, context, content).await
                         }
-                        _ => query::post(engine, inner.query_rules, context, parameters, &body).await,
+                        _ => query::post(engine, inner.query_rules, context, parameters, content).await,
                     }
                 } else {
                     match endpoint {
@@ -200,9 +217,9 @@ impl HttpApi {
             Endpoint::Aggregators => Ok(Reply::json(aggregators())),
             Endpoint::ConfigFilters => Ok(Reply::json(filters::body())),
             Endpoint::Suggest if is_post => {
-                let _memory = inner.body_memory(&request).await;
-                let body = request_body::read(request, inner.max_body_bytes).await?;
-                suggest::post(&inner.uids, &body).await
+                let body =
+                    request_body::read(request, inner.body_limits(&inner.engine.resources().memory)).await?;
+                suggest::post(&inner.uids, &body.bytes).await
             }
             Endpoint::Suggest => suggest::get(&inner.uids, parameters).await,
             Endpoint::Version => Ok(Reply::json(version::body())),
@@ -214,16 +231,14 @@ impl HttpApi {
 }
 
 impl Inner {
-    /// Waits until there is memory for the body of a request.
-    async fn body_memory<B: Body>(&self, request: &Request<B>) -> Option<SemaphorePermit<'_>> {
-        let announced = request_body::announced_bytes(request, self.max_body_bytes);
-        // The semaphore is never closed, and has room for any single body.
-        self.body_memory.acquire_many(kib(announced)).await.ok()
+    /// What a body may take that is charged to this pool.
+    fn body_limits<'a>(&'a self, pool: &'a MemoryPool) -> BodyLimits<'a> {
+        BodyLimits {
+            max_bytes: self.max_body_bytes,
+            pool,
+            compute: self.writer.compute(),
+        }
     }
-}
-
-fn kib(bytes: usize) -> u32 {
-    u32::try_from(bytes.div_ceil(1024)).unwrap_or(u32::MAX)
 }
 
 /// The names of all aggregators.

@@ -1,11 +1,13 @@
 use std::io::Read as _;
 
+use oxtsdb_resources::MemoryAccount;
 use serde_json::json;
 use tokio::io::AsyncWriteExt as _;
 use uid_service::UidSettings;
 
 use crate::front::testing::{Service, read_answer, read_to_end};
 use crate::settings::DataSettings;
+use crate::test_stack::TestStack;
 
 async fn put(service: &Service, names: &[&str]) {
     for name in names {
@@ -242,4 +244,99 @@ async fn a_request_under_way_is_finished_when_the_program_stops() {
     let store = service.store.clone();
     service.ended().await;
     assert_eq!(crate::front::testing::points(&store).await.len(), 1);
+}
+
+#[tokio::test]
+async fn slow_bodies_do_not_hold_up_the_others() {
+    let service = Service::start().await;
+    let mut slow = Vec::new();
+    for head in [
+        "Transfer-Encoding: chunked",
+        "Content-Encoding: gzip\r\nContent-Length: 1000",
+    ] {
+        for _ in 0..24 {
+            let mut stream = service.connect().await;
+            let request = format!("POST /api/put HTTP/1.1\r\nHost: test\r\n{head}\r\n\r\n1\r\n[\r\n");
+            stream.write_all(request.as_bytes()).await.unwrap();
+            slow.push(stream);
+        }
+    }
+    let point = r#"{"metric":"m","timestamp":1,"value":1,"tags":{"k":"v"}}"#;
+    let answer = tokio::time::timeout(
+        std::time::Duration::from_secs(10),
+        service.post("/api/put", point),
+    );
+    assert_eq!(answer.await.unwrap().status, 204);
+    let query = r#"{"start":1,"end":2,"queries":[{"aggregator":"sum","metric":"m"}]}"#;
+    let answer = tokio::time::timeout(
+        std::time::Duration::from_secs(10),
+        service.post("/api/query", query),
+    );
+    assert_eq!(answer.await.unwrap().status, 200);
+    drop(slow);
+}
+
+#[tokio::test]
+async fn without_memory_puts_are_to_be_sent_again() {
+    let full = MemoryAccount::new(256 << 20, 0);
+    let stack = TestStack::with_memory(DataSettings::default(), &full).await;
+    let service = Service::of(stack).await;
+    let taken = full.ingest().try_reserve(full.ingest().limit_bytes()).unwrap();
+    let point = r#"{"metric":"m","timestamp":1,"value":1,"tags":{"k":"v"}}"#;
+    let answer = service.post("/api/put", point).await;
+    assert_eq!((answer.status, answer.header("retry-after")), (503, Some("1")));
+    let message = answer.json()["error"]["message"].to_string();
+    assert!(
+        message.contains("ingest memory is in use") && message.contains("--memory-limit-mib"),
+        "{message}"
+    );
+    drop(taken);
+    assert_eq!(service.post("/api/put", point).await.status, 204);
+    assert_eq!(full.ingest().usage().used_bytes, 0, "all is given back");
+}
+
+#[tokio::test]
+async fn pages_of_other_origins_are_rejected_unless_they_are_allowed() {
+    let point = br#"{"metric":"m","timestamp":1,"value":1,"tags":{"k":"v"}}"#;
+    let send = async |service: &Service, method: &str, origin: &str| {
+        let head = format!("{method} /api/put HTTP/1.1\r\nOrigin: {origin}\r\n");
+        service
+            .request(head, if method == "POST" { point } else { b"" })
+            .await
+    };
+    let service = Service::start().await;
+    let answer = send(&service, "POST", "http://evil.example").await;
+    assert_eq!(
+        (answer.status, answer.text()),
+        (
+            403,
+            r#"{"error":{"code":403,"message":"CORS domain not allowed","details":"The domain [http://evil.example] is not permitted access (--cors-domains)"}}"#
+        )
+    );
+    assert_eq!(service.cells().await.len(), 0);
+    // Service::request sends `Host: test`.
+    assert_eq!(send(&service, "POST", "http://test").await.status, 204);
+    assert_eq!(send(&service, "OPTIONS", "http://test").await.status, 405);
+
+    let settings = DataSettings {
+        cors_domains: "http://grafana:3000, http://b".to_owned(),
+        ..DataSettings::default()
+    };
+    let service = Service::start_with(settings, UidSettings::default()).await;
+    let answer = send(&service, "OPTIONS", "http://grafana:3000").await;
+    assert_eq!(answer.status, 200);
+    assert_eq!(
+        answer.header("access-control-allow-origin"),
+        Some("http://grafana:3000")
+    );
+    assert_eq!(
+        answer.header("access-control-allow-methods"),
+        Some("GET, POST, PUT, DELETE")
+    );
+    let answer = send(&service, "POST", "http://grafana:3000").await;
+    assert_eq!(
+        (answer.status, answer.header("access-control-allow-origin")),
+        (204, Some("http://grafana:3000"))
+    );
+    assert_eq!(send(&service, "POST", "http://c").await.status, 403);
 }

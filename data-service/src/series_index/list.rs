@@ -52,13 +52,16 @@ impl SeriesList {
         self.ends.push(u32::try_from(self.tags.len()).unwrap_or(u32::MAX));
     }
 
-    /// These series and others.
-    pub(super) fn with(&self, others: &BTreeSet<Box<[u8]>>) -> Self {
+    /// These series and those of some sets.
+    pub(super) fn with<'a>(&'a self, sets: impl IntoIterator<Item = &'a BTreeSet<Box<[u8]>>>) -> Self {
+        let mut others: Vec<&[u8]> = sets.into_iter().flatten().map(|tags| &**tags).collect();
+        others.sort_unstable();
+        others.dedup();
         let mut all = Self {
             tags: Vec::with_capacity(self.tags.len() + others.iter().map(|tags| tags.len()).sum::<usize>()),
             ends: Vec::with_capacity(self.len() + others.len()),
         };
-        let mut others = others.iter().map(|tags| &**tags).peekable();
+        let mut others = others.into_iter().peekable();
         for tags in self.iter() {
             while let Some(other) = others.next_if(|other| *other < tags) {
                 all.push(other);
@@ -97,7 +100,7 @@ mod tests {
     proptest! {
         #[test]
         fn a_list_with_others_has_all_of_both(ours in some_series(), others in some_series()) {
-            let all = list(&ours).with(&others);
+            let all = list(&ours).with([&others]);
             prop_assert_eq!(&all, &list(&ours.union(&others).cloned().collect()));
             for tags in ours.union(&others) {
                 prop_assert!(all.contains(tags));

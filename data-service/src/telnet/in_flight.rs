@@ -4,6 +4,8 @@ use futures::StreamExt as _;
 use futures::future::{BoxFuture, FutureExt as _};
 use futures::stream::FuturesOrdered;
 
+use oxtsdb_resources::Reservation;
+
 use crate::front::write_failure;
 use crate::write::WriteError;
 
@@ -16,6 +18,8 @@ struct Batch {
     /// Its lines, in case it has to be stored again. All of them are points.
     text: Box<str>,
     points: usize,
+    /// Of the text.
+    memory: Reservation,
 }
 
 /// How a batch ended.
@@ -35,6 +39,7 @@ pub(super) struct InFlight {
     batches: FuturesOrdered<BoxFuture<'static, (Batch, Result<(), WriteError>)>>,
     bytes: usize,
     again: String,
+    again_memory: Option<Reservation>,
 }
 
 impl InFlight {
@@ -57,13 +62,15 @@ impl InFlight {
         &mut self,
         text: &str,
         points: usize,
+        memory: Reservation,
         stored: BoxFuture<'static, Result<(), WriteError>>,
     ) {
         self.bytes += Self::bytes_of(text);
         let text = text.into();
         let storing = async move {
             let stored = stored.await;
-            (Batch { text, points }, stored)
+            let batch = Batch { text, points, memory };
+            (batch, stored)
         };
         self.batches.push_back(storing.boxed());
     }
@@ -74,7 +81,7 @@ impl InFlight {
     /// Behind a failure that may pass, all batches are to be stored again, also those that are stored:
     /// of two points of one instant the later one has to be stored last.
     pub(super) async fn next(&mut self) -> Option<Ended> {
-        let (Batch { text, points }, stored) = self.batches.next().await?;
+        let (Batch { text, points, memory }, stored) = self.batches.next().await?;
         self.bytes -= Self::bytes_of(&text);
         Some(match stored {
             Ok(()) if !self.has_again() => Ended::Stored(points),
@@ -83,6 +90,10 @@ impl InFlight {
             }
             _ => {
                 self.again.push_str(&text);
+                match &mut self.again_memory {
+                    Some(held) => held.merge(memory),
+                    None => self.again_memory = Some(memory),
+                }
                 Ended::Again
             }
         })
@@ -93,8 +104,8 @@ impl InFlight {
         !self.again.is_empty()
     }
 
-    /// Takes the lines to store again, in their order. No batch may be under way any more.
-    pub(super) fn take_again(&mut self) -> String {
-        std::mem::take(&mut self.again)
+    /// Takes the lines to store again, in their order, and their memory. No batch may be under way any more.
+    pub(super) fn take_again(&mut self) -> (String, Option<Reservation>) {
+        (std::mem::take(&mut self.again), self.again_memory.take())
     }
 }

@@ -5,12 +5,13 @@
 //! read while it is being stored:
 //!
 //! ```text
-//!   reading ─► window, UIDs, room (one batch) ─► in flight (in order) ─► stored
+//!   reading ─► window, UIDs, permit (one batch) ─► in flight (in order) ─► stored
 //! ```
 //!
 //! A store that falls behind gets larger writes that way, where it brings them together by row. When
-//! the lines in flight fill the window of the connection, or there is no room for another batch of
-//! all connections, reading stops: a slow store slows the client down, through TCP.
+//! the lines in flight fill the window of the connection, or there is no permit for another batch of
+//! all connections, or no memory in the ingest pool, reading stops: a slow store slows the client down,
+//! through TCP.
 //!
 //! Answers come in the order of the lines, and speak for all lines before them: a batch with
 //! anything to answer is stored once those before it have ended, and the next one is read after its
@@ -33,6 +34,7 @@ mod in_flight;
 mod lines;
 mod session;
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -44,7 +46,7 @@ use self::session::Session;
 use crate::front::counters::Counters;
 use crate::front::write_failure;
 use crate::settings::DataSettings;
-use crate::write::{NewPoint, WriteError, WriteOutcome, Writer};
+use crate::write::{NewPoint, PointError, PointErrorReason, WriteError, WriteOutcome, Writer};
 
 /// How long points wait for a store or UID service that is not to be had.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -92,17 +94,56 @@ impl Telnet {
         Session::new(self, stream).run(&shutdown, connection).await
     }
 
-    /// Writes, and writes again while what is missing may come back.
+    /// Writes, and writes again while what is missing may be stored later: all points if the write failed,
+    /// else those whose series could not be resolved.
     async fn write(&self, points: &[NewPoint<'_>]) -> Result<WriteOutcome, WriteError> {
         let deadline = Instant::now() + PATIENCE;
         let mut pause = FIRST_PAUSE;
+        let mut outcome = WriteOutcome::default();
+        let mut missing: Cow<'_, [NewPoint<'_>]> = Cow::Borrowed(points);
+        // Where the missing points stand among all; empty if these are missing.
+        let mut places: Vec<usize> = Vec::new();
         loop {
-            let error = match self.writer.write(points, Some(deadline.into_std())).await {
-                Ok(outcome) => return Ok(outcome),
-                Err(error) => error,
-            };
-            if !write_failure::may_pass(&error) || Instant::now() + pause >= deadline {
-                return Err(error);
+            let written = self.writer.write(&missing, Some(deadline.into_std())).await;
+            let is_last = Instant::now() + pause >= deadline;
+            match written {
+                Ok(written) => {
+                    outcome.written += written.written;
+                    let place = |index: usize| places.get(index).copied().unwrap_or(index);
+                    let (again, failed): (Vec<PointError>, _) = written
+                        .errors
+                        .into_iter()
+                        .map(|error| PointError {
+                            index: place(error.index),
+                            ..error
+                        })
+                        .partition(|error| error.reason.is_transient() && !is_last);
+                    outcome.errors.extend(failed);
+                    if again.is_empty() {
+                        return Ok(outcome);
+                    }
+                    places = again.iter().map(|error| error.index).collect();
+                    missing = places
+                        .iter()
+                        .filter_map(|place| points.get(*place).copied())
+                        .collect();
+                }
+                Err(error) if outcome.written == 0 && (is_last || !write_failure::may_pass(&error)) => {
+                    return Err(error);
+                }
+                Err(error) if is_last || !write_failure::may_pass(&error) => {
+                    // A part is stored; the rest fails for the reason that its lookups had.
+                    let reason = Arc::new(match error {
+                        WriteError::Uids(error) => PointErrorReason::Unresolved(error),
+                        error => return Err(error),
+                    });
+                    outcome.errors.extend(places.iter().map(|index| PointError {
+                        index: *index,
+                        reason: Arc::clone(&reason),
+                    }));
+                    return Ok(outcome);
+                }
+                Err(_) => {}
             }
             tokio::time::sleep(pause).await;
             pause = (pause * 2).min(Duration::from_secs(1));

@@ -2,13 +2,15 @@
 
 use std::borrow::Cow;
 use std::pin::pin;
+use std::time::Duration;
 
 use bytes::BytesMut;
 use futures::FutureExt as _;
 use memchr::memrchr;
+use oxtsdb_resources::{MemoryError, Reservation};
 use oxtsdb_server::Shutdown;
 use oxtsdb_server::connections::{ClientStream, Connection};
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::io::AsyncWriteExt as _;
 use tokio::time::Instant;
 
 use super::answers::{answer_failed, answer_lines, answer_too_long};
@@ -18,9 +20,15 @@ use super::{PATIENCE, Telnet};
 use crate::front::counters::Counters;
 use crate::write::{NewPoint, PointRef, WriteError};
 
-/// The smallest and the largest room for one read.
+/// The smallest and the largest read.
 const MIN_READ_BYTES: usize = 4 << 10;
 const MAX_READ_BYTES: usize = 256 << 10;
+
+/// Memory that a byte of input takes: itself, its line once parsed, and its copy while it is in flight.
+const MEMORY_PER_BYTE: usize = 5;
+
+/// How long a reservation waits before the connection looks at what is in flight again.
+const MEMORY_WAIT: Duration = Duration::from_secs(1);
 
 /// What is still read, at most, once stopping has begun.
 const MAX_DRAIN_BYTES: usize = 16 << 20;
@@ -34,6 +42,8 @@ pub(super) struct Session<'a> {
     answers: Vec<u8>,
     /// Whether the client takes answers.
     sent: std::io::Result<()>,
+    /// For what was read last, and what is made of it.
+    memory: Reservation,
 }
 
 /// Whether a session goes on.
@@ -51,6 +61,7 @@ impl<'a> Session<'a> {
             in_flight: InFlight::default(),
             answers: Vec::new(),
             sent: Ok(()),
+            memory: telnet.writer.memory().reservation_of_nothing(),
         }
     }
 
@@ -63,50 +74,89 @@ impl<'a> Session<'a> {
     }
 
     /// Reads lines until there are no more, or are to be no more.
+    ///
+    /// Memory for a read is reserved when there is something to read: a connection that waits has none. While
+    /// the pool is exhausted nothing is read, and TCP slows the client down.
     async fn read(&mut self, shutdown: &Shutdown, connection: &Connection) -> std::io::Result<()> {
-        let mut input = BytesMut::with_capacity(MIN_READ_BYTES);
+        let mut input = BytesMut::new();
         // While lines are being handled or are in flight.
         let mut request = None;
-        let mut room = MIN_READ_BYTES;
+        let mut read_bytes = MIN_READ_BYTES;
         loop {
             if self.has_failed() {
                 self.settle().await;
             }
-            input.reserve(room.max(self.telnet.max_line_bytes + 1));
             if self.in_flight.is_empty() {
                 request = None;
             }
-            let read = tokio::select! {
+            tokio::select! {
                 biased;
                 Some(ended) = self.in_flight.next() => {
                     self.ended(ended);
                     continue;
                 }
                 () = shutdown.stopping() => return self.drain(input).await,
-                read = self.stream.read_buf(&mut input) => read?,
+                ready = self.stream.readable() => ready?,
                 () = connection.closing() => return Ok(()),
+            }
+            read_bytes = self.reserve(read_bytes).await;
+            input.reserve(read_bytes.max(self.telnet.max_line_bytes + 1));
+            let read = match self.stream.try_read_buf(&mut input) {
+                Ok(read) => read,
+                Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
+                    // Until more comes the connection holds what is left of a line.
+                    input = BytesMut::from(&*input);
+                    self.memory.shrink_to(0);
+                    continue;
+                }
+                Err(error) => return Err(error),
             };
             request.get_or_insert_with(|| connection.request());
             if read == 0 {
                 // Half a line may remain. It is not stored: its value may be half a value.
                 return Ok(());
             }
-            room = read.saturating_mul(2).clamp(MIN_READ_BYTES, MAX_READ_BYTES);
+            read_bytes = read.saturating_mul(2).clamp(MIN_READ_BYTES, MAX_READ_BYTES);
             if self.handle_input(&mut input).await == Progress::Ended {
                 return Ok(());
             }
-            if input.capacity() > 8 * room {
-                // After a burst, a quiet connection gives its memory back.
-                input = BytesMut::from(&*input);
+        }
+    }
+
+    /// Reserves memory for a read of so many bytes, or of fewer if there is little. Waits until there is some,
+    /// while what is in flight goes on. Returns how many bytes may be read.
+    async fn reserve(&mut self, read_bytes: usize) -> usize {
+        if self.reserve_up_to(read_bytes).is_ok() {
+            return read_bytes;
+        }
+        // What it holds is the reserve of the last read, of which nothing is left but a piece of a line.
+        self.memory.shrink_to(0);
+        let pool = self.telnet.writer.memory().clone();
+        loop {
+            tokio::select! {
+                biased;
+                Some(ended) = self.in_flight.next() => self.ended(ended),
+                memory = pool.reserve(memory_of(MIN_READ_BYTES), MEMORY_WAIT) => {
+                    if let Ok(memory) = memory {
+                        self.memory = memory;
+                        return MIN_READ_BYTES;
+                    }
+                }
             }
         }
+    }
+
+    fn reserve_up_to(&mut self, read_bytes: usize) -> Result<(), MemoryError> {
+        let missing = memory_of(read_bytes).saturating_sub(self.memory.bytes());
+        self.memory.try_grow(missing)
     }
 
     /// Takes what has already reached this machine.
     async fn drain(&mut self, mut input: BytesMut) -> std::io::Result<()> {
         let mut drained = 0;
         while drained < MAX_DRAIN_BYTES {
-            input.reserve(MAX_READ_BYTES);
+            let read_bytes = self.reserve(MAX_READ_BYTES).await;
+            input.reserve(read_bytes);
             match self.stream.try_read_buf(&mut input) {
                 Ok(0) => break,
                 Ok(read) => drained += read,
@@ -173,12 +223,16 @@ impl<'a> Session<'a> {
         let begun = async {
             let deadline = (Instant::now() + PATIENCE).into_std();
             let point = |index: usize| PointRef::from(&points[index]);
-            let (rows, refused) = telnet.writer.encode(points.len(), point, Some(deadline)).await?;
-            if !refused.is_empty() {
+            let series = telnet
+                .writer
+                .resolve_points(points.len(), point, Some(deadline))
+                .await?;
+            if series.iter().any(Result::is_err) {
                 return Ok(None);
             }
-            let room = telnet.writer.room(rows.byte_len() + InFlight::bytes_of(text));
-            Ok::<_, WriteError>(Some((rows, room.await)))
+            let permit = telnet.writer.permit(points.len()).await;
+            let (encoded, _) = telnet.writer.encode(&series, point, permit);
+            Ok::<_, WriteError>(Some(encoded))
         };
         let mut begun = pin!(begun);
         let begun = loop {
@@ -193,11 +247,12 @@ impl<'a> Session<'a> {
             }
         };
         // A failure comes again when the batch is stored alone, with patience.
-        let Ok(Some((rows, room))) = begun else {
+        let Ok(Some(encoded)) = begun else {
             return false;
         };
-        let stored = telnet.writer.store_in(room, rows);
-        self.in_flight.push(text, points.len(), stored);
+        let stored = telnet.writer.begin_store(encoded);
+        let memory = self.memory.split(InFlight::bytes_of(text) as u64);
+        self.in_flight.push(text, points.len(), memory, stored);
         // The store begins when it is polled: not after the next lines are parsed, but beside that.
         while let Some(Some(ended)) = self.in_flight.next().now_or_never() {
             self.ended(ended);
@@ -225,7 +280,7 @@ impl<'a> Session<'a> {
         while let Some(ended) = self.in_flight.next().await {
             self.ended(ended);
         }
-        let again = self.in_flight.take_again();
+        let (again, _memory) = self.in_flight.take_again();
         let mut text = &*again;
         while !text.is_empty() {
             let batch = lines::read(text, self.telnet.max_line_bytes, self.telnet.batch_points);
@@ -252,7 +307,7 @@ impl<'a> Session<'a> {
     }
 
     /// Sends what there is to answer. Nothing is in flight then: a client that leaves its answers
-    /// unread must not hold room for batches.
+    /// unread must hold no permit.
     async fn send(&mut self) {
         let answers = std::mem::take(&mut self.answers);
         if answers.is_empty() || self.sent.is_err() {
@@ -265,6 +320,11 @@ impl<'a> Session<'a> {
         }
         .await;
     }
+}
+
+/// What a read of so many bytes takes until its lines are stored.
+fn memory_of(read_bytes: usize) -> u64 {
+    (read_bytes * MEMORY_PER_BYTE) as u64
 }
 
 fn points_of<'b>(batch: &'b Batch<'_>) -> Vec<NewPoint<'b>> {

@@ -7,7 +7,7 @@ use uid_service::UidSettings;
 
 use crate::front::testing::{Service, points, read_to_end};
 use crate::settings::DataSettings;
-use crate::test_stack::Gate;
+use crate::test_stack::{Gate, TestStack};
 
 const T: u32 = 1_356_998_400;
 
@@ -490,4 +490,68 @@ async fn points_that_are_lost_are_told() {
          put: HBase error: no space left to write to disk (3 points are not known to be stored)\n"
     );
     assert_eq!(service.cells().await.len(), 0);
+}
+
+#[tokio::test]
+async fn a_client_that_reads_no_answers_holds_no_permit_and_is_cut_off() {
+    let settings = DataSettings {
+        max_writes_mib: 1,
+        client_timeout_seconds: 1,
+        ..DataSettings::default()
+    };
+    let service = Service::start_with(settings, UidSettings::default()).await;
+    let mut deaf = service.connect().await;
+    let input = format!("put m {T} 1 a=b\n{}", "put m 1 x a=b\n".repeat(1000));
+    let cut_off = async { while deaf.write_all(input.as_bytes()).await.is_ok() {} };
+    let others = async {
+        for second in 1..=20 {
+            assert_eq!(service.telnet(format!("put m {} 1 c=d\n", T + second)).await, "");
+        }
+    };
+    let both = futures::future::join(cut_off, others);
+    tokio::time::timeout(Duration::from_secs(60), both)
+        .await
+        .expect("the connection is closed");
+}
+
+#[tokio::test]
+async fn without_memory_nothing_is_read_and_nothing_is_lost() {
+    let memory = oxtsdb_resources::MemoryAccount::new(256 << 20, 0);
+    let stack = TestStack::with_memory(DataSettings::default(), &memory).await;
+    let service = Service::of(stack).await;
+    let pool = memory.ingest();
+    let taken = pool.try_reserve(pool.limit_bytes()).unwrap();
+    let mut stream = service.connect().await;
+    stream.write_all(lines(5000).as_bytes()).await.unwrap();
+    stream.write_all(b"version\n").await.unwrap();
+    stream.shutdown().await.unwrap();
+    while pool.usage().rejected == 0 {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(service.cells().await.len(), 0);
+    drop(taken);
+    let answer = read_to_end(&mut stream).await;
+    assert!(answer.starts_with("oxtsdb "), "{answer}");
+    assert_eq!(service.cells().await.len(), 5000);
+    while pool.usage().used_bytes > 0 {
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test]
+async fn without_the_uid_service_known_series_are_stored() {
+    let (service, gate) = Service::with_gated_uids().await;
+    gate.let_go(1);
+    assert_eq!(service.telnet(format!("put m {T} 1 a=b\n")).await, "");
+    let mut waiting = service.connect().await;
+    waiting
+        .write_all(format!("put m {T} 1 a=new\nput m {} 2 a=b\nexit\n", T + 1).as_bytes())
+        .await
+        .unwrap();
+    gate.until_waiting(1).await;
+    assert_eq!(service.telnet(format!("put m {} 3 a=b\n", T + 2)).await, "");
+    assert_eq!(service.cells().await.len(), 2, "the other connection waits alone");
+    gate.let_go(100);
+    assert_eq!(read_to_end(&mut waiting).await, "");
+    assert_eq!(service.cells().await.len(), 4);
 }

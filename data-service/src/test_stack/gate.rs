@@ -59,17 +59,15 @@ impl Gate {
 
     /// A service whose new UIDs come to a gate; points are stored without waiting.
     pub(crate) async fn uid_stack() -> (TestStack, Arc<Gate>) {
+        Gate::uid_stack_with(DataSettings::default()).await
+    }
+
+    /// As [`Gate::uid_stack`], with settings.
+    pub(crate) async fn uid_stack_with(settings: DataSettings) -> (TestStack, Arc<Gate>) {
         let (store, gated, gate) = Gate::store(&["tsdb-uid"]);
         let data_store = Arc::new(store.clone());
-        let settings = DataSettings::default();
-        let stack = TestStack::over(
-            store,
-            Arc::new(gated),
-            data_store,
-            settings,
-            UidSettings::default(),
-        )
-        .await;
+        let uid_store = Arc::new(gated);
+        let stack = TestStack::over(store, uid_store, data_store, settings, UidSettings::default()).await;
         (stack, gate)
     }
 

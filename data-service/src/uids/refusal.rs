@@ -37,6 +37,14 @@ pub enum UidsError {
 }
 
 impl UidsError {
+    /// Whether the same call may succeed later.
+    pub(crate) fn is_transient(&self) -> bool {
+        match self {
+            Self::Unavailable { .. } | Self::DeadlineExceeded => true,
+            Self::Refused { .. } | Self::Layout { .. } | Self::BadAnswer { .. } => false,
+        }
+    }
+
     pub(super) fn from_status(status: Status) -> Self {
         let detail = status.message().to_owned();
         match status.code() {

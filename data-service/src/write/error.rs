@@ -106,6 +106,9 @@ pub enum PointErrorReason {
         /// Why.
         refusal: UidRefusal,
     },
+    /// The series is not known, and the UID service is unavailable. The same point may be stored later.
+    #[error("series cannot be resolved now: {0}")]
+    Unresolved(UidsError),
     /// Milliseconds outside 1 to 4294967295999.
     #[error("timestamp {timestamp_ms} ms is out of range, expected 1 to 4294967295999")]
     TimestampOutOfRange {
@@ -141,6 +144,20 @@ pub enum PointErrorReason {
     },
 }
 
+impl PointErrorReason {
+    /// Whether the same point may be stored later, without a change to it or to the deployment.
+    pub(crate) fn is_transient(&self) -> bool {
+        matches!(
+            self,
+            Self::Unresolved(_)
+                | Self::NoUid {
+                    refusal: UidRefusal::Unavailable { .. },
+                    ..
+                }
+        )
+    }
+}
+
 /// Why a whole write failed. Some of its points may have been stored; writing all again is safe.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum WriteError {
@@ -150,12 +167,16 @@ pub enum WriteError {
     /// The UID service failed.
     #[error(transparent)]
     Uids(#[from] UidsError),
-    /// There were more unconfirmed writes than memory is set aside for, until the deadline.
-    #[error("writes of {limit_bytes} bytes are under way already, waited {waited:?}")]
+    /// There were more unconfirmed writes than memory is set aside for.
+    #[error(
+        "writes of {} MiB are with the store, the limit (--max-writes-mib); waited {} ms, retry later",
+        limit_bytes >> 20,
+        waited.as_millis()
+    )]
     Overloaded {
         /// The setting.
         limit_bytes: usize,
-        /// How long it waited for room.
+        /// How long it waited for a permit.
         waited: Duration,
     },
     /// The deadline passed before the store confirmed; the points may or may not be stored.

@@ -13,7 +13,7 @@
 //!
 //! Nobody is answered before the store has confirmed the write that has its points. If that fails,
 //! all that have points in it are told, of an append those whose row it was. Memory is bounded by the
-//! [`Room`] that each request has while a point of it is here.
+//! [`WritePermit`] that each request has while a point of it is here.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -32,7 +32,7 @@ use tokio::time::{Instant, sleep_until};
 use super::form::Form;
 use super::group::PointsByRow;
 use super::rows::Rows;
-use super::writer::Room;
+use super::writer::WritePermit;
 
 /// How many lanes there are: one is written while the other one gathers. The store sends a write over all its
 /// connections; with more lanes the writes, and what each connection gets of them, would be smaller, and
@@ -81,7 +81,7 @@ struct Part {
     points: WriteBatch,
     came: Instant,
     answer: oneshot::Sender<Result<(), StoreError>>,
-    _room: Arc<Room>,
+    _permit: Arc<WritePermit>,
 }
 
 impl Lanes {
@@ -114,9 +114,9 @@ impl Lanes {
     pub(super) fn submit(
         &self,
         rows: Rows,
-        room: Room,
+        permit: WritePermit,
     ) -> impl Future<Output = Result<(), StoreError>> + Send + use<> {
-        let room = Arc::new(room);
+        let permit = Arc::new(permit);
         let mut answers = Vec::with_capacity(LANES);
         for (lane, points) in rows.into_lanes().into_iter().enumerate() {
             if points.is_empty() {
@@ -130,7 +130,7 @@ impl Lanes {
                     points,
                     came: Instant::now(),
                     answer,
-                    _room: Arc::clone(&room),
+                    _permit: Arc::clone(&permit),
                 },
             );
         }

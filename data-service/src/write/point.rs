@@ -1,5 +1,7 @@
 //! Points as they are written, and what becomes of them.
 
+use std::sync::Arc;
+
 use oxtsdb_proto::data::v1::TimestampPrecision;
 use oxtsdb_schema::{Timestamp, Value};
 
@@ -34,8 +36,8 @@ pub struct WriteOutcome {
 pub struct PointError {
     /// Its place among the points of the write, from 0.
     pub index: usize,
-    /// Why.
-    pub reason: PointErrorReason,
+    /// Why; shared by points with one reason.
+    pub reason: Arc<PointErrorReason>,
 }
 
 /// A point whose series may be named either way.

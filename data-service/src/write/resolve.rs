@@ -13,7 +13,17 @@ use crate::uids::series::{Series, SeriesCache, SeriesRef};
 use crate::uids::{UidRefusal, Uids, UidsError};
 
 /// A series, or why there is none; shared by all points that name it.
-pub(super) type Resolved = Result<Arc<Series>, Arc<PointErrorReason>>;
+pub(crate) type Resolved = Result<Arc<Series>, Arc<PointErrorReason>>;
+
+/// The series of a batch.
+#[derive(Debug)]
+pub(crate) struct Resolution {
+    /// In the order in which they were requested.
+    pub(crate) series: Vec<Resolved>,
+    /// Set if the UID service was unavailable. Some series are [`PointErrorReason::Unresolved`] then;
+    /// those in the cache are not affected.
+    pub(crate) outage: Option<UidsError>,
+}
 
 /// Finds series, with one call to the UID service for all that are not remembered.
 #[derive(Debug)]
@@ -28,12 +38,17 @@ impl Resolver {
     ///
     /// Names that have no UID get one, if the deployment says so, in the order of the points: the
     /// metric, then key and value of each tag. A point with a name that cannot be stored has none
-    /// assigned.
+    /// assigned. While the UID service is unavailable, series that are not in the cache are
+    /// [`PointErrorReason::Unresolved`].
+    ///
+    /// # Errors
+    ///
+    /// [`UidsError::DeadlineExceeded`], and errors of the service that no retry mends.
     pub(super) async fn resolve<'a>(
         &self,
         wanted: impl ExactSizeIterator<Item = SeriesRef<'a>> + Send,
         deadline: Option<Instant>,
-    ) -> Result<Vec<Resolved>, UidsError> {
+    ) -> Result<Resolution, UidsError> {
         self.cache.tell_time();
         let mut key = Vec::with_capacity(256);
         let mut found: Vec<Option<Resolved>> = Vec::with_capacity(wanted.len());
@@ -53,8 +68,10 @@ impl Resolver {
             }
             found.push(cached.map(Ok));
         }
+        let mut outage = None;
         if !missing.is_empty() {
-            let mut resolved = self.resolve_missing(&missing, deadline).await?;
+            let (mut resolved, away) = self.resolve_missing(&missing, deadline).await?;
+            outage = away;
             for (series, resolved) in missing.iter().zip(&mut resolved) {
                 if let Ok(resolved) = resolved {
                     series.write_key(&mut key);
@@ -65,14 +82,17 @@ impl Resolver {
                 found[index] = Some(resolved[place].clone());
             }
         }
-        Ok(found.into_iter().flatten().collect())
+        Ok(Resolution {
+            series: found.into_iter().flatten().collect(),
+            outage,
+        })
     }
 
     async fn resolve_missing(
         &self,
         series: &[SeriesRef<'_>],
         deadline: Option<Instant>,
-    ) -> Result<Vec<Resolved>, UidsError> {
+    ) -> Result<(Vec<Resolved>, Option<UidsError>), UidsError> {
         let mut answers: Vec<Option<Resolved>> = Vec::with_capacity(series.len());
         let mut named = Vec::new();
         let mut numbered = Vec::new();
@@ -85,15 +105,32 @@ impl Resolver {
             };
             answers.push(checked.err().map(|reason| Err(Arc::new(reason))));
         }
-        let tsuids = self.assign(&named, deadline).await?;
+        // One reason for all: neighbouring points with it are one error.
+        let unresolved = |error: &UidsError| Arc::new(PointErrorReason::Unresolved(error.clone()));
+        let (tsuids, mut outage) = self.assign(&named, deadline).await?;
+        let away = outage.as_ref().map(unresolved);
         for (named, tsuid) in named.iter().zip(tsuids) {
-            answers[named.index] = Some(self.series(tsuid));
+            answers[named.index] = Some(match (tsuid, &away) {
+                (Err(PointErrorReason::Unresolved(_)), Some(away)) => Err(Arc::clone(away)),
+                (tsuid, _) => self.series(tsuid),
+            });
         }
-        let checked = self.check_uids(&numbered, deadline).await?;
-        for ((index, tsuid), checked) in numbered.into_iter().zip(checked) {
-            answers[index] = Some(self.series(checked.map(|()| tsuid)));
+        match self.check_uids(&numbered, deadline).await {
+            Ok(checked) => {
+                for ((index, tsuid), checked) in numbered.into_iter().zip(checked) {
+                    answers[index] = Some(self.series(checked.map(|()| tsuid)));
+                }
+            }
+            Err(error @ UidsError::Unavailable { .. }) => {
+                let reason = unresolved(&error);
+                for (index, _) in numbered {
+                    answers[index] = Some(Err(Arc::clone(&reason)));
+                }
+                outage = Some(error);
+            }
+            Err(error) => return Err(error),
         }
-        Ok(answers.into_iter().flatten().collect())
+        Ok((answers.into_iter().flatten().collect(), outage))
     }
 
     fn series(&self, tsuid: Result<Tsuid, PointErrorReason>) -> Resolved {
@@ -167,7 +204,7 @@ impl Resolver {
                 }
                 owners.resize(uids.len(), owner);
             }
-            let names = self.uids.names(kind, &uids, deadline).await?;
+            let names = self.uids.names_for_write(kind, &uids, deadline).await?;
             for ((uid, owner), name) in uids.into_iter().zip(owners).zip(names) {
                 if name.is_none() && checked[owner].is_ok() {
                     checked[owner] = Err(PointErrorReason::UnknownUid { kind, uid });
@@ -181,14 +218,16 @@ impl Resolver {
     ///
     /// Kinds that the deployment does not assign on write go first: were their names unknown, the
     /// other names of the point would be assigned for nothing. Usually there is no such kind, and
-    /// one call does it all.
+    /// one call does it all. While the service is unavailable, series of which a name is not in the cache
+    /// are unresolved.
     async fn assign(
         &self,
         series: &[NamedSeries<'_>],
         deadline: Option<Instant>,
-    ) -> Result<Vec<Result<Tsuid, PointErrorReason>>, UidsError> {
+    ) -> Result<(Vec<Result<Tsuid, PointErrorReason>>, Option<UidsError>), UidsError> {
         let mut refused: Vec<Option<PointErrorReason>> = vec![None; series.len()];
         let mut known: HashMap<(UidKind, &str), Uid> = HashMap::new();
+        let mut outage = None;
         for on_write in [false, true] {
             let mut asked: Vec<(UidKind, &str)> = Vec::new();
             let mut owners: Vec<(usize, NamePosition)> = Vec::new();
@@ -207,7 +246,22 @@ impl Resolver {
             if asked.is_empty() {
                 continue;
             }
-            let uids = self.uids.assign(&asked, deadline).await?;
+            let uids = match self.uids.assign(&asked, deadline).await {
+                Ok(uids) => uids,
+                Err(error @ UidsError::Unavailable { .. }) => {
+                    for (name, (owner, _)) in asked.into_iter().zip(owners) {
+                        match self.uids.cached(name.0, name.1) {
+                            Some(uid) => {
+                                known.insert(name, uid);
+                            }
+                            None => refused[owner] = Some(PointErrorReason::Unresolved(error.clone())),
+                        }
+                    }
+                    outage = Some(error);
+                    continue;
+                }
+                Err(error) => return Err(error),
+            };
             for ((name, (owner, position)), uid) in asked.into_iter().zip(owners).zip(uids) {
                 match uid {
                     Ok(uid) => {
@@ -223,7 +277,7 @@ impl Resolver {
             Some(reason) => Err(reason),
             None => named.tsuid(&known),
         });
-        Ok(tsuids.collect())
+        Ok((tsuids.collect(), outage))
     }
 }
 

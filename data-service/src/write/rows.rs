@@ -3,7 +3,7 @@
 use std::hash::BuildHasher as _;
 
 use oxtsdb_row_store::{FamilyId, TableName, WriteBatch};
-use oxtsdb_schema::{BaseTime, Qualifier, Timestamp, Value};
+use oxtsdb_schema::{BaseTime, Qualifier, RowKeyLayout, Timestamp, Value};
 use rustc_hash::FxBuildHasher;
 
 use super::tracking::Untracked;
@@ -11,8 +11,12 @@ use super::tracking::Untracked;
 /// The family of table `tsdb`.
 pub(super) const FAMILY: &str = "t";
 
-/// Room that a point takes in a batch at most usually, in bytes: row key, qualifier, value.
+/// What a point usually takes in a batch at most, in bytes: row key, qualifier, value.
 pub(super) const POINT_BYTES: usize = 64;
+
+/// What a cell of a point takes at most with its row's frame, beside the row key: operations, lengths,
+/// family, qualifier, timestamp, value.
+const CELL_BYTES: usize = 32;
 
 /// Points on their way to the store, each as a cell of its own. Points of one row that follow each
 /// other share it.
@@ -33,6 +37,13 @@ pub(crate) struct Rows {
 }
 
 impl Rows {
+    /// What a point takes at most: a row of its own with a key of so many tags, and a cell.
+    pub(super) fn largest_point_bytes(layout: &RowKeyLayout, max_tags: usize) -> usize {
+        let tag = layout.widths.tagk.bytes() + layout.widths.tagv.bytes();
+        let key = layout.salt.width() + layout.widths.metric.bytes() + size_of::<u32>() + max_tags * tag;
+        key + CELL_BYTES
+    }
+
     /// No points, and room for so many, on 1 lane or more. With `use_otsdb_timestamp` a cell's timestamp
     /// is its point's; else the store gives it one.
     /// Series that `untracked` takes are stored with the points.

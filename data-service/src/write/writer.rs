@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures::future::{BoxFuture, FutureExt as _};
+use oxtsdb_resources::{ComputePool, MemoryPool};
 use oxtsdb_row_store::{RowStore, TableName};
 use oxtsdb_server::Shutdown;
 use oxtsdb_server::settings::SettingError;
@@ -11,7 +12,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::form::Form;
 use super::lanes::{LANES, Lanes};
-use super::resolve::{Resolved, Resolver};
+use super::resolve::{Resolution, Resolved, Resolver};
 use super::rows::{POINT_BYTES, Rows};
 use super::tracking::Tracker;
 use super::{NewPoint, PointError, PointRef, WriteError, WriteOutcome};
@@ -22,6 +23,32 @@ use crate::uids::series::{SeriesCache, SeriesRef, set_base_time};
 
 /// A permit of the semaphore stands for so many bytes of a batch.
 const PERMIT_BYTES: usize = 1024;
+
+/// How long a call waits for a permit.
+const PERMIT_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// What ingestion has of the process.
+#[derive(Clone, Debug)]
+pub struct IngestResources {
+    /// Memory for writes from when they are received until they are stored.
+    pub memory: MemoryPool,
+    /// Threads for decompressing and parsing.
+    pub compute: ComputePool,
+}
+
+impl IngestResources {
+    /// Without a limit of memory, for tests and tools.
+    ///
+    /// # Errors
+    ///
+    /// If the system gives no threads.
+    pub fn unlimited() -> std::io::Result<Self> {
+        Ok(Self {
+            memory: MemoryPool::unlimited("ingest"),
+            compute: ComputePool::with_default_threads()?,
+        })
+    }
+}
 
 /// Writes points. Cloning is cheap, clones share the caches and the limit.
 #[derive(Clone, Debug)]
@@ -37,13 +64,16 @@ struct Inner {
     /// The way to the store, unless batches go to it as they are.
     lanes: Option<Lanes>,
     tracker: Tracker,
-    /// Room for batches that the store has not confirmed.
-    room: Arc<Semaphore>,
-    room_permits: u32,
+    /// For batches that the store has not confirmed.
+    permits: Arc<Semaphore>,
+    limit_permits: u32,
+    resources: IngestResources,
+    /// What a point takes in a batch at most.
+    largest_point_bytes: usize,
 }
 
 impl Writer {
-    /// A writer into the table that `settings` name; it must exist. New series are told to `index`.
+    /// A writer into the table that `settings` name; it must exist. New series are added to `index`.
     ///
     /// # Errors
     ///
@@ -53,9 +83,10 @@ impl Writer {
         uids: Uids,
         settings: &DataSettings,
         index: Option<SeriesIndex>,
+        resources: IngestResources,
         shutdown: Shutdown,
     ) -> Result<Self, SettingError> {
-        let room_permits = u32::try_from((settings.max_writes_mib << 20) / PERMIT_BYTES).unwrap_or(u32::MAX);
+        let limit_permits = u32::try_from((settings.max_writes_mib << 20) / PERMIT_BYTES).unwrap_or(u32::MAX);
         let table = settings.data_table_name()?;
         let form = settings.write_form.on(&*store);
         let linger = Duration::from_millis(settings.linger_ms);
@@ -75,20 +106,25 @@ impl Writer {
                 cache: SeriesCache::new(settings.series_cache_mib << 20, settings.cache_ttl()),
                 max_tags: settings.max_tags,
             },
-            room: Arc::new(Semaphore::new(room_permits as usize)),
-            room_permits,
+            permits: Arc::new(Semaphore::new(limit_permits as usize)),
+            limit_permits,
+            resources,
+            largest_point_bytes: Rows::largest_point_bytes(&layout, settings.max_tags),
         })))
     }
 
     /// Writes points, in their order. `Ok` means that all that are not among the errors are in the
     /// store's log.
     ///
-    /// With a deadline, waiting for the UID service, for room and for the store ends there.
+    /// While the UID service is unavailable, points of series in the cache are stored, and the others are
+    /// [`super::PointErrorReason::Unresolved`].
+    ///
+    /// With a deadline, waiting for the UID service, for a permit and for the store ends there.
     ///
     /// # Errors
     ///
-    /// When the UID service or the store fails, or there is no room until the deadline. A part may
-    /// have been written; writing all again is safe.
+    /// When the UID service fails and no series is known, when the store fails, or when there is no permit
+    /// in time. A part may have been written; writing all again is safe.
     pub async fn write(
         &self,
         points: &[NewPoint<'_>],
@@ -105,33 +141,51 @@ impl Writer {
         point: impl Fn(usize) -> PointRef<'a> + Send + Sync,
         deadline: Option<Instant>,
     ) -> Result<WriteOutcome, WriteError> {
-        let (rows, errors) = self.encode(count, point, deadline).await?;
-        let written = rows.points();
-        self.store(rows, deadline).await?;
+        let series = self.resolve_points(count, &point, deadline).await?;
+        let permit = self.permit_in_time(count, deadline).await?;
+        let (batch, errors) = self.encode(&series, point, permit);
+        let written = batch.points();
+        self.store(batch, deadline).await?;
         Ok(WriteOutcome { written, errors })
     }
 
-    /// The first half of [`Writer::write_refs`]: a batch that is not stored yet, and the points that
-    /// are refused and not in it. With a deadline, waiting for the UID service ends there.
-    pub(crate) async fn encode<'a>(
+    /// The series of `count` points. With a deadline, waiting for the UID service ends there.
+    ///
+    /// # Errors
+    ///
+    /// When the UID service fails; while it is unavailable, only if no point has a known series. A write
+    /// that stores nothing fails as a whole: clients and proxies retry calls by their status.
+    pub(crate) async fn resolve_points<'a>(
         &self,
         count: usize,
         point: impl Fn(usize) -> PointRef<'a> + Send + Sync,
         deadline: Option<Instant>,
-    ) -> Result<(Rows, Vec<PointError>), WriteError> {
-        let resolved = self
-            .0
-            .resolver
+    ) -> Result<Vec<Resolved>, WriteError> {
+        let Resolution { series, outage } = self
             .resolve((0..count).map(|index| point(index).series), deadline)
             .await?;
+        match outage {
+            Some(error) if !series.iter().any(Result::is_ok) => Err(error.into()),
+            _ => Ok(series),
+        }
+    }
+
+    /// Makes a batch of points whose series are resolved, and the list of those that are not in it.
+    pub(crate) fn encode<'a>(
+        &self,
+        series: &[Resolved],
+        point: impl Fn(usize) -> PointRef<'a>,
+        permit: WritePermit,
+    ) -> (Batch, Vec<PointError>) {
         let mut errors = Vec::new();
-        let mut rows = self.batch(count);
+        let mut batch = self.batch(series.len(), permit);
+        let rows = batch.rows();
         let mut key = Vec::with_capacity(POINT_BYTES);
-        for (index, series) in resolved.iter().enumerate() {
+        for (index, series) in series.iter().enumerate() {
             match series {
                 Ok(series) => {
                     let PointRef { timestamp, value, .. } = point(index);
-                    // The address tells series apart: `resolved` keeps all of them alive.
+                    // The address tells series apart: `series` keeps all of them alive.
                     let place = Arc::as_ptr(series).addr();
                     rows.untracked().look_at(series);
                     rows.point(place, timestamp, &value, |base| {
@@ -143,11 +197,12 @@ impl Writer {
                 }
                 Err(reason) => errors.push(PointError {
                     index,
-                    reason: reason.as_ref().clone(),
+                    reason: Arc::clone(reason),
                 }),
             }
         }
-        Ok((rows, errors))
+        batch.shrink();
+        (batch, errors)
     }
 
     /// The series that are named, in their order; see [`Resolver::resolve`].
@@ -155,21 +210,32 @@ impl Writer {
         &self,
         wanted: impl ExactSizeIterator<Item = SeriesRef<'a>> + Send,
         deadline: Option<Instant>,
-    ) -> Result<Vec<Resolved>, WriteError> {
+    ) -> Result<Resolution, WriteError> {
         Ok(self.0.resolver.resolve(wanted, deadline).await?)
     }
 
-    /// An empty batch with room for so many points.
-    pub(crate) fn batch(&self, points: usize) -> Rows {
+    /// An empty batch for so many points; [`Writer::permit`] is to be of as many.
+    pub(crate) fn batch(&self, points: usize, permit: WritePermit) -> Batch {
         let lanes = if self.0.lanes.is_some() { LANES } else { 1 };
         let untracked = self.0.tracker.untracked();
-        Rows::new(
+        let rows = Rows::new(
             &self.0.table,
             points,
             lanes,
             self.0.use_otsdb_timestamp,
             untracked,
-        )
+        );
+        Batch { rows, permit }
+    }
+
+    /// The pool that writes are charged to from when they are received until they are stored.
+    pub(crate) fn memory(&self) -> &MemoryPool {
+        &self.0.resources.memory
+    }
+
+    /// Where large requests are decompressed and parsed.
+    pub(crate) fn compute(&self) -> &ComputePool {
+        &self.0.resources.compute
     }
 
     /// The most tags of a series.
@@ -178,20 +244,11 @@ impl Writer {
     }
 
     /// Stores a batch: durable when this returns `Ok`.
-    pub(crate) async fn store(&self, rows: Rows, deadline: Option<Instant>) -> Result<(), WriteError> {
-        if rows.points() == 0 {
+    pub(crate) async fn store(&self, batch: Batch, deadline: Option<Instant>) -> Result<(), WriteError> {
+        if batch.points() == 0 {
             return Ok(());
         }
-        let began = Instant::now();
-        let room = match deadline {
-            None => Ok(self.room(rows.byte_len()).await),
-            Some(deadline) => tokio::time::timeout_at(deadline.into(), self.room(rows.byte_len())).await,
-        };
-        let room = room.map_err(|_| WriteError::Overloaded {
-            limit_bytes: self.0.room_permits as usize * PERMIT_BYTES,
-            waited: began.elapsed(),
-        })?;
-        let store = self.store_in(room, rows);
+        let store = self.begin_store(batch);
         match deadline {
             None => store.await,
             Some(deadline) => {
@@ -201,12 +258,12 @@ impl Writer {
         }
     }
 
-    /// Stores a batch for which there is room. Of two batches the one with which this was called
-    /// first is stored first where they have points of one row, if what this returns is polled in
-    /// the same order.
-    pub(crate) fn store_in(&self, room: Room, mut rows: Rows) -> BoxFuture<'static, Result<(), WriteError>> {
+    /// Stores a batch. Of two batches the one with which this was called first is stored first where
+    /// they have points of one row, if what this returns is polled in the same order.
+    pub(crate) fn begin_store(&self, batch: Batch) -> BoxFuture<'static, Result<(), WriteError>> {
+        let Batch { mut rows, permit } = batch;
         let untracked = rows.take_untracked();
-        let stored = self.store_points(room, rows);
+        let stored = self.store_points(permit, rows);
         if untracked.is_empty() {
             return stored;
         }
@@ -220,9 +277,9 @@ impl Writer {
         .boxed()
     }
 
-    fn store_points(&self, room: Room, rows: Rows) -> BoxFuture<'static, Result<(), WriteError>> {
+    fn store_points(&self, permit: WritePermit, rows: Rows) -> BoxFuture<'static, Result<(), WriteError>> {
         if let Some(lanes) = &self.0.lanes {
-            let submitted = lanes.submit(rows, room);
+            let submitted = lanes.submit(rows, permit);
             return async { Ok(submitted.await?) }.boxed();
         }
         let writer = self.clone();
@@ -232,46 +289,100 @@ impl Writer {
                     writer.0.store.write(batch).await?;
                 }
             }
-            drop(room);
+            drop(permit);
             Ok(())
         }
         .boxed()
     }
 
-    /// Waits, without end, until there is room for a batch of so many bytes, with what is kept for it
-    /// until it is stored. One that is above the limit waits to be alone.
-    pub(crate) fn room(&self, bytes: usize) -> impl Future<Output = Room> + Send + use<> {
-        let semaphore = Arc::clone(&self.0.room);
-        let permits = self.permits(bytes);
-        async move {
-            Room {
-                _permit: semaphore.acquire_many_owned(permits).await.ok(),
-            }
-        }
+    /// Waits, without end, for the permit to build and store a batch of so many points. One that is above
+    /// the limit waits to be alone.
+    ///
+    /// The permit comes before the batch: what waits is the request as it came, which the ingest pool of
+    /// the memory account bounds.
+    pub(crate) fn permit(&self, points: usize) -> impl Future<Output = WritePermit> + Send + use<> {
+        let semaphore = Arc::clone(&self.0.permits);
+        let permits = points
+            .saturating_mul(self.0.largest_point_bytes)
+            .div_ceil(PERMIT_BYTES);
+        let permits = u32::try_from(permits)
+            .unwrap_or(u32::MAX)
+            .min(self.0.limit_permits);
+        async move { WritePermit(semaphore.acquire_many_owned(permits).await.ok()) }
     }
 
-    /// Room for so many bytes, if there is some and nobody waits for it.
-    pub(crate) fn try_room(&self, bytes: usize) -> Option<Room> {
-        let permit = Arc::clone(&self.0.room)
-            .try_acquire_many_owned(self.permits(bytes))
-            .ok()?;
-        Some(Room {
-            _permit: Some(permit),
+    /// As [`Writer::permit`], for a call that rather fails than waits.
+    async fn permit_in_time(
+        &self,
+        points: usize,
+        deadline: Option<Instant>,
+    ) -> Result<WritePermit, WriteError> {
+        let began = Instant::now();
+        let limit = began + PERMIT_TIMEOUT;
+        let until = deadline.map_or(limit, |deadline| deadline.min(limit));
+        let permit = tokio::time::timeout_at(until.into(), self.permit(points)).await;
+        permit.map_err(|_elapsed| WriteError::Overloaded {
+            limit_bytes: self.0.limit_permits as usize * PERMIT_BYTES,
+            waited: began.elapsed(),
         })
     }
 
-    fn permits(&self, bytes: usize) -> u32 {
-        u32::try_from(bytes.div_ceil(PERMIT_BYTES))
-            .unwrap_or(u32::MAX)
-            .min(self.0.room_permits)
+    /// A permit and a batch of so many points of declared series, for a call.
+    pub(crate) async fn batch_in_time(
+        &self,
+        points: usize,
+        deadline: Option<Instant>,
+    ) -> Result<Batch, WriteError> {
+        let permit = self.permit_in_time(points, deadline).await?;
+        Ok(self.batch(points, permit))
     }
 }
 
-/// A part of the memory for batches that the store has not confirmed; free again when dropped.
+/// A part of `--max-writes-mib`: for batches that are built, or are with the store. Free again when dropped.
 #[derive(Debug)]
-pub(crate) struct Room {
+pub(crate) struct WritePermit(
     /// `None` would mean a closed semaphore; this one never is.
-    _permit: Option<OwnedSemaphorePermit>,
+    Option<OwnedSemaphorePermit>,
+);
+
+impl WritePermit {
+    /// Releases what a batch of so many bytes does not need.
+    fn shrink_to(&mut self, bytes: usize) {
+        if let Some(permit) = &mut self.0 {
+            let spare = permit.num_permits().saturating_sub(bytes.div_ceil(PERMIT_BYTES));
+            drop(permit.split(spare));
+        }
+    }
+}
+
+/// Points that are encoded, and the permit to hold them.
+#[derive(Debug)]
+pub(crate) struct Batch {
+    rows: Rows,
+    permit: WritePermit,
+}
+
+impl Batch {
+    /// The rows, to add points to.
+    #[inline]
+    pub(crate) fn rows(&mut self) -> &mut Rows {
+        &mut self.rows
+    }
+
+    /// Points so far.
+    pub(crate) fn points(&self) -> u64 {
+        self.rows.points()
+    }
+
+    #[cfg(test)]
+    pub(crate) fn into_rows(self) -> Rows {
+        self.rows
+    }
+
+    /// Releases what was reserved beyond its size; no point is added after this.
+    pub(crate) fn shrink(&mut self) {
+        self.permit.shrink_to(self.rows.byte_len());
+    }
 }
 
 #[cfg(test)]

@@ -56,6 +56,15 @@ impl ClientStream {
         self.stream.peek(buffer).await
     }
 
+    /// Waits until there is something to receive, or the client has closed its side.
+    ///
+    /// # Errors
+    ///
+    /// Those of the socket.
+    pub async fn readable(&self) -> io::Result<()> {
+        self.stream.readable().await
+    }
+
     /// Receives what has already arrived.
     ///
     /// # Errors

@@ -4,6 +4,7 @@ use bytes::{BufMut as _, BytesMut};
 use futures::{StreamExt as _, stream};
 use http_body_util::{BodyExt as _, StreamBody};
 use oxtsdb_proto::error::reason_of;
+use oxtsdb_resources::memory::MIN_LIMIT_BYTES;
 use tokio::sync::mpsc;
 use tower::ServiceExt as _;
 
@@ -95,10 +96,12 @@ async fn a_message_of_a_stream_is_released_when_the_next_one_is_pulled() {
 
 #[tokio::test]
 async fn a_request_is_charged_until_the_response_is_made() {
-    let pool = MemoryPool::new("ingest", 1 << 20);
-    let usage = pool.clone();
+    let account = MemoryAccount::new(MIN_LIMIT_BYTES, 0);
+    let (ingest, query) = (account.ingest().clone(), account.query().clone());
+    let left = ingest.limit_bytes();
+    let usage = ingest.clone();
     let handler = tower::service_fn(move |request: Request<Body>| {
-        let usage = usage.clone();
+        let (usage, query) = (usage.clone(), query.clone());
         async move {
             let body = request.into_body().collect().await.unwrap().to_bytes();
             assert_eq!(body.len(), 10_005);
@@ -107,8 +110,9 @@ async fn a_request_is_charged_until_the_response_is_made() {
             decode_memory::take(500_000).unwrap();
             let expected = 10_000 - FREE_BYTES + 500_000 - FREE_DECODED_BYTES;
             assert_eq!(usage.usage().used_bytes, expected);
-            let status = decode_memory::take(1 << 20).unwrap_err();
+            let status = decode_memory::take(left).unwrap_err();
             assert_eq!(reason_of(&status), Some(ErrorReason::Overloaded));
+            assert_eq!(query.usage().used_bytes, 0, "queries have their own");
             Ok::<_, Infallible>(Response::new(Body::empty()))
         }
     });
@@ -116,9 +120,19 @@ async fn a_request_is_charged_until_the_response_is_made() {
     sender.send(message(10_000)).unwrap();
     drop(sender);
     let request = Request::builder().uri(WRITE).body(body).unwrap();
-    let service = RequestMemoryLayer::new(Some(pool.clone())).layer(handler);
+    let service = RequestMemoryLayer::new(Some(account)).layer(handler);
     service.oneshot(request).await.unwrap();
-    assert_eq!(pool.usage().used_bytes, 0);
+    assert_eq!(ingest.usage().used_bytes, 0);
+}
+
+#[test]
+fn writes_and_queries_take_from_their_own_pools() {
+    let account = MemoryAccount::unlimited();
+    let name = |path| pool_of(&account, path).usage().name;
+    assert_eq!(name(WRITE), "ingest");
+    assert_eq!(name(WRITE_STREAM), "ingest");
+    assert_eq!(name("/oxtsdb.uid.v1.UidService/GetOrCreateUids"), "ingest");
+    assert_eq!(name("/oxtsdb.data.v1.DataService/Query"), "query");
 }
 
 #[tokio::test(start_paused = true)]

@@ -5,7 +5,7 @@ use rustc_hash::FxHashMap;
 
 use super::line::{self, Line, LineError};
 
-/// Points of a batch, which is sent as one frame.
+/// Points of a batch, which is sent as one frame, unless the server's window is smaller.
 pub(super) const BATCH_POINTS: usize = 4096;
 
 /// Text of the lines of a batch. It bounds the frame, also if all its names have to be declared.
@@ -122,13 +122,16 @@ pub(super) struct Batcher {
     dictionary: Dictionary,
     batch: Batch,
     max_series: usize,
+    max_points: usize,
 }
 
 impl Batcher {
-    /// Declares at most `max_series` series before it begins a fresh dictionary.
-    pub(super) fn new(max_series: usize) -> Self {
+    /// Declares at most `max_series` series before it begins a fresh dictionary, and makes batches of
+    /// at most `max_points`, which the server's window holds.
+    pub(super) fn new(max_series: usize, max_points: usize) -> Self {
         Self {
             max_series: max_series.max(1),
+            max_points: max_points.clamp(1, BATCH_POINTS),
             ..Self::default()
         }
     }
@@ -168,7 +171,7 @@ impl Batcher {
 
     /// Whether the batch should be sent before another line is added.
     pub(super) fn is_full(&self) -> bool {
-        self.batch.points() >= BATCH_POINTS
+        self.batch.points() >= self.max_points
             || self.batch.bytes >= BATCH_BYTES
             || (self.dictionary_is_full() && self.batch.points() > 0)
     }
@@ -237,7 +240,7 @@ mod tests {
     use super::*;
 
     fn batch(lines: &[&str]) -> Batch {
-        let mut batcher = Batcher::new(100);
+        let mut batcher = Batcher::new(100, BATCH_POINTS);
         for (line, number) in lines.iter().zip(1..) {
             batcher.add(line.as_bytes(), number).unwrap();
         }
@@ -260,7 +263,7 @@ mod tests {
 
     #[test]
     fn a_bad_line_declares_nothing() {
-        let mut batcher = Batcher::new(100);
+        let mut batcher = Batcher::new(100, BATCH_POINTS);
         batcher.add(b"m 1 1 a", 1).unwrap_err();
         batcher.add(b"m 1 1 a=b a=c", 2).unwrap_err();
         batcher.add(b"m 1 \xff a=b", 3).unwrap_err();
@@ -269,8 +272,19 @@ mod tests {
     }
 
     #[test]
+    fn a_batch_fits_the_window_of_the_server() {
+        let mut batcher = Batcher::new(100, 3);
+        for number in 1..=3 {
+            assert!(!batcher.is_full());
+            batcher.add(b"m 1 1 a=1", number).unwrap();
+        }
+        assert!(batcher.is_full());
+        assert_eq!(batcher.take(0).points(), 3);
+    }
+
+    #[test]
     fn a_full_dictionary_begins_anew() {
-        let mut batcher = Batcher::new(2);
+        let mut batcher = Batcher::new(2, BATCH_POINTS);
         batcher.add(b"m 1 1 a=1", 1).unwrap();
         assert!(!batcher.is_full());
         batcher.add(b"m 1 1 a=2", 2).unwrap();

@@ -143,7 +143,7 @@ mod tests {
     use super::*;
 
     fn batches(parts: &[&[&str]]) -> Vec<Batch> {
-        let mut batcher = Batcher::new(100);
+        let mut batcher = Batcher::new(100, 4096);
         parts
             .iter()
             .map(|lines| {

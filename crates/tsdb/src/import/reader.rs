@@ -19,6 +19,8 @@ pub(super) struct FileReader {
     pub(super) report: Arc<Mutex<Report>>,
     /// The most series that a stream may declare.
     pub(super) max_series: usize,
+    /// The most points of a batch.
+    pub(super) max_points: usize,
     /// Where batches go.
     pub(super) batches: mpsc::Sender<Batch>,
     /// Called with bytes of files as they are read.
@@ -31,7 +33,7 @@ struct Stopped;
 impl FileReader {
     /// Reads all files. Ends early if nobody takes the batches.
     pub(super) fn run(self) {
-        let mut batcher = Batcher::new(self.max_series);
+        let mut batcher = Batcher::new(self.max_series, self.max_points);
         for file in 0..self.files.len() {
             // The first batch of a file says so.
             batcher.begin(file);
@@ -102,6 +104,7 @@ mod tests {
             files,
             report: Arc::clone(&report),
             max_series: 10,
+            max_points: 4096,
             batches,
             progress: Arc::new(|_| ()),
         }

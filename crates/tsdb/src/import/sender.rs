@@ -12,6 +12,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use oxtsdb_proto::common::v1::ItemError;
 use oxtsdb_proto::data::v1::write_stream_request::{Message as Outgoing, Open};
 use oxtsdb_proto::data::v1::write_stream_response::{Ack, Message as Incoming, Opened};
 use oxtsdb_proto::data::v1::{WriteStreamRequest, WriteStreamResponse};
@@ -109,6 +110,11 @@ impl Session {
     /// The most series that the server lets a stream declare.
     pub(super) fn max_series(&self) -> usize {
         self.opened.max_series as usize
+    }
+
+    /// The most points that the server takes in one frame.
+    pub(super) fn window_points(&self) -> usize {
+        usize::try_from(self.opened.window_points).unwrap_or(usize::MAX)
     }
 
     fn has_room_for(&self, batch: &Batch) -> bool {
@@ -238,7 +244,7 @@ impl Sender {
                     None => ended = true,
                 },
                 answer = session.responses.message() => match answer?.map(|answer| answer.message) {
-                    Some(Some(Incoming::Ack(ack))) => self.acknowledge(&mut session, &ack),
+                    Some(Some(Incoming::Ack(ack))) => self.acknowledge(&mut session, &ack)?,
                     Some(Some(Incoming::Draining(_))) => session.draining = true,
                     Some(Some(Incoming::Opened(_)) | None) => {
                         return Err(Status::internal("the server sent a message that has no place here"));
@@ -258,7 +264,16 @@ impl Sender {
         }
     }
 
-    fn acknowledge(&mut self, session: &mut Session, ack: &Ack) {
+    /// Takes what an ack speaks for from the front.
+    ///
+    /// # Errors
+    ///
+    /// UNAVAILABLE if some points may be stored later, for example when the UID service is there again: all
+    /// that the ack speaks for is to be sent again, which changes nothing of what was stored.
+    fn acknowledge(&mut self, session: &mut Session, ack: &Ack) -> Result<(), Status> {
+        if let Some(error) = transient(ack) {
+            return Err(Status::unavailable(error.message.clone()));
+        }
         // Frames have the numbers up to `sequence`, and the last `sent` of them are open.
         let first_open = session.sequence + 1 - session.sent as u64;
         self.report_errors(ack, first_open);
@@ -273,6 +288,7 @@ impl Sender {
         }
         self.last_progress = Instant::now();
         (self.on_ack)(points);
+        Ok(())
     }
 
     fn report_errors(&self, ack: &Ack, first_open: u64) {
@@ -306,6 +322,15 @@ impl Sender {
             report.reject_unnamed(unnamed, &format!("{from} to {to}"));
         }
     }
+}
+
+/// The first error of an ack that a retry may mend.
+fn transient(ack: &Ack) -> Option<&ItemError> {
+    let mut errors = ack
+        .errors
+        .iter()
+        .filter_map(|error| error.error.as_ref()?.error.as_ref());
+    errors.find(|error| error.retryable)
 }
 
 fn report(report: &Mutex<Report>) -> MutexGuard<'_, Report> {

@@ -196,3 +196,15 @@ fn without_a_server_it_fails_with_one_line() {
     );
     assert_eq!(done.stderr.lines().count(), 1, "{}", done.stderr);
 }
+
+#[test]
+fn frames_fit_the_window_of_the_server() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start_with(&folder.path().join("data"), |command| {
+        command.args(["--stream-window-points", "100"]);
+    });
+    let file = folder.path().join("points.txt");
+    std::fs::write(&file, lines(0, 5000)).unwrap();
+    let done = server.run(&["import", file.to_str().unwrap()]).ok();
+    assert!(done.starts_with("5000 points in "), "{done}");
+}

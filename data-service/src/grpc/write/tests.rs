@@ -3,11 +3,12 @@ use oxtsdb_proto::data::v1::columns::{Block, SeriesDeclaration, block};
 use oxtsdb_proto::data::v1::{Columns, DoubleColumn, IntColumn};
 use oxtsdb_proto::error::reason_of;
 use tonic::Code;
+use tonic_types::StatusExt as _;
 use uid_service::UidSettings;
 
 use super::*;
 use crate::settings::DataSettings;
-use crate::test_stack::TestStack;
+use crate::test_stack::{Gate, TestStack};
 
 fn point(metric: &str, tags: &[(&str, &str)], timestamp_ms: i64, value: Option<point::Value>) -> Point {
     let tags = tags.iter().map(|(key, value)| Tag {
@@ -382,6 +383,104 @@ async fn series_whose_names_are_many_bytes_are_resolved_in_parts() {
         stack.cells("tsdb").await.len(),
         600,
         "each series has a row of its own"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn overload_is_unavailable_and_says_which_limit() {
+    let settings = DataSettings {
+        max_writes_mib: 1,
+        ..DataSettings::default()
+    };
+    let (stack, gate) = Gate::stack(settings).await;
+    let columns = |count| WriteColumnsRequest {
+        columns: Some(Columns {
+            blocks: vec![ints(vec![0], 1000, vec![1000; count], vec![1; count])],
+            ..declarations()
+        }),
+        ..WriteColumnsRequest::default()
+    };
+    let mut client = stack.client();
+    let large = tokio::spawn(async move { client.write_columns(columns(200_000)).await });
+    gate.until_waiting(1).await;
+    let began = tokio::time::Instant::now();
+    let status = stack.client().write_columns(columns(10)).await.unwrap_err();
+    assert!(
+        began.elapsed() <= std::time::Duration::from_secs(11),
+        "{:?}",
+        began.elapsed()
+    );
+    assert_eq!(
+        (status.code(), reason_of(&status)),
+        (Code::Unavailable, Some(ErrorReason::Overloaded)),
+        "{status:?}"
+    );
+    let message = status.message();
+    assert!(
+        message.contains("1 MiB") && message.contains("--max-writes-mib"),
+        "{message}"
+    );
+    assert!(status.get_details_retry_info().is_some());
+    let metadata = status.get_details_error_info().unwrap().metadata;
+    assert_eq!(metadata["setting"], "--max-writes-mib");
+    gate.let_go(10);
+    assert_eq!(large.await.unwrap().unwrap().into_inner().written, 200_000);
+    assert_eq!(
+        stack
+            .client()
+            .write_columns(columns(10))
+            .await
+            .unwrap()
+            .into_inner()
+            .written,
+        10
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_the_uid_service_columns_of_known_series_are_stored() {
+    let (stack, gate) = Gate::uid_stack().await;
+    gate.let_go(1);
+    let known = SeriesDeclaration {
+        metric_symbol: 0,
+        tag_symbols: vec![1, 2],
+        ..Default::default()
+    };
+    let unknown = SeriesDeclaration {
+        metric_symbol: 0,
+        tag_symbols: vec![1, 3],
+        ..Default::default()
+    };
+    let request = |series: Vec<SeriesDeclaration>| {
+        let numbers = 0..u32::try_from(series.len()).unwrap();
+        let blocks = numbers.map(|number| ints(vec![number], 1000, vec![0, 1000], vec![1, 2]));
+        WriteColumnsRequest {
+            columns: Some(Columns {
+                new_symbols: ["m", "host", "a", "new"].map(str::to_owned).to_vec(),
+                blocks: blocks.collect(),
+                new_series: series,
+            }),
+            ..WriteColumnsRequest::default()
+        }
+    };
+    let mut client = stack.client();
+    let response = client.write_columns(request(vec![known.clone()])).await.unwrap();
+    assert_eq!(response.into_inner().written, 2);
+    let response = client
+        .write_columns(request(vec![unknown.clone(), known]))
+        .await
+        .unwrap()
+        .into_inner();
+    assert_eq!(
+        (response.written, response.failed, response.errors.len()),
+        (2, 2, 1)
+    );
+    assert!(response.errors[0].error.as_ref().unwrap().retryable);
+    let status = client.write_columns(request(vec![unknown])).await.unwrap_err();
+    assert_eq!(
+        reason_of(&status),
+        Some(ErrorReason::UidServiceUnavailable),
+        "{status:?}"
     );
 }
 

@@ -6,6 +6,10 @@ use oxtsdb_proto::error::reason_of;
 use oxtsdb_row_store::{RowStore as _, StoreError, WriteBatch};
 use uid_service::UidSettings;
 
+use oxtsdb_proto::data::v1::Columns;
+use oxtsdb_proto::data::v1::write_stream_response::{self as outgoing};
+use tokio::sync::mpsc;
+
 use super::*;
 use crate::settings::DataSettings;
 use crate::test_stack::{Gate, TestStack};
@@ -290,25 +294,190 @@ async fn acks_are_cumulative_when_the_store_answers_for_many() {
     assert!(acks < 50, "{acks} acks for 50 frames that were stored at once");
 }
 
-#[tokio::test]
-async fn a_client_that_reads_no_acks_holds_no_room() {
-    let (stack, gate) = Gate::stack(DataSettings::default()).await;
+#[tokio::test(start_paused = true)]
+async fn a_client_that_reads_no_acks_holds_no_permit_and_is_cut_off() {
+    let settings = DataSettings {
+        max_writes_mib: 1,
+        ..DataSettings::default()
+    };
+    let stack = TestStack::with(settings, UidSettings::default()).await;
     let (mut client, _) = Client::open(&stack).await;
     client.frame(1, declaring(at(0, 1)));
-    let frames = REPLIES + 10;
-    for sequence in 2..=frames as u64 {
-        client.frame(sequence, at(0, sequence.cast_signed()));
+    let frames = 500;
+    for sequence in 2..=frames {
+        client.frame(sequence, points(0, sequence.cast_signed() * 1000, 1000));
     }
-    gate.until_waiting(frames).await;
-    // One at a time, so that each is an ack of its own as long as there is place for it.
-    for left in (0..frames).rev() {
-        gate.let_go(1);
-        gate.until_waiting(left).await;
-        for _ in 0..100 {
-            tokio::task::yield_now().await;
+    // All of the permits, so that none is held by the stream.
+    let points: Vec<_> = (1..60_000).map(known_point).collect();
+    let began = tokio::time::Instant::now();
+    while stack.cells("tsdb").await.len() < 500_000 - 999 {
+        tokio::task::yield_now().await;
+    }
+    let written = stack.service.writer.write(&points, None).await.unwrap().written;
+    assert_eq!(written, points.len() as u64);
+    assert!(
+        began.elapsed() < Duration::from_secs(30),
+        "before the client is cut off"
+    );
+
+    tokio::time::sleep(Duration::from_secs(31)).await;
+    let (acknowledged, status) = client.status().await;
+    assert_eq!(acknowledged, 0, "what waited is dropped");
+    assert_eq!(
+        (status.code(), reason_of(&status)),
+        (Code::Aborted, Some(ErrorReason::ClientTooSlow)),
+        "{status:?}"
+    );
+    assert!(
+        status.message().contains("for 30 s (--client-timeout-seconds)"),
+        "{status:?}"
+    );
+}
+
+/// A point of the series that [`declaration`] declares.
+fn known_point(second: u32) -> crate::NewPoint<'static> {
+    crate::NewPoint {
+        metric: "m",
+        tags: &[("host", "a")],
+        timestamp: oxtsdb_schema::Timestamp::from_seconds(second),
+        value: oxtsdb_schema::Value::Int(1),
+    }
+}
+
+/// Declares a second series, of metric `m` too, with this tag value; as the fourth symbol.
+fn another(tagv: &str, first: Columns) -> Columns {
+    Columns {
+        new_symbols: vec![tagv.to_owned()],
+        new_series: vec![SeriesDeclaration {
+            metric_symbol: 0,
+            tag_symbols: vec![1, 3],
+            ..Default::default()
+        }],
+        blocks: first.blocks,
+    }
+}
+
+/// A service whose UID service assigns nothing until the gate opens, but the names of [`declaration`].
+async fn without_new_names(settings: DataSettings) -> (TestStack, std::sync::Arc<Gate>) {
+    let (stack, gate) = Gate::uid_stack_with(settings).await;
+    let names = [
+        (oxtsdb_schema::UidKind::Metric, "m"),
+        (oxtsdb_schema::UidKind::Tagk, "host"),
+        (oxtsdb_schema::UidKind::Tagv, "a"),
+    ];
+    gate.let_go(1);
+    let uids = stack.service.uids.assign(&names, None).await.unwrap();
+    assert!(uids.iter().all(Result::is_ok));
+    (stack, gate)
+}
+
+#[tokio::test(start_paused = true)]
+async fn frames_before_one_whose_names_are_being_resolved_are_acknowledged() {
+    let (stack, gate) = without_new_names(DataSettings::default()).await;
+    let (mut client, _) = Client::open(&stack).await;
+    client.frame(1, declaring(at(0, 1)));
+    client.frame(2, another("b", at(1, 1)));
+    let began = tokio::time::Instant::now();
+    assert_eq!(client.ack().await.sequence, 1);
+    assert!(
+        began.elapsed() < Duration::from_secs(1),
+        "it does not wait for names of the second"
+    );
+    gate.until_waiting(1).await;
+    gate.let_go(100);
+    let ack = client.ack().await;
+    assert_eq!((ack.sequence, ack.written, ack.failed), (2, 1, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_the_uid_service_points_of_declared_series_are_stored() {
+    let (stack, gate) = without_new_names(DataSettings::default()).await;
+    let (mut client, _) = Client::open(&stack).await;
+    client.frame(1, declaring(at(0, 1)));
+    let mut both = another("b", at(1, 2));
+    both.blocks.extend(at(0, 2).blocks);
+    client.frame(2, both);
+    client.frame(3, at(0, 3));
+    let ack = client.acks_through(3).await;
+    assert_eq!((ack.written, ack.failed), (3, 1));
+    let error = ack.errors[0].error.as_ref().unwrap();
+    let item = error.error.as_ref().unwrap();
+    assert_eq!((ack.errors[0].sequence, error.point, error.count), (2, 0, 1));
+    assert_eq!(
+        (item.code, item.reason(), item.retryable),
+        (Code::Unavailable as i32, ErrorReason::UidServiceUnavailable, true),
+        "{item:?}"
+    );
+    // Another stream, and a write, while the service is known to be away.
+    let began = tokio::time::Instant::now();
+    let (mut other, _) = Client::open(&stack).await;
+    other.frame(1, declaring(at(0, 4)));
+    other.frame(2, another("c", at(0, 5)));
+    assert_eq!(other.acks_through(2).await.written, 2);
+    let points = [known_point(6)];
+    assert_eq!(
+        stack.service.writer.write(&points, None).await.unwrap().written,
+        1
+    );
+    assert!(began.elapsed() < Duration::from_secs(1), "{:?}", began.elapsed());
+
+    // The same stream goes on when the service is there again.
+    gate.let_go(100);
+    let mut sequence = 4;
+    loop {
+        client.frame(sequence, at(1, 2));
+        let ack = client.ack().await;
+        if ack.written == 1 {
+            break;
         }
+        assert_eq!(ack.failed, 1);
+        sequence += 1;
+        tokio::time::sleep(Duration::from_millis(100)).await;
     }
-    assert_eq!(client.acks_through(frames as u64).await.written, frames as u64);
+    assert!(
+        stack
+            .cells("tsdb")
+            .await
+            .contains(&"00000100000000000001000002 t:0020 07".to_owned())
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deadline_is_observed_while_names_are_being_resolved() {
+    let (stack, _gate) = without_new_names(DataSettings::default()).await;
+    let (requests, receiver) = mpsc::unbounded_channel();
+    let mut request = Request::new(tokio_stream::wrappers::UnboundedReceiverStream::new(receiver));
+    request.set_timeout(Duration::from_secs(2));
+    let deadline = tokio::time::Instant::now() + Duration::from_secs(2);
+    request
+        .extensions_mut()
+        .insert(oxtsdb_server::Deadline(deadline.into_std()));
+    let replies = stack.client().write_stream(request).await.unwrap().into_inner();
+    let mut client = Client { requests, replies };
+    client.send(incoming::Message::Open(Open::default()));
+    assert!(matches!(client.reply().await, Ok(outgoing::Message::Opened(_))));
+    client.frame(1, declaring(at(0, 1)));
+    client.frame(2, another("b", at(1, 1)));
+    let (acknowledged, status) = client.status().await;
+    assert_eq!(
+        (acknowledged, status.code()),
+        (1, Code::DeadlineExceeded),
+        "{status:?}"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn draining_is_announced_while_names_are_being_resolved() {
+    let (stack, gate) = without_new_names(DataSettings::default()).await;
+    let (mut client, _) = Client::open(&stack).await;
+    client.frame(1, declaring(at(0, 1)));
+    client.frame(2, another("b", at(1, 1)));
+    assert_eq!(client.ack().await.sequence, 1);
+    gate.until_waiting(1).await;
+    stack.trigger.shut_down().await;
+    let began = tokio::time::Instant::now();
+    assert!(matches!(client.reply().await, Ok(outgoing::Message::Draining(_))));
+    assert!(began.elapsed() < Duration::from_secs(1), "{:?}", began.elapsed());
 }
 
 #[tokio::test]

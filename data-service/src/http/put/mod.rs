@@ -11,9 +11,12 @@ mod body;
 
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
 use http::StatusCode;
+use oxtsdb_resources::ComputePool;
 use oxtsdb_schema::value::{ValueTextError, parse_http};
 use oxtsdb_schema::{Timestamp, Value};
+use self_cell::self_cell;
 
 use crate::front::counters::Counters;
 use crate::front::point_text::{self, NameOf, Refusal};
@@ -23,6 +26,7 @@ use crate::http::json;
 use crate::http::parameters::Parameters;
 use crate::http::put::body::{PutBody, PutBodyError, PutPoint};
 use crate::http::reply::Reply;
+use crate::http::request_body::RequestBody;
 use crate::write::{NewPoint, WriteError, Writer};
 
 /// Points that are handed to the writer at once.
@@ -35,6 +39,16 @@ const WRITE_TIMEOUT: Duration = Duration::from_secs(60);
 /// `{"metric":"m","timestamp":1,"value":1,"tags":{"k":"v"}}`. So a body cannot ask for more memory
 /// than its size allows, for example by many empty points.
 const SHORTEST_POINT_BYTES: usize = 50;
+
+/// Bodies up to this size are parsed inline.
+const INLINE_BYTES: usize = 64 << 10;
+
+/// What a byte of a body becomes at most once it is parsed, beside itself: points with a value and one tag of
+/// one character each are 50 bytes as JSON.
+const PARSED_MEMORY: usize = 4;
+
+/// The most errors that `details` lists. All are counted.
+const MOST_DETAILS: usize = 10_000;
 
 /// What the query string asks for.
 #[derive(Debug, Default, Clone, Copy)]
@@ -53,39 +67,77 @@ type Tags<'a> = Vec<(&'a str, &'a str)>;
 struct Outcome {
     success: usize,
     timeouts: usize,
-    /// By place in the body, with OpenTSDB's words.
-    failed: Vec<(usize, String)>,
+    failed: usize,
+    /// The first of the failed ones, by place in the body, with OpenTSDB's words; if they are asked for.
+    details: Vec<(usize, String)>,
     /// The status, if a point failed that has no fault of its own.
     failure: Option<StatusCode>,
 }
+
+impl Outcome {
+    fn fail(&mut self, flags: Flags, place: usize, text: String) {
+        self.failed += 1;
+        if flags.details && self.details.len() < MOST_DETAILS {
+            self.details.push((place, text));
+        }
+    }
+}
+
+self_cell!(
+    /// A body and its points, which borrow from it.
+    struct ParsedBody {
+        owner: Bytes,
+        #[covariant]
+        dependent: PutBody,
+    }
+);
 
 /// Stores the points of a body.
 pub(crate) async fn put(
     writer: &Writer,
     counters: &Counters,
     parameters: &Parameters,
-    content: &[u8],
+    mut body: RequestBody,
 ) -> Result<Reply, HttpError> {
     Counters::count(&counters.puts);
     let flags = Flags::parse(parameters)?;
-    if content.is_empty() {
+    if body.bytes.is_empty() {
         return Err(HttpError::bad_request("Missing request content"));
     }
-    let body =
-        PutBody::parse(content, content.len() / SHORTEST_POINT_BYTES + 1).map_err(|error| match error {
-            PutBodyError::Empty => HttpError::bad_request("Missing request content"),
-            PutBodyError::NoObject => HttpError::bad_request("The JSON must start as an object or an array"),
-            PutBodyError::Unreadable(details) => HttpError::unreadable_json(details),
-            PutBodyError::TooMany { .. } => {
-                HttpError::new(StatusCode::PAYLOAD_TOO_LARGE, "request body has too many points")
-                    .with_details(error.to_string())
-            }
-        })?;
-    if body.points.is_empty() {
+    body.charge(PARSED_MEMORY * body.bytes.len()).await?;
+    let parsed = parse(writer.compute(), body.bytes.clone()).await?;
+    let points = parsed.borrow_dependent();
+    if points.points.is_empty() {
         return Err(HttpError::bad_request("No datapoints found in content"));
     }
-    let outcome = store(writer, counters, &body, flags).await?;
-    reply(&outcome, &body, flags)
+    let outcome = store(writer, counters, points, flags).await?;
+    reply(&outcome, points, flags)
+}
+
+/// Parses a body; a large one in the computation pool.
+async fn parse(compute: &ComputePool, content: Bytes) -> Result<ParsedBody, HttpError> {
+    let is_large = content.len() > INLINE_BYTES;
+    let parse = move || {
+        let max_points = content.len() / SHORTEST_POINT_BYTES + 1;
+        ParsedBody::try_new(content, |content| PutBody::parse(content, max_points))
+    };
+    let parsed = if is_large {
+        compute
+            .run(parse)
+            .await
+            .map_err(|panicked| HttpError::new(StatusCode::INTERNAL_SERVER_ERROR, panicked.to_string()))?
+    } else {
+        parse()
+    };
+    parsed.map_err(|error| match error {
+        PutBodyError::Empty => HttpError::bad_request("Missing request content"),
+        PutBodyError::NoObject => HttpError::bad_request("The JSON must start as an object or an array"),
+        PutBodyError::Unreadable(details) => HttpError::unreadable_json(details),
+        PutBodyError::TooMany { .. } => {
+            HttpError::new(StatusCode::PAYLOAD_TOO_LARGE, "request body has too many points")
+                .with_details(error.to_string())
+        }
+    })
 }
 
 impl Flags {
@@ -108,7 +160,7 @@ impl Flags {
     }
 }
 
-/// Checks the points, and writes the good ones.
+/// Checks the points, and writes the good ones, some at a time.
 async fn store(
     writer: &Writer,
     counters: &Counters,
@@ -120,61 +172,59 @@ async fn store(
         .iter()
         .map(|(key, value)| (key.as_ref(), value.as_deref().unwrap_or_default()))
         .collect();
-    let mut outcome = Outcome::default();
-    let mut good: Vec<NewPoint<'_>> = Vec::with_capacity(body.points.len());
-    // Where the good points stand in the body; empty as long as all are good.
-    let mut places: Vec<usize> = Vec::new();
-    for (place, point) in body.points.iter().enumerate() {
-        match check(point.as_ref(), body, &tags) {
-            Ok(point) => {
-                if !outcome.failed.is_empty() {
-                    places.push(place);
-                }
-                good.push(point);
-            }
-            Err(unfit) => {
-                if outcome.failed.is_empty() {
-                    places.extend(0..place);
-                }
-                Counters::count(match &unfit {
-                    Unfit::NoNumber => &counters.invalid_values,
-                    Unfit::Rule(_) => &counters.illegal_arguments,
-                });
-                outcome.failed.push((place, unfit.into_text()));
-            }
-        }
-    }
     let timeout = flags.timeout_ms.map_or(WRITE_TIMEOUT, Duration::from_millis);
     let deadline = Instant::now() + timeout;
-    let mut first = 0;
-    for points in good.chunks(WRITE_POINTS) {
-        match writer.write(points, Some(deadline)).await {
+    let mut outcome = Outcome::default();
+    let mut good: Vec<NewPoint<'_>> = Vec::with_capacity(body.points.len().min(WRITE_POINTS));
+    // Where the good points stand in the body.
+    let mut places: Vec<usize> = Vec::with_capacity(good.capacity());
+    for (chunk, points) in body.points.chunks(WRITE_POINTS).enumerate() {
+        good.clear();
+        places.clear();
+        for (index, point) in points.iter().enumerate() {
+            let place = chunk * WRITE_POINTS + index;
+            match check(point.as_ref(), body, &tags) {
+                Ok(point) => {
+                    good.push(point);
+                    places.push(place);
+                }
+                Err(unfit) => {
+                    Counters::count(match &unfit {
+                        Unfit::NoNumber => &counters.invalid_values,
+                        Unfit::Rule(_) => &counters.illegal_arguments,
+                    });
+                    outcome.fail(flags, place, unfit.into_text());
+                }
+            }
+        }
+        if outcome.timeouts > 0 {
+            outcome.timeouts += good.len();
+            continue;
+        }
+        match writer.write(&good, Some(deadline)).await {
             Ok(written) => {
-                let stored = points.len() - written.errors.len();
+                let stored = good.len() - written.errors.len();
                 outcome.success += stored;
                 Counters::add(&counters.points_added, stored);
                 for error in written.errors {
                     let failure = write_failure::status_of_point(&error.reason);
                     outcome.failure = outcome.failure.or(failure);
-                    let index = first + error.index;
-                    let place = places.get(index).copied().unwrap_or(index);
-                    let tags = good.get(index).map_or(&[][..], |point| point.tags);
+                    let tags = good.get(error.index).map_or(&[][..], |point| point.tags);
                     let text = refusal_text(Refusal::of(&error.reason, tags), counters);
-                    outcome.failed.push((place, text));
+                    let place = places.get(error.index).copied().unwrap_or_default();
+                    outcome.fail(flags, place, text);
                 }
             }
             Err(error) if flags.timeout_ms.is_some() && is_timeout(&error) => {
-                outcome.timeouts = good.len() - first;
-                break;
+                outcome.timeouts = good.len();
             }
             Err(error) => {
-                Counters::add(&counters.storage_errors, good.len() - first);
-                return Err(failure(&error, first));
+                Counters::add(&counters.storage_errors, good.len());
+                return Err(failure(&error, outcome.success));
             }
         }
-        first += points.len();
     }
-    outcome.failed.sort_by_key(|(place, _)| *place);
+    outcome.details.sort_by_key(|(place, _)| *place);
     Ok(outcome)
 }
 
@@ -267,7 +317,7 @@ fn is_timeout(error: &WriteError) -> bool {
 fn failure(error: &WriteError, stored: usize) -> HttpError {
     HttpError::new(write_failure::status(error), error.to_string())
         .with_details(format!(
-            "{stored} points were handled before; sending all of them again is safe"
+            "{stored} points were stored before; sending all of them again is safe"
         ))
         .with_causes(error)
 }
@@ -278,9 +328,10 @@ fn reply(outcome: &Outcome, body: &PutBody<'_>, flags: Flags) -> Result<Reply, H
         success,
         timeouts,
         failed,
+        details,
         failure,
     } = outcome;
-    let all_good = failed.is_empty() && *timeouts == 0;
+    let all_good = *failed == 0 && *timeouts == 0;
     let bad = failure.unwrap_or(StatusCode::BAD_REQUEST);
     if !flags.summary && !flags.details {
         if all_good {
@@ -288,9 +339,8 @@ fn reply(outcome: &Outcome, body: &PutBody<'_>, flags: Flags) -> Result<Reply, H
         }
         let message = if *timeouts > 0 {
             format!(
-                "The put call has timed out with {success} points stored, {} failed and \
-                 {timeouts} not confirmed",
-                failed.len()
+                "The put call has timed out with {success} points stored, {failed} failed and \
+                 {timeouts} not confirmed"
             )
         } else {
             "One or more data points had errors".to_owned()
@@ -306,10 +356,10 @@ fn reply(outcome: &Outcome, body: &PutBody<'_>, flags: Flags) -> Result<Reply, H
         json::write_integer(&mut out, *timeouts);
     }
     out.extend_from_slice(b",\"failed\":");
-    json::write_integer(&mut out, failed.len());
+    json::write_integer(&mut out, *failed);
     if flags.details {
         out.extend_from_slice(b",\"errors\":[");
-        for (number, (place, text)) in failed.iter().enumerate() {
+        for (number, (place, text)) in details.iter().enumerate() {
             if number > 0 {
                 out.push(b',');
             }

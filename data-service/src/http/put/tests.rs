@@ -297,7 +297,7 @@ async fn a_body_that_is_too_large_is_refused() {
     assert_eq!(answer.status, 413);
     assert_eq!(
         answer.json()["error"]["message"],
-        "request body is too large, at most 1048576 bytes are allowed"
+        "request body is too large, at most 1048576 bytes are allowed (--http-max-body-mib)"
     );
 }
 
@@ -385,5 +385,47 @@ async fn a_point_whose_names_find_no_room_is_not_at_fault() {
         service.post("/api/put", GOOD).await.status,
         204,
         "there is room again"
+    );
+}
+
+/// A point of a series that is not there before.
+fn point(host: &str, second: u32) -> String {
+    format!(r#"{{"metric":"m","timestamp":{second},"value":1,"tags":{{"host":"{host}"}}}}"#)
+}
+
+#[tokio::test]
+async fn without_the_uid_service_points_of_known_series_are_stored() {
+    let (service, gate) = Service::with_gated_uids().await;
+    gate.let_go(1);
+    assert_eq!(service.post("/api/put", point("a", 1)).await.status, 204);
+    let both = format!("[{},{}]", point("new", 2), point("a", 2));
+    let answer = service.post("/api/put?summary", &both).await;
+    assert_eq!(
+        (answer.status, answer.text(), answer.header("retry-after")),
+        (503, r#"{"success":1,"failed":1}"#, Some("1"))
+    );
+    assert_eq!(service.cells().await.len(), 2);
+    assert_eq!(service.post("/api/put", point("a", 3)).await.status, 204);
+    gate.let_go(100);
+    while service.post("/api/put", &both).await.status != 204 {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(service.cells().await.len(), 4);
+}
+
+#[tokio::test]
+async fn a_large_body_is_parsed_in_the_pool() {
+    let service = Service::start().await;
+    let points: Vec<_> = (1..=25_000).map(|second| point("a", second)).collect();
+    let body = format!("[{},{}]", points.join(","), point("b c", 1));
+    assert!(body.len() > super::INLINE_BYTES);
+    let answer = service.post("/api/put?details", &body).await;
+    let json = answer.json();
+    assert_eq!((&json["success"], &json["failed"]), (&25_000.into(), &1.into()));
+    assert_eq!(json["errors"][0]["datapoint"]["tags"]["host"], "b c");
+    let answer = service.post("/api/put", &body[..body.len() - 1]).await;
+    assert_eq!(
+        answer.json()["error"]["message"],
+        "Unable to parse the given JSON"
     );
 }

@@ -11,9 +11,10 @@ use oxtsdb_schema::BaseTime;
 
 use super::declarations::{Declarations, Declared};
 use super::{Breach, ColumnsError};
+use crate::uids::UidsError;
 use crate::uids::series::{Series, SeriesRef, set_base_time};
 use crate::write::tracking::Untracked;
-use crate::write::{PointErrorReason, Writer};
+use crate::write::{PointErrorReason, Resolution, Resolved, Writer};
 
 /// What tables may grow to.
 #[derive(Clone, Copy, Debug)]
@@ -33,6 +34,13 @@ const SYMBOL_BYTES: usize = size_of::<usize>();
 /// bytes of names are resolved at a time.
 const BATCH_NAME_BYTES: usize = 16 << 20;
 
+/// The pause before series are looked up again that could not be resolved.
+const RETRY_PAUSE: Duration = Duration::from_secs(1);
+
+/// The pause before UIDs that are too old are looked up again, if that was not possible. They are used on
+/// meanwhile: the names of an absent UID service do not change through it.
+const REFRESH_PAUSE: Duration = Duration::from_secs(10);
+
 /// Symbols and series that were declared.
 #[derive(Debug)]
 pub(crate) struct Tables {
@@ -40,8 +48,14 @@ pub(crate) struct Tables {
     symbols: Symbols,
     declarations: Declarations,
     series: SeriesKeys,
-    /// When the UIDs of the first series, or of all, were looked up.
-    resolved: Option<Instant>,
+    /// When the UIDs of all series are looked up again; `None`: never, or no series was declared yet.
+    refresh_at: Option<Instant>,
+    /// Series that the UID service could not resolve for now. Their points fail until it can.
+    unresolved: Vec<u32>,
+    /// When these are looked up again.
+    retry_at: Option<Instant>,
+    /// What it said last.
+    outage: Option<UidsError>,
 }
 
 /// Texts, one behind the other.
@@ -78,12 +92,16 @@ impl Tables {
             symbols: Symbols::default(),
             declarations: Declarations::default(),
             series: SeriesKeys::default(),
-            resolved: None,
+            refresh_at: None,
+            unresolved: Vec::new(),
+            retry_at: None,
+            outage: None,
         }
     }
 
     /// Adds what `columns` declare. A series that cannot be had is declared all the same; its
-    /// points fail.
+    /// points fail. While the UID service is unavailable, that is so for new series, until a later call
+    /// finds the service again.
     ///
     /// If the UIDs of the series declared before are too old, they are looked up again.
     pub(crate) async fn declare(
@@ -93,16 +111,11 @@ impl Tables {
         deadline: Option<Instant>,
     ) -> Result<(), ColumnsError> {
         let now = Instant::now();
-        let resolved = *self.resolved.get_or_insert(now);
-        if self
-            .limits
-            .ttl
-            .is_some_and(|ttl| now.duration_since(resolved) >= ttl)
-        {
-            let mut series = SeriesKeys::default();
-            series.resolve(self, writer, deadline).await?;
-            self.series = series;
-            self.resolved = Some(now);
+        if self.refresh_at.is_some_and(|at| at <= now) {
+            self.refresh(now, writer, deadline).await?;
+        }
+        if self.retry_at.is_some_and(|at| at <= now) {
+            self.retry(writer, deadline).await?;
         }
         for (index, symbol) in columns.new_symbols.iter().enumerate() {
             if self.symbols.bytes() + symbol.len() + SYMBOL_BYTES > self.limits.symbol_bytes {
@@ -116,7 +129,7 @@ impl Tables {
         if columns.new_series.is_empty() {
             return Ok(());
         }
-        if self.series.ends.len() + columns.new_series.len() > self.limits.series {
+        if self.series.len() + columns.new_series.len() > self.limits.series {
             let breach = Breach::TooManySeries {
                 max: self.limits.series,
             };
@@ -127,9 +140,112 @@ impl Tables {
             self.declarations.push(declared);
         }
         let mut series = std::mem::take(&mut self.series);
-        let resolved = series.resolve(self, writer, deadline).await;
+        let mut unresolved = Vec::new();
+        let new = series.len()..self.declarations.len();
+        let resolved = self
+            .resolve(new, writer, deadline, |number, resolved| {
+                if is_unresolved(&resolved) {
+                    unresolved.push(number);
+                }
+                series.push(resolved);
+            })
+            .await;
         self.series = series;
-        resolved
+        self.unresolved.append(&mut unresolved);
+        self.after(resolved?);
+        if self.refresh_at.is_none() {
+            self.refresh_at = self.limits.ttl.map(|ttl| now + ttl);
+        }
+        Ok(())
+    }
+
+    /// Why series are unresolved, if no series is resolved at all.
+    pub(crate) fn total_outage(&self) -> Option<&UidsError> {
+        self.outage.as_ref().filter(|_| self.series.keys.is_empty())
+    }
+
+    /// Looks up all series again, and keeps what there is if the UID service is unavailable.
+    async fn refresh(
+        &mut self,
+        now: Instant,
+        writer: &Writer,
+        deadline: Option<Instant>,
+    ) -> Result<(), ColumnsError> {
+        let mut series = SeriesKeys::default();
+        let mut unresolved = Vec::new();
+        let all = 0..self.series.len();
+        let outage = self
+            .resolve(all, writer, deadline, |number, resolved| {
+                if is_unresolved(&resolved) {
+                    unresolved.push(number);
+                }
+                series.push(resolved);
+            })
+            .await?;
+        if outage.is_some() {
+            self.refresh_at = Some(Instant::now() + REFRESH_PAUSE);
+            return Ok(());
+        }
+        self.refresh_at = self.limits.ttl.map(|ttl| now + ttl);
+        self.series = series;
+        self.unresolved = unresolved;
+        self.after(None);
+        Ok(())
+    }
+
+    /// Looks up the unresolved series again.
+    async fn retry(&mut self, writer: &Writer, deadline: Option<Instant>) -> Result<(), ColumnsError> {
+        let mut found = HashMap::new();
+        let mut unresolved = Vec::new();
+        let numbers = self.unresolved.iter().map(|number| *number as usize);
+        let outage = self
+            .resolve(numbers, writer, deadline, |number, resolved| {
+                if is_unresolved(&resolved) {
+                    unresolved.push(number);
+                } else {
+                    found.insert(number, resolved);
+                }
+            })
+            .await?;
+        if !found.is_empty() {
+            self.series = std::mem::take(&mut self.series).with(&found);
+        }
+        self.unresolved = unresolved;
+        self.after(outage);
+        Ok(())
+    }
+
+    /// Notes how a lookup ended.
+    fn after(&mut self, outage: Option<UidsError>) {
+        self.retry_at = (!self.unresolved.is_empty()).then(|| Instant::now() + RETRY_PAUSE);
+        if outage.is_some() || self.unresolved.is_empty() {
+            self.outage = outage;
+        }
+    }
+
+    /// Looks up declared series, some at a time, and hands each with its number to `take`. Returns why
+    /// some are unresolved, if so.
+    async fn resolve(
+        &self,
+        numbers: impl Iterator<Item = usize> + Send,
+        writer: &Writer,
+        deadline: Option<Instant>,
+        mut take: impl FnMut(u32, Resolved) + Send,
+    ) -> Result<Option<UidsError>, ColumnsError> {
+        let mut outage = None;
+        let mut batch = Batch::default();
+        // The limit of series is far below 32 bits.
+        for number in numbers.filter_map(|number| u32::try_from(number).ok()) {
+            if batch.name_bytes >= BATCH_NAME_BYTES {
+                let away = std::mem::take(&mut batch)
+                    .resolve(writer, deadline, &mut take)
+                    .await?;
+                outage = outage.or(away);
+            }
+            batch.add(number, self.declarations.get(number), &self.symbols);
+        }
+        let away = batch.resolve(writer, deadline, &mut take).await?;
+        Ok(outage.or(away))
     }
 
     /// A declaration whose symbols are there.
@@ -171,7 +287,7 @@ impl Tables {
 
     /// How many series are declared.
     pub(crate) fn series_count(&self) -> usize {
-        self.series.ends.len()
+        self.series.len()
     }
 
     /// Where the row key of a series lies; empty: it failed. `None`: it is not declared.
@@ -212,33 +328,15 @@ fn series_field(index: usize, name: &str) -> String {
     format!("columns.new_series[{index}].{name}")
 }
 
-impl SeriesKeys {
-    /// Adds the series that are declared and not yet here.
-    async fn resolve(
-        &mut self,
-        tables: &Tables,
-        writer: &Writer,
-        deadline: Option<Instant>,
-    ) -> Result<(), ColumnsError> {
-        let mut batch = Batch::default();
-        for number in self.ends.len()..tables.declarations.len() {
-            if batch.name_bytes >= BATCH_NAME_BYTES {
-                batch.resolve(self, writer, deadline).await?;
-                batch = Batch::default();
-            }
-            // Both were checked when the series was declared.
-            let declared = u32::try_from(number)
-                .ok()
-                .and_then(|number| tables.declarations.get(number));
-            batch.add(declared, &tables.symbols);
-        }
-        batch.resolve(self, writer, deadline).await
-    }
+/// Whether a later lookup may find the series.
+fn is_unresolved(resolved: &Resolved) -> bool {
+    resolved.as_ref().is_err_and(|reason| reason.is_transient())
 }
 
-/// Series that are resolved with one question.
+/// Series that are resolved with one call.
 #[derive(Default)]
 struct Batch<'a> {
+    numbers: Vec<u32>,
     named: Vec<Named<'a>>,
     tags: Vec<(&'a str, &'a str)>,
     /// Bytes of the names of all series: of a symbol as often as it is referred to.
@@ -246,8 +344,9 @@ struct Batch<'a> {
 }
 
 impl<'a> Batch<'a> {
-    fn add(&mut self, declared: Option<Declared<'a>>, symbols: &'a Symbols) {
+    fn add(&mut self, number: u32, declared: Option<Declared<'a>>, symbols: &'a Symbols) {
         let symbol = |number: u32| symbols.get(number).unwrap_or_default();
+        self.numbers.push(number);
         self.named.push(match declared {
             Some(Declared::Symbols { metric, tags }) => {
                 let start = self.tags.len();
@@ -269,36 +368,32 @@ impl<'a> Batch<'a> {
         });
     }
 
-    /// Resolves the series and adds them to the table.
+    /// Resolves the series, and hands each with its number to `take`.
     async fn resolve(
         self,
-        table: &mut SeriesKeys,
         writer: &Writer,
         deadline: Option<Instant>,
-    ) -> Result<(), ColumnsError> {
-        let Self { named, tags, .. } = self;
+        take: &mut (impl FnMut(u32, Resolved) + Send),
+    ) -> Result<Option<UidsError>, ColumnsError> {
+        let Self {
+            numbers, named, tags, ..
+        } = self;
         let wanted: Vec<SeriesRef<'_>> = named.iter().filter_map(|named| named.series(&tags)).collect();
-        let mut resolved = writer.resolve(wanted.into_iter(), deadline).await?.into_iter();
-        for named in named {
+        let Resolution { series, outage } = writer.resolve(wanted.into_iter(), deadline).await?;
+        let mut resolved = series.into_iter();
+        for (number, named) in numbers.into_iter().zip(named) {
             let series = match named {
                 Named::TooManyTags(count) => Err(Arc::new(PointErrorReason::TooManyTags {
                     count,
                     max: writer.max_tags(),
                 })),
-                Named::Tsuid(_) | Named::Names { .. } => match resolved.next() {
-                    Some(resolved) => resolved,
-                    None => Err(Arc::new(PointErrorReason::NoSeries)),
-                },
+                Named::Tsuid(_) | Named::Names { .. } => resolved
+                    .next()
+                    .unwrap_or_else(|| Err(Arc::new(PointErrorReason::NoSeries))),
             };
-            match series {
-                Ok(series) => {
-                    table.base_time_at = series.base_time_at();
-                    table.push(series.key(), Some(series.clone()));
-                }
-                Err(reason) => table.push_failure(reason),
-            }
+            take(number, series);
         }
-        Ok(())
+        Ok(outage)
     }
 }
 
@@ -338,18 +433,59 @@ impl Symbols {
 }
 
 impl SeriesKeys {
-    fn push(&mut self, key: &[u8], series: Option<Arc<Series>>) {
-        self.keys.extend_from_slice(key);
-        self.ends.push(self.keys.len());
-        self.tracked.push(Tracked { hour: 0, series });
+    fn len(&self) -> usize {
+        self.ends.len()
     }
 
-    fn push_failure(&mut self, reason: Arc<PointErrorReason>) {
-        // The limit of series is far below 32 bits.
-        if let Ok(number) = u32::try_from(self.ends.len()) {
-            self.failures.insert(number, reason);
+    fn push(&mut self, resolved: Resolved) {
+        match resolved {
+            Ok(series) => {
+                self.base_time_at = series.base_time_at();
+                self.keys.extend_from_slice(series.key());
+                self.push_tracked(Tracked {
+                    hour: 0,
+                    series: Some(series),
+                });
+            }
+            Err(reason) => {
+                // The limit of series is far below 32 bits.
+                if let Ok(number) = u32::try_from(self.len()) {
+                    self.failures.insert(number, reason);
+                }
+                self.push_tracked(Tracked {
+                    hour: 0,
+                    series: None,
+                });
+            }
         }
-        self.push(&[], None);
+    }
+
+    /// Ends the series whose key was appended, if it has one.
+    fn push_tracked(&mut self, tracked: Tracked) {
+        self.ends.push(self.keys.len());
+        self.tracked.push(tracked);
+    }
+
+    /// The same with other results for some series, by their numbers.
+    fn with(mut self, found: &HashMap<u32, Resolved>) -> Self {
+        let mut all = Self {
+            base_time_at: self.base_time_at,
+            ..Self::default()
+        };
+        let mut start = 0;
+        for ((number, end), tracked) in (0..).zip(&self.ends).zip(self.tracked.drain(..)) {
+            let key = self.keys.get(start..*end).unwrap_or_default();
+            start = *end;
+            if let Some(resolved) = found.get(&number) {
+                all.push(resolved.clone());
+            } else if let Some(reason) = self.failures.remove(&number) {
+                all.push(Err(reason));
+            } else {
+                all.keys.extend_from_slice(key);
+                all.push_tracked(tracked);
+            }
+        }
+        all
     }
 
     #[inline]

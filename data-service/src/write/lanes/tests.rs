@@ -46,7 +46,7 @@ async fn assign_names(stack: &TestStack) {
             tags: &[("host", host)],
         };
         let found = stack.service.writer.resolve([series].into_iter(), None).await;
-        assert!(found.unwrap()[0].is_ok());
+        assert!(found.unwrap().series[0].is_ok());
     }
 }
 
@@ -87,10 +87,13 @@ async fn lane(stack: &TestStack, host: &str) -> usize {
         tags: &[("host", host)],
     };
     let found = stack.service.writer.resolve([series].into_iter(), None).await;
-    let series = found.unwrap().remove(0).unwrap();
-    let mut rows = stack.service.writer.batch(1);
-    rows.point(0, Timestamp::from_seconds(1), &Value::Int(1), |_| series.key());
-    let lanes = rows.into_lanes();
+    let series = found.unwrap().series.remove(0).unwrap();
+    let permit = stack.service.writer.permit(1).await;
+    let mut batch = stack.service.writer.batch(1, permit);
+    batch
+        .rows()
+        .point(0, Timestamp::from_seconds(1), &Value::Int(1), |_| series.key());
+    let lanes = batch.into_rows().into_lanes();
     lanes.iter().position(|batch| !batch.is_empty()).unwrap()
 }
 

@@ -10,6 +10,7 @@ use uid_service::UidSettings;
 
 use crate::settings::DataSettings;
 use crate::test_stack::{Gate, Pass, TestStack};
+use crate::write::IngestResources;
 use crate::{NewPoint, Writer};
 
 const ROW_OF_A: &str = "000001000001000001 name:74735f637472 0000000000000001";
@@ -57,7 +58,7 @@ async fn each_hour_of_the_clock_the_row_is_stored_again() {
         tags: &[("host", "a")],
     };
     let resolved = writer.resolve([series].into_iter(), None).await.unwrap();
-    let series = resolved[0].as_ref().unwrap();
+    let series = resolved.series[0].as_ref().unwrap();
     let hour = series.tracked_hour();
     series.set_tracked_hour(hour - 1);
     write(writer, "a", 1_356_998_420).await.unwrap();
@@ -72,7 +73,16 @@ async fn a_process_that_begins_anew_stores_the_row_anew() {
     remove_row_of_a(&stack.store).await;
     let store: Arc<dyn RowStore> = Arc::new(stack.store.clone());
     let uids = stack.service.uids.clone();
-    let next = Writer::new(store, uids, &stack.settings, None, stack.shutdown.clone()).unwrap();
+    let resources = IngestResources::unlimited().unwrap();
+    let next = Writer::new(
+        store,
+        uids,
+        &stack.settings,
+        None,
+        resources,
+        stack.shutdown.clone(),
+    )
+    .unwrap();
     write(&next, "a", 1_356_998_410).await.unwrap();
     assert_eq!(stack.cells("tsdb-meta").await, [ROW_OF_A]);
 }

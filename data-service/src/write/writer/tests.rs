@@ -241,7 +241,7 @@ async fn a_name_that_the_deployment_does_not_assign_spoils_its_points_only() {
         outcome.errors,
         [PointError {
             index: 0,
-            reason: expected
+            reason: Arc::new(expected)
         }]
     );
     let uid = stack.service.uids.uid(UidKind::Tagk, "host", None).await.unwrap();
@@ -297,7 +297,7 @@ async fn a_series_is_written_to_by_its_tsuid_if_its_uids_have_names() {
     );
     let unknown = written(vec![0, 0, 1, 0, 0, 1, 0, 0, 9]).await.errors;
     assert!(matches!(
-        unknown[0].reason,
+        *unknown[0].reason,
         PointErrorReason::UnknownUid {
             kind: UidKind::Tagv,
             ..
@@ -305,7 +305,7 @@ async fn a_series_is_written_to_by_its_tsuid_if_its_uids_have_names() {
     ));
     let short = written(vec![0, 0, 1, 0, 0, 1]).await.errors;
     assert!(
-        matches!(short[0].reason, PointErrorReason::InvalidTsuid(_)),
+        matches!(*short[0].reason, PointErrorReason::InvalidTsuid(_)),
         "{short:?}"
     );
 }
@@ -457,4 +457,69 @@ fn an_invalid_name_says_its_kind() {
         error: NameError::Empty,
     };
     assert_eq!(reason.to_string(), "tag key with value `a`: name is empty");
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_the_uid_service_points_of_known_series_are_stored() {
+    let (stack, gate) = Gate::uid_stack().await;
+    let writer = &stack.service.writer;
+    gate.let_go(1);
+    write_names(&stack).await;
+    let known = |second| point("m", &[("host", "a")], second, 1);
+    let unknown = |second| point("m", &[("host", "new")], second, 1);
+    let mixed = [unknown(1), known(1), unknown(2), known(2)];
+    let outcome = writer.write(&mixed, None).await.unwrap();
+    assert_eq!(outcome.written, 2);
+    let failed: Vec<_> = outcome.errors.iter().map(|error| error.index).collect();
+    assert_eq!(failed, [0, 2]);
+    assert!(
+        matches!(
+            &*outcome.errors[0].reason,
+            PointErrorReason::Unresolved(UidsError::Unavailable { .. })
+        ),
+        "{:?}",
+        outcome.errors
+    );
+
+    // It is known to be away now: no write waits for it.
+    let began = tokio::time::Instant::now();
+    assert_eq!(writer.write(&mixed, None).await.unwrap().written, 2);
+    let error = writer.write(&[unknown(3)], None).await.unwrap_err();
+    assert!(
+        matches!(error, WriteError::Uids(UidsError::Unavailable { .. })),
+        "nothing is stored, so the call fails: {error:?}"
+    );
+    assert!(began.elapsed() < Duration::from_secs(1), "{:?}", began.elapsed());
+
+    gate.let_go(100);
+    while writer.write(&[unknown(3)], None).await.is_err() {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_write_that_waits_for_names_holds_no_permit() {
+    let settings = DataSettings {
+        max_writes_mib: 1,
+        ..DataSettings::default()
+    };
+    let (stack, gate) = Gate::uid_stack_with(settings).await;
+    gate.let_go(1);
+    write_names(&stack).await;
+    let writer = stack.service.writer.clone();
+    let waiting = tokio::spawn(async move {
+        let points: Vec<_> = (1..60_000)
+            .map(|second| point("m", &[("host", "new")], second, 1))
+            .collect();
+        writer.write(&points, None).await
+    });
+    gate.until_waiting(1).await;
+    let all: Vec<_> = (1..60_000)
+        .map(|second| point("m", &[("host", "a")], second, 1))
+        .collect();
+    let deadline = (tokio::time::Instant::now() + Duration::from_secs(1)).into_std();
+    let outcome = stack.service.writer.write(&all, Some(deadline)).await.unwrap();
+    assert_eq!(outcome.written, all.len() as u64);
+    gate.let_go(100);
+    assert_eq!(waiting.await.unwrap().unwrap().written, 59_999);
 }

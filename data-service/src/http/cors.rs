@@ -1,0 +1,159 @@
+//! Which pages of browsers may call the API.
+//!
+//! A browser names the origin of the page in `Origin`. A page of another site could send puts with the rights
+//! of who looks at it, and a form or a script needs no permission to send. So a foreign origin is rejected
+//! unless `--cors-domains` names it. Clients that are no browsers send no `Origin`; pages that this server
+//! itself, or a proxy in front of it, has under its own `Host` are not foreign.
+//!
+//! Source: OpenTSDB 2.4, `RpcHandler.applyCorsHeaders`.
+
+use http::header::{
+    ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN, HOST, HeaderMap,
+    ORIGIN, VARY,
+};
+use http::{HeaderValue, Method, Request, StatusCode};
+
+use crate::http::error::HttpError;
+
+const METHODS: HeaderValue = HeaderValue::from_static("GET, POST, PUT, DELETE");
+
+/// OpenTSDB's default of `tsd.http.request.cors_headers`.
+const HEADERS: HeaderValue = HeaderValue::from_static(
+    "Authorization, Content-Type, Accept, Origin, User-Agent, DNT, Cache-Control, X-Mx-ReqToken, \
+     Keep-Alive, X-Requested-With, If-Modified-Since",
+);
+
+/// The origins that are allowed.
+#[derive(Clone, Debug)]
+pub(crate) struct Cors {
+    any: bool,
+    /// In lower case.
+    domains: Vec<String>,
+}
+
+/// Where a request that is allowed comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Origin {
+    /// No page, or one of this server.
+    None,
+    /// A page of an allowed origin.
+    Allowed(HeaderValue),
+    /// The browser asks whether a page of an allowed origin may send a request.
+    Preflight(HeaderValue),
+}
+
+impl Origin {
+    /// Says in a response what the page may do.
+    pub(crate) fn add_headers(self, headers: &mut HeaderMap) {
+        let origin = match self {
+            Self::None => return,
+            Self::Allowed(origin) => origin,
+            Self::Preflight(origin) => {
+                headers.insert(ACCESS_CONTROL_ALLOW_METHODS, METHODS);
+                headers.insert(ACCESS_CONTROL_ALLOW_HEADERS, HEADERS);
+                origin
+            }
+        };
+        headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, origin);
+        // Caches must not hand the response to pages of another origin.
+        headers.append(VARY, HeaderValue::from_static("Origin"));
+    }
+}
+
+impl Cors {
+    /// Allows a list of origins, separated by commas; `*`: all.
+    pub(crate) fn new(setting: &str) -> Self {
+        let domains = setting
+            .split(',')
+            .map(|domain| domain.trim().to_ascii_lowercase());
+        Self {
+            any: setting.trim() == "*",
+            domains: domains.filter(|domain| !domain.is_empty()).collect(),
+        }
+    }
+
+    /// Where a request comes from.
+    ///
+    /// # Errors
+    ///
+    /// 403 for a foreign origin that is not allowed.
+    pub(crate) fn check<B>(&self, request: &Request<B>) -> Result<Origin, HttpError> {
+        let Some(origin) = request.headers().get(ORIGIN) else {
+            return Ok(Origin::None);
+        };
+        let text = origin.to_str().unwrap_or_default().to_ascii_lowercase();
+        if self.any || self.domains.contains(&text) {
+            let origin = origin.clone();
+            return Ok(match *request.method() {
+                Method::OPTIONS => Origin::Preflight(origin),
+                _ => Origin::Allowed(origin),
+            });
+        }
+        if is_own(&text, request.headers()) {
+            return Ok(Origin::None);
+        }
+        Err(
+            HttpError::new(StatusCode::FORBIDDEN, "CORS domain not allowed").with_details(format!(
+                "The domain [{text}] is not permitted access (--cors-domains)"
+            )),
+        )
+    }
+}
+
+/// Whether an origin, in lower case, is the host that the request was sent to.
+fn is_own(origin: &str, headers: &HeaderMap) -> bool {
+    let Some((scheme, authority)) = origin.split_once("://") else {
+        return false;
+    };
+    let default_port = if scheme == "https" { ":443" } else { ":80" };
+    let without_default = |authority: &str| {
+        let stripped = authority.strip_suffix(default_port);
+        stripped.unwrap_or(authority).to_owned()
+    };
+    let host = headers.get(HOST).and_then(|host| host.to_str().ok());
+    host.is_some_and(|host| without_default(&host.to_ascii_lowercase()) == without_default(authority))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(setting: &str, method: Method, origin: &str, host: &str) -> Result<Origin, u16> {
+        let request = Request::builder()
+            .method(method)
+            .header(HOST, host)
+            .header(ORIGIN, origin)
+            .body(())
+            .unwrap();
+        let checked = Cors::new(setting).check(&request);
+        checked.map_err(|error| error.status.as_u16())
+    }
+
+    #[test]
+    fn rejects_foreign_origins_unless_they_are_allowed() {
+        let allowed = |origin| Ok(Origin::Allowed(HeaderValue::from_static(origin)));
+        for (setting, origin, expected) in [
+            ("", "http://evil.example", Err(403)),
+            ("", "null", Err(403)),
+            ("", "http://tsdb:4242", Ok(Origin::None)),
+            ("", "HTTP://TSDB:4242", Ok(Origin::None)),
+            ("", "http://tsdb", Err(403)),
+            ("http://a, http://b", "http://B", allowed("http://B")),
+            ("http://a, http://b", "http://c", Err(403)),
+            ("*", "null", allowed("null")),
+        ] {
+            let checked = check(setting, Method::POST, origin, "tsdb:4242");
+            assert_eq!(checked, expected, "{setting} {origin}");
+        }
+        assert_eq!(
+            check("", Method::GET, "https://tsdb:443", "tsdb"),
+            Ok(Origin::None)
+        );
+        assert_eq!(
+            check("*", Method::OPTIONS, "http://a", "tsdb"),
+            Ok(Origin::Preflight(HeaderValue::from_static("http://a")))
+        );
+        let no_page = Request::new(());
+        assert_eq!(Cors::new("").check(&no_page), Ok(Origin::None));
+    }
+}
