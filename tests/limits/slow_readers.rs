@@ -171,7 +171,7 @@ async fn unread_streams_of_scan_rows_are_cut_off() -> anyhow::Result<()> {
     let bystander = Bystander::start_with(&target.tsdb, &ALWAYS).await?;
     let mut client = slow_client(&target).await?;
     let mut streams = Vec::new();
-    for _ in 0..93 {
+    for _ in 0..30 {
         match timeout(UNREAD, client.scan_rows(request.clone())).await {
             Ok(Ok(response)) => streams.push(response.into_inner()),
             Ok(Err(status)) => refusal::check_status(&status)?,

@@ -1,7 +1,7 @@
 //! Thousands of connections and many queries of mixed size at a time, with writes at half the peak rate.
 //!
-//! It measures the peak rate of writes, the latency of writes at half of it, and the throughput of eight
-//! queries at a time; then everything at once. `OXTSDB_LIMITS_FULL=1` runs it for five minutes at full
+//! It measures the peak rate of writes, the latency of writes at half of it, and beside these the throughput of
+//! eight queries at a time; then everything at once. `OXTSDB_LIMITS_FULL=1` runs it for five minutes at full
 //! size and also asserts latency and throughput, which depend on chance in a short run on a busy machine.
 
 use std::sync::Arc;
@@ -354,9 +354,9 @@ async fn a_crowd_of_clients_is_served_within_the_limits() -> anyhow::Result<()> 
         phase.write_times.percentile(99).await,
     );
 
-    // A few queries at a time.
+    // A few queries at a time, beside the same writes.
     let phase = Arc::new(Phase::default());
-    let mut tasks = JoinSet::new();
+    let mut tasks = writers(&phase, Some(pace));
     for number in 0..FEW {
         tasks.spawn(keep_querying(clients.clone(), Arc::clone(&phase), number));
     }
