@@ -28,6 +28,9 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 /// Memory that the embedded store of points wants: rows that are not flushed, requests, blocks.
 const STORE_BYTES: u64 = 384 << 20;
 
+/// Files that the embedded store of points keeps open.
+const OPEN_FILES: usize = 256;
+
 /// The data service: what its doors are built from.
 #[derive(Debug)]
 pub struct DataService {
@@ -79,6 +82,7 @@ pub fn store_part(settings: &DataSettings) -> Result<StorePart, SettingError> {
         table,
         others: vec![meta, tree],
         memory_bytes: STORE_BYTES,
+        open_files: OPEN_FILES,
     })
 }
 

@@ -162,13 +162,27 @@ impl Door {
             .serve_connection(TokioIo::new(stream), service);
         let mut serving = std::pin::pin!(serving);
         let ended = tokio::select! {
+            // First, so that a request that has arrived is not taken for idleness.
+            biased;
             ended = serving.as_mut() => ended,
-            () = connection.closing() => return Ok(()),
+            () = connection.closing() => {
+                if connection.is_idle() {
+                    return Ok(());
+                }
+                serving.as_mut().graceful_shutdown();
+                serving.await
+            }
             () = shutdown.stopping() => {
                 serving.as_mut().graceful_shutdown();
                 tokio::select! {
-                    ended = serving => ended,
-                    () = connection.closing() => return Ok(()),
+                    biased;
+                    ended = serving.as_mut() => ended,
+                    () = connection.closing() => {
+                        if connection.is_idle() {
+                            return Ok(());
+                        }
+                        serving.await
+                    }
                 }
             }
         };

@@ -53,11 +53,15 @@ pub fn store_part(settings: &UidSettings) -> Result<StorePart, SettingError> {
         },
         others: Vec::new(),
         memory_bytes: STORE_BYTES,
+        open_files: OPEN_FILES,
     })
 }
 
 /// Memory that the embedded store of names wants: less than one for points.
 const STORE_BYTES: u64 = 96 << 20;
+
+/// Files that the embedded store of names keeps open.
+const OPEN_FILES: usize = 64;
 
 /// The service over a store that has the tables of [`store_part`].
 ///

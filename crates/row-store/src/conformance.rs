@@ -69,6 +69,7 @@ const CHECKS: &[Check] = checks![
     reads::a_scan_ascends_within_its_range,
     reads::a_scan_descends_when_reversed,
     reads::a_prefix_ends_at_the_last_key_with_it,
+    reads::a_scan_that_may_skip_damage_reads_all_where_there_is_none,
     reads::a_scan_obeys_its_limit,
     reads::a_scan_obeys_its_filter,
     reads::a_scan_goes_on_where_its_filter_says,

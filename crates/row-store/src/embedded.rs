@@ -21,7 +21,11 @@ mod block;
 mod blocks;
 mod catalog;
 mod commit;
+mod compact;
+mod config;
 mod core;
+mod descriptors;
+mod engine;
 mod flush;
 mod folder;
 mod journal;
@@ -30,10 +34,12 @@ mod merge;
 mod packed;
 mod queue;
 mod read;
+mod replacement;
 mod row_buffer;
+mod salvage;
+mod set_aside;
 mod varint;
 
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread::{self, JoinHandle};
@@ -42,82 +48,21 @@ use async_trait::async_trait;
 use futures::stream::{StreamExt, try_unfold};
 use parking_lot::{Mutex, RwLock};
 
-use self::blocks::Blocks;
+use self::blocks::{BlockError, Blocks};
 use self::catalog::Catalog;
+use self::config::MIN_TABLE_DESCRIPTORS;
+pub use self::config::{EmbeddedConfig, EmbeddedStats};
 use self::core::Core;
+use self::engine::Settings;
 use self::folder::Folder;
 use self::queue::{Operation, Outcome, Queue};
 use self::read::Cursor;
+use self::set_aside::SetAside;
 use crate::rules::{self, Columns};
 use crate::{
-    AtomicCommit, CellAddress, Clock, ColumnSelection, Condition, RangeMeasure, Row, RowStore, RowStream,
-    Scan, StoreError, TableDef, TableName, WriteBatch,
+    AtomicCommit, CellAddress, ColumnSelection, Condition, DamageLog, DamagedRange, RangeMeasure, Row,
+    RowStore, RowStream, Scan, StoreError, TableDef, TableName, WriteBatch,
 };
-
-/// Where a store is, and its limits.
-#[derive(Clone, Debug)]
-pub struct EmbeddedConfig {
-    /// The folder; it is made if there is none. One process has it at a time.
-    pub path: PathBuf,
-    /// The journal that may gather before a flush begins, in bytes; what a crash left counts. Twice
-    /// as much may be on disk, while a flush is going on, and is what a start after a crash has to
-    /// read.
-    pub journal_bytes: u64,
-    /// The memory for rows that may gather before a flush begins, in bytes. Twice as much may be
-    /// in use, while a flush is going on.
-    pub memory_bytes: usize,
-    /// The memory for requests that wait to be committed, in bytes.
-    pub queue_bytes: u32,
-    /// The memory for row blocks that were read, in bytes.
-    pub cache_bytes: u64,
-    /// Dates cells.
-    pub clock: Clock,
-}
-
-impl EmbeddedConfig {
-    /// A store in a folder, with the limits that are right for most: 64 MiB of journal, 128 MiB of
-    /// memory, 64 MiB of requests, 64 MiB of cache.
-    pub fn new(path: impl Into<PathBuf>) -> Self {
-        Self {
-            path: path.into(),
-            journal_bytes: 64 << 20,
-            memory_bytes: 128 << 20,
-            queue_bytes: 64 << 20,
-            cache_bytes: 64 << 20,
-            clock: Clock::system(),
-        }
-    }
-
-    /// The same with limits that take so many bytes of memory together: a third is for the rows that
-    /// gather, as much for those that are being flushed, and the last third for requests and blocks.
-    #[must_use]
-    pub fn with_memory(self, bytes: u64) -> Self {
-        let third = bytes / 3;
-        Self {
-            memory_bytes: usize::try_from(third).unwrap_or(usize::MAX),
-            queue_bytes: u32::try_from(third / 2).unwrap_or(u32::MAX).max(1 << 20),
-            cache_bytes: third / 2,
-            ..self
-        }
-    }
-}
-
-/// Figures of a store, for metrics.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct EmbeddedStats {
-    /// Bytes of journal that are not flushed yet.
-    pub journal_bytes: u64,
-    /// Memory of rows that are not flushed yet, in bytes.
-    pub memory_bytes: u64,
-    /// Rows that are not flushed yet; one that is written to during a flush counts twice.
-    pub rows_in_memory: u64,
-    /// Bytes of row blocks on disk.
-    pub block_bytes: u64,
-    /// Flushes since the store was opened.
-    pub flushes: u64,
-    /// Groups that were committed since the store was opened: one sync each.
-    pub groups_committed: u64,
-}
 
 /// So many rows are read on the caller's thread: handing them to another takes longer than to
 /// read them, even if one or the other comes from the disk.
@@ -138,6 +83,7 @@ struct Opened {
     queue: Arc<Queue>,
     commit: JoinHandle<()>,
     flush: JoinHandle<()>,
+    compaction: JoinHandle<()>,
 }
 
 impl EmbeddedStore {
@@ -152,8 +98,14 @@ impl EmbeddedStore {
     /// - [`StoreError::Io`] and [`StoreError::Full`] from the operating system.
     pub fn open(config: EmbeddedConfig) -> Result<Self, StoreError> {
         let folder = Folder::open(&config.path)?;
-        let catalog = Catalog::open(folder.tables())?;
-        let blocks = Blocks::open(&folder.blocks(), config.cache_bytes)?;
+        let catalog = Arc::new(Catalog::open(folder.tables())?);
+        let settings = Settings {
+            path: folder.blocks(),
+            cache_bytes: config.cache_bytes,
+            table_descriptors: config.table_descriptors.max(MIN_TABLE_DESCRIPTORS),
+        };
+        let set_aside = SetAside::open(folder.damage(), folder.set_aside(), catalog.clone())?;
+        let blocks = Blocks::open(settings, set_aside)?;
         if let Some(id) = blocks.last_table()?
             && !catalog.by_id().contains_key(&id)
         {
@@ -171,6 +123,7 @@ impl EmbeddedStore {
             blocks,
             last_ms: last_ms.into(),
             flush: core::FlushState::default(),
+            compaction: compact::Compaction::default(),
             counters: core::Counters::default(),
             write_error: Mutex::new(None),
             folder,
@@ -187,12 +140,19 @@ impl EmbeddedStore {
             let core = core.clone();
             move || flush::run(&core)
         })?;
+        let compaction = spawn("oxtsdb-compact", {
+            let core = core.clone();
+            move || compact::run(&core)
+        })?;
+        // What the last process left to do.
+        core.compaction.request();
         Ok(Self {
             opened: RwLock::new(Some(Opened {
                 core,
                 queue,
                 commit,
                 flush,
+                compaction,
             })),
         })
     }
@@ -249,6 +209,31 @@ impl EmbeddedStore {
         queue.change(table, operation).await
     }
 
+    async fn read_rows(
+        &self,
+        table: &TableName,
+        rows: &[Vec<u8>],
+        columns: &ColumnSelection,
+        skip_damaged: Option<&DamageLog>,
+    ) -> Result<Vec<Option<Row>>, StoreError> {
+        let (core, _) = self.opened()?;
+        let table = core.catalog.table(table)?;
+        let columns = Columns::resolve(&table.def, columns)?;
+        rows.iter().try_for_each(|row| rules::check_row_key(row))?;
+        let view = read::view(&core, &table, columns, 1);
+        if rows.len() <= READ_INLINE && !core.blocks.is_reopening() {
+            // A caller that reads in a loop must let others run now and then.
+            tokio::task::consume_budget().await;
+            match read::try_rows(&core, &table, rows, &view, skip_damaged) {
+                // A repair takes its time.
+                Err(BlockError::Damaged(_)) => {}
+                read => return read.map_err(BlockError::into_error),
+            }
+        }
+        let (keys, skip_damaged) = (rows.to_vec(), skip_damaged.cloned());
+        off_runtime(move || read::rows(&core, &table, &keys, &view, skip_damaged.as_ref())).await
+    }
+
     /// Checks conditions and a batch, and commits them.
     async fn commit(&self, conditions: &[Condition], batch: WriteBatch) -> Result<bool, StoreError> {
         let (core, queue) = self.opened()?;
@@ -283,6 +268,8 @@ impl Opened {
         self.core.flush.state.lock().stopping = true;
         self.core.flush.changed.notify_all();
         join(self.flush);
+        self.core.compaction.stop();
+        join(self.compaction);
     }
 }
 
@@ -348,17 +335,17 @@ impl RowStore for EmbeddedStore {
         rows: &[Vec<u8>],
         columns: &ColumnSelection,
     ) -> Result<Vec<Option<Row>>, StoreError> {
-        let (core, _) = self.opened()?;
-        let table = core.catalog.table(table)?;
-        let columns = Columns::resolve(&table.def, columns)?;
-        rows.iter().try_for_each(|row| rules::check_row_key(row))?;
-        if rows.len() <= READ_INLINE {
-            // A caller that reads in a loop must let others run now and then.
-            tokio::task::consume_budget().await;
-            return read::rows(&core, &table, rows, &read::view(&core, &table, columns, 1));
-        }
-        let keys = rows.to_vec();
-        off_runtime(move || read::rows(&core, &table, &keys, &read::view(&core, &table, columns, 1))).await
+        self.read_rows(table, rows, columns, None).await
+    }
+
+    async fn get_rows_skipping(
+        &self,
+        table: &TableName,
+        rows: &[Vec<u8>],
+        columns: &ColumnSelection,
+        damage: &DamageLog,
+    ) -> Result<Vec<Option<Row>>, StoreError> {
+        self.read_rows(table, rows, columns, Some(damage)).await
     }
 
     async fn scan(&self, table: &TableName, scan: Scan) -> Result<RowStream, StoreError> {
@@ -487,9 +474,17 @@ impl RowStore for EmbeddedStore {
     async fn check_health(&self) -> Result<(), StoreError> {
         let (core, queue) = self.opened()?;
         queue.check()?;
+        core.blocks.check()?;
+        core.compaction.check()?;
         let write_error = core.write_error.lock().clone();
         let flush_error = core.flush.state.lock().error.clone();
         write_error.or(flush_error).map_or(Ok(()), Err)
+    }
+
+    fn damage(&self) -> Vec<DamagedRange> {
+        self.opened()
+            .map(|(core, _)| core.blocks.set_aside.ranges())
+            .unwrap_or_default()
     }
 
     async fn close(&self) -> Result<(), StoreError> {

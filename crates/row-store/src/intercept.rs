@@ -307,6 +307,10 @@ impl RowStore for InterceptedStore {
         self.inner.check_health().await
     }
 
+    fn damage(&self) -> Vec<crate::DamagedRange> {
+        self.inner.damage()
+    }
+
     async fn close(&self) -> Result<(), StoreError> {
         self.inner.close().await
     }

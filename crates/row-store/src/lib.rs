@@ -22,6 +22,7 @@ mod cell_list;
 mod clock;
 #[cfg(feature = "testing")]
 pub mod conformance;
+mod damage;
 pub mod embedded;
 mod error;
 pub mod hbase;
@@ -38,6 +39,7 @@ mod table;
 
 pub use batch::{FamilyId, MutationRef, RowMutations, WriteBatch};
 pub use clock::Clock;
+pub use damage::{DamageLog, DamagedRange};
 pub use error::{Retry, StoreError};
 pub use measure::RangeMeasure;
 pub use points::{PointColumns, PointValues};

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use futures::stream::BoxStream;
 
-use crate::{Row, StoreError};
+use crate::{DamageLog, Row, StoreError};
 
 /// Rows of a scan, in batches that are never empty. Dropping the stream ends the scan.
 pub type RowStream = BoxStream<'static, Result<Vec<Row>, StoreError>>;
@@ -99,6 +99,10 @@ pub struct Scan {
     /// The cells of rows may be packed ([`Row::unpacked`](crate::Row::unpacked)), so that who takes them
     /// decodes them.
     pub allows_packed: bool,
+    /// Passes over damaged rows, and records them here, instead of failing with
+    /// [`StoreError::Corrupt`]. Of rows in a damaged range it returns what was written since the
+    /// damage, and what an older version has.
+    pub skip_damaged: Option<DamageLog>,
 }
 
 impl Scan {
@@ -114,6 +118,7 @@ impl Scan {
             batch_rows: 128,
             filter: None,
             allows_packed: false,
+            skip_damaged: None,
         }
     }
 

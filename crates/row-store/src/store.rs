@@ -4,7 +4,8 @@ use async_trait::async_trait;
 
 use crate::batch::MAX_ROW_KEY;
 use crate::{
-    ColumnSelection, RangeMeasure, Row, RowStream, Scan, StoreError, TableDef, TableName, WriteBatch,
+    ColumnSelection, DamageLog, DamagedRange, RangeMeasure, Row, RowStream, Scan, StoreError, TableDef,
+    TableName, WriteBatch,
 };
 
 /// The address of a cell within a table.
@@ -98,6 +99,23 @@ pub trait RowStore: Send + Sync + std::fmt::Debug {
         rows: &[Vec<u8>],
         columns: &ColumnSelection,
     ) -> Result<Vec<Option<Row>>, StoreError>;
+
+    /// Reads rows as [`RowStore::get_rows`] does, but passes over damage as a scan does that may
+    /// ([`Scan::skip_damaged`]).
+    ///
+    /// # Errors
+    ///
+    /// As [`RowStore::get`].
+    async fn get_rows_skipping(
+        &self,
+        table: &TableName,
+        rows: &[Vec<u8>],
+        columns: &ColumnSelection,
+        damage: &DamageLog,
+    ) -> Result<Vec<Option<Row>>, StoreError> {
+        let _ = damage;
+        self.get_rows(table, rows, columns).await
+    }
 
     /// Reads a range of rows in order of their keys.
     ///
@@ -207,12 +225,18 @@ pub trait RowStore: Send + Sync + std::fmt::Debug {
         None
     }
 
-    /// Whether the store can serve now; for health checks.
+    /// Whether the store can serve now; for health checks. Damage that was set aside is no reason not
+    /// to; see [`RowStore::damage`].
     ///
     /// # Errors
     ///
     /// Why it cannot.
     async fn check_health(&self) -> Result<(), StoreError>;
+
+    /// Rows that were lost to damage and set aside. All else is served.
+    fn damage(&self) -> Vec<DamagedRange> {
+        Vec::new()
+    }
 
     /// Makes everything durable and releases files and connections; later calls fail with
     /// [`StoreError::Unavailable`]. Dropping the store without it loses nothing acknowledged.

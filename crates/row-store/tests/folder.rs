@@ -198,7 +198,7 @@ async fn damage_of_any_file_is_an_error_or_does_no_harm() {
             let place = folder.path().display().to_string();
             assert!(
                 matches!(&read, Ok(ROWS))
-                    || matches!(&read, Err(StoreError::Corrupt { place: found, .. }) if found.starts_with(&place)),
+                    || matches!(&read, Err(StoreError::Corrupt { place: found, .. }) if found.contains(&place)),
                 "{} with another byte at {offset}: {read:?}",
                 file.display()
             );
@@ -296,4 +296,45 @@ async fn a_full_disk_stops_writes_keeps_reads_and_recovers() {
         );
     }
     drop(store.scan(&table(), Scan::prefix(b"")).await.unwrap());
+}
+
+/// Folders and files, and whether others than their owner have rights to them.
+fn open_to_others(folder: &Path) -> Vec<PathBuf> {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    let mut paths = files(folder);
+    paths.push(folder.to_owned());
+    paths.retain(|path| fs::metadata(path).unwrap().permissions().mode() & 0o077 != 0);
+    paths
+}
+
+#[tokio::test]
+async fn other_users_have_no_rights_to_a_store() {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    let parent = tempfile::tempdir().unwrap();
+    let folder = parent.path().join("deep/store");
+    let store = new_store(&folder).await;
+    store.write(batch(1, 100)).await.unwrap();
+    let open = open_to_others(&folder);
+    // The engine's files are in a folder that only the owner enters.
+    let ours: Vec<&PathBuf> = open
+        .iter()
+        .filter(|path| !path.starts_with(folder.join("blocks")))
+        .collect();
+    assert!(ours.is_empty(), "{ours:?}");
+    let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode(&folder), 0o700);
+    assert_eq!(mode(&folder.join("blocks")), 0o700);
+    assert_eq!(mode(&folder.join("journal")), 0o700);
+    store.close().await.unwrap();
+
+    // A folder that was made before.
+    for path in [&folder, &folder.join("journal"), &folder.join("blocks")] {
+        fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    drop(new_store(&folder).await);
+    for path in [&folder, &folder.join("journal"), &folder.join("blocks")] {
+        assert_eq!(mode(path), 0o700, "{}", path.display());
+    }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use oxtsdb_row_store::{ColumnSelection, RowStore, StoreError, TableName};
+use oxtsdb_row_store::{ColumnSelection, DamagedRange, RowStore, StoreError, TableName};
 use tokio::time::{Interval, MissedTickBehavior};
 use tracing::{info, warn};
 
@@ -40,7 +40,8 @@ impl StoreProbe {
     /// # Errors
     ///
     /// The store cannot serve, or does not answer within 3 seconds. A full disk is no reason: what is
-    /// stored can be read, and who writes is told.
+    /// stored can be read, and writers get an error. Nor is damage that the store has set aside
+    /// ([`StoreProbe::damage`]): it serves all else.
     pub async fn check(&self) -> Result<(), StoreError> {
         let question = async {
             match self.store.check_health().await {
@@ -48,7 +49,11 @@ impl StoreProbe {
                 Err(error) => return Err(error),
             }
             let columns = ColumnSelection::default();
-            self.store.get(&self.table, ROW, &columns).await.map(drop)
+            match self.store.get(&self.table, ROW, &columns).await {
+                // The row itself is among the damaged ones.
+                Err(StoreError::Corrupt { .. }) if !self.store.damage().is_empty() => Ok(()),
+                read => read.map(drop),
+            }
         };
         match tokio::time::timeout(PATIENCE, question).await {
             Ok(answer) => answer,
@@ -56,6 +61,11 @@ impl StoreProbe {
                 detail: format!("no answer to a health check in {} s", PATIENCE.as_secs()),
             }),
         }
+    }
+
+    /// The damage that the store has set aside: it serves, without these rows.
+    pub fn damage(&self) -> Vec<DamagedRange> {
+        self.store.damage()
     }
 
     /// Asks every second from now on.

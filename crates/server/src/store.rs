@@ -70,6 +70,9 @@ pub struct StorePart {
     pub others: Vec<StoreTable>,
     /// The memory that its embedded store wants, in bytes.
     pub memory_bytes: u64,
+    /// Files of row blocks that its embedded store keeps open. All stores of a process have to fit into the
+    /// descriptors that it keeps from its connections.
+    pub open_files: usize,
 }
 
 impl StoreSettings {
@@ -190,7 +193,10 @@ async fn open_embedded(
     memory: &FixedShare,
 ) -> anyhow::Result<Arc<dyn RowStore>> {
     let folder = data_dir.join(part.folder);
-    let config = EmbeddedConfig::new(&folder).with_memory(memory.of(part.memory_bytes));
+    let config = EmbeddedConfig {
+        table_descriptors: part.open_files,
+        ..EmbeddedConfig::new(&folder).with_memory(memory.of(part.memory_bytes))
+    };
     let store =
         EmbeddedStore::open(config).with_context(|| format!("open the store in {}", folder.display()))?;
     part.make_tables(&store).await?;

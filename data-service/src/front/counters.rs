@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use oxtsdb_resources::{Admission, MemoryPool};
+use oxtsdb_row_store::RowStore;
 use oxtsdb_server::connections::ConnectionCounts;
 
 use crate::query::Engine;
@@ -43,6 +44,8 @@ pub(crate) struct Counters {
     skipped_cells: Arc<AtomicU64>,
     /// What is in use of the limits of the process, over gRPC too.
     resources: Option<(Admission, [MemoryPool; 2])>,
+    /// The store of points, for the damage that it has set aside.
+    store: Option<Arc<dyn RowStore>>,
 }
 
 /// One line of statistics.
@@ -62,6 +65,7 @@ impl Counters {
         Counters {
             skipped_cells: engine.skipped_cells(),
             resources: Some((resources.admission.clone(), pools)),
+            store: Some(Arc::clone(engine.store())),
             ..Counters::default()
         }
     }
@@ -115,6 +119,13 @@ impl Counters {
             statistic("tsd.datapoints.added", ("type", "all"), &self.points_added),
             untagged("oxtsdb.query.skipped_cells", &self.skipped_cells),
         ];
+        if let Some(store) = &self.store {
+            all.push(Statistic {
+                name: "oxtsdb.store.damaged_ranges",
+                tag: None,
+                value: store.damage().len() as u64,
+            });
+        }
         if let Some((admission, pools)) = &self.resources {
             all.extend(statistics_of(admission, pools));
         }

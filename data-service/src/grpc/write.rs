@@ -2,24 +2,28 @@
 
 use oxtsdb_proto::common::v1::{ErrorReason, SeriesKey, Tag, series_key};
 use oxtsdb_proto::data::v1::{
-    Point, PointError, TimestampPrecision, WriteColumnsRequest, WriteColumnsResponse, WriteRequest,
+    Columns, Point, PointError, TimestampPrecision, WriteColumnsRequest, WriteColumnsResponse, WriteRequest,
     WriteResponse, point,
 };
-use oxtsdb_proto::error::invalid_field_because;
+use oxtsdb_proto::error::{invalid_field_because, status as status_with};
+use oxtsdb_resources::ComputePool;
 use oxtsdb_schema::Value;
 use oxtsdb_server::deadline_of;
-use tonic::{Request, Response, Status};
+use tonic::{Code, Request, Response, Status};
 
 use super::{DataServiceHandler, status};
 use crate::uids::series::SeriesRef;
 use crate::write::columns::{self, ErrorRun, PointErrors, Tables};
-use crate::write::{self, PointErrorReason, PointRef};
+use crate::write::{self, Batch, PointErrorReason, PointRef};
 
 /// The most points of a Write.
 const MAX_POINTS: usize = 10_000;
 
 /// The most points of a WriteColumns, and of a frame of a WriteStream.
 pub(super) const MAX_COLUMN_POINTS: usize = 1_000_000;
+
+/// Columns with so many points are encoded inline, in a millisecond or two.
+const INLINE_POINTS: usize = 20_000;
 
 /// Errors told if the request does not say how many.
 const DEFAULT_MAX_ERRORS: u32 = 100;
@@ -169,7 +173,6 @@ pub(super) async fn write_columns(
         return Err(too_many("columns.blocks", description));
     }
     let mut tables = Tables::new(service.tables_limits());
-    let mut errors = PointErrors::new(max_errors(request.max_errors));
     let of_columns = |error| status::of_columns("", &error);
     tables
         .declare(&columns, &service.writer, deadline)
@@ -179,10 +182,14 @@ pub(super) async fn write_columns(
         return Err(status::of_uids(outage));
     }
     let batch = service.writer.batch_in_time(count, deadline).await;
-    let mut batch = batch.map_err(|error| status::of_write(&error))?;
-    columns::encode(&columns, precision, &mut tables, batch.rows(), &mut errors).map_err(of_columns)?;
-    batch.shrink();
-    drop((columns, tables));
+    let encoding = Encoding {
+        columns,
+        precision,
+        tables,
+        batch: batch.map_err(|error| status::of_write(&error))?,
+        errors: PointErrors::new(max_errors(request.max_errors)),
+    };
+    let Encoding { batch, errors, .. } = encoding.run("", count, service.writer.compute()).await?;
     let written = batch.points();
     service
         .writer
@@ -196,6 +203,53 @@ pub(super) async fn write_columns(
         failed,
         errors,
     }))
+}
+
+/// Columns whose series are resolved, on their way into a batch.
+#[derive(Debug)]
+pub(super) struct Encoding {
+    pub(super) columns: Columns,
+    pub(super) precision: TimestampPrecision,
+    pub(super) tables: Tables,
+    pub(super) batch: Batch,
+    pub(super) errors: PointErrors,
+}
+
+impl Encoding {
+    /// Encodes the points; many of them in the computation pool. `within` is what stands before the field of
+    /// an error, with its dot.
+    ///
+    /// # Errors
+    ///
+    /// As [`columns::encode`].
+    pub(super) async fn run(
+        mut self,
+        within: &'static str,
+        points: usize,
+        compute: &ComputePool,
+    ) -> Result<Self, Status> {
+        let encode = move || {
+            let rows = self.batch.rows();
+            columns::encode(
+                &self.columns,
+                self.precision,
+                &mut self.tables,
+                rows,
+                &mut self.errors,
+            )
+            .map_err(|error| status::of_columns(within, &error))?;
+            self.batch.shrink();
+            Ok(self)
+        };
+        if points <= INLINE_POINTS {
+            return encode();
+        }
+        let encoded = compute.run(encode).await;
+        encoded.unwrap_or_else(|panicked| {
+            let message = panicked.to_string();
+            Err(status_with(Code::Internal, ErrorReason::Internal, message, &[]))
+        })
+    }
 }
 
 fn too_many(field: &str, description: String) -> Status {

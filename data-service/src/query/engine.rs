@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use futures::stream::{self, Stream, StreamExt as _};
-use oxtsdb_row_store::{RowStore, TableName};
+use oxtsdb_row_store::{DamageLog, RowStore, TableName};
 use oxtsdb_schema::{BaseTime, RowKeyLayout, Uid, UidKind, UidWidths};
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
@@ -458,6 +458,7 @@ impl<'a> Answer<'a> {
             )),
             first_group: self.groups,
             open: None,
+            skip_damaged: self.query.skip_damaged_rows.then(DamageLog::default),
         };
         let shape = SpanShape {
             layout: self.engine.layout,
@@ -472,7 +473,13 @@ impl<'a> Answer<'a> {
         };
         let compute = self.engine.resources.compute.clone();
         let mut collector = Collector::new(shape, self.budget.clone(), compute);
-        let mut portions = scan::rows(&self.engine.store, &self.engine.table, plan, &self.budget);
+        let mut portions = scan::rows(
+            &self.engine.store,
+            &self.engine.table,
+            plan,
+            &self.budget,
+            question.skip_damaged.as_ref(),
+        );
         while let Some(portion) = portions.next().await {
             match portion? {
                 Portion::Rows(mut rows) => {
@@ -497,6 +504,10 @@ impl<'a> Answer<'a> {
         let skipped = &self.engine.skipped_cells;
         skipped.fetch_add(counted.skipped_cells, Ordering::Relaxed);
         self.statistics.add_read(counted);
+        if let Some(damage) = &question.skip_damaged {
+            let layout = &self.engine.layout;
+            self.statistics.add_damage(damage, layout, &plan.hours);
+        }
         let (pieces, names) = match question.open.take() {
             Some(mut open) => {
                 open.add(spans, &self.budget)?;
@@ -569,7 +580,7 @@ impl<'a> Answer<'a> {
             &engine.layout,
             &*engine.directory,
             self.deadline,
-            &self.budget,
+            (&self.budget, question.skip_damaged.as_ref()),
         );
         let mut survey = survey.await?;
         survey.add_read(&spans, until_ms);
@@ -688,6 +699,8 @@ struct Question<'a> {
     first_group: usize,
     /// Once something was told before all was read.
     open: Option<OpenGroups>,
+    /// The damage that was passed over, if the query may pass over any.
+    skip_damaged: Option<DamageLog>,
 }
 
 /// Whether a part of an answer can be told before all rows were read. Not with one value for the whole

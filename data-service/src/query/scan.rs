@@ -17,7 +17,7 @@ mod slices;
 use std::sync::Arc;
 
 use futures::stream::{self, BoxStream, Stream, StreamExt as _, TryStreamExt as _};
-use oxtsdb_row_store::{ColumnSelection, Row, RowFilter, RowStore, Scan, TableName};
+use oxtsdb_row_store::{ColumnSelection, DamageLog, Row, RowFilter, RowStore, Scan, TableName};
 use oxtsdb_schema::RowKeyLayout;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio_util::task::AbortOnDropHandle;
@@ -123,6 +123,7 @@ pub fn rows(
     table: &TableName,
     plan: &Plan,
     budget: &Budget,
+    skip_damaged: Option<&DamageLog>,
 ) -> BoxStream<'static, Result<Portion, QueryError>> {
     match &plan.read {
         Read::Ranges(ranges) => {
@@ -134,20 +135,27 @@ pub fn rows(
                 hours: plan.hours,
                 pace: Arc::new(Pace::new(slice_bytes(budget))),
                 budget: budget.clone(),
+                skip_damaged: skip_damaged.cloned(),
             };
             source.portions().boxed()
         }
         Read::Rows(rows) => {
             let (store, table) = (Arc::clone(store), table.clone());
             let (selection, budget) = (plan.selection.clone(), budget.clone());
+            let skip_damaged = skip_damaged.cloned();
             let read = move |mut keys: Vec<Vec<u8>>| {
                 let (store, table, budget) = (Arc::clone(&store), table.clone(), budget.clone());
+                let skip_damaged = skip_damaged.clone();
                 // Hour comes after hour, so those before that of the last row are complete.
                 let hour = keys.last().and_then(|key| selection.base_time(key));
                 // Names may have been judged since the plan was made.
                 keys.retain(|key| selection.may_keep(key));
                 async move {
-                    let rows = store.get_rows(&table, &keys, &point_columns()).await?;
+                    let columns = point_columns();
+                    let rows = match &skip_damaged {
+                        None => store.get_rows(&table, &keys, &columns).await?,
+                        Some(damage) => store.get_rows_skipping(&table, &keys, &columns, damage).await?,
+                    };
                     let rows = RowBatch::new(rows.into_iter().flatten().collect(), &budget)?;
                     let rows = Portion::Rows(rows);
                     let until = hour.map(|hour| Portion::Until(hour.millis()));
@@ -176,7 +184,7 @@ pub async fn keys(
     plan: &Plan,
     hours: Hours,
     layout: &RowKeyLayout,
-    budget: &Budget,
+    (budget, skip_damaged): (&Budget, Option<&DamageLog>),
     seen: impl Fn(&[u8]) + Send + Sync + 'static,
 ) -> Result<(), QueryError> {
     let ranges = match &plan.read {
@@ -206,6 +214,7 @@ pub async fn keys(
         hours,
         pace: Arc::new(Pace::new(slice_bytes(budget))),
         budget: budget.clone(),
+        skip_damaged: skip_damaged.cloned(),
     };
     let mut portions = source.portions();
     while portions.try_next().await?.is_some() {}
@@ -221,6 +230,7 @@ struct Source {
     hours: Hours,
     pace: Arc<Pace>,
     budget: Budget,
+    skip_damaged: Option<DamageLog>,
 }
 
 impl Source {
@@ -252,7 +262,7 @@ impl Source {
             .filter(|(start, stop)| stop.is_empty() || start < stop)
             .collect();
         let (store, table) = (Arc::clone(&self.store), self.table.clone());
-        let filter = self.filter.clone();
+        let (filter, skip_damaged) = (self.filter.clone(), self.skip_damaged.clone());
         let open = move |(start, stop): (Vec<u8>, Vec<u8>)| {
             let (store, table) = (Arc::clone(&store), table.clone());
             let mut scan = Scan::range(start, stop);
@@ -260,6 +270,7 @@ impl Source {
             scan.batch_rows = BATCH_ROWS;
             scan.filter = filter.clone();
             scan.allows_packed = true;
+            scan.skip_damaged = skip_damaged.clone();
             stream::once(async move { store.scan(&table, scan).await })
                 .try_flatten()
                 .map_err(QueryError::from)

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use hashbrown::HashMap;
-use oxtsdb_row_store::{PointColumns, PointValues, Row};
+use oxtsdb_row_store::{PointColumns, PointValues, Row, StoreError};
 use oxtsdb_schema::row::{CellRef, decode_row};
 use oxtsdb_schema::{DuplicatePolicy, Points as RowPoints, Qualifier, RowKeyLayout, RowKeyRef, Tsuid, Value};
 use rustc_hash::FxBuildHasher;
@@ -133,12 +133,19 @@ impl SpanBuilder {
         {
             return Ok(());
         }
-        let in_columns = row.read_points(&mut scratch.columns)?;
+        let in_columns = match row.read_points(&mut scratch.columns) {
+            Ok(in_columns) => in_columns,
+            Err(error) => return self.pass_over(row, base_ms, error),
+        };
         let points = if in_columns {
             scratch.set_times(base_ms);
             scratch.columns.len() as u64
         } else {
-            match self.decode_cells(&*row.unpacked()?, base_ms)? {
+            let unpacked = match row.unpacked() {
+                Ok(unpacked) => unpacked,
+                Err(error) => return self.pass_over(row, base_ms, error),
+            };
+            match self.decode_cells(&unpacked, base_ms)? {
                 Some(points) => points,
                 None => return Ok(()),
             }
@@ -194,6 +201,26 @@ impl SpanBuilder {
         self.budget.recount_series(before, series.column.held_bytes())
     }
 
+    /// A row whose block the store cannot decode: an error, unless damage may be passed over.
+    fn pass_over(&mut self, row: &Row, base_ms: i64, error: StoreError) -> Result<(), QueryError> {
+        if self.shape.skip_damaged_rows && matches!(error, StoreError::Corrupt { .. }) {
+            return self.add_damaged(row, base_ms, error.to_string());
+        }
+        Err(error.into())
+    }
+
+    /// Counts a row that is left out; the scratch has its TSUID.
+    fn add_damaged(&mut self, row: &Row, base_ms: i64, reason: String) -> Result<(), QueryError> {
+        self.statistics.damaged_rows += 1;
+        if self.statistics.damaged.len() < MAX_DAMAGED_ROWS {
+            let tsuid = Tsuid::from_bytes(&self.scratch.tsuid, &self.shape.layout.widths)
+                .map_err(|error| QueryError::row_series(row.key(), &error))?;
+            let damaged = DamagedRow::of_row(tsuid, base_ms, reason);
+            self.statistics.damaged.push(damaged);
+        }
+        Ok(())
+    }
+
     /// Decodes the cells of a row and says how many points they have; `None` if the row is left out.
     fn decode_cells(&mut self, row: &Row, base_ms: i64) -> Result<Option<u64>, QueryError> {
         let scratch = &mut self.scratch;
@@ -206,15 +233,7 @@ impl SpanBuilder {
         let stats = match decode_row(cells, self.shape.duplicates, &mut scratch.row) {
             Ok(stats) => stats,
             Err(error) if self.shape.skip_damaged_rows => {
-                self.statistics.damaged_rows += 1;
-                if self.statistics.damaged.len() < MAX_DAMAGED_ROWS {
-                    self.statistics.damaged.push(DamagedRow {
-                        tsuid: Tsuid::from_bytes(&scratch.tsuid, &self.shape.layout.widths)
-                            .map_err(|error| QueryError::row_series(row.key(), &error))?,
-                        hour_ms: base_ms,
-                        reason: error.to_string(),
-                    });
-                }
+                self.add_damaged(row, base_ms, error.to_string())?;
                 return Ok(None);
             }
             Err(error) => return Err(QueryError::row(row.key(), error)),

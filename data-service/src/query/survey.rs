@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use oxtsdb_row_store::{RowStore, TableName};
+use oxtsdb_row_store::{DamageLog, RowStore, TableName};
 use oxtsdb_schema::{HOUR_SECONDS, RowKeyLayout, RowKeyRef, Tsuid};
 use parking_lot::Mutex;
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -43,7 +43,7 @@ impl Survey {
         layout: &RowKeyLayout,
         directory: &dyn NameDirectory,
         deadline: Option<Instant>,
-        budget: &Budget,
+        (budget, skip_damaged): (&Budget, Option<&DamageLog>),
     ) -> Result<Self, QueryError> {
         let last: Arc<Mutex<LastRows>> = Arc::default();
         let (noted, tags_at) = (Arc::clone(&last), plan.selection.tags_at());
@@ -67,7 +67,7 @@ impl Survey {
                 },
             }
         };
-        scan::keys(store, table, plan, hours, layout, budget, seen).await?;
+        scan::keys(store, table, plan, hours, layout, (budget, skip_damaged), seen).await?;
         if let Some(error) = refusal.lock().take() {
             return Err(error);
         }

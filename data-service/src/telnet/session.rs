@@ -99,7 +99,12 @@ impl<'a> Session<'a> {
                 ready = self.stream.readable() => ready?,
                 () = connection.closing() => return Ok(()),
             }
-            read_bytes = self.reserve(read_bytes).await;
+            request.get_or_insert_with(|| connection.request());
+            let reserved = self.reserve(read_bytes).await;
+            if reserved < read_bytes {
+                input = BytesMut::from(&*input);
+            }
+            read_bytes = reserved;
             input.reserve(read_bytes.max(self.telnet.max_line_bytes + 1));
             let read = match self.stream.try_read_buf(&mut input) {
                 Ok(read) => read,
@@ -111,7 +116,6 @@ impl<'a> Session<'a> {
                 }
                 Err(error) => return Err(error),
             };
-            request.get_or_insert_with(|| connection.request());
             if read == 0 {
                 // Half a line may remain. It is not stored: its value may be half a value.
                 return Ok(());

@@ -6,12 +6,11 @@ use prost_types::{DescriptorProto, FileDescriptorSet};
 use tonic::Code;
 
 use super::*;
-use crate::common::v1::{ErrorReason, SeriesKey, SeriesName, Tag, series_key};
+use crate::common::v1::{ErrorReason, Tag};
 use crate::data::v1::columns::{Block, SeriesDeclaration};
-use crate::data::v1::write_stream_request::{self, Frame};
 use crate::data::v1::{
-    Columns, ExplainRequest, IntColumn, Point, QueryExpressionsRequest, QueryLastRequest, QueryRequest,
-    SubQuery, TagFilter, WriteColumnsRequest, WriteRequest, WriteStreamRequest, columns, sub_query,
+    ExplainRequest, Point, QueryExpressionsRequest, QueryLastRequest, QueryRequest, SubQuery, TagFilter,
+    WriteColumnsRequest, WriteRequest, WriteStreamRequest, sub_query,
 };
 use crate::uid::v1::{ExportUidsRequest, LookupNamesRequest};
 
@@ -141,46 +140,37 @@ fn sub_queries_are_bounded_wherever_a_call_takes_them() {
     assert_too_many(check(&uids), field);
 }
 
+/// A field with a length: a text, a message or packed numbers.
+fn field(number: u8, content: &[u8]) -> Vec<u8> {
+    let mut field = vec![number << 3 | 2];
+    prost::encoding::encode_varint(content.len() as u64, &mut field);
+    field.extend_from_slice(content);
+    field
+}
+
 #[test]
 fn the_tags_of_all_points_are_counted() {
-    let field = "oxtsdb.common.v1.SeriesName.tags";
-    let point = |tags| Point {
-        series: Some(SeriesKey {
-            key: Some(series_key::Key::Name(SeriesName {
-                metric: String::new(),
-                tags: vec![Tag::default(); tags],
-            })),
-        }),
-        ..Point::default()
-    };
-    let request = |tags| WriteRequest {
-        points: vec![point(tags / 2), point(tags - tags / 2)],
-        ..WriteRequest::default()
-    };
-    check(&request(limit_of(field))).unwrap();
-    assert_too_many(check(&request(limit_of(field) + 1)), field);
+    let bound = "oxtsdb.common.v1.SeriesName.tags";
+    // points.series.name.tags, all of them empty.
+    let point = |tags: usize| field(1, &field(1, &field(1, &field(2, &[]).repeat(tags))));
+    let request = |tags: usize| [point(tags / 2), point(tags - tags / 2)].concat();
+    check_bytes::<WriteRequest>(&request(limit_of(bound))).unwrap();
+    assert_too_many(check_bytes::<WriteRequest>(&request(limit_of(bound) + 1)), bound);
 }
 
 #[test]
 fn packed_numbers_are_counted_one_by_one() {
-    let field = "oxtsdb.data.v1.IntColumn.values";
-    let request = |values: usize| WriteStreamRequest {
-        message: Some(write_stream_request::Message::Frame(Frame {
-            sequence: 1,
-            columns: Some(Columns {
-                blocks: vec![Block {
-                    // Two bytes each.
-                    values: Some(columns::block::Values::Ints(IntColumn {
-                        values: vec![100; values],
-                    })),
-                    ..Block::default()
-                }],
-                ..Columns::default()
-            }),
-        })),
+    let bound = "oxtsdb.data.v1.IntColumn.values";
+    // frame.columns.blocks.ints.values, of two bytes each.
+    let request = |values: usize| {
+        let block = field(4, &field(1, &[0x80, 0x01].repeat(values)));
+        field(2, &field(2, &field(3, &block)))
     };
-    check(&request(limit_of(field))).unwrap();
-    assert_too_many(check(&request(limit_of(field) + 1)), field);
+    check_bytes::<WriteStreamRequest>(&request(limit_of(bound))).unwrap();
+    assert_too_many(
+        check_bytes::<WriteStreamRequest>(&request(limit_of(bound) + 1)),
+        bound,
+    );
     let kinds = ExportUidsRequest {
         kinds: vec![1; 65],
         start_after: None,
@@ -200,15 +190,12 @@ fn numbers_that_are_not_packed_are_counted_too() {
 #[test]
 fn a_request_unfolds_to_no_more_than_the_stated_bytes() {
     // Each is within its own bound; all together are not.
-    let request = WriteColumnsRequest {
-        columns: Some(Columns {
-            new_symbols: vec![String::new(); 1_000_000],
-            new_series: vec![SeriesDeclaration::default(); 600_000],
-            blocks: vec![Block::default(); 300_000],
-        }),
-        ..WriteColumnsRequest::default()
-    };
-    let status = check(&request).unwrap_err();
+    let columns = [
+        field(1, &[]).repeat(1_000_000),
+        field(2, &[]).repeat(600_000),
+        field(3, &[]).repeat(300_000),
+    ];
+    let status = check_bytes::<WriteColumnsRequest>(&field(1, &columns.concat())).unwrap_err();
     assert_eq!(error::reason_of(&status), Some(ErrorReason::BatchTooLarge));
     assert!(status.message().contains("128 MiB"), "{status:?}");
 }

@@ -1,7 +1,7 @@
 //! Gets and scans.
 
 use super::{Subject, Table};
-use crate::{ColumnSelection, FamilyDef, PointColumns, PointValues, Row, RowFilter, Scan};
+use crate::{ColumnSelection, DamageLog, FamilyDef, PointColumns, PointValues, Row, RowFilter, Scan};
 
 /// Rows `a0` to `a9`, `b0` to `b9` and `c0` to `c9`, each with cells `a:q`, `a:r` and `b:q`.
 async fn thirty_rows<'a>(subject: &'a Subject<'_>) -> Table<'a> {
@@ -154,6 +154,15 @@ pub(super) async fn a_range_is_measured_by_its_keys(subject: &Subject<'_>) {
             "{start} {stop} {limit}"
         );
     }
+}
+
+pub(super) async fn a_scan_that_may_skip_damage_reads_all_where_there_is_none(subject: &Subject<'_>) {
+    let table = thirty_rows(subject).await;
+    let log = DamageLog::default();
+    let mut scan = Scan::prefix(b"");
+    scan.skip_damaged = Some(log.clone());
+    assert_eq!(table.keys(scan).await, thirty_keys());
+    assert!(log.is_empty() && table.store.damage().is_empty());
 }
 
 pub(super) async fn a_scan_obeys_its_limit(subject: &Subject<'_>) {

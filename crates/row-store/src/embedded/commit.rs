@@ -54,6 +54,7 @@ pub(super) fn run(core: &Core, queue: &Queue, journal: Journal) {
         journal,
         memory_bytes: active_bytes(core),
         naming: 1,
+        failing: false,
     };
     let mut group = Group::default();
     while let Some(requests) = queue.take() {
@@ -160,6 +161,8 @@ struct Committer<'a> {
     memory_bytes: usize,
     /// The naming of rows in the segment that is written to.
     naming: u64,
+    /// The last write failed.
+    failing: bool,
 }
 
 impl Committer<'_> {
@@ -218,6 +221,7 @@ impl Committer<'_> {
             journal,
             memory_bytes,
             naming,
+            failing,
         } = self;
         let appended = journal.append(time_ms, |payload| {
             for Pending { table, change, .. } in pending {
@@ -247,10 +251,11 @@ impl Committer<'_> {
                 *memory_bytes = *memory_bytes + memory.active.bytes() - before;
             }
         });
-        if let Err(error) = &appended {
-            if matches!(error, StoreError::Io { .. }) {
-                *core.write_error.lock() = Some(error.clone());
-            }
+        if appended.is_err() || *failing {
+            *failing = appended.is_err();
+            *core.write_error.lock() = appended.as_ref().err().cloned();
+        }
+        if appended.is_err() {
             // Rows were named in a frame that is not there.
             journal.begin_segment();
             *naming += 1;

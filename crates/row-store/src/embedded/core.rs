@@ -1,5 +1,6 @@
 //! What the threads of a store share.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 use parking_lot::{Condvar, Mutex};
@@ -8,6 +9,7 @@ use tokio::sync::oneshot;
 use super::EmbeddedConfig;
 use super::blocks::Blocks;
 use super::catalog::Catalog;
+use super::compact::Compaction;
 use super::folder::Folder;
 use crate::StoreError;
 
@@ -15,13 +17,14 @@ use crate::StoreError;
 #[derive(Debug)]
 pub(super) struct Core {
     pub(super) config: EmbeddedConfig,
-    pub(super) catalog: Catalog,
+    pub(super) catalog: Arc<Catalog>,
     pub(super) blocks: Blocks,
     /// The newest time that was used.
     pub(super) last_ms: AtomicI64,
     pub(super) flush: FlushState,
+    pub(super) compaction: Compaction,
     pub(super) counters: Counters,
-    /// Why no more writes are taken until the store is opened again.
+    /// Why the last write failed, if the operating system did not take it.
     pub(super) write_error: Mutex<Option<StoreError>>,
     // Dropped last: it has the lock.
     pub(super) folder: Folder,

@@ -6,9 +6,10 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::block;
-use super::blocks::WriteBlock;
+use super::blocks::{self, BlockError, WriteBlock};
 use super::catalog::Table;
 use super::core::Core;
+use super::descriptors::{self, Spare};
 use super::journal;
 use super::memtable::Memtable;
 use super::merge::{self, View};
@@ -25,6 +26,7 @@ const SPARE_BYTES: u64 = 4 << 20;
 pub(super) fn run(core: &Core) {
     // Whoever waits must not wait for a thread that is gone, even if it panicked.
     let _ended = Ended(core);
+    let mut spare = Spare::new(core.folder.lock_file(), descriptors::FLUSH);
     loop {
         let through = {
             let mut job = core.flush.state.lock();
@@ -38,7 +40,7 @@ pub(super) fn run(core: &Core) {
                 core.flush.changed.wait(&mut job);
             }
         };
-        let result = flush(core, through);
+        let result = spare.lend(|| flush(core, through));
         let mut job = core.flush.state.lock();
         let waiting = std::mem::take(&mut job.waiting);
         match &result {
@@ -85,15 +87,33 @@ fn flush(core: &Core, through_segment: u64) -> Result<(), StoreError> {
 
     let now_ms = core.now_ms();
     let room_bytes = SPARE_BYTES + frozen.iter().map(|(_, rows)| rows.bytes() as u64).sum::<u64>();
-    core.blocks.ingest(now_ms, room_bytes, |write| {
-        for (table, rows) in &frozen {
-            write_table(core, table, rows, now_ms, write)?;
+    core.blocks.heal()?;
+    let ingest = || {
+        core.blocks.repairing(|| {
+            core.blocks.ingest(now_ms, room_bytes, |write| {
+                for (table, rows) in &frozen {
+                    write_table(core, table, rows, now_ms, write)?;
+                }
+                for (table, _) in &frozen {
+                    table.generation.fetch_add(1, Ordering::SeqCst);
+                }
+                Ok(())
+            })
+        })
+    };
+    match ingest() {
+        Err(StoreError::Unavailable { detail }) if !core.flush.state.lock().stopping => {
+            // Descriptors ran out. A tree that was just opened has none of table files.
+            tracing::warn!(
+                detail,
+                "opening the row blocks again, to flush with their descriptors"
+            );
+            core.blocks.reopen_all()?;
+            ingest()
         }
-        for (table, _) in &frozen {
-            table.generation.fetch_add(1, Ordering::SeqCst);
-        }
-        Ok(())
-    })?;
+        ingested => ingested,
+    }?;
+    core.compaction.request();
     for (table, _) in &frozen {
         table.memory.write().frozen = None;
     }
@@ -111,7 +131,7 @@ fn write_table(
     rows: &Memtable,
     now_ms: i64,
     write: &mut WriteBlock<'_>,
-) -> Result<(), StoreError> {
+) -> Result<(), BlockError> {
     let view = View {
         columns: Columns::All,
         max_versions: table.max_versions,
@@ -120,12 +140,22 @@ fn write_table(
     };
     for (key, buffer) in rows.range((Bound::Unbounded, Bound::Unbounded)) {
         if core.flush.state.lock().stopping {
-            return Err(StoreError::Unavailable {
+            return Err(BlockError::Store(StoreError::Unavailable {
                 detail: "the store is closing".to_owned(),
-            });
+            }));
         }
-        let stored = core.blocks.get(table, key)?;
-        let was_stored = stored.is_some();
+        let block = core.blocks.get(table, key)?;
+        let was_stored = block.is_some();
+        let stored = match block.map(|block| (blocks::decode(table, key, &block), block)) {
+            None => None,
+            Some((Ok(cells), _)) => Some(cells),
+            Some((Err(error), block)) => {
+                // The new cells must not wait for it.
+                core.blocks
+                    .set_row_aside(table, key, &block, &error.to_string())?;
+                None
+            }
+        };
         let cells = merge::merge(stored, &[buffer], &view);
         if !cells.is_empty() {
             write(table, key, Some(block::encode(&cells)))?;

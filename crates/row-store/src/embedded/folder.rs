@@ -6,17 +6,30 @@
 //!   TABLES     the tables' definitions
 //!   journal/   segments of the journal
 //!   blocks/    row blocks, in the engine's own files
+//!   DAMAGE     which rows were lost to damage; only there if some were
+//!   set-aside/ damaged files
 //! ```
+//!
+//! The folder and those in it are for the user of the process alone (mode 0700), so whatever the
+//! umask is, no other user reaches a file in them; files of ours are made with mode 0600.
 
-use std::fs::{self, File, OpenOptions, TryLockError};
+use std::fs::{self, DirBuilder, File, OpenOptions, Permissions, TryLockError};
 use std::io::{self, ErrorKind, Read, Seek, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+
+use rustix::io::Errno;
 
 use crate::StoreError;
 
 /// The format that this code writes, and the newest it reads.
 const FORMAT: u32 = 1;
 const FORMAT_LABEL: &str = "oxtsdb row store, format ";
+
+const FOLDER_MODE: u32 = 0o700;
+pub(super) const FILE_MODE: u32 = 0o600;
+/// The rights of the group and of others.
+const OTHERS: u32 = 0o077;
 
 /// The folder of a store that this process has locked.
 #[derive(Debug)]
@@ -38,7 +51,8 @@ impl Drop for Folder {
 impl Folder {
     /// Makes the folder if need be, locks it and checks its format.
     pub(super) fn open(path: &Path) -> Result<Self, StoreError> {
-        fs::create_dir_all(path.join("journal")).map_err(|error| io_error(path, &error))?;
+        make_private(path)?;
+        make_private(&path.join("journal"))?;
         let lock = lock(path)?;
         let marker = path.join("STORE");
         match fs::read(&marker) {
@@ -68,6 +82,18 @@ impl Folder {
 
     pub(super) fn blocks(&self) -> PathBuf {
         self.path.join("blocks")
+    }
+
+    pub(super) fn lock_file(&self) -> PathBuf {
+        self.path.join("LOCK")
+    }
+
+    pub(super) fn damage(&self) -> PathBuf {
+        self.path.join("DAMAGE")
+    }
+
+    pub(super) fn set_aside(&self) -> PathBuf {
+        self.path.join("set-aside")
     }
 }
 
@@ -100,6 +126,7 @@ fn lock(path: &Path) -> Result<File, StoreError> {
         .truncate(false)
         .read(true)
         .write(true)
+        .mode(FILE_MODE)
         .open(&place)
         .map_err(failed)?;
     match file.try_lock() {
@@ -121,11 +148,39 @@ fn lock(path: &Path) -> Result<File, StoreError> {
     Ok(file)
 }
 
+/// Makes a folder that only this user can enter, if there is none; takes rights of other users
+/// away from one that is there.
+pub(super) fn make_private(path: &Path) -> Result<(), StoreError> {
+    let failed = |error: io::Error| io_error(path, &error);
+    DirBuilder::new()
+        .recursive(true)
+        .mode(FOLDER_MODE)
+        .create(path)
+        .map_err(failed)?;
+    let mode = fs::metadata(path).map_err(failed)?.permissions().mode();
+    if mode & OTHERS != 0 {
+        let tightened = Permissions::from_mode(mode & !OTHERS & 0o7777);
+        fs::set_permissions(path, tightened).map_err(failed)?;
+        tracing::warn!(folder = %path.display(), before = format!("{:o}", mode & 0o7777), "other users could read the folder; they no longer can");
+    }
+    Ok(())
+}
+
+/// Makes an empty file that only this user can read.
+pub(super) fn create_private(path: &Path) -> io::Result<File> {
+    OpenOptions::new()
+        .create(true)
+        .truncate(true)
+        .write(true)
+        .mode(FILE_MODE)
+        .open(path)
+}
+
 /// Replaces a file: afterwards, and after a crash, it has the old content or the new.
 pub(super) fn replace(path: &Path, content: &[u8]) -> Result<(), StoreError> {
     let failed = |error: io::Error| io_error(path, &error);
     let new = path.with_extension("new");
-    let mut file = File::create(&new).map_err(failed)?;
+    let mut file = create_private(&new).map_err(failed)?;
     file.write_all(content).map_err(failed)?;
     file.sync_all().map_err(failed)?;
     fs::rename(&new, path).map_err(failed)?;
@@ -147,11 +202,21 @@ pub(super) fn missing(path: &Path) -> StoreError {
     }
 }
 
+/// Whether the process, or the system, has as many files open as it may.
+pub(super) fn is_out_of_descriptors(error: &io::Error) -> bool {
+    [Errno::MFILE, Errno::NFILE]
+        .iter()
+        .any(|errno| error.raw_os_error() == Some(errno.raw_os_error()))
+}
+
 /// An error of the operating system about a file.
 pub(super) fn io_error(path: &Path, error: &io::Error) -> StoreError {
     let place = path.display().to_string();
     match error.kind() {
         ErrorKind::StorageFull | ErrorKind::QuotaExceeded => StoreError::Full { place },
+        _ if is_out_of_descriptors(error) => StoreError::Unavailable {
+            detail: format!("no file descriptor is left to open {place} with: {error}"),
+        },
         _ => StoreError::Io {
             place,
             detail: error.to_string(),

@@ -13,17 +13,27 @@
 //! acknowledged: it is a torn write, and is cut off. A damaged frame with another behind it was
 //! whole once: that is an error. A frame has one time, that of its commits.
 //!
-//! A segment is made when the first frame is to be written to it. Each flush begins a new one and
+//! A segment begins when the first frame is to be written to it; its file is there before, empty, so
+//! that a process which has run out of descriptors can begin it. Each flush begins a new one and
 //! removes those before it, oldest first.
+//!
+//! # Failures
+//!
+//! A segment that cannot be made has no frames: the commit fails, and the next one tries again.
+//! After a failed write or sync it is unknown whether the frame is on the disk, and repeating the
+//! sync does not help: the kernel has marked the pages clean. But that concerns this frame
+//! alone, since those before it were synced. So the segment ends there, the frame's commits fail,
+//! and the next frame begins another segment with the same sequence number. Recovery leaves out
+//! what a segment has from the first sequence number of the next one on.
 
 mod recovery;
 mod segment;
 
-use std::fs;
+use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
 pub(super) use recovery::recover;
-use segment::Segment;
+use segment::{Prepared, Segment};
 
 use super::folder::{io_error, sync_folder};
 use crate::StoreError;
@@ -41,16 +51,18 @@ pub(super) struct Frame<'a> {
 #[derive(Debug)]
 pub(super) struct Journal {
     folder: PathBuf,
+    /// The same, open.
+    handle: File,
     /// None until something is appended.
     segment: Option<Segment>,
+    /// The file of the next segment.
+    prepared: Option<Prepared>,
     /// Bytes of segments that ended and are not flushed.
     ended_bytes: u64,
     /// Number of the next segment.
     next_number: u64,
     /// Sequence number of the next frame.
     next_sequence: u64,
-    /// After a failed sync nobody knows what is on disk, and the kernel does not say it twice.
-    poisoned: Option<StoreError>,
     /// A frame under construction; kept for its memory.
     buffer: Vec<u8>,
 }
@@ -58,36 +70,47 @@ pub(super) struct Journal {
 impl Journal {
     /// Appends a frame whose payload `fill` writes, and makes it durable.
     ///
-    /// After [`StoreError::Full`] the journal is as it was before. Any other error poisons it.
+    /// After [`StoreError::Io`] the frame may be there when the store is opened, unless another is
+    /// appended; after any other error it is not.
     pub(super) fn append(&mut self, time_ms: i64, fill: impl FnOnce(&mut Vec<u8>)) -> Result<(), StoreError> {
-        if let Some(error) = &self.poisoned {
-            return Err(error.clone());
-        }
         segment::frame(&mut self.buffer, self.next_sequence, time_ms, fill)?;
-        match self.write_frame(time_ms) {
-            Ok(()) => {
-                self.next_sequence += 1;
-                Ok(())
-            }
+        if self.segment.is_none() {
+            self.segment = Some(self.begin(time_ms)?);
+            self.next_number += 1;
+        }
+        let Some(segment) = &mut self.segment else {
+            return Ok(());
+        };
+        match segment.append(&self.buffer) {
+            Ok(()) => self.next_sequence += 1,
+            Err(error @ StoreError::Full { .. }) => return Err(error),
             Err(error) => {
-                if !matches!(error, StoreError::Full { .. }) {
-                    self.poisoned = Some(error.clone());
-                }
-                Err(error)
+                tracing::error!(%error, "cannot write to the journal; the next write begins another segment");
+                self.end_segment();
+                return Err(error);
             }
         }
+        if self.prepared.is_none() {
+            // Without it the next segment is made when it is needed.
+            self.prepared = Prepared::new(&self.folder, &self.handle, self.next_number).ok();
+        }
+        Ok(())
     }
 
-    fn write_frame(&mut self, time_ms: i64) -> Result<(), StoreError> {
-        let segment = match &mut self.segment {
-            Some(segment) => segment,
-            none => {
-                let segment = Segment::create(&self.folder, self.next_number, self.next_sequence, time_ms)?;
-                self.next_number += 1;
-                none.insert(segment)
-            }
+    /// Begins the next segment.
+    fn begin(&mut self, time_ms: i64) -> Result<Segment, StoreError> {
+        let prepared = match self.prepared.take() {
+            Some(prepared) if prepared.number() == self.next_number => Ok(prepared),
+            _ => Prepared::new(&self.folder, &self.handle, self.next_number),
         };
-        segment.append(&self.buffer)
+        prepared
+            .and_then(|prepared| prepared.begin(self.next_sequence, time_ms))
+            .map_err(|error| match error {
+                StoreError::Io { place, detail } => StoreError::Unavailable {
+                    detail: format!("cannot begin a segment of the journal: {place}: {detail}"),
+                },
+                error => error,
+            })
     }
 
     /// Lets what follows begin in a segment without frames.

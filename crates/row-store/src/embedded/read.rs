@@ -9,15 +9,16 @@ use std::ops::Bound;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::blocks;
+use super::blocks::{self, BlockError};
 use super::catalog::Table;
 use super::core::Core;
 use super::memtable::Memtable;
 use super::merge::{self, View};
 use super::packed::PackedRow;
 use super::row_buffer::RowBuffer;
+use crate::cell_list::CellList;
 use crate::rules::Columns;
-use crate::{RangeMeasure, Row, Scan, StoreError};
+use crate::{DamageLog, DamagedRange, RangeMeasure, Row, Scan, StoreError};
 
 /// Keys that one step of a scan looks at, at most, and bytes that it copies: it holds a lock, and a thread, for as
 /// long.
@@ -44,13 +45,26 @@ pub(super) fn view(core: &Core, table: &Table, columns: Columns, max_versions: u
     }
 }
 
-/// Reads rows by their keys.
+/// Reads rows by their keys. Repairs what it finds damaged, and may wait for that.
 pub(super) fn rows(
     core: &Core,
     table: &Table,
     keys: &[Vec<u8>],
     view: &View,
+    skip_damaged: Option<&DamageLog>,
 ) -> Result<Vec<Option<Row>>, StoreError> {
+    core.blocks
+        .repairing(|| try_rows(core, table, keys, view, skip_damaged))
+}
+
+/// Reads rows by their keys.
+pub(super) fn try_rows(
+    core: &Core,
+    table: &Table,
+    keys: &[Vec<u8>],
+    view: &View,
+    skip_damaged: Option<&DamageLog>,
+) -> Result<Vec<Option<Row>>, BlockError> {
     loop {
         let generation = table.generation.load(Ordering::SeqCst);
         let (active, frozen) = {
@@ -61,7 +75,13 @@ pub(super) fn rows(
         };
         let mut rows = Vec::with_capacity(keys.len());
         for (key, active) in keys.iter().zip(&active) {
-            let stored = core.blocks.get(table, key)?;
+            if let Some(damage) = core.blocks.set_aside.of_row(table, key) {
+                pass_over(skip_damaged, damage)?;
+            }
+            let stored = match core.blocks.get(table, key)? {
+                Some(block) => stored_cells(core, table, key, &block, skip_damaged)?,
+                None => None,
+            };
             let frozen = frozen.as_ref().and_then(|frozen| frozen.get(key));
             let buffers: Vec<&RowBuffer> = frozen.into_iter().chain(active).collect();
             rows.push(Row::of(
@@ -90,19 +110,42 @@ pub(super) fn step(core: &Core, table: &Arc<Table>, cursor: &mut Cursor) -> Resu
     if cursor.done {
         return Ok(Vec::new());
     }
+    core.blocks.repairing(|| try_step(core, table, cursor))
+}
+
+fn try_step(core: &Core, table: &Arc<Table>, cursor: &mut Cursor) -> Result<Vec<Row>, BlockError> {
     loop {
+        let scan = &cursor.scan;
+        let stretch = core
+            .blocks
+            .set_aside
+            .stretch(table, &scan.start, &scan.stop, scan.reverse);
+        if let Some(damage) = stretch.damage {
+            pass_over(scan.skip_damaged.as_ref(), damage)?;
+        }
+        let part = stretch.end.as_ref().map(|end| {
+            let mut part = scan.clone();
+            *(if scan.reverse {
+                &mut part.start
+            } else {
+                &mut part.stop
+            }) = end.clone();
+            part
+        });
         let generation = table.generation.load(Ordering::SeqCst);
-        let step = read_step(core, table, &cursor.scan, &cursor.view)?;
+        let step = read_step(core, table, part.as_ref().unwrap_or(scan), &cursor.view)?;
         if table.generation.load(Ordering::SeqCst) != generation {
             continue;
         }
         if let Some(limit) = &mut cursor.scan.limit {
             *limit -= step.rows.len() as u64;
         }
-        match (step.seek, step.last_key) {
-            (Some(key), _) => cursor.scan.start = key,
-            (None, Some(key)) => cursor.scan = cursor.scan.clone().resume_after(&key),
-            (None, None) => cursor.done = true,
+        match (step.seek, step.last_key, stretch.end) {
+            (Some(key), ..) => cursor.scan.start = key,
+            (None, Some(key), _) => cursor.scan = cursor.scan.clone().resume_after(&key),
+            (None, None, Some(end)) if cursor.scan.reverse => cursor.scan.stop = end,
+            (None, None, Some(end)) => cursor.scan.start = end,
+            (None, None, None) => cursor.done = true,
         }
         cursor.done |= is_over(&cursor.scan);
         return Ok(step.rows);
@@ -151,7 +194,7 @@ fn read_memory(table: &Table, scan: &Scan) -> MemoryStep {
     step
 }
 
-fn read_step(core: &Core, table: &Arc<Table>, scan: &Scan, view: &View) -> Result<Step, StoreError> {
+fn read_step(core: &Core, table: &Arc<Table>, scan: &Scan, view: &View) -> Result<Step, BlockError> {
     let memory = read_memory(table, scan);
     let comes_first = |a: &[u8], b: &[u8]| if scan.reverse { a > b } else { a < b };
     let mut active = memory.active.iter().peekable();
@@ -162,7 +205,7 @@ fn read_step(core: &Core, table: &Arc<Table>, scan: &Scan, view: &View) -> Resul
     let mut frozen = frozen.into_iter().flatten().peekable();
     let mut stored = core
         .blocks
-        .range(table, &scan.start, &scan.stop, scan.reverse)
+        .range(table, &scan.start, &scan.stop, scan.reverse)?
         .peekable();
 
     let wanted = scan.limit.map_or(scan.batch_rows, |limit| {
@@ -179,10 +222,12 @@ fn read_step(core: &Core, table: &Arc<Table>, scan: &Scan, view: &View) -> Resul
     let mut key = Vec::new();
     for _ in 0..STEP_KEYS {
         // The engine's keys begin with the table's id.
+        if let Some(Err(error)) = stored.next_if(Result::is_err) {
+            return Err(error);
+        }
         let stored_key = match stored.peek() {
             Some(Ok((key, _))) => key.get(2..),
-            Some(Err(error)) => return Err(error.clone()),
-            None => None,
+            _ => None,
         };
         let heads = [
             active.peek().map(|(key, _)| key.as_ref()),
@@ -231,8 +276,11 @@ fn read_step(core: &Core, table: &Arc<Table>, scan: &Scan, view: &View) -> Resul
             let row = match packed.flatten() {
                 Some(packed) => Some(Row::packed(next, table.families.clone(), Arc::new(packed))),
                 None => {
-                    let stored = block.map(|block| blocks::decode(table, next, &block));
-                    let cells = merge::merge(stored.transpose()?, &buffers, view);
+                    let stored = match block {
+                        Some(block) => stored_cells(core, table, next, &block, scan.skip_damaged.as_ref())?,
+                        None => None,
+                    };
+                    let cells = merge::merge(stored, &buffers, view);
                     Row::of(next, table.families.clone(), cells)
                 }
             };
@@ -256,6 +304,41 @@ fn read_step(core: &Core, table: &Arc<Table>, scan: &Scan, view: &View) -> Resul
     Ok(step)
 }
 
+/// Records damage, or fails if it must not be passed over.
+fn pass_over(skip_damaged: Option<&DamageLog>, damage: DamagedRange) -> Result<(), StoreError> {
+    match skip_damaged {
+        Some(log) => {
+            log.record(damage);
+            Ok(())
+        }
+        None => Err(damage.error()),
+    }
+}
+
+/// The cells of a row block; none if it is damaged and that is passed over.
+fn stored_cells(
+    core: &Core,
+    table: &Table,
+    row: &[u8],
+    block: &[u8],
+    skip_damaged: Option<&DamageLog>,
+) -> Result<Option<CellList>, StoreError> {
+    match (blocks::decode(table, row, block), skip_damaged) {
+        (Ok(cells), _) => Ok(Some(cells)),
+        (Err(error), None) => Err(error),
+        (Err(error), Some(log)) => {
+            log.record(DamagedRange {
+                table: table.def.name.clone(),
+                start: row.to_vec(),
+                stop: [row, &[0]].concat(),
+                file: core.folder.blocks().display().to_string(),
+                detail: error.to_string(),
+            });
+            Ok(None)
+        }
+    }
+}
+
 /// Counts the first rows of a range by their keys.
 pub(super) fn measure(
     core: &Core,
@@ -264,6 +347,17 @@ pub(super) fn measure(
     stop: &[u8],
     limit: usize,
 ) -> Result<RangeMeasure, StoreError> {
+    core.blocks
+        .repairing(|| try_measure(core, table, start, stop, limit))
+}
+
+fn try_measure(
+    core: &Core,
+    table: &Table,
+    start: &[u8],
+    stop: &[u8],
+    limit: usize,
+) -> Result<RangeMeasure, BlockError> {
     let range = Scan::range(start, stop);
     loop {
         let generation = table.generation.load(Ordering::SeqCst);
@@ -277,7 +371,7 @@ pub(super) fn measure(
                 }
             }
         }
-        let stored = core.blocks.range(table, start, stop, false);
+        let stored = core.blocks.range(table, start, stop, false)?;
         for row in stored.take(limit.saturating_add(1)) {
             let (key, block) = row?;
             let key = key.get(2..).unwrap_or_default();

@@ -21,12 +21,11 @@ const SWEEP_INTERVAL: Duration = Duration::from_millis(250);
 /// the client of HTTP/2 to hear that it has to go elsewhere.
 const STOP_GRACE: Duration = Duration::from_millis(500);
 
-/// How long a connection may take to end after it was told to close.
-const CLOSE_GRACE: Duration = Duration::from_secs(5);
-
 impl Listener {
     /// Accepts connections and serves each with `serve`, until stopping begins. Connections without a
     /// request in progress are closed then; the others have until the drain limit.
+    ///
+    /// `serve` watches [`Connection::closing`] and ends when it is idle then.
     ///
     /// Nothing that a client does ends the loop: too many open files and other failures of `accept` are
     /// waited out.
@@ -112,18 +111,10 @@ impl Listener {
     }
 }
 
-/// Waits until a connection has been served, or has had its time after it was told to close.
+/// Serves a connection to its end.
 async fn to_the_end(connection: Connection, served: impl Future<Output = io::Result<()>>) {
-    let peer = connection.peer();
-    let closed = async {
-        connection.closing().await;
-        tokio::time::sleep(CLOSE_GRACE).await;
-    };
-    tokio::select! {
-        served = served => if let Err(error) = served {
-            debug!(%peer, %error, "connection ended");
-        },
-        () = closed => debug!(%peer, "connection cut off"),
+    if let Err(error) = served.await {
+        debug!(peer = %connection.peer(), %error, "connection ended");
     }
 }
 

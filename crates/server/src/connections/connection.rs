@@ -198,6 +198,12 @@ impl Connection {
         self.state.closing.cancelled().await;
     }
 
+    /// Whether no request is in progress and nothing is being sent. A handler that is told to close asks
+    /// again: a request may have begun meanwhile, which it then finishes.
+    pub fn is_idle(&self) -> bool {
+        self.state.idle_since_ms().is_some()
+    }
+
     pub(super) fn state(&self) -> &Arc<State> {
         &self.state
     }

@@ -202,11 +202,18 @@ impl Listener {
                 let states = open.connections.values();
                 states.filter(|state| !is_own_limit || mine(state))
             };
-            if candidates().any(|state| state.is_closing()) {
-                return Err(Full::Wait);
-            }
             let idle = candidates().filter_map(|state| Some((state.idle_since_ms()?, state)));
-            let Some((_, longest)) = idle.min_by_key(|(since_ms, _)| *since_ms) else {
+            let mut longest: Option<(u64, &Arc<State>)> = None;
+            for (since_ms, state) in idle {
+                // It leaves its place soon. One that became busy meanwhile does not.
+                if state.is_closing() {
+                    return Err(Full::Wait);
+                }
+                if longest.is_none_or(|(longest_ms, _)| since_ms < longest_ms) {
+                    longest = Some((since_ms, state));
+                }
+            }
+            let Some((_, longest)) = longest else {
                 return Err(Full::Refuse);
             };
             longest.close();

@@ -200,3 +200,48 @@ impl Stall {
         timer.as_mut().poll(cx)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TIMEOUT: Duration = Duration::from_secs(30);
+
+    /// Lets the server wait for so long; whether that was too long.
+    async fn waits(stall: &mut Stall, seconds: u64) -> bool {
+        let over = std::future::poll_fn(|cx| stall.poll_over(cx));
+        tokio::time::timeout(Duration::from_secs(seconds), over)
+            .await
+            .is_ok()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_client_that_accepts_little_has_one_time_out_for_all_waits() {
+        let mut stall = Stall::new(TIMEOUT);
+        for _ in 0..5 {
+            assert!(!waits(&mut stall, 5).await);
+            stall.accepted(1000);
+        }
+        assert!(waits(&mut stall, 6).await, "25 seconds are over");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_client_that_accepts_enough_has_its_time_again() {
+        let mut stall = Stall::new(TIMEOUT);
+        for _ in 0..10 {
+            assert!(!waits(&mut stall, 29).await);
+            stall.accepted(MIN_CLIENT_BYTES);
+        }
+        assert!(waits(&mut stall, 31).await);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn time_without_anything_to_send_does_not_count() {
+        let mut stall = Stall::new(TIMEOUT);
+        for _ in 0..10 {
+            assert!(!waits(&mut stall, 1).await);
+            stall.accepted(10);
+            tokio::time::advance(Duration::from_secs(3600)).await;
+        }
+    }
+}

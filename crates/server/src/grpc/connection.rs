@@ -98,7 +98,7 @@ impl Server {
         };
         let serving = self.http.serve_connection(TokioIo::new(stream), service);
         let mut serving = std::pin::pin!(serving);
-        let mut is_ending = false;
+        let (mut is_ending, mut is_closing) = (false, false);
         let aged = async {
             match self.max_connection_age {
                 Some(age) => tokio::time::sleep(age).await,
@@ -116,9 +116,14 @@ impl Server {
             tokio::select! {
                 biased;
                 served = serving.as_mut() => return served.map_err(io::Error::other),
-                () = connection.closing() => {
-                    // What can be sent without waiting says that the client should go elsewhere.
+                () = connection.closing(), if !is_closing => {
+                    is_closing = true;
                     serving.as_mut().graceful_shutdown();
+                    if !connection.is_idle() {
+                        // A request has begun meanwhile.
+                        continue;
+                    }
+                    // What can be sent without waiting says that the client should go elsewhere.
                     return match serving.now_or_never() {
                         Some(served) => served.map_err(io::Error::other),
                         None => Ok(()),

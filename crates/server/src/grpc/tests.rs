@@ -1,3 +1,4 @@
+use std::io::ErrorKind;
 use std::net::SocketAddr;
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -85,7 +86,7 @@ async fn silent_sockets_neither_lock_out_clients_nor_hold_up_the_end() {
 #[tokio::test]
 async fn pings_do_not_keep_a_connection_from_being_idle() {
     let server = Running::start(GrpcOptions {
-        max_connections: 1,
+        max_connections: 2,
         ..GrpcOptions::default()
     })
     .await;
@@ -98,13 +99,21 @@ async fn pings_do_not_keep_a_connection_from_being_idle() {
         .unwrap();
     let mut first = HealthClient::new(pinging);
     first.check(HealthCheckRequest::default()).await.unwrap();
-    server
-        .client()
-        .await
-        .check(HealthCheckRequest::default())
-        .await
-        .unwrap();
-    // A client that lost its idle connection makes a new one.
+    tokio::time::sleep(Duration::from_millis(20)).await;
+    let second = TcpStream::connect(server.address).await.unwrap();
+    // Time for pings.
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    let mut third = server.client().await;
+    third.check(HealthCheckRequest::default()).await.unwrap();
+    // The server's settings, and then nothing: the first one gave way, though it pinged meanwhile.
+    let end = loop {
+        match second.try_read(&mut [0; 64]) {
+            Ok(read) if read > 0 => {}
+            end => break end,
+        }
+    };
+    assert_eq!(end.unwrap_err().kind(), ErrorKind::WouldBlock, "it is open");
+    // Its client makes a new connection.
     first.check(HealthCheckRequest::default()).await.unwrap();
 }
 

@@ -2,6 +2,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use async_trait::async_trait;
 use oxtsdb_row_store::TableDef;
+use oxtsdb_row_store::embedded::{EmbeddedConfig, EmbeddedStore};
 use oxtsdb_row_store::intercept::{Answer, Intercept, InterceptedStore, Operation};
 use oxtsdb_row_store::memory::MemoryStore;
 use tokio::time::Instant;
@@ -78,4 +79,29 @@ async fn one_failure_alone_changes_nothing() {
     outage.refuses.store(false, Ordering::Relaxed);
     let unchanged = tokio::time::timeout(INTERVAL * 10, watch.change()).await;
     assert!(unchanged.is_err(), "all others were answered");
+}
+
+#[tokio::test]
+async fn a_store_serves_with_damage_set_aside() {
+    let folder = tempfile::tempdir().unwrap();
+    let table: TableName = "t".parse().unwrap();
+    let open = || EmbeddedStore::open(EmbeddedConfig::new(folder.path())).unwrap();
+    let store = open();
+    store
+        .create_table(&TableDef::new(table.clone(), &["f"]))
+        .await
+        .unwrap();
+    store.close().await.unwrap();
+    // All rows are damaged.
+    let record = "oxtsdb damage, format 1\n-\t-\ttable-1-0\toffset 0: test\n";
+    std::fs::write(folder.path().join("DAMAGE"), record).unwrap();
+
+    let probe = StoreProbe::new(Arc::new(open()), table);
+    probe.check().await.unwrap();
+    let damage = probe.damage();
+    assert_eq!(damage.len(), 1, "{damage:?}");
+    assert_eq!(
+        damage[0].to_string(),
+        "table `t` rows from the first to the end, file table-1-0: offset 0: test"
+    );
 }

@@ -57,6 +57,7 @@ const KNOWN: &[(&str, &str, Form)] = &[
         Form::AsIs,
     ),
     ("tsd.core.uid.random_metrics", "random_metric_uids", Form::Boolean),
+    ("tsd.http.request.cors_domains", "cors_domains", Form::AsIs),
     (
         "tsd.http.show_stack_trace",
         "http_show_stack_trace",

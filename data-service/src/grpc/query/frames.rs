@@ -8,7 +8,6 @@ use oxtsdb_proto::common::v1::time_range::{End, Start};
 use oxtsdb_proto::data::v1::query_response::statistics::{DamagedRow as DamagedRowMessage, Resolution};
 use oxtsdb_proto::data::v1::query_response::{Done, Frame as FrameMessage, Points as PointsMessage, Series};
 use oxtsdb_proto::data::v1::{QueryRequest, QueryResponse, query_response};
-use oxtsdb_schema::HOUR_SECONDS;
 
 use crate::query::frame::DamagedRow;
 use crate::query::{Frame, Group, Number, Points, Statistics, Values};
@@ -186,10 +185,14 @@ pub(in crate::grpc) fn statistics_message(statistics: &Statistics) -> query_resp
 
 fn damaged_row(row: &DamagedRow) -> DamagedRowMessage {
     DamagedRowMessage {
-        tsuid: row.tsuid.as_bytes().to_vec().into(),
+        tsuid: row
+            .tsuid
+            .as_ref()
+            .map(|tsuid| tsuid.as_bytes().to_vec().into())
+            .unwrap_or_default(),
         range: Some(TimeRange {
-            start: Some(Start::StartMs(row.hour_ms)),
-            end: Some(End::EndMs(row.hour_ms + i64::from(HOUR_SECONDS) * 1000)),
+            start: Some(Start::StartMs(row.from_ms)),
+            end: Some(End::EndMs(row.until_ms)),
         }),
         reason: row.reason.clone(),
     }

@@ -1,17 +1,25 @@
 //! Frames on their way to the store: checked, their names resolved, encoded.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use oxtsdb_proto::common::v1::ErrorReason;
 use oxtsdb_proto::data::v1::TimestampPrecision;
 use oxtsdb_proto::data::v1::write_stream_request::Frame;
 use oxtsdb_proto::error::{invalid_field, invalid_field_because};
+use oxtsdb_resources::Reservation;
+use oxtsdb_resources::memory::LIMIT_SETTING;
 use tonic::Status;
 
-use crate::grpc::write::MAX_COLUMN_POINTS;
+use crate::grpc::write::{Encoding, MAX_COLUMN_POINTS};
 use crate::grpc::{DataServiceHandler, status};
-use crate::write::columns::{self, ErrorRun, PointErrors, Tables};
+use crate::write::columns::{self, ErrorRun, PointErrors, Tables, TablesLimits};
 use crate::write::{Batch, Writer};
+
+/// Tables of so many bytes are not charged: most streams have few series.
+const FREE_TABLE_BYTES: u64 = 64 << 10;
+
+/// How long a stream waits for memory for its tables.
+const MEMORY_WAIT: Duration = Duration::from_secs(1);
 
 /// What a frame came to, for its ack.
 #[derive(Debug)]
@@ -40,6 +48,9 @@ pub(super) struct Frames {
     max_points: usize,
     deadline: Option<Instant>,
     next_sequence: u64,
+    limits: TablesLimits,
+    /// For the tables.
+    memory: Reservation,
 }
 
 impl Frames {
@@ -53,6 +64,8 @@ impl Frames {
         Self {
             writer: service.writer.clone(),
             tables: Tables::new(service.tables_limits()),
+            limits: service.tables_limits(),
+            memory: service.writer.memory().reservation_of_nothing(),
             precision,
             max_errors,
             // A frame that no window would ever let through is rejected, or the stream would stand still.
@@ -103,18 +116,24 @@ impl Frames {
             .declare(&columns, &self.writer, self.deadline)
             .await
             .map_err(of_columns)?;
+        self.charge_tables().await?;
         let permit = self.writer.permit(points).await;
-        let mut batch = self.writer.batch(points, permit);
-        let mut errors = PointErrors::new(self.max_errors);
-        columns::encode(
-            &columns,
-            self.precision,
-            &mut self.tables,
-            batch.rows(),
-            &mut errors,
-        )
-        .map_err(of_columns)?;
-        batch.shrink();
+        let encoding = Encoding {
+            columns,
+            precision: self.precision,
+            // An error ends the stream, and the tables with it.
+            tables: std::mem::replace(&mut self.tables, Tables::new(self.limits)),
+            batch: self.writer.batch(points, permit),
+            errors: PointErrors::new(self.max_errors),
+        };
+        let encoded = encoding.run("frame.", points, self.writer.compute()).await?;
+        let Encoding {
+            tables,
+            batch,
+            errors,
+            ..
+        } = encoded;
+        self.tables = tables;
         let report = Report {
             sequence,
             points: points as u64,
@@ -123,5 +142,21 @@ impl Frames {
             errors: errors.into_runs(),
         };
         Ok(Prepared { report, batch })
+    }
+
+    /// Charges what the tables have grown by: they stay until the stream ends.
+    async fn charge_tables(&mut self) -> Result<(), Status> {
+        let bytes = self.tables.byte_len() as u64;
+        let missing = bytes.saturating_sub(self.memory.bytes() + FREE_TABLE_BYTES);
+        if missing == 0 {
+            return Ok(());
+        }
+        // Not at each frame that declares a few series.
+        let step = missing.max(FREE_TABLE_BYTES);
+        let grown = self.memory.grow(step, MEMORY_WAIT).await;
+        grown.map_err(|error| {
+            let message = format!("series of the stream do not fit: {error}");
+            status::overloaded(message, LIMIT_SETTING)
+        })
     }
 }

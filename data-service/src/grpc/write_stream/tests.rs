@@ -880,3 +880,51 @@ async fn a_stream_that_lasts_notices_that_a_name_was_renamed() {
     client.frame(last + 2, at(1, 5));
     assert_eq!(client.ack().await.failed, 1);
 }
+
+#[tokio::test(start_paused = true)]
+async fn series_of_streams_are_charged_to_the_ingest_pool() {
+    let memory = oxtsdb_resources::MemoryAccount::new(256 << 20, 0);
+    let stack = TestStack::with_memory(DataSettings::default(), &memory).await;
+    let many = |first: u32| Columns {
+        new_symbols: (0..5000)
+            .map(|number| format!("a-rather-long-name.{first}.{number}"))
+            .collect(),
+        new_series: (3..5000)
+            .map(|tagv| SeriesDeclaration {
+                metric_symbol: 0,
+                tag_symbols: vec![1, tagv],
+                ..Default::default()
+            })
+            .collect(),
+        blocks: Vec::new(),
+    };
+    let (mut client, _) = Client::open(&stack).await;
+    client.frame(1, many(1));
+    assert_eq!(client.ack().await.sequence, 1);
+    let used = memory.ingest().usage().used_bytes;
+    assert!((100_000..2_000_000).contains(&used), "{used}");
+    drop(client);
+    while memory.ingest().usage().used_bytes > 0 {
+        tokio::task::yield_now().await;
+    }
+    let _taken = memory
+        .ingest()
+        .try_reserve(memory.ingest().limit_bytes())
+        .unwrap();
+    let (mut client, _) = Client::open(&stack).await;
+    client.frame(1, declaring(at(0, 1)));
+    assert_eq!(
+        client.ack().await.sequence,
+        1,
+        "few series need no memory of the pool"
+    );
+    let (mut client, _) = Client::open(&stack).await;
+    client.frame(1, many(1));
+    let (_, status) = client.status().await;
+    assert_eq!(
+        (status.code(), reason_of(&status)),
+        (Code::Unavailable, Some(ErrorReason::Overloaded)),
+        "{status:?}"
+    );
+    assert!(status.message().contains("--memory-limit-mib"), "{status:?}");
+}

@@ -109,7 +109,7 @@ fn hour_of(layout: &RowKeyLayout, key: &[u8]) -> i64 {
 async fn rows_come_slice_by_slice_with_nothing_missing_behind() {
     for layout in [RowKeyLayout::default(), salted()] {
         let (store, table, plan) = source(layout, "sum:m1").await;
-        let portions: Vec<Portion> = rows(&store, &table, &plan, &Budget::of_limits(Limits::NONE))
+        let portions: Vec<Portion> = rows(&store, &table, &plan, &Budget::of_limits(Limits::NONE), None)
             .try_collect()
             .await
             .unwrap();
@@ -152,9 +152,17 @@ async fn keys_of_later_hours_are_looked_at_alone() {
         let from = BaseTime::of_seconds(50 * HOUR);
         let rest = Hours { start: from, ..hours };
         let budget = Budget::of_limits(Limits::NONE);
-        keys(&store, &table, &plan, rest, &layout, &budget, move |key| {
-            noted.lock().push(hour_of(&layout, key));
-        })
+        keys(
+            &store,
+            &table,
+            &plan,
+            rest,
+            &layout,
+            (&budget, None),
+            move |key| {
+                noted.lock().push(hour_of(&layout, key));
+            },
+        )
         .await
         .unwrap();
         let mut seen = seen.lock().clone();

@@ -35,6 +35,11 @@ impl Declarations {
         self.ends.len()
     }
 
+    /// Bytes in memory, about.
+    pub(super) fn byte_len(&self) -> usize {
+        self.symbols.len() * size_of::<u32>() + self.ends.len() * size_of::<usize>()
+    }
+
     /// Adds one.
     pub(super) fn push(&mut self, declared: Declared<'_>) {
         let other = match declared {

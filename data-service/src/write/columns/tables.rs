@@ -285,6 +285,11 @@ impl Tables {
         })
     }
 
+    /// Bytes in memory, about; series that others have in the cache too are not counted.
+    pub(crate) fn byte_len(&self) -> usize {
+        self.symbols.bytes() + self.declarations.byte_len() + self.series.byte_len()
+    }
+
     /// How many series are declared.
     pub(crate) fn series_count(&self) -> usize {
         self.series.len()
@@ -435,6 +440,10 @@ impl Symbols {
 impl SeriesKeys {
     fn len(&self) -> usize {
         self.ends.len()
+    }
+
+    fn byte_len(&self) -> usize {
+        self.keys.len() + self.len() * (size_of::<usize>() + size_of::<Tracked>())
     }
 
     fn push(&mut self, resolved: Resolved) {

@@ -86,6 +86,7 @@ fn newest(core: &Core, table: &Table, cell: &CellAddress) -> Result<Option<(i64,
         table,
         std::slice::from_ref(&cell.row),
         &read::view(core, table, columns, 1),
+        None,
     )?;
     let row = rows.into_iter().next().flatten();
     Ok(row.and_then(|row| {

@@ -1,6 +1,7 @@
 //! Reads the journal when a store is opened.
 
 use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read as _};
 use std::path::Path;
 
 use super::super::folder::{io_error, sync_folder};
@@ -29,7 +30,14 @@ pub(in super::super) fn recover(
     folder: &Path,
     mut apply: impl FnMut(&Frame<'_>) -> Result<(), String>,
 ) -> Result<Recovered, StoreError> {
-    let segments = segments(folder)?;
+    let mut segments = segments(folder)?;
+    let next_number = segments.last().map_or(0, |(number, _)| *number) + 1;
+    while let Some((_, path)) = segments.last() {
+        if !remove_unbegun(folder, path)? {
+            break;
+        }
+        segments.pop();
+    }
     let mut next_sequence = None;
     let mut last_ms = i64::MIN;
     let mut ended_bytes = 0;
@@ -48,13 +56,6 @@ pub(in super::super) fn recover(
                     format!("it is segment {}, expected {number}", header.number),
                 ));
             }
-            // A segment whose making was interrupted: no frame was ever written to it.
-            Err(detail) if is_last && bytes.iter().skip(HEADER).all(|byte| *byte == 0) => {
-                tracing::warn!(file = %path.display(), bytes = bytes.len(), detail, "removed a segment without a header");
-                fs::remove_file(path).map_err(|error| io_error(path, &error))?;
-                sync_folder(folder)?;
-                continue;
-            }
             Err(detail) => return Err(corrupt(0, detail.to_owned())),
         };
         let expected = next_sequence.unwrap_or(header.first_sequence);
@@ -67,9 +68,17 @@ pub(in super::super) fn recover(
         }
         last_ms = last_ms.max(header.time_ms);
 
+        // From there on its frames were not acknowledged.
+        let superseded = match segments.get(index + 1) {
+            Some((_, next)) => first_sequence(next)?,
+            None => None,
+        };
         let mut sequence = header.first_sequence;
         let mut offset = HEADER;
         let end = loop {
+            if superseded == Some(sequence) {
+                break offset;
+            }
             match read_frame(&bytes, offset, *number, sequence) {
                 FrameAt::End => break offset,
                 FrameAt::Whole { frame, next } => {
@@ -102,14 +111,49 @@ pub(in super::super) fn recover(
     }
     let journal = Journal {
         folder: folder.to_owned(),
+        handle: File::open(folder).map_err(|error| io_error(folder, &error))?,
         segment: None,
+        prepared: None,
         ended_bytes,
-        next_number: segments.last().map_or(0, |(number, _)| *number) + 1,
+        next_number,
         next_sequence: next_sequence.unwrap_or(1),
-        poisoned: None,
         buffer: Vec::new(),
     };
     Ok(Recovered { journal, last_ms })
+}
+
+/// Removes the last segment if it never began, or its beginning was interrupted: no frame was ever
+/// written to it.
+fn remove_unbegun(folder: &Path, path: &Path) -> Result<bool, StoreError> {
+    let failed = |error| io_error(path, &error);
+    let header = read_header(path).map_err(failed)?;
+    let Err(detail) = SegmentHeader::decode(&header) else {
+        return Ok(false);
+    };
+    let bytes = fs::read(path).map_err(failed)?;
+    if bytes.iter().skip(HEADER).any(|byte| *byte != 0) {
+        return Ok(false);
+    }
+    if !bytes.is_empty() {
+        tracing::warn!(file = %path.display(), bytes = bytes.len(), detail, "removed a segment without a header");
+    }
+    fs::remove_file(path).map_err(failed)?;
+    sync_folder(folder)?;
+    Ok(true)
+}
+
+fn read_header(path: &Path) -> io::Result<Vec<u8>> {
+    let mut header = Vec::with_capacity(HEADER);
+    File::open(path)?.take(HEADER as u64).read_to_end(&mut header)?;
+    Ok(header)
+}
+
+/// The sequence number that a segment begins with, if its header is whole.
+fn first_sequence(path: &Path) -> Result<Option<u64>, StoreError> {
+    let header = read_header(path).map_err(|error| io_error(path, &error))?;
+    Ok(SegmentHeader::decode(&header)
+        .ok()
+        .map(|header| header.first_sequence))
 }
 
 /// What lies at an offset where a frame may begin.

@@ -1,10 +1,11 @@
 //! One file of the journal.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
+use std::io::ErrorKind;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use super::super::folder::{io_error, sync_folder};
+use super::super::folder::{create_private, io_error};
 use super::super::varint::Reader;
 use super::segment_path;
 use crate::StoreError;
@@ -100,6 +101,68 @@ pub(super) fn frame(
     Ok(())
 }
 
+/// The file of a segment that has not begun. Dropping it removes the file; one that a crash leaves
+/// is removed by the recovery.
+#[derive(Debug)]
+pub(super) struct Prepared {
+    path: PathBuf,
+    number: u64,
+    file: Option<File>,
+}
+
+impl Prepared {
+    /// Makes the file, durably. `handle` is the folder, open.
+    pub(super) fn new(folder: &Path, handle: &File, number: u64) -> Result<Self, StoreError> {
+        let path = segment_path(folder, number);
+        let file = create_private(&path).map_err(|error| io_error(&path, &error))?;
+        let prepared = Self {
+            path,
+            number,
+            file: Some(file),
+        };
+        handle.sync_all().map_err(|error| io_error(folder, &error))?;
+        Ok(prepared)
+    }
+
+    pub(super) fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// Makes a segment of it.
+    pub(super) fn begin(mut self, first_sequence: u64, time_ms: i64) -> Result<Segment, StoreError> {
+        let header = SegmentHeader {
+            number: self.number,
+            first_sequence,
+            time_ms,
+        }
+        .encode();
+        let begun = match &self.file {
+            Some(file) => file.write_all_at(&header, 0).and_then(|()| file.sync_all()),
+            None => Err(ErrorKind::NotFound.into()),
+        };
+        begun.map_err(|error| io_error(&self.path, &error))?;
+        let file = self
+            .file
+            .take()
+            .ok_or_else(|| io_error(&self.path, &ErrorKind::NotFound.into()))?;
+        Ok(Segment {
+            path: self.path.clone(),
+            file,
+            end: HEADER as u64,
+            length: HEADER as u64,
+        })
+    }
+}
+
+impl Drop for Prepared {
+    fn drop(&mut self) {
+        if self.file.is_some() {
+            // It has no frames, so it may as well stay; recovery skips it, too.
+            drop(std::fs::remove_file(&self.path));
+        }
+    }
+}
+
 /// A segment that is written to.
 #[derive(Debug)]
 pub(super) struct Segment {
@@ -112,43 +175,6 @@ pub(super) struct Segment {
 }
 
 impl Segment {
-    pub(super) fn create(
-        folder: &Path,
-        number: u64,
-        first_sequence: u64,
-        time_ms: i64,
-    ) -> Result<Self, StoreError> {
-        let path = segment_path(folder, number);
-        let header = SegmentHeader {
-            number,
-            first_sequence,
-            time_ms,
-        }
-        .encode();
-        let made = (|| {
-            let file = OpenOptions::new()
-                .create(true)
-                .truncate(true)
-                .write(true)
-                .open(&path)?;
-            file.write_all_at(&header, 0)?;
-            file.sync_all()?;
-            Ok(file)
-        })();
-        let file = made.map_err(|error: std::io::Error| {
-            // Nothing was written to it, so it may as well not be there; recovery skips it, too.
-            drop(std::fs::remove_file(&path));
-            io_error(&path, &error)
-        })?;
-        sync_folder(folder)?;
-        Ok(Self {
-            path,
-            file,
-            end: HEADER as u64,
-            length: HEADER as u64,
-        })
-    }
-
     pub(super) fn byte_len(&self) -> u64 {
         self.end
     }
@@ -181,7 +207,7 @@ impl Segment {
         self.length = self.length.max(end);
         self.file.sync_data().map_err(|error| StoreError::Io {
             place: self.path.display().to_string(),
-            detail: format!("sync failed, no more writes until the store is opened again: {error}"),
+            detail: format!("sync failed: {error}"),
         })?;
         self.end = end;
         Ok(())

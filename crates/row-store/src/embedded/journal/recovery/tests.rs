@@ -145,3 +145,74 @@ fn what_a_payload_lacks_is_said_with_its_place() {
     );
     assert_eq!(error.to_string(), expected);
 }
+
+#[test]
+fn frames_that_the_next_segment_supersedes_are_left_out() {
+    // Frame 2 was written to segment 1, whole or in part, and its sync failed.
+    for damaged in [false, true] {
+        let folder = tempfile::tempdir().unwrap();
+        let mut journal = recover(folder.path(), |_| Ok(())).unwrap().journal;
+        let append = |journal: &mut Journal, number: u8| {
+            journal
+                .append(0, |buffer| buffer.extend_from_slice(&[number; 100]))
+                .unwrap();
+        };
+        append(&mut journal, 1);
+        append(&mut journal, 9);
+        journal.end_segment();
+        journal.next_sequence -= 1;
+        if damaged {
+            let path = segment_path(folder.path(), 1);
+            let mut bytes = fs::read(&path).unwrap();
+            bytes[HEADER + FRAME + FRAME_HEADER] ^= 1;
+            fs::write(&path, bytes).unwrap();
+        }
+        append(&mut journal, 2);
+        append(&mut journal, 3);
+        drop(journal);
+        for _ in 0..2 {
+            assert_eq!(frames(folder.path()).unwrap(), [1, 2, 3], "damaged: {damaged}");
+        }
+    }
+}
+
+#[test]
+fn an_empty_segment_behind_a_torn_frame_does_not_make_that_an_error() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = five_frames(folder.path());
+    cut(&path, HEADER + 2 * FRAME + 60).unwrap();
+    fs::write(segment_path(folder.path(), 3), b"").unwrap();
+    assert_eq!(frames(folder.path()).unwrap(), [1, 2, 3, 4]);
+    assert!(!segment_path(folder.path(), 3).exists());
+}
+
+#[test]
+fn the_next_segment_is_there_before_it_is_needed() {
+    let folder = tempfile::tempdir().unwrap();
+    five_frames(folder.path());
+    let mut journal = recover(folder.path(), |_| Ok(())).unwrap().journal;
+    let mut append = |number: u8| journal.append(0, |buffer| buffer.extend_from_slice(&[number; 100]));
+    append(6).unwrap();
+    let next = segment_path(folder.path(), 4);
+    assert_eq!(fs::metadata(&next).unwrap().len(), 0);
+    drop(journal);
+    assert!(!next.exists(), "a journal that is closed leaves none");
+}
+
+#[test]
+fn a_segment_that_cannot_be_made_is_tried_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("journal");
+    fs::create_dir(&path).unwrap();
+    let mut journal = recover(&path, |_| Ok(())).unwrap().journal;
+    fs::remove_dir(&path).unwrap();
+    let mut append = |number: u8| journal.append(0, |buffer| buffer.extend_from_slice(&[number; 100]));
+    for _ in 0..2 {
+        let error = append(1).unwrap_err();
+        assert_eq!(error.retry(), crate::Retry::Safe, "{error}");
+    }
+    fs::create_dir(&path).unwrap();
+    append(2).unwrap();
+    drop(journal);
+    assert_eq!(frames(&path).unwrap(), [2]);
+}

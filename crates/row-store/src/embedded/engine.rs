@@ -1,0 +1,337 @@
+//! The LSM tree of the row blocks: how it is made and opened, and what its errors mean.
+//!
+//! Of the engine only the tree is in use. It has no threads: compactions run on one of ours, where
+//! their errors can be acted on, for a worker of the engine ends with the first.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::{self, ErrorKind, Write as _};
+use std::ops::Bound;
+use std::path::{Path, PathBuf};
+
+use fjall::config::{BlockSizePolicy, CompressionPolicy};
+use fjall::{AbstractTree as _, CompressionType, Database, Keyspace, KeyspaceCreateOptions, LsmError};
+use lsm_tree::checksum::ChecksummedWriter;
+use rustix::io::Errno;
+
+use super::folder::{io_error, make_private, missing, sync_folder};
+use super::salvage::{self, KeyRange};
+use crate::StoreError;
+
+/// Some eight hours of 10-second points lie in one block of the tree; a bigger one compresses keys
+/// better and costs a single read more.
+pub(super) const TREE_BLOCK: u32 = 16 << 10;
+/// Rows of a damaged range that are known to be intact, at most.
+const MAX_INTACT: usize = 10_000;
+/// The keyspace of the engine's own settings.
+const SETTINGS: &str = "0";
+
+/// The open tree.
+pub(super) struct Engine {
+    // Dropped before the database.
+    pub(super) rows: Keyspace,
+    pub(super) database: Database,
+}
+
+/// A table file of the tree.
+#[derive(Clone, Debug)]
+pub(super) struct TableFile {
+    pub(super) id: u64,
+    pub(super) path: PathBuf,
+    /// First and last key; `None` while the tree is closed.
+    pub(super) keys: Option<KeyRange>,
+}
+
+/// What the tree is opened with.
+#[derive(Clone, Debug)]
+pub(super) struct Settings {
+    pub(super) path: PathBuf,
+    pub(super) cache_bytes: u64,
+    pub(super) table_descriptors: usize,
+}
+
+impl Engine {
+    /// Opens a tree, or makes one.
+    pub(super) fn open(settings: &Settings) -> Result<Self, fjall::Error> {
+        let database = Database::builder(&settings.path)
+            .cache_size(settings.cache_bytes)
+            .max_cached_files(Some(settings.table_descriptors))
+            .worker_threads_unchecked(0)
+            .open()?;
+        let options = || {
+            KeyspaceCreateOptions::default()
+                .data_block_size_policy(BlockSizePolicy::all(TREE_BLOCK))
+                // Row blocks are packed already, but keys and rows of little content are not.
+                .data_block_compression_policy(CompressionPolicy::all(CompressionType::Lz4))
+        };
+        let rows = database.keyspace("rows", options)?;
+        Ok(Self { rows, database })
+    }
+
+    /// Makes an empty tree, aside: the engine cannot open what a crash left of one that was being made.
+    pub(super) fn make(path: &Path) -> Result<(), StoreError> {
+        let aside = path.with_extension("new");
+        let failed = |error| io_error(&aside, &error);
+        if aside.exists() {
+            fs::remove_dir_all(&aside).map_err(failed)?;
+        }
+        make_private(&aside)?;
+        let settings = Settings {
+            path: aside.clone(),
+            cache_bytes: 0,
+            table_descriptors: 10,
+        };
+        drop(Self::open(&settings).map_err(|error| engine_error(&aside, &error))?);
+        fs::rename(&aside, path).map_err(failed)?;
+        path.parent().map_or(Ok(()), sync_folder)
+    }
+
+    /// Runs the compaction that is due, if one is.
+    pub(super) fn compact(&self) -> Result<(), fjall::Error> {
+        let watermark = self.database.supervisor.snapshot_tracker.get_seqno_safe_to_gc();
+        let strategy = self.rows.config.compaction_strategy.clone();
+        Ok(self.rows.tree.compact(strategy, watermark)?)
+    }
+
+    /// All table files.
+    pub(super) fn files(&self) -> Vec<TableFile> {
+        let version = self.rows.tree.current_version();
+        version.iter_tables().map(file_of).collect()
+    }
+
+    /// The table files that a key may be in.
+    pub(super) fn files_of(&self, key: &[u8]) -> Vec<TableFile> {
+        let mut files = self.files();
+        files.retain(|file| {
+            let keys = file.keys.as_ref();
+            keys.is_some_and(|(first, last)| first.as_slice() <= key && key <= last.as_slice())
+        });
+        files
+    }
+
+    /// Keys of a range that files have which are newer than all of a file. A version of a row is the
+    /// whole row, so these lost nothing if that file is damaged.
+    pub(super) fn newer_keys(&self, id: u64, start: &[u8], stop: &[u8]) -> Vec<Vec<u8>> {
+        let version = self.rows.tree.current_version();
+        let Some(damaged) = version.iter_tables().find(|table| table.id() == id) else {
+            return Vec::new();
+        };
+        let newest = damaged.get_highest_seqno();
+        let mut keys = BTreeSet::new();
+        for table in version
+            .iter_tables()
+            .filter(|table| table.get_highest_seqno() > newest)
+        {
+            let start = Bound::Included(lsm_tree::UserKey::from(start));
+            let stop = match stop {
+                [] => Bound::Unbounded,
+                stop => Bound::Excluded(lsm_tree::UserKey::from(stop)),
+            };
+            // A damaged block of that file has a gap of its own.
+            for item in table.range((start, stop)).flatten() {
+                if item.key.seqno > newest {
+                    keys.insert(item.key.user_key.to_vec());
+                }
+                if keys.len() >= MAX_INTACT {
+                    break;
+                }
+            }
+        }
+        keys.into_iter().collect()
+    }
+
+    /// The table files that fail near a key, when they are read from there upwards or downwards.
+    ///
+    /// The tree's own iterator reads each file at most two keys ahead.
+    pub(super) fn files_near(&self, key: &[u8], reverse: bool) -> Vec<TableFile> {
+        const AHEAD: usize = 3;
+        let version = self.rows.tree.current_version();
+        let mut failing = Vec::new();
+        let mut near = Vec::new();
+        for run in version.iter_levels().flat_map(|level| level.iter()) {
+            let is_ahead = |table: &&lsm_tree::Table| {
+                let keys = &table.metadata.key_range;
+                if reverse {
+                    keys.min().as_ref() <= key
+                } else {
+                    keys.max().as_ref() >= key
+                }
+            };
+            let ahead: Vec<_> = if reverse {
+                run.iter().rev().filter(is_ahead).take(AHEAD).collect()
+            } else {
+                run.iter().filter(is_ahead).take(AHEAD).collect()
+            };
+            for table in ahead {
+                let fails = if reverse {
+                    table
+                        .range(..=lsm_tree::UserKey::from(key))
+                        .rev()
+                        .take(AHEAD)
+                        .any(|item| item.is_err())
+                } else {
+                    table
+                        .range(lsm_tree::UserKey::from(key)..)
+                        .take(AHEAD)
+                        .any(|item| item.is_err())
+                };
+                if fails {
+                    failing.push(file_of(table));
+                }
+                near.push(file_of(table));
+            }
+        }
+        if failing.is_empty() { near } else { failing }
+    }
+}
+
+fn file_of(table: &lsm_tree::Table) -> TableFile {
+    let keys = &table.metadata.key_range;
+    TableFile {
+        id: table.id(),
+        path: table.path.to_path_buf(),
+        keys: Some((keys.min().to_vec(), keys.max().to_vec())),
+    }
+}
+
+/// Sees to it that opening a tree neither loses nor destroys anything.
+pub(super) fn check_trees(path: &Path) -> Result<(), StoreError> {
+    for tree in trees(path)? {
+        let has_tables = fs::read_dir(tree.join("tables")).is_ok_and(|mut tables| tables.next().is_some());
+        let current = tree.join("current");
+        // The engine takes a tree without this file for a new one.
+        if has_tables && !current.exists() {
+            return Err(missing(&current));
+        }
+        if current.exists() {
+            check_list(&tree, &current)?;
+        }
+    }
+    Ok(())
+}
+
+/// Compares the current list of a tree's table files with its checksum, which the engine does not.
+fn check_list(tree: &Path, current: &Path) -> Result<(), StoreError> {
+    let corrupt = |path: &Path, detail: &str| StoreError::Corrupt {
+        place: path.display().to_string(),
+        detail: detail.to_owned(),
+    };
+    let bytes = fs::read(current).map_err(|error| io_error(current, &error))?;
+    let checksum = bytes.get(8..24).and_then(|bytes| bytes.try_into().ok());
+    let (Some(number), Some(expected)) = (bytes.first_chunk().copied(), checksum) else {
+        return Err(corrupt(current, "the file is cut off"));
+    };
+    #[expect(clippy::little_endian_bytes, reason = "the engine's format")]
+    let (number, expected) = (u64::from_le_bytes(number), u128::from_le_bytes(expected));
+    let list = tree.join(format!("v{number}"));
+    let content = match fs::read(&list) {
+        Ok(content) => content,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Err(missing(&list)),
+        Err(error) => return Err(io_error(&list, &error)),
+    };
+    let mut writer = ChecksummedWriter::new(io::sink());
+    writer
+        .write_all(&content)
+        .map_err(|error| io_error(&list, &error))?;
+    if writer.checksum().into_u128() != expected {
+        return Err(corrupt(&list, "the checksum does not match"));
+    }
+    Ok(())
+}
+
+fn trees(path: &Path) -> Result<Vec<PathBuf>, StoreError> {
+    let Ok(trees) = fs::read_dir(path.join("keyspaces")) else {
+        return Ok(Vec::new());
+    };
+    trees
+        .map(|tree| Ok(tree.map_err(|error| io_error(path, &error))?.path()))
+        .collect()
+}
+
+/// The table files of a closed tree whose ends are damaged, and of those that are not the rows' the
+/// first that is, as an error.
+pub(super) fn damaged_ends(path: &Path) -> Result<Vec<TableFile>, StoreError> {
+    let mut damaged = Vec::new();
+    for tree in trees(path)? {
+        let Ok(tables) = fs::read_dir(tree.join("tables")) else {
+            continue;
+        };
+        for table in tables {
+            let path = table.map_err(|error| io_error(&tree, &error))?.path();
+            let Some(id) = path.file_name().and_then(|name| name.to_str()?.parse().ok()) else {
+                continue;
+            };
+            let Err(detail) = salvage::check_end(&path) else {
+                continue;
+            };
+            if salvage::is_unfinished(&path) {
+                continue;
+            }
+            if tree.ends_with(SETTINGS) {
+                return Err(StoreError::Corrupt {
+                    place: path.display().to_string(),
+                    detail,
+                });
+            }
+            damaged.push(TableFile { id, path, keys: None });
+        }
+    }
+    Ok(damaged)
+}
+
+/// All table files of a closed tree; those of the engine's settings in the second list.
+pub(super) fn closed_files(path: &Path) -> Result<(Vec<TableFile>, Vec<TableFile>), StoreError> {
+    let (mut rows, mut settings) = (Vec::new(), Vec::new());
+    for tree in trees(path)? {
+        let files = if tree.ends_with(SETTINGS) {
+            &mut settings
+        } else {
+            &mut rows
+        };
+        let Ok(tables) = fs::read_dir(tree.join("tables")) else {
+            continue;
+        };
+        for table in tables {
+            let path = table.map_err(|error| io_error(&tree, &error))?.path();
+            let id = path.file_name().and_then(|name| name.to_str()?.parse().ok());
+            files.extend(id.map(|id| TableFile { id, path, keys: None }));
+        }
+    }
+    Ok((rows, settings))
+}
+
+/// Whether an error may be due to damaged files.
+pub(super) fn is_damage(error: &fjall::Error) -> bool {
+    match error {
+        fjall::Error::Io(error) | fjall::Error::Storage(LsmError::Io(error)) => {
+            error.raw_os_error() == Some(Errno::IO.raw_os_error())
+                // Files are not as the engine left them.
+                || matches!(
+                    error.kind(),
+                    ErrorKind::NotFound
+                        | ErrorKind::AlreadyExists
+                        | ErrorKind::UnexpectedEof
+                        | ErrorKind::InvalidData
+                )
+        }
+        fjall::Error::Poisoned | fjall::Error::KeyspaceDeleted | fjall::Error::Locked => false,
+        // Checksums, tags, lengths.
+        _ => true,
+    }
+}
+
+/// An error of the engine, as one of the store.
+pub(super) fn engine_error(path: &Path, error: &fjall::Error) -> StoreError {
+    let place = || path.display().to_string();
+    match error {
+        error if is_damage(error) => StoreError::Corrupt {
+            place: place(),
+            detail: error.to_string(),
+        },
+        fjall::Error::Io(error) | fjall::Error::Storage(LsmError::Io(error)) => io_error(path, error),
+        error => StoreError::Io {
+            place: place(),
+            detail: error.to_string(),
+        },
+    }
+}

@@ -1,0 +1,86 @@
+//! Replaces a damaged table file with one of its whole blocks.
+
+use std::fs;
+use std::path::PathBuf;
+
+use super::engine::{TREE_BLOCK, TableFile};
+use super::folder::{io_error, sync_folder};
+use super::salvage::{self, Damage};
+use super::set_aside::SetAside;
+use crate::StoreError;
+
+/// A damaged table file, and the one that is to take its place.
+#[derive(Debug)]
+pub(super) struct Replacement {
+    path: PathBuf,
+    pub(super) id: u64,
+    pub(super) damage: Damage,
+    /// Where the damaged file is kept.
+    kept: PathBuf,
+    /// The file of all its whole blocks.
+    new: PathBuf,
+}
+
+impl Replacement {
+    /// Writes a file of all whole blocks of a damaged one; `None` if it is not damaged.
+    pub(super) fn prepare(set_aside: &SetAside, file: &TableFile) -> Result<Option<Self>, StoreError> {
+        let Some(damage) = salvage::inspect(&file.path, file.keys.clone())? else {
+            return Ok(None);
+        };
+        let kept = set_aside.place_for(&format!("table-{}", file.id))?;
+        let new = kept.with_extension("new");
+        if new.exists() {
+            fs::remove_file(&new).map_err(|error| io_error(&new, &error))?;
+        }
+        let replacement = Self {
+            path: file.path.clone(),
+            id: file.id,
+            damage,
+            kept,
+            new,
+        };
+        salvage::rewrite(
+            &replacement.path,
+            &replacement.damage,
+            &replacement.new,
+            file.id,
+            TREE_BLOCK,
+        )?;
+        Ok(Some(replacement))
+    }
+
+    /// Records the damage, keeps the damaged file and puts the new one in its place. The tree is
+    /// closed.
+    ///
+    /// The record comes first: once the rows are missing, that is known. A crash before the end leaves
+    /// the damaged file, which is set aside again.
+    pub(super) fn put(&self, set_aside: &SetAside) -> Result<(), StoreError> {
+        let named = if self.path.exists() {
+            fs::hard_link(&self.path, &self.kept)
+                .or_else(|_| fs::copy(&self.path, &self.kept).map(drop))
+                .map_err(|error| io_error(&self.kept, &error))?;
+            &self.kept
+        } else {
+            &self.path
+        };
+        sync_folder(set_aside.folder())?;
+        if let Some(detail) = &self.damage.structure
+            && self.damage.gaps.is_empty()
+        {
+            tracing::warn!(
+                file = %self.path.display(), kept = %named.display(), detail,
+                "a damaged file was written anew; no row was lost"
+            );
+        }
+        set_aside.add(&self.damage.gaps, named)?;
+        fs::rename(&self.new, &self.path).map_err(|error| io_error(&self.path, &error))?;
+        self.path.parent().map_or(Ok(()), sync_folder)
+    }
+}
+
+impl Drop for Replacement {
+    fn drop(&mut self) {
+        // It is there if it was not put in its place.
+        drop(fs::remove_file(&self.new));
+    }
+}

@@ -1,0 +1,381 @@
+//! Table files of the engine, read block by block without the engine.
+//!
+//! ```text
+//!   data block ... | index blocks | filter blocks | table version (1) | meta block | contents | trailer
+//!   block          magic (4) | type (1) | checksum (16) | length (4) | unpacked length (4) | header checksum (4) | data
+//!   contents       "TOC!" | number of entries (4) | entries
+//!   trailer        "SFA!" | version (1) | checksum type (1) | checksum (16) | place of contents (8) | length (8)
+//! ```
+//!
+//! Each block has checksums of its own and stands on its own, so a damaged block costs the rows in
+//! it and no others, and damage of index, filters, meta block or trailer costs none: whatever data
+//! blocks are whole go into a new file that takes the place of the damaged one.
+
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::sync::Arc;
+
+use lsm_tree::coding::Decode;
+use lsm_tree::table::block::decoder::ParsedItem;
+use lsm_tree::table::block::{BlockType, Header};
+use lsm_tree::table::{Block, DataBlock, Writer};
+use lsm_tree::{Cache, Checksum, CompressionType, InternalValue, SeqNo, Table, ValueType};
+
+use super::folder::io_error;
+use crate::StoreError;
+
+/// First bytes of a block.
+const MAGIC: [u8; 4] = *b"LSM\x03";
+const TRAILER: usize = 38;
+/// The shortest entry of the contents.
+const ENTRY: usize = 18;
+/// After a page that the disk cannot read, reads go on at the next.
+const PAGE: usize = 4 << 10;
+
+/// First and last key of a table file.
+pub(super) type KeyRange = (Vec<u8>, Vec<u8>);
+
+/// Keys that a damaged stretch of a file may have had.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Gap {
+    /// First key inside; empty: the first of all.
+    pub(super) start: Vec<u8>,
+    /// First key outside; empty: there is none.
+    pub(super) stop: Vec<u8>,
+    pub(super) detail: String,
+    /// Keys within, ascending, that lost nothing: a newer file has them.
+    pub(super) intact: Vec<Vec<u8>>,
+}
+
+/// What is wrong with a table file.
+#[derive(Debug)]
+pub(super) struct Damage {
+    pub(super) gaps: Vec<Gap>,
+    /// Damage that costs no row.
+    pub(super) structure: Option<String>,
+    keys: Option<KeyRange>,
+}
+
+/// Reads a file; pages that the disk cannot read are zeros.
+fn read(path: &Path) -> io::Result<Vec<u8>> {
+    let error = match fs::read(path) {
+        Err(error) if error.raw_os_error() == Some(rustix::io::Errno::IO.raw_os_error()) => error,
+        read => return read,
+    };
+    tracing::warn!(file = %path.display(), %error, "the disk cannot read all of the file");
+    let file = File::open(path)?;
+    let length = usize::try_from(file.metadata()?.len()).map_err(io::Error::other)?;
+    let mut bytes = vec![0; length];
+    let mut offset = 0_u64;
+    for page in bytes.chunks_mut(PAGE) {
+        if file.read_exact_at(page, offset).is_err() {
+            page.fill(0);
+        }
+        offset += page.len() as u64;
+    }
+    Ok(bytes)
+}
+
+/// A stretch of a file.
+enum Piece {
+    Block(Block),
+    Damaged { offset: usize, detail: String },
+}
+
+/// The blocks of a file from an offset on, and the damage between.
+struct Pieces<'a> {
+    bytes: &'a [u8],
+    offset: usize,
+    /// Only data blocks; otherwise all blocks.
+    data: bool,
+}
+
+fn header(bytes: &[u8]) -> Option<(Header, usize)> {
+    let header = Header::decode_from(&mut &*bytes).ok()?;
+    let length = usize::try_from(header.data_length).ok()?;
+    Some((header, Header::serialized_len() + length))
+}
+
+fn compression(header: &Header) -> CompressionType {
+    // Data blocks of rows are always packed; of the others those whose lengths differ.
+    if header.block_type == BlockType::Data || header.data_length != header.uncompressed_length {
+        CompressionType::Lz4
+    } else {
+        CompressionType::None
+    }
+}
+
+impl Iterator for Pieces<'_> {
+    type Item = Piece;
+
+    fn next(&mut self) -> Option<Piece> {
+        let rest = self.bytes.get(self.offset..).filter(|rest| !rest.is_empty())?;
+        let offset = self.offset;
+        if let Some((header, length)) = header(rest) {
+            if self.data && header.block_type != BlockType::Data {
+                return None;
+            }
+            self.offset += length.min(rest.len());
+            let block = match rest.get(..length) {
+                Some(mut block) => {
+                    Block::from_reader(&mut block, compression(&header)).map_err(|error| error.to_string())
+                }
+                None => Err("the block is cut off".to_owned()),
+            };
+            return Some(match block {
+                Ok(block) => Piece::Block(block),
+                Err(detail) => Piece::Damaged { offset, detail },
+            });
+        }
+        // Goes on at the next header that is whole.
+        let next = (1..rest.len()).find(|next| {
+            let rest = &rest[*next..];
+            rest.starts_with(&MAGIC) && self::header(rest).is_some()
+        });
+        self.offset += next.unwrap_or(rest.len());
+        Some(Piece::Damaged {
+            offset,
+            detail: "the header of a block is damaged".to_owned(),
+        })
+    }
+}
+
+fn pieces(bytes: &[u8]) -> Pieces<'_> {
+    Pieces {
+        bytes,
+        offset: 0,
+        data: true,
+    }
+}
+
+/// The items of a data block.
+fn items(block: Block) -> Vec<InternalValue> {
+    let data = block.data.clone();
+    let block = DataBlock::new(block);
+    block.iter().map(|item| item.materialize(&data)).collect()
+}
+
+/// First and last key, and the lowest sequence number, as the meta block has them.
+fn meta(bytes: &[u8]) -> Option<(KeyRange, SeqNo)> {
+    let data_end = {
+        let mut pieces = pieces(bytes);
+        while pieces.next().is_some() {}
+        pieces.offset
+    };
+    let blocks = Pieces {
+        bytes,
+        offset: data_end,
+        data: false,
+    };
+    let block = blocks.into_iter().find_map(|piece| match piece {
+        Piece::Block(block) if block.header.block_type == BlockType::Meta => Some(DataBlock::new(block)),
+        _ => None,
+    })?;
+    let value = |name: &[u8]| Some(block.point_read(name, SeqNo::MAX)?.value.to_vec());
+    let lowest = value(b"seqno#min")?.first_chunk().copied();
+    #[expect(clippy::little_endian_bytes, reason = "the engine's format")]
+    let lowest = u64::from_le_bytes(lowest?);
+    Some(((value(b"key#min")?, value(b"key#max")?), lowest))
+}
+
+/// Whether the end of a file can be read by the engine: the number of entries of its contents is a
+/// length that the engine reserves memory for before it compares checksums.
+///
+/// # Errors
+///
+/// What is wrong with it.
+pub(super) fn check_end(path: &Path) -> Result<(), String> {
+    let failed = |error: io::Error| error.to_string();
+    let file = File::open(path).map_err(failed)?;
+    let length = file.metadata().map_err(failed)?.len();
+    let trailer_at = length
+        .checked_sub(TRAILER as u64)
+        .ok_or("the file is cut off before its trailer")?;
+    let mut trailer = [0; TRAILER];
+    file.read_exact_at(&mut trailer, trailer_at).map_err(failed)?;
+    let place = trailer.get(22..30).and_then(|bytes| bytes.try_into().ok());
+    let contents_at = place.map_or(u64::MAX, u64::from_le_bytes);
+    let mut contents = [0; 8];
+    let has_contents = trailer.starts_with(b"SFA!")
+        && contents_at.saturating_add(8) <= trailer_at
+        && file.read_exact_at(&mut contents, contents_at).is_ok()
+        && contents.starts_with(b"TOC!");
+    if !has_contents {
+        return Err("the trailer is damaged".to_owned());
+    }
+    let count = contents.last_chunk().copied().unwrap_or([0xff; 4]);
+    #[expect(clippy::little_endian_bytes, reason = "the engine's format")]
+    let count = u64::from(u32::from_le_bytes(count));
+    if count.saturating_mul(ENTRY as u64) > trailer_at - contents_at {
+        return Err("the table of contents is damaged".to_owned());
+    }
+    Ok(())
+}
+
+/// Whether the engine can open a file.
+///
+/// # Errors
+///
+/// What is wrong with it.
+pub(super) fn check_open(path: &Path) -> Result<(), String> {
+    check_end(path)?;
+    let cache = Arc::new(Cache::with_capacity_bytes(0));
+    let opened = Table::recover(
+        path.to_owned(),
+        Checksum::from_raw(0),
+        0,
+        0,
+        cache,
+        None,
+        true,
+        true,
+    );
+    opened.map(drop).map_err(|error| error.to_string())
+}
+
+/// Damage of what is behind the data blocks.
+fn structure(path: &Path, bytes: &[u8], data_end: usize) -> Option<String> {
+    if let Err(detail) = check_open(path) {
+        return Some(detail);
+    }
+    let mut blocks = Pieces {
+        bytes,
+        offset: data_end,
+        data: false,
+    };
+    while let Some(piece) = blocks.next() {
+        match piece {
+            Piece::Block(block) if block.header.block_type == BlockType::Meta => return None,
+            Piece::Block(_) => {}
+            // The table version, a single byte, is not in a block.
+            Piece::Damaged { offset, .. } if blocks.offset == offset + 1 => {}
+            Piece::Damaged { offset, detail } => return Some(format!("offset {offset}: {detail}")),
+        }
+    }
+    Some("there is no meta block".to_owned())
+}
+
+/// Whether a file is what a crash left of one that was being written.
+pub(super) fn is_unfinished(path: &Path) -> bool {
+    check_end(path).is_err() && read(path).is_ok_and(|bytes| meta(&bytes).is_none())
+}
+
+/// Looks for damage in a table file. `keys` are its first and last key, if known.
+///
+/// # Errors
+///
+/// The file cannot be read.
+pub(super) fn inspect(path: &Path, keys: Option<KeyRange>) -> Result<Option<Damage>, StoreError> {
+    let bytes = match read(path) {
+        Ok(bytes) => bytes,
+        Err(error) if error.kind() == io::ErrorKind::NotFound && keys.is_some() => Vec::new(),
+        Err(error) => return Err(io_error(path, &error)),
+    };
+    let mut found = Damage {
+        gaps: Vec::new(),
+        structure: None,
+        keys: keys.or_else(|| Some(meta(&bytes)?.0)),
+    };
+    let (first, after_last) = match &found.keys {
+        Some((first, last)) => (first.clone(), next_key(last)),
+        None => (Vec::new(), Vec::new()),
+    };
+    let mut start = first;
+    let mut open: Option<String> = bytes
+        .is_empty()
+        .then(|| "the file is missing or empty".to_owned());
+    let mut pieces = pieces(&bytes);
+    for piece in pieces.by_ref() {
+        match piece {
+            Piece::Damaged { offset, detail } => {
+                open.get_or_insert_with(|| format!("offset {offset}: {detail}"));
+            }
+            Piece::Block(block) => {
+                let items = items(block);
+                let (Some(first), Some(last)) = (items.first(), items.last()) else {
+                    continue;
+                };
+                if let Some(detail) = open.take() {
+                    found.gaps.push(Gap {
+                        start: std::mem::take(&mut start),
+                        stop: first.key.user_key.to_vec(),
+                        detail,
+                        intact: Vec::new(),
+                    });
+                }
+                start = next_key(&last.key.user_key);
+            }
+        }
+    }
+    match open {
+        // All keys that the file has were found before: the damage is of the block behind.
+        Some(detail) if !after_last.is_empty() && start >= after_last => found.structure = Some(detail),
+        Some(detail) => found.gaps.push(Gap {
+            start,
+            stop: after_last,
+            detail,
+            intact: Vec::new(),
+        }),
+        None => found.structure = structure(path, &bytes, pieces.offset),
+    }
+    Ok((!found.gaps.is_empty() || found.structure.is_some()).then_some(found))
+}
+
+/// The key behind a key.
+fn next_key(key: &[u8]) -> Vec<u8> {
+    [key, &[0]].concat()
+}
+
+/// Writes what is whole of a table file to `target`, and syncs it.
+///
+/// # Errors
+///
+/// Neither a row nor the first key of the file could be read, or `target` cannot be written.
+pub(super) fn rewrite(
+    path: &Path,
+    damage: &Damage,
+    target: &Path,
+    id: u64,
+    block_bytes: u32,
+) -> Result<(), StoreError> {
+    let failed = |error: lsm_tree::Error| match error {
+        lsm_tree::Error::Io(error) => io_error(target, &error),
+        error => StoreError::Io {
+            place: target.display().to_string(),
+            detail: error.to_string(),
+        },
+    };
+    let bytes = match read(path) {
+        Ok(bytes) => bytes,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
+        Err(error) => return Err(io_error(path, &error)),
+    };
+    let mut writer = Writer::new(target.to_owned(), id, 0)
+        .map_err(failed)?
+        .use_data_block_size(block_bytes)
+        .use_data_block_compression(CompressionType::Lz4);
+    let mut is_empty = true;
+    for piece in pieces(&bytes) {
+        let Piece::Block(block) = piece else { continue };
+        for item in items(block) {
+            writer.write(item).map_err(failed)?;
+            is_empty = false;
+        }
+    }
+    if is_empty {
+        // The engine has no empty tables. This key is damaged in any case.
+        let Some((first, _)) = &damage.keys else {
+            return Err(StoreError::Corrupt {
+                place: path.display().to_string(),
+                detail: "nothing of the file can be read".to_owned(),
+            });
+        };
+        let lowest = meta(&bytes).map_or(0, |(_, lowest)| lowest);
+        let tombstone = InternalValue::from_components(first.as_slice(), [], lowest, ValueType::Tombstone);
+        writer.write(tombstone).map_err(failed)?;
+    }
+    writer.finish().map_err(failed)?;
+    Ok(())
+}

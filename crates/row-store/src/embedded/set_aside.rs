@@ -1,0 +1,426 @@
+//! What is known to be damaged: ranges of rows, and the files that have the damaged bytes.
+//!
+//! ```text
+//!   DAMAGE       "oxtsdb damage, format 1" | a line for each range
+//!   line         start | stop | file | what was found | keys within that lost nothing
+//!   set-aside/   the damaged files, as they were found
+//! ```
+//!
+//! The fields are separated by tabs, the keys by spaces. Keys are those of the row blocks, in
+//! hexadecimal digits; `-` is an open end. Reads of these ranges fail, or pass over them. Without the file the damage is forgotten: the rows have
+//! what is left of them.
+
+use std::fs;
+use std::io::{ErrorKind, Write as _};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use parking_lot::RwLock;
+
+use super::catalog::{Catalog, Table};
+use super::folder::{self, io_error, replace, sync_folder};
+use super::salvage::Gap;
+use crate::{DamagedRange, StoreError};
+
+const LABEL: &str = "oxtsdb damage, format 1";
+
+/// A damaged range of keys of row blocks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Entry {
+    gap: Gap,
+    file: String,
+}
+
+/// The damage of a store.
+#[derive(Debug)]
+pub(super) struct SetAside {
+    record: PathBuf,
+    folder: PathBuf,
+    catalog: Arc<Catalog>,
+    entries: RwLock<Arc<Vec<Entry>>>,
+    any: AtomicBool,
+}
+
+/// The rows of a table up to which a read may go, and the damage that they are in, if they are.
+#[derive(Debug)]
+pub(super) struct Stretch {
+    /// Where it ends: the first row outside, or of a reversed read the first inside; `None`: at the
+    /// end of the read.
+    pub(super) end: Option<Vec<u8>>,
+    pub(super) damage: Option<DamagedRange>,
+}
+
+impl SetAside {
+    /// Reads the record; without one there is no damage.
+    pub(super) fn open(record: PathBuf, folder: PathBuf, catalog: Arc<Catalog>) -> Result<Self, StoreError> {
+        let entries = match fs::read_to_string(&record) {
+            Ok(text) => decode(&text).ok_or_else(|| StoreError::Corrupt {
+                place: record.display().to_string(),
+                detail: format!("expected `{LABEL}` and lines of start, stop, file and damage"),
+            })?,
+            Err(error) if error.kind() == ErrorKind::NotFound => Vec::new(),
+            Err(error) if error.kind() == ErrorKind::InvalidData => {
+                return Err(StoreError::Corrupt {
+                    place: record.display().to_string(),
+                    detail: error.to_string(),
+                });
+            }
+            Err(error) => return Err(io_error(&record, &error)),
+        };
+        let set_aside = Self {
+            record,
+            folder,
+            catalog,
+            any: AtomicBool::new(!entries.is_empty()),
+            entries: RwLock::new(Arc::new(entries)),
+        };
+        for range in set_aside.ranges() {
+            tracing::warn!(%range, "the store has damage that was set aside");
+        }
+        Ok(set_aside)
+    }
+
+    /// A place for the copy of a damaged file.
+    pub(super) fn place_for(&self, name: &str) -> Result<PathBuf, StoreError> {
+        folder::make_private(&self.folder)?;
+        let mut number = 0_u32;
+        loop {
+            let place = self.folder.join(format!("{name}-{number}"));
+            match place.try_exists() {
+                Ok(false) => return Ok(place),
+                Ok(true) => number += 1,
+                Err(error) => return Err(io_error(&place, &error)),
+            }
+        }
+    }
+
+    /// Records damaged ranges, and logs them. They are durable when this returns.
+    pub(super) fn add(&self, gaps: &[Gap], file: &Path) -> Result<(), StoreError> {
+        let file = file.display().to_string();
+        let mut entries = self.entries.write();
+        let added: Vec<Entry> = gaps
+            .iter()
+            .map(|gap| Entry {
+                gap: gap.clone(),
+                file: file.clone(),
+            })
+            .filter(|Entry { gap, .. }| {
+                let is_known = |known: &Gap| {
+                    let covers = |key| gap.intact.binary_search(key).is_ok();
+                    known.start == gap.start && known.stop == gap.stop && known.intact.iter().all(covers)
+                };
+                !entries.iter().any(|known| is_known(&known.gap))
+            })
+            .collect();
+        if added.is_empty() {
+            return Ok(());
+        }
+        let all: Vec<Entry> = entries.iter().chain(&added).cloned().collect();
+        replace(&self.record, encode(&all).as_bytes())?;
+        for range in added.iter().flat_map(|entry| self.tables_of(entry)) {
+            tracing::error!(%range, "damage set aside; reads of these rows fail, all else goes on");
+        }
+        *entries = Arc::new(all);
+        self.any.store(true, Ordering::Release);
+        Ok(())
+    }
+
+    /// Sets the block of one row aside.
+    pub(super) fn add_row(&self, key: &[u8], block: &[u8], detail: &str) -> Result<(), StoreError> {
+        let place = self.place_for("row")?;
+        let failed = |error| io_error(&place, &error);
+        let mut file = folder::create_private(&place).map_err(failed)?;
+        file.write_all(block)
+            .and_then(|()| file.sync_all())
+            .map_err(failed)?;
+        sync_folder(&self.folder)?;
+        let gap = Gap {
+            start: key.to_vec(),
+            stop: [key, &[0]].concat(),
+            detail: detail.to_owned(),
+            intact: Vec::new(),
+        };
+        self.add(&[gap], &place)
+    }
+
+    /// Where damaged files are.
+    pub(super) fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// All ranges, by table.
+    pub(super) fn ranges(&self) -> Vec<DamagedRange> {
+        let entries = self.entries.read().clone();
+        entries.iter().flat_map(|entry| self.tables_of(entry)).collect()
+    }
+
+    /// Whether there is any damage.
+    pub(super) fn is_empty(&self) -> bool {
+        !self.any.load(Ordering::Acquire)
+    }
+
+    /// The damage that a row is in.
+    pub(super) fn of_row(&self, table: &Table, row: &[u8]) -> Option<DamagedRange> {
+        if self.is_empty() {
+            return None;
+        }
+        let key = [&table.id.to_be_bytes(), row].concat();
+        let entries = self.entries.read().clone();
+        let entry = entries.iter().find(|Entry { gap, .. }| {
+            gap.start <= key
+                && (gap.stop.is_empty() || key < gap.stop)
+                && gap.intact.binary_search(&key).is_err()
+        })?;
+        within(entry, table)
+    }
+
+    /// The stretch that a read of a range of rows begins with: either all of it is in one damaged
+    /// range, or none of it.
+    pub(super) fn stretch(&self, table: &Table, start: &[u8], stop: &[u8], reverse: bool) -> Stretch {
+        if self.is_empty() {
+            return Stretch {
+                end: None,
+                damage: None,
+            };
+        }
+        let entries = self.entries.read().clone();
+        let open = |end: &[u8]| end.is_empty();
+        let overlapping = entries
+            .iter()
+            .filter_map(|entry| within(entry, table))
+            .filter(|range| {
+                (open(stop) || range.start.as_slice() < stop)
+                    && (open(&range.stop) || start < range.stop.as_slice())
+            });
+        let first = if reverse {
+            overlapping.max_by(|a, b| (open(&a.stop), &a.stop).cmp(&(open(&b.stop), &b.stop)))
+        } else {
+            overlapping.min_by(|a, b| a.start.cmp(&b.start))
+        };
+        let Some(range) = first else {
+            return Stretch {
+                end: None,
+                damage: None,
+            };
+        };
+        if reverse {
+            let begins_inside = open(&range.stop) || (!open(stop) && stop <= range.stop.as_slice());
+            if begins_inside {
+                Stretch {
+                    end: (start < range.start.as_slice()).then(|| range.start.clone()),
+                    damage: Some(range),
+                }
+            } else {
+                Stretch {
+                    end: Some(range.stop),
+                    damage: None,
+                }
+            }
+        } else if range.start.as_slice() <= start {
+            let ends_before = !open(&range.stop) && (open(stop) || range.stop.as_slice() < stop);
+            Stretch {
+                end: ends_before.then(|| range.stop.clone()),
+                damage: Some(range),
+            }
+        } else {
+            Stretch {
+                end: Some(range.start),
+                damage: None,
+            }
+        }
+    }
+
+    fn tables_of(&self, entry: &Entry) -> Vec<DamagedRange> {
+        let tables = self.catalog.by_id();
+        tables.values().filter_map(|table| within(entry, table)).collect()
+    }
+}
+
+/// The rows of a table that are in a damaged range.
+fn within(entry: &Entry, table: &Table) -> Option<DamagedRange> {
+    let id = table.id.to_be_bytes();
+    let Gap {
+        start, stop, detail, ..
+    } = &entry.gap;
+    let start = if start.as_slice() <= id.as_slice() {
+        Vec::new()
+    } else {
+        start.strip_prefix(&id)?.to_vec()
+    };
+    let stop = match stop.strip_prefix(&id) {
+        Some([]) => return None,
+        Some(row) => row.to_vec(),
+        None if stop.is_empty() || stop.as_slice() > id.as_slice() => Vec::new(),
+        None => return None,
+    };
+    Some(DamagedRange {
+        table: table.def.name.clone(),
+        start,
+        stop,
+        file: entry.file.clone(),
+        detail: detail.clone(),
+    })
+}
+
+fn encode(entries: &[Entry]) -> String {
+    let digits = |key: &[u8]| match key {
+        [] => "-".to_owned(),
+        key => key.iter().map(|byte| format!("{byte:02x}")).collect(),
+    };
+    let line = |text: &str| text.replace(['\t', '\n', '\r'], " ");
+    let mut text = format!("{LABEL}\n");
+    for Entry { gap, file } in entries {
+        let (start, stop) = (digits(&gap.start), digits(&gap.stop));
+        let intact: Vec<String> = gap.intact.iter().map(|key| digits(key)).collect();
+        let (file, detail, intact) = (line(file), line(&gap.detail), intact.join(" "));
+        text += &format!("{start}\t{stop}\t{file}\t{detail}\t{intact}\n");
+    }
+    text
+}
+
+fn decode(text: &str) -> Option<Vec<Entry>> {
+    let key = |digits: &str| {
+        if digits == "-" {
+            return Some(Vec::new());
+        }
+        let digit = |digit: &u8| char::from(*digit).to_digit(16);
+        let bytes = digits.as_bytes().chunks(2).map(|pair| match pair {
+            [high, low] => u8::try_from(digit(high)? << 4 | digit(low)?).ok(),
+            _ => None,
+        });
+        bytes.collect::<Option<Vec<u8>>>()
+    };
+    let mut lines = text.lines();
+    if lines.next() != Some(LABEL) {
+        return None;
+    }
+    lines
+        .map(|line| {
+            let mut fields = line.split('\t');
+            let (start, stop) = (key(fields.next()?)?, key(fields.next()?)?);
+            let file = fields.next()?.to_owned();
+            let detail = fields.next()?.to_owned();
+            let intact = fields.next().unwrap_or_default();
+            let gap = Gap {
+                start,
+                stop,
+                detail,
+                intact: intact.split_ascii_whitespace().map(key).collect::<Option<_>>()?,
+            };
+            Some(Entry { gap, file })
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::TableDef;
+
+    fn gap(start: &[u8], stop: &[u8]) -> Gap {
+        Gap {
+            start: start.to_vec(),
+            stop: stop.to_vec(),
+            detail: "offset 7: a\ttab".to_owned(),
+            intact: Vec::new(),
+        }
+    }
+
+    /// A store's folder with tables 1 to 3, and its damage.
+    fn set_aside(folder: &Path) -> (SetAside, Vec<Arc<Table>>) {
+        let catalog = Catalog::open(folder.join("TABLES")).unwrap();
+        for name in ["one", "two", "three"] {
+            catalog
+                .create(&TableDef::new(name.parse().unwrap(), &["f"]))
+                .unwrap();
+        }
+        let tables = catalog.by_id().into_values().collect();
+        let set_aside = SetAside::open(folder.join("DAMAGE"), folder.join("set-aside"), Arc::new(catalog));
+        (set_aside.unwrap(), tables)
+    }
+
+    #[test]
+    fn the_record_survives_and_names_tables_and_rows() {
+        let folder = tempfile::tempdir().unwrap();
+        let (damage, tables) = set_aside(folder.path());
+        // From row `x` of table 1 to row `b` of table 3; the rest of table 3.
+        let mut gaps = [gap(b"\0\x01x", b"\0\x03b"), gap(b"\0\x03y\xff", b"")];
+        gaps[0].intact = vec![b"\0\x01xx".to_vec(), b"\0\x02new".to_vec()];
+        damage.add(&gaps, Path::new("set-aside/table-1-0")).unwrap();
+        damage.add(&gaps, Path::new("again")).unwrap();
+        let found = |damage: &SetAside| -> Vec<(String, Vec<u8>, Vec<u8>)> {
+            let ranges = damage.ranges().into_iter();
+            ranges
+                .map(|range| (range.table.to_string(), range.start, range.stop))
+                .collect()
+        };
+        let expected = [
+            ("one".to_owned(), b"x".to_vec(), vec![]),
+            ("two".to_owned(), vec![], vec![]),
+            ("three".to_owned(), vec![], b"b".to_vec()),
+            ("three".to_owned(), b"y\xff".to_vec(), vec![]),
+        ];
+        assert_eq!(found(&damage), expected);
+        let (again, _) = set_aside(folder.path());
+        assert_eq!(found(&again), expected);
+        assert!(again.of_row(&tables[1], b"any").is_some());
+        assert!(again.of_row(&tables[0], b"w").is_none());
+        assert!(again.of_row(&tables[0], b"x").is_some());
+        assert!(again.of_row(&tables[0], b"xx").is_none());
+        assert!(again.of_row(&tables[1], b"new").is_none());
+        assert!(again.of_row(&tables[2], b"b").is_none());
+
+        fs::write(folder.path().join("DAMAGE"), "something else").unwrap();
+        let catalog = Arc::new(Catalog::open(folder.path().join("TABLES")).unwrap());
+        let error =
+            SetAside::open(folder.path().join("DAMAGE"), folder.path().join("x"), catalog).unwrap_err();
+        assert!(
+            matches!(&error, StoreError::Corrupt { place, .. } if place.ends_with("DAMAGE")),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn a_read_is_cut_into_stretches_at_the_ends_of_damage() {
+        let folder = tempfile::tempdir().unwrap();
+        let (damage, tables) = set_aside(folder.path());
+        let gaps = [gap(b"\0\x01d", b"\0\x01f"), gap(b"\0\x01m", b"\0\x01p")];
+        damage.add(&gaps, Path::new("file")).unwrap();
+        let stretches = |start: &[u8], stop: &[u8], reverse: bool| {
+            let (mut start, mut stop) = (start.to_vec(), stop.to_vec());
+            let mut found = Vec::new();
+            loop {
+                let stretch = damage.stretch(&tables[0], &start, &stop, reverse);
+                let end = stretch.end.clone().unwrap_or_default();
+                found.push((String::from_utf8(end).unwrap(), stretch.damage.is_some()));
+                match stretch.end {
+                    Some(end) if reverse => stop = end,
+                    Some(end) => start = end,
+                    None => return found,
+                }
+            }
+        };
+        let owned = |stretches: &[(&str, bool)]| -> Vec<(String, bool)> {
+            stretches
+                .iter()
+                .map(|(end, damaged)| ((*end).to_owned(), *damaged))
+                .collect()
+        };
+        let all = [("d", false), ("f", true), ("m", false), ("p", true), ("", false)];
+        assert_eq!(stretches(b"", b"", false), owned(&all));
+        let reversed = [("p", false), ("m", true), ("f", false), ("d", true), ("", false)];
+        assert_eq!(stretches(b"", b"", true), owned(&reversed));
+        assert_eq!(
+            stretches(b"e", b"n", false),
+            owned(&[("f", true), ("m", false), ("", true)])
+        );
+        assert_eq!(
+            stretches(b"e", b"n", true),
+            owned(&[("m", true), ("f", false), ("", true)])
+        );
+        assert_eq!(stretches(b"f", b"m", false), owned(&[("", false)]));
+        assert_eq!(stretches(b"d", b"f", true), owned(&[("", true)]));
+        assert!(damage.stretch(&tables[1], b"", b"", false).damage.is_none());
+    }
+}

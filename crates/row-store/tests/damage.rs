@@ -1,0 +1,394 @@
+//! Table files of row blocks with flipped bits: what is whole stays readable, and all writes go on.
+
+#![expect(clippy::unwrap_used, reason = "a test panics when something fails")]
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use futures::TryStreamExt as _;
+use oxtsdb_row_store::embedded::{EmbeddedConfig, EmbeddedStore};
+use oxtsdb_row_store::{
+    ColumnSelection, DamageLog, DamagedRange, RowStore, Scan, StoreError, TableDef, TableName, WriteBatch,
+};
+
+/// Rows of some hundred bytes that do not compress: about 60 lie in one block of the tree.
+const ROWS: u32 = 400;
+const VALUE: usize = 240;
+
+fn table() -> TableName {
+    "t".parse().unwrap()
+}
+
+fn key(number: u32) -> [u8; 4] {
+    (2 * number).to_be_bytes()
+}
+
+/// A value without repetitions.
+fn value(number: u32) -> Vec<u8> {
+    let mut state = u64::from(number) + 1;
+    let bytes = std::iter::repeat_with(|| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        state.to_be_bytes()[0]
+    });
+    bytes.take(VALUE).collect()
+}
+
+fn batch(numbers: impl Iterator<Item = u32>, qualifier: &[u8]) -> WriteBatch {
+    let mut batch = WriteBatch::new(table());
+    let family = batch.family("f");
+    for number in numbers {
+        batch.row(&key(number)).put(family, qualifier, &value(number));
+    }
+    batch
+}
+
+fn table_files(folder: &Path) -> Vec<PathBuf> {
+    let mut files: Vec<PathBuf> = fs::read_dir(folder.join("blocks/keyspaces/1/tables"))
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .collect();
+    files.sort();
+    files
+}
+
+/// The one table file of a folder.
+fn table_file(folder: &Path) -> PathBuf {
+    let mut files = table_files(folder);
+    assert_eq!(files.len(), 1, "{files:?}");
+    files.remove(0)
+}
+
+fn copy(from: &Path, to: &Path) {
+    fs::create_dir_all(to).unwrap();
+    for entry in fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        let target = to.join(entry.file_name());
+        if entry.file_type().unwrap().is_dir() {
+            copy(&entry.path(), &target);
+        } else {
+            fs::copy(entry.path(), target).unwrap();
+        }
+    }
+}
+
+fn flip(file: &Path, offset: usize) {
+    let mut bytes = fs::read(file).unwrap();
+    bytes[offset] ^= 1 << (offset % 8);
+    fs::write(file, bytes).unwrap();
+}
+
+/// A store of `ROWS` rows in one table file.
+async fn whole() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let store = EmbeddedStore::open(EmbeddedConfig::new(folder.path())).unwrap();
+    store.create_table(&TableDef::new(table(), &["f"])).await.unwrap();
+    store.write(batch(0..ROWS, b"old")).await.unwrap();
+    store.close().await.unwrap();
+    folder
+}
+
+/// The rows that have a qualifier, as a scan that passes over damage returns them, and the damage.
+async fn rows(store: &EmbeddedStore, qualifier: &[u8], reverse: bool) -> (BTreeSet<u32>, Vec<DamagedRange>) {
+    let log = DamageLog::default();
+    let mut scan = Scan::range(key(0), []);
+    scan.reverse = reverse;
+    scan.skip_damaged = Some(log.clone());
+    let rows: Vec<_> = store
+        .scan(&table(), scan)
+        .await
+        .unwrap()
+        .try_collect()
+        .await
+        .unwrap();
+    let mut found = BTreeSet::new();
+    for row in rows.iter().flatten() {
+        let number = u32::from_be_bytes(row.key().try_into().unwrap()) / 2;
+        if let Some(cell) = row.get("f", qualifier) {
+            assert_eq!(cell.value, value(number), "row {number}");
+            found.insert(number);
+        }
+    }
+    (found, log.ranges())
+}
+
+fn is_in(damage: &[DamagedRange], number: u32) -> bool {
+    damage.iter().any(|range| {
+        range.start.as_slice() <= key(number).as_slice()
+            && (range.stop.is_empty() || key(number).as_slice() < range.stop.as_slice())
+    })
+}
+
+/// Rows that the damage leaves are read one by one, those that it took are errors that name it.
+async fn check_gets(store: &EmbeddedStore, damage: &[DamagedRange], qualifier: &[u8]) {
+    for number in (0..ROWS).step_by(7) {
+        let row = store.get(&table(), &key(number), &ColumnSelection::All).await;
+        let log = DamageLog::default();
+        let keys = [key(number).to_vec()];
+        let skipping = store
+            .get_rows_skipping(&table(), &keys, &ColumnSelection::All, &log)
+            .await;
+        let left = skipping.unwrap().remove(0);
+        assert_eq!(log.is_empty(), !is_in(damage, number));
+        if qualifier == b"new" {
+            assert!(left.unwrap().get("f", qualifier).is_some(), "row {number}");
+        }
+        if is_in(damage, number) {
+            let error = row.unwrap_err();
+            let StoreError::Corrupt { place, .. } = &error else {
+                panic!("{error}")
+            };
+            assert!(
+                place.starts_with("table `t` rows from ") && place.contains("set-aside/table-"),
+                "{error}"
+            );
+        } else {
+            let row = row.unwrap().unwrap();
+            assert_eq!(
+                row.get("f", qualifier).unwrap().value,
+                value(number),
+                "row {number}"
+            );
+        }
+    }
+}
+
+/// Flips a bit of a closed store's table file, and does with it all that can be done.
+async fn survives(whole: &Path, offset: usize) -> Result<usize, String> {
+    let folder = tempfile::tempdir().unwrap();
+    copy(whole, folder.path());
+    let file = table_file(folder.path());
+    flip(&file, offset);
+
+    let store = match EmbeddedStore::open(EmbeddedConfig::new(folder.path())) {
+        Ok(store) => store,
+        Err(StoreError::Corrupt { place, .. }) if place.contains(file.to_str().unwrap()) => return Ok(0),
+        Err(error) => return Err(error.to_string()),
+    };
+    // New points for all rows, before anything is read: the flush meets the damage.
+    store.write(batch(0..ROWS, b"new")).await.unwrap();
+    store.flush().await.map_err(|error| format!("flush: {error}"))?;
+    store
+        .check_health()
+        .await
+        .map_err(|error| format!("health: {error}"))?;
+
+    let (old, damage) = rows(&store, b"old", false).await;
+    let lost: Vec<u32> = (0..ROWS).filter(|number| !old.contains(number)).collect();
+    for number in &lost {
+        assert!(
+            is_in(&damage, *number),
+            "row {number} was lost without a word: {damage:?}"
+        );
+    }
+    assert_eq!(lost.is_empty(), store.damage().is_empty(), "{:?}", store.damage());
+    assert!(
+        lost.len() < 120,
+        "{} rows were lost: more than a block has",
+        lost.len()
+    );
+    let all: BTreeSet<u32> = (0..ROWS).collect();
+    assert_eq!(rows(&store, b"new", false).await.0, all);
+    assert_eq!(rows(&store, b"new", true).await, (all.clone(), damage.clone()));
+    assert_eq!(rows(&store, b"old", true).await, (old.clone(), damage.clone()));
+    check_gets(&store, &damage, b"new").await;
+    check_gets(&store, &damage, b"old").await;
+    let strict = store.scan(&table(), Scan::prefix(b"")).await.unwrap();
+    let strict: Result<Vec<_>, _> = strict.try_collect().await;
+    assert_eq!(strict.is_err(), !damage.is_empty());
+    store.write(batch(0..ROWS, b"newest")).await.unwrap();
+    if offset.is_multiple_of(2) {
+        store.close().await.map_err(|error| format!("close: {error}"))?;
+    } else {
+        // As after a crash: the newest are in the journal.
+        drop(store);
+    }
+
+    let store = EmbeddedStore::open(EmbeddedConfig::new(folder.path())).unwrap();
+    assert_eq!(rows(&store, b"new", false).await, (all.clone(), damage.clone()));
+    assert_eq!(rows(&store, b"newest", false).await, (all, damage.clone()));
+    assert_eq!(rows(&store, b"old", false).await, (old, damage));
+    store
+        .close()
+        .await
+        .map_err(|error| format!("second close: {error}"))?;
+    Ok(lost.len())
+}
+
+#[tokio::test]
+async fn survives_a_flipped_bit_anywhere_in_a_table_file() {
+    let whole = whole().await;
+    let length = usize::try_from(fs::metadata(table_file(whole.path())).unwrap().len()).unwrap();
+    // Every byte of the end, where index, filter, meta block, contents and trailer are, in the course of
+    // many runs; and here and there in the data blocks.
+    let step = std::env::var("DAMAGE_STEP").map_or(331, |step| step.parse().unwrap());
+    let offsets = (0..length.saturating_sub(4_000))
+        .step_by(8_009)
+        .chain((length.saturating_sub(4_000)..length).step_by(step))
+        .chain([
+            0,
+            4,
+            5,
+            21,
+            25,
+            29,
+            length - 1,
+            length - 8,
+            length - 16,
+            length - 38,
+        ]);
+    let mut lost = 0;
+    for offset in offsets {
+        match survives(whole.path(), offset).await {
+            Ok(rows) => lost += rows,
+            Err(error) => panic!("offset {offset} of {length}: {error}"),
+        }
+    }
+    assert!(lost > 0, "no bit was in a row");
+}
+
+#[tokio::test]
+async fn reads_alone_find_damage_and_reads_of_all_else_go_on() {
+    let whole = whole().await;
+    let length = usize::try_from(fs::metadata(table_file(whole.path())).unwrap().len()).unwrap();
+    flip(&table_file(whole.path()), length / 2);
+    let store = EmbeddedStore::open(EmbeddedConfig::new(whole.path())).unwrap();
+    assert_eq!(store.damage(), []);
+
+    let mut strict = store.scan(&table(), Scan::prefix(b"")).await.unwrap();
+    let mut before = 0;
+    let error = loop {
+        match strict.try_next().await {
+            Ok(Some(rows)) => before += rows.len(),
+            Ok(None) => panic!("the scan passed over damage"),
+            Err(error) => break error,
+        }
+    };
+    let [damage] = &store.damage()[..] else {
+        panic!("{:?}", store.damage())
+    };
+    assert_eq!(error.to_string(), damage.error().to_string());
+    assert_eq!(damage.table, table());
+    assert!(damage.detail.contains("offset"), "{damage}");
+    assert!(before > 0, "rows before the damage are returned");
+    store.check_health().await.unwrap();
+    check_gets(&store, std::slice::from_ref(damage), b"old").await;
+
+    // A range that does not have it is read as ever.
+    let scan = Scan::range(damage.stop.clone(), []);
+    let rows: Vec<_> = store
+        .scan(&table(), scan)
+        .await
+        .unwrap()
+        .try_collect()
+        .await
+        .unwrap();
+    assert!(rows.iter().flatten().count() > 100);
+    let scan = Scan::range([], damage.start.clone());
+    let rows: Vec<_> = store
+        .scan(&table(), scan)
+        .await
+        .unwrap()
+        .try_collect()
+        .await
+        .unwrap();
+    assert_eq!(rows.iter().flatten().count(), before);
+
+    // A condition on a row whose cells are unknown is no guess.
+    let cell = oxtsdb_row_store::CellAddress::new(damage.start.clone(), "f", b"counter".to_vec());
+    let error = store.increment(&table(), &cell, 1).await.unwrap_err();
+    assert!(matches!(error, StoreError::Corrupt { .. }), "{error}");
+    store.close().await.unwrap();
+
+    // The damaged file is kept, and the record of it is what makes reads fail.
+    assert!(Path::new(&damage.file).exists(), "{damage}");
+    fs::remove_file(whole.path().join("DAMAGE")).unwrap();
+    let store = EmbeddedStore::open(EmbeddedConfig::new(whole.path())).unwrap();
+    assert_eq!(
+        rows_of(&store).await,
+        usize::try_from(ROWS).unwrap() - lost_of(damage)
+    );
+}
+
+/// Rows that a scan returns.
+async fn rows_of(store: &EmbeddedStore) -> usize {
+    let scan = store.scan(&table(), Scan::prefix(b"")).await.unwrap();
+    let rows: Vec<_> = scan.try_collect().await.unwrap();
+    rows.iter().flatten().count()
+}
+
+fn lost_of(damage: &DamagedRange) -> usize {
+    (0..ROWS)
+        .filter(|number| is_in(std::slice::from_ref(damage), *number))
+        .count()
+}
+
+#[tokio::test]
+async fn a_compaction_that_meets_damage_goes_on_behind_it() {
+    let whole = whole().await;
+    let damaged = table_file(whole.path());
+    flip(&damaged, 30_000);
+    let store = EmbeddedStore::open(EmbeddedConfig::new(whole.path())).unwrap();
+    let deadline = tokio::time::Instant::now() + std::time::Duration::from_secs(60);
+    let mut flushes = 0;
+    // Rows of other keys in between: no flush reads the damaged block, only the compaction does.
+    while store.damage().is_empty() {
+        let mut batch = WriteBatch::new(table());
+        let family = batch.family("f");
+        for number in [0, ROWS + 1] {
+            batch.row(&(2 * number + 1).to_be_bytes()).put(family, b"q", b"v");
+        }
+        store.write(batch).await.unwrap();
+        store.flush().await.unwrap();
+        flushes += 1;
+        assert!(
+            tokio::time::Instant::now() < deadline,
+            "no compaction after {flushes} flushes"
+        );
+        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+    }
+    store.check_health().await.unwrap();
+    let (old, damage) = rows(&store, b"old", false).await;
+    assert_eq!(damage, store.damage());
+    assert!((300..ROWS as usize).contains(&old.len()), "{}", old.len());
+    store.close().await.unwrap();
+}
+
+#[tokio::test]
+async fn repairs_of_an_open_store_find_files_that_cannot_be_opened_again() {
+    let whole = whole().await;
+    let config = EmbeddedConfig::new(whole.path());
+    let store = EmbeddedStore::open(config.clone()).unwrap();
+    store.write(batch(0..ROWS / 2, b"new")).await.unwrap();
+    store.close().await.unwrap();
+    let store = EmbeddedStore::open(config.clone()).unwrap();
+    let files = table_files(whole.path());
+    assert_eq!(files.len(), 2, "{files:?}");
+    let length = |file: &Path| usize::try_from(fs::metadata(file).unwrap().len()).unwrap();
+    // The scan meets the data block, which has rows on both sides of the middle. The other file's trailer
+    // was read when the store was opened.
+    flip(&files[0], length(&files[0]) / 2);
+    flip(&files[1], length(&files[1]) - 20);
+
+    let (old, damage) = rows(&store, b"old", false).await;
+    assert_eq!(damage.len(), 1, "{damage:?}");
+    // Rows that the other file has too lost nothing, and are read one by one as ever.
+    let (mut intact, mut lost) = (0, 0);
+    for number in (0..ROWS).filter(|number| is_in(&damage, *number)) {
+        let row = store.get(&table(), &key(number), &ColumnSelection::All).await;
+        if number < ROWS / 2 {
+            assert!(row.unwrap().is_some(), "row {number}");
+            intact += 1;
+        } else {
+            row.unwrap_err();
+            lost += 1;
+        }
+    }
+    assert!(intact > 0 && lost > 0, "{intact} intact, {lost} lost: {damage:?}");
+    assert_eq!(old.len(), usize::try_from(ROWS).unwrap() - lost);
+    assert_eq!(rows(&store, b"new", false).await.0, (0..ROWS / 2).collect());
+    store.write(batch(0..ROWS, b"newest")).await.unwrap();
+    store.close().await.unwrap();
+    let store = EmbeddedStore::open(config).unwrap();
+    assert_eq!(rows(&store, b"newest", true).await, ((0..ROWS).collect(), damage));
+}
