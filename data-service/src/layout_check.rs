@@ -19,7 +19,7 @@
 use std::collections::BTreeSet;
 
 use futures::TryStreamExt as _;
-use oxtsdb_row_store::{RowStore, Scan, StoreError, TableName};
+use oxtsdb_row_store::{DamageLog, RowStore, Scan, StoreError, TableName};
 use oxtsdb_schema::{RowKeyLayout, RowKeyRef, SaltLayout, UidWidths};
 use tracing::warn;
 
@@ -76,9 +76,8 @@ pub(crate) async fn check(
 ) -> anyhow::Result<()> {
     let keys = match sample(store, table, layout).await {
         Ok(keys) => keys,
-        // Where many rows expired or were deleted, the first one that is left may be far. Damaged rows
-        // cost their own points, not the service.
-        Err(error @ (StoreError::TimedOut { .. } | StoreError::Corrupt { .. })) => {
+        // Where many rows expired or were deleted, the first one that is left may be far.
+        Err(error @ StoreError::TimedOut { .. }) => {
             warn!(%table, %error, "salt and UID widths are not compared with the table's rows");
             return Ok(());
         }
@@ -132,6 +131,8 @@ async fn first_key(
 ) -> Result<Option<Vec<u8>>, StoreError> {
     scan.limit = Some(1);
     scan.batch_rows = 1;
+    // Damaged rows cost their own points, not the start of the service.
+    scan.skip_damaged = Some(DamageLog::default());
     let rows = store.scan(table, scan).await?.try_next().await?;
     Ok(rows.and_then(|rows| rows.first().map(|row| row.key().to_vec())))
 }
