@@ -49,7 +49,9 @@ async fn at_a_time(target: &Target, path: &str, count: usize) -> anyhow::Result<
                 .await
                 .with_context(|| format!("no response within {ANSWERED:?}"))??;
             if answer.status == 200 {
-                ensure!(answer.json()?[0]["dps"].is_object(), "an empty response");
+                // Not parsed: a debug build takes seconds for it, in which the bystander waits.
+                let is_whole = answer.body.starts_with(b"[{") && answer.body.ends_with(b"}}]");
+                ensure!(is_whole, "an empty or broken response: {answer:?}");
             } else {
                 refusal::check_answer(&answer)?;
             }
