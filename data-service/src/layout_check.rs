@@ -19,7 +19,7 @@
 use std::collections::BTreeSet;
 
 use futures::TryStreamExt as _;
-use oxtsdb_row_store::{RowStore, Scan, StoreError, TableName};
+use oxtsdb_row_store::{DamageLog, RowStore, Scan, StoreError, TableName};
 use oxtsdb_schema::{RowKeyLayout, RowKeyRef, SaltLayout, UidWidths};
 use tracing::warn;
 
@@ -131,6 +131,8 @@ async fn first_key(
 ) -> Result<Option<Vec<u8>>, StoreError> {
     scan.limit = Some(1);
     scan.batch_rows = 1;
+    // Damaged rows cost their own points, not the start of the service.
+    scan.skip_damaged = Some(DamageLog::default());
     let rows = store.scan(table, scan).await?.try_next().await?;
     Ok(rows.and_then(|rows| rows.first().map(|row| row.key().to_vec())))
 }

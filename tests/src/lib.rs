@@ -10,6 +10,16 @@
 //!   read_back               what is stored, asked by query and by scan
 //! ```
 //!
+//! For what must hold under load and attack (`tests/limits`):
+//!
+//! ```text
+//!   load                    millions of points of a metric
+//!   raw_http, raw_grpc      clients that send or read slowly, or not at all; crowd: thousands of idle ones
+//!   bystander               another client, whose small requests have to be served meanwhile
+//!   memory                  the server's memory, sampled; a server that takes too much is killed
+//!   refusal                 what a typed refusal must have
+//! ```
+//!
 //! With a real HBase and a real OpenTSDB beside it (`tests/hbase/rig.sh`):
 //!
 //! ```text
@@ -22,11 +32,15 @@
 //!   differential              random questions to both, and whether the answers are the same
 //! ```
 
+pub mod bystander;
 pub mod comparison;
+pub mod crowd;
 pub mod data_fsck;
 pub mod differential;
 pub mod health;
 pub mod http;
+pub mod load;
+pub mod memory;
 pub mod opentsdb;
 mod ports;
 pub mod process;
@@ -35,7 +49,9 @@ pub mod proxy;
 pub mod random;
 pub mod random_points;
 pub mod raw_grpc;
+pub mod raw_http;
 pub mod read_back;
+pub mod refusal;
 pub mod rig;
 pub mod sample;
 pub mod sizes;

@@ -29,9 +29,35 @@ impl Process {
         I: IntoIterator<Item = S>,
         S: AsRef<OsStr>,
     {
+        Self::run_limited(name, arguments, log, None)
+    }
+
+    /// As [`Process::run`], with a limit of descriptors, soft and hard.
+    ///
+    /// # Errors
+    ///
+    /// As [`Process::run`].
+    pub fn run_limited<I, S>(
+        name: &str,
+        arguments: I,
+        log: &Path,
+        descriptors: Option<u64>,
+    ) -> anyhow::Result<Self>
+    where
+        I: IntoIterator<Item = S>,
+        S: AsRef<OsStr>,
+    {
         let program = program::path(name)?;
         let output = File::options().create(true).append(true).open(log)?;
-        let mut command = Command::new(&program);
+        let mut command = match descriptors {
+            None => Command::new(&program),
+            Some(limit) => {
+                let mut shell = Command::new("sh");
+                let script = format!("ulimit -n {limit} && exec \"$0\" \"$@\"");
+                shell.arg("-c").arg(script).arg(&program);
+                shell
+            }
+        };
         for (variable, _) in std::env::vars_os() {
             if variable.to_string_lossy().starts_with("OXTSDB_") {
                 command.env_remove(variable);
@@ -104,9 +130,27 @@ impl Process {
     ///
     /// If it is gone already.
     pub fn terminate(&self) -> anyhow::Result<()> {
+        self.signal(Signal::TERM)
+    }
+
+    /// Sends a signal; STOP and CONT let it hang for a time.
+    ///
+    /// # Errors
+    ///
+    /// If it is gone already.
+    pub fn signal(&self, signal: Signal) -> anyhow::Result<()> {
         let number = i32::try_from(self.child.id())?;
         let pid = Pid::from_raw(number).context("a process has a number")?;
-        kill_process(pid, Signal::TERM).context("SIGTERM")
+        kill_process(pid, signal).with_context(|| format!("{signal:?}"))
+    }
+
+    /// How many descriptors it has open.
+    ///
+    /// # Errors
+    ///
+    /// If it does not run.
+    pub fn descriptors(&self) -> anyhow::Result<usize> {
+        Ok(fs::read_dir(format!("/proc/{}/fd", self.id()))?.count())
     }
 
     /// Waits until it has ended by itself.

@@ -3,8 +3,9 @@
 //! tonic's own channel looks at `grpc-timeout` too and gives up first, so that the answer of the
 //! server is never seen.
 
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 
+use bytes::{Buf as _, BufMut as _, Bytes};
 use futures::future::BoxFuture;
 use http::{Request, Response, Uri};
 use hyper::body::Incoming;
@@ -12,7 +13,15 @@ use hyper::client::conn::http2::{self, SendRequest};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::net::TcpStream;
 use tonic::body::Body;
+use tonic::client::Grpc;
+use tonic::codec::{Codec, DecodeBuf, Decoder, EncodeBuf, Encoder};
+use tonic::{Request as Call, Status};
 use tower::Service;
+
+use crate::raw_http::socket_from;
+
+/// HTTP/2's own size of windows: the server may send so many bytes of a stream that no one reads.
+const WINDOW: u32 = 65_535;
 
 /// A connection; generated clients take it in place of a channel, by `with_origin`.
 #[derive(Clone, Debug)]
@@ -27,8 +36,36 @@ impl RawChannel {
     ///
     /// If nobody listens or HTTP/2 is not spoken.
     pub async fn connect(address: SocketAddr) -> anyhow::Result<Self> {
-        let stream = TcpStream::connect(address).await?;
-        let (sender, connection) = http2::handshake(TokioExecutor::new(), TokioIo::new(stream)).await?;
+        Self::over(TcpStream::connect(address).await?, None).await
+    }
+
+    /// Connects from another loopback address, so that the server sees another client.
+    ///
+    /// # Errors
+    ///
+    /// As [`RawChannel::connect`].
+    pub async fn connect_from(client: Ipv4Addr, address: SocketAddr) -> anyhow::Result<Self> {
+        Self::over(socket_from(client)?.connect(address).await?, None).await
+    }
+
+    /// Connects with the smallest windows, so that the server soon waits for a reader.
+    ///
+    /// # Errors
+    ///
+    /// As [`RawChannel::connect`].
+    pub async fn connect_slow_reader(address: SocketAddr) -> anyhow::Result<Self> {
+        Self::over(TcpStream::connect(address).await?, Some(WINDOW)).await
+    }
+
+    async fn over(stream: TcpStream, window: Option<u32>) -> anyhow::Result<Self> {
+        let mut builder = http2::Builder::new(TokioExecutor::new());
+        if let Some(window) = window {
+            builder
+                .initial_stream_window_size(window)
+                // Streams wait for their own readers, not for each other's.
+                .initial_connection_window_size(window * 1024);
+        }
+        let (sender, connection) = builder.handshake(TokioIo::new(stream)).await?;
         tokio::spawn(connection);
         Ok(Self { sender })
     }
@@ -57,5 +94,65 @@ impl Service<Request<Body>> for RawChannel {
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
         Box::pin(self.sender.send_request(request))
+    }
+}
+
+/// Calls a method with an encoded message; returns the encoded response.
+///
+/// # Errors
+///
+/// The status of the call.
+pub async fn call(
+    channel: RawChannel,
+    origin: Uri,
+    path: &'static str,
+    message: Bytes,
+) -> Result<Bytes, Status> {
+    let mut client = Grpc::with_origin(channel, origin);
+    client
+        .ready()
+        .await
+        .map_err(|error| Status::unknown(format!("not ready: {error}")))?;
+    let path = http::uri::PathAndQuery::from_static(path);
+    let response = client.unary(Call::new(message), path, BytesCodec).await?;
+    Ok(response.into_inner())
+}
+
+/// Sends and receives messages as they are.
+#[derive(Clone, Copy, Debug)]
+struct BytesCodec;
+
+impl Codec for BytesCodec {
+    type Encode = Bytes;
+    type Decode = Bytes;
+    type Encoder = Self;
+    type Decoder = Self;
+
+    fn encoder(&mut self) -> Self {
+        *self
+    }
+
+    fn decoder(&mut self) -> Self {
+        *self
+    }
+}
+
+impl Encoder for BytesCodec {
+    type Item = Bytes;
+    type Error = Status;
+
+    fn encode(&mut self, message: Bytes, buffer: &mut EncodeBuf<'_>) -> Result<(), Status> {
+        buffer.put(message);
+        Ok(())
+    }
+}
+
+impl Decoder for BytesCodec {
+    type Item = Bytes;
+    type Error = Status;
+
+    fn decode(&mut self, buffer: &mut DecodeBuf<'_>) -> Result<Option<Bytes>, Status> {
+        let length = buffer.remaining();
+        Ok(Some(buffer.copy_to_bytes(length)))
     }
 }

@@ -24,9 +24,17 @@ const MAX_ANSWER: usize = 64 << 20;
 pub struct Options {
     data_dir: Option<PathBuf>,
     arguments: Vec<String>,
+    descriptors: Option<u64>,
 }
 
 impl Options {
+    /// Limits its descriptors, soft and hard.
+    #[must_use]
+    pub fn descriptors(mut self, limit: u64) -> Self {
+        self.descriptors = Some(limit);
+        self
+    }
+
     /// Keeps its data in this folder, in place of a temporary one.
     #[must_use]
     pub fn data_dir(mut self, folder: &Path) -> Self {
@@ -271,7 +279,8 @@ fn run(
         format!("--uid-listen={uid}"),
     ];
     arguments.extend(options.arguments.iter().cloned());
-    Process::run("tsdb", arguments, &folder.join("tsdb.log"))
+    let log = folder.join("tsdb.log");
+    Process::run_limited("tsdb", arguments, &log, options.descriptors)
 }
 
 /// A connection that is made with the first call, and again whenever it is lost.

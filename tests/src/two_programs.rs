@@ -11,6 +11,7 @@ use tonic::transport::Channel;
 use crate::health::{DATA_SERVICE, UID_SERVICE, check_serving};
 use crate::http::Http;
 use crate::process::Process;
+use crate::telnet::Telnet;
 use crate::tsdb::channel;
 use crate::{ports, wait};
 
@@ -84,17 +85,59 @@ impl DataProgram {
     ///
     /// If it does not serve within a minute.
     pub async fn start(folder: &Path, uid_service: SocketAddr) -> anyhow::Result<Self> {
+        Self::start_with(folder, uid_service, &[]).await
+    }
+
+    /// With more flags, each as `--name=value`.
+    ///
+    /// # Errors
+    ///
+    /// If it does not serve within a minute.
+    pub async fn start_with(
+        folder: &Path,
+        uid_service: SocketAddr,
+        flags: &[String],
+    ) -> anyhow::Result<Self> {
+        let mut program = Self::launch(folder, uid_service, flags)?;
+        program.wait_until_ready().await?;
+        Ok(program)
+    }
+
+    /// Starts it without waiting until it serves.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be run.
+    pub fn launch(folder: &Path, uid_service: SocketAddr, flags: &[String]) -> anyhow::Result<Self> {
         let (data, http) = (ports::free()?, ports::free()?);
-        let arguments = [
+        let mut arguments = vec![
             format!("--data-dir={}", folder.join("data").display()),
             format!("--data-listen={data}"),
             format!("--http-listen={http}"),
             format!("--uid-endpoint=http://{uid_service}"),
         ];
+        arguments.extend_from_slice(flags);
         let process = Process::run("data-service", arguments, &folder.join("data-service.log"))?;
-        let mut program = Self { process, data, http };
-        until_serving(&mut program.process, data, DATA_SERVICE).await?;
-        Ok(program)
+        Ok(Self { process, data, http })
+    }
+
+    /// Waits until it serves.
+    ///
+    /// # Errors
+    ///
+    /// If it does not within a minute.
+    pub async fn wait_until_ready(&mut self) -> anyhow::Result<()> {
+        until_serving(&mut self.process, self.data, DATA_SERVICE).await
+    }
+
+    /// Address of gRPC.
+    pub fn data_address(&self) -> SocketAddr {
+        self.data
+    }
+
+    /// Address of HTTP and telnet.
+    pub fn http_address(&self) -> SocketAddr {
+        self.http
     }
 
     /// The process.
@@ -110,6 +153,15 @@ impl DataProgram {
     /// A client of HTTP.
     pub fn http(&self) -> Http {
         Http::new(self.http)
+    }
+
+    /// A new telnet connection.
+    ///
+    /// # Errors
+    ///
+    /// If the program does not accept.
+    pub async fn telnet(&self) -> anyhow::Result<Telnet> {
+        Telnet::connect(self.http).await
     }
 }
 

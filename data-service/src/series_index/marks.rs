@@ -50,7 +50,12 @@ impl Marks {
             .await?;
         let mut first = Scan::range(Vec::new(), Vec::new());
         first.limit = Some(1);
-        let is_empty = store.scan(data_table, first).await?.try_next().await?.is_none();
+        let found = async { store.scan(data_table, first).await?.try_next().await };
+        let is_empty = match found.await {
+            // Rows that are damaged are rows.
+            Err(StoreError::Corrupt { .. }) => false,
+            found => found?.is_none(),
+        };
         if is_empty {
             marks.set(EVERY_METRIC).await?;
         }

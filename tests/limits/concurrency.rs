@@ -1,0 +1,154 @@
+//! More queries at a time than there are threads, processors or memory for.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Instant;
+
+use anyhow::{Context as _, ensure};
+use oxtsdb_proto::data::v1::{AggregateFunction, QueryRequest};
+use oxtsdb_tests::bystander::{Bystander, Kind};
+use oxtsdb_tests::load::Load;
+use oxtsdb_tests::raw_http::RawHttp;
+use oxtsdb_tests::read_back::{range, sub_query};
+use oxtsdb_tests::refusal;
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+
+use crate::support::{ANSWERED, BOUND, MOST_BYTES, Target};
+
+/// 200,000 points in thousands of rows, which take several steps of a scan.
+fn many() -> Load {
+    Load {
+        step_ms: 60_000,
+        ..Load::new("many.queries", 200, 1000)
+    }
+}
+
+/// What is served whatever queries do. Small queries compete with the large ones; they have a test of
+/// their own.
+const ALWAYS: [Kind; 6] = [
+    Kind::Version,
+    Kind::Suggest,
+    Kind::Put,
+    Kind::Write,
+    Kind::Health,
+    Kind::ListQueries,
+];
+
+/// Sends so many queries at a time over HTTP; returns how often which status came. Every query gets a
+/// whole response or a typed refusal.
+async fn at_a_time(target: &Target, path: &str, count: usize) -> anyhow::Result<BTreeMap<u16, usize>> {
+    let path: Arc<str> = path.into();
+    let mut queries = JoinSet::new();
+    let begun = Instant::now();
+    for _ in 0..count {
+        let (path, address) = (Arc::clone(&path), target.tsdb.http_address());
+        queries.spawn(async move {
+            let exchange = async { RawHttp::connect(address).await?.get(&path).await };
+            let answer = timeout(ANSWERED, exchange)
+                .await
+                .with_context(|| format!("no response within {ANSWERED:?}"))??;
+            if answer.status == 200 {
+                // Not parsed: a debug build takes seconds for it, in which the bystander waits.
+                let is_whole = answer.body.starts_with(b"[{") && answer.body.ends_with(b"}}]");
+                ensure!(is_whole, "an empty or broken response: {answer:?}");
+            } else {
+                refusal::check_answer(&answer)?;
+            }
+            anyhow::Ok(answer)
+        });
+    }
+    let mut statuses = BTreeMap::new();
+    while let Some(answer) = queries.join_next().await {
+        let answer = answer??;
+        let count: &mut usize = statuses.entry(answer.status).or_default();
+        if *count == 0 && answer.status != 200 {
+            println!("  {answer:?}");
+        }
+        *count += 1;
+    }
+    println!(
+        "  {count} at a time: {statuses:?} in {:.1} s",
+        begun.elapsed().as_secs_f64()
+    );
+    target.memory.check_below(MOST_BYTES)?;
+    Ok(statuses)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn hundreds_of_queries_at_a_time_are_answered_or_refused() -> anyhow::Result<()> {
+    let mut target = Target::start().await?;
+    let load = many();
+    load.write(&target.tsdb).await?;
+    let bystander = Bystander::start_with(&target.tsdb, &ALWAYS).await?;
+    let statuses = at_a_time(&target, &load.path("sum"), 320).await?;
+    ensure!(statuses.contains_key(&200), "no query was answered");
+    bystander.finish(BOUND).await?;
+    target.check_unharmed().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn hundreds_of_grpc_queries_at_a_time_are_answered_or_refused() -> anyhow::Result<()> {
+    let mut target = Target::start().await?;
+    let load = many();
+    load.write(&target.tsdb).await?;
+    let bystander = Bystander::start_with(&target.tsdb, &ALWAYS).await?;
+    let (start, end) = load.seconds();
+    let mut queries = JoinSet::new();
+    for _ in 0..320 {
+        let mut client = target.tsdb.data();
+        let request = QueryRequest {
+            range: Some(range(start * 1000, end * 1000)),
+            queries: vec![sub_query(&load.metric, AggregateFunction::Sum)],
+            ..QueryRequest::default()
+        };
+        queries.spawn(async move {
+            let query = async {
+                let mut frames = client.query(request).await?.into_inner();
+                while frames.message().await?.is_some() {}
+                Ok::<_, tonic::Status>(())
+            };
+            match timeout(ANSWERED, query).await.context("no response")? {
+                Ok(()) => Ok(true),
+                Err(status) => refusal::check_status(&status).map(|()| false),
+            }
+        });
+    }
+    let (mut answered, mut refused) = (0, 0);
+    while let Some(outcome) = queries.join_next().await {
+        if outcome?? { answered += 1 } else { refused += 1 }
+    }
+    println!("  {answered} answered, {refused} refused");
+    ensure!(answered > 0, "no query was answered");
+    bystander.finish(BOUND).await?;
+    target.check_unharmed().await
+}
+
+/// One client has more queries than may run, another one's small queries are served all the same.
+#[tokio::test(flavor = "multi_thread")]
+async fn queries_are_fair_between_clients() -> anyhow::Result<()> {
+    let mut target = Target::start().await?;
+    let load = many();
+    load.write(&target.tsdb).await?;
+    let bystander = Bystander::start_with(&target.tsdb, &[Kind::Query]).await?;
+    at_a_time(&target, &load.path("sum"), 64).await?;
+    bystander.finish(BOUND).await?;
+    target.check_unharmed().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn large_queries_at_a_time_keep_to_the_memory() -> anyhow::Result<()> {
+    let mut target = Target::start().await?;
+    let load = Load::new("large.queries", 300, 4000);
+    load.write(&target.tsdb).await?;
+    println!("  {} points", load.total());
+    let bystander = Bystander::start_with(&target.tsdb, &ALWAYS).await?;
+    let alone = target.get(&load.path("sum")).await?;
+    ensure!(alone.status == 200, "a query alone: {alone:?}");
+    let statuses = at_a_time(&target, &load.path("sum"), 16).await?;
+    ensure!(statuses.contains_key(&200), "no query was answered");
+    // The whole metric as JSON, as often: more than the memory of all queries.
+    at_a_time(&target, &load.path("none"), 16).await?;
+    bystander.finish(BOUND).await?;
+    target.check_unharmed().await
+}

@@ -1,0 +1,198 @@
+//! One flipped bit in a table file of the embedded store.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, ensure};
+use oxtsdb_proto::common::v1::ErrorReason;
+use oxtsdb_proto::data::v1::query_response::Frame;
+use oxtsdb_proto::data::v1::query_response::Statistics;
+use oxtsdb_proto::data::v1::{AggregateFunction, QueryRequest};
+use oxtsdb_proto::error::reason_of;
+use oxtsdb_tests::load::Load;
+use oxtsdb_tests::memory::MemoryWatch;
+use oxtsdb_tests::read_back::{query_refused, range, sub_query};
+use oxtsdb_tests::{Options, Tsdb};
+use tempfile::TempDir;
+
+use crate::support::{limited, turn, works};
+
+/// Where bits are flipped: parts of the file in thousandths. Rows lie in the first part of a table file,
+/// its own index behind them.
+const PLACES: [u64; 4] = [2, 250, 500, 750];
+
+/// Rows whose blocks lie all over a table file.
+fn load() -> Load {
+    Load {
+        step_ms: 60_000,
+        ..Load::new("damage", 20, 1000)
+    }
+}
+
+/// The points of the load, with the statistics, in place of the damaged rows.
+async fn rest(tsdb: &Tsdb) -> anyhow::Result<(usize, Statistics)> {
+    let (start, end) = load().seconds();
+    let request = QueryRequest {
+        range: Some(range(start * 1000, end * 1000)),
+        queries: vec![sub_query("damage", AggregateFunction::None)],
+        skip_damaged_rows: true,
+        ..QueryRequest::default()
+    };
+    let mut frames = tsdb.data().query(request).await?.into_inner();
+    let (mut points, mut statistics) = (0, None);
+    while let Some(response) = frames.message().await? {
+        match response.frame {
+            Some(Frame::Points(block)) => points += block.timestamp_deltas_ms.len(),
+            Some(Frame::Statistics(frame)) => statistics = Some(frame),
+            _ => {}
+        }
+    }
+    Ok((points, statistics.context("no statistics")?))
+}
+
+/// A folder with the load in table files; a server that stopped left it.
+async fn prepare(folder: &Path) -> anyhow::Result<()> {
+    let mut tsdb = Tsdb::start_with(limited().data_dir(folder)).await?;
+    load().write(&tsdb).await?;
+    let (points, statistics) = rest(&tsdb).await?;
+    ensure!(points == load().total() && statistics.damaged_rows == 0);
+    let status = tsdb.terminate().await?;
+    ensure!(status.code() == Some(0), "{status}");
+    Ok(())
+}
+
+/// The largest table file of the store of points.
+fn table_file(data_dir: &Path) -> anyhow::Result<PathBuf> {
+    let mut largest = None;
+    let mut folders = vec![data_dir.join("data/blocks")];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(&folder)? {
+            let path = entry?.path();
+            let bytes = path.metadata()?.len();
+            if path.is_dir() {
+                folders.push(path);
+            } else if folder.ends_with("tables") && largest.as_ref().is_none_or(|(most, _)| bytes > *most) {
+                largest = Some((bytes, path));
+            }
+        }
+    }
+    let (bytes, path) = largest.context("no table file")?;
+    ensure!(bytes > 20_000, "{} has {bytes} bytes", path.display());
+    Ok(path)
+}
+
+fn flip_bit(file: &Path, thousandths: u64) -> anyhow::Result<()> {
+    let mut bytes = fs::read(file)?;
+    let place = bytes.len() * usize::try_from(thousandths)? / 1000;
+    *bytes.get_mut(place).context("a place in the file")? ^= 0x10;
+    fs::write(file, bytes)?;
+    Ok(())
+}
+
+fn copy(from: &Path, to: &Path) -> anyhow::Result<()> {
+    fs::create_dir_all(to)?;
+    for entry in fs::read_dir(from)? {
+        let entry = entry?;
+        let target = to.join(entry.file_name());
+        if entry.file_type()?.is_dir() {
+            copy(&entry.path(), &target)?;
+        } else {
+            fs::copy(entry.path(), target)?;
+        }
+    }
+    Ok(())
+}
+
+/// A server on a damaged folder: reads of what is left, writes, the log, and SIGTERM.
+async fn goes_on(data_dir: &Path) -> anyhow::Result<()> {
+    let mut tsdb = Tsdb::start_with(Options::default().data_dir(data_dir)).await?;
+    let memory = MemoryWatch::start(tsdb.process().id())?;
+    works(&tsdb).await.context("after the start")?;
+
+    // Without the option the query fails, typed.
+    let (start, end) = load().seconds();
+    let request = QueryRequest {
+        range: Some(range(start * 1000, end * 1000)),
+        queries: vec![sub_query("damage", AggregateFunction::None)],
+        ..QueryRequest::default()
+    };
+    let status = query_refused(&mut tsdb.data(), request).await?;
+    ensure!(
+        status.code() == tonic::Code::DataLoss && reason_of(&status) == Some(ErrorReason::CorruptCell),
+        "{status:?}"
+    );
+    let left = check_rest(&tsdb).await?;
+
+    // Points for the same rows, the damaged ones too, and for a new metric; all are stored.
+    let mut more = load();
+    more.start_ms += 30_000;
+    more.write(&tsdb).await.context("points for damaged rows")?;
+    Load::new("damage.other", 3, 100)
+        .write(&tsdb)
+        .await
+        .context("points of another metric")?;
+    let status = tsdb.terminate().await?;
+    ensure!(
+        status.code() == Some(0),
+        "SIGTERM: {status}\n{}",
+        tsdb.process().log()
+    );
+
+    // All of them are there, and the damage is still named.
+    tsdb.restart().await.context("the start after the flush")?;
+    works(&tsdb).await.context("after the flush")?;
+    let (points, statistics) = rest(&tsdb).await?;
+    ensure!(
+        points == left + more.total() && statistics.damaged_rows > 0,
+        "{points} points are left, {left} were, and {} more were written; {statistics:?}",
+        more.total()
+    );
+    let log = tsdb.process().log();
+    ensure!(
+        log.contains("set-aside/") && log.contains("table `tsdb`"),
+        "the log names neither file nor table of the damage:\n{log}"
+    );
+    let status = tsdb.terminate().await?;
+    ensure!(
+        status.code() == Some(0),
+        "SIGTERM: {status}\n{}",
+        tsdb.process().log()
+    );
+    memory.check_below(crate::support::MOST_BYTES)
+}
+
+/// Fails unless most points are left and the damage is named; returns how many are left.
+async fn check_rest(tsdb: &Tsdb) -> anyhow::Result<usize> {
+    let (points, statistics) = rest(tsdb).await.context("skip_damaged_rows")?;
+    println!(
+        "  {points} points are left, {} rows are damaged",
+        statistics.damaged_rows
+    );
+    ensure!(points < load().total(), "no point is missing");
+    ensure!(points * 2 > load().total(), "only {points} points are left");
+    ensure!(statistics.damaged_rows > 0, "{statistics:?}");
+    let first = statistics.damaged.first().context("no damaged row is named")?;
+    ensure!(!first.reason.is_empty(), "{first:?}");
+    Ok(points)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_flipped_bit_in_a_table_costs_its_rows_only() -> anyhow::Result<()> {
+    let _turn = turn().await;
+    let folder = TempDir::with_prefix("oxtsdb-test-")?;
+    let whole = folder.path().join("whole");
+    prepare(&whole).await?;
+    let mut wrong = Vec::new();
+    for place in PLACES {
+        let data_dir = folder.path().join(format!("damaged-{place}"));
+        copy(&whole, &data_dir)?;
+        let file = table_file(&data_dir)?;
+        println!("a bit at {place}/1000 of {}", file.display());
+        flip_bit(&file, place)?;
+        if let Err(error) = goes_on(&data_dir).await {
+            wrong.push(format!("a bit at {place}/1000: {error:#}"));
+        }
+    }
+    ensure!(wrong.is_empty(), "{}", wrong.join("\n"));
+    Ok(())
+}

@@ -1,0 +1,218 @@
+//! Clients that read large responses slowly or not at all.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, ensure};
+use oxtsdb_proto::data::v1::data_service_client::DataServiceClient;
+use oxtsdb_proto::data::v1::scan_rows_request::{Source, View, source};
+use oxtsdb_proto::data::v1::{AggregateFunction, QueryRequest, ScanRowsRequest};
+use oxtsdb_tests::bystander::{Bystander, Kind};
+use oxtsdb_tests::load::Load;
+use oxtsdb_tests::raw_grpc::RawChannel;
+use oxtsdb_tests::raw_http::RawHttp;
+use oxtsdb_tests::read_back::{always, range, sub_query};
+use oxtsdb_tests::{Options, refusal, until};
+use tokio::io::AsyncWriteExt as _;
+use tokio::net::TcpStream;
+use tokio::task::JoinSet;
+use tokio::time::{sleep, timeout};
+use tonic::{Code, Status, Streaming};
+
+use crate::support::{BOUND, LIMIT_MIB, MOST_BYTES, Target, limited, new_flag};
+
+/// The server cuts off a client that reads nothing for so long.
+const CUT_OFF_SECONDS: u64 = 3;
+
+/// How long gRPC streams stay unread: several times as long.
+const UNREAD: Duration = Duration::from_secs(4 * CUT_OFF_SECONDS);
+
+/// What must be served meanwhile; queries compete with the attackers' and have a test of their own.
+const ALWAYS: [Kind; 6] = [
+    Kind::Version,
+    Kind::Suggest,
+    Kind::Put,
+    Kind::Write,
+    Kind::Health,
+    Kind::ListQueries,
+];
+
+fn impatient() -> Options {
+    limited().flags(new_flag("--client-timeout-seconds", CUT_OFF_SECONDS))
+}
+
+/// A server with so many points: the response to a query for all of them, and to a scan of a quarter as
+/// many, is many times what sockets and windows of HTTP/2 hold.
+async fn loaded(points: usize) -> anyhow::Result<(Target, Load)> {
+    let target = Target::start_with(impatient()).await?;
+    let load = Load::new("slow", 100, points / 100);
+    load.write(&target.tsdb).await?;
+    Ok((target, load))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn http_readers_of_a_byte_a_second_are_cut_off() -> anyhow::Result<()> {
+    let (mut target, load) = loaded(400_000).await?;
+    target.get(&load.path("sum")).await?;
+    let before = target.tsdb.process().descriptors()?;
+    let mut readers = JoinSet::new();
+    for _ in 0..15 {
+        let mut reader = RawHttp::connect_slow_reader(target.tsdb.http_address()).await?;
+        reader.send_get(&load.path("none")).await?;
+        readers.spawn(async move {
+            while let Ok(Some(_)) = reader.read_byte().await {
+                sleep(Duration::from_secs(1)).await;
+            }
+        });
+    }
+    let bystander = Bystander::start_with(&target.tsdb, &ALWAYS).await?;
+    target.no_query_is_left().await?;
+    bystander.finish(BOUND).await?;
+    // The readers go on, the server does not: its connections to them are closed.
+    let process = target.tsdb.process();
+    until("all slow readers are cut off", || {
+        let now = process.descriptors();
+        async move {
+            let now = now?;
+            // Files of the store come and go.
+            ensure!(now <= before + 5, "{now} descriptors, there were {before}");
+            Ok(())
+        }
+    })
+    .await?;
+    readers.shutdown().await;
+    println!(
+        "  {} MiB after, peak {} MiB",
+        target.memory.current() >> 20,
+        target.memory.peak() >> 20
+    );
+    // The memory is free for the next ones: a large response fits.
+    let answer = target.get(&load.path("none")).await?;
+    ensure!(answer.status == 200, "{} {}", answer.status, answer.text());
+    target.check_unharmed().await
+}
+
+/// A connection with small windows.
+async fn slow_client(target: &Target) -> anyhow::Result<DataServiceClient<RawChannel>> {
+    let address = target.tsdb.data_address();
+    let channel = RawChannel::connect_slow_reader(address).await?;
+    Ok(DataServiceClient::with_origin(
+        channel,
+        RawChannel::origin(address)?,
+    ))
+}
+
+/// Reads what is left of streams, none of which may be whole. Returns how many there were.
+async fn all_are_cut_off<T>(streams: Vec<Streaming<T>>) -> anyhow::Result<()> {
+    for mut stream in streams {
+        let rest = async {
+            loop {
+                match stream.message().await {
+                    Ok(Some(_)) => {}
+                    Ok(None) => return None,
+                    Err(status) => return Some(status),
+                }
+            }
+        };
+        let status = timeout(BOUND, rest)
+            .await
+            .context("the stream neither goes on nor ends")?;
+        let status = status.context("a stream that was not read is whole")?;
+        check_cut_off(&status)?;
+    }
+    Ok(())
+}
+
+/// The status itself may be lost, as the client does not read; then HTTP/2 reports a reset.
+fn check_cut_off(status: &Status) -> anyhow::Result<()> {
+    match status.code() {
+        Code::Cancelled | Code::Aborted | Code::Unknown | Code::Internal => Ok(()),
+        _ => refusal::check_status(status),
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn unread_streams_of_query_are_cut_off() -> anyhow::Result<()> {
+    let (mut target, load) = loaded(400_000).await?;
+    let (start, end) = load.seconds();
+    let request = QueryRequest {
+        range: Some(range(start * 1000, end * 1000)),
+        queries: vec![sub_query(&load.metric, AggregateFunction::None)],
+        ..QueryRequest::default()
+    };
+    let bystander = Bystander::start_with(&target.tsdb, &ALWAYS).await?;
+    let mut client = slow_client(&target).await?;
+    let mut streams = Vec::new();
+    for _ in 0..93 {
+        match timeout(UNREAD, client.query(request.clone())).await {
+            Ok(Ok(response)) => streams.push(response.into_inner()),
+            Ok(Err(status)) => refusal::check_status(&status)?,
+            Err(_elapsed) => anyhow::bail!("a call was neither begun nor refused within {UNREAD:?}"),
+        }
+    }
+    println!("  {} streams have begun", streams.len());
+    ensure!(!streams.is_empty());
+    target.no_query_is_left().await?;
+    bystander.finish(BOUND).await?;
+    all_are_cut_off(streams).await?;
+    target.check_unharmed().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn unread_streams_of_scan_rows_are_cut_off() -> anyhow::Result<()> {
+    let (mut target, _) = loaded(100_000).await?;
+    let request = ScanRowsRequest {
+        source: Some(Source {
+            source: Some(source::Source::All(true)),
+        }),
+        range: Some(always()),
+        view: View::Full.into(),
+        ..ScanRowsRequest::default()
+    };
+    let bystander = Bystander::start_with(&target.tsdb, &ALWAYS).await?;
+    let mut client = slow_client(&target).await?;
+    let mut streams = Vec::new();
+    for _ in 0..30 {
+        match timeout(UNREAD, client.scan_rows(request.clone())).await {
+            Ok(Ok(response)) => streams.push(response.into_inner()),
+            Ok(Err(status)) => refusal::check_status(&status)?,
+            Err(_elapsed) => anyhow::bail!("a call was neither begun nor refused within {UNREAD:?}"),
+        }
+    }
+    println!("  {} streams have begun", streams.len());
+    ensure!(!streams.is_empty());
+    sleep(UNREAD).await;
+    target.memory.check_below(MOST_BYTES)?;
+    bystander.finish(BOUND).await?;
+    all_are_cut_off(streams).await?;
+    target.check_unharmed().await
+}
+
+/// Telnet commands whose responses no one reads.
+#[tokio::test(flavor = "multi_thread")]
+async fn telnet_clients_that_read_nothing_are_cut_off() -> anyhow::Result<()> {
+    let mut target = Target::start_with(impatient()).await?;
+    let bystander = Bystander::start(&target.tsdb).await?;
+    let mut clients = JoinSet::new();
+    for _ in 0..8 {
+        let mut stream = TcpStream::connect(target.tsdb.http_address()).await?;
+        clients.spawn(async move {
+            let lines = b"stats\n".repeat(1000);
+            while stream.write_all(&lines).await.is_ok() {}
+        });
+    }
+    let cut_off = async {
+        while let Some(ended) = clients.join_next().await {
+            ended?;
+        }
+        anyhow::Ok(())
+    };
+    timeout(UNREAD + BOUND, cut_off)
+        .await
+        .context("a client that reads nothing is still connected")??;
+    bystander.finish(BOUND).await?;
+    ensure!(
+        target.memory.peak() <= MOST_BYTES,
+        "more than {LIMIT_MIB} MiB + 20 %"
+    );
+    target.check_unharmed().await
+}

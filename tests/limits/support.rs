@@ -1,0 +1,169 @@
+//! A server under attack, and what must hold before and after.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, ensure};
+use oxtsdb_proto::data::v1::{ListQueriesRequest, WriteRequest};
+use oxtsdb_tests::health::{DATA_SERVICE, check_serving};
+use oxtsdb_tests::memory::MemoryWatch;
+use oxtsdb_tests::raw_http::{RawAnswer, RawHttp};
+use oxtsdb_tests::sample::Sample;
+use oxtsdb_tests::{Options, Tsdb, until};
+use tokio::sync::{Mutex, MutexGuard};
+use tokio::time::timeout;
+
+/// The server's memory limit.
+pub(crate) const LIMIT_MIB: u64 = 768;
+
+/// What its resident memory may be at most: the limit + 20 %.
+pub(crate) const MOST_BYTES: u64 = (LIMIT_MIB << 20) * 6 / 5;
+
+/// Within this time other clients' small requests are served.
+pub(crate) const BOUND: Duration = Duration::from_secs(5);
+
+/// Within this time an attacker's request is answered or refused.
+pub(crate) const ANSWERED: Duration = Duration::from_secs(60);
+
+/// The tests measure time, so they take turns.
+static TURN: Mutex<()> = Mutex::const_new(());
+
+/// Waits until no other test of this program runs.
+pub(crate) async fn turn() -> MutexGuard<'static, ()> {
+    TURN.lock().await
+}
+
+/// A flag that servers without limits lack.
+pub(crate) fn new_flag(name: &str, value: impl std::fmt::Display) -> Option<String> {
+    let without = std::env::var_os("OXTSDB_LIMITS_WITHOUT_FLAGS").is_some();
+    (!without).then(|| format!("{name}={value}"))
+}
+
+/// Options with the memory limit.
+pub(crate) fn limited() -> Options {
+    Options::default().flags(new_flag("--memory-limit-mib", LIMIT_MIB))
+}
+
+/// A server whose memory is watched.
+pub(crate) struct Target {
+    // Dropped first, so that the process is there while it is sampled.
+    pub(crate) memory: MemoryWatch,
+    pub(crate) tsdb: Tsdb,
+    _turn: MutexGuard<'static, ()>,
+}
+
+impl Target {
+    /// Starts one with the memory limit.
+    pub(crate) async fn start() -> anyhow::Result<Self> {
+        Self::start_with(limited()).await
+    }
+
+    /// With these options.
+    pub(crate) async fn start_with(options: Options) -> anyhow::Result<Self> {
+        let turn = turn().await;
+        let mut tsdb = Tsdb::start_with(options).await?;
+        Ok(Self {
+            memory: MemoryWatch::start(tsdb.process().id())?,
+            tsdb,
+            _turn: turn,
+        })
+    }
+
+    /// Sends a GET request on a connection of its own; fails if no response comes.
+    pub(crate) async fn get(&self, path: &str) -> anyhow::Result<RawAnswer> {
+        let exchange = async { RawHttp::connect(self.tsdb.http_address()).await?.get(path).await };
+        timeout(ANSWERED, exchange)
+            .await
+            .with_context(|| format!("no response to {path} within {ANSWERED:?}"))?
+    }
+
+    /// Sends JSON in a POST request on a connection of its own; fails if no response comes.
+    pub(crate) async fn post(&self, path: &str, body: &[u8]) -> anyhow::Result<RawAnswer> {
+        let exchange = async {
+            let mut connection = RawHttp::connect(self.tsdb.http_address()).await?;
+            connection.post(path, body).await
+        };
+        timeout(ANSWERED, exchange)
+            .await
+            .with_context(|| format!("no response to {path} within {ANSWERED:?}"))?
+    }
+
+    /// Fails unless the server runs, kept to its memory, has no query left, and serves small requests.
+    pub(crate) async fn check_unharmed(&mut self) -> anyhow::Result<()> {
+        self.tsdb.process().check_running()?;
+        println!("  peak memory {} MiB", self.memory.peak() >> 20);
+        self.memory.check_below(MOST_BYTES)?;
+        self.no_query_is_left().await?;
+        works(&self.tsdb).await
+    }
+
+    /// Waits until the server runs no query.
+    pub(crate) async fn no_query_is_left(&self) -> anyhow::Result<()> {
+        let client = self.tsdb.data();
+        until("all queries have ended", || {
+            let mut client = client.clone();
+            async move {
+                let queries = client
+                    .list_queries(ListQueriesRequest {})
+                    .await?
+                    .into_inner()
+                    .queries;
+                ensure!(
+                    queries.is_empty(),
+                    "{} queries run, the first is {:?}",
+                    queries.len(),
+                    queries.first()
+                );
+                Ok(())
+            }
+        })
+        .await
+    }
+}
+
+/// Fails unless small requests of each protocol are served within [`BOUND`] each.
+pub(crate) async fn works(tsdb: &Tsdb) -> anyhow::Result<()> {
+    let time_ms = 1_450_000_000_000;
+    let sample = Sample::int("works", &[("host", "a")], time_ms, 7);
+    let put = async {
+        let body = sample.to_json().to_string();
+        let mut connection = RawHttp::connect(tsdb.http_address()).await?;
+        let answer = connection.post("/api/put", body.as_bytes()).await?;
+        ensure!(answer.status == 204, "{answer:?}");
+        Ok(())
+    };
+    timeout(BOUND, put).await.context("/api/put takes too long")??;
+    let write = async {
+        let request = WriteRequest {
+            points: vec![sample.to_point()],
+            ..WriteRequest::default()
+        };
+        let response = tsdb.data().write(request).await?.into_inner();
+        ensure!(response.written == 1, "{response:?}");
+        Ok(())
+    };
+    timeout(BOUND, write).await.context("Write takes too long")??;
+    let query = async {
+        let second = time_ms / 1000;
+        let path = format!("/api/query?start={second}&end={}&m=sum:works", second + 10);
+        let mut connection = RawHttp::connect(tsdb.http_address()).await?;
+        let answer = connection.get(&path).await?;
+        let json = answer.json()?;
+        ensure!(json[0]["dps"][second.to_string()] == 7, "{answer:?}");
+        let answer = connection.get("/api/suggest?type=metrics&q=works").await?;
+        ensure!(answer.json()?[0] == "works", "{answer:?}");
+        ensure!(connection.get("/api/version").await?.status == 200);
+        Ok(())
+    };
+    timeout(BOUND, query)
+        .await
+        .context("/api/query takes too long")??;
+    let telnet = async {
+        let mut telnet = tsdb.telnet().await?;
+        telnet.send(b"version\n").await?;
+        telnet.line().await
+    };
+    timeout(BOUND, telnet).await.context("telnet takes too long")??;
+    timeout(BOUND, check_serving(tsdb.data_channel(), DATA_SERVICE))
+        .await
+        .context("Health/Check takes too long")?
+}

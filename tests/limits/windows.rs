@@ -1,0 +1,155 @@
+//! Downsampling that would make billions of windows.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, ensure};
+use oxtsdb_proto::data::v1::{
+    AggregateFunction, Downsample, ExplainRequest, FillPolicy, QueryRequest, downsample,
+};
+use oxtsdb_tests::bystander::Bystander;
+use oxtsdb_tests::load::Load;
+use oxtsdb_tests::read_back::{always, sub_query};
+use oxtsdb_tests::refusal;
+use serde_json::json;
+use tokio::time::{Instant, timeout};
+
+use crate::support::{ANSWERED, BOUND, Target};
+
+const KNOWN: &str = "windows.known";
+const METRICS: [&str; 2] = ["windows.unknown", KNOWN];
+const INTERVALS: [&str; 3] = ["1ms", "1s", "1sc"];
+
+async fn target() -> anyhow::Result<Target> {
+    let target = Target::start().await?;
+    Load::new(KNOWN, 3, 100).write(&target.tsdb).await?;
+    Ok(target)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn http_rejects_billions_of_windows() -> anyhow::Result<()> {
+    let mut target = target().await?;
+    let bystander = Bystander::start(&target.tsdb).await?;
+    for metric in METRICS {
+        for interval in INTERVALS {
+            let path = format!("/api/query?start=0&m=sum:{interval}-sum-zero:{metric}");
+            let got = target.get(&path).await?;
+            let body = json!({"start": 0, "queries": [
+                {"aggregator": "sum", "metric": metric, "downsample": format!("{interval}-sum-zero")}
+            ]});
+            let posted = target.post("/api/query", body.to_string().as_bytes()).await?;
+            for answer in [got, posted] {
+                target
+                    .memory
+                    .check_below(crate::support::MOST_BYTES)
+                    .context(path.clone())?;
+                // The unknown metric may be reported first.
+                if metric == KNOWN || !answer.text().contains("No such name") {
+                    refusal::check_answer(&answer).context(path.clone())?;
+                } else {
+                    ensure!(answer.status == 400, "{path}: {answer:?}");
+                }
+            }
+        }
+    }
+    bystander.finish(BOUND).await?;
+    target.check_unharmed().await
+}
+
+/// Billions of windows.
+fn request(metric: &str, interval: &str) -> QueryRequest {
+    let mut query = sub_query(metric, AggregateFunction::Sum);
+    let interval = match interval {
+        "1ms" => downsample::Interval::Fixed(prost_types::Duration {
+            seconds: 0,
+            nanos: 1_000_000,
+        }),
+        "1s" => downsample::Interval::Fixed(prost_types::Duration { seconds: 1, nanos: 0 }),
+        _ => downsample::Interval::Calendar(downsample::Calendar {
+            count: 1,
+            unit: downsample::calendar::Unit::Seconds.into(),
+            zone: String::new(),
+        }),
+    };
+    query.downsample = Some(Downsample {
+        interval: Some(interval),
+        function: AggregateFunction::Sum.into(),
+        fill: FillPolicy::Zero.into(),
+    });
+    QueryRequest {
+        range: Some(always()),
+        queries: vec![query],
+        ..QueryRequest::default()
+    }
+}
+
+/// A response that streams may be long, if it takes little memory: it is read for a second.
+#[tokio::test(flavor = "multi_thread")]
+async fn grpc_rejects_billions_of_windows_or_streams_them() -> anyhow::Result<()> {
+    let mut target = target().await?;
+    let bystander = Bystander::start(&target.tsdb).await?;
+    for metric in METRICS {
+        for interval in INTERVALS {
+            let what = || format!("{metric} {interval}");
+            let query = async {
+                let mut frames = target
+                    .tsdb
+                    .data()
+                    .query(request(metric, interval))
+                    .await?
+                    .into_inner();
+                let end = Instant::now() + Duration::from_secs(1);
+                while Instant::now() < end && frames.message().await?.is_some() {}
+                Ok::<_, tonic::Status>(())
+            };
+            match timeout(ANSWERED, query).await.with_context(what)? {
+                Ok(()) => {}
+                Err(status) if metric != KNOWN && status.code() == tonic::Code::NotFound => {}
+                Err(status) => refusal::check_status(&status).with_context(what)?,
+            }
+            target
+                .memory
+                .check_below(crate::support::MOST_BYTES)
+                .with_context(what)?;
+            target.no_query_is_left().await?;
+        }
+    }
+    bystander.finish(BOUND).await?;
+    target.check_unharmed().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn explain_counts_billions_of_windows() -> anyhow::Result<()> {
+    let mut target = target().await?;
+    let bystander = Bystander::start(&target.tsdb).await?;
+    for metric in METRICS {
+        for interval in INTERVALS {
+            let what = || format!("{metric} {interval}");
+            let request = ExplainRequest {
+                query: Some(request(metric, interval)),
+            };
+            let mut client = target.tsdb.data();
+            match timeout(ANSWERED, client.explain(request))
+                .await
+                .with_context(what)?
+            {
+                Ok(response) => {
+                    let plan = response
+                        .into_inner()
+                        .plans
+                        .into_iter()
+                        .next()
+                        .with_context(what)?;
+                    ensure!(plan.filled_windows > 4_000_000_000, "{plan:?}");
+                }
+                Err(status) if metric != KNOWN && status.code() == tonic::Code::NotFound => {}
+                Err(status) => refusal::check_status(&status).with_context(what)?,
+            }
+            target
+                .memory
+                .check_below(crate::support::MOST_BYTES)
+                .with_context(what)?;
+        }
+    }
+    bystander.finish(BOUND).await?;
+    target.check_unharmed().await
+}
