@@ -397,6 +397,7 @@ impl DataSettings {
                 wait: Duration::from_secs(self.query_queue_timeout_seconds),
             }),
             compute: ComputePool::with_default_threads()?,
+            expressions: ComputePool::with_default_threads()?,
             timeout: (self.query_timeout_seconds > 0)
                 .then(|| Duration::from_secs(self.query_timeout_seconds)),
             client_timeout: self.client_timeout(),

@@ -5,21 +5,32 @@
 //! another job, not for a channel, not for a caller. So a fixed number of threads serves any number of
 //! jobs, in the order in which they came.
 
+use std::collections::VecDeque;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
+use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
 /// A pool of threads. Clones share it.
 #[derive(Clone)]
-pub struct ComputePool(Arc<rayon::ThreadPool>);
+pub struct ComputePool(Arc<Inner>);
+
+struct Inner {
+    threads: rayon::ThreadPool,
+    /// The jobs that have not begun, the first one first. rayon runs what a job spawns before what comes
+    /// from outside, so a large query whose jobs spawn the next ones would keep all others out.
+    jobs: Mutex<VecDeque<Job>>,
+}
+
+type Job = Box<dyn FnOnce() + Send>;
 
 impl fmt::Debug for ComputePool {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ComputePool")
-            .field("threads", &self.0.current_num_threads())
-            .finish()
+            .field("threads", &self.threads())
+            .finish_non_exhaustive()
     }
 }
 
@@ -38,12 +49,15 @@ impl ComputePool {
     ///
     /// If the system does not give a thread.
     pub fn new(threads: usize) -> std::io::Result<Self> {
-        let pool = rayon::ThreadPoolBuilder::new()
+        let threads = rayon::ThreadPoolBuilder::new()
             .num_threads(threads.max(1))
             .thread_name(|index| format!("oxtsdb-compute-{index}"))
             .build()
             .map_err(std::io::Error::other)?;
-        Ok(Self(Arc::new(pool)))
+        Ok(Self(Arc::new(Inner {
+            threads,
+            jobs: Mutex::default(),
+        })))
     }
 
     /// A pool of as many threads as there are processors.
@@ -57,7 +71,7 @@ impl ComputePool {
 
     /// How many threads it has.
     pub fn threads(&self) -> usize {
-        self.0.current_num_threads()
+        self.0.threads.current_num_threads()
     }
 
     /// Runs a job behind those that came before, and resolves to its result. The job must not wait for
@@ -71,7 +85,7 @@ impl ComputePool {
         job: J,
     ) -> impl Future<Output = Result<T, Panicked>> + Send + use<T, J> {
         let (sender, receiver) = oneshot::channel();
-        self.0.spawn_fifo(move || {
+        self.push(move || {
             let result = catch_unwind(AssertUnwindSafe(job));
             // A caller that is gone needs no result.
             let _ = sender.send(result);
@@ -91,9 +105,23 @@ impl ComputePool {
 
     /// Starts a job whose result nobody takes. A panic of it is reported and ends there.
     pub fn spawn(&self, job: impl FnOnce() + Send + 'static) {
-        self.0.spawn_fifo(move || {
+        self.push(move || {
             // The panic hook has reported it; the thread goes on.
             let _ = catch_unwind(AssertUnwindSafe(job));
+        });
+    }
+}
+
+impl ComputePool {
+    /// Adds a job behind all others, and lets a thread take the first one.
+    fn push(&self, job: impl FnOnce() + Send + 'static) {
+        let inner = Arc::downgrade(&self.0);
+        self.0.jobs.lock().push_back(Box::new(job));
+        self.0.threads.spawn_fifo(move || {
+            let job = inner.upgrade().and_then(|inner| inner.jobs.lock().pop_front());
+            if let Some(job) = job {
+                job();
+            }
         });
     }
 }
@@ -111,6 +139,8 @@ pub fn panic_message(panic: &(dyn std::any::Any + Send)) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
     use super::*;
 
     #[tokio::test]
@@ -120,6 +150,25 @@ mod tests {
         let results = futures::future::join_all(jobs).await;
         let sum: u64 = results.into_iter().map(Result::unwrap).sum();
         assert_eq!(sum, 499_500);
+    }
+
+    #[tokio::test]
+    async fn jobs_that_schedule_the_next_one_take_turns_with_others() {
+        fn forever(pool: &ComputePool, is_over: &Arc<AtomicBool>) {
+            let (next, is_over) = (pool.clone(), Arc::clone(is_over));
+            pool.spawn(move || {
+                if !is_over.load(Ordering::Relaxed) {
+                    forever(&next, &is_over);
+                }
+            });
+        }
+        let pool = ComputePool::new(1).unwrap();
+        let is_over = Arc::new(AtomicBool::new(false));
+        for _ in 0..4 {
+            forever(&pool, &is_over);
+        }
+        assert_eq!(pool.run(|| 1).await, Ok(1), "it is served meanwhile");
+        is_over.store(true, Ordering::Relaxed);
     }
 
     #[tokio::test]

@@ -234,6 +234,14 @@ impl MemoryPool {
         Ok(self.reservation(bytes))
     }
 
+    /// Counts bytes that are held already and cannot be refused any more, also beyond the limit: then
+    /// nothing is free until enough is released.
+    pub fn charge(&self, bytes: u64) -> Reservation {
+        let before = self.0.used.fetch_add(bytes, Ordering::AcqRel);
+        self.0.peak.fetch_max(before + bytes, Ordering::Relaxed);
+        self.reservation(bytes)
+    }
+
     /// An empty reservation, to grow.
     pub fn reservation_of_nothing(&self) -> Reservation {
         self.reservation(0)
@@ -279,9 +287,18 @@ impl MemoryPool {
     }
 
     async fn wait_for(&self, bytes: u64, wait: Duration) -> Result<(), MemoryError> {
-        let error = match self.take(bytes) {
-            Ok(()) => return Ok(()),
-            Err(error) => error,
+        // What waits already comes first.
+        let error = match self.0.turn.try_lock() {
+            Ok(_turn) => match self.take(bytes) {
+                Ok(()) => return Ok(()),
+                Err(error) => error,
+            },
+            Err(_) => MemoryError {
+                pool: self.0.name,
+                requested: bytes,
+                used: self.usage().used_bytes,
+                limit: self.0.limit,
+            },
         };
         if bytes > self.0.limit || wait.is_zero() {
             return Err(self.reject(error));
@@ -457,6 +474,15 @@ mod tests {
         let error = pool.reserve(1, SOON).await.unwrap_err();
         assert_eq!((began.elapsed(), error.used), (SOON, 100));
         drop(held);
+    }
+
+    #[test]
+    fn what_is_held_already_counts_beyond_the_limit() {
+        let pool = MemoryPool::new("query", 100);
+        let held = pool.charge(150);
+        assert!(pool.try_reserve(1).is_err());
+        drop(held);
+        assert!(pool.try_reserve(100).is_ok());
     }
 
     #[tokio::test]

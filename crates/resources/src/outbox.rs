@@ -103,14 +103,28 @@ impl<T, E> Outbox<T, E> {
     ///
     /// If the client is gone or stalls; then all items that wait are dropped.
     pub async fn send(&mut self, item: T, bytes: usize) -> Result<(), SendError> {
+        self.space(bytes).await?;
+        self.push(item, bytes);
+        Ok(())
+    }
+
+    /// Waits until there is space for so many bytes.
+    ///
+    /// # Errors
+    ///
+    /// As [`Outbox::send`].
+    pub async fn space(&mut self, bytes: usize) -> Result<(), SendError> {
         let capacity = self.capacity;
         self.wait_until(|state| state.items.is_empty() || state.bytes + bytes <= capacity)
-            .await?;
+            .await
+    }
+
+    /// Adds an item of about so many bytes, for which [`Outbox::space`] has waited.
+    pub fn push(&mut self, item: T, bytes: usize) {
         let mut state = self.shared.state.lock();
         state.items.push_back((item, bytes));
         state.bytes += bytes;
         state.wake_reader();
-        Ok(())
     }
 
     /// Adds an error behind the items, and ends the outbox.

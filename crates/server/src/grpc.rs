@@ -2,6 +2,7 @@
 
 mod connection;
 mod reflection;
+mod response;
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -287,7 +287,6 @@ fn of_target(error: &QueryError, table: &str) -> Option<ItemError> {
         | QueryError::OverBudget { .. }
         | QueryError::NotAdmitted(_)
         | QueryError::NoMemory(_)
-        | QueryError::ClientStalled { .. }
         | QueryError::TimedOut { .. }
         | QueryError::Infinite { .. }
         | QueryError::Store(_)

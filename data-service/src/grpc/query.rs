@@ -38,7 +38,7 @@ pub(super) fn query(
                 .boxed(),
             Err(error) => stream::iter([Err(of_query(&error, "queries", &table))]).boxed(),
         });
-    Ok(Response::new(result_stream(messages, engine)))
+    Ok(Response::new(result_stream(messages, engine, None)))
 }
 
 /// Why a query has no answer; `source` is the field that names the series, `table` the table of
@@ -88,7 +88,6 @@ pub(super) fn of_query(error: &QueryError, source: &str, table: &str) -> Status 
         QueryError::Uids(error) => of_uids(error),
         QueryError::NotAdmitted(_) => overloaded(message, "--max-concurrent-queries"),
         QueryError::NoMemory(_) => overloaded(message, oxtsdb_resources::memory::LIMIT_SETTING),
-        QueryError::ClientStalled { .. } => status(Code::Aborted, ErrorReason::ClientTooSlow, message, &[]),
         QueryError::DeadlineExceeded | QueryError::TimedOut { .. } => status(
             Code::DeadlineExceeded,
             ErrorReason::DeadlineExceeded,

@@ -10,12 +10,13 @@ use futures::stream::{BoxStream, Stream, StreamExt as _};
 use oxtsdb_proto::common::v1::ErrorReason;
 use oxtsdb_proto::error::status;
 use oxtsdb_resources::outbox::outbox;
-use oxtsdb_resources::{ClientId, SendError};
+use oxtsdb_resources::{ClientId, Outbox, SendError};
 use oxtsdb_server::deadline_of;
 use prost::Message;
 use tonic::{Code, Request, Status};
 
-use crate::query::{Engine, QueryError, RequestContext};
+use crate::query::resources::{Admitted, PAUSE_AFTER};
+use crate::query::{Engine, RequestContext};
 
 /// Bytes of messages that wait for a client.
 const WAITING_BYTES: usize = 1 << 20;
@@ -32,11 +33,14 @@ pub(super) fn context_of<T>(request: &Request<T>) -> RequestContext {
 }
 
 /// Sends messages as fast as the client reads them. They are made one by one, when the one before is taken in.
+/// While messages wait for the client, `turn` lets other queries run.
 pub(super) fn result_stream<M: Message + 'static>(
     messages: impl Stream<Item = Result<M, Status>> + Send + 'static,
     engine: &Engine,
+    mut turn: Option<Admitted>,
 ) -> BoxStream<'static, Result<M, Status>> {
     let stall = engine.resources().client_timeout;
+    let memory = engine.resources().memory.clone();
     let (mut outbox, inbox) = outbox(WAITING_BYTES, stall);
     tokio::spawn(async move {
         let sent = {
@@ -46,16 +50,21 @@ pub(super) fn result_stream<M: Message + 'static>(
                     message = messages.next() => message,
                     () = outbox.closed() => return,
                 };
-                match message {
-                    None => break outbox.drained().await,
-                    Some(Err(status)) => return outbox.fail(status),
-                    Some(Ok(message)) => {
-                        let bytes = message.encoded_len();
-                        if let Err(error) = outbox.send(message, bytes).await {
-                            break Err(error);
-                        }
+                let message = match message {
+                    None => {
+                        drop(turn.take());
+                        break outbox.drained().await;
                     }
+                    Some(Err(status)) => return outbox.fail(status),
+                    Some(Ok(message)) => message,
+                };
+                let bytes = message.encoded_len();
+                // What it was made of is counted until it is made; this is made now.
+                let charge = memory.charge(bytes as u64);
+                if let Err(error) = space(&mut outbox, bytes, &mut turn).await {
+                    break Err(error);
                 }
+                outbox.push((message, charge), bytes);
             }
             // The query is cancelled here, as its messages are dropped.
         };
@@ -63,15 +72,36 @@ pub(super) fn result_stream<M: Message + 'static>(
             outbox.abort(stalled(stall.as_secs()));
         }
     });
-    inbox.boxed()
+    inbox.map(|item| item.map(|(message, _charge)| message)).boxed()
+}
+
+/// Waits for space; if that takes a while, other queries have the turn meanwhile.
+async fn space<T, E>(
+    outbox: &mut Outbox<T, E>,
+    bytes: usize,
+    turn: &mut Option<Admitted>,
+) -> Result<(), SendError> {
+    let Some(turn) = turn else {
+        return outbox.space(bytes).await;
+    };
+    if let Ok(space) = tokio::time::timeout(PAUSE_AFTER, outbox.space(bytes)).await {
+        return space;
+    }
+    turn.pause();
+    let space = outbox.space(bytes).await;
+    if space.is_ok() {
+        turn.resume().await;
+    }
+    space
 }
 
 fn stalled(seconds: u64) -> Status {
-    let message = QueryError::ClientStalled { seconds }.to_string();
     status(
         Code::Aborted,
         ErrorReason::ClientTooSlow,
-        message,
+        format!(
+            "the client read nothing of the result for {seconds} s (--client-timeout-seconds), the rest was dropped"
+        ),
         &[("setting", "--client-timeout-seconds")],
     )
 }

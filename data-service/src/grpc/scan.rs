@@ -1,5 +1,6 @@
 //! `DataService.ScanRows`.
 
+use std::sync::Arc;
 use std::time::Instant;
 
 use futures::stream::{self, BoxStream, Stream, StreamExt as _};
@@ -10,6 +11,7 @@ use oxtsdb_proto::data::v1::scan_rows_response::{
 };
 use oxtsdb_proto::data::v1::{ScanRowsRequest, ScanRowsResponse};
 use oxtsdb_proto::error::{invalid_field, item_error};
+use oxtsdb_resources::ComputePool;
 use oxtsdb_row_store::{CellRef as StoredCell, Row};
 use oxtsdb_schema::row::{CellKind, CellPoint, CellRef, decode_cell};
 use oxtsdb_schema::{RowKeyLayout, RowKeyRef, Value};
@@ -19,7 +21,6 @@ use super::query::convert::{metric_source, range, tsuids};
 use super::query::of_query;
 use super::results::{context_of, result_stream};
 use crate::query::hours::Hours;
-use crate::query::resources::Admitted;
 use crate::query::scan::RowBatch;
 use crate::query::time::now_ms;
 use crate::query::{Engine, QueryError};
@@ -27,6 +28,9 @@ use crate::scan_rows::{RowScan, RowSource, scan_rows as scan};
 
 /// A message is closed when its cells have so many bytes; a row is never split.
 const MESSAGE_BYTES: usize = 1 << 20;
+
+/// What a cell takes in a message beside its qualifier and value, about.
+const CELL_BYTES: usize = 64;
 
 /// Sends rows as they are stored.
 pub(super) async fn scan_rows(
@@ -44,7 +48,7 @@ pub(super) async fn scan_rows(
     })?;
     let table = engine.table().to_string();
     let row_scan = row_scan(&request)?;
-    let of_query = |error: &QueryError, table: &str| of_query(error, "source", table);
+    let of_query = |error: &QueryError, table: &str| self::of_query(error, "source", table);
     let admitted = engine
         .admit(context)
         .await
@@ -52,18 +56,25 @@ pub(super) async fn scan_rows(
     let opened = scan(engine, row_scan, deadline).await;
     let rows = opened.map_err(|error| of_query(&error, &table))?;
     let layout = *engine.layout();
-    let batches = taking_turns(in_time(rows, deadline), admitted);
+    let budget = admitted.budget().clone();
+    let compute = engine.resources().compute.clone();
+    let table: Arc<str> = table.into();
+    let batches = in_time(rows, deadline).map(move |batch| RowBatch::new(batch?, &budget));
     let messages = batches.flat_map(move |batch| match batch {
-        Ok(rows) => stream::iter(messages(rows.rows(), &layout, view, &table))
-            .map(move |message| {
-                // The rows' memory is held until the last message of them is made.
-                let _ = &rows;
-                Ok(message)
-            })
-            .boxed(),
+        Ok(rows) => {
+            let table = Arc::clone(&table);
+            let messages = Messages {
+                rows,
+                next: 0,
+                layout,
+                view,
+                table,
+            };
+            messages.stream(compute.clone()).boxed()
+        }
         Err(error) => stream::iter([Err(of_query(&error, &table))]).boxed(),
     });
-    Ok(Response::new(result_stream(messages, engine)))
+    Ok(Response::new(result_stream(messages, engine, Some(admitted))))
 }
 
 fn row_scan(request: &ScanRowsRequest) -> Result<RowScan, Status> {
@@ -101,20 +112,6 @@ fn row_scan(request: &ScanRowsRequest) -> Result<RowScan, Status> {
     })
 }
 
-/// Reads a batch whenever it is the scan's turn; while its messages wait for the client, others run.
-fn taking_turns(
-    rows: BoxStream<'static, Result<Vec<Row>, QueryError>>,
-    admitted: Admitted,
-) -> impl Stream<Item = Result<RowBatch, QueryError>> + Send {
-    stream::unfold((rows, admitted), |(mut rows, mut admitted)| async move {
-        admitted.resume().await;
-        let batch = rows.next().await?;
-        let batch = batch.and_then(|rows| RowBatch::new(rows, admitted.budget()));
-        admitted.pause();
-        Some((batch, (rows, admitted)))
-    })
-}
-
 /// Ends a stream with an error when the deadline passes.
 fn in_time(
     rows: BoxStream<'static, Result<Vec<Row>, QueryError>>,
@@ -131,27 +128,55 @@ fn in_time(
     .boxed()
 }
 
-/// Rows as messages of about [`MESSAGE_BYTES`].
-fn messages(rows: &[Row], layout: &RowKeyLayout, view: View, table: &str) -> Vec<ScanRowsResponse> {
-    let mut messages = Vec::new();
-    let mut message = ScanRowsResponse::default();
-    let mut bytes = 0;
-    for row in rows {
-        bytes += row.key().len();
-        bytes += row
-            .cells()
-            .map(|cell| cell.qualifier.len() + cell.value.len() + 16)
-            .sum::<usize>();
-        message.rows.push(row_message(row, layout, view, table));
-        if bytes >= MESSAGE_BYTES {
-            messages.push(std::mem::take(&mut message));
-            bytes = 0;
+/// Rows as messages of about [`MESSAGE_BYTES`], made one by one. The rows' memory is held until the last
+/// message of them is made.
+struct Messages {
+    rows: RowBatch,
+    /// The first row that is in no message yet.
+    next: usize,
+    layout: RowKeyLayout,
+    view: View,
+    table: Arc<str>,
+}
+
+impl Messages {
+    /// The messages, each made in the computation pool: it may have a hundred thousand cells.
+    fn stream(self, compute: ComputePool) -> impl Stream<Item = Result<ScanRowsResponse, Status>> + Send {
+        stream::unfold(Some((self, compute)), |state| async move {
+            let (mut messages, compute) = state?;
+            let made = compute.run(move || {
+                let message = messages.next();
+                (messages, message)
+            });
+            match made.await {
+                Ok((messages, message)) => Some((Ok(message?), Some((messages, compute)))),
+                Err(panicked) => Some((Err(of_query(&panicked.into(), "source", "")), None)),
+            }
+        })
+    }
+}
+
+impl Iterator for Messages {
+    type Item = ScanRowsResponse;
+
+    fn next(&mut self) -> Option<ScanRowsResponse> {
+        let mut message = ScanRowsResponse::default();
+        let mut bytes = 0;
+        while let Some(row) = self.rows.rows().get(self.next)
+            && bytes < MESSAGE_BYTES
+        {
+            self.next += 1;
+            bytes += row.key().len();
+            bytes += row
+                .cells()
+                .map(|cell| cell.qualifier.len() + cell.value.len() + CELL_BYTES)
+                .sum::<usize>();
+            message
+                .rows
+                .push(row_message(row, &self.layout, self.view, &self.table));
         }
+        (!message.rows.is_empty()).then_some(message)
     }
-    if !message.rows.is_empty() {
-        messages.push(message);
-    }
-    messages
 }
 
 fn row_message(row: &Row, layout: &RowKeyLayout, view: View, table: &str) -> RowMessage {

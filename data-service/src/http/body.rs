@@ -182,23 +182,24 @@ impl std::io::Write for BodyWriter {
     }
 }
 
-/// Replaces a body by what `transform` makes of it, part by part; the memory of the first is released
-/// meanwhile.
+/// What a compression makes of a body, part by part. Its memory stays held as it was: what is released of
+/// the one is taken by the other, which is smaller.
 pub(crate) fn transformed<W: std::io::Write>(
     mut body: ReplyBody,
     begin: impl FnOnce(BodyWriter) -> W,
     end: impl FnOnce(W) -> std::io::Result<BodyWriter>,
 ) -> std::io::Result<ReplyBody> {
-    let mut writer = BodyWriter::new();
-    if let Some(held) = &body.held {
-        // Not refused: it is smaller than what it replaces, and parts of that go first.
-        writer.done.held = held.budget().hold(0).ok();
-    }
-    let mut writer = begin(writer);
+    let held = body.held.take();
+    let mut writer = begin(BodyWriter::new());
     while let Some(part) = body.next_part() {
         writer.write_all(&part)?;
     }
-    end(writer)?.finish().map_err(std::io::Error::other)
+    let mut transformed = end(writer)?.finish().map_err(std::io::Error::other)?;
+    transformed.held = held;
+    if let Some(held) = &mut transformed.held {
+        held.shrink_to(transformed.length);
+    }
+    Ok(transformed)
 }
 
 #[cfg(test)]

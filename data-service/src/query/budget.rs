@@ -170,6 +170,8 @@ pub struct Usage {
     memory: AtomicU64,
     /// The part of `memory` that points of series take.
     series_memory: AtomicU64,
+    /// The part of `memory` that series take beside their points.
+    series_overhead: AtomicU64,
 }
 
 impl Usage {
@@ -213,10 +215,14 @@ impl Memory {
         Ok(())
     }
 
-    fn shrink_to(&self, bytes: u64) {
-        let mut reservation = self.reservation.lock();
-        reservation.shrink_to(bytes);
-        self.reserved.store(reservation.bytes(), Ordering::Release);
+    /// Gives back what is not held. What is taken meanwhile is reserved again.
+    fn shrink_to_held(&self, held: &AtomicU64) -> Result<(), MemoryError> {
+        {
+            let mut reservation = self.reservation.lock();
+            reservation.shrink_to(held.load(Ordering::Acquire));
+            self.reserved.store(reservation.bytes(), Ordering::Release);
+        }
+        self.grow_to(held.load(Ordering::Acquire))
     }
 }
 
@@ -280,7 +286,22 @@ impl Budget {
     /// Uses a series, and holds what it takes beside its points.
     pub(crate) fn use_series(&self) -> Result<(), QueryError> {
         self.add(Resource::Series, &self.0.usage.series, 1)?;
-        self.hold_series(SERIES_BYTES)
+        self.hold_series_overhead()
+    }
+
+    /// Holds what a series takes beside its points, until [`Budget::release_all_series`].
+    pub(super) fn hold_series_overhead(&self) -> Result<(), QueryError> {
+        let overhead = &self.0.usage.series_overhead;
+        overhead.fetch_add(SERIES_BYTES, Ordering::Relaxed);
+        self.take(SERIES_BYTES)
+    }
+
+    /// Releases all memory of series, with their points.
+    pub(super) fn release_all_series(&self) {
+        let usage = &self.0.usage;
+        let points = usage.series_memory.swap(0, Ordering::Relaxed);
+        let overhead = usage.series_overhead.swap(0, Ordering::Relaxed);
+        self.give_back(points + overhead);
     }
 
     /// Holds memory until the guard is dropped.
@@ -329,18 +350,10 @@ impl Budget {
         self.0.usage.of(Resource::Memory).saturating_add(bytes) <= self.0.limits.memory.most
     }
 
-    /// The refusal of more memory.
-    pub(super) fn exceeded(&self) -> QueryError {
-        QueryError::OverBudget {
-            resource: Resource::Memory,
-            limit: self.0.limits.memory,
-        }
-    }
-
     /// Gives what is reserved and not held back to the pool, now and whenever something is released.
     pub(super) fn keep_only_what_is_held(&self) {
         self.0.memory.is_shrinking.store(true, Ordering::Release);
-        self.0.memory.shrink_to(self.0.usage.of(Resource::Memory));
+        self.shrink();
     }
 
     /// Reserves again what the query may hold, as far as the pool has it: what is missing is reserved when
@@ -359,10 +372,15 @@ impl Budget {
     }
 
     fn give_back(&self, bytes: u64) {
-        let before = self.0.usage.memory.fetch_sub(bytes, Ordering::AcqRel);
+        self.0.usage.memory.fetch_sub(bytes, Ordering::AcqRel);
         if self.0.memory.is_shrinking.load(Ordering::Acquire) {
-            self.0.memory.shrink_to(before.saturating_sub(bytes));
+            self.shrink();
         }
+    }
+
+    fn shrink(&self) {
+        // What another thread took in between is held, whether the pool still has it or not.
+        let _ = self.0.memory.shrink_to_held(&self.0.usage.memory);
     }
 
     fn add(&self, resource: Resource, used: &AtomicU64, more: u64) -> Result<(), QueryError> {

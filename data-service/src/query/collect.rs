@@ -20,12 +20,13 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use super::budget::Budget;
 use super::error::QueryError;
 use super::frame::Statistics;
-use super::scan::RowBatch;
+use super::scan::{RowBatch, bytes_of};
 use super::span::{Span, SpanBuilder, SpanShape};
 use super::survey::Survey;
 
-/// Up to so many rows are decoded inline; it takes less than a millisecond.
+/// Up to so many rows, of so many bytes, are decoded inline; it takes less than a millisecond.
 const ROWS_INLINE: usize = 32;
+const BYTES_INLINE: u64 = 256 << 10;
 
 /// Workers of a query at most.
 const MAX_WORKERS: usize = 4;
@@ -44,6 +45,7 @@ pub struct Collector {
     compute: ComputePool,
     waiting: Vec<RowBatch>,
     waiting_rows: usize,
+    waiting_bytes: u64,
     workers: Vec<Arc<Worker>>,
 }
 
@@ -93,6 +95,7 @@ impl Collector {
             compute,
             waiting: Vec::new(),
             waiting_rows: 0,
+            waiting_bytes: 0,
             workers: Vec::new(),
         }
     }
@@ -105,8 +108,9 @@ impl Collector {
     pub async fn add(&mut self, rows: RowBatch) -> Result<(), QueryError> {
         if self.workers.is_empty() {
             self.waiting_rows += rows.len();
+            self.waiting_bytes += bytes_of(rows.rows());
             self.waiting.push(rows);
-            if self.waiting_rows <= ROWS_INLINE {
+            if self.waiting_rows <= ROWS_INLINE && self.waiting_bytes <= BYTES_INLINE {
                 return Ok(());
             }
             return self.start_workers().await;

@@ -6,7 +6,7 @@ use oxtsdb_resources::ComputePool;
 use tokio_util::sync::CancellationToken;
 
 use super::aggregate::{Aggregation, Series, aggregate};
-use super::budget::Budget;
+use super::budget::{Budget, Held};
 use super::error::QueryError;
 use super::group::SpanGroup;
 use super::hours::Hours;
@@ -20,6 +20,9 @@ const POINTS_PER_TASK: usize = 65_536;
 /// Up to so many steps are taken inline; it takes less than a millisecond. Where instants differ,
 /// each point is a step for every series of its group.
 const STEPS_INLINE: usize = 100_000;
+
+/// What a piece without points costs.
+const STEPS_OF_A_PIECE: usize = 100;
 
 /// What is computed for each group of a question.
 #[derive(Debug)]
@@ -46,6 +49,8 @@ pub struct Piece {
     pub until_ms: i64,
     /// The result.
     pub points: Points,
+    /// Its memory, once it is computed.
+    pub held: Option<Held>,
 }
 
 impl Computation {
@@ -86,7 +91,7 @@ impl Computation {
     pub async fn run(self: Arc<Self>, pieces: Vec<Piece>) -> Result<Vec<Piece>, QueryError> {
         let steps: usize = pieces
             .iter()
-            .map(|piece| piece.group.point_count() * piece.group.spans.len())
+            .map(|piece| piece.group.point_count() * piece.group.spans.len() + STEPS_OF_A_PIECE)
             .sum();
         let pool = self.compute.clone();
         let compute = move || pieces.into_iter().map(|piece| self.compute(piece)).collect();
@@ -111,9 +116,7 @@ impl Computation {
         let to_ms = self.end_ms.min(piece.until_ms.saturating_sub(1));
         let goes_on = |bytes| !self.cancelled.is_cancelled() && self.budget.has_room_for(bytes);
         piece.points = aggregate(&series, self.aggregation, (from_ms, to_ms), &goes_on);
-        if !self.budget.has_room_for(piece.points.held_bytes()) {
-            return Err(self.budget.exceeded());
-        }
+        piece.held = Some(self.budget.hold(piece.points.held_bytes())?);
         if self.cancelled.is_cancelled() {
             // Nobody hears it; the groups that are left need not be looked at.
             return Err(QueryError::DeadlineExceeded);

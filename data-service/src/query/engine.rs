@@ -10,7 +10,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use futures::stream::{self, Stream, StreamExt as _};
 use oxtsdb_row_store::{DamageLog, RowStore, TableName};
@@ -32,7 +32,7 @@ use super::open_groups::OpenGroups;
 use super::plan::{Plan, PlanContext};
 use super::points::Points;
 use super::rate::Rater;
-use super::resources::{Admitted, QueryResources, RequestContext};
+use super::resources::{Admitted, PAUSE_AFTER, QueryResources, RequestContext};
 use super::running::RunningQueries;
 use super::scan::{self, Portion, bytes_of};
 use super::span::{Span, SpanShape};
@@ -52,9 +52,6 @@ const TELL_POINTS: u64 = 2 << 20;
 
 /// From so many series on they are grouped in the computation pool.
 const MANY_SPANS: usize = 4096;
-
-/// How long a frame waits for the client before the query lets others run meanwhile.
-const PAUSE_AFTER: Duration = Duration::from_millis(100);
 
 /// Answers queries from a store and the names of a UID service. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -524,7 +521,7 @@ impl<'a> Answer<'a> {
         let done = |piece: Piece| budget.release_series(piece.group.held_bytes());
         self.compute(&question, pieces, names.as_ref(), done).await?;
         // What series take beside their points.
-        self.budget.release_series(self.budget.series_bytes());
+        self.budget.release_all_series();
         let groups = self.groups - question.first_group;
         self.send(Frame::Done { query: index, groups }).await
     }
@@ -617,6 +614,7 @@ impl<'a> Answer<'a> {
         while let Some(task) = computed.next().await {
             for mut piece in task? {
                 let points = std::mem::take(&mut piece.points);
+                let held = piece.held.take();
                 self.statistics.points_sent += points.len() as u64;
                 let frame = match names {
                     None => Frame::More {
@@ -633,7 +631,7 @@ impl<'a> Answer<'a> {
                         })
                     }
                 };
-                self.send(frame).await?;
+                self.send_held(frame, held).await?;
                 done(piece);
             }
         }
@@ -676,7 +674,16 @@ impl<'a> Answer<'a> {
     /// frames holds up no other query: this one gives its permit away until there is space again. That
     /// the client is gone is noticed elsewhere, and cancels the query.
     async fn send(&mut self, frame: Frame) -> Result<(), QueryError> {
-        let held = self.budget.hold(frame.held_bytes())?;
+        self.send_held(frame, None).await
+    }
+
+    /// As [`Answer::send`], with a part of the frame's memory.
+    async fn send_held(&mut self, frame: Frame, held: Option<Held>) -> Result<(), QueryError> {
+        let mut held = match held {
+            Some(held) => held,
+            None => self.budget.hold(0)?,
+        };
+        held.grow(frame.held_bytes().saturating_sub(held.bytes()))?;
         let delivery = Ok(Delivery { frame, held });
         let space = match tokio::time::timeout(PAUSE_AFTER, self.frames.reserve()).await {
             Ok(space) => space,
@@ -734,6 +741,7 @@ fn whole(groups: Vec<SpanGroup>) -> Vec<Piece> {
         from_ms: i64::MIN,
         until_ms: i64::MAX,
         points: Points::default(),
+        held: None,
     };
     groups.into_iter().enumerate().map(whole).collect()
 }

@@ -69,14 +69,6 @@ pub enum QueryError {
     /// The memory for queries is in use.
     #[error(transparent)]
     NoMemory(#[from] MemoryError),
-    /// The client does not read the result.
-    #[error(
-        "the client read nothing of the result for {seconds} s (--client-timeout-seconds), the rest was dropped"
-    )]
-    ClientStalled {
-        /// How long it was waited for.
-        seconds: u64,
-    },
     /// A result that is infinite, which no client can read.
     #[error("value at {time_ms} ms is {value}, which is beyond the range of a double")]
     Infinite {

@@ -113,6 +113,7 @@ impl OpenGroups {
                     from_ms: open.told_until_ms,
                     until_ms,
                     points: Points::default(),
+                    held: None,
                 });
             }
         }
@@ -154,6 +155,7 @@ impl OpenGroups {
                 from_ms: open.told_until_ms,
                 until_ms: i64::MAX,
                 points: Points::default(),
+                held: None,
             })
         };
         self.groups.into_iter().enumerate().filter_map(rest)

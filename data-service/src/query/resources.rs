@@ -19,8 +19,14 @@ use super::error::QueryError;
 /// Queries that wait for a permit at most, unless a setting says otherwise.
 const DEFAULT_QUEUE: usize = 1024;
 
-/// How long a query waits for memory once it has its permit.
+/// The memory without which no query begins.
+const LEAST_BYTES: u64 = 1 << 20;
+
+/// How long a query waits for that once it has its permit.
 const MEMORY_WAIT: Duration = Duration::from_secs(10);
+
+/// How long results wait for the client before their query lets others run meanwhile.
+pub const PAUSE_AFTER: Duration = Duration::from_millis(100);
 
 /// Whose query it is, and until when it is to be answered.
 #[derive(Clone, Copy, Debug, Default)]
@@ -50,6 +56,8 @@ pub struct QueryResources {
     pub admission: Admission,
     /// Where they compute.
     pub compute: ComputePool,
+    /// Where expressions are computed, which may take minutes in one piece and must not hold up rows.
+    pub expressions: ComputePool,
     /// Default and ceiling of deadlines; `None`: no limit.
     pub timeout: Option<Duration>,
     /// How long a client may read nothing of a result.
@@ -71,6 +79,7 @@ impl QueryResources {
                 wait: Duration::from_secs(60),
             }),
             compute: ComputePool::with_default_threads()?,
+            expressions: ComputePool::new(1)?,
             timeout: None,
             client_timeout: Duration::from_secs(30),
         })
@@ -94,18 +103,21 @@ impl QueryResources {
         usage: Arc<Usage>,
     ) -> Result<Admitted, QueryError> {
         let permit = self.admission.admit(client).await?;
-        // What every running query can have. One that needs more, and may have it, takes it as far as it is
-        // free.
+        // What every running query can have, unless results that wait for their clients have it. One that
+        // needs more, and may have it, takes it as far as it is free.
         let share = self.memory.limit_bytes() / self.admission.limits().running as u64;
         let initial = if self.memory.limit_bytes() == u64::MAX {
             0
         } else {
             limits.memory.most.min(share)
         };
-        let reservation = self.memory.reserve(initial, MEMORY_WAIT).await?;
+        let least = initial.min(LEAST_BYTES);
+        let reservation = self.memory.reserve(least, MEMORY_WAIT).await?;
+        let budget = Budget::new(limits, usage, reservation);
+        budget.reserve_again(initial);
         Ok(Admitted {
             permit,
-            budget: Budget::new(limits, usage, reservation),
+            budget,
             initial,
         })
     }

@@ -309,7 +309,11 @@ fn read_ahead(
     }));
     // The task ends with the stream. If it panicked the rows are cut off: that must not look like their end.
     stream::unfold((receiver, Some(task)), |(mut receiver, task)| async move {
-        if let Some(batch) = receiver.recv().await {
+        if let Some(mut batch) = receiver.recv().await {
+            // It does not wait any more: what is behind it may come, also if it is only collected for now.
+            if let Ok(batch) = &mut batch {
+                batch.waits = None;
+            }
             return Some((batch, (receiver, task)));
         }
         let error = task?.await.err()?;

@@ -12,7 +12,7 @@ use oxtsdb_schema::{HOUR_SECONDS, RowKeyLayout, RowKeyRef, Tsuid};
 use parking_lot::Mutex;
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::budget::{Budget, SERIES_BYTES};
+use super::budget::Budget;
 use super::error::QueryError;
 use super::hours::Hours;
 use super::names::NameDirectory;
@@ -61,7 +61,7 @@ impl Survey {
                 // Slices may be read side by side.
                 Some(row) if **row >= *key => {}
                 Some(row) => row.copy_from_slice(key),
-                None => match series.hold_series(SERIES_BYTES) {
+                None => match series.hold_series_overhead() {
                     Ok(()) => drop(noted.insert(tsuid.as_slice().into(), key.into())),
                     Err(error) => *refused.lock() = Some(error),
                 },

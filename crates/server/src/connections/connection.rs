@@ -162,6 +162,25 @@ impl Connection {
         }
     }
 
+    /// A connection without a socket.
+    #[cfg(test)]
+    pub(crate) async fn for_tests() -> Self {
+        use super::{CLIENT_TIMEOUT, ConnectionCounts, Connections, ListenerOptions};
+        let listener = Connections::unlimited().listener(
+            ListenerOptions {
+                name: "tests",
+                limit: 10,
+                limit_setting: "--max-connections",
+                idle_timeout: None,
+                client_timeout: CLIENT_TIMEOUT,
+                drain_limit: Duration::ZERO,
+            },
+            Arc::<ConnectionCounts>::default(),
+        );
+        let peer = SocketAddr::from(([127, 0, 0, 1], 1));
+        listener.admit(peer).await.expect("there is space")
+    }
+
     /// The address of the client.
     pub fn peer(&self) -> SocketAddr {
         self.peer

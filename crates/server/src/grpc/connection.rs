@@ -2,18 +2,16 @@
 
 use std::convert::Infallible;
 use std::io;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 use std::time::Duration;
 
-use bytes::Bytes;
 use futures::FutureExt as _;
 use http::{Request, Response};
-use hyper::body::{Frame, Incoming, SizeHint};
+use hyper::body::Incoming;
 use hyper::server::conn::http2;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use tonic::Status;
+use oxtsdb_resources::MemoryPool;
+use tokio::time::MissedTickBehavior;
 use tonic::body::Body;
 use tonic::service::Routes;
 use tonic::transport::server::TcpConnectInfo;
@@ -21,7 +19,8 @@ use tower::util::BoxCloneSyncService;
 use tower::{ServiceBuilder, ServiceExt as _};
 
 use super::GrpcOptions;
-use crate::connections::{ClientStream, Connection, RequestGuard};
+use super::response::Responses;
+use crate::connections::{ClientStream, Connection};
 use crate::message_errors::MessageErrorLayer;
 use crate::request_memory::RequestMemoryLayer;
 use crate::{DeadlineLayer, Shutdown};
@@ -47,11 +46,15 @@ pub(super) struct Server {
     service: BoxCloneSyncService<Request<Body>, Response<Body>, Infallible>,
     http: http2::Builder<TokioExecutor>,
     max_connection_age: Option<Duration>,
+    client_timeout: Duration,
+    /// For responses.
+    memory: Option<MemoryPool>,
     shutdown: Shutdown,
 }
 
 impl Server {
     pub(super) fn new(routes: Routes, options: GrpcOptions, shutdown: Shutdown) -> Self {
+        let memory = options.memory.as_ref().map(|memory| memory.query().clone());
         let service = ServiceBuilder::new()
             .layer(DeadlineLayer::new(options.default_deadline))
             .layer(MessageErrorLayer)
@@ -69,6 +72,8 @@ impl Server {
             service: BoxCloneSyncService::new(service),
             http,
             max_connection_age: options.max_connection_age,
+            client_timeout: options.client_timeout,
+            memory,
             shutdown,
         }
     }
@@ -84,15 +89,17 @@ impl Server {
             local_addr: stream.local_addr().ok(),
             remote_addr: Some(connection.peer()),
         };
+        let responses = Responses::new(self.client_timeout, self.memory.clone());
         let service = {
             let (service, connection) = (self.service.clone(), connection.clone());
+            let responses = responses.clone();
             hyper::service::service_fn(move |request: Request<Incoming>| {
-                let guard = connection.request();
+                let (guard, responses) = (connection.request(), responses.clone());
                 let mut request = request.map(Body::new);
                 request.extensions_mut().insert(info.clone());
                 let response = service.clone().oneshot(request);
                 response.map(|response| {
-                    response.map(|response| response.map(|body| Tracked { body, _guard: guard }))
+                    response.map(move |response| response.map(|body| responses.track(body, guard)))
                 })
             })
         };
@@ -112,6 +119,8 @@ impl Server {
             }
         };
         let mut ending = std::pin::pin!(ending);
+        let mut watch = tokio::time::interval(responses.interval());
+        watch.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             tokio::select! {
                 biased;
@@ -129,37 +138,12 @@ impl Server {
                         None => Ok(()),
                     };
                 }
+                _ = watch.tick() => responses.cut_off_stalled(),
                 () = ending.as_mut(), if !is_ending => {
                     is_ending = true;
                     serving.as_mut().graceful_shutdown();
                 }
             }
         }
-    }
-}
-
-/// The body of a response; its request is in progress until it is dropped.
-struct Tracked {
-    body: Body,
-    _guard: RequestGuard,
-}
-
-impl hyper::body::Body for Tracked {
-    type Data = Bytes;
-    type Error = Status;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
-        Pin::new(&mut self.body).poll_frame(cx)
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
     }
 }

@@ -70,7 +70,7 @@ pub(super) async fn query_expressions(
         Ok((lists?, work.into_held()))
     };
     let registration = engine.running().register(&spec, Arc::default());
-    let pool = &engine.resources().compute;
+    let pool = &engine.resources().expressions;
     let computed = run::computed(pool, registration, compute, deadline).await;
     let (lists, held) = computed.map_err(failed)?;
     memory.extend(held);
@@ -85,7 +85,7 @@ pub(super) async fn query_expressions(
         // Held until the last message is made.
         let _ = &memory;
     });
-    Ok(Response::new(result_stream(messages, engine)))
+    Ok(Response::new(result_stream(messages, engine, None)))
 }
 
 /// The series of the inputs. Those that are moved by the same time are one query; limits are those of all.

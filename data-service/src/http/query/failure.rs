@@ -54,9 +54,7 @@ pub(super) fn of_query(error: &QueryError) -> HttpError {
         E::Store(_) => failed(StatusCode::FAILED_DEPENDENCY, error),
         E::Uids(error) => uids_error(error),
         E::NotAdmitted(_) | E::NoMemory(_) => HttpError::overloaded(error.to_string()),
-        E::DeadlineExceeded | E::TimedOut { .. } | E::ClientStalled { .. } => {
-            failed(StatusCode::GATEWAY_TIMEOUT, error)
-        }
+        E::DeadlineExceeded | E::TimedOut { .. } => failed(StatusCode::GATEWAY_TIMEOUT, error),
         E::Ended => failed(StatusCode::SERVICE_UNAVAILABLE, error),
         E::Row { .. } | E::RowKey { .. } | E::UidWithoutName { .. } | E::Internal { .. } => {
             failed(StatusCode::INTERNAL_SERVER_ERROR, error)

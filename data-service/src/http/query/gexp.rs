@@ -70,7 +70,7 @@ pub(crate) async fn get(
     let registration = engine.running().register(&spec, Arc::default());
     let resources = engine.resources();
     let deadline = resources.deadline(request.deadline);
-    let computed = run::computed(&resources.compute, registration, evaluate, deadline);
+    let computed = run::computed(&resources.expressions, registration, evaluate, deadline);
     let (computed, held) = computed.await.map_err(|error| of_call(&error))?;
     if let Some(held) = &held {
         answer.hold_of(held.budget()).map_err(of_query)?;

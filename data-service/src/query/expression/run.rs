@@ -110,7 +110,7 @@ pub async fn computed<T: Send + 'static, E: From<ExpressionError> + Send + 'stat
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
+    use std::sync::{Arc, LazyLock};
 
     use super::*;
     use crate::query::running::RunningQueries;
@@ -154,8 +154,9 @@ mod tests {
         compute: impl FnOnce(&CancellationToken) -> Result<(), ExpressionError> + Send + 'static,
         deadline: Option<Instant>,
     ) -> Result<(), ExpressionError> {
-        let pool = ComputePool::new(1).unwrap();
-        computed(&pool, registration, compute, deadline).await
+        // It outlives the computations, as that of a server does.
+        static POOL: LazyLock<ComputePool> = LazyLock::new(|| ComputePool::new(4).unwrap());
+        computed(&POOL, registration, compute, deadline).await
     }
 
     #[tokio::test]

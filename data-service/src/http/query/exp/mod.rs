@@ -79,7 +79,7 @@ pub(crate) async fn post(
         render::answer(&query, &inputs, results, &mut work)
     };
     let registration = engine.running().register(&spec, Arc::default());
-    let compute = &engine.resources().compute;
+    let compute = &engine.resources().expressions;
     let body = run::computed(compute, registration, answer, deadline).await;
     Ok(Reply::json(body.map_err(|error| failure::of_expression(&error))?))
 }
