@@ -17,7 +17,7 @@ use data_service::query::{
 use futures::StreamExt as _;
 use jiff::tz::TimeZone;
 use oxtsdb_resources::{Admission, AdmissionError, AdmissionLimits, ComputePool, MemoryPool};
-use oxtsdb_schema::{DuplicatePolicy, RowKeyLayout};
+use oxtsdb_schema::{DuplicatePolicy, RowKeyLayout, SaltLayout};
 use serde_json::json;
 use tsdb::Tsdb;
 
@@ -173,4 +173,24 @@ async fn a_query_without_a_deadline_ends_at_the_query_time_out() {
         last = Some(delivery.map(|_| ()));
     }
     assert!(matches!(last, Some(Err(QueryError::TimedOut { .. }))), "{last:?}");
+}
+
+#[tokio::test]
+async fn batches_of_few_large_rows_do_not_wait_for_each_other() {
+    let layout = RowKeyLayout {
+        salt: SaltLayout::new(1, 20).unwrap(),
+        ..RowKeyLayout::default()
+    };
+    let tsdb = Tsdb::new(layout).await;
+    // A row of each series is larger than what of a slice may wait; each bucket brings one in a batch.
+    for second in 0..3_600 {
+        for host in ["a", "b", "c", "d"] {
+            let tags = json!({"host": host});
+            tsdb.put(&json!({"metric": "m", "timestamp": T + second, "value": 1, "tags": tags}))
+                .await;
+        }
+    }
+    let engine = tsdb.engine_of(limits(3 << 20), resources(1, 1));
+    let answered = tokio::time::timeout(Duration::from_secs(30), answer(&engine, "sum:m", T)).await;
+    assert_eq!(answered.expect("it does not hang").unwrap(), 1);
 }
