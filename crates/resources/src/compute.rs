@@ -103,7 +103,7 @@ impl ComputePool {
         }
     }
 
-    /// Starts a job whose result nobody takes. A panic of it is reported and ends there.
+    /// Starts a job without a result. The panic hook reports its panic, and the pool goes on.
     pub fn spawn(&self, job: impl FnOnce() + Send + 'static) {
         self.push(move || {
             // The panic hook has reported it; the thread goes on.

@@ -7,8 +7,8 @@
 //!   └── query pool   bodies of queries, rows, points, results that wait for their client
 //! ```
 //!
-//! The two pools do not borrow from each other, so queries cannot starve writes. Whoever holds memory for
-//! a caller has a [`Reservation`] of its bytes, which gives them back when it is dropped.
+//! The two pools do not borrow from each other, so queries cannot starve writes. A component that holds
+//! memory for a caller has a [`Reservation`] of its bytes, which releases them when it is dropped.
 //!
 //! A reservation that exists grows at once or not at all: if holders waited for each other to grow, none
 //! of them would release anything. Only new work waits, for a bounded time, in the order of arrival.

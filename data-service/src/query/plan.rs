@@ -177,7 +177,7 @@ impl Plan {
         if sub_query.aggregator.is_none() {
             plan.group_by.clear();
         }
-        // Last: names that nobody has written need no windows.
+        // Last: a query for unknown names fails before any window is made.
         if let Some(downsample) = &sub_query.downsample {
             let (windows, held) = windows(query, downsample, &range_hours, budget, compute).await?;
             plan.downsample = Some((windows, downsample.function.under(quirks)));

@@ -1,8 +1,8 @@
 //! Bodies of the responses of a connection.
 //!
-//! HTTP/2 asks a body for more only when its client has granted a window for it. A client that grants none,
+//! HTTP/2 polls a body for more only when its client has granted a window for it. A client that grants none,
 //! but answers pings, would hold the body for as long as it likes: no write to the socket waits, so the
-//! time-out of the socket does not see it. So the time since a body was asked for more is watched here.
+//! time-out of the socket does not see it. So the time since a body was last polled is watched here.
 //!
 //! Large messages are handed over in pieces, which keeps what HTTP/2 has of them small; the rest counts as
 //! memory that is held.
