@@ -23,11 +23,12 @@ use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 
 use super::block;
 use super::catalog::Table;
-use super::engine::{self, Engine, Settings, engine_error, is_damage};
+use super::engine::{Engine, Settings, engine_error, is_damage};
 use super::folder::{io_error, make_private};
 use super::replacement::Replacement;
 use super::salvage;
 use super::set_aside::SetAside;
+use super::table_list;
 use crate::cell_list::CellList;
 use crate::{PointColumns, StoreError};
 
@@ -355,13 +356,10 @@ impl Blocks {
             FaultAt::Before(key) => self.engine()?.files_near(key, true),
             FaultAt::Anywhere { panicked: false } => self.engine()?.files(),
             // The tree may not be usable.
-            FaultAt::Anywhere { panicked: true } => engine::closed_files(&self.settings.path)?.0,
+            FaultAt::Anywhere { panicked: true } => table_list::closed_files(&self.settings.path)?.0,
         };
         let mut replacements = Vec::new();
         for file in suspects {
-            if file.keys.is_none() && salvage::is_unfinished(&file.path) {
-                continue;
-            }
             replacements.extend(Replacement::prepare(&self.set_aside, &file)?);
         }
         let panicked = matches!(fault.at, FaultAt::Anywhere { panicked: true });
@@ -451,8 +449,8 @@ impl Blocks {
 
 /// Opens the tree, without the damaged files that it cannot be opened with.
 fn open(settings: &Settings, set_aside: &SetAside) -> Result<Engine, StoreError> {
-    engine::check_trees(&settings.path)?;
-    for file in engine::damaged_ends(&settings.path)? {
+    table_list::check_trees(&settings.path)?;
+    for file in table_list::damaged_ends(&settings.path)? {
         if let Some(replacement) = Replacement::prepare(set_aside, &file)? {
             replacement.put(set_aside)?;
         }
@@ -482,7 +480,7 @@ fn set_damaged_files_aside(
     error: &StoreError,
 ) -> Result<bool, StoreError> {
     tracing::warn!(%error, "the row blocks cannot be opened; looking for damaged files");
-    let (rows, settings) = engine::closed_files(path)?;
+    let (rows, settings) = table_list::closed_files(path)?;
     for file in settings {
         salvage::check_open(&file.path).map_err(|detail| StoreError::Corrupt {
             place: file.path.display().to_string(),
@@ -492,7 +490,6 @@ fn set_damaged_files_aside(
     let mut found = false;
     for file in rows {
         if salvage::check_open(&file.path).is_err()
-            && !salvage::is_unfinished(&file.path)
             && let Some(replacement) = Replacement::prepare(set_aside, &file)?
         {
             replacement.put(set_aside)?;

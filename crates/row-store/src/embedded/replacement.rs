@@ -24,7 +24,7 @@ pub(super) struct Replacement {
 impl Replacement {
     /// Writes a file of all whole blocks of a damaged one; `None` if it is not damaged.
     pub(super) fn prepare(set_aside: &SetAside, file: &TableFile) -> Result<Option<Self>, StoreError> {
-        let Some(damage) = salvage::inspect(&file.path, file.keys.clone())? else {
+        let Some(damage) = salvage::inspect(file)? else {
             return Ok(None);
         };
         let kept = set_aside.place_for(&format!("table-{}", file.id))?;
