@@ -17,6 +17,7 @@ use std::ops::Bound;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 use fjall::Slice;
 use parking_lot::{Mutex, RwLock, RwLockReadGuard};
@@ -36,6 +37,9 @@ use crate::{PointColumns, StoreError};
 const TIME_KEY: [u8; 2] = [0, 0];
 /// So many files may turn out to be damaged when the tree is opened.
 const MAX_DAMAGED: usize = 1_000;
+/// A repair may block flushes for so long before health reports it: it waits for the compaction that is
+/// under way, and for reads.
+const REPAIR_LIMIT: Duration = Duration::from_secs(60);
 
 /// Takes the block of a row that is to be written, or `None` to remove it.
 pub(super) type WriteBlock<'a> = dyn FnMut(&Table, &[u8], Option<Vec<u8>>) -> Result<(), StoreError> + 'a;
@@ -96,6 +100,8 @@ pub(super) struct Blocks {
     engine: RwLock<Result<Engine, StoreError>>,
     repairing: Mutex<()>,
     repairs: AtomicU64,
+    /// When the repair that is under way began to block flushes.
+    reopening_since: Mutex<Option<Instant>>,
 }
 
 impl fmt::Debug for Blocks {
@@ -168,12 +174,15 @@ impl Blocks {
             engine: RwLock::new(Ok(engine)),
             repairing: Mutex::default(),
             repairs: AtomicU64::new(0),
+            reopening_since: Mutex::default(),
         })
     }
 
-    /// The tree. A thread may hold it twice: a repair, which has it alone, first waits for the flush.
+    /// The tree. New readers queue behind a repair that waits for it, so reads that overlap do not starve
+    /// the repair. Hence a thread must not hold it twice, except under `busy`: a repair locks that first, and
+    /// does not wait for the tree while a flush, which reads rows as it writes, is under way.
     fn engine(&self) -> Result<Opened<'_>, StoreError> {
-        RwLockReadGuard::try_map(self.engine.read_recursive(), |engine| engine.as_ref().ok())
+        RwLockReadGuard::try_map(self.engine.read(), |engine| engine.as_ref().ok())
             .map_err(|guard| guard.as_ref().err().cloned().unwrap_or_else(|| self.closed()))
     }
 
@@ -184,7 +193,22 @@ impl Blocks {
     }
 
     /// Whether the tree is open, or about to be.
+    ///
+    /// # Errors
+    ///
+    /// It could not be opened again, or a repair that blocks flushes takes longer than `REPAIR_LIMIT`.
     pub(super) fn check(&self) -> Result<(), StoreError> {
+        if let Some(since) = *self.reopening_since.lock()
+            && since.elapsed() >= REPAIR_LIMIT
+        {
+            return Err(StoreError::Unavailable {
+                detail: format!(
+                    "the repair of {} has been blocking flushes for {} s",
+                    self.settings.path.display(),
+                    since.elapsed().as_secs()
+                ),
+            });
+        }
         match self.engine.try_read_recursive().as_deref() {
             Some(Err(error)) => Err(error.clone()),
             Some(Ok(_)) | None => Ok(()),
@@ -381,6 +405,13 @@ impl Blocks {
     /// Closes the tree, replaces files, and opens it again. That also removes what failed flushes and
     /// compactions left.
     fn reopen(&self, replacements: &[Replacement]) -> Result<(), StoreError> {
+        *self.reopening_since.lock() = Some(Instant::now());
+        let reopened = self.reopen_alone(replacements);
+        *self.reopening_since.lock() = None;
+        reopened
+    }
+
+    fn reopen_alone(&self, replacements: &[Replacement]) -> Result<(), StoreError> {
         let _busy = self.busy.write();
         let mut engine = self.engine.write();
         let current = match engine.as_ref() {
@@ -520,3 +551,6 @@ fn damaged(table: &Table, row: &[u8], detail: &str) -> StoreError {
         detail: detail.to_owned(),
     }
 }
+
+#[cfg(test)]
+mod tests;
