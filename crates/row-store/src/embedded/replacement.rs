@@ -73,7 +73,15 @@ impl Replacement {
             );
         }
         set_aside.add(&self.damage.gaps, named)?;
-        fs::rename(&self.new, &self.path).map_err(|error| io_error(&self.path, &error))?;
+        let failed = |error| io_error(&self.path, &error);
+        if let Some(folder) = self.path.parent()
+            && !folder.exists()
+        {
+            // All table files are missing, with their folder.
+            fs::create_dir(folder).map_err(failed)?;
+            folder.parent().map_or(Ok(()), sync_folder)?;
+        }
+        fs::rename(&self.new, &self.path).map_err(failed)?;
         self.path.parent().map_or(Ok(()), sync_folder)
     }
 }

@@ -396,3 +396,6 @@ pub(super) fn rewrite(
     writer.finish().map_err(failed)?;
     Ok(())
 }
+
+#[cfg(test)]
+mod tests;
