@@ -12,22 +12,25 @@
 //! `salvage`), and opens the tree again. From then on the tree is whole: flushes and compactions
 //! pass through it as ever. Only reads look at the record of what is missing.
 
+mod opening;
+#[cfg(test)]
+mod tests;
+
 use std::fmt;
 use std::ops::Bound;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use fjall::Slice;
 use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 
+use self::opening::open;
 use super::block;
 use super::catalog::Table;
 use super::engine::{Engine, Settings, engine_error, is_damage};
 use super::folder::{io_error, make_private};
 use super::replacement::Replacement;
-use super::salvage;
 use super::set_aside::SetAside;
 use super::table_list;
 use crate::cell_list::CellList;
@@ -35,8 +38,6 @@ use crate::{PointColumns, StoreError};
 
 /// Key of the newest time that was flushed; no table has the id 0.
 const TIME_KEY: [u8; 2] = [0, 0];
-/// So many files may turn out to be damaged when the tree is opened.
-const MAX_DAMAGED: usize = 1_000;
 /// A repair may block flushes for so long before health reports it: it waits for the compaction that is
 /// under way, and for reads.
 const REPAIR_LIMIT: Duration = Duration::from_secs(60);
@@ -478,58 +479,6 @@ impl Blocks {
     }
 }
 
-/// Opens the tree, without the damaged files that it cannot be opened with.
-fn open(settings: &Settings, set_aside: &SetAside) -> Result<Engine, StoreError> {
-    table_list::check_trees(&settings.path)?;
-    for file in table_list::damaged_ends(&settings.path)? {
-        if let Some(replacement) = Replacement::prepare(set_aside, &file)? {
-            replacement.put(set_aside)?;
-        }
-    }
-    let mut attempts = 0;
-    loop {
-        let error = match catch_unwind(|| Engine::open(settings)) {
-            Ok(Ok(engine)) => return Ok(engine),
-            Ok(Err(error)) if is_damage(&error) => engine_error(&settings.path, &error),
-            Ok(Err(error)) => return Err(engine_error(&settings.path, &error)),
-            Err(_panic) => StoreError::Corrupt {
-                place: settings.path.display().to_string(),
-                detail: "the engine panicked while it opened its files".to_owned(),
-            },
-        };
-        attempts += 1;
-        if attempts > MAX_DAMAGED || !set_damaged_files_aside(&settings.path, set_aside, &error)? {
-            return Err(error);
-        }
-    }
-}
-
-/// Sets the files aside that a tree cannot be opened with; `false` if there are none.
-fn set_damaged_files_aside(
-    path: &Path,
-    set_aside: &SetAside,
-    error: &StoreError,
-) -> Result<bool, StoreError> {
-    tracing::warn!(%error, "the row blocks cannot be opened; looking for damaged files");
-    let (rows, settings) = table_list::closed_files(path)?;
-    for file in settings {
-        salvage::check_open(&file.path).map_err(|detail| StoreError::Corrupt {
-            place: file.path.display().to_string(),
-            detail,
-        })?;
-    }
-    let mut found = false;
-    for file in rows {
-        if salvage::check_open(&file.path).is_err()
-            && let Some(replacement) = Replacement::prepare(set_aside, &file)?
-        {
-            replacement.put(set_aside)?;
-            found = true;
-        }
-    }
-    Ok(found)
-}
-
 /// Decodes the block of a row.
 pub(super) fn decode(table: &Table, row: &[u8], block: &[u8]) -> Result<CellList, StoreError> {
     block::decode(block).map_err(|detail| damaged(table, row, detail))
@@ -551,6 +500,3 @@ fn damaged(table: &Table, row: &[u8], detail: &str) -> StoreError {
         detail: detail.to_owned(),
     }
 }
-
-#[cfg(test)]
-mod tests;
