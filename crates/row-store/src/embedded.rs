@@ -38,6 +38,7 @@ mod replacement;
 mod row_buffer;
 mod salvage;
 mod set_aside;
+mod table_list;
 mod varint;
 
 use std::sync::Arc;

@@ -392,3 +392,136 @@ async fn repairs_of_an_open_store_find_files_that_cannot_be_opened_again() {
     let store = EmbeddedStore::open(config).unwrap();
     assert_eq!(rows(&store, b"newest", true).await, ((0..ROWS).collect(), damage));
 }
+
+/// Opens a store whose one listed table file has lost its end or all of it, writes to it and opens it again.
+/// Returns how many rows are left; those that are not are recorded as lost.
+async fn survives_a_lost_end(folder: &Path, case: &str) -> usize {
+    let store = EmbeddedStore::open(EmbeddedConfig::new(folder))
+        .unwrap_or_else(|error| panic!("{case}: the store does not open: {error}"));
+    let (old, _) = rows(&store, b"old", false).await;
+    let damage = store.damage();
+    for number in (0..ROWS).filter(|number| !old.contains(number)) {
+        assert!(is_in(&damage, number), "{case}: row {number} was lost silently");
+    }
+    store.write(batch(0..ROWS, b"new")).await.unwrap();
+    store.flush().await.unwrap();
+    store.check_health().await.unwrap();
+    let all: BTreeSet<u32> = (0..ROWS).collect();
+    assert_eq!(rows(&store, b"new", false).await.0, all, "{case}");
+    // A table that is made later has lost nothing.
+    let later: TableName = "later".parse().unwrap();
+    store
+        .create_table(&TableDef::new(later.clone(), &["f"]))
+        .await
+        .unwrap();
+    let read = store.get(&later, b"row", &ColumnSelection::All).await;
+    assert_eq!(read.unwrap(), None, "{case}");
+    store.close().await.unwrap();
+
+    let store = EmbeddedStore::open(EmbeddedConfig::new(folder)).unwrap();
+    assert_eq!(store.damage(), damage, "{case}");
+    assert_eq!(rows(&store, b"old", false).await.0, old, "{case}");
+    assert_eq!(rows(&store, b"new", true).await.0, all, "{case}");
+    store.close().await.unwrap();
+    old.len()
+}
+
+#[tokio::test]
+async fn a_store_opens_with_table_files_that_are_cut_off_zeroed_or_missing() {
+    let whole = whole().await;
+    let bytes = fs::read(table_file(whole.path())).unwrap();
+    let length = bytes.len();
+    let every = usize::try_from(ROWS).unwrap();
+    let mut cases: Vec<(String, Option<Vec<u8>>)> = vec![("missing".to_owned(), None)];
+    for keep in [
+        0,
+        1,
+        4_096,
+        length / 2,
+        length - 4_096,
+        length - 1_000,
+        length - 100,
+        length - 38,
+        length - 1,
+    ] {
+        cases.push((
+            format!("cut off at {keep} of {length}"),
+            Some(bytes[..keep].to_vec()),
+        ));
+    }
+    for zeroed in [38, 1_000, length - (length - 1) / 4_096 * 4_096, 4_096, length] {
+        let mut bytes = bytes.clone();
+        bytes[length - zeroed..].fill(0);
+        cases.push((format!("the last {zeroed} of {length} zeroed"), Some(bytes)));
+    }
+    for (case, content) in cases {
+        let folder = tempfile::tempdir().unwrap();
+        copy(whole.path(), folder.path());
+        let file = table_file(folder.path());
+        let kept = match &content {
+            Some(content) => {
+                fs::write(&file, content).unwrap();
+                content
+                    .iter()
+                    .rposition(|byte| *byte != 0)
+                    .map_or(0, |last| last + 1)
+            }
+            None => {
+                fs::remove_file(&file).unwrap();
+                0
+            }
+        };
+        let left = survives_a_lost_end(folder.path(), &case).await;
+        // A data block at the cut is lost, all before it are left.
+        let expected = every * kept / length;
+        assert!(
+            left + 100 >= expected && (kept > 0 || left == 0),
+            "{case}: {left} rows are left"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_running_store_reopens_though_a_table_file_lost_its_end() {
+    for is_removed in [false, true] {
+        let whole = whole().await;
+        let config = EmbeddedConfig::new(whole.path());
+        let store = EmbeddedStore::open(config.clone()).unwrap();
+        store.write(batch(0..ROWS / 2, b"new")).await.unwrap();
+        store.close().await.unwrap();
+        let store = EmbeddedStore::open(config).unwrap();
+        let files = table_files(whole.path());
+        assert_eq!(files.len(), 2, "{files:?}");
+        // A read meets the damage of the first file; the tree is opened again without the end of the second.
+        let length = usize::try_from(fs::metadata(&files[0]).unwrap().len()).unwrap();
+        flip(&files[0], length / 2);
+        if is_removed {
+            fs::remove_file(&files[1]).unwrap();
+        } else {
+            let file = fs::File::options().write(true).open(&files[1]).unwrap();
+            file.set_len(file.metadata().unwrap().len() / 2).unwrap();
+        }
+        drop(rows(&store, b"old", false).await);
+        assert!(!store.damage().is_empty());
+        store.check_health().await.unwrap();
+        store.write(batch(0..ROWS, b"newest")).await.unwrap();
+        store.flush().await.unwrap();
+        assert_eq!(rows(&store, b"newest", false).await.0, (0..ROWS).collect());
+        store.close().await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn an_unlisted_table_file_is_removed_and_nothing_is_lost() {
+    let whole = whole().await;
+    let file = table_file(whole.path());
+    let bytes = fs::read(&file).unwrap();
+    for (id, content) in [(900, &bytes[..]), (901, &bytes[..bytes.len() / 2]), (902, &[])] {
+        fs::write(file.with_file_name(id.to_string()), content).unwrap();
+    }
+    let store = EmbeddedStore::open(EmbeddedConfig::new(whole.path())).unwrap();
+    assert_eq!(store.damage(), []);
+    assert_eq!(rows(&store, b"old", false).await.0, (0..ROWS).collect());
+    assert_eq!(table_files(whole.path()), [file]);
+    store.close().await.unwrap();
+}

@@ -280,6 +280,13 @@ async fn a_full_disk_stops_writes_keeps_reads_and_recovers() {
 
     fs::remove_file(&ballast).unwrap();
     let deadline = tokio::time::Instant::now() + std::time::Duration::from_secs(30);
+    while let Err(error) = store.check_health().await {
+        assert!(
+            tokio::time::Instant::now() < deadline,
+            "not healthy without a write: {error}"
+        );
+        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+    }
     while let Err(error) = store.write(batch(refused, 100_000)).await {
         assert!(matches!(error, StoreError::Full { .. }), "{error}");
         assert!(tokio::time::Instant::now() < deadline, "there is room again");

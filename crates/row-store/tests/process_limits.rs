@@ -115,6 +115,12 @@ async fn limited_process() {
     );
     store.check_health().await.unwrap_err();
     limit(Resource::Fsize, None);
+    // No write is sent to a store that is not healthy, so it recovers without one.
+    let deadline = tokio::time::Instant::now() + std::time::Duration::from_secs(30);
+    while let Err(error) = store.check_health().await {
+        assert!(tokio::time::Instant::now() < deadline, "{error}");
+        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+    }
     store.write(batch(104)).await.unwrap();
     store.check_health().await.unwrap();
     check_rows(&store, 100..103).await;

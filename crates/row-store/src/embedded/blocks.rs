@@ -12,29 +12,35 @@
 //! `salvage`), and opens the tree again. From then on the tree is whole: flushes and compactions
 //! pass through it as ever. Only reads look at the record of what is missing.
 
+mod opening;
+#[cfg(test)]
+mod tests;
+
 use std::fmt;
 use std::ops::Bound;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 use fjall::Slice;
 use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 
+use self::opening::open;
 use super::block;
 use super::catalog::Table;
-use super::engine::{self, Engine, Settings, engine_error, is_damage};
+use super::engine::{Engine, Settings, engine_error, is_damage};
 use super::folder::{io_error, make_private};
 use super::replacement::Replacement;
-use super::salvage;
 use super::set_aside::SetAside;
+use super::table_list;
 use crate::cell_list::CellList;
 use crate::{PointColumns, StoreError};
 
 /// Key of the newest time that was flushed; no table has the id 0.
 const TIME_KEY: [u8; 2] = [0, 0];
-/// So many files may turn out to be damaged when the tree is opened.
-const MAX_DAMAGED: usize = 1_000;
+/// A repair may block flushes for so long before health reports it: it waits for the compaction that is
+/// under way, and for reads.
+const REPAIR_LIMIT: Duration = Duration::from_secs(60);
 
 /// Takes the block of a row that is to be written, or `None` to remove it.
 pub(super) type WriteBlock<'a> = dyn FnMut(&Table, &[u8], Option<Vec<u8>>) -> Result<(), StoreError> + 'a;
@@ -95,6 +101,8 @@ pub(super) struct Blocks {
     engine: RwLock<Result<Engine, StoreError>>,
     repairing: Mutex<()>,
     repairs: AtomicU64,
+    /// When the repair that is under way began to block flushes.
+    reopening_since: Mutex<Option<Instant>>,
 }
 
 impl fmt::Debug for Blocks {
@@ -167,12 +175,15 @@ impl Blocks {
             engine: RwLock::new(Ok(engine)),
             repairing: Mutex::default(),
             repairs: AtomicU64::new(0),
+            reopening_since: Mutex::default(),
         })
     }
 
-    /// The tree. A thread may hold it twice: a repair, which has it alone, first waits for the flush.
+    /// The tree. New readers queue behind a repair that waits for it, so reads that overlap do not starve
+    /// the repair. Hence a thread must not hold it twice, except under `busy`: a repair locks that first, and
+    /// does not wait for the tree while a flush, which reads rows as it writes, is under way.
     fn engine(&self) -> Result<Opened<'_>, StoreError> {
-        RwLockReadGuard::try_map(self.engine.read_recursive(), |engine| engine.as_ref().ok())
+        RwLockReadGuard::try_map(self.engine.read(), |engine| engine.as_ref().ok())
             .map_err(|guard| guard.as_ref().err().cloned().unwrap_or_else(|| self.closed()))
     }
 
@@ -183,7 +194,22 @@ impl Blocks {
     }
 
     /// Whether the tree is open, or about to be.
+    ///
+    /// # Errors
+    ///
+    /// It could not be opened again, or a repair that blocks flushes takes longer than `REPAIR_LIMIT`.
     pub(super) fn check(&self) -> Result<(), StoreError> {
+        if let Some(since) = *self.reopening_since.lock()
+            && since.elapsed() >= REPAIR_LIMIT
+        {
+            return Err(StoreError::Unavailable {
+                detail: format!(
+                    "the repair of {} has been blocking flushes for {} s",
+                    self.settings.path.display(),
+                    since.elapsed().as_secs()
+                ),
+            });
+        }
         match self.engine.try_read_recursive().as_deref() {
             Some(Err(error)) => Err(error.clone()),
             Some(Ok(_)) | None => Ok(()),
@@ -355,13 +381,10 @@ impl Blocks {
             FaultAt::Before(key) => self.engine()?.files_near(key, true),
             FaultAt::Anywhere { panicked: false } => self.engine()?.files(),
             // The tree may not be usable.
-            FaultAt::Anywhere { panicked: true } => engine::closed_files(&self.settings.path)?.0,
+            FaultAt::Anywhere { panicked: true } => table_list::closed_files(&self.settings.path)?.0,
         };
         let mut replacements = Vec::new();
         for file in suspects {
-            if file.keys.is_none() && salvage::is_unfinished(&file.path) {
-                continue;
-            }
             replacements.extend(Replacement::prepare(&self.set_aside, &file)?);
         }
         let panicked = matches!(fault.at, FaultAt::Anywhere { panicked: true });
@@ -383,6 +406,13 @@ impl Blocks {
     /// Closes the tree, replaces files, and opens it again. That also removes what failed flushes and
     /// compactions left.
     fn reopen(&self, replacements: &[Replacement]) -> Result<(), StoreError> {
+        *self.reopening_since.lock() = Some(Instant::now());
+        let reopened = self.reopen_alone(replacements);
+        *self.reopening_since.lock() = None;
+        reopened
+    }
+
+    fn reopen_alone(&self, replacements: &[Replacement]) -> Result<(), StoreError> {
         let _busy = self.busy.write();
         let mut engine = self.engine.write();
         let current = match engine.as_ref() {
@@ -447,59 +477,6 @@ impl Blocks {
     ) -> Result<(), StoreError> {
         self.set_aside.add_row(&key(table, row), block, detail)
     }
-}
-
-/// Opens the tree, without the damaged files that it cannot be opened with.
-fn open(settings: &Settings, set_aside: &SetAside) -> Result<Engine, StoreError> {
-    engine::check_trees(&settings.path)?;
-    for file in engine::damaged_ends(&settings.path)? {
-        if let Some(replacement) = Replacement::prepare(set_aside, &file)? {
-            replacement.put(set_aside)?;
-        }
-    }
-    let mut attempts = 0;
-    loop {
-        let error = match catch_unwind(|| Engine::open(settings)) {
-            Ok(Ok(engine)) => return Ok(engine),
-            Ok(Err(error)) if is_damage(&error) => engine_error(&settings.path, &error),
-            Ok(Err(error)) => return Err(engine_error(&settings.path, &error)),
-            Err(_panic) => StoreError::Corrupt {
-                place: settings.path.display().to_string(),
-                detail: "the engine panicked while it opened its files".to_owned(),
-            },
-        };
-        attempts += 1;
-        if attempts > MAX_DAMAGED || !set_damaged_files_aside(&settings.path, set_aside, &error)? {
-            return Err(error);
-        }
-    }
-}
-
-/// Sets the files aside that a tree cannot be opened with; `false` if there are none.
-fn set_damaged_files_aside(
-    path: &Path,
-    set_aside: &SetAside,
-    error: &StoreError,
-) -> Result<bool, StoreError> {
-    tracing::warn!(%error, "the row blocks cannot be opened; looking for damaged files");
-    let (rows, settings) = engine::closed_files(path)?;
-    for file in settings {
-        salvage::check_open(&file.path).map_err(|detail| StoreError::Corrupt {
-            place: file.path.display().to_string(),
-            detail,
-        })?;
-    }
-    let mut found = false;
-    for file in rows {
-        if salvage::check_open(&file.path).is_err()
-            && !salvage::is_unfinished(&file.path)
-            && let Some(replacement) = Replacement::prepare(set_aside, &file)?
-        {
-            replacement.put(set_aside)?;
-            found = true;
-        }
-    }
-    Ok(found)
 }
 
 /// Decodes the block of a row.

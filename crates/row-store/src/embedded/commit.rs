@@ -25,6 +25,7 @@ mod replay;
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
 
 use rustc_hash::FxBuildHasher;
 
@@ -42,6 +43,8 @@ use crate::StoreError;
 const GROUP_BYTES: usize = 8 << 20;
 /// Rows that are fetched from memory together, before they are written to.
 const FETCHED: usize = 32;
+/// How long after a failure, if no write follows, the commit thread checks whether writes are possible again.
+const RETRY: Duration = Duration::from_secs(1);
 /// The kind of an item: a batch of mutations.
 const WRITE: u8 = 1;
 
@@ -57,7 +60,14 @@ pub(super) fn run(core: &Core, queue: &Queue, journal: Journal) {
         failing: false,
     };
     let mut group = Group::default();
-    while let Some(requests) = queue.take() {
+    loop {
+        let deadline = committer.failing.then(|| Instant::now() + RETRY);
+        let Some(requests) = queue.take(deadline) else {
+            return;
+        };
+        if requests.is_empty() {
+            committer.probe();
+        }
         for request in requests {
             match request {
                 Request::Change {
@@ -261,6 +271,18 @@ impl Committer<'_> {
             *naming += 1;
         }
         appended
+    }
+
+    /// Checks after a failed write whether the journal can be written again. No write may come to show that:
+    /// a load balancer sends none to a store that is not healthy.
+    fn probe(&mut self) {
+        let was_full = matches!(*self.core.write_error.lock(), Some(StoreError::Full { .. }));
+        let probed = self.journal.probe(self.core.now_ms(), was_full);
+        if probed.is_ok() {
+            tracing::info!("the journal can be written again");
+        }
+        self.failing = probed.is_err();
+        *self.core.write_error.lock() = probed.err();
     }
 
     /// Sees to it that memory and journal are within their limits before more is added: begins a

@@ -5,17 +5,17 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::io::{self, ErrorKind, Write as _};
+use std::io::ErrorKind;
 use std::ops::Bound;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use fjall::config::{BlockSizePolicy, CompressionPolicy};
 use fjall::{AbstractTree as _, CompressionType, Database, Keyspace, KeyspaceCreateOptions, LsmError};
-use lsm_tree::checksum::ChecksummedWriter;
 use rustix::io::Errno;
 
-use super::folder::{io_error, make_private, missing, sync_folder};
-use super::salvage::{self, KeyRange};
+use super::folder::{io_error, make_private, sync_folder};
+use super::salvage::KeyRange;
 use crate::StoreError;
 
 /// Some eight hours of 10-second points lie in one block of the tree; a bigger one compresses keys
@@ -23,8 +23,6 @@ use crate::StoreError;
 pub(super) const TREE_BLOCK: u32 = 16 << 10;
 /// Rows of a damaged range that are known to be intact, at most.
 const MAX_INTACT: usize = 10_000;
-/// The keyspace of the engine's own settings.
-const SETTINGS: &str = "0";
 
 /// The open tree.
 pub(super) struct Engine {
@@ -40,6 +38,9 @@ pub(super) struct TableFile {
     pub(super) path: PathBuf,
     /// First and last key; `None` while the tree is closed.
     pub(super) keys: Option<KeyRange>,
+    /// Paths of the files of its run, in key order, while the tree is closed. The key ranges of a run do
+    /// not overlap, so the neighbours bound the keys of a file that cannot be read.
+    pub(super) run: Arc<[PathBuf]>,
 }
 
 /// What the tree is opened with.
@@ -191,113 +192,8 @@ fn file_of(table: &lsm_tree::Table) -> TableFile {
         id: table.id(),
         path: table.path.to_path_buf(),
         keys: Some((keys.min().to_vec(), keys.max().to_vec())),
+        run: Arc::default(),
     }
-}
-
-/// Sees to it that opening a tree neither loses nor destroys anything.
-pub(super) fn check_trees(path: &Path) -> Result<(), StoreError> {
-    for tree in trees(path)? {
-        let has_tables = fs::read_dir(tree.join("tables")).is_ok_and(|mut tables| tables.next().is_some());
-        let current = tree.join("current");
-        // The engine takes a tree without this file for a new one.
-        if has_tables && !current.exists() {
-            return Err(missing(&current));
-        }
-        if current.exists() {
-            check_list(&tree, &current)?;
-        }
-    }
-    Ok(())
-}
-
-/// Compares the current list of a tree's table files with its checksum, which the engine does not.
-fn check_list(tree: &Path, current: &Path) -> Result<(), StoreError> {
-    let corrupt = |path: &Path, detail: &str| StoreError::Corrupt {
-        place: path.display().to_string(),
-        detail: detail.to_owned(),
-    };
-    let bytes = fs::read(current).map_err(|error| io_error(current, &error))?;
-    let checksum = bytes.get(8..24).and_then(|bytes| bytes.try_into().ok());
-    let (Some(number), Some(expected)) = (bytes.first_chunk().copied(), checksum) else {
-        return Err(corrupt(current, "the file is cut off"));
-    };
-    #[expect(clippy::little_endian_bytes, reason = "the engine's format")]
-    let (number, expected) = (u64::from_le_bytes(number), u128::from_le_bytes(expected));
-    let list = tree.join(format!("v{number}"));
-    let content = match fs::read(&list) {
-        Ok(content) => content,
-        Err(error) if error.kind() == ErrorKind::NotFound => return Err(missing(&list)),
-        Err(error) => return Err(io_error(&list, &error)),
-    };
-    let mut writer = ChecksummedWriter::new(io::sink());
-    writer
-        .write_all(&content)
-        .map_err(|error| io_error(&list, &error))?;
-    if writer.checksum().into_u128() != expected {
-        return Err(corrupt(&list, "the checksum does not match"));
-    }
-    Ok(())
-}
-
-fn trees(path: &Path) -> Result<Vec<PathBuf>, StoreError> {
-    let Ok(trees) = fs::read_dir(path.join("keyspaces")) else {
-        return Ok(Vec::new());
-    };
-    trees
-        .map(|tree| Ok(tree.map_err(|error| io_error(path, &error))?.path()))
-        .collect()
-}
-
-/// The table files of a closed tree whose ends are damaged, and of those that are not the rows' the
-/// first that is, as an error.
-pub(super) fn damaged_ends(path: &Path) -> Result<Vec<TableFile>, StoreError> {
-    let mut damaged = Vec::new();
-    for tree in trees(path)? {
-        let Ok(tables) = fs::read_dir(tree.join("tables")) else {
-            continue;
-        };
-        for table in tables {
-            let path = table.map_err(|error| io_error(&tree, &error))?.path();
-            let Some(id) = path.file_name().and_then(|name| name.to_str()?.parse().ok()) else {
-                continue;
-            };
-            let Err(detail) = salvage::check_end(&path) else {
-                continue;
-            };
-            if salvage::is_unfinished(&path) {
-                continue;
-            }
-            if tree.ends_with(SETTINGS) {
-                return Err(StoreError::Corrupt {
-                    place: path.display().to_string(),
-                    detail,
-                });
-            }
-            damaged.push(TableFile { id, path, keys: None });
-        }
-    }
-    Ok(damaged)
-}
-
-/// All table files of a closed tree; those of the engine's settings in the second list.
-pub(super) fn closed_files(path: &Path) -> Result<(Vec<TableFile>, Vec<TableFile>), StoreError> {
-    let (mut rows, mut settings) = (Vec::new(), Vec::new());
-    for tree in trees(path)? {
-        let files = if tree.ends_with(SETTINGS) {
-            &mut settings
-        } else {
-            &mut rows
-        };
-        let Ok(tables) = fs::read_dir(tree.join("tables")) else {
-            continue;
-        };
-        for table in tables {
-            let path = table.map_err(|error| io_error(&tree, &error))?.path();
-            let id = path.file_name().and_then(|name| name.to_str()?.parse().ok());
-            files.extend(id.map(|id| TableFile { id, path, keys: None }));
-        }
-    }
-    Ok((rows, settings))
 }
 
 /// Whether an error may be due to damaged files.

@@ -74,10 +74,7 @@ impl Journal {
     /// appended; after any other error it is not.
     pub(super) fn append(&mut self, time_ms: i64, fill: impl FnOnce(&mut Vec<u8>)) -> Result<(), StoreError> {
         segment::frame(&mut self.buffer, self.next_sequence, time_ms, fill)?;
-        if self.segment.is_none() {
-            self.segment = Some(self.begin(time_ms)?);
-            self.next_number += 1;
-        }
+        self.ensure_segment(time_ms)?;
         let Some(segment) = &mut self.segment else {
             return Ok(());
         };
@@ -93,6 +90,30 @@ impl Journal {
         if self.prepared.is_none() {
             // Without it the next segment is made when it is needed.
             self.prepared = Prepared::new(&self.folder, &self.handle, self.next_number).ok();
+        }
+        Ok(())
+    }
+
+    /// Checks after a failure whether frames can be appended again: begins a segment if there is none, else
+    /// syncs the one there is. If that fails, no file is left behind. After a full disk (`was_full`) it also
+    /// checks that a segment has space to grow.
+    pub(super) fn probe(&mut self, time_ms: i64, was_full: bool) -> Result<(), StoreError> {
+        let failed = |error| io_error(&self.folder, &error);
+        if was_full && fs4::available_space(&self.folder).map_err(failed)? < segment::GROWTH {
+            return Err(StoreError::Full {
+                place: self.folder.display().to_string(),
+            });
+        }
+        match &self.segment {
+            Some(segment) => segment.sync(),
+            None => self.ensure_segment(time_ms),
+        }
+    }
+
+    fn ensure_segment(&mut self, time_ms: i64) -> Result<(), StoreError> {
+        if self.segment.is_none() {
+            self.segment = Some(self.begin(time_ms)?);
+            self.next_number += 1;
         }
         Ok(())
     }

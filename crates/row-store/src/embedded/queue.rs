@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::Instant;
 
 use parking_lot::{Condvar, Mutex};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
@@ -158,14 +159,19 @@ impl Queue {
         Ok(())
     }
 
-    /// Waits for requests and takes them all; `None` after the queue was closed.
-    pub(super) fn take(&self) -> Option<VecDeque<Request>> {
+    /// Waits for requests and takes them all: none if none arrive before `deadline`, `None` after the
+    /// queue was closed.
+    pub(super) fn take(&self, deadline: Option<Instant>) -> Option<VecDeque<Request>> {
         let mut state = self.state.lock();
         while state.requests.is_empty() {
             if state.closed {
                 return None;
             }
-            self.ready.wait(&mut state);
+            match deadline {
+                None => self.ready.wait(&mut state),
+                Some(deadline) if self.ready.wait_until(&mut state, deadline).timed_out() => break,
+                Some(_) => {}
+            }
         }
         Some(std::mem::take(&mut state.requests))
     }

@@ -24,7 +24,7 @@ pub(super) struct Replacement {
 impl Replacement {
     /// Writes a file of all whole blocks of a damaged one; `None` if it is not damaged.
     pub(super) fn prepare(set_aside: &SetAside, file: &TableFile) -> Result<Option<Self>, StoreError> {
-        let Some(damage) = salvage::inspect(&file.path, file.keys.clone())? else {
+        let Some(damage) = salvage::inspect(file)? else {
             return Ok(None);
         };
         let kept = set_aside.place_for(&format!("table-{}", file.id))?;
@@ -73,7 +73,15 @@ impl Replacement {
             );
         }
         set_aside.add(&self.damage.gaps, named)?;
-        fs::rename(&self.new, &self.path).map_err(|error| io_error(&self.path, &error))?;
+        let failed = |error| io_error(&self.path, &error);
+        if let Some(folder) = self.path.parent()
+            && !folder.exists()
+        {
+            // All table files are missing, with their folder.
+            fs::create_dir(folder).map_err(failed)?;
+            folder.parent().map_or(Ok(()), sync_folder)?;
+        }
+        fs::rename(&self.new, &self.path).map_err(failed)?;
         self.path.parent().map_or(Ok(()), sync_folder)
     }
 }

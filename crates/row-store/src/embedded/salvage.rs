@@ -14,7 +14,7 @@
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::FileExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use lsm_tree::coding::Decode;
@@ -23,6 +23,7 @@ use lsm_tree::table::block::{BlockType, Header};
 use lsm_tree::table::{Block, DataBlock, Writer};
 use lsm_tree::{Cache, Checksum, CompressionType, InternalValue, SeqNo, Table, ValueType};
 
+use super::engine::TableFile;
 use super::folder::io_error;
 use crate::StoreError;
 
@@ -33,6 +34,9 @@ const TRAILER: usize = 38;
 const ENTRY: usize = 18;
 /// After a page that the disk cannot read, reads go on at the next.
 const PAGE: usize = 4 << 10;
+
+/// The key of a file of which nothing is left and no key is known: before the rows of all tables.
+const PLACEHOLDER: [u8; 3] = [0; 3];
 
 /// First and last key of a table file.
 pub(super) type KeyRange = (Vec<u8>, Vec<u8>);
@@ -55,7 +59,8 @@ pub(super) struct Damage {
     pub(super) gaps: Vec<Gap>,
     /// Damage that costs no row.
     pub(super) structure: Option<String>,
-    keys: Option<KeyRange>,
+    /// The first key that the file may have; empty: the first of all.
+    first: Vec<u8>,
 }
 
 /// Reads a file; pages that the disk cannot read are zeros.
@@ -257,30 +262,40 @@ fn structure(path: &Path, bytes: &[u8], data_end: usize) -> Option<String> {
     Some("there is no meta block".to_owned())
 }
 
-/// Whether a file is what a crash left of one that was being written.
-pub(super) fn is_unfinished(path: &Path) -> bool {
-    check_end(path).is_err() && read(path).is_ok_and(|bytes| meta(&bytes).is_none())
+/// The first key that a file may have, and the first behind all of its keys (empty: there is none): from
+/// its own first and last key if these are known, else from the files of its run.
+fn bounds(file: &TableFile, bytes: &[u8]) -> (Vec<u8>, Vec<u8>) {
+    if let Some((first, last)) = file.keys.clone().or_else(|| Some(meta(bytes)?.0)) {
+        return (first, next_key(&last));
+    }
+    let keys = |path: &PathBuf| Some(meta(&read(path).ok()?)?.0);
+    let index = file.run.iter().position(|path| *path == file.path).unwrap_or(0);
+    let (before, behind) = file.run.split_at(index);
+    let start = before.iter().rev().find_map(keys);
+    let stop = behind.iter().skip(1).find_map(keys);
+    (
+        start.map_or_else(Vec::new, |(_, last)| next_key(&last)),
+        stop.map_or_else(Vec::new, |(first, _)| first),
+    )
 }
 
-/// Looks for damage in a table file. `keys` are its first and last key, if known.
+/// Looks for damage in a table file. A file that is missing is damaged.
 ///
 /// # Errors
 ///
 /// The file cannot be read.
-pub(super) fn inspect(path: &Path, keys: Option<KeyRange>) -> Result<Option<Damage>, StoreError> {
+pub(super) fn inspect(file: &TableFile) -> Result<Option<Damage>, StoreError> {
+    let path = &file.path;
     let bytes = match read(path) {
         Ok(bytes) => bytes,
-        Err(error) if error.kind() == io::ErrorKind::NotFound && keys.is_some() => Vec::new(),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
         Err(error) => return Err(io_error(path, &error)),
     };
+    let (first, after_last) = bounds(file, &bytes);
     let mut found = Damage {
         gaps: Vec::new(),
         structure: None,
-        keys: keys.or_else(|| Some(meta(&bytes)?.0)),
-    };
-    let (first, after_last) = match &found.keys {
-        Some((first, last)) => (first.clone(), next_key(last)),
-        None => (Vec::new(), Vec::new()),
+        first: first.clone(),
     };
     let mut start = first;
     let mut open: Option<String> = bytes
@@ -309,6 +324,10 @@ pub(super) fn inspect(path: &Path, keys: Option<KeyRange>) -> Result<Option<Dama
             }
         }
     }
+    if open.is_none() && pieces.offset >= bytes.len() {
+        // The index is always there; without it data blocks may be missing, too.
+        open = Some(format!("offset {}: the file is cut off", bytes.len()));
+    }
     match open {
         // All keys that the file has were found before: the damage is of the block behind.
         Some(detail) if !after_last.is_empty() && start >= after_last => found.structure = Some(detail),
@@ -332,7 +351,7 @@ fn next_key(key: &[u8]) -> Vec<u8> {
 ///
 /// # Errors
 ///
-/// Neither a row nor the first key of the file could be read, or `target` cannot be written.
+/// The file cannot be read, or `target` cannot be written.
 pub(super) fn rewrite(
     path: &Path,
     damage: &Damage,
@@ -366,16 +385,17 @@ pub(super) fn rewrite(
     }
     if is_empty {
         // The engine has no empty tables. This key is damaged in any case.
-        let Some((first, _)) = &damage.keys else {
-            return Err(StoreError::Corrupt {
-                place: path.display().to_string(),
-                detail: "nothing of the file can be read".to_owned(),
-            });
+        let first = match damage.first.as_slice() {
+            [] => &PLACEHOLDER,
+            first => first,
         };
         let lowest = meta(&bytes).map_or(0, |(_, lowest)| lowest);
-        let tombstone = InternalValue::from_components(first.as_slice(), [], lowest, ValueType::Tombstone);
+        let tombstone = InternalValue::from_components(first, [], lowest, ValueType::Tombstone);
         writer.write(tombstone).map_err(failed)?;
     }
     writer.finish().map_err(failed)?;
     Ok(())
 }
+
+#[cfg(test)]
+mod tests;

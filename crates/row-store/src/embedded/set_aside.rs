@@ -11,7 +11,7 @@
 //! what is left of them.
 
 use std::fs;
-use std::io::{ErrorKind, Write as _};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,7 +19,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use parking_lot::RwLock;
 
 use super::catalog::{Catalog, Table};
-use super::folder::{self, io_error, replace, sync_folder};
+use super::folder::{self, io_error, replace};
 use super::salvage::Gap;
 use crate::{DamagedRange, StoreError};
 
@@ -95,6 +95,15 @@ impl SetAside {
         }
     }
 
+    /// An end of damage, bounded by the tables that there are: the lost bytes had no rows of later ones.
+    fn bounded(&self, stop: &[u8]) -> Vec<u8> {
+        let last = self.catalog.by_id().into_keys().next_back();
+        match last.and_then(|id| id.checked_add(1)) {
+            Some(next) if stop.is_empty() => next.to_be_bytes().to_vec(),
+            _ => stop.to_vec(),
+        }
+    }
+
     /// Records damaged ranges, and logs them. They are durable when this returns.
     pub(super) fn add(&self, gaps: &[Gap], file: &Path) -> Result<(), StoreError> {
         let file = file.display().to_string();
@@ -102,7 +111,10 @@ impl SetAside {
         let added: Vec<Entry> = gaps
             .iter()
             .map(|gap| Entry {
-                gap: gap.clone(),
+                gap: Gap {
+                    stop: self.bounded(&gap.stop),
+                    ..gap.clone()
+                },
                 file: file.clone(),
             })
             .filter(|Entry { gap, .. }| {
@@ -126,15 +138,23 @@ impl SetAside {
         Ok(())
     }
 
+    /// Writes a copy of a row's block, once: a flush that fails meets the same block each time it is tried
+    /// again. So the copy's name is made of row and block.
+    fn keep_row(&self, key: &[u8], block: &[u8]) -> Result<PathBuf, StoreError> {
+        let name = format!("row-{:08x}{:08x}", crc32fast::hash(key), crc32fast::hash(block));
+        let place = self.folder.join(&name);
+        if fs::read(&place).is_ok_and(|kept| kept == block) {
+            return Ok(place);
+        }
+        folder::make_private(&self.folder)?;
+        // A copy that a crash cut short is replaced.
+        replace(&place, block)?;
+        Ok(place)
+    }
+
     /// Sets the block of one row aside.
     pub(super) fn add_row(&self, key: &[u8], block: &[u8], detail: &str) -> Result<(), StoreError> {
-        let place = self.place_for("row")?;
-        let failed = |error| io_error(&place, &error);
-        let mut file = folder::create_private(&place).map_err(failed)?;
-        file.write_all(block)
-            .and_then(|()| file.sync_all())
-            .map_err(failed)?;
-        sync_folder(&self.folder)?;
+        let place = self.keep_row(key, block)?;
         let gap = Gap {
             start: key.to_vec(),
             stop: [key, &[0]].concat(),
@@ -379,6 +399,33 @@ mod tests {
             matches!(&error, StoreError::Corrupt { place, .. } if place.ends_with("DAMAGE")),
             "{error}"
         );
+    }
+
+    #[test]
+    fn the_block_of_a_row_is_kept_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let (damage, _) = set_aside(folder.path());
+        for block in [b"bad", b"bad", b"BAD", b"bad"] {
+            damage.add_row(b"\0\x01x", block, "damaged").unwrap();
+        }
+        let kept = fs::read_dir(folder.path().join("set-aside")).unwrap();
+        let mut kept: Vec<Vec<u8>> = kept.map(|file| fs::read(file.unwrap().path()).unwrap()).collect();
+        kept.sort();
+        assert_eq!(kept, [b"BAD".to_vec(), b"bad".to_vec()]);
+        assert_eq!(damage.ranges().len(), 1);
+    }
+
+    #[test]
+    fn damage_with_an_open_end_does_not_reach_tables_made_later() {
+        let folder = tempfile::tempdir().unwrap();
+        let (damage, tables) = set_aside(folder.path());
+        damage.add(&[gap(b"", b"")], Path::new("file")).unwrap();
+        assert_eq!(damage.ranges().len(), tables.len());
+        damage
+            .catalog
+            .create(&TableDef::new("four".parse().unwrap(), &["f"]))
+            .unwrap();
+        assert_eq!(damage.ranges().len(), tables.len());
     }
 
     #[test]

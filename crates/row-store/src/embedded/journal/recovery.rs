@@ -2,6 +2,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read as _};
+use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 
 use super::super::folder::{io_error, sync_folder};
@@ -104,7 +105,7 @@ pub(in super::super) fn recover(
         if is_last {
             // A kill may have come before the sync of the last frame. It counts from now on, and
             // the frames that follow it must not outlive it.
-            sync(path)?;
+            rewrite(path, bytes.get(..end).unwrap_or(&bytes))?;
         }
         ended_bytes += end as u64;
         next_sequence = Some(sequence);
@@ -224,10 +225,19 @@ fn has_frame_behind(bytes: &[u8], damaged: usize, sequence: u64) -> bool {
     })
 }
 
-/// Makes durable what a segment has.
-fn sync(path: &Path) -> Result<(), StoreError> {
-    File::open(path)
-        .and_then(|file| file.sync_all())
+/// Makes durable what was read of a segment.
+///
+/// A sync alone would not do: after one that failed the kernel keeps the pages and takes them for clean, so
+/// recovery reads a frame that is not on the disk, and a sync does not write it. Writing the bytes again marks
+/// their pages dirty.
+fn rewrite(path: &Path, bytes: &[u8]) -> Result<(), StoreError> {
+    OpenOptions::new()
+        .write(true)
+        .open(path)
+        .and_then(|file| {
+            file.write_all_at(bytes, 0)?;
+            file.sync_all()
+        })
         .map_err(|error| io_error(path, &error))
 }
 

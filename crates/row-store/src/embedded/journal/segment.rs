@@ -22,7 +22,7 @@ pub(super) const FRAME_HEADER: usize = 32;
 pub(super) const ALIGN: usize = 8;
 /// A segment grows by so much at a time. A sync of bytes that the file has already costs half of
 /// one that makes the file longer.
-const GROWTH: u64 = 4 << 20;
+pub(super) const GROWTH: u64 = 4 << 20;
 
 /// What the header of a segment says beside its number.
 #[derive(Clone, Copy, Debug)]
@@ -205,12 +205,16 @@ impl Segment {
             return Err(error);
         }
         self.length = self.length.max(end);
+        self.sync()?;
+        self.end = end;
+        Ok(())
+    }
+
+    pub(super) fn sync(&self) -> Result<(), StoreError> {
         self.file.sync_data().map_err(|error| StoreError::Io {
             place: self.path.display().to_string(),
             detail: format!("sync failed: {error}"),
-        })?;
-        self.end = end;
-        Ok(())
+        })
     }
 
     /// Writes zeros ahead. When that fails, the frame itself may still find room.

@@ -216,3 +216,38 @@ fn a_segment_that_cannot_be_made_is_tried_again() {
     drop(journal);
     assert_eq!(frames(&path).unwrap(), [2]);
 }
+
+#[test]
+fn recovery_writes_the_last_segment_again_before_it_counts() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = five_frames(folder.path());
+    let before = fs::read(&path).unwrap();
+    let old = std::time::SystemTime::UNIX_EPOCH;
+    let file = File::options().write(true).open(&path).unwrap();
+    file.set_modified(old).unwrap();
+    drop(file);
+    assert_eq!(frames(folder.path()).unwrap(), [1, 2, 3, 4, 5]);
+    // A sync of pages that the kernel takes for clean writes nothing.
+    assert!(fs::metadata(&path).unwrap().modified().unwrap() > old);
+    assert_eq!(fs::read(&path).unwrap(), before);
+}
+
+#[test]
+fn a_probe_begins_a_segment_once_that_is_possible() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("journal");
+    fs::create_dir(&path).unwrap();
+    let mut journal = recover(&path, |_| Ok(())).unwrap().journal;
+    fs::remove_dir(&path).unwrap();
+    journal.probe(0, false).unwrap_err();
+    fs::create_dir(&path).unwrap();
+    for _ in 0..3 {
+        journal.probe(0, false).unwrap();
+    }
+    assert_eq!(fs::read_dir(&path).unwrap().count(), 1);
+    journal
+        .append(0, |buffer| buffer.extend_from_slice(&[1; 100]))
+        .unwrap();
+    drop(journal);
+    assert_eq!(frames(&path).unwrap(), [1]);
+}
