@@ -151,7 +151,7 @@ async fn connect(client: UidClient, settings: &DataSettings) -> Result<Uids, Uid
             Ok(uids) => return Ok(uids),
             Err(error) => error,
         };
-        let passes = matches!(error, UidsError::Unavailable { .. } | UidsError::DeadlineExceeded);
+        let passes = error.is_transient();
         if !passes || Instant::now() + pause >= give_up {
             return Err(error);
         }

@@ -221,6 +221,42 @@ async fn messages_that_have_not_arrived_as_a_whole_take_memory_from_the_account(
     Ok(())
 }
 
+/// The ingest pool has 16 MiB here, a frame of a stream is charged five times its size.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_frame_that_never_fits_the_memory_of_the_server_is_refused_for_good() -> anyhow::Result<()> {
+    let options = Options::default().flag("--memory-limit-mib", "256");
+    let tsdb = Tsdb::start_with(options).await?;
+    let address = tsdb.data_address();
+    let method = format!("{DATA_SERVICE}/WriteStream");
+    let mut channel = RawChannel::connect(address).await?;
+    let response = channel
+        .call(raw_call(address, &method, &vec![0x0a; 8 << 20])?)
+        .await?;
+    // A stream has its status at its end.
+    let (parts, body) = response.into_parts();
+    let trailers = body.collect().await?.trailers().cloned();
+    let status = Status::from_header_map(&parts.headers)
+        .or_else(|| trailers.as_ref().and_then(Status::from_header_map))
+        .context("a status")?;
+    assert_eq!(status.code(), Code::OutOfRange, "{status:?}");
+    assert_eq!(
+        reason_of(&status),
+        Some(ErrorReason::MessageTooLarge),
+        "{status:?}"
+    );
+    assert!(status.get_details_retry_info().is_none(), "{status:?}");
+    assert!(status.message().contains("--memory-limit-mib"), "{status:?}");
+    let written = tsdb
+        .data()
+        .write(WriteRequest {
+            points: vec![Sample::int("after", &[("host", "a")], T, 1).to_point()],
+            ..WriteRequest::default()
+        })
+        .await?;
+    assert_eq!(written.into_inner().written, 1);
+    Ok(())
+}
+
 /// A request whose time is over when it arrives.
 fn expired<T>(message: T) -> anyhow::Result<Request<T>> {
     let mut request = Request::new(message);

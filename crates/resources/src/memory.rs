@@ -224,13 +224,31 @@ impl MemoryPool {
         }
     }
 
+    /// Whether the pool is as large as a holder needs it in all, free or not.
+    ///
+    /// # Errors
+    ///
+    /// A final one, if the pool is smaller.
+    pub fn check_fits(&self, bytes: u64) -> Result<(), MemoryError> {
+        if bytes <= self.0.limit {
+            return Ok(());
+        }
+        Err(self.reject(MemoryError {
+            pool: self.0.name,
+            held: 0,
+            requested: bytes,
+            used: self.usage().used_bytes,
+            limit: self.0.limit,
+        }))
+    }
+
     /// Reserves bytes at once.
     ///
     /// # Errors
     ///
     /// If they are not free.
     pub fn try_reserve(&self, bytes: u64) -> Result<Reservation, MemoryError> {
-        self.take(bytes).map_err(|error| self.reject(error))?;
+        self.take(0, bytes).map_err(|error| self.reject(error))?;
         Ok(self.reservation(bytes))
     }
 
@@ -253,7 +271,7 @@ impl MemoryPool {
     ///
     /// If they are not free in time; at once, if the pool is smaller.
     pub async fn reserve(&self, bytes: u64, wait: Duration) -> Result<Reservation, MemoryError> {
-        self.wait_for(bytes, wait).await?;
+        self.wait_for(0, bytes, wait).await?;
         Ok(self.reservation(bytes))
     }
 
@@ -265,7 +283,8 @@ impl MemoryPool {
         Self::reservation_in(self.clone(), bytes)
     }
 
-    fn take(&self, bytes: u64) -> Result<(), MemoryError> {
+    /// Takes bytes for a holder that already has `held` of them.
+    fn take(&self, held: u64, bytes: u64) -> Result<(), MemoryError> {
         let pool = &*self.0;
         let taken = pool
             .used
@@ -279,6 +298,7 @@ impl MemoryPool {
             }
             Err(used) => Err(MemoryError {
                 pool: pool.name,
+                held,
                 requested: bytes,
                 used,
                 limit: pool.limit,
@@ -286,28 +306,29 @@ impl MemoryPool {
         }
     }
 
-    async fn wait_for(&self, bytes: u64, wait: Duration) -> Result<(), MemoryError> {
+    async fn wait_for(&self, held: u64, bytes: u64, wait: Duration) -> Result<(), MemoryError> {
         // What waits already comes first.
         let error = match self.0.turn.try_lock() {
-            Ok(_turn) => match self.take(bytes) {
+            Ok(_turn) => match self.take(held, bytes) {
                 Ok(()) => return Ok(()),
                 Err(error) => error,
             },
             Err(_) => MemoryError {
                 pool: self.0.name,
+                held,
                 requested: bytes,
                 used: self.usage().used_bytes,
                 limit: self.0.limit,
             },
         };
-        if bytes > self.0.limit || wait.is_zero() {
+        if error.is_final() || wait.is_zero() {
             return Err(self.reject(error));
         }
         let taken = async {
             let _turn = self.0.turn.lock().await;
             loop {
                 let released = self.0.released.notified();
-                if self.take(bytes).is_ok() {
+                if self.take(held, bytes).is_ok() {
                     return;
                 }
                 released.await;
@@ -360,7 +381,8 @@ impl Reservation {
     ///
     /// If they are not free; the reservation stays as it was.
     pub fn try_grow(&mut self, bytes: u64) -> Result<(), MemoryError> {
-        self.pool.take(bytes).map_err(|error| self.pool.reject(error))?;
+        let taken = self.pool.take(self.bytes, bytes);
+        taken.map_err(|error| self.pool.reject(error))?;
         self.bytes += bytes;
         Ok(())
     }
@@ -370,9 +392,10 @@ impl Reservation {
     ///
     /// # Errors
     ///
-    /// If they are not free in time; the reservation stays as it was.
+    /// If they are not free in time; at once, if the pool is smaller than what is then reserved. The
+    /// reservation stays as it was.
     pub async fn grow(&mut self, bytes: u64, wait: Duration) -> Result<(), MemoryError> {
-        self.pool.wait_for(bytes, wait).await?;
+        self.pool.wait_for(self.bytes, bytes, wait).await?;
         self.bytes += bytes;
         Ok(())
     }
@@ -406,13 +429,12 @@ impl Drop for Reservation {
 
 /// Memory that was not free.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "{pool} memory is in use: {} of {} MiB, {} KiB more requested ({LIMIT_SETTING}); retry later",
-    used >> 20, limit >> 20, requested.div_ceil(1024)
-)]
+#[error("{}", self.text())]
 pub struct MemoryError {
     /// The pool: `ingest` or `query`.
     pub pool: &'static str,
+    /// Bytes that the same holder had reserved before.
+    pub held: u64,
     /// Bytes that were requested.
     pub requested: u64,
     /// Bytes that were reserved then.
@@ -421,11 +443,63 @@ pub struct MemoryError {
     pub limit: u64,
 }
 
+impl MemoryError {
+    /// Whether the holder needs more than the whole pool has: no retry succeeds.
+    pub const fn is_final(&self) -> bool {
+        self.held.saturating_add(self.requested) > self.limit
+    }
+
+    fn text(&self) -> String {
+        let Self { pool, used, .. } = self;
+        let limit_mib = self.limit >> 20;
+        if self.is_final() {
+            let needed_kib = self.held.saturating_add(self.requested).div_ceil(1024);
+            return format!(
+                "needs {needed_kib} KiB of {pool} memory, more than all of {limit_mib} MiB ({LIMIT_SETTING}); \
+                 send or request less at a time"
+            );
+        }
+        format!(
+            "{pool} memory is in use: {} of {limit_mib} MiB, {} KiB more requested ({LIMIT_SETTING}); retry later",
+            used >> 20,
+            self.requested.div_ceil(1024)
+        )
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     const SOON: Duration = Duration::from_secs(5);
+
+    #[tokio::test(start_paused = true)]
+    async fn what_exceeds_the_pool_with_what_is_held_is_rejected_for_good() {
+        let pool = MemoryPool::new("ingest", 100 << 20);
+        let mut held = pool.try_reserve(60 << 20).unwrap();
+        let began = tokio::time::Instant::now();
+        let error = held.grow(41 << 20, SOON).await.unwrap_err();
+        assert!(error.is_final() && began.elapsed().is_zero(), "{error:?}");
+        assert_eq!(
+            error.to_string(),
+            "needs 103424 KiB of ingest memory, more than all of 100 MiB (--memory-limit-mib); \
+             send or request less at a time"
+        );
+        assert!(held.try_grow(41 << 20).unwrap_err().is_final());
+        assert!(pool.check_fits(100 << 20).is_ok());
+        assert!(pool.check_fits(101 << 20).unwrap_err().is_final());
+        // Free once others release it.
+        let _other = pool.try_reserve(40 << 20).unwrap();
+        let error = held.grow(40 << 20, SOON).await.unwrap_err();
+        assert!(!error.is_final() && began.elapsed() == SOON, "{error:?}");
+        assert_eq!(
+            error.to_string(),
+            "ingest memory is in use: 100 of 100 MiB, 40960 KiB more requested (--memory-limit-mib); retry later"
+        );
+        assert!(!pool.try_reserve(100 << 20).unwrap_err().is_final());
+        assert!(pool.reserve(101 << 20, SOON).await.unwrap_err().is_final());
+        assert_eq!(began.elapsed(), SOON, "only what may become free is waited for");
+    }
 
     #[test]
     fn dropping_a_reservation_releases_its_bytes() {
@@ -483,19 +557,6 @@ mod tests {
         assert!(pool.try_reserve(1).is_err());
         drop(held);
         assert!(pool.try_reserve(100).is_ok());
-    }
-
-    #[tokio::test]
-    async fn more_than_the_pool_is_rejected_at_once() {
-        let pool = MemoryPool::new("query", 1 << 20);
-        let error = pool
-            .reserve(3 << 20, Duration::from_secs(3600))
-            .await
-            .unwrap_err();
-        assert_eq!(
-            error.to_string(),
-            "query memory is in use: 0 of 1 MiB, 3072 KiB more requested (--memory-limit-mib); retry later"
-        );
     }
 
     #[test]

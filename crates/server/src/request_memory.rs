@@ -165,7 +165,7 @@ impl Meter for Decoded {
     fn take(&self, bytes: u64) -> Result<(), Status> {
         let bytes = bytes.saturating_sub(FREE_DECODED_BYTES);
         let grown = self.0.lock().try_grow(bytes);
-        grown.map_err(|error| overloaded(&error))
+        grown.map_err(|error| no_memory(&error))
     }
 }
 
@@ -198,23 +198,27 @@ impl Charged {
     }
 
     /// Takes memory for bytes that have arrived, or begins to wait for it.
-    fn charge(&mut self, frame: Frame<Bytes>) -> Option<Frame<Bytes>> {
+    fn charge(&mut self, frame: Frame<Bytes>) -> Result<Option<Frame<Bytes>>, MemoryError> {
         let Some(data) = frame.data_ref() else {
-            return Some(frame);
+            return Ok(Some(frame));
         };
         let mut wanted = self.framing.advance(data);
+        let free_bytes = if self.is_single { FREE_BYTES } else { 0 };
+        // Waiting for what never fits would be in vain, and so would be its retry.
+        self.pool
+            .check_fits(self.framing.message_charge().saturating_sub(free_bytes))?;
         if self.is_single {
             let free = wanted.min(self.free_bytes);
             self.free_bytes -= free;
             wanted -= free;
         }
         if wanted == 0 || self.charge.lock().try_grow(wanted).is_ok() {
-            return Some(frame);
+            return Ok(Some(frame));
         }
         let pool = self.pool.clone();
         let waiting = async move { pool.reserve(wanted, PATIENCE).await };
         self.waiting = Some((frame, Box::pin(waiting)));
-        None
+        Ok(None)
     }
 }
 
@@ -235,7 +239,7 @@ impl HttpBody for Charged {
                     this.charge.lock().merge(reserved);
                     frame.map(Ok)
                 }
-                Err(error) => Some(Err(overloaded(&error))),
+                Err(error) => Some(Err(no_memory(&error))),
             });
         }
         if !this.is_single {
@@ -244,8 +248,9 @@ impl HttpBody for Charged {
         }
         match ready!(Pin::new(&mut this.body).poll_frame(cx)) {
             Some(Ok(frame)) => match this.charge(frame) {
-                Some(frame) => Poll::Ready(Some(Ok(frame))),
-                None => self.poll_frame(cx),
+                Ok(Some(frame)) => Poll::Ready(Some(Ok(frame))),
+                Ok(None) => self.poll_frame(cx),
+                Err(error) => Poll::Ready(Some(Err(no_memory(&error)))),
             },
             Some(Err(error)) => Poll::Ready(Some(Err(error))),
             None => Poll::Ready(None),
@@ -261,14 +266,21 @@ impl HttpBody for Charged {
     }
 }
 
-fn overloaded(error: &MemoryError) -> Status {
+/// The status of a request that gets no memory: one that never fits is too large, others may come again.
+fn no_memory(error: &MemoryError) -> Status {
     let limit = format!("{} MiB", error.limit >> 20);
-    error::status(
-        Code::Unavailable,
-        ErrorReason::Overloaded,
-        error.to_string(),
-        &[("limit", &limit), ("setting", LIMIT_SETTING)],
-    )
+    let (code, reason, message) = if error.is_final() {
+        let message = format!("message is too large: {error}");
+        (Code::OutOfRange, ErrorReason::MessageTooLarge, message)
+    } else {
+        (Code::Unavailable, ErrorReason::Overloaded, error.to_string())
+    };
+    let metadata = [
+        ("pool", error.pool),
+        ("limit", limit.as_str()),
+        ("setting", LIMIT_SETTING),
+    ];
+    error::status(code, reason, message, &metadata)
 }
 
 /// Where messages begin and end in the bytes of a request, as gRPC frames them.
@@ -300,6 +312,17 @@ impl Framing {
         }
     }
 
+    /// What a byte of the message is charged with.
+    const fn factor(&self) -> u64 {
+        let ([plain, compressed], [is_compressed, ..]) = (self.factors, self.header);
+        if is_compressed == 0 { plain } else { compressed }
+    }
+
+    /// What the message that has not arrived as a whole will be charged with when it has.
+    const fn message_charge(&self) -> u64 {
+        self.unfinished_charge + self.missing * self.factor()
+    }
+
     /// What these bytes are charged with.
     fn advance(&mut self, mut bytes: &[u8]) -> u64 {
         let mut charge = 0;
@@ -320,8 +343,7 @@ impl Framing {
                 let (_, rest) = bytes.split_at(usize::try_from(arrived).unwrap_or(bytes.len()));
                 bytes = rest;
                 self.missing -= arrived;
-                let ([plain, compressed], [is_compressed, ..]) = (self.factors, self.header);
-                let factor = if is_compressed == 0 { plain } else { compressed };
+                let factor = self.factor();
                 charge += arrived * factor;
                 self.unfinished_charge += arrived * factor;
             }

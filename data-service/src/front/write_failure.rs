@@ -16,7 +16,9 @@ pub(crate) fn may_pass(error: &WriteError) -> bool {
             Retry::Safe | Retry::IfIdempotent => true,
             Retry::Never => false,
         },
-        WriteError::Uids(UidsError::Unavailable { .. } | UidsError::DeadlineExceeded)
+        WriteError::Uids(
+            UidsError::Unavailable { .. } | UidsError::Busy { .. } | UidsError::DeadlineExceeded,
+        )
         | WriteError::Overloaded { .. }
         | WriteError::DeadlineExceeded => true,
         WriteError::Uids(

@@ -87,6 +87,15 @@ pub(super) fn of_query(error: &QueryError, source: &str, table: &str) -> Status 
         QueryError::Store(error) => of_store(error),
         QueryError::Uids(error) => of_uids(error),
         QueryError::NotAdmitted(_) => overloaded(message, "--max-concurrent-queries"),
+        QueryError::NoMemory(error) if error.is_final() => status(
+            Code::ResourceExhausted,
+            ErrorReason::QueryTooLarge,
+            message,
+            &[
+                ("limit", &error.limit.to_string()),
+                ("setting", oxtsdb_resources::memory::LIMIT_SETTING),
+            ],
+        ),
         QueryError::NoMemory(_) => overloaded(message, oxtsdb_resources::memory::LIMIT_SETTING),
         QueryError::DeadlineExceeded | QueryError::TimedOut { .. } => status(
             Code::DeadlineExceeded,

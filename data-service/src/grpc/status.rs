@@ -33,7 +33,9 @@ pub(crate) fn of_store(error: &StoreError) -> Status {
 /// A UID service that could not be asked.
 pub(crate) fn of_uids(error: &UidsError) -> Status {
     let (code, reason) = match error {
-        UidsError::Unavailable { .. } => (Code::Unavailable, ErrorReason::UidServiceUnavailable),
+        UidsError::Unavailable { .. } | UidsError::Busy { .. } => {
+            (Code::Unavailable, ErrorReason::UidServiceUnavailable)
+        }
         UidsError::DeadlineExceeded => (Code::DeadlineExceeded, ErrorReason::DeadlineExceeded),
         UidsError::Layout { .. } => (Code::FailedPrecondition, ErrorReason::TableMismatch),
         UidsError::Refused { .. } | UidsError::BadAnswer { .. } => (Code::Internal, ErrorReason::Internal),

@@ -263,7 +263,13 @@ impl Session {
     /// Acknowledges the oldest frame, which the store has answered for.
     fn stored(&mut self, report: Report, stored: Result<(), WriteError>) -> Result<(), End> {
         self.unacknowledged -= report.points;
-        stored.map_err(|error| End::Failed(status::of_write(&error)))?;
+        if let Err(error) = stored {
+            // Acks are cumulative: none may follow for a later frame. The client sends these again, stored
+            // or not.
+            self.preparing = None;
+            self.in_flight = FuturesOrdered::new();
+            return Err(End::Failed(status::of_write(&error)));
+        }
         let errors = report.errors.iter().take(self.max_errors);
         let errors = errors.map(|run| FrameError {
             sequence: report.sequence,

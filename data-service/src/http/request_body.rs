@@ -58,7 +58,7 @@ impl RequestBody {
     ///
     /// # Errors
     ///
-    /// 503 when the pool is exhausted.
+    /// 503 when the pool is exhausted, 413 when it is smaller than what the request needs in all.
     pub(crate) async fn charge(&mut self, bytes: usize) -> Result<(), HttpError> {
         charge(&mut self.memory, bytes).await
     }
@@ -69,7 +69,8 @@ impl RequestBody {
 /// # Errors
 ///
 /// 413 above the limit, 415 for an unknown compression, 400 for data that do not decompress or
-/// a body that breaks off, 408 for one that is too slow, 503 when the memory pool is exhausted.
+/// a body that breaks off, 408 for one that is too slow, 503 when the memory pool is exhausted, 413 when it
+/// is smaller than the body.
 pub(crate) async fn read<B>(request: Request<B>, limits: BodyLimits<'_>) -> Result<RequestBody, HttpError>
 where
     B: Body<Data = Bytes> + Unpin,
@@ -104,11 +105,16 @@ where
     if body.size_hint().lower() > max_bytes as u64 {
         return Err(too_large(max_bytes));
     }
+    limits
+        .pool
+        .check_fits(body.size_hint().lower())
+        .map_err(|error| no_memory(&error))?;
+    let pool_bytes = usize::try_from(limits.pool.limit_bytes()).unwrap_or(usize::MAX);
     let announced = body
         .size_hint()
         .upper()
         .and_then(|bytes| usize::try_from(bytes).ok());
-    let most = announced.unwrap_or(max_bytes).min(max_bytes);
+    let most = announced.unwrap_or(max_bytes).min(max_bytes).min(pool_bytes);
     let mut memory = limits.pool.reservation_of_nothing();
     let mut rate = Rate::start();
     let mut first = Bytes::new();
@@ -235,8 +241,12 @@ async fn charge(memory: &mut Reservation, bytes: usize) -> Result<(), HttpError>
         .map_err(|error| no_memory(&error))
 }
 
-/// A request that the memory pool has no space for; it may be sent again.
+/// A request that the memory pool has no space for; it may be sent again, unless it never fits.
 fn no_memory(error: &MemoryError) -> HttpError {
+    if error.is_final() {
+        let message = format!("request body is too large: {error}");
+        return HttpError::new(StatusCode::PAYLOAD_TOO_LARGE, message);
+    }
     HttpError::overloaded(error.to_string())
 }
 
@@ -340,6 +350,28 @@ mod tests {
             413
         );
         assert_eq!(read_as(None, vec![0; 10], 10).await.unwrap().len(), 10);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_body_that_never_fits_the_pool_is_rejected_for_good() {
+        let (pool, compute) = (MemoryPool::new("ingest", 1 << 20), ComputePool::new(1).unwrap());
+        let began = Instant::now();
+        let request = |bytes: usize| Request::new(Full::new(Bytes::from(vec![b'x'; bytes])));
+        let too_large = read(request(2 << 20), limits(&pool, &compute)).await.unwrap_err();
+        let mut body = read(request(300_000), limits(&pool, &compute)).await.unwrap();
+        // Four times its size is free, with the body itself it is not.
+        let parsed = body.charge(3 * 300_000).await.unwrap_err();
+        for error in [too_large, parsed] {
+            assert_eq!(error.status.as_u16(), 413, "{error:?}");
+            assert_eq!(error.retry_after, None);
+            for part in ["ingest", "of 1 MiB", "--memory-limit-mib"] {
+                assert!(error.message.contains(part), "{error:?}");
+            }
+        }
+        assert!(began.elapsed().is_zero(), "nothing waits: {:?}", began.elapsed());
+        let _others = pool.try_reserve(600_000).unwrap();
+        let later = body.charge(300_000).await.unwrap_err();
+        assert_eq!((later.status.as_u16(), later.retry_after), (503, Some(1)));
     }
 
     #[tokio::test]
@@ -480,6 +512,10 @@ mod tests {
         let used = pool.usage().used_bytes;
         assert!((1 << 20..=2 << 20).contains(&used), "{used}");
         let error = read(request(), limits(&MemoryPool::new("ingest", 1 << 19), &compute)).await;
-        assert_eq!(error.unwrap_err().status.as_u16(), 503);
+        assert_eq!(
+            error.unwrap_err().status.as_u16(),
+            413,
+            "it unfolds to twice the pool"
+        );
     }
 }

@@ -105,7 +105,7 @@ async fn answer(uids: &Uids, question: Question) -> Result<Reply, HttpError> {
 /// A question that the UID service did not answer.
 pub(crate) fn uids_error(error: &UidsError) -> HttpError {
     let status = match error {
-        UidsError::Unavailable { .. } => http::StatusCode::SERVICE_UNAVAILABLE,
+        UidsError::Unavailable { .. } | UidsError::Busy { .. } => http::StatusCode::SERVICE_UNAVAILABLE,
         UidsError::DeadlineExceeded => http::StatusCode::GATEWAY_TIMEOUT,
         UidsError::Refused { .. } | UidsError::Layout { .. } | UidsError::BadAnswer { .. } => {
             http::StatusCode::INTERNAL_SERVER_ERROR

@@ -296,6 +296,25 @@ async fn without_memory_puts_are_to_be_sent_again() {
 }
 
 #[tokio::test]
+async fn a_put_that_never_fits_the_ingest_pool_is_rejected_for_good() {
+    // The ingest pool has 16 MiB; a body takes five times its size.
+    let small = MemoryAccount::new(256 << 20, 192 << 20);
+    let stack = TestStack::with_memory(DataSettings::default(), &small).await;
+    let service = Service::of(stack).await;
+    let point = r#"{"metric":"m","timestamp":1,"value":1,"tags":{"k":"v"}}"#;
+    let body = format!("[{point}{}]", " ".repeat(4 << 20));
+    let answer = service.post("/api/put", &body).await;
+    assert_eq!((answer.status, answer.header("retry-after")), (413, None));
+    let message = answer.json()["error"]["message"].to_string();
+    assert!(
+        message.contains("KiB of ingest memory, more than all of 16 MiB (--memory-limit-mib)"),
+        "{message}"
+    );
+    assert_eq!(service.post("/api/put", point).await.status, 204);
+    assert_eq!(small.ingest().usage().used_bytes, 0, "all is given back");
+}
+
+#[tokio::test]
 async fn pages_of_other_origins_are_rejected_unless_they_are_allowed() {
     let point = br#"{"metric":"m","timestamp":1,"value":1,"tags":{"k":"v"}}"#;
     let send = async |service: &Service, method: &str, origin: &str| {

@@ -11,7 +11,8 @@ use oxtsdb_resources::{MemoryError, Reservation};
 use oxtsdb_server::Shutdown;
 use oxtsdb_server::connections::{ClientStream, Connection};
 use tokio::io::AsyncWriteExt as _;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
+use tracing::warn;
 
 use super::answers::{answer_failed, answer_lines, answer_too_long};
 use super::in_flight::{Ended, InFlight};
@@ -100,7 +101,12 @@ impl<'a> Session<'a> {
                 () = connection.closing() => return Ok(()),
             }
             request.get_or_insert_with(|| connection.request());
-            let reserved = self.reserve(read_bytes).await;
+            let reserved = tokio::select! {
+                biased;
+                reserved = self.reserve(read_bytes) => reserved,
+                () = shutdown.stopping() => return self.drain(input).await,
+                () = connection.closing() => return Ok(()),
+            };
             if reserved < read_bytes {
                 input = BytesMut::from(&*input);
             }
@@ -155,11 +161,19 @@ impl<'a> Session<'a> {
         self.memory.try_grow(missing)
     }
 
-    /// Takes what has already reached this machine.
+    /// Takes what has already reached this machine, as long as there is memory for it.
     async fn drain(&mut self, mut input: BytesMut) -> std::io::Result<()> {
         let mut drained = 0;
         while drained < MAX_DRAIN_BYTES {
-            let read_bytes = self.reserve(MAX_READ_BYTES).await;
+            // While the pool is exhausted the program still has to end.
+            let Ok(read_bytes) = timeout(MEMORY_WAIT, self.reserve(MAX_READ_BYTES)).await else {
+                let wait = MEMORY_WAIT;
+                warn!(
+                    ?wait,
+                    "a telnet client's last lines are not read: no ingest memory while stopping"
+                );
+                break;
+            };
             input.reserve(read_bytes);
             match self.stream.try_read_buf(&mut input) {
                 Ok(0) => break,

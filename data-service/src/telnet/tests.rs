@@ -539,6 +539,24 @@ async fn without_memory_nothing_is_read_and_nothing_is_lost() {
 }
 
 #[tokio::test]
+async fn a_session_that_waits_for_memory_ends_when_the_program_stops() {
+    let memory = oxtsdb_resources::MemoryAccount::new(256 << 20, 0);
+    let stack = TestStack::with_memory(DataSettings::default(), &memory).await;
+    let mut service = Service::of(stack).await;
+    let pool = memory.ingest();
+    let _taken = pool.try_reserve(pool.limit_bytes()).unwrap();
+    let mut stream = service.connect().await;
+    stream.write_all(lines(10).as_bytes()).await.unwrap();
+    while pool.usage().rejected == 0 {
+        tokio::task::yield_now().await;
+    }
+    let began = std::time::Instant::now();
+    service.stop().await;
+    service.ended().await;
+    assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
+}
+
+#[tokio::test]
 async fn without_the_uid_service_known_series_are_stored() {
     let (service, gate) = Service::with_gated_uids().await;
     gate.let_go(1);

@@ -4,7 +4,7 @@
 //! every batch that has one such name, and the points of known series in it. So:
 //!
 //! ```text
-//!   available ── a call fails, or takes longer than its patience ──► outage: calls fail at once
+//!   available ── UNAVAILABLE, or longer than its patience ────────► outage: calls fail at once
 //!       ▲                                                              │
 //!       └───────────── the same call succeeds, repeated in the background
 //! ```
@@ -81,7 +81,7 @@ impl Outage {
     ) {
         let mut call = attempt();
         let error = match tokio::time::timeout(patience, &mut call).await {
-            Ok(Err(error)) if error.is_transient() => {
+            Ok(Err(error)) if error.is_outage() => {
                 let is_first = self.begin(&error);
                 let _ = sender.send(Err(away(error)));
                 if !is_first {
@@ -136,7 +136,7 @@ impl Outage {
                 }
             };
             match call.await {
-                Err(error) if error.is_transient() => {}
+                Err(error) if error.is_outage() => {}
                 // The service is there, whatever it thinks of the names.
                 Ok(_) | Err(_) => return,
             }
@@ -253,6 +253,32 @@ mod tests {
         assert_eq!(outage.call(1, None, ok).await, Ok(1), "no outage is known yet");
         tokio::time::sleep(PATIENCE).await;
         assert!(outage.call(1, None, ok).await.is_err(), "the call never ended");
+    }
+
+    /// The service said so of one caller's call.
+    #[tokio::test]
+    async fn a_call_that_is_refused_for_now_is_no_outage() {
+        use tonic::{Code, Status};
+
+        for code in [Code::ResourceExhausted, Code::Aborted, Code::Cancelled] {
+            let outage = Outage::default();
+            let refuses = move || {
+                async move { Err::<u8, _>(UidsError::from_status(Status::new(code, "busy"))) }.boxed()
+            };
+            let error = outage.call(1, None, refuses).await.unwrap_err();
+            assert!(error.is_transient(), "{error}");
+            let ok = || async { Ok(1) }.boxed();
+            assert_eq!(outage.call(1, None, ok).await, Ok(1), "{code:?}");
+        }
+        for code in [Code::Unavailable, Code::DeadlineExceeded] {
+            let outage = Outage::default();
+            let fails = move || {
+                async move { Err::<u8, _>(UidsError::from_status(Status::new(code, "gone"))) }.boxed()
+            };
+            outage.call(1, None, fails).await.unwrap_err();
+            let ok = || async { Ok(1) }.boxed();
+            assert!(outage.call(1, None, ok).await.is_err(), "{code:?}");
+        }
     }
 
     #[tokio::test]

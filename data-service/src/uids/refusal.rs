@@ -7,10 +7,17 @@ use tonic::{Code, Status};
 /// Why the UID service could not be asked, or its answer not be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UidsError {
-    /// The service is not there, or too busy. It may be asked again.
+    /// The service is not there. The same call may succeed later.
     #[error("UID service is unavailable: {detail}")]
     Unavailable {
         /// What it said, or why it was not reached.
+        detail: String,
+    },
+    /// The service has no capacity for this call, or ended it. The same call may succeed later; calls of
+    /// others are not concerned.
+    #[error("UID service did not take the call: {detail}")]
+    Busy {
+        /// What it said.
         detail: String,
     },
     /// The deadline passed.
@@ -40,8 +47,16 @@ impl UidsError {
     /// Whether the same call may succeed later.
     pub(crate) fn is_transient(&self) -> bool {
         match self {
-            Self::Unavailable { .. } | Self::DeadlineExceeded => true,
+            Self::Unavailable { .. } | Self::Busy { .. } | Self::DeadlineExceeded => true,
             Self::Refused { .. } | Self::Layout { .. } | Self::BadAnswer { .. } => false,
+        }
+    }
+
+    /// Whether the service is away for all callers, as far as this call tells.
+    pub(super) fn is_outage(&self) -> bool {
+        match self {
+            Self::Unavailable { .. } | Self::DeadlineExceeded => true,
+            Self::Busy { .. } | Self::Refused { .. } | Self::Layout { .. } | Self::BadAnswer { .. } => false,
         }
     }
 
@@ -49,10 +64,8 @@ impl UidsError {
         let detail = status.message().to_owned();
         match status.code() {
             Code::DeadlineExceeded => Self::DeadlineExceeded,
-            // Overload of the service passes as its absence does.
-            Code::Unavailable | Code::ResourceExhausted | Code::Aborted | Code::Cancelled => {
-                Self::Unavailable { detail }
-            }
+            Code::Unavailable => Self::Unavailable { detail },
+            Code::ResourceExhausted | Code::Aborted | Code::Cancelled => Self::Busy { detail },
             code => Self::Refused {
                 detail: format!("{code:?}: {detail}"),
             },
@@ -61,10 +74,10 @@ impl UidsError {
 
     pub(super) fn of_item(kind: UidKind, item: &str, error: ItemError) -> Self {
         let detail = format!("{kind} `{item}`: {}", error.message);
-        if error.retryable {
-            Self::Unavailable { detail }
-        } else {
-            Self::Refused { detail }
+        match Code::from(error.code) {
+            _ if !error.retryable => Self::Refused { detail },
+            Code::Unavailable | Code::DeadlineExceeded => Self::Unavailable { detail },
+            _ => Self::Busy { detail },
         }
     }
 }

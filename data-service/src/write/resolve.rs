@@ -121,7 +121,7 @@ impl Resolver {
                     answers[index] = Some(self.series(checked.map(|()| tsuid)));
                 }
             }
-            Err(error @ UidsError::Unavailable { .. }) => {
+            Err(error @ (UidsError::Unavailable { .. } | UidsError::Busy { .. })) => {
                 let reason = unresolved(&error);
                 for (index, _) in numbered {
                     answers[index] = Some(Err(Arc::clone(&reason)));
@@ -248,7 +248,7 @@ impl Resolver {
             }
             let uids = match self.uids.assign(&asked, deadline).await {
                 Ok(uids) => uids,
-                Err(error @ UidsError::Unavailable { .. }) => {
+                Err(error @ (UidsError::Unavailable { .. } | UidsError::Busy { .. })) => {
                     for (name, (owner, _)) in asked.into_iter().zip(owners) {
                         match self.uids.cached(name.0, name.1) {
                             Some(uid) => {

@@ -319,11 +319,15 @@ impl Writer {
     ) -> Result<WritePermit, WriteError> {
         let began = Instant::now();
         let limit = began + PERMIT_TIMEOUT;
-        let until = deadline.map_or(limit, |deadline| deadline.min(limit));
+        let deadline = deadline.filter(|deadline| *deadline < limit);
+        let until = deadline.unwrap_or(limit);
         let permit = tokio::time::timeout_at(until.into(), self.permit(points)).await;
-        permit.map_err(|_elapsed| WriteError::Overloaded {
-            limit_bytes: self.0.limit_permits as usize * PERMIT_BYTES,
-            waited: began.elapsed(),
+        permit.map_err(|_elapsed| match deadline {
+            Some(_) => WriteError::DeadlineExceeded,
+            None => WriteError::Overloaded {
+                limit_bytes: self.0.limit_permits as usize * PERMIT_BYTES,
+                waited: began.elapsed(),
+            },
         })
     }
 

@@ -16,6 +16,9 @@ const HTTP2_OPENING_BYTES: usize = 24 + 9;
 /// No head of a request is being received.
 const NO_HEAD: u64 = u64::MAX;
 
+/// Closing has not begun.
+const NOT_CLOSING: u64 = u64::MAX;
+
 /// What a connection speaks, as far as its time-outs go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
@@ -47,6 +50,8 @@ pub(super) struct State {
     was_held_up: AtomicBool,
     idle_since_ms: AtomicU64,
     closing: CancellationToken,
+    /// When closing began.
+    closing_since_ms: AtomicU64,
 }
 
 impl State {
@@ -65,6 +70,7 @@ impl State {
             was_held_up: AtomicBool::new(false),
             idle_since_ms: AtomicU64::new(opened_ms),
             closing: CancellationToken::new(),
+            closing_since_ms: AtomicU64::new(NOT_CLOSING),
         }
     }
 
@@ -77,11 +83,16 @@ impl State {
     }
 
     pub(super) fn close(&self) {
+        let now_ms = self.now_ms();
+        // The first call counts.
+        self.closing_since_ms.fetch_min(now_ms, Ordering::Relaxed);
         self.closing.cancel();
     }
 
-    pub(super) fn is_closing(&self) -> bool {
-        self.closing.is_cancelled()
+    /// Since when the connection is being closed; `None` if it is not.
+    pub(super) fn closing_since_ms(&self) -> Option<u64> {
+        let since_ms = self.closing_since_ms.load(Ordering::Relaxed);
+        (since_ms != NOT_CLOSING).then_some(since_ms)
     }
 
     /// Since when the connection is idle; `None` if it is busy.

@@ -52,8 +52,11 @@ pub const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
 /// How long a client may leave unread what is sent to it, unless it is set otherwise.
 pub const CLIENT_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// How long a connection that was told to close may take before its successor is refused.
+/// How long a connection that was told to close may take before another one is closed in its place.
 const CLOSING_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// How long a new connection waits for a place: for one that closes slowly, and for the next one.
+const ADMISSION_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The connections of a process. Clones share them.
 #[derive(Clone, Debug)]
@@ -164,8 +167,10 @@ impl Connections {
 
 /// What a full listener does about a new connection.
 enum Full {
-    /// A connection is being closed and leaves its place soon.
-    Wait,
+    /// A connection is being closed and leaves its place soon; the others give way if it does not by then.
+    Wait {
+        until: Instant,
+    },
     Refuse,
 }
 
@@ -173,7 +178,7 @@ impl Listener {
     /// Admits a connection, in place of the one that was idle the longest if there are too many. `None`
     /// if all are busy.
     async fn admit(&self, peer: SocketAddr) -> Option<Connection> {
-        let give_up = Instant::now() + CLOSING_TIMEOUT;
+        let give_up = Instant::now() + ADMISSION_TIMEOUT;
         loop {
             let released = self.shared.released.notified();
             let mut released = std::pin::pin!(released);
@@ -183,8 +188,11 @@ impl Listener {
                     self.counts.accepted.fetch_add(1, Ordering::Relaxed);
                     return Some(connection);
                 }
-                Err(Full::Wait) if tokio::time::timeout_at(give_up, released).await.is_ok() => {}
-                Err(Full::Wait | Full::Refuse) => {
+                Err(Full::Wait { until }) if Instant::now() < give_up => {
+                    // Released or not: `try_admit` knows what is next.
+                    let _elapsed = tokio::time::timeout_at(until.min(give_up), released).await;
+                }
+                Err(Full::Wait { .. } | Full::Refuse) => {
                     self.count_refusal();
                     return None;
                 }
@@ -205,9 +213,14 @@ impl Listener {
             let idle = candidates().filter_map(|state| Some((state.idle_since_ms()?, state)));
             let mut longest: Option<(u64, &Arc<State>)> = None;
             for (since_ms, state) in idle {
-                // It leaves its place soon. One that became busy meanwhile does not.
-                if state.is_closing() {
-                    return Err(Full::Wait);
+                if let Some(closing_ms) = state.closing_since_ms() {
+                    let until = self.shared.started + Duration::from_millis(closing_ms) + CLOSING_TIMEOUT;
+                    // It leaves its place soon. One that became busy meanwhile does not, nor one that takes
+                    // too long.
+                    if Instant::now() < until {
+                        return Err(Full::Wait { until });
+                    }
+                    continue;
                 }
                 if longest.is_none_or(|(longest_ms, _)| since_ms < longest_ms) {
                     longest = Some((since_ms, state));
@@ -218,7 +231,8 @@ impl Listener {
             };
             longest.close();
             self.counts.evicted.fetch_add(1, Ordering::Relaxed);
-            return Err(Full::Wait);
+            let until = Instant::now() + CLOSING_TIMEOUT;
+            return Err(Full::Wait { until });
         }
         open.next_id += 1;
         let id = open.next_id;

@@ -1,5 +1,6 @@
 use std::io;
 use std::net::SocketAddr;
+use std::sync::atomic::AtomicBool;
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
@@ -19,7 +20,8 @@ const OPTIONS: ListenerOptions = ListenerOptions {
     drain_limit: SOON,
 };
 
-/// A server of lines: `busy` begins a request that never ends, others are sent back.
+/// A server of lines: `busy` begins a request that never ends, others are sent back. After `linger` a connection
+/// does not close when it is told to.
 struct Server {
     address: SocketAddr,
     counts: Arc<ConnectionCounts>,
@@ -35,9 +37,16 @@ impl Server {
         let counts = Arc::<ConnectionCounts>::default();
         let listener = connections.listener(options, Arc::clone(&counts));
         let task = tokio::spawn(listener.serve(socket, shutdown, |stream, connection| async move {
+            let lingers = AtomicBool::new(false);
+            let closing = async {
+                connection.closing().await;
+                if lingers.load(Ordering::Relaxed) {
+                    std::future::pending::<()>().await;
+                }
+            };
             tokio::select! {
-                served = serve_lines(stream, &connection) => served,
-                () = connection.closing() => Ok(()),
+                served = serve_lines(stream, &connection, &lingers) => served,
+                () = closing => Ok(()),
             }
         }));
         Server {
@@ -67,7 +76,11 @@ impl Server {
     }
 }
 
-async fn serve_lines(mut stream: ClientStream, connection: &Connection) -> io::Result<()> {
+async fn serve_lines(
+    mut stream: ClientStream,
+    connection: &Connection,
+    lingers: &AtomicBool,
+) -> io::Result<()> {
     let mut requests = Vec::new();
     let mut input = [0; 64];
     loop {
@@ -78,6 +91,9 @@ async fn serve_lines(mut stream: ClientStream, connection: &Connection) -> io::R
         let request = connection.request();
         if input[..read].starts_with(b"busy") {
             requests.push(connection.request());
+        }
+        if input[..read].starts_with(b"linger") {
+            lingers.store(true, Ordering::Relaxed);
         }
         if input[..read].starts_with(b"flood") {
             stream.write_all(&vec![0; 64 << 20]).await?;
@@ -141,6 +157,25 @@ async fn a_new_connection_is_refused_only_if_all_are_busy() {
     assert_eq!(server.counts.refused.load(Ordering::Relaxed), 1);
     echo(&mut first, "x\n").await.unwrap();
     echo(&mut second, "x\n").await.unwrap();
+}
+
+#[tokio::test]
+async fn a_connection_that_does_not_close_does_not_keep_others_from_giving_way() {
+    let server = Server::start(&Connections::unlimited(), OPTIONS).await;
+    let mut lingering = server.idle().await;
+    echo(&mut lingering, "linger\n").await.unwrap();
+    tokio::time::sleep(Duration::from_millis(5)).await;
+    let mut idle = server.idle().await;
+    let mut third = server.idle().await;
+    assert_closed(&mut idle).await;
+    assert_eq!(server.counts.evicted.load(Ordering::Relaxed), 2);
+    // The one that lingers is known by now: the next client does not wait for it.
+    let began = Instant::now();
+    let mut fourth = server.idle().await;
+    assert!(began.elapsed() < CLOSING_TIMEOUT, "{:?}", began.elapsed());
+    assert_closed(&mut third).await;
+    echo(&mut fourth, "z\n").await.unwrap();
+    assert_eq!(server.counts.refused.load(Ordering::Relaxed), 0);
 }
 
 #[tokio::test]

@@ -6,6 +6,7 @@ use http_body_util::{BodyExt as _, StreamBody};
 use oxtsdb_proto::error::reason_of;
 use oxtsdb_resources::memory::MIN_LIMIT_BYTES;
 use tokio::sync::mpsc;
+use tonic_types::StatusExt as _;
 use tower::ServiceExt as _;
 
 use super::*;
@@ -111,7 +112,8 @@ async fn a_request_is_charged_until_the_response_is_made() {
             let expected = 10_000 - FREE_BYTES + 500_000 - FREE_DECODED_BYTES;
             assert_eq!(usage.usage().used_bytes, expected);
             let status = decode_memory::take(left).unwrap_err();
-            assert_eq!(reason_of(&status), Some(ErrorReason::Overloaded));
+            assert_eq!(reason_of(&status), Some(ErrorReason::MessageTooLarge));
+            assert_eq!(status.code(), Code::OutOfRange);
             assert_eq!(query.usage().used_bytes, 0, "queries have their own");
             Ok::<_, Infallible>(Response::new(Body::empty()))
         }
@@ -158,6 +160,31 @@ async fn without_memory_a_request_waits_and_is_then_rejected() {
         }
     }
     drop(held);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_message_that_never_fits_is_rejected_for_good_as_soon_as_it_is_announced() {
+    let pool = MemoryPool::new("ingest", 1 << 20);
+    let began = tokio::time::Instant::now();
+    for (length, is_single) in [(300_000, false), (2 << 20, true)] {
+        let (sender, body) = body();
+        let mut body = charged(body, &pool, is_single);
+        sender.send(message(length).slice(..100)).unwrap();
+        let status = next(&mut body).await.unwrap_err();
+        assert_eq!(status.code(), Code::OutOfRange);
+        assert_eq!(reason_of(&status), Some(ErrorReason::MessageTooLarge));
+        assert!(status.get_details_retry_info().is_none(), "{status:?}");
+        for part in ["ingest", "of 1 MiB", "--memory-limit-mib"] {
+            assert!(status.message().contains(part), "{status:?}");
+        }
+    }
+    // All of a message in one piece.
+    let (sender, body) = body();
+    let mut body = charged(body, &pool, false);
+    sender.send(message(300_000)).unwrap();
+    let status = next(&mut body).await.unwrap_err();
+    assert_eq!(reason_of(&status), Some(ErrorReason::MessageTooLarge));
+    assert!(began.elapsed().is_zero(), "nothing waits: {:?}", began.elapsed());
 }
 
 #[tokio::test]

@@ -5,10 +5,10 @@ use std::time::{Duration, Instant};
 use oxtsdb_proto::common::v1::ErrorReason;
 use oxtsdb_proto::data::v1::TimestampPrecision;
 use oxtsdb_proto::data::v1::write_stream_request::Frame;
-use oxtsdb_proto::error::{invalid_field, invalid_field_because};
+use oxtsdb_proto::error::{invalid_field, invalid_field_because, status as status_with};
 use oxtsdb_resources::Reservation;
 use oxtsdb_resources::memory::LIMIT_SETTING;
-use tonic::Status;
+use tonic::{Code, Status};
 
 use crate::grpc::write::{Encoding, MAX_COLUMN_POINTS};
 use crate::grpc::{DataServiceHandler, status};
@@ -156,6 +156,10 @@ impl Frames {
         let grown = self.memory.grow(step, MEMORY_WAIT).await;
         grown.map_err(|error| {
             let message = format!("series of the stream do not fit: {error}");
+            if error.is_final() {
+                let metadata = [("pool", error.pool), ("setting", LIMIT_SETTING)];
+                return status_with(Code::OutOfRange, ErrorReason::MessageTooLarge, message, &metadata);
+            }
             status::overloaded(message, LIMIT_SETTING)
         })
     }

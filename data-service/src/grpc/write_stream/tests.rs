@@ -634,6 +634,28 @@ async fn a_store_that_fails_ends_the_stream_after_the_acks() {
     assert_eq!(reason_of(&status), Some(ErrorReason::StoreFull));
 }
 
+/// Acks are cumulative: one for a frame behind the failed frame would cover the failed frame too.
+#[tokio::test]
+async fn frames_behind_a_failed_frame_are_not_acknowledged() {
+    let (stack, gate) = Gate::stack(DataSettings::default()).await;
+    let (mut client, _) = Client::open(&stack).await;
+    client.frame(1, declaring(at(0, 1)));
+    client.frame(2, at(0, 2));
+    client.frame(3, at(0, 3));
+    gate.until_waiting(3).await;
+    gate.let_go(1);
+    assert_eq!(client.ack().await.sequence, 1);
+    gate.fail([StoreError::Full {
+        place: "journal".to_owned(),
+    }]);
+    gate.let_go(2);
+    let (acknowledged, status) = client.status().await;
+    assert_eq!(acknowledged, 0, "no ack after that of frame 1");
+    assert_eq!(reason_of(&status), Some(ErrorReason::StoreFull));
+    let stored = stack.cells("tsdb").await.join("\n");
+    assert!(stored.contains("0010") && !stored.contains("0020"), "{stored}");
+}
+
 #[tokio::test]
 async fn an_ack_tells_the_first_errors_and_counts_all() {
     let (stack, gate) = Gate::stack(DataSettings::default()).await;

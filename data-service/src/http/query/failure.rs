@@ -53,6 +53,9 @@ pub(super) fn of_query(error: &QueryError) -> HttpError {
         E::Store(StoreError::TimedOut { .. }) => failed(StatusCode::REQUEST_TIMEOUT, error),
         E::Store(_) => failed(StatusCode::FAILED_DEPENDENCY, error),
         E::Uids(error) => uids_error(error),
+        E::NoMemory(memory) if memory.is_final() => {
+            HttpError::new(StatusCode::PAYLOAD_TOO_LARGE, error.to_string())
+        }
         E::NotAdmitted(_) | E::NoMemory(_) => HttpError::overloaded(error.to_string()),
         E::DeadlineExceeded | E::TimedOut { .. } => failed(StatusCode::GATEWAY_TIMEOUT, error),
         E::Ended => failed(StatusCode::SERVICE_UNAVAILABLE, error),

@@ -422,10 +422,11 @@ async fn the_deadline_bounds_the_wait_for_the_store_and_for_room() {
         }
     });
     gate.until_waiting(1).await;
-    let error = writer
-        .write(&[point("m", &[("host", "a")], 1, 1)], deadline())
-        .await
-        .unwrap_err();
+    let one = [point("m", &[("host", "a")], 1, 1)];
+    let error = writer.write(&one, deadline()).await.unwrap_err();
+    assert!(matches!(error, WriteError::DeadlineExceeded), "{error:?}");
+    let later = tokio::time::Instant::now() + Duration::from_secs(3600);
+    let error = writer.write(&one, Some(later.into_std())).await.unwrap_err();
     assert!(
         matches!(
             error,
