@@ -24,7 +24,7 @@ use super::error::{ExpressionError, MAX_STEPS, MAX_VALUES};
 use super::fill::Fill;
 use super::join::{Joined, Operand};
 use super::series::{Origin, Series};
-use crate::query::budget::{Held, POINT_BYTES};
+use crate::query::budget::{Budget, Held, POINT_BYTES};
 use crate::query::{Points, Quirks, Values};
 
 /// Steps between two looks at whether anybody still wants the result.
@@ -71,6 +71,11 @@ impl<'a> Work<'a> {
             held: Some(held),
             ..self
         }
+    }
+
+    /// The budget that memory is counted to, if it is counted.
+    pub fn budget(&self) -> Option<&Budget> {
+        self.held.as_ref().map(Held::budget)
     }
 
     /// The memory of the series and of all that was made of them.
