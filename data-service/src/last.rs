@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use futures::FutureExt as _;
+use futures::future::BoxFuture;
 use futures::stream::{self, StreamExt as _, TryStreamExt as _};
 use hashbrown::HashMap;
 use oxtsdb_row_store::{Row, RowFilter, Scan};
@@ -33,8 +34,9 @@ const HOURS_AT_A_TIME: usize = 48;
 /// Salt buckets that are scanned at a time.
 const BUCKETS_AT_A_TIME: usize = 4;
 
-/// Series that are looked for by their keys at a time.
+/// Series that are looked for by their keys at a time, and searches that are prepared at a time.
 const SERIES_AT_A_TIME: usize = 16;
+const SEARCHES_AT_A_TIME: usize = 1024;
 
 /// The range in which a last point is looked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -140,7 +142,15 @@ pub async fn of_metric(
     let hours = look_back.hours();
     let (directory, index) = (&**engine.directory(), engine.series_index());
     if let Some(few) = series.few(&layout.widths, directory, index, deadline).await? {
-        return of_each(engine, &few, look_back).await;
+        let mut points = Vec::new();
+        let search = |tsuid| of_series(engine, tsuid, look_back).boxed();
+        let take = |point| {
+            budget.use_series()?;
+            points.push(point);
+            Ok(())
+        };
+        search_each(&few, search, take).await?;
+        return Ok(points);
     }
     let found: Arc<RwLock<FxHashSet<Tsuid>>> = Arc::default();
     let (selection, seen) = (series.selection.clone(), Arc::clone(&found));
@@ -204,22 +214,28 @@ pub async fn of_metric(
     Ok(points)
 }
 
-/// The last points of series, in their order.
-async fn of_each(
-    engine: &Engine,
-    tsuids: &[Tsuid],
-    look_back: LookBack,
-) -> Result<Vec<LastPoint>, QueryError> {
-    // Boxed, because the compiler cannot tell that a stream over the closure is Send.
-    let searches: Vec<_> = tsuids
-        .iter()
-        .map(|tsuid| of_series(engine, tsuid, look_back).boxed())
-        .collect();
-    let found: Vec<Option<LastPoint>> = stream::iter(searches)
-        .buffered(SERIES_AT_A_TIME)
-        .try_collect()
-        .await?;
-    Ok(found.into_iter().flatten().collect())
+/// Searches for the last point of each of `items`, some at a time, and passes those that are found to `take`,
+/// in the order of their items.
+///
+/// # Errors
+///
+/// The first one of a search or of `take`.
+pub(crate) async fn search_each<'a, T>(
+    items: &'a [T],
+    search: impl Fn(&'a T) -> BoxFuture<'a, Result<Option<LastPoint>, QueryError>>,
+    mut take: impl FnMut(LastPoint) -> Result<(), QueryError>,
+) -> Result<(), QueryError> {
+    for some in items.chunks(SEARCHES_AT_A_TIME) {
+        // Collected and boxed, because the compiler cannot tell that a stream over the closure is Send.
+        let searches: Vec<_> = some.iter().map(&search).collect();
+        let mut found = stream::iter(searches).buffered(SERIES_AT_A_TIME);
+        while let Some(point) = found.next().await {
+            if let Some(point) = point? {
+                take(point)?;
+            }
+        }
+    }
+    Ok(())
 }
 
 /// The names of series, in their order.
@@ -278,4 +294,37 @@ fn last_of_row(engine: &Engine, row: &Row, look_back: LookBack) -> Result<Option
     let base_ms = key.base_time().millis();
     let last = last.map(|(offset_ms, value)| (base_ms + i64::from(offset_ms), Number::from(value)));
     Ok(last.filter(|(time_ms, _)| *time_ms >= look_back.from_ms))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn searches_are_prepared_some_at_a_time() {
+        let tsuid = Tsuid::from_bytes(&[0, 0, 1, 0, 0, 1, 0, 0, 1], &Default::default()).unwrap();
+        let items: Vec<i64> = (0..5000).collect();
+        let (prepared, taken) = (std::sync::atomic::AtomicUsize::new(0), Cell::new(0));
+        let search = |item: &i64| {
+            prepared.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+            let point = LastPoint {
+                tsuid: tsuid.clone(),
+                time_ms: *item,
+                value: Number::Int(1),
+            };
+            // Every other item has none.
+            std::future::ready(Ok(Some(point).filter(|_| item % 2 == 0))).boxed()
+        };
+        let take = |point: LastPoint| {
+            assert_eq!(point.time_ms, 2 * taken.get());
+            taken.set(taken.get() + 1);
+            let ahead = prepared.load(std::sync::atomic::Ordering::Relaxed) as i64 - point.time_ms;
+            assert!(ahead <= SEARCHES_AT_A_TIME as i64, "{ahead}");
+            Ok(())
+        };
+        search_each(&items, search, take).await.unwrap();
+        assert_eq!(taken.get(), 2500);
+    }
 }

@@ -8,7 +8,7 @@ use oxtsdb_proto::common::v1::{ErrorReason, ItemError, SeriesName, Tag, series_k
 use oxtsdb_proto::data::v1::query_last_request::{Target, target};
 use oxtsdb_proto::data::v1::query_last_response::{LastPoint as LastPointMessage, TargetError, last_point};
 use oxtsdb_proto::data::v1::{QueryLastRequest, QueryLastResponse};
-use oxtsdb_proto::error::{invalid_field, item_error};
+use oxtsdb_proto::error::{invalid_field, item_error, status};
 use oxtsdb_schema::{MetricUid, Tsuid, UidKind};
 use tonic::{Code, Request, Response, Status};
 
@@ -17,6 +17,7 @@ use super::query::{of_query, place, qualifier_of};
 use super::results::context_of;
 use crate::last::{LastPoint, LookBack, names_of, of_metric, of_series};
 use crate::query::budget::{Budget, Limit, Limits, Resource};
+use crate::query::engine::in_time;
 use crate::query::plan::{MetricSeries, check_tsuid};
 use crate::query::time::now_ms;
 use crate::query::{Engine, Number, QueryError, Quirks, SeriesFilter};
@@ -25,8 +26,14 @@ const MAX_TARGETS: usize = 1000;
 const HOUR_MS: i64 = 3_600_000;
 const MAX_LOOK_BACK_MS: i64 = 366 * 24 * HOUR_MS;
 
-/// Points in an answer at most, which is one message.
-const MAX_POINTS: u64 = 1_000_000;
+/// Points in a response at most, which is one message.
+const MAX_POINTS: u64 = 100_000;
+
+const MOST_POINTS: Limit = Limit::of_setting("QueryLast", MAX_POINTS);
+
+/// Memory of a point of the response, and of its names; estimates.
+const LAST_POINT_BYTES: u64 = 128;
+const NAMES_BYTES: u64 = 512;
 
 /// Targets that are looked at at a time.
 const TARGETS_AT_A_TIME: usize = 16;
@@ -44,7 +51,7 @@ pub(super) async fn query_last(
     request: Request<QueryLastRequest>,
 ) -> Result<Response<QueryLastResponse>, Status> {
     let context = context_of(&request);
-    let deadline = engine.resources().deadline(context.deadline);
+    let (deadline, passed) = engine.deadline(&context);
     let request = request.into_inner();
     let look_back = look_back(&request)?;
     if request.targets.is_empty() || request.targets.len() > MAX_TARGETS {
@@ -67,15 +74,34 @@ pub(super) async fn query_last(
         )
         .await
     };
-    let answer = match deadline {
-        None => answer.await,
-        Some(deadline) => tokio::time::timeout_at(deadline.into(), answer)
-            .await
-            .unwrap_or(Err(QueryError::DeadlineExceeded)),
-    };
-    answer
+    in_time(deadline, passed, answer)
+        .await
         .map(Response::new)
-        .map_err(|error| of_query(&error, "targets", &engine.table().to_string()))
+        .map_err(|error| refusal(&error, &engine.table().to_string()))
+}
+
+/// The error of the whole call.
+fn refusal(error: &QueryError, table: &str) -> Status {
+    match error {
+        QueryError::OverBudget { resource, limit } if *limit == MOST_POINTS => {
+            let message = format!(
+                "response would have more than {MAX_POINTS} points; \
+                 make several calls with fewer targets, or with more filters"
+            );
+            let metadata = [
+                ("limit", limit.most.to_string()),
+                ("resource", resource.to_string()),
+            ];
+            let metadata = metadata.each_ref().map(|(key, value)| (*key, value.as_str()));
+            status(
+                Code::ResourceExhausted,
+                ErrorReason::QueryTooLarge,
+                message,
+                &metadata,
+            )
+        }
+        error => of_query(error, "targets", table),
+    }
 }
 
 fn look_back(request: &QueryLastRequest) -> Result<LookBack, Status> {
@@ -130,17 +156,19 @@ async fn answer(
     let mut found = stream::iter(searches).buffered(TARGETS_AT_A_TIME);
     let table = engine.table().to_string();
     let limits = Limits {
-        points: Limit::of_setting("QueryLast", MAX_POINTS),
+        points: MOST_POINTS,
         ..Limits::NONE
     };
     let mut response = QueryLastResponse::default();
     let mut tsuids = Vec::new();
+    let mut held = budget.hold(0)?;
     while let Some((index, result)) = found.next().await {
         let target = u32::try_from(index).unwrap_or(u32::MAX);
         match result {
             Ok(points) => {
                 let count = response.points.len() + points.len();
                 limits.check(Resource::Points, count as u64)?;
+                held.grow(points.len() as u64 * LAST_POINT_BYTES)?;
                 for point in points {
                     response.points.push(message(target, &point));
                     tsuids.push(point.tsuid);
@@ -156,6 +184,7 @@ async fn answer(
         }
     }
     if with_names {
+        held.grow(tsuids.len() as u64 * NAMES_BYTES)?;
         let names = names_of(engine, &tsuids, deadline).await?;
         for (point, names) in response.points.iter_mut().zip(names) {
             let tags = names.tags.iter();

@@ -29,6 +29,7 @@ mod cors;
 mod error;
 mod filters;
 mod json;
+mod json_body;
 mod parameters;
 mod put;
 mod query;
@@ -186,22 +187,23 @@ impl HttpApi {
             Endpoint::Query | Endpoint::QueryLast | Endpoint::QueryGexp | Endpoint::QueryExp => {
                 let engine = &inner.engine;
                 let answer = if is_post {
-                    let body =
+                    // Charged until the query is answered.
+                    let mut body =
                         request_body::read(request, inner.body_limits(&inner.engine.resources().memory))
                             .await?;
-                    let content = &body.bytes;
+                    let body = &mut body;
                     match endpoint {
-                        Endpoint::QueryLast => query::last::post(engine, context, content).await,
+                        Endpoint::QueryLast => query::last::post(engine, context, body).await,
                         Endpoint::QueryGexp => query::gexp::post(),
                         Endpoint::QueryExp => {
-                            query::exp::post(engine, inner.query_rules, context, content).await
+                            query::exp::post(engine, inner.query_rules, context, body).await
                         }
-                        _ => query::post(engine, inner.query_rules, context, parameters, content).await,
+                        _ => query::post(engine, inner.query_rules, context, parameters, body).await,
                     }
                 } else {
                     match endpoint {
                         Endpoint::QueryLast => query::last::get(engine, context, parameters).await,
-                        Endpoint::QueryExp => query::exp::get(engine, inner.query_rules, context).await,
+                        Endpoint::QueryExp => query::exp::get(),
                         Endpoint::QueryGexp => {
                             query::gexp::get(engine, inner.query_rules, context, parameters).await
                         }
@@ -217,11 +219,11 @@ impl HttpApi {
             Endpoint::Aggregators => Ok(Reply::json(aggregators())),
             Endpoint::ConfigFilters => Ok(Reply::json(filters::body())),
             Endpoint::Suggest if is_post => {
-                let body =
-                    request_body::read(request, inner.body_limits(&inner.engine.resources().memory)).await?;
-                suggest::post(&inner.uids, &body.bytes).await
+                let resources = inner.engine.resources();
+                let mut body = request_body::read(request, inner.body_limits(&resources.memory)).await?;
+                suggest::post(&inner.uids, resources, &mut body).await
             }
-            Endpoint::Suggest => suggest::get(&inner.uids, parameters).await,
+            Endpoint::Suggest => suggest::get(&inner.uids, inner.engine.resources(), parameters).await,
             Endpoint::Version => Ok(Reply::json(version::body())),
             Endpoint::Stats => Ok(Reply::json(stats::body(&inner.counters.statistics()))),
             Endpoint::Graph => Err(HttpError::method_not_allowed(&method)),

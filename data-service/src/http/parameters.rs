@@ -8,7 +8,7 @@
 use std::borrow::Cow;
 
 /// Decoded parameters, in the order of the URI.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Parameters {
     pairs: Vec<(String, String)>,
 }

@@ -16,8 +16,11 @@ use oxtsdb_schema::data_table::{COUNTER_QUALIFIER, META_FAMILY};
 use oxtsdb_schema::{MetricUid, TagkUid, TagvUid, Tsuid, UidWidths};
 
 use crate::query::Resource;
-use crate::query::budget::Limits;
+use crate::query::budget::{Held, Limits};
 use crate::query::{Engine, QueryError};
+
+/// Memory of a series and its instant; an estimate.
+const WRITTEN_BYTES: u64 = 64;
 
 /// A series and when a point of it last came, milliseconds since the epoch.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,16 +52,19 @@ pub async fn of_series(engine: &Engine, tsuids: &[Tsuid]) -> Result<Vec<Written>
     }
 }
 
-/// The counters of the series of a metric that have all these tags, ascending by TSUID.
+/// The counters of the series of a metric that have all these tags, ascending by TSUID. Their memory is
+/// added to `held`.
 ///
 /// # Errors
 ///
-/// When the store fails, and [`QueryError::TooManyPoints`] if there are more than `limits` allow.
+/// When the store fails, [`QueryError::OverBudget`] if there are more than `limits` allow, and those of
+/// [`Held::grow`].
 pub async fn of_metric(
     engine: &Engine,
     metric: MetricUid,
     tags: &[(TagkUid, TagvUid)],
     limits: Limits,
+    held: &mut Held,
 ) -> Result<Vec<Written>, QueryError> {
     let widths = engine.layout().widths;
     let start = metric.as_bytes().to_vec();
@@ -79,6 +85,7 @@ pub async fn of_metric(
     };
     let mut found = Vec::new();
     while let Some(batch) = batches.try_next().await? {
+        held.grow(batch.len() as u64 * WRITTEN_BYTES)?;
         for row in &batch {
             found.extend(written(row, &widths)?);
         }

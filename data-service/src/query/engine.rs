@@ -148,6 +148,11 @@ impl Engine {
         in_time(request.deadline, QueryError::DeadlineExceeded, admitted).await
     }
 
+    /// The deadline of a query that begins now, and the error when it passes.
+    pub fn deadline(&self, request: &RequestContext) -> (Option<Instant>, QueryError) {
+        self.0.deadline(request)
+    }
+
     /// The queries that are being answered.
     pub fn running(&self) -> &RunningQueries {
         &self.0.running
@@ -308,7 +313,7 @@ pub struct WholeAnswer {
 }
 
 /// Runs until a deadline, at which it fails with `passed`.
-async fn in_time<T>(
+pub(crate) async fn in_time<T>(
     deadline: Option<Instant>,
     passed: QueryError,
     work: impl Future<Output = Result<T, QueryError>>,

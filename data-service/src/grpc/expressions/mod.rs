@@ -3,7 +3,7 @@
 mod convert;
 mod frames;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -16,7 +16,7 @@ use tonic::{Code, Request, Response, Status};
 use super::query::of_query;
 use super::results::{context_of, result_stream};
 use crate::query::budget::Held;
-use crate::query::expression::formulas::{Input, evaluate};
+use crate::query::expression::formulas::{Input, Outcome, evaluate};
 use crate::query::expression::run::Found;
 use crate::query::expression::{ExpressionError, Series, Work, run};
 use crate::query::time::now_ms;
@@ -33,14 +33,19 @@ pub(super) async fn query_expressions(
 ) -> Result<Response<Answer>, Status> {
     let started = Instant::now();
     let context = context_of(&request);
-    let deadline = engine.resources().deadline(context.deadline);
+    // One for all that is read and computed.
+    let (deadline, passed) = engine.deadline(&context);
+    let context = RequestContext { deadline, ..context };
     let request = request.into_inner();
     let question = convert::question(&request, now_ms())?;
     let table = engine.table().to_string();
     let failed = |error: ExpressionError| of_expression(&error, &table);
     let spec = question.spec();
     let read = read(engine, &question, &spec, context).await;
-    let (inputs, mut statistics, mut memory) = read.map_err(|error| failed(error.into()))?;
+    let (inputs, mut statistics, mut memory) = read.map_err(|error| match error {
+        QueryError::DeadlineExceeded => failed(passed.into()),
+        error => failed(error.into()),
+    })?;
     let quirks = question.quirks;
     let range_ms = (question.start_ms, question.end_ms);
     let outputs = question.outputs.clone();
@@ -52,22 +57,27 @@ pub(super) async fn query_expressions(
             work = work.holding(held);
         }
         let results = evaluate(&inputs, &question.formulas, &mut work)?;
-        // A name can be asked for more than once.
-        let of_output = |name: &String| {
-            let formula = question.formulas.iter().position(|formula| formula.name == *name);
-            let input = || inputs.iter().find(|input| input.name == *name);
-            let mut series = match formula.and_then(|place| results.get(place)) {
-                Some(outcome) => outcome.clone()?,
-                None => input().map(|input| input.series.clone()).unwrap_or_default(),
+        let results = question.formulas.into_iter().zip(results);
+        let mut series: HashMap<String, Outcome> = inputs
+            .into_iter()
+            .map(|input| (input.name, Ok(input.series)))
+            .chain(results.map(|(formula, outcome)| (formula.name, outcome)))
+            .collect();
+        let mut lists: Vec<(String, Vec<Series>)> = Vec::with_capacity(outputs.len());
+        for (place, name) in outputs.iter().enumerate() {
+            // A name can be asked for more than once: all but the last time its series are copied.
+            let list = if outputs[place + 1..].contains(name) {
+                copied(series.get(name), &mut work)?
+            } else {
+                series.remove(name).unwrap_or_else(|| Ok(Vec::new()))?
             };
-            for series in &mut series {
-                series.points = work.in_range(std::mem::take(&mut series.points));
-            }
-            Ok((name.clone(), series))
-        };
-        let lists: Result<Vec<(String, Vec<Series>)>, ExpressionError> =
-            outputs.iter().map(of_output).collect();
-        Ok((lists?, work.into_held()))
+            let in_range = |mut series: Series| {
+                series.points = work.in_range(series.points);
+                series
+            };
+            lists.push((name.clone(), list.into_iter().map(in_range).collect()));
+        }
+        Ok::<_, ExpressionError>((lists, work.into_held()))
     };
     let registration = engine.running().register(&spec, Arc::default());
     let pool = &engine.resources().expressions;
@@ -86,6 +96,16 @@ pub(super) async fn query_expressions(
         let _ = &memory;
     });
     Ok(Response::new(result_stream(messages, engine, None)))
+}
+
+/// A copy of series, which is counted before it is made.
+fn copied(series: Option<&Outcome>, work: &mut Work<'_>) -> Result<Vec<Series>, ExpressionError> {
+    let Some(series) = series else {
+        return Ok(Vec::new());
+    };
+    let series = series.as_ref().map_err(ExpressionError::clone)?;
+    work.count_copy(series)?;
+    Ok(series.clone())
 }
 
 /// The series of the inputs. Those that are moved by the same time are one query; limits are those of all.

@@ -14,9 +14,11 @@ use oxtsdb_proto::error::reason_of;
 use oxtsdb_row_store::RowStore as _;
 use oxtsdb_schema::{Timestamp, Value};
 use tonic_types::StatusExt as _;
+use uid_service::UidSettings;
 
 use super::*;
 use crate::NewPoint;
+use crate::settings::DataSettings;
 use crate::test_stack::TestStack;
 
 const T: u32 = 1_356_998_400;
@@ -600,4 +602,75 @@ async fn damaged_rows_are_left_out_and_told() {
         panic!("{frames:?}")
     };
     assert_eq!((statistics.damaged_rows, statistics.damaged.len()), (1, 1));
+}
+
+#[tokio::test]
+async fn copies_of_an_output_hold_memory() {
+    let settings = DataSettings {
+        query_max_memory_mib: Some(1),
+        ..DataSettings::default()
+    };
+    let stack = TestStack::with(settings, UidSettings::default()).await;
+    let point = |second: u32| NewPoint {
+        metric: "in",
+        tags: &[("host", "a")],
+        timestamp: Timestamp::from_seconds(T + second),
+        value: Value::Int(second.into()),
+    };
+    let points: Vec<_> = (0..2000).map(point).collect();
+    stack.service.writer.write(&points, None).await.unwrap();
+    let asked = |times: usize| QueryExpressionsRequest {
+        inputs: vec![input("a", "in")],
+        outputs: vec!["a".to_owned(); times],
+        ..request(Vec::new())
+    };
+    let twice = frames(&stack, asked(2)).await.unwrap();
+    let points_of = |place: u32| -> usize {
+        let points = twice.iter().filter_map(|frame| match frame {
+            Frame::Points(points) if points.series == place => Some(points.int_values.len()),
+            _ => None,
+        });
+        points.sum()
+    };
+    assert_eq!((points_of(0), points_of(1)), (2000, 2000));
+    let status = frames(&stack, asked(100)).await.unwrap_err();
+    assert_eq!(reason_of(&status), Some(ErrorReason::QueryTooLarge), "{status}");
+    assert!(status.message().contains("--query-max-memory-mib"), "{status}");
+}
+
+#[tokio::test]
+async fn the_query_time_out_is_named() {
+    let settings = DataSettings {
+        max_concurrent_queries: 1,
+        query_timeout_seconds: 1,
+        ..DataSettings::default()
+    };
+    let stack = TestStack::with(settings, UidSettings::default()).await;
+    let running = stack.service.engine.admit(RequestContext::local(None)).await;
+    let request = request(vec![arithmetic("e", "a + b")]);
+    let request = QueryExpressionsRequest {
+        inputs: request
+            .inputs
+            .into_iter()
+            .map(|input| Input {
+                query: input.query.map(|mut query| {
+                    if let Some(Source::Metric(source)) = &mut query.source {
+                        source.filters.clear();
+                    }
+                    query
+                }),
+                ..input
+            })
+            .collect(),
+        ..request
+    };
+    let status = frames(&stack, request).await.unwrap_err();
+    assert_eq!(
+        (status.code(), status.message()),
+        (
+            Code::DeadlineExceeded,
+            "query was not answered within 1 s, the limit of --query-timeout-seconds"
+        )
+    );
+    drop(running);
 }

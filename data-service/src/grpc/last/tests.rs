@@ -8,6 +8,8 @@ use super::*;
 use crate::NewPoint;
 use crate::query::Limits;
 use crate::query::QueryResources;
+use crate::query::RequestContext;
+use crate::settings::DataSettings;
 use crate::test_stack::TestStack;
 
 fn ms(value: i64) -> Timestamp {
@@ -206,4 +208,71 @@ async fn requests_out_of_range_are_refused() {
         message(ask(&engine, vec![Target::default()], 1).await),
         "targets[0]: is empty, expected series or metric"
     );
+}
+
+#[tokio::test]
+async fn points_hold_memory_of_the_query() {
+    let (stack, _) = engine(now_ms()).await;
+    let engine = |bytes| {
+        let uids = stack.service.uids.clone();
+        let limits = Limits {
+            memory: Limit::of_setting("--query-max-memory-mib", bytes),
+            ..Limits::NONE
+        };
+        Engine::new(
+            Arc::new(stack.store.clone()),
+            ("tsdb".parse().unwrap(), "tsdb-meta".parse().unwrap()),
+            *uids.layout(),
+            Arc::new(uids),
+            limits,
+            QueryResources::unlimited().unwrap(),
+        )
+    };
+    let targets = || vec![named("a"), named("b")];
+    let bytes = 2 * (LAST_POINT_BYTES + NAMES_BYTES);
+    let response = ask(&engine(bytes), targets(), 24).await.unwrap();
+    assert_eq!(response.points.len(), 2);
+    let status = ask(&engine(bytes - 1), targets(), 24).await.unwrap_err();
+    assert_eq!(
+        status.message(),
+        "query needs more than 1279 bytes of memory, the limit of --query-max-memory-mib"
+    );
+}
+
+#[test]
+fn a_response_that_is_too_large_says_what_to_do() {
+    let error = Limits {
+        points: MOST_POINTS,
+        ..Limits::NONE
+    };
+    let error = error.check(Resource::Points, 100_001).unwrap_err();
+    let status = refusal(&error, "tsdb");
+    assert_eq!(
+        (status.code(), status.message()),
+        (
+            Code::ResourceExhausted,
+            "response would have more than 100000 points; make several calls with fewer targets, or with more filters"
+        )
+    );
+}
+
+#[tokio::test]
+async fn the_query_time_out_is_named() {
+    let settings = DataSettings {
+        max_concurrent_queries: 1,
+        query_timeout_seconds: 1,
+        ..DataSettings::default()
+    };
+    let stack = TestStack::with(settings, uid_service::UidSettings::default()).await;
+    let engine = &stack.service.engine;
+    let running = engine.admit(RequestContext::local(None)).await.unwrap();
+    let status = ask(engine, vec![metric()], 1).await.unwrap_err();
+    assert_eq!(
+        (status.code(), status.message()),
+        (
+            Code::DeadlineExceeded,
+            "query was not answered within 1 s, the limit of --query-timeout-seconds"
+        )
+    );
+    drop(running);
 }

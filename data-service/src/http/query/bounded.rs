@@ -1,6 +1,6 @@
 //! Bounds of JSON bodies: few bytes of a body can become hundreds in memory.
 //!
-//! [`check_values`] bounds all that a body holds before it is parsed: lists within lists, maps, unknown
+//! [`count_checked`] bounds all that a body holds before it is parsed: lists within lists, maps, unknown
 //! fields. [`FirstOf`] bounds a list whose elements are large.
 
 use std::fmt;
@@ -17,10 +17,11 @@ use crate::http::error::HttpError;
 /// take 50 MiB. A thousand sub-queries with a hundred tags each have a fifth of it.
 const MAX_VALUES: usize = 500_000;
 
-/// Rejects a body with too many values.
-pub(super) fn check_values(content: &[u8]) -> Result<(), HttpError> {
-    if count_values(content, MAX_VALUES) <= MAX_VALUES {
-        return Ok(());
+/// Counts the values of a body, and rejects too many of them.
+pub(crate) fn count_checked(content: &[u8]) -> Result<usize, HttpError> {
+    let values = count_values(content, MAX_VALUES);
+    if values <= MAX_VALUES {
+        return Ok(values);
     }
     Err(HttpError::bad_request(format!(
         "body has more than {MAX_VALUES} JSON values"
@@ -158,8 +159,8 @@ mod tests {
     #[test]
     fn a_body_has_a_largest_number_of_values() {
         let body = |values: usize| format!("[{}]", vec!["\"\""; values].join(","));
-        check_values(body(MAX_VALUES).as_bytes()).unwrap();
-        let error = check_values(body(MAX_VALUES + 1).as_bytes()).unwrap_err();
+        assert_eq!(count_checked(body(MAX_VALUES).as_bytes()).unwrap(), MAX_VALUES);
+        let error = count_checked(body(MAX_VALUES + 1).as_bytes()).unwrap_err();
         assert_eq!(error.message, "body has more than 500000 JSON values");
     }
 

@@ -11,7 +11,7 @@ use crate::query::language::LanguageError;
 use crate::query::{QueryError, Resource};
 
 /// The answer to a query that failed.
-pub(super) fn of_query(error: &QueryError) -> HttpError {
+pub(crate) fn of_query(error: &QueryError) -> HttpError {
     use QueryError as E;
     match error {
         E::EndBeforeStart { start_ms, end_ms } => end_not_after_start(*start_ms, *end_ms),
@@ -58,7 +58,8 @@ pub(super) fn of_query(error: &QueryError) -> HttpError {
         }
         E::NotAdmitted(_) | E::NoMemory(_) => HttpError::overloaded(error.to_string()),
         E::DeadlineExceeded | E::TimedOut { .. } => failed(StatusCode::GATEWAY_TIMEOUT, error),
-        E::Ended => failed(StatusCode::SERVICE_UNAVAILABLE, error),
+        // Not 503, which invites clients to send it again.
+        E::Ended => failed(StatusCode::CONFLICT, error),
         E::Row { .. } | E::RowKey { .. } | E::UidWithoutName { .. } | E::Internal { .. } => {
             failed(StatusCode::INTERNAL_SERVER_ERROR, error)
         }
@@ -158,6 +159,16 @@ fn java_bytes(hex: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_overload_may_be_tried_again() {
+        let ended = of_query(&QueryError::Ended);
+        assert_eq!((ended.status.as_u16(), ended.retry_after), (409, None));
+        let busy = oxtsdb_resources::MemoryPool::new("query", 1);
+        let busy = busy.try_reserve(2).unwrap_err();
+        let busy = of_query(&QueryError::NoMemory(busy));
+        assert_eq!((busy.status.as_u16(), busy.retry_after), (503, Some(1)));
+    }
 
     #[test]
     fn bytes_are_printed_as_by_java() {

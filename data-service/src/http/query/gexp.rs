@@ -52,6 +52,8 @@ pub(crate) async fn get(
     let range_ms = (question.spec.start_ms, question.spec.end_ms);
     let spec = question.spec;
     let of_query = |error| failure::of_query(&error);
+    // One for all that is read and computed.
+    let deadline = engine.resources().deadline(request.deadline);
     let found = run::series(engine, spec.clone(), request)
         .await
         .map_err(of_query)?;
@@ -69,7 +71,6 @@ pub(crate) async fn get(
     };
     let registration = engine.running().register(&spec, Arc::default());
     let resources = engine.resources();
-    let deadline = resources.deadline(request.deadline);
     let computed = run::computed(&resources.expressions, registration, evaluate, deadline);
     let (computed, held) = computed.await.map_err(|error| of_call(&error))?;
     if let Some(held) = &held {

@@ -9,21 +9,23 @@
 use std::collections::BTreeMap;
 
 use futures::FutureExt as _;
-use futures::stream::{self, StreamExt as _};
 use oxtsdb_schema::{MetricUid, RowKeyLayout, TagkUid, TagvUid, Tsuid, Uid, UidKind};
 use serde::Deserialize;
 
-use super::bounded::{FirstOf, check_values};
+use super::bounded::FirstOf;
 use super::failure;
 use crate::http::body::{BodyWriter, ReplyBody};
 use crate::http::error::HttpError;
 use crate::http::json;
+use crate::http::json_body::parsed;
 use crate::http::parameters::Parameters;
 use crate::http::query::flag::Flag;
 use crate::http::reply::Reply;
+use crate::http::request_body::RequestBody;
 use crate::last::counters::{self, Written};
-use crate::last::{LastPoint, LookBack, SeriesNames, in_hour_of, names_of, of_series};
-use crate::query::budget::{Budget, Limit, Limits, Resource};
+use crate::last::{LastPoint, LookBack, SeriesNames, in_hour_of, names_of, of_series, search_each};
+use crate::query::budget::{Budget, Held, Limit, Limits, Resource};
+use crate::query::engine::in_time;
 use crate::query::language::{LanguageError, parse_series, parse_uids};
 use crate::query::plan::check_tsuid;
 use crate::query::time::now_ms;
@@ -38,14 +40,14 @@ const MAX_BACK_SCAN: i64 = 366 * 24;
 const MAX_SERIES: usize = 10_000;
 
 /// Series with a counter that one request may look at.
-const COUNTED: Limit = Limit::of_setting("/api/query/last", 1_000_000);
+const COUNTED: Limits = Limits {
+    series: Limit::of_setting("/api/query/last", 1_000_000),
+    ..Limits::NONE
+};
 
 /// Memory of a last point while its JSON is made, and of its names; estimates.
 const LAST_POINT_BYTES: u64 = 128;
 const NAMES_BYTES: u64 = 256;
-
-/// Series that are looked at at a time.
-const SERIES_AT_A_TIME: usize = 16;
 
 /// What is asked.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -105,12 +107,17 @@ pub(crate) async fn get(
 pub(crate) async fn post(
     engine: &Engine,
     request: RequestContext,
-    content: &[u8],
+    body: &mut RequestBody,
 ) -> Result<Reply, HttpError> {
+    let question = parsed(body, &engine.resources().compute, parse).await?;
+    answer(engine, request, question).await
+}
+
+/// Reads the body of a POST.
+fn parse(content: &[u8]) -> Result<Question, HttpError> {
     if content.is_empty() {
         return Err(HttpError::missing_content());
     }
-    check_values(content)?;
     let body: Body =
         serde_json::from_slice(content).map_err(|error| HttpError::unreadable_json(error.to_string()))?;
     let queries = body.queries.unwrap_or_default();
@@ -126,12 +133,11 @@ pub(crate) async fn post(
             (None, _) => return Err(bad_request(LanguageError::NoMetric)),
         }
     }
-    let question = Question {
+    Ok(Question {
         wanted,
         resolve: body.resolve_names.0,
         back_scan: body.back_scan.into(),
-    };
-    answer(engine, request, question).await
+    })
 }
 
 /// The body of a POST. Unlike those of other requests it must have no unknown fields.
@@ -184,38 +190,29 @@ async fn answer(engine: &Engine, request: RequestContext, question: Question) ->
     let series: usize = question.wanted.iter().map(size).sum();
     check_series(series)?;
     let of_query = |error: QueryError| failure::of_query(&error);
-    let limits = Limits {
-        series: COUNTED,
-        ..Limits::NONE
-    };
-    let admitted = engine.admit(request).await.map_err(of_query)?;
-    let deadline = engine.resources().deadline(request.deadline);
-    let found = async {
-        let mut points = Vec::new();
-        for wanted in &question.wanted {
-            points.extend(last_points(engine, wanted, question.back_scan, limits).await?);
-            limits
-                .check(Resource::Series, points.len() as u64)
-                .map_err(of_query)?;
-        }
-        let names = if question.resolve {
-            let tsuids: Vec<Tsuid> = points.iter().map(|point| point.tsuid.clone()).collect();
-            names_of(engine, &tsuids, deadline).await.map_err(of_query)?
-        } else {
-            Vec::new()
+    let (deadline, passed) = engine.deadline(&request);
+    let search = async {
+        let admitted = engine.admit(request).await.map_err(of_query)?;
+        let mut found = Found {
+            points: Vec::new(),
+            held: admitted.budget().hold(0).map_err(of_query)?,
         };
-        Ok((points, names))
+        for wanted in &question.wanted {
+            last_points(engine, wanted, question.back_scan, &mut found).await?;
+        }
+        if !question.resolve {
+            return Ok((admitted, found, Vec::new()));
+        }
+        let names = found.points.len() as u64 * NAMES_BYTES;
+        found.held.grow(names).map_err(of_query)?;
+        let tsuids: Vec<Tsuid> = found.points.iter().map(|point| point.tsuid.clone()).collect();
+        let names = names_of(engine, &tsuids, deadline).await.map_err(of_query)?;
+        Ok((admitted, found, names))
     };
-    let found = match deadline {
-        None => found.await,
-        Some(deadline) => tokio::time::timeout_at(deadline.into(), found)
-            .await
-            .unwrap_or_else(|_| Err(of_query(QueryError::DeadlineExceeded))),
-    };
-    let (points, names) = found?;
-    let bytes = points.len() as u64 * (LAST_POINT_BYTES + if question.resolve { NAMES_BYTES } else { 0 });
-    let held = admitted.budget().hold(bytes).map_err(of_query)?;
+    let searched = in_time(deadline, passed, async { Ok(search.await) }).await;
+    let (_admitted, found, names) = searched.map_err(of_query)??;
     let render = move || {
+        let Found { points, held } = found;
         let body = body(&points, &names, held.budget());
         drop(held);
         body
@@ -225,13 +222,29 @@ async fn answer(engine: &Engine, request: RequestContext, question: Question) ->
     Ok(Reply::json(body))
 }
 
-/// The last points of what one sub-query asks for.
+/// The last points that were found so far, and their memory.
+#[derive(Debug)]
+struct Found {
+    points: Vec<LastPoint>,
+    held: Held,
+}
+
+impl Found {
+    fn add(&mut self, point: LastPoint) -> Result<(), QueryError> {
+        COUNTED.check(Resource::Series, self.points.len() as u64 + 1)?;
+        self.held.grow(LAST_POINT_BYTES)?;
+        self.points.push(point);
+        Ok(())
+    }
+}
+
+/// Finds the last points of what one sub-query asks for.
 async fn last_points(
     engine: &Engine,
     wanted: &Wanted,
     back_scan: i64,
-    limits: Limits,
-) -> Result<Vec<LastPoint>, HttpError> {
+    found: &mut Found,
+) -> Result<(), HttpError> {
     let of_query = |error: QueryError| failure::of_query(&error);
     let tsuids = match wanted {
         Wanted::Tsuids(tsuids) => series_of(tsuids, engine.layout())?,
@@ -241,27 +254,37 @@ async fn last_points(
         Wanted::Series { metric, tags } => {
             let (metric, mut tags) = uids_of(engine, metric, tags).await.map_err(of_query)?;
             if back_scan <= 0 {
-                let written = counters::of_metric(engine, metric, &tags, limits).await;
-                return in_their_hours(engine, written.map_err(of_query)?).await;
+                let mut held = found.held.budget().hold(0).map_err(of_query)?;
+                let written = counters::of_metric(engine, metric, &tags, COUNTED, &mut held).await;
+                let written = written.map_err(of_query)?;
+                return in_their_hours(engine, &written, found).await.map_err(of_query);
             }
             vec![Tsuid::new(metric, &mut tags).map_err(bad_request)?]
         }
     };
     if back_scan <= 0 {
         let written = counters::of_series(engine, &tsuids).await.map_err(of_query)?;
-        return in_their_hours(engine, written).await;
+        return in_their_hours(engine, &written, found).await.map_err(of_query);
     }
     let now_ms = now_ms();
     let look_back = LookBack {
         from_ms: (now_ms - now_ms.rem_euclid(HOUR_MS) - back_scan * HOUR_MS).max(0),
         now_ms,
     };
-    // Boxed, because the compiler cannot tell that a stream over the closure is Send.
-    let searches: Vec<_> = tsuids
-        .into_iter()
-        .map(|tsuid| async move { of_series(engine, &tsuid, look_back).await }.boxed())
-        .collect();
-    found(searches).await
+    let search = |tsuid| of_series(engine, tsuid, look_back).boxed();
+    search_each(&tsuids, search, |point| found.add(point))
+        .await
+        .map_err(of_query)
+}
+
+/// Finds the last points of the hours in which series were written last.
+async fn in_their_hours(engine: &Engine, written: &[Written], found: &mut Found) -> Result<(), QueryError> {
+    search_each(
+        written,
+        |written| in_hour_of(engine, &written.tsuid, written.at_ms).boxed(),
+        |point| found.add(point),
+    )
+    .await
 }
 
 /// Checks TSUIDs. Behind their first tag they may have any bytes: those that make no tags are of no series.
@@ -275,27 +298,6 @@ fn series_of(tsuids: &[Vec<u8>], layout: &RowKeyLayout) -> Result<Vec<Tsuid>, Ht
         .iter()
         .filter_map(|tsuid| check_tsuid(tsuid, layout).ok())
         .collect())
-}
-
-/// The last points of the hours in which series were written last.
-async fn in_their_hours(engine: &Engine, written: Vec<Written>) -> Result<Vec<LastPoint>, HttpError> {
-    let searches: Vec<_> = written
-        .into_iter()
-        .map(|written| async move { in_hour_of(engine, &written.tsuid, written.at_ms).await }.boxed())
-        .collect();
-    found(searches).await
-}
-
-async fn found<F>(searches: Vec<F>) -> Result<Vec<LastPoint>, HttpError>
-where
-    F: Future<Output = Result<Option<LastPoint>, QueryError>>,
-{
-    let mut found = stream::iter(searches).buffered(SERIES_AT_A_TIME);
-    let mut points = Vec::new();
-    while let Some(point) = found.next().await {
-        points.extend(point.map_err(|error| failure::of_query(&error))?);
-    }
-    Ok(points)
 }
 
 /// The UIDs of a metric and tags.

@@ -9,9 +9,9 @@
 
 pub(crate) mod ascii;
 mod asked;
-mod bounded;
+pub(crate) mod bounded;
 pub(crate) mod exp;
-mod failure;
+pub(crate) mod failure;
 mod flag;
 pub(crate) mod gexp;
 pub(crate) mod last;
@@ -23,8 +23,10 @@ use futures::StreamExt as _;
 use jiff::tz::TimeZone;
 
 use crate::http::error::HttpError;
+use crate::http::json_body::parsed;
 use crate::http::parameters::Parameters;
 use crate::http::reply::Reply;
+use crate::http::request_body::RequestBody;
 use crate::query::frame::Delivery;
 use crate::query::plan::check_tsuid;
 use crate::query::time::now_ms;
@@ -58,14 +60,12 @@ pub(crate) async fn post(
     rules: QueryRules,
     request: RequestContext,
     parameters: &Parameters,
-    content: &[u8],
+    body: &mut RequestBody,
 ) -> Result<Reply, HttpError> {
-    answer(
-        engine,
-        request,
-        parse::from_json(content, parameters, rules, now_ms())?,
-    )
-    .await
+    let parameters = parameters.clone();
+    let parse = move |content: &[u8]| parse::from_json(content, &parameters, rules, now_ms());
+    let question = parsed(body, &engine.resources().compute, parse).await?;
+    answer(engine, request, question).await
 }
 
 async fn answer(

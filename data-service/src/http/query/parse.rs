@@ -18,7 +18,7 @@ use serde_json::value::RawValue;
 use crate::http::error::HttpError;
 use crate::http::parameters::Parameters;
 use crate::http::query::asked::Asked;
-use crate::http::query::bounded::{FirstOf, check_values};
+use crate::http::query::bounded::FirstOf;
 use crate::http::query::flag::Flag;
 use crate::http::query::scalar::{Text, Whole};
 use crate::http::query::{QueryRules, failure};
@@ -125,7 +125,6 @@ pub(super) fn from_json(
     if content.is_empty() {
         return Err(HttpError::missing_content());
     }
-    check_values(content)?;
     // OpenTSDB answers both with 500 and "null pointer".
     let Some(body) = first_value(content)? else {
         return Err(HttpError::bad_request("Missing query, found null"));

@@ -24,7 +24,7 @@ use super::error::{ExpressionError, MAX_STEPS, MAX_VALUES};
 use super::fill::Fill;
 use super::join::{Joined, Operand};
 use super::series::{Origin, Series};
-use crate::query::budget::{Held, POINT_BYTES};
+use crate::query::budget::{Budget, Held, POINT_BYTES, SERIES_BYTES};
 use crate::query::{Points, Quirks, Values};
 
 /// Steps between two looks at whether anybody still wants the result.
@@ -73,6 +73,11 @@ impl<'a> Work<'a> {
         }
     }
 
+    /// The budget that memory is counted to, if it is counted.
+    pub fn budget(&self) -> Option<&Budget> {
+        self.held.as_ref().map(Held::budget)
+    }
+
     /// The memory of the series and of all that was made of them.
     pub fn into_held(self) -> Option<Held> {
         self.held
@@ -107,6 +112,18 @@ impl<'a> Work<'a> {
             held.grow(values as u64 * POINT_BYTES)?;
         }
         self.step(values)
+    }
+
+    /// Counts a copy of series that is about to be made.
+    ///
+    /// # Errors
+    ///
+    /// As [`Work::count`].
+    pub fn count_copy(&mut self, series: &[Series]) -> Result<(), ExpressionError> {
+        if let Some(held) = &mut self.held {
+            held.grow(series.len() as u64 * SERIES_BYTES)?;
+        }
+        self.count(series.iter().map(|series| series.points.len()).sum())
     }
 
     /// Counts steps of a computation.

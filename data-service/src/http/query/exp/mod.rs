@@ -19,10 +19,11 @@ use http::StatusCode;
 use jiff::tz::TimeZone;
 use oxtsdb_schema::DuplicatePolicy;
 
-use super::bounded::check_values;
-use super::{QueryRules, failure, parse};
+use super::{QueryRules, failure, parse::check_times};
 use crate::http::error::HttpError;
+use crate::http::json_body::parsed;
 use crate::http::reply::Reply;
+use crate::http::request_body::RequestBody;
 use crate::query::expression::fill::Fill;
 use crate::query::expression::formulas::{self, Body, Formula, Input};
 use crate::query::expression::join::{Join, SetOperator};
@@ -41,16 +42,10 @@ pub(crate) async fn post(
     engine: &Engine,
     rules: QueryRules,
     request: RequestContext,
-    content: &[u8],
+    body: &mut RequestBody,
 ) -> Result<Reply, HttpError> {
-    if content.is_empty() {
-        return Err(refused("Incoming data was null or empty"));
-    }
-    check_values(content)?;
-    let query: Query = serde_json::from_slice(content).map_err(|error| refused(error.to_string()))?;
-    let arithmetics = query.check().map_err(refused)?;
-    let formulas = formulas(&query, arithmetics)?;
-    let spec = spec(&query, rules)?;
+    let parse = move |content: &[u8]| parse(content, rules);
+    let (query, formulas, spec) = parsed(body, &engine.resources().compute, parse).await?;
     let range_ms = (spec.start_ms, spec.end_ms);
     let of_query = |error: crate::query::QueryError| failure::of_query(&error);
     let deadline = engine.resources().deadline(request.deadline);
@@ -85,12 +80,24 @@ pub(crate) async fn post(
 }
 
 /// GET, which has no content.
-pub(crate) async fn get(
-    engine: &Engine,
-    rules: QueryRules,
-    request: RequestContext,
-) -> Result<Reply, HttpError> {
-    post(engine, rules, request, b"").await
+pub(crate) fn get() -> Result<Reply, HttpError> {
+    Err(without_content())
+}
+
+fn without_content() -> HttpError {
+    refused("Incoming data was null or empty")
+}
+
+/// Reads a request: as it is, its expressions, and what is read for them.
+fn parse(content: &[u8], rules: QueryRules) -> Result<(Query, Vec<Formula>, QuerySpec), HttpError> {
+    if content.is_empty() {
+        return Err(without_content());
+    }
+    let query: Query = serde_json::from_slice(content).map_err(|error| refused(error.to_string()))?;
+    let arithmetics = query.check().map_err(refused)?;
+    let formulas = formulas(&query, arithmetics)?;
+    let spec = spec(&query, rules)?;
+    Ok((query, formulas, spec))
 }
 
 fn refused(message: impl Into<String>) -> HttpError {
@@ -159,7 +166,7 @@ fn range(time: &Timespan, zone: Option<&TimeZone>) -> Result<(i64, i64), HttpErr
     if end_ms <= start_ms {
         return Err(refused(failure::end_not_after_start(start_ms, end_ms).message));
     }
-    parse::check_times((start_ms, end_ms))?;
+    check_times((start_ms, end_ms))?;
     Ok((start_ms, end_ms))
 }
 

@@ -16,8 +16,8 @@ use std::collections::BTreeSet;
 use oxtsdb_schema::java;
 
 use super::request::{Output, Query};
+use crate::http::body::{BodyWriter, ReplyBody};
 use crate::http::json;
-use crate::query::Points;
 use crate::query::expression::arithmetic::{Arithmetic, Operator};
 use crate::query::expression::combine::Term;
 use crate::query::expression::fill::Fill;
@@ -25,15 +25,19 @@ use crate::query::expression::formulas::{Input, Outcome};
 use crate::query::expression::join::{Joined, Operand, SetOperator};
 use crate::query::expression::lockstep::{Kind, lockstep};
 use crate::query::expression::{ExpressionError, Series, Work};
+use crate::query::{Points, QueryError};
+
+/// A row is written in pieces of so many columns.
+const COLUMNS_AT_A_TIME: usize = 1024;
 
 /// The answer: outputs that are asked for, else all expressions, else all metrics. What nobody knows is
-/// left out.
+/// left out. The body holds memory of the budget of the series.
 pub(super) fn answer(
     query: &Query,
     inputs: &[Input],
     mut results: Vec<Outcome>,
     work: &mut Work<'_>,
-) -> Result<Vec<u8>, ExpressionError> {
+) -> Result<ReplyBody, ExpressionError> {
     let expressions = query.expressions.as_deref().unwrap_or_default();
     let unnamed = |id: &Option<String>| Output {
         id: id.clone(),
@@ -52,7 +56,12 @@ pub(super) fn answer(
             .collect(),
         outputs => outputs.to_vec(),
     };
-    let mut out = b"{\"outputs\":[".to_vec();
+    let mut body = BodyWriter::new();
+    if let Some(budget) = work.budget() {
+        body.hold_of(budget)?;
+    }
+    body.out().extend_from_slice(b"{\"outputs\":[");
+    let mut is_first = true;
     for output in &outputs {
         let of_expression = expressions
             .iter()
@@ -66,16 +75,16 @@ pub(super) fn answer(
             (None, Some(input)) => (in_rows(input, work)?, false),
             (None, None) => continue,
         };
-        if !out.ends_with(b"[") {
-            out.push(b',');
+        if !std::mem::replace(&mut is_first, false) {
+            body.out().push(b',');
         }
-        write(&mut out, output, &columns, is_expression);
+        write(&mut body, output, &columns, is_expression)?;
     }
-    out.extend_from_slice(b"],\"query\":");
-    // Texts, numbers and truths: all that can be written.
-    out.extend(serde_json::to_vec(query).unwrap_or_default());
-    out.push(b'}');
-    Ok(out)
+    body.out().extend_from_slice(b"],\"query\":");
+    // Strings, numbers and booleans, all of which serialize; memory is counted below.
+    let _ = serde_json::to_writer(body.out(), query);
+    body.out().push(b'}');
+    Ok(body.finish()?)
 }
 
 /// The series of an expression in the range. They leave none of their points behind: in an output that asks for
@@ -114,8 +123,14 @@ fn in_rows(input: &Input, work: &mut Work<'_>) -> Result<Vec<Series>, Expression
     lockstep(&itself, &terms, joined, SetOperator::Union, work)
 }
 
-fn write(out: &mut Vec<u8>, output: &Output, columns: &[Series], is_expression: bool) {
+fn write(
+    body: &mut BodyWriter,
+    output: &Output,
+    columns: &[Series],
+    is_expression: bool,
+) -> Result<(), QueryError> {
     let times_ms = columns.first().map_or(&[][..], |series| series.points.times_ms());
+    let out = body.out();
     out.extend_from_slice(b"{\"id\":");
     json::write_string(out, output.id.as_deref().unwrap_or_default());
     if let Some(alias) = &output.alias {
@@ -124,13 +139,19 @@ fn write(out: &mut Vec<u8>, output: &Output, columns: &[Series], is_expression: 
     }
     out.extend_from_slice(b",\"dps\":[");
     for (row, time_ms) in times_ms.iter().enumerate() {
+        body.roll()?;
+        let out = body.out();
         out.extend_from_slice(if row > 0 { b",[" } else { b"[" });
         json::write_integer(out, *time_ms);
-        for column in columns {
+        for (place, column) in columns.iter().enumerate() {
+            if place % COLUMNS_AT_A_TIME == COLUMNS_AT_A_TIME - 1 {
+                body.roll()?;
+            }
+            let out = body.out();
             out.push(b',');
             write_number(out, column.points.values().get(row).as_f64());
         }
-        out.push(b']');
+        body.out().push(b']');
     }
     let (first, last) = match (times_ms, is_expression) {
         ([], true) => (0, 0),
@@ -138,6 +159,7 @@ fn write(out: &mut Vec<u8>, output: &Output, columns: &[Series], is_expression: 
         ([only], true) => (*only, 0),
         ([first, ..], _) => (*first, times_ms.last().copied().unwrap_or_default()),
     };
+    let out = body.out();
     out.extend_from_slice(b"],\"dpsMeta\":{\"firstTimestamp\":");
     json::write_integer(out, first);
     out.extend_from_slice(b",\"lastTimestamp\":");
@@ -148,15 +170,19 @@ fn write(out: &mut Vec<u8>, output: &Output, columns: &[Series], is_expression: 
     json::write_integer(out, columns.len());
     out.push(b'}');
     if let Some(first) = columns.first() {
-        write_meta(out, first, columns);
+        write_meta(body, first, columns)?;
     }
-    out.push(b'}');
+    body.out().push(b'}');
+    body.roll()
 }
 
-fn write_meta(out: &mut Vec<u8>, first: &Series, columns: &[Series]) {
+fn write_meta(body: &mut BodyWriter, first: &Series, columns: &[Series]) -> Result<(), QueryError> {
     let metrics: BTreeSet<&str> = first.metrics.values().map(|metric| &**metric).collect();
-    out.extend_from_slice(b",\"meta\":[{\"index\":0,\"metrics\":[\"timestamp\"]}");
+    body.out()
+        .extend_from_slice(b",\"meta\":[{\"index\":0,\"metrics\":[\"timestamp\"]}");
     for (index, column) in columns.iter().enumerate() {
+        body.roll()?;
+        let out = body.out();
         out.extend_from_slice(b",{\"index\":");
         json::write_integer(out, index + 1);
         out.extend_from_slice(b",\"metrics\":");
@@ -167,7 +193,8 @@ fn write_meta(out: &mut Vec<u8>, first: &Series, columns: &[Series]) {
         json::write_strings(out, column.aggregate_tags.values().map(|key| &**key));
         out.push(b'}');
     }
-    out.push(b']');
+    body.out().push(b']');
+    Ok(())
 }
 
 /// What JSON has no numbers for is a text.

@@ -1,6 +1,18 @@
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::Request;
+use http_body_util::{BodyExt as _, Full};
+use oxtsdb_resources::MemoryAccount;
+use oxtsdb_schema::{Timestamp, Value};
 use serde_json::json;
 
+use crate::NewPoint;
 use crate::front::testing::Service;
+use crate::http::HttpApi;
+use crate::settings::DataSettings;
+use crate::test_stack::TestStack;
 
 /// Recorded from OpenTSDB 2.4.1; see `testdata/README.md`.
 const VECTORS: &str = include_str!("../../../../testdata/opentsdb-exp-vectors.jsonl");
@@ -98,4 +110,54 @@ async fn a_nested_expression_that_is_nan_counts_as_its_fill_policy_says() {
         json!([[first, "NaN"], [second, 2.0]])
     );
     assert_eq!(answer["outputs"][1]["dps"], json!([[first, 7.0], [second, 2.0]]));
+}
+
+#[tokio::test]
+async fn a_result_holds_memory_until_the_client_has_it() {
+    let memory = MemoryAccount::new(256 << 20, 0);
+    let stack = TestStack::with_memory(DataSettings::default(), &memory).await;
+    let service = &stack.service;
+    let points: Vec<_> = (0..20_000)
+        .map(|second| NewPoint {
+            metric: "m",
+            tags: &[("host", "a")],
+            timestamp: Timestamp::from_seconds(1_356_998_400 + second),
+            value: Value::Int(second.into()),
+        })
+        .collect();
+    service.writer.write(&points, None).await.unwrap();
+    let api = HttpApi::new(
+        service.writer.clone(),
+        service.engine.clone(),
+        service.uids.clone(),
+        &stack.settings,
+        Arc::default(),
+    );
+    let body = json!({
+        "time": {"start": 1_356_998_400, "end": 1_357_098_400, "aggregator": "sum"},
+        "metrics": [{"id": "a", "metric": "m"}],
+        "expressions": [{"id": "e", "expr": "a * 2"}]
+    });
+    let request = Request::post("/api/query/exp").body(Full::new(Bytes::from(body.to_string())));
+    let response = api.handle(request.unwrap()).await;
+    assert_eq!(response.status(), 200);
+    let length = response.body().len();
+    assert!(length > 300_000, "{length}");
+    let until_used = async |bytes: u64| {
+        let mut used = memory.query().usage().used_bytes;
+        for _ in 0..1000 {
+            if used == bytes {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+            used = memory.query().usage().used_bytes;
+        }
+        panic!("{used} bytes are held, {bytes} are expected");
+    };
+    until_used(length).await;
+    let mut body = response.into_body();
+    let first = body.frame().await.unwrap().unwrap().into_data().unwrap();
+    until_used(length - first.len() as u64).await;
+    drop(body);
+    until_used(0).await;
 }

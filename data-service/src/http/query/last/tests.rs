@@ -3,6 +3,8 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::front::testing::Service;
+use crate::settings::DataSettings;
+use crate::test_stack::TestStack;
 
 /// Two hosts with a point some seconds ago, and one with an old one.
 async fn service() -> (Service, i64) {
@@ -170,4 +172,26 @@ async fn what_is_wrong_is_told_in_opentsdbs_words() {
         let told = answer.json()["error"]["message"].clone();
         assert_eq!((answer.status, told), (400, json!(message)), "{body:.60}");
     }
+}
+
+#[tokio::test]
+async fn the_query_time_out_is_named() {
+    let settings = DataSettings {
+        max_concurrent_queries: 1,
+        query_timeout_seconds: 1,
+        ..DataSettings::default()
+    };
+    let stack = TestStack::with(settings, uid_service::UidSettings::default()).await;
+    let engine = stack.service.engine.clone();
+    let running = engine.admit(RequestContext::local(None)).await.unwrap();
+    let service = Service::of(stack).await;
+    let answer = service.get("/api/query/last?timeseries=m&back_scan=0").await;
+    assert_eq!(
+        (answer.status, answer.json()["error"]["message"].as_str()),
+        (
+            504,
+            Some("query was not answered within 1 s, the limit of --query-timeout-seconds")
+        )
+    );
+    drop(running);
 }

@@ -1,0 +1,50 @@
+//! JSON bodies of queries: bounded, charged for what they become, and parsed in the computation pool if they are
+//! large.
+
+use bytes::Bytes;
+use http::StatusCode;
+use oxtsdb_resources::ComputePool;
+
+use crate::http::error::HttpError;
+use crate::http::query::bounded::count_checked;
+use crate::http::request_body::RequestBody;
+
+/// Bodies up to this size are parsed inline.
+const INLINE_BYTES: usize = 64 << 10;
+
+/// Memory of a JSON value once it is parsed, beside its bytes: a string and what a query makes of it. An
+/// estimate.
+const VALUE_BYTES: usize = 100;
+
+/// Parses a body. What it becomes is charged before, and stays so as long as the body is there.
+///
+/// # Errors
+///
+/// 400 for too many values, 503 if the memory pool is exhausted, those of `parse`.
+pub(crate) async fn parsed<T: Send + 'static>(
+    body: &mut RequestBody,
+    compute: &ComputePool,
+    parse: impl FnOnce(&[u8]) -> Result<T, HttpError> + Send + 'static,
+) -> Result<T, HttpError> {
+    let content = body.bytes.clone();
+    let values = of_content(content.clone(), compute, count_checked).await?;
+    body.charge(values * VALUE_BYTES + content.len()).await?;
+    of_content(content, compute, parse).await
+}
+
+async fn of_content<T: Send + 'static>(
+    content: Bytes,
+    compute: &ComputePool,
+    read: impl FnOnce(&[u8]) -> Result<T, HttpError> + Send + 'static,
+) -> Result<T, HttpError> {
+    if content.len() <= INLINE_BYTES {
+        return read(&content);
+    }
+    compute
+        .run(move || read(&content))
+        .await
+        .map_err(|panicked| HttpError::new(StatusCode::INTERNAL_SERVER_ERROR, panicked.to_string()))?
+}
+
+#[cfg(test)]
+mod tests;
