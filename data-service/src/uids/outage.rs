@@ -22,8 +22,9 @@ use tracing::{info, warn};
 
 use super::UidsError;
 
-/// How long a call for few names may take before it begins an outage.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// How long a call for few names may take before it begins an outage. New names on a busy HBase take seconds;
+/// a service that hangs is noticed earlier by the pings of its connection.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A call for more names may take [`PATIENCE`] for each so many.
 const NAMES_PER_PATIENCE: usize = 1024;

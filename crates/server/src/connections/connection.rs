@@ -82,6 +82,11 @@ impl State {
         self.protocol.load(Ordering::Relaxed) == protocol as u8
     }
 
+    /// Whether the client has sent enough for its protocol to begin.
+    pub(super) fn is_open(&self) -> bool {
+        self.is_open.load(Ordering::Relaxed)
+    }
+
     pub(super) fn close(&self) {
         let now_ms = self.now_ms();
         // The first call counts.

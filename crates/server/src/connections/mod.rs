@@ -211,7 +211,8 @@ impl Listener {
                 states.filter(|state| !is_own_limit || mine(state))
             };
             let idle = candidates().filter_map(|state| Some((state.idle_since_ms()?, state)));
-            let mut longest: Option<(u64, &Arc<State>)> = None;
+            // Those that never spoke go before those that a client has used.
+            let mut longest: Option<((bool, u64), &Arc<State>)> = None;
             for (since_ms, state) in idle {
                 if let Some(closing_ms) = state.closing_since_ms() {
                     let until = self.shared.started + Duration::from_millis(closing_ms) + CLOSING_TIMEOUT;
@@ -222,8 +223,9 @@ impl Listener {
                     }
                     continue;
                 }
-                if longest.is_none_or(|(longest_ms, _)| since_ms < longest_ms) {
-                    longest = Some((since_ms, state));
+                let rank = (state.is_open(), since_ms);
+                if longest.is_none_or(|(longest, _)| rank < longest) {
+                    longest = Some((rank, state));
                 }
             }
             let Some((_, longest)) = longest else {

@@ -164,9 +164,11 @@ mod tests {
     fn only_overload_may_be_tried_again() {
         let ended = of_query(&QueryError::Ended);
         assert_eq!((ended.status.as_u16(), ended.retry_after), (409, None));
-        let busy = oxtsdb_resources::MemoryPool::new("query", 1);
-        let busy = busy.try_reserve(2).unwrap_err();
-        let busy = of_query(&QueryError::NoMemory(busy));
+        let pool = oxtsdb_resources::MemoryPool::new("query", 2);
+        let never = of_query(&QueryError::NoMemory(pool.try_reserve(3).unwrap_err()));
+        assert_eq!((never.status.as_u16(), never.retry_after), (413, None));
+        let _held = pool.try_reserve(2).unwrap();
+        let busy = of_query(&QueryError::NoMemory(pool.try_reserve(1).unwrap_err()));
         assert_eq!((busy.status.as_u16(), busy.retry_after), (503, Some(1)));
     }
 
