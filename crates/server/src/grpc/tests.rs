@@ -2,6 +2,7 @@ use std::io::ErrorKind;
 use std::net::SocketAddr;
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
 use tonic::transport::{Channel, Endpoint};
@@ -83,6 +84,35 @@ async fn silent_sockets_neither_lock_out_clients_nor_hold_up_the_end() {
     drop(watch);
 }
 
+/// What a client of HTTP/2 begins with: the preface, and settings that change nothing.
+const OPENING: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
+
+#[tokio::test]
+async fn connections_that_never_spoke_give_way_before_those_that_are_used() {
+    let server = Running::start(GrpcOptions {
+        max_connections: 2,
+        ..GrpcOptions::default()
+    })
+    .await;
+    let mut used = TcpStream::connect(server.address).await.unwrap();
+    used.write_all(OPENING).await.unwrap();
+    // Its settings: the server has read the opening.
+    assert!(used.read(&mut [0; 64]).await.unwrap() > 0);
+    let mut silent = TcpStream::connect(server.address).await.unwrap();
+    let mut third = server.client().await;
+    third.check(HealthCheckRequest::default()).await.unwrap();
+    let mut rest = Vec::new();
+    // An end or a reset, behind settings if they were sent.
+    let _ = silent.read_to_end(&mut rest).await;
+    let end = loop {
+        match used.try_read(&mut [0; 64]) {
+            Ok(read) if read > 0 => {}
+            end => break end,
+        }
+    };
+    assert_eq!(end.unwrap_err().kind(), ErrorKind::WouldBlock, "it is open");
+}
+
 #[tokio::test]
 async fn pings_do_not_keep_a_connection_from_being_idle() {
     let server = Running::start(GrpcOptions {
@@ -100,7 +130,8 @@ async fn pings_do_not_keep_a_connection_from_being_idle() {
     let mut first = HealthClient::new(pinging);
     first.check(HealthCheckRequest::default()).await.unwrap();
     tokio::time::sleep(Duration::from_millis(20)).await;
-    let second = TcpStream::connect(server.address).await.unwrap();
+    let mut second = TcpStream::connect(server.address).await.unwrap();
+    second.write_all(OPENING).await.unwrap();
     // Time for pings.
     tokio::time::sleep(Duration::from_millis(100)).await;
     let mut third = server.client().await;
