@@ -408,16 +408,6 @@ impl Held {
         &self.budget
     }
 
-    /// Hands over so many of its bytes, or all if it has fewer.
-    pub fn split(&mut self, bytes: u64) -> Self {
-        let bytes = bytes.min(self.bytes);
-        self.bytes -= bytes;
-        Self {
-            budget: self.budget.clone(),
-            bytes,
-        }
-    }
-
     /// Takes in what another one of the same budget holds.
     pub fn merge(&mut self, mut other: Self) {
         self.bytes += std::mem::take(&mut other.bytes);
