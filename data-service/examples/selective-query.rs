@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use data_service::query::RequestContext;
 use data_service::query::{Aggregator, Engine, QuerySpec, Quirks, SeriesFilter, Source, SubQuery, TagFilter};
 use data_service::{DataService, DataSettings, NewPoint, assemble, store_part};
-use oxtsdb_proto::UidClient;
+use oxtsdb_client::UidClient;
 use oxtsdb_resources::MemoryAccount;
 use oxtsdb_row_store::RowStore;
 use oxtsdb_row_store::embedded::{EmbeddedConfig, EmbeddedStore};

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use data_service::{DataSettings, assemble, store_part};
-use oxtsdb_proto::UidClient;
+use oxtsdb_client::UidClient;
 use oxtsdb_proto::common::v1::{SeriesKey, SeriesName, Tag, series_key};
 use oxtsdb_proto::data::v1::columns::{Block, SeriesDeclaration, block};
 use oxtsdb_proto::data::v1::data_service_client::DataServiceClient;

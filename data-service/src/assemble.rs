@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
-use oxtsdb_proto::UidClient;
+use oxtsdb_client::UidClient;
 use oxtsdb_proto::data::v1::data_service_server::DataServiceServer;
 use oxtsdb_resources::{ComputePool, MemoryAccount};
 use oxtsdb_row_store::{RowStore, TableDef};

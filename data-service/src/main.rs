@@ -10,7 +10,7 @@ use anyhow::{Context as _, anyhow, ensure};
 use clap::Parser;
 use data_service::front::Door;
 use data_service::{DataSettings, UidsError, assemble, store_part};
-use oxtsdb_proto::UidClient;
+use oxtsdb_client::UidClient;
 use oxtsdb_resources::MemoryAccount;
 use oxtsdb_row_store::RowStore;
 use oxtsdb_server::connections::Connections;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::TryStreamExt as _;
-use oxtsdb_proto::UidClient;
+use oxtsdb_client::UidClient;
 use oxtsdb_proto::data::v1::data_service_client::DataServiceClient;
 use oxtsdb_proto::data::v1::data_service_server::DataServiceServer;
 use oxtsdb_resources::MemoryAccount;

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use futures::FutureExt as _;
 use hashbrown::HashMap;
 use moka::sync::Cache;
-use oxtsdb_proto::UidClient;
+use oxtsdb_client::UidClient;
 use oxtsdb_proto::common::v1::{self as common, ErrorReason, ItemError};
 use oxtsdb_proto::uid::v1::{
     GetUidLayoutResponse, UidName, UidValue, get_or_create_uids_response, lookup_names_response,

@@ -1,4 +1,4 @@
-//! OxTSDB's gRPC contract: generated types, rich errors and typed clients.
+//! OxTSDB's gRPC contract: generated types, rich errors and the bounds of requests.
 //!
 //! The `.proto` files in `oxtsdb/` say what each call means; this crate compiles them without
 //! `protoc`.
@@ -8,7 +8,6 @@ mod bounds;
 pub mod deadline;
 pub mod decode_memory;
 pub mod error;
-mod uid_client;
 
 #[allow(
     missing_docs,
@@ -23,7 +22,6 @@ mod generated {
 }
 
 pub use generated::oxtsdb::{common, data, uid};
-pub use uid_client::{MAX_BATCH, UidClient, UidExport};
 
 /// The compiled contract as an encoded `google.protobuf.FileDescriptorSet`, for reflection.
 pub const FILE_DESCRIPTOR_SET: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/oxtsdb.fds"));

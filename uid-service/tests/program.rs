@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 
-use oxtsdb_proto::UidClient;
+use oxtsdb_client::UidClient;
 use oxtsdb_proto::common::v1::UidKind;
 use oxtsdb_proto::uid::v1::UidName;
 use tempfile::TempDir;

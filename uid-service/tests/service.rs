@@ -196,7 +196,7 @@ async fn the_cache_is_bypassed_on_request() {
     let store = Wrapped::atomic();
     let mut client = raw(store.clone()).await;
     let service = Service {
-        client: oxtsdb_proto::UidClient::in_process(
+        client: oxtsdb_client::UidClient::in_process(
             support::assemble(&store, &UidSettings::default()).await.unwrap(),
         ),
         store,

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anyhow::{Context as _, anyhow};
-use oxtsdb_proto::UidClient;
+use oxtsdb_client::UidClient;
 use oxtsdb_proto::data::v1::data_service_client::DataServiceClient;
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Code, Status};

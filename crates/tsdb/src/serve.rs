@@ -9,7 +9,7 @@ use anyhow::Context as _;
 use clap::Args;
 use data_service::DataSettings;
 use data_service::front::Door;
-use oxtsdb_proto::UidClient;
+use oxtsdb_client::UidClient;
 use oxtsdb_resources::MemoryAccount;
 use oxtsdb_row_store::RowStore;
 use oxtsdb_server::connections::Connections;

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use anyhow::Context as _;
 use clap::{Args, Subcommand};
 use comfy_table::{CellAlignment, Table, presets};
-use oxtsdb_proto::UidClient;
+use oxtsdb_client::UidClient;
 use oxtsdb_proto::common::v1::{ItemError, UidKind as ProtoKind};
 use oxtsdb_proto::uid::v1::{UidName, get_or_create_uids_response};
 use oxtsdb_schema::UidKind;

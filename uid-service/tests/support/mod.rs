@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use async_trait::async_trait;
 use futures::TryStreamExt as _;
-use oxtsdb_proto::UidClient;
+use oxtsdb_client::UidClient;
 use oxtsdb_proto::common::v1::{ErrorReason, UidKind as PbKind};
 use oxtsdb_proto::error::reason_name;
 use oxtsdb_proto::uid::v1::get_or_create_uids_response::result::Outcome;

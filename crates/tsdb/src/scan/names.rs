@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::Context as _;
-use oxtsdb_proto::UidClient;
+use oxtsdb_client::UidClient;
 use oxtsdb_proto::uid::v1::{GetUidLayoutResponse, UidValue, lookup_names_response};
 use oxtsdb_schema::{Tsuid, Uid, UidKind, UidWidth, UidWidths};
 use tonic::Status;

@@ -15,17 +15,17 @@ use tower::Service;
 use tower::ServiceExt as _;
 use tower::util::BoxCloneSyncService;
 
-use crate::common::v1::UidKind;
-use crate::deadline;
-use crate::uid::v1::uid_service_client::UidServiceClient;
-use crate::uid::v1::{
+use oxtsdb_proto::common::v1::UidKind;
+use oxtsdb_proto::deadline;
+use oxtsdb_proto::uid::v1::uid_service_client::UidServiceClient;
+use oxtsdb_proto::uid::v1::{
     ExportUidsRequest, ExportUidsResponse, GetOrCreateUidsRequest, GetUidLayoutRequest, GetUidLayoutResponse,
     GetUidUsageRequest, GetUidUsageResponse, LookupNamesRequest, LookupUidsRequest, SuggestNamesRequest,
     UidMapping, UidName, UidValue, get_or_create_uids_response, lookup_names_response, lookup_uids_response,
 };
 
 /// The most names or UIDs in one call; larger batches are split.
-pub const MAX_BATCH: usize = 4096;
+const MAX_BATCH: usize = 4096;
 
 /// Names in one call that may assign UIDs. On HBase each new name costs two requests: with fewer names a
 /// call does not meet the time-out of one attempt.

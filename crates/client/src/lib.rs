@@ -1,0 +1,5 @@
+//! Typed client of OxTSDB's gRPC services.
+
+mod uid;
+
+pub use uid::{UidClient, UidExport};
