@@ -6,10 +6,10 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use data_service::query::RequestContext;
-use data_service::query::{Aggregator, Engine, QuerySpec, Quirks, SeriesFilter, Source, SubQuery, TagFilter};
 use data_service::{DataService, DataSettings, NewPoint, assemble, store_part};
 use oxtsdb_client::UidClient;
+use oxtsdb_query::RequestContext;
+use oxtsdb_query::{Aggregator, Engine, QuerySpec, Quirks, SeriesFilter, Source, SubQuery, TagFilter};
 use oxtsdb_resources::MemoryAccount;
 use oxtsdb_row_store::RowStore;
 use oxtsdb_row_store::embedded::{EmbeddedConfig, EmbeddedStore};

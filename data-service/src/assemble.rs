@@ -16,11 +16,11 @@ use tracing::warn;
 
 use crate::grpc::DataServiceHandler;
 use crate::layout_check;
-use crate::query::Engine;
 use crate::series_index::SeriesIndex;
 use crate::settings::DataSettings;
 use crate::uids::{Uids, UidsError};
 use crate::write::{IngestResources, Writer};
+use oxtsdb_query::Engine;
 
 /// The longest pause between two attempts to reach the UID service at start.
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
@@ -130,7 +130,7 @@ pub async fn assemble(
         settings.query_limits(memory),
         resources,
     )
-    .with_series_index(index);
+    .with_series_index(index.map(|index| Arc::new(index) as Arc<dyn oxtsdb_query::SeriesIndex>));
     let settings = Arc::new(settings);
     let handler = DataServiceHandler::new(writer.clone(), engine.clone(), settings, shutdown);
     Ok(DataService {

@@ -36,11 +36,11 @@ use tokio::net::TcpListener;
 
 use crate::front::counters::Counters;
 use crate::http::HttpApi;
-use crate::query::Engine;
 use crate::settings::DataSettings;
 use crate::telnet::Telnet;
 use crate::uids::Uids;
 use crate::write::Writer;
+use oxtsdb_query::Engine;
 
 /// How long connections with requests in progress may take to end once stopping has begun.
 const DRAIN_LIMIT: Duration = Duration::from_secs(30);

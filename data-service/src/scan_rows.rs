@@ -11,10 +11,10 @@ use futures::stream::{self, BoxStream, StreamExt as _};
 use oxtsdb_row_store::{Row, RowFilter, Scan};
 use oxtsdb_schema::BaseTime;
 
-use crate::query::hours::Hours;
-use crate::query::plan::{MetricSeries, check_tsuid, series_ranges};
-use crate::query::selection::Selection;
-use crate::query::{Engine, QueryError, Quirks, SeriesFilter};
+use oxtsdb_query::plan::hours::Hours;
+use oxtsdb_query::plan::selection::Selection;
+use oxtsdb_query::plan::{MetricSeries, check_tsuid, series_ranges};
+use oxtsdb_query::{Engine, QueryError, Quirks, SeriesFilter};
 
 /// What to scan.
 #[derive(Clone, Debug)]

@@ -10,9 +10,9 @@ use oxtsdb_row_store::{StoreError, TableName};
 use oxtsdb_schema::{RowKeyLayout, SaltLayout, UidWidth, UidWidths, data_table};
 use oxtsdb_server::settings::{SettingError, in_range};
 
-use crate::query::QueryResources;
-use crate::query::budget::{Limit, Limits};
 use crate::write::WriteForm;
+use oxtsdb_query::QueryResources;
+use oxtsdb_query::exec::budget::{Limit, Limits};
 
 /// What a query may hold at most, unless it is set, however much memory there is.
 const MOST_MEMORY_OF_A_QUERY: u64 = 1 << 30;

@@ -28,10 +28,10 @@ use uid_service::UidSettings;
 
 use crate::front::testing::{Answer, Service};
 use crate::grpc::DataServiceHandler;
-use crate::last::{self, LookBack};
-use crate::query::Engine;
 use crate::settings::DataSettings;
 use crate::test_stack::TestStack;
+use oxtsdb_query::Engine;
+use oxtsdb_query::last::{self, LookBack};
 
 /// The hour of the rows: 2013-01-01 00:00 UTC, `50e22700`.
 const HOUR_MS: i64 = 1_356_998_400_000;

@@ -11,14 +11,15 @@ mod tsdb;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use data_service::query::RequestContext;
-use data_service::query::engine::WholeAnswer;
-use data_service::query::spec::without_identical;
-use data_service::query::{
-    Downsample, Engine, Fill, Group, Number, QueryError, QuerySpec, Quirks, RateOptions, SeriesFilter,
-    Source, SubQuery, TagFilter, language, time,
-};
 use jiff::tz::TimeZone;
+use oxtsdb_query::RequestContext;
+use oxtsdb_query::exec::engine::WholeAnswer;
+use oxtsdb_query::language::time;
+use oxtsdb_query::spec::without_identical;
+use oxtsdb_query::{
+    Downsample, Engine, Fill, Group, Number, QueryError, QuerySpec, Quirks, RateOptions, SeriesFilter,
+    Source, SubQuery, TagFilter, language,
+};
 use oxtsdb_schema::{DuplicatePolicy, RowKeyLayout, SaltLayout, UidKind};
 use serde_json::Value as Json;
 use tsdb::Tsdb;

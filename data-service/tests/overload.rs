@@ -9,13 +9,13 @@ mod tsdb;
 
 use std::time::Duration;
 
-use data_service::query::budget::Limit;
-use data_service::query::language::parse_metric_query;
-use data_service::query::{
-    Engine, Frame, Limits, QueryError, QueryResources, QuerySpec, Quirks, RequestContext, Resource,
-};
 use futures::StreamExt as _;
 use jiff::tz::TimeZone;
+use oxtsdb_query::exec::budget::Limit;
+use oxtsdb_query::language::parse_metric_query;
+use oxtsdb_query::{
+    Engine, Frame, Limits, QueryError, QueryResources, QuerySpec, Quirks, RequestContext, Resource,
+};
 use oxtsdb_resources::{Admission, AdmissionError, AdmissionLimits, ComputePool, MemoryPool};
 use oxtsdb_schema::{DuplicatePolicy, RowKeyLayout, SaltLayout};
 use serde_json::json;

@@ -7,10 +7,10 @@
 mod directory;
 mod tsdb;
 
-use data_service::query::RequestContext;
-use data_service::query::language::{parse_metric_query, parse_tsuid_query};
-use data_service::query::{Engine, Group, QuerySpec, Quirks, SubQuery};
 use jiff::tz::TimeZone;
+use oxtsdb_query::RequestContext;
+use oxtsdb_query::language::{parse_metric_query, parse_tsuid_query};
+use oxtsdb_query::{Engine, Group, QuerySpec, Quirks, SubQuery};
 use oxtsdb_schema::{DuplicatePolicy, RowKeyLayout};
 use serde_json::{Value as Json, json};
 use tsdb::Tsdb;

@@ -10,11 +10,11 @@ mod tsdb;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use data_service::query::RequestContext;
-use data_service::query::language::parse_metric_query;
-use data_service::query::{Engine, Frame, Group, Limits, QueryError, QuerySpec, Quirks, Resource};
 use futures::StreamExt as _;
 use jiff::tz::TimeZone;
+use oxtsdb_query::RequestContext;
+use oxtsdb_query::language::parse_metric_query;
+use oxtsdb_query::{Engine, Frame, Group, Limits, QueryError, QuerySpec, Quirks, Resource};
 use oxtsdb_row_store::embedded::{EmbeddedConfig, EmbeddedStore};
 use oxtsdb_row_store::intercept::{Answer, Intercept, InterceptedStore, Operation};
 use oxtsdb_row_store::{RowStore, StoreError};

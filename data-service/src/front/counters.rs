@@ -12,8 +12,8 @@ use oxtsdb_resources::{Admission, MemoryPool};
 use oxtsdb_row_store::RowStore;
 use oxtsdb_server::connections::ConnectionCounts;
 
-use crate::query::Engine;
 use crate::write::Writer;
+use oxtsdb_query::Engine;
 
 /// Counts since the start.
 #[derive(Debug, Default)]

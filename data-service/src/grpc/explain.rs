@@ -9,11 +9,11 @@ use tonic::{Request, Response, Status};
 
 use super::query::{convert, of_query};
 use super::results::context_of;
-use crate::query::Engine;
-use crate::query::estimate::{self, Estimate};
-use crate::query::plan::{Plan, Read};
-use crate::query::selection::{TagTest, ValueTest};
-use crate::query::time::now_ms;
+use oxtsdb_query::Engine;
+use oxtsdb_query::language::time::now_ms;
+use oxtsdb_query::plan::estimate::{self, Estimate};
+use oxtsdb_query::plan::selection::{TagTest, ValueTest};
+use oxtsdb_query::plan::{Plan, Read};
 
 /// Values of a filter that are shown.
 const SHOWN_VALUES: usize = 100;

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use oxtsdb_server::Shutdown;
 
-use crate::query::Engine;
 use crate::settings::DataSettings;
 use crate::write::Writer;
 use crate::write::columns::TablesLimits;
+use oxtsdb_query::Engine;
 
 /// Answers `oxtsdb.data.v1.DataService`. Cloning is cheap.
 #[derive(Clone, Debug)]

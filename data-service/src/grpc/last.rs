@@ -15,12 +15,12 @@ use tonic::{Code, Request, Response, Status};
 use super::query::convert::{metric_source, millis};
 use super::query::{of_query, place, qualifier_of};
 use super::results::context_of;
-use crate::last::{LastPoint, LookBack, names_of, of_metric, of_series};
-use crate::query::budget::{Budget, Limit, Limits, Resource};
-use crate::query::engine::in_time;
-use crate::query::plan::{MetricSeries, check_tsuid};
-use crate::query::time::now_ms;
-use crate::query::{Engine, Number, QueryError, Quirks, SeriesFilter};
+use oxtsdb_query::exec::budget::{Budget, Limit, Limits, Resource};
+use oxtsdb_query::exec::engine::in_time;
+use oxtsdb_query::language::time::now_ms;
+use oxtsdb_query::last::{LastPoint, LookBack, names_of, of_metric, of_series};
+use oxtsdb_query::plan::{MetricSeries, check_tsuid};
+use oxtsdb_query::{Engine, Number, QueryError, Quirks, SeriesFilter};
 
 const MAX_TARGETS: usize = 1000;
 const HOUR_MS: i64 = 3_600_000;
@@ -319,7 +319,7 @@ fn of_target(error: &QueryError, table: &str) -> Option<ItemError> {
         | QueryError::TimedOut { .. }
         | QueryError::Infinite { .. }
         | QueryError::Store(_)
-        | QueryError::Uids(_)
+        | QueryError::Names(_)
         | QueryError::DeadlineExceeded
         | QueryError::Internal { .. } => None,
     }

@@ -11,10 +11,10 @@ use oxtsdb_schema::row::RowError;
 use tonic::{Code, Request, Response, Status};
 
 use super::results::{context_of, result_stream};
-use super::status::{of_store, of_uids, overloaded};
-use crate::query::frame::Delivery;
-use crate::query::time::now_ms;
-use crate::query::{Engine, QueryError};
+use super::status::{of_store, overloaded};
+use oxtsdb_query::exec::frame::Delivery;
+use oxtsdb_query::language::time::now_ms;
+use oxtsdb_query::{Engine, NameError, QueryError};
 
 /// Answers questions. The deadline of the call ends the query, and so does a client that goes away.
 pub(super) fn query(
@@ -85,7 +85,7 @@ pub(super) fn of_query(error: &QueryError, source: &str, table: &str) -> Status 
             status(Code::DataLoss, ErrorReason::CorruptCell, message, &metadata)
         }
         QueryError::Store(error) => of_store(error),
-        QueryError::Uids(error) => of_uids(error),
+        QueryError::Names(error) => of_names(error),
         QueryError::NotAdmitted(_) => overloaded(message, "--max-concurrent-queries"),
         QueryError::NoMemory(error) if error.is_final() => status(
             Code::ResourceExhausted,
@@ -106,6 +106,17 @@ pub(super) fn of_query(error: &QueryError, source: &str, table: &str) -> Status 
         QueryError::Ended => status(Code::Aborted, ErrorReason::QueryEnded, message, &[]),
         QueryError::Internal { .. } => status(Code::Internal, ErrorReason::Internal, message, &[]),
     }
+}
+
+/// Names that could not be resolved.
+fn of_names(error: &NameError) -> Status {
+    let (code, reason) = match error {
+        NameError::Unavailable { .. } => (Code::Unavailable, ErrorReason::UidServiceUnavailable),
+        NameError::DeadlineExceeded { .. } => (Code::DeadlineExceeded, ErrorReason::DeadlineExceeded),
+        NameError::Mismatch { .. } => (Code::FailedPrecondition, ErrorReason::TableMismatch),
+        NameError::Internal { .. } => (Code::Internal, ErrorReason::Internal),
+    };
+    status(code, reason, error.to_string(), &[])
 }
 
 /// Where damage is, as metadata of its error.

@@ -15,8 +15,8 @@ use oxtsdb_server::deadline_of;
 use prost::Message;
 use tonic::{Code, Request, Status};
 
-use crate::query::resources::{Admitted, PAUSE_AFTER};
-use crate::query::{Engine, RequestContext};
+use oxtsdb_query::exec::resources::{Admitted, PAUSE_AFTER};
+use oxtsdb_query::{Engine, RequestContext};
 
 /// Bytes of messages that wait for a client.
 const WAITING_BYTES: usize = 1 << 20;

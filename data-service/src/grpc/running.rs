@@ -8,8 +8,8 @@ use oxtsdb_proto::data::v1::{
 use oxtsdb_proto::error::status;
 use tonic::{Code, Status};
 
-use crate::query::running::RunningQuery;
-use crate::query::{Engine, Resource};
+use oxtsdb_query::exec::running::RunningQuery;
+use oxtsdb_query::{Engine, Resource};
 
 /// The queries that are being answered.
 pub(super) fn list(engine: &Engine) -> ListQueriesResponse {

@@ -20,11 +20,11 @@ use tonic::{Code, Request, Response, Status};
 use super::query::convert::{metric_source, range, tsuids};
 use super::query::of_query;
 use super::results::{context_of, result_stream};
-use crate::query::hours::Hours;
-use crate::query::scan::RowBatch;
-use crate::query::time::now_ms;
-use crate::query::{Engine, QueryError};
 use crate::scan_rows::{RowScan, RowSource, scan_rows as scan};
+use oxtsdb_query::exec::scan::RowBatch;
+use oxtsdb_query::language::time::now_ms;
+use oxtsdb_query::plan::hours::Hours;
+use oxtsdb_query::{Engine, QueryError};
 
 /// A message is closed when its cells have so many bytes; a row is never split.
 const MESSAGE_BYTES: usize = 1 << 20;

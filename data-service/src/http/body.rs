@@ -11,8 +11,8 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use hyper::body::{Body, Frame, SizeHint};
 
-use crate::query::QueryError;
-use crate::query::budget::{Budget, Held};
+use oxtsdb_query::QueryError;
+use oxtsdb_query::exec::budget::{Budget, Held};
 
 /// Bytes of a part, about.
 const PART_BYTES: usize = 256 << 10;
@@ -205,7 +205,7 @@ pub(crate) fn transformed<W: std::io::Write>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::query::budget::{Limit, Limits, Resource};
+    use oxtsdb_query::exec::budget::{Limit, Limits, Resource};
 
     fn budget(bytes: u64) -> Budget {
         Budget::of_limits(Limits {

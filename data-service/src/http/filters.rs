@@ -3,7 +3,7 @@
 //! Source: OpenTSDB 2.4, `TagVFilter.loadedFilters`; the texts are our own.
 
 use crate::http::json;
-use crate::query::filter::FILTER_TYPES;
+use oxtsdb_query::filter::FILTER_TYPES;
 
 /// The answer.
 pub(crate) fn body() -> Vec<u8> {

@@ -58,10 +58,10 @@ use crate::http::query::QueryRules;
 use crate::http::reply::{Coding, Reply};
 use crate::http::request_body::BodyLimits;
 use crate::http::route::Endpoint;
-use crate::query::{Aggregator, Engine, RequestContext};
 use crate::settings::DataSettings;
 use crate::uids::Uids;
 use crate::write::Writer;
+use oxtsdb_query::{Aggregator, Engine, RequestContext};
 
 /// What a client is asked to wait after 503, in seconds.
 const RETRY_AFTER: HeaderValue = HeaderValue::from_static("1");

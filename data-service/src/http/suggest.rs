@@ -17,9 +17,9 @@ use crate::http::parameters::Parameters;
 use crate::http::query::failure::of_query;
 use crate::http::reply::Reply;
 use crate::http::request_body::RequestBody;
-use crate::query::budget::{Budget, Limits};
-use crate::query::{QueryError, QueryResources};
 use crate::uids::{Uids, UidsError};
+use oxtsdb_query::exec::budget::{Budget, Limits};
+use oxtsdb_query::{QueryError, QueryResources};
 
 /// Names in an answer if the client does not say how many.
 const DEFAULT_MAX: usize = 25;
@@ -162,7 +162,7 @@ fn write(names: &[String], budget: Option<&Budget>) -> Result<ReplyBody, QueryEr
 }
 
 /// A question that the UID service did not answer.
-pub(crate) fn uids_error(error: &UidsError) -> HttpError {
+fn uids_error(error: &UidsError) -> HttpError {
     let status = match error {
         UidsError::Unavailable { .. } | UidsError::Busy { .. } => http::StatusCode::SERVICE_UNAVAILABLE,
         UidsError::DeadlineExceeded => http::StatusCode::GATEWAY_TIMEOUT,

@@ -7,14 +7,13 @@ use std::sync::Arc;
 
 use futures::TryStreamExt as _;
 use hashbrown::HashMap;
+use oxtsdb_query::SeriesList;
 use oxtsdb_row_store::{ColumnSelection, RowFilter, RowStore, Scan, StoreError, TableName, WriteBatch};
 use oxtsdb_schema::data_table::{COUNTER_QUALIFIER, FAMILY, META_FAMILY};
 use oxtsdb_schema::row_key::metric_range;
 use oxtsdb_schema::{BaseTime, MetricUid, RowKeyLayout};
 use parking_lot::Mutex;
 use rustc_hash::FxBuildHasher;
-
-use super::list::SeriesList;
 
 /// What a series takes in memory beside its tags while they are collected, in bytes; an estimate.
 const SERIES_BYTES: usize = 48;

@@ -20,11 +20,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use hashbrown::HashMap;
+use oxtsdb_query::SeriesList;
 use oxtsdb_schema::MetricUid;
 use parking_lot::Mutex;
 use tokio::sync::watch;
-
-use super::list::SeriesList;
 
 /// What a series that was added takes in memory beside its tags, in bytes; an estimate.
 const ADDED_BYTES: usize = 48;

@@ -19,21 +19,19 @@
 //! short, and collected from points while the query goes on with a scan.
 
 mod collect;
-mod list;
 mod lists;
 mod marks;
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use async_trait::async_trait;
 use futures::TryStreamExt as _;
+use oxtsdb_query::{NotListed, SeriesList};
 use oxtsdb_row_store::{RowStore, Scan, StoreError, TableName};
 use oxtsdb_schema::{MetricUid, RowKeyLayout};
 use tokio::sync::{Semaphore, watch};
 use tracing::{debug, info, warn};
-
-pub use list::SeriesList;
 
 use crate::settings::DataSettings;
 use lists::{Found, Lists, Progress};
@@ -63,37 +61,6 @@ struct Inner {
     marks: Option<Marks>,
     /// Series of one metric are collected at a time.
     collecting: Semaphore,
-}
-
-/// Why there is no list of a metric's series.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum NotListed {
-    /// Others write to the tables, and nobody vouches for them.
-    Untrusted,
-    /// The metric was written before series were tracked; its series are being collected.
-    Collecting,
-    /// The list is long and being read.
-    Reading,
-    /// It does not fit into memory.
-    TooLarge,
-    /// Table `tsdb-meta` could not be read.
-    Failed,
-}
-
-impl fmt::Display for NotListed {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Untrusted => {
-                "others may write series that are not in tsdb-meta (--trust-tsuid-tracking is not set)"
-            }
-            Self::Collecting => {
-                "the metric has series from before they were tracked, which are being collected"
-            }
-            Self::Reading => "the list of its series is being read",
-            Self::TooLarge => "the list of its series takes more than --series-index-mib",
-            Self::Failed => "tsdb-meta could not be read, see the log",
-        })
-    }
 }
 
 impl SeriesIndex {
@@ -136,15 +103,12 @@ impl SeriesIndex {
             self.0.lists.add(metric, tags);
         }
     }
+}
 
-    /// All series of a metric.
-    ///
+#[async_trait]
+impl oxtsdb_query::SeriesIndex for SeriesIndex {
     /// Must be called within a Tokio runtime.
-    ///
-    /// # Errors
-    ///
-    /// Why they are not known now. A scan finds them.
-    pub async fn list(&self, metric: MetricUid) -> Result<Arc<SeriesList>, NotListed> {
+    async fn list(&self, metric: MetricUid) -> Result<Arc<SeriesList>, NotListed> {
         let inner = &self.0;
         let mut progress = match inner.lists.find(metric) {
             Found::Ready(list) => return Ok(list),

@@ -11,6 +11,8 @@ use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 use uid_service::UidSettings;
 
+use oxtsdb_query::SeriesIndex as _;
+
 use super::*;
 use crate::test_stack::TestStack;
 use crate::{NewPoint, Writer};
@@ -32,7 +34,7 @@ fn metric() -> MetricUid {
     MetricUid::from_bytes(&[0, 0, 1]).unwrap()
 }
 
-fn index(stack: &TestStack) -> &SeriesIndex {
+fn index(stack: &TestStack) -> &Arc<dyn oxtsdb_query::SeriesIndex> {
     stack.service.engine.series_index().unwrap()
 }
 
@@ -42,7 +44,7 @@ fn values(list: &SeriesList) -> Vec<u8> {
 }
 
 /// Asks until there is a list.
-async fn whole(index: &SeriesIndex) -> Vec<u8> {
+async fn whole(index: &dyn oxtsdb_query::SeriesIndex) -> Vec<u8> {
     let asking = async {
         loop {
             match index.list(metric()).await {
@@ -147,7 +149,7 @@ async fn a_series_that_is_written_while_the_list_is_read_is_in_it() {
     let stack = TestStack::over(store, uid_store, held, settings, uid_settings).await;
     write(&stack.service.writer, "a").await;
     let reading = tokio::spawn({
-        let index = index(&stack).clone();
+        let index = Arc::clone(index(&stack));
         async move { index.list(metric()).await }
     });
     late.begun.acquire().await.unwrap().forget();
@@ -254,7 +256,7 @@ async fn a_series_that_is_written_before_the_metric_is_collected_is_not_lost() {
         NotListed::Collecting
     );
     write(&stack.service.writer, "d").await;
-    assert_eq!(whole(index(&stack)).await, [1, 2, 3, 4]);
+    assert_eq!(whole(&**index(&stack)).await, [1, 2, 3, 4]);
 }
 
 /// Hands everything on.

@@ -11,7 +11,7 @@ use tonic::Code;
 use tonic_types::StatusExt as _;
 
 use super::*;
-use crate::query::time::now_ms;
+use oxtsdb_query::language::time::now_ms;
 
 async fn tsdb() -> Tsdb {
     Tsdb::start(

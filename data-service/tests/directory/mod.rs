@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use async_trait::async_trait;
-use data_service::UidsError;
-use data_service::query::NameDirectory;
+use oxtsdb_query::NameDirectory;
+use oxtsdb_query::NameError;
 use oxtsdb_schema::{Uid, UidKind, UidWidth};
 
 /// Names in the order of their UIDs, which begin with 1.
@@ -48,7 +48,7 @@ impl NameDirectory for Directory {
         &self,
         names: &[(UidKind, &str)],
         _deadline: Option<Instant>,
-    ) -> Result<Vec<Option<Uid>>, UidsError> {
+    ) -> Result<Vec<Option<Uid>>, NameError> {
         Ok(names.iter().map(|(kind, name)| self.find(*kind, name)).collect())
     }
 
@@ -57,7 +57,7 @@ impl NameDirectory for Directory {
         kind: UidKind,
         uids: &[Uid],
         _deadline: Option<Instant>,
-    ) -> Result<Vec<Option<Arc<str>>>, UidsError> {
+    ) -> Result<Vec<Option<Arc<str>>>, NameError> {
         let names = self.names_of(kind);
         let name = |uid: &Uid| {
             names

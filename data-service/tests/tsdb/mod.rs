@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use data_service::query::Engine;
-use data_service::query::{Limits, QueryResources};
+use oxtsdb_query::Engine;
+use oxtsdb_query::{Limits, QueryResources};
 use oxtsdb_row_store::memory::MemoryStore;
 use oxtsdb_row_store::{RowStore, TableDef, TableName, WriteBatch};
 use oxtsdb_schema::row_key::write_row_key;

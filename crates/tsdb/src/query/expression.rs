@@ -1,10 +1,6 @@
 //! Calls of `--expr` as a request of the contract: questions become inputs, calls named expressions.
 
 use anyhow::Context as _;
-use data_service::query::expression::call::{Step, StepBody, parse, steps};
-use data_service::query::expression::function::Function;
-use data_service::query::expression::highest::Measure;
-use data_service::query::expression::moving_average::Window;
 use jiff::tz::TimeZone;
 use oxtsdb_proto::common::v1::TimeRange;
 use oxtsdb_proto::data::v1::QueryExpressionsRequest;
@@ -15,6 +11,10 @@ use oxtsdb_proto::data::v1::query_expressions_request::function::{
 use oxtsdb_proto::data::v1::query_expressions_request::{
     Arithmetic, Expression, Function as FunctionMessage, Input,
 };
+use oxtsdb_query::expression::call::{Step, StepBody, parse, steps};
+use oxtsdb_query::expression::function::Function;
+use oxtsdb_query::expression::highest::Measure;
+use oxtsdb_query::expression::moving_average::Window;
 
 use super::request::sub_query;
 

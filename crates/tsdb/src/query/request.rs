@@ -1,15 +1,15 @@
 //! OpenTSDB's query language as a request of the contract.
 
 use anyhow::{Context as _, anyhow, bail};
-use data_service::query::language::parse_metric_query;
-use data_service::query::time::parse_time;
-use data_service::query::{
-    CalendarUnit, Downsample, Fill, Interval, RateOptions, Source, SubQuery, TagFilter, TagMatcher,
-};
 use jiff::tz::TimeZone;
 use oxtsdb_proto::common::v1::{TimeRange, time_range};
 use oxtsdb_proto::data::v1 as pb;
 use oxtsdb_proto::data::v1::tag_filter::FilterType;
+use oxtsdb_query::language::parse_metric_query;
+use oxtsdb_query::language::time::parse_time;
+use oxtsdb_query::{
+    CalendarUnit, Downsample, Fill, Interval, RateOptions, Source, SubQuery, TagFilter, TagMatcher,
+};
 
 /// The request of `START [END] EXPRESSION...`.
 ///
@@ -191,7 +191,7 @@ pub(crate) fn filter(filter: TagFilter) -> pb::TagFilter {
 
 #[cfg(test)]
 mod tests {
-    use data_service::query::Aggregator;
+    use oxtsdb_query::Aggregator;
 
     use super::*;
 

@@ -1,12 +1,12 @@
 //! Which rows: the words of the command as a request.
 
 use anyhow::{Context as _, bail};
-use data_service::query::TagFilter;
-use data_service::query::time::parse_time;
 use jiff::tz::TimeZone;
 use oxtsdb_proto::common::v1::{TimeRange, time_range};
 use oxtsdb_proto::data::v1::scan_rows_request::{Source, source};
 use oxtsdb_proto::data::v1::sub_query::{MetricSource, TsuidSource};
+use oxtsdb_query::TagFilter;
+use oxtsdb_query::language::time::parse_time;
 use oxtsdb_schema::timestamp::MAX_MILLIS;
 
 use crate::query;

@@ -15,14 +15,14 @@ use oxtsdb_schema::DuplicatePolicy;
 use tonic::Status;
 
 use crate::grpc::query::convert::{count, millis, missing, no_such, range, sub_query};
-use crate::query::expression::Arithmetic;
-use crate::query::expression::fill::Fill;
-use crate::query::expression::formulas::{self, Body, Formula};
-use crate::query::expression::function::Function;
-use crate::query::expression::highest::Measure;
-use crate::query::expression::join::{Join, SetOperator};
-use crate::query::expression::moving_average::Window;
-use crate::query::{QuerySpec, Quirks, SubQuery};
+use oxtsdb_query::expression::Arithmetic;
+use oxtsdb_query::expression::fill::Fill;
+use oxtsdb_query::expression::formulas::{self, Body, Formula};
+use oxtsdb_query::expression::function::Function;
+use oxtsdb_query::expression::highest::Measure;
+use oxtsdb_query::expression::join::{Join, SetOperator};
+use oxtsdb_query::expression::moving_average::Window;
+use oxtsdb_query::{QuerySpec, Quirks, SubQuery};
 
 const MAX_INPUTS: usize = 50;
 const MAX_EXPRESSIONS: usize = 50;

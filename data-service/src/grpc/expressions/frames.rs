@@ -6,8 +6,8 @@ use oxtsdb_proto::data::v1::QueryExpressionsResponse;
 use oxtsdb_proto::data::v1::query_expressions_response::{Done, Frame, Series as SeriesMessage};
 
 use crate::grpc::query::frames::{blocks, frame_points, number, statistics_message};
-use crate::query::Statistics;
-use crate::query::expression::Series;
+use oxtsdb_query::Statistics;
+use oxtsdb_query::expression::Series;
 
 /// The messages of an answer, made one by one.
 pub(super) fn messages(

@@ -15,12 +15,12 @@ use tonic::{Code, Request, Response, Status};
 
 use super::query::of_query;
 use super::results::{context_of, result_stream};
-use crate::query::budget::Held;
-use crate::query::expression::formulas::{Input, Outcome, evaluate};
-use crate::query::expression::run::Found;
-use crate::query::expression::{ExpressionError, Series, Work, run};
-use crate::query::time::now_ms;
-use crate::query::{Engine, QueryError, QuerySpec, RequestContext, Resource, Statistics};
+use oxtsdb_query::exec::budget::Held;
+use oxtsdb_query::expression::formulas::{Input, Outcome, evaluate};
+use oxtsdb_query::expression::run::Found;
+use oxtsdb_query::expression::{ExpressionError, Series, Work, run};
+use oxtsdb_query::language::time::now_ms;
+use oxtsdb_query::{Engine, QueryError, QuerySpec, RequestContext, Resource, Statistics};
 
 use convert::Question;
 
@@ -188,8 +188,8 @@ fn of_expression(error: &ExpressionError, table: &str) -> Status {
         | E::NoMoreValues { .. }
         | E::ResultType { .. }
         | E::AliasOfCombined => invalid_field("expressions", message),
-        E::TooManyValues { .. } => too_large(crate::query::expression::error::MAX_VALUES as u64),
-        E::TooManySteps => too_large(crate::query::expression::error::MAX_STEPS),
+        E::TooManyValues { .. } => too_large(oxtsdb_query::expression::error::MAX_VALUES as u64),
+        E::TooManySteps => too_large(oxtsdb_query::expression::error::MAX_STEPS),
         E::Cancelled => status(
             Code::DeadlineExceeded,
             ErrorReason::DeadlineExceeded,

@@ -6,11 +6,11 @@ use oxtsdb_schema::{Timestamp, Value};
 
 use super::*;
 use crate::NewPoint;
-use crate::query::Limits;
-use crate::query::QueryResources;
-use crate::query::RequestContext;
 use crate::settings::DataSettings;
 use crate::test_stack::TestStack;
+use oxtsdb_query::Limits;
+use oxtsdb_query::QueryResources;
+use oxtsdb_query::RequestContext;
 
 fn ms(value: i64) -> Timestamp {
     Timestamp::from_millis(value).unwrap()

@@ -15,11 +15,11 @@ use oxtsdb_schema::DuplicatePolicy;
 use prost_types::Duration;
 use tonic::Status;
 
-use crate::query::filter::MAX_FILTERS;
-use crate::query::glob::Glob;
-use crate::query::regexp::Regexp;
-use crate::query::time::find_zone;
-use crate::query::{
+use oxtsdb_query::filter::MAX_FILTERS;
+use oxtsdb_query::filter::glob::Glob;
+use oxtsdb_query::filter::regexp::Regexp;
+use oxtsdb_query::language::time::find_zone;
+use oxtsdb_query::{
     Aggregator, CalendarInterval, CalendarUnit, Downsample, Fill, Interval, QuerySpec, Quirks, RateOptions,
     SeriesFilter, Source, SubQuery, TagFilter, TagMatcher,
 };

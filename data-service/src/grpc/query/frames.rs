@@ -9,8 +9,8 @@ use oxtsdb_proto::data::v1::query_response::statistics::{DamagedRow as DamagedRo
 use oxtsdb_proto::data::v1::query_response::{Done, Frame as FrameMessage, Points as PointsMessage, Series};
 use oxtsdb_proto::data::v1::{QueryRequest, QueryResponse, query_response};
 
-use crate::query::frame::DamagedRow;
-use crate::query::{Frame, Group, Number, Points, Statistics, Values};
+use oxtsdb_query::exec::frame::DamagedRow;
+use oxtsdb_query::{Frame, Group, Number, Points, Statistics, Values};
 
 /// Points in a message, unless the request says otherwise.
 const FRAME_POINTS: u32 = 4096;

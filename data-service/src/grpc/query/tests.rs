@@ -16,9 +16,9 @@ use oxtsdb_server::Deadline;
 use super::*;
 use crate::NewPoint;
 use crate::grpc::running;
-use crate::query::QueryResources;
-use crate::query::{Engine, Limits};
 use crate::test_stack::TestStack;
+use oxtsdb_query::QueryResources;
+use oxtsdb_query::{Engine, Limits};
 
 mod stuck;
 

@@ -9,10 +9,10 @@ use oxtsdb_schema::Timestamp;
 
 use super::*;
 use crate::NewPoint;
-use crate::query::Limits;
-use crate::query::QueryResources;
 use crate::settings::DataSettings;
 use crate::test_stack::TestStack;
+use oxtsdb_query::Limits;
+use oxtsdb_query::QueryResources;
 
 const T: u32 = 1_346_846_400;
 

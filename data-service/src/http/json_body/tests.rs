@@ -9,9 +9,9 @@ use serde_json::json;
 use super::*;
 use crate::http::HttpApi;
 use crate::http::request_body::{self, BodyLimits};
-use crate::query::RequestContext;
 use crate::settings::DataSettings;
 use crate::test_stack::TestStack;
+use oxtsdb_query::RequestContext;
 
 async fn body(content: &str, pool: &MemoryPool, compute: &ComputePool) -> RequestBody {
     let request = Request::new(Full::new(Bytes::from(content.to_owned())));

@@ -20,8 +20,8 @@ use crate::http::body::{BodyWriter, ReplyBody};
 use crate::http::error::HttpError;
 use crate::http::parameters::Parameters;
 use crate::http::reply::Reply;
-use crate::query::time::{find_zone, now_ms};
-use crate::query::{Engine, Group, Number, QueryError, QuerySpec, RequestContext};
+use oxtsdb_query::language::time::{find_zone, now_ms};
+use oxtsdb_query::{Engine, Group, Number, QueryError, QuerySpec, RequestContext};
 
 /// GET. Errors are pages for people.
 pub(crate) async fn get(

@@ -17,9 +17,9 @@ use oxtsdb_schema::{Uid, UidKind};
 use rustc_hash::FxHashMap;
 
 use crate::http::json;
-use crate::query::filter::TagFilter;
-use crate::query::language::{Expression, SeriesExpression};
-use crate::query::{Engine, QueryError, QuerySpec, RateOptions, Source, SubQuery};
+use oxtsdb_query::filter::TagFilter;
+use oxtsdb_query::language::{Expression, SeriesExpression};
+use oxtsdb_query::{Engine, QueryError, QuerySpec, RateOptions, Source, SubQuery};
 
 /// What of a sub-query is shown as it was written.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

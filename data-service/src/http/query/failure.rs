@@ -5,10 +5,9 @@ use oxtsdb_row_store::StoreError;
 use oxtsdb_schema::RowError;
 
 use crate::http::error::HttpError;
-use crate::http::suggest::uids_error;
-use crate::query::expression::ExpressionError;
-use crate::query::language::LanguageError;
-use crate::query::{QueryError, Resource};
+use oxtsdb_query::expression::ExpressionError;
+use oxtsdb_query::language::LanguageError;
+use oxtsdb_query::{NameError, QueryError, Resource};
 
 /// The answer to a query that failed.
 pub(crate) fn of_query(error: &QueryError) -> HttpError {
@@ -52,7 +51,11 @@ pub(crate) fn of_query(error: &QueryError) -> HttpError {
         .with_details("here the setting is --fix-duplicates"),
         E::Store(StoreError::TimedOut { .. }) => failed(StatusCode::REQUEST_TIMEOUT, error),
         E::Store(_) => failed(StatusCode::FAILED_DEPENDENCY, error),
-        E::Uids(error) => uids_error(error),
+        E::Names(NameError::Unavailable { .. }) => failed(StatusCode::SERVICE_UNAVAILABLE, error),
+        E::Names(NameError::DeadlineExceeded { .. }) => failed(StatusCode::GATEWAY_TIMEOUT, error),
+        E::Names(NameError::Mismatch { .. } | NameError::Internal { .. }) => {
+            failed(StatusCode::INTERNAL_SERVER_ERROR, error)
+        }
         E::NoMemory(memory) if memory.is_final() => {
             HttpError::new(StatusCode::PAYLOAD_TOO_LARGE, error.to_string())
         }

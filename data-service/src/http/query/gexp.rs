@@ -18,11 +18,11 @@ use super::{QueryRules, asked, failure, parse, render};
 use crate::http::error::HttpError;
 use crate::http::parameters::Parameters;
 use crate::http::reply::Reply;
-use crate::query::expression::call::{self, Call, CallError, CallSyntaxError};
-use crate::query::expression::series::Origin;
-use crate::query::expression::{Series, Work, run};
-use crate::query::time::now_ms;
-use crate::query::{Engine, Group, Quirks, RequestContext};
+use oxtsdb_query::expression::call::{self, Call, CallError, CallSyntaxError};
+use oxtsdb_query::expression::series::Origin;
+use oxtsdb_query::expression::{Series, Work, run};
+use oxtsdb_query::language::time::now_ms;
+use oxtsdb_query::{Engine, Group, Quirks, RequestContext};
 
 /// Expressions of a request.
 const MAX_EXPRESSIONS: usize = 100;

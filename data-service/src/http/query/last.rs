@@ -22,14 +22,14 @@ use crate::http::parameters::Parameters;
 use crate::http::query::flag::Flag;
 use crate::http::reply::Reply;
 use crate::http::request_body::RequestBody;
-use crate::last::counters::{self, Written};
-use crate::last::{LastPoint, LookBack, SeriesNames, in_hour_of, names_of, of_series, search_each};
-use crate::query::budget::{Budget, Held, Limit, Limits, Resource};
-use crate::query::engine::in_time;
-use crate::query::language::{LanguageError, parse_series, parse_uids};
-use crate::query::plan::check_tsuid;
-use crate::query::time::now_ms;
-use crate::query::{Engine, Number, QueryError, RequestContext};
+use oxtsdb_query::exec::budget::{Budget, Held, Limit, Limits, Resource};
+use oxtsdb_query::exec::engine::in_time;
+use oxtsdb_query::language::time::now_ms;
+use oxtsdb_query::language::{LanguageError, parse_series, parse_uids};
+use oxtsdb_query::last::counters::{self, Written};
+use oxtsdb_query::last::{LastPoint, LookBack, SeriesNames, in_hour_of, names_of, of_series, search_each};
+use oxtsdb_query::plan::check_tsuid;
+use oxtsdb_query::{Engine, Number, QueryError, RequestContext};
 
 const HOUR_MS: i64 = 3_600_000;
 

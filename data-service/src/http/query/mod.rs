@@ -27,10 +27,10 @@ use crate::http::json_body::parsed;
 use crate::http::parameters::Parameters;
 use crate::http::reply::Reply;
 use crate::http::request_body::RequestBody;
-use crate::query::frame::Delivery;
-use crate::query::plan::check_tsuid;
-use crate::query::time::now_ms;
-use crate::query::{Engine, Frame, QueryError, RequestContext, Source};
+use oxtsdb_query::exec::frame::Delivery;
+use oxtsdb_query::language::time::now_ms;
+use oxtsdb_query::plan::check_tsuid;
+use oxtsdb_query::{Engine, Frame, QueryError, RequestContext, Source};
 
 use asked::TagkUids;
 use parse::Question;

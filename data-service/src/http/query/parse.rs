@@ -22,12 +22,12 @@ use crate::http::query::bounded::FirstOf;
 use crate::http::query::flag::Flag;
 use crate::http::query::scalar::{Text, Whole};
 use crate::http::query::{QueryRules, failure};
-use crate::query::downsample::Downsample;
-use crate::query::filter::{FilterError, MAX_FILTERS, TagFilter};
-use crate::query::language::{Expression, LanguageError, parse_aggregator, parse_tsuids};
-use crate::query::spec::without_identical;
-use crate::query::time::{TimeError, can_be_asked_for, find_zone, is_date, parse_time};
-use crate::query::{QuerySpec, Quirks, RateOptions, SeriesFilter, Source, SubQuery};
+use oxtsdb_query::filter::{FilterError, MAX_FILTERS, TagFilter};
+use oxtsdb_query::function::downsample::Downsample;
+use oxtsdb_query::language::time::{TimeError, can_be_asked_for, find_zone, is_date, parse_time};
+use oxtsdb_query::language::{Expression, LanguageError, parse_aggregator, parse_tsuids};
+use oxtsdb_query::spec::without_identical;
+use oxtsdb_query::{QuerySpec, Quirks, RateOptions, SeriesFilter, Source, SubQuery};
 
 /// Sub-queries of a request. OpenTSDB has no limit but the size of the request; finding equal ones
 /// takes quadratic time.

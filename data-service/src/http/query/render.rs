@@ -18,11 +18,11 @@ use crate::http::body::{BodyWriter, ReplyBody};
 use crate::http::json;
 use crate::http::query::asked::{self, TagkUids};
 use crate::http::query::parse::{Output, Question};
-use crate::query::QueryError;
-use crate::query::budget::Budget;
-use crate::query::downsample::Fill;
-use crate::query::frame::{Group, Statistics};
-use crate::query::points::Number;
+use oxtsdb_query::QueryError;
+use oxtsdb_query::exec::budget::Budget;
+use oxtsdb_query::exec::frame::{Group, Statistics};
+use oxtsdb_query::function::downsample::Fill;
+use oxtsdb_query::points::Number;
 
 /// Groups of so many points are rendered inline; it takes less than a tenth of a millisecond.
 const POINTS_INLINE: usize = 1024;

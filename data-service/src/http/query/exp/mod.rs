@@ -24,13 +24,13 @@ use crate::http::error::HttpError;
 use crate::http::json_body::parsed;
 use crate::http::reply::Reply;
 use crate::http::request_body::RequestBody;
-use crate::query::expression::fill::Fill;
-use crate::query::expression::formulas::{self, Body, Formula, Input};
-use crate::query::expression::join::{Join, SetOperator};
-use crate::query::expression::{Arithmetic, Work, run};
-use crate::query::language::parse_aggregator;
-use crate::query::time::{find_zone, is_date, now_ms, parse_time};
-use crate::query::{
+use oxtsdb_query::expression::fill::Fill;
+use oxtsdb_query::expression::formulas::{self, Body, Formula, Input};
+use oxtsdb_query::expression::join::{Join, SetOperator};
+use oxtsdb_query::expression::{Arithmetic, Work, run};
+use oxtsdb_query::language::parse_aggregator;
+use oxtsdb_query::language::time::{find_zone, is_date, now_ms, parse_time};
+use oxtsdb_query::{
     Downsample, Engine, QuerySpec, Quirks, RateOptions, RequestContext, SeriesFilter, Source, SubQuery,
     TagFilter,
 };
@@ -47,7 +47,7 @@ pub(crate) async fn post(
     let parse = move |content: &[u8]| parse(content, rules);
     let (query, formulas, spec) = parsed(body, &engine.resources().compute, parse).await?;
     let range_ms = (spec.start_ms, spec.end_ms);
-    let of_query = |error: crate::query::QueryError| failure::of_query(&error);
+    let of_query = |error: oxtsdb_query::QueryError| failure::of_query(&error);
     let deadline = engine.resources().deadline(request.deadline);
     let query_tags = run::query_tags(engine, &spec.sub_queries, deadline)
         .await

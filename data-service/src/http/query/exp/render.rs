@@ -18,14 +18,14 @@ use oxtsdb_schema::java;
 use super::request::{Output, Query};
 use crate::http::body::{BodyWriter, ReplyBody};
 use crate::http::json;
-use crate::query::expression::arithmetic::{Arithmetic, Operator};
-use crate::query::expression::combine::Term;
-use crate::query::expression::fill::Fill;
-use crate::query::expression::formulas::{Input, Outcome};
-use crate::query::expression::join::{Joined, Operand, SetOperator};
-use crate::query::expression::lockstep::{Kind, lockstep};
-use crate::query::expression::{ExpressionError, Series, Work};
-use crate::query::{Points, QueryError};
+use oxtsdb_query::expression::arithmetic::{Arithmetic, Operator};
+use oxtsdb_query::expression::combine::Term;
+use oxtsdb_query::expression::fill::Fill;
+use oxtsdb_query::expression::formulas::{Input, Outcome};
+use oxtsdb_query::expression::join::{Joined, Operand, SetOperator};
+use oxtsdb_query::expression::lockstep::{Kind, lockstep};
+use oxtsdb_query::expression::{ExpressionError, Series, Work};
+use oxtsdb_query::{Points, QueryError};
 
 /// A row is written in pieces of so many columns.
 const COLUMNS_AT_A_TIME: usize = 1024;

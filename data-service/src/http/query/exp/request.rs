@@ -11,10 +11,10 @@ use serde_json::Number;
 
 use crate::http::query::bounded::FirstOf;
 use crate::http::query::flag::Flag;
-use crate::query::expression::Arithmetic;
-use crate::query::filter::MAX_FILTERS;
-use crate::query::time::parse_duration;
-use crate::query::{Aggregator, Quirks};
+use oxtsdb_query::expression::Arithmetic;
+use oxtsdb_query::filter::MAX_FILTERS;
+use oxtsdb_query::language::time::parse_duration;
+use oxtsdb_query::{Aggregator, Quirks};
 
 /// Metrics, filters, expressions and outputs each.
 const MAX_ITEMS: usize = 100;

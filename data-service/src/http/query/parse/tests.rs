@@ -1,7 +1,7 @@
 use serde_json::json;
 
 use super::*;
-use crate::query::{CalendarInterval, CalendarUnit, Interval};
+use oxtsdb_query::{CalendarInterval, CalendarUnit, Interval};
 
 const RULES: QueryRules = QueryRules {
     fix_duplicates: false,

@@ -1,0 +1,155 @@
+//! Why a query has no answer.
+
+use oxtsdb_resources::{AdmissionError, MemoryError, Panicked};
+use oxtsdb_row_store::StoreError;
+use oxtsdb_schema::row::RowError;
+use oxtsdb_schema::row_key::RowKeyError;
+use oxtsdb_schema::tsuid::TsuidError;
+use oxtsdb_schema::{Uid, UidKind};
+
+use crate::exec::budget::{Limit, Resource};
+use crate::filter::FilterError;
+use crate::names::NameError;
+
+/// Why a query has no answer, or only a part of one.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum QueryError {
+    /// The end is before the start.
+    #[error("end {end_ms} ms is before start {start_ms} ms")]
+    EndBeforeStart {
+        /// The start of the query.
+        start_ms: i64,
+        /// Its end.
+        end_ms: i64,
+    },
+    /// A metric, tag key or literal tag value that nobody has written.
+    #[error("no such name for '{kind}': '{name}'")]
+    UnknownName {
+        /// Whose name.
+        kind: UidKind,
+        /// The name.
+        name: String,
+    },
+    /// A filter that cannot be used.
+    #[error(transparent)]
+    Filter(#[from] FilterError),
+    /// Bytes that are no TSUID of this deployment.
+    #[error("{reason}")]
+    Tsuid {
+        /// The TSUID and what is wrong with it.
+        reason: String,
+    },
+    /// TSUIDs of different metrics in one question.
+    #[error("TSUIDs have the metrics {first} and {second}, expected one metric")]
+    TsuidMetrics {
+        /// A metric.
+        first: Uid,
+        /// Another.
+        second: Uid,
+    },
+    /// A UID in the table of points that has no name.
+    #[error("UID {uid} of kind {kind} has no name")]
+    UidWithoutName {
+        /// Its kind.
+        kind: UidKind,
+        /// The UID.
+        uid: Uid,
+    },
+    /// More of something than a query may use.
+    #[error("query needs more than {} {resource}, the limit of {}", limit.most, limit.setting)]
+    OverBudget {
+        /// Of what.
+        resource: Resource,
+        /// How much is allowed, and by which setting or field of the request.
+        limit: Limit,
+    },
+    /// Too many queries run and wait. This one was not begun.
+    #[error(transparent)]
+    NotAdmitted(#[from] AdmissionError),
+    /// The memory for queries is in use.
+    #[error(transparent)]
+    NoMemory(#[from] MemoryError),
+    /// A result that is infinite, which no client can read.
+    #[error("value at {time_ms} ms is {value}, which is beyond the range of a double")]
+    Infinite {
+        /// Its instant.
+        time_ms: i64,
+        /// The infinity.
+        value: f64,
+    },
+    /// A row that cannot be decoded, or that has two values for one instant.
+    #[error("row `{row_key}`: {error}")]
+    Row {
+        /// The row key, as hex.
+        row_key: Box<str>,
+        /// What is wrong.
+        error: RowError,
+    },
+    /// A row key that is not one of this deployment, or of no series that can be.
+    #[error("{reason}")]
+    RowKey {
+        /// The row key, as hex.
+        row_key: Box<str>,
+        /// The key and what is wrong with it.
+        reason: String,
+    },
+    /// The store failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// Names could not be resolved.
+    #[error(transparent)]
+    Names(#[from] NameError),
+    /// It ran for longer than any query may.
+    #[error("query was not answered within {seconds} s, the limit of --query-timeout-seconds")]
+    TimedOut {
+        /// The limit.
+        seconds: u64,
+    },
+    /// The deadline passed.
+    #[error("deadline passed before the query was answered")]
+    DeadlineExceeded,
+    /// Somebody ended the query.
+    #[error("query was ended by an operator")]
+    Ended,
+    /// A fault of the server: a stage of the query ended by itself.
+    #[error("a stage of the query failed: {detail}")]
+    Internal {
+        /// What is known about it.
+        detail: String,
+    },
+}
+
+impl From<Panicked> for QueryError {
+    fn from(panicked: Panicked) -> Self {
+        Self::Internal {
+            detail: panicked.to_string(),
+        }
+    }
+}
+
+impl QueryError {
+    /// A row that cannot be decoded.
+    pub(crate) fn row(row_key: &[u8], error: RowError) -> Self {
+        let row_key = hex(row_key);
+        Self::Row { row_key, error }
+    }
+
+    /// A row whose key cannot be decoded.
+    pub(crate) fn row_key(row_key: &[u8], error: &RowKeyError) -> Self {
+        let (row_key, reason) = (hex(row_key), error.to_string());
+        Self::RowKey { row_key, reason }
+    }
+
+    /// A row whose key has tags that no series has.
+    pub(crate) fn row_series(row_key: &[u8], error: &TsuidError) -> Self {
+        let row_key = hex(row_key);
+        let reason = format!("row key `{row_key}`: {error}");
+        Self::RowKey { row_key, reason }
+    }
+}
+
+/// Upper-case hex.
+fn hex(bytes: &[u8]) -> Box<str> {
+    let hex: String = bytes.iter().map(|byte| format!("{byte:02X}")).collect();
+    hex.into()
+}

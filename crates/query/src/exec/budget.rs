@@ -1,0 +1,522 @@
+//! Budgets: what a query may use, and what it has used.
+//!
+//! Memory is counted where it is held: rows between scan and decoder, points of series, results until
+//! the client has them. It comes from the query pool of the process. A query reserves its share of the pool
+//! before it begins; up to that it is not stopped by others, above it takes what is free. While it waits for
+//! its client, and once it has read everything, it keeps only what it holds.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use oxtsdb_resources::{MemoryError, MemoryPool, Reservation};
+use parking_lot::Mutex;
+
+use crate::error::QueryError;
+
+/// What a query uses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Resource {
+    /// Series that have rows in the range.
+    Series,
+    /// Rows read from the store.
+    Rows,
+    /// Bytes of these rows: keys, qualifiers, values.
+    Bytes,
+    /// Points decoded or made up by a fill policy.
+    Points,
+    /// Bytes held at a time.
+    Memory,
+}
+
+impl fmt::Display for Resource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Series => "series",
+            Self::Rows => "rows",
+            Self::Bytes => "bytes",
+            Self::Points => "points",
+            Self::Memory => "bytes of memory",
+        })
+    }
+}
+
+/// How much of a resource a query may use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limit {
+    /// So much is allowed.
+    pub most: u64,
+    /// The setting or field that says so, for error messages.
+    pub setting: &'static str,
+    /// Whether it was derived from the memory limit, because it is not set.
+    pub is_derived: bool,
+}
+
+impl Limit {
+    /// The limit of a setting; 0: none.
+    pub const fn of_setting(setting: &'static str, most: u64) -> Self {
+        let most = if most == 0 { u64::MAX } else { most };
+        Self {
+            most,
+            setting,
+            is_derived: false,
+        }
+    }
+
+    /// The limit of a setting; without one, what was derived from the memory limit.
+    pub const fn of_setting_or(setting: &'static str, most: Option<u64>, derived: u64) -> Self {
+        match most {
+            Some(most) => Self::of_setting(setting, most),
+            None => Self {
+                most: derived,
+                setting,
+                is_derived: true,
+            },
+        }
+    }
+}
+
+/// What a query may use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Series.
+    pub series: Limit,
+    /// Rows.
+    pub rows: Limit,
+    /// Bytes.
+    pub bytes: Limit,
+    /// Points.
+    pub points: Limit,
+    /// Bytes of memory.
+    pub memory: Limit,
+}
+
+/// Memory of a point: its instant and its value.
+pub const POINT_BYTES: u64 = 16;
+
+/// Memory of a series beside its points: entries of hash tables, its TSUID, names, the group that it may be
+/// by itself. An estimate.
+pub const SERIES_BYTES: u64 = 512;
+
+/// A reservation grows by so much at least.
+const GROWTH_BYTES: u64 = 1 << 20;
+
+impl Limits {
+    /// No limits.
+    pub const NONE: Self = Self {
+        series: Limit::of_setting("--query-max-series", 0),
+        rows: Limit::of_setting("--query-max-rows", 0),
+        bytes: Limit::of_setting("--query-max-bytes", 0),
+        points: Limit::of_setting("--query-max-points", 0),
+        memory: Limit::of_setting("--query-max-memory-mib", 0),
+    };
+
+    /// These limits with another one of points, that of a setting.
+    #[must_use]
+    pub const fn with_points(mut self, most: u64) -> Self {
+        self.points = Limit::of_setting(self.points.setting, most);
+        self
+    }
+
+    /// The lesser of these limits and what a request asks for itself.
+    #[must_use]
+    pub const fn with_request(mut self, max_points: Option<u64>) -> Self {
+        if let Some(most) = max_points
+            && most < self.points.most
+        {
+            self.points = Limit::of_setting("max_scanned_points", most);
+        }
+        self
+    }
+
+    /// How much of a resource may be used.
+    const fn of(&self, resource: Resource) -> Limit {
+        match resource {
+            Resource::Series => self.series,
+            Resource::Rows => self.rows,
+            Resource::Bytes => self.bytes,
+            Resource::Points => self.points,
+            Resource::Memory => self.memory,
+        }
+    }
+
+    /// Whether the operator has set a limit of a resource.
+    pub const fn is_set(&self, resource: Resource) -> bool {
+        let limit = self.of(resource);
+        limit.most < u64::MAX && !limit.is_derived
+    }
+
+    /// Refuses more of a resource than is allowed.
+    ///
+    /// # Errors
+    ///
+    /// [`QueryError::OverBudget`].
+    pub const fn check(&self, resource: Resource, used: u64) -> Result<(), QueryError> {
+        let limit = self.of(resource);
+        if used > limit.most {
+            return Err(QueryError::OverBudget { resource, limit });
+        }
+        Ok(())
+    }
+}
+
+/// What a query has used so far.
+#[derive(Debug, Default)]
+pub struct Usage {
+    series: AtomicU64,
+    rows: AtomicU64,
+    bytes: AtomicU64,
+    points: AtomicU64,
+    memory: AtomicU64,
+    /// The part of `memory` that points of series take.
+    series_memory: AtomicU64,
+    /// The part of `memory` that series take beside their points.
+    series_overhead: AtomicU64,
+}
+
+impl Usage {
+    /// How much of a resource; of memory, how much now.
+    pub fn of(&self, resource: Resource) -> u64 {
+        let used = match resource {
+            Resource::Series => &self.series,
+            Resource::Rows => &self.rows,
+            Resource::Bytes => &self.bytes,
+            Resource::Points => &self.points,
+            Resource::Memory => &self.memory,
+        };
+        used.load(Ordering::Relaxed)
+    }
+}
+
+/// The memory of a query in the pool of the process.
+#[derive(Debug)]
+struct Memory {
+    reservation: Mutex<Reservation>,
+    /// Its size, to be read without the lock.
+    reserved: AtomicU64,
+    /// Whether memory goes back to the pool as soon as it is released.
+    is_shrinking: AtomicBool,
+}
+
+impl Memory {
+    /// Sees to it that so many bytes are reserved.
+    fn grow_to(&self, bytes: u64) -> Result<(), MemoryError> {
+        if bytes <= self.reserved.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        let mut reservation = self.reservation.lock();
+        let missing = bytes.saturating_sub(reservation.bytes());
+        if missing > 0 {
+            reservation
+                .try_grow(missing.max(GROWTH_BYTES))
+                .or_else(|_| reservation.try_grow(missing))?;
+        }
+        self.reserved.store(reservation.bytes(), Ordering::Release);
+        Ok(())
+    }
+
+    /// Gives back what is not held. What is taken meanwhile is reserved again.
+    fn shrink_to_held(&self, held: &AtomicU64) -> Result<(), MemoryError> {
+        {
+            let mut reservation = self.reservation.lock();
+            reservation.shrink_to(held.load(Ordering::Acquire));
+            self.reserved.store(reservation.bytes(), Ordering::Release);
+        }
+        self.grow_to(held.load(Ordering::Acquire))
+    }
+}
+
+/// What a query has used, and may use. Clones share what was used.
+#[derive(Clone, Debug)]
+pub struct Budget(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    usage: Arc<Usage>,
+    limits: Limits,
+    memory: Memory,
+}
+
+impl Budget {
+    /// A budget of which `usage` is used up, with memory that was reserved for it.
+    pub fn new(limits: Limits, usage: Arc<Usage>, reservation: Reservation) -> Self {
+        let memory = Memory {
+            reserved: reservation.bytes().into(),
+            reservation: Mutex::new(reservation),
+            is_shrinking: AtomicBool::new(false),
+        };
+        Self(Arc::new(Inner {
+            usage,
+            limits,
+            memory,
+        }))
+    }
+
+    /// A budget that is bounded by its limits alone, for tests and tools.
+    pub fn of_limits(limits: Limits) -> Self {
+        let reservation = MemoryPool::unlimited("query").reservation_of_nothing();
+        Self::new(limits, Arc::default(), reservation)
+    }
+
+    /// What may be used.
+    pub fn limits(&self) -> &Limits {
+        &self.0.limits
+    }
+
+    /// What was used.
+    pub fn usage(&self) -> &Arc<Usage> {
+        &self.0.usage
+    }
+
+    /// Uses rows with so many bytes.
+    ///
+    /// # Errors
+    ///
+    /// [`QueryError::OverBudget`], as of all that use something.
+    pub fn use_rows(&self, rows: u64, bytes: u64) -> Result<(), QueryError> {
+        self.add(Resource::Rows, &self.0.usage.rows, rows)?;
+        self.add(Resource::Bytes, &self.0.usage.bytes, bytes)
+    }
+
+    /// Uses points.
+    pub(super) fn use_points(&self, points: u64) -> Result<(), QueryError> {
+        self.add(Resource::Points, &self.0.usage.points, points)
+    }
+
+    /// Uses a series, and holds what it takes beside its points.
+    ///
+    /// # Errors
+    ///
+    /// [`QueryError::OverBudget`].
+    pub fn use_series(&self) -> Result<(), QueryError> {
+        self.add(Resource::Series, &self.0.usage.series, 1)?;
+        self.hold_series_overhead()
+    }
+
+    /// Holds what a series takes beside its points, until [`Budget::release_all_series`].
+    pub(super) fn hold_series_overhead(&self) -> Result<(), QueryError> {
+        let overhead = &self.0.usage.series_overhead;
+        overhead.fetch_add(SERIES_BYTES, Ordering::Relaxed);
+        self.take(SERIES_BYTES)
+    }
+
+    /// Releases all memory of series, with their points.
+    pub(super) fn release_all_series(&self) {
+        let usage = &self.0.usage;
+        let points = usage.series_memory.swap(0, Ordering::Relaxed);
+        let overhead = usage.series_overhead.swap(0, Ordering::Relaxed);
+        self.give_back(points + overhead);
+    }
+
+    /// Holds memory until the guard is dropped.
+    ///
+    /// # Errors
+    ///
+    /// [`QueryError::OverBudget`], and [`QueryError::NoMemory`] if the pool has no more.
+    pub fn hold(&self, bytes: u64) -> Result<Held, QueryError> {
+        self.take(bytes).inspect_err(|_| self.give_back(bytes))?;
+        Ok(Held {
+            budget: self.clone(),
+            bytes,
+        })
+    }
+
+    /// Holds memory for points of series, until [`Budget::release_series`].
+    pub(super) fn hold_series(&self, bytes: u64) -> Result<(), QueryError> {
+        self.0.usage.series_memory.fetch_add(bytes, Ordering::Relaxed);
+        self.take(bytes)
+    }
+
+    /// Releases memory of points of series.
+    pub(super) fn release_series(&self, bytes: u64) {
+        self.0.usage.series_memory.fetch_sub(bytes, Ordering::Relaxed);
+        self.give_back(bytes);
+    }
+
+    /// Counts memory of series anew that changed from `before` bytes to `after`.
+    pub(super) fn recount_series(&self, before: u64, after: u64) -> Result<(), QueryError> {
+        match after.checked_sub(before) {
+            Some(more) => self.hold_series(more),
+            None => {
+                self.release_series(before - after);
+                Ok(())
+            }
+        }
+    }
+
+    /// Bytes that points of series take.
+    pub(super) fn series_bytes(&self) -> u64 {
+        self.0.usage.series_memory.load(Ordering::Relaxed)
+    }
+
+    /// Whether so many bytes more could be held.
+    pub(super) fn has_room_for(&self, bytes: u64) -> bool {
+        self.0.usage.of(Resource::Memory).saturating_add(bytes) <= self.0.limits.memory.most
+    }
+
+    /// Gives what is reserved and not held back to the pool, now and whenever something is released.
+    pub(super) fn keep_only_what_is_held(&self) {
+        self.0.memory.is_shrinking.store(true, Ordering::Release);
+        self.shrink();
+    }
+
+    /// Reserves again what the query may hold, as far as the pool has it: what is missing is reserved when
+    /// it is needed.
+    pub(super) fn reserve_again(&self, bytes: u64) {
+        self.0.memory.is_shrinking.store(false, Ordering::Release);
+        // Not an error: the query goes on with what it has.
+        let _ = self.0.memory.grow_to(bytes);
+    }
+
+    fn take(&self, bytes: u64) -> Result<(), QueryError> {
+        let before = self.0.usage.memory.fetch_add(bytes, Ordering::AcqRel);
+        let held = before.saturating_add(bytes);
+        self.0.limits.check(Resource::Memory, held)?;
+        self.0.memory.grow_to(held).map_err(QueryError::NoMemory)
+    }
+
+    fn give_back(&self, bytes: u64) {
+        self.0.usage.memory.fetch_sub(bytes, Ordering::AcqRel);
+        if self.0.memory.is_shrinking.load(Ordering::Acquire) {
+            self.shrink();
+        }
+    }
+
+    fn shrink(&self) {
+        // What another thread took in between is held, whether the pool still has it or not.
+        let _ = self.0.memory.shrink_to_held(&self.0.usage.memory);
+    }
+
+    fn add(&self, resource: Resource, used: &AtomicU64, more: u64) -> Result<(), QueryError> {
+        let before = used.fetch_add(more, Ordering::Relaxed);
+        self.0.limits.check(resource, before.saturating_add(more))
+    }
+}
+
+/// Memory that a query holds; released when this is dropped.
+#[derive(Debug)]
+#[must_use = "dropping it releases the memory"]
+pub struct Held {
+    budget: Budget,
+    bytes: u64,
+}
+
+impl Held {
+    /// How many bytes are held.
+    pub const fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// The budget that they are held of.
+    pub const fn budget(&self) -> &Budget {
+        &self.budget
+    }
+
+    /// Takes in what another one of the same budget holds.
+    pub fn merge(&mut self, mut other: Self) {
+        self.bytes += std::mem::take(&mut other.bytes);
+    }
+
+    /// Holds more.
+    ///
+    /// # Errors
+    ///
+    /// As [`Budget::hold`]; then it holds what it held before.
+    pub fn grow(&mut self, bytes: u64) -> Result<(), QueryError> {
+        self.budget
+            .take(bytes)
+            .inspect_err(|_| self.budget.give_back(bytes))?;
+        self.bytes += bytes;
+        Ok(())
+    }
+
+    /// Releases what is over so many bytes.
+    pub fn shrink_to(&mut self, bytes: u64) {
+        if let Some(released) = self.bytes.checked_sub(bytes) {
+            self.bytes = bytes;
+            self.budget.give_back(released);
+        }
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.budget.give_back(self.bytes);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rejects_with_figure_and_setting() {
+        let budget = Budget::of_limits(Limits::NONE.with_points(10));
+        budget.use_points(10).unwrap();
+        let error = budget.use_points(1).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "query needs more than 10 points, the limit of --query-max-points"
+        );
+        let requested = Limits::NONE.with_points(10).with_request(Some(3));
+        let error = requested.check(Resource::Points, 4).unwrap_err();
+        assert!(error.to_string().ends_with("of max_scanned_points"), "{error}");
+        assert_eq!(
+            Limits::NONE.with_points(10).with_request(Some(11)).points.most,
+            10
+        );
+    }
+
+    fn limits(bytes: u64) -> Limits {
+        Limits {
+            memory: Limit::of_setting("--query-max-memory-mib", bytes),
+            ..Limits::NONE
+        }
+    }
+
+    #[test]
+    fn released_memory_can_be_held_again() {
+        let budget = Budget::of_limits(limits(160));
+        let held = budget.hold(160).unwrap();
+        assert!(budget.hold(1).is_err());
+        assert_eq!(
+            budget.usage().of(Resource::Memory),
+            160,
+            "a refusal holds nothing"
+        );
+        drop(held);
+        budget.hold_series(160).unwrap();
+        assert_eq!(budget.series_bytes(), 160);
+        budget.recount_series(160, 100).unwrap();
+        let mut held = budget.hold(50).unwrap();
+        assert!(held.grow(11).is_err());
+        held.grow(10).unwrap();
+        held.shrink_to(5);
+        assert_eq!(budget.usage().of(Resource::Memory), 105);
+    }
+
+    #[test]
+    fn memory_comes_from_the_pool_and_goes_back_to_it() {
+        let pool = MemoryPool::new("query", 10 << 20);
+        let budget = Budget::new(
+            limits(8 << 20),
+            Arc::default(),
+            pool.try_reserve(8 << 20).unwrap(),
+        );
+        let held = budget.hold(3 << 20).unwrap();
+        assert_eq!(pool.usage().used_bytes, 8 << 20, "reserved in advance");
+        budget.keep_only_what_is_held();
+        assert_eq!(pool.usage().used_bytes, 3 << 20);
+        let other = pool.try_reserve(6 << 20).unwrap();
+        budget.reserve_again(8 << 20);
+        let error = budget.hold(2 << 20).unwrap_err();
+        assert!(matches!(error, QueryError::NoMemory(_)), "{error}");
+        drop(other);
+        drop(budget.hold(2 << 20).unwrap());
+        budget.keep_only_what_is_held();
+        drop(budget);
+        assert_eq!(pool.usage().used_bytes, 3 << 20, "as long as something is held");
+        drop(held);
+        assert_eq!(pool.usage().used_bytes, 0);
+    }
+}

@@ -1,0 +1,105 @@
+use oxtsdb_schema::{DuplicatePolicy, RowKeyLayout, Value};
+
+use oxtsdb_row_store::Row;
+
+use super::*;
+use crate::exec::budget::Limits;
+use crate::exec::span::tests::{T, row};
+
+fn shape() -> SpanShape {
+    SpanShape {
+        layout: RowKeyLayout::default(),
+        duplicates: DuplicatePolicy::Error,
+        skip_damaged_rows: false,
+        begins_until_ms: i64::MAX,
+        downsample: None,
+        rate: None,
+    }
+}
+
+fn budget(points: u64) -> Budget {
+    Budget::of_limits(Limits::NONE.with_points(points))
+}
+
+fn collector(limit: u64) -> Collector {
+    Collector::new(shape(), budget(limit), ComputePool::new(2).unwrap())
+}
+
+fn batch_of(rows: Vec<Row>) -> RowBatch {
+    RowBatch::new(rows, &budget(0)).unwrap()
+}
+
+/// Two hours of 200 series, in the order of a scan: 800 points.
+fn rows() -> Vec<Row> {
+    let hour = |hour: u32| {
+        (0..200).map(move |series| {
+            let at = hour * 3600;
+            row(
+                series,
+                &[
+                    (at, Value::Int(i64::from(series))),
+                    (at + 10, Value::Int(i64::from(T))),
+                ],
+            )
+        })
+    };
+    hour(0).chain(hour(1)).collect()
+}
+
+#[tokio::test]
+async fn workers_give_what_one_builder_gives() {
+    let mut alone = SpanBuilder::new(shape(), budget(0));
+    for row in rows() {
+        alone.add(&row).unwrap();
+    }
+    let expected = alone.take(i64::MAX).unwrap();
+    assert_eq!(expected.len(), 200);
+    for batch_rows in [1, 7, 100, 400] {
+        let mut collector = collector(0);
+        for batch in rows().chunks(batch_rows) {
+            collector.add(batch_of(batch.to_vec())).await.unwrap();
+        }
+        assert!(
+            !collector.workers.is_empty(),
+            "so many rows are not decoded on the spot"
+        );
+        let (spans, statistics) = collector.finish().await.unwrap();
+        assert_eq!(statistics.points, 800);
+        assert!(spans.iter().all(|span| span.points.len() == 4));
+        assert!(spans.is_sorted_by(|a, b| a.tsuid < b.tsuid));
+        assert_eq!(spans.len(), 200);
+    }
+}
+
+#[tokio::test]
+async fn too_many_points_are_refused_on_the_spot_and_in_workers() {
+    let few = rows()[..10].to_vec();
+    for (rows, limit) in [(few, 19), (rows(), 799)] {
+        let mut collector = collector(limit);
+        let result = match collector.add(batch_of(rows)).await {
+            Ok(()) => collector.finish().await.map(|_| ()),
+            Err(error) => Err(error),
+        };
+        let refused =
+            matches!(&result, Err(QueryError::OverBudget { limit: told, .. }) if told.most == limit);
+        assert!(refused, "{result:?}");
+    }
+}
+
+#[tokio::test]
+async fn an_error_of_a_worker_ends_the_collection() {
+    let mut collector = collector(0);
+    let mut result = collector.add(batch_of(rows())).await;
+    let damaged = row(1, &[(0, Value::Int(1)), (0, Value::Int(300))]);
+    for _ in 0..100 {
+        result = match result {
+            Ok(()) => collector.add(batch_of(vec![damaged.clone()])).await,
+            error => error,
+        };
+    }
+    let result = match result {
+        Ok(()) => collector.finish().await.map(|_| ()),
+        error => error,
+    };
+    assert!(matches!(result, Err(QueryError::Row { .. })), "{result:?}");
+}

@@ -1,0 +1,149 @@
+//! Groups: spans that become one result, and the tags of it.
+//!
+//! Spans with the same values of the grouping tag keys are one group; without such keys all are.
+//! Groups ascend by these values' UIDs, spans within a group by TSUID. UIDs are given in order of
+//! first use, so neither order is alphabetical.
+//!
+//! The tags of a group are those on whose value all its series *that have the key* agree. Keys with
+//! several values are its aggregate tags. So a key that only some of the series have is a tag of the
+//! group if it has one value there.
+//!
+//! Source: OpenTSDB 2.4, `TsdbQuery.GroupByAndAggregateCB`, `SpanGroup.computeTags`.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use oxtsdb_schema::{TagkUid, TagvUid, UidWidths};
+
+use crate::exec::span::Span;
+
+/// Spans that become one result.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SpanGroup {
+    /// Ascending by TSUID; at least one.
+    pub spans: Vec<Span>,
+    /// Tags with one value, ascending by key.
+    pub tags: Vec<(TagkUid, TagvUid)>,
+    /// Keys of tags with several values, ascending.
+    pub aggregate_tags: Vec<TagkUid>,
+}
+
+/// How spans are grouped.
+#[derive(Clone, Debug)]
+pub enum Grouping {
+    /// Each is a group.
+    Each,
+    /// By the values of these keys, ascending; of none: all are one group.
+    ByTags(Arc<[TagkUid]>),
+}
+
+/// Groups spans that ascend by TSUID.
+pub fn group(spans: Vec<Span>, grouping: &Grouping, widths: &UidWidths) -> Vec<SpanGroup> {
+    let keys = match grouping {
+        Grouping::Each => {
+            return spans
+                .into_iter()
+                .map(|span| SpanGroup::new(vec![span], widths))
+                .collect();
+        }
+        Grouping::ByTags(keys) => keys,
+    };
+    let mut groups: BTreeMap<Vec<Option<TagvUid>>, Vec<Span>> = BTreeMap::new();
+    for span in spans {
+        let value_of = |key: &TagkUid| {
+            span.tsuid
+                .tags(widths)
+                .find(|(tagk, _)| tagk == key)
+                .map(|(_, tagv)| tagv)
+        };
+        let values = keys.iter().map(value_of).collect();
+        groups.entry(values).or_default().push(span);
+    }
+    groups
+        .into_values()
+        .map(|spans| SpanGroup::new(spans, widths))
+        .collect()
+}
+
+impl SpanGroup {
+    fn new(spans: Vec<Span>, widths: &UidWidths) -> Self {
+        // `None`: several values.
+        let mut values: BTreeMap<TagkUid, Option<TagvUid>> = BTreeMap::new();
+        for (tagk, tagv) in spans.iter().flat_map(|span| span.tsuid.tags(widths)) {
+            let value = values.entry(tagk).or_insert(Some(tagv));
+            if *value != Some(tagv) {
+                *value = None;
+            }
+        }
+        let tags = values
+            .iter()
+            .filter_map(|(tagk, tagv)| Some((*tagk, (*tagv)?)))
+            .collect();
+        let aggregate_tags = values
+            .iter()
+            .filter(|(_, tagv)| tagv.is_none())
+            .map(|(tagk, _)| *tagk)
+            .collect();
+        Self {
+            spans,
+            tags,
+            aggregate_tags,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use oxtsdb_schema::Tsuid;
+
+    use super::*;
+    use crate::points::Points;
+
+    fn span(tags: &[(u8, u8)]) -> Span {
+        let tags = tags.iter().flat_map(|(tagk, tagv)| [0, 0, *tagk, 0, 0, *tagv]);
+        let bytes: Vec<u8> = [0, 0, 1].into_iter().chain(tags).collect();
+        let tsuid = Tsuid::from_bytes(&bytes, &UidWidths::default()).unwrap();
+        Span {
+            tsuid,
+            points: Points::default(),
+            from_epoch: None,
+        }
+    }
+
+    fn numbers<T: Copy + Into<oxtsdb_schema::Uid>>(uids: &[T]) -> Vec<u64> {
+        uids.iter().map(|uid| (*uid).into().number()).collect()
+    }
+
+    #[test]
+    fn a_key_of_some_series_is_a_tag_if_it_has_one_value() {
+        let widths = UidWidths::default();
+        let spans = vec![
+            span(&[(1, 1), (2, 5)]),
+            span(&[(1, 2), (3, 7)]),
+            span(&[(1, 2), (2, 5)]),
+        ];
+        let groups = group(spans, &Grouping::ByTags(Arc::default()), &widths);
+        assert_eq!(groups.len(), 1);
+        let keys: Vec<TagkUid> = groups[0].tags.iter().map(|(tagk, _)| *tagk).collect();
+        assert_eq!(numbers(&keys), [2, 3]);
+        assert_eq!(numbers(&groups[0].aggregate_tags), [1]);
+    }
+
+    #[test]
+    fn groups_ascend_by_the_values_of_their_keys() {
+        let widths = UidWidths::default();
+        let spans = || {
+            vec![
+                span(&[(1, 9), (2, 1)]),
+                span(&[(1, 3), (2, 2)]),
+                span(&[(1, 3), (2, 4)]),
+            ]
+        };
+        let key = TagkUid::from_bytes(&[0, 0, 1]).unwrap();
+        let groups = group(spans(), &Grouping::ByTags([key].into()), &widths);
+        let sizes: Vec<_> = groups.iter().map(|group| group.spans.len()).collect();
+        assert_eq!(sizes, [2, 1], "value 3 comes before value 9");
+        assert_eq!(group(spans(), &Grouping::Each, &widths).len(), 3);
+        assert!(group(Vec::new(), &Grouping::ByTags(Arc::default()), &widths).is_empty());
+    }
+}

@@ -1,0 +1,331 @@
+//! Rows from the store, in batches, hour after hour.
+//!
+//! A scan is cut into slices of time. Some are read ahead, each by a task of its own, while an earlier one
+//! is worked on; within a slice the salt buckets are read side by side. Slices come in order of time, so
+//! the rows of one series do, and at the end of a slice nothing is missing of what lies before it: that is
+//! when a part of the answer can be told (see [`crate::exec::engine`]).
+//!
+//! ```text
+//!   hours      0 1 2 3 4 5 6 7 8 …
+//!   slices     ├─────┼─────┼───────┼ …     short at first; then as long as it takes to have slice_bytes
+//!   bucket 0   worked on, read ahead, read ahead
+//!   bucket 1   worked on, read ahead, read ahead
+//! ```
+
+mod slices;
+
+use std::sync::Arc;
+
+use futures::stream::{self, BoxStream, Stream, StreamExt as _, TryStreamExt as _};
+use oxtsdb_row_store::{ColumnSelection, DamageLog, Row, RowFilter, RowStore, Scan, TableName};
+use oxtsdb_schema::RowKeyLayout;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+use tokio_util::task::AbortOnDropHandle;
+
+use crate::error::QueryError;
+use crate::exec::budget::{Budget, Held};
+use crate::plan::hours::Hours;
+use crate::plan::{Plan, Read, series_ranges};
+use slices::{Pace, Slice, Slices};
+
+/// Rows in a batch: enough to make the hand-over between threads cheap.
+const BATCH_ROWS: usize = 256;
+
+/// Salt buckets that are scanned at a time.
+const BUCKETS_AT_A_TIME: usize = 4;
+
+/// Slices that are read ahead of the one that is worked on.
+const SLICES_AHEAD: usize = 2;
+
+/// Batches that a slice which is read ahead may have waiting.
+const WAITING_BATCHES: usize = 4;
+
+/// Batches of single rows that are read at a time.
+const READS_AT_A_TIME: usize = 2;
+
+/// What a slice should hold, and what of it may wait while an earlier one is worked on: so much that the
+/// hand-over is cheap, so little that several fit in the memory of the query. Packed rows have little more
+/// than a byte for a point, which is 16 once it is decoded.
+fn slice_bytes(budget: &Budget) -> u64 {
+    const LEAST: u64 = 64 << 10;
+    const MOST: u64 = 8 << 20;
+    (budget.limits().memory.most / 64).clamp(LEAST, MOST)
+}
+
+/// Rows, with the memory that they take until they are decoded.
+#[derive(Debug)]
+pub struct RowBatch {
+    rows: Vec<Row>,
+    _held: Held,
+    /// For rows that wait ahead of the one that is worked on.
+    waits: Option<OwnedSemaphorePermit>,
+}
+
+impl RowBatch {
+    /// Rows that were read, whose memory is held from now on.
+    ///
+    /// # Errors
+    ///
+    /// As [`Budget::hold`].
+    pub fn new(rows: Vec<Row>, budget: &Budget) -> Result<Self, QueryError> {
+        let held = budget.hold(bytes_of(&rows))?;
+        Ok(Self {
+            rows,
+            _held: held,
+            waits: None,
+        })
+    }
+
+    /// The rows.
+    pub fn rows(&self) -> &[Row] {
+        &self.rows
+    }
+
+    /// The rows, to leave some out.
+    pub const fn rows_mut(&mut self) -> &mut Vec<Row> {
+        &mut self.rows
+    }
+
+    /// How many there are.
+    pub const fn len(&self) -> usize {
+        self.rows.len()
+    }
+
+    /// Whether there are none.
+    pub const fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+}
+
+/// Bytes of rows: keys, qualifiers, values.
+pub fn bytes_of(rows: &[Row]) -> u64 {
+    rows.iter().map(Row::byte_len).sum::<usize>() as u64
+}
+
+/// What comes of a scan, in order of time.
+#[derive(Debug)]
+pub enum Portion {
+    /// Rows.
+    Rows(RowBatch),
+    /// All rows have come whose points lie before this instant, milliseconds since the epoch.
+    Until(i64),
+}
+
+/// Family `t`, which holds the points.
+pub fn point_columns() -> ColumnSelection {
+    ColumnSelection::Family(String::from_utf8_lossy(oxtsdb_schema::data_table::FAMILY).into_owned())
+}
+
+/// Reads the rows of a plan. Dropping the stream ends the scan.
+///
+/// Must be polled within a Tokio runtime.
+pub fn rows(
+    store: &Arc<dyn RowStore>,
+    table: &TableName,
+    plan: &Plan,
+    budget: &Budget,
+    skip_damaged: Option<&DamageLog>,
+) -> BoxStream<'static, Result<Portion, QueryError>> {
+    match &plan.read {
+        Read::Ranges(ranges) => {
+            let source = Source {
+                store: Arc::clone(store),
+                table: table.clone(),
+                ranges: Arc::from(ranges.as_slice()),
+                filter: plan.selection.row_filter(),
+                hours: plan.hours,
+                pace: Arc::new(Pace::new(slice_bytes(budget))),
+                budget: budget.clone(),
+                skip_damaged: skip_damaged.cloned(),
+            };
+            source.portions().boxed()
+        }
+        Read::Rows(rows) => {
+            let (store, table) = (Arc::clone(store), table.clone());
+            let (selection, budget) = (plan.selection.clone(), budget.clone());
+            let skip_damaged = skip_damaged.cloned();
+            let read = move |mut keys: Vec<Vec<u8>>| {
+                let (store, table, budget) = (Arc::clone(&store), table.clone(), budget.clone());
+                let skip_damaged = skip_damaged.clone();
+                // Hour comes after hour, so those before that of the last row are complete.
+                let hour = keys.last().and_then(|key| selection.base_time(key));
+                // Names may have been judged since the plan was made.
+                keys.retain(|key| selection.may_keep(key));
+                async move {
+                    let columns = point_columns();
+                    let rows = match &skip_damaged {
+                        None => store.get_rows(&table, &keys, &columns).await?,
+                        Some(damage) => store.get_rows_skipping(&table, &keys, &columns, damage).await?,
+                    };
+                    let rows = RowBatch::new(rows.into_iter().flatten().collect(), &budget)?;
+                    let rows = Portion::Rows(rows);
+                    let until = hour.map(|hour| Portion::Until(hour.millis()));
+                    let portions = [Some(rows), until].into_iter().flatten();
+                    Ok::<_, QueryError>(stream::iter(portions.map(Ok)))
+                }
+            };
+            stream::iter(rows.batches(BATCH_ROWS))
+                .map(read)
+                .buffered(READS_AT_A_TIME)
+                .try_flatten()
+                .boxed()
+        }
+    }
+}
+
+/// Calls `seen` with the key of each row of a plan that may be wanted and is in some hours, the last of the
+/// plan. Nothing but keys is looked at where the store can do so.
+///
+/// # Errors
+///
+/// The store's.
+pub async fn keys(
+    store: &Arc<dyn RowStore>,
+    table: &TableName,
+    plan: &Plan,
+    hours: Hours,
+    layout: &RowKeyLayout,
+    (budget, skip_damaged): (&Budget, Option<&DamageLog>),
+    seen: impl Fn(&[u8]) + Send + Sync + 'static,
+) -> Result<(), QueryError> {
+    let ranges = match &plan.read {
+        Read::Ranges(ranges) => ranges.clone(),
+        Read::Rows(rows) => series_ranges(rows.series(), layout, hours),
+    };
+    let (selection, seek) = (plan.selection.clone(), plan.selection.clone());
+    // With hints, even if they say nothing, a store that fetches cells lists the keys before.
+    let filter = RowFilter::new(move |key| {
+        if selection.may_keep(key) {
+            seen(key);
+        }
+        false
+    })
+    .with_seek(move |key| {
+        if seek.may_keep(key) {
+            None
+        } else {
+            seek.seek_after(key)
+        }
+    });
+    let source = Source {
+        store: Arc::clone(store),
+        table: table.clone(),
+        ranges: ranges.iter().map(|range| slices::rest_of(range, hours)).collect(),
+        filter: Some(filter),
+        hours,
+        pace: Arc::new(Pace::new(slice_bytes(budget))),
+        budget: budget.clone(),
+        skip_damaged: skip_damaged.cloned(),
+    };
+    let mut portions = source.portions();
+    while portions.try_next().await?.is_some() {}
+    Ok(())
+}
+
+/// Ranges of row keys that are read slice by slice.
+struct Source {
+    store: Arc<dyn RowStore>,
+    table: TableName,
+    ranges: Arc<[(Vec<u8>, Vec<u8>)]>,
+    filter: Option<RowFilter>,
+    hours: Hours,
+    pace: Arc<Pace>,
+    budget: Budget,
+    skip_damaged: Option<DamageLog>,
+}
+
+impl Source {
+    fn portions(self) -> impl Stream<Item = Result<Portion, QueryError>> + Send + Unpin {
+        let slices = Slices::new(self.hours, Arc::clone(&self.pace));
+        stream::iter(slices)
+            .map(move |slice| {
+                let rows = read_ahead(self.open(slice), &self.budget);
+                let pace = Arc::clone(&self.pace);
+                let rows = rows.map_ok(move |batch| {
+                    pace.add_bytes(bytes_of(batch.rows()));
+                    Portion::Rows(batch)
+                });
+                let end = stream::iter([Ok(Portion::Until(slice.stop_ms()))]);
+                let pace = Arc::clone(&self.pace);
+                let end = end.inspect(move |_| pace.add_hours(slice.hours()));
+                futures::future::ready(rows.chain(end))
+            })
+            .buffered(SLICES_AHEAD)
+            .flatten()
+    }
+
+    /// The rows of a slice; those of a bucket are in order.
+    fn open(&self, slice: Slice) -> BoxStream<'static, Result<Vec<Row>, QueryError>> {
+        let ranges: Vec<_> = self
+            .ranges
+            .iter()
+            .map(|range| slice.of_range(range))
+            .filter(|(start, stop)| stop.is_empty() || start < stop)
+            .collect();
+        let (store, table) = (Arc::clone(&self.store), self.table.clone());
+        let (filter, skip_damaged) = (self.filter.clone(), self.skip_damaged.clone());
+        let open = move |(start, stop): (Vec<u8>, Vec<u8>)| {
+            let (store, table) = (Arc::clone(&store), table.clone());
+            let mut scan = Scan::range(start, stop);
+            scan.columns = point_columns();
+            scan.batch_rows = BATCH_ROWS;
+            scan.filter = filter.clone();
+            scan.allows_packed = true;
+            scan.skip_damaged = skip_damaged.clone();
+            stream::once(async move { store.scan(&table, scan).await })
+                .try_flatten()
+                .map_err(QueryError::from)
+                .boxed()
+        };
+        stream::iter(ranges)
+            .map(open)
+            .flatten_unordered(BUCKETS_AT_A_TIME)
+            .boxed()
+    }
+}
+
+/// Reads on before more is requested, up to [`WAITING_BATCHES`] and [`slice_bytes`].
+fn read_ahead(
+    mut batches: BoxStream<'static, Result<Vec<Row>, QueryError>>,
+    budget: &Budget,
+) -> BoxStream<'static, Result<RowBatch, QueryError>> {
+    let (sender, receiver) = mpsc::channel(WAITING_BATCHES);
+    let budget = budget.clone();
+    let task = AbortOnDropHandle::new(tokio::spawn(async move {
+        // One batch may always wait, whatever its size.
+        let capacity = kib(slice_bytes(&budget));
+        let waiting = Arc::new(Semaphore::new(capacity as usize));
+        while let Some(rows) = batches.next().await {
+            let mut batch = rows.and_then(|rows| RowBatch::new(rows, &budget));
+            if let Ok(batch) = &mut batch {
+                let bytes = kib(bytes_of(&batch.rows)).min(capacity);
+                // Never closed: it ends with the batches that have permits of it.
+                batch.waits = Arc::clone(&waiting).acquire_many_owned(bytes).await.ok();
+            }
+            if sender.send(batch).await.is_err() {
+                break;
+            }
+        }
+    }));
+    // The task ends with the stream. If it panicked the rows are cut off: that must not look like their end.
+    stream::unfold((receiver, Some(task)), |(mut receiver, task)| async move {
+        if let Some(mut batch) = receiver.recv().await {
+            // It does not wait any more: what is behind it may come, also if it is only collected for now.
+            if let Ok(batch) = &mut batch {
+                batch.waits = None;
+            }
+            return Some((batch, (receiver, task)));
+        }
+        let error = task?.await.err()?;
+        let detail = error.to_string();
+        Some((Err(QueryError::Internal { detail }), (receiver, None)))
+    })
+    .boxed()
+}
+
+fn kib(bytes: u64) -> u32 {
+    u32::try_from(bytes.div_ceil(1024)).unwrap_or(u32::MAX)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,224 @@
+//! How the hours of a scan are cut into slices.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+use oxtsdb_schema::{BaseTime, HOUR_SECONDS};
+
+use crate::plan::hours::Hours;
+
+/// The first slices are of one hour. A slice is at most so much longer than the one before: the data may become denser.
+const GROWTH: usize = 8;
+
+/// How many bytes an hour has had so far.
+#[derive(Debug)]
+pub(super) struct Pace {
+    /// What a slice should hold.
+    slice_bytes: u64,
+    hours: AtomicUsize,
+    bytes: AtomicU64,
+}
+
+impl Pace {
+    /// Nothing has come yet.
+    pub(super) const fn new(slice_bytes: u64) -> Self {
+        Self {
+            slice_bytes,
+            hours: AtomicUsize::new(0),
+            bytes: AtomicU64::new(0),
+        }
+    }
+
+    /// So many bytes have come.
+    pub(super) fn add_bytes(&self, bytes: u64) {
+        self.bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// So many hours have come whole.
+    pub(super) fn add_hours(&self, hours: usize) {
+        self.hours.fetch_add(hours, Ordering::Relaxed);
+    }
+
+    /// How many hours a slice should have; `None` as long as no hour is known.
+    fn slice_hours(&self) -> Option<usize> {
+        let hours = self.hours.load(Ordering::Relaxed);
+        let bytes = self.bytes.load(Ordering::Relaxed).max(1);
+        let slice = (self.slice_bytes.saturating_mul(hours as u64) / bytes).max(1);
+        (hours > 0).then(|| usize::try_from(slice).unwrap_or(usize::MAX))
+    }
+}
+
+/// Some hours of a scan.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Slice {
+    hours: Hours,
+    is_first: bool,
+    is_last: bool,
+}
+
+impl Slice {
+    /// How many hours it has.
+    pub(super) fn hours(&self) -> usize {
+        self.hours.count()
+    }
+
+    /// The first instant behind it, milliseconds since the epoch.
+    pub(super) fn stop_ms(&self) -> i64 {
+        self.hours.stop_ms()
+    }
+
+    /// The part of a range of row keys, which begins and ends with a base time, that lies in the slice.
+    pub(super) fn of_range(&self, range: &(Vec<u8>, Vec<u8>)) -> (Vec<u8>, Vec<u8>) {
+        let (start, stop) = range;
+        let at = |seconds: u32| at_seconds(range, seconds);
+        // The ends stay as they are: the last hour of all has no hour behind it.
+        let first = if self.is_first {
+            start.clone()
+        } else {
+            at(self.hours.start.seconds())
+        };
+        let last = if self.is_last {
+            stop.clone()
+        } else {
+            at(u32::try_from(self.hours.stop_seconds).unwrap_or(u32::MAX))
+        };
+        (first, last)
+    }
+}
+
+/// The part of a range of row keys, which begins with a base time, from the start of some hours on.
+pub(super) fn rest_of(range: &(Vec<u8>, Vec<u8>), hours: Hours) -> (Vec<u8>, Vec<u8>) {
+    (at_seconds(range, hours.start.seconds()), range.1.clone())
+}
+
+/// A key of a range with another base time.
+fn at_seconds((start, _): &(Vec<u8>, Vec<u8>), seconds: u32) -> Vec<u8> {
+    let prefix = &start[..start.len().saturating_sub(size_of::<u32>())];
+    [prefix, &seconds.to_be_bytes()].concat()
+}
+
+/// The slices of a scan, in order of time, as long as the pace says when it is asked for them.
+#[derive(Debug)]
+pub(super) struct Slices {
+    /// What is left.
+    rest: Hours,
+    length: usize,
+    is_first: bool,
+    pace: Arc<Pace>,
+}
+
+impl Slices {
+    /// The slices of some hours.
+    pub(super) fn new(hours: Hours, pace: Arc<Pace>) -> Self {
+        Self {
+            rest: hours,
+            length: 1,
+            is_first: true,
+            pace,
+        }
+    }
+}
+
+impl Iterator for Slices {
+    type Item = Slice;
+
+    fn next(&mut self) -> Option<Slice> {
+        let rest = self.rest.count();
+        if rest == 0 {
+            return None;
+        }
+        if let Some(hours) = self.pace.slice_hours() {
+            self.length = hours.min(self.length.saturating_mul(GROWTH));
+        }
+        let length = self.length.min(rest);
+        let is_last = length == rest;
+        let seconds = (length as u64).saturating_mul(u64::from(HOUR_SECONDS));
+        let stop_seconds = if is_last {
+            self.rest.stop_seconds
+        } else {
+            u64::from(self.rest.start.seconds()) + seconds
+        };
+        let slice = Slice {
+            hours: Hours {
+                start: self.rest.start,
+                stop_seconds,
+            },
+            is_first: std::mem::replace(&mut self.is_first, false),
+            is_last,
+        };
+        if is_last {
+            self.rest.stop_seconds = 0;
+        } else {
+            let start = u32::try_from(stop_seconds).unwrap_or(u32::MAX);
+            self.rest.start = BaseTime::of_seconds(start);
+        }
+        Some(slice)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HOUR: u32 = HOUR_SECONDS;
+
+    fn hours(count: u32) -> Hours {
+        Hours {
+            start: BaseTime::of_seconds(10 * HOUR),
+            stop_seconds: u64::from((10 + count) * HOUR),
+        }
+    }
+
+    fn range(from: u32, to: u32) -> (Vec<u8>, Vec<u8>) {
+        let key = |hour: u32| [&[7, 7][..], &(hour * HOUR).to_be_bytes()].concat();
+        (key(from), key(to))
+    }
+
+    #[test]
+    fn slices_follow_each_other_without_gaps() {
+        for count in [1, 2, 5, 24, 1000] {
+            let pace = Arc::new(Pace::new(8 << 20));
+            let whole = range(10, 10 + count);
+            let mut next = whole.0.clone();
+            let mut hours_seen = 0;
+            for slice in Slices::new(hours(count), Arc::clone(&pace)) {
+                let (start, stop) = slice.of_range(&whole);
+                assert_eq!(start, next);
+                assert!(start < stop);
+                next = stop;
+                hours_seen += slice.hours();
+                pace.add_hours(slice.hours());
+                pace.add_bytes((slice.hours() as u64) << 20);
+            }
+            assert_eq!((next, hours_seen), (whole.1, count as usize));
+        }
+        assert_eq!(Slices::new(hours(0), Arc::new(Pace::new(1))).count(), 0);
+    }
+
+    #[test]
+    fn their_length_follows_the_density() {
+        let pace = Arc::new(Pace::new(8 << 20));
+        let mut slices = Slices::new(hours(10_000), Arc::clone(&pace));
+        let mut next = || slices.next().unwrap().hours();
+        assert_eq!([next(), next()], [1, 1], "nothing is known yet");
+        pace.add_hours(1);
+        pace.add_bytes(1);
+        assert_eq!([next(), next()], [8, 64], "nearly empty hours: longer and longer");
+        pace.add_bytes(1 << 30);
+        assert_eq!(next(), 1, "never less than an hour");
+        pace.add_hours(1 << 10);
+        assert_eq!(next(), 8, "a MiB an hour");
+    }
+
+    #[test]
+    fn the_ends_of_a_range_stay_as_they_are() {
+        let hours = Hours {
+            start: BaseTime::MAX,
+            stop_seconds: u64::MAX,
+        };
+        let whole = (vec![1, 0xff, 0xff, 0xf8, 0xf0], vec![2]);
+        let slices: Vec<_> = Slices::new(hours, Arc::new(Pace::new(1))).collect();
+        assert_eq!(slices.len(), 1);
+        assert_eq!(slices[0].of_range(&whole), whole);
+    }
+}

@@ -1,0 +1,173 @@
+use std::time::Instant;
+
+use async_trait::async_trait;
+use oxtsdb_resources::ComputePool;
+use oxtsdb_row_store::memory::MemoryStore;
+use oxtsdb_row_store::{TableDef, WriteBatch};
+use oxtsdb_schema::row_key::write_row_key;
+use oxtsdb_schema::{BaseTime, RowKeyLayout, SaltLayout, Uid, UidKind, UidWidth};
+
+use super::*;
+use crate::exec::budget::Limits;
+use crate::language::parse_metric_query;
+use crate::names::NameDirectory;
+use crate::names::NameError;
+use crate::plan::PlanContext;
+use crate::quirks::Quirks;
+use crate::spec::QuerySpec;
+
+const HOUR: u32 = 3600;
+
+/// Each name is its own number.
+#[derive(Debug)]
+struct Numbers;
+
+#[async_trait]
+impl NameDirectory for Numbers {
+    async fn uids(
+        &self,
+        names: &[(UidKind, &str)],
+        _: Option<Instant>,
+    ) -> Result<Vec<Option<Uid>>, NameError> {
+        let uid = |(_, name): &(UidKind, &str)| {
+            let number = name.trim_start_matches(|c: char| !c.is_ascii_digit());
+            Uid::from_number(number.parse().ok()?, UidWidth::DEFAULT).ok()
+        };
+        Ok(names.iter().map(uid).collect())
+    }
+
+    async fn names(
+        &self,
+        _: UidKind,
+        uids: &[Uid],
+        _: Option<Instant>,
+    ) -> Result<Vec<Option<Arc<str>>>, NameError> {
+        Ok(uids
+            .iter()
+            .map(|uid| Some(Arc::from(format!("v{}", uid.number()))))
+            .collect())
+    }
+}
+
+fn salted() -> RowKeyLayout {
+    RowKeyLayout {
+        salt: SaltLayout::new(1, 3).unwrap(),
+        ..RowKeyLayout::default()
+    }
+}
+
+/// Hours 0 to 99, each with series 1 to 5 of metric 1; a plan for hours 10 to 89.
+async fn source(layout: RowKeyLayout, question: &str) -> (Arc<dyn RowStore>, TableName, Plan) {
+    let store: Arc<dyn RowStore> = Arc::new(MemoryStore::default());
+    let table: TableName = "tsdb".parse().unwrap();
+    store
+        .create_table(&TableDef::new(table.clone(), &["t"]))
+        .await
+        .unwrap();
+    let mut batch = WriteBatch::new(table.clone());
+    let family = batch.family("t");
+    for hour in 0..100 {
+        for series in 1..=5 {
+            let mut key = Vec::new();
+            let tsuid = [0, 0, 1, 0, 0, 1, 0, 0, series];
+            write_row_key(&layout, &tsuid, BaseTime::of_seconds(hour * HOUR), &mut key);
+            batch.row(&key).put(family, &[0, 0], &[1]);
+        }
+    }
+    store.write(batch).await.unwrap();
+    let query = QuerySpec {
+        start_ms: i64::from(10 * HOUR) * 1000,
+        end_ms: i64::from(90 * HOUR) * 1000 - 60_000,
+        sub_queries: vec![parse_metric_query(question, &jiff::tz::TimeZone::UTC).unwrap()],
+        duplicates: oxtsdb_schema::DuplicatePolicy::Error,
+        max_scanned_points: None,
+        quirks: Quirks::NONE,
+        skip_damaged_rows: false,
+        with_surroundings: false,
+    };
+    let (budget, compute) = (Budget::of_limits(Limits::NONE), ComputePool::new(1).unwrap());
+    let context = PlanContext {
+        layout: &layout,
+        budget: &budget,
+        compute: &compute,
+        directory: &Numbers,
+        index: None,
+        deadline: None,
+    };
+    let plan = Plan::new(&query, &query.sub_queries[0], context);
+    (store, table, plan.await.unwrap())
+}
+
+fn hour_of(layout: &RowKeyLayout, key: &[u8]) -> i64 {
+    oxtsdb_schema::RowKeyRef::decode(key, layout)
+        .unwrap()
+        .base_time()
+        .millis()
+}
+
+#[tokio::test]
+async fn rows_come_slice_by_slice_with_nothing_missing_behind() {
+    for layout in [RowKeyLayout::default(), salted()] {
+        let (store, table, plan) = source(layout, "sum:m1").await;
+        let portions: Vec<Portion> = rows(&store, &table, &plan, &Budget::of_limits(Limits::NONE), None)
+            .try_collect()
+            .await
+            .unwrap();
+        let (mut until_ms, mut latest_ms, mut count) = (i64::MIN, i64::MIN, 0);
+        for portion in &portions {
+            match portion {
+                Portion::Rows(batch) => {
+                    let rows = batch.rows();
+                    assert!(!rows.is_empty());
+                    count += rows.len();
+                    for row in rows {
+                        let hour = hour_of(&layout, row.key());
+                        assert!(
+                            hour >= until_ms,
+                            "a row comes after it was said that there is none"
+                        );
+                        latest_ms = latest_ms.max(hour);
+                    }
+                }
+                Portion::Until(ms) => {
+                    assert!(*ms > until_ms && *ms > latest_ms, "a row of a later slice");
+                    until_ms = *ms;
+                }
+            }
+        }
+        assert_eq!((count, until_ms), (80 * 5, plan.hours.stop_ms()));
+        let ends = portions
+            .iter()
+            .filter(|portion| matches!(portion, Portion::Until(_)));
+        assert!(ends.count() > 2, "there are several slices");
+    }
+}
+
+#[tokio::test]
+async fn keys_of_later_hours_are_looked_at_alone() {
+    for layout in [RowKeyLayout::default(), salted()] {
+        let (store, table, plan) = source(layout, "sum:m1{host1=v2|v3}").await;
+        let seen: Arc<parking_lot::Mutex<Vec<i64>>> = Arc::default();
+        let (noted, hours) = (Arc::clone(&seen), plan.hours);
+        let from = BaseTime::of_seconds(50 * HOUR);
+        let rest = Hours { start: from, ..hours };
+        let budget = Budget::of_limits(Limits::NONE);
+        keys(
+            &store,
+            &table,
+            &plan,
+            rest,
+            &layout,
+            (&budget, None),
+            move |key| {
+                noted.lock().push(hour_of(&layout, key));
+            },
+        )
+        .await
+        .unwrap();
+        let mut seen = seen.lock().clone();
+        seen.sort_unstable();
+        assert_eq!(seen.len(), 40 * 2, "two series of forty hours");
+        assert_eq!(seen[0], from.millis());
+    }
+}

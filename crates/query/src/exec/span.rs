@@ -1,0 +1,406 @@
+//! Spans: all points of one series in the scanned range, as columns.
+//!
+//! A row is decoded when it comes, and downsampled at once if the question says so: what is kept of
+//! a series are its windows, not its points. The rows of one series come in order of time. What is known
+//! of all series up to an instant can be taken out while rows are still coming.
+
+use std::sync::Arc;
+
+use hashbrown::HashMap;
+use oxtsdb_row_store::{PointColumns, PointValues, Row, StoreError};
+use oxtsdb_schema::row::{CellRef, decode_row};
+use oxtsdb_schema::{DuplicatePolicy, Points as RowPoints, Qualifier, RowKeyLayout, RowKeyRef, Tsuid, Value};
+use rustc_hash::FxBuildHasher;
+
+use crate::error::QueryError;
+use crate::exec::budget::{Budget, POINT_BYTES};
+use crate::exec::frame::{DamagedRow, MAX_DAMAGED_ROWS, Statistics};
+use crate::exec::survey::Survey;
+use crate::function::aggregator::Function;
+use crate::function::downsample::{Downsampler, Windows};
+use crate::function::rate::Rater;
+use crate::points::{Number, Points, Values};
+
+/// A series with its points.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Span {
+    /// The series.
+    pub tsuid: Tsuid,
+    /// Its points in the scanned range, which may be none, or its windows, or the rates of either.
+    pub points: Points,
+    /// What it has before its first point: [`Rater::from_epoch`].
+    pub from_epoch: Option<f64>,
+}
+
+/// What is made of each series.
+#[derive(Clone, Debug)]
+pub struct SpanShape {
+    /// How row keys are built.
+    pub layout: RowKeyLayout,
+    /// What to do about two values for one instant.
+    pub duplicates: DuplicatePolicy,
+    /// Leave out rows whose cells cannot be decoded, in place of failing.
+    pub skip_damaged_rows: bool,
+    /// Series whose first point is later do not count.
+    pub begins_until_ms: i64,
+    /// One value for each window; `None`: all points.
+    pub downsample: Option<(Windows, Function)>,
+    /// First derivative, after downsampling.
+    pub rate: Option<Rater>,
+}
+
+/// Builds spans from rows.
+#[derive(Debug)]
+pub struct SpanBuilder {
+    shape: SpanShape,
+    budget: Budget,
+    spans: HashMap<Tsuid, Series, FxBuildHasher>,
+    /// Rows of other series, and later ones, do not count.
+    survey: Option<Arc<Survey>>,
+    statistics: Statistics,
+    /// Kept, so that a row needs no memory of its own.
+    scratch: Scratch,
+}
+
+/// A series of which rows may still come.
+#[derive(Debug)]
+struct Series {
+    column: Column,
+    rater: Option<Rater>,
+}
+
+/// What is kept of a series.
+#[derive(Debug)]
+enum Column {
+    Raw(Points),
+    Downsampled(Downsampler),
+}
+
+#[derive(Debug, Default)]
+struct Scratch {
+    tsuid: Vec<u8>,
+    row: RowPoints,
+    columns: PointColumns,
+    times_ms: Vec<i64>,
+    values: Vec<f64>,
+}
+
+impl Scratch {
+    /// Sets the instants of the columns.
+    fn set_times(&mut self, base_ms: i64) {
+        let times = self.columns.times.iter();
+        self.times_ms.clear();
+        // A loop for each width, so that the decision is not taken per instant.
+        match self.columns.qualifier_width {
+            4 => {
+                let of_millis = |time: &i64| base_ms + Qualifier::offset_ms_of(4, *time);
+                self.times_ms.extend(times.map(of_millis));
+            }
+            _ => {
+                let of_seconds = |time: &i64| base_ms + Qualifier::offset_ms_of(2, *time);
+                self.times_ms.extend(times.map(of_seconds));
+            }
+        }
+    }
+}
+
+impl SpanBuilder {
+    /// No rows yet.
+    pub fn new(shape: SpanShape, budget: Budget) -> Self {
+        Self {
+            shape,
+            budget,
+            spans: HashMap::default(),
+            survey: None,
+            statistics: Statistics::default(),
+            scratch: Scratch::default(),
+        }
+    }
+
+    /// Takes a row.
+    ///
+    /// # Errors
+    ///
+    /// [`QueryError::Row`], the errors of its key, and [`QueryError::OverBudget`].
+    pub fn add(&mut self, row: &Row) -> Result<(), QueryError> {
+        let key = RowKeyRef::decode(row.key(), &self.shape.layout)
+            .map_err(|error| QueryError::row_key(row.key(), &error))?;
+        let scratch = &mut self.scratch;
+        key.tsuid_bytes(&mut scratch.tsuid);
+        let base_ms = key.base_time().millis();
+        if let Some(survey) = &self.survey
+            && !survey.has_row(&scratch.tsuid, base_ms)
+        {
+            return Ok(());
+        }
+        let in_columns = match row.read_points(&mut scratch.columns) {
+            Ok(in_columns) => in_columns,
+            Err(error) => return self.pass_over(row, base_ms, error),
+        };
+        let points = if in_columns {
+            scratch.set_times(base_ms);
+            scratch.columns.len() as u64
+        } else {
+            let unpacked = match row.unpacked() {
+                Ok(unpacked) => unpacked,
+                Err(error) => return self.pass_over(row, base_ms, error),
+            };
+            match self.decode_cells(&unpacked, base_ms)? {
+                Some(points) => points,
+                None => return Ok(()),
+            }
+        };
+        self.budget.use_points(points)?;
+        self.statistics.points += points;
+
+        let scratch = &mut self.scratch;
+        let series = match self.spans.get_mut(scratch.tsuid.as_slice()) {
+            Some(series) => series,
+            None => {
+                let first_ms = if in_columns {
+                    scratch.times_ms.first().copied()
+                } else {
+                    let first = scratch.row.offsets_ms().first();
+                    first.map(|offset| base_ms + i64::from(*offset))
+                };
+                if first_ms.is_some_and(|first_ms| first_ms > self.shape.begins_until_ms) {
+                    return Ok(());
+                }
+                let tsuid = Tsuid::from_bytes(&scratch.tsuid, &self.shape.layout.widths)
+                    .map_err(|error| QueryError::row_series(row.key(), &error))?;
+                let series = Series::new(&self.shape, &self.budget)?;
+                self.spans.entry(tsuid).or_insert(series)
+            }
+        };
+        let before = series.column.held_bytes();
+        match (&mut series.column, in_columns.then(|| scratch.columns.values())) {
+            (Column::Raw(own), Some(values)) => own.extend_from_columns(&scratch.times_ms, values),
+            (Column::Raw(own), None) => own.extend_from_row(base_ms, &scratch.row),
+            (Column::Downsampled(downsampler), Some(PointValues::Doubles(values))) => {
+                downsampler.feed(&scratch.times_ms, values);
+            }
+            (Column::Downsampled(downsampler), Some(PointValues::Ints(values))) => {
+                scratch.values.clear();
+                let values = values.iter().map(|value| Number::Int(*value).as_f64());
+                scratch.values.extend(values);
+                downsampler.feed(&scratch.times_ms, &scratch.values);
+            }
+            (Column::Downsampled(downsampler), None) => {
+                scratch.times_ms.clear();
+                scratch.values.clear();
+                let offsets = scratch.row.offsets_ms().iter();
+                scratch
+                    .times_ms
+                    .extend(offsets.map(|offset| base_ms + i64::from(*offset)));
+                scratch
+                    .values
+                    .extend(scratch.row.values().iter().map(Value::as_f64));
+                downsampler.feed(&scratch.times_ms, &scratch.values);
+            }
+        }
+        self.budget.recount_series(before, series.column.held_bytes())
+    }
+
+    /// A row whose block the store cannot decode: an error, unless damage may be passed over.
+    fn pass_over(&mut self, row: &Row, base_ms: i64, error: StoreError) -> Result<(), QueryError> {
+        if self.shape.skip_damaged_rows && matches!(error, StoreError::Corrupt { .. }) {
+            return self.add_damaged(row, base_ms, error.to_string());
+        }
+        Err(error.into())
+    }
+
+    /// Counts a row that is left out; the scratch has its TSUID.
+    fn add_damaged(&mut self, row: &Row, base_ms: i64, reason: String) -> Result<(), QueryError> {
+        self.statistics.damaged_rows += 1;
+        if self.statistics.damaged.len() < MAX_DAMAGED_ROWS {
+            let tsuid = Tsuid::from_bytes(&self.scratch.tsuid, &self.shape.layout.widths)
+                .map_err(|error| QueryError::row_series(row.key(), &error))?;
+            let damaged = DamagedRow::of_row(tsuid, base_ms, reason);
+            self.statistics.damaged.push(damaged);
+        }
+        Ok(())
+    }
+
+    /// Decodes the cells of a row and says how many points they have; `None` if the row is left out.
+    fn decode_cells(&mut self, row: &Row, base_ms: i64) -> Result<Option<u64>, QueryError> {
+        let scratch = &mut self.scratch;
+        scratch.row.clear();
+        let cells = row.cells().map(|cell| CellRef {
+            qualifier: cell.qualifier,
+            value: cell.value,
+            timestamp_ms: cell.timestamp_ms,
+        });
+        let stats = match decode_row(cells, self.shape.duplicates, &mut scratch.row) {
+            Ok(stats) => stats,
+            Err(error) if self.shape.skip_damaged_rows => {
+                self.add_damaged(row, base_ms, error.to_string())?;
+                return Ok(None);
+            }
+            Err(error) => return Err(QueryError::row(row.key(), error)),
+        };
+        self.statistics.duplicates += stats.duplicates as u64;
+        self.statistics.skipped_cells += (stats.annotations + stats.histograms + stats.unknown_cells) as u64;
+        Ok(Some(stats.points as u64))
+    }
+
+    /// Says which series and hours will come; of them those that are `wanted` are built here.
+    ///
+    /// # Errors
+    ///
+    /// [`QueryError::OverBudget`].
+    pub fn expect(&mut self, survey: Arc<Survey>, wanted: impl Fn(&Tsuid) -> bool) -> Result<(), QueryError> {
+        for tsuid in survey.series().filter(|tsuid| wanted(tsuid)) {
+            if !self.spans.contains_key(tsuid) {
+                let series = Series::new(&self.shape, &self.budget)?;
+                self.spans.insert(tsuid.clone(), series);
+            }
+        }
+        self.survey = Some(survey);
+        Ok(())
+    }
+
+    /// What is known of each series before an instant, from where it was called last, ascending by TSUID;
+    /// [`i64::MAX`]: all of it. Else the instant is one of [`Windows::known_until`], if there are windows,
+    /// and all rows before it have come. The points go on being held.
+    ///
+    /// # Errors
+    ///
+    /// [`QueryError::OverBudget`].
+    pub fn take(&mut self, known_until_ms: i64) -> Result<Vec<Span>, QueryError> {
+        let mut spans = Vec::with_capacity(self.spans.len());
+        for (tsuid, series) in &mut self.spans {
+            let before = series.column.held_bytes();
+            // Before they are made.
+            let filled = series.filled_until(known_until_ms) as u64 * POINT_BYTES;
+            self.budget.hold_series(filled)?;
+            let points = series.take(known_until_ms);
+            let after = points.held_bytes() + series.column.held_bytes();
+            self.budget.recount_series(before + filled, after)?;
+            spans.push(Span {
+                tsuid: tsuid.clone(),
+                points,
+                from_epoch: series.rater.as_ref().and_then(|rater| rater.from_epoch),
+            });
+        }
+        spans.sort_unstable_by(|a, b| a.tsuid.cmp(&b.tsuid));
+        Ok(spans)
+    }
+
+    /// What was read.
+    pub fn into_statistics(self) -> Statistics {
+        self.statistics
+    }
+
+    /// What was read since it was called last.
+    pub fn take_statistics(&mut self) -> Statistics {
+        std::mem::take(&mut self.statistics)
+    }
+}
+
+impl Series {
+    /// A series that has not been seen before, with the points that a fill policy will make up for it.
+    fn new(shape: &SpanShape, budget: &Budget) -> Result<Self, QueryError> {
+        budget.use_series()?;
+        let column = match &shape.downsample {
+            None => Column::Raw(Points::default()),
+            Some((windows, function)) => {
+                budget.use_points(windows.filled_count())?;
+                Column::Downsampled(Downsampler::new(windows.clone(), *function))
+            }
+        };
+        let rater = shape.rate.clone();
+        Ok(Self { column, rater })
+    }
+
+    /// How many windows its fill policy adds to what [`Series::take`] gives.
+    fn filled_until(&self, known_until_ms: i64) -> usize {
+        match &self.column {
+            Column::Raw(_) => 0,
+            Column::Downsampled(downsampler) => downsampler.filled_until(known_until_ms),
+        }
+    }
+
+    fn take(&mut self, known_until_ms: i64) -> Points {
+        let points = match &mut self.column {
+            Column::Raw(points) => std::mem::take(points),
+            Column::Downsampled(downsampler) => downsampler.take(known_until_ms),
+        };
+        match &mut self.rater {
+            None => points,
+            Some(rater) => rater.apply(&points),
+        }
+    }
+}
+
+impl Column {
+    /// Memory of the points that it holds, in bytes.
+    const fn held_bytes(&self) -> u64 {
+        match self {
+            Self::Raw(points) => points.held_bytes(),
+            Self::Downsampled(downsampler) => downsampler.held_bytes(),
+        }
+    }
+}
+
+impl Points {
+    /// Adds the points of a row: instants, and as many values.
+    fn extend_from_columns(&mut self, times_ms: &[i64], values: PointValues<'_>) {
+        if self.is_empty() && matches!(values, PointValues::Doubles(_)) {
+            *self = Self::new(Vec::new(), Values::Doubles(Vec::new()));
+        }
+        let (own_times, own_values) = self.columns_mut();
+        match (own_values, values) {
+            (Values::Ints(own_values), PointValues::Ints(values)) => {
+                own_times.extend_from_slice(times_ms);
+                own_values.extend_from_slice(values);
+            }
+            (Values::Doubles(own_values), PointValues::Doubles(values)) => {
+                own_times.extend_from_slice(times_ms);
+                own_values.extend_from_slice(values);
+            }
+            (_, PointValues::Ints(values)) => {
+                for (time_ms, value) in times_ms.iter().zip(values) {
+                    self.push(*time_ms, Number::Int(*value));
+                }
+            }
+            (_, PointValues::Doubles(values)) => {
+                for (time_ms, value) in times_ms.iter().zip(values) {
+                    self.push(*time_ms, Number::Double(*value));
+                }
+            }
+        }
+    }
+
+    /// Adds the points of a row that begins at `base_ms`.
+    fn extend_from_row(&mut self, base_ms: i64, row: &RowPoints) {
+        let times_ms = row.offsets_ms().iter().map(|offset| base_ms + i64::from(*offset));
+        let all_ints = row.values().iter().all(Value::is_int);
+        let no_ints = || !row.values().iter().any(Value::is_int);
+        if self.is_empty() && !all_ints && no_ints() {
+            *self = Self::new(Vec::new(), Values::Doubles(Vec::new()));
+        }
+        let (own_times, own_values) = self.columns_mut();
+        match own_values {
+            Values::Ints(values) if all_ints => {
+                own_times.extend(times_ms);
+                // Floats have been excluded.
+                values.extend(row.values().iter().filter_map(|value| match value {
+                    Value::Int(int) => Some(*int),
+                    Value::Float(_) | Value::Double(_) => None,
+                }));
+            }
+            Values::Doubles(values) if no_ints() => {
+                own_times.extend(times_ms);
+                values.extend(row.values().iter().map(Value::as_f64));
+            }
+            Values::Ints(_) | Values::Doubles(_) | Values::Mixed(_) => {
+                for (time_ms, value) in times_ms.zip(row.values()) {
+                    self.push(time_ms, Number::from(*value));
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests;

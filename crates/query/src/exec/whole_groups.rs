@@ -1,0 +1,53 @@
+//! Coalesces incrementally emitted groups, for protocols that need whole results.
+
+use crate::error::QueryError;
+use crate::exec::budget::Held;
+use crate::exec::frame::{Delivery, Frame, Group};
+
+/// Puts the groups of a result together. The memory of what has come stays held.
+#[derive(Debug, Default)]
+pub(super) struct WholeGroups {
+    /// Groups of which more is to come, by their numbers.
+    open: Vec<(Group, Held)>,
+}
+
+impl WholeGroups {
+    /// Takes a frame, and gives those that are whole. There is no [`Frame::More`] among them.
+    ///
+    /// # Errors
+    ///
+    /// [`QueryError::OverBudget`] if a group that grows takes more than the query may hold.
+    pub(super) fn take(&mut self, delivery: Delivery) -> Result<Vec<Delivery>, QueryError> {
+        let Delivery { frame, held } = delivery;
+        Ok(match frame {
+            Frame::Group(group) if !group.is_whole => {
+                self.open.push((group, held));
+                Vec::new()
+            }
+            Frame::More { number, points } => {
+                let first = self.open.first().map_or(0, |(group, _)| group.number);
+                let place = number.checked_sub(first);
+                if let Some((group, own)) = place.and_then(|place| self.open.get_mut(place)) {
+                    group.points.append(points);
+                    own.merge(held);
+                    let bytes = group.held_bytes();
+                    own.grow(bytes.saturating_sub(own.bytes()))?;
+                    own.shrink_to(bytes);
+                }
+                Vec::new()
+            }
+            Frame::Done { .. } => {
+                let whole = |(group, held)| Delivery {
+                    frame: Frame::Group(Group {
+                        is_whole: true,
+                        ..group
+                    }),
+                    held,
+                };
+                let done = Delivery { frame, held };
+                self.open.drain(..).map(whole).chain([done]).collect()
+            }
+            Frame::Group(_) | Frame::Statistics(_) => vec![Delivery { frame, held }],
+        })
+    }
+}

@@ -1,0 +1,82 @@
+//! Why an expression has no result.
+
+use super::arithmetic::ArithmeticError;
+use crate::QueryError;
+
+/// Numbers that one expression may make.
+pub const MAX_VALUES: usize = 10_000_000;
+
+/// Steps that one expression may take: values of moving averages are added up for each of them. It is
+/// some seconds of work.
+pub const MAX_STEPS: u64 = 4_000_000_000;
+
+/// Why an expression has no result.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum ExpressionError {
+    /// Its series could not be read.
+    #[error(transparent)]
+    Query(#[from] QueryError),
+    /// The arithmetic of an expression is none.
+    #[error(transparent)]
+    Arithmetic(#[from] ArithmeticError),
+    /// Series are combined by place, and one has fewer values.
+    #[error("series that are combined have {first} and {second} values, OpenTSDB combines by place")]
+    Lengths {
+        /// Values of one.
+        first: usize,
+        /// Values of another.
+        second: usize,
+    },
+    /// No series is in all operands of an intersection.
+    #[error("no series of `{expression}` is in all its operands")]
+    NoIntersection {
+        /// The expression.
+        expression: String,
+    },
+    /// A nested expression has no values left where its user has.
+    #[error("nested expression `{name}` has no more values, OpenTSDB takes them by place")]
+    NoMoreValues {
+        /// The nested one.
+        name: String,
+    },
+    /// The result is neither a double nor a truth.
+    #[error("the result is {kind}, OpenTSDB takes doubles and truths only")]
+    ResultType {
+        /// What it is.
+        kind: &'static str,
+    },
+    /// An alias of what was combined just before.
+    #[error("OpenTSDB gives no alias to what was combined just before")]
+    AliasOfCombined,
+    /// Too many numbers.
+    #[error("expression makes {values} values, at most {MAX_VALUES} are allowed")]
+    TooManyValues {
+        /// So many.
+        values: usize,
+    },
+    /// Too much to compute.
+    #[error("expression takes more than {MAX_STEPS} steps, take a shorter range or a smaller window")]
+    TooManySteps,
+    /// Nobody wants the result any more.
+    #[error("deadline passed before the expression was computed")]
+    Cancelled,
+}
+
+impl ExpressionError {
+    /// Whether it is told only if the values of the expression are shown: it is of their number, their type
+    /// or their name, and costs nobody else anything.
+    pub const fn is_of_values(&self) -> bool {
+        match self {
+            Self::Lengths { .. }
+            | Self::NoMoreValues { .. }
+            | Self::ResultType { .. }
+            | Self::AliasOfCombined => true,
+            Self::Query(_)
+            | Self::Arithmetic(_)
+            | Self::NoIntersection { .. }
+            | Self::TooManyValues { .. }
+            | Self::TooManySteps
+            | Self::Cancelled => false,
+        }
+    }
+}

@@ -1,0 +1,377 @@
+//! Windows of a calendar: days, weeks, months and years as people in a time zone count them.
+//!
+//! A window is told by its start. There are two ways to find it:
+//!
+//! | windows of | [`Counting::FromOrigin`] | [`Counting::FromSeries`], as OpenTSDB |
+//! |---|---|---|
+//! | ms, s, min, hours | from each midnight; the last of a day ends with it | from the top of the second, minute, hour, day or month in front of the first point, then of one length for ever |
+//! | days | from 1970-01-01 | one: from the first of the month; several: from 1 January of the first point's year |
+//! | weeks, which begin on Sunday | from 1970-01-04 | one and two: from the first point's week; more: from that of 1 January, week by week |
+//! | months | from January 1970 | from January of the first point's year, on over the turn of the year |
+//! | years | from 1970 | from the first point's year |
+//!
+//! So the windows of OpenTSDB can differ between series and between queries, those from an origin
+//! cannot. Midnight is the first instant of a day where the clocks skip it.
+//!
+//! OpenTSDB counts on until it has passed the first point, goes one step back, and then on from there. Where a
+//! midnight is skipped on that way, all windows behind it begin as late, and the one in front of it may: of days in
+//! Sao Paulo those from 19 October 2013 on begin at one o'clock, for the 20th has no midnight.
+//!
+//! Source: OpenTSDB 2.4, `DateTime.previousInterval`, `Downsampler.ValuesInInterval`.
+
+use jiff::civil::{Date, DateTime, Time};
+use jiff::tz::TimeZone;
+use jiff::{SignedDuration, Span, Timestamp};
+
+use crate::quirks::Quirks;
+
+/// How long the windows of a calendar are, and where.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CalendarInterval {
+    /// How many units a window has; at least 1.
+    pub count: i64,
+    /// The unit.
+    pub unit: CalendarUnit,
+    /// Whose clocks.
+    pub zone: TimeZone,
+}
+
+/// What a calendar counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum CalendarUnit {
+    /// Milliseconds.
+    Milliseconds,
+    /// Seconds.
+    Seconds,
+    /// Minutes.
+    Minutes,
+    /// Hours.
+    Hours,
+    /// Days, which have 23 or 25 hours when the clocks change.
+    Days,
+    /// Weeks from Sunday to Saturday.
+    Weeks,
+    /// Months.
+    Months,
+    /// Years.
+    Years,
+}
+
+impl CalendarUnit {
+    /// As it stands behind a number in OpenTSDB's query language.
+    pub const fn suffix(self) -> &'static str {
+        match self {
+            Self::Milliseconds => "ms",
+            Self::Seconds => "s",
+            Self::Minutes => "m",
+            Self::Hours => "h",
+            Self::Days => "d",
+            Self::Weeks => "w",
+            Self::Months => "n",
+            Self::Years => "y",
+        }
+    }
+
+    /// Its usual length: of a month 30 days, of a year 365.
+    pub const fn nominal_ms(self) -> i64 {
+        const DAY: i64 = 86_400_000;
+        match self {
+            Self::Milliseconds => 1,
+            Self::Seconds => 1000,
+            Self::Minutes => 60_000,
+            Self::Hours => 3_600_000,
+            Self::Days => DAY,
+            Self::Weeks => 7 * DAY,
+            Self::Months => 30 * DAY,
+            Self::Years => 365 * DAY,
+        }
+    }
+
+    /// Whether it always has the same length.
+    const fn is_fixed(self) -> bool {
+        matches!(
+            self,
+            Self::Milliseconds | Self::Seconds | Self::Minutes | Self::Hours
+        )
+    }
+}
+
+impl CalendarInterval {
+    /// The length of a window, if months had 30 days and years 365.
+    pub const fn nominal_ms(&self) -> i64 {
+        self.count.saturating_mul(self.unit.nominal_ms())
+    }
+}
+
+/// Where windows are counted from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Counting {
+    /// From one origin, for all series and queries.
+    FromOrigin,
+    /// From the first point of each series.
+    FromSeries,
+}
+
+/// The windows of an interval. Instants are milliseconds since the epoch; a window that would begin
+/// beyond all calendars begins at [`i64::MAX`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CalendarWindows {
+    interval: CalendarInterval,
+    counting: Counting,
+}
+
+/// 1970-01-04, days since the epoch.
+const FIRST_SUNDAY: i64 = 3;
+
+impl CalendarWindows {
+    /// The windows of an interval.
+    pub const fn new(interval: CalendarInterval, counting: Counting) -> Self {
+        Self { interval, counting }
+    }
+
+    /// Whether the windows of a series depend on its first point.
+    pub fn follow_each_series(&self) -> bool {
+        self.counting == Counting::FromSeries
+    }
+
+    /// The windows of an interval, counted as OpenTSDB does or not.
+    pub const fn under(interval: CalendarInterval, quirks: Quirks) -> Self {
+        let counting = if quirks.calendar_follows_each_series {
+            Counting::FromSeries
+        } else {
+            Counting::FromOrigin
+        };
+        Self::new(interval, counting)
+    }
+
+    /// Start of the window that holds an instant; counted from this instant, if windows are counted
+    /// from series. Then it can be behind the instant, on a day in front of one without midnight.
+    pub fn floor(&self, time_ms: i64) -> i64 {
+        let start = match self.counting {
+            Counting::FromOrigin => self.floor_from_origin(time_ms),
+            Counting::FromSeries if self.interval.unit.is_fixed() => {
+                self.anchor(time_ms).map(|anchor| self.advance(anchor, time_ms))
+            }
+            Counting::FromSeries => self.counted(time_ms),
+        };
+        start.unwrap_or(time_ms)
+    }
+
+    /// Start of the window behind the one that begins at `start_ms`.
+    pub fn next(&self, start_ms: i64) -> i64 {
+        let CalendarInterval { count, unit, .. } = self.interval;
+        let next = match self.counting {
+            Counting::FromOrigin => self.next_from_origin(start_ms),
+            Counting::FromSeries => match unit {
+                CalendarUnit::Days => self.days_later(start_ms, count),
+                CalendarUnit::Weeks => self.days_later(start_ms, count.saturating_mul(7)),
+                CalendarUnit::Months => self.months_later(start_ms, count),
+                CalendarUnit::Years => self.months_later(start_ms, count.saturating_mul(12)),
+                _ => start_ms.checked_add(self.interval.nominal_ms()),
+            },
+        };
+        next.filter(|next| *next > start_ms).unwrap_or(i64::MAX)
+    }
+
+    /// Start of the window that holds an instant, counted on from a window that begins at `start_ms`,
+    /// which is not after it.
+    pub fn advance(&self, start_ms: i64, time_ms: i64) -> i64 {
+        match self.counting {
+            Counting::FromOrigin => self.floor(time_ms),
+            Counting::FromSeries if self.interval.unit.is_fixed() => {
+                let length_ms = self.interval.nominal_ms();
+                let past = time_ms.saturating_sub(start_ms);
+                start_ms + past - past.rem_euclid(length_ms)
+            }
+            Counting::FromSeries => {
+                let mut start_ms = start_ms;
+                loop {
+                    let next = self.next(start_ms);
+                    if next > time_ms {
+                        return start_ms;
+                    }
+                    start_ms = next;
+                }
+            }
+        }
+    }
+
+    /// Start of the first window that begins at an instant or behind it.
+    pub fn ceil(&self, time_ms: i64) -> i64 {
+        let floor = self.floor(time_ms);
+        if floor == time_ms { floor } else { self.next(floor) }
+    }
+
+    /// Where OpenTSDB begins to count windows of a fixed length.
+    fn anchor(&self, time_ms: i64) -> Option<i64> {
+        let local = self.local(time_ms)?;
+        let date = local.date();
+        let CalendarInterval { count, unit, .. } = self.interval;
+        let divides = |whole: i64| whole % count == 0;
+        let past = |length_ms: i64| {
+            let of_day = local.time().duration_since(Time::midnight()).as_millis();
+            Some(time_ms - i64::try_from(of_day).ok()?.rem_euclid(length_ms))
+        };
+        match unit {
+            CalendarUnit::Milliseconds if divides(1000) => past(1000),
+            CalendarUnit::Milliseconds => past(60_000),
+            CalendarUnit::Seconds if divides(60) => past(60_000),
+            CalendarUnit::Seconds => past(3_600_000),
+            CalendarUnit::Minutes if divides(60) => past(3_600_000),
+            CalendarUnit::Minutes => self.midnight(date, time_ms),
+            CalendarUnit::Hours if divides(24) => self.midnight(date, time_ms),
+            _ => self.midnight(date.first_of_month(), time_ms),
+        }
+    }
+
+    /// Start of the window of an instant as OpenTSDB counts: on from the anchor until the instant is passed, and
+    /// one step back.
+    fn counted(&self, time_ms: i64) -> Option<i64> {
+        let date = self.local(time_ms)?.date();
+        let CalendarInterval { count, unit, .. } = self.interval;
+        let from = match unit {
+            CalendarUnit::Days if count == 1 => date.first_of_month(),
+            CalendarUnit::Weeks if count < 3 => sunday_of(date)?,
+            CalendarUnit::Weeks => sunday_of(date.first_of_year())?,
+            _ => date.first_of_year(),
+        };
+        let mut next = self.instant(from.at(0, 0, 0, 0))?;
+        while next <= time_ms {
+            next = self.steps_later(next, 1)?;
+        }
+        self.steps_later(next, -1)
+    }
+
+    /// Steps of counting: windows, but of weeks always one.
+    fn steps_later(&self, start_ms: i64, steps: i64) -> Option<i64> {
+        let CalendarInterval { count, unit, .. } = self.interval;
+        match unit {
+            CalendarUnit::Weeks => self.days_later(start_ms, steps * 7),
+            CalendarUnit::Months => self.months_later(start_ms, count.checked_mul(steps)?),
+            CalendarUnit::Years => self.months_later(start_ms, count.checked_mul(steps * 12)?),
+            _ => self.days_later(start_ms, count.checked_mul(steps)?),
+        }
+    }
+
+    fn floor_from_origin(&self, time_ms: i64) -> Option<i64> {
+        let date = self.local(time_ms)?.date();
+        let CalendarInterval { count, unit, .. } = self.interval;
+        let floor = |number: i64| number - number.rem_euclid(count);
+        match unit {
+            CalendarUnit::Days => self.day_start(date_of(floor(day_number(date)))?),
+            CalendarUnit::Weeks => {
+                let days = day_number(date) - FIRST_SUNDAY;
+                let days = days - days.rem_euclid(count.checked_mul(7)?);
+                self.day_start(date_of(days + FIRST_SUNDAY)?)
+            }
+            CalendarUnit::Months => self.day_start(first_of_month(floor(month_number(date)))?),
+            CalendarUnit::Years => {
+                let months = count.checked_mul(12)?;
+                let number = month_number(date);
+                self.day_start(first_of_month(number - number.rem_euclid(months))?)
+            }
+            _ => {
+                let midnight = self.day_start(date)?;
+                Some(time_ms - (time_ms - midnight).rem_euclid(self.interval.nominal_ms()))
+            }
+        }
+    }
+
+    fn next_from_origin(&self, start_ms: i64) -> Option<i64> {
+        let date = self.local(start_ms)?.date();
+        let CalendarInterval { count, unit, .. } = self.interval;
+        let days_later = |days: i64| self.day_start(date_of(day_number(date).checked_add(days)?)?);
+        let months_later =
+            |months: i64| self.day_start(first_of_month(month_number(date).checked_add(months)?)?);
+        match unit {
+            CalendarUnit::Days => days_later(count),
+            CalendarUnit::Weeks => days_later(count.checked_mul(7)?),
+            CalendarUnit::Months => months_later(count),
+            CalendarUnit::Years => months_later(count.checked_mul(12)?),
+            _ => Some(days_later(1)?.min(start_ms.checked_add(self.interval.nominal_ms())?)),
+        }
+    }
+
+    /// Java's `Calendar.add` of days: the wall clock shows the same time on the later day. Of a time that it shows
+    /// twice that one is meant which has the offset of before. A time that this day does not have becomes a later
+    /// one, and so do those of all days behind it.
+    fn days_later(&self, start_ms: i64, days: i64) -> Option<i64> {
+        let zone = &self.interval.zone;
+        let start = Timestamp::from_millisecond(start_ms).ok()?;
+        let before = zone.to_offset(start);
+        let local = before
+            .to_datetime(start)
+            .checked_add(Span::new().try_days(days).ok()?)
+            .ok()?;
+        let later = before.to_timestamp(local).ok()?;
+        let shift = i64::from(before.seconds()) - i64::from(zone.to_offset(later).seconds());
+        let shifted = later.checked_add(SignedDuration::from_secs(shift)).ok()?;
+        let is_that_day = zone.to_datetime(shifted).date() == local.date();
+        Some(if is_that_day { shifted } else { later }.as_millisecond())
+    }
+
+    fn months_later(&self, start_ms: i64, months: i64) -> Option<i64> {
+        let local = self.local(start_ms)?;
+        let months = Span::new().try_months(months).ok()?;
+        self.instant(local.checked_add(months).ok()?)
+    }
+
+    fn local(&self, time_ms: i64) -> Option<DateTime> {
+        let instant = Timestamp::from_millisecond(time_ms).ok()?;
+        Some(self.interval.zone.to_datetime(instant))
+    }
+
+    /// The instant of a time on the wall clock. Of one that it shows twice the later is meant, as in
+    /// Java; one that it skips is as much later as the clocks are put on.
+    fn instant(&self, local: DateTime) -> Option<i64> {
+        let instant = self.interval.zone.to_ambiguous_timestamp(local).later().ok()?;
+        Some(instant.as_millisecond())
+    }
+
+    /// The first instant of a day.
+    fn day_start(&self, date: Date) -> Option<i64> {
+        let midnight = self.interval.zone.to_ambiguous_timestamp(date.at(0, 0, 0, 0));
+        Some(midnight.compatible().ok()?.as_millisecond())
+    }
+
+    /// Midnight as Java has it; of two the first only if the second is after `time_ms`.
+    fn midnight(&self, date: Date, time_ms: i64) -> Option<i64> {
+        let midnight = self.instant(date.at(0, 0, 0, 0))?;
+        if midnight <= time_ms {
+            Some(midnight)
+        } else {
+            Some(self.day_start(date)?.min(time_ms))
+        }
+    }
+}
+
+/// Days since 1970-01-01.
+fn day_number(date: Date) -> i64 {
+    let since: SignedDuration = date.duration_since(Date::constant(1970, 1, 1));
+    since.as_hours() / 24
+}
+
+fn date_of(day_number: i64) -> Option<Date> {
+    let days = Span::new().try_days(day_number).ok()?;
+    Date::constant(1970, 1, 1).checked_add(days).ok()
+}
+
+/// Months since January 1970.
+fn month_number(date: Date) -> i64 {
+    (i64::from(date.year()) - 1970) * 12 + i64::from(date.month()) - 1
+}
+
+fn first_of_month(month_number: i64) -> Option<Date> {
+    let year = i16::try_from(1970 + month_number.div_euclid(12)).ok()?;
+    let month = i8::try_from(month_number.rem_euclid(12) + 1).ok()?;
+    Date::new(year, month, 1).ok()
+}
+
+/// The Sunday on which the week of a day begins.
+fn sunday_of(date: Date) -> Option<Date> {
+    let days = day_number(date) - FIRST_SUNDAY;
+    date_of(days - days.rem_euclid(7) + FIRST_SUNDAY)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,344 @@
+//! The query language of OpenTSDB's GET parameters.
+//!
+//! ```text
+//!   m     = AGGREGATOR [":" PART]... ":" METRIC ["{" groupby "}" ["{" filters "}"]]
+//!   tsuid = AGGREGATOR [":" PART]... ":" HEX ["," HEX]...
+//!   PART  = "rate" ["{" ("counter" | "dropcounter") ["," [max] ["," reset]] "}"]
+//!         | DOWNSAMPLE, which begins with a digit
+//!         | "explicit_tags"
+//! ```
+//!
+//! Parts may come in any order, and unknown ones are ignored. With one pair of braces the tags in it
+//! group; with two the first groups and the second filters. Parts of OpenTSDB's that ask for what is
+//! not there (`pre-agg`, `rollup_...` but for `rollup_raw`, `percentiles[...]`, `show-histogram-buckets`) are refused,
+//! since an answer without them would be wrong. What is wrong is found in OpenTSDB's order: first the braces behind
+//! the metric, then the parts, and aggregator and downsampling last.
+//!
+//! The texts of the errors are OpenTSDB's.
+//!
+//! Source: OpenTSDB 2.4, `QueryRpc.parseMTypeSubQuery`, `QueryRpc.parseTsuidTypeSubQuery`,
+//! `QueryRpc.parseRateOptions`, `Tags.parseWithMetricAndFilters`.
+
+mod error;
+mod hex;
+pub mod text;
+pub mod time;
+
+use jiff::tz::TimeZone;
+
+use crate::filter::TagFilter;
+use crate::function::aggregator::Aggregator;
+use crate::function::downsample::Downsample;
+use crate::function::rate::RateOptions;
+use crate::spec::{SeriesFilter, Source, SubQuery};
+pub use error::{Block, LanguageError};
+pub use hex::{parse_tsuids, parse_uids};
+
+/// The value of a parameter `m` or `tsuid`, taken apart.
+///
+/// OpenTSDB looks at aggregator, downsampling and TSUIDs only when start and end of the query have been read;
+/// so does [`Expression::sub_query`].
+#[derive(Clone, Debug, PartialEq)]
+pub struct Expression {
+    /// Name of the aggregator.
+    pub aggregator: String,
+    /// What stands behind the last colon.
+    pub series: SeriesExpression,
+    /// Filters of a metric.
+    pub tags: Vec<TagFilter>,
+    /// Downsampling; the last, if there are several.
+    pub downsample: Option<String>,
+    /// The rate.
+    pub rate: Option<RateOptions>,
+    /// Whether the rate has options.
+    pub with_rate_options: bool,
+    /// Only series with just the tags of the filters.
+    pub explicit_tags: bool,
+}
+
+/// Which series an expression names.
+#[derive(Clone, Debug, PartialEq)]
+pub enum SeriesExpression {
+    /// Those of a metric.
+    Metric(String),
+    /// TSUIDs as they are written.
+    Tsuids(Vec<String>),
+}
+
+impl Expression {
+    /// Reads the value of a parameter `m`.
+    ///
+    /// # Errors
+    ///
+    /// [`LanguageError`], but for those of [`Expression::sub_query`].
+    pub fn of_metric(text: &str) -> Result<Self, LanguageError> {
+        Self::parse(text, |last| {
+            if last.is_empty() {
+                return Err(LanguageError::NoMetric);
+            }
+            let (metric, tags) = metric_and_filters(last)?;
+            Ok((SeriesExpression::Metric(metric), tags))
+        })
+    }
+
+    /// Reads the value of a parameter `tsuid`.
+    ///
+    /// # Errors
+    ///
+    /// As [`Expression::of_metric`].
+    pub fn of_tsuids(text: &str) -> Result<Self, LanguageError> {
+        let mut expression = Self::parse(text, |last| {
+            let tsuids = pieces(last, ',').map(str::to_owned).collect();
+            Ok((SeriesExpression::Tsuids(tsuids), Vec::new()))
+        })?;
+        // One of the unknown parts here.
+        expression.explicit_tags = false;
+        Ok(expression)
+    }
+
+    fn parse(
+        text: &str,
+        series_of: impl FnOnce(&str) -> Result<(SeriesExpression, Vec<TagFilter>), LanguageError>,
+    ) -> Result<Self, LanguageError> {
+        if text.is_empty() {
+            return Err(LanguageError::Empty);
+        }
+        let parts: Vec<&str> = text.split(':').collect();
+        let text = || text.to_owned();
+        let [aggregator, middle @ .., last] = parts.as_slice() else {
+            return Err(LanguageError::TooFewParts { text: text() });
+        };
+        if parts.len() > 5 {
+            return Err(LanguageError::TooManyParts { text: text() });
+        }
+        let (series, tags) = series_of(last)?;
+        let mut expression = Self {
+            aggregator: (*aggregator).to_owned(),
+            series,
+            tags,
+            downsample: None,
+            rate: None,
+            with_rate_options: false,
+            explicit_tags: false,
+        };
+        for part in middle {
+            expression.part(part)?;
+        }
+        Ok(expression)
+    }
+
+    fn part(&mut self, part: &str) -> Result<(), LanguageError> {
+        let lower = part.to_ascii_lowercase();
+        let unsupported = ["pre-agg", "rollup_", "percentiles", "show-histogram-buckets"];
+        if part.is_empty() {
+            return Err(LanguageError::EmptyPart);
+        } else if lower.starts_with("rate") {
+            self.with_rate_options = part.contains('{');
+            self.rate = Some(if self.with_rate_options {
+                parse_rate_options(part)?
+            } else {
+                RateOptions::default()
+            });
+        } else if part.starts_with(|c: char| c.is_ascii_digit()) {
+            self.downsample = Some(part.to_owned());
+        } else if lower == "rollup_raw" {
+            // What is read is raw in any case.
+        } else if lower.starts_with("explicit_tags") {
+            self.explicit_tags = true;
+        } else if unsupported.iter().any(|start| lower.starts_with(start)) {
+            return Err(LanguageError::NotSupported {
+                part: part.to_owned(),
+            });
+        }
+        Ok(())
+    }
+
+    /// The sub-query. Calendars are those of the zone.
+    ///
+    /// # Errors
+    ///
+    /// [`LanguageError`] for aggregator, source, downsampling and TSUIDs.
+    pub fn sub_query(self, zone: &TimeZone) -> Result<SubQuery, LanguageError> {
+        let aggregator = parse_aggregator(&self.aggregator)?;
+        if self.series == SeriesExpression::Metric(String::new()) {
+            return Err(LanguageError::NoSource);
+        }
+        let downsample = self.downsample.map(|text| Downsample::parse(&text, zone, false));
+        Ok(SubQuery {
+            aggregator,
+            downsample: downsample.transpose()?,
+            source: match self.series {
+                SeriesExpression::Metric(metric) => Source::Metric(metric),
+                SeriesExpression::Tsuids(tsuids) => Source::Tsuids(parse_tsuids(&tsuids)?),
+            },
+            filter: SeriesFilter {
+                tags: self.tags,
+                explicit_tags: self.explicit_tags,
+            },
+            rate: self.rate,
+        })
+    }
+}
+
+/// Reads the value of a parameter `m`. Calendars are those of the zone.
+///
+/// # Errors
+///
+/// [`LanguageError`].
+pub fn parse_metric_query(text: &str, zone: &TimeZone) -> Result<SubQuery, LanguageError> {
+    Expression::of_metric(text)?.sub_query(zone)
+}
+
+/// Reads the value of a parameter `tsuid`. Calendars are those of the zone.
+///
+/// # Errors
+///
+/// [`LanguageError`].
+pub fn parse_tsuid_query(text: &str, zone: &TimeZone) -> Result<SubQuery, LanguageError> {
+    Expression::of_tsuids(text)?.sub_query(zone)
+}
+
+/// Reads a series by its names, `METRIC` or `METRIC{TAGK=TAGV,...}`: the metric and the tags.
+///
+/// # Errors
+///
+/// [`LanguageError::NoMetric`], [`LanguageError::Unclosed`] and [`LanguageError::Tag`].
+pub fn parse_series(text: &str) -> Result<(String, Vec<(String, String)>), LanguageError> {
+    if text.is_empty() {
+        return Err(LanguageError::NoMetric);
+    }
+    let (metric, inner) = metric_and_braces(text)?;
+    let inner = inner.unwrap_or_default();
+    if inner.is_empty() {
+        return Ok((metric.to_owned(), Vec::new()));
+    }
+    let tags = inner.split(',').map(|tag| {
+        let (key, value) = key_and_value(Block::Tag, tag)?;
+        Ok::<_, LanguageError>((key.to_owned(), value.to_owned()))
+    });
+    Ok((metric.to_owned(), tags.collect::<Result<_, _>>()?))
+}
+
+/// Finds an aggregator by its name.
+///
+/// # Errors
+///
+/// [`LanguageError::NoAggregator`] and [`LanguageError::UnknownAggregator`].
+pub fn parse_aggregator(name: &str) -> Result<Aggregator, LanguageError> {
+    if name.is_empty() {
+        return Err(LanguageError::NoAggregator);
+    }
+    Aggregator::parse(name).ok_or_else(|| LanguageError::UnknownAggregator {
+        name: name.to_owned(),
+    })
+}
+
+/// Reads `rate{...}`. The last character is taken for the brace that closes, whatever it is.
+fn parse_rate_options(text: &str) -> Result<RateOptions, LanguageError> {
+    let malformed = || LanguageError::RateOptions {
+        text: text.to_owned(),
+    };
+    let inner = text.get("rate".len()..).and_then(|rest| rest.strip_prefix('{'));
+    let mut inner = inner
+        .filter(|inner| !inner.is_empty())
+        .ok_or_else(malformed)?
+        .chars();
+    inner.next_back();
+    let parts: Vec<&str> = pieces(inner.as_str(), ',').collect();
+    let mut options = RateOptions::default();
+    if parts.len() > 3 {
+        return Err(LanguageError::RateOptionCount { count: parts.len() });
+    }
+    if let Some(kind) = parts.first() {
+        options.counter = kind.ends_with("counter");
+        options.drop_resets = *kind == "dropcounter";
+    }
+    if let Some(max) = parts.get(1).filter(|max| !max.is_empty()) {
+        options.counter_max = max.parse().map_err(|_| LanguageError::CounterMax {
+            text: (*max).to_owned(),
+        })?;
+    }
+    if let Some(reset) = parts.get(2).filter(|reset| !reset.is_empty()) {
+        options.reset_value = reset.parse().map_err(|_| LanguageError::ResetValue {
+            text: (*reset).to_owned(),
+        })?;
+    }
+    Ok(options)
+}
+
+/// Reads `METRIC`, `METRIC{groupby}` or `METRIC{groupby}{filters}`. The first braces go as far as the first that
+/// closes, the second from the last that opens; what is between them is ignored.
+fn metric_and_filters(text: &str) -> Result<(String, Vec<TagFilter>), LanguageError> {
+    if let (Some(opens), Some(closes)) = (text.find('{'), text.find('}'))
+        && closes < opens
+        && text.ends_with('}')
+    {
+        return Err(LanguageError::ClosedBefore {
+            opens,
+            closes,
+            length: text.len(),
+        });
+    }
+    let (metric, inner) = metric_and_braces(text)?;
+    let inner = inner.unwrap_or_default();
+    let (group_by, filter) = match inner.split_once('}') {
+        None => (inner, ""),
+        // Without another brace that opens the second are those of the first.
+        Some((group_by, _)) => (group_by, inner.rsplit('{').next().unwrap_or(inner)),
+    };
+    let mut filters = Vec::new();
+    if !filter.is_empty() {
+        for tag in pieces(filter, ',') {
+            filters.push(tag_filter(Block::Filter, tag)?);
+        }
+    }
+    if !group_by.is_empty() {
+        for tag in group_by.split(',') {
+            tag_filter(Block::Tag, tag)?.add_to(&mut filters);
+        }
+    }
+    Ok((metric.to_owned(), filters))
+}
+
+fn tag_filter(block: Block, tag: &str) -> Result<TagFilter, LanguageError> {
+    let (key, value) = key_and_value(block, tag)?;
+    let mut filter = TagFilter::of_tag(key, value).map_err(|error| LanguageError::Filter {
+        block,
+        tag: tag.to_owned(),
+        error,
+    })?;
+    filter.group_by = block == Block::Tag;
+    Ok(filter)
+}
+
+/// The metric, and what is between the first brace and the last.
+fn metric_and_braces(text: &str) -> Result<(&str, Option<&str>), LanguageError> {
+    let Some((metric, braces)) = text.split_once('{') else {
+        return Ok((text, None));
+    };
+    let inner = braces.strip_suffix('}').ok_or_else(|| LanguageError::Unclosed {
+        text: text.to_owned(),
+    })?;
+    Ok((metric, Some(inner)))
+}
+
+/// A pair `k=v`.
+fn key_and_value(block: Block, tag: &str) -> Result<(&str, &str), LanguageError> {
+    tag.split_once('=')
+        .filter(|(key, value)| !key.is_empty() && !value.is_empty() && !value.contains('='))
+        .ok_or_else(|| LanguageError::Tag {
+            block,
+            tag: tag.to_owned(),
+        })
+}
+
+/// Splits as Java does: empty pieces at the end do not count, so separators alone have none. An empty text is one
+/// empty piece.
+fn pieces(text: &str, separator: char) -> impl Iterator<Item = &str> {
+    let kept = text.trim_end_matches(separator);
+    let is_nothing = kept.is_empty() && !text.is_empty();
+    kept.split(separator).filter(move |_| !is_nothing)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,117 @@
+//! When series were last written, as table `tsdb-meta` has it.
+//!
+//! A counter for each series is there: of OpenTSDB while `tsd.core.meta.enable_tsuid_tracking` is set, and
+//! of this service (see `write/tracking.rs`):
+//!
+//! ```text
+//!   row key: the TSUID        name:ts_ctr    how many points; the cell's timestamp is the writer's
+//!                                            clock when the last of them came
+//! ```
+//!
+//! Source: OpenTSDB 2.4, `TSMeta`, `TSUIDQuery.getLastWriteTimes`.
+
+use futures::TryStreamExt as _;
+use oxtsdb_row_store::{ColumnSelection, Row, RowFilter, Scan, StoreError, prefix_end};
+use oxtsdb_schema::data_table::{COUNTER_QUALIFIER, META_FAMILY};
+use oxtsdb_schema::{MetricUid, TagkUid, TagvUid, Tsuid, UidWidths};
+
+use crate::Resource;
+use crate::exec::budget::{Held, Limits};
+use crate::{Engine, QueryError};
+
+/// Memory of a series and its instant; an estimate.
+const WRITTEN_BYTES: u64 = 64;
+
+/// A series and when a point of it last came, milliseconds since the epoch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Written {
+    /// The series.
+    pub tsuid: Tsuid,
+    /// When.
+    pub at_ms: i64,
+}
+
+/// The counters of series, in their order; series without one are left out.
+///
+/// # Errors
+///
+/// When the store fails.
+pub async fn of_series(engine: &Engine, tsuids: &[Tsuid]) -> Result<Vec<Written>, QueryError> {
+    let keys: Vec<Vec<u8>> = tsuids.iter().map(|tsuid| tsuid.as_bytes().to_vec()).collect();
+    let rows = engine
+        .store()
+        .get_rows(engine.meta_table(), &keys, &counter())
+        .await;
+    match rows {
+        Ok(rows) => rows
+            .iter()
+            .flatten()
+            .filter_map(|row| written(row, &engine.layout().widths).transpose())
+            .collect(),
+        Err(error) => without_table(error),
+    }
+}
+
+/// The counters of the series of a metric that have all these tags, ascending by TSUID. Their memory is
+/// added to `held`.
+///
+/// # Errors
+///
+/// When the store fails, [`QueryError::OverBudget`] if there are more than `limits` allow, and those of
+/// [`Held::grow`].
+pub async fn of_metric(
+    engine: &Engine,
+    metric: MetricUid,
+    tags: &[(TagkUid, TagvUid)],
+    limits: Limits,
+    held: &mut Held,
+) -> Result<Vec<Written>, QueryError> {
+    let widths = engine.layout().widths;
+    let start = metric.as_bytes().to_vec();
+    let stop = prefix_end(&start);
+    let wanted = tags.to_vec();
+    let mut scan = Scan::range(start, stop);
+    scan.columns = counter();
+    scan.filter = Some(RowFilter::new(move |key| {
+        Tsuid::from_bytes(key, &widths).is_ok_and(|tsuid| {
+            wanted
+                .iter()
+                .all(|tag| tsuid.tags(&widths).any(|other| other == *tag))
+        })
+    }));
+    let mut batches = match engine.store().scan(engine.meta_table(), scan).await {
+        Ok(batches) => batches,
+        Err(error) => return without_table(error),
+    };
+    let mut found = Vec::new();
+    while let Some(batch) = batches.try_next().await? {
+        held.grow(batch.len() as u64 * WRITTEN_BYTES)?;
+        for row in &batch {
+            found.extend(written(row, &widths)?);
+        }
+        limits.check(Resource::Series, found.len() as u64)?;
+    }
+    Ok(found)
+}
+
+fn counter() -> ColumnSelection {
+    ColumnSelection::Columns(vec![(META_FAMILY.to_owned(), COUNTER_QUALIFIER.to_vec())])
+}
+
+fn written(row: &Row, widths: &UidWidths) -> Result<Option<Written>, QueryError> {
+    let Some(cell) = row.get(META_FAMILY, COUNTER_QUALIFIER) else {
+        return Ok(None);
+    };
+    let tsuid =
+        Tsuid::from_bytes(row.key(), widths).map_err(|error| QueryError::row_series(row.key(), &error))?;
+    let at_ms = cell.timestamp_ms;
+    Ok(Some(Written { tsuid, at_ms }))
+}
+
+/// Where there is no such table nothing was counted.
+fn without_table(error: StoreError) -> Result<Vec<Written>, QueryError> {
+    match error {
+        StoreError::NoSuchTable { .. } => Ok(Vec::new()),
+        error => Err(error.into()),
+    }
+}

@@ -1,0 +1,85 @@
+//! Rows that are read one by one, because their series are known.
+//!
+//! Their keys are made when they are wanted: of a thousand series in a year there are 9 million.
+
+use std::sync::Arc;
+
+use oxtsdb_schema::row_key::write_row_key;
+use oxtsdb_schema::{RowKeyLayout, Tsuid};
+
+use crate::plan::hours::Hours;
+
+/// The rows of some series in some hours.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SingleRows {
+    layout: RowKeyLayout,
+    hours: Hours,
+    series: Arc<[Tsuid]>,
+}
+
+impl SingleRows {
+    /// The rows of `series` in `hours`.
+    pub fn new(layout: &RowKeyLayout, series: impl Into<Arc<[Tsuid]>>, hours: Hours) -> Self {
+        Self {
+            layout: *layout,
+            hours,
+            series: series.into(),
+        }
+    }
+
+    /// Whose rows they are.
+    pub fn series(&self) -> &[Tsuid] {
+        &self.series
+    }
+
+    /// How many rows there are, at most: a series has none in an hour without a point.
+    pub fn count(&self) -> u64 {
+        (self.series.len() as u64).saturating_mul(self.hours.count() as u64)
+    }
+
+    /// The keys, at most `size` at a time: hour after hour, within an hour in the order of the series.
+    pub fn batches(&self, size: usize) -> impl Iterator<Item = Vec<Vec<u8>>> + Send + use<> {
+        let (layout, series) = (self.layout, Arc::clone(&self.series));
+        let mut keys = self.hours.iter().flat_map(move |hour| {
+            let series = Arc::clone(&series);
+            (0..series.len()).filter_map(move |index| {
+                let mut key = Vec::new();
+                write_row_key(&layout, series.get(index)?.as_bytes(), hour, &mut key);
+                Some(key)
+            })
+        });
+        std::iter::from_fn(move || {
+            let batch: Vec<_> = keys.by_ref().take(size.max(1)).collect();
+            (!batch.is_empty()).then_some(batch)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_ascend_by_hour_and_are_made_when_they_are_wanted() {
+        let layout = RowKeyLayout::default();
+        let tsuid = |value| Tsuid::from_bytes(&[0, 0, 1, 0, 0, 1, 0, 0, value], &layout.widths).unwrap();
+        // All hours that there are: a million.
+        let hours = Hours::overlapping(0, i64::from(u32::MAX) * 1000);
+        let rows = SingleRows::new(&layout, [tsuid(3), tsuid(7)], hours);
+        assert_eq!(rows.count(), 2 * 1_193_047);
+        let first: Vec<_> = rows.batches(3).take(2).collect();
+        let key = |hour: u32, value| {
+            let hour = (hour * 3600).to_be_bytes();
+            [&[0, 0, 1], hour.as_slice(), &[0, 0, 1, 0, 0, value]].concat()
+        };
+        assert_eq!(
+            first,
+            [
+                vec![key(0, 3), key(0, 7), key(1, 3)],
+                vec![key(1, 7), key(2, 3), key(2, 7)]
+            ]
+        );
+        let none = SingleRows::new(&layout, [], hours);
+        assert_eq!((none.count(), none.batches(3).count()), (0, 0));
+    }
+}

@@ -1,0 +1,158 @@
+//! The series index: the trait through which queries list the series of a metric, and the list itself.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use oxtsdb_schema::MetricUid;
+
+/// Lists the series of a metric, if they are known.
+#[async_trait]
+pub trait SeriesIndex: Send + Sync + fmt::Debug {
+    /// All series of a metric. A list must be complete: a query reads no other series.
+    ///
+    /// # Errors
+    ///
+    /// Why they are not known now. A scan finds them.
+    async fn list(&self, metric: MetricUid) -> Result<Arc<SeriesList>, NotListed>;
+}
+
+/// Why there is no list of a metric's series.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NotListed {
+    /// Others write to the tables, and nobody vouches for them.
+    Untrusted,
+    /// The metric was written before series were tracked; its series are being collected.
+    Collecting,
+    /// The list is long and being read.
+    Reading,
+    /// It does not fit into memory.
+    TooLarge,
+    /// Table `tsdb-meta` could not be read.
+    Failed,
+}
+
+impl fmt::Display for NotListed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Untrusted => {
+                "others may write series that are not in tsdb-meta (--trust-tsuid-tracking is not set)"
+            }
+            Self::Collecting => {
+                "the metric has series from before they were tracked, which are being collected"
+            }
+            Self::Reading => "the list of its series is being read",
+            Self::TooLarge => "the list of its series takes more than --series-index-mib",
+            Self::Failed => "tsdb-meta could not be read, see the log",
+        })
+    }
+}
+
+/// The tags of series (tagk and tagv UIDs, as in a row key), ascending, one behind the other.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SeriesList {
+    tags: Vec<u8>,
+    /// Where the tags of each series end.
+    ends: Vec<u32>,
+}
+
+impl SeriesList {
+    /// How many series there are.
+    pub fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.ends.is_empty()
+    }
+
+    /// Bytes in memory.
+    pub fn byte_len(&self) -> usize {
+        self.tags.capacity() + self.ends.capacity() * size_of::<u32>()
+    }
+
+    /// The tags of each series.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = &[u8]> {
+        (0..self.len()).map(|index| self.get(index))
+    }
+
+    /// Whether a series is among them.
+    pub fn contains(&self, tags: &[u8]) -> bool {
+        let (mut low, mut high) = (0, self.len());
+        while low < high {
+            let middle = low.midpoint(high);
+            match self.get(middle).cmp(tags) {
+                std::cmp::Ordering::Equal => return true,
+                std::cmp::Ordering::Less => low = middle + 1,
+                std::cmp::Ordering::Greater => high = middle,
+            }
+        }
+        false
+    }
+
+    /// Adds a series behind the others.
+    pub fn push(&mut self, tags: &[u8]) {
+        self.tags.extend_from_slice(tags);
+        // Lists are kept below 4 GiB by the setting of the index.
+        self.ends.push(u32::try_from(self.tags.len()).unwrap_or(u32::MAX));
+    }
+
+    /// These series and those of some sets.
+    pub fn with<'a>(&'a self, sets: impl IntoIterator<Item = &'a BTreeSet<Box<[u8]>>>) -> Self {
+        let mut others: Vec<&[u8]> = sets.into_iter().flatten().map(|tags| &**tags).collect();
+        others.sort_unstable();
+        others.dedup();
+        let mut all = Self {
+            tags: Vec::with_capacity(self.tags.len() + others.iter().map(|tags| tags.len()).sum::<usize>()),
+            ends: Vec::with_capacity(self.len() + others.len()),
+        };
+        let mut others = others.into_iter().peekable();
+        for tags in self.iter() {
+            while let Some(other) = others.next_if(|other| *other < tags) {
+                all.push(other);
+            }
+            others.next_if(|other| *other == tags);
+            all.push(tags);
+        }
+        others.for_each(|other| all.push(other));
+        all
+    }
+
+    fn get(&self, index: usize) -> &[u8] {
+        let end = |index: usize| self.ends.get(index).map_or(0, |end| *end as usize);
+        let start = index.checked_sub(1).map_or(0, end);
+        self.tags.get(start..end(index)).unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn list(series: &BTreeSet<Box<[u8]>>) -> SeriesList {
+        let mut list = SeriesList::default();
+        series.iter().for_each(|tags| list.push(tags));
+        list
+    }
+
+    fn some_series() -> impl Strategy<Value = BTreeSet<Box<[u8]>>> {
+        let tags = prop::collection::vec(0_u8..3, 1..4).prop_map(Vec::into_boxed_slice);
+        prop::collection::btree_set(tags, 0..20)
+    }
+
+    proptest! {
+        #[test]
+        fn a_list_with_others_has_all_of_both(ours in some_series(), others in some_series()) {
+            let all = list(&ours).with([&others]);
+            prop_assert_eq!(&all, &list(&ours.union(&others).cloned().collect()));
+            for tags in ours.union(&others) {
+                prop_assert!(all.contains(tags));
+                prop_assert_eq!(list(&ours).contains(tags), ours.contains(tags));
+            }
+        }
+    }
+}

@@ -1,0 +1,210 @@
+//! How queries read series through the index of this service.
+
+use std::sync::Arc;
+
+use oxtsdb_row_store::RowStore;
+use oxtsdb_schema::{DuplicatePolicy, Timestamp, Value};
+use proptest::prelude::*;
+
+use oxtsdb_query::exec::engine::WholeAnswer;
+use oxtsdb_query::plan::{Known, Plan, Read};
+use oxtsdb_query::{
+    Aggregator, Engine, Group, Limits, QueryResources, QuerySpec, Quirks, RequestContext, SeriesFilter,
+    Source, SubQuery, TagFilter,
+};
+
+use crate::test_stack::TestStack;
+use crate::{NewPoint, Writer};
+
+/// 2013-01-01 00:00:00 UTC, an exact hour.
+const T: u32 = 1_356_998_400;
+
+async fn write(writer: &Writer, host: &str, dc: Option<&str>, seconds: u32) {
+    let tags = [("host", host), ("dc", dc.unwrap_or_default())];
+    let point = NewPoint {
+        metric: "m",
+        tags: &tags[..1 + usize::from(dc.is_some())],
+        timestamp: Timestamp::from_seconds(seconds),
+        value: Value::Int(i64::from(seconds)),
+    };
+    let outcome = writer.write(&[point], None).await.unwrap();
+    assert_eq!(outcome.written, 1);
+}
+
+/// 40 hosts with a point in each of three hours; every fourth has no data centre.
+async fn stack() -> TestStack {
+    let stack = TestStack::start().await;
+    for hour in 0..3 {
+        for host in 0..40 {
+            let dc = ["lga", "sjc", "fra"].get(host % 4).copied();
+            write(
+                &stack.service.writer,
+                &format!("web{host:02}"),
+                dc,
+                T + hour * 3600,
+            )
+            .await;
+        }
+    }
+    stack
+}
+
+fn query(filters: &[(&str, &str)], explicit_tags: bool, (start, end): (u32, u32)) -> QuerySpec {
+    let tags = filters
+        .iter()
+        .map(|(key, filter)| TagFilter::of_tag(key, filter).unwrap())
+        .collect();
+    QuerySpec {
+        start_ms: i64::from(start) * 1000,
+        end_ms: i64::from(end) * 1000,
+        sub_queries: vec![SubQuery {
+            source: Source::Metric("m".to_owned()),
+            filter: SeriesFilter { tags, explicit_tags },
+            aggregator: Aggregator::NONE,
+            downsample: None,
+            rate: None,
+        }],
+        duplicates: DuplicatePolicy::KeepNewest,
+        max_scanned_points: None,
+        quirks: Quirks::NONE,
+        skip_damaged_rows: false,
+        with_surroundings: false,
+    }
+}
+
+async fn plan(stack: &TestStack, query: &QuerySpec) -> Plan {
+    let explained = stack.service.engine.explain(query, RequestContext::default());
+    explained.await.unwrap().swap_remove(0).0
+}
+
+fn single_rows(read: &Read) -> Option<u64> {
+    match read {
+        Read::Ranges(_) => None,
+        Read::Rows(rows) => Some(rows.count()),
+    }
+}
+
+const DAY: (u32, u32) = (T, T + 86_399);
+
+#[tokio::test]
+async fn few_of_many_series_are_read_by_their_keys() {
+    let stack = stack().await;
+    let matched = |matching| Known::Matched { matching, listed: 40 };
+    for (filters, known, rows) in [
+        (&[("host", "web07")][..], matched(1), Some(25)),
+        (&[("host", "regexp(^web0[1-5])")], matched(5), Some(5 * 25)),
+        (&[("host", "WEB3*")], matched(10), None),
+        (&[("host", "web1*"), ("dc", "lga")], matched(2), Some(2 * 25)),
+        (&[("host", "nobody*")], matched(0), Some(0)),
+        (&[("host", "not_literal_or(web01)")], matched(39), None),
+        (&[("host", "*")], Known::NotAsked, None),
+        (&[], Known::NotAsked, None),
+    ] {
+        let plan = plan(&stack, &query(filters, false, (T, T + 86_400))).await;
+        assert_eq!(
+            (plan.known, single_rows(&plan.read)),
+            (known, rows),
+            "{filters:?}"
+        );
+    }
+    let explicit = plan(&stack, &query(&[("host", "web07")], true, DAY)).await;
+    assert_eq!(
+        (explicit.known, single_rows(&explicit.read)),
+        (Known::Named, Some(25))
+    );
+}
+
+#[tokio::test]
+async fn over_many_hours_a_scan_jumps_from_one_series_to_the_next() {
+    let stack = stack().await;
+    let since_ever = query(&[("host", "web0*"), ("dc", "fra")], false, (0, u32::MAX));
+    let plan = plan(&stack, &since_ever).await;
+    let known = Known::Matched {
+        matching: 2,
+        listed: 40,
+    };
+    assert_eq!((plan.known, plan.selection.known_series()), (known, Some(2)));
+    let Read::Ranges(ranges) = &plan.read else {
+        panic!("{:?}", plan.read)
+    };
+    assert_eq!(ranges.len(), 1);
+    let answer = stack.service.engine.answer(since_ever, RequestContext::default());
+    let WholeAnswer {
+        groups, statistics, ..
+    } = answer.await.unwrap();
+    assert_eq!(
+        groups.iter().map(|group| group.points.len()).collect::<Vec<_>>(),
+        [3, 3]
+    );
+    assert_eq!(statistics.rows, 6);
+}
+
+#[tokio::test]
+async fn a_series_is_found_as_soon_as_its_point_is_acknowledged() {
+    let stack = stack().await;
+    let engine = &stack.service.engine;
+    for number in 0..20 {
+        let host = format!("new{number:02}");
+        write(&stack.service.writer, &host, None, T).await;
+        let query = query(&[("host", "regexp(^new)")], false, DAY);
+        let groups = answer(engine, &query).await;
+        assert_eq!(groups.len(), number + 1);
+        let plan = plan(&stack, &query).await;
+        let matched = matches!(plan.known, Known::Matched { matching, .. } if matching == number as u64 + 1);
+        assert!(matched, "{:?}", plan.known);
+    }
+}
+
+/// The same service, but its engine does not know which series there are.
+fn without_index(stack: &TestStack) -> Engine {
+    let engine = &stack.service.engine;
+    let store: Arc<dyn RowStore> = Arc::new(stack.store.clone());
+    Engine::new(
+        store,
+        (engine.table().clone(), engine.meta_table().clone()),
+        *engine.layout(),
+        Arc::clone(engine.directory()),
+        Limits::NONE,
+        QueryResources::unlimited().unwrap(),
+    )
+}
+
+async fn answer(engine: &Engine, query: &QuerySpec) -> Vec<Group> {
+    let answer = engine.answer(query.clone(), RequestContext::default()).await;
+    answer.unwrap().groups
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(32))]
+    #[test]
+    fn an_index_changes_no_answer(
+        series in prop::collection::btree_map((0_u8..12, 0_u8..4), 0_u32..5, 1..60),
+        host in prop::sample::select(vec!["*", "h1*", "h1|h2", "regexp(h[0-3])", "not_literal_or(h1|h7)", "iliteral_or(H3)", "wildcard(*9)"]),
+        dc in prop::sample::select(vec!["", "*", "d1", "not_literal_or(d2)", "regexp(d[01])"]),
+        explicit_tags in any::<bool>(),
+        hours in (0_u32..6, 0_u32..6),
+        // Single rows, or jumps.
+        days in prop::sample::select(vec![0_u32, 4000]),
+    ) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let stack = TestStack::start().await;
+            // All names are known, whatever is asked for.
+            for host in 0..12 {
+                write(&stack.service.writer, &format!("h{host}"), Some(&format!("d{}", host % 4)), T).await;
+            }
+            for ((host, dc), hour) in &series {
+                let dc = format!("d{dc}");
+                let dc = Some(dc.as_str()).filter(|_| host % 3 > 0);
+                write(&stack.service.writer, &format!("h{host}"), dc, T + hour * 3600).await;
+            }
+            let filters = [("host", host), ("dc", dc)];
+            let filters = if dc.is_empty() { &filters[..1] } else { &filters[..] };
+            let range = (T + hours.0.min(hours.1) * 3600, T + hours.0.max(hours.1) * 3600 + 1800 + days * 86_400);
+            let query = query(filters, explicit_tags, range);
+            let with = answer(&stack.service.engine, &query).await;
+            let without = answer(&without_index(&stack), &query).await;
+            assert_eq!(with, without, "{query:?}");
+        });
+    }
+}
