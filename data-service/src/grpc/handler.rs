@@ -39,6 +39,7 @@ impl DataServiceHandler {
         TablesLimits {
             series: self.settings.stream_max_series as usize,
             symbol_bytes: self.settings.stream_max_symbols_mib << 20,
+            tags: self.writer.max_tags(),
             ttl: self.settings.cache_ttl(),
         }
     }

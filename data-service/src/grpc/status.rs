@@ -7,7 +7,7 @@ use oxtsdb_row_store::StoreError;
 use tonic::{Code, Status};
 
 use crate::uids::{UidRefusal, UidsError};
-use crate::write::columns::{Breach, ColumnsError};
+use crate::write::columns::{ProtocolViolation, SymbolUse};
 use crate::write::{PointErrorReason, WriteError};
 
 /// A store that failed.
@@ -76,18 +76,37 @@ pub(crate) fn of_write(error: &WriteError) -> Status {
     }
 }
 
-/// Columns that were not taken; `within` is what stands before their field, with its dot.
-pub(crate) fn of_columns(within: &str, error: &ColumnsError) -> Status {
-    let (field, breach) = match error {
-        ColumnsError::Write(error) => return of_write(error),
-        ColumnsError::Breach { field, breach } => (field, breach),
+/// Columns that break the protocol. `within` is the path of the columns, with its dot.
+pub(crate) fn of_violation(within: &str, violation: &ProtocolViolation) -> Status {
+    use ProtocolViolation as V;
+
+    let (reason, field) = match violation {
+        V::UndeclaredSymbol {
+            declaration,
+            symbol_use,
+            ..
+        } => {
+            let field = match symbol_use {
+                SymbolUse::Metric => "metric_symbol",
+                SymbolUse::Tag => "tag_symbols",
+            };
+            let field = format!("new_series[{declaration}].{field}");
+            (ErrorReason::UndeclaredReference, field)
+        }
+        V::UndeclaredSeries { block, .. } => (
+            ErrorReason::UndeclaredReference,
+            format!("blocks[{block}].series"),
+        ),
+        V::OddTagSymbols { declaration, .. } => {
+            let field = format!("new_series[{declaration}].tag_symbols");
+            (ErrorReason::InvalidTags, field)
+        }
+        V::TooManySeries { .. } => (ErrorReason::BatchTooLarge, "new_series".to_owned()),
+        V::TooManySymbolBytes { symbol, .. } => {
+            (ErrorReason::BatchTooLarge, format!("new_symbols[{symbol}]"))
+        }
     };
-    let reason = match breach {
-        Breach::Undeclared { .. } => ErrorReason::UndeclaredReference,
-        Breach::OddTagSymbols { .. } => ErrorReason::InvalidTags,
-        Breach::TooManySeries { .. } | Breach::TooManySymbols { .. } => ErrorReason::BatchTooLarge,
-    };
-    invalid_field_because(&format!("{within}{field}"), reason, breach.to_string())
+    invalid_field_because(&format!("{within}{field}"), reason, violation.to_string())
 }
 
 /// A point that was not stored.

@@ -28,7 +28,7 @@ mod writer;
 pub use error::{NamePlace, PointErrorReason, WriteError};
 pub use form::WriteForm;
 pub use point::{NewPoint, PointError, WriteOutcome};
-pub(crate) use point::{PointRef, timestamp};
+pub(crate) use point::{PointRef, Precision, timestamp};
 pub(crate) use resolve::{Resolution, Resolved};
 pub(crate) use writer::Batch;
 pub use writer::{IngestResources, Writer};

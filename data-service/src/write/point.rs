@@ -1,8 +1,7 @@
-//! Points as they are written, and what becomes of them.
+//! Points to write, and the outcome of a write.
 
 use std::sync::Arc;
 
-use oxtsdb_proto::data::v1::TimestampPrecision;
 use oxtsdb_schema::{Timestamp, Value};
 
 use super::PointErrorReason;
@@ -22,7 +21,7 @@ pub struct NewPoint<'a> {
     pub value: Value,
 }
 
-/// What became of the points of a write.
+/// The outcome of a write.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct WriteOutcome {
     /// Points stored.
@@ -40,7 +39,7 @@ pub struct PointError {
     pub reason: Arc<PointErrorReason>,
 }
 
-/// A point whose series may be named either way.
+/// A point, with its series by names or TSUID.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PointRef<'a> {
     pub(crate) series: SeriesRef<'a>,
@@ -61,22 +60,30 @@ impl<'a> From<&NewPoint<'a>> for PointRef<'a> {
     }
 }
 
-/// The timestamp of a message, at the resolution that its precision asks for.
+/// How exactly an instant is stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Precision {
+    /// Whole seconds as seconds, all others as milliseconds.
+    Auto,
+    /// As seconds; others are rejected.
+    Seconds,
+    /// As milliseconds, whole seconds too.
+    Milliseconds,
+}
+
+/// The timestamp at an instant, in the resolution of `precision`.
 #[inline]
-pub(crate) fn timestamp(
-    timestamp_ms: i64,
-    precision: TimestampPrecision,
-) -> Result<Timestamp, PointErrorReason> {
+pub(crate) fn timestamp(timestamp_ms: i64, precision: Precision) -> Result<Timestamp, PointErrorReason> {
     let out_of_range = || PointErrorReason::TimestampOutOfRange { timestamp_ms };
     let positive = u64::try_from(timestamp_ms)
         .ok()
         .filter(|ms| *ms > 0)
         .ok_or_else(out_of_range)?;
     let is_seconds = match precision {
-        TimestampPrecision::Unspecified => positive % 1000 == 0,
-        TimestampPrecision::Seconds if positive % 1000 == 0 => true,
-        TimestampPrecision::Seconds => return Err(PointErrorReason::NotWholeSecond { timestamp_ms }),
-        TimestampPrecision::Milliseconds => false,
+        Precision::Auto => positive % 1000 == 0,
+        Precision::Seconds if positive % 1000 == 0 => true,
+        Precision::Seconds => return Err(PointErrorReason::NotWholeSecond { timestamp_ms }),
+        Precision::Milliseconds => false,
     };
     if is_seconds {
         u32::try_from(positive / 1000)
@@ -89,17 +96,14 @@ pub(crate) fn timestamp(
 
 #[cfg(test)]
 mod tests {
-    use TimestampPrecision::{Milliseconds, Seconds, Unspecified};
+    use Precision::{Auto, Milliseconds, Seconds};
 
     use super::*;
 
     #[test]
-    fn a_whole_second_is_stored_as_seconds_unless_asked_otherwise() {
-        assert_eq!(timestamp(1000, Unspecified), Ok(Timestamp::from_seconds(1)));
-        assert_eq!(
-            timestamp(1001, Unspecified),
-            Ok(Timestamp::from_millis(1001).unwrap())
-        );
+    fn stores_whole_seconds_as_seconds_by_default() {
+        assert_eq!(timestamp(1000, Auto), Ok(Timestamp::from_seconds(1)));
+        assert_eq!(timestamp(1001, Auto), Ok(Timestamp::from_millis(1001).unwrap()));
         assert_eq!(timestamp(1000, Seconds), Ok(Timestamp::from_seconds(1)));
         assert_eq!(
             timestamp(1000, Milliseconds),
@@ -112,8 +116,8 @@ mod tests {
     }
 
     #[test]
-    fn the_range_ends_with_the_last_second_of_32_bits() {
-        for precision in [Unspecified, Seconds, Milliseconds] {
+    fn rejects_timestamps_beyond_the_last_second_of_32_bits() {
+        for precision in [Auto, Seconds, Milliseconds] {
             let last = timestamp(4_294_967_295_000, precision).unwrap();
             assert_eq!(last.as_millis(), 4_294_967_295_000);
             for timestamp_ms in [i64::MIN, -1, 0, 4_294_967_296_000, i64::MAX / 1000 * 1000] {
@@ -121,7 +125,7 @@ mod tests {
                 assert_eq!(timestamp(timestamp_ms, precision), expected);
             }
         }
-        assert!(timestamp(4_294_967_295_999, Unspecified).is_ok());
-        assert!(timestamp(1, Unspecified).is_ok());
+        assert!(timestamp(4_294_967_295_999, Auto).is_ok());
+        assert!(timestamp(1, Auto).is_ok());
     }
 }

@@ -82,7 +82,7 @@ impl Untracked {
 
     /// Takes a series, unless it is tracked.
     #[inline]
-    pub(super) fn look_at(&mut self, series: &Arc<Series>) {
+    pub(super) fn observe(&mut self, series: &Arc<Series>) {
         if series.tracked_hour() != self.hour && self.hour != 0 {
             self.series
                 .entry(Arc::as_ptr(series).addr())

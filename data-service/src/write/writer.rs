@@ -187,7 +187,7 @@ impl Writer {
                     let PointRef { timestamp, value, .. } = point(index);
                     // The address tells series apart: `series` keeps all of them alive.
                     let place = Arc::as_ptr(series).addr();
-                    rows.untracked().look_at(series);
+                    rows.untracked().observe(series);
                     rows.point(place, timestamp, &value, |base| {
                         key.clear();
                         key.extend_from_slice(series.key());

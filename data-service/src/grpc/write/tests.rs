@@ -1,6 +1,6 @@
 use oxtsdb_proto::common::v1::SeriesName;
 use oxtsdb_proto::data::v1::columns::{Block, SeriesDeclaration, block};
-use oxtsdb_proto::data::v1::{Columns, DoubleColumn, IntColumn};
+use oxtsdb_proto::data::v1::{Columns, DoubleColumn, IntColumn, TimestampPrecision, WriteColumnsRequest};
 use oxtsdb_proto::error::reason_of;
 use tonic::Code;
 use tonic_types::StatusExt as _;
@@ -568,7 +568,7 @@ mod any_columns {
         ) {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
             let columns = Columns { new_symbols, new_series, blocks };
-            let count = columns::point_count(&columns) as u64;
+            let count = convert::point_count(&columns) as u64;
             runtime.block_on(async {
                 let stack = TestStack::start().await;
                 let request = WriteColumnsRequest { columns: Some(columns), ..Default::default() };

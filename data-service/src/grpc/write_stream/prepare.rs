@@ -3,17 +3,16 @@
 use std::time::{Duration, Instant};
 
 use oxtsdb_proto::common::v1::ErrorReason;
-use oxtsdb_proto::data::v1::TimestampPrecision;
 use oxtsdb_proto::data::v1::write_stream_request::Frame;
 use oxtsdb_proto::error::{invalid_field, invalid_field_because, status as status_with};
 use oxtsdb_resources::Reservation;
 use oxtsdb_resources::memory::LIMIT_SETTING;
 use tonic::{Code, Status};
 
-use crate::grpc::write::{Encoding, MAX_COLUMN_POINTS};
+use crate::grpc::write::{Encoding, MAX_COLUMN_POINTS, declare, point_count};
 use crate::grpc::{DataServiceHandler, status};
-use crate::write::columns::{self, ErrorRun, PointErrors, Tables, TablesLimits};
-use crate::write::{Batch, Writer};
+use crate::write::columns::{ErrorRun, PointErrors, Tables, TablesLimits};
+use crate::write::{Batch, Precision, Writer};
 
 /// Tables of so many bytes are not charged: most streams have few series.
 const FREE_TABLE_BYTES: u64 = 64 << 10;
@@ -43,7 +42,7 @@ pub(super) struct Prepared {
 pub(super) struct Frames {
     writer: Writer,
     tables: Tables,
-    precision: TimestampPrecision,
+    precision: Precision,
     max_errors: usize,
     max_points: usize,
     deadline: Option<Instant>,
@@ -56,7 +55,7 @@ pub(super) struct Frames {
 impl Frames {
     pub(super) fn new(
         service: &DataServiceHandler,
-        precision: TimestampPrecision,
+        precision: Precision,
         max_errors: usize,
         deadline: Option<Instant>,
     ) -> Self {
@@ -86,10 +85,7 @@ impl Frames {
             return Err(invalid_field("frame.sequence", description));
         }
         self.next_sequence += 1;
-        let (points, max) = (
-            frame.columns.as_ref().map_or(0, columns::point_count),
-            self.max_points,
-        );
+        let (points, max) = (frame.columns.as_ref().map_or(0, point_count), self.max_points);
         if points > max {
             let description = format!("has {points} points, at most {max} are allowed");
             return Err(invalid_field_because(
@@ -110,12 +106,12 @@ impl Frames {
     async fn batch_of(&mut self, frame: Frame) -> Result<Prepared, Status> {
         let Frame { sequence, columns } = frame;
         let columns = columns.unwrap_or_default();
-        let points = columns::point_count(&columns);
-        let of_columns = |error| status::of_columns("frame.", &error);
+        let points = point_count(&columns);
+        declare("frame.columns.", &columns, &mut self.tables)?;
         self.tables
-            .declare(&columns, &self.writer, self.deadline)
+            .resolve(&self.writer, self.deadline)
             .await
-            .map_err(of_columns)?;
+            .map_err(|error| status::of_write(&error))?;
         self.charge_tables().await?;
         let permit = self.writer.permit(points).await;
         let encoding = Encoding {
@@ -126,7 +122,9 @@ impl Frames {
             batch: self.writer.batch(points, permit),
             errors: PointErrors::new(self.max_errors),
         };
-        let encoded = encoding.run("frame.", points, self.writer.compute()).await?;
+        let encoded = encoding
+            .run("frame.columns.", points, self.writer.compute())
+            .await?;
         let Encoding {
             tables,
             batch,

@@ -1,14 +1,14 @@
-//! Series as they were declared, packed: to resolve them, and later to resolve them again.
+//! Declarations of series, packed. They are kept to resolve the series again later.
 
 use hashbrown::HashMap;
 
-/// Declarations, in their order.
+/// The declarations of all series, by number.
 #[derive(Debug, Default)]
 pub(super) struct Declarations {
-    /// Symbols of one series behind those of the other: metric, then key and value of each tag.
+    /// The symbols of all series, concatenated: metric, then key and value of each tag.
     symbols: Vec<u32>,
     ends: Vec<usize>,
-    /// Those that are not made of symbols, by their number.
+    /// Declarations without symbols, by number.
     others: HashMap<u32, Other>,
 }
 
@@ -18,19 +18,18 @@ enum Other {
     TooManyTags(usize),
 }
 
-/// A series as it was declared.
+/// The declaration of one series.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Declared<'a> {
-    /// By symbols; tags as keys and values in turn.
+pub(crate) enum Declaration<'a> {
+    /// By symbols; tags as alternating keys and values.
     Symbols { metric: u32, tags: &'a [u32] },
-    /// By its TSUID.
+    /// By TSUID.
     Tsuid(&'a [u8]),
-    /// With so many tags that they were not even kept.
+    /// With more tags than are allowed, so that they are not kept.
     TooManyTags(usize),
 }
 
 impl Declarations {
-    /// How many there are.
     pub(super) fn len(&self) -> usize {
         self.ends.len()
     }
@@ -40,16 +39,15 @@ impl Declarations {
         self.symbols.len() * size_of::<u32>() + self.ends.len() * size_of::<usize>()
     }
 
-    /// Adds one.
-    pub(super) fn push(&mut self, declared: Declared<'_>) {
-        let other = match declared {
-            Declared::Symbols { metric, tags } => {
+    pub(super) fn push(&mut self, declaration: Declaration<'_>) {
+        let other = match declaration {
+            Declaration::Symbols { metric, tags } => {
                 self.symbols.push(metric);
                 self.symbols.extend_from_slice(tags);
                 None
             }
-            Declared::Tsuid(tsuid) => Some(Other::Tsuid(tsuid.into())),
-            Declared::TooManyTags(count) => Some(Other::TooManyTags(count)),
+            Declaration::Tsuid(tsuid) => Some(Other::Tsuid(tsuid.into())),
+            Declaration::TooManyTags(count) => Some(Other::TooManyTags(count)),
         };
         // The limit of series is far below 32 bits.
         if let (Some(other), Ok(number)) = (other, u32::try_from(self.ends.len())) {
@@ -59,16 +57,16 @@ impl Declarations {
     }
 
     /// The declaration of a number below [`Declarations::len`].
-    pub(super) fn get(&self, number: u32) -> Option<Declared<'_>> {
+    pub(super) fn get(&self, number: u32) -> Option<Declaration<'_>> {
         if let Some(other) = self.others.get(&number) {
             return Some(match other {
-                Other::Tsuid(tsuid) => Declared::Tsuid(tsuid),
-                Other::TooManyTags(count) => Declared::TooManyTags(*count),
+                Other::Tsuid(tsuid) => Declaration::Tsuid(tsuid),
+                Other::TooManyTags(count) => Declaration::TooManyTags(*count),
             });
         }
-        let range = super::tables::range(&self.ends, number)?;
+        let range = super::range(&self.ends, number)?;
         let (metric, tags) = self.symbols.get(range)?.split_first()?;
-        Some(Declared::Symbols {
+        Some(Declaration::Symbols {
             metric: *metric,
             tags,
         })
@@ -80,22 +78,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn declarations_are_read_back_in_their_order() {
+    fn returns_declarations_by_number() {
         let all = [
-            Declared::Symbols {
+            Declaration::Symbols {
                 metric: 7,
                 tags: &[1, 2, 3, 4],
             },
-            Declared::Tsuid(&[0, 0, 1]),
-            Declared::Symbols { metric: 0, tags: &[] },
-            Declared::TooManyTags(99),
-            Declared::Symbols {
+            Declaration::Tsuid(&[0, 0, 1]),
+            Declaration::Symbols { metric: 0, tags: &[] },
+            Declaration::TooManyTags(99),
+            Declaration::Symbols {
                 metric: 7,
                 tags: &[1, 2],
             },
         ];
         let mut declarations = Declarations::default();
-        all.iter().for_each(|declared| declarations.push(*declared));
+        all.iter().for_each(|declaration| declarations.push(*declaration));
         let read: Vec<_> = (0..5).map(|number| declarations.get(number).unwrap()).collect();
         assert_eq!(read, all);
         assert_eq!((declarations.len(), declarations.get(5)), (5, None));

@@ -1,7 +1,5 @@
 use std::sync::Arc;
 
-use oxtsdb_proto::data::v1::columns::{Block, SeriesDeclaration, block};
-use oxtsdb_proto::data::v1::{Columns, IntColumn, WriteColumnsRequest};
 use oxtsdb_row_store::intercept::InterceptedStore;
 use oxtsdb_row_store::memory::MemoryStore;
 use oxtsdb_row_store::{RowStore, StoreError, WriteBatch};
@@ -10,7 +8,8 @@ use uid_service::UidSettings;
 
 use crate::settings::DataSettings;
 use crate::test_stack::{Gate, Pass, TestStack};
-use crate::write::IngestResources;
+use crate::write::columns::{Block, Declaration, PointErrors, Tables, TablesLimits, Values, encode};
+use crate::write::{IngestResources, Precision};
 use crate::{NewPoint, Writer};
 
 const ROW_OF_A: &str = "000001000001000001 name:74735f637472 0000000000000001";
@@ -26,7 +25,7 @@ async fn write(writer: &Writer, host: &str, seconds: u32) -> Result<(), crate::W
     writer.write(&[point, point], None).await.map(drop)
 }
 
-/// Takes the row of series `host=a` away behind the service's back.
+/// Deletes the row of series `host=a` without the service.
 async fn remove_row_of_a(store: &MemoryStore) {
     let mut batch = WriteBatch::new("tsdb-meta".parse().unwrap());
     batch.row(&[0, 0, 1, 0, 0, 1, 0, 0, 1]).delete_row();
@@ -34,12 +33,12 @@ async fn remove_row_of_a(store: &MemoryStore) {
 }
 
 #[tokio::test]
-async fn a_series_gets_its_row_with_its_first_point_and_no_other_one() {
+async fn tracks_a_series_with_its_first_point_only() {
     let stack = TestStack::start().await;
     let writer = &stack.service.writer;
     write(writer, "a", 1_356_998_400).await.unwrap();
     assert_eq!(stack.cells("tsdb-meta").await, [ROW_OF_A]);
-    // The table is not written to again, be it for another hour of points.
+    // The table is not written again, not even for points of another hour.
     remove_row_of_a(&stack.store).await;
     write(writer, "a", 1_356_998_410).await.unwrap();
     write(writer, "a", 1_357_998_400).await.unwrap();
@@ -48,7 +47,7 @@ async fn a_series_gets_its_row_with_its_first_point_and_no_other_one() {
 }
 
 #[tokio::test]
-async fn each_hour_of_the_clock_the_row_is_stored_again() {
+async fn tracks_again_in_each_hour_of_the_clock() {
     let stack = TestStack::start().await;
     let writer = &stack.service.writer;
     write(writer, "a", 1_356_998_400).await.unwrap();
@@ -67,7 +66,7 @@ async fn each_hour_of_the_clock_the_row_is_stored_again() {
 }
 
 #[tokio::test]
-async fn a_process_that_begins_anew_stores_the_row_anew() {
+async fn tracks_again_after_a_restart() {
     let stack = TestStack::start().await;
     write(&stack.service.writer, "a", 1_356_998_400).await.unwrap();
     remove_row_of_a(&stack.store).await;
@@ -88,7 +87,7 @@ async fn a_process_that_begins_anew_stores_the_row_anew() {
 }
 
 #[tokio::test]
-async fn points_are_acknowledged_when_their_series_have_rows() {
+async fn acknowledges_points_after_their_series_are_tracked() {
     let (stack, gate) = Gate::meta_stack(DataSettings::default()).await;
     let writer = &stack.service.writer;
     let mut first = tokio::spawn({
@@ -97,7 +96,7 @@ async fn points_are_acknowledged_when_their_series_have_rows() {
     });
     gate.until_waiting(1).await;
     assert_eq!(stack.cells("tsdb").await.len(), 1, "the points are stored");
-    // Neither is another point of the series, which looks after its row itself.
+    // Another point of the series is not acknowledged either; it tracks the series itself.
     let mut second = tokio::spawn({
         let writer = writer.clone();
         async move { write(&writer, "a", 1_356_998_410).await }
@@ -116,39 +115,42 @@ async fn points_are_acknowledged_when_their_series_have_rows() {
 }
 
 #[tokio::test]
-async fn series_of_columns_are_tracked_once_a_point_is_stored() {
+async fn tracks_declared_series_with_their_first_point() {
     let stack = TestStack::start().await;
-    let declaration = |value| SeriesDeclaration {
-        metric_symbol: 0,
-        tag_symbols: vec![1, value],
-        ..SeriesDeclaration::default()
+    let writer = &stack.service.writer;
+    let mut tables = Tables::new(TablesLimits {
+        series: 2,
+        symbol_bytes: 1000,
+        tags: 8,
+        ttl: None,
+    });
+    let series = [[1, 2], [1, 3]];
+    let series = series.iter().map(|tags| Declaration::Symbols { metric: 0, tags });
+    tables
+        .declare(["m", "host", "a", "b"].into_iter(), series)
+        .unwrap();
+    tables.resolve(writer, None).await.unwrap();
+    let block = Block {
+        series: &[0],
+        base_ms: 1_356_998_400_000,
+        deltas_ms: &[0, 1000],
+        values: Values::Ints(&[1, 2]),
     };
-    let values = IntColumn { values: vec![1, 2] };
-    let columns = Columns {
-        new_symbols: ["m", "host", "a", "b"].map(str::to_owned).to_vec(),
-        new_series: vec![declaration(2), declaration(3)],
-        blocks: vec![Block {
-            series: vec![0],
-            base_timestamp_ms: 1_356_998_400_000,
-            timestamp_deltas_ms: vec![0, 1000],
-            values: Some(block::Values::Ints(values)),
-        }],
-    };
-    let request = WriteColumnsRequest {
-        columns: Some(columns),
-        ..WriteColumnsRequest::default()
-    };
-    let answer = stack.client().write_columns(request).await.unwrap().into_inner();
-    assert_eq!((answer.written, answer.failed), (2, 0));
+    let mut batch = writer.batch_in_time(2, None).await.unwrap();
+    let mut errors = PointErrors::new(1);
+    let blocks = [block].into_iter();
+    encode(blocks, Precision::Auto, &mut tables, batch.rows(), &mut errors).unwrap();
+    assert_eq!((batch.points(), errors.failed()), (2, 0));
+    writer.store(batch, None).await.unwrap();
     assert_eq!(
         stack.cells("tsdb-meta").await,
         [ROW_OF_A],
-        "the other was declared only"
+        "the other series has no point"
     );
 }
 
 #[tokio::test]
-async fn where_others_write_series_are_tracked_as_opentsdb_is_set_to() {
+async fn follows_opentsdb_settings_on_shared_tables() {
     for (tracking, incrementing, expected) in [
         (false, false, None),
         (false, true, None),

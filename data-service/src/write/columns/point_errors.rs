@@ -1,20 +1,20 @@
-//! The points of a batch that were not stored: all of them counted, the first of them told.
+//! The points of a batch that are not stored: all are counted, the first are described.
 
 use std::sync::Arc;
 
 use crate::write::PointErrorReason;
 
-/// Neighbouring points that failed for one reason.
+/// Adjacent points that failed for one reason.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct ErrorRun {
-    /// The number of the first point.
+    /// The index of the first point.
     pub(crate) first: u64,
-    /// How many they are.
+    /// Points in the run.
     pub(crate) count: u64,
     pub(crate) reason: Arc<PointErrorReason>,
 }
 
-/// Errors of points, of which no more are kept than somebody wants to hear.
+/// Errors of points, of which a limited number is kept.
 #[derive(Debug)]
 pub(crate) struct PointErrors {
     max: usize,
@@ -23,7 +23,7 @@ pub(crate) struct PointErrors {
 }
 
 impl PointErrors {
-    /// Keeps `max` runs.
+    /// Keeps at most `max` runs.
     pub(crate) fn new(max: usize) -> Self {
         Self {
             max,
@@ -55,7 +55,7 @@ impl PointErrors {
         }
     }
 
-    /// Adds points that share a reason; the run before grows if it ends here with the same one.
+    /// Adds points that share a reason. Extends the last run if it ends at `first` with that reason.
     #[cold]
     pub(crate) fn add_run(&mut self, first: u64, count: u64, reason: &Arc<PointErrorReason>) {
         self.failed += count;

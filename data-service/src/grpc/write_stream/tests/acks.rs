@@ -1,0 +1,234 @@
+//! Acknowledgements: order, window, errors.
+
+use super::*;
+use crate::write::WriteForm;
+
+#[tokio::test]
+async fn acknowledges_stored_frames() {
+    let stack = TestStack::start().await;
+    let (mut client, opened) = Client::open(&stack).await;
+    let expected = Opened {
+        window_frames: 64,
+        window_points: 1_000_000,
+        max_series: 1_000_000,
+    };
+    assert_eq!(opened, expected);
+    client.frame(1, declaration());
+    assert_eq!(
+        client.ack().await,
+        Ack {
+            sequence: 1,
+            ..Ack::default()
+        }
+    );
+    client.frame(2, at(0, 1));
+    assert_eq!(
+        client.ack().await,
+        Ack {
+            sequence: 2,
+            written: 1,
+            ..Ack::default()
+        }
+    );
+    // Tables stay: a later frame adds a series of old and new symbols.
+    let more = Columns {
+        new_symbols: vec!["b".to_owned()],
+        new_series: vec![SeriesDeclaration {
+            metric_symbol: 0,
+            tag_symbols: vec![1, 3],
+            ..Default::default()
+        }],
+        ..at(1, 1)
+    };
+    client.frame(3, more);
+    assert_eq!(client.ack().await.sequence, 3);
+    let expected = [
+        "00000100000000000001000001 t:0010 07",
+        "00000100000000000001000002 t:0010 07",
+    ];
+    assert_eq!(stack.cells("tsdb").await, expected);
+    drop(client.requests);
+    assert!(
+        client.replies.message().await.unwrap().is_none(),
+        "the stream ends with the client's side"
+    );
+}
+
+#[tokio::test]
+async fn reads_up_to_the_window_and_acknowledges_in_order() {
+    let settings = DataSettings {
+        stream_window_frames: 3,
+        ..DataSettings::default()
+    };
+    let (stack, gate) = Gate::stack(settings).await;
+    let (mut client, opened) = Client::open(&stack).await;
+    assert_eq!(opened.window_frames, 3);
+    client.frame(1, declaration());
+    assert_eq!(
+        client.ack().await.sequence,
+        1,
+        "a frame without points needs no store"
+    );
+    for sequence in 2..=8 {
+        client.frame(sequence, at(0, sequence.cast_signed()));
+    }
+    gate.until_waiting(3).await;
+    for _ in 0..100 {
+        tokio::task::yield_now().await;
+        assert_eq!(
+            gate.waiting(),
+            3,
+            "three frames are with the store at a time, and no fourth is read"
+        );
+    }
+    gate.let_go(1);
+    assert_eq!(
+        client.ack().await,
+        Ack {
+            sequence: 2,
+            written: 1,
+            ..Ack::default()
+        }
+    );
+    gate.until_waiting(3).await;
+    gate.let_go(6);
+    let rest = client.acks_through(8).await;
+    assert_eq!((rest.written, rest.failed), (6, 0));
+    assert_eq!(stack.cells("tsdb").await.len(), 7);
+}
+
+#[tokio::test]
+async fn window_limits_points() {
+    let settings = DataSettings {
+        stream_window_points: 10,
+        ..DataSettings::default()
+    };
+    let (stack, gate) = Gate::stack(settings).await;
+    let (mut client, _) = Client::open(&stack).await;
+    client.frame(1, declaration());
+    client.ack().await;
+    for sequence in 2..=5 {
+        client.frame(sequence, points(0, sequence.cast_signed() * 100, 5));
+    }
+    gate.until_waiting(2).await;
+    for _ in 0..100 {
+        tokio::task::yield_now().await;
+        assert_eq!(gate.waiting(), 2);
+    }
+    gate.let_go(4);
+    assert_eq!(client.acks_through(5).await.written, 20);
+    client.frame(6, points(0, 1, 11));
+    let (_, status) = client.status().await;
+    assert_eq!(
+        status.message(),
+        "frame.columns.blocks: has 11 points, at most 10 are allowed"
+    );
+    assert_eq!(reason_of(&status), Some(ErrorReason::BatchTooLarge));
+}
+
+#[tokio::test]
+async fn merges_acks_of_frames_stored_together() {
+    let (stack, gate) = Gate::stack(DataSettings::default()).await;
+    let (mut client, _) = Client::open(&stack).await;
+    client.frame(1, declaring(at(0, 1)));
+    for sequence in 2..=50 {
+        client.frame(sequence, at(0, sequence.cast_signed()));
+    }
+    gate.until_waiting(50).await;
+    gate.let_go(50);
+    let mut acks = 0;
+    let (mut last, mut written) = (0, 0);
+    while last < 50 {
+        let ack = client.ack().await;
+        (acks, last, written) = (acks + 1, ack.sequence, written + ack.written);
+    }
+    assert_eq!(written, 50);
+    assert!(acks < 50, "{acks} acks for 50 frames that were stored at once");
+}
+
+#[tokio::test]
+async fn ack_describes_the_first_errors_and_counts_all() {
+    let (stack, gate) = Gate::stack(DataSettings::default()).await;
+    let (mut client, _) = Client::open(&stack).await;
+    let mut columns = declaring(points(0, -2, 4));
+    columns.blocks.extend(points(0, 10, 1).blocks);
+    client.frame(1, columns);
+    client.frame(2, at(0, -5));
+    gate.let_go(2);
+    let ack = client.acks_through(2).await;
+    assert_eq!((ack.written, ack.failed), (2, 4));
+    assert!(ack.errors.len() <= 3, "two with each ack: {:?}", ack.errors);
+    let first = &ack.errors[0];
+    let error = first.error.as_ref().unwrap();
+    assert_eq!((first.sequence, error.point, error.count), (1, 0, 1));
+    assert_eq!(
+        error.error.as_ref().unwrap().reason(),
+        ErrorReason::InvalidTimestamp
+    );
+}
+
+#[tokio::test]
+async fn new_stream_resends_unacknowledged_frames() {
+    let (stack, gate) = Gate::stack(DataSettings::default()).await;
+    let frames = [declaring(at(0, 1)), at(0, 2), at(0, 3)];
+    let (mut client, _) = Client::open(&stack).await;
+    for (sequence, frame) in (1..).zip(&frames) {
+        client.frame(sequence, frame.clone());
+    }
+    gate.until_waiting(3).await;
+    gate.let_go(1);
+    assert_eq!(client.ack().await.sequence, 1);
+    drop(client);
+
+    let (mut client, _) = Client::open(&stack).await;
+    client.frame(1, at(0, 2));
+    let (_, status) = client.status().await;
+    assert_eq!(
+        reason_of(&status),
+        Some(ErrorReason::UndeclaredReference),
+        "tables do not outlive a stream"
+    );
+
+    gate.let_go(100);
+    let (mut client, _) = Client::open(&stack).await;
+    client.frame(1, declaration());
+    for (sequence, frame) in (2..).zip(&frames[1..]) {
+        client.frame(sequence, frame.clone());
+    }
+    assert_eq!(client.acks_through(3).await.written, 2);
+    let expected =
+        ["0010", "0020", "0030"].map(|qualifier| format!("00000100000000000001000001 t:{qualifier} 07"));
+    assert_eq!(stack.cells("tsdb").await, expected);
+}
+
+#[tokio::test]
+async fn later_frame_wins_on_a_store_without_write_order() {
+    for write_form in [WriteForm::Rows, WriteForm::Cells] {
+        let settings = DataSettings {
+            write_form,
+            ..DataSettings::default()
+        };
+        let (stack, gate) = Gate::hbase_stack(settings).await;
+        let (mut client, _) = Client::open(&stack).await;
+        client.frame(1, declaration());
+        assert_eq!(client.ack().await.sequence, 1);
+        for (sequence, value) in (2..).zip([10, 20, 30, 40]) {
+            let mut frame = at(0, 1);
+            frame.blocks[0].values = Some(block::Values::Ints(IntColumn { values: vec![value] }));
+            client.frame(sequence, frame);
+            gate.until_waiting(1).await;
+        }
+        for _ in 0..100 {
+            tokio::task::yield_now().await;
+            assert_eq!(gate.waiting(), 1, "one write of a row at a time");
+        }
+        gate.let_go(2);
+        assert_eq!(client.acks_through(5).await.written, 4);
+        assert_eq!(gate.passed(), 2, "the frames behind the first are one write");
+        assert_eq!(
+            stack.cells("tsdb").await,
+            ["00000100000000000001000001 t:0010 28"],
+            "{write_form}"
+        );
+    }
+}

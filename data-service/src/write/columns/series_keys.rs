@@ -1,0 +1,132 @@
+//! The series table: row keys and failures of declared series.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use hashbrown::HashMap;
+use oxtsdb_schema::BaseTime;
+
+use super::range;
+use crate::uids::series::{Series, set_base_time};
+use crate::write::tracking::Untracked;
+use crate::write::{PointErrorReason, Resolved};
+
+/// Row keys, concatenated. A series that failed has an empty key.
+#[derive(Debug, Default)]
+pub(super) struct SeriesKeys {
+    keys: Vec<u8>,
+    ends: Vec<usize>,
+    base_time_at: usize,
+    tracked: Vec<Tracked>,
+    failures: HashMap<u32, Arc<PointErrorReason>>,
+}
+
+/// Whether a series is tracked; see [`Untracked`].
+#[derive(Debug)]
+struct Tracked {
+    /// The hour in which it was last observed. Next to the others', so that most points need no access to
+    /// the series itself.
+    hour: u32,
+    /// `None`: it failed.
+    series: Option<Arc<Series>>,
+}
+
+impl SeriesKeys {
+    pub(super) fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    /// Whether no series is resolved.
+    pub(super) fn all_failed(&self) -> bool {
+        self.keys.is_empty()
+    }
+
+    /// Bytes in memory, about. Series shared with the cache are not counted.
+    pub(super) fn byte_len(&self) -> usize {
+        self.keys.len() + self.len() * (size_of::<usize>() + size_of::<Tracked>())
+    }
+
+    pub(super) fn push(&mut self, resolved: Resolved) {
+        match resolved {
+            Ok(series) => {
+                self.base_time_at = series.base_time_at();
+                self.keys.extend_from_slice(series.key());
+                self.push_tracked(Tracked {
+                    hour: 0,
+                    series: Some(series),
+                });
+            }
+            Err(reason) => {
+                // The limit of series is far below 32 bits.
+                if let Ok(number) = u32::try_from(self.len()) {
+                    self.failures.insert(number, reason);
+                }
+                self.push_tracked(Tracked {
+                    hour: 0,
+                    series: None,
+                });
+            }
+        }
+    }
+
+    /// Ends the series whose key was appended, if it has one.
+    fn push_tracked(&mut self, tracked: Tracked) {
+        self.ends.push(self.keys.len());
+        self.tracked.push(tracked);
+    }
+
+    /// Replaces the results of some series, by their numbers.
+    pub(super) fn with(mut self, found: &HashMap<u32, Resolved>) -> Self {
+        let mut all = Self {
+            base_time_at: self.base_time_at,
+            ..Self::default()
+        };
+        let mut start = 0;
+        for ((number, end), tracked) in (0..).zip(&self.ends).zip(self.tracked.drain(..)) {
+            let key = self.keys.get(start..*end).unwrap_or_default();
+            start = *end;
+            if let Some(resolved) = found.get(&number) {
+                all.push(resolved.clone());
+            } else if let Some(reason) = self.failures.remove(&number) {
+                all.push(Err(reason));
+            } else {
+                all.keys.extend_from_slice(key);
+                all.push_tracked(tracked);
+            }
+        }
+        all
+    }
+
+    /// The range of a series' row key; empty: it failed. `None`: it is not declared.
+    #[inline]
+    pub(super) fn range(&self, number: u32) -> Option<Range<usize>> {
+        range(&self.ends, number)
+    }
+
+    /// Why a series failed.
+    pub(super) fn failure(&self, number: u32) -> Option<&Arc<PointErrorReason>> {
+        self.failures.get(&number)
+    }
+
+    /// Adds a series to `untracked`, unless it is tracked.
+    #[inline]
+    pub(super) fn observe(&mut self, number: u32, untracked: &mut Untracked) {
+        let Some(tracked) = self.tracked.get_mut(number as usize) else {
+            return;
+        };
+        if tracked.hour != untracked.hour() {
+            tracked.hour = untracked.hour();
+            if let Some(series) = &tracked.series {
+                untracked.observe(series);
+            }
+        }
+    }
+
+    /// The row key of one hour of the series at `range`.
+    #[inline]
+    pub(super) fn row_key(&mut self, range: Range<usize>, base: BaseTime) -> &[u8] {
+        let key = &mut self.keys[range];
+        set_base_time(key, self.base_time_at, base);
+        key
+    }
+}

@@ -1,0 +1,45 @@
+//! Columns that break the protocol.
+
+/// Why columns are rejected as a whole: nothing of them is stored, and a stream ends.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum ProtocolViolation {
+    /// A declaration refers to a symbol that is not declared.
+    #[error("refers to symbol {number}, {declared} are declared")]
+    UndeclaredSymbol {
+        /// The index of the declaration.
+        declaration: usize,
+        symbol_use: SymbolUse,
+        number: u32,
+        declared: usize,
+    },
+    /// A block refers to a series that is not declared.
+    #[error("refers to series {number}, {declared} are declared")]
+    UndeclaredSeries {
+        /// The index of the block.
+        block: usize,
+        number: u32,
+        declared: usize,
+    },
+    /// A declaration has a tag key without a value.
+    #[error("has {count} elements, expected pairs of key and value")]
+    OddTagSymbols {
+        /// The index of the declaration.
+        declaration: usize,
+        count: usize,
+    },
+    #[error("declares more than {max} series")]
+    TooManySeries { max: usize },
+    #[error("declares symbols of more than {max} bytes")]
+    TooManySymbolBytes {
+        /// The index of the first symbol that does not fit.
+        symbol: usize,
+        max: usize,
+    },
+}
+
+/// What a declaration uses a symbol for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SymbolUse {
+    Metric,
+    Tag,
+}
