@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use oxtsdb_resources::{Admission, AdmissionLimits, ComputePool, FixedShare, MemoryAccount};
-use oxtsdb_row_store::{StoreError, TableName};
+use oxtsdb_row_store::{TableName, TableNameError};
 use oxtsdb_schema::{RowKeyLayout, SaltLayout, UidWidth, UidWidths, data_table};
 use oxtsdb_server::settings::{SettingError, in_range};
 
@@ -541,7 +541,7 @@ impl DataSettings {
 
 fn table_name(setting: &'static str, text: &str) -> Result<TableName, SettingError> {
     text.parse()
-        .map_err(|error: StoreError| SettingError::new(setting, format_args!("`{text}`"), error))
+        .map_err(|error: TableNameError| SettingError::new(setting, format_args!("`{text}`"), error))
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use clap::{ArgAction, Args};
 use oxtsdb_resources::FixedShare;
-use oxtsdb_row_store::{StoreError, TableName};
+use oxtsdb_row_store::{TableName, TableNameError};
 use oxtsdb_schema::name::MAX_LENGTH_DEFAULT;
 use oxtsdb_schema::{NameRules, UidWidth, data_table};
 use oxtsdb_server::settings::{SettingError, in_range};
@@ -131,7 +131,7 @@ impl UidSettings {
     ///
     /// The first setting that breaks its rule.
     pub fn check(&self) -> Result<UidConfig, SettingError> {
-        let table = self.uid_table.parse().map_err(|error: StoreError| {
+        let table = self.uid_table.parse().map_err(|error: TableNameError| {
             SettingError::new("--uid-table", format_args!("`{}`", self.uid_table), error)
         })?;
         let metric = width("--uid-width-metric", self.uid_width_metric)?;

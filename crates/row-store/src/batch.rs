@@ -2,9 +2,6 @@
 
 use crate::TableName;
 
-/// The longest row key, in bytes; HBase's limit.
-pub(crate) const MAX_ROW_KEY: usize = 32_767;
-
 /// A family of a [`WriteBatch`], from [`WriteBatch::family`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FamilyId(u8);

@@ -1,6 +1,6 @@
 //! Cells of one row, packed in two vectors.
 
-use crate::rules::MAX_QUALIFIER;
+use crate::limits::MAX_QUALIFIER;
 
 /// A cell with its family as a position in the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

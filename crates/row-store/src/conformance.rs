@@ -10,18 +10,13 @@
 mod conditions;
 mod errors;
 mod reads;
+mod subject;
 mod writes;
 
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{SystemTime, UNIX_EPOCH};
-
-use futures::StreamExt;
 use futures::future::BoxFuture;
 
-use crate::{
-    CellAddress, ColumnSelection, FamilyDef, FamilyId, RangeMeasure, Row, RowStore, Scan, TableDef,
-    TableName, WriteBatch,
-};
+use self::subject::Subject;
+use crate::RowStore;
 
 /// A check: its name, and the code.
 type Check = (&'static str, for<'a> fn(&'a Subject<'a>) -> BoxFuture<'a, ()>);
@@ -99,128 +94,4 @@ pub async fn suite(store: &dyn RowStore) {
         eprintln!("conformance: {name}");
         check(&Subject { store, check: name }).await;
     }
-}
-
-/// The store under test, with short forms of what the checks do with it.
-struct Subject<'a> {
-    store: &'a dyn RowStore,
-    check: &'static str,
-}
-
-impl Subject<'_> {
-    /// A name for a table that no other run and no other check has.
-    fn table_name(&self) -> TableName {
-        static NEXT: AtomicU64 = AtomicU64::new(0);
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let nanos = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos();
-        format!("conf_{nanos:x}_{number}_{}", self.check).parse().unwrap()
-    }
-
-    /// A new table with families `a` and `b`.
-    async fn table(&self) -> Table<'_> {
-        self.table_with(vec![FamilyDef::new("a"), FamilyDef::new("b")])
-            .await
-    }
-
-    async fn table_with(&self, families: Vec<FamilyDef>) -> Table<'_> {
-        let name = self.table_name();
-        let def = TableDef {
-            name: name.clone(),
-            families,
-        };
-        assert!(self.store.create_table(&def).await.unwrap(), "the table is new");
-        Table {
-            store: self.store,
-            name,
-        }
-    }
-}
-
-/// A table of the store under test.
-struct Table<'a> {
-    store: &'a dyn RowStore,
-    name: TableName,
-}
-
-impl Table<'_> {
-    fn batch(&self) -> (WriteBatch, FamilyId, FamilyId) {
-        let mut batch = WriteBatch::new(self.name.clone());
-        let (a, b) = (batch.family("a"), batch.family("b"));
-        (batch, a, b)
-    }
-
-    async fn write(&self, batch: WriteBatch) {
-        self.store.write(batch).await.unwrap();
-    }
-
-    /// Puts one cell of family `a`.
-    async fn put(&self, row: &[u8], qualifier: &[u8], value: &[u8]) {
-        let mut batch = WriteBatch::new(self.name.clone());
-        let a = batch.family("a");
-        batch.row(row).put(a, qualifier, value);
-        self.write(batch).await;
-    }
-
-    async fn put_at(&self, row: &[u8], qualifier: &[u8], timestamp_ms: i64, value: &[u8]) {
-        let mut batch = WriteBatch::new(self.name.clone());
-        let a = batch.family("a");
-        batch.row(row).put_at(a, qualifier, timestamp_ms, value);
-        self.write(batch).await;
-    }
-
-    async fn row(&self, row: &[u8]) -> Option<Row> {
-        self.store
-            .get(&self.name, row, &ColumnSelection::All)
-            .await
-            .unwrap()
-    }
-
-    /// The newest value of a cell of family `a`.
-    async fn value(&self, row: &[u8], qualifier: &[u8]) -> Option<Vec<u8>> {
-        let row = self.row(row).await?;
-        row.get("a", qualifier).map(|cell| cell.value.to_vec())
-    }
-
-    async fn scan(&self, scan: Scan) -> Vec<Row> {
-        let mut stream = self.store.scan(&self.name, scan).await.unwrap();
-        let mut rows = Vec::new();
-        while let Some(batch) = stream.next().await {
-            let batch = batch.unwrap();
-            assert!(!batch.is_empty(), "a batch of a scan is never empty");
-            rows.extend(batch);
-        }
-        rows
-    }
-
-    async fn measure(&self, start: &str, stop: &str, limit: usize) -> Option<RangeMeasure> {
-        let measure = self
-            .store
-            .measure(&self.name, start.as_bytes(), stop.as_bytes(), limit);
-        measure.await.unwrap()
-    }
-
-    async fn keys(&self, scan: Scan) -> Vec<Vec<u8>> {
-        self.scan(scan)
-            .await
-            .iter()
-            .map(|row| row.key().to_vec())
-            .collect()
-    }
-
-    fn cell(&self, row: &[u8], qualifier: &[u8]) -> CellAddress {
-        CellAddress::new(row, "a", qualifier)
-    }
-}
-
-/// Family, qualifier and value of the cells of a row.
-fn contents(row: &Row) -> Vec<(String, Vec<u8>, Vec<u8>)> {
-    row.cells()
-        .map(|cell| {
-            (
-                cell.family.to_owned(),
-                cell.qualifier.to_vec(),
-                cell.value.to_vec(),
-            )
-        })
-        .collect()
 }

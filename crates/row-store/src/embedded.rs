@@ -22,6 +22,7 @@ mod blocks;
 mod catalog;
 mod commit;
 mod compact;
+mod compaction_state;
 mod config;
 mod core;
 mod descriptors;
@@ -38,6 +39,7 @@ mod replacement;
 mod row_buffer;
 mod salvage;
 mod set_aside;
+mod table_file;
 mod table_list;
 mod varint;
 
@@ -51,6 +53,7 @@ use parking_lot::{Mutex, RwLock};
 
 use self::blocks::{BlockError, Blocks};
 use self::catalog::Catalog;
+use self::compaction_state::CompactionState;
 use self::config::MIN_TABLE_DESCRIPTORS;
 pub use self::config::{EmbeddedConfig, EmbeddedStats};
 use self::core::Core;
@@ -124,7 +127,7 @@ impl EmbeddedStore {
             blocks,
             last_ms: last_ms.into(),
             flush: core::FlushState::default(),
-            compaction: compact::Compaction::default(),
+            compaction: CompactionState::default(),
             counters: core::Counters::default(),
             write_error: Mutex::new(None),
             folder,

@@ -1,16 +1,13 @@
 //! What can go wrong in a store, and whether a retry helps.
 
-use crate::TableName;
+use crate::{TableName, TableNameError};
 
 /// Why an operation of a [`RowStore`](crate::RowStore) failed.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum StoreError {
-    /// The text is no name of a table.
-    #[error("`{name}` is not a table name, expected [namespace:]name of letters, digits, `_`, `-`, `.`")]
-    InvalidTableName {
-        /// The text.
-        name: String,
-    },
+    /// The text is not a table name.
+    #[error(transparent)]
+    InvalidTableName(#[from] TableNameError),
     /// There is no such table.
     #[error("table `{table}` does not exist")]
     NoSuchTable {

@@ -53,6 +53,7 @@
 mod compression;
 mod config;
 mod connection;
+mod cursor;
 mod error;
 mod gateway;
 mod health;
@@ -80,8 +81,8 @@ use hbase_thrift::hbase::THbaseSyncClient;
 pub use self::compression::Compression;
 pub use self::config::HbaseConfig;
 use self::connection::Connection;
-use self::error::{About, CallError};
-use self::pool::{Pool, Repeat};
+use self::error::{About, CallError, Repeat};
+use self::pool::Pool;
 use crate::{
     CellAddress, ColumnSelection, Condition, Row, RowStore, RowStream, Scan, StoreError, TableDef, TableName,
     WriteBatch, rules,

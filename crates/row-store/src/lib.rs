@@ -28,6 +28,7 @@ mod error;
 pub mod hbase;
 #[cfg(feature = "testing")]
 pub mod intercept;
+mod limits;
 mod measure;
 pub mod memory;
 mod points;
@@ -36,6 +37,7 @@ mod rules;
 mod scan;
 mod store;
 mod table;
+mod table_name;
 
 pub use batch::{FamilyId, MutationRef, RowMutations, WriteBatch};
 pub use clock::Clock;
@@ -46,4 +48,5 @@ pub use points::{PointColumns, PointValues};
 pub use row::{CellRef, Row, RowBuilder};
 pub use scan::{ColumnSelection, RowFilter, RowStream, Scan, prefix_end};
 pub use store::{AtomicCommit, CellAddress, Condition, RowStore};
-pub use table::{FamilyDef, TableDef, TableName};
+pub use table::{FamilyDef, TableDef};
+pub use table_name::{TableName, TableNameError};

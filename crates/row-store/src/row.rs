@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::cell_list::CellList;
-use crate::rules::MAX_QUALIFIER;
+use crate::limits::MAX_QUALIFIER;
 use crate::{PointColumns, StoreError};
 
 /// A cell of a [`Row`].

@@ -2,16 +2,8 @@
 
 use std::time::Duration;
 
-use crate::batch::MAX_ROW_KEY;
+use crate::limits::{MAX_FAMILIES, MAX_QUALIFIER, MAX_ROW_KEY, MAX_VALUE};
 use crate::{ColumnSelection, FamilyDef, MutationRef, RowMutations, Scan, StoreError, TableDef, WriteBatch};
-
-/// The longest qualifier, in bytes: longer than HBase stores, where a whole cell has 10 MiB at most.
-/// OpenTSDB's compaction makes long ones, 144,000 bytes of ten points a second.
-pub(crate) const MAX_QUALIFIER: usize = (16 << 20) - 1;
-/// The largest value, in bytes.
-pub(crate) const MAX_VALUE: usize = 16 << 20;
-/// The most families of a table; a [`crate::FamilyId`] is an index below it.
-const MAX_FAMILIES: usize = 16;
 
 fn invalid(detail: String) -> StoreError {
     StoreError::Invalid { detail }

@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 
-use crate::batch::MAX_ROW_KEY;
+use crate::limits::MAX_ROW_KEY;
 use crate::{
     ColumnSelection, DamageLog, DamagedRange, RangeMeasure, Row, RowStream, Scan, StoreError, TableDef,
     TableName, WriteBatch,

@@ -1,69 +1,8 @@
-//! Names and definitions of tables.
+//! Definitions of tables and their column families.
 
-use std::fmt;
-use std::str::FromStr;
 use std::time::Duration;
 
-use crate::StoreError;
-
-/// A table's namespace and name, as in HBase: `tsdb`, `monitoring:tsdb`.
-///
-/// Both parts are of `a-z A-Z 0-9 _ - .`; the namespace has no `-` and no `.`, and is `default`
-/// when none is written.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct TableName {
-    namespace: String,
-    name: String,
-}
-
-impl TableName {
-    /// The namespace of a table that is written without one.
-    pub const DEFAULT_NAMESPACE: &'static str = "default";
-
-    /// The namespace; `default` if none was written.
-    pub fn namespace(&self) -> &str {
-        &self.namespace
-    }
-
-    /// The name without its namespace.
-    pub fn name(&self) -> &str {
-        &self.name
-    }
-}
-
-impl FromStr for TableName {
-    type Err = StoreError;
-
-    fn from_str(text: &str) -> Result<Self, StoreError> {
-        let (namespace, name) = match text.split_once(':') {
-            Some(parts) => parts,
-            None => (Self::DEFAULT_NAMESPACE, text),
-        };
-        let word = |c: char| c.is_ascii_alphanumeric() || c == '_';
-        let valid_namespace = !namespace.is_empty() && namespace.chars().all(word);
-        let valid_name = !name.is_empty()
-            && name.chars().all(|c| word(c) || c == '-' || c == '.')
-            && !name.starts_with(['-', '.']);
-        if !valid_namespace || !valid_name {
-            return Err(StoreError::InvalidTableName {
-                name: text.to_owned(),
-            });
-        }
-        Ok(Self {
-            namespace: namespace.to_owned(),
-            name: name.to_owned(),
-        })
-    }
-}
-
-impl fmt::Display for TableName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.namespace != Self::DEFAULT_NAMESPACE {
-            write!(f, "{}:", self.namespace)?;
-        }
-        f.write_str(&self.name)
-    }
-}
+use crate::TableName;
 
 /// A column family of a table.
 #[derive(Clone, Debug, PartialEq, Eq)]

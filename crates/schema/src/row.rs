@@ -25,12 +25,14 @@ mod decode;
 mod error;
 mod merge;
 mod points;
+mod stats;
 
 pub use cell::{CellKind, CellPoint, CellRef, append_point, decode_cell};
 pub use compacted::{CompactError, CompactedCell, compact};
-pub use decode::{DuplicatePolicy, RowStats, decode_row};
+pub use decode::decode_row;
 pub use error::RowError;
 pub use points::Points;
+pub use stats::{DuplicatePolicy, RowStats};
 
 #[cfg(test)]
 mod tests;

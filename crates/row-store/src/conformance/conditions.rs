@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use futures::future::join_all;
 
-use super::{Subject, Table};
+use super::subject::{Subject, Table};
 use crate::{Condition, Scan, WriteBatch};
 
 fn condition(table: &Table<'_>, row: &[u8], expected: Option<&[u8]>) -> Condition {

@@ -1,6 +1,6 @@
 //! Tables, and what is refused.
 
-use super::Subject;
+use super::subject::Subject;
 use crate::{
     CellAddress, ColumnSelection, Condition, FamilyDef, Retry, Scan, StoreError, TableDef, WriteBatch,
 };

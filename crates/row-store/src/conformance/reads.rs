@@ -1,6 +1,6 @@
 //! Gets and scans.
 
-use super::{Subject, Table};
+use super::subject::{Subject, Table};
 use crate::{ColumnSelection, DamageLog, FamilyDef, PointColumns, PointValues, Row, RowFilter, Scan};
 
 /// Rows `a0` to `a9`, `b0` to `b9` and `c0` to `c9`, each with cells `a:q`, `a:r` and `b:q`.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use futures::stream::{FuturesUnordered, StreamExt as _};
 
-use super::{Subject, contents};
+use super::subject::{Subject, contents};
 use crate::{FamilyDef, Scan};
 
 /// Bytes that a store which takes keys for text would stumble over.

@@ -21,7 +21,7 @@ mod numbers;
 use super::varint::{self, Reader};
 use crate::PointColumns;
 use crate::cell_list::{CellList, RawCell};
-use crate::rules::MAX_QUALIFIER;
+use crate::limits::MAX_QUALIFIER;
 
 const VERSION: u8 = 1;
 /// Bytes before the runs.

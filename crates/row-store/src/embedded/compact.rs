@@ -2,9 +2,8 @@
 
 use std::time::Duration;
 
-use parking_lot::{Condvar, Mutex};
-
 use super::blocks::BlockError;
+use super::compaction_state::Ended;
 use super::core::Core;
 use super::descriptors::{self, Spare};
 use crate::StoreError;
@@ -12,69 +11,10 @@ use crate::StoreError;
 /// How long after a failure a compaction is tried again, and a tree opened that could not be.
 const RETRY: Duration = Duration::from_secs(10);
 
-/// What the compaction thread is to do.
-#[derive(Debug, Default)]
-pub(super) struct Compaction {
-    state: Mutex<State>,
-    changed: Condvar,
-}
-
-#[derive(Debug, Default)]
-struct State {
-    requested: bool,
-    stopping: bool,
-    /// Why the last compaction failed.
-    error: Option<StoreError>,
-    /// The thread is gone, and was not to stop.
-    died: bool,
-}
-
-impl Compaction {
-    /// Requests a compaction, if one is due.
-    pub(super) fn request(&self) {
-        self.state.lock().requested = true;
-        self.changed.notify_all();
-    }
-
-    /// Ends the thread after the compaction that is under way.
-    pub(super) fn stop(&self) {
-        self.state.lock().stopping = true;
-        self.changed.notify_all();
-    }
-
-    /// Whether the thread is there.
-    ///
-    /// # Errors
-    ///
-    /// It is not: reads get slower with each flush.
-    pub(super) fn check(&self) -> Result<(), StoreError> {
-        let state = self.state.lock();
-        if !state.died {
-            return Ok(());
-        }
-        Err(StoreError::Io {
-            place: "compaction thread".to_owned(),
-            detail: match &state.error {
-                Some(error) => format!("it stopped, after {error}"),
-                None => "it stopped".to_owned(),
-            },
-        })
-    }
-}
-
-struct Ended<'a>(&'a Compaction);
-
-impl Drop for Ended<'_> {
-    fn drop(&mut self) {
-        let mut state = self.0.state.lock();
-        state.died = !state.stopping;
-    }
-}
-
 /// Compacts until the store stops.
 pub(super) fn run(core: &Core) {
     let compaction = &core.compaction;
-    let _ended = Ended(compaction);
+    let _ended = Ended::of(compaction);
     // The bytes that were free when a compaction last filled the disk.
     let mut full_at = None;
     let mut spare = Spare::new(core.folder.lock_file(), descriptors::COMPACTION);

@@ -9,7 +9,7 @@ use tokio::sync::oneshot;
 use super::EmbeddedConfig;
 use super::blocks::Blocks;
 use super::catalog::Catalog;
-use super::compact::Compaction;
+use super::compaction_state::CompactionState;
 use super::folder::Folder;
 use crate::StoreError;
 
@@ -22,7 +22,7 @@ pub(super) struct Core {
     /// The newest time that was used.
     pub(super) last_ms: AtomicI64,
     pub(super) flush: FlushState,
-    pub(super) compaction: Compaction,
+    pub(super) compaction: CompactionState,
     pub(super) counters: Counters,
     /// Why the last write failed, if the operating system did not take it.
     pub(super) write_error: Mutex<Option<StoreError>>,

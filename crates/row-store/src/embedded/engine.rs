@@ -15,7 +15,7 @@ use fjall::{AbstractTree as _, CompressionType, Database, Keyspace, KeyspaceCrea
 use rustix::io::Errno;
 
 use super::folder::{io_error, make_private, sync_folder};
-use super::salvage::KeyRange;
+use super::table_file::TableFile;
 use crate::StoreError;
 
 /// Some eight hours of 10-second points lie in one block of the tree; a bigger one compresses keys
@@ -29,18 +29,6 @@ pub(super) struct Engine {
     // Dropped before the database.
     pub(super) rows: Keyspace,
     pub(super) database: Database,
-}
-
-/// A table file of the tree.
-#[derive(Clone, Debug)]
-pub(super) struct TableFile {
-    pub(super) id: u64,
-    pub(super) path: PathBuf,
-    /// First and last key; `None` while the tree is closed.
-    pub(super) keys: Option<KeyRange>,
-    /// Paths of the files of its run, in key order, while the tree is closed. The key ranges of a run do
-    /// not overlap, so the neighbours bound the keys of a file that cannot be read.
-    pub(super) run: Arc<[PathBuf]>,
 }
 
 /// What the tree is opened with.

@@ -162,10 +162,6 @@ impl Journal {
     }
 }
 
-fn segment_path(folder: &Path, number: u64) -> PathBuf {
-    folder.join(format!("{number:020}.journal"))
-}
-
 /// The segments there are, ascending.
 fn segments(folder: &Path) -> Result<Vec<(u64, PathBuf)>, StoreError> {
     let failed = |error| io_error(folder, &error);

@@ -3,10 +3,11 @@
 use std::fs;
 use std::path::PathBuf;
 
-use super::engine::{TREE_BLOCK, TableFile};
+use super::engine::TREE_BLOCK;
 use super::folder::{io_error, sync_folder};
 use super::salvage::{self, Damage};
 use super::set_aside::SetAside;
+use super::table_file::TableFile;
 use crate::StoreError;
 
 /// A damaged table file, and the one that is to take its place.

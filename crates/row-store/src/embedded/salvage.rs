@@ -23,8 +23,8 @@ use lsm_tree::table::block::{BlockType, Header};
 use lsm_tree::table::{Block, DataBlock, Writer};
 use lsm_tree::{Cache, Checksum, CompressionType, InternalValue, SeqNo, Table, ValueType};
 
-use super::engine::TableFile;
 use super::folder::io_error;
+use super::table_file::{KeyRange, TableFile};
 use crate::StoreError;
 
 /// First bytes of a block.
@@ -37,9 +37,6 @@ const PAGE: usize = 4 << 10;
 
 /// The key of a file of which nothing is left and no key is known: before the rows of all tables.
 const PLACEHOLDER: [u8; 3] = [0; 3];
-
-/// First and last key of a table file.
-pub(super) type KeyRange = (Vec<u8>, Vec<u8>);
 
 /// Keys that a damaged stretch of a file may have had.
 #[derive(Clone, Debug, PartialEq, Eq)]

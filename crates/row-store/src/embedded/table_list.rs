@@ -21,9 +21,9 @@ use std::sync::Arc;
 
 use lsm_tree::checksum::ChecksummedWriter;
 
-use super::engine::TableFile;
 use super::folder::{io_error, missing};
 use super::salvage;
+use super::table_file::TableFile;
 use super::varint::Reader;
 use crate::StoreError;
 

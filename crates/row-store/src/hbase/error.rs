@@ -5,7 +5,6 @@ use std::fmt;
 use hbase_thrift::hbase::{AlreadyExists, IOError, IllegalArgument};
 use thrift::{ProtocolErrorKind, TransportErrorKind};
 
-use super::pool::Repeat;
 use crate::{StoreError, TableName};
 
 /// Why a call failed.
@@ -128,6 +127,15 @@ impl CallError {
             Self::Refused(refusal) => refusal.into_store_error(about),
         }
     }
+}
+
+/// What a request may do after it has broken a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Repeat {
+    /// Be sent again: doing it twice is as good as once.
+    Safe,
+    /// Nothing: it may have been done.
+    Never,
 }
 
 /// What a request was about.

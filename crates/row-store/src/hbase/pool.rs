@@ -9,7 +9,7 @@ use tokio::sync::oneshot;
 
 use super::config::HbaseConfig;
 use super::connection::{Connection, ConnectionId};
-use super::error::CallError;
+use super::error::{CallError, Repeat};
 use super::gateway::Gateways;
 use super::queue::{Claim, Job, Queue, Way, too_late};
 use super::worker::{Shared, Worker};
@@ -17,15 +17,6 @@ use crate::StoreError;
 
 /// How often a request that may be repeated is sent when its connection breaks.
 const ATTEMPTS: usize = 3;
-
-/// What a request may do after it has broken a connection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Repeat {
-    /// Be sent again: doing it twice is as good as once.
-    Safe,
-    /// Nothing: it may have been done.
-    Never,
-}
 
 /// The workers of a store. They end when it is dropped.
 pub(super) struct Pool {

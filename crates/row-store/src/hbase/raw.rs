@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use hbase_thrift::hbase::{BatchMutation, ColumnDescriptor, Mutation, TAppend, TScan};
 
-use crate::batch::MAX_ROW_KEY;
+use crate::limits::MAX_ROW_KEY;
 use crate::{CellAddress, ColumnSelection, FamilyDef, Scan, StoreError, TableName, rules};
 
 /// Attributes of an operation; we have none.

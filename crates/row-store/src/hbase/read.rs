@@ -5,8 +5,8 @@ use futures::stream::{StreamExt, TryStreamExt, iter};
 use hbase_thrift::hbase::{THbaseSyncClient, TRowResult};
 
 use super::connection::Connection;
-use super::error::CallError;
-use super::pool::{Pool, Repeat};
+use super::error::{CallError, Repeat};
+use super::pool::Pool;
 use super::raw;
 use super::rows::RawRow;
 use crate::{ColumnSelection, Row, TableName};

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use hbase_thrift::hbase::{TCell, TRowResult};
 
 use super::error::CallError;
-use crate::rules::MAX_QUALIFIER;
+use crate::limits::MAX_QUALIFIER;
 use crate::{Row, RowBuilder};
 
 /// A cell of an answer: family, qualifier, timestamp, value.

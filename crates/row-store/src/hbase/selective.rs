@@ -20,10 +20,10 @@ use std::sync::Arc;
 
 use futures::stream::{StreamExt, TryStreamExt, iter, try_unfold};
 
+use super::cursor::Cursor;
 use super::error::{About, CallError};
 use super::pool::Pool;
 use super::read;
-use super::scan::Cursor;
 use crate::{Row, RowFilter, RowStream, Scan, StoreError, TableName};
 
 /// Keys that are listed at first, and behind each jump.

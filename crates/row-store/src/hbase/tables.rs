@@ -7,8 +7,8 @@ use hbase_thrift::hbase::{ColumnDescriptor, THbaseSyncClient};
 
 use super::compression::Compression;
 use super::connection::Connection;
-use super::error::{About, CallError, RefusalKind};
-use super::pool::{Pool, Repeat};
+use super::error::{About, CallError, RefusalKind, Repeat};
+use super::pool::Pool;
 use super::raw;
 use crate::{FamilyDef, StoreError, TableDef, TableName, rules};
 

@@ -11,8 +11,8 @@ use futures::stream::{StreamExt, TryStreamExt, iter};
 use hbase_thrift::hbase::{TCell, THbaseSyncClient};
 
 use super::connection::Connection;
-use super::error::CallError;
-use super::pool::{Pool, Repeat};
+use super::error::{CallError, Repeat};
+use super::pool::Pool;
 use super::{raw, tables};
 use crate::{Row, RowBuilder, TableName};
 

@@ -7,9 +7,9 @@ use futures::stream::{StreamExt, TryStreamExt, iter};
 use hbase_thrift::hbase::{BatchMutation, Mutation, THbaseSyncClient};
 
 use super::connection::Connection;
-use super::error::{About, CallError};
+use super::error::{About, CallError, Repeat};
 use super::plan::{self, Call};
-use super::pool::{Pool, Repeat};
+use super::pool::Pool;
 use super::{raw, tables};
 use crate::{MutationRef, StoreError, WriteBatch, rules};
 

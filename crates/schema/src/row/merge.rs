@@ -12,9 +12,9 @@ use std::collections::BinaryHeap;
 use super::cell::{
     AppendedPoints, CellKind, CellRef, CompactedPoints, RawPoint, decode_value, shown, single_point,
 };
-use super::decode::{DuplicatePolicy, RowStats};
 use super::error::RowError;
 use super::points::Points;
+use super::stats::{DuplicatePolicy, RowStats};
 
 /// The points of one cell that are not merged yet.
 enum Column<'a> {

@@ -7,7 +7,6 @@ use std::path::{Path, PathBuf};
 
 use super::super::folder::{create_private, io_error};
 use super::super::varint::Reader;
-use super::segment_path;
 use crate::StoreError;
 
 const MAGIC: [u8; 8] = *b"oxtsdbjn";
@@ -23,6 +22,11 @@ pub(super) const ALIGN: usize = 8;
 /// A segment grows by so much at a time. A sync of bytes that the file has already costs half of
 /// one that makes the file longer.
 pub(super) const GROWTH: u64 = 4 << 20;
+
+/// Where the segment with this number lies.
+pub(super) fn segment_path(folder: &Path, number: u64) -> PathBuf {
+    folder.join(format!("{number:020}.journal"))
+}
 
 /// What the header of a segment says beside its number.
 #[derive(Clone, Copy, Debug)]

@@ -1,6 +1,6 @@
 use std::path::PathBuf;
 
-use super::super::segment_path;
+use super::super::segment::segment_path;
 use super::*;
 
 /// A journal of two segments: frames 1 and 2 in the first, 3 to 5 in the second.

@@ -1,0 +1,310 @@
+//! A scan in progress: fetches the newest versions of rows, in order, and recovers when its scanner is lost.
+//!
+//! A scanner lives in the gateway that opened it, under a small number that a restarted gateway reuses. It is
+//! therefore used only on the connection that opened it. If that connection or the scanner's lease is lost,
+//! the cursor opens another scanner behind the last complete row.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Instant;
+
+use hbase_thrift::hbase::{THbaseSyncClient, TScan};
+
+use super::connection::{Connection, ConnectionId};
+use super::error::{About, CallError};
+use super::pool::{Call, Pool};
+use super::queue::Way;
+use super::range::{Assembler, KeyRange};
+use super::raw;
+use crate::{Row, Scan, StoreError, TableName};
+
+/// Cells of a part of a row: wider rows come in several parts.
+const CELLS_PER_PART: i32 = 1_000;
+/// Parts that are fetched at once, at least and at most, if the limit of the scan allows.
+const PARTS: std::ops::RangeInclusive<usize> = 128..=1_024;
+/// How often a scan is taken up again without a new row.
+const ATTEMPTS: usize = 3;
+
+/// Newest versions of rows, in their order: a scan that is under way.
+pub(super) struct Cursor {
+    pub(super) pool: Arc<Pool>,
+    pub(super) table: TableName,
+    scan: Scan,
+    /// What has not been received.
+    range: KeyRange,
+    /// Keys alone are wanted.
+    is_of_keys: bool,
+    /// Rows that may still be returned.
+    rest: u64,
+    /// What is being fetched.
+    next: Option<Call<Fetched>>,
+    /// Rows that were fetched.
+    ready: VecDeque<Row>,
+    is_at_end: bool,
+    /// Attempts since the last row.
+    failures: usize,
+    /// How much is fetched at once; less when answers were too long.
+    parts: usize,
+    most_parts: usize,
+    cells: i32,
+}
+
+/// What came of a fetch.
+pub(super) struct Fetched {
+    /// The rows that are wanted.
+    pub(super) rows: Vec<Row>,
+    /// How many parts came, of rows that are wanted and others.
+    pub(super) parts: usize,
+    is_at_end: bool,
+    pub(super) following: Following,
+}
+
+/// How a scan goes on.
+pub(super) struct Following {
+    scanner: Scanner,
+    pub(super) assembler: Assembler,
+}
+
+impl Cursor {
+    /// A scan of which nothing is asked for yet.
+    pub(super) fn new(pool: Arc<Pool>, table: TableName, scan: Scan) -> Self {
+        let parts = scan.batch_rows.clamp(*PARTS.start(), *PARTS.end());
+        Self {
+            parts,
+            most_parts: parts,
+            cells: CELLS_PER_PART,
+            rest: scan.limit.unwrap_or(u64::MAX),
+            range: KeyRange::of(&scan),
+            is_of_keys: false,
+            pool,
+            table,
+            scan,
+            next: None,
+            ready: VecDeque::new(),
+            is_at_end: false,
+            failures: 0,
+        }
+    }
+
+    /// The same for the keys alone: each row comes with one cell, and that without its value. `parts` are
+    /// fetched at first.
+    pub(super) fn of_keys(pool: Arc<Pool>, table: TableName, scan: Scan, parts: usize) -> Self {
+        Self {
+            parts,
+            most_parts: *PARTS.end(),
+            is_of_keys: true,
+            ..Self::new(pool, table, scan)
+        }
+    }
+
+    pub(super) fn about(&self, error: CallError) -> StoreError {
+        error.into_store_error(About::repeatable(&self.table))
+    }
+
+    /// The next rows; none at the end.
+    pub(super) async fn next_batch(&mut self) -> Result<Vec<Row>, CallError> {
+        while self.ready.is_empty() && !self.is_at_end {
+            self.fetch().await?;
+        }
+        let count = self.ready.len().min(self.scan.batch_rows);
+        Ok(self.ready.drain(..count).collect())
+    }
+
+    /// Waits for rows, and begins to fetch what follows them.
+    pub(super) async fn fetch(&mut self) -> Result<(), CallError> {
+        let Some(fetched) = self.fetched().await? else {
+            return Ok(());
+        };
+        let rest = usize::try_from(self.rest).unwrap_or(usize::MAX);
+        let before = self.ready.len();
+        self.ready.extend(fetched.rows.into_iter().take(rest));
+        self.rest -= (self.ready.len() - before) as u64;
+        if self.rest == 0 {
+            self.is_at_end = true;
+        }
+        self.go_on(fetched.following, self.parts);
+        Ok(())
+    }
+
+    /// What the next fetch brings, without beginning another one; `None` at the end, and where it has to
+    /// be tried again.
+    pub(super) async fn fetched(&mut self) -> Result<Option<Fetched>, CallError> {
+        if self.is_at_end {
+            return Ok(None);
+        }
+        let call = match self.next.take() {
+            Some(call) => call,
+            None => self.open_scanner()?,
+        };
+        let fetched = match call.answer().await {
+            Ok(fetched) => fetched,
+            Err(error) => return self.recover(error).map(|()| None),
+        };
+        if let Some(key) = fetched.following.assembler.last_key() {
+            self.failures = 0;
+            self.range.resume_after(key);
+        }
+        self.is_at_end = fetched.is_at_end;
+        Ok(Some(fetched))
+    }
+
+    /// Whether nothing is left to be fetched.
+    pub(super) fn is_at_end(&self) -> bool {
+        self.is_at_end
+    }
+
+    /// Begins to fetch what follows, so many parts if that is allowed. If it cannot be asked for now, a new
+    /// scanner is opened when it is needed.
+    pub(super) fn go_on(&mut self, following: Following, parts: usize) {
+        self.parts = parts.min(self.most_parts);
+        if !self.is_at_end {
+            self.next = self.continue_scanner(following).ok();
+        }
+    }
+
+    /// Begins to fetch on another scanner, which is opened at a key; false if that is not ahead.
+    pub(super) fn jump(&mut self, key: Vec<u8>, parts: usize) -> bool {
+        if self.is_at_end || !self.range.seek(key) {
+            return false;
+        }
+        self.parts = parts.min(self.most_parts);
+        self.is_at_end = self.range.is_empty();
+        if !self.is_at_end {
+            self.next = self.open_scanner().ok();
+        }
+        true
+    }
+
+    /// Begins a scan of what is left.
+    fn open_scanner(&self) -> Result<Call<Fetched>, CallError> {
+        let pool = self.pool.clone();
+        let (table, parts) = (raw::table_name(&self.table), self.parts());
+        let range = self.range.scan_range();
+        let scan = if self.is_of_keys {
+            raw::scan_of_keys(range, &self.scan.columns, parts)
+        } else {
+            raw::scan(range, &self.scan.columns, self.cells, parts)
+        };
+        let assembler = Assembler::new(self.range.clone(), self.scan.filter.clone());
+        let deadline = Instant::now() + self.pool.config().request_timeout;
+        self.pool.submit(Way::Any, deadline, move |connection, deadline| {
+            let scanner = Scanner::open(connection, deadline, pool, table, scan)?;
+            scanner.fetch(connection, deadline, assembler, parts)
+        })
+    }
+
+    /// Goes on with a scan.
+    fn continue_scanner(&self, following: Following) -> Result<Call<Fetched>, CallError> {
+        let Following { scanner, assembler } = following;
+        let parts = self.parts();
+        let deadline = Instant::now() + self.pool.config().request_timeout;
+        let connection = scanner.connection;
+        self.pool
+            .submit(Way::Over(connection), deadline, move |connection, deadline| {
+                scanner.fetch(connection, deadline, assembler, parts)
+            })
+    }
+
+    /// How many parts to fetch: without a filter, not many more than the limit leaves rows.
+    fn parts(&self) -> i32 {
+        let rest = usize::try_from(self.rest).unwrap_or(usize::MAX);
+        let parts = match self.scan.filter {
+            // The first one of a descending scan may be outside of the range.
+            None => self.parts.min(rest.saturating_add(1)),
+            Some(_) => self.parts,
+        };
+        i32::try_from(parts).unwrap_or(i32::MAX)
+    }
+
+    /// Prepares another attempt after the last whole row, if there is hope.
+    fn recover(&mut self, error: CallError) -> Result<(), CallError> {
+        self.failures += 1;
+        let is_hopeful = match &error {
+            CallError::ScannerLost | CallError::Lost { .. } => self.failures < ATTEMPTS,
+            CallError::Refused(refusal) => refusal.is_about_lease() && self.failures < ATTEMPTS,
+            // Its own limit: there is nothing left to halve.
+            CallError::TooLong { .. } => self.fetch_less(),
+            CallError::NotSent { .. } | CallError::TimedOut { .. } => false,
+        };
+        if !is_hopeful {
+            return Err(error);
+        }
+        tracing::debug!(table = %self.table, %error, "the scan is taken up again");
+        Ok(())
+    }
+
+    /// Halves what is fetched at once; false if it cannot be less.
+    fn fetch_less(&mut self) -> bool {
+        if self.parts > 1 {
+            self.parts /= 2;
+            self.most_parts = self.parts;
+        } else if self.cells > 1 {
+            self.cells /= 2;
+        } else {
+            return false;
+        }
+        true
+    }
+}
+
+/// A scanner that is open in a gateway; dropping it closes it there.
+struct Scanner {
+    pool: Arc<Pool>,
+    connection: ConnectionId,
+    id: i32,
+}
+
+impl Scanner {
+    fn open(
+        connection: &mut Connection,
+        deadline: Instant,
+        pool: Arc<Pool>,
+        table: Vec<u8>,
+        scan: TScan,
+    ) -> Result<Self, CallError> {
+        let id = connection.call("scannerOpenWithScan", deadline, |client| {
+            client.scanner_open_with_scan(table, scan, raw::no_attributes())
+        })?;
+        connection.scanners += 1;
+        Ok(Self {
+            pool,
+            connection: connection.id,
+            id,
+        })
+    }
+
+    fn fetch(
+        self,
+        connection: &mut Connection,
+        deadline: Instant,
+        mut assembler: Assembler,
+        parts: i32,
+    ) -> Result<Fetched, CallError> {
+        let found = connection.call("scannerGetList", deadline, |client| {
+            client.scanner_get_list(self.id, parts)
+        })?;
+        let count = found.len();
+        // Fewer than asked for are the last.
+        let is_at_end = i32::try_from(count).is_ok_and(|found| found < parts);
+        let rows = assembler.add(found, is_at_end, connection.gateway())?;
+        Ok(Fetched {
+            rows,
+            parts: count,
+            is_at_end,
+            following: Following {
+                scanner: self,
+                assembler,
+            },
+        })
+    }
+}
+
+impl Drop for Scanner {
+    fn drop(&mut self) {
+        let id = self.id;
+        self.pool.tell(self.connection, move |connection, deadline| {
+            connection.scanners = connection.scanners.saturating_sub(1);
+            connection.call("scannerClose", deadline, |client| client.scanner_close(id))
+        });
+    }
+}
