@@ -14,6 +14,7 @@
 //!
 //! Source: OpenTSDB 2.4, `PipelineFactory.DetectHttpOrRpc`, `ConnectionManager`.
 
+pub(crate) mod build_info;
 pub(crate) mod counters;
 pub(crate) mod point_text;
 #[cfg(test)]

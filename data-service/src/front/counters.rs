@@ -7,6 +7,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use oxtsdb_resources::{Admission, MemoryPool};
 use oxtsdb_row_store::RowStore;
@@ -55,6 +56,13 @@ pub(crate) struct Statistic {
     /// The tag that tells lines of one name apart.
     pub(crate) tag: Option<(&'static str, &'static str)>,
     pub(crate) value: u64,
+}
+
+/// The time of statistics, in seconds since the epoch.
+pub(crate) fn now_seconds() -> u64 {
+    SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .map_or(0, |since| since.as_secs())
 }
 
 impl Counters {

@@ -2,11 +2,18 @@
 //!
 //! Source: OpenTSDB 2.4, `TagVFilter.loadedFilters`; the texts are our own.
 
+use crate::http::api_request::ApiRequest;
+use crate::http::error::HttpError;
 use crate::http::json;
+use crate::http::reply::Reply;
 use oxtsdb_query::filter::FILTER_TYPES;
 
-/// The answer.
-pub(crate) fn body() -> Vec<u8> {
+/// GET and POST.
+pub(crate) async fn list(_request: ApiRequest<'_>) -> Result<Reply, HttpError> {
+    Ok(Reply::json(body()))
+}
+
+fn body() -> Vec<u8> {
     let mut out = vec![b'{'];
     for (place, name) in FILTER_TYPES.iter().enumerate() {
         if place > 0 {

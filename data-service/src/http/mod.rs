@@ -1,31 +1,33 @@
-//! The HTTP door: OpenTSDB's API, as Grafana, collectors and client libraries speak it.
+//! HTTP front end: OpenTSDB's API, as Grafana, collectors and client libraries use it.
 //!
-//! | endpoint | methods |
-//! |---|---|
-//! | `/api/put` | POST |
-//! | `/api/query`, `/api/query/last` | GET, POST |
-//! | `/api/query/gexp`; `/api/query/exp` | GET; POST |
-//! | `/q`, its ascii form | GET |
-//! | `/api/suggest` | GET, POST |
-//! | `/api/aggregators`, `/api/config/filters`, `/api/version`, `/api/stats` | GET, POST |
+//! ```text
+//!   request ─► CORS ─► endpoint by path and method ─► body: limits, memory, decompression ─► handler
+//!   response ◄─ compression ◄─ JSONP ◄─ OpenTSDB's envelope, if it is an error ◄─────────────────┘
+//! ```
 //!
-//! Differences from OpenTSDB, all of them wanted:
-//! - A point is durable when `/api/put` answers, also without `sync`. If it cannot be stored the
-//!   answer is 503 (send again), 507 (no space left) or 500, never 204.
-//! - Chunked bodies are always taken. The limit is on the decompressed size (413).
+//! [`ENDPOINTS`] is the table of endpoints. A handler decodes its request, calls the service, and encodes the
+//! result; it adds nothing to the service.
+//!
+//! Intended differences from OpenTSDB:
+//! - A point is durable when `/api/put` responds, also without `sync`. If it cannot be stored the
+//!   status is 503 (send again), 507 (no space left) or 500, never 204.
+//! - Chunked bodies are always accepted. The limit is on the decompressed size (413).
 //! - Text behind the JSON of a body is an error; OpenTSDB ignores it, and with it the second of two
 //!   points that are not in an array.
 //! - An empty JSON object as a query, and a body of white space, are errors of the client (400),
 //!   not of the server.
-//! - A feature that is not there (deleting by query, for example) is a clear error, not ignored.
+//! - A feature that does not exist (deleting by query, for example) is rejected, not ignored.
 //! - A request of a browser's page of another origin is rejected (403), unless `--cors-domains` allows it.
 //!   OpenTSDB executes it where the setting is empty, and answers a domain that is not in the list with 200.
 //! - `trace` in errors is off by default, and is the chain of causes instead of a Java stack.
 //!
 //! Source: OpenTSDB 2.4, `RpcHandler.handleHttpQuery`, `HttpQuery`, `HttpJsonSerializer`.
 
+mod aggregators;
+mod api_request;
 mod body;
 mod cors;
+mod endpoint;
 mod error;
 mod filters;
 mod json;
@@ -35,35 +37,85 @@ mod put;
 mod query;
 mod reply;
 mod request_body;
-mod route;
-pub(crate) mod stats;
+mod stats;
 mod suggest;
-pub(crate) mod version;
+mod version;
 
 use std::fmt::Display;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::{HeaderValue, Method, Request, Response, StatusCode, header};
+use http::{HeaderValue, Request, Response, StatusCode, header};
 use hyper::body::Body;
-use oxtsdb_resources::MemoryPool;
 use tracing::warn;
 
 use crate::front::counters::Counters;
+use crate::http::api_request::{ApiParts, ApiRequest};
 use crate::http::body::ReplyBody;
 use crate::http::cors::{Cors, Origin};
+use crate::http::endpoint::{
+    BodyUse, Endpoint, at, at_and_below, delete, get, get_or_post, get_query, handler, post, post_query,
+};
 use crate::http::error::HttpError;
 use crate::http::parameters::Parameters;
-use crate::http::query::QueryRules;
+use crate::http::query::rules::QueryRules;
 use crate::http::reply::{Coding, Reply};
-use crate::http::request_body::BodyLimits;
-use crate::http::route::Endpoint;
+use crate::http::request_body::{BodyLimits, RequestBody};
 use crate::settings::DataSettings;
 use crate::uids::Uids;
 use crate::write::Writer;
-use oxtsdb_query::{Aggregator, Engine, RequestContext};
+use oxtsdb_query::{Engine, RequestContext};
 
-/// What a client is asked to wait after 503, in seconds.
+/// All endpoints; the first that matches a path handles it.
+static ENDPOINTS: &[Endpoint] = &[
+    at("/api/put", &[post(BodyUse::Ingest, handler!(put::put))]),
+    at_and_below(
+        "/api/query/last",
+        &[
+            get_query(handler!(query::last::get)),
+            post_query(handler!(query::last::post)),
+        ],
+    ),
+    at_and_below(
+        "/api/query/exp",
+        &[
+            get_query(handler!(query::exp::get)),
+            post_query(handler!(query::exp::post)),
+            delete(handler!(query::delete)),
+        ],
+    ),
+    at_and_below(
+        "/api/query/gexp",
+        &[
+            get_query(handler!(query::gexp::get)),
+            post_query(handler!(query::gexp::post)),
+            delete(handler!(query::delete)),
+        ],
+    ),
+    // OpenTSDB takes any other path below as a query.
+    at_and_below(
+        "/api/query",
+        &[
+            get_query(handler!(query::get)),
+            post_query(handler!(query::post)),
+            delete(handler!(query::delete)),
+        ],
+    ),
+    at("/q", &[get(handler!(query::ascii::get))]),
+    at_and_below(
+        "/api/suggest",
+        &[
+            get(handler!(suggest::get)),
+            post(BodyUse::Query, handler!(suggest::post)),
+        ],
+    ),
+    at_and_below("/api/aggregators", &[get_or_post(handler!(aggregators::list))]),
+    at("/api/config/filters", &[get_or_post(handler!(filters::list))]),
+    at_and_below("/api/version", &[get_or_post(handler!(version::version))]),
+    at("/api/stats", &[get_or_post(handler!(stats::stats))]),
+];
+
+/// When a client may send a request again after 503, in seconds.
 const RETRY_AFTER: HeaderValue = HeaderValue::from_static("1");
 
 /// The HTTP side of the data service. Cloning is cheap.
@@ -72,11 +124,7 @@ pub(crate) struct HttpApi(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
-    writer: Writer,
-    engine: Engine,
-    query_rules: QueryRules,
-    uids: Uids,
-    counters: Arc<Counters>,
+    parts: ApiParts,
     show_trace: bool,
     max_body_bytes: usize,
     cors: Cors,
@@ -91,35 +139,38 @@ impl HttpApi {
         counters: Arc<Counters>,
     ) -> HttpApi {
         HttpApi(Arc::new(Inner {
-            writer,
-            engine,
-            query_rules: QueryRules {
-                fix_duplicates: settings.fix_duplicates,
+            parts: ApiParts {
+                writer,
+                engine,
+                query_rules: QueryRules {
+                    fix_duplicates: settings.fix_duplicates,
+                },
+                uids,
+                counters,
             },
-            uids,
-            counters,
             show_trace: settings.http_show_stack_trace,
             max_body_bytes: settings.http_max_body_bytes(),
             cors: Cors::new(&settings.cors_domains),
         }))
     }
 
-    /// Answers a request. Whatever goes wrong is an answer too.
+    /// Handles a request. Errors are responses too.
     pub(crate) async fn handle<B>(&self, request: Request<B>) -> Response<ReplyBody>
     where
         B: Body<Data = Bytes> + Unpin,
         B::Error: Display,
     {
-        Counters::count(&self.0.counters.http_requests);
+        let parts = &self.0.parts;
+        Counters::count(&parts.counters.http_requests);
         let compression = Coding::accepted(request.headers());
         let parameters = Parameters::parse(request.uri().query());
         let origin = self.0.cors.check(&request);
-        let answer = match &origin {
+        let result = match &origin {
             Ok(Origin::Preflight(_)) => Ok(Reply::text(Vec::new())),
-            Ok(Origin::None | Origin::Allowed(_)) => self.answer(request, &parameters).await,
+            Ok(Origin::None | Origin::Allowed(_)) => self.0.dispatch(request, &parameters).await,
             Err(rejected) => Err(rejected.clone()),
         };
-        let reply = match answer {
+        let reply = match result {
             Ok(reply) => reply,
             Err(error) => {
                 if error.status.is_server_error() {
@@ -134,7 +185,7 @@ impl HttpApi {
         };
         let mut response = reply
             .wrapped(parameters.get("jsonp"))
-            .into_response(compression, &self.0.engine.resources().compute)
+            .into_response(compression, &parts.engine.resources().compute)
             .await;
         if response.status() == StatusCode::SERVICE_UNAVAILABLE {
             let headers = response.headers_mut();
@@ -145,114 +196,57 @@ impl HttpApi {
         }
         response
     }
+}
 
-    async fn answer<B>(&self, request: Request<B>, parameters: &Parameters) -> Result<Reply, HttpError>
+impl Inner {
+    /// Finds the endpoint of a request, reads the body, and calls the handler.
+    async fn dispatch<B>(&self, request: Request<B>, parameters: &Parameters) -> Result<Reply, HttpError>
     where
         B: Body<Data = Bytes> + Unpin,
         B::Error: Display,
     {
-        let endpoint = route::endpoint(request.uri().path())?;
-        let inner = &*self.0;
-        if endpoint == Endpoint::NoPage {
-            return Ok(no_page());
-        }
+        let Some(endpoint) = endpoint::find(ENDPOINTS, request.uri().path())? else {
+            let text = "There is no page here. The API begins at <code>/api</code>.";
+            return Ok(Reply::page(StatusCode::NOT_FOUND, "Page Not Found", text));
+        };
         if parameters.get("serializer").is_some_and(|name| name != "json") {
             return Err(HttpError::bad_request("Requested serializer was not found"));
         }
-        let method = request.method().clone();
+        let operation = endpoint.operation(request.method())?;
+        let parts = &self.parts;
         let context = RequestContext {
             client: request.extensions().get().copied().unwrap_or_default(),
             deadline: None,
         };
-        if endpoint == Endpoint::Graph && method == Method::GET {
-            return Ok(query::ascii::get(&inner.engine, inner.query_rules, context, parameters).await);
+        let memory = match operation.body {
+            BodyUse::Ingest => parts.writer.memory(),
+            BodyUse::Query | BodyUse::Ignored => &parts.engine.resources().memory,
+        };
+        let body = if operation.body == BodyUse::Ignored {
+            RequestBody::empty(memory)
+        } else {
+            let limits = BodyLimits {
+                max_bytes: self.max_body_bytes,
+                pool: memory,
+                compute: parts.writer.compute(),
+            };
+            request_body::read(request, limits).await?
+        };
+        let result = (operation.handler)(ApiRequest {
+            parts,
+            parameters,
+            context,
+            body,
+        })
+        .await;
+        if operation.is_query {
+            Counters::count(match result {
+                Ok(_) => &parts.counters.queries_answered,
+                Err(_) => &parts.counters.queries_failed,
+            });
         }
-        let is_post = method == Method::POST;
-        match endpoint {
-            Endpoint::Put if !is_post => return Err(HttpError::method_not_allowed(&method)),
-            Endpoint::Query | Endpoint::QueryGexp | Endpoint::QueryExp if method == Method::DELETE => {
-                return Err(HttpError::bad_request("Bad request")
-                    .with_details("Deleting data is not enabled (tsd.http.query.allow_delete=false)"));
-            }
-            _ if !is_post && method != Method::GET => {
-                return Err(HttpError::method_not_allowed(&method));
-            }
-            _ => {}
-        }
-        match endpoint {
-            Endpoint::Put => {
-                let body = request_body::read(request, inner.body_limits(inner.writer.memory())).await?;
-                put::put(&inner.writer, &inner.counters, parameters, body).await
-            }
-            Endpoint::Query | Endpoint::QueryLast | Endpoint::QueryGexp | Endpoint::QueryExp => {
-                let engine = &inner.engine;
-                let answer = if is_post {
-                    // Charged until the query is answered.
-                    let mut body =
-                        request_body::read(request, inner.body_limits(&inner.engine.resources().memory))
-                            .await?;
-                    let body = &mut body;
-                    match endpoint {
-                        Endpoint::QueryLast => query::last::post(engine, context, body).await,
-                        Endpoint::QueryGexp => query::gexp::post(),
-                        Endpoint::QueryExp => {
-                            query::exp::post(engine, inner.query_rules, context, body).await
-                        }
-                        _ => query::post(engine, inner.query_rules, context, parameters, body).await,
-                    }
-                } else {
-                    match endpoint {
-                        Endpoint::QueryLast => query::last::get(engine, context, parameters).await,
-                        Endpoint::QueryExp => query::exp::get(),
-                        Endpoint::QueryGexp => {
-                            query::gexp::get(engine, inner.query_rules, context, parameters).await
-                        }
-                        _ => query::get(engine, inner.query_rules, context, parameters).await,
-                    }
-                };
-                Counters::count(match answer {
-                    Ok(_) => &inner.counters.queries_answered,
-                    Err(_) => &inner.counters.queries_failed,
-                });
-                answer
-            }
-            Endpoint::Aggregators => Ok(Reply::json(aggregators())),
-            Endpoint::ConfigFilters => Ok(Reply::json(filters::body())),
-            Endpoint::Suggest if is_post => {
-                let resources = inner.engine.resources();
-                let mut body = request_body::read(request, inner.body_limits(&resources.memory)).await?;
-                suggest::post(&inner.uids, resources, &mut body).await
-            }
-            Endpoint::Suggest => suggest::get(&inner.uids, inner.engine.resources(), parameters).await,
-            Endpoint::Version => Ok(Reply::json(version::body())),
-            Endpoint::Stats => Ok(Reply::json(stats::body(&inner.counters.statistics()))),
-            Endpoint::Graph => Err(HttpError::method_not_allowed(&method)),
-            Endpoint::NoPage => Ok(no_page()),
-        }
+        result
     }
-}
-
-impl Inner {
-    /// What a body may take that is charged to this pool.
-    fn body_limits<'a>(&'a self, pool: &'a MemoryPool) -> BodyLimits<'a> {
-        BodyLimits {
-            max_bytes: self.max_body_bytes,
-            pool,
-            compute: self.writer.compute(),
-        }
-    }
-}
-
-/// The names of all aggregators.
-fn aggregators() -> Vec<u8> {
-    let mut out = Vec::new();
-    json::write_strings(&mut out, Aggregator::ALL.iter().map(Aggregator::name));
-    out
-}
-
-fn no_page() -> Reply {
-    let text = "There is no page here. The API begins at <code>/api</code>.";
-    Reply::page(StatusCode::NOT_FOUND, "Page Not Found", text)
 }
 
 #[cfg(test)]

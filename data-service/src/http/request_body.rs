@@ -54,6 +54,14 @@ pub(crate) struct RequestBody {
 }
 
 impl RequestBody {
+    /// No body.
+    pub(crate) fn empty(pool: &MemoryPool) -> Self {
+        Self {
+            bytes: Bytes::new(),
+            memory: pool.reservation_of_nothing(),
+        }
+    }
+
     /// Charges so many bytes more, for what is made of the body.
     ///
     /// # Errors

@@ -1,26 +1,25 @@
-//! `/api/stats`: the counts of this process's HTTP and telnet side.
+//! `/api/stats`: the counters of the HTTP and telnet front ends of this process.
 //!
 //! Source: OpenTSDB 2.4, `StatsRpc`, `IncomingDataPoint` (values are texts).
 
-use std::time::{SystemTime, UNIX_EPOCH};
+use crate::front::build_info;
+use crate::front::counters::{Statistic, now_seconds};
+use crate::http::api_request::ApiRequest;
+use crate::http::error::HttpError;
+use crate::http::json;
+use crate::http::reply::Reply;
 
-use crate::front::counters::Statistic;
-use crate::http::{json, version};
-
-/// The time, in seconds since the epoch.
-pub(crate) fn now_seconds() -> u64 {
-    SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .map_or(0, |since| since.as_secs())
+/// GET and POST.
+pub(crate) async fn stats(request: ApiRequest<'_>) -> Result<Reply, HttpError> {
+    Ok(Reply::json(to_json(&request.parts.counters.statistics())))
 }
 
-/// The answer.
-pub(crate) fn body(statistics: &[Statistic]) -> Vec<u8> {
+fn to_json(statistics: &[Statistic]) -> Vec<u8> {
     let seconds = now_seconds();
     let mut out = Vec::new();
     out.push(b'[');
-    for (place, Statistic { name, tag, value }) in statistics.iter().enumerate() {
-        if place > 0 {
+    for (index, Statistic { name, tag, value }) in statistics.iter().enumerate() {
+        if index > 0 {
             out.push(b',');
         }
         out.extend_from_slice(b"{\"metric\":");
@@ -30,7 +29,10 @@ pub(crate) fn body(statistics: &[Statistic]) -> Vec<u8> {
         out.extend_from_slice(b",\"value\":");
         json::write_string(&mut out, &value.to_string());
         out.extend_from_slice(b",\"tags\":");
-        json::write_map(&mut out, tag.iter().copied().chain([("host", version::host())]));
+        json::write_map(
+            &mut out,
+            tag.iter().copied().chain([("host", build_info::host())]),
+        );
         out.push(b'}');
     }
     out.push(b']');

@@ -9,14 +9,13 @@ use std::time::{Duration, Instant};
 
 use oxtsdb_schema::UidKind;
 
+use crate::http::api_request::ApiRequest;
 use crate::http::body::{BodyWriter, ReplyBody};
 use crate::http::error::HttpError;
 use crate::http::json;
 use crate::http::json_body::parsed;
-use crate::http::parameters::Parameters;
 use crate::http::query::failure::of_query;
 use crate::http::reply::Reply;
-use crate::http::request_body::RequestBody;
 use crate::uids::{Uids, UidsError};
 use oxtsdb_query::exec::budget::{Budget, Limits};
 use oxtsdb_query::{QueryError, QueryResources};
@@ -45,27 +44,24 @@ struct Question {
 }
 
 /// GET.
-pub(crate) async fn get(
-    uids: &Uids,
-    resources: &QueryResources,
-    parameters: &Parameters,
-) -> Result<Reply, HttpError> {
+pub(crate) async fn get(request: ApiRequest<'_>) -> Result<Reply, HttpError> {
+    let ApiRequest {
+        parts, parameters, ..
+    } = request;
     let kind = parameters
         .get("type")
         .filter(|kind| !kind.is_empty())
         .ok_or_else(|| HttpError::bad_request("Missing parameter <code>type</code>"))?;
     let question = question(kind, parameters.get("q"), parameters.get("max"))?;
-    answer(uids, resources, question).await
+    answer(&parts.uids, parts.engine.resources(), question).await
 }
 
 /// POST: the same as a JSON object of scalars.
-pub(crate) async fn post(
-    uids: &Uids,
-    resources: &QueryResources,
-    body: &mut RequestBody,
-) -> Result<Reply, HttpError> {
-    let question = parsed(body, &resources.compute, parse).await?;
-    answer(uids, resources, question).await
+pub(crate) async fn post(request: ApiRequest<'_>) -> Result<Reply, HttpError> {
+    let ApiRequest { parts, mut body, .. } = request;
+    let resources = parts.engine.resources();
+    let question = parsed(&mut body, &resources.compute, parse).await?;
+    answer(&parts.uids, resources, question).await
 }
 
 /// Reads the body of a POST.
@@ -162,7 +158,7 @@ fn write(names: &[String], budget: Option<&Budget>) -> Result<ReplyBody, QueryEr
 }
 
 /// A question that the UID service did not answer.
-fn uids_error(error: &UidsError) -> HttpError {
+pub(crate) fn uids_error(error: &UidsError) -> HttpError {
     let status = match error {
         UidsError::Unavailable { .. } | UidsError::Busy { .. } => http::StatusCode::SERVICE_UNAVAILABLE,
         UidsError::DeadlineExceeded => http::StatusCode::GATEWAY_TIMEOUT,

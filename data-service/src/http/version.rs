@@ -1,49 +1,21 @@
-//! `/api/version`: which program this is.
+//! `/api/version`: the version of OpenTSDB whose API this is, and of this program.
 //!
-//! The keys are OpenTSDB's. `version` is the version of OpenTSDB whose API this is, because clients
-//! look there to know what they may ask for; the program's own version is `oxtsdb_version`.
+//! The keys are OpenTSDB's. `version` is OpenTSDB's, because clients derive from it which features they may use;
+//! the program's own version is `oxtsdb_version`.
 //!
 //! Source: OpenTSDB 2.4, `BuildData`, `HttpJsonSerializer.formatVersionV1`.
 
-use std::sync::OnceLock;
-
+use crate::front::build_info::{OPENTSDB_VERSION, REVISION, VERSION, host};
+use crate::http::api_request::ApiRequest;
+use crate::http::error::HttpError;
 use crate::http::json;
+use crate::http::reply::Reply;
 
-/// The version of this program.
-pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
-
-/// The version of OpenTSDB that HTTP and telnet behave like.
-pub(crate) const OPENTSDB_VERSION: &str = "2.4.1";
-
-/// The revision that was built, if the build was told: `OXTSDB_REVISION=$(git rev-parse HEAD)`.
-pub(crate) const REVISION: &str = match option_env!("OXTSDB_REVISION") {
-    Some(revision) => revision,
-    None => "unknown",
-};
-
-/// The name of this machine.
-pub(crate) fn host() -> &'static str {
-    static HOST: OnceLock<String> = OnceLock::new();
-    HOST.get_or_init(|| {
-        let read = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-        let name: String = read
-            .trim()
-            .chars()
-            .filter(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.'))
-            .collect();
-        if name.is_empty() {
-            "localhost".to_owned()
-        } else {
-            name
-        }
-    })
-}
-
-/// The answer.
-pub(crate) fn body() -> Vec<u8> {
-    let mut out = Vec::new();
+/// GET and POST.
+pub(crate) async fn version(_request: ApiRequest<'_>) -> Result<Reply, HttpError> {
+    let mut body = Vec::new();
     json::write_map(
-        &mut out,
+        &mut body,
         [
             ("short_revision", REVISION.get(..7).unwrap_or(REVISION)),
             ("repo", "oxtsdb"),
@@ -57,5 +29,5 @@ pub(crate) fn body() -> Vec<u8> {
             ("oxtsdb_version", VERSION),
         ],
     );
-    out
+    Ok(Reply::json(body))
 }

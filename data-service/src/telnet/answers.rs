@@ -1,6 +1,7 @@
 //! What lines are answered with, and what is counted with it.
 
-use crate::front::counters::{Counters, Statistic};
+use crate::front::build_info;
+use crate::front::counters::{Counters, Statistic, now_seconds};
 use crate::front::point_text::{self, Refusal};
 use crate::telnet::lines::{self, Asks, Other};
 use crate::write::{NewPoint, PointError, PointErrorReason, WriteError};
@@ -88,16 +89,16 @@ pub(super) fn answer_too_long(answers: &mut Vec<u8>, max: usize) {
 fn version_text() -> String {
     format!(
         "oxtsdb {} built at revision {}\nSpeaks the protocol of OpenTSDB {}\n",
-        crate::http::version::VERSION,
-        crate::http::version::REVISION,
-        crate::http::version::OPENTSDB_VERSION,
+        build_info::VERSION,
+        build_info::REVISION,
+        build_info::OPENTSDB_VERSION,
     )
 }
 
 /// `tsd.rpc.received 1795250492 1 type=telnet host=vm`.
 fn write_statistics(answers: &mut Vec<u8>, statistics: &[Statistic]) {
-    let seconds = crate::http::stats::now_seconds();
-    let host = crate::http::version::host();
+    let seconds = now_seconds();
+    let host = build_info::host();
     for Statistic { name, tag, value } in statistics {
         let tag = tag
             .map(|(key, value)| format!(" {key}={value}"))

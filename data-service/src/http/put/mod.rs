@@ -21,12 +21,12 @@ use self_cell::self_cell;
 use crate::front::counters::Counters;
 use crate::front::point_text::{self, NameOf, Refusal};
 use crate::front::write_failure;
+use crate::http::api_request::ApiRequest;
 use crate::http::error::HttpError;
 use crate::http::json;
 use crate::http::parameters::Parameters;
 use crate::http::put::body::{PutBody, PutBodyError, PutPoint};
 use crate::http::reply::Reply;
-use crate::http::request_body::RequestBody;
 use crate::write::{NewPoint, WriteError, Writer};
 
 /// Points that are handed to the writer at once.
@@ -93,12 +93,14 @@ self_cell!(
 );
 
 /// Stores the points of a body.
-pub(crate) async fn put(
-    writer: &Writer,
-    counters: &Counters,
-    parameters: &Parameters,
-    mut body: RequestBody,
-) -> Result<Reply, HttpError> {
+pub(crate) async fn put(request: ApiRequest<'_>) -> Result<Reply, HttpError> {
+    let ApiRequest {
+        parts,
+        parameters,
+        mut body,
+        ..
+    } = request;
+    let (writer, counters) = (&parts.writer, &parts.counters);
     Counters::count(&counters.puts);
     let flags = Flags::parse(parameters)?;
     if body.bytes.is_empty() {

@@ -15,7 +15,9 @@ use http::StatusCode;
 use jiff::tz::TimeZone;
 use oxtsdb_schema::java;
 
-use super::{QueryRules, failure, parse};
+use super::rules::QueryRules;
+use super::{failure, parse};
+use crate::http::api_request::ApiRequest;
 use crate::http::body::{BodyWriter, ReplyBody};
 use crate::http::error::HttpError;
 use crate::http::parameters::Parameters;
@@ -24,19 +26,22 @@ use oxtsdb_query::language::time::{find_zone, now_ms};
 use oxtsdb_query::{Engine, Group, Number, QueryError, QuerySpec, RequestContext};
 
 /// GET. Errors are pages for people.
-pub(crate) async fn get(
-    engine: &Engine,
-    rules: QueryRules,
-    request: RequestContext,
-    parameters: &Parameters,
-) -> Reply {
-    match answer(engine, rules, request, parameters).await {
-        Ok(text) => Reply::text(text),
-        Err(error) => {
-            let title = error.status.canonical_reason().unwrap_or("Error");
-            Reply::page(error.status, title, &escaped(&error.message))
-        }
-    }
+pub(crate) async fn get(request: ApiRequest<'_>) -> Result<Reply, HttpError> {
+    let ApiRequest {
+        parts,
+        parameters,
+        context,
+        ..
+    } = request;
+    Ok(
+        match answer(&parts.engine, parts.query_rules, context, parameters).await {
+            Ok(text) => Reply::text(text),
+            Err(error) => {
+                let title = error.status.canonical_reason().unwrap_or("Error");
+                Reply::page(error.status, title, &escaped(&error.message))
+            }
+        },
+    )
 }
 
 async fn answer(

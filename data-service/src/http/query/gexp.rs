@@ -14,7 +14,8 @@ use jiff::tz::TimeZone;
 use oxtsdb_schema::UidWidths;
 
 use super::asked::TagkUids;
-use super::{QueryRules, asked, failure, parse, render};
+use super::{asked, failure, parse, render};
+use crate::http::api_request::ApiRequest;
 use crate::http::error::HttpError;
 use crate::http::parameters::Parameters;
 use crate::http::reply::Reply;
@@ -22,18 +23,20 @@ use oxtsdb_query::expression::call::{self, Call, CallError, CallSyntaxError};
 use oxtsdb_query::expression::series::Origin;
 use oxtsdb_query::expression::{Series, Work, run};
 use oxtsdb_query::language::time::now_ms;
-use oxtsdb_query::{Engine, Group, Quirks, RequestContext};
+use oxtsdb_query::{Group, Quirks};
 
 /// Expressions of a request.
 const MAX_EXPRESSIONS: usize = 100;
 
 /// GET.
-pub(crate) async fn get(
-    engine: &Engine,
-    rules: QueryRules,
-    request: RequestContext,
-    parameters: &Parameters,
-) -> Result<Reply, HttpError> {
+pub(crate) async fn get(request: ApiRequest<'_>) -> Result<Reply, HttpError> {
+    let ApiRequest {
+        parts,
+        parameters,
+        context: request,
+        ..
+    } = request;
+    let (engine, rules) = (&parts.engine, parts.query_rules);
     let mut calls = Vec::new();
     let questions = || {
         let (read, questions) = parse_calls(parameters)?;
@@ -89,7 +92,7 @@ pub(crate) async fn get(
 }
 
 /// POST, which OpenTSDB has not either.
-pub(crate) fn post() -> Result<Reply, HttpError> {
+pub(crate) async fn post(_request: ApiRequest<'_>) -> Result<Reply, HttpError> {
     Err(HttpError::bad_request(
         "Expressions are asked for with GET and the parameter exp",
     ))

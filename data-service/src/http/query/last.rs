@@ -14,14 +14,13 @@ use serde::Deserialize;
 
 use super::bounded::FirstOf;
 use super::failure;
+use crate::http::api_request::ApiRequest;
 use crate::http::body::{BodyWriter, ReplyBody};
 use crate::http::error::HttpError;
 use crate::http::json;
 use crate::http::json_body::parsed;
-use crate::http::parameters::Parameters;
 use crate::http::query::flag::Flag;
 use crate::http::reply::Reply;
-use crate::http::request_body::RequestBody;
 use oxtsdb_query::exec::budget::{Budget, Held, Limit, Limits, Resource};
 use oxtsdb_query::exec::engine::in_time;
 use oxtsdb_query::language::time::now_ms;
@@ -70,11 +69,13 @@ enum Wanted {
 }
 
 /// GET.
-pub(crate) async fn get(
-    engine: &Engine,
-    request: RequestContext,
-    parameters: &Parameters,
-) -> Result<Reply, HttpError> {
+pub(crate) async fn get(request: ApiRequest<'_>) -> Result<Reply, HttpError> {
+    let ApiRequest {
+        parts,
+        parameters,
+        context,
+        ..
+    } = request;
     let mut wanted = Vec::new();
     for text in parameters.all("timeseries") {
         let (metric, tags) = parse_series(text).map_err(|error| failure::of_language(&error))?;
@@ -92,8 +93,8 @@ pub(crate) async fn get(
     };
     let resolve = parameters.has("resolve");
     answer(
-        engine,
-        request,
+        &parts.engine,
+        context,
         Question {
             wanted,
             resolve,
@@ -104,13 +105,16 @@ pub(crate) async fn get(
 }
 
 /// POST.
-pub(crate) async fn post(
-    engine: &Engine,
-    request: RequestContext,
-    body: &mut RequestBody,
-) -> Result<Reply, HttpError> {
-    let question = parsed(body, &engine.resources().compute, parse).await?;
-    answer(engine, request, question).await
+pub(crate) async fn post(request: ApiRequest<'_>) -> Result<Reply, HttpError> {
+    let ApiRequest {
+        parts,
+        context,
+        mut body,
+        ..
+    } = request;
+    let engine = &parts.engine;
+    let question = parsed(&mut body, &engine.resources().compute, parse).await?;
+    answer(engine, context, question).await
 }
 
 /// Reads the body of a POST.

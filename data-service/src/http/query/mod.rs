@@ -17,16 +17,16 @@ pub(crate) mod gexp;
 pub(crate) mod last;
 mod parse;
 mod render;
+pub(crate) mod rules;
 mod scalar;
 
 use futures::StreamExt as _;
 use jiff::tz::TimeZone;
 
+use crate::http::api_request::ApiRequest;
 use crate::http::error::HttpError;
 use crate::http::json_body::parsed;
-use crate::http::parameters::Parameters;
 use crate::http::reply::Reply;
-use crate::http::request_body::RequestBody;
 use oxtsdb_query::exec::frame::Delivery;
 use oxtsdb_query::language::time::now_ms;
 use oxtsdb_query::plan::check_tsuid;
@@ -35,37 +35,37 @@ use oxtsdb_query::{Engine, Frame, QueryError, RequestContext, Source};
 use asked::TagkUids;
 use parse::Question;
 
-/// What all queries of this server have in common.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct QueryRules {
-    /// Take the newest of several values for one instant, in place of failing.
-    pub(crate) fix_duplicates: bool,
-}
-
 /// GET.
-pub(crate) async fn get(
-    engine: &Engine,
-    rules: QueryRules,
-    request: RequestContext,
-    parameters: &Parameters,
-) -> Result<Reply, HttpError> {
+pub(crate) async fn get(request: ApiRequest<'_>) -> Result<Reply, HttpError> {
+    let ApiRequest {
+        parts,
+        parameters,
+        context,
+        ..
+    } = request;
     // A query string has no time zone.
-    let question = parse::from_parameters(parameters, rules, &TimeZone::UTC, now_ms())?;
-    answer(engine, request, question).await
+    let question = parse::from_parameters(parameters, parts.query_rules, &TimeZone::UTC, now_ms())?;
+    answer(&parts.engine, context, question).await
 }
 
 /// POST.
-pub(crate) async fn post(
-    engine: &Engine,
-    rules: QueryRules,
-    request: RequestContext,
-    parameters: &Parameters,
-    body: &mut RequestBody,
-) -> Result<Reply, HttpError> {
-    let parameters = parameters.clone();
+pub(crate) async fn post(request: ApiRequest<'_>) -> Result<Reply, HttpError> {
+    let ApiRequest {
+        parts,
+        parameters,
+        context,
+        mut body,
+    } = request;
+    let (engine, rules, parameters) = (&parts.engine, parts.query_rules, parameters.clone());
     let parse = move |content: &[u8]| parse::from_json(content, &parameters, rules, now_ms());
-    let question = parsed(body, &engine.resources().compute, parse).await?;
-    answer(engine, request, question).await
+    let question = parsed(&mut body, &engine.resources().compute, parse).await?;
+    answer(engine, context, question).await
+}
+
+/// DELETE, which OpenTSDB has only where deleting is enabled.
+pub(crate) async fn delete(_request: ApiRequest<'_>) -> Result<Reply, HttpError> {
+    let details = "Deleting data is not enabled (tsd.http.query.allow_delete=false)";
+    Err(HttpError::bad_request("Bad request").with_details(details))
 }
 
 async fn answer(

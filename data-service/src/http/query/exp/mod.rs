@@ -19,33 +19,33 @@ use http::StatusCode;
 use jiff::tz::TimeZone;
 use oxtsdb_schema::DuplicatePolicy;
 
-use super::{QueryRules, failure, parse::check_times};
+use super::rules::QueryRules;
+use super::{failure, parse::check_times};
+use crate::http::api_request::ApiRequest;
 use crate::http::error::HttpError;
 use crate::http::json_body::parsed;
 use crate::http::reply::Reply;
-use crate::http::request_body::RequestBody;
 use oxtsdb_query::expression::fill::Fill;
 use oxtsdb_query::expression::formulas::{self, Body, Formula, Input};
 use oxtsdb_query::expression::join::{Join, SetOperator};
 use oxtsdb_query::expression::{Arithmetic, Work, run};
 use oxtsdb_query::language::parse_aggregator;
 use oxtsdb_query::language::time::{find_zone, is_date, now_ms, parse_time};
-use oxtsdb_query::{
-    Downsample, Engine, QuerySpec, Quirks, RateOptions, RequestContext, SeriesFilter, Source, SubQuery,
-    TagFilter,
-};
+use oxtsdb_query::{Downsample, QuerySpec, Quirks, RateOptions, SeriesFilter, Source, SubQuery, TagFilter};
 
 use request::{FillPolicy, Operator, Query, Timespan};
 
 /// POST.
-pub(crate) async fn post(
-    engine: &Engine,
-    rules: QueryRules,
-    request: RequestContext,
-    body: &mut RequestBody,
-) -> Result<Reply, HttpError> {
+pub(crate) async fn post(request: ApiRequest<'_>) -> Result<Reply, HttpError> {
+    let ApiRequest {
+        parts,
+        context: request,
+        mut body,
+        ..
+    } = request;
+    let (engine, rules) = (&parts.engine, parts.query_rules);
     let parse = move |content: &[u8]| parse(content, rules);
-    let (query, formulas, spec) = parsed(body, &engine.resources().compute, parse).await?;
+    let (query, formulas, spec) = parsed(&mut body, &engine.resources().compute, parse).await?;
     let range_ms = (spec.start_ms, spec.end_ms);
     let of_query = |error: oxtsdb_query::QueryError| failure::of_query(&error);
     let deadline = engine.resources().deadline(request.deadline);
@@ -80,7 +80,7 @@ pub(crate) async fn post(
 }
 
 /// GET, which has no content.
-pub(crate) fn get() -> Result<Reply, HttpError> {
+pub(crate) async fn get(_request: ApiRequest<'_>) -> Result<Reply, HttpError> {
     Err(without_content())
 }
 

@@ -5,8 +5,8 @@ use jiff::tz::TimeZone;
 
 use super::*;
 use crate::http::parameters::Parameters;
-use crate::http::query::QueryRules;
 use crate::http::query::parse::from_parameters;
+use crate::http::query::rules::QueryRules;
 use oxtsdb_query::points::Points;
 
 fn group(points: &[(i64, Number)]) -> Group {

@@ -1,0 +1,34 @@
+//! A request as handlers of endpoints receive it.
+
+use std::sync::Arc;
+
+use crate::front::counters::Counters;
+use crate::http::parameters::Parameters;
+use crate::http::query::rules::QueryRules;
+use crate::http::request_body::RequestBody;
+use crate::uids::Uids;
+use crate::write::Writer;
+use oxtsdb_query::{Engine, RequestContext};
+
+/// What handlers use of the service.
+#[derive(Debug)]
+pub(crate) struct ApiParts {
+    pub(crate) writer: Writer,
+    pub(crate) engine: Engine,
+    pub(crate) query_rules: QueryRules,
+    pub(crate) uids: Uids,
+    pub(crate) counters: Arc<Counters>,
+}
+
+/// A request whose path, method and body have been accepted.
+#[derive(Debug)]
+pub(crate) struct ApiRequest<'a> {
+    pub(crate) parts: &'a ApiParts,
+    /// The query string.
+    pub(crate) parameters: &'a Parameters,
+    /// The client, for queries.
+    pub(crate) context: RequestContext,
+    /// The decompressed body; empty if the endpoint does not read it. Its memory stays charged until the request
+    /// is dropped.
+    pub(crate) body: RequestBody,
+}
