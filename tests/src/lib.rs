@@ -37,6 +37,7 @@ pub mod comparison;
 pub mod crowd;
 pub mod data_fsck;
 pub mod differential;
+pub mod examples;
 pub mod health;
 pub mod http;
 pub mod load;
