@@ -18,12 +18,28 @@ missing() {
   return 1
 }
 
-# Sets BUF.
+# Where npm and Maven keep what they download.
+export npm_config_cache="$OXTSDB_TOOLS/npm"
+export MAVEN_OPTS="-Dmaven.repo.local=$OXTSDB_TOOLS/maven"
+
+# Sets BUF and puts buf on the PATH.
 need_buf() {
-  BUF="$OXTSDB_TOOLS/buf-$BUF_VERSION/node_modules/.bin/buf"
-  [ -x "$BUF" ] && return
-  command -v npm >/dev/null || missing npm "install Node.js"
-  npm install --silent --no-audit --no-fund --prefix "$OXTSDB_TOOLS/buf-$BUF_VERSION" "@bufbuild/buf@$BUF_VERSION"
+  local bin="$OXTSDB_TOOLS/buf-$BUF_VERSION/node_modules/.bin"
+  BUF="$bin/buf"
+  if [ ! -x "$BUF" ]; then
+    command -v npm >/dev/null || missing npm "install Node.js"
+    npm install --silent --no-audit --no-fund --prefix "$OXTSDB_TOOLS/buf-$BUF_VERSION" "@bufbuild/buf@$BUF_VERSION"
+  fi
+  export PATH="$bin:$PATH"
+}
+
+# Installs what the package-lock.json of a folder names into its node_modules.
+need_node_modules() {
+  command -v npm >/dev/null || missing npm "install Node.js 20 or newer"
+  local complete="$1/node_modules/complete"
+  [ -e "$complete" ] && [ "$complete" -nt "$1/package-lock.json" ] && return
+  npm ci --silent --no-audit --no-fund --ignore-scripts --prefix "$1"
+  touch "$complete"
 }
 
 # Sets PYTHON, with what requirements.txt of the stubs names.

@@ -1,22 +1,58 @@
 #!/usr/bin/env bash
-# Generates the stubs for Python and Go from proto/, into python/gen and go/gen (not in git).
+# Generates stubs with the commands of proto/README.md, exactly as they stand there, into the folder
+# `gen` of each language (Java: target/generated-sources), none of which is in git.
+#
+#   generate.sh [LANGUAGE...]    python, go, java, typescript, rust; all unless given
 set -euo pipefail
 cd "$(dirname "$0")"
 source ../../.ci/tools.sh
-proto=$(cd ../../proto && pwd)
+[ $# -gt 0 ] || set -- python go java typescript rust
+PROTO=$(cd ../../proto && pwd)
+export PROTO
 
-need_python python/requirements.txt
-rm -rf python/gen
-mkdir -p python/gen
-# shellcheck disable=SC2046 # The names have no blanks.
-"$PYTHON" -m grpc_tools.protoc --proto_path="$proto" --python_out=python/gen --pyi_out=python/gen \
-  --grpc_python_out=python/gen $(cd "$proto" && find oxtsdb -name '*.proto')
+# Prints the block of shell under README's heading of a language.
+command_of() {
+  sed -n "/^### $1\$/,/^##/{/^\`\`\`sh\$/,/^\`\`\`\$/{/^\`\`\`/!p}}" "$PROTO/README.md"
+}
 
-need_buf
-need_go_plugins
-rm -rf go/gen
-(cd "$proto" && "$BUF" generate)
-# The stubs name each other by the module that the contract gives them (go_package); go.mod beside
-# this folder says which versions they are built with.
-printf 'module oxtsdb.dev/proto\n\ngo 1.26.0\n' >go/gen/go.mod
-echo "stubs are in tests/stubs/python/gen and tests/stubs/go/gen"
+# Runs it in a folder.
+generate() {
+  local command
+  command=$(command_of "$1")
+  [ -n "$command" ] || missing "the command for $1" "proto/README.md has none"
+  (cd "$2" && rm -rf gen target && bash -euo pipefail -c "$command")
+}
+
+for language in "$@"; do
+  case "$language" in
+    python)
+      need_python python/requirements.txt
+      PATH="$(dirname "$PYTHON"):$PATH" generate Python python
+      ;;
+    go)
+      need_buf
+      need_go_plugins
+      MODULE=oxtsdb.dev/stubs/gen generate Go go
+      ;;
+    java)
+      need_java
+      generate Java java
+      ;;
+    typescript)
+      need_buf
+      need_node_modules typescript
+      generate TypeScript typescript
+      ;;
+    rust)
+      # An empty package: that the crate builds is shown by its own tests.
+      package=$(mktemp -d)
+      cargo init --quiet --vcs none --name generated "$package"
+      generate Rust "$package"
+      rm -rf "$package"
+      ;;
+    *)
+      echo "no stubs for '$language'" >&2
+      exit 2
+      ;;
+  esac
+done

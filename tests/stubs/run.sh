@@ -8,7 +8,7 @@ cd "$(dirname "$0")"
 source ../../.ci/tools.sh
 [ $# -gt 0 ] || set -- python go
 
-./generate.sh
+./generate.sh "$@"
 need_python python/requirements.txt
 need_tsdb
 folder=$(mktemp -d)

@@ -23,9 +23,9 @@ import (
 	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/status"
 
-	commonv1 "oxtsdb.dev/proto/oxtsdb/common/v1"
-	datav1 "oxtsdb.dev/proto/oxtsdb/data/v1"
-	uidv1 "oxtsdb.dev/proto/oxtsdb/uid/v1"
+	commonv1 "oxtsdb.dev/stubs/gen/oxtsdb/common/v1"
+	datav1 "oxtsdb.dev/stubs/gen/oxtsdb/data/v1"
+	uidv1 "oxtsdb.dev/stubs/gen/oxtsdb/uid/v1"
 )
 
 const startMs = 1_500_000_000_000
