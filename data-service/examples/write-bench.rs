@@ -19,7 +19,7 @@ use oxtsdb_proto::data::v1::{
     Columns, DoubleColumn, IntColumn, Point, WriteColumnsRequest, WriteRequest, WriteStreamRequest, point,
 };
 use oxtsdb_resources::MemoryAccount;
-use oxtsdb_row_store::intercept::{Answer, Intercept, InterceptedStore, Operation};
+use oxtsdb_row_store::intercept::{Intercept, InterceptedStore, Operation, Response};
 use oxtsdb_row_store::memory::MemoryStore;
 use oxtsdb_row_store::{RowStore, StoreError};
 use oxtsdb_server::Shutdown;
@@ -245,9 +245,9 @@ struct NoStore;
 
 #[async_trait]
 impl Intercept for NoStore {
-    async fn intercept(&self, operation: Operation, store: &dyn RowStore) -> Result<Answer, StoreError> {
+    async fn intercept(&self, operation: Operation, store: &dyn RowStore) -> Result<Response, StoreError> {
         match operation {
-            Operation::Write { .. } => Ok(Answer::Written),
+            Operation::Write { .. } => Ok(Response::Written),
             Operation::Scan { .. } => operation.perform(store).await,
             _ => Err(StoreError::Unavailable {
                 detail: "nothing is kept here".to_owned(),

@@ -197,7 +197,7 @@ fn judge(table: &TableName, keys: &[Vec<u8>], layout: &RowKeyLayout) -> Result<(
 }
 
 fn fits(key: &[u8], layout: &RowKeyLayout) -> bool {
-    RowKeyRef::decode(key, layout).is_ok_and(|key| key.has_its_salt(layout))
+    RowKeyRef::decode(key, layout).is_ok_and(|key| key.has_valid_salt(layout))
 }
 
 fn fits_shape(key: &[u8], layout: &RowKeyLayout) -> bool {

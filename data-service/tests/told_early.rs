@@ -16,7 +16,7 @@ use oxtsdb_query::RequestContext;
 use oxtsdb_query::language::parse_metric_query;
 use oxtsdb_query::{Engine, Frame, Group, Limits, QueryError, QuerySpec, Quirks, Resource};
 use oxtsdb_row_store::embedded::{EmbeddedConfig, EmbeddedStore};
-use oxtsdb_row_store::intercept::{Answer, Intercept, InterceptedStore, Operation};
+use oxtsdb_row_store::intercept::{Intercept, InterceptedStore, Operation, Response};
 use oxtsdb_row_store::{RowStore, StoreError};
 use oxtsdb_schema::{DuplicatePolicy, RowKeyLayout, SaltLayout, UidKind};
 use proptest::prelude::*;
@@ -255,7 +255,7 @@ struct NoScan;
 
 #[async_trait]
 impl Intercept for NoScan {
-    async fn intercept(&self, operation: Operation, store: &dyn RowStore) -> Result<Answer, StoreError> {
+    async fn intercept(&self, operation: Operation, store: &dyn RowStore) -> Result<Response, StoreError> {
         assert!(!matches!(operation, Operation::Scan { .. }), "{operation:?}");
         operation.perform(store).await
     }

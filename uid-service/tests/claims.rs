@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use async_trait::async_trait;
-use oxtsdb_row_store::intercept::{Answer, Intercept, InterceptedStore, Operation};
+use oxtsdb_row_store::intercept::{Intercept, InterceptedStore, Operation, Response};
 use oxtsdb_row_store::memory::MemoryStore;
 use oxtsdb_row_store::{CellAddress, Clock, Condition, MutationRef, RowStore, StoreError, WriteBatch};
 use oxtsdb_schema::{Name, NameRules, UidKind};
@@ -55,7 +55,7 @@ impl Script {
 
 #[async_trait]
 impl Intercept for Script {
-    async fn intercept(&self, operation: Operation, store: &dyn RowStore) -> Result<Answer, StoreError> {
+    async fn intercept(&self, operation: Operation, store: &dyn RowStore) -> Result<Response, StoreError> {
         if !(self.form)(&operation) {
             return operation.perform(store).await;
         }

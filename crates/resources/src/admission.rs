@@ -112,7 +112,7 @@ pub struct AdmissionUsage {
 #[must_use = "dropping a permit admits another query"]
 pub struct Permit {
     admission: Admission,
-    holds: bool,
+    is_held: bool,
 }
 
 impl Admission {
@@ -149,7 +149,7 @@ impl Admission {
         let limits = self.0.limits;
         let waiting = {
             let mut state = self.0.state.lock();
-            if state.may_start(&limits) && state.queued == 0 {
+            if state.has_capacity(&limits) && state.queued == 0 {
                 state.running += 1;
                 return Ok(self.permit());
             }
@@ -186,7 +186,7 @@ impl Admission {
     fn permit(&self) -> Permit {
         Permit {
             admission: self.clone(),
-            holds: true,
+            is_held: true,
         }
     }
 
@@ -201,21 +201,21 @@ impl Admission {
 impl Permit {
     /// Lets another query run meanwhile.
     pub fn pause(&mut self) {
-        if std::mem::take(&mut self.holds) {
+        if std::mem::take(&mut self.is_held) {
             self.admission.release();
         }
     }
 
     /// Waits until it may go on, in front of queries that have not begun.
     pub async fn resume(&mut self) {
-        if self.holds {
+        if self.is_held {
             return;
         }
         let waiting = {
             let mut state = self.admission.0.state.lock();
-            if state.may_start(&self.admission.0.limits) {
+            if state.has_capacity(&self.admission.0.limits) {
                 state.running += 1;
-                self.holds = true;
+                self.is_held = true;
                 return;
             }
             let (waiter, admitted) = state.waiter();
@@ -230,8 +230,8 @@ impl Permit {
         };
         let mut permit = waiting.admitted().await;
         // The place is this permit's now.
-        permit.holds = false;
-        self.holds = true;
+        permit.is_held = false;
+        self.is_held = true;
     }
 }
 
@@ -272,7 +272,7 @@ impl Drop for Waiting<'_> {
 }
 
 impl State {
-    fn may_start(&self, limits: &AdmissionLimits) -> bool {
+    fn has_capacity(&self, limits: &AdmissionLimits) -> bool {
         self.running < limits.running && self.resuming.is_empty()
     }
 

@@ -144,7 +144,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn one_thread_serves_any_number_of_jobs() {
+    async fn one_thread_runs_any_number_of_jobs() {
         let pool = ComputePool::new(1).unwrap();
         let jobs: Vec<_> = (0..1000_u64).map(|job| pool.run(move || job)).collect();
         let results = futures::future::join_all(jobs).await;
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn jobs_that_schedule_the_next_one_take_turns_with_others() {
+    async fn self_scheduling_jobs_do_not_starve_others() {
         fn forever(pool: &ComputePool, is_over: &Arc<AtomicBool>) {
             let (next, is_over) = (pool.clone(), Arc::clone(is_over));
             pool.spawn(move || {
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_panic_fails_its_job_only() {
+    async fn panic_fails_only_its_job() {
         let pool = ComputePool::new(1).unwrap();
         let error = pool.run(|| -> () { panic!("of the job") }).await.unwrap_err();
         assert_eq!(error.to_string(), "a computation panicked: of the job");

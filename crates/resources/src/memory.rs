@@ -95,15 +95,15 @@ impl MemoryAccount {
 /// How large the fixed parts may be under a limit: as their settings say, or in proportion less.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FixedShare {
-    wanted_bytes: u64,
+    requested_bytes: u64,
     allowed_bytes: u64,
 }
 
 impl FixedShare {
     /// For parts that want so many bytes together, under a limit of all memory.
-    pub const fn new(wanted_bytes: u64, limit_bytes: u64) -> Self {
+    pub const fn new(requested_bytes: u64, limit_bytes: u64) -> Self {
         Self {
-            wanted_bytes,
+            requested_bytes,
             allowed_bytes: limit_bytes / 2,
         }
     }
@@ -115,12 +115,12 @@ impl FixedShare {
 
     /// Whether the parts are smaller than their settings say.
     pub const fn is_reduced(&self) -> bool {
-        self.wanted_bytes > self.allowed_bytes
+        self.requested_bytes > self.allowed_bytes
     }
 
     /// What all parts may take together.
     pub fn total_bytes(&self) -> u64 {
-        self.wanted_bytes.min(self.allowed_bytes)
+        self.requested_bytes.min(self.allowed_bytes)
     }
 
     /// What a part may take that wants so many bytes.
@@ -128,7 +128,7 @@ impl FixedShare {
         if !self.is_reduced() {
             return bytes;
         }
-        let scaled = u128::from(bytes) * u128::from(self.allowed_bytes) / u128::from(self.wanted_bytes);
+        let scaled = u128::from(bytes) * u128::from(self.allowed_bytes) / u128::from(self.requested_bytes);
         u64::try_from(scaled).unwrap_or(bytes)
     }
 }
@@ -261,7 +261,7 @@ impl MemoryPool {
     }
 
     /// An empty reservation, to grow.
-    pub fn reservation_of_nothing(&self) -> Reservation {
+    pub fn empty_reservation(&self) -> Reservation {
         self.reservation(0)
     }
 
@@ -355,7 +355,7 @@ impl MemoryPool {
         error
     }
 
-    fn give_back(&self, bytes: u64) {
+    fn release(&self, bytes: u64) {
         if bytes > 0 {
             self.0.used.fetch_sub(bytes, Ordering::AcqRel);
             self.0.released.notify_waiters();
@@ -411,7 +411,7 @@ impl Reservation {
     pub fn shrink_to(&mut self, bytes: u64) {
         if let Some(released) = self.bytes.checked_sub(bytes) {
             self.bytes = bytes;
-            self.pool.give_back(released);
+            self.pool.release(released);
         }
     }
 
@@ -430,7 +430,7 @@ impl Reservation {
 
 impl Drop for Reservation {
     fn drop(&mut self) {
-        self.pool.give_back(self.bytes);
+        self.pool.release(self.bytes);
     }
 }
 
@@ -481,7 +481,7 @@ mod tests {
     const SOON: Duration = Duration::from_secs(5);
 
     #[tokio::test(start_paused = true)]
-    async fn what_exceeds_the_pool_with_what_is_held_is_rejected_for_good() {
+    async fn growth_beyond_the_pool_fails_permanently() {
         let pool = MemoryPool::new("ingest", 100 << 20);
         let mut held = pool.try_reserve(60 << 20).unwrap();
         let began = tokio::time::Instant::now();
@@ -531,7 +531,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn new_work_waits_in_its_order_and_for_a_bounded_time() {
+    async fn reservations_wait_in_order_for_a_bounded_time() {
         let pool = MemoryPool::new("ingest", 100);
         let held = pool.try_reserve(100).unwrap();
         let large = tokio::spawn({
@@ -558,7 +558,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_held_already_counts_beyond_the_limit() {
+    fn charges_may_exceed_the_limit() {
         let pool = MemoryPool::new("query", 100);
         let held = pool.charge(150);
         assert!(pool.try_reserve(1).is_err());
@@ -568,7 +568,7 @@ mod tests {
     }
 
     #[test]
-    fn the_account_divides_its_limit() {
+    fn account_splits_its_limit_into_pools() {
         let account = MemoryAccount::new(1 << 30, 256 << 20);
         let pools = account.ingest().limit_bytes() + account.query().limit_bytes();
         assert_eq!(pools + account.fixed_bytes() + OVERHEAD_BYTES, 1 << 30);

@@ -245,7 +245,7 @@ mod tests {
     const STALL: Duration = Duration::from_secs(30);
 
     #[tokio::test(start_paused = true)]
-    async fn items_come_in_order_and_the_error_after_them() {
+    async fn delivers_items_in_order_before_the_error() {
         let (mut outbox, inbox) = outbox::<_, &str>(10, STALL);
         let producer = tokio::spawn(async move {
             for number in 0..100 {
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_client_that_takes_nothing_stalls_the_producer_for_a_bounded_time() {
+    async fn send_fails_after_the_stall_timeout() {
         let (mut outbox, mut inbox) = outbox(10, STALL);
         outbox.send(1, 10).await.unwrap();
         let began = tokio::time::Instant::now();
@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_slow_client_that_takes_something_is_waited_for() {
+    async fn slow_client_that_makes_progress_does_not_stall() {
         let (mut outbox, mut inbox) = outbox::<_, ()>(10, STALL);
         let producer = tokio::spawn(async move {
             for number in 0..5 {
@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_producer_hears_that_the_client_is_gone() {
+    async fn reports_a_dropped_inbox_to_the_producer() {
         let (mut outbox, inbox) = outbox::<_, ()>(10, STALL);
         outbox.send(1, 10).await.unwrap();
         drop(inbox);

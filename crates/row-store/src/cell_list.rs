@@ -150,7 +150,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_longest_qualifier_leaves_the_family_as_it_is() {
+    fn longest_qualifier_does_not_overflow_into_the_family() {
         let longest = vec![7; MAX_QUALIFIER];
         let mut cells = CellList::default();
         cells.push(u8::MAX, &longest, 1, b"a");

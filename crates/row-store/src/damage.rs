@@ -61,38 +61,38 @@ impl fmt::Display for DamagedRange {
 /// Ranges that a log keeps, at most; it counts those beyond.
 const MAX_RANGES: usize = 1_000;
 
-/// Collects the damage that a scan passed over. Clones share one list.
+/// Collects the damage that a scan skipped. Clones share one list.
 #[derive(Clone, Debug, Default)]
-pub struct DamageLog(Arc<Mutex<Passed>>);
+pub struct DamageLog(Arc<Mutex<Recorded>>);
 
 #[derive(Debug, Default)]
-struct Passed {
+struct Recorded {
     ranges: Vec<DamagedRange>,
-    beyond: u64,
+    omitted: u64,
 }
 
 impl DamageLog {
     /// Adds a range, once.
     pub fn record(&self, range: DamagedRange) {
-        let mut passed = self.0.lock();
-        if passed.ranges.contains(&range) {
+        let mut recorded = self.0.lock();
+        if recorded.ranges.contains(&range) {
             return;
         }
-        if passed.ranges.len() < MAX_RANGES {
-            passed.ranges.push(range);
+        if recorded.ranges.len() < MAX_RANGES {
+            recorded.ranges.push(range);
         } else {
-            passed.beyond += 1;
+            recorded.omitted += 1;
         }
     }
 
-    /// The ranges that were passed over so far, at most 1,000.
+    /// The ranges that were skipped so far, at most 1,000.
     pub fn ranges(&self) -> Vec<DamagedRange> {
         self.0.lock().ranges.clone()
     }
 
     /// Ranges beyond those of [`DamageLog::ranges`].
-    pub fn beyond(&self) -> u64 {
-        self.0.lock().beyond
+    pub fn omitted(&self) -> u64 {
+        self.0.lock().omitted
     }
 
     /// Whether no damage was met.

@@ -342,7 +342,7 @@ impl RowStore for EmbeddedStore {
         self.read_rows(table, rows, columns, None).await
     }
 
-    async fn get_rows_skipping(
+    async fn get_rows_skipping_damage(
         &self,
         table: &TableName,
         rows: &[Vec<u8>],

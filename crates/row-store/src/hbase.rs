@@ -40,7 +40,7 @@
 //! | deleting rows in a batch | one call for each row |
 //! | scans for several versions | newest versions are scanned, then each column whose family keeps more is read by itself (`versions`): slow, and not of one instant |
 //! | descending scans from outside to inside | a little more is asked for and cut here (`range`) |
-//! | filters on row keys | regular expressions are wrong for bytes over 127, so [`Scan::filter`] is applied here, in the worker's thread; where it has hints, to keys that are listed without their cells (`selective`) |
+//! | filters on row keys | regular expressions are wrong for bytes over 127, so [`Scan::filter`] is applied here, in the worker's thread; where it has hints, to keys that are batch without their cells (`selective`) |
 //! | row keys of 32767 bytes | a few less ([`RowStore::max_row_key`]) |
 //! | check-and-put where the value is empty | cannot be told from absent, as in every store here |
 //! | atomic writes of several rows | none: [`RowStore::atomic`] is `None` |
@@ -81,7 +81,7 @@ use hbase_thrift::hbase::THbaseSyncClient;
 pub use self::compression::Compression;
 pub use self::config::HbaseConfig;
 use self::connection::Connection;
-use self::error::{About, CallError, Repeat};
+use self::error::{CallError, Idempotency, RequestContext};
 use self::pool::Pool;
 use crate::{
     CellAddress, ColumnSelection, Condition, Row, RowStore, RowStream, Scan, StoreError, TableDef, TableName,
@@ -126,10 +126,10 @@ impl HbaseStore {
     ///
     /// # Errors
     ///
-    /// When HBase cannot be asked.
+    /// When HBase cannot be reached.
     pub async fn table(&self, name: &TableName) -> Result<Option<TableDef>, StoreError> {
         let found = tables::find(&self.pool, name).await;
-        found.map_err(|error| error.into_store_error(About::repeatable(name)))
+        found.map_err(|error| error.into_store_error(RequestContext::idempotent(name)))
     }
 
     /// As [`RowStore::create_table`], with compressed families.
@@ -176,7 +176,7 @@ impl RowStore for HbaseStore {
         }
         read::get_rows(&self.pool, table, rows, columns)
             .await
-            .map_err(|error| error.into_store_error(About::repeatable(table)))
+            .map_err(|error| error.into_store_error(RequestContext::idempotent(table)))
     }
 
     async fn scan(&self, table: &TableName, scan: Scan) -> Result<RowStream, StoreError> {
@@ -200,8 +200,8 @@ impl RowStore for HbaseStore {
                 })
             }
         };
-        let sum = self.pool.call(Repeat::Never, request).await;
-        sum.map_err(|error| error.into_store_error(About::once(table)))
+        let sum = self.pool.call(Idempotency::NotIdempotent, request).await;
+        sum.map_err(|error| error.into_store_error(RequestContext::not_idempotent(table)))
     }
 
     async fn check_and_put(
@@ -225,8 +225,8 @@ impl RowStore for HbaseStore {
                 })
             }
         };
-        let done = self.pool.call(Repeat::Never, request).await;
-        done.map_err(|error| error.into_store_error(About::once(table)))
+        let done = self.pool.call(Idempotency::NotIdempotent, request).await;
+        done.map_err(|error| error.into_store_error(RequestContext::not_idempotent(table)))
     }
 
     async fn append(
@@ -242,14 +242,14 @@ impl RowStore for HbaseStore {
             move |connection: &mut Connection, deadline| {
                 let cells = connection.call("append", deadline, |client| client.append(append))?;
                 let value = cells.into_iter().next().and_then(|cell| cell.value);
-                value.ok_or_else(|| CallError::Lost {
+                value.ok_or_else(|| CallError::ConnectionLost {
                     gateway: connection.gateway().to_owned(),
                     detail: "append: the answer has no value".to_owned(),
                 })
             }
         };
-        let appended = self.pool.call(Repeat::Never, request).await;
-        appended.map_err(|error| error.into_store_error(About::once(table)))
+        let appended = self.pool.call(Idempotency::NotIdempotent, request).await;
+        appended.map_err(|error| error.into_store_error(RequestContext::not_idempotent(table)))
     }
 
     fn prefers_few_cells(&self) -> bool {

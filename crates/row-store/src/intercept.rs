@@ -53,7 +53,7 @@ pub enum Operation {
 
 /// What an [`Operation`] returned.
 #[expect(missing_debug_implementations, reason = "a stream cannot be shown")]
-pub enum Answer {
+pub enum Response {
     /// Of [`Operation::GetRows`].
     Rows(Vec<Option<Row>>),
     /// Of [`Operation::Scan`].
@@ -90,15 +90,15 @@ impl Operation {
     /// # Panics
     ///
     /// If it is [`Operation::CommitIf`] and the store has no atomic commits.
-    pub async fn perform(self, store: &dyn RowStore) -> Result<Answer, StoreError> {
+    pub async fn perform(self, store: &dyn RowStore) -> Result<Response, StoreError> {
         match self {
             Self::GetRows { table, rows, columns } => {
-                store.get_rows(&table, &rows, &columns).await.map(Answer::Rows)
+                store.get_rows(&table, &rows, &columns).await.map(Response::Rows)
             }
-            Self::Scan { table, scan } => store.scan(&table, scan).await.map(Answer::Scan),
-            Self::Write { batch } => store.write(batch).await.map(|()| Answer::Written),
+            Self::Scan { table, scan } => store.scan(&table, scan).await.map(Response::Scan),
+            Self::Write { batch } => store.write(batch).await.map(|()| Response::Written),
             Self::Increment { table, cell, amount } => {
-                store.increment(&table, &cell, amount).await.map(Answer::Sum)
+                store.increment(&table, &cell, amount).await.map(Response::Sum)
             }
             Self::CheckAndPut {
                 table,
@@ -107,13 +107,13 @@ impl Operation {
             } => store
                 .check_and_put(&table, &condition, &value)
                 .await
-                .map(Answer::Held),
+                .map(Response::Held),
             Self::Append { table, cell, value } => {
-                store.append(&table, &cell, &value).await.map(Answer::Appended)
+                store.append(&table, &cell, &value).await.map(Response::Appended)
             }
             Self::CommitIf { conditions, batch } => {
                 let commit = store.atomic().expect("a store with atomic commits");
-                commit.commit_if(&conditions, batch).await.map(Answer::Held)
+                commit.commit_if(&conditions, batch).await.map(Response::Held)
             }
         }
     }
@@ -128,7 +128,7 @@ pub trait Intercept: Send + Sync + std::fmt::Debug {
     /// # Errors
     ///
     /// Those that the caller of the operation is to get.
-    async fn intercept(&self, operation: Operation, store: &dyn RowStore) -> Result<Answer, StoreError>;
+    async fn intercept(&self, operation: Operation, store: &dyn RowStore) -> Result<Response, StoreError>;
 }
 
 /// A store whose operations on rows go by way of an [`Intercept`]; tables, health and closing are
@@ -172,7 +172,7 @@ impl InterceptedStore {
         }
     }
 
-    async fn call(&self, operation: Operation) -> Result<Answer, StoreError> {
+    async fn call(&self, operation: Operation) -> Result<Response, StoreError> {
         self.hook.intercept(operation, &*self.inner).await
     }
 }
@@ -203,7 +203,7 @@ impl RowStore for InterceptedStore {
             rows: rows.to_vec(),
             columns: columns.clone(),
         };
-        let Answer::Rows(rows) = self.call(operation).await? else {
+        let Response::Rows(rows) = self.call(operation).await? else {
             misplaced()
         };
         Ok(rows)
@@ -211,7 +211,7 @@ impl RowStore for InterceptedStore {
 
     async fn scan(&self, table: &TableName, scan: Scan) -> Result<RowStream, StoreError> {
         let table = table.clone();
-        let Answer::Scan(rows) = self.call(Operation::Scan { table, scan }).await? else {
+        let Response::Scan(rows) = self.call(Operation::Scan { table, scan }).await? else {
             misplaced()
         };
         Ok(rows)
@@ -231,7 +231,7 @@ impl RowStore for InterceptedStore {
     }
 
     async fn write(&self, batch: WriteBatch) -> Result<(), StoreError> {
-        let Answer::Written = self.call(Operation::Write { batch }).await? else {
+        let Response::Written = self.call(Operation::Write { batch }).await? else {
             misplaced()
         };
         Ok(())
@@ -243,7 +243,7 @@ impl RowStore for InterceptedStore {
             cell: cell.clone(),
             amount,
         };
-        let Answer::Sum(sum) = self.call(operation).await? else {
+        let Response::Sum(sum) = self.call(operation).await? else {
             misplaced()
         };
         Ok(sum)
@@ -260,7 +260,7 @@ impl RowStore for InterceptedStore {
             condition: condition.clone(),
             value: value.to_vec(),
         };
-        let Answer::Held(held) = self.call(operation).await? else {
+        let Response::Held(held) = self.call(operation).await? else {
             misplaced()
         };
         Ok(held)
@@ -277,7 +277,7 @@ impl RowStore for InterceptedStore {
             cell: cell.clone(),
             value: value.to_vec(),
         };
-        let Answer::Appended(value) = self.call(operation).await? else {
+        let Response::Appended(value) = self.call(operation).await? else {
             misplaced()
         };
         Ok(value)
@@ -323,7 +323,7 @@ impl AtomicCommit for InterceptedStore {
             conditions: conditions.to_vec(),
             batch,
         };
-        let Answer::Held(held) = self.call(operation).await? else {
+        let Response::Held(held) = self.call(operation).await? else {
             misplaced()
         };
         Ok(held)

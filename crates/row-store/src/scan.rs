@@ -157,7 +157,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_prefix_ends_before_the_next_key_of_its_length() {
+    fn prefix_end_is_the_next_key_of_that_length() {
         assert_eq!(prefix_end(b"ab"), b"ac");
         assert_eq!(prefix_end(&[1, 0xff, 0xff]), [2]);
         assert!(

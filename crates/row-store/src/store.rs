@@ -106,7 +106,7 @@ pub trait RowStore: Send + Sync + std::fmt::Debug {
     /// # Errors
     ///
     /// As [`RowStore::get`].
-    async fn get_rows_skipping(
+    async fn get_rows_skipping_damage(
         &self,
         table: &TableName,
         rows: &[Vec<u8>],

@@ -126,7 +126,7 @@ async fn check_gets(store: &EmbeddedStore, damage: &[DamagedRange], qualifier: &
         let log = DamageLog::default();
         let keys = [key(number).to_vec()];
         let skipping = store
-            .get_rows_skipping(&table(), &keys, &ColumnSelection::All, &log)
+            .get_rows_skipping_damage(&table(), &keys, &ColumnSelection::All, &log)
             .await;
         let left = skipping.unwrap().remove(0);
         assert_eq!(log.is_empty(), !is_in(damage, number));
@@ -216,7 +216,7 @@ async fn survives(whole: &Path, offset: usize) -> Result<usize, String> {
 }
 
 #[tokio::test]
-async fn survives_a_flipped_bit_anywhere_in_a_table_file() {
+async fn survives_any_flipped_bit_in_a_table_file() {
     let whole = whole().await;
     let length = usize::try_from(fs::metadata(table_file(whole.path())).unwrap().len()).unwrap();
     // Every byte of the end, where index, filter, meta block, contents and trailer are, in the course of
@@ -248,7 +248,7 @@ async fn survives_a_flipped_bit_anywhere_in_a_table_file() {
 }
 
 #[tokio::test]
-async fn reads_alone_find_damage_and_reads_of_all_else_go_on() {
+async fn reads_detect_damage_and_serve_all_other_rows() {
     let whole = whole().await;
     let length = usize::try_from(fs::metadata(table_file(whole.path())).unwrap().len()).unwrap();
     flip(&table_file(whole.path()), length / 2);
@@ -324,7 +324,7 @@ fn lost_of(damage: &DamagedRange) -> usize {
 }
 
 #[tokio::test]
-async fn a_compaction_that_meets_damage_goes_on_behind_it() {
+async fn compaction_continues_after_a_damaged_file() {
     let whole = whole().await;
     let damaged = table_file(whole.path());
     flip(&damaged, 30_000);
@@ -355,7 +355,7 @@ async fn a_compaction_that_meets_damage_goes_on_behind_it() {
 }
 
 #[tokio::test]
-async fn repairs_of_an_open_store_find_files_that_cannot_be_opened_again() {
+async fn repair_detects_files_that_cannot_be_reopened() {
     let whole = whole().await;
     let config = EmbeddedConfig::new(whole.path());
     let store = EmbeddedStore::open(config.clone()).unwrap();
@@ -427,7 +427,7 @@ async fn survives_a_lost_end(folder: &Path, case: &str) -> usize {
 }
 
 #[tokio::test]
-async fn a_store_opens_with_table_files_that_are_cut_off_zeroed_or_missing() {
+async fn opens_with_truncated_zeroed_or_missing_table_files() {
     let whole = whole().await;
     let bytes = fs::read(table_file(whole.path())).unwrap();
     let length = bytes.len();
@@ -482,7 +482,7 @@ async fn a_store_opens_with_table_files_that_are_cut_off_zeroed_or_missing() {
 }
 
 #[tokio::test]
-async fn a_running_store_reopens_though_a_table_file_lost_its_end() {
+async fn reopens_with_a_truncated_table_file_while_running() {
     for is_removed in [false, true] {
         let whole = whole().await;
         let config = EmbeddedConfig::new(whole.path());
@@ -512,7 +512,7 @@ async fn a_running_store_reopens_though_a_table_file_lost_its_end() {
 }
 
 #[tokio::test]
-async fn an_unlisted_table_file_is_removed_and_nothing_is_lost() {
+async fn removes_unlisted_table_files() {
     let whole = whole().await;
     let file = table_file(whole.path());
     let bytes = fs::read(&file).unwrap();

@@ -11,7 +11,7 @@ async fn conforms() {
 }
 
 #[tokio::test]
-async fn conforms_while_it_flushes_all_the_time() {
+async fn conforms_with_constant_flushes() {
     let folder = tempfile::tempdir().unwrap();
     let mut config = EmbeddedConfig::new(folder.path());
     config.journal_bytes = 1;

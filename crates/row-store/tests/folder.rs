@@ -31,7 +31,7 @@ async fn new_store(folder: &Path) -> EmbeddedStore {
 }
 
 #[tokio::test]
-async fn a_folder_in_use_is_refused_with_the_pid() {
+async fn rejects_a_locked_folder_with_the_pid() {
     let folder = tempfile::tempdir().unwrap();
     let store = new_store(folder.path()).await;
     let error = EmbeddedStore::open(EmbeddedConfig::new(folder.path())).unwrap_err();
@@ -51,7 +51,7 @@ async fn a_folder_in_use_is_refused_with_the_pid() {
 }
 
 #[tokio::test]
-async fn a_newer_format_is_refused() {
+async fn rejects_newer_formats() {
     let folder = tempfile::tempdir().unwrap();
     drop(new_store(folder.path()).await);
     fs::write(folder.path().join("STORE"), "oxtsdb row store, format 2\n").unwrap();
@@ -68,7 +68,7 @@ async fn a_newer_format_is_refused() {
 }
 
 #[tokio::test]
-async fn a_closed_store_has_everything_in_blocks() {
+async fn close_flushes_all_rows_to_blocks() {
     let folder = tempfile::tempdir().unwrap();
     let store = new_store(folder.path()).await;
     store.write(batch(1, 10)).await.unwrap();
@@ -87,7 +87,7 @@ async fn a_closed_store_has_everything_in_blocks() {
 }
 
 #[tokio::test]
-async fn the_journal_is_bounded_over_restarts() {
+async fn journal_size_is_bounded_across_restarts() {
     const LIMIT: u64 = 64 << 10;
     let folder = tempfile::tempdir().unwrap();
     drop(new_store(folder.path()).await);
@@ -114,7 +114,7 @@ async fn the_journal_is_bounded_over_restarts() {
 }
 
 #[tokio::test]
-async fn a_store_with_flushes_in_its_queue_can_be_dropped() {
+async fn drops_with_queued_flushes() {
     let folder = tempfile::tempdir().unwrap();
     let store = new_store(folder.path()).await;
     for _ in 0..8 {
@@ -148,7 +148,7 @@ async fn read_all(folder: &Path) -> Result<usize, StoreError> {
 }
 
 #[tokio::test]
-async fn a_store_whose_making_was_interrupted_is_made_again() {
+async fn recreates_a_partially_created_store() {
     let whole = tempfile::tempdir().unwrap();
     drop(EmbeddedStore::open(EmbeddedConfig::new(whole.path())).unwrap());
     let left = tempfile::tempdir().unwrap();
@@ -170,7 +170,7 @@ fn copy(files: &[PathBuf], from: &Path, to: &Path) {
 }
 
 #[tokio::test]
-async fn damage_of_any_file_is_an_error_or_does_no_harm() {
+async fn detects_or_tolerates_damage_in_every_file() {
     const ROWS: usize = 100;
     let whole = tempfile::tempdir().unwrap();
     let store = new_store(whole.path()).await;
@@ -244,9 +244,9 @@ impl Drop for SmallDisk {
 }
 
 #[tokio::test]
-async fn a_full_disk_stops_writes_keeps_reads_and_recovers() {
+async fn full_disk_rejects_writes_serves_reads_and_recovers() {
     let Some(disk) = SmallDisk::mount(160) else {
-        eprintln!("SKIPPED a_full_disk_stops_writes_keeps_reads_and_recovers: cannot mount a tmpfs here");
+        eprintln!("SKIPPED full_disk_rejects_writes_serves_reads_and_recovers: cannot mount a tmpfs here");
         return;
     };
     let folder = disk.0.path();
@@ -316,7 +316,7 @@ fn open_to_others(folder: &Path) -> Vec<PathBuf> {
 }
 
 #[tokio::test]
-async fn other_users_have_no_rights_to_a_store() {
+async fn denies_access_to_other_users() {
     use std::os::unix::fs::PermissionsExt as _;
 
     let parent = tempfile::tempdir().unwrap();

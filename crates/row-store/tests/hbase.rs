@@ -73,7 +73,7 @@ async fn conforms() {
 }
 
 #[tokio::test]
-async fn scans_agree_with_the_store_in_memory() {
+async fn scans_agree_with_the_memory_store() {
     let Some(gateways) = real_gateways() else { return };
     let (store, model) = (connect(&gateways).await, MemoryStore::new());
     let table = new_table(&store, "scans").await;
@@ -108,7 +108,7 @@ async fn scans_agree_with_the_store_in_memory() {
 }
 
 #[tokio::test]
-async fn few_of_many_rows_are_found() {
+async fn selective_scan_finds_few_of_many_rows() {
     let Some(gateways) = real_gateways() else { return };
     let (store, model) = (connect(&gateways).await, MemoryStore::new());
     let table = new_table(&store, "selective").await;
@@ -187,7 +187,7 @@ impl Random {
 }
 
 #[tokio::test]
-async fn a_batch_takes_what_one_call_cannot() {
+async fn splits_a_batch_into_several_calls() {
     let Some(gateways) = real_gateways() else { return };
     let store = connect(&gateways).await;
     let table = new_name("batches");
@@ -248,7 +248,7 @@ async fn a_batch_takes_what_one_call_cannot() {
 }
 
 #[tokio::test]
-async fn what_hbase_refuses_is_told() {
+async fn reports_hbase_rejections() {
     let Some(gateways) = real_gateways() else { return };
     let store = connect(&gateways).await;
     let table = new_table(&store, "refused").await;
@@ -280,7 +280,7 @@ async fn what_hbase_refuses_is_told() {
 }
 
 #[tokio::test]
-async fn a_table_has_the_settings_that_were_asked_for() {
+async fn creates_tables_with_the_requested_settings() {
     let Some(gateways) = real_gateways() else { return };
     let store = connect(&gateways).await;
     let family = |name: &str, max_versions, ttl| FamilyDef {
@@ -320,7 +320,7 @@ async fn a_table_has_the_settings_that_were_asked_for() {
 }
 
 #[tokio::test]
-async fn acknowledged_writes_are_there_whatever_was_cut() {
+async fn recovers_acknowledged_writes_from_any_truncation() {
     let Some(gateways) = real_gateways() else { return };
     let direct = connect(&gateways).await;
     let table = new_table(&direct, "cut").await;
@@ -350,7 +350,7 @@ async fn acknowledged_writes_are_there_whatever_was_cut() {
 }
 
 #[tokio::test]
-async fn a_scan_is_whole_wherever_it_is_cut() {
+async fn scan_is_complete_for_every_batch_size() {
     let Some(gateways) = real_gateways() else { return };
     let direct = connect(&gateways).await;
     let table = new_table(&direct, "scan_cut").await;
@@ -371,7 +371,7 @@ async fn a_scan_is_whole_wherever_it_is_cut() {
 }
 
 #[tokio::test]
-async fn a_gateway_that_stalls_costs_the_time_that_was_set() {
+async fn stalled_gateway_times_out() {
     let Some(gateways) = real_gateways() else { return };
     let direct = connect(&gateways).await;
     let table = new_table(&direct, "stall").await;
@@ -408,7 +408,7 @@ async fn a_gateway_that_stalls_costs_the_time_that_was_set() {
 }
 
 #[tokio::test]
-async fn an_increment_is_never_done_twice() {
+async fn never_repeats_an_increment() {
     let Some(gateways) = real_gateways() else { return };
     let direct = connect(&gateways).await;
     let table = new_table(&direct, "increments").await;

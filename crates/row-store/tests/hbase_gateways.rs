@@ -63,7 +63,7 @@ fn plain() -> FakeGateway {
 }
 
 /// An address that nobody listens on.
-fn nobody() -> String {
+fn unused_address() -> String {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     listener.local_addr().unwrap().to_string()
 }
@@ -94,7 +94,7 @@ async fn until(what: &str, condition: impl Fn() -> bool) {
 }
 
 #[tokio::test]
-async fn settings_that_cannot_work_are_refused() {
+async fn rejects_invalid_settings() {
     type Change = fn(&mut HbaseConfig);
     let cases: [(Change, &str); 6] = [
         (
@@ -134,8 +134,8 @@ async fn settings_that_cannot_work_are_refused() {
 }
 
 #[tokio::test]
-async fn nobody_there_is_said_in_one_line() {
-    let (one, two) = (nobody(), "no-such-host.invalid:9090");
+async fn reports_unreachable_gateways_in_one_line() {
+    let (one, two) = (unused_address(), "no-such-host.invalid:9090");
     let mut config = config(&[&one, two]);
     config.connect_timeout = Duration::from_millis(500);
     let error = HbaseStore::connect(config).await.unwrap_err();
@@ -150,7 +150,7 @@ async fn nobody_there_is_said_in_one_line() {
 }
 
 #[tokio::test]
-async fn a_thrift2_gateway_is_told_apart() {
+async fn detects_thrift2_gateways() {
     let gateway = FakeGateway::start(|_| Action::Reply(reply::integer(2)));
     let mut config = config(&[&gateway.address]);
     config.connect_timeout = Duration::from_millis(500);
@@ -159,7 +159,7 @@ async fn a_thrift2_gateway_is_told_apart() {
 }
 
 #[tokio::test]
-async fn frames_are_spoken_where_they_are_set_and_missed_where_they_are_not() {
+async fn framing_must_match_the_gateway() {
     let answer = |request: &Request| match request.name.as_str() {
         "getThriftServerType" => Action::Reply(reply::integer(1)),
         "getTableNames" => Action::Reply(reply::names(&["tsdb"])),
@@ -186,9 +186,9 @@ async fn frames_are_spoken_where_they_are_set_and_missed_where_they_are_not() {
 }
 
 #[tokio::test]
-async fn a_dead_gateway_is_passed_over() {
+async fn skips_dead_gateways() {
     let gateway = plain();
-    let dead = nobody();
+    let dead = unused_address();
     let mut config = config(&[&dead, &gateway.address]);
     config.connections = 4;
     let store = HbaseStore::connect(config).await.unwrap();
@@ -198,7 +198,7 @@ async fn a_dead_gateway_is_passed_over() {
 }
 
 #[tokio::test]
-async fn work_is_spread_over_the_gateways() {
+async fn spreads_work_over_gateways() {
     let (one, two) = (plain(), plain());
     let mut config = config(&[&one.address, &two.address]);
     config.connections = 4;
@@ -211,7 +211,7 @@ async fn work_is_spread_over_the_gateways() {
 }
 
 #[tokio::test]
-async fn a_gateway_that_hangs_is_left_and_found_again() {
+async fn leaves_a_hanging_gateway_and_returns_to_it() {
     let hangs = Arc::new(AtomicBool::new(false));
     let served = Arc::new(AtomicUsize::new(0));
     let one = {
@@ -259,7 +259,7 @@ async fn a_gateway_that_hangs_is_left_and_found_again() {
 }
 
 #[tokio::test]
-async fn an_outage_ends_by_itself() {
+async fn recovers_from_an_outage() {
     let gateway = plain();
     let proxy = Proxy::start(&gateway.address);
     let mut config = config(&[&proxy.address]);
@@ -282,7 +282,7 @@ async fn an_outage_ends_by_itself() {
 }
 
 #[tokio::test]
-async fn a_request_waits_for_a_gateway_that_comes_back_soon() {
+async fn request_waits_for_a_gateway_to_return() {
     let gateway = plain();
     let proxy = Proxy::start(&gateway.address);
     let mut config = config(&[&proxy.address]);
@@ -297,7 +297,7 @@ async fn a_request_waits_for_a_gateway_that_comes_back_soon() {
 }
 
 #[tokio::test]
-async fn what_may_be_repeated_is_sent_again_when_the_connection_breaks() {
+async fn resends_idempotent_requests_after_a_lost_connection() {
     let reads = Arc::new(AtomicUsize::new(0));
     let gateway = {
         let reads = reads.clone();
@@ -312,7 +312,7 @@ async fn what_may_be_repeated_is_sent_again_when_the_connection_breaks() {
 }
 
 #[tokio::test]
-async fn what_must_not_be_repeated_is_sent_once() {
+async fn sends_non_idempotent_requests_once() {
     let sent = Arc::new(AtomicUsize::new(0));
     let gateway = {
         let sent = sent.clone();
@@ -343,7 +343,7 @@ async fn what_must_not_be_repeated_is_sent_once() {
 }
 
 #[tokio::test]
-async fn a_connection_that_was_closed_while_idle_costs_nothing() {
+async fn replaces_connections_closed_while_idle() {
     let increments = Arc::new(AtomicUsize::new(0));
     let gateway = counting(&increments, |_| None);
     let store = HbaseStore::connect(config(&[&gateway.address])).await.unwrap();
@@ -413,7 +413,7 @@ impl Blocked {
 }
 
 #[tokio::test]
-async fn a_full_queue_refuses_at_once() {
+async fn full_queue_rejects_immediately() {
     let blocked = Blocked::new(2).await;
     let [first, second, third] = blocked.fill().await;
     let error = blocked.increment("4").await.unwrap_err();
@@ -432,7 +432,7 @@ async fn a_full_queue_refuses_at_once() {
 }
 
 #[tokio::test]
-async fn health_is_asked_before_what_waits() {
+async fn health_check_precedes_queued_requests() {
     let blocked = Blocked::new(2).await;
     let [first, second, third] = blocked.fill().await;
     let health = blocked.store.check_health();
@@ -454,7 +454,7 @@ async fn health_is_asked_before_what_waits() {
 }
 
 #[tokio::test]
-async fn a_request_that_was_dropped_before_it_began_is_never_sent() {
+async fn request_dropped_while_queued_is_not_sent() {
     let blocked = Blocked::new(2).await;
     let first = blocked.increment("1");
     futures::pin_mut!(first);
@@ -477,7 +477,7 @@ async fn a_request_that_was_dropped_before_it_began_is_never_sent() {
 }
 
 #[tokio::test]
-async fn a_request_that_was_dropped_under_way_is_finished_and_its_answer_dropped() {
+async fn request_dropped_in_flight_completes_and_discards_its_response() {
     let blocked = Blocked::new(2).await;
     let connections = blocked.gateway.connections();
     {
@@ -496,7 +496,7 @@ async fn a_request_that_was_dropped_under_way_is_finished_and_its_answer_dropped
 }
 
 #[tokio::test]
-async fn a_request_that_waits_too_long_was_not_sent() {
+async fn expired_request_is_not_sent() {
     let gate = Gate::default();
     let gateway = {
         let gate = gate.clone();
@@ -520,7 +520,7 @@ async fn a_request_that_waits_too_long_was_not_sent() {
 }
 
 #[tokio::test]
-async fn a_closed_store_is_unavailable() {
+async fn closed_store_is_unavailable() {
     let gateway = plain();
     let store = HbaseStore::connect(config(&[&gateway.address])).await.unwrap();
     store.close().await.unwrap();
@@ -531,7 +531,7 @@ async fn a_closed_store_is_unavailable() {
 }
 
 #[tokio::test]
-async fn closing_ends_a_request_that_waits_for_a_gateway() {
+async fn close_fails_requests_waiting_for_a_gateway() {
     let gateway = plain();
     let proxy = Proxy::start(&gateway.address);
     let mut config = config(&[&proxy.address]);
@@ -553,7 +553,7 @@ async fn closing_ends_a_request_that_waits_for_a_gateway() {
 }
 
 #[tokio::test]
-async fn exceptions_of_hbase_become_errors_of_the_store() {
+async fn maps_hbase_exceptions_to_store_errors() {
     let line: Arc<Mutex<String>> = Arc::default();
     let gateway = {
         let line = line.clone();

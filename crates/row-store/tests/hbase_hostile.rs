@@ -113,7 +113,7 @@ fn key(output: &mut reply::Output, length: i32) -> thrift::Result<()> {
 }
 
 #[tokio::test]
-async fn a_string_of_two_gigabytes_is_refused() {
+async fn rejects_strings_of_two_gigabytes() {
     let error = error_of(|output| {
         rows(output, 1)?;
         key(output, i32::MAX)
@@ -126,7 +126,7 @@ async fn a_string_of_two_gigabytes_is_refused() {
 }
 
 #[tokio::test]
-async fn a_string_within_the_limit_takes_no_more_than_comes() {
+async fn allocates_strings_as_their_bytes_arrive() {
     let hostile = Hostile::start(|request| {
         let announced = reply::fields(|output| {
             rows(output, 1)?;
@@ -143,7 +143,7 @@ async fn a_string_within_the_limit_takes_no_more_than_comes() {
 }
 
 #[tokio::test]
-async fn negative_lengths_are_refused() {
+async fn rejects_negative_lengths() {
     let error = error_of(|output| {
         rows(output, 1)?;
         key(output, -1)
@@ -162,7 +162,7 @@ async fn negative_lengths_are_refused() {
 }
 
 #[tokio::test]
-async fn huge_containers_are_refused() {
+async fn rejects_huge_containers() {
     let error = error_of(|output| rows(output, i32::MAX)).await;
     assert!(
         error.contains("a list of 2147483647 elements, at most 65536 are expected"),
@@ -186,7 +186,7 @@ async fn huge_containers_are_refused() {
 }
 
 #[tokio::test]
-async fn deep_nesting_is_refused() {
+async fn rejects_deep_nesting() {
     let error = error_of(|output| {
         output.write_field_begin(&TFieldIdentifier::new("unknown", TType::List, 99))?;
         for _ in 0..100_000 {
@@ -199,7 +199,7 @@ async fn deep_nesting_is_refused() {
 }
 
 #[tokio::test]
-async fn an_answer_without_an_end_is_given_up() {
+async fn aborts_endless_responses() {
     // An unknown field that is a struct of ever more fields, none of which needs any memory.
     let hostile = Hostile::start(|request| {
         let begin = reply::fields(|output| {
@@ -226,7 +226,7 @@ async fn an_answer_without_an_end_is_given_up() {
 }
 
 #[tokio::test]
-async fn a_truncated_answer_is_an_error() {
+async fn rejects_truncated_responses() {
     let whole = reply::rows(&[(b"row", &[b"q"])])
         .encode("getRowsWithColumns", 1)
         .len();
@@ -243,7 +243,7 @@ async fn a_truncated_answer_is_an_error() {
 }
 
 #[tokio::test]
-async fn an_answer_that_goes_on_is_an_error() {
+async fn rejects_trailing_bytes() {
     let hostile = Hostile::start(|request| {
         let mut bytes = reply::rows(&[]).encode(&request.name, request.sequence);
         bytes.extend_from_slice(b"more");
@@ -255,7 +255,7 @@ async fn an_answer_that_goes_on_is_an_error() {
 }
 
 #[tokio::test]
-async fn the_answer_to_something_else_is_an_error() {
+async fn rejects_the_response_to_another_call() {
     type Change = fn(&Request) -> Vec<u8>;
     let cases: [(Change, &str); 4] = [
         (
@@ -285,7 +285,7 @@ async fn the_answer_to_something_else_is_an_error() {
 }
 
 #[tokio::test]
-async fn an_exception_of_the_server_is_told() {
+async fn reports_server_exceptions() {
     let hostile = Hostile::start(|request| {
         let exception = reply::fields(|output| {
             output.write_field_begin(&TFieldIdentifier::new("message", TType::String, 1))?;
@@ -307,7 +307,7 @@ async fn an_exception_of_the_server_is_told() {
 }
 
 #[tokio::test]
-async fn rows_that_were_not_asked_for_are_an_error() {
+async fn rejects_unrequested_rows() {
     let hostile = Hostile::start(|_| Action::Reply(reply::rows(&[(b"another", &[b"q"])])));
     let config = config(&hostile.gateway);
     let store = HbaseStore::connect(config).await.unwrap();
@@ -323,7 +323,7 @@ async fn rows_that_were_not_asked_for_are_an_error() {
 }
 
 #[tokio::test]
-async fn a_qualifier_that_is_too_long_is_an_error() {
+async fn rejects_overlong_qualifiers() {
     let hostile = Hostile::start(|_| Action::Reply(reply::rows(&[(b"row", &[&[7; 17 << 20]])])));
     let mut config = config(&hostile.gateway);
     config.max_reply_bytes = 64 << 20;
@@ -340,7 +340,7 @@ async fn a_qualifier_that_is_too_long_is_an_error() {
 }
 
 #[tokio::test]
-async fn garbage_is_an_error() {
+async fn rejects_garbage() {
     let mut random = 7_u64;
     for _ in 0..100 {
         random = random
@@ -381,7 +381,7 @@ async fn garbage_is_an_error() {
 }
 
 #[tokio::test]
-async fn a_peer_that_speaks_http_is_shown() {
+async fn error_shows_the_bytes_of_a_non_thrift_peer() {
     let gateway = FakeGateway::start(|_| {
         Action::BytesAndClose(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n".to_vec())
     });
@@ -404,7 +404,7 @@ async fn a_peer_that_speaks_http_is_shown() {
 }
 
 #[tokio::test]
-async fn a_peer_that_never_answers_is_left_in_time() {
+async fn unresponsive_peer_times_out() {
     let gateway = FakeGateway::start(|_| Action::Silence);
     let mut config = config(&gateway);
     config.connect_timeout = Duration::from_millis(200);
@@ -420,7 +420,7 @@ async fn a_peer_that_never_answers_is_left_in_time() {
 }
 
 #[tokio::test]
-async fn a_read_that_is_not_answered_times_out() {
+async fn unanswered_read_times_out() {
     let hostile = Hostile::start(|_| Action::Silence);
     let mut config = config(&hostile.gateway);
     config.request_timeout = Duration::from_millis(300);
@@ -429,7 +429,7 @@ async fn a_read_that_is_not_answered_times_out() {
 }
 
 #[tokio::test]
-async fn an_answer_in_drops_does_not_extend_the_time() {
+async fn trickling_response_does_not_extend_the_deadline() {
     let gate = Gate::default();
     let hostile = {
         let gate = gate.clone();
@@ -452,7 +452,7 @@ async fn an_answer_in_drops_does_not_extend_the_time() {
 }
 
 #[tokio::test]
-async fn a_late_answer_is_not_that_of_the_next_call() {
+async fn discards_late_responses() {
     let gate = Gate::default();
     let gateway = {
         let gate = gate.clone();
@@ -485,7 +485,7 @@ async fn a_late_answer_is_not_that_of_the_next_call() {
 }
 
 #[tokio::test]
-async fn frames_are_not_believed_either() {
+async fn rejects_inconsistent_frames() {
     let cases: [(i32, &str); 3] = [
         (i32::MAX, "no Thrift answer but `\\x7f\\xff\\xff\\xff"),
         (-1, "no Thrift answer but `\\xff\\xff\\xff\\xff"),

@@ -190,7 +190,7 @@ async fn until(what: &str, condition: impl Fn() -> bool) {
 }
 
 #[tokio::test]
-async fn parts_of_a_row_are_joined() {
+async fn joins_the_parts_of_a_row() {
     for parts in [1, 2, 7, 200] {
         let table = Table::new(parts);
         let gateway = start(&table);
@@ -201,7 +201,7 @@ async fn parts_of_a_row_are_joined() {
 }
 
 #[tokio::test]
-async fn a_scan_goes_on_after_its_connection_broke() {
+async fn scan_resumes_after_a_lost_connection() {
     for parts in [1, 3] {
         let table = Table::new(parts);
         let gateway = start(&table);
@@ -216,7 +216,7 @@ async fn a_scan_goes_on_after_its_connection_broke() {
 }
 
 #[tokio::test]
-async fn a_scan_goes_on_after_its_lease_was_lost() {
+async fn scan_resumes_after_an_expired_lease() {
     let table = Table::new(3);
     let gateway = start(&table);
     let store = connect(&gateway).await;
@@ -231,7 +231,7 @@ async fn a_scan_goes_on_after_its_lease_was_lost() {
 }
 
 #[tokio::test]
-async fn a_scanner_is_used_on_its_own_connection_only() {
+async fn uses_a_scanner_only_on_its_connection() {
     let table = Table::new(1);
     let gateway = start(&table);
     let mut config = HbaseConfig::new([gateway.address.as_str()]);
@@ -255,7 +255,7 @@ async fn a_scanner_is_used_on_its_own_connection_only() {
 }
 
 #[tokio::test]
-async fn a_scan_that_gets_nowhere_ends_with_the_error() {
+async fn scan_without_progress_fails() {
     let table = Table::new(1);
     let gateway = {
         let table = table.clone();
@@ -270,7 +270,7 @@ async fn a_scan_that_gets_nowhere_ends_with_the_error() {
 }
 
 #[tokio::test]
-async fn a_scanner_is_closed_at_the_end_and_when_the_stream_is_dropped() {
+async fn closes_scanners_at_the_end_and_on_drop() {
     let table = Table::new(1);
     let gateway = start(&table);
     let store = connect(&gateway).await;
@@ -291,7 +291,7 @@ async fn a_scanner_is_closed_at_the_end_and_when_the_stream_is_dropped() {
 }
 
 #[tokio::test]
-async fn no_more_is_fetched_than_the_limit_needs() {
+async fn limit_bounds_the_fetch_size() {
     let table = Table::new(1);
     let gateway = start(&table);
     let store = connect(&gateway).await;
@@ -302,7 +302,7 @@ async fn no_more_is_fetched_than_the_limit_needs() {
 }
 
 #[tokio::test]
-async fn rows_that_the_filter_drops_are_not_read_again() {
+async fn filtered_rows_are_not_reread() {
     let table = Table::new(1);
     let gateway = start(&table);
     let store = connect(&gateway).await;
@@ -316,7 +316,7 @@ async fn rows_that_the_filter_drops_are_not_read_again() {
 }
 
 #[tokio::test]
-async fn a_filter_that_panics_costs_its_scan_only() {
+async fn panicking_filter_fails_only_its_scan() {
     let table = Table::new(1);
     let gateway = start(&table);
     let mut config = HbaseConfig::new([gateway.address.as_str()]);
@@ -331,7 +331,7 @@ async fn a_filter_that_panics_costs_its_scan_only() {
 }
 
 #[tokio::test]
-async fn less_is_fetched_at_once_when_answers_are_too_long() {
+async fn fetches_less_after_oversized_responses() {
     let table = Table::new(20);
     let gateway = start(&table);
     let mut config = HbaseConfig::new([gateway.address.as_str()]);
@@ -366,7 +366,7 @@ fn some_of(wanted: usize, stride: usize) -> Scan {
 }
 
 #[tokio::test]
-async fn of_few_rows_no_others_are_read() {
+async fn reads_only_matching_rows_when_few_match() {
     let table = Table::new(3);
     let gateway = start(&table);
     let store = connect(&gateway).await;
@@ -382,7 +382,7 @@ async fn of_few_rows_no_others_are_read() {
 }
 
 #[tokio::test]
-async fn most_rows_are_scanned_and_not_asked_for_one_by_one() {
+async fn dense_matches_are_read_by_scan() {
     let table = Table::new(3);
     let gateway = start(&table);
     let store = connect(&gateway).await;
@@ -401,7 +401,7 @@ async fn most_rows_are_scanned_and_not_asked_for_one_by_one() {
 }
 
 #[tokio::test]
-async fn a_selective_scan_goes_on_after_its_connection_broke() {
+async fn selective_scan_resumes_after_a_lost_connection() {
     let table = Table::new(3);
     let gateway = start(&table);
     let store = connect(&gateway).await;

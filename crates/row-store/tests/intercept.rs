@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use oxtsdb_row_store::intercept::{Answer, Intercept, InterceptedStore, Operation};
+use oxtsdb_row_store::intercept::{Intercept, InterceptedStore, Operation, Response};
 use oxtsdb_row_store::memory::MemoryStore;
 use oxtsdb_row_store::{RowStore, StoreError, conformance};
 
@@ -12,7 +12,7 @@ struct Transparent;
 
 #[async_trait]
 impl Intercept for Transparent {
-    async fn intercept(&self, operation: Operation, store: &dyn RowStore) -> Result<Answer, StoreError> {
+    async fn intercept(&self, operation: Operation, store: &dyn RowStore) -> Result<Response, StoreError> {
         operation.perform(store).await
     }
 }
@@ -28,7 +28,7 @@ async fn conforms() {
 }
 
 #[tokio::test]
-async fn a_store_can_say_what_hbase_says() {
+async fn imitates_the_capabilities_of_hbase() {
     let store = transparent();
     assert!(store.keeps_write_order() && !store.prefers_few_cells());
     let store = store.like_hbase();
@@ -38,7 +38,7 @@ async fn a_store_can_say_what_hbase_says() {
 }
 
 #[tokio::test]
-async fn atomic_commits_can_be_hidden() {
+async fn hides_atomic_commits() {
     assert!(transparent().atomic().is_some());
     assert!(transparent().without_atomic_commits().atomic().is_none());
 }

@@ -9,7 +9,7 @@ async fn conforms() {
 }
 
 #[tokio::test]
-async fn a_closed_store_is_unavailable() {
+async fn closed_store_is_unavailable() {
     let store = MemoryStore::new();
     store.close().await.unwrap();
     let error = store.tables().await.unwrap_err();

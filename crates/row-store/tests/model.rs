@@ -377,7 +377,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
 
     #[test]
-    fn both_stores_hold_the_same(operations in vec(operation(), 1..50)) {
+    fn agrees_with_the_memory_store(operations in vec(operation(), 1..50)) {
         run(async {
             let folder = tempfile::tempdir().unwrap();
             let mut pair = Pair::new(folder.path()).await;
@@ -389,7 +389,7 @@ proptest! {
     }
 
     #[test]
-    fn a_crash_leaves_a_state_that_there_was(operations in vec(operation(), 1..40), thousandths in 0..1_000_usize) {
+    fn crash_recovers_a_committed_state(operations in vec(operation(), 1..40), thousandths in 0..1_000_usize) {
         run(async {
             let folder = tempfile::tempdir().unwrap();
             let mut pair = Pair::new(&folder.path().join("store")).await;

@@ -174,7 +174,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn packed_rows_are_those_of_a_scan(operations in vec(operation(), 1..25)) {
+    fn packed_scan_agrees_with_unpacked_scan(operations in vec(operation(), 1..25)) {
         tokio::runtime::Runtime::new()
             .unwrap()
             .block_on(check(&operations));
@@ -182,7 +182,7 @@ proptest! {
 }
 
 #[tokio::test]
-async fn points_in_a_block_and_behind_it_in_memory_are_read_as_points() {
+async fn reads_points_from_a_block_and_later_puts() {
     use Operation::{Append, Flush};
     let read = check(&[Append(5, vec![]), Flush, Append(3, vec![])]).await;
     assert_eq!(read, 9, "three rows, three times");

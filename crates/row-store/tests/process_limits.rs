@@ -38,7 +38,7 @@ async fn check_rows(store: &EmbeddedStore, numbers: impl Iterator<Item = u32>) {
 }
 
 #[test]
-fn writes_go_on_without_descriptors_and_again_after_files_could_not_grow() {
+fn writes_survive_descriptor_and_file_size_limits() {
     // A write beyond the limit of a file's length is a signal first, which would end the process.
     let status = Command::new("sh")
         .args([
@@ -52,7 +52,7 @@ fn writes_go_on_without_descriptors_and_again_after_files_could_not_grow() {
 }
 
 #[tokio::test]
-#[ignore = "started by writes_go_on_without_descriptors_and_again_after_files_could_not_grow"]
+#[ignore = "started by writes_survive_descriptor_and_file_size_limits"]
 async fn limited_process() {
     let folder = tempfile::tempdir().unwrap();
     let mut config = EmbeddedConfig::new(folder.path());

@@ -81,7 +81,7 @@ fn layout(salt: usize, buckets: u32, metric: usize, tagk: usize, tagv: usize) ->
 }
 
 #[test]
-fn telnet_puts_become_the_cells_of_opentsdb() {
+fn telnet_puts_are_stored_byte_for_byte_as_opentsdb() {
     let tables = [
         (RowKeyLayout::default(), TELNET),
         (layout(1, 20, 3, 3, 3), SALTED),
@@ -107,7 +107,7 @@ fn telnet_puts_become_the_cells_of_opentsdb() {
 
             let key = RowKeyRef::decode(key.as_bytes(), &layout).unwrap();
             assert_eq!(key.tsuid().unwrap(), tsuid, "{id}");
-            assert!(key.has_its_salt(&layout), "{id}");
+            assert!(key.has_valid_salt(&layout), "{id}");
             let instant = key.base_time().millis() + i64::from(written.offset_ms());
             assert_eq!(instant, timestamp.as_millis(), "{id}");
             let read = Value::decode(written.flags(), value.encoded().as_bytes());
@@ -117,7 +117,7 @@ fn telnet_puts_become_the_cells_of_opentsdb() {
 }
 
 #[test]
-fn http_floats_have_eight_bytes_and_import_floats_four() {
+fn http_floats_take_8_bytes_and_import_floats_4() {
     let cell = |seconds, value: Value| {
         let qualifier = Qualifier::new(Timestamp::from_seconds(seconds), &value);
         (hex::encode(qualifier.as_bytes()), hex::encode(value.encoded()))
@@ -150,7 +150,7 @@ fn http_floats_have_eight_bytes_and_import_floats_four() {
 }
 
 #[test]
-fn what_opentsdb_puts_into_another_year_is_refused() {
+fn rejects_timestamps_that_opentsdb_wraps() {
     // V41: OpenTSDB lets the base time wrap.
     let error = Timestamp::parse_telnet("9999999999999").unwrap_err();
     assert_eq!(
@@ -163,16 +163,16 @@ fn what_opentsdb_puts_into_another_year_is_refused() {
 }
 
 #[test]
-fn global_annotations_keep_zeros_in_place_of_the_salt() {
+fn global_annotations_have_a_zero_salt() {
     // V80, V54
     let base = Timestamp::from_seconds(1_356_998_405).base_time();
     let salted = layout(1, 20, 3, 3, 3);
-    let key = RowKey::of_global_annotations(&salted, base);
+    let key = RowKey::global_annotations(&salted, base);
     assert_eq!(hex::encode(key.as_bytes()), "0000000050e22700");
     let key = RowKeyRef::decode(key.as_bytes(), &salted).unwrap();
-    assert!(key.is_global() && key.has_its_salt(&salted));
+    assert!(key.is_global() && key.has_valid_salt(&salted));
     let base = Timestamp::from_seconds(1_369_141_261).base_time();
-    let key = RowKey::of_global_annotations(&RowKeyLayout::default(), base);
+    let key = RowKey::global_annotations(&RowKeyLayout::default(), base);
     assert_eq!(hex::encode(key.as_bytes()), "000000519b6fd0");
 }
 
@@ -230,7 +230,7 @@ const COMPACTED: &[CompactedVector] = &[
 ];
 
 #[test]
-fn rows_are_compacted_to_the_cells_of_opentsdb_and_read_back() {
+fn compacts_rows_byte_for_byte_as_opentsdb() {
     for (id, puts, qualifier, value) in COMPACTED {
         let points: Vec<(Timestamp, Value)> = puts
             .iter()
@@ -273,7 +273,7 @@ fn row(cells: &[(&str, &str, i64)], policy: DuplicatePolicy) -> Result<Vec<(u32,
 }
 
 #[test]
-fn rows_of_opentsdb_are_read_as_it_reads_them() {
+fn decodes_rows_as_opentsdb_does() {
     use Value::{Double, Float, Int};
     let read = |cells: &[_]| row(cells, DuplicatePolicy::Error).unwrap();
     // V63 while it is compacted: the new cell beside the old one and a point.
@@ -339,7 +339,7 @@ fn rows_of_opentsdb_are_read_as_it_reads_them() {
 }
 
 #[test]
-fn two_values_of_one_instant_fail_or_the_newest_cell_counts() {
+fn duplicates_fail_or_keep_the_newest_cell() {
     use Value::{Float, Int};
     // V65 and V71
     let cells = [("0000", "01", 1), ("000b", "40000000", 2)];
@@ -372,7 +372,7 @@ fn two_values_of_one_instant_fail_or_the_newest_cell_counts() {
 }
 
 #[test]
-fn long_rows_come_in_two_compacted_cells_and_become_one() {
+fn merges_two_compacted_cells() {
     // V116: a point every 100 ms, 5000 of them, compacted in chunks of 4096.
     let base = 1_356_998_400_000;
     let points: Vec<(Timestamp, Value)> = (0..5000)
@@ -415,7 +415,7 @@ fn long_rows_come_in_two_compacted_cells_and_become_one() {
 }
 
 #[test]
-fn the_example_that_everyone_knows() {
+fn stores_the_documented_example_byte_for_byte() {
     let layout = RowKeyLayout::default();
     let tsuid = Tsuid::parse("000001000001000001000002000002", &layout.widths).unwrap();
     let timestamp = Timestamp::from_opentsdb(parse_integer("1346846400").unwrap()).unwrap();

@@ -51,21 +51,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn both_cases_are_read_and_upper_case_is_printed() {
+    fn parses_both_cases_and_prints_upper_case() {
         assert_eq!(parse("000f42"), Some(vec![0x00, 0x0f, 0x42]));
         assert_eq!(parse("000F42"), Some(vec![0x00, 0x0f, 0x42]));
         assert_eq!(HexText(&[0x00, 0x0f, 0x42]).to_string(), "000F42");
     }
 
     #[test]
-    fn odd_lengths_and_other_characters_are_no_hex() {
+    fn rejects_invalid_hex() {
         for text in ["0", "000", "0g", "+1", " 0", "é"] {
             assert_eq!(parse(text), None, "{text:?}");
         }
     }
 
     #[test]
-    fn an_excerpt_says_how_much_was_left_out() {
+    fn excerpt_reports_the_full_length() {
         assert_eq!(excerpt(&[1; 32]), "01".repeat(32));
         assert_eq!(excerpt(&[1; 33]), format!("{}... (33 bytes)", "01".repeat(32)));
     }

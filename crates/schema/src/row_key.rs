@@ -91,7 +91,7 @@ impl RowKey {
     }
 
     /// The key of the row that holds an hour's global annotations.
-    pub fn of_global_annotations(layout: &RowKeyLayout, base: BaseTime) -> RowKey {
+    pub fn global_annotations(layout: &RowKeyLayout, base: BaseTime) -> RowKey {
         let mut key = SmallVec::from_elem(0, layout.salt.width() + layout.widths.metric.bytes());
         key.extend_from_slice(&base.seconds().to_be_bytes());
         RowKey(key)
@@ -156,7 +156,7 @@ impl<'a> RowKeyRef<'a> {
     /// Takes a key apart.
     ///
     /// The salt and the order of the tags are not checked: reading needs neither. See
-    /// [`RowKeyRef::has_its_salt`] and [`RowKeyRef::tsuid`].
+    /// [`RowKeyRef::has_valid_salt`] and [`RowKeyRef::tsuid`].
     ///
     /// # Errors
     ///
@@ -257,7 +257,7 @@ impl<'a> RowKeyRef<'a> {
 
     /// Whether the salt is the one that the layout gives this series. A row with another is never
     /// found by its key, only by scans.
-    pub fn has_its_salt(&self, layout: &RowKeyLayout) -> bool {
+    pub fn has_valid_salt(&self, layout: &RowKeyLayout) -> bool {
         if self.is_global() {
             return self.salt.iter().all(|byte| *byte == 0);
         }

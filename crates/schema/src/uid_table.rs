@@ -70,14 +70,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_counter_of_v01_is_eight_bytes_big_endian() {
+    fn counter_is_8_bytes_big_endian() {
         assert_eq!(encode_counter(3), [0, 0, 0, 0, 0, 0, 0, 3]);
         assert_eq!(decode_counter(&encode_counter(0x0001_0203)), Ok(0x0001_0203));
         assert_eq!(decode_counter(&[0xff; 8]), Ok(-1));
     }
 
     #[test]
-    fn a_counter_of_another_length_is_named() {
+    fn rejects_counters_of_wrong_length() {
         let error = decode_counter(&[0, 0, 3]).unwrap_err();
         assert_eq!(error.to_string(), "UID counter `000003` has 3 bytes, expected 8");
         assert!(decode_counter(&[]).is_err());
@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn meta_is_singular_and_mappings_are_plural_for_metrics() {
+    fn metadata_qualifier_of_metrics_is_singular() {
         assert_eq!(meta_qualifier(UidKind::Metric), b"metric_meta");
         assert_eq!(UidKind::Metric.qualifier(), b"metrics");
         assert_eq!(meta_qualifier(UidKind::Tagk), b"tagk_meta");

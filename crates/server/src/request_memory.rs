@@ -142,7 +142,7 @@ where
         };
         let pool = pool_of(account, request.uri().path());
         let is_single = SINGLE_REQUESTS.contains(request.uri().path());
-        let charge = Arc::new(Mutex::new(pool.reservation_of_nothing()));
+        let charge = Arc::new(Mutex::new(pool.empty_reservation()));
         let held = is_single.then(|| Arc::clone(&charge));
         let pool = pool.clone();
         let request = request.map(|body| Body::new(Charged::new(body, pool, charge, is_single)));

@@ -58,7 +58,7 @@ impl RequestBody {
     pub(crate) fn empty(pool: &MemoryPool) -> Self {
         Self {
             bytes: Bytes::new(),
-            memory: pool.reservation_of_nothing(),
+            memory: pool.empty_reservation(),
         }
     }
 
@@ -123,7 +123,7 @@ where
         .upper()
         .and_then(|bytes| usize::try_from(bytes).ok());
     let most = announced.unwrap_or(max_bytes).min(max_bytes).min(pool_bytes);
-    let mut memory = limits.pool.reservation_of_nothing();
+    let mut memory = limits.pool.empty_reservation();
     let mut rate = Rate::start();
     let mut first = Bytes::new();
     let mut joined = Vec::new();

@@ -114,11 +114,7 @@ async fn answer(uids: &Uids, resources: &QueryResources, question: Question) -> 
     let Question { kind, prefix, max } = question;
     let deadline = Some(Instant::now() + TIMEOUT);
     let of_query = |error: QueryError| of_query(&error);
-    let budget = Budget::new(
-        Limits::NONE,
-        Arc::default(),
-        resources.memory.reservation_of_nothing(),
-    );
+    let budget = Budget::new(Limits::NONE, Arc::default(), resources.memory.empty_reservation());
     let is_large = max > FEW;
     let held = is_large.then(|| budget.hold(max as u64 * NAME_BYTES));
     let held = held.transpose().map_err(of_query)?;

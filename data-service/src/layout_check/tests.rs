@@ -42,7 +42,7 @@ async fn written_with(layout: &RowKeyLayout, metrics: u8, series: u8) -> MemoryS
     }
     let base = BaseTime::of_seconds(1_356_998_400);
     batch
-        .row(RowKey::of_global_annotations(layout, base).as_bytes())
+        .row(RowKey::global_annotations(layout, base).as_bytes())
         .put(family, &[1, 0, 0], b"{}");
     store.write(batch).await.unwrap();
     store

@@ -3,7 +3,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use futures::{StreamExt as _, TryStreamExt as _};
 use oxtsdb_row_store::WriteBatch;
-use oxtsdb_row_store::intercept::{Answer, Intercept, InterceptedStore, Operation};
+use oxtsdb_row_store::intercept::{Intercept, InterceptedStore, Operation, Response};
 use oxtsdb_row_store::memory::MemoryStore;
 use oxtsdb_schema::row_key::write_row_key;
 use oxtsdb_schema::{BaseTime, Timestamp, Value};
@@ -120,10 +120,10 @@ struct Late {
 
 #[async_trait]
 impl Intercept for Late {
-    async fn intercept(&self, operation: Operation, store: &dyn RowStore) -> Result<Answer, StoreError> {
+    async fn intercept(&self, operation: Operation, store: &dyn RowStore) -> Result<Response, StoreError> {
         let is_late = matches!(operation, Operation::Scan { .. }) && operation.table().name() == "tsdb-meta";
         let answer = operation.perform(store).await?;
-        let Answer::Scan(rows) = answer else {
+        let Response::Scan(rows) = answer else {
             return Ok(answer);
         };
         let rows: Vec<_> = rows.try_collect().await?;
@@ -131,7 +131,7 @@ impl Intercept for Late {
             self.begun.add_permits(1);
             self.may_go.acquire().await.unwrap().forget();
         }
-        Ok(Answer::Scan(futures::stream::iter(rows).map(Ok).boxed()))
+        Ok(Response::Scan(futures::stream::iter(rows).map(Ok).boxed()))
     }
 }
 
@@ -196,7 +196,7 @@ struct Failing(Mutex<Vec<&'static str>>);
 
 #[async_trait]
 impl Intercept for Failing {
-    async fn intercept(&self, operation: Operation, store: &dyn RowStore) -> Result<Answer, StoreError> {
+    async fn intercept(&self, operation: Operation, store: &dyn RowStore) -> Result<Response, StoreError> {
         let is_write = matches!(operation, Operation::Write { .. });
         let next = self.0.lock().last().copied();
         if is_write && next == Some(operation.table().name()) {
@@ -265,7 +265,7 @@ struct Pass;
 
 #[async_trait]
 impl Intercept for Pass {
-    async fn intercept(&self, operation: Operation, store: &dyn RowStore) -> Result<Answer, StoreError> {
+    async fn intercept(&self, operation: Operation, store: &dyn RowStore) -> Result<Response, StoreError> {
         operation.perform(store).await
     }
 }

@@ -62,7 +62,7 @@ impl<'a> Session<'a> {
             in_flight: InFlight::default(),
             answers: Vec::new(),
             sent: Ok(()),
-            memory: telnet.writer.memory().reservation_of_nothing(),
+            memory: telnet.writer.memory().empty_reservation(),
         }
     }
 

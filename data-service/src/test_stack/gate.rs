@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use oxtsdb_row_store::intercept::{Answer, Intercept, InterceptedStore, Operation};
+use oxtsdb_row_store::intercept::{Intercept, InterceptedStore, Operation, Response};
 use oxtsdb_row_store::memory::MemoryStore;
 use oxtsdb_row_store::{RowStore, StoreError};
 use parking_lot::Mutex;
@@ -137,7 +137,7 @@ impl Drop for Waiting<'_> {
 
 #[async_trait]
 impl Intercept for Gate {
-    async fn intercept(&self, operation: Operation, store: &dyn RowStore) -> Result<Answer, StoreError> {
+    async fn intercept(&self, operation: Operation, store: &dyn RowStore) -> Result<Response, StoreError> {
         let writes = !matches!(operation, Operation::GetRows { .. } | Operation::Scan { .. });
         if writes && self.tables.contains(&operation.table().name()) {
             let waiting = Waiting::begin(&self.waiting);
@@ -160,7 +160,7 @@ pub(crate) struct Pass;
 
 #[async_trait]
 impl Intercept for Pass {
-    async fn intercept(&self, operation: Operation, store: &dyn RowStore) -> Result<Answer, StoreError> {
+    async fn intercept(&self, operation: Operation, store: &dyn RowStore) -> Result<Response, StoreError> {
         operation.perform(store).await
     }
 }

@@ -18,7 +18,7 @@ use oxtsdb_proto::error::reason_name;
 use oxtsdb_proto::uid::v1::get_or_create_uids_response::result::Outcome;
 use oxtsdb_proto::uid::v1::uid_service_server::UidServiceServer;
 use oxtsdb_proto::uid::v1::{UidName, get_or_create_uids_response};
-use oxtsdb_row_store::intercept::{Answer, Intercept, InterceptedStore, Operation};
+use oxtsdb_row_store::intercept::{Intercept, InterceptedStore, Operation, Response};
 use oxtsdb_row_store::memory::MemoryStore;
 use oxtsdb_row_store::{Row, RowStore, Scan, StoreError, TableName, WriteBatch};
 use oxtsdb_schema::UidKind;
@@ -139,7 +139,7 @@ impl Wrapped {
 
 #[async_trait]
 impl Intercept for Faults {
-    async fn intercept(&self, operation: Operation, store: &dyn RowStore) -> Result<Answer, StoreError> {
+    async fn intercept(&self, operation: Operation, store: &dyn RowStore) -> Result<Response, StoreError> {
         if matches!(operation, Operation::Scan { .. }) {
             return operation.perform(store).await;
         }

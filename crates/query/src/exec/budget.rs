@@ -254,7 +254,7 @@ impl Budget {
 
     /// A budget that is bounded by its limits alone, for tests and tools.
     pub fn of_limits(limits: Limits) -> Self {
-        let reservation = MemoryPool::unlimited("query").reservation_of_nothing();
+        let reservation = MemoryPool::unlimited("query").empty_reservation();
         Self::new(limits, Arc::default(), reservation)
     }
 

@@ -142,7 +142,7 @@ impl Statistics {
     /// Adds the damage that reading rows in some hours passed over.
     pub fn add_damage(&mut self, damage: &DamageLog, layout: &RowKeyLayout, hours: &Hours) {
         let ranges = damage.ranges();
-        self.damaged_rows += ranges.len() as u64 + damage.beyond();
+        self.damaged_rows += ranges.len() as u64 + damage.omitted();
         let space = MAX_DAMAGED_ROWS.saturating_sub(self.damaged.len());
         let ranges = ranges.iter().take(space);
         self.damaged

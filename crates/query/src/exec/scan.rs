@@ -155,7 +155,11 @@ pub fn rows(
                     let columns = point_columns();
                     let rows = match &skip_damaged {
                         None => store.get_rows(&table, &keys, &columns).await?,
-                        Some(damage) => store.get_rows_skipping(&table, &keys, &columns, damage).await?,
+                        Some(damage) => {
+                            store
+                                .get_rows_skipping_damage(&table, &keys, &columns, damage)
+                                .await?
+                        }
                     };
                     let rows = RowBatch::new(rows.into_iter().flatten().collect(), &budget)?;
                     let rows = Portion::Rows(rows);

@@ -28,7 +28,7 @@ fn waiting(
 }
 
 #[tokio::test(start_paused = true)]
-async fn rejects_what_the_queue_does_not_hold() {
+async fn rejects_queries_beyond_the_queue() {
     let admission = admission(1, 1);
     let permit = admission.admit(client(1)).await.unwrap();
     let second = waiting(&admission, client(1));
@@ -52,7 +52,7 @@ async fn rejects_what_the_queue_does_not_hold() {
 }
 
 #[tokio::test]
-async fn clients_take_turns() {
+async fn admits_clients_round_robin() {
     let admission = admission(1, 100);
     let permit = admission.admit(client(1)).await.unwrap();
     let mut first: VecDeque<_> = (0..10).map(|_| waiting(&admission, client(1))).collect();
@@ -71,7 +71,7 @@ async fn clients_take_turns() {
 }
 
 #[tokio::test]
-async fn a_paused_query_resumes_before_the_queue() {
+async fn paused_query_resumes_before_queued_ones() {
     let admission = admission(1, 100);
     let mut paused = admission.admit(client(1)).await.unwrap();
     let second = waiting(&admission, client(2));
@@ -92,7 +92,7 @@ async fn a_paused_query_resumes_before_the_queue() {
 }
 
 #[tokio::test]
-async fn a_waiter_that_leaves_passes_its_place_on() {
+async fn cancelled_waiter_frees_its_place() {
     let admission = admission(1, 100);
     let permit = admission.admit(client(1)).await.unwrap();
     let leaves = waiting(&admission, client(1));

@@ -14,7 +14,7 @@ fn condition(table: &Table<'_>, row: &[u8], expected: Option<&[u8]>) -> Conditio
     }
 }
 
-pub(super) async fn an_increment_counts_from_nothing(subject: &Subject<'_>) {
+pub(super) async fn increment_starts_from_zero(subject: &Subject<'_>) {
     let table = subject.table().await;
     let cell = table.cell(b"row", b"q");
     assert_eq!(
@@ -38,7 +38,7 @@ pub(super) async fn an_increment_counts_from_nothing(subject: &Subject<'_>) {
     );
 }
 
-pub(super) async fn an_increment_wraps(subject: &Subject<'_>) {
+pub(super) async fn increment_wraps(subject: &Subject<'_>) {
     let table = subject.table().await;
     table.put(b"row", b"q", &i64::MAX.to_be_bytes()).await;
     let sum = table
@@ -49,7 +49,7 @@ pub(super) async fn an_increment_wraps(subject: &Subject<'_>) {
     assert_eq!(sum, i64::MIN);
 }
 
-pub(super) async fn concurrent_increments_give_distinct_sums(subject: &Subject<'_>) {
+pub(super) async fn concurrent_increments_return_distinct_sums(subject: &Subject<'_>) {
     let table = subject.table().await;
     let cell = table.cell(b"row", b"q");
     let sums = join_all((0..50).map(|_| table.store.increment(&table.name, &cell, 1))).await;
@@ -57,7 +57,7 @@ pub(super) async fn concurrent_increments_give_distinct_sums(subject: &Subject<'
     assert_eq!(sums, (1..=50).collect());
 }
 
-pub(super) async fn a_check_for_absence_has_one_winner(subject: &Subject<'_>) {
+pub(super) async fn check_for_absence_has_one_winner(subject: &Subject<'_>) {
     let table = subject.table().await;
     for round in 0..10_u8 {
         let absent = condition(&table, &[b'r', round], None);
@@ -85,7 +85,7 @@ pub(super) async fn a_check_for_absence_has_one_winner(subject: &Subject<'_>) {
     }
 }
 
-pub(super) async fn a_check_compares_the_newest_value(subject: &Subject<'_>) {
+pub(super) async fn check_and_put_compares_the_newest_version(subject: &Subject<'_>) {
     let table = subject.table().await;
     let check = async |expected: Option<&[u8]>, value: &[u8]| {
         table
@@ -111,7 +111,7 @@ pub(super) async fn a_check_compares_the_newest_value(subject: &Subject<'_>) {
     assert_eq!(table.value(b"row", b"q").await.unwrap(), b"four");
 }
 
-pub(super) async fn an_empty_value_counts_as_absent(subject: &Subject<'_>) {
+pub(super) async fn empty_value_counts_as_absent(subject: &Subject<'_>) {
     let table = subject.table().await;
     table.put(b"row", b"q", b"").await;
     let absent = condition(&table, b"row", None);
@@ -139,7 +139,7 @@ pub(super) async fn an_empty_value_counts_as_absent(subject: &Subject<'_>) {
     );
 }
 
-pub(super) async fn an_append_extends_the_value(subject: &Subject<'_>) {
+pub(super) async fn append_extends_the_value(subject: &Subject<'_>) {
     let table = subject.table().await;
     let cell = table.cell(b"row", b"q");
     assert_eq!(
@@ -154,7 +154,7 @@ pub(super) async fn an_append_extends_the_value(subject: &Subject<'_>) {
     assert_eq!(table.row(b"row").await.unwrap().len(), 1);
 }
 
-pub(super) async fn concurrent_appends_are_all_there(subject: &Subject<'_>) {
+pub(super) async fn concurrent_appends_are_all_applied(subject: &Subject<'_>) {
     let table = subject.table().await;
     let cell = table.cell(b"row", b"q");
     let values: Vec<[u8; 1]> = (0..50_u8).map(|n| [n]).collect();
@@ -178,7 +178,7 @@ fn pair(table: &Table<'_>, number: u8) -> WriteBatch {
     batch
 }
 
-pub(super) async fn a_commit_is_all_or_nothing(subject: &Subject<'_>) {
+pub(super) async fn commit_is_atomic(subject: &Subject<'_>) {
     let table = subject.table().await;
     let Some(atomic) = table.store.atomic() else {
         return;
@@ -201,7 +201,7 @@ pub(super) async fn a_commit_is_all_or_nothing(subject: &Subject<'_>) {
     assert_eq!(table.value(b"lock", b"q").await.unwrap()[0] as usize, winner);
 }
 
-pub(super) async fn a_commit_needs_all_its_conditions(subject: &Subject<'_>) {
+pub(super) async fn commit_requires_all_conditions(subject: &Subject<'_>) {
     let table = subject.table().await;
     let Some(atomic) = table.store.atomic() else {
         return;

@@ -5,7 +5,7 @@ use crate::{
     CellAddress, ColumnSelection, Condition, FamilyDef, Retry, Scan, StoreError, TableDef, WriteBatch,
 };
 
-pub(super) async fn a_table_is_made_once(subject: &Subject<'_>) {
+pub(super) async fn create_table_is_idempotent(subject: &Subject<'_>) {
     let name = subject.table_name();
     let def = TableDef::new(name.clone(), &["a", "b"]);
     assert!(subject.store.create_table(&def).await.unwrap());
@@ -49,7 +49,7 @@ pub(super) async fn tables_are_listed(subject: &Subject<'_>) {
     assert!(tables.is_sorted_by(|a, b| a.name < b.name));
 }
 
-pub(super) async fn a_table_must_exist(subject: &Subject<'_>) {
+pub(super) async fn rejects_unknown_tables(subject: &Subject<'_>) {
     let name = subject.table_name();
     let store = subject.store;
     let cell = CellAddress::new("row", "a", "q");
@@ -78,7 +78,7 @@ pub(super) async fn a_table_must_exist(subject: &Subject<'_>) {
     }
 }
 
-pub(super) async fn a_family_must_exist(subject: &Subject<'_>) {
+pub(super) async fn rejects_unknown_families(subject: &Subject<'_>) {
     let table = subject.table().await;
     let (store, name) = (table.store, &table.name);
     let cell = CellAddress::new("row", "c", "q");
@@ -110,7 +110,7 @@ pub(super) async fn a_family_must_exist(subject: &Subject<'_>) {
     assert_eq!(table.row(b"row").await, None);
 }
 
-pub(super) async fn a_row_key_has_1_to_32767_bytes(subject: &Subject<'_>) {
+pub(super) async fn rejects_row_keys_out_of_bounds(subject: &Subject<'_>) {
     let table = subject.table().await;
     let longest = table.store.max_row_key(&table.name);
     assert!(
@@ -141,7 +141,7 @@ pub(super) async fn a_row_key_has_1_to_32767_bytes(subject: &Subject<'_>) {
     assert_eq!(table.scan(Scan::prefix(b"")).await.len(), 1);
 }
 
-pub(super) async fn a_counter_has_8_bytes(subject: &Subject<'_>) {
+pub(super) async fn increment_rejects_cells_that_are_not_counters(subject: &Subject<'_>) {
     let table = subject.table().await;
     table.put(b"row", b"q", b"seven b").await;
     let cell = table.cell(b"row", b"q");
@@ -150,6 +150,6 @@ pub(super) async fn a_counter_has_8_bytes(subject: &Subject<'_>) {
     assert_eq!(table.value(b"row", b"q").await.unwrap(), b"seven b");
 }
 
-pub(super) async fn the_store_is_healthy(subject: &Subject<'_>) {
+pub(super) async fn store_is_healthy(subject: &Subject<'_>) {
     subject.store.check_health().await.unwrap();
 }

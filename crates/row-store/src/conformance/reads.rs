@@ -25,7 +25,7 @@ fn thirty_keys() -> Vec<Vec<u8>> {
         .collect()
 }
 
-pub(super) async fn rows_are_read_in_the_order_asked(subject: &Subject<'_>) {
+pub(super) async fn get_rows_keeps_the_requested_order(subject: &Subject<'_>) {
     let table = thirty_rows(subject).await;
     let keys: Vec<Vec<u8>> = [b"c3", b"zz", b"a0", b"a0"]
         .iter()
@@ -48,7 +48,7 @@ pub(super) async fn rows_are_read_in_the_order_asked(subject: &Subject<'_>) {
     );
 }
 
-pub(super) async fn columns_are_selected(subject: &Subject<'_>) {
+pub(super) async fn get_selects_columns(subject: &Subject<'_>) {
     let table = thirty_rows(subject).await;
     let read = async |columns: ColumnSelection| {
         let row = table.store.get(&table.name, b"b5", &columns).await.unwrap();
@@ -91,7 +91,7 @@ pub(super) async fn cells_of_a_row_ascend(subject: &Subject<'_>) {
     assert_eq!(values, b"12345");
 }
 
-pub(super) async fn a_scan_ascends_within_its_range(subject: &Subject<'_>) {
+pub(super) async fn scan_ascends_within_its_range(subject: &Subject<'_>) {
     let table = thirty_rows(subject).await;
     assert_eq!(table.keys(Scan::range("", "")).await, thirty_keys());
     assert_eq!(table.keys(Scan::range("a8", "b1")).await, [b"a8", b"a9", b"b0"]);
@@ -102,7 +102,7 @@ pub(super) async fn a_scan_ascends_within_its_range(subject: &Subject<'_>) {
     assert_eq!(table.keys(scan).await, thirty_keys(), "in batches");
 }
 
-pub(super) async fn a_scan_descends_when_reversed(subject: &Subject<'_>) {
+pub(super) async fn reversed_scan_descends(subject: &Subject<'_>) {
     let table = thirty_rows(subject).await;
     for batch_rows in [1, 2, 100] {
         let mut scan = Scan::range("a8", "b1");
@@ -116,7 +116,7 @@ pub(super) async fn a_scan_descends_when_reversed(subject: &Subject<'_>) {
     }
 }
 
-pub(super) async fn a_prefix_ends_at_the_last_key_with_it(subject: &Subject<'_>) {
+pub(super) async fn prefix_scan_covers_all_keys_of_the_prefix(subject: &Subject<'_>) {
     let table = subject.table().await;
     let (mut batch, a, _) = table.batch();
     let keys: [&[u8]; 6] = [&[1], &[1, 0xff], &[1, 0xff, 0xff], &[2], &[0xff], &[0xff, 0xff]];
@@ -131,7 +131,7 @@ pub(super) async fn a_prefix_ends_at_the_last_key_with_it(subject: &Subject<'_>)
 }
 
 /// Where the store can do so.
-pub(super) async fn a_range_is_measured_by_its_keys(subject: &Subject<'_>) {
+pub(super) async fn measures_a_range(subject: &Subject<'_>) {
     let table = thirty_rows(subject).await;
     let Some(all) = table.measure("", "", 100).await else {
         return;
@@ -156,7 +156,7 @@ pub(super) async fn a_range_is_measured_by_its_keys(subject: &Subject<'_>) {
     }
 }
 
-pub(super) async fn a_scan_that_may_skip_damage_reads_all_where_there_is_none(subject: &Subject<'_>) {
+pub(super) async fn damage_skipping_scan_of_an_intact_range_is_complete(subject: &Subject<'_>) {
     let table = thirty_rows(subject).await;
     let log = DamageLog::default();
     let mut scan = Scan::prefix(b"");
@@ -165,7 +165,7 @@ pub(super) async fn a_scan_that_may_skip_damage_reads_all_where_there_is_none(su
     assert!(log.is_empty() && table.store.damage().is_empty());
 }
 
-pub(super) async fn a_scan_obeys_its_limit(subject: &Subject<'_>) {
+pub(super) async fn scan_applies_its_limit(subject: &Subject<'_>) {
     let table = thirty_rows(subject).await;
     for limit in [0_u64, 1, 6, 7, 8, 29, 30, 31] {
         for reverse in [false, true] {
@@ -176,7 +176,7 @@ pub(super) async fn a_scan_obeys_its_limit(subject: &Subject<'_>) {
     }
 }
 
-pub(super) async fn a_scan_obeys_its_filter(subject: &Subject<'_>) {
+pub(super) async fn scan_applies_its_filter(subject: &Subject<'_>) {
     let table = thirty_rows(subject).await;
     let mut scan = Scan::range("a1", "c9");
     scan.filter = Some(RowFilter::new(|key| key.ends_with(b"7")));
@@ -194,7 +194,7 @@ pub(super) async fn a_scan_obeys_its_filter(subject: &Subject<'_>) {
     assert!(table.keys(scan).await.is_empty());
 }
 
-pub(super) async fn a_scan_goes_on_where_its_filter_says(subject: &Subject<'_>) {
+pub(super) async fn scan_seeks_to_filter_hints(subject: &Subject<'_>) {
     let table = subject.table().await;
     let (mut batch, a, _) = table.batch();
     for number in 0..600_u16 {
@@ -223,7 +223,7 @@ pub(super) async fn a_scan_goes_on_where_its_filter_says(subject: &Subject<'_>) 
     }
 }
 
-pub(super) async fn a_scan_is_taken_up_again(subject: &Subject<'_>) {
+pub(super) async fn scan_resumes_after_a_row(subject: &Subject<'_>) {
     let table = thirty_rows(subject).await;
     let scan = Scan::range("a8", "b3");
     assert_eq!(table.keys(scan.clone().resume_after(b"b0")).await, [b"b1", b"b2"]);
@@ -233,7 +233,7 @@ pub(super) async fn a_scan_is_taken_up_again(subject: &Subject<'_>) {
     assert!(table.keys(scan.resume_after(b"a8")).await.is_empty());
 }
 
-pub(super) async fn a_scan_selects_columns(subject: &Subject<'_>) {
+pub(super) async fn scan_selects_columns(subject: &Subject<'_>) {
     let table = thirty_rows(subject).await;
     table.put(b"b1x", b"only", b"v").await;
     let mut scan = Scan::range("b1", "b3");
@@ -257,7 +257,7 @@ fn point(seconds: u16, flags: u16) -> [u8; 2] {
     (seconds << 4 | flags).to_be_bytes()
 }
 
-pub(super) async fn packed_rows_have_the_same_cells(subject: &Subject<'_>) {
+pub(super) async fn packed_rows_unpack_to_the_same_cells(subject: &Subject<'_>) {
     let table = subject.table().await;
     let (mut batch, a, b) = table.batch();
     for seconds in [7_u16, 8, 900] {
@@ -299,7 +299,7 @@ pub(super) async fn packed_rows_have_the_same_cells(subject: &Subject<'_>) {
     }
 }
 
-pub(super) async fn a_scan_returns_versions(subject: &Subject<'_>) {
+pub(super) async fn scan_returns_versions(subject: &Subject<'_>) {
     let table = subject
         .table_with(vec![FamilyDef {
             name: "a".to_owned(),
@@ -328,7 +328,7 @@ pub(super) async fn a_scan_returns_versions(subject: &Subject<'_>) {
     );
 }
 
-pub(super) async fn an_empty_range_has_no_rows(subject: &Subject<'_>) {
+pub(super) async fn empty_range_has_no_rows(subject: &Subject<'_>) {
     let table = thirty_rows(subject).await;
     for reverse in [false, true] {
         for (start, stop) in [("b5", "b5"), ("d", ""), ("", "a"), ("b5", "b4")] {
@@ -342,7 +342,7 @@ pub(super) async fn an_empty_range_has_no_rows(subject: &Subject<'_>) {
     }
 }
 
-pub(super) async fn a_table_has_its_own_rows(subject: &Subject<'_>) {
+pub(super) async fn tables_are_isolated(subject: &Subject<'_>) {
     let (one, two) = (subject.table().await, subject.table().await);
     one.put(b"row", b"q", b"1").await;
     two.put(b"row", b"q", b"2").await;

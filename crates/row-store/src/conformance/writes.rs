@@ -18,7 +18,7 @@ const AWKWARD: [&[u8]; 7] = [
     &[0x80, 0x00, 0xfe],
 ];
 
-pub(super) async fn a_written_cell_is_read_back(subject: &Subject<'_>) {
+pub(super) async fn put_is_readable(subject: &Subject<'_>) {
     let table = subject.table().await;
     table.put(b"row", b"q", b"value").await;
     let row = table.row(b"row").await.expect("the row is there");
@@ -61,7 +61,7 @@ pub(super) async fn keys_qualifiers_and_values_are_binary(subject: &Subject<'_>)
     assert_eq!(table.scan(Scan::prefix(b"")).await.len(), AWKWARD.len());
 }
 
-pub(super) async fn the_later_of_two_puts_at_one_time_stays(subject: &Subject<'_>) {
+pub(super) async fn later_put_with_equal_timestamp_wins(subject: &Subject<'_>) {
     let table = subject.table().await;
     table.put_at(b"row", b"q", 1_000_000, b"first").await;
     table.put_at(b"row", b"q", 1_000_000, b"second").await;
@@ -71,7 +71,7 @@ pub(super) async fn the_later_of_two_puts_at_one_time_stays(subject: &Subject<'_
     assert_eq!(table.scan(scan).await[0].len(), 1, "they are one cell");
 }
 
-pub(super) async fn the_newest_version_is_read(subject: &Subject<'_>) {
+pub(super) async fn get_returns_the_newest_version(subject: &Subject<'_>) {
     let table = subject.table().await;
     table.put_at(b"row", b"q", 2_000_000, b"new").await;
     table.put_at(b"row", b"q", 1_000_000, b"old").await;
@@ -82,7 +82,7 @@ pub(super) async fn the_newest_version_is_read(subject: &Subject<'_>) {
     assert_eq!(table.value(b"row", b"q").await.unwrap(), b"now");
 }
 
-pub(super) async fn a_family_keeps_its_number_of_versions(subject: &Subject<'_>) {
+pub(super) async fn family_keeps_its_max_versions(subject: &Subject<'_>) {
     let family = |name: &str, max_versions| FamilyDef {
         name: name.to_owned(),
         max_versions,
@@ -140,7 +140,7 @@ pub(super) async fn cells_expire(subject: &Subject<'_>) {
     assert_eq!(table.value(b"row", b"q").await.unwrap(), b"again");
 }
 
-pub(super) async fn a_batch_writes_many_rows(subject: &Subject<'_>) {
+pub(super) async fn batch_writes_many_rows(subject: &Subject<'_>) {
     let table = subject.table().await;
     let (mut batch, a, b) = table.batch();
     for number in 0..1_000_u32 {
@@ -159,7 +159,7 @@ pub(super) async fn a_batch_writes_many_rows(subject: &Subject<'_>) {
     }
 }
 
-pub(super) async fn a_batch_may_be_written_twice(subject: &Subject<'_>) {
+pub(super) async fn repeated_batch_has_no_further_effect(subject: &Subject<'_>) {
     let table = subject.table().await;
     let (mut batch, a, _) = table.batch();
     batch.row(b"row").put_at(a, b"q", 1_000, b"v");
@@ -173,14 +173,14 @@ pub(super) async fn a_batch_may_be_written_twice(subject: &Subject<'_>) {
     );
 }
 
-pub(super) async fn an_empty_batch_does_nothing(subject: &Subject<'_>) {
+pub(super) async fn empty_batch_has_no_effect(subject: &Subject<'_>) {
     let table = subject.table().await;
     let (batch, _, _) = table.batch();
     table.write(batch).await;
     assert!(table.scan(Scan::prefix(b"")).await.is_empty());
 }
 
-pub(super) async fn values_may_be_big(subject: &Subject<'_>) {
+pub(super) async fn stores_large_values(subject: &Subject<'_>) {
     let table = subject.table().await;
     let big: Vec<u8> = (0..3_000_000_u32)
         .map(|n| n.to_be_bytes()[n as usize % 4])
@@ -192,7 +192,7 @@ pub(super) async fn values_may_be_big(subject: &Subject<'_>) {
 }
 
 /// OpenTSDB's compaction makes one of 144,000 bytes of ten points a second.
-pub(super) async fn qualifiers_may_be_long(subject: &Subject<'_>) {
+pub(super) async fn stores_long_qualifiers(subject: &Subject<'_>) {
     let table = subject.table().await;
     let lengths = [65_535, 65_536, 144_000, 1 << 20];
     let qualifiers = lengths.map(|length| vec![7; length]);
@@ -226,7 +226,7 @@ pub(super) async fn qualifiers_may_be_long(subject: &Subject<'_>) {
     assert_eq!(table.row(b"row").await.unwrap().len(), 3);
 }
 
-pub(super) async fn a_row_may_have_many_cells(subject: &Subject<'_>) {
+pub(super) async fn row_holds_many_cells(subject: &Subject<'_>) {
     let table = subject.table().await;
     let (mut batch, a, _) = table.batch();
     batch.row(b"row");
@@ -242,7 +242,7 @@ pub(super) async fn a_row_may_have_many_cells(subject: &Subject<'_>) {
     assert_eq!(read, put);
 }
 
-pub(super) async fn a_column_is_deleted(subject: &Subject<'_>) {
+pub(super) async fn deletes_a_column(subject: &Subject<'_>) {
     let table = subject.table().await;
     table.put_at(b"row", b"q", 1_000, b"old").await;
     table.put(b"row", b"q", b"new").await;
@@ -263,7 +263,7 @@ pub(super) async fn a_column_is_deleted(subject: &Subject<'_>) {
     assert_eq!(table.keys(Scan::prefix(b"")).await, [b"row"]);
 }
 
-pub(super) async fn a_column_is_deleted_up_to_a_version(subject: &Subject<'_>) {
+pub(super) async fn deletes_a_column_up_to_a_timestamp(subject: &Subject<'_>) {
     let table = subject.table().await;
     for (qualifier, timestamp_ms) in [(b"old", 1_000), (b"new", 2_000), (b"all", 1_000)] {
         table.put_at(b"row", qualifier, timestamp_ms, b"v").await;
@@ -283,7 +283,7 @@ pub(super) async fn a_column_is_deleted_up_to_a_version(subject: &Subject<'_>) {
     );
 }
 
-pub(super) async fn a_family_is_deleted(subject: &Subject<'_>) {
+pub(super) async fn deletes_a_family(subject: &Subject<'_>) {
     let table = subject.table().await;
     let (mut batch, a, b) = table.batch();
     batch
@@ -299,7 +299,7 @@ pub(super) async fn a_family_is_deleted(subject: &Subject<'_>) {
     assert_eq!(contents(&row), [("b".to_owned(), b"q".to_vec(), b"3".to_vec())]);
 }
 
-pub(super) async fn a_row_is_deleted(subject: &Subject<'_>) {
+pub(super) async fn deletes_a_row(subject: &Subject<'_>) {
     let table = subject.table().await;
     let (mut batch, a, b) = table.batch();
     batch.row(b"row").put(a, b"q", b"1").put(b, b"q", b"3");
@@ -312,7 +312,7 @@ pub(super) async fn a_row_is_deleted(subject: &Subject<'_>) {
     assert_eq!(table.keys(Scan::prefix(b"")).await, [b"row2"]);
 }
 
-pub(super) async fn a_put_after_a_delete_is_visible(subject: &Subject<'_>) {
+pub(super) async fn put_after_a_delete_is_visible(subject: &Subject<'_>) {
     let table = subject.table().await;
     for round in 0..20_u8 {
         table.put(b"row", b"q", &[round, 1]).await;
@@ -331,7 +331,7 @@ pub(super) async fn a_put_after_a_delete_is_visible(subject: &Subject<'_>) {
     }
 }
 
-pub(super) async fn a_row_is_never_seen_in_part(subject: &Subject<'_>) {
+pub(super) async fn row_writes_are_atomic(subject: &Subject<'_>) {
     let table = subject.table().await;
     let write = async {
         for round in 0..200_u8 {
@@ -358,7 +358,7 @@ pub(super) async fn a_row_is_never_seen_in_part(subject: &Subject<'_>) {
     futures::future::join(write, read).await;
 }
 
-pub(super) async fn writes_under_way_together_keep_their_order(subject: &Subject<'_>) {
+pub(super) async fn concurrent_writes_keep_their_order(subject: &Subject<'_>) {
     if !subject.store.keeps_write_order() {
         return;
     }

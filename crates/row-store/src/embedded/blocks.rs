@@ -83,7 +83,7 @@ pub(super) struct Fault {
 #[derive(Debug)]
 enum FaultAt {
     Key(Vec<u8>),
-    Behind(Vec<u8>),
+    After(Vec<u8>),
     Before(Vec<u8>),
     /// Anywhere; a panic may have left locks of the tree behind.
     Anywhere {
@@ -152,7 +152,7 @@ impl Iterator for Range<'_> {
                     if self.reverse {
                         FaultAt::Before(position)
                     } else {
-                        FaultAt::Behind(position)
+                        FaultAt::After(position)
                     }
                 }))
             }
@@ -235,7 +235,7 @@ impl Blocks {
     }
 
     /// Does something that may fail on damaged files; repairs these, and does it again.
-    pub(super) fn repairing<T>(
+    pub(super) fn with_repair<T>(
         &self,
         mut attempt: impl FnMut() -> Result<T, BlockError>,
     ) -> Result<T, StoreError> {
@@ -292,7 +292,7 @@ impl Blocks {
 
     /// The highest id of a table that has rows, if one has.
     pub(super) fn last_table(&self) -> Result<Option<u16>, StoreError> {
-        self.repairing(|| {
+        self.with_repair(|| {
             let engine = self.engine()?;
             let Some(last) = engine.rows.last_key_value() else {
                 return Ok(None);
@@ -307,7 +307,7 @@ impl Blocks {
 
     /// The newest time that was flushed.
     pub(super) fn time_ms(&self) -> Result<Option<i64>, StoreError> {
-        self.repairing(|| {
+        self.with_repair(|| {
             let engine = self.engine()?;
             let value = engine.rows.get(TIME_KEY);
             let value = value.map_err(|error| self.fault(&error, || FaultAt::Key(TIME_KEY.to_vec())))?;
@@ -318,17 +318,17 @@ impl Blocks {
     /// Writes the blocks that `fill` hands over (tables by id, rows by key; no block removes the
     /// row's), makes them durable, and then visible all at once.
     ///
-    /// `room_bytes` is what they need at most; without it on the disk nothing is begun, since the
+    /// `needed_bytes` is what they need at most; without it on the disk nothing is begun, since the
     /// files of an ingestion that fails stay until the store is opened again.
     pub(super) fn ingest(
         &self,
         time_ms: i64,
-        room_bytes: u64,
+        needed_bytes: u64,
         fill: impl FnOnce(&mut WriteBlock<'_>) -> Result<(), BlockError>,
     ) -> Result<(), BlockError> {
         let path = &self.settings.path;
         let available = fs4::available_space(path).map_err(|error| io_error(path, &error))?;
-        if available < room_bytes {
+        if available < needed_bytes {
             return Err(BlockError::Store(StoreError::Full {
                 place: path.display().to_string(),
             }));
@@ -377,7 +377,7 @@ impl Blocks {
         }
         let suspects = match &fault.at {
             FaultAt::Key(key) => self.engine()?.files_of(key),
-            FaultAt::Behind(key) => self.engine()?.files_near(key, false),
+            FaultAt::After(key) => self.engine()?.files_near(key, false),
             FaultAt::Before(key) => self.engine()?.files_near(key, true),
             FaultAt::Anywhere { panicked: false } => self.engine()?.files(),
             // The tree may not be usable.

@@ -228,7 +228,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn definitions_survive_reopening() {
+    fn table_definitions_survive_reopening() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("TABLES");
         let family = FamilyDef {

@@ -42,7 +42,7 @@ use crate::StoreError;
 /// A group ends when it has so many bytes.
 const GROUP_BYTES: usize = 8 << 20;
 /// Rows that are fetched from memory together, before they are written to.
-const FETCHED: usize = 32;
+const PREFETCH_ROWS: usize = 32;
 /// How long after a failure, if no write follows, the commit thread checks whether writes are possible again.
 const RETRY: Duration = Duration::from_secs(1);
 /// The kind of an item: a batch of mutations.
@@ -56,7 +56,7 @@ pub(super) fn run(core: &Core, queue: &Queue, journal: Journal) {
         core,
         journal,
         memory_bytes: active_bytes(core),
-        naming: 1,
+        id_epoch: 1,
         failing: false,
     };
     let mut group = Group::default();
@@ -74,7 +74,7 @@ pub(super) fn run(core: &Core, queue: &Queue, journal: Journal) {
                     table,
                     operation,
                     reply,
-                    room,
+                    permit,
                 } => {
                     if group.must_end_before(&table, &operation) {
                         committer.commit(&mut group);
@@ -86,7 +86,7 @@ pub(super) fn run(core: &Core, queue: &Queue, journal: Journal) {
                                 change,
                                 outcome,
                                 reply,
-                                _room: room,
+                                _permit: permit,
                             });
                         }
                         Ok((None, outcome)) => drop(reply.send(Ok(outcome))),
@@ -120,7 +120,7 @@ struct Pending {
     change: Change,
     outcome: Outcome,
     reply: Reply,
-    _room: tokio::sync::OwnedSemaphorePermit,
+    _permit: tokio::sync::OwnedSemaphorePermit,
 }
 
 /// Changes that become durable together.
@@ -169,8 +169,8 @@ struct Committer<'a> {
     journal: Journal,
     /// Bytes of all active memtables.
     memory_bytes: usize,
-    /// The naming of rows in the segment that is written to.
-    naming: u64,
+    /// The id_epoch of rows in the segment that is written to.
+    id_epoch: u64,
     /// The last write failed.
     failing: bool,
 }
@@ -189,7 +189,7 @@ impl Committer<'_> {
         let time_ms = self.core.now_ms();
         let mut slots = Vec::new();
         let journaled = self
-            .make_room()
+            .reserve_capacity()
             .and_then(|()| self.append(&pending, time_ms, &mut slots));
         let journal_bytes = self.journal.unflushed_bytes();
         self.core
@@ -210,8 +210,8 @@ impl Committer<'_> {
             let own;
             (own, slots) = slots.split_at(change.batch.row_count());
             for (index, (row, slot)) in change.batch.iter().zip(own).enumerate() {
-                if index.is_multiple_of(FETCHED) {
-                    memory.active.fetch(own[index..].iter().take(FETCHED));
+                if index.is_multiple_of(PREFETCH_ROWS) {
+                    memory.active.prefetch(own[index..].iter().take(PREFETCH_ROWS));
                 }
                 memory
                     .active
@@ -230,7 +230,7 @@ impl Committer<'_> {
             core,
             journal,
             memory_bytes,
-            naming,
+            id_epoch,
             failing,
         } = self;
         let appended = journal.append(time_ms, |payload| {
@@ -248,7 +248,7 @@ impl Committer<'_> {
                 for row in change.batch.iter() {
                     let slot = memory.active.slot(row.key);
                     slots.push(slot);
-                    if let Some(id) = memory.active.id(slot, *naming) {
+                    if let Some(id) = memory.active.id(slot, *id_epoch) {
                         varint::put(payload, u64::from(id));
                     } else {
                         payload.push(0);
@@ -268,7 +268,7 @@ impl Committer<'_> {
         if appended.is_err() {
             // Rows were named in a frame that is not there.
             journal.begin_segment();
-            *naming += 1;
+            *id_epoch += 1;
         }
         appended
     }
@@ -287,7 +287,7 @@ impl Committer<'_> {
 
     /// Sees to it that memory and journal are within their limits before more is added: begins a
     /// flush, and waits for the one before that.
-    fn make_room(&mut self) -> Result<(), StoreError> {
+    fn reserve_capacity(&mut self) -> Result<(), StoreError> {
         let config = &self.core.config;
         if self.memory_bytes < config.memory_bytes && self.journal.unflushed_bytes() < config.journal_bytes {
             return Ok(());
@@ -312,7 +312,7 @@ impl Committer<'_> {
             .store(self.journal.unflushed_bytes(), Ordering::Relaxed);
         counters.journal_active_bytes.store(0, Ordering::Relaxed);
         let through = self.journal.rotate();
-        self.naming += 1;
+        self.id_epoch += 1;
         for table in self.core.catalog.by_id().values() {
             let mut memory = table.memory.write();
             if !memory.active.is_empty() {

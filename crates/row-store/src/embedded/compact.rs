@@ -59,7 +59,7 @@ fn compact(core: &Core, full_at: &mut Option<u64>) -> Result<(), StoreError> {
     }
     let result = core
         .blocks
-        .repairing(|| core.blocks.compact().inspect_err(log_fault));
+        .with_repair(|| core.blocks.compact().inspect_err(log_fault));
     *full_at = None;
     if matches!(result, Err(StoreError::Full { .. })) {
         // What it wrote until then is of no use, and would be left there.

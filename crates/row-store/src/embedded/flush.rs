@@ -86,11 +86,11 @@ fn flush(core: &Core, through_segment: u64) -> Result<(), StoreError> {
         .collect();
 
     let now_ms = core.now_ms();
-    let room_bytes = SPARE_BYTES + frozen.iter().map(|(_, rows)| rows.bytes() as u64).sum::<u64>();
+    let needed_bytes = SPARE_BYTES + frozen.iter().map(|(_, rows)| rows.bytes() as u64).sum::<u64>();
     core.blocks.heal()?;
     let ingest = || {
-        core.blocks.repairing(|| {
-            core.blocks.ingest(now_ms, room_bytes, |write| {
+        core.blocks.with_repair(|| {
+            core.blocks.ingest(now_ms, needed_bytes, |write| {
                 for (table, rows) in &frozen {
                     write_table(core, table, rows, now_ms, write)?;
                 }

@@ -229,7 +229,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_lock_ends_with_the_folder_though_a_forked_process_has_a_copy() {
+    fn unlocks_although_a_forked_process_holds_a_copy() {
         let place = tempfile::tempdir().unwrap();
         let folder = Folder::open(place.path()).unwrap();
         let copy = folder.lock.try_clone().unwrap();

@@ -25,8 +25,8 @@ pub(super) struct Memtable {
     by_hash: HashTable<u32>,
     ordered: BTreeMap<Arc<[u8]>, u32>,
     bytes: usize,
-    /// The naming that ids are given in, and how many were given.
-    named: (u64, u32),
+    /// The id_epoch that ids are given in, and how many were given.
+    assigned: (u64, u32),
 }
 
 #[derive(Debug)]
@@ -34,8 +34,8 @@ struct MemoryRow {
     key: Arc<[u8]>,
     hash: u64,
     buffer: RowBuffer,
-    /// The naming that has the row, and its id there.
-    named: (u64, u32),
+    /// The id_epoch that has the row, and its id there.
+    assigned: (u64, u32),
 }
 
 fn hash_of(key: &[u8]) -> u64 {
@@ -101,7 +101,7 @@ impl Memtable {
 
     /// Reads the places at which rows will be written to next. The rows of a batch lie all over the
     /// memory: the processor waits for them at the same time here, and one by one while it writes.
-    pub(super) fn fetch<'a>(&self, slots: impl Iterator<Item = &'a u32>) {
+    pub(super) fn prefetch<'a>(&self, slots: impl Iterator<Item = &'a u32>) {
         let rows = slots.filter_map(|slot| self.rows.get(*slot as usize));
         std::hint::black_box(rows.fold(0, |sum, row| sum ^ row.buffer.last_byte()));
     }
@@ -125,25 +125,25 @@ impl Memtable {
             key,
             hash,
             buffer: RowBuffer::new(),
-            named: (0, 0),
+            assigned: (0, 0),
         });
         self.by_hash
             .insert_unique(hash, slot, |slot| self.rows[*slot as usize].hash);
         slot
     }
 
-    /// The id of a row in a naming, or `None` if it just got the next one. Ids are from 1; a
-    /// naming is not 0.
-    pub(super) fn id(&mut self, slot: u32, naming: u64) -> Option<u32> {
+    /// The id of a row in a id_epoch, or `None` if it just got the next one. Ids are from 1; a
+    /// id_epoch is not 0.
+    pub(super) fn id(&mut self, slot: u32, id_epoch: u64) -> Option<u32> {
         let row = self.rows.get_mut(slot as usize)?;
-        if row.named.0 == naming {
-            return Some(row.named.1);
+        if row.assigned.0 == id_epoch {
+            return Some(row.assigned.1);
         }
-        if self.named.0 != naming {
-            self.named = (naming, 0);
+        if self.assigned.0 != id_epoch {
+            self.assigned = (id_epoch, 0);
         }
-        self.named.1 += 1;
-        row.named = self.named;
+        self.assigned.1 += 1;
+        row.assigned = self.assigned;
         None
     }
 

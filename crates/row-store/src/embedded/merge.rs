@@ -63,11 +63,11 @@ pub(super) struct View {
 
 impl View {
     /// Whether all stored cells are to be seen.
-    pub(super) fn is_of_all(&self) -> bool {
+    pub(super) fn selects_all(&self) -> bool {
         !self.trims_stored && matches!(self.columns, Columns::All)
     }
 
-    fn wants(&self, family: u8, qualifier: &[u8]) -> bool {
+    fn selects(&self, family: u8, qualifier: &[u8]) -> bool {
         matches!(self.columns, Columns::All) || self.columns.contains(family, qualifier)
     }
 
@@ -80,7 +80,7 @@ impl View {
 pub(super) fn merge(stored: Option<CellList>, buffers: &[&RowBuffer], view: &View) -> CellList {
     if buffers.iter().all(|buffer| buffer.len() == 0) {
         return match stored {
-            Some(stored) if view.is_of_all() => stored,
+            Some(stored) if view.selects_all() => stored,
             Some(stored) => trim(stored.iter().map(put_of), view),
             None => CellList::default(),
         };
@@ -91,13 +91,13 @@ pub(super) fn merge(stored: Option<CellList>, buffers: &[&RowBuffer], view: &Vie
     let stored = stored.unwrap_or_default();
     let mut entries: Vec<Entry<'_>> = stored
         .iter()
-        .filter(|cell| view.wants(cell.family, cell.qualifier))
+        .filter(|cell| view.selects(cell.family, cell.qualifier))
         .map(put_of)
         .collect();
     for buffer in buffers {
         for entry in buffer.entries() {
             apply(&mut entries, entry, |entry| {
-                view.wants(entry.family, entry.qualifier)
+                view.selects(entry.family, entry.qualifier)
             });
         }
     }
@@ -197,7 +197,7 @@ fn appended(stored: Option<&CellList>, buffers: &[&RowBuffer], view: &View) -> O
         }
     }
     let mut cells = match stored {
-        Some(stored) if view.is_of_all() => stored.clone(),
+        Some(stored) if view.selects_all() => stored.clone(),
         Some(stored) => trim(stored.iter().map(put_of), view),
         None => CellList::default(),
     };
@@ -211,7 +211,7 @@ fn appended(stored: Option<&CellList>, buffers: &[&RowBuffer], view: &View) -> O
             return None;
         }
         last = Some(column);
-        if view.wants(entry.family, entry.qualifier) && !view.is_expired(entry.family, entry.timestamp_ms) {
+        if view.selects(entry.family, entry.qualifier) && !view.is_expired(entry.family, entry.timestamp_ms) {
             cells.push(entry.family, entry.qualifier, entry.timestamp_ms, entry.value);
         }
     }
@@ -264,7 +264,7 @@ fn trim<'a>(entries: impl Iterator<Item = Entry<'a>>, view: &View) -> CellList {
         versions.clear();
     };
     let mut column: Option<Entry<'a>> = None;
-    for entry in entries.filter(|entry| view.wants(entry.family, entry.qualifier)) {
+    for entry in entries.filter(|entry| view.selects(entry.family, entry.qualifier)) {
         if column.is_some_and(|column| !same_column(&column, &entry)) {
             finish(&mut versions);
         }
@@ -310,7 +310,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_sort_is_stable(near in prop::collection::vec(-3_i8..5, 0..200), far in prop::collection::vec(any::<i8>(), 0..60)) {
+        fn sort_is_stable(near in prop::collection::vec(-3_i8..5, 0..200), far in prop::collection::vec(any::<i8>(), 0..60)) {
             let qualifiers: Vec<[u8; 2]> = (0..=255).map(|byte| [byte / 16, byte]).collect();
             for jumps in [&near[..], &far, &[&near[..], &far].concat()] {
                 let mut expected = entries(jumps, &qualifiers);

@@ -34,7 +34,7 @@ impl PackedRow {
         buffers: &[&RowBuffer],
         view: &View,
     ) -> Option<Self> {
-        if !view.is_of_all() || !buffers.iter().all(|buffer| buffer.has_only_puts()) {
+        if !view.selects_all() || !buffers.iter().all(|buffer| buffer.has_only_puts()) {
             return None;
         }
         let (family, stored) = match block {

@@ -64,7 +64,7 @@ pub(super) enum Request {
         operation: Operation,
         reply: Reply,
         /// Its share of the queue, given back when it is answered.
-        room: OwnedSemaphorePermit,
+        permit: OwnedSemaphorePermit,
     },
     /// Writes all rows in memory to blocks.
     Flush {
@@ -80,7 +80,7 @@ const LEAST: usize = 512;
 pub(super) struct Queue {
     state: Mutex<State>,
     ready: Condvar,
-    room: Arc<Semaphore>,
+    capacity_permits: Arc<Semaphore>,
     capacity: u32,
 }
 
@@ -101,7 +101,7 @@ impl Queue {
         Self {
             state: Mutex::default(),
             ready: Condvar::new(),
-            room: Arc::new(Semaphore::new(capacity_bytes as usize)),
+            capacity_permits: Arc::new(Semaphore::new(capacity_bytes as usize)),
             capacity: capacity_bytes,
         }
     }
@@ -117,27 +117,27 @@ impl Queue {
         let share = u32::try_from(bytes.max(LEAST))
             .unwrap_or(u32::MAX)
             .min(self.capacity);
-        let room = self
-            .room
+        let permit = self
+            .capacity_permits
             .clone()
             .acquire_many_owned(share)
             .await
             .map_err(|_| closed())?;
-        let (reply, answer) = oneshot::channel();
+        let (reply, response) = oneshot::channel();
         self.push(Request::Change {
             table,
             operation,
             reply,
-            room,
+            permit,
         })?;
-        answer.await.unwrap_or_else(|_| Err(stopped()))
+        response.await.unwrap_or_else(|_| Err(stopped()))
     }
 
     /// Queues a flush and waits for it.
     pub(super) async fn flush(&self) -> Result<(), StoreError> {
-        let (reply, answer) = oneshot::channel();
+        let (reply, response) = oneshot::channel();
         self.push(Request::Flush { reply })?;
-        answer.await.unwrap_or_else(|_| Err(stopped()))
+        response.await.unwrap_or_else(|_| Err(stopped()))
     }
 
     /// Whether requests are taken.
@@ -179,7 +179,7 @@ impl Queue {
     /// Refuses requests from now on. Those in the queue are still taken.
     pub(super) fn close(&self) {
         self.state.lock().closed = true;
-        self.room.close();
+        self.capacity_permits.close();
         self.ready.notify_all();
     }
 

@@ -54,7 +54,7 @@ pub(super) fn rows(
     skip_damaged: Option<&DamageLog>,
 ) -> Result<Vec<Option<Row>>, StoreError> {
     core.blocks
-        .repairing(|| try_rows(core, table, keys, view, skip_damaged))
+        .with_repair(|| try_rows(core, table, keys, view, skip_damaged))
 }
 
 /// Reads rows by their keys.
@@ -76,7 +76,7 @@ pub(super) fn try_rows(
         let mut rows = Vec::with_capacity(keys.len());
         for (key, active) in keys.iter().zip(&active) {
             if let Some(damage) = core.blocks.set_aside.of_row(table, key) {
-                pass_over(skip_damaged, damage)?;
+                skip_or_fail(skip_damaged, damage)?;
             }
             let stored = match core.blocks.get(table, key)? {
                 Some(block) => stored_cells(core, table, key, &block, skip_damaged)?,
@@ -110,20 +110,20 @@ pub(super) fn step(core: &Core, table: &Arc<Table>, cursor: &mut Cursor) -> Resu
     if cursor.done {
         return Ok(Vec::new());
     }
-    core.blocks.repairing(|| try_step(core, table, cursor))
+    core.blocks.with_repair(|| try_step(core, table, cursor))
 }
 
 fn try_step(core: &Core, table: &Arc<Table>, cursor: &mut Cursor) -> Result<Vec<Row>, BlockError> {
     loop {
         let scan = &cursor.scan;
-        let stretch = core
+        let subrange = core
             .blocks
             .set_aside
-            .stretch(table, &scan.start, &scan.stop, scan.reverse);
-        if let Some(damage) = stretch.damage {
-            pass_over(scan.skip_damaged.as_ref(), damage)?;
+            .first_subrange(table, &scan.start, &scan.stop, scan.reverse);
+        if let Some(damage) = subrange.damage {
+            skip_or_fail(scan.skip_damaged.as_ref(), damage)?;
         }
-        let part = stretch.end.as_ref().map(|end| {
+        let part = subrange.end.as_ref().map(|end| {
             let mut part = scan.clone();
             *(if scan.reverse {
                 &mut part.start
@@ -140,7 +140,7 @@ fn try_step(core: &Core, table: &Arc<Table>, cursor: &mut Cursor) -> Result<Vec<
         if let Some(limit) = &mut cursor.scan.limit {
             *limit -= step.rows.len() as u64;
         }
-        match (step.seek, step.last_key, stretch.end) {
+        match (step.seek, step.last_key, subrange.end) {
             (Some(key), ..) => cursor.scan.start = key,
             (None, Some(key), _) => cursor.scan = cursor.scan.clone().resume_after(&key),
             (None, None, Some(end)) if cursor.scan.reverse => cursor.scan.stop = end,
@@ -169,7 +169,7 @@ struct Step {
 struct MemoryStep {
     active: Vec<(Arc<[u8]>, RowBuffer)>,
     /// There may be more rows behind this key; `None`: these are all.
-    more_behind: Option<Arc<[u8]>>,
+    truncated_at: Option<Arc<[u8]>>,
     frozen: Option<Arc<Memtable>>,
 }
 
@@ -177,7 +177,7 @@ fn read_memory(table: &Table, scan: &Scan) -> MemoryStep {
     let memory = table.memory.read();
     let mut step = MemoryStep {
         active: Vec::new(),
-        more_behind: None,
+        truncated_at: None,
         frozen: memory.frozen.clone(),
     };
     let mut bytes = 0;
@@ -187,7 +187,7 @@ fn read_memory(table: &Table, scan: &Scan) -> MemoryStep {
             step.active.push((key.clone(), buffer.clone()));
         }
         if looked_at + 1 >= STEP_KEYS || bytes >= STEP_BYTES || step.active.len() > scan.batch_rows {
-            step.more_behind = Some(key.clone());
+            step.truncated_at = Some(key.clone());
             break;
         }
     }
@@ -217,7 +217,7 @@ fn read_step(core: &Core, table: &Arc<Table>, scan: &Scan, view: &View) -> Resul
         seek: None,
     };
     let filter = scan.filter.as_ref().filter(|_| !scan.reverse);
-    let mut passed_over = 0;
+    let mut mismatches = 0;
     let mut bytes = 0;
     let mut key = Vec::new();
     for _ in 0..STEP_KEYS {
@@ -238,7 +238,7 @@ fn read_step(core: &Core, table: &Arc<Table>, scan: &Scan, view: &View) -> Resul
             .into_iter()
             .flatten()
             .reduce(|a, b| if comes_first(b, a) { b } else { a });
-        let next = match (next, &memory.more_behind) {
+        let next = match (next, &memory.truncated_at) {
             (None, None) => {
                 step.last_key = None;
                 return Ok(step);
@@ -286,10 +286,10 @@ fn read_step(core: &Core, table: &Arc<Table>, scan: &Scan, view: &View) -> Resul
             };
             bytes += row.as_ref().map_or(0, Row::byte_len);
             step.rows.extend(row);
-            passed_over = 0;
+            mismatches = 0;
         } else {
-            passed_over += 1;
-            if passed_over % SEEK_AFTER == 0 {
+            mismatches += 1;
+            if mismatches % SEEK_AFTER == 0 {
                 step.seek = filter.and_then(|filter| filter.seek_after(next));
                 if step.seek.is_some() {
                     break;
@@ -305,7 +305,7 @@ fn read_step(core: &Core, table: &Arc<Table>, scan: &Scan, view: &View) -> Resul
 }
 
 /// Records damage, or fails if it must not be passed over.
-fn pass_over(skip_damaged: Option<&DamageLog>, damage: DamagedRange) -> Result<(), StoreError> {
+fn skip_or_fail(skip_damaged: Option<&DamageLog>, damage: DamagedRange) -> Result<(), StoreError> {
     match skip_damaged {
         Some(log) => {
             log.record(damage);
@@ -348,7 +348,7 @@ pub(super) fn measure(
     limit: usize,
 ) -> Result<RangeMeasure, StoreError> {
     core.blocks
-        .repairing(|| try_measure(core, table, start, stop, limit))
+        .with_repair(|| try_measure(core, table, start, stop, limit))
 }
 
 fn try_measure(

@@ -162,7 +162,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn entries_are_read_back() {
+    fn entries_round_trip() {
         let put = |timestamp_ms, value| Entry {
             action: Action::Put,
             family: 15,

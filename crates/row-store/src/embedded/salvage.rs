@@ -81,13 +81,13 @@ fn read(path: &Path) -> io::Result<Vec<u8>> {
 }
 
 /// A stretch of a file.
-enum Piece {
+enum Chunk {
     Block(Block),
     Damaged { offset: usize, detail: String },
 }
 
 /// The blocks of a file from an offset on, and the damage between.
-struct Pieces<'a> {
+struct Chunks<'a> {
     bytes: &'a [u8],
     offset: usize,
     /// Only data blocks; otherwise all blocks.
@@ -109,10 +109,10 @@ fn compression(header: &Header) -> CompressionType {
     }
 }
 
-impl Iterator for Pieces<'_> {
-    type Item = Piece;
+impl Iterator for Chunks<'_> {
+    type Item = Chunk;
 
-    fn next(&mut self) -> Option<Piece> {
+    fn next(&mut self) -> Option<Chunk> {
         let rest = self.bytes.get(self.offset..).filter(|rest| !rest.is_empty())?;
         let offset = self.offset;
         if let Some((header, length)) = header(rest) {
@@ -127,8 +127,8 @@ impl Iterator for Pieces<'_> {
                 None => Err("the block is cut off".to_owned()),
             };
             return Some(match block {
-                Ok(block) => Piece::Block(block),
-                Err(detail) => Piece::Damaged { offset, detail },
+                Ok(block) => Chunk::Block(block),
+                Err(detail) => Chunk::Damaged { offset, detail },
             });
         }
         // Goes on at the next header that is whole.
@@ -137,15 +137,15 @@ impl Iterator for Pieces<'_> {
             rest.starts_with(&MAGIC) && self::header(rest).is_some()
         });
         self.offset += next.unwrap_or(rest.len());
-        Some(Piece::Damaged {
+        Some(Chunk::Damaged {
             offset,
             detail: "the header of a block is damaged".to_owned(),
         })
     }
 }
 
-fn pieces(bytes: &[u8]) -> Pieces<'_> {
-    Pieces {
+fn chunks(bytes: &[u8]) -> Chunks<'_> {
+    Chunks {
         bytes,
         offset: 0,
         data: true,
@@ -162,17 +162,17 @@ fn items(block: Block) -> Vec<InternalValue> {
 /// First and last key, and the lowest sequence number, as the meta block has them.
 fn meta(bytes: &[u8]) -> Option<(KeyRange, SeqNo)> {
     let data_end = {
-        let mut pieces = pieces(bytes);
-        while pieces.next().is_some() {}
-        pieces.offset
+        let mut chunks = chunks(bytes);
+        while chunks.next().is_some() {}
+        chunks.offset
     };
-    let blocks = Pieces {
+    let blocks = Chunks {
         bytes,
         offset: data_end,
         data: false,
     };
-    let block = blocks.into_iter().find_map(|piece| match piece {
-        Piece::Block(block) if block.header.block_type == BlockType::Meta => Some(DataBlock::new(block)),
+    let block = blocks.into_iter().find_map(|chunk| match chunk {
+        Chunk::Block(block) if block.header.block_type == BlockType::Meta => Some(DataBlock::new(block)),
         _ => None,
     })?;
     let value = |name: &[u8]| Some(block.point_read(name, SeqNo::MAX)?.value.to_vec());
@@ -242,18 +242,18 @@ fn structure(path: &Path, bytes: &[u8], data_end: usize) -> Option<String> {
     if let Err(detail) = check_open(path) {
         return Some(detail);
     }
-    let mut blocks = Pieces {
+    let mut blocks = Chunks {
         bytes,
         offset: data_end,
         data: false,
     };
-    while let Some(piece) = blocks.next() {
-        match piece {
-            Piece::Block(block) if block.header.block_type == BlockType::Meta => return None,
-            Piece::Block(_) => {}
+    while let Some(chunk) = blocks.next() {
+        match chunk {
+            Chunk::Block(block) if block.header.block_type == BlockType::Meta => return None,
+            Chunk::Block(_) => {}
             // The table version, a single byte, is not in a block.
-            Piece::Damaged { offset, .. } if blocks.offset == offset + 1 => {}
-            Piece::Damaged { offset, detail } => return Some(format!("offset {offset}: {detail}")),
+            Chunk::Damaged { offset, .. } if blocks.offset == offset + 1 => {}
+            Chunk::Damaged { offset, detail } => return Some(format!("offset {offset}: {detail}")),
         }
     }
     Some("there is no meta block".to_owned())
@@ -298,13 +298,13 @@ pub(super) fn inspect(file: &TableFile) -> Result<Option<Damage>, StoreError> {
     let mut open: Option<String> = bytes
         .is_empty()
         .then(|| "the file is missing or empty".to_owned());
-    let mut pieces = pieces(&bytes);
-    for piece in pieces.by_ref() {
-        match piece {
-            Piece::Damaged { offset, detail } => {
+    let mut chunks = chunks(&bytes);
+    for chunk in chunks.by_ref() {
+        match chunk {
+            Chunk::Damaged { offset, detail } => {
                 open.get_or_insert_with(|| format!("offset {offset}: {detail}"));
             }
-            Piece::Block(block) => {
+            Chunk::Block(block) => {
                 let items = items(block);
                 let (Some(first), Some(last)) = (items.first(), items.last()) else {
                     continue;
@@ -321,7 +321,7 @@ pub(super) fn inspect(file: &TableFile) -> Result<Option<Damage>, StoreError> {
             }
         }
     }
-    if open.is_none() && pieces.offset >= bytes.len() {
+    if open.is_none() && chunks.offset >= bytes.len() {
         // The index is always there; without it data blocks may be missing, too.
         open = Some(format!("offset {}: the file is cut off", bytes.len()));
     }
@@ -334,7 +334,7 @@ pub(super) fn inspect(file: &TableFile) -> Result<Option<Damage>, StoreError> {
             detail,
             intact: Vec::new(),
         }),
-        None => found.structure = structure(path, &bytes, pieces.offset),
+        None => found.structure = structure(path, &bytes, chunks.offset),
     }
     Ok((!found.gaps.is_empty() || found.structure.is_some()).then_some(found))
 }
@@ -373,8 +373,8 @@ pub(super) fn rewrite(
         .use_data_block_size(block_bytes)
         .use_data_block_compression(CompressionType::Lz4);
     let mut is_empty = true;
-    for piece in pieces(&bytes) {
-        let Piece::Block(block) = piece else { continue };
+    for chunk in chunks(&bytes) {
+        let Chunk::Block(block) = chunk else { continue };
         for item in items(block) {
             writer.write(item).map_err(failed)?;
             is_empty = false;

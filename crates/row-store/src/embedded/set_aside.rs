@@ -44,7 +44,7 @@ pub(super) struct SetAside {
 
 /// The rows of a table up to which a read may go, and the damage that they are in, if they are.
 #[derive(Debug)]
-pub(super) struct Stretch {
+pub(super) struct Subrange {
     /// Where it ends: the first row outside, or of a reversed read the first inside; `None`: at the
     /// end of the read.
     pub(super) end: Option<Vec<u8>>,
@@ -197,9 +197,9 @@ impl SetAside {
 
     /// The stretch that a read of a range of rows begins with: either all of it is in one damaged
     /// range, or none of it.
-    pub(super) fn stretch(&self, table: &Table, start: &[u8], stop: &[u8], reverse: bool) -> Stretch {
+    pub(super) fn first_subrange(&self, table: &Table, start: &[u8], stop: &[u8], reverse: bool) -> Subrange {
         if self.is_empty() {
-            return Stretch {
+            return Subrange {
                 end: None,
                 damage: None,
             };
@@ -219,7 +219,7 @@ impl SetAside {
             overlapping.min_by(|a, b| a.start.cmp(&b.start))
         };
         let Some(range) = first else {
-            return Stretch {
+            return Subrange {
                 end: None,
                 damage: None,
             };
@@ -227,24 +227,24 @@ impl SetAside {
         if reverse {
             let begins_inside = open(&range.stop) || (!open(stop) && stop <= range.stop.as_slice());
             if begins_inside {
-                Stretch {
+                Subrange {
                     end: (start < range.start.as_slice()).then(|| range.start.clone()),
                     damage: Some(range),
                 }
             } else {
-                Stretch {
+                Subrange {
                     end: Some(range.stop),
                     damage: None,
                 }
             }
         } else if range.start.as_slice() <= start {
             let ends_before = !open(&range.stop) && (open(stop) || range.stop.as_slice() < stop);
-            Stretch {
+            Subrange {
                 end: ends_before.then(|| range.stop.clone()),
                 damage: Some(range),
             }
         } else {
-            Stretch {
+            Subrange {
                 end: Some(range.start),
                 damage: None,
             }
@@ -361,7 +361,7 @@ mod tests {
     }
 
     #[test]
-    fn the_record_survives_and_names_tables_and_rows() {
+    fn damage_record_survives_reopening() {
         let folder = tempfile::tempdir().unwrap();
         let (damage, tables) = set_aside(folder.path());
         // From row `x` of table 1 to row `b` of table 3; the rest of table 3.
@@ -402,7 +402,7 @@ mod tests {
     }
 
     #[test]
-    fn the_block_of_a_row_is_kept_once() {
+    fn keeps_one_copy_of_a_damaged_block() {
         let folder = tempfile::tempdir().unwrap();
         let (damage, _) = set_aside(folder.path());
         for block in [b"bad", b"bad", b"BAD", b"bad"] {
@@ -416,7 +416,7 @@ mod tests {
     }
 
     #[test]
-    fn damage_with_an_open_end_does_not_reach_tables_made_later() {
+    fn unbounded_damage_excludes_later_tables() {
         let folder = tempfile::tempdir().unwrap();
         let (damage, tables) = set_aside(folder.path());
         damage.add(&[gap(b"", b"")], Path::new("file")).unwrap();
@@ -429,45 +429,50 @@ mod tests {
     }
 
     #[test]
-    fn a_read_is_cut_into_stretches_at_the_ends_of_damage() {
+    fn splits_reads_at_the_bounds_of_damage() {
         let folder = tempfile::tempdir().unwrap();
         let (damage, tables) = set_aside(folder.path());
         let gaps = [gap(b"\0\x01d", b"\0\x01f"), gap(b"\0\x01m", b"\0\x01p")];
         damage.add(&gaps, Path::new("file")).unwrap();
-        let stretches = |start: &[u8], stop: &[u8], reverse: bool| {
+        let subranges = |start: &[u8], stop: &[u8], reverse: bool| {
             let (mut start, mut stop) = (start.to_vec(), stop.to_vec());
             let mut found = Vec::new();
             loop {
-                let stretch = damage.stretch(&tables[0], &start, &stop, reverse);
-                let end = stretch.end.clone().unwrap_or_default();
-                found.push((String::from_utf8(end).unwrap(), stretch.damage.is_some()));
-                match stretch.end {
+                let subrange = damage.first_subrange(&tables[0], &start, &stop, reverse);
+                let end = subrange.end.clone().unwrap_or_default();
+                found.push((String::from_utf8(end).unwrap(), subrange.damage.is_some()));
+                match subrange.end {
                     Some(end) if reverse => stop = end,
                     Some(end) => start = end,
                     None => return found,
                 }
             }
         };
-        let owned = |stretches: &[(&str, bool)]| -> Vec<(String, bool)> {
-            stretches
+        let owned = |subranges: &[(&str, bool)]| -> Vec<(String, bool)> {
+            subranges
                 .iter()
                 .map(|(end, damaged)| ((*end).to_owned(), *damaged))
                 .collect()
         };
         let all = [("d", false), ("f", true), ("m", false), ("p", true), ("", false)];
-        assert_eq!(stretches(b"", b"", false), owned(&all));
+        assert_eq!(subranges(b"", b"", false), owned(&all));
         let reversed = [("p", false), ("m", true), ("f", false), ("d", true), ("", false)];
-        assert_eq!(stretches(b"", b"", true), owned(&reversed));
+        assert_eq!(subranges(b"", b"", true), owned(&reversed));
         assert_eq!(
-            stretches(b"e", b"n", false),
+            subranges(b"e", b"n", false),
             owned(&[("f", true), ("m", false), ("", true)])
         );
         assert_eq!(
-            stretches(b"e", b"n", true),
+            subranges(b"e", b"n", true),
             owned(&[("m", true), ("f", false), ("", true)])
         );
-        assert_eq!(stretches(b"f", b"m", false), owned(&[("", false)]));
-        assert_eq!(stretches(b"d", b"f", true), owned(&[("", true)]));
-        assert!(damage.stretch(&tables[1], b"", b"", false).damage.is_none());
+        assert_eq!(subranges(b"f", b"m", false), owned(&[("", false)]));
+        assert_eq!(subranges(b"d", b"f", true), owned(&[("", true)]));
+        assert!(
+            damage
+                .first_subrange(&tables[1], b"", b"", false)
+                .damage
+                .is_none()
+        );
     }
 }

@@ -90,7 +90,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn numbers_are_read_back(number: u64, signed: i64) {
+        fn numbers_round_trip(number: u64, signed: i64) {
             let mut bytes = Vec::new();
             put(&mut bytes, number);
             put(&mut bytes, zigzag(signed));
@@ -101,7 +101,7 @@ mod tests {
         }
 
         #[test]
-        fn any_bytes_are_read_without_a_panic(bytes: Vec<u8>) {
+        fn arbitrary_bytes_do_not_panic(bytes: Vec<u8>) {
             let mut reader = Reader(&bytes);
             while reader.number().is_some() {}
         }

@@ -30,7 +30,7 @@ pub(super) struct Connection {
     pub(super) id: ConnectionId,
     /// Scanners that are open in the gateway and only known here.
     pub(super) scanners: usize,
-    answered_at: Instant,
+    last_response_at: Instant,
     is_broken: bool,
 }
 
@@ -57,14 +57,14 @@ impl Connection {
             gateway: gateway.to_owned(),
             id,
             scanners: 0,
-            answered_at: Instant::now(),
+            last_response_at: Instant::now(),
             is_broken: false,
         };
-        connection.greet(deadline).map(|()| connection)
+        connection.probe(deadline).map(|()| connection)
     }
 
     /// Asks what the gateway is.
-    pub(super) fn greet(&mut self, deadline: Instant) -> Result<(), String> {
+    pub(super) fn probe(&mut self, deadline: Instant) -> Result<(), String> {
         match self.call("getThriftServerType", deadline, |client| {
             client.get_thrift_server_type()
         }) {
@@ -72,14 +72,14 @@ impl Connection {
                 Err("it is a Thrift2 gateway, start HBase's `thrift` instead of `thrift2`".to_owned())
             }
             Ok(_) => Ok(()),
-            Err(CallError::Lost { detail, .. } | CallError::TimedOut { detail, .. }) => Err(detail),
+            Err(CallError::ConnectionLost { detail, .. } | CallError::TimedOut { detail, .. }) => Err(detail),
             Err(error) => Err(error.to_string()),
         }
     }
 
     /// When the last answer came, or the connection was made.
-    pub(super) fn answered_at(&self) -> Instant {
-        self.answered_at
+    pub(super) fn last_response_at(&self) -> Instant {
+        self.last_response_at
     }
 
     /// The gateway, as `host:port`.
@@ -98,7 +98,7 @@ impl Connection {
         let result = request(&mut self.client).map_err(|error| CallError::of(error, &self.gateway, name));
         match &result {
             Err(error) if !error.leaves_connection_usable() => self.is_broken = true,
-            _ => self.answered_at = Instant::now(),
+            _ => self.last_response_at = Instant::now(),
         }
         result
     }

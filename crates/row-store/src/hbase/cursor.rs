@@ -11,9 +11,9 @@ use std::time::Instant;
 use hbase_thrift::hbase::{THbaseSyncClient, TScan};
 
 use super::connection::{Connection, ConnectionId};
-use super::error::{About, CallError};
+use super::error::{CallError, RequestContext};
 use super::pool::{Call, Pool};
-use super::queue::Way;
+use super::queue::Route;
 use super::range::{Assembler, KeyRange};
 use super::raw;
 use crate::{Row, Scan, StoreError, TableName};
@@ -37,7 +37,7 @@ pub(super) struct Cursor {
     /// Rows that may still be returned.
     rest: u64,
     /// What is being fetched.
-    next: Option<Call<Fetched>>,
+    next: Option<Call<FetchResult>>,
     /// Rows that were fetched.
     ready: VecDeque<Row>,
     is_at_end: bool,
@@ -50,17 +50,17 @@ pub(super) struct Cursor {
 }
 
 /// What came of a fetch.
-pub(super) struct Fetched {
+pub(super) struct FetchResult {
     /// The rows that are wanted.
     pub(super) rows: Vec<Row>,
     /// How many parts came, of rows that are wanted and others.
     pub(super) parts: usize,
     is_at_end: bool,
-    pub(super) following: Following,
+    pub(super) continuation: Continuation,
 }
 
 /// How a scan goes on.
-pub(super) struct Following {
+pub(super) struct Continuation {
     scanner: Scanner,
     pub(super) assembler: Assembler,
 }
@@ -97,8 +97,8 @@ impl Cursor {
         }
     }
 
-    pub(super) fn about(&self, error: CallError) -> StoreError {
-        error.into_store_error(About::repeatable(&self.table))
+    pub(super) fn store_error(&self, error: CallError) -> StoreError {
+        error.into_store_error(RequestContext::idempotent(&self.table))
     }
 
     /// The next rows; none at the end.
@@ -122,13 +122,13 @@ impl Cursor {
         if self.rest == 0 {
             self.is_at_end = true;
         }
-        self.go_on(fetched.following, self.parts);
+        self.continue_with(fetched.continuation, self.parts);
         Ok(())
     }
 
     /// What the next fetch brings, without beginning another one; `None` at the end, and where it has to
     /// be tried again.
-    pub(super) async fn fetched(&mut self) -> Result<Option<Fetched>, CallError> {
+    pub(super) async fn fetched(&mut self) -> Result<Option<FetchResult>, CallError> {
         if self.is_at_end {
             return Ok(None);
         }
@@ -136,11 +136,11 @@ impl Cursor {
             Some(call) => call,
             None => self.open_scanner()?,
         };
-        let fetched = match call.answer().await {
+        let fetched = match call.response().await {
             Ok(fetched) => fetched,
             Err(error) => return self.recover(error).map(|()| None),
         };
-        if let Some(key) = fetched.following.assembler.last_key() {
+        if let Some(key) = fetched.continuation.assembler.last_key() {
             self.failures = 0;
             self.range.resume_after(key);
         }
@@ -155,10 +155,10 @@ impl Cursor {
 
     /// Begins to fetch what follows, so many parts if that is allowed. If it cannot be asked for now, a new
     /// scanner is opened when it is needed.
-    pub(super) fn go_on(&mut self, following: Following, parts: usize) {
+    pub(super) fn continue_with(&mut self, continuation: Continuation, parts: usize) {
         self.parts = parts.min(self.most_parts);
         if !self.is_at_end {
-            self.next = self.continue_scanner(following).ok();
+            self.next = self.continue_scanner(continuation).ok();
         }
     }
 
@@ -176,7 +176,7 @@ impl Cursor {
     }
 
     /// Begins a scan of what is left.
-    fn open_scanner(&self) -> Result<Call<Fetched>, CallError> {
+    fn open_scanner(&self) -> Result<Call<FetchResult>, CallError> {
         let pool = self.pool.clone();
         let (table, parts) = (raw::table_name(&self.table), self.parts());
         let range = self.range.scan_range();
@@ -187,22 +187,24 @@ impl Cursor {
         };
         let assembler = Assembler::new(self.range.clone(), self.scan.filter.clone());
         let deadline = Instant::now() + self.pool.config().request_timeout;
-        self.pool.submit(Way::Any, deadline, move |connection, deadline| {
-            let scanner = Scanner::open(connection, deadline, pool, table, scan)?;
-            scanner.fetch(connection, deadline, assembler, parts)
-        })
+        self.pool
+            .submit(Route::Any, deadline, move |connection, deadline| {
+                let scanner = Scanner::open(connection, deadline, pool, table, scan)?;
+                scanner.fetch(connection, deadline, assembler, parts)
+            })
     }
 
     /// Goes on with a scan.
-    fn continue_scanner(&self, following: Following) -> Result<Call<Fetched>, CallError> {
-        let Following { scanner, assembler } = following;
+    fn continue_scanner(&self, continuation: Continuation) -> Result<Call<FetchResult>, CallError> {
+        let Continuation { scanner, assembler } = continuation;
         let parts = self.parts();
         let deadline = Instant::now() + self.pool.config().request_timeout;
         let connection = scanner.connection;
-        self.pool
-            .submit(Way::Over(connection), deadline, move |connection, deadline| {
-                scanner.fetch(connection, deadline, assembler, parts)
-            })
+        self.pool.submit(
+            Route::Connection(connection),
+            deadline,
+            move |connection, deadline| scanner.fetch(connection, deadline, assembler, parts),
+        )
     }
 
     /// How many parts to fetch: without a filter, not many more than the limit leaves rows.
@@ -219,14 +221,14 @@ impl Cursor {
     /// Prepares another attempt after the last whole row, if there is hope.
     fn recover(&mut self, error: CallError) -> Result<(), CallError> {
         self.failures += 1;
-        let is_hopeful = match &error {
-            CallError::ScannerLost | CallError::Lost { .. } => self.failures < ATTEMPTS,
-            CallError::Refused(refusal) => refusal.is_about_lease() && self.failures < ATTEMPTS,
+        let is_recoverable = match &error {
+            CallError::ScannerLost | CallError::ConnectionLost { .. } => self.failures < ATTEMPTS,
+            CallError::Exception(exception) => exception.is_scanner_expired() && self.failures < ATTEMPTS,
             // Its own limit: there is nothing left to halve.
-            CallError::TooLong { .. } => self.fetch_less(),
+            CallError::ResponseTooLarge { .. } => self.fetch_less(),
             CallError::NotSent { .. } | CallError::TimedOut { .. } => false,
         };
-        if !is_hopeful {
+        if !is_recoverable {
             return Err(error);
         }
         tracing::debug!(table = %self.table, %error, "the scan is taken up again");
@@ -279,7 +281,7 @@ impl Scanner {
         deadline: Instant,
         mut assembler: Assembler,
         parts: i32,
-    ) -> Result<Fetched, CallError> {
+    ) -> Result<FetchResult, CallError> {
         let found = connection.call("scannerGetList", deadline, |client| {
             client.scanner_get_list(self.id, parts)
         })?;
@@ -287,11 +289,11 @@ impl Scanner {
         // Fewer than asked for are the last.
         let is_at_end = i32::try_from(count).is_ok_and(|found| found < parts);
         let rows = assembler.add(found, is_at_end, connection.gateway())?;
-        Ok(Fetched {
+        Ok(FetchResult {
             rows,
             parts: count,
             is_at_end,
-            following: Following {
+            continuation: Continuation {
                 scanner: self,
                 assembler,
             },
@@ -302,9 +304,10 @@ impl Scanner {
 impl Drop for Scanner {
     fn drop(&mut self) {
         let id = self.id;
-        self.pool.tell(self.connection, move |connection, deadline| {
-            connection.scanners = connection.scanners.saturating_sub(1);
-            connection.call("scannerClose", deadline, |client| client.scanner_close(id))
-        });
+        self.pool
+            .submit_detached(self.connection, move |connection, deadline| {
+                connection.scanners = connection.scanners.saturating_sub(1);
+                connection.call("scannerClose", deadline, |client| client.scanner_close(id))
+            });
     }
 }

@@ -18,27 +18,27 @@ pub(super) enum CallError {
     /// The scanner that the call is about is gone, with its connection or by its lease.
     ScannerLost,
     /// The connection broke when the request may have been received.
-    Lost { gateway: String, detail: String },
+    ConnectionLost { gateway: String, detail: String },
     /// No answer by the deadline.
     TimedOut { gateway: String, detail: String },
     /// The answer is longer than `max_reply_bytes`.
-    TooLong { gateway: String, detail: String },
+    ResponseTooLarge { gateway: String, detail: String },
     /// The gateway answered that HBase, or itself, refused.
-    Refused(Refusal),
+    Exception(ServerException),
 }
 
 /// An exception that came as an answer; the connection is as good as before.
 #[derive(Clone, Debug)]
-pub(super) struct Refusal {
+pub(super) struct ServerException {
     pub(super) gateway: String,
-    pub(super) kind: RefusalKind,
+    pub(super) kind: ExceptionKind,
     /// The first line of a Java stack trace, mostly: class of the exception, and its message.
     pub(super) line: String,
 }
 
 /// Which of the exceptions of HBase's Thrift interface it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum RefusalKind {
+pub(super) enum ExceptionKind {
     /// `IOError`: what HBase's client threw.
     Io,
     /// `IllegalArgument`.
@@ -54,8 +54,8 @@ impl CallError {
     /// What a failed call of the generated client means.
     pub(super) fn of(error: thrift::Error, gateway: &str, call: &str) -> Self {
         let gateway = gateway.to_owned();
-        let refused = |kind, message: Option<&str>| {
-            Self::Refused(Refusal {
+        let exception = |kind, message: Option<&str>| {
+            Self::Exception(ServerException {
                 gateway: gateway.clone(),
                 kind,
                 line: first_line(message.unwrap_or_default()),
@@ -64,13 +64,13 @@ impl CallError {
         let detail = match error {
             thrift::Error::User(error) => {
                 if let Some(error) = error.downcast_ref::<IOError>() {
-                    return refused(RefusalKind::Io, error.message.as_deref());
+                    return exception(ExceptionKind::Io, error.message.as_deref());
                 }
                 if let Some(error) = error.downcast_ref::<IllegalArgument>() {
-                    return refused(RefusalKind::Argument, error.message.as_deref());
+                    return exception(ExceptionKind::Argument, error.message.as_deref());
                 }
                 if let Some(error) = error.downcast_ref::<AlreadyExists>() {
-                    return refused(RefusalKind::Exists, error.message.as_deref());
+                    return exception(ExceptionKind::Exists, error.message.as_deref());
                 }
                 format!("{call}: {error}")
             }
@@ -85,7 +85,7 @@ impl CallError {
                 _ => format!("{call}: {}", first_line(&error.message)),
             },
             thrift::Error::Protocol(error) if error.kind == ProtocolErrorKind::SizeLimit => {
-                return Self::TooLong {
+                return Self::ResponseTooLarge {
                     gateway,
                     detail: format!("{call}: {} (max_reply_bytes)", error.message),
                 };
@@ -96,78 +96,78 @@ impl CallError {
                 format!("{call}: {:?}: {}", error.kind, first_line(&error.message))
             }
         };
-        Self::Lost { gateway, detail }
+        Self::ConnectionLost { gateway, detail }
     }
 
     /// Whether the connection may be used for another request.
     pub(super) fn leaves_connection_usable(&self) -> bool {
         match self {
-            Self::Refused(_) | Self::NotSent { .. } | Self::ScannerLost => true,
-            Self::Lost { .. } | Self::TimedOut { .. } | Self::TooLong { .. } => false,
+            Self::Exception(_) | Self::NotSent { .. } | Self::ScannerLost => true,
+            Self::ConnectionLost { .. } | Self::TimedOut { .. } | Self::ResponseTooLarge { .. } => false,
         }
     }
 
     /// What the store's caller is told; `about` is the request.
-    pub(super) fn into_store_error(self, about: About<'_>) -> StoreError {
+    pub(super) fn into_store_error(self, context: RequestContext<'_>) -> StoreError {
         match self {
             Self::NotSent { detail } => StoreError::Unavailable { detail },
             Self::ScannerLost => StoreError::Unavailable {
                 detail: "the scanner is gone".to_owned(),
             },
-            Self::Lost { gateway, detail } => StoreError::Io {
+            Self::ConnectionLost { gateway, detail } => StoreError::Io {
                 place: gateway,
                 detail,
             },
             Self::TimedOut { gateway, detail } => StoreError::TimedOut {
                 detail: format!("{gateway}: {detail}"),
             },
-            Self::TooLong { gateway, detail } => StoreError::Invalid {
+            Self::ResponseTooLarge { gateway, detail } => StoreError::Invalid {
                 detail: format!("{gateway}: {detail}"),
             },
-            Self::Refused(refusal) => refusal.into_store_error(about),
+            Self::Exception(exception) => exception.into_store_error(context),
         }
     }
 }
 
-/// What a request may do after it has broken a connection.
+/// Whether a request may be sent again after its connection was lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Repeat {
-    /// Be sent again: doing it twice is as good as once.
-    Safe,
-    /// Nothing: it may have been done.
-    Never,
+pub(super) enum Idempotency {
+    /// Twice has the same effect as once.
+    Idempotent,
+    /// The request may have taken effect, and must not take effect again.
+    NotIdempotent,
 }
 
 /// What a request was about.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct About<'a> {
+pub(super) struct RequestContext<'a> {
     /// The table, if it was about one.
     pub(super) table: Option<&'a TableName>,
     /// Whether doing it twice is as good as once.
-    pub(super) repeat: Repeat,
+    pub(super) idempotency: Idempotency,
 }
 
-impl<'a> About<'a> {
+impl<'a> RequestContext<'a> {
     /// A read, or a write that may be repeated.
-    pub(super) fn repeatable(table: &'a TableName) -> Self {
+    pub(super) fn idempotent(table: &'a TableName) -> Self {
         Self {
             table: Some(table),
-            repeat: Repeat::Safe,
+            idempotency: Idempotency::Idempotent,
         }
     }
 
     /// An operation on a cell that must not be repeated.
-    pub(super) fn once(table: &'a TableName) -> Self {
+    pub(super) fn not_idempotent(table: &'a TableName) -> Self {
         Self {
             table: Some(table),
-            repeat: Repeat::Never,
+            idempotency: Idempotency::NotIdempotent,
         }
     }
 
     /// Something that no table has to do with.
-    pub(super) const NO_TABLE: About<'static> = About {
+    pub(super) const NO_TABLE: RequestContext<'static> = RequestContext {
         table: None,
-        repeat: Repeat::Safe,
+        idempotency: Idempotency::Idempotent,
     };
 }
 
@@ -176,15 +176,15 @@ impl fmt::Display for CallError {
         match self {
             Self::NotSent { detail } => f.write_str(detail),
             Self::ScannerLost => f.write_str("the scanner is gone"),
-            Self::Lost { gateway, detail }
+            Self::ConnectionLost { gateway, detail }
             | Self::TimedOut { gateway, detail }
-            | Self::TooLong { gateway, detail } => write!(f, "{gateway}: {detail}"),
-            Self::Refused(refusal) => write!(f, "{}: {}", refusal.gateway, refusal.line),
+            | Self::ResponseTooLarge { gateway, detail } => write!(f, "{gateway}: {detail}"),
+            Self::Exception(exception) => write!(f, "{}: {}", exception.gateway, exception.line),
         }
     }
 }
 
-impl Refusal {
+impl ServerException {
     /// Whether the message names an exception of this class: that which was thrown, or one that it
     /// wraps.
     ///
@@ -207,7 +207,7 @@ impl Refusal {
     }
 
     /// Whether it says that a scanner is no longer known, to the gateway or to a region server.
-    pub(super) fn is_about_lease(&self) -> bool {
+    pub(super) fn is_scanner_expired(&self) -> bool {
         let classes = [
             "UnknownScannerException",
             "LeaseException",
@@ -215,12 +215,12 @@ impl Refusal {
             "ScannerResetException",
             "OutOfOrderScannerNextException",
         ];
-        self.kind == RefusalKind::Argument && self.line.contains("scanner ID is invalid")
+        self.kind == ExceptionKind::Argument && self.line.contains("scanner ID is invalid")
             || classes.into_iter().any(|class| self.names(class))
     }
 
-    fn into_store_error(self, about: About<'_>) -> StoreError {
-        if let Some(table) = about.table {
+    fn into_store_error(self, context: RequestContext<'_>) -> StoreError {
+        if let Some(table) = context.table {
             if self.names("TableNotFoundException") {
                 return StoreError::NoSuchTable { table: table.clone() };
             }
@@ -235,14 +235,16 @@ impl Refusal {
             return StoreError::NotACounter { length };
         }
         match self.kind {
-            RefusalKind::Argument => StoreError::Invalid {
+            ExceptionKind::Argument => StoreError::Invalid {
                 detail: format!("{}: {}", self.gateway, self.line),
             },
             // Of a part of it the outcome may be unknown, but it may be repeated.
-            _ if about.repeat == Repeat::Safe && self.is_temporary() => StoreError::Unavailable {
-                detail: format!("{}: {}", self.gateway, self.line),
-            },
-            RefusalKind::Io | RefusalKind::Exists => StoreError::Io {
+            _ if context.idempotency == Idempotency::Idempotent && self.is_temporary() => {
+                StoreError::Unavailable {
+                    detail: format!("{}: {}", self.gateway, self.line),
+                }
+            }
+            ExceptionKind::Io | ExceptionKind::Exists => StoreError::Io {
                 place: self.gateway,
                 detail: self.line,
             },
@@ -303,26 +305,26 @@ fn counter_length(line: &str) -> Option<usize> {
 mod tests {
     use super::*;
 
-    fn refusal(line: &str) -> Refusal {
-        Refusal {
+    fn exception(line: &str) -> ServerException {
+        ServerException {
             gateway: "localhost:9090".to_owned(),
-            kind: RefusalKind::Io,
+            kind: ExceptionKind::Io,
             line: line.to_owned(),
         }
     }
 
     #[test]
-    fn classes_are_found_with_and_without_their_package() {
+    fn finds_exception_classes_with_and_without_package() {
         assert!(
-            refusal("org.apache.hadoop.hbase.TableNotFoundException: tsdb").names("TableNotFoundException")
+            exception("org.apache.hadoop.hbase.TableNotFoundException: tsdb").names("TableNotFoundException")
         );
-        assert!(refusal("Failed 2 actions: ConnectException: 2 times").names("ConnectException"));
-        assert!(!refusal("org.example.MyTableNotFoundException: tsdb").names("TableNotFoundException"));
-        assert!(!refusal("no such thing").names("TableNotFoundException"));
+        assert!(exception("Failed 2 actions: ConnectException: 2 times").names("ConnectException"));
+        assert!(!exception("org.example.MyTableNotFoundException: tsdb").names("TableNotFoundException"));
+        assert!(!exception("no such thing").names("TableNotFoundException"));
     }
 
     #[test]
-    fn a_message_is_cut_to_one_line_of_some_length() {
+    fn truncates_messages_to_one_bounded_line() {
         assert_eq!(
             first_line("java.io.IOException: no\n\tat java.lang.Thread.run"),
             "java.io.IOException: no"

@@ -92,7 +92,7 @@ impl Gateways {
 
     /// Whether a worker that had to leave this gateway should try it again; if so, the attempt is
     /// the caller's.
-    pub(super) fn is_worth_a_try(&self, gateway: usize, attempt: Duration) -> bool {
+    pub(super) fn may_retry(&self, gateway: usize, attempt: Duration) -> bool {
         let now = Instant::now();
         match &mut self.states.lock()[gateway].down {
             None => true,
@@ -105,7 +105,7 @@ impl Gateways {
     }
 
     /// The gateway answered.
-    pub(super) fn is_up(&self, gateway: usize) {
+    pub(super) fn mark_up(&self, gateway: usize) {
         if self.states.lock()[gateway].down.take().is_some() {
             tracing::info!(gateway = self.address(gateway), "HBase Thrift gateway is back");
             self.changed.notify_all();
@@ -113,7 +113,7 @@ impl Gateways {
     }
 
     /// The gateway did not answer.
-    pub(super) fn is_down(&self, gateway: usize, error: String) {
+    pub(super) fn mark_down(&self, gateway: usize, error: String) {
         let mut states = self.states.lock();
         let state = &mut states[gateway];
         let down = state.down.get_or_insert_with(|| {
@@ -133,7 +133,7 @@ impl Gateways {
     }
 
     /// A connection with the gateway broke, or an answer did not come.
-    pub(super) fn suspect(&self, gateway: usize) {
+    pub(super) fn mark_suspect(&self, gateway: usize) {
         self.states.lock()[gateway].suspect_at = Some(Instant::now());
     }
 
@@ -183,26 +183,26 @@ mod tests {
     }
 
     #[test]
-    fn the_own_gateway_is_tried_then_the_next_that_is_up() {
+    fn advises_the_home_gateway_then_the_next_one_up() {
         let gateways = gateways();
         assert_eq!(gateways.advise(1, ATTEMPT, true), Advice::Try(1));
-        gateways.is_down(1, "refused".to_owned());
+        gateways.mark_down(1, "refused".to_owned());
         assert_eq!(gateways.advise(1, ATTEMPT, true), Advice::Try(2));
-        gateways.is_down(2, "refused".to_owned());
+        gateways.mark_down(2, "refused".to_owned());
         assert_eq!(gateways.advise(1, ATTEMPT, false), Advice::Try(0));
-        gateways.is_up(1);
+        gateways.mark_up(1);
         assert_eq!(gateways.advise(1, ATTEMPT, true), Advice::Try(1));
     }
 
     #[test]
-    fn gateways_that_are_down_are_tried_by_one_at_a_time_and_not_too_often() {
+    fn probes_down_gateways_one_at_a_time_with_backoff() {
         let gateways = gateways();
         let waits = |gateways: &Gateways| match gateways.advise(0, ATTEMPT, true) {
             Advice::WaitUntil(then) => then,
             other => panic!("{other:?}"),
         };
         for gateway in 0..3 {
-            gateways.is_down(gateway, "refused".to_owned());
+            gateways.mark_down(gateway, "refused".to_owned());
         }
         assert_eq!(gateways.advise(0, ATTEMPT, false), Advice::GiveUp);
         let then = waits(&gateways);
@@ -212,7 +212,7 @@ mod tests {
         );
         for gateway in 0..3 {
             for _ in 0..20 {
-                gateways.is_down(gateway, "refused again".to_owned());
+                gateways.mark_down(gateway, "refused again".to_owned());
             }
         }
         let then = waits(&gateways);
@@ -230,11 +230,11 @@ mod tests {
     }
 
     #[test]
-    fn a_gateway_is_suspect_after_a_connection_broke() {
+    fn gateway_is_suspect_after_a_broken_connection() {
         let gateways = gateways();
         let before = Instant::now();
         assert!(!gateways.is_suspect_since(0, before));
-        gateways.suspect(0);
+        gateways.mark_suspect(0);
         assert!(gateways.is_suspect_since(0, before));
         assert!(!gateways.is_suspect_since(0, Instant::now()));
         assert!(!gateways.is_suspect_since(1, before));

@@ -6,9 +6,9 @@ use hbase_thrift::hbase::THbaseSyncClient;
 
 use super::config::HbaseConfig;
 use super::connection::{Connection, ConnectionId};
-use super::error::{About, CallError};
+use super::error::{CallError, RequestContext};
 use super::pool::Pool;
-use super::queue::Way;
+use super::queue::Route;
 use super::raw;
 use crate::StoreError;
 
@@ -29,22 +29,24 @@ pub(super) async fn check(pool: &Pool) -> Result<(), StoreError> {
     let mut attempt = 1;
     loop {
         // Not behind what waits: much to do is no illness.
-        let read = pool.submit(Way::First, Instant::now() + patience, |connection, deadline| {
+        let read = pool.submit(Route::Front, Instant::now() + patience, |connection, deadline| {
             connection.call("getRowsWithColumns", deadline, |client| {
                 let rows = vec![NO_ROW.to_vec()];
                 client.get_rows_with_columns(META.to_vec(), rows, Vec::new(), raw::no_attributes())
             })
         });
         let read = match read {
-            Ok(call) => call.answer().await,
+            Ok(call) => call.response().await,
             Err(error) => Err(error),
         };
         match read {
             Ok(_) => return Ok(()),
             // It answers, though not to us.
-            Err(CallError::Refused(refusal)) if refusal.names("AccessDeniedException") => return Ok(()),
-            Err(CallError::Lost { .. } | CallError::TimedOut { .. }) if attempt < attempts => attempt += 1,
-            Err(error) => return Err(error.into_store_error(About::NO_TABLE)),
+            Err(CallError::Exception(exception)) if exception.names("AccessDeniedException") => return Ok(()),
+            Err(CallError::ConnectionLost { .. } | CallError::TimedOut { .. }) if attempt < attempts => {
+                attempt += 1
+            }
+            Err(error) => return Err(error.into_store_error(RequestContext::NO_TABLE)),
         }
     }
 }

@@ -9,9 +9,9 @@ use tokio::sync::oneshot;
 
 use super::config::HbaseConfig;
 use super::connection::{Connection, ConnectionId};
-use super::error::{CallError, Repeat};
+use super::error::{CallError, Idempotency};
 use super::gateway::Gateways;
-use super::queue::{Claim, Job, Queue, Way, too_late};
+use super::queue::{Claim, Job, Queue, Route, deadline_exceeded};
 use super::worker::{Shared, Worker};
 use crate::StoreError;
 
@@ -64,7 +64,11 @@ impl Pool {
     }
 
     /// Sends a request over any connection. `request` makes it anew for each attempt.
-    pub(super) async fn call<T, R>(&self, repeat: Repeat, request: impl Fn() -> R) -> Result<T, CallError>
+    pub(super) async fn call<T, R>(
+        &self,
+        idempotency: Idempotency,
+        request: impl Fn() -> R,
+    ) -> Result<T, CallError>
     where
         T: Send + 'static,
         R: FnOnce(&mut Connection, Instant) -> Result<T, CallError> + Send + 'static,
@@ -72,8 +76,10 @@ impl Pool {
         let deadline = Instant::now() + self.shared.config.request_timeout;
         let mut attempt = 1;
         loop {
-            match self.submit(Way::Any, deadline, request())?.answer().await {
-                Err(CallError::Lost { gateway, detail }) if repeat == Repeat::Safe && attempt < ATTEMPTS => {
+            match self.submit(Route::Any, deadline, request())?.response().await {
+                Err(CallError::ConnectionLost { gateway, detail })
+                    if idempotency == Idempotency::Idempotent && attempt < ATTEMPTS =>
+                {
                     tracing::debug!(gateway, detail, "connection lost, the request is sent again");
                     attempt += 1;
                 }
@@ -84,23 +90,28 @@ impl Pool {
 
     /// Queues a request; it takes place whether or not somebody waits, unless the call is dropped
     /// before it begins.
-    pub(super) fn submit<T, R>(&self, way: Way, deadline: Instant, request: R) -> Result<Call<T>, CallError>
+    pub(super) fn submit<T, R>(
+        &self,
+        route: Route,
+        deadline: Instant,
+        request: R,
+    ) -> Result<Call<T>, CallError>
     where
         T: Send + 'static,
         R: FnOnce(&mut Connection, Instant) -> Result<T, CallError> + Send + 'static,
     {
-        let (reply, answer) = oneshot::channel();
+        let (reply, response) = oneshot::channel();
         let call = Call {
             claim: Claim::default(),
             deadline,
-            answer,
+            response,
         };
         let connected_by = Instant::now() + self.shared.config.connect_timeout;
         self.shared.queue.push(Job {
             claim: call.claim.clone(),
             connected_by: connected_by.min(deadline),
             deadline,
-            way,
+            route,
             work: Box::new(move |connection| {
                 let result = connection.and_then(|connection| request(connection, deadline));
                 // The caller may have gone; the answer was read all the same.
@@ -111,7 +122,7 @@ impl Pool {
     }
 
     /// Queues a request for a connection whose answer nobody waits for.
-    pub(super) fn tell<T, R>(&self, connection: ConnectionId, request: R)
+    pub(super) fn submit_detached<T, R>(&self, connection: ConnectionId, request: R)
     where
         R: FnOnce(&mut Connection, Instant) -> Result<T, CallError> + Send + 'static,
     {
@@ -120,7 +131,7 @@ impl Pool {
             claim: Claim::default(),
             connected_by: deadline,
             deadline,
-            way: Way::Over(connection),
+            route: Route::Connection(connection),
             work: Box::new(move |connection| {
                 if let Err(error) = connection.and_then(|connection| request(connection, deadline)) {
                     tracing::debug!(%error, "a request that nobody waits for failed");
@@ -165,20 +176,20 @@ impl fmt::Debug for Pool {
 pub(super) struct Call<T> {
     claim: Claim,
     deadline: Instant,
-    answer: oneshot::Receiver<Result<T, CallError>>,
+    response: oneshot::Receiver<Result<T, CallError>>,
 }
 
 impl<T> Call<T> {
     /// The answer.
-    pub(super) async fn answer(mut self) -> Result<T, CallError> {
-        let answer = match tokio::time::timeout_at(self.deadline.into(), &mut self.answer).await {
-            Ok(answer) => answer,
-            Err(_) if self.claim.take() => return Err(too_late()),
+    pub(super) async fn response(mut self) -> Result<T, CallError> {
+        let response = match tokio::time::timeout_at(self.deadline.into(), &mut self.response).await {
+            Ok(response) => response,
+            Err(_) if self.claim.take() => return Err(deadline_exceeded()),
             // It is under way, and its worker gives up at the same deadline.
-            Err(_) => (&mut self.answer).await,
+            Err(_) => (&mut self.response).await,
         };
-        answer.unwrap_or_else(|_| {
-            Err(CallError::Lost {
+        response.unwrap_or_else(|_| {
+            Err(CallError::ConnectionLost {
                 gateway: "HBase".to_owned(),
                 detail: "the request panicked in the thread of its connection".to_owned(),
             })

@@ -30,15 +30,15 @@ impl Claim {
     }
 }
 
-/// Which connection a request takes.
+/// Which connection runs a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Way {
-    /// The first that is free, in its turn.
+pub(super) enum Route {
+    /// The first idle connection, in order of arrival.
     Any,
-    /// The first that is free, before those that wait, and not counted with them.
-    First,
-    /// This one.
-    Over(ConnectionId),
+    /// The first idle connection, ahead of all waiting requests and not counted against the queue's capacity.
+    Front,
+    /// This connection.
+    Connection(ConnectionId),
 }
 
 /// What is to be done with a connection, or with the reason why there is none.
@@ -53,7 +53,7 @@ pub(super) struct Job {
     /// By when it must be done.
     pub(super) deadline: Instant,
     /// Which connection it takes.
-    pub(super) way: Way,
+    pub(super) route: Route,
     /// What to do.
     pub(super) work: Work,
 }
@@ -105,17 +105,17 @@ impl Queue {
         if lanes.closed {
             return Err(closed());
         }
-        match job.way {
+        match job.route {
             // Not bounded by number: each scan has one at a time.
-            Way::Over(ConnectionId { worker, .. }) => {
+            Route::Connection(ConnectionId { worker, .. }) => {
                 lanes.pinned[worker].push_back(job);
                 self.changed.notify_all();
             }
-            Way::First => {
+            Route::Front => {
                 lanes.shared.push_front(job);
                 self.changed.notify_one();
             }
-            Way::Any => {
+            Route::Any => {
                 if lanes.shared.len() >= self.capacity {
                     let all = std::mem::take(&mut lanes.shared);
                     (given_up, lanes.shared) = all.into_iter().partition(|job| job.claim.is_taken());
@@ -177,7 +177,7 @@ impl Queue {
 }
 
 /// The error of a request whose time was over before it was sent.
-pub(super) fn too_late() -> CallError {
+pub(super) fn deadline_exceeded() -> CallError {
     CallError::NotSent {
         detail: "all connections to HBase were busy until the request's time was over".to_owned(),
     }

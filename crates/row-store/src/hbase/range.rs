@@ -101,7 +101,7 @@ pub(super) struct Assembler {
     pending: Option<RawRow>,
     last_key: Option<Vec<u8>>,
     /// Rows since the last one that is wanted.
-    unwanted: usize,
+    trailing_mismatches: usize,
 }
 
 impl Assembler {
@@ -111,7 +111,7 @@ impl Assembler {
             filter,
             pending: None,
             last_key: None,
-            unwanted: 0,
+            trailing_mismatches: 0,
         }
     }
 
@@ -121,8 +121,8 @@ impl Assembler {
     }
 
     /// How many rows came since the last one that is wanted.
-    pub(super) fn unwanted(&self) -> usize {
-        self.unwanted
+    pub(super) fn trailing_mismatches(&self) -> usize {
+        self.trailing_mismatches
     }
 
     /// Where the filter says to go on behind the last row that came, whole or not, if that is not wanted.
@@ -165,10 +165,10 @@ impl Assembler {
         self.last_key = Some(row.key.clone());
         let keeps = |key: &[u8]| self.filter.as_ref().is_none_or(|filter| filter.keeps(key));
         if !self.range.contains(&row.key) || !keeps(&row.key) {
-            self.unwanted += 1;
+            self.trailing_mismatches += 1;
             return Ok(None);
         }
-        self.unwanted = 0;
+        self.trailing_mismatches = 0;
         row.into_row(gateway)
     }
 }
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_is_whole_when_another_one_begins_or_the_end_comes() {
+    fn row_completes_at_the_next_row_or_the_end() {
         let mut assembler = Assembler::new(KeyRange::of(&Scan::prefix(b"")), None);
         let rows = assembler
             .add(vec![part("a", "1"), part("a", "2")], false, "gateway")
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_that_are_not_wanted_count_as_received() {
+    fn rejected_rows_advance_the_position() {
         let filter = RowFilter::new(|key| key != b"b");
         let mut assembler = Assembler::new(KeyRange::of(&Scan::range("b", "d")), Some(filter));
         let parts = ["a", "b", "c", "d"].map(|key| part(key, "1"));
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn a_range_is_empty_where_no_key_fits() {
+    fn detects_empty_ranges() {
         let is_empty = |start: &str, stop: &str| KeyRange::of(&Scan::range(start, stop)).is_empty();
         assert!(is_empty("b", "b") && is_empty("b", "a") && is_empty("b\0", "b"));
         assert!(!is_empty("b", "b\0") && !is_empty("b", "") && !is_empty("", ""));
@@ -235,7 +235,7 @@ mod tests {
         /// What HBase gives for the range that it is asked for has every key that is wanted; `start`
         /// is inside of its ranges and `stop` outside, whichever way they go.
         #[test]
-        fn no_key_is_missed(
+        fn requested_range_covers_every_key(
             start in prop::collection::vec(any::<u8>(), 0..4),
             stop in prop::collection::vec(any::<u8>(), 0..4),
             key in prop::collection::vec(any::<u8>(), 1..5),
@@ -244,17 +244,17 @@ mod tests {
             let mut scan = Scan::range(start, stop);
             scan.reverse = reverse;
             let range = KeyRange::of(&scan);
-            let asked = range.scan_range();
+            let requested = range.scan_range();
             let is_given = if reverse {
-                (asked.start.is_empty() || key <= asked.start) && key > asked.stop
+                (requested.start.is_empty() || key <= requested.start) && key > requested.stop
             } else {
-                key >= asked.start && (asked.stop.is_empty() || key < asked.stop)
+                key >= requested.start && (requested.stop.is_empty() || key < requested.stop)
             };
             prop_assert!(is_given || !range.contains(&key));
         }
 
         #[test]
-        fn a_key_before_is_before_and_near(key in prop::collection::vec(any::<u8>(), 1..6)) {
+        fn key_before_is_smaller_and_adjacent(key in prop::collection::vec(any::<u8>(), 1..6)) {
             let before = key_before(&key);
             prop_assert!(before < key);
             // Only a key that goes on after eight bytes of 255 is between them.
@@ -263,7 +263,7 @@ mod tests {
         }
 
         #[test]
-        fn what_was_received_is_not_asked_for_again(
+        fn resume_excludes_received_rows(
             keys in prop::collection::btree_set(prop::collection::vec(any::<u8>(), 1..4), 1..20),
             reverse: bool,
         ) {

@@ -5,7 +5,7 @@ use futures::stream::{StreamExt, TryStreamExt, iter};
 use hbase_thrift::hbase::{THbaseSyncClient, TRowResult};
 
 use super::connection::Connection;
-use super::error::{CallError, Repeat};
+use super::error::{CallError, Idempotency};
 use super::pool::Pool;
 use super::raw;
 use super::rows::RawRow;
@@ -46,7 +46,7 @@ async fn get_some(
         let some = &rest[..size.min(rest.len())];
         match get_call(pool, table, some, columns).await {
             Ok(found) => rows.extend(found),
-            Err(CallError::TooLong { .. }) if some.len() > 1 => size = some.len() / 2,
+            Err(CallError::ResponseTooLarge { .. }) if some.len() > 1 => size = some.len() / 2,
             Err(error) => return Err(error),
         }
     }
@@ -70,7 +70,7 @@ async fn get_call(
             join(&keys, found, connection.gateway())
         }
     };
-    pool.call(Repeat::Safe, request).await
+    pool.call(Idempotency::Idempotent, request).await
 }
 
 /// Puts each row beside its key. The gateway keeps the order of the keys, leaves out rows that do not
@@ -86,7 +86,7 @@ fn join(keys: &[Vec<u8>], found: Vec<TRowResult>, gateway: &str) -> Result<Vec<O
         .collect::<Result<_, _>>()?;
     match found.next() {
         None => Ok(rows),
-        Some(row) => Err(CallError::Lost {
+        Some(row) => Err(CallError::ConnectionLost {
             gateway: gateway.to_owned(),
             detail: format!(
                 "row `{}` was not asked for, or not in this place",

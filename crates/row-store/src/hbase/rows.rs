@@ -31,7 +31,7 @@ impl RawRow {
     ///
     /// HBase keeps families by name, whatever order the table was defined in; cells ascend so.
     pub(super) fn into_row(self, gateway: &str) -> Result<Option<Row>, CallError> {
-        let strange = |detail: String| CallError::Lost {
+        let strange = |detail: String| CallError::ConnectionLost {
             gateway: gateway.to_owned(),
             detail,
         };

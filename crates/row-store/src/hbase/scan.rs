@@ -8,7 +8,7 @@ use std::sync::Arc;
 use futures::stream::{StreamExt, empty, try_unfold};
 
 use super::cursor::Cursor;
-use super::error::{About, CallError};
+use super::error::{CallError, RequestContext};
 use super::pool::Pool;
 use super::range::KeyRange;
 use super::versions::Versions;
@@ -17,31 +17,34 @@ use crate::{ColumnSelection, RowStream, Scan, StoreError, TableName};
 
 /// Opens a scan and fetches its first rows, since HBase tells only then that a table is missing.
 pub(super) async fn open(pool: Arc<Pool>, table: TableName, scan: Scan) -> Result<RowStream, StoreError> {
-    let about = |error: CallError| error.into_store_error(About::repeatable(&table));
+    let store_error = |error: CallError| error.into_store_error(RequestContext::idempotent(&table));
     let selects_nothing = matches!(&scan.columns, ColumnSelection::Columns(columns) if columns.is_empty());
     let range = KeyRange::of(&scan);
     if selects_nothing || range.is_empty() || scan.limit == Some(0) {
         // HBase would take no columns for all of them, and equal ends of a range for a get.
-        let exists = tables::find(&pool, &table).await.map_err(about)?.is_some();
+        let exists = tables::find(&pool, &table).await.map_err(store_error)?.is_some();
         return if exists {
             Ok(empty().boxed())
         } else {
             Err(StoreError::NoSuchTable { table })
         };
     }
-    if selective::is_for(&scan) {
+    if selective::applies_to(&scan) {
         return selective::open(pool, table, scan).await;
     }
     let versions = Versions::of(&pool, &table, scan.max_versions)
         .await
-        .map_err(about)?;
+        .map_err(store_error)?;
     let mut cursor = Cursor::new(pool, table, scan);
-    cursor.fetch().await.map_err(|error| cursor.about(error))?;
+    cursor.fetch().await.map_err(|error| cursor.store_error(error))?;
     Ok(
         try_unfold((cursor, versions), |(mut cursor, versions)| async move {
-            let rows = cursor.next_batch().await.map_err(|error| cursor.about(error))?;
+            let rows = cursor
+                .next_batch()
+                .await
+                .map_err(|error| cursor.store_error(error))?;
             let completed = versions.complete(&cursor.pool, &cursor.table, rows).await;
-            let rows = completed.map_err(|error| cursor.about(error))?;
+            let rows = completed.map_err(|error| cursor.store_error(error))?;
             Ok((!rows.is_empty()).then_some((rows, (cursor, versions))))
         })
         .boxed(),

@@ -10,10 +10,10 @@
 //! ```
 //!
 //! Where none of the last keys is wanted, another scanner is opened where the filter says. That costs as
-//! much as a hundred keys or more, so after each time that led to nothing twice as many are listed before
-//! the next. While rows are read, the next keys are listed.
+//! much as a hundred keys or more, so after each time that led to nothing twice as many are batch before
+//! the next. While rows are read, the next keys are batch.
 //!
-//! A row is read after its key was listed. What is written in between is read too, as it is where a scan
+//! A row is read after its key was batch. What is written in between is read too, as it is where a scan
 //! comes to a row later than to another one.
 
 use std::sync::Arc;
@@ -21,16 +21,16 @@ use std::sync::Arc;
 use futures::stream::{StreamExt, TryStreamExt, iter, try_unfold};
 
 use super::cursor::Cursor;
-use super::error::{About, CallError};
+use super::error::{CallError, RequestContext};
 use super::pool::Pool;
 use super::read;
 use crate::{Row, RowFilter, RowStream, Scan, StoreError, TableName};
 
-/// Keys that are listed at first, and behind each jump.
+/// Keys that are batch at first, and behind each jump.
 const FIRST_KEYS: usize = 64;
 /// Keys in a row that are not wanted, from which on a jump is worth it.
-const WORTH_A_JUMP: usize = FIRST_KEYS / 2;
-/// Jumps in vain, one after the other, after which no more keys are listed before the next.
+const MIN_MISMATCHES_TO_JUMP: usize = FIRST_KEYS / 2;
+/// Jumps in vain, one after the other, after which no more keys are batch before the next.
 const DOUBLINGS: u32 = 4;
 /// Rows that are read together, at most: one less than the scan of a part of the range fetches at once, so
 /// that it knows with the first fetch that it is at its end.
@@ -41,7 +41,7 @@ const DENSE: usize = 4;
 const FEW_ROWS: usize = 8;
 
 /// Whether a scan is better done so. Limits, older versions and descending order are for the other way.
-pub(super) fn is_for(scan: &Scan) -> bool {
+pub(super) fn applies_to(scan: &Scan) -> bool {
     let has_hints = scan.filter.as_ref().is_some_and(RowFilter::has_seek);
     has_hints && !scan.reverse && scan.limit.is_none() && scan.max_versions <= 1
 }
@@ -50,66 +50,66 @@ pub(super) fn is_for(scan: &Scan) -> bool {
 pub(super) async fn open(pool: Arc<Pool>, table: TableName, scan: Scan) -> Result<RowStream, StoreError> {
     let mut keys = Keys {
         cursor: Cursor::of_keys(pool.clone(), table.clone(), scan.clone(), FIRST_KEYS),
-        jumps_in_vain: 0,
+        fruitless_jumps: 0,
     };
-    let about = {
+    let store_error = {
         let table = table.clone();
-        move |error: CallError| error.into_store_error(About::repeatable(&table))
+        move |error: CallError| error.into_store_error(RequestContext::idempotent(&table))
     };
-    let first = keys.next().await.map_err(&about)?;
+    let first = keys.next().await.map_err(&store_error)?;
     let rows_per_read = ROWS_PER_READ.min(scan.batch_rows);
     let connections = pool.config().connections;
     let reader = Arc::new(Reader { pool, table, scan });
-    let listed = try_unfold((keys, Some(first)), |(mut keys, first)| async move {
-        let listed = match first {
+    let batch = try_unfold((keys, Some(first)), |(mut keys, first)| async move {
+        let batch = match first {
             Some(first) => first,
             None => keys.next().await?,
         };
-        Ok::<_, CallError>(listed.map(|listed| (listed, (keys, None))))
+        Ok::<_, CallError>(batch.map(|batch| (batch, (keys, None))))
     })
-    .map_ok(move |listed| iter(listed.into_portions(rows_per_read)).map(Ok))
+    .map_ok(move |batch| iter(batch.split(rows_per_read)).map(Ok))
     .try_flatten();
-    let rows = listed
-        .map_ok(move |listed| Arc::clone(&reader).read(listed))
+    let rows = batch
+        .map_ok(move |batch| Arc::clone(&reader).read(batch))
         .try_buffered(connections)
         .try_filter(|rows| std::future::ready(!rows.is_empty()));
-    Ok(rows.map_err(about).boxed())
+    Ok(rows.map_err(store_error).boxed())
 }
 
 /// The keys of a scan.
 struct Keys {
     cursor: Cursor,
     /// Jumps since the last key that is wanted.
-    jumps_in_vain: u32,
+    fruitless_jumps: u32,
 }
 
-/// Keys that are wanted, at least one, among those that were listed.
-struct Listed {
+/// Keys that are wanted, at least one, among those that were batch.
+struct KeyBatch {
     keys: Vec<Vec<u8>>,
     is_dense: bool,
 }
 
 impl Keys {
     /// The next keys that are wanted; `None` at the end.
-    async fn next(&mut self) -> Result<Option<Listed>, CallError> {
+    async fn next(&mut self) -> Result<Option<KeyBatch>, CallError> {
         while !self.cursor.is_at_end() {
             let Some(fetched) = self.cursor.fetched().await? else {
                 continue;
             };
-            let (rows, count, following) = (fetched.rows, fetched.parts, fetched.following);
+            let (rows, count, continuation) = (fetched.rows, fetched.parts, fetched.continuation);
             if !rows.is_empty() {
-                self.jumps_in_vain = 0;
+                self.fruitless_jumps = 0;
             }
-            let is_worth_it = following.assembler.unwanted() >= WORTH_A_JUMP;
-            let target = following.assembler.seek().filter(|_| is_worth_it);
-            let behind = FIRST_KEYS << self.jumps_in_vain.min(DOUBLINGS);
+            let is_worth_it = continuation.assembler.trailing_mismatches() >= MIN_MISMATCHES_TO_JUMP;
+            let target = continuation.assembler.seek().filter(|_| is_worth_it);
+            let behind = FIRST_KEYS << self.fruitless_jumps.min(DOUBLINGS);
             if target.is_some_and(|key| self.cursor.jump(key, behind)) {
-                self.jumps_in_vain += 1;
+                self.fruitless_jumps += 1;
             } else {
-                self.cursor.go_on(following, 4 * count);
+                self.cursor.continue_with(continuation, 4 * count);
             }
             if !rows.is_empty() {
-                return Ok(Some(Listed {
+                return Ok(Some(KeyBatch {
                     is_dense: rows.len() >= FEW_ROWS && rows.len() * DENSE >= count,
                     keys: rows.iter().map(|row| row.key().to_vec()).collect(),
                 }));
@@ -119,11 +119,11 @@ impl Keys {
     }
 }
 
-impl Listed {
+impl KeyBatch {
     /// The same in portions of so many keys, at most.
-    fn into_portions(self, keys: usize) -> Vec<Listed> {
+    fn split(self, keys: usize) -> Vec<KeyBatch> {
         let is_dense = self.is_dense;
-        let portion = |keys: &[Vec<u8>]| Listed {
+        let portion = |keys: &[Vec<u8>]| KeyBatch {
             keys: keys.to_vec(),
             is_dense,
         };
@@ -131,7 +131,7 @@ impl Listed {
     }
 }
 
-/// Reads rows whose keys were listed.
+/// Reads rows whose keys were batch.
 struct Reader {
     pool: Arc<Pool>,
     table: TableName,
@@ -139,9 +139,9 @@ struct Reader {
 }
 
 impl Reader {
-    async fn read(self: Arc<Self>, listed: Listed) -> Result<Vec<Row>, CallError> {
-        match listed.keys.as_slice() {
-            keys @ [first, .., last] if listed.is_dense => {
+    async fn read(self: Arc<Self>, batch: KeyBatch) -> Result<Vec<Row>, CallError> {
+        match batch.keys.as_slice() {
+            keys @ [first, .., last] if batch.is_dense => {
                 let mut rows = self.range(first, last).await?;
                 // What was written in between belongs to no list, and would make the batch too long.
                 rows.retain(|row| keys.binary_search_by(|key| key.as_slice().cmp(row.key())).is_ok());

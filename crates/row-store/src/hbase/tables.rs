@@ -7,7 +7,7 @@ use hbase_thrift::hbase::{ColumnDescriptor, THbaseSyncClient};
 
 use super::compression::Compression;
 use super::connection::Connection;
-use super::error::{About, CallError, RefusalKind, Repeat};
+use super::error::{CallError, ExceptionKind, Idempotency, RequestContext};
 use super::pool::Pool;
 use super::raw;
 use crate::{FamilyDef, StoreError, TableDef, TableName, rules};
@@ -42,7 +42,7 @@ pub(super) async fn create(
             ))
         })
         .collect::<Result<Vec<ColumnDescriptor>, StoreError>>()?;
-    let about = |error: CallError| error.into_store_error(About::repeatable(&table.name));
+    let store_error = |error: CallError| error.into_store_error(RequestContext::idempotent(&table.name));
     let name = raw::table_name(&table.name);
     let request = || {
         let (name, families) = (name.clone(), families.clone());
@@ -52,20 +52,20 @@ pub(super) async fn create(
             })
         }
     };
-    match pool.call(Repeat::Safe, request).await {
+    match pool.call(Idempotency::Idempotent, request).await {
         Ok(()) => Ok(true),
         // It was there before, or somebody else made it at the same time.
-        Err(CallError::Refused(refusal))
-            if refusal.kind == RefusalKind::Exists || refusal.names("TableExistsException") =>
+        Err(CallError::Exception(exception))
+            if exception.kind == ExceptionKind::Exists || exception.names("TableExistsException") =>
         {
-            match find(pool, &table.name).await.map_err(about)? {
+            match find(pool, &table.name).await.map_err(store_error)? {
                 Some(existing) => same(&existing, table),
                 None => Err(StoreError::Unavailable {
                     detail: format!("table `{}` is being made", table.name),
                 }),
             }
         }
-        Err(error) => Err(about(error)),
+        Err(error) => Err(store_error(error)),
     }
 }
 
@@ -76,8 +76,8 @@ pub(super) async fn names(pool: &Pool) -> Result<Vec<TableName>, StoreError> {
             connection.call("getTableNames", deadline, |client| client.get_table_names())
         }
     };
-    let names = pool.call(Repeat::Safe, request).await;
-    let names = names.map_err(|error| error.into_store_error(About::NO_TABLE))?;
+    let names = pool.call(Idempotency::Idempotent, request).await;
+    let names = names.map_err(|error| error.into_store_error(RequestContext::NO_TABLE))?;
     Ok(names
         .iter()
         .filter_map(|name| std::str::from_utf8(name).ok()?.parse().ok())
@@ -90,7 +90,7 @@ pub(super) async fn list(pool: &Pool) -> Result<Vec<TableDef>, StoreError> {
         .map(|name| async move {
             // One that was deleted meanwhile is left out.
             let found = find(pool, &name).await;
-            found.map_err(|error| error.into_store_error(About::repeatable(&name)))
+            found.map_err(|error| error.into_store_error(RequestContext::idempotent(&name)))
         })
         .buffer_unordered(pool.config().connections)
         .try_collect()
@@ -110,7 +110,7 @@ pub(super) async fn find(pool: &Pool, name: &TableName) -> Result<Option<TableDe
             })
         }
     };
-    match pool.call(Repeat::Safe, request).await {
+    match pool.call(Idempotency::Idempotent, request).await {
         Ok(descriptors) => {
             let mut families: Vec<FamilyDef> = descriptors.values().map(family_def).collect();
             // They come by name and `:`.
@@ -120,7 +120,7 @@ pub(super) async fn find(pool: &Pool, name: &TableName) -> Result<Option<TableDe
                 families,
             }))
         }
-        Err(CallError::Refused(refusal)) if refusal.names("TableNotFoundException") => Ok(None),
+        Err(CallError::Exception(exception)) if exception.names("TableNotFoundException") => Ok(None),
         Err(error) => Err(error),
     }
 }

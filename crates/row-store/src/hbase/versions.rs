@@ -11,7 +11,7 @@ use futures::stream::{StreamExt, TryStreamExt, iter};
 use hbase_thrift::hbase::{TCell, THbaseSyncClient};
 
 use super::connection::Connection;
-use super::error::{CallError, Repeat};
+use super::error::{CallError, Idempotency};
 use super::pool::Pool;
 use super::{raw, tables};
 use crate::{Row, RowBuilder, TableName};
@@ -127,6 +127,6 @@ impl Versions {
                 Ok(found)
             }
         };
-        pool.call(Repeat::Safe, request).await
+        pool.call(Idempotency::Idempotent, request).await
     }
 }

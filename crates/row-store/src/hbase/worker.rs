@@ -13,7 +13,7 @@ use super::config::HbaseConfig;
 use super::connection::{Connection, ConnectionId};
 use super::error::CallError;
 use super::gateway::{Advice, Gateways};
-use super::queue::{Job, Next, Queue, Way, closed, too_late};
+use super::queue::{Job, Next, Queue, Route, closed, deadline_exceeded};
 
 /// How long an attempt may take to return to a gateway while another one serves.
 const RETURN_ATTEMPT: Duration = Duration::from_secs(1);
@@ -79,19 +79,19 @@ impl Worker {
         if job.claim.is_taken() {
             return;
         }
-        let connected = match job.way {
-            Way::Over(id) => match &self.connection {
+        let connected = match job.route {
+            Route::Connection(id) => match &self.connection {
                 Some((connection, _)) if connection.id == id && connection.is_usable() => Ok(()),
                 _ => Err(CallError::ScannerLost),
             },
-            Way::Any | Way::First => self.connect(&job),
+            Route::Any | Route::Front => self.connect(&job),
         };
         // From here on the caller waits for an answer.
         if !job.claim.take() {
             return;
         }
         let connection = match (connected, &mut self.connection) {
-            (Ok(()), _) if Instant::now() >= job.deadline => Err(too_late()),
+            (Ok(()), _) if Instant::now() >= job.deadline => Err(deadline_exceeded()),
             (Ok(()), Some((connection, _))) => Ok(connection),
             (Ok(()), None) => Err(closed()),
             (Err(error), _) => Err(error),
@@ -103,7 +103,7 @@ impl Worker {
         if let Some((connection, gateway)) = &self.connection
             && connection.is_broken()
         {
-            self.shared.gateways.suspect(*gateway);
+            self.shared.gateways.mark_suspect(*gateway);
             self.connection = None;
         }
     }
@@ -149,14 +149,14 @@ impl Worker {
         if !self
             .shared
             .gateways
-            .is_suspect_since(*gateway, connection.answered_at())
+            .is_suspect_since(*gateway, connection.last_response_at())
         {
             return true;
         }
-        match connection.greet(Instant::now() + self.shared.config.connect_timeout) {
+        match connection.probe(Instant::now() + self.shared.config.connect_timeout) {
             Ok(()) => true,
             Err(error) => {
-                self.shared.gateways.is_down(*gateway, error);
+                self.shared.gateways.mark_down(*gateway, error);
                 false
             }
         }
@@ -172,12 +172,12 @@ impl Worker {
         let deadline = Instant::now() + time;
         match Connection::open(gateways.address(gateway), id, config, config.framed, deadline) {
             Ok(connection) => {
-                gateways.is_up(gateway);
+                gateways.mark_up(gateway);
                 self.connection = Some((connection, gateway));
                 true
             }
             Err(error) => {
-                gateways.is_down(gateway, error);
+                gateways.mark_down(gateway, error);
                 false
             }
         }
@@ -196,7 +196,7 @@ impl Worker {
             .as_ref()
             .is_some_and(|(connection, _)| connection.scanners > 0);
         let time = RETURN_ATTEMPT.min(self.shared.config.connect_timeout);
-        if !has_scanners && self.shared.gateways.is_worth_a_try(self.home, time) {
+        if !has_scanners && self.shared.gateways.may_retry(self.home, time) {
             // A failure leaves the present connection as it is.
             self.open(self.home, time);
         }

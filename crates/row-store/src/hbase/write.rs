@@ -7,7 +7,7 @@ use futures::stream::{StreamExt, TryStreamExt, iter};
 use hbase_thrift::hbase::{BatchMutation, Mutation, THbaseSyncClient};
 
 use super::connection::Connection;
-use super::error::{About, CallError, Repeat};
+use super::error::{CallError, Idempotency, RequestContext};
 use super::plan::{self, Call};
 use super::pool::Pool;
 use super::{raw, tables};
@@ -45,12 +45,12 @@ pub(super) async fn write(pool: &Pool, batch: &WriteBatch) -> Result<(), StoreEr
 /// why; that the table is missing has to be asked for.
 async fn explain(pool: &Pool, batch: &WriteBatch, error: CallError) -> StoreError {
     let table = batch.table();
-    let is_vague = matches!(&error, CallError::Refused(refusal)
-        if refusal.names("RetriesExhaustedWithDetailsException"));
+    let is_vague = matches!(&error, CallError::Exception(exception)
+        if exception.names("RetriesExhaustedWithDetailsException"));
     if is_vague && let Ok(None) = tables::find(pool, table).await {
         return StoreError::NoSuchTable { table: table.clone() };
     }
-    error.into_store_error(About::repeatable(table))
+    error.into_store_error(RequestContext::idempotent(table))
 }
 
 /// Refuses what HBase would refuse late, or take for something else.
@@ -98,7 +98,7 @@ async fn mutate(pool: &Pool, batch: &WriteBatch, call: Call<'_>) -> Result<(), C
             }),
         }
     };
-    pool.call(Repeat::Safe, request).await
+    pool.call(Idempotency::Idempotent, request).await
 }
 
 /// `None` for the delete of a whole row, which has a call of its own.
@@ -128,5 +128,5 @@ async fn delete_row(pool: &Pool, batch: &WriteBatch, row: &[u8]) -> Result<(), C
             })
         }
     };
-    pool.call(Repeat::Safe, request).await
+    pool.call(Idempotency::Idempotent, request).await
 }

@@ -3,7 +3,7 @@ use proptest::prelude::*;
 use super::*;
 
 #[test]
-fn doubles_are_printed_as_opentsdb_answers_them() {
+fn prints_doubles_as_opentsdb_does() {
     for (value, text) in [
         (1.0, "1.0"),
         (10_000_000.0, "1.0E7"),
@@ -33,7 +33,7 @@ fn doubles_are_printed_as_opentsdb_answers_them() {
 }
 
 #[test]
-fn text_is_appended() {
+fn write_double_appends() {
     let mut out = b"[1,".to_vec();
     write_double(&mut out, 2e7);
     assert_eq!(out, b"[1,2.0E7");
@@ -41,7 +41,7 @@ fn text_is_appended() {
 
 proptest! {
     #[test]
-    fn texts_read_back_as_the_same_number(bits in any::<u64>()) {
+    fn printed_doubles_parse_to_the_same_bits(bits in any::<u64>()) {
         let value = f64::from_bits(bits);
         let text = double_to_string(value);
         if value.is_finite() {
@@ -51,7 +51,7 @@ proptest! {
     }
 
     #[test]
-    fn ordinary_numbers_have_no_exponent(value in 1e-3..1e7_f64) {
+    fn ordinary_numbers_print_without_exponent(value in 1e-3..1e7_f64) {
         prop_assert!(!double_to_string(value).contains('E'));
         prop_assert!(double_to_string(value * 1e11).contains('E'));
     }

@@ -7,7 +7,7 @@ fn parse(text: &str) -> Result<Name, NameError> {
 }
 
 #[test]
-fn names_are_one_byte_per_character() {
+fn names_take_one_byte_per_character() {
     assert_eq!(parse("sys.cpu.user").unwrap().as_bytes(), b"sys.cpu.user");
     assert_eq!(parse("a-Z_0/9").unwrap().as_bytes(), b"a-Z_0/9");
     // V48
@@ -16,7 +16,7 @@ fn names_are_one_byte_per_character() {
 }
 
 #[test]
-fn letters_of_iso_8859_1_are_allowed_and_its_other_characters_are_not() {
+fn accepts_only_the_letters_of_latin1() {
     let allowed: Vec<u8> = (0x80..=0xff_u8)
         .filter(|byte| Name::parse_latin1(&[*byte], &NameRules::default()).is_ok())
         .collect();
@@ -29,7 +29,7 @@ fn letters_of_iso_8859_1_are_allowed_and_its_other_characters_are_not() {
 }
 
 #[test]
-fn an_utf_8_name_over_telnet_is_refused_at_its_second_byte() {
+fn rejects_utf_8_names_over_telnet_at_the_second_byte() {
     // OpenTSDB reads telnet as ISO-8859-1: C3 A9 is `Ã©`, and `©` is no letter.
     let error = Name::parse_latin1("é".as_bytes(), &NameRules::default()).unwrap_err();
     let name = "Ã©".to_owned();
@@ -47,7 +47,7 @@ fn an_utf_8_name_over_telnet_is_refused_at_its_second_byte() {
 }
 
 #[test]
-fn each_error_says_what_is_wrong_and_where() {
+fn errors_name_the_value_and_the_rule() {
     let shown = |text: &str| parse(text).unwrap_err().to_string();
     assert_eq!(shown(""), "name is empty");
     assert_eq!(
@@ -76,7 +76,7 @@ fn each_error_says_what_is_wrong_and_where() {
 }
 
 #[test]
-fn extra_characters_are_allowed_if_they_can_be_stored() {
+fn accepts_extra_characters_of_latin1() {
     let rules = NameRules {
         extra_characters: " ©€".into(),
         ..NameRules::default()
@@ -94,7 +94,7 @@ fn extra_characters_are_allowed_if_they_can_be_stored() {
 }
 
 #[test]
-fn stored_bytes_are_taken_whatever_they_are_but_not_none() {
+fn accepts_any_stored_bytes_except_none() {
     // OpenTSDB's `uid assign` stores these.
     assert_eq!(
         Name::from_stored(b"a name!\x00\xff").unwrap().to_text(),
@@ -105,7 +105,7 @@ fn stored_bytes_are_taken_whatever_they_are_but_not_none() {
 
 proptest! {
     #[test]
-    fn text_of_bytes_of_text_is_the_text(text in "[a-zA-Z0-9._/À-ÖØ-öø-ÿªµº-]{1,40}") {
+    fn names_round_trip_through_text(text in "[a-zA-Z0-9._/À-ÖØ-öø-ÿªµº-]{1,40}") {
         let name = parse(&text).unwrap();
         prop_assert_eq!(name.to_text(), text.clone());
         prop_assert_eq!(name.to_string(), text);
@@ -114,14 +114,14 @@ proptest! {
     }
 
     #[test]
-    fn any_text_is_a_name_or_an_error(text in any::<String>()) {
+    fn arbitrary_text_parses_to_a_name_or_an_error(text in any::<String>()) {
         if let Ok(name) = parse(&text) {
             prop_assert_eq!(name.to_text(), text);
         }
     }
 
     #[test]
-    fn names_are_ordered_as_their_bytes(
+    fn names_order_as_their_bytes(
         a in prop::collection::vec(any::<u8>(), 1..6),
         b in prop::collection::vec(any::<u8>(), 1..6),
     ) {
@@ -131,7 +131,7 @@ proptest! {
 }
 
 #[test]
-fn the_error_of_a_long_name_shows_its_beginning() {
+fn error_truncates_long_names() {
     let long = format!("é!{}", "x".repeat(1 << 20));
     for error in [
         parse(&long).unwrap_err(),

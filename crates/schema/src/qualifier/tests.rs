@@ -3,7 +3,7 @@ use proptest::prelude::*;
 use super::*;
 
 #[test]
-fn seconds_take_two_bytes_and_milliseconds_four() {
+fn seconds_take_2_bytes_and_milliseconds_4() {
     let qualifier = Qualifier::new(Timestamp::from_seconds(3599), &Value::Int(1));
     assert_eq!(qualifier.as_bytes(), [0xe0, 0xf0]);
     assert_eq!((qualifier.offset_ms(), qualifier.is_ms()), (3_599_000, false));
@@ -18,7 +18,7 @@ fn seconds_take_two_bytes_and_milliseconds_four() {
 }
 
 #[test]
-fn qualifiers_are_read_one_by_one() {
+fn reads_concatenated_qualifiers() {
     let bytes = hex::decode("0000f0007d0b001f").unwrap();
     let (first, rest) = Qualifier::read(&bytes).unwrap();
     let (second, rest) = Qualifier::read(rest).unwrap();
@@ -35,7 +35,7 @@ fn qualifiers_are_read_one_by_one() {
 }
 
 #[test]
-fn a_qualifier_that_ends_early_is_named() {
+fn rejects_truncated_qualifiers() {
     let shown = |bytes: &[u8]| Qualifier::read(bytes).unwrap_err().to_string();
     assert_eq!(
         shown(&[]),
@@ -52,7 +52,7 @@ fn a_qualifier_that_ends_early_is_named() {
 }
 
 #[test]
-fn the_length_can_be_put_right() {
+fn with_value_len_replaces_the_length() {
     let (qualifier, _) = Qualifier::read(&[0x00, 0x17]).unwrap();
     assert_eq!(qualifier.with_value_len(1).as_bytes(), [0x00, 0x10]);
     let (qualifier, _) = Qualifier::read(&[0xf0, 0, 0, 0x0f]).unwrap();
@@ -61,7 +61,7 @@ fn the_length_can_be_put_right() {
 
 proptest! {
     #[test]
-    fn what_is_written_is_read(value in 1..=crate::timestamp::MAX_MILLIS, int in any::<i64>()) {
+    fn qualifiers_round_trip(value in 1..=crate::timestamp::MAX_MILLIS, int in any::<i64>()) {
         for timestamp in [Timestamp::from_opentsdb(value), Timestamp::from_millis(value)] {
             let timestamp = timestamp.unwrap();
             for value in [Value::Int(int), Value::Float(1.0), Value::Double(1.0)] {
@@ -78,7 +78,7 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes_are_qualifiers_or_an_error(bytes in prop::collection::vec(any::<u8>(), 0..9)) {
+    fn arbitrary_bytes_decode_to_qualifiers_or_an_error(bytes in prop::collection::vec(any::<u8>(), 0..9)) {
         if let Ok((qualifier, rest)) = Qualifier::read(&bytes) {
             prop_assert_eq!([qualifier.as_bytes(), rest].concat(), bytes);
             prop_assert!(qualifier.offset_ms() < 1 << 22);
@@ -87,7 +87,7 @@ proptest! {
     }
 
     #[test]
-    fn qualifiers_are_ordered_as_their_bytes(a in any::<[u8; 4]>(), b in any::<[u8; 4]>()) {
+    fn qualifiers_order_as_their_bytes(a in any::<[u8; 4]>(), b in any::<[u8; 4]>()) {
         let (a, _) = Qualifier::read(&a).unwrap();
         let (b, _) = Qualifier::read(&b).unwrap();
         prop_assert_eq!(a.cmp(&b), a.as_bytes().cmp(b.as_bytes()));

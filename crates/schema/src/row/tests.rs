@@ -32,7 +32,7 @@ fn hex_cells(cells: &[(&str, &str)]) -> Cells {
 }
 
 #[test]
-fn kinds_are_told_by_length_and_first_byte() {
+fn cell_kind_depends_on_length_and_first_byte() {
     let kind = |qualifier| CellKind::of(&hex::decode(qualifier).unwrap());
     for (qualifier, expected) in [
         ("0000", CellKind::Point),
@@ -55,7 +55,7 @@ fn kinds_are_told_by_length_and_first_byte() {
 }
 
 #[test]
-fn other_cells_are_skipped_and_counted() {
+fn skips_and_counts_cells_without_points() {
     let cells = hex_cells(&[
         ("0000", "01"),
         ("01003d", "7b7d"),
@@ -84,7 +84,7 @@ fn other_cells_are_skipped_and_counted() {
 }
 
 #[test]
-fn a_row_without_points_is_no_error() {
+fn accepts_rows_without_points() {
     assert_eq!(
         read(&[], DuplicatePolicy::Error).unwrap(),
         (vec![], RowStats::default())
@@ -94,7 +94,7 @@ fn a_row_without_points_is_no_error() {
 }
 
 #[test]
-fn a_missing_meta_byte_is_tolerated() {
+fn accepts_a_missing_meta_byte() {
     for cells in [
         hex_cells(&[("00000010", "0102")]),
         hex_cells(&[("0000f0007d00", "0102")]),
@@ -107,7 +107,7 @@ fn a_missing_meta_byte_is_tolerated() {
 }
 
 #[test]
-fn a_compacted_cell_whose_lengths_do_not_add_up_is_no_points() {
+fn rejects_compacted_cells_of_inconsistent_length() {
     let shown = |cells: &[(&str, &str)]| {
         let cells = hex_cells(cells);
         read(&cells, DuplicatePolicy::KeepNewest).unwrap_err().to_string()
@@ -133,7 +133,7 @@ fn a_compacted_cell_whose_lengths_do_not_add_up_is_no_points() {
 }
 
 #[test]
-fn a_compacted_cell_that_does_not_ascend_is_brought_into_order() {
+fn sorts_compacted_cells_out_of_order() {
     let cells = hex_cells(&[("0020000000100000", "0301020100"), ("0030", "04")]);
     for policy in [DuplicatePolicy::Error, DuplicatePolicy::KeepNewest] {
         let (points, stats) = read(&cells, policy).unwrap();
@@ -149,7 +149,7 @@ fn a_compacted_cell_that_does_not_ascend_is_brought_into_order() {
 }
 
 #[test]
-fn a_cell_of_both_resolutions_is_not_taken_for_one_of_either() {
+fn decodes_cells_of_mixed_resolution() {
     // As many bytes as qualifiers of the first point's length would have.
     let cells = hex_cells(&[("f0007d0000100020", "01020301")]);
     let (points, _) = read(&cells, DuplicatePolicy::Error).unwrap();
@@ -163,7 +163,7 @@ fn a_cell_of_both_resolutions_is_not_taken_for_one_of_either() {
 }
 
 #[test]
-fn equal_bytes_of_one_instant_are_one_point_whatever_the_policy() {
+fn merges_identical_duplicates_under_every_policy() {
     // Between the put of a compacted cell and the deletes of what went into it.
     let cells = hex_cells(&[("0000", "01"), ("00000010", "010200"), ("0010", "02")]);
     for policy in [DuplicatePolicy::Error, DuplicatePolicy::KeepNewest] {
@@ -180,7 +180,7 @@ fn equal_bytes_of_one_instant_are_one_point_whatever_the_policy() {
 }
 
 #[test]
-fn of_equal_cell_timestamps_the_first_cell_counts() {
+fn equal_cell_timestamps_keep_the_first_cell() {
     let cells = hex_cells(&[("0000", "01"), ("000b", "40000000"), ("f0000000", "05")]);
     let (points, stats) = read(&cells, DuplicatePolicy::KeepNewest).unwrap();
     assert_eq!(points, [(0, Value::Int(1))]);
@@ -188,7 +188,7 @@ fn of_equal_cell_timestamps_the_first_cell_counts() {
 }
 
 #[test]
-fn appended_points_take_part_with_the_time_of_the_last() {
+fn last_appended_point_of_an_instant_wins() {
     let mut cells = hex_cells(&[("0000", "01"), ("0010", "09"), ("050000", "001002002003")]);
     cells[1].2 = 7;
     cells[2].2 = 5;
@@ -204,7 +204,7 @@ fn appended_points_take_part_with_the_time_of_the_last() {
 }
 
 #[test]
-fn damage_is_named_and_leaves_no_points_behind() {
+fn rejects_damaged_cells_without_partial_points() {
     let mut points = Points::new();
     points.push(1, Value::Int(1));
     let mut shown = |cells: &[(&str, &str)]| {
@@ -251,7 +251,7 @@ fn damage_is_named_and_leaves_no_points_behind() {
 }
 
 #[test]
-fn one_cell_is_shown_as_it_is_stored() {
+fn decode_cell_returns_points_in_stored_order() {
     let shown = |qualifier: &str, value: &str| {
         let (qualifier, value) = (hex::decode(qualifier).unwrap(), hex::decode(value).unwrap());
         let cell = CellRef {
@@ -297,7 +297,7 @@ fn one_cell_is_shown_as_it_is_stored() {
 }
 
 #[test]
-fn a_cell_is_written_in_ascending_order_of_one_hour() {
+fn rejects_points_out_of_order_or_of_another_hour() {
     let second = Timestamp::from_seconds;
     assert_eq!(
         compact([]).unwrap_err().to_string(),
@@ -317,7 +317,7 @@ fn a_cell_is_written_in_ascending_order_of_one_hour() {
 }
 
 #[test]
-fn a_cell_can_be_finished_and_gone_on_with() {
+fn accepts_points_after_finish() {
     let mut cell = CompactedCell::new();
     cell.push(Timestamp::from_seconds(1), &Value::Int(1)).unwrap();
     assert_eq!(cell.finish().unwrap(), (&[0x00, 0x10][..], &[0x01][..]));
@@ -365,7 +365,7 @@ fn timestamp(offset_ms: u32, is_ms: bool) -> Timestamp {
 
 proptest! {
     #[test]
-    fn an_hour_is_read_as_it_was_written_in_any_mix_of_forms(
+    fn hour_round_trips_in_any_mix_of_forms(
         hour in hours(),
         form in prop::collection::vec(0_u8..4, 80),
         policy in prop_oneof![Just(DuplicatePolicy::Error), Just(DuplicatePolicy::KeepNewest)],
@@ -409,7 +409,7 @@ proptest! {
     }
 
     #[test]
-    fn columns_of_one_type_are_read_as_mixed_ones_are(
+    fn uniform_and_mixed_columns_decode_alike(
         seconds in prop::collection::btree_set(0..3600_u32, 1..60),
         value in values(),
         is_ms in any::<bool>(),
@@ -431,7 +431,7 @@ proptest! {
     }
 
     #[test]
-    fn of_two_values_the_newer_cell_counts(
+    fn newer_cell_wins_a_duplicate(
         offset in 0..3600_u32,
         first in values(),
         second in values(),
@@ -448,7 +448,7 @@ proptest! {
     }
 
     #[test]
-    fn any_cells_are_points_or_an_error(
+    fn arbitrary_cells_decode_to_points_or_an_error(
         cells in prop::collection::vec(
             (
                 prop_oneof![

@@ -15,7 +15,7 @@ fn decode(key: &str) -> Result<(), RowKeyError> {
 }
 
 #[test]
-fn a_key_is_taken_apart() {
+fn decodes_row_keys() {
     // V76
     let bytes = hex::decode("0a00000250e22700000001000001000002000003").unwrap();
     let key = RowKeyRef::decode(&bytes, &salted()).unwrap();
@@ -30,19 +30,19 @@ fn a_key_is_taken_apart() {
     key.tsuid_bytes(&mut tsuid);
     assert_eq!(hex::encode(&tsuid), "000002000001000001000002000003");
     assert_eq!(key.tsuid().unwrap().as_bytes(), tsuid);
-    assert!(key.has_its_salt(&salted()) && !key.is_global());
+    assert!(key.has_valid_salt(&salted()) && !key.is_global());
 
     let mut wrong = bytes.clone();
     wrong[0] = 0x0b;
     assert!(
         !RowKeyRef::decode(&wrong, &salted())
             .unwrap()
-            .has_its_salt(&salted())
+            .has_valid_salt(&salted())
     );
 }
 
 #[test]
-fn damaged_keys_are_named() {
+fn rejects_damaged_keys() {
     let shown = |key| decode(key).unwrap_err().to_string();
     assert_eq!(shown(""), "row key `` has 0 bytes, expected at least 7");
     assert_eq!(
@@ -65,7 +65,7 @@ fn damaged_keys_are_named() {
 }
 
 #[test]
-fn a_key_with_tags_out_of_order_is_read_but_is_no_series() {
+fn decodes_unordered_tags_but_yields_no_tsuid() {
     let bytes = hex::decode("00000150e22700000002000001000001000003").unwrap();
     let key = RowKeyRef::decode(&bytes, &RowKeyLayout::default()).unwrap();
     assert_eq!(key.tags().count(), 2);
@@ -76,7 +76,7 @@ fn a_key_with_tags_out_of_order_is_read_but_is_no_series() {
 }
 
 #[test]
-fn a_range_holds_its_first_hour_and_not_its_last() {
+fn range_includes_its_start_and_excludes_its_stop() {
     let layout = salted();
     let metric = MetricUid::from_number(1, layout.widths.metric).unwrap();
     let hour = BaseTime::of_seconds(1_356_998_400);
@@ -89,7 +89,7 @@ fn a_range_holds_its_first_hour_and_not_its_last() {
 }
 
 #[test]
-fn a_range_to_the_end_of_time_holds_the_last_hour() {
+fn range_up_to_the_maximum_includes_the_last_hour() {
     let layout = RowKeyLayout::default();
     let metric = MetricUid::from_number(3, layout.widths.metric).unwrap();
     let stop = BaseTime::MAX.next_hour();
@@ -119,7 +119,7 @@ prop_compose! {
 
 proptest! {
     #[test]
-    fn what_is_written_is_read_and_lies_in_its_range(
+    fn row_keys_round_trip_within_their_range(
         layout in layouts(),
         metric in 1..=127_u64,
         pairs in prop::collection::btree_map(1..=127_u64, 1..=127_u64, 1..9),
@@ -146,7 +146,7 @@ proptest! {
         prop_assert_eq!(read.base_time(), base);
         prop_assert_eq!(read.tags().collect::<Vec<_>>(), tags);
         prop_assert_eq!(read.tsuid(), Ok(tsuid));
-        prop_assert!(read.has_its_salt(&layout));
+        prop_assert!(read.has_valid_salt(&layout));
 
         let holding = layout
             .salt
@@ -158,7 +158,7 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes_are_a_key_or_an_error(
+    fn arbitrary_bytes_decode_to_a_key_or_an_error(
         bytes in prop::collection::vec(any::<u8>(), 0..40),
         layout in layouts(),
     ) {
@@ -166,12 +166,12 @@ proptest! {
             let base = key.base_time().seconds().to_be_bytes();
             let parts = [key.salt(), key.metric_bytes(), &base, key.tag_bytes()];
             prop_assert_eq!(&parts.concat(), &bytes);
-            let _ = (key.tsuid(), key.has_its_salt(&layout));
+            let _ = (key.tsuid(), key.has_valid_salt(&layout));
         }
     }
 
     #[test]
-    fn any_bytes_under_an_hour_are_a_key_or_an_error(
+    fn arbitrary_bytes_around_an_hour_decode_to_a_key_or_an_error(
         tags in prop::collection::vec(any::<u8>(), 0..30),
         hours in 0..1_193_046_u32,
     ) {

@@ -9,7 +9,7 @@ fn salt(layout: SaltLayout, tsuid: &str) -> String {
 }
 
 #[test]
-fn salts_are_those_of_opentsdb() {
+fn salts_match_opentsdb() {
     let layout = SaltLayout::new(1, 20).unwrap();
     // V73, V75, V76, V77, and the negative hashes of V78.
     assert_eq!(salt(layout, "000001000001000001"), "08");
@@ -25,7 +25,7 @@ fn salts_are_those_of_opentsdb() {
 }
 
 #[test]
-fn a_bucket_that_does_not_fit_loses_its_upper_bytes() {
+fn truncates_buckets_wider_than_the_salt() {
     let layout = SaltLayout::new(1, 300).unwrap();
     assert_eq!(layout.bytes_of(256).as_bytes(), [0x00]);
     assert_eq!(layout.bytes_of(299).as_bytes(), [0x2b]);
@@ -34,14 +34,14 @@ fn a_bucket_that_does_not_fit_loses_its_upper_bytes() {
 }
 
 #[test]
-fn without_salt_there_is_one_bucket_of_no_bytes() {
+fn one_empty_bucket_without_salt() {
     assert_eq!(salt(SaltLayout::OFF, "000001000001000001"), "");
     assert_eq!(SaltLayout::default().buckets(), 0..1);
     assert_eq!(SaltLayout::default().bytes_of(0).as_bytes(), [0_u8; 0]);
 }
 
 #[test]
-fn settings_outside_their_range_are_named() {
+fn rejects_settings_out_of_range() {
     assert_eq!(
         SaltLayout::new(9, 20).unwrap_err().to_string(),
         "9 bytes is not a salt width, expected 0 to 8"
@@ -57,7 +57,7 @@ fn settings_outside_their_range_are_named() {
 
 proptest! {
     #[test]
-    fn every_salt_is_one_that_a_scan_visits(
+    fn scan_buckets_cover_every_salt(
         tsuid in prop::collection::vec(any::<u8>(), 0..60),
         width in 0_usize..=8,
         buckets in prop_oneof![1..1000_u32, 1..=i32::MAX.cast_unsigned()],

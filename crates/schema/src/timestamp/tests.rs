@@ -3,7 +3,7 @@ use proptest::prelude::*;
 use super::*;
 
 #[test]
-fn any_of_the_upper_32_bits_makes_milliseconds() {
+fn upper_32_bits_select_milliseconds() {
     let read = |value| Timestamp::from_opentsdb(value).unwrap();
     assert_eq!(read(1), Timestamp::from_seconds(1));
     assert_eq!(read(4_294_967_295), Timestamp::from_seconds(u32::MAX));
@@ -17,7 +17,7 @@ fn any_of_the_upper_32_bits_makes_milliseconds() {
 }
 
 #[test]
-fn each_refused_number_is_named() {
+fn errors_name_the_rejected_number() {
     let shown = |value| Timestamp::from_opentsdb(value).unwrap_err().to_string();
     assert_eq!(shown(0), "timestamp 0 is not positive");
     assert_eq!(shown(i64::MIN), "timestamp -9223372036854775808 is not positive");
@@ -36,7 +36,7 @@ fn each_refused_number_is_named() {
 }
 
 #[test]
-fn milliseconds_stay_milliseconds() {
+fn whole_seconds_in_milliseconds_keep_their_resolution() {
     let millis = Timestamp::from_millis(1_356_998_400_000).unwrap();
     let seconds = Timestamp::from_seconds(1_356_998_400);
     assert_eq!(millis.as_millis(), seconds.as_millis());
@@ -51,7 +51,7 @@ fn milliseconds_stay_milliseconds() {
 }
 
 #[test]
-fn telnet_timestamps_lose_their_dots() {
+fn telnet_timestamps_drop_dots() {
     let read = |text| Timestamp::parse_telnet(text).unwrap().as_millis();
     assert_eq!(read("1356998400"), 1_356_998_400_000);
     assert_eq!(read("1356998400.250"), 1_356_998_400_250);
@@ -64,7 +64,7 @@ fn telnet_timestamps_lose_their_dots() {
 }
 
 #[test]
-fn the_last_hour_has_none_after_it() {
+fn next_hour_saturates() {
     assert_eq!(BaseTime::MAX.seconds(), 4_294_965_600);
     assert_eq!(BaseTime::MAX.next_hour(), BaseTime::MAX);
     assert_eq!(BaseTime::MIN.next_hour().seconds(), 3600);
@@ -74,7 +74,7 @@ fn the_last_hour_has_none_after_it() {
 
 proptest! {
     #[test]
-    fn base_time_and_offset_are_the_instant(value in 1..=MAX_MILLIS) {
+    fn base_time_plus_offset_is_the_instant(value in 1..=MAX_MILLIS) {
         for timestamp in [Timestamp::from_opentsdb(value), Timestamp::from_millis(value)] {
             let timestamp = timestamp.unwrap();
             let base = timestamp.base_time();
@@ -85,7 +85,7 @@ proptest! {
     }
 
     #[test]
-    fn any_number_is_a_timestamp_or_an_error(value in any::<i64>()) {
+    fn arbitrary_numbers_convert_to_a_timestamp_or_an_error(value in any::<i64>()) {
         let is_valid = (1..=MAX_MILLIS).contains(&value);
         prop_assert_eq!(Timestamp::from_opentsdb(value).is_ok(), is_valid);
     }

@@ -16,7 +16,7 @@ fn metric(number: u64) -> MetricUid {
 }
 
 #[test]
-fn tags_are_sorted_by_their_key_as_unsigned_bytes() {
+fn sorts_tags_by_unsigned_tagk() {
     let mut tags = [tag(0x80_0000, 1), tag(3, 4), tag(1, 9)];
     let tsuid = Tsuid::new(metric(1), &mut tags).unwrap();
     assert_eq!(tsuid.to_string(), "000001000001000009000003000004800000000001");
@@ -30,7 +30,7 @@ fn tags_are_sorted_by_their_key_as_unsigned_bytes() {
 }
 
 #[test]
-fn no_tags_and_a_key_that_is_there_twice_are_refused() {
+fn rejects_missing_and_duplicate_tags() {
     let error = Tsuid::new(metric(7), &mut []).unwrap_err();
     assert_eq!(
         error.to_string(),
@@ -44,7 +44,7 @@ fn no_tags_and_a_key_that_is_there_twice_are_refused() {
 }
 
 #[test]
-fn damaged_tsuids_are_named() {
+fn rejects_damaged_tsuids() {
     let parse = |text| Tsuid::parse(text, &UidWidths::default()).unwrap_err().to_string();
     assert_eq!(
         parse("000001"),
@@ -65,7 +65,7 @@ fn damaged_tsuids_are_named() {
 }
 
 #[test]
-fn other_widths_than_it_was_made_with_do_no_harm() {
+fn accessors_tolerate_wrong_widths() {
     let tsuid = Tsuid::new(metric(1), &mut [tag(1, 1)]).unwrap();
     let wide = UidWidth::new(8).unwrap();
     let widths = UidWidths {
@@ -90,7 +90,7 @@ fn widths() -> impl Strategy<Value = UidWidths> {
 
 proptest! {
     #[test]
-    fn what_is_built_is_read_back(
+    fn built_keys_round_trip(
         widths in widths(),
         metric in 1..=255_u64,
         pairs in prop::collection::btree_map(1..=255_u64, 1..=255_u64, 1..9),
@@ -113,7 +113,7 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes_are_a_tsuid_or_an_error(
+    fn arbitrary_bytes_decode_to_a_tsuid_or_an_error(
         bytes in prop::collection::vec(any::<u8>(), 0..40),
         widths in widths(),
     ) {

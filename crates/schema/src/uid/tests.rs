@@ -7,7 +7,7 @@ fn width(bytes: usize) -> UidWidth {
 }
 
 #[test]
-fn a_uid_is_its_number_big_endian() {
+fn uid_is_its_number_big_endian() {
     let uid = Uid::from_number(0x0f42, UidWidth::DEFAULT).unwrap();
     assert_eq!(uid.as_bytes(), [0x00, 0x0f, 0x42]);
     assert_eq!(uid.to_string(), "000F42");
@@ -16,7 +16,7 @@ fn a_uid_is_its_number_big_endian() {
 }
 
 #[test]
-fn the_largest_number_of_each_width_is_a_uid_and_the_next_is_refused() {
+fn accepts_the_largest_number_of_each_width_and_rejects_the_next() {
     for bytes in 1..=8 {
         let width = width(bytes);
         let max = width.max_number();
@@ -34,7 +34,7 @@ fn the_largest_number_of_each_width_is_a_uid_and_the_next_is_refused() {
 }
 
 #[test]
-fn widths_are_one_to_eight_bytes() {
+fn accepts_widths_of_1_to_8_bytes() {
     assert_eq!(UidWidth::default().bytes(), 3);
     for bytes in [0, 9, 256, 259, usize::MAX] {
         let error = UidWidth::new(bytes).unwrap_err();
@@ -48,7 +48,7 @@ fn widths_are_one_to_eight_bytes() {
 }
 
 #[test]
-fn texts_that_are_no_uid_are_named() {
+fn rejects_texts_that_are_not_uids() {
     for text in ["", "1", "00000g", "000000000000000001", "é"] {
         let error = Uid::parse(text).unwrap_err();
         assert_eq!(
@@ -59,7 +59,7 @@ fn texts_that_are_no_uid_are_named() {
 }
 
 #[test]
-fn kinds_are_read_by_name_and_by_qualifier() {
+fn parses_kinds_by_name_and_qualifier() {
     for kind in UidKind::ALL {
         assert_eq!(kind.to_string().parse(), Ok(kind));
         assert_eq!(UidKind::from_qualifier(kind.qualifier()), Some(kind));
@@ -73,7 +73,7 @@ fn kinds_are_read_by_name_and_by_qualifier() {
 }
 
 #[test]
-fn widths_are_told_by_kind() {
+fn widths_depend_on_the_kind() {
     let widths = UidWidths {
         metric: width(4),
         tagk: width(2),
@@ -85,7 +85,7 @@ fn widths_are_told_by_kind() {
 
 proptest! {
     #[test]
-    fn numbers_and_bytes_are_the_same_uid(number in any::<u64>(), bytes in 1_usize..=8) {
+    fn uid_from_number_equals_uid_from_bytes(number in any::<u64>(), bytes in 1_usize..=8) {
         let width = width(bytes);
         let number = number & width.max_number();
         let uid = Uid::from_number(number, width).unwrap();
@@ -97,7 +97,7 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes_are_a_uid_or_an_error(bytes in prop::collection::vec(any::<u8>(), 0..12)) {
+    fn arbitrary_bytes_decode_to_a_uid_or_an_error(bytes in prop::collection::vec(any::<u8>(), 0..12)) {
         match Uid::from_bytes(&bytes) {
             Ok(uid) => prop_assert_eq!(uid.as_bytes(), bytes),
             Err(error) => prop_assert_eq!(error, UidError::Width { bytes: bytes.len() }),
@@ -105,14 +105,14 @@ proptest! {
     }
 
     #[test]
-    fn any_text_is_a_uid_or_an_error(text in any::<String>()) {
+    fn arbitrary_text_parses_to_a_uid_or_an_error(text in any::<String>()) {
         if let Ok(uid) = Uid::parse(&text) {
             prop_assert_eq!(uid.to_string(), text.to_uppercase());
         }
     }
 
     #[test]
-    fn uids_are_ordered_as_their_bytes(
+    fn uids_order_as_their_bytes(
         a in prop::collection::vec(0_u8..3, 1..=8),
         b in prop::collection::vec(0_u8..3, 1..=8),
     ) {

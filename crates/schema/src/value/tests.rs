@@ -18,7 +18,7 @@ fn integers_take_the_fewest_bytes() {
 }
 
 #[test]
-fn what_cannot_be_stored_is_named_as_java_names_it() {
+fn rejects_non_finite_values_with_java_names() {
     let shown = |value| Value::number(value).unwrap_err().to_string();
     assert_eq!(shown(f64::NAN), "value is NaN or Infinite: NaN");
     assert_eq!(shown(f64::INFINITY), "value is NaN or Infinite: Infinity");
@@ -28,7 +28,7 @@ fn what_cannot_be_stored_is_named_as_java_names_it() {
 }
 
 #[test]
-fn a_length_that_the_flags_do_not_announce_is_named() {
+fn rejects_values_whose_length_contradicts_the_flags() {
     let shown = |flags, bytes| Value::decode(flags, bytes).unwrap_err().to_string();
     assert_eq!(
         shown(0x1, &[5]),
@@ -46,13 +46,13 @@ fn a_length_that_the_flags_do_not_announce_is_named() {
 }
 
 #[test]
-fn integers_on_more_bytes_than_they_need_are_read() {
+fn decodes_integers_wider_than_necessary() {
     assert_eq!(Value::decode(0x7, &[0, 0, 0, 0, 0, 0, 0, 9]), Ok(Value::Int(9)));
     assert_eq!(Value::decode(0xf7, &[0xff; 8]), Ok(Value::Int(-1)));
 }
 
 #[test]
-fn the_text_decides_the_type() {
+fn syntax_decides_the_type() {
     assert_eq!(parse_telnet("42"), Ok(Value::Int(42)));
     assert_eq!(parse_telnet("+5"), Ok(Value::Int(5)));
     assert_eq!(parse_telnet("-0"), Ok(Value::Int(0)));
@@ -66,7 +66,7 @@ fn the_text_decides_the_type() {
 }
 
 #[test]
-fn doubles_are_written_as_java_reads_them() {
+fn doubles_round_trip_through_java_syntax() {
     let read = |text| parse_http(text).map(|value| value.as_f64());
     for (text, value) in [
         (".5", 0.5),
@@ -105,7 +105,7 @@ fn doubles_are_written_as_java_reads_them() {
 }
 
 #[test]
-fn hexadecimal_floats_are_rounded_once() {
+fn rounds_hexadecimal_floats_once() {
     // Half way between two floats, but for a bit that a double would have rounded away.
     let value = parse_import("0x1.00000100000000000001p0").unwrap();
     assert_eq!(value, Value::Float(1.0 + f32::EPSILON));
@@ -118,7 +118,7 @@ fn hexadecimal_floats_are_rounded_once() {
 }
 
 #[test]
-fn other_texts_are_refused_with_the_texts_of_opentsdb_and_java() {
+fn rejects_other_texts_with_the_messages_of_opentsdb_and_java() {
     let shown = |text| parse_telnet(text).unwrap_err().to_string();
     assert_eq!(shown(""), "empty value");
     assert_eq!(shown("x"), "Invalid character 'x' in x");
@@ -172,7 +172,7 @@ fn other_texts_are_refused_with_the_texts_of_opentsdb_and_java() {
 }
 
 #[test]
-fn integers_are_as_long_as_opentsdb_allows() {
+fn parses_integers_up_to_the_length_opentsdb_accepts() {
     assert_eq!(parse_integer("9223372036854775807"), Ok(i64::MAX));
     assert_eq!(parse_integer("-9223372036854775808"), Ok(i64::MIN));
     assert_eq!(parse_integer("0000000000000000001"), Ok(1));
@@ -205,7 +205,7 @@ fn values() -> impl Strategy<Value = Value> {
 
 proptest! {
     #[test]
-    fn what_is_encoded_is_decoded(value in values()) {
+    fn values_round_trip(value in values()) {
         let encoded = value.encoded();
         prop_assert_eq!(usize::from(value.flags() & 7) + 1, encoded.as_bytes().len());
         prop_assert_eq!(Value::decode(value.flags(), encoded.as_bytes()), Ok(value));
@@ -214,7 +214,7 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes_are_a_value_or_an_error(
+    fn arbitrary_bytes_decode_to_a_value_or_an_error(
         flags in any::<u8>(),
         bytes in prop::collection::vec(any::<u8>(), 0..10),
     ) {
@@ -226,7 +226,7 @@ proptest! {
     }
 
     #[test]
-    fn any_text_is_a_value_or_an_error(text in "[-+0-9.eExXpPfFdDaN ]{0,12}|\\PC{0,8}") {
+    fn arbitrary_text_parses_to_a_value_or_an_error(text in "[-+0-9.eExXpPfFdDaN ]{0,12}|\\PC{0,8}") {
         let http = parse_http(&text);
         let telnet = parse_telnet(&text);
         if let Ok(value) = telnet {
@@ -236,12 +236,12 @@ proptest! {
     }
 
     #[test]
-    fn integers_are_read_as_they_are_printed(int in any::<i64>()) {
+    fn integers_round_trip_through_text(int in any::<i64>()) {
         prop_assert_eq!(parse_integer(&int.to_string()), Ok(int));
     }
 
     #[test]
-    fn doubles_are_read_as_they_are_printed(double in prop::num::f64::NORMAL) {
+    fn doubles_round_trip_through_text(double in prop::num::f64::NORMAL) {
         let text = format!("{double:e}");
         prop_assert_eq!(parse_http(&text), Ok(Value::Double(double)));
         let back = parse_telnet(&text).unwrap();
@@ -249,7 +249,7 @@ proptest! {
     }
 
     #[test]
-    fn hexadecimal_doubles_are_exact(double in prop::num::f64::POSITIVE | prop::num::f64::SUBNORMAL) {
+    fn parses_hexadecimal_doubles_exactly(double in prop::num::f64::POSITIVE | prop::num::f64::SUBNORMAL) {
         let bits = double.to_bits();
         let (biased, fraction) = ((bits >> 52) & 0x7ff, bits & ((1 << 52) - 1));
         let text = match biased {

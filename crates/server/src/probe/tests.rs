@@ -3,7 +3,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use async_trait::async_trait;
 use oxtsdb_row_store::TableDef;
 use oxtsdb_row_store::embedded::{EmbeddedConfig, EmbeddedStore};
-use oxtsdb_row_store::intercept::{Answer, Intercept, InterceptedStore, Operation};
+use oxtsdb_row_store::intercept::{Intercept, InterceptedStore, Operation, Response};
 use oxtsdb_row_store::memory::MemoryStore;
 use tokio::time::Instant;
 
@@ -18,7 +18,7 @@ struct Outage {
 
 #[async_trait]
 impl Intercept for Outage {
-    async fn intercept(&self, operation: Operation, store: &dyn RowStore) -> Result<Answer, StoreError> {
+    async fn intercept(&self, operation: Operation, store: &dyn RowStore) -> Result<Response, StoreError> {
         if self.is_silent.load(Ordering::Relaxed) {
             std::future::pending::<()>().await;
         }

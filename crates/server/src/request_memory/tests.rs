@@ -33,7 +33,7 @@ fn body() -> (mpsc::UnboundedSender<Bytes>, Body) {
 }
 
 fn charged(body: Body, pool: &MemoryPool, is_single: bool) -> Charged {
-    let charge = Arc::new(Mutex::new(pool.reservation_of_nothing()));
+    let charge = Arc::new(Mutex::new(pool.empty_reservation()));
     Charged::new(body, pool.clone(), charge, is_single)
 }
 

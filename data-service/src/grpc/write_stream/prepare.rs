@@ -64,7 +64,7 @@ impl Frames {
             writer: service.writer.clone(),
             tables: Tables::new(service.tables_limits()),
             limits: service.tables_limits(),
-            memory: service.writer.memory().reservation_of_nothing(),
+            memory: service.writer.memory().empty_reservation(),
             precision,
             max_errors,
             // A frame that no window would ever let through is rejected, or the stream would stand still.

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use async_trait::async_trait;
 use futures::poll;
 use oxtsdb_row_store::embedded::{EmbeddedConfig, EmbeddedStore};
-use oxtsdb_row_store::intercept::{Answer, Intercept, InterceptedStore, Operation};
+use oxtsdb_row_store::intercept::{Intercept, InterceptedStore, Operation, Response};
 use oxtsdb_row_store::memory::MemoryStore;
 use oxtsdb_row_store::{ColumnSelection, Row};
 use oxtsdb_schema::row::{CellRef, decode_row};
@@ -377,7 +377,7 @@ struct First {
 
 #[async_trait]
 impl Intercept for First {
-    async fn intercept(&self, operation: Operation, store: &dyn RowStore) -> Result<Answer, StoreError> {
+    async fn intercept(&self, operation: Operation, store: &dyn RowStore) -> Result<Response, StoreError> {
         if !matches!(operation, Operation::Write { .. } | Operation::Append { .. })
             || self.count.fetch_add(1, Ordering::Relaxed) > 0
         {

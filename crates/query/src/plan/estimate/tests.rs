@@ -1,5 +1,5 @@
 use async_trait::async_trait;
-use oxtsdb_row_store::intercept::{Answer, Intercept, InterceptedStore, Operation};
+use oxtsdb_row_store::intercept::{Intercept, InterceptedStore, Operation, Response};
 use oxtsdb_row_store::memory::MemoryStore;
 use oxtsdb_row_store::{TableDef, WriteBatch};
 use oxtsdb_schema::row_key::write_row_key;
@@ -79,7 +79,7 @@ struct Pass;
 
 #[async_trait]
 impl Intercept for Pass {
-    async fn intercept(&self, operation: Operation, store: &dyn RowStore) -> Result<Answer, StoreError> {
+    async fn intercept(&self, operation: Operation, store: &dyn RowStore) -> Result<Response, StoreError> {
         operation.perform(store).await
     }
 }

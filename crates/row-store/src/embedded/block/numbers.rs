@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn regular_sequences_take_next_to_nothing() {
+    fn encodes_regular_sequences_compactly() {
         assert!(bytes_of(&[7; 3_600]) <= 5);
         assert!(
             bytes_of(
@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn extremes_are_read_back() {
+    fn extremes_round_trip() {
         bytes_of(&[i64::MIN, i64::MAX, 0, i64::MIN, -1, i64::MAX]);
         bytes_of(&[i64::MIN; 300]);
         bytes_of(&[i64::MIN]);
@@ -317,19 +317,19 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_numbers_are_read_back(numbers in vec(any::<i64>(), 0..300)) {
+        fn arbitrary_numbers_round_trip(numbers in vec(any::<i64>(), 0..300)) {
             bytes_of(&numbers);
         }
 
         #[test]
-        fn walks_are_read_back(bits in 0..63_u32, steps in vec(any::<i64>(), 0..300)) {
+        fn random_walks_round_trip(bits in 0..63_u32, steps in vec(any::<i64>(), 0..300)) {
             let mut sum = 0_i64;
             let walk: Vec<i64> = steps.iter().map(|step| { sum = sum.wrapping_add(step >> bits); sum }).collect();
             bytes_of(&walk);
         }
 
         #[test]
-        fn any_bytes_are_decoded_or_refused(bytes in vec(any::<u8>(), 0..200), count in 0..1_000_usize) {
+        fn arbitrary_bytes_do_not_panic(bytes in vec(any::<u8>(), 0..200), count in 0..1_000_usize) {
             drop(decode(&mut Reader(&bytes), count));
             skip(&mut Reader(&bytes), count);
         }

@@ -105,7 +105,7 @@ fn float(seconds: u16, value: f64) -> Cell {
 }
 
 #[test]
-fn an_hour_of_integers_takes_what_its_steps_take() {
+fn encodes_an_hour_of_integers_compactly() {
     let mut value = 0_i16;
     let cells: Vec<Cell> = (0..360_u16)
         .map(|n| {
@@ -123,7 +123,7 @@ fn an_hour_of_integers_takes_what_its_steps_take() {
 }
 
 #[test]
-fn an_hour_of_decimals_of_both_widths_takes_what_its_steps_take() {
+fn encodes_an_hour_of_decimals_compactly() {
     let mut value = 1_000_i32;
     let cells: Vec<Cell> = (0..360_u16)
         .map(|n| {
@@ -137,7 +137,7 @@ fn an_hour_of_decimals_of_both_widths_takes_what_its_steps_take() {
 }
 
 #[test]
-fn single_floats_that_are_decimals_are_coded_as_such() {
+fn encodes_decimal_singles_as_integers() {
     let cells: Vec<Cell> = (0..360_u16)
         .map(|n| point(n * 10, 0, 8, &(f32::from(n % 100) / 10.0).to_be_bytes()))
         .collect();
@@ -145,7 +145,7 @@ fn single_floats_that_are_decimals_are_coded_as_such() {
 }
 
 #[test]
-fn odd_floats_are_exact() {
+fn encodes_special_floats_exactly() {
     let odd = [
         f64::NAN,
         -0.0,
@@ -167,7 +167,7 @@ fn odd_floats_are_exact() {
 }
 
 #[test]
-fn a_damaged_block_is_refused() {
+fn rejects_damaged_blocks() {
     let block = encode(&list(&[float(1, 1.5), (3, b"x".to_vec(), 7, b"y".to_vec())]));
     for index in 0..block.len() {
         let mut damaged = block.clone();
@@ -201,7 +201,7 @@ fn cells() -> impl Strategy<Value = Vec<Cell>> {
 
 proptest! {
     #[test]
-    fn any_cells_are_read_back(mut cells in cells(), sorted: bool) {
+    fn arbitrary_cells_round_trip(mut cells in cells(), sorted: bool) {
         if sorted {
             cells.sort();
         }
@@ -209,7 +209,7 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes_are_decoded_or_refused(mut block in vec(any::<u8>(), 5..300), forms in any::<bool>()) {
+    fn arbitrary_bytes_do_not_panic(mut block in vec(any::<u8>(), 5..300), forms in any::<bool>()) {
         block[0] = VERSION;
         if forms {
             block[HEADER - 1] = 0x20;

@@ -61,7 +61,7 @@ fn overlapping_reads_do_not_starve_a_repair() {
 }
 
 #[test]
-fn health_reports_a_repair_that_takes_long() {
+fn health_reports_a_long_repair() {
     let folder = tempfile::tempdir().unwrap();
     let (blocks, table) = new_blocks(folder.path());
     blocks.check().unwrap();

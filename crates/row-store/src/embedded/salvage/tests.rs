@@ -13,7 +13,7 @@ fn write_file(path: &Path, keys: &[&[u8]]) {
 }
 
 #[test]
-fn the_files_of_a_run_bound_what_a_file_without_keys_has_lost() {
+fn neighbours_bound_the_loss_of_an_unreadable_file() {
     let folder = tempfile::tempdir().unwrap();
     let paths: Vec<PathBuf> = (1..=4).map(|id| folder.path().join(id.to_string())).collect();
     let keys: [[&[u8]; 2]; 4] = [
@@ -51,7 +51,7 @@ fn the_files_of_a_run_bound_what_a_file_without_keys_has_lost() {
 }
 
 #[test]
-fn a_file_that_ends_with_a_data_block_has_lost_what_may_have_followed() {
+fn truncated_file_loses_all_keys_after_its_last_block() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("1");
     write_file(&path, &[b"\0\x01a", b"\0\x01b"]);

@@ -27,7 +27,7 @@ fn shape(batch: &WriteBatch) -> Vec<Vec<Shape>> {
 }
 
 #[test]
-fn puts_of_many_rows_are_one_call() {
+fn puts_of_many_rows_share_one_call() {
     let mut batch = WriteBatch::new(table());
     let t = batch.family("t");
     batch.row(b"a").put(t, b"q", b"1").put(t, b"r", b"2");
@@ -39,7 +39,7 @@ fn puts_of_many_rows_are_one_call() {
 }
 
 #[test]
-fn a_row_is_brought_together_and_only_its_last_put_to_a_cell_is_kept() {
+fn merges_mutations_of_a_row_and_keeps_the_last_put() {
     let mut batch = WriteBatch::new(table());
     let t = batch.family("t");
     batch.row(b"a").put(t, b"q", b"1");
@@ -59,7 +59,7 @@ fn a_row_is_brought_together_and_only_its_last_put_to_a_cell_is_kept() {
 }
 
 #[test]
-fn puts_and_deletes_of_a_row_take_turns() {
+fn separates_puts_and_deletes_of_a_row_into_rounds() {
     let mut batch = WriteBatch::new(table());
     let t = batch.family("t");
     batch
@@ -85,7 +85,7 @@ fn puts_and_deletes_of_a_row_take_turns() {
 }
 
 #[test]
-fn each_timestamp_has_its_own_call() {
+fn issues_one_call_per_timestamp() {
     let mut batch = WriteBatch::new(table());
     let t = batch.family("t");
     for row in [b"a", b"b"] {
@@ -100,7 +100,7 @@ fn each_timestamp_has_its_own_call() {
 }
 
 #[test]
-fn calls_are_cut_by_cells_and_by_bytes_and_rows_stay_whole() {
+fn bounds_calls_by_cells_and_bytes_and_keeps_rows_whole() {
     let mut batch = WriteBatch::new(table());
     let t = batch.family("t");
     for row in 0..10_u8 {
@@ -219,7 +219,7 @@ fn as_the_gateway_does(batch: &WriteBatch) -> Vec<WriteBatch> {
 
 proptest! {
     #[test]
-    fn the_calls_do_what_the_batch_does(
+    fn calls_are_equivalent_to_the_batch(
         mutations in prop::collection::vec((0..10_u8, 0..4_u8, 0..6_u8, 0..3_i64), 0..40),
     ) {
         let batch = batch_of(&mutations);
@@ -231,7 +231,7 @@ proptest! {
     }
 
     #[test]
-    fn a_call_has_each_row_once_and_one_kind_of_mutation(
+    fn call_has_each_row_once_and_one_kind_of_mutation(
         mutations in prop::collection::vec((0..10_u8, 0..4_u8, 0..6_u8, 0..3_i64), 0..40),
     ) {
         let batch = batch_of(&mutations);

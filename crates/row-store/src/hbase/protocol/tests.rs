@@ -43,14 +43,14 @@ fn rows() -> impl Strategy<Value = Vec<TRowResult>> {
         value: Some(value),
         timestamp: Some(timestamp),
     });
-    let listed = (bytes(), cell.clone()).prop_map(|(name, cell)| TColumn {
+    let batch = (bytes(), cell.clone()).prop_map(|(name, cell)| TColumn {
         column_name: Some(name),
         cell: Some(cell),
     });
     let row = (
         bytes(),
         prop::option::of(prop::collection::btree_map(bytes(), cell, 0..4)),
-        prop::option::of(prop::collection::vec(listed, 0..4)),
+        prop::option::of(prop::collection::vec(batch, 0..4)),
     );
     let row = row.prop_map(|(row, columns, sorted_columns)| TRowResult {
         row: Some(row),
@@ -62,14 +62,14 @@ fn rows() -> impl Strategy<Value = Vec<TRowResult>> {
 
 proptest! {
     #[test]
-    fn what_was_sent_is_read(rows in rows(), framed: bool) {
+    fn responses_round_trip(rows in rows(), framed: bool) {
         let decoded = decode(&answer(&rows), framed, 1 << 20);
         prop_assert_eq!(decoded.map_err(|error| error.to_string()), Ok(rows));
     }
 
     /// Broken answers are errors or other rows; the allowance is far less than what they may announce.
     #[test]
-    fn broken_answers_do_not_panic(
+    fn broken_responses_do_not_panic(
         rows in rows(),
         framed: bool,
         changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..8),
@@ -85,7 +85,7 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes_do_not_panic(bytes in prop::collection::vec(any::<u8>(), 0..200), framed: bool) {
+    fn arbitrary_bytes_do_not_panic(bytes in prop::collection::vec(any::<u8>(), 0..200), framed: bool) {
         let header = answer(&[]);
         // All but the list and the stop.
         let begin = &header[..header.len() - 9];
@@ -95,7 +95,7 @@ proptest! {
 
     /// An allowance is enough or it is not: what does not fit is told.
     #[test]
-    fn an_answer_needs_its_allowance(rows in rows(), limit in 0..4_000_usize) {
+    fn response_needs_its_memory_allowance(rows in rows(), limit in 0..4_000_usize) {
         let bytes = answer(&rows);
         let elements: usize = rows
             .iter()

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use futures::stream::{self, StreamExt as _};
-use oxtsdb_row_store::intercept::{Answer, Intercept, InterceptedStore, Operation};
+use oxtsdb_row_store::intercept::{Intercept, InterceptedStore, Operation, Response};
 use oxtsdb_row_store::memory::MemoryStore;
 use oxtsdb_row_store::{RowStore, StoreError};
 use tokio::sync::watch;
@@ -37,9 +37,9 @@ impl Stuck {
 
 #[async_trait]
 impl Intercept for Stuck {
-    async fn intercept(&self, operation: Operation, store: &dyn RowStore) -> Result<Answer, StoreError> {
+    async fn intercept(&self, operation: Operation, store: &dyn RowStore) -> Result<Response, StoreError> {
         let rows = match operation.perform(store).await? {
-            Answer::Scan(rows) => rows,
+            Response::Scan(rows) => rows,
             other => return Ok(other),
         };
         self.open_scans.send_modify(|open| *open += 1);
@@ -48,6 +48,6 @@ impl Intercept for Stuck {
             let _alive = &open;
             batch
         });
-        Ok(Answer::Scan(stuck.boxed()))
+        Ok(Response::Scan(stuck.boxed()))
     }
 }

@@ -33,7 +33,7 @@ fn frames(folder: &Path) -> Result<Vec<u8>, StoreError> {
 const FRAME: usize = (FRAME_HEADER + 100).next_multiple_of(ALIGN);
 
 #[test]
-fn frames_are_read_back_and_the_journal_goes_on() {
+fn recovers_frames_and_continues_the_journal() {
     let folder = tempfile::tempdir().unwrap();
     five_frames(folder.path());
     let recovered = recover(folder.path(), |_| Ok(())).unwrap();
@@ -49,7 +49,7 @@ fn frames_are_read_back_and_the_journal_goes_on() {
 }
 
 #[test]
-fn a_torn_frame_at_the_end_is_cut_off_wherever_it_tore() {
+fn truncates_a_torn_last_frame() {
     let whole = tempfile::tempdir().unwrap();
     let path = five_frames(whole.path());
     let bytes = fs::read(&path).unwrap();
@@ -78,7 +78,7 @@ fn a_torn_frame_at_the_end_is_cut_off_wherever_it_tore() {
 }
 
 #[test]
-fn damage_before_the_end_is_an_error_that_says_where() {
+fn rejects_damage_before_the_end_with_its_offset() {
     for (number, frame, place) in [(1_u64, 0, 0), (1, 1, 1), (2, 0, 0), (2, 1, 1)] {
         for offset_in_frame in [0, 5, 13, 30, 40, 131] {
             let folder = tempfile::tempdir().unwrap();
@@ -100,7 +100,7 @@ fn damage_before_the_end_is_an_error_that_says_where() {
 }
 
 #[test]
-fn a_missing_segment_is_an_error() {
+fn rejects_a_missing_segment() {
     let folder = tempfile::tempdir().unwrap();
     five_frames(folder.path());
     let mut journal = recover(folder.path(), |_| Ok(())).unwrap().journal;
@@ -116,7 +116,7 @@ fn a_missing_segment_is_an_error() {
 }
 
 #[test]
-fn a_segment_whose_making_was_interrupted_is_removed() {
+fn removes_partially_created_segments() {
     let folder = tempfile::tempdir().unwrap();
     five_frames(folder.path());
     for content in [&b""[..], b"oxtsdbjn\0\0"] {
@@ -127,7 +127,7 @@ fn a_segment_whose_making_was_interrupted_is_removed() {
 }
 
 #[test]
-fn what_a_payload_lacks_is_said_with_its_place() {
+fn rejects_invalid_payloads_with_their_offset() {
     let folder = tempfile::tempdir().unwrap();
     let path = five_frames(folder.path());
     let refuse = |frame: &Frame<'_>| {
@@ -147,7 +147,7 @@ fn what_a_payload_lacks_is_said_with_its_place() {
 }
 
 #[test]
-fn frames_that_the_next_segment_supersedes_are_left_out() {
+fn skips_frames_superseded_by_the_next_segment() {
     // Frame 2 was written to segment 1, whole or in part, and its sync failed.
     for damaged in [false, true] {
         let folder = tempfile::tempdir().unwrap();
@@ -177,7 +177,7 @@ fn frames_that_the_next_segment_supersedes_are_left_out() {
 }
 
 #[test]
-fn an_empty_segment_behind_a_torn_frame_does_not_make_that_an_error() {
+fn truncates_a_torn_frame_before_an_empty_segment() {
     let folder = tempfile::tempdir().unwrap();
     let path = five_frames(folder.path());
     cut(&path, HEADER + 2 * FRAME + 60).unwrap();
@@ -187,7 +187,7 @@ fn an_empty_segment_behind_a_torn_frame_does_not_make_that_an_error() {
 }
 
 #[test]
-fn the_next_segment_is_there_before_it_is_needed() {
+fn creates_the_next_segment_ahead_of_need() {
     let folder = tempfile::tempdir().unwrap();
     five_frames(folder.path());
     let mut journal = recover(folder.path(), |_| Ok(())).unwrap().journal;
@@ -200,7 +200,7 @@ fn the_next_segment_is_there_before_it_is_needed() {
 }
 
 #[test]
-fn a_segment_that_cannot_be_made_is_tried_again() {
+fn retries_creating_a_segment() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("journal");
     fs::create_dir(&path).unwrap();
@@ -218,7 +218,7 @@ fn a_segment_that_cannot_be_made_is_tried_again() {
 }
 
 #[test]
-fn recovery_writes_the_last_segment_again_before_it_counts() {
+fn recovery_rewrites_the_last_segment() {
     let folder = tempfile::tempdir().unwrap();
     let path = five_frames(folder.path());
     let before = fs::read(&path).unwrap();
@@ -233,7 +233,7 @@ fn recovery_writes_the_last_segment_again_before_it_counts() {
 }
 
 #[test]
-fn a_probe_begins_a_segment_once_that_is_possible() {
+fn probe_begins_a_segment_once_possible() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("journal");
     fs::create_dir(&path).unwrap();
