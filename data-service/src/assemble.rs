@@ -6,7 +6,9 @@ use std::time::{Duration, Instant};
 use anyhow::Context as _;
 use oxtsdb_client::UidClient;
 use oxtsdb_proto::data::v1::data_service_server::DataServiceServer;
-use oxtsdb_resources::{ComputePool, MemoryAccount};
+use oxtsdb_query::exec::budget::{Limit, Limits};
+use oxtsdb_query::{Engine, QueryResources};
+use oxtsdb_resources::{Admission, AdmissionLimits, ComputePool, MemoryAccount};
 use oxtsdb_row_store::{RowStore, TableDef};
 use oxtsdb_schema::data_table;
 use oxtsdb_server::Shutdown;
@@ -20,13 +22,15 @@ use crate::series_index::SeriesIndex;
 use crate::settings::DataSettings;
 use crate::uids::{Uids, UidsError};
 use crate::write::{IngestResources, Writer};
-use oxtsdb_query::Engine;
 
 /// The longest pause between two attempts to reach the UID service at start.
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
 /// Memory that the embedded store of points wants: rows that are not flushed, requests, blocks.
 const STORE_BYTES: u64 = 384 << 20;
+
+/// Memory that a query may hold unless it is set, however much the process has.
+const MAX_QUERY_MEMORY_BYTES: u64 = 1 << 30;
 
 /// Files that the embedded store of points keeps open.
 const OPEN_FILES: usize = 256;
@@ -65,17 +69,17 @@ pub fn store_part(settings: &DataSettings) -> Result<StorePart, SettingError> {
     let table = StoreTable {
         setting: "--data-table",
         default_name: data_table::DATA_TABLE,
-        def: TableDef::new(settings.data_table_name()?, &["t"]),
+        def: TableDef::new(settings.tables.data_table_name()?, &["t"]),
     };
     let meta = StoreTable {
         setting: "--meta-table",
         default_name: data_table::META_TABLE,
-        def: TableDef::new(settings.meta_table_name()?, &["name"]),
+        def: TableDef::new(settings.tables.meta_table_name()?, &["name"]),
     };
     let tree = StoreTable {
         setting: "--tree-table",
         default_name: data_table::TREE_TABLE,
-        def: TableDef::new(settings.tree_table_name()?, &["t"]),
+        def: TableDef::new(settings.tables.tree_table_name()?, &["t"]),
     };
     Ok(StorePart {
         folder: "data",
@@ -105,11 +109,9 @@ pub async fn assemble(
         uids = connect(client, &settings) => uids?,
         () = shutdown.draining() => anyhow::bail!("stopped before the UID service answered"),
     };
-    layout_check::check(&*store, &settings.data_table_name()?, uids.layout()).await?;
+    layout_check::check(&*store, &settings.tables.data_table_name()?, uids.layout()).await?;
     let index = SeriesIndex::open(Arc::clone(&store), *uids.layout(), &settings).await?;
-    let resources = settings
-        .query_resources(memory)
-        .context("start the threads for computation")?;
+    let resources = query_resources(&settings, memory).context("start the threads for computation")?;
     let writer = Writer::new(
         Arc::clone(&store),
         uids.clone(),
@@ -124,10 +126,13 @@ pub async fn assemble(
     )?;
     let engine = Engine::new(
         store,
-        (settings.data_table_name()?, settings.meta_table_name()?),
+        (
+            settings.tables.data_table_name()?,
+            settings.tables.meta_table_name()?,
+        ),
         *uids.layout(),
         Arc::new(uids.clone()),
-        settings.query_limits(memory),
+        query_limits(&settings, memory),
         resources,
     )
     .with_series_index(index.map(|index| Arc::new(index) as Arc<dyn oxtsdb_query::SeriesIndex>));
@@ -142,9 +147,56 @@ pub async fn assemble(
     })
 }
 
-/// Asks the UID service until it answers: it may be starting too.
+/// What queries share, with their part of the memory account.
+///
+/// # Errors
+///
+/// The system provides no threads for computation.
+fn query_resources(settings: &DataSettings, memory: &MemoryAccount) -> std::io::Result<QueryResources> {
+    let queries = &settings.queries;
+    Ok(QueryResources {
+        memory: memory.query().clone(),
+        admission: Admission::new(AdmissionLimits {
+            running: queries.concurrent(),
+            queued: queries.max_queued_queries,
+            wait: queries.queue_timeout(),
+        }),
+        compute: ComputePool::with_default_threads()?,
+        expressions: ComputePool::with_default_threads()?,
+        timeout: queries.timeout(),
+        client_timeout: settings.connections.client_timeout(),
+    })
+}
+
+/// The budget of a query.
+fn query_limits(settings: &DataSettings, memory: &MemoryAccount) -> Limits {
+    let settings = &settings.queries;
+    let all = memory.limit_bytes();
+    // One large query may take half of the pool, as long as others leave that free.
+    let share = memory.query().limit_bytes() / 2;
+    let memory = settings
+        .query_max_memory_mib
+        .map(|mib| mib.saturating_mul(1 << 20));
+    Limits {
+        series: Limit::of_setting_or("--query-max-series", settings.query_max_series, all / 2048),
+        rows: Limit::of_setting_or("--query-max-rows", settings.query_max_rows, all / 32),
+        bytes: Limit::of_setting_or(
+            "--query-max-bytes",
+            settings.query_max_bytes,
+            all.saturating_mul(16),
+        ),
+        points: Limit::of_setting_or("--query-max-points", settings.query_max_points, all / 4),
+        memory: Limit::of_setting_or(
+            "--query-max-memory-mib",
+            memory,
+            share.min(MAX_QUERY_MEMORY_BYTES),
+        ),
+    }
+}
+
+/// Connects to the UID service, which may be starting too; retries with a growing pause.
 async fn connect(client: UidClient, settings: &DataSettings) -> Result<Uids, UidsError> {
-    let give_up = Instant::now() + Duration::from_secs(settings.uid_start_timeout_seconds);
+    let give_up = Instant::now() + settings.naming.start_timeout();
     let mut pause = Duration::from_millis(50);
     loop {
         let error = match Uids::connect(client.clone(), settings, Some(give_up)).await {

@@ -70,10 +70,10 @@ impl Door {
             connections: Connections::unlimited(),
             options: ListenerOptions {
                 name: "http and telnet",
-                limit: settings.max_connections,
+                limit: settings.connections.max_connections,
                 limit_setting: "--max-connections",
-                idle_timeout: settings.idle_timeout(),
-                client_timeout: settings.client_timeout(),
+                idle_timeout: settings.connections.idle_timeout(),
+                client_timeout: settings.connections.client_timeout(),
                 drain_limit: DRAIN_LIMIT,
             },
         }

@@ -29,6 +29,6 @@ pub mod write;
 
 pub use assemble::{DataService, assemble, store_part};
 pub use grpc::DataServiceHandler;
-pub use settings::DataSettings;
+pub use settings::{DataSettings, WriteForm};
 pub use uids::{Uids, UidsError};
-pub use write::{NewPoint, PointError, PointErrorReason, WriteError, WriteForm, WriteOutcome, Writer};
+pub use write::{NewPoint, PointError, PointErrorReason, WriteError, WriteOutcome, Writer};

@@ -91,7 +91,7 @@ async fn run(cli: Cli) -> anyhow::Result<()> {
 
     let (shutdown, trigger) = cli.program.shutdown();
     let signals = tokio::spawn(trigger.on_signal());
-    let fixed = cli.store.memory_bytes(&[&part]) + cli.data.fixed_bytes();
+    let fixed = cli.store.memory_bytes(&[&part]) + cli.data.memory.fixed_bytes();
     let (memory, share) = cli.program.memory(fixed)?;
     let cli = Cli {
         data: cli.data.with_fixed_share(&share),
@@ -100,7 +100,7 @@ async fn run(cli: Cli) -> anyhow::Result<()> {
     // Before the store opens its files.
     let connections = Connections::of_process();
     let grpc = GrpcOptions {
-        client_timeout: cli.data.client_timeout(),
+        client_timeout: cli.data.connections.client_timeout(),
         memory: Some(memory.clone()),
         ..cli.grpc.options(&connections)?
     };

@@ -69,7 +69,7 @@ impl Tsdb {
         tagks: &[&str],
         tagvs: &[&str],
     ) -> Self {
-        let table = settings.data_table_name().unwrap();
+        let table = settings.tables.data_table_name().unwrap();
         let stack = TestStack::with(settings, uid_settings).await;
         for (kind, names) in [
             (UidKind::Metric, metrics),

@@ -100,6 +100,7 @@ impl Uids {
             detail: error.to_string(),
         };
         if let Some(expected) = settings
+            .tables
             .expected_widths()
             .map_err(mismatch)?
             .filter(|expected| *expected != widths)
@@ -112,11 +113,11 @@ impl Uids {
             );
             return Err(UidsError::Layout { detail });
         }
-        let ttl = settings.cache_ttl();
-        let weight = u64::try_from(settings.name_cache_mib << 20).unwrap_or(u64::MAX) / 6;
+        let ttl = settings.naming.cache_ttl();
+        let weight = u64::try_from(settings.memory.name_cache_mib << 20).unwrap_or(u64::MAX) / 6;
         Ok(Uids(Arc::new(Inner {
             client,
-            layout: settings.row_key_layout(widths).map_err(mismatch)?,
+            layout: settings.tables.row_key_layout(widths).map_err(mismatch)?,
             name_rules: name_rules(&answer),
             auto_create: UidKind::ALL
                 .map(|kind| layout_of(&answer, kind).is_some_and(|layout| layout.auto_create)),

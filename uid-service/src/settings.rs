@@ -1,7 +1,8 @@
-//! What an operator can set about the UID service.
+//! Settings of the UID service, one type for each group.
 //!
-//! Each setting is a flag, an environment variable `OXTSDB_…` and a key of the TOML file (the
-//! flag's name with `_`). Where OpenTSDB has the setting too, its name stands behind it.
+//! Each setting is a flag, an environment variable `OXTSDB_…` and a key of the TOML file (the flag's
+//! name with `_` for `-`). The heading of a group in `--help` is also its table in the TOML file:
+//! *Naming* is `[naming]`. Names in parentheses are those of the same settings in OpenTSDB.
 
 use std::time::Duration;
 
@@ -16,14 +17,28 @@ use crate::cache::CacheLimits;
 use crate::layout::{KindLayout, PerKind, UidLayout};
 
 /// Settings of the UID service.
-#[derive(Args, Clone, Debug, PartialEq, Eq)]
-#[command(next_help_heading = "UIDs")]
+#[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
 pub struct UidSettings {
+    /// The caches of the UID service.
+    #[command(flatten)]
+    pub memory: UidMemorySettings,
+    /// The table of UIDs, and their widths.
+    #[command(flatten)]
+    pub tables: UidTableSettings,
+    /// Which names there may be, and when they get UIDs.
+    #[command(flatten)]
+    pub naming: UidNamingSettings,
+}
+
+/// The table of UIDs, and their widths.
+#[derive(Args, Clone, Debug, PartialEq, Eq)]
+#[command(next_help_heading = "Tables")]
+pub struct UidTableSettings {
     /// Table of the UIDs, `[namespace:]name` (tsd.storage.hbase.uid_table)
     #[arg(long, env = "OXTSDB_UID_TABLE", value_name = "TABLE", default_value_t = Self::default().uid_table)]
     pub uid_table: String,
 
-    /// Bytes of a metric UID, 1 to 8; a property of the tables, never to be changed
+    /// Bytes of a metric UID, 1 to 8; must not change once there is data
     /// (tsd.storage.uid.width.metric)
     #[arg(long, env = "OXTSDB_UID_WIDTH_METRIC", value_name = "BYTES", default_value_t = Self::default().uid_width_metric)]
     pub uid_width_metric: usize,
@@ -35,25 +50,45 @@ pub struct UidSettings {
     /// Bytes of a tag value UID, as above (tsd.storage.uid.width.tagv)
     #[arg(long, env = "OXTSDB_UID_WIDTH_TAGV", value_name = "BYTES", default_value_t = Self::default().uid_width_tagv)]
     pub uid_width_tagv: usize,
+}
 
-    /// Draw metric UIDs at random, which spreads new metrics over the key space
+impl Default for UidTableSettings {
+    fn default() -> Self {
+        let width = UidWidth::DEFAULT.bytes();
+        Self {
+            uid_table: data_table::UID_TABLE.to_owned(),
+            uid_width_metric: width,
+            uid_width_tagk: width,
+            uid_width_tagv: width,
+        }
+    }
+}
+
+/// Which names there may be, and when they get UIDs.
+#[derive(Args, Clone, Debug, PartialEq, Eq)]
+#[command(next_help_heading = "Naming")]
+pub struct UidNamingSettings {
+    /// Assign a UID to an unknown metric when its first point is written
+    /// (tsd.core.auto_create_metrics)
+    #[arg(long, env = "OXTSDB_AUTO_CREATE_METRICS", value_name = "BOOL", num_args = 0..=1, default_missing_value = "true", default_value_t = Self::default().auto_create_metrics, action = ArgAction::Set)]
+    pub auto_create_metrics: bool,
+
+    /// Assign a UID to an unknown tag key when its first point is written
+    /// (tsd.core.auto_create_tagks)
+    #[arg(long, env = "OXTSDB_AUTO_CREATE_TAGKS", value_name = "BOOL", num_args = 0..=1, default_missing_value = "true", default_value_t = Self::default().auto_create_tagks, action = ArgAction::Set)]
+    pub auto_create_tagks: bool,
+
+    /// Assign a UID to an unknown tag value when its first point is written
+    /// (tsd.core.auto_create_tagvs)
+    #[arg(long, env = "OXTSDB_AUTO_CREATE_TAGVS", value_name = "BOOL", num_args = 0..=1, default_missing_value = "true", default_value_t = Self::default().auto_create_tagvs, action = ArgAction::Set)]
+    pub auto_create_tagvs: bool,
+
+    /// Assign random metric UIDs, which distributes new metrics over the key space
     /// (tsd.core.uid.random_metrics)
     #[arg(long, env = "OXTSDB_RANDOM_METRIC_UIDS", value_name = "BOOL", num_args = 0..=1, default_missing_value = "true", default_value_t = Self::default().random_metric_uids, action = ArgAction::Set)]
     pub random_metric_uids: bool,
 
-    /// Give unknown metrics a UID when a point of theirs is written (tsd.core.auto_create_metrics)
-    #[arg(long, env = "OXTSDB_AUTO_CREATE_METRICS", value_name = "BOOL", num_args = 0..=1, default_missing_value = "true", default_value_t = Self::default().auto_create_metrics, action = ArgAction::Set)]
-    pub auto_create_metrics: bool,
-
-    /// Give unknown tag keys a UID when a point of theirs is written (tsd.core.auto_create_tagks)
-    #[arg(long, env = "OXTSDB_AUTO_CREATE_TAGKS", value_name = "BOOL", num_args = 0..=1, default_missing_value = "true", default_value_t = Self::default().auto_create_tagks, action = ArgAction::Set)]
-    pub auto_create_tagks: bool,
-
-    /// Give unknown tag values a UID when a point of theirs is written (tsd.core.auto_create_tagvs)
-    #[arg(long, env = "OXTSDB_AUTO_CREATE_TAGVS", value_name = "BOOL", num_args = 0..=1, default_missing_value = "true", default_value_t = Self::default().auto_create_tagvs, action = ArgAction::Set)]
-    pub auto_create_tagvs: bool,
-
-    /// Characters allowed in names beside letters, digits and `-_./`; by default none
+    /// Characters allowed in names beside letters, digits and `-_./` [default: none]
     /// (tsd.core.tag.allow_specialchars)
     #[arg(long, env = "OXTSDB_EXTRA_NAME_CHARACTERS", value_name = "CHARACTERS", default_value_t = Self::default().extra_name_characters, hide_default_value = true)]
     pub extra_name_characters: String,
@@ -62,80 +97,87 @@ pub struct UidSettings {
     #[arg(long, env = "OXTSDB_MAX_NAME_LENGTH", value_name = "CHARACTERS", default_value_t = Self::default().max_name_length)]
     pub max_name_length: usize,
 
-    /// Memory for cached mappings of each direction, in MiB; 0 caches nothing
-    #[arg(long, env = "OXTSDB_UID_CACHE_MIB", value_name = "MIB", default_value_t = Self::default().uid_cache_mib)]
-    pub uid_cache_mib: u64,
-
-    /// Longest time that a mapping is answered from memory: renames and deletes by others are noticed
-    /// after so long; 0: never
+    /// How long the UID service caches a mapping, seconds. Renames and deletes by other programs take effect
+    /// after that; 0: entries do not expire
     #[arg(long, env = "OXTSDB_UID_CACHE_TTL_SECONDS", value_name = "SECONDS", default_value_t = Self::default().uid_cache_ttl_seconds)]
     pub uid_cache_ttl_seconds: u64,
 }
 
-impl Default for UidSettings {
+impl Default for UidNamingSettings {
     fn default() -> Self {
-        let width = UidWidth::DEFAULT.bytes();
         Self {
-            uid_table: data_table::UID_TABLE.to_owned(),
-            uid_width_metric: width,
-            uid_width_tagk: width,
-            uid_width_tagv: width,
-            random_metric_uids: false,
             auto_create_metrics: true,
             auto_create_tagks: true,
             auto_create_tagvs: true,
+            random_metric_uids: false,
             extra_name_characters: String::new(),
             max_name_length: MAX_LENGTH_DEFAULT,
-            uid_cache_mib: 128,
             uid_cache_ttl_seconds: 300,
         }
     }
 }
 
-/// The settings, checked.
+/// The caches of the UID service.
+#[derive(Args, Clone, Debug, PartialEq, Eq)]
+#[command(next_help_heading = "Memory")]
+pub struct UidMemorySettings {
+    /// Cache of the UID service for each direction, names and UIDs, MiB; 0: no cache
+    #[arg(long, env = "OXTSDB_UID_CACHE_MIB", value_name = "MIB", default_value_t = Self::default().uid_cache_mib)]
+    pub uid_cache_mib: u64,
+}
+
+impl Default for UidMemorySettings {
+    fn default() -> Self {
+        Self { uid_cache_mib: 128 }
+    }
+}
+
+/// Checked settings.
 #[derive(Clone, Debug)]
 pub struct UidConfig {
     /// Table of the UIDs.
     pub table: TableName,
-    /// How UIDs and names look.
+    /// Widths of UIDs, and the rules of names.
     pub layout: UidLayout,
-    /// What is held in memory.
+    /// Size and expiry of the cache.
     pub cache: CacheLimits,
 }
 
 const MIB: u64 = 1 << 20;
 
-/// Ten years: what is longer is meant to be for ever.
+/// Ten years.
 const MAX_TTL_SECONDS: u64 = 315_360_000;
 
 impl UidSettings {
-    /// Memory that the caches want, in bytes.
+    /// Memory of the caches, in bytes: one for each direction.
     pub const fn fixed_bytes(&self) -> u64 {
-        // One for each direction.
-        self.uid_cache_mib.saturating_mul(2 * MIB)
+        self.memory.uid_cache_mib.saturating_mul(2 * MIB)
     }
 
-    /// These settings with caches that fit under the limit of memory.
+    /// These settings with caches that fit under the memory limit.
     #[must_use]
-    pub fn with_fixed_share(self, share: &FixedShare) -> Self {
-        let uid_cache_mib = share.of(self.uid_cache_mib.saturating_mul(MIB)) / MIB;
-        Self {
-            uid_cache_mib,
-            ..self
-        }
+    pub fn with_fixed_share(mut self, share: &FixedShare) -> Self {
+        let bytes = self.memory.uid_cache_mib.saturating_mul(MIB);
+        self.memory.uid_cache_mib = share.of(bytes) / MIB;
+        self
     }
 
-    /// Checks what the types alone do not say.
+    /// Checks ranges, and settings that exclude or require each other.
     ///
     /// # Errors
     ///
     /// The first setting that breaks its rule.
     pub fn check(&self) -> Result<UidConfig, SettingError> {
-        let table = self.uid_table.parse().map_err(|error: TableNameError| {
-            SettingError::new("--uid-table", format_args!("`{}`", self.uid_table), error)
+        let Self {
+            tables,
+            naming,
+            memory,
+        } = self;
+        let table = tables.uid_table.parse().map_err(|error: TableNameError| {
+            SettingError::new("--uid-table", format_args!("`{}`", tables.uid_table), error)
         })?;
-        let metric = width("--uid-width-metric", self.uid_width_metric)?;
-        if self.random_metric_uids && metric.bytes() > 7 {
+        let metric = width("--uid-width-metric", tables.uid_width_metric)?;
+        if naming.random_metric_uids && metric.bytes() > 7 {
             return Err(SettingError::new(
                 "--random-metric-uids",
                 true,
@@ -145,43 +187,40 @@ impl UidSettings {
         let kinds = PerKind {
             metric: KindLayout {
                 width: metric,
-                random: self.random_metric_uids,
-                auto_create: self.auto_create_metrics,
+                random: naming.random_metric_uids,
+                auto_create: naming.auto_create_metrics,
             },
             tagk: KindLayout {
-                width: width("--uid-width-tagk", self.uid_width_tagk)?,
+                width: width("--uid-width-tagk", tables.uid_width_tagk)?,
                 random: false,
-                auto_create: self.auto_create_tagks,
+                auto_create: naming.auto_create_tagks,
             },
             tagv: KindLayout {
-                width: width("--uid-width-tagv", self.uid_width_tagv)?,
+                width: width("--uid-width-tagv", tables.uid_width_tagv)?,
                 random: false,
-                auto_create: self.auto_create_tagvs,
+                auto_create: naming.auto_create_tagvs,
             },
         };
-        let name_rules = self.name_rules()?;
-        in_range(
-            "--uid-cache-ttl-seconds",
-            self.uid_cache_ttl_seconds,
-            0,
-            MAX_TTL_SECONDS,
-        )?;
+        let name_rules = naming.name_rules()?;
+        let ttl_seconds = naming.uid_cache_ttl_seconds;
+        in_range("--uid-cache-ttl-seconds", ttl_seconds, 0, MAX_TTL_SECONDS)?;
         Ok(UidConfig {
             table,
             layout: UidLayout { kinds, name_rules },
             cache: CacheLimits {
-                bytes: self.uid_cache_mib.saturating_mul(MIB),
-                ttl: (self.uid_cache_ttl_seconds > 0)
-                    .then(|| Duration::from_secs(self.uid_cache_ttl_seconds)),
+                bytes: memory.uid_cache_mib.saturating_mul(MIB),
+                ttl: (ttl_seconds > 0).then(|| Duration::from_secs(ttl_seconds)),
             },
         })
     }
+}
 
+impl UidNamingSettings {
     fn name_rules(&self) -> Result<NameRules, SettingError> {
         let extra_characters = self.extra_name_characters.clone();
-        // A zero byte as a name would be the row of the counters; other controls only hide.
-        let unfit = |c: &char| c.is_control() || u32::from(*c) > 0xff;
-        if let Some(character) = extra_characters.chars().find(unfit) {
+        // A zero byte as a name would be the row of the counters; other control characters are invisible.
+        let invalid = |c: &char| c.is_control() || u32::from(*c) > 0xff;
+        if let Some(character) = extra_characters.chars().find(invalid) {
             return Err(SettingError::new(
                 "--extra-name-characters",
                 format_args!("{extra_characters:?}"),
@@ -208,7 +247,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_defaults_are_opentsdb_s_but_names_are_created_on_first_use() {
+    fn defaults_are_opentsdb_s_except_for_auto_create() {
         let config = UidSettings::default().check().unwrap();
         assert_eq!(config.table.to_string(), "tsdb-uid");
         let usual = KindLayout {
@@ -237,36 +276,36 @@ mod tests {
     }
 
     #[test]
-    fn flags_have_the_defaults_of_the_type() {
+    fn flags_have_the_defaults_of_the_types() {
         let settings = |arguments: &[&str]| Command::try_parse_from(arguments).unwrap().settings;
         assert_eq!(settings(&["uid-service"]), UidSettings::default());
         let set = settings(&["uid-service", "--random-metric-uids", "--auto-create-tagks=false"]);
-        assert!(set.random_metric_uids && !set.auto_create_tagks);
+        assert!(set.naming.random_metric_uids && !set.naming.auto_create_tagks);
     }
 
     #[test]
-    fn a_bad_setting_is_named_with_its_value_and_rule() {
+    fn errors_name_setting_value_and_rule() {
         let check = |change: fn(&mut UidSettings)| {
             let mut settings = UidSettings::default();
             change(&mut settings);
             settings.check().unwrap_err().to_string()
         };
         assert_eq!(
-            check(|s| s.uid_width_tagv = 9),
+            check(|s| s.tables.uid_width_tagv = 9),
             "--uid-width-tagv 9: 9 bytes is not a UID width, expected 1 to 8"
         );
         assert_eq!(
-            check(|s| (s.random_metric_uids, s.uid_width_metric) = (true, 8)),
+            check(|s| (s.naming.random_metric_uids, s.tables.uid_width_metric) = (true, 8)),
             "--random-metric-uids true: random UIDs have at most 7 bytes, --uid-width-metric is 8"
         );
         assert_eq!(
-            check(|s| s.extra_name_characters = " \0".into()),
+            check(|s| s.naming.extra_name_characters = " \0".into()),
             "--extra-name-characters \" \\0\": '\\0' is a control character or not in ISO-8859-1"
         );
         assert_eq!(
-            check(|s| s.max_name_length = 0),
+            check(|s| s.naming.max_name_length = 0),
             "--max-name-length 0: expected 1 to 32766"
         );
-        assert!(check(|s| s.uid_table = "a b".into()).starts_with("--uid-table `a b`: "));
+        assert!(check(|s| s.tables.uid_table = "a b".into()).starts_with("--uid-table `a b`: "));
     }
 }

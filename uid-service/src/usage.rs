@@ -134,10 +134,8 @@ mod tests {
 
     #[test]
     fn each_percent_above_ninety_five_is_told_once() {
-        let settings = UidSettings {
-            uid_width_tagv: 1,
-            ..UidSettings::default()
-        };
+        let mut settings = UidSettings::default();
+        settings.tables.uid_width_tagv = 1;
         let scarcity = Scarcity::new(settings.check().unwrap().layout);
         let told = |number| {
             scarcity.note(UidKind::Tagv, number);

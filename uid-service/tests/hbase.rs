@@ -29,11 +29,9 @@ async fn connect() -> Option<HbaseStore> {
 /// Settings with a table that no other test has, and that is there.
 async fn settings(store: &HbaseStore, random_metric_uids: bool) -> UidSettings {
     let nanos = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos();
-    let settings = UidSettings {
-        uid_table: format!("uids_{nanos:x}"),
-        random_metric_uids,
-        ..UidSettings::default()
-    };
+    let mut settings = UidSettings::default();
+    settings.tables.uid_table = format!("uids_{nanos:x}");
+    settings.naming.random_metric_uids = random_metric_uids;
     let part = uid_service::store_part(&settings).unwrap();
     // A loaded machine may take longer than a request may; then the table is there a little later.
     while let Err(error) = store.create_table(&part.table.def).await {
@@ -77,7 +75,7 @@ async fn race(random_metric_uids: bool) {
         });
     }
     let told = clients.join_all().await.concat();
-    let table: TableName = settings.uid_table.parse().unwrap();
+    let table: TableName = settings.tables.uid_table.parse().unwrap();
     let (forward, reverse) = check_cells(cells_of(&store, &table).await);
     assert_eq!((forward.len(), reverse), (NAMES, NAMES), "no orphan is left");
     for ((kind, name), assigned) in &told {

@@ -134,10 +134,8 @@ async fn atomic_and_stepwise_replicas_agree() {
 async fn the_counter_does_not_pass_the_largest_number_when_replicas_race_to_it() {
     for atomic in [true, false] {
         let store = MemoryStore::new();
-        let settings = UidSettings {
-            uid_width_metric: 1,
-            ..UidSettings::default()
-        };
+        let mut settings = UidSettings::default();
+        settings.tables.uid_width_metric = 1;
         let services = replicas(&store, [atomic; 8], &settings).await;
         let mut clients = tokio::task::JoinSet::new();
         for (client, service) in services.into_iter().enumerate() {
@@ -169,11 +167,9 @@ async fn the_counter_does_not_pass_the_largest_number_when_replicas_race_to_it()
 #[tokio::test]
 async fn replicas_that_draw_the_same_random_uids_do_not_share_them() {
     let store = MemoryStore::new();
-    let settings = UidSettings {
-        random_metric_uids: true,
-        uid_width_metric: 1,
-        ..UidSettings::default()
-    };
+    let mut settings = UidSettings::default();
+    settings.naming.random_metric_uids = true;
+    settings.tables.uid_width_metric = 1;
     let services = replicas(
         &store,
         [true, true, true, false, true, true, true, false],
@@ -252,7 +248,9 @@ proptest! {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
             let store = MemoryStore::new();
-            let settings = UidSettings { random_metric_uids: random, uid_width_metric: 1, ..UidSettings::default() };
+            let mut settings = UidSettings::default();
+            settings.naming.random_metric_uids = random;
+            settings.tables.uid_width_metric = 1;
             let mut services = Vec::new();
             for atomic in &replicas {
                 services.push(uids(Wrapped::over(store.clone(), *atomic), &settings).await);

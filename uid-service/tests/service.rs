@@ -223,10 +223,8 @@ async fn the_cache_is_bypassed_on_request() {
 
 #[tokio::test]
 async fn kinds_that_are_not_created_on_first_use_are_created_explicitly() {
-    let settings = UidSettings {
-        auto_create_metrics: false,
-        ..UidSettings::default()
-    };
+    let mut settings = UidSettings::default();
+    settings.naming.auto_create_metrics = false;
     let service = Service::start(Wrapped::atomic(), &settings).await;
     assert_eq!(service.assign(Metric, &["m"]).await, ["AUTO_CREATE_DISABLED"]);
     assert_eq!(service.assign(Tagk, &["host"]).await, ["000001"]);
@@ -449,13 +447,11 @@ async fn an_export_has_everything_and_is_taken_up_again() {
 
 #[tokio::test]
 async fn usage_and_layout_tell_of_each_kind() {
-    let settings = UidSettings {
-        uid_width_tagk: 1,
-        uid_width_tagv: 8,
-        extra_name_characters: " :".into(),
-        max_name_length: 100,
-        ..UidSettings::default()
-    };
+    let mut settings = UidSettings::default();
+    settings.tables.uid_width_tagk = 1;
+    settings.tables.uid_width_tagv = 8;
+    settings.naming.extra_name_characters = " :".into();
+    settings.naming.max_name_length = 100;
     let service = Service::start(Wrapped::stepwise(), &settings).await;
     service.assign(Tagk, &["a", "b", "c d:"]).await;
     let usage = service.client.get_uid_usage(None).await.unwrap();
@@ -482,11 +478,9 @@ async fn usage_and_layout_tell_of_each_kind() {
 #[tokio::test]
 async fn random_metric_uids_leave_the_counter_alone() {
     for store in [Wrapped::atomic(), Wrapped::stepwise()] {
-        let settings = UidSettings {
-            random_metric_uids: true,
-            uid_width_metric: 2,
-            ..UidSettings::default()
-        };
+        let mut settings = UidSettings::default();
+        settings.naming.random_metric_uids = true;
+        settings.tables.uid_width_metric = 2;
         let service = Service::start(store, &settings).await;
         let names: Vec<String> = (0..500).map(|number| format!("m{number}")).collect();
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
@@ -517,11 +511,9 @@ async fn random_metric_uids_leave_the_counter_alone() {
 #[tokio::test]
 async fn a_full_space_of_random_uids_is_refused_for_now() {
     for store in [Wrapped::atomic(), Wrapped::stepwise()] {
-        let settings = UidSettings {
-            random_metric_uids: true,
-            uid_width_metric: 1,
-            ..UidSettings::default()
-        };
+        let mut settings = UidSettings::default();
+        settings.naming.random_metric_uids = true;
+        settings.tables.uid_width_metric = 1;
         let service = Service::start(store, &settings).await;
         for number in 1..=255_u8 {
             service
@@ -616,10 +608,8 @@ async fn another_width_than_configured_is_noticed() {
         ("4", "3")
     );
 
-    let settings = UidSettings {
-        uid_width_tagk: 2,
-        ..UidSettings::default()
-    };
+    let mut settings = UidSettings::default();
+    settings.tables.uid_width_tagk = 2;
     let refusal = support::assemble(&service.store, &settings).await.unwrap_err();
     assert_eq!(
         format!("{refusal:#}"),

@@ -90,12 +90,10 @@ async fn v78_high_numbers_follow_preset_counters() {
 
 #[tokio::test]
 async fn v81_and_v82_widths_of_four_two_and_five_bytes() {
-    let settings = UidSettings {
-        uid_width_metric: 4,
-        uid_width_tagk: 2,
-        uid_width_tagv: 5,
-        ..UidSettings::default()
-    };
+    let mut settings = UidSettings::default();
+    settings.tables.uid_width_metric = 4;
+    settings.tables.uid_width_tagk = 2;
+    settings.tables.uid_width_tagv = 5;
     both_ways(settings, async |service: Service| {
         service.assign(Metric, &["sys.cpu.user"]).await;
         service.assign(Tagk, &["host"]).await;
@@ -119,12 +117,10 @@ async fn v81_and_v82_widths_of_four_two_and_five_bytes() {
 
 #[tokio::test]
 async fn v83_widths_of_four_bytes() {
-    let settings = UidSettings {
-        uid_width_metric: 4,
-        uid_width_tagk: 4,
-        uid_width_tagv: 4,
-        ..UidSettings::default()
-    };
+    let mut settings = UidSettings::default();
+    settings.tables.uid_width_metric = 4;
+    settings.tables.uid_width_tagk = 4;
+    settings.tables.uid_width_tagv = 4;
     both_ways(settings, async |service: Service| {
         service.assign(Metric, &["sys.cpu.user"]).await;
         service.assign(Tagk, &["host"]).await;
@@ -142,10 +138,8 @@ async fn v83_widths_of_four_bytes() {
 
 #[tokio::test]
 async fn v115_the_last_number_is_assigned_and_the_counter_stays_there() {
-    let settings = UidSettings {
-        uid_width_metric: 1,
-        ..UidSettings::default()
-    };
+    let mut settings = UidSettings::default();
+    settings.tables.uid_width_metric = 1;
     both_ways(settings, async |service: Service| {
         service.preset(Metric, &0xfd_u64.to_be_bytes()).await;
         assert_eq!(service.assign(Metric, &["x1"]).await, ["fe"]);

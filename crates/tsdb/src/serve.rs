@@ -98,7 +98,7 @@ pub(crate) async fn run(args: ServeArgs, opentsdb_conf: Option<Outcome>) -> anyh
         data: data_service::store_part(&args.data)?,
     };
     let stores = args.store.memory_bytes(&[&parts.uids, &parts.data]);
-    let fixed = stores + args.uids.fixed_bytes() + args.data.fixed_bytes();
+    let fixed = stores + args.uids.fixed_bytes() + args.data.memory.fixed_bytes();
     let (memory, share) = args.program.memory(fixed)?;
     let args = ServeArgs {
         data: args.data.with_fixed_share(&share),
@@ -108,7 +108,7 @@ pub(crate) async fn run(args: ServeArgs, opentsdb_conf: Option<Outcome>) -> anyh
     // Before the stores open their files.
     let connections = Connections::of_process();
     let grpc = GrpcOptions {
-        client_timeout: args.data.client_timeout(),
+        client_timeout: args.data.connections.client_timeout(),
         memory: Some(memory.clone()),
         ..args.grpc.options(&connections)?
     };

@@ -74,31 +74,31 @@ pub(crate) struct CreateArgs {
 #[command(next_help_heading = "Deployment")]
 struct Names {
     /// Table of the UIDs, `[namespace:]name` (tsd.storage.hbase.uid_table)
-    #[arg(long, env = "OXTSDB_UID_TABLE", value_name = "TABLE", default_value_t = UidSettings::default().uid_table)]
+    #[arg(long, env = "OXTSDB_UID_TABLE", value_name = "TABLE", default_value_t = UidSettings::default().tables.uid_table)]
     uid_table: String,
 
     /// Table of points (tsd.storage.hbase.data_table)
-    #[arg(long, env = "OXTSDB_DATA_TABLE", value_name = "TABLE", default_value_t = DataSettings::default().data_table)]
+    #[arg(long, env = "OXTSDB_DATA_TABLE", value_name = "TABLE", default_value_t = DataSettings::default().tables.data_table)]
     data_table: String,
 
     /// Table of series metadata (tsd.storage.hbase.meta_table)
-    #[arg(long, env = "OXTSDB_META_TABLE", value_name = "TABLE", default_value_t = DataSettings::default().meta_table)]
+    #[arg(long, env = "OXTSDB_META_TABLE", value_name = "TABLE", default_value_t = DataSettings::default().tables.meta_table)]
     meta_table: String,
 
     /// Table of trees (tsd.storage.hbase.tree_table)
-    #[arg(long, env = "OXTSDB_TREE_TABLE", value_name = "TABLE", default_value_t = DataSettings::default().tree_table)]
+    #[arg(long, env = "OXTSDB_TREE_TABLE", value_name = "TABLE", default_value_t = DataSettings::default().tables.tree_table)]
     tree_table: String,
 
     /// Bytes of salt before a row key, for --presplit (tsd.storage.salt.width)
-    #[arg(long, env = "OXTSDB_SALT_WIDTH", value_name = "BYTES", default_value_t = DataSettings::default().salt_width)]
+    #[arg(long, env = "OXTSDB_SALT_WIDTH", value_name = "BYTES", default_value_t = DataSettings::default().tables.salt_width)]
     salt_width: usize,
 
     /// Buckets of salt, for --presplit (tsd.storage.salt.buckets)
-    #[arg(long, env = "OXTSDB_SALT_BUCKETS", value_name = "COUNT", default_value_t = DataSettings::default().salt_buckets)]
+    #[arg(long, env = "OXTSDB_SALT_BUCKETS", value_name = "COUNT", default_value_t = DataSettings::default().tables.salt_buckets)]
     salt_buckets: u32,
 
     /// Bytes of a metric UID, for --presplit (tsd.storage.uid.width.metric)
-    #[arg(long, env = "OXTSDB_UID_WIDTH_METRIC", value_name = "BYTES", default_value_t = UidSettings::default().uid_width_metric)]
+    #[arg(long, env = "OXTSDB_UID_WIDTH_METRIC", value_name = "BYTES", default_value_t = UidSettings::default().tables.uid_width_metric)]
     uid_width_metric: usize,
 
     /// Metric UIDs are drawn at random, for --presplit (tsd.core.uid.random_metrics)
@@ -167,20 +167,16 @@ pub(crate) async fn run(args: TablesArgs) -> anyhow::Result<ExitCode> {
 /// UIDs first.
 fn wanted(args: &CreateArgs) -> anyhow::Result<Vec<Wanted>> {
     let names = &args.names;
-    let uids = UidSettings {
-        uid_table: names.uid_table.clone(),
-        uid_width_metric: names.uid_width_metric,
-        random_metric_uids: names.random_metric_uids,
-        ..UidSettings::default()
-    };
-    let data = DataSettings {
-        data_table: names.data_table.clone(),
-        meta_table: names.meta_table.clone(),
-        tree_table: names.tree_table.clone(),
-        salt_width: names.salt_width,
-        salt_buckets: names.salt_buckets,
-        ..DataSettings::default()
-    };
+    let mut uids = UidSettings::default();
+    uids.tables.uid_table = names.uid_table.clone();
+    uids.tables.uid_width_metric = names.uid_width_metric;
+    uids.naming.random_metric_uids = names.random_metric_uids;
+    let mut data = DataSettings::default();
+    data.tables.data_table = names.data_table.clone();
+    data.tables.meta_table = names.meta_table.clone();
+    data.tables.tree_table = names.tree_table.clone();
+    data.tables.salt_width = names.salt_width;
+    data.tables.salt_buckets = names.salt_buckets;
     let plain = |table: &StoreTable| Wanted {
         table: table.clone(),
         compression: args.compression,
@@ -197,7 +193,7 @@ fn wanted(args: &CreateArgs) -> anyhow::Result<Vec<Wanted>> {
     if let Some(regions) = args.presplit {
         points.splits = splits(
             regions,
-            data.salt()?,
+            data.tables.salt()?,
             UidWidth::new(names.uid_width_metric)?,
             names,
         )?;

@@ -31,16 +31,16 @@ impl DataServiceHandler {
 
     /// The largest message that is read, in bytes.
     pub(crate) fn max_message_bytes(&self) -> usize {
-        self.settings.max_message_bytes()
+        self.settings.connections.max_message_bytes()
     }
 
     /// What the tables of a write may grow to.
     pub(super) fn tables_limits(&self) -> TablesLimits {
         TablesLimits {
-            series: self.settings.stream_max_series as usize,
-            symbol_bytes: self.settings.stream_max_symbols_mib << 20,
+            series: self.settings.streams.stream_max_series as usize,
+            symbol_bytes: self.settings.streams.max_symbol_bytes(),
             tags: self.writer.max_tags(),
-            ttl: self.settings.cache_ttl(),
+            ttl: self.settings.naming.cache_ttl(),
         }
     }
 }

@@ -40,7 +40,7 @@ pub(super) fn write_stream(
     request: Request<Streaming<WriteStreamRequest>>,
 ) -> Response<BoxStream<'static, Result<WriteStreamResponse, Status>>> {
     let deadline = deadline_of(request.extensions());
-    let (replies, stream) = replies(service.settings.client_timeout());
+    let (replies, stream) = replies(service.settings.connections.client_timeout());
     tokio::spawn(serve(service.clone(), request.into_inner(), deadline, replies));
     Response::new(stream.boxed())
 }
@@ -126,9 +126,9 @@ impl Session {
         let max_errors = max_errors(open.max_errors);
         let settings = &service.settings;
         let opened = Opened {
-            window_frames: settings.stream_window_frames,
-            window_points: settings.stream_window_points,
-            max_series: settings.stream_max_series,
+            window_frames: settings.streams.stream_window_frames,
+            window_points: settings.streams.stream_window_points,
+            max_series: settings.streams.stream_max_series,
         };
         replies.opened(opened, max_errors);
         Ok(Self {
@@ -166,13 +166,13 @@ impl Session {
     async fn read(&mut self, incoming: &mut Streaming<WriteStreamRequest>) -> End {
         let shutdown = self.service.shutdown.clone();
         let mut drain = pin!(shutdown.draining().fuse());
-        let grace = self.service.settings.stream_grace();
+        let grace = self.service.settings.streams.grace();
         let mut grace_ends: Option<Instant> = None;
         loop {
             let window = &self.service.settings;
             let may_read = self.frames.is_some()
-                && self.in_flight.len() < window.stream_window_frames as usize
-                && self.unacknowledged < window.stream_window_points;
+                && self.in_flight.len() < window.streams.stream_window_frames as usize
+                && self.unacknowledged < window.streams.stream_window_points;
             let step = tokio::select! {
                 biased;
                 Some((report, stored)) = self.in_flight.next() => self.stored(report, stored),
@@ -289,7 +289,7 @@ impl Session {
         match lost {
             Lost::Gone => debug!("the client of a write stream is gone"),
             Lost::Stalled => {
-                let timeout = self.service.settings.client_timeout_seconds;
+                let timeout = self.service.settings.connections.client_timeout_seconds;
                 let message = format!(
                     "the client read no acknowledgements for {timeout} s (--client-timeout-seconds); \
                      write what is not acknowledged again on a new stream"

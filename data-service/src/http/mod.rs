@@ -143,14 +143,14 @@ impl HttpApi {
                 writer,
                 engine,
                 query_rules: QueryRules {
-                    fix_duplicates: settings.fix_duplicates,
+                    fix_duplicates: settings.queries.fix_duplicates,
                 },
                 uids,
                 counters,
             },
-            show_trace: settings.http_show_stack_trace,
-            max_body_bytes: settings.http_max_body_bytes(),
-            cors: Cors::new(&settings.cors_domains),
+            show_trace: settings.http.http_show_stack_trace,
+            max_body_bytes: settings.http.max_body_bytes(),
+            cors: Cors::new(&settings.http.cors_domains),
         }))
     }
 

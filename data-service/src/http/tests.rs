@@ -179,10 +179,8 @@ async fn the_first_byte_decides() {
 
 #[tokio::test]
 async fn at_the_limit_an_idle_connection_gives_way_and_busy_ones_are_served() {
-    let settings = DataSettings {
-        max_connections: 2,
-        ..DataSettings::default()
-    };
+    let mut settings = DataSettings::default();
+    settings.connections.max_connections = 2;
     let service = Service::start_with(settings, UidSettings::default()).await;
     let mut idle = service.connect().await;
     idle.write_all(b"GET /api/version HTTP/1.1\r\nHost: t\r\n\r\n")
@@ -337,10 +335,8 @@ async fn pages_of_other_origins_are_rejected_unless_they_are_allowed() {
     assert_eq!(send(&service, "POST", "http://test").await.status, 204);
     assert_eq!(send(&service, "OPTIONS", "http://test").await.status, 405);
 
-    let settings = DataSettings {
-        cors_domains: "http://grafana:3000, http://b".to_owned(),
-        ..DataSettings::default()
-    };
+    let mut settings = DataSettings::default();
+    settings.http.cors_domains = "http://grafana:3000, http://b".to_owned();
     let service = Service::start_with(settings, UidSettings::default()).await;
     let answer = send(&service, "OPTIONS", "http://grafana:3000").await;
     assert_eq!(answer.status, 200);

@@ -23,7 +23,6 @@ mod lists;
 mod marks;
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use async_trait::async_trait;
 use futures::TryStreamExt as _;
@@ -75,12 +74,15 @@ impl SeriesIndex {
         layout: RowKeyLayout,
         settings: &DataSettings,
     ) -> anyhow::Result<Option<Self>> {
-        let (data_table, meta_table) = (settings.data_table_name()?, settings.meta_table_name()?);
-        let age = Duration::from_secs(settings.series_index_max_age_seconds);
+        let (data_table, meta_table) = (
+            settings.tables.data_table_name()?,
+            settings.tables.meta_table_name()?,
+        );
+        let age = settings.series_index.max_age();
         let (marks, max_age) = if !store.has_other_writers() {
             let marks = Marks::open(Arc::clone(&store), &meta_table, &data_table).await?;
             (Some(marks), None)
-        } else if settings.trust_tsuid_tracking {
+        } else if settings.series_index.trust_tsuid_tracking {
             (None, Some(age))
         } else {
             return Ok(None);
@@ -90,7 +92,7 @@ impl SeriesIndex {
             data_table,
             meta_table,
             layout,
-            lists: Lists::new(settings.series_index_mib << 20, max_age, age),
+            lists: Lists::new(settings.memory.series_index_mib << 20, max_age, age),
             marks,
             collecting: Semaphore::new(1),
         }))))

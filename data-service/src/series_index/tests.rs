@@ -1,4 +1,5 @@
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use futures::{StreamExt as _, TryStreamExt as _};
@@ -281,7 +282,7 @@ async fn where_others_write_there_is_an_index_only_if_somebody_vouches_for_it() 
         .await
         .unwrap();
     assert!(none.is_none());
-    settings.trust_tsuid_tracking = true;
+    settings.series_index.trust_tsuid_tracking = true;
     assert!(
         settings
             .check()
@@ -289,7 +290,7 @@ async fn where_others_write_there_is_an_index_only_if_somebody_vouches_for_it() 
             .to_string()
             .starts_with("--trust-tsuid-tracking true: expected --enable-tsuid-tracking"),
     );
-    settings.enable_tsuid_tracking = true;
+    settings.series_index.enable_tsuid_tracking = true;
     settings.check().unwrap();
     let index = SeriesIndex::open(like_hbase, layout, &settings)
         .await
@@ -320,10 +321,8 @@ async fn a_long_list_is_not_waited_for() {
     store.write(meta).await.unwrap();
     assert_eq!(index.list(metric()).await.unwrap_err(), NotListed::Reading);
     assert_eq!(whole(&index).await.len(), series as usize);
-    let settings = DataSettings {
-        series_index_mib: 1,
-        ..DataSettings::default()
-    };
+    let mut settings = DataSettings::default();
+    settings.memory.series_index_mib = 1;
     let long = [vec![0, 0, 2], vec![7; 3000]].concat();
     let mut meta = WriteBatch::new("tsdb-meta".parse().unwrap());
     let family = meta.family("name");

@@ -338,10 +338,8 @@ async fn of_two_values_the_newest_cell_counts_or_the_row_is_refused() {
     ];
     let names: Vec<&str> = cases.iter().map(|(name, ..)| *name).collect();
     let strict = tsdb(DataSettings::default(), &names).await;
-    let settings = DataSettings {
-        fix_duplicates: true,
-        ..DataSettings::default()
-    };
+    let mut settings = DataSettings::default();
+    settings.queries.fix_duplicates = true;
     let fixing = tsdb(settings, &names).await;
     for tsdb in [&strict, &fixing] {
         for (number, (_, cells, _)) in cases.iter().enumerate() {

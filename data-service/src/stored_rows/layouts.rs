@@ -11,19 +11,15 @@ struct Layout {
 
 impl Layout {
     fn settings(&self) -> (DataSettings, UidSettings) {
-        let data = DataSettings {
-            salt_width: self.salt_width,
-            salt_buckets: self.salt_buckets,
-            data_table: "ops:metrics".to_owned(),
-            ..DataSettings::default()
-        };
-        let uids = UidSettings {
-            uid_table: "ops:metrics-uid".to_owned(),
-            uid_width_metric: self.widths.0,
-            uid_width_tagk: self.widths.1,
-            uid_width_tagv: self.widths.2,
-            ..UidSettings::default()
-        };
+        let mut data = DataSettings::default();
+        data.tables.salt_width = self.salt_width;
+        data.tables.salt_buckets = self.salt_buckets;
+        data.tables.data_table = "ops:metrics".to_owned();
+        let mut uids = UidSettings::default();
+        uids.tables.uid_table = "ops:metrics-uid".to_owned();
+        uids.tables.uid_width_metric = self.widths.0;
+        uids.tables.uid_width_tagk = self.widths.1;
+        uids.tables.uid_width_tagv = self.widths.2;
         (data, uids)
     }
 

@@ -72,8 +72,8 @@ impl Telnet {
         Telnet {
             writer,
             counters,
-            max_line_bytes: settings.telnet_max_line_bytes,
-            batch_points: settings.telnet_batch_points,
+            max_line_bytes: settings.telnet.telnet_max_line_bytes,
+            batch_points: settings.telnet.telnet_batch_points,
             window_bytes: WINDOW_BYTES,
         }
     }

@@ -67,10 +67,8 @@ async fn answers_come_in_the_order_of_the_lines() {
 
 #[tokio::test]
 async fn unknown_names_are_told_where_they_are_not_assigned() {
-    let uid_settings = UidSettings {
-        auto_create_metrics: false,
-        ..UidSettings::default()
-    };
+    let mut uid_settings = UidSettings::default();
+    uid_settings.naming.auto_create_metrics = false;
     let service = Service::start_with(DataSettings::default(), uid_settings).await;
     let answer = service.telnet(format!("put x {T} 1 a=b\n")).await;
     assert_eq!(answer, "put: unknown metric: No such name for 'metrics': 'x'\n");
@@ -172,10 +170,8 @@ async fn a_hundred_clients_at_a_time() {
 
 #[tokio::test]
 async fn more_lines_than_a_batch_holds() {
-    let settings = DataSettings {
-        telnet_batch_points: 7,
-        ..DataSettings::default()
-    };
+    let mut settings = DataSettings::default();
+    settings.telnet.telnet_batch_points = 7;
     let service = Service::start_with(settings, UidSettings::default()).await;
     let mut lines = String::new();
     let mut expected = String::new();
@@ -218,10 +214,8 @@ async fn what_was_received_is_stored_when_the_program_stops() {
 
 #[tokio::test]
 async fn an_idle_connection_is_closed_if_that_is_set() {
-    let settings = DataSettings {
-        idle_timeout_seconds: 1,
-        ..DataSettings::default()
-    };
+    let mut settings = DataSettings::default();
+    settings.connections.idle_timeout_seconds = 1;
     let service = Service::start_with(settings, UidSettings::default()).await;
     let mut silent = service.connect().await;
     let mut telnet = service.connect().await;
@@ -239,10 +233,9 @@ fn lines(count: u32) -> String {
 }
 
 fn in_batches_of(points: usize) -> DataSettings {
-    DataSettings {
-        telnet_batch_points: points,
-        ..DataSettings::default()
-    }
+    let mut settings = DataSettings::default();
+    settings.telnet.telnet_batch_points = points;
+    settings
 }
 
 /// A service whose points come to a gate, two batches of a connection at a time.
@@ -362,10 +355,8 @@ async fn a_full_window_stops_the_reading_and_loses_nothing() {
 
 #[tokio::test]
 async fn what_is_in_flight_makes_room_for_what_follows() {
-    let settings = DataSettings {
-        max_writes_mib: 1,
-        ..in_batches_of(4096)
-    };
+    let mut settings = in_batches_of(4096);
+    settings.memory.max_writes_mib = 1;
     let service = Service::start_with(settings, UidSettings::default()).await;
     assert_eq!(service.telnet(lines(40_000)).await, "");
     assert_eq!(service.cells().await.len(), 40_000);
@@ -494,11 +485,9 @@ async fn points_that_are_lost_are_told() {
 
 #[tokio::test]
 async fn a_client_that_reads_no_answers_holds_no_permit_and_is_cut_off() {
-    let settings = DataSettings {
-        max_writes_mib: 1,
-        client_timeout_seconds: 1,
-        ..DataSettings::default()
-    };
+    let mut settings = DataSettings::default();
+    settings.memory.max_writes_mib = 1;
+    settings.connections.client_timeout_seconds = 1;
     let service = Service::start_with(settings, UidSettings::default()).await;
     let mut deaf = service.connect().await;
     let input = format!("put m {T} 1 a=b\n{}", "put m 1 x a=b\n".repeat(1000));

@@ -1,49 +1,9 @@
 //! In which of OpenTSDB's forms points are stored.
 
-use std::fmt;
-
-use clap::ValueEnum as _;
 use oxtsdb_row_store::RowStore;
 use oxtsdb_schema::{BaseTime, HOUR_SECONDS};
 
-/// The setting: in which form the points of a row are stored.
-///
-/// Every form is read, here and by OpenTSDB, whatever is set and however they are mixed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
-pub enum WriteForm {
-    /// What OpenTSDB would have: `cells`, and on HBase, where many cells are slow, `rows` for hours
-    /// that are over, which its compaction would make so
-    #[default]
-    Auto,
-    /// Each point is a cell of its own, as OpenTSDB writes them
-    Cells,
-    /// The points of a row that are written together become one compacted cell
-    Rows,
-    /// The points of a row are appended to its one append cell (tsd.storage.enable_appends)
-    Appends,
-}
-
-impl WriteForm {
-    /// The form on a store.
-    pub(super) fn on(self, store: &dyn RowStore) -> Form {
-        match self {
-            Self::Auto if store.prefers_few_cells() => Form::CompactedWhenOver,
-            Self::Auto | Self::Cells => Form::Single,
-            Self::Rows => Form::Compacted,
-            Self::Appends => Form::Appended,
-        }
-    }
-}
-
-/// The word of the setting.
-impl fmt::Display for WriteForm {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.to_possible_value() {
-            Some(value) => f.write_str(value.get_name()),
-            None => Ok(()),
-        }
-    }
-}
+use crate::settings::WriteForm;
 
 /// The form of the cells that points become; see [`oxtsdb_schema::row`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,6 +20,16 @@ pub(super) enum Form {
 }
 
 impl Form {
+    /// The form that a setting selects on a store.
+    pub(super) fn of(setting: WriteForm, store: &dyn RowStore) -> Self {
+        match setting {
+            WriteForm::Auto if store.prefers_few_cells() => Self::CompactedWhenOver,
+            WriteForm::Auto | WriteForm::Cells => Self::Single,
+            WriteForm::Rows => Self::Compacted,
+            WriteForm::Appends => Self::Appended,
+        }
+    }
+
     /// Whether the points of a row of this hour become a compacted cell, at this time.
     ///
     /// Source: OpenTSDB 2.4, `CompactionQueue`, which takes rows that began 3601 seconds ago or earlier.

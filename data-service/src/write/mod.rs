@@ -6,7 +6,7 @@
 //! ```
 //!
 //! In between they may be brought together with the points of other requests, and points of a row
-//! in one cell; see `lanes` and [`WriteForm`].
+//! in one cell; see `lanes` and [`WriteForm`](crate::settings::WriteForm).
 //!
 //! A series of which this process has not written a point in this hour yet has its row of table
 //! `tsdb-meta` stored with them; see `tracking`.
@@ -26,7 +26,6 @@ pub(crate) mod tracking;
 mod writer;
 
 pub use error::{NamePlace, PointErrorReason, WriteError};
-pub use form::WriteForm;
 pub use point::{NewPoint, PointError, WriteOutcome};
 pub(crate) use point::{PointRef, Precision, timestamp};
 pub(crate) use resolve::{Resolution, Resolved};

@@ -118,7 +118,10 @@ impl Tracker {
         settings: &DataSettings,
         index: Option<SeriesIndex>,
     ) -> Result<Self, SettingError> {
-        let mode = match (settings.enable_tsuid_tracking, settings.enable_tsuid_incrementing) {
+        let mode = match (
+            settings.series_index.enable_tsuid_tracking,
+            settings.series_index.enable_tsuid_incrementing,
+        ) {
             _ if !store.has_other_writers() => Mode::Put,
             (false, _) => Mode::Off,
             (true, false) => Mode::Put,
@@ -126,7 +129,7 @@ impl Tracker {
         };
         Ok(Self {
             store,
-            table: settings.meta_table_name()?,
+            table: settings.tables.meta_table_name()?,
             mode,
             index,
         })

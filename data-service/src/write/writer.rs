@@ -86,10 +86,11 @@ impl Writer {
         resources: IngestResources,
         shutdown: Shutdown,
     ) -> Result<Self, SettingError> {
-        let limit_permits = u32::try_from((settings.max_writes_mib << 20) / PERMIT_BYTES).unwrap_or(u32::MAX);
-        let table = settings.data_table_name()?;
-        let form = settings.write_form.on(&*store);
-        let linger = Duration::from_millis(settings.linger_ms);
+        let limit_permits =
+            u32::try_from((settings.memory.max_writes_mib << 20) / PERMIT_BYTES).unwrap_or(u32::MAX);
+        let table = settings.tables.data_table_name()?;
+        let form = Form::of(settings.writing.write_form, &*store);
+        let linger = settings.writing.linger();
         let as_they_are = form == Form::Single && linger.is_zero() && store.keeps_write_order();
         let layout = *uids.layout();
         let tracker = Tracker::new(Arc::clone(&store), settings, index)?;
@@ -98,18 +99,21 @@ impl Writer {
         Ok(Self(Arc::new(Inner {
             store,
             table,
-            use_otsdb_timestamp: settings.use_otsdb_timestamp,
+            use_otsdb_timestamp: settings.writing.use_otsdb_timestamp,
             lanes,
             tracker,
             resolver: Resolver {
                 uids,
-                cache: SeriesCache::new(settings.series_cache_mib << 20, settings.cache_ttl()),
-                max_tags: settings.max_tags,
+                cache: SeriesCache::new(
+                    settings.memory.series_cache_mib << 20,
+                    settings.naming.cache_ttl(),
+                ),
+                max_tags: settings.writing.max_tags,
             },
             permits: Arc::new(Semaphore::new(limit_permits as usize)),
             limit_permits,
             resources,
-            largest_point_bytes: Rows::largest_point_bytes(&layout, settings.max_tags),
+            largest_point_bytes: Rows::largest_point_bytes(&layout, settings.writing.max_tags),
         })))
     }
 

@@ -606,10 +606,8 @@ async fn damaged_rows_are_left_out_and_told() {
 
 #[tokio::test]
 async fn copies_of_an_output_hold_memory() {
-    let settings = DataSettings {
-        query_max_memory_mib: Some(1),
-        ..DataSettings::default()
-    };
+    let mut settings = DataSettings::default();
+    settings.queries.query_max_memory_mib = Some(1);
     let stack = TestStack::with(settings, UidSettings::default()).await;
     let point = |second: u32| NewPoint {
         metric: "in",
@@ -640,11 +638,9 @@ async fn copies_of_an_output_hold_memory() {
 
 #[tokio::test]
 async fn the_query_time_out_is_named() {
-    let settings = DataSettings {
-        max_concurrent_queries: 1,
-        query_timeout_seconds: 1,
-        ..DataSettings::default()
-    };
+    let mut settings = DataSettings::default();
+    settings.queries.max_concurrent_queries = 1;
+    settings.queries.query_timeout_seconds = 1;
     let stack = TestStack::with(settings, UidSettings::default()).await;
     let running = stack.service.engine.admit(RequestContext::local(None)).await;
     let request = request(vec![arithmetic("e", "a + b")]);

@@ -258,11 +258,9 @@ fn a_response_that_is_too_large_says_what_to_do() {
 
 #[tokio::test]
 async fn the_query_time_out_is_named() {
-    let settings = DataSettings {
-        max_concurrent_queries: 1,
-        query_timeout_seconds: 1,
-        ..DataSettings::default()
-    };
+    let mut settings = DataSettings::default();
+    settings.queries.max_concurrent_queries = 1;
+    settings.queries.query_timeout_seconds = 1;
     let stack = TestStack::with(settings, uid_service::UidSettings::default()).await;
     let engine = &stack.service.engine;
     let running = engine.admit(RequestContext::local(None)).await.unwrap();

@@ -149,10 +149,8 @@ async fn the_view_says_what_is_sent_of_a_cell() {
 #[tokio::test]
 async fn a_scan_is_taken_up_behind_any_of_its_rows() {
     for salt_width in [0, 1] {
-        let settings = DataSettings {
-            salt_width,
-            ..DataSettings::default()
-        };
+        let mut settings = DataSettings::default();
+        settings.tables.salt_width = salt_width;
         let stack = TestStack::with(settings, uid_service::UidSettings::default()).await;
         for host in 0..7 {
             for hour in 0..3 {

@@ -178,10 +178,8 @@ async fn a_batch_has_1_to_10000_points() {
 
 #[tokio::test]
 async fn a_message_over_the_limit_is_out_of_range() {
-    let settings = DataSettings {
-        max_message_mib: 1,
-        ..DataSettings::default()
-    };
+    let mut settings = DataSettings::default();
+    settings.connections.max_message_mib = 1;
     let stack = TestStack::with(settings, UidSettings::default()).await;
     let name = "n".repeat(2 << 20);
     let points = vec![point(&name, &[("host", "a")], 1000, int(1))];
@@ -388,10 +386,8 @@ async fn series_whose_names_are_many_bytes_are_resolved_in_parts() {
 
 #[tokio::test]
 async fn overload_is_unavailable_and_says_which_limit() {
-    let settings = DataSettings {
-        max_writes_mib: 1,
-        ..DataSettings::default()
-    };
+    let mut settings = DataSettings::default();
+    settings.memory.max_writes_mib = 1;
     let (stack, gate) = Gate::stack(settings).await;
     let columns = |count| WriteColumnsRequest {
         columns: Some(Columns {

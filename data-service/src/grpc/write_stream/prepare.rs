@@ -59,7 +59,7 @@ impl Frames {
         max_errors: usize,
         deadline: Option<Instant>,
     ) -> Self {
-        let window = usize::try_from(service.settings.stream_window_points).unwrap_or(usize::MAX);
+        let window = usize::try_from(service.settings.streams.stream_window_points).unwrap_or(usize::MAX);
         Self {
             writer: service.writer.clone(),
             tables: Tables::new(service.tables_limits()),

@@ -58,10 +58,8 @@ async fn what_a_body_becomes_is_charged_before_it_is_parsed() {
 #[tokio::test]
 async fn queries_that_wait_for_admission_stay_charged() {
     let memory = MemoryAccount::new(256 << 20, 0);
-    let settings = DataSettings {
-        max_concurrent_queries: 1,
-        ..DataSettings::default()
-    };
+    let mut settings = DataSettings::default();
+    settings.queries.max_concurrent_queries = 1;
     let stack = TestStack::with_memory(settings, &memory).await;
     let service = stack.service;
     let api = HttpApi::new(

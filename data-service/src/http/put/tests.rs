@@ -285,10 +285,8 @@ async fn compressed_and_chunked_bodies_are_read() {
 
 #[tokio::test]
 async fn a_body_that_is_too_large_is_refused() {
-    let settings = DataSettings {
-        http_max_body_mib: 1,
-        ..DataSettings::default()
-    };
+    let mut settings = DataSettings::default();
+    settings.http.http_max_body_mib = 1;
     let service = Service::start_with(settings, UidSettings::default()).await;
     let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
     encoder.write_all(&vec![b' '; 2 << 20]).unwrap();
@@ -303,10 +301,8 @@ async fn a_body_that_is_too_large_is_refused() {
 
 #[tokio::test]
 async fn unknown_names_are_told_where_they_are_not_assigned() {
-    let uid_settings = UidSettings {
-        auto_create_metrics: false,
-        ..UidSettings::default()
-    };
+    let mut uid_settings = UidSettings::default();
+    uid_settings.naming.auto_create_metrics = false;
     let service = Service::start_with(DataSettings::default(), uid_settings).await;
     let answer = service.post("/api/put?details", GOOD).await;
     assert_eq!(answer.status, 400);

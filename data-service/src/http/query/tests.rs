@@ -372,10 +372,8 @@ async fn duplicate_instants_fail_unless_that_is_set() {
         "{message}"
     );
 
-    let settings = DataSettings {
-        fix_duplicates: true,
-        ..DataSettings::default()
-    };
+    let mut settings = DataSettings::default();
+    settings.queries.fix_duplicates = true;
     let service = Service::start_with(settings, UidSettings::default()).await;
     put(&service, json!([point(0, json!(1), "a")])).await;
     put(&service, json!([point(0, json!(300), "a")])).await;
@@ -385,10 +383,8 @@ async fn duplicate_instants_fail_unless_that_is_set() {
 
 #[tokio::test]
 async fn a_query_that_reads_too_much_is_refused() {
-    let settings = DataSettings {
-        query_max_points: Some(3),
-        ..DataSettings::default()
-    };
+    let mut settings = DataSettings::default();
+    settings.queries.query_max_points = Some(3);
     let service = Service::start_with(settings, UidSettings::default()).await;
     let points: Vec<Value> = (0..10).map(|second| point(second, json!(1), "a")).collect();
     put(&service, json!(points)).await;

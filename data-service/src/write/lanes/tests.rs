@@ -12,10 +12,10 @@ use oxtsdb_schema::{DuplicatePolicy, Points, Timestamp, UidKind, Value};
 use uid_service::UidSettings;
 
 use super::*;
-use crate::settings::DataSettings;
+use crate::settings::{DataSettings, WriteForm};
 use crate::test_stack::{Gate, TestStack};
 use crate::uids::series::SeriesRef;
-use crate::write::{NewPoint, WriteError, WriteForm, WriteOutcome, Writer};
+use crate::write::{NewPoint, WriteError, WriteOutcome, Writer};
 
 /// Row keys of metric `m` with the tag values `a` and `b`, in the first hour.
 const ROW_A: &str = "00000100000000000001000001";
@@ -27,11 +27,10 @@ const HOSTS: [&str; 20] = [
 ];
 
 fn settings(write_form: WriteForm, linger_ms: u64) -> DataSettings {
-    DataSettings {
-        write_form,
-        linger_ms,
-        ..DataSettings::default()
-    }
+    let mut settings = DataSettings::default();
+    settings.writing.write_form = write_form;
+    settings.writing.linger_ms = linger_ms;
+    settings
 }
 
 /// Gives the names of tests their UIDs, so that a write comes to the store when it is polled first.
@@ -199,10 +198,8 @@ async fn cells_have_the_timestamps_of_their_points_if_it_is_set() {
         (WriteForm::Cells, vec![1_356_998_400_000, 1_356_998_401_000]),
         (WriteForm::Rows, vec![1_356_998_401_000]),
     ] {
-        let settings = DataSettings {
-            use_otsdb_timestamp: true,
-            ..settings(form, 0)
-        };
+        let mut settings = settings(form, 0);
+        settings.writing.use_otsdb_timestamp = true;
         let stack = TestStack::with(settings, UidSettings::default()).await;
         let points = [("a", 1_356_998_401, 2), ("a", 1_356_998_400, 1)];
         put(&stack.service.writer, &points).await.unwrap();
@@ -213,10 +210,8 @@ async fn cells_have_the_timestamps_of_their_points_if_it_is_set() {
         let timestamps: Vec<i64> = row.cells().map(|cell| cell.timestamp_ms).collect();
         assert_eq!(timestamps, expected, "{form}");
     }
-    let appends = DataSettings {
-        use_otsdb_timestamp: true,
-        ..settings(WriteForm::Appends, 0)
-    };
+    let mut appends = settings(WriteForm::Appends, 0);
+    appends.writing.use_otsdb_timestamp = true;
     assert!(
         appends
             .check()
@@ -348,10 +343,8 @@ async fn what_nobody_waits_for_is_not_begun() {
 
 #[tokio::test(start_paused = true)]
 async fn a_request_has_its_room_until_the_store_has_answered() {
-    let settings = DataSettings {
-        max_writes_mib: 1,
-        ..DataSettings::default()
-    };
+    let mut settings = DataSettings::default();
+    settings.memory.max_writes_mib = 1;
     let (stack, gate) = Gate::hbase_stack(settings).await;
     assign_names(&stack).await;
     {

@@ -164,11 +164,9 @@ async fn follows_opentsdb_settings_on_shared_tables() {
         let store = MemoryStore::new();
         let like_hbase = InterceptedStore::new(Arc::new(store.clone()), Arc::new(Pass)).like_hbase();
         let like_hbase: Arc<dyn RowStore> = Arc::new(like_hbase);
-        let settings = DataSettings {
-            enable_tsuid_tracking: tracking,
-            enable_tsuid_incrementing: incrementing,
-            ..DataSettings::default()
-        };
+        let mut settings = DataSettings::default();
+        settings.series_index.enable_tsuid_tracking = tracking;
+        settings.series_index.enable_tsuid_incrementing = incrementing;
         let uid_store = Arc::clone(&like_hbase);
         let stack = TestStack::over(store, uid_store, like_hbase, settings, UidSettings::default()).await;
         if expected.is_some() {

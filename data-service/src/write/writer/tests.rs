@@ -225,10 +225,8 @@ async fn bad_points_are_told_by_index_and_the_rest_is_stored() {
 
 #[tokio::test]
 async fn a_name_that_the_deployment_does_not_assign_spoils_its_points_only() {
-    let uid_settings = UidSettings {
-        auto_create_metrics: false,
-        ..UidSettings::default()
-    };
+    let mut uid_settings = UidSettings::default();
+    uid_settings.naming.auto_create_metrics = false;
     let stack = TestStack::with(DataSettings::default(), uid_settings).await;
     let points = [point("unknown", &[("host", "a")], 1, 1)];
     let outcome = stack.service.writer.write(&points, None).await.unwrap();
@@ -312,10 +310,8 @@ async fn a_series_is_written_to_by_its_tsuid_if_its_uids_have_names() {
 
 #[tokio::test]
 async fn salt_stands_before_the_metric() {
-    let settings = DataSettings {
-        salt_width: 1,
-        ..DataSettings::default()
-    };
+    let mut settings = DataSettings::default();
+    settings.tables.salt_width = 1;
     let stack = TestStack::with(settings, UidSettings::default()).await;
     write_all(&stack, &[point("m", &[("host", "a")], 1_356_998_400, 1)]).await;
     let layout = stack.service.uids.layout();
@@ -334,10 +330,8 @@ async fn salt_stands_before_the_metric() {
 
 #[tokio::test]
 async fn a_service_with_other_widths_than_expected_is_refused() {
-    let settings = DataSettings {
-        expected_uid_widths: Some("4/3/3".to_owned()),
-        ..DataSettings::default()
-    };
+    let mut settings = DataSettings::default();
+    settings.tables.expected_uid_widths = Some("4/3/3".to_owned());
     let stack = TestStack::start().await;
     let error = Uids::connect(stack.uid_client.clone(), &settings, None)
         .await
@@ -397,10 +391,8 @@ async fn a_store_that_fails_fails_the_write() {
 
 #[tokio::test(start_paused = true)]
 async fn the_deadline_bounds_the_wait_for_the_store_and_for_room() {
-    let settings = DataSettings {
-        max_writes_mib: 1,
-        ..DataSettings::default()
-    };
+    let mut settings = DataSettings::default();
+    settings.memory.max_writes_mib = 1;
     let (stack, gate) = Gate::stack(settings).await;
     let writer = stack.service.writer.clone();
     let big: Vec<_> = (1..60_000)
@@ -500,10 +492,8 @@ async fn without_the_uid_service_points_of_known_series_are_stored() {
 
 #[tokio::test(start_paused = true)]
 async fn a_write_that_waits_for_names_holds_no_permit() {
-    let settings = DataSettings {
-        max_writes_mib: 1,
-        ..DataSettings::default()
-    };
+    let mut settings = DataSettings::default();
+    settings.memory.max_writes_mib = 1;
     let (stack, gate) = Gate::uid_stack_with(settings).await;
     gate.let_go(1);
     write_names(&stack).await;

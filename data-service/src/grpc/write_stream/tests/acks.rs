@@ -1,7 +1,7 @@
 //! Acknowledgements: order, window, errors.
 
 use super::*;
-use crate::write::WriteForm;
+use crate::settings::WriteForm;
 
 #[tokio::test]
 async fn acknowledges_stored_frames() {
@@ -56,10 +56,8 @@ async fn acknowledges_stored_frames() {
 
 #[tokio::test]
 async fn reads_up_to_the_window_and_acknowledges_in_order() {
-    let settings = DataSettings {
-        stream_window_frames: 3,
-        ..DataSettings::default()
-    };
+    let mut settings = DataSettings::default();
+    settings.streams.stream_window_frames = 3;
     let (stack, gate) = Gate::stack(settings).await;
     let (mut client, opened) = Client::open(&stack).await;
     assert_eq!(opened.window_frames, 3);
@@ -99,10 +97,8 @@ async fn reads_up_to_the_window_and_acknowledges_in_order() {
 
 #[tokio::test]
 async fn window_limits_points() {
-    let settings = DataSettings {
-        stream_window_points: 10,
-        ..DataSettings::default()
-    };
+    let mut settings = DataSettings::default();
+    settings.streams.stream_window_points = 10;
     let (stack, gate) = Gate::stack(settings).await;
     let (mut client, _) = Client::open(&stack).await;
     client.frame(1, declaration());
@@ -204,10 +200,8 @@ async fn new_stream_resends_unacknowledged_frames() {
 #[tokio::test]
 async fn later_frame_wins_on_a_store_without_write_order() {
     for write_form in [WriteForm::Rows, WriteForm::Cells] {
-        let settings = DataSettings {
-            write_form,
-            ..DataSettings::default()
-        };
+        let mut settings = DataSettings::default();
+        settings.writing.write_form = write_form;
         let (stack, gate) = Gate::hbase_stack(settings).await;
         let (mut client, _) = Client::open(&stack).await;
         client.frame(1, declaration());

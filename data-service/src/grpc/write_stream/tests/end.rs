@@ -89,10 +89,8 @@ async fn drain_ends_open_streams_after_the_grace() {
 
 #[tokio::test(start_paused = true)]
 async fn client_that_reads_no_acks_holds_no_permit_and_times_out() {
-    let settings = DataSettings {
-        max_writes_mib: 1,
-        ..DataSettings::default()
-    };
+    let mut settings = DataSettings::default();
+    settings.memory.max_writes_mib = 1;
     let stack = TestStack::with(settings, UidSettings::default()).await;
     let (mut client, _) = Client::open(&stack).await;
     client.frame(1, declaring(at(0, 1)));
@@ -129,10 +127,8 @@ async fn client_that_reads_no_acks_holds_no_permit_and_times_out() {
 
 #[tokio::test]
 async fn frames_wait_for_write_permits() {
-    let settings = DataSettings {
-        max_writes_mib: 1,
-        ..DataSettings::default()
-    };
+    let mut settings = DataSettings::default();
+    settings.memory.max_writes_mib = 1;
     let (stack, gate) = Gate::stack(settings).await;
     let (mut client, _) = Client::open(&stack).await;
     client.frame(1, declaration());

@@ -130,14 +130,10 @@ async fn announces_draining_while_names_are_being_resolved() {
 
 #[tokio::test]
 async fn refreshes_uids_after_the_time_to_live() {
-    let settings = DataSettings {
-        name_cache_ttl_seconds: 1,
-        ..DataSettings::default()
-    };
-    let uid_settings = UidSettings {
-        uid_cache_ttl_seconds: 1,
-        ..UidSettings::default()
-    };
+    let mut settings = DataSettings::default();
+    settings.naming.name_cache_ttl_seconds = 1;
+    let mut uid_settings = UidSettings::default();
+    uid_settings.naming.uid_cache_ttl_seconds = 1;
     let stack = TestStack::with(settings, uid_settings).await;
     let (mut client, _) = Client::open(&stack).await;
     // A series by names, one by its TSUID, and one that never can be had.

@@ -80,11 +80,9 @@ async fn requires_open_as_the_first_message_only() {
 
 #[tokio::test]
 async fn enforces_limits_of_declarations() {
-    let settings = DataSettings {
-        stream_max_series: 2,
-        stream_max_symbols_mib: 1,
-        ..DataSettings::default()
-    };
+    let mut settings = DataSettings::default();
+    settings.streams.stream_max_series = 2;
+    settings.streams.stream_max_symbols_mib = 1;
     let stack = TestStack::with(settings, uid_service::UidSettings::default()).await;
     let (mut client, _) = Client::open(&stack).await;
     client.frame(1, declaration());
@@ -131,10 +129,8 @@ async fn enforces_limits_of_declarations() {
 
 #[tokio::test]
 async fn rejects_an_oversized_frame_after_the_acks() {
-    let settings = DataSettings {
-        max_message_mib: 1,
-        ..DataSettings::default()
-    };
+    let mut settings = DataSettings::default();
+    settings.connections.max_message_mib = 1;
     let stack = TestStack::with(settings, uid_service::UidSettings::default()).await;
     let (mut client, _) = Client::open(&stack).await;
     client.frame(1, declaration());

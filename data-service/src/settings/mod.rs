@@ -1,0 +1,131 @@
+//! Settings of the data service, one type for each group.
+//!
+//! Each setting is a flag, an environment variable `OXTSDB_…` and a key of the TOML file (the flag's
+//! name with `_` for `-`). The heading of a group in `--help` is also its table in the TOML file:
+//! *Write streams* is `[write_streams]`. Names in parentheses are those of the same settings in
+//! OpenTSDB.
+//!
+//! This module converts and checks values and knows no other part of the service.
+
+mod connections;
+mod memory;
+mod naming;
+mod queries;
+mod series_index;
+mod tables;
+mod writing;
+
+pub use connections::{ConnectionSettings, HttpSettings, TelnetSettings};
+pub use memory::MemorySettings;
+pub use naming::NamingSettings;
+pub use queries::QuerySettings;
+pub use series_index::SeriesIndexSettings;
+pub use tables::TableSettings;
+pub use writing::{StreamSettings, WriteForm, WriteSettings};
+
+use oxtsdb_resources::FixedShare;
+use oxtsdb_server::settings::SettingError;
+
+/// Settings of the data service.
+#[derive(Clone, Debug, Default, PartialEq, clap::Args)]
+pub struct DataSettings {
+    /// Connections with clients, of all protocols.
+    #[command(flatten)]
+    pub connections: ConnectionSettings,
+    /// Caches and buffers.
+    #[command(flatten)]
+    pub memory: MemorySettings,
+    /// Tables and row keys.
+    #[command(flatten)]
+    pub tables: TableSettings,
+    /// Names and UIDs, which the UID service resolves.
+    #[command(flatten)]
+    pub naming: NamingSettings,
+    /// Writes of all protocols.
+    #[command(flatten)]
+    pub writing: WriteSettings,
+    /// Write streams of gRPC.
+    #[command(flatten)]
+    pub streams: StreamSettings,
+    /// The index of the series of each metric.
+    #[command(flatten)]
+    pub series_index: SeriesIndexSettings,
+    /// Queries of all protocols.
+    #[command(flatten)]
+    pub queries: QuerySettings,
+    /// HTTP.
+    #[command(flatten)]
+    pub http: HttpSettings,
+    /// Telnet.
+    #[command(flatten)]
+    pub telnet: TelnetSettings,
+}
+
+impl DataSettings {
+    /// These settings with caches that fit under the memory limit.
+    #[must_use]
+    pub fn with_fixed_share(mut self, share: &FixedShare) -> Self {
+        self.memory.reduce_to(share);
+        self
+    }
+
+    /// Checks ranges, and settings that exclude or require each other.
+    ///
+    /// # Errors
+    ///
+    /// The first setting that breaks its rule.
+    pub fn check(&self) -> Result<(), SettingError> {
+        self.connections.check()?;
+        self.memory.check()?;
+        self.tables.check()?;
+        self.naming.check()?;
+        self.writing.check()?;
+        self.streams.check()?;
+        self.series_index.check()?;
+        self.queries.check()?;
+        self.http.check()?;
+        self.telnet.check()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser as _;
+
+    use super::*;
+
+    #[derive(clap::Parser)]
+    struct Command {
+        #[command(flatten)]
+        settings: DataSettings,
+    }
+
+    #[test]
+    fn flags_have_the_defaults_of_the_types() {
+        let command = Command::try_parse_from(["data-service"]).unwrap();
+        assert_eq!(command.settings, DataSettings::default());
+        assert_eq!(DataSettings::default().check(), Ok(()));
+    }
+
+    #[test]
+    fn errors_name_setting_value_and_rule() {
+        let check = |change: fn(&mut DataSettings)| {
+            let mut settings = DataSettings::default();
+            change(&mut settings);
+            settings.check().unwrap_err().to_string()
+        };
+        assert_eq!(
+            check(|s| s.writing.max_tags = 0),
+            "--max-tags 0: expected 1 to 64"
+        );
+        assert_eq!(
+            check(|s| s.tables.expected_uid_widths = Some("3/3".into())),
+            "--expected-uid-widths `3/3`: expected three widths of 1 to 8 bytes, as 3/3/3"
+        );
+        assert!(
+            check(|s| s.tables.salt_width = 9)
+                .starts_with("--salt-width and --salt-buckets 9 and 20: 9 bytes")
+        );
+        assert!(check(|s| s.tables.data_table = "a b".into()).starts_with("--data-table `a b`: "));
+    }
+}
