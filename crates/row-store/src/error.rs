@@ -91,6 +91,23 @@ pub enum Retry {
 }
 
 impl StoreError {
+    /// Whether the same request may succeed later, if it may be repeated at all; see [`StoreError::retry`].
+    ///
+    /// A full disk is not transient: an operator has to free space first.
+    pub fn is_transient(&self) -> bool {
+        match self {
+            Self::Unavailable { .. } | Self::TimedOut { .. } | Self::Io { .. } => true,
+            Self::InvalidTableName { .. }
+            | Self::NoSuchTable { .. }
+            | Self::NoSuchFamily { .. }
+            | Self::TableDiffers { .. }
+            | Self::Invalid { .. }
+            | Self::NotACounter { .. }
+            | Self::Full { .. }
+            | Self::Corrupt { .. } => false,
+        }
+    }
+
     /// What a caller may do after this error.
     pub fn retry(&self) -> Retry {
         match self {

@@ -18,6 +18,7 @@ mod request_memory;
 pub mod settings;
 mod shutdown;
 pub mod store;
+mod store_error;
 pub mod telemetry;
 
 pub use deadline::{Deadline, DeadlineLayer, deadline_of};
@@ -27,3 +28,4 @@ pub use message_errors::message_error;
 pub use probe::StoreProbe;
 pub use program::{GrpcSettings, ProgramArgs};
 pub use shutdown::{Shutdown, ShutdownTrigger};
+pub use store_error::code_of_store_error;

@@ -4,6 +4,7 @@
 use oxtsdb_proto::common::v1::{ErrorReason, ItemError};
 use oxtsdb_proto::error::{invalid_field_because, item_error, status};
 use oxtsdb_row_store::StoreError;
+use oxtsdb_server::code_of_store_error;
 use tonic::{Code, Status};
 
 use crate::uids::{UidRefusal, UidsError};
@@ -12,21 +13,7 @@ use crate::write::{PointErrorReason, WriteError};
 
 /// A store that failed.
 pub(crate) fn of_store(error: &StoreError) -> Status {
-    let (code, reason) = match error {
-        StoreError::InvalidTableName { .. }
-        | StoreError::NoSuchTable { .. }
-        | StoreError::NoSuchFamily { .. }
-        | StoreError::TableDiffers { .. } => (Code::FailedPrecondition, ErrorReason::TableMismatch),
-        // What we ask of the store is checked before; these are our faults.
-        StoreError::Invalid { .. } | StoreError::NotACounter { .. } => {
-            (Code::Internal, ErrorReason::Internal)
-        }
-        StoreError::Full { .. } => (Code::ResourceExhausted, ErrorReason::StoreFull),
-        StoreError::Unavailable { .. } | StoreError::TimedOut { .. } | StoreError::Io { .. } => {
-            (Code::Unavailable, ErrorReason::StoreUnavailable)
-        }
-        StoreError::Corrupt { .. } => (Code::DataLoss, ErrorReason::CorruptCell),
-    };
+    let (code, reason) = code_of_store_error(error);
     status(code, reason, error.to_string(), &[])
 }
 

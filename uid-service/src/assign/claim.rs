@@ -200,9 +200,7 @@ impl Tries {
         } else {
             self.refused += 1;
             // A full disk stays full for a while.
-            error.retry() == Retry::Safe
-                && !matches!(error, StoreError::Full { .. })
-                && self.refused < REFUSED_TRIES
+            error.is_transient() && error.retry() == Retry::Safe && self.refused < REFUSED_TRIES
         }
     }
 

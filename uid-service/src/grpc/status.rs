@@ -2,9 +2,9 @@
 
 use oxtsdb_proto::common::v1::{ErrorReason, ItemError};
 use oxtsdb_proto::error;
-use oxtsdb_row_store::StoreError;
 use oxtsdb_schema::uid_table::COUNTER_ROW;
 use oxtsdb_schema::{Uid, UidKind};
+use oxtsdb_server::code_of_store_error;
 use tonic::{Code, Status};
 
 use crate::error::UidServiceError;
@@ -103,37 +103,10 @@ fn describe(failure: &UidServiceError) -> Described {
             vec![("limit", limit.to_string())],
         ),
         E::Interrupted => (Code::Internal, ErrorReason::Internal, Vec::new()),
-        E::Store(failure) => (store_code(failure), store_reason(failure), Vec::new()),
-    }
-}
-
-fn store_code(failure: &StoreError) -> Code {
-    match failure {
-        StoreError::InvalidTableName { .. }
-        | StoreError::NoSuchTable { .. }
-        | StoreError::NoSuchFamily { .. }
-        | StoreError::TableDiffers { .. } => Code::FailedPrecondition,
-        StoreError::Full { .. } => Code::ResourceExhausted,
-        StoreError::Unavailable { .. } | StoreError::TimedOut { .. } | StoreError::Io { .. } => {
-            Code::Unavailable
+        E::Store(failure) => {
+            let (code, reason) = code_of_store_error(failure);
+            (code, reason, Vec::new())
         }
-        StoreError::NotACounter { .. } | StoreError::Corrupt { .. } => Code::DataLoss,
-        StoreError::Invalid { .. } => Code::Internal,
-    }
-}
-
-fn store_reason(failure: &StoreError) -> ErrorReason {
-    match failure {
-        StoreError::InvalidTableName { .. }
-        | StoreError::NoSuchTable { .. }
-        | StoreError::NoSuchFamily { .. }
-        | StoreError::TableDiffers { .. } => ErrorReason::TableMismatch,
-        StoreError::Full { .. } => ErrorReason::StoreFull,
-        StoreError::Unavailable { .. } | StoreError::TimedOut { .. } | StoreError::Io { .. } => {
-            ErrorReason::StoreUnavailable
-        }
-        StoreError::NotACounter { .. } | StoreError::Corrupt { .. } => ErrorReason::CorruptCell,
-        StoreError::Invalid { .. } => ErrorReason::Internal,
     }
 }
 

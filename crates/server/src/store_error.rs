@@ -1,0 +1,56 @@
+//! The gRPC error of a store that failed, the same from both services.
+
+use oxtsdb_proto::common::v1::ErrorReason;
+use oxtsdb_row_store::StoreError;
+use tonic::Code;
+
+/// The code and the reason of a store error.
+pub fn code_of_store_error(error: &StoreError) -> (Code, ErrorReason) {
+    match error {
+        StoreError::InvalidTableName { .. }
+        | StoreError::NoSuchTable { .. }
+        | StoreError::NoSuchFamily { .. }
+        | StoreError::TableDiffers { .. } => (Code::FailedPrecondition, ErrorReason::TableMismatch),
+        // The services check what they request of the store: a bug.
+        StoreError::Invalid { .. } => (Code::Internal, ErrorReason::Internal),
+        StoreError::Full { .. } => (Code::ResourceExhausted, ErrorReason::StoreFull),
+        StoreError::Unavailable { .. } | StoreError::TimedOut { .. } | StoreError::Io { .. } => {
+            (Code::Unavailable, ErrorReason::StoreUnavailable)
+        }
+        StoreError::NotACounter { .. } | StoreError::Corrupt { .. } => {
+            (Code::DataLoss, ErrorReason::CorruptCell)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use oxtsdb_row_store::TableName;
+
+    use super::*;
+
+    /// Clients retry UNAVAILABLE, and no other code of these.
+    #[test]
+    fn exactly_the_transient_errors_are_unavailable() {
+        let text = || "x".to_owned();
+        for error in [
+            StoreError::from("".parse::<TableName>().unwrap_err()),
+            StoreError::Invalid { detail: text() },
+            StoreError::NotACounter { length: 1 },
+            StoreError::Full { place: text() },
+            StoreError::Unavailable { detail: text() },
+            StoreError::TimedOut { detail: text() },
+            StoreError::Corrupt {
+                place: text(),
+                detail: text(),
+            },
+            StoreError::Io {
+                place: text(),
+                detail: text(),
+            },
+        ] {
+            let (code, _) = code_of_store_error(&error);
+            assert_eq!(code == Code::Unavailable, error.is_transient(), "{error:?}");
+        }
+    }
+}
