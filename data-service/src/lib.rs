@@ -1,27 +1,28 @@
-//! The data service: it owns table `tsdb`, writes points into it and answers questions about them.
+//! The data service: it owns table `tsdb`, writes points into it and runs queries over them.
 //!
 //! ```text
-//!   grpc ─┐            ┌ write ── uids ──► UID service
-//!   http ─┼─ adapters ─┤            │
-//! telnet ─┘            └ query ─────┴────► row store
+//!   grpc ──────────────┐            ┌ write ── uids ──► UID service
+//!   listener ─┬ http ──┼─ adapters ─┤            │
+//!             └ telnet ┘            └ query ─────┴────► row store
 //! ```
 //!
-//! The three doors decode, call, and encode; what they mean is in [`write`] and [`query`], which
-//! know no transport. UIDs come from the UID service through [`uids`] and nowhere else.
-//! [`assemble()`] builds all of it from a store and a client of the UID service.
+//! The front ends gRPC, HTTP and telnet decode requests, call [`write`] or `oxtsdb_query`, and encode the results.
+//! Neither of the two depends on a protocol. [`uids`] is the only client of the UID service. [`assemble()`] builds
+//! the service from a store and a client of the UID service.
 
 pub mod assemble;
-pub mod front;
+mod front;
 pub mod grpc;
-pub mod http;
+mod http;
 mod layout_check;
+mod listener;
 mod query;
 pub mod scan_rows;
 pub mod series_index;
 pub mod settings;
 #[cfg(test)]
 mod stored_rows;
-pub mod telnet;
+mod telnet;
 #[cfg(test)]
 pub(crate) mod test_stack;
 pub mod uids;
@@ -29,6 +30,7 @@ pub mod write;
 
 pub use assemble::{DataService, assemble, store_part};
 pub use grpc::DataServiceHandler;
+pub use listener::HttpTelnetServer;
 pub use settings::{DataSettings, WriteForm};
 pub use uids::{Uids, UidsError};
 pub use write::{NewPoint, PointError, PointErrorReason, WriteError, WriteOutcome, Writer};

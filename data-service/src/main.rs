@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, anyhow, ensure};
 use clap::Parser;
-use data_service::front::Door;
+use data_service::HttpTelnetServer;
 use data_service::{DataSettings, UidsError, assemble, store_part};
 use oxtsdb_client::UidClient;
 use oxtsdb_resources::MemoryAccount;
@@ -152,11 +152,11 @@ async fn serve(
     println!("ready http={} data={}", http.local_addr()?, data.local_addr()?);
 
     let grpc = GrpcServer::new().service(service.server()).depends_on(probe);
-    let door = Door::new(service.writer, service.engine, service.uids, &cli.data)
+    let http_telnet = HttpTelnetServer::new(service.writer, service.engine, service.uids, &cli.data)
         .with_connections(&options.connections);
     let (grpc, ()) = tokio::join!(
         grpc.serve(data, options, shutdown.clone()),
-        door.serve(http, shutdown)
+        http_telnet.serve(http, shutdown)
     );
     grpc
 }

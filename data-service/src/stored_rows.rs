@@ -26,10 +26,10 @@ use serde_json::json;
 use tonic::Status;
 use uid_service::UidSettings;
 
-use crate::front::testing::{Answer, Service};
 use crate::grpc::DataServiceHandler;
 use crate::settings::DataSettings;
 use crate::test_stack::TestStack;
+use crate::test_stack::service::{Answer, Service};
 use oxtsdb_query::Engine;
 use oxtsdb_query::last::{self, LookBack};
 

@@ -1,6 +1,7 @@
 //! The whole service over stores in memory, for tests: with a real UID service in this process.
 
 mod gate;
+pub(crate) mod service;
 
 use std::sync::Arc;
 use std::time::Duration;

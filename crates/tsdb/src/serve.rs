@@ -8,7 +8,7 @@ use std::sync::Arc;
 use anyhow::Context as _;
 use clap::Args;
 use data_service::DataSettings;
-use data_service::front::Door;
+use data_service::HttpTelnetServer;
 use oxtsdb_client::UidClient;
 use oxtsdb_resources::MemoryAccount;
 use oxtsdb_row_store::RowStore;
@@ -166,7 +166,7 @@ async fn serve(
     let service =
         data_service::assemble::assemble(data_store, client, args.data.clone(), memory, shutdown.clone())
             .await?;
-    let door = Door::new(
+    let http_telnet = HttpTelnetServer::new(
         service.writer.clone(),
         service.engine.clone(),
         service.uids.clone(),
@@ -193,7 +193,7 @@ async fn serve(
             .depends_on(data_probe)
             .serve(data, grpc, shutdown.clone()),
         async {
-            door.serve(http, shutdown.clone()).await;
+            http_telnet.serve(http, shutdown.clone()).await;
             Ok(())
         },
     )?;

@@ -1,4 +1,4 @@
-//! OpenTSDB's words for points that it would not store. HTTP and telnet say the same.
+//! OpenTSDB's error texts for points that it would not store. HTTP and telnet send the same texts.
 //!
 //! Clients match on these texts, so they are OpenTSDB's to the letter, with one exception: where
 //! it prints a Java map, whose order is that of hash values, the tags stand here in the order of
@@ -29,8 +29,8 @@ pub(crate) fn tag_map<'t>(tags: impl Iterator<Item = (&'t str, &'t str)>) -> Str
     text
 }
 
-/// A timestamp beyond the last that can be stored. The value is told as the bytes it would have
-/// had, in Java's signed form, and its flags.
+/// A timestamp beyond the last that can be stored. The text shows the value as its encoded bytes, in Java's signed
+/// form, and its flags.
 pub(crate) fn bad_timestamp<'t>(
     timestamp: i64,
     metric: &str,
@@ -51,7 +51,7 @@ pub(crate) fn bad_timestamp<'t>(
     )
 }
 
-/// NaN or an infinity; `error` tells which.
+/// NaN or an infinity, as `error` reports.
 pub(crate) fn not_finite(error: &impl Display, metric: &str, timestamp: impl Display) -> String {
     format!("{error} for metric={metric} timestamp={timestamp}")
 }
@@ -73,7 +73,7 @@ pub(crate) fn too_many_tags<'t>(
     )
 }
 
-/// What a name is for.
+/// Which part of a point a name is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum NameOf<'a> {
     /// A metric.
@@ -94,12 +94,12 @@ impl Display for NameOf<'_> {
     }
 }
 
-/// A name with a character that none may have.
+/// A name with an invalid character.
 pub(crate) fn illegal_character(of: NameOf<'_>, name: &str, character: char) -> String {
     format!("Invalid {of} (\"{name}\"): illegal character: {character}")
 }
 
-/// A name without characters.
+/// An empty name.
 pub(crate) fn empty_name(of: NameOf<'_>) -> String {
     format!("Invalid {of} (\"\"): empty string")
 }
@@ -109,33 +109,35 @@ pub(crate) fn null_name(of: NameOf<'_>) -> String {
     format!("Invalid {of}: null")
 }
 
-/// What a point that the writer refused is told.
+/// Why a point was not stored, in OpenTSDB's texts.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Refusal {
-    /// It is against a rule; sending it again does not help.
+pub(crate) enum Rejection {
+    /// It breaks a rule; a retry does not help.
     Rule(String),
-    /// It has no tags; the doors have different words for it.
+    /// It has no tags. HTTP and telnet have different texts for it.
     NoTags,
     /// A name is unknown and is not assigned on write.
     UnknownName {
-        /// OpenTSDB's word for its kind: `metrics`, `tagk` or `tagv`.
+        /// OpenTSDB's name of its kind: `metrics`, `tagk` or `tagv`.
         kind: &'static str,
         /// The name.
         name: String,
     },
-    /// The point is good, but names could not be assigned.
+    /// The point is valid, but UIDs could not be assigned to its names.
     Storage(String),
 }
 
-impl Refusal {
-    /// Puts the writer's reason into OpenTSDB's words. `tags` are the tags of the point.
-    pub(crate) fn of(reason: &PointErrorReason, tags: &[(&str, &str)]) -> Refusal {
+impl Rejection {
+    /// The texts for the writer's reason. `tags` are the tags of the point.
+    pub(crate) fn of(reason: &PointErrorReason, tags: &[(&str, &str)]) -> Rejection {
         use PointErrorReason as R;
         match reason {
-            R::NoTags => Refusal::NoTags,
-            R::TooManyTags { count, max } => Refusal::Rule(too_many_tags(*count, *max, tags.iter().copied())),
+            R::NoTags => Rejection::NoTags,
+            R::TooManyTags { count, max } => {
+                Rejection::Rule(too_many_tags(*count, *max, tags.iter().copied()))
+            }
             R::InvalidName { place, name, error } => {
-                Refusal::Rule(invalid_name(NameOf::from(place), name, error))
+                Rejection::Rule(invalid_name(NameOf::from(place), name, error))
             }
             R::NoUid { place, name, refusal } => match refusal {
                 UidRefusal::AutoCreateDisabled => {
@@ -144,22 +146,21 @@ impl Refusal {
                         NamePlace::Tagk { .. } => "tagk",
                         NamePlace::Tagv { .. } => "tagv",
                     };
-                    Refusal::UnknownName {
+                    Rejection::UnknownName {
                         kind,
                         name: name.clone(),
                     }
                 }
                 UidRefusal::InvalidName { detail } => {
-                    Refusal::Rule(format!("Invalid {}: {detail}", NameOf::from(place)))
+                    Rejection::Rule(format!("Invalid {}: {detail}", NameOf::from(place)))
                 }
                 UidRefusal::SpaceExhausted
                 | UidRefusal::StoreFull { .. }
                 | UidRefusal::Unavailable { .. }
-                | UidRefusal::Other { .. } => Refusal::Storage(reason.to_string()),
+                | UidRefusal::Other { .. } => Rejection::Storage(reason.to_string()),
             },
-            R::Unresolved(_) => Refusal::Storage(reason.to_string()),
-            // These doors check timestamps and values themselves, take names and not TSUIDs, and
-            // have no columns; if one of these came all the same, its own words are clear.
+            R::Unresolved(_) => Rejection::Storage(reason.to_string()),
+            // HTTP and telnet check timestamps and values before, and send neither TSUIDs nor columns.
             R::NoSeries
             | R::DuplicateTagk { .. }
             | R::InvalidTsuid(_)
@@ -169,7 +170,7 @@ impl Refusal {
             | R::TimestampOverflow
             | R::NoValue
             | R::InvalidValue(_)
-            | R::BlockShape { .. } => Refusal::Rule(reason.to_string()),
+            | R::BlockShape { .. } => Rejection::Rule(reason.to_string()),
         }
     }
 }

@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_is_held_until_the_client_took_it() {
+    fn memory_is_held_until_the_client_has_taken_the_body() {
         let budget = budget(10 << 20);
         let mut writer = writer(&budget);
         for _ in 0..1000 {
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn a_body_over_the_budget_is_refused_while_it_is_written() {
+    fn rejects_a_body_over_the_budget_while_it_is_written() {
         let budget = budget(1 << 20);
         let mut writer = writer(&budget);
         let refused = (0..).find_map(|_| {

@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn the_envelope_has_what_there_is() {
+    fn the_envelope_omits_empty_fields() {
         let error = HttpError::bad_request("a \"b\"");
         assert_eq!(
             text(&error, true),
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn causes_are_told_only_if_the_operator_wants_it() {
+    fn causes_are_shown_only_if_enabled() {
         let cause = std::io::Error::other("disk");
         let error = HttpError::new(StatusCode::SERVICE_UNAVAILABLE, "m").with_causes(&cause);
         assert_eq!(text(&error, false), r#"{"error":{"code":503,"message":"m"}}"#);

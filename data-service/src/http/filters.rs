@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_type_is_described() {
+    fn describes_every_filter_type() {
         let all: serde_json::Value = serde_json::from_slice(&body()).unwrap();
         for name in FILTER_TYPES {
             let example = all[name]["examples"].as_str().unwrap();

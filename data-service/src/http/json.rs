@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn any_text_reads_back() {
+    fn strings_round_trip() {
         for text in [
             "",
             "plain",
@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn collections_keep_their_order() {
+    fn arrays_and_objects_keep_their_order() {
         let mut out = Vec::new();
         write_map(&mut out, [("z", "1"), ("a", "2")]);
         write_strings(&mut out, ["b", "a"]);

@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn parameters_are_decoded() {
+    fn decodes_parameters() {
         let parameters = Parameters::parse(Some("m=sum:a%7bhost=x%7D&m=b+c&ms&start=1h-ago&e=%C3%A9"));
         assert_eq!(parameters.all("m").collect::<Vec<_>>(), ["sum:a{host=x}", "b c"]);
         assert!(parameters.has("ms") && !parameters.has("arrays"));
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn broken_escapes_stay() {
+    fn keeps_invalid_escapes() {
         let parameters = Parameters::parse(Some("a=%&b=%4&c=%zz&d=%ff&&=x"));
         assert_eq!(parameters.get("a"), Some("%"));
         assert_eq!(parameters.get("b"), Some("%4"));

@@ -184,7 +184,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn gzip_is_preferred_and_refusals_are_heard() {
+    fn prefers_gzip_and_honours_weights_of_zero() {
         for (offers, expected) in [
             ("gzip", Some(Coding::Gzip)),
             ("deflate, gzip;q=0.5", Some(Coding::Gzip)),
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn jsonp_wraps_json_only() {
+    fn jsonp_wraps_only_json() {
         let body = |reply: Reply| String::from_utf8(reply.body.into_bytes()).unwrap();
         assert_eq!(body(Reply::json(b"[1]".to_vec()).wrapped(Some("f"))), "f([1])");
         assert_eq!(body(Reply::json(b"[1]".to_vec()).wrapped(None)), "[1]");

@@ -222,7 +222,10 @@ async fn decompressed(
     let mut progress = decompression.begin();
     loop {
         match progress {
-            Progress::Done => return Ok(decompression.finish()),
+            Progress::Done => {
+                let (bytes, memory) = decompression.finish();
+                return Ok(RequestBody { bytes, memory });
+            }
             Progress::TooLarge => return Err(too_large(limits.max_bytes)),
             Progress::Invalid(details) => {
                 let message = format!("request body is no valid {} data", format.name());
@@ -232,11 +235,11 @@ async fn decompressed(
             Progress::Large => {}
         }
         let job = move || {
-            let progress = decompression.go_on();
+            let progress = decompression.resume();
             (decompression, progress)
         };
-        let unfolded = limits.compute.run(job).await;
-        (decompression, progress) = unfolded
+        let resumed = limits.compute.run(job).await;
+        (decompression, progress) = resumed
             .map_err(|panicked| HttpError::new(StatusCode::INTERNAL_SERVER_ERROR, panicked.to_string()))?;
     }
 }
@@ -324,7 +327,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn compressed_bodies_unfold() {
+    async fn decompresses_bodies() {
         let plain = b"[1,2,3]".repeat(100);
         let mut zlib = ZlibEncoder::new(Vec::new(), Compression::fast());
         zlib.write_all(&plain).unwrap();
@@ -344,7 +347,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_bomb_stops_at_the_limit() {
+    async fn stops_decompression_at_the_limit() {
         let bomb = gzip(&vec![b' '; 8 << 20]);
         assert!(bomb.len() < 64 << 10, "{}", bomb.len());
         let error = read_as(Some("gzip"), bomb, 1 << 20).await.unwrap_err();
@@ -361,7 +364,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_body_that_never_fits_the_pool_is_rejected_for_good() {
+    async fn a_body_larger_than_the_pool_gets_413() {
         let (pool, compute) = (MemoryPool::new("ingest", 1 << 20), ComputePool::new(1).unwrap());
         let began = Instant::now();
         let request = |bytes: usize| Request::new(Full::new(Bytes::from(vec![b'x'; bytes])));
@@ -383,7 +386,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn broken_compression_is_told() {
+    async fn rejects_invalid_compressed_data() {
         let whole = gzip(b"some text that is compressed");
         let mut flipped = whole.clone();
         let last = flipped.len() - 6;
@@ -430,7 +433,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_body_that_is_too_slow_is_given_up() {
+    async fn a_slow_body_gets_408() {
         let (pool, compute) = (MemoryPool::unlimited("ingest"), ComputePool::new(1).unwrap());
         let read = async |request| read(request, limits(&pool, &compute)).await;
         let error = read(pieces(1000, 100, Duration::from_secs(9))).await.unwrap_err();
@@ -458,7 +461,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn slow_bodies_take_the_memory_of_what_has_come() {
+    async fn slow_bodies_hold_only_the_memory_of_received_bytes() {
         let (pool, compute) = (MemoryPool::new("ingest", 16 << 20), ComputePool::new(1).unwrap());
         let slow: Vec<_> = (0..100)
             .map(|_| pieces(3, 1, Duration::from_secs(9)))
@@ -478,7 +481,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn without_memory_a_body_is_to_be_sent_again() {
+    async fn a_body_gets_503_while_the_pool_is_exhausted() {
         let (pool, compute) = (MemoryPool::new("ingest", 1 << 20), ComputePool::new(1).unwrap());
         let taken = pool.try_reserve(1 << 20).unwrap();
         let began = Instant::now();
@@ -504,7 +507,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_body_is_charged_as_it_unfolds() {
+    async fn charges_a_body_during_decompression() {
         let compute = ComputePool::new(1).unwrap();
         let plain = b"0123456789abcdef".repeat(1 << 16);
         let request = || {

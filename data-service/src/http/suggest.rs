@@ -20,24 +20,24 @@ use crate::uids::{Uids, UidsError};
 use oxtsdb_query::exec::budget::{Budget, Limits};
 use oxtsdb_query::{QueryError, QueryResources};
 
-/// Names in an answer if the client does not say how many.
+/// Names of a response if the client gives no `max`.
 const DEFAULT_MAX: usize = 25;
 
-/// Names in an answer at most, so that it stays small enough for memory.
+/// Names of a response, at most, so that it fits in memory.
 const MOST: usize = 100_000;
 
-/// Answers with at most so many names are written inline, and are too small to be counted.
+/// Responses of at most this many names are written inline, and are too small to be charged.
 const FEW: usize = 1000;
 
-/// Memory of a name and its UID; an estimate.
+/// Memory of a name and its UID, in bytes; an estimate.
 const NAME_BYTES: u64 = 128;
 
 /// How long the UID service may take.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// What to suggest.
+/// The names to suggest.
 #[derive(Debug, PartialEq, Eq)]
-struct Question {
+struct SuggestRequest {
     kind: UidKind,
     prefix: String,
     max: usize,
@@ -52,20 +52,20 @@ pub(crate) async fn get(request: ApiRequest<'_>) -> Result<Reply, HttpError> {
         .get("type")
         .filter(|kind| !kind.is_empty())
         .ok_or_else(|| HttpError::bad_request("Missing parameter <code>type</code>"))?;
-    let question = question(kind, parameters.get("q"), parameters.get("max"))?;
-    answer(&parts.uids, parts.engine.resources(), question).await
+    let request = suggest_request(kind, parameters.get("q"), parameters.get("max"))?;
+    respond(&parts.uids, parts.engine.resources(), request).await
 }
 
 /// POST: the same as a JSON object of scalars.
 pub(crate) async fn post(request: ApiRequest<'_>) -> Result<Reply, HttpError> {
     let ApiRequest { parts, mut body, .. } = request;
     let resources = parts.engine.resources();
-    let question = parsed(&mut body, &resources.compute, parse).await?;
-    answer(&parts.uids, resources, question).await
+    let request = parsed(&mut body, &resources.compute, parse).await?;
+    respond(&parts.uids, resources, request).await
 }
 
 /// Reads the body of a POST.
-fn parse(content: &[u8]) -> Result<Question, HttpError> {
+fn parse(content: &[u8]) -> Result<SuggestRequest, HttpError> {
     let fields: BTreeMap<Cow<'_, str>, serde_json::Value> =
         serde_json::from_slice(content).map_err(|error| HttpError::unreadable_json(error.to_string()))?;
     let field = |name: &str| match fields.get(name) {
@@ -76,10 +76,10 @@ fn parse(content: &[u8]) -> Result<Question, HttpError> {
     let kind = field("type")
         .filter(|kind| !kind.is_empty())
         .ok_or_else(|| HttpError::bad_request("Missing 'type' parameter"))?;
-    question(&kind, field("q").as_deref(), field("max").as_deref())
+    suggest_request(&kind, field("q").as_deref(), field("max").as_deref())
 }
 
-fn question(kind: &str, prefix: Option<&str>, max: Option<&str>) -> Result<Question, HttpError> {
+fn suggest_request(kind: &str, prefix: Option<&str>, max: Option<&str>) -> Result<SuggestRequest, HttpError> {
     let max = match max.filter(|max| !max.is_empty()) {
         None => DEFAULT_MAX,
         Some(text) => {
@@ -103,15 +103,19 @@ fn question(kind: &str, prefix: Option<&str>, max: Option<&str>) -> Result<Quest
             )));
         }
     };
-    Ok(Question {
+    Ok(SuggestRequest {
         kind,
         prefix: prefix.unwrap_or_default().to_owned(),
         max,
     })
 }
 
-async fn answer(uids: &Uids, resources: &QueryResources, question: Question) -> Result<Reply, HttpError> {
-    let Question { kind, prefix, max } = question;
+async fn respond(
+    uids: &Uids,
+    resources: &QueryResources,
+    request: SuggestRequest,
+) -> Result<Reply, HttpError> {
+    let SuggestRequest { kind, prefix, max } = request;
     let deadline = Some(Instant::now() + TIMEOUT);
     let of_query = |error: QueryError| of_query(&error);
     let budget = Budget::new(Limits::NONE, Arc::default(), resources.memory.empty_reservation());
@@ -135,7 +139,7 @@ async fn answer(uids: &Uids, resources: &QueryResources, question: Question) -> 
     Ok(Reply::json(body.map_err(of_query)?))
 }
 
-/// Names as JSON; with a budget they hold memory of it.
+/// Names as JSON, charged to the budget if there is one.
 fn write(names: &[String], budget: Option<&Budget>) -> Result<ReplyBody, QueryError> {
     let mut body = BodyWriter::new();
     if let Some(budget) = budget {
@@ -153,7 +157,7 @@ fn write(names: &[String], budget: Option<&Budget>) -> Result<ReplyBody, QueryEr
     body.finish()
 }
 
-/// A question that the UID service did not answer.
+/// The response to a failure of the UID service.
 pub(crate) fn uids_error(error: &UidsError) -> HttpError {
     let status = match error {
         UidsError::Unavailable { .. } | UidsError::Busy { .. } => http::StatusCode::SERVICE_UNAVAILABLE,
@@ -168,12 +172,12 @@ pub(crate) fn uids_error(error: &UidsError) -> HttpError {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::front::testing::Service;
     use crate::settings::DataSettings;
     use crate::test_stack::TestStack;
+    use crate::test_stack::service::Service;
 
     #[tokio::test]
-    async fn many_names_take_memory_for_queries() {
+    async fn many_names_are_charged_to_the_query_pool() {
         let memory = oxtsdb_resources::MemoryAccount::new(256 << 20, 0);
         let stack = TestStack::with_memory(DataSettings::default(), &memory).await;
         let service = Service::of(stack).await;
@@ -182,25 +186,28 @@ mod tests {
         let query = memory.query();
         let taken = query.try_reserve(query.limit_bytes()).unwrap();
         let many = "/api/suggest?type=metrics&max=1001";
-        let answer = service.get(many).await;
-        assert_eq!((answer.status, answer.header("retry-after")), (503, Some("1")));
+        let response = service.get(many).await;
+        assert_eq!(
+            (response.status, response.header("retry-after")),
+            (503, Some("1"))
+        );
         let few = service.get("/api/suggest?type=metrics&max=1000").await;
         assert_eq!((few.status, few.text()), (200, r#"["m"]"#));
         drop(taken);
-        let answer = service.get(many).await;
-        assert_eq!((answer.status, answer.text()), (200, r#"["m"]"#));
+        let response = service.get(many).await;
+        assert_eq!((response.status, response.text()), (200, r#"["m"]"#));
     }
 
     #[test]
-    fn questions_are_checked_in_opentsdbs_words() {
-        let told = |kind: &str, max| question(kind, None, max).unwrap_err().message;
-        assert_eq!(told("bogus", None), "Invalid 'type' parameter:bogus");
-        assert_eq!(told("metrics", Some("x")), "Unable to parse 'max' as a number");
+    fn rejects_invalid_requests_with_opentsdbs_texts() {
+        let message = |kind: &str, max| suggest_request(kind, None, max).unwrap_err().message;
+        assert_eq!(message("bogus", None), "Invalid 'type' parameter:bogus");
+        assert_eq!(message("metrics", Some("x")), "Unable to parse 'max' as a number");
         for (max, expected) in [(None, 25), (Some("0"), 25), (Some("-3"), 25), (Some("7"), 7)] {
-            let asked = question("tagk", Some("h"), max).unwrap();
+            let request = suggest_request("tagk", Some("h"), max).unwrap();
             assert_eq!(
-                asked,
-                Question {
+                request,
+                SuggestRequest {
                     kind: UidKind::Tagk,
                     prefix: "h".into(),
                     max: expected

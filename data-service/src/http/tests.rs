@@ -5,9 +5,9 @@ use serde_json::json;
 use tokio::io::AsyncWriteExt as _;
 use uid_service::UidSettings;
 
-use crate::front::testing::{Service, read_answer, read_to_end};
 use crate::settings::DataSettings;
 use crate::test_stack::TestStack;
+use crate::test_stack::service::{Service, read_answer, read_to_end};
 
 async fn put(service: &Service, names: &[&str]) {
     for name in names {
@@ -18,7 +18,7 @@ async fn put(service: &Service, names: &[&str]) {
 }
 
 #[tokio::test]
-async fn names_are_suggested() {
+async fn suggests_names() {
     let service = Service::start().await;
     put(&service, &["b", "a.2", "a.1", "A"]).await;
     for (target, expected) in [
@@ -58,7 +58,7 @@ async fn names_are_suggested() {
 }
 
 #[tokio::test]
-async fn the_program_tells_what_it_is_and_what_it_did() {
+async fn reports_version_and_statistics() {
     let service = Service::start().await;
     put(&service, &["m"]).await;
     let version = service.get("/api/version").await.json();
@@ -81,7 +81,7 @@ async fn the_program_tells_what_it_is_and_what_it_did() {
 }
 
 #[tokio::test]
-async fn wrong_paths_and_methods_are_told() {
+async fn reports_unknown_paths_and_methods_in_opentsdbs_envelope() {
     let service = Service::start().await;
     for (request, status, body) in [
         (
@@ -133,7 +133,7 @@ async fn wrong_paths_and_methods_are_told() {
 }
 
 #[tokio::test]
-async fn answers_are_compressed_if_asked_for() {
+async fn compresses_responses_on_request() {
     let service = Service::start().await;
     let head = "GET /api/version HTTP/1.1\r\nAccept-Encoding: gzip, deflate\r\n".to_owned();
     let answer = service.request(head, b"").await;
@@ -147,7 +147,7 @@ async fn answers_are_compressed_if_asked_for() {
 }
 
 #[tokio::test]
-async fn connections_are_kept_and_requests_pipelined() {
+async fn keeps_connections_and_serves_pipelined_requests() {
     let service = Service::start().await;
     let mut stream = service.connect().await;
     let request = "GET /api/suggest?type=tagk HTTP/1.1\r\nHost: t\r\n\r\n";
@@ -160,7 +160,7 @@ async fn connections_are_kept_and_requests_pipelined() {
 }
 
 #[tokio::test]
-async fn the_first_byte_decides() {
+async fn the_first_byte_selects_the_protocol() {
     let service = Service::start().await;
     assert!(service.telnet("help\n").await.starts_with("available commands:"));
     assert!(service.telnet("\n").await.starts_with("unknown command: ."));
@@ -178,7 +178,7 @@ async fn the_first_byte_decides() {
 }
 
 #[tokio::test]
-async fn at_the_limit_an_idle_connection_gives_way_and_busy_ones_are_served() {
+async fn at_the_limit_idle_connections_are_evicted_and_busy_ones_served() {
     let mut settings = DataSettings::default();
     settings.connections.max_connections = 2;
     let service = Service::start_with(settings, UidSettings::default()).await;
@@ -212,7 +212,7 @@ async fn at_the_limit_an_idle_connection_gives_way_and_busy_ones_are_served() {
 }
 
 #[tokio::test]
-async fn a_request_under_way_is_finished_when_the_program_stops() {
+async fn completes_requests_in_flight_on_shutdown() {
     let mut service = Service::start().await;
     let point = r#"{"metric":"m","timestamp":1,"value":1,"tags":{"a":"b"}}"#;
     let mut idle = service.connect().await;
@@ -241,11 +241,11 @@ async fn a_request_under_way_is_finished_when_the_program_stops() {
     assert_eq!(read_to_end(&mut busy).await, "");
     let store = service.store.clone();
     service.ended().await;
-    assert_eq!(crate::front::testing::points(&store).await.len(), 1);
+    assert_eq!(crate::test_stack::service::points(&store).await.len(), 1);
 }
 
 #[tokio::test]
-async fn slow_bodies_do_not_hold_up_the_others() {
+async fn slow_bodies_do_not_block_other_requests() {
     let service = Service::start().await;
     let mut slow = Vec::new();
     for head in [
@@ -275,7 +275,7 @@ async fn slow_bodies_do_not_hold_up_the_others() {
 }
 
 #[tokio::test]
-async fn without_memory_puts_are_to_be_sent_again() {
+async fn puts_get_503_while_the_memory_pool_is_exhausted() {
     let full = MemoryAccount::new(256 << 20, 0);
     let stack = TestStack::with_memory(DataSettings::default(), &full).await;
     let service = Service::of(stack).await;
@@ -294,7 +294,7 @@ async fn without_memory_puts_are_to_be_sent_again() {
 }
 
 #[tokio::test]
-async fn a_put_that_never_fits_the_ingest_pool_is_rejected_for_good() {
+async fn a_put_larger_than_the_ingest_pool_gets_413() {
     // The ingest pool has 16 MiB; a body takes five times its size.
     let small = MemoryAccount::new(256 << 20, 192 << 20);
     let stack = TestStack::with_memory(DataSettings::default(), &small).await;
@@ -313,7 +313,7 @@ async fn a_put_that_never_fits_the_ingest_pool_is_rejected_for_good() {
 }
 
 #[tokio::test]
-async fn pages_of_other_origins_are_rejected_unless_they_are_allowed() {
+async fn rejects_foreign_origins_unless_they_are_allowed() {
     let point = br#"{"metric":"m","timestamp":1,"value":1,"tags":{"k":"v"}}"#;
     let send = async |service: &Service, method: &str, origin: &str| {
         let head = format!("{method} /api/put HTTP/1.1\r\nOrigin: {origin}\r\n");

@@ -1,4 +1,4 @@
-//! The batches of a connection that are being stored, in their order.
+//! The batches of a connection that are being stored, in the order of their lines.
 
 use futures::StreamExt as _;
 use futures::future::{BoxFuture, FutureExt as _};
@@ -6,34 +6,33 @@ use futures::stream::FuturesOrdered;
 
 use oxtsdb_resources::Reservation;
 
-use crate::front::write_failure;
 use crate::write::WriteError;
 
-/// What a batch takes beside its lines, in bytes, so that many small ones fill a window too.
+/// Bytes that a batch counts for beside its lines, so that many small batches fill a window too.
 const BATCH_BYTES: usize = 1024;
 
 /// A batch that is being stored.
 #[derive(Debug)]
 struct Batch {
-    /// Its lines, in case it has to be stored again. All of them are points.
+    /// Its lines, to store them again. All of them are points.
     text: Box<str>,
     points: usize,
-    /// Of the text.
+    /// Covers the text.
     memory: Reservation,
 }
 
-/// How a batch ended.
+/// The result of a batch.
 #[derive(Debug)]
-pub(super) enum Ended {
-    /// So many points are stored.
+pub(super) enum BatchResult {
+    /// This number of points is stored.
     Stored(usize),
-    /// So many points are not known to be stored, and never will be.
+    /// This number of points is not known to be stored, and a retry does not help.
     Failed(usize, WriteError),
-    /// It is among those to store again.
-    Again,
+    /// The batch has to be stored again.
+    StoreAgain,
 }
 
-/// Batches that are being stored, and the lines of those that have to be stored again.
+/// Batches that are being stored, and the lines of batches that have to be stored again.
 #[derive(Debug, Default)]
 pub(super) struct InFlight {
     batches: FuturesOrdered<BoxFuture<'static, (Batch, Result<(), WriteError>)>>,
@@ -75,36 +74,33 @@ impl InFlight {
         self.batches.push_back(storing.boxed());
     }
 
-    /// Waits until the first batch has ended; `None` if there is none. Nothing is lost when this is
-    /// dropped.
+    /// Waits for the result of the first batch; `None` if there is none. Cancel-safe.
     ///
-    /// Behind a failure that may pass, all batches are to be stored again, also those that are stored:
-    /// of two points of one instant the later one has to be stored last.
-    pub(super) async fn next(&mut self) -> Option<Ended> {
+    /// Behind a transient failure, all batches have to be stored again, also those that are stored: of two points
+    /// with one timestamp the later has to be stored last.
+    pub(super) async fn next(&mut self) -> Option<BatchResult> {
         let (Batch { text, points, memory }, stored) = self.batches.next().await?;
         self.bytes -= Self::bytes_of(&text);
         Some(match stored {
-            Ok(()) if !self.has_again() => Ended::Stored(points),
-            Err(error) if !self.has_again() && !write_failure::may_pass(&error) => {
-                Ended::Failed(points, error)
-            }
+            Ok(()) if !self.has_again() => BatchResult::Stored(points),
+            Err(error) if !self.has_again() && !error.is_transient() => BatchResult::Failed(points, error),
             _ => {
                 self.again.push_str(&text);
                 match &mut self.again_memory {
                     Some(held) => held.merge(memory),
                     None => self.again_memory = Some(memory),
                 }
-                Ended::Again
+                BatchResult::StoreAgain
             }
         })
     }
 
-    /// Whether there are lines to store again.
+    /// Whether lines have to be stored again.
     pub(super) fn has_again(&self) -> bool {
         !self.again.is_empty()
     }
 
-    /// Takes the lines to store again, in their order, and their memory. No batch may be under way any more.
+    /// Takes the lines to store again, in their order, and their memory. No batch may be in flight.
     pub(super) fn take_again(&mut self) -> (String, Option<Reservation>) {
         (std::mem::take(&mut self.again), self.again_memory.take())
     }

@@ -1,12 +1,12 @@
-//! Lines of the telnet protocol: what each of them means, without doing it.
+//! Parses lines of the telnet protocol.
 //!
 //! ```text
 //!   put METRIC TIMESTAMP VALUE TAGK=TAGV [TAGK=TAGV ...]
 //!   version | help | stats | exit
 //! ```
 //!
-//! Words are split at single spaces, so two spaces make an empty word; among the tags an empty word
-//! is skipped. Commands are lower case. Nothing is trimmed but one carriage return at the end.
+//! Words are separated by single spaces, so two spaces make an empty word; among the tags an empty word
+//! is skipped. Commands are lower case. Only one carriage return at the end is trimmed.
 //!
 //! Source: OpenTSDB 2.4, `PutDataPointRpc.importDataPoint`, `Tags.parse`, `WordSplitter`.
 
@@ -19,25 +19,25 @@ use oxtsdb_schema::{Timestamp, Value};
 
 use crate::front::point_text;
 
-/// Tags of one point that are looked at. More than that are refused by the writer in any case.
+/// Tags that are parsed of one point. The writer rejects points with fewer tags than that.
 const MAX_TAGS_READ: usize = 256;
 
-/// What the lines of one piece of input ask for, in their order.
+/// Parsed lines, in their order.
 #[derive(Debug, Default)]
 pub(crate) struct Batch<'a> {
     /// Points to store.
     pub(crate) points: Vec<PutLine<'a>>,
     /// Tags of all points, each in the order of its line.
     pub(crate) tags: Vec<(&'a str, &'a str)>,
-    /// Everything else.
-    pub(crate) others: Vec<Other<'a>>,
+    /// All other lines.
+    pub(crate) others: Vec<OtherLine<'a>>,
     /// Lines that were read.
     pub(crate) lines: usize,
-    /// Bytes of text that were read; the rest is for the next batch.
+    /// Bytes of text that were read; the rest belongs to the next batch.
     pub(crate) read: usize,
-    /// Whether the last line was `exit`; what stood behind it was not read.
+    /// Whether the last line was `exit`; the lines behind it were not read.
     pub(crate) exit: bool,
-    /// Whether reading ended before a line that is longer than allowed.
+    /// Whether parsing stopped before a line that is longer than allowed.
     pub(crate) too_long: bool,
 }
 
@@ -51,42 +51,42 @@ pub(crate) struct PutLine<'a> {
     pub(crate) tags: Range<usize>,
 }
 
-/// A line that is no point to store.
+/// A line that is not a valid `put`.
 #[derive(Debug, PartialEq)]
-pub(crate) struct Other<'a> {
+pub(crate) struct OtherLine<'a> {
     /// Points of lines before it.
     pub(crate) points_before: usize,
-    /// What it asks for.
-    pub(crate) asks: Asks<'a>,
+    /// Its command.
+    pub(crate) command: Command<'a>,
 }
 
-/// What a line that is no point asks for.
+/// The command of a line that is not a valid `put`.
 #[derive(Debug, PartialEq)]
-pub(crate) enum Asks<'a> {
+pub(crate) enum Command<'a> {
     /// `version`.
     Version,
     /// `help`.
     Help,
     /// `stats`.
     Stats,
-    /// A `put` whose timestamp or value is no number; the whole answer.
+    /// A `put` whose timestamp or value is not a number; the reply.
     InvalidValue(String),
-    /// A `put` that is against another rule; the whole answer.
+    /// A `put` that breaks another rule; the reply.
     IllegalArgument(String),
-    /// No command.
+    /// An unknown command.
     Unknown(&'a str),
 }
 
-/// Reads whole lines until there are `max_points` points, `exit`, a line of more than
-/// `max_line_bytes` characters, or no more. `text` ends in a newline.
-pub(crate) fn read(text: &str, max_line_bytes: usize, max_points: usize) -> Batch<'_> {
+/// Parses whole lines until `max_points` points, `exit`, a line of more than `max_line_bytes` characters, or the
+/// end. `text` ends in a newline.
+pub(crate) fn parse(text: &str, max_line_bytes: usize, max_points: usize) -> Batch<'_> {
     let mut batch = Batch::default();
-    // Lines with points have some 64 characters; a wrong guess only costs a copy.
+    // A line with a point has about 64 characters; a wrong guess only costs a copy.
     let guess = (text.len() / 64).min(max_points);
     batch.points.reserve(guess);
     batch.tags.reserve(guess * 2);
     let mut rest = text;
-    // Other lines than points cost memory too, for their answers.
+    // Other lines than points need memory too, for their replies.
     while batch.points.len() < max_points && batch.others.len() < max_points {
         let Some(end) = memchr(b'\n', rest.as_bytes()) else {
             break;
@@ -100,24 +100,24 @@ pub(crate) fn read(text: &str, max_line_bytes: usize, max_points: usize) -> Batc
         rest = behind.get(1..).unwrap_or_default();
         batch.lines += 1;
         let line = line.strip_suffix('\r').unwrap_or(line);
-        let (command, words) = split_word(line);
-        let asks = match command {
-            "put" => match batch.read_put(words) {
+        let (word, words) = split_word(line);
+        let command = match word {
+            "put" => match batch.parse_put(words) {
                 Ok(()) => continue,
-                Err(asks) => asks,
+                Err(command) => command,
             },
-            "version" => Asks::Version,
-            "help" => Asks::Help,
-            "stats" => Asks::Stats,
+            "version" => Command::Version,
+            "help" => Command::Help,
+            "stats" => Command::Stats,
             "exit" => {
                 batch.exit = true;
                 break;
             }
-            unknown => Asks::Unknown(unknown),
+            unknown => Command::Unknown(unknown),
         };
-        batch.others.push(Other {
+        batch.others.push(OtherLine {
             points_before: batch.points.len(),
-            asks,
+            command,
         });
     }
     batch.read = text.len() - rest.len();
@@ -125,27 +125,27 @@ pub(crate) fn read(text: &str, max_line_bytes: usize, max_points: usize) -> Batc
 }
 
 impl<'a> Batch<'a> {
-    /// Whether there is more to do for the batch than to store its points.
-    pub(crate) fn has_answers(&self) -> bool {
+    /// Whether the batch needs a reply even if all its points are stored, or ends the session.
+    pub(crate) fn needs_reply(&self) -> bool {
         !self.others.is_empty() || self.exit || self.too_long
     }
 
-    /// Reads the words behind `put`.
-    fn read_put(&mut self, words: Option<&'a str>) -> Result<(), Asks<'a>> {
+    /// Parses the words behind `put`.
+    fn parse_put(&mut self, words: Option<&'a str>) -> Result<(), Command<'a>> {
         let start = self.tags.len();
-        match self.point_of(words, start) {
+        match self.parse_point(words, start) {
             Ok(point) => {
                 self.points.push(point);
                 Ok(())
             }
-            Err(refusal) => {
+            Err(command) => {
                 self.tags.truncate(start);
-                Err(refusal)
+                Err(command)
             }
         }
     }
 
-    fn point_of(&mut self, words: Option<&'a str>, start: usize) -> Result<PutLine<'a>, Asks<'a>> {
+    fn parse_point(&mut self, words: Option<&'a str>, start: usize) -> Result<PutLine<'a>, Command<'a>> {
         let (metric, words) = next_word(words);
         let (timestamp_text, words) = next_word(words);
         let (value_text, words) = next_word(words);
@@ -153,30 +153,30 @@ impl<'a> Batch<'a> {
             (metric, timestamp_text, value_text, words)
         else {
             let got = [metric, timestamp_text, value_text].iter().flatten().count();
-            return Err(refused(format_args!(
+            return Err(rejected(format_args!(
                 "not enough arguments (need least 4, got {got})"
             )));
         };
         if metric.is_empty() {
-            return Err(refused("empty metric name"));
+            return Err(rejected("empty metric name"));
         }
         let timestamp = match Timestamp::parse_telnet(timestamp_text) {
             Ok(timestamp) => Ok(timestamp),
-            Err(TimestampTextError::NotAnInteger(error)) => return Err(no_number(error)),
+            Err(TimestampTextError::NotAnInteger(error)) => return Err(not_a_number(error)),
             Err(TimestampTextError::Timestamp(TimestampError::TooLate { value })) => Err(value),
             Err(TimestampTextError::Timestamp(_)) => {
                 let number = timestamp_text.replace('.', "");
                 let number = parse_integer(&number).unwrap_or(0);
-                return Err(refused(format_args!("invalid timestamp: {number}")));
+                return Err(rejected(format_args!("invalid timestamp: {number}")));
             }
         };
         if value_text.is_empty() {
-            return Err(refused("empty value"));
+            return Err(rejected("empty value"));
         }
         loop {
             let (tag, behind) = split_word(tags);
             if !tag.is_empty() {
-                self.read_tag(start, tag)?;
+                self.parse_tag(start, tag)?;
             }
             match behind {
                 Some(behind) => tags = behind,
@@ -186,14 +186,14 @@ impl<'a> Batch<'a> {
         let value = parse_telnet(value_text).map_err(|error| match error {
             ValueTextError::Value(error) => {
                 let timestamp = timestamp.map_or_else(|number| number.to_string(), |t| t.to_string());
-                refused(point_text::not_finite(&error, metric, timestamp))
+                rejected(point_text::not_finite(&error, metric, timestamp))
             }
-            error => no_number(error),
+            error => not_a_number(error),
         })?;
         let tags = start..self.tags.len();
         let timestamp = timestamp.map_err(|number| {
             let tags = self.tags.get(tags.clone()).unwrap_or_default();
-            refused(point_text::bad_timestamp(
+            rejected(point_text::bad_timestamp(
                 number,
                 metric,
                 tags.iter().copied(),
@@ -208,22 +208,22 @@ impl<'a> Batch<'a> {
         })
     }
 
-    fn read_tag(&mut self, start: usize, tag: &'a str) -> Result<(), Asks<'a>> {
+    fn parse_tag(&mut self, start: usize, tag: &'a str) -> Result<(), Command<'a>> {
         let pair = tag
             .split_once('=')
             .filter(|(key, value)| !key.is_empty() && !value.is_empty() && !value.contains('='));
         let Some((key, value)) = pair else {
-            return Err(refused(format_args!("invalid tag: {tag}")));
+            return Err(rejected(format_args!("invalid tag: {tag}")));
         };
         let mine = self.tags.get(start..).unwrap_or_default();
         match mine.iter().find(|(name, _)| *name == key) {
             Some((_, same)) if *same == value => Ok(()),
             Some(_) => {
                 let tags = point_text::tag_map(mine.iter().copied());
-                Err(refused(format_args!("duplicate tag: {tag}, tags={tags}")))
+                Err(rejected(format_args!("duplicate tag: {tag}, tags={tags}")))
             }
             None => {
-                // With a long line limit the search above would take quadratic time.
+                // If the limit of lines is large, the search above would take quadratic time.
                 if mine.len() < MAX_TAGS_READ {
                     self.tags.push((key, value));
                 }
@@ -233,7 +233,7 @@ impl<'a> Batch<'a> {
     }
 }
 
-/// The first word of a line, and what stands behind its space.
+/// The first word of a line, and the rest behind its space.
 fn split_word(text: &str) -> (&str, Option<&str>) {
     match memchr(b' ', text.as_bytes()) {
         Some(space) => {
@@ -254,17 +254,17 @@ fn next_word(words: Option<&str>) -> (Option<&str>, Option<&str>) {
     }
 }
 
-/// The answer to a `put` that is against a rule.
+/// The reply to a `put` that breaks a rule.
 pub(crate) fn illegal(rule: impl std::fmt::Display) -> String {
     format!("put: illegal argument: {rule}\n")
 }
 
-fn refused<'a>(rule: impl std::fmt::Display) -> Asks<'a> {
-    Asks::IllegalArgument(illegal(rule))
+fn rejected<'a>(rule: impl std::fmt::Display) -> Command<'a> {
+    Command::IllegalArgument(illegal(rule))
 }
 
-fn no_number<'a>(error: impl std::fmt::Display) -> Asks<'a> {
-    Asks::InvalidValue(format!("put: invalid value: {error}\n"))
+fn not_a_number<'a>(error: impl std::fmt::Display) -> Command<'a> {
+    Command::InvalidValue(format!("put: invalid value: {error}\n"))
 }
 
 #[cfg(test)]

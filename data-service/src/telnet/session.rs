@@ -1,4 +1,4 @@
-//! One connection: what is read from it, what is in flight, what is answered.
+//! One telnet connection: reads lines, keeps batches in flight, and sends replies.
 
 use std::borrow::Cow;
 use std::pin::pin;
@@ -14,12 +14,12 @@ use tokio::io::AsyncWriteExt as _;
 use tokio::time::{Instant, timeout};
 use tracing::warn;
 
-use super::answers::{answer_failed, answer_lines, answer_too_long};
-use super::in_flight::{Ended, InFlight};
-use super::lines::{self, Batch, Other};
-use super::{PATIENCE, Telnet};
+use super::in_flight::{BatchResult, InFlight};
+use super::lines::{self, Batch, OtherLine};
+use super::patient_write::{self, PATIENCE};
+use super::replies::{reply_to_failed_write, reply_to_lines, reply_to_long_line};
 use crate::front::counters::Counters;
-use crate::write::{NewPoint, PointRef, WriteError};
+use crate::write::{NewPoint, PointRef, WriteError, Writer};
 
 /// The smallest and the largest read.
 const MIN_READ_BYTES: usize = 4 << 10;
@@ -28,26 +28,39 @@ const MAX_READ_BYTES: usize = 256 << 10;
 /// Memory that a byte of input takes: itself, its line once parsed, and its copy while it is in flight.
 const MEMORY_PER_BYTE: usize = 5;
 
-/// How long a reservation waits before the connection looks at what is in flight again.
+/// How long a reservation waits before the session handles batches that have completed.
 const MEMORY_WAIT: Duration = Duration::from_secs(1);
 
-/// What is still read, at most, once stopping has begun.
+/// The most that a session reads during a shutdown.
 const MAX_DRAIN_BYTES: usize = 16 << 20;
+
+/// Limits of a session.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct SessionOptions {
+    /// Characters of a line, at most.
+    pub(super) max_line_bytes: usize,
+    /// Points of a batch, at most.
+    pub(super) batch_points: usize,
+    /// Bytes of lines in flight; the last batch may go over it.
+    pub(super) window_bytes: usize,
+}
 
 /// A connection that is being served.
 pub(super) struct Session<'a> {
-    telnet: &'a Telnet,
+    writer: &'a Writer,
+    counters: &'a Counters,
+    options: SessionOptions,
     stream: ClientStream,
     in_flight: InFlight,
-    /// What was not sent yet. It is sent when nothing is in flight.
-    answers: Vec<u8>,
-    /// Whether the client takes answers.
+    /// Replies that are not sent yet. They are sent while nothing is in flight.
+    replies: Vec<u8>,
+    /// The error of the first reply that could not be sent.
     sent: std::io::Result<()>,
-    /// For what was read last, and what is made of it.
+    /// Memory of the last read and of its batches that are not in flight yet.
     memory: Reservation,
 }
 
-/// Whether a session goes on.
+/// Whether a session continues.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Progress {
     Open,
@@ -55,18 +68,25 @@ enum Progress {
 }
 
 impl<'a> Session<'a> {
-    pub(super) fn new(telnet: &'a Telnet, stream: ClientStream) -> Self {
+    pub(super) fn new(
+        writer: &'a Writer,
+        counters: &'a Counters,
+        options: SessionOptions,
+        stream: ClientStream,
+    ) -> Self {
         Session {
-            telnet,
+            writer,
+            counters,
+            options,
             stream,
             in_flight: InFlight::default(),
-            answers: Vec::new(),
+            replies: Vec::new(),
             sent: Ok(()),
-            memory: telnet.writer.memory().empty_reservation(),
+            memory: writer.memory().empty_reservation(),
         }
     }
 
-    /// Serves to the end. However it comes, the whole lines that were read are stored before.
+    /// Serves the connection until it closes, and stores all whole lines that were read, however it closes.
     pub(super) async fn run(mut self, shutdown: &Shutdown, connection: &Connection) -> std::io::Result<()> {
         let read = self.read(shutdown, connection).await;
         self.settle().await;
@@ -74,13 +94,13 @@ impl<'a> Session<'a> {
         self.stream.shutdown().await
     }
 
-    /// Reads lines until there are no more, or are to be no more.
+    /// Reads lines until the input ends, a line ends the session, or the connection has to close.
     ///
-    /// Memory for a read is reserved when there is something to read: a connection that waits has none. While
-    /// the pool is exhausted nothing is read, and TCP slows the client down.
+    /// Memory for a read is reserved when the socket is readable: an idle connection holds none. While the pool is
+    /// exhausted nothing is read, and TCP slows the client down.
     async fn read(&mut self, shutdown: &Shutdown, connection: &Connection) -> std::io::Result<()> {
         let mut input = BytesMut::new();
-        // While lines are being handled or are in flight.
+        // Held while lines are being handled or are in flight.
         let mut request = None;
         let mut read_bytes = MIN_READ_BYTES;
         loop {
@@ -92,8 +112,8 @@ impl<'a> Session<'a> {
             }
             tokio::select! {
                 biased;
-                Some(ended) = self.in_flight.next() => {
-                    self.ended(ended);
+                Some(result) = self.in_flight.next() => {
+                    self.batch_completed(result);
                     continue;
                 }
                 () = shutdown.stopping() => return self.drain(input).await,
@@ -111,11 +131,11 @@ impl<'a> Session<'a> {
                 input = BytesMut::from(&*input);
             }
             read_bytes = reserved;
-            input.reserve(read_bytes.max(self.telnet.max_line_bytes + 1));
+            input.reserve(read_bytes.max(self.options.max_line_bytes + 1));
             let read = match self.stream.try_read_buf(&mut input) {
                 Ok(read) => read,
                 Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
-                    // Until more comes the connection holds what is left of a line.
+                    // The connection keeps only the beginning of a line until the socket is readable.
                     input = BytesMut::from(&*input);
                     self.memory.shrink_to(0);
                     continue;
@@ -133,19 +153,19 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Reserves memory for a read of so many bytes, or of fewer if there is little. Waits until there is some,
-    /// while what is in flight goes on. Returns how many bytes may be read.
+    /// Reserves memory for a read of `read_bytes`, or for the smallest read if that is not free. Waits until memory is
+    /// free, and drives the batches in flight meanwhile. Returns how many bytes may be read.
     async fn reserve(&mut self, read_bytes: usize) -> usize {
         if self.reserve_up_to(read_bytes).is_ok() {
             return read_bytes;
         }
-        // What it holds is the reserve of the last read, of which nothing is left but a piece of a line.
+        // The reservation of the last read, of which at most the beginning of a line is left.
         self.memory.shrink_to(0);
-        let pool = self.telnet.writer.memory().clone();
+        let pool = self.writer.memory().clone();
         loop {
             tokio::select! {
                 biased;
-                Some(ended) = self.in_flight.next() => self.ended(ended),
+                Some(result) = self.in_flight.next() => self.batch_completed(result),
                 memory = pool.reserve(memory_of(MIN_READ_BYTES), MEMORY_WAIT) => {
                     if let Ok(memory) = memory {
                         self.memory = memory;
@@ -161,11 +181,11 @@ impl<'a> Session<'a> {
         self.memory.try_grow(missing)
     }
 
-    /// Takes what has already reached this machine, as long as there is memory for it.
+    /// Reads what has already reached this machine, as long as memory is free.
     async fn drain(&mut self, mut input: BytesMut) -> std::io::Result<()> {
         let mut drained = 0;
         while drained < MAX_DRAIN_BYTES {
-            // While the pool is exhausted the program still has to end.
+            // The shutdown must not wait for an exhausted pool.
             let Ok(read_bytes) = timeout(MEMORY_WAIT, self.reserve(MAX_READ_BYTES)).await else {
                 let wait = MEMORY_WAIT;
                 warn!(
@@ -179,7 +199,7 @@ impl<'a> Session<'a> {
                 Ok(0) => break,
                 Ok(read) => drained += read,
                 Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => break,
-                // What came before the failure is stored all the same.
+                // The lines before the failure are stored.
                 Err(_) => break,
             }
             if self.handle_input(&mut input).await == Progress::Ended {
@@ -189,16 +209,16 @@ impl<'a> Session<'a> {
         Ok(())
     }
 
-    /// Does what the whole lines in `input` ask for, and leaves the rest.
+    /// Handles the whole lines of `input`, and leaves the rest.
     async fn handle_input(&mut self, input: &mut BytesMut) -> Progress {
         let whole = memrchr(b'\n', input).map_or(0, |newline| newline + 1);
         let lines = input.split_to(whole);
         if self.handle_lines(&latin1(&lines)).await == Progress::Ended {
             return Progress::Ended;
         }
-        if input.len() > self.telnet.max_line_bytes {
+        if input.len() > self.options.max_line_bytes {
             self.settle().await;
-            answer_too_long(&mut self.answers, self.telnet.max_line_bytes);
+            reply_to_long_line(&mut self.replies, self.options.max_line_bytes);
             return Progress::Ended;
         }
         match self.sent {
@@ -207,18 +227,18 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Does what `text` asks for, in batches of limited size.
+    /// Handles lines in batches of limited size.
     async fn handle_lines(&mut self, mut text: &str) -> Progress {
         while !text.is_empty() {
-            let batch = lines::read(text, self.telnet.max_line_bytes, self.telnet.batch_points);
-            Counters::add(&self.telnet.counters.telnet_lines, batch.lines);
-            Counters::add(&self.telnet.counters.puts, batch.points.len());
+            let batch = lines::parse(text, self.options.max_line_bytes, self.options.batch_points);
+            Counters::add(&self.counters.telnet_lines, batch.lines);
+            Counters::add(&self.counters.puts, batch.points.len());
             let (read, rest) = text.split_at(batch.read);
             if !self.begin(&batch, read).await {
                 self.settle().await;
                 self.store(&points_of(&batch), &batch.others).await;
                 if batch.too_long {
-                    answer_too_long(&mut self.answers, self.telnet.max_line_bytes);
+                    reply_to_long_line(&mut self.replies, self.options.max_line_bytes);
                 }
                 self.send().await;
             }
@@ -230,26 +250,23 @@ impl<'a> Session<'a> {
         Progress::Open
     }
 
-    /// Brings a batch in flight, if it has nothing to answer, can be begun, and no failure comes to
-    /// light before. Meanwhile those before it go on.
+    /// Brings a batch in flight, and drives those before it meanwhile. Returns false if the batch needs a reply, if it
+    /// cannot begin, or if an earlier batch fails before.
     async fn begin(&mut self, batch: &Batch<'_>, text: &str) -> bool {
-        if batch.has_answers() {
+        if batch.needs_reply() {
             return false;
         }
-        let telnet = self.telnet;
+        let writer = self.writer;
         let points = points_of(batch);
         let begun = async {
             let deadline = (Instant::now() + PATIENCE).into_std();
             let point = |index: usize| PointRef::from(&points[index]);
-            let series = telnet
-                .writer
-                .resolve_points(points.len(), point, Some(deadline))
-                .await?;
+            let series = writer.resolve_points(points.len(), point, Some(deadline)).await?;
             if series.iter().any(Result::is_err) {
                 return Ok(None);
             }
-            let permit = telnet.writer.permit(points.len()).await;
-            let (encoded, _) = telnet.writer.encode(&series, point, permit);
+            let permit = writer.permit(points.len()).await;
+            let (encoded, _) = writer.encode(&series, point, permit);
             Ok::<_, WriteError>(Some(encoded))
         };
         let mut begun = pin!(begun);
@@ -257,90 +274,90 @@ impl<'a> Session<'a> {
             if self.has_failed() {
                 return false;
             }
-            let is_window_open = self.in_flight.bytes() < telnet.window_bytes;
+            let is_window_open = self.in_flight.bytes() < self.options.window_bytes;
             tokio::select! {
                 biased;
-                Some(ended) = self.in_flight.next() => self.ended(ended),
+                Some(result) = self.in_flight.next() => self.batch_completed(result),
                 begun = &mut begun, if is_window_open => break begun,
             }
         };
-        // A failure comes again when the batch is stored alone, with patience.
+        // The failure recurs when the batch is stored alone, with retries.
         let Ok(Some(encoded)) = begun else {
             return false;
         };
-        let stored = telnet.writer.begin_store(encoded);
+        let stored = self.writer.begin_store(encoded);
         let memory = self.memory.split(InFlight::bytes_of(text) as u64);
         self.in_flight.push(text, points.len(), memory, stored);
-        // The store begins when it is polled: not after the next lines are parsed, but beside that.
-        while let Some(Some(ended)) = self.in_flight.next().now_or_never() {
-            self.ended(ended);
+        // The write begins with its first poll: now, not after the next lines are parsed.
+        while let Some(Some(result)) = self.in_flight.next().now_or_never() {
+            self.batch_completed(result);
         }
         true
     }
 
-    fn ended(&mut self, ended: Ended) {
-        let counters = &self.telnet.counters;
-        match ended {
-            Ended::Stored(points) => Counters::add(&counters.points_added, points),
-            Ended::Failed(points, error) => answer_failed(&mut self.answers, counters, points, &error),
-            Ended::Again => {}
+    fn batch_completed(&mut self, result: BatchResult) {
+        let counters = self.counters;
+        match result {
+            BatchResult::Stored(points) => Counters::add(&counters.points_added, points),
+            BatchResult::Failed(points, error) => {
+                reply_to_failed_write(&mut self.replies, counters, points, &error)
+            }
+            BatchResult::StoreAgain => {}
         }
     }
 
-    /// Whether something that was in flight has failed, and was not settled since.
+    /// Whether a batch in flight has failed since the last [`Session::settle`].
     fn has_failed(&self) -> bool {
-        self.in_flight.has_again() || !self.answers.is_empty()
+        self.in_flight.has_again() || !self.replies.is_empty()
     }
 
-    /// Waits for all that is in flight, stores again what has to be, and sends what there is to
-    /// answer.
+    /// Waits for all batches in flight, stores those again that have to be, and sends the replies.
     async fn settle(&mut self) {
-        while let Some(ended) = self.in_flight.next().await {
-            self.ended(ended);
+        while let Some(result) = self.in_flight.next().await {
+            self.batch_completed(result);
         }
         let (again, _memory) = self.in_flight.take_again();
         let mut text = &*again;
         while !text.is_empty() {
-            let batch = lines::read(text, self.telnet.max_line_bytes, self.telnet.batch_points);
+            let batch = lines::parse(text, self.options.max_line_bytes, self.options.batch_points);
             self.store(&points_of(&batch), &batch.others).await;
             text = text.get(batch.read..).unwrap_or_default();
         }
         self.send().await;
     }
 
-    /// Stores points while nothing is in flight, with patience, and answers their lines and `others`.
-    async fn store(&mut self, points: &[NewPoint<'_>], others: &[Other<'_>]) {
-        let (answers, counters) = (&mut self.answers, &self.telnet.counters);
-        let (refused, failure) = match self.telnet.write(points).await {
+    /// Stores points with retries while nothing is in flight, and replies to their lines and to `others`.
+    async fn store(&mut self, points: &[NewPoint<'_>], others: &[OtherLine<'_>]) {
+        let (replies, counters) = (&mut self.replies, self.counters);
+        let (rejected, failure) = match patient_write::write(self.writer, points).await {
             Ok(outcome) => (outcome.errors, None),
             Err(error) => (Vec::new(), Some(error)),
         };
         if failure.is_none() {
-            Counters::add(&counters.points_added, points.len() - refused.len());
+            Counters::add(&counters.points_added, points.len() - rejected.len());
         }
-        answer_lines(answers, counters, points, refused, others);
+        reply_to_lines(replies, counters, points, rejected, others);
         if let Some(error) = failure {
-            answer_failed(answers, counters, points.len(), &error);
+            reply_to_failed_write(replies, counters, points.len(), &error);
         }
     }
 
-    /// Sends what there is to answer. Nothing is in flight then: a client that leaves its answers
-    /// unread must hold no permit.
+    /// Sends the replies. Nothing may be in flight: a client that does not read its replies must not hold a permit.
     async fn send(&mut self) {
-        let answers = std::mem::take(&mut self.answers);
-        if answers.is_empty() || self.sent.is_err() {
+        let replies = std::mem::take(&mut self.replies);
+        if replies.is_empty() || self.sent.is_err() {
             return;
         }
-        // A client that does not read is cut off by the stream.
+        // The stream times out if the client does not read.
         self.sent = async {
-            self.stream.write_all(&answers).await?;
+            self.stream.write_all(&replies).await?;
             self.stream.flush().await
         }
         .await;
     }
 }
 
-/// What a read of so many bytes takes until its lines are stored.
+/// Memory of a read until its lines are stored, in bytes.
 fn memory_of(read_bytes: usize) -> u64 {
     (read_bytes * MEMORY_PER_BYTE) as u64
 }

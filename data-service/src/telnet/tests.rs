@@ -5,14 +5,14 @@ use oxtsdb_row_store::StoreError;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use uid_service::UidSettings;
 
-use crate::front::testing::{Service, points, read_to_end};
 use crate::settings::DataSettings;
+use crate::test_stack::service::{Service, points, read_to_end};
 use crate::test_stack::{Gate, TestStack};
 
 const T: u32 = 1_356_998_400;
 
 #[tokio::test]
-async fn the_example_that_everyone_knows() {
+async fn stores_the_documented_example_byte_for_byte() {
     let service = Service::start().await;
     let answer = service
         .telnet("put sys.cpu.nice 1346846400 18 host=web01 dc=lga\n")
@@ -23,7 +23,7 @@ async fn the_example_that_everyone_knows() {
 }
 
 #[tokio::test]
-async fn floats_take_four_bytes_where_they_lose_nothing() {
+async fn stores_floats_in_four_bytes_if_that_is_exact() {
     let service = Service::start().await;
     service
         .telnet("put m 1356998400 0.5 a=b\nput m 1356998401 4.2 a=b\n")
@@ -34,7 +34,7 @@ async fn floats_take_four_bytes_where_they_lose_nothing() {
 }
 
 #[tokio::test]
-async fn answers_come_in_the_order_of_the_lines() {
+async fn replies_in_the_order_of_the_lines() {
     let service = Service::start().await;
     let nine: String = (1..=9).map(|n| format!(" k{n}=v")).collect();
     let input = format!(
@@ -66,7 +66,7 @@ async fn answers_come_in_the_order_of_the_lines() {
 }
 
 #[tokio::test]
-async fn unknown_names_are_told_where_they_are_not_assigned() {
+async fn reports_unknown_names_if_they_are_not_assigned_on_write() {
     let mut uid_settings = UidSettings::default();
     uid_settings.naming.auto_create_metrics = false;
     let service = Service::start_with(DataSettings::default(), uid_settings).await;
@@ -75,7 +75,7 @@ async fn unknown_names_are_told_where_they_are_not_assigned() {
 }
 
 #[tokio::test]
-async fn half_a_line_at_the_end_is_not_stored() {
+async fn does_not_store_half_a_line_at_the_end() {
     let service = Service::start().await;
     let answer = service
         .telnet(format!("put m {T} 1 a=b\nput m {} 12 a=b", T + 1))
@@ -85,7 +85,7 @@ async fn half_a_line_at_the_end_is_not_stored() {
 }
 
 #[tokio::test]
-async fn a_line_in_pieces_is_one_line() {
+async fn joins_a_line_that_arrives_in_pieces() {
     let service = Service::start().await;
     let mut stream = service.connect().await;
     stream.set_nodelay(true).unwrap();
@@ -98,7 +98,7 @@ async fn a_line_in_pieces_is_one_line() {
 }
 
 #[tokio::test]
-async fn a_long_line_is_answered_and_ends_the_connection() {
+async fn reports_a_long_line_and_closes_the_connection() {
     let service = Service::start().await;
     let too_long = "error: line is too long, at most 1024 bytes are allowed; closing\n";
     let stored = format!("put m {T} 1 a=b\n");
@@ -115,7 +115,7 @@ async fn a_long_line_is_answered_and_ends_the_connection() {
 }
 
 #[tokio::test]
-async fn bytes_are_latin1() {
+async fn decodes_bytes_as_latin1() {
     let service = Service::start().await;
     // E9 is é. As UTF-8 it would be two characters, of which © is no letter.
     assert_eq!(service.telnet(b"put caf\xe9 1356998400 1 a=\xe9\n").await, "");
@@ -130,7 +130,7 @@ async fn bytes_are_latin1() {
 }
 
 #[tokio::test]
-async fn version_and_statistics_are_told() {
+async fn reports_version_and_statistics() {
     let service = Service::start().await;
     let answer = service.telnet(format!("put m {T} 1 a=b\nversion\nstats\n")).await;
     let mut lines = answer.lines();
@@ -150,7 +150,7 @@ async fn version_and_statistics_are_told() {
 }
 
 #[tokio::test]
-async fn a_hundred_clients_at_a_time() {
+async fn serves_a_hundred_clients_concurrently() {
     let service = Service::start().await;
     let clients = (0..100).map(|client| {
         let service = &service;
@@ -169,7 +169,7 @@ async fn a_hundred_clients_at_a_time() {
 }
 
 #[tokio::test]
-async fn more_lines_than_a_batch_holds() {
+async fn splits_lines_into_batches() {
     let mut settings = DataSettings::default();
     settings.telnet.telnet_batch_points = 7;
     let service = Service::start_with(settings, UidSettings::default()).await;
@@ -188,7 +188,7 @@ async fn more_lines_than_a_batch_holds() {
 }
 
 #[tokio::test]
-async fn what_was_received_is_stored_when_the_program_stops() {
+async fn stores_received_lines_on_shutdown() {
     let mut service = Service::start().await;
     let mut stream = service.connect().await;
     // The first answer shows that the connection is served; what follows lies in its buffers.
@@ -213,7 +213,7 @@ async fn what_was_received_is_stored_when_the_program_stops() {
 }
 
 #[tokio::test]
-async fn an_idle_connection_is_closed_if_that_is_set() {
+async fn closes_idle_connections_after_the_idle_timeout() {
     let mut settings = DataSettings::default();
     settings.connections.idle_timeout_seconds = 1;
     let service = Service::start_with(settings, UidSettings::default()).await;
@@ -291,7 +291,7 @@ async fn counted(service: &Service) -> [u64; 3] {
 }
 
 #[tokio::test]
-async fn lines_are_read_while_others_are_being_stored() {
+async fn reads_lines_while_others_are_being_stored() {
     let (service, gate) = Service::gated(in_batches_of(10)).await;
     let mut stream = service.connect().await;
     stream.write_all(lines(35).as_bytes()).await.unwrap();
@@ -309,7 +309,7 @@ async fn lines_are_read_while_others_are_being_stored() {
 }
 
 #[tokio::test]
-async fn points_of_a_row_that_come_while_hbase_is_busy_become_one_cell() {
+async fn coalesces_points_of_a_row_while_hbase_is_busy() {
     let (stack, gate) = Gate::hbase_stack(in_batches_of(1)).await;
     let service = Service::of(stack).await;
     let mut stream = service.connect().await;
@@ -331,7 +331,7 @@ async fn points_of_a_row_that_come_while_hbase_is_busy_become_one_cell() {
 }
 
 #[tokio::test]
-async fn a_full_window_stops_the_reading_and_loses_nothing() {
+async fn a_full_window_pauses_reading_without_loss() {
     let (mut service, gate) = gated_in_pairs(in_batches_of(10)).await;
     let mut stream = service.connect().await;
     stream.write_all(lines(45).as_bytes()).await.unwrap();
@@ -354,7 +354,7 @@ async fn a_full_window_stops_the_reading_and_loses_nothing() {
 }
 
 #[tokio::test]
-async fn what_is_in_flight_makes_room_for_what_follows() {
+async fn completed_batches_free_the_window() {
     let mut settings = in_batches_of(4096);
     settings.memory.max_writes_mib = 1;
     let service = Service::start_with(settings, UidSettings::default()).await;
@@ -363,7 +363,7 @@ async fn what_is_in_flight_makes_room_for_what_follows() {
 }
 
 #[tokio::test]
-async fn what_is_behind_a_failure_is_stored_again_behind_it() {
+async fn stores_batches_behind_a_failed_batch_again() {
     let (service, gate) = Service::gated(in_batches_of(1)).await;
     let mut stream = service.connect().await;
     // The third line corrects the second.
@@ -393,7 +393,7 @@ async fn what_is_behind_a_failure_is_stored_again_behind_it() {
 }
 
 #[tokio::test]
-async fn points_in_flight_that_are_lost_are_told_at_once() {
+async fn reports_lost_points_in_flight_at_once() {
     let (service, gate) = Service::gated(in_batches_of(10)).await;
     let mut stream = service.connect().await;
     stream.write_all(lines(35).as_bytes()).await.unwrap();
@@ -417,7 +417,7 @@ async fn points_in_flight_that_are_lost_are_told_at_once() {
 }
 
 #[tokio::test]
-async fn answers_come_behind_the_failures_of_lines_before_them() {
+async fn replies_after_the_failures_of_earlier_lines() {
     let (service, gate) = Service::gated(in_batches_of(2)).await;
     gate.let_go(1);
     // A series that is known: its points wait at the gate, and for nothing else.
@@ -441,7 +441,7 @@ async fn answers_come_behind_the_failures_of_lines_before_them() {
 }
 
 #[tokio::test]
-async fn a_client_that_is_gone_has_its_lines_stored() {
+async fn stores_the_lines_of_a_disconnected_client() {
     let answered = "bogus\n".to_owned() + &lines(35).replace("a=b\n", "a=b\nbogus\n");
     for input in [lines(35), answered] {
         let (service, gate) = gated_in_pairs(in_batches_of(10)).await;
@@ -462,7 +462,7 @@ async fn a_client_that_is_gone_has_its_lines_stored() {
 }
 
 #[tokio::test]
-async fn a_store_that_comes_back_gets_the_points() {
+async fn retries_until_the_store_is_available() {
     let (service, gate) = Service::gated(DataSettings::default()).await;
     gate.let_go(100);
     gate.fail([unavailable(), unavailable()]);
@@ -471,7 +471,7 @@ async fn a_store_that_comes_back_gets_the_points() {
 }
 
 #[tokio::test]
-async fn points_that_are_lost_are_told() {
+async fn reports_lost_points() {
     let (service, gate) = Service::gated(DataSettings::default()).await;
     gate.let_go(100);
     gate.fail([full()]);
@@ -484,7 +484,7 @@ async fn points_that_are_lost_are_told() {
 }
 
 #[tokio::test]
-async fn a_client_that_reads_no_answers_holds_no_permit_and_is_cut_off() {
+async fn a_client_that_does_not_read_replies_holds_no_permit_and_is_disconnected() {
     let mut settings = DataSettings::default();
     settings.memory.max_writes_mib = 1;
     settings.connections.client_timeout_seconds = 1;
@@ -504,7 +504,7 @@ async fn a_client_that_reads_no_answers_holds_no_permit_and_is_cut_off() {
 }
 
 #[tokio::test]
-async fn without_memory_nothing_is_read_and_nothing_is_lost() {
+async fn an_exhausted_memory_pool_pauses_reading_without_loss() {
     let memory = oxtsdb_resources::MemoryAccount::new(256 << 20, 0);
     let stack = TestStack::with_memory(DataSettings::default(), &memory).await;
     let service = Service::of(stack).await;
@@ -528,7 +528,7 @@ async fn without_memory_nothing_is_read_and_nothing_is_lost() {
 }
 
 #[tokio::test]
-async fn a_session_that_waits_for_memory_ends_when_the_program_stops() {
+async fn a_session_that_waits_for_memory_ends_on_shutdown() {
     let memory = oxtsdb_resources::MemoryAccount::new(256 << 20, 0);
     let stack = TestStack::with_memory(DataSettings::default(), &memory).await;
     let mut service = Service::of(stack).await;
@@ -546,7 +546,7 @@ async fn a_session_that_waits_for_memory_ends_when_the_program_stops() {
 }
 
 #[tokio::test]
-async fn without_the_uid_service_known_series_are_stored() {
+async fn stores_points_of_known_series_without_the_uid_service() {
     let (service, gate) = Service::with_gated_uids().await;
     gate.let_go(1);
     assert_eq!(service.telnet(format!("put m {T} 1 a=b\n")).await, "");

@@ -183,3 +183,15 @@ pub enum WriteError {
     #[error("store did not confirm before the deadline")]
     DeadlineExceeded,
 }
+
+impl WriteError {
+    /// Whether the same write may succeed later, without a change to it or to the deployment. Writing a point twice
+    /// stores it once.
+    pub(crate) fn is_transient(&self) -> bool {
+        match self {
+            Self::Store(error) => error.is_transient(),
+            Self::Uids(error) => error.is_transient(),
+            Self::Overloaded { .. } | Self::DeadlineExceeded => true,
+        }
+    }
+}

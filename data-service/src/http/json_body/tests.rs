@@ -24,7 +24,7 @@ async fn body(content: &str, pool: &MemoryPool, compute: &ComputePool) -> Reques
 }
 
 #[tokio::test]
-async fn large_bodies_are_parsed_in_the_computation_pool() {
+async fn parses_large_bodies_in_the_computation_pool() {
     let (pool, compute) = (MemoryPool::unlimited("query"), ComputePool::new(1).unwrap());
     let thread = |_: &[u8]| Ok(std::thread::current().id());
     let here = std::thread::current().id();
@@ -36,7 +36,7 @@ async fn large_bodies_are_parsed_in_the_computation_pool() {
 }
 
 #[tokio::test]
-async fn what_a_body_becomes_is_charged_before_it_is_parsed() {
+async fn charges_the_parsed_form_before_parsing() {
     let compute = ComputePool::new(1).unwrap();
     let content = format!("[{}1]", "1,".repeat(9_999));
     let pool = MemoryPool::new("query", 1_000_000);
@@ -110,8 +110,8 @@ async fn queries_that_wait_for_admission_stay_charged() {
 }
 
 #[tokio::test]
-async fn values_of_all_lists_are_bounded_together() {
-    let service = crate::front::testing::Service::start().await;
+async fn limits_the_values_of_all_lists_together() {
+    let service = crate::test_stack::service::Service::start().await;
     let one = json!({"aggregator": "sum", "metric": "m", "tsuids": vec![""; 6000]});
     let query = json!({"start": 1, "queries": vec![one; 100]}).to_string();
     for path in ["/api/query", "/api/suggest"] {

@@ -8,6 +8,7 @@
 //! Source: OpenTSDB 2.4, `PutDataPointRpc.processDataPoint`.
 
 mod body;
+mod failure;
 
 use std::time::{Duration, Instant};
 
@@ -19,8 +20,7 @@ use oxtsdb_schema::{Timestamp, Value};
 use self_cell::self_cell;
 
 use crate::front::counters::Counters;
-use crate::front::point_text::{self, NameOf, Refusal};
-use crate::front::write_failure;
+use crate::front::point_text::{self, NameOf, Rejection};
 use crate::http::api_request::ApiRequest;
 use crate::http::error::HttpError;
 use crate::http::json;
@@ -209,10 +209,10 @@ async fn store(
                 outcome.success += stored;
                 Counters::add(&counters.points_added, stored);
                 for error in written.errors {
-                    let failure = write_failure::status_of_point(&error.reason);
+                    let failure = failure::status_of_point(&error.reason);
                     outcome.failure = outcome.failure.or(failure);
                     let tags = good.get(error.index).map_or(&[][..], |point| point.tags);
-                    let text = refusal_text(Refusal::of(&error.reason, tags), counters);
+                    let text = rejection_text(Rejection::of(&error.reason, tags), counters);
                     let place = places.get(error.index).copied().unwrap_or_default();
                     outcome.fail(flags, place, text);
                 }
@@ -296,12 +296,12 @@ fn check<'a>(
     })
 }
 
-fn refusal_text(refusal: Refusal, counters: &Counters) -> String {
-    let (counter, text) = match refusal {
-        Refusal::NoTags => (&counters.illegal_arguments, "Missing tags".to_owned()),
-        Refusal::Rule(text) => (&counters.illegal_arguments, text),
-        Refusal::UnknownName { .. } => (&counters.unknown_metrics, "Unknown metric".to_owned()),
-        Refusal::Storage(text) => (&counters.storage_errors, text),
+fn rejection_text(rejection: Rejection, counters: &Counters) -> String {
+    let (counter, text) = match rejection {
+        Rejection::NoTags => (&counters.illegal_arguments, "Missing tags".to_owned()),
+        Rejection::Rule(text) => (&counters.illegal_arguments, text),
+        Rejection::UnknownName { .. } => (&counters.unknown_metrics, "Unknown metric".to_owned()),
+        Rejection::Storage(text) => (&counters.storage_errors, text),
     };
     Counters::count(counter);
     text
@@ -317,7 +317,7 @@ fn is_timeout(error: &WriteError) -> bool {
 }
 
 fn failure(error: &WriteError, stored: usize) -> HttpError {
-    HttpError::new(write_failure::status(error), error.to_string())
+    HttpError::new(failure::status_of_write(error), error.to_string())
         .with_details(format!(
             "{stored} points were stored before; sending all of them again is safe"
         ))

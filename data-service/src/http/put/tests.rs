@@ -5,13 +5,13 @@ use serde_json::json;
 use tokio::io::AsyncWriteExt as _;
 use uid_service::UidSettings;
 
-use crate::front::testing::{Service, read_answer};
 use crate::settings::DataSettings;
+use crate::test_stack::service::{Service, read_answer};
 
 const GOOD: &str = r#"{"metric":"m","timestamp":1356998400,"value":1,"tags":{"host":"a"}}"#;
 
 #[tokio::test]
-async fn the_example_that_everyone_knows() {
+async fn stores_the_documented_example_byte_for_byte() {
     let service = Service::start().await;
     let point =
         r#"{"metric":"sys.cpu.nice","timestamp":1346846400,"value":18,"tags":{"host":"web01","dc":"lga"}}"#;
@@ -74,7 +74,7 @@ async fn answers_have_the_form_that_the_flags_ask_for() {
 }
 
 #[tokio::test]
-async fn each_fault_has_opentsdbs_words() {
+async fn reports_each_error_with_opentsdbs_text() {
     let service = Service::start().await;
     let nine = (1..=9)
         .map(|n| format!("\"k{n}\":\"v\""))
@@ -198,7 +198,7 @@ async fn each_fault_has_opentsdbs_words() {
 }
 
 #[tokio::test]
-async fn values_are_stored_as_their_text_says() {
+async fn the_text_of_a_value_decides_its_encoding() {
     let service = Service::start().await;
     for (second, value) in [
         "42", "42.0", "1e3", "\"+5\"", "\"-5\"", "\"1.\"", "\".5\"", "\"1.0f\"", "-129", "0.5",
@@ -230,7 +230,7 @@ async fn values_are_stored_as_their_text_says() {
 }
 
 #[tokio::test]
-async fn bodies_without_points_are_told() {
+async fn rejects_bodies_without_points() {
     let service = Service::start().await;
     for (body, message) in [
         ("", "Missing request content"),
@@ -255,7 +255,7 @@ async fn bodies_without_points_are_told() {
 }
 
 #[tokio::test]
-async fn compressed_and_chunked_bodies_are_read() {
+async fn reads_compressed_and_chunked_bodies() {
     let service = Service::start().await;
     let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
     encoder.write_all(GOOD.as_bytes()).unwrap();
@@ -284,7 +284,7 @@ async fn compressed_and_chunked_bodies_are_read() {
 }
 
 #[tokio::test]
-async fn a_body_that_is_too_large_is_refused() {
+async fn rejects_a_body_over_the_limit() {
     let mut settings = DataSettings::default();
     settings.http.http_max_body_mib = 1;
     let service = Service::start_with(settings, UidSettings::default()).await;
@@ -300,7 +300,7 @@ async fn a_body_that_is_too_large_is_refused() {
 }
 
 #[tokio::test]
-async fn unknown_names_are_told_where_they_are_not_assigned() {
+async fn reports_unknown_names_if_they_are_not_assigned_on_write() {
     let mut uid_settings = UidSettings::default();
     uid_settings.naming.auto_create_metrics = false;
     let service = Service::start_with(DataSettings::default(), uid_settings).await;
@@ -310,7 +310,7 @@ async fn unknown_names_are_told_where_they_are_not_assigned() {
 }
 
 #[tokio::test]
-async fn a_store_that_fails_is_no_success() {
+async fn a_failed_store_gets_503() {
     let service = Service::start().await;
     // The names have their UIDs before the store that they are in closes too.
     assert_eq!(service.post("/api/put", GOOD).await.status, 204);
@@ -326,7 +326,7 @@ async fn a_store_that_fails_is_no_success() {
 }
 
 #[tokio::test]
-async fn a_wait_is_bounded_if_that_is_asked_for() {
+async fn sync_timeout_limits_the_wait() {
     let (service, _gate) = Service::gated(DataSettings::default()).await;
     let bad = r#"{"metric":"m","timestamp":0,"value":1,"tags":{"host":"a"}}"#;
     let answer = service
@@ -345,7 +345,7 @@ async fn a_wait_is_bounded_if_that_is_asked_for() {
 }
 
 #[tokio::test]
-async fn a_full_disk_is_told() {
+async fn a_full_disk_gets_507() {
     let (service, gate) = Service::gated(DataSettings::default()).await;
     gate.let_go(10);
     gate.fail([StoreError::Full {
@@ -363,7 +363,7 @@ async fn a_full_disk_is_told() {
 }
 
 #[tokio::test]
-async fn a_point_whose_names_find_no_room_is_not_at_fault() {
+async fn a_full_disk_of_the_uid_service_gets_507() {
     let (service, gate) = Service::with_gated_uids().await;
     gate.let_go(1000);
     for (target, failed) in [
@@ -390,7 +390,7 @@ fn point(host: &str, second: u32) -> String {
 }
 
 #[tokio::test]
-async fn without_the_uid_service_points_of_known_series_are_stored() {
+async fn stores_points_of_known_series_without_the_uid_service() {
     let (service, gate) = Service::with_gated_uids().await;
     gate.let_go(1);
     assert_eq!(service.post("/api/put", point("a", 1)).await.status, 204);
@@ -410,7 +410,7 @@ async fn without_the_uid_service_points_of_known_series_are_stored() {
 }
 
 #[tokio::test]
-async fn a_large_body_is_parsed_in_the_pool() {
+async fn parses_a_large_body_in_the_computation_pool() {
     let service = Service::start().await;
     let points: Vec<_> = (1..=25_000).map(|second| point("a", second)).collect();
     let body = format!("[{},{}]", points.join(","), point("b c", 1));

@@ -5,8 +5,8 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use uid_service::UidSettings;
 
-use crate::front::testing::Service;
 use crate::settings::DataSettings;
+use crate::test_stack::service::Service;
 
 const T: u32 = 1_356_998_400;
 

@@ -1,4 +1,4 @@
-//! Decompression in steps, charged as it unfolds.
+//! Decompression in steps, whose output is charged to a memory pool before it is written.
 
 use std::fmt;
 use std::io::Read;
@@ -7,15 +7,13 @@ use bytes::{Buf as _, Bytes};
 use flate2::read::{DeflateDecoder, MultiGzDecoder, ZlibDecoder};
 use oxtsdb_resources::Reservation;
 
-use super::RequestBody;
-
-/// So much is unfolded before the rest is left to other threads: a millisecond or less.
+/// Bytes that are decompressed inline, in a millisecond or less, before the computation pool takes over.
 const INLINE_BYTES: usize = 256 << 10;
 
-/// Unfolded with one call of the decoder, at most.
+/// Output of one call of the decoder, at most.
 const PIECE_BYTES: usize = 16 << 10;
 
-/// The first piece of memory for the unfolded body.
+/// The first capacity of the decompressed body.
 const FIRST_BYTES: usize = 32 << 10;
 
 /// A format of compressed data.
@@ -36,29 +34,29 @@ impl Format {
     }
 }
 
-/// How far it is.
+/// The state of a decompression.
 #[derive(Debug)]
 pub(super) enum Progress {
-    /// All is unfolded.
+    /// Complete.
     Done,
-    /// It is too much to go on inline.
+    /// Too large to continue inline.
     Large,
-    /// So many bytes have to be charged first.
+    /// This number of bytes has to be charged first.
     NeedsMemory(usize),
-    /// It unfolds to more than is allowed.
+    /// The output exceeds the limit.
     TooLarge,
-    /// What the decoder says is wrong with the data.
+    /// The data are invalid, with the decoder's error.
     Invalid(String),
 }
 
-/// A body that is being unfolded.
+/// A body that is being decompressed.
 pub(super) struct Decompression {
     decoder: Box<dyn Read + Send>,
     plain: Vec<u8>,
     piece: Box<[u8]>,
-    /// Of both the compressed and the plain body.
+    /// Covers the compressed and the decompressed body.
     memory: Reservation,
-    /// Bytes of `memory` that are the compressed body's.
+    /// The part of `memory` for the compressed body.
     compressed_bytes: u64,
     max_bytes: usize,
 }
@@ -90,22 +88,22 @@ impl Decompression {
         }
     }
 
-    /// Unfolds the beginning.
+    /// Decompresses the beginning.
     pub(super) fn begin(&mut self) -> Progress {
-        self.unfold(INLINE_BYTES)
+        self.decompress(INLINE_BYTES)
     }
 
-    /// Unfolds all that is left.
-    pub(super) fn go_on(&mut self) -> Progress {
-        self.unfold(usize::MAX)
+    /// Decompresses the rest.
+    pub(super) fn resume(&mut self) -> Progress {
+        self.decompress(usize::MAX)
     }
 
-    /// The memory, to grow.
+    /// The reservation, to grow it.
     pub(super) fn memory(&mut self) -> &mut Reservation {
         &mut self.memory
     }
 
-    fn unfold(&mut self, limit: usize) -> Progress {
+    fn decompress(&mut self, limit: usize) -> Progress {
         while self.plain.len() < limit {
             if self.plain.capacity() - self.plain.len() < PIECE_BYTES
                 && let Some(missing) = self.grow()
@@ -127,8 +125,8 @@ impl Decompression {
         Progress::Large
     }
 
-    /// Makes space for another piece; returns how many bytes have to be charged before, if they are not
-    /// free.
+    /// Grows the output for another piece; returns how many bytes have to be charged before, if the pool has not
+    /// enough free.
     fn grow(&mut self) -> Option<usize> {
         let most = self.max_bytes.saturating_add(PIECE_BYTES);
         let capacity = (2 * self.plain.capacity()).max(FIRST_BYTES).min(most);
@@ -141,13 +139,10 @@ impl Decompression {
         None
     }
 
-    /// The plain body; the compressed one is released.
-    pub(super) fn finish(mut self) -> RequestBody {
+    /// The decompressed body with its memory. The compressed body is released.
+    pub(super) fn finish(mut self) -> (Bytes, Reservation) {
         drop(self.decoder);
         self.memory.shrink_to(self.plain.capacity() as u64);
-        RequestBody {
-            bytes: self.plain.into(),
-            memory: self.memory,
-        }
+        (self.plain.into(), self.memory)
     }
 }

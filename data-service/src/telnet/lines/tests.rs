@@ -2,22 +2,22 @@ use oxtsdb_schema::Timestamp;
 
 use super::*;
 
-fn read_all(text: &str) -> Batch<'_> {
-    let batch = read(text, 1024, 1000);
+fn parse_all(text: &str) -> Batch<'_> {
+    let batch = parse(text, 1024, 1000);
     assert_eq!(batch.read, text.len());
     batch
 }
 
-/// The answer to a line, without its newline.
-fn answer(line: &str) -> String {
+/// The reply to a line, without its newline.
+fn reply(line: &str) -> String {
     let text = format!("{line}\n");
-    let batch = read_all(&text);
+    let batch = parse_all(&text);
     assert!(batch.points.is_empty(), "{line}");
     assert!(batch.tags.is_empty(), "{line}");
     match &batch.others[..] {
         [
-            Other {
-                asks: Asks::InvalidValue(text) | Asks::IllegalArgument(text),
+            OtherLine {
+                command: Command::InvalidValue(text) | Command::IllegalArgument(text),
                 ..
             },
         ] => text.strip_suffix('\n').unwrap().to_owned(),
@@ -26,8 +26,8 @@ fn answer(line: &str) -> String {
 }
 
 #[test]
-fn a_point_has_its_tags_in_the_order_of_the_line() {
-    let batch = read_all("put sys.cpu.nice 1346846400 18 host=web01 dc=lga\n");
+fn tags_keep_the_order_of_the_line() {
+    let batch = parse_all("put sys.cpu.nice 1346846400 18 host=web01 dc=lga\n");
     let [point] = &batch.points[..] else {
         panic!("{batch:?}")
     };
@@ -39,11 +39,11 @@ fn a_point_has_its_tags_in_the_order_of_the_line() {
 }
 
 #[test]
-fn collectds_lines_are_read() {
+fn parses_lines_of_collectd() {
     // write_tsdb: carriage return, six decimals, milliseconds after a dot.
     let text = "put cpu-0.cpu-user 1356998400.123 12.345678 fqdn=host.example.org  a=b\r\n\
                 put load.load.shortterm 1356998400 0.500000 fqdn=host.example.org \r\n";
-    let batch = read_all(text);
+    let batch = parse_all(text);
     assert_eq!(batch.points.len(), 2);
     assert_eq!(batch.points[0].timestamp.as_millis(), 1_356_998_400_123);
     assert_eq!(batch.points[0].value, Value::Double(12.345678));
@@ -54,18 +54,18 @@ fn collectds_lines_are_read() {
 
 #[test]
 fn dots_are_deleted_from_timestamps() {
-    let batch = read_all("put m 1356998400.5 1 a=b\n");
+    let batch = parse_all("put m 1356998400.5 1 a=b\n");
     assert_eq!(batch.points[0].timestamp.as_millis(), 13_569_984_005);
 }
 
 #[test]
 fn a_repeated_tag_counts_once() {
-    let batch = read_all("put m 1 1 a=b a=b c=d\n");
+    let batch = parse_all("put m 1 1 a=b a=b c=d\n");
     assert_eq!(batch.tags, [("a", "b"), ("c", "d")]);
 }
 
 #[test]
-fn refusals_are_in_opentsdbs_words() {
+fn rejects_lines_with_opentsdbs_texts() {
     for (line, expected) in [
         (
             "put",
@@ -107,26 +107,26 @@ fn refusals_are_in_opentsdbs_words() {
              to metric=m, tags={host=a}",
         ),
     ] {
-        assert_eq!(answer(line), expected, "{line}");
+        assert_eq!(reply(line), expected, "{line}");
     }
 }
 
 #[test]
-fn other_lines_know_their_place_among_the_points() {
-    let batch = read_all("version\nput m 1 1 a=b\nhelp\n\nPUT m\nput m 2 1 a=b\nput m\nstats\n");
+fn other_lines_count_the_points_before_them() {
+    let batch = parse_all("version\nput m 1 1 a=b\nhelp\n\nPUT m\nput m 2 1 a=b\nput m\nstats\n");
     let places: Vec<_> = batch.others.iter().map(|other| other.points_before).collect();
     assert_eq!(places, [0, 1, 1, 1, 2, 2]);
-    assert_eq!(batch.others[0].asks, Asks::Version);
-    assert_eq!(batch.others[1].asks, Asks::Help);
-    assert_eq!(batch.others[2].asks, Asks::Unknown(""));
-    assert_eq!(batch.others[3].asks, Asks::Unknown("PUT"));
-    assert_eq!(batch.others[5].asks, Asks::Stats);
+    assert_eq!(batch.others[0].command, Command::Version);
+    assert_eq!(batch.others[1].command, Command::Help);
+    assert_eq!(batch.others[2].command, Command::Unknown(""));
+    assert_eq!(batch.others[3].command, Command::Unknown("PUT"));
+    assert_eq!(batch.others[5].command, Command::Stats);
     assert_eq!(batch.lines, 8);
 }
 
 #[test]
 fn exit_ends_the_batch() {
-    let batch = read("put m 1 1 a=b\nexit\nput m 2 1 a=b\n", 1024, 1000);
+    let batch = parse("put m 1 1 a=b\nexit\nput m 2 1 a=b\n", 1024, 1000);
     assert!(batch.exit);
     assert_eq!(batch.points.len(), 1);
     assert_eq!(batch.read, "put m 1 1 a=b\nexit\n".len());
@@ -137,29 +137,29 @@ fn a_long_line_ends_the_batch_before_it() {
     let fits = format!("put m 1 1 a={}\n", "b".repeat(20 - 12));
     assert_eq!(fits.len(), 21);
     let text = format!("{fits}put m 1 1 a=bbbbbbbbb\nhelp\n");
-    let batch = read(&text, 20, 1000);
+    let batch = parse(&text, 20, 1000);
     assert!(batch.too_long);
     assert_eq!(batch.points.len(), 1);
     assert_eq!(batch.read, fits.len());
     // Characters count, not the bytes that they have in memory here.
-    assert!(!read("ééééé\n", 5, 9).too_long);
-    assert!(read("éééééé\n", 5, 9).too_long);
+    assert!(!parse("ééééé\n", 5, 9).too_long);
+    assert!(parse("éééééé\n", 5, 9).too_long);
 }
 
 #[test]
-fn batches_are_bounded() {
+fn limits_the_points_of_a_batch() {
     let text = "put m 1 1 a=b\n".repeat(10);
-    let batch = read(&text, 1024, 4);
+    let batch = parse(&text, 1024, 4);
     assert_eq!((batch.points.len(), batch.read), (4, text.len() / 10 * 4));
     let text = "\n".repeat(10);
-    let batch = read(&text, 1024, 4);
+    let batch = parse(&text, 1024, 4);
     assert_eq!((batch.others.len(), batch.read), (4, 4));
 }
 
 proptest::proptest! {
     #[test]
-    fn any_text_is_read_or_refused(text in "(put |m|1|\\.|[ =a-c]|\n|\r){0,60}") {
-        let batch = read(&text, 30, 5);
+    fn parses_or_rejects_any_text(text in "(put |m|1|\\.|[ =a-c]|\n|\r){0,60}") {
+        let batch = parse(&text, 30, 5);
         proptest::prop_assert!(batch.read <= text.len());
         for point in &batch.points {
             proptest::prop_assert!(batch.tags.get(point.tags.clone()).is_some());

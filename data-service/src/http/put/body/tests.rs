@@ -32,7 +32,7 @@ fn some(text: &str) -> Option<String> {
 }
 
 #[test]
-fn one_point_or_many() {
+fn parses_one_point_or_an_array() {
     let point = r#"{"metric":"m","timestamp":1,"value":2,"tags":{"z":"1","a":"2"}}"#;
     let expected_tags = vec![("z".to_owned(), some("1")), ("a".to_owned(), some("2"))];
     assert_eq!(only(point), (some("m"), 1, some("2"), expected_tags));
@@ -47,7 +47,7 @@ fn one_point_or_many() {
 }
 
 #[test]
-fn texts_borrow_from_the_body_unless_they_have_escapes() {
+fn borrows_texts_without_escapes() {
     let body = parse(r#"{"metric":"m","value":"1","tags":{"k":"v","e":"\u00e9"}}"#).unwrap();
     let point = body.points[0].as_ref().unwrap();
     assert!(matches!(point.metric, Some(Cow::Borrowed("m"))));
@@ -60,7 +60,7 @@ fn texts_borrow_from_the_body_unless_they_have_escapes() {
 }
 
 #[test]
-fn the_source_text_of_a_value_is_kept() {
+fn keeps_the_source_text_of_a_value() {
     for (source, text) in [
         ("42", some("42")),
         ("42.0", some("42.0")),
@@ -82,7 +82,7 @@ fn the_source_text_of_a_value_is_kept() {
 }
 
 #[test]
-fn scalars_stand_in_for_each_other() {
+fn converts_scalars() {
     for (source, timestamp) in [
         ("1356998400", 1_356_998_400),
         ("1356998400.9", 1_356_998_400),
@@ -106,7 +106,7 @@ fn scalars_stand_in_for_each_other() {
 }
 
 #[test]
-fn unknown_fields_are_ignored_and_the_last_of_equal_ones_wins() {
+fn ignores_unknown_fields_and_takes_the_last_of_equal_fields() {
     let text = r#"{"x":[{"y":{}}],"metric":"a","metric":"b","tags":{"k":"1","l":"2"},"tags":{"k":"3","k":"4"},"_":null}"#;
     let (metric, timestamp, value, tags) = only(text);
     assert_eq!((metric, timestamp, value), (some("b"), 0, None));
@@ -126,7 +126,7 @@ fn unknown_fields_are_ignored_and_the_last_of_equal_ones_wins() {
 }
 
 #[test]
-fn what_is_no_body_is_told() {
+fn rejects_invalid_bodies() {
     assert!(matches!(parse(""), Err(PutBodyError::Empty)));
     assert!(matches!(parse(" \n\t"), Err(PutBodyError::Empty)));
     assert!(matches!(parse("put m 1 1 a=b"), Err(PutBodyError::NoObject)));
@@ -162,7 +162,7 @@ fn what_is_no_body_is_told() {
 }
 
 #[test]
-fn nesting_and_numbers_of_points_are_bounded() {
+fn limits_nesting_and_the_number_of_points() {
     let deep = format!("{{\"x\":{}{}}}", "[".repeat(100_000), "]".repeat(100_000));
     // Either is fine, as long as the stack holds.
     let _ = parse(&deep);
@@ -179,12 +179,12 @@ fn nesting_and_numbers_of_points_are_bounded() {
 
 proptest::proptest! {
     #[test]
-    fn any_text_is_read_or_refused(text in "[\\[\\]{}\",:a-e0-9.\\\\ ]{0,64}") {
+    fn parses_or_rejects_any_text(text in "[\\[\\]{}\",:a-e0-9.\\\\ ]{0,64}") {
         let _ = parse(&text);
     }
 
     #[test]
-    fn any_bytes_are_read_or_refused(bytes: Vec<u8>) {
+    fn parses_or_rejects_any_bytes(bytes: Vec<u8>) {
         let _ = PutBody::parse(&bytes, 10);
     }
 }

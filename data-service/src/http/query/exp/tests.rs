@@ -9,10 +9,10 @@ use oxtsdb_schema::{Timestamp, Value};
 use serde_json::json;
 
 use crate::NewPoint;
-use crate::front::testing::Service;
 use crate::http::HttpApi;
 use crate::settings::DataSettings;
 use crate::test_stack::TestStack;
+use crate::test_stack::service::Service;
 
 /// Recorded from OpenTSDB 2.4.1; see `testdata/README.md`.
 const VECTORS: &str = include_str!("../../../../testdata/opentsdb-exp-vectors.jsonl");

@@ -1,6 +1,6 @@
 use serde_json::{Value, json};
 
-use crate::front::testing::Service;
+use crate::test_stack::service::Service;
 
 /// Recorded from OpenTSDB 2.4.1; see `testdata/README.md`.
 const VECTORS: &str = include_str!("../../../../testdata/opentsdb-gexp-vectors.jsonl");

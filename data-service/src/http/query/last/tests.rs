@@ -2,9 +2,9 @@ use oxtsdb_row_store::{RowStore as _, WriteBatch};
 use serde_json::{Value, json};
 
 use super::*;
-use crate::front::testing::Service;
 use crate::settings::DataSettings;
 use crate::test_stack::TestStack;
+use crate::test_stack::service::Service;
 
 /// Two hosts with a point some seconds ago, and one with an old one.
 async fn service() -> (Service, i64) {

@@ -12,7 +12,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 use uid_service::UidSettings;
 
-use crate::front::Door;
+use crate::listener::HttpTelnetServer;
 use crate::settings::DataSettings;
 use crate::test_stack::{self, Gate, TestStack};
 
@@ -93,7 +93,10 @@ impl Service {
     }
 
     /// As [`Service::of`], with a door that is changed before it serves.
-    pub(crate) async fn with_door(stack: TestStack, change: impl FnOnce(Door) -> Door) -> Service {
+    pub(crate) async fn with_door(
+        stack: TestStack,
+        change: impl FnOnce(HttpTelnetServer) -> HttpTelnetServer,
+    ) -> Service {
         let TestStack {
             store,
             service,
@@ -102,7 +105,12 @@ impl Service {
             trigger,
             ..
         } = stack;
-        let door = change(Door::new(service.writer, service.engine, service.uids, &settings));
+        let door = change(HttpTelnetServer::new(
+            service.writer,
+            service.engine,
+            service.uids,
+            &settings,
+        ));
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let serving = tokio::spawn(door.serve(listener, shutdown));

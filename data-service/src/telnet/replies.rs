@@ -1,0 +1,114 @@
+//! Replies to lines, in OpenTSDB's texts, and the counters that go with them.
+
+use crate::front::build_info;
+use crate::front::counters::{Counters, Statistic, now_seconds};
+use crate::front::point_text::{self, Rejection};
+use crate::telnet::lines::{self, Command, OtherLine};
+use crate::write::{NewPoint, PointError, PointErrorReason, WriteError};
+
+const HELP: &str = "available commands: stats version exit help put \n";
+
+/// Replies to the lines of a batch in their order: to `others`, and to the `points` that were rejected.
+pub(super) fn reply_to_lines(
+    replies: &mut Vec<u8>,
+    counters: &Counters,
+    points: &[NewPoint<'_>],
+    mut rejected: Vec<PointError>,
+    others: &[OtherLine<'_>],
+) {
+    rejected.sort_by_key(|error| error.index);
+    let mut rejected = rejected.iter().peekable();
+    for other in others {
+        while let Some(error) = rejected.next_if(|error| error.index < other.points_before) {
+            reply_to_rejected_point(replies, counters, points.get(error.index), &error.reason);
+        }
+        match &other.command {
+            Command::Version => replies.extend_from_slice(version_text().as_bytes()),
+            Command::Help => replies.extend_from_slice(HELP.as_bytes()),
+            Command::Stats => write_statistics(replies, &counters.statistics()),
+            Command::InvalidValue(text) | Command::IllegalArgument(text) => {
+                Counters::count(&counters.puts);
+                let counter = match other.command {
+                    Command::InvalidValue(_) => &counters.invalid_values,
+                    _ => &counters.illegal_arguments,
+                };
+                Counters::count(counter);
+                replies.extend_from_slice(text.as_bytes());
+            }
+            Command::Unknown(command) => {
+                let text = format!("unknown command: {command}.  Try `help'.\n");
+                replies.extend_from_slice(text.as_bytes());
+            }
+        }
+    }
+    for error in rejected {
+        reply_to_rejected_point(replies, counters, points.get(error.index), &error.reason);
+    }
+}
+
+fn reply_to_rejected_point(
+    replies: &mut Vec<u8>,
+    counters: &Counters,
+    point: Option<&NewPoint<'_>>,
+    reason: &PointErrorReason,
+) {
+    let (metric, tags) = point.map_or(("", &[][..]), |point| (point.metric, point.tags));
+    let (counter, text) = match Rejection::of(reason, tags) {
+        Rejection::NoTags => (
+            &counters.illegal_arguments,
+            lines::illegal(point_text::no_tags(metric)),
+        ),
+        Rejection::Rule(text) => (&counters.illegal_arguments, lines::illegal(text)),
+        Rejection::UnknownName { kind, name } => (
+            &counters.unknown_metrics,
+            format!("put: unknown metric: No such name for '{kind}': '{name}'\n"),
+        ),
+        Rejection::Storage(text) => (&counters.storage_errors, format!("put: HBase error: {text}\n")),
+    };
+    Counters::count(counter);
+    replies.extend_from_slice(text.as_bytes());
+}
+
+/// Replies to a write that failed as a whole.
+pub(super) fn reply_to_failed_write(
+    replies: &mut Vec<u8>,
+    counters: &Counters,
+    points: usize,
+    error: &WriteError,
+) {
+    Counters::add(&counters.storage_errors, points);
+    let cause = match error {
+        WriteError::Overloaded { .. } => "Please throttle writes",
+        WriteError::Store(_) | WriteError::Uids(_) | WriteError::DeadlineExceeded => "HBase error",
+    };
+    let text = format!("put: {cause}: {error} ({points} points are not known to be stored)\n");
+    replies.extend_from_slice(text.as_bytes());
+}
+
+/// Replies to a line of more than `max` bytes.
+pub(super) fn reply_to_long_line(replies: &mut Vec<u8>, max: usize) {
+    let text = format!("error: line is too long, at most {max} bytes are allowed; closing\n");
+    replies.extend_from_slice(text.as_bytes());
+}
+
+fn version_text() -> String {
+    format!(
+        "oxtsdb {} built at revision {}\nSpeaks the protocol of OpenTSDB {}\n",
+        build_info::VERSION,
+        build_info::REVISION,
+        build_info::OPENTSDB_VERSION,
+    )
+}
+
+/// `tsd.rpc.received 1795250492 1 type=telnet host=vm`.
+fn write_statistics(replies: &mut Vec<u8>, statistics: &[Statistic]) {
+    let seconds = now_seconds();
+    let host = build_info::host();
+    for Statistic { name, tag, value } in statistics {
+        let tag = tag
+            .map(|(key, value)| format!(" {key}={value}"))
+            .unwrap_or_default();
+        let line = format!("{name} {seconds} {value}{tag} host={host}\n");
+        replies.extend_from_slice(line.as_bytes());
+    }
+}
