@@ -121,7 +121,7 @@ async fn measure(engine: &Engine, filter: &str) -> anyhow::Result<(Duration, Dur
     for _ in 0..RUNS {
         let began = Instant::now();
         series = engine
-            .answer(query.clone(), RequestContext::default())
+            .collect(query.clone(), RequestContext::default())
             .await?
             .groups
             .len();

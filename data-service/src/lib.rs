@@ -17,7 +17,6 @@ mod http;
 mod layout_check;
 mod listener;
 mod query;
-pub mod scan_rows;
 pub mod series_index;
 pub mod settings;
 #[cfg(test)]

@@ -93,12 +93,12 @@ impl Tsdb {
     /// series.
     async fn plant(&self, row_key: &str, cells: &[Cell]) {
         let row_key = hex::decode(row_key).unwrap();
-        let layout = self.engine.layout();
+        let layout = &self.engine.storage().layout;
         let tsuid = RowKeyRef::decode(&row_key, layout)
             .ok()
             .and_then(|key| key.tsuid().ok());
         if let Some(tsuid) = tsuid {
-            let mut batch = WriteBatch::new(self.engine.meta_table().clone());
+            let mut batch = WriteBatch::new(self.engine.storage().meta_table.clone());
             let family = batch.family("name");
             batch.row(tsuid.as_bytes()).put(family, b"ts_ctr", &[0; 8]);
             self.store.write(batch).await.unwrap();
@@ -177,12 +177,14 @@ impl Tsdb {
 
     /// The time of the last point of a series, its TSUID in hex, since the hour.
     async fn last(&self, tsuid: &str) -> Option<i64> {
-        let tsuid = Tsuid::parse(tsuid, &self.engine.layout().widths).unwrap();
+        let tsuid = Tsuid::parse(tsuid, &self.engine.storage().layout.widths).unwrap();
         let look_back = LookBack {
             from_ms: HOUR_MS,
             now_ms: HOUR_MS + 7_200_000,
         };
-        let last = last::of_series(&self.engine, &tsuid, look_back).await.unwrap();
+        let last = last::of_series(self.engine.storage(), &tsuid, look_back)
+            .await
+            .unwrap();
         last.map(|point| point.time_ms - HOUR_MS)
     }
 

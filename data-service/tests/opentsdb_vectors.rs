@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::tz::TimeZone;
 use oxtsdb_query::RequestContext;
-use oxtsdb_query::exec::engine::WholeAnswer;
+use oxtsdb_query::exec::engine::WholeResult;
 use oxtsdb_query::language::time;
 use oxtsdb_query::spec::without_identical;
 use oxtsdb_query::{
@@ -194,7 +194,7 @@ async fn compare_all(layout: RowKeyLayout) -> usize {
             skip_damaged_rows: false,
             with_surroundings: false,
         };
-        let groups = match engine.answer(query, RequestContext::default()).await {
+        let groups = match engine.collect(query, RequestContext::default()).await {
             Ok(answer) => answer.groups,
             Err(error) => panic!("{name}: {error}"),
         };
@@ -274,12 +274,12 @@ async fn unknown_names_fail_the_query() {
     let metric = tsdb.directory.names_of(UidKind::Metric).pop().unwrap();
     let ask = |metric: &str, kind: &str, key: &str, filter: &str| {
         let filters = vec![TagFilter::new(kind, key, filter, false).unwrap()];
-        engine.answer(
+        engine.collect(
             a_query(Source::Metric(metric.to_owned()), filters),
             RequestContext::default(),
         )
     };
-    let error = |result: Result<_, QueryError>| result.map(|_: WholeAnswer| ()).unwrap_err().to_string();
+    let error = |result: Result<_, QueryError>| result.map(|_: WholeResult| ()).unwrap_err().to_string();
     assert_eq!(
         error(ask("nope", "wildcard", "host", "*").await),
         "no such name for 'metrics': 'nope'"
@@ -323,7 +323,7 @@ async fn series_are_asked_for_by_their_tsuids() {
     let metric = tsdb.directory.names_of(UidKind::Metric).pop().unwrap();
     let by_metric = a_query(Source::Metric(metric), Vec::new());
     let expected = engine
-        .answer(by_metric, RequestContext::default())
+        .collect(by_metric, RequestContext::default())
         .await
         .unwrap()
         .groups;
@@ -340,7 +340,7 @@ async fn series_are_asked_for_by_their_tsuids() {
             let mut query = a_query(Source::Tsuids(tsuids), Vec::new());
             query.end_ms += years * 365 * 86_400_000;
             engine
-                .answer(query, RequestContext::default())
+                .collect(query, RequestContext::default())
                 .await
                 .unwrap()
                 .groups
@@ -380,7 +380,7 @@ async fn rows_of_explicit_tags_are_read_one_by_one() {
         let mut query = a_query(Source::Metric(metric.clone()), filters);
         query.sub_queries[0].filter.explicit_tags = true;
         query.end_ms += years * 365 * 86_400_000;
-        engine.answer(query, RequestContext::default()).await.unwrap()
+        engine.collect(query, RequestContext::default()).await.unwrap()
     };
     let answer = ask(0).await;
     let short = answer.groups;

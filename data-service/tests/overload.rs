@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use futures::StreamExt as _;
 use jiff::tz::TimeZone;
-use oxtsdb_query::exec::budget::Limit;
+use oxtsdb_query::context::resource::Limit;
 use oxtsdb_query::language::parse_metric_query;
 use oxtsdb_query::{
     Engine, Frame, Limits, QueryError, QueryResources, QuerySpec, Quirks, RequestContext, Resource,
@@ -70,7 +70,7 @@ fn limits(memory_bytes: u64) -> Limits {
 }
 
 async fn answer(engine: &Engine, text: &str, start_s: i64) -> Result<usize, QueryError> {
-    let answer = engine.answer(query(text, start_s), RequestContext::default());
+    let answer = engine.collect(query(text, start_s), RequestContext::default());
     Ok(answer.await?.groups.len())
 }
 

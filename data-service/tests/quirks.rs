@@ -42,7 +42,7 @@ async fn groups(engine: &Engine, query: SubQuery, end: i64, quirks: Quirks) -> V
         with_surroundings: false,
     };
     engine
-        .answer(spec, RequestContext::default())
+        .collect(spec, RequestContext::default())
         .await
         .unwrap()
         .groups

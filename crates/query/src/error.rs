@@ -7,7 +7,7 @@ use oxtsdb_schema::row_key::RowKeyError;
 use oxtsdb_schema::tsuid::TsuidError;
 use oxtsdb_schema::{Uid, UidKind};
 
-use crate::exec::budget::{Limit, Resource};
+use crate::context::resource::{Limit, Resource};
 use crate::filter::FilterError;
 use crate::names::NameError;
 
@@ -108,9 +108,9 @@ pub enum QueryError {
     /// The deadline passed.
     #[error("deadline passed before the query was answered")]
     DeadlineExceeded,
-    /// Somebody ended the query.
-    #[error("query was ended by an operator")]
-    Ended,
+    /// An operator cancelled the query.
+    #[error("query was cancelled by an operator")]
+    Cancelled,
     /// A fault of the server: a stage of the query ended by itself.
     #[error("a stage of the query failed: {detail}")]
     Internal {

@@ -14,8 +14,9 @@
 //! after the scan is pure. The caller implements two traits: [`NameDirectory`] resolves names and UIDs,
 //! [`SeriesIndex`] lists the series of a metric.
 //!
-//! Source: OpenTSDB 2.4, `TsdbQuery`, `SpanGroup`, `AggregationIterator.create`.
+//! Source: OpenTSDB 2.4, `TsdbQuery`, `SeriesGroup`, `AggregationIterator.create`.
 
+pub mod context;
 pub mod error;
 pub mod exec;
 pub mod expression;
@@ -27,14 +28,19 @@ pub mod names;
 pub mod plan;
 pub mod points;
 pub mod quirks;
+pub mod row_scan;
 pub mod series_index;
 pub mod spec;
+pub mod storage;
 
+pub use context::admission::{QueryResources, RequestContext};
+pub use context::limits::Limits;
+pub use context::query_context::QueryContext;
+pub use context::resource::Resource;
 pub use error::QueryError;
-pub use exec::budget::{Limits, Resource};
 pub use exec::engine::Engine;
-pub use exec::frame::{Frame, Group, Statistics};
-pub use exec::resources::{QueryResources, RequestContext};
+pub use exec::frame::{Frame, Group};
+pub use exec::statistics::Statistics;
 pub use filter::{TagFilter, TagMatcher};
 pub use function::aggregator::Aggregator;
 pub use function::calendar::{CalendarInterval, CalendarUnit};
@@ -45,3 +51,4 @@ pub use points::{Number, Points, Values};
 pub use quirks::Quirks;
 pub use series_index::{NotListed, SeriesIndex, SeriesList};
 pub use spec::{QuerySpec, SeriesFilter, Source, SubQuery};
+pub use storage::Storage;

@@ -65,13 +65,13 @@ pub trait NameDirectory: Send + Sync + std::fmt::Debug {
     ) -> Result<Vec<Option<Arc<str>>>, NameError>;
 }
 
-/// The names of the UIDs of an answer.
+/// The names of the UIDs of a result.
 #[derive(Debug)]
 pub(crate) struct Names(FxHashMap<(UidKind, Uid), Arc<str>>);
 
 impl Names {
-    /// Looks up UIDs by kind, in the order of [`UidKind::ALL`], with a call for each kind. UIDs may be
-    /// there several times.
+    /// Resolves UIDs by kind, in the order of [`UidKind::ALL`], with one call for each kind. UIDs may occur
+    /// more than once.
     pub(crate) async fn of_uids(
         needed: [Vec<Uid>; 3],
         directory: &dyn NameDirectory,
@@ -93,7 +93,7 @@ impl Names {
         Ok(Self(names))
     }
 
-    /// The name of a UID that was looked up.
+    /// The name of a UID that was resolved.
     pub(crate) fn name(&self, kind: UidKind, uid: Uid) -> Result<Arc<str>, QueryError> {
         self.0
             .get(&(kind, uid))

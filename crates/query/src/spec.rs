@@ -2,6 +2,7 @@
 
 use oxtsdb_schema::DuplicatePolicy;
 
+use crate::context::running::QueryDescription;
 use crate::filter::regexp::MAX_REGEXPS;
 use crate::filter::{FilterError, TagFilter, TagMatcher};
 use crate::function::aggregator::Aggregator;
@@ -31,6 +32,14 @@ pub struct QuerySpec {
 }
 
 impl QuerySpec {
+    /// The query in the list of running queries.
+    pub fn description(&self) -> QueryDescription {
+        QueryDescription {
+            sub_queries: self.sub_queries.iter().map(ToString::to_string).collect(),
+            range_ms: (self.start_ms, self.end_ms),
+        }
+    }
+
     /// Refuses more regular expressions than a query may have.
     ///
     /// # Errors

@@ -73,7 +73,7 @@ impl Counters {
         Counters {
             skipped_cells: engine.skipped_cells(),
             resources: Some((resources.admission.clone(), pools)),
-            store: Some(Arc::clone(engine.store())),
+            store: Some(Arc::clone(&engine.storage().store)),
             ..Counters::default()
         }
     }

@@ -11,9 +11,10 @@ use super::query::{convert, of_query};
 use super::results::context_of;
 use oxtsdb_query::Engine;
 use oxtsdb_query::language::time::now_ms;
+use oxtsdb_query::plan::access_path::AccessPath;
 use oxtsdb_query::plan::estimate::{self, Estimate};
-use oxtsdb_query::plan::selection::{TagTest, ValueTest};
-use oxtsdb_query::plan::{Plan, Read};
+use oxtsdb_query::plan::query_plan::Plan;
+use oxtsdb_query::plan::selection::tag_test::{TagTest, ValueTest};
 
 /// Values of a filter that are shown.
 const SHOWN_VALUES: usize = 100;
@@ -27,7 +28,8 @@ pub(super) async fn explain(
     let request = request.into_inner().query.unwrap_or_default();
     let query = convert::query(&request, now_ms())?;
     let explained = engine.explain(&query, context).await;
-    let explained = explained.map_err(|error| of_query(&error, "queries", &engine.table().to_string()))?;
+    let explained =
+        explained.map_err(|error| of_query(&error, "queries", &engine.storage().table.to_string()))?;
     let plans = explained.iter().map(|(plan, estimate)| message(plan, estimate));
     Ok(Response::new(ExplainResponse {
         plans: plans.collect(),
@@ -35,9 +37,9 @@ pub(super) async fn explain(
 }
 
 fn message(plan: &Plan, estimate: &Estimate) -> QueryPlan {
-    let ranges = match &plan.read {
-        Read::Ranges(ranges) => ranges.as_slice(),
-        Read::Rows(_) => &[],
+    let ranges = match &plan.access_path {
+        AccessPath::Ranges(ranges) => ranges.as_slice(),
+        AccessPath::Rows(_) => &[],
     };
     let windows = plan.downsample.as_ref().map(|(windows, _)| windows);
     QueryPlan {
@@ -46,7 +48,7 @@ fn message(plan: &Plan, estimate: &Estimate) -> QueryPlan {
         stop_ms: plan.hours.stop_ms(),
         hours: plan.hours.count() as u64,
         way: way(plan).into(),
-        reason: plan.known.to_string(),
+        reason: plan.index_use.to_string(),
         ranges: ranges
             .iter()
             .map(|(start, stop)| KeyRange {
@@ -73,10 +75,10 @@ fn message(plan: &Plan, estimate: &Estimate) -> QueryPlan {
 }
 
 fn way(plan: &Plan) -> Way {
-    let Read::Ranges(_) = plan.read else {
+    let AccessPath::Ranges(_) = plan.access_path else {
         return Way::SingleRows;
     };
-    if plan.selection.known_series().is_some() {
+    if plan.selection.resolved_series().is_some() {
         return Way::Jumps;
     }
     let seeks = plan
@@ -92,7 +94,7 @@ fn filter(test: &TagTest) -> Filter {
         ValueTest::In(values) => (Test::AnyOf, Some(values)),
         ValueTest::NotIn(values) => (Test::NoneOf, Some(values)),
         ValueTest::Name(_) => (Test::Name, None),
-        ValueTest::NameIfThere(_) => (Test::NameIfThere, None),
+        ValueTest::NameIfPresent(_) => (Test::NameIfThere, None),
     };
     Filter {
         tagk_uid: Bytes::copy_from_slice(test.tagk.as_bytes()),
@@ -206,22 +208,17 @@ mod tests {
             [
                 (
                     Way::SingleRows,
-                    "2 of 40 series match, says the index",
+                    "2 of 40 series match according to the index",
                     4,
                     Certainty::AtMost
                 ),
                 (
                     Way::SkipScan,
-                    "10 of 40 series match, says the index",
+                    "10 of 40 series match according to the index",
                     40,
                     Certainty::Exact
                 ),
-                (
-                    Way::FullScan,
-                    "nearly all series are wanted",
-                    40,
-                    Certainty::Exact
-                ),
+                (Way::FullScan, "nearly all series match", 40, Certainty::Exact),
             ]
         );
         assert_eq!((plans[0].hours, plans[0].start_ms), (2, i64::from(T) * 1000));

@@ -1,7 +1,5 @@
 //! `DataService.QueryLast`.
 
-use std::time::Instant;
-
 use futures::FutureExt as _;
 use futures::stream::{self, StreamExt as _};
 use oxtsdb_proto::common::v1::{ErrorReason, ItemError, SeriesName, Tag, series_key};
@@ -15,12 +13,15 @@ use tonic::{Code, Request, Response, Status};
 use super::query::convert::{metric_source, millis};
 use super::query::{of_query, place, qualifier_of};
 use super::results::context_of;
-use oxtsdb_query::exec::budget::{Budget, Limit, Limits, Resource};
-use oxtsdb_query::exec::engine::in_time;
+use oxtsdb_query::Limits;
+use oxtsdb_query::Resource;
+use oxtsdb_query::context::resource::Limit;
+use oxtsdb_query::context::running::QueryDescription;
 use oxtsdb_query::language::time::now_ms;
 use oxtsdb_query::last::{LastPoint, LookBack, names_of, of_metric, of_series};
-use oxtsdb_query::plan::{MetricSeries, check_tsuid};
-use oxtsdb_query::{Engine, Number, QueryError, Quirks, SeriesFilter};
+use oxtsdb_query::plan::metric_series::MetricSeries;
+use oxtsdb_query::plan::tsuids::check_tsuid;
+use oxtsdb_query::{Engine, Number, QueryContext, QueryError, Quirks, SeriesFilter, Storage};
 
 const MAX_TARGETS: usize = 1000;
 const HOUR_MS: i64 = 3_600_000;
@@ -45,13 +46,23 @@ enum Wanted<'a> {
     Metric { metric: String, filter: SeriesFilter },
 }
 
+impl Wanted<'_> {
+    /// Its entry in the list of running queries.
+    fn description(&self) -> String {
+        match self {
+            Self::Name(name) => format!("last:{}", name.metric),
+            Self::Tsuid(_) => "last:(1 TSUID)".to_owned(),
+            Self::Metric { metric, .. } => format!("last:{metric}"),
+        }
+    }
+}
+
 /// Answers with the last points of series.
 pub(super) async fn query_last(
     engine: &Engine,
     request: Request<QueryLastRequest>,
 ) -> Result<Response<QueryLastResponse>, Status> {
     let context = context_of(&request);
-    let (deadline, passed) = engine.deadline(&context);
     let request = request.into_inner();
     let look_back = look_back(&request)?;
     if request.targets.is_empty() || request.targets.len() > MAX_TARGETS {
@@ -62,22 +73,22 @@ pub(super) async fn query_last(
     for (index, target) in request.targets.iter().enumerate() {
         wanted.push(self::wanted(&format!("targets[{index}]"), target)?);
     }
-    let answer = async {
-        let admitted = engine.admit(context).await?;
-        let budget = admitted.budget();
-        answer(
-            engine,
-            &wanted,
-            look_back,
-            request.resolve_names,
-            (budget, deadline),
-        )
-        .await
+    let table = engine.storage().table.to_string();
+    let description = QueryDescription {
+        sub_queries: wanted.iter().map(Wanted::description).collect(),
+        range_ms: (look_back.from_ms, look_back.now_ms),
     };
-    in_time(deadline, passed, answer)
-        .await
-        .map(Response::new)
-        .map_err(|error| refusal(&error, &engine.table().to_string()))
+    let failed = |error: QueryError| refusal(&error, &table);
+    let admitted = engine.admit(context, description, None).await.map_err(failed)?;
+    let context = admitted.context();
+    let answer = answer(
+        engine.storage(),
+        context,
+        &wanted,
+        look_back,
+        request.resolve_names,
+    );
+    context.run(answer).await.map(Response::new).map_err(failed)
 }
 
 /// The error of the whole call.
@@ -139,29 +150,29 @@ fn wanted<'a>(field: &str, target: &'a Target) -> Result<Wanted<'a>, Status> {
 }
 
 async fn answer(
-    engine: &Engine,
+    storage: &Storage,
+    context: &QueryContext,
     wanted: &[Wanted<'_>],
     look_back: LookBack,
     with_names: bool,
-    (budget, deadline): (&Budget, Option<Instant>),
 ) -> Result<QueryLastResponse, QueryError> {
     // Collected and boxed, because the compiler cannot tell that a stream over the closure is Send.
     let searches: Vec<_> = wanted
         .iter()
         .enumerate()
         .map(|(index, wanted)| {
-            async move { (index, points(engine, wanted, look_back, (budget, deadline)).await) }.boxed()
+            async move { (index, points(storage, context, wanted, look_back).await) }.boxed()
         })
         .collect();
     let mut found = stream::iter(searches).buffered(TARGETS_AT_A_TIME);
-    let table = engine.table().to_string();
+    let table = storage.table.to_string();
     let limits = Limits {
         points: MOST_POINTS,
         ..Limits::NONE
     };
     let mut response = QueryLastResponse::default();
     let mut tsuids = Vec::new();
-    let mut held = budget.hold(0)?;
+    let mut held = context.budget().hold(0)?;
     while let Some((index, result)) = found.next().await {
         let target = u32::try_from(index).unwrap_or(u32::MAX);
         match result {
@@ -185,7 +196,7 @@ async fn answer(
     }
     if with_names {
         held.grow(tsuids.len() as u64 * NAMES_BYTES)?;
-        let names = names_of(engine, &tsuids, deadline).await?;
+        let names = names_of(storage, &tsuids, context).await?;
         for (point, names) in response.points.iter_mut().zip(names) {
             let tags = names.tags.iter();
             let tags = tags.map(|(key, value)| Tag {
@@ -203,36 +214,30 @@ async fn answer(
 
 /// The last points of a target.
 async fn points(
-    engine: &Engine,
+    storage: &Storage,
+    context: &QueryContext,
     wanted: &Wanted<'_>,
     look_back: LookBack,
-    (budget, deadline): (&Budget, Option<Instant>),
 ) -> Result<Vec<LastPoint>, QueryError> {
     let tsuid = match wanted {
         Wanted::Metric { metric, filter } => {
-            let directory = &**engine.directory();
-            let layout = engine.layout();
             let series =
-                MetricSeries::resolve(metric, filter, Quirks::NONE, layout, directory, deadline).await?;
-            return of_metric(engine, &series, look_back, (budget, deadline)).await;
+                MetricSeries::resolve(metric, filter, Quirks::NONE, storage, context.deadline()).await?;
+            return of_metric(storage, &series, look_back, context).await;
         }
-        Wanted::Name(name) => tsuid_of(engine, name, deadline).await?,
-        Wanted::Tsuid(bytes) => check_tsuid(bytes, engine.layout())?,
+        Wanted::Name(name) => tsuid_of(storage, context, name).await?,
+        Wanted::Tsuid(bytes) => check_tsuid(bytes, &storage.layout)?,
     };
-    Ok(of_series(engine, &tsuid, look_back).await?.into_iter().collect())
+    Ok(of_series(storage, &tsuid, look_back).await?.into_iter().collect())
 }
 
-async fn tsuid_of(
-    engine: &Engine,
-    name: &SeriesName,
-    deadline: Option<Instant>,
-) -> Result<Tsuid, QueryError> {
+async fn tsuid_of(storage: &Storage, context: &QueryContext, name: &SeriesName) -> Result<Tsuid, QueryError> {
     let mut names = vec![(UidKind::Metric, name.metric.as_str())];
     for tag in &name.tags {
         names.push((UidKind::Tagk, tag.key.as_str()));
         names.push((UidKind::Tagv, tag.value.as_str()));
     }
-    let uids = engine.directory().uids(&names, deadline).await?;
+    let uids = storage.directory.uids(&names, context.deadline()).await?;
     let mut known = Vec::with_capacity(names.len());
     for ((kind, name), uid) in names.into_iter().zip(uids) {
         known.push(uid.ok_or_else(|| QueryError::UnknownName {
@@ -312,7 +317,7 @@ fn of_target(error: &QueryError, table: &str) -> Option<ItemError> {
         }
         QueryError::EndBeforeStart { .. }
         | QueryError::UidWithoutName { .. }
-        | QueryError::Ended
+        | QueryError::Cancelled
         | QueryError::OverBudget { .. }
         | QueryError::NotAdmitted(_)
         | QueryError::NoMemory(_)

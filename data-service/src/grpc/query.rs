@@ -25,7 +25,7 @@ pub(super) fn query(
     let request = request.into_inner();
     let query = convert::query(&request, now_ms())?;
     let encoder = frames::Encoder::new(&request);
-    let table = engine.table().to_string();
+    let table = engine.storage().table.to_string();
     let messages = engine
         .run(query, context)
         .flat_map(move |delivery| match delivery {
@@ -103,7 +103,7 @@ pub(super) fn of_query(error: &QueryError, source: &str, table: &str) -> Status 
             message,
             &[],
         ),
-        QueryError::Ended => status(Code::Aborted, ErrorReason::QueryEnded, message, &[]),
+        QueryError::Cancelled => status(Code::Aborted, ErrorReason::QueryEnded, message, &[]),
         QueryError::Internal { .. } => status(Code::Internal, ErrorReason::Internal, message, &[]),
     }
 }

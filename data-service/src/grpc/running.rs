@@ -8,7 +8,7 @@ use oxtsdb_proto::data::v1::{
 use oxtsdb_proto::error::status;
 use tonic::{Code, Status};
 
-use oxtsdb_query::exec::running::RunningQuery;
+use oxtsdb_query::context::running::RunningQuery;
 use oxtsdb_query::{Engine, Resource};
 
 /// The queries that are being answered.
@@ -20,7 +20,7 @@ pub(super) fn list(engine: &Engine) -> ListQueriesResponse {
 /// Ends one of them.
 pub(super) fn end(engine: &Engine, request: &EndQueryRequest) -> Result<EndQueryResponse, Status> {
     let id = request.id;
-    if engine.running().end(id) {
+    if engine.running().cancel(id) {
         return Ok(EndQueryResponse {});
     }
     Err(status(
@@ -35,11 +35,11 @@ fn message(query: &RunningQuery) -> RunningQueryMessage {
     let used = |resource| query.usage.of(resource);
     RunningQueryMessage {
         id: query.id,
-        questions: query.questions.clone(),
+        questions: query.description.sub_queries.clone(),
         range: Some(TimeRange {
-            start: Some(Start::StartMs(query.range_ms.0)),
+            start: Some(Start::StartMs(query.description.range_ms.0)),
             // The first instant outside.
-            end: Some(End::EndMs(query.range_ms.1.saturating_add(1))),
+            end: Some(End::EndMs(query.description.range_ms.1.saturating_add(1))),
         }),
         started: Some(query.started_at.into()),
         elapsed: prost_types::Duration::try_from(query.elapsed).ok(),

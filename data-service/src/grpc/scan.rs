@@ -1,7 +1,6 @@
 //! `DataService.ScanRows`.
 
 use std::sync::Arc;
-use std::time::Instant;
 
 use futures::stream::{self, BoxStream, Stream, StreamExt as _};
 use oxtsdb_proto::common::v1::ErrorReason;
@@ -20,10 +19,12 @@ use tonic::{Code, Request, Response, Status};
 use super::query::convert::{metric_source, range, tsuids};
 use super::query::of_query;
 use super::results::{context_of, result_stream};
-use crate::scan_rows::{RowScan, RowSource, scan_rows as scan};
+use oxtsdb_query::context::query_context::QueryContext;
+use oxtsdb_query::context::running::QueryDescription;
 use oxtsdb_query::exec::scan::RowBatch;
 use oxtsdb_query::language::time::now_ms;
 use oxtsdb_query::plan::hours::Hours;
+use oxtsdb_query::row_scan::{RowScan, RowSource, scan_rows as scan};
 use oxtsdb_query::{Engine, QueryError};
 
 /// A message is closed when its cells have so many bytes; a row is never split.
@@ -38,7 +39,6 @@ pub(super) async fn scan_rows(
     request: Request<ScanRowsRequest>,
 ) -> Result<Response<BoxStream<'static, Result<ScanRowsResponse, Status>>>, Status> {
     let context = context_of(&request);
-    let deadline = engine.resources().deadline(context.deadline);
     let request = request.into_inner();
     let view = View::try_from(request.view).map_err(|_| {
         invalid_field(
@@ -46,20 +46,21 @@ pub(super) async fn scan_rows(
             format!("is {}, expected one of the named values", request.view),
         )
     })?;
-    let table = engine.table().to_string();
+    let table = engine.storage().table.to_string();
     let row_scan = row_scan(&request)?;
     let of_query = |error: &QueryError, table: &str| self::of_query(error, "source", table);
     let admitted = engine
-        .admit(context)
+        .admit(context, description(&row_scan), None)
         .await
         .map_err(|error| of_query(&error, &table))?;
-    let opened = scan(engine, row_scan, deadline).await;
+    let context = admitted.context().clone();
+    let opened = context.run(scan(engine.storage(), row_scan, &context)).await;
     let rows = opened.map_err(|error| of_query(&error, &table))?;
-    let layout = *engine.layout();
+    let layout = engine.storage().layout;
     let budget = admitted.budget().clone();
     let compute = engine.resources().compute.clone();
     let table: Arc<str> = table.into();
-    let batches = in_time(rows, deadline).map(move |batch| RowBatch::new(batch?, &budget));
+    let batches = interruptible(rows, context).map(move |batch| RowBatch::new(batch?, &budget));
     let messages = batches.flat_map(move |batch| match batch {
         Ok(rows) => {
             let table = Arc::clone(&table);
@@ -112,17 +113,30 @@ fn row_scan(request: &ScanRowsRequest) -> Result<RowScan, Status> {
     })
 }
 
-/// Ends a stream with an error when the deadline passes.
-fn in_time(
+/// The entry of a scan in the list of running queries.
+fn description(scan: &RowScan) -> QueryDescription {
+    let source = match &scan.source {
+        RowSource::Metric { metric, .. } => format!("scan:{metric}"),
+        RowSource::Tsuids(tsuids) => format!("scan:({} TSUIDs)", tsuids.len()),
+        RowSource::All => "scan:*".to_owned(),
+    };
+    QueryDescription {
+        sub_queries: vec![source],
+        range_ms: (scan.hours.start.millis(), scan.hours.stop_ms()),
+    }
+}
+
+/// Ends a stream with an error when the query is interrupted.
+fn interruptible(
     rows: BoxStream<'static, Result<Vec<Row>, QueryError>>,
-    deadline: Option<Instant>,
+    context: QueryContext,
 ) -> BoxStream<'static, Result<Vec<Row>, QueryError>> {
-    let Some(deadline) = deadline else { return rows };
-    stream::unfold(Some(rows), move |rows| async move {
-        let mut rows = rows?;
-        match tokio::time::timeout_at(deadline.into(), rows.next()).await {
-            Ok(batch) => batch.map(|batch| (batch, Some(rows))),
-            Err(_) => Some((Err(QueryError::DeadlineExceeded), None)),
+    stream::unfold(Some((rows, context)), |state| async move {
+        let (mut rows, context) = state?;
+        tokio::select! {
+            biased;
+            batch = rows.next() => batch.map(|batch| (batch, Some((rows, context)))),
+            error = context.interrupted() => Some((Err(error), None)),
         }
     })
     .boxed()

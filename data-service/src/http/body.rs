@@ -12,7 +12,8 @@ use bytes::Bytes;
 use hyper::body::{Body, Frame, SizeHint};
 
 use oxtsdb_query::QueryError;
-use oxtsdb_query::exec::budget::{Budget, Held};
+use oxtsdb_query::context::budget::Budget;
+use oxtsdb_query::context::budget::Held;
 
 /// Bytes of a part, about.
 const PART_BYTES: usize = 256 << 10;
@@ -205,7 +206,9 @@ pub(crate) fn transformed<W: std::io::Write>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use oxtsdb_query::exec::budget::{Limit, Limits, Resource};
+    use oxtsdb_query::Limits;
+    use oxtsdb_query::Resource;
+    use oxtsdb_query::context::resource::Limit;
 
     fn budget(bytes: u64) -> Budget {
         Budget::of_limits(Limits {

@@ -6,8 +6,9 @@ use oxtsdb_row_store::RowStore;
 use oxtsdb_schema::{DuplicatePolicy, Timestamp, Value};
 use proptest::prelude::*;
 
-use oxtsdb_query::exec::engine::WholeAnswer;
-use oxtsdb_query::plan::{Known, Plan, Read};
+use oxtsdb_query::exec::engine::WholeResult;
+use oxtsdb_query::plan::access_path::{AccessPath, IndexUse};
+use oxtsdb_query::plan::query_plan::Plan;
 use oxtsdb_query::{
     Aggregator, Engine, Group, Limits, QueryResources, QuerySpec, Quirks, RequestContext, SeriesFilter,
     Source, SubQuery, TagFilter,
@@ -77,10 +78,10 @@ async fn plan(stack: &TestStack, query: &QuerySpec) -> Plan {
     explained.await.unwrap().swap_remove(0).0
 }
 
-fn single_rows(read: &Read) -> Option<u64> {
+fn single_rows(read: &AccessPath) -> Option<u64> {
     match read {
-        Read::Ranges(_) => None,
-        Read::Rows(rows) => Some(rows.count()),
+        AccessPath::Ranges(_) => None,
+        AccessPath::Rows(rows) => Some(rows.count()),
     }
 }
 
@@ -89,7 +90,7 @@ const DAY: (u32, u32) = (T, T + 86_399);
 #[tokio::test]
 async fn few_of_many_series_are_read_by_their_keys() {
     let stack = stack().await;
-    let matched = |matching| Known::Matched { matching, listed: 40 };
+    let matched = |matching| IndexUse::Resolved { matching, listed: 40 };
     for (filters, known, rows) in [
         (&[("host", "web07")][..], matched(1), Some(25)),
         (&[("host", "regexp(^web0[1-5])")], matched(5), Some(5 * 25)),
@@ -97,20 +98,20 @@ async fn few_of_many_series_are_read_by_their_keys() {
         (&[("host", "web1*"), ("dc", "lga")], matched(2), Some(2 * 25)),
         (&[("host", "nobody*")], matched(0), Some(0)),
         (&[("host", "not_literal_or(web01)")], matched(39), None),
-        (&[("host", "*")], Known::NotAsked, None),
-        (&[], Known::NotAsked, None),
+        (&[("host", "*")], IndexUse::NotSelective, None),
+        (&[], IndexUse::NotSelective, None),
     ] {
         let plan = plan(&stack, &query(filters, false, (T, T + 86_400))).await;
         assert_eq!(
-            (plan.known, single_rows(&plan.read)),
+            (plan.index_use, single_rows(&plan.access_path)),
             (known, rows),
             "{filters:?}"
         );
     }
     let explicit = plan(&stack, &query(&[("host", "web07")], true, DAY)).await;
     assert_eq!(
-        (explicit.known, single_rows(&explicit.read)),
-        (Known::Named, Some(25))
+        (explicit.index_use, single_rows(&explicit.access_path)),
+        (IndexUse::Named, Some(25))
     );
 }
 
@@ -119,17 +120,23 @@ async fn over_many_hours_a_scan_jumps_from_one_series_to_the_next() {
     let stack = stack().await;
     let since_ever = query(&[("host", "web0*"), ("dc", "fra")], false, (0, u32::MAX));
     let plan = plan(&stack, &since_ever).await;
-    let known = Known::Matched {
+    let known = IndexUse::Resolved {
         matching: 2,
         listed: 40,
     };
-    assert_eq!((plan.known, plan.selection.known_series()), (known, Some(2)));
-    let Read::Ranges(ranges) = &plan.read else {
-        panic!("{:?}", plan.read)
+    assert_eq!(
+        (plan.index_use, plan.selection.resolved_series()),
+        (known, Some(2))
+    );
+    let AccessPath::Ranges(ranges) = &plan.access_path else {
+        panic!("{:?}", plan.access_path)
     };
     assert_eq!(ranges.len(), 1);
-    let answer = stack.service.engine.answer(since_ever, RequestContext::default());
-    let WholeAnswer {
+    let answer = stack
+        .service
+        .engine
+        .collect(since_ever, RequestContext::default());
+    let WholeResult {
         groups, statistics, ..
     } = answer.await.unwrap();
     assert_eq!(
@@ -150,8 +157,9 @@ async fn a_series_is_found_as_soon_as_its_point_is_acknowledged() {
         let groups = answer(engine, &query).await;
         assert_eq!(groups.len(), number + 1);
         let plan = plan(&stack, &query).await;
-        let matched = matches!(plan.known, Known::Matched { matching, .. } if matching == number as u64 + 1);
-        assert!(matched, "{:?}", plan.known);
+        let matched =
+            matches!(plan.index_use, IndexUse::Resolved { matching, .. } if matching == number as u64 + 1);
+        assert!(matched, "{:?}", plan.index_use);
     }
 }
 
@@ -161,16 +169,19 @@ fn without_index(stack: &TestStack) -> Engine {
     let store: Arc<dyn RowStore> = Arc::new(stack.store.clone());
     Engine::new(
         store,
-        (engine.table().clone(), engine.meta_table().clone()),
-        *engine.layout(),
-        Arc::clone(engine.directory()),
+        (
+            engine.storage().table.clone(),
+            engine.storage().meta_table.clone(),
+        ),
+        engine.storage().layout,
+        Arc::clone(&engine.storage().directory),
         Limits::NONE,
         QueryResources::unlimited().unwrap(),
     )
 }
 
 async fn answer(engine: &Engine, query: &QuerySpec) -> Vec<Group> {
-    let answer = engine.answer(query.clone(), RequestContext::default()).await;
+    let answer = engine.collect(query.clone(), RequestContext::default()).await;
     answer.unwrap().groups
 }
 

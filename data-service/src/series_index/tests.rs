@@ -36,7 +36,7 @@ fn metric() -> MetricUid {
 }
 
 fn index(stack: &TestStack) -> &Arc<dyn oxtsdb_query::SeriesIndex> {
-    stack.service.engine.series_index().unwrap()
+    stack.service.engine.storage().index.as_ref().unwrap()
 }
 
 /// The values of the series that are listed, as numbers; all have one tag key.

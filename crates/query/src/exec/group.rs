@@ -1,34 +1,34 @@
-//! Groups: spans that become one result, and the tags of it.
+//! Groups: series that become one result, and its tags.
 //!
-//! Spans with the same values of the grouping tag keys are one group; without such keys all are.
-//! Groups ascend by these values' UIDs, spans within a group by TSUID. UIDs are given in order of
+//! Series with the same values of the grouping tag keys are one group; without such keys all are.
+//! Groups ascend by these values' UIDs, series within a group by TSUID. UIDs are assigned in order of
 //! first use, so neither order is alphabetical.
 //!
 //! The tags of a group are those on whose value all its series *that have the key* agree. Keys with
 //! several values are its aggregate tags. So a key that only some of the series have is a tag of the
 //! group if it has one value there.
 //!
-//! Source: OpenTSDB 2.4, `TsdbQuery.GroupByAndAggregateCB`, `SpanGroup.computeTags`.
+//! Source: OpenTSDB 2.4, `TsdbQuery.GroupByAndAggregateCB`, `SeriesGroup.computeTags`.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use oxtsdb_schema::{TagkUid, TagvUid, UidWidths};
 
-use crate::exec::span::Span;
+use crate::exec::series_points::SeriesPoints;
 
-/// Spans that become one result.
+/// Series that become one result.
 #[derive(Clone, Debug, PartialEq)]
-pub struct SpanGroup {
+pub struct SeriesGroup {
     /// Ascending by TSUID; at least one.
-    pub spans: Vec<Span>,
+    pub series: Vec<SeriesPoints>,
     /// Tags with one value, ascending by key.
     pub tags: Vec<(TagkUid, TagvUid)>,
     /// Keys of tags with several values, ascending.
     pub aggregate_tags: Vec<TagkUid>,
 }
 
-/// How spans are grouped.
+/// How series are grouped.
 #[derive(Clone, Debug)]
 pub enum Grouping {
     /// Each is a group.
@@ -37,39 +37,39 @@ pub enum Grouping {
     ByTags(Arc<[TagkUid]>),
 }
 
-/// Groups spans that ascend by TSUID.
-pub fn group(spans: Vec<Span>, grouping: &Grouping, widths: &UidWidths) -> Vec<SpanGroup> {
+/// Groups series that ascend by TSUID.
+pub fn group(series: Vec<SeriesPoints>, grouping: &Grouping, widths: &UidWidths) -> Vec<SeriesGroup> {
     let keys = match grouping {
         Grouping::Each => {
-            return spans
+            return series
                 .into_iter()
-                .map(|span| SpanGroup::new(vec![span], widths))
+                .map(|one| SeriesGroup::new(vec![one], widths))
                 .collect();
         }
         Grouping::ByTags(keys) => keys,
     };
-    let mut groups: BTreeMap<Vec<Option<TagvUid>>, Vec<Span>> = BTreeMap::new();
-    for span in spans {
+    let mut groups: BTreeMap<Vec<Option<TagvUid>>, Vec<SeriesPoints>> = BTreeMap::new();
+    for one in series {
         let value_of = |key: &TagkUid| {
-            span.tsuid
+            one.tsuid
                 .tags(widths)
                 .find(|(tagk, _)| tagk == key)
                 .map(|(_, tagv)| tagv)
         };
         let values = keys.iter().map(value_of).collect();
-        groups.entry(values).or_default().push(span);
+        groups.entry(values).or_default().push(one);
     }
     groups
         .into_values()
-        .map(|spans| SpanGroup::new(spans, widths))
+        .map(|series| SeriesGroup::new(series, widths))
         .collect()
 }
 
-impl SpanGroup {
-    fn new(spans: Vec<Span>, widths: &UidWidths) -> Self {
+impl SeriesGroup {
+    fn new(series: Vec<SeriesPoints>, widths: &UidWidths) -> Self {
         // `None`: several values.
         let mut values: BTreeMap<TagkUid, Option<TagvUid>> = BTreeMap::new();
-        for (tagk, tagv) in spans.iter().flat_map(|span| span.tsuid.tags(widths)) {
+        for (tagk, tagv) in series.iter().flat_map(|one| one.tsuid.tags(widths)) {
             let value = values.entry(tagk).or_insert(Some(tagv));
             if *value != Some(tagv) {
                 *value = None;
@@ -85,10 +85,22 @@ impl SpanGroup {
             .map(|(tagk, _)| *tagk)
             .collect();
         Self {
-            spans,
+            series,
             tags,
             aggregate_tags,
         }
+    }
+}
+
+impl SeriesGroup {
+    /// Points of all its series.
+    pub fn point_count(&self) -> usize {
+        self.series.iter().map(|series| series.points.len()).sum()
+    }
+
+    /// Memory of the points of all its series, in bytes.
+    pub fn held_bytes(&self) -> u64 {
+        self.series.iter().map(|series| series.points.held_bytes()).sum()
     }
 }
 
@@ -99,11 +111,11 @@ mod tests {
     use super::*;
     use crate::points::Points;
 
-    fn span(tags: &[(u8, u8)]) -> Span {
+    fn series_of(tags: &[(u8, u8)]) -> SeriesPoints {
         let tags = tags.iter().flat_map(|(tagk, tagv)| [0, 0, *tagk, 0, 0, *tagv]);
         let bytes: Vec<u8> = [0, 0, 1].into_iter().chain(tags).collect();
         let tsuid = Tsuid::from_bytes(&bytes, &UidWidths::default()).unwrap();
-        Span {
+        SeriesPoints {
             tsuid,
             points: Points::default(),
             from_epoch: None,
@@ -117,12 +129,12 @@ mod tests {
     #[test]
     fn a_key_of_some_series_is_a_tag_if_it_has_one_value() {
         let widths = UidWidths::default();
-        let spans = vec![
-            span(&[(1, 1), (2, 5)]),
-            span(&[(1, 2), (3, 7)]),
-            span(&[(1, 2), (2, 5)]),
+        let series = vec![
+            series_of(&[(1, 1), (2, 5)]),
+            series_of(&[(1, 2), (3, 7)]),
+            series_of(&[(1, 2), (2, 5)]),
         ];
-        let groups = group(spans, &Grouping::ByTags(Arc::default()), &widths);
+        let groups = group(series, &Grouping::ByTags(Arc::default()), &widths);
         assert_eq!(groups.len(), 1);
         let keys: Vec<TagkUid> = groups[0].tags.iter().map(|(tagk, _)| *tagk).collect();
         assert_eq!(numbers(&keys), [2, 3]);
@@ -132,18 +144,18 @@ mod tests {
     #[test]
     fn groups_ascend_by_the_values_of_their_keys() {
         let widths = UidWidths::default();
-        let spans = || {
+        let series = || {
             vec![
-                span(&[(1, 9), (2, 1)]),
-                span(&[(1, 3), (2, 2)]),
-                span(&[(1, 3), (2, 4)]),
+                series_of(&[(1, 9), (2, 1)]),
+                series_of(&[(1, 3), (2, 2)]),
+                series_of(&[(1, 3), (2, 4)]),
             ]
         };
         let key = TagkUid::from_bytes(&[0, 0, 1]).unwrap();
-        let groups = group(spans(), &Grouping::ByTags([key].into()), &widths);
-        let sizes: Vec<_> = groups.iter().map(|group| group.spans.len()).collect();
+        let groups = group(series(), &Grouping::ByTags([key].into()), &widths);
+        let sizes: Vec<_> = groups.iter().map(|group| group.series.len()).collect();
         assert_eq!(sizes, [2, 1], "value 3 comes before value 9");
-        assert_eq!(group(spans(), &Grouping::Each, &widths).len(), 3);
+        assert_eq!(group(series(), &Grouping::Each, &widths).len(), 3);
         assert!(group(Vec::new(), &Grouping::ByTags(Arc::default()), &widths).is_empty());
     }
 }

@@ -1,15 +1,28 @@
-//! Execution: admission, scan, grouping, aggregation, within deadline and budget.
+//! Execution: scans rows, groups series and aggregates them, within the deadline and budget of a query.
+//!
+//! ```text
+//!   engine ──► execution ──► sub_query ──► scan ──► collect ──► worker ──► series_builder
+//!                                │                                          rows to points, downsampled
+//!                                ├──► group ──► group_task                  series to groups, aggregated
+//!                                ├──► extents ──► incremental               the same before the scan ends
+//!                                └──► output                                frames to the client
+//! ```
 
-pub mod budget;
+mod coalesce;
 pub mod collect;
-pub mod compute;
 pub mod engine;
+mod environment;
+mod execution;
+pub mod extents;
 pub mod frame;
 pub mod group;
-pub mod open_groups;
-pub mod resources;
-pub mod running;
+mod group_names;
+pub mod group_task;
+pub mod incremental;
+mod output;
 pub mod scan;
-pub mod span;
-pub mod survey;
-mod whole_groups;
+pub mod series_builder;
+pub mod series_points;
+pub mod statistics;
+mod sub_query;
+mod worker;

@@ -12,21 +12,24 @@
 //!   bucket 1   worked on, read ahead, read ahead
 //! ```
 
+mod density;
 mod slices;
 
 use std::sync::Arc;
 
 use futures::stream::{self, BoxStream, Stream, StreamExt as _, TryStreamExt as _};
 use oxtsdb_row_store::{ColumnSelection, DamageLog, Row, RowFilter, RowStore, Scan, TableName};
-use oxtsdb_schema::RowKeyLayout;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio_util::task::AbortOnDropHandle;
 
+use crate::context::budget::{Budget, Held};
 use crate::error::QueryError;
-use crate::exec::budget::{Budget, Held};
+use crate::plan::access_path::{AccessPath, series_ranges};
 use crate::plan::hours::Hours;
-use crate::plan::{Plan, Read, series_ranges};
-use slices::{Pace, Slice, Slices};
+use crate::plan::query_plan::Plan;
+use crate::storage::Storage;
+use density::Density;
+use slices::{Slice, Slices};
 
 /// Rows in a batch: enough to make the hand-over between threads cheap.
 const BATCH_ROWS: usize = 256;
@@ -104,11 +107,11 @@ pub fn bytes_of(rows: &[Row]) -> u64 {
 
 /// What comes of a scan, in order of time.
 #[derive(Debug)]
-pub enum Portion {
+pub enum ScanItem {
     /// Rows.
     Rows(RowBatch),
-    /// All rows have come whose points lie before this instant, milliseconds since the epoch.
-    Until(i64),
+    /// All rows whose points lie before this instant, milliseconds since the epoch, precede it.
+    Watermark(i64),
 }
 
 /// Family `t`, which holds the points.
@@ -120,28 +123,27 @@ pub fn point_columns() -> ColumnSelection {
 ///
 /// Must be polled within a Tokio runtime.
 pub fn rows(
-    store: &Arc<dyn RowStore>,
-    table: &TableName,
+    storage: &Storage,
     plan: &Plan,
     budget: &Budget,
     skip_damaged: Option<&DamageLog>,
-) -> BoxStream<'static, Result<Portion, QueryError>> {
-    match &plan.read {
-        Read::Ranges(ranges) => {
+) -> BoxStream<'static, Result<ScanItem, QueryError>> {
+    match &plan.access_path {
+        AccessPath::Ranges(ranges) => {
             let source = Source {
-                store: Arc::clone(store),
-                table: table.clone(),
+                store: Arc::clone(&storage.store),
+                table: storage.table.clone(),
                 ranges: Arc::from(ranges.as_slice()),
                 filter: plan.selection.row_filter(),
                 hours: plan.hours,
-                pace: Arc::new(Pace::new(slice_bytes(budget))),
+                density: Arc::new(Density::new(slice_bytes(budget))),
                 budget: budget.clone(),
                 skip_damaged: skip_damaged.cloned(),
             };
-            source.portions().boxed()
+            source.items().boxed()
         }
-        Read::Rows(rows) => {
-            let (store, table) = (Arc::clone(store), table.clone());
+        AccessPath::Rows(rows) => {
+            let (store, table) = (Arc::clone(&storage.store), storage.table.clone());
             let (selection, budget) = (plan.selection.clone(), budget.clone());
             let skip_damaged = skip_damaged.cloned();
             let read = move |mut keys: Vec<Vec<u8>>| {
@@ -150,7 +152,7 @@ pub fn rows(
                 // Hour comes after hour, so those before that of the last row are complete.
                 let hour = keys.last().and_then(|key| selection.base_time(key));
                 // Names may have been judged since the plan was made.
-                keys.retain(|key| selection.may_keep(key));
+                keys.retain(|key| selection.may_match(key));
                 async move {
                     let columns = point_columns();
                     let rows = match &skip_damaged {
@@ -162,10 +164,10 @@ pub fn rows(
                         }
                     };
                     let rows = RowBatch::new(rows.into_iter().flatten().collect(), &budget)?;
-                    let rows = Portion::Rows(rows);
-                    let until = hour.map(|hour| Portion::Until(hour.millis()));
-                    let portions = [Some(rows), until].into_iter().flatten();
-                    Ok::<_, QueryError>(stream::iter(portions.map(Ok)))
+                    let rows = ScanItem::Rows(rows);
+                    let until = hour.map(|hour| ScanItem::Watermark(hour.millis()));
+                    let items = [Some(rows), until].into_iter().flatten();
+                    Ok::<_, QueryError>(stream::iter(items.map(Ok)))
                 }
             };
             stream::iter(rows.batches(BATCH_ROWS))
@@ -184,45 +186,44 @@ pub fn rows(
 ///
 /// The store's.
 pub async fn keys(
-    store: &Arc<dyn RowStore>,
-    table: &TableName,
+    storage: &Storage,
     plan: &Plan,
     hours: Hours,
-    layout: &RowKeyLayout,
-    (budget, skip_damaged): (&Budget, Option<&DamageLog>),
+    budget: &Budget,
+    skip_damaged: Option<&DamageLog>,
     seen: impl Fn(&[u8]) + Send + Sync + 'static,
 ) -> Result<(), QueryError> {
-    let ranges = match &plan.read {
-        Read::Ranges(ranges) => ranges.clone(),
-        Read::Rows(rows) => series_ranges(rows.series(), layout, hours),
+    let ranges = match &plan.access_path {
+        AccessPath::Ranges(ranges) => ranges.clone(),
+        AccessPath::Rows(rows) => series_ranges(rows.series(), &storage.layout, hours),
     };
     let (selection, seek) = (plan.selection.clone(), plan.selection.clone());
     // With hints, even if they say nothing, a store that fetches cells lists the keys before.
     let filter = RowFilter::new(move |key| {
-        if selection.may_keep(key) {
+        if selection.may_match(key) {
             seen(key);
         }
         false
     })
     .with_seek(move |key| {
-        if seek.may_keep(key) {
+        if seek.may_match(key) {
             None
         } else {
             seek.seek_after(key)
         }
     });
     let source = Source {
-        store: Arc::clone(store),
-        table: table.clone(),
+        store: Arc::clone(&storage.store),
+        table: storage.table.clone(),
         ranges: ranges.iter().map(|range| slices::rest_of(range, hours)).collect(),
         filter: Some(filter),
         hours,
-        pace: Arc::new(Pace::new(slice_bytes(budget))),
+        density: Arc::new(Density::new(slice_bytes(budget))),
         budget: budget.clone(),
         skip_damaged: skip_damaged.cloned(),
     };
-    let mut portions = source.portions();
-    while portions.try_next().await?.is_some() {}
+    let mut items = source.items();
+    while items.try_next().await?.is_some() {}
     Ok(())
 }
 
@@ -233,25 +234,25 @@ struct Source {
     ranges: Arc<[(Vec<u8>, Vec<u8>)]>,
     filter: Option<RowFilter>,
     hours: Hours,
-    pace: Arc<Pace>,
+    density: Arc<Density>,
     budget: Budget,
     skip_damaged: Option<DamageLog>,
 }
 
 impl Source {
-    fn portions(self) -> impl Stream<Item = Result<Portion, QueryError>> + Send + Unpin {
-        let slices = Slices::new(self.hours, Arc::clone(&self.pace));
+    fn items(self) -> impl Stream<Item = Result<ScanItem, QueryError>> + Send + Unpin {
+        let slices = Slices::new(self.hours, Arc::clone(&self.density));
         stream::iter(slices)
             .map(move |slice| {
                 let rows = read_ahead(self.open(slice), &self.budget);
-                let pace = Arc::clone(&self.pace);
+                let density = Arc::clone(&self.density);
                 let rows = rows.map_ok(move |batch| {
-                    pace.add_bytes(bytes_of(batch.rows()));
-                    Portion::Rows(batch)
+                    density.add_bytes(bytes_of(batch.rows()));
+                    ScanItem::Rows(batch)
                 });
-                let end = stream::iter([Ok(Portion::Until(slice.stop_ms()))]);
-                let pace = Arc::clone(&self.pace);
-                let end = end.inspect(move |_| pace.add_hours(slice.hours()));
+                let end = stream::iter([Ok(ScanItem::Watermark(slice.stop_ms()))]);
+                let density = Arc::clone(&self.density);
+                let end = end.inspect(move |_| density.add_hours(slice.hours()));
                 futures::future::ready(rows.chain(end))
             })
             .buffered(SLICES_AHEAD)

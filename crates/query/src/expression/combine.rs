@@ -24,7 +24,7 @@ use super::error::{ExpressionError, MAX_STEPS, MAX_VALUES};
 use super::fill::Fill;
 use super::join::{Joined, Operand};
 use super::series::{Origin, Series};
-use crate::exec::budget::{Budget, Held, POINT_BYTES, SERIES_BYTES};
+use crate::context::budget::{Budget, Held, POINT_BYTES, SERIES_BYTES};
 use crate::{Points, Quirks, Values};
 
 /// Steps between two looks at whether anybody still wants the result.

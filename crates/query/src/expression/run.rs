@@ -1,7 +1,6 @@
 //! What expressions need of the engine, and where they are computed: in the computation pool.
 
 use std::collections::{BTreeSet, HashMap};
-use std::time::Instant;
 
 use oxtsdb_resources::ComputePool;
 use oxtsdb_schema::{Uid, UidKind, UidWidths};
@@ -9,10 +8,13 @@ use tokio_util::sync::CancellationToken;
 
 use super::error::ExpressionError;
 use super::series::Series;
-use crate::exec::budget::Held;
-use crate::exec::engine::WholeAnswer;
-use crate::exec::running::Registration;
-use crate::{Engine, QueryError, QuerySpec, RequestContext, Statistics, SubQuery};
+use crate::context::admission::Admitted;
+use crate::context::budget::Held;
+use crate::context::query_context::QueryContext;
+use crate::error::QueryError;
+use crate::exec::engine::{Engine, WholeResult};
+use crate::exec::statistics::Statistics;
+use crate::spec::{QuerySpec, SubQuery};
 
 /// The series that a query found.
 #[derive(Debug)]
@@ -25,19 +27,19 @@ pub struct Found {
     pub held: Held,
 }
 
-/// The series of each sub-query.
+/// Runs the inputs of expressions within an admitted query.
 ///
 /// # Errors
 ///
 /// Those of the query.
-pub async fn series(engine: &Engine, spec: QuerySpec, request: RequestContext) -> Result<Found, QueryError> {
-    let widths: UidWidths = engine.layout().widths;
+pub async fn series(engine: &Engine, spec: &QuerySpec, admitted: &mut Admitted) -> Result<Found, QueryError> {
+    let widths: UidWidths = engine.storage().layout.widths;
     let mut results = vec![Vec::new(); spec.sub_queries.len()];
-    let WholeAnswer {
+    let WholeResult {
         groups,
         statistics,
         held,
-    } = engine.answer(spec, request).await?;
+    } = engine.collect_within(spec, admitted).await?;
     for group in groups {
         if let Some(list) = results.get_mut(group.query) {
             list.push(Series::of_group(group, &widths));
@@ -50,22 +52,26 @@ pub async fn series(engine: &Engine, spec: QuerySpec, request: RequestContext) -
     })
 }
 
-/// The UIDs of the tag keys of each sub-query's filters; keys that nobody has written are left out.
+/// The UIDs of the tag keys of each sub-query's filters, without unknown keys.
 ///
 /// # Errors
 ///
-/// When the UID service cannot be asked.
+/// When the name directory fails.
 pub async fn query_tags(
     engine: &Engine,
     sub_queries: &[SubQuery],
-    deadline: Option<Instant>,
+    context: &QueryContext,
 ) -> Result<Vec<BTreeSet<Uid>>, QueryError> {
-    let wanted: BTreeSet<&str> = sub_queries.iter().flat_map(keys).collect();
-    let names: Vec<_> = wanted.into_iter().map(|key| (UidKind::Tagk, key)).collect();
+    let keys_of_all: BTreeSet<&str> = sub_queries.iter().flat_map(keys).collect();
+    let names: Vec<_> = keys_of_all.into_iter().map(|key| (UidKind::Tagk, key)).collect();
     let uids = if names.is_empty() {
         Vec::new()
     } else {
-        engine.directory().uids(&names, deadline).await?
+        engine
+            .storage()
+            .directory
+            .uids(&names, context.deadline())
+            .await?
     };
     let known: HashMap<&str, Uid> = names
         .into_iter()
@@ -80,66 +86,45 @@ fn keys(query: &SubQuery) -> impl Iterator<Item = &str> {
     query.filter.tags.iter().map(|filter| filter.key.as_str())
 }
 
-/// Computes in the computation pool. The computation is cancelled when the deadline passes, when it is ended
-/// as one of the running queries, or when the caller drops the future.
+/// Computes expressions in their pool. Meanwhile the query releases its permit to other queries.
 ///
 /// # Errors
 ///
-/// Those of the computation; [`ExpressionError::Cancelled`] after the deadline; [`QueryError::Ended`].
+/// Those of the computation, and [`ExpressionError::Query`] if it panics. The context of the query interrupts
+/// it: see [`QueryContext::run`].
 pub async fn computed<T: Send + 'static, E: From<ExpressionError> + Send + 'static>(
     pool: &ComputePool,
-    registration: Registration,
+    admitted: &mut Admitted,
     compute: impl FnOnce(&CancellationToken) -> Result<T, E> + Send + 'static,
-    deadline: Option<Instant>,
 ) -> Result<T, E> {
-    let cancelled = CancellationToken::new();
-    let _cancel = cancelled.clone().drop_guard();
-    let task = pool.run(move || compute(&cancelled));
-    let in_time = async {
-        match deadline {
-            None => Ok(task.await),
-            Some(deadline) => tokio::time::timeout_at(deadline.into(), task).await,
-        }
-    };
-    let ended = tokio::select! {
-        ended = in_time => ended.map_err(|_| ExpressionError::Cancelled)?,
-        () = registration.ended.cancelled() => return Err(ExpressionError::Query(QueryError::Ended).into()),
-    };
-    ended.unwrap_or_else(|panicked| Err(ExpressionError::Query(panicked.into()).into()))
+    admitted.pause();
+    let cancellation = admitted.context().cancellation().clone();
+    let computed = pool.run(move || compute(&cancellation)).await;
+    computed.unwrap_or_else(|panicked| Err(ExpressionError::Query(panicked.into()).into()))
 }
 
 #[cfg(test)]
 mod tests {
     use std::sync::{Arc, LazyLock};
+    use std::time::Instant;
 
-    use super::*;
-    use crate::exec::running::RunningQueries;
-    use crate::{QuerySpec, Quirks};
-    use oxtsdb_schema::DuplicatePolicy;
+    use oxtsdb_resources::ClientId;
     use tokio::sync::oneshot;
 
-    fn register(running: &RunningQueries) -> Registration {
-        let spec = QuerySpec {
-            start_ms: 0,
-            end_ms: 1000,
-            sub_queries: Vec::new(),
-            duplicates: DuplicatePolicy::KeepNewest,
-            max_scanned_points: None,
-            quirks: Quirks::NONE,
-            skip_damaged_rows: false,
-            with_surroundings: false,
-        };
-        running.register(&spec, Arc::default())
-    }
+    use super::*;
+    use crate::context::admission::QueryResources;
+    use crate::context::deadline::Deadline;
+    use crate::context::limits::Limits;
+    use crate::context::running::{QueryDescription, RunningQueries};
 
-    /// A computation that goes on until it hears that nobody wants its result, and what it says then.
+    /// A computation that continues until it is cancelled, and the signal that it stopped.
     fn endless() -> (
         impl FnOnce(&CancellationToken) -> Result<(), ExpressionError> + Send,
         oneshot::Receiver<()>,
     ) {
         let (stopped, is_stopped) = oneshot::channel();
-        let compute = move |cancelled: &CancellationToken| {
-            while !cancelled.is_cancelled() {
+        let compute = move |cancellation: &CancellationToken| {
+            while !cancellation.is_cancelled() {
                 std::thread::yield_now();
             }
             // The test may not wait for it.
@@ -149,26 +134,41 @@ mod tests {
         (compute, is_stopped)
     }
 
-    async fn of_pool(
-        registration: Registration,
+    async fn run(
+        running: RunningQueries,
         compute: impl FnOnce(&CancellationToken) -> Result<(), ExpressionError> + Send + 'static,
         deadline: Option<Instant>,
     ) -> Result<(), ExpressionError> {
         // It outlives the computations, as that of a server does.
         static POOL: LazyLock<ComputePool> = LazyLock::new(|| ComputePool::new(4).unwrap());
-        computed(&POOL, registration, compute, deadline).await
+        let registration = running.register(QueryDescription::default(), Arc::default());
+        let resources = QueryResources::unlimited().unwrap();
+        let reserved = resources
+            .reserve(ClientId::Local, Limits::NONE, Arc::default())
+            .await?;
+        let mut admitted = Admitted::new(reserved, Deadline::new(deadline, None), registration);
+        let context = admitted.context().clone();
+        context.run(computed(&POOL, &mut admitted, compute)).await
+    }
+
+    async fn listed(running: &RunningQueries) -> u64 {
+        loop {
+            if let Some(query) = running.list().first() {
+                return query.id;
+            }
+            tokio::task::yield_now().await;
+        }
     }
 
     #[tokio::test]
-    async fn a_computation_is_listed_and_can_be_ended() {
+    async fn an_operator_lists_and_cancels_a_computation() {
         let running = RunningQueries::default();
         let (compute, is_stopped) = endless();
-        let computed = tokio::spawn(of_pool(register(&running), compute, None));
-        let id = running.list()[0].id;
-        assert!(running.end(id));
+        let computed = tokio::spawn(run(running.clone(), compute, None));
+        assert!(running.cancel(listed(&running).await));
         let error = computed.await.unwrap().unwrap_err();
         assert!(
-            matches!(error, ExpressionError::Query(QueryError::Ended)),
+            matches!(error, ExpressionError::Query(QueryError::Cancelled)),
             "{error}"
         );
         is_stopped.await.unwrap();
@@ -179,19 +179,21 @@ mod tests {
     async fn a_deadline_stops_a_computation() {
         let running = RunningQueries::default();
         let (compute, is_stopped) = endless();
-        let error = of_pool(register(&running), compute, Some(Instant::now())).await;
-        assert!(matches!(error, Err(ExpressionError::Cancelled)), "{error:?}");
+        let error = run(running, compute, Some(Instant::now())).await;
+        let is_deadline = matches!(error, Err(ExpressionError::Query(QueryError::DeadlineExceeded)));
+        assert!(is_deadline, "{error:?}");
         is_stopped.await.unwrap();
     }
 
     #[tokio::test]
-    async fn a_computation_stops_when_nobody_waits_for_it() {
+    async fn dropping_the_future_stops_a_computation() {
         let running = RunningQueries::default();
         let (compute, is_stopped) = endless();
-        let computed = tokio::spawn(of_pool(register(&running), compute, None));
+        let computed = tokio::spawn(run(running.clone(), compute, None));
+        listed(&running).await;
         computed.abort();
         assert!(computed.await.unwrap_err().is_cancelled());
-        // Aborted before it began, or stopped.
+        // Aborted before it started, or stopped.
         let _ = is_stopped.await;
         assert!(running.list().is_empty());
     }

@@ -17,9 +17,9 @@
 //!
 //! Rates are not interpolated: between its points a series contributes its latest rate.
 //!
-//! Source: OpenTSDB 2.4, `AggregationIterator`, `SpanGroup`.
+//! Source: OpenTSDB 2.4, `AggregationIterator`, `SeriesGroup`.
 
-use crate::function::aggregator::{Aggregator, Fold, Function, Interpolation};
+use crate::function::aggregator::{Accumulator, Aggregator, Function, Interpolation};
 use crate::points::{Number, Points, Values};
 
 /// Instants between two looks at whether the computation is to go on.
@@ -208,7 +208,7 @@ fn aligned_doubles(columns: &[&[f64]], function: Function) -> Vec<f64> {
             fold_columns(columns, |value| value, |a, b| if b > a { b } else { a })
         }
         _ => {
-            let mut fold = Fold::new(function);
+            let mut fold = Accumulator::new(function);
             let mut row = Vec::with_capacity(columns.len());
             let of_row = |index: usize| {
                 row.clear();
@@ -315,7 +315,7 @@ fn merge(
     let mut result = Points::default();
     let mut ints = Vec::with_capacity(cursors.len());
     let mut doubles = Vec::with_capacity(cursors.len());
-    let mut fold = Fold::new(function);
+    let mut fold = Accumulator::new(function);
     while let Some(now) = cursors
         .iter()
         .filter_map(Cursor::next_time)

@@ -269,7 +269,7 @@ impl Function {
 ///
 /// Functions that need all values at once keep them, the others do not.
 #[derive(Clone, Debug)]
-pub struct Fold {
+pub struct Accumulator {
     function: Function,
     /// Values that count: all, or all but NaN.
     count: u64,
@@ -278,7 +278,7 @@ pub struct Fold {
     kept: Vec<f64>,
 }
 
-impl Fold {
+impl Accumulator {
     /// Nothing yet.
     pub fn new(function: Function) -> Self {
         Self {
@@ -495,7 +495,7 @@ mod tests {
     }
 
     fn doubles(name: &str, values: &[f64]) -> f64 {
-        let mut whole = Fold::new(function(name));
+        let mut whole = Accumulator::new(function(name));
         whole.feed(values);
         let result = whole.take();
         // In portions it is the same, and after a result the fold is new.

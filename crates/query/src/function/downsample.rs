@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use jiff::tz::TimeZone;
 
-use crate::function::aggregator::{Aggregator, Fold, Function};
+use crate::function::aggregator::{Accumulator, Aggregator, Function};
 use crate::function::calendar::{CalendarInterval, CalendarUnit, CalendarWindows};
 use crate::language::time::{TimeError, parse_duration, parse_units};
 use crate::points::{Points, Values};
@@ -302,7 +302,7 @@ impl Windows {
     /// Up to where the windows of every series are known, when all points before an instant have come:
     /// those that begin before it. `None` where the windows of a series depend on its first point, and
     /// where there is only one.
-    pub fn known_until(&self, read_until_ms: i64) -> Option<i64> {
+    pub fn final_until(&self, read_until_ms: i64) -> Option<i64> {
         match &self.layout {
             WindowLayout::Whole { .. } => None,
             WindowLayout::Calendar(calendar) if calendar.follow_each_series() => None,
@@ -322,7 +322,7 @@ impl Windows {
 #[derive(Clone, Debug)]
 pub struct Downsampler {
     windows: Windows,
-    fold: Fold,
+    fold: Accumulator,
     /// Start of the window that is being filled, and of the one behind it.
     open: Option<(i64, i64)>,
     times_ms: Vec<i64>,
@@ -334,7 +334,7 @@ pub struct Downsampler {
 impl Downsampler {
     /// No points yet.
     pub fn new(windows: Windows, function: Function) -> Self {
-        let fold = Fold::new(function);
+        let fold = Accumulator::new(function);
         Self {
             windows,
             fold,

@@ -15,9 +15,11 @@ use oxtsdb_row_store::{ColumnSelection, Row, RowFilter, Scan, StoreError, prefix
 use oxtsdb_schema::data_table::{COUNTER_QUALIFIER, META_FAMILY};
 use oxtsdb_schema::{MetricUid, TagkUid, TagvUid, Tsuid, UidWidths};
 
-use crate::Resource;
-use crate::exec::budget::{Held, Limits};
-use crate::{Engine, QueryError};
+use crate::context::budget::Held;
+use crate::context::limits::Limits;
+use crate::context::resource::Resource;
+use crate::error::QueryError;
+use crate::storage::Storage;
 
 /// Memory of a series and its instant; an estimate.
 const WRITTEN_BYTES: u64 = 64;
@@ -36,17 +38,17 @@ pub struct Written {
 /// # Errors
 ///
 /// When the store fails.
-pub async fn of_series(engine: &Engine, tsuids: &[Tsuid]) -> Result<Vec<Written>, QueryError> {
+pub async fn of_series(storage: &Storage, tsuids: &[Tsuid]) -> Result<Vec<Written>, QueryError> {
     let keys: Vec<Vec<u8>> = tsuids.iter().map(|tsuid| tsuid.as_bytes().to_vec()).collect();
-    let rows = engine
-        .store()
-        .get_rows(engine.meta_table(), &keys, &counter())
+    let rows = storage
+        .store
+        .get_rows(&storage.meta_table, &keys, &counter())
         .await;
     match rows {
         Ok(rows) => rows
             .iter()
             .flatten()
-            .filter_map(|row| written(row, &engine.layout().widths).transpose())
+            .filter_map(|row| written(row, &storage.layout.widths).transpose())
             .collect(),
         Err(error) => without_table(error),
     }
@@ -60,13 +62,13 @@ pub async fn of_series(engine: &Engine, tsuids: &[Tsuid]) -> Result<Vec<Written>
 /// When the store fails, [`QueryError::OverBudget`] if there are more than `limits` allow, and those of
 /// [`Held::grow`].
 pub async fn of_metric(
-    engine: &Engine,
+    storage: &Storage,
     metric: MetricUid,
     tags: &[(TagkUid, TagvUid)],
     limits: Limits,
     held: &mut Held,
 ) -> Result<Vec<Written>, QueryError> {
-    let widths = engine.layout().widths;
+    let widths = storage.layout.widths;
     let start = metric.as_bytes().to_vec();
     let stop = prefix_end(&start);
     let wanted = tags.to_vec();
@@ -79,7 +81,7 @@ pub async fn of_metric(
                 .all(|tag| tsuid.tags(&widths).any(|other| other == *tag))
         })
     }));
-    let mut batches = match engine.store().scan(engine.meta_table(), scan).await {
+    let mut batches = match storage.store.scan(&storage.meta_table, scan).await {
         Ok(batches) => batches,
         Err(error) => return without_table(error),
     };

@@ -14,13 +14,14 @@
 
 use std::collections::VecDeque;
 use std::fmt;
-use std::sync::Arc;
 
 use oxtsdb_row_store::{RangeMeasure, RowStore, StoreError, TableName};
 use oxtsdb_schema::{BaseTime, RowKeyLayout};
 
+use crate::plan::access_path::{AccessPath, IndexUse};
 use crate::plan::hours::Hours;
-use crate::plan::{Known, Plan, Read};
+use crate::plan::query_plan::Plan;
+use crate::storage::Storage;
 
 /// Parts of a range in which rows are counted, over all its salt buckets.
 const PARTS: usize = 8;
@@ -113,71 +114,71 @@ impl Counted {
     }
 }
 
-impl Plan {
-    /// What the plan will read. It looks at keys of some thousand rows at most, where the store can do
-    /// that cheaply, and at none for single rows.
-    ///
-    /// # Errors
-    ///
-    /// When the store fails.
-    pub async fn estimate(
-        &self,
-        store: &Arc<dyn RowStore>,
-        table: &TableName,
-        layout: &RowKeyLayout,
-    ) -> Result<Estimate, StoreError> {
-        let series = match (&self.read, self.known) {
-            (Read::Rows(rows), _) => Some(rows.series().len() as u64),
-            (Read::Ranges(_), Known::Matched { matching, .. }) => Some(matching),
-            (Read::Ranges(_), _) => self.selection.known_series().map(|series| series as u64),
+/// What the plan will read. It looks at keys of some thousand rows at most, where the store can do
+/// that cheaply, and at none for single rows.
+///
+/// # Errors
+///
+/// When the store fails.
+pub async fn estimate(plan: &Plan, storage: &Storage) -> Result<Estimate, StoreError> {
+    let series = match (&plan.access_path, plan.index_use) {
+        (AccessPath::Rows(rows), _) => Some(rows.series().len() as u64),
+        (AccessPath::Ranges(_), IndexUse::Resolved { matching, .. }) => Some(matching),
+        (AccessPath::Ranges(_), _) => plan.selection.resolved_series().map(|series| series as u64),
+    };
+    let at_most = |value| match value {
+        0 => Figure::new(0, Certainty::Exact),
+        value => Figure::new(value, Certainty::AtMost),
+    };
+    let series = series.map(at_most);
+    let ranges = match &plan.access_path {
+        AccessPath::Rows(rows) => {
+            return Ok(Estimate {
+                series,
+                rows: Some(at_most(rows.count())),
+                bytes: (rows.count() == 0).then_some(Figure::new(0, Certainty::Exact)),
+            });
+        }
+        AccessPath::Ranges(ranges) => ranges,
+    };
+    let counted = count(
+        &*storage.store,
+        &storage.table,
+        ranges,
+        plan.hours,
+        &storage.layout,
+    )
+    .await?;
+    let figures = counted.map(|counted| {
+        let jumps = plan.selection.resolved_series();
+        // Of the rows in the range those of the series that are jumped to.
+        let share = match (jumps, plan.index_use) {
+            (Some(series), IndexUse::Resolved { listed, .. }) if listed > 0 => ratio(series, listed),
+            _ => 1.0,
         };
-        let at_most = |value| match value {
-            0 => Figure::new(0, Certainty::Exact),
-            value => Figure::new(value, Certainty::AtMost),
+        let certainty = if counted.is_part || share < 1.0 {
+            Certainty::About
+        } else {
+            Certainty::Exact
         };
-        let series = series.map(at_most);
-        let ranges = match &self.read {
-            Read::Rows(rows) => {
-                return Ok(Estimate {
-                    series,
-                    rows: Some(at_most(rows.count())),
-                    bytes: (rows.count() == 0).then_some(Figure::new(0, Certainty::Exact)),
-                });
-            }
-            Read::Ranges(ranges) => ranges,
-        };
-        let counted = count(&**store, table, ranges, self.hours, layout).await?;
-        let figures = counted.map(|counted| {
-            let jumps = self.selection.known_series();
-            // Of the rows in the range those of the series that are jumped to.
-            let share = match (jumps, self.known) {
-                (Some(series), Known::Matched { listed, .. }) if listed > 0 => ratio(series, listed),
-                _ => 1.0,
-            };
-            let certainty = if counted.is_part || share < 1.0 {
-                Certainty::About
+        // Blocks are not read whole, and change.
+        let bytes = Figure::new(rounded(counted.bytes * share), Certainty::About);
+        let rows = Figure {
+            at_least: if plan.selection.is_everything() {
+                counted.rows_seen
             } else {
-                Certainty::Exact
-            };
-            // Blocks are not read whole, and change.
-            let bytes = Figure::new(rounded(counted.bytes * share), Certainty::About);
-            let rows = Figure {
-                at_least: if self.selection.is_everything() {
-                    counted.rows_seen
-                } else {
-                    // What the store leaves out is not read.
-                    0
-                },
-                ..Figure::new(rounded(counted.rows * share), certainty)
-            };
-            [rows, bytes]
-        });
-        Ok(Estimate {
-            series,
-            rows: figures.map(|[rows, _]| rows),
-            bytes: figures.map(|[_, bytes]| bytes),
-        })
-    }
+                // What the store leaves out is not read.
+                0
+            },
+            ..Figure::new(rounded(counted.rows * share), certainty)
+        };
+        [rows, bytes]
+    });
+    Ok(Estimate {
+        series,
+        rows: figures.map(|[rows, _]| rows),
+        bytes: figures.map(|[_, bytes]| bytes),
+    })
 }
 
 /// Counts rows in parts of ranges, one range for each salt bucket; `None` if the store cannot.

@@ -4,7 +4,6 @@ mod convert;
 mod frames;
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::Arc;
 use std::time::Instant;
 
 use futures::stream::{self, BoxStream, StreamExt as _};
@@ -15,12 +14,12 @@ use tonic::{Code, Request, Response, Status};
 
 use super::query::of_query;
 use super::results::{context_of, result_stream};
-use oxtsdb_query::exec::budget::Held;
+use oxtsdb_query::context::admission::Admitted;
+use oxtsdb_query::context::budget::Held;
 use oxtsdb_query::expression::formulas::{Input, Outcome, evaluate};
-use oxtsdb_query::expression::run::Found;
 use oxtsdb_query::expression::{ExpressionError, Series, Work, run};
 use oxtsdb_query::language::time::now_ms;
-use oxtsdb_query::{Engine, QueryError, QuerySpec, RequestContext, Resource, Statistics};
+use oxtsdb_query::{Engine, QueryError, QuerySpec, Statistics};
 
 use convert::Question;
 
@@ -33,57 +32,18 @@ pub(super) async fn query_expressions(
 ) -> Result<Response<Answer>, Status> {
     let started = Instant::now();
     let context = context_of(&request);
-    // One for all that is read and computed.
-    let (deadline, passed) = engine.deadline(&context);
-    let context = RequestContext { deadline, ..context };
     let request = request.into_inner();
     let question = convert::question(&request, now_ms())?;
-    let table = engine.table().to_string();
-    let failed = |error: ExpressionError| of_expression(&error, &table);
+    let table = engine.storage().table.to_string();
     let spec = question.spec();
-    let read = read(engine, &question, &spec, context).await;
-    let (inputs, mut statistics, mut memory) = read.map_err(|error| match error {
-        QueryError::DeadlineExceeded => failed(passed.into()),
-        error => failed(error.into()),
-    })?;
-    let quirks = question.quirks;
-    let range_ms = (question.start_ms, question.end_ms);
-    let outputs = question.outputs.clone();
-    // What is made counts to the first of the queries; those of the others stay held as they are.
-    let first = memory.pop();
-    let compute = move |cancelled: &_| {
-        let mut work = Work::new(quirks, range_ms, cancelled);
-        if let Some(held) = first {
-            work = work.holding(held);
-        }
-        let results = evaluate(&inputs, &question.formulas, &mut work)?;
-        let results = question.formulas.into_iter().zip(results);
-        let mut series: HashMap<String, Outcome> = inputs
-            .into_iter()
-            .map(|input| (input.name, Ok(input.series)))
-            .chain(results.map(|(formula, outcome)| (formula.name, outcome)))
-            .collect();
-        let mut lists: Vec<(String, Vec<Series>)> = Vec::with_capacity(outputs.len());
-        for (place, name) in outputs.iter().enumerate() {
-            // A name can be asked for more than once: all but the last time its series are copied.
-            let list = if outputs[place + 1..].contains(name) {
-                copied(series.get(name), &mut work)?
-            } else {
-                series.remove(name).unwrap_or_else(|| Ok(Vec::new()))?
-            };
-            let in_range = |mut series: Series| {
-                series.points = work.in_range(series.points);
-                series
-            };
-            lists.push((name.clone(), list.into_iter().map(in_range).collect()));
-        }
-        Ok::<_, ExpressionError>((lists, work.into_held()))
-    };
-    let registration = engine.running().register(&spec, Arc::default());
-    let pool = &engine.resources().expressions;
-    let computed = run::computed(pool, registration, compute, deadline).await;
-    let (lists, held) = computed.map_err(failed)?;
-    memory.extend(held);
+    let failed = |error: ExpressionError| of_expression(&error, &table);
+    let admitted = engine
+        .admit(context, spec.description(), spec.max_scanned_points)
+        .await;
+    let admitted = admitted.map_err(|error| failed(error.into()))?;
+    let context = admitted.context().clone();
+    let evaluated = context.run(evaluated(engine, admitted, question, &spec)).await;
+    let (lists, mut statistics, memory) = evaluated.map_err(failed)?;
     let points = lists
         .iter()
         .flat_map(|(_, list)| list)
@@ -98,6 +58,50 @@ pub(super) async fn query_expressions(
     Ok(Response::new(result_stream(messages, engine, None)))
 }
 
+/// The series of each output.
+type Outputs = Vec<(String, Vec<Series>)>;
+
+/// Runs the inputs, then computes the outputs.
+async fn evaluated(
+    engine: &Engine,
+    mut admitted: Admitted,
+    question: Question,
+    spec: &QuerySpec,
+) -> Result<(Outputs, Statistics, Option<Held>), ExpressionError> {
+    let (inputs, statistics, held) = read(engine, &question, spec, &mut admitted).await?;
+    let quirks = question.quirks;
+    let range_ms = (question.start_ms, question.end_ms);
+    let outputs = question.outputs.clone();
+    let compute = move |cancelled: &_| {
+        let mut work = Work::new(quirks, range_ms, cancelled).holding(held);
+        let results = evaluate(&inputs, &question.formulas, &mut work)?;
+        let results = question.formulas.into_iter().zip(results);
+        let mut series: HashMap<String, Outcome> = inputs
+            .into_iter()
+            .map(|input| (input.name, Ok(input.series)))
+            .chain(results.map(|(formula, outcome)| (formula.name, outcome)))
+            .collect();
+        let mut lists: Outputs = Vec::with_capacity(outputs.len());
+        for (place, name) in outputs.iter().enumerate() {
+            // A name can be requested more than once: all but the last time its series are copied.
+            let list = if outputs[place + 1..].contains(name) {
+                copied(series.get(name), &mut work)?
+            } else {
+                series.remove(name).unwrap_or_else(|| Ok(Vec::new()))?
+            };
+            let in_range = |mut series: Series| {
+                series.points = work.in_range(series.points);
+                series
+            };
+            lists.push((name.clone(), list.into_iter().map(in_range).collect()));
+        }
+        Ok::<_, ExpressionError>((lists, work.into_held()))
+    };
+    let pool = &engine.resources().expressions;
+    let (lists, held) = run::computed(pool, &mut admitted, compute).await?;
+    Ok((lists, statistics, held))
+}
+
 /// A copy of series, which is counted before it is made.
 fn copied(series: Option<&Outcome>, work: &mut Work<'_>) -> Result<Vec<Series>, ExpressionError> {
     let Some(series) = series else {
@@ -108,20 +112,19 @@ fn copied(series: Option<&Outcome>, work: &mut Work<'_>) -> Result<Vec<Series>, 
     Ok(series.clone())
 }
 
-/// The series of the inputs. Those that are moved by the same time are one query; limits are those of all.
+/// The series of the inputs. Inputs with the same shift are one query.
 async fn read(
     engine: &Engine,
     question: &Question,
     spec: &QuerySpec,
-    context: RequestContext,
-) -> Result<(Vec<Input>, Statistics, Vec<Held>), QueryError> {
-    let query_tags = run::query_tags(engine, &spec.sub_queries, context.deadline).await?;
-    let mut memory = Vec::new();
+    admitted: &mut Admitted,
+) -> Result<(Vec<Input>, Statistics, Held), QueryError> {
+    let query_tags = run::query_tags(engine, &spec.sub_queries, admitted.context()).await?;
+    let mut held = admitted.budget().hold(0)?;
     let mut by_shift: BTreeMap<i64, Vec<usize>> = BTreeMap::new();
     for (place, input) in question.inputs.iter().enumerate() {
         by_shift.entry(input.shift_ms).or_default().push(place);
     }
-    let limits = engine.limits().with_request(spec.max_scanned_points);
     let mut found: Vec<Vec<Series>> = vec![Vec::new(); question.inputs.len()];
     let mut total = Statistics::default();
     for (shift_ms, places) in by_shift {
@@ -134,27 +137,15 @@ async fn read(
                 .collect(),
             ..spec.clone()
         };
-        let Found {
-            series,
-            statistics,
-            held,
-        } = run::series(engine, shifted, context).await?;
-        memory.push(held);
-        for (place, list) in places.into_iter().zip(series) {
+        let part = run::series(engine, &shifted, admitted).await?;
+        held.merge(part.held);
+        for (place, list) in places.into_iter().zip(part.series) {
             found[place] = list.into_iter().map(|series| series.moved(shift_ms)).collect();
         }
-        total.series += statistics.series;
-        total.rows += statistics.rows;
-        total.bytes += statistics.bytes;
-        total.add_read(statistics);
-        for (resource, used) in [
-            (Resource::Series, total.series),
-            (Resource::Rows, total.rows),
-            (Resource::Bytes, total.bytes),
-            (Resource::Points, total.points),
-        ] {
-            limits.check(resource, used)?;
-        }
+        total.series += part.statistics.series;
+        total.rows += part.statistics.rows;
+        total.bytes += part.statistics.bytes;
+        total.add_read(part.statistics);
     }
     let inputs = question.inputs.iter().zip(found).zip(query_tags);
     let input = |((input, series), query_tags): ((&convert::Asked, _), _)| Input {
@@ -163,7 +154,7 @@ async fn read(
         query_tags,
         series,
     };
-    Ok((inputs.map(input).collect(), total, memory))
+    Ok((inputs.map(input).collect(), total, held))
 }
 
 /// Why expressions have no answer.

@@ -642,7 +642,15 @@ async fn the_query_time_out_is_named() {
     settings.queries.max_concurrent_queries = 1;
     settings.queries.query_timeout_seconds = 1;
     let stack = TestStack::with(settings, UidSettings::default()).await;
-    let running = stack.service.engine.admit(RequestContext::local(None)).await;
+    let running = stack
+        .service
+        .engine
+        .admit(
+            oxtsdb_query::RequestContext::local(None),
+            oxtsdb_query::context::running::QueryDescription::default(),
+            None,
+        )
+        .await;
     let request = request(vec![arithmetic("e", "a + b")]);
     let request = QueryExpressionsRequest {
         inputs: request

@@ -263,7 +263,14 @@ async fn the_query_time_out_is_named() {
     settings.queries.query_timeout_seconds = 1;
     let stack = TestStack::with(settings, uid_service::UidSettings::default()).await;
     let engine = &stack.service.engine;
-    let running = engine.admit(RequestContext::local(None)).await.unwrap();
+    let running = engine
+        .admit(
+            RequestContext::local(None),
+            oxtsdb_query::context::running::QueryDescription::default(),
+            None,
+        )
+        .await
+        .unwrap();
     let status = ask(engine, vec![metric()], 1).await.unwrap_err();
     assert_eq!(
         (status.code(), status.message()),

@@ -78,7 +78,15 @@ async fn queries_that_wait_for_admission_stay_charged() {
         ),
         ("/api/query/last", json!({"queries": [{"tsuids": tsuids}]})),
     ] {
-        let running = service.engine.admit(RequestContext::local(None)).await.unwrap();
+        let running = service
+            .engine
+            .admit(
+                RequestContext::local(None),
+                oxtsdb_query::context::running::QueryDescription::default(),
+                None,
+            )
+            .await
+            .unwrap();
         let before = used();
         let request = Request::post(path).body(Full::new(Bytes::from(content.to_string())));
         let waiting = tokio::spawn({

@@ -64,7 +64,7 @@ async fn answer(
         ..question.spec
     };
     let of_query = |error: QueryError| failure::of_query(&error);
-    let answer = engine.answer(spec, request).await.map_err(of_query)?;
+    let answer = engine.collect(spec, request).await.map_err(of_query)?;
     let render = move || {
         let mut body = BodyWriter::new();
         body.hold_of(answer.held.budget())?;

@@ -65,7 +65,7 @@ pub(super) async fn tagk_uids(engine: &Engine, spec: &QuerySpec) -> Result<TagkU
         return Ok(TagkUids::default());
     }
     let names: Vec<_> = keys.into_iter().map(|key| (UidKind::Tagk, key)).collect();
-    let uids = engine.directory().uids(&names, None).await?;
+    let uids = engine.storage().directory.uids(&names, None).await?;
     let found = names
         .into_iter()
         .zip(uids)

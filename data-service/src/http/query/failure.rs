@@ -62,10 +62,22 @@ pub(crate) fn of_query(error: &QueryError) -> HttpError {
         E::NotAdmitted(_) | E::NoMemory(_) => HttpError::overloaded(error.to_string()),
         E::DeadlineExceeded | E::TimedOut { .. } => failed(StatusCode::GATEWAY_TIMEOUT, error),
         // Not 503, which invites clients to send it again.
-        E::Ended => failed(StatusCode::CONFLICT, error),
+        E::Cancelled => failed(StatusCode::CONFLICT, error),
         E::Row { .. } | E::RowKey { .. } | E::UidWithoutName { .. } | E::Internal { .. } => {
             failed(StatusCode::INTERNAL_SERVER_ERROR, error)
         }
+    }
+}
+
+impl From<QueryError> for HttpError {
+    fn from(error: QueryError) -> Self {
+        of_query(&error)
+    }
+}
+
+impl From<ExpressionError> for HttpError {
+    fn from(error: ExpressionError) -> Self {
+        of_expression(&error)
     }
 }
 
@@ -165,8 +177,8 @@ mod tests {
 
     #[test]
     fn only_overload_may_be_tried_again() {
-        let ended = of_query(&QueryError::Ended);
-        assert_eq!((ended.status.as_u16(), ended.retry_after), (409, None));
+        let cancelled = of_query(&QueryError::Cancelled);
+        assert_eq!((cancelled.status.as_u16(), cancelled.retry_after), (409, None));
         let pool = oxtsdb_resources::MemoryPool::new("query", 2);
         let never = of_query(&QueryError::NoMemory(pool.try_reserve(3).unwrap_err()));
         assert_eq!((never.status.as_u16(), never.retry_after), (413, None));

@@ -7,8 +7,6 @@
 //!
 //! Source: OpenTSDB 2.4, `QueryRpc.handleQuery`, `Expressions.parseExpressions`.
 
-use std::sync::Arc;
-
 use http::StatusCode;
 use jiff::tz::TimeZone;
 use oxtsdb_schema::UidWidths;
@@ -54,41 +52,44 @@ pub(crate) async fn get(request: ApiRequest<'_>) -> Result<Reply, HttpError> {
     question.spec.with_surroundings = question.spec.quirks.expressions_see_surroundings;
     let range_ms = (question.spec.start_ms, question.spec.end_ms);
     let spec = question.spec;
-    let of_query = |error| failure::of_query(&error);
-    // One for all that is read and computed.
-    let deadline = engine.resources().deadline(request.deadline);
-    let found = run::series(engine, spec.clone(), request)
-        .await
-        .map_err(of_query)?;
-    let (results, held) = (found.series, found.held);
-    let evaluate = move |cancelled: &_| {
-        let mut work = Work::new(Quirks::OPENTSDB, range_ms, cancelled).holding(held);
-        let mut all = Vec::new();
-        for call in &calls {
-            for mut series in call::evaluate(call, &results, &mut work)? {
-                series.points = work.in_range(series.points);
-                all.push(series);
-            }
-        }
-        Ok::<_, CallError>((all, work.into_held()))
-    };
-    let registration = engine.running().register(&spec, Arc::default());
     let resources = engine.resources();
-    let computed = run::computed(&resources.expressions, registration, evaluate, deadline);
-    let (computed, held) = computed.await.map_err(|error| of_call(&error))?;
+    let admitted = engine
+        .admit(request, spec.description(), spec.max_scanned_points)
+        .await?;
+    let context = admitted.context().clone();
+    let evaluated = async {
+        let mut admitted = admitted;
+        let found = run::series(engine, &spec, &mut admitted).await?;
+        let (results, held) = (found.series, found.held);
+        let evaluate = move |cancelled: &_| {
+            let mut work = Work::new(Quirks::OPENTSDB, range_ms, cancelled).holding(held);
+            let mut all = Vec::new();
+            for call in &calls {
+                for mut series in call::evaluate(call, &results, &mut work)? {
+                    series.points = work.in_range(series.points);
+                    all.push(series);
+                }
+            }
+            Ok::<_, CallError>((all, work.into_held()))
+        };
+        let computed = run::computed(&resources.expressions, &mut admitted, evaluate).await;
+        let (computed, held) = computed.map_err(|error| of_call(&error))?;
+        Ok::<_, HttpError>((computed, held, found.statistics))
+    };
+    let (computed, held, statistics) = context.run(evaluated).await?;
     if let Some(held) = &held {
-        answer.hold_of(held.budget()).map_err(of_query)?;
+        answer.hold_of(held.budget())?;
     }
-    let widths = engine.layout().widths;
+    let widths = engine.storage().layout.widths;
     let with_annotations = !parameters.has("no_annotations");
     for (number, series) in computed.into_iter().enumerate() {
         let annotations = with_annotations && series.origin != Origin::Query;
-        series.check().map_err(|error| failure::of_expression(&error))?;
+        series.check().map_err(HttpError::from)?;
         let group = group(number, series, &widths)?;
         let added = answer.add_in(&resources.compute, group, annotations).await;
-        answer = added.map_err(of_query)?;
+        answer = added?;
     }
-    Ok(Reply::json(answer.finish(&found.statistics).map_err(of_query)?))
+    Ok(Reply::json(answer.finish(&statistics)?))
 }
 
 /// POST, which OpenTSDB has not either.

@@ -21,14 +21,18 @@ use crate::http::json;
 use crate::http::json_body::parsed;
 use crate::http::query::flag::Flag;
 use crate::http::reply::Reply;
-use oxtsdb_query::exec::budget::{Budget, Held, Limit, Limits, Resource};
-use oxtsdb_query::exec::engine::in_time;
+use oxtsdb_query::Limits;
+use oxtsdb_query::Resource;
+use oxtsdb_query::context::budget::Budget;
+use oxtsdb_query::context::budget::Held;
+use oxtsdb_query::context::resource::Limit;
+use oxtsdb_query::context::running::QueryDescription;
 use oxtsdb_query::language::time::now_ms;
 use oxtsdb_query::language::{LanguageError, parse_series, parse_uids};
 use oxtsdb_query::last::counters::{self, Written};
 use oxtsdb_query::last::{LastPoint, LookBack, SeriesNames, in_hour_of, names_of, of_series, search_each};
-use oxtsdb_query::plan::check_tsuid;
-use oxtsdb_query::{Engine, Number, QueryError, RequestContext};
+use oxtsdb_query::plan::tsuids::check_tsuid;
+use oxtsdb_query::{Engine, Number, QueryContext, QueryError, RequestContext, Storage};
 
 const HOUR_MS: i64 = 3_600_000;
 
@@ -58,6 +62,17 @@ struct Question {
     back_scan: i64,
 }
 
+impl Question {
+    /// Its entry in the list of running queries.
+    fn description(&self) -> QueryDescription {
+        let now_ms = now_ms();
+        QueryDescription {
+            sub_queries: self.wanted.iter().map(Wanted::description).collect(),
+            range_ms: (now_ms - self.back_scan.max(0) * HOUR_MS, now_ms),
+        }
+    }
+}
+
 /// Whose last points.
 #[derive(Debug, PartialEq, Eq)]
 enum Wanted {
@@ -66,6 +81,18 @@ enum Wanted {
         tags: Vec<(String, String)>,
     },
     Tsuids(Vec<Vec<u8>>),
+}
+
+impl Wanted {
+    fn description(&self) -> String {
+        match self {
+            Self::Series { metric, tags } => {
+                let tags: Vec<String> = tags.iter().map(|(key, value)| format!("{key}={value}")).collect();
+                format!("last:{metric}{{{}}}", tags.join(","))
+            }
+            Self::Tsuids(tsuids) => format!("last:({} TSUIDs)", tsuids.len()),
+        }
+    }
 }
 
 /// GET.
@@ -193,28 +220,25 @@ async fn answer(engine: &Engine, request: RequestContext, question: Question) ->
     };
     let series: usize = question.wanted.iter().map(size).sum();
     check_series(series)?;
-    let of_query = |error: QueryError| failure::of_query(&error);
-    let (deadline, passed) = engine.deadline(&request);
-    let search = async {
-        let admitted = engine.admit(request).await.map_err(of_query)?;
+    let admitted = engine.admit(request, question.description(), None).await?;
+    let context = admitted.context().clone();
+    let searched = async {
         let mut found = Found {
             points: Vec::new(),
-            held: admitted.budget().hold(0).map_err(of_query)?,
+            held: context.budget().hold(0)?,
         };
         for wanted in &question.wanted {
-            last_points(engine, wanted, question.back_scan, &mut found).await?;
+            last_points(engine.storage(), &context, wanted, question.back_scan, &mut found).await?;
         }
         if !question.resolve {
-            return Ok((admitted, found, Vec::new()));
+            return Ok((found, Vec::new()));
         }
-        let names = found.points.len() as u64 * NAMES_BYTES;
-        found.held.grow(names).map_err(of_query)?;
+        found.held.grow(found.points.len() as u64 * NAMES_BYTES)?;
         let tsuids: Vec<Tsuid> = found.points.iter().map(|point| point.tsuid.clone()).collect();
-        let names = names_of(engine, &tsuids, deadline).await.map_err(of_query)?;
-        Ok((admitted, found, names))
+        let names = names_of(engine.storage(), &tsuids, &context).await?;
+        Ok::<_, HttpError>((found, names))
     };
-    let searched = in_time(deadline, passed, async { Ok(search.await) }).await;
-    let (_admitted, found, names) = searched.map_err(of_query)??;
+    let (found, names) = context.run(searched).await?;
     let render = move || {
         let Found { points, held } = found;
         let body = body(&points, &names, held.budget());
@@ -222,7 +246,7 @@ async fn answer(engine: &Engine, request: RequestContext, question: Question) ->
         body
     };
     let rendered = engine.resources().compute.run(render).await;
-    let body = rendered.map_err(QueryError::from).flatten().map_err(of_query)?;
+    let body = rendered.map_err(QueryError::from).flatten()?;
     Ok(Reply::json(body))
 }
 
@@ -242,50 +266,48 @@ impl Found {
     }
 }
 
-/// Finds the last points of what one sub-query asks for.
+/// Finds the last points of one sub-query.
 async fn last_points(
-    engine: &Engine,
+    storage: &Storage,
+    context: &QueryContext,
     wanted: &Wanted,
     back_scan: i64,
     found: &mut Found,
 ) -> Result<(), HttpError> {
-    let of_query = |error: QueryError| failure::of_query(&error);
     let tsuids = match wanted {
-        Wanted::Tsuids(tsuids) => series_of(tsuids, engine.layout())?,
+        Wanted::Tsuids(tsuids) => series_of(tsuids, &storage.layout)?,
         Wanted::Series { tags, .. } if back_scan > 0 && tags.is_empty() => {
             return Err(bad_request("Tags cannot be null or empty when getting a TSUID"));
         }
         Wanted::Series { metric, tags } => {
-            let (metric, mut tags) = uids_of(engine, metric, tags).await.map_err(of_query)?;
+            let (metric, mut tags) = uids_of(storage, context, metric, tags).await?;
             if back_scan <= 0 {
-                let mut held = found.held.budget().hold(0).map_err(of_query)?;
-                let written = counters::of_metric(engine, metric, &tags, COUNTED, &mut held).await;
-                let written = written.map_err(of_query)?;
-                return in_their_hours(engine, &written, found).await.map_err(of_query);
+                let mut held = context.budget().hold(0)?;
+                let written = counters::of_metric(storage, metric, &tags, COUNTED, &mut held).await?;
+                return Ok(in_their_hours(storage, &written, found).await?);
             }
             vec![Tsuid::new(metric, &mut tags).map_err(bad_request)?]
         }
     };
     if back_scan <= 0 {
-        let written = counters::of_series(engine, &tsuids).await.map_err(of_query)?;
-        return in_their_hours(engine, &written, found).await.map_err(of_query);
+        let written = counters::of_series(storage, &tsuids).await?;
+        return Ok(in_their_hours(storage, &written, found).await?);
     }
     let now_ms = now_ms();
     let look_back = LookBack {
         from_ms: (now_ms - now_ms.rem_euclid(HOUR_MS) - back_scan * HOUR_MS).max(0),
         now_ms,
     };
-    let search = |tsuid| of_series(engine, tsuid, look_back).boxed();
-    search_each(&tsuids, search, |point| found.add(point))
-        .await
-        .map_err(of_query)
+    let search = |tsuid| of_series(storage, tsuid, look_back).boxed();
+    search_each(&tsuids, search, |point| found.add(point)).await?;
+    Ok(())
 }
 
 /// Finds the last points of the hours in which series were written last.
-async fn in_their_hours(engine: &Engine, written: &[Written], found: &mut Found) -> Result<(), QueryError> {
+async fn in_their_hours(storage: &Storage, written: &[Written], found: &mut Found) -> Result<(), QueryError> {
     search_each(
         written,
-        |written| in_hour_of(engine, &written.tsuid, written.at_ms).boxed(),
+        |written| in_hour_of(storage, &written.tsuid, written.at_ms).boxed(),
         |point| found.add(point),
     )
     .await
@@ -306,7 +328,8 @@ fn series_of(tsuids: &[Vec<u8>], layout: &RowKeyLayout) -> Result<Vec<Tsuid>, Ht
 
 /// The UIDs of a metric and tags.
 async fn uids_of(
-    engine: &Engine,
+    storage: &Storage,
+    context: &QueryContext,
     metric: &str,
     tags: &[(String, String)],
 ) -> Result<(MetricUid, Vec<(TagkUid, TagvUid)>), QueryError> {
@@ -314,7 +337,7 @@ async fn uids_of(
     for (key, value) in tags {
         names.extend([(UidKind::Tagk, key.as_str()), (UidKind::Tagv, value.as_str())]);
     }
-    let uids = engine.directory().uids(&names, None).await?;
+    let uids = storage.directory.uids(&names, context.deadline()).await?;
     let mut uids = names.into_iter().zip(uids).map(|((kind, name), uid)| {
         uid.ok_or_else(|| QueryError::UnknownName {
             kind,

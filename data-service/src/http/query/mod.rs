@@ -29,7 +29,7 @@ use crate::http::json_body::parsed;
 use crate::http::reply::Reply;
 use oxtsdb_query::exec::frame::Delivery;
 use oxtsdb_query::language::time::now_ms;
-use oxtsdb_query::plan::check_tsuid;
+use oxtsdb_query::plan::tsuids::check_tsuid;
 use oxtsdb_query::{Engine, Frame, QueryError, RequestContext, Source};
 
 use asked::TagkUids;
@@ -76,7 +76,7 @@ async fn answer(
     // TSUIDs with bytes that make no tags are of no series; gRPC refuses them.
     for sub_query in &mut question.spec.sub_queries {
         if let Source::Tsuids(tsuids) = &mut sub_query.source {
-            tsuids.retain(|tsuid| check_tsuid(tsuid, engine.layout()).is_ok());
+            tsuids.retain(|tsuid| check_tsuid(tsuid, &engine.storage().layout).is_ok());
         }
     }
     let of_query = |error: QueryError| failure::of_query(&error);

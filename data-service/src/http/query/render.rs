@@ -19,10 +19,10 @@ use crate::http::json;
 use crate::http::query::asked::{self, TagkUids};
 use crate::http::query::parse::{Output, Question};
 use oxtsdb_query::QueryError;
-use oxtsdb_query::exec::budget::Budget;
-use oxtsdb_query::exec::frame::{Group, Statistics};
+use oxtsdb_query::context::budget::Budget;
 use oxtsdb_query::function::downsample::Fill;
 use oxtsdb_query::points::Number;
+use oxtsdb_query::{Group, Statistics};
 
 /// Groups of so many points are rendered inline; it takes less than a tenth of a millisecond.
 const POINTS_INLINE: usize = 1024;

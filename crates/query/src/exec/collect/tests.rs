@@ -3,11 +3,11 @@ use oxtsdb_schema::{DuplicatePolicy, RowKeyLayout, Value};
 use oxtsdb_row_store::Row;
 
 use super::*;
-use crate::exec::budget::Limits;
-use crate::exec::span::tests::{T, row};
+use crate::context::limits::Limits;
+use crate::exec::series_builder::tests::{T, row};
 
-fn shape() -> SpanShape {
-    SpanShape {
+fn shape() -> SeriesOptions {
+    SeriesOptions {
         layout: RowKeyLayout::default(),
         duplicates: DuplicatePolicy::Error,
         skip_damaged_rows: false,
@@ -48,7 +48,7 @@ fn rows() -> Vec<Row> {
 
 #[tokio::test]
 async fn workers_give_what_one_builder_gives() {
-    let mut alone = SpanBuilder::new(shape(), budget(0));
+    let mut alone = SeriesBuilder::new(shape(), budget(0));
     for row in rows() {
         alone.add(&row).unwrap();
     }

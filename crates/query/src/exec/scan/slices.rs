@@ -1,52 +1,14 @@
 //! How the hours of a scan are cut into slices.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use oxtsdb_schema::{BaseTime, HOUR_SECONDS};
 
+use crate::exec::scan::density::Density;
 use crate::plan::hours::Hours;
 
 /// The first slices are of one hour. A slice is at most so much longer than the one before: the data may become denser.
 const GROWTH: usize = 8;
-
-/// How many bytes an hour has had so far.
-#[derive(Debug)]
-pub(super) struct Pace {
-    /// What a slice should hold.
-    slice_bytes: u64,
-    hours: AtomicUsize,
-    bytes: AtomicU64,
-}
-
-impl Pace {
-    /// Nothing has come yet.
-    pub(super) const fn new(slice_bytes: u64) -> Self {
-        Self {
-            slice_bytes,
-            hours: AtomicUsize::new(0),
-            bytes: AtomicU64::new(0),
-        }
-    }
-
-    /// So many bytes have come.
-    pub(super) fn add_bytes(&self, bytes: u64) {
-        self.bytes.fetch_add(bytes, Ordering::Relaxed);
-    }
-
-    /// So many hours have come whole.
-    pub(super) fn add_hours(&self, hours: usize) {
-        self.hours.fetch_add(hours, Ordering::Relaxed);
-    }
-
-    /// How many hours a slice should have; `None` as long as no hour is known.
-    fn slice_hours(&self) -> Option<usize> {
-        let hours = self.hours.load(Ordering::Relaxed);
-        let bytes = self.bytes.load(Ordering::Relaxed).max(1);
-        let slice = (self.slice_bytes.saturating_mul(hours as u64) / bytes).max(1);
-        (hours > 0).then(|| usize::try_from(slice).unwrap_or(usize::MAX))
-    }
-}
 
 /// Some hours of a scan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -97,24 +59,24 @@ fn at_seconds((start, _): &(Vec<u8>, Vec<u8>), seconds: u32) -> Vec<u8> {
     [prefix, &seconds.to_be_bytes()].concat()
 }
 
-/// The slices of a scan, in order of time, as long as the pace says when it is asked for them.
+/// The slices of a scan, in order of time, whose length follows the density that was measured so far.
 #[derive(Debug)]
 pub(super) struct Slices {
     /// What is left.
     rest: Hours,
     length: usize,
     is_first: bool,
-    pace: Arc<Pace>,
+    density: Arc<Density>,
 }
 
 impl Slices {
     /// The slices of some hours.
-    pub(super) fn new(hours: Hours, pace: Arc<Pace>) -> Self {
+    pub(super) fn new(hours: Hours, density: Arc<Density>) -> Self {
         Self {
             rest: hours,
             length: 1,
             is_first: true,
-            pace,
+            density,
         }
     }
 }
@@ -127,7 +89,7 @@ impl Iterator for Slices {
         if rest == 0 {
             return None;
         }
-        if let Some(hours) = self.pace.slice_hours() {
+        if let Some(hours) = self.density.slice_hours() {
             self.length = hours.min(self.length.saturating_mul(GROWTH));
         }
         let length = self.length.min(rest);
@@ -177,36 +139,36 @@ mod tests {
     #[test]
     fn slices_follow_each_other_without_gaps() {
         for count in [1, 2, 5, 24, 1000] {
-            let pace = Arc::new(Pace::new(8 << 20));
+            let density = Arc::new(Density::new(8 << 20));
             let whole = range(10, 10 + count);
             let mut next = whole.0.clone();
             let mut hours_seen = 0;
-            for slice in Slices::new(hours(count), Arc::clone(&pace)) {
+            for slice in Slices::new(hours(count), Arc::clone(&density)) {
                 let (start, stop) = slice.of_range(&whole);
                 assert_eq!(start, next);
                 assert!(start < stop);
                 next = stop;
                 hours_seen += slice.hours();
-                pace.add_hours(slice.hours());
-                pace.add_bytes((slice.hours() as u64) << 20);
+                density.add_hours(slice.hours());
+                density.add_bytes((slice.hours() as u64) << 20);
             }
             assert_eq!((next, hours_seen), (whole.1, count as usize));
         }
-        assert_eq!(Slices::new(hours(0), Arc::new(Pace::new(1))).count(), 0);
+        assert_eq!(Slices::new(hours(0), Arc::new(Density::new(1))).count(), 0);
     }
 
     #[test]
     fn their_length_follows_the_density() {
-        let pace = Arc::new(Pace::new(8 << 20));
-        let mut slices = Slices::new(hours(10_000), Arc::clone(&pace));
+        let density = Arc::new(Density::new(8 << 20));
+        let mut slices = Slices::new(hours(10_000), Arc::clone(&density));
         let mut next = || slices.next().unwrap().hours();
         assert_eq!([next(), next()], [1, 1], "nothing is known yet");
-        pace.add_hours(1);
-        pace.add_bytes(1);
+        density.add_hours(1);
+        density.add_bytes(1);
         assert_eq!([next(), next()], [8, 64], "nearly empty hours: longer and longer");
-        pace.add_bytes(1 << 30);
+        density.add_bytes(1 << 30);
         assert_eq!(next(), 1, "never less than an hour");
-        pace.add_hours(1 << 10);
+        density.add_hours(1 << 10);
         assert_eq!(next(), 8, "a MiB an hour");
     }
 
@@ -217,7 +179,7 @@ mod tests {
             stop_seconds: u64::MAX,
         };
         let whole = (vec![1, 0xff, 0xff, 0xf8, 0xf0], vec![2]);
-        let slices: Vec<_> = Slices::new(hours, Arc::new(Pace::new(1))).collect();
+        let slices: Vec<_> = Slices::new(hours, Arc::new(Density::new(1))).collect();
         assert_eq!(slices.len(), 1);
         assert_eq!(slices[0].of_range(&whole), whole);
     }

@@ -8,13 +8,14 @@ use oxtsdb_schema::row_key::write_row_key;
 use oxtsdb_schema::{BaseTime, RowKeyLayout, SaltLayout, Uid, UidKind, UidWidth};
 
 use super::*;
-use crate::exec::budget::Limits;
+use crate::context::limits::Limits;
+use crate::context::query_context::QueryContext;
 use crate::language::parse_metric_query;
 use crate::names::NameDirectory;
 use crate::names::NameError;
-use crate::plan::PlanContext;
 use crate::quirks::Quirks;
 use crate::spec::QuerySpec;
+use crate::storage::Storage;
 
 const HOUR: u32 = 3600;
 
@@ -57,7 +58,7 @@ fn salted() -> RowKeyLayout {
 }
 
 /// Hours 0 to 99, each with series 1 to 5 of metric 1; a plan for hours 10 to 89.
-async fn source(layout: RowKeyLayout, question: &str) -> (Arc<dyn RowStore>, TableName, Plan) {
+async fn source(layout: RowKeyLayout, question: &str) -> (Storage, Plan) {
     let store: Arc<dyn RowStore> = Arc::new(MemoryStore::default());
     let table: TableName = "tsdb".parse().unwrap();
     store
@@ -85,17 +86,18 @@ async fn source(layout: RowKeyLayout, question: &str) -> (Arc<dyn RowStore>, Tab
         skip_damaged_rows: false,
         with_surroundings: false,
     };
-    let (budget, compute) = (Budget::of_limits(Limits::NONE), ComputePool::new(1).unwrap());
-    let context = PlanContext {
-        layout: &layout,
-        budget: &budget,
-        compute: &compute,
-        directory: &Numbers,
+    let storage = Storage {
+        store,
+        meta_table: table.clone(),
+        table,
+        layout,
+        directory: Arc::new(Numbers),
         index: None,
-        deadline: None,
     };
-    let plan = Plan::new(&query, &query.sub_queries[0], context);
-    (store, table, plan.await.unwrap())
+    let context = QueryContext::unregistered(Budget::of_limits(Limits::NONE));
+    let compute = ComputePool::new(1).unwrap();
+    let plan = Plan::new(&query, &query.sub_queries[0], &storage, &compute, &context).await;
+    (storage, plan.unwrap())
 }
 
 fn hour_of(layout: &RowKeyLayout, key: &[u8]) -> i64 {
@@ -108,15 +110,15 @@ fn hour_of(layout: &RowKeyLayout, key: &[u8]) -> i64 {
 #[tokio::test]
 async fn rows_come_slice_by_slice_with_nothing_missing_behind() {
     for layout in [RowKeyLayout::default(), salted()] {
-        let (store, table, plan) = source(layout, "sum:m1").await;
-        let portions: Vec<Portion> = rows(&store, &table, &plan, &Budget::of_limits(Limits::NONE), None)
+        let (storage, plan) = source(layout, "sum:m1").await;
+        let items: Vec<ScanItem> = rows(&storage, &plan, &Budget::of_limits(Limits::NONE), None)
             .try_collect()
             .await
             .unwrap();
         let (mut until_ms, mut latest_ms, mut count) = (i64::MIN, i64::MIN, 0);
-        for portion in &portions {
-            match portion {
-                Portion::Rows(batch) => {
+        for item in &items {
+            match item {
+                ScanItem::Rows(batch) => {
                     let rows = batch.rows();
                     assert!(!rows.is_empty());
                     count += rows.len();
@@ -129,16 +131,14 @@ async fn rows_come_slice_by_slice_with_nothing_missing_behind() {
                         latest_ms = latest_ms.max(hour);
                     }
                 }
-                Portion::Until(ms) => {
+                ScanItem::Watermark(ms) => {
                     assert!(*ms > until_ms && *ms > latest_ms, "a row of a later slice");
                     until_ms = *ms;
                 }
             }
         }
         assert_eq!((count, until_ms), (80 * 5, plan.hours.stop_ms()));
-        let ends = portions
-            .iter()
-            .filter(|portion| matches!(portion, Portion::Until(_)));
+        let ends = items.iter().filter(|item| matches!(item, ScanItem::Watermark(_)));
         assert!(ends.count() > 2, "there are several slices");
     }
 }
@@ -146,23 +146,15 @@ async fn rows_come_slice_by_slice_with_nothing_missing_behind() {
 #[tokio::test]
 async fn keys_of_later_hours_are_looked_at_alone() {
     for layout in [RowKeyLayout::default(), salted()] {
-        let (store, table, plan) = source(layout, "sum:m1{host1=v2|v3}").await;
+        let (storage, plan) = source(layout, "sum:m1{host1=v2|v3}").await;
         let seen: Arc<parking_lot::Mutex<Vec<i64>>> = Arc::default();
         let (noted, hours) = (Arc::clone(&seen), plan.hours);
         let from = BaseTime::of_seconds(50 * HOUR);
         let rest = Hours { start: from, ..hours };
         let budget = Budget::of_limits(Limits::NONE);
-        keys(
-            &store,
-            &table,
-            &plan,
-            rest,
-            &layout,
-            (&budget, None),
-            move |key| {
-                noted.lock().push(hour_of(&layout, key));
-            },
-        )
+        keys(&storage, &plan, rest, &budget, None, move |key| {
+            noted.lock().push(hour_of(&layout, key));
+        })
         .await
         .unwrap();
         let mut seen = seen.lock().clone();

@@ -4,6 +4,8 @@ use oxtsdb_row_store::memory::MemoryStore;
 use oxtsdb_row_store::{TableDef, WriteBatch};
 use oxtsdb_schema::row_key::write_row_key;
 
+use std::sync::Arc;
+
 use super::*;
 
 const T: u32 = 1_356_998_400;

@@ -13,8 +13,6 @@
 mod render;
 mod request;
 
-use std::sync::Arc;
-
 use http::StatusCode;
 use jiff::tz::TimeZone;
 use oxtsdb_schema::DuplicatePolicy;
@@ -47,36 +45,36 @@ pub(crate) async fn post(request: ApiRequest<'_>) -> Result<Reply, HttpError> {
     let parse = move |content: &[u8]| parse(content, rules);
     let (query, formulas, spec) = parsed(&mut body, &engine.resources().compute, parse).await?;
     let range_ms = (spec.start_ms, spec.end_ms);
-    let of_query = |error: oxtsdb_query::QueryError| failure::of_query(&error);
-    let deadline = engine.resources().deadline(request.deadline);
-    let query_tags = run::query_tags(engine, &spec.sub_queries, deadline)
-        .await
-        .map_err(of_query)?;
-    let found = run::series(engine, spec.clone(), request)
-        .await
-        .map_err(of_query)?;
-    check_circles(&formulas)?;
-    let metrics = query.metrics.iter().flatten();
-    let inputs: Vec<Input> = metrics
-        .zip(found.series)
-        .zip(query_tags)
-        .map(|((metric, series), query_tags)| Input {
-            name: metric.id.clone().unwrap_or_default(),
-            fill: fill(metric.fill_policy, Fill::Zero),
-            query_tags,
-            series,
-        })
-        .collect();
-    let held = found.held;
-    let answer = move |cancelled: &_| {
-        let mut work = Work::new(Quirks::OPENTSDB, range_ms, cancelled).holding(held);
-        let results = formulas::evaluate(&inputs, &formulas, &mut work)?;
-        render::answer(&query, &inputs, results, &mut work)
+    let admitted = engine
+        .admit(request, spec.description(), spec.max_scanned_points)
+        .await?;
+    let context = admitted.context().clone();
+    let evaluated = async {
+        let mut admitted = admitted;
+        let query_tags = run::query_tags(engine, &spec.sub_queries, admitted.context()).await?;
+        let found = run::series(engine, &spec, &mut admitted).await?;
+        check_circles(&formulas)?;
+        let metrics = query.metrics.iter().flatten();
+        let inputs: Vec<Input> = metrics
+            .zip(found.series)
+            .zip(query_tags)
+            .map(|((metric, series), query_tags)| Input {
+                name: metric.id.clone().unwrap_or_default(),
+                fill: fill(metric.fill_policy, Fill::Zero),
+                query_tags,
+                series,
+            })
+            .collect();
+        let held = found.held;
+        let evaluate = move |cancelled: &_| {
+            let mut work = Work::new(Quirks::OPENTSDB, range_ms, cancelled).holding(held);
+            let results = formulas::evaluate(&inputs, &formulas, &mut work)?;
+            render::answer(&query, &inputs, results, &mut work)
+        };
+        let pool = &engine.resources().expressions;
+        Ok::<_, HttpError>(run::computed(pool, &mut admitted, evaluate).await?)
     };
-    let registration = engine.running().register(&spec, Arc::default());
-    let compute = &engine.resources().expressions;
-    let body = run::computed(compute, registration, answer, deadline).await;
-    Ok(Reply::json(body.map_err(|error| failure::of_expression(&error))?))
+    Ok(Reply::json(context.run(evaluated).await?))
 }
 
 /// GET, which has no content.

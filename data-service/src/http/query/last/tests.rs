@@ -181,7 +181,14 @@ async fn the_query_time_out_is_named() {
     settings.queries.query_timeout_seconds = 1;
     let stack = TestStack::with(settings, uid_service::UidSettings::default()).await;
     let engine = stack.service.engine.clone();
-    let running = engine.admit(RequestContext::local(None)).await.unwrap();
+    let running = engine
+        .admit(
+            RequestContext::local(None),
+            oxtsdb_query::context::running::QueryDescription::default(),
+            None,
+        )
+        .await
+        .unwrap();
     let service = Service::of(stack).await;
     let answer = service.get("/api/query/last?timeseries=m&back_scan=0").await;
     assert_eq!(

@@ -1,20 +1,24 @@
-//! Rows and cells as they are stored, in the order of the table.
+//! Scans of stored rows, in the order of the table.
 //!
 //! The order of the table is that of row keys as unsigned bytes: by salt bucket first, if there is
-//! salt, then by metric, hour and tags. So a scan visits the buckets one after the other, and one
-//! that broke off is taken up behind the last row that was received, whatever bucket it was in.
-
-use std::time::Instant;
+//! salt, then by metric, hour and tags. So a scan visits the buckets one after the other, and a broken scan
+//! resumes behind the last row that the client received, whatever its bucket.
 
 use futures::TryStreamExt as _;
 use futures::stream::{self, BoxStream, StreamExt as _};
 use oxtsdb_row_store::{Row, RowFilter, Scan};
 use oxtsdb_schema::BaseTime;
 
-use oxtsdb_query::plan::hours::Hours;
-use oxtsdb_query::plan::selection::Selection;
-use oxtsdb_query::plan::{MetricSeries, check_tsuid, series_ranges};
-use oxtsdb_query::{Engine, QueryError, Quirks, SeriesFilter};
+use crate::context::query_context::QueryContext;
+use crate::error::QueryError;
+use crate::plan::access_path::series_ranges;
+use crate::plan::hours::Hours;
+use crate::plan::metric_series::MetricSeries;
+use crate::plan::selection::row_selection::Selection;
+use crate::plan::tsuids::check_tsuid;
+use crate::quirks::Quirks;
+use crate::spec::SeriesFilter;
+use crate::storage::Storage;
 
 /// What to scan.
 #[derive(Clone, Debug)]
@@ -41,7 +45,7 @@ pub enum RowSource {
     },
     /// These, as bytes of TSUIDs, which may be of several metrics.
     Tsuids(Vec<Vec<u8>>),
-    /// All there are, rows without a series among them.
+    /// All rows, those without a series included.
     All,
 }
 
@@ -49,18 +53,17 @@ pub enum RowSource {
 ///
 /// # Errors
 ///
-/// Unknown names and TSUIDs that are none; in the stream what the store and the UID service say.
+/// Unknown names and invalid TSUIDs; in the stream those of the store and of the name directory.
 pub async fn scan_rows(
-    engine: &Engine,
+    storage: &Storage,
     scan: RowScan,
-    deadline: Option<Instant>,
+    context: &QueryContext,
 ) -> Result<BoxStream<'static, Result<Vec<Row>, QueryError>>, QueryError> {
-    let layout = *engine.layout();
+    let (layout, deadline) = (storage.layout, context.deadline());
     let hours = scan.hours;
     let (selection, mut ranges, in_hours) = match &scan.source {
         RowSource::Metric { metric, filter } => {
-            let directory = &**engine.directory();
-            let series = MetricSeries::resolve(metric, filter, Quirks::NONE, &layout, directory, deadline);
+            let series = MetricSeries::resolve(metric, filter, Quirks::NONE, storage, deadline);
             let MetricSeries {
                 metric, selection, ..
             } = series.await?;
@@ -95,27 +98,27 @@ pub async fn scan_rows(
     ranges.dedup();
     let ranges = remaining(ranges, &scan.start_after_row_key);
     let filter = selection.row_filter().or(in_hours);
-    let opening = engine.clone();
+    let opening = storage.clone();
     let open = move |(start, stop): (Vec<u8>, Vec<u8>)| {
         let mut scan = Scan::range(start, stop);
         scan.filter = filter.clone();
-        let engine = opening.clone();
-        stream::once(async move { engine.store().scan(engine.table(), scan).await }).try_flatten()
+        let storage = opening.clone();
+        stream::once(async move { storage.store.scan(&storage.table, scan).await }).try_flatten()
     };
-    let engine = engine.clone();
-    let judged = stream::iter(ranges)
+    let storage = storage.clone();
+    let matching = stream::iter(ranges)
         .flat_map(open)
         .map_err(QueryError::from)
         .and_then(move |mut rows| {
-            let (selection, engine) = (selection.clone(), engine.clone());
+            let (selection, storage) = (selection.clone(), storage.clone());
             async move {
                 selection
-                    .judge(&mut rows, &**engine.directory(), deadline)
+                    .resolve_and_filter(&mut rows, &*storage.directory, deadline)
                     .await?;
                 Ok(rows)
             }
         });
-    Ok(limited(judged, scan.limit.unwrap_or(u64::MAX)).boxed())
+    Ok(limited(matching, scan.limit.unwrap_or(u64::MAX)).boxed())
 }
 
 /// The base time of a row key; `None` if it is cut off before or is no hour, which the scan shows.
@@ -124,7 +127,7 @@ fn base_time(row_key: &[u8], at: usize) -> Option<BaseTime> {
     BaseTime::from_seconds_exact(u32::from_be_bytes(*bytes)).ok()
 }
 
-/// What of the ranges lies behind a row.
+/// The parts of ranges that lie behind a row.
 fn remaining(ranges: Vec<(Vec<u8>, Vec<u8>)>, start_after: &[u8]) -> Vec<(Vec<u8>, Vec<u8>)> {
     if start_after.is_empty() {
         return ranges;

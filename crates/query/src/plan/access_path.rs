@@ -1,36 +1,37 @@
-//! How rows are found: one by one, or by a scan of each salt bucket.
+//! Access paths: single rows by their keys, or a scan of each salt bucket.
 //!
-//! It helps to know which series are wanted: because the question names them, or because the index has all
-//! series of the metric, and the filters were evaluated on these once, in place of on every row.
+//! The choice depends on whether the matching series are resolved: the query names them, or the index lists
+//! all series of the metric, and the filters are evaluated on that list once, not on every row.
 //!
 //! ```text
-//!   the question has TSUIDs, or literal values of all tags     Named
-//!   the filters want nearly all series                         NotAsked
-//!   the index has the series of the metric                     Matched
-//!   it does not                                                NotListed
+//!   the query has TSUIDs, or literal values of all tags     Named
+//!   nearly all series match                                 NotSelective
+//!   the index lists the series of the metric                Resolved
+//!   it does not                                             NotListed
 //! ```
 //!
-//! Where they are known and few, their rows are read one by one, or, if these are many over all hours, by
-//! a scan that jumps from one to the next. Else all keys of the ranges are looked at, as far as filters
-//! do not say where to go on.
+//! Few resolved series are read by their row keys, or, if that is too many rows over all hours, by a scan that
+//! seeks from one series to the next. Otherwise the scan visits all keys of the ranges, except where a filter
+//! allows a seek.
 
 use std::fmt;
 use std::sync::Arc;
 use std::time::Instant;
 
-use oxtsdb_schema::{MetricUid, RowKeyLayout, TagkUid, TagvUid, Tsuid, UidWidths};
+use oxtsdb_schema::{MetricUid, RowKeyLayout, TagkUid, TagvUid, Tsuid};
 use rustc_hash::FxHashSet;
 
 use crate::error::QueryError;
-use crate::names::NameDirectory;
 use crate::plan::hours::Hours;
-use crate::plan::selection::{Selection, ValueTest};
+use crate::plan::selection::row_selection::Selection;
+use crate::plan::selection::tag_test::ValueTest;
 use crate::plan::single_rows::SingleRows;
-use crate::series_index::{NotListed, SeriesIndex};
+use crate::series_index::NotListed;
+use crate::storage::Storage;
 
-/// How rows are read.
+/// How rows are found.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Read {
+pub enum AccessPath {
     /// Ranges of row keys, from the first key (inside) to the second (outside): one for each salt
     /// bucket, ascending. A series lies in one of them.
     Ranges(Vec<(Vec<u8>, Vec<u8>)>),
@@ -38,95 +39,84 @@ pub enum Read {
     Rows(SingleRows),
 }
 
-/// What was known of the wanted series when a plan was made.
+/// What the index contributed to a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Known {
-    /// Which there are at most: the question names them.
+pub enum IndexUse {
+    /// Nothing: the query names its series.
     Named,
-    /// Nothing, and it was not asked for: the filters want nearly all series.
-    NotAsked,
-    /// How many of all series of the metric are wanted, whether they have points in the range or not.
-    Matched {
-        /// The wanted ones.
+    /// Nothing: the filters are not selective.
+    NotSelective,
+    /// The matching series, whether they have points in the range or not.
+    Resolved {
+        /// How many match.
         matching: u64,
-        /// All that there are.
+        /// All series of the metric.
         listed: u64,
     },
-    /// Nothing.
+    /// Nothing: it has no list of the metric's series.
     NotListed(NotListed),
 }
 
-impl fmt::Display for Known {
+impl fmt::Display for IndexUse {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Named => f.write_str("the question names its series"),
-            Self::NotAsked => f.write_str("nearly all series are wanted"),
-            Self::Matched { matching, listed } => {
-                write!(f, "{matching} of {listed} series match, says the index")
+            Self::Named => f.write_str("the query names its series"),
+            Self::NotSelective => f.write_str("nearly all series match"),
+            Self::Resolved { matching, listed } => {
+                write!(f, "{matching} of {listed} series match according to the index")
             }
             Self::NotListed(why) => write!(f, "the index is not used: {why}"),
         }
     }
 }
 
-/// Up to so many rows are read one by one where the question names their series: nobody knows how many of
-/// them there are.
+/// Rows to read one by one at most if the query names their series: they may not exist.
 const MAX_NAMED_ROWS: usize = 1024;
 
-/// Up to so many rows are read one by one where their series are known to be there. Single rows are the
-/// faster way, but an answer that is told before it is whole needs a scan.
+/// Rows to read one by one at most if their series exist. Single rows are the faster access path, but
+/// incremental aggregation needs a scan.
 const MAX_SINGLE_ROWS: usize = 4096;
 
-/// Series are known one by one if they are one of so many, or fewer. To look for one row takes as long as to
-/// pass over between 4 and 10 in a scan, depending on how much of both is in memory.
+/// Matching series are few if they are at most one of so many. Finding a row takes as long as skipping 4 to 10
+/// in a scan, depending on how much of both is in memory.
 const FEW: usize = 8;
 
-/// What a decision needs.
-pub(super) struct Reading<'a> {
-    pub(super) layout: &'a RowKeyLayout,
+/// Chooses access paths.
+pub(super) struct AccessPathChooser<'a> {
+    pub(super) storage: &'a Storage,
     pub(super) hours: Hours,
-    pub(super) directory: &'a dyn NameDirectory,
-    pub(super) index: Option<&'a dyn SeriesIndex>,
     pub(super) deadline: Option<Instant>,
 }
 
-impl Reading<'_> {
-    /// How the rows of a metric are read; the selection learns which series there are.
+impl AccessPathChooser<'_> {
+    /// The access path for the series of a metric. The selection is narrowed to the resolved series.
     pub(super) async fn of_metric(
         &self,
         metric: MetricUid,
         selection: &mut Selection,
         explicit_tags: bool,
-    ) -> Result<(Read, Known), QueryError> {
+    ) -> Result<(AccessPath, IndexUse), QueryError> {
         let limit = MAX_NAMED_ROWS / self.hours.count().max(1);
         if explicit_tags && let Some(tsuids) = all_series(selection, metric, limit) {
-            return Ok((self.rows(tsuids), Known::Named));
+            return Ok((self.rows(tsuids), IndexUse::Named));
         }
-        let (known, few) = matching(
-            metric,
-            selection,
-            &self.layout.widths,
-            self.directory,
-            self.index,
-            self.deadline,
-        )
-        .await?;
+        let (index_use, few) = matching(metric, selection, self.storage, self.deadline).await?;
         let Some(few) = few else {
             return Ok((
-                Read::Ranges(metric_ranges(metric, self.layout, self.hours)),
-                known,
+                AccessPath::Ranges(metric_ranges(metric, &self.storage.layout, self.hours)),
+                index_use,
             ));
         };
-        let read = if few.len().saturating_mul(self.hours.count()) <= MAX_SINGLE_ROWS {
+        let access_path = if few.len().saturating_mul(self.hours.count()) <= MAX_SINGLE_ROWS {
             self.rows(few)
         } else {
             self.jumps(&few, selection)
         };
-        Ok((read, known))
+        Ok((access_path, index_use))
     }
 
-    /// How the rows of series are read, which are of one metric; the selection learns which these are.
-    pub(super) fn of_series(&self, tsuids: &[Tsuid], selection: &mut Selection) -> Read {
+    /// The access path for series of one metric. The selection is narrowed to them.
+    pub(super) fn of_series(&self, tsuids: &[Tsuid], selection: &mut Selection) -> AccessPath {
         if tsuids.len().saturating_mul(self.hours.count()) <= MAX_NAMED_ROWS {
             self.rows(tsuids)
         } else {
@@ -134,54 +124,53 @@ impl Reading<'_> {
         }
     }
 
-    fn rows(&self, tsuids: impl Into<Arc<[Tsuid]>>) -> Read {
-        Read::Rows(SingleRows::new(self.layout, tsuids, self.hours))
+    fn rows(&self, tsuids: impl Into<Arc<[Tsuid]>>) -> AccessPath {
+        AccessPath::Rows(SingleRows::new(&self.storage.layout, tsuids, self.hours))
     }
 
     /// A scan of the buckets that hold series, from one to the next.
-    fn jumps(&self, tsuids: &[Tsuid], selection: &mut Selection) -> Read {
-        let metric_width = self.layout.widths.metric.bytes();
+    fn jumps(&self, tsuids: &[Tsuid], selection: &mut Selection) -> AccessPath {
+        let metric_width = self.storage.layout.widths.metric.bytes();
         let tags = |tsuid: &Tsuid| tsuid.as_bytes().get(metric_width..).unwrap_or_default().into();
         let mut series: Vec<Box<[u8]>> = tsuids.iter().map(tags).collect();
         series.sort_unstable();
-        *selection = selection.clone().of_known(series);
-        Read::Ranges(series_ranges(tsuids, self.layout, self.hours))
+        *selection = selection.clone().of_resolved(series);
+        AccessPath::Ranges(series_ranges(tsuids, &self.storage.layout, self.hours))
     }
 }
 
-/// What the index knows, and the wanted series if they are few.
+/// The matching series according to the index, if they are few.
 pub(super) async fn matching(
     metric: MetricUid,
     selection: &Selection,
-    widths: &UidWidths,
-    directory: &dyn NameDirectory,
-    index: Option<&dyn SeriesIndex>,
+    storage: &Storage,
     deadline: Option<Instant>,
-) -> Result<(Known, Option<Vec<Tsuid>>), QueryError> {
+) -> Result<(IndexUse, Option<Vec<Tsuid>>), QueryError> {
     if !selection.is_selective() {
-        return Ok((Known::NotAsked, None));
+        return Ok((IndexUse::NotSelective, None));
     }
-    let list = match index {
+    let list = match &storage.index {
         None => Err(NotListed::Untrusted),
         Some(index) => index.list(metric).await,
     };
     let list = match list {
         Ok(list) => list,
-        Err(why) => return Ok((Known::NotListed(why), None)),
+        Err(why) => return Ok((IndexUse::NotListed(why), None)),
     };
     let matching = selection
-        .matching(&list, list.len() / FEW, directory, deadline)
+        .matching(&list, list.len() / FEW, &*storage.directory, deadline)
         .await?;
-    let known = Known::Matched {
+    let index_use = IndexUse::Resolved {
         matching: matching.count as u64,
         listed: list.len() as u64,
     };
-    let tsuid = |tags: &[u8]| Tsuid::from_bytes(&[metric.as_bytes(), tags].concat(), widths).ok();
+    let tsuid =
+        |tags: &[u8]| Tsuid::from_bytes(&[metric.as_bytes(), tags].concat(), &storage.layout.widths).ok();
     // Without one if the index has a row that is no series: a scan tells.
     let few = matching
         .series
         .and_then(|series| series.iter().map(|tags| tsuid(tags)).collect());
-    Ok((known, few))
+    Ok((index_use, few))
 }
 
 /// All series that a selection by explicit tags can have, unless a filter is not of literal values

@@ -1,4 +1,4 @@
-//! Queries that are being answered: they can be listed, and ended.
+//! Running queries: operators list and cancel them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -7,10 +7,9 @@ use std::time::{Duration, Instant, SystemTime};
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
-use crate::exec::budget::Usage;
-use crate::spec::QuerySpec;
+use crate::context::budget::Usage;
 
-/// The queries of an engine that are being answered. Clones share them.
+/// The running queries of an engine, those that wait for admission included. Clones share them.
 #[derive(Clone, Debug, Default)]
 pub struct RunningQueries(Arc<Mutex<List>>);
 
@@ -22,26 +21,32 @@ struct List {
 
 #[derive(Debug)]
 struct Entry {
-    questions: Vec<String>,
-    range_ms: (i64, i64),
+    description: QueryDescription,
     started_at: SystemTime,
     started: Instant,
     usage: Arc<Usage>,
-    ended: CancellationToken,
+    cancellation: CancellationToken,
 }
 
-/// A query that is being answered.
+/// What the list of running queries shows of a query.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct QueryDescription {
+    /// Its sub-queries as text.
+    pub sub_queries: Vec<String>,
+    /// First and last instant of its range, milliseconds since the epoch.
+    pub range_ms: (i64, i64),
+}
+
+/// A running query.
 #[derive(Clone, Debug)]
 pub struct RunningQuery {
     /// Its number, from 1 since the server started.
     pub id: u64,
-    /// Its questions.
-    pub questions: Vec<String>,
-    /// First and last instant of its range, milliseconds since the epoch.
-    pub range_ms: (i64, i64),
-    /// When it began.
+    /// What it reads.
+    pub description: QueryDescription,
+    /// When it was registered.
     pub started_at: SystemTime,
-    /// For how long it has been answered.
+    /// Time since then.
     pub elapsed: Duration,
     /// What it has used so far.
     pub usage: Arc<Usage>,
@@ -49,24 +54,22 @@ pub struct RunningQuery {
 
 /// Keeps a query in the list until it is dropped.
 #[derive(Debug)]
-pub struct Registration {
+pub(crate) struct Registration {
     queries: RunningQueries,
     id: u64,
-    /// Cancelled when somebody ends the query.
-    pub ended: CancellationToken,
+    cancellation: CancellationToken,
 }
 
 impl RunningQueries {
     /// Adds a query.
-    pub fn register(&self, query: &QuerySpec, usage: Arc<Usage>) -> Registration {
-        let ended = CancellationToken::new();
+    pub(crate) fn register(&self, description: QueryDescription, usage: Arc<Usage>) -> Registration {
+        let cancellation = CancellationToken::new();
         let entry = Entry {
-            questions: query.sub_queries.iter().map(ToString::to_string).collect(),
-            range_ms: (query.start_ms, query.end_ms),
+            description,
             started_at: SystemTime::now(),
             started: Instant::now(),
             usage,
-            ended: ended.clone(),
+            cancellation: cancellation.clone(),
         };
         let mut list = self.0.lock();
         list.last_id += 1;
@@ -75,7 +78,7 @@ impl RunningQueries {
         Registration {
             queries: self.clone(),
             id,
-            ended,
+            cancellation,
         }
     }
 
@@ -83,8 +86,7 @@ impl RunningQueries {
     pub fn list(&self) -> Vec<RunningQuery> {
         let running = |(id, entry): (&u64, &Entry)| RunningQuery {
             id: *id,
-            questions: entry.questions.clone(),
-            range_ms: entry.range_ms,
+            description: entry.description.clone(),
             started_at: entry.started_at,
             elapsed: entry.started.elapsed(),
             usage: Arc::clone(&entry.usage),
@@ -92,11 +94,19 @@ impl RunningQueries {
         self.0.lock().queries.iter().map(running).collect()
     }
 
-    /// Ends a query: whoever asked gets an error. `false` if there is none with this number.
-    pub fn end(&self, id: u64) -> bool {
+    /// Cancels a query: its client receives [`crate::QueryError::Cancelled`]. `false` if no query has this
+    /// number.
+    pub fn cancel(&self, id: u64) -> bool {
         let list = self.0.lock();
         let query = list.queries.get(&id);
-        query.inspect(|query| query.ended.cancel()).is_some()
+        query.inspect(|query| query.cancellation.cancel()).is_some()
+    }
+}
+
+impl Registration {
+    /// Cancelled when an operator cancels the query.
+    pub(crate) const fn cancellation(&self) -> &CancellationToken {
+        &self.cancellation
     }
 }
 

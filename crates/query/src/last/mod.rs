@@ -8,7 +8,6 @@
 pub mod counters;
 
 use std::sync::Arc;
-use std::time::Instant;
 
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
@@ -21,12 +20,14 @@ use oxtsdb_schema::{DuplicatePolicy, HOUR_SECONDS, Points, RowKeyRef, Tsuid, Uid
 use parking_lot::RwLock;
 use rustc_hash::FxHashSet;
 
-use crate::exec::budget::Budget;
+use crate::context::query_context::QueryContext;
+use crate::error::QueryError;
 use crate::exec::scan::point_columns;
 use crate::names::Names;
-use crate::plan::MetricSeries;
 use crate::plan::hours::Hours;
-use crate::{Engine, Number, QueryError};
+use crate::plan::metric_series::MetricSeries;
+use crate::points::Number;
+use crate::storage::Storage;
 
 /// Hours of a series that are read at a time.
 const HOURS_AT_A_TIME: usize = 48;
@@ -79,7 +80,7 @@ pub struct SeriesNames {
 ///
 /// When the store fails or a row cannot be decoded.
 pub async fn of_series(
-    engine: &Engine,
+    storage: &Storage,
     tsuid: &Tsuid,
     look_back: LookBack,
 ) -> Result<Option<LastPoint>, QueryError> {
@@ -87,16 +88,16 @@ pub async fn of_series(
     for some in hours.chunks(HOURS_AT_A_TIME) {
         let key = |hour: &_| {
             let mut key = Vec::new();
-            write_row_key(engine.layout(), tsuid.as_bytes(), *hour, &mut key);
+            write_row_key(&storage.layout, tsuid.as_bytes(), *hour, &mut key);
             key
         };
         let keys: Vec<Vec<u8>> = some.iter().map(key).collect();
-        let rows = engine
-            .store()
-            .get_rows(engine.table(), &keys, &point_columns())
+        let rows = storage
+            .store
+            .get_rows(&storage.table, &keys, &point_columns())
             .await?;
         for row in rows.into_iter().flatten() {
-            if let Some((time_ms, value)) = last_of_row(engine, &row, look_back)? {
+            if let Some((time_ms, value)) = last_of_row(storage, &row, look_back)? {
                 return Ok(Some(LastPoint {
                     tsuid: tsuid.clone(),
                     time_ms,
@@ -114,7 +115,7 @@ pub async fn of_series(
 ///
 /// As [`of_series`].
 pub async fn in_hour_of(
-    engine: &Engine,
+    storage: &Storage,
     tsuid: &Tsuid,
     time_ms: i64,
 ) -> Result<Option<LastPoint>, QueryError> {
@@ -123,7 +124,7 @@ pub async fn in_hour_of(
         from_ms: time_ms - time_ms.rem_euclid(hour_ms),
         now_ms: time_ms,
     };
-    of_series(engine, tsuid, look_back).await
+    of_series(storage, tsuid, look_back).await
 }
 
 /// The last points of the series of a metric, ascending by TSUID; series without a point in the range
@@ -133,17 +134,17 @@ pub async fn in_hour_of(
 ///
 /// As [`of_series`], when names cannot be looked up, and [`QueryError::OverBudget`].
 pub async fn of_metric(
-    engine: &Engine,
+    storage: &Storage,
     series: &MetricSeries,
     look_back: LookBack,
-    (budget, deadline): (&Budget, Option<Instant>),
+    context: &QueryContext,
 ) -> Result<Vec<LastPoint>, QueryError> {
-    let layout = *engine.layout();
+    let layout = storage.layout;
     let hours = look_back.hours();
-    let (directory, index) = (&**engine.directory(), engine.series_index().map(|index| &**index));
-    if let Some(few) = series.few(&layout.widths, directory, index, deadline).await? {
+    let (budget, deadline) = (context.budget(), context.deadline());
+    if let Some(few) = series.few(storage, context).await? {
         let mut points = Vec::new();
-        let search = |tsuid| of_series(engine, tsuid, look_back).boxed();
+        let search = |tsuid| of_series(storage, tsuid, look_back).boxed();
         let take = |point| {
             budget.use_series()?;
             points.push(point);
@@ -155,7 +156,7 @@ pub async fn of_metric(
     let found: Arc<RwLock<FxHashSet<Tsuid>>> = Arc::default();
     let (selection, seen) = (series.selection.clone(), Arc::clone(&found));
     let filter = RowFilter::new(move |key| {
-        selection.may_keep(key)
+        selection.may_match(key)
             && RowKeyRef::decode(key, &layout)
                 .ok()
                 .and_then(|key| key.tsuid().ok())
@@ -168,13 +169,14 @@ pub async fn of_metric(
         .collect();
     ranges.sort_unstable();
     ranges.dedup();
+    let opening = storage.clone();
     let open = move |(start, stop): (Vec<u8>, Vec<u8>)| {
         let mut scan = Scan::range(start, stop);
         scan.columns = point_columns();
         scan.reverse = true;
         scan.filter = Some(filter.clone());
-        let engine = engine.clone();
-        stream::once(async move { engine.store().scan(engine.table(), scan).await })
+        let storage = opening.clone();
+        stream::once(async move { storage.store.scan(&storage.table, scan).await })
             .try_flatten()
             .boxed()
     };
@@ -186,16 +188,16 @@ pub async fn of_metric(
         let mut rows = batch?;
         series
             .selection
-            .judge(&mut rows, &**engine.directory(), deadline)
+            .resolve_and_filter(&mut rows, &*storage.directory, deadline)
             .await?;
         for row in &rows {
-            let tsuid = decode_key(engine, row)?
+            let tsuid = decode_key(storage, row)?
                 .tsuid()
                 .map_err(|error| QueryError::row_series(row.key(), &error))?;
             if last.contains_key(&tsuid) {
                 continue;
             }
-            if let Some((time_ms, value)) = last_of_row(engine, row, look_back)? {
+            if let Some((time_ms, value)) = last_of_row(storage, row, look_back)? {
                 budget.use_series()?;
                 found.write().insert(tsuid.clone());
                 last.insert(
@@ -244,11 +246,11 @@ pub async fn search_each<'a, T>(
 ///
 /// [`QueryError::UidWithoutName`], and when names cannot be looked up.
 pub async fn names_of(
-    engine: &Engine,
+    storage: &Storage,
     tsuids: &[Tsuid],
-    deadline: Option<Instant>,
+    context: &QueryContext,
 ) -> Result<Vec<SeriesNames>, QueryError> {
-    let widths = engine.layout().widths;
+    let widths = storage.layout.widths;
     let mut needed: [Vec<Uid>; 3] = Default::default();
     for tsuid in tsuids {
         needed[0].push(tsuid.metric(&widths).uid());
@@ -257,7 +259,7 @@ pub async fn names_of(
             needed[2].push(tagv.uid());
         }
     }
-    let names = Names::of_uids(needed, &**engine.directory(), deadline).await?;
+    let names = Names::of_uids(needed, &*storage.directory, context.deadline()).await?;
     tsuids
         .iter()
         .map(|tsuid| {
@@ -275,13 +277,17 @@ pub async fn names_of(
         .collect()
 }
 
-fn decode_key<'a>(engine: &Engine, row: &'a Row) -> Result<RowKeyRef<'a>, QueryError> {
-    RowKeyRef::decode(row.key(), engine.layout()).map_err(|error| QueryError::row_key(row.key(), &error))
+fn decode_key<'a>(storage: &Storage, row: &'a Row) -> Result<RowKeyRef<'a>, QueryError> {
+    RowKeyRef::decode(row.key(), &storage.layout).map_err(|error| QueryError::row_key(row.key(), &error))
 }
 
 /// The last point of a row, if it is in the range.
-fn last_of_row(engine: &Engine, row: &Row, look_back: LookBack) -> Result<Option<(i64, Number)>, QueryError> {
-    let key = decode_key(engine, row)?;
+fn last_of_row(
+    storage: &Storage,
+    row: &Row,
+    look_back: LookBack,
+) -> Result<Option<(i64, Number)>, QueryError> {
+    let key = decode_key(storage, row)?;
     let mut points = Points::new();
     let cells = row.cells().map(|cell| CellRef {
         qualifier: cell.qualifier,

@@ -1,8 +1,8 @@
-//! Spans: all points of one series in the scanned range, as columns.
+//! Builds the points of series from rows, as columns.
 //!
-//! A row is decoded when it comes, and downsampled at once if the question says so: what is kept of
-//! a series are its windows, not its points. The rows of one series come in order of time. What is known
-//! of all series up to an instant can be taken out while rows are still coming.
+//! A row is decoded when it arrives and downsampled at once if the sub-query asks for it: then a series keeps
+//! its windows, not its points. The rows of one series arrive in order of time. Everything up to the scan's
+//! watermark can be taken out before the scan ends.
 
 use std::sync::Arc;
 
@@ -12,36 +12,26 @@ use oxtsdb_schema::row::{CellRef, decode_row};
 use oxtsdb_schema::{DuplicatePolicy, Points as RowPoints, Qualifier, RowKeyLayout, RowKeyRef, Tsuid, Value};
 use rustc_hash::FxBuildHasher;
 
+use crate::context::budget::{Budget, POINT_BYTES};
 use crate::error::QueryError;
-use crate::exec::budget::{Budget, POINT_BYTES};
-use crate::exec::frame::{DamagedRow, MAX_DAMAGED_ROWS, Statistics};
-use crate::exec::survey::Survey;
+use crate::exec::extents::SeriesExtents;
+use crate::exec::series_points::SeriesPoints;
+use crate::exec::statistics::{DamagedRow, MAX_DAMAGED_ROWS, Statistics};
 use crate::function::aggregator::Function;
 use crate::function::downsample::{Downsampler, Windows};
 use crate::function::rate::Rater;
 use crate::points::{Number, Points, Values};
 
-/// A series with its points.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Span {
-    /// The series.
-    pub tsuid: Tsuid,
-    /// Its points in the scanned range, which may be none, or its windows, or the rates of either.
-    pub points: Points,
-    /// What it has before its first point: [`Rater::from_epoch`].
-    pub from_epoch: Option<f64>,
-}
-
-/// What is made of each series.
+/// How rows become series.
 #[derive(Clone, Debug)]
-pub struct SpanShape {
+pub struct SeriesOptions {
     /// How row keys are built.
     pub layout: RowKeyLayout,
     /// What to do about two values for one instant.
     pub duplicates: DuplicatePolicy,
-    /// Leave out rows whose cells cannot be decoded, in place of failing.
+    /// Skip rows whose cells cannot be decoded, in place of failing.
     pub skip_damaged_rows: bool,
-    /// Series whose first point is later do not count.
+    /// Series whose first point is later are ignored.
     pub begins_until_ms: i64,
     /// One value for each window; `None`: all points.
     pub downsample: Option<(Windows, Function)>,
@@ -49,27 +39,27 @@ pub struct SpanShape {
     pub rate: Option<Rater>,
 }
 
-/// Builds spans from rows.
+/// Builds series from rows.
 #[derive(Debug)]
-pub struct SpanBuilder {
-    shape: SpanShape,
+pub struct SeriesBuilder {
+    options: SeriesOptions,
     budget: Budget,
-    spans: HashMap<Tsuid, Series, FxBuildHasher>,
-    /// Rows of other series, and later ones, do not count.
-    survey: Option<Arc<Survey>>,
+    series: HashMap<Tsuid, Series, FxBuildHasher>,
+    /// Rows of other series, and later ones, are ignored.
+    extents: Option<Arc<SeriesExtents>>,
     statistics: Statistics,
     /// Kept, so that a row needs no memory of its own.
     scratch: Scratch,
 }
 
-/// A series of which rows may still come.
+/// A series of which rows may still arrive.
 #[derive(Debug)]
 struct Series {
     column: Column,
     rater: Option<Rater>,
 }
 
-/// What is kept of a series.
+/// The retained points of a series.
 #[derive(Debug)]
 enum Column {
     Raw(Points),
@@ -104,38 +94,38 @@ impl Scratch {
     }
 }
 
-impl SpanBuilder {
+impl SeriesBuilder {
     /// No rows yet.
-    pub fn new(shape: SpanShape, budget: Budget) -> Self {
+    pub fn new(options: SeriesOptions, budget: Budget) -> Self {
         Self {
-            shape,
+            options,
             budget,
-            spans: HashMap::default(),
-            survey: None,
+            series: HashMap::default(),
+            extents: None,
             statistics: Statistics::default(),
             scratch: Scratch::default(),
         }
     }
 
-    /// Takes a row.
+    /// Adds a row.
     ///
     /// # Errors
     ///
     /// [`QueryError::Row`], the errors of its key, and [`QueryError::OverBudget`].
     pub fn add(&mut self, row: &Row) -> Result<(), QueryError> {
-        let key = RowKeyRef::decode(row.key(), &self.shape.layout)
+        let key = RowKeyRef::decode(row.key(), &self.options.layout)
             .map_err(|error| QueryError::row_key(row.key(), &error))?;
         let scratch = &mut self.scratch;
         key.tsuid_bytes(&mut scratch.tsuid);
         let base_ms = key.base_time().millis();
-        if let Some(survey) = &self.survey
-            && !survey.has_row(&scratch.tsuid, base_ms)
+        if let Some(extents) = &self.extents
+            && !extents.has_row(&scratch.tsuid, base_ms)
         {
             return Ok(());
         }
         let in_columns = match row.read_points(&mut scratch.columns) {
             Ok(in_columns) => in_columns,
-            Err(error) => return self.pass_over(row, base_ms, error),
+            Err(error) => return self.skip_damaged(row, base_ms, error),
         };
         let points = if in_columns {
             scratch.set_times(base_ms);
@@ -143,7 +133,7 @@ impl SpanBuilder {
         } else {
             let unpacked = match row.unpacked() {
                 Ok(unpacked) => unpacked,
-                Err(error) => return self.pass_over(row, base_ms, error),
+                Err(error) => return self.skip_damaged(row, base_ms, error),
             };
             match self.decode_cells(&unpacked, base_ms)? {
                 Some(points) => points,
@@ -154,7 +144,7 @@ impl SpanBuilder {
         self.statistics.points += points;
 
         let scratch = &mut self.scratch;
-        let series = match self.spans.get_mut(scratch.tsuid.as_slice()) {
+        let series = match self.series.get_mut(scratch.tsuid.as_slice()) {
             Some(series) => series,
             None => {
                 let first_ms = if in_columns {
@@ -163,13 +153,13 @@ impl SpanBuilder {
                     let first = scratch.row.offsets_ms().first();
                     first.map(|offset| base_ms + i64::from(*offset))
                 };
-                if first_ms.is_some_and(|first_ms| first_ms > self.shape.begins_until_ms) {
+                if first_ms.is_some_and(|first_ms| first_ms > self.options.begins_until_ms) {
                     return Ok(());
                 }
-                let tsuid = Tsuid::from_bytes(&scratch.tsuid, &self.shape.layout.widths)
+                let tsuid = Tsuid::from_bytes(&scratch.tsuid, &self.options.layout.widths)
                     .map_err(|error| QueryError::row_series(row.key(), &error))?;
-                let series = Series::new(&self.shape, &self.budget)?;
-                self.spans.entry(tsuid).or_insert(series)
+                let series = Series::new(&self.options, &self.budget)?;
+                self.series.entry(tsuid).or_insert(series)
             }
         };
         let before = series.column.held_bytes();
@@ -201,19 +191,19 @@ impl SpanBuilder {
         self.budget.recount_series(before, series.column.held_bytes())
     }
 
-    /// A row whose block the store cannot decode: an error, unless damage may be passed over.
-    fn pass_over(&mut self, row: &Row, base_ms: i64, error: StoreError) -> Result<(), QueryError> {
-        if self.shape.skip_damaged_rows && matches!(error, StoreError::Corrupt { .. }) {
+    /// A row whose block the store cannot decode: an error, unless damage may be skipped.
+    fn skip_damaged(&mut self, row: &Row, base_ms: i64, error: StoreError) -> Result<(), QueryError> {
+        if self.options.skip_damaged_rows && matches!(error, StoreError::Corrupt { .. }) {
             return self.add_damaged(row, base_ms, error.to_string());
         }
         Err(error.into())
     }
 
-    /// Counts a row that is left out; the scratch has its TSUID.
+    /// Counts a row that is skipped; the scratch has its TSUID.
     fn add_damaged(&mut self, row: &Row, base_ms: i64, reason: String) -> Result<(), QueryError> {
         self.statistics.damaged_rows += 1;
         if self.statistics.damaged.len() < MAX_DAMAGED_ROWS {
-            let tsuid = Tsuid::from_bytes(&self.scratch.tsuid, &self.shape.layout.widths)
+            let tsuid = Tsuid::from_bytes(&self.scratch.tsuid, &self.options.layout.widths)
                 .map_err(|error| QueryError::row_series(row.key(), &error))?;
             let damaged = DamagedRow::of_row(tsuid, base_ms, reason);
             self.statistics.damaged.push(damaged);
@@ -221,7 +211,7 @@ impl SpanBuilder {
         Ok(())
     }
 
-    /// Decodes the cells of a row and says how many points they have; `None` if the row is left out.
+    /// Decodes the cells of a row and returns how many points they have; `None` if the row is skipped.
     fn decode_cells(&mut self, row: &Row, base_ms: i64) -> Result<Option<u64>, QueryError> {
         let scratch = &mut self.scratch;
         scratch.row.clear();
@@ -230,9 +220,9 @@ impl SpanBuilder {
             value: cell.value,
             timestamp_ms: cell.timestamp_ms,
         });
-        let stats = match decode_row(cells, self.shape.duplicates, &mut scratch.row) {
+        let stats = match decode_row(cells, self.options.duplicates, &mut scratch.row) {
             Ok(stats) => stats,
-            Err(error) if self.shape.skip_damaged_rows => {
+            Err(error) if self.options.skip_damaged_rows => {
                 self.add_damaged(row, base_ms, error.to_string())?;
                 return Ok(None);
             }
@@ -243,47 +233,51 @@ impl SpanBuilder {
         Ok(Some(stats.points as u64))
     }
 
-    /// Says which series and hours will come; of them those that are `wanted` are built here.
+    /// Sets the series and hours of which rows will arrive. The builder adds those series that are its own.
     ///
     /// # Errors
     ///
     /// [`QueryError::OverBudget`].
-    pub fn expect(&mut self, survey: Arc<Survey>, wanted: impl Fn(&Tsuid) -> bool) -> Result<(), QueryError> {
-        for tsuid in survey.series().filter(|tsuid| wanted(tsuid)) {
-            if !self.spans.contains_key(tsuid) {
-                let series = Series::new(&self.shape, &self.budget)?;
-                self.spans.insert(tsuid.clone(), series);
+    pub fn expect(
+        &mut self,
+        extents: Arc<SeriesExtents>,
+        is_ours: impl Fn(&Tsuid) -> bool,
+    ) -> Result<(), QueryError> {
+        for tsuid in extents.series().filter(|tsuid| is_ours(tsuid)) {
+            if !self.series.contains_key(tsuid) {
+                let series = Series::new(&self.options, &self.budget)?;
+                self.series.insert(tsuid.clone(), series);
             }
         }
-        self.survey = Some(survey);
+        self.extents = Some(extents);
         Ok(())
     }
 
-    /// What is known of each series before an instant, from where it was called last, ascending by TSUID;
-    /// [`i64::MAX`]: all of it. Else the instant is one of [`Windows::known_until`], if there are windows,
-    /// and all rows before it have come. The points go on being held.
+    /// The points of each series before an instant that were not taken yet, ascending by TSUID;
+    /// [`i64::MAX`]: all of them. Otherwise the instant is one of [`Windows::final_until`], if there are
+    /// windows, and all rows before it were added. The points stay held.
     ///
     /// # Errors
     ///
     /// [`QueryError::OverBudget`].
-    pub fn take(&mut self, known_until_ms: i64) -> Result<Vec<Span>, QueryError> {
-        let mut spans = Vec::with_capacity(self.spans.len());
-        for (tsuid, series) in &mut self.spans {
+    pub fn take(&mut self, final_until_ms: i64) -> Result<Vec<SeriesPoints>, QueryError> {
+        let mut taken = Vec::with_capacity(self.series.len());
+        for (tsuid, series) in &mut self.series {
             let before = series.column.held_bytes();
             // Before they are made.
-            let filled = series.filled_until(known_until_ms) as u64 * POINT_BYTES;
+            let filled = series.filled_until(final_until_ms) as u64 * POINT_BYTES;
             self.budget.hold_series(filled)?;
-            let points = series.take(known_until_ms);
+            let points = series.take(final_until_ms);
             let after = points.held_bytes() + series.column.held_bytes();
             self.budget.recount_series(before + filled, after)?;
-            spans.push(Span {
+            taken.push(SeriesPoints {
                 tsuid: tsuid.clone(),
                 points,
                 from_epoch: series.rater.as_ref().and_then(|rater| rater.from_epoch),
             });
         }
-        spans.sort_unstable_by(|a, b| a.tsuid.cmp(&b.tsuid));
-        Ok(spans)
+        taken.sort_unstable_by(|a, b| a.tsuid.cmp(&b.tsuid));
+        Ok(taken)
     }
 
     /// What was read.
@@ -291,39 +285,39 @@ impl SpanBuilder {
         self.statistics
     }
 
-    /// What was read since it was called last.
+    /// What was read since the last call.
     pub fn take_statistics(&mut self) -> Statistics {
         std::mem::take(&mut self.statistics)
     }
 }
 
 impl Series {
-    /// A series that has not been seen before, with the points that a fill policy will make up for it.
-    fn new(shape: &SpanShape, budget: &Budget) -> Result<Self, QueryError> {
+    /// A series that has not been seen before, with the points that a fill policy will add.
+    fn new(options: &SeriesOptions, budget: &Budget) -> Result<Self, QueryError> {
         budget.use_series()?;
-        let column = match &shape.downsample {
+        let column = match &options.downsample {
             None => Column::Raw(Points::default()),
             Some((windows, function)) => {
                 budget.use_points(windows.filled_count())?;
                 Column::Downsampled(Downsampler::new(windows.clone(), *function))
             }
         };
-        let rater = shape.rate.clone();
+        let rater = options.rate.clone();
         Ok(Self { column, rater })
     }
 
-    /// How many windows its fill policy adds to what [`Series::take`] gives.
-    fn filled_until(&self, known_until_ms: i64) -> usize {
+    /// How many windows its fill policy adds to the result of [`Series::take`].
+    fn filled_until(&self, final_until_ms: i64) -> usize {
         match &self.column {
             Column::Raw(_) => 0,
-            Column::Downsampled(downsampler) => downsampler.filled_until(known_until_ms),
+            Column::Downsampled(downsampler) => downsampler.filled_until(final_until_ms),
         }
     }
 
-    fn take(&mut self, known_until_ms: i64) -> Points {
+    fn take(&mut self, final_until_ms: i64) -> Points {
         let points = match &mut self.column {
             Column::Raw(points) => std::mem::take(points),
-            Column::Downsampled(downsampler) => downsampler.take(known_until_ms),
+            Column::Downsampled(downsampler) => downsampler.take(final_until_ms),
         };
         match &mut self.rater {
             None => points,

@@ -5,91 +5,15 @@
 //! before it begins; up to that it is not stopped by others, above it takes what is free. While it waits for
 //! its client, and once it has read everything, it keeps only what it holds.
 
-use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use oxtsdb_resources::{MemoryError, MemoryPool, Reservation};
 use parking_lot::Mutex;
 
+use crate::context::limits::Limits;
+use crate::context::resource::Resource;
 use crate::error::QueryError;
-
-/// What a query uses.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Resource {
-    /// Series that have rows in the range.
-    Series,
-    /// Rows read from the store.
-    Rows,
-    /// Bytes of these rows: keys, qualifiers, values.
-    Bytes,
-    /// Points decoded or made up by a fill policy.
-    Points,
-    /// Bytes held at a time.
-    Memory,
-}
-
-impl fmt::Display for Resource {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Series => "series",
-            Self::Rows => "rows",
-            Self::Bytes => "bytes",
-            Self::Points => "points",
-            Self::Memory => "bytes of memory",
-        })
-    }
-}
-
-/// How much of a resource a query may use.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limit {
-    /// So much is allowed.
-    pub most: u64,
-    /// The setting or field that says so, for error messages.
-    pub setting: &'static str,
-    /// Whether it was derived from the memory limit, because it is not set.
-    pub is_derived: bool,
-}
-
-impl Limit {
-    /// The limit of a setting; 0: none.
-    pub const fn of_setting(setting: &'static str, most: u64) -> Self {
-        let most = if most == 0 { u64::MAX } else { most };
-        Self {
-            most,
-            setting,
-            is_derived: false,
-        }
-    }
-
-    /// The limit of a setting; without one, what was derived from the memory limit.
-    pub const fn of_setting_or(setting: &'static str, most: Option<u64>, derived: u64) -> Self {
-        match most {
-            Some(most) => Self::of_setting(setting, most),
-            None => Self {
-                most: derived,
-                setting,
-                is_derived: true,
-            },
-        }
-    }
-}
-
-/// What a query may use.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
-    /// Series.
-    pub series: Limit,
-    /// Rows.
-    pub rows: Limit,
-    /// Bytes.
-    pub bytes: Limit,
-    /// Points.
-    pub points: Limit,
-    /// Bytes of memory.
-    pub memory: Limit,
-}
 
 /// Memory of a point: its instant and its value.
 pub const POINT_BYTES: u64 = 16;
@@ -100,65 +24,6 @@ pub const SERIES_BYTES: u64 = 512;
 
 /// A reservation grows by so much at least.
 const GROWTH_BYTES: u64 = 1 << 20;
-
-impl Limits {
-    /// No limits.
-    pub const NONE: Self = Self {
-        series: Limit::of_setting("--query-max-series", 0),
-        rows: Limit::of_setting("--query-max-rows", 0),
-        bytes: Limit::of_setting("--query-max-bytes", 0),
-        points: Limit::of_setting("--query-max-points", 0),
-        memory: Limit::of_setting("--query-max-memory-mib", 0),
-    };
-
-    /// These limits with another one of points, that of a setting.
-    #[must_use]
-    pub const fn with_points(mut self, most: u64) -> Self {
-        self.points = Limit::of_setting(self.points.setting, most);
-        self
-    }
-
-    /// The lesser of these limits and what a request asks for itself.
-    #[must_use]
-    pub const fn with_request(mut self, max_points: Option<u64>) -> Self {
-        if let Some(most) = max_points
-            && most < self.points.most
-        {
-            self.points = Limit::of_setting("max_scanned_points", most);
-        }
-        self
-    }
-
-    /// How much of a resource may be used.
-    const fn of(&self, resource: Resource) -> Limit {
-        match resource {
-            Resource::Series => self.series,
-            Resource::Rows => self.rows,
-            Resource::Bytes => self.bytes,
-            Resource::Points => self.points,
-            Resource::Memory => self.memory,
-        }
-    }
-
-    /// Whether the operator has set a limit of a resource.
-    pub const fn is_set(&self, resource: Resource) -> bool {
-        let limit = self.of(resource);
-        limit.most < u64::MAX && !limit.is_derived
-    }
-
-    /// Refuses more of a resource than is allowed.
-    ///
-    /// # Errors
-    ///
-    /// [`QueryError::OverBudget`].
-    pub const fn check(&self, resource: Resource, used: u64) -> Result<(), QueryError> {
-        let limit = self.of(resource);
-        if used > limit.most {
-            return Err(QueryError::OverBudget { resource, limit });
-        }
-        Ok(())
-    }
-}
 
 /// What a query has used so far.
 #[derive(Debug, Default)]
@@ -279,7 +144,7 @@ impl Budget {
     }
 
     /// Uses points.
-    pub(super) fn use_points(&self, points: u64) -> Result<(), QueryError> {
+    pub(crate) fn use_points(&self, points: u64) -> Result<(), QueryError> {
         self.add(Resource::Points, &self.0.usage.points, points)
     }
 
@@ -294,14 +159,14 @@ impl Budget {
     }
 
     /// Holds what a series takes beside its points, until [`Budget::release_all_series`].
-    pub(super) fn hold_series_overhead(&self) -> Result<(), QueryError> {
+    pub(crate) fn hold_series_overhead(&self) -> Result<(), QueryError> {
         let overhead = &self.0.usage.series_overhead;
         overhead.fetch_add(SERIES_BYTES, Ordering::Relaxed);
         self.take(SERIES_BYTES)
     }
 
     /// Releases all memory of series, with their points.
-    pub(super) fn release_all_series(&self) {
+    pub(crate) fn release_all_series(&self) {
         let usage = &self.0.usage;
         let points = usage.series_memory.swap(0, Ordering::Relaxed);
         let overhead = usage.series_overhead.swap(0, Ordering::Relaxed);
@@ -322,19 +187,19 @@ impl Budget {
     }
 
     /// Holds memory for points of series, until [`Budget::release_series`].
-    pub(super) fn hold_series(&self, bytes: u64) -> Result<(), QueryError> {
+    pub(crate) fn hold_series(&self, bytes: u64) -> Result<(), QueryError> {
         self.0.usage.series_memory.fetch_add(bytes, Ordering::Relaxed);
         self.take(bytes)
     }
 
     /// Releases memory of points of series.
-    pub(super) fn release_series(&self, bytes: u64) {
+    pub(crate) fn release_series(&self, bytes: u64) {
         self.0.usage.series_memory.fetch_sub(bytes, Ordering::Relaxed);
         self.give_back(bytes);
     }
 
     /// Counts memory of series anew that changed from `before` bytes to `after`.
-    pub(super) fn recount_series(&self, before: u64, after: u64) -> Result<(), QueryError> {
+    pub(crate) fn recount_series(&self, before: u64, after: u64) -> Result<(), QueryError> {
         match after.checked_sub(before) {
             Some(more) => self.hold_series(more),
             None => {
@@ -345,24 +210,24 @@ impl Budget {
     }
 
     /// Bytes that points of series take.
-    pub(super) fn series_bytes(&self) -> u64 {
+    pub(crate) fn series_bytes(&self) -> u64 {
         self.0.usage.series_memory.load(Ordering::Relaxed)
     }
 
     /// Whether so many bytes more could be held.
-    pub(super) fn has_room_for(&self, bytes: u64) -> bool {
+    pub(crate) fn has_capacity_for(&self, bytes: u64) -> bool {
         self.0.usage.of(Resource::Memory).saturating_add(bytes) <= self.0.limits.memory.most
     }
 
     /// Gives what is reserved and not held back to the pool, now and whenever something is released.
-    pub(super) fn keep_only_what_is_held(&self) {
+    pub(crate) fn keep_only_what_is_held(&self) {
         self.0.memory.is_shrinking.store(true, Ordering::Release);
         self.shrink();
     }
 
     /// Reserves again what the query may hold, as far as the pool has it: what is missing is reserved when
     /// it is needed.
-    pub(super) fn reserve_again(&self, bytes: u64) {
+    pub(crate) fn reserve_again(&self, bytes: u64) {
         self.0.memory.is_shrinking.store(false, Ordering::Release);
         // Not an error: the query goes on with what it has.
         let _ = self.0.memory.grow_to(bytes);
@@ -448,6 +313,7 @@ impl Drop for Held {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::context::resource::Limit;
 
     #[test]
     fn rejects_with_figure_and_setting() {

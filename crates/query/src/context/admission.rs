@@ -1,44 +1,49 @@
-//! What queries take of the process, and what a query has of it once it is admitted.
+//! Admission: what queries take of the process, and what an admitted query has of it.
 //!
 //! ```text
 //!   register ──► admit: a permit, in turn ──► reserve memory ──► run ──► keep only what is held
-//!   (listed, can be ended)                                       │  ▲
-//!                                            client reads nothing│  │and reads again
-//!                                                                ▼  │
-//!                                            permit and spare memory go to other queries
+//!   (listed, can be cancelled)                                  │  ▲
+//!                                          client reads nothing │  │ client reads again
+//!                                                               ▼  │
+//!                                          permit and spare memory go to other queries
 //! ```
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use oxtsdb_resources::{Admission, AdmissionLimits, ClientId, ComputePool, MemoryPool, Permit};
+use tokio_util::sync::DropGuard;
 
+use crate::context::budget::{Budget, Usage};
+use crate::context::deadline::Deadline;
+use crate::context::limits::Limits;
+use crate::context::query_context::QueryContext;
+use crate::context::running::Registration;
 use crate::error::QueryError;
-use crate::exec::budget::{Budget, Limits, Usage};
 
 /// Queries that wait for a permit at most, unless a setting says otherwise.
 const DEFAULT_QUEUE: usize = 1024;
 
-/// The memory without which no query begins.
+/// The memory without which no query starts.
 const LEAST_BYTES: u64 = 1 << 20;
 
 /// How long a query waits for that once it has its permit.
 const MEMORY_WAIT: Duration = Duration::from_secs(10);
 
-/// How long results wait for the client before their query lets others run meanwhile.
+/// How long results wait for the client before their query releases its permit.
 pub const PAUSE_AFTER: Duration = Duration::from_millis(100);
 
-/// Whose query it is, and until when it is to be answered.
+/// The client of a query, and the deadline it requested.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RequestContext {
     /// The client, for fairness.
     pub client: ClientId,
-    /// The deadline that the client gave; `None`: the query time-out alone holds.
+    /// The deadline that the client requested; `None`: only the query time-out applies.
     pub deadline: Option<Instant>,
 }
 
 impl RequestContext {
-    /// Of this process, with a deadline.
+    /// A request of this process, with a deadline.
     pub const fn local(deadline: Option<Instant>) -> Self {
         Self {
             client: ClientId::Local,
@@ -69,7 +74,7 @@ impl QueryResources {
     ///
     /// # Errors
     ///
-    /// If the system gives no threads.
+    /// If the system has no threads left.
     pub fn unlimited() -> std::io::Result<Self> {
         Ok(Self {
             memory: MemoryPool::unlimited("query"),
@@ -85,26 +90,16 @@ impl QueryResources {
         })
     }
 
-    /// The deadline of a query that begins now.
-    pub fn deadline(&self, requested: Option<Instant>) -> Option<Instant> {
-        let ceiling = self.timeout.map(|timeout| Instant::now() + timeout);
-        requested.into_iter().chain(ceiling).min()
-    }
-
-    /// Waits until a query may run, and reserves what it may hold.
-    ///
-    /// # Errors
-    ///
-    /// [`QueryError::NotAdmitted`] and [`QueryError::NoMemory`]: it was not begun.
-    pub async fn admit(
+    /// Waits for a permit, and reserves memory.
+    pub(crate) async fn reserve(
         &self,
         client: ClientId,
         limits: Limits,
         usage: Arc<Usage>,
-    ) -> Result<Admitted, QueryError> {
+    ) -> Result<Reserved, QueryError> {
         let permit = self.admission.admit(client).await?;
-        // What every running query can have, unless results that wait for their clients have it. One that
-        // needs more, and may have it, takes it as far as it is free.
+        // The share that every running query can have, unless results that wait for their clients hold it. A
+        // query that needs more, and may have it, takes it as far as it is free.
         let share = self.memory.limit_bytes() / self.admission.limits().running as u64;
         let initial = if self.memory.limit_bytes() == u64::MAX {
             0
@@ -115,7 +110,7 @@ impl QueryResources {
         let reservation = self.memory.reserve(least, MEMORY_WAIT).await?;
         let budget = Budget::new(limits, usage, reservation);
         budget.reserve_again(initial);
-        Ok(Admitted {
+        Ok(Reserved {
             permit,
             budget,
             initial,
@@ -123,36 +118,60 @@ impl QueryResources {
     }
 }
 
-/// A query that may run.
+/// A permit and the memory that was reserved with it.
 #[derive(Debug)]
-pub struct Admitted {
+pub(crate) struct Reserved {
     permit: Permit,
     budget: Budget,
     initial: u64,
 }
 
+/// An admitted query. Dropping it cancels the query's context.
+#[derive(Debug)]
+pub struct Admitted {
+    permit: Permit,
+    initial: u64,
+    context: QueryContext,
+    _cancel: DropGuard,
+}
+
 impl Admitted {
+    pub(crate) fn new(reserved: Reserved, deadline: Deadline, registration: Registration) -> Self {
+        let context = QueryContext::new(deadline, reserved.budget, registration);
+        Self {
+            permit: reserved.permit,
+            initial: reserved.initial,
+            _cancel: context.cancellation().clone().drop_guard(),
+            context,
+        }
+    }
+
+    /// The context of the query.
+    pub const fn context(&self) -> &QueryContext {
+        &self.context
+    }
+
     /// Its budget.
     pub const fn budget(&self) -> &Budget {
-        &self.budget
+        self.context.budget()
     }
 
-    /// Lets other queries have its permit and the memory that it does not hold.
+    /// Releases the permit, and the memory that the query does not hold, to other queries.
     pub fn pause(&mut self) {
         self.permit.pause();
-        self.budget.keep_only_what_is_held();
+        self.budget().keep_only_what_is_held();
     }
 
-    /// Goes on after [`Admitted::pause`], when it is its turn.
+    /// Waits for the permit again, after [`Admitted::pause`].
     pub async fn resume(&mut self) {
         self.permit.resume().await;
-        self.budget.reserve_again(self.initial);
+        self.context.budget().reserve_again(self.initial);
     }
 }
 
 impl Drop for Admitted {
     fn drop(&mut self) {
-        // What is held now are results, which the client has yet to take.
-        self.budget.keep_only_what_is_held();
+        // What is held now are results that the client has yet to read.
+        self.budget().keep_only_what_is_held();
     }
 }

@@ -1,55 +1,52 @@
-//! Surveys: which series a plan reads, and up to when each of them goes.
+//! Series extents: which series a plan reads, and when each of them ends.
 //!
-//! A part of an answer can be told before all rows were read only if it is known which series belong to
-//! a group, and which of those that are silent have ended. Row keys say both. So when a query turns out
-//! to be a large one, the keys of the rows that are still to come are looked at once.
+//! Emitting results before the scan finishes requires knowing which series belong to a group and when each of
+//! them ends. A key-only pre-scan of the remaining rows provides both.
 
 use std::sync::Arc;
-use std::time::Instant;
 
-use oxtsdb_row_store::{DamageLog, RowStore, TableName};
-use oxtsdb_schema::{HOUR_SECONDS, RowKeyLayout, RowKeyRef, Tsuid};
+use oxtsdb_row_store::DamageLog;
+use oxtsdb_schema::{HOUR_SECONDS, RowKeyRef, Tsuid};
 use parking_lot::Mutex;
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use crate::context::query_context::QueryContext;
 use crate::error::QueryError;
-use crate::exec::budget::Budget;
 use crate::exec::scan;
-use crate::exec::span::Span;
-use crate::names::NameDirectory;
-use crate::plan::Plan;
+use crate::exec::series_points::SeriesPoints;
 use crate::plan::hours::Hours;
+use crate::plan::query_plan::Plan;
 use crate::points::Points;
+use crate::storage::Storage;
 
 /// The series that have rows in the range, with the end of the last hour of each.
 #[derive(Clone, Debug, Default)]
-pub struct Survey {
+pub struct SeriesExtents {
     stop_ms: FxHashMap<Tsuid, i64>,
 }
 
-/// What is noted of a series: its last row.
+/// The key of the last row of each series.
 type LastRows = FxHashMap<Box<[u8]>, Box<[u8]>>;
 
-impl Survey {
-    /// Looks at the keys of the rows of a plan that lie in some hours, the last of the plan.
+impl SeriesExtents {
+    /// Reads the keys of the rows of a plan that lie in some hours, the last of the plan.
     ///
     /// # Errors
     ///
-    /// The store's, those of row keys that cannot be decoded, and those of looking up names.
-    pub async fn of_rest(
-        (store, table): (&Arc<dyn RowStore>, &TableName),
+    /// Those of the store, of row keys that cannot be decoded, and of the name directory.
+    pub async fn scan(
+        storage: &Storage,
         plan: &Plan,
         hours: Hours,
-        layout: &RowKeyLayout,
-        directory: &dyn NameDirectory,
-        deadline: Option<Instant>,
-        (budget, skip_damaged): (&Budget, Option<&DamageLog>),
+        context: &QueryContext,
+        skip_damaged: Option<&DamageLog>,
     ) -> Result<Self, QueryError> {
+        let (layout, budget) = (&storage.layout, context.budget());
         let last: Arc<Mutex<LastRows>> = Arc::default();
         let (noted, tags_at) = (Arc::clone(&last), plan.selection.tags_at());
-        // The survey lives until the end of the sub-query, which releases all memory of series.
-        let (series, refused) = (budget.clone(), Arc::new(Mutex::new(None)));
-        let refusal = Arc::clone(&refused);
+        // The extents live until the end of the sub-query, which releases all memory of series.
+        let (series, rejected) = (budget.clone(), Arc::new(Mutex::new(None)));
+        let rejection = Arc::clone(&rejected);
         let metric_at = layout.salt.width();
         let base_at = metric_at + layout.widths.metric.bytes();
         let seen = move |key: &[u8]| {
@@ -63,43 +60,45 @@ impl Survey {
                 Some(row) => row.copy_from_slice(key),
                 None => match series.hold_series_overhead() {
                     Ok(()) => drop(noted.insert(tsuid.as_slice().into(), key.into())),
-                    Err(error) => *refused.lock() = Some(error),
+                    Err(error) => *rejected.lock() = Some(error),
                 },
             }
         };
-        scan::keys(store, table, plan, hours, layout, (budget, skip_damaged), seen).await?;
-        if let Some(error) = refusal.lock().take() {
+        scan::keys(storage, plan, hours, budget, skip_damaged, seen).await?;
+        if let Some(error) = rejection.lock().take() {
             return Err(error);
         }
         let mut rows: Vec<Box<[u8]>> = std::mem::take(&mut *last.lock()).into_values().collect();
-        plan.selection.judge(&mut rows, directory, deadline).await?;
-        let mut survey = Self::default();
+        plan.selection
+            .resolve_and_filter(&mut rows, &*storage.directory, context.deadline())
+            .await?;
+        let mut extents = Self::default();
         for row in &rows {
             let key = RowKeyRef::decode(row, layout).map_err(|error| QueryError::row_key(row, &error))?;
             let tsuid = key.tsuid().map_err(|error| QueryError::row_series(row, &error))?;
-            survey.stop_ms.insert(tsuid, stop_of(key.base_time().millis()));
+            extents.stop_ms.insert(tsuid, stop_of(key.base_time().millis()));
         }
-        Ok(survey)
+        Ok(extents)
     }
 
-    /// Adds series of which rows have come already, all before an instant.
-    pub fn add_read(&mut self, spans: &[Span], until_ms: i64) {
-        for span in spans {
-            self.stop_ms.entry(span.tsuid.clone()).or_insert(until_ms);
+    /// Adds series whose rows, all before an instant, were read already.
+    pub fn add_read(&mut self, series: &[SeriesPoints], until_ms: i64) {
+        for read in series {
+            self.stop_ms.entry(read.tsuid.clone()).or_insert(until_ms);
         }
     }
 
-    /// Spans, which ascend by TSUID, with empty ones for the series that are not among them.
-    pub fn with_series(&self, mut spans: Vec<Span>) -> Vec<Span> {
-        let known: FxHashSet<Tsuid> = spans.iter().map(|span| span.tsuid.clone()).collect();
+    /// Series, which ascend by TSUID, with those added that have no points yet.
+    pub fn with_series(&self, mut series: Vec<SeriesPoints>) -> Vec<SeriesPoints> {
+        let known: FxHashSet<Tsuid> = series.iter().map(|series| series.tsuid.clone()).collect();
         let others = self.series().filter(|tsuid| !known.contains(*tsuid));
-        spans.extend(others.map(|tsuid| Span {
+        series.extend(others.map(|tsuid| SeriesPoints {
             tsuid: tsuid.clone(),
             points: Points::default(),
             from_epoch: None,
         }));
-        spans.sort_unstable_by(|a, b| a.tsuid.cmp(&b.tsuid));
-        spans
+        series.sort_unstable_by(|a, b| a.tsuid.cmp(&b.tsuid));
+        series
     }
 
     /// The series.

@@ -6,7 +6,7 @@ use oxtsdb_schema::row_key::write_row_key;
 use oxtsdb_schema::{BaseTime, Qualifier, Timestamp};
 
 use super::*;
-use crate::exec::budget::Limits;
+use crate::context::limits::Limits;
 use crate::function::downsample::{Downsample, Interval, WindowLayout};
 
 /// 2013-01-01 00:00:00 UTC, an exact hour.
@@ -26,7 +26,7 @@ pub(in crate::exec) fn row(series: u8, points: &[(u32, Value)]) -> Row {
     row.finish().expect("a row has points")
 }
 
-fn builder(downsample: Option<&str>) -> SpanBuilder {
+fn builder(downsample: Option<&str>) -> SeriesBuilder {
     let downsample = downsample.map(|text| {
         let downsample = Downsample::parse(text, &TimeZone::UTC, false).unwrap();
         let Interval::Fixed { length_ms } = downsample.interval else {
@@ -37,7 +37,7 @@ fn builder(downsample: Option<&str>) -> SpanBuilder {
             downsample.function,
         )
     });
-    let shape = SpanShape {
+    let shape = SeriesOptions {
         layout: RowKeyLayout::default(),
         duplicates: DuplicatePolicy::Error,
         skip_damaged_rows: false,
@@ -45,7 +45,7 @@ fn builder(downsample: Option<&str>) -> SpanBuilder {
         downsample,
         rate: None,
     };
-    SpanBuilder::new(shape, Budget::of_limits(Limits::NONE))
+    SeriesBuilder::new(shape, Budget::of_limits(Limits::NONE))
 }
 
 fn seconds(points: &Points) -> Vec<(i64, Number)> {

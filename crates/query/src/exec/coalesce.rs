@@ -1,23 +1,23 @@
 //! Coalesces incrementally emitted groups, for protocols that need whole results.
 
+use crate::context::budget::Held;
 use crate::error::QueryError;
-use crate::exec::budget::Held;
 use crate::exec::frame::{Delivery, Frame, Group};
 
-/// Puts the groups of a result together. The memory of what has come stays held.
+/// Coalesces groups. Their memory stays held.
 #[derive(Debug, Default)]
-pub(super) struct WholeGroups {
-    /// Groups of which more is to come, by their numbers.
+pub(super) struct FrameCoalescer {
+    /// Groups that are not whole yet, ascending by number.
     open: Vec<(Group, Held)>,
 }
 
-impl WholeGroups {
-    /// Takes a frame, and gives those that are whole. There is no [`Frame::More`] among them.
+impl FrameCoalescer {
+    /// Adds a frame, and returns those that are whole. There is no [`Frame::More`] among them.
     ///
     /// # Errors
     ///
     /// [`QueryError::OverBudget`] if a group that grows takes more than the query may hold.
-    pub(super) fn take(&mut self, delivery: Delivery) -> Result<Vec<Delivery>, QueryError> {
+    pub(super) fn add(&mut self, delivery: Delivery) -> Result<Vec<Delivery>, QueryError> {
         let Delivery { frame, held } = delivery;
         Ok(match frame {
             Frame::Group(group) if !group.is_whole => {

@@ -149,7 +149,7 @@ proptest! {
             };
             let tsdb = Tsdb::new(layout).await;
             fill(&tsdb, &plans).await;
-            let (whole, early) = (tsdb.engine(), tsdb.engine().telling_at(1));
+            let (whole, early) = (tsdb.engine(), tsdb.engine().with_emit_threshold(1));
             for text in QUESTIONS {
                 for quirks in [Quirks::NONE, Quirks::OPENTSDB] {
                     let (expected, _) = told(&whole, text, quirks).await;
@@ -214,7 +214,7 @@ async fn dense() -> Tsdb {
 
 #[tokio::test]
 async fn what_is_known_is_told_before_all_is_read() {
-    let engine = dense().await.engine().telling_at(100);
+    let engine = dense().await.engine().with_emit_threshold(100);
     for (text, groups) in [("sum:m", 1), ("sum:10m-avg:m{dc=*}", 2), ("none:m", 20)] {
         let (_, parts) = told(&engine, text, Quirks::NONE).await;
         assert!(parts >= groups * 3, "{text}: {parts}");
@@ -233,12 +233,12 @@ async fn what_was_told_is_not_held() {
         limits
     };
     let (groups, _) = told(&tsdb.engine(), "sum:m", Quirks::NONE).await;
-    let small = tsdb.engine_with(limits(16 * 20_000)).telling_at(100);
+    let small = tsdb.engine_with(limits(16 * 20_000)).with_emit_threshold(100);
     assert_eq!(told(&small, "sum:m", Quirks::NONE).await.0, groups);
     // Neither what cannot be told early nor the whole answer may be held.
     assert_eq!(told(&small, "none:m", Quirks::NONE).await.0.len(), 20);
     for (text, quirks) in [("sum:m", Quirks::OPENTSDB), ("none:m", Quirks::NONE)] {
-        let refused = small.answer(spec(text, quirks), RequestContext::default()).await;
+        let refused = small.collect(spec(text, quirks), RequestContext::default()).await;
         let Err(QueryError::OverBudget { resource, limit }) = refused else {
             panic!("{refused:?}")
         };
@@ -272,15 +272,15 @@ async fn what_is_sure_to_read_too_many_rows_is_refused_before_any_is_read() {
     // 20 series in 60 hours, of which some are outside of the range.
     assert!(
         tsdb.engine_with(limits(1_200))
-            .answer(spec("sum:m", Quirks::NONE), RequestContext::default())
+            .collect(spec("sum:m", Quirks::NONE), RequestContext::default())
             .await
             .is_ok()
     );
-    let store = InterceptedStore::new(Arc::clone(tsdb.engine().store()), Arc::new(NoScan));
+    let store = InterceptedStore::new(Arc::clone(&tsdb.engine().storage().store), Arc::new(NoScan));
     let tsdb = tsdb.moved_to(Arc::new(store));
     let refused = tsdb
         .engine_with(limits(1_000))
-        .answer(spec("sum:m", Quirks::NONE), RequestContext::default())
+        .collect(spec("sum:m", Quirks::NONE), RequestContext::default())
         .await;
     let Err(QueryError::OverBudget { resource, limit }) = refused else {
         panic!("{refused:?}")

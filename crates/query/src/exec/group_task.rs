@@ -1,13 +1,14 @@
-//! What is computed for each group: aggregation of its series, for the instants that are final.
+//! Group tasks: the aggregation of a group's series, for the instants that are final.
 
 use std::sync::Arc;
 
 use oxtsdb_resources::ComputePool;
 use tokio_util::sync::CancellationToken;
 
+use crate::context::budget::{Budget, Held};
+use crate::context::query_context::QueryContext;
 use crate::error::QueryError;
-use crate::exec::budget::{Budget, Held};
-use crate::exec::group::SpanGroup;
+use crate::exec::group::SeriesGroup;
 use crate::function::aggregate::{Aggregation, Series, aggregate};
 use crate::plan::hours::Hours;
 use crate::points::{Points, Values};
@@ -21,14 +22,14 @@ const POINTS_PER_TASK: usize = 65_536;
 /// each point is a step for every series of its group.
 const STEPS_INLINE: usize = 100_000;
 
-/// What a piece without points costs.
+/// The cost of a task without points.
 const STEPS_OF_A_PIECE: usize = 100;
 
-/// What is computed for each group of a question.
+/// How the groups of a sub-query are aggregated.
 #[derive(Debug)]
-pub struct Computation {
+pub struct AggregationContext {
     aggregation: Aggregation,
-    /// First and last instant of the answer.
+    /// First and last instant of the result.
     start_ms: i64,
     end_ms: i64,
     cancelled: CancellationToken,
@@ -36,13 +37,13 @@ pub struct Computation {
     compute: ComputePool,
 }
 
-/// A group of which some instants are to be computed.
+/// A group and the instants to aggregate.
 #[derive(Debug)]
-pub struct Piece {
+pub struct GroupTask {
     /// Which group.
     pub index: usize,
     /// Its series, with all points that these instants need.
-    pub group: SpanGroup,
+    pub group: SeriesGroup,
     /// First instant that is to be computed.
     pub from_ms: i64,
     /// First instant that is not, or [`i64::MAX`]: all.
@@ -53,15 +54,14 @@ pub struct Piece {
     pub held: Option<Held>,
 }
 
-impl Computation {
-    /// For a sub-query of a query, for which these hours are read. Once `cancelled`, or when a result does
-    /// not fit into the budget, it ends soon.
+impl AggregationContext {
+    /// For a sub-query that reads these hours. It stops early when the query is cancelled and when a result
+    /// exceeds the budget.
     pub fn new(
         query: &QuerySpec,
         sub_query: &SubQuery,
         hours: &Hours,
-        cancelled: CancellationToken,
-        budget: Budget,
+        context: &QueryContext,
         compute: ComputePool,
     ) -> Self {
         let (start_ms, end_ms) = if query.with_surroundings {
@@ -77,86 +77,74 @@ impl Computation {
             },
             start_ms,
             end_ms,
-            cancelled,
-            budget,
+            cancelled: context.cancellation().clone(),
+            budget: context.budget().clone(),
             compute,
         }
     }
 
-    /// Computes pieces, in the computation pool if it takes long.
+    /// Aggregates groups, in the computation pool if that takes long.
     ///
     /// # Errors
     ///
     /// [`QueryError::Infinite`], and [`QueryError::OverBudget`] if a result is too large.
-    pub async fn run(self: Arc<Self>, pieces: Vec<Piece>) -> Result<Vec<Piece>, QueryError> {
-        let steps: usize = pieces
+    pub async fn run(self: Arc<Self>, tasks: Vec<GroupTask>) -> Result<Vec<GroupTask>, QueryError> {
+        let steps: usize = tasks
             .iter()
-            .map(|piece| piece.group.point_count() * piece.group.spans.len() + STEPS_OF_A_PIECE)
+            .map(|task| task.group.point_count() * task.group.series.len() + STEPS_OF_A_PIECE)
             .sum();
         let pool = self.compute.clone();
-        let compute = move || pieces.into_iter().map(|piece| self.compute(piece)).collect();
+        let compute = move || tasks.into_iter().map(|task| self.compute(task)).collect();
         if steps <= STEPS_INLINE {
             return compute();
         }
         pool.run(compute).await?
     }
 
-    /// Aggregation, cut to the instants of the answer.
-    fn compute(&self, mut piece: Piece) -> Result<Piece, QueryError> {
-        let series: Vec<Series<'_>> = piece
+    /// Aggregates, cut to the instants of the result.
+    fn compute(&self, mut task: GroupTask) -> Result<GroupTask, QueryError> {
+        let series: Vec<Series<'_>> = task
             .group
-            .spans
+            .series
             .iter()
-            .map(|span| Series {
-                points: &span.points,
-                before: span.from_epoch,
+            .map(|one| Series {
+                points: &one.points,
+                before: one.from_epoch,
             })
             .collect();
-        let from_ms = piece.from_ms.max(self.start_ms);
-        let to_ms = self.end_ms.min(piece.until_ms.saturating_sub(1));
-        let goes_on = |bytes| !self.cancelled.is_cancelled() && self.budget.has_room_for(bytes);
-        piece.points = aggregate(&series, self.aggregation, (from_ms, to_ms), &goes_on);
-        piece.held = Some(self.budget.hold(piece.points.held_bytes())?);
+        let from_ms = task.from_ms.max(self.start_ms);
+        let to_ms = self.end_ms.min(task.until_ms.saturating_sub(1));
+        let goes_on = |bytes| !self.cancelled.is_cancelled() && self.budget.has_capacity_for(bytes);
+        task.points = aggregate(&series, self.aggregation, (from_ms, to_ms), &goes_on);
+        task.held = Some(self.budget.hold(task.points.held_bytes())?);
         if self.cancelled.is_cancelled() {
-            // Nobody hears it; the groups that are left need not be looked at.
+            // No client receives it; the remaining groups need not be aggregated.
             return Err(QueryError::DeadlineExceeded);
         }
-        check_finite(&piece.points)?;
-        Ok(piece)
+        check_finite(&task.points)?;
+        Ok(task)
     }
 }
 
-/// Cuts pieces into tasks of about [`POINTS_PER_TASK`] points.
-pub fn tasks(pieces: impl IntoIterator<Item = Piece>) -> Vec<Vec<Piece>> {
-    let mut tasks: Vec<Vec<Piece>> = Vec::new();
-    let mut room = 0;
-    for piece in pieces {
-        let points = piece.group.point_count();
-        match tasks.last_mut().filter(|_| room >= points) {
-            Some(task) => task.push(piece),
+/// Cuts tasks into batches of about [`POINTS_PER_TASK`] points.
+pub fn batches(tasks: impl IntoIterator<Item = GroupTask>) -> Vec<Vec<GroupTask>> {
+    let mut batches: Vec<Vec<GroupTask>> = Vec::new();
+    let mut left = 0;
+    for task in tasks {
+        let points = task.group.point_count();
+        match batches.last_mut().filter(|_| left >= points) {
+            Some(batch) => batch.push(task),
             None => {
-                tasks.push(vec![piece]);
-                room = POINTS_PER_TASK;
+                batches.push(vec![task]);
+                left = POINTS_PER_TASK;
             }
         }
-        room = room.saturating_sub(points);
+        left = left.saturating_sub(points);
     }
-    tasks
+    batches
 }
 
-impl SpanGroup {
-    /// Points of all its series.
-    pub fn point_count(&self) -> usize {
-        self.spans.iter().map(|span| span.points.len()).sum()
-    }
-
-    /// Memory of the points of all its series, in bytes.
-    pub fn held_bytes(&self) -> u64 {
-        self.spans.iter().map(|span| span.points.held_bytes()).sum()
-    }
-}
-
-/// Refuses infinite results, as OpenTSDB does.
+/// Rejects infinite results, as OpenTSDB does.
 fn check_finite(points: &Points) -> Result<(), QueryError> {
     let infinite = match points.values() {
         Values::Ints(_) => None,

@@ -1,0 +1,54 @@
+//! The deadline of a query: that of its request or the query time-out, whichever comes first.
+
+use std::time::{Duration, Instant};
+
+use crate::error::QueryError;
+
+/// The deadline of a query.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Deadline {
+    at: Option<Instant>,
+    /// Set if the query time-out passes before the deadline of the request.
+    timeout: Option<Duration>,
+}
+
+impl Deadline {
+    /// The deadline of a query that starts now.
+    pub fn new(requested: Option<Instant>, timeout: Option<Duration>) -> Self {
+        let ceiling = timeout.map(|timeout| Instant::now() + timeout);
+        match (requested, ceiling) {
+            (Some(requested), Some(ceiling)) if requested <= ceiling => Self {
+                at: Some(requested),
+                timeout: None,
+            },
+            (requested, None) => Self {
+                at: requested,
+                timeout: None,
+            },
+            (_, ceiling) => Self { at: ceiling, timeout },
+        }
+    }
+
+    /// The instant; `None`: no deadline.
+    pub const fn at(&self) -> Option<Instant> {
+        self.at
+    }
+
+    /// The error of a query that exceeds it.
+    pub fn exceeded(&self) -> QueryError {
+        match self.timeout {
+            Some(timeout) => QueryError::TimedOut {
+                seconds: timeout.as_secs(),
+            },
+            None => QueryError::DeadlineExceeded,
+        }
+    }
+
+    /// Completes when the deadline passes.
+    pub async fn passed(&self) {
+        match self.at {
+            Some(at) => tokio::time::sleep_until(at.into()).await,
+            None => std::future::pending().await,
+        }
+    }
+}

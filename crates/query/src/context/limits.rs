@@ -1,0 +1,78 @@
+//! Limits: how much of each resource a query may use.
+
+use crate::context::resource::{Limit, Resource};
+use crate::error::QueryError;
+
+/// What a query may use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Series.
+    pub series: Limit,
+    /// Rows.
+    pub rows: Limit,
+    /// Bytes.
+    pub bytes: Limit,
+    /// Points.
+    pub points: Limit,
+    /// Bytes of memory.
+    pub memory: Limit,
+}
+
+impl Limits {
+    /// No limits.
+    pub const NONE: Self = Self {
+        series: Limit::of_setting("--query-max-series", 0),
+        rows: Limit::of_setting("--query-max-rows", 0),
+        bytes: Limit::of_setting("--query-max-bytes", 0),
+        points: Limit::of_setting("--query-max-points", 0),
+        memory: Limit::of_setting("--query-max-memory-mib", 0),
+    };
+
+    /// These limits with another one of points, that of a setting.
+    #[must_use]
+    pub const fn with_points(mut self, most: u64) -> Self {
+        self.points = Limit::of_setting(self.points.setting, most);
+        self
+    }
+
+    /// The lesser of these limits and what a request asks for itself.
+    #[must_use]
+    pub const fn with_request(mut self, max_points: Option<u64>) -> Self {
+        if let Some(most) = max_points
+            && most < self.points.most
+        {
+            self.points = Limit::of_setting("max_scanned_points", most);
+        }
+        self
+    }
+
+    /// How much of a resource may be used.
+    const fn of(&self, resource: Resource) -> Limit {
+        match resource {
+            Resource::Series => self.series,
+            Resource::Rows => self.rows,
+            Resource::Bytes => self.bytes,
+            Resource::Points => self.points,
+            Resource::Memory => self.memory,
+        }
+    }
+
+    /// Whether the operator has set a limit of a resource.
+    pub const fn is_set(&self, resource: Resource) -> bool {
+        let limit = self.of(resource);
+        limit.most < u64::MAX && !limit.is_derived
+    }
+
+    /// Refuses more of a resource than is allowed.
+    ///
+    /// # Errors
+    ///
+    /// [`QueryError::OverBudget`].
+    pub const fn check(&self, resource: Resource, used: u64) -> Result<(), QueryError> {
+        let limit = self.of(resource);
+        if used > limit.most {
+            return Err(QueryError::OverBudget { resource, limit });
+        }
+        Ok(())
+    }
+}

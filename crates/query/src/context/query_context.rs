@@ -1,0 +1,91 @@
+//! The context of one query.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use tokio_util::sync::CancellationToken;
+
+use crate::context::budget::Budget;
+use crate::context::deadline::Deadline;
+use crate::context::running::Registration;
+use crate::error::QueryError;
+
+/// What all stages of a query share. Every stage takes it: sub-queries, last-point look-ups and expressions.
+/// Clones share one budget and one cancellation.
+#[derive(Clone, Debug)]
+pub struct QueryContext {
+    deadline: Deadline,
+    cancellation: CancellationToken,
+    budget: Budget,
+    /// `None`: a query of a test or a tool, which is not listed.
+    registration: Option<Arc<Registration>>,
+}
+
+impl QueryContext {
+    /// The context of a registered query. It is cancelled with its registration.
+    pub(crate) fn new(deadline: Deadline, budget: Budget, registration: Registration) -> Self {
+        Self {
+            deadline,
+            cancellation: registration.cancellation().child_token(),
+            budget,
+            registration: Some(Arc::new(registration)),
+        }
+    }
+
+    /// A context without a deadline that is not registered, for tests and tools.
+    pub fn unregistered(budget: Budget) -> Self {
+        Self {
+            deadline: Deadline::default(),
+            cancellation: CancellationToken::new(),
+            budget,
+            registration: None,
+        }
+    }
+
+    /// The deadline; `None`: none.
+    pub const fn deadline(&self) -> Option<Instant> {
+        self.deadline.at()
+    }
+
+    /// What the query may use and has used.
+    pub const fn budget(&self) -> &Budget {
+        &self.budget
+    }
+
+    /// Cancelled when an operator cancels the query, and when its future is dropped. Computations on other
+    /// threads stop then.
+    pub const fn cancellation(&self) -> &CancellationToken {
+        &self.cancellation
+    }
+
+    /// Runs `work` until the deadline passes or an operator cancels the query.
+    ///
+    /// # Errors
+    ///
+    /// Those of `work`, [`QueryError::DeadlineExceeded`], [`QueryError::TimedOut`], and
+    /// [`QueryError::Cancelled`].
+    pub async fn run<T, E: From<QueryError>>(
+        &self,
+        work: impl Future<Output = Result<T, E>>,
+    ) -> Result<T, E> {
+        tokio::select! {
+            biased;
+            result = work => result,
+            error = self.interrupted() => Err(error.into()),
+        }
+    }
+
+    /// Completes when the query must stop, with the error that says why.
+    pub async fn interrupted(&self) -> QueryError {
+        let cancelled = async {
+            match &self.registration {
+                Some(registration) => registration.cancellation().cancelled().await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            () = self.deadline.passed() => self.deadline.exceeded(),
+            () = cancelled => QueryError::Cancelled,
+        }
+    }
+}

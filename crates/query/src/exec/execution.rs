@@ -1,0 +1,78 @@
+//! The execution of one query: plans all sub-queries, then runs them one after the other.
+
+use std::time::Instant;
+
+use crate::context::admission::Admitted;
+use crate::context::limits::Limits;
+use crate::context::query_context::QueryContext;
+use crate::context::resource::Resource;
+use crate::error::QueryError;
+use crate::exec::environment::Environment;
+use crate::exec::frame::Frame;
+use crate::exec::output::{FrameOutput, FrameSender};
+use crate::exec::sub_query::SubQueryExecution;
+use crate::plan::estimate::estimate;
+use crate::plan::query_plan::Plan;
+use crate::spec::QuerySpec;
+
+/// Runs a query and sends its frames.
+pub(super) async fn execute(
+    environment: &Environment,
+    query: &QuerySpec,
+    admitted: &mut Admitted,
+    frames: &FrameSender,
+) -> Result<(), QueryError> {
+    let started = Instant::now();
+    let context = admitted.context().clone();
+    let usage = context.budget().usage();
+    let read = || [Resource::Series, Resource::Rows, Resource::Bytes].map(|resource| usage.of(resource));
+    let before = read();
+    // All plans first: one unknown name fails the whole query before anything is read.
+    let plans = plans(environment, query, &context).await?;
+    check_rows(environment, &plans, context.budget().limits()).await?;
+    let mut output = FrameOutput::new(frames, admitted);
+    for (index, (sub_query, plan)) in query.sub_queries.iter().zip(&plans).enumerate() {
+        SubQueryExecution::new(environment, &context, query, (index, sub_query), plan)
+            .run(&mut output)
+            .await?;
+    }
+    let mut statistics = std::mem::take(&mut output.statistics);
+    // A context may be that of several queries.
+    let [series, rows, bytes] = read();
+    statistics.series = series - before[0];
+    statistics.rows = rows - before[1];
+    statistics.bytes = bytes - before[2];
+    statistics.elapsed = started.elapsed();
+    output.send(Frame::Statistics(statistics)).await
+}
+
+/// The plans of all sub-queries.
+pub(super) async fn plans(
+    environment: &Environment,
+    query: &QuerySpec,
+    context: &QueryContext,
+) -> Result<Vec<Plan>, QueryError> {
+    if query.end_ms < query.start_ms {
+        return Err(QueryError::EndBeforeStart {
+            start_ms: query.start_ms,
+            end_ms: query.end_ms,
+        });
+    }
+    query.check_regexps()?;
+    let mut plans = Vec::with_capacity(query.sub_queries.len());
+    for sub_query in &query.sub_queries {
+        let (storage, compute) = (&environment.storage, &environment.resources.compute);
+        plans.push(Plan::new(query, sub_query, storage, compute, context).await?);
+    }
+    Ok(plans)
+}
+
+/// Rejects a query before it runs if it is certain to read more rows than its limit.
+async fn check_rows(environment: &Environment, plans: &[Plan], limits: &Limits) -> Result<(), QueryError> {
+    let mut rows = 0;
+    for plan in plans.iter().filter(|_| limits.is_set(Resource::Rows)) {
+        let estimate = estimate(plan, &environment.storage).await?;
+        rows += estimate.rows.map_or(0, |rows| rows.at_least);
+    }
+    limits.check(Resource::Rows, rows)
+}

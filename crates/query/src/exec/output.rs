@@ -1,0 +1,64 @@
+//! The frames of a query on their way to the protocol.
+
+use tokio::sync::mpsc;
+
+use crate::context::admission::{Admitted, PAUSE_AFTER};
+use crate::context::budget::Held;
+use crate::error::QueryError;
+use crate::exec::frame::{Delivery, Frame};
+use crate::exec::statistics::Statistics;
+
+/// The channel to the protocol.
+pub(super) type FrameSender = mpsc::Sender<Result<Delivery, QueryError>>;
+
+/// Sends frames, and counts what the query read and sent.
+pub(super) struct FrameOutput<'a> {
+    frames: &'a FrameSender,
+    admitted: &'a mut Admitted,
+    /// What was read and sent so far.
+    pub(super) statistics: Statistics,
+    /// Groups of all sub-queries so far.
+    pub(super) groups: usize,
+}
+
+impl<'a> FrameOutput<'a> {
+    /// No frames yet.
+    pub(super) fn new(frames: &'a FrameSender, admitted: &'a mut Admitted) -> Self {
+        Self {
+            frames,
+            admitted,
+            statistics: Statistics::default(),
+            groups: 0,
+        }
+    }
+
+    /// Sends a frame.
+    pub(super) async fn send(&mut self, frame: Frame) -> Result<(), QueryError> {
+        self.send_held(frame, None).await
+    }
+
+    /// Sends a frame, a part of whose memory may be held already. The memory stays held until the protocol
+    /// has encoded the frame. While the client reads no frames, the query releases its permit to other
+    /// queries. A client that disconnects is noticed elsewhere, and cancels the query.
+    pub(super) async fn send_held(&mut self, frame: Frame, held: Option<Held>) -> Result<(), QueryError> {
+        let mut held = match held {
+            Some(held) => held,
+            None => self.admitted.budget().hold(0)?,
+        };
+        held.grow(frame.held_bytes().saturating_sub(held.bytes()))?;
+        let delivery = Ok(Delivery { frame, held });
+        let capacity = match tokio::time::timeout(PAUSE_AFTER, self.frames.reserve()).await {
+            Ok(capacity) => capacity,
+            Err(_elapsed) => {
+                self.admitted.pause();
+                let capacity = self.frames.reserve().await;
+                self.admitted.resume().await;
+                capacity
+            }
+        };
+        if let Ok(capacity) = capacity {
+            capacity.send(delivery);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,41 @@
+//! The density of a range: how many bytes its hours have, measured while they are read.
+
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+/// Bytes and hours that were read so far.
+#[derive(Debug)]
+pub(super) struct Density {
+    /// What a slice should hold.
+    slice_bytes: u64,
+    hours: AtomicUsize,
+    bytes: AtomicU64,
+}
+
+impl Density {
+    /// Nothing read yet.
+    pub(super) const fn new(slice_bytes: u64) -> Self {
+        Self {
+            slice_bytes,
+            hours: AtomicUsize::new(0),
+            bytes: AtomicU64::new(0),
+        }
+    }
+
+    /// Adds bytes that were read.
+    pub(super) fn add_bytes(&self, bytes: u64) {
+        self.bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// Adds hours that were read completely.
+    pub(super) fn add_hours(&self, hours: usize) {
+        self.hours.fetch_add(hours, Ordering::Relaxed);
+    }
+
+    /// How many hours a slice should have; `None` until an hour is complete.
+    pub(super) fn slice_hours(&self) -> Option<usize> {
+        let hours = self.hours.load(Ordering::Relaxed);
+        let bytes = self.bytes.load(Ordering::Relaxed).max(1);
+        let slice = (self.slice_bytes.saturating_mul(hours as u64) / bytes).max(1);
+        (hours > 0).then(|| usize::try_from(slice).unwrap_or(usize::MAX))
+    }
+}

@@ -1,0 +1,16 @@
+//! The points of one series of a query.
+
+use oxtsdb_schema::Tsuid;
+
+use crate::points::Points;
+
+/// A series with its points.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SeriesPoints {
+    /// The series.
+    pub tsuid: Tsuid,
+    /// Its points in the scanned range, which may be none, or its windows, or the rates of either.
+    pub points: Points,
+    /// What it has before its first point: [`crate::function::rate::Rater::from_epoch`].
+    pub from_epoch: Option<f64>,
+}

@@ -1,0 +1,224 @@
+//! Workers: each decodes the rows of its share of the series, in the computation pool.
+//!
+//! A worker is a queue of commands, not a thread. While it has commands, one job for it is in the computation
+//! pool; a job performs one command and schedules the next one behind those of other queries. So no thread
+//! waits for a row, and any number of queries shares the pool.
+
+use std::collections::VecDeque;
+use std::hash::BuildHasher as _;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use oxtsdb_resources::{ComputePool, Panicked, compute::panic_message};
+use parking_lot::Mutex;
+use rustc_hash::FxBuildHasher;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
+
+use crate::error::QueryError;
+use crate::exec::extents::SeriesExtents;
+use crate::exec::scan::RowBatch;
+use crate::exec::series_builder::SeriesBuilder;
+use crate::exec::series_points::SeriesPoints;
+use crate::exec::statistics::Statistics;
+
+/// Batches that may wait for a worker.
+const WAITING_BATCHES: usize = 4;
+
+/// A queue of commands for one share of the series.
+#[derive(Debug)]
+pub(super) struct Worker {
+    share: Share,
+    compute: ComputePool,
+    state: Mutex<WorkerState>,
+    /// For batches that wait.
+    capacity: Arc<Semaphore>,
+}
+
+#[derive(Debug)]
+struct WorkerState {
+    commands: VecDeque<Command>,
+    /// `None` while a job uses it, and once the worker has failed.
+    builder: Option<SeriesBuilder>,
+    /// Whether a job is in the pool.
+    is_scheduled: bool,
+    failure: Option<QueryError>,
+}
+
+/// A command of a worker.
+#[derive(Debug)]
+pub(super) enum Command {
+    /// Add the rows of its share.
+    Add(Arc<RowBatch>, OwnedSemaphorePermit),
+    /// Expect the rows of these series only: [`SeriesBuilder::expect`].
+    Expect(Arc<SeriesExtents>),
+    /// Return the points up to an instant: [`SeriesBuilder::take`].
+    Take(i64, Reply<Vec<SeriesPoints>>),
+    /// Reply when all earlier commands are done.
+    Barrier(Reply<()>),
+    /// Return the statistics; the last command.
+    Finish(Reply<Statistics>),
+}
+
+/// Receives a reply; `None` once it is sent.
+pub(super) type Reply<T> = Option<oneshot::Sender<T>>;
+
+impl Worker {
+    /// A worker for a share of the series.
+    pub(super) fn new(share: Share, builder: SeriesBuilder, compute: ComputePool) -> Self {
+        Self {
+            share,
+            compute,
+            state: Mutex::new(WorkerState {
+                commands: VecDeque::new(),
+                builder: Some(builder),
+                is_scheduled: false,
+                failure: None,
+            }),
+            capacity: Arc::new(Semaphore::new(WAITING_BATCHES)),
+        }
+    }
+
+    /// Submits rows, once the worker has capacity for them.
+    pub(super) async fn add(self: &Arc<Self>, batch: &Arc<RowBatch>) -> Result<(), QueryError> {
+        let permit = Arc::clone(&self.capacity).acquire_owned().await;
+        let permit = permit.map_err(|_| self.failure())?;
+        self.submit(Command::Add(Arc::clone(batch), permit))
+    }
+
+    /// Submits a command and returns the receiver of its reply.
+    pub(super) fn request<T>(
+        self: &Arc<Self>,
+        command: impl Fn(Reply<T>) -> Command,
+    ) -> Result<oneshot::Receiver<T>, QueryError> {
+        let (sender, reply) = oneshot::channel();
+        self.submit(command(Some(sender)))?;
+        Ok(reply)
+    }
+
+    /// Drops all commands. A job that is in the pool finds nothing to do.
+    pub(super) fn clear(&self) {
+        self.state.lock().commands.clear();
+    }
+
+    /// Adds a command, and schedules a job if there is none.
+    pub(super) fn submit(self: &Arc<Self>, command: Command) -> Result<(), QueryError> {
+        let mut state = self.state.lock();
+        if let Some(failure) = &state.failure {
+            return Err(failure.clone());
+        }
+        state.commands.push_back(command);
+        if !std::mem::replace(&mut state.is_scheduled, true) {
+            drop(state);
+            self.schedule();
+        }
+        Ok(())
+    }
+
+    fn schedule(self: &Arc<Self>) {
+        let worker = Arc::clone(self);
+        self.compute.spawn(move || worker.perform_next());
+    }
+
+    /// One job: the next command.
+    fn perform_next(self: Arc<Self>) {
+        let (mut command, mut builder) = {
+            let mut state = self.state.lock();
+            let Some(command) = state.commands.pop_front() else {
+                state.is_scheduled = false;
+                return;
+            };
+            // It is there: only the one job of a worker takes it, and no job follows a failure.
+            let Some(builder) = state.builder.take() else {
+                return;
+            };
+            (command, builder)
+        };
+        let performed = catch_unwind(AssertUnwindSafe(|| {
+            self.share.perform(&mut builder, &mut command)
+        }));
+        let failure = match performed {
+            Ok(Ok(())) => None,
+            Ok(Err(error)) => Some(error),
+            Err(panic) => Some(QueryError::from(Panicked {
+                message: panic_message(&*panic),
+            })),
+        };
+        let mut state = self.state.lock();
+        if failure.is_some() {
+            state.failure = failure;
+            state.is_scheduled = false;
+            // Replies that are not sent are dropped now, not before: a caller that waits for one looks for
+            // the failure then.
+            let commands = std::mem::take(&mut state.commands);
+            drop(state);
+            self.capacity.close();
+            drop((command, commands));
+            return;
+        }
+        state.builder = Some(builder);
+        state.is_scheduled = !state.commands.is_empty();
+        let goes_on = state.is_scheduled;
+        drop(state);
+        if goes_on {
+            self.schedule();
+        }
+    }
+
+    /// Why it accepts no more commands.
+    pub(super) fn failure(&self) -> QueryError {
+        let failure = self.state.lock().failure.clone();
+        failure.unwrap_or_else(|| QueryError::Internal {
+            detail: "a worker ended early".to_owned(),
+        })
+    }
+}
+
+impl Share {
+    fn perform(&self, builder: &mut SeriesBuilder, command: &mut Command) -> Result<(), QueryError> {
+        fn send<T>(reply: &mut Reply<T>, value: T) {
+            if let Some(reply) = reply.take() {
+                // The query may have been cancelled meanwhile.
+                let _ = reply.send(value);
+            }
+        }
+        match command {
+            Command::Add(rows, _permit) => {
+                for row in rows.rows().iter().filter(|row| self.has_row(row.key())) {
+                    builder.add(row)?;
+                }
+            }
+            Command::Expect(extents) => {
+                builder.expect(Arc::clone(extents), |tsuid| self.has_series(tsuid.as_bytes()))?;
+            }
+            Command::Barrier(reply) => send(reply, ()),
+            Command::Take(final_until_ms, reply) => send(reply, builder.take(*final_until_ms)?),
+            Command::Finish(reply) => send(reply, builder.take_statistics()),
+        }
+        Ok(())
+    }
+}
+
+/// Which series a worker has: a hash of their tags decides.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Share {
+    pub(super) share: usize,
+    pub(super) of: usize,
+    pub(super) metric_at: usize,
+    pub(super) metric_width: usize,
+}
+
+impl Share {
+    fn has_row(&self, row_key: &[u8]) -> bool {
+        self.has_tags(row_key.get(self.metric_at + self.metric_width + size_of::<u32>()..))
+    }
+
+    fn has_series(&self, tsuid: &[u8]) -> bool {
+        self.has_tags(tsuid.get(self.metric_width..))
+    }
+
+    fn has_tags(&self, tags: Option<&[u8]>) -> bool {
+        let hash = FxBuildHasher.hash_one(tags);
+        // The upper bits are the better ones.
+        usize::try_from(hash >> 33).unwrap_or(0) % self.of == self.share
+    }
+}

@@ -1,0 +1,201 @@
+//! Filters resolved to UIDs.
+
+use std::time::Instant;
+
+use oxtsdb_schema::{MetricUid, TagkUid, TagvUid, Tsuid, Uid, UidKind};
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use crate::context::query_context::QueryContext;
+use crate::error::QueryError;
+use crate::filter::{FilterError, TagFilter, TagMatcher};
+use crate::names::NameDirectory;
+use crate::plan::access_path::matching;
+use crate::plan::selection::row_selection::Selection;
+use crate::plan::selection::tag_test::{NameTest, TagTest, ValueTest};
+use crate::quirks::Quirks;
+use crate::spec::SeriesFilter;
+use crate::storage::Storage;
+
+/// Two literal filters of one key are one as long as they have fewer values than this together.
+const EXPANSION_LIMIT: usize = 4096;
+
+/// Filters that look at names only, and the keys that group, ascending; `None` if one of the keys that have to
+/// be there is unknown.
+pub(super) async fn name_tests(
+    filters: &[TagFilter],
+    quirks: Quirks,
+    directory: &dyn NameDirectory,
+    deadline: Option<Instant>,
+) -> Result<Option<(Vec<TagTest>, Vec<TagkUid>)>, QueryError> {
+    if filters.is_empty() {
+        return Ok(Some((Vec::new(), Vec::new())));
+    }
+    let keys: Vec<_> = filters
+        .iter()
+        .map(|filter| (UidKind::Tagk, filter.key.as_str()))
+        .collect();
+    let uids = directory.uids(&keys, deadline).await?;
+    let mut tests = Vec::with_capacity(filters.len());
+    let mut group_by = Vec::new();
+    for (filter, uid) in filters.iter().zip(uids) {
+        let needs_key = !(quirks.filters_of_tsuids_pass_without_key && filter.matcher.takes_unnamed());
+        let Some(uid) = uid else {
+            if needs_key {
+                return Ok(None);
+            }
+            continue;
+        };
+        let tagk = TagkUid::new(uid);
+        group_by.extend(filter.group_by.then_some(tagk));
+        let test = NameTest::new(filter.matcher.predicate(quirks)?);
+        let test = if needs_key {
+            ValueTest::Name(test)
+        } else {
+            ValueTest::NameIfPresent(test)
+        };
+        tests.push(TagTest { tagk, test });
+    }
+    group_by.sort_unstable();
+    group_by.dedup();
+    Ok(Some((tests, group_by)))
+}
+
+/// The series of a metric that pass filters, with names resolved.
+#[derive(Clone, Debug)]
+pub struct MetricSeries {
+    /// The metric.
+    pub metric: MetricUid,
+    /// Selects its rows.
+    pub selection: Selection,
+    /// The tag keys of the filters that group, ascending.
+    pub group_by: Vec<TagkUid>,
+}
+
+impl MetricSeries {
+    /// The matching series, ascending, if the index resolves them and they are few of the metric's.
+    ///
+    /// # Errors
+    ///
+    /// Those of the UID service.
+    pub async fn few(
+        &self,
+        storage: &Storage,
+        context: &QueryContext,
+    ) -> Result<Option<Vec<Tsuid>>, QueryError> {
+        let (_, few) = matching(self.metric, &self.selection, storage, context.deadline()).await?;
+        Ok(few)
+    }
+
+    /// Looks up metric, tag keys and literal values with one call.
+    ///
+    /// # Errors
+    ///
+    /// [`QueryError::UnknownName`] for the metric, for the key of any filter and for the values of
+    /// `literal_or`; those of the UID service.
+    pub async fn resolve(
+        metric: &str,
+        filter: &SeriesFilter,
+        quirks: Quirks,
+        storage: &Storage,
+        deadline: Option<Instant>,
+    ) -> Result<Self, QueryError> {
+        let filters = &filter.tags;
+        let mut names = vec![(UidKind::Metric, metric)];
+        for filter in filters {
+            names.push((UidKind::Tagk, filter.key.as_str()));
+            if let TagMatcher::LiteralOr(values) | TagMatcher::NotLiteralOr(values) = &filter.matcher {
+                names.extend(values.iter().map(|value| (UidKind::Tagv, value.as_str())));
+            }
+        }
+        let uids = storage.directory.uids(&names, deadline).await?;
+        let known: FxHashMap<(UidKind, &str), Uid> = names
+            .iter()
+            .zip(uids)
+            .filter_map(|(name, uid)| Some((*name, uid?)))
+            .collect();
+        let uid_of = |kind, name: &str| {
+            let uid = known.get(&(kind, name)).copied();
+            uid.ok_or_else(|| QueryError::UnknownName {
+                kind,
+                name: name.to_owned(),
+            })
+        };
+
+        let metric = MetricUid::new(uid_of(UidKind::Metric, metric)?);
+        let mut tests = Vec::with_capacity(filters.len());
+        let mut group_by = Vec::new();
+        for filter in filters {
+            let tagk = TagkUid::new(uid_of(UidKind::Tagk, &filter.key)?);
+            if filter.group_by {
+                group_by.push(tagk);
+            }
+            let test = match &filter.matcher {
+                TagMatcher::LiteralOr(values) => {
+                    if values.iter().any(String::is_empty) {
+                        return Err(FilterError::EmptyAlternative.into());
+                    }
+                    let uids = values
+                        .iter()
+                        .map(|value| uid_of(UidKind::Tagv, value).map(TagvUid::new));
+                    ValueTest::In(uids.collect::<Result<_, _>>()?)
+                }
+                TagMatcher::NotLiteralOr(values) => {
+                    let uids = values
+                        .iter()
+                        .filter_map(|value| uid_of(UidKind::Tagv, value).ok());
+                    ValueTest::NotIn(uids.map(TagvUid::new).collect())
+                }
+                matcher if matcher.takes_all() => ValueTest::Any,
+                matcher => ValueTest::Name(NameTest::new(matcher.predicate(quirks)?)),
+            };
+            tests.push(TagTest { tagk, test });
+        }
+        if quirks.literals_of_a_key_add_up {
+            tests = added_up(tests);
+        }
+        group_by.sort_unstable();
+        group_by.dedup();
+        let keys: FxHashSet<TagkUid> = tests.iter().map(|test| test.tagk).collect();
+        let tag_count = (filter.explicit_tags && !filters.is_empty()).then_some(keys.len());
+        Ok(Self {
+            metric,
+            selection: Selection::of_tags(&storage.layout, tests, tag_count),
+            group_by,
+        })
+    }
+}
+
+/// Literal values of the lowest key come together. Of those of another key only the last test of this key holds:
+/// what is left of the others is that the key has to be there.
+fn added_up(tests: Vec<TagTest>) -> Vec<TagTest> {
+    let lowest = tests.iter().map(|test| test.tagk).min();
+    let places = tests.iter().enumerate().map(|(place, test)| (test.tagk, place));
+    let last: FxHashMap<TagkUid, usize> = places.collect();
+    let mut added = Vec::with_capacity(tests.len());
+    for (place, mut test) in tests.into_iter().enumerate() {
+        if Some(test.tagk) == lowest {
+            add_test(&mut added, test);
+            continue;
+        }
+        if matches!(test.test, ValueTest::In(_)) && last.get(&test.tagk) != Some(&place) {
+            test.test = ValueTest::Any;
+        }
+        added.push(test);
+    }
+    added
+}
+
+/// Adds a test. Literal values of one key come together: a series has to have one of all of them.
+fn add_test(tests: &mut Vec<TagTest>, added: TagTest) {
+    if let ValueTest::In(values) = &added.test {
+        for test in tests.iter_mut().filter(|test| test.tagk == added.tagk) {
+            if let ValueTest::In(others) = &mut test.test
+                && others.len() + values.len() < EXPANSION_LIMIT
+            {
+                others.extend(values);
+                return;
+            }
+        }
+    }
+    tests.push(added);
+}

@@ -1,0 +1,146 @@
+//! The plan of one sub-query.
+
+use std::sync::Arc;
+
+use oxtsdb_resources::ComputePool;
+use oxtsdb_schema::{TagkUid, Tsuid};
+
+use crate::context::budget::Held;
+use crate::context::query_context::QueryContext;
+use crate::error::QueryError;
+use crate::function::aggregator::Function;
+use crate::function::downsample::Windows;
+use crate::plan::access_path::{AccessPath, AccessPathChooser, IndexUse};
+use crate::plan::hours::Hours;
+use crate::plan::metric_series::{MetricSeries, name_tests};
+use crate::plan::selection::row_selection::Selection;
+use crate::plan::tsuids::check_tsuids;
+use crate::plan::windows::windows;
+use crate::spec::{QuerySpec, Source, SubQuery};
+use crate::storage::Storage;
+
+/// Which rows a sub-query reads, and how its series are downsampled and grouped.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// Name of the metric, if the sub-query has one.
+    pub metric: Option<Arc<str>>,
+    /// The hours that are read.
+    pub hours: Hours,
+    /// Series whose first point is later do not count.
+    pub begins_until_ms: i64,
+    /// How rows are found.
+    pub access_path: AccessPath,
+    /// What the index contributed.
+    pub index_use: IndexUse,
+    /// Which rows match.
+    pub selection: Selection,
+    /// The tag keys that series are grouped by, ascending.
+    pub group_by: Vec<TagkUid>,
+    /// How each series is downsampled.
+    pub downsample: Option<(Windows, Function)>,
+    /// The memory of the windows of a fill policy.
+    _windows: Option<Arc<Held>>,
+}
+
+impl Plan {
+    /// Resolves the names of a sub-query and chooses its access path.
+    ///
+    /// # Errors
+    ///
+    /// [`QueryError::UnknownName`], the errors of TSUIDs, [`QueryError::OverBudget`] if a fill
+    /// policy alone would generate too many points, and those of the name directory.
+    pub async fn new(
+        query: &QuerySpec,
+        sub_query: &SubQuery,
+        storage: &Storage,
+        compute: &ComputePool,
+        context: &QueryContext,
+    ) -> Result<Self, QueryError> {
+        let (layout, deadline) = (&storage.layout, context.deadline());
+        let quirks = query.quirks;
+        let hours = Hours::of_query(
+            query.start_ms,
+            query.end_ms,
+            sub_query.downsample.as_ref(),
+            quirks,
+        );
+        let range_hours = hours;
+        let filter = &sub_query.filter;
+        let names_all_keys = filter.explicit_tags && !filter.tags.is_empty();
+        let (hours, begins_until_ms) = match &sub_query.source {
+            Source::Metric(_) if names_all_keys && quirks.explicit_tags_read_an_hour_more => {
+                (hours.one_more(), hours.stop_ms())
+            }
+            Source::Metric(_) | Source::Tsuids(_) => (hours, i64::MAX),
+        };
+        let chooser = AccessPathChooser {
+            storage,
+            hours,
+            deadline,
+        };
+        let mut plan = match &sub_query.source {
+            Source::Metric(metric) => {
+                let MetricSeries {
+                    metric: uid,
+                    mut selection,
+                    group_by,
+                } = MetricSeries::resolve(metric, filter, quirks, storage, deadline).await?;
+                let (access_path, index_use) = chooser
+                    .of_metric(uid, &mut selection, filter.explicit_tags)
+                    .await?;
+                let metric = Some(Arc::from(metric.as_str()));
+                Self {
+                    metric,
+                    hours,
+                    begins_until_ms,
+                    access_path,
+                    index_use,
+                    selection,
+                    group_by,
+                    downsample: None,
+                    _windows: None,
+                }
+            }
+            Source::Tsuids(tsuids) => {
+                let mut tsuids = check_tsuids(tsuids, layout)?;
+                let (tests, group_by) =
+                    match name_tests(&filter.tags, quirks, &*storage.directory, deadline).await? {
+                        Some(tests) => tests,
+                        // No series has a key without a UID.
+                        None => {
+                            tsuids.clear();
+                            (Vec::new(), Vec::new())
+                        }
+                    };
+                let mut selection = Selection::of_series(layout, tsuids.iter().map(Tsuid::as_bytes), tests);
+                let access_path = chooser.of_series(&tsuids, &mut selection);
+                let group_by = if quirks.tsuids_are_one_group {
+                    Vec::new()
+                } else {
+                    group_by
+                };
+                Self {
+                    metric: None,
+                    hours,
+                    begins_until_ms,
+                    access_path,
+                    index_use: IndexUse::Named,
+                    selection,
+                    group_by,
+                    downsample: None,
+                    _windows: None,
+                }
+            }
+        };
+        if sub_query.aggregator.is_none() {
+            plan.group_by.clear();
+        }
+        // Last: a query for unknown names fails before any window is made.
+        if let Some(downsample) = &sub_query.downsample {
+            let (windows, held) = windows(query, downsample, &range_hours, context.budget(), compute).await?;
+            plan.downsample = Some((windows, downsample.function.under(quirks)));
+            plan._windows = held.map(Arc::new);
+        }
+        Ok(plan)
+    }
+}

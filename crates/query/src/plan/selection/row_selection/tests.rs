@@ -1,0 +1,195 @@
+use async_trait::async_trait;
+use oxtsdb_row_store::RowBuilder;
+use oxtsdb_schema::UidWidth;
+use proptest::prelude::*;
+
+use super::*;
+use crate::names::NameError;
+
+const METRIC_AND_TIME: [u8; 7] = [0, 0, 1, 0x50, 0xe2, 0x27, 0x00];
+
+fn key(tags: &[(u8, u8)]) -> Vec<u8> {
+    let tags = tags.iter().flat_map(|(tagk, tagv)| [0, 0, *tagk, 0, 0, *tagv]);
+    METRIC_AND_TIME.into_iter().chain(tags).collect()
+}
+
+fn tagk(number: u64) -> TagkUid {
+    TagkUid::from_number(number, UidWidth::DEFAULT).unwrap()
+}
+
+fn values(numbers: &[u64]) -> FxHashSet<TagvUid> {
+    numbers
+        .iter()
+        .map(|number| TagvUid::from_number(*number, UidWidth::DEFAULT).unwrap())
+        .collect()
+}
+
+#[test]
+fn filters_want_their_key_to_be_there() {
+    let layout = RowKeyLayout::default();
+    let tests = vec![
+        TagTest {
+            tagk: tagk(1),
+            test: ValueTest::NotIn(values(&[5])),
+        },
+        TagTest {
+            tagk: tagk(2),
+            test: ValueTest::Any,
+        },
+    ];
+    let selection = Selection::of_tags(&layout, tests, None);
+    assert!(selection.may_match(&key(&[(1, 4), (2, 9)])));
+    assert!(!selection.may_match(&key(&[(1, 5), (2, 9)])));
+    assert!(!selection.may_match(&key(&[(1, 4)])));
+    assert!(!selection.may_match(&key(&[(2, 4)])));
+}
+
+#[test]
+fn explicit_tags_want_no_other_key() {
+    let tests = || {
+        vec![TagTest {
+            tagk: tagk(1),
+            test: ValueTest::In(values(&[4, 5])),
+        }]
+    };
+    let layout = RowKeyLayout::default();
+    let (loose, explicit) = (
+        Selection::of_tags(&layout, tests(), None),
+        Selection::of_tags(&layout, tests(), Some(1)),
+    );
+    let two_tags = key(&[(1, 4), (2, 9)]);
+    assert!(loose.may_match(&two_tags) && !explicit.may_match(&two_tags));
+    assert!(explicit.may_match(&key(&[(1, 5)])));
+}
+
+#[test]
+fn series_are_told_by_metric_and_tags() {
+    let tsuid = [0, 0, 1, 0, 0, 1, 0, 0, 4];
+    let selection = Selection::of_series(&RowKeyLayout::default(), [tsuid.as_slice()], Vec::new());
+    assert!(selection.may_match(&key(&[(1, 4)])));
+    assert!(!selection.may_match(&key(&[(1, 5)])));
+    assert!(!selection.may_match(&key(&[(1, 4), (2, 9)])));
+    let tests = vec![TagTest {
+        tagk: tagk(1),
+        test: ValueTest::NotIn(values(&[4])),
+    }];
+    let filtered = Selection::of_series(&RowKeyLayout::default(), [tsuid.as_slice()], tests);
+    assert!(!filtered.may_match(&key(&[(1, 4)])));
+}
+
+#[test]
+fn a_key_that_is_not_wanted_says_where_to_go_on() {
+    let layout = RowKeyLayout::default();
+    let tests = vec![TagTest {
+        tagk: tagk(2),
+        test: ValueTest::In(values(&[7, 9])),
+    }];
+    let selection = Selection::of_tags(&layout, tests, None);
+    let seek = |tags: &[(u8, u8)]| selection.seek_after(&key(tags));
+    assert_eq!(seek(&[(1, 5), (2, 4)]), Some(key(&[(1, 5), (2, 7)])));
+    assert_eq!(seek(&[(2, 8), (3, 1)]), Some(key(&[(2, 9)])));
+    assert_eq!(seek(&[(1, 5), (2, 10)]), Some(key(&[(1, 6)])));
+    assert_eq!(seek(&[(1, 5), (3, 1)]), Some(key(&[(1, 6)])));
+    let next_hour = [&METRIC_AND_TIME[..6], &[1]].concat();
+    assert_eq!(seek(&[(3, 1)]), Some(next_hour), "or before it");
+    assert_eq!(seek(&[(1, 5)]), None, "a longer key may follow");
+}
+
+proptest! {
+    #[test]
+    fn hints_pass_over_nothing_that_is_wanted(
+        rows in prop::collection::btree_set(prop::collection::btree_map(1_u8..5, 1_u8..6, 0..4), 0..40),
+        literals in prop::collection::hash_set(1_u64..6, 0..3),
+        excluded in prop::collection::hash_set(1_u64..6, 0..3),
+        keys in prop::sample::subsequence(vec![1_u64, 2, 3, 4], 3),
+        count in prop::option::of(3_usize..5),
+        known in prop::option::of(prop::collection::btree_set(prop::collection::btree_map(1_u8..5, 1_u8..6, 1..4), 0..6)),
+    ) {
+        let literals: Vec<u64> = literals.into_iter().collect();
+        let excluded: Vec<u64> = excluded.into_iter().collect();
+        let tests = vec![
+            TagTest { tagk: tagk(keys[2]), test: ValueTest::In(values(&literals)) },
+            TagTest { tagk: tagk(keys[0]), test: ValueTest::NotIn(values(&excluded)) },
+            TagTest { tagk: tagk(keys[1]), test: ValueTest::Any },
+        ];
+        let mut selection = Selection::of_tags(&RowKeyLayout::default(), tests, count);
+        if let Some(known) = known {
+            let series = known.iter().map(|tags| key(&tags.iter().map(|(k, v)| (*k, *v)).collect::<Vec<_>>())[7..].into());
+            let series: std::collections::BTreeSet<Box<[u8]>> = series.collect();
+            selection = selection.of_resolved(Vec::from_iter(series));
+        }
+        let mut rows: Vec<Vec<u8>> =
+            rows.iter().map(|tags| key(&tags.iter().map(|(k, v)| (*k, *v)).collect::<Vec<_>>())).collect();
+        rows.sort();
+        for (index, row) in rows.iter().enumerate().filter(|(_, row)| !selection.may_match(row)) {
+            let Some(target) = selection.seek_after(row) else { continue };
+            prop_assert!(target > *row);
+            for passed_over in rows[index..].iter().filter(|later| **later < target) {
+                prop_assert!(!selection.may_match(passed_over), "{row:?} {passed_over:?} {target:?}");
+            }
+        }
+    }
+}
+
+/// Every UID has the name `no`.
+#[derive(Debug)]
+struct AllNamed;
+
+#[async_trait]
+impl NameDirectory for AllNamed {
+    async fn uids(
+        &self,
+        names: &[(UidKind, &str)],
+        _: Option<Instant>,
+    ) -> Result<Vec<Option<Uid>>, NameError> {
+        Ok(vec![None; names.len()])
+    }
+
+    async fn names(
+        &self,
+        _: UidKind,
+        uids: &[Uid],
+        _: Option<Instant>,
+    ) -> Result<Vec<Option<Arc<str>>>, NameError> {
+        Ok(vec![Some(Arc::from("no")); uids.len()])
+    }
+}
+
+#[tokio::test]
+async fn rows_that_were_read_before_their_value_was_judged_are_dropped_too() {
+    let tests = vec![TagTest {
+        tagk: tagk(1),
+        test: ValueTest::Name(NameTest::new(Box::new(|name| name == "yes"))),
+    }];
+    let selection = Selection::of_tags(&RowKeyLayout::default(), tests, None);
+    let row = || {
+        let mut builder = RowBuilder::new(&key(&[(1, 4)]), Arc::from(["t".to_owned()]));
+        builder.push(0, b"q", 1, b"v");
+        builder.finish().unwrap()
+    };
+    // Both batches came from the store before one of them was looked at.
+    let (mut first, mut second) = (vec![row()], vec![row()]);
+    for rows in [&mut first, &mut second] {
+        selection.resolve_and_filter(rows, &AllNamed, None).await.unwrap();
+        assert!(rows.is_empty());
+    }
+}
+
+#[test]
+fn a_name_that_is_not_known_yet_passes() {
+    let test = NameTest::new(Box::new(|name| name.starts_with('a')));
+    test.matches
+        .write()
+        .insert(*values(&[5]).iter().next().unwrap(), false);
+    let tests = vec![TagTest {
+        tagk: tagk(1),
+        test: ValueTest::Name(test),
+    }];
+    let selection = Selection::of_tags(&RowKeyLayout::default(), tests, None);
+    assert!(selection.may_match(&key(&[(1, 4)])));
+    assert!(!selection.may_match(&key(&[(1, 5)])));
+    assert!(
+        selection.may_match(&[1, 2]),
+        "a key that is cut off is for the decoder to refuse"
+    );
+}

@@ -1,0 +1,26 @@
+//! The stored data that queries read.
+
+use std::sync::Arc;
+
+use oxtsdb_row_store::{RowStore, TableName};
+use oxtsdb_schema::RowKeyLayout;
+
+use crate::names::NameDirectory;
+use crate::series_index::SeriesIndex;
+
+/// Tables, the layout of their keys, names, and the series index. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Storage {
+    /// The store.
+    pub store: Arc<dyn RowStore>,
+    /// The table of points.
+    pub table: TableName,
+    /// The table of series metadata.
+    pub meta_table: TableName,
+    /// How row keys are built.
+    pub layout: RowKeyLayout,
+    /// Resolves names and UIDs.
+    pub directory: Arc<dyn NameDirectory>,
+    /// Lists the series of metrics; `None`: no index.
+    pub index: Option<Arc<dyn SeriesIndex>>,
+}
