@@ -20,7 +20,7 @@ use std::fmt;
 
 use thiserror::Error;
 
-use crate::hex_text::{HexText, excerpt};
+use crate::hex_text::excerpt;
 use crate::timestamp::Timestamp;
 use crate::value::Value;
 
@@ -190,7 +190,7 @@ impl Qualifier {
 
 impl fmt::Display for Qualifier {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        HexText(self.as_bytes()).fmt(f)
+        f.write_str(&hex::encode_upper(self.as_bytes()))
     }
 }
 

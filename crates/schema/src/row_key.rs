@@ -20,7 +20,7 @@ use std::fmt;
 use smallvec::SmallVec;
 use thiserror::Error;
 
-use crate::hex_text::{HexText, excerpt};
+use crate::hex_text::excerpt;
 use crate::salt::SaltLayout;
 use crate::timestamp::{BaseTime, HOUR_SECONDS};
 use crate::tsuid::{TagPairs, Tsuid, TsuidError};
@@ -125,7 +125,7 @@ fn parts(layout: &RowKeyLayout, tsuid: &[u8], base: BaseTime, mut part: impl FnM
 
 impl fmt::Display for RowKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        HexText(&self.0).fmt(f)
+        f.write_str(&hex::encode_upper(&self.0))
     }
 }
 

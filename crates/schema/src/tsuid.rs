@@ -16,7 +16,7 @@ use std::fmt;
 use smallvec::SmallVec;
 use thiserror::Error;
 
-use crate::hex_text::{self, HexText, excerpt};
+use crate::hex_text::excerpt;
 use crate::uid::{MetricUid, TagkUid, TagvUid, Uid, UidWidths};
 
 /// The identity of a series. Ordered by bytes, as HBase orders rows.
@@ -137,7 +137,7 @@ impl Tsuid {
     ///
     /// [`TsuidError::Hex`], and those of [`Tsuid::from_bytes`].
     pub fn parse(text: &str, widths: &UidWidths) -> Result<Tsuid, TsuidError> {
-        let bytes = hex_text::parse(text).ok_or_else(|| TsuidError::Hex {
+        let bytes = hex::decode(text).map_err(|_| TsuidError::Hex {
             text: text.to_owned(),
         })?;
         Tsuid::from_bytes(&bytes, widths)
@@ -163,7 +163,7 @@ impl Tsuid {
 
 impl fmt::Display for Tsuid {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        HexText(&self.0).fmt(f)
+        f.write_str(&hex::encode_upper(&self.0))
     }
 }
 

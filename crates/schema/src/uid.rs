@@ -12,8 +12,6 @@ use std::str::FromStr;
 
 use thiserror::Error;
 
-use crate::hex_text::{self, HexText};
-
 /// Which number space a UID is of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum UidKind {
@@ -241,7 +239,8 @@ impl Uid {
     ///
     /// [`UidError::Hex`] unless it is the hex of 1 to 8 bytes.
     pub fn parse(text: &str) -> Result<Uid, UidError> {
-        let bytes = hex_text::parse(text).filter(|bytes| (1..=8).contains(&bytes.len()));
+        let bytes = hex::decode(text).ok();
+        let bytes = bytes.filter(|bytes| (1..=8).contains(&bytes.len()));
         Uid::from_bytes(&bytes.ok_or_else(|| UidError::Hex {
             text: text.to_owned(),
         })?)
@@ -266,7 +265,7 @@ impl Uid {
 /// What OpenTSDB's tools print: `000F42`.
 impl fmt::Display for Uid {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        HexText(self.as_bytes()).fmt(f)
+        f.write_str(&hex::encode_upper(self.as_bytes()))
     }
 }
 

@@ -49,7 +49,7 @@ fn request(workload: &Workload, batch: &Batch) -> Vec<u8> {
 pub(crate) fn push_value(text: &mut String, value: Value) {
     match value {
         Value::Int(value) => text.push_str(itoa::Buffer::new().format(value)),
-        Value::Double(value) => text.push_str(ryu::Buffer::new().format(value)),
+        Value::Double(value) => text.push_str(&format!("{value:?}")),
     }
 }
 

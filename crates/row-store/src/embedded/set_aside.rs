@@ -286,7 +286,7 @@ fn within(entry: &Entry, table: &Table) -> Option<DamagedRange> {
 fn encode(entries: &[Entry]) -> String {
     let digits = |key: &[u8]| match key {
         [] => "-".to_owned(),
-        key => key.iter().map(|byte| format!("{byte:02x}")).collect(),
+        key => hex::encode(key),
     };
     let line = |text: &str| text.replace(['\t', '\n', '\r'], " ");
     let mut text = format!("{LABEL}\n");
@@ -304,12 +304,7 @@ fn decode(text: &str) -> Option<Vec<Entry>> {
         if digits == "-" {
             return Some(Vec::new());
         }
-        let digit = |digit: &u8| char::from(*digit).to_digit(16);
-        let bytes = digits.as_bytes().chunks(2).map(|pair| match pair {
-            [high, low] => u8::try_from(digit(high)? << 4 | digit(low)?).ok(),
-            _ => None,
-        });
-        bytes.collect::<Option<Vec<u8>>>()
+        hex::decode(digits).ok()
     };
     let mut lines = text.lines();
     if lines.next() != Some(LABEL) {

@@ -1,6 +1,6 @@
 //! One cell of a row: what it is, and the points in it.
 
-use crate::hex_text::{HexText, excerpt};
+use crate::hex_text::excerpt;
 use crate::qualifier::Qualifier;
 use crate::value::Value;
 
@@ -266,9 +266,4 @@ pub fn append_point(qualifier: Qualifier, value: &[u8], out: &mut Vec<u8>) {
     debug_assert_eq!(qualifier.value_len(), value.len(), "{qualifier}");
     qualifier.write_to(out);
     out.extend_from_slice(value);
-}
-
-/// A raw value for an error message.
-pub(super) fn shown(raw: &[u8]) -> String {
-    HexText(raw).to_string()
 }

@@ -9,9 +9,7 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use super::cell::{
-    AppendedPoints, CellKind, CellRef, CompactedPoints, RawPoint, decode_value, shown, single_point,
-};
+use super::cell::{AppendedPoints, CellKind, CellRef, CompactedPoints, RawPoint, decode_value, single_point};
 use super::error::RowError;
 use super::points::Points;
 use super::stats::{DuplicatePolicy, RowStats};
@@ -141,9 +139,9 @@ fn duplicate(kept: RawPoint<'_>, other: RawPoint<'_>) -> RowError {
     RowError::Duplicate {
         offset_ms: kept.0.offset_ms(),
         kept: kept.0.to_string(),
-        kept_value: shown(kept.1),
+        kept_value: hex::encode_upper(kept.1),
         other: other.0.to_string(),
-        other_value: shown(other.1),
+        other_value: hex::encode_upper(other.1),
     }
 }
 
