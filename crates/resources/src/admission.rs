@@ -1,15 +1,15 @@
-//! Admission: how many queries run at a time, and who is next.
+//! Admission control: limits the number of concurrent queries and schedules the waiting ones.
 //!
 //! ```text
-//!   admit ──► permit free? ──► run ──► release ──► resumed ones first, then one of each client in turn
-//!                │ no                  │ client reads nothing for a while
+//!   admit ──► permit free? ──► run ──► release ──► paused queries first, then clients round-robin
+//!                │ no                  │ client stops reading
 //!                ▼                     ▼
-//!              queue, bounded,       pause: the permit goes to another query; resume waits in front
+//!              queue, bounded,       pause: another query gets the permit; resume waits at the head
 //!              with a time-out       of the queue
 //! ```
 //!
-//! The queue is fair between clients, not between queries: a client with a thousand queries waiting does
-//! not delay the first one of another client by more than one of its own.
+//! The queue is fair between clients rather than between queries: a client with a thousand queued queries
+//! delays another client's first query by at most one of its own.
 
 use std::collections::{HashMap, VecDeque};
 use std::net::IpAddr;
@@ -19,55 +19,55 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
-/// Whose query it is.
+/// The client that a query belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub enum ClientId {
-    /// Of this process, or a client whose address is not known.
+    /// This process, or a client of unknown address.
     #[default]
     Local,
-    /// A client by its address.
+    /// A client, identified by its address.
     Address(IpAddr),
 }
 
 /// Limits of an [`Admission`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AdmissionLimits {
-    /// Queries that run at a time.
+    /// The most queries that run concurrently.
     pub running: usize,
-    /// Queries that wait for that, at most.
+    /// The most queries that wait.
     pub queued: usize,
-    /// How long a query waits.
+    /// How long a query waits before it is rejected.
     pub wait: Duration,
 }
 
-/// Why a query was not admitted. It was not begun: sending it again is safe.
+/// Why a query was not admitted. It has not started, so the caller can safely retry it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AdmissionError {
-    /// Too many wait already.
+    /// The queue is full.
     #[error(
         "{running} queries run (--max-concurrent-queries) and {queued} wait (--max-queued-queries); retry later"
     )]
     QueueFull {
-        /// The limit of those that run.
+        /// The limit of concurrent queries.
         running: usize,
-        /// The limit of those that wait.
+        /// The limit of waiting queries.
         queued: usize,
     },
-    /// It waited for too long.
+    /// The query waited for the whole time-out.
     #[error(
-        "the query waited {} s for one of {running} places (--max-concurrent-queries, --query-queue-timeout-seconds); \
+        "the query waited {} s for one of {running} permits (--max-concurrent-queries, --query-queue-timeout-seconds); \
          retry later",
         waited.as_secs()
     )]
     TimedOut {
-        /// The limit of those that run.
+        /// The limit of concurrent queries.
         running: usize,
         /// How long it waited.
         waited: Duration,
     },
 }
 
-/// Decides which queries run. Clones share it.
+/// Limits concurrent queries. Clones share one state.
 #[derive(Clone, Debug)]
 pub struct Admission(Arc<Inner>);
 
@@ -82,10 +82,10 @@ struct State {
     running: usize,
     last_number: u64,
     resuming: VecDeque<Waiter>,
-    /// How many wait in `queues`.
+    /// Number of waiters in `queues`.
     queued: usize,
     queues: HashMap<ClientId, VecDeque<Waiter>>,
-    /// Clients that have a queue, the next one first.
+    /// Clients with a queue; the front one is served next.
     turns: VecDeque<ClientId>,
     rejected: u64,
 }
@@ -96,18 +96,18 @@ struct Waiter {
     admitted: oneshot::Sender<()>,
 }
 
-/// Figures of an [`Admission`].
+/// Statistics of an [`Admission`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AdmissionUsage {
-    /// Queries that run.
+    /// Running queries.
     pub running: usize,
-    /// Queries that wait.
+    /// Waiting queries.
     pub queued: usize,
-    /// Queries that were rejected since the start.
+    /// Rejected queries since the process started.
     pub rejected: u64,
 }
 
-/// A query may run as long as it has this.
+/// The right of one query to run; dropping it admits the next query.
 #[derive(Debug)]
 #[must_use = "dropping a permit admits another query"]
 pub struct Permit {
@@ -116,7 +116,7 @@ pub struct Permit {
 }
 
 impl Admission {
-    /// Admits as `limits` say.
+    /// Creates an admission control with these limits; at least one query runs.
     pub fn new(limits: AdmissionLimits) -> Self {
         let running = limits.running.max(1);
         Self(Arc::new(Inner {
@@ -125,12 +125,12 @@ impl Admission {
         }))
     }
 
-    /// Its limits.
+    /// The limits.
     pub fn limits(&self) -> &AdmissionLimits {
         &self.0.limits
     }
 
-    /// Its figures.
+    /// The current statistics.
     pub fn usage(&self) -> AdmissionUsage {
         let state = self.0.state.lock();
         AdmissionUsage {
@@ -140,11 +140,11 @@ impl Admission {
         }
     }
 
-    /// Waits until a query of a client may run.
+    /// Waits until a query of `client` may run.
     ///
     /// # Errors
     ///
-    /// At once if the queue is full, else after [`AdmissionLimits::wait`].
+    /// Immediately if the queue is full, otherwise after [`AdmissionLimits::wait`].
     pub async fn admit(&self, client: ClientId) -> Result<Permit, AdmissionError> {
         let limits = self.0.limits;
         let waiting = {
@@ -190,7 +190,7 @@ impl Admission {
         }
     }
 
-    /// Gives a place back, and admits who is next.
+    /// Frees a permit and admits the next query.
     fn release(&self) {
         let mut state = self.0.state.lock();
         state.running -= 1;
@@ -199,14 +199,14 @@ impl Admission {
 }
 
 impl Permit {
-    /// Lets another query run meanwhile.
+    /// Releases the permit until [`Permit::resume`], so that another query can run.
     pub fn pause(&mut self) {
         if std::mem::take(&mut self.is_held) {
             self.admission.release();
         }
     }
 
-    /// Waits until it may go on, in front of queries that have not begun.
+    /// Reacquires the permit, ahead of queries that have not started.
     pub async fn resume(&mut self) {
         if self.is_held {
             return;
@@ -229,7 +229,7 @@ impl Permit {
             }
         };
         let mut permit = waiting.admitted().await;
-        // The place is this permit's now.
+        // `self` takes over the slot of the new permit.
         permit.is_held = false;
         self.is_held = true;
     }
@@ -241,18 +241,18 @@ impl Drop for Permit {
     }
 }
 
-/// A query that waits; it leaves the queue when this is dropped.
+/// A queued query; dropping it removes the query from the queue.
 struct Waiting<'a> {
     admission: &'a Admission,
     number: u64,
-    /// `None`: it resumes.
+    /// `None` for a paused query that resumes.
     client: Option<ClientId>,
     admitted: oneshot::Receiver<()>,
 }
 
 impl Waiting<'_> {
     async fn admitted(mut self) -> Permit {
-        // The sender is in the state as long as this one waits.
+        // The state keeps the sender for as long as this query waits.
         let _ = (&mut self.admitted).await;
         self.admitted.close();
         self.admission.permit()
@@ -263,7 +263,7 @@ impl Drop for Waiting<'_> {
     fn drop(&mut self) {
         let mut state = self.admission.0.state.lock();
         state.remove(self.client, self.number);
-        // Admitted at the very moment at which it gave up.
+        // The query was admitted just as it gave up.
         if self.admitted.try_recv().is_ok() {
             state.running -= 1;
             state.admit_next(&self.admission.0.limits);

@@ -1,9 +1,8 @@
-//! Threads for computation.
+//! A thread pool for CPU-bound work.
 //!
-//! Decoding rows, aggregating, rendering results and compressing them take milliseconds to seconds, and
-//! would hold up everything else on the runtime's threads. A job runs to its end without waiting: not for
-//! another job, not for a channel, not for a caller. So a fixed number of threads serves any number of
-//! jobs, in the order in which they came.
+//! Decoding rows, aggregating, rendering and compressing results take milliseconds to seconds and would block
+//! the runtime's threads. Jobs run to completion without waiting for other jobs, channels or callers; a fixed
+//! number of threads therefore serves any number of jobs, in order of arrival.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -19,8 +18,8 @@ pub struct ComputePool(Arc<Inner>);
 
 struct Inner {
     threads: rayon::ThreadPool,
-    /// The jobs that have not begun, the first one first. rayon runs what a job spawns before what comes
-    /// from outside, so a large query whose jobs spawn the next ones would keep all others out.
+    /// Jobs that have not started, in order of arrival. rayon prefers jobs spawned by its own threads over
+    /// external ones, so a large query whose jobs spawn their successors would starve all others.
     jobs: Mutex<VecDeque<Job>>,
 }
 
@@ -34,20 +33,20 @@ impl fmt::Debug for ComputePool {
     }
 }
 
-/// A job panicked. The panic was reported by its thread.
+/// A job panicked; the panic hook has already reported it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a computation panicked: {message}")]
 pub struct Panicked {
-    /// What the panic said.
+    /// The message of the panic.
     pub message: String,
 }
 
 impl ComputePool {
-    /// A pool of so many threads.
+    /// A pool of `threads` threads, at least one.
     ///
     /// # Errors
     ///
-    /// If the system does not give a thread.
+    /// If the system cannot create a thread.
     pub fn new(threads: usize) -> std::io::Result<Self> {
         let threads = rayon::ThreadPoolBuilder::new()
             .num_threads(threads.max(1))
@@ -60,7 +59,7 @@ impl ComputePool {
         })))
     }
 
-    /// A pool of as many threads as there are processors.
+    /// A pool with one thread per available processor.
     ///
     /// # Errors
     ///
@@ -69,13 +68,12 @@ impl ComputePool {
         Self::new(std::thread::available_parallelism().map_or(1, std::num::NonZero::get))
     }
 
-    /// How many threads it has.
+    /// The number of threads.
     pub fn threads(&self) -> usize {
         self.0.threads.current_num_threads()
     }
 
-    /// Runs a job behind those that came before, and resolves to its result. The job must not wait for
-    /// anything; dropping the future does not stop it.
+    /// Queues a job and resolves to its result. The job must not block; dropping the future does not cancel it.
     ///
     /// # Errors
     ///
@@ -87,7 +85,7 @@ impl ComputePool {
         let (sender, receiver) = oneshot::channel();
         self.push(move || {
             let result = catch_unwind(AssertUnwindSafe(job));
-            // A caller that is gone needs no result.
+            // The caller may have dropped the future.
             let _ = sender.send(result);
         });
         async move {
@@ -103,17 +101,17 @@ impl ComputePool {
         }
     }
 
-    /// Starts a job without a result. The panic hook reports its panic, and the pool goes on.
+    /// Queues a job without a result. If it panics, the panic hook reports it and the pool continues.
     pub fn spawn(&self, job: impl FnOnce() + Send + 'static) {
         self.push(move || {
-            // The panic hook has reported it; the thread goes on.
+            // The panic hook has reported it; the thread continues.
             let _ = catch_unwind(AssertUnwindSafe(job));
         });
     }
 }
 
 impl ComputePool {
-    /// Adds a job behind all others, and lets a thread take the first one.
+    /// Queues a job and wakes a thread, which runs the oldest queued job.
     fn push(&self, job: impl FnOnce() + Send + 'static) {
         let inner = Arc::downgrade(&self.0);
         self.0.jobs.lock().push_back(Box::new(job));
@@ -126,7 +124,7 @@ impl ComputePool {
     }
 }
 
-/// What a panic said.
+/// The message of a panic payload.
 pub fn panic_message(panic: &(dyn std::any::Any + Send)) -> String {
     if let Some(text) = panic.downcast_ref::<&str>() {
         (*text).to_owned()
@@ -167,7 +165,7 @@ mod tests {
         for _ in 0..4 {
             forever(&pool, &is_over);
         }
-        assert_eq!(pool.run(|| 1).await, Ok(1), "it is served meanwhile");
+        assert_eq!(pool.run(|| 1).await, Ok(1), "it runs in between");
         is_over.store(true, Ordering::Relaxed);
     }
 

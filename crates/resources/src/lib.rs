@@ -1,14 +1,14 @@
-//! What a process may use, and how it is shared out.
+//! Limits of one process: memory, threads for computation, concurrent queries, unread results.
 //!
 //! ```text
-//!   memory      one account: caches and store | ingest pool | query pool
-//!   admission   queries that run at a time; the others wait in a bounded queue, fair between clients
-//!   compute     threads for work that would hold up the runtime; no job ever waits for another one
-//!   outbox      results that wait for one client, bounded in bytes and in time
+//!   memory      one account, split into a fixed share, an ingest pool and a query pool
+//!   admission   concurrent queries; further ones wait in a bounded queue that is fair between clients
+//!   compute     threads for CPU-bound work; a job never waits for another job
+//!   outbox      results waiting for one client, bounded in bytes and in time
 //! ```
 //!
-//! Every limit rejects or waits for a bounded time, and says which setting it comes from. The crate knows
-//! nothing of protocols, queries or stores.
+//! Every limit either rejects immediately or waits for a bounded time, and its error names the setting that
+//! raises it. The crate has no knowledge of protocols, queries or stores.
 
 pub mod admission;
 pub mod compute;

@@ -2,16 +2,16 @@
 //!
 //! ```text
 //!   --memory-limit-mib
-//!   ├── fixed        caches, memory of the store, binary: set at start, never more than half
-//!   ├── ingest pool  bodies and messages of writes that have arrived and are not stored yet
-//!   └── query pool   bodies of queries, rows, points, results that wait for their client
+//!   ├── fixed        caches and the store: sized at startup, at most half of the limit
+//!   ├── ingest pool  bodies and messages of writes between their arrival and their acknowledgement
+//!   └── query pool   request bodies, rows, points, and results that wait for their client
 //! ```
 //!
-//! The two pools do not borrow from each other, so queries cannot starve writes. A component that holds
-//! memory for a caller has a [`Reservation`] of its bytes, which releases them when it is dropped.
+//! The pools do not borrow from each other, so queries cannot starve writes. A component that holds memory on
+//! behalf of a caller owns a [`Reservation`] of those bytes and releases them by dropping it.
 //!
-//! A reservation that exists grows at once or not at all: if holders waited for each other to grow, none
-//! of them would release anything. Only new work waits, for a bounded time, in the order of arrival.
+//! Growing an existing reservation never waits by default: holders that waited for each other to release memory
+//! would deadlock. Only new work waits, for a bounded time and in order of arrival.
 
 use std::fmt;
 use std::sync::Arc;
@@ -20,16 +20,16 @@ use std::time::Duration;
 
 use tokio::sync::{Mutex, Notify};
 
-/// The setting that bounds all memory, for messages.
+/// The setting that bounds all memory, named in error messages.
 pub const LIMIT_SETTING: &str = "--memory-limit-mib";
 
-/// Memory that is not in the account: the program itself, stacks, connections, fragmentation.
+/// Memory outside the account: the program itself, stacks, connections, fragmentation.
 const OVERHEAD_BYTES: u64 = 64 << 20;
 
-/// The smallest limit with which a server works.
+/// The smallest limit that a server can run with.
 pub const MIN_LIMIT_BYTES: u64 = 256 << 20;
 
-/// All memory of a process that callers can make it hold. Clones share it.
+/// All memory that callers can make a process hold. Clones share the pools.
 #[derive(Clone, Debug)]
 pub struct MemoryAccount {
     limit_bytes: u64,
@@ -39,14 +39,14 @@ pub struct MemoryAccount {
 }
 
 impl MemoryAccount {
-    /// An account of `limit_bytes`, of which `fixed_bytes` are taken for caches and the store; of the rest
-    /// a quarter is for ingestion, the other three are for queries.
+    /// Creates an account of `limit_bytes`, of which `fixed_bytes` belong to caches and the store. Of the rest, a
+    /// quarter goes to the ingest pool and three quarters to the query pool.
     pub fn new(limit_bytes: u64, fixed_bytes: u64) -> Self {
         let limit_bytes = limit_bytes.max(MIN_LIMIT_BYTES);
         let rest = limit_bytes
             .saturating_sub(fixed_bytes)
             .saturating_sub(OVERHEAD_BYTES);
-        // Fixed parts that were set too large leave the pools small, not empty.
+        // An oversized fixed share leaves the pools small rather than empty.
         let rest = rest.max(limit_bytes / 4);
         Self {
             limit_bytes,
@@ -66,7 +66,7 @@ impl MemoryAccount {
         }
     }
 
-    /// Half of the memory of the machine, or of the control group if that has less.
+    /// Half of the memory of the machine, or of the control group if that is smaller.
     pub fn default_limit_bytes() -> u64 {
         available_bytes() / 2
     }
@@ -76,23 +76,23 @@ impl MemoryAccount {
         self.limit_bytes
     }
 
-    /// What caches and the store may take, in bytes.
+    /// The share of caches and the store, in bytes.
     pub const fn fixed_bytes(&self) -> u64 {
         self.fixed_bytes
     }
 
-    /// Memory of writes.
+    /// The pool of writes.
     pub const fn ingest(&self) -> &MemoryPool {
         &self.ingest
     }
 
-    /// Memory of queries.
+    /// The pool of queries.
     pub const fn query(&self) -> &MemoryPool {
         &self.query
     }
 }
 
-/// How large the fixed parts may be under a limit: as their settings say, or in proportion less.
+/// The size of the fixed parts under a memory limit: as configured, or scaled down proportionally.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FixedShare {
     requested_bytes: u64,
@@ -100,7 +100,7 @@ pub struct FixedShare {
 }
 
 impl FixedShare {
-    /// For parts that want so many bytes together, under a limit of all memory.
+    /// For parts configured to take `requested_bytes` in total, under a limit of all memory.
     pub const fn new(requested_bytes: u64, limit_bytes: u64) -> Self {
         Self {
             requested_bytes,
@@ -108,22 +108,22 @@ impl FixedShare {
         }
     }
 
-    /// For parts that get what they want.
+    /// For parts that are never scaled down.
     pub const fn unlimited() -> Self {
         Self::new(0, u64::MAX)
     }
 
-    /// Whether the parts are smaller than their settings say.
+    /// Whether the parts are smaller than configured.
     pub const fn is_reduced(&self) -> bool {
         self.requested_bytes > self.allowed_bytes
     }
 
-    /// What all parts may take together.
+    /// The size of all parts together.
     pub fn total_bytes(&self) -> u64 {
         self.requested_bytes.min(self.allowed_bytes)
     }
 
-    /// What a part may take that wants so many bytes.
+    /// The size of a part configured to take `bytes`.
     pub fn of(&self, bytes: u64) -> u64 {
         if !self.is_reduced() {
             return bytes;
@@ -133,7 +133,7 @@ impl FixedShare {
     }
 }
 
-/// The memory of the machine or of the control group, in bytes. 4 GiB where neither can be read.
+/// The memory of the machine or of the control group, in bytes; 4 GiB if neither can be read.
 fn available_bytes() -> u64 {
     const UNKNOWN: u64 = 4 << 30;
     let read = |path: &str| std::fs::read_to_string(path).ok();
@@ -142,7 +142,7 @@ fn available_bytes() -> u64 {
         let kib: u64 = line.trim().trim_end_matches("kB").trim().parse().ok()?;
         kib.checked_mul(1024)
     });
-    // Version 2, then version 1; `max`, which is no number, means that there is no limit.
+    // cgroup v2, then v1. The value `max` does not parse and means unlimited.
     let group = [
         "/sys/fs/cgroup/memory.max",
         "/sys/fs/cgroup/memory/memory.limit_in_bytes",
@@ -163,22 +163,22 @@ struct Pool {
     peak: AtomicU64,
     rejected: AtomicU64,
     released: Notify,
-    /// Held by the one that waits at the head of the line; the others wait for it, in their order.
+    /// Held by the waiter at the head of the queue; the others wait for it in FIFO order.
     turn: Mutex<()>,
 }
 
-/// Figures of a pool.
+/// Statistics of a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PoolUsage {
-    /// Which pool: `ingest` or `query`.
+    /// The pool: `ingest` or `query`.
     pub name: &'static str,
-    /// Its size in bytes.
+    /// Size in bytes.
     pub limit_bytes: u64,
-    /// Bytes that are reserved.
+    /// Reserved bytes.
     pub used_bytes: u64,
-    /// The most bytes that were reserved at a time since the start.
+    /// The maximum of `used_bytes` since the process started.
     pub peak_bytes: u64,
-    /// Reservations that were rejected since the start.
+    /// Rejected reservations since the process started.
     pub rejected: u64,
 }
 
@@ -207,12 +207,12 @@ impl MemoryPool {
         Self::new(name, u64::MAX)
     }
 
-    /// Its size in bytes.
+    /// Size in bytes.
     pub fn limit_bytes(&self) -> u64 {
         self.0.limit
     }
 
-    /// Its figures.
+    /// The current statistics.
     pub fn usage(&self) -> PoolUsage {
         let pool = &*self.0;
         PoolUsage {
@@ -224,11 +224,11 @@ impl MemoryPool {
         }
     }
 
-    /// Whether the pool is as large as a holder needs it in all, free or not.
+    /// Checks that the pool could hold `bytes` for one holder, regardless of current use.
     ///
     /// # Errors
     ///
-    /// A final one, if the pool is smaller.
+    /// A final error if the pool is smaller.
     pub fn check_fits(&self, bytes: u64) -> Result<(), MemoryError> {
         if bytes <= self.0.limit {
             return Ok(());
@@ -242,7 +242,7 @@ impl MemoryPool {
         }))
     }
 
-    /// Reserves bytes at once.
+    /// Reserves bytes without waiting.
     ///
     /// # Errors
     ///
@@ -252,24 +252,24 @@ impl MemoryPool {
         Ok(self.reservation(bytes))
     }
 
-    /// Counts bytes that are held already and cannot be refused any more, also beyond the limit: then
-    /// nothing is free until enough is released.
+    /// Accounts for bytes that are already held and can no longer be rejected, even beyond the limit. Nothing is
+    /// free until enough of them are released.
     pub fn charge(&self, bytes: u64) -> Reservation {
         let before = self.0.used.fetch_add(bytes, Ordering::AcqRel);
         self.0.peak.fetch_max(before + bytes, Ordering::Relaxed);
         self.reservation(bytes)
     }
 
-    /// An empty reservation, to grow.
+    /// An empty reservation that can grow.
     pub fn empty_reservation(&self) -> Reservation {
         self.reservation(0)
     }
 
-    /// Reserves bytes, and waits for them for so long, behind those that came before.
+    /// Reserves bytes, waiting up to `wait` behind earlier requests.
     ///
     /// # Errors
     ///
-    /// If they are not free in time; at once, if the pool is smaller.
+    /// If they do not become free in time; immediately if the pool is too small.
     pub async fn reserve(&self, bytes: u64, wait: Duration) -> Result<Reservation, MemoryError> {
         self.wait_for(0, bytes, wait).await?;
         Ok(self.reservation(bytes))
@@ -285,7 +285,7 @@ impl MemoryPool {
 
     /// Takes bytes for a holder that already has `held` of them.
     fn take(&self, held: u64, bytes: u64) -> Result<(), MemoryError> {
-        // A pool may be overdrawn by what was held already.
+        // An empty request succeeds even if charges have overdrawn the pool.
         if bytes == 0 {
             return Ok(());
         }
@@ -314,7 +314,7 @@ impl MemoryPool {
         if bytes == 0 {
             return Ok(());
         }
-        // What waits already comes first.
+        // Requests that are already waiting come first.
         let error = match self.0.turn.try_lock() {
             Ok(_turn) => match self.take(held, bytes) {
                 Ok(()) => return Ok(()),
@@ -363,7 +363,7 @@ impl MemoryPool {
     }
 }
 
-/// Bytes of a pool; free again when this is dropped.
+/// Reserved bytes of a pool; dropping the reservation releases them.
 #[derive(Debug)]
 #[must_use = "dropping a reservation releases its memory"]
 pub struct Reservation {
@@ -372,21 +372,21 @@ pub struct Reservation {
 }
 
 impl Reservation {
-    /// How many bytes are reserved.
+    /// The number of reserved bytes.
     pub const fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Its pool.
+    /// The pool.
     pub const fn pool(&self) -> &MemoryPool {
         &self.pool
     }
 
-    /// Reserves so many bytes more at once.
+    /// Reserves `bytes` more without waiting.
     ///
     /// # Errors
     ///
-    /// If they are not free; the reservation stays as it was.
+    /// If they are not free; the reservation is unchanged.
     pub fn try_grow(&mut self, bytes: u64) -> Result<(), MemoryError> {
         let taken = self.pool.take(self.bytes, bytes);
         taken.map_err(|error| self.pool.reject(error))?;
@@ -394,20 +394,20 @@ impl Reservation {
         Ok(())
     }
 
-    /// Reserves so many bytes more, and waits for them for so long. Only for holders that others do not
-    /// wait for: see the module.
+    /// Reserves `bytes` more, waiting up to `wait`. Only for holders that no other holder waits for; see the module
+    /// documentation.
     ///
     /// # Errors
     ///
-    /// If they are not free in time; at once, if the pool is smaller than what is then reserved. The
-    /// reservation stays as it was.
+    /// If they do not become free in time; immediately if the pool is smaller than the resulting reservation. The
+    /// reservation is unchanged.
     pub async fn grow(&mut self, bytes: u64, wait: Duration) -> Result<(), MemoryError> {
         self.pool.wait_for(self.bytes, bytes, wait).await?;
         self.bytes += bytes;
         Ok(())
     }
 
-    /// Releases what is over so many bytes.
+    /// Releases all bytes above `bytes`.
     pub fn shrink_to(&mut self, bytes: u64) {
         if let Some(released) = self.bytes.checked_sub(bytes) {
             self.bytes = bytes;
@@ -415,14 +415,14 @@ impl Reservation {
         }
     }
 
-    /// Hands over so many of its bytes, or all if it has fewer.
+    /// Splits off `bytes`, or all bytes if there are fewer.
     pub fn split(&mut self, bytes: u64) -> Reservation {
         let bytes = bytes.min(self.bytes);
         self.bytes -= bytes;
         self.pool.reservation(bytes)
     }
 
-    /// Takes in another reservation of the same pool.
+    /// Takes over the bytes of another reservation of the same pool.
     pub fn merge(&mut self, mut other: Reservation) {
         self.bytes += std::mem::take(&mut other.bytes);
     }
@@ -434,24 +434,24 @@ impl Drop for Reservation {
     }
 }
 
-/// Memory that was not free.
+/// A reservation that the pool could not satisfy.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}", self.text())]
 pub struct MemoryError {
     /// The pool: `ingest` or `query`.
     pub pool: &'static str,
-    /// Bytes that the same holder had reserved before.
+    /// Bytes that the same holder already had.
     pub held: u64,
-    /// Bytes that were requested.
+    /// Requested bytes.
     pub requested: u64,
-    /// Bytes that were reserved then.
+    /// Bytes of the pool in use at that time.
     pub used: u64,
-    /// The size of the pool in bytes.
+    /// Size of the pool in bytes.
     pub limit: u64,
 }
 
 impl MemoryError {
-    /// Whether the holder needs more than the whole pool has: no retry succeeds.
+    /// Whether the holder needs more than the whole pool, so that no retry can succeed.
     pub const fn is_final(&self) -> bool {
         self.held.saturating_add(self.requested) > self.limit
     }
@@ -495,7 +495,7 @@ mod tests {
         assert!(held.try_grow(41 << 20).unwrap_err().is_final());
         assert!(pool.check_fits(100 << 20).is_ok());
         assert!(pool.check_fits(101 << 20).unwrap_err().is_final());
-        // Free once others release it.
+        // Other holders may release these.
         let _other = pool.try_reserve(40 << 20).unwrap();
         let error = held.grow(40 << 20, SOON).await.unwrap_err();
         assert!(!error.is_final() && began.elapsed() == SOON, "{error:?}");
@@ -505,7 +505,7 @@ mod tests {
         );
         assert!(!pool.try_reserve(100 << 20).unwrap_err().is_final());
         assert!(pool.reserve(101 << 20, SOON).await.unwrap_err().is_final());
-        assert_eq!(began.elapsed(), SOON, "only what may become free is waited for");
+        assert_eq!(began.elapsed(), SOON, "a final error does not wait");
     }
 
     #[test]
@@ -517,7 +517,7 @@ mod tests {
         assert_eq!(pool.usage().rejected, 1);
         first.try_grow(40).unwrap();
         assert!(first.try_grow(1).is_err());
-        assert_eq!(first.bytes(), 100, "a refused growth changes nothing");
+        assert_eq!(first.bytes(), 100, "a rejected growth changes nothing");
         first.shrink_to(10);
         let second = first.split(4);
         assert_eq!(

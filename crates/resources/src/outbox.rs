@@ -1,9 +1,8 @@
-//! Results that wait for one client.
+//! A bounded channel for the results of one client.
 //!
-//! A producer fills the outbox, the connection's side takes from it when the client has read enough. If
-//! the client takes nothing for the stall time-out while something waits, the producer drops all that
-//! waits and leaves an error in its place: a client that never reads holds no memory, although its
-//! connection may stay open as long as it likes.
+//! The producer fills the outbox and the connection drains it as the client reads. If the client reads nothing
+//! for the stall time-out while results wait, the producer drops them and leaves an error in their place: a
+//! client that never reads holds no memory, however long its connection stays open.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -23,14 +22,14 @@ pub struct Outbox<T, E> {
     stall: Duration,
 }
 
-/// The client's end: a stream that ends with the producer, or with its error.
+/// The client's end: a stream that ends with the producer, or with the producer's error.
 pub struct Inbox<T, E> {
     shared: Arc<Shared<T, E>>,
 }
 
 struct Shared<T, E> {
     state: Mutex<State<T, E>>,
-    /// Something was taken, or the client's end is gone.
+    /// Notified when an item was read or the inbox was dropped.
     changed: Notify,
 }
 
@@ -38,22 +37,22 @@ struct State<T, E> {
     items: VecDeque<(T, usize)>,
     bytes: usize,
     taken: u64,
-    /// What comes after the items.
+    /// Returned after the items.
     error: Option<E>,
-    /// The producer adds nothing more.
+    /// The outbox was dropped.
     is_ended: bool,
-    /// The client's end is gone.
+    /// The inbox was dropped.
     is_closed: bool,
     reader: Option<Waker>,
 }
 
-/// Why an item was not taken in.
+/// Why the outbox did not accept an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SendError {
-    /// The client's end is gone.
+    /// The inbox was dropped.
     #[error("the client is gone")]
     Closed,
-    /// The client took nothing for the stall time-out.
+    /// The client read nothing for the stall time-out.
     #[error("the client reads no results")]
     Stalled,
 }
@@ -74,7 +73,7 @@ impl<T, E> fmt::Debug for Inbox<T, E> {
     }
 }
 
-/// An outbox that takes in items until they have `capacity` bytes together, and the client's end of it.
+/// Creates an outbox that holds items of up to `capacity` bytes in total, and its inbox.
 pub fn outbox<T, E>(capacity: usize, stall: Duration) -> (Outbox<T, E>, Inbox<T, E>) {
     let shared = Arc::new(Shared {
         state: Mutex::new(State {
@@ -97,18 +96,18 @@ pub fn outbox<T, E>(capacity: usize, stall: Duration) -> (Outbox<T, E>, Inbox<T,
 }
 
 impl<T, E> Outbox<T, E> {
-    /// Adds an item of about so many bytes once there is space: an empty outbox has space for any.
+    /// Adds an item of about `bytes` bytes, waiting for capacity. An empty outbox accepts an item of any size.
     ///
     /// # Errors
     ///
-    /// If the client is gone or stalls; then all items that wait are dropped.
+    /// If the inbox was dropped or the client stalls.
     pub async fn send(&mut self, item: T, bytes: usize) -> Result<(), SendError> {
         self.space(bytes).await?;
         self.push(item, bytes);
         Ok(())
     }
 
-    /// Waits until there is space for so many bytes.
+    /// Waits until there is capacity for `bytes`.
     ///
     /// # Errors
     ///
@@ -119,7 +118,7 @@ impl<T, E> Outbox<T, E> {
             .await
     }
 
-    /// Adds an item of about so many bytes, for which [`Outbox::space`] has waited.
+    /// Adds an item of about `bytes` bytes after [`Outbox::space`] has waited for its capacity.
     pub fn push(&mut self, item: T, bytes: usize) {
         let mut state = self.shared.state.lock();
         state.items.push_back((item, bytes));
@@ -127,14 +126,14 @@ impl<T, E> Outbox<T, E> {
         state.wake_reader();
     }
 
-    /// Adds an error behind the items, and ends the outbox.
+    /// Appends an error after the items and ends the outbox.
     pub fn fail(self, error: E) {
         let mut state = self.shared.state.lock();
         state.error.get_or_insert(error);
         // Dropping the outbox wakes the reader.
     }
 
-    /// Drops all items, and ends the outbox with an error.
+    /// Drops all items and ends the outbox with an error.
     pub fn abort(self, error: E) {
         let dropped = {
             let mut state = self.shared.state.lock();
@@ -142,11 +141,11 @@ impl<T, E> Outbox<T, E> {
             state.error = Some(error);
             std::mem::take(&mut state.items)
         };
-        // Outside of the lock: items may be large.
+        // Outside the lock: items may be large.
         drop(dropped);
     }
 
-    /// Waits until the client has taken all items.
+    /// Waits until the client has read all items.
     ///
     /// # Errors
     ///
@@ -155,7 +154,7 @@ impl<T, E> Outbox<T, E> {
         self.wait_until(|state| state.items.is_empty()).await
     }
 
-    /// Completes when the client's end is gone.
+    /// Completes when the inbox was dropped.
     pub async fn closed(&self) {
         loop {
             let changed = self.shared.changed.notified();
@@ -274,7 +273,11 @@ mod tests {
         assert_eq!(began.elapsed(), STALL);
         assert_eq!(outbox.drained().await, Err(SendError::Stalled));
         outbox.abort("cut off");
-        assert_eq!(inbox.next().await, Some(Err("cut off")), "what waited is gone");
+        assert_eq!(
+            inbox.next().await,
+            Some(Err("cut off")),
+            "waiting items are dropped"
+        );
         assert_eq!(inbox.next().await, None);
     }
 

@@ -16,11 +16,11 @@ impl FamilyId {
 /// Puts and deletes on rows of one table.
 ///
 /// The mutations of one row are atomic and stay in order; the batch as a whole is not atomic
-/// (see [`RowStore::write`](crate::RowStore::write)). They lie one behind the other in one buffer,
-/// since a server builds millions of them in a second:
+/// (see [`RowStore::write`](crate::RowStore::write)). They are encoded in one buffer, because a server builds
+/// millions of them per second:
 ///
 /// ```text
-///   ROW            00 | length | key                  the mutations that follow are of this row
+///   ROW            00 | length | key                  the following mutations apply to this row
 ///   PUT            01 | family | length | qualifier | length | value        at the store's time
 ///   PUT_AT         02 | family | timestamp (8) | length | qualifier | length | value
 ///   DELETE_COLUMN  03 | family | length | qualifier           all versions, up to the store's time
@@ -65,7 +65,7 @@ impl WriteBatch {
         &self.table
     }
 
-    /// The families that were named, in that order.
+    /// The families of the batch, in the order of their first use.
     pub fn families(&self) -> &[String] {
         &self.families
     }
@@ -80,7 +80,7 @@ impl WriteBatch {
         self.mutations
     }
 
-    /// True if there is nothing to do.
+    /// Whether the batch has no mutations.
     pub fn is_empty(&self) -> bool {
         self.mutations == 0
     }
@@ -95,16 +95,16 @@ impl WriteBatch {
         &self.bytes
     }
 
-    /// Makes room for so many bytes of encoded mutations.
+    /// Reserves memory for `bytes` bytes of encoded mutations.
     pub fn reserve(&mut self, bytes: usize) {
         self.bytes.reserve(bytes);
     }
 
-    /// Names a family for the calls below; the same name gives the same id.
+    /// Registers a family for the calls below; the same name returns the same id.
     ///
     /// # Panics
     ///
-    /// If more than 16 families are named: a table has no more.
+    /// If the batch has more than 16 families, the most that a table can have.
     pub fn family(&mut self, name: &str) -> FamilyId {
         let index = self
             .families
@@ -119,7 +119,7 @@ impl WriteBatch {
         FamilyId(index as u8)
     }
 
-    /// Begins a row; the calls that follow are about it.
+    /// Begins a row; the following calls apply to it.
     pub fn row(&mut self, key: &[u8]) -> &mut Self {
         self.rows += 1;
         self.bytes.push(ROW);
@@ -127,7 +127,7 @@ impl WriteBatch {
         self
     }
 
-    /// Puts a value at the time of the store.
+    /// Puts a value with the timestamp of the store.
     pub fn put(&mut self, family: FamilyId, qualifier: &[u8], value: &[u8]) -> &mut Self {
         self.mutation(PUT, Some(family));
         self.bytes_with_length(qualifier);
@@ -135,7 +135,7 @@ impl WriteBatch {
         self
     }
 
-    /// Puts a value with a timestamp of its own, milliseconds.
+    /// Puts a value with an explicit timestamp in milliseconds.
     pub fn put_at(
         &mut self,
         family: FamilyId,
@@ -157,10 +157,10 @@ impl WriteBatch {
         self
     }
 
-    /// Deletes the versions of a column that are not newer than a timestamp, milliseconds.
+    /// Deletes the versions of a column that are not newer than `timestamp_ms`.
     ///
-    /// Done late or twice, it spares what was put since. A put of an older timestamp that comes after it
-    /// may stay hidden.
+    /// Applied late or repeatedly, it spares later puts. A subsequent put with an older timestamp may remain
+    /// hidden.
     pub fn delete_column_up_to(
         &mut self,
         family: FamilyId,
@@ -274,11 +274,11 @@ pub enum MutationRef<'a> {
     DeleteRow,
 }
 
-/// The bytes not read yet. An error means that they are no encoded mutations.
+/// The remaining encoded bytes. An error means that they are not valid mutations.
 struct Reader<'a>(&'a [u8]);
 
 impl<'a> Reader<'a> {
-    /// The key of a row and the extent of its mutations.
+    /// The next row and the extent of its mutations.
     fn row(&mut self) -> Result<RowMutations<'a>, ()> {
         if self.byte()? != ROW {
             return Err(());
@@ -292,7 +292,7 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// The next mutation of the row; `None` at the row's end.
+    /// The next mutation of the row; `None` at the end of the row.
     fn mutation(&mut self) -> Result<Option<MutationRef<'a>>, ()> {
         let Some(operation) = self.0.first().copied().filter(|operation| *operation != ROW) else {
             return Ok(None);

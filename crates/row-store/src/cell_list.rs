@@ -1,11 +1,11 @@
-//! Cells of one row, packed in two vectors.
+//! The cells of one row, stored in two vectors.
 
 use crate::limits::MAX_QUALIFIER;
 
-/// A cell with its family as a position in the table.
+/// A cell whose family is an index into the table's definition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RawCell<'a> {
-    /// Position of the family in the table's definition.
+    /// Index of the family in the table's definition.
     pub(crate) family: u8,
     /// Qualifier.
     pub(crate) qualifier: &'a [u8],
@@ -15,8 +15,8 @@ pub(crate) struct RawCell<'a> {
     pub(crate) value: &'a [u8],
 }
 
-/// Cells in the order in which they were pushed. All share one buffer, because a query reads
-/// hundreds of thousands of them.
+/// Cells in insertion order. All qualifiers and values share one buffer, because a query reads hundreds of
+/// thousands of cells.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct CellList {
     /// The qualifier of each cell, directly followed by its value.
@@ -24,7 +24,7 @@ pub(crate) struct CellList {
     cells: Vec<CellIndex>,
 }
 
-/// Where a cell lies in [`CellList::data`].
+/// The position of a cell in [`CellList::data`].
 #[derive(Clone, Copy, Debug)]
 struct CellIndex {
     timestamp_ms: i64,
@@ -55,12 +55,12 @@ impl CellList {
         self.cells.is_empty()
     }
 
-    /// Bytes that the cells occupy.
+    /// The memory that the cells occupy, in bytes.
     pub(crate) fn byte_len(&self) -> usize {
         self.data.len() + self.cells.len() * size_of::<CellIndex>()
     }
 
-    /// Makes room for so many cells with so many bytes of qualifiers and values together.
+    /// Reserves memory for `cells` cells whose qualifiers and values have `bytes` bytes in total.
     pub(crate) fn reserve(&mut self, cells: usize, bytes: usize) {
         self.cells.reserve(cells);
         self.data.reserve(bytes);
@@ -70,7 +70,7 @@ impl CellList {
     #[inline]
     #[expect(
         clippy::cast_possible_truncation,
-        reason = "backends refuse longer qualifiers and values"
+        reason = "backends reject longer qualifiers and values"
     )]
     pub(crate) fn push(&mut self, family: u8, qualifier: &[u8], timestamp_ms: i64, value: &[u8]) {
         debug_assert!(qualifier.len() <= MAX_QUALIFIER && u32::try_from(value.len()).is_ok());
@@ -79,8 +79,8 @@ impl CellList {
         self.data.extend_from_slice(value);
     }
 
-    /// Adds a cell whose value is the low `length` bytes of a number, big endian: a point. It is
-    /// [`CellList::push`] for the case where lengths are known, which saves two calls of `memcpy`.
+    /// Adds a cell whose value is the low `length` bytes of `value`, big endian. Equivalent to [`CellList::push`];
+    /// for the common lengths of points it saves two calls of `memcpy`.
     #[inline]
     pub(crate) fn push_point(
         &mut self,

@@ -1,12 +1,13 @@
-//! The time of a store.
+//! The time source of a store.
 
 use std::fmt;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Tells a store what time it is, in milliseconds since the epoch.
+/// Returns the current time to a store, in milliseconds since the epoch.
 ///
-/// A store never lets its time run backwards, so a clock that was set back makes it stand still.
+/// A store's time never decreases: if the clock is set back, the store's time stands still until the clock
+/// catches up.
 #[derive(Clone)]
 pub struct Clock(Arc<dyn Fn() -> i64 + Send + Sync>);
 
@@ -19,12 +20,12 @@ impl Clock {
         })
     }
 
-    /// A clock of one's own, for tests.
+    /// A custom clock, for tests.
     pub fn new(now_ms: impl Fn() -> i64 + Send + Sync + 'static) -> Self {
         Self(Arc::new(now_ms))
     }
 
-    /// Now, in milliseconds since the epoch.
+    /// The current time, in milliseconds since the epoch.
     pub fn now_ms(&self) -> i64 {
         (self.0)()
     }

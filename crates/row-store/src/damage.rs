@@ -1,4 +1,4 @@
-//! Damage that a store has set aside.
+//! Damage that a store has isolated, and which scans may skip.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,28 +7,28 @@ use parking_lot::Mutex;
 
 use crate::{StoreError, TableName};
 
-/// Rows of a table whose stored cells were lost, all or in part.
+/// Rows of a table whose stored cells were lost, in whole or in part.
 ///
-/// A read of them fails with [`StoreError::Corrupt`], unless it passes over damage
-/// ([`Scan::skip_damaged`](crate::Scan::skip_damaged)). Writes to them go on. Rows within that are known
-/// to be intact can be read by their keys; a scan of the range fails in any case, since the lost
-/// bytes may have held rows between them.
+/// Reading them fails with [`StoreError::Corrupt`] unless the read skips damage
+/// ([`Scan::skip_damaged`](crate::Scan::skip_damaged)). Writes are accepted. Rows within the range that are
+/// known to be intact can be read by key; a scan of the range fails regardless, since the lost bytes may have
+/// held rows between them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DamagedRange {
     /// The table.
     pub table: TableName,
-    /// First row key inside; empty: the table's first row.
+    /// First row key, inclusive; empty: the table's first row.
     pub start: Vec<u8>,
-    /// First row key outside; empty: through the table's last row.
+    /// Last row key, exclusive; empty: through the table's last row.
     pub stop: Vec<u8>,
-    /// The file that has the damaged bytes.
+    /// The file with the damaged bytes.
     pub file: String,
-    /// What was found.
+    /// What is damaged.
     pub detail: String,
 }
 
 impl DamagedRange {
-    /// The error of a read that meets the range.
+    /// The error of a read that touches the range.
     pub fn error(&self) -> StoreError {
         StoreError::Corrupt {
             place: self.place(),
@@ -58,7 +58,7 @@ impl fmt::Display for DamagedRange {
     }
 }
 
-/// Ranges that a log keeps, at most; it counts those beyond.
+/// The most ranges that a log keeps; further ones are only counted.
 const MAX_RANGES: usize = 1_000;
 
 /// Collects the damage that a scan skipped. Clones share one list.
@@ -72,7 +72,7 @@ struct Recorded {
 }
 
 impl DamageLog {
-    /// Adds a range, once.
+    /// Adds a range unless it is already recorded.
     pub fn record(&self, range: DamagedRange) {
         let mut recorded = self.0.lock();
         if recorded.ranges.contains(&range) {
@@ -85,17 +85,17 @@ impl DamageLog {
         }
     }
 
-    /// The ranges that were skipped so far, at most 1,000.
+    /// The skipped ranges, at most 1,000.
     pub fn ranges(&self) -> Vec<DamagedRange> {
         self.0.lock().ranges.clone()
     }
 
-    /// Ranges beyond those of [`DamageLog::ranges`].
+    /// The number of skipped ranges beyond those of [`DamageLog::ranges`].
     pub fn omitted(&self) -> u64 {
         self.0.lock().omitted
     }
 
-    /// Whether no damage was met.
+    /// Whether the scan skipped nothing.
     pub fn is_empty(&self) -> bool {
         self.0.lock().ranges.is_empty()
     }

@@ -1,4 +1,4 @@
-//! What can go wrong in a store, and whether a retry helps.
+//! Errors of a store, and which of them a retry can fix.
 
 use crate::{TableName, TableNameError};
 
@@ -8,26 +8,26 @@ pub enum StoreError {
     /// The text is not a table name.
     #[error(transparent)]
     InvalidTableName(#[from] TableNameError),
-    /// There is no such table.
+    /// The table does not exist.
     #[error("table `{table}` does not exist")]
     NoSuchTable {
-        /// The table asked for.
+        /// The requested table.
         table: TableName,
     },
-    /// The table has no such column family.
+    /// The table does not have the column family.
     #[error("table `{table}` has no column family `{family}`")]
     NoSuchFamily {
         /// The table.
         table: TableName,
-        /// The family asked for.
+        /// The requested family.
         family: String,
     },
-    /// A table of this name exists and has other families.
+    /// The table exists with different families.
     #[error("table `{table}` exists with other column families: {detail}")]
     TableDiffers {
         /// The table.
         table: TableName,
-        /// What is different.
+        /// The differences.
         detail: String,
     },
     /// The request breaks a rule of the data model (empty row key, key over 32767 bytes, ...).
@@ -36,28 +36,28 @@ pub enum StoreError {
         /// Field, value and rule.
         detail: String,
     },
-    /// An increment met a cell that does not hold 8 bytes.
+    /// An increment of a cell whose value does not have 8 bytes.
     #[error("cannot increment: the cell holds {length} bytes, a counter has 8")]
     NotACounter {
-        /// Length of the value found.
+        /// Length of the value.
         length: usize,
     },
-    /// The disk is full. Nothing of the request was stored; reads go on.
+    /// The disk is full. Nothing of the request was stored; reads continue to work.
     #[error("no space left to write to {place}")]
     Full {
-        /// The file or server that refused.
+        /// The file or server.
         place: String,
     },
-    /// The store cannot be reached, is starting or closing, or its queue is full.
+    /// The store is unreachable, starting or closing, or its queue is full.
     #[error("store is unavailable: {detail}")]
     Unavailable {
-        /// What was tried.
+        /// What failed.
         detail: String,
     },
-    /// The answer did not come in time. Whether the operation took place is unknown.
+    /// No response arrived in time. Whether the operation took effect is unknown.
     #[error("store did not answer in time: {detail}")]
     TimedOut {
-        /// What was tried.
+        /// What failed.
         detail: String,
     },
     /// Stored bytes are damaged.
@@ -65,15 +65,15 @@ pub enum StoreError {
     Corrupt {
         /// File and offset, or table, row key and column.
         place: String,
-        /// What was found.
+        /// What is damaged.
         detail: String,
     },
-    /// Another error of the operating system or the server.
+    /// Any other error of the operating system or the server.
     #[error("{place}: {detail}")]
     Io {
         /// The file or server.
         place: String,
-        /// Its error.
+        /// The error.
         detail: String,
     },
 }
@@ -83,10 +83,10 @@ pub enum StoreError {
 pub enum Retry {
     /// The same request will fail again.
     Never,
-    /// Nothing was done; any request may be sent again.
+    /// The request had no effect; any request may be retried.
     Safe,
-    /// The request may or may not have been done: repeat only what may happen twice (puts,
-    /// deletes, reads), not increments and appends.
+    /// The request may have taken effect: retry only idempotent requests (puts, deletes, reads), not increments
+    /// and appends.
     IfIdempotent,
 }
 

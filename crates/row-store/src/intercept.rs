@@ -1,7 +1,7 @@
-//! A store that asks a test what becomes of each operation.
+//! A store whose operations pass through a hook, for tests.
 //!
-//! A test double for a store is an [`Intercept`] of a few lines: it may wait before it does an
-//! operation, refuse it, do it and lose the answer, keep it for later, or give another answer.
+//! A test double is an [`Intercept`] of a few lines: it can delay an operation, reject it, perform it and lose
+//! its response, hold it back, or replace its response.
 
 use std::sync::Arc;
 
@@ -12,11 +12,11 @@ use crate::{
     StoreError, TableDef, TableName, WriteBatch,
 };
 
-/// An operation that reads or writes rows, with what it needs to be done at any time.
+/// An operation on rows, with all of its parameters.
 #[derive(Clone, Debug)]
 #[allow(missing_docs, reason = "the fields are the parameters of the methods named")]
 pub enum Operation {
-    /// [`RowStore::get_rows`], and [`RowStore::get`] by way of it.
+    /// [`RowStore::get_rows`], and through it [`RowStore::get`].
     GetRows {
         table: TableName,
         rows: Vec<Vec<u8>>,
@@ -51,7 +51,7 @@ pub enum Operation {
     },
 }
 
-/// What an [`Operation`] returned.
+/// The response to an [`Operation`].
 #[expect(missing_debug_implementations, reason = "a stream cannot be shown")]
 pub enum Response {
     /// Of [`Operation::GetRows`].
@@ -69,7 +69,7 @@ pub enum Response {
 }
 
 impl Operation {
-    /// The table that it is about.
+    /// The table of the operation.
     pub fn table(&self) -> &TableName {
         match self {
             Self::GetRows { table, .. }
@@ -81,7 +81,7 @@ impl Operation {
         }
     }
 
-    /// Does it.
+    /// Performs the operation on a store.
     ///
     /// # Errors
     ///
@@ -119,20 +119,20 @@ impl Operation {
     }
 }
 
-/// Says what becomes of operations.
+/// Decides the outcome of operations.
 #[async_trait]
 pub trait Intercept: Send + Sync + std::fmt::Debug {
-    /// Answers an operation in place of `store`: most often by [`Operation::perform`], with
-    /// something before it, after it, or instead of it.
+    /// Responds to an operation in place of `store`: usually by [`Operation::perform`], preceded, followed or
+    /// replaced by something else.
     ///
     /// # Errors
     ///
-    /// Those that the caller of the operation is to get.
+    /// The error that the caller of the operation receives.
     async fn intercept(&self, operation: Operation, store: &dyn RowStore) -> Result<Response, StoreError>;
 }
 
-/// A store whose operations on rows go by way of an [`Intercept`]; tables, health and closing are
-/// those of the store within.
+/// A store whose operations on rows pass through an [`Intercept`]. Table definitions, health and closing go
+/// directly to the inner store.
 #[derive(Clone, Debug)]
 pub struct InterceptedStore {
     inner: Arc<dyn RowStore>,
@@ -142,7 +142,7 @@ pub struct InterceptedStore {
 }
 
 impl InterceptedStore {
-    /// A store before `inner`.
+    /// Wraps `inner`.
     pub fn new(inner: Arc<dyn RowStore>, hook: Arc<dyn Intercept>) -> Self {
         Self {
             inner,
@@ -152,7 +152,7 @@ impl InterceptedStore {
         }
     }
 
-    /// The store without atomic commits, as HBase is.
+    /// Hides atomic commits, which HBase does not have.
     #[must_use]
     pub fn without_atomic_commits(self) -> Self {
         Self {
@@ -161,8 +161,8 @@ impl InterceptedStore {
         }
     }
 
-    /// The store with what HBase says of itself: no atomic commits, no order of writes that are under
-    /// way together, dear cells, other writers.
+    /// Reports HBase's capabilities: no atomic commits, no order of concurrent writes, expensive cells, other
+    /// writers.
     #[must_use]
     pub fn like_hbase(self) -> Self {
         Self {
@@ -177,9 +177,9 @@ impl InterceptedStore {
     }
 }
 
-/// Ends a test whose hook mixed up answers.
+/// Fails a test whose hook returned the response of another operation.
 fn misplaced() -> ! {
-    panic!("the hook gave the answer of another operation")
+    panic!("the hook returned the response of another operation")
 }
 
 #[async_trait]

@@ -1,20 +1,20 @@
-//! HBase's data model as a trait, and the backends behind it.
+//! HBase's data model as a trait, with backends in memory, on local disk and on HBase.
 //!
 //! ```text
-//!   table ─ rows sorted by key (unsigned bytes)
-//!             └ column families (versions kept, time to live)
+//!   table ─ rows, sorted by key (unsigned bytes)
+//!             └ column families (maximum versions, time to live)
 //!                 └ qualifiers
 //!                     └ cells: timestamp (ms) and value
 //! ```
 //!
-//! [`RowStore`] lists the operations that OpenTSDB's four tables need, with HBase's names and
-//! guarantees. [`conformance`] says the same as code: every backend passes that suite.
-//! Tests of the trait's users make a store wait or fail with [`intercept`].
+//! [`RowStore`] has the operations that OpenTSDB's four tables need, with HBase's names and guarantees.
+//! `conformance` states the same guarantees as executable checks, which every backend passes. `intercept` lets
+//! tests delay, fail or replace the operations of a store. Both need the feature `testing`.
 //!
-//! | Backend | For |
+//! | Backend | Purpose |
 //! |---|---|
-//! | [`memory`] | tests, and the model that the others are compared with |
-//! | [`embedded`] | one machine: journal with group commit, memory, row blocks on disk |
+//! | [`memory`] | tests, and the reference that the other backends are compared with |
+//! | [`embedded`] | a single machine: journal with group commit, memtables, row blocks on disk |
 //! | [`hbase`] | a cluster: HBase through its Thrift gateway |
 
 mod batch;

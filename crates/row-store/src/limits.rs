@@ -1,4 +1,4 @@
-//! The sizes that the data model allows, the same in every backend.
+//! Size limits of the data model, the same in every backend.
 
 /// The longest row key, in bytes; HBase's limit.
 pub(crate) const MAX_ROW_KEY: usize = 32_767;

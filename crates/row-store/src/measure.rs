@@ -1,20 +1,20 @@
-//! How much a range of rows holds.
+//! The size of a range of rows.
 
 use std::collections::BTreeMap;
 
-/// What was found of a range by its keys, without reading its rows.
+/// The size of a range, determined from its keys without reading its rows.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RangeMeasure {
-    /// Rows. One that was deleted a while ago may be among them.
+    /// Rows. May include rows that were deleted recently.
     pub rows: u64,
-    /// Bytes that they take in the store, about: of rows in memory and of packed blocks on disk.
+    /// Approximate bytes in the store: of rows in memory and of encoded blocks on disk.
     pub bytes: u64,
-    /// The key of the last row that was counted, if there are more behind it.
+    /// The last counted key, if the range has further rows.
     pub last_key: Option<Vec<u8>>,
 }
 
 impl RangeMeasure {
-    /// The first `limit` rows of some, with their bytes.
+    /// Sums the first `limit` rows, given with their bytes.
     pub(crate) fn of(rows: BTreeMap<Vec<u8>, u64>, limit: usize) -> Self {
         let mut measure = Self::default();
         let is_cut = rows.len() > limit;

@@ -1,9 +1,8 @@
-//! A store in memory, for tests, and as the model that other backends are compared with.
+//! A store in memory, for tests and as the reference for other backends.
 //!
-//! It is as plain as can be: nested ordered maps under one lock. A delete takes cells away at once,
-//! and versions beyond what the family keeps go when they are written. It yields to other tasks
-//! before each operation, so that a caller that reads and then writes without a condition loses
-//! races in its tests.
+//! Deliberately simple: nested ordered maps under one lock. Deletes remove cells immediately, and writes drop
+//! versions beyond the family's maximum. Each operation first yields to other tasks, so that a caller that
+//! reads and then writes without a condition loses races in its tests.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, btree_map};
@@ -29,7 +28,7 @@ type Cells = BTreeMap<(u8, Vec<u8>), Versions>;
 #[derive(Clone, Debug, Default)]
 pub struct MemoryStore {
     state: Arc<Mutex<State>>,
-    /// Writes queue for it before they let others run, and so they keep their order.
+    /// Writes acquire it before they yield, and so keep their order.
     turn: Arc<tokio::sync::Mutex<()>>,
 }
 
@@ -49,12 +48,12 @@ struct Table {
 }
 
 impl MemoryStore {
-    /// An empty store on the system's clock.
+    /// An empty store on the system clock.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// An empty store with a clock of one's own.
+    /// An empty store with a custom clock.
     pub fn with_clock(clock: Clock) -> Self {
         Self {
             state: Arc::new(Mutex::new(State {
@@ -65,7 +64,7 @@ impl MemoryStore {
         }
     }
 
-    /// Lets other tasks run, and takes the lock.
+    /// Yields to other tasks and takes the lock.
     async fn state(&self) -> Result<MutexGuard<'_, State>, StoreError> {
         tokio::task::yield_now().await;
         self.open_state()
@@ -83,7 +82,7 @@ impl MemoryStore {
 }
 
 impl State {
-    /// The store's time: never before what it was.
+    /// The store's time, which never decreases.
     fn now_ms(&mut self) -> i64 {
         self.last_ms = self.last_ms.max(self.clock.now_ms());
         self.last_ms
@@ -132,7 +131,7 @@ impl State {
             .map(|(Reverse(timestamp_ms), value)| (*timestamp_ms, value.clone())))
     }
 
-    /// Puts a value that was made of what the cell held: it must not be hidden by that.
+    /// Puts a value derived from the cell's current value, with a timestamp that is not hidden by it.
     fn put_over(
         &mut self,
         table: &TableName,
@@ -214,7 +213,7 @@ impl Table {
         }
     }
 
-    /// Takes away the cells that are not newer than `up_to_ms`.
+    /// Removes the cells that are not newer than `up_to_ms`.
     fn delete(&mut self, key: &[u8], up_to_ms: i64, concerns: impl Fn(&(u8, Vec<u8>)) -> bool) {
         let btree_map::Entry::Occupied(mut row) = self.rows.entry(key.to_vec()) else {
             return;
@@ -254,7 +253,7 @@ impl Table {
         row.finish()
     }
 
-    /// The keys from `start` (inside) to `stop` (outside).
+    /// The keys from `start` (inclusive) to `stop` (exclusive).
     fn range(&self, start: &[u8], stop: &[u8]) -> btree_map::Range<'_, Vec<u8>, Cells> {
         let stop = match stop {
             [] => Bound::Unbounded,
@@ -444,7 +443,7 @@ impl AtomicCommit for MemoryStore {
     }
 }
 
-/// What is left of a scan: its range shrinks and its limit falls with each batch.
+/// The remainder of a scan: its range shrinks and its limit decreases with each batch.
 struct ScanCursor {
     store: MemoryStore,
     table: TableName,

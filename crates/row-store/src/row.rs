@@ -1,4 +1,4 @@
-//! A row as it is read: its key and its cells, packed.
+//! A row as reads return it: its key and its cells in one buffer.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -21,11 +21,11 @@ pub struct CellRef<'a> {
     pub value: &'a [u8],
 }
 
-/// A row with at least one cell. Where a [`Scan`](crate::Scan) allows it, the cells may be packed as the store
-/// keeps them: [`Row::unpacked`] has them, and [`Row::read_points`] may do without.
+/// A row with at least one cell. If a [`Scan`](crate::Scan) allows it, the cells stay in the store's encoding:
+/// [`Row::unpacked`] decodes them, and [`Row::read_points`] decodes points without building cells.
 ///
-/// Cells ascend by family (in the order of the table's definition), then by qualifier (unsigned
-/// bytes); of one column the newest comes first. All cells share one buffer, because a query reads
+/// Cells ascend by family (in the order of the table's definition), then by qualifier (unsigned bytes);
+/// versions of one column are in descending order of time. All cells share one buffer, because a query reads
 /// hundreds of thousands of them.
 #[derive(Clone)]
 pub struct Row {
@@ -35,20 +35,20 @@ pub struct Row {
     packed: Option<Arc<dyn PackedCells>>,
 }
 
-/// The cells of a row as a store keeps them.
+/// The cells of a row in the encoding of a store.
 pub(crate) trait PackedCells: fmt::Debug + Send + Sync {
-    /// How many there are, or as many as can be told without decoding them: at least one.
+    /// An upper bound of the number of cells that needs no decoding; at least one.
     fn len(&self) -> usize;
 
-    /// Reads them as points; `false` if they are not what [`PointColumns`] are.
+    /// Decodes the cells as points; `false` if [`PointColumns`] cannot represent them.
     fn read_points(&self, row_key: &[u8], points: &mut PointColumns) -> Result<bool, StoreError>;
 
-    /// Reads them.
+    /// Decodes the cells.
     fn read(&self, row_key: &[u8]) -> Result<CellList, StoreError>;
 }
 
 impl Row {
-    /// A row of packed cells.
+    /// A row whose cells are decoded on demand.
     pub(crate) fn packed(key: &[u8], families: Arc<[String]>, packed: Arc<dyn PackedCells>) -> Self {
         Self {
             key: key.into(),
@@ -58,8 +58,8 @@ impl Row {
         }
     }
 
-    /// Reads the points of a row whose cells are packed; `false` if they are not, or are not what
-    /// [`PointColumns`] are.
+    /// Decodes the points of a packed row; `false` if the row is not packed or [`PointColumns`] cannot represent
+    /// it.
     ///
     /// # Errors
     ///
@@ -71,7 +71,7 @@ impl Row {
         }
     }
 
-    /// The row with its cells, which are not packed.
+    /// The row with its cells decoded.
     ///
     /// # Errors
     ///
@@ -87,7 +87,7 @@ impl Row {
         }))
     }
 
-    /// The row of these cells, or `None` if there are none.
+    /// A row of these cells; `None` if there are none.
     pub(crate) fn of(key: &[u8], families: Arc<[String]>, cells: CellList) -> Option<Self> {
         (!cells.is_empty()).then(|| Self {
             key: key.into(),
@@ -102,19 +102,19 @@ impl Row {
         &self.key
     }
 
-    /// Number of cells, all versions counted; if they are packed there may be more.
+    /// The number of cells, counting all versions; an upper bound if the row is packed.
     pub fn len(&self) -> usize {
         self.packed
             .as_ref()
             .map_or(self.cells.len(), |packed| packed.len())
     }
 
-    /// True if there are no cells. A store never returns such a row.
+    /// Whether there are no cells. A store never returns such a row.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The cells in their order; see [`Row`]. None, if they are packed.
+    /// The cells in the order described at [`Row`]; none if the row is packed.
     pub fn cells(&self) -> impl ExactSizeIterator<Item = CellRef<'_>> + Clone {
         self.cells.iter().map(|cell| CellRef {
             family: &self.families[usize::from(cell.family)],
@@ -124,13 +124,13 @@ impl Row {
         })
     }
 
-    /// Bytes of the key, and of the qualifiers and values of all cells; of cells that are packed, 16 each.
+    /// Bytes of the key and of all qualifiers and values; a packed cell counts 16 bytes.
     pub fn byte_len(&self) -> usize {
         let packed = self.packed.as_ref().map_or(0, |packed| packed.len());
         self.key.len() + self.cells.byte_len() + packed * 2 * size_of::<i64>()
     }
 
-    /// The newest cell of a column, unless they are packed.
+    /// The newest cell of a column; `None` if the row is packed.
     pub fn get(&self, family: &str, qualifier: &[u8]) -> Option<CellRef<'_>> {
         self.cells()
             .find(|cell| cell.family == family && cell.qualifier == qualifier)
@@ -140,7 +140,7 @@ impl Row {
 impl PartialEq for Row {
     fn eq(&self, other: &Self) -> bool {
         let same = |a: &Self, b: &Self| a.cells().eq(b.cells());
-        // What cannot be unpacked is equal to nothing.
+        // A row that cannot be decoded is equal to no row.
         let same_cells = || matches!((self.unpacked(), other.unpacked()), (Ok(a), Ok(b)) if same(&a, &b));
         self.key == other.key && same_cells()
     }
@@ -165,7 +165,7 @@ pub struct RowBuilder {
 }
 
 impl RowBuilder {
-    /// A row without cells. `families` are the table's, in the order of its definition.
+    /// A row without cells. `families` are those of the table, in the order of its definition.
     pub fn new(key: &[u8], families: Arc<[String]>) -> Self {
         Self {
             key: key.into(),
@@ -174,17 +174,17 @@ impl RowBuilder {
         }
     }
 
-    /// Makes room for so many cells with so many bytes of qualifiers and values together.
+    /// Reserves memory for `cells` cells whose qualifiers and values have `bytes` bytes in total.
     pub fn reserve(&mut self, cells: usize, bytes: usize) {
         self.cells.reserve(cells, bytes);
     }
 
-    /// Adds a cell; the caller keeps the order that [`Row`] promises.
+    /// Adds a cell. The caller keeps the order that [`Row`] guarantees.
     ///
     /// # Panics
     ///
-    /// If `family` is no index of the families, the qualifier is longer than [`RowStore`] allows or
-    /// the value than 4 GiB: a backend has refused such input before.
+    /// If `family` is not an index of the families, or if the qualifier or value exceeds the limits of
+    /// [`RowStore`]; backends reject such input earlier.
     ///
     /// [`RowStore`]: crate::RowStore
     pub fn push(&mut self, family: usize, qualifier: &[u8], timestamp_ms: i64, value: &[u8]) {

@@ -1,4 +1,4 @@
-//! The rules of the data model that a request is checked against, the same in every backend.
+//! Validation of requests against the data model, the same in every backend.
 
 use std::time::Duration;
 
@@ -46,7 +46,7 @@ pub(crate) fn check_table(table: &TableDef) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Says whether two definitions of a table agree; the error names what does not.
+/// Checks that two definitions of a table agree; the error lists the differences.
 pub(crate) fn check_same_table(existing: &TableDef, wanted: &TableDef) -> Result<(), StoreError> {
     if existing.families == wanted.families {
         return Ok(());
@@ -64,14 +64,14 @@ pub(crate) fn check_same_table(existing: &TableDef, wanted: &TableDef) -> Result
     Err(StoreError::TableDiffers {
         table: wanted.name.clone(),
         detail: format!(
-            "it has {}, asked for {}",
+            "it has {}, requested are {}",
             describe(&existing.families),
             describe(&wanted.families)
         ),
     })
 }
 
-/// The position of a family in its table.
+/// The index of a family in its table.
 pub(crate) fn family_index(table: &TableDef, family: &str) -> Result<u8, StoreError> {
     table
         .family_index(family)
@@ -87,7 +87,7 @@ pub(crate) fn check_row_key(key: &[u8]) -> Result<(), StoreError> {
     check_row_key_up_to(MAX_ROW_KEY, key)
 }
 
-/// Checks a row key where the longest has so many bytes.
+/// Checks a row key against a maximum length.
 pub(crate) fn check_row_key_up_to(longest: usize, key: &[u8]) -> Result<(), StoreError> {
     match key.len() {
         0 => Err(invalid("row key is empty, it has at least 1 byte".to_owned())),
@@ -120,7 +120,7 @@ pub(crate) fn check_value(value: &[u8]) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Checks a batch against its table, and gives the table's family for each family of the batch.
+/// Checks a batch against its table. Returns the table's family index for each family of the batch.
 pub(crate) fn check_batch(table: &TableDef, batch: &WriteBatch) -> Result<Vec<u8>, StoreError> {
     let families = batch
         .families()
@@ -134,7 +134,7 @@ pub(crate) fn check_batch(table: &TableDef, batch: &WriteBatch) -> Result<Vec<u8
     Ok(families)
 }
 
-/// Checks all but the key of a row, of a batch with so many families.
+/// Checks the mutations of a row, but not its key, of a batch with `families` families.
 pub(crate) fn check_mutations(row: &RowMutations<'_>, families: usize) -> Result<(), StoreError> {
     for mutation in row.iter() {
         let family = match mutation {
@@ -167,7 +167,7 @@ pub(crate) fn check_mutations(row: &RowMutations<'_>, families: usize) -> Result
     Ok(())
 }
 
-/// Checks the numbers of a scan.
+/// Checks the numeric parameters of a scan.
 pub(crate) fn check_scan(scan: &Scan) -> Result<(), StoreError> {
     if scan.max_versions == 0 {
         return Err(invalid("max_versions is 0, at least 1 is needed".to_owned()));
@@ -178,7 +178,7 @@ pub(crate) fn check_scan(scan: &Scan) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// A [`ColumnSelection`] with the families as positions in the table.
+/// A [`ColumnSelection`] whose families are indexes into the table's definition.
 #[derive(Clone, Debug)]
 pub(crate) enum Columns {
     /// All columns.
@@ -190,13 +190,13 @@ pub(crate) enum Columns {
 }
 
 impl Columns {
-    /// Looks the families up.
+    /// Resolves the family names.
     pub(crate) fn resolve(table: &TableDef, columns: &ColumnSelection) -> Result<Self, StoreError> {
         Ok(match columns {
             ColumnSelection::All => Self::All,
             ColumnSelection::Family(family) => {
                 let family = family_index(table, family)?;
-                // Then no cell has to be looked at: tables of points have one family.
+                // Tables of points have one family; `All` saves comparing each cell.
                 if table.families.len() == 1 {
                     Self::All
                 } else {
@@ -226,21 +226,21 @@ impl Columns {
     }
 }
 
-/// The oldest timestamp that a family's time to live leaves at `now_ms`.
+/// The oldest timestamp that has not expired at `now_ms`.
 pub(crate) fn oldest_kept_ms(ttl: Option<Duration>, now_ms: i64) -> i64 {
     ttl.map_or(i64::MIN, |ttl| {
         now_ms.saturating_sub(i64::try_from(ttl.as_millis()).unwrap_or(i64::MAX))
     })
 }
 
-/// Whether a value found is the value that a condition expects.
+/// Whether a value satisfies the expectation of a condition.
 ///
-/// HBase's check-and-put takes an empty value for an absent cell, on both sides.
+/// Like HBase's check-and-put, an empty value and an absent cell are equal on both sides.
 pub(crate) fn condition_holds(expected: Option<&[u8]>, found: Option<&[u8]>) -> bool {
     expected.unwrap_or_default() == found.unwrap_or_default()
 }
 
-/// The sum that an increment leaves.
+/// The result of an increment.
 pub(crate) fn incremented(found: Option<&[u8]>, amount: i64) -> Result<i64, StoreError> {
     let before = match found {
         None => 0,

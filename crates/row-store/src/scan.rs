@@ -1,4 +1,4 @@
-//! What to read.
+//! Requests for rows: which keys, which columns, which versions.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,26 +7,26 @@ use futures::stream::BoxStream;
 
 use crate::{DamageLog, Row, StoreError};
 
-/// Rows of a scan, in batches that are never empty. Dropping the stream ends the scan.
+/// The rows of a scan, in non-empty batches. Dropping the stream cancels the scan.
 pub type RowStream = BoxStream<'static, Result<Vec<Row>, StoreError>>;
 
-/// Says by its key whether a row is wanted.
+/// Selects rows by their keys.
 ///
-/// A store may ask it before it reads the row's cells, which makes passing over a row cheap.
+/// A store may apply the filter before it reads a row's cells, so rejecting a row is cheap.
 #[derive(Clone)]
 pub struct RowFilter {
     keep: Arc<Keep>,
     seek: Option<Arc<Seek>>,
 }
 
-/// Says whether a row key is wanted.
+/// Whether a row key matches.
 type Keep = dyn Fn(&[u8]) -> bool + Send + Sync;
 
-/// Says where the rows behind an unwanted one may be wanted again.
+/// The next key that may match after a key that does not.
 type Seek = dyn Fn(&[u8]) -> Option<Vec<u8>> + Send + Sync;
 
 impl RowFilter {
-    /// A filter that keeps the rows for whose keys `keep` is true.
+    /// A filter that selects the rows for which `keep` returns true.
     pub fn new(keep: impl Fn(&[u8]) -> bool + Send + Sync + 'static) -> Self {
         Self {
             keep: Arc::new(keep),
@@ -34,26 +34,25 @@ impl RowFilter {
         }
     }
 
-    /// The filter with hints: `seek` is given a key that is not kept, and says that no row between
-    /// that one and its result is kept either. A scan may go on there, as HBase's filters make it do
-    /// with `SEEK_NEXT_USING_HINT`; a reversed one does not.
+    /// Adds seek hints: for a key that does not match, `seek` returns the next key that may match. A scan can then
+    /// skip the keys in between, as HBase's `SEEK_NEXT_USING_HINT` does. Reversed scans ignore hints.
     #[must_use]
     pub fn with_seek(mut self, seek: impl Fn(&[u8]) -> Option<Vec<u8>> + Send + Sync + 'static) -> Self {
         self.seek = Some(Arc::new(seek));
         self
     }
 
-    /// Whether the row is wanted.
+    /// Whether a row matches.
     pub fn keeps(&self, row_key: &[u8]) -> bool {
         (self.keep)(row_key)
     }
 
-    /// Whether there are hints at all.
+    /// Whether the filter has seek hints.
     pub fn has_seek(&self) -> bool {
         self.seek.is_some()
     }
 
-    /// Where to go on behind a row that is not kept; `None`: with the next row.
+    /// The next key that may match after a rejected key; `None`: the next row.
     pub fn seek_after(&self, row_key: &[u8]) -> Option<Vec<u8>> {
         (self.seek.as_ref()?)(row_key).filter(|target| target.as_slice() > row_key)
     }
@@ -65,7 +64,7 @@ impl fmt::Debug for RowFilter {
     }
 }
 
-/// Which columns of a row to return.
+/// The columns of a row to return.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum ColumnSelection {
     /// All columns of all families.
@@ -77,36 +76,35 @@ pub enum ColumnSelection {
     Columns(Vec<(String, Vec<u8>)>),
 }
 
-/// A scan of one table: a range of row keys, and what to return of it.
+/// A scan of one table: a range of row keys, and the part of each row to return.
 #[derive(Clone, Debug)]
 pub struct Scan {
-    /// First row key inside; empty: the table's first row.
+    /// First row key, inclusive; empty: from the first row.
     pub start: Vec<u8>,
-    /// First row key outside; empty: through the table's last row.
+    /// Last row key, exclusive; empty: to the last row.
     pub stop: Vec<u8>,
-    /// Which columns. A row without any of them is not returned.
+    /// The columns to return. Rows with none of them are omitted.
     pub columns: ColumnSelection,
     /// Versions of a cell, newest first; at least 1.
     pub max_versions: u32,
-    /// Rows to return at most.
+    /// The most rows to return.
     pub limit: Option<u64>,
-    /// From the end of the range to its start.
+    /// Whether the scan descends from the end of the range to its start.
     pub reverse: bool,
-    /// Rows in a batch, at most; at least 1.
+    /// The most rows in a batch; at least 1.
     pub batch_rows: usize,
-    /// Which rows to return, by their keys.
+    /// Selects rows by key.
     pub filter: Option<RowFilter>,
-    /// The cells of rows may be packed ([`Row::unpacked`](crate::Row::unpacked)), so that who takes them
-    /// decodes them.
+    /// Whether rows may be returned in the store's encoding ([`Row::unpacked`](crate::Row::unpacked)), so that the
+    /// consumer's thread decodes them.
     pub allows_packed: bool,
-    /// Passes over damaged rows, and records them here, instead of failing with
-    /// [`StoreError::Corrupt`]. Of rows in a damaged range it returns what was written since the
-    /// damage, and what an older version has.
+    /// Skips damaged rows and records them here instead of failing with [`StoreError::Corrupt`]. In a damaged range
+    /// the scan returns what was written since, and what older versions still hold.
     pub skip_damaged: Option<DamageLog>,
 }
 
 impl Scan {
-    /// Rows from `start` (inside) to `stop` (outside); empty means open.
+    /// The rows from `start` (inclusive) to `stop` (exclusive); empty means unbounded.
     pub fn range(start: impl Into<Vec<u8>>, stop: impl Into<Vec<u8>>) -> Self {
         Self {
             start: start.into(),
@@ -122,12 +120,12 @@ impl Scan {
         }
     }
 
-    /// Rows whose keys start with `prefix`; empty: all rows.
+    /// The rows whose keys have this prefix; empty: all rows.
     pub fn prefix(prefix: &[u8]) -> Self {
         Self::range(prefix, prefix_end(prefix))
     }
 
-    /// Takes the scan up after the last row that was received from it.
+    /// Continues the scan after the last row that was received from it.
     #[must_use]
     pub fn resume_after(mut self, last_row_key: &[u8]) -> Self {
         if self.reverse {
@@ -139,7 +137,7 @@ impl Scan {
     }
 }
 
-/// The first key that is greater than all keys with this prefix; empty if there is none.
+/// The smallest key greater than all keys with this prefix; empty if there is none.
 pub fn prefix_end(prefix: &[u8]) -> Vec<u8> {
     let kept = prefix
         .iter()

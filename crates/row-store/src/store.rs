@@ -1,4 +1,4 @@
-//! The operations that the two services need from a store.
+//! The operations of a store.
 
 use async_trait::async_trait;
 
@@ -30,54 +30,54 @@ impl CellAddress {
     }
 }
 
-/// What a cell must hold for a conditional write to take place.
+/// The required value of a cell, for conditional writes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Condition {
     /// The cell.
     pub cell: CellAddress,
-    /// Its newest value; `None`: the cell is absent.
+    /// The newest value; `None`: the cell is absent.
     ///
-    /// HBase cannot tell an absent cell from an empty value here, so neither does a store.
+    /// HBase cannot distinguish an absent cell from an empty value here, so no store does.
     pub expected: Option<Vec<u8>>,
 }
 
-/// A store with HBase's data model; see the crate's documentation for the model.
+/// A store with HBase's data model, which the crate's documentation describes.
 ///
-/// What holds for every backend:
+/// Guarantees of every backend:
 ///
-/// - A call that returns `Ok` from a write is durable: a crash of the process directly afterwards
-///   loses nothing of it, and every later read sees it.
-/// - The mutations of one row in one call are atomic: a reader sees all or none of them.
-/// - Cells of one column with equal timestamps are one cell; the one written later stays.
-/// - A delete hides all cells that are not newer than itself. A put that begins after the delete
-///   returned is visible.
-/// - After [`StoreError::TimedOut`] or [`StoreError::Io`] it is unknown whether a write took place;
-///   [`StoreError::retry`] says which requests may be repeated.
-/// - Row keys have 1 to 32767 bytes ([`RowStore::max_row_key`]: HBase a few less), qualifiers less
-///   than 16 MiB, values up to 16 MiB (HBase 10 for all of a cell, `hbase.client.keyvalue.maxsize`).
+/// - A write that returned `Ok` is durable: it survives a crash of the process immediately afterwards, and
+///   every later read sees it.
+/// - The mutations of one row in one call are atomic: a read sees all or none of them.
+/// - Cells of one column with equal timestamps are one cell; the later write wins.
+/// - A delete hides all cells that are not newer than the delete. A put that starts after the delete returned
+///   is visible.
+/// - After [`StoreError::TimedOut`] or [`StoreError::Io`] it is unknown whether a write took effect;
+///   [`StoreError::retry`] says which requests may be retried.
+/// - Row keys have 1 to 32767 bytes ([`RowStore::max_row_key`]: slightly less on HBase), qualifiers less than
+///   16 MiB, values up to 16 MiB (on HBase 10 MiB for a whole cell, `hbase.client.keyvalue.maxsize`).
 ///
-/// Futures may be dropped at any time. A write whose future is dropped may still take place.
+/// Futures may be dropped at any time. A write whose future is dropped may still take effect.
 #[async_trait]
 pub trait RowStore: Send + Sync + std::fmt::Debug {
-    /// Makes a table; `false` if there is one with the same families already.
+    /// Creates a table; `false` if it already exists with the same families.
     ///
     /// # Errors
     ///
-    /// [`StoreError::TableDiffers`] if a table of that name has other families or settings.
+    /// [`StoreError::TableDiffers`] if the table exists with other families or settings.
     async fn create_table(&self, table: &TableDef) -> Result<bool, StoreError>;
 
-    /// The tables there are, by name.
+    /// Lists all tables, ordered by name.
     ///
     /// # Errors
     ///
-    /// When the store cannot be read.
+    /// If the store cannot be read.
     async fn tables(&self) -> Result<Vec<TableDef>, StoreError>;
 
-    /// Reads the newest version of the columns of one row; `None` if it has none of them.
+    /// Reads the newest version of the selected columns of one row; `None` if the row has none of them.
     ///
     /// # Errors
     ///
-    /// No such table or family, or the store cannot be read.
+    /// If the table or family does not exist or the store cannot be read.
     async fn get(
         &self,
         table: &TableName,
@@ -88,7 +88,7 @@ pub trait RowStore: Send + Sync + std::fmt::Debug {
         Ok(rows.into_iter().next().flatten())
     }
 
-    /// Reads rows as [`RowStore::get`] does: one answer for each key, in the order of the keys.
+    /// Reads several rows as [`RowStore::get`] does. Returns one result per key, in the order of the keys.
     ///
     /// # Errors
     ///
@@ -100,8 +100,7 @@ pub trait RowStore: Send + Sync + std::fmt::Debug {
         columns: &ColumnSelection,
     ) -> Result<Vec<Option<Row>>, StoreError>;
 
-    /// Reads rows as [`RowStore::get_rows`] does, but passes over damage as a scan does that may
-    /// ([`Scan::skip_damaged`]).
+    /// Reads several rows as [`RowStore::get_rows`] does, skipping damage as [`Scan::skip_damaged`] does.
     ///
     /// # Errors
     ///
@@ -119,16 +118,16 @@ pub trait RowStore: Send + Sync + std::fmt::Debug {
 
     /// Reads a range of rows in order of their keys.
     ///
-    /// Each row is as it was at one instant during the scan; different rows may be of different
-    /// instants. A broken scan is taken up again with [`Scan::resume_after`].
+    /// Each row is consistent as of some instant during the scan; different rows may be of different instants. A
+    /// scan that failed can be continued with [`Scan::resume_after`].
     ///
     /// # Errors
     ///
-    /// As [`RowStore::get`]; in the stream when it happens later.
+    /// As [`RowStore::get`]; an error during the scan is an item of the stream.
     async fn scan(&self, table: &TableName, scan: Scan) -> Result<RowStream, StoreError>;
 
-    /// Counts the first `limit` rows, 1 or more, from `start` (inside) to `stop` (outside; empty: to the
-    /// end) by their keys alone. `None`: the store cannot do that for less than a scan.
+    /// Measures the first `limit` rows, 1 or more, from `start` (inclusive) to `stop` (exclusive; empty:
+    /// unbounded), reading only keys. `None` if the store cannot do this more cheaply than by a scan.
     ///
     /// # Errors
     ///
@@ -144,31 +143,29 @@ pub trait RowStore: Send + Sync + std::fmt::Debug {
         Ok(None)
     }
 
-    /// Applies a batch. Rows are atomic one by one; what is done to one row is done in the order of
-    /// the batch. A store that does not keep the order of writes does the rows in any order, and at
-    /// the same time.
+    /// Applies a batch. Each row is atomic, and the mutations of a row are applied in the order of the batch. A
+    /// store that does not keep the order of writes applies different rows concurrently and in any order.
     ///
-    /// Safe to repeat: the same put twice is one cell.
+    /// Idempotent: the same put twice results in one cell.
     ///
     /// # Errors
     ///
-    /// When it fails, some of the rows may have been written.
+    /// After an error, some of the rows may have been written.
     async fn write(&self, batch: WriteBatch) -> Result<(), StoreError>;
 
-    /// Adds `amount` to a counter (8 bytes, big endian, signed; absent counts as 0, and overflow
-    /// wraps) and returns the sum. Adding 0 reads.
+    /// Adds `amount` to a counter and returns the sum. A counter is a signed 8-byte big-endian integer; an absent
+    /// cell counts as 0, and overflow wraps. Adding 0 reads the counter.
     ///
-    /// Not safe to repeat when the outcome is unknown.
+    /// Not idempotent.
     ///
     /// # Errors
     ///
-    /// [`StoreError::NotACounter`] if the cell has another length.
+    /// [`StoreError::NotACounter`] if the value has another length.
     async fn increment(&self, table: &TableName, cell: &CellAddress, amount: i64) -> Result<i64, StoreError>;
 
-    /// Puts `value` into the cell of `condition` if the condition holds, atomically; `false` if
-    /// it does not hold.
+    /// Atomically puts `value` into the cell of `condition` if the condition holds; `false` if it does not.
     ///
-    /// When the outcome is unknown, read the cell and compare.
+    /// If the outcome is unknown, the caller should read the cell and compare.
     ///
     /// # Errors
     ///
@@ -180,9 +177,9 @@ pub trait RowStore: Send + Sync + std::fmt::Debug {
         value: &[u8],
     ) -> Result<bool, StoreError>;
 
-    /// Appends bytes to a cell (absent counts as empty) and returns the new value.
+    /// Appends bytes to a cell and returns the new value. An absent cell counts as empty.
     ///
-    /// Not safe to repeat when the outcome is unknown.
+    /// Not idempotent.
     ///
     /// # Errors
     ///
@@ -194,67 +191,65 @@ pub trait RowStore: Send + Sync + std::fmt::Debug {
         value: &[u8],
     ) -> Result<Vec<u8>, StoreError>;
 
-    /// Whether writes of one row that a task has under way together take place in the order in
-    /// which it first polled them. Where they do not, whoever needs an order waits for the answer to
-    /// one before beginning the next.
+    /// Whether concurrent writes of one task to one row take effect in the order in which the task first polled
+    /// them. If not, a caller that depends on the order must await each write before it starts the next.
     fn keeps_write_order(&self) -> bool {
         false
     }
 
-    /// Whether a cell costs much more than its bytes, so that a hundred points are better written as
-    /// one cell than as a hundred. In HBase each cell has a copy of its row key and is an object in
-    /// three processes.
+    /// Whether a cell has a high fixed cost, so that a hundred points are better written as one cell than as a
+    /// hundred. In HBase every cell repeats its row key and is an object in three processes.
     fn prefers_few_cells(&self) -> bool {
         false
     }
 
-    /// Whether others may write to the tables while this store is open. Who is alone may remember
-    /// what it wrote.
+    /// Whether other processes may write to the tables while this store is open. The only writer may cache what it
+    /// wrote.
     fn has_other_writers(&self) -> bool {
         true
     }
 
-    /// The longest row key of a table, in bytes.
+    /// The maximum length of a row key of a table, in bytes.
     fn max_row_key(&self, table: &TableName) -> usize {
         let _ = table;
         MAX_ROW_KEY
     }
 
-    /// Atomic writes over several rows, if this store has them. HBase does not.
+    /// Atomic writes of several rows, if the store supports them. HBase does not.
     fn atomic(&self) -> Option<&dyn AtomicCommit> {
         None
     }
 
-    /// Whether the store can serve now; for health checks. Damage that was set aside is no reason not
-    /// to; see [`RowStore::damage`].
+    /// Checks whether the store can serve requests. Isolated damage does not make a store unhealthy; see
+    /// [`RowStore::damage`].
     ///
     /// # Errors
     ///
     /// Why it cannot.
     async fn check_health(&self) -> Result<(), StoreError>;
 
-    /// Rows that were lost to damage and set aside. All else is served.
+    /// Rows that were lost to damage. All other rows are served.
     fn damage(&self) -> Vec<DamagedRange> {
         Vec::new()
     }
 
     /// Makes everything durable and releases files and connections; later calls fail with
-    /// [`StoreError::Unavailable`]. Dropping the store without it loses nothing acknowledged.
+    /// [`StoreError::Unavailable`]. Dropping the store without closing it loses no acknowledged write.
     ///
     /// # Errors
     ///
-    /// When something could not be written.
+    /// If something could not be written.
     async fn close(&self) -> Result<(), StoreError>;
 }
 
 /// Atomic writes over several rows of one table.
 #[async_trait]
 pub trait AtomicCommit: Send + Sync {
-    /// Applies the whole batch, if all conditions hold; `false`, and nothing is done, if one does
-    /// not. A crash leaves all of it or nothing.
+    /// Applies the whole batch if all conditions hold; returns `false` without any effect if one does not. A crash
+    /// leaves either all of the batch or nothing.
     ///
     /// # Errors
     ///
-    /// As [`RowStore::write`], but nothing of it was done.
+    /// As [`RowStore::write`], but the batch had no effect.
     async fn commit_if(&self, conditions: &[Condition], batch: WriteBatch) -> Result<bool, StoreError>;
 }

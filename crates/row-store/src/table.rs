@@ -9,14 +9,14 @@ use crate::TableName;
 pub struct FamilyDef {
     /// Name, for example `t`; printable, without `:`.
     pub name: String,
-    /// How many versions of a cell are kept, newest first; at least 1.
+    /// Versions of a cell that are kept, at least 1; older ones are dropped.
     pub max_versions: u32,
-    /// Cells older than this are not returned and go away at some time; `None`: kept for ever.
+    /// Cells older than this are not returned and eventually removed; `None`: kept forever.
     pub ttl: Option<Duration>,
 }
 
 impl FamilyDef {
-    /// A family that keeps one version for ever, as OpenTSDB's tables do.
+    /// A family that keeps one version forever, as OpenTSDB's tables do.
     pub fn new(name: impl Into<String>) -> Self {
         Self {
             name: name.into(),
@@ -31,12 +31,12 @@ impl FamilyDef {
 pub struct TableDef {
     /// The table.
     pub name: TableName,
-    /// Its families: at least one, at most 16, no name twice.
+    /// Its families: 1 to 16, with distinct names.
     pub families: Vec<FamilyDef>,
 }
 
 impl TableDef {
-    /// A table whose families all keep one version for ever.
+    /// A table whose families all keep one version forever.
     pub fn new(name: TableName, families: &[&str]) -> Self {
         Self {
             name,

@@ -1,4 +1,4 @@
-//! Names of tables: a namespace and a name, checked.
+//! Names of tables: a namespace and a name.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,7 +7,7 @@ use std::str::FromStr;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{name}` is not a table name, expected [namespace:]name of letters, digits, `_`, `-`, `.`")]
 pub struct TableNameError {
-    /// The text.
+    /// The rejected text.
     pub name: String,
 }
 
@@ -22,10 +22,10 @@ pub struct TableName {
 }
 
 impl TableName {
-    /// The namespace of a table that is written without one.
+    /// The namespace of a name without one.
     pub const DEFAULT_NAMESPACE: &'static str = "default";
 
-    /// The namespace; `default` if none was written.
+    /// The namespace; `default` if the name has none.
     pub fn namespace(&self) -> &str {
         &self.namespace
     }
