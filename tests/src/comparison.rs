@@ -1,4 +1,4 @@
-//! Compares what is stored with what was sent, and says what differs in a few lines.
+//! Compares stored points with the points sent, and reports the differences in a few lines.
 
 use std::collections::BTreeMap;
 
@@ -9,13 +9,13 @@ use crate::random_points::Expected;
 use crate::sample::Number;
 use crate::{Tsdb, read_back};
 
-/// So many differences are named.
+/// Differences reported at most.
 const NAMED: usize = 10;
 
 /// The same with the types that OpenTSDB's queries give to values: an integer is one only where no floating
 /// point number follows it in its series.
 #[must_use]
-pub fn as_opentsdb_answers(expected: &Expected) -> Expected {
+pub fn as_opentsdb_returns(expected: &Expected) -> Expected {
     let answered = |points: &BTreeMap<i64, Number>| {
         let next = points.values().skip(1).map(Some).chain([None]);
         points
@@ -33,17 +33,17 @@ pub fn as_opentsdb_answers(expected: &Expected) -> Expected {
         .collect()
 }
 
-/// Fails unless OpenTSDB's queries give what is expected of these metrics.
+/// Checks that OpenTSDB's queries return the expected points of these metrics.
 ///
 /// # Errors
 ///
-/// As said, and OpenTSDB's.
+/// The first differences, or OpenTSDB's error.
 pub async fn check_opentsdb(
     opentsdb: &OpenTsdb,
     expected: &Expected,
     metrics: &[String],
 ) -> anyhow::Result<()> {
-    let expected = as_opentsdb_answers(expected);
+    let expected = as_opentsdb_returns(expected);
     for metric in metrics {
         let found = opentsdb.series_of(metric).await?;
         check_series("OpenTSDB", &expected, metric, &found)?;
@@ -51,11 +51,11 @@ pub async fn check_opentsdb(
     Ok(())
 }
 
-/// Fails unless OxTSDB's queries over gRPC give it, with the types with which it was sent.
+/// Checks that OxTSDB's queries over gRPC return them, with the types with which they were sent.
 ///
 /// # Errors
 ///
-/// As said, and the server's.
+/// The first differences, or the server's error.
 pub async fn check_oxtsdb(oxtsdb: &Tsdb, expected: &Expected, metrics: &[String]) -> anyhow::Result<()> {
     for metric in metrics {
         let found = read_back::series_of(&mut oxtsdb.data(), metric).await?;
@@ -64,11 +64,11 @@ pub async fn check_oxtsdb(oxtsdb: &Tsdb, expected: &Expected, metrics: &[String]
     Ok(())
 }
 
-/// Fails unless the series of a metric are as expected, point for point.
+/// Compares the series of a metric, point for point.
 ///
 /// # Errors
 ///
-/// As said, with the first differences.
+/// The first differences.
 pub fn check_series(
     who: &str,
     expected: &Expected,
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn a_difference_is_named() {
+    fn reports_missing_and_differing_points() {
         let (five, half) = ((1, Number::Int(5)), (2, Number::Double(0.5)));
         assert_eq!(differences(&[five, half]), "");
         assert!(differences(&[five]).ends_with("at 2: 0.5 is missing"));
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn opentsdb_looks_one_point_ahead() {
+    fn an_integer_before_a_double_becomes_a_double() {
         let points = |values: [Number; 3]| BTreeMap::from([(1, values[0]), (2, values[1]), (3, values[2])]);
         let series = ("m".to_owned(), Tags::new());
         let sent = Expected::from([(
@@ -164,6 +164,6 @@ mod tests {
             series,
             points([Number::Double(1.0), Number::Double(2.5), Number::Int(3)]),
         )]);
-        assert_eq!(as_opentsdb_answers(&sent), answered);
+        assert_eq!(as_opentsdb_returns(&sent), answered);
     }
 }

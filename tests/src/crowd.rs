@@ -12,7 +12,7 @@ use tokio::net::TcpStream;
 pub struct Crowd(Vec<TcpStream>);
 
 impl Crowd {
-    /// Opens so many connections. The server may close some of them at once.
+    /// Opens `count` connections. The server may close some of them immediately.
     ///
     /// # Errors
     ///
@@ -26,7 +26,7 @@ impl Crowd {
         Ok(Self(streams))
     }
 
-    /// How many the server has not closed.
+    /// Returns the number of connections that are still open.
     pub fn open(&self) -> usize {
         self.0.iter().filter(|stream| is_open(stream)).count()
     }
@@ -48,7 +48,7 @@ fn is_open(stream: &TcpStream) -> bool {
 ///
 /// # Errors
 ///
-/// If the system refuses a limit within the hard one.
+/// If the system rejects a limit within the hard one.
 pub fn raise_descriptor_limit(needed: u64) -> anyhow::Result<bool> {
     let limit = getrlimit(Resource::Nofile);
     if limit.maximum.is_some_and(|maximum| maximum < needed) {

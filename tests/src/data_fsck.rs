@@ -1,26 +1,26 @@
-//! What OpenTSDB's `fsck` says about a table of points.
+//! The report of OpenTSDB's `fsck` about a table of points.
 
 use anyhow::{Context as _, ensure};
 
-/// What `fsck` found, without changing anything.
+/// The report of a read-only run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DataFsck {
-    /// Points that are as they should be; of several for one instant one is.
+    /// Valid points; of several for one instant, one.
     pub valid_points: u64,
     /// Errors of all kinds.
     pub errors: u64,
-    /// What it complains about, line by line, errors or not.
+    /// Its complaints, line by line, errors or not.
     pub complaints: Vec<String>,
 }
 
 impl DataFsck {
-    /// From the log of a run.
+    /// Parses the log of a run.
     pub(crate) fn parse(log: &str) -> anyhow::Result<Self> {
         let lines = || log.lines().filter_map(|line| line.split_once("Fsck: "));
         let count = |what: &str| -> anyhow::Result<u64> {
             let count = lines().find_map(|(_, text)| text.strip_prefix(what)?.strip_prefix(": "));
             Ok(count
-                .with_context(|| format!("fsck did not end:\n{log}"))?
+                .with_context(|| format!("fsck did not complete:\n{log}"))?
                 .parse()?)
         };
         let is_complaint = |level: &str| level.contains("ERROR") || level.contains("WARN");
@@ -33,11 +33,11 @@ impl DataFsck {
         Ok(found)
     }
 
-    /// Fails unless there are so many points and nothing is wrong.
+    /// Checks that it found this number of points and no error.
     ///
     /// # Errors
     ///
-    /// As said, with what it complains about.
+    /// If not, with its complaints.
     pub fn check(&self, points: u64) -> anyhow::Result<()> {
         let is_clean = self.valid_points == points && self.errors == 0 && self.complaints.is_empty();
         ensure!(is_clean, "there are {points} points, fsck finds {self:?}");
@@ -50,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn fsck_is_read_from_its_log() {
+    fn parses_the_log() {
         let log = "\
 16:43:26.611 ERROR Fsck: The last byte of a compacted should be 0 or 1. Either this value is corrupted \
 or it was written by a future version of OpenTSDB.
@@ -66,6 +66,6 @@ or it was written by a future version of OpenTSDB.
         );
         assert!(found.check(36_001).is_err());
         let error = DataFsck::parse("").unwrap_err().to_string();
-        assert!(error.contains("did not end"), "{error}");
+        assert!(error.contains("did not complete"), "{error}");
     }
 }

@@ -1,4 +1,4 @@
-//! Health of the services, as a balancer asks for it.
+//! Health checks of the services, as a load balancer sends them.
 
 use anyhow::ensure;
 use tonic::transport::Channel;
@@ -11,11 +11,11 @@ pub const UID_SERVICE: &str = "oxtsdb.uid.v1.UidService";
 /// Name of the data service in health checks.
 pub const DATA_SERVICE: &str = "oxtsdb.data.v1.DataService";
 
-/// The health of one service.
+/// Returns the health of one service.
 ///
 /// # Errors
 ///
-/// NOT_FOUND for a name that the server does not have, and when it cannot be asked.
+/// NOT_FOUND for a name that the server does not serve; the status of a call that fails.
 pub async fn check(channel: Channel, service: &str) -> Result<ServingStatus, tonic::Status> {
     let request = HealthCheckRequest {
         service: service.to_owned(),
@@ -24,11 +24,11 @@ pub async fn check(channel: Channel, service: &str) -> Result<ServingStatus, ton
     Ok(answer.into_inner().status())
 }
 
-/// Fails unless a service is SERVING.
+/// Checks that a service is SERVING.
 ///
 /// # Errors
 ///
-/// As said.
+/// If it is not, or the call fails.
 pub async fn check_serving(channel: Channel, service: &str) -> anyhow::Result<()> {
     let status = check(channel, service).await?;
     ensure!(status == ServingStatus::Serving, "`{service}` is {status:?}");

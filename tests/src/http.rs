@@ -1,4 +1,4 @@
-//! The HTTP door.
+//! A client of OpenTSDB's HTTP API.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -7,14 +7,14 @@ use anyhow::{Context as _, ensure};
 use serde_json::Value;
 use ureq::Agent;
 
-/// A client of OpenTSDB's HTTP API.
+/// The client.
 #[derive(Clone, Debug)]
 pub struct Http {
     agent: Agent,
     address: SocketAddr,
 }
 
-/// An answer, whatever its status.
+/// A response with any status.
 #[derive(Clone, Debug)]
 pub struct Answer {
     /// HTTP status, such as 204.
@@ -37,7 +37,7 @@ impl Answer {
     ///
     /// # Errors
     ///
-    /// If the body is no such envelope, or says another code than the status.
+    /// If the body is no such envelope, or its code differs from the status.
     pub fn error_message(&self) -> anyhow::Result<String> {
         let json = self.json()?;
         ensure!(
@@ -68,7 +68,7 @@ impl Http {
     ///
     /// # Errors
     ///
-    /// If there is no answer.
+    /// If there is no response.
     pub async fn get(&self, path: &str) -> anyhow::Result<Answer> {
         let (agent, url) = (self.agent.clone(), self.url(path));
         blocking(move || read(agent.get(&url).call()?)).await
@@ -78,7 +78,7 @@ impl Http {
     ///
     /// # Errors
     ///
-    /// If there is no answer.
+    /// If there is no response.
     pub async fn post(&self, path: &str, json: &Value) -> anyhow::Result<Answer> {
         self.post_bytes(path, &[], json.to_string().into_bytes()).await
     }
@@ -87,7 +87,7 @@ impl Http {
     ///
     /// # Errors
     ///
-    /// If there is no answer.
+    /// If there is no response.
     pub async fn post_bytes(
         &self,
         path: &str,

@@ -1,7 +1,7 @@
-//! Memory of a running server, sampled all the time.
+//! Continuous samples of the memory of a running server.
 //!
-//! A server that exceeds [`KILL_BYTES`] is killed: a test that fails must not take the machine down
-//! with it.
+//! A server that exceeds [`KILL_BYTES`] is killed: a failing test must not exhaust the
+//! machine.
 
 use std::fs;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -84,7 +84,7 @@ impl MemoryWatch {
         self.shared.current.load(Ordering::Relaxed)
     }
 
-    /// Most resident bytes of all samples.
+    /// Returns the largest sample.
     pub fn peak(&self) -> u64 {
         self.shared.peak.load(Ordering::Relaxed)
     }
@@ -95,11 +95,11 @@ impl MemoryWatch {
         kept.clone()
     }
 
-    /// Fails if the process had more memory than `most` at any sample.
+    /// Checks that no sample exceeds `most` bytes.
     ///
     /// # Errors
     ///
-    /// As said.
+    /// If one does.
     pub fn check_below(&self, most: u64) -> anyhow::Result<()> {
         let peak = self.peak();
         ensure!(

@@ -1,4 +1,4 @@
-//! A real OpenTSDB: writes, questions and UIDs through its own doors.
+//! A real OpenTSDB: writes, queries and UIDs through its own HTTP and telnet interfaces.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -12,13 +12,13 @@ use crate::rig::Part;
 use crate::sample::Number;
 use crate::telnet::Telnet;
 
-/// The last second that OpenTSDB can be asked for: it computes the end of the scan in 32 bits.
+/// The last second that OpenTSDB can query: it computes the end of the scan in 32 bits.
 const LAST_SECOND: i64 = 4_294_000_000;
 
 /// Tags of a series.
 pub type Tags = BTreeMap<String, String>;
 
-/// A running OpenTSDB; it ends with this value.
+/// A running OpenTSDB; dropping it kills the process.
 #[derive(Debug)]
 pub struct OpenTsdb {
     part: Part,
@@ -45,7 +45,7 @@ impl OpenTsdb {
     ///
     /// # Errors
     ///
-    /// If nobody listens.
+    /// If it does not accept.
     pub async fn telnet(&self) -> anyhow::Result<Telnet> {
         Telnet::connect(self.address).await
     }
@@ -54,7 +54,7 @@ impl OpenTsdb {
     ///
     /// # Errors
     ///
-    /// If one is refused.
+    /// If one is rejected.
     pub async fn put(&self, points: &[Value]) -> anyhow::Result<()> {
         let points = Value::Array(points.to_vec());
         let answer = self.http().post("/api/put?details&sync", &points).await?;
@@ -67,10 +67,10 @@ impl OpenTsdb {
         Ok(())
     }
 
-    /// Every series of a metric by itself, in full resolution.
+    /// Returns the series of a metric, one by one, in full resolution.
     ///
-    /// An integer comes as a floating point number where one follows it in its series; see
-    /// [`as_opentsdb_answers`](crate::comparison::as_opentsdb_answers).
+    /// An integer becomes a floating point number if one follows it in its series; see
+    /// [`as_opentsdb_returns`](crate::comparison::as_opentsdb_returns).
     ///
     /// # Errors
     ///
@@ -94,8 +94,8 @@ impl OpenTsdb {
         groups.iter().map(series).collect()
     }
 
-    /// The last point of a series with one tag, of the present hour or the two before, as `/api/query/last`
-    /// tells it; none if there is none.
+    /// Returns the last point of a series with one tag, of the current hour or the two before, as
+    /// `/api/query/last` reports it; none if there is none.
     ///
     /// # Errors
     ///
@@ -116,11 +116,11 @@ impl OpenTsdb {
         Ok(Some((timestamp_ms, number(&serde_json::from_str(text)?)?)))
     }
 
-    /// UIDs of names, assigned if need be, in hex; one request.
+    /// Returns the UIDs of names in hex, and assigns missing ones; one request.
     ///
     /// # Errors
     ///
-    /// If a name gets none.
+    /// If a name has none afterwards.
     pub async fn assign(&self, kind: UidKind, names: &[&str]) -> anyhow::Result<BTreeMap<String, String>> {
         let (word, errors) = match kind {
             UidKind::Metric => ("metric", "metric_errors"),
@@ -135,7 +135,7 @@ impl OpenTsdb {
             .json()?;
         let uid = |name: &&str| {
             let assigned = answer[word][name].as_str();
-            // It is an error for OpenTSDB if there is a UID already.
+            // OpenTSDB reports an error if there is a UID already.
             let known = answer[errors][name]
                 .as_str()
                 .and_then(|error| error.strip_prefix("Name already exists with UID: "));
@@ -147,8 +147,8 @@ impl OpenTsdb {
         names.iter().map(uid).collect()
     }
 
-    /// The UIDs whose names got another one in a race, which leaves a reverse mapping behind: OpenTSDB's word
-    /// for the kind (`metrics`, `tagk`, `tagv`), and the UID.
+    /// Returns the UIDs that lost a race, each of which leaves an orphaned reverse mapping: OpenTSDB's word for
+    /// the kind (`metrics`, `tagk`, `tagv`), and the UID.
     ///
     /// # Errors
     ///

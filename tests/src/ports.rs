@@ -1,4 +1,4 @@
-//! Free ports that stay ours over a restart.
+//! Free ports that stay reserved across a restart.
 //!
 //! Port 0 would give a new port with each start, from the range that outgoing connections use too;
 //! between a kill and the restart one of those could take it.
@@ -12,7 +12,7 @@ use anyhow::bail;
 const FIRST: u32 = 12_000;
 const COUNT: u32 = 20_000;
 
-/// A loopback address whose port nobody listens on.
+/// Returns a loopback address with a free port.
 ///
 /// # Errors
 ///

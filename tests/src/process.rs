@@ -1,4 +1,4 @@
-//! A program that runs for a test, and is ended whatever becomes of the test.
+//! A program that runs for a test and is killed when the test ends, however it ends.
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -77,21 +77,21 @@ impl Process {
         })
     }
 
-    /// Its number.
+    /// Process id.
     pub fn id(&self) -> u32 {
         self.child.id()
     }
 
-    /// What it wrote so far.
+    /// Returns its output so far.
     pub fn log(&self) -> String {
         fs::read_to_string(&self.log).unwrap_or_default()
     }
 
-    /// How it ended, if it did.
+    /// Returns its exit status if it has exited.
     ///
     /// # Errors
     ///
-    /// If the system cannot tell.
+    /// If the status cannot be read.
     pub fn ended(&mut self) -> anyhow::Result<Option<ExitStatus>> {
         if self.ended.is_none() {
             self.ended = self.child.try_wait()?;
@@ -99,19 +99,19 @@ impl Process {
         Ok(self.ended)
     }
 
-    /// Fails if it has ended, with what it wrote.
+    /// Checks that it still runs.
     ///
     /// # Errors
     ///
-    /// As said.
+    /// If it has exited; with its output.
     pub fn check_running(&mut self) -> anyhow::Result<()> {
         match self.ended()? {
             None => Ok(()),
-            Some(status) => bail!("the program ended with {status}; it wrote:\n{}", self.log()),
+            Some(status) => bail!("the program exited with {status}; its output:\n{}", self.log()),
         }
     }
 
-    /// `kill -9`: it gets no chance to do anything more.
+    /// `kill -9`.
     ///
     /// # Errors
     ///
@@ -124,27 +124,27 @@ impl Process {
         Ok(())
     }
 
-    /// Asks it to end (SIGTERM).
+    /// Requests a shutdown (SIGTERM).
     ///
     /// # Errors
     ///
-    /// If it is gone already.
+    /// If it has exited.
     pub fn terminate(&self) -> anyhow::Result<()> {
         self.signal(Signal::TERM)
     }
 
-    /// Sends a signal; STOP and CONT let it hang for a time.
+    /// Sends a signal; STOP and CONT suspend and resume it.
     ///
     /// # Errors
     ///
-    /// If it is gone already.
+    /// If it has exited.
     pub fn signal(&self, signal: Signal) -> anyhow::Result<()> {
         let number = i32::try_from(self.child.id())?;
         let pid = Pid::from_raw(number).context("a process has a number")?;
         kill_process(pid, signal).with_context(|| format!("{signal:?}"))
     }
 
-    /// How many descriptors it has open.
+    /// Returns the number of its open descriptors.
     ///
     /// # Errors
     ///
@@ -153,11 +153,11 @@ impl Process {
         Ok(fs::read_dir(format!("/proc/{}/fd", self.id()))?.count())
     }
 
-    /// Waits until it has ended by itself.
+    /// Waits until it exits.
     ///
     /// # Errors
     ///
-    /// If it does not.
+    /// If it does not exit in time.
     pub async fn wait(&mut self) -> anyhow::Result<ExitStatus> {
         let waited = wait::until("the program ends", || {
             let ended = self.ended();
@@ -167,7 +167,7 @@ impl Process {
         waited.with_context(|| self.log())
     }
 
-    /// The most memory it had at a time so far, bytes (`VmHWM` of Linux).
+    /// Returns its peak resident memory, in bytes (`VmHWM` of Linux).
     ///
     /// # Errors
     ///
@@ -185,13 +185,13 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // Nothing can be done about an error here; the process is gone then.
+        // An error means that the process has exited.
         let _ = self.kill9();
         if std::thread::panicking() {
             let log = self.log();
             let lines: Vec<&str> = log.lines().collect();
             let last = lines.get(lines.len().saturating_sub(40)..).unwrap_or_default();
-            eprintln!("--- the end of {}:\n{}", self.log.display(), last.join("\n"));
+            eprintln!("--- last lines of {}:\n{}", self.log.display(), last.join("\n"));
         }
     }
 }

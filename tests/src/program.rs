@@ -2,7 +2,7 @@
 //!
 //! `cargo test --workspace` builds them: cargo builds the programs of every package that has
 //! integration tests before it runs any test. `cargo test -p oxtsdb-tests` alone does not, and would
-//! run an old program without a word; so a missing or stale one is built here.
+//! silently run an old program; so a missing or stale one is built here.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use std::{env, fs};
 
 use anyhow::{Context as _, bail, ensure};
 
-/// Where a program of this workspace is, such as `tsdb`; it is built first if need be.
+/// Returns the path of a program of this workspace, such as `tsdb`. Builds it if it is missing or stale.
 ///
 /// # Errors
 ///
@@ -57,8 +57,8 @@ fn profile_folder() -> anyhow::Result<PathBuf> {
     }
 }
 
-/// The same question that cargo asks: is a source newer than the program? Cargo lists the sources in
-/// a `.d` file beside it.
+/// Returns why a program has to be built, by cargo's rule: a source is newer than the program. Cargo lists
+/// the sources in a `.d` file beside it.
 fn why_to_build(program: &Path) -> anyhow::Result<Option<String>> {
     let Ok(built) = fs::metadata(program).and_then(|data| data.modified()) else {
         return Ok(Some("it is missing".to_owned()));
@@ -78,14 +78,14 @@ fn why_to_build(program: &Path) -> anyhow::Result<Option<String>> {
         match fs::metadata(&source).and_then(|data| data.modified()) {
             Ok(changed) if changed <= built => {}
             Ok(_) => return Ok(Some(format!("{} is newer", source.display()))),
-            Err(_) => return Ok(Some(format!("{} is gone", source.display()))),
+            Err(_) => return Ok(Some(format!("{} does not exist", source.display()))),
         }
     }
     // A target folder may be shared by several clones.
     Ok((!is_ours).then(|| "it was built from another folder".to_owned()))
 }
 
-/// The root of the workspace. Asked while it runs, as cargo may run what it built for another clone.
+/// The root of the workspace, determined at run time: cargo may run a test that it built for another clone.
 fn workspace() -> anyhow::Result<PathBuf> {
     let package = env::var_os("CARGO_MANIFEST_DIR").unwrap_or_else(|| env!("CARGO_MANIFEST_DIR").into());
     let root = Path::new(&package)

@@ -1,4 +1,4 @@
-//! A TCP proxy that does what networks do: it stalls, slows down, loses, cuts and refuses.
+//! A TCP proxy that injects network faults: it stalls, throttles, drops bytes, cuts and refuses connections.
 
 use std::net::SocketAddr;
 use std::num::NonZeroU32;
@@ -16,29 +16,29 @@ use tokio::time::sleep;
 
 use crate::ports;
 
-/// What happens to the bytes of one direction.
+/// What the proxy does with the bytes of one direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flow {
-    /// They go on.
+    /// Forwards them.
     Pass,
-    /// They wait, in the sender's and our buffers.
+    /// Stops reading; bytes fill the buffers of sender and proxy.
     Stall,
-    /// They go on, so many a second.
+    /// Forwards this many bytes a second.
     Slow(NonZeroU32),
-    /// They are lost.
+    /// Discards them.
     Lose,
 }
 
-/// Which way bytes go.
+/// Direction of bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
     /// From the client to the server: requests.
     ToServer,
-    /// From the server to the client: answers.
+    /// From the server to the client: responses.
     ToClient,
 }
 
-/// A proxy in front of one server, on an address of its own. It ends with this value.
+/// A proxy in front of one server, with an address of its own. Dropping it closes all connections.
 #[derive(Debug)]
 pub struct Proxy {
     address: SocketAddr,
@@ -46,24 +46,24 @@ pub struct Proxy {
     accepting: Option<JoinHandle<()>>,
 }
 
-/// What all connections see.
+/// State of all connections.
 #[derive(Debug)]
 struct Shared {
     server: SocketAddr,
-    to_server: Way,
-    to_client: Way,
+    to_server: Lane,
+    to_client: Lane,
     /// Changes when all connections have to end.
     cuts: watch::Sender<u64>,
 }
 
 /// One direction.
 #[derive(Debug)]
-struct Way {
+struct Lane {
     flow: watch::Sender<Flow>,
     bytes: AtomicU64,
 }
 
-impl Way {
+impl Lane {
     fn new() -> Self {
         Self {
             flow: watch::Sender::new(Flow::Pass),
@@ -73,7 +73,7 @@ impl Way {
 }
 
 impl Proxy {
-    /// A proxy to a server, on a free port; everything passes.
+    /// Starts a proxy to a server on a free port, forwarding everything.
     ///
     /// # Errors
     ///
@@ -83,8 +83,8 @@ impl Proxy {
             address: ports::free()?,
             shared: Arc::new(Shared {
                 server,
-                to_server: Way::new(),
-                to_client: Way::new(),
+                to_server: Lane::new(),
+                to_client: Lane::new(),
                 cuts: watch::Sender::new(0),
             }),
             accepting: None,
@@ -93,36 +93,36 @@ impl Proxy {
         Ok(proxy)
     }
 
-    /// Where it listens.
+    /// Its address.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// From now on, for connections that are there and those to come.
+    /// Sets the flow of existing and new connections.
     pub fn set(&self, direction: Direction, flow: Flow) {
-        self.way(direction).flow.send_replace(flow);
+        self.lane(direction).flow.send_replace(flow);
     }
 
-    /// Bytes that went through, or were lost, so far.
+    /// Returns the bytes forwarded or discarded so far.
     pub fn bytes(&self, direction: Direction) -> u64 {
-        self.way(direction).bytes.load(Ordering::Relaxed)
+        self.lane(direction).bytes.load(Ordering::Relaxed)
     }
 
-    /// Ends all connections that are there, without the bytes that wait.
+    /// Closes all connections; buffered bytes are lost.
     pub fn cut(&self) {
         self.shared.cuts.send_modify(|cuts| *cuts += 1);
     }
 
-    /// Refuses new connections; those that are there stay.
+    /// Refuses new connections; existing ones stay open.
     pub async fn refuse(&mut self) {
         if let Some(accepting) = self.accepting.take() {
             accepting.abort();
-            // The port is closed when the task is gone.
+            // The port is closed after the task has ended.
             let _aborted = accepting.await;
         }
     }
 
-    /// Takes connections again after [`Proxy::refuse`].
+    /// Accepts connections again after [`Proxy::refuse`].
     ///
     /// # Errors
     ///
@@ -137,7 +137,7 @@ impl Proxy {
         Ok(())
     }
 
-    fn way(&self, direction: Direction) -> &Way {
+    fn lane(&self, direction: Direction) -> &Lane {
         match direction {
             Direction::ToServer => &self.shared.to_server,
             Direction::ToClient => &self.shared.to_client,
@@ -155,7 +155,7 @@ impl Drop for Proxy {
 }
 
 async fn accept(listener: TcpListener, shared: Arc<Shared>) {
-    // An error of one connection is the peer's; the next one may be well.
+    // An error of one connection does not affect the next one.
     loop {
         if let Ok((client, _)) = listener.accept().await {
             tokio::spawn(connect(client, Arc::clone(&shared)));
@@ -165,7 +165,7 @@ async fn accept(listener: TcpListener, shared: Arc<Shared>) {
 
 async fn connect(client: TcpStream, shared: Arc<Shared>) {
     let mut cuts = shared.cuts.subscribe();
-    // When the server refuses, the client sees its connection end: nothing closer to a refusal is left.
+    // If the server refuses, the client's connection, which is accepted already, is closed.
     let Ok(server) = TcpStream::connect(shared.server).await else {
         return;
     };
@@ -185,16 +185,16 @@ async fn connect(client: TcpStream, shared: Arc<Shared>) {
 }
 
 /// Moves the bytes of one direction until the sender closes it or the receiver is gone.
-async fn pump(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, way: &Way) {
-    /// How often a slow way moves bytes.
+async fn pump(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, lane: &Lane) {
+    /// Interval at which a throttled lane forwards bytes.
     const BEAT: Duration = Duration::from_millis(10);
     const BEATS_A_SECOND: u32 = 100;
 
-    let mut flows = way.flow.subscribe();
+    let mut flows = lane.flow.subscribe();
     let mut buffer = vec![0; 64 << 10];
     loop {
         let flow = *flows.borrow_and_update();
-        let room = match flow {
+        let capacity = match flow {
             Flow::Pass | Flow::Lose => buffer.len(),
             Flow::Slow(rate) => usize::try_from(rate.get().div_ceil(BEATS_A_SECOND))
                 .unwrap_or(usize::MAX)
@@ -206,7 +206,9 @@ async fn pump(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, way: &Way) {
                 continue;
             }
         };
-        let chunk = buffer.get_mut(..room).expect("room is at most the buffer");
+        let chunk = buffer
+            .get_mut(..capacity)
+            .expect("the capacity is at most the buffer's length");
         let read = tokio::select! {
             biased;
             changed = flows.changed() => match changed {
@@ -227,7 +229,7 @@ async fn pump(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, way: &Way) {
         if flow != Flow::Lose && to.write_all(read).await.is_err() {
             return;
         }
-        way.bytes
+        lane.bytes
             .fetch_add(u64::try_from(count).unwrap_or(0), Ordering::Relaxed);
         if matches!(flow, Flow::Slow(_)) {
             sleep(BEAT).await;

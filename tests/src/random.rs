@@ -1,4 +1,4 @@
-//! Random numbers that can be had again.
+//! Reproducible random numbers.
 
 use rand::SeedableRng as _;
 use rand::rngs::StdRng;

@@ -12,15 +12,15 @@ use serde_json::{Value, json};
 use crate::opentsdb::Tags;
 use crate::sample::{Number, Sample};
 
-/// What a series must hold: values by instant, in milliseconds.
+/// The expected points of a series: values by instant, in milliseconds.
 pub type Expected = BTreeMap<(String, Tags), BTreeMap<i64, Number>>;
 
-/// Points of one series lie in so few hours, so that rows have many cells.
+/// Hours of a series: few, so that rows have many cells.
 const HOURS_OF_A_SERIES: usize = 4;
-/// So many points in a series, on average.
+/// Points of a series, on average.
 const POINTS_OF_A_SERIES: usize = 400;
 const HOUR_MS: i64 = 3_600_000;
-/// What OpenTSDB takes for milliseconds begins here.
+/// OpenTSDB reads timestamps from here on as milliseconds.
 const FIRST_MS: i64 = 1 << 32;
 
 /// A point as it is sent.
@@ -33,7 +33,7 @@ pub struct Sent {
 }
 
 impl Sent {
-    /// Its time as OpenTSDB's doors take it.
+    /// Its timestamp as OpenTSDB's protocols take it.
     fn timestamp(&self) -> i64 {
         if self.is_ms {
             self.sample.timestamp_ms
@@ -69,7 +69,7 @@ impl Sent {
         self.sample.to_telnet_line().is_ascii()
     }
 
-    /// gRPC knows instants only: a whole second is stored as a second.
+    /// False for a whole second in milliseconds: gRPC stores it as seconds.
     pub fn fits_grpc(&self) -> bool {
         !(self.is_ms && self.sample.timestamp_ms % 1000 == 0)
     }
@@ -96,7 +96,7 @@ pub struct RandomPoints {
     pub overwritten: Vec<String>,
 }
 
-/// What the values of a series are.
+/// The type of a series' values.
 #[derive(Clone, Copy, Debug)]
 enum Values {
     Ints,
@@ -178,18 +178,18 @@ impl RandomPoints {
         }
     }
 
-    /// What is stored when `points` are, and nothing else.
+    /// The stored points after `points`.
     pub fn expected(&self) -> Expected {
         expected(&self.points)
     }
 
-    /// What is stored when the overwrites are, too.
+    /// The stored points after `points` and the overwrites.
     pub fn expected_at_last(&self) -> Expected {
         expected(self.points.iter().chain(&self.overwrites))
     }
 }
 
-/// What is stored when these points are, in this order.
+/// The stored points after these, in this order.
 pub(crate) fn expected<'a>(points: impl IntoIterator<Item = &'a Sent>) -> Expected {
     let mut expected = Expected::new();
     for sent in points {
@@ -201,17 +201,17 @@ pub(crate) fn expected<'a>(points: impl IntoIterator<Item = &'a Sent>) -> Expect
     expected
 }
 
-/// The same number is stored with 4 bytes by one door and with 8 by another, if 4 are enough for it; stored
-/// twice, OpenTSDB takes these for two values of one instant.
+/// True if every protocol stores the number with the same width. Where 4 bytes hold it, one protocol uses 4 and
+/// another 8; stored in both, OpenTSDB reads two values of one instant.
 fn has_one_width(number: Number) -> bool {
     match number {
         Number::Int(_) => true,
-        #[expect(clippy::cast_possible_truncation, reason = "whether it fits is the question")]
+        #[expect(clippy::cast_possible_truncation, reason = "the comparison detects the loss")]
         Number::Double(value) => f64::from(value as f32).to_bits() != value.to_bits(),
     }
 }
 
-/// One to eight; the first one tells the series apart.
+/// One to eight tags; the first one identifies the series.
 fn tags(random: &mut StdRng, number: usize) -> Vec<(String, String)> {
     let count = random.random_range(1..=8);
     let letters = ["web01", "LGA", "a-b_c.d/e", "0", "é", "ß"];
@@ -227,7 +227,7 @@ fn tags(random: &mut StdRng, number: usize) -> Vec<(String, String)> {
         .collect()
 }
 
-/// Start of an hour: the first one there is, some of the past, the present one, one far ahead.
+/// Start of an hour: the first of all, past ones, the current one, one far in the future.
 fn hour(random: &mut StdRng, now_ms: i64) -> i64 {
     let hour = match random.random_range(0..10) {
         0 => 0,
@@ -311,7 +311,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn there_is_some_of_everything() {
+    fn covers_every_form_of_points() {
         let made = RandomPoints::new(&mut StdRng::seed_from_u64(1), "m", 20_000, 1_795_000_000_000);
         assert!(made.points.len() > 15_000 && made.overwrites.len() > 50);
         assert!(made.plain.len() == 3 && made.overwritten.len() == 1);
@@ -325,14 +325,14 @@ mod tests {
         assert!(any(|sent| sent.sample.value == Number::Double(-0.0)));
         assert!(any(|sent| sent.sample.tags.len() == 8));
         let stored: usize = made.expected().values().map(BTreeMap::len).sum();
-        assert!(stored < made.points.len(), "none is there twice");
+        assert!(stored < made.points.len(), "no point occurs twice");
         let finite = |sent: &Sent| sent.sample.value.as_f64().is_finite();
         assert!(made.points.iter().chain(&made.overwrites).all(finite));
         assert!(made.expected() != made.expected_at_last());
     }
 
     #[test]
-    fn a_time_has_the_form_in_which_it_is_sent() {
+    fn timestamps_keep_their_unit() {
         let sample = Sample::int("m", &[("host", "a")], 1_346_846_400_000, 18);
         let mut sent = Sent { sample, is_ms: false };
         assert_eq!(sent.to_telnet_line(), "put m 1346846400 18 host=a\n");

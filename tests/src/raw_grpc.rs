@@ -1,7 +1,7 @@
-//! A gRPC transport that does nothing by itself.
+//! A gRPC transport without client-side behaviour.
 //!
-//! tonic's own channel looks at `grpc-timeout` too and gives up first, so that the answer of the
-//! server is never seen.
+//! tonic's own channel enforces `grpc-timeout` too and cancels first, so that a test would never see the
+//! response of the server.
 
 use std::net::{Ipv4Addr, SocketAddr};
 
@@ -20,7 +20,7 @@ use tower::Service;
 
 use crate::raw_http::socket_from;
 
-/// HTTP/2's own size of windows: the server may send so many bytes of a stream that no one reads.
+/// HTTP/2's own size of windows: the server may send this many unread bytes of a stream.
 const WINDOW: u32 = 65_535;
 
 /// A connection; generated clients take it in place of a channel, by `with_origin`.
@@ -34,7 +34,7 @@ impl RawChannel {
     ///
     /// # Errors
     ///
-    /// If nobody listens or HTTP/2 is not spoken.
+    /// If the server does not accept or does not speak HTTP/2.
     pub async fn connect(address: SocketAddr) -> anyhow::Result<Self> {
         Self::over(TcpStream::connect(address).await?, None).await
     }
@@ -70,7 +70,7 @@ impl RawChannel {
         Ok(Self { sender })
     }
 
-    /// What generated clients want to know beside the connection.
+    /// The origin that generated clients need beside the connection.
     ///
     /// # Errors
     ///

@@ -81,7 +81,7 @@ impl RawHttp {
         })
     }
 
-    /// Connects with a receive buffer of a few kilobytes, so that the kernel reads little ahead of us.
+    /// Connects with a receive buffer of a few kilobytes, so that the kernel buffers little.
     ///
     /// # Errors
     ///
@@ -195,7 +195,7 @@ impl RawHttp {
         Ok(answer)
     }
 
-    /// Where some bytes begin in what was received.
+    /// Returns the position of some bytes in the received data.
     async fn find(&mut self, bytes: &[u8]) -> anyhow::Result<usize> {
         let mut searched = 0;
         loop {

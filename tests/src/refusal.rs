@@ -1,4 +1,4 @@
-//! What a refusal must have: a code, a reason, the figure and the setting, and whether to retry.
+//! Requirements of a rejection: a code, a reason, the figure and the setting, and whether to retry.
 
 use anyhow::{Context as _, bail, ensure};
 use oxtsdb_proto::common::v1::ErrorReason;
@@ -8,12 +8,12 @@ use tonic_types::StatusExt as _;
 
 use crate::raw_http::RawAnswer;
 
-/// Fails unless a status is a typed refusal of a request that is too large, or of any request during
+/// Checks that a status is a typed rejection: of a request that is too large, or of any request during
 /// overload.
 ///
 /// # Errors
 ///
-/// As said.
+/// The first missing part.
 pub fn check_status(status: &Status) -> anyhow::Result<()> {
     let reason = reason_of(status).with_context(|| format!("no reason: {status:?}"))?;
     let has_retry = status
@@ -34,16 +34,16 @@ pub fn check_status(status: &Status) -> anyhow::Result<()> {
             Ok(())
         }
         Code::DeadlineExceeded => Ok(()),
-        _ => bail!("not a refusal: {status:?}"),
+        _ => bail!("not a rejection: {status:?}"),
     }
 }
 
-/// Fails unless a response is a typed refusal: OpenTSDB's envelope with the figure, and for 503 a
+/// Checks that a response is a typed rejection: OpenTSDB's envelope with the figure, and for 503 a
 /// `Retry-After` and the setting.
 ///
 /// # Errors
 ///
-/// As said.
+/// The first missing part.
 pub fn check_answer(answer: &RawAnswer) -> anyhow::Result<()> {
     let json = answer.json()?;
     ensure!(
@@ -69,11 +69,11 @@ pub fn check_answer(answer: &RawAnswer) -> anyhow::Result<()> {
             );
             Ok(())
         }
-        _ => bail!("not a refusal: {} {text}", answer.status),
+        _ => bail!("not a rejection: {} {text}", answer.status),
     }
 }
 
-/// Fails unless a message has a figure and a setting.
+/// Checks that a message has a figure and a setting.
 fn check_message(message: &str) -> anyhow::Result<()> {
     ensure!(has_figure(message), "no figure: {message}");
     ensure!(message.contains("--"), "no setting: {message}");

@@ -22,11 +22,11 @@ pub struct Rig {
 }
 
 impl Rig {
-    /// The one that the environment names. `None` without one; that a test was skipped is printed.
+    /// Returns the one that the environment names, or `None`, and prints that the test is skipped.
     ///
     /// # Errors
     ///
-    /// If a variable is there, but another one is missing or cannot be read.
+    /// If only some of the variables are set, or one cannot be parsed.
     pub fn find(test: &str) -> anyhow::Result<Option<Self>> {
         let Ok(gateways) = env::var("OXTSDB_TEST_HBASE") else {
             println!("{test}: SKIPPED, it needs an HBase: tests/hbase/rig.sh run cargo test …");
@@ -48,26 +48,26 @@ impl Rig {
         }))
     }
 
-    /// Where the gateways listen that all tests share.
+    /// Addresses of the gateways that all tests share.
     pub fn gateways(&self) -> &[SocketAddr] {
         &self.gateways
     }
 
-    /// Flags with which `tsdb serve` keeps its rows in tables of this HBase.
+    /// Flags for `tsdb serve` on tables of this HBase.
     pub fn flags(&self, tables: &Tables) -> Vec<String> {
         let mut flags = hbase_flags(&self.gateways);
         flags.extend(tables.flags());
         flags
     }
 
-    /// Flags with which `uid-service` does.
+    /// Flags for `uid-service` on these tables.
     pub fn uid_flags(&self, tables: &Tables) -> Vec<String> {
         let mut flags = hbase_flags(&self.gateways);
         flags.push(format!("--uid-table={}", tables.uid));
         flags
     }
 
-    /// One more gateway, for one test; with flags of HBase's Thrift server, such as `-f` for frames.
+    /// Starts another gateway, for one test, with flags of HBase's Thrift server, such as `-f` for frames.
     ///
     /// # Errors
     ///
@@ -81,8 +81,8 @@ impl Rig {
         .await
     }
 
-    /// The HBase server itself: ZooKeeper, master and region server in one process. It belongs to all
-    /// tests: who stops it starts it again.
+    /// The HBase server itself: ZooKeeper, master and region server in one process. All tests
+    /// share it: a test that stops it starts it again.
     pub fn hbase(&self) -> Part {
         Part {
             folder: self.folder.clone(),
@@ -92,7 +92,7 @@ impl Rig {
         }
     }
 
-    /// An OpenTSDB on some tables, with settings beside those of [`Tables::opentsdb_settings`].
+    /// Starts an OpenTSDB on some tables, with settings beside those of [`Tables::opentsdb_settings`].
     ///
     /// # Errors
     ///
@@ -105,7 +105,7 @@ impl Rig {
         OpenTsdb::new(self.start("opentsdb", unique("opentsdb"), settings).await?)
     }
 
-    /// Makes OpenTSDB's four tables with names of their own, as an operator of OpenTSDB does.
+    /// Creates OpenTSDB's four tables with unique names, as an operator of OpenTSDB does.
     ///
     /// # Errors
     ///
@@ -116,34 +116,34 @@ impl Rig {
         Ok(tables)
     }
 
-    /// Names of tables that are not there.
+    /// Returns names of tables that do not exist.
     pub fn new_tables(&self, test: &str) -> Tables {
         Tables::named(&unique(test))
     }
 
-    /// What OpenTSDB's own check says about a UID table; nothing is changed.
+    /// Runs OpenTSDB's own check on a UID table, read-only.
     ///
     /// # Errors
     ///
-    /// If it cannot be run. What it finds is no error.
+    /// If it cannot be run. Its findings are not errors.
     pub async fn uid_fsck(&self, opentsdb: &OpenTsdb) -> anyhow::Result<UidFsck> {
         let part = &opentsdb.part().name;
         let output = output("tool", &self.folder, [part, "UidManager", "--verbose", "fsck"]).await?;
         UidFsck::parse(&String::from_utf8_lossy(&output.stderr))
     }
 
-    /// What OpenTSDB's own check says about a table of points; nothing is changed.
+    /// Runs OpenTSDB's own check on a table of points, read-only.
     ///
     /// # Errors
     ///
-    /// If it cannot be run. What it finds is no error.
+    /// If it cannot be run. Its findings are not errors.
     pub async fn data_fsck(&self, opentsdb: &OpenTsdb) -> anyhow::Result<DataFsck> {
         let part = &opentsdb.part().name;
         let output = output("tool", &self.folder, [part, "Fsck", "--full-scan", "--threads=1"]).await?;
         DataFsck::parse(&String::from_utf8_lossy(&output.stderr))
     }
 
-    /// How HBase describes a table: its settings as its shell writes them.
+    /// Returns HBase's description of a table, as its shell prints it.
     ///
     /// # Errors
     ///
@@ -178,14 +178,14 @@ pub fn hbase_flags(gateways: &[SocketAddr]) -> Vec<String> {
     ]
 }
 
-/// A name that no other test has, and none that ran before on the same HBase.
+/// Returns a name that no other test has used on this HBase.
 fn unique(what: &str) -> String {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
     format!("{what}-{}-{number}", std::process::id())
 }
 
-/// A process of the rig. One that was started for a test ends with this value.
+/// A process of the rig. Dropping one that was started for a test kills it.
 #[derive(Debug)]
 pub struct Part {
     folder: PathBuf,
@@ -195,17 +195,17 @@ pub struct Part {
 }
 
 impl Part {
-    /// Where it listens.
+    /// Its address.
     ///
     /// # Errors
     ///
-    /// For HBase itself, which only its own clients speak to.
+    /// For HBase itself, which only its own clients can reach.
     pub fn address(&self) -> anyhow::Result<SocketAddr> {
         self.address
             .with_context(|| format!("{} has no address of its own", self.name))
     }
 
-    /// What it logged so far.
+    /// Returns its log so far.
     ///
     /// # Errors
     ///
@@ -216,22 +216,22 @@ impl Part {
         Ok(String::from_utf8_lossy(&bytes).into_owned())
     }
 
-    /// `kill -9`; returns when it is gone.
+    /// `kill -9`; returns after it has exited.
     ///
     /// # Errors
     ///
     /// The rig's.
     pub async fn kill9(&self) -> anyhow::Result<()> {
-        self.tell("kill").await
+        self.command_part("kill").await
     }
 
-    /// SIGSTOP: it keeps its connections, and is silent.
+    /// SIGSTOP: its connections stay open without responses.
     ///
     /// # Errors
     ///
     /// If it does not run.
     pub async fn pause(&self) -> anyhow::Result<()> {
-        self.tell("pause").await
+        self.command_part("pause").await
     }
 
     /// SIGCONT.
@@ -240,28 +240,28 @@ impl Part {
     ///
     /// If it does not run.
     pub async fn resume(&self) -> anyhow::Result<()> {
-        self.tell("resume").await
+        self.command_part("resume").await
     }
 
-    /// Ends it in order; returns when it is gone.
+    /// Shuts it down; returns after it has exited.
     ///
     /// # Errors
     ///
     /// The rig's.
     pub async fn stop(&self) -> anyhow::Result<()> {
-        self.tell("stop").await
+        self.command_part("stop").await
     }
 
-    /// Starts it again where it was, after it has ended; returns when it answers.
+    /// Starts it again at its address, after it has exited; returns when it is ready.
     ///
     /// # Errors
     ///
-    /// If it runs already, or does not come back.
+    /// If it still runs, or does not become ready.
     pub async fn again(&self) -> anyhow::Result<()> {
-        self.tell("again").await
+        self.command_part("again").await
     }
 
-    async fn tell(&self, verb: &str) -> anyhow::Result<()> {
+    async fn command_part(&self, verb: &str) -> anyhow::Result<()> {
         rig(verb, &self.folder, [&self.name]).await?;
         Ok(())
     }
@@ -270,7 +270,7 @@ impl Part {
 impl Drop for Part {
     fn drop(&mut self) {
         if !self.is_shared {
-            // Nothing can be done about an error here; the rig ends it with the others.
+            // After an error the rig stops it with the others.
             let _ = command("kill", &self.folder, [&self.name]).status();
         }
         if std::thread::panicking() {
@@ -293,7 +293,7 @@ where
     command
 }
 
-/// What the rig wrote, whatever its exit status.
+/// Runs the rig and returns its output, with any exit status.
 async fn output<I, S>(verb: &str, folder: &Path, arguments: I) -> anyhow::Result<Output>
 where
     I: IntoIterator<Item = S>,
@@ -303,7 +303,7 @@ where
     Ok(tokio::task::spawn_blocking(move || command.output()).await??)
 }
 
-/// What the rig wrote; fails with what it says is wrong.
+/// Runs the rig and returns its output; fails with its error.
 async fn rig<I, S>(verb: &str, folder: &Path, arguments: I) -> anyhow::Result<String>
 where
     I: IntoIterator<Item = S>,

@@ -2,7 +2,7 @@
 
 use anyhow::Context as _;
 
-/// What a variable says, or the usual size.
+/// The value of a variable, or the default.
 ///
 /// # Errors
 ///

@@ -1,4 +1,4 @@
-//! The cells of tables in HBase, read past both services.
+//! The cells of tables in HBase, read directly, without the services.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use tokio_stream::StreamExt as _;
 
 use crate::rig::Rig;
 
-/// Where a cell is: row key, family, qualifier.
+/// Coordinates of a cell: row key, family, qualifier.
 pub type Column = (Vec<u8>, String, Vec<u8>);
 
 /// Reads tables.

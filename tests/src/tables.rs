@@ -1,4 +1,4 @@
-//! Names of OpenTSDB's four tables that one test has for itself, so that tests share one HBase.
+//! Names of OpenTSDB's four tables, unique for each test, so that tests can share one HBase.
 
 /// Four table names.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,4 +1,4 @@
-//! The telnet door.
+//! A telnet client.
 
 use std::net::SocketAddr;
 
@@ -9,7 +9,7 @@ use tokio::time::timeout;
 
 use crate::PATIENCE;
 
-/// A connection that speaks OpenTSDB's lines.
+/// A connection with OpenTSDB's line protocol.
 #[derive(Debug)]
 pub struct Telnet {
     stream: BufReader<TcpStream>,
@@ -20,7 +20,7 @@ impl Telnet {
     ///
     /// # Errors
     ///
-    /// If nobody listens.
+    /// If the server does not accept.
     pub async fn connect(address: SocketAddr) -> anyhow::Result<Self> {
         let stream = TcpStream::connect(address).await?;
         stream.set_nodelay(true)?;
@@ -33,13 +33,13 @@ impl Telnet {
     ///
     /// # Errors
     ///
-    /// If the connection is gone.
+    /// If the connection is closed.
     pub async fn send(&mut self, bytes: &[u8]) -> anyhow::Result<()> {
         self.stream.get_mut().write_all(bytes).await?;
         Ok(())
     }
 
-    /// The next line of the server, without its end.
+    /// Returns the next line of the server, without its line end.
     ///
     /// # Errors
     ///
@@ -54,7 +54,7 @@ impl Telnet {
         Ok(line.trim_end_matches(['\r', '\n']).to_owned())
     }
 
-    /// Says that nothing more is sent, and reads until the server closes.
+    /// Shuts down the sending side and reads until the server closes.
     ///
     /// # Errors
     ///
@@ -64,7 +64,7 @@ impl Telnet {
         self.rest().await
     }
 
-    /// Everything until the server closes.
+    /// Reads until the server closes.
     ///
     /// # Errors
     ///

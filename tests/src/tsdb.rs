@@ -16,8 +16,8 @@ use crate::process::Process;
 use crate::telnet::Telnet;
 use crate::{ports, wait};
 
-/// Largest message that our clients read: answers may be larger than gRPC's default of 4 MiB.
-const MAX_ANSWER: usize = 64 << 20;
+/// Largest message that the clients accept: responses may exceed gRPC's default of 4 MiB.
+const MAX_RESPONSE: usize = 64 << 20;
 
 /// How to run a server.
 #[derive(Clone, Debug, Default)]
@@ -57,10 +57,10 @@ impl Options {
     }
 }
 
-/// A running `tsdb serve`; it ends with this value.
+/// A running `tsdb serve`; dropping it kills the process.
 #[derive(Debug)]
 pub struct Tsdb {
-    // Ended before its folder is removed: fields are dropped in this order.
+    // Killed before its folder is removed: fields are dropped in this order.
     process: Process,
     http: SocketAddr,
     data: SocketAddr,
@@ -71,7 +71,7 @@ pub struct Tsdb {
 }
 
 impl Tsdb {
-    /// On an empty store, with every setting as it is without flags.
+    /// Starts it on an empty store with default settings.
     ///
     /// # Errors
     ///
@@ -80,7 +80,7 @@ impl Tsdb {
         Self::start_with(Options::default()).await
     }
 
-    /// With options.
+    /// Starts it with options.
     ///
     /// # Errors
     ///
@@ -91,12 +91,12 @@ impl Tsdb {
         Ok(tsdb)
     }
 
-    /// One that must not start: it ends with exit status 1, and was never ready. Gives its error, a line
+    /// Starts one that must fail: it exits with status 1 and is never ready. Returns its error, a line
     /// without the program's name.
     ///
     /// # Errors
     ///
-    /// If it serves, does not end, ends otherwise, or says more or less than one error.
+    /// If it serves, does not exit, exits with another status, or does not print exactly one error.
     pub async fn refused(options: Options) -> anyhow::Result<String> {
         let mut tsdb = Self::launch(options)?;
         let (data, uid) = (tsdb.data_channel(), tsdb.uid_channel());
@@ -151,21 +151,21 @@ impl Tsdb {
         self.process.kill9()
     }
 
-    /// SIGTERM, then waits until it has ended by itself.
+    /// Sends SIGTERM and waits until it exits.
     ///
     /// # Errors
     ///
-    /// If it does not end.
+    /// If it does not exit.
     pub async fn terminate(&mut self) -> anyhow::Result<ExitStatus> {
         self.process.terminate()?;
         self.process.wait().await
     }
 
-    /// Starts it again, with the same folder and ports, after it has ended.
+    /// Starts it again with the same folder and ports, after it has exited.
     ///
     /// # Errors
     ///
-    /// If it still runs, or does not come back.
+    /// If it still runs, or does not serve within a minute.
     pub async fn restart(&mut self) -> anyhow::Result<()> {
         ensure!(self.process.ended()?.is_some(), "the server still runs");
         self.process = run(
@@ -190,7 +190,7 @@ impl Tsdb {
                 check_serving(data, DATA_SERVICE).await?;
                 check_serving(uid, UID_SERVICE).await?;
                 let version = http.get("/api/version").await?;
-                ensure!(version.status == 200, "/api/version answers {}", version.status);
+                ensure!(version.status == 200, "/api/version returns {}", version.status);
                 Ok(())
             }
         })
@@ -215,12 +215,12 @@ impl Tsdb {
 
     /// Client of the data service.
     pub fn data(&self) -> DataServiceClient<Channel> {
-        DataServiceClient::new(self.data_channel()).max_decoding_message_size(MAX_ANSWER)
+        DataServiceClient::new(self.data_channel()).max_decoding_message_size(MAX_RESPONSE)
     }
 
     /// Client of the UID service.
     pub fn uids(&self) -> UidServiceClient<Channel> {
-        UidServiceClient::new(self.uid_channel()).max_decoding_message_size(MAX_ANSWER)
+        UidServiceClient::new(self.uid_channel()).max_decoding_message_size(MAX_RESPONSE)
     }
 
     /// A new connection to the data service.
@@ -242,7 +242,7 @@ impl Tsdb {
     ///
     /// # Errors
     ///
-    /// If nobody listens.
+    /// If the server does not accept.
     pub async fn telnet(&self) -> anyhow::Result<Telnet> {
         Telnet::connect(self.http).await
     }
@@ -283,7 +283,7 @@ fn run(
     Process::run_limited("tsdb", arguments, &log, options.descriptors)
 }
 
-/// A connection that is made with the first call, and again whenever it is lost.
+/// A connection that is opened by the first call, and reopened when it breaks.
 pub(crate) fn channel(address: SocketAddr) -> Channel {
     let uri = http::Uri::builder()
         .scheme("http")

@@ -23,7 +23,7 @@ pub struct UidProgram {
 }
 
 impl UidProgram {
-    /// Starts it on a folder, at an address that it had before, or at a free one.
+    /// Starts it on a folder, at a given address or at a free one.
     ///
     /// # Errors
     ///
@@ -54,7 +54,7 @@ impl UidProgram {
         Ok(program)
     }
 
-    /// Where it listens.
+    /// Its address.
     pub fn address(&self) -> SocketAddr {
         self.address
     }

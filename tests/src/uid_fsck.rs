@@ -1,23 +1,23 @@
-//! What OpenTSDB's `uid fsck` says about a UID table.
+//! The report of OpenTSDB's `uid fsck` about a UID table.
 
 use anyhow::bail;
 
-/// What `uid fsck` found, without changing anything.
+/// The report of a read-only run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct UidFsck {
     /// Reverse mappings to a name that has another UID: OpenTSDB's word for the kind, and the UID.
     pub orphans: Vec<(String, u64)>,
-    /// Everything else that it complains about.
+    /// All other complaints.
     pub others: Vec<String>,
 }
 
 impl UidFsck {
-    /// Nothing is wrong.
+    /// True if it found no error.
     pub fn is_clean(&self) -> bool {
         self.orphans.is_empty() && self.others.is_empty()
     }
 
-    /// From the log of a run with `--verbose`.
+    /// Parses the log of a run with `--verbose`.
     pub(crate) fn parse(log: &str) -> anyhow::Result<Self> {
         let mut found = Self::default();
         let mut is_complete = false;
@@ -28,8 +28,8 @@ impl UidFsck {
             is_complete |= text.ends_with("errors found.");
             // For each kind `metrics: Found 2 errors.`, and at the end `2 errors found.`
             let is_sum = text.ends_with("errors found.") || text.contains(": Found ");
-            // `Max ID for tagk is 4 but only 3 entries were found. Maybe 1 IDs were deleted?` Numbers that name
-            // nothing are no error, to OpenTSDB neither.
+            // `Max ID for tagk is 4 but only 3 entries were found. Maybe 1 IDs were deleted?` Skipped
+            // numbers are not an error, to OpenTSDB neither.
             let is_note = text.contains("IDs were deleted?");
             if is_sum || is_note || !(level.contains("ERROR") || level.contains("WARN")) {
                 continue;
@@ -40,7 +40,7 @@ impl UidFsck {
             }
         }
         if !is_complete {
-            bail!("uid fsck did not end:\n{log}");
+            bail!("uid fsck did not complete:\n{log}");
         }
         Ok(found)
     }
@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn fsck_is_read_from_its_log() {
+    fn parses_the_log() {
         let log = "\
 14:02:15.382 INFO  UidManager: Running in log only mode
 14:02:15.601 ERROR UidManager: Inconsistent reverse metrics mapping 0000F0 -> race.130 vs 0000EF -> race.130 / race.130 -> 0000EF
@@ -76,7 +76,7 @@ mod tests {
             UidFsck::parse("")
                 .unwrap_err()
                 .to_string()
-                .contains("did not end")
+                .contains("did not complete")
         );
         assert!(
             UidFsck::parse("1 INFO  UidManager: No errors found.")

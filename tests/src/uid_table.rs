@@ -1,4 +1,4 @@
-//! What a UID table says, and whether it holds together.
+//! The content of a UID table, and checks of its consistency.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,7 +14,7 @@ pub struct UidTable {
     pub forward: BTreeMap<(String, String), u64>,
     /// UID to name.
     pub reverse: BTreeMap<(String, u64), String>,
-    /// Highest UID given out.
+    /// Highest assigned UID.
     pub counters: BTreeMap<String, u64>,
 }
 
@@ -51,12 +51,12 @@ impl UidTable {
         Ok(())
     }
 
-    /// Fails if a UID has two names, a name leads to no UID that leads back, or a counter is behind.
-    /// (That a name has one UID only is how the table is made.)
+    /// Checks that each UID has one name, that each name's UID maps back to it, and that no counter is behind.
+    /// (That a name has one UID follows from the table's keys.)
     ///
     /// # Errors
     ///
-    /// As said.
+    /// The first violation.
     pub fn check(&self) -> anyhow::Result<()> {
         let mut names = BTreeMap::new();
         for ((kind, name), uid) in &self.forward {
@@ -77,7 +77,7 @@ impl UidTable {
         Ok(())
     }
 
-    /// UIDs that lead to a name which has another one, or none: what is left of lost races and crashes.
+    /// Returns reverse mappings whose name has another UID or none: remains of lost races and crashes.
     pub fn orphans(&self) -> BTreeSet<(String, u64)> {
         let is_orphan = |((kind, uid), name): &(&(String, u64), &String)| {
             self.forward.get(&((*kind).clone(), (*name).clone())) != Some(uid)
@@ -89,7 +89,7 @@ impl UidTable {
             .collect()
     }
 
-    /// Numbers that were taken from the counters and name nothing.
+    /// Returns the count of UIDs that were taken from the counters and have no name.
     pub fn leaked(&self) -> u64 {
         let taken: u64 = self.counters.values().sum();
         taken.saturating_sub(u64::try_from(self.forward.len()).unwrap_or(u64::MAX))
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn orphans_and_leaks_are_found() {
+    fn finds_orphans_and_leaks() {
         let table = table(&[
             (&[0], "id", &[0, 0, 0, 0, 0, 0, 0, 3]),
             (b"a", "id", &[0, 0, 2]),
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn what_breaks_the_promise_is_named() {
+    fn check_names_the_violation() {
         let counter: (&[u8], &str, &[u8]) = (&[0], "id", &[0, 0, 0, 0, 0, 0, 0, 1]);
         let forward: (&[u8], &str, &[u8]) = (b"a", "id", &[0, 0, 1]);
         let reverse: (&[u8], &str, &[u8]) = (&[0, 0, 1], "name", b"a");

@@ -1,27 +1,27 @@
-//! Waiting for a condition, never for a time.
+//! Waiting for a condition, never for a fixed time.
 
 use std::future::Future;
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 
-/// How long a condition may take on a slow, busy machine before the test fails.
+/// Time for a condition on a slow, busy machine before the test fails.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Asks again and again until the answer is there.
+/// Polls a condition until it is met, and returns its result.
 ///
 /// # Errors
 ///
-/// After [`PATIENCE`], with `what` and the last reason why not.
-pub async fn until<T, F, A>(what: &str, mut ask: F) -> anyhow::Result<T>
+/// After [`PATIENCE`], with `what` and the last error.
+pub async fn until<T, F, R>(what: &str, mut poll: F) -> anyhow::Result<T>
 where
-    F: FnMut() -> A,
-    A: Future<Output = anyhow::Result<T>>,
+    F: FnMut() -> R,
+    R: Future<Output = anyhow::Result<T>>,
 {
     let end = Instant::now() + PATIENCE;
     loop {
-        match ask().await {
-            Ok(answer) => return Ok(answer),
+        match poll().await {
+            Ok(result) => return Ok(result),
             Err(reason) if Instant::now() > end => {
                 return Err(reason.context(format!("{what}: not within {} s", PATIENCE.as_secs())));
             }

@@ -7,7 +7,7 @@ use tokio::task::JoinHandle;
 use super::*;
 use crate::until;
 
-/// A server that sends back what it gets.
+/// An echo server.
 async fn echo() -> anyhow::Result<(SocketAddr, JoinHandle<()>)> {
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     let address = listener.local_addr()?;
@@ -22,49 +22,49 @@ async fn echo() -> anyhow::Result<(SocketAddr, JoinHandle<()>)> {
     Ok((address, serving))
 }
 
-async fn ask(client: &mut TcpStream, text: &str) -> anyhow::Result<String> {
+async fn roundtrip(client: &mut TcpStream, text: &str) -> anyhow::Result<String> {
     client.write_all(text.as_bytes()).await?;
-    let mut answer = vec![0; text.len()];
-    client.read_exact(&mut answer).await?;
-    Ok(String::from_utf8(answer)?)
+    let mut response = vec![0; text.len()];
+    client.read_exact(&mut response).await?;
+    Ok(String::from_utf8(response)?)
 }
 
 #[tokio::test]
-async fn bytes_pass_until_they_are_stalled_and_then_go_on() -> anyhow::Result<()> {
+async fn stall_holds_bytes_until_it_ends() -> anyhow::Result<()> {
     let (server, _serving) = echo().await?;
     let proxy = Proxy::start(server).await?;
     let mut client = TcpStream::connect(proxy.address()).await?;
-    assert_eq!(ask(&mut client, "one").await?, "one");
+    assert_eq!(roundtrip(&mut client, "one").await?, "one");
 
     proxy.set(Direction::ToClient, Flow::Stall);
     client.write_all(b"two").await?;
-    until("the request went through", || async {
+    until("the request passes", || async {
         ensure!(proxy.bytes(Direction::ToServer) == 6);
         Ok(())
     })
     .await?;
     assert_eq!(proxy.bytes(Direction::ToClient), 3);
     proxy.set(Direction::ToClient, Flow::Slow(NonZeroU32::MIN));
-    let mut answer = [0; 3];
-    client.read_exact(&mut answer).await?;
-    assert_eq!(&answer, b"two");
+    let mut response = [0; 3];
+    client.read_exact(&mut response).await?;
+    assert_eq!(&response, b"two");
     Ok(())
 }
 
 #[tokio::test]
-async fn a_lost_answer_never_comes_and_a_cut_ends_the_connection() -> anyhow::Result<()> {
+async fn discards_responses_and_cuts_connections() -> anyhow::Result<()> {
     let (server, _serving) = echo().await?;
     let proxy = Proxy::start(server).await?;
     let mut client = TcpStream::connect(proxy.address()).await?;
     proxy.set(Direction::ToClient, Flow::Lose);
     client.write_all(b"lost").await?;
-    until("the answer is lost", || async {
+    until("the response is discarded", || async {
         ensure!(proxy.bytes(Direction::ToClient) == 4);
         Ok(())
     })
     .await?;
     proxy.set(Direction::ToClient, Flow::Pass);
-    assert_eq!(ask(&mut client, "kept").await?, "kept");
+    assert_eq!(roundtrip(&mut client, "kept").await?, "kept");
 
     proxy.cut();
     let mut rest = Vec::new();
@@ -75,30 +75,30 @@ async fn a_lost_answer_never_comes_and_a_cut_ends_the_connection() -> anyhow::Re
 }
 
 #[tokio::test]
-async fn a_refusing_proxy_keeps_connections_and_takes_new_ones_later() -> anyhow::Result<()> {
+async fn refuses_new_connections_and_keeps_existing_ones() -> anyhow::Result<()> {
     let (server, _serving) = echo().await?;
     let mut proxy = Proxy::start(server).await?;
     let mut client = TcpStream::connect(proxy.address()).await?;
-    assert_eq!(ask(&mut client, "one").await?, "one");
+    assert_eq!(roundtrip(&mut client, "one").await?, "one");
     proxy.refuse().await;
     let refused = TcpStream::connect(proxy.address()).await.unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::ConnectionRefused);
-    assert_eq!(ask(&mut client, "two").await?, "two");
+    assert_eq!(roundtrip(&mut client, "two").await?, "two");
     proxy.accept().await?;
     let mut another = TcpStream::connect(proxy.address()).await?;
-    assert_eq!(ask(&mut another, "three").await?, "three");
+    assert_eq!(roundtrip(&mut another, "three").await?, "three");
     Ok(())
 }
 
 #[tokio::test]
-async fn the_end_of_one_direction_is_handed_on() -> anyhow::Result<()> {
+async fn propagates_a_half_close() -> anyhow::Result<()> {
     let (server, _serving) = echo().await?;
     let proxy = Proxy::start(server).await?;
     let mut client = TcpStream::connect(proxy.address()).await?;
     client.write_all(b"all of it").await?;
     client.shutdown().await?;
-    let mut answer = String::new();
-    client.read_to_string(&mut answer).await?;
-    assert_eq!(answer, "all of it");
+    let mut response = String::new();
+    client.read_to_string(&mut response).await?;
+    assert_eq!(response, "all of it");
     Ok(())
 }
