@@ -1,14 +1,22 @@
-//! Where settings come from, for all our programs.
+//! Sources of settings, for all programs.
 //!
 //! ```text
 //!   flag  >  OXTSDB_… environment variable  >  --config (TOML)  >  default
 //! ```
 //!
-//! A key of the TOML file is a flag's name with `_` in place of `-`. What the file says becomes the
-//! default of the flag, so nothing else has to know the settings: a flag that is added to a service
-//! can be set in the file at once.
+//! A key of the TOML file is a flag's name with `_` for `-`. Keys stand at the top of the file, or in the
+//! table that is named after the flag's heading in `--help`:
+//!
+//! ```text
+//!   data_dir = "/var/lib/oxtsdb"        --data-dir, which is under "Store"
+//!   [write_streams]                     "Write streams"
+//!   stream_window_frames = 128          --stream-window-frames
+//! ```
+//!
+//! A value of the file becomes the default of its flag. The definition of the flag is the only place that
+//! knows a setting: a new flag can be set in the file without further code.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
@@ -19,27 +27,27 @@ use thiserror::Error;
 /// Flags that cannot be keys of the file: the first names the file.
 const NOT_IN_A_FILE: [&str; 3] = ["config", "help", "version"];
 
-/// What a file sets: by the identifier of the flag, which is the TOML key.
+/// The settings of a file, by the identifier of the flag, which is the TOML key.
 pub type FileSettings = BTreeMap<String, FileSetting>;
 
-/// One setting of a file.
+/// A setting of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FileSetting {
-    /// The value as it would stand behind the flag.
+    /// The value, as an argument of the flag.
     pub value: String,
-    /// Where it is from, for errors: "oxtsdb.toml: max_tags".
+    /// File and key, for errors: "oxtsdb.toml: max_tags".
     pub origin: String,
 }
 
-/// Why a setting cannot be used, wherever it is from: `--max-tags 0: expected 1 to 64`.
+/// A setting that breaks a rule, from any source: `--max-tags 0: expected 1 to 64`.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{setting} {value}: {rule}")]
 pub struct SettingError {
     /// The flag.
     pub setting: &'static str,
-    /// What it was set to.
+    /// Its value.
     pub value: String,
-    /// What is allowed.
+    /// The allowed values.
     pub rule: String,
 }
 
@@ -75,25 +83,25 @@ pub fn in_range<T: PartialOrd + Display>(
     ))
 }
 
-/// Why the arguments of a program cannot be used.
+/// Arguments of a program that are not valid.
 #[derive(Debug, Error)]
 pub enum ArgumentsError {
-    /// A flag or an environment variable; or help or the version was asked for.
+    /// A flag or an environment variable; or a request for help or the version.
     #[error(transparent)]
     Usage(#[from] clap::Error),
-    /// The file that `--config` names.
+    /// The file of `--config`.
     #[error(transparent)]
     File(#[from] FileError),
 }
 
-/// The program `P` of these arguments, with what its `--config` file says for what they leave open.
+/// Parses the arguments of program `P`, with the settings of its `--config` file as defaults.
 ///
 /// # Errors
 ///
 /// As [`ArgumentsError`] says.
 pub fn parse<P: Parser>(arguments: &[OsString]) -> Result<P, ArgumentsError> {
     let mut command = P::command();
-    // The file is named by a flag, and is the default of all others.
+    // Names the file, whose values are the defaults of the second pass.
     let given = command.clone().try_get_matches_from(arguments)?;
     if let Some(path) = given.get_one::<PathBuf>("config") {
         let file = read_toml(path, &command)?;
@@ -102,7 +110,7 @@ pub fn parse<P: Parser>(arguments: &[OsString]) -> Result<P, ArgumentsError> {
     Ok(P::from_arg_matches(&command.try_get_matches_from(arguments)?)?)
 }
 
-/// Why the settings of a file cannot be used.
+/// A file of settings that is not valid.
 #[derive(Debug, Error)]
 pub enum FileError {
     /// The file cannot be read.
@@ -110,7 +118,7 @@ pub enum FileError {
     Unreadable {
         /// The file.
         path: PathBuf,
-        /// Why not.
+        /// The error of the system.
         error: std::io::Error,
     },
     /// The file is not TOML.
@@ -118,8 +126,40 @@ pub enum FileError {
     NotToml {
         /// The file.
         path: PathBuf,
-        /// Line, column and what is wrong.
+        /// The line and the error.
         message: String,
+    },
+    /// A table that is not a heading of flags.
+    #[error("{}: `[{table}]` is not a group of settings{}", path.display(), did_you_mean(nearest.as_deref()))]
+    UnknownTable {
+        /// The file.
+        path: PathBuf,
+        /// The table.
+        table: String,
+        /// A group with a similar name.
+        nearest: Option<String>,
+    },
+    /// A key of another table.
+    #[error("{}: `{key}` is not a setting of `[{table}]`, expected it {place}", path.display())]
+    OtherTable {
+        /// The file.
+        path: PathBuf,
+        /// The key.
+        key: String,
+        /// The table that has it.
+        table: String,
+        /// Where it belongs.
+        place: String,
+    },
+    /// A key that is at the top and in a table.
+    #[error("{}: `{key}` is set twice, at the top and in `[{table}]`", path.display())]
+    Duplicate {
+        /// The file.
+        path: PathBuf,
+        /// The key.
+        key: String,
+        /// The table.
+        table: String,
     },
     /// A key that no flag has.
     #[error("{}: `{key}` is not a setting{}", path.display(), did_you_mean(nearest.as_deref()))]
@@ -128,27 +168,27 @@ pub enum FileError {
         path: PathBuf,
         /// The key.
         key: String,
-        /// A setting of nearly that name.
+        /// A setting with a similar name.
         nearest: Option<String>,
     },
-    /// A value that is a table, an array or a date.
+    /// A value that is an array, a date or a nested table.
     #[error("{}: {key} is of type {found}, expected a string, a number or a boolean", path.display())]
     WrongType {
         /// The file.
         path: PathBuf,
         /// The key.
         key: String,
-        /// What stands there.
+        /// Its type.
         found: &'static str,
     },
-    /// A value that the flag does not take.
+    /// A value that the flag rejects.
     #[error("{origin} = `{value}`: {rule}")]
     BadValue {
         /// File and key.
         origin: String,
         /// The value.
         value: String,
-        /// What is wrong with it.
+        /// The rule that it breaks.
         rule: String,
     },
 }
@@ -178,31 +218,97 @@ fn from_toml(path: &Path, text: &str, command: &Command) -> Result<FileSettings,
             message: toml_message(&error, text),
         })?;
     let mut settings = FileSettings::new();
-    for (key, value) in table {
-        if !is_setting(command, &key) {
-            let nearest = nearest(&key, command);
-            let path = path.to_owned();
-            return Err(FileError::UnknownKey { path, key, nearest });
-        }
-        let value = match value {
-            toml::Value::String(text) => text,
-            toml::Value::Integer(number) => number.to_string(),
-            toml::Value::Float(number) => number.to_string(),
-            toml::Value::Boolean(boolean) => boolean.to_string(),
-            other => {
-                let found = other.type_str();
-                let path = path.to_owned();
-                return Err(FileError::WrongType { path, key, found });
-            }
+    let (groups, top): (Vec<_>, Vec<_>) = table
+        .into_iter()
+        .partition(|(key, value)| value.is_table() && !is_setting(command, key));
+    for (key, value) in top {
+        let setting = setting_of(path, &key, &key, value, command)?;
+        settings.insert(key, setting);
+    }
+    for (table, values) in groups {
+        let toml::Value::Table(values) = values else {
+            continue;
         };
-        let origin = format!("{}: {key}", path.display());
-        settings.insert(key, FileSetting { value, origin });
+        check_group(path, &table, command)?;
+        for (key, value) in values {
+            let setting = setting_of(path, &key, &format!("{table}.{key}"), value, command)?;
+            check_place(path, &table, &key, command)?;
+            if settings.contains_key(&key) {
+                let path = path.to_owned();
+                return Err(FileError::Duplicate { path, key, table });
+            }
+            settings.insert(key, setting);
+        }
     }
     check(command, &settings)?;
     Ok(settings)
 }
 
-/// What is wrong, and in which line.
+/// The setting at `place`, the key or `table.key`.
+fn setting_of(
+    path: &Path,
+    key: &str,
+    place: &str,
+    value: toml::Value,
+    command: &Command,
+) -> Result<FileSetting, FileError> {
+    let path = path.to_owned();
+    if !is_setting(command, key) {
+        let settings = command.get_arguments().map(|arg| arg.get_id().as_str());
+        let settings = settings.filter(|id| is_setting(command, id));
+        let nearest = nearest(key, settings.map(str::to_owned));
+        let key = place.to_owned();
+        return Err(FileError::UnknownKey { path, key, nearest });
+    }
+    let value = match value {
+        toml::Value::String(text) => text,
+        toml::Value::Integer(number) => number.to_string(),
+        toml::Value::Float(number) => number.to_string(),
+        toml::Value::Boolean(boolean) => boolean.to_string(),
+        other => {
+            let (key, found) = (place.to_owned(), other.type_str());
+            return Err(FileError::WrongType { path, key, found });
+        }
+    };
+    let origin = format!("{}: {place}", path.display());
+    Ok(FileSetting { value, origin })
+}
+
+/// The table of the settings under a heading: "Write streams" is `write_streams`.
+fn table_name(heading: &str) -> String {
+    heading.to_lowercase().replace(' ', "_")
+}
+
+/// Checks that there are settings for a table.
+fn check_group(path: &Path, table: &str, command: &Command) -> Result<(), FileError> {
+    let headings = command.get_arguments().filter_map(Arg::get_help_heading);
+    let tables: BTreeSet<String> = headings.map(table_name).collect();
+    if tables.contains(table) {
+        return Ok(());
+    }
+    Err(FileError::UnknownTable {
+        path: path.to_owned(),
+        table: table.to_owned(),
+        nearest: nearest(table, tables.into_iter()),
+    })
+}
+
+/// Checks that a setting belongs to a table.
+fn check_place(path: &Path, table: &str, key: &str, command: &Command) -> Result<(), FileError> {
+    let heading = setting(command, key).and_then(Arg::get_help_heading);
+    let own = heading.map(table_name);
+    if own.as_deref() == Some(table) {
+        return Ok(());
+    }
+    Err(FileError::OtherTable {
+        path: path.to_owned(),
+        key: key.to_owned(),
+        table: table.to_owned(),
+        place: own.map_or_else(|| "at the top".to_owned(), |own| format!("in `[{own}]`")),
+    })
+}
+
+/// The error with its line.
 fn toml_message(error: &toml::de::Error, text: &str) -> String {
     let before = error.span().and_then(|span| text.get(..span.start));
     let line = before.map(|before| format!("line {}: ", before.matches('\n').count() + 1));
@@ -221,23 +327,20 @@ pub fn is_setting(command: &Command, key: &str) -> bool {
     setting(command, key).is_some()
 }
 
-/// The setting whose name differs least, if it does not differ much.
-fn nearest(key: &str, command: &Command) -> Option<String> {
-    command
-        .get_arguments()
-        .map(|arg| arg.get_id().as_str())
-        .filter(|id| is_setting(command, id))
-        .map(|id| (strsim::jaro_winkler(key, id), id))
+/// The most similar name, if there is one.
+fn nearest(name: &str, names: impl Iterator<Item = String>) -> Option<String> {
+    names
+        .map(|other| (strsim::jaro_winkler(name, &other), other))
         .filter(|(likeness, _)| *likeness > 0.75)
         .max_by(|one, other| one.0.total_cmp(&other.0))
-        .map(|(_, id)| id.to_owned())
+        .map(|(_, other)| other)
 }
 
-/// Checks values that a file sets as if they stood behind their flags.
+/// Checks values of a file by the rules of their flags.
 ///
 /// # Errors
 ///
-/// [`FileError::BadValue`], for a value that the flag would refuse too.
+/// [`FileError::BadValue`], for a value that the flag rejects.
 pub fn check(command: &Command, settings: &FileSettings) -> Result<(), FileError> {
     for (id, FileSetting { value, origin }) in settings {
         let Some(arg) = setting(command, id) else { continue };
@@ -266,12 +369,12 @@ fn check_alone(arg: &Arg, value: &str) -> Result<(), String> {
     parsed.map(|_| ()).map_err(|error| reason_of(&error))
 }
 
-/// `command` with checked values of a file as the defaults of the flags that it has. Apply the file
-/// that counts most last.
+/// `command` with the checked values of a file as defaults of its flags. Of several files, apply the one with
+/// the highest precedence last.
 pub fn with_defaults(mut command: Command, settings: &FileSettings) -> Command {
     for (id, FileSetting { value, .. }) in settings {
         if is_setting(&command, id) {
-            // clap keeps texts that live as long as the program, as these do.
+            // clap requires a static lifetime; settings live as long as the program.
             let value: &'static str = value.clone().leak();
             command = command.mut_arg(id, |arg| arg.default_value(value));
         }
@@ -291,7 +394,7 @@ fn reason_of(error: &clap::Error) -> String {
     }
 }
 
-/// Joins the lines of a message; tools show a failed start as one.
+/// Joins the lines of a message: tools show a failed start as one line.
 pub(crate) fn one_line(text: &str) -> String {
     text.lines()
         .map(str::trim)

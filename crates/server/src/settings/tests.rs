@@ -20,6 +20,7 @@ fn command() -> Command {
         .arg(
             Arg::new("log_format")
                 .long("log-format")
+                .help_heading("Logs and traces")
                 .value_parser(["text", "json"])
                 .default_value("text"),
         )
@@ -35,7 +36,7 @@ fn from_file(text: &str) -> Result<FileSettings, FileError> {
     from_toml(Path::new("oxtsdb.toml"), text, &command())
 }
 
-fn refusal(text: &str) -> String {
+fn rejection(text: &str) -> String {
     from_file(text).unwrap_err().to_string()
 }
 
@@ -52,7 +53,7 @@ fn width(text: &str, arguments: &[&str]) -> (u8, ValueSource) {
 }
 
 #[test]
-fn a_flag_wins_over_the_file_and_the_file_over_the_default() {
+fn flags_take_precedence_over_the_file_and_the_file_over_defaults() {
     assert_eq!(width("", &[]).0, 3);
     assert_eq!(width("uid_width = 4", &[]), (4, ValueSource::DefaultValue));
     assert_eq!(width("uid_width = '4'", &[]).0, 4);
@@ -60,7 +61,7 @@ fn a_flag_wins_over_the_file_and_the_file_over_the_default() {
 }
 
 #[test]
-fn switches_and_options_without_a_default_are_set_too() {
+fn file_sets_switches_and_options_without_a_default() {
     let settings = from_file("fix_duplicates = true\nexpected = '3/3/3'").unwrap();
     let matches = with_defaults(command(), &settings).get_matches_from(["serve"]);
     assert!(matches.get_flag("fix_duplicates"));
@@ -68,7 +69,7 @@ fn switches_and_options_without_a_default_are_set_too() {
 }
 
 #[test]
-fn of_two_files_the_one_applied_last_counts() {
+fn last_applied_file_takes_precedence() {
     let one = with_defaults(command(), &from_file("uid_width = 4").unwrap());
     let both = with_defaults(one, &from_file("uid_width = 5").unwrap());
     assert_eq!(
@@ -78,52 +79,52 @@ fn of_two_files_the_one_applied_last_counts() {
 }
 
 #[test]
-fn an_unknown_key_is_refused_with_the_nearest_known_one() {
+fn rejects_unknown_keys_and_suggests_a_similar_one() {
     assert_eq!(
-        refusal("uid_widht = 4"),
+        rejection("uid_widht = 4"),
         "oxtsdb.toml: `uid_widht` is not a setting, did you mean `uid_width`?"
     );
-    assert_eq!(refusal("zzz = 4"), "oxtsdb.toml: `zzz` is not a setting");
+    assert_eq!(rejection("zzz = 4"), "oxtsdb.toml: `zzz` is not a setting");
     assert_eq!(
-        refusal("config = 'other.toml'"),
+        rejection("config = 'other.toml'"),
         "oxtsdb.toml: `config` is not a setting"
     );
 }
 
 #[test]
-fn a_bad_value_is_named_with_file_key_and_rule() {
+fn rejects_invalid_values_with_file_key_and_rule() {
     assert_eq!(
-        refusal("uid_width = 9"),
+        rejection("uid_width = 9"),
         "oxtsdb.toml: uid_width = `9`: 9 bytes is not a UID width, expected 1 to 8"
     );
     assert_eq!(
-        refusal("log_format = 'xml'"),
+        rejection("log_format = 'xml'"),
         "oxtsdb.toml: log_format = `xml`: expected text or json"
     );
     assert_eq!(
-        refusal("fix_duplicates = 'maybe'"),
+        rejection("fix_duplicates = 'maybe'"),
         "oxtsdb.toml: fix_duplicates = `maybe`: expected true or false"
     );
     assert_eq!(
-        refusal("uid_width = [3]"),
+        rejection("uid_width = [3]"),
         "oxtsdb.toml: uid_width is of type array, expected a string, a number or a boolean"
     );
 }
 
 #[test]
-fn what_is_no_toml_is_told_in_one_line() {
+fn reports_toml_errors_in_one_line() {
     assert_eq!(
-        refusal("uid_width = 3\nlog format"),
+        rejection("uid_width = 3\nlog format"),
         "oxtsdb.toml: line 2: key with no value, expected `=`"
     );
     assert_eq!(
-        refusal("uid_width = 3\n= 4"),
+        rejection("uid_width = 3\n= 4"),
         "oxtsdb.toml: line 2: unquoted keys cannot be empty, expected letters, numbers, `-`, `_`"
     );
 }
 
 #[test]
-fn a_file_that_is_not_there_is_named() {
+fn names_a_missing_file() {
     let error = read_toml(Path::new("/nowhere/oxtsdb.toml"), &command())
         .unwrap_err()
         .to_string();
@@ -131,7 +132,7 @@ fn a_file_that_is_not_there_is_named() {
 }
 
 #[test]
-fn the_file_that_config_names_is_used() {
+fn reads_the_file_of_config() {
     #[derive(Parser)]
     struct Program {
         #[arg(long)]
@@ -162,10 +163,48 @@ fn the_file_that_config_names_is_used() {
 }
 
 #[test]
-fn a_value_out_of_range_is_named_with_its_flag() {
+fn names_the_flag_of_a_value_out_of_range() {
     assert_eq!(in_range("--max-tags", 64, 1, 64), Ok(()));
     assert_eq!(
         in_range("--max-tags", 0, 1, 64).unwrap_err().to_string(),
         "--max-tags 0: expected 1 to 64"
+    );
+}
+
+#[test]
+fn tables_are_named_after_headings() {
+    let settings = from_file("uid_width = 4\n[logs_and_traces]\nlog_format = 'json'").unwrap();
+    assert_eq!(settings["log_format"].value, "json");
+    assert_eq!(
+        settings["log_format"].origin,
+        "oxtsdb.toml: logs_and_traces.log_format"
+    );
+    assert_eq!(
+        rejection("[logs_and_traces]\nlog_format = 'xml'"),
+        "oxtsdb.toml: logs_and_traces.log_format = `xml`: expected text or json"
+    );
+}
+
+#[test]
+fn rejects_unknown_tables_and_keys_in_the_wrong_table() {
+    assert_eq!(
+        rejection("[logs_and_trace]\nlog_format = 'json'"),
+        "oxtsdb.toml: `[logs_and_trace]` is not a group of settings, did you mean `logs_and_traces`?"
+    );
+    assert_eq!(
+        rejection("[logs_and_traces]\nuid_width = 4"),
+        "oxtsdb.toml: `uid_width` is not a setting of `[logs_and_traces]`, expected it at the top"
+    );
+    assert_eq!(
+        rejection("[logs_and_traces]\nlog_formats = 'json'"),
+        "oxtsdb.toml: `logs_and_traces.log_formats` is not a setting, did you mean `log_format`?"
+    );
+    assert_eq!(
+        rejection("log_format = 'json'\n[logs_and_traces]\nlog_format = 'json'"),
+        "oxtsdb.toml: `log_format` is set twice, at the top and in `[logs_and_traces]`"
+    );
+    assert_eq!(
+        rejection("[uid_width]\nbytes = 4"),
+        "oxtsdb.toml: uid_width is of type table, expected a string, a number or a boolean"
     );
 }
