@@ -1,4 +1,4 @@
-//! Everything from a store and a client of the UID service.
+//! Assembles the service from a store and a client of the UID service.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -12,22 +12,23 @@ use oxtsdb_query::{Engine, QueryResources};
 use oxtsdb_resources::{Admission, AdmissionLimits, ComputePool, MemoryAccount};
 use oxtsdb_row_store::{RowStore, TableDef};
 use oxtsdb_schema::data_table;
-use oxtsdb_server::Shutdown;
 use oxtsdb_server::settings::SettingError;
 use oxtsdb_server::store::{StorePart, StoreTable};
+use oxtsdb_server::{FrontEnd, Host, Shutdown};
 use tracing::warn;
 
 use crate::grpc::DataServiceHandler;
 use crate::layout_check;
+use crate::listener::HttpTelnetServer;
 use crate::series_index::SeriesIndex;
 use crate::settings::DataSettings;
 use crate::uids::{Uids, UidsError};
 use crate::write::{IngestResources, Writer};
 
-/// The longest pause between two attempts to reach the UID service at start.
+/// The longest pause between two attempts to connect to the UID service at start.
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
-/// Memory that the embedded store of points wants: rows that are not flushed, requests, blocks.
+/// Memory of the embedded store of points: rows that are not flushed, requests, blocks.
 const STORE_BYTES: u64 = 384 << 20;
 
 /// Memory that a query may hold unless it is set, however much the process has.
@@ -36,7 +37,7 @@ const MAX_QUERY_MEMORY_BYTES: u64 = 1 << 30;
 /// Files that the embedded store of points keeps open.
 const OPEN_FILES: usize = 256;
 
-/// The data service: what its doors are built from.
+/// The data service: what its front ends are built from.
 #[derive(Debug)]
 pub struct DataService {
     /// Answers `oxtsdb.data.v1.DataService`.
@@ -52,15 +53,26 @@ pub struct DataService {
 }
 
 impl DataService {
-    /// `oxtsdb.data.v1.DataService`, with the limit of messages that is set.
+    /// `oxtsdb.data.v1.DataService`, with the configured message limit.
     pub fn server(&self) -> DataServiceServer<DataServiceHandler> {
         let max_message_bytes = self.handler.max_message_bytes();
         DataServiceServer::new(self.handler.clone()).max_decoding_message_size(max_message_bytes)
     }
+
+    /// HTTP and telnet on one port, with their connections among those of the process.
+    pub fn http_and_telnet(&self, settings: &DataSettings, host: &Host) -> FrontEnd {
+        let (writer, engine, uids) = (self.writer.clone(), self.engine.clone(), self.uids.clone());
+        let server =
+            HttpTelnetServer::new(writer, engine, uids, settings).with_connections(&host.connections);
+        FrontEnd::new(|listener, shutdown| async move {
+            server.serve(listener, shutdown).await;
+            Ok(())
+        })
+    }
 }
 
-/// What the service keeps in its store: OpenTSDB's tables beside `tsdb-uid`, with the families that
-/// its script gives them.
+/// The tables of the service: OpenTSDB's except for `tsdb-uid`, with the column families of OpenTSDB's
+/// script.
 ///
 /// # Errors
 ///
@@ -91,13 +103,13 @@ pub fn store_part(settings: &DataSettings) -> Result<StorePart, SettingError> {
     })
 }
 
-/// The service over a store that has the tables of [`store_part`], with memory of this account. Waits until
-/// the UID service answers.
+/// Assembles the service over a store that has the tables of [`store_part`]; reserves from the memory account.
+/// Waits until the UID service responds.
 ///
 /// # Errors
 ///
-/// A setting breaks its rule, the UID service does not answer in time or has other UID widths than
-/// were expected, the table of points was written with another salt, or the program is to end.
+/// A setting breaks its rule, the UID service does not respond in time or has unexpected UID widths, the
+/// table of points was written with another salt, or the program drains.
 pub async fn assemble(
     store: Arc<dyn RowStore>,
     client: UidClient,
@@ -108,7 +120,7 @@ pub async fn assemble(
     settings.check()?;
     let uids = tokio::select! {
         uids = connect(client, &settings) => uids?,
-        () = shutdown.draining() => anyhow::bail!("stopped before the UID service answered"),
+        () = shutdown.draining() => anyhow::bail!("the program stopped before the UID service responded"),
     };
     layout_check::check(&*store, &settings.tables.data_table_name()?, uids.layout()).await?;
     let index = SeriesIndex::open(Arc::clone(&store), *uids.layout(), &settings).await?;
@@ -120,7 +132,7 @@ pub async fn assemble(
         index.clone(),
         IngestResources {
             memory: memory.ingest().clone(),
-            // Of its own: a body of points must not wait behind the aggregation of a large query.
+            // A pool of its own: a body of points must not wait behind the aggregation of a large query.
             compute: ComputePool::with_default_threads().context("start the threads for computation")?,
         },
         shutdown.clone(),

@@ -1,15 +1,17 @@
-//! What all our programs do alike: read settings, open their store, log, listen, report health, keep
-//! deadlines, drain.
+//! The server side that all programs share: settings, stores, listeners, gRPC with its limits, health
+//! and reflection, logs, and shutdown in steps. [`Program::run`] puts the parts together.
 //!
 //! ```text
-//!   SIGTERM ─► Shutdown::draining   health says NOT_SERVING, streams tell their clients
-//!              ... lame duck ...    calls are still answered, so that balancers can look away
-//!           ─► Shutdown::stopping   no new connection; what is under way is finished
+//!   SIGTERM ─► Shutdown::draining   health reports NOT_SERVING, write streams announce the drain
+//!              ... lame duck ...    requests are served, while load balancers remove the server
+//!           ─► Shutdown::stopping   no new connections; requests in progress are completed
 //! ```
 
+mod args;
 pub mod connections;
 mod deadline;
 mod grpc;
+mod host;
 mod listen;
 mod message_errors;
 mod probe;
@@ -21,11 +23,11 @@ pub mod store;
 mod store_error;
 pub mod telemetry;
 
+pub use args::{GrpcSettings, MemoryLimit, ProgramArgs, ServerArgs};
 pub use deadline::{Deadline, DeadlineLayer, deadline_of};
 pub use grpc::{GrpcOptions, GrpcServer};
-pub use listen::{BoundAddress, bind};
+pub use host::{FrontEnd, Host, ListenAddress, Program};
 pub use message_errors::message_error;
 pub use probe::StoreProbe;
-pub use program::{GrpcSettings, ProgramArgs};
 pub use shutdown::{Shutdown, ShutdownTrigger};
 pub use store_error::code_of_store_error;

@@ -1,33 +1,33 @@
-//! Sockets.
+//! Ports that are bound first and listen later.
 
 use std::net::SocketAddr;
 
 use anyhow::Context as _;
 use tokio::net::{TcpListener, TcpSocket};
 
-/// Connections that the kernel accepts before we do.
+/// Connections that wait in the kernel to be accepted.
 const BACKLOG: u32 = 1024;
 
-/// An address that is ours and where nothing listens yet: clients are refused until the program can answer
-/// them, so that a probe of the port says whether it can.
+/// An address that is bound and does not listen yet. Clients get "connection refused" until the program can
+/// serve them, so that a probe of the port reports whether it is ready.
 #[derive(Debug)]
-pub struct BoundAddress {
+pub(crate) struct BoundAddress {
     socket: TcpSocket,
     address: SocketAddr,
 }
 
-/// Takes an address, so that one that cannot be had ends the start early; port 0 takes a free one.
+/// Binds an address; port 0 selects a free port.
 ///
 /// # Errors
 ///
-/// With the address in the message, if it cannot be had.
-pub fn bind(address: SocketAddr) -> anyhow::Result<BoundAddress> {
+/// The address is in use or not local; the message names it.
+pub(crate) fn bind(address: SocketAddr) -> anyhow::Result<BoundAddress> {
     let bound = || {
         let socket = match address {
             SocketAddr::V4(_) => TcpSocket::new_v4()?,
             SocketAddr::V6(_) => TcpSocket::new_v6()?,
         };
-        // Connections of a process before us may linger.
+        // Connections of an earlier process may be in TIME_WAIT.
         socket.set_reuseaddr(true)?;
         socket.bind(address)?;
         let address = socket.local_addr()?;
@@ -40,16 +40,16 @@ pub fn bind(address: SocketAddr) -> anyhow::Result<BoundAddress> {
 
 impl BoundAddress {
     /// The address, with its port.
-    pub fn address(&self) -> SocketAddr {
+    pub(crate) fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Begins to listen.
+    /// Starts to listen.
     ///
     /// # Errors
     ///
-    /// With the address in the message, if another process has begun to listen there.
-    pub fn listen(self) -> anyhow::Result<TcpListener> {
+    /// Another process listens there; the message names the address.
+    pub(crate) fn listen(self) -> anyhow::Result<TcpListener> {
         let address = self.address;
         self.socket
             .listen(BACKLOG)
@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn clients_are_refused_until_it_listens() {
+    async fn refuses_connections_until_it_listens() {
         let bound = bind(SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
         let address = bound.address();
         let refused = TcpStream::connect(address).await.unwrap_err();

@@ -108,42 +108,34 @@ impl StoreSettings {
         }
     }
 
-    /// Opens the store of a service, with its tables and its share of the memory.
+    /// Opens the stores of services that run in one process, with their tables and their share of the
+    /// memory: an embedded one for each, or one HBase for all.
     ///
     /// # Errors
     ///
-    /// The folder or HBase cannot be used, or a table is not as it must be. The error says what to
+    /// The folder or HBase cannot be used, or a table lacks a column family. The error names what to
     /// change.
-    pub async fn open(&self, part: &StorePart, memory: &FixedShare) -> anyhow::Result<Arc<dyn RowStore>> {
-        self.check()?;
-        match self.store {
-            StoreKind::Embedded => open_embedded(&self.data_dir, part, memory).await,
-            StoreKind::Hbase => self.hbase.open(part.tables()).await,
-        }
-    }
-
-    /// Opens the stores of two services that run in one process; on HBase they are one.
-    ///
-    /// # Errors
-    ///
-    /// As [`StoreSettings::open`].
-    pub async fn open_both(
+    pub async fn open<const N: usize>(
         &self,
-        first: &StorePart,
-        second: &StorePart,
+        parts: [&StorePart; N],
         memory: &FixedShare,
-    ) -> anyhow::Result<(Arc<dyn RowStore>, Arc<dyn RowStore>)> {
+    ) -> anyhow::Result<[Arc<dyn RowStore>; N]> {
         self.check()?;
+        let mut stores = Vec::with_capacity(N);
         match self.store {
-            StoreKind::Embedded => Ok((
-                open_embedded(&self.data_dir, first, memory).await?,
-                open_embedded(&self.data_dir, second, memory).await?,
-            )),
+            StoreKind::Embedded => {
+                for part in parts {
+                    stores.push(open_embedded(&self.data_dir, part, memory).await?);
+                }
+            }
             StoreKind::Hbase => {
-                let store = self.hbase.open(first.tables().chain(second.tables())).await?;
-                Ok((Arc::clone(&store), store))
+                let tables: Vec<&StoreTable> = parts.iter().flat_map(|part| part.tables()).collect();
+                stores = vec![self.hbase.open(&tables).await?; N];
             }
         }
+        stores
+            .try_into()
+            .map_err(|_| anyhow::anyhow!("one store for each service"))
     }
 }
 

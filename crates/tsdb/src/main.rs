@@ -37,7 +37,10 @@ fn run() -> anyhow::Result<ExitCode> {
     let Cli { log, command } = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     let log = log.as_deref();
     if let Command::Serve(args) = &command {
-        telemetry::init(log.unwrap_or(telemetry::DEFAULT_FILTER), args.program.log_format)?;
+        telemetry::init(
+            log.unwrap_or(telemetry::DEFAULT_FILTER),
+            args.server.program.log_format,
+        )?;
     } else {
         telemetry::init(log.unwrap_or("warn"), LogFormat::Text)?;
     }

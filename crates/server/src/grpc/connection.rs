@@ -18,7 +18,7 @@ use tonic::transport::server::TcpConnectInfo;
 use tower::util::BoxCloneSyncService;
 use tower::{ServiceBuilder, ServiceExt as _};
 
-use super::GrpcOptions;
+use super::options::GrpcOptions;
 use super::response::Responses;
 use crate::connections::{ClientStream, Connection};
 use crate::message_errors::MessageErrorLayer;

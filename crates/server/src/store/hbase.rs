@@ -148,18 +148,14 @@ impl HbaseSettings {
     }
 
     /// Connects with HBase, which must have these tables.
-    pub(super) async fn open<'a>(
-        &self,
-        tables: impl Iterator<Item = &'a StoreTable>,
-    ) -> anyhow::Result<Arc<dyn RowStore>> {
-        let tables: Vec<&StoreTable> = tables.collect();
+    pub(super) async fn open(&self, tables: &[&StoreTable]) -> anyhow::Result<Arc<dyn RowStore>> {
         let store = self.connect().await?;
-        tables::check(&tables, &store, self).await?;
+        tables::check(tables, &store, &self.to_string(), &self.flags()).await?;
         Ok(Arc::new(store))
     }
 
     /// The flags that another program needs to reach the same HBase.
-    pub(super) fn flags(&self) -> String {
+    fn flags(&self) -> String {
         let gateways = self
             .hbase_thrift
             .as_ref()

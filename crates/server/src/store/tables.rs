@@ -5,8 +5,6 @@ use std::fmt::Write as _;
 use oxtsdb_row_store::hbase::HbaseStore;
 use oxtsdb_row_store::{FamilyDef, TableDef};
 
-use super::hbase::HbaseSettings;
-
 /// A table that a program needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoreTable {
@@ -73,30 +71,30 @@ impl StoreTable {
     }
 }
 
-/// Looks for the tables that are needed.
+/// Checks that the tables exist in the HBase at `place`, which `flags` reach.
 ///
 /// # Errors
 ///
-/// One lacks a family, some are missing, or HBase cannot be asked.
+/// A table lacks a family, some are missing, or HBase cannot be read.
 pub(super) async fn check(
     needed: &[&StoreTable],
     store: &HbaseStore,
-    hbase: &HbaseSettings,
+    place: &str,
+    flags: &str,
 ) -> anyhow::Result<()> {
-    let place = hbase.to_string();
     let mut missing = Vec::new();
     for table in needed {
         match store.table(&table.def.name).await? {
-            Some(found) => table.check(&found, &place)?,
+            Some(found) => table.check(&found, place)?,
             None => missing.push(table.def.name.to_string()),
         }
     }
     if missing.is_empty() {
         return Ok(());
     }
-    let command = command(needed, hbase);
+    let command = command(needed, flags);
     Err(TablesError::Missing {
-        place,
+        place: place.to_owned(),
         missing,
         command,
     }
@@ -104,8 +102,8 @@ pub(super) async fn check(
 }
 
 /// What an operator runs to make the tables.
-fn command(needed: &[&StoreTable], hbase: &HbaseSettings) -> String {
-    let mut command = format!("tsdb tables create {}", hbase.flags());
+fn command(needed: &[&StoreTable], flags: &str) -> String {
+    let mut command = format!("tsdb tables create {flags}");
     for table in needed {
         let name = table.def.name.to_string();
         if name != table.default_name {

@@ -1,0 +1,178 @@
+//! A program with listeners: stores, memory, ports and shutdown around its services.
+//!
+//! `tsdb serve`, `uid-service` and `data-service` differ in their stores and listeners only:
+//!
+//! ```text
+//!   Program::run   check settings ─► divide memory ─► watch signals ─► open stores ─► bind ports
+//!     assemble     stores ─► services ─► one front end for each port
+//!                  listen ─► `ready NAME=ADDRESS …` ─► serve until SIGTERM ─► close stores
+//! ```
+//!
+//! Ports are bound before the services are assembled, so that a port in use ends the start early, and
+//! listen afterwards: until then clients get "connection refused", and a probe of the port says whether
+//! the server is ready. Stores are closed however the program ends; acknowledged points are durable
+//! before that, closing flushes memory so that the next start is quick.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use futures::future::{BoxFuture, FutureExt as _, try_join_all};
+use oxtsdb_resources::{FixedShare, MemoryAccount};
+use oxtsdb_row_store::RowStore;
+use tokio::net::TcpListener;
+use tracing::info;
+
+use crate::args::ServerArgs;
+use crate::connections::Connections;
+use crate::listen::{BoundAddress, bind};
+use crate::store::StorePart;
+use crate::{GrpcOptions, GrpcServer, Shutdown};
+
+/// What [`Program::run`] needs to know of a program: `S` stores, `L` listeners.
+#[derive(Debug)]
+pub struct Program<'a, const S: usize, const L: usize> {
+    /// Settings that all programs have.
+    pub args: &'a ServerArgs,
+    /// Its stores.
+    pub stores: [&'a StorePart; S],
+    /// Its ports.
+    pub listeners: [ListenAddress; L],
+    /// Memory of the services' caches and buffers, in bytes.
+    pub fixed_bytes: u64,
+    /// How long a client may leave pending data unread.
+    pub client_timeout: Duration,
+}
+
+/// A port of a program.
+#[derive(Clone, Copy, Debug)]
+pub struct ListenAddress {
+    /// What it serves, in the line that reports readiness.
+    pub name: &'static str,
+    /// The flag that sets the address, for errors.
+    pub flag: &'static str,
+    /// The address; port 0 selects a free port.
+    pub address: SocketAddr,
+}
+
+/// What services are assembled from.
+#[derive(Debug)]
+pub struct Host {
+    /// The memory of the process.
+    pub memory: MemoryAccount,
+    /// The share of their memory that caches get.
+    pub share: FixedShare,
+    /// The connections of the process.
+    pub connections: Connections,
+    /// Announces the end of the program.
+    pub shutdown: Shutdown,
+    grpc: GrpcOptions,
+}
+
+/// Serves the connections of one listener until shutdown.
+pub struct FrontEnd(Box<dyn FnOnce(TcpListener, Shutdown) -> BoxFuture<'static, anyhow::Result<()>>>);
+
+impl std::fmt::Debug for FrontEnd {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("FrontEnd")
+    }
+}
+
+impl FrontEnd {
+    /// A front end that is served by `serve`.
+    pub fn new<F>(serve: impl FnOnce(TcpListener, Shutdown) -> F + 'static) -> Self
+    where
+        F: Future<Output = anyhow::Result<()>> + Send + 'static,
+    {
+        Self(Box::new(|listener, shutdown| serve(listener, shutdown).boxed()))
+    }
+}
+
+impl Host {
+    /// A front end for gRPC, with the options of the program.
+    pub fn grpc(&self, server: GrpcServer) -> FrontEnd {
+        let options = self.grpc.clone();
+        FrontEnd::new(move |listener, shutdown| server.serve(listener, options, shutdown))
+    }
+}
+
+impl<const S: usize, const L: usize> Program<'_, S, L> {
+    /// Runs the program until SIGTERM or SIGINT. `assemble` gets the stores in the order of
+    /// [`Program::stores`] and returns a front end for each listener, in their order.
+    ///
+    /// Logs have been initialized.
+    ///
+    /// # Errors
+    ///
+    /// A setting, a store or a port cannot be used, or `assemble` or a front end fails.
+    pub async fn run<A>(self, assemble: A) -> anyhow::Result<()>
+    where
+        A: AsyncFnOnce(&Host, [Arc<dyn RowStore>; S]) -> anyhow::Result<[FrontEnd; L]>,
+    {
+        let args = self.args;
+        args.store.check()?;
+        args.grpc.check()?;
+        let store_bytes = args.store.memory_bytes(&self.stores);
+        let (memory, share) = args.memory.divide(store_bytes + self.fixed_bytes)?;
+        let (shutdown, trigger) = args.program.shutdown();
+        let signals = tokio::spawn(trigger.on_signal());
+        // Raises the limit of descriptors, before stores open files.
+        let connections = Connections::of_process();
+        let host = Host {
+            grpc: GrpcOptions {
+                client_timeout: self.client_timeout,
+                memory: Some(memory.clone()),
+                ..args.grpc.options(connections.clone())
+            },
+            memory,
+            share,
+            connections,
+            shutdown,
+        };
+        let stores = args.store.open(self.stores, &host.share).await?;
+        let served = self.serve(&host, stores.clone(), assemble).await;
+        signals.abort();
+        let mut closed = Ok(());
+        for store in stores.iter().rev() {
+            closed = closed.and(store.close().await);
+        }
+        served?;
+        closed.context("close the store")?;
+        info!("stopped");
+        Ok(())
+    }
+
+    async fn serve<A>(&self, host: &Host, stores: [Arc<dyn RowStore>; S], assemble: A) -> anyhow::Result<()>
+    where
+        A: AsyncFnOnce(&Host, [Arc<dyn RowStore>; S]) -> anyhow::Result<[FrontEnd; L]>,
+    {
+        let mut bound = Vec::with_capacity(L);
+        for listener in &self.listeners {
+            bound.push(bind(listener.address).context(listener.flag)?);
+        }
+        let front_ends = match assemble(host, stores).await {
+            // Stopped while it waited for another service.
+            Err(error) if host.shutdown.is_draining() => {
+                info!(reason = %format_args!("{error:#}"), "stopped before it was ready");
+                return Ok(());
+            }
+            assembled => assembled?,
+        };
+        let mut ready = "ready".to_owned();
+        let mut listening = Vec::with_capacity(L);
+        for (bound, listener) in bound.into_iter().zip(&self.listeners) {
+            ready += &format!(" {}={}", listener.name, bound.address());
+            listening.push(BoundAddress::listen(bound)?);
+        }
+        info!(store = %self.args.store, "{ready}");
+        println!("{ready}");
+        let serving = front_ends.into_iter().zip(listening);
+        try_join_all(serving.map(|(front_end, listener)| front_end.0(listener, host.shutdown.clone())))
+            .await?;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests;
