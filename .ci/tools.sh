@@ -1,7 +1,7 @@
 # Tools that the checks need beside cargo; sourced by the scripts that use them.
 #
 # Each `need_…` installs one when it is missing, at the version below, into a folder outside the
-# repository, and says where it is in a variable. Nothing is started.
+# repository, and sets a variable to its path. Nothing is started.
 
 OXTSDB_CACHE="${XDG_CACHE_HOME:-$HOME/.cache}/oxtsdb-ci"
 OXTSDB_TOOLS="${OXTSDB_CI_TOOLS:-$OXTSDB_CACHE/tools}"
@@ -85,7 +85,7 @@ need_jars() {
   need_java
   rm -rf "$JARS"
   mkdir -p "$JARS"
-  # It says a line for each file, which is of interest only when one is missing.
+  # It prints a line for each file, which matters only if one is missing.
   mvn --batch-mode --file "$pom" "$MAVEN_DEPENDENCY_PLUGIN:copy-dependencies" \
     -DincludeScope=runtime -DoutputDirectory="$JARS" -Dstyle.color=never >"$JARS/log" 2>&1 || {
     tail -n 20 "$JARS/log" >&2
@@ -125,7 +125,7 @@ need_tsdb() {
 }
 
 # Starts `tsdb serve` on free ports and a folder of its own; sets SERVER (its process), HTTP_PORT,
-# DATA_PORT and UID_PORT. The caller ends it: end_server in a trap.
+# DATA_PORT and UID_PORT. The caller stops it: end_server in a trap.
 start_server() {
   local folder="$1" try
   shift
@@ -148,7 +148,7 @@ start_server() {
       sleep 0.1
     done
     end_server
-    # Somebody else's port: try others. Anything else is a failure.
+    # A port in use: try others. Anything else is a failure.
     grep -qi 'in use' "$folder.log" || break
   done
   echo "tsdb serve did not start:" >&2

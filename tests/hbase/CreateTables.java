@@ -11,7 +11,7 @@ import org.apache.hadoop.hbase.regionserver.BloomType;
 import org.apache.hadoop.hbase.util.Bytes;
 
 /**
- * Makes OpenTSDB's four tables with the settings of its own script, without compression: what an
+ * Creates OpenTSDB's four tables with the settings of its own script, without compression: what an
  * operator does before the first TSD starts. Tables that exist are left as they are.
  *
  * <p>Arguments: names of the data, UID, tree and meta table. hbase-site.xml is on the class path.

@@ -8,8 +8,8 @@ import org.apache.hadoop.hbase.client.TableDescriptor;
 import org.apache.hadoop.hbase.util.Bytes;
 
 /**
- * Prints what HBase knows of a table, as its shell does: its settings, then the first key of each
- * region. Thrift servers tell less.
+ * Prints HBase's description of a table, as its shell does: its settings, then the first key of each
+ * region. Thrift servers report less.
  *
  * <p>Argument: the table's name. hbase-site.xml is on the class path.
  */

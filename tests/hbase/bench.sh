@@ -5,9 +5,9 @@
 #                                 as --rounds 1 --steps 90
 #   bench.sh queries [FLAG...]    queries on the embedded store, and on OpenTSDB with HBase
 #
-# OpenTSDB's compaction is off: the points are older than an hour, so that it would begin at once, which it
-# does not do with points of now. Bodies of HTTP may be as large as the load's. HBase has 4 GiB, so that it does
-# not write its memory to disk all the time.
+# OpenTSDB's compaction is off: the points are older than an hour, so it would begin immediately, which it
+# does not do with current points. HTTP bodies may be as large as the load's. HBase has 4 GiB, so that it does not
+# flush its memory continuously.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 source .ci/tools.sh

@@ -4,7 +4,7 @@
 #   interop.sh [ARGUMENT...]    for the test programs: a test's name, --nocapture, …
 #
 # OXTSDB_INTEROP_POINTS (100,000), OXTSDB_INTEROP_NAMES (20,000), OXTSDB_INTEROP_KILLS (50) and
-# OXTSDB_DIFFERENTIAL_QUERIES (10,000) and OXTSDB_DIFFERENTIAL_EXPRESSIONS (1,000 of each kind) say how much they do.
+# OXTSDB_DIFFERENTIAL_QUERIES (10,000) and OXTSDB_DIFFERENTIAL_EXPRESSIONS (1,000 of each kind) set their sizes.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 source .ci/tools.sh

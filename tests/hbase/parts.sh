@@ -1,13 +1,13 @@
 # Processes of the rig; sourced by rig.sh, which sets FOLDER. Each is a part, with a folder in FOLDER that has
 # its settings, its address and its log.
 
-# How long a part may take until it answers, seconds.
+# Time for a part to become ready, seconds.
 PATIENCE=120
 # Processes that this run of the script launched.
 LAUNCHED=()
 
-# The process of a part, or nothing. A number kept in a file could be another's by now; this asks who
-# runs with the part's mark.
+# Prints the process id of a part that runs. A stored id could belong to another process by now; this looks for the
+# command line with the part's mark.
 process_of() {
   local found
   found=$(grep -lzxF -s -f - /proc/[0-9]*/cmdline <<<"-Doxtsdb.rig=$FOLDER/$1" || true)
@@ -21,7 +21,7 @@ runs() { [ -n "$(process_of "$1")" ]; }
 
 address_of() { cat "$FOLDER/$1/address"; }
 
-# In the order in which they are ended: who uses another one first.
+# In the order of shutdown: a part before those that it uses.
 parts() {
   local part
   for part in "$FOLDER"/opentsdb* "$FOLDER"/*; do
@@ -31,7 +31,7 @@ parts() {
   [ ! -e "$FOLDER/hbase/address" ] || echo hbase
 }
 
-known() {
+has_part() {
   [ -e "$FOLDER/$1/address" ] && return
   echo "rig: $FOLDER has no part \`$1\`, it has: $(parts | tr '\n' ' ')" >&2
   return 1
@@ -51,14 +51,14 @@ launch() {
   java "-Doxtsdb.rig=$FOLDER/$part" -Djava.net.preferIPv4Stack=true "${opens[@]}" \
     -cp "$class_path" "$@" </dev/null >>"$FOLDER/$part/log" 2>&1 &
   LAUNCHED+=("$!")
-  # Bash would tell how it ended.
+  # Otherwise bash prints how it ended.
   disown
   while ! runs "$part" && kill -0 "$!" 2>/dev/null; do
     sleep 0.02
   done
 }
 
-# until_ready PART QUESTION...: asks until the answer is yes.
+# until_ready PART CHECK...: repeats the check until it succeeds.
 until_ready() {
   local part="$1" end=$((SECONDS + PATIENCE)) reason=
   shift
@@ -66,7 +66,7 @@ until_ready() {
     if ! runs "$part"; then
       reason="ended"
     elif [ "$SECONDS" -gt "$end" ]; then
-      reason="did not answer within $PATIENCE s"
+      reason="was not ready within $PATIENCE s"
     fi
     if [ -n "$reason" ]; then
       echo "rig: $part $reason; its log ends, without stack traces, with:" >&2
@@ -77,13 +77,13 @@ until_ready() {
   done
 }
 
-# end_part PART SIGNAL: and SIGKILL if it has not ended after 30 seconds.
+# end_part PART SIGNAL: sends SIGKILL if it has not exited after 30 seconds.
 end_part() {
   local part="$1" signal="$2" end=$((SECONDS + 30)) process
   process=$(process_of "$part")
   [ -n "$process" ] || return 0
   kill "-$signal" "$process" 2>/dev/null || true
-  # While it is paused it heeds nothing but SIGKILL.
+  # A paused process handles no signal but SIGKILL.
   kill -CONT "$process" 2>/dev/null || true
   while runs "$part"; do
     [ "$SECONDS" -le "$end" ] || kill -KILL "$process" 2>/dev/null || true
@@ -98,7 +98,7 @@ end_all() {
   done
 }
 
-# A port that nobody listens on, below the range of outgoing connections.
+# Prints a free port below the range of outgoing connections.
 free_port() {
   local port
   while :; do

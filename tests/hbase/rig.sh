@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# A real HBase with its Thrift server, and a real OpenTSDB on it, for tests and for trying things out.
+# A real HBase with its Thrift server, and a real OpenTSDB on it, for tests and experiments.
 #
-#   rig.sh run [OPTIONS] COMMAND...      starts, runs the command, ends everything, whatever happened
+#   rig.sh run [OPTIONS] COMMAND...      starts, runs the command, and stops everything in any case
 #   rig.sh start FOLDER [OPTIONS]        starts and leaves it running; data and logs are in FOLDER
-#   rig.sh stop FOLDER [PART]            ends everything, or one part
+#   rig.sh stop FOLDER [PART]            stops everything, or one part
 #   rig.sh status FOLDER                 each part: its process or `ended`, and its address
 #
 #   --gateways N      Thrift servers (default 1)        --no-opentsdb   HBase alone
@@ -11,12 +11,12 @@
 #
 # For what runs beside it; PART is a folder in FOLDER (hbase, thrift-1, thrift-2, opentsdb, …):
 #   rig.sh kill|pause|resume FOLDER PART             SIGKILL, SIGSTOP, SIGCONT
-#   rig.sh again FOLDER PART                         starts a part that has ended, as it was
+#   rig.sh again FOLDER PART                         restarts a part that has exited
 #   rig.sh gateway FOLDER PART [FLAG...]             one more Thrift server with flags of its own (-f: framed)
 #   rig.sh opentsdb FOLDER PART [KEY=VALUE...]       one more OpenTSDB, with settings (tsd.…)
 #   rig.sh tool FOLDER PART CLASS [ARGUMENT...]      a tool of OpenTSDB (UidManager, Fsck…) with PART's settings
-#   rig.sh tables FOLDER [DATA UID TREE META]        makes OpenTSDB's tables
-#   rig.sh describe FOLDER TABLE                     a table's settings and regions, as HBase's shell tells them
+#   rig.sh tables FOLDER [DATA UID TREE META]        creates OpenTSDB's tables
+#   rig.sh describe FOLDER TABLE                     a table's settings and regions, as HBase's shell prints them
 # `gateway`, `opentsdb` and `again` print the address.
 #
 # `run` sets, and `start` prints: OXTSDB_TEST_HBASE=HOST:PORT[,HOST:PORT…] (the gateways),
@@ -34,7 +34,7 @@ usage() {
   exit 2
 }
 
-# Sets what `run` and `start` have in common; what is left of the arguments is in REST.
+# Sets what `run` and `start` have in common; REST has the remaining arguments.
 options() {
   GATEWAYS=1 WITH_OPENTSDB=yes REST=()
   while [ "$#" != 0 ]; do
@@ -57,12 +57,12 @@ start_all() {
     start_gateway "thrift-$number"
   done
   for number in $(seq "$GATEWAYS"); do
-    until_ready "thrift-$number" gateway_answers "thrift-$number"
+    until_ready "thrift-$number" gateway_is_ready "thrift-$number"
   done
   if [ "$WITH_OPENTSDB" = yes ]; then
     create_tables tsdb tsdb-uid tsdb-tree tsdb-meta
     start_opentsdb opentsdb
-    until_ready opentsdb opentsdb_answers opentsdb
+    until_ready opentsdb opentsdb_is_ready opentsdb
   fi
 }
 
@@ -74,7 +74,7 @@ environment() {
   echo "OXTSDB_TEST_HBASE_FOLDER=$FOLDER"
 }
 
-# Ends what this script launched, unless it is to stay; after `run` also all that came to it.
+# Stops what this script launched, unless it has to stay; after `run` also the parts added since.
 finish() {
   trap - EXIT HUP INT TERM
   if [ -n "$COMMAND" ]; then
@@ -145,7 +145,7 @@ case "$VERB" in
     [ "${#REST[@]}" != 0 ] || usage
     need_programs
     start_all
-    # In a process group of its own, so that all of it can be ended.
+    # In a process group of its own, so that all of it can be stopped.
     env $(environment) setsid --wait "${REST[@]}" &
     COMMAND=$!
     wait "$COMMAND"
@@ -162,7 +162,7 @@ case "$VERB" in
     if [ "$#" = 0 ]; then
       end_all TERM
     else
-      known "$1"
+      has_part "$1"
       end_part "$1" TERM
     fi
     ;;
@@ -172,11 +172,11 @@ case "$VERB" in
     done
     ;;
   kill)
-    known "$PART"
+    has_part "$PART"
     end_part "$PART" KILL
     ;;
   pause | resume)
-    known "$PART"
+    has_part "$PART"
     process=$(process_of "$PART")
     if [ -z "$process" ]; then
       echo "rig: $PART does not run" >&2
@@ -185,7 +185,7 @@ case "$VERB" in
     kill "$([ "$VERB" = pause ] && echo -STOP || echo -CONT)" "$process"
     ;;
   again)
-    known "$PART"
+    has_part "$PART"
     need_programs
     start_again "$PART"
     STAYS=yes
@@ -194,19 +194,19 @@ case "$VERB" in
   gateway)
     need_programs
     start_gateway "$PART" "$@"
-    until_ready "$PART" gateway_answers "$PART"
+    until_ready "$PART" gateway_is_ready "$PART"
     STAYS=yes
     address_of "$PART"
     ;;
   opentsdb)
     need_programs
     start_opentsdb "$PART" "$@"
-    until_ready "$PART" opentsdb_answers "$PART"
+    until_ready "$PART" opentsdb_is_ready "$PART"
     STAYS=yes
     address_of "$PART"
     ;;
   tool)
-    known "$PART"
+    has_part "$PART"
     [ "$#" != 0 ] || usage
     need_programs
     class="$1"

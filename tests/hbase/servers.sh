@@ -1,4 +1,4 @@
-# The programs of the rig: how each is started, and how it is asked whether it is ready. Sourced by rig.sh, which
+# Start and readiness check of each program of the rig. Sourced by rig.sh, which
 # sets RIG, FOLDER, HBASE_JARS and OPENTSDB_JARS.
 
 # --- HBase: ZooKeeper, master and region server in one process
@@ -13,8 +13,8 @@ start_hbase() {
   launch hbase "$folder:$RIG/hbase:$HBASE_JARS/*" "-Xmx${OXTSDB_RIG_HBASE_HEAP:-1g}" org.apache.hadoop.hbase.master.HMaster start
 }
 
-# On a local disk HBase cannot promise that its log is there after a loss of power; with the raw file
-# system it is at least there after `kill -9`, as the other one keeps the last bytes to itself.
+# On a local disk HBase's log does not survive a loss of power; with the raw file system it survives at least
+# `kill -9`, because the checksummed one buffers the last bytes.
 hbase_site() {
   local folder="$1" key value
   echo '<configuration>'
@@ -44,7 +44,7 @@ SETTINGS
   echo '</configuration>'
 }
 
-# start_gateway PART [FLAG...]: without flags as it was, or as HBase has it.
+# start_gateway PART [FLAG...]: without flags, with those of its first start.
 start_gateway() {
   local part="$1" folder="$FOLDER/$1" flags
   shift
@@ -59,22 +59,22 @@ start_gateway() {
     --infoport -1 "${flags[@]}"
 }
 
-# Asks a gateway for the names of the tables, which it asks the master for: one call in Thrift's binary
-# protocol. A gateway with flags may speak another one; it has to listen.
-gateway_answers() {
-  local address answer
+# Requests the names of the tables from a gateway, which gets them from the master: one call in Thrift's binary
+# protocol. A gateway with flags may use another protocol; it only has to listen.
+gateway_is_ready() {
+  local address reply
   address=$(address_of "$1")
   if grep -q . "$FOLDER/$1/flags"; then
     (exec 3<>"/dev/tcp/${address/://}") 2>/dev/null
     return
   fi
-  answer=$(
+  reply=$(
     exec 2>/dev/null 3<>"/dev/tcp/${address/://}" || exit
     printf '\x80\x01\x00\x01\x00\x00\x00\x0dgetTableNames\x00\x00\x00\x01\x00' >&3
     timeout 5 head -c 28 <&3 | od -An -v -tx1 | tr -d ' \n'
   ) || return 1
   # A reply whose first field is the result, a list; an error would be another field.
-  [[ "$answer" == 80010002*0f0000 ]]
+  [[ "$reply" == 80010002*0f0000 ]]
 }
 
 # --- OpenTSDB
@@ -93,10 +93,10 @@ start_opentsdb() {
       echo "tsd.http.cachedir=$folder/cache"
       echo "tsd.storage.hbase.zk_quorum=$(address_of hbase)"
       echo "tsd.core.auto_create_metrics=true"
-      # Without it a request of more than some kilobytes is refused.
+      # Without it requests of more than some kilobytes are rejected.
       echo "tsd.http.request.enable_chunked=true"
       echo "tsd.http.request.max_chunk=16777216"
-      # What is asked for comes last, and so it counts.
+      # The last value of a key counts.
       [ "$#" = 0 ] || printf '%s\n' "$@"
     } >"$folder/opentsdb.conf"
   fi
@@ -104,7 +104,7 @@ start_opentsdb() {
     net.opentsdb.tools.TSDMain "--config=$folder/opentsdb.conf"
 }
 
-opentsdb_answers() {
+opentsdb_is_ready() {
   local address line
   address=$(address_of "$1")
   (
@@ -119,13 +119,13 @@ create_tables() {
   local log="$FOLDER/hbase/tables.log"
   if ! java -Djava.net.preferIPv4Stack=true -cp "$FOLDER/hbase:$RIG/hbase:$HBASE_JARS/*" \
     "$RIG/CreateTables.java" "$@" >"$log" 2>&1; then
-    echo "rig: the tables $* could not be made:" >&2
+    echo "rig: the tables $* could not be created:" >&2
     tail -n 20 "$log" >&2
     return 1
   fi
 }
 
-# describe_table TABLE: what it says, without the log that its configuration would bring.
+# describe_table TABLE: its description, without the log that its configuration would print.
 describe_table() {
   java -Djava.net.preferIPv4Stack=true -cp "$FOLDER/hbase:$HBASE_JARS/*" "$RIG/DescribeTable.java" "$1"
 }
@@ -134,11 +134,11 @@ start_again() {
   case "$1" in
     hbase)
       start_hbase
-      # Any gateway that runs can tell.
+      # Any running gateway can check this.
       local part
       for part in $(parts); do
         if [[ "$part" == thrift-* ]] && runs "$part"; then
-          until_ready hbase gateway_answers "$part"
+          until_ready hbase gateway_is_ready "$part"
           return
         fi
       done
@@ -146,10 +146,10 @@ start_again() {
     *)
       if [ -e "$FOLDER/$1/opentsdb.conf" ]; then
         start_opentsdb "$1"
-        until_ready "$1" opentsdb_answers "$1"
+        until_ready "$1" opentsdb_is_ready "$1"
       else
         start_gateway "$1"
-        until_ready "$1" gateway_answers "$1"
+        until_ready "$1" gateway_is_ready "$1"
       fi
       ;;
   esac

@@ -1,4 +1,4 @@
-"""Compares what collectd's csv plug-in logged with what /api/query answers.
+"""Compares the log of collectd's csv plug-in with the results of /api/query.
 
     check_collectd.py CSV_FOLDER HOST URL
 
@@ -17,7 +17,7 @@ from pathlib import Path
 
 # The csv plug-in writes six digits after the dot.
 TOLERANCE = 0.51e-6
-# What collectd sent last may be on its way when it has ended.
+# The last points may be in flight when collectd has exited.
 PATIENCE_SECONDS = 20
 
 
@@ -55,7 +55,7 @@ def logged(folder):
 
 
 def stored(url, name, host):
-    """By second, what a query answers for the series."""
+    """By second, the result of a query for the series."""
     query = urllib.parse.urlencode({"start": "1d-ago", "m": f"none:{name}{{fqdn={host}}}"})
     try:
         with urllib.request.urlopen(f"{url}/api/query?{query}", timeout=60) as response:
@@ -109,7 +109,7 @@ def main(folder, host, url):
     for line in wrong[:20]:
         print(line)
     expected = {"cpu", "df", "disk", "interface", "load", "memory", "processes"}
-    # A machine without a disk or a network of its own has nothing to say about it.
+    # A machine without a disk or a network reports nothing about it.
     unseen = expected - set(plugins) - {"disk", "interface"}
     if unseen:
         print(f"collectd logged nothing about {', '.join(sorted(unseen))}")

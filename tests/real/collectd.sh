@@ -23,7 +23,7 @@ trap 'end_collectd; end_server; rm -rf "$folder"' EXIT
 trap 'exit 130' INT TERM
 
 # Seconds are all that write_tsdb sends, and an interval of a second can fall into one second twice;
-# OpenTSDB answers such a query with an error unless this is set.
+# OpenTSDB rejects such a query unless this is set.
 start_server "$folder/data" --fix-duplicates
 sed -e "s|@HOST@|$host|; s|@FOLDER@|$folder|; s|@PORT@|$HTTP_PORT|" collectd.conf.in >"$folder/collectd.conf"
 echo "collectd runs for $seconds s"
@@ -31,7 +31,7 @@ timeout --preserve-status "$seconds" collectd -f -C "$folder/collectd.conf" >"$f
 collectd=$!
 wait "$collectd" || true
 collectd=
-# Everything that collectd flushed at its end has been read when the server answers on a new line.
+# The server has read everything that collectd flushed at its end when it responds on a new connection.
 if grep -i 'write_tsdb.*fail' "$folder/collectd.log"; then
   echo "collectd could not send" >&2
   exit 1

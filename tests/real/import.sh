@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Imports a file of 1,000,000 lines, some of them bad on purpose, and asks questions whose answers
-# the script that made it knows.
+# Imports a file of 1,000,000 lines, some of them invalid, and runs queries whose results the
+# generating script knows.
 set -euo pipefail
 cd "$(dirname "$0")"
 source ../../.ci/tools.sh
@@ -15,7 +15,7 @@ start_server "$folder/data"
 status=0
 time timeout 600 "$TSDB" import --target "http://127.0.0.1:$DATA_PORT" --errors "$folder/errors" \
   "$folder/points.txt" || status=$?
-# Lines were rejected: 1, and everything else is imported.
+# Status 1: lines were rejected, and everything else is imported.
 if [ "$status" != 1 ]; then
   echo "tsdb import ended with $status, expected 1" >&2
   exit 1

@@ -1,7 +1,7 @@
-"""A large import file whose answers are known: values are linear in time.
+"""A large import file with known query results: values are linear in time.
 
     import_file.py write FILE            writes it
-    import_file.py check URL ERRORS      asks the server at URL, after `tsdb import --errors ERRORS`
+    import_file.py check URL ERRORS      queries the server at URL, after `tsdb import --errors ERRORS`
 
 Ten metrics of a hundred hosts, each a point every ten seconds; a few lines are bad on purpose. A
 missing point in the middle of a line changes no sum: sums fill it in by a straight line.
@@ -19,7 +19,7 @@ INSTANTS = 1000
 HOSTS = 100
 METRICS = 10
 
-# Line numbers (from 1) and what stands there in place of a point; all at instants in the middle.
+# Line numbers (from 1) and the invalid text in place of a point; all at instants in the middle.
 BAD_LINES = {
     250_001: "import.m0",
     250_002: "import.m0 1500002500",
