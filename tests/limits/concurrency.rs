@@ -1,4 +1,4 @@
-//! More queries at a time than there are threads, processors or memory for.
+//! More concurrent queries than there are threads, processors or memory for.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -24,8 +24,8 @@ fn many() -> Load {
     }
 }
 
-/// What is served whatever queries do. Small queries compete with the large ones; they have a test of
-/// their own.
+/// Requests that must be served under any load of queries. Small queries compete with the large ones; they have
+/// a test of their own.
 const ALWAYS: [Kind; 6] = [
     Kind::Version,
     Kind::Suggest,
@@ -35,9 +35,9 @@ const ALWAYS: [Kind; 6] = [
     Kind::ListQueries,
 ];
 
-/// Sends so many queries at a time over HTTP; returns how often which status came. Every query gets a
-/// whole response or a typed refusal.
-async fn at_a_time(target: &Target, path: &str, count: usize) -> anyhow::Result<BTreeMap<u16, usize>> {
+/// Sends `count` concurrent queries over HTTP; returns the count of each status. Every query gets a
+/// whole response or a typed rejection.
+async fn concurrently(target: &Target, path: &str, count: usize) -> anyhow::Result<BTreeMap<u16, usize>> {
     let path: Arc<str> = path.into();
     let mut queries = JoinSet::new();
     let begun = Instant::now();
@@ -45,25 +45,25 @@ async fn at_a_time(target: &Target, path: &str, count: usize) -> anyhow::Result<
         let (path, address) = (Arc::clone(&path), target.tsdb.http_address());
         queries.spawn(async move {
             let exchange = async { RawHttp::connect(address).await?.get(&path).await };
-            let answer = timeout(ANSWERED, exchange)
+            let response = timeout(ANSWERED, exchange)
                 .await
                 .with_context(|| format!("no response within {ANSWERED:?}"))??;
-            if answer.status == 200 {
+            if response.status == 200 {
                 // Not parsed: a debug build takes seconds for it, in which the bystander waits.
-                let is_whole = answer.body.starts_with(b"[{") && answer.body.ends_with(b"}}]");
-                ensure!(is_whole, "an empty or broken response: {answer:?}");
+                let is_whole = response.body.starts_with(b"[{") && response.body.ends_with(b"}}]");
+                ensure!(is_whole, "an empty or broken response: {response:?}");
             } else {
-                refusal::check_answer(&answer)?;
+                refusal::check_answer(&response)?;
             }
-            anyhow::Ok(answer)
+            anyhow::Ok(response)
         });
     }
     let mut statuses = BTreeMap::new();
-    while let Some(answer) = queries.join_next().await {
-        let answer = answer??;
-        let count: &mut usize = statuses.entry(answer.status).or_default();
-        if *count == 0 && answer.status != 200 {
-            println!("  {answer:?}");
+    while let Some(response) = queries.join_next().await {
+        let response = response??;
+        let count: &mut usize = statuses.entry(response.status).or_default();
+        if *count == 0 && response.status != 200 {
+            println!("  {response:?}");
         }
         *count += 1;
     }
@@ -76,19 +76,19 @@ async fn at_a_time(target: &Target, path: &str, count: usize) -> anyhow::Result<
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn hundreds_of_queries_at_a_time_are_answered_or_refused() -> anyhow::Result<()> {
+async fn serves_or_rejects_hundreds_of_concurrent_queries() -> anyhow::Result<()> {
     let mut target = Target::start().await?;
     let load = many();
     load.write(&target.tsdb).await?;
     let bystander = Bystander::start_with(&target.tsdb, &ALWAYS).await?;
-    let statuses = at_a_time(&target, &load.path("sum"), 320).await?;
-    ensure!(statuses.contains_key(&200), "no query was answered");
+    let statuses = concurrently(&target, &load.path("sum"), 320).await?;
+    ensure!(statuses.contains_key(&200), "no query was served");
     bystander.finish(BOUND).await?;
     target.check_unharmed().await
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn hundreds_of_grpc_queries_at_a_time_are_answered_or_refused() -> anyhow::Result<()> {
+async fn serves_or_rejects_hundreds_of_concurrent_grpc_queries() -> anyhow::Result<()> {
     let mut target = Target::start().await?;
     let load = many();
     load.write(&target.tsdb).await?;
@@ -114,30 +114,30 @@ async fn hundreds_of_grpc_queries_at_a_time_are_answered_or_refused() -> anyhow:
             }
         });
     }
-    let (mut answered, mut refused) = (0, 0);
+    let (mut served, mut rejected) = (0, 0);
     while let Some(outcome) = queries.join_next().await {
-        if outcome?? { answered += 1 } else { refused += 1 }
+        if outcome?? { served += 1 } else { rejected += 1 }
     }
-    println!("  {answered} answered, {refused} refused");
-    ensure!(answered > 0, "no query was answered");
+    println!("  {served} served, {rejected} rejected");
+    ensure!(served > 0, "no query was served");
     bystander.finish(BOUND).await?;
     target.check_unharmed().await
 }
 
-/// One client has more queries than may run, another one's small queries are served all the same.
+/// While one client has more queries than may run, small queries of another are served.
 #[tokio::test(flavor = "multi_thread")]
 async fn queries_are_fair_between_clients() -> anyhow::Result<()> {
     let mut target = Target::start().await?;
     let load = many();
     load.write(&target.tsdb).await?;
     let bystander = Bystander::start_with(&target.tsdb, &[Kind::Query]).await?;
-    at_a_time(&target, &load.path("sum"), 64).await?;
+    concurrently(&target, &load.path("sum"), 64).await?;
     bystander.finish(BOUND).await?;
     target.check_unharmed().await
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn large_queries_at_a_time_keep_to_the_memory() -> anyhow::Result<()> {
+async fn concurrent_large_queries_stay_within_the_memory_limit() -> anyhow::Result<()> {
     let mut target = Target::start().await?;
     let load = Load::new("large.queries", 300, 4000);
     load.write(&target.tsdb).await?;
@@ -145,10 +145,10 @@ async fn large_queries_at_a_time_keep_to_the_memory() -> anyhow::Result<()> {
     let bystander = Bystander::start_with(&target.tsdb, &ALWAYS).await?;
     let alone = target.get(&load.path("sum")).await?;
     ensure!(alone.status == 200, "a query alone: {alone:?}");
-    let statuses = at_a_time(&target, &load.path("sum"), 16).await?;
-    ensure!(statuses.contains_key(&200), "no query was answered");
-    // The whole metric as JSON, as often: more than the memory of all queries.
-    at_a_time(&target, &load.path("none"), 16).await?;
+    let statuses = concurrently(&target, &load.path("sum"), 16).await?;
+    ensure!(statuses.contains_key(&200), "no query was served");
+    // The whole metric as JSON, for each of them: more than the memory of all queries.
+    concurrently(&target, &load.path("none"), 16).await?;
     bystander.finish(BOUND).await?;
     target.check_unharmed().await
 }

@@ -17,11 +17,11 @@ use tempfile::TempDir;
 
 use crate::support::{limited, turn, works};
 
-/// Where bits are flipped: parts of the file in thousandths. Rows lie in the first part of a table file,
-/// its own index behind them.
+/// Positions of flipped bits, in thousandths of the file. A table file begins with its rows; its index
+/// follows them.
 const PLACES: [u64; 4] = [2, 250, 500, 750];
 
-/// Rows whose blocks lie all over a table file.
+/// Rows whose blocks are spread over a table file.
 fn load() -> Load {
     Load {
         step_ms: 60_000,
@@ -29,7 +29,7 @@ fn load() -> Load {
     }
 }
 
-/// The points of the load, with the statistics, in place of the damaged rows.
+/// Counts the points outside of the damaged rows, and returns the statistics.
 async fn rest(tsdb: &Tsdb) -> anyhow::Result<(usize, Statistics)> {
     let (start, end) = load().seconds();
     let request = QueryRequest {
@@ -50,7 +50,7 @@ async fn rest(tsdb: &Tsdb) -> anyhow::Result<(usize, Statistics)> {
     Ok((points, statistics.context("no statistics")?))
 }
 
-/// A folder with the load in table files; a server that stopped left it.
+/// Prepares a folder with the load in table files.
 async fn prepare(folder: &Path) -> anyhow::Result<()> {
     let mut tsdb = Tsdb::start_with(limited().data_dir(folder)).await?;
     load().write(&tsdb).await?;
@@ -103,13 +103,13 @@ fn copy(from: &Path, to: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A server on a damaged folder: reads of what is left, writes, the log, and SIGTERM.
-async fn goes_on(data_dir: &Path) -> anyhow::Result<()> {
+/// Checks a server on a damaged folder: reads of the intact rows, writes, the log, and SIGTERM.
+async fn check_service(data_dir: &Path) -> anyhow::Result<()> {
     let mut tsdb = Tsdb::start_with(Options::default().data_dir(data_dir)).await?;
     let memory = MemoryWatch::start(tsdb.process().id())?;
     works(&tsdb).await.context("after the start")?;
 
-    // Without the option the query fails, typed.
+    // Without the option the query fails with a typed error.
     let (start, end) = load().seconds();
     let request = QueryRequest {
         range: Some(range(start * 1000, end * 1000)),
@@ -138,7 +138,7 @@ async fn goes_on(data_dir: &Path) -> anyhow::Result<()> {
         tsdb.process().log()
     );
 
-    // All of them are there, and the damage is still named.
+    // All of them are stored, and the damage is still reported.
     tsdb.restart().await.context("the start after the flush")?;
     works(&tsdb).await.context("after the flush")?;
     let (points, statistics) = rest(&tsdb).await?;
@@ -150,7 +150,7 @@ async fn goes_on(data_dir: &Path) -> anyhow::Result<()> {
     let log = tsdb.process().log();
     ensure!(
         log.contains("set-aside/") && log.contains("table `tsdb`"),
-        "the log names neither file nor table of the damage:\n{log}"
+        "the log reports neither file nor table of the damage:\n{log}"
     );
     let status = tsdb.terminate().await?;
     ensure!(
@@ -161,7 +161,7 @@ async fn goes_on(data_dir: &Path) -> anyhow::Result<()> {
     memory.check_below(crate::support::MOST_BYTES)
 }
 
-/// Fails unless most points are left and the damage is named; returns how many are left.
+/// Checks that most points are intact and that the damage is reported; returns the count of intact points.
 async fn check_rest(tsdb: &Tsdb) -> anyhow::Result<usize> {
     let (points, statistics) = rest(tsdb).await.context("skip_damaged_rows")?;
     println!(
@@ -169,15 +169,15 @@ async fn check_rest(tsdb: &Tsdb) -> anyhow::Result<usize> {
         statistics.damaged_rows
     );
     ensure!(points < load().total(), "no point is missing");
-    ensure!(points * 2 > load().total(), "only {points} points are left");
+    ensure!(points * 2 > load().total(), "only {points} points are intact");
     ensure!(statistics.damaged_rows > 0, "{statistics:?}");
-    let first = statistics.damaged.first().context("no damaged row is named")?;
+    let first = statistics.damaged.first().context("no damaged row is reported")?;
     ensure!(!first.reason.is_empty(), "{first:?}");
     Ok(points)
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_flipped_bit_in_a_table_costs_its_rows_only() -> anyhow::Result<()> {
+async fn a_flipped_bit_costs_only_the_rows_of_its_block() -> anyhow::Result<()> {
     let _turn = turn().await;
     let folder = TempDir::with_prefix("oxtsdb-test-")?;
     let whole = folder.path().join("whole");
@@ -189,7 +189,7 @@ async fn a_flipped_bit_in_a_table_costs_its_rows_only() -> anyhow::Result<()> {
         let file = table_file(&data_dir)?;
         println!("a bit at {place}/1000 of {}", file.display());
         flip_bit(&file, place)?;
-        if let Err(error) = goes_on(&data_dir).await {
+        if let Err(error) = check_service(&data_dir).await {
             wrong.push(format!("a bit at {place}/1000: {error:#}"));
         }
     }

@@ -12,7 +12,7 @@ use tokio::time::timeout;
 
 use crate::support::{ANSWERED, BOUND, Target, limited};
 
-/// Time for SIGTERM, whatever clients do.
+/// Time limit for SIGTERM, independent of clients.
 const STOPPED: Duration = Duration::from_secs(5);
 
 /// Segments that the journal begins while connections take all descriptors.
@@ -32,7 +32,7 @@ fn newest_segment(data_dir: &Path) -> anyhow::Result<u64> {
 
 /// The store needs descriptors for the next segments of the journal and for tables.
 #[tokio::test(flavor = "multi_thread")]
-async fn writes_go_on_when_connections_take_all_descriptors() -> anyhow::Result<()> {
+async fn writes_succeed_while_connections_take_all_descriptors() -> anyhow::Result<()> {
     if !raise_descriptor_limit(4096)? {
         return Ok(());
     }
@@ -44,7 +44,7 @@ async fn writes_go_on_when_connections_take_all_descriptors() -> anyhow::Result<
     let bystander = Bystander::start_with(&target.tsdb, &[Kind::Version, Kind::Put]).await?;
     let crowd = Crowd::connect(target.tsdb.http_address(), 1050).await?;
     println!("  {} descriptors", target.tsdb.process().descriptors()?);
-    // Each point is a row, so that memory is soon full and the journal goes on in the next segment.
+    // Each point is a row, so that memory fills up soon and the journal begins the next segment.
     let mut load = Load::new("", 10, 20_000);
     (load.start_ms, load.step_ms) = (3_600_000, 3_600_000);
     let begun = Instant::now();
@@ -73,13 +73,13 @@ async fn writes_go_on_when_connections_take_all_descriptors() -> anyhow::Result<
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn idle_connections_of_http_and_telnet_give_way() -> anyhow::Result<()> {
+async fn closes_idle_http_and_telnet_connections_for_new_ones() -> anyhow::Result<()> {
     if !raise_descriptor_limit(5000)? {
         return Ok(());
     }
     let mut target = Target::start().await?;
     let crowd = Crowd::connect(target.tsdb.http_address(), 4200).await?;
-    // An idle one of before the crowd gives way, and new clients are served.
+    // The longest idle connection is closed, and new clients are served.
     let bystander = Bystander::start(&target.tsdb).await?;
     tokio::time::sleep(Duration::from_secs(2)).await;
     println!("  {} idle connections are left", crowd.open());
@@ -91,7 +91,7 @@ async fn idle_connections_of_http_and_telnet_give_way() -> anyhow::Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn idle_grpc_connections_keep_no_client_out() -> anyhow::Result<()> {
+async fn closes_idle_grpc_connections_for_new_ones() -> anyhow::Result<()> {
     if !raise_descriptor_limit(9000)? {
         return Ok(());
     }

@@ -9,7 +9,7 @@ use tokio::time::{Instant, sleep};
 
 use crate::support::{BOUND, Target};
 
-/// How long they drip: longer than others may have to wait.
+/// Duration of an attack: longer than the time in which others must be served.
 const ATTACK: Duration = Duration::from_secs(8);
 
 /// Heads of requests whose bodies drip.
@@ -18,7 +18,8 @@ const GZIP: &str =
     "POST /api/put HTTP/1.1\r\nHost: test\r\nContent-Encoding: gzip\r\nContent-Length: 1000000\r\n\r\n";
 const ANNOUNCED: &str = "POST /api/query HTTP/1.1\r\nHost: test\r\nContent-Length: 16000000\r\n\r\n";
 
-/// Sends a head from so many sockets, then a byte of each body a second; others are served meanwhile.
+/// Sends a head from each of `sockets` connections, then a byte of each body a second; others must be served
+/// meanwhile.
 async fn drip(head: &str, byte: &[u8], sockets: usize) -> anyhow::Result<()> {
     let mut target = Target::start().await?;
     let mut attackers = Vec::new();
@@ -32,12 +33,12 @@ async fn drip(head: &str, byte: &[u8], sockets: usize) -> anyhow::Result<()> {
     let mut sent = 0;
     while Instant::now() < end {
         for socket in &mut attackers {
-            // The server may cut it off.
+            // The server may close it.
             sent += usize::from(socket.send(byte).await.is_ok());
         }
         sleep(Duration::from_secs(1)).await;
     }
-    ensure!(sent >= sockets, "the attackers were cut off at once");
+    ensure!(sent >= sockets, "the attackers were disconnected immediately");
     bystander.finish(BOUND).await?;
     drop(attackers);
     target.check_unharmed().await

@@ -1,4 +1,4 @@
-//! Who may read the files of the store.
+//! Permissions of the store's files.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -9,14 +9,14 @@ use oxtsdb_tests::load::Load;
 
 use crate::support::{Target, works};
 
-/// Bits of a mode that let others in.
+/// Mode bits that grant access to other users.
 const OTHERS: u32 = 0o077;
 
-/// Fails if another user can reach a file of a folder.
+/// Checks that no other user can reach a file of a folder.
 fn check_private(path: &Path) -> anyhow::Result<()> {
     let data = fs::metadata(path)?;
     if data.permissions().mode() & OTHERS == 0 {
-        // No one gets below it.
+        // It protects everything below.
         return Ok(());
     }
     ensure!(
@@ -32,7 +32,7 @@ fn check_private(path: &Path) -> anyhow::Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn no_other_user_reads_the_files_of_the_store() -> anyhow::Result<()> {
+async fn files_of_the_store_are_private() -> anyhow::Result<()> {
     let mut target = Target::start().await?;
     Load::new("files", 3, 100).write(&target.tsdb).await?;
     works(&target.tsdb).await?;

@@ -1,17 +1,17 @@
-//! Nothing that a caller does takes the service down.
+//! No client can stop the service for others.
 //!
 //! Each test attacks a real server with a memory limit of [`support::LIMIT_MIB`] and asserts that
 //!
 //! - its resident memory stays under the limit + 20 %,
-//! - another client's small requests are served meanwhile within a bound,
-//! - the attacker gets a typed refusal or a whole response,
+//! - small requests of another client are served meanwhile within a time limit,
+//! - the attacker gets a typed rejection or a whole response,
 //! - afterwards everything works as before.
 //!
 //! The tests run one at a time: they assert how long responses take.
 //!
-//! `OXTSDB_LIMITS_FULL=1` runs `soak` for five minutes with 4,000 connections and 1,000 queries at a
-//! time. `OXTSDB_LIMITS_WITHOUT_FLAGS=1` omits the flags that these tests need from the server, to see
-//! how one that lacks them does.
+//! `OXTSDB_LIMITS_FULL=1` runs `soak` for five minutes with 4,000 connections and 1,000 concurrent
+//! queries. `OXTSDB_LIMITS_WITHOUT_FLAGS=1` omits the flags that these tests set, to run them against an
+//! older server that lacks them.
 
 mod concurrency;
 mod damage;

@@ -1,4 +1,4 @@
-//! Smaller things that callers run into: malformed and incomplete requests, foreign origins, reflection.
+//! Protocol errors and their neighbours: malformed and incomplete requests, foreign origins, reflection.
 
 use std::collections::BTreeSet;
 use std::process::Stdio;
@@ -26,17 +26,17 @@ const T: i64 = 1_500_000_000_000;
 #[tokio::test(flavor = "multi_thread")]
 async fn a_request_without_queries_is_a_bad_request() -> anyhow::Result<()> {
     let mut target = Target::start().await?;
-    let mut answers = vec![target.get("/api/query?start=1h-ago").await?];
+    let mut responses = vec![target.get("/api/query?start=1h-ago").await?];
     for body in [
         r#"{"start":1}"#,
         r#"{"start":1,"queries":[]}"#,
         r#"{"start":1,"queries":null}"#,
     ] {
-        answers.push(target.post("/api/query", body.as_bytes()).await?);
+        responses.push(target.post("/api/query", body.as_bytes()).await?);
     }
-    for answer in answers {
-        ensure!(answer.status == 400, "{answer:?}");
-        let message = answer.json()?["error"]["message"].to_string().to_lowercase();
+    for response in responses {
+        ensure!(response.status == 400, "{response:?}");
+        let message = response.json()?["error"]["message"].to_string().to_lowercase();
         ensure!(
             message.contains("quer") && !message.contains("null pointer"),
             "{message}"
@@ -50,7 +50,7 @@ async fn malformed_protobuf_is_an_invalid_argument() -> anyhow::Result<()> {
     let mut target = Target::start().await?;
     let data = target.tsdb.data_address();
     let uid = target.tsdb.uid_address();
-    // A field of 100 bytes, of which one is there.
+    // A field that announces 100 bytes and has one.
     let malformed = Bytes::from_static(&[0x0a, 100, 1]);
     for (address, path) in [
         (data, "/oxtsdb.data.v1.DataService/Write"),
@@ -80,18 +80,18 @@ async fn requests_of_a_foreign_origin_are_forbidden() -> anyhow::Result<()> {
         for path in ["/api/put", "/api/query", "/api/suggest"] {
             let mut connection = RawHttp::connect(address).await?;
             connection.send_post(path, &header, body.as_bytes()).await?;
-            let answer = connection.answer().await?;
-            ensure!(answer.status == 403, "{path} from {origin}: {answer:?}");
+            let response = connection.answer().await?;
+            ensure!(response.status == 403, "{path} from {origin}: {response:?}");
         }
     }
     let suggested = target.get("/api/suggest?type=metrics&q=origin").await?;
     ensure!(suggested.text() == "[]", "a point was stored: {suggested:?}");
-    // The server's own pages, and clients that are no browsers.
+    // The server's own pages, and clients other than browsers.
     for headers in ["", "Origin: http://test\r\n"] {
         let mut connection = RawHttp::connect(address).await?;
         connection.send_post("/api/put", headers, body.as_bytes()).await?;
-        let answer = connection.answer().await?;
-        ensure!(answer.status == 204, "`{headers}`: {answer:?}");
+        let response = connection.answer().await?;
+        ensure!(response.status == 204, "`{headers}`: {response:?}");
     }
     target.check_unharmed().await
 }
@@ -132,7 +132,7 @@ async fn reflection_lists_the_services_of_its_port() -> anyhow::Result<()> {
 
 /// The import sends batches of up to 4,096 points, unless the server's window is smaller.
 #[tokio::test(flavor = "multi_thread")]
-async fn import_keeps_to_a_small_window() -> anyhow::Result<()> {
+async fn import_respects_a_small_window() -> anyhow::Result<()> {
     let options = Options::default()
         .flag("--stream-window-points", "1000")
         .flag("--stream-window-frames", "2");

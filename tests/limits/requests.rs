@@ -18,7 +18,7 @@ use crate::support::{ANSWERED, BOUND, MOST_BYTES, Target};
 /// Bytes of a request: a little less than the limit of 16 MiB.
 const BYTES: usize = (16 << 20) - 1024;
 
-/// gRPC requests of a kind at a time. Over HTTP it is one: a debug build takes seconds to count elements
+/// Concurrent gRPC requests of a kind. Over HTTP it is one: a debug build takes seconds to count elements
 /// of JSON.
 const AT_A_TIME: usize = 3;
 
@@ -79,7 +79,7 @@ async fn grpc_rejects_millions_of_empty_elements() -> anyhow::Result<()> {
                 Ok(_) => anyhow::bail!("{} were accepted", context()),
                 Err(status) => {
                     refusal::check_status(&status).with_context(context)?;
-                    // Overload is a refusal too.
+                    // Overload is a rejection too.
                     if status.code() == Code::InvalidArgument {
                         ensure!(
                             reason_of(&status) == Some(ErrorReason::BatchTooLarge),
@@ -96,7 +96,7 @@ async fn grpc_rejects_millions_of_empty_elements() -> anyhow::Result<()> {
     target.check_unharmed().await
 }
 
-/// JSON whose last array is filled up with elements.
+/// JSON whose last array is filled with elements.
 fn filled(begin: &str, element: &str, end: &str) -> Vec<u8> {
     let mut body = Vec::with_capacity(BYTES);
     body.extend(begin.as_bytes());
@@ -143,8 +143,8 @@ async fn http_rejects_millions_of_empty_elements() -> anyhow::Result<()> {
         let body = filled(&begin, element, end);
         let context = || format!("{path} with {begin}{element},{element},...");
         let begun = Instant::now();
-        let answer = target.post(path, &body).await.with_context(context)?;
-        refusal::check_answer(&answer).with_context(context)?;
+        let response = target.post(path, &body).await.with_context(context)?;
+        refusal::check_answer(&response).with_context(context)?;
         println!("  {:.1} s: {}", begun.elapsed().as_secs_f64(), context());
         target.memory.check_below(MOST_BYTES).with_context(context)?;
     }

@@ -20,13 +20,13 @@ use tonic::{Code, Status, Streaming};
 
 use crate::support::{BOUND, LIMIT_MIB, MOST_BYTES, Target, limited, new_flag};
 
-/// The server cuts off a client that reads nothing for so long.
+/// The server disconnects a client that reads nothing for this long.
 const CUT_OFF_SECONDS: u64 = 3;
 
 /// How long gRPC streams stay unread: several times as long.
 const UNREAD: Duration = Duration::from_secs(4 * CUT_OFF_SECONDS);
 
-/// What must be served meanwhile; queries compete with the attackers' and have a test of their own.
+/// Requests that must be served meanwhile; queries compete with the attackers' and have a test of their own.
 const ALWAYS: [Kind; 6] = [
     Kind::Version,
     Kind::Suggest,
@@ -40,8 +40,8 @@ fn impatient() -> Options {
     limited().flags(new_flag("--client-timeout-seconds", CUT_OFF_SECONDS))
 }
 
-/// A server with so many points: the response to a query for all of them, and to a scan of a quarter as
-/// many, is many times what sockets and windows of HTTP/2 hold.
+/// A server with `points` points. The response to a query for all of them, and to a scan of a quarter of them,
+/// exceeds the buffers of sockets and HTTP/2 windows many times.
 async fn loaded(points: usize) -> anyhow::Result<(Target, Load)> {
     let target = Target::start_with(impatient()).await?;
     let load = Load::new("slow", 100, points / 100);
@@ -50,7 +50,7 @@ async fn loaded(points: usize) -> anyhow::Result<(Target, Load)> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn http_readers_of_a_byte_a_second_are_cut_off() -> anyhow::Result<()> {
+async fn disconnects_http_readers_of_a_byte_a_second() -> anyhow::Result<()> {
     let (mut target, load) = loaded(400_000).await?;
     target.get(&load.path("sum")).await?;
     let before = target.tsdb.process().descriptors()?;
@@ -67,13 +67,13 @@ async fn http_readers_of_a_byte_a_second_are_cut_off() -> anyhow::Result<()> {
     let bystander = Bystander::start_with(&target.tsdb, &ALWAYS).await?;
     target.no_query_is_left().await?;
     bystander.finish(BOUND).await?;
-    // The readers go on, the server does not: its connections to them are closed.
+    // The readers continue; the server has closed their connections.
     let process = target.tsdb.process();
-    until("all slow readers are cut off", || {
+    until("all slow readers are disconnected", || {
         let now = process.descriptors();
         async move {
             let now = now?;
-            // Files of the store come and go.
+            // The store opens and closes files.
             ensure!(now <= before + 5, "{now} descriptors, there were {before}");
             Ok(())
         }
@@ -85,9 +85,9 @@ async fn http_readers_of_a_byte_a_second_are_cut_off() -> anyhow::Result<()> {
         target.memory.current() >> 20,
         target.memory.peak() >> 20
     );
-    // The memory is free for the next ones: a large response fits.
-    let answer = target.get(&load.path("none")).await?;
-    ensure!(answer.status == 200, "{} {}", answer.status, answer.text());
+    // Their memory is released: a large response fits.
+    let response = target.get(&load.path("none")).await?;
+    ensure!(response.status == 200, "{} {}", response.status, response.text());
     target.check_unharmed().await
 }
 
@@ -101,8 +101,8 @@ async fn slow_client(target: &Target) -> anyhow::Result<DataServiceClient<RawCha
     ))
 }
 
-/// Reads what is left of streams, none of which may be whole. Returns how many there were.
-async fn all_are_cut_off<T>(streams: Vec<Streaming<T>>) -> anyhow::Result<()> {
+/// Reads the rest of streams, none of which may be complete. Returns their count.
+async fn all_are_disconnected<T>(streams: Vec<Streaming<T>>) -> anyhow::Result<()> {
     for mut stream in streams {
         let rest = async {
             loop {
@@ -115,15 +115,15 @@ async fn all_are_cut_off<T>(streams: Vec<Streaming<T>>) -> anyhow::Result<()> {
         };
         let status = timeout(BOUND, rest)
             .await
-            .context("the stream neither goes on nor ends")?;
-        let status = status.context("a stream that was not read is whole")?;
-        check_cut_off(&status)?;
+            .context("the stream neither continues nor ends")?;
+        let status = status.context("an unread stream is complete")?;
+        check_disconnected(&status)?;
     }
     Ok(())
 }
 
 /// The status itself may be lost, as the client does not read; then HTTP/2 reports a reset.
-fn check_cut_off(status: &Status) -> anyhow::Result<()> {
+fn check_disconnected(status: &Status) -> anyhow::Result<()> {
     match status.code() {
         Code::Cancelled | Code::Aborted | Code::Unknown | Code::Internal => Ok(()),
         _ => refusal::check_status(status),
@@ -131,7 +131,7 @@ fn check_cut_off(status: &Status) -> anyhow::Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn unread_streams_of_query_are_cut_off() -> anyhow::Result<()> {
+async fn disconnects_unread_query_streams() -> anyhow::Result<()> {
     let (mut target, load) = loaded(400_000).await?;
     let (start, end) = load.seconds();
     let request = QueryRequest {
@@ -146,19 +146,19 @@ async fn unread_streams_of_query_are_cut_off() -> anyhow::Result<()> {
         match timeout(UNREAD, client.query(request.clone())).await {
             Ok(Ok(response)) => streams.push(response.into_inner()),
             Ok(Err(status)) => refusal::check_status(&status)?,
-            Err(_elapsed) => anyhow::bail!("a call was neither begun nor refused within {UNREAD:?}"),
+            Err(_elapsed) => anyhow::bail!("a call neither started nor failed within {UNREAD:?}"),
         }
     }
     println!("  {} streams have begun", streams.len());
     ensure!(!streams.is_empty());
     target.no_query_is_left().await?;
     bystander.finish(BOUND).await?;
-    all_are_cut_off(streams).await?;
+    all_are_disconnected(streams).await?;
     target.check_unharmed().await
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn unread_streams_of_scan_rows_are_cut_off() -> anyhow::Result<()> {
+async fn disconnects_unread_scan_streams() -> anyhow::Result<()> {
     let (mut target, _) = loaded(100_000).await?;
     let request = ScanRowsRequest {
         source: Some(Source {
@@ -175,7 +175,7 @@ async fn unread_streams_of_scan_rows_are_cut_off() -> anyhow::Result<()> {
         match timeout(UNREAD, client.scan_rows(request.clone())).await {
             Ok(Ok(response)) => streams.push(response.into_inner()),
             Ok(Err(status)) => refusal::check_status(&status)?,
-            Err(_elapsed) => anyhow::bail!("a call was neither begun nor refused within {UNREAD:?}"),
+            Err(_elapsed) => anyhow::bail!("a call neither started nor failed within {UNREAD:?}"),
         }
     }
     println!("  {} streams have begun", streams.len());
@@ -183,13 +183,13 @@ async fn unread_streams_of_scan_rows_are_cut_off() -> anyhow::Result<()> {
     sleep(UNREAD).await;
     target.memory.check_below(MOST_BYTES)?;
     bystander.finish(BOUND).await?;
-    all_are_cut_off(streams).await?;
+    all_are_disconnected(streams).await?;
     target.check_unharmed().await
 }
 
-/// Telnet commands whose responses no one reads.
+/// Telnet commands whose responses stay unread.
 #[tokio::test(flavor = "multi_thread")]
-async fn telnet_clients_that_read_nothing_are_cut_off() -> anyhow::Result<()> {
+async fn disconnects_telnet_clients_that_read_nothing() -> anyhow::Result<()> {
     let mut target = Target::start_with(impatient()).await?;
     let bystander = Bystander::start(&target.tsdb).await?;
     let mut clients = JoinSet::new();

@@ -1,4 +1,4 @@
-//! Ports accept connections once the service can answer, not before.
+//! Ports accept connections once the service is ready, not before.
 
 use std::time::Duration;
 
@@ -13,14 +13,14 @@ use tokio::time::{Instant, sleep, timeout};
 
 use crate::support::{BOUND, Target, turn};
 
-/// How long the data service waits for its UID service while its ports are probed.
+/// Time for which the data service waits for its UID service while its ports are probed.
 const PROBED: Duration = Duration::from_secs(2);
 
 #[tokio::test(flavor = "multi_thread")]
-async fn ports_are_closed_while_the_data_service_waits_for_the_uid_service() -> anyhow::Result<()> {
+async fn ports_are_closed_until_the_uid_service_is_reachable() -> anyhow::Result<()> {
     let _turn = turn().await;
     let folder = TempDir::with_prefix("oxtsdb-test-")?;
-    // An address that is free now.
+    // A free address.
     let mut uid = UidProgram::start(folder.path(), None).await?;
     let address = uid.address();
     uid.process().kill9()?;
@@ -30,7 +30,7 @@ async fn ports_are_closed_while_the_data_service_waits_for_the_uid_service() -> 
         for port in [data.data_address(), data.http_address()] {
             ensure!(
                 TcpStream::connect(port).await.is_err(),
-                "{port} accepts before the service can answer:\n{}",
+                "{port} accepts before the service is ready:\n{}",
                 data.process().log()
             );
         }
@@ -41,7 +41,7 @@ async fn ports_are_closed_while_the_data_service_waits_for_the_uid_service() -> 
     data.wait_until_ready().await
 }
 
-/// The first connection that each port accepts after a crash is served at once.
+/// The first connection that each port accepts after a crash is served immediately.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_first_connection_is_served() -> anyhow::Result<()> {
     let mut target = Target::start().await?;
@@ -61,9 +61,9 @@ async fn the_first_connection_is_served() -> anyhow::Result<()> {
                 Err(_refused) => sleep(Duration::from_millis(1)).await,
             }
         };
-        let answer = timeout(BOUND, connection.get("/api/version")).await;
-        let answer = answer.context("the first HTTP connection is not served")??;
-        ensure!(answer.status == 200, "{answer:?}");
+        let response = timeout(BOUND, connection.get("/api/version")).await;
+        let response = response.context("the first HTTP connection is not served")??;
+        ensure!(response.status == 200, "{response:?}");
         Ok(())
     };
     let first_health = async |address, channel, service| {

@@ -1,4 +1,4 @@
-//! Downsampling that would make billions of windows.
+//! Downsampling into billions of windows.
 
 use std::time::Duration;
 
@@ -37,16 +37,16 @@ async fn http_rejects_billions_of_windows() -> anyhow::Result<()> {
                 {"aggregator": "sum", "metric": metric, "downsample": format!("{interval}-sum-zero")}
             ]});
             let posted = target.post("/api/query", body.to_string().as_bytes()).await?;
-            for answer in [got, posted] {
+            for response in [got, posted] {
                 target
                     .memory
                     .check_below(crate::support::MOST_BYTES)
                     .context(path.clone())?;
                 // The unknown metric may be reported first.
-                if metric == KNOWN || !answer.text().contains("No such name") {
-                    refusal::check_answer(&answer).context(path.clone())?;
+                if metric == KNOWN || !response.text().contains("No such name") {
+                    refusal::check_answer(&response).context(path.clone())?;
                 } else {
-                    ensure!(answer.status == 400, "{path}: {answer:?}");
+                    ensure!(response.status == 400, "{path}: {response:?}");
                 }
             }
         }
@@ -82,7 +82,7 @@ fn request(metric: &str, interval: &str) -> QueryRequest {
     }
 }
 
-/// A response that streams may be long, if it takes little memory: it is read for a second.
+/// A streamed response may be long if it takes little memory: the test reads it for a second.
 #[tokio::test(flavor = "multi_thread")]
 async fn grpc_rejects_billions_of_windows_or_streams_them() -> anyhow::Result<()> {
     let mut target = target().await?;

@@ -1,4 +1,4 @@
-//! OpenTSDB and OxTSDB give the same answers to random questions about the same tables.
+//! OpenTSDB and OxTSDB return the same results for random queries on the same tables.
 
 use oxtsdb_tests::differential::comparison::{Kind, check};
 use oxtsdb_tests::differential::question::Question;

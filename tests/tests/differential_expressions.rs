@@ -1,4 +1,4 @@
-//! OpenTSDB and OxTSDB give the same answers to random expressions over the same tables.
+//! OpenTSDB and OxTSDB return the same results for random expressions over the same tables.
 
 use oxtsdb_tests::differential::Run;
 use oxtsdb_tests::differential::comparison::{Kind, check};

@@ -1,5 +1,4 @@
-//! Whatever form its cells have, what OxTSDB writes is to OpenTSDB as if it had written it: OpenTSDB reads it,
-//! compacts it, checks it and corrects it.
+//! OpenTSDB handles OxTSDB's cells of every form as its own: it reads, compacts, checks and corrects them.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -14,16 +13,16 @@ use oxtsdb_tests::tables::Tables;
 use oxtsdb_tests::{Options, Tsdb, read_back, until, writers};
 use serde_json::json;
 
-/// OpenTSDB only writes what it is told to.
+/// OpenTSDB only writes what a request contains.
 const NO_COMPACTION: &str = "tsd.storage.enable_compaction=false";
-/// Of several values for one instant OpenTSDB takes the last one, in place of an error.
+/// Of several values for one instant OpenTSDB takes the last one instead of failing.
 const FIX_DUPLICATES: &str = "tsd.storage.fix_duplicates=true";
-/// Points that `/api/query/last` finds the last one of.
+/// The series in which `/api/query/last` looks for the last point.
 const LAST_POINTS: usize = 20;
 /// An hour of 2013.
 const HOUR_MS: i64 = 1_356_998_400_000;
 
-/// Points by what becomes of them: each request is written by itself.
+/// Points by the form of their cells: each request is written by itself.
 struct Shape {
     name: &'static str,
     requests: Vec<Vec<(i64, Number)>>,
@@ -139,7 +138,7 @@ async fn write_shapes(oxtsdb: &Tsdb, metric: &str, expected: &mut Expected) -> a
     Ok(())
 }
 
-/// Number of cells of each row of a metric; its series are in the order in which they were written first.
+/// Number of cells of each row of a metric; its series are in the order of their first write.
 async fn cells_of_rows(oxtsdb: &Tsdb, metric: &str) -> anyhow::Result<Vec<usize>> {
     let rows = read_back::rows_of(&mut oxtsdb.data(), metric).await?;
     Ok(rows.into_iter().map(|row| row.cells.len()).collect())
@@ -169,7 +168,7 @@ async fn opentsdb_reads_compacts_and_checks_every_form() -> anyhow::Result<()> {
     for form in ["rows", "cells", "appends"] {
         let oxtsdb = serve(&rig, &tables, form, &[]).await?;
         write_shapes(&oxtsdb, form, &mut expected).await?;
-        // `/api/query/last` looks at the present and the hours before.
+        // `/api/query/last` looks at the current hour and those before.
         let now_ms = now_seconds()? * 1000;
         let metric = format!("last.{form}");
         let before = (1..LAST_POINTS).map(|n| i64::try_from(n).map(|n| (now_ms - n * 1000, Number::Int(n))));
@@ -185,7 +184,7 @@ async fn opentsdb_reads_compacts_and_checks_every_form() -> anyhow::Result<()> {
     let shapes: Vec<usize> = shapes().iter().map(|shape| shape.cells).collect();
     ensure!(cells_of_rows(oxtsdb, "rows").await? == shapes);
     ensure!(cells_of_rows(oxtsdb, "appends").await? == vec![1; shapes.len()]);
-    // Appended points are looked at by fsck too, and not counted.
+    // fsck checks appended points, but does not count them.
     let counted = expected.iter().filter(|((metric, _), _)| metric != "appends");
     let count = counted.map(|(_, points)| points.len()).sum::<usize>() + 2 * LAST_POINTS;
     let count = u64::try_from(count)?;
@@ -201,7 +200,7 @@ async fn opentsdb_reads_compacts_and_checks_every_form() -> anyhow::Result<()> {
 
     let compacting = rig.opentsdb(&tables, &[]).await?;
     until("OpenTSDB has compacted the rows", || async {
-        // It does so when it reads them, and a row of more than 4,096 cells in several rounds.
+        // It compacts rows when it reads them, and a row of more than 4,096 cells in several rounds.
         check_opentsdb(&compacting, &expected, &metrics).await?;
         for form in ["rows", "cells"] {
             let cells = cells_of_rows(oxtsdb, form).await?;
@@ -217,7 +216,7 @@ async fn opentsdb_reads_compacts_and_checks_every_form() -> anyhow::Result<()> {
     rig.data_fsck(&opentsdb).await?.check(count)
 }
 
-/// The value of the series `shape=a` at an instant, by everybody.
+/// Reads the series `shape=a` through every protocol of both servers.
 struct Readers {
     strict: OpenTsdb,
     fixing: OpenTsdb,
@@ -225,7 +224,7 @@ struct Readers {
 }
 
 impl Readers {
-    /// Everybody reads these points.
+    /// Every reader returns these points.
     async fn all_read(&self, metric: &str, points: &[(i64, Number)]) -> anyhow::Result<()> {
         let series = (metric.to_owned(), Tags::from_iter(tags("a")));
         let expected = Expected::from([(series, points.iter().copied().collect())]);
@@ -238,7 +237,7 @@ impl Readers {
         Ok(())
     }
 
-    /// Only who takes the last value reads these points.
+    /// Only readers that take the last value return these points.
     async fn some_read(&self, metric: &str, points: &[(i64, Number)]) -> anyhow::Result<()> {
         let series = (metric.to_owned(), Tags::from_iter(tags("a")));
         let expected = Expected::from([(series, points.iter().copied().collect())]);
@@ -263,7 +262,7 @@ impl Readers {
     }
 }
 
-/// README, `--help` and the architecture say what becomes of a point that is written again; this is it.
+/// ARCHITECTURE.md and `--help` define the result of writing a point again.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_corrected_point_is_read_as_documented() -> anyhow::Result<()> {
     let Some(rig) = Rig::find("corrections")? else {
@@ -273,7 +272,7 @@ async fn a_corrected_point_is_read_as_documented() -> anyhow::Result<()> {
     let auto = serve(&rig, &tables, "auto", &[]).await?;
     let appends = serve(&rig, &tables, "appends", &[]).await?;
     let (second, new) = (|n: i64| n * 1000, Number::Int(99));
-    // An hour that is not over for as long as this test can take.
+    // An hour that cannot end during this test.
     let ahead_ms = (now_seconds()? / 3600 + 2) * 3_600_000;
     let group = |hour_ms: i64| {
         vec![1, 2, 3]
@@ -294,11 +293,11 @@ async fn a_corrected_point_is_read_as_documented() -> anyhow::Result<()> {
         write(writer, &sent(metric, "a", &points), false).await?;
         write(writer, &sent(metric, "a", &[(hour_ms + second(2), new)]), false).await?;
     }
-    // Points that are alone in their request are ordinary cells of any hour.
+    // A single point of a request is an ordinary cell in any hour.
     for points in [vec![(HOUR_MS, Number::Int(1))], vec![(HOUR_MS, new)]] {
         write(&auto, &sent("alone", "a", &points), false).await?;
     }
-    // The same values again change nothing, however they are grouped.
+    // Repeated values change nothing, in any grouping.
     let points: Vec<_> = group(HOUR_MS).collect();
     for points in [&points[..], &points[1..], &points[..1]] {
         write(&auto, &sent("again", "a", points), false).await?;
@@ -315,7 +314,7 @@ async fn a_corrected_point_is_read_as_documented() -> anyhow::Result<()> {
     readers.some_read("past", &corrected(HOUR_MS)).await
 }
 
-/// `tsd.storage.use_otsdb_timestamp`: cells have the time of their points.
+/// `tsd.storage.use_otsdb_timestamp`: cells have the timestamps of their points.
 #[tokio::test(flavor = "multi_thread")]
 async fn cells_have_the_timestamps_that_opentsdb_gives_them() -> anyhow::Result<()> {
     let Some(rig) = Rig::find("timestamps")? else {
@@ -331,7 +330,7 @@ async fn cells_have_the_timestamps_that_opentsdb_gives_them() -> anyhow::Result<
     let oxtsdb = serve(&rig, &ours, "auto", &["--use-otsdb-timestamp"]).await?;
     // Seconds: of mixed cells OpenTSDB changes the last byte with each reading, with this setting.
     let instants = [0, 1_000, 2_000, 3_599_000];
-    // One point alone, and a row that OpenTSDB compacts when it is asked for.
+    // A single point, and a row that OpenTSDB compacts when it is queried.
     let next_hour = vec![(HOUR_MS + 3_600_000, Number::Int(5))];
     for points in [ints(instants), next_hour] {
         let points = sent("timestamps", "a", &points);

@@ -1,4 +1,4 @@
-//! HBase fails below a server: callers are told in time, and nothing acknowledged is lost.
+//! HBase fails below a server: callers get an error in time, and nothing acknowledged is lost.
 
 use std::num::NonZeroU32;
 
@@ -16,16 +16,16 @@ use oxtsdb_tests::{Options, Tsdb, read_back, until};
 use tokio::sync::Mutex;
 use tonic_health::pb::health_check_response::ServingStatus;
 
-/// Who stops HBase stops it for all.
+/// A test that stops HBase stops it for all tests.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::const_new(());
 
 const METRIC: &str = "outage";
 const WRITERS: usize = 8;
-/// What an outage may make of a server that does next to nothing, bytes.
+/// Memory limit of a mostly idle server during an outage, bytes.
 const MEMORY: u64 = 512 << 20;
 
 async fn until_health(tsdb: &Tsdb, expected: ServingStatus) -> anyhow::Result<()> {
-    until("both services have the health they must", || async {
+    until("both services report the expected health", || async {
         let data = check(tsdb.data_channel(), DATA_SERVICE).await?;
         let uids = check(tsdb.uid_channel(), UID_SERVICE).await?;
         ensure!(
@@ -37,7 +37,7 @@ async fn until_health(tsdb: &Tsdb, expected: ServingStatus) -> anyhow::Result<()
     .await
 }
 
-async fn until_it_goes_on(traffic: &Traffic) -> anyhow::Result<()> {
+async fn until_writes_succeed(traffic: &Traffic) -> anyhow::Result<()> {
     let before = traffic.acknowledged();
     until("points are acknowledged", || async {
         traffic.check_goes_on(before)
@@ -45,7 +45,7 @@ async fn until_it_goes_on(traffic: &Traffic) -> anyhow::Result<()> {
     .await
 }
 
-/// Writes all the time, while HBase breaks and is mended; then looks for what was acknowledged.
+/// Writes continuously while HBase fails and recovers; then checks that every acknowledged point is stored.
 async fn outage(
     tables: &Tables,
     gateways: Vec<String>,
@@ -58,7 +58,7 @@ async fn outage(
         .flag("--hbase-request-timeout-ms", "5000");
     let mut tsdb = Tsdb::start_with(options).await?;
     let traffic = Traffic::start(tsdb.data_address(), METRIC, WRITERS);
-    until_it_goes_on(&traffic).await?;
+    until_writes_succeed(&traffic).await?;
 
     breaks(&traffic).await?;
     until("a call fails", || async {
@@ -72,7 +72,7 @@ async fn outage(
 
     mends().await?;
     until_health(&tsdb, ServingStatus::Serving).await?;
-    until_it_goes_on(&traffic).await?;
+    until_writes_succeed(&traffic).await?;
     let (acknowledged, failures) = traffic.end().await?;
     println!(
         "{} points acknowledged, {} calls failed",
@@ -104,7 +104,7 @@ async fn one_gateway_is_enough_and_none_is_an_outage() -> anyhow::Result<()> {
     let gateways = hbase_flags(&[first.address()?, second.address()?]);
     let breaks = async |traffic: &Traffic| {
         first.kill9().await?;
-        until_it_goes_on(traffic).await?;
+        until_writes_succeed(traffic).await?;
         second.kill9().await
     };
     outage(&tables, gateways, breaks, || first.again()).await
@@ -169,10 +169,10 @@ async fn a_gateway_is_slow() -> anyhow::Result<()> {
     outage(&tables, gateways, breaks, mends).await
 }
 
-/// HBase does what it is asked, and nobody hears of it: whether a write took place is unknown.
+/// HBase executes requests and its responses are lost: the outcome of a write is unknown.
 #[tokio::test(flavor = "multi_thread")]
-async fn answers_are_lost_and_connections_are_cut() -> anyhow::Result<()> {
-    let Some(rig) = Rig::find("lost answers")? else {
+async fn responses_are_lost_and_connections_are_cut() -> anyhow::Result<()> {
+    let Some(rig) = Rig::find("lost responses")? else {
         return Ok(());
     };
     let _alone = ONE_AT_A_TIME.lock().await;
@@ -184,7 +184,7 @@ async fn answers_are_lost_and_connections_are_cut() -> anyhow::Result<()> {
         let mut proxy = proxy.lock().await;
         proxy.set(Direction::ToClient, Flow::Lose);
         let before = proxy.bytes(Direction::ToClient);
-        until("an answer is lost", || async {
+        until("a response is lost", || async {
             ensure!(proxy.bytes(Direction::ToClient) > before, "none");
             Ok(())
         })
@@ -224,7 +224,7 @@ fn many(call: i64) -> Vec<Sample> {
     (0..MANY).map(point).collect()
 }
 
-/// Nothing answers, and there is little room for what waits.
+/// No gateway responds, and few writes may wait.
 #[tokio::test(flavor = "multi_thread")]
 async fn writes_beyond_the_permits_fail_in_time_while_a_gateway_stalls() -> anyhow::Result<()> {
     let Some(rig) = Rig::find("full queues")? else {
@@ -249,12 +249,12 @@ async fn writes_beyond_the_permits_fail_in_time_while_a_gateway_stalls() -> anyh
             async move { traffic::call(&mut client, &many(call), deadline).await }
         }))
     };
-    // One after the other, as a client does that is told to come again.
+    // Sequentially, as a client that retries.
     let store = async |calls: std::ops::Range<i64>| {
         for call in calls {
             until("a call succeeds", || async {
-                for answer in send(call..call + 1, "30S").await? {
-                    answer?;
+                for response in send(call..call + 1, "30S").await? {
+                    response?;
                 }
                 Ok(())
             })
@@ -271,9 +271,9 @@ async fn writes_beyond_the_permits_fail_in_time_while_a_gateway_stalls() -> anyh
         send(CALLS * 3 / 4..CALLS, "1S")
     )?;
     let mut reasons = Vec::new();
-    for answer in patient.into_iter().chain(hasty) {
-        let Err(status) = answer else {
-            anyhow::bail!("acknowledged, and stored by nobody: {answer:?}");
+    for response in patient.into_iter().chain(hasty) {
+        let Err(status) = response else {
+            anyhow::bail!("acknowledged, but not stored: {response:?}");
         };
         traffic::check_failure(&status)?;
         reasons.push(reason_of(&status));

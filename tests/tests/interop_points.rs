@@ -1,4 +1,4 @@
-//! OpenTSDB and OxTSDB on the same tables: each reads what both wrote, and what they write is the same.
+//! OpenTSDB and OxTSDB on the same tables: each reads the points of both, and both write the same cells.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -20,9 +20,9 @@ use oxtsdb_tests::{Options, Tsdb, random, read_back, sizes, until, writers};
 use rand::rngs::StdRng;
 use rand::seq::SliceRandom as _;
 
-/// OpenTSDB only writes what it is told to.
+/// OpenTSDB only writes what a request contains.
 const NO_COMPACTION: &str = "tsd.storage.enable_compaction=false";
-/// Of several values for one instant OpenTSDB takes the last one, in place of an error.
+/// Of several values for one instant OpenTSDB takes the last one instead of failing.
 const FIX_DUPLICATES: &str = "tsd.storage.fix_duplicates=true";
 
 fn random_points(random: &mut StdRng, count: usize) -> anyhow::Result<RandomPoints> {
@@ -32,7 +32,7 @@ fn random_points(random: &mut StdRng, count: usize) -> anyhow::Result<RandomPoin
     Ok(points)
 }
 
-/// Half of the points through each, at the same time.
+/// Writes half of the points through each, concurrently.
 async fn write_by_both(
     opentsdb: &OpenTsdb,
     oxtsdb: &Tsdb,
@@ -48,7 +48,7 @@ async fn write_by_both(
     Ok(())
 }
 
-/// Its scan tells the type of every single point.
+/// OxTSDB's scan returns the type of every point.
 async fn check_types(oxtsdb: &Tsdb, expected: &Expected, metrics: &[String]) -> anyhow::Result<()> {
     for metric in metrics {
         let of_metric = expected.iter().filter(|((of, _), _)| of == metric);
@@ -76,8 +76,8 @@ async fn check_types(oxtsdb: &Tsdb, expected: &Expected, metrics: &[String]) -> 
     Ok(())
 }
 
-/// Points are written by both and overwritten by both, then both read them: as they were written, and as
-/// OpenTSDB's compaction leaves them.
+/// Both write and overwrite points, then both read them: as they were written, and after
+/// OpenTSDB's compaction.
 async fn each_reads_what_both_wrote(
     test: &str,
     count: usize,
@@ -99,7 +99,7 @@ async fn each_reads_what_both_wrote(
     let all: Vec<String> = points.plain.iter().chain(&points.overwritten).cloned().collect();
 
     write_by_both(&opentsdb, &oxtsdb, &mut random, points.points.clone()).await?;
-    // OpenTSDB stores what came by telnet a second later.
+    // OpenTSDB stores points from telnet after up to a second.
     until("OpenTSDB reads what both wrote", || {
         check_opentsdb(&opentsdb, &expected, &all)
     })
@@ -116,18 +116,18 @@ async fn each_reads_what_both_wrote(
         check_oxtsdb(&oxtsdb, &at_last, &all)
     })
     .await?;
-    // These questions make OpenTSDB compact the rows; the second time it reads some that are.
+    // These queries make OpenTSDB compact the rows; the second time it reads some compacted ones.
     for _ in 0..2 {
         check_opentsdb(&compacting, &at_last, &all).await?;
         check_oxtsdb(&oxtsdb, &at_last, &all).await?;
         check_types(&oxtsdb, &at_last, &points.plain).await?;
     }
-    // Without overwrites OpenTSDB needs no help to read.
+    // Without overwrites OpenTSDB reads them with default settings.
     check_opentsdb(&opentsdb, &at_last, &points.plain).await
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn each_reads_what_both_wrote_as_usual() -> anyhow::Result<()> {
+async fn each_reads_what_both_wrote_with_default_settings() -> anyhow::Result<()> {
     let count = sizes::of("OXTSDB_INTEROP_POINTS", 100_000)?;
     each_reads_what_both_wrote("both", count, &[], &[]).await
 }
@@ -155,7 +155,7 @@ async fn each_reads_what_both_wrote_with_other_layouts() -> anyhow::Result<()> {
     each_reads_what_both_wrote("layouts", count, &settings, &flags).await
 }
 
-/// One of both, on tables of its own, with the names assigned in the same order.
+/// One of the two servers, on tables of its own, with the names assigned in the same order.
 struct Alone {
     opentsdb: OpenTsdb,
     opentsdb_tables: Tables,
@@ -182,7 +182,7 @@ impl Alone {
         Ok(alone)
     }
 
-    /// Every name once, in the order in which the points have them.
+    /// Assigns every name once, in the order of the points.
     async fn assign(&self, points: &[Sent]) -> anyhow::Result<()> {
         let mut names: BTreeMap<i32, Vec<&str>> = BTreeMap::new();
         let mut add = |kind: UidKind, name| {
@@ -217,7 +217,7 @@ impl Alone {
         Ok(())
     }
 
-    /// The same points to both, each through the same door.
+    /// Writes the points, through the same protocol for each server.
     async fn write(&self, points: &[Sent]) -> anyhow::Result<()> {
         let (mut telnet, mut http) = (vec![], vec![]);
         for (number, sent) in points.iter().enumerate() {
@@ -261,7 +261,7 @@ fn ensure_same<V: PartialEq + std::fmt::Debug>(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn single_cells_are_the_same_to_the_byte() -> anyhow::Result<()> {
+async fn single_cells_are_identical_byte_for_byte() -> anyhow::Result<()> {
     let Some(rig) = Rig::find("single_cells")? else {
         return Ok(());
     };
@@ -304,7 +304,7 @@ fn decoded(cells: &BTreeMap<Column, Vec<u8>>) -> anyhow::Result<Rows> {
     rows.into_iter().map(decode).collect()
 }
 
-/// Rows with more than one cell, of hours that have been over for an hour: OpenTSDB does not compact later ones.
+/// Counts rows with more than one cell whose hour ended at least an hour ago: OpenTSDB does not compact later ones.
 fn not_compacted(cells: &BTreeMap<Column, Vec<u8>>) -> anyhow::Result<usize> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs();
     let mut counts: BTreeMap<&[u8], usize> = BTreeMap::new();
@@ -330,7 +330,7 @@ async fn rows_hold_the_same_points_once_they_are_compacted() -> anyhow::Result<(
     let (expected, all) = (points.expected(), [points.plain, points.overwritten].concat());
     let stored = Stored::connect(&rig).await?;
     until("OpenTSDB has compacted its rows", || async {
-        // It does so when it reads them.
+        // It compacts rows when it reads them.
         check_opentsdb(&alone.opentsdb, &expected, &all).await?;
         let rows = not_compacted(&stored.cells(&alone.opentsdb_tables.data).await?)?;
         ensure!(rows == 0, "{rows} rows have several cells");

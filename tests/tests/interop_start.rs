@@ -1,5 +1,5 @@
-//! What is wrong below `tsdb serve` ends its start, with one line that says what to change; and the tables that
-//! `tsdb tables create` makes are OpenTSDB's.
+//! A wrong store ends the start of `tsdb serve` with one line that names the change needed; and `tsdb tables
+//! create` creates OpenTSDB's tables.
 
 use std::net::{Ipv4Addr, SocketAddr};
 
@@ -17,7 +17,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 
-/// Enough for a gateway that is there.
+/// Enough time for a gateway that runs.
 const SOON: [&str; 2] = [
     "--hbase-connect-timeout-ms=2000",
     "--hbase-request-timeout-ms=5000",
@@ -31,7 +31,7 @@ fn options(gateway: &str, tables: &Tables, flags: &[&str]) -> Options {
         .flags(SOON.iter().chain(flags).map(|flag| (*flag).to_owned()))
 }
 
-/// Fails unless a start with these options ends with an error that says all of this.
+/// Checks that a start with these options fails with an error that contains all of these texts.
 async fn refused(options: Options, says: &[&str]) -> anyhow::Result<()> {
     let error = Tsdb::refused(options).await?;
     for part in says {
@@ -40,7 +40,7 @@ async fn refused(options: Options, says: &[&str]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A web server: it answers whatever comes, and says that it is nonsense.
+/// A web server that responds to everything with an error.
 async fn web_server(servers: &mut JoinSet<()>) -> anyhow::Result<SocketAddr> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
     let address = listener.local_addr()?;
@@ -49,7 +49,7 @@ async fn web_server(servers: &mut JoinSet<()>) -> anyhow::Result<SocketAddr> {
             let mut request = [0; 4];
             let answer = b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
             if client.read(&mut request).await.is_ok() {
-                // It does not matter to a web server whether it was understood.
+                // The web server ignores errors of its clients.
                 let _ = client.write_all(answer).await;
             }
         }
@@ -58,7 +58,7 @@ async fn web_server(servers: &mut JoinSet<()>) -> anyhow::Result<SocketAddr> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_no_gateway_is_refused() -> anyhow::Result<()> {
+async fn rejects_servers_that_are_no_gateway() -> anyhow::Result<()> {
     let Some(rig) = Rig::find("no gateway")? else {
         return Ok(());
     };
@@ -67,7 +67,7 @@ async fn what_is_no_gateway_is_refused() -> anyhow::Result<()> {
     let web = web_server(&mut servers).await?.to_string();
     let opentsdb = rig.opentsdb(&tables, &[]).await?;
     let tsd = opentsdb.part().address()?.to_string();
-    // The system accepts connections, and nobody takes them.
+    // The system accepts connections that no program serves.
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
     let silent = listener.local_addr()?.to_string();
     let mut closed = Proxy::start(rig.gateways()[0]).await?;
@@ -115,7 +115,7 @@ async fn check_read(tsdb: &Tsdb, sample: &Sample) -> anyhow::Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_gateway_with_frames_serves_who_speaks_in_frames() -> anyhow::Result<()> {
+async fn serves_through_a_framed_gateway() -> anyhow::Result<()> {
     let Some(rig) = Rig::find("framed")? else {
         return Ok(());
     };
@@ -131,7 +131,7 @@ async fn a_gateway_with_frames_serves_who_speaks_in_frames() -> anyhow::Result<(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn tables_that_do_not_fit_are_refused() -> anyhow::Result<()> {
+async fn rejects_tables_that_do_not_match() -> anyhow::Result<()> {
     let Some(rig) = Rig::find("other tables")? else {
         return Ok(());
     };
@@ -194,7 +194,7 @@ async fn tables_that_do_not_fit_are_refused() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Runs `tsdb tables create`; gives what it printed.
+/// Runs `tsdb tables create` and returns its output.
 async fn create(rig: &Rig, tables: &Tables, flags: &[&str]) -> anyhow::Result<String> {
     let folder = tempfile::tempdir()?;
     let mut arguments = vec![
@@ -211,12 +211,12 @@ async fn create(rig: &Rig, tables: &Tables, flags: &[&str]) -> anyhow::Result<St
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_tables_that_are_made_are_opentsdb_s() -> anyhow::Result<()> {
+async fn creates_opentsdbs_tables() -> anyhow::Result<()> {
     let Some(rig) = Rig::find("tables create")? else {
         return Ok(());
     };
     let tables = rig.new_tables("made");
-    // One is there already, with a setting of its own.
+    // One exists already, with a setting of its own.
     let store = HbaseStore::connect(HbaseConfig::new([rig.gateways()[0].to_string()])).await?;
     let mut tree = TableDef::new(tables.tree.parse()?, &["t"]);
     tree.families[0].max_versions = 2;

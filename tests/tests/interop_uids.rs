@@ -33,8 +33,8 @@ const BATCH: usize = 50;
 /// A name with its kind, by its place in [`KINDS`].
 type Name = (usize, String);
 
-/// What each caller was told: name and UID.
-type Answers = Arc<Mutex<Vec<(Name, u64)>>>;
+/// The responses to each caller: name and UID.
+type Responses = Arc<Mutex<Vec<(Name, u64)>>>;
 
 fn names(prefix: &str, count: usize) -> Vec<Name> {
     (0..count)
@@ -42,7 +42,7 @@ fn names(prefix: &str, count: usize) -> Vec<Name> {
         .collect()
 }
 
-async fn ask_oxtsdb(
+async fn assign_by_oxtsdb(
     client: &mut UidServiceClient<Channel>,
     names: &[Name],
 ) -> anyhow::Result<Vec<(Name, u64)>> {
@@ -57,7 +57,7 @@ async fn ask_oxtsdb(
         explicit: false,
     };
     let results = client.get_or_create_uids(request).await?.into_inner().results;
-    ensure!(results.len() == names.len(), "{} answers", results.len());
+    ensure!(results.len() == names.len(), "{} responses", results.len());
     let answer = |(name, result): (&Name, _)| match result {
         Some(Outcome::Uid(uid)) => Ok((name.clone(), u64::from_str_radix(&hex::encode(uid), 16)?)),
         other => anyhow::bail!("`{}`: {other:?}", name.1),
@@ -66,8 +66,8 @@ async fn ask_oxtsdb(
     names.iter().zip(outcomes).map(answer).collect()
 }
 
-async fn ask_opentsdb(opentsdb: &OpenTsdb, names: &[Name]) -> anyhow::Result<Vec<(Name, u64)>> {
-    let mut answers = Vec::new();
+async fn assign_by_opentsdb(opentsdb: &OpenTsdb, names: &[Name]) -> anyhow::Result<Vec<(Name, u64)>> {
+    let mut responses = Vec::new();
     for (number, (kind, _)) in KINDS.into_iter().enumerate() {
         let of_kind: Vec<&str> = names
             .iter()
@@ -78,10 +78,10 @@ async fn ask_opentsdb(opentsdb: &OpenTsdb, names: &[Name]) -> anyhow::Result<Vec
             continue;
         }
         for (name, uid) in opentsdb.assign(kind, &of_kind).await? {
-            answers.push(((number, name), u64::from_str_radix(&uid, 16)?));
+            responses.push(((number, name), u64::from_str_radix(&uid, 16)?));
         }
     }
-    Ok(answers)
+    Ok(responses)
 }
 
 /// Two replicas of the UID service on the same table.
@@ -106,29 +106,32 @@ impl Replicas {
     }
 }
 
-/// 64 callers ask for all names, each in an order of its own: half of them OpenTSDB, if there is one, the
-/// others the replicas in turn.
+/// 64 callers assign all names, each in its own order: half of them through OpenTSDB, if there is one, the
+/// others through the replicas in turn.
 async fn race(
     opentsdb: Option<&Arc<OpenTsdb>>,
     replicas: &Replicas,
     names: &[Name],
     random: &mut StdRng,
 ) -> anyhow::Result<BTreeMap<Name, u64>> {
-    let answers = Answers::default();
+    let responses = Responses::default();
     let mut callers = JoinSet::new();
     for caller in 0..64 {
         let mut names = names.to_vec();
         names.shuffle(random);
-        let answers = Arc::clone(&answers);
+        let responses = Arc::clone(&responses);
         let mut client = replicas.client(caller / 2);
         let opentsdb = opentsdb.filter(|_| caller % 2 == 0).cloned();
         callers.spawn(async move {
             for batch in names.chunks(BATCH) {
-                let told = match &opentsdb {
-                    Some(opentsdb) => ask_opentsdb(opentsdb, batch).await?,
-                    None => ask_oxtsdb(&mut client, batch).await?,
+                let assigned = match &opentsdb {
+                    Some(opentsdb) => assign_by_opentsdb(opentsdb, batch).await?,
+                    None => assign_by_oxtsdb(&mut client, batch).await?,
                 };
-                answers.lock().expect("no holder of the lock panics").extend(told);
+                responses
+                    .lock()
+                    .expect("no holder of the lock panics")
+                    .extend(assigned);
             }
             anyhow::Ok(())
         });
@@ -136,25 +139,29 @@ async fn race(
     while let Some(caller) = callers.join_next().await {
         caller??;
     }
-    let answers = std::mem::take(&mut *answers.lock().expect("no holder of the lock panics"));
-    ensure!(answers.len() == 64 * names.len(), "{} answers", answers.len());
-    agreed(&answers)
+    let responses = std::mem::take(&mut *responses.lock().expect("no holder of the lock panics"));
+    ensure!(
+        responses.len() == 64 * names.len(),
+        "{} responses",
+        responses.len()
+    );
+    agreed(&responses)
 }
 
-/// All answers for one name are the same.
-fn agreed(answers: &[(Name, u64)]) -> anyhow::Result<BTreeMap<Name, u64>> {
+/// Checks that all responses for a name are equal.
+fn agreed(responses: &[(Name, u64)]) -> anyhow::Result<BTreeMap<Name, u64>> {
     let mut agreed = BTreeMap::new();
-    for (name, uid) in answers {
+    for (name, uid) in responses {
         let first = agreed.entry(name.clone()).or_insert(*uid);
         ensure!(first == uid, "{name:?} has UID {first} and {uid}");
     }
     Ok(agreed)
 }
 
-/// The table holds together, and has just what the callers were told.
-fn check_table(table: &UidTable, told: &BTreeMap<Name, u64>) -> anyhow::Result<()> {
+/// Checks that the table is consistent and has exactly the mappings that the callers got.
+fn check_table(table: &UidTable, assigned: &BTreeMap<Name, u64>) -> anyhow::Result<()> {
     table.check()?;
-    for ((kind, name), uid) in told {
+    for ((kind, name), uid) in assigned {
         let stored = table.forward.get(&(KINDS[*kind].1.to_owned(), name.clone()));
         ensure!(
             stored == Some(uid),
@@ -174,12 +181,12 @@ async fn opentsdb_and_two_replicas_agree_on_new_names() -> anyhow::Result<()> {
     let opentsdb = Arc::new(rig.opentsdb(&tables, &[]).await?);
     let replicas = Replicas::start(&rig, &tables).await?;
     let names = names("race", sizes::of("OXTSDB_INTEROP_NAMES", 20_000)?);
-    let told = race(Some(&opentsdb), &replicas, &names, &mut random).await?;
+    let assigned = race(Some(&opentsdb), &replicas, &names, &mut random).await?;
 
     let table = UidTable::read(&Stored::connect(&rig).await?, &tables.uid).await?;
-    check_table(&table, &told)?;
+    check_table(&table, &assigned)?;
     assert_eq!(table.forward.len(), names.len());
-    // OpenTSDB leaves the reverse mapping of a UID with which it lost a race, and says so in its log.
+    // OpenTSDB leaves the reverse mapping of a UID that lost a race, and logs it.
     // OxTSDB removes its own.
     let orphans = table.orphans();
     let lost = opentsdb.lost_uids()?;
@@ -202,7 +209,7 @@ async fn opentsdb_and_two_replicas_agree_on_new_names() -> anyhow::Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn replicas_alone_leave_nothing_behind() -> anyhow::Result<()> {
+async fn replicas_alone_leave_no_orphans() -> anyhow::Result<()> {
     let Some(rig) = Rig::find("replicas")? else {
         return Ok(());
     };
@@ -210,14 +217,14 @@ async fn replicas_alone_leave_nothing_behind() -> anyhow::Result<()> {
     let tables = rig.create_tables("replicas").await?;
     let replicas = Replicas::start(&rig, &tables).await?;
     let names = names("race", sizes::of("OXTSDB_INTEROP_NAMES", 20_000)?);
-    let told = race(None, &replicas, &names, &mut random).await?;
+    let assigned = race(None, &replicas, &names, &mut random).await?;
 
     let table = UidTable::read(&Stored::connect(&rig).await?, &tables.uid).await?;
-    check_table(&table, &told)?;
+    check_table(&table, &assigned)?;
     assert_eq!(table.forward.len(), names.len());
     println!("{} names, {} numbers leaked", names.len(), table.leaked());
     assert_eq!(table.orphans().len(), 0);
-    // OpenTSDB comes to a table that only OxTSDB wrote to, and finds nothing wrong.
+    // OpenTSDB's check finds no error in a table that only OxTSDB wrote to.
     let opentsdb = rig.opentsdb(&tables, &[]).await?;
     let found = rig.uid_fsck(&opentsdb).await?;
     assert!(found.is_clean(), "{found:?}");
@@ -227,7 +234,7 @@ async fn replicas_alone_leave_nothing_behind() -> anyhow::Result<()> {
         .values()
         .map(|uid| u64::from_str_radix(uid, 16))
         .collect::<Result<_, _>>()?;
-    assert_eq!(known, [told[first]]);
+    assert_eq!(known, [assigned[first]]);
     Ok(())
 }
 
@@ -241,31 +248,34 @@ async fn uids_hold_when_replicas_are_killed() -> anyhow::Result<()> {
     let mut replicas = Replicas::start(&rig, &tables).await?;
     let flags = rig.uid_flags(&tables);
     let kills = sizes::of("OXTSDB_INTEROP_KILLS", 50)?;
-    let mut told = Vec::new();
+    let mut assigned = Vec::new();
     for round in 0..kills {
         let names = names(&format!("round{round}"), 300);
-        let answers = Answers::default();
+        let responses = Responses::default();
         let mut callers = JoinSet::new();
         for caller in 0..8 {
             let mut names = names.clone();
             names.shuffle(&mut StdRng::seed_from_u64(random.random()));
-            let (client, answers) = (replicas.client(caller), Arc::clone(&answers));
+            let (client, responses) = (replicas.client(caller), Arc::clone(&responses));
             callers.spawn(async move {
                 for batch in names.chunks(BATCH / 5) {
-                    // Whoever is broken off asks again, as the contract allows.
-                    let told = until("the replica answers", || {
+                    // An interrupted caller retries, as the contract allows.
+                    let assigned = until("the replica responds", || {
                         let mut client = client.clone();
-                        async move { ask_oxtsdb(&mut client, batch).await }
+                        async move { assign_by_oxtsdb(&mut client, batch).await }
                     })
                     .await?;
-                    answers.lock().expect("no holder of the lock panics").extend(told);
+                    responses
+                        .lock()
+                        .expect("no holder of the lock panics")
+                        .extend(assigned);
                 }
                 anyhow::Ok(())
             });
         }
         let enough = random.random_range(0..2000);
-        until("some names are answered", || async {
-            let count = answers.lock().expect("no holder of the lock panics").len();
+        until("some names are assigned", || async {
+            let count = responses.lock().expect("no holder of the lock panics").len();
             ensure!(count >= enough, "{count} of {enough}");
             Ok(())
         })
@@ -279,15 +289,15 @@ async fn uids_hold_when_replicas_are_killed() -> anyhow::Result<()> {
         while let Some(caller) = callers.join_next().await {
             caller??;
         }
-        told.append(&mut *answers.lock().expect("no holder of the lock panics"));
+        assigned.append(&mut *responses.lock().expect("no holder of the lock panics"));
     }
-    let told = agreed(&told)?;
+    let assigned = agreed(&assigned)?;
     let table = UidTable::read(&Stored::connect(&rig).await?, &tables.uid).await?;
-    check_table(&table, &told)?;
-    assert_eq!(table.forward.len(), told.len());
+    check_table(&table, &assigned)?;
+    assert_eq!(table.forward.len(), assigned.len());
     println!(
         "{kills} kills, {} names: {} numbers leaked, {} of them with a reverse mapping left behind",
-        told.len(),
+        assigned.len(),
         table.leaked(),
         table.orphans().len()
     );

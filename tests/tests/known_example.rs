@@ -1,4 +1,4 @@
-//! The example that everyone knows gives OpenTSDB's bytes.
+//! The example of OpenTSDB's documentation is stored byte for byte as OpenTSDB stores it.
 
 use anyhow::{Context as _, ensure};
 use oxtsdb_proto::common::v1::UidKind;
@@ -10,7 +10,7 @@ use oxtsdb_proto::uid::v1::{
 use oxtsdb_tests::{Tsdb, read_back};
 use serde_json::json;
 
-/// Names get their UIDs in the order given: metric, then key and value of each tag.
+/// UIDs are assigned in this order: metric, then key and value of each tag.
 const MAPPINGS: [(UidKind, &str, [u8; 3]); 5] = [
     (UidKind::Metric, "sys.cpu.nice", [0, 0, 1]),
     (UidKind::TagKey, "host", [0, 0, 1]),
@@ -28,23 +28,20 @@ async fn with_the_example() -> anyhow::Result<Tsdb> {
         "value": 18,
         "tags": {"host": "web01", "dc": "lga"},
     });
-    // The order of the document counts, and `json!` sorts keys: so the text is written out.
+    // UIDs depend on the order of the keys, and `json!` sorts them: so the text is written out.
     let text =
         r#"{"metric":"sys.cpu.nice","timestamp":1346846400,"value":18,"tags":{"host":"web01","dc":"lga"}}"#;
     ensure!(serde_json::from_str::<serde_json::Value>(text)? == point);
-    let answer = tsdb
+    let response = tsdb
         .http()
         .post_bytes("/api/put", &[], text.as_bytes().to_vec())
         .await?;
-    ensure!(
-        answer.status == 204 && answer.body.is_empty(),
-        "answer {answer:?}"
-    );
+    ensure!(response.status == 204 && response.body.is_empty(), "{response:?}");
     Ok(tsdb)
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_row_has_opentsdbs_bytes() -> anyhow::Result<()> {
+async fn stores_the_documented_example_byte_for_byte() -> anyhow::Result<()> {
     let tsdb = with_the_example().await?;
     let rows = read_back::all_rows(&mut tsdb.data()).await?;
     assert_eq!(rows.len(), 1, "{rows:?}");
@@ -65,7 +62,7 @@ async fn the_row_has_opentsdbs_bytes() -> anyhow::Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_counters_are_1_2_2() -> anyhow::Result<()> {
+async fn uid_counters_are_1_2_2() -> anyhow::Result<()> {
     let tsdb = with_the_example().await?;
     let usage = tsdb
         .uids()
@@ -84,7 +81,7 @@ async fn the_counters_are_1_2_2() -> anyhow::Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn each_name_is_found_in_both_directions() -> anyhow::Result<()> {
+async fn resolves_each_name_in_both_directions() -> anyhow::Result<()> {
     let tsdb = with_the_example().await?;
     for bypass_cache in [false, true] {
         let names = MAPPINGS.map(|(kind, name, _)| UidName {
@@ -120,17 +117,17 @@ async fn each_name_is_found_in_both_directions() -> anyhow::Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_query_gives_the_point_back() -> anyhow::Result<()> {
+async fn query_returns_the_point() -> anyhow::Result<()> {
     let tsdb = with_the_example().await?;
     let path = "/api/query?start=1346846399&end=1346846401&m=sum:sys.cpu.nice%7Bhost=*%7D";
-    let answer = tsdb.http().get(path).await?;
-    assert_eq!(answer.status, 200, "{answer:?}");
+    let response = tsdb.http().get(path).await?;
+    assert_eq!(response.status, 200, "{response:?}");
     let expected = json!([{
         "metric": "sys.cpu.nice",
         "tags": {"host": "web01", "dc": "lga"},
         "aggregateTags": [],
         "dps": {"1346846400": 18},
     }]);
-    assert_eq!(answer.json()?, expected);
+    assert_eq!(response.json()?, expected);
     Ok(())
 }
