@@ -5,12 +5,11 @@ use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::{anyhow, ensure};
+use anyhow::anyhow;
 use clap::Parser;
 use data_service::{DataSettings, UidsError, assemble, store_part};
-use oxtsdb_client::UidClient;
+use oxtsdb_client::{ClientBuilder, UidClient};
 use oxtsdb_server::{GrpcServer, ListenAddress, Program, ServerArgs, program, telemetry};
-use tonic::transport::Endpoint;
 
 /// Simple writes allocate a string for each name; this allocator is faster at that than the system's.
 #[global_allocator]
@@ -74,7 +73,7 @@ fn main() -> ExitCode {
 async fn run(cli: Cli) -> anyhow::Result<()> {
     telemetry::init(&cli.log, cli.server.program.log_format)?;
     let part = store_part(&cli.data)?;
-    let endpoint = uid_endpoint(&cli.uid_endpoint)?;
+    let uids = uid_client(&cli.uid_endpoint)?;
     let program = Program {
         args: &cli.server,
         stores: [&part],
@@ -97,15 +96,7 @@ async fn run(cli: Cli) -> anyhow::Result<()> {
         .run(async |host, [store]| {
             let settings = cli.data.clone().with_fixed_share(&host.share);
             let probe = part.probe(&store);
-            let client = UidClient::connect_lazy(&endpoint);
-            let service = assemble(
-                store,
-                client,
-                settings.clone(),
-                &host.memory,
-                host.shutdown.clone(),
-            )
-            .await;
+            let service = assemble(store, uids, settings.clone(), &host.memory, host.shutdown.clone()).await;
             let service = service.map_err(|error| match error.is::<UidsError>() {
                 true => error.context(format!("--uid-endpoint {}", cli.uid_endpoint)),
                 false => error,
@@ -116,17 +107,9 @@ async fn run(cli: Cli) -> anyhow::Result<()> {
         .await
 }
 
-fn uid_endpoint(text: &str) -> anyhow::Result<Endpoint> {
-    let endpoint: Endpoint = text
-        .parse()
-        .map_err(|error| anyhow!("--uid-endpoint `{text}`: {error}"))?;
-    ensure!(
-        endpoint.uri().scheme_str() == Some("http"),
-        "--uid-endpoint `{text}`: expected http://HOST:PORT"
-    );
-    // Keepalive finds a dead peer before TCP gives up; the call is then retried.
-    Ok(endpoint
-        .connect_timeout(Duration::from_secs(5))
-        .http2_keep_alive_interval(Duration::from_secs(10))
-        .keep_alive_timeout(Duration::from_secs(5)))
+fn uid_client(url: &str) -> anyhow::Result<UidClient> {
+    let client = ClientBuilder::new([url])
+        .keep_alive_timeout(Duration::from_secs(5))
+        .uid();
+    client.map_err(|error| anyhow!("--uid-endpoint: {error}"))
 }

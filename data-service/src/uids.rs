@@ -15,12 +15,7 @@ use std::time::{Duration, Instant};
 use futures::FutureExt as _;
 use hashbrown::HashMap;
 use moka::sync::Cache;
-use oxtsdb_client::UidClient;
-use oxtsdb_proto::common::v1::{self as common, ErrorReason, ItemError};
-use oxtsdb_proto::uid::v1::{
-    GetUidLayoutResponse, UidName, UidValue, get_or_create_uids_response, lookup_names_response,
-    lookup_uids_response,
-};
+use oxtsdb_client::{ErrorReason, Rejection, UidClient, UidLayout};
 use oxtsdb_schema::{NameRules, RowKeyLayout, Uid, UidKind, UidWidth, UidWidths};
 use oxtsdb_server::settings::SettingError;
 
@@ -64,21 +59,6 @@ fn slot(kind: UidKind) -> usize {
     }
 }
 
-fn wire(kind: UidKind) -> common::UidKind {
-    match kind {
-        UidKind::Metric => common::UidKind::Metric,
-        UidKind::Tagk => common::UidKind::TagKey,
-        UidKind::Tagv => common::UidKind::TagValue,
-    }
-}
-
-fn uid_name(kind: UidKind, name: &str) -> UidName {
-    UidName {
-        kind: wire(kind).into(),
-        name: name.to_owned(),
-    }
-}
-
 impl Uids {
     /// Asks the service once for its layout and starts with empty caches.
     ///
@@ -91,11 +71,11 @@ impl Uids {
         settings: &DataSettings,
         deadline: Option<Instant>,
     ) -> Result<Uids, UidsError> {
-        let answer = client
-            .get_uid_layout(deadline)
+        let layout = by(&client, deadline)
+            .get_uid_layout()
             .await
-            .map_err(UidsError::from_status)?;
-        let widths = widths(&answer)?;
+            .map_err(UidsError::from_client)?;
+        let widths = widths(&layout)?;
         let mismatch = |error: SettingError| UidsError::Layout {
             detail: error.to_string(),
         };
@@ -118,9 +98,8 @@ impl Uids {
         Ok(Uids(Arc::new(Inner {
             client,
             layout: settings.tables.row_key_layout(widths).map_err(mismatch)?,
-            name_rules: name_rules(&answer),
-            auto_create: UidKind::ALL
-                .map(|kind| layout_of(&answer, kind).is_some_and(|layout| layout.auto_create)),
+            name_rules: name_rules(&layout),
+            auto_create: UidKind::ALL.map(|kind| layout.kind(kind).is_some_and(|layout| layout.auto_create)),
             outage: Outage::default(),
             uids: UidKind::ALL.map(|_| {
                 let cache = Cache::builder()
@@ -199,8 +178,6 @@ impl Uids {
         names: &[(UidKind, &str)],
         deadline: Option<Instant>,
     ) -> Result<Vec<Option<Uid>>, UidsError> {
-        use lookup_uids_response::result::Outcome;
-
         let mut found = Vec::with_capacity(names.len());
         let mut missing = Vec::new();
         for (kind, name) in names {
@@ -213,30 +190,21 @@ impl Uids {
         if missing.is_empty() {
             return Ok(found);
         }
-        let request = missing
-            .iter()
-            .map(|index| uid_name(names[*index].0, names[*index].1))
-            .collect();
-        let results = self
-            .0
-            .client
-            .lookup_uids(request, deadline)
-            .await
-            .map_err(UidsError::from_status)?;
-        same_length(results.len(), missing.len())?;
+        let request: Vec<(UidKind, &str)> = missing.iter().map(|index| names[*index]).collect();
+        let results = by(&self.0.client, deadline).lookup_uids(&request).await;
+        let results = results.map_err(UidsError::from_client)?;
         for (index, result) in missing.into_iter().zip(results) {
             let (kind, name) = names[index];
-            match result.outcome {
-                Some(Outcome::Uid(bytes)) => {
-                    let uid = self.checked(kind, &bytes)?;
+            match result {
+                Ok(uid) => {
+                    let uid = self.checked(kind, uid)?;
                     self.remember(kind, name.into(), uid);
                     found[index] = Some(uid);
                 }
-                Some(Outcome::Error(error)) if not_found(&error) => {
+                Err(rejection) if not_found(&rejection) => {
                     self.0.absent[slot(kind)].insert(name.into(), ());
                 }
-                Some(Outcome::Error(error)) => return Err(UidsError::of_item(kind, name, error)),
-                None => return Err(no_outcome()),
+                Err(rejection) => return Err(UidsError::of_item(kind, name, rejection)),
             }
         }
         Ok(found)
@@ -303,29 +271,19 @@ impl Uids {
         uids: &[Uid],
         deadline: Option<Instant>,
     ) -> Result<Vec<Option<Arc<str>>>, UidsError> {
-        use lookup_names_response::result::Outcome;
-
-        let value = |uid: &Uid| UidValue {
-            kind: wire(kind).into(),
-            uid: uid.as_bytes().to_vec().into(),
-        };
-        let request = uids.iter().map(value).collect();
-        let results = self.0.client.lookup_names(request, deadline).await;
-        let results = results.map_err(UidsError::from_status)?;
-        same_length(results.len(), uids.len())?;
+        let request: Vec<(UidKind, Uid)> = uids.iter().map(|uid| (kind, *uid)).collect();
+        let results = by(&self.0.client, deadline).lookup_names(&request).await;
+        let results = results.map_err(UidsError::from_client)?;
         let mut names = Vec::with_capacity(uids.len());
         for (uid, result) in uids.iter().zip(results) {
-            names.push(match result.outcome {
-                Some(Outcome::Name(name)) => {
+            names.push(match result {
+                Ok(name) => {
                     let name: Arc<str> = name.into();
                     self.0.names[slot(kind)].insert(*uid, Arc::clone(&name));
                     Some(name)
                 }
-                Some(Outcome::Error(error)) if not_found(&error) => None,
-                Some(Outcome::Error(error)) => {
-                    return Err(UidsError::of_item(kind, &uid.to_string(), error));
-                }
-                None => return Err(no_outcome()),
+                Err(rejection) if not_found(&rejection) => None,
+                Err(rejection) => return Err(UidsError::of_item(kind, &uid.to_string(), rejection)),
             });
         }
         Ok(names)
@@ -343,12 +301,9 @@ impl Uids {
         max: usize,
         deadline: Option<Instant>,
     ) -> Result<Vec<String>, UidsError> {
-        let mappings = self
-            .0
-            .client
-            .suggest_names(wire(kind), prefix, max, deadline)
-            .await;
-        let mappings = mappings.map_err(UidsError::from_status)?;
+        let client = by(&self.0.client, deadline);
+        let mappings = client.suggest_names(kind, prefix, max).await;
+        let mappings = mappings.map_err(UidsError::from_client)?;
         Ok(mappings.into_iter().map(|mapping| mapping.name).collect())
     }
 
@@ -384,9 +339,9 @@ impl Uids {
         }
         let mut answers = Vec::with_capacity(asked.len());
         if !asked.is_empty() {
-            let request: Arc<[(UidKind, UidName)]> = asked
+            let request: Arc<[(UidKind, String)]> = asked
                 .iter()
-                .map(|(kind, name)| (*kind, uid_name(*kind, name)))
+                .map(|(kind, name)| (*kind, (*name).to_owned()))
                 .collect();
             let this = self.clone();
             let attempt = move || {
@@ -410,24 +365,19 @@ impl Uids {
     /// One attempt of [`Uids::assign`]. What it finds is remembered, whether a caller waits for it or not.
     async fn request_uids(
         &self,
-        names: &[(UidKind, UidName)],
+        names: &[(UidKind, String)],
     ) -> Result<Vec<Result<Uid, UidRefusal>>, UidsError> {
-        use get_or_create_uids_response::result::Outcome;
-
-        let request = names.iter().map(|(_, name)| name.clone()).collect();
-        let results = self.0.client.get_or_create_uids(request, false, None).await;
-        let results = results.map_err(UidsError::from_status)?;
-        same_length(results.len(), names.len())?;
+        let results = self.0.client.get_or_create_uids(names, false).await;
+        let results = results.map_err(UidsError::from_client)?;
         let mut answers = Vec::with_capacity(names.len());
         for ((kind, name), result) in names.iter().zip(results) {
-            answers.push(match result.outcome {
-                Some(Outcome::Uid(bytes)) => {
-                    let uid = self.checked(*kind, &bytes)?;
-                    self.remember(*kind, name.name.as_str().into(), uid);
+            answers.push(match result {
+                Ok(assigned) => {
+                    let uid = self.checked(*kind, assigned.uid)?;
+                    self.remember(*kind, name.as_str().into(), uid);
                     Ok(uid)
                 }
-                Some(Outcome::Error(error)) => Err(UidRefusal::of_item(error)),
-                None => return Err(no_outcome()),
+                Err(rejection) => Err(UidRefusal::of_item(rejection)),
             });
         }
         Ok(answers)
@@ -440,17 +390,25 @@ impl Uids {
     }
 
     /// A UID of another width would make row keys that nobody can read.
-    fn checked(&self, kind: UidKind, bytes: &[u8]) -> Result<Uid, UidsError> {
+    fn checked(&self, kind: UidKind, uid: Uid) -> Result<Uid, UidsError> {
         let width = self.widths().get(kind);
-        match Uid::from_bytes(bytes) {
-            Ok(uid) if uid.width() == width => Ok(uid),
-            _ => Err(UidsError::BadAnswer {
-                detail: format!(
-                    "a UID of kind {kind} has {} bytes, its layout says {width}",
-                    bytes.len()
-                ),
-            }),
+        if uid.width() == width {
+            return Ok(uid);
         }
+        Err(UidsError::BadAnswer {
+            detail: format!(
+                "a UID of kind {kind} has {} bytes, its layout says {width}",
+                uid.as_bytes().len()
+            ),
+        })
+    }
+}
+
+/// The client, whose calls have to be complete at the deadline, if there is one.
+fn by(client: &UidClient, deadline: Option<Instant>) -> UidClient {
+    match deadline {
+        Some(deadline) => client.with_deadline(deadline),
+        None => client.clone(),
     }
 }
 
@@ -465,43 +423,20 @@ fn entry_bytes(name: &Arc<str>) -> u32 {
     u32::try_from(name.len() + ENTRY_BYTES).unwrap_or(u32::MAX)
 }
 
-fn not_found(error: &ItemError) -> bool {
+fn not_found(rejection: &Rejection) -> bool {
     // A name that cannot be stored is no name of anything.
     matches!(
-        error.reason(),
-        ErrorReason::NameNotFound | ErrorReason::UidNotFound | ErrorReason::InvalidName
+        rejection.reason,
+        Some(ErrorReason::NameNotFound | ErrorReason::UidNotFound | ErrorReason::InvalidName)
     )
 }
 
-fn no_outcome() -> UidsError {
-    UidsError::BadAnswer {
-        detail: "a result has neither an answer nor an error".to_owned(),
-    }
-}
-
-fn same_length(answers: usize, questions: usize) -> Result<(), UidsError> {
-    if answers == questions {
-        return Ok(());
-    }
-    Err(UidsError::BadAnswer {
-        detail: format!("{answers} answers to {questions} questions"),
-    })
-}
-
-fn layout_of(
-    answer: &GetUidLayoutResponse,
-    kind: UidKind,
-) -> Option<&oxtsdb_proto::uid::v1::get_uid_layout_response::KindLayout> {
-    answer.kinds.iter().find(|layout| layout.kind() == wire(kind))
-}
-
-fn widths(answer: &GetUidLayoutResponse) -> Result<UidWidths, UidsError> {
+fn widths(layout: &UidLayout) -> Result<UidWidths, UidsError> {
     let width = |kind| {
-        let layout = layout_of(answer, kind).ok_or_else(|| UidsError::Layout {
+        let layout = layout.kind(kind).ok_or_else(|| UidsError::Layout {
             detail: format!("its layout has no kind {kind}"),
         })?;
-        let bytes = usize::try_from(layout.width).unwrap_or(0);
-        UidWidth::new(bytes).map_err(|error| UidsError::Layout {
+        UidWidth::new(layout.width).map_err(|error| UidsError::Layout {
             detail: format!("{kind}: {error}"),
         })
     };
@@ -512,13 +447,10 @@ fn widths(answer: &GetUidLayoutResponse) -> Result<UidWidths, UidsError> {
     })
 }
 
-fn name_rules(answer: &GetUidLayoutResponse) -> NameRules {
-    let default = NameRules::default();
-    let max_length = usize::try_from(answer.max_name_length)
-        .ok()
-        .filter(|length| *length > 0);
+fn name_rules(layout: &UidLayout) -> NameRules {
+    let max_length = Some(layout.max_name_length).filter(|length| *length > 0);
     NameRules {
-        extra_characters: answer.extra_name_characters.clone(),
-        max_length: max_length.unwrap_or(default.max_length),
+        extra_characters: layout.extra_name_characters.clone(),
+        max_length: max_length.unwrap_or(NameRules::default().max_length),
     }
 }

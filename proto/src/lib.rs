@@ -25,3 +25,6 @@ pub use generated::oxtsdb::{common, data, uid};
 
 /// The compiled contract as an encoded `google.protobuf.FileDescriptorSet`, for reflection.
 pub const FILE_DESCRIPTOR_SET: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/oxtsdb.fds"));
+
+/// gRPC's service config of the contract, as JSON: the deadline and the retry policy of each method.
+pub const SERVICE_CONFIG: &str = include_str!("../service_config.json");

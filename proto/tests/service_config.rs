@@ -8,8 +8,6 @@ use prost_types::FileDescriptorSet;
 use prost_types::method_options::IdempotencyLevel;
 use serde_json::Value;
 
-const SERVICE_CONFIG: &str = include_str!("../service_config.json");
-
 /// `service/method` of each method, and whether a second call does what one does.
 fn methods() -> Vec<(String, bool)> {
     let files = FileDescriptorSet::decode(oxtsdb_proto::FILE_DESCRIPTOR_SET)
@@ -31,7 +29,7 @@ fn methods() -> Vec<(String, bool)> {
 
 #[test]
 fn what_may_be_asked_twice_is_retried() {
-    let config: Value = serde_json::from_str(SERVICE_CONFIG).unwrap();
+    let config: Value = serde_json::from_str(oxtsdb_proto::SERVICE_CONFIG).unwrap();
     let (mut named, mut retried) = (BTreeSet::new(), BTreeSet::new());
     for entry in config["methodConfig"].as_array().unwrap() {
         for name in entry["name"].as_array().unwrap() {

@@ -7,11 +7,8 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 
-use oxtsdb_client::UidClient;
-use oxtsdb_proto::common::v1::UidKind;
-use oxtsdb_proto::uid::v1::UidName;
+use oxtsdb_client::{UidClient, UidKind};
 use tempfile::TempDir;
-use tonic::transport::Endpoint;
 
 fn program(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_uid-service"));
@@ -114,7 +111,7 @@ impl Running {
     }
 
     fn client(&self) -> UidClient {
-        UidClient::connect_lazy(&Endpoint::from_shared(format!("http://{}", self.address)).unwrap())
+        UidClient::connect(&format!("http://{}", self.address)).unwrap()
     }
 
     fn signal(&self, signal: &str) {
@@ -134,20 +131,14 @@ impl Drop for Running {
 }
 
 async fn assign(client: &UidClient, names: std::ops::Range<usize>) -> Vec<Vec<u8>> {
-    use oxtsdb_proto::uid::v1::get_or_create_uids_response::result::Outcome;
-    let names = names.map(|number| UidName {
-        kind: UidKind::Metric.into(),
-        name: format!("m{number}"),
-    });
-    let results = client
-        .get_or_create_uids(names.collect(), false, None)
-        .await
-        .unwrap();
-    let uid = |outcome| match outcome {
-        Some(Outcome::Uid(uid)) => uid.to_vec(),
-        other => panic!("{other:?}"),
-    };
-    results.into_iter().map(|result| uid(result.outcome)).collect()
+    let names: Vec<_> = names
+        .map(|number| (UidKind::Metric, format!("m{number}")))
+        .collect();
+    let results = client.get_or_create_uids(&names, false).await.unwrap();
+    results
+        .into_iter()
+        .map(|result| result.unwrap().uid.as_bytes().to_vec())
+        .collect()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

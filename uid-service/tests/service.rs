@@ -4,13 +4,15 @@
 mod support;
 
 use futures::StreamExt as _;
+use oxtsdb_client::{AssignedUid, Rejection};
 use oxtsdb_proto::common::v1::ErrorReason;
 use oxtsdb_proto::error::reason_of;
 use oxtsdb_proto::uid::v1::uid_service_client::UidServiceClient;
 use oxtsdb_proto::uid::v1::{self as pb, UidMapping, UidValue};
 use oxtsdb_row_store::RowStore as _;
+use oxtsdb_schema::Uid;
 use oxtsdb_schema::UidKind::{self, Metric, Tagk, Tagv};
-use support::{Failure, Service, Wrapped, cell, check_invariants, counter, pb_kind, told, uid_name};
+use support::{Failure, Service, Wrapped, cell, check_invariants, counter, outcome, pb_kind, uid_name};
 use tonic::Code;
 use uid_service::UidSettings;
 
@@ -31,9 +33,22 @@ async fn raw(
     UidServiceClient::new(support::assemble(&store, &UidSettings::default()).await.unwrap())
 }
 
+/// A result of the generated client as the typed client returns it.
+fn decoded(result: pb::get_or_create_uids_response::Result) -> Result<AssignedUid, Rejection> {
+    use pb::get_or_create_uids_response::result::Outcome;
+
+    match result.outcome.expect("every result has an outcome") {
+        Outcome::Uid(uid) => Ok(AssignedUid {
+            uid: Uid::from_bytes(&uid).unwrap(),
+            created: result.created,
+        }),
+        Outcome::Error(error) => Err(error.into()),
+    }
+}
+
 #[tokio::test]
 async fn one_bad_item_leaves_the_others_alone() {
-    let service = service().await;
+    let mut client = raw(Wrapped::atomic()).await;
     let names = vec![
         uid_name(Metric, "good"),
         uid_name(Metric, "bad name"),
@@ -47,12 +62,13 @@ async fn one_bad_item_leaves_the_others_alone() {
         uid_name(Metric, "good"),
         uid_name(Tagv, "good"),
     ];
-    let results = service
-        .client
-        .get_or_create_uids(names, false, None)
-        .await
-        .unwrap();
-    let answers: Vec<String> = results.iter().map(told).collect();
+    let request = pb::GetOrCreateUidsRequest {
+        names,
+        explicit: false,
+    };
+    let response = client.get_or_create_uids(request).await.unwrap().into_inner();
+    let results: Vec<_> = response.results.into_iter().map(decoded).collect();
+    let answers: Vec<String> = results.iter().map(outcome).collect();
     assert_eq!(
         answers,
         [
@@ -66,18 +82,19 @@ async fn one_bad_item_leaves_the_others_alone() {
             "000001"
         ]
     );
-    let created: Vec<bool> = results.iter().map(|result| result.created).collect();
+    let created: Vec<bool> = results
+        .iter()
+        .map(|result| result.as_ref().is_ok_and(|assigned| assigned.created))
+        .collect();
     assert_eq!(
         created,
         [true, false, false, false, false, false, false, true],
         "a duplicate is created once"
     );
-    let Some(pb::get_or_create_uids_response::result::Outcome::Error(error)) = &results[1].outcome else {
-        panic!("a bad name has an error")
-    };
+    let error = results[1].as_ref().expect_err("a bad name has an error");
     assert_eq!(
-        (error.code, error.retryable),
-        (Code::InvalidArgument as i32, false)
+        (error.code, error.is_retry_safe()),
+        (Code::InvalidArgument, false)
     );
     assert_eq!(
         error.message,
@@ -134,28 +151,33 @@ async fn a_batch_has_1_to_4096_items() {
         })
         .await
         .unwrap();
-    let uids: Vec<String> = full.into_inner().results.iter().map(told).collect();
+    let uids: Vec<String> = full
+        .into_inner()
+        .results
+        .into_iter()
+        .map(|result| outcome(&decoded(result)))
+        .collect();
     let consecutive: Vec<String> = (1..=4096).map(|number| format!("{number:06x}")).collect();
     assert_eq!(uids, consecutive, "in the order of the request");
 }
 
 #[tokio::test]
 async fn lookups_find_what_is_there_and_say_what_is_not() {
-    use pb::lookup_names_response::result::Outcome as OfUid;
-    use pb::lookup_uids_response::result::Outcome as OfName;
-
     let service = service().await;
     service.assign(Metric, &["sys.cpu", "é"]).await;
     // OpenTSDB's command line stores names that no rule allows.
     service.put(b"odd name!", "id", Metric, &[0, 0, 9]).await;
     let names = ["é", "nobody", "odd name!", "\u{0}", "sys.cpu", "日"];
-    let names = names.iter().map(|name| uid_name(Metric, name)).collect();
-    let found = service.client.lookup_uids(names, None).await.unwrap();
+    let found = service
+        .client
+        .lookup_uids(&names.map(|name| (Metric, name)))
+        .await;
     let found: Vec<String> = found
+        .unwrap()
         .into_iter()
-        .map(|result| match result.outcome.unwrap() {
-            OfName::Uid(uid) => hex::encode(uid),
-            OfName::Error(error) => format!("{:?}", error.reason()),
+        .map(|result| match result {
+            Ok(uid) => hex::encode(uid.as_bytes()),
+            Err(rejection) => format!("{:?}", rejection.reason.unwrap()),
         })
         .collect();
     assert_eq!(
@@ -171,13 +193,13 @@ async fn lookups_find_what_is_there_and_say_what_is_not() {
     );
 
     let uids = ["000001", "000002", "000003", "0001"];
-    let uids = uids.iter().map(|uid| uid_value(Metric, uid)).collect();
-    let found = service.client.lookup_names(uids, None).await.unwrap();
+    let uids = uids.map(|uid| (Metric, Uid::parse(uid).unwrap()));
+    let found = service.client.lookup_names(&uids).await.unwrap();
     let found: Vec<String> = found
         .into_iter()
-        .map(|result| match result.outcome.unwrap() {
-            OfUid::Name(name) => name,
-            OfUid::Error(error) => format!("{:?} {}", error.reason(), error.message),
+        .map(|result| {
+            result
+                .unwrap_or_else(|rejection| format!("{:?} {}", rejection.reason.unwrap(), rejection.message))
         })
         .collect();
     assert_eq!(
@@ -230,15 +252,15 @@ async fn kinds_that_are_not_created_on_first_use_are_created_explicitly() {
     assert_eq!(service.assign(Tagk, &["host"]).await, ["000001"]);
     let explicit = service
         .client
-        .get_or_create_uids(vec![uid_name(Metric, "m")], true, None)
+        .get_or_create_uids(&[(Metric, "m")], true)
         .await
         .unwrap();
-    assert_eq!(told(&explicit[0]), "000001");
+    assert_eq!(outcome(&explicit[0]), "000001");
     assert_eq!(
         service.assign(Metric, &["m", "n"]).await,
         ["000001", "AUTO_CREATE_DISABLED"]
     );
-    let layout = service.client.get_uid_layout(None).await.unwrap();
+    let layout = service.client.get_uid_layout().await.unwrap();
     let auto: Vec<bool> = layout.kinds.iter().map(|kind| kind.auto_create).collect();
     assert_eq!(auto, [false, true, true]);
 }
@@ -252,13 +274,12 @@ async fn suggestions_come_in_pages_in_byte_order() {
     let uids = service
         .client
         .get_or_create_uids(
-            names
-                .iter()
-                .filter(|name| **name != "~")
-                .map(|name| uid_name(Metric, name))
-                .collect(),
+            &names
+                .into_iter()
+                .filter(|name| *name != "~")
+                .map(|name| (Metric, name))
+                .collect::<Vec<_>>(),
             false,
-            None,
         )
         .await
         .unwrap();
@@ -344,11 +365,7 @@ async fn suggestions_pass_over_damaged_rows() {
             .await;
     }
     service.assign(Metric, &["a", "c", "d"]).await;
-    let names = service
-        .client
-        .suggest_names(pb_kind(Metric), "", 3, None)
-        .await
-        .unwrap();
+    let names = service.client.suggest_names(Metric, "", 3).await.unwrap();
     let names: Vec<_> = names.into_iter().map(|mapping| mapping.name).collect();
     assert_eq!(names, ["a", "c", "d"]);
     let request = pb::SuggestNamesRequest {
@@ -397,14 +414,8 @@ async fn an_export_has_everything_and_is_taken_up_again() {
     let store = Wrapped::atomic();
     let service = Service::start(store.clone(), &UidSettings::default()).await;
     for kind in UidKind::ALL {
-        let names = (0..5000)
-            .map(|number| uid_name(kind, &format!("n{number:04}")))
-            .collect();
-        service
-            .client
-            .get_or_create_uids(names, false, None)
-            .await
-            .unwrap();
+        let names: Vec<_> = (0..5000).map(|number| (kind, format!("n{number:04}"))).collect();
+        service.client.get_or_create_uids(&names, false).await.unwrap();
     }
     let mut client = raw(store).await;
     let mut export = async |kinds: &[UidKind], start_after: Option<pb::UidName>| {
@@ -454,15 +465,11 @@ async fn usage_and_layout_tell_of_each_kind() {
     settings.naming.max_name_length = 100;
     let service = Service::start(Wrapped::stepwise(), &settings).await;
     service.assign(Tagk, &["a", "b", "c d:"]).await;
-    let usage = service.client.get_uid_usage(None).await.unwrap();
-    let numbers: Vec<(u64, u64)> = usage
-        .kinds
-        .iter()
-        .map(|kind| (kind.used, kind.available))
-        .collect();
+    let usage = service.client.get_uid_usage().await.unwrap();
+    let numbers: Vec<(u64, u64)> = usage.iter().map(|kind| (kind.used, kind.available)).collect();
     assert_eq!(numbers, [(0, 0xff_ffff), (3, 252), (0, i64::MAX as u64)]);
-    assert!(usage.kinds.iter().all(|kind| kind.read_time.is_some()));
-    let layout = service.client.get_uid_layout(None).await.unwrap();
+    assert!(usage.iter().all(|kind| kind.read_time.is_some()));
+    let layout = service.client.get_uid_layout().await.unwrap();
     assert_eq!(
         layout.kinds.iter().map(|kind| kind.width).collect::<Vec<_>>(),
         [3, 1, 8]
@@ -500,11 +507,8 @@ async fn random_metric_uids_leave_the_counter_alone() {
             uids.windows(2).any(|pair| pair[0] > pair[1]),
             "500 random numbers do not ascend"
         );
-        let usage = service.client.get_uid_usage(None).await.unwrap();
-        assert_eq!(
-            (usage.kinds[0].used, usage.kinds[0].available),
-            (500, 65_535 - 500)
-        );
+        let usage = service.client.get_uid_usage().await.unwrap();
+        assert_eq!((usage[0].used, usage[0].available), (500, 65_535 - 500));
     }
 }
 
@@ -522,10 +526,10 @@ async fn a_full_space_of_random_uids_is_refused_for_now() {
         }
         let results = service
             .client
-            .get_or_create_uids(vec![uid_name(Metric, "one.more")], false, None)
+            .get_or_create_uids(&[(Metric, "one.more")], false)
             .await
             .unwrap();
-        assert_eq!(told(&results[0]), "UID_SPACE_EXHAUSTED");
+        assert_eq!(outcome(&results[0]), "UID_SPACE_EXHAUSTED");
     }
 }
 
@@ -556,19 +560,13 @@ async fn a_broken_counter_stops_its_kind_alone() {
         let service = Service::start(store, &UidSettings::default()).await;
         service.preset(Metric, &[0, 0, 3]).await;
         service.preset(Tagv, &(-5_i64).to_be_bytes()).await;
-        let names = vec![uid_name(Metric, "m"), uid_name(Tagk, "k"), uid_name(Tagv, "v")];
-        let results = service
-            .client
-            .get_or_create_uids(names, false, None)
-            .await
-            .unwrap();
+        let names = [(Metric, "m"), (Tagk, "k"), (Tagv, "v")];
+        let results = service.client.get_or_create_uids(&names, false).await.unwrap();
         assert_eq!(
-            results.iter().map(told).collect::<Vec<_>>(),
+            results.iter().map(outcome).collect::<Vec<_>>(),
             ["CORRUPT_CELL", "000001", "CORRUPT_CELL"]
         );
-        let Some(pb::get_or_create_uids_response::result::Outcome::Error(error)) = &results[0].outcome else {
-            panic!("the first item has an error")
-        };
+        let error = results[0].as_ref().expect_err("the first item has an error");
         assert_eq!(
             error.message,
             "no UID can be assigned to `metrics`: UID counter `000003` has 3 bytes, expected 8"
@@ -580,7 +578,7 @@ async fn a_broken_counter_stops_its_kind_alone() {
             ),
             ("00", "metrics")
         );
-        let refusal = service.client.get_uid_usage(None).await.unwrap_err();
+        let refusal = service.client.get_uid_usage().await.unwrap_err();
         assert_eq!(refusal.code(), Code::DataLoss);
     }
 }
@@ -593,13 +591,11 @@ async fn another_width_than_configured_is_noticed() {
     service.put(b"later", "id", Tagk, &[0, 0, 0, 2]).await;
     let results = service
         .client
-        .get_or_create_uids(vec![uid_name(Tagk, "later")], false, None)
+        .get_or_create_uids(&[(Tagk, "later")], false)
         .await
         .unwrap();
-    assert_eq!(told(&results[0]), "TABLE_MISMATCH");
-    let Some(pb::get_or_create_uids_response::result::Outcome::Error(error)) = &results[0].outcome else {
-        panic!("the item has an error")
-    };
+    assert_eq!(outcome(&results[0]), "TABLE_MISMATCH");
+    let error = results[0].as_ref().expect_err("the item has an error");
     assert_eq!(
         (
             error.metadata["stored_width"].as_str(),
@@ -628,7 +624,7 @@ async fn a_table_of_other_families_is_refused() {
     assert_eq!(
         format!("{refusal:#}"),
         "create table `tsdb-uid`: table `tsdb-uid` exists with other column families: it has t (1 versions), \
-         asked for id (1 versions), name (1 versions)"
+         requested are id (1 versions), name (1 versions)"
     );
 }
 
@@ -651,14 +647,13 @@ async fn a_store_that_does_not_answer_fails_the_call() {
         .unwrap()
         .into_inner()
         .results;
+    let results: Vec<_> = results.into_iter().map(decoded).collect();
     assert_eq!(
-        results.iter().map(told).collect::<Vec<_>>(),
+        results.iter().map(outcome).collect::<Vec<_>>(),
         ["000001", "STORE_UNAVAILABLE"]
     );
-    let Some(pb::get_or_create_uids_response::result::Outcome::Error(error)) = &results[1].outcome else {
-        panic!("the second item has an error")
-    };
-    assert!(error.retryable);
+    let error = results[1].as_ref().expect_err("the second item has an error");
+    assert!(error.is_retry_safe());
     let refusal = broken
         .lookup_uids(pb::LookupUidsRequest {
             names,

@@ -1,74 +1,47 @@
-//! The typed client of the UID service.
+//! The client of the UID service.
 
-use std::fmt;
+mod types;
+
 use std::time::{Duration, Instant};
 
-use backon::{ExponentialBuilder, Retryable as _};
-use futures::FutureExt as _;
-use futures::future::BoxFuture;
+use oxtsdb_proto::uid::v1::uid_service_client::UidServiceClient;
+use oxtsdb_proto::uid::v1::{
+    ExportUidsRequest, GetOrCreateUidsRequest, GetUidLayoutRequest, GetUidUsageRequest, LookupNamesRequest,
+    LookupUidsRequest, SuggestNamesRequest, UidName, UidValue, get_or_create_uids_response,
+    lookup_names_response, lookup_uids_response,
+};
+use oxtsdb_schema::{Uid, UidKind};
 use tonic::body::Body;
 use tonic::codegen::StdError;
 use tonic::server::NamedService;
-use tonic::transport::Endpoint;
-use tonic::{Code, Request, Response, Status};
 use tower::Service;
-use tower::ServiceExt as _;
-use tower::util::BoxCloneSyncService;
 
-use oxtsdb_proto::common::v1::UidKind;
-use oxtsdb_proto::deadline;
-use oxtsdb_proto::uid::v1::uid_service_client::UidServiceClient;
-use oxtsdb_proto::uid::v1::{
-    ExportUidsRequest, ExportUidsResponse, GetOrCreateUidsRequest, GetUidLayoutRequest, GetUidLayoutResponse,
-    GetUidUsageRequest, GetUidUsageResponse, LookupNamesRequest, LookupUidsRequest, SuggestNamesRequest,
-    UidMapping, UidName, UidValue, get_or_create_uids_response, lookup_names_response, lookup_uids_response,
-};
+use crate::call::{CallOptions, Connection, configured, send};
+use crate::results::Progress;
+use crate::transport::{self, Transport};
+use crate::{Error, Rejection, Results};
+pub use types::{AssignedUid, KindLayout, KindUsage, SuggestPage, UidLayout, UidMapping};
 
 /// The most names or UIDs in one call; larger batches are split.
 const MAX_BATCH: usize = 4096;
 
-/// Names in one call that may assign UIDs. On HBase each new name costs two requests: with fewer names a
-/// call does not meet the time-out of one attempt.
+/// Names in one call that may assign UIDs. On HBase each new name costs two requests: larger calls would
+/// exceed the deadline.
 const ASSIGN_BATCH: usize = 1024;
-
-/// How long one attempt may take when the caller gives no deadline; of a stream, until it begins.
-const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The most names in a page of SuggestNames.
 const MAX_PAGE: usize = 3000;
 
-/// Sends one message with the generated client.
-type SendCall<M, A> =
-    fn(UidServiceClient<Transport>, Request<M>) -> BoxFuture<'static, Result<Response<A>, Status>>;
-
-type Transport = BoxCloneSyncService<http::Request<Body>, http::Response<Body>, TransportError>;
-
-/// The error of a transport. tonic finds the cause, and the code for it, in its source.
-#[derive(Debug, thiserror::Error)]
-#[error("UID service")]
-struct TransportError(#[source] StdError);
-
-/// A client of `oxtsdb.uid.v1.UidService`, over the network or in the same process.
+/// A client of the UID service, `oxtsdb.uid.v1.UidService`, over the network or in the same process.
 ///
-/// Splits batches, hands deadlines on, and repeats what the contract says may be repeated when the
-/// service is UNAVAILABLE, with exponential back-off. Cloning is cheap.
-#[derive(Clone)]
+/// Batches are split, and calls are retried as the contract's service config says. Cloning is cheap; clones
+/// share the connections.
+#[derive(Clone, Debug)]
 pub struct UidClient {
-    inner: UidServiceClient<Transport>,
-}
-
-impl fmt::Debug for UidClient {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("UidClient")
-    }
+    connection: Connection,
 }
 
 impl UidClient {
-    /// A client that connects with its first call, and again whenever the connection is lost.
-    pub fn connect_lazy(endpoint: &Endpoint) -> Self {
-        Self::over(endpoint.connect_lazy())
-    }
-
     /// A client of a service in this process, without a socket.
     pub fn in_process<S>(service: S) -> Self
     where
@@ -81,266 +54,267 @@ impl UidClient {
         S::Error: Into<StdError>,
         S::Future: Send + 'static,
     {
-        Self::over(service)
+        let transport = transport::in_process(service);
+        Self::new(Connection::new(transport, CallOptions::default()))
     }
 
-    fn over<S>(service: S) -> Self
-    where
-        S: Service<http::Request<Body>, Response = http::Response<Body>> + Clone + Send + Sync + 'static,
-        S::Error: Into<StdError>,
-        S::Future: Send + 'static,
-    {
-        let transport = BoxCloneSyncService::new(service.map_err(|error| TransportError(error.into())));
-        // A batch of 4096 names of some hundred bytes each is larger than tonic's default.
-        let inner = UidServiceClient::new(transport).max_decoding_message_size(64 << 20);
-        Self { inner }
+    pub(crate) fn new(connection: Connection) -> Self {
+        Self { connection }
     }
 
-    /// The UID of each name, in the order of the names; missing ones are assigned.
+    /// The same client, whose calls have to be complete at `deadline`.
+    #[must_use]
+    pub fn with_deadline(&self, deadline: Instant) -> Self {
+        Self {
+            connection: self.connection.with_deadline(Some(deadline)),
+        }
+    }
+
+    /// The same client, whose calls have no deadline.
+    #[must_use]
+    pub fn without_deadline(&self) -> Self {
+        Self {
+            connection: self.connection.with_deadline(None),
+        }
+    }
+
+    /// The same client, whose calls have to be complete within `timeout` from now.
+    #[must_use]
+    pub fn with_timeout(&self, timeout: Duration) -> Self {
+        Self {
+            connection: self.connection.with_deadline(Instant::now().checked_add(timeout)),
+        }
+    }
+
+    /// Returns the UID of each name, in the order of the names; missing ones are assigned.
     ///
-    /// `explicit` is meant for operators: see `GetOrCreateUidsRequest.explicit`.
+    /// `explicit` is for operators: it also assigns kinds that the deployment does not auto-create.
     ///
     /// # Errors
     ///
-    /// When the call fails as a whole; a name that fails has its error in the result.
-    pub async fn get_or_create_uids(
+    /// If the call fails as a whole; a name that fails has its rejection in the result.
+    pub async fn get_or_create_uids<N: AsRef<str>>(
         &self,
-        names: Vec<UidName>,
+        names: &[(UidKind, N)],
         explicit: bool,
-        deadline: Option<Instant>,
-    ) -> Result<Vec<get_or_create_uids_response::Result>, Status> {
-        let mut results = Vec::with_capacity(names.len());
+    ) -> Result<Vec<Result<AssignedUid, Rejection>>, Error> {
+        use get_or_create_uids_response::result::Outcome;
+
+        let mut assigned = Vec::with_capacity(names.len());
         for names in names.chunks(ASSIGN_BATCH) {
             let message = GetOrCreateUidsRequest {
-                names: names.to_vec(),
+                names: names.iter().map(uid_name).collect(),
                 explicit,
             };
-            let answer = self
-                .call(message, deadline, |mut client, request| {
-                    async move { client.get_or_create_uids(request).await }.boxed()
-                })
-                .await?;
-            results.extend(answer.results);
+            let send = send!(self.generated(), get_or_create_uids);
+            let method = "oxtsdb.uid.v1.UidService/GetOrCreateUids";
+            let response = self.connection.call(method, message, send).await?;
+            same_length(response.results.len(), names.len())?;
+            for result in response.results {
+                let created = result.created;
+                assigned.push(match result.outcome.ok_or_else(no_outcome)? {
+                    Outcome::Uid(uid) => Ok(AssignedUid {
+                        uid: types::uid(&uid)?,
+                        created,
+                    }),
+                    Outcome::Error(error) => Err(error.into()),
+                });
+            }
         }
-        Ok(results)
+        Ok(assigned)
     }
 
-    /// The UID of each name that has one, in the order of the names.
+    /// Returns the UID of each name that has one, in the order of the names.
     ///
     /// # Errors
     ///
-    /// As [`UidClient::get_or_create_uids`].
-    pub async fn lookup_uids(
+    /// If the call fails as a whole; a name without a UID has a rejection with `NAME_NOT_FOUND`.
+    pub async fn lookup_uids<N: AsRef<str>>(
         &self,
-        names: Vec<UidName>,
-        deadline: Option<Instant>,
-    ) -> Result<Vec<lookup_uids_response::Result>, Status> {
-        let mut results = Vec::with_capacity(names.len());
+        names: &[(UidKind, N)],
+    ) -> Result<Vec<Result<Uid, Rejection>>, Error> {
+        use lookup_uids_response::result::Outcome;
+
+        let mut found = Vec::with_capacity(names.len());
         for names in names.chunks(MAX_BATCH) {
             let message = LookupUidsRequest {
-                names: names.to_vec(),
+                names: names.iter().map(uid_name).collect(),
                 bypass_cache: false,
             };
-            let answer = self
-                .call(message, deadline, |mut client, request| {
-                    async move { client.lookup_uids(request).await }.boxed()
-                })
-                .await?;
-            results.extend(answer.results);
+            let send = send!(self.generated(), lookup_uids);
+            let method = "oxtsdb.uid.v1.UidService/LookupUids";
+            let response = self.connection.call(method, message, send).await?;
+            same_length(response.results.len(), names.len())?;
+            for result in response.results {
+                found.push(match result.outcome.ok_or_else(no_outcome)? {
+                    Outcome::Uid(uid) => Ok(types::uid(&uid)?),
+                    Outcome::Error(error) => Err(error.into()),
+                });
+            }
         }
-        Ok(results)
+        Ok(found)
     }
 
-    /// The name of each UID that has one, in the order of the UIDs.
+    /// Returns the name of each UID that has one, in the order of the UIDs.
     ///
     /// # Errors
     ///
-    /// As [`UidClient::get_or_create_uids`].
+    /// If the call fails as a whole; a UID without a name has a rejection with `UID_NOT_FOUND`.
     pub async fn lookup_names(
         &self,
-        uids: Vec<UidValue>,
-        deadline: Option<Instant>,
-    ) -> Result<Vec<lookup_names_response::Result>, Status> {
-        let mut results = Vec::with_capacity(uids.len());
+        uids: &[(UidKind, Uid)],
+    ) -> Result<Vec<Result<String, Rejection>>, Error> {
+        use lookup_names_response::result::Outcome;
+
+        let mut found = Vec::with_capacity(uids.len());
         for uids in uids.chunks(MAX_BATCH) {
             let message = LookupNamesRequest {
-                uids: uids.to_vec(),
+                uids: uids.iter().map(uid_value).collect(),
                 bypass_cache: false,
             };
-            let answer = self
-                .call(message, deadline, |mut client, request| {
-                    async move { client.lookup_names(request).await }.boxed()
-                })
-                .await?;
-            results.extend(answer.results);
+            let send = send!(self.generated(), lookup_names);
+            let method = "oxtsdb.uid.v1.UidService/LookupNames";
+            let response = self.connection.call(method, message, send).await?;
+            same_length(response.results.len(), uids.len())?;
+            for result in response.results {
+                found.push(match result.outcome.ok_or_else(no_outcome)? {
+                    Outcome::Name(name) => Ok(name),
+                    Outcome::Error(error) => Err(error.into()),
+                });
+            }
         }
-        Ok(results)
+        Ok(found)
     }
 
-    /// The first `max` names of a kind that start with `prefix`, in byte order.
+    /// Returns the first `max` names of a kind that start with `prefix`, in byte order.
     ///
     /// # Errors
     ///
-    /// When the call fails.
+    /// If the call fails.
     pub async fn suggest_names(
         &self,
         kind: UidKind,
         prefix: &str,
         max: usize,
-        deadline: Option<Instant>,
-    ) -> Result<Vec<UidMapping>, Status> {
+    ) -> Result<Vec<UidMapping>, Error> {
         let mut mappings = Vec::new();
-        let mut page_token = String::new();
+        let mut next_page = None;
         while mappings.len() < max {
-            let page_size = (max - mappings.len()).min(MAX_PAGE);
-            let message = SuggestNamesRequest {
-                kind: kind as i32,
-                prefix: prefix.to_owned(),
-                page_size: i32::try_from(page_size).unwrap_or(i32::MAX),
-                page_token,
-            };
-            let answer = self
-                .call(message, deadline, |mut client, request| {
-                    async move { client.suggest_names(request).await }.boxed()
-                })
+            let page = self
+                .suggest_page(kind, prefix, max - mappings.len(), next_page)
                 .await?;
-            mappings.extend(answer.mappings);
-            page_token = answer.next_page_token;
-            if page_token.is_empty() {
+            mappings.extend(page.mappings);
+            next_page = page.next_page;
+            if next_page.is_none() {
                 break;
             }
         }
         Ok(mappings)
     }
 
-    /// All mappings of some kinds (none: of all kinds), by kind and then name.
-    pub fn export_uids(&self, kinds: &[UidKind], deadline: Option<Instant>) -> UidExport {
-        let kinds = kinds.iter().map(|kind| *kind as i32).collect();
-        UidExport {
-            client: self.clone(),
-            kinds,
-            deadline,
-            stream: None,
-            last: None,
-        }
-    }
-
-    /// Widths of UIDs and rules of names.
+    /// Returns a page of the names of a kind that start with `prefix`, in byte order: the first one, or that
+    /// of [`SuggestPage::next_page`].
     ///
     /// # Errors
     ///
-    /// When the call fails.
-    pub async fn get_uid_layout(&self, deadline: Option<Instant>) -> Result<GetUidLayoutResponse, Status> {
-        self.call(GetUidLayoutRequest {}, deadline, |mut client, request| {
-            async move { client.get_uid_layout(request).await }.boxed()
-        })
-        .await
-    }
-
-    /// How many UIDs are in use and left, by kind.
-    ///
-    /// # Errors
-    ///
-    /// When the call fails.
-    pub async fn get_uid_usage(&self, deadline: Option<Instant>) -> Result<GetUidUsageResponse, Status> {
-        self.call(GetUidUsageRequest {}, deadline, |mut client, request| {
-            async move { client.get_uid_usage(request).await }.boxed()
-        })
-        .await
-    }
-
-    /// One call with its deadline, repeated while the service is UNAVAILABLE and time is left.
-    ///
-    /// Boxed, so that callers' futures stay small and `Send`.
-    fn call<M, A>(
+    /// If the call fails.
+    pub async fn suggest_page(
         &self,
-        message: M,
-        deadline: Option<Instant>,
-        send: SendCall<M, A>,
-    ) -> BoxFuture<'static, Result<A, Status>>
-    where
-        M: Clone + Send + 'static,
-        A: Send + 'static,
-    {
-        let client = self.inner.clone();
-        let attempt = move || {
-            let mut request = Request::new(message.clone());
-            let limit = deadline.unwrap_or_else(|| Instant::now() + DEFAULT_TIMEOUT);
-            let answer = deadline::hand_on(&mut request, deadline).map(|()| send(client.clone(), request));
-            async move {
-                match tokio::time::timeout_at(limit.into(), answer?).await {
-                    Ok(answer) => answer
-                        .map(Response::into_inner)
-                        .map_err(deadline::correct_timeout),
-                    Err(_elapsed) => Err(deadline::exceeded()),
-                }
-            }
+        kind: UidKind,
+        prefix: &str,
+        page_size: usize,
+        page: Option<String>,
+    ) -> Result<SuggestPage, Error> {
+        let message = SuggestNamesRequest {
+            kind: types::to_wire(kind),
+            prefix: prefix.to_owned(),
+            page_size: i32::try_from(page_size.clamp(1, MAX_PAGE)).unwrap_or(i32::MAX),
+            page_token: page.unwrap_or_default(),
         };
-        let back_off = ExponentialBuilder::default()
-            .with_min_delay(Duration::from_millis(20))
-            .with_max_delay(Duration::from_millis(500))
-            .with_max_times(3)
-            .with_jitter();
-        attempt
-            .retry(back_off)
-            .when(move |status| {
-                status.code() == Code::Unavailable
-                    && deadline.is_none_or(|deadline| Instant::now() < deadline)
-            })
-            .boxed()
+        let send = send!(self.generated(), suggest_names);
+        let method = "oxtsdb.uid.v1.UidService/SuggestNames";
+        let response = self.connection.call(method, message, send).await?;
+        Ok(SuggestPage {
+            mappings: types::mappings(response.mappings)?,
+            next_page: Some(response.next_page_token).filter(|token| !token.is_empty()),
+        })
     }
-}
 
-/// A running [`UidClient::export_uids`].
-#[derive(Debug)]
-pub struct UidExport {
-    client: UidClient,
-    kinds: Vec<i32>,
-    deadline: Option<Instant>,
-    stream: Option<tonic::Streaming<ExportUidsResponse>>,
-    last: Option<UidName>,
-}
+    /// Streams all mappings of some kinds (none: of all), by kind and then name, in batches. A stream that
+    /// breaks is resumed where it broke.
+    pub fn export_uids(&self, kinds: &[UidKind]) -> Results<Vec<UidMapping>> {
+        let request = ExportUidsRequest {
+            kinds: kinds.iter().map(|kind| types::to_wire(*kind)).collect(),
+            start_after: None,
+        };
+        let this = self.clone();
+        let open = move |request: &ExportUidsRequest| {
+            let send = send!(this.generated(), export_uids);
+            let method = "oxtsdb.uid.v1.UidService/ExportUids";
+            this.connection.stream(method, request.clone(), send)
+        };
+        let batches = Results::resumed(request, open, |request, batch| {
+            if let Some(last) = batch.mappings.last() {
+                request.start_after = Some(UidName {
+                    kind: last.kind,
+                    name: last.name.clone(),
+                });
+            }
+            Progress::More
+        });
+        batches.convert(|batch| types::mappings(batch.mappings))
+    }
 
-impl UidExport {
-    /// The next mappings; `None` after the last. A stream that breaks is taken up again once where
-    /// it broke.
+    /// Returns the widths of UIDs and the rules of names.
     ///
     /// # Errors
     ///
-    /// When the call fails.
-    pub async fn next_batch(&mut self) -> Result<Option<Vec<UidMapping>>, Status> {
-        let batch = match self.stream().await?.message().await {
-            Err(status) if status.code() == Code::Unavailable => {
-                self.stream = None;
-                self.stream().await?.message().await
-            }
-            batch => batch,
-        };
-        let mappings = batch
-            .map_err(deadline::correct_timeout)?
-            .map(|batch| batch.mappings);
-        if let Some(last) = mappings.as_deref().and_then(<[_]>::last) {
-            self.last = Some(UidName {
-                kind: last.kind,
-                name: last.name.clone(),
-            });
-        }
-        Ok(mappings)
+    /// If the call fails.
+    pub async fn get_uid_layout(&self) -> Result<UidLayout, Error> {
+        let send = send!(self.generated(), get_uid_layout);
+        let method = "oxtsdb.uid.v1.UidService/GetUidLayout";
+        let response = self.connection.call(method, GetUidLayoutRequest {}, send).await?;
+        types::layout(response)
     }
 
-    async fn stream(&mut self) -> Result<&mut tonic::Streaming<ExportUidsResponse>, Status> {
-        let stream = match self.stream.take() {
-            Some(stream) => stream,
-            None => {
-                let message = ExportUidsRequest {
-                    kinds: self.kinds.clone(),
-                    start_after: self.last.clone(),
-                };
-                let send: SendCall<_, _> =
-                    |mut client, request| async move { client.export_uids(request).await }.boxed();
-                self.client.call(message, self.deadline, send).await?
-            }
-        };
-        Ok(self.stream.insert(stream))
+    /// Returns how many UIDs are in use and left, by kind.
+    ///
+    /// # Errors
+    ///
+    /// If the call fails.
+    pub async fn get_uid_usage(&self) -> Result<Vec<KindUsage>, Error> {
+        let send = send!(self.generated(), get_uid_usage);
+        let method = "oxtsdb.uid.v1.UidService/GetUidUsage";
+        let response = self.connection.call(method, GetUidUsageRequest {}, send).await?;
+        types::usage(response)
     }
+
+    fn generated(&self) -> UidServiceClient<Transport> {
+        configured!(UidServiceClient<Transport>, &self.connection)
+    }
+}
+
+fn uid_name<N: AsRef<str>>((kind, name): &(UidKind, N)) -> UidName {
+    UidName {
+        kind: types::to_wire(*kind),
+        name: name.as_ref().to_owned(),
+    }
+}
+
+fn uid_value((kind, uid): &(UidKind, Uid)) -> UidValue {
+    UidValue {
+        kind: types::to_wire(*kind),
+        uid: uid.as_bytes().to_vec().into(),
+    }
+}
+
+fn same_length(results: usize, items: usize) -> Result<(), Error> {
+    if results == items {
+        return Ok(());
+    }
+    Err(Error::protocol(format!("{results} results for {items} items")))
+}
+
+fn no_outcome() -> Error {
+    Error::protocol("a result has neither a value nor an error")
 }

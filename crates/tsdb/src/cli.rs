@@ -1,13 +1,12 @@
 //! The arguments: `--help` is the reference.
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Parser, Subcommand};
 
-use crate::remote::Target;
 use crate::{health, import, queries, query, scan, serve, tables, uid};
 
-/// OpenTSDB's storage system as two gRPC services: serve it, fill it, ask it.
+/// OpenTSDB-compatible time series storage over gRPC: run the services, import points, query them.
 ///
-/// Every command but `serve` and `tables` is a client of servers that run. Exit status: 0 done; 1 failed, or
+/// Every command except `serve` and `tables` is a client of running servers. Exit status: 0 done; 1 failed, or
 /// something was not found or was rejected; 2 wrong usage.
 #[derive(Debug, Parser)]
 #[command(name = "tsdb", version, max_term_width = 110)]
@@ -38,55 +37,6 @@ pub(crate) enum Command {
     Version,
 }
 
-/// Where the data service is.
-#[derive(Debug, Args)]
-pub(crate) struct DataTarget {
-    /// The data service
-    #[arg(
-        long,
-        env = "OXTSDB_TARGET",
-        value_name = "URL",
-        default_value = "http://127.0.0.1:4243"
-    )]
-    target: String,
-}
-
-impl DataTarget {
-    /// The server.
-    ///
-    /// # Errors
-    ///
-    /// If it is no URL.
-    pub(crate) fn open(&self) -> anyhow::Result<Target> {
-        Target::new(&self.target)
-    }
-}
-
-/// Where the UID service is.
-#[derive(Debug, Args)]
-pub(crate) struct UidTarget {
-    /// The UID service
-    #[arg(
-        long,
-        global = true,
-        env = "OXTSDB_UID_TARGET",
-        value_name = "URL",
-        default_value = "http://127.0.0.1:4244"
-    )]
-    uid_target: String,
-}
-
-impl UidTarget {
-    /// The server.
-    ///
-    /// # Errors
-    ///
-    /// If it is no URL.
-    pub(crate) fn open(&self) -> anyhow::Result<Target> {
-        Target::new(&self.uid_target)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use clap::CommandFactory as _;
@@ -107,7 +57,7 @@ mod tests {
             let Command::Uid(uid) = Cli::try_parse_from(words).unwrap().command else {
                 panic!("{words:?}");
             };
-            assert_eq!(uid.target.uid_target, "http://h:1", "{words:?}");
+            assert_eq!(uid.target.url(), "http://h:1", "{words:?}");
         }
     }
 

@@ -1,17 +1,14 @@
-//! `tsdb health`: is a server ready?
+//! `tsdb health`: the health of a server.
 
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::anyhow;
 use clap::Args;
-use tonic_health::pb::HealthCheckRequest;
-use tonic_health::pb::health_check_response::ServingStatus;
-use tonic_health::pb::health_client::HealthClient;
+use oxtsdb_client::Health;
 
-use crate::cli::DataTarget;
+use crate::target::DataTarget;
 
-/// Ask a server whether it is ready; for probes of containers
+/// Check the health of a server, for container probes
 ///
 /// Prints the status: SERVING, NOT_SERVING, UNKNOWN or SERVICE_UNKNOWN. Exit status: 0 if it is
 /// SERVING, else 1.
@@ -24,38 +21,29 @@ pub(crate) struct HealthArgs {
     #[arg(long, value_name = "NAME", default_value = "", hide_default_value = true)]
     service: String,
 
-    /// Wait so long for the answer, seconds
+    /// Time-out of the check, in seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 5)]
     timeout: u64,
 }
 
-/// Asks once.
+/// Checks once.
 ///
 /// # Errors
 ///
-/// If there is no answer in time.
+/// If the server does not respond in time.
 pub(crate) async fn run(args: HealthArgs) -> anyhow::Result<ExitCode> {
-    let target = args.target.open()?;
-    let mut client = HealthClient::new(target.channel());
-    let request = HealthCheckRequest {
-        service: args.service,
+    let server = args.target.health()?;
+    let client = server.client.with_timeout(Duration::from_secs(args.timeout));
+    let health = client.check(&args.service).await;
+    let health = health.map_err(|error| server.error("health check", &error))?;
+    let name = match health {
+        Health::Serving => "SERVING",
+        Health::NotServing => "NOT_SERVING",
+        Health::Unknown => "UNKNOWN",
+        Health::ServiceUnknown => "SERVICE_UNKNOWN",
     };
-    let answer = tokio::time::timeout(Duration::from_secs(args.timeout), client.check(request)).await;
-    let status = match answer {
-        Ok(Ok(answer)) => answer.into_inner().status(),
-        // How the protocol says that a name is unknown to one `Check`.
-        Ok(Err(status)) if status.code() == tonic::Code::NotFound => ServingStatus::ServiceUnknown,
-        Ok(Err(status)) => return Err(target.error("health check", &status)),
-        Err(_elapsed) => {
-            return Err(anyhow!(
-                "health check at {}: no answer in {} s",
-                target.url(),
-                args.timeout
-            ));
-        }
-    };
-    println!("{}", status.as_str_name());
-    Ok(if status == ServingStatus::Serving {
+    println!("{name}");
+    Ok(if health == Health::Serving {
         ExitCode::SUCCESS
     } else {
         ExitCode::FAILURE

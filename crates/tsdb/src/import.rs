@@ -1,33 +1,34 @@
 //! `tsdb import`: files in OpenTSDB's text format.
 //!
 //! ```text
-//!   lines ─► batch ─► channel ─► sender ─► WriteStream
-//!   └─── own thread ───┘         frames, window, acks, resending
+//!   lines ─► points ─► channel ─► StreamWriter ─► data service
+//!   └──── own thread ────┘            └─ acknowledgements ─► progress ─► report
 //! ```
 
-mod batch;
-mod frame;
 mod line;
 mod lines;
+mod points;
+mod progress;
 mod reader;
 mod report;
-mod sender;
 
 use std::io::IsTerminal as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use clap::Args;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use oxtsdb_client::{Error, StreamOptions, StreamWriter};
 use tokio::sync::mpsc;
 
-use crate::cli::DataTarget;
+use crate::target::DataTarget;
+use points::Batch;
+use progress::Progress;
 use reader::FileReader;
 use report::Report;
-use sender::{Sender, Session};
 
 /// Batches that are read ahead of what is sent.
 const BATCHES_AHEAD: usize = 4;
@@ -39,12 +40,12 @@ const BATCHES_AHEAD: usize = 4;
 /// seconds. Values without `.`, `e` and `E` are integers; all others are stored in 4 bytes if that
 /// loses nothing, else in 8 (OpenTSDB's import always takes 4, and 0.1 becomes 0.10000000149).
 ///
-/// A line that is rejected does not stop the others. At the end standard output has one line,
+/// Rejected lines do not stop the import. At the end, standard output has one line,
 /// `N points in S s (R points/s), E lines rejected`, and standard error the rejected lines as
-/// `FILE:LINE: reason`. What is counted is stored durably. A broken connection is taken up again,
-/// and what was not acknowledged is sent once more, which changes nothing if it was stored.
+/// `FILE:LINE: reason`. All counted points are durable. After a broken connection, points that are not
+/// acknowledged are sent again, which does not change points that are already stored.
 ///
-/// Exit status: 0 if all lines are stored, 1 if one was rejected or a file could not be read.
+/// Exit status: 0 if all lines are stored, 1 if a line was rejected or a file could not be read.
 #[derive(Debug, Args)]
 pub(crate) struct ImportArgs {
     #[command(flatten)]
@@ -54,11 +55,11 @@ pub(crate) struct ImportArgs {
     #[arg(long, value_name = "FILE")]
     errors: Option<PathBuf>,
 
-    /// While the data service is unavailable try again for so long, seconds
+    /// How long to retry while the data service is unavailable, in seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 30)]
     patience: u64,
 
-    /// Files to read, plain or gzip (known by its first bytes); `-` is standard input
+    /// Files to read, plain or gzip (detected by their first bytes); `-` is standard input
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
 }
@@ -69,64 +70,83 @@ pub(crate) struct ImportArgs {
 ///
 /// If the data service fails for good. What was stored until then is printed before.
 pub(crate) async fn run(args: ImportArgs) -> anyhow::Result<ExitCode> {
-    let target = args.target.open()?;
-    let report = Arc::new(Mutex::new(Report::new(args.files.clone(), args.errors.as_ref())?));
-    let session = Session::open(&target)
-        .await
-        .map_err(|status| target.error("import", &status))?;
+    let server = args.target.data()?;
+    let progress = Progress::new(Report::new(args.files.clone(), args.errors.as_ref())?);
+    let bar = progress_bar(&args.files);
+    let options = options(&progress, &bar, Duration::from_secs(args.patience));
+    let writer = server.client.stream_writer(options).await;
+    let mut writer = writer.map_err(|error| server.error("import", &error))?;
     let start = Instant::now();
-    let progress = progress_bar(&args.files);
 
     let (batches, mut receiver) = mpsc::channel(BATCHES_AHEAD);
     let reader = FileReader {
         files: args.files,
-        report: Arc::clone(&report),
-        max_series: session.max_series(),
-        max_points: session.window_points(),
+        progress: progress.clone(),
         batches,
-        progress: {
-            let progress = progress.clone();
-            Arc::new(move |bytes| progress.inc(bytes))
+        on_read: {
+            let bar = bar.clone();
+            Arc::new(move |bytes| bar.inc(bytes))
         },
     };
-    // Not one of the runtime's threads: those are waited for at the end of the program, and this
-    // one may be waiting for somebody to type.
+    // Not one of the runtime's threads: the runtime waits for those at exit, and this one may block on a
+    // terminal.
     let reading = std::thread::spawn(move || reader.run());
-    let on_ack = {
-        let progress = progress.clone();
-        let acknowledged = std::sync::atomic::AtomicU64::new(0);
-        Box::new(move |points| {
-            let before = acknowledged.fetch_add(points, std::sync::atomic::Ordering::Relaxed);
-            progress.set_message(format!("{} points", before + points));
-        })
-    };
-    let patience = Duration::from_secs(args.patience);
-    let mut sender = Sender::new(target.clone(), Arc::clone(&report), patience, on_ack);
-    let sent = sender.run(session, &mut receiver).await;
-    if sent.is_ok() && reading.join().is_err() {
+    let written = write(&mut writer, &mut receiver, &progress).await;
+    if written.is_ok() && reading.join().is_err() {
         anyhow::bail!("the thread that reads the files failed");
     }
-    progress.finish_and_clear();
+    bar.finish_and_clear();
 
-    let mut report = report.lock().unwrap_or_else(PoisonError::into_inner);
-    eprint!("{}", report.rejected_lines());
-    println!("{}", summary(report.written, start.elapsed(), report.rejected));
-    report.finish().context("write the file of errors")?;
-    if let Err(status) = sent {
-        let error = target.error("import", &status);
-        return Err(match sender.first_unacknowledged() {
-            Some((file, line)) => error.context(format!(
-                "stopped; not acknowledged from {} on",
-                report.place(file, line)
-            )),
+    let succeeded = progress.with_report(|report| {
+        eprint!("{}", report.rejected_lines());
+        println!("{}", summary(report.written, start.elapsed(), report.rejected));
+        report.finish().context("write the file of errors")?;
+        anyhow::Ok(report.rejected + report.broken_files == 0)
+    })?;
+    if let Err(error) = written {
+        let error = server.error("import", &error);
+        return Err(match progress.place(writer.acknowledged()) {
+            Some(place) => error.context(format!("stopped; not acknowledged from {place} on")),
             None => error,
         });
     }
-    Ok(if report.rejected + report.broken_files == 0 {
+    Ok(if succeeded {
         ExitCode::SUCCESS
     } else {
         ExitCode::FAILURE
     })
+}
+
+fn options(progress: &Progress, bar: &ProgressBar, patience: Duration) -> StreamOptions {
+    let (failed, acknowledged, bar) = (progress.clone(), progress.clone(), bar.clone());
+    StreamOptions::default()
+        .patience(patience)
+        .on_failure(move |point| failed.failed(&point))
+        .on_acknowledged(move |points| {
+            acknowledged.acknowledged(points);
+            bar.set_message(format!("{} points", points.first_index + points.points));
+        })
+}
+
+/// Writes all batches, and waits until they are acknowledged.
+async fn write(
+    writer: &mut StreamWriter,
+    batches: &mut mpsc::Receiver<Batch>,
+    progress: &Progress,
+) -> Result<(), Error> {
+    loop {
+        let batch = tokio::select! {
+            batch = batches.recv() => batch,
+            error = writer.failed() => return Err(error),
+        };
+        let Some(batch) = batch else { break };
+        progress.sending(&batch, writer.sent());
+        for point in &batch.points {
+            writer.send(&point.series, point.timestamp, point.value).await?;
+        }
+    }
+    writer.flush().await?;
+    Ok(())
 }
 
 fn summary(points: u64, elapsed: Duration, rejected: u64) -> String {

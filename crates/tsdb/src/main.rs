@@ -7,11 +7,12 @@ mod health;
 mod import;
 mod queries;
 mod query;
-mod remote;
 mod scan;
 mod serve;
 mod settings;
+mod stdout;
 mod tables;
+mod target;
 mod time_zone;
 mod uid;
 

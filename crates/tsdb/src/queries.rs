@@ -1,49 +1,47 @@
-//! `tsdb queries`: what a data service is answering, and how to end it.
+//! `tsdb queries`: lists and cancels running queries.
 
 use std::process::ExitCode;
 
 use clap::Args;
-use oxtsdb_proto::data::v1::{EndQueryRequest, ListQueriesRequest, RunningQuery};
+use oxtsdb_client::proto::data::v1::RunningQuery;
 
-use crate::cli::DataTarget;
+use crate::target::DataTarget;
 
-/// List the queries that a data service is answering, or end some
+/// List the running queries of a data service, or cancel some
 ///
-/// For each query, the oldest first: its number, for how long it has been answered, what it has read
-/// and holds, and its questions. Exit status: 0 done; 1 if there is no such query.
+/// Prints a line for each query, the oldest first: its number, how long it has been running, what it has
+/// read, the memory it holds, and its sub-queries. Exit status: 0 done; 1 if there is no such query.
 #[derive(Debug, Args)]
 pub(crate) struct QueriesArgs {
     #[command(flatten)]
     target: DataTarget,
 
-    /// End the query with this number; its caller gets an error
+    /// Cancel the query with this number; its caller gets an error; can be repeated
     #[arg(long, value_name = "NUMBER")]
     end: Vec<u64>,
 }
 
-/// Lists, or ends.
+/// Lists or cancels.
 ///
 /// # Errors
 ///
-/// If the service does not answer, or there is no such query.
+/// If the call fails.
 pub(crate) async fn run(args: QueriesArgs) -> anyhow::Result<ExitCode> {
-    let target = args.target.open()?;
-    let mut client = target.data();
+    let server = args.target.data()?;
     if args.end.is_empty() {
-        let answer = client.list_queries(ListQueriesRequest {}).await;
-        let answer = answer.map_err(|status| target.error("queries", &status))?;
-        for query in &answer.into_inner().queries {
+        let queries = server.client.list_queries().await;
+        let queries = queries.map_err(|error| server.error("queries", &error))?;
+        for query in &queries {
             println!("{}", line(query));
         }
         return Ok(ExitCode::SUCCESS);
     }
     let mut missing = false;
     for id in args.end {
-        let answer = client.end_query(EndQueryRequest { id }).await;
-        match answer.map_err(|status| target.error("queries", &status)) {
-            Ok(_) => println!("{id} ended"),
+        match server.client.cancel_query(id).await {
+            Ok(()) => println!("{id} cancelled"),
             Err(error) => {
-                eprintln!("tsdb: {error}");
+                eprintln!("tsdb: {}", server.error("queries", &error));
                 missing = true;
             }
         }
@@ -73,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_query_is_one_line() {
+    fn queries_are_one_line_each() {
         let query = RunningQuery {
             id: 7,
             questions: vec!["sum:m".to_owned(), "avg:n{host=wildcard(*)}".to_owned()],

@@ -7,16 +7,11 @@ use std::process::ExitCode;
 use anyhow::Context as _;
 use clap::{Args, Subcommand};
 use comfy_table::{CellAlignment, Table, presets};
-use oxtsdb_client::UidClient;
-use oxtsdb_proto::common::v1::{ItemError, UidKind as ProtoKind};
-use oxtsdb_proto::uid::v1::{UidName, get_or_create_uids_response};
-use oxtsdb_schema::UidKind;
+use oxtsdb_client::{Uid, UidClient, UidKind};
 use regex::RegexBuilder;
-use tonic::{Code, Status};
 
-use crate::cli::UidTarget;
-use crate::query::print;
-use crate::remote::{Target, code_name};
+use crate::stdout::print;
+use crate::target::{Server, UidTarget};
 
 /// Assign, look up and list UIDs
 ///
@@ -99,27 +94,26 @@ pub(crate) struct MkmetricArgs {
 ///
 /// If a call fails as a whole.
 pub(crate) async fn run(args: UidArgs) -> anyhow::Result<ExitCode> {
-    let target = args.target.open()?;
-    let client = target.uids();
+    let server = args.target.uid()?;
     match args.command {
-        UidCommand::Assign { kind, names } => assign(&target, kind, &names).await,
+        UidCommand::Assign { kind, names } => assign(&server, kind, &names).await,
         UidCommand::Lookup { words } => {
             let (kinds, texts) = kinds_and_rest(&words);
-            lookup::lookup(&target, &kinds, texts).await
+            lookup::lookup(&server, &kinds, texts).await
         }
         UidCommand::Suggest { kind, prefix, max } => {
-            let mappings = client.suggest_names(proto_kind(kind), &prefix, max, None).await;
-            let mappings = mappings.map_err(|status| target.error("uid suggest", &status))?;
+            let mappings = server.client.suggest_names(kind, &prefix, max).await;
+            let mappings = mappings.map_err(|error| server.error("uid suggest", &error))?;
             let lines = mappings
                 .iter()
-                .map(|mapping| line(kind, &mapping.name, &mapping.uid));
+                .map(|mapping| line(kind, &mapping.name, mapping.uid));
             found(&lines.collect::<String>())
         }
         UidCommand::Grep { words, ignore_case } => {
             let (kinds, texts) = kinds_and_rest(&words);
-            grep(&target, &client, &kinds, &texts[0], ignore_case).await
+            grep(&server, &kinds, &texts[0], ignore_case).await
         }
-        UidCommand::Usage => usage(&target, &client).await,
+        UidCommand::Usage => usage(&server).await,
     }
 }
 
@@ -129,26 +123,22 @@ pub(crate) async fn run(args: UidArgs) -> anyhow::Result<ExitCode> {
 ///
 /// If the call fails as a whole.
 pub(crate) async fn make_metrics(args: MkmetricArgs) -> anyhow::Result<ExitCode> {
-    assign(&args.target.open()?, UidKind::Metric, &args.names).await
+    assign(&args.target.uid()?, UidKind::Metric, &args.names).await
 }
 
-async fn assign(target: &Target, kind: UidKind, names: &[String]) -> anyhow::Result<ExitCode> {
-    let wanted = names.iter().map(|name| uid_name(kind, name)).collect();
-    let results = target
-        .uids()
-        .get_or_create_uids(wanted, true, None)
-        .await
-        .map_err(|status| target.error("uid assign", &status))?;
+async fn assign(server: &Server<UidClient>, kind: UidKind, names: &[String]) -> anyhow::Result<ExitCode> {
+    let requested: Vec<(UidKind, &String)> = names.iter().map(|name| (kind, name)).collect();
+    let results = server.client.get_or_create_uids(&requested, true).await;
+    let results = results.map_err(|error| server.error("uid assign", &error))?;
     let mut output = String::new();
     let mut code = ExitCode::SUCCESS;
     for (name, result) in names.iter().zip(results) {
-        match result.outcome {
-            Some(get_or_create_uids_response::result::Outcome::Uid(uid)) => output += &line(kind, name, &uid),
-            Some(get_or_create_uids_response::result::Outcome::Error(error)) => {
-                eprintln!("{kind} {name}: {}", item_error(&error));
+        match result {
+            Ok(assigned) => output += &line(kind, name, assigned.uid),
+            Err(rejection) => {
+                eprintln!("{kind} {name}: {rejection}");
                 code = ExitCode::FAILURE;
             }
-            None => return Err(target.error("uid assign", &Status::internal("an answer without a result"))),
         }
     }
     print(&output)?;
@@ -156,8 +146,7 @@ async fn assign(target: &Target, kind: UidKind, names: &[String]) -> anyhow::Res
 }
 
 async fn grep(
-    target: &Target,
-    client: &UidClient,
+    server: &Server<UidClient>,
     kinds: &[UidKind],
     pattern: &str,
     ignore_case: bool,
@@ -168,26 +157,24 @@ async fn grep(
         .with_context(|| format!("`{pattern}` is not a regular expression"))?;
     let mut output = String::new();
     for kind in kinds {
-        let mut export = client.export_uids(&[proto_kind(*kind)], None);
+        let mut export = server.client.without_deadline().export_uids(&[*kind]);
         while let Some(mappings) = export
-            .next_batch()
+            .next()
             .await
-            .map_err(|status| target.error("uid grep", &status))?
+            .map_err(|error| server.error("uid grep", &error))?
         {
             let matching = mappings
                 .iter()
                 .filter(|mapping| expression.is_match(&mapping.name));
-            output.extend(matching.map(|mapping| line(*kind, &mapping.name, &mapping.uid)));
+            output.extend(matching.map(|mapping| line(*kind, &mapping.name, mapping.uid)));
         }
     }
     found(&output)
 }
 
-async fn usage(target: &Target, client: &UidClient) -> anyhow::Result<ExitCode> {
-    let usage = client
-        .get_uid_usage(None)
-        .await
-        .map_err(|status| target.error("uid usage", &status))?;
+async fn usage(server: &Server<UidClient>) -> anyhow::Result<ExitCode> {
+    let usage = server.client.get_uid_usage().await;
+    let usage = usage.map_err(|error| server.error("uid usage", &error))?;
     let mut table = Table::new();
     table
         .load_style(presets::NOTHING)
@@ -196,11 +183,7 @@ async fn usage(target: &Target, client: &UidClient) -> anyhow::Result<ExitCode> 
         column.set_cell_alignment(CellAlignment::Right);
     }
     for kind in UidKind::ALL {
-        let of_kind = usage
-            .kinds
-            .iter()
-            .filter(|usage| usage.kind() == proto_kind(kind));
-        for usage in of_kind {
+        for usage in usage.iter().filter(|usage| usage.kind == kind) {
             table.add_row([
                 kind.to_string(),
                 usage.used.to_string(),
@@ -233,28 +216,8 @@ fn kinds_and_rest(words: &[String]) -> (Vec<UidKind>, &[String]) {
     (UidKind::ALL.to_vec(), words)
 }
 
-fn line(kind: UidKind, name: &str, uid: &[u8]) -> String {
-    format!("{kind} {name}: {}\n", hex::encode_upper(uid))
-}
-
-fn item_error(error: &ItemError) -> String {
-    format!("{}: {}", code_name(Code::from(error.code)), error.message)
-}
-
-fn uid_name(kind: UidKind, name: &str) -> UidName {
-    UidName {
-        kind: proto_kind(kind) as i32,
-        name: name.to_owned(),
-    }
-}
-
-/// The contract's word for a kind.
-pub(crate) fn proto_kind(kind: UidKind) -> ProtoKind {
-    match kind {
-        UidKind::Metric => ProtoKind::Metric,
-        UidKind::Tagk => ProtoKind::TagKey,
-        UidKind::Tagv => ProtoKind::TagValue,
-    }
+fn line(kind: UidKind, name: &str, uid: Uid) -> String {
+    format!("{kind} {name}: {uid}\n")
 }
 
 #[cfg(test)]
@@ -282,7 +245,7 @@ mod tests {
     #[test]
     fn a_mapping_is_one_line() {
         assert_eq!(
-            line(UidKind::Metric, "sys.cpu", &[0, 15, 66]),
+            line(UidKind::Metric, "sys.cpu", Uid::from_bytes(&[0, 15, 66]).unwrap()),
             "metrics sys.cpu: 000F42\n"
         );
     }

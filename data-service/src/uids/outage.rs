@@ -256,16 +256,18 @@ mod tests {
         assert!(outage.call(1, None, ok).await.is_err(), "the call never ended");
     }
 
+    fn rejected(code: oxtsdb_client::Code) -> UidsError {
+        UidsError::from_client(tonic::Status::new(code, "busy").into())
+    }
+
     /// The service said so of one caller's call.
     #[tokio::test]
     async fn a_call_that_is_refused_for_now_is_no_outage() {
-        use tonic::{Code, Status};
+        use oxtsdb_client::Code;
 
         for code in [Code::ResourceExhausted, Code::Aborted, Code::Cancelled] {
             let outage = Outage::default();
-            let refuses = move || {
-                async move { Err::<u8, _>(UidsError::from_status(Status::new(code, "busy"))) }.boxed()
-            };
+            let refuses = move || async move { Err::<u8, _>(rejected(code)) }.boxed();
             let error = outage.call(1, None, refuses).await.unwrap_err();
             assert!(error.is_transient(), "{error}");
             let ok = || async { Ok(1) }.boxed();
@@ -273,9 +275,7 @@ mod tests {
         }
         for code in [Code::Unavailable, Code::DeadlineExceeded] {
             let outage = Outage::default();
-            let fails = move || {
-                async move { Err::<u8, _>(UidsError::from_status(Status::new(code, "gone"))) }.boxed()
-            };
+            let fails = move || async move { Err::<u8, _>(rejected(code)) }.boxed();
             outage.call(1, None, fails).await.unwrap_err();
             let ok = || async { Ok(1) }.boxed();
             assert!(outage.call(1, None, ok).await.is_err(), "{code:?}");

@@ -1,8 +1,7 @@
 //! Why there is no UID.
 
-use oxtsdb_proto::common::v1::{ErrorReason, ItemError};
+use oxtsdb_client::{Code, Error, ErrorReason, Rejection};
 use oxtsdb_schema::UidKind;
-use tonic::{Code, Status};
 
 /// Why the UID service could not be asked, or its answer not be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -60,9 +59,16 @@ impl UidsError {
         }
     }
 
-    pub(super) fn from_status(status: Status) -> Self {
-        let detail = status.message().to_owned();
-        match status.code() {
+    pub(super) fn from_client(error: Error) -> Self {
+        let code = error.code();
+        let detail = match error {
+            Error::Connection { message, .. } => return Self::Unavailable { detail: message },
+            Error::Protocol { message } => return Self::BadAnswer { detail: message },
+            Error::DeadlineExceeded => return Self::DeadlineExceeded,
+            Error::InvalidArgument { message } => message,
+            Error::Rejected(rejection) => rejection.message,
+        };
+        match code {
             Code::DeadlineExceeded => Self::DeadlineExceeded,
             Code::Unavailable => Self::Unavailable { detail },
             Code::ResourceExhausted | Code::Aborted | Code::Cancelled => Self::Busy { detail },
@@ -72,10 +78,10 @@ impl UidsError {
         }
     }
 
-    pub(super) fn of_item(kind: UidKind, item: &str, error: ItemError) -> Self {
-        let detail = format!("{kind} `{item}`: {}", error.message);
-        match Code::from(error.code) {
-            _ if !error.retryable => Self::Refused { detail },
+    pub(super) fn of_item(kind: UidKind, item: &str, rejection: Rejection) -> Self {
+        let detail = format!("{kind} `{item}`: {}", rejection.message);
+        match rejection.code {
+            _ if !rejection.is_retry_safe() => Self::Refused { detail },
             Code::Unavailable | Code::DeadlineExceeded => Self::Unavailable { detail },
             _ => Self::Busy { detail },
         }
@@ -118,18 +124,14 @@ pub enum UidRefusal {
 }
 
 impl UidRefusal {
-    pub(super) fn of_item(error: ItemError) -> Self {
-        let reason = error.reason();
-        let ItemError {
-            message: detail,
-            retryable,
-            ..
-        } = error;
-        match reason {
-            ErrorReason::AutoCreateDisabled => Self::AutoCreateDisabled,
-            ErrorReason::UidSpaceExhausted => Self::SpaceExhausted,
-            ErrorReason::InvalidName => Self::InvalidName { detail },
-            ErrorReason::StoreFull => Self::StoreFull { detail },
+    pub(super) fn of_item(rejection: Rejection) -> Self {
+        let retryable = rejection.is_retry_safe();
+        let detail = rejection.message;
+        match rejection.reason {
+            Some(ErrorReason::AutoCreateDisabled) => Self::AutoCreateDisabled,
+            Some(ErrorReason::UidSpaceExhausted) => Self::SpaceExhausted,
+            Some(ErrorReason::InvalidName) => Self::InvalidName { detail },
+            Some(ErrorReason::StoreFull) => Self::StoreFull { detail },
             _ if retryable => Self::Unavailable { detail },
             _ => Self::Other { detail },
         }

@@ -12,12 +12,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use async_trait::async_trait;
 use futures::TryStreamExt as _;
-use oxtsdb_client::UidClient;
-use oxtsdb_proto::common::v1::{ErrorReason, UidKind as PbKind};
+use oxtsdb_client::{AssignedUid, Rejection, UidClient};
+use oxtsdb_proto::common::v1::UidKind as PbKind;
 use oxtsdb_proto::error::reason_name;
-use oxtsdb_proto::uid::v1::get_or_create_uids_response::result::Outcome;
+use oxtsdb_proto::uid::v1::UidName;
 use oxtsdb_proto::uid::v1::uid_service_server::UidServiceServer;
-use oxtsdb_proto::uid::v1::{UidName, get_or_create_uids_response};
 use oxtsdb_row_store::intercept::{Intercept, InterceptedStore, Operation, Response};
 use oxtsdb_row_store::memory::MemoryStore;
 use oxtsdb_row_store::{Row, RowStore, Scan, StoreError, TableName, WriteBatch};
@@ -188,15 +187,11 @@ pub fn uid_name(kind: UidKind, name: &str) -> UidName {
 }
 
 /// The UID as hex, or the reason why there is none.
-pub fn told(result: &get_or_create_uids_response::Result) -> String {
-    match result.outcome.as_ref().expect("every result has an outcome") {
-        Outcome::Uid(uid) => hex::encode(uid),
-        Outcome::Error(error) => reason_name(error.reason()).to_owned(),
+pub fn outcome(result: &Result<AssignedUid, Rejection>) -> String {
+    match result {
+        Ok(assigned) => hex::encode(assigned.uid.as_bytes()),
+        Err(rejection) => reason_name(rejection.reason.expect("items have reasons")).to_owned(),
     }
-}
-
-pub fn reason(error: &oxtsdb_proto::common::v1::ItemError) -> ErrorReason {
-    error.reason()
 }
 
 /// The service over a store, whose tables are made if they are not there.
@@ -228,11 +223,11 @@ impl Service {
         }
     }
 
-    /// Asks for UIDs; answers as [`told`].
+    /// Requests UIDs; returns them as [`outcome`].
     pub async fn assign(&self, kind: UidKind, names: &[&str]) -> Vec<String> {
-        let names = names.iter().map(|name| uid_name(kind, name)).collect();
-        let results = self.client.get_or_create_uids(names, false, None).await.unwrap();
-        results.iter().map(told).collect()
+        let names: Vec<_> = names.iter().map(|name| (kind, *name)).collect();
+        let results = self.client.get_or_create_uids(&names, false).await.unwrap();
+        results.iter().map(outcome).collect()
     }
 
     /// Puts a counter as somebody else left it.

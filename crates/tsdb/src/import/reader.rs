@@ -1,53 +1,51 @@
-//! Files become batches.
+//! Files become batches of points.
 
 use std::io;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use tokio::sync::mpsc;
 
-use super::batch::{Batch, Batcher};
 use super::line::LineError;
 use super::lines::{Found, Lines, MAX_LINE};
-use super::report::Report;
+use super::points::{Batch, Batcher};
+use super::progress::Progress;
 
-/// Reads files and hands their batches on; on a thread of its own, because reading blocks.
+/// Reads files and passes their points on; on a thread of its own, because reading blocks.
 pub(super) struct FileReader {
     /// The files, in their order.
     pub(super) files: Vec<PathBuf>,
     /// Rejected lines go here.
-    pub(super) report: Arc<Mutex<Report>>,
-    /// The most series that a stream may declare.
-    pub(super) max_series: usize,
-    /// The most points of a batch.
-    pub(super) max_points: usize,
+    pub(super) progress: Progress,
     /// Where batches go.
     pub(super) batches: mpsc::Sender<Batch>,
     /// Called with bytes of files as they are read.
-    pub(super) progress: Arc<dyn Fn(u64) + Send + Sync>,
+    pub(super) on_read: Arc<dyn Fn(u64) + Send + Sync>,
 }
 
-/// Nobody takes batches any more.
-struct Stopped;
+/// The receiver of the batches is closed.
+struct Closed;
 
 impl FileReader {
-    /// Reads all files. Ends early if nobody takes the batches.
+    /// Reads all files. Stops early if the receiver of the batches is closed.
     pub(super) fn run(self) {
-        let mut batcher = Batcher::new(self.max_series, self.max_points);
+        let mut batcher = Batcher::default();
         for file in 0..self.files.len() {
-            // The first batch of a file says so.
             batcher.begin(file);
-            if self.read(file, &mut batcher).is_err() || self.send(&mut batcher, file).is_err() {
+            if self.read(file, &mut batcher).is_err() || self.send(&mut batcher).is_err() {
                 return;
             }
         }
     }
 
-    fn read(&self, file: usize, batcher: &mut Batcher) -> Result<(), Stopped> {
+    fn read(&self, file: usize, batcher: &mut Batcher) -> Result<(), Closed> {
         let mut number = 0;
-        let progress = Arc::clone(&self.progress);
-        let broken = |number: u64, error: io::Error| self.report().broken_file(file, number, &error);
-        let mut lines = match Lines::open(&self.files[file], move |bytes| progress(bytes)) {
+        let on_read = Arc::clone(&self.on_read);
+        let broken = |number: u64, error: io::Error| {
+            self.progress
+                .with_report(|report| report.broken_file(file, number, &error));
+        };
+        let mut lines = match Lines::open(&self.files[file], move |bytes| on_read(bytes)) {
             Ok(lines) => lines,
             Err(error) => {
                 broken(0, error);
@@ -66,54 +64,49 @@ impl FileReader {
             };
             number += 1;
             if let Err(error) = added {
-                self.report().reject(file, number, &error);
+                self.progress
+                    .with_report(|report| report.reject(file, number, &error));
             }
             if batcher.is_full() {
-                self.send(batcher, file)?;
+                self.send(batcher)?;
             }
         }
     }
 
-    fn send(&self, batcher: &mut Batcher, file: usize) -> Result<(), Stopped> {
-        if batcher.is_empty() {
-            return Ok(());
+    fn send(&self, batcher: &mut Batcher) -> Result<(), Closed> {
+        match batcher.take() {
+            Some(batch) => self.batches.blocking_send(batch).map_err(|_| Closed),
+            None => Ok(()),
         }
-        let batch = batcher.take(file);
-        self.batches.blocking_send(batch).map_err(|_| Stopped)
-    }
-
-    fn report(&self) -> std::sync::MutexGuard<'_, Report> {
-        // Counts stay right even if another thread panicked.
-        self.report.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::report::Report;
     use super::*;
 
     #[test]
-    fn files_are_read_to_their_end_and_what_is_wrong_is_reported() {
+    fn reads_all_files_and_reports_rejected_lines() {
         let folder = tempfile::tempdir().unwrap();
         let good = folder.path().join("good.txt");
         std::fs::write(&good, "m 1 1 a=b\nbad\nm 2 2 a=b\n").unwrap();
         let files = vec![folder.path().join("missing.txt"), good];
-        let report = Arc::new(Mutex::new(Report::new(files.clone(), None).unwrap()));
+        let progress = Progress::new(Report::new(files.clone(), None).unwrap());
         let (batches, mut taken) = mpsc::channel(4);
         FileReader {
             files,
-            report: Arc::clone(&report),
-            max_series: 10,
-            max_points: 4096,
+            progress: progress.clone(),
             batches,
-            progress: Arc::new(|_| ()),
+            on_read: Arc::new(|_| ()),
         }
         .run();
         let batch = taken.try_recv().unwrap();
-        assert_eq!((batch.file, batch.points(), batch.line(1)), (1, 2, Some(3)));
+        assert_eq!((batch.file, &batch.lines[..]), (1, &[1, 3][..]));
         assert!(taken.try_recv().is_err());
-        let mut report = report.lock().unwrap();
-        assert_eq!((report.broken_files, report.rejected), (1, 1));
-        assert!(report.rejected_lines().contains("good.txt:2: has 1 words"));
+        progress.with_report(|report| {
+            assert_eq!((report.broken_files, report.rejected), (1, 1));
+            assert!(report.rejected_lines().contains("good.txt:2: has 1 words"));
+        });
     }
 }

@@ -1,15 +1,15 @@
-//! How a query would be answered, for reading.
+//! Query plans as text.
 
 use std::fmt::Write as _;
 
 use jiff::Timestamp;
+use oxtsdb_proto::data::v1::QueryPlan;
 use oxtsdb_proto::data::v1::query_plan::{Certainty, Figure, Filter, Test, Way};
-use oxtsdb_proto::data::v1::{ExplainResponse, QueryPlan};
 
-/// A block of lines for each question.
-pub(super) fn text(response: &ExplainResponse) -> String {
+/// A block of lines for each plan.
+pub(super) fn text(plans: &[QueryPlan]) -> String {
     let mut text = String::new();
-    for (index, plan) in response.plans.iter().enumerate() {
+    for (index, plan) in plans.iter().enumerate() {
         if index > 0 {
             text.push('\n');
         }
@@ -147,7 +147,7 @@ mod tests {
             ..QueryPlan::default()
         };
         assert_eq!(
-            text(&ExplainResponse { plans: vec![plan] }),
+            text(&[plan]),
             "metric      sys.cpu.nice\n\
              hours       1, 2013-01-01T00:00:00Z to 2013-01-01T01:00:00Z\n\
              way         scan that passes over what cannot match: the index is not used\n\

@@ -1,12 +1,13 @@
-//! Answers as text: tables for people, JSON and CSV for programs.
+//! Results as text: tables for people, JSON and CSV for programs.
 
 use comfy_table::{CellAlignment, Table, presets};
 use jiff::tz::TimeZone;
+use oxtsdb_client::Value;
 
-use super::answer::{Number, Series};
+use super::result::{Series, text};
 use crate::time_zone;
 
-/// OpenTSDB's `/api/query` answer: a JSON array with one element for each group. Keys of `dps` are
+/// OpenTSDB's `/api/query` response: a JSON array with one element for each group. Keys of `dps` are
 /// seconds, or milliseconds with `milliseconds`; NaN is the text "NaN".
 pub(super) fn json(series: &[Series], milliseconds: bool) -> String {
     let elements: Vec<String> = series
@@ -48,10 +49,10 @@ fn quoted(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }
 
-fn json_number(value: Number) -> String {
+fn json_number(value: Value) -> String {
     match value {
-        Number::Double(double) if !double.is_finite() => quoted(&value.text()),
-        _ => value.text(),
+        Value::Double(double) if !double.is_finite() => quoted(&text(value)),
+        _ => text(value),
     }
 }
 
@@ -60,7 +61,7 @@ fn json_number(value: Number) -> String {
 ///
 /// # Errors
 ///
-/// If memory cannot be written, which does not happen.
+/// Never: memory can be written.
 pub(super) fn csv(series: &[Series], zone: &TimeZone) -> anyhow::Result<String> {
     let mut writer = csv::Writer::from_writer(Vec::new());
     writer.write_record(["metric", "tags", "timestamp_ms", "time", "value"])?;
@@ -69,7 +70,7 @@ pub(super) fn csv(series: &[Series], zone: &TimeZone) -> anyhow::Result<String> 
         for (timestamp_ms, value) in &series.points {
             let time = time_zone::show(*timestamp_ms, zone);
             let timestamp_ms = timestamp_ms.to_string();
-            let value = value.text();
+            let value = text(*value);
             writer.write_record([&series.metric, &tags, &timestamp_ms, &time, &value])?;
         }
     }
@@ -90,7 +91,7 @@ pub(super) fn table(series: &[Series], zone: &TimeZone) -> String {
             column.set_cell_alignment(CellAlignment::Right);
         }
         for (timestamp_ms, value) in &series.points {
-            table.add_row([time_zone::show(*timestamp_ms, zone), value.text()]);
+            table.add_row([time_zone::show(*timestamp_ms, zone), text(*value)]);
         }
         format!("{}\n{table}\n", heading(series))
     });
@@ -124,16 +125,15 @@ mod tests {
 
     fn example() -> Vec<Series> {
         vec![Series {
-            query: 0,
             metric: "sys.cpu.nice".to_owned(),
             tags: [("host", "web01"), ("dc", "lga")]
                 .map(|(key, value)| (key.to_owned(), value.to_owned()))
                 .into(),
             aggregate_tags: vec!["core".to_owned()],
             points: vec![
-                (1_346_846_400_000, Number::Int(18)),
-                (1_346_846_410_500, Number::Double(2.5)),
-                (1_346_846_420_000, Number::Double(f64::NAN)),
+                (1_346_846_400_000, Value::Int(18)),
+                (1_346_846_410_500, Value::Double(2.5)),
+                (1_346_846_420_000, Value::Double(f64::NAN)),
             ],
         }]
     }
@@ -164,8 +164,8 @@ mod tests {
 
     #[test]
     fn tables_have_a_heading_and_a_row_for_each_point() {
-        let text = table(&example(), &TimeZone::UTC);
-        let mut lines = text.lines();
+        let shown = table(&example(), &TimeZone::UTC);
+        let mut lines = shown.lines();
         assert_eq!(
             lines.next(),
             Some("sys.cpu.nice{dc=lga,host=web01}: 3 points, aggregated over core")

@@ -3,8 +3,8 @@
 use jiff::tz::TimeZone;
 use textplots::{Chart, Plot as _, Shape};
 
-use super::answer::Series;
 use super::output::heading;
+use super::result::Series;
 use crate::time_zone;
 
 /// Dots of a chart: two to a column of the terminal, four to a line.
@@ -76,14 +76,15 @@ fn plot(series: &Series, zone: &TimeZone) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::answer::Number;
+    use oxtsdb_client::Value;
+
     use super::*;
 
     fn series(values: &[f64]) -> Series {
         let points = values
             .iter()
             .zip(0..)
-            .map(|(value, i)| (i * 1000, Number::Double(*value)));
+            .map(|(value, i)| (i * 1000, Value::Double(*value)));
         Series {
             metric: "m".to_owned(),
             points: points.collect(),
@@ -92,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn a_chart_has_dots_and_says_its_range() {
+    fn charts_have_dots_and_their_range() {
         let text = plots(&[series(&[1.0, 5.0, 3.0])], 1, &TimeZone::UTC);
         assert!(text.starts_with("m{}: 3 points\n"), "{text}");
         assert!(
@@ -121,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_drawn_is_counted() {
+    fn counts_series_that_are_not_drawn() {
         let all = vec![series(&[1.0, 2.0]); 5];
         let text = plots(&all, 2, &TimeZone::UTC);
         assert!(

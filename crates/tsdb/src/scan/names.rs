@@ -3,15 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::Context as _;
-use oxtsdb_client::UidClient;
-use oxtsdb_proto::uid::v1::{GetUidLayoutResponse, UidValue, lookup_names_response};
+use oxtsdb_client::{Error, UidClient, UidLayout};
 use oxtsdb_schema::{Tsuid, Uid, UidKind, UidWidth, UidWidths};
-use tonic::Status;
 
-use crate::uid::proto_kind;
-
-/// Names are forgotten when there are so many, so that a scan of everything needs no more memory
-/// the longer it goes on.
+/// The cache is cleared at this size, which bounds the memory of long scans.
 const MAX_NAMES: usize = 1_000_000;
 
 /// Names that were looked up.
@@ -34,14 +29,16 @@ pub(super) struct SeriesName {
 }
 
 impl Names {
-    /// Asks the UID service how UIDs look.
+    /// Reads the layout of UIDs from the UID service.
     ///
     /// # Errors
     ///
-    /// If it does not answer.
-    pub(super) async fn connect(client: UidClient) -> Result<Self, Status> {
-        let layout = client.get_uid_layout(None).await?;
-        let widths = widths(&layout).map_err(|error| Status::internal(format!("{error:#}")))?;
+    /// If the call fails.
+    pub(super) async fn connect(client: UidClient) -> Result<Self, Error> {
+        let layout = client.get_uid_layout().await?;
+        let widths = widths(&layout).map_err(|error| Error::Protocol {
+            message: format!("{error:#}"),
+        })?;
         Ok(Self {
             client,
             widths,
@@ -49,35 +46,27 @@ impl Names {
         })
     }
 
-    /// Looks up all names of some series that are not known yet, in one call.
+    /// Looks up the unknown names of some series in one call.
     ///
     /// # Errors
     ///
     /// If the call fails as a whole.
-    pub(super) async fn learn<'a>(&mut self, tsuids: impl Iterator<Item = &'a [u8]>) -> Result<(), Status> {
+    pub(super) async fn learn<'a>(&mut self, tsuids: impl Iterator<Item = &'a [u8]>) -> Result<(), Error> {
         if self.names.len() > MAX_NAMES {
             self.names.clear();
         }
-        let uids: BTreeSet<(UidKind, Uid)> = tsuids
+        let unknown: BTreeSet<(UidKind, Uid)> = tsuids
             .filter_map(|tsuid| Tsuid::from_bytes(tsuid, &self.widths).ok())
             .flat_map(|tsuid| self.uids(&tsuid))
             .filter(|key| !self.names.contains_key(key))
             .collect();
-        if uids.is_empty() {
+        if unknown.is_empty() {
             return Ok(());
         }
-        let wanted = uids.iter().map(|(kind, uid)| UidValue {
-            kind: proto_kind(*kind) as i32,
-            uid: uid.as_bytes().to_vec().into(),
-        });
-        let results = self.client.lookup_names(wanted.collect(), None).await?;
-        for (key, result) in uids.into_iter().zip(results) {
-            let name = match result.outcome {
-                Some(lookup_names_response::result::Outcome::Name(name)) => Some(name),
-                _ => None,
-            };
-            self.names.insert(key, name);
-        }
+        let unknown: Vec<(UidKind, Uid)> = unknown.into_iter().collect();
+        let results = self.client.lookup_names(&unknown).await?;
+        let names = results.into_iter().map(Result::ok);
+        self.names.extend(unknown.into_iter().zip(names));
         Ok(())
     }
 
@@ -121,16 +110,11 @@ impl Names {
     }
 }
 
-fn widths(layout: &GetUidLayoutResponse) -> anyhow::Result<UidWidths> {
+fn widths(layout: &UidLayout) -> anyhow::Result<UidWidths> {
     let width = |kind: UidKind| -> anyhow::Result<UidWidth> {
-        let of_kind = layout
-            .kinds
-            .iter()
-            .find(|layout| layout.kind() == proto_kind(kind));
-        let bytes = of_kind
-            .with_context(|| format!("the UID service says no width for {kind}"))?
-            .width;
-        Ok(UidWidth::new(usize::try_from(bytes)?)?)
+        let layout = layout.kind(kind);
+        let layout = layout.with_context(|| format!("the UID service returned no width of {kind}"))?;
+        Ok(UidWidth::new(layout.width)?)
     };
     Ok(UidWidths {
         metric: width(UidKind::Metric)?,

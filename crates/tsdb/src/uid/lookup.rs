@@ -2,55 +2,44 @@
 
 use std::process::ExitCode;
 
-use oxtsdb_proto::common::v1::ErrorReason;
-use oxtsdb_proto::uid::v1::{UidName, UidValue, lookup_names_response, lookup_uids_response};
-use oxtsdb_schema::{Uid, UidKind};
-use tonic::Status;
+use oxtsdb_client::{Error, ErrorReason, Rejection, Uid, UidClient, UidKind};
 
-use super::{item_error, line, proto_kind, uid_name};
-use crate::query::print;
-use crate::remote::Target;
+use super::line;
+use crate::stdout::print;
+use crate::target::Server;
 
 /// Prints the mappings of each text, in the order of texts, then names before UIDs, then of kinds.
 ///
 /// # Errors
 ///
 /// If a call fails as a whole.
-pub(super) async fn lookup(target: &Target, kinds: &[UidKind], texts: &[String]) -> anyhow::Result<ExitCode> {
-    let client = target.uids();
-    let failed = |status: Status| target.error("uid lookup", &status);
+pub(super) async fn lookup(
+    server: &Server<UidClient>,
+    kinds: &[UidKind],
+    texts: &[String],
+) -> anyhow::Result<ExitCode> {
+    let failed = |error: Error| server.error("uid lookup", &error);
+    let client = &server.client;
     let each = || {
         texts
             .iter()
-            .flat_map(|text| kinds.iter().map(move |kind| (text, *kind)))
+            .flat_map(|text| kinds.iter().map(move |kind| (*kind, text)))
     };
 
-    let names: Vec<UidName> = each().map(|(text, kind)| uid_name(kind, text)).collect();
-    let uids_of_names = client.lookup_uids(names, None).await.map_err(failed)?;
-    let layout = client.get_uid_layout(None).await.map_err(failed)?;
+    let names: Vec<(UidKind, &String)> = each().collect();
+    let uids_of_names = client.lookup_uids(&names).await.map_err(failed)?;
+    let layout = client.get_uid_layout().await.map_err(failed)?;
     // Only hex of the kind's width can be a UID.
-    let width = |kind: UidKind| {
-        let kinds = layout.kinds.iter();
-        kinds
-            .filter(|layout| layout.kind() == proto_kind(kind))
-            .find_map(|layout| usize::try_from(layout.width).ok())
-    };
     let as_uid = |text: &str, kind: UidKind| {
+        let width = layout.kind(kind).map(|layout| layout.width);
         Uid::parse(text)
             .ok()
-            .filter(|uid| Some(uid.width().bytes()) == width(kind))
+            .filter(|uid| Some(uid.width().bytes()) == width)
     };
     let uids: Vec<(UidKind, Uid)> = each()
-        .filter_map(|(text, kind)| Some((kind, as_uid(text, kind)?)))
+        .filter_map(|(kind, text)| Some((kind, as_uid(text, kind)?)))
         .collect();
-    let values = uids.iter().map(|(kind, uid)| UidValue {
-        kind: proto_kind(*kind) as i32,
-        uid: uid.as_bytes().to_vec().into(),
-    });
-    let names_of_uids = client
-        .lookup_names(values.collect(), None)
-        .await
-        .map_err(failed)?;
+    let names_of_uids = client.lookup_names(&uids).await.map_err(failed)?;
 
     let mut by_name = uids_of_names.into_iter();
     let mut by_uid = uids.iter().zip(names_of_uids);
@@ -60,31 +49,22 @@ pub(super) async fn lookup(target: &Target, kinds: &[UidKind], texts: &[String])
         let mut lines = String::new();
         let mut errors = Vec::new();
         for (kind, result) in kinds.iter().zip(by_name.by_ref()) {
-            match result.outcome {
-                Some(lookup_uids_response::result::Outcome::Uid(uid)) => lines += &line(*kind, text, &uid),
-                Some(lookup_uids_response::result::Outcome::Error(error)) => errors.push((*kind, error)),
-                None => {}
+            match result {
+                Ok(uid) => lines += &line(*kind, text, uid),
+                Err(rejection) => errors.push((*kind, rejection)),
             }
         }
         let count = kinds.iter().filter(|kind| as_uid(text, **kind).is_some()).count();
         for ((kind, uid), result) in by_uid.by_ref().take(count) {
-            match result.outcome {
-                Some(lookup_names_response::result::Outcome::Name(name)) => {
-                    lines += &line(*kind, &name, uid.as_bytes());
-                }
-                Some(lookup_names_response::result::Outcome::Error(error)) => errors.push((*kind, error)),
-                None => {}
+            match result {
+                Ok(name) => lines += &line(*kind, &name, *uid),
+                Err(rejection) => errors.push((*kind, rejection)),
             }
         }
         // An unknown UID says nothing about a text that is a known name, but damage always matters.
-        let not_found = [
-            ErrorReason::NameNotFound,
-            ErrorReason::UidNotFound,
-            ErrorReason::InvalidName,
-        ];
-        errors.retain(|(_, error)| !not_found.contains(&error.reason()));
-        for (kind, error) in &errors {
-            eprintln!("{kind} {text}: {}", item_error(error));
+        errors.retain(|(_, rejection)| !is_not_found(rejection));
+        for (kind, rejection) in &errors {
+            eprintln!("{kind} {text}: {rejection}");
         }
         if lines.is_empty() && errors.is_empty() {
             let kinds: Vec<&str> = kinds.iter().map(|kind| kind.as_str()).collect();
@@ -97,4 +77,11 @@ pub(super) async fn lookup(target: &Target, kinds: &[UidKind], texts: &[String])
     }
     print(&output)?;
     Ok(code)
+}
+
+fn is_not_found(rejection: &Rejection) -> bool {
+    matches!(
+        rejection.reason,
+        Some(ErrorReason::NameNotFound | ErrorReason::UidNotFound | ErrorReason::InvalidName)
+    )
 }

@@ -147,7 +147,7 @@ fn a_crash_of_the_server_in_the_middle_loses_and_doubles_nothing() {
     server.kill9();
     let mut warning = String::new();
     stderr.read_line(&mut warning).unwrap();
-    assert!(warning.contains("trying again"), "{warning}");
+    assert!(warning.contains("write stream broke, reconnecting"), "{warning}");
     let server = server.start_again();
     stdin.write_all(lines(30_000, 50_000).as_bytes()).unwrap();
     drop(stdin);

@@ -1,0 +1,164 @@
+//! The options of a client.
+
+use std::time::Duration;
+
+use crate::call::{CallOptions, Connection};
+#[cfg(feature = "tls")]
+use crate::tls::TlsOptions;
+use crate::transport::{self, EndpointOptions};
+use crate::{DataClient, Error, HealthClient, UidClient};
+
+/// Builds a client of the data service or of the UID service.
+///
+/// ```no_run
+/// # use std::time::Duration;
+/// # fn main() -> Result<(), oxtsdb_client::Error> {
+/// let client = oxtsdb_client::ClientBuilder::new(["http://tsdb-1:4243", "http://tsdb-2:4243"])
+///     .timeout(Duration::from_secs(5))
+///     .gzip(true)
+///     .data()?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct ClientBuilder {
+    urls: Vec<String>,
+    endpoint: EndpointOptions,
+    call: CallOptions,
+}
+
+impl ClientBuilder {
+    /// A client of servers at these URLs, each `http://HOST:PORT` or, with feature `tls`, `https://HOST:PORT`.
+    /// Requests take the endpoints in turn; one that fails is skipped for a second.
+    pub fn new(urls: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        Self {
+            urls: urls.into_iter().map(Into::into).collect(),
+            endpoint: EndpointOptions::default(),
+            call: CallOptions::default(),
+        }
+    }
+
+    /// Limits establishing a connection. Default: 5 s.
+    #[must_use]
+    pub fn connect_timeout(mut self, timeout: Duration) -> Self {
+        self.endpoint.connect_timeout = timeout;
+        self
+    }
+
+    /// Limits the response to a keep-alive ping, which is sent every 10 s. Default: 10 s.
+    #[must_use]
+    pub fn keep_alive_timeout(mut self, timeout: Duration) -> Self {
+        self.endpoint.keep_alive_timeout = timeout;
+        self
+    }
+
+    /// The deadline of each call, its retries included, and of each stream of results. Default: that of the
+    /// contract's `service_config.json` for the method.
+    #[must_use]
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.call.timeout = Some(timeout);
+        self
+    }
+
+    /// Attempts of each call at most, the first included; 1: no retries. Default: those of the contract's
+    /// `service_config.json` for the method.
+    #[must_use]
+    pub fn max_attempts(mut self, attempts: usize) -> Self {
+        self.call.max_attempts = Some(attempts);
+        self
+    }
+
+    /// Compresses requests with gzip, and accepts compressed responses. Default: off.
+    #[must_use]
+    pub fn gzip(mut self, gzip: bool) -> Self {
+        self.call.gzip = gzip;
+        self
+    }
+
+    /// The name under which servers log the streams of this client. Default: `oxtsdb-client`.
+    #[must_use]
+    pub fn client_name(mut self, name: impl Into<String>) -> Self {
+        self.call.client_name = name.into();
+        self
+    }
+
+    /// How connections to `https://` endpoints are secured.
+    #[cfg(feature = "tls")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "tls")))]
+    #[must_use]
+    pub fn tls(mut self, tls: TlsOptions) -> Self {
+        self.endpoint.tls = tls;
+        self
+    }
+
+    /// A client of the data service. It connects with its first call, within a Tokio runtime.
+    ///
+    /// # Errors
+    ///
+    /// If there are no endpoints, or one is not valid.
+    pub fn data(self) -> Result<DataClient, Error> {
+        Ok(DataClient::new(self.connection()?))
+    }
+
+    /// A client of the UID service. It connects with its first call, within a Tokio runtime.
+    ///
+    /// # Errors
+    ///
+    /// If there are no endpoints, or one is not valid.
+    pub fn uid(self) -> Result<UidClient, Error> {
+        Ok(UidClient::new(self.connection()?))
+    }
+
+    /// A client of the health checks of a server. It connects with its first call, within a Tokio runtime.
+    ///
+    /// # Errors
+    ///
+    /// If there are no endpoints, or one is not valid.
+    pub fn health(self) -> Result<HealthClient, Error> {
+        Ok(HealthClient::new(self.connection()?))
+    }
+
+    fn connection(self) -> Result<Connection, Error> {
+        if self.urls.is_empty() {
+            return Err(Error::invalid("a client needs at least one endpoint"));
+        }
+        let channels = self.urls.iter().map(|url| self.endpoint.channel(url));
+        let transport = transport::over(channels.collect::<Result<_, _>>()?);
+        Ok(Connection::new(transport, self.call))
+    }
+}
+
+impl UidClient {
+    /// A client of one server, for example `http://127.0.0.1:4244`, with default options. It connects with
+    /// its first call.
+    ///
+    /// # Errors
+    ///
+    /// If the URL is not valid.
+    pub fn connect(url: &str) -> Result<Self, Error> {
+        ClientBuilder::new([url]).uid()
+    }
+}
+
+impl DataClient {
+    /// A client of one server, for example `http://127.0.0.1:4243`, with default options. It connects with
+    /// its first call.
+    ///
+    /// # Errors
+    ///
+    /// If the URL is not valid.
+    pub fn connect(url: &str) -> Result<Self, Error> {
+        ClientBuilder::new([url]).data()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rejects_clients_without_endpoints() {
+        let error = ClientBuilder::new([] as [&str; 0]).data().unwrap_err();
+        assert_eq!(error.to_string(), "a client needs at least one endpoint");
+    }
+}

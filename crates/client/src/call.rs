@@ -1,0 +1,239 @@
+//! Calls: their deadline, their retries, and streams of messages.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use backon::Retryable as _;
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
+use oxtsdb_proto::deadline;
+use tonic::{Request, Response, Status, Streaming};
+
+use crate::Error;
+use crate::retry::{self, RetryBudget};
+use crate::service_config::{self, MethodPolicy};
+use crate::transport::Transport;
+
+/// The largest message that a client receives or sends.
+pub(crate) const MAX_MESSAGE: usize = 64 << 20;
+
+/// Options of all calls of a client.
+#[derive(Clone, Debug)]
+pub(crate) struct CallOptions {
+    /// In place of the policy's.
+    pub(crate) timeout: Option<Duration>,
+    /// In place of the policy's.
+    pub(crate) max_attempts: Option<usize>,
+    /// Compress requests, accept compressed responses.
+    pub(crate) gzip: bool,
+    /// For the logs of servers.
+    pub(crate) client_name: String,
+}
+
+impl Default for CallOptions {
+    fn default() -> Self {
+        Self {
+            timeout: None,
+            max_attempts: None,
+            gzip: false,
+            client_name: concat!("oxtsdb-client ", env!("CARGO_PKG_VERSION")).to_owned(),
+        }
+    }
+}
+
+/// When a call has to be complete.
+#[derive(Clone, Copy, Debug)]
+enum Deadline {
+    /// The time-out of the options or of the method's policy.
+    Policy,
+    /// An instant.
+    At(Instant),
+    /// Never.
+    Unlimited,
+}
+
+/// A transport with the options of its calls. Cloning is cheap.
+#[derive(Clone)]
+pub(crate) struct Connection {
+    transport: Transport,
+    options: Arc<CallOptions>,
+    budget: Arc<RetryBudget>,
+    deadline: Deadline,
+}
+
+impl fmt::Debug for Connection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Connection")
+            .field("options", &self.options)
+            .field("deadline", &self.deadline)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Applies the options of all calls to a generated client.
+macro_rules! configured {
+    ($client:ty, $connection:expr) => {{
+        let connection: &crate::call::Connection = $connection;
+        let client = <$client>::new(connection.transport())
+            .max_decoding_message_size(crate::call::MAX_MESSAGE)
+            .max_encoding_message_size(crate::call::MAX_MESSAGE);
+        if connection.options().gzip {
+            client
+                .send_compressed(tonic::codec::CompressionEncoding::Gzip)
+                .accept_compressed(tonic::codec::CompressionEncoding::Gzip)
+        } else {
+            client
+        }
+    }};
+}
+pub(crate) use configured;
+
+/// Sends a request by a method of a generated client, for [`Connection::call`].
+macro_rules! send {
+    ($client:expr, $method:ident) => {{
+        let client = $client;
+        move |request| {
+            let mut client = client.clone();
+            futures::FutureExt::boxed(async move { client.$method(request).await })
+        }
+    }};
+}
+pub(crate) use send;
+
+impl Connection {
+    pub(crate) fn new(transport: Transport, options: CallOptions) -> Self {
+        Self {
+            transport,
+            options: Arc::new(options),
+            budget: Arc::new(RetryBudget::new()),
+            deadline: Deadline::Policy,
+        }
+    }
+
+    /// The same connection, whose calls have to be complete at an instant; `None`: no deadline.
+    pub(crate) fn with_deadline(&self, deadline: Option<Instant>) -> Self {
+        Self {
+            deadline: deadline.map_or(Deadline::Unlimited, Deadline::At),
+            ..self.clone()
+        }
+    }
+
+    pub(crate) fn transport(&self) -> Transport {
+        self.transport.clone()
+    }
+
+    pub(crate) fn options(&self) -> &CallOptions {
+        &self.options
+    }
+
+    /// Sends a message, and again while the service is unavailable, as the method's policy allows.
+    ///
+    /// Boxed, so that callers' futures stay small and `Send`.
+    pub(crate) fn call<M, R>(
+        &self,
+        method: &'static str,
+        message: M,
+        send: impl Fn(Request<M>) -> BoxFuture<'static, Result<Response<R>, Status>> + Send + 'static,
+    ) -> BoxFuture<'static, Result<R, Error>>
+    where
+        M: Clone + Send + 'static,
+        R: Send + 'static,
+    {
+        let policy = service_config::policy(method);
+        let deadline = self.expires(&policy);
+        let budget = Arc::clone(&self.budget);
+        let attempt = move || {
+            let mut request = Request::new(message.clone());
+            // Fails if the deadline has passed.
+            let sent = deadline::hand_on(&mut request, deadline)
+                .map(|()| send(request))
+                .map_err(|_| Error::DeadlineExceeded);
+            let budget = Arc::clone(&budget);
+            async move {
+                let response = before(deadline, sent?).await??;
+                budget.succeeded();
+                Ok(response.into_inner())
+            }
+        };
+        let budget = Arc::clone(&self.budget);
+        attempt
+            .retry(retry::backoff(&policy, self.options.max_attempts))
+            .when(move |error: &Error| error.is_unavailable() && budget.failed())
+            .adjust(move |error, pause| {
+                let pause = pause?.max(error.retry_delay().unwrap_or_default());
+                let in_time = deadline.is_none_or(|deadline| Instant::now() + pause < deadline);
+                in_time.then_some(pause)
+            })
+            .boxed()
+    }
+
+    /// As [`Connection::call`], for a method that responds with a stream. Retries end with the first response.
+    pub(crate) fn stream<M, R>(
+        &self,
+        method: &'static str,
+        message: M,
+        send: impl Fn(Request<M>) -> BoxFuture<'static, Result<Response<Streaming<R>>, Status>> + Send + 'static,
+    ) -> BoxFuture<'static, Result<Messages<R>, Error>>
+    where
+        M: Clone + Send + 'static,
+        R: Send + 'static,
+    {
+        let deadline = self.expires(&service_config::policy(method));
+        let opened = self.call(method, message, send);
+        async move {
+            Ok(Messages {
+                stream: opened.await?,
+                deadline,
+            })
+        }
+        .boxed()
+    }
+
+    fn expires(&self, policy: &MethodPolicy) -> Option<Instant> {
+        match self.deadline {
+            Deadline::Policy => {
+                let timeout = self.options.timeout.or(policy.timeout)?;
+                Some(Instant::now() + timeout)
+            }
+            Deadline::At(instant) => Some(instant),
+            Deadline::Unlimited => None,
+        }
+    }
+}
+
+/// The messages of a stream, until the deadline of its call.
+#[derive(Debug)]
+pub(crate) struct Messages<R> {
+    stream: Streaming<R>,
+    deadline: Option<Instant>,
+}
+
+impl<R> Messages<R> {
+    /// Messages without a deadline.
+    pub(crate) fn unlimited(stream: Streaming<R>) -> Self {
+        Self {
+            stream,
+            deadline: None,
+        }
+    }
+
+    /// The next message; `None` after the last.
+    ///
+    /// # Errors
+    ///
+    /// The error that the stream ended with.
+    pub(crate) async fn next(&mut self) -> Result<Option<R>, Error> {
+        Ok(before(self.deadline, self.stream.message()).await??)
+    }
+}
+
+/// Awaits until the deadline.
+async fn before<T>(deadline: Option<Instant>, future: impl Future<Output = T>) -> Result<T, Error> {
+    match deadline {
+        None => Ok(future.await),
+        Some(deadline) => tokio::time::timeout_at(deadline.into(), future)
+            .await
+            .map_err(|_elapsed| Error::DeadlineExceeded),
+    }
+}

@@ -1,0 +1,168 @@
+//! The client of the data service.
+
+use std::time::{Duration, Instant};
+
+use oxtsdb_proto::data::v1::data_service_client::DataServiceClient;
+use oxtsdb_proto::data::v1::scan_rows_response::Row;
+use oxtsdb_proto::data::v1::{
+    EndQueryRequest, ExplainRequest, ListQueriesRequest, QueryExpressionsRequest, QueryLastRequest,
+    QueryPlan, QueryRequest, RunningQuery, ScanRowsRequest,
+};
+
+use crate::call::{Connection, configured, send};
+use crate::results::Progress;
+use crate::transport::Transport;
+use crate::{Error, ExpressionFrame, LastPointOutcome, QueryFrame, Results, StreamOptions, StreamWriter};
+
+/// A client of the data service, `oxtsdb.data.v1.DataService`. Cloning is cheap; clones share the
+/// connections.
+#[derive(Clone, Debug)]
+pub struct DataClient {
+    connection: Connection,
+}
+
+impl DataClient {
+    pub(crate) fn new(connection: Connection) -> Self {
+        Self { connection }
+    }
+
+    /// The same client, whose calls have to be complete at `deadline`.
+    #[must_use]
+    pub fn with_deadline(&self, deadline: Instant) -> Self {
+        Self {
+            connection: self.connection.with_deadline(Some(deadline)),
+        }
+    }
+
+    /// The same client, whose calls have no deadline.
+    #[must_use]
+    pub fn without_deadline(&self) -> Self {
+        Self {
+            connection: self.connection.with_deadline(None),
+        }
+    }
+
+    /// The same client, whose calls have to be complete within `timeout` from now.
+    #[must_use]
+    pub fn with_timeout(&self, timeout: Duration) -> Self {
+        Self {
+            connection: self.connection.with_deadline(Instant::now().checked_add(timeout)),
+        }
+    }
+
+    /// Opens a stream for points.
+    ///
+    /// # Errors
+    ///
+    /// If the service rejects it or cannot be reached.
+    pub async fn stream_writer(&self, options: StreamOptions) -> Result<StreamWriter, Error> {
+        StreamWriter::open(self.connection.clone(), options).await
+    }
+
+    /// Runs sub-queries and streams their results.
+    ///
+    /// # Errors
+    ///
+    /// If the service rejects the query before it runs; later errors come in the stream.
+    pub async fn query(&self, request: QueryRequest) -> Result<Results<QueryFrame>, Error> {
+        let method = "oxtsdb.data.v1.DataService/Query";
+        let send = send!(self.generated(), query);
+        let messages = self.connection.stream(method, request, send).await?;
+        Ok(Results::of(messages, QueryFrame::of).ending_with(QueryFrame::is_last))
+    }
+
+    /// Computes expressions over sub-queries and streams their results.
+    ///
+    /// # Errors
+    ///
+    /// As [`query`](Self::query).
+    pub async fn query_expressions(
+        &self,
+        request: QueryExpressionsRequest,
+    ) -> Result<Results<ExpressionFrame>, Error> {
+        let method = "oxtsdb.data.v1.DataService/QueryExpressions";
+        let send = send!(self.generated(), query_expressions);
+        let messages = self.connection.stream(method, request, send).await?;
+        Ok(Results::of(messages, ExpressionFrame::of).ending_with(ExpressionFrame::is_last))
+    }
+
+    /// Returns the plan of a query without running it.
+    ///
+    /// # Errors
+    ///
+    /// Those of a query that arise before it reads rows.
+    pub async fn explain(&self, query: QueryRequest) -> Result<Vec<QueryPlan>, Error> {
+        let method = "oxtsdb.data.v1.DataService/Explain";
+        let request = ExplainRequest { query: Some(query) };
+        let send = send!(self.generated(), explain);
+        Ok(self.connection.call(method, request, send).await?.plans)
+    }
+
+    /// Returns the last point of each series, and the targets that failed.
+    ///
+    /// # Errors
+    ///
+    /// If the call fails as a whole.
+    pub async fn query_last(&self, request: QueryLastRequest) -> Result<Results<LastPointOutcome>, Error> {
+        let method = "oxtsdb.data.v1.DataService/QueryLast";
+        let send = send!(self.generated(), query_last);
+        let response = self.connection.call(method, request, send).await?;
+        Ok(Results::all(LastPointOutcome::of(response)?))
+    }
+
+    /// Streams the stored rows of some series in batches, in the order of the table. A stream that breaks is
+    /// resumed behind its last row.
+    pub fn scan_rows(&self, request: ScanRowsRequest) -> Results<Vec<Row>> {
+        let this = self.clone();
+        let open = move |request: &ScanRowsRequest| {
+            let send = send!(this.generated(), scan_rows);
+            let method = "oxtsdb.data.v1.DataService/ScanRows";
+            this.connection.stream(method, request.clone(), send)
+        };
+        let batches = Results::resumed(request, open, |request, batch| {
+            let Some(last) = batch.rows.last() else {
+                return Progress::More;
+            };
+            request.start_after_row_key.clone_from(&last.row_key);
+            if request.limit == 0 {
+                return Progress::More;
+            }
+            request.limit = request.limit.saturating_sub(batch.rows.len() as u64);
+            // A limit of 0 would be none.
+            if request.limit == 0 {
+                Progress::Complete
+            } else {
+                Progress::More
+            }
+        });
+        batches.convert(|batch| Ok(batch.rows))
+    }
+
+    /// Returns the queries that run on the server; other servers have their own.
+    ///
+    /// # Errors
+    ///
+    /// If the call fails.
+    pub async fn list_queries(&self) -> Result<Vec<RunningQuery>, Error> {
+        let method = "oxtsdb.data.v1.DataService/ListQueries";
+        let send = send!(self.generated(), list_queries);
+        let response = self.connection.call(method, ListQueriesRequest {}, send).await?;
+        Ok(response.queries)
+    }
+
+    /// Cancels a query of the server; its caller gets ABORTED.
+    ///
+    /// # Errors
+    ///
+    /// `NOT_FOUND` if it does not run, also after a retry of a call that succeeded.
+    pub async fn cancel_query(&self, id: u64) -> Result<(), Error> {
+        let method = "oxtsdb.data.v1.DataService/EndQuery";
+        let send = send!(self.generated(), end_query);
+        self.connection.call(method, EndQueryRequest { id }, send).await?;
+        Ok(())
+    }
+
+    fn generated(&self) -> DataServiceClient<Transport> {
+        configured!(DataServiceClient<Transport>, &self.connection)
+    }
+}

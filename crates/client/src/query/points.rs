@@ -1,0 +1,119 @@
+//! Points of a result.
+
+use oxtsdb_proto::data::v1::query_response as pb;
+
+use crate::{Error, Timestamp, Value};
+
+/// Points of one series of a result, ascending; all values have one type.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Points {
+    /// The number of the series in its result.
+    pub series: u32,
+    /// When.
+    pub timestamps: Vec<Timestamp>,
+    /// One for each timestamp.
+    pub values: Values,
+}
+
+/// Values of one type.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Values {
+    /// Integers.
+    Ints(Vec<i64>),
+    /// Floating-point numbers; NaN where a fill policy generated it.
+    Doubles(Vec<f64>),
+}
+
+impl Values {
+    /// How many.
+    pub fn len(&self) -> usize {
+        match self {
+            Self::Ints(ints) => ints.len(),
+            Self::Doubles(doubles) => doubles.len(),
+        }
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The value at a position.
+    pub fn get(&self, position: usize) -> Option<Value> {
+        match self {
+            Self::Ints(ints) => ints.get(position).copied().map(Value::Int),
+            Self::Doubles(doubles) => doubles.get(position).copied().map(Value::Double),
+        }
+    }
+}
+
+impl Points {
+    /// Each point.
+    pub fn iter(&self) -> impl Iterator<Item = (Timestamp, Value)> {
+        let timestamps = self.timestamps.iter().enumerate();
+        timestamps.filter_map(|(position, timestamp)| Some((*timestamp, self.values.get(position)?)))
+    }
+}
+
+impl TryFrom<pb::Points> for Points {
+    type Error = Error;
+
+    fn try_from(points: pb::Points) -> Result<Self, Error> {
+        let mut timestamp = points.base_timestamp_ms;
+        let timestamps: Vec<Timestamp> = points
+            .timestamp_deltas_ms
+            .iter()
+            .map(|delta| {
+                timestamp = timestamp.saturating_add(*delta);
+                Timestamp::from_millis(timestamp)
+            })
+            .collect();
+        let count = points.int_values.len() + points.double_values.len();
+        let values = if points.int_values.is_empty() {
+            Values::Doubles(points.double_values)
+        } else {
+            Values::Ints(points.int_values)
+        };
+        if timestamps.len() != count || values.len() != count {
+            return Err(Error::protocol(format!(
+                "{} timestamps for {count} values",
+                timestamps.len()
+            )));
+        }
+        Ok(Self {
+            series: points.series,
+            timestamps,
+            values,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn points(deltas: &[i64], ints: &[i64], doubles: &[f64]) -> Result<Points, Error> {
+        Points::try_from(pb::Points {
+            series: 7,
+            base_timestamp_ms: 1000,
+            timestamp_deltas_ms: deltas.to_vec(),
+            int_values: ints.to_vec(),
+            double_values: doubles.to_vec(),
+        })
+    }
+
+    #[test]
+    fn timestamps_are_absolute() {
+        let points = points(&[0, 10, 5], &[1, 2, 3], &[]).unwrap();
+        let found: Vec<_> = points.iter().map(|(timestamp, _)| timestamp.millis()).collect();
+        assert_eq!((points.series, found), (7, vec![1000, 1010, 1015]));
+        assert_eq!(points.values.get(2), Some(Value::Int(3)));
+    }
+
+    #[test]
+    fn rejects_columns_of_different_lengths() {
+        assert!(points(&[0], &[1, 2], &[]).is_err());
+        assert!(points(&[0, 1], &[1], &[2.0]).is_err());
+        assert!(points(&[], &[], &[]).unwrap().values.is_empty());
+    }
+}

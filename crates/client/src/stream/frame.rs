@@ -1,0 +1,171 @@
+//! Batches become frames of one stream.
+//!
+//! A stream numbers symbols and series in the order in which its frames need them. A stream that replaces a
+//! broken one therefore declares only what its own frames refer to.
+
+use oxtsdb_proto::data::v1::columns::{Block, SeriesDeclaration, block};
+use oxtsdb_proto::data::v1::write_stream_request::Frame;
+use oxtsdb_proto::data::v1::{Columns, DoubleColumn, IntColumn};
+use rustc_hash::FxHashMap;
+
+use super::batch::{Batch, Column};
+use crate::SeriesName;
+
+/// The numbers of one stream.
+#[derive(Debug, Default)]
+pub(super) struct StreamTables {
+    symbols: FxHashMap<Box<str>, u32>,
+    /// The stream's number of each series of the dictionary.
+    series: Vec<Option<u32>>,
+    declared_series: u32,
+}
+
+impl StreamTables {
+    /// The frame of a batch, with the declarations that the stream does not have yet. `dictionary` has all
+    /// series that the batch refers to.
+    pub(super) fn frame(&mut self, batch: &Batch, dictionary: &[SeriesName], sequence: u64) -> Frame {
+        let mut columns = Columns::default();
+        let ints = self.block(&batch.ints, dictionary, &mut columns);
+        let ints = ints.map(|(block, values)| Block {
+            values: Some(block::Values::Ints(IntColumn { values })),
+            ..block
+        });
+        let doubles = self.block(&batch.doubles, dictionary, &mut columns);
+        let doubles = doubles.map(|(block, values)| Block {
+            values: Some(block::Values::Doubles(DoubleColumn { values })),
+            ..block
+        });
+        columns.blocks = ints.into_iter().chain(doubles).collect();
+        Frame {
+            sequence,
+            columns: Some(columns),
+        }
+    }
+
+    fn block<T: Copy>(
+        &mut self,
+        column: &Column<T>,
+        dictionary: &[SeriesName],
+        columns: &mut Columns,
+    ) -> Option<(Block, Vec<T>)> {
+        let base_timestamp_ms = column.timestamps.first()?.millis();
+        let mut previous = base_timestamp_ms;
+        let timestamps = column.timestamps.iter();
+        let timestamp_deltas_ms = timestamps
+            .map(|timestamp| timestamp.millis() - std::mem::replace(&mut previous, timestamp.millis()))
+            .collect();
+        let numbers = column.series.iter();
+        let mut series: Vec<u32> = numbers
+            .map(|number| self.series(*number, dictionary, columns))
+            .collect();
+        // One number stands for all points of a block.
+        if let [first, rest @ ..] = &series[..]
+            && rest.iter().all(|number| number == first)
+        {
+            series.truncate(1);
+        }
+        let block = Block {
+            series,
+            base_timestamp_ms,
+            timestamp_deltas_ms,
+            values: None,
+        };
+        Some((block, column.values.clone()))
+    }
+
+    fn series(&mut self, number: u32, dictionary: &[SeriesName], columns: &mut Columns) -> u32 {
+        let index = number as usize;
+        if index >= self.series.len() {
+            self.series.resize(index + 1, None);
+        }
+        if let Some(declared) = self.series[index] {
+            return declared;
+        }
+        let names = dictionary[index].names();
+        let mut symbols = names.map(|name| symbol(&mut self.symbols, name, columns));
+        let declaration = SeriesDeclaration {
+            metric_symbol: symbols.next().unwrap_or_default(),
+            tag_symbols: symbols.collect(),
+            tsuid: Vec::new().into(),
+        };
+        columns.new_series.push(declaration);
+        let declared = self.declared_series;
+        self.declared_series += 1;
+        self.series[index] = Some(declared);
+        declared
+    }
+}
+
+/// The number of a name, which is declared if the stream does not have it.
+fn symbol(symbols: &mut FxHashMap<Box<str>, u32>, name: &str, columns: &mut Columns) -> u32 {
+    if let Some(symbol) = symbols.get(name) {
+        return *symbol;
+    }
+    let symbol = u32::try_from(symbols.len()).unwrap_or(u32::MAX);
+    symbols.insert(name.into(), symbol);
+    columns.new_symbols.push(name.to_owned());
+    symbol
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::batch::Batcher;
+    use super::*;
+    use crate::{Timestamp, Value};
+
+    fn batches(parts: &[&[(&str, &str, i64, Value)]]) -> (Vec<Batch>, Vec<SeriesName>) {
+        let mut batcher = Batcher::new(100, 4096);
+        let mut dictionary = Vec::new();
+        let batches = parts.iter().map(|points| {
+            for (metric, host, second, value) in *points {
+                let series = SeriesName::new(metric, [("a", host)]);
+                batcher.add(&series, Timestamp::from_seconds(*second), *value);
+            }
+            let batch = batcher.take();
+            dictionary.extend(batch.new_series.iter().cloned());
+            batch
+        });
+        (batches.collect(), dictionary)
+    }
+
+    #[test]
+    fn frames_declare_what_the_stream_does_not_have() {
+        let (batches, dictionary) = batches(&[
+            &[
+                ("m", "x", 1, Value::Int(10)),
+                ("m", "y", 2, Value::Int(20)),
+                ("m", "x", 2, Value::Double(0.5)),
+            ],
+            &[("n", "x", 3, Value::Int(30))],
+        ]);
+        let mut stream = StreamTables::default();
+        let first = stream.frame(&batches[0], &dictionary, 1).columns.unwrap();
+        assert_eq!(first.new_symbols, ["m", "a", "x", "y"]);
+        assert_eq!(first.new_series.len(), 2);
+        assert_eq!(first.blocks.len(), 2);
+        assert_eq!(first.blocks[0].series, [0, 1]);
+        assert_eq!(first.blocks[0].base_timestamp_ms, 1000);
+        assert_eq!(first.blocks[0].timestamp_deltas_ms, [0, 1000]);
+        assert_eq!(first.blocks[1].series, [0], "one series for the whole block");
+        let second = stream.frame(&batches[1], &dictionary, 2).columns.unwrap();
+        assert_eq!(second.new_symbols, ["n"]);
+        let declaration = &second.new_series[0];
+        assert_eq!(
+            (declaration.metric_symbol, &declaration.tag_symbols[..]),
+            (4, &[1, 2][..])
+        );
+        assert_eq!(second.blocks[0].series, [2]);
+    }
+
+    #[test]
+    fn replacing_streams_declare_only_what_their_frames_need() {
+        let (batches, dictionary) = batches(&[
+            &[("m", "x", 1, Value::Int(10))],
+            &[("n", "y", 3, Value::Int(30)), ("m", "x", 4, Value::Int(40))],
+        ]);
+        let frame = StreamTables::default().frame(&batches[1], &dictionary, 1);
+        let columns = frame.columns.unwrap();
+        assert_eq!(columns.new_symbols, ["n", "a", "y", "m", "x"]);
+        assert_eq!(columns.blocks[0].series, [0, 1]);
+    }
+}

@@ -1,0 +1,43 @@
+//! How requests reach a service: over one or several connections, or in the same process.
+
+mod balance;
+mod endpoint;
+
+use tonic::body::Body;
+use tonic::codegen::StdError;
+use tonic::server::NamedService;
+use tonic::transport::Channel;
+use tower::util::BoxCloneSyncService;
+use tower::{Service, ServiceExt as _};
+
+use balance::Balanced;
+pub(crate) use endpoint::EndpointOptions;
+
+/// A connected service. Cloning is cheap; clones share the connections.
+pub(crate) type Transport = BoxCloneSyncService<http::Request<Body>, http::Response<Body>, TransportError>;
+
+/// The error of a transport. tonic finds the cause, and the code for it, in its source.
+#[derive(Debug, thiserror::Error)]
+#[error("transport")]
+pub(crate) struct TransportError(#[source] StdError);
+
+/// A transport over one connection for each endpoint, established by the first request and again when it is
+/// lost.
+pub(crate) fn over(channels: Vec<Channel>) -> Transport {
+    BoxCloneSyncService::new(Balanced::new(channels).map_err(|error: StdError| TransportError(error)))
+}
+
+/// A transport to a service of this process, without a socket.
+pub(crate) fn in_process<S>(service: S) -> Transport
+where
+    S: Service<http::Request<Body>, Response = http::Response<Body>>
+        + NamedService
+        + Clone
+        + Send
+        + Sync
+        + 'static,
+    S::Error: Into<StdError>,
+    S::Future: Send + 'static,
+{
+    BoxCloneSyncService::new(service.map_err(|error| TransportError(error.into())))
+}

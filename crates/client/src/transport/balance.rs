@@ -1,0 +1,147 @@
+//! Client-side load balancing: requests take the endpoints in turn and pass over those that just failed.
+//!
+//! tonic's balanced channel ranks all endpoints equal, so half of the requests to a pair go to the dead one
+//! for as long as it is dead. Here an endpoint that fails, or that responds with UNAVAILABLE, is skipped for
+//! [`PAUSE`] while another one is left, and the retry of a failed call reaches the next endpoint.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
+use tonic::body::Body;
+use tonic::codegen::StdError;
+use tonic::transport::Channel;
+use tonic::{Code, Status};
+use tower::{Service, ServiceExt as _};
+
+/// How long an endpoint is skipped after a failure.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// Channels that take requests in turn. Clones share the state of the endpoints.
+#[derive(Clone, Debug)]
+pub(super) struct Balanced(Arc<Endpoints>);
+
+#[derive(Debug)]
+struct Endpoints {
+    channels: Vec<Channel>,
+    health: Health,
+}
+
+impl Balanced {
+    /// Balances over `channels`; at least one.
+    pub(super) fn new(channels: Vec<Channel>) -> Self {
+        let health = Health::new(channels.len());
+        Self(Arc::new(Endpoints { channels, health }))
+    }
+}
+
+impl Service<http::Request<Body>> for Balanced {
+    type Response = http::Response<Body>;
+    type Error = StdError;
+    type Future = BoxFuture<'static, Result<Self::Response, StdError>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), StdError>> {
+        // The chosen channel is awaited in the call.
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: http::Request<Body>) -> Self::Future {
+        let endpoints = Arc::clone(&self.0);
+        async move {
+            let index = endpoints.health.next();
+            let channel = endpoints.channels.get(index).ok_or("no endpoints")?.clone();
+            let result = channel.oneshot(request).await;
+            let failed = result.as_ref().map_or(true, is_unavailable);
+            endpoints.health.record(index, failed);
+            Ok(result?)
+        }
+        .boxed()
+    }
+}
+
+/// Whether a response without a message says that its server cannot serve now.
+fn is_unavailable(response: &http::Response<Body>) -> bool {
+    Status::from_header_map(response.headers()).is_some_and(|status| status.code() == Code::Unavailable)
+}
+
+/// Which endpoints failed recently, and whose turn it is.
+#[derive(Debug)]
+struct Health {
+    start: Instant,
+    /// Milliseconds after `start` until which each endpoint is skipped.
+    skip_until: Vec<AtomicU64>,
+    turn: AtomicUsize,
+}
+
+impl Health {
+    fn new(endpoints: usize) -> Self {
+        Self {
+            start: Instant::now(),
+            skip_until: (0..endpoints).map(|_| AtomicU64::new(0)).collect(),
+            turn: AtomicUsize::new(0),
+        }
+    }
+
+    /// The next endpoint that is not skipped; if all are, the one whose pause ends first.
+    fn next(&self) -> usize {
+        let count = self.skip_until.len().max(1);
+        let first = self.turn.fetch_add(1, Ordering::Relaxed);
+        let now = self.now_ms();
+        let in_turn = (0..count).map(|offset| first.wrapping_add(offset) % count);
+        in_turn
+            .min_by_key(|index| self.skip_until(*index).saturating_sub(now))
+            .unwrap_or(0)
+    }
+
+    fn record(&self, index: usize, failed: bool) {
+        let Some(skip_until) = self.skip_until.get(index) else {
+            return;
+        };
+        let pause = u64::try_from(PAUSE.as_millis()).unwrap_or(u64::MAX);
+        let until = if failed { self.now_ms() + pause } else { 0 };
+        skip_until.store(until, Ordering::Relaxed);
+    }
+
+    fn skip_until(&self, index: usize) -> u64 {
+        self.skip_until
+            .get(index)
+            .map_or(u64::MAX, |until| until.load(Ordering::Relaxed))
+    }
+
+    fn now_ms(&self) -> u64 {
+        u64::try_from(self.start.elapsed().as_millis()).unwrap_or(u64::MAX)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn endpoints_take_turns() {
+        let health = Health::new(3);
+        let turns: Vec<usize> = (0..6).map(|_| health.next()).collect();
+        assert_eq!(turns, [0, 1, 2, 0, 1, 2]);
+    }
+
+    #[test]
+    fn failed_endpoints_are_skipped_until_they_succeed() {
+        let health = Health::new(2);
+        health.record(0, true);
+        assert!((0..4).all(|_| health.next() == 1));
+        health.record(0, false);
+        let turns: Vec<usize> = (0..2).map(|_| health.next()).collect();
+        assert!(turns.contains(&0), "{turns:?}");
+    }
+
+    #[test]
+    fn the_endpoint_that_failed_first_is_used_when_all_fail() {
+        let health = Health::new(2);
+        health.skip_until[0].store(60_000, Ordering::Relaxed);
+        health.skip_until[1].store(50_000, Ordering::Relaxed);
+        assert_eq!((health.next(), health.next()), (1, 1));
+    }
+}

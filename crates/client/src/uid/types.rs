@@ -1,0 +1,147 @@
+//! Names, UIDs, layout and usage as the client returns them.
+
+use std::time::SystemTime;
+
+use oxtsdb_proto::common::v1 as common;
+use oxtsdb_proto::uid::v1 as pb;
+use oxtsdb_schema::{Uid, UidKind};
+
+use crate::Error;
+
+/// A name and its UID.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UidMapping {
+    /// Name space.
+    pub kind: UidKind,
+    /// The name.
+    pub name: String,
+    /// The UID.
+    pub uid: Uid,
+}
+
+/// A UID that a name has or was given.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AssignedUid {
+    /// The UID.
+    pub uid: Uid,
+    /// Whether this call assigned it. False in the retry of a call whose response was lost.
+    pub created: bool,
+}
+
+/// A page of names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SuggestPage {
+    /// In byte order.
+    pub mappings: Vec<UidMapping>,
+    /// Where the next page starts; `None`: this is the last.
+    pub next_page: Option<String>,
+}
+
+/// How the UIDs of a deployment look.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UidLayout {
+    /// One for each kind.
+    pub kinds: Vec<KindLayout>,
+    /// Characters allowed in names beside letters, digits and `-_./`.
+    pub extra_name_characters: String,
+    /// Longest name, in characters; 0: the service does not say.
+    pub max_name_length: usize,
+}
+
+/// The UIDs of one kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KindLayout {
+    /// Name space.
+    pub kind: UidKind,
+    /// Bytes of a UID.
+    pub width: usize,
+    /// UIDs are random numbers in place of consecutive ones.
+    pub random: bool,
+    /// A write assigns missing UIDs of this kind.
+    pub auto_create: bool,
+}
+
+impl UidLayout {
+    /// The layout of a kind, if the service returned it.
+    pub fn kind(&self, kind: UidKind) -> Option<&KindLayout> {
+        self.kinds.iter().find(|layout| layout.kind == kind)
+    }
+}
+
+/// How many UIDs of a kind are in use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KindUsage {
+    /// Name space.
+    pub kind: UidKind,
+    /// The highest assigned number; with random UIDs the number of names.
+    pub used: u64,
+    /// How many more can be assigned.
+    pub available: u64,
+    /// When the service read this from the store.
+    pub read_time: Option<SystemTime>,
+}
+
+/// The contract's value of a kind.
+pub(super) fn to_wire(kind: UidKind) -> i32 {
+    let kind = match kind {
+        UidKind::Metric => common::UidKind::Metric,
+        UidKind::Tagk => common::UidKind::TagKey,
+        UidKind::Tagv => common::UidKind::TagValue,
+    };
+    kind.into()
+}
+
+fn kind_from_wire(kind: i32) -> Result<UidKind, Error> {
+    match common::UidKind::try_from(kind) {
+        Ok(common::UidKind::Metric) => Ok(UidKind::Metric),
+        Ok(common::UidKind::TagKey) => Ok(UidKind::Tagk),
+        Ok(common::UidKind::TagValue) => Ok(UidKind::Tagv),
+        Ok(common::UidKind::Unspecified) | Err(_) => Err(Error::protocol(format!("UID kind {kind}"))),
+    }
+}
+
+/// A UID of a response.
+pub(super) fn uid(bytes: &[u8]) -> Result<Uid, Error> {
+    Uid::from_bytes(bytes).map_err(|error| Error::protocol(error.to_string()))
+}
+
+/// The mappings of a response.
+pub(super) fn mappings(mappings: Vec<pb::UidMapping>) -> Result<Vec<UidMapping>, Error> {
+    let mappings = mappings.into_iter().map(|mapping| {
+        Ok(UidMapping {
+            kind: kind_from_wire(mapping.kind)?,
+            uid: uid(&mapping.uid)?,
+            name: mapping.name,
+        })
+    });
+    mappings.collect()
+}
+
+pub(super) fn layout(response: pb::GetUidLayoutResponse) -> Result<UidLayout, Error> {
+    let kinds = response.kinds.iter().map(|layout| {
+        Ok(KindLayout {
+            kind: kind_from_wire(layout.kind)?,
+            // A negative width is none.
+            width: usize::try_from(layout.width).unwrap_or(0),
+            random: layout.random,
+            auto_create: layout.auto_create,
+        })
+    });
+    Ok(UidLayout {
+        kinds: kinds.collect::<Result<_, Error>>()?,
+        extra_name_characters: response.extra_name_characters,
+        max_name_length: usize::try_from(response.max_name_length).unwrap_or(0),
+    })
+}
+
+pub(super) fn usage(response: pb::GetUidUsageResponse) -> Result<Vec<KindUsage>, Error> {
+    let kinds = response.kinds.into_iter().map(|usage| {
+        Ok(KindUsage {
+            kind: kind_from_wire(usage.kind)?,
+            used: usage.used,
+            available: usage.available,
+            read_time: usage.read_time.and_then(|time| time.try_into().ok()),
+        })
+    });
+    kinds.collect()
+}

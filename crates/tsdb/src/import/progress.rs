@@ -1,0 +1,143 @@
+//! From acknowledgements back to lines.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use oxtsdb_client::{Acknowledged, FailedPoint};
+
+use super::points::Batch;
+use super::report::Report;
+
+/// The lines of points in flight, and what became of those before. Clones share the state.
+#[derive(Clone, Debug)]
+pub(super) struct Progress(Arc<Mutex<State>>);
+
+#[derive(Debug)]
+struct State {
+    report: Report,
+    /// Where points come from that are not acknowledged yet, by their index.
+    in_flight: VecDeque<Lines>,
+    /// Failures that were described, since the last acknowledgement.
+    described: u64,
+}
+
+/// The lines of consecutive points.
+#[derive(Debug)]
+struct Lines {
+    first_index: u64,
+    file: usize,
+    lines: Vec<u64>,
+}
+
+impl Progress {
+    /// Nothing is in flight.
+    pub(super) fn new(report: Report) -> Self {
+        Self(Arc::new(Mutex::new(State {
+            report,
+            in_flight: VecDeque::new(),
+            described: 0,
+        })))
+    }
+
+    /// The points of a batch are about to be sent; the first has this index.
+    pub(super) fn sending(&self, batch: &Batch, first_index: u64) {
+        self.lock().in_flight.push_back(Lines {
+            first_index,
+            file: batch.file,
+            lines: batch.lines.clone(),
+        });
+    }
+
+    /// The service rejected a point.
+    pub(super) fn failed(&self, point: &FailedPoint) {
+        let mut state = self.lock();
+        if let Some((file, line)) = state.line(point.index) {
+            state.report.reject(file, line, &point.rejection.message);
+            state.described += 1;
+        }
+    }
+
+    /// The service has acknowledged points.
+    pub(super) fn acknowledged(&self, points: Acknowledged) {
+        let mut state = self.lock();
+        state.report.written += points.written;
+        let described = std::mem::take(&mut state.described);
+        let end = points.first_index + points.points;
+        let range = (state.line(points.first_index), state.line(end.saturating_sub(1)));
+        if let (Some((first_file, first)), Some((last_file, last))) = range {
+            let from = state.report.place(first_file, first);
+            let to = state.report.place(last_file, last);
+            let undescribed = points.failed.saturating_sub(described);
+            state
+                .report
+                .reject_unnamed(undescribed, &format!("{from} to {to}"));
+        }
+        while let Some(lines) = state.in_flight.front()
+            && lines.first_index + lines.lines.len() as u64 <= end
+        {
+            state.in_flight.pop_front();
+        }
+    }
+
+    /// Where a point in flight comes from, as `FILE:LINE`.
+    pub(super) fn place(&self, index: u64) -> Option<String> {
+        let state = self.lock();
+        let (file, line) = state.line(index)?;
+        Some(state.report.place(file, line))
+    }
+
+    /// Calls a function with the report.
+    pub(super) fn with_report<T>(&self, call: impl FnOnce(&mut Report) -> T) -> T {
+        call(&mut self.lock().report)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // Counts stay right even if another thread panicked.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    /// File and line of a point in flight.
+    fn line(&self, index: u64) -> Option<(usize, u64)> {
+        let position = self
+            .in_flight
+            .partition_point(|lines| lines.first_index <= index)
+            .checked_sub(1)?;
+        let lines = self.in_flight.get(position)?;
+        let offset = usize::try_from(index - lines.first_index).ok()?;
+        Some((lines.file, *lines.lines.get(offset)?))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::points::Batcher;
+    use super::*;
+
+    #[test]
+    fn indexes_lead_to_lines_until_they_are_acknowledged() {
+        let report = Report::new(vec!["a.txt".into(), "b.txt".into()], None).unwrap();
+        let progress = Progress::new(report);
+        let mut batcher = Batcher::default();
+        for (file, first_index) in [(0, 0), (1, 2)] {
+            batcher.begin(file);
+            batcher.add(b"m 1 1 a=b", 1).unwrap();
+            batcher.add(b"m 2 1 a=b", 3).unwrap();
+            progress.sending(&batcher.take().unwrap(), first_index);
+        }
+        assert_eq!(progress.place(1).as_deref(), Some("a.txt:3"));
+        assert_eq!(progress.place(2).as_deref(), Some("b.txt:1"));
+        assert_eq!(progress.place(4), None);
+        progress.acknowledged(Acknowledged {
+            first_index: 0,
+            points: 3,
+            written: 2,
+            failed: 1,
+        });
+        assert_eq!(progress.place(1), None, "released");
+        assert_eq!(progress.place(3).as_deref(), Some("b.txt:3"));
+        let counts = progress.with_report(|report| (report.written, report.rejected));
+        assert_eq!(counts, (2, 1), "a failure without a description is counted");
+    }
+}

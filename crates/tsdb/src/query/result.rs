@@ -1,0 +1,110 @@
+//! Series of a result, as all output formats print them.
+
+use std::collections::BTreeMap;
+
+use oxtsdb_client::{ExpressionResult, ExpressionSeries, QueryResult, SeriesPoints, Timestamp, Value};
+
+/// A series with all its points.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub(super) struct Series {
+    /// Metric name, or the alias of an expression.
+    pub(super) metric: String,
+    /// Tags that all series of the group share.
+    pub(super) tags: BTreeMap<String, String>,
+    /// Keys of the tags that differ.
+    pub(super) aggregate_tags: Vec<String>,
+    /// In order of time: milliseconds and value.
+    pub(super) points: Vec<(i64, Value)>,
+}
+
+/// The series of a query, by sub-query.
+pub(super) fn of_query(result: QueryResult) -> Vec<Series> {
+    let series = result.series.into_iter();
+    series
+        .map(|SeriesPoints { series, points }| Series {
+            metric: series.metric,
+            tags: series.tags,
+            aggregate_tags: series.aggregate_tags,
+            points: millis(points),
+        })
+        .collect()
+}
+
+/// The series of expressions, in the order of the outputs.
+pub(super) fn of_expressions(result: ExpressionResult, outputs: &[String]) -> Vec<Series> {
+    let mut series = result.series;
+    series.sort_by_key(|series| outputs.iter().position(|output| *output == series.series.output));
+    let series = series.into_iter();
+    series
+        .map(|SeriesPoints { series, points }| named(series, millis(points)))
+        .collect()
+}
+
+/// A series of an expression under its alias or, as in OpenTSDB, under the first of its metrics. A series with
+/// an alias has no tags.
+fn named(series: ExpressionSeries, points: Vec<(i64, Value)>) -> Series {
+    match series.alias {
+        Some(alias) => Series {
+            metric: alias,
+            points,
+            ..Series::default()
+        },
+        None => Series {
+            metric: series.metrics.into_iter().next().unwrap_or_default(),
+            tags: series.tags,
+            aggregate_tags: series.aggregate_tags,
+            points,
+        },
+    }
+}
+
+fn millis(points: Vec<(Timestamp, Value)>) -> Vec<(i64, Value)> {
+    let points = points.into_iter();
+    points
+        .map(|(timestamp, value)| (timestamp.millis(), value))
+        .collect()
+}
+
+/// The value as OpenTSDB prints it.
+pub(super) fn text(value: Value) -> String {
+    match value {
+        Value::Int(int) => int.to_string(),
+        Value::Double(double) => oxtsdb_schema::java::double_to_string(double),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn series(output: &str, alias: Option<&str>) -> SeriesPoints<ExpressionSeries> {
+        SeriesPoints {
+            series: ExpressionSeries {
+                output: output.to_owned(),
+                alias: alias.map(str::to_owned),
+                metrics: vec!["a".to_owned(), "b".to_owned()],
+                tags: [("host".to_owned(), "x".to_owned())].into(),
+                aggregate_tags: vec!["dc".to_owned()],
+                ..ExpressionSeries::default()
+            },
+            points: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn aliases_replace_metric_and_tags() {
+        let result = ExpressionResult {
+            series: vec![series("e0", None), series("e1", Some("name"))],
+            ..ExpressionResult::default()
+        };
+        let outputs = ["e1".to_owned(), "e0".to_owned()];
+        let found = of_expressions(result, &outputs);
+        assert_eq!((found[0].metric.as_str(), found[0].tags.len()), ("name", 0));
+        assert!(found[0].aggregate_tags.is_empty());
+        assert_eq!(
+            (found[1].metric.as_str(), found[1].tags.len()),
+            ("a", 1),
+            "second output"
+        );
+    }
+}
