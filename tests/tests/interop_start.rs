@@ -83,7 +83,7 @@ async fn rejects_servers_that_are_no_gateway() -> anyhow::Result<()> {
         (&closed, &[], &["Connection refused", expected]),
         (&web, &[], &[expected]),
         (&tsd, &[], &[expected]),
-        (&silent, &[], &["no answer in time", expected]),
+        (&silent, &[], &["no response in time", expected]),
         (&framed, &[], &["add --hbase-framed"]),
         (&buffered, &["--hbase-framed"], &["leave --hbase-framed out"]),
     ];

@@ -40,7 +40,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     result
 }
 
-/// What the disk allows: the time of a sync of 16 KiB in a file that has the room already.
+/// What the disk allows: the time of a sync of 16 KiB within an already allocated file.
 fn print_sync_time(folder: &Path) -> Result<(), Box<dyn std::error::Error>> {
     use std::os::unix::fs::FileExt;
 
@@ -311,10 +311,7 @@ fn put(batch: &mut WriteBatch, key: &[u8], seconds: u32, decimal: bool, value: i
     let bytes = value.to_be_bytes();
     let (flags, value) = if decimal {
         let value = f64::from(value) / 100.0;
-        #[expect(
-            clippy::cast_possible_truncation,
-            reason = "whether it loses something is the question"
-        )]
+        #[expect(clippy::cast_possible_truncation, reason = "the comparison detects the loss")]
         let single = value as f32;
         if f64::from(single).to_bits() == value.to_bits() {
             (0xb, single.to_be_bytes().to_vec())

@@ -1,9 +1,8 @@
-//! What every store must do, as code: the docs of [`RowStore`] say it in words.
+//! The guarantees of [`RowStore`] as executable checks.
 //!
-//! A backend's test is one call of [`suite`]. The checks use the trait alone and promise
-//! themselves nothing that HBase does not promise: tables have names of their own in each run, cells that the store
-//! dates may have the same millisecond, a time to live is met within seconds, and a put with an
-//! old timestamp of its own may stay hidden behind an earlier delete.
+//! A backend's test is one call of [`suite`]. The checks use only the trait and assume only what HBase
+//! guarantees: each run creates its own tables, cells timestamped by the store may share a millisecond, expiry
+//! may take seconds, and a put with an older explicit timestamp may stay hidden behind an earlier delete.
 
 #![expect(clippy::unwrap_used, reason = "a check that fails panics")]
 
@@ -18,7 +17,7 @@ use futures::future::BoxFuture;
 use self::subject::Subject;
 use crate::RowStore;
 
-/// A check: its name, and the code.
+/// A check: its name and its code.
 type Check = (&'static str, for<'a> fn(&'a Subject<'a>) -> BoxFuture<'a, ()>);
 
 /// Lists async functions as checks.
@@ -84,11 +83,11 @@ const CHECKS: &[Check] = checks![
     errors::store_is_healthy,
 ];
 
-/// Runs all checks; the standard error names the one at work.
+/// Runs all checks, printing the name of each to standard error.
 ///
 /// # Panics
 ///
-/// When the store does not do what a check expects of it.
+/// If the store fails a check.
 pub async fn suite(store: &dyn RowStore) {
     for (name, check) in CHECKS {
         eprintln!("conformance: {name}");

@@ -1,21 +1,21 @@
-//! A store on one machine: a journal with group commit, memory, row blocks on disk.
+//! A store on a single machine: a journal with group commit, memtables, and row blocks on disk.
 //!
 //! ```text
-//!   write ──► queue ──► commit thread ──► journal, one sync a group ──► memory ──► answer
-//!                                                                          │ when its limit is reached
-//!   read ◄── merge ◄──┬── memory                                         flush thread
+//!   write ──► queue ──► commit thread ──► journal, one sync per group ──► memtable ──► response
+//!                                                                           │ when full
+//!   read ◄── merge ◄──┬── memtable                                       flush thread
 //!                     └── row blocks ◄─────────────────────────────────────┘
 //! ```
 //!
-//! The unit of storage is the row. What was written since the last flush lies in memory as one
-//! buffer a row, and in the journal; a flush merges each of these rows with its block and writes
-//! the new block. A row block is a fraction of the size of its cells; see `block`.
+//! The unit of storage is the row. Writes since the last flush are in the memtable, as one buffer per row, and
+//! in the journal. A flush merges each of these rows with its stored block and writes the new block. A row
+//! block is a fraction of the size of its cells; see `block`.
 //!
-//! # What a crash leaves
+//! # Crash recovery
 //!
-//! A write is answered once its frame of the journal is synced. Opening the store reads the
-//! journal back into memory. A flush makes its blocks visible at once, and removes segments of the
-//! journal only then; applying a segment again to blocks that have it in them changes nothing.
+//! A write is acknowledged once its journal frame is synced. Opening the store replays the journal into the
+//! memtables. A flush makes its blocks visible atomically and only then removes journal segments; replaying a
+//! segment whose rows are already in blocks has no effect.
 
 mod block;
 mod blocks;
@@ -68,14 +68,13 @@ use crate::{
     RowStore, RowStream, Scan, StoreError, TableDef, TableName, WriteBatch,
 };
 
-/// So many rows are read on the caller's thread: handing them to another takes longer than to
-/// read them, even if one or the other comes from the disk.
+/// Up to this many rows are read on the caller's thread: handing them to another thread takes longer than
+/// reading them, even if one or the other comes from disk.
 const READ_INLINE: usize = 4;
 
-/// A [`RowStore`] in a folder of this machine.
+/// A [`RowStore`] in a local folder.
 ///
-/// Dropping it stops its threads and leaves the folder as a crash would; [`RowStore::close`]
-/// flushes before.
+/// Dropping it stops its threads and leaves the folder as a crash would; [`RowStore::close`] flushes first.
 #[derive(Debug)]
 pub struct EmbeddedStore {
     opened: RwLock<Option<Opened>>,
@@ -91,14 +90,14 @@ struct Opened {
 }
 
 impl EmbeddedStore {
-    /// Opens a store, or makes a new one. Blocks while the journal is read.
+    /// Opens a store, creating it if necessary. Blocks while the journal is replayed.
     ///
     /// # Errors
     ///
     /// - [`StoreError::Unavailable`] if another process has it open.
     /// - [`StoreError::Invalid`] if its format is newer than this code.
-    /// - [`StoreError::Corrupt`] with the place if something in it is damaged. The end of a
-    ///   journal that a crash tore is not damage: it is cut off and logged.
+    /// - [`StoreError::Corrupt`] with the place of the damage. A torn frame at the end of the journal is not
+    ///   damage: it is truncated and logged.
     /// - [`StoreError::Io`] and [`StoreError::Full`] from the operating system.
     pub fn open(config: EmbeddedConfig) -> Result<Self, StoreError> {
         let folder = Folder::open(&config.path)?;
@@ -148,7 +147,7 @@ impl EmbeddedStore {
             let core = core.clone();
             move || compact::run(&core)
         })?;
-        // What the last process left to do.
+        // Resumes compaction where the last process stopped.
         core.compaction.request();
         Ok(Self {
             opened: RwLock::new(Some(Opened {
@@ -161,21 +160,21 @@ impl EmbeddedStore {
         })
     }
 
-    /// Writes all rows that are in memory to row blocks, and waits until that is done.
+    /// Flushes all rows in memory to row blocks and waits until that is done.
     ///
     /// # Errors
     ///
-    /// When they cannot be written; nothing is lost by that.
+    /// If they cannot be written; no data is lost.
     pub async fn flush(&self) -> Result<(), StoreError> {
         let (_, queue) = self.opened()?;
         queue.flush().await
     }
 
-    /// Figures for metrics.
+    /// Statistics for metrics.
     ///
     /// # Errors
     ///
-    /// [`StoreError::Unavailable`] when the store is closed.
+    /// [`StoreError::Unavailable`] if the store is closed.
     pub fn stats(&self) -> Result<EmbeddedStats, StoreError> {
         let (core, _) = self.opened()?;
         let mut stats = EmbeddedStats {
@@ -226,10 +225,10 @@ impl EmbeddedStore {
         rows.iter().try_for_each(|row| rules::check_row_key(row))?;
         let view = read::view(&core, &table, columns, 1);
         if rows.len() <= READ_INLINE && !core.blocks.is_reopening() {
-            // A caller that reads in a loop must let others run now and then.
+            // Lets other tasks run if a caller reads in a loop.
             tokio::task::consume_budget().await;
             match read::try_rows(&core, &table, rows, &view, skip_damaged) {
-                // A repair takes its time.
+                // A repair blocks; it runs off the runtime.
                 Err(BlockError::Damaged(_)) => {}
                 read => return read.map_err(BlockError::into_error),
             }
@@ -238,7 +237,7 @@ impl EmbeddedStore {
         off_runtime(move || read::rows(&core, &table, &keys, &view, skip_damaged.as_ref())).await
     }
 
-    /// Checks conditions and a batch, and commits them.
+    /// Validates conditions and a batch, and commits them.
     async fn commit(&self, conditions: &[Condition], batch: WriteBatch) -> Result<bool, StoreError> {
         let (core, queue) = self.opened()?;
         let table = core.catalog.table(batch.table())?;
@@ -259,7 +258,7 @@ impl EmbeddedStore {
 }
 
 impl Opened {
-    /// Stops the threads. What is queued is still committed, what is in memory is not flushed.
+    /// Stops the threads. Queued requests are committed, but memtables are not flushed.
     fn stop(self) {
         let join = |thread: JoinHandle<()>| {
             if thread.join().is_err() {
@@ -267,7 +266,7 @@ impl Opened {
             }
         };
         self.queue.close();
-        // It may have to wait for a flush, so the flush thread stops after it.
+        // The commit thread may be waiting for a flush, so the flush thread stops after it.
         join(self.commit);
         self.core.flush.state.lock().stopping = true;
         self.core.flush.changed.notify_all();
@@ -295,7 +294,7 @@ fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> Result<JoinHandle<(
         })
 }
 
-/// Runs work that may wait for the disk off the runtime's own threads.
+/// Runs blocking work off the runtime's threads.
 async fn off_runtime<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, StoreError> + Send + 'static,
 ) -> Result<T, StoreError> {
@@ -313,7 +312,7 @@ fn check_cell(table: &TableDef, cell: &CellAddress) -> Result<(), StoreError> {
     rules::family_index(table, &cell.family).map(drop)
 }
 
-/// Never met: the commit thread answers each operation with its own kind of outcome.
+/// Unreachable: the commit thread returns the kind of outcome that the operation requires.
 fn unexpected(outcome: &Outcome) -> StoreError {
     StoreError::Io {
         place: "commit thread".to_owned(),
@@ -493,7 +492,7 @@ impl RowStore for EmbeddedStore {
 
     async fn close(&self) -> Result<(), StoreError> {
         let flushed = match self.flush().await {
-            // It was closed before.
+            // Already closed.
             Err(StoreError::Unavailable { .. }) => Ok(()),
             flushed => flushed,
         };

@@ -55,7 +55,7 @@ pub enum StoreError {
         detail: String,
     },
     /// No response arrived in time. Whether the operation took effect is unknown.
-    #[error("store did not answer in time: {detail}")]
+    #[error("store did not respond in time: {detail}")]
     TimedOut {
         /// What failed.
         detail: String,

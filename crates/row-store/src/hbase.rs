@@ -6,49 +6,48 @@
 //!                            └─► worker: ...                    ┘
 //! ```
 //!
-//! The generated client blocks, so each connection has a thread of its own (`worker`); they take
-//! requests from one bounded queue (`queue`). What a gateway sends is bounded before it is believed
-//! (`protocol`), and all of a request has one deadline (`socket`).
+//! The generated client blocks, so each connection is owned by a worker thread (`worker`); the workers take
+//! requests from one bounded queue (`queue`). Sizes announced by a gateway are checked against limits before
+//! memory is allocated (`protocol`), and each request has one deadline for all of its system calls (`socket`).
 //!
 //! # Order
 //!
-//! The mutations of one row in one batch are done in the order of the batch. Different rows of a
-//! batch, and different batches that are under way together, are done side by side, in any order: who
-//! needs one waits for the answer to the first ([`RowStore::keeps_write_order`] is false).
+//! The mutations of one row in one batch are applied in the order of the batch. Different rows of a batch, and
+//! concurrent batches, are applied concurrently and in any order; a caller that depends on the order awaits the
+//! first batch before it sends the second ([`RowStore::keeps_write_order`] is false).
 //!
-//! # What is repeated
+//! # Retries
 //!
-//! | When | Reads, batches, making tables | Increment, check-and-put, append |
+//! | Failure | Reads, batches, creating tables | Increment, check-and-put, append |
 //! |---|---|---|
-//! | no connection, full queue, time over before it was sent | `Unavailable`, nothing was done | the same |
-//! | the connection breaks | sent again, three times in all, then `Io` | `Io`, the outcome is unknown |
-//! | no answer in time | `TimedOut`, the outcome is unknown | the same |
-//! | HBase could not now (region moves, server down or busy) | `Unavailable`: send it again later | `Io` |
-//! | an answer is longer than `max_reply_bytes` | asked for in smaller parts, down to one row of a get and one cell of a scan, then `Invalid` | - |
+//! | no connection, full queue, deadline before sending | `Unavailable`, no effect | the same |
+//! | the connection breaks | sent up to three times, then `Io` | `Io`, the outcome is unknown |
+//! | no response in time | `TimedOut`, the outcome is unknown | the same |
+//! | transient error of HBase (region moves, server down or busy) | `Unavailable`: the caller retries | `Io` |
+//! | a response exceeds `max_reply_bytes` | requested again in smaller parts, down to one row of a get and one cell of a scan, then `Invalid` | - |
 //!
-//! A scan whose connection or scanner is lost goes on after the last whole row. A batch that is sent
-//! again gets another time from HBase; what a gateway that broke off still does of the first attempt
-//! may then come after a write that was begun later. Only the time a put brings along is safe from
-//! that.
+//! A scan that loses its connection or scanner continues after the last complete row. HBase assigns a new
+//! timestamp to a batch that is sent again, and the gateway may still be applying the first attempt, possibly
+//! after a write that started later. Only explicit timestamps are immune to that.
 //!
-//! # What Thrift1 cannot do
+//! # Limits of Thrift1
 //!
-//! | HBase has | Over Thrift1 |
+//! | HBase | Over Thrift1 |
 //! |---|---|
-//! | puts and deletes of one row in one atomic mutation | one call has puts or deletes, of one timestamp. A row's puts without a timestamp are atomic, its puts with one timestamp are, its deletes are; mixed, they are done one after the other, in order (`plan`) |
-//! | a delete and a put in one millisecond | the delete wins; where a batch has both for one row, the put waits for the next millisecond |
-//! | deleting rows in a batch | one call for each row |
-//! | scans for several versions | newest versions are scanned, then each column whose family keeps more is read by itself (`versions`): slow, and not of one instant |
-//! | descending scans from outside to inside | a little more is asked for and cut here (`range`) |
-//! | filters on row keys | regular expressions are wrong for bytes over 127, so [`Scan::filter`] is applied here, in the worker's thread; where it has hints, to keys that are batch without their cells (`selective`) |
-//! | row keys of 32767 bytes | a few less ([`RowStore::max_row_key`]) |
-//! | check-and-put where the value is empty | cannot be told from absent, as in every store here |
+//! | puts and deletes of one row in one atomic mutation | one call has either puts or deletes, with one timestamp. The puts of a row without a timestamp are atomic, so are those with one common timestamp, and so are its deletes; a mix of them is applied step by step, in order (`plan`) |
+//! | a delete and a put in one millisecond | the delete wins; if a batch has both for one row, the put waits for the next millisecond |
+//! | deleting rows in a batch | one call per row |
+//! | scans of several versions | the scan returns the newest versions, then each column whose family keeps more is read separately (`versions`): slow, and not consistent as of one instant |
+//! | reversed scans with an exclusive start | the scan requests slightly more and drops the excess (`range`) |
+//! | filters on row keys | regular expressions fail on bytes above 127, so the worker thread applies [`Scan::filter`]; with seek hints, to keys listed without their cells (`selective`) |
+//! | row keys of 32767 bytes | slightly less ([`RowStore::max_row_key`]) |
+//! | check-and-put of an empty value | indistinguishable from an absent cell, as in every store here |
 //! | atomic writes of several rows | none: [`RowStore::atomic`] is `None` |
-//! | new tables split into regions, with an encoding of data blocks, with other settings later | one region, encoding `NONE`; versions, time to live (whole seconds), bloom filter (`ROW` here) and compression can be set. HBase's shell does the rest: `alter 'tsdb', {NAME => 't', DATA_BLOCK_ENCODING => 'DIFF'}`; `create 'tsdb', ..., SPLITS => [...]` |
-//! | families in the order of their definition | by name; [`RowStore::tables`] and cells are in that order |
-//! | TLS, Kerberos | TLS with HTTP only, which is not spoken here: a proxy beside each end (stunnel, a mesh) |
+//! | pre-split tables, data block encodings, altering tables | one region, encoding `NONE`; versions, time to live (whole seconds), bloom filter (`ROW`) and compression can be set. For the rest use HBase's shell: `alter 'tsdb', {NAME => 't', DATA_BLOCK_ENCODING => 'DIFF'}`; `create 'tsdb', ..., SPLITS => [...]` |
+//! | families in the order of their definition | by name; [`RowStore::tables`] and cells use that order |
+//! | TLS, Kerberos | only TLS with HTTP, which this client does not speak: use a proxy at each end (stunnel, a service mesh) |
 //!
-//! Tables with names that [`TableName`] does not take are not listed.
+//! Tables whose names are not valid [`TableName`]s are not listed.
 
 mod compression;
 mod config;
@@ -95,12 +94,12 @@ pub struct HbaseStore {
 }
 
 impl HbaseStore {
-    /// Connects to HBase, and asks it for its tables.
+    /// Connects to HBase and lists its tables.
     ///
     /// # Errors
     ///
-    /// [`StoreError::Invalid`] if a setting is wrong; else, in one line, what is wrong with each
-    /// gateway, or with HBase behind them.
+    /// [`StoreError::Invalid`] if a setting is invalid; otherwise one line that diagnoses each gateway, or HBase
+    /// behind them.
     pub async fn connect(config: HbaseConfig) -> Result<Self, StoreError> {
         config.check()?;
         let store = Self {
@@ -115,18 +114,18 @@ impl HbaseStore {
                 })
             }
             Err(StoreError::TimedOut { detail }) => Err(StoreError::TimedOut {
-                detail: format!("the gateway answers, but HBase behind it does not: {detail}"),
+                detail: format!("the gateway responds, but HBase behind it does not: {detail}"),
             }),
             Err(error) => Err(error),
         }
     }
 
-    /// The definition of a table; `None` if there is none. One question, where
-    /// [`RowStore::tables`] has one for each table of the cluster.
+    /// The definition of a table; `None` if it does not exist. Takes one request, where [`RowStore::tables`] takes
+    /// one per table of the cluster.
     ///
     /// # Errors
     ///
-    /// When HBase cannot be reached.
+    /// If HBase cannot be reached.
     pub async fn table(&self, name: &TableName) -> Result<Option<TableDef>, StoreError> {
         let found = tables::find(&self.pool, name).await;
         found.map_err(|error| error.into_store_error(RequestContext::idempotent(name)))
@@ -136,7 +135,7 @@ impl HbaseStore {
     ///
     /// # Errors
     ///
-    /// As [`RowStore::create_table`]; HBase refuses an algorithm that its region servers do not have.
+    /// As [`RowStore::create_table`]; HBase rejects algorithms that its region servers do not support.
     pub async fn create_compressed_table(
         &self,
         table: &TableDef,
@@ -170,7 +169,7 @@ impl RowStore for HbaseStore {
         for row in rows {
             raw::check_row_key(table, row)?;
         }
-        // No columns mean all of them to HBase.
+        // HBase takes an empty selection for all columns.
         if matches!(columns, ColumnSelection::Columns(columns) if columns.is_empty()) {
             return Ok(vec![None; rows.len()]);
         }
@@ -216,7 +215,7 @@ impl RowStore for HbaseStore {
         let request = || {
             let (name, row) = (raw::table_name(table), cell.row.clone());
             let column = raw::column(&cell.family, &cell.qualifier);
-            // An empty value says that the cell must be absent.
+            // An empty value requires the cell to be absent.
             let expected = condition.expected.clone().unwrap_or_default();
             let put = raw::put(&cell.family, &cell.qualifier, value);
             move |connection: &mut Connection, deadline| {
@@ -244,7 +243,7 @@ impl RowStore for HbaseStore {
                 let value = cells.into_iter().next().and_then(|cell| cell.value);
                 value.ok_or_else(|| CallError::ConnectionLost {
                     gateway: connection.gateway().to_owned(),
-                    detail: "append: the answer has no value".to_owned(),
+                    detail: "append: the response has no value".to_owned(),
                 })
             }
         };

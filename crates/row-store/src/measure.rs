@@ -14,7 +14,7 @@ pub struct RangeMeasure {
 }
 
 impl RangeMeasure {
-    /// Sums the first `limit` rows, given with their bytes.
+    /// Sums the first `limit` rows, with their sizes in bytes.
     pub(crate) fn of(rows: BTreeMap<Vec<u8>, u64>, limit: usize) -> Self {
         let mut measure = Self::default();
         let is_cut = rows.len() > limit;

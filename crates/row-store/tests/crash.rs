@@ -1,7 +1,7 @@
-//! What was acknowledged is there after `kill -9`.
+//! Acknowledged writes survive `kill -9`.
 //!
-//! The test starts itself as another process, which writes and says on its standard output what was
-//! acknowledged. It is killed in the midst of that, several times on one folder.
+//! The test starts itself as another process, which writes and reports acknowledged writes on its standard
+//! output. That process is killed while it writes, several times on one folder.
 
 #![expect(clippy::unwrap_used, reason = "a test panics when something fails")]
 
@@ -26,7 +26,7 @@ fn counter() -> CellAddress {
     CellAddress::new("counter", "t", "n")
 }
 
-/// A store that flushes every few milliseconds, so that kills meet flushes, too.
+/// A store that flushes every few milliseconds, so that some kills interrupt a flush.
 fn open(folder: &Path) -> EmbeddedStore {
     let mut config = EmbeddedConfig::new(folder);
     config.journal_bytes = 256 << 10;
@@ -37,7 +37,7 @@ fn row(writer: u8, number: u64) -> Vec<u8> {
     [&[writer][..], &number.to_be_bytes()].concat()
 }
 
-/// The process that is killed: writes for ever.
+/// The killed process: writes forever.
 #[test]
 #[ignore = "started by acknowledged_writes_survive_kill_9"]
 fn writing_process() {
@@ -97,7 +97,7 @@ fn acknowledged_writes_survive_kill_9() {
         let mut count = 0;
         for line in output.lines() {
             let line = line.unwrap();
-            // Other lines are the test harness's, or the last one, cut off.
+            // Other lines come from the test harness, or are the truncated last line.
             let words: Vec<&str> = line.split(' ').collect();
             let ["acknowledged", writer, number, sum] = words[..] else {
                 continue;
@@ -110,7 +110,7 @@ fn acknowledged_writes_survive_kill_9() {
             last_sum = last_sum.max(sum);
             count += 1;
             if count == 300 + 170 * round {
-                // SIGKILL; what it wrote before is still read.
+                // SIGKILL; output written before is still read.
                 process.kill().unwrap();
             }
         }

@@ -1,4 +1,5 @@
-//! Table files of row blocks with flipped bits: what is whole stays readable, and all writes go on.
+//! Bit flips and truncation in table files of row blocks: intact rows stay readable, and all writes are
+//! accepted.
 
 #![expect(clippy::unwrap_used, reason = "a test panics when something fails")]
 
@@ -88,7 +89,7 @@ async fn whole() -> tempfile::TempDir {
     folder
 }
 
-/// The rows that have a qualifier, as a scan that passes over damage returns them, and the damage.
+/// The rows with a qualifier that a damage-skipping scan returns, and the damage.
 async fn rows(store: &EmbeddedStore, qualifier: &[u8], reverse: bool) -> (BTreeSet<u32>, Vec<DamagedRange>) {
     let log = DamageLog::default();
     let mut scan = Scan::range(key(0), []);
@@ -119,7 +120,7 @@ fn is_in(damage: &[DamagedRange], number: u32) -> bool {
     })
 }
 
-/// Rows that the damage leaves are read one by one, those that it took are errors that name it.
+/// Checks that gets return surviving rows and fail for lost ones with the damage.
 async fn check_gets(store: &EmbeddedStore, damage: &[DamagedRange], qualifier: &[u8]) {
     for number in (0..ROWS).step_by(7) {
         let row = store.get(&table(), &key(number), &ColumnSelection::All).await;
@@ -153,7 +154,7 @@ async fn check_gets(store: &EmbeddedStore, damage: &[DamagedRange], qualifier: &
     }
 }
 
-/// Flips a bit of a closed store's table file, and does with it all that can be done.
+/// Flips a bit of a closed store's table file, then reads, writes, flushes and compacts.
 async fn survives(whole: &Path, offset: usize) -> Result<usize, String> {
     let folder = tempfile::tempdir().unwrap();
     copy(whole, folder.path());
@@ -165,7 +166,7 @@ async fn survives(whole: &Path, offset: usize) -> Result<usize, String> {
         Err(StoreError::Corrupt { place, .. }) if place.contains(file.to_str().unwrap()) => return Ok(0),
         Err(error) => return Err(error.to_string()),
     };
-    // New points for all rows, before anything is read: the flush meets the damage.
+    // New points for all rows before any read, so that the flush encounters the damage.
     store.write(batch(0..ROWS, b"new")).await.unwrap();
     store.flush().await.map_err(|error| format!("flush: {error}"))?;
     store
@@ -200,7 +201,7 @@ async fn survives(whole: &Path, offset: usize) -> Result<usize, String> {
     if offset.is_multiple_of(2) {
         store.close().await.map_err(|error| format!("close: {error}"))?;
     } else {
-        // As after a crash: the newest are in the journal.
+        // As after a crash: the newest points are in the journal.
         drop(store);
     }
 
@@ -219,8 +220,8 @@ async fn survives(whole: &Path, offset: usize) -> Result<usize, String> {
 async fn survives_any_flipped_bit_in_a_table_file() {
     let whole = whole().await;
     let length = usize::try_from(fs::metadata(table_file(whole.path())).unwrap().len()).unwrap();
-    // Every byte of the end, where index, filter, meta block, contents and trailer are, in the course of
-    // many runs; and here and there in the data blocks.
+    // Over many runs, every byte of the end (index, filter, meta block, contents, trailer), and random bytes
+    // of the data blocks.
     let step = std::env::var("DAMAGE_STEP").map_or(331, |step| step.parse().unwrap());
     let offsets = (0..length.saturating_sub(4_000))
         .step_by(8_009)
@@ -274,7 +275,7 @@ async fn reads_detect_damage_and_serve_all_other_rows() {
     store.check_health().await.unwrap();
     check_gets(&store, std::slice::from_ref(damage), b"old").await;
 
-    // A range that does not have it is read as ever.
+    // Ranges without damage are readable.
     let scan = Scan::range(damage.stop.clone(), []);
     let rows: Vec<_> = store
         .scan(&table(), scan)
@@ -294,13 +295,13 @@ async fn reads_detect_damage_and_serve_all_other_rows() {
         .unwrap();
     assert_eq!(rows.iter().flatten().count(), before);
 
-    // A condition on a row whose cells are unknown is no guess.
+    // A condition on a row with unknown cells fails.
     let cell = oxtsdb_row_store::CellAddress::new(damage.start.clone(), "f", b"counter".to_vec());
     let error = store.increment(&table(), &cell, 1).await.unwrap_err();
     assert!(matches!(error, StoreError::Corrupt { .. }), "{error}");
     store.close().await.unwrap();
 
-    // The damaged file is kept, and the record of it is what makes reads fail.
+    // The damaged file is preserved; reads fail because of its record.
     assert!(Path::new(&damage.file).exists(), "{damage}");
     fs::remove_file(whole.path().join("DAMAGE")).unwrap();
     let store = EmbeddedStore::open(EmbeddedConfig::new(whole.path())).unwrap();
@@ -331,7 +332,7 @@ async fn compaction_continues_after_a_damaged_file() {
     let store = EmbeddedStore::open(EmbeddedConfig::new(whole.path())).unwrap();
     let deadline = tokio::time::Instant::now() + std::time::Duration::from_secs(60);
     let mut flushes = 0;
-    // Rows of other keys in between: no flush reads the damaged block, only the compaction does.
+    // Rows with other keys: no flush reads the damaged block, only the compaction does.
     while store.damage().is_empty() {
         let mut batch = WriteBatch::new(table());
         let family = batch.family("f");
@@ -365,14 +366,14 @@ async fn repair_detects_files_that_cannot_be_reopened() {
     let files = table_files(whole.path());
     assert_eq!(files.len(), 2, "{files:?}");
     let length = |file: &Path| usize::try_from(fs::metadata(file).unwrap().len()).unwrap();
-    // The scan meets the data block, which has rows on both sides of the middle. The other file's trailer
+    // The scan reads the data block, which has rows on both sides of the middle. The other file's trailer
     // was read when the store was opened.
     flip(&files[0], length(&files[0]) / 2);
     flip(&files[1], length(&files[1]) - 20);
 
     let (old, damage) = rows(&store, b"old", false).await;
     assert_eq!(damage.len(), 1, "{damage:?}");
-    // Rows that the other file has too lost nothing, and are read one by one as ever.
+    // Rows that the other file also has are intact and readable by key.
     let (mut intact, mut lost) = (0, 0);
     for number in (0..ROWS).filter(|number| is_in(&damage, *number)) {
         let row = store.get(&table(), &key(number), &ColumnSelection::All).await;
@@ -393,8 +394,8 @@ async fn repair_detects_files_that_cannot_be_reopened() {
     assert_eq!(rows(&store, b"newest", true).await, ((0..ROWS).collect(), damage));
 }
 
-/// Opens a store whose one listed table file has lost its end or all of it, writes to it and opens it again.
-/// Returns how many rows are left; those that are not are recorded as lost.
+/// Opens a store whose only listed table file is truncated or empty, writes to it and reopens it. Returns the
+/// number of remaining rows; the others are recorded as lost.
 async fn survives_a_lost_end(folder: &Path, case: &str) -> usize {
     let store = EmbeddedStore::open(EmbeddedConfig::new(folder))
         .unwrap_or_else(|error| panic!("{case}: the store does not open: {error}"));
@@ -408,7 +409,7 @@ async fn survives_a_lost_end(folder: &Path, case: &str) -> usize {
     store.check_health().await.unwrap();
     let all: BTreeSet<u32> = (0..ROWS).collect();
     assert_eq!(rows(&store, b"new", false).await.0, all, "{case}");
-    // A table that is made later has lost nothing.
+    // Tables created later are not affected.
     let later: TableName = "later".parse().unwrap();
     store
         .create_table(&TableDef::new(later.clone(), &["f"]))
@@ -472,7 +473,7 @@ async fn opens_with_truncated_zeroed_or_missing_table_files() {
             }
         };
         let left = survives_a_lost_end(folder.path(), &case).await;
-        // A data block at the cut is lost, all before it are left.
+        // The data block at the cut is lost, those before it remain.
         let expected = every * kept / length;
         assert!(
             left + 100 >= expected && (kept > 0 || left == 0),
@@ -492,7 +493,7 @@ async fn reopens_with_a_truncated_table_file_while_running() {
         let store = EmbeddedStore::open(config).unwrap();
         let files = table_files(whole.path());
         assert_eq!(files.len(), 2, "{files:?}");
-        // A read meets the damage of the first file; the tree is opened again without the end of the second.
+        // A read encounters the damage of the first file; the tree is reopened while the second one is truncated.
         let length = usize::try_from(fs::metadata(&files[0]).unwrap().len()).unwrap();
         flip(&files[0], length / 2);
         if is_removed {

@@ -1,4 +1,4 @@
-//! The embedded store does what every store must do.
+//! The embedded store passes the conformance suite.
 
 use oxtsdb_row_store::conformance;
 use oxtsdb_row_store::embedded::{EmbeddedConfig, EmbeddedStore};

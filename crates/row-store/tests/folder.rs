@@ -1,4 +1,4 @@
-//! Folders that cannot be used, and disks without room.
+//! Unusable folders, full disks, and permissions.
 
 #![expect(clippy::unwrap_used, reason = "a test panics when something fails")]
 
@@ -98,7 +98,7 @@ async fn journal_size_is_bounded_across_restarts() {
         let left = store.stats().unwrap().journal_bytes;
         assert!(left < 2 * LIMIT, "{left} bytes were left");
         for _ in 0..2 {
-            // The same cell each time: it takes no more memory.
+            // The same cell each time, so memory does not grow.
             store.write(batch(1, 20_000)).await.unwrap();
         }
         let deadline = tokio::time::Instant::now() + std::time::Duration::from_secs(30);
@@ -118,7 +118,7 @@ async fn drops_with_queued_flushes() {
     let folder = tempfile::tempdir().unwrap();
     let store = new_store(folder.path()).await;
     for _ in 0..8 {
-        // It is in the queue, and nobody waits for it.
+        // It stays queued without a caller waiting for it.
         assert!(futures::FutureExt::now_or_never(store.flush()).is_none());
     }
     let (dropped, is_dropped) = std::sync::mpsc::channel();
@@ -219,11 +219,11 @@ async fn detects_or_tolerates_damage_in_every_file() {
     }
 }
 
-/// A small file system that is unmounted in the end.
+/// A small file system, unmounted on drop.
 struct SmallDisk(tempfile::TempDir);
 
 impl SmallDisk {
-    /// `None` where this process must not mount.
+    /// `None` if this process is not allowed to mount.
     fn mount(megabytes: u32) -> Option<Self> {
         let folder = tempfile::tempdir().unwrap();
         let size = format!("size={megabytes}m");
@@ -266,7 +266,7 @@ async fn full_disk_rejects_writes_serves_reads_and_recovers() {
             Ok(()) => acknowledged.push(number),
             Err(error) => break error,
         }
-        assert!(acknowledged.len() < 1_000, "the disk has no room for that");
+        assert!(acknowledged.len() < 1_000, "the disk is too small for that");
     };
     assert!(matches!(error, StoreError::Full { .. }), "{error}");
     let refused = u32::try_from(acknowledged.len()).unwrap();
@@ -275,8 +275,8 @@ async fn full_disk_rejects_writes_serves_reads_and_recovers() {
         let row = futures::executor::block_on(store.get(&table(), &key, &ColumnSelection::All)).unwrap();
         row.map(|row| row.get("f", b"q").unwrap().value.len())
     };
-    assert_eq!(read(&store, refused), None, "nothing of a refused write was done");
-    assert_eq!(read(&store, refused - 1), Some(100_000), "reads go on");
+    assert_eq!(read(&store, refused), None, "a rejected write has no effect");
+    assert_eq!(read(&store, refused - 1), Some(100_000), "reads continue");
 
     fs::remove_file(&ballast).unwrap();
     let deadline = tokio::time::Instant::now() + std::time::Duration::from_secs(30);
@@ -289,7 +289,7 @@ async fn full_disk_rejects_writes_serves_reads_and_recovers() {
     }
     while let Err(error) = store.write(batch(refused, 100_000)).await {
         assert!(matches!(error, StoreError::Full { .. }), "{error}");
-        assert!(tokio::time::Instant::now() < deadline, "there is room again");
+        assert!(tokio::time::Instant::now() < deadline, "space is available again");
         tokio::time::sleep(std::time::Duration::from_millis(20)).await;
     }
     acknowledged.push(refused);
@@ -305,7 +305,7 @@ async fn full_disk_rejects_writes_serves_reads_and_recovers() {
     drop(store.scan(&table(), Scan::prefix(b"")).await.unwrap());
 }
 
-/// Folders and files, and whether others than their owner have rights to them.
+/// Folders and files, and whether other users have permissions on them.
 fn open_to_others(folder: &Path) -> Vec<PathBuf> {
     use std::os::unix::fs::PermissionsExt as _;
 
@@ -324,7 +324,7 @@ async fn denies_access_to_other_users() {
     let store = new_store(&folder).await;
     store.write(batch(1, 100)).await.unwrap();
     let open = open_to_others(&folder);
-    // The engine's files are in a folder that only the owner enters.
+    // The engine's files are in a folder accessible only to the owner.
     let ours: Vec<&PathBuf> = open
         .iter()
         .filter(|path| !path.starts_with(folder.join("blocks")))
@@ -336,7 +336,7 @@ async fn denies_access_to_other_users() {
     assert_eq!(mode(&folder.join("journal")), 0o700);
     store.close().await.unwrap();
 
-    // A folder that was made before.
+    // A folder that existed before.
     for path in [&folder, &folder.join("journal"), &folder.join("blocks")] {
         fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
     }

@@ -1,8 +1,7 @@
-//! The store on HBase does what every store must do, on a real one, and through a network that
-//! breaks.
+//! The HBase store against a real HBase: the conformance suite, directly and through a network that breaks.
 //!
-//! `OXTSDB_TEST_HBASE` names its Thrift gateways, as `host:port[,host:port]`; without it there is
-//! nothing to test. `tests/hbase/rig.sh run --no-opentsdb cargo test ...` sets it.
+//! `OXTSDB_TEST_HBASE` names its Thrift gateways, as `host:port[,host:port]`; without it the tests are skipped.
+//! `tests/hbase/rig.sh run --no-opentsdb cargo test ...` sets it.
 
 #![expect(clippy::unwrap_used, reason = "a test that fails panics")]
 
@@ -24,7 +23,7 @@ async fn connect(gateways: &[String]) -> HbaseStore {
     HbaseStore::connect(HbaseConfig::new(gateways)).await.unwrap()
 }
 
-/// A name that no other run has.
+/// A name unique to this run.
 fn new_name(of: &str) -> TableName {
     let nanos = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos();
     format!("hbase_{nanos:x}_{of}").parse().unwrap()
@@ -128,7 +127,7 @@ async fn selective_scan_finds_few_of_many_rows() {
     let number = |key: &[u8]| u64::from(u16::from_be_bytes([key[0], key[1]]));
     let mut random = Random(2);
     for _ in 0..60 {
-        // Of each `stride` rows the first `wanted`: one of a thousand, all, and what is between.
+        // The first `wanted` of each `stride` rows: from one in a thousand to all.
         let most = [3, 40, 1_500][usize::try_from(random.below(3)).unwrap()];
         let stride = 1 + random.below(most);
         let wanted = 1 + random.below(stride.min(100));
@@ -177,7 +176,7 @@ impl Random {
         (self.0 >> 33) % end
     }
 
-    /// A few bytes, among them those that mean something to HBase or to Thrift.
+    /// A few bytes, including ones that are special to HBase or Thrift.
     fn key(&mut self, shortest: u64) -> Vec<u8> {
         let length = shortest + self.below(4 - shortest);
         (0..length)
@@ -208,11 +207,11 @@ async fn splits_a_batch_into_several_calls() {
         .put_at(t, b"a", 1_000, b"1")
         .put_at(t, b"a", 2_000, b"2");
     batch.put_at(t, b"a", 2_000, b"3").put_at(t, b"b", 1_000, b"4");
-    // A row that is begun again; the last of two puts stays.
+    // A row that is begun twice; the last of two puts wins.
     batch.row(b"twice").put(t, b"a", b"1");
     batch.row(b"between").put(t, b"a", b"1");
     batch.row(b"twice").put(t, b"a", b"2").put(t, b"b", b"3");
-    // Puts and deletes by turns.
+    // Alternating puts and deletes.
     batch
         .row(b"turns")
         .put(t, b"a", b"1")
@@ -333,7 +332,7 @@ async fn recovers_acknowledged_writes_from_any_truncation() {
             if number % 10 == 0 {
                 proxy.cut();
             }
-            // More cuts than a request has attempts are told, and then it is sent again.
+            // More cuts than a request has attempts are reported; the test then retries.
             while let Err(error) = store.write(batch.clone()).await {
                 assert_ne!(error.retry(), Retry::Never, "{error}");
             }
@@ -400,7 +399,7 @@ async fn stalled_gateway_times_out() {
         while let Err(error) = store.check_health().await {
             assert!(std::time::Instant::now() < deadline, "{error}");
         }
-        // What came late was for another row.
+        // A late response would be for another row.
         let other = (round + 5).to_be_bytes();
         let row = row(&store, &table, &other).await.unwrap();
         assert_eq!(row.key(), other);

@@ -1,4 +1,4 @@
-//! Requests, queues and gateways: what is sent, how often, and to whom.
+//! Requests, queueing and gateways: which requests are sent, how often, and to which gateway.
 
 #![expect(clippy::unwrap_used, reason = "a test that fails panics")]
 
@@ -35,8 +35,7 @@ fn config(gateways: &[&str]) -> HbaseConfig {
     config
 }
 
-/// A gateway that answers an increment by the number of increments so far, unless `special` knows
-/// better.
+/// A gateway that responds to an increment with the number of increments so far, unless `special` overrides it.
 fn counting(
     increments: &Arc<AtomicUsize>,
     special: impl Fn(&Request) -> Option<Action> + Send + Sync + 'static,
@@ -62,7 +61,7 @@ fn plain() -> FakeGateway {
     counting(&Arc::default(), |_| None)
 }
 
-/// An address that nobody listens on.
+/// An address without a listener.
 fn unused_address() -> String {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     listener.local_addr().unwrap().to_string()
@@ -75,7 +74,7 @@ async fn read(store: &HbaseStore) -> Result<(), StoreError> {
         .map(|row| assert!(row.is_some()))
 }
 
-/// Does something until it says that it is enough.
+/// Repeats an action until it returns true.
 async fn until_done(what: &str, mut done: impl AsyncFnMut() -> bool) {
     let deadline = Instant::now() + Duration::from_secs(20);
     while !done().await {
@@ -84,7 +83,7 @@ async fn until_done(what: &str, mut done: impl AsyncFnMut() -> bool) {
     }
 }
 
-/// Waits for something in this process.
+/// Waits for a condition in this process.
 async fn until(what: &str, condition: impl Fn() -> bool) {
     until_done(what, async || {
         tokio::time::sleep(Duration::from_millis(5)).await;
@@ -99,7 +98,7 @@ async fn rejects_invalid_settings() {
     let cases: [(Change, &str); 6] = [
         (
             |config| config.gateways.clear(),
-            "no HBase Thrift gateway is named",
+            "no HBase Thrift gateway is configured",
         ),
         (
             |config| config.gateways = vec!["localhost".to_owned()],
@@ -239,7 +238,7 @@ async fn leaves_a_hanging_gateway_and_returns_to_it() {
     })
     .await;
     hangs.store(true, Ordering::SeqCst);
-    // At most one request of each connection meets it.
+    // At most one request of each connection encounters it.
     let results = reads().await;
     let failed = results.iter().filter(|result| result.is_err()).count();
     assert!(failed <= 1, "{results:?}");
@@ -349,12 +348,12 @@ async fn replaces_connections_closed_while_idle() {
     let store = HbaseStore::connect(config(&[&gateway.address])).await.unwrap();
     for number in 1..=20 {
         gateway.cut();
-        // Not even an increment, which is never sent twice, notices.
+        // Not even an increment, which is never sent twice, fails.
         assert_eq!(store.increment(&table(), &cell("row"), 1).await.unwrap(), number);
     }
 }
 
-/// A gateway whose increments wait for a gate, and what came: row keys of increments, names of other
+/// A gateway whose increments wait for a gate, and the received calls: row keys of increments, names of other
 /// calls.
 struct Blocked {
     gate: Gate,
@@ -395,7 +394,7 @@ impl Blocked {
         async move { self.store.increment(&table(), &cell, 1).await }
     }
 
-    /// Increments `1`, which is under way, `2` and `3`, which wait.
+    /// Increments `1`, which is in flight, and `2` and `3`, which wait.
     async fn fill(&self) -> [BoxFuture<'_, Result<i64, StoreError>>; 3] {
         let mut all = ["1", "2", "3"].map(|row| self.increment(row).boxed());
         for (number, increment) in all.iter_mut().enumerate() {
@@ -419,7 +418,9 @@ async fn full_queue_rejects_immediately() {
     let error = blocked.increment("4").await.unwrap_err();
     assert!(matches!(error, StoreError::Unavailable { .. }), "{error}");
     assert!(
-        error.to_string().contains("2 requests to HBase wait already"),
+        error
+            .to_string()
+            .contains("2 requests to HBase are already waiting"),
         "{error}"
     );
     assert_eq!(error.retry(), Retry::Safe);
@@ -439,7 +440,7 @@ async fn health_check_precedes_queued_requests() {
     futures::pin_mut!(health);
     assert!(
         futures::poll!(&mut health).is_pending(),
-        "it is not refused, though the queue is full"
+        "accepted although the queue is full"
     );
     blocked.gate.open();
     health.await.unwrap();
@@ -461,7 +462,7 @@ async fn request_dropped_while_queued_is_not_sent() {
     assert!(futures::poll!(&mut first).is_pending());
     blocked.until_it_came("1").await;
     for _ in 0..10 {
-        // More than the queue takes: what was dropped leaves it.
+        // More than the capacity: dropped requests leave the queue.
         let dropped = blocked.increment("dropped");
         futures::pin_mut!(dropped);
         assert!(futures::poll!(&mut dropped).is_pending());
@@ -514,7 +515,7 @@ async fn expired_request_is_not_sent() {
     let (first, second) = futures::join!(first, second);
     gate.open();
     let errors = [first.unwrap_err(), second.unwrap_err()];
-    // The one may have been done; the other was not.
+    // The first may have taken effect; the second has not.
     assert_eq!(errors[0].retry(), Retry::IfIdempotent, "{}", errors[0]);
     assert_eq!(errors[1].retry(), Retry::Safe, "{}", errors[1]);
 }
@@ -571,7 +572,7 @@ async fn maps_hbase_exceptions_to_store_errors() {
     let store = HbaseStore::connect(config(&[&gateway.address])).await.unwrap();
     let hbase = "org.apache.hadoop.hbase";
     type Check = fn(&StoreError) -> bool;
-    // The message, and what becomes of it for a read and for an increment.
+    // The message, and the resulting error of a read and of an increment.
     let cases: [(String, Check, Check); 6] = [
         (
             format!("{hbase}.TableNotFoundException: tsdb"),

@@ -1,5 +1,4 @@
-//! Whatever a gateway sends: no panic, no great allocation, an error that says what happened, and the
-//! next call works.
+//! Hostile responses: no panic, no large allocation, a specific error, and the next call works.
 
 #![expect(clippy::unwrap_used, reason = "a test that fails panics")]
 
@@ -19,7 +18,7 @@ use thrift::protocol::{
     TFieldIdentifier, TListIdentifier, TMapIdentifier, TMessageType, TOutputProtocol, TType,
 };
 
-/// Lets this process have a gigabyte more than it has: what announces two must not be believed.
+/// Limits this process to a gigabyte more than it uses: announcing two must not allocate them.
 fn limit_memory() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -53,7 +52,7 @@ fn table() -> TableName {
     "tsdb".parse().unwrap()
 }
 
-/// A gateway that gives `hostile` for an answer to reads of rows while it is `armed`.
+/// A gateway that responds to reads of rows with `hostile` while it is `armed`.
 struct Hostile {
     gateway: FakeGateway,
     armed: Arc<AtomicBool>,
@@ -79,14 +78,14 @@ impl Hostile {
         Self { gateway, armed }
     }
 
-    /// The error of a read that meets the hostile answer, after which the next read works.
+    /// The error of a read that gets the hostile response; checks that the next read works.
     async fn error(&self, config: HbaseConfig) -> StoreError {
         let store = HbaseStore::connect(config).await.unwrap();
         let table = table();
         let read = || store.get(&table, b"row", &ColumnSelection::All);
         self.armed.store(true, Ordering::SeqCst);
         let before = self.gateway.connections();
-        let error = read().await.expect_err("a hostile answer");
+        let error = read().await.expect_err("a hostile response");
         self.armed.store(false, Ordering::SeqCst);
         let row = read().await.unwrap().expect("the row is there");
         assert_eq!(row.get("t", b"q").unwrap().value, b"value");
@@ -95,7 +94,7 @@ impl Hostile {
     }
 }
 
-/// What a read says that meets these fields in place of an answer's.
+/// The error of a read whose response has these fields.
 async fn error_of(write: fn(&mut reply::Output) -> thrift::Result<()>) -> String {
     let hostile = Hostile::start(move |_| Action::Reply(reply::fields(write)));
     let config = config(&hostile.gateway);
@@ -120,7 +119,7 @@ async fn rejects_strings_of_two_gigabytes() {
     })
     .await;
     assert!(
-        error.contains("an answer that needs more than 1048576 bytes"),
+        error.contains("a response that needs more than 1048576 bytes"),
         "{error}"
     );
 }
@@ -135,7 +134,7 @@ async fn allocates_strings_as_their_bytes_arrive() {
         Action::BytesAndClose(announced.encode(&request.name, request.sequence))
     });
     let mut config = config(&hostile.gateway);
-    // Three attempts that believed the length would need 3 GiB.
+    // Three attempts that allocated the announced length would need 3 GiB.
     config.max_reply_bytes = 2 << 30;
     let error = hostile.error(config).await;
     assert!(matches!(error, StoreError::Io { .. }), "{error}");
@@ -170,7 +169,7 @@ async fn rejects_huge_containers() {
     );
     let error = error_of(|output| rows(output, 65_536)).await;
     assert!(
-        error.contains("an answer that needs more than 1048576 bytes"),
+        error.contains("a response that needs more than 1048576 bytes"),
         "{error}"
     );
     let error = error_of(|output| {
@@ -180,7 +179,7 @@ async fn rejects_huge_containers() {
     })
     .await;
     assert!(
-        error.contains("an answer that needs more than 1048576 bytes"),
+        error.contains("a response that needs more than 1048576 bytes"),
         "{error}"
     );
 }
@@ -200,7 +199,7 @@ async fn rejects_deep_nesting() {
 
 #[tokio::test]
 async fn aborts_endless_responses() {
-    // An unknown field that is a struct of ever more fields, none of which needs any memory.
+    // An unknown field that is a struct of endless fields, none of which needs memory.
     let hostile = Hostile::start(|request| {
         let begin = reply::fields(|output| {
             output.write_field_begin(&TFieldIdentifier::new("unknown", TType::Struct, 99))
@@ -216,7 +215,7 @@ async fn aborts_endless_responses() {
     let started = Instant::now();
     let error = hostile.error(config).await;
     assert!(
-        error.to_string().contains("an answer that needs more than"),
+        error.to_string().contains("a response that needs more than"),
         "{error}"
     );
     assert!(
@@ -251,7 +250,7 @@ async fn rejects_trailing_bytes() {
     });
     let config = config(&hostile.gateway);
     let error = hostile.error(config).await.to_string();
-    assert!(error.contains("4 bytes after the end of an answer"), "{error}");
+    assert!(error.contains("4 bytes after the end of a response"), "{error}");
 }
 
 #[tokio::test]
@@ -317,7 +316,7 @@ async fn rejects_unrequested_rows() {
         .await
         .unwrap_err();
     assert!(
-        error.to_string().contains("row `another` was not asked for"),
+        error.to_string().contains("row `another` was not requested"),
         "{error}"
     );
 }
@@ -348,7 +347,7 @@ async fn rejects_garbage() {
             .wrapping_add(1_442_695_040_888_963_407);
         let seed = random;
         let hostile = Hostile::start(move |request| {
-            // The first ones look like an answer, then anything comes.
+            // The first bytes look like a response, the rest is random.
             let mut bytes = reply::header(&request.name, TMessageType::Reply, request.sequence);
             let mut random = seed;
             if random.is_multiple_of(4) {
@@ -365,7 +364,7 @@ async fn rejects_garbage() {
         let config = config(&hostile.gateway);
         let store = HbaseStore::connect(config).await.unwrap();
         hostile.armed.store(true, Ordering::SeqCst);
-        // It may happen to be an answer; then it has no row that was asked for.
+        // It may happen to be a valid response, which then has no requested row.
         if let Ok(row) = store.get(&table(), b"row", &ColumnSelection::All).await {
             assert_eq!(row, None, "seed {seed}");
         }
@@ -393,7 +392,7 @@ async fn error_shows_the_bytes_of_a_non_thrift_peer() {
         assert!(matches!(error, StoreError::Unavailable { .. }), "{error}");
         let error = error.to_string();
         assert!(
-            framed || error.contains("no Thrift answer but `HTTP/1.1 400"),
+            framed || error.contains("no Thrift response but `HTTP/1.1 400"),
             "{error}"
         );
         assert!(
@@ -411,7 +410,7 @@ async fn unresponsive_peer_times_out() {
     let started = Instant::now();
     let error = HbaseStore::connect(config).await.unwrap_err();
     assert!(matches!(error, StoreError::Unavailable { .. }), "{error}");
-    assert!(error.to_string().contains("no answer in time"), "{error}");
+    assert!(error.to_string().contains("no response in time"), "{error}");
     assert!(
         started.elapsed() < Duration::from_secs(5),
         "{:?}",
@@ -462,7 +461,7 @@ async fn discards_late_responses() {
             }
             match (request.name.as_str(), request.connection) {
                 ("getTableNames", _) => Action::Reply(reply::names(&[])),
-                // Late, and with the numbers that the next call on this connection would have.
+                // Late, and with the sequence number that the next call on this connection would have.
                 ("atomicIncrement", 0) => {
                     let mut late = reply::long(1).encode(&request.name, request.sequence);
                     late.extend(reply::long(1).encode(&request.name, request.sequence + 1));
@@ -487,9 +486,9 @@ async fn discards_late_responses() {
 #[tokio::test]
 async fn rejects_inconsistent_frames() {
     let cases: [(i32, &str); 3] = [
-        (i32::MAX, "no Thrift answer but `\\x7f\\xff\\xff\\xff"),
-        (-1, "no Thrift answer but `\\xff\\xff\\xff\\xff"),
-        (20, "a frame ends within an answer"),
+        (i32::MAX, "no Thrift response but `\\x7f\\xff\\xff\\xff"),
+        (-1, "no Thrift response but `\\xff\\xff\\xff\\xff"),
+        (20, "a frame ends within a response"),
     ];
     for (length, expected) in cases {
         let gateway = FakeGateway::start_framed(move |request| {

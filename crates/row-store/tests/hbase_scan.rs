@@ -1,4 +1,4 @@
-//! Scans over gateways that break, forget and give wide rows in parts.
+//! Scans over gateways that break, lose scanners, and return wide rows in parts.
 
 #![expect(clippy::unwrap_used, reason = "a test that fails panics")]
 
@@ -23,22 +23,22 @@ fn key(number: usize) -> Vec<u8> {
     format!("row{number:04}").into_bytes()
 }
 
-/// A part of a row: its key, and how manieth part it is.
+/// A part of a row: its key and the index of the part.
 type Part = (Vec<u8>, u8);
 
-/// A gateway with one table that can be scanned, whose rows have so many parts of one cell each.
+/// A gateway with one scannable table, whose rows have the given number of single-cell parts.
 struct Table {
     parts_per_row: u8,
     next_scanner: AtomicUsize,
-    /// What each scanner has still to give.
+    /// The remaining parts of each scanner.
     scanners: Mutex<HashMap<i32, Vec<Part>>>,
-    /// Scanners with the connection that each was opened on.
+    /// The connection that opened each scanner.
     opened_on: Mutex<HashMap<i32, usize>>,
-    /// Whether one was used on another one.
+    /// Whether a scanner was used on another connection.
     mixed_up: AtomicBool,
     closed: AtomicUsize,
     fetches: AtomicUsize,
-    /// How many rows each call asked for by their keys.
+    /// Number of rows that each get requested.
     gets: Mutex<Vec<usize>>,
 }
 
@@ -80,13 +80,13 @@ impl Table {
         let rows = (0..ROWS)
             .map(key)
             .filter(|key| key.as_slice() >= start && key.as_slice() < stop);
-        // With a filter: keys alone.
+        // With a filter: keys only.
         let is_of_keys = request.string(&[2, 6]).is_some();
         let parts_per_row = if is_of_keys { 1 } else { self.parts_per_row };
         let mut parts: Vec<Part> = rows
             .flat_map(|key| (0..parts_per_row).map(move |part| (key.clone(), part)))
             .collect();
-        // Taken from the end.
+        // Popped from the end.
         parts.reverse();
         let id = i32::try_from(self.next_scanner.fetch_add(1, Ordering::SeqCst)).unwrap();
         self.scanners.lock().insert(id, parts);
@@ -94,7 +94,7 @@ impl Table {
         Action::Reply(reply::integer(id))
     }
 
-    /// Rows by their keys; of the check of health, none.
+    /// Rows by key; none for the health check.
     fn get(&self, request: &Request) -> Action {
         let keys = request.strings.iter().filter(|(path, _)| path == &[2]);
         let keys: Vec<&[u8]> = keys
@@ -150,7 +150,7 @@ fn name() -> TableName {
     "tsdb".parse().unwrap()
 }
 
-/// Scans; after each batch something happens.
+/// Scans, running `between` after each batch.
 async fn scan(
     store: &HbaseStore,
     scan: Scan,
@@ -174,7 +174,7 @@ fn assert_all_rows(rows: &[Row], cells: usize) {
         (0..ROWS).map(key).collect::<Vec<_>>(),
         "each row once, in order"
     );
-    assert!(rows.iter().all(|row| row.len() == cells), "whole rows");
+    assert!(rows.iter().all(|row| row.len() == cells), "complete rows");
 }
 
 /// Waits for a condition of a server in this process.
@@ -241,16 +241,16 @@ async fn uses_a_scanner_only_on_its_connection() {
     let mut rows = Vec::new();
     while let Some(batch) = stream.next().await {
         rows.extend(batch.unwrap());
-        // When this is answered, so is the fetch of the next batch: there is one connection.
+        // With a single connection, this response implies that the next batch was fetched.
         store.check_health().await.unwrap();
         gateway.cut();
-        // Now there is another, when the scan goes on.
+        // The scan continues on a new connection.
         store.check_health().await.unwrap();
     }
     assert_all_rows(&rows, 1);
     assert!(
         !table.mixed_up.load(Ordering::SeqCst),
-        "a scanner of another connection was asked for"
+        "a scanner of another connection was used"
     );
 }
 
@@ -281,7 +281,7 @@ async fn closes_scanners_at_the_end_and_on_drop() {
     drop(stream);
     until("closing", || table.closed.load(Ordering::SeqCst) == 2).await;
     assert!(table.scanners.lock().is_empty(), "none is left");
-    // Dropped before the gateway has answered at all.
+    // Dropped before the gateway has responded.
     drop(futures::poll!(store.scan(&name(), Scan::prefix(b""))));
     until("an end", || {
         let opened = table.next_scanner.load(Ordering::SeqCst);
@@ -323,7 +323,7 @@ async fn panicking_filter_fails_only_its_scan() {
     config.connections = 1;
     let store = HbaseStore::connect(config).await.unwrap();
     let mut filtered = Scan::prefix(b"");
-    filtered.filter = Some(RowFilter::new(|_| panic!("as a test wants it")));
+    filtered.filter = Some(RowFilter::new(|_| panic!("on purpose")));
     let error = scan(&store, filtered, |_| {}).await.unwrap_err();
     assert!(matches!(error, StoreError::Io { .. }), "{error}");
     let rows = scan(&store, Scan::prefix(b""), |_| {}).await.unwrap();
@@ -336,7 +336,7 @@ async fn fetches_less_after_oversized_responses() {
     let gateway = start(&table);
     let mut config = HbaseConfig::new([gateway.address.as_str()]);
     config.connections = 1;
-    // Of 128 parts, as they are fetched at first, one answer would need more.
+    // A response of 128 parts, the initial fetch size, would need more.
     config.max_reply_bytes = 4 << 10;
     let store = HbaseStore::connect(config).await.unwrap();
     let rows = scan(&store, Scan::prefix(b""), |_| {}).await.unwrap();
@@ -357,7 +357,7 @@ fn number(key: &[u8]) -> usize {
     std::str::from_utf8(&key[3..]).unwrap().parse().unwrap()
 }
 
-/// Of each `stride` rows the first `wanted`, and where the next of them are.
+/// A filter for the first `wanted` of each `stride` rows, with seek hints.
 fn some_of(wanted: usize, stride: usize) -> Scan {
     let filter = RowFilter::new(move |key| number(key) % stride < wanted);
     let mut scan = Scan::prefix(b"");
@@ -374,7 +374,7 @@ async fn reads_only_matching_rows_when_few_match() {
     let rows = scan(&store, some_of(1, 500), |_| {}).await.unwrap();
     let found: Vec<Vec<u8>> = rows.iter().map(|row| row.key().to_vec()).collect();
     assert_eq!(found, [key(0), key(500)]);
-    assert!(rows.iter().all(|row| row.len() == 3), "whole rows");
+    assert!(rows.iter().all(|row| row.len() == 3), "complete rows");
     assert_eq!(*table.gets.lock(), [1, 1]);
     let scanners = table.next_scanner.load(Ordering::SeqCst);
     assert_eq!(scanners, 3, "at the start, at row 500 and behind all rows");
@@ -392,7 +392,7 @@ async fn dense_matches_are_read_by_scan() {
     let rows = scan(&store, most, |_| {}).await.unwrap();
     assert_eq!(rows.len(), ROWS / 10 * 9);
     assert!(rows.is_sorted_by_key(|row| row.key().to_vec()));
-    assert!(rows.iter().all(|row| row.len() == 3), "whole rows");
+    assert!(rows.iter().all(|row| row.len() == 3), "complete rows");
     assert!(
         table.gets.lock().iter().sum::<usize>() < 8,
         "{:?}",

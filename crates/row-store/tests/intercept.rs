@@ -1,4 +1,4 @@
-//! A store behind a hook that changes nothing is the store within.
+//! An intercepted store whose hook changes nothing passes the conformance suite.
 
 use std::sync::Arc;
 

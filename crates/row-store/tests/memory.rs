@@ -1,4 +1,4 @@
-//! The store in memory does what every store must do.
+//! The memory store passes the conformance suite.
 
 use oxtsdb_row_store::memory::MemoryStore;
 use oxtsdb_row_store::{RowStore, StoreError, conformance};

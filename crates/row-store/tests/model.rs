@@ -1,5 +1,5 @@
-//! The embedded store against the store in memory: random operations, flushes, reopenings and
-//! crashes between them, and the same cells in both after each.
+//! The embedded store against the memory store: random operations, flushes, reopenings and crashes, and equal
+//! cells after each.
 
 #![expect(clippy::unwrap_used, reason = "a test panics when something fails")]
 
@@ -20,7 +20,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 
 const START_MS: i64 = 1_700_000_000_000;
-/// The families: one version, three versions, and one whose cells live for ten seconds.
+/// The families: one version, three versions, and one with a time to live of ten seconds.
 const FAMILIES: [&str; 3] = ["one", "three", "short"];
 
 #[derive(Clone, Debug)]
@@ -130,7 +130,7 @@ fn operation() -> impl Strategy<Value = Operation> {
     ]
 }
 
-/// Columns whose qualifiers are points of OpenTSDB's, and others.
+/// Columns with OpenTSDB's qualifiers of points, and others.
 fn qualifier(column: u8) -> &'static [u8] {
     [
         &b"\x00\x07"[..],
@@ -169,7 +169,7 @@ fn definition() -> TableDef {
 
 fn batch(rows: &[(u8, Vec<Mutation>)], now_ms: i64) -> WriteBatch {
     let mut batch = WriteBatch::new(table());
-    // In another order than the table has them.
+    // In another order than the table defines them.
     let ids: BTreeMap<usize, _> = (0..FAMILIES.len())
         .rev()
         .map(|family| (family, batch.family(FAMILIES[family])))
@@ -205,7 +205,7 @@ fn batch(rows: &[(u8, Vec<Mutation>)], now_ms: i64) -> WriteBatch {
     batch
 }
 
-/// Does an operation and tells what it answered.
+/// Performs an operation and returns its outcome.
 async fn perform(store: &dyn RowStore, operation: &Operation, now_ms: i64) -> String {
     let cell =
         |row: u8, family: usize, column: u8| CellAddress::new(key(row), FAMILIES[family], qualifier(column));
@@ -357,7 +357,7 @@ fn copy_folder(from: &Path, to: &Path) {
     }
 }
 
-/// Cuts the newest segment of a journal somewhere, as a crash may.
+/// Truncates the newest journal segment at a random offset, as a crash may.
 fn tear_journal(folder: &Path, thousandths: usize) {
     let mut segments: Vec<_> = fs::read_dir(folder.join("journal"))
         .unwrap()
@@ -397,7 +397,7 @@ proptest! {
             for operation in operations.iter().filter(|operation| !matches!(operation, Operation::Wait(_))) {
                 pair.perform(operation).await;
                 if matches!(operation, Operation::Flush | Operation::CloseAndReopen) {
-                    // What is in blocks is not in the journal any more.
+                    // Flushed rows are no longer in the journal.
                     states.clear();
                 }
                 states.push(contents(&pair.model, 10, false).await);

@@ -1,4 +1,4 @@
-//! Rows whose cells are packed, in blocks, in memory and in both: the points and cells that a scan has otherwise.
+//! Packed rows, in blocks, in memory and in both: their points and cells equal those of an unpacked scan.
 
 #![expect(clippy::unwrap_used, reason = "a test panics when something fails")]
 
@@ -17,8 +17,8 @@ type Cell = (usize, Vec<u8>, Vec<u8>);
 
 #[derive(Clone, Debug)]
 enum Operation {
-    /// So many points of each row, from where the last ones ended; of the last row with gaps, jumps back, and
-    /// other cells between.
+    /// This many points per row, continuing from the previous ones; the last row has gaps, backward jumps and
+    /// other cells in between.
     Append(usize, Vec<Cell>),
     DeleteColumn(u16),
     DeleteRow(u8),
@@ -80,7 +80,7 @@ async fn scan(store: &EmbeddedStore, packed: bool) -> Vec<Row> {
     batches.into_iter().flatten().collect()
 }
 
-/// Rows 0 and 1 have integers or doubles only, row 2 these cells.
+/// Rows 0 and 1 have only integers or only doubles, row 2 has these cells.
 async fn append(store: &EmbeddedStore, at: &mut u16, count: usize, cells: &[Cell]) {
     let mut batch = WriteBatch::new(table());
     let families = FAMILIES.map(|family| batch.family(family));
@@ -99,7 +99,7 @@ async fn append(store: &EmbeddedStore, at: &mut u16, count: usize, cells: &[Cell
     store.write(batch).await.unwrap();
 }
 
-/// What columns of points say, from the cells of a row.
+/// The expected point columns for the cells of a row.
 fn assert_points(row: &Row, points: &PointColumns) {
     assert_eq!(row.len(), points.len());
     for (place, cell) in row.cells().enumerate() {
@@ -126,7 +126,7 @@ fn assert_points(row: &Row, points: &PointColumns) {
     }
 }
 
-/// Does the operations and compares after each; how many rows were read as points.
+/// Performs the operations and compares after each; returns the number of rows read as points.
 async fn check(operations: &[Operation]) -> usize {
     let folder = tempfile::tempdir().unwrap();
     let open = || EmbeddedStore::open(EmbeddedConfig::new(folder.path())).unwrap();

@@ -1,7 +1,7 @@
-//! A process that may open no more files, or whose files may not grow: the store goes on, or goes on
-//! again as soon as it can, without being opened again.
+//! A process at its limit of open files or of file sizes: the store keeps working, or recovers without being
+//! reopened.
 //!
-//! The limits are those of a whole process, so the test starts itself as another one.
+//! The limits apply to a whole process, so the test starts itself as another process.
 
 #![expect(clippy::unwrap_used, reason = "a test panics when something fails")]
 
@@ -39,7 +39,7 @@ async fn check_rows(store: &EmbeddedStore, numbers: impl Iterator<Item = u32>) {
 
 #[test]
 fn writes_survive_descriptor_and_file_size_limits() {
-    // A write beyond the limit of a file's length is a signal first, which would end the process.
+    // A write beyond the file size limit first raises a signal, which would end the process.
     let status = Command::new("sh")
         .args([
             "-c",
@@ -62,13 +62,13 @@ async fn limited_process() {
     store.create_table(&TableDef::new(table(), &["f"])).await.unwrap();
     store.write(batch(0)).await.unwrap();
 
-    // Connections take all descriptors that there are.
+    // Connections take all available descriptors.
     limit(Resource::Nofile, Some(300));
     let mut hoard = Vec::new();
     while let Ok(file) = File::open("/dev/null") {
         hoard.push(file);
     }
-    // Each fourth write fills a segment and begins a flush.
+    // Every fourth write fills a segment and starts a flush.
     for number in 1..100 {
         store
             .write(batch(number))
@@ -81,13 +81,13 @@ async fn limited_process() {
     drop(hoard);
     check_rows(&store, 0..100).await;
 
-    // The next segment cannot be made at all, nor can it later: its folder is gone.
+    // The next segment cannot be created: its folder is gone.
     store.flush().await.unwrap();
     store.write(batch(100)).await.unwrap();
     let journal = folder.path().join("journal");
     std::fs::rename(&journal, folder.path().join("elsewhere")).unwrap();
     let error = loop {
-        // What is prepared is used first; the flush cannot remove segments.
+        // The prepared segment is used first; the flush cannot remove segments.
         match store.write(batch(101)).await {
             Ok(()) => {}
             Err(error) => break error,
@@ -106,7 +106,7 @@ async fn limited_process() {
     store.flush().await.unwrap();
     store.check_health().await.unwrap();
 
-    // A write to a segment fails in its midst.
+    // A write to a segment fails halfway.
     limit(Resource::Fsize, Some(4 << 10));
     let error = store.write(batch(103)).await.unwrap_err();
     assert!(
@@ -115,7 +115,7 @@ async fn limited_process() {
     );
     store.check_health().await.unwrap_err();
     limit(Resource::Fsize, None);
-    // No write is sent to a store that is not healthy, so it recovers without one.
+    // An unhealthy store gets no writes, so it recovers without one.
     let deadline = tokio::time::Instant::now() + std::time::Duration::from_secs(30);
     while let Err(error) = store.check_health().await {
         assert!(tokio::time::Instant::now() < deadline, "{error}");

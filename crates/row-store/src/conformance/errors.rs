@@ -1,4 +1,4 @@
-//! Tables, and what is refused.
+//! Table definitions, and rejected requests.
 
 use super::subject::Subject;
 use crate::{
@@ -134,7 +134,7 @@ pub(super) async fn rejects_row_keys_out_of_bounds(subject: &Subject<'_>) {
             table.store.append(&table.name, &cell, b"v").await.err(),
         ];
         for error in errors {
-            let error = error.expect("such a key is refused");
+            let error = error.expect("the key is rejected");
             assert!(matches!(error, StoreError::Invalid { .. }), "{error}");
         }
     }

@@ -130,7 +130,7 @@ pub(super) async fn prefix_scan_covers_all_keys_of_the_prefix(subject: &Subject<
     assert_eq!(table.keys(Scan::prefix(&[])).await, keys);
 }
 
-/// Where the store can do so.
+/// For stores that can measure ranges.
 pub(super) async fn measures_a_range(subject: &Subject<'_>) {
     let table = thirty_rows(subject).await;
     let Some(all) = table.measure("", "", 100).await else {
@@ -252,7 +252,7 @@ pub(super) async fn scan_selects_columns(subject: &Subject<'_>) {
     );
 }
 
-/// Qualifier of OpenTSDB's for so many seconds and flags of a value.
+/// OpenTSDB's qualifier for a second of the hour and the flags of a value.
 fn point(seconds: u16, flags: u16) -> [u8; 2] {
     (seconds << 4 | flags).to_be_bytes()
 }
@@ -332,7 +332,7 @@ pub(super) async fn empty_range_has_no_rows(subject: &Subject<'_>) {
     let table = thirty_rows(subject).await;
     for reverse in [false, true] {
         for (start, stop) in [("b5", "b5"), ("d", ""), ("", "a"), ("b5", "b4")] {
-            // HBase refuses a range that ends before it starts, so that one is not asked for.
+            // HBase rejects ranges that end before they start, so this one is not requested.
             if stop.is_empty() || start <= stop {
                 let mut scan = Scan::range(start, stop);
                 scan.reverse = reverse;

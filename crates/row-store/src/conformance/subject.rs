@@ -1,4 +1,4 @@
-//! The store under test, and short forms of what the checks do with it.
+//! The store under test, with helpers for the checks.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -10,14 +10,14 @@ use crate::{
     TableName, WriteBatch,
 };
 
-/// The store under test, with short forms of what the checks do with it.
+/// The store under test.
 pub(super) struct Subject<'a> {
     pub(super) store: &'a dyn RowStore,
     pub(super) check: &'static str,
 }
 
 impl Subject<'_> {
-    /// A name for a table that no other run and no other check has.
+    /// A table name unique to this run and check.
     pub(super) fn table_name(&self) -> TableName {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);

@@ -7,7 +7,7 @@ use futures::stream::{FuturesUnordered, StreamExt as _};
 use super::subject::{Subject, contents};
 use crate::{FamilyDef, Scan};
 
-/// Bytes that a store which takes keys for text would stumble over.
+/// Bytes that a store would mangle if it treated keys as text.
 const AWKWARD: [&[u8]; 7] = [
     &[0],
     &[0, 0],
@@ -191,7 +191,7 @@ pub(super) async fn stores_large_values(subject: &Subject<'_>) {
     assert_eq!(table.value(b"row", b"empty").await.unwrap(), b"");
 }
 
-/// OpenTSDB's compaction makes one of 144,000 bytes of ten points a second.
+/// OpenTSDB's compaction produces qualifiers of 144,000 bytes for ten points a second.
 pub(super) async fn stores_long_qualifiers(subject: &Subject<'_>) {
     let table = subject.table().await;
     let lengths = [65_535, 65_536, 144_000, 1 << 20];
@@ -258,7 +258,7 @@ pub(super) async fn deletes_a_column(subject: &Subject<'_>) {
     assert_eq!(
         contents(&row),
         [("a".to_owned(), b"kept".to_vec(), b"v".to_vec())],
-        "all versions went"
+        "all versions are deleted"
     );
     assert_eq!(table.keys(Scan::prefix(b"")).await, [b"row"]);
 }
@@ -364,7 +364,7 @@ pub(super) async fn concurrent_writes_keep_their_order(subject: &Subject<'_>) {
     }
     let table = subject.table().await;
     for round in 0..20_u8 {
-        // Bigger and smaller ones, so that one that waits for room is not overtaken.
+        // Of different sizes, so that a write waiting for capacity could be overtaken.
         let writes = (0..50_u8).map(|number| {
             let value = vec![number; if number % 7 == 0 { 200_000 } else { 1 }];
             let table = &table;

@@ -1,18 +1,17 @@
-//! Row blocks: all cells of one row in bytes.
+//! Row blocks: the encoding of all cells of one row.
 //!
 //! ```text
 //!   version (1) | crc (4) | runs
 //!   run     form (4 bits) family (4 bits) | number of cells | cells
-//!   form    0                       any cells
-//!           2, 4                    points with qualifiers of so many bytes; see `columns`
-//!   cells of form 0                 for each: timestamp, as difference to the one before |
+//!   form    0                       arbitrary cells
+//!           2, 4                    points with qualifiers of this many bytes; see `columns`
+//!   cells of form 0                 for each: timestamp, as difference to the previous one |
 //!                                   length | qualifier | length | value
 //! ```
 //!
-//! Cells are in the order of a [`Row`](crate::Row), and come back exactly as they were, timestamps
-//! included: a version is told from another by its timestamp, and so is a cell that a delete or a
-//! time to live takes away. A run is a stretch of cells of one family and form, 65,536 at most; the
-//! checksum is over the runs. Numbers without a size are varints.
+//! Cells are in the order of a [`Row`](crate::Row), and the encoding is lossless, including timestamps: they
+//! distinguish versions and decide which cells a delete or a time to live removes. A run is a sequence of cells
+//! of one family and form, at most 65,536. The checksum covers the runs. Numbers without a size are varints.
 
 mod columns;
 mod floats;
@@ -26,10 +25,10 @@ use crate::limits::MAX_QUALIFIER;
 const VERSION: u8 = 1;
 /// Bytes before the runs.
 const HEADER: usize = 5;
-/// Cells of a run, at most: so a block that is damaged cannot ask for more memory than that.
+/// The most cells of a run, which bounds the memory that a damaged block can request.
 const MAX_RUN: usize = 1 << 16;
 
-/// The block of a row.
+/// Encodes the cells of a row.
 pub(super) fn encode(cells: &CellList) -> Vec<u8> {
     let cells: Vec<RawCell<'_>> = cells.iter().collect();
     let mut block = vec![VERSION, 0, 0, 0, 0];
@@ -50,7 +49,7 @@ pub(super) fn encode(cells: &CellList) -> Vec<u8> {
     block
 }
 
-/// The runs of a block.
+/// Verifies the version and the checksum of a block and returns its runs.
 fn runs(block: &[u8]) -> Result<Reader<'_>, &'static str> {
     let mut reader = Reader(block);
     if reader.byte() != Some(VERSION) {
@@ -62,8 +61,7 @@ fn runs(block: &[u8]) -> Result<Reader<'_>, &'static str> {
     Ok(reader)
 }
 
-/// The family and number of the points that a block begins with; they may be all it has. Nothing of it is
-/// checked.
+/// The family and number of the points that a block begins with, possibly all of its content. Verifies nothing.
 pub(super) fn first_points(block: &[u8]) -> Option<(u8, usize)> {
     let mut reader = Reader(block.get(HEADER..)?);
     let first = reader.byte().filter(|first| first >> 4 != 0)?;
@@ -71,7 +69,7 @@ pub(super) fn first_points(block: &[u8]) -> Option<(u8, usize)> {
     Some((first & 0xf, count))
 }
 
-/// Reads the points of a block that has nothing else; `false` if it has.
+/// Decodes a block that consists of points only; `false` if it has other cells.
 pub(super) fn decode_points(block: &[u8], points: &mut PointColumns) -> Result<bool, &'static str> {
     let mut reader = runs(block)?;
     if reader.0.is_empty() {
@@ -87,12 +85,12 @@ pub(super) fn decode_points(block: &[u8], points: &mut PointColumns) -> Result<b
     Ok(are_points && reader.0.is_empty())
 }
 
-/// Adds the point that a cell is, behind the others; `false` if it cannot be there.
+/// Appends a cell that is a point; `false` if it is not a point or does not follow the others.
 pub(super) fn push_point(points: &mut PointColumns, cell: &RawCell<'_>) -> bool {
     columns::push_point(points, cell)
 }
 
-/// The cells of a block; the error says what is wrong with it.
+/// Decodes the cells of a block; the error describes the damage.
 pub(super) fn decode(block: &[u8]) -> Result<CellList, &'static str> {
     let mut reader = runs(block)?;
     let mut cells = CellList::default();

@@ -1,16 +1,16 @@
 //! Row blocks on disk, in an LSM tree.
 //!
-//! The key is the table's id (2 bytes) and the row key, the value a row block. Blocks are written
-//! by sorted bulk ingestion only: a flush becomes new table files, which are synced before they
-//! can be seen, all at once. So the tree's own journal stays empty, and opening it again is quick.
+//! The key is the table's id (2 bytes) followed by the row key, the value a row block. Blocks are written only
+//! by sorted bulk ingestion: a flush writes new table files, syncs them, and then makes them visible
+//! atomically. The tree's own journal therefore stays empty, and reopening the tree is fast.
 //!
 //! # Damage
 //!
-//! A read, a flush or a compaction that meets a damaged table file fails with a [`Fault`].
-//! [`Blocks::repair`] finds the file, records which keys its damaged blocks may have had (see
-//! `set_aside`), closes the tree, puts a file of the same rows without these in its place (see
-//! `salvage`), and opens the tree again. From then on the tree is whole: flushes and compactions
-//! pass through it as ever. Only reads look at the record of what is missing.
+//! A read, flush or compaction that encounters a damaged table file fails with a [`Fault`]. [`Blocks::repair`]
+//! locates the file, records which keys its damaged blocks may have had (see `set_aside`), closes the tree,
+//! replaces the file by one with its intact blocks (see `salvage`), and reopens the tree. Afterwards the tree
+//! is consistent: flushes and compactions need no special cases, and only reads consult the record of lost
+//! keys.
 
 mod opening;
 #[cfg(test)]
@@ -36,21 +36,21 @@ use super::table_list;
 use crate::cell_list::CellList;
 use crate::{PointColumns, StoreError};
 
-/// Key of the newest time that was flushed; no table has the id 0.
+/// Key of the newest flushed time; no table has the id 0.
 const TIME_KEY: [u8; 2] = [0, 0];
-/// A repair may block flushes for so long before health reports it: it waits for the compaction that is
-/// under way, and for reads.
+/// How long a repair may block flushes before health checks fail: it waits for a running compaction and for
+/// reads.
 const REPAIR_LIMIT: Duration = Duration::from_secs(60);
 
-/// Takes the block of a row that is to be written, or `None` to remove it.
+/// Writes the block of a row, or removes it if there is none.
 pub(super) type WriteBlock<'a> = dyn FnMut(&Table, &[u8], Option<Vec<u8>>) -> Result<(), StoreError> + 'a;
 
 /// Why row blocks cannot be read or written.
 #[derive(Debug)]
 pub(super) enum BlockError {
-    /// A table file may be damaged: after a successful [`Blocks::repair`] the same can be done again.
+    /// A table file may be damaged: the operation can be retried after a successful [`Blocks::repair`].
     Damaged(Fault),
-    /// All else.
+    /// Any other error.
     Store(StoreError),
 }
 
@@ -61,7 +61,7 @@ impl From<StoreError> for BlockError {
 }
 
 impl BlockError {
-    /// The error, for a caller that does not repair.
+    /// The error for a caller that does not repair.
     pub(super) fn into_error(self) -> StoreError {
         match self {
             Self::Damaged(fault) => fault.error,
@@ -70,12 +70,12 @@ impl BlockError {
     }
 }
 
-/// An error of the engine that a damaged file may be the cause of.
+/// An error of the engine that may be caused by a damaged file.
 #[derive(Debug)]
 pub(super) struct Fault {
     error: StoreError,
     at: FaultAt,
-    /// Repairs that were made before.
+    /// Number of repairs before the fault.
     repairs: u64,
 }
 
@@ -85,7 +85,7 @@ enum FaultAt {
     Key(Vec<u8>),
     After(Vec<u8>),
     Before(Vec<u8>),
-    /// Anywhere; a panic may have left locks of the tree behind.
+    /// Anywhere. After a panic, locks of the tree may be unusable.
     Anywhere {
         panicked: bool,
     },
@@ -95,13 +95,13 @@ enum FaultAt {
 pub(super) struct Blocks {
     settings: Settings,
     pub(super) set_aside: SetAside,
-    /// Flushes and compactions share it, a repair has it alone.
+    /// Shared by flushes and compactions, exclusive for a repair.
     busy: RwLock<()>,
-    /// The tree, or why it could not be opened again.
+    /// The tree, or why it could not be reopened.
     engine: RwLock<Result<Engine, StoreError>>,
     repairing: Mutex<()>,
     repairs: AtomicU64,
-    /// When the repair that is under way began to block flushes.
+    /// When the current repair began to block flushes.
     reopening_since: Mutex<Option<Instant>>,
 }
 
@@ -120,14 +120,14 @@ fn key(table: &Table, row: &[u8]) -> Vec<u8> {
 
 type Opened<'a> = parking_lot::MappedRwLockReadGuard<'a, Engine>;
 
-/// Rows of a range, in order.
+/// The rows of a range, in order.
 pub(super) struct Range<'a> {
     iterator: fjall::Iter,
     reverse: bool,
-    /// The last key returned, or the bound that the range begins at.
+    /// The last key returned; initially the bound at which the range starts.
     position: Vec<u8>,
     blocks: &'a Blocks,
-    // A tree is not closed while it is being read.
+    // Keeps the tree open while it is being read.
     _engine: Opened<'a>,
 }
 
@@ -161,7 +161,7 @@ impl Iterator for Range<'_> {
 }
 
 impl Blocks {
-    /// Opens the tree, or makes one. Damaged files that it cannot be opened with are set aside.
+    /// Opens the tree, creating it if necessary. Damaged files that prevent opening are replaced.
     pub(super) fn open(settings: Settings, set_aside: SetAside) -> Result<Self, StoreError> {
         if !settings.path.exists() {
             Engine::make(&settings.path)?;
@@ -179,9 +179,9 @@ impl Blocks {
         })
     }
 
-    /// The tree. New readers queue behind a repair that waits for it, so reads that overlap do not starve
-    /// the repair. Hence a thread must not hold it twice, except under `busy`: a repair locks that first, and
-    /// does not wait for the tree while a flush, which reads rows as it writes, is under way.
+    /// The tree. New readers queue behind a repair that waits for the lock, so that overlapping reads do not starve
+    /// it. A thread must therefore not acquire the lock twice, except while it holds `busy`: a repair acquires that
+    /// lock first, and so does not wait for the tree while a flush, which reads rows as it writes, is running.
     fn engine(&self) -> Result<Opened<'_>, StoreError> {
         RwLockReadGuard::try_map(self.engine.read(), |engine| engine.as_ref().ok())
             .map_err(|guard| guard.as_ref().err().cloned().unwrap_or_else(|| self.closed()))
@@ -193,11 +193,11 @@ impl Blocks {
         }
     }
 
-    /// Whether the tree is open, or about to be.
+    /// Whether the tree is open or about to be.
     ///
     /// # Errors
     ///
-    /// It could not be opened again, or a repair that blocks flushes takes longer than `REPAIR_LIMIT`.
+    /// If it could not be reopened, or if a repair has been blocking flushes for longer than `REPAIR_LIMIT`.
     pub(super) fn check(&self) -> Result<(), StoreError> {
         if let Some(since) = *self.reopening_since.lock()
             && since.elapsed() >= REPAIR_LIMIT
@@ -216,7 +216,7 @@ impl Blocks {
         }
     }
 
-    /// Whether a read would wait until the tree is open again.
+    /// Whether a read would wait until the tree is reopened.
     pub(super) fn is_reopening(&self) -> bool {
         self.engine.is_locked_exclusive()
     }
@@ -234,7 +234,7 @@ impl Blocks {
         }
     }
 
-    /// Does something that may fail on damaged files; repairs these, and does it again.
+    /// Runs an operation; if it fails on damaged files, repairs them and retries.
     pub(super) fn with_repair<T>(
         &self,
         mut attempt: impl FnMut() -> Result<T, BlockError>,
@@ -255,13 +255,13 @@ impl Blocks {
     /// The block of a row.
     pub(super) fn get(&self, table: &Table, row: &[u8]) -> Result<Option<Slice>, BlockError> {
         let key = key(table, row);
-        // Held until the number of repairs is part of the fault.
+        // Held until the number of repairs is recorded in the fault.
         let engine = self.engine()?;
         let block = engine.rows.get(&key);
         block.map_err(|error| self.fault(&error, || FaultAt::Key(key)))
     }
 
-    /// Key and block of the rows in a range, in order.
+    /// Keys and blocks of the rows in a range, in order.
     pub(super) fn range(
         &self,
         table: &Table,
@@ -290,7 +290,7 @@ impl Blocks {
         })
     }
 
-    /// The highest id of a table that has rows, if one has.
+    /// The highest id of a table with rows.
     pub(super) fn last_table(&self) -> Result<Option<u16>, StoreError> {
         self.with_repair(|| {
             let engine = self.engine()?;
@@ -305,7 +305,7 @@ impl Blocks {
         })
     }
 
-    /// The newest time that was flushed.
+    /// The newest flushed time.
     pub(super) fn time_ms(&self) -> Result<Option<i64>, StoreError> {
         self.with_repair(|| {
             let engine = self.engine()?;
@@ -315,11 +315,11 @@ impl Blocks {
         })
     }
 
-    /// Writes the blocks that `fill` hands over (tables by id, rows by key; no block removes the
-    /// row's), makes them durable, and then visible all at once.
+    /// Writes the blocks that `fill` produces, ordered by table id and row key, makes them durable, and then
+    /// visible atomically. A row without a block is removed.
     ///
-    /// `needed_bytes` is what they need at most; without it on the disk nothing is begun, since the
-    /// files of an ingestion that fails stay until the store is opened again.
+    /// Fails before it writes anything if less than `needed_bytes` are available on disk, since the files of a
+    /// failed ingestion remain until the tree is reopened.
     pub(super) fn ingest(
         &self,
         time_ms: i64,
@@ -349,7 +349,7 @@ impl Blocks {
         Ok(ingestion.finish().map_err(failed)?)
     }
 
-    /// Runs the compaction that is due, if one is. A damaged file fails it.
+    /// Runs the compaction that is due, if any. A damaged file makes it fail.
     pub(super) fn compact(&self) -> Result<(), BlockError> {
         let _busy = self.busy.read();
         let engine = self.engine()?;
@@ -368,8 +368,8 @@ impl Blocks {
         }
     }
 
-    /// Finds the damaged file behind a fault and sets it aside; `false` if there is none. Waits for
-    /// a flush and a compaction that are under way.
+    /// Finds and replaces the damaged files behind a fault; `false` if there are none. Waits for a running flush
+    /// and compaction.
     pub(super) fn repair(&self, fault: &Fault) -> Result<bool, StoreError> {
         let _repairing = self.repairing.lock();
         if self.repairs.load(Ordering::SeqCst) != fault.repairs {
@@ -380,7 +380,7 @@ impl Blocks {
             FaultAt::After(key) => self.engine()?.files_near(key, false),
             FaultAt::Before(key) => self.engine()?.files_near(key, true),
             FaultAt::Anywhere { panicked: false } => self.engine()?.files(),
-            // The tree may not be usable.
+            // The tree may be unusable.
             FaultAt::Anywhere { panicked: true } => table_list::closed_files(&self.settings.path)?.0,
         };
         let mut replacements = Vec::new();
@@ -403,8 +403,8 @@ impl Blocks {
         Ok(!replacements.is_empty())
     }
 
-    /// Closes the tree, replaces files, and opens it again. That also removes what failed flushes and
-    /// compactions left.
+    /// Closes the tree, replaces files, and reopens it. Reopening also removes what failed flushes and compactions
+    /// left behind.
     fn reopen(&self, replacements: &[Replacement]) -> Result<(), StoreError> {
         *self.reopening_since.lock() = Some(Instant::now());
         let reopened = self.reopen_alone(replacements);
@@ -416,7 +416,7 @@ impl Blocks {
         let _busy = self.busy.write();
         let mut engine = self.engine.write();
         let current = match engine.as_ref() {
-            // After a panic its locks may not be usable.
+            // After a panic its locks may be unusable.
             Ok(engine) => catch_unwind(AssertUnwindSafe(|| engine.files())).ok(),
             Err(_) => None,
         };
@@ -431,13 +431,13 @@ impl Blocks {
             .iter()
             .filter(|replacement| is_current(replacement.id))
             .try_for_each(|replacement| replacement.put(&self.set_aside));
-        // Also if that failed: reads of all else go on.
+        // Reopened even if a replacement failed, so that other rows can be read.
         *engine = open(&self.settings, &self.set_aside);
         self.repairs.fetch_add(1, Ordering::SeqCst);
         replaced.and(engine.as_ref().map(drop).map_err(StoreError::clone))
     }
 
-    /// Opens the tree again if that failed before.
+    /// Reopens the tree if an earlier attempt failed.
     pub(super) fn heal(&self) -> Result<(), StoreError> {
         let _repairing = self.repairing.lock();
         if self.engine().is_ok() {
@@ -446,20 +446,19 @@ impl Blocks {
         self.reopen(&[])
     }
 
-    /// Opens the tree again, which closes its files and removes what failed flushes and compactions
-    /// left on the disk.
+    /// Reopens the tree, which closes its files and removes what failed flushes and compactions left on disk.
     pub(super) fn reopen_all(&self) -> Result<(), StoreError> {
         let _repairing = self.repairing.lock();
         self.reopen(&[])
     }
 
-    /// Bytes free on the disk.
+    /// Free bytes on disk.
     pub(super) fn available(&self) -> Result<u64, StoreError> {
         let path = &self.settings.path;
         fs4::available_space(path).map_err(|error| io_error(path, &error))
     }
 
-    /// Bytes on disk; 0 while they are not known.
+    /// Bytes on disk; 0 while unknown.
     pub(super) fn byte_len(&self) -> u64 {
         match self.engine.try_read_recursive().as_deref() {
             Some(Ok(engine)) => engine.rows.disk_space(),
@@ -467,7 +466,7 @@ impl Blocks {
         }
     }
 
-    /// Sets the block of a row aside that is damaged although its file is whole.
+    /// Isolates the damaged block of a row whose file is intact.
     pub(super) fn set_row_aside(
         &self,
         table: &Table,
@@ -484,7 +483,7 @@ pub(super) fn decode(table: &Table, row: &[u8], block: &[u8]) -> Result<CellList
     block::decode(block).map_err(|detail| damaged(table, row, detail))
 }
 
-/// Reads the points of a block that has nothing else; `false` if it has.
+/// Decodes a block that consists of points only; `false` if it has other cells.
 pub(super) fn decode_points(
     table: &Table,
     row: &[u8],

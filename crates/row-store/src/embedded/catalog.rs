@@ -6,8 +6,8 @@
 //!   family   length | name | versions | ttl in ms + 1, or 0
 //! ```
 //!
-//! Numbers without a size are varints. An id is never given twice: the row blocks and the journal
-//! name tables by it.
+//! Numbers without a size are varints. Ids are never reused, because row blocks and the journal identify tables by
+//! them.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -27,25 +27,25 @@ use crate::{FamilyDef, StoreError, TableDef, TableName, rules};
 const MAGIC: &[u8] = b"oxtsdb tables\n";
 const VERSION: u8 = 1;
 
-/// A table that is open.
+/// An open table.
 #[derive(Debug)]
 pub(super) struct Table {
     pub(super) id: u16,
     pub(super) def: TableDef,
     pub(super) families: Arc<[String]>,
-    /// Versions that each family keeps.
+    /// Maximum versions of each family.
     pub(super) max_versions: [u32; 16],
     pub(super) memory: RwLock<TableMemory>,
-    /// Rises just before the blocks of a flush can be seen. A read that took its part of the
-    /// memory at another number may have met blocks that are newer than that, and begins again.
+    /// Incremented just before the blocks of a flush become visible. A read that took its snapshot of the
+    /// memtables at another generation may have seen newer blocks, and restarts.
     pub(super) generation: AtomicU64,
 }
 
-/// What was written to a table since it was flushed.
+/// The memtables of a table.
 #[derive(Debug, Default)]
 pub(super) struct TableMemory {
     pub(super) active: Memtable,
-    /// What is being flushed.
+    /// The memtable being flushed.
     pub(super) frozen: Option<Arc<Memtable>>,
 }
 
@@ -65,7 +65,7 @@ impl Table {
         }
     }
 
-    /// For each family, the oldest timestamp that is not expired.
+    /// For each family, the oldest timestamp that has not expired.
     pub(super) fn oldest_ms(&self, now_ms: i64) -> [i64; 16] {
         let mut oldest_ms = [i64::MIN; 16];
         for (oldest, family) in oldest_ms.iter_mut().zip(&self.def.families) {
@@ -85,7 +85,7 @@ pub(super) struct Catalog {
 }
 
 impl Catalog {
-    /// Reads the file; without one there are no tables.
+    /// Reads the file; without a file there are no tables.
     pub(super) fn open(file: PathBuf) -> Result<Self, StoreError> {
         let tables = match fs::read(&file) {
             Ok(bytes) => decode(&bytes).map_err(|detail| StoreError::Corrupt {
@@ -106,7 +106,7 @@ impl Catalog {
         })
     }
 
-    /// Makes a table; `false` if there is the same already.
+    /// Creates a table; `false` if it exists with the same definition.
     pub(super) fn create(&self, def: &TableDef) -> Result<bool, StoreError> {
         rules::check_table(def)?;
         let _changing = self.changing.lock();

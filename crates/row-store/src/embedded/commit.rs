@@ -1,10 +1,10 @@
-//! The commit thread: everything that changes the store passes through it, in one order.
+//! The commit thread: serializes all changes of the store.
 //!
-//! It takes all requests that wait and makes groups of them. A group is one frame of the journal
-//! and one sync; only then is it applied to memory and answered, so what can be read is durable.
-//! A condition (check-and-put, increment, append, commit) is decided against the memory, so a
-//! group ends before one that concerns what the group itself writes. What such an operation
-//! results in is journaled as plain puts with their timestamps: replaying decides nothing.
+//! It takes all queued requests and combines them into groups. A group is one frame of the journal and one
+//! sync; only then is it applied to the memtables and acknowledged, so everything readable is durable.
+//! Conditional operations (check-and-put, increment, append, commit) are evaluated against the current state,
+//! so a group ends before an operation that depends on what the group itself writes. Their results are
+//! journaled as plain puts with explicit timestamps: replay evaluates no conditions.
 //!
 //! ```text
 //!   payload of a frame   items
@@ -13,11 +13,10 @@
 //!          id               | length | encoded mutations
 //! ```
 //!
-//! The mutations are those of a [`WriteBatch`](crate::WriteBatch), byte by byte; `family` gives the
-//! table's family for each family of the batch. A row brings its key the first time that a segment
-//! names it, and so gets the next id of its table in this segment, from 1. Points come to the same
-//! rows again and again, and their keys are longer than they are: with ids the journal has a third
-//! of the bytes. Ids and lengths are varints.
+//! The mutations are those of a [`WriteBatch`](crate::WriteBatch), byte for byte; `family` maps each family of
+//! the batch to the table's family. The first time a segment mentions a row, the row includes its key and is
+//! assigned the next id of its table in this segment, starting at 1. Points keep arriving for the same rows,
+//! and row keys are longer than points: ids reduce the journal to a third. Ids and lengths are varints.
 
 mod evaluate;
 mod replay;
@@ -39,18 +38,18 @@ use super::queue::{Operation, Outcome, Queue, Reply, Request};
 use super::varint;
 use crate::StoreError;
 
-/// A group ends when it has so many bytes.
+/// The size at which a group ends.
 const GROUP_BYTES: usize = 8 << 20;
-/// Rows that are fetched from memory together, before they are written to.
+/// Rows that are prefetched together before they are modified.
 const PREFETCH_ROWS: usize = 32;
-/// How long after a failure, if no write follows, the commit thread checks whether writes are possible again.
+/// How long after a failed write the commit thread probes the journal, if no other write arrives.
 const RETRY: Duration = Duration::from_secs(1);
 /// The kind of an item: a batch of mutations.
 const WRITE: u8 = 1;
 
-/// Commits what comes through the queue until that is closed.
+/// Commits queued requests until the queue is closed.
 pub(super) fn run(core: &Core, queue: &Queue, journal: Journal) {
-    // Whoever waits must not wait for a thread that is gone, even if it panicked.
+    // Callers must not wait for a thread that has ended, not even after a panic.
     let _abandon = Abandon(queue);
     let mut committer = Committer {
         core,
@@ -114,7 +113,7 @@ impl Drop for Abandon<'_> {
     }
 }
 
-/// A change that waits for its group to be durable.
+/// A change that waits until its group is durable.
 struct Pending {
     table: Arc<Table>,
     change: Change,
@@ -128,8 +127,8 @@ struct Pending {
 struct Group {
     pending: Vec<Pending>,
     bytes: usize,
-    /// Tables that plain batches of the group write to: which rows is not looked up, for it would
-    /// cost every batch something, and only the few conditional operations would gain.
+    /// Tables that plain batches of the group write to. Tracking their rows would slow down every batch for the
+    /// benefit of the few conditional operations.
     tables: Vec<u16>,
     /// Rows that conditional operations of the group write to.
     rows: HashSet<(u16, Vec<u8>), FxBuildHasher>,
@@ -169,9 +168,9 @@ struct Committer<'a> {
     journal: Journal,
     /// Bytes of all active memtables.
     memory_bytes: usize,
-    /// The id_epoch of rows in the segment that is written to.
+    /// Identifies the current assignment of row ids; one per segment.
     id_epoch: u64,
-    /// The last write failed.
+    /// Whether the last write failed.
     failing: bool,
 }
 
@@ -180,7 +179,7 @@ impl Committer<'_> {
         evaluate::evaluate(self.core, table, operation)
     }
 
-    /// Makes a group durable, applies and answers it. Leaves it empty.
+    /// Makes a group durable, applies it and acknowledges it. Leaves it empty.
     fn commit(&mut self, group: &mut Group) {
         if group.pending.is_empty() {
             return;
@@ -224,7 +223,7 @@ impl Committer<'_> {
         }
     }
 
-    /// Writes changes to the journal, and the slots of their rows to `slots`.
+    /// Appends changes to the journal and the memtable slots of their rows to `slots`.
     fn append(&mut self, pending: &[Pending], time_ms: i64, slots: &mut Vec<u32>) -> Result<(), StoreError> {
         let Self {
             core,
@@ -239,8 +238,8 @@ impl Committer<'_> {
                 let before = memory.active.bytes();
                 payload.push(WRITE);
                 payload.extend_from_slice(&table.id.to_be_bytes());
-                // At most 16 families, and rows of a byte at least: a frame of more than 4 GiB is
-                // refused as a whole.
+                // At most 16 families, and at least a byte per row: frames over 4 GiB are rejected
+                // as a whole.
                 payload.push(u8::try_from(change.families.len()).unwrap_or(u8::MAX));
                 payload.extend_from_slice(&change.families);
                 let rows = u32::try_from(change.batch.row_count()).unwrap_or(u32::MAX);
@@ -266,15 +265,15 @@ impl Committer<'_> {
             *core.write_error.lock() = appended.as_ref().err().cloned();
         }
         if appended.is_err() {
-            // Rows were named in a frame that is not there.
+            // Ids were assigned in a frame that was not written.
             journal.begin_segment();
             *id_epoch += 1;
         }
         appended
     }
 
-    /// Checks after a failed write whether the journal can be written again. No write may come to show that:
-    /// a load balancer sends none to a store that is not healthy.
+    /// Checks after a failed write whether the journal can be written again. Otherwise nothing would detect that: a
+    /// load balancer sends no writes to an unhealthy store.
     fn probe(&mut self) {
         let was_full = matches!(*self.core.write_error.lock(), Some(StoreError::Full { .. }));
         let probed = self.journal.probe(self.core.now_ms(), was_full);
@@ -285,8 +284,8 @@ impl Committer<'_> {
         *self.core.write_error.lock() = probed.err();
     }
 
-    /// Sees to it that memory and journal are within their limits before more is added: begins a
-    /// flush, and waits for the one before that.
+    /// Ensures that memtables and journal are within their limits: starts a flush if necessary, and waits for the
+    /// previous one.
     fn reserve_capacity(&mut self) -> Result<(), StoreError> {
         let config = &self.core.config;
         if self.memory_bytes < config.memory_bytes && self.journal.unflushed_bytes() < config.journal_bytes {
@@ -295,7 +294,7 @@ impl Committer<'_> {
         self.freeze()
     }
 
-    /// Hands all rows in memory to the flush thread, once it is done with those it has.
+    /// Hands all memtables to the flush thread once it has finished the previous ones.
     fn freeze(&mut self) -> Result<(), StoreError> {
         {
             let mut job = self.core.flush.state.lock();
@@ -325,13 +324,13 @@ impl Committer<'_> {
         Ok(())
     }
 
-    /// Begins a flush of everything and leaves the answer to the flush thread.
+    /// Starts a flush of everything; the flush thread sends the reply.
     fn flush(&mut self, reply: tokio::sync::oneshot::Sender<Result<(), StoreError>>) {
         let frozen = self.freeze();
         let mut job = self.core.flush.state.lock();
         match frozen {
             Err(error) => drop(reply.send(Err(error))),
-            // It may have ended already.
+            // The flush may have ended already.
             Ok(()) if job.through_segment.is_none() => drop(reply.send(Ok(()))),
             Ok(()) => job.waiting.push(reply),
         }

@@ -1,4 +1,4 @@
-//! The compaction thread: one compaction of the row blocks after each flush.
+//! The compaction thread: runs a compaction of the row blocks after each flush.
 
 use std::time::Duration;
 
@@ -8,14 +8,14 @@ use super::core::Core;
 use super::descriptors::{self, Spare};
 use crate::StoreError;
 
-/// How long after a failure a compaction is tried again, and a tree opened that could not be.
+/// The delay before a failed compaction, or a failed attempt to open the tree, is retried.
 const RETRY: Duration = Duration::from_secs(10);
 
 /// Compacts until the store stops.
 pub(super) fn run(core: &Core) {
     let compaction = &core.compaction;
     let _ended = Ended::of(compaction);
-    // The bytes that were free when a compaction last filled the disk.
+    // Free bytes when a compaction last filled the disk.
     let mut full_at = None;
     let mut spare = Spare::new(core.folder.lock_file(), descriptors::COMPACTION);
     loop {
@@ -37,7 +37,7 @@ pub(super) fn run(core: &Core) {
             result.as_ref().err().map(ToString::to_string) != state.error.as_ref().map(ToString::to_string);
         match &result {
             Err(error) if is_new => {
-                tracing::error!(%error, "cannot compact row blocks; reads get slower until it is possible");
+                tracing::error!(%error, "cannot compact row blocks; reads slow down until compaction succeeds");
             }
             Ok(()) if is_new => tracing::info!("row blocks can be compacted again"),
             _ => {}
@@ -46,7 +46,7 @@ pub(super) fn run(core: &Core) {
     }
 }
 
-/// Runs a compaction, and sets aside the damage that it meets.
+/// Runs a compaction, and repairs the damage that it encounters.
 fn compact(core: &Core, full_at: &mut Option<u64>) -> Result<(), StoreError> {
     core.blocks.heal()?;
     let available = core.blocks.available()?;
@@ -62,7 +62,7 @@ fn compact(core: &Core, full_at: &mut Option<u64>) -> Result<(), StoreError> {
         .with_repair(|| core.blocks.compact().inspect_err(log_fault));
     *full_at = None;
     if matches!(result, Err(StoreError::Full { .. })) {
-        // What it wrote until then is of no use, and would be left there.
+        // Removes its partial output.
         *full_at = Some(available);
         core.blocks.reopen_all()?;
     }
@@ -71,6 +71,6 @@ fn compact(core: &Core, full_at: &mut Option<u64>) -> Result<(), StoreError> {
 
 fn log_fault(error: &BlockError) {
     if let BlockError::Damaged(_) = error {
-        tracing::warn!("a compaction met damaged row blocks; looking for the file");
+        tracing::warn!("compaction encountered damaged row blocks; locating the file");
     }
 }

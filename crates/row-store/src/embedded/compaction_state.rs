@@ -1,4 +1,4 @@
-//! What the compaction thread shares with the threads that request compactions of it.
+//! State shared by the compaction thread and the threads that request compactions.
 
 use parking_lot::{Condvar, Mutex};
 
@@ -22,23 +22,23 @@ pub(super) struct State {
 }
 
 impl CompactionState {
-    /// Requests a compaction, if one is due.
+    /// Requests a compaction.
     pub(super) fn request(&self) {
         self.state.lock().requested = true;
         self.changed.notify_all();
     }
 
-    /// Ends the thread after the compaction that is under way.
+    /// Stops the thread after the current compaction.
     pub(super) fn stop(&self) {
         self.state.lock().stopping = true;
         self.changed.notify_all();
     }
 
-    /// Whether the thread is there.
+    /// Whether the thread is running.
     ///
     /// # Errors
     ///
-    /// It is not: reads get slower with each flush.
+    /// If it ended: reads slow down with each flush.
     pub(super) fn check(&self) -> Result<(), StoreError> {
         let state = self.state.lock();
         if !state.died {

@@ -1,36 +1,33 @@
-//! What an embedded store is opened with, and its figures.
+//! Configuration and statistics of an embedded store.
 
 use std::path::PathBuf;
 
 use super::descriptors;
 use crate::Clock;
 
-/// Where a store is, and its limits.
+/// The location and limits of a store.
 #[derive(Clone, Debug)]
 pub struct EmbeddedConfig {
-    /// The folder; it is made if there is none. One process has it at a time.
+    /// The folder; created if it does not exist. Only one process can open it at a time.
     pub path: PathBuf,
-    /// The journal that may gather before a flush begins, in bytes; what a crash left counts. Twice
-    /// as much may be on disk, while a flush is going on, and is what a start after a crash has to
-    /// read.
+    /// The size of the journal at which a flush starts, in bytes; includes what a crash left. During a flush up to
+    /// twice as much is on disk, which is also the most that recovery has to read.
     pub journal_bytes: u64,
-    /// The memory for rows that may gather before a flush begins, in bytes. Twice as much may be
-    /// in use, while a flush is going on.
+    /// The size of the memtables at which a flush starts, in bytes. During a flush up to twice as much is in use.
     pub memory_bytes: usize,
-    /// The memory for requests that wait to be committed, in bytes.
+    /// The memory for queued requests, in bytes.
     pub queue_bytes: u32,
-    /// The memory for row blocks that were read, in bytes.
+    /// The size of the cache of row blocks, in bytes.
     pub cache_bytes: u64,
-    /// Files of row blocks that stay open, at least 10. A read of another one opens it, and closes
-    /// the one that was not read for longest.
+    /// The most open table files, at least 10. Reading another file closes the least recently used one.
     pub table_descriptors: usize,
-    /// Dates cells.
+    /// The source of cell timestamps.
     pub clock: Clock,
 }
 
 impl EmbeddedConfig {
-    /// A store in a folder, with the limits that are right for most: 64 MiB of journal, 128 MiB of
-    /// memory, 64 MiB of requests, 64 MiB of cache, 256 open files of row blocks.
+    /// A store in this folder with default limits: 64 MiB of journal, 128 MiB of memtables, 64 MiB of requests, 64
+    /// MiB of cache, 256 open table files.
     pub fn new(path: impl Into<PathBuf>) -> Self {
         Self {
             path: path.into(),
@@ -43,8 +40,8 @@ impl EmbeddedConfig {
         }
     }
 
-    /// The same with limits that take so many bytes of memory together: a third is for the rows that
-    /// gather, as much for those that are being flushed, and the last third for requests and blocks.
+    /// Divides `bytes` of memory: a third for active memtables, as much for memtables being flushed, and the last
+    /// third for requests and the cache.
     #[must_use]
     pub fn with_memory(self, bytes: u64) -> Self {
         let third = bytes / 3;
@@ -56,31 +53,31 @@ impl EmbeddedConfig {
         }
     }
 
-    /// The file descriptors that an open store needs, at most, when no more than
-    /// `concurrent_reads` reads are under way. A process keeps so many from its connections.
+    /// The most file descriptors that an open store needs with up to `concurrent_reads` concurrent reads. A process
+    /// must keep this many from its connections.
     pub fn max_descriptors(&self, concurrent_reads: usize) -> usize {
-        // A read may hold a file that has been closed for the others.
+        // A read may hold a file that the cache has already closed.
         let files = self.table_descriptors.max(MIN_TABLE_DESCRIPTORS) + concurrent_reads;
         files + descriptors::ALWAYS + descriptors::FLUSH + descriptors::COMPACTION + descriptors::REPAIR
     }
 }
 
-/// Figures of a store, for metrics.
+/// Statistics of a store, for metrics.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EmbeddedStats {
-    /// Bytes of journal that are not flushed yet.
+    /// Unflushed journal, in bytes.
     pub journal_bytes: u64,
-    /// Memory of rows that are not flushed yet, in bytes.
+    /// Memtables, in bytes.
     pub memory_bytes: u64,
-    /// Rows that are not flushed yet; one that is written to during a flush counts twice.
+    /// Unflushed rows; a row written during a flush counts twice.
     pub rows_in_memory: u64,
     /// Bytes of row blocks on disk.
     pub block_bytes: u64,
     /// Flushes since the store was opened.
     pub flushes: u64,
-    /// Groups that were committed since the store was opened: one sync each.
+    /// Committed groups since the store was opened, each with one sync.
     pub groups_committed: u64,
 }
 
-/// The engine's own least number of files that stay open.
+/// The engine's minimum of open files.
 pub(super) const MIN_TABLE_DESCRIPTORS: usize = 10;

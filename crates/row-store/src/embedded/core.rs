@@ -1,4 +1,4 @@
-//! What the threads of a store share.
+//! State shared by the threads of a store.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
@@ -19,45 +19,45 @@ pub(super) struct Core {
     pub(super) config: EmbeddedConfig,
     pub(super) catalog: Arc<Catalog>,
     pub(super) blocks: Blocks,
-    /// The newest time that was used.
+    /// The newest timestamp assigned so far.
     pub(super) last_ms: AtomicI64,
     pub(super) flush: FlushState,
     pub(super) compaction: CompactionState,
     pub(super) counters: Counters,
-    /// Why the last write failed, if the operating system did not take it.
+    /// The error of the last write to the journal, if it failed.
     pub(super) write_error: Mutex<Option<StoreError>>,
-    // Dropped last: it has the lock.
+    // Dropped last, since it holds the lock.
     pub(super) folder: Folder,
 }
 
 impl Core {
-    /// The store's time: it never runs backwards.
+    /// The store's time, which never decreases.
     pub(super) fn now_ms(&self) -> i64 {
         let now_ms = self.config.clock.now_ms();
         self.last_ms.fetch_max(now_ms, Ordering::Relaxed).max(now_ms)
     }
 }
 
-/// What the commit thread and the flush thread tell each other.
+/// State shared by the commit thread and the flush thread.
 #[derive(Debug, Default)]
 pub(super) struct FlushState {
     pub(super) state: Mutex<FlushJob>,
     pub(super) changed: Condvar,
 }
 
-/// A flush that is to be done or being done.
+/// A pending or running flush.
 #[derive(Debug, Default)]
 pub(super) struct FlushJob {
-    /// The last segment of the journal that the frozen rows are from; `None`: there is nothing frozen.
+    /// The last journal segment of the frozen rows; `None`: nothing is frozen.
     pub(super) through_segment: Option<u64>,
-    /// Why the last attempt failed. The next is made after a while.
+    /// The error of the last attempt, which will be retried.
     pub(super) error: Option<StoreError>,
     pub(super) stopping: bool,
-    /// Who wants to know that the flush ended.
+    /// Callers waiting for the flush.
     pub(super) waiting: Vec<oneshot::Sender<Result<(), StoreError>>>,
 }
 
-/// Numbers for [`super::EmbeddedStats`].
+/// Counters for [`super::EmbeddedStats`].
 #[derive(Debug, Default)]
 pub(super) struct Counters {
     pub(super) journal_frozen_bytes: AtomicU64,
@@ -67,7 +67,7 @@ pub(super) struct Counters {
 }
 
 impl Counters {
-    /// Bytes of journal that are not flushed yet.
+    /// Unflushed journal, in bytes.
     pub(super) fn journal_bytes(&self) -> u64 {
         self.journal_frozen_bytes.load(Ordering::Relaxed) + self.journal_active_bytes.load(Ordering::Relaxed)
     }

@@ -1,7 +1,7 @@
-//! The LSM tree of the row blocks: how it is made and opened, and what its errors mean.
+//! The LSM tree of the row blocks: creating, opening and inspecting it, and classifying its errors.
 //!
-//! Of the engine only the tree is in use. It has no threads: compactions run on one of ours, where
-//! their errors can be acted on, for a worker of the engine ends with the first.
+//! Only the engine's tree is used. It has no threads of its own: compactions run on a thread of the store,
+//! which can act on their errors, whereas a worker of the engine ends with the first error.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -18,10 +18,10 @@ use super::folder::{io_error, make_private, sync_folder};
 use super::table_file::TableFile;
 use crate::StoreError;
 
-/// Some eight hours of 10-second points lie in one block of the tree; a bigger one compresses keys
-/// better and costs a single read more.
+/// Size of a block of the tree, about eight hours of 10-second points. Larger blocks compress keys better but
+/// make single reads more expensive.
 pub(super) const TREE_BLOCK: u32 = 16 << 10;
-/// Rows of a damaged range that are known to be intact, at most.
+/// The most rows of a damaged range that are recorded as intact.
 const MAX_INTACT: usize = 10_000;
 
 /// The open tree.
@@ -31,7 +31,7 @@ pub(super) struct Engine {
     pub(super) database: Database,
 }
 
-/// What the tree is opened with.
+/// The parameters of the tree.
 #[derive(Clone, Debug)]
 pub(super) struct Settings {
     pub(super) path: PathBuf,
@@ -40,7 +40,7 @@ pub(super) struct Settings {
 }
 
 impl Engine {
-    /// Opens a tree, or makes one.
+    /// Opens a tree, creating it if necessary.
     pub(super) fn open(settings: &Settings) -> Result<Self, fjall::Error> {
         let database = Database::builder(&settings.path)
             .cache_size(settings.cache_bytes)
@@ -50,14 +50,15 @@ impl Engine {
         let options = || {
             KeyspaceCreateOptions::default()
                 .data_block_size_policy(BlockSizePolicy::all(TREE_BLOCK))
-                // Row blocks are packed already, but keys and rows of little content are not.
+                // Row blocks are already compressed, but keys and small rows are not.
                 .data_block_compression_policy(CompressionPolicy::all(CompressionType::Lz4))
         };
         let rows = database.keyspace("rows", options)?;
         Ok(Self { rows, database })
     }
 
-    /// Makes an empty tree, aside: the engine cannot open what a crash left of one that was being made.
+    /// Creates an empty tree in a temporary folder and renames it: the engine cannot open a tree whose creation was
+    /// interrupted.
     pub(super) fn make(path: &Path) -> Result<(), StoreError> {
         let aside = path.with_extension("new");
         let failed = |error| io_error(&aside, &error);
@@ -75,7 +76,7 @@ impl Engine {
         path.parent().map_or(Ok(()), sync_folder)
     }
 
-    /// Runs the compaction that is due, if one is.
+    /// Runs the compaction that is due, if any.
     pub(super) fn compact(&self) -> Result<(), fjall::Error> {
         let watermark = self.database.supervisor.snapshot_tracker.get_seqno_safe_to_gc();
         let strategy = self.rows.config.compaction_strategy.clone();
@@ -88,7 +89,7 @@ impl Engine {
         version.iter_tables().map(file_of).collect()
     }
 
-    /// The table files that a key may be in.
+    /// The table files that may contain a key.
     pub(super) fn files_of(&self, key: &[u8]) -> Vec<TableFile> {
         let mut files = self.files();
         files.retain(|file| {
@@ -98,8 +99,8 @@ impl Engine {
         files
     }
 
-    /// Keys of a range that files have which are newer than all of a file. A version of a row is the
-    /// whole row, so these lost nothing if that file is damaged.
+    /// Keys of a range that are in files entirely newer than file `id`. A version of a row is the whole row, so
+    /// these rows lost nothing if that file is damaged.
     pub(super) fn newer_keys(&self, id: u64, start: &[u8], stop: &[u8]) -> Vec<Vec<u8>> {
         let version = self.rows.tree.current_version();
         let Some(damaged) = version.iter_tables().find(|table| table.id() == id) else {
@@ -116,7 +117,7 @@ impl Engine {
                 [] => Bound::Unbounded,
                 stop => Bound::Excluded(lsm_tree::UserKey::from(stop)),
             };
-            // A damaged block of that file has a gap of its own.
+            // Damaged blocks of that file are reported separately.
             for item in table.range((start, stop)).flatten() {
                 if item.key.seqno > newest {
                     keys.insert(item.key.user_key.to_vec());
@@ -129,7 +130,7 @@ impl Engine {
         keys.into_iter().collect()
     }
 
-    /// The table files that fail near a key, when they are read from there upwards or downwards.
+    /// The table files that fail when read from a key upwards or downwards.
     ///
     /// The tree's own iterator reads each file at most two keys ahead.
     pub(super) fn files_near(&self, key: &[u8], reverse: bool) -> Vec<TableFile> {
@@ -184,12 +185,12 @@ fn file_of(table: &lsm_tree::Table) -> TableFile {
     }
 }
 
-/// Whether an error may be due to damaged files.
+/// Whether an error may be caused by damaged files.
 pub(super) fn is_damage(error: &fjall::Error) -> bool {
     match error {
         fjall::Error::Io(error) | fjall::Error::Storage(LsmError::Io(error)) => {
             error.raw_os_error() == Some(Errno::IO.raw_os_error())
-                // Files are not as the engine left them.
+                // Files differ from what the engine wrote.
                 || matches!(
                     error.kind(),
                     ErrorKind::NotFound
@@ -204,7 +205,7 @@ pub(super) fn is_damage(error: &fjall::Error) -> bool {
     }
 }
 
-/// An error of the engine, as one of the store.
+/// Converts an error of the engine.
 pub(super) fn engine_error(path: &Path, error: &fjall::Error) -> StoreError {
     let place = || path.display().to_string();
     match error {

@@ -1,4 +1,4 @@
-//! The flush thread: turns frozen rows into row blocks, and gives their journal segments back.
+//! The flush thread: merges frozen memtables into row blocks and removes their journal segments.
 
 use std::ops::Bound;
 use std::sync::Arc;
@@ -16,15 +16,15 @@ use super::merge::{self, View};
 use crate::StoreError;
 use crate::rules::Columns;
 
-/// How long after a failure a flush is tried again.
+/// The delay before a failed flush is retried.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// Room on the disk that a flush leaves for the engine's own files.
+/// Disk space that a flush leaves for the engine's own files.
 const SPARE_BYTES: u64 = 4 << 20;
 
-/// Flushes whatever is frozen, until told to stop.
+/// Flushes frozen memtables until the store stops.
 pub(super) fn run(core: &Core) {
-    // Whoever waits must not wait for a thread that is gone, even if it panicked.
+    // Callers must not wait for a thread that has ended, not even after a panic.
     let _ended = Ended(core);
     let mut spare = Spare::new(core.folder.lock_file(), descriptors::FLUSH);
     loop {
@@ -49,13 +49,13 @@ pub(super) fn run(core: &Core) {
                 job.error = None;
             }
             Err(error) => {
-                tracing::error!(%error, "cannot flush; writes go on until memory is full");
+                tracing::error!(%error, "cannot flush; writes continue until memory is full");
                 job.error = Some(error.clone());
             }
         }
         core.flush.changed.notify_all();
         for caller in waiting {
-            // A caller that is gone needs no answer.
+            // The caller may have gone.
             drop(caller.send(result.clone()));
         }
         if result.is_err() && !job.stopping {
@@ -103,10 +103,10 @@ fn flush(core: &Core, through_segment: u64) -> Result<(), StoreError> {
     };
     match ingest() {
         Err(StoreError::Unavailable { detail }) if !core.flush.state.lock().stopping => {
-            // Descriptors ran out. A tree that was just opened has none of table files.
+            // Descriptors ran out. A tree that was just reopened holds none for table files.
             tracing::warn!(
                 detail,
-                "opening the row blocks again, to flush with their descriptors"
+                "reopening the row blocks to free their descriptors for the flush"
             );
             core.blocks.reopen_all()?;
             ingest()
@@ -117,14 +117,14 @@ fn flush(core: &Core, through_segment: u64) -> Result<(), StoreError> {
     for (table, _) in &frozen {
         table.memory.write().frozen = None;
     }
-    // The rows are in blocks now: replaying them once more would do no harm.
+    // The rows are in blocks now; replaying them again would have no effect.
     journal::remove_through(&core.folder.journal(), through_segment)?;
     core.counters.journal_frozen_bytes.store(0, Ordering::Relaxed);
     core.counters.flushes.fetch_add(1, Ordering::Relaxed);
     Ok(())
 }
 
-/// Merges the rows of a table with their blocks.
+/// Merges the memtable of a table with the stored blocks of its rows.
 fn write_table(
     core: &Core,
     table: &Table,
@@ -150,7 +150,7 @@ fn write_table(
             None => None,
             Some((Ok(cells), _)) => Some(cells),
             Some((Err(error), block)) => {
-                // The new cells must not wait for it.
+                // The damaged block must not hold up the new cells.
                 core.blocks
                     .set_row_aside(table, key, &block, &error.to_string())?;
                 None

@@ -1,17 +1,17 @@
-//! The folder of a store: its format, its lock, and files that are replaced as a whole.
+//! The folder of a store: its format, its lock, and atomic replacement of files.
 //!
 //! ```text
 //!   STORE      format version, as text
-//!   LOCK       locked while a process has the store open; holds its pid, as text
-//!   TABLES     the tables' definitions
+//!   LOCK       locked while a process has the store open; contains its pid, as text
+//!   TABLES     definitions of the tables
 //!   journal/   segments of the journal
 //!   blocks/    row blocks, in the engine's own files
-//!   DAMAGE     which rows were lost to damage; only there if some were
+//!   DAMAGE     rows lost to damage, if any
 //!   set-aside/ damaged files
 //! ```
 //!
-//! The folder and those in it are for the user of the process alone (mode 0700), so whatever the
-//! umask is, no other user reaches a file in them; files of ours are made with mode 0600.
+//! The folder and its subfolders are accessible only to the user of the process (mode 0700), so no other user can
+//! reach their files regardless of the umask; our own files have mode 0600.
 
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions, TryLockError};
 use std::io::{self, ErrorKind, Read, Seek, Write};
@@ -22,16 +22,16 @@ use rustix::io::Errno;
 
 use crate::StoreError;
 
-/// The format that this code writes, and the newest it reads.
+/// The format that this code writes, and the newest it can read.
 const FORMAT: u32 = 1;
 const FORMAT_LABEL: &str = "oxtsdb row store, format ";
 
 const FOLDER_MODE: u32 = 0o700;
 pub(super) const FILE_MODE: u32 = 0o600;
-/// The rights of the group and of others.
+/// Permissions of the group and of other users.
 const OTHERS: u32 = 0o077;
 
-/// The folder of a store that this process has locked.
+/// The folder of a store, locked by this process.
 #[derive(Debug)]
 pub(super) struct Folder {
     path: PathBuf,
@@ -39,8 +39,7 @@ pub(super) struct Folder {
 }
 
 impl Drop for Folder {
-    /// Unlocks the folder. Closing the file would not do while a process that was just forked still
-    /// has a copy of it.
+    /// Unlocks the folder. Closing the file would not suffice while a forked process still holds a copy.
     fn drop(&mut self) {
         if let Err(error) = self.lock.unlock() {
             tracing::warn!(folder = %self.path.display(), %error, "the folder could not be unlocked");
@@ -49,7 +48,7 @@ impl Drop for Folder {
 }
 
 impl Folder {
-    /// Makes the folder if need be, locks it and checks its format.
+    /// Creates the folder if necessary, locks it and checks its format.
     pub(super) fn open(path: &Path) -> Result<Self, StoreError> {
         make_private(path)?;
         make_private(&path.join("journal"))?;
@@ -58,7 +57,7 @@ impl Folder {
         match fs::read(&marker) {
             Ok(text) => check_format(&marker, &String::from_utf8_lossy(&text))?,
             Err(error) if error.kind() == ErrorKind::NotFound => {
-                // It was there before there were tables.
+                // The marker is created before any table.
                 if path.join("TABLES").exists() {
                     return Err(missing(&marker));
                 }
@@ -133,7 +132,7 @@ fn lock(path: &Path) -> Result<File, StoreError> {
         Ok(()) => {}
         Err(TryLockError::WouldBlock) => {
             let mut pid = String::new();
-            // Without the pid the message is still true.
+            // The message is correct without the pid, too.
             drop(file.read_to_string(&mut pid));
             return Err(StoreError::Unavailable {
                 detail: format!("{} is in use by process {}", path.display(), pid.trim_end()),
@@ -143,13 +142,12 @@ fn lock(path: &Path) -> Result<File, StoreError> {
     }
     file.set_len(0).map_err(failed)?;
     file.rewind().map_err(failed)?;
-    // On a full disk the pid is missing; the lock holds all the same.
+    // On a full disk the pid is missing; the lock is held nevertheless.
     drop(writeln!(file, "{}", std::process::id()));
     Ok(file)
 }
 
-/// Makes a folder that only this user can enter, if there is none; takes rights of other users
-/// away from one that is there.
+/// Creates a folder accessible only to this user; removes the permissions of other users from an existing one.
 pub(super) fn make_private(path: &Path) -> Result<(), StoreError> {
     let failed = |error: io::Error| io_error(path, &error);
     DirBuilder::new()
@@ -161,12 +159,12 @@ pub(super) fn make_private(path: &Path) -> Result<(), StoreError> {
     if mode & OTHERS != 0 {
         let tightened = Permissions::from_mode(mode & !OTHERS & 0o7777);
         fs::set_permissions(path, tightened).map_err(failed)?;
-        tracing::warn!(folder = %path.display(), before = format!("{:o}", mode & 0o7777), "other users could read the folder; they no longer can");
+        tracing::warn!(folder = %path.display(), before = format!("{:o}", mode & 0o7777), "removed other users' access to the folder");
     }
     Ok(())
 }
 
-/// Makes an empty file that only this user can read.
+/// Creates an empty file that only this user can read.
 pub(super) fn create_private(path: &Path) -> io::Result<File> {
     OpenOptions::new()
         .create(true)
@@ -176,7 +174,7 @@ pub(super) fn create_private(path: &Path) -> io::Result<File> {
         .open(path)
 }
 
-/// Replaces a file: afterwards, and after a crash, it has the old content or the new.
+/// Replaces a file atomically: after a crash it has either the old content or the new.
 pub(super) fn replace(path: &Path, content: &[u8]) -> Result<(), StoreError> {
     let failed = |error: io::Error| io_error(path, &error);
     let new = path.with_extension("new");
@@ -187,14 +185,14 @@ pub(super) fn replace(path: &Path, content: &[u8]) -> Result<(), StoreError> {
     path.parent().map_or(Ok(()), sync_folder)
 }
 
-/// Makes durable which files a folder has.
+/// Makes the entries of a folder durable.
 pub(super) fn sync_folder(path: &Path) -> Result<(), StoreError> {
     File::open(path)
         .and_then(|folder| folder.sync_all())
         .map_err(|error| io_error(path, &error))
 }
 
-/// The error for a file that must be there.
+/// The error for a required file that is missing.
 pub(super) fn missing(path: &Path) -> StoreError {
     StoreError::Corrupt {
         place: path.display().to_string(),
@@ -202,7 +200,7 @@ pub(super) fn missing(path: &Path) -> StoreError {
     }
 }
 
-/// Whether the process, or the system, has as many files open as it may.
+/// Whether the process or the system has reached its limit of open files.
 pub(super) fn is_out_of_descriptors(error: &io::Error) -> bool {
     [Errno::MFILE, Errno::NFILE]
         .iter()

@@ -1,30 +1,30 @@
-//! The journal: what was committed since the last flush, in numbered segments.
+//! The journal: everything committed since the last flush, in numbered segments.
 //!
-//! A segment is a header and frames, each of which begins at a multiple of 8 bytes; what lies
-//! behind the last frame was written as zeros, ahead of need.
+//! A segment is a header followed by frames. Each frame begins at a multiple of 8 bytes; the space after the
+//! last frame is preallocated with zeros.
 //!
 //! ```text
 //!   header   "oxtsdbjn" | version (4) | number (8) | first sequence (8) | time (8) | crc (4)
 //!   frame    magic (4) | length (4) | sequence (8) | time (8) | payload crc (4) | header crc (4) | payload
 //! ```
 //!
-//! A frame is one group of commits: it was written with one call and one `fdatasync`, and the next
-//! frame was written only after that had returned. So of a frame that is damaged and the last, nothing was
-//! acknowledged: it is a torn write, and is cut off. A damaged frame with another behind it was
-//! whole once: that is an error. A frame has one time, that of its commits.
+//! A frame is one group of commits. It is written with a single call and one `fdatasync`, and the next frame is
+//! written only after that has returned. A damaged last frame was therefore never acknowledged: it is a torn
+//! write and is truncated. A damaged frame followed by another one was complete once, which is an error. The
+//! time of a frame is the timestamp of its commits.
 //!
-//! A segment begins when the first frame is to be written to it; its file is there before, empty, so
-//! that a process which has run out of descriptors can begin it. Each flush begins a new one and
-//! removes those before it, oldest first.
+//! A segment begins when its first frame is written. Its file is created in advance, empty, so that a process
+//! that has run out of descriptors can still begin it. Each flush begins a new segment and removes the earlier
+//! ones, oldest first.
 //!
 //! # Failures
 //!
-//! A segment that cannot be made has no frames: the commit fails, and the next one tries again.
-//! After a failed write or sync it is unknown whether the frame is on the disk, and repeating the
-//! sync does not help: the kernel has marked the pages clean. But that concerns this frame
-//! alone, since those before it were synced. So the segment ends there, the frame's commits fail,
-//! and the next frame begins another segment with the same sequence number. Recovery leaves out
-//! what a segment has from the first sequence number of the next one on.
+//! If a segment cannot be created, it has no frames: the commit fails and the next one retries. After a failed
+//! write or sync it is unknown whether the frame is on disk, and repeating the sync does not help, because the
+//! kernel has marked the pages clean. Only this frame is affected, since earlier ones were synced. The segment
+//! therefore ends, the commits of the frame fail, and the next frame begins another segment with the same
+//! sequence number. Recovery ignores the frames of a segment from the first sequence number of the next segment
+//! on.
 
 mod recovery;
 mod segment;
@@ -38,7 +38,7 @@ use segment::{Prepared, Segment};
 use super::folder::{io_error, sync_folder};
 use crate::StoreError;
 
-/// A frame of a segment that is read.
+/// A frame that recovery reads.
 #[derive(Debug)]
 pub(super) struct Frame<'a> {
     /// Number of its segment.
@@ -51,26 +51,26 @@ pub(super) struct Frame<'a> {
 #[derive(Debug)]
 pub(super) struct Journal {
     folder: PathBuf,
-    /// The same, open.
+    /// The open folder.
     handle: File,
-    /// None until something is appended.
+    /// The current segment; none until a frame is appended.
     segment: Option<Segment>,
     /// The file of the next segment.
     prepared: Option<Prepared>,
-    /// Bytes of segments that ended and are not flushed.
+    /// Bytes of ended segments that are not flushed.
     ended_bytes: u64,
     /// Number of the next segment.
     next_number: u64,
     /// Sequence number of the next frame.
     next_sequence: u64,
-    /// A frame under construction; kept for its memory.
+    /// Buffer for the frame under construction.
     buffer: Vec<u8>,
 }
 
 impl Journal {
     /// Appends a frame whose payload `fill` writes, and makes it durable.
     ///
-    /// After [`StoreError::Io`] the frame may be there when the store is opened, unless another is
+    /// After [`StoreError::Io`] the frame may be present when the store is reopened, unless another frame is
     /// appended; after any other error it is not.
     pub(super) fn append(&mut self, time_ms: i64, fill: impl FnOnce(&mut Vec<u8>)) -> Result<(), StoreError> {
         segment::frame(&mut self.buffer, self.next_sequence, time_ms, fill)?;
@@ -94,9 +94,9 @@ impl Journal {
         Ok(())
     }
 
-    /// Checks after a failure whether frames can be appended again: begins a segment if there is none, else
-    /// syncs the one there is. If that fails, no file is left behind. After a full disk (`was_full`) it also
-    /// checks that a segment has space to grow.
+    /// Checks after a failure whether frames can be appended again: begins a segment if there is none, otherwise
+    /// syncs the current one. A failed check leaves no file behind. After a full disk (`was_full`) it also checks
+    /// that a segment has space to grow.
     pub(super) fn probe(&mut self, time_ms: i64, was_full: bool) -> Result<(), StoreError> {
         let failed = |error| io_error(&self.folder, &error);
         if was_full && fs4::available_space(&self.folder).map_err(failed)? < segment::GROWTH {
@@ -134,7 +134,7 @@ impl Journal {
             })
     }
 
-    /// Lets what follows begin in a segment without frames.
+    /// Makes the next frame begin a segment, unless the current one has no frames.
     pub(super) fn begin_segment(&mut self) {
         if self.segment.as_ref().is_some_and(|segment| !segment.is_empty()) {
             self.end_segment();
@@ -148,13 +148,13 @@ impl Journal {
         }
     }
 
-    /// Bytes of all segments from the last [`Journal::rotate`] on; at first, of those recovered.
+    /// Bytes of all segments since the last [`Journal::rotate`]; initially of those recovered.
     pub(super) fn unflushed_bytes(&self) -> u64 {
         self.ended_bytes + self.segment.as_ref().map_or(0, Segment::byte_len)
     }
 
-    /// Ends the segment; the next frame begins another. Returns the number of the last one ended:
-    /// up to there a flush is about to begin.
+    /// Ends the segment, so that the next frame begins another one. Returns the number of the last ended segment,
+    /// up to which the caller is about to flush.
     pub(super) fn rotate(&mut self) -> u64 {
         self.end_segment();
         self.ended_bytes = 0;
@@ -162,7 +162,7 @@ impl Journal {
     }
 }
 
-/// The segments there are, ascending.
+/// The existing segments, ascending.
 fn segments(folder: &Path) -> Result<Vec<(u64, PathBuf)>, StoreError> {
     let failed = |error| io_error(folder, &error);
     let mut segments = Vec::new();
@@ -177,7 +177,7 @@ fn segments(folder: &Path) -> Result<Vec<(u64, PathBuf)>, StoreError> {
     Ok(segments)
 }
 
-/// Removes segments up to a number, oldest first, so that those left have no gap.
+/// Removes segments up to a number, oldest first, so that the remaining ones have no gap.
 pub(super) fn remove_through(folder: &Path, number: u64) -> Result<(), StoreError> {
     for (_, path) in segments(folder)?.iter().filter(|(found, _)| *found <= number) {
         fs::remove_file(path).map_err(|error| io_error(path, &error))?;

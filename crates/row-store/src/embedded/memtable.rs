@@ -1,7 +1,7 @@
-//! The rows of one table that were written since the last flush.
+//! The memtable of one table: the rows written since the last flush.
 //!
-//! A write finds its row by hash and appends to the row's buffer. The keys are kept in order
-//! beside that, for scans; the order is touched only when a row is new.
+//! A write finds its row by hash and appends to the row's buffer. An ordered index of the keys serves scans; it
+//! changes only when a row is new.
 
 use std::collections::BTreeMap;
 use std::hash::Hasher;
@@ -14,8 +14,8 @@ use super::merge;
 use super::row_buffer::{Action, Entry, RowBuffer};
 use crate::{MutationRef, RowMutations};
 
-/// What a row costs beside its key and its buffer: the row itself, its key's two counters, its
-/// place in the hash table and in the order. Measured roughly.
+/// Approximate overhead of a row besides its key and buffer, as measured: the row itself, the reference counts
+/// of its key, and its entries in the hash table and the index.
 const ROW_OVERHEAD: usize = 176;
 
 /// Rows of one table, by key.
@@ -25,7 +25,7 @@ pub(super) struct Memtable {
     by_hash: HashTable<u32>,
     ordered: BTreeMap<Arc<[u8]>, u32>,
     bytes: usize,
-    /// The id_epoch that ids are given in, and how many were given.
+    /// The current id epoch, and the number of ids assigned in it.
     assigned: (u64, u32),
 }
 
@@ -34,7 +34,7 @@ struct MemoryRow {
     key: Arc<[u8]>,
     hash: u64,
     buffer: RowBuffer,
-    /// The id_epoch that has the row, and its id there.
+    /// The id epoch in which the row has an id, and that id.
     assigned: (u64, u32),
 }
 
@@ -59,7 +59,7 @@ impl Memtable {
         self.bytes
     }
 
-    /// What was done to a row.
+    /// The changes of a row.
     pub(super) fn get(&self, key: &[u8]) -> Option<&RowBuffer> {
         let slot = *self.by_hash.find(hash_of(key), |slot| self.key(*slot) == key)?;
         self.rows.get(slot as usize).map(|row| &row.buffer)
@@ -75,8 +75,8 @@ impl Memtable {
             .filter_map(|(key, slot)| self.rows.get(*slot as usize).map(|row| (key, &row.buffer)))
     }
 
-    /// Does to the row at a slot what a batch says. `families` gives the table's family for each family
-    /// of the batch; `max_versions` is what a family keeps.
+    /// Applies mutations to the row at a slot. `families` maps each family of the batch to the table's family;
+    /// `max_versions` are those of the table's families.
     pub(super) fn apply(
         &mut self,
         slot: u32,
@@ -99,15 +99,14 @@ impl Memtable {
         self.bytes = self.bytes + buffer.capacity() - before;
     }
 
-    /// Reads the places at which rows will be written to next. The rows of a batch lie all over the
-    /// memory: the processor waits for them at the same time here, and one by one while it writes.
+    /// Prefetches the row buffers that the batch is about to modify, so that their cache misses overlap instead of
+    /// stalling each write in turn.
     pub(super) fn prefetch<'a>(&self, slots: impl Iterator<Item = &'a u32>) {
         let rows = slots.filter_map(|slot| self.rows.get(*slot as usize));
         std::hint::black_box(rows.fold(0, |sum, row| sum ^ row.buffer.last_byte()));
     }
 
-    /// The place of a row, which is made if there is none. A row to which nothing was done cannot
-    /// be seen.
+    /// The slot of a row, which is created if necessary. A row without changes is invisible.
     pub(super) fn slot(&mut self, key: &[u8]) -> u32 {
         let hash = hash_of(key);
         if let Some(slot) = self.by_hash.find(hash, |slot| self.key(*slot) == key) {
@@ -132,8 +131,8 @@ impl Memtable {
         slot
     }
 
-    /// The id of a row in a id_epoch, or `None` if it just got the next one. Ids are from 1; a
-    /// id_epoch is not 0.
+    /// The id of a row in an epoch; `None` if it has just been assigned the next one. Ids start at 1, and no epoch
+    /// is 0.
     pub(super) fn id(&mut self, slot: u32, id_epoch: u64) -> Option<u32> {
         let row = self.rows.get_mut(slot as usize)?;
         if row.assigned.0 == id_epoch {
@@ -153,7 +152,7 @@ impl Memtable {
 }
 
 fn entry_of<'a>(mutation: &MutationRef<'a>, families: &[u8], time_ms: i64) -> Entry<'a> {
-    // Batches were checked when they came in, and records of the journal when they were read.
+    // Batches were validated on arrival, and journal records during recovery.
     let family_of = |family: crate::FamilyId| families.get(family.index()).copied().unwrap_or_default();
     let deleted = |action, family, qualifier| Entry {
         action,

@@ -1,10 +1,10 @@
-//! What is to be seen of a row: its stored cells, and what was done to it since.
+//! Merges the stored cells of a row with its later changes into the visible cells.
 //!
-//! The entries are taken in the order of their commits. A put adds a version, or replaces the one
-//! with its timestamp; a delete takes away what came before it and is not newer. In the end each
-//! column has its newest versions, as many as wanted and not too old. Leaving out old versions and
-//! expired cells early changes nothing: whatever comes later takes away the oldest first, too.
-//! For the same reason it does no harm to apply a buffer to cells that have it in them already.
+//! Changes are applied in commit order. A put adds a version or replaces the one with the same timestamp; a
+//! delete removes earlier cells that are not newer than the delete. Each column then keeps its newest versions,
+//! as many as requested and not expired. Dropping old versions and expired cells early does not change the
+//! result, because later changes drop the oldest first, too. For the same reason applying a buffer to cells
+//! that already include it has no effect.
 
 use std::cmp::Ordering;
 
@@ -16,8 +16,7 @@ fn same_column(a: &Entry<'_>, b: &Entry<'_>) -> bool {
     column_order(a, b).is_eq()
 }
 
-/// The order of the columns of two entries. Qualifiers of two bytes, which most are, take no call of
-/// `memcmp`.
+/// Orders entries by column. Two-byte qualifiers, the common case, avoid a call of `memcmp`.
 #[inline]
 fn column_order(a: &Entry<'_>, b: &Entry<'_>) -> Ordering {
     let qualifiers = || match (a.qualifier, b.qualifier) {
@@ -27,9 +26,8 @@ fn column_order(a: &Entry<'_>, b: &Entry<'_>) -> Ordering {
     a.family.cmp(&b.family).then_with(qualifiers)
 }
 
-/// Brings entries into the order of their columns; those of one column stay in theirs. Writers that
-/// run side by side leave rows that are nearly in order, so an entry is first looked for a place
-/// among the few before it.
+/// Sorts entries by column, stably. Concurrent writers leave rows nearly sorted, so each entry is first
+/// inserted among the few entries before it.
 fn sort_by_column(entries: &mut [Entry<'_>]) {
     const NEAR: usize = 16;
     for index in 1..entries.len() {
@@ -49,20 +47,20 @@ fn sort_by_column(entries: &mut [Entry<'_>]) {
     }
 }
 
-/// What a read wants, by family.
+/// What a read selects, by family.
 #[derive(Clone, Debug)]
 pub(super) struct View {
     pub(super) columns: Columns,
-    /// Versions wanted of a column.
+    /// Maximum versions of a column.
     pub(super) max_versions: [u32; 16],
-    /// Cells that are older are expired.
+    /// Older cells have expired.
     pub(super) oldest_ms: [i64; 16],
-    /// The stored cells may have more versions than wanted, or expired ones.
+    /// Whether stored cells may have more versions than selected, or expired ones.
     pub(super) trims_stored: bool,
 }
 
 impl View {
-    /// Whether all stored cells are to be seen.
+    /// Whether all stored cells are visible.
     pub(super) fn selects_all(&self) -> bool {
         !self.trims_stored && matches!(self.columns, Columns::All)
     }
@@ -76,7 +74,7 @@ impl View {
     }
 }
 
-/// The cells to be seen, in order. `stored` is in order, `buffers` are the older first.
+/// The visible cells, in order. `stored` is in order; `buffers` are ordered from old to new.
 pub(super) fn merge(stored: Option<CellList>, buffers: &[&RowBuffer], view: &View) -> CellList {
     if buffers.iter().all(|buffer| buffer.len() == 0) {
         return match stored {
@@ -105,7 +103,7 @@ pub(super) fn merge(stored: Option<CellList>, buffers: &[&RowBuffer], view: &Vie
     trim(entries.into_iter(), view)
 }
 
-/// The shortest buffer that does the same, for a family that keeps so many versions.
+/// The shortest equivalent buffer, given the maximum versions of each family.
 pub(super) fn compact(buffer: &RowBuffer, max_versions: [u32; 16]) -> RowBuffer {
     let mut row = None::<i64>;
     let mut families = [None::<i64>; 16];
@@ -123,8 +121,8 @@ pub(super) fn compact(buffer: &RowBuffer, max_versions: [u32; 16]) -> RowBuffer 
     }
     sort_by_column(&mut entries);
 
-    // The deletes come first: they are for the stored cells, and those of this buffer that they
-    // concern are gone.
+    // Deletes come first: they apply to the stored cells, since the affected entries of this buffer are already
+    // gone.
     let mut compacted = RowBuffer::new();
     let delete = |action, family, timestamp_ms| Entry {
         action,
@@ -185,13 +183,13 @@ fn put_of(cell: RawCell<'_>) -> Entry<'_> {
     }
 }
 
-/// The commonest case without a sort: nothing but puts, each to a column behind the one before.
+/// The common case without a sort: only puts, each to a column after the previous one.
 fn appended(stored: Option<&CellList>, buffers: &[&RowBuffer], view: &View) -> Option<CellList> {
     let mut last: Option<(u8, &[u8])> = stored
         .and_then(|stored| stored.iter().next_back())
         .map(|cell| (cell.family, cell.qualifier));
     for entry in buffers.iter().flat_map(|buffer| buffer.entries().take(1)) {
-        // Most rows for which this does not hold are told at once.
+        // Detects most other rows early.
         if entry.action != Action::Put || last.is_some_and(|last| last >= (entry.family, entry.qualifier)) {
             return None;
         }
@@ -218,8 +216,8 @@ fn appended(stored: Option<&CellList>, buffers: &[&RowBuffer], view: &View) -> O
     Some(cells)
 }
 
-/// Adds an entry to those before it. Deletes of a column stay, for they are applied once the
-/// entries of the column lie together; the other deletes are applied at once.
+/// Appends an entry. Deletes of a column are kept and applied once the entries of the column are adjacent;
+/// other deletes are applied immediately.
 fn apply<'a>(entries: &mut Vec<Entry<'a>>, entry: Entry<'a>, wants: impl Fn(&Entry<'_>) -> bool) {
     match entry.action {
         Action::Put | Action::DeleteColumn => {
@@ -236,7 +234,7 @@ fn apply<'a>(entries: &mut Vec<Entry<'a>>, entry: Entry<'a>, wants: impl Fn(&Ent
     }
 }
 
-/// The cells that remain of entries which lie sorted by column, and by commit within a column.
+/// The remaining cells of entries sorted by column, and by commit order within a column.
 fn trim<'a>(entries: impl Iterator<Item = Entry<'a>>, view: &View) -> CellList {
     let mut cells = CellList::default();
     cells.reserve(entries.size_hint().0, 0);
@@ -246,7 +244,7 @@ fn trim<'a>(entries: impl Iterator<Item = Entry<'a>>, view: &View) -> CellList {
             .first()
             .map_or(0, |first| view.max_versions[usize::from(first.family & 0xf)]);
         if versions.len() > 1 {
-            // Newest first; of one timestamp the entry that came last, and that one only.
+            // Newest first, with only the last entry of each timestamp.
             versions.reverse();
             versions.sort_by_key(|version| std::cmp::Reverse(version.timestamp_ms));
             versions.dedup_by_key(|version| version.timestamp_ms);
@@ -284,7 +282,7 @@ mod tests {
 
     use super::*;
 
-    /// Entries of columns so far apart as `jumps` says; the timestamp is the place in the order.
+    /// Entries whose columns are `jumps` apart; the timestamp is the index in the sequence.
     fn entries<'a>(jumps: &[i8], qualifiers: &'a [[u8; 2]]) -> Vec<Entry<'a>> {
         let mut column = 128_i16;
         (0..)

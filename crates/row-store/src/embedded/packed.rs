@@ -1,4 +1,4 @@
-//! Rows that are not decoded yet.
+//! Rows that are decoded on demand.
 
 use std::fmt;
 use std::sync::Arc;
@@ -14,20 +14,20 @@ use crate::cell_list::{CellList, RawCell};
 use crate::row::PackedCells;
 use crate::{PointColumns, StoreError};
 
-/// The block of a row, if it has one, and what was put in memory since. It has at least one cell.
+/// The block of a row, if any, and its later puts. It has at least one cell.
 pub(super) struct PackedRow {
     table: Arc<Table>,
     block: Option<Slice>,
-    /// The older first.
+    /// Ordered from old to new.
     buffers: Vec<RowBuffer>,
     view: View,
-    /// Of the cells that may be points.
+    /// The family of the cells that may be points.
     family: u8,
     count: usize,
 }
 
 impl PackedRow {
-    /// `None` if the row may have no cells, or begins with cells that are no points.
+    /// `None` if the row may have no cells or does not begin with points.
     pub(super) fn of(
         table: &Arc<Table>,
         block: Option<&Slice>,

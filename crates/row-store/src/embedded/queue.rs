@@ -1,4 +1,4 @@
-//! The requests that wait for the commit thread.
+//! The queue of the commit thread.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::{CellAddress, Condition, StoreError, WriteBatch};
 /// A request that changes the store.
 #[derive(Debug)]
 pub(super) enum Operation {
-    /// Applies a batch; `families` gives the table's family for each family of the batch.
+    /// Applies a batch; `families` maps each family of the batch to the table's family.
     Write { batch: WriteBatch, families: Vec<u8> },
     /// Adds to a counter.
     Increment { cell: CellAddress, amount: i64 },
@@ -44,7 +44,7 @@ impl Operation {
     }
 }
 
-/// What an [`Operation`] answers.
+/// The result of an [`Operation`].
 #[derive(Clone, Debug)]
 pub(super) enum Outcome {
     Done,
@@ -53,7 +53,7 @@ pub(super) enum Outcome {
     Held(bool),
 }
 
-/// The answer to a request, for the one who waits for it.
+/// Where the result of a request is sent.
 pub(super) type Reply = oneshot::Sender<Result<Outcome, StoreError>>;
 
 /// A request in the queue.
@@ -63,7 +63,7 @@ pub(super) enum Request {
         table: Arc<Table>,
         operation: Operation,
         reply: Reply,
-        /// Its share of the queue, given back when it is answered.
+        /// Its share of the queue's capacity, released with the reply.
         permit: OwnedSemaphorePermit,
     },
     /// Writes all rows in memory to blocks.
@@ -72,10 +72,10 @@ pub(super) enum Request {
     },
 }
 
-/// What a request counts at least, in bytes; this bounds their number.
+/// The minimum size that a request counts, in bytes, which bounds the number of requests.
 const LEAST: usize = 512;
 
-/// A queue that is bounded in bytes. Who finds it full waits without a thread.
+/// A queue bounded in bytes. Callers wait asynchronously while it is full.
 #[derive(Debug)]
 pub(super) struct Queue {
     state: Mutex<State>,
@@ -113,7 +113,7 @@ impl Queue {
         operation: Operation,
     ) -> Result<Outcome, StoreError> {
         let bytes = operation.byte_len();
-        // A request that is bigger than the queue has it to itself.
+        // A request larger than the queue takes all of its capacity.
         let share = u32::try_from(bytes.max(LEAST))
             .unwrap_or(u32::MAX)
             .min(self.capacity);
@@ -140,7 +140,7 @@ impl Queue {
         response.await.unwrap_or_else(|_| Err(stopped()))
     }
 
-    /// Whether requests are taken.
+    /// Whether the queue accepts requests.
     pub(super) fn check(&self) -> Result<(), StoreError> {
         if self.state.lock().closed {
             Err(closed())
@@ -159,8 +159,8 @@ impl Queue {
         Ok(())
     }
 
-    /// Waits for requests and takes them all: none if none arrive before `deadline`, `None` after the
-    /// queue was closed.
+    /// Waits for requests and takes them all: none if none arrive before `deadline`, `None` once the queue is
+    /// closed and empty.
     pub(super) fn take(&self, deadline: Option<Instant>) -> Option<VecDeque<Request>> {
         let mut state = self.state.lock();
         while state.requests.is_empty() {
@@ -176,24 +176,24 @@ impl Queue {
         Some(std::mem::take(&mut state.requests))
     }
 
-    /// Refuses requests from now on. Those in the queue are still taken.
+    /// Rejects further requests. Queued ones are still taken.
     pub(super) fn close(&self) {
         self.state.lock().closed = true;
         self.capacity_permits.close();
         self.ready.notify_all();
     }
 
-    /// Refuses requests from now on, and drops those in the queue: nobody takes them any more.
+    /// Rejects further requests and drops the queued ones, which nothing will take.
     pub(super) fn abandon(&self) {
         self.close();
         self.state.lock().requests.clear();
     }
 }
 
-/// The commit thread ended before it answered.
+/// The error of a commit thread that ended before it replied.
 fn stopped() -> StoreError {
     StoreError::Io {
         place: "commit thread".to_owned(),
-        detail: "it stopped before it answered".to_owned(),
+        detail: "it stopped before it replied".to_owned(),
     }
 }

@@ -1,8 +1,7 @@
-//! Reads: memory and blocks together, as of one instant for each row.
+//! Reads: merges memtables and row blocks, consistently for each row.
 //!
-//! A read first takes its part of the memory, then reads blocks. If a flush became visible
-//! between, the blocks may hold writes that are newer than that part, so the read begins again;
-//! see [`Table::generation`].
+//! A read first takes a snapshot of the memtables, then reads blocks. If a flush became visible in between, the
+//! blocks may contain writes newer than the snapshot, so the read restarts; see [`Table::generation`].
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -20,16 +19,16 @@ use crate::cell_list::CellList;
 use crate::rules::Columns;
 use crate::{DamageLog, DamagedRange, RangeMeasure, Row, Scan, StoreError};
 
-/// Keys that one step of a scan looks at, at most, and bytes that it copies: it holds a lock, and a thread, for as
-/// long.
+/// The most keys that one step of a scan examines. Steps are bounded because each holds a lock and a thread.
 const STEP_KEYS: usize = 4_096;
+/// The most bytes that one step of a scan copies.
 const STEP_BYTES: usize = 8 << 20;
 
-/// After so many rows in a row that the filter does not keep, it is asked where to go on: to look at
-/// the next key is cheaper than to begin anew elsewhere.
+/// Consecutive mismatches after which the filter is queried for a seek hint: examining the next key is cheaper
+/// than a seek.
 const SEEK_AFTER: usize = 64;
 
-/// What a read of a table wants.
+/// What a read of a table selects.
 pub(super) fn view(core: &Core, table: &Table, columns: Columns, max_versions: u32) -> View {
     let mut wanted = table.max_versions;
     let mut trims_stored = false;
@@ -45,7 +44,7 @@ pub(super) fn view(core: &Core, table: &Table, columns: Columns, max_versions: u
     }
 }
 
-/// Reads rows by their keys. Repairs what it finds damaged, and may wait for that.
+/// Reads rows by key. Repairs the damage that it encounters, which may block.
 pub(super) fn rows(
     core: &Core,
     table: &Table,
@@ -57,7 +56,7 @@ pub(super) fn rows(
         .with_repair(|| try_rows(core, table, keys, view, skip_damaged))
 }
 
-/// Reads rows by their keys.
+/// Reads rows by key.
 pub(super) fn try_rows(
     core: &Core,
     table: &Table,
@@ -96,7 +95,7 @@ pub(super) fn try_rows(
     }
 }
 
-/// What is left of a scan: its range shrinks, and its limit falls.
+/// The remainder of a scan: its range shrinks and its limit decreases.
 #[derive(Debug)]
 pub(super) struct Cursor {
     pub(super) scan: Scan,
@@ -104,7 +103,7 @@ pub(super) struct Cursor {
     pub(super) done: bool,
 }
 
-/// The next rows of a scan, and `cursor` behind them. No rows do not mean its end.
+/// The next rows of a scan; advances `cursor`. An empty result is not the end.
 pub(super) fn step(core: &Core, table: &Arc<Table>, cursor: &mut Cursor) -> Result<Vec<Row>, StoreError> {
     cursor.done |= is_over(&cursor.scan);
     if cursor.done {
@@ -152,23 +151,23 @@ fn try_step(core: &Core, table: &Arc<Table>, cursor: &mut Cursor) -> Result<Vec<
     }
 }
 
-/// Whether nothing is left to be scanned.
+/// Whether the scan is complete.
 fn is_over(scan: &Scan) -> bool {
     scan.limit == Some(0) || (!scan.stop.is_empty() && scan.stop <= scan.start)
 }
 
 struct Step {
     rows: Vec<Row>,
-    /// The last key that was looked at; `None`: the range is at its end.
+    /// The last examined key; `None` at the end of the range.
     last_key: Option<Vec<u8>>,
-    /// Where the filter says to go on, if that is not behind the last key.
+    /// The filter's seek hint, if the step ended with one.
     seek: Option<Vec<u8>>,
 }
 
-/// The rows in memory that a step may meet.
+/// The rows in memory that a step may return.
 struct MemoryStep {
     active: Vec<(Arc<[u8]>, RowBuffer)>,
-    /// There may be more rows behind this key; `None`: these are all.
+    /// The last key of the snapshot; `None` if the snapshot is complete.
     truncated_at: Option<Arc<[u8]>>,
     frozen: Option<Arc<Memtable>>,
 }
@@ -243,7 +242,7 @@ fn read_step(core: &Core, table: &Arc<Table>, scan: &Scan, view: &View) -> Resul
                 step.last_key = None;
                 return Ok(step);
             }
-            // What memory has behind that key is not in hand.
+            // The snapshot does not include later keys.
             (None, Some(end)) => {
                 step.last_key = Some(end.to_vec());
                 return Ok(step);
@@ -304,7 +303,7 @@ fn read_step(core: &Core, table: &Arc<Table>, scan: &Scan, view: &View) -> Resul
     Ok(step)
 }
 
-/// Records damage, or fails if it must not be passed over.
+/// Records damage, or fails if the read does not skip damage.
 fn skip_or_fail(skip_damaged: Option<&DamageLog>, damage: DamagedRange) -> Result<(), StoreError> {
     match skip_damaged {
         Some(log) => {
@@ -315,7 +314,7 @@ fn skip_or_fail(skip_damaged: Option<&DamageLog>, damage: DamagedRange) -> Resul
     }
 }
 
-/// The cells of a row block; none if it is damaged and that is passed over.
+/// The cells of a row block; none if it is damaged and the read skips damage.
 fn stored_cells(
     core: &Core,
     table: &Table,
@@ -339,7 +338,7 @@ fn stored_cells(
     }
 }
 
-/// Counts the first rows of a range by their keys.
+/// Measures the first rows of a range by their keys.
 pub(super) fn measure(
     core: &Core,
     table: &Table,
@@ -361,7 +360,7 @@ fn try_measure(
     let range = Scan::range(start, stop);
     loop {
         let generation = table.generation.load(Ordering::SeqCst);
-        // The first rows of all are among the first ones of each part.
+        // The first rows overall are among the first rows of each source.
         let mut rows = BTreeMap::<Vec<u8>, u64>::new();
         {
             let memory = table.memory.read();
@@ -397,7 +396,7 @@ fn bounds(scan: &Scan) -> (Bound<&[u8]>, Bound<&[u8]>) {
     (Bound::Included(start), stop)
 }
 
-/// An iterator, or the same from its end.
+/// The iterator, reversed if requested.
 fn directed<'a, T: 'a>(
     iterator: impl DoubleEndedIterator<Item = T> + 'a,
     reverse: bool,

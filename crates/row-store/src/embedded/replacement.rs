@@ -1,4 +1,4 @@
-//! Replaces a damaged table file with one of its whole blocks.
+//! Replaces a damaged table file by one with its intact blocks.
 
 use std::fs;
 use std::path::PathBuf;
@@ -10,20 +10,20 @@ use super::set_aside::SetAside;
 use super::table_file::TableFile;
 use crate::StoreError;
 
-/// A damaged table file, and the one that is to take its place.
+/// A damaged table file and its replacement.
 #[derive(Debug)]
 pub(super) struct Replacement {
     path: PathBuf,
     pub(super) id: u64,
     pub(super) damage: Damage,
-    /// Where the damaged file is kept.
+    /// Where the damaged file is preserved.
     kept: PathBuf,
-    /// The file of all its whole blocks.
+    /// The file with all intact blocks.
     new: PathBuf,
 }
 
 impl Replacement {
-    /// Writes a file of all whole blocks of a damaged one; `None` if it is not damaged.
+    /// Writes a file with all intact blocks of a damaged one; `None` if the file is not damaged.
     pub(super) fn prepare(set_aside: &SetAside, file: &TableFile) -> Result<Option<Self>, StoreError> {
         let Some(damage) = salvage::inspect(file)? else {
             return Ok(None);
@@ -50,11 +50,10 @@ impl Replacement {
         Ok(Some(replacement))
     }
 
-    /// Records the damage, keeps the damaged file and puts the new one in its place. The tree is
-    /// closed.
+    /// Records the damage, preserves the damaged file and installs its replacement. The tree must be closed.
     ///
-    /// The record comes first: once the rows are missing, that is known. A crash before the end leaves
-    /// the damaged file, which is set aside again.
+    /// The damage is recorded first, so that rows are never missing without a record. A crash before the end leaves
+    /// the damaged file in place, which is then replaced again.
     pub(super) fn put(&self, set_aside: &SetAside) -> Result<(), StoreError> {
         let named = if self.path.exists() {
             fs::hard_link(&self.path, &self.kept)
@@ -70,7 +69,7 @@ impl Replacement {
         {
             tracing::warn!(
                 file = %self.path.display(), kept = %named.display(), detail,
-                "a damaged file was written anew; no row was lost"
+                "rewrote a damaged file; no row was lost"
             );
         }
         set_aside.add(&self.damage.gaps, named)?;
@@ -78,7 +77,7 @@ impl Replacement {
         if let Some(folder) = self.path.parent()
             && !folder.exists()
         {
-            // All table files are missing, with their folder.
+            // All table files are missing, including their folder.
             fs::create_dir(folder).map_err(failed)?;
             folder.parent().map_or(Ok(()), sync_folder)?;
         }
@@ -89,7 +88,7 @@ impl Replacement {
 
 impl Drop for Replacement {
     fn drop(&mut self) {
-        // It is there if it was not put in its place.
+        // It exists only if it was not installed.
         drop(fs::remove_file(&self.new));
     }
 }

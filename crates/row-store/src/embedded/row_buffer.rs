@@ -1,4 +1,4 @@
-//! What was done to one row since the last flush, packed.
+//! The changes of one row since the last flush.
 //!
 //! ```text
 //!   PUT            0 family | time | length | qualifier | length | value
@@ -7,24 +7,24 @@
 //!   DELETE_ROW     3      0 | time
 //! ```
 //!
-//! The operation and the family share the first byte. Times and lengths are varints, a time as the
-//! difference to the entry before. A buffer is only ever appended to, in the order of the commits,
-//! which makes deletes exact: one hides the cells before it, not those behind it.
+//! The operation and the family share the first byte. Times and lengths are varints, a time as the difference
+//! to the previous entry. A buffer is only appended to, in commit order, which makes deletes exact: a delete
+//! hides the cells before it, not those after it.
 
 use super::varint::{self, Reader};
 
-/// One thing that was done to a row.
+/// A change of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Entry<'a> {
     pub(super) action: Action,
     pub(super) family: u8,
-    /// Of the cell; of a delete: the newest timestamp that it hides.
+    /// The timestamp of the cell; for a delete, the newest timestamp that it hides.
     pub(super) timestamp_ms: i64,
     pub(super) qualifier: &'a [u8],
     pub(super) value: &'a [u8],
 }
 
-/// What an [`Entry`] does.
+/// The kind of an [`Entry`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Action {
     Put,
@@ -33,7 +33,7 @@ pub(super) enum Action {
     DeleteRow,
 }
 
-/// From this size on a buffer is looked through for cells that others replaced.
+/// The size at which a buffer is first checked for overwritten cells.
 const COMPACT_AT: usize = 16 << 10;
 
 /// The entries of a row.
@@ -71,22 +71,22 @@ impl RowBuffer {
         self.bytes.len()
     }
 
-    /// What lies where the next entry will begin, or just before.
+    /// The last byte: the position where the next entry is appended, for prefetching.
     pub(super) fn last_byte(&self) -> u8 {
         self.bytes.last().copied().unwrap_or_default()
     }
 
-    /// Bytes that the buffer occupies.
+    /// The memory that the buffer occupies, in bytes.
     pub(super) fn capacity(&self) -> usize {
         self.bytes.capacity()
     }
 
-    /// True if it has grown so that a rewrite may pay.
+    /// Whether it has grown enough for a compaction to pay off.
     pub(super) fn wants_compaction(&self) -> bool {
         self.bytes.len() >= self.compact_at
     }
 
-    /// Takes over the entries of a rewrite, and waits until they have grown fourfold.
+    /// Replaces the content by its compacted form. The next compaction is due when that has grown fourfold.
     pub(super) fn replace(&mut self, mut rewritten: Self) {
         rewritten.compact_at = COMPACT_AT.max(4 * rewritten.bytes.len());
         *self = rewritten;
@@ -124,7 +124,7 @@ impl RowBuffer {
         self.bytes.extend_from_slice(bytes);
     }
 
-    /// The entries, in their order.
+    /// The entries, in order.
     pub(super) fn entries(&self) -> impl Iterator<Item = Entry<'_>> {
         let mut reader = Reader(&self.bytes);
         let mut last_ms = 0_i64;

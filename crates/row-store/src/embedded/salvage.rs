@@ -1,4 +1,4 @@
-//! Table files of the engine, read block by block without the engine.
+//! Reads table files of the engine block by block, without the engine.
 //!
 //! ```text
 //!   data block ... | index blocks | filter blocks | table version (1) | meta block | contents | trailer
@@ -7,9 +7,9 @@
 //!   trailer        "SFA!" | version (1) | checksum type (1) | checksum (16) | place of contents (8) | length (8)
 //! ```
 //!
-//! Each block has checksums of its own and stands on its own, so a damaged block costs the rows in
-//! it and no others, and damage of index, filters, meta block or trailer costs none: whatever data
-//! blocks are whole go into a new file that takes the place of the damaged one.
+//! Each block has its own checksums and can be decoded on its own. A damaged data block therefore loses only
+//! its own rows, and damage to index, filters, meta block or trailer loses none: all intact data blocks are
+//! copied to a new file that replaces the damaged one.
 
 use std::fs::{self, File};
 use std::io;
@@ -32,35 +32,35 @@ const MAGIC: [u8; 4] = *b"LSM\x03";
 const TRAILER: usize = 38;
 /// The shortest entry of the contents.
 const ENTRY: usize = 18;
-/// After a page that the disk cannot read, reads go on at the next.
+/// The unit in which reading continues after a read error.
 const PAGE: usize = 4 << 10;
 
-/// The key of a file of which nothing is left and no key is known: before the rows of all tables.
+/// The key of a file without any known key: sorts before the rows of all tables.
 const PLACEHOLDER: [u8; 3] = [0; 3];
 
-/// Keys that a damaged stretch of a file may have had.
+/// Keys that a damaged part of a file may have had.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Gap {
-    /// First key inside; empty: the first of all.
+    /// First key, inclusive; empty: unbounded.
     pub(super) start: Vec<u8>,
-    /// First key outside; empty: there is none.
+    /// Last key, exclusive; empty: unbounded.
     pub(super) stop: Vec<u8>,
     pub(super) detail: String,
-    /// Keys within, ascending, that lost nothing: a newer file has them.
+    /// Keys within the gap, ascending, that are intact because a newer file has them.
     pub(super) intact: Vec<Vec<u8>>,
 }
 
-/// What is wrong with a table file.
+/// The damage of a table file.
 #[derive(Debug)]
 pub(super) struct Damage {
     pub(super) gaps: Vec<Gap>,
-    /// Damage that costs no row.
+    /// Damage that loses no row.
     pub(super) structure: Option<String>,
-    /// The first key that the file may have; empty: the first of all.
+    /// The first key that the file may have; empty: unknown.
     first: Vec<u8>,
 }
 
-/// Reads a file; pages that the disk cannot read are zeros.
+/// Reads a file, replacing unreadable pages by zeros.
 fn read(path: &Path) -> io::Result<Vec<u8>> {
     let error = match fs::read(path) {
         Err(error) if error.raw_os_error() == Some(rustix::io::Errno::IO.raw_os_error()) => error,
@@ -80,17 +80,17 @@ fn read(path: &Path) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// A stretch of a file.
+/// A part of a file.
 enum Chunk {
     Block(Block),
     Damaged { offset: usize, detail: String },
 }
 
-/// The blocks of a file from an offset on, and the damage between.
+/// Iterates over the blocks of a file from an offset on, and the damage between them.
 struct Chunks<'a> {
     bytes: &'a [u8],
     offset: usize,
-    /// Only data blocks; otherwise all blocks.
+    /// Whether to stop at the first block that is not a data block.
     data: bool,
 }
 
@@ -101,7 +101,7 @@ fn header(bytes: &[u8]) -> Option<(Header, usize)> {
 }
 
 fn compression(header: &Header) -> CompressionType {
-    // Data blocks of rows are always packed; of the others those whose lengths differ.
+    // Data blocks of rows are always compressed; other blocks are if their lengths differ.
     if header.block_type == BlockType::Data || header.data_length != header.uncompressed_length {
         CompressionType::Lz4
     } else {
@@ -131,7 +131,7 @@ impl Iterator for Chunks<'_> {
                 Err(detail) => Chunk::Damaged { offset, detail },
             });
         }
-        // Goes on at the next header that is whole.
+        // Continues at the next intact header.
         let next = (1..rest.len()).find(|next| {
             let rest = &rest[*next..];
             rest.starts_with(&MAGIC) && self::header(rest).is_some()
@@ -159,7 +159,7 @@ fn items(block: Block) -> Vec<InternalValue> {
     block.iter().map(|item| item.materialize(&data)).collect()
 }
 
-/// First and last key, and the lowest sequence number, as the meta block has them.
+/// First and last key and the lowest sequence number, from the meta block.
 fn meta(bytes: &[u8]) -> Option<(KeyRange, SeqNo)> {
     let data_end = {
         let mut chunks = chunks(bytes);
@@ -182,12 +182,12 @@ fn meta(bytes: &[u8]) -> Option<(KeyRange, SeqNo)> {
     Some(((value(b"key#min")?, value(b"key#max")?), lowest))
 }
 
-/// Whether the end of a file can be read by the engine: the number of entries of its contents is a
-/// length that the engine reserves memory for before it compares checksums.
+/// Checks that the engine can safely read the end of a file: it reserves memory for the announced number of
+/// table of contents entries before it verifies checksums.
 ///
 /// # Errors
 ///
-/// What is wrong with it.
+/// A description of the damage.
 pub(super) fn check_end(path: &Path) -> Result<(), String> {
     let failed = |error: io::Error| error.to_string();
     let file = File::open(path).map_err(failed)?;
@@ -216,11 +216,11 @@ pub(super) fn check_end(path: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// Whether the engine can open a file.
+/// Checks that the engine can open a file.
 ///
 /// # Errors
 ///
-/// What is wrong with it.
+/// A description of the damage.
 pub(super) fn check_open(path: &Path) -> Result<(), String> {
     check_end(path)?;
     let cache = Arc::new(Cache::with_capacity_bytes(0));
@@ -237,7 +237,7 @@ pub(super) fn check_open(path: &Path) -> Result<(), String> {
     opened.map(drop).map_err(|error| error.to_string())
 }
 
-/// Damage of what is behind the data blocks.
+/// Damage after the data blocks.
 fn structure(path: &Path, bytes: &[u8], data_end: usize) -> Option<String> {
     if let Err(detail) = check_open(path) {
         return Some(detail);
@@ -251,7 +251,7 @@ fn structure(path: &Path, bytes: &[u8], data_end: usize) -> Option<String> {
         match chunk {
             Chunk::Block(block) if block.header.block_type == BlockType::Meta => return None,
             Chunk::Block(_) => {}
-            // The table version, a single byte, is not in a block.
+            // The table version is a single byte outside any block.
             Chunk::Damaged { offset, .. } if blocks.offset == offset + 1 => {}
             Chunk::Damaged { offset, detail } => return Some(format!("offset {offset}: {detail}")),
         }
@@ -259,8 +259,8 @@ fn structure(path: &Path, bytes: &[u8], data_end: usize) -> Option<String> {
     Some("there is no meta block".to_owned())
 }
 
-/// The first key that a file may have, and the first behind all of its keys (empty: there is none): from
-/// its own first and last key if these are known, else from the files of its run.
+/// The first key that a file may have, and the first key after all of its keys (empty: unbounded): from its own
+/// first and last key if known, otherwise from its neighbours in the run.
 fn bounds(file: &TableFile, bytes: &[u8]) -> (Vec<u8>, Vec<u8>) {
     if let Some((first, last)) = file.keys.clone().or_else(|| Some(meta(bytes)?.0)) {
         return (first, next_key(&last));
@@ -276,11 +276,11 @@ fn bounds(file: &TableFile, bytes: &[u8]) -> (Vec<u8>, Vec<u8>) {
     )
 }
 
-/// Looks for damage in a table file. A file that is missing is damaged.
+/// Looks for damage in a table file. A missing file is damaged.
 ///
 /// # Errors
 ///
-/// The file cannot be read.
+/// If the file cannot be read.
 pub(super) fn inspect(file: &TableFile) -> Result<Option<Damage>, StoreError> {
     let path = &file.path;
     let bytes = match read(path) {
@@ -322,11 +322,11 @@ pub(super) fn inspect(file: &TableFile) -> Result<Option<Damage>, StoreError> {
         }
     }
     if open.is_none() && chunks.offset >= bytes.len() {
-        // The index is always there; without it data blocks may be missing, too.
+        // Every file has an index; without it, data blocks may be missing as well.
         open = Some(format!("offset {}: the file is cut off", bytes.len()));
     }
     match open {
-        // All keys that the file has were found before: the damage is of the block behind.
+        // All keys of the file were found, so the damage is in the block after them.
         Some(detail) if !after_last.is_empty() && start >= after_last => found.structure = Some(detail),
         Some(detail) => found.gaps.push(Gap {
             start,
@@ -339,16 +339,16 @@ pub(super) fn inspect(file: &TableFile) -> Result<Option<Damage>, StoreError> {
     Ok((!found.gaps.is_empty() || found.structure.is_some()).then_some(found))
 }
 
-/// The key behind a key.
+/// The successor of a key.
 fn next_key(key: &[u8]) -> Vec<u8> {
     [key, &[0]].concat()
 }
 
-/// Writes what is whole of a table file to `target`, and syncs it.
+/// Writes the intact blocks of a table file to `target`, and syncs it.
 ///
 /// # Errors
 ///
-/// The file cannot be read, or `target` cannot be written.
+/// If the file cannot be read or `target` cannot be written.
 pub(super) fn rewrite(
     path: &Path,
     damage: &Damage,
@@ -381,7 +381,7 @@ pub(super) fn rewrite(
         }
     }
     if is_empty {
-        // The engine has no empty tables. This key is damaged in any case.
+        // The engine does not allow empty tables. This key is within the damage anyway.
         let first = match damage.first.as_slice() {
             [] => &PLACEHOLDER,
             first => first,

@@ -1,14 +1,14 @@
-//! What is known to be damaged: ranges of rows, and the files that have the damaged bytes.
+//! The record of damage: ranges of lost rows, and copies of the damaged files.
 //!
 //! ```text
 //!   DAMAGE       "oxtsdb damage, format 1" | a line for each range
-//!   line         start | stop | file | what was found | keys within that lost nothing
-//!   set-aside/   the damaged files, as they were found
+//!   line         start | stop | file | description | intact keys within
+//!   set-aside/   the damaged files, unchanged
 //! ```
 //!
-//! The fields are separated by tabs, the keys by spaces. Keys are those of the row blocks, in
-//! hexadecimal digits; `-` is an open end. Reads of these ranges fail, or pass over them. Without the file the damage is forgotten: the rows have
-//! what is left of them.
+//! Fields are separated by tabs, keys by spaces. Keys are those of the row blocks, in hexadecimal; `-` is an
+//! unbounded end. Reads of these ranges fail, or skip them on request. Deleting the file discards the record:
+//! the rows then have what is left of them.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -32,7 +32,7 @@ struct Entry {
     file: String,
 }
 
-/// The damage of a store.
+/// The recorded damage of a store.
 #[derive(Debug)]
 pub(super) struct SetAside {
     record: PathBuf,
@@ -42,11 +42,10 @@ pub(super) struct SetAside {
     any: AtomicBool,
 }
 
-/// The rows of a table up to which a read may go, and the damage that they are in, if they are.
+/// The first part of a read that is either entirely damaged or entirely intact.
 #[derive(Debug)]
 pub(super) struct Subrange {
-    /// Where it ends: the first row outside, or of a reversed read the first inside; `None`: at the
-    /// end of the read.
+    /// Its end: exclusive, or inclusive for a reversed read; `None`: the end of the read.
     pub(super) end: Option<Vec<u8>>,
     pub(super) damage: Option<DamagedRange>,
 }
@@ -76,12 +75,12 @@ impl SetAside {
             entries: RwLock::new(Arc::new(entries)),
         };
         for range in set_aside.ranges() {
-            tracing::warn!(%range, "the store has damage that was set aside");
+            tracing::warn!(%range, "the store has damaged rows");
         }
         Ok(set_aside)
     }
 
-    /// A place for the copy of a damaged file.
+    /// An unused path for the copy of a damaged file.
     pub(super) fn place_for(&self, name: &str) -> Result<PathBuf, StoreError> {
         folder::make_private(&self.folder)?;
         let mut number = 0_u32;
@@ -95,7 +94,7 @@ impl SetAside {
         }
     }
 
-    /// An end of damage, bounded by the tables that there are: the lost bytes had no rows of later ones.
+    /// The end of a damaged range, limited to existing tables: the lost bytes had no rows of later tables.
     fn bounded(&self, stop: &[u8]) -> Vec<u8> {
         let last = self.catalog.by_id().into_keys().next_back();
         match last.and_then(|id| id.checked_add(1)) {
@@ -104,7 +103,7 @@ impl SetAside {
         }
     }
 
-    /// Records damaged ranges, and logs them. They are durable when this returns.
+    /// Records damaged ranges and logs them. They are durable when this returns.
     pub(super) fn add(&self, gaps: &[Gap], file: &Path) -> Result<(), StoreError> {
         let file = file.display().to_string();
         let mut entries = self.entries.write();
@@ -131,15 +130,15 @@ impl SetAside {
         let all: Vec<Entry> = entries.iter().chain(&added).cloned().collect();
         replace(&self.record, encode(&all).as_bytes())?;
         for range in added.iter().flat_map(|entry| self.tables_of(entry)) {
-            tracing::error!(%range, "damage set aside; reads of these rows fail, all else goes on");
+            tracing::error!(%range, "damage isolated; reads of these rows fail, all others continue");
         }
         *entries = Arc::new(all);
         self.any.store(true, Ordering::Release);
         Ok(())
     }
 
-    /// Writes a copy of a row's block, once: a flush that fails meets the same block each time it is tried
-    /// again. So the copy's name is made of row and block.
+    /// Preserves a copy of a row's block, once: every retry of a failed flush encounters the same block, so the
+    /// name of the copy is derived from row and block.
     fn keep_row(&self, key: &[u8], block: &[u8]) -> Result<PathBuf, StoreError> {
         let name = format!("row-{:08x}{:08x}", crc32fast::hash(key), crc32fast::hash(block));
         let place = self.folder.join(&name);
@@ -147,12 +146,12 @@ impl SetAside {
             return Ok(place);
         }
         folder::make_private(&self.folder)?;
-        // A copy that a crash cut short is replaced.
+        // Replaces a copy truncated by a crash.
         replace(&place, block)?;
         Ok(place)
     }
 
-    /// Sets the block of one row aside.
+    /// Isolates the block of one row.
     pub(super) fn add_row(&self, key: &[u8], block: &[u8], detail: &str) -> Result<(), StoreError> {
         let place = self.keep_row(key, block)?;
         let gap = Gap {
@@ -164,12 +163,12 @@ impl SetAside {
         self.add(&[gap], &place)
     }
 
-    /// Where damaged files are.
+    /// The folder of the damaged files.
     pub(super) fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// All ranges, by table.
+    /// All damaged ranges, by table.
     pub(super) fn ranges(&self) -> Vec<DamagedRange> {
         let entries = self.entries.read().clone();
         entries.iter().flat_map(|entry| self.tables_of(entry)).collect()
@@ -180,7 +179,7 @@ impl SetAside {
         !self.any.load(Ordering::Acquire)
     }
 
-    /// The damage that a row is in.
+    /// The damage that affects a row.
     pub(super) fn of_row(&self, table: &Table, row: &[u8]) -> Option<DamagedRange> {
         if self.is_empty() {
             return None;
@@ -195,8 +194,8 @@ impl SetAside {
         within(entry, table)
     }
 
-    /// The stretch that a read of a range of rows begins with: either all of it is in one damaged
-    /// range, or none of it.
+    /// The first part of a read of a range of rows that is either entirely within one damaged range or entirely
+    /// intact.
     pub(super) fn first_subrange(&self, table: &Table, start: &[u8], stop: &[u8], reverse: bool) -> Subrange {
         if self.is_empty() {
             return Subrange {
@@ -257,7 +256,7 @@ impl SetAside {
     }
 }
 
-/// The rows of a table that are in a damaged range.
+/// The part of a damaged range that belongs to a table.
 fn within(entry: &Entry, table: &Table) -> Option<DamagedRange> {
     let id = table.id.to_be_bytes();
     let Gap {

@@ -11,9 +11,9 @@ pub(super) type KeyRange = (Vec<u8>, Vec<u8>);
 pub(super) struct TableFile {
     pub(super) id: u64,
     pub(super) path: PathBuf,
-    /// First and last key; `None` while the tree is closed.
+    /// First and last key; `None` if the tree is closed.
     pub(super) keys: Option<KeyRange>,
-    /// Paths of the files of its run, in key order, while the tree is closed. The key ranges of a run do
-    /// not overlap, so the neighbours bound the keys of a file that cannot be read.
+    /// Paths of the files of its run, in key order, if the tree is closed. Key ranges within a run do not
+    /// overlap, so the neighbours bound the keys of an unreadable file.
     pub(super) run: Arc<[PathBuf]>,
 }

@@ -1,7 +1,7 @@
 //! The table files of a closed tree.
 //!
-//! The file `current` of a tree names its version list, `v` and a number, and has the list's checksum.
-//! The list is an archive; its section `tables` has the ids of all table files:
+//! The file `current` of a tree contains the number of its version list, `v` and that number, and the list's
+//! checksum. The list is an archive; its section `tables` has the ids of all table files:
 //!
 //! ```text
 //!   tables   number of levels (1) | level ...
@@ -10,9 +10,9 @@
 //!   file     id (8) | checksum type (1) | checksum (16) | sequence number (8)
 //! ```
 //!
-//! The list is the only fact about which files belong to the tree. A file that it does not name is a
-//! leftover of a flush or compaction that failed, and the engine removes it, whatever its content. A
-//! file that it names was synced before: if it is cut off, zeroed or missing, it is damaged.
+//! Only the list determines which files belong to the tree. An unlisted file is left over from a failed flush
+//! or compaction, and the engine removes it regardless of its content. A listed file was synced before it was
+//! listed: if it is truncated, zeroed or missing, it is damaged.
 
 use std::fs;
 use std::io::{self, Cursor, ErrorKind, Write as _};
@@ -30,12 +30,12 @@ use crate::StoreError;
 /// The keyspace of the engine's own settings.
 const SETTINGS: &str = "0";
 
-/// Checks that opening the trees neither loses nor destroys anything.
+/// Checks that opening the trees cannot lose or destroy data.
 pub(super) fn check_trees(path: &Path) -> Result<(), StoreError> {
     for tree in trees(path)? {
         let has_tables = fs::read_dir(tree.join("tables")).is_ok_and(|mut tables| tables.next().is_some());
         let current = tree.join("current");
-        // The engine takes a tree without this file for a new one.
+        // The engine treats a tree without this file as new.
         if has_tables && !current.exists() {
             return Err(missing(&current));
         }
@@ -60,8 +60,8 @@ fn corrupt(path: &Path, detail: impl Into<String>) -> StoreError {
     }
 }
 
-/// The ids of a tree's current table files, by run; none if the tree has no list yet. Compares the list
-/// with its checksum, which the engine does not.
+/// The ids of a tree's current table files, by run; none if the tree has no list yet. Verifies the checksum of
+/// the list, which the engine does not.
 fn read_list(tree: &Path) -> Result<Vec<Vec<u64>>, StoreError> {
     let current = tree.join("current");
     let bytes = match fs::read(&current) {
@@ -119,7 +119,8 @@ fn decode_runs(bytes: &[u8]) -> Option<Vec<Vec<u64>>> {
     Some(runs)
 }
 
-/// All table files of a closed tree, there or not; those of the engine's settings in the second list.
+/// All listed table files of a closed tree, existing or not; those of the engine's settings are returned
+/// separately.
 pub(super) fn closed_files(path: &Path) -> Result<(Vec<TableFile>, Vec<TableFile>), StoreError> {
     let (mut rows, mut settings) = (Vec::new(), Vec::new());
     for tree in trees(path)? {
@@ -142,11 +143,11 @@ pub(super) fn closed_files(path: &Path) -> Result<(Vec<TableFile>, Vec<TableFile
     Ok((rows, settings))
 }
 
-/// The table files of rows of a closed tree whose ends are damaged.
+/// The table files of rows whose ends are damaged, in a closed tree.
 ///
 /// # Errors
 ///
-/// [`StoreError::Corrupt`] if one of the engine's settings is.
+/// [`StoreError::Corrupt`] if a file of the engine's settings is damaged.
 pub(super) fn damaged_ends(path: &Path) -> Result<Vec<TableFile>, StoreError> {
     let (mut rows, settings) = closed_files(path)?;
     for file in settings {

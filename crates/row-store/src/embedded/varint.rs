@@ -1,6 +1,6 @@
-//! Numbers in as few bytes as they need: seven bits a byte, least significant first.
+//! Variable-length integers: seven bits per byte, least significant first.
 
-/// Maps small numbers of either sign to small ones without: 0, -1, 1, -2 become 0, 1, 2, 3.
+/// Maps small signed numbers to small unsigned ones: 0, -1, 1, -2 become 0, 1, 2, 3.
 #[inline]
 pub(super) fn zigzag(number: i64) -> u64 {
     (number.cast_unsigned() << 1) ^ (number >> 63).cast_unsigned()
@@ -23,7 +23,7 @@ pub(super) fn put(bytes: &mut Vec<u8>, mut number: u64) {
     bytes.push(number as u8);
 }
 
-/// The bytes not read yet. `None` means that they end too early or are no number.
+/// The remaining bytes. `None` means that they end too early or are invalid.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Reader<'a>(pub(super) &'a [u8]);
 
@@ -58,7 +58,7 @@ impl<'a> Reader<'a> {
         let mut number = u64::from(first & 0x7f);
         for shift in (7..64).step_by(7) {
             let byte = self.byte()?;
-            // The tenth byte has room for one bit.
+            // The tenth byte holds only one bit.
             if shift == 63 && byte > 1 {
                 return None;
             }

@@ -1,11 +1,11 @@
-//! How HBase compresses the files of a family.
+//! Compression of a family's files in HBase.
 
 use std::fmt;
 use std::str::FromStr;
 
 use crate::StoreError;
 
-/// An algorithm. All but [`Compression::Gz`] need libraries on the region servers.
+/// An algorithm. All except [`Compression::Gz`] need native libraries on the region servers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Compression {
     /// No compression.
@@ -24,7 +24,7 @@ pub enum Compression {
 }
 
 impl Compression {
-    /// All of them.
+    /// All algorithms.
     pub const ALL: [Compression; 6] = [
         Self::None,
         Self::Gz,
@@ -34,7 +34,7 @@ impl Compression {
         Self::Zstd,
     ];
 
-    /// The name that HBase has for it: `NONE`, `GZ`, `LZO`, ...
+    /// HBase's name of the algorithm: `NONE`, `GZ`, `LZO`, ...
     pub const fn hbase_name(self) -> &'static str {
         match self {
             Self::None => "NONE",
@@ -56,14 +56,14 @@ impl fmt::Display for Compression {
 impl FromStr for Compression {
     type Err = StoreError;
 
-    /// Reads HBase's name for it, in upper or lower case.
+    /// Parses HBase's name, in upper or lower case.
     fn from_str(text: &str) -> Result<Self, StoreError> {
         let known = Self::ALL
             .into_iter()
             .find(|known| known.hbase_name().eq_ignore_ascii_case(text));
         known.ok_or_else(|| StoreError::Invalid {
             detail: format!(
-                "`{text}` is no compression of HBase, expected {}",
+                "`{text}` is not a compression of HBase, expected {}",
                 Self::ALL.map(Self::hbase_name).join(", ")
             ),
         })

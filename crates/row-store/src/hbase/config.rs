@@ -1,4 +1,4 @@
-//! Where the gateways are, and the limits of the traffic with them.
+//! Addresses of the gateways, and limits of the traffic with them.
 
 use std::time::Duration;
 
@@ -9,25 +9,25 @@ use crate::StoreError;
 pub struct HbaseConfig {
     /// Thrift1 gateways of one HBase, each as `host:port`; their usual port is 9090.
     pub gateways: Vec<String>,
-    /// Connections in all, spread over the gateways. Four are as fast as more are.
+    /// Total number of connections, spread over the gateways. More than four are not faster.
     pub connections: usize,
-    /// Requests that may wait, for each connection; one more is refused at once.
+    /// Waiting requests per connection; further ones are rejected immediately.
     pub queue: usize,
-    /// How long a request waits for a gateway to connect to, and how long a gateway has to answer a
-    /// new connection.
+    /// How long a request waits for a reachable gateway, and how long a gateway may take to respond on a new
+    /// connection.
     pub connect_timeout: Duration,
-    /// How long a request takes at most, waiting included.
+    /// The deadline of a request, including waiting.
     pub request_timeout: Duration,
-    /// Whether the gateways speak in frames (`hbase.regionserver.thrift.framed`); they usually do
-    /// not. They then refuse frames over 2 MiB, which a write of one very large row can exceed.
+    /// Whether the gateways use the framed transport (`hbase.regionserver.thrift.framed`); the default is that they
+    /// do not. Framed gateways reject frames over 2 MiB, which a write of one very large row can exceed.
     pub framed: bool,
-    /// The memory that an answer may need; a longer one is given up, and asked for in smaller parts
-    /// where that is possible.
+    /// The most memory that a response may need; a larger one is discarded and, where possible, requested again in
+    /// smaller parts.
     pub max_reply_bytes: usize,
 }
 
 impl HbaseConfig {
-    /// The usual limits for these gateways.
+    /// The default limits, for these gateways.
     pub fn new(gateways: impl IntoIterator<Item = impl Into<String>>) -> Self {
         Self {
             gateways: gateways.into_iter().map(Into::into).collect(),
@@ -40,11 +40,13 @@ impl HbaseConfig {
         }
     }
 
-    /// Refuses what cannot work.
+    /// Rejects invalid settings.
     pub(super) fn check(&self) -> Result<(), StoreError> {
         let invalid = |detail: String| Err(StoreError::Invalid { detail });
         if self.gateways.is_empty() {
-            return invalid("no HBase Thrift gateway is named, expected at least one host:port".to_owned());
+            return invalid(
+                "no HBase Thrift gateway is configured, expected at least one host:port".to_owned(),
+            );
         }
         for gateway in &self.gateways {
             let port = gateway.rsplit_once(':').filter(|(host, _)| !host.is_empty());

@@ -1,4 +1,4 @@
-//! One connection with a gateway.
+//! A connection to a gateway.
 
 use std::time::Instant;
 
@@ -10,36 +10,35 @@ use super::error::CallError;
 use super::protocol::{BoundedInput, RequestBuffer};
 use super::socket::Socket;
 
-/// The generated client over our protocol.
+/// The generated client over the bounded protocol.
 pub(super) type Client = HbaseSyncClient<BoundedInput<Socket>, TBinaryOutputProtocol<RequestBuffer>>;
 
-/// Which connection of a store: the worker that owns it, and the how manieth it is there.
+/// Identifies a connection of a store: its worker, and a serial number within that worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ConnectionId {
     pub(super) worker: usize,
     pub(super) serial: u64,
 }
 
-/// A connection that a gateway has answered on. Requests go one after the other; it stays in the
-/// thread that opened it.
+/// A connection on which the gateway has responded. Requests run one at a time, on the thread that opened it.
 pub(super) struct Connection {
     client: Client,
     socket: Socket,
     gateway: String,
-    /// No other connection of this store has, or had, the same.
+    /// Unique among all connections of the store, past and present.
     pub(super) id: ConnectionId,
-    /// Scanners that are open in the gateway and only known here.
+    /// Number of scanners that this connection has open in the gateway.
     pub(super) scanners: usize,
     last_response_at: Instant,
     is_broken: bool,
 }
 
 impl Connection {
-    /// Connects and asks what the gateway is, by the deadline.
+    /// Connects and probes the gateway, by the deadline.
     ///
-    /// The question shows that the port speaks Thrift, with our framing, before a request is given
-    /// away: a gateway that expects frames and one that does not wait for each other for ever. It
-    /// does not concern HBase, so it costs little.
+    /// The probe verifies that the port speaks Thrift with the configured framing: a gateway that expects frames
+    /// and a client that does not send them would wait for each other forever. It does not involve HBase, so it is
+    /// cheap.
     pub(super) fn open(
         gateway: &str,
         id: ConnectionId,
@@ -63,7 +62,7 @@ impl Connection {
         connection.probe(deadline).map(|()| connection)
     }
 
-    /// Asks what the gateway is.
+    /// Requests the server type of the gateway.
     pub(super) fn probe(&mut self, deadline: Instant) -> Result<(), String> {
         match self.call("getThriftServerType", deadline, |client| {
             client.get_thrift_server_type()
@@ -77,7 +76,7 @@ impl Connection {
         }
     }
 
-    /// When the last answer came, or the connection was made.
+    /// The time of the last response, or of the connect.
     pub(super) fn last_response_at(&self) -> Instant {
         self.last_response_at
     }
@@ -87,7 +86,7 @@ impl Connection {
         &self.gateway
     }
 
-    /// One request and its answer. `name` is what errors call it.
+    /// Sends one request and waits for its response. `name` identifies it in errors.
     pub(super) fn call<T>(
         &mut self,
         name: &str,
@@ -103,12 +102,12 @@ impl Connection {
         result
     }
 
-    /// Whether a request may be sent: none has failed on it, and the gateway is still there.
+    /// Whether a request may be sent: none has failed, and the peer has not closed the connection.
     pub(super) fn is_usable(&self) -> bool {
         !self.is_broken && self.socket.is_quiet()
     }
 
-    /// Whether a request has failed on it.
+    /// Whether a request has failed.
     pub(super) fn is_broken(&self) -> bool {
         self.is_broken
     }

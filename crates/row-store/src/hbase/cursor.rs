@@ -18,55 +18,55 @@ use super::range::{Assembler, KeyRange};
 use super::raw;
 use crate::{Row, Scan, StoreError, TableName};
 
-/// Cells of a part of a row: wider rows come in several parts.
+/// Cells of a part of a row; wider rows arrive in several parts.
 const CELLS_PER_PART: i32 = 1_000;
-/// Parts that are fetched at once, at least and at most, if the limit of the scan allows.
+/// The fewest and the most parts per fetch, if the limit of the scan allows.
 const PARTS: std::ops::RangeInclusive<usize> = 128..=1_024;
-/// How often a scan is taken up again without a new row.
+/// How often a scan is resumed without receiving a new row.
 const ATTEMPTS: usize = 3;
 
-/// Newest versions of rows, in their order: a scan that is under way.
+/// A scan in progress, which returns the newest versions of rows in order.
 pub(super) struct Cursor {
     pub(super) pool: Arc<Pool>,
     pub(super) table: TableName,
     scan: Scan,
-    /// What has not been received.
+    /// The range not received yet.
     range: KeyRange,
-    /// Keys alone are wanted.
+    /// Whether only keys are requested.
     is_of_keys: bool,
-    /// Rows that may still be returned.
+    /// Rows left until the limit.
     rest: u64,
-    /// What is being fetched.
+    /// The fetch in progress.
     next: Option<Call<FetchResult>>,
-    /// Rows that were fetched.
+    /// Fetched rows.
     ready: VecDeque<Row>,
     is_at_end: bool,
-    /// Attempts since the last row.
+    /// Failed attempts since the last row.
     failures: usize,
-    /// How much is fetched at once; less when answers were too long.
+    /// The size of the next fetch; reduced after oversized responses.
     parts: usize,
     most_parts: usize,
     cells: i32,
 }
 
-/// What came of a fetch.
+/// The result of a fetch.
 pub(super) struct FetchResult {
-    /// The rows that are wanted.
+    /// The matching rows.
     pub(super) rows: Vec<Row>,
-    /// How many parts came, of rows that are wanted and others.
+    /// Number of received parts, of matching and other rows.
     pub(super) parts: usize,
     is_at_end: bool,
     pub(super) continuation: Continuation,
 }
 
-/// How a scan goes on.
+/// The state with which a scan continues.
 pub(super) struct Continuation {
     scanner: Scanner,
     pub(super) assembler: Assembler,
 }
 
 impl Cursor {
-    /// A scan of which nothing is asked for yet.
+    /// A scan that has not started.
     pub(super) fn new(pool: Arc<Pool>, table: TableName, scan: Scan) -> Self {
         let parts = scan.batch_rows.clamp(*PARTS.start(), *PARTS.end());
         Self {
@@ -86,8 +86,8 @@ impl Cursor {
         }
     }
 
-    /// The same for the keys alone: each row comes with one cell, and that without its value. `parts` are
-    /// fetched at first.
+    /// As [`Cursor::new`], for keys only: each row has one cell without its value. The first fetch requests `parts`
+    /// parts.
     pub(super) fn of_keys(pool: Arc<Pool>, table: TableName, scan: Scan, parts: usize) -> Self {
         Self {
             parts,
@@ -101,7 +101,7 @@ impl Cursor {
         error.into_store_error(RequestContext::idempotent(&self.table))
     }
 
-    /// The next rows; none at the end.
+    /// The next rows; empty at the end.
     pub(super) async fn next_batch(&mut self) -> Result<Vec<Row>, CallError> {
         while self.ready.is_empty() && !self.is_at_end {
             self.fetch().await?;
@@ -110,7 +110,7 @@ impl Cursor {
         Ok(self.ready.drain(..count).collect())
     }
 
-    /// Waits for rows, and begins to fetch what follows them.
+    /// Waits for rows and starts the next fetch.
     pub(super) async fn fetch(&mut self) -> Result<(), CallError> {
         let Some(fetched) = self.fetched().await? else {
             return Ok(());
@@ -126,8 +126,8 @@ impl Cursor {
         Ok(())
     }
 
-    /// What the next fetch brings, without beginning another one; `None` at the end, and where it has to
-    /// be tried again.
+    /// The result of the next fetch, without starting another one; `None` at the end and if the fetch has to be
+    /// retried.
     pub(super) async fn fetched(&mut self) -> Result<Option<FetchResult>, CallError> {
         if self.is_at_end {
             return Ok(None);
@@ -148,13 +148,13 @@ impl Cursor {
         Ok(Some(fetched))
     }
 
-    /// Whether nothing is left to be fetched.
+    /// Whether nothing is left to fetch.
     pub(super) fn is_at_end(&self) -> bool {
         self.is_at_end
     }
 
-    /// Begins to fetch what follows, so many parts if that is allowed. If it cannot be asked for now, a new
-    /// scanner is opened when it is needed.
+    /// Starts the next fetch, of up to `parts` parts. If it cannot be queued, a new scanner is opened when it is
+    /// needed.
     pub(super) fn continue_with(&mut self, continuation: Continuation, parts: usize) {
         self.parts = parts.min(self.most_parts);
         if !self.is_at_end {
@@ -162,7 +162,7 @@ impl Cursor {
         }
     }
 
-    /// Begins to fetch on another scanner, which is opened at a key; false if that is not ahead.
+    /// Starts the next fetch on a new scanner opened at `key`; false if `key` is not ahead.
     pub(super) fn jump(&mut self, key: Vec<u8>, parts: usize) -> bool {
         if self.is_at_end || !self.range.seek(key) {
             return false;
@@ -175,7 +175,7 @@ impl Cursor {
         true
     }
 
-    /// Begins a scan of what is left.
+    /// Opens a scanner on the remaining range.
     fn open_scanner(&self) -> Result<Call<FetchResult>, CallError> {
         let pool = self.pool.clone();
         let (table, parts) = (raw::table_name(&self.table), self.parts());
@@ -194,7 +194,7 @@ impl Cursor {
             })
     }
 
-    /// Goes on with a scan.
+    /// Fetches from an open scanner.
     fn continue_scanner(&self, continuation: Continuation) -> Result<Call<FetchResult>, CallError> {
         let Continuation { scanner, assembler } = continuation;
         let parts = self.parts();
@@ -207,35 +207,35 @@ impl Cursor {
         )
     }
 
-    /// How many parts to fetch: without a filter, not many more than the limit leaves rows.
+    /// The number of parts to fetch. Without a filter, not many more than the limit leaves rows.
     fn parts(&self) -> i32 {
         let rest = usize::try_from(self.rest).unwrap_or(usize::MAX);
         let parts = match self.scan.filter {
-            // The first one of a descending scan may be outside of the range.
+            // The first row of a descending scan may be outside the range.
             None => self.parts.min(rest.saturating_add(1)),
             Some(_) => self.parts,
         };
         i32::try_from(parts).unwrap_or(i32::MAX)
     }
 
-    /// Prepares another attempt after the last whole row, if there is hope.
+    /// Prepares another attempt after the last complete row, if the error is recoverable.
     fn recover(&mut self, error: CallError) -> Result<(), CallError> {
         self.failures += 1;
         let is_recoverable = match &error {
             CallError::ScannerLost | CallError::ConnectionLost { .. } => self.failures < ATTEMPTS,
             CallError::Exception(exception) => exception.is_scanner_expired() && self.failures < ATTEMPTS,
-            // Its own limit: there is nothing left to halve.
+            // Limited by the size itself, which cannot be halved forever.
             CallError::ResponseTooLarge { .. } => self.fetch_less(),
             CallError::NotSent { .. } | CallError::TimedOut { .. } => false,
         };
         if !is_recoverable {
             return Err(error);
         }
-        tracing::debug!(table = %self.table, %error, "the scan is taken up again");
+        tracing::debug!(table = %self.table, %error, "resuming the scan");
         Ok(())
     }
 
-    /// Halves what is fetched at once; false if it cannot be less.
+    /// Halves the size of a fetch; false if it is minimal.
     fn fetch_less(&mut self) -> bool {
         if self.parts > 1 {
             self.parts /= 2;
@@ -249,7 +249,7 @@ impl Cursor {
     }
 }
 
-/// A scanner that is open in a gateway; dropping it closes it there.
+/// A scanner that is open in a gateway; dropping it closes it.
 struct Scanner {
     pool: Arc<Pool>,
     connection: ConnectionId,
@@ -286,7 +286,7 @@ impl Scanner {
             client.scanner_get_list(self.id, parts)
         })?;
         let count = found.len();
-        // Fewer than asked for are the last.
+        // A short result is the last one.
         let is_at_end = i32::try_from(count).is_ok_and(|found| found < parts);
         let rows = assembler.add(found, is_at_end, connection.gateway())?;
         Ok(FetchResult {

@@ -1,4 +1,4 @@
-//! Why a call failed, and what the caller of the store is told.
+//! Errors of Thrift calls, and their translation to [`StoreError`].
 
 use std::fmt;
 
@@ -10,36 +10,36 @@ use crate::{StoreError, TableName};
 /// Why a call failed.
 #[derive(Clone, Debug)]
 pub(super) enum CallError {
-    /// Nothing was sent.
+    /// The request was not sent.
     NotSent {
-        /// Why not.
+        /// The reason.
         detail: String,
     },
-    /// The scanner that the call is about is gone, with its connection or by its lease.
+    /// The scanner of the request is gone, with its connection or because its lease expired.
     ScannerLost,
-    /// The connection broke when the request may have been received.
+    /// The connection broke after the request may have been received.
     ConnectionLost { gateway: String, detail: String },
-    /// No answer by the deadline.
+    /// No response by the deadline.
     TimedOut { gateway: String, detail: String },
-    /// The answer is longer than `max_reply_bytes`.
+    /// The response exceeds `max_reply_bytes`.
     ResponseTooLarge { gateway: String, detail: String },
-    /// The gateway answered that HBase, or itself, refused.
+    /// The response is an exception of HBase or of the gateway.
     Exception(ServerException),
 }
 
-/// An exception that came as an answer; the connection is as good as before.
+/// An exception returned as a response; the connection remains usable.
 #[derive(Clone, Debug)]
 pub(super) struct ServerException {
     pub(super) gateway: String,
     pub(super) kind: ExceptionKind,
-    /// The first line of a Java stack trace, mostly: class of the exception, and its message.
+    /// Usually the first line of a Java stack trace: class and message of the exception.
     pub(super) line: String,
 }
 
-/// Which of the exceptions of HBase's Thrift interface it is.
+/// The exceptions of HBase's Thrift interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ExceptionKind {
-    /// `IOError`: what HBase's client threw.
+    /// `IOError`: any exception thrown by HBase's client.
     Io,
     /// `IllegalArgument`.
     Argument,
@@ -47,11 +47,11 @@ pub(super) enum ExceptionKind {
     Exists,
 }
 
-/// The longest part of a foreign message that is passed on.
+/// The most characters of a foreign message that are propagated.
 const MAX_DETAIL: usize = 400;
 
 impl CallError {
-    /// What a failed call of the generated client means.
+    /// Classifies the error of a call of the generated client.
     pub(super) fn of(error: thrift::Error, gateway: &str, call: &str) -> Self {
         let gateway = gateway.to_owned();
         let exception = |kind, message: Option<&str>| {
@@ -78,7 +78,7 @@ impl CallError {
                 TransportErrorKind::TimedOut => {
                     return Self::TimedOut {
                         gateway,
-                        detail: format!("{call}: no answer in time"),
+                        detail: format!("{call}: no response in time"),
                     };
                 }
                 TransportErrorKind::EndOfFile => format!("{call}: the gateway closed the connection"),
@@ -91,7 +91,7 @@ impl CallError {
                 };
             }
             thrift::Error::Protocol(error) => format!("{call}: received {}", first_line(&error.message)),
-            // Of the gateway's server, or our own about an answer to something else.
+            // From the gateway's server, or from our client about the response to another call.
             thrift::Error::Application(error) => {
                 format!("{call}: {:?}: {}", error.kind, first_line(&error.message))
             }
@@ -99,7 +99,7 @@ impl CallError {
         Self::ConnectionLost { gateway, detail }
     }
 
-    /// Whether the connection may be used for another request.
+    /// Whether the connection can be used for another request.
     pub(super) fn leaves_connection_usable(&self) -> bool {
         match self {
             Self::Exception(_) | Self::NotSent { .. } | Self::ScannerLost => true,
@@ -107,7 +107,7 @@ impl CallError {
         }
     }
 
-    /// What the store's caller is told; `about` is the request.
+    /// The error for the caller of the store; `context` describes the request.
     pub(super) fn into_store_error(self, context: RequestContext<'_>) -> StoreError {
         match self {
             Self::NotSent { detail } => StoreError::Unavailable { detail },
@@ -138,17 +138,17 @@ pub(super) enum Idempotency {
     NotIdempotent,
 }
 
-/// What a request was about.
+/// What an error needs to know of its request.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RequestContext<'a> {
-    /// The table, if it was about one.
+    /// The table, if the request has one.
     pub(super) table: Option<&'a TableName>,
-    /// Whether doing it twice is as good as once.
+    /// Whether the request is idempotent.
     pub(super) idempotency: Idempotency,
 }
 
 impl<'a> RequestContext<'a> {
-    /// A read, or a write that may be repeated.
+    /// A read or an idempotent write.
     pub(super) fn idempotent(table: &'a TableName) -> Self {
         Self {
             table: Some(table),
@@ -156,7 +156,7 @@ impl<'a> RequestContext<'a> {
         }
     }
 
-    /// An operation on a cell that must not be repeated.
+    /// An operation that must not be repeated.
     pub(super) fn not_idempotent(table: &'a TableName) -> Self {
         Self {
             table: Some(table),
@@ -164,7 +164,7 @@ impl<'a> RequestContext<'a> {
         }
     }
 
-    /// Something that no table has to do with.
+    /// A request without a table.
     pub(super) const NO_TABLE: RequestContext<'static> = RequestContext {
         table: None,
         idempotency: Idempotency::Idempotent,
@@ -185,11 +185,10 @@ impl fmt::Display for CallError {
 }
 
 impl ServerException {
-    /// Whether the message names an exception of this class: that which was thrown, or one that it
-    /// wraps.
+    /// Whether the message names an exception of this class, as the exception itself or as its cause.
     ///
-    /// HBase's client wraps the cause, with or without its package:
-    /// `RetriesExhaustedWithDetailsException: Failed 1 action: NotServingRegionException: 1 time`.
+    /// HBase's client wraps causes, with or without their package: `RetriesExhaustedWithDetailsException: Failed 1
+    /// action: NotServingRegionException: 1 time`.
     pub(super) fn names(&self, class: &str) -> bool {
         self.line.match_indices(class).any(|(at, _)| {
             let before = self.line[..at].chars().next_back();
@@ -197,16 +196,16 @@ impl ServerException {
         })
     }
 
-    /// Whether HBase was not able to do it now: a region moves or is too busy, a server is starting
-    /// or does not answer the gateway. The gateway has tried for a while already.
+    /// Whether the error is transient: a region moves or is too busy, or a server is starting or unreachable. The
+    /// gateway has already retried for some time.
     fn is_temporary(&self) -> bool {
         TEMPORARY.into_iter().any(|class| self.names(class))
-            // What the message of a batch says in place of `RegionTooBusyException`.
+            // The message of a batch has this in place of `RegionTooBusyException`.
             || self.line.contains("Over memstore limit")
             || self.line.contains("RetriesExhaustedException: Failed after attempts")
     }
 
-    /// Whether it says that a scanner is no longer known, to the gateway or to a region server.
+    /// Whether the gateway or a region server no longer knows the scanner.
     pub(super) fn is_scanner_expired(&self) -> bool {
         let classes = [
             "UnknownScannerException",
@@ -238,7 +237,7 @@ impl ServerException {
             ExceptionKind::Argument => StoreError::Invalid {
                 detail: format!("{}: {}", self.gateway, self.line),
             },
-            // Of a part of it the outcome may be unknown, but it may be repeated.
+            // The outcome of some of its parts may be unknown, but the request is idempotent.
             _ if context.idempotency == Idempotency::Idempotent && self.is_temporary() => {
                 StoreError::Unavailable {
                     detail: format!("{}: {}", self.gateway, self.line),
@@ -252,7 +251,7 @@ impl ServerException {
     }
 }
 
-/// Exceptions that pass.
+/// Transient exceptions.
 const TEMPORARY: [&str; 21] = [
     "CallQueueTooBigException",
     "CallTimeoutException",
@@ -277,7 +276,7 @@ const TEMPORARY: [&str; 21] = [
     "ZooKeeperConnectionException",
 ];
 
-/// The first line of a message, shortened.
+/// The first line of a message, truncated.
 fn first_line(message: &str) -> String {
     let line = message.lines().next().unwrap_or_default().trim_end();
     match line.char_indices().nth(MAX_DETAIL) {

@@ -1,4 +1,4 @@
-//! The gateways, and when each may be tried.
+//! The state of the gateways, and the schedule of attempts to reach them.
 
 use std::time::{Duration, Instant};
 
@@ -12,20 +12,20 @@ const BACKOFF: ExponentialBuilder = ExponentialBuilder::new()
     .without_max_times()
     .with_jitter();
 
-/// What is known about the gateways; shared by the workers.
+/// The gateways and their states; shared by the workers.
 #[derive(Debug)]
 pub(super) struct Gateways {
     addresses: Vec<String>,
     states: Mutex<Vec<State>>,
-    /// A gateway came up, or there is nothing to wait for any more.
+    /// Notified when a gateway comes up and when the store closes.
     changed: Condvar,
 }
 
-/// A gateway is up as long as nothing else is known.
+/// A gateway counts as up until an attempt fails.
 #[derive(Debug, Default)]
 struct State {
     down: Option<Down>,
-    /// When a connection with it broke last.
+    /// When a connection to it last broke.
     suspect_at: Option<Instant>,
 }
 
@@ -36,14 +36,14 @@ struct Down {
     delays: ExponentialBackoff,
 }
 
-/// What a worker may do that wants a connection.
+/// What a worker that needs a connection should do.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Advice {
-    /// Try this gateway, and say how it went.
+    /// Try this gateway and report the outcome.
     Try(usize),
-    /// All are down; the first is to be tried again then.
+    /// All gateways are down; the next attempt is due at this time.
     WaitUntil(Instant),
-    /// All are down, and the request has waited long enough.
+    /// All gateways are down, and the request cannot wait any longer.
     GiveUp,
 }
 
@@ -64,8 +64,8 @@ impl Gateways {
         &self.addresses[gateway]
     }
 
-    /// Which gateway to try: `home` if it is up, else another that is up, else, if the request can
-    /// wait, one whose time has come. An attempt at one that is down is given to one worker at a time.
+    /// Selects a gateway: `home` if it is up, otherwise another one that is up, otherwise, if the request can wait,
+    /// one whose retry is due. Only one worker at a time tries a gateway that is down.
     pub(super) fn advise(&self, home: usize, attempt: Duration, can_wait: bool) -> Advice {
         let mut states = self.states.lock();
         let count = states.len();
@@ -90,8 +90,7 @@ impl Gateways {
         Advice::WaitUntil(first)
     }
 
-    /// Whether a worker that had to leave this gateway should try it again; if so, the attempt is
-    /// the caller's.
+    /// Whether a worker that left this gateway should try it again; if so, the attempt is reserved for the caller.
     pub(super) fn may_retry(&self, gateway: usize, attempt: Duration) -> bool {
         let now = Instant::now();
         match &mut self.states.lock()[gateway].down {
@@ -104,7 +103,7 @@ impl Gateways {
         }
     }
 
-    /// The gateway answered.
+    /// Records a successful attempt.
     pub(super) fn mark_up(&self, gateway: usize) {
         if self.states.lock()[gateway].down.take().is_some() {
             tracing::info!(gateway = self.address(gateway), "HBase Thrift gateway is back");
@@ -112,7 +111,7 @@ impl Gateways {
         }
     }
 
-    /// The gateway did not answer.
+    /// Records a failed attempt.
     pub(super) fn mark_down(&self, gateway: usize, error: String) {
         let mut states = self.states.lock();
         let state = &mut states[gateway];
@@ -132,19 +131,19 @@ impl Gateways {
         down.retry_at = Instant::now() + down.delays.next().unwrap_or_default();
     }
 
-    /// A connection with the gateway broke, or an answer did not come.
+    /// Records a broken connection or a missing response.
     pub(super) fn mark_suspect(&self, gateway: usize) {
         self.states.lock()[gateway].suspect_at = Some(Instant::now());
     }
 
-    /// Whether a connection with the gateway broke after this time.
+    /// Whether a connection to the gateway broke after `time`.
     pub(super) fn is_suspect_since(&self, gateway: usize, time: Instant) -> bool {
         self.states.lock()[gateway]
             .suspect_at
             .is_some_and(|suspect_at| suspect_at > time)
     }
 
-    /// Waits until then, or until a gateway comes up.
+    /// Waits until `then` or until a gateway comes up.
     pub(super) fn wait_until(&self, then: Instant) {
         let mut states = self.states.lock();
         if states.iter().all(|state| state.down.is_some()) {
@@ -152,13 +151,13 @@ impl Gateways {
         }
     }
 
-    /// Ends all waiting.
+    /// Wakes all waiting workers.
     pub(super) fn wake(&self) {
         let _states = self.states.lock();
         self.changed.notify_all();
     }
 
-    /// What keeps each gateway from being used, in one line.
+    /// The last error of each gateway, in one line.
     pub(super) fn errors(&self) -> String {
         let states = self.states.lock();
         let errors = self.addresses.iter().zip(states.iter());

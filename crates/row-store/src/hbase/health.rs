@@ -1,4 +1,4 @@
-//! Whether HBase can be reached, and what to change if it cannot.
+//! Health checks of HBase, and diagnosis of unreachable gateways.
 
 use std::time::Instant;
 
@@ -12,23 +12,23 @@ use super::queue::Route;
 use super::raw;
 use crate::StoreError;
 
-/// The table that says which region server has which region. To read it takes a gateway and a region
-/// server, as to read any table does.
+/// The table that maps regions to region servers. Reading it involves a gateway and a region server, as reading
+/// any table does.
 const META: &[u8] = b"hbase:meta";
-/// A row that it does not have.
+/// A row that does not exist.
 const NO_ROW: &[u8] = b"oxtsdb-health";
 
-/// Reads a row of HBase's own through one gateway or another, within `connect_timeout`.
+/// Reads a row of `hbase:meta` through any gateway, within `connect_timeout`.
 pub(super) async fn check(pool: &Pool) -> Result<(), StoreError> {
     let config = pool.config();
-    // One gateway that hangs is found out by the first attempt that meets it.
+    // The first attempt that meets a hanging gateway marks it as suspect.
     let attempts = u32::try_from(config.gateways.len())
         .unwrap_or(u32::MAX)
         .saturating_add(1);
     let patience = config.connect_timeout.min(config.request_timeout) / attempts;
     let mut attempt = 1;
     loop {
-        // Not behind what waits: much to do is no illness.
+        // Ahead of waiting requests: a busy store is not unhealthy.
         let read = pool.submit(Route::Front, Instant::now() + patience, |connection, deadline| {
             connection.call("getRowsWithColumns", deadline, |client| {
                 let rows = vec![NO_ROW.to_vec()];
@@ -41,7 +41,7 @@ pub(super) async fn check(pool: &Pool) -> Result<(), StoreError> {
         };
         match read {
             Ok(_) => return Ok(()),
-            // It answers, though not to us.
+            // HBase responded; it merely denies access.
             Err(CallError::Exception(exception)) if exception.names("AccessDeniedException") => return Ok(()),
             Err(CallError::ConnectionLost { .. } | CallError::TimedOut { .. }) if attempt < attempts => {
                 attempt += 1
@@ -51,8 +51,7 @@ pub(super) async fn check(pool: &Pool) -> Result<(), StoreError> {
     }
 }
 
-/// What is wrong with each gateway, in one line. Those that may speak with the other framing are
-/// tried so.
+/// Diagnoses each gateway, in one line. Gateways that fail are also tried with the other framing.
 pub(super) fn diagnose(config: &HbaseConfig) -> String {
     let probe = ConnectionId { worker: 0, serial: 0 };
     let open = |gateway: &str, framed| {
@@ -61,7 +60,7 @@ pub(super) fn diagnose(config: &HbaseConfig) -> String {
     };
     let findings = config.gateways.iter().map(|gateway| {
         let Err(error) = open(gateway, config.framed) else {
-            return format!("{gateway}: answers now");
+            return format!("{gateway}: responds now");
         };
         match (open(gateway, !config.framed), config.framed) {
             (Ok(()), false) => format!("{gateway}: it speaks in frames, set `framed`"),

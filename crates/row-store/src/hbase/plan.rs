@@ -1,16 +1,16 @@
-//! Cuts a batch into calls that the gateway can do.
+//! Splits a batch into calls that the gateway can perform.
 //!
-//! Within one call the gateway does all puts first and then all deletes, and all of them have one
-//! timestamp; so a call of ours has puts of one timestamp, or deletes. The mutations of a row are
-//! brought together, wherever in the batch they are, and make *steps*:
+//! Within one call the gateway applies all puts before all deletes, and all of them have one timestamp. A call
+//! therefore has either puts of one timestamp or deletes. The mutations of each row are collected from the
+//! whole batch and divided into *steps*:
 //!
 //! ```text
-//!   put a, put b, delete c, put d        a row's mutations in the batch
+//!   put a, put b, delete c, put d        the mutations of a row
 //!   [put a, put b]  [delete c]  [put d]  its steps
 //! ```
 //!
-//! A *round* has one step of each row, so all of it may be done in any order and at once. Nearly
-//! every batch is one round of puts without a timestamp.
+//! A *round* has one step of each row, so all of its calls may run concurrently and in any order. Nearly every
+//! batch is a single round of puts without a timestamp.
 
 use std::collections::BTreeMap;
 
@@ -19,9 +19,9 @@ use rustc_hash::FxBuildHasher;
 
 use crate::{MutationRef, WriteBatch};
 
-/// Cells of a call, at most, unless one row has more.
+/// The most cells of a call, unless a single row has more.
 const CELLS_PER_CALL: usize = 1_000;
-/// Bytes of a call's keys, qualifiers and values, at most, unless one row has more.
+/// The most bytes of a call's keys, qualifiers and values, unless a single row has more.
 const BYTES_PER_CALL: usize = 1 << 20;
 
 /// A call of the gateway.
@@ -35,16 +35,16 @@ pub(super) struct Call<'a> {
     bytes: usize,
 }
 
-/// Calls that may be done at once.
+/// Calls that may run concurrently.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Round<'a> {
     /// Puts and deletes of columns and families.
     pub(super) calls: Vec<Call<'a>>,
-    /// Rows to be deleted, which the gateway does one by one.
+    /// Rows to delete, with one call each.
     pub(super) deleted_rows: Vec<&'a [u8]>,
 }
 
-/// What cannot be mixed in one call.
+/// Kinds of mutations that one call cannot mix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Put,
@@ -52,17 +52,17 @@ enum Kind {
     DeleteRow,
 }
 
-/// Mutations of one row that one round can do.
+/// The mutations of one row that one round can apply.
 struct Step<'a> {
     row: &'a [u8],
     kind: Kind,
     mutations: Vec<MutationRef<'a>>,
 }
 
-/// The rounds of a batch, to be done one after the other.
+/// The rounds of a batch, to be run one after the other.
 pub(super) fn rounds(batch: &WriteBatch) -> Vec<Round<'_>> {
     let mut rounds: Vec<Vec<Step<'_>>> = Vec::new();
-    // The last step of each row: its round, and its place there.
+    // The last step of each row: its round and its index within it.
     let mut last: HashMap<&[u8], (usize, usize), FxBuildHasher> = HashMap::default();
     for row in batch.iter() {
         for mutation in row.iter() {
@@ -103,7 +103,7 @@ fn kind(mutation: &MutationRef<'_>) -> Kind {
 impl<'a> Round<'a> {
     fn of(steps: Vec<Step<'a>>) -> Self {
         let mut round = Self::default();
-        // The calls that are being filled, by what their rows must have in common.
+        // The calls being filled, by timestamp.
         let mut deletes: BTreeMap<Option<i64>, Call<'a>> = BTreeMap::new();
         let mut puts: BTreeMap<Option<i64>, Call<'a>> = BTreeMap::new();
         for step in steps {
@@ -130,7 +130,7 @@ impl<'a> Round<'a> {
 }
 
 impl<'a> Call<'a> {
-    /// Adds a row, which stays whole; a call that is full without it goes to `full`.
+    /// Adds all mutations of a row; moves a call that is full without them to `full`.
     fn add(&mut self, row: &'a [u8], mutations: Vec<MutationRef<'a>>, full: &mut Vec<Call<'a>>) {
         let cells = mutations.len();
         let bytes = row.len() + mutations.iter().map(byte_len).sum::<usize>();
@@ -156,7 +156,7 @@ fn byte_len(mutation: &MutationRef<'_>) -> usize {
     }
 }
 
-/// Of several puts to one cell only the last: in one call HBase would keep any of them.
+/// Drops all but the last of several puts to one cell: within one call HBase would keep an arbitrary one.
 fn without_overwritten(mut puts: Vec<MutationRef<'_>>) -> Vec<MutationRef<'_>> {
     if puts.len() > 1 {
         let mut seen = HashSet::with_capacity_and_hasher(puts.len(), FxBuildHasher);
@@ -175,7 +175,7 @@ fn without_overwritten(mut puts: Vec<MutationRef<'_>>) -> Vec<MutationRef<'_>> {
     puts
 }
 
-/// The timestamp that a mutation brings along.
+/// The explicit timestamp of a mutation.
 pub(super) fn timestamp_of(mutation: &MutationRef<'_>) -> Option<i64> {
     match mutation {
         MutationRef::Put { timestamp_ms, .. } => *timestamp_ms,
@@ -184,7 +184,7 @@ pub(super) fn timestamp_of(mutation: &MutationRef<'_>) -> Option<i64> {
     }
 }
 
-/// Puts, or deletes, of one row by their timestamps.
+/// Groups puts or deletes of one row by timestamp.
 fn by_timestamp(mutations: Vec<MutationRef<'_>>) -> Vec<(Option<i64>, Vec<MutationRef<'_>>)> {
     let first = mutations.first().and_then(timestamp_of);
     if mutations.iter().all(|mutation| timestamp_of(mutation) == first) {

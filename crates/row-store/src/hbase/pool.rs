@@ -1,4 +1,4 @@
-//! The workers, and how a request gets its answer from one of them.
+//! The worker threads of a store, and the async side of sending them requests.
 
 use std::fmt;
 use std::sync::Arc;
@@ -15,18 +15,18 @@ use super::queue::{Claim, Job, Queue, Route, deadline_exceeded};
 use super::worker::{Shared, Worker};
 use crate::StoreError;
 
-/// How often a request that may be repeated is sent when its connection breaks.
+/// How often an idempotent request is sent if its connection breaks.
 const ATTEMPTS: usize = 3;
 
-/// The workers of a store. They end when it is dropped.
+/// The workers of a store; dropping it stops them.
 pub(super) struct Pool {
     shared: Arc<Shared>,
-    /// One for each worker; it ends with the worker.
+    /// One receiver per worker, which completes when the worker ends.
     running: Mutex<Vec<oneshot::Receiver<()>>>,
 }
 
 impl Pool {
-    /// Starts the workers; each connects when it has something to do.
+    /// Starts the workers. Each connects when it gets its first request.
     pub(super) fn start(config: HbaseConfig) -> Result<Self, StoreError> {
         let shared = Arc::new(Shared {
             queue: Queue::new(
@@ -36,7 +36,7 @@ impl Pool {
             gateways: Gateways::new(config.gateways.clone()),
             config,
         });
-        // From here on its drop ends the workers that were started.
+        // From here on, dropping the pool stops the workers already started.
         let pool = Self {
             shared,
             running: Mutex::default(),
@@ -63,7 +63,7 @@ impl Pool {
         &self.shared.config
     }
 
-    /// Sends a request over any connection. `request` makes it anew for each attempt.
+    /// Sends a request over any connection. `request` builds it anew for each attempt.
     pub(super) async fn call<T, R>(
         &self,
         idempotency: Idempotency,
@@ -88,8 +88,8 @@ impl Pool {
         }
     }
 
-    /// Queues a request; it takes place whether or not somebody waits, unless the call is dropped
-    /// before it begins.
+    /// Queues a request. It runs even if nothing awaits its response, unless the [`Call`] is dropped before it
+    /// starts.
     pub(super) fn submit<T, R>(
         &self,
         route: Route,
@@ -114,14 +114,14 @@ impl Pool {
             route,
             work: Box::new(move |connection| {
                 let result = connection.and_then(|connection| request(connection, deadline));
-                // The caller may have gone; the answer was read all the same.
+                // The caller may have dropped the call; the response was read nevertheless.
                 let _ = reply.send(result);
             }),
         })?;
         Ok(call)
     }
 
-    /// Queues a request for a connection whose answer nobody waits for.
+    /// Queues a request for a connection, ignoring its response.
     pub(super) fn submit_detached<T, R>(&self, connection: ConnectionId, request: R)
     where
         R: FnOnce(&mut Connection, Instant) -> Result<T, CallError> + Send + 'static,
@@ -134,20 +134,20 @@ impl Pool {
             route: Route::Connection(connection),
             work: Box::new(move |connection| {
                 if let Err(error) = connection.and_then(|connection| request(connection, deadline)) {
-                    tracing::debug!(%error, "a request that nobody waits for failed");
+                    tracing::debug!(%error, "a detached request failed");
                 }
             }),
         };
-        // A store that is closed has no connections on which anything could be told.
+        // A closed store has no connections.
         let _ = self.shared.queue.push(job);
     }
 
-    /// Ends the workers and waits until they have ended.
+    /// Stops the workers and waits until they have ended.
     pub(super) async fn close(&self) {
         self.stop();
         let running = std::mem::take(&mut *self.running.lock());
         for worker in running {
-            // An error is what is waited for: the other half is gone.
+            // Resolves to an error once the worker has dropped its sender.
             let _ = worker.await;
         }
     }
@@ -172,7 +172,7 @@ impl fmt::Debug for Pool {
     }
 }
 
-/// A request that waits or is under way. If it is dropped before it begins, it never begins.
+/// A queued or running request. Dropping it before the request starts cancels the request.
 pub(super) struct Call<T> {
     claim: Claim,
     deadline: Instant,
@@ -180,12 +180,12 @@ pub(super) struct Call<T> {
 }
 
 impl<T> Call<T> {
-    /// The answer.
+    /// Waits for the response.
     pub(super) async fn response(mut self) -> Result<T, CallError> {
         let response = match tokio::time::timeout_at(self.deadline.into(), &mut self.response).await {
             Ok(response) => response,
             Err(_) if self.claim.take() => return Err(deadline_exceeded()),
-            // It is under way, and its worker gives up at the same deadline.
+            // The request is running, and its worker observes the same deadline.
             Err(_) => (&mut self.response).await,
         };
         response.unwrap_or_else(|_| {

@@ -1,12 +1,11 @@
-//! Thrift's binary protocol with limits: what a gateway sends is checked before it is believed.
+//! Thrift's binary protocol with limits on everything that a gateway announces.
 //!
-//! The crate `thrift` allocates whatever length a peer announces, and the generated code makes room
-//! for as many elements as a list is said to have. Here an answer may need so much memory and no
-//! more: all bytes, and for each element what it occupies, are charged to that allowance before they
-//! are read, and room for bytes is made as they come. Lists have a limit of their own, because room
-//! for them is made at once.
+//! The crate `thrift` allocates whatever length a peer announces, and the generated code reserves memory for as
+//! many elements as a list claims to have. Here each response has a memory allowance: all bytes, and the size
+//! of each element, are charged to it before they are read, and buffers grow only as bytes arrive. Lists have
+//! an additional limit, because the generated code allocates them up front.
 //!
-//! What does not fit is an error, and after an error the connection has to be thrown away.
+//! A response that exceeds a limit is an error, after which the connection must be discarded.
 
 use std::io::{BufRead, BufReader, Read, Write};
 
@@ -18,27 +17,27 @@ use thrift::{ProtocolErrorKind, TransportErrorKind, new_protocol_error, new_tran
 
 use super::socket::Socket;
 
-/// The most elements of a list or set; more than any request of ours asks for.
+/// The most elements of a list or set; more than any of our requests can return.
 pub(super) const MAX_LIST: usize = 1 << 16;
-/// What an element of a list or map is charged: about what its Rust struct occupies.
+/// The charge for an element of a list or map: about the size of its Rust struct.
 const ELEMENT_BYTES: usize = 96;
-/// The longest name of a call.
+/// The maximum length of a call's name.
 const MAX_NAME: usize = 64;
-/// How deep a value may be nested that is not of interest.
+/// The maximum nesting of skipped values.
 const MAX_DEPTH: i8 = 8;
-/// The version that each message begins with.
+/// The version at the start of each message.
 const VERSION_1: [u8; 2] = [0x80, 0x01];
 
-/// Reads answers, of at most so many bytes in memory.
+/// Reads responses of bounded memory size.
 #[derive(Debug)]
 pub(super) struct BoundedInput<R> {
     reader: BufReader<R>,
     framed: bool,
-    /// What an answer may need.
+    /// The allowance of a response.
     limit: usize,
-    /// What is left of it for the present answer.
+    /// The rest of the allowance of the current response.
     allowance: usize,
-    /// What is left of the present frame.
+    /// The rest of the current frame.
     frame: usize,
 }
 
@@ -57,18 +56,18 @@ impl<R: Read> BoundedInput<R> {
         self.allowance = self.allowance.checked_sub(bytes).ok_or_else(|| {
             new_protocol_error(
                 ProtocolErrorKind::SizeLimit,
-                format!("an answer that needs more than {} bytes", self.limit),
+                format!("a response that needs more than {} bytes", self.limit),
             )
         })?;
         Ok(())
     }
 
-    /// Says that so many bytes of the answer are going to be read.
+    /// Charges bytes that are about to be read.
     fn admit(&mut self, bytes: usize) -> thrift::Result<()> {
         self.charge(bytes)?;
         if self.framed {
             self.frame = self.frame.checked_sub(bytes).ok_or_else(|| {
-                new_protocol_error(ProtocolErrorKind::InvalidData, "a frame ends within an answer")
+                new_protocol_error(ProtocolErrorKind::InvalidData, "a frame ends within a response")
             })?;
         }
         Ok(())
@@ -91,7 +90,7 @@ impl<R: Read> BoundedInput<R> {
         })
     }
 
-    /// The size of a list or set, as the generated code wants it.
+    /// The size of a list or set, as the generated code expects it.
     fn list_size(&mut self) -> thrift::Result<i32> {
         let size = self.length("a list")?;
         if size > MAX_LIST {
@@ -103,7 +102,7 @@ impl<R: Read> BoundedInput<R> {
         self.elements(size)
     }
 
-    /// Charges so many elements.
+    /// Charges elements.
     fn elements(&mut self, size: usize) -> thrift::Result<i32> {
         self.charge(size.saturating_mul(ELEMENT_BYTES))?;
         i32::try_from(size).map_err(|error| {
@@ -136,9 +135,9 @@ impl<R: Read> BoundedInput<R> {
         })
     }
 
-    /// The error for an answer that is none, with what was there instead.
+    /// The error for bytes that are not a Thrift response; it shows them.
     fn not_thrift(&mut self, first: &[u8]) -> thrift::Error {
-        // What has come already is enough; waiting for more could be for ever.
+        // Shows only what has arrived; waiting for more could block forever.
         let shown: Vec<u8> = first
             .iter()
             .chain(self.reader.buffer())
@@ -147,7 +146,7 @@ impl<R: Read> BoundedInput<R> {
             .collect();
         new_protocol_error(
             ProtocolErrorKind::BadVersion,
-            format!("no Thrift answer but `{}`", shown.escape_ascii()),
+            format!("no Thrift response but `{}`", shown.escape_ascii()),
         )
     }
 }
@@ -160,7 +159,7 @@ impl<R: Read> TInputProtocol for BoundedInput<R> {
             self.reader.read_exact(&mut length)?;
             match usize::try_from(i32::from_be_bytes(length)) {
                 Ok(frame) if frame <= self.limit => self.frame = frame,
-                // The bytes tell more: those of a message without a frame, or of another protocol.
+                // Probably an unframed message or another protocol; the error shows the bytes.
                 _ => return Err(self.not_thrift(&length)),
             }
         }
@@ -184,12 +183,12 @@ impl<R: Read> TInputProtocol for BoundedInput<R> {
     }
 
     fn read_message_end(&mut self) -> thrift::Result<()> {
-        // One request is under way at a time, so nothing can follow its answer.
+        // Only one request is in flight, so nothing can follow its response.
         let rest = if self.framed { self.frame } else { 0 } + self.reader.buffer().len();
         if rest > 0 {
             return Err(new_protocol_error(
                 ProtocolErrorKind::InvalidData,
-                format!("{rest} bytes after the end of an answer"),
+                format!("{rest} bytes after the end of a response"),
             ));
         }
         Ok(())
@@ -225,7 +224,7 @@ impl<R: Read> TInputProtocol for BoundedInput<R> {
     fn read_bytes(&mut self) -> thrift::Result<Vec<u8>> {
         let length = self.length("a string")?;
         self.admit(length)?;
-        // Short ones, nearly all, are there already; a long one grows as it comes.
+        // Short strings, nearly all, are buffered already; a long one grows as its bytes arrive.
         if let Some(bytes) = self.reader.buffer().get(..length) {
             let bytes = bytes.to_vec();
             self.reader.consume(length);
@@ -236,7 +235,7 @@ impl<R: Read> TInputProtocol for BoundedInput<R> {
         if bytes.len() < length {
             return Err(new_transport_error(
                 TransportErrorKind::EndOfFile,
-                "the connection ends within an answer",
+                "the connection ends within a response",
             ));
         }
         Ok(bytes)
@@ -288,7 +287,7 @@ impl<R: Read> TInputProtocol for BoundedInput<R> {
         let key_type = self.kind()?;
         let value_type = self.kind()?;
         let size = self.length("a map")?;
-        // A row of very many cells is a long map; it grows as it comes.
+        // A row of many cells is a long map, which grows as its entries arrive.
         Ok(TMapIdentifier::new(key_type, value_type, self.elements(size)?))
     }
 
@@ -306,18 +305,18 @@ impl<R: Read> TInputProtocol for BoundedInput<R> {
     }
 }
 
-/// Collects a request and sends it whole, in a frame if there are frames.
+/// Collects a request and sends it in one piece, framed if configured.
 #[derive(Debug)]
 pub(super) struct RequestBuffer {
     socket: Socket,
     framed: bool,
-    /// Room for the frame's length, then the request.
+    /// Space for the frame's length, followed by the request.
     bytes: Vec<u8>,
 }
 
-/// Room for the length of a frame.
+/// Bytes of the length of a frame.
 const FRAME_HEADER: usize = 4;
-/// A buffer that one large request made longer is given back.
+/// Buffers above this size are released after the request.
 const KEPT_CAPACITY: usize = 4 << 20;
 
 impl RequestBuffer {

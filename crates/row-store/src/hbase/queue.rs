@@ -1,8 +1,8 @@
-//! The requests that wait for a connection.
+//! The queue of requests waiting for a connection.
 //!
-//! One bounded queue for all connections: a request never waits behind one that hangs while another
-//! connection is free. What belongs to a scanner has to take the connection on which the scanner was
-//! opened, and waits in that one's own lane.
+//! One bounded queue serves all connections, so a request never waits behind a hanging connection while another
+//! one is idle. Requests of a scanner must use the connection that opened the scanner; they wait in a lane of
+//! that connection.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -14,17 +14,17 @@ use parking_lot::{Condvar, Mutex};
 use super::connection::{Connection, ConnectionId};
 use super::error::CallError;
 
-/// Decides, once, whether a request is sent or given up.
+/// Decides once whether a request is sent or abandoned.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Claim(Arc<AtomicBool>);
 
 impl Claim {
-    /// True for the first who asks.
+    /// Claims the request; true for the first caller.
     pub(super) fn take(&self) -> bool {
         !self.0.swap(true, Ordering::AcqRel)
     }
 
-    /// Whether it has been taken.
+    /// Whether the request has been claimed.
     pub(super) fn is_taken(&self) -> bool {
         self.0.load(Ordering::Acquire)
     }
@@ -41,24 +41,24 @@ pub(super) enum Route {
     Connection(ConnectionId),
 }
 
-/// What is to be done with a connection, or with the reason why there is none.
+/// Runs a request on a connection, or fails it with the reason why there is none.
 pub(super) type Work = Box<dyn FnOnce(Result<&mut Connection, CallError>) + Send>;
 
-/// A request that waits.
+/// A queued request.
 pub(super) struct Job {
-    /// The worker takes it when it begins, the caller when it gives up.
+    /// Claimed by the worker when it starts the request, or by the caller when it gives up.
     pub(super) claim: Claim,
-    /// By when a connection must have been found.
+    /// The deadline for finding a connection.
     pub(super) connected_by: Instant,
-    /// By when it must be done.
+    /// The deadline of the request.
     pub(super) deadline: Instant,
-    /// Which connection it takes.
+    /// The connections that may run it.
     pub(super) route: Route,
-    /// What to do.
+    /// The request.
     pub(super) work: Work,
 }
 
-/// The requests that wait.
+/// The queued requests.
 pub(super) struct Queue {
     capacity: usize,
     lanes: Mutex<Lanes>,
@@ -66,25 +66,25 @@ pub(super) struct Queue {
 }
 
 struct Lanes {
-    /// For whoever is free.
+    /// For any worker.
     shared: VecDeque<Job>,
-    /// For one worker each.
+    /// One lane per worker.
     pinned: Vec<VecDeque<Job>>,
     closed: bool,
 }
 
-/// What a worker is given.
+/// What a worker does next.
 pub(super) enum Next {
-    /// This to do.
+    /// Run a request.
     Job(Job),
-    /// Nothing for a while.
+    /// No request arrived in time.
     Idle,
-    /// Nothing any more.
+    /// Stop.
     Closed,
 }
 
 impl Queue {
-    /// A queue for so many workers and waiting requests.
+    /// A queue for `workers` workers and up to `capacity` waiting requests.
     pub(super) fn new(workers: usize, capacity: usize) -> Self {
         Self {
             capacity,
@@ -97,16 +97,16 @@ impl Queue {
         }
     }
 
-    /// Adds a request, unless the queue is full or closed; the error says so.
+    /// Queues a request; fails if the queue is full or closed.
     pub(super) fn push(&self, job: Job) -> Result<(), CallError> {
-        // Dropped after the lock is given back, as it may hold a scanner, which is closed here.
+        // Dropped after the lock is released: a job may own a scanner, whose drop queues a request.
         let mut given_up = VecDeque::new();
         let mut lanes = self.lanes.lock();
         if lanes.closed {
             return Err(closed());
         }
         match job.route {
-            // Not bounded by number: each scan has one at a time.
+            // Not bounded: each scan has at most one.
             Route::Connection(ConnectionId { worker, .. }) => {
                 lanes.pinned[worker].push_back(job);
                 self.changed.notify_all();
@@ -122,7 +122,7 @@ impl Queue {
                 }
                 if lanes.shared.len() >= self.capacity {
                     return Err(CallError::NotSent {
-                        detail: format!("{} requests to HBase wait already", self.capacity),
+                        detail: format!("{} requests to HBase are already waiting", self.capacity),
                     });
                 }
                 lanes.shared.push_back(job);
@@ -134,7 +134,7 @@ impl Queue {
         Ok(())
     }
 
-    /// The next request for a worker.
+    /// The next request for a worker, waiting up to `patience`.
     pub(super) fn next(&self, worker: usize, patience: Duration) -> Next {
         let idle_at = Instant::now() + patience;
         let mut lanes = self.lanes.lock();
@@ -158,7 +158,7 @@ impl Queue {
         self.lanes.lock().closed
     }
 
-    /// Refuses everything from now on, and what waits.
+    /// Rejects all waiting and future requests.
     pub(super) fn close(&self) {
         let mut lanes = self.lanes.lock();
         lanes.closed = true;
@@ -176,14 +176,14 @@ impl Queue {
     }
 }
 
-/// The error of a request whose time was over before it was sent.
+/// The error of a request whose deadline passed before it was sent.
 pub(super) fn deadline_exceeded() -> CallError {
     CallError::NotSent {
-        detail: "all connections to HBase were busy until the request's time was over".to_owned(),
+        detail: "all connections to HBase were busy until the deadline".to_owned(),
     }
 }
 
-/// The error of a store that is closed.
+/// The error of a closed store.
 pub(super) fn closed() -> CallError {
     CallError::NotSent {
         detail: "the store is closed".to_owned(),

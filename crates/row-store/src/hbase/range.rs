@@ -1,4 +1,4 @@
-//! Which rows a scan has still to give, and how they are made of the parts that come.
+//! The remaining range of a scan, and the assembly of rows from their parts.
 
 use hbase_thrift::hbase::TRowResult;
 
@@ -7,7 +7,7 @@ use super::raw::ScanRange;
 use super::rows::RawRow;
 use crate::{Row, RowFilter, Scan};
 
-/// The keys from `start` (inside) to `stop` (outside), empty for open, whichever way they are read.
+/// The keys from `start` (inclusive) to `stop` (exclusive), empty for unbounded, in either direction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct KeyRange {
     start: Vec<u8>,
@@ -24,12 +24,12 @@ impl KeyRange {
         }
     }
 
-    /// Whether no key can be in it.
+    /// Whether the range contains no key.
     pub(super) fn is_empty(&self) -> bool {
         !self.stop.is_empty() && self.start >= self.stop
     }
 
-    /// Leaves out what comes up to this key.
+    /// Excludes everything up to and including this key.
     pub(super) fn resume_after(&mut self, key: &[u8]) {
         if self.reverse {
             self.stop = key.to_vec();
@@ -38,7 +38,7 @@ impl KeyRange {
         }
     }
 
-    /// Leaves out what comes before this key, only of an ascending one; false if that is nothing.
+    /// Excludes everything before this key, in an ascending range only; false if that changes nothing.
     pub(super) fn seek(&mut self, key: Vec<u8>) -> bool {
         let is_ahead = !self.reverse && key > self.start;
         if is_ahead {
@@ -47,10 +47,10 @@ impl KeyRange {
         is_ahead
     }
 
-    /// What to ask HBase for.
+    /// The range to request from HBase.
     ///
-    /// Its scanners begin inside and end outside of their range, also when they descend, where ours
-    /// begin outside and end inside. So a descending one is asked for a little more than is wanted.
+    /// HBase's scanners start inclusively and stop exclusively in both directions, whereas ours start exclusively
+    /// and stop inclusively when they descend. A descending scan therefore requests slightly more than its range.
     pub(super) fn scan_range(&self) -> ScanRange {
         if self.reverse {
             ScanRange {
@@ -72,18 +72,18 @@ impl KeyRange {
     }
 }
 
-/// From this length on, in bytes, a key is not made longer.
+/// Keys of this length, in bytes, are not extended further.
 const LONG_KEY: usize = 1_024;
 
-/// A key that is smaller than this one, with hardly any between them; empty if there is none.
+/// A key smaller than `key` with hardly any keys in between; empty if there is none.
 fn key_before(key: &[u8]) -> Vec<u8> {
     let mut before = key.to_vec();
     match before.pop() {
-        // Only without its last 0 it is the very next.
+        // Without its last 0 byte it is the direct predecessor.
         None | Some(0) => {}
         Some(last) => {
             before.push(last - 1);
-            // Long keys are at the limit already.
+            // Long keys are already at the limit.
             if before.len() < LONG_KEY {
                 before.extend_from_slice(&[0xff; 8]);
             }
@@ -92,15 +92,15 @@ fn key_before(key: &[u8]) -> Vec<u8> {
     before
 }
 
-/// Makes rows of the parts in which they come.
+/// Assembles rows from the parts in which they arrive.
 #[derive(Debug)]
 pub(super) struct Assembler {
     range: KeyRange,
     filter: Option<RowFilter>,
-    /// The row whose parts are coming.
+    /// The incomplete row.
     pending: Option<RawRow>,
     last_key: Option<Vec<u8>>,
-    /// Rows since the last one that is wanted.
+    /// Rows since the last match.
     trailing_mismatches: usize,
 }
 
@@ -115,17 +115,17 @@ impl Assembler {
         }
     }
 
-    /// The last row that is whole, wanted or not.
+    /// The key of the last complete row, matching or not.
     pub(super) fn last_key(&self) -> Option<&[u8]> {
         self.last_key.as_deref()
     }
 
-    /// How many rows came since the last one that is wanted.
+    /// Number of rows since the last match.
     pub(super) fn trailing_mismatches(&self) -> usize {
         self.trailing_mismatches
     }
 
-    /// Where the filter says to go on behind the last row that came, whole or not, if that is not wanted.
+    /// The filter's hint after the last row received, complete or not, if that row does not match.
     pub(super) fn seek(&self) -> Option<Vec<u8>> {
         let pending = self.pending.as_ref().map(|row| row.key.as_slice());
         let key = pending.or(self.last_key.as_deref())?;
@@ -137,7 +137,7 @@ impl Assembler {
         }
     }
 
-    /// The rows that these parts complete; at the end also the one that was pending.
+    /// The rows that these parts complete; at the end also the incomplete one.
     pub(super) fn add(
         &mut self,
         parts: Vec<TRowResult>,
@@ -232,8 +232,8 @@ mod tests {
     }
 
     proptest! {
-        /// What HBase gives for the range that it is asked for has every key that is wanted; `start`
-        /// is inside of its ranges and `stop` outside, whichever way they go.
+        /// The requested range covers every key of the scan. HBase's ranges include `start` and exclude `stop` in
+        /// either direction.
         #[test]
         fn requested_range_covers_every_key(
             start in prop::collection::vec(any::<u8>(), 0..4),
@@ -257,7 +257,7 @@ mod tests {
         fn key_before_is_smaller_and_adjacent(key in prop::collection::vec(any::<u8>(), 1..6)) {
             let before = key_before(&key);
             prop_assert!(before < key);
-            // Only a key that goes on after eight bytes of 255 is between them.
+            // Only keys that continue after eight bytes of 255 lie in between.
             let between = [before.as_slice(), &[0xff]].concat();
             prop_assert!(between > before && (between < key || key == [before.as_slice(), &[0]].concat()));
         }

@@ -1,8 +1,8 @@
-//! The structs of the Thrift interface, with every field said.
+//! Constructors of the Thrift structs, with every field set explicitly.
 //!
-//! Their defaults in the generated code are not those of the interface: `Mutation::default()` skips
-//! the write-ahead log, `TScan::default()` finds nothing. And the builders of the crate take text
-//! where HBase has bytes. So they are made here and nowhere else.
+//! The defaults of the generated code differ from those of the interface: `Mutation::default()` skips the
+//! write-ahead log, and `TScan::default()` finds nothing. The builders of the crate take text where HBase has
+//! bytes. The structs are therefore constructed only here.
 
 use std::collections::BTreeMap;
 
@@ -11,19 +11,19 @@ use hbase_thrift::hbase::{BatchMutation, ColumnDescriptor, Mutation, TAppend, TS
 use crate::limits::MAX_ROW_KEY;
 use crate::{CellAddress, ColumnSelection, FamilyDef, Scan, StoreError, TableName, rules};
 
-/// Attributes of an operation; we have none.
+/// Attributes of an operation: none.
 pub(super) fn no_attributes() -> BTreeMap<Vec<u8>, Vec<u8>> {
     BTreeMap::new()
 }
 
-/// A table's name as HBase writes it: the default namespace is left out.
+/// A table's name as HBase writes it, without the default namespace.
 pub(super) fn table_name(table: &TableName) -> Vec<u8> {
     table.to_string().into_bytes()
 }
 
-/// The longest row key of a table. HBase's client finds the region of a row by a key of its own,
-/// `table,row,99999999999999`, which has the limit of all keys. One byte more is for the key that
-/// comes after this one, at which a scan is taken up again.
+/// The maximum length of a row key. HBase's client locates the region of a row by a key of its own,
+/// `table,row,99999999999999`, to which the limit of all keys applies. One more byte is reserved for the
+/// successor key at which a scan resumes.
 pub(super) fn max_row_key(table: &TableName) -> usize {
     let around = table.to_string().len() + ",,99999999999999".len();
     MAX_ROW_KEY.saturating_sub(around + 1)
@@ -34,7 +34,7 @@ pub(super) fn check_row_key(table: &TableName, key: &[u8]) -> Result<(), StoreEr
     rules::check_row_key_up_to(max_row_key(table), key)
 }
 
-/// Checks the ends of a scan: they are row keys, or directly after one.
+/// Checks the bounds of a scan, which are row keys or their successors.
 pub(super) fn check_bounds(table: &TableName, scan: &Scan) -> Result<(), StoreError> {
     let longest = max_row_key(table) + 1;
     for (name, bound) in [("start", &scan.start), ("stop", &scan.stop)] {
@@ -50,8 +50,8 @@ pub(super) fn check_bounds(table: &TableName, scan: &Scan) -> Result<(), StoreEr
     Ok(())
 }
 
-/// `family:qualifier`. The first `:` ends the family, so the qualifier may hold any bytes; without
-/// one after the `:` it is the empty qualifier, not the family.
+/// `family:qualifier`. The first `:` ends the family, so the qualifier may contain any bytes; nothing after the
+/// `:` is the empty qualifier rather than the family.
 pub(super) fn column(family: &str, qualifier: &[u8]) -> Vec<u8> {
     let mut column = Vec::with_capacity(family.len() + 1 + qualifier.len());
     column.extend_from_slice(family.as_bytes());
@@ -60,8 +60,8 @@ pub(super) fn column(family: &str, qualifier: &[u8]) -> Vec<u8> {
     column
 }
 
-/// The columns of a get or scan. HBase takes none for all of them, so an empty
-/// [`ColumnSelection::Columns`] must not be asked for.
+/// The columns of a get or scan. HBase takes an empty list for all columns, so callers must handle an empty
+/// [`ColumnSelection::Columns`] themselves.
 pub(super) fn columns(selection: &ColumnSelection) -> Vec<Vec<u8>> {
     match selection {
         ColumnSelection::All => Vec::new(),
@@ -115,19 +115,19 @@ pub(super) fn append(table: &TableName, cell: &CellAddress, value: &[u8]) -> TAp
     }
 }
 
-/// What a scanner is opened with.
+/// The range of a scanner.
 #[derive(Clone, Debug)]
 pub(super) struct ScanRange {
-    /// First row, inside; empty: open. When `reverse`, the range descends.
+    /// First row, inclusive; empty: unbounded. The upper bound if `reverse`.
     pub(super) start: Vec<u8>,
-    /// Last row, outside; empty: open.
+    /// Last row, exclusive; empty: unbounded.
     pub(super) stop: Vec<u8>,
-    /// From greater to smaller keys.
+    /// Whether the scan descends.
     pub(super) reverse: bool,
 }
 
-/// A scan that returns the cells of a row in their order, in parts of so many cells, and that fetches
-/// so many parts from a region server at once.
+/// A scan that returns the cells of a row in order, in parts of `cells` cells, and fetches `parts` parts from a
+/// region server at a time.
 pub(super) fn scan(range: ScanRange, selection: &ColumnSelection, cells: i32, parts: i32) -> TScan {
     let open_or = |key: Vec<u8>| (!key.is_empty()).then_some(key);
     TScan {
@@ -144,8 +144,8 @@ pub(super) fn scan(range: ScanRange, selection: &ColumnSelection, cells: i32, pa
     }
 }
 
-/// A scan that returns one cell of each row, without its value; as many rows are fetched from a region
-/// server at once.
+/// A scan that returns one cell of each row, without its value, and fetches `rows` rows from a region server at
+/// a time.
 pub(super) fn scan_of_keys(range: ScanRange, selection: &ColumnSelection, rows: i32) -> TScan {
     TScan {
         filter_string: Some(b"FirstKeyOnlyFilter() AND KeyOnlyFilter()".to_vec()),
@@ -154,8 +154,8 @@ pub(super) fn scan_of_keys(range: ScanRange, selection: &ColumnSelection, rows: 
     }
 }
 
-/// A family for a new table. Bloom filters by row are what OpenTSDB's tables have; the block cache
-/// is HBase's own default, which the interface would turn off.
+/// A family of a new table. Bloom filters by row are what OpenTSDB's tables use; the block cache is HBase's own
+/// default, which the interface would turn off.
 pub(super) fn family(
     family: &FamilyDef,
     max_versions: i32,
@@ -168,7 +168,7 @@ pub(super) fn family(
         compression: Some(compression.to_owned()),
         in_memory: Some(false),
         bloom_filter_type: Some("ROW".to_owned()),
-        // Neither is read by HBase any more.
+        // HBase ignores both.
         bloom_filter_vector_size: Some(0),
         bloom_filter_nb_hashes: Some(0),
         block_cache_enabled: Some(true),

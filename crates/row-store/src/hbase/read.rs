@@ -1,4 +1,4 @@
-//! Reading rows by their keys.
+//! Gets: reading rows by key.
 
 use futures::FutureExt;
 use futures::stream::{StreamExt, TryStreamExt, iter};
@@ -11,10 +11,10 @@ use super::raw;
 use super::rows::RawRow;
 use crate::{ColumnSelection, Row, TableName};
 
-/// Rows that are asked for in one call.
+/// Rows requested per call.
 const ROWS_PER_CALL: usize = 512;
 
-/// One answer for each key, in the order of the keys.
+/// Reads rows by key. Returns one result per key, in the order of the keys.
 pub(super) async fn get_rows(
     pool: &Pool,
     table: &TableName,
@@ -32,7 +32,7 @@ pub(super) async fn get_rows(
     Ok(rows.into_iter().flatten().collect())
 }
 
-/// The rows of one call, or of more if the answer would be too long.
+/// The rows of one call, or of several smaller ones if the response would be too large.
 async fn get_some(
     pool: &Pool,
     table: &TableName,
@@ -66,15 +66,15 @@ async fn get_call(
             let found = connection.call("getRowsWithColumns", deadline, |client| {
                 client.get_rows_with_columns(name, keys.clone(), columns, raw::no_attributes())
             })?;
-            // In the worker's thread: it is work.
+            // On the worker thread, since it is CPU-bound.
             join(&keys, found, connection.gateway())
         }
     };
     pool.call(Idempotency::Idempotent, request).await
 }
 
-/// Puts each row beside its key. The gateway keeps the order of the keys, leaves out rows that do not
-/// exist, and answers twice for a key that is asked for twice.
+/// Aligns rows with the requested keys. The gateway keeps the order of the keys, omits rows that do not exist,
+/// and repeats rows whose key was requested twice.
 fn join(keys: &[Vec<u8>], found: Vec<TRowResult>, gateway: &str) -> Result<Vec<Option<Row>>, CallError> {
     let mut found = found.into_iter().map(RawRow::new).peekable();
     let rows = keys
@@ -89,7 +89,7 @@ fn join(keys: &[Vec<u8>], found: Vec<TRowResult>, gateway: &str) -> Result<Vec<O
         Some(row) => Err(CallError::ConnectionLost {
             gateway: gateway.to_owned(),
             detail: format!(
-                "row `{}` was not asked for, or not in this place",
+                "row `{}` was not requested, or not at this position",
                 row.key.escape_ascii()
             ),
         }),

@@ -1,4 +1,4 @@
-//! Rows as the gateway gives them, made into ours.
+//! Conversion of the gateway's rows.
 
 use std::sync::Arc;
 
@@ -8,10 +8,10 @@ use super::error::CallError;
 use crate::limits::MAX_QUALIFIER;
 use crate::{Row, RowBuilder};
 
-/// A cell of an answer: family, qualifier, timestamp, value.
+/// A cell of a response: family, qualifier, timestamp, value.
 type Cell<'a> = (&'a str, &'a [u8], i64, &'a [u8]);
 
-/// The cells of one row, in one or more parts as they came.
+/// The cells of one row, in one or more parts.
 #[derive(Debug, Default)]
 pub(super) struct RawRow {
     pub(super) key: Vec<u8>,
@@ -27,9 +27,9 @@ impl RawRow {
         }
     }
 
-    /// The row; `None` if it has no cells.
+    /// The converted row; `None` if it has no cells.
     ///
-    /// HBase keeps families by name, whatever order the table was defined in; cells ascend so.
+    /// HBase orders families by name, regardless of the table's definition; so do the cells.
     pub(super) fn into_row(self, gateway: &str) -> Result<Option<Row>, CallError> {
         let strange = |detail: String| CallError::ConnectionLost {
             gateway: gateway.to_owned(),
@@ -46,7 +46,7 @@ impl RawRow {
                 cells.push(cell);
             }
         }
-        // They come sorted, but for families of which one begins with the other's name.
+        // They are sorted unless one family's name is a prefix of another's.
         if !cells.is_sorted_by_key(|(family, qualifier, ..)| (*family, *qualifier)) {
             cells.sort_by_key(|(family, qualifier, ..)| (*family, *qualifier));
         }
@@ -78,7 +78,7 @@ impl RawRow {
     }
 }
 
-/// Takes a column apart, checking what a [`RowBuilder`] takes for granted.
+/// Splits a column and checks what [`RowBuilder`] requires.
 fn parse<'a>(name: Option<&'a Vec<u8>>, cell: Option<&'a TCell>) -> Result<Cell<'a>, String> {
     let (Some(name), Some(cell)) = (name, cell) else {
         return Err("a cell without a name or a value".to_owned());

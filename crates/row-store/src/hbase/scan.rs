@@ -15,13 +15,13 @@ use super::versions::Versions;
 use super::{selective, tables};
 use crate::{ColumnSelection, RowStream, Scan, StoreError, TableName};
 
-/// Opens a scan and fetches its first rows, since HBase tells only then that a table is missing.
+/// Opens a scan and fetches its first rows: only then does HBase report that a table does not exist.
 pub(super) async fn open(pool: Arc<Pool>, table: TableName, scan: Scan) -> Result<RowStream, StoreError> {
     let store_error = |error: CallError| error.into_store_error(RequestContext::idempotent(&table));
     let selects_nothing = matches!(&scan.columns, ColumnSelection::Columns(columns) if columns.is_empty());
     let range = KeyRange::of(&scan);
     if selects_nothing || range.is_empty() || scan.limit == Some(0) {
-        // HBase would take no columns for all of them, and equal ends of a range for a get.
+        // HBase takes an empty selection for all columns, and a range with equal bounds for a get.
         let exists = tables::find(&pool, &table).await.map_err(store_error)?.is_some();
         return if exists {
             Ok(empty().boxed())

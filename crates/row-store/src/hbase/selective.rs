@@ -1,20 +1,20 @@
-//! Scans for few of many rows.
+//! Scans that select few of many rows.
 //!
-//! A filter with hints is for few rows among many, and the gateway would send all of them. So such a scan
-//! lists the keys first, each with one cell without a value, and the filter judges these:
+//! A filter with seek hints is expected to match few rows, and the gateway would send all of them. Such a scan
+//! first lists keys, each with one cell and no value, and applies the filter to them:
 //!
 //! ```text
-//!   keys of a range ──► filter ──┬─ few are wanted ──► these rows by their keys ─┐
-//!        ▲                       ├─ many of them ────► the part of the range ────┼─► rows, in order
-//!        └── where it says ◄─────┴─ none for long                                │
+//!   keys of a range ──► filter ──┬─ few match ───► get these rows by key ──┐
+//!        ▲                       ├─ many match ──► scan this part ─────────┼─► rows, in order
+//!        └── seek hint ◄─────────┴─ none matches for a while               │
 //! ```
 //!
-//! Where none of the last keys is wanted, another scanner is opened where the filter says. That costs as
-//! much as a hundred keys or more, so after each time that led to nothing twice as many are batch before
-//! the next. While rows are read, the next keys are batch.
+//! If none of the last keys matches, another scanner is opened at the filter's hint. Opening one costs as much
+//! as listing a hundred keys or more, so after each jump without a match the number of keys listed before the
+//! next jump doubles. Keys are listed while rows are being read.
 //!
-//! A row is read after its key was batch. What is written in between is read too, as it is where a scan
-//! comes to a row later than to another one.
+//! A row is read after its key was listed. Writes in between are visible, as they are when a plain scan reaches
+//! one row later than another.
 
 use std::sync::Arc;
 
@@ -26,27 +26,27 @@ use super::pool::Pool;
 use super::read;
 use crate::{Row, RowFilter, RowStream, Scan, StoreError, TableName};
 
-/// Keys that are batch at first, and behind each jump.
+/// Keys listed at first, and after each jump.
 const FIRST_KEYS: usize = 64;
-/// Keys in a row that are not wanted, from which on a jump is worth it.
+/// Consecutive mismatches after which a jump pays off.
 const MIN_MISMATCHES_TO_JUMP: usize = FIRST_KEYS / 2;
-/// Jumps in vain, one after the other, after which no more keys are batch before the next.
+/// Consecutive fruitless jumps after which the number of listed keys no longer doubles.
 const DOUBLINGS: u32 = 4;
-/// Rows that are read together, at most: one less than the scan of a part of the range fetches at once, so
-/// that it knows with the first fetch that it is at its end.
+/// The most rows per read: one less than the scan of a part fetches, so that its first fetch already reaches
+/// the end.
 const ROWS_PER_READ: usize = 127;
-/// If one of so many keys is wanted, or more, a scan is faster than rows by their keys.
+/// If at least one of this many keys matches, a scan is faster than reading rows by key.
 const DENSE: usize = 4;
-/// Fewer rows than this are always read by their keys.
+/// Fewer rows than this are always read by key.
 const FEW_ROWS: usize = 8;
 
-/// Whether a scan is better done so. Limits, older versions and descending order are for the other way.
+/// Whether a scan should use this access path. Scans with limits, older versions or descending order do not.
 pub(super) fn applies_to(scan: &Scan) -> bool {
     let has_hints = scan.filter.as_ref().is_some_and(RowFilter::has_seek);
     has_hints && !scan.reverse && scan.limit.is_none() && scan.max_versions <= 1
 }
 
-/// Opens such a scan, and lists its first keys.
+/// Opens a selective scan and lists its first keys.
 pub(super) async fn open(pool: Arc<Pool>, table: TableName, scan: Scan) -> Result<RowStream, StoreError> {
     let mut keys = Keys {
         cursor: Cursor::of_keys(pool.clone(), table.clone(), scan.clone(), FIRST_KEYS),
@@ -76,21 +76,21 @@ pub(super) async fn open(pool: Arc<Pool>, table: TableName, scan: Scan) -> Resul
     Ok(rows.map_err(store_error).boxed())
 }
 
-/// The keys of a scan.
+/// Lists the keys of a scan.
 struct Keys {
     cursor: Cursor,
-    /// Jumps since the last key that is wanted.
+    /// Jumps since the last matching key.
     fruitless_jumps: u32,
 }
 
-/// Keys that are wanted, at least one, among those that were batch.
+/// Matching keys, at least one, among those that one fetch listed.
 struct KeyBatch {
     keys: Vec<Vec<u8>>,
     is_dense: bool,
 }
 
 impl Keys {
-    /// The next keys that are wanted; `None` at the end.
+    /// The next matching keys; `None` at the end.
     async fn next(&mut self) -> Result<Option<KeyBatch>, CallError> {
         while !self.cursor.is_at_end() {
             let Some(fetched) = self.cursor.fetched().await? else {
@@ -120,7 +120,7 @@ impl Keys {
 }
 
 impl KeyBatch {
-    /// The same in portions of so many keys, at most.
+    /// Splits the batch into batches of at most `keys` keys.
     fn split(self, keys: usize) -> Vec<KeyBatch> {
         let is_dense = self.is_dense;
         let portion = |keys: &[Vec<u8>]| KeyBatch {
@@ -131,7 +131,7 @@ impl KeyBatch {
     }
 }
 
-/// Reads rows whose keys were batch.
+/// Reads the rows of listed keys.
 struct Reader {
     pool: Arc<Pool>,
     table: TableName,
@@ -143,7 +143,7 @@ impl Reader {
         match batch.keys.as_slice() {
             keys @ [first, .., last] if batch.is_dense => {
                 let mut rows = self.range(first, last).await?;
-                // What was written in between belongs to no list, and would make the batch too long.
+                // Rows written in between were not listed, and would make the batch too long.
                 rows.retain(|row| keys.binary_search_by(|key| key.as_slice().cmp(row.key())).is_ok());
                 Ok(rows)
             }
@@ -154,7 +154,7 @@ impl Reader {
         }
     }
 
-    /// The rows from one key to another, both inside, that are wanted.
+    /// The matching rows between two keys, both inclusive.
     async fn range(&self, first: &[u8], last: &[u8]) -> Result<Vec<Row>, CallError> {
         let mut scan = self.scan.clone();
         scan.start = first.to_vec();

@@ -1,7 +1,7 @@
-//! A TCP connection whose reads and writes end by a deadline.
+//! A TCP connection with one deadline for all of its reads and writes.
 //!
-//! The time-outs of a socket are those of one system call: a peer that sends a byte now and then
-//! would never exceed them. So each call gets what is left until the deadline.
+//! The time-outs of a socket apply to single system calls, so a peer that sends a byte now and then would never
+//! exceed them. Each system call is therefore given the time left until the deadline.
 
 use std::cell::Cell;
 use std::io::{self, Read, Write};
@@ -11,11 +11,11 @@ use std::time::{Duration, Instant};
 
 use socket2::{SockRef, TcpKeepalive};
 
-/// When an idle connection is asked whether it still lives; gateways drop those that do not speak
-/// for a minute or more, and firewalls too.
+/// The idle time before keep-alive probes; gateways and firewalls drop connections that are silent for a minute
+/// or more.
 const KEEPALIVE: Duration = Duration::from_secs(30);
 
-/// One connection; clones are the same one. It stays in one thread.
+/// A connection; clones share it. It stays on one thread.
 #[derive(Clone, Debug)]
 pub(super) struct Socket {
     stream: Rc<TcpStream>,
@@ -23,7 +23,7 @@ pub(super) struct Socket {
 }
 
 impl Socket {
-    /// Connects to the first address of `host:port` that answers.
+    /// Connects to the first address of `host:port` that accepts.
     pub(super) fn connect(address: &str, deadline: Instant) -> io::Result<Self> {
         let mut last_error = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
         for address in address.to_socket_addrs()? {
@@ -36,7 +36,7 @@ impl Socket {
     }
 
     fn new(stream: TcpStream, deadline: Instant) -> io::Result<Self> {
-        // Requests are written whole; waiting for more of them would only add to their time.
+        // Requests are written in one piece; delaying them to fill a segment only adds latency.
         stream.set_nodelay(true)?;
         SockRef::from(&stream).set_tcp_keepalive(&TcpKeepalive::new().with_time(KEEPALIVE))?;
         Ok(Self {
@@ -45,13 +45,13 @@ impl Socket {
         })
     }
 
-    /// By when what follows has to end.
+    /// Sets the deadline of all further reads and writes.
     pub(super) fn set_deadline(&self, deadline: Instant) {
         self.deadline.set(deadline);
     }
 
-    /// Whether the peer is there and silent. One that closed, or speaks without being asked, cannot
-    /// be used for a request.
+    /// Whether the peer is connected and silent. A peer that closed the connection, or sent something unrequested,
+    /// cannot be used.
     pub(super) fn is_quiet(&self) -> bool {
         let peek = || {
             self.stream.set_nonblocking(true)?;
@@ -83,7 +83,7 @@ impl Write for Socket {
     }
 }
 
-/// The time until a deadline, more than zero.
+/// The time left until a deadline; an error if there is none.
 fn time_left(deadline: Instant) -> io::Result<Duration> {
     let left = deadline.saturating_duration_since(Instant::now());
     if left.is_zero() {
@@ -92,7 +92,7 @@ fn time_left(deadline: Instant) -> io::Result<Duration> {
     Ok(left)
 }
 
-/// A time-out of the socket looks like an operation that would block.
+/// Maps `WouldBlock`, which a socket time-out returns, to `TimedOut`.
 fn as_timed_out(error: io::Error) -> io::Error {
     if error.kind() == io::ErrorKind::WouldBlock {
         return io::ErrorKind::TimedOut.into();

@@ -1,4 +1,4 @@
-//! Making and listing tables.
+//! Creating and listing tables.
 
 use std::time::Duration;
 
@@ -12,10 +12,10 @@ use super::pool::Pool;
 use super::raw;
 use crate::{FamilyDef, StoreError, TableDef, TableName, rules};
 
-/// HBase's time to live of what is kept for ever, in seconds.
+/// HBase's time to live of families without one, in seconds.
 const FOR_EVER: i32 = i32::MAX;
 
-/// Makes a table; `false` if there is one with the same families.
+/// Creates a table; `false` if it exists with the same families.
 pub(super) async fn create(
     pool: &Pool,
     table: &TableDef,
@@ -54,14 +54,14 @@ pub(super) async fn create(
     };
     match pool.call(Idempotency::Idempotent, request).await {
         Ok(()) => Ok(true),
-        // It was there before, or somebody else made it at the same time.
+        // It existed before, or another client created it concurrently.
         Err(CallError::Exception(exception))
             if exception.kind == ExceptionKind::Exists || exception.names("TableExistsException") =>
         {
             match find(pool, &table.name).await.map_err(store_error)? {
                 Some(existing) => same(&existing, table),
                 None => Err(StoreError::Unavailable {
-                    detail: format!("table `{}` is being made", table.name),
+                    detail: format!("table `{}` is being created", table.name),
                 }),
             }
         }
@@ -69,7 +69,7 @@ pub(super) async fn create(
     }
 }
 
-/// The names of all tables, but those that ours cannot have.
+/// The names of all tables that are valid [`TableName`]s.
 pub(super) async fn names(pool: &Pool) -> Result<Vec<TableName>, StoreError> {
     let request = || {
         |connection: &mut Connection, deadline| {
@@ -84,11 +84,11 @@ pub(super) async fn names(pool: &Pool) -> Result<Vec<TableName>, StoreError> {
         .collect())
 }
 
-/// All tables, by name.
+/// All tables, ordered by name.
 pub(super) async fn list(pool: &Pool) -> Result<Vec<TableDef>, StoreError> {
     let found: Vec<Option<TableDef>> = iter(names(pool).await?)
         .map(|name| async move {
-            // One that was deleted meanwhile is left out.
+            // A table deleted in the meantime is omitted.
             let found = find(pool, &name).await;
             found.map_err(|error| error.into_store_error(RequestContext::idempotent(&name)))
         })
@@ -100,7 +100,7 @@ pub(super) async fn list(pool: &Pool) -> Result<Vec<TableDef>, StoreError> {
     Ok(tables)
 }
 
-/// The definition of a table, as far as the gateway tells; its families by name.
+/// The definition of a table, as far as the gateway reports it, with families ordered by name.
 pub(super) async fn find(pool: &Pool, name: &TableName) -> Result<Option<TableDef>, CallError> {
     let request = || {
         let name = raw::table_name(name);
@@ -113,7 +113,7 @@ pub(super) async fn find(pool: &Pool, name: &TableName) -> Result<Option<TableDe
     match pool.call(Idempotency::Idempotent, request).await {
         Ok(descriptors) => {
             let mut families: Vec<FamilyDef> = descriptors.values().map(family_def).collect();
-            // They come by name and `:`.
+            // Ordered by name with a trailing `:`.
             families.sort_by(|a, b| a.name.cmp(&b.name));
             Ok(Some(TableDef {
                 name: name.clone(),
@@ -141,7 +141,7 @@ fn family_def(family: &ColumnDescriptor) -> FamilyDef {
     }
 }
 
-/// HBase counts a time to live in whole seconds.
+/// The time to live in whole seconds, as HBase counts it.
 fn ttl_seconds(family: &FamilyDef) -> Result<i32, StoreError> {
     let Some(ttl) = family.ttl else {
         return Ok(FOR_EVER);
@@ -159,7 +159,7 @@ fn ttl_seconds(family: &FamilyDef) -> Result<i32, StoreError> {
     Ok(seconds)
 }
 
-/// `Ok(false)` if the table that exists is as wanted; HBase does not keep the order of families.
+/// `Ok(false)` if the existing table has the requested families; HBase does not keep their order.
 fn same(existing: &TableDef, wanted: &TableDef) -> Result<bool, StoreError> {
     let mut wanted = wanted.clone();
     wanted.families.sort_by(|a, b| a.name.cmp(&b.name));

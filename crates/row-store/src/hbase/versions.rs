@@ -1,7 +1,7 @@
 //! Older versions of cells.
 //!
-//! A scan over Thrift1 gives the newest version of a cell and no other. Where a scan asks for more and
-//! the family keeps more, each column is read again by itself.
+//! A scan over Thrift1 returns only the newest version of a cell. If a scan requests more and the family keeps
+//! more, each column is read again on its own.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -16,14 +16,14 @@ use super::pool::Pool;
 use super::{raw, tables};
 use crate::{Row, RowBuilder, TableName};
 
-/// Columns that are read with one request.
+/// Columns read per request.
 const COLUMNS_PER_REQUEST: usize = 100;
 
-/// How many versions of which families are wanted beyond the newest.
+/// The number of versions to read, and the families that have more than the newest.
 #[derive(Debug, Default)]
 pub(super) struct Versions {
     wanted: i32,
-    /// The families that keep more than one.
+    /// The families that keep more than one version.
     families: Vec<String>,
 }
 
@@ -31,7 +31,7 @@ pub(super) struct Versions {
 type Column = (String, Vec<u8>);
 
 impl Versions {
-    /// What a scan for so many versions needs.
+    /// The versions that a scan of up to `max_versions` has to read in addition.
     pub(super) async fn of(pool: &Pool, table: &TableName, max_versions: u32) -> Result<Self, CallError> {
         if max_versions <= 1 {
             return Ok(Self::default());
@@ -47,7 +47,7 @@ impl Versions {
         })
     }
 
-    /// Rows of newest versions with the older ones added.
+    /// Adds older versions to rows of newest versions.
     pub(super) async fn complete(
         &self,
         pool: &Pool,

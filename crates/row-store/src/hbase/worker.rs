@@ -1,9 +1,9 @@
-//! A thread that owns one connection.
+//! A worker thread, which owns one connection.
 //!
-//! The generated client blocks, so it never runs on a thread of the runtime. A request whose caller
-//! has gone is not begun; one that has begun is finished, so that no answer is left half read. After
-//! an error that is not an exception of HBase the connection is thrown away: what came late would be
-//! read as the answer to the next request.
+//! The generated client blocks and therefore never runs on the runtime's threads. A worker skips requests whose
+//! caller has gone, but completes every request it has started, so that no response remains half read. After
+//! any error other than an exception of HBase it discards the connection: a late response would be taken for
+//! that of the next request.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -15,32 +15,32 @@ use super::error::CallError;
 use super::gateway::{Advice, Gateways};
 use super::queue::{Job, Next, Queue, Route, closed, deadline_exceeded};
 
-/// How long an attempt may take to return to a gateway while another one serves.
+/// The time limit of an attempt to reconnect to the home gateway while another one works.
 const RETURN_ATTEMPT: Duration = Duration::from_secs(1);
-/// How often a worker that is away from its gateway looks whether it may return.
+/// How often a worker away from its home gateway checks whether it can return.
 const RETURN_INTERVAL: Duration = Duration::from_millis(200);
 
-/// How long a worker waits for a request before it looks around.
+/// How long an idle worker waits before it wakes up.
 const IDLE: Duration = Duration::from_secs(60);
 
-/// What the workers of a store share.
+/// State shared by the workers of a store.
 pub(super) struct Shared {
     pub(super) config: HbaseConfig,
     pub(super) queue: Queue,
     pub(super) gateways: Gateways,
 }
 
-/// One worker; it lives in its thread.
+/// The state of a worker thread.
 pub(super) struct Worker {
     shared: Arc<Shared>,
     index: usize,
-    /// The gateway that it uses when it can.
+    /// The preferred gateway.
     home: usize,
-    /// Connections that were opened so far.
+    /// Number of connections opened so far.
     serial: u64,
-    /// The connection, and its gateway.
+    /// The connection and the index of its gateway.
     connection: Option<(Connection, usize)>,
-    /// When to look whether the own gateway is there again.
+    /// When to check next whether the home gateway is back.
     return_at: Instant,
 }
 
@@ -56,7 +56,7 @@ impl Worker {
         }
     }
 
-    /// Works until the queue is closed.
+    /// Serves requests until the queue is closed.
     pub(super) fn run(mut self) {
         loop {
             let patience = match self.is_away() {
@@ -86,7 +86,7 @@ impl Worker {
             },
             Route::Any | Route::Front => self.connect(&job),
         };
-        // From here on the caller waits for an answer.
+        // From here on the caller waits for the response.
         if !job.claim.take() {
             return;
         }
@@ -96,7 +96,7 @@ impl Worker {
             (Ok(()), None) => Err(closed()),
             (Err(error), _) => Err(error),
         };
-        // A panic, of a scan's filter say, costs its request and not the worker.
+        // A panic, for example in a scan's filter, fails its request but not the worker.
         if catch_unwind(AssertUnwindSafe(|| (job.work)(connection))).is_err() {
             self.connection = None;
         }
@@ -108,7 +108,7 @@ impl Worker {
         }
     }
 
-    /// Makes sure that there is a connection, as long as the request can wait for one.
+    /// Ensures that there is a usable connection, waiting at most until `job.connected_by`.
     fn connect(&mut self, job: &Job) -> Result<(), CallError> {
         if self.has_good_connection() {
             return Ok(());
@@ -136,9 +136,9 @@ impl Worker {
         }
     }
 
-    /// Whether there is a connection that can take a request. When another one with this gateway broke
-    /// after this one had its last answer, the gateway is asked: one that hangs would else hold a
-    /// request of each connection for the whole of its time.
+    /// Whether there is a usable connection. If another connection to the same gateway broke since this one's last
+    /// response, the gateway is probed first: a hanging gateway would otherwise hold one request of every
+    /// connection until its deadline.
     fn has_good_connection(&mut self) -> bool {
         let Some((connection, gateway)) = &mut self.connection else {
             return false;
@@ -189,7 +189,7 @@ impl Worker {
             .is_some_and(|(_, gateway)| *gateway != self.home)
     }
 
-    /// Goes back to the own gateway, if it is there again and no scanner would be lost.
+    /// Reconnects to the home gateway if it is back and no open scanner would be lost.
     fn return_home(&mut self) {
         let has_scanners = self
             .connection
@@ -197,7 +197,7 @@ impl Worker {
             .is_some_and(|(connection, _)| connection.scanners > 0);
         let time = RETURN_ATTEMPT.min(self.shared.config.connect_timeout);
         if !has_scanners && self.shared.gateways.may_retry(self.home, time) {
-            // A failure leaves the present connection as it is.
+            // On failure the current connection stays in use.
             self.open(self.home, time);
         }
     }

@@ -13,7 +13,8 @@ use super::pool::Pool;
 use super::{raw, tables};
 use crate::{MutationRef, StoreError, WriteBatch, rules};
 
-/// How long a row's next step waits: HBase dates in milliseconds, and a delete wins its own.
+/// The delay between two steps of a row: HBase's timestamps are milliseconds, and a delete hides puts of the
+/// same millisecond.
 const NEXT_MILLISECOND: Duration = Duration::from_millis(2);
 
 /// Applies a batch.
@@ -41,8 +42,8 @@ pub(super) async fn write(pool: &Pool, batch: &WriteBatch) -> Result<(), StoreEr
     Ok(())
 }
 
-/// The error of a batch. Of several rows HBase's client only tells that so many failed, not always
-/// why; that the table is missing has to be asked for.
+/// The error of a batch. For several rows, HBase's client often reports only how many failed; whether the table
+/// exists is determined by a separate request.
 async fn explain(pool: &Pool, batch: &WriteBatch, error: CallError) -> StoreError {
     let table = batch.table();
     let is_vague = matches!(&error, CallError::Exception(exception)
@@ -53,13 +54,13 @@ async fn explain(pool: &Pool, batch: &WriteBatch, error: CallError) -> StoreErro
     error.into_store_error(RequestContext::idempotent(table))
 }
 
-/// Refuses what HBase would refuse late, or take for something else.
+/// Rejects what HBase would reject late or misinterpret.
 fn check(batch: &WriteBatch) -> Result<(), StoreError> {
     for row in batch.iter() {
         raw::check_row_key(batch.table(), row.key)?;
         rules::check_mutations(&row, batch.families().len())?;
         for mutation in row.iter() {
-            // HBase takes the greatest timestamp for its own time.
+            // HBase takes the greatest timestamp for the current time.
             if let Some(timestamp_ms) = plan::timestamp_of(&mutation)
                 && !(0..i64::MAX).contains(&timestamp_ms)
             {
@@ -101,7 +102,7 @@ async fn mutate(pool: &Pool, batch: &WriteBatch, call: Call<'_>) -> Result<(), C
     pool.call(Idempotency::Idempotent, request).await
 }
 
-/// `None` for the delete of a whole row, which has a call of its own.
+/// `None` for the delete of a whole row, which is a separate call.
 fn thrift_mutation(batch: &WriteBatch, mutation: &MutationRef<'_>) -> Option<Mutation> {
     let name = |family: crate::FamilyId| batch.families()[family.index()].as_str();
     Some(match *mutation {

@@ -1,4 +1,4 @@
-//! A gateway that answers as a test wants.
+//! A scripted gateway.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -13,18 +13,18 @@ use thrift::protocol::{TBinaryInputProtocol, TInputProtocol, TType};
 use super::Gate;
 use super::reply::{self, Reply};
 
-/// A request that came.
+/// A received request.
 #[derive(Clone, Debug)]
 pub struct Request {
-    /// The connection that it came on, counted from 0.
+    /// The index of its connection, from 0.
     pub connection: usize,
     /// The call.
     pub name: String,
-    /// The number that the answer must have.
+    /// The sequence number, which the response must repeat.
     pub sequence: i32,
-    /// The arguments that are bytes, by the path of their field numbers.
+    /// The binary arguments, by the path of their field numbers.
     pub strings: Vec<(Vec<i16>, Vec<u8>)>,
-    /// The arguments that are 32-bit integers.
+    /// The 32-bit integer arguments, likewise.
     pub integers: Vec<(Vec<i16>, i32)>,
 }
 
@@ -45,15 +45,15 @@ impl Request {
             .map(|(_, value)| *value)
     }
 
-    /// The answer of a gateway to a client that has just connected; `None`: it is something else.
+    /// The response to the probe of a new connection; `None` for other requests.
     pub fn greeting(&self) -> Option<Action> {
         (self.name == "getThriftServerType").then(|| Action::Reply(reply::integer(1)))
     }
 }
 
-/// What to do with a request.
+/// The reaction to a request.
 pub enum Action {
-    /// Answer it.
+    /// Respond.
     Reply(Reply),
     /// Send these bytes.
     Bytes(Vec<u8>),
@@ -61,7 +61,7 @@ pub enum Action {
     BytesAndClose(Vec<u8>),
     /// Send nothing until the gate is open, then these bytes.
     BytesAfter(Gate, Vec<u8>),
-    /// Send the same bytes again and again, until the other side has enough.
+    /// Send the same bytes repeatedly until the client disconnects.
     Endless(Vec<u8>, Vec<u8>),
     /// Send these bytes and then zeros, one by one with pauses, until the gate is open.
     Drops(Gate, Vec<u8>),
@@ -69,7 +69,7 @@ pub enum Action {
     Silence,
 }
 
-/// A server on a free port; dropping it ends it.
+/// A server on a free port; dropping it stops it.
 pub struct FakeGateway {
     /// `host:port`.
     pub address: String,
@@ -80,12 +80,12 @@ pub struct FakeGateway {
 }
 
 impl FakeGateway {
-    /// Answers each request as `answer` says.
+    /// Reacts to each request as `answer` returns.
     pub fn start(answer: impl Fn(&Request) -> Action + Send + Sync + 'static) -> Self {
         Self::listen(false, answer)
     }
 
-    /// The same in frames, as far as replies go: other bytes are sent as they are.
+    /// As [`FakeGateway::start`], with framed replies; other bytes are sent unchanged.
     pub fn start_framed(answer: impl Fn(&Request) -> Action + Send + Sync + 'static) -> Self {
         Self::listen(true, answer)
     }
@@ -107,7 +107,7 @@ impl FakeGateway {
                     let number = count.fetch_add(1, Ordering::SeqCst);
                     connections.lock().push(stream.try_clone().unwrap());
                     let answer = answer.clone();
-                    // It ends when the connection does.
+                    // Ends with the connection.
                     std::thread::spawn(move || serve(number, framed, stream, &*answer));
                 }
             })
@@ -121,12 +121,12 @@ impl FakeGateway {
         }
     }
 
-    /// How many connections there were.
+    /// Number of connections so far.
     pub fn connections(&self) -> usize {
         self.count.load(Ordering::SeqCst)
     }
 
-    /// Cuts all connections there are.
+    /// Closes all connections.
     pub fn cut(&self) {
         for stream in self.connections.lock().drain(..) {
             let _ = stream.shutdown(Shutdown::Both);
@@ -137,7 +137,7 @@ impl FakeGateway {
 impl Drop for FakeGateway {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::SeqCst);
-        // Wakes the one who accepts.
+        // Wakes the accepting thread.
         let _ = TcpStream::connect(&self.address);
         if let Some(accepting) = self.accepting.take() {
             let _ = accepting.join();
@@ -191,12 +191,12 @@ fn serve(connection: usize, framed: bool, mut stream: TcpStream, answer: &dyn Fn
     }
 }
 
-/// The next request; `None` if there is none that it understands.
+/// The next request; `None` if there is none or it cannot be parsed.
 fn receive(connection: usize, framed: bool, stream: &mut TcpStream) -> Option<Request> {
     if framed {
         let mut length = [0; 4];
         stream.read_exact(&mut length).ok()?;
-        // Of a message without a frame the first bytes are a negative number.
+        // An unframed message starts with a negative number.
         let length = u64::try_from(i32::from_be_bytes(length)).ok()?;
         let mut frame = Vec::new();
         stream.take(length).read_to_end(&mut frame).ok()?;

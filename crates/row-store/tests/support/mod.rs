@@ -1,4 +1,5 @@
-//! What the tests of the store on HBase need beside HBase.
+//! Helpers for the tests of the HBase store.
+
 #![allow(dead_code, unreachable_pub, reason = "each test program uses a part of it")]
 #![allow(clippy::unwrap_used, reason = "a test that fails panics")]
 
@@ -11,18 +12,18 @@ use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
 
-/// A door that is shut until it is opened.
+/// A latch, closed until it is opened.
 #[derive(Clone, Default)]
 pub struct Gate(Arc<(Mutex<bool>, Condvar)>);
 
 impl Gate {
-    /// Lets everybody pass, from now on.
+    /// Opens the gate for good.
     pub fn open(&self) {
         *self.0.0.lock() = true;
         self.0.1.notify_all();
     }
 
-    /// Waits so long for it to open.
+    /// Waits up to `time` for it to open.
     pub fn is_open_within(&self, time: Duration) -> bool {
         let mut open = self.0.0.lock();
         self.0.1.wait_while_for(&mut open, |open| !*open, time);
@@ -35,7 +36,7 @@ impl Gate {
     }
 }
 
-/// The gateways of the real HBase to test with, if there is one.
+/// The gateways of a real HBase, if one is configured.
 pub fn real_gateways() -> Option<Vec<String>> {
     let Ok(gateways) = std::env::var("OXTSDB_TEST_HBASE") else {
         eprintln!("SKIPPED: OXTSDB_TEST_HBASE names no HBase Thrift gateway");

@@ -1,4 +1,4 @@
-//! A TCP proxy that cuts and stalls.
+//! A TCP proxy that cuts, stalls and rejects connections.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -8,12 +8,12 @@ use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
 
-/// How often those who forward look whether they should.
+/// How often a forwarding thread checks its mode.
 const TICK: Duration = Duration::from_millis(20);
 
-/// Forwards connections to a server; dropping it ends it.
+/// Forwards connections to a server; dropping it stops it.
 pub struct Proxy {
-    /// `host:port`, to connect to in place of the server's.
+    /// The proxy's address, `host:port`.
     pub address: String,
     shared: Arc<Shared>,
     accepting: Option<JoinHandle<()>>,
@@ -29,9 +29,9 @@ struct Shared {
 struct State {
     mode: Mode,
     connections: Vec<TcpStream>,
-    /// Bytes that came from the server.
+    /// Bytes received from the server.
     answered: u64,
-    /// Cut all connections when so many have come.
+    /// Cut all connections after this many bytes.
     cut_after: Option<u64>,
     is_over: bool,
 }
@@ -40,14 +40,14 @@ struct State {
 enum Mode {
     #[default]
     Forward,
-    /// Connections are taken, and nothing comes through.
+    /// Accepts connections but forwards nothing.
     Stall,
-    /// Connections are closed at once.
+    /// Closes connections immediately.
     Refuse,
 }
 
 impl Proxy {
-    /// A proxy before this server.
+    /// A proxy for this server.
     pub fn start(server: &str) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap().to_string();
@@ -82,29 +82,29 @@ impl Proxy {
         }
     }
 
-    /// Cuts all connections when the server has answered so many more bytes.
+    /// Cuts all connections after the server has sent this many more bytes.
     pub fn cut_after(&self, bytes: u64) {
         let mut state = self.shared.state.lock();
         state.cut_after = Some(state.answered + bytes);
     }
 
-    /// Holds everything back, new connections too.
+    /// Stalls all connections, including new ones.
     pub fn stall(&self) {
         self.set(Mode::Stall);
     }
 
-    /// Cuts all connections and closes new ones at once.
+    /// Cuts all connections and rejects new ones.
     pub fn refuse(&self) {
         self.set(Mode::Refuse);
         self.cut();
     }
 
-    /// Forwards again, also what was held back.
+    /// Forwards again, including stalled bytes.
     pub fn resume(&self) {
         self.set(Mode::Forward);
     }
 
-    /// How many bytes the server has answered.
+    /// Bytes that the server has sent.
     pub fn answered(&self) -> u64 {
         self.shared.state.lock().answered
     }
@@ -143,7 +143,7 @@ fn accept(shared: &Arc<Shared>, client: TcpStream) {
         (server, client, true),
     ] {
         let shared = shared.clone();
-        // It ends with the connection, or with the proxy.
+        // Ends with the connection or the proxy.
         std::thread::spawn(move || forward(&shared, from, to, is_answer));
     }
 }
@@ -170,7 +170,7 @@ fn forward(shared: &Shared, mut from: TcpStream, mut to: TcpStream, is_answer: b
         let mut forwarded = count;
         if is_answer {
             if let Some(at) = state.cut_after {
-                // Up to the very byte, so that an answer can be cut within.
+                // To the exact byte, so that a response can be cut in the middle.
                 forwarded = count.min(usize::try_from(at - state.answered).unwrap());
             }
             state.answered += forwarded as u64;

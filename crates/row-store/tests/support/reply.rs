@@ -1,4 +1,4 @@
-//! Answers of a gateway, as bytes.
+//! Encoded responses of a gateway.
 
 use hbase_thrift::hbase::{IOError, IllegalArgument, TCell, TColumn, TRowResult};
 use thrift::protocol::{
@@ -6,14 +6,14 @@ use thrift::protocol::{
     TOutputProtocol, TType,
 };
 
-/// What an answer's fields are written with.
+/// Writes the fields of a response.
 pub type Output = TBinaryOutputProtocol<Vec<u8>>;
 
-/// The fields of an answer.
+/// The fields of a response.
 pub struct Reply(Vec<u8>);
 
 impl Reply {
-    /// The whole answer to a request.
+    /// The complete response to a request.
     pub fn encode(&self, name: &str, sequence: i32) -> Vec<u8> {
         let mut bytes = header(name, TMessageType::Reply, sequence);
         bytes.extend_from_slice(&self.0);
@@ -21,7 +21,7 @@ impl Reply {
     }
 }
 
-/// How an answer begins.
+/// The header of a response.
 pub fn header(name: &str, kind: TMessageType, sequence: i32) -> Vec<u8> {
     let mut output = Output::new(Vec::new(), true);
     output
@@ -30,7 +30,7 @@ pub fn header(name: &str, kind: TMessageType, sequence: i32) -> Vec<u8> {
     output.transport
 }
 
-/// An answer with these fields; the stop is added.
+/// A response with these fields, followed by the stop field.
 pub fn fields(write: impl FnOnce(&mut Output) -> thrift::Result<()>) -> Reply {
     let mut output = Output::new(Vec::new(), true);
     write(&mut output).unwrap();
@@ -38,12 +38,12 @@ pub fn fields(write: impl FnOnce(&mut Output) -> thrift::Result<()>) -> Reply {
     Reply(output.transport)
 }
 
-/// An answer without a result.
+/// A response without a result.
 pub fn nothing() -> Reply {
     fields(|_| Ok(()))
 }
 
-/// A 32-bit result, as a scanner's number is.
+/// A 32-bit result, such as a scanner id.
 pub fn integer(value: i32) -> Reply {
     fields(|output| {
         output.write_field_begin(&TFieldIdentifier::new("success", TType::I32, 0))?;
@@ -51,7 +51,7 @@ pub fn integer(value: i32) -> Reply {
     })
 }
 
-/// A 64-bit result, as a counter's value is.
+/// A 64-bit result, such as a counter.
 pub fn long(value: i64) -> Reply {
     fields(|output| {
         output.write_field_begin(&TFieldIdentifier::new("success", TType::I64, 0))?;
@@ -100,7 +100,7 @@ fn row(key: &[u8], qualifiers: &[&[u8]]) -> TRowResult {
     }
 }
 
-/// The exception that HBase's client threw.
+/// An exception of HBase's client.
 pub fn io_error(message: &str) -> Reply {
     let error = IOError {
         message: Some(message.to_owned()),
@@ -112,7 +112,7 @@ pub fn io_error(message: &str) -> Reply {
     })
 }
 
-/// The exception of an argument, where the call has it as its second.
+/// An exception about an argument, for calls that declare it second.
 pub fn illegal_argument(message: &str) -> Reply {
     let error = IllegalArgument {
         message: Some(message.to_owned()),

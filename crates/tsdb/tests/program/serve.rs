@@ -196,7 +196,7 @@ fn a_port_that_is_no_gateway_of_hbase_ends_the_start_in_time() {
     for (gateway, reason) in [
         (free.to_string(), "Connection refused"),
         ("host.invalid:9090".to_owned(), "failed to lookup address"),
-        (silent.to_string(), "no answer in time"),
+        (silent.to_string(), "no response in time"),
         (web.to_string(), "`HTTP/1.1 400 Bad Request`"),
     ] {
         let line = serve_on_hbase_that_fails(&gateway, &[]);

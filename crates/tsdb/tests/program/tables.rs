@@ -108,7 +108,7 @@ fn what_cannot_be_made_is_refused_with_a_reason() {
     assert!(
         usage
             .stderr
-            .contains("`zip` is no compression of HBase, expected NONE, GZ, LZO, SNAPPY, LZ4, ZSTD"),
+            .contains("`zip` is not a compression of HBase, expected NONE, GZ, LZO, SNAPPY, LZ4, ZSTD"),
         "{}",
         usage.stderr
     );

@@ -1,20 +1,19 @@
-//! Runs of points: cells whose qualifier is a number that ends in the length of the value.
+//! Runs of points: cells whose qualifier is a number that ends with the length of the value.
 //!
-//! OpenTSDB's single points are such cells. The qualifier has 2 or 4 bytes; its low 3 bits are the
-//! length of the value less 1, the bit above them says that the value is a floating-point number,
-//! and the rest is the time within the hour. The rest and the low 4 bits, the *flags*, are stored
-//! apart:
+//! OpenTSDB's single points have this form. The qualifier has 2 or 4 bytes; its low 3 bits are the length of
+//! the value minus 1, the next bit marks a floating-point value, and the rest is the time within the hour. The
+//! rest and the low 4 bits, the *flags*, are encoded separately:
 //!
 //! ```text
 //!   timestamps of the cells | rest of the qualifiers | flags | integers | floating-point values
 //!
 //!   flags   0                          integers, each in the fewest of 1, 2, 4 and 8 bytes
 //!           1                          floating-point values, each in 4 bytes if they are exact
-//!           2 | a bit for each         both of them; a 1 bit is a floating-point value
-//!           3 | which (2) | packed     the index of each cell's flags among those that occur
+//!           2 | a bit for each         a mix of both; a 1 bit is a floating-point value
+//!           3 | which (2) | packed     for each cell the index of its flags among those that occur
 //! ```
 //!
-//! What does not look like this is left to the general form of a run, so a block takes any cells.
+//! Cells that do not fit use the general form of a run, so a block can encode any cells.
 //!
 //! Source: OpenTSDB 2.4, `Internal.getFlagsFromQualifier` and `Const.FLAG_FLOAT`, `LENGTH_MASK`.
 
@@ -32,7 +31,7 @@ const FLOATS: u8 = 1;
 const MIXED: u8 = 2;
 const LISTED: u8 = 3;
 
-/// Bytes of the qualifier, if a cell can be in such a run.
+/// Bytes of the qualifier, if the cell can be in such a run.
 pub(super) fn width(cell: &RawCell<'_>) -> Option<usize> {
     let width = cell.qualifier.len();
     let flags = *cell.qualifier.last()?;
@@ -74,7 +73,7 @@ pub(super) fn encode(bytes: &mut Vec<u8>, cells: &[RawCell<'_>]) {
     }
 }
 
-/// Adds the point that a cell is, behind the others; `false` if it cannot be there.
+/// Appends a cell that is a point; `false` if it is not a point or does not follow the others.
 pub(super) fn push_point(points: &mut PointColumns, cell: &RawCell<'_>) -> bool {
     let Some(width) = width(cell) else {
         return false;
@@ -96,13 +95,13 @@ pub(super) fn push_point(points: &mut PointColumns, cell: &RawCell<'_>) -> bool 
         };
         points.doubles.push(float.widened());
     }
-    // These are not those that were read any more.
+    // The times no longer equal the encoded ones.
     points.times_read.0.clear();
     points.times.push(time);
     true
 }
 
-/// The bits of a qualifier in front of its flags, and these.
+/// The bits of a qualifier before its flags, and the flags.
 fn rest_and_flags(qualifier: &[u8]) -> (i64, u8) {
     let number = qualifier
         .iter()
@@ -155,17 +154,17 @@ fn encode_flags(bytes: &mut Vec<u8>, flags: &[u8], lengths_are_implied: bool) {
     let which = flags.iter().fold(0_u16, |which, flags| which | 1 << flags);
     bytes.push(LISTED);
     bytes.extend_from_slice(&which.to_be_bytes());
-    // The index of some flags is the number of smaller flags that occur.
+    // The index of flags is the number of smaller flags that occur.
     let index = |flags: &u8| u64::from((which & ((1 << flags) - 1)).count_ones());
     numbers::pack(bytes, index_width(which), flags.iter().map(index));
 }
 
-/// Bits that an index into the set bits of `which` takes.
+/// Bits of an index into the set bits of `which`.
 fn index_width(which: u16) -> u32 {
     u32::BITS - which.count_ones().saturating_sub(1).leading_zeros()
 }
 
-/// What the flags of a run say before the values are known.
+/// The flags of a run as far as they are known before the values.
 enum Flags {
     Integers,
     Floats,
@@ -194,7 +193,7 @@ fn decode_flags(reader: &mut Reader<'_>, count: usize) -> Option<Flags> {
     })
 }
 
-/// Reads a run of so many cells as points; `false` if they are not what [`PointColumns`] are.
+/// Decodes a run as points; `false` if [`PointColumns`] cannot represent it.
 pub(super) fn decode_points(
     reader: &mut Reader<'_>,
     width: usize,
@@ -215,7 +214,7 @@ pub(super) fn decode_points(
     Some(ascends)
 }
 
-/// Reads the times of points, and says whether they ascend.
+/// Decodes the times of points and returns whether they ascend.
 fn decode_times(
     reader: &mut Reader<'_>,
     width: usize,
@@ -233,7 +232,7 @@ fn decode_times(
     points.qualifier_width = width;
     numbers::decode_into(&mut Reader(encoded), count, &mut points.times)?;
     let bits = points.times.iter().fold(0, |bits, time| bits | time);
-    // Negative numbers have bits beyond.
+    // Negative numbers set higher bits as well.
     if bits.cast_unsigned() >> (8 * width - 4) != 0 {
         return None;
     }
@@ -242,7 +241,7 @@ fn decode_times(
     Some(points.times_read.1)
 }
 
-/// Reads the values of points, all of one kind.
+/// Decodes the values of points of one kind.
 fn decode_values(
     reader: &mut Reader<'_>,
     count: usize,
@@ -256,7 +255,7 @@ fn decode_values(
         Flags::Listed(flags) => Some(flags.iter().map(|flags| flags & LENGTH_MASK == 3).collect()),
         _ => None,
     };
-    // Integers are what the values are made of.
+    // The values are decoded by way of integers.
     floats::decode_doubles(
         reader,
         count,
@@ -266,7 +265,7 @@ fn decode_values(
     )
 }
 
-/// Reads a run of so many cells.
+/// Decodes a run as cells.
 pub(super) fn decode(
     reader: &mut Reader<'_>,
     family: u8,

@@ -1,25 +1,24 @@
-//! Floating-point values of 4 and 8 bytes, mixed at will.
+//! Encoding of floating-point values of 4 and 8 bytes in any mix.
 //!
 //! ```text
 //!   method (1) | exceptions | numbers
 //!   method      0 to 4: the values times 10^method, as integers; 5: their bits
-//!   exceptions  number of | for each: distance to the one before, value in its own width
+//!   exceptions  number of | for each: distance to the previous one, value in its own width
 //! ```
 //!
-//! Most measured values are decimals of few digits: 12.5 is stored as 125. That is done only where
-//! the division gives back the very same bits; the few values that it does not are exceptions
-//! (not a number, -0, a value with more digits). If there are many of them all values are stored
-//! by their bits, first those of 4 bytes, then those of 8.
+//! Most measured values are decimals of few digits: 12.5 is encoded as 125. This is done only if the division
+//! restores exactly the same bits; values for which it does not (NaN, -0, more digits) are exceptions. If there
+//! are many exceptions, all values are encoded by their bits, first those of 4 bytes, then those of 8.
 
 use super::super::varint::{self, Reader};
 use super::numbers;
 
 const POWERS: [f64; 5] = [1.0, 10.0, 100.0, 1_000.0, 10_000.0];
 const BITS: u8 = 5;
-/// Integers up to here are exact in a double.
+/// Integers up to this size are exact in a double.
 const EXACT: f64 = 9_007_199_254_740_992.0;
 
-/// A value in the width in which it is stored.
+/// A value in its stored width.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Float {
     Single(f32),
@@ -31,7 +30,7 @@ impl Float {
         matches!(self, Self::Single(_))
     }
 
-    /// The value in 8 bytes.
+    /// The value as a double.
     pub(super) fn widened(self) -> f64 {
         match self {
             Self::Single(value) => f64::from(value),
@@ -39,7 +38,7 @@ impl Float {
         }
     }
 
-    /// The integer that gives this value again when it is divided.
+    /// The integer that restores this value when divided by `power`.
     #[expect(
         clippy::cast_possible_truncation,
         reason = "within the range in which integers are exact"
@@ -66,24 +65,24 @@ fn divided(scaled: i64, power: f64) -> f64 {
     scaled as f64 / power
 }
 
-/// Whether a value takes 4 bytes, if each takes as few as it needs: then the widths need not be
-/// stored. `value` is what the division gives.
-#[expect(clippy::cast_possible_truncation, reason = "that is the question")]
+/// Whether a value is stored in 4 bytes if each value takes as few bytes as it needs, so that widths need not
+/// be encoded. `value` is the result of the division.
+#[expect(clippy::cast_possible_truncation, reason = "the comparison detects the loss")]
 fn fits_single(value: f64) -> bool {
     f64::from(value as f32).to_bits() == value.to_bits()
 }
 
-/// How values are to be stored.
+/// The chosen encoding of values.
 #[derive(Debug)]
 pub(super) struct Plan {
     method: u8,
     scaled: Vec<i64>,
     exceptions: Vec<usize>,
-    /// Each value has the width that it needs.
+    /// Whether each value has the smallest width that it fits.
     pub(super) widths_are_implied: bool,
 }
 
-/// Finds the best way to store values.
+/// Chooses the encoding of values.
 pub(super) fn plan(values: &[Float]) -> Plan {
     let mut best: Option<Plan> = None;
     for (method, power) in (0_u8..).zip(POWERS) {
@@ -121,7 +120,7 @@ pub(super) fn plan(values: &[Float]) -> Plan {
     plan
 }
 
-/// The integers and the exceptions among them, unless these are too many.
+/// The integers and the indexes of the exceptions; `None` if there are more than `allowed`.
 fn scale(values: &[Float], power: f64, allowed: usize) -> Option<(Vec<i64>, Vec<usize>)> {
     let mut scaled = Vec::with_capacity(values.len());
     let mut exceptions = Vec::new();
@@ -172,7 +171,8 @@ pub(super) fn encode(bytes: &mut Vec<u8>, values: &[Float], plan: &Plan) {
     numbers::encode(bytes, &plan.scaled);
 }
 
-/// Reads values. `singles` says for each whether it has 4 bytes; `None`: each has what it needs.
+/// Decodes values. `singles` tells which of them have 4 bytes; `None`: each has the smallest width that it
+/// fits.
 pub(super) fn decode(reader: &mut Reader<'_>, count: usize, singles: Option<&[bool]>) -> Option<Vec<Float>> {
     let Some((power, exceptions)) = decode_head(reader, singles)? else {
         return decode_bits(reader, singles?);
@@ -196,7 +196,7 @@ pub(super) fn decode(reader: &mut Reader<'_>, count: usize, singles: Option<&[bo
     Some(values)
 }
 
-/// As [`decode`], all widened, in place of the values that are there. `scaled` is for use on the way.
+/// As [`decode`], widened, replacing the content of `values`. `scaled` is a scratch buffer.
 pub(super) fn decode_doubles(
     reader: &mut Reader<'_>,
     count: usize,
@@ -217,7 +217,7 @@ pub(super) fn decode_doubles(
                 .zip(singles)
                 .map(|(scaled, single)| of_width(divided(*scaled, power), *single).widened()),
         ),
-        // Those of 4 bytes are exact in them.
+        // Doubles represent 4-byte values exactly.
         None => values.extend(scaled.iter().map(|scaled| divided(*scaled, power))),
     }
     for (index, value) in exceptions {
@@ -226,10 +226,10 @@ pub(super) fn decode_doubles(
     Some(())
 }
 
-/// Values by their places.
+/// Values by index.
 type Exceptions = Vec<(usize, Float)>;
 
-/// Reads what is before the numbers; the inner `None` if they are the bits of the values.
+/// Decodes everything before the numbers; the inner `None` means that the numbers are bits of the values.
 fn decode_head(reader: &mut Reader<'_>, singles: Option<&[bool]>) -> Option<Option<(f64, Exceptions)>> {
     let method = reader.byte()?;
     let Some(power) = POWERS.get(usize::from(method)) else {
@@ -249,7 +249,7 @@ fn decode_head(reader: &mut Reader<'_>, singles: Option<&[bool]>) -> Option<Opti
     Some(Some((*power, exceptions)))
 }
 
-/// A value that was rounded to the width in which it is stored.
+/// A value rounded to its stored width.
 #[expect(
     clippy::cast_possible_truncation,
     reason = "a value of 4 bytes was rounded to them"

@@ -1,23 +1,23 @@
-//! A sequence of numbers in few bits.
+//! Encoding of a sequence of integers in few bits.
 //!
 //! ```text
 //!   order (2 bits) shift (6 bits) | framing (1) | heads | frames
 //!   frame   smallest (varint) | width (1) | residuals, `width` bits each
 //! ```
 //!
-//! Residuals are the numbers (order 0), their differences (order 1), or the differences of those
-//! (order 2), whichever takes least; the heads are what a difference begins with. All lose the
-//! `shift` low bits that are 0 in every residual. A frame stores how far each residual is above
-//! the smallest. Framing says how many residuals a frame has: 128, or all of them.
+//! Residuals are the numbers (order 0), their differences (order 1), or the differences of those (order 2),
+//! whichever is smallest; the heads are the initial values of the differences. The `shift` low bits that are 0
+//! in every residual are omitted. A frame encodes the distance of each residual from the smallest one. Framing
+//! says whether a frame has 128 residuals or all of them.
 //!
-//! The number of numbers is known to the caller. Bits are packed from the most significant down.
+//! The caller knows the number of integers. Bits are packed starting with the most significant one.
 
 use super::super::varint::{self, Reader, zigzag};
 
-/// Residuals in a frame, unless all are in one.
+/// Residuals in a frame, unless one frame has all of them.
 const FRAME: usize = 128;
 
-/// Appends numbers.
+/// Appends the encoded numbers.
 pub(super) fn encode(bytes: &mut Vec<u8>, numbers: &[i64]) {
     if numbers.is_empty() {
         return;
@@ -62,7 +62,7 @@ struct Plan {
     bits: usize,
 }
 
-/// Replaces all but the first `order` numbers by their differences to the one before.
+/// Replaces all but the first `order` numbers by the differences to their predecessors.
 fn difference(numbers: &mut [i64], order: usize) {
     for index in (order..numbers.len()).rev() {
         numbers[index] = numbers[index].wrapping_sub(numbers[index - 1]);
@@ -73,7 +73,7 @@ fn frames(residuals: &[i64], in_one: bool) -> impl Iterator<Item = &[i64]> {
     residuals.chunks(if in_one { residuals.len().max(1) } else { FRAME })
 }
 
-/// The smallest residual of a frame, and the bits that the distance to the greatest has.
+/// The smallest residual of a frame, and the bits of the distance to the greatest.
 fn extent(frame: &[i64], shift: u32) -> (i64, u32) {
     let (smallest, greatest) = frame.iter().fold((i64::MAX, i64::MIN), |(low, high), number| {
         (low.min(*number), high.max(*number))
@@ -120,7 +120,7 @@ fn write(bytes: &mut Vec<u8>, numbers: &[i64], plan: Plan) {
     }
 }
 
-/// Appends numbers of `width` bits.
+/// Appends numbers of `width` bits each.
 #[expect(clippy::cast_possible_truncation, reason = "bytes are taken off the top")]
 pub(super) fn pack(bytes: &mut Vec<u8>, width: u32, numbers: impl Iterator<Item = u64>) {
     let (mut pending, mut count) = (0_u128, 0_u32);
@@ -137,7 +137,7 @@ pub(super) fn pack(bytes: &mut Vec<u8>, width: u32, numbers: impl Iterator<Item 
     }
 }
 
-/// Reads numbers of `width` bits, as many as there is room for.
+/// Decodes numbers of `width` bits each, filling `numbers`.
 pub(super) fn unpack(reader: &mut Reader<'_>, width: u32, numbers: &mut [i64]) -> Option<()> {
     if width == 0 {
         numbers.fill(0);
@@ -155,13 +155,13 @@ pub(super) fn unpack(reader: &mut Reader<'_>, width: u32, numbers: &mut [i64]) -
     Some(())
 }
 
-/// Reads a number that begins at a bit.
+/// Decodes the number at a bit offset.
 #[expect(clippy::cast_possible_truncation, reason = "shifted down to at most 64 bits")]
 fn number_at(packed: &[u8], bit: usize, width: u32) -> Option<i64> {
     let rest = packed.get(bit / 8..)?;
     let window = match rest.first_chunk() {
         Some(window) => *window,
-        // Near the end: zeros behind it.
+        // Near the end: padded with zeros.
         None => {
             let mut window = [0; 16];
             window.get_mut(..rest.len())?.copy_from_slice(rest);
@@ -171,10 +171,10 @@ fn number_at(packed: &[u8], bit: usize, width: u32) -> Option<i64> {
     Some(((u128::from_be_bytes(window) << (bit % 8) >> (128 - width)) as u64).cast_signed())
 }
 
-/// Reads numbers of up to 16 bits as long as there are eight, which begin and end with a byte. Says how many
-/// were read.
+/// Decodes groups of eight numbers of up to 16 bits, which begin and end on byte boundaries. Returns how many
+/// numbers were decoded.
 fn unpack_eights(packed: &[u8], width: u32, numbers: &mut [i64]) -> usize {
-    // The width is known in each, so that all shifts are.
+    // A constant width in each instance makes all shifts constant.
     macro_rules! of_width {
         ($($width:literal)*) => {
             match width {
@@ -201,14 +201,14 @@ fn eights<const WIDTH: usize>(packed: &[u8], numbers: &mut [i64]) -> usize {
     numbers.len() * 8
 }
 
-/// Reads so many numbers. `None`: the bytes are no such sequence.
+/// Decodes `count` numbers; `None` if the bytes are invalid.
 pub(super) fn decode(reader: &mut Reader<'_>, count: usize) -> Option<Vec<i64>> {
     let mut numbers = Vec::new();
     decode_into(reader, count, &mut numbers)?;
     Some(numbers)
 }
 
-/// As [`decode`], in place of the numbers that are there.
+/// As [`decode`], replacing the content of `numbers`.
 pub(super) fn decode_into(reader: &mut Reader<'_>, count: usize, numbers: &mut Vec<i64>) -> Option<()> {
     numbers.clear();
     if count == 0 {
@@ -237,7 +237,7 @@ pub(super) fn decode_into(reader: &mut Reader<'_>, count: usize, numbers: &mut V
             *residual = smallest.wrapping_add(*residual) << shift;
         }
     }
-    // From differences to what they are differences of.
+    // Sums up the differences.
     for order in (1..=order).rev() {
         let (heads, rest) = numbers.split_at_mut(order);
         let mut last = heads[order - 1];
@@ -249,7 +249,7 @@ pub(super) fn decode_into(reader: &mut Reader<'_>, count: usize, numbers: &mut V
     Some(())
 }
 
-/// Passes over so many numbers.
+/// Skips `count` encoded numbers.
 pub(super) fn skip(reader: &mut Reader<'_>, count: usize) -> Option<()> {
     if count == 0 {
         return Some(());
@@ -285,7 +285,7 @@ mod tests {
         assert!(reader.0.is_empty(), "nothing is left over");
         let mut reader = Reader(&bytes);
         assert_eq!(skip(&mut reader, numbers.len()), Some(()));
-        assert!(reader.0.is_empty(), "all is passed over");
+        assert!(reader.0.is_empty(), "skip consumes all bytes");
         bytes.len()
     }
 

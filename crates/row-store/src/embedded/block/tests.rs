@@ -34,7 +34,7 @@ fn decoded_points(block: &[u8]) -> Result<Option<PointColumns>, &'static str> {
         doubles: vec![-1.0; 3],
     };
     Ok(decode_points(block, &mut points)?.then(|| {
-        // What is not told is for use on the way.
+        // The rest is scratch space.
         if !points.are_ints {
             points.ints.clear();
         } else {
@@ -90,10 +90,7 @@ fn point(seconds: u16, timestamp_ms: i64, flag: u16, value: &[u8]) -> Cell {
     (0, qualifier.to_be_bytes().to_vec(), timestamp_ms, value.to_vec())
 }
 
-#[expect(
-    clippy::cast_possible_truncation,
-    reason = "whether it loses something is the question"
-)]
+#[expect(clippy::cast_possible_truncation, reason = "the comparison detects the loss")]
 fn float(seconds: u16, value: f64) -> Cell {
     let single = value as f32;
     let bytes = if f64::from(single) == value {

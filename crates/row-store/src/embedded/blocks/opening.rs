@@ -1,4 +1,4 @@
-//! Opens the tree beside damaged table files.
+//! Opening the tree despite damaged table files.
 
 use std::panic::catch_unwind;
 use std::path::Path;
@@ -10,10 +10,10 @@ use super::super::set_aside::SetAside;
 use super::super::table_list;
 use crate::StoreError;
 
-/// So many files may turn out to be damaged when the tree is opened.
+/// The most damaged files that an open replaces.
 const MAX_DAMAGED: usize = 1_000;
 
-/// Opens the tree, without the damaged files that it cannot be opened with.
+/// Opens the tree, replacing the damaged files that prevent it.
 pub(super) fn open(settings: &Settings, set_aside: &SetAside) -> Result<Engine, StoreError> {
     table_list::check_trees(&settings.path)?;
     for file in table_list::damaged_ends(&settings.path)? {
@@ -39,7 +39,7 @@ pub(super) fn open(settings: &Settings, set_aside: &SetAside) -> Result<Engine, 
     }
 }
 
-/// Sets the files aside that a tree cannot be opened with; `false` if there are none.
+/// Replaces the files that prevent opening; `false` if there are none.
 fn set_damaged_files_aside(
     path: &Path,
     set_aside: &SetAside,

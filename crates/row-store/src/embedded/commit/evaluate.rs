@@ -1,4 +1,4 @@
-//! Turns an operation into plain mutations, by what the store holds now.
+//! Evaluates conditional operations against the current state.
 
 use super::super::catalog::Table;
 use super::super::core::Core;
@@ -7,17 +7,17 @@ use super::super::read;
 use crate::rules::{self, Columns};
 use crate::{CellAddress, Condition, StoreError, WriteBatch};
 
-/// Mutations that are to be committed.
+/// Mutations to commit.
 #[derive(Debug)]
 pub(super) struct Change {
     pub(super) batch: WriteBatch,
     /// The table's family for each family of the batch.
     pub(super) families: Vec<u8>,
-    /// It was decided by what the store held.
+    /// Whether it depends on the state of the store.
     pub(super) conditional: bool,
 }
 
-/// What an operation changes, if anything, and what it answers.
+/// The change of an operation, if any, and its outcome.
 pub(super) fn evaluate(
     core: &Core,
     table: &Table,
@@ -96,7 +96,7 @@ fn newest(core: &Core, table: &Table, cell: &CellAddress) -> Result<Option<(i64,
     }))
 }
 
-/// Puts a value that was made of what the cell held: it must not be hidden by that.
+/// Puts a value derived from the cell's current value, with a timestamp that is not hidden by it.
 fn put_over(
     core: &Core,
     table: &Table,

@@ -1,4 +1,4 @@
-//! Applies the journal when a store is opened.
+//! Replays the journal when a store is opened.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,17 +9,17 @@ use super::super::varint::Reader;
 use super::WRITE;
 use crate::RowMutations;
 
-/// The tables, and which rows the segment at hand has named.
+/// The tables, and the row ids of the current segment.
 #[derive(Debug)]
 pub(in super::super) struct Replay {
     tables: BTreeMap<u16, Arc<Table>>,
     segment: u64,
-    /// For each table the slots of the rows that were named, in the order of their ids.
+    /// For each table, the slots of its rows in the order of their ids.
     named: BTreeMap<u16, Vec<u32>>,
 }
 
 impl Replay {
-    /// Applies to these tables.
+    /// Replays into these tables.
     pub(in super::super) fn new(tables: BTreeMap<u16, Arc<Table>>) -> Self {
         Self {
             tables,
@@ -28,7 +28,7 @@ impl Replay {
         }
     }
 
-    /// Applies a frame; the error says what is wrong with it.
+    /// Replays a frame; the error describes what is invalid.
     pub(in super::super) fn apply(&mut self, frame: &Frame<'_>) -> Result<(), String> {
         if self.segment != frame.segment {
             self.segment = frame.segment;

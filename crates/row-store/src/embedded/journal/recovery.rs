@@ -11,7 +11,7 @@ use super::segment::{ALIGN, FRAME_HEADER, FRAME_MAGIC, HEADER, SegmentHeader};
 use super::{Frame, Journal, segments};
 use crate::StoreError;
 
-/// What a recovery found.
+/// The result of a recovery.
 #[derive(Debug)]
 pub(in super::super) struct Recovered {
     pub(in super::super) journal: Journal,
@@ -19,14 +19,13 @@ pub(in super::super) struct Recovered {
     pub(in super::super) last_ms: i64,
 }
 
-/// Hands the frames of all segments to `apply`, in order, and opens the journal behind them.
+/// Passes the frames of all segments to `apply`, in order, and opens the journal for appending.
 ///
-/// A torn frame at the end of the last segment is cut off.
+/// Truncates a torn frame at the end of the last segment.
 ///
 /// # Errors
 ///
-/// [`StoreError::Corrupt`] with file and offset for any other damage, and for a payload of which
-/// `apply` says what is wrong.
+/// [`StoreError::Corrupt`] with file and offset for any other damage, and for a payload that `apply` rejects.
 pub(in super::super) fn recover(
     folder: &Path,
     mut apply: impl FnMut(&Frame<'_>) -> Result<(), String>,
@@ -69,7 +68,7 @@ pub(in super::super) fn recover(
         }
         last_ms = last_ms.max(header.time_ms);
 
-        // From there on its frames were not acknowledged.
+        // Frames from there on were not acknowledged.
         let superseded = match segments.get(index + 1) {
             Some((_, next)) => first_sequence(next)?,
             None => None,
@@ -95,7 +94,7 @@ pub(in super::super) fn recover(
                     let torn = bytes.len() - offset;
                     tracing::warn!(
                         file = %path.display(), offset, bytes = torn, detail,
-                        "cut off a write that was interrupted"
+                        "truncated an interrupted write"
                     );
                     cut(path, offset)?;
                     break offset;
@@ -103,8 +102,8 @@ pub(in super::super) fn recover(
             }
         };
         if is_last {
-            // A kill may have come before the sync of the last frame. It counts from now on, and
-            // the frames that follow it must not outlive it.
+            // The process may have been killed before it synced the last frame. The frame counts from now on,
+            // and later frames must not outlive it.
             rewrite(path, bytes.get(..end).unwrap_or(&bytes))?;
         }
         ended_bytes += end as u64;
@@ -123,8 +122,7 @@ pub(in super::super) fn recover(
     Ok(Recovered { journal, last_ms })
 }
 
-/// Removes the last segment if it never began, or its beginning was interrupted: no frame was ever
-/// written to it.
+/// Removes the last segment if it never began or its creation was interrupted, so that it has no frames.
 fn remove_unbegun(folder: &Path, path: &Path) -> Result<bool, StoreError> {
     let failed = |error| io_error(path, &error);
     let header = read_header(path).map_err(failed)?;
@@ -149,7 +147,7 @@ fn read_header(path: &Path) -> io::Result<Vec<u8>> {
     Ok(header)
 }
 
-/// The sequence number that a segment begins with, if its header is whole.
+/// The first sequence number of a segment, if its header is intact.
 fn first_sequence(path: &Path) -> Result<Option<u64>, StoreError> {
     let header = read_header(path).map_err(|error| io_error(path, &error))?;
     Ok(SegmentHeader::decode(&header)
@@ -157,13 +155,13 @@ fn first_sequence(path: &Path) -> Result<Option<u64>, StoreError> {
         .map(|header| header.first_sequence))
 }
 
-/// What lies at an offset where a frame may begin.
+/// The content at an offset where a frame may begin.
 enum FrameAt<'a> {
     Whole {
         frame: Frame<'a>,
         next: usize,
     },
-    /// Nothing but zeros.
+    /// Only zeros.
     End,
     Damaged(&'static str),
 }
@@ -216,8 +214,8 @@ fn frame_header(bytes: &[u8]) -> Option<FrameHeader> {
     (magic == FRAME_MAGIC && crc32fast::hash(bytes.get(..FRAME_HEADER - 4)?) == crc).then_some(header)
 }
 
-/// Whether a frame with a later number lies behind a damaged one. Its header is enough: it was
-/// written only after the damaged frame was durable.
+/// Whether a frame with a later number follows a damaged one. Its header suffices: it was written only after
+/// the damaged frame was durable.
 fn has_frame_behind(bytes: &[u8], damaged: usize, sequence: u64) -> bool {
     (damaged + ALIGN..bytes.len()).step_by(ALIGN).any(|offset| {
         let rest = &bytes[offset..];
@@ -227,8 +225,8 @@ fn has_frame_behind(bytes: &[u8], damaged: usize, sequence: u64) -> bool {
 
 /// Makes durable what was read of a segment.
 ///
-/// A sync alone would not do: after one that failed the kernel keeps the pages and takes them for clean, so
-/// recovery reads a frame that is not on the disk, and a sync does not write it. Writing the bytes again marks
+/// A sync alone does not suffice: after a failed sync the kernel keeps the pages but considers them clean, so
+/// recovery may read a frame that is not on disk and that a sync does not write. Rewriting the bytes marks
 /// their pages dirty.
 fn rewrite(path: &Path, bytes: &[u8]) -> Result<(), StoreError> {
     OpenOptions::new()
@@ -241,7 +239,7 @@ fn rewrite(path: &Path, bytes: &[u8]) -> Result<(), StoreError> {
         .map_err(|error| io_error(path, &error))
 }
 
-/// Shortens a segment to its whole frames.
+/// Truncates a segment to its complete frames.
 fn cut(path: &Path, length: usize) -> Result<(), StoreError> {
     let file = OpenOptions::new()
         .write(true)

@@ -1,4 +1,4 @@
-//! One file of the journal.
+//! A segment: one file of the journal.
 
 use std::fs::File;
 use std::io::ErrorKind;
@@ -19,16 +19,16 @@ pub(super) const FRAME_MAGIC: [u8; 4] = *b"oxfr";
 pub(super) const FRAME_HEADER: usize = 32;
 /// Frames begin at multiples of this.
 pub(super) const ALIGN: usize = 8;
-/// A segment grows by so much at a time. A sync of bytes that the file has already costs half of
-/// one that makes the file longer.
+/// The increment by which a segment grows. Syncing bytes within the file takes half the time of a sync that
+/// extends it.
 pub(super) const GROWTH: u64 = 4 << 20;
 
-/// Where the segment with this number lies.
+/// The path of a segment.
 pub(super) fn segment_path(folder: &Path, number: u64) -> PathBuf {
     folder.join(format!("{number:020}.journal"))
 }
 
-/// What the header of a segment says beside its number.
+/// The header of a segment.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SegmentHeader {
     pub(super) number: u64,
@@ -48,7 +48,7 @@ impl SegmentHeader {
         bytes
     }
 
-    /// Reads the header of a segment; the error says what is wrong.
+    /// Decodes the header of a segment; the error describes what is invalid.
     pub(super) fn decode(bytes: &[u8]) -> Result<Self, &'static str> {
         let mut reader = Reader(bytes);
         let mut read = || {
@@ -75,7 +75,7 @@ impl SegmentHeader {
     }
 }
 
-/// Writes a frame into `buffer`, in place of what was there.
+/// Encodes a frame into `buffer`, replacing its content.
 pub(super) fn frame(
     buffer: &mut Vec<u8>,
     sequence: u64,
@@ -105,8 +105,8 @@ pub(super) fn frame(
     Ok(())
 }
 
-/// The file of a segment that has not begun. Dropping it removes the file; one that a crash leaves
-/// is removed by the recovery.
+/// The file of a segment that has not begun. Dropping it removes the file; recovery removes one left by a
+/// crash.
 #[derive(Debug)]
 pub(super) struct Prepared {
     path: PathBuf,
@@ -115,7 +115,7 @@ pub(super) struct Prepared {
 }
 
 impl Prepared {
-    /// Makes the file, durably. `handle` is the folder, open.
+    /// Creates the file durably. `handle` is the open folder.
     pub(super) fn new(folder: &Path, handle: &File, number: u64) -> Result<Self, StoreError> {
         let path = segment_path(folder, number);
         let file = create_private(&path).map_err(|error| io_error(&path, &error))?;
@@ -132,7 +132,7 @@ impl Prepared {
         self.number
     }
 
-    /// Makes a segment of it.
+    /// Writes the header and begins the segment.
     pub(super) fn begin(mut self, first_sequence: u64, time_ms: i64) -> Result<Segment, StoreError> {
         let header = SegmentHeader {
             number: self.number,
@@ -161,13 +161,13 @@ impl Prepared {
 impl Drop for Prepared {
     fn drop(&mut self) {
         if self.file.is_some() {
-            // It has no frames, so it may as well stay; recovery skips it, too.
+            // A failure is harmless: the file has no frames, and recovery removes it.
             drop(std::fs::remove_file(&self.path));
         }
     }
 }
 
-/// A segment that is written to.
+/// A segment being appended to.
 #[derive(Debug)]
 pub(super) struct Segment {
     path: PathBuf,
@@ -183,7 +183,7 @@ impl Segment {
         self.end
     }
 
-    /// True if it has no frame.
+    /// Whether it has no frames.
     pub(super) fn is_empty(&self) -> bool {
         self.end == HEADER as u64
     }
@@ -198,8 +198,8 @@ impl Segment {
         if let Err(error) = self.file.write_all_at(frame, self.end) {
             let error = failed(&self.path, error);
             if matches!(error, StoreError::Full { .. }) {
-                // Whatever was written of the frame must not be there when the store is opened, not
-                // even after a power failure: a segment may follow.
+                // A partial frame must not be present when the store is opened, not even after a power
+                // failure, because another segment may follow.
                 self.file
                     .set_len(self.end)
                     .and_then(|()| self.file.sync_all())
@@ -221,7 +221,7 @@ impl Segment {
         })
     }
 
-    /// Writes zeros ahead. When that fails, the frame itself may still find room.
+    /// Preallocates zeros. If that fails, the frame itself may still fit.
     fn grow(&mut self, end: u64) {
         static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
         let target = end.next_multiple_of(GROWTH);
@@ -237,7 +237,7 @@ impl Segment {
         }
     }
 
-    /// Gives the room ahead back. It is no loss when that fails: zeros may follow the last frame.
+    /// Releases the preallocated space. A failure is harmless: zeros may follow the last frame.
     pub(super) fn end(self) {
         drop(self.file.set_len(self.end));
     }

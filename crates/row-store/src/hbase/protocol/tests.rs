@@ -4,7 +4,7 @@ use thrift::protocol::{TBinaryOutputProtocol, TOutputProtocol};
 
 use super::*;
 
-/// The answer to the first call of a connection.
+/// The response to the first call of a connection.
 fn answer(rows: &[TRowResult]) -> Vec<u8> {
     let mut output = TBinaryOutputProtocol::new(Vec::new(), true);
     output
@@ -26,7 +26,7 @@ fn answer(rows: &[TRowResult]) -> Vec<u8> {
     output.transport
 }
 
-/// What the generated client makes of an answer.
+/// The result of the generated client for a response.
 fn decode(answer: &[u8], framed: bool, limit: usize) -> thrift::Result<Vec<TRowResult>> {
     let mut bytes = answer.to_vec();
     if framed {
@@ -67,7 +67,7 @@ proptest! {
         prop_assert_eq!(decoded.map_err(|error| error.to_string()), Ok(rows));
     }
 
-    /// Broken answers are errors or other rows; the allowance is far less than what they may announce.
+    /// Broken responses are errors or other rows; they may announce far more than the allowance.
     #[test]
     fn broken_responses_do_not_panic(
         rows in rows(),
@@ -93,7 +93,7 @@ proptest! {
         let _ = decode(&bytes, framed, 1 << 16);
     }
 
-    /// An allowance is enough or it is not: what does not fit is told.
+    /// A response either fits into the allowance or fails.
     #[test]
     fn response_needs_its_memory_allowance(rows in rows(), limit in 0..4_000_usize) {
         let bytes = answer(&rows);
