@@ -1,5 +1,6 @@
 //! `tsdb tables create`: OpenTSDB's tables in HBase.
 
+mod request;
 mod shell;
 
 use std::process::ExitCode;
@@ -13,7 +14,7 @@ use oxtsdb_schema::{SaltLayout, UidWidth};
 use oxtsdb_server::store::{HbaseSettings, StoreTable};
 use uid_service::UidSettings;
 
-use shell::Splits;
+use request::{RequestedTable, Splits};
 
 /// Make OpenTSDB's tables in HBase
 #[derive(Debug, Args)]
@@ -106,25 +107,16 @@ struct Names {
     random_metric_uids: bool,
 }
 
-/// A table that is to be there, and how it is to be made.
-#[derive(Clone, Debug)]
-struct Wanted {
-    table: StoreTable,
-    compression: Compression,
-    /// Points where regions begin; empty: one region.
-    splits: Splits,
-}
-
-/// Makes or prints.
+/// Creates the tables, or prints the commands that do.
 ///
 /// # Errors
 ///
 /// A setting breaks its rule, HBase cannot be reached, or has a table that is none of OpenTSDB's.
 pub(crate) async fn run(args: TablesArgs) -> anyhow::Result<ExitCode> {
     let TablesCommand::Create(args) = args.command;
-    let wanted = wanted(&args)?;
+    let tables = requested_tables(&args)?;
     if args.print {
-        for table in &wanted {
+        for table in &tables {
             println!("{}", shell::create(table));
         }
         return Ok(ExitCode::SUCCESS);
@@ -132,7 +124,7 @@ pub(crate) async fn run(args: TablesArgs) -> anyhow::Result<ExitCode> {
     let store = args.hbase.connect().await?;
     let place = args.hbase.to_string();
     let (mut made, mut left) = (Vec::new(), Vec::new());
-    for wanted in &wanted {
+    for wanted in &tables {
         let def = &wanted.table.def;
         match store.table(&def.name).await? {
             Some(found) => {
@@ -165,7 +157,7 @@ pub(crate) async fn run(args: TablesArgs) -> anyhow::Result<ExitCode> {
 
 /// The tables, in the order in which they are made: a server that starts meanwhile looks for the table of
 /// UIDs first.
-fn wanted(args: &CreateArgs) -> anyhow::Result<Vec<Wanted>> {
+fn requested_tables(args: &CreateArgs) -> anyhow::Result<Vec<RequestedTable>> {
     let names = &args.names;
     let mut uids = UidSettings::default();
     uids.tables.uid_table = names.uid_table.clone();
@@ -177,7 +169,7 @@ fn wanted(args: &CreateArgs) -> anyhow::Result<Vec<Wanted>> {
     data.tables.tree_table = names.tree_table.clone();
     data.tables.salt_width = names.salt_width;
     data.tables.salt_buckets = names.salt_buckets;
-    let plain = |table: &StoreTable| Wanted {
+    let plain = |table: &StoreTable| RequestedTable {
         table: table.clone(),
         compression: args.compression,
         splits: Splits::default(),

@@ -11,7 +11,8 @@ use oxtsdb_schema::uid_table::{COUNTER_ROW, encode_counter};
 use oxtsdb_schema::{Uid, UidKind};
 use tracing::warn;
 
-use super::{ATTEMPTS, Assigned, MAX_PASSED_OVER, Outcome, already_there, back_off, random};
+use super::outcome::{ATTEMPTS, Assigned, MAX_PASSED_OVER, Outcome, already_there, back_off};
+use super::random;
 use crate::error::UidServiceError;
 use crate::table::{self, KindName, UidTable, counter_cell, forward_cell, reverse_cell};
 

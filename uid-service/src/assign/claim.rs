@@ -24,7 +24,7 @@ use oxtsdb_row_store::{CellAddress, Retry, StoreError};
 use oxtsdb_schema::{Name, Uid, UidKind};
 use tracing::warn;
 
-use super::{ATTEMPTS, back_off};
+use super::outcome::{ATTEMPTS, back_off};
 use crate::error::UidServiceError;
 use crate::table::{KindName, UidTable, forward_cell, is_uncertain, reverse_cell};
 

@@ -27,7 +27,8 @@ use oxtsdb_schema::{Uid, UidKind};
 use tracing::warn;
 
 use super::claim::{Claim, Claims};
-use super::{ATTEMPTS, Assigned, Outcome, already_there, back_off, random};
+use super::outcome::{ATTEMPTS, Assigned, Outcome, already_there, back_off};
+use super::random;
 use crate::error::UidServiceError;
 use crate::table::{KindName, UidTable, counter_cell};
 

@@ -1,162 +1,12 @@
-//! One connection: what is in progress on it, and since when nothing is.
+//! An admitted connection and its requests.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use tokio::time::Instant;
-use tokio_util::sync::CancellationToken;
-
-use super::{HEAD_TIMEOUT, OPENING_TIMEOUT, Place};
-
-/// The preface of HTTP/2 and the head of a SETTINGS frame.
-const HTTP2_OPENING_BYTES: usize = 24 + 9;
-
-/// No head of a request is being received.
-const NO_HEAD: u64 = u64::MAX;
-
-/// Closing has not begun.
-const NOT_CLOSING: u64 = u64::MAX;
-
-/// What a connection speaks, as far as its time-outs go.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-pub(crate) enum Protocol {
-    /// Not known before the first byte.
-    Unknown = 0,
-    Http1 = 1,
-    Http2 = 2,
-    /// Each byte that is received keeps the connection from being idle.
-    Telnet = 3,
-}
-
-/// What the registry knows of a connection. Times are milliseconds since the registry was made.
-#[derive(Debug)]
-pub(super) struct State {
-    pub(super) listener: usize,
-    started: Instant,
-    protocol: AtomicU8,
-    opened_ms: u64,
-    /// Whether the client has sent enough for its protocol to begin.
-    is_open: AtomicBool,
-    received: AtomicUsize,
-    /// When the head that is being received began.
-    head_since_ms: AtomicU64,
-    requests: AtomicUsize,
-    /// Whether bytes were written and not yet flushed.
-    is_sending: AtomicBool,
-    /// Whether the socket took no more since the last flush.
-    was_held_up: AtomicBool,
-    idle_since_ms: AtomicU64,
-    closing: CancellationToken,
-    /// When closing began.
-    closing_since_ms: AtomicU64,
-}
-
-impl State {
-    pub(super) fn new(listener: usize, started: Instant) -> Self {
-        let opened_ms = millis(started.elapsed());
-        Self {
-            listener,
-            started,
-            protocol: AtomicU8::new(Protocol::Unknown as u8),
-            opened_ms,
-            is_open: AtomicBool::new(false),
-            received: AtomicUsize::new(0),
-            head_since_ms: AtomicU64::new(NO_HEAD),
-            requests: AtomicUsize::new(0),
-            is_sending: AtomicBool::new(false),
-            was_held_up: AtomicBool::new(false),
-            idle_since_ms: AtomicU64::new(opened_ms),
-            closing: CancellationToken::new(),
-            closing_since_ms: AtomicU64::new(NOT_CLOSING),
-        }
-    }
-
-    fn now_ms(&self) -> u64 {
-        millis(self.started.elapsed())
-    }
-
-    fn speaks(&self, protocol: Protocol) -> bool {
-        self.protocol.load(Ordering::Relaxed) == protocol as u8
-    }
-
-    /// Whether the client has sent enough for its protocol to begin.
-    pub(super) fn is_open(&self) -> bool {
-        self.is_open.load(Ordering::Relaxed)
-    }
-
-    pub(super) fn close(&self) {
-        let now_ms = self.now_ms();
-        // The first call counts.
-        self.closing_since_ms.fetch_min(now_ms, Ordering::Relaxed);
-        self.closing.cancel();
-    }
-
-    /// Since when the connection is being closed; `None` if it is not.
-    pub(super) fn closing_since_ms(&self) -> Option<u64> {
-        let since_ms = self.closing_since_ms.load(Ordering::Relaxed);
-        (since_ms != NOT_CLOSING).then_some(since_ms)
-    }
-
-    /// Since when the connection is idle; `None` if it is busy.
-    pub(super) fn idle_since_ms(&self) -> Option<u64> {
-        let is_busy = self.requests.load(Ordering::Acquire) > 0 || self.is_sending.load(Ordering::Relaxed);
-        (!is_busy).then(|| self.idle_since_ms.load(Ordering::Relaxed))
-    }
-
-    /// Whether the connection took too long to begin, for a head, or was idle for too long.
-    pub(super) fn is_overdue(&self, now_ms: u64, idle_timeout: Option<Duration>) -> bool {
-        let Some(idle_since_ms) = self.idle_since_ms() else {
-            return false;
-        };
-        let is_over = |since_ms: u64, limit: Duration| now_ms.saturating_sub(since_ms) >= millis(limit);
-        if !self.is_open.load(Ordering::Relaxed) && is_over(self.opened_ms, OPENING_TIMEOUT) {
-            return true;
-        }
-        let head_since_ms = self.head_since_ms.load(Ordering::Relaxed);
-        if head_since_ms != NO_HEAD && is_over(head_since_ms, HEAD_TIMEOUT) {
-            return true;
-        }
-        idle_timeout.is_some_and(|limit| is_over(idle_since_ms, limit))
-    }
-
-    /// Bytes have arrived.
-    pub(super) fn received(&self, bytes: usize) {
-        if !self.is_open.load(Ordering::Relaxed) {
-            let received = self.received.fetch_add(bytes, Ordering::Relaxed) + bytes;
-            if !self.speaks(Protocol::Http2) || received >= HTTP2_OPENING_BYTES {
-                self.is_open.store(true, Ordering::Relaxed);
-            }
-        }
-        if self.speaks(Protocol::Telnet) {
-            self.idle_since_ms.store(self.now_ms(), Ordering::Relaxed);
-        } else if self.speaks(Protocol::Http1)
-            && self.requests.load(Ordering::Relaxed) == 0
-            && self.head_since_ms.load(Ordering::Relaxed) == NO_HEAD
-        {
-            self.head_since_ms.store(self.now_ms(), Ordering::Relaxed);
-        }
-    }
-
-    /// Bytes are being sent. `is_held_up`: the socket takes no more for now.
-    pub(super) fn sending(&self, is_held_up: bool) {
-        self.is_sending.store(true, Ordering::Relaxed);
-        if is_held_up {
-            self.was_held_up.store(true, Ordering::Relaxed);
-        }
-    }
-
-    /// All bytes were sent. A client that had to be waited for was not idle meanwhile; a ping that was sent
-    /// changes nothing.
-    pub(super) fn sent(&self) {
-        if self.was_held_up.swap(false, Ordering::Relaxed) {
-            self.idle_since_ms.store(self.now_ms(), Ordering::Relaxed);
-        }
-        self.is_sending.store(false, Ordering::Relaxed);
-    }
-}
+use super::registry::Place;
+use super::state::{NO_HEAD, Protocol, State};
 
 /// A connection that was admitted. Clones are the same connection; it keeps its place among the open ones
 /// until the last one is dropped.
@@ -258,8 +108,4 @@ impl Drop for RequestGuard {
         state.idle_since_ms.store(state.now_ms(), Ordering::Relaxed);
         state.requests.fetch_sub(1, Ordering::AcqRel);
     }
-}
-
-fn millis(duration: Duration) -> u64 {
-    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }

@@ -26,12 +26,13 @@
 mod accept;
 mod connection;
 mod descriptors;
+mod registry;
+mod state;
 mod stream;
 
-use std::collections::HashMap;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -39,15 +40,12 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 use tracing::{info, warn};
 
-use self::connection::State;
 pub use self::connection::{Connection, RequestGuard};
+pub use self::registry::ConnectionCounts;
+use self::registry::{Place, Shared};
+use self::state::State;
+pub use self::state::{HEAD_TIMEOUT, OPENING_TIMEOUT};
 pub use self::stream::{ClientStream, MIN_CLIENT_BYTES};
-
-/// How long a client may take for its first byte, or for the preface and settings of HTTP/2.
-pub const OPENING_TIMEOUT: Duration = Duration::from_secs(30);
-
-/// How long a client may take for the head of an HTTP/1 request, from its first byte on.
-pub const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// How long a client may leave unread what is sent to it, unless it is set otherwise.
 pub const CLIENT_TIMEOUT: Duration = Duration::from_secs(30);
@@ -61,23 +59,6 @@ const ADMISSION_TIMEOUT: Duration = Duration::from_secs(2);
 /// The connections of a process. Clones share them.
 #[derive(Clone, Debug)]
 pub struct Connections(Arc<Shared>);
-
-#[derive(Debug)]
-struct Shared {
-    /// Of all listeners together.
-    limit: usize,
-    open: Mutex<Open>,
-    /// A connection was closed.
-    released: Notify,
-    started: Instant,
-}
-
-#[derive(Debug, Default)]
-struct Open {
-    connections: HashMap<u64, Arc<State>>,
-    next_id: u64,
-    next_listener: usize,
-}
 
 /// How a listener treats its connections.
 #[derive(Clone, Copy, Debug)]
@@ -95,19 +76,6 @@ pub struct ListenerOptions {
     pub client_timeout: Duration,
     /// How long connections with requests in progress may take to end once stopping has begun.
     pub drain_limit: Duration,
-}
-
-/// What became of the connections of a listener since the start.
-#[derive(Debug, Default)]
-pub struct ConnectionCounts {
-    /// Admitted.
-    pub accepted: AtomicU64,
-    /// Refused, because all others were busy.
-    pub refused: AtomicU64,
-    /// Closed while idle, because another client needed the place.
-    pub evicted: AtomicU64,
-    /// Open now.
-    pub open: AtomicU64,
 }
 
 /// The connections of one listener.
@@ -284,33 +252,6 @@ impl Listener {
         for state in own.filter(|state| state.listener == self.number && is_over(state)) {
             state.close();
         }
-    }
-}
-
-impl Shared {
-    fn now_ms(&self) -> u64 {
-        u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX)
-    }
-}
-
-/// The place of a connection among the open ones; free when it is dropped.
-#[derive(Debug)]
-struct Place {
-    id: u64,
-    shared: Weak<Shared>,
-    counts: Arc<ConnectionCounts>,
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        let Some(shared) = self.shared.upgrade() else {
-            return;
-        };
-        let mut open = shared.open.lock();
-        open.connections.remove(&self.id);
-        self.counts.open.fetch_sub(1, Ordering::Relaxed);
-        drop(open);
-        shared.released.notify_waiters();
     }
 }
 
