@@ -1,20 +1,20 @@
-//! Whether the table of points was written with the salt and the UID widths that are set.
+//! Checks that the table of points was written with the configured salt and UID widths.
 //!
-//! Nothing in storage records them, and points that are written with others are found by no query. So
-//! a start looks at the keys of a few rows, however large the table is: a row of each of the first and
-//! the last buckets and metrics.
+//! Storage does not record the layout of row keys, and no query finds points that were written with another one. On
+//! start the service therefore samples a few row keys, however large the table is: one of each of the first and
+//! last buckets and metrics.
 //!
 //! ```text
-//!   length and base time     tell the width of the salt, and the UID widths: a base time is a whole hour
-//!   salt of the series       tells the buckets: with others, half of the series or more lie elsewhere
+//!   length and base time     determine salt width and UID widths: a base time is a whole hour
+//!   salt of the series       determines the buckets: with another number, half of the series or more differ
 //! ```
 //!
-//! What this cannot see: UID widths that differ while tag key and value together are as long as before
-//! (table `tsdb-uid` tells those), and other buckets, if the few series that there are happen to have
-//! the same bucket in both. Global annotations have zeros in every layout and tell nothing.
+//! The check misses UID widths that differ while tag key and value together have the same length (table `tsdb-uid`
+//! shows those), and another number of buckets if all sampled series have the same bucket in both. Global
+//! annotations have zeros in every layout and are ignored.
 //!
-//! A table of which a quarter of these rows or more do not fit is refused; fewer are the traces of a
-//! writer with other settings, and are told in the log.
+//! The service rejects a table if a quarter of the sampled keys or more do not fit. Fewer are leftovers of a writer
+//! with other settings and are logged.
 
 use std::collections::BTreeSet;
 
@@ -23,10 +23,10 @@ use oxtsdb_row_store::{DamageLog, RowStore, Scan, StoreError, TableName};
 use oxtsdb_schema::{RowKeyLayout, RowKeyRef, SaltLayout, UidWidths};
 use tracing::warn;
 
-/// Buckets, and metrics, that are looked at from each end of the table.
+/// Buckets, and metrics, that are sampled from each end of the table.
 const STEPS: usize = 4;
 
-/// The most buckets that are tried to explain what was found.
+/// The largest number of buckets that is tried as an explanation.
 const MOST_BUCKETS: u32 = 4096;
 
 /// Why the service cannot run on a table.
@@ -76,17 +76,17 @@ pub(crate) async fn check(
 ) -> anyhow::Result<()> {
     let keys = match sample(store, table, layout).await {
         Ok(keys) => keys,
-        // Where many rows expired or were deleted, the first one that is left may be far.
+        // Where many rows have expired or were deleted, the scan of the first row may take long.
         Err(error @ StoreError::TimedOut { .. }) => {
             warn!(%table, %error, "salt and UID widths are not compared with the table's rows");
             return Ok(());
         }
         Err(error) => return Err(error.into()),
     };
-    Ok(judge(table, &keys, layout)?)
+    Ok(check_keys(table, &keys, layout)?)
 }
 
-/// Keys of rows of all parts of the table.
+/// Samples row keys of all parts of the table.
 async fn sample(
     store: &dyn RowStore,
     table: &TableName,
@@ -95,7 +95,7 @@ async fn sample(
     let bucket = layout.salt.width();
     let metric = bucket + layout.widths.metric.bytes();
     let mut keys = BTreeSet::new();
-    // Without salt there is one bucket, whose rows the metrics find.
+    // Without salt there is one bucket, which the metrics sample.
     for length in [bucket, metric].into_iter().filter(|length| *length > 0) {
         for reverse in [false, true] {
             let mut scan = Scan::range([], []);
@@ -106,7 +106,7 @@ async fn sample(
                 };
                 let beyond = Scan::prefix(&key[..length.min(key.len())]);
                 keys.insert(key);
-                // All bytes of a prefix that is last, or first, are at their limit.
+                // Nothing lies beyond the last, or the first, prefix.
                 let limit = if reverse {
                     scan.stop = beyond.start;
                     &scan.stop
@@ -131,7 +131,7 @@ async fn first_key(
 ) -> Result<Option<Vec<u8>>, StoreError> {
     scan.limit = Some(1);
     scan.batch_rows = 1;
-    // Damaged rows cost their own points, not the start of the service.
+    // Damaged rows must not keep the service from starting.
     scan.skip_damaged = Some(DamageLog::default());
     let rows = store.scan(table, scan).await?.try_next().await?;
     Ok(rows.and_then(|rows| rows.first().map(|row| row.key().to_vec())))
@@ -143,14 +143,14 @@ fn is_global(key: &[u8]) -> bool {
     key[..before_base_time].iter().all(|byte| *byte == 0)
 }
 
-/// Says whether keys of a table fit a layout.
-fn judge(table: &TableName, keys: &[Vec<u8>], layout: &RowKeyLayout) -> Result<(), Box<LayoutError>> {
+/// Checks the sampled keys of a table against a layout.
+fn check_keys(table: &TableName, keys: &[Vec<u8>], layout: &RowKeyLayout) -> Result<(), Box<LayoutError>> {
     let misfits: Vec<&Vec<u8>> = keys.iter().filter(|key| !fits(key, layout)).collect();
     let Some(example) = misfits.first() else {
         return Ok(());
     };
     if misfits.len() * 4 < keys.len() {
-        warn!(%table, row_key = hex(example), rows = misfits.len(), of = keys.len(), "some rows were written with other settings and are found by no query");
+        warn!(%table, row_key = hex(example), rows = misfits.len(), of = keys.len(), "some rows were written with other settings, no query finds them");
         return Ok(());
     }
     let shape = misfits
@@ -167,7 +167,7 @@ fn judge(table: &TableName, keys: &[Vec<u8>], layout: &RowKeyLayout) -> Result<(
             LayoutError::Shape {
                 table: table.clone(),
                 width,
-                widths: shown(&layout.widths),
+                widths: widths_text(&layout.widths),
                 example: error.to_string(),
                 hint: match another {
                     Some(width) => format!("--salt-width {width} fits"),
@@ -187,7 +187,7 @@ fn judge(table: &TableName, keys: &[Vec<u8>], layout: &RowKeyLayout) -> Result<(
                 buckets: layout.salt.bucket_count(),
                 example: hex(example),
                 hint: match another {
-                    Some(buckets) => format!("--salt-buckets {buckets} fits the rows that were looked at"),
+                    Some(buckets) => format!("--salt-buckets {buckets} fits the sampled rows"),
                     None => "set it to what OpenTSDB has as tsd.storage.salt.buckets".to_owned(),
                 },
             }
@@ -204,7 +204,7 @@ fn fits_shape(key: &[u8], layout: &RowKeyLayout) -> bool {
     RowKeyRef::decode(key, layout).is_ok()
 }
 
-fn shown(widths: &UidWidths) -> String {
+fn widths_text(widths: &UidWidths) -> String {
     format!("{}/{}/{}", widths.metric, widths.tagk, widths.tagv)
 }
 

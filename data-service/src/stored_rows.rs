@@ -1,8 +1,7 @@
-//! What years of OpenTSDB leave in a table is read: by queries over gRPC and HTTP, by `QueryLast`, by
-//! `ScanRows`.
+//! Tests that queries over gRPC and HTTP, `QueryLast` and `ScanRows` read all that OpenTSDB stores in a table.
 //!
-//! Cells are planted as OpenTSDB 2.4.1 was seen to store them on HBase, in a store in memory; what is
-//! expected is what it answered.
+//! The cells are recorded from OpenTSDB 2.4.1 on HBase and written to a memory store; the expected results are
+//! OpenTSDB's.
 
 mod damage;
 mod forms;
@@ -29,7 +28,7 @@ use uid_service::UidSettings;
 use crate::grpc::DataServiceHandler;
 use crate::settings::DataSettings;
 use crate::test_stack::TestStack;
-use crate::test_stack::service::{Answer, Service};
+use crate::test_stack::service::{HttpResponse, Service};
 use oxtsdb_query::Engine;
 use oxtsdb_query::last::{self, LookBack};
 
@@ -39,7 +38,7 @@ const HOUR_MS: i64 = 1_356_998_400_000;
 /// A cell: qualifier and value in hex, the timestamp that the store gave it.
 type Cell = (&'static str, &'static str, i64);
 
-/// A value as an answer has it.
+/// A value of a result.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Number {
     Int(i64),
@@ -51,7 +50,7 @@ use Number::{Double, Int};
 /// Points by milliseconds since the hour, or since the epoch.
 type Points = Vec<(i64, Number)>;
 
-/// A service over tables that are there already.
+/// A service over tables with rows.
 struct Tsdb {
     store: MemoryStore,
     table: TableName,
@@ -89,8 +88,7 @@ impl Tsdb {
         }
     }
 
-    /// Puts cells into a row, its key in hex, as if they had been there for long; so has the row of its
-    /// series.
+    /// Stores a row, its key in hex, and the row of its series in `tsdb-meta`.
     async fn plant(&self, row_key: &str, cells: &[Cell]) {
         let row_key = hex::decode(row_key).unwrap();
         let layout = &self.engine.storage().layout;
@@ -113,8 +111,8 @@ impl Tsdb {
         self.store.write(batch).await.unwrap();
     }
 
-    /// Every series of a metric by itself, in the hour and the one after it: its points by the value
-    /// of a tag; and what was read for it.
+    /// Queries each series of a metric by itself, in the hour and the next one: its points by the value of a tag, and
+    /// the statistics of the query.
     async fn query(
         &self,
         metric: &str,
@@ -165,14 +163,14 @@ impl Tsdb {
     }
 
     /// One series over HTTP.
-    async fn http_query(&self, metric: &str, tagk: &str, tagv: &str) -> Answer {
-        let question = json!({
+    async fn http_query(&self, metric: &str, tagk: &str, tagv: &str) -> HttpResponse {
+        let query = json!({
             "start": HOUR_MS,
             "end": HOUR_MS + 7_200_000,
             "msResolution": true,
             "queries": [{"aggregator": "none", "metric": metric, "tags": {tagk: tagv}}],
         });
-        self.http.post("/api/query", question.to_string()).await
+        self.http.post("/api/query", query.to_string()).await
     }
 
     /// The time of the last point of a series, its TSUID in hex, since the hour.
@@ -218,10 +216,10 @@ fn metric_source(metric: &str) -> MetricSource {
     }
 }
 
-/// The points of an answer over HTTP with one series, by milliseconds since the hour.
-fn http_points(answer: &Answer) -> Points {
-    assert_eq!(answer.status, 200, "{}", answer.text());
-    let json = answer.json();
+/// The points of an HTTP response with one series, by milliseconds since the hour.
+fn http_points(response: &HttpResponse) -> Points {
+    assert_eq!(response.status, 200, "{}", response.text());
+    let json = response.json();
     let Some(dps) = json[0]["dps"].as_object() else {
         return Points::new();
     };
@@ -238,16 +236,16 @@ fn http_points(answer: &Answer) -> Points {
     points
 }
 
-/// Points as HTTP tells them: as in OpenTSDB, an integer before a floating point number is told as
-/// one too.
-fn as_told(points: &[(i64, Number)]) -> Points {
-    let mut told = points.to_vec();
-    for place in 0..told.len().saturating_sub(1) {
-        if let (Int(int), Double(_)) = (told[place].1, told[place + 1].1) {
+/// Points as HTTP returns them: as in OpenTSDB, an integer before a floating point number is returned as floating
+/// point too.
+fn as_returned(points: &[(i64, Number)]) -> Points {
+    let mut returned = points.to_vec();
+    for place in 0..returned.len().saturating_sub(1) {
+        if let (Int(int), Double(_)) = (returned[place].1, returned[place + 1].1) {
             #[expect(clippy::cast_precision_loss, reason = "small numbers")]
             let double = int as f64;
-            told[place].1 = Double(double);
+            returned[place].1 = Double(double);
         }
     }
-    told
+    returned
 }

@@ -1,4 +1,4 @@
-//! The whole service over stores in memory, for tests: with a real UID service in this process.
+//! For tests: the whole service over memory stores, with a real UID service in this process.
 
 mod gate;
 pub(crate) mod service;
@@ -30,7 +30,7 @@ pub(crate) struct TestStack {
     pub(crate) service: DataService,
     pub(crate) settings: DataSettings,
     pub(crate) shutdown: Shutdown,
-    /// Starts the end.
+    /// Starts the shutdown.
     pub(crate) trigger: ShutdownTrigger,
 }
 
@@ -53,7 +53,7 @@ impl TestStack {
         Self::over_in(store, Arc::clone(&same), same, settings, uid_settings, memory).await
     }
 
-    /// Puts stores that wrap `store` in some way in place of it, one for each service.
+    /// As [`TestStack::with`], over stores that wrap `store`, one for each service.
     pub(crate) async fn over(
         store: MemoryStore,
         uid_store: Arc<dyn RowStore>,

@@ -1,7 +1,7 @@
-//! What HTTP and telnet have done since the start; `/api/stats` and telnet's `stats` tell it.
+//! Counters of the HTTP and telnet front ends, which `/api/stats` and telnet's `stats` report.
 //!
-//! Names are OpenTSDB's, so that its dashboards work; what OpenTSDB does not count begins with
-//! `oxtsdb.`. Only what is counted here is told.
+//! Names are OpenTSDB's, so that its dashboards work; counters that OpenTSDB does not have begin with
+//! `oxtsdb.`. OpenTSDB's statistics that are not counted here are not reported.
 //!
 //! Source: OpenTSDB 2.4, `RpcHandler.collectStats`, `PutDataPointRpc.collectStats`.
 
@@ -29,23 +29,23 @@ pub(crate) struct Counters {
     pub(crate) puts: AtomicU64,
     /// Points stored.
     pub(crate) points_added: AtomicU64,
-    /// Points refused for a value or timestamp that is no number.
+    /// Points rejected for a value or timestamp that is not a number.
     pub(crate) invalid_values: AtomicU64,
-    /// Points refused for another rule.
+    /// Points rejected by another rule.
     pub(crate) illegal_arguments: AtomicU64,
-    /// Points refused for a name that is unknown.
+    /// Points rejected for an unknown name.
     pub(crate) unknown_metrics: AtomicU64,
-    /// Points lost to failures of store or UID service.
+    /// Points lost to failures of the store or the UID service.
     pub(crate) storage_errors: AtomicU64,
-    /// HTTP queries answered.
-    pub(crate) queries_answered: AtomicU64,
-    /// HTTP queries refused or failed.
+    /// Successful HTTP queries.
+    pub(crate) queries_succeeded: AtomicU64,
+    /// Rejected and failed HTTP queries.
     pub(crate) queries_failed: AtomicU64,
-    /// Cells without points that queries passed over, those over gRPC too.
+    /// Cells without points that queries have skipped, over gRPC too.
     skipped_cells: Arc<AtomicU64>,
-    /// What is in use of the limits of the process, over gRPC too.
+    /// Admission and memory pools of the process, used over gRPC too.
     resources: Option<(Admission, [MemoryPool; 2])>,
-    /// The store of points, for the damage that it has set aside.
+    /// The store of points, for its damaged ranges.
     store: Option<Arc<dyn RowStore>>,
 }
 
@@ -53,7 +53,7 @@ pub(crate) struct Counters {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Statistic {
     pub(crate) name: &'static str,
-    /// The tag that tells lines of one name apart.
+    /// The tag that distinguishes lines of one name.
     pub(crate) tag: Option<(&'static str, &'static str)>,
     pub(crate) value: u64,
 }
@@ -66,7 +66,7 @@ pub(crate) fn now_seconds() -> u64 {
 }
 
 impl Counters {
-    /// Beside what the query engine and the writer count themselves.
+    /// New counters beside those of the query engine and the writer.
     pub(crate) fn beside(engine: &Engine, writer: &Writer) -> Counters {
         let resources = engine.resources();
         let pools = [writer.memory().clone(), resources.memory.clone()];
@@ -78,17 +78,17 @@ impl Counters {
         }
     }
 
-    /// Counts one.
+    /// Adds one.
     pub(crate) fn count(counter: &AtomicU64) {
         Counters::add(counter, 1);
     }
 
-    /// Counts many.
+    /// Adds a number.
     pub(crate) fn add(counter: &AtomicU64, number: usize) {
         counter.fetch_add(number as u64, Ordering::Relaxed);
     }
 
-    /// All counts, in a fixed order.
+    /// All counters, in a fixed order.
     pub(crate) fn statistics(&self) -> Vec<Statistic> {
         let statistic = |name, tag, counter: &AtomicU64| Statistic {
             name,
@@ -122,7 +122,7 @@ impl Counters {
                 ("type", "unknown_metrics"),
                 &self.unknown_metrics,
             ),
-            untagged("tsd.http.query.success", &self.queries_answered),
+            untagged("tsd.http.query.success", &self.queries_succeeded),
             untagged("tsd.http.query.exceptions", &self.queries_failed),
             statistic("tsd.datapoints.added", ("type", "all"), &self.points_added),
             untagged("oxtsdb.query.skipped_cells", &self.skipped_cells),
@@ -141,7 +141,7 @@ impl Counters {
     }
 }
 
-/// What is in use of the limits of the process.
+/// The usage of the limits of the process.
 fn statistics_of(admission: &Admission, pools: &[MemoryPool; 2]) -> Vec<Statistic> {
     let queries = admission.usage();
     let of_queries = |state, value| Statistic {

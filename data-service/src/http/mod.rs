@@ -241,7 +241,7 @@ impl Inner {
         .await;
         if operation.is_query {
             Counters::count(match result {
-                Ok(_) => &parts.counters.queries_answered,
+                Ok(_) => &parts.counters.queries_succeeded,
                 Err(_) => &parts.counters.queries_failed,
             });
         }

@@ -7,7 +7,7 @@ use uid_service::UidSettings;
 
 use crate::settings::DataSettings;
 use crate::test_stack::TestStack;
-use crate::test_stack::service::{Service, read_answer, read_to_end};
+use crate::test_stack::service::{Service, read_response, read_to_end};
 
 async fn put(service: &Service, names: &[&str]) {
     for name in names {
@@ -28,13 +28,13 @@ async fn suggests_names() {
         ("/api/v1/SUGGEST/?type=tagk&q=k.b", json!(["k.b"])),
         ("/api/suggest?type=tagv&q=zzz", json!([])),
     ] {
-        let answer = service.get(target).await;
-        assert_eq!((answer.status, answer.json()), (200, expected), "{target}");
+        let response = service.get(target).await;
+        assert_eq!((response.status, response.json()), (200, expected), "{target}");
     }
-    let answer = service
+    let response = service
         .post("/api/suggest", r#"{"type":"metrics","q":"a","max":1}"#)
         .await;
-    assert_eq!((answer.status, answer.json()), (200, json!(["a.1"])));
+    assert_eq!((response.status, response.json()), (200, json!(["a.1"])));
     for (body, message) in [
         ("{}", "Missing 'type' parameter"),
         (r#"{"type":"x"}"#, "Invalid 'type' parameter:x"),
@@ -44,15 +44,15 @@ async fn suggests_names() {
         ),
         ("[", "Unable to parse the given JSON"),
     ] {
-        let answer = service.post("/api/suggest", body).await;
+        let response = service.post("/api/suggest", body).await;
         assert_eq!(
-            (answer.status, &answer.json()["error"]["message"]),
+            (response.status, &response.json()["error"]["message"]),
             (400, &json!(message))
         );
     }
-    let answer = service.get("/api/suggest").await;
+    let response = service.get("/api/suggest").await;
     assert_eq!(
-        answer.json()["error"]["message"],
+        response.json()["error"]["message"],
         "Missing parameter <code>type</code>"
     );
 }
@@ -115,8 +115,8 @@ async fn reports_unknown_paths_and_methods_in_opentsdbs_envelope() {
             r#"{"error":{"code":400,"message":"Requested serializer was not found"}}"#,
         ),
     ] {
-        let answer = service.request(format!("{request} HTTP/1.1\r\n"), b"").await;
-        assert_eq!((answer.status, answer.text()), (status, body), "{request}");
+        let response = service.request(format!("{request} HTTP/1.1\r\n"), b"").await;
+        assert_eq!((response.status, response.text()), (status, body), "{request}");
     }
     let page = service.get("/nothing").await;
     assert_eq!(
@@ -136,10 +136,10 @@ async fn reports_unknown_paths_and_methods_in_opentsdbs_envelope() {
 async fn compresses_responses_on_request() {
     let service = Service::start().await;
     let head = "GET /api/version HTTP/1.1\r\nAccept-Encoding: gzip, deflate\r\n".to_owned();
-    let answer = service.request(head, b"").await;
-    assert_eq!(answer.header("content-encoding"), Some("gzip"));
+    let response = service.request(head, b"").await;
+    assert_eq!(response.header("content-encoding"), Some("gzip"));
     let mut plain = String::new();
-    flate2::read::GzDecoder::new(&answer.body[..])
+    flate2::read::GzDecoder::new(&response.body[..])
         .read_to_string(&mut plain)
         .unwrap();
     assert_eq!(plain, service.get("/api/version").await.text());
@@ -153,10 +153,10 @@ async fn keeps_connections_and_serves_pipelined_requests() {
     let request = "GET /api/suggest?type=tagk HTTP/1.1\r\nHost: t\r\n\r\n";
     stream.write_all(request.repeat(3).as_bytes()).await.unwrap();
     for _ in 0..3 {
-        assert_eq!(read_answer(&mut stream).await.text(), "[]");
+        assert_eq!(read_response(&mut stream).await.text(), "[]");
     }
     stream.write_all(request.as_bytes()).await.unwrap();
-    assert_eq!(read_answer(&mut stream).await.text(), "[]");
+    assert_eq!(read_response(&mut stream).await.text(), "[]");
 }
 
 #[tokio::test]
@@ -186,7 +186,7 @@ async fn at_the_limit_idle_connections_are_evicted_and_busy_ones_served() {
     idle.write_all(b"GET /api/version HTTP/1.1\r\nHost: t\r\n\r\n")
         .await
         .unwrap();
-    assert_eq!(read_answer(&mut idle).await.status, 200);
+    assert_eq!(read_response(&mut idle).await.status, 200);
     let point = r#"{"metric":"m","timestamp":1,"value":1,"tags":{"a":"b"}}"#;
     let mut busy = Vec::new();
     for _ in 0..2 {
@@ -196,7 +196,7 @@ async fn at_the_limit_idle_connections_are_evicted_and_busy_ones_served() {
             point.len()
         );
         stream.write_all(head.as_bytes()).await.unwrap();
-        assert_eq!(read_answer(&mut stream).await.status, 100);
+        assert_eq!(read_response(&mut stream).await.status, 100);
         busy.push(stream);
     }
     assert_eq!(read_to_end(&mut idle).await, "", "it gave way to the second one");
@@ -204,7 +204,7 @@ async fn at_the_limit_idle_connections_are_evicted_and_busy_ones_served() {
     assert_eq!(read_to_end(&mut refused).await, "");
     for stream in &mut busy {
         stream.write_all(point.as_bytes()).await.unwrap();
-        assert_eq!(read_answer(stream).await.status, 204);
+        assert_eq!(read_response(stream).await.status, 204);
     }
     let mut later = service.connect().await;
     later.write_all(b"help\nexit\n").await.unwrap();
@@ -219,7 +219,7 @@ async fn completes_requests_in_flight_on_shutdown() {
     idle.write_all(b"GET /api/version HTTP/1.1\r\nHost: t\r\n\r\n")
         .await
         .unwrap();
-    assert_eq!(read_answer(&mut idle).await.status, 200);
+    assert_eq!(read_response(&mut idle).await.status, 200);
 
     let mut busy = service.connect().await;
     let head = format!(
@@ -228,7 +228,7 @@ async fn completes_requests_in_flight_on_shutdown() {
     );
     busy.write_all(head.as_bytes()).await.unwrap();
     // The server asks for the body: the request is under way.
-    assert_eq!(read_answer(&mut busy).await.status, 100);
+    assert_eq!(read_response(&mut busy).await.status, 100);
     service.stop().await;
     assert_eq!(
         read_to_end(&mut idle).await,
@@ -236,8 +236,11 @@ async fn completes_requests_in_flight_on_shutdown() {
         "a connection without a request is closed"
     );
     busy.write_all(point.as_bytes()).await.unwrap();
-    let answer = read_answer(&mut busy).await;
-    assert_eq!((answer.status, answer.header("connection")), (204, Some("close")));
+    let response = read_response(&mut busy).await;
+    assert_eq!(
+        (response.status, response.header("connection")),
+        (204, Some("close"))
+    );
     assert_eq!(read_to_end(&mut busy).await, "");
     let store = service.store.clone();
     service.ended().await;
@@ -260,17 +263,17 @@ async fn slow_bodies_do_not_block_other_requests() {
         }
     }
     let point = r#"{"metric":"m","timestamp":1,"value":1,"tags":{"k":"v"}}"#;
-    let answer = tokio::time::timeout(
+    let response = tokio::time::timeout(
         std::time::Duration::from_secs(10),
         service.post("/api/put", point),
     );
-    assert_eq!(answer.await.unwrap().status, 204);
+    assert_eq!(response.await.unwrap().status, 204);
     let query = r#"{"start":1,"end":2,"queries":[{"aggregator":"sum","metric":"m"}]}"#;
-    let answer = tokio::time::timeout(
+    let response = tokio::time::timeout(
         std::time::Duration::from_secs(10),
         service.post("/api/query", query),
     );
-    assert_eq!(answer.await.unwrap().status, 200);
+    assert_eq!(response.await.unwrap().status, 200);
     drop(slow);
 }
 
@@ -281,9 +284,12 @@ async fn puts_get_503_while_the_memory_pool_is_exhausted() {
     let service = Service::of(stack).await;
     let taken = full.ingest().try_reserve(full.ingest().limit_bytes()).unwrap();
     let point = r#"{"metric":"m","timestamp":1,"value":1,"tags":{"k":"v"}}"#;
-    let answer = service.post("/api/put", point).await;
-    assert_eq!((answer.status, answer.header("retry-after")), (503, Some("1")));
-    let message = answer.json()["error"]["message"].to_string();
+    let response = service.post("/api/put", point).await;
+    assert_eq!(
+        (response.status, response.header("retry-after")),
+        (503, Some("1"))
+    );
+    let message = response.json()["error"]["message"].to_string();
     assert!(
         message.contains("ingest memory is in use") && message.contains("--memory-limit-mib"),
         "{message}"
@@ -301,9 +307,9 @@ async fn a_put_larger_than_the_ingest_pool_gets_413() {
     let service = Service::of(stack).await;
     let point = r#"{"metric":"m","timestamp":1,"value":1,"tags":{"k":"v"}}"#;
     let body = format!("[{point}{}]", " ".repeat(4 << 20));
-    let answer = service.post("/api/put", &body).await;
-    assert_eq!((answer.status, answer.header("retry-after")), (413, None));
-    let message = answer.json()["error"]["message"].to_string();
+    let response = service.post("/api/put", &body).await;
+    assert_eq!((response.status, response.header("retry-after")), (413, None));
+    let message = response.json()["error"]["message"].to_string();
     assert!(
         message.contains("KiB of ingest memory, more than all of 16 MiB (--memory-limit-mib)"),
         "{message}"
@@ -322,9 +328,9 @@ async fn rejects_foreign_origins_unless_they_are_allowed() {
             .await
     };
     let service = Service::start().await;
-    let answer = send(&service, "POST", "http://evil.example").await;
+    let response = send(&service, "POST", "http://evil.example").await;
     assert_eq!(
-        (answer.status, answer.text()),
+        (response.status, response.text()),
         (
             403,
             r#"{"error":{"code":403,"message":"CORS domain not allowed","details":"The domain [http://evil.example] is not permitted access (--cors-domains)"}}"#
@@ -338,19 +344,19 @@ async fn rejects_foreign_origins_unless_they_are_allowed() {
     let mut settings = DataSettings::default();
     settings.http.cors_domains = "http://grafana:3000, http://b".to_owned();
     let service = Service::start_with(settings, UidSettings::default()).await;
-    let answer = send(&service, "OPTIONS", "http://grafana:3000").await;
-    assert_eq!(answer.status, 200);
+    let response = send(&service, "OPTIONS", "http://grafana:3000").await;
+    assert_eq!(response.status, 200);
     assert_eq!(
-        answer.header("access-control-allow-origin"),
+        response.header("access-control-allow-origin"),
         Some("http://grafana:3000")
     );
     assert_eq!(
-        answer.header("access-control-allow-methods"),
+        response.header("access-control-allow-methods"),
         Some("GET, POST, PUT, DELETE")
     );
-    let answer = send(&service, "POST", "http://grafana:3000").await;
+    let response = send(&service, "POST", "http://grafana:3000").await;
     assert_eq!(
-        (answer.status, answer.header("access-control-allow-origin")),
+        (response.status, response.header("access-control-allow-origin")),
         (204, Some("http://grafana:3000"))
     );
     assert_eq!(send(&service, "POST", "http://c").await.status, 403);

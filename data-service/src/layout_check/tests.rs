@@ -48,13 +48,13 @@ async fn written_with(layout: &RowKeyLayout, metrics: u8, series: u8) -> MemoryS
     store
 }
 
-async fn refusal(written: &RowKeyLayout, set: &RowKeyLayout) -> String {
+async fn rejection(written: &RowKeyLayout, set: &RowKeyLayout) -> String {
     let store = written_with(written, 6, 6).await;
     check(&store, &table(), set).await.unwrap_err().to_string()
 }
 
 #[tokio::test]
-async fn a_table_fits_the_layout_that_it_was_written_with() {
+async fn accepts_the_layout_that_the_table_was_written_with() {
     for layout in [layout(0, 20), layout(1, 20), layout(2, 300), layout(8, 1)] {
         for (metrics, series) in [(0, 0), (1, 1), (20, 20)] {
             let store = written_with(&layout, metrics, series).await;
@@ -64,9 +64,9 @@ async fn a_table_fits_the_layout_that_it_was_written_with() {
 }
 
 #[tokio::test]
-async fn another_salt_width_is_refused_and_the_right_one_is_named() {
+async fn rejects_another_salt_width_and_names_the_right_one() {
     for (written, set) in [(0, 1), (1, 0), (1, 2), (2, 1), (0, 6), (6, 0)] {
-        let told = refusal(&layout(written, 20), &layout(set, 20)).await;
+        let told = rejection(&layout(written, 20), &layout(set, 20)).await;
         assert!(
             told.starts_with(&format!(
                 "table `tsdb` was not written with --salt-width {set} and the UID widths 3/3/3: row key `"
@@ -81,9 +81,9 @@ async fn another_salt_width_is_refused_and_the_right_one_is_named() {
 }
 
 #[tokio::test]
-async fn other_buckets_are_refused_and_buckets_that_fit_are_named() {
+async fn rejects_another_number_of_buckets_and_names_one_that_fits() {
     for (written, set) in [(20, 10), (10, 20), (20, 19), (7, 100)] {
-        let told = refusal(&layout(1, written), &layout(1, set)).await;
+        let told = rejection(&layout(1, written), &layout(1, set)).await;
         assert!(
             told.starts_with(&format!(
                 "table `tsdb` was not written with --salt-buckets {set}: row key `"
@@ -91,19 +91,17 @@ async fn other_buckets_are_refused_and_buckets_that_fit_are_named() {
             "{told}"
         );
         assert!(
-            told.ends_with(&format!(
-                "; --salt-buckets {written} fits the rows that were looked at"
-            )),
+            told.ends_with(&format!("; --salt-buckets {written} fits the sampled rows")),
             "{told}"
         );
     }
 }
 
 #[tokio::test]
-async fn other_uid_widths_are_refused() {
+async fn rejects_other_uid_widths() {
     let mut wide = layout(0, 20);
     wide.widths.tagv = UidWidth::new(4).unwrap();
-    let told = refusal(&wide, &layout(0, 20)).await;
+    let told = rejection(&wide, &layout(0, 20)).await;
     assert!(
         told.ends_with("; no --salt-width fits, so the UID widths are others too"),
         "{told}"
@@ -111,7 +109,7 @@ async fn other_uid_widths_are_refused() {
 }
 
 #[tokio::test]
-async fn a_few_rows_of_another_layout_do_not_stop_the_service() {
+async fn accepts_a_few_rows_of_another_layout() {
     let layout = layout(1, 20);
     let store = written_with(&layout, 20, 20).await;
     let mut batch = WriteBatch::new(table());

@@ -1,7 +1,7 @@
-//! Collecting the series of a metric from its points, where table `tsdb-meta` does not have all of them.
+//! Collects the series of a metric from its points, where table `tsdb-meta` is incomplete.
 //!
-//! The keys of all its rows are looked at once, and none of their cells. Series that have no row of their
-//! own get one, with the time of their newest hour, as if they had been tracked when it was written.
+//! A key-only scan visits all rows of the metric once. Each series without a row in `tsdb-meta` gets one, with the
+//! time of its newest hour, as if it had been tracked when that hour was written.
 
 use std::sync::Arc;
 
@@ -15,10 +15,10 @@ use oxtsdb_schema::{BaseTime, MetricUid, RowKeyLayout};
 use parking_lot::Mutex;
 use rustc_hash::FxBuildHasher;
 
-/// What a series takes in memory beside its tags while they are collected, in bytes; an estimate.
+/// Memory of a collected series beside its tags, in bytes; an estimate.
 const SERIES_BYTES: usize = 48;
 
-/// Rows that are written with one batch.
+/// Rows in a batch of writes.
 const BATCH_ROWS: usize = 4096;
 
 /// The newest hour of each series, by its tags.
@@ -30,8 +30,8 @@ struct Collected {
     bytes: usize,
 }
 
-/// The series of a metric that have points and are not in a list, with their newest hours. `None` if they
-/// take more than `limit_bytes` in memory.
+/// The series of a metric that have points and are not in `listed`, with their newest hours. `None` if they
+/// need more than `limit_bytes` of memory.
 ///
 /// # Errors
 ///
@@ -50,9 +50,9 @@ pub(super) async fn unlisted(
         let mut scan = Scan::range(start, stop);
         scan.columns = ColumnSelection::Family(String::from_utf8_lossy(FAMILY).into_owned());
         let (layout, listed, seen) = (*layout, Arc::clone(listed), Arc::clone(&collected));
-        // No row is kept, so that none is read.
+        // The filter rejects all rows, so that no cell is read.
         scan.filter = Some(RowFilter::new(move |key| {
-            look_at(key, &layout, &listed, limit_bytes, &mut seen.lock());
+            visit(key, &layout, &listed, limit_bytes, &mut seen.lock());
             false
         }));
         let mut batches = store.scan(table, scan).await?;
@@ -65,7 +65,7 @@ pub(super) async fn unlisted(
     Ok(Some(newest))
 }
 
-fn look_at(key: &[u8], layout: &RowKeyLayout, listed: &SeriesList, limit_bytes: usize, seen: &mut Collected) {
+fn visit(key: &[u8], layout: &RowKeyLayout, listed: &SeriesList, limit_bytes: usize, seen: &mut Collected) {
     let base_at = layout.salt.width() + layout.widths.metric.bytes();
     let Some((base, tags)) = key.get(base_at..).and_then(<[u8]>::split_first_chunk) else {
         return;
@@ -82,12 +82,12 @@ fn look_at(key: &[u8], layout: &RowKeyLayout, listed: &SeriesList, limit_bytes: 
     seen.newest.insert(tags.into(), hour);
 }
 
-/// Gives series their rows.
+/// Writes the rows of series.
 ///
 /// # Errors
 ///
-/// When the store fails; some may have their rows.
-pub(super) async fn list(
+/// When the store fails; some rows may be written.
+pub(super) async fn write_rows(
     store: &dyn RowStore,
     meta_table: &TableName,
     metric: MetricUid,

@@ -1,19 +1,20 @@
-//! The lists that are in memory, by metric, and what becomes of a series that is written meanwhile.
+//! The lists in memory, by metric, and the series that are added to them.
 //!
-//! A list is begun before its rows are read, and every series whose row was stored since is added to it:
+//! An entry is created before the rows of its metric are read, and receives every series whose row is stored
+//! since then:
 //!
 //! ```text
-//!   begin(metric)      rows of the metric are read     ready(list)
+//!   Found::Begin       rows of the metric are read     ready(list)
 //!   ───┬───────────────────────────────────────────────────┬────────►
-//!      │   add(series): kept aside until the list is ready │ add(series): merged when the list is requested
+//!      │   add(series): buffered until the list is ready   │ add(series): merged when the list is requested
 //! ```
 //!
-//! A series whose row was there before `begin` is found by reading; of one whose row came later the
-//! writer calls [`Lists::add`] after `begin`. So none is missed.
+//! Reading finds the series whose rows were stored before the entry was created; for all later rows the writer calls
+//! [`Lists::add`] afterwards. A list is therefore complete.
 //!
-//! Writers need the lock for each new series, so that nothing is done under it that takes as long as a list:
-//! added series are frozen, merged with the list by the query that wants it, and the result is put in its
-//! place unless another query was faster.
+//! Writers need the lock for each new series, so no step under the lock takes time proportional to a list: added
+//! series are frozen, the query that requests the list merges them, and the result replaces the list unless another
+//! query has replaced it before.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -25,35 +26,35 @@ use oxtsdb_schema::MetricUid;
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
-/// What a series that was added takes in memory beside its tags, in bytes; an estimate.
+/// Memory of an added series beside its tags, in bytes; an estimate.
 const ADDED_BYTES: usize = 48;
 
-/// A list that was too large is read again after so many times the greatest age of a list.
+/// A list that was too large is read again after this many times the maximum age.
 const TOO_LARGE_AGES: u32 = 10;
 
-/// How far the reading of a list is.
+/// The progress of loading a list.
 #[derive(Clone, Debug)]
 pub(super) enum Progress {
-    /// It has just begun.
+    /// Begun.
     Begun,
-    /// Series are collected from points, which takes longer than a query should wait.
+    /// Series are being collected from points, which takes longer than a query waits.
     Collecting,
-    /// So does a long list.
+    /// The list is long, and takes longer than a query waits.
     Long,
-    /// It has ended; without a list if there is none.
+    /// Ended, with the list unless loading failed.
     Ended(Option<Arc<SeriesList>>),
 }
 
-/// What there is for a metric.
+/// The state of a metric's list.
 #[derive(Debug)]
 pub(super) enum Found {
-    /// Its list.
+    /// The complete list.
     Ready(Arc<SeriesList>),
-    /// Its list, and series to merge with it: see [`Lists::merge`].
+    /// The list and series to merge with it; see [`Lists::merge`].
     Added(Merge),
-    /// It is being read.
+    /// Being loaded.
     Loading(watch::Receiver<Progress>),
-    /// It does not fit into memory.
+    /// Does not fit in memory.
     TooLarge,
     /// Not cached. The caller must load the list and report progress through this channel.
     Begin(watch::Sender<Progress>),
@@ -70,7 +71,7 @@ pub(super) struct Merge {
 }
 
 impl Merge {
-    /// How many series the result has, about.
+    /// The number of series of the result, at most.
     pub(super) fn len(&self) -> usize {
         self.list.len() + self.frozen.iter().map(|added| added.len()).sum::<usize>()
     }
@@ -80,9 +81,9 @@ impl Merge {
 #[derive(Debug)]
 pub(super) struct Lists {
     limit_bytes: usize,
-    /// A list that is older is read again; `None`: never.
+    /// An older list is read again; `None`: never.
     max_age: Option<Duration>,
-    /// One that was too large is read again after so long.
+    /// A list that was too large is read again after this time.
     too_large_for: Duration,
     state: Mutex<State>,
 }
@@ -90,7 +91,7 @@ pub(super) struct Lists {
 #[derive(Debug, Default)]
 struct State {
     metrics: HashMap<MetricUid, Entry>,
-    /// Goes on with each request.
+    /// Advances with each request.
     now: u64,
     /// Bytes of all entries.
     bytes: usize,
@@ -98,16 +99,16 @@ struct State {
 
 #[derive(Debug)]
 struct Entry {
-    /// When it was requested last.
+    /// The time of its last request, on the clock of [`State::now`].
     used: u64,
-    /// When reading it began, or it turned out to be too large.
+    /// When loading began, or when the list turned out to be too large.
     since: Instant,
     list: List,
-    /// Series that are not in the list, and are being merged with it.
+    /// Series that are not in the list and are being merged with it.
     frozen: Vec<Arc<Added>>,
-    /// Series that came since.
+    /// Series that were added since.
     added: Added,
-    /// Of `frozen` and `added`.
+    /// Memory of `frozen` and `added`.
     added_bytes: usize,
 }
 
@@ -127,7 +128,7 @@ impl Entry {
         list + self.added_bytes
     }
 
-    /// Its list with what was added, if it is ready.
+    /// The list and the added series, if the list is ready.
     fn found(&mut self, metric: MetricUid) -> Option<Found> {
         let List::Ready(list) = &self.list else {
             return None;
@@ -143,7 +144,7 @@ impl Entry {
         Some(Found::Added(Merge { metric, list, frozen }))
     }
 
-    fn give_up(&mut self) {
+    fn discard(&mut self) {
         self.list = List::TooLarge;
         self.since = Instant::now();
         self.frozen.clear();
@@ -153,7 +154,7 @@ impl Entry {
 }
 
 impl Lists {
-    /// No lists yet. A list that was too large is tried again some time after: ten times `age`.
+    /// Without lists. A list that was too large is read again after ten times `age`.
     pub(super) fn new(limit_bytes: usize, max_age: Option<Duration>, age: Duration) -> Self {
         Self {
             limit_bytes,
@@ -163,12 +164,12 @@ impl Lists {
         }
     }
 
-    /// What a list may take, in bytes.
+    /// The memory limit of all lists, in bytes.
     pub(super) fn limit_bytes(&self) -> usize {
         self.limit_bytes
     }
 
-    /// What there is for a metric.
+    /// The state of a metric's list; the caller must load the list on [`Found::Begin`].
     pub(super) fn find(&self, metric: MetricUid) -> Found {
         let mut state = self.state.lock();
         state.now += 1;
@@ -178,7 +179,7 @@ impl Lists {
             let age = entry.since.elapsed();
             match &entry.list {
                 List::TooLarge if age < self.too_large_for => return Found::TooLarge,
-                // If the sender is gone, so is the task that reads.
+                // Without a sender the loading task has ended.
                 List::Loading(progress) if progress.has_changed().is_ok() => {
                     return Found::Loading(progress.clone());
                 }
@@ -202,12 +203,12 @@ impl Lists {
         let replaced = state.metrics.insert(metric, entry);
         state.bytes -= replaced.as_ref().map_or(0, Entry::byte_len);
         drop(state);
-        // Outside of the lock: a list may be large.
+        // Outside the lock: a list may be large.
         drop(replaced);
         Found::Begin(sender)
     }
 
-    /// Merges a list with what was added to it, and keeps the result. Takes as long as a list is.
+    /// Merges a list with the added series, and caches the result. Takes time proportional to the list.
     pub(super) fn merge(&self, merge: Merge) -> Arc<SeriesList> {
         let Merge { metric, list, frozen } = merge;
         let merged = Arc::new(list.with(frozen.iter().map(|added| &**added)));
@@ -223,17 +224,18 @@ impl Lists {
         if is_current {
             let before = entry.byte_len();
             entry.list = List::Ready(Arc::clone(&merged));
-            // Others may have frozen more behind these.
+            // Other queries may have frozen more series since.
             for added in entry.frozen.drain(..frozen.len()) {
                 entry.added_bytes -= bytes_of(&added);
             }
             state.bytes = state.bytes - before + entry.byte_len();
-            state.make_room(self.limit_bytes, metric);
+            state.evict(self.limit_bytes, metric);
         }
         merged
     }
 
-    /// The list of a metric was read; returns it with what was added meanwhile, unless that was too much.
+    /// Caches the list of a metric that was loaded. Returns it with the series added meanwhile, unless they do not fit
+    /// in memory.
     pub(super) fn ready(&self, metric: MetricUid, list: SeriesList) -> Option<Arc<SeriesList>> {
         let found = {
             let mut state = self.state.lock();
@@ -245,7 +247,7 @@ impl Lists {
             state.bytes += list.byte_len();
             entry.list = List::Ready(Arc::new(list));
             let found = entry.found(metric);
-            state.make_room(self.limit_bytes, metric);
+            state.evict(self.limit_bytes, metric);
             found?
         };
         match found {
@@ -255,17 +257,17 @@ impl Lists {
         }
     }
 
-    /// The list of a metric does not fit into memory.
+    /// Records that the list of a metric does not fit in memory.
     pub(super) fn too_large(&self, metric: MetricUid) {
         let mut state = self.state.lock();
         let state = &mut *state;
         if let Some(entry) = state.metrics.get_mut(&metric) {
             state.bytes -= entry.byte_len();
-            entry.give_up();
+            entry.discard();
         }
     }
 
-    /// The list of a metric could not be read.
+    /// Records that the list of a metric could not be loaded.
     pub(super) fn failed(&self, metric: MetricUid) {
         let mut state = self.state.lock();
         if let Some(entry) = state.metrics.remove(&metric) {
@@ -273,36 +275,36 @@ impl Lists {
         }
     }
 
-    /// A series of a metric has its row.
+    /// Adds a series whose row is stored.
     pub(super) fn add(&self, metric: MetricUid, tags: &[u8]) {
         let mut state = self.state.lock();
         let state = &mut *state;
         let Some(entry) = state.metrics.get_mut(&metric) else {
             return;
         };
-        let is_known = match &entry.list {
+        let is_listed = match &entry.list {
             List::TooLarge => true,
             List::Loading(_) => false,
             List::Ready(list) => list.contains(tags) || entry.frozen.iter().any(|added| added.contains(tags)),
         };
-        if is_known || !entry.added.insert(tags.into()) {
+        if is_listed || !entry.added.insert(tags.into()) {
             return;
         }
         let bytes = tags.len() + ADDED_BYTES;
         entry.added_bytes += bytes;
         state.bytes += bytes;
-        state.make_room(self.limit_bytes, metric);
+        state.evict(self.limit_bytes, metric);
     }
 }
 
-/// What a set of added series takes.
+/// Memory of a set of added series, in bytes.
 fn bytes_of(added: &Added) -> usize {
     added.iter().map(|tags| tags.len() + ADDED_BYTES).sum()
 }
 
 impl State {
-    /// Evicts lists until all that are left fit; the one of `kept` goes last.
-    fn make_room(&mut self, limit_bytes: usize, kept: MetricUid) {
+    /// Evicts lists until the rest fits in memory, `kept` last.
+    fn evict(&mut self, limit_bytes: usize, kept: MetricUid) {
         while self.bytes > limit_bytes {
             let evictable = self
                 .metrics
@@ -316,7 +318,7 @@ impl State {
                 None => {
                     if let Some(entry) = self.metrics.get_mut(&kept) {
                         self.bytes -= entry.byte_len();
-                        entry.give_up();
+                        entry.discard();
                     }
                     return;
                 }
@@ -359,7 +361,7 @@ mod tests {
     }
 
     #[test]
-    fn a_series_that_comes_at_any_time_after_the_beginning_is_in_the_list() {
+    fn a_list_has_all_series_added_after_loading_began() {
         let lists = Lists::new(1 << 20, None, AGE);
         lists.add(metric(1), &[9]);
         let sender = begin(&lists, 1);
@@ -379,7 +381,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reader_that_is_gone_is_replaced() {
+    fn replaces_a_loader_that_ended() {
         let lists = Lists::new(1 << 20, None, AGE);
         drop(begin(&lists, 1));
         begin(&lists, 1);
@@ -388,7 +390,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_old_is_read_again() {
+    fn reads_an_expired_list_again() {
         let lists = Lists::new(1 << 20, Some(Duration::ZERO), AGE);
         let _sender = begin(&lists, 1);
         lists.ready(metric(1), list(&[1]));
@@ -396,7 +398,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_is_bounded_and_what_was_asked_for_stays() {
+    fn evicts_the_least_recently_used_list() {
         let long = |number: u8| {
             let mut list = SeriesList::default();
             list.push(&[number; 1000]);

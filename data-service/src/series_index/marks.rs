@@ -1,15 +1,14 @@
-//! Of which metrics table `tsdb-meta` has all series.
+//! Marks of the metrics whose series all have rows in table `tsdb-meta`.
 //!
-//! A folder that was written before series were tracked has points of series without a row there. What
-//! is complete is remembered in a table of its own, beside the rows that it speaks of and as durable as
-//! they are:
+//! A store from before series were tracked has points of series without such a row. A table of its own, as durable
+//! as those rows, marks the metrics that are complete:
 //!
 //! ```text
 //!   row key: the metric's UID, or `every metric`        m:complete    empty
 //! ```
 //!
-//! `every metric` is set before the first point is stored, where there is none yet; a metric's own mark
-//! when its series were collected. There is such a table only where nobody else writes.
+//! `every metric` is set if the table of points is empty, before the first point is stored; a metric's own mark
+//! after its series were collected. The table exists only on stores without other writers.
 
 use std::sync::Arc;
 
@@ -21,7 +20,7 @@ const FAMILY: &str = "m";
 const QUALIFIER: &[u8] = b"complete";
 const VALUE: &[u8] = &[1];
 
-/// No UID is so long.
+/// Longer than any UID.
 const EVERY_METRIC: &[u8] = b"every metric";
 
 /// The table of marks.
@@ -32,7 +31,7 @@ pub(super) struct Marks {
 }
 
 impl Marks {
-    /// The marks of a table of series. Where the table of points is empty, every metric is marked.
+    /// Opens the marks of a table of series. If the table of points is empty, marks every metric.
     ///
     /// # Errors
     ///
@@ -52,7 +51,7 @@ impl Marks {
         first.limit = Some(1);
         let found = async { store.scan(data_table, first).await?.try_next().await };
         let is_empty = match found.await {
-            // Rows that are damaged are rows.
+            // A damaged row is a row.
             Err(StoreError::Corrupt { .. }) => false,
             found => found?.is_none(),
         };
@@ -62,7 +61,7 @@ impl Marks {
         Ok(marks)
     }
 
-    /// Whether all series of a metric have their rows.
+    /// Whether all series of a metric have rows.
     ///
     /// # Errors
     ///
@@ -76,7 +75,7 @@ impl Marks {
         Ok(rows.iter().any(Option::is_some))
     }
 
-    /// Notes that all series of a metric have their rows.
+    /// Marks a metric: all its series have rows.
     ///
     /// # Errors
     ///

@@ -1,22 +1,21 @@
-//! Which series a metric has, without looking at its points.
+//! The series index: lists the series of a metric without reading its points.
 //!
 //! ```text
 //!   writer ── row in tsdb-meta ──► add ─────────────┐
 //!                                                   ▼
 //!   query ──► list of the metric: in memory ── or read from tsdb-meta once, then kept current
-//!                                               └─ or, where that has not all series, collected from
-//!                                                  the points, while the query scans
+//!                                               └─ or, where tsdb-meta is incomplete, collected from the
+//!                                                  points, while the query scans
 //! ```
 //!
-//! An answer must not miss a point, so that a list is given out only where it is known to be whole. On a
-//! store that nobody else writes to that is so once [`marks`] say it: every series that was written since
-//! has its row, because the writer acknowledges no point before. Where others write too, they may not
-//! track their series (OpenTSDB does so only if it is told to), and nothing in storage says whether they
-//! do: there the index exists only if the operator vouches for it (`--trust-tsuid-tracking`), and a list
-//! is read again when it is some seconds old.
+//! A query that uses a list reads no other series, so the index returns only complete lists. On a store without
+//! other writers, a list is complete once its metric is marked (see [`marks`]): each series that was written
+//! since has its row, because the writer acknowledges a point only after that row is stored. Other writers may not
+//! track their series (OpenTSDB does so only if configured), and nothing in storage shows whether they do. There the
+//! index is opened only with `--trust-tsuid-tracking`, and a list is read again after its maximum age.
 //!
-//! No list takes more time than a scan would: it is read while the query waits only as long as it is
-//! short, and collected from points while the query goes on with a scan.
+//! A list never delays a query for longer than a scan: a query waits only while a short list is being read, and
+//! scans while a long list is being read or series are being collected.
 
 mod collect;
 mod lists;
@@ -36,16 +35,16 @@ use crate::settings::DataSettings;
 use lists::{Found, Lists, Progress};
 use marks::Marks;
 
-/// A query waits for a list of so many series to be read, and not for a longer one.
+/// The longest list that a query waits for, in series.
 const SERIES_WAITED_FOR: usize = 50_000;
 
-/// Lists up to so many series are merged on the runtime's threads, in about a millisecond.
+/// Lists up to this number of series are merged inline, in about a millisecond.
 const SERIES_MERGED_INLINE: usize = 20_000;
 
-/// Rows of series in a batch of a scan.
+/// Rows in a batch of a scan of `tsdb-meta`.
 const BATCH_ROWS: usize = 4096;
 
-/// The index. Cheap to clone, clones share the lists.
+/// The index. Cloning is cheap, clones share the lists.
 #[derive(Clone, Debug)]
 pub struct SeriesIndex(Arc<Inner>);
 
@@ -56,15 +55,15 @@ struct Inner {
     meta_table: TableName,
     layout: RowKeyLayout,
     lists: Lists,
-    /// `None`: all series are there, as the operator says.
+    /// `None`: the operator guarantees that all series have their rows.
     marks: Option<Marks>,
-    /// Series of one metric are collected at a time.
+    /// Limits collection to one metric at a time.
     collecting: Semaphore,
 }
 
 impl SeriesIndex {
-    /// The index of the tables that `settings` name, which must exist; `None` if it could not be
-    /// trusted. Call it before the first point is written.
+    /// Opens the index of the tables of `settings`, which must exist; `None` if its lists might be incomplete. Call
+    /// this before the first point is written.
     ///
     /// # Errors
     ///
@@ -98,7 +97,7 @@ impl SeriesIndex {
         }))))
     }
 
-    /// Notes a series whose row is stored; before its points are acknowledged.
+    /// Adds a series whose row is stored. Call this before its points are acknowledged.
     pub(crate) fn add(&self, tsuid: &[u8]) {
         let (metric, tags) = tsuid.split_at(self.0.layout.widths.metric.bytes().min(tsuid.len()));
         if let Ok(metric) = MetricUid::from_bytes(metric) {
@@ -143,9 +142,9 @@ impl oxtsdb_query::SeriesIndex for SeriesIndex {
 }
 
 impl Inner {
-    /// Makes the list of a metric.
+    /// Loads the list of a metric, and reports progress.
     async fn load(self: Arc<Self>, metric: MetricUid, progress: watch::Sender<Progress>) {
-        let list = match self.whole_list(metric, &progress).await {
+        let list = match self.complete_list(metric, &progress).await {
             Ok(Some(list)) => {
                 debug!(%metric, series = list.len(), "the series of a metric are in memory");
                 self.lists.ready(metric, list)
@@ -164,9 +163,9 @@ impl Inner {
         progress.send_replace(Progress::Ended(list));
     }
 
-    /// The list of a metric, after its series were collected if that was not done yet; `None` if it does
-    /// not fit into memory.
-    async fn whole_list(
+    /// The complete list of a metric, whose series are collected first if necessary; `None` if it does not fit in
+    /// memory.
+    async fn complete_list(
         &self,
         metric: MetricUid,
         progress: &watch::Sender<Progress>,
@@ -179,7 +178,7 @@ impl Inner {
             return self.read(metric, progress).await;
         }
         progress.send_replace(Progress::Collecting);
-        // Never closed.
+        // The semaphore is never closed.
         let _one_at_a_time = self.collecting.acquire().await;
         let Some(listed) = self.read(metric, progress).await? else {
             return Ok(None);
@@ -199,8 +198,8 @@ impl Inner {
         let Some(unlisted) = unlisted else {
             return Ok(None);
         };
-        collect::list(store, &self.meta_table, metric, &unlisted).await?;
-        // The rows are durable: a crash before the mark is made has them collected again.
+        collect::write_rows(store, &self.meta_table, metric, &unlisted).await?;
+        // The rows are durable: after a crash before the mark is set, they are collected again.
         if let Some(marks) = &self.marks {
             marks.set_complete(metric).await?;
         }
@@ -208,7 +207,7 @@ impl Inner {
         Ok(Some(listed.with([&unlisted.into_keys().collect()])))
     }
 
-    /// Reads the rows of a metric; `None` if they do not fit into memory.
+    /// Reads the rows of a metric; `None` if they do not fit in memory.
     async fn read(
         &self,
         metric: MetricUid,

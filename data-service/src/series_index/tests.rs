@@ -39,13 +39,13 @@ fn index(stack: &TestStack) -> &Arc<dyn oxtsdb_query::SeriesIndex> {
     stack.service.engine.storage().index.as_ref().unwrap()
 }
 
-/// The values of the series that are listed, as numbers; all have one tag key.
+/// The tag values of the listed series, as numbers; all have one tag key.
 fn values(list: &SeriesList) -> Vec<u8> {
     list.iter().map(|tags| *tags.last().unwrap()).collect()
 }
 
-/// Asks until there is a list.
-async fn whole(index: &dyn oxtsdb_query::SeriesIndex) -> Vec<u8> {
+/// Requests a list until it is complete.
+async fn until_listed(index: &dyn oxtsdb_query::SeriesIndex) -> Vec<u8> {
     let asking = async {
         loop {
             match index.list(metric()).await {
@@ -97,7 +97,7 @@ async fn open_over(store: Arc<dyn RowStore>) -> SeriesIndex {
 }
 
 #[tokio::test]
-async fn a_list_has_the_series_written_before_and_after_it_was_read() {
+async fn lists_series_written_before_and_after_reading() {
     let stack = TestStack::start().await;
     for host in ["a", "b", "a"] {
         write(&stack.service.writer, host).await;
@@ -112,7 +112,7 @@ async fn a_list_has_the_series_written_before_and_after_it_was_read() {
     assert_eq!(values(&next.list(metric()).await.unwrap()), [1, 2, 3]);
 }
 
-/// Does scans of series and holds their rows back until they may go.
+/// Delays the rows of scans of `tsdb-meta`.
 #[derive(Debug)]
 struct Late {
     begun: Semaphore,
@@ -137,7 +137,7 @@ impl Intercept for Late {
 }
 
 #[tokio::test]
-async fn a_series_that_is_written_while_the_list_is_read_is_in_it() {
+async fn lists_a_series_written_while_the_list_is_read() {
     let store = MemoryStore::new();
     let late = Arc::new(Late {
         begun: Semaphore::new(0),
@@ -162,11 +162,11 @@ async fn a_series_that_is_written_while_the_list_is_read_is_in_it() {
 }
 
 #[tokio::test]
-async fn series_from_before_are_collected_while_queries_scan() {
+async fn collects_untracked_series_while_queries_scan() {
     let store = old_store(3).await;
     let index = open(&store).await;
     assert_eq!(index.list(metric()).await.unwrap_err(), NotListed::Collecting);
-    assert_eq!(whole(&index).await, [1, 2, 3]);
+    assert_eq!(until_listed(&index).await, [1, 2, 3]);
     // Their rows say when they had points last, and the one that was there is as it was.
     let meta = store
         .scan(&"tsdb-meta".parse().unwrap(), Scan::prefix(&[]))
@@ -211,7 +211,7 @@ impl Intercept for Failing {
 }
 
 #[tokio::test]
-async fn what_breaks_off_before_it_is_complete_is_done_again() {
+async fn repeats_a_collection_that_was_interrupted() {
     let store = old_store(4).await;
     let failing = Arc::new(Failing(Mutex::new(vec!["tsdb-meta-complete", "tsdb-meta"])));
     let hook = Arc::clone(&failing) as Arc<dyn Intercept>;
@@ -228,7 +228,7 @@ async fn what_breaks_off_before_it_is_complete_is_done_again() {
     tokio::time::timeout(Duration::from_secs(30), failed)
         .await
         .unwrap();
-    assert_eq!(whole(&index).await, [1, 2, 3, 4]);
+    assert_eq!(until_listed(&index).await, [1, 2, 3, 4]);
     assert_eq!(
         values(&open(&store).await.list(metric()).await.unwrap()),
         [1, 2, 3, 4]
@@ -236,7 +236,7 @@ async fn what_breaks_off_before_it_is_complete_is_done_again() {
 }
 
 #[tokio::test]
-async fn a_series_that_is_written_before_the_metric_is_collected_is_not_lost() {
+async fn lists_a_series_written_before_the_collection() {
     let store = old_store(2).await;
     let names = ["a", "b"];
     let stack = TestStack::over(
@@ -257,10 +257,10 @@ async fn a_series_that_is_written_before_the_metric_is_collected_is_not_lost() {
         NotListed::Collecting
     );
     write(&stack.service.writer, "d").await;
-    assert_eq!(whole(&**index(&stack)).await, [1, 2, 3, 4]);
+    assert_eq!(until_listed(&**index(&stack)).await, [1, 2, 3, 4]);
 }
 
-/// Hands everything on.
+/// Forwards all operations.
 #[derive(Debug)]
 struct Pass;
 
@@ -272,7 +272,7 @@ impl Intercept for Pass {
 }
 
 #[tokio::test]
-async fn where_others_write_there_is_an_index_only_if_somebody_vouches_for_it() {
+async fn other_writers_require_trust_tsuid_tracking() {
     let store = old_store(3).await;
     let like_hbase = InterceptedStore::new(Arc::new(store.clone()), Arc::new(Pass)).like_hbase();
     let like_hbase: Arc<dyn RowStore> = Arc::new(like_hbase);
@@ -303,7 +303,7 @@ async fn where_others_write_there_is_an_index_only_if_somebody_vouches_for_it() 
 }
 
 #[tokio::test]
-async fn a_long_list_is_not_waited_for() {
+async fn queries_do_not_wait_for_a_long_list() {
     let store = MemoryStore::new();
     crate::store_part(&DataSettings::default())
         .unwrap()
@@ -320,7 +320,7 @@ async fn a_long_list_is_not_waited_for() {
     }
     store.write(meta).await.unwrap();
     assert_eq!(index.list(metric()).await.unwrap_err(), NotListed::Reading);
-    assert_eq!(whole(&index).await.len(), series as usize);
+    assert_eq!(until_listed(&index).await.len(), series as usize);
     let mut settings = DataSettings::default();
     settings.memory.series_index_mib = 1;
     let long = [vec![0, 0, 2], vec![7; 3000]].concat();

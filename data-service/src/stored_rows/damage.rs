@@ -1,5 +1,5 @@
-//! Cells and row keys that cannot be read: each is an error that says where it is, and nothing is
-//! answered as if it were not there.
+//! Cells and row keys that cannot be decoded: each is an error with its table, row key and qualifier, and no result
+//! omits them silently.
 
 use std::collections::HashMap;
 
@@ -32,7 +32,7 @@ fn metadata(pairs: &[(&str, &str)]) -> HashMap<String, String> {
 }
 
 #[tokio::test]
-async fn a_damaged_cell_is_an_error_that_names_it() {
+async fn a_damaged_cell_is_an_error_with_its_place() {
     let row = "00000150e22700000001000001";
     let damaged: [(Cell, &str, &str); 7] = [
         // V70
@@ -72,7 +72,7 @@ async fn a_damaged_cell_is_an_error_that_names_it() {
         assert_eq!(over_http.status, 500);
         assert!(over_http.text().contains(&row_key) && over_http.text().contains(what));
 
-        // Whoever looks at the table sees which cell it is, and all others.
+        // ScanRows returns the damaged cell with its error, and all others.
         let rows = tsdb.scan("m").await;
         let errors: Vec<_> = rows[0]
             .cells
@@ -85,9 +85,9 @@ async fn a_damaged_cell_is_an_error_that_names_it() {
     }
 }
 
-/// In the hour that it is now: `QueryLast` looks back for a year at most.
+/// In the current hour: `QueryLast` looks back for a year at most.
 #[tokio::test]
-async fn a_last_point_that_cannot_be_read_is_an_error_of_its_target() {
+async fn a_damaged_last_point_is_an_error_of_its_target() {
     let tsdb = tsdb().await;
     let hour = now_ms() / 1000 / 3600 * 3600;
     let row = format!("000001{hour:08x}000001000001");
@@ -117,7 +117,7 @@ async fn a_last_point_that_cannot_be_read_is_an_error_of_its_target() {
 }
 
 #[tokio::test]
-async fn a_row_key_that_is_none_is_an_error_that_names_it() {
+async fn an_invalid_row_key_is_an_error_with_its_place() {
     for (row, what) in [
         // Of other UID widths, without tags, tags in descending order, not at the start of an hour.
         ("00000150e227000000010001", "expected a multiple of 6"),
@@ -134,6 +134,6 @@ async fn a_row_key_that_is_none_is_an_error_that_names_it() {
         let place = metadata(&[("table", "tsdb"), ("row_key", &row_key), ("qualifier", "")]);
         assert_eq!(status.get_details_error_info().unwrap().metadata, place);
         let rows = tsdb.scan("m").await;
-        assert_eq!(rows.len(), 1, "it is shown to who looks at the table");
+        assert_eq!(rows.len(), 1, "ScanRows returns it");
     }
 }

@@ -1,13 +1,13 @@
-//! Points in all the forms that OpenTSDB has stored them in, and what is not a point.
+//! Points in all forms that OpenTSDB has stored, and cells that are not points.
 
 use oxtsdb_proto::data::v1::scan_rows_response::CellType;
 
 use super::*;
 
-/// A series, what its row holds, and its points.
+/// A series, the cells of its row, and its points.
 type Case = (&'static str, Vec<Cell>, Points);
 
-/// Rows that everybody reads alike.
+/// Rows that have the same points with every setting.
 fn cases() -> Vec<Case> {
     let seconds = vec![
         (0, Int(1)),
@@ -124,7 +124,7 @@ fn cases() -> Vec<Case> {
             vec![("050000", "01e00300a00101400200a063014b40200000", 1)],
             vec![(10_000, Int(99)), (20_000, Double(2.5)), (30_000, Int(3))],
         ),
-        // A table that changed from one form to the other.
+        // A table whose writers changed from one form to the other.
         (
             "all-three",
             vec![
@@ -186,7 +186,7 @@ fn tsuid(number: usize) -> String {
 }
 
 #[tokio::test]
-async fn points_are_read_from_whatever_cells_they_are_in() {
+async fn reads_points_from_cells_of_all_forms() {
     let cases = cases();
     let names: Vec<&str> = cases.iter().map(|(name, ..)| *name).collect();
     let tsdb = tsdb(DataSettings::default(), &names).await;
@@ -199,7 +199,7 @@ async fn points_are_read_from_whatever_cells_they_are_in() {
     for (number, (name, cells, points)) in cases.iter().enumerate() {
         assert_eq!(series[*name], *points, "{name}");
         let over_http = http_points(&tsdb.http_query("m", "case", name).await);
-        assert_eq!(over_http, as_told(points), "{name} over HTTP");
+        assert_eq!(over_http, as_returned(points), "{name} over HTTP");
         let last = points.last().map(|(time_ms, _)| *time_ms);
         assert_eq!(tsdb.last(&tsuid(number)).await, last, "{name}");
         // Cells are shown as they are, each with its points.
@@ -223,7 +223,7 @@ async fn points_are_read_from_whatever_cells_they_are_in() {
 
 /// V116: a point every 100 ms, compacted in chunks of 4096.
 #[tokio::test]
-async fn a_row_whose_cells_are_very_long_is_read() {
+async fn reads_a_row_with_very_long_cells() {
     let tsdb = tsdb(DataSettings::default(), &["long"]).await;
     let points: Vec<_> = (0..36_000)
         .map(|n| {
@@ -245,7 +245,7 @@ async fn a_row_whose_cells_are_very_long_is_read() {
 }
 
 #[tokio::test]
-async fn what_is_no_point_is_passed_over_and_counted() {
+async fn skips_and_counts_cells_without_points() {
     let annotation = "7b22737461727454696d65223a317d";
     let histogram = "2a0001000000003f800000050000";
     let others = [
@@ -253,7 +253,7 @@ async fn what_is_no_point_is_passed_over_and_counted() {
         ("010000f03c", annotation, 9, CellType::Annotation),
         ("060005", histogram, 9, CellType::Histogram),
         ("060000157c", histogram, 9, CellType::Histogram),
-        // A rollup, and what nobody knows.
+        // A rollup, and an unknown cell.
         ("020020", "f7", 9, CellType::Unspecified),
         ("00", "01", 9, CellType::Unspecified),
         ("ffffffffffffff", "01", 9, CellType::Unspecified),
@@ -264,7 +264,7 @@ async fn what_is_no_point_is_passed_over_and_counted() {
     let points: [Cell; 2] = [("00000010", "010200", 1), ("0020", "03", 1)];
     tsdb.plant(&row_key(0), &[&cells[..], &points].concat()).await;
     tsdb.plant(&row_key(1), &cells).await;
-    // A row of global annotations is of no metric.
+    // A row of global annotations belongs to no metric.
     tsdb.plant("00000050e22700", &[("01003d", annotation, 9)]).await;
 
     let (series, statistics) = tsdb.query("m", "case").await.unwrap();
@@ -300,7 +300,7 @@ async fn what_is_no_point_is_passed_over_and_counted() {
 }
 
 #[tokio::test]
-async fn of_two_values_the_newest_cell_counts_or_the_row_is_refused() {
+async fn takes_the_newest_of_two_values_or_rejects_the_row() {
     let cases: [(&str, Vec<Cell>, Points); 6] = [
         // V65 and V71: an integer, then a float.
         (
@@ -360,6 +360,6 @@ async fn of_two_values_the_newest_cell_counts_or_the_row_is_refused() {
             refused.text()
         );
         let fixed = fixing.http_query("m", "case", name).await;
-        assert_eq!(http_points(&fixed), as_told(points), "{name}");
+        assert_eq!(http_points(&fixed), as_returned(points), "{name}");
     }
 }

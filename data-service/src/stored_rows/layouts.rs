@@ -31,7 +31,7 @@ impl Layout {
 
 /// V73 to V77: 1 byte of salt, 20 buckets.
 #[tokio::test]
-async fn salted_rows_are_found_in_all_buckets() {
+async fn finds_rows_in_all_salt_buckets() {
     let layout = Layout {
         salt_width: 1,
         salt_buckets: 20,
@@ -86,7 +86,7 @@ async fn salted_rows_are_found_in_all_buckets() {
 
 /// V81 and V82: 2 bytes of salt, 1000 buckets, UIDs of 4, 2 and 5 bytes.
 #[tokio::test]
-async fn uids_have_the_widths_of_the_deployment() {
+async fn reads_uids_of_the_configured_widths() {
     let layout = Layout {
         salt_width: 2,
         salt_buckets: 1000,
@@ -117,7 +117,7 @@ async fn uids_have_the_widths_of_the_deployment() {
 
 /// V83 and V84: UIDs of 4 bytes, nine tags.
 #[tokio::test]
-async fn a_series_has_as_many_tags_as_the_deployment_allows() {
+async fn stores_as_many_tags_as_configured() {
     let layout = Layout {
         salt_width: 0,
         salt_buckets: 1,
@@ -140,7 +140,7 @@ async fn a_series_has_as_many_tags_as_the_deployment_allows() {
 
 /// Every width of salt and UIDs, written through the service and read again.
 #[tokio::test]
-async fn any_widths_are_written_and_read() {
+async fn writes_and_reads_all_widths() {
     let mut layouts = Vec::new();
     for width in 1..=8 {
         layouts.extend([

@@ -242,7 +242,7 @@ fn in_batches_of(points: usize) -> DataSettings {
 async fn gated_in_pairs(settings: DataSettings) -> (Service, Arc<Gate>) {
     let (stack, gate) = Gate::stack(settings).await;
     // A batch counts for more than 1 KiB, and less than 1.5 as long as it has few lines.
-    let service = Service::with_door(stack, |door| door.with_telnet_window(1536)).await;
+    let service = Service::with_server(stack, |server| server.with_telnet_window(1536)).await;
     (service, gate)
 }
 
@@ -301,7 +301,7 @@ async fn reads_lines_while_others_are_being_stored() {
     let more = format!("put m {} 1 a=b\n", T + 35);
     stream.write_all(more.as_bytes()).await.unwrap();
     gate.until_waiting(5).await;
-    gate.let_go(5);
+    gate.release(5);
     stream.shutdown().await.unwrap();
     assert_eq!(read_to_end(&mut stream).await, "");
     assert_eq!(counted(&service).await, [36, 36, 0]);
@@ -318,7 +318,7 @@ async fn coalesces_points_of_a_row_while_hbase_is_busy() {
     let more = lines(10).split_off(lines(1).len());
     stream.write_all(more.as_bytes()).await.unwrap();
     until_statistic(&service, "tsd.rpc.received", "put", 10).await;
-    gate.let_go(2);
+    gate.release(2);
     stream.shutdown().await.unwrap();
     assert_eq!(read_to_end(&mut stream).await, "");
     assert_eq!(gate.passed(), 2);
@@ -340,12 +340,12 @@ async fn a_full_window_pauses_reading_without_loss() {
     assert_eq!(statistic(&service, "tsd.rpc.received", "telnet").await, 30);
     assert_eq!((gate.waiting(), gate.passed()), (2, 0));
     // When one is stored, the next is read.
-    gate.let_go(1);
+    gate.release(1);
     until_statistic(&service, "tsd.rpc.received", "telnet", 40).await;
     assert_eq!((gate.waiting(), gate.passed()), (2, 1));
     // The program is to end now; what has been received is stored before it does.
     service.stop().await;
-    gate.let_go(100);
+    gate.release(100);
     assert_eq!(read_to_end(&mut stream).await, "");
     let store = service.store.clone();
     service.ended().await;
@@ -371,14 +371,14 @@ async fn stores_batches_behind_a_failed_batch_again() {
     let lines = seconds.map(|(second, value)| format!("put m {} {value} a=b\n", T + second));
     stream.write_all(lines.concat().as_bytes()).await.unwrap();
     gate.until_waiting(4).await;
-    gate.let_go(1);
+    gate.release(1);
     gate.until_waiting(3).await;
     // The second fails, and when it is stored again too.
     gate.fail([unavailable()]);
-    gate.let_go(3);
+    gate.release(3);
     gate.until_waiting(1).await;
     gate.fail([unavailable()]);
-    gate.let_go(100);
+    gate.release(100);
     stream.shutdown().await.unwrap();
     assert_eq!(read_to_end(&mut stream).await, "");
     let cells = service.cells().await;
@@ -398,10 +398,10 @@ async fn reports_lost_points_in_flight_at_once() {
     let mut stream = service.connect().await;
     stream.write_all(lines(35).as_bytes()).await.unwrap();
     gate.until_waiting(4).await;
-    gate.let_go(1);
+    gate.release(1);
     gate.until_waiting(3).await;
     gate.fail([full()]);
-    gate.let_go(100);
+    gate.release(100);
     let lost = "put: HBase error: no space left to write to disk (10 points are not known to be stored)\n";
     let mut answer = vec![0; lost.len()];
     stream.read_exact(&mut answer).await.unwrap();
@@ -419,7 +419,7 @@ async fn reports_lost_points_in_flight_at_once() {
 #[tokio::test]
 async fn replies_after_the_failures_of_earlier_lines() {
     let (service, gate) = Service::gated(in_batches_of(2)).await;
-    gate.let_go(1);
+    gate.release(1);
     // A series that is known: its points wait at the gate, and for nothing else.
     assert_eq!(service.telnet(format!("put m {T} 1 a=b\n")).await, "");
     let mut stream = service.connect().await;
@@ -429,7 +429,7 @@ async fn replies_after_the_failures_of_earlier_lines() {
     gate.until_waiting(2).await;
     // Of two batches in flight one is lost, and the other has to be stored again.
     gate.fail([full(), unavailable()]);
-    gate.let_go(100);
+    gate.release(100);
     assert_eq!(
         read_to_end(&mut stream).await,
         "put: HBase error: no space left to write to disk (2 points are not known to be stored)\n\
@@ -454,7 +454,7 @@ async fn stores_the_lines_of_a_disconnected_client() {
         socket.set_linger(Some(Duration::ZERO)).unwrap();
         drop(stream);
         gate.fail([unavailable()]);
-        gate.let_go(100);
+        gate.release(100);
         until_statistic(&service, "tsd.datapoints.added", "all", 35).await;
         assert_eq!(service.cells().await.len(), 35);
         until_statistic(&service, "tsd.connectionmgr.connections", "open", 1).await;
@@ -464,7 +464,7 @@ async fn stores_the_lines_of_a_disconnected_client() {
 #[tokio::test]
 async fn retries_until_the_store_is_available() {
     let (service, gate) = Service::gated(DataSettings::default()).await;
-    gate.let_go(100);
+    gate.release(100);
     gate.fail([unavailable(), unavailable()]);
     assert_eq!(service.telnet(lines(3)).await, "");
     assert_eq!(service.cells().await.len(), 3);
@@ -473,7 +473,7 @@ async fn retries_until_the_store_is_available() {
 #[tokio::test]
 async fn reports_lost_points() {
     let (service, gate) = Service::gated(DataSettings::default()).await;
-    gate.let_go(100);
+    gate.release(100);
     gate.fail([full()]);
     assert_eq!(
         service.telnet(format!("{}bogus\n", lines(3))).await,
@@ -548,7 +548,7 @@ async fn a_session_that_waits_for_memory_ends_on_shutdown() {
 #[tokio::test]
 async fn stores_points_of_known_series_without_the_uid_service() {
     let (service, gate) = Service::with_gated_uids().await;
-    gate.let_go(1);
+    gate.release(1);
     assert_eq!(service.telnet(format!("put m {T} 1 a=b\n")).await, "");
     let mut waiting = service.connect().await;
     waiting
@@ -558,7 +558,7 @@ async fn stores_points_of_known_series_without_the_uid_service() {
     gate.until_waiting(1).await;
     assert_eq!(service.telnet(format!("put m {} 3 a=b\n", T + 2)).await, "");
     assert_eq!(service.cells().await.len(), 2, "the other connection waits alone");
-    gate.let_go(100);
+    gate.release(100);
     assert_eq!(read_to_end(&mut waiting).await, "");
     assert_eq!(service.cells().await.len(), 4);
 }

@@ -1,4 +1,4 @@
-//! Stores between a service and its own: one whose writes wait until a test lets them go, and one that only passes on.
+//! Interceptors of a store: one blocks writes until a test releases them, one forwards everything.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -16,11 +16,10 @@ use uid_service::UidSettings;
 use super::TestStack;
 use crate::settings::DataSettings;
 
-/// Where points are written to.
+/// The table of points.
 const POINTS: &[&str] = &["tsdb"];
 
-/// Where writes of all kinds to some tables wait until they are let go, and fail then if they are told
-/// to.
+/// Blocks all writes to some tables until they are released, and then fails those that a test selects.
 #[derive(Debug)]
 pub(crate) struct Gate {
     tables: &'static [&'static str],
@@ -31,17 +30,17 @@ pub(crate) struct Gate {
 }
 
 impl Gate {
-    /// A service whose points come to a gate; UIDs are assigned without waiting.
+    /// A service whose writes of points block; UIDs are assigned without blocking.
     pub(crate) async fn stack(settings: DataSettings) -> (TestStack, Arc<Gate>) {
         Gate::stack_over(settings, POINTS, |gated| gated).await
     }
 
-    /// A service whose rows of series come to a gate; points are stored without waiting.
+    /// A service whose writes to `tsdb-meta` block; points are stored without blocking.
     pub(crate) async fn meta_stack(settings: DataSettings) -> (TestStack, Arc<Gate>) {
         Gate::stack_over(settings, &["tsdb-meta"], |gated| gated).await
     }
 
-    /// As [`Gate::stack`], on a store that says of itself what HBase says.
+    /// As [`Gate::stack`], on a store with the properties of HBase.
     pub(crate) async fn hbase_stack(settings: DataSettings) -> (TestStack, Arc<Gate>) {
         Gate::stack_over(settings, POINTS, InterceptedStore::like_hbase).await
     }
@@ -57,7 +56,7 @@ impl Gate {
         (stack, gate)
     }
 
-    /// A service whose new UIDs come to a gate; points are stored without waiting.
+    /// A service whose assignments of UIDs block; points are stored without blocking.
     pub(crate) async fn uid_stack() -> (TestStack, Arc<Gate>) {
         Gate::uid_stack_with(DataSettings::default()).await
     }
@@ -71,7 +70,7 @@ impl Gate {
         (stack, gate)
     }
 
-    /// A store, the same store behind a gate, and the gate.
+    /// A store, the same store with a gate, and the gate.
     fn store(tables: &'static [&'static str]) -> (MemoryStore, InterceptedStore, Arc<Gate>) {
         let store = MemoryStore::new();
         let gate = Arc::new(Gate {
@@ -86,27 +85,27 @@ impl Gate {
         (store, gated, gate)
     }
 
-    /// Lets so many writes go, of those that wait or come later.
-    pub(crate) fn let_go(&self, writes: usize) {
+    /// Releases this number of writes, blocked or later ones.
+    pub(crate) fn release(&self, writes: usize) {
         self.permits.add_permits(writes);
     }
 
-    /// The next writes that are let go fail with these errors, in this order, and are not done.
+    /// The next released writes fail with these errors, in this order, and are not performed.
     pub(crate) fn fail(&self, errors: impl IntoIterator<Item = StoreError>) {
         self.failures.lock().extend(errors);
     }
 
-    /// Writes that wait now.
+    /// Writes that block now.
     pub(crate) fn waiting(&self) -> usize {
         *self.waiting.borrow()
     }
 
-    /// Writes that were let go and did not fail.
+    /// Writes that were released and did not fail.
     pub(crate) fn passed(&self) -> usize {
         self.passed.load(Ordering::Relaxed)
     }
 
-    /// Completes when so many writes wait.
+    /// Completes when this number of writes block.
     pub(crate) async fn until_waiting(&self, writes: usize) {
         let mut waiting = self.waiting.subscribe();
         let reached = waiting.wait_for(|waiting| *waiting == writes);
@@ -119,7 +118,7 @@ impl Gate {
     }
 }
 
-/// Counts a write as waiting as long as it lives.
+/// Counts a write as blocked until it is dropped.
 struct Waiting<'a>(&'a watch::Sender<usize>);
 
 impl<'a> Waiting<'a> {
@@ -154,7 +153,7 @@ impl Intercept for Gate {
     }
 }
 
-/// Hands everything on.
+/// Forwards all operations.
 #[derive(Debug)]
 pub(crate) struct Pass;
 

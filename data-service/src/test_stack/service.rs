@@ -1,4 +1,4 @@
-//! A whole service behind a real port, for tests: a [`TestStack`] and its door.
+//! For tests: a [`TestStack`] behind a real HTTP and telnet port.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::listener::HttpTelnetServer;
 use crate::settings::DataSettings;
 use crate::test_stack::{self, Gate, TestStack};
 
-/// A service that listens.
+/// A listening service.
 pub(crate) struct Service {
     pub(crate) address: SocketAddr,
     /// Holds all tables.
@@ -25,16 +25,16 @@ pub(crate) struct Service {
     serving: JoinHandle<()>,
 }
 
-/// An answer over HTTP.
+/// An HTTP response.
 #[derive(Debug)]
-pub(crate) struct Answer {
+pub(crate) struct HttpResponse {
     pub(crate) status: u16,
     /// Names in lower case.
     pub(crate) headers: Vec<(String, String)>,
     pub(crate) body: Vec<u8>,
 }
 
-impl Answer {
+impl HttpResponse {
     pub(crate) fn text(&self) -> &str {
         std::str::from_utf8(&self.body).unwrap()
     }
@@ -60,10 +60,10 @@ impl Service {
         Service::of(TestStack::with(settings, uid_settings).await).await
     }
 
-    /// A service with the points that the first line of recorded vectors has, and the vectors.
+    /// A service with the points in the first line of recorded vectors, and the vectors.
     pub(crate) async fn with_vectors(recorded: &str) -> (Service, Vec<serde_json::Value>) {
         let (points, vectors) = recorded.split_once('\n').unwrap();
-        // As they are: UIDs are given in the order of tags.
+        // Unchanged: UIDs are assigned in the order of tags.
         let points = points
             .strip_prefix("{\"points\":")
             .unwrap()
@@ -75,13 +75,13 @@ impl Service {
         (service, vectors.collect())
     }
 
-    /// A service whose new UIDs come to a gate.
+    /// A service whose assignments of UIDs block.
     pub(crate) async fn with_gated_uids() -> (Service, Arc<Gate>) {
         let (stack, gate) = Gate::uid_stack().await;
         (Service::of(stack).await, gate)
     }
 
-    /// A service whose points come to a gate.
+    /// A service whose writes of points block.
     pub(crate) async fn gated(settings: DataSettings) -> (Service, Arc<Gate>) {
         let (stack, gate) = Gate::stack(settings).await;
         (Service::of(stack).await, gate)
@@ -89,11 +89,11 @@ impl Service {
 
     /// A service over these parts.
     pub(crate) async fn of(stack: TestStack) -> Service {
-        Service::with_door(stack, |door| door).await
+        Service::with_server(stack, |server| server).await
     }
 
-    /// As [`Service::of`], with a door that is changed before it serves.
-    pub(crate) async fn with_door(
+    /// As [`Service::of`], with changes to the server.
+    pub(crate) async fn with_server(
         stack: TestStack,
         change: impl FnOnce(HttpTelnetServer) -> HttpTelnetServer,
     ) -> Service {
@@ -105,7 +105,7 @@ impl Service {
             trigger,
             ..
         } = stack;
-        let door = change(HttpTelnetServer::new(
+        let server = change(HttpTelnetServer::new(
             service.writer,
             service.engine,
             service.uids,
@@ -113,7 +113,7 @@ impl Service {
         ));
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        let serving = tokio::spawn(door.serve(listener, shutdown));
+        let serving = tokio::spawn(server.serve(listener, shutdown));
         Service {
             address,
             store,
@@ -126,7 +126,7 @@ impl Service {
         TcpStream::connect(self.address).await.unwrap()
     }
 
-    /// Begins to stop; [`Service::ended`] waits for the end.
+    /// Begins the shutdown; [`Service::ended`] waits for its end.
     pub(crate) async fn stop(&mut self) {
         self.trigger.take().unwrap().shut_down().await;
     }
@@ -138,7 +138,7 @@ impl Service {
             .unwrap();
     }
 
-    /// Sends bytes, closes the sending side, and reads all answers.
+    /// Sends bytes, closes the sending side, and reads all replies.
     pub(crate) async fn telnet(&self, input: impl AsRef<[u8]>) -> String {
         let mut stream = self.connect().await;
         stream.write_all(input.as_ref()).await.unwrap();
@@ -146,26 +146,26 @@ impl Service {
         read_to_end(&mut stream).await
     }
 
-    pub(crate) async fn get(&self, target: &str) -> Answer {
+    pub(crate) async fn get(&self, target: &str) -> HttpResponse {
         self.request(format!("GET {target} HTTP/1.1\r\n"), b"").await
     }
 
-    pub(crate) async fn post(&self, target: &str, body: impl AsRef<[u8]>) -> Answer {
+    pub(crate) async fn post(&self, target: &str, body: impl AsRef<[u8]>) -> HttpResponse {
         self.request(format!("POST {target} HTTP/1.1\r\n"), body.as_ref())
             .await
     }
 
     /// Sends a request whose first lines are given, on a connection of its own.
-    pub(crate) async fn request(&self, head: String, body: &[u8]) -> Answer {
+    pub(crate) async fn request(&self, head: String, body: &[u8]) -> HttpResponse {
         let mut stream = self.connect().await;
         let head = format!(
             "{head}Host: test\r\nConnection: close\r\nContent-Length: {}\r\n\r\n",
             body.len()
         );
         stream.write_all(head.as_bytes()).await.unwrap();
-        // A server that has answered already may have closed.
+        // The server may have responded and closed already.
         let _ = stream.write_all(body).await;
-        read_answer(&mut stream).await
+        read_response(&mut stream).await
     }
 
     /// The points' cells, as [`test_stack::cells`].
@@ -180,17 +180,17 @@ pub(crate) async fn points(store: &MemoryStore) -> Vec<String> {
 }
 
 pub(crate) async fn read_to_end(stream: &mut TcpStream) -> String {
-    let mut answer = Vec::new();
-    let read = stream.read_to_end(&mut answer);
+    let mut response = Vec::new();
+    let read = stream.read_to_end(&mut response);
     tokio::time::timeout(Duration::from_secs(20), read)
         .await
         .unwrap()
         .unwrap();
-    String::from_utf8(answer).unwrap()
+    String::from_utf8(response).unwrap()
 }
 
 /// Reads one response with `Content-Length`.
-pub(crate) async fn read_answer(stream: &mut TcpStream) -> Answer {
+pub(crate) async fn read_response(stream: &mut TcpStream) -> HttpResponse {
     let read = async {
         let mut head = Vec::new();
         while !head.ends_with(b"\r\n\r\n") {
@@ -203,17 +203,17 @@ pub(crate) async fn read_answer(stream: &mut TcpStream) -> Answer {
             .filter_map(|line| line.split_once(": "))
             .map(|(name, value)| (name.to_lowercase(), value.to_owned()))
             .collect();
-        let mut answer = Answer {
+        let mut response = HttpResponse {
             status,
             headers,
             body: Vec::new(),
         };
-        let length = answer
+        let length = response
             .header("content-length")
             .map_or(0, |length| length.parse().unwrap());
-        answer.body = vec![0; length];
-        stream.read_exact(&mut answer.body).await.unwrap();
-        answer
+        response.body = vec![0; length];
+        stream.read_exact(&mut response.body).await.unwrap();
+        response
     };
     tokio::time::timeout(Duration::from_secs(20), read).await.unwrap()
 }

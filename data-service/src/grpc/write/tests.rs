@@ -421,7 +421,7 @@ async fn overload_is_unavailable_and_says_which_limit() {
     assert!(status.get_details_retry_info().is_some());
     let metadata = status.get_details_error_info().unwrap().metadata;
     assert_eq!(metadata["setting"], "--max-writes-mib");
-    gate.let_go(10);
+    gate.release(10);
     assert_eq!(large.await.unwrap().unwrap().into_inner().written, 200_000);
     assert_eq!(
         stack
@@ -438,7 +438,7 @@ async fn overload_is_unavailable_and_says_which_limit() {
 #[tokio::test(start_paused = true)]
 async fn without_the_uid_service_columns_of_known_series_are_stored() {
     let (stack, gate) = Gate::uid_stack().await;
-    gate.let_go(1);
+    gate.release(1);
     let known = SeriesDeclaration {
         metric_symbol: 0,
         tag_symbols: vec![1, 2],

@@ -6,7 +6,7 @@ use tokio::io::AsyncWriteExt as _;
 use uid_service::UidSettings;
 
 use crate::settings::DataSettings;
-use crate::test_stack::service::{Service, read_answer};
+use crate::test_stack::service::{Service, read_response};
 
 const GOOD: &str = r#"{"metric":"m","timestamp":1356998400,"value":1,"tags":{"host":"a"}}"#;
 
@@ -15,8 +15,8 @@ async fn stores_the_documented_example_byte_for_byte() {
     let service = Service::start().await;
     let point =
         r#"{"metric":"sys.cpu.nice","timestamp":1346846400,"value":18,"tags":{"host":"web01","dc":"lga"}}"#;
-    let answer = service.post("/api/put", point).await;
-    assert_eq!((answer.status, answer.text()), (204, ""));
+    let response = service.post("/api/put", point).await;
+    assert_eq!((response.status, response.text()), (204, ""));
     let row = "00000150473ec0000001000001000002000002";
     assert_eq!(service.cells().await, [format!("{row} t:0000 12")]);
 }
@@ -68,8 +68,8 @@ async fn answers_have_the_form_that_the_flags_ask_for() {
             r#"{"error":{"code":500,"message":"For input string: \"abc\""}}"#.to_owned(),
         ),
     ] {
-        let answer = service.post(target, body).await;
-        assert_eq!((answer.status, answer.text()), (status, expected.as_str()), "{target}");
+        let response = service.post(target, body).await;
+        assert_eq!((response.status, response.text()), (status, expected.as_str()), "{target}");
     }
 }
 
@@ -147,11 +147,11 @@ async fn reports_each_error_with_opentsdbs_text() {
         ),
     ];
     for (point, expected) in &cases {
-        let answer = service.post("/api/put?details", point).await;
+        let response = service.post("/api/put?details", point).await;
         if expected.is_empty() {
             // JSON knows no leading zeros.
             assert_eq!(
-                answer.json()["error"]["message"],
+                response.json()["error"]["message"],
                 "Unable to parse the given JSON"
             );
             continue;
@@ -160,7 +160,7 @@ async fn reports_each_error_with_opentsdbs_text() {
             let in_array = service.post("/api/put?details", format!("[{point}]")).await;
             (in_array.status, in_array.json())
         } else {
-            (answer.status, answer.json())
+            (response.status, response.json())
         };
         assert_eq!(status, 400, "{point}");
         assert_eq!(body["errors"][0]["error"], *expected, "{point}");
@@ -177,11 +177,11 @@ async fn reports_each_error_with_opentsdbs_text() {
         .filter(|(_, expected)| !expected.is_empty())
         .flat_map(|(point, _)| [GOOD.to_owned(), point.clone()])
         .collect();
-    let answer = service
+    let response = service
         .post("/api/put?details", format!("[{}]", all.join(",")))
         .await
         .json();
-    let told: Vec<&str> = answer["errors"]
+    let told: Vec<&str> = response["errors"]
         .as_array()
         .unwrap()
         .iter()
@@ -193,7 +193,7 @@ async fn reports_each_error_with_opentsdbs_text() {
         .filter(|expected| !expected.is_empty())
         .collect();
     assert_eq!(told, expected, "in the order of the body");
-    assert_eq!(answer["success"], json!(expected.len()));
+    assert_eq!(response["success"], json!(expected.len()));
     assert_eq!(service.cells().await.len(), 1);
 }
 
@@ -241,11 +241,11 @@ async fn rejects_bodies_without_points() {
         ("{\"timestamp\":\"x\"}", "Unable to parse the given JSON"),
         (&format!("{GOOD}\n{GOOD}"), "Unable to parse the given JSON"),
     ] {
-        let answer = service.post("/api/put", body).await;
-        assert_eq!(answer.status, 400, "{body}");
-        assert_eq!(answer.json()["error"]["message"], message, "{body}");
+        let response = service.post("/api/put", body).await;
+        assert_eq!(response.status, 400, "{body}");
+        assert_eq!(response.json()["error"]["message"], message, "{body}");
         assert_eq!(
-            answer.header("content-type"),
+            response.header("content-type"),
             Some("application/json; charset=UTF-8")
         );
     }
@@ -279,7 +279,7 @@ async fn reads_compressed_and_chunked_bodies() {
         stream.write_all(&chunk).await.unwrap();
     }
     stream.write_all(b"0\r\n\r\n").await.unwrap();
-    assert_eq!(read_answer(&mut stream).await.status, 204);
+    assert_eq!(read_response(&mut stream).await.status, 204);
     assert_eq!(service.cells().await.len(), 1);
 }
 
@@ -291,10 +291,10 @@ async fn rejects_a_body_over_the_limit() {
     let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
     encoder.write_all(&vec![b' '; 2 << 20]).unwrap();
     let head = "POST /api/put HTTP/1.1\r\nContent-Encoding: gzip\r\n".to_owned();
-    let answer = service.request(head, &encoder.finish().unwrap()).await;
-    assert_eq!(answer.status, 413);
+    let response = service.request(head, &encoder.finish().unwrap()).await;
+    assert_eq!(response.status, 413);
     assert_eq!(
-        answer.json()["error"]["message"],
+        response.json()["error"]["message"],
         "request body is too large, at most 1048576 bytes are allowed (--http-max-body-mib)"
     );
 }
@@ -304,9 +304,9 @@ async fn reports_unknown_names_if_they_are_not_assigned_on_write() {
     let mut uid_settings = UidSettings::default();
     uid_settings.naming.auto_create_metrics = false;
     let service = Service::start_with(DataSettings::default(), uid_settings).await;
-    let answer = service.post("/api/put?details", GOOD).await;
-    assert_eq!(answer.status, 400);
-    assert_eq!(answer.json()["errors"][0]["error"], "Unknown metric");
+    let response = service.post("/api/put?details", GOOD).await;
+    assert_eq!(response.status, 400);
+    assert_eq!(response.json()["errors"][0]["error"], "Unknown metric");
 }
 
 #[tokio::test]
@@ -315,10 +315,10 @@ async fn a_failed_store_gets_503() {
     // The names have their UIDs before the store that they are in closes too.
     assert_eq!(service.post("/api/put", GOOD).await.status, 204);
     service.store.close().await.unwrap();
-    let answer = service.post("/api/put", GOOD).await;
-    assert_eq!(answer.status, 503, "{}", answer.text());
+    let response = service.post("/api/put", GOOD).await;
+    assert_eq!(response.status, 503, "{}", response.text());
     assert!(
-        answer.json()["error"]["message"]
+        response.json()["error"]["message"]
             .as_str()
             .unwrap()
             .starts_with("store is unavailable")
@@ -329,17 +329,17 @@ async fn a_failed_store_gets_503() {
 async fn sync_timeout_limits_the_wait() {
     let (service, _gate) = Service::gated(DataSettings::default()).await;
     let bad = r#"{"metric":"m","timestamp":0,"value":1,"tags":{"host":"a"}}"#;
-    let answer = service
+    let response = service
         .post("/api/put?summary&sync&sync_timeout=50", format!("[{GOOD},{bad}]"))
         .await;
     assert_eq!(
-        (answer.status, answer.text()),
+        (response.status, response.text()),
         (400, r#"{"success":0,"timeouts":1,"failed":1}"#)
     );
-    let answer = service.post("/api/put?sync&sync_timeout=50", GOOD).await;
-    assert_eq!(answer.status, 400);
+    let response = service.post("/api/put?sync&sync_timeout=50", GOOD).await;
+    assert_eq!(response.status, 400);
     assert_eq!(
-        answer.json()["error"]["message"],
+        response.json()["error"]["message"],
         "The put call has timed out with 0 points stored, 0 failed and 1 not confirmed"
     );
 }
@@ -347,14 +347,14 @@ async fn sync_timeout_limits_the_wait() {
 #[tokio::test]
 async fn a_full_disk_gets_507() {
     let (service, gate) = Service::gated(DataSettings::default()).await;
-    gate.let_go(10);
+    gate.release(10);
     gate.fail([StoreError::Full {
         place: "disk".to_owned(),
     }]);
-    let answer = service.post("/api/put", GOOD).await;
-    assert_eq!(answer.status, 507);
+    let response = service.post("/api/put", GOOD).await;
+    assert_eq!(response.status, 507);
     assert_eq!(
-        answer.json()["error"]["message"],
+        response.json()["error"]["message"],
         "no space left to write to disk"
     );
     assert_eq!(service.cells().await.len(), 0);
@@ -365,7 +365,7 @@ async fn a_full_disk_gets_507() {
 #[tokio::test]
 async fn a_full_disk_of_the_uid_service_gets_507() {
     let (service, gate) = Service::with_gated_uids().await;
-    gate.let_go(1000);
+    gate.release(1000);
     for (target, failed) in [
         ("/api/put", ""),
         ("/api/put?summary", r#"{"success":0,"failed":1}"#),
@@ -373,9 +373,9 @@ async fn a_full_disk_of_the_uid_service_gets_507() {
         gate.fail([StoreError::Full {
             place: "the disk".to_owned(),
         }]);
-        let answer = service.post(target, GOOD).await;
-        assert_eq!(answer.status, 507, "{}", answer.text());
-        assert!(answer.text().contains(failed), "{}", answer.text());
+        let response = service.post(target, GOOD).await;
+        assert_eq!(response.status, 507, "{}", response.text());
+        assert!(response.text().contains(failed), "{}", response.text());
     }
     assert_eq!(
         service.post("/api/put", GOOD).await.status,
@@ -392,17 +392,17 @@ fn point(host: &str, second: u32) -> String {
 #[tokio::test]
 async fn stores_points_of_known_series_without_the_uid_service() {
     let (service, gate) = Service::with_gated_uids().await;
-    gate.let_go(1);
+    gate.release(1);
     assert_eq!(service.post("/api/put", point("a", 1)).await.status, 204);
     let both = format!("[{},{}]", point("new", 2), point("a", 2));
-    let answer = service.post("/api/put?summary", &both).await;
+    let response = service.post("/api/put?summary", &both).await;
     assert_eq!(
-        (answer.status, answer.text(), answer.header("retry-after")),
+        (response.status, response.text(), response.header("retry-after")),
         (503, r#"{"success":1,"failed":1}"#, Some("1"))
     );
     assert_eq!(service.cells().await.len(), 2);
     assert_eq!(service.post("/api/put", point("a", 3)).await.status, 204);
-    gate.let_go(100);
+    gate.release(100);
     while service.post("/api/put", &both).await.status != 204 {
         tokio::task::yield_now().await;
     }
@@ -415,13 +415,13 @@ async fn parses_a_large_body_in_the_computation_pool() {
     let points: Vec<_> = (1..=25_000).map(|second| point("a", second)).collect();
     let body = format!("[{},{}]", points.join(","), point("b c", 1));
     assert!(body.len() > super::INLINE_BYTES);
-    let answer = service.post("/api/put?details", &body).await;
-    let json = answer.json();
+    let response = service.post("/api/put?details", &body).await;
+    let json = response.json();
     assert_eq!((&json["success"], &json["failed"]), (&25_000.into(), &1.into()));
     assert_eq!(json["errors"][0]["datapoint"]["tags"]["host"], "b c");
-    let answer = service.post("/api/put", &body[..body.len() - 1]).await;
+    let response = service.post("/api/put", &body[..body.len() - 1]).await;
     assert_eq!(
-        answer.json()["error"]["message"],
+        response.json()["error"]["message"],
         "Unable to parse the given JSON"
     );
 }

@@ -126,14 +126,14 @@ async fn what_comes_while_the_store_is_busy_is_the_next_write() {
     assert!(poll!(third.as_mut()).is_pending());
     assert!(stack.cells("tsdb").await.is_empty());
 
-    gate.let_go(1);
+    gate.release(1);
     assert_eq!(first.await.unwrap().written, 1);
     gate.until_waiting(1).await;
     assert!(
         poll!(second.as_mut()).is_pending(),
         "not before the store has confirmed"
     );
-    gate.let_go(1);
+    gate.release(1);
     assert_eq!(second.await.unwrap().written, 2);
     assert_eq!(third.await.unwrap().written, 1);
     assert_eq!(gate.passed(), 2);
@@ -168,7 +168,7 @@ async fn the_store_decides_the_form_unless_it_is_set() {
             false => Gate::stack(settings).await,
             true => Gate::hbase_stack(settings).await,
         };
-        gate.let_go(1);
+        gate.release(1);
         put(&stack.service.writer, &[("a", 1, 1), ("a", 2, 2)])
             .await
             .unwrap();
@@ -185,7 +185,7 @@ async fn an_hour_that_is_not_over_is_written_as_opentsdb_would_have_it() {
         (1_356_998_400, WriteForm::Auto, 1),
     ] {
         let (stack, gate) = Gate::hbase_stack(settings(form, 0)).await;
-        gate.let_go(2);
+        gate.release(2);
         let points = [("a", hour, 1), ("a", hour + 1, 2)];
         put(&stack.service.writer, &points).await.unwrap();
         assert_eq!(stack.cells("tsdb").await.len(), cells, "{hour} {form}");
@@ -303,7 +303,7 @@ async fn a_write_that_fails_fails_the_requests_with_points_in_it() {
     assert!(poll!(later.as_mut()).is_pending());
 
     gate.fail([full()]);
-    gate.let_go(1);
+    gate.release(1);
     let error = on_one.await.unwrap_err();
     assert!(
         matches!(error, WriteError::Store(StoreError::Full { .. })),
@@ -312,11 +312,11 @@ async fn a_write_that_fails_fails_the_requests_with_points_in_it() {
     assert!(poll!(on_other.as_mut()).is_pending());
     // The lane goes on with what waited; that fails too, and the other lane does not.
     gate.until_waiting(2).await;
-    gate.let_go(1);
+    gate.release(1);
     assert_eq!(on_other.await.unwrap().written, 1);
     gate.until_waiting(2).await;
     gate.fail([full()]);
-    gate.let_go(2);
+    gate.release(2);
     assert!(on_both.await.is_err(), "a part of it was not stored");
     assert_eq!(later.await.unwrap().written, 1);
 }
@@ -334,7 +334,7 @@ async fn what_nobody_waits_for_is_not_begun() {
     }
     let mut last = pin!(put(&stack.service.writer, &[("a", 3, 3)]));
     assert!(poll!(last.as_mut()).is_pending());
-    gate.let_go(2);
+    gate.release(2);
     first.await.unwrap();
     last.await.unwrap();
     let expected = [format!("{ROW_A} t:0010 01"), format!("{ROW_A} t:0030 03")];
@@ -357,7 +357,7 @@ async fn a_request_has_its_room_until_the_store_has_answered() {
     assert!(poll!(next.as_mut()).is_pending());
     tokio::time::sleep(Duration::from_secs(1)).await;
     assert_eq!(gate.waiting(), 1, "the next one is not let in");
-    gate.let_go(2);
+    gate.release(2);
     assert_eq!(next.await.unwrap().written, 1);
 }
 
@@ -462,11 +462,11 @@ async fn an_append_that_fails_fails_the_requests_with_points_of_its_row() {
     let mut holds = pin!(put(&stack.service.writer, &neighbour_points));
     assert!(poll!(fails.as_mut()).is_pending());
     assert!(poll!(holds.as_mut()).is_pending());
-    gate.let_go(1);
+    gate.release(1);
     first.await.unwrap();
     gate.until_waiting(2).await;
     gate.fail([full()]);
-    gate.let_go(2);
+    gate.release(2);
     assert!(fails.await.is_err());
     assert_eq!(holds.await.unwrap().written, 1);
 }

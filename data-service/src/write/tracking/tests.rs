@@ -106,10 +106,10 @@ async fn acknowledges_points_after_their_series_are_tracked() {
     gate.fail([StoreError::Unavailable {
         detail: "for a test".to_owned(),
     }]);
-    gate.let_go(1);
+    gate.release(1);
     let failed = first.await.unwrap();
     assert!(failed.is_err(), "its row may be missing: {failed:?}");
-    gate.let_go(1);
+    gate.release(1);
     second.await.unwrap().unwrap();
     assert_eq!(stack.cells("tsdb-meta").await, [ROW_OF_A]);
 }

@@ -376,7 +376,7 @@ async fn a_store_that_fails_fails_the_write() {
     gate.fail([StoreError::Full {
         place: "journal".to_owned(),
     }]);
-    gate.let_go(1);
+    gate.release(1);
     let error = stack
         .service
         .writer
@@ -429,7 +429,7 @@ async fn the_deadline_bounds_the_wait_for_the_store_and_for_room() {
         ),
         "{error:?}"
     );
-    gate.let_go(1);
+    gate.release(1);
     assert_eq!(slow.await.unwrap(), 199_999);
 }
 
@@ -456,7 +456,7 @@ fn an_invalid_name_says_its_kind() {
 async fn without_the_uid_service_points_of_known_series_are_stored() {
     let (stack, gate) = Gate::uid_stack().await;
     let writer = &stack.service.writer;
-    gate.let_go(1);
+    gate.release(1);
     write_names(&stack).await;
     let known = |second| point("m", &[("host", "a")], second, 1);
     let unknown = |second| point("m", &[("host", "new")], second, 1);
@@ -484,7 +484,7 @@ async fn without_the_uid_service_points_of_known_series_are_stored() {
     );
     assert!(began.elapsed() < Duration::from_secs(1), "{:?}", began.elapsed());
 
-    gate.let_go(100);
+    gate.release(100);
     while writer.write(&[unknown(3)], None).await.is_err() {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
@@ -495,7 +495,7 @@ async fn a_write_that_waits_for_names_holds_no_permit() {
     let mut settings = DataSettings::default();
     settings.memory.max_writes_mib = 1;
     let (stack, gate) = Gate::uid_stack_with(settings).await;
-    gate.let_go(1);
+    gate.release(1);
     write_names(&stack).await;
     let writer = stack.service.writer.clone();
     let waiting = tokio::spawn(async move {
@@ -511,6 +511,6 @@ async fn a_write_that_waits_for_names_holds_no_permit() {
     let deadline = (tokio::time::Instant::now() + Duration::from_secs(1)).into_std();
     let outcome = stack.service.writer.write(&all, Some(deadline)).await.unwrap();
     assert_eq!(outcome.written, all.len() as u64);
-    gate.let_go(100);
+    gate.release(100);
     assert_eq!(waiting.await.unwrap().unwrap().written, 59_999);
 }

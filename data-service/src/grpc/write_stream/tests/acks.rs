@@ -79,7 +79,7 @@ async fn reads_up_to_the_window_and_acknowledges_in_order() {
             "three frames are with the store at a time, and no fourth is read"
         );
     }
-    gate.let_go(1);
+    gate.release(1);
     assert_eq!(
         client.ack().await,
         Ack {
@@ -89,7 +89,7 @@ async fn reads_up_to_the_window_and_acknowledges_in_order() {
         }
     );
     gate.until_waiting(3).await;
-    gate.let_go(6);
+    gate.release(6);
     let rest = client.acks_through(8).await;
     assert_eq!((rest.written, rest.failed), (6, 0));
     assert_eq!(stack.cells("tsdb").await.len(), 7);
@@ -111,7 +111,7 @@ async fn window_limits_points() {
         tokio::task::yield_now().await;
         assert_eq!(gate.waiting(), 2);
     }
-    gate.let_go(4);
+    gate.release(4);
     assert_eq!(client.acks_through(5).await.written, 20);
     client.frame(6, points(0, 1, 11));
     let (_, status) = client.status().await;
@@ -131,7 +131,7 @@ async fn merges_acks_of_frames_stored_together() {
         client.frame(sequence, at(0, sequence.cast_signed()));
     }
     gate.until_waiting(50).await;
-    gate.let_go(50);
+    gate.release(50);
     let mut acks = 0;
     let (mut last, mut written) = (0, 0);
     while last < 50 {
@@ -150,7 +150,7 @@ async fn ack_describes_the_first_errors_and_counts_all() {
     columns.blocks.extend(points(0, 10, 1).blocks);
     client.frame(1, columns);
     client.frame(2, at(0, -5));
-    gate.let_go(2);
+    gate.release(2);
     let ack = client.acks_through(2).await;
     assert_eq!((ack.written, ack.failed), (2, 4));
     assert!(ack.errors.len() <= 3, "two with each ack: {:?}", ack.errors);
@@ -172,7 +172,7 @@ async fn new_stream_resends_unacknowledged_frames() {
         client.frame(sequence, frame.clone());
     }
     gate.until_waiting(3).await;
-    gate.let_go(1);
+    gate.release(1);
     assert_eq!(client.ack().await.sequence, 1);
     drop(client);
 
@@ -185,7 +185,7 @@ async fn new_stream_resends_unacknowledged_frames() {
         "tables do not outlive a stream"
     );
 
-    gate.let_go(100);
+    gate.release(100);
     let (mut client, _) = Client::open(&stack).await;
     client.frame(1, declaration());
     for (sequence, frame) in (2..).zip(&frames[1..]) {
@@ -216,7 +216,7 @@ async fn later_frame_wins_on_a_store_without_write_order() {
             tokio::task::yield_now().await;
             assert_eq!(gate.waiting(), 1, "one write of a row at a time");
         }
-        gate.let_go(2);
+        gate.release(2);
         assert_eq!(client.acks_through(5).await.written, 4);
         assert_eq!(gate.passed(), 2, "the frames behind the first are one write");
         assert_eq!(

@@ -13,13 +13,13 @@ async fn store_error_ends_the_stream_after_the_acks() {
     client.frame(2, at(0, 2));
     client.frame(3, at(0, 3));
     gate.until_waiting(3).await;
-    gate.let_go(1);
+    gate.release(1);
     assert_eq!(client.ack().await.sequence, 1);
     let full = StoreError::Full {
         place: "journal".to_owned(),
     };
     gate.fail([full.clone(), full]);
-    gate.let_go(2);
+    gate.release(2);
     let (acknowledged, status) = client.status().await;
     assert_eq!(acknowledged, 0, "no ack after the failed frame");
     assert_eq!(status.code(), Code::ResourceExhausted);
@@ -35,12 +35,12 @@ async fn acknowledges_no_frame_after_a_failed_one() {
     client.frame(2, at(0, 2));
     client.frame(3, at(0, 3));
     gate.until_waiting(3).await;
-    gate.let_go(1);
+    gate.release(1);
     assert_eq!(client.ack().await.sequence, 1);
     gate.fail([StoreError::Full {
         place: "journal".to_owned(),
     }]);
-    gate.let_go(2);
+    gate.release(2);
     let (acknowledged, status) = client.status().await;
     assert_eq!(acknowledged, 0, "no ack after that of frame 1");
     assert_eq!(reason_of(&status), Some(ErrorReason::StoreFull));
@@ -65,7 +65,7 @@ async fn drain_finishes_received_frames() {
         reply,
         outgoing::Message::Draining(Draining { grace: Some(grace) })
     );
-    gate.let_go(2);
+    gate.release(2);
     assert_eq!(client.acks_through(2).await.written, 2);
     drop(client.requests);
     assert!(client.replies.message().await.unwrap().is_none());
@@ -142,7 +142,7 @@ async fn frames_wait_for_write_permits() {
         tokio::task::yield_now().await;
         assert_eq!(gate.waiting(), 1, "the second frame has no room");
     }
-    gate.let_go(3);
+    gate.release(3);
     assert_eq!(client.acks_through(4).await.written, 270_000);
 }
 

@@ -13,7 +13,7 @@ async fn without_new_names(settings: DataSettings) -> (TestStack, std::sync::Arc
         (oxtsdb_schema::UidKind::Tagk, "host"),
         (oxtsdb_schema::UidKind::Tagv, "a"),
     ];
-    gate.let_go(1);
+    gate.release(1);
     let uids = stack.service.uids.assign(&names, None).await.unwrap();
     assert!(uids.iter().all(Result::is_ok));
     (stack, gate)
@@ -32,7 +32,7 @@ async fn acknowledges_frames_while_later_names_are_being_resolved() {
         "it does not wait for names of the second"
     );
     gate.until_waiting(1).await;
-    gate.let_go(100);
+    gate.release(100);
     let ack = client.ack().await;
     assert_eq!((ack.sequence, ack.written, ack.failed), (2, 1, 0));
 }
@@ -70,7 +70,7 @@ async fn stores_points_of_declared_series_without_the_uid_service() {
     assert!(began.elapsed() < Duration::from_secs(1), "{:?}", began.elapsed());
 
     // The same stream goes on when the service is there again.
-    gate.let_go(100);
+    gate.release(100);
     let mut sequence = 4;
     loop {
         client.frame(sequence, at(1, 2));
