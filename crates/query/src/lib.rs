@@ -28,6 +28,7 @@ pub mod names;
 pub mod plan;
 pub mod points;
 pub mod quirks;
+mod range_scan;
 pub mod row_scan;
 pub mod series_index;
 pub mod spec;

@@ -5,7 +5,7 @@
 //! resumes behind the last row that the client received, whatever its bucket.
 
 use futures::TryStreamExt as _;
-use futures::stream::{self, BoxStream, StreamExt as _};
+use futures::stream::{BoxStream, StreamExt as _};
 use oxtsdb_row_store::{Row, RowFilter, Scan};
 use oxtsdb_schema::BaseTime;
 
@@ -17,6 +17,7 @@ use crate::plan::metric_series::MetricSeries;
 use crate::plan::selection::row_selection::Selection;
 use crate::plan::tsuids::check_tsuid;
 use crate::quirks::Quirks;
+use crate::range_scan::scan_in_order;
 use crate::spec::SeriesFilter;
 use crate::storage::Storage;
 
@@ -61,18 +62,13 @@ pub async fn scan_rows(
 ) -> Result<BoxStream<'static, Result<Vec<Row>, QueryError>>, QueryError> {
     let (layout, deadline) = (storage.layout, context.deadline());
     let hours = scan.hours;
-    let (selection, mut ranges, in_hours) = match &scan.source {
+    let (selection, ranges, in_hours) = match &scan.source {
         RowSource::Metric { metric, filter } => {
             let series = MetricSeries::resolve(metric, filter, Quirks::NONE, storage, deadline);
             let MetricSeries {
                 metric, selection, ..
             } = series.await?;
-            let ranges = layout
-                .salt
-                .buckets()
-                .map(|bucket| hours.range(&layout, metric, bucket))
-                .collect();
-            (selection, ranges, None)
+            (selection, hours.ranges(&layout, metric), None)
         }
         RowSource::Tsuids(tsuids) => {
             let tsuids: Vec<_> = tsuids
@@ -94,30 +90,20 @@ pub async fn scan_rows(
             )
         }
     };
-    ranges.sort_unstable();
-    ranges.dedup();
     let ranges = remaining(ranges, &scan.start_after_row_key);
-    let filter = selection.row_filter().or(in_hours);
-    let opening = storage.clone();
-    let open = move |(start, stop): (Vec<u8>, Vec<u8>)| {
-        let mut scan = Scan::range(start, stop);
-        scan.filter = filter.clone();
-        let storage = opening.clone();
-        stream::once(async move { storage.store.scan(&storage.table, scan).await }).try_flatten()
-    };
+    let mut template = Scan::range([], []);
+    template.filter = selection.row_filter().or(in_hours);
+    let batches = scan_in_order(&storage.store, &storage.table, ranges, template);
     let storage = storage.clone();
-    let matching = stream::iter(ranges)
-        .flat_map(open)
-        .map_err(QueryError::from)
-        .and_then(move |mut rows| {
-            let (selection, storage) = (selection.clone(), storage.clone());
-            async move {
-                selection
-                    .resolve_and_filter(&mut rows, &*storage.directory, deadline)
-                    .await?;
-                Ok(rows)
-            }
-        });
+    let matching = batches.map_err(QueryError::from).and_then(move |mut rows| {
+        let (selection, storage) = (selection.clone(), storage.clone());
+        async move {
+            selection
+                .resolve_and_filter(&mut rows, &*storage.directory, deadline)
+                .await?;
+            Ok(rows)
+        }
+    });
     Ok(limited(matching, scan.limit.unwrap_or(u64::MAX)).boxed())
 }
 

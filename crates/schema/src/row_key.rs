@@ -288,5 +288,23 @@ pub fn metric_range(
     (key(start.seconds()), key(stop))
 }
 
+/// The row keys of a metric in all buckets, as [`metric_range`]: ascending ranges.
+pub fn metric_ranges(
+    layout: &RowKeyLayout,
+    metric: MetricUid,
+    start: BaseTime,
+    stop: BaseTime,
+) -> Vec<(Vec<u8>, Vec<u8>)> {
+    let mut ranges: Vec<_> = layout
+        .salt
+        .buckets()
+        .map(|bucket| metric_range(layout, metric, start, stop, bucket))
+        .collect();
+    // With more buckets than the bytes of the salt can distinguish, some ranges are equal.
+    ranges.sort_unstable();
+    ranges.dedup();
+    ranges
+}
+
 #[cfg(test)]
 mod tests;

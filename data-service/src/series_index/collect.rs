@@ -10,7 +10,7 @@ use hashbrown::HashMap;
 use oxtsdb_query::SeriesList;
 use oxtsdb_row_store::{ColumnSelection, RowFilter, RowStore, Scan, StoreError, TableName, WriteBatch};
 use oxtsdb_schema::data_table::{COUNTER_QUALIFIER, FAMILY, META_FAMILY};
-use oxtsdb_schema::row_key::metric_range;
+use oxtsdb_schema::row_key::metric_ranges;
 use oxtsdb_schema::{BaseTime, MetricUid, RowKeyLayout};
 use parking_lot::Mutex;
 use rustc_hash::FxBuildHasher;
@@ -45,8 +45,7 @@ pub(super) async fn unlisted(
     limit_bytes: usize,
 ) -> Result<Option<Newest>, StoreError> {
     let collected: Arc<Mutex<Collected>> = Arc::default();
-    for bucket in layout.salt.buckets() {
-        let (start, stop) = metric_range(layout, metric, BaseTime::MIN, BaseTime::MAX, bucket);
+    for (start, stop) in metric_ranges(layout, metric, BaseTime::MIN, BaseTime::MAX) {
         let mut scan = Scan::range(start, stop);
         scan.columns = ColumnSelection::Family(String::from_utf8_lossy(FAMILY).into_owned());
         let (layout, listed, seen) = (*layout, Arc::clone(listed), Arc::clone(&collected));

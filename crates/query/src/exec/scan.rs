@@ -27,15 +27,13 @@ use crate::error::QueryError;
 use crate::plan::access_path::{AccessPath, series_ranges};
 use crate::plan::hours::Hours;
 use crate::plan::query_plan::Plan;
+use crate::range_scan::scan_concurrently;
 use crate::storage::Storage;
 use density::Density;
 use slices::{Slice, Slices};
 
 /// Rows in a batch: enough to make the hand-over between threads cheap.
 const BATCH_ROWS: usize = 256;
-
-/// Salt buckets that are scanned at a time.
-const BUCKETS_AT_A_TIME: usize = 4;
 
 /// Slices that are read ahead of the one that is worked on.
 const SLICES_AHEAD: usize = 2;
@@ -267,24 +265,14 @@ impl Source {
             .map(|range| slice.of_range(range))
             .filter(|(start, stop)| stop.is_empty() || start < stop)
             .collect();
-        let (store, table) = (Arc::clone(&self.store), self.table.clone());
-        let (filter, skip_damaged) = (self.filter.clone(), self.skip_damaged.clone());
-        let open = move |(start, stop): (Vec<u8>, Vec<u8>)| {
-            let (store, table) = (Arc::clone(&store), table.clone());
-            let mut scan = Scan::range(start, stop);
-            scan.columns = point_columns();
-            scan.batch_rows = BATCH_ROWS;
-            scan.filter = filter.clone();
-            scan.allows_packed = true;
-            scan.skip_damaged = skip_damaged.clone();
-            stream::once(async move { store.scan(&table, scan).await })
-                .try_flatten()
-                .map_err(QueryError::from)
-                .boxed()
-        };
-        stream::iter(ranges)
-            .map(open)
-            .flatten_unordered(BUCKETS_AT_A_TIME)
+        let mut scan = Scan::range([], []);
+        scan.columns = point_columns();
+        scan.batch_rows = BATCH_ROWS;
+        scan.filter = self.filter.clone();
+        scan.allows_packed = true;
+        scan.skip_damaged = self.skip_damaged.clone();
+        scan_concurrently(&self.store, &self.table, ranges, scan)
+            .map_err(QueryError::from)
             .boxed()
     }
 }

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
-use futures::stream::{self, StreamExt as _, TryStreamExt as _};
+use futures::stream::{self, StreamExt as _};
 use hashbrown::HashMap;
 use oxtsdb_row_store::{Row, RowFilter, Scan};
 use oxtsdb_schema::row::{CellRef, decode_row};
@@ -27,13 +27,11 @@ use crate::names::Names;
 use crate::plan::hours::Hours;
 use crate::plan::metric_series::MetricSeries;
 use crate::points::Number;
+use crate::range_scan::scan_concurrently;
 use crate::storage::Storage;
 
 /// Hours of a series that are read at a time.
 const HOURS_AT_A_TIME: usize = 48;
-
-/// Salt buckets that are scanned at a time.
-const BUCKETS_AT_A_TIME: usize = 4;
 
 /// Series that are looked for by their keys at a time, and searches that are prepared at a time.
 const SERIES_AT_A_TIME: usize = 16;
@@ -162,27 +160,12 @@ pub async fn of_metric(
                 .and_then(|key| key.tsuid().ok())
                 .is_none_or(|tsuid| !seen.read().contains(&tsuid))
     });
-    let mut ranges: Vec<_> = layout
-        .salt
-        .buckets()
-        .map(|bucket| hours.range(&layout, series.metric, bucket))
-        .collect();
-    ranges.sort_unstable();
-    ranges.dedup();
-    let opening = storage.clone();
-    let open = move |(start, stop): (Vec<u8>, Vec<u8>)| {
-        let mut scan = Scan::range(start, stop);
-        scan.columns = point_columns();
-        scan.reverse = true;
-        scan.filter = Some(filter.clone());
-        let storage = opening.clone();
-        stream::once(async move { storage.store.scan(&storage.table, scan).await })
-            .try_flatten()
-            .boxed()
-    };
-    let mut batches = stream::iter(ranges)
-        .map(open)
-        .flatten_unordered(BUCKETS_AT_A_TIME);
+    let mut scan = Scan::range([], []);
+    scan.columns = point_columns();
+    scan.reverse = true;
+    scan.filter = Some(filter);
+    let ranges = hours.ranges(&layout, series.metric);
+    let mut batches = scan_concurrently(&storage.store, &storage.table, ranges, scan);
     let mut last: HashMap<Tsuid, LastPoint> = HashMap::new();
     while let Some(batch) = batches.next().await {
         let mut rows = batch?;

@@ -103,7 +103,7 @@ impl AccessPathChooser<'_> {
         let (index_use, few) = matching(metric, selection, self.storage, self.deadline).await?;
         let Some(few) = few else {
             return Ok((
-                AccessPath::Ranges(metric_ranges(metric, &self.storage.layout, self.hours)),
+                AccessPath::Ranges(self.hours.ranges(&self.storage.layout, metric)),
                 index_use,
             ));
         };
@@ -194,19 +194,6 @@ fn all_series(selection: &Selection, metric: MetricUid, limit: usize) -> Option<
         .iter_mut()
         .map(|tags| Tsuid::new(metric, tags).ok())
         .collect()
-}
-
-/// The ranges of a metric, ascending.
-fn metric_ranges(metric: MetricUid, layout: &RowKeyLayout, hours: Hours) -> Vec<(Vec<u8>, Vec<u8>)> {
-    let mut ranges: Vec<_> = layout
-        .salt
-        .buckets()
-        .map(|bucket| hours.range(layout, metric, bucket))
-        .collect();
-    // With more buckets than the salt's bytes can tell apart, some are the same.
-    ranges.sort_unstable();
-    ranges.dedup();
-    ranges
 }
 
 /// The ranges that hold series which may be of several metrics, ascending.

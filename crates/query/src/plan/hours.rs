@@ -16,7 +16,7 @@
 //!
 //! Source: OpenTSDB 2.4, `TsdbQuery.getScanStartTimeSeconds`, `TsdbQuery.getScanEndTimeSeconds`.
 
-use oxtsdb_schema::row_key::metric_range;
+use oxtsdb_schema::row_key::{metric_range, metric_ranges};
 use oxtsdb_schema::{BaseTime, HOUR_SECONDS, MetricUid, RowKeyLayout};
 
 use crate::function::calendar::CalendarWindows;
@@ -98,8 +98,16 @@ impl Hours {
 
     /// The row keys of a metric in one bucket that lie in these hours.
     pub fn range(&self, layout: &RowKeyLayout, metric: MetricUid, bucket: u32) -> (Vec<u8>, Vec<u8>) {
-        let stop = u32::try_from(self.stop_seconds).map_or(BaseTime::MAX, BaseTime::of_seconds);
-        metric_range(layout, metric, self.start, stop, bucket)
+        metric_range(layout, metric, self.start, self.stop(), bucket)
+    }
+
+    /// The row keys of a metric in all buckets that lie in these hours: ascending ranges.
+    pub fn ranges(&self, layout: &RowKeyLayout, metric: MetricUid) -> Vec<(Vec<u8>, Vec<u8>)> {
+        metric_ranges(layout, metric, self.start, self.stop())
+    }
+
+    fn stop(&self) -> BaseTime {
+        u32::try_from(self.stop_seconds).map_or(BaseTime::MAX, BaseTime::of_seconds)
     }
 
     /// The first instant that is not read, milliseconds since the epoch.

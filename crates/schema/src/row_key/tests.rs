@@ -180,3 +180,17 @@ proptest! {
         prop_assert_eq!(read.is_ok(), !tags.is_empty() && tags.len() % 6 == 0);
     }
 }
+
+#[test]
+fn ranges_of_a_metric_ascend_without_duplicates() {
+    let metric = MetricUid::from_bytes(&[0, 0, 1]).unwrap();
+    for (width, buckets, expected) in [(0, 20, 1), (1, 20, 20), (1, 300, 256)] {
+        let layout = RowKeyLayout {
+            salt: SaltLayout::new(width, buckets).unwrap(),
+            ..RowKeyLayout::default()
+        };
+        let ranges = metric_ranges(&layout, metric, BaseTime::MIN, BaseTime::MAX);
+        assert_eq!(ranges.len(), expected, "{buckets} buckets");
+        assert!(ranges.is_sorted_by(|one, next| one < next));
+    }
+}
