@@ -16,7 +16,6 @@ pub mod grpc;
 mod http;
 mod layout_check;
 mod listener;
-mod query;
 pub mod series_index;
 pub mod settings;
 #[cfg(test)]

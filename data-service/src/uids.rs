@@ -5,6 +5,7 @@
 //! kept for a second at most: somebody may be assigning the name right now. Concurrent questions for
 //! one name may each reach the service, which answers them as one.
 
+mod directory;
 mod outage;
 mod refusal;
 pub(crate) mod series;

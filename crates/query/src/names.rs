@@ -1,10 +1,15 @@
-//! Names and UIDs: the trait through which queries resolve them.
+//! Names and UIDs: the trait through which queries resolve them, and one look-up for each direction.
+//!
+//! ```text
+//!   names of a request ─► ResolvedNames ─► UIDs     an unknown name is an error, or its filter matches no series
+//!   UIDs of a result   ─► Names         ─► names    a UID without a name is an error
+//! ```
 
 use std::sync::Arc;
 use std::time::Instant;
 
 use async_trait::async_trait;
-use oxtsdb_schema::{Uid, UidKind};
+use oxtsdb_schema::{MetricUid, TagkUid, TagvUid, Uid, UidKind};
 use rustc_hash::FxHashMap;
 
 use crate::error::QueryError;
@@ -65,7 +70,76 @@ pub trait NameDirectory: Send + Sync + std::fmt::Debug {
     ) -> Result<Vec<Option<Arc<str>>>, NameError>;
 }
 
-/// The names of the UIDs of a result.
+/// UIDs by name: the UIDs of a set of names.
+#[derive(Debug, Default)]
+pub struct ResolvedNames<'n>(FxHashMap<(UidKind, &'n str), Uid>);
+
+impl<'n> ResolvedNames<'n> {
+    /// Resolves names with one call, or with none if there are no names. Names may occur more than once; unknown
+    /// names are left out.
+    ///
+    /// # Errors
+    ///
+    /// When the directory fails as a whole.
+    pub async fn resolve(
+        names: impl IntoIterator<Item = (UidKind, &'n str)>,
+        directory: &dyn NameDirectory,
+        deadline: Option<Instant>,
+    ) -> Result<Self, QueryError> {
+        let mut names: Vec<_> = names.into_iter().collect();
+        names.sort_unstable();
+        names.dedup();
+        if names.is_empty() {
+            return Ok(Self::default());
+        }
+        let uids = directory.uids(&names, deadline).await?;
+        let known = names.into_iter().zip(uids);
+        Ok(Self(known.filter_map(|(name, uid)| Some((name, uid?))).collect()))
+    }
+
+    /// The UID of a name that was resolved; `None` if it has none.
+    pub fn find(&self, kind: UidKind, name: &str) -> Option<Uid> {
+        self.0.get(&(kind, name)).copied()
+    }
+
+    /// The UID of a name that was resolved.
+    ///
+    /// # Errors
+    ///
+    /// [`QueryError::UnknownName`] if it has none.
+    pub fn uid(&self, kind: UidKind, name: &str) -> Result<Uid, QueryError> {
+        self.find(kind, name).ok_or_else(|| QueryError::UnknownName {
+            kind,
+            name: name.to_owned(),
+        })
+    }
+}
+
+/// The UIDs of a series: its metric, and its tags in the order given.
+///
+/// # Errors
+///
+/// [`QueryError::UnknownName`] for the first unknown name, and when the directory fails as a whole.
+pub async fn uids_of_series(
+    metric: &str,
+    tags: &[(&str, &str)],
+    directory: &dyn NameDirectory,
+    deadline: Option<Instant>,
+) -> Result<(MetricUid, Vec<(TagkUid, TagvUid)>), QueryError> {
+    let of_tags = tags
+        .iter()
+        .flat_map(|(tagk, tagv)| [(UidKind::Tagk, *tagk), (UidKind::Tagv, *tagv)]);
+    let names = [(UidKind::Metric, metric)].into_iter().chain(of_tags);
+    let names = ResolvedNames::resolve(names, directory, deadline).await?;
+    let metric = MetricUid::new(names.uid(UidKind::Metric, metric)?);
+    let pair = |(tagk, tagv): &(&str, &str)| {
+        let tagk = TagkUid::new(names.uid(UidKind::Tagk, tagk)?);
+        Ok((tagk, TagvUid::new(names.uid(UidKind::Tagv, tagv)?)))
+    };
+    Ok((metric, tags.iter().map(pair).collect::<Result<_, QueryError>>()?))
+}
+
+/// Names by UID: the names of the UIDs of a result.
 #[derive(Debug)]
 pub(crate) struct Names(FxHashMap<(UidKind, Uid), Arc<str>>);
 

@@ -7,7 +7,7 @@ use oxtsdb_proto::data::v1::query_last_request::{Target, target};
 use oxtsdb_proto::data::v1::query_last_response::{LastPoint as LastPointMessage, TargetError, last_point};
 use oxtsdb_proto::data::v1::{QueryLastRequest, QueryLastResponse};
 use oxtsdb_proto::error::{invalid_field, item_error, status};
-use oxtsdb_schema::{MetricUid, Tsuid, UidKind};
+use oxtsdb_schema::Tsuid;
 use tonic::{Code, Request, Response, Status};
 
 use super::query::convert::{metric_source, millis};
@@ -19,6 +19,7 @@ use oxtsdb_query::context::resource::Limit;
 use oxtsdb_query::context::running::QueryDescription;
 use oxtsdb_query::language::time::now_ms;
 use oxtsdb_query::last::{LastPoint, LookBack, names_of, of_metric, of_series};
+use oxtsdb_query::names::uids_of_series;
 use oxtsdb_query::plan::metric_series::MetricSeries;
 use oxtsdb_query::plan::tsuids::check_tsuid;
 use oxtsdb_query::{Engine, Number, QueryContext, QueryError, Quirks, SeriesFilter, Storage};
@@ -232,29 +233,14 @@ async fn points(
 }
 
 async fn tsuid_of(storage: &Storage, context: &QueryContext, name: &SeriesName) -> Result<Tsuid, QueryError> {
-    let mut names = vec![(UidKind::Metric, name.metric.as_str())];
-    for tag in &name.tags {
-        names.push((UidKind::Tagk, tag.key.as_str()));
-        names.push((UidKind::Tagv, tag.value.as_str()));
-    }
-    let uids = storage.directory.uids(&names, context.deadline()).await?;
-    let mut known = Vec::with_capacity(names.len());
-    for ((kind, name), uid) in names.into_iter().zip(uids) {
-        known.push(uid.ok_or_else(|| QueryError::UnknownName {
-            kind,
-            name: name.to_owned(),
-        })?);
-    }
-    let (metric, tags) = known.split_first().ok_or_else(|| QueryError::Internal {
-        detail: "no answer for a metric".to_owned(),
-    })?;
-    let mut tags: Vec<_> = tags
-        .as_chunks()
-        .0
+    let tags: Vec<_> = name
+        .tags
         .iter()
-        .map(|[tagk, tagv]| ((*tagk).into(), (*tagv).into()))
+        .map(|tag| (tag.key.as_str(), tag.value.as_str()))
         .collect();
-    Tsuid::new(MetricUid::new(*metric), &mut tags).map_err(|error| QueryError::Tsuid {
+    let uids = uids_of_series(&name.metric, &tags, &*storage.directory, context.deadline());
+    let (metric, mut tags) = uids.await?;
+    Tsuid::new(metric, &mut tags).map_err(|error| QueryError::Tsuid {
         reason: error.to_string(),
     })
 }

@@ -233,4 +233,6 @@ impl Inner {
 }
 
 #[cfg(test)]
+mod query_tests;
+#[cfg(test)]
 mod tests;

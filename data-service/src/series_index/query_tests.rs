@@ -1,4 +1,4 @@
-//! How queries read series through the index of this service.
+//! Queries with the series index.
 
 use std::sync::Arc;
 
@@ -88,7 +88,7 @@ fn single_rows(read: &AccessPath) -> Option<u64> {
 const DAY: (u32, u32) = (T, T + 86_399);
 
 #[tokio::test]
-async fn few_of_many_series_are_read_by_their_keys() {
+async fn reads_few_of_many_series_by_their_keys() {
     let stack = stack().await;
     let matched = |matching| IndexUse::Resolved { matching, listed: 40 };
     for (filters, known, rows) in [
@@ -116,7 +116,7 @@ async fn few_of_many_series_are_read_by_their_keys() {
 }
 
 #[tokio::test]
-async fn over_many_hours_a_scan_jumps_from_one_series_to_the_next() {
+async fn a_scan_of_many_hours_seeks_from_series_to_series() {
     let stack = stack().await;
     let since_ever = query(&[("host", "web0*"), ("dc", "fra")], false, (0, u32::MAX));
     let plan = plan(&stack, &since_ever).await;
@@ -147,7 +147,7 @@ async fn over_many_hours_a_scan_jumps_from_one_series_to_the_next() {
 }
 
 #[tokio::test]
-async fn a_series_is_found_as_soon_as_its_point_is_acknowledged() {
+async fn finds_a_series_once_its_point_is_acknowledged() {
     let stack = stack().await;
     let engine = &stack.service.engine;
     for number in 0..20 {
@@ -163,7 +163,7 @@ async fn a_series_is_found_as_soon_as_its_point_is_acknowledged() {
     }
 }
 
-/// The same service, but its engine does not know which series there are.
+/// The engine of the same service, without the index.
 fn without_index(stack: &TestStack) -> Engine {
     let engine = &stack.service.engine;
     let store: Arc<dyn RowStore> = Arc::new(stack.store.clone());
@@ -188,7 +188,7 @@ async fn answer(engine: &Engine, query: &QuerySpec) -> Vec<Group> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(32))]
     #[test]
-    fn an_index_changes_no_answer(
+    fn an_index_does_not_change_results(
         series in prop::collection::btree_map((0_u8..12, 0_u8..4), 0_u32..5, 1..60),
         host in prop::sample::select(vec!["*", "h1*", "h1|h2", "regexp(h[0-3])", "not_literal_or(h1|h7)", "iliteral_or(H3)", "wildcard(*9)"]),
         dc in prop::sample::select(vec!["", "*", "d1", "not_literal_or(d2)", "regexp(d[01])"]),

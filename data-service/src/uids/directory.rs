@@ -1,4 +1,4 @@
-//! Names for the query engine: [`oxtsdb_query::NameDirectory`] over the UID service.
+//! Names for queries: [`NameDirectory`] over the UID service.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use oxtsdb_query::{NameDirectory, NameError};
 use oxtsdb_schema::{Uid, UidKind};
 
-use crate::uids::{Uids, UidsError};
+use super::{Uids, UidsError};
 
 #[async_trait]
 impl NameDirectory for Uids {
@@ -38,6 +38,3 @@ fn name_error(error: UidsError) -> NameError {
         UidsError::Refused { .. } | UidsError::BadAnswer { .. } => NameError::Internal { detail },
     }
 }
-
-#[cfg(test)]
-mod tests;

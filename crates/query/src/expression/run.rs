@@ -1,6 +1,6 @@
 //! What expressions need of the engine, and where they are computed: in the computation pool.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 
 use oxtsdb_resources::ComputePool;
 use oxtsdb_schema::{Uid, UidKind, UidWidths};
@@ -14,6 +14,7 @@ use crate::context::query_context::QueryContext;
 use crate::error::QueryError;
 use crate::exec::engine::{Engine, WholeResult};
 use crate::exec::statistics::Statistics;
+use crate::names::ResolvedNames;
 use crate::spec::{QuerySpec, SubQuery};
 
 /// The series that a query found.
@@ -62,23 +63,10 @@ pub async fn query_tags(
     sub_queries: &[SubQuery],
     context: &QueryContext,
 ) -> Result<Vec<BTreeSet<Uid>>, QueryError> {
-    let keys_of_all: BTreeSet<&str> = sub_queries.iter().flat_map(keys).collect();
-    let names: Vec<_> = keys_of_all.into_iter().map(|key| (UidKind::Tagk, key)).collect();
-    let uids = if names.is_empty() {
-        Vec::new()
-    } else {
-        engine
-            .storage()
-            .directory
-            .uids(&names, context.deadline())
-            .await?
-    };
-    let known: HashMap<&str, Uid> = names
-        .into_iter()
-        .zip(uids)
-        .filter_map(|((_, key), uid)| Some((key, uid?)))
-        .collect();
-    let of_query = |query: &SubQuery| keys(query).filter_map(|key| known.get(key).copied()).collect();
+    let all = sub_queries.iter().flat_map(keys).map(|key| (UidKind::Tagk, key));
+    let known = ResolvedNames::resolve(all, &*engine.storage().directory, context.deadline()).await?;
+    let uid_of = |key: &str| known.find(UidKind::Tagk, key);
+    let of_query = |query: &SubQuery| keys(query).filter_map(uid_of).collect();
     Ok(sub_queries.iter().map(of_query).collect())
 }
 

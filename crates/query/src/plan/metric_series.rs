@@ -2,13 +2,13 @@
 
 use std::time::Instant;
 
-use oxtsdb_schema::{MetricUid, TagkUid, TagvUid, Tsuid, Uid, UidKind};
+use oxtsdb_schema::{MetricUid, TagkUid, TagvUid, Tsuid, UidKind};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::context::query_context::QueryContext;
 use crate::error::QueryError;
 use crate::filter::{FilterError, TagFilter, TagMatcher};
-use crate::names::NameDirectory;
+use crate::names::{NameDirectory, ResolvedNames};
 use crate::plan::access_path::matching;
 use crate::plan::selection::row_selection::Selection;
 use crate::plan::selection::tag_test::{NameTest, TagTest, ValueTest};
@@ -30,16 +30,13 @@ pub(super) async fn name_tests(
     if filters.is_empty() {
         return Ok(Some((Vec::new(), Vec::new())));
     }
-    let keys: Vec<_> = filters
-        .iter()
-        .map(|filter| (UidKind::Tagk, filter.key.as_str()))
-        .collect();
-    let uids = directory.uids(&keys, deadline).await?;
+    let keys = filters.iter().map(|filter| (UidKind::Tagk, filter.key.as_str()));
+    let known = ResolvedNames::resolve(keys, directory, deadline).await?;
     let mut tests = Vec::with_capacity(filters.len());
     let mut group_by = Vec::new();
-    for (filter, uid) in filters.iter().zip(uids) {
+    for filter in filters {
         let needs_key = !(quirks.filters_of_tsuids_pass_without_key && filter.matcher.takes_unnamed());
-        let Some(uid) = uid else {
+        let Some(uid) = known.find(UidKind::Tagk, &filter.key) else {
             if needs_key {
                 return Ok(None);
             }
@@ -107,25 +104,13 @@ impl MetricSeries {
                 names.extend(values.iter().map(|value| (UidKind::Tagv, value.as_str())));
             }
         }
-        let uids = storage.directory.uids(&names, deadline).await?;
-        let known: FxHashMap<(UidKind, &str), Uid> = names
-            .iter()
-            .zip(uids)
-            .filter_map(|(name, uid)| Some((*name, uid?)))
-            .collect();
-        let uid_of = |kind, name: &str| {
-            let uid = known.get(&(kind, name)).copied();
-            uid.ok_or_else(|| QueryError::UnknownName {
-                kind,
-                name: name.to_owned(),
-            })
-        };
+        let known = ResolvedNames::resolve(names, &*storage.directory, deadline).await?;
 
-        let metric = MetricUid::new(uid_of(UidKind::Metric, metric)?);
+        let metric = MetricUid::new(known.uid(UidKind::Metric, metric)?);
         let mut tests = Vec::with_capacity(filters.len());
         let mut group_by = Vec::new();
         for filter in filters {
-            let tagk = TagkUid::new(uid_of(UidKind::Tagk, &filter.key)?);
+            let tagk = TagkUid::new(known.uid(UidKind::Tagk, &filter.key)?);
             if filter.group_by {
                 group_by.push(tagk);
             }
@@ -136,13 +121,13 @@ impl MetricSeries {
                     }
                     let uids = values
                         .iter()
-                        .map(|value| uid_of(UidKind::Tagv, value).map(TagvUid::new));
+                        .map(|value| known.uid(UidKind::Tagv, value).map(TagvUid::new));
                     ValueTest::In(uids.collect::<Result<_, _>>()?)
                 }
                 TagMatcher::NotLiteralOr(values) => {
                     let uids = values
                         .iter()
-                        .filter_map(|value| uid_of(UidKind::Tagv, value).ok());
+                        .filter_map(|value| known.uid(UidKind::Tagv, value).ok());
                     ValueTest::NotIn(uids.map(TagvUid::new).collect())
                 }
                 matcher if matcher.takes_all() => ValueTest::Any,

@@ -19,6 +19,7 @@ use rustc_hash::FxHashMap;
 use crate::http::json;
 use oxtsdb_query::filter::TagFilter;
 use oxtsdb_query::language::{Expression, SeriesExpression};
+use oxtsdb_query::names::ResolvedNames;
 use oxtsdb_query::{Engine, QueryError, QuerySpec, RateOptions, Source, SubQuery};
 
 /// What of a sub-query is shown as it was written.
@@ -61,15 +62,11 @@ pub(super) type TagkUids = FxHashMap<String, Uid>;
 pub(super) async fn tagk_uids(engine: &Engine, spec: &QuerySpec) -> Result<TagkUids, QueryError> {
     let filters = spec.sub_queries.iter().flat_map(|query| &query.filter.tags);
     let keys: BTreeSet<&str> = filters.map(|filter| filter.key.as_str()).collect();
-    if keys.is_empty() {
-        return Ok(TagkUids::default());
-    }
-    let names: Vec<_> = keys.into_iter().map(|key| (UidKind::Tagk, key)).collect();
-    let uids = engine.storage().directory.uids(&names, None).await?;
-    let found = names
-        .into_iter()
-        .zip(uids)
-        .filter_map(|((_, name), uid)| Some((name.to_owned(), uid?)));
+    let names = keys.iter().map(|key| (UidKind::Tagk, *key));
+    let known = ResolvedNames::resolve(names, &*engine.storage().directory, None).await?;
+    let found = keys
+        .iter()
+        .filter_map(|key| Some(((*key).to_owned(), known.find(UidKind::Tagk, key)?)));
     Ok(found.collect())
 }
 

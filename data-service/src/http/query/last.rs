@@ -9,7 +9,7 @@
 use std::collections::BTreeMap;
 
 use futures::FutureExt as _;
-use oxtsdb_schema::{MetricUid, RowKeyLayout, TagkUid, TagvUid, Tsuid, Uid, UidKind};
+use oxtsdb_schema::{RowKeyLayout, Tsuid};
 use serde::Deserialize;
 
 use super::bounded::FirstOf;
@@ -31,6 +31,7 @@ use oxtsdb_query::language::time::now_ms;
 use oxtsdb_query::language::{LanguageError, parse_series, parse_uids};
 use oxtsdb_query::last::counters::{self, Written};
 use oxtsdb_query::last::{LastPoint, LookBack, SeriesNames, in_hour_of, names_of, of_series, search_each};
+use oxtsdb_query::names::uids_of_series;
 use oxtsdb_query::plan::tsuids::check_tsuid;
 use oxtsdb_query::{Engine, Number, QueryContext, QueryError, RequestContext, Storage};
 
@@ -280,7 +281,12 @@ async fn last_points(
             return Err(bad_request("Tags cannot be null or empty when getting a TSUID"));
         }
         Wanted::Series { metric, tags } => {
-            let (metric, mut tags) = uids_of(storage, context, metric, tags).await?;
+            let tags: Vec<_> = tags
+                .iter()
+                .map(|(tagk, tagv)| (tagk.as_str(), tagv.as_str()))
+                .collect();
+            let uids = uids_of_series(metric, &tags, &*storage.directory, context.deadline());
+            let (metric, mut tags) = uids.await?;
             if back_scan <= 0 {
                 let mut held = context.budget().hold(0)?;
                 let written = counters::of_metric(storage, metric, &tags, COUNTED, &mut held).await?;
@@ -324,39 +330,6 @@ fn series_of(tsuids: &[Vec<u8>], layout: &RowKeyLayout) -> Result<Vec<Tsuid>, Ht
         .iter()
         .filter_map(|tsuid| check_tsuid(tsuid, layout).ok())
         .collect())
-}
-
-/// The UIDs of a metric and tags.
-async fn uids_of(
-    storage: &Storage,
-    context: &QueryContext,
-    metric: &str,
-    tags: &[(String, String)],
-) -> Result<(MetricUid, Vec<(TagkUid, TagvUid)>), QueryError> {
-    let mut names = vec![(UidKind::Metric, metric)];
-    for (key, value) in tags {
-        names.extend([(UidKind::Tagk, key.as_str()), (UidKind::Tagv, value.as_str())]);
-    }
-    let uids = storage.directory.uids(&names, context.deadline()).await?;
-    let mut uids = names.into_iter().zip(uids).map(|((kind, name), uid)| {
-        uid.ok_or_else(|| QueryError::UnknownName {
-            kind,
-            name: name.to_owned(),
-        })
-    });
-    let mut next = || -> Result<Uid, QueryError> {
-        uids.next().unwrap_or_else(|| {
-            Err(QueryError::Internal {
-                detail: "a name got no answer".to_owned(),
-            })
-        })
-    };
-    let metric = MetricUid::new(next()?);
-    let mut pairs = Vec::with_capacity(tags.len());
-    for _ in tags {
-        pairs.push((TagkUid::new(next()?), TagvUid::new(next()?)));
-    }
-    Ok((metric, pairs))
 }
 
 /// `[{["metric":"m",]"timestamp":…,"value":"2.5",["tags":{…},]"tsuid":"…"}]`
