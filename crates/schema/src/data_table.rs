@@ -1,4 +1,4 @@
-//! Names in and of table `tsdb`, which holds the points, and of the tables beside it.
+//! Names of and within table `tsdb`, which holds the points, and of the related tables.
 //!
 //! Family names are fixed; table names are settings of a deployment, and these are their defaults.
 //!
@@ -19,17 +19,16 @@ pub const META_TABLE: &str = "tsdb-meta";
 /// The family of table `tsdb-meta`.
 pub const META_FAMILY: &str = "name";
 
-/// The qualifier of a series' counter of points in table `tsdb-meta`: 8 bytes, signed. The cell's
-/// timestamp says when a point came last.
+/// The qualifier of a series' counter of points in table `tsdb-meta`: 8 bytes, signed. The timestamp of the
+/// cell is the arrival time of the last point.
 pub const COUNTER_QUALIFIER: &[u8] = b"ts_ctr";
 
 /// Default name of the table of trees (`tsd.storage.hbase.tree_table`).
 pub const TREE_TABLE: &str = "tsdb-tree";
 
-/// The most tags a series may have unless the deployment says otherwise
-/// (`tsd.storage.max_tags`).
+/// The default limit of tags per series (`tsd.storage.max_tags`).
 pub const MAX_TAGS_DEFAULT: usize = 8;
 
-/// The qualifier of the one cell that holds a row's points when they are written by append
+/// The qualifier of the cell that holds a row's points if they are written by append
 /// (`tsd.storage.enable_appends`).
 pub const APPEND_QUALIFIER: &[u8] = &[0x05, 0x00, 0x00];

@@ -1,5 +1,5 @@
-//! Points that a real OpenTSDB 2.4.1 wrote to a real HBase 2.6: what it was told, and the row key,
-//! qualifier and value that were found in table `tsdb` afterwards.
+//! Points written by OpenTSDB 2.4.1 to HBase 2.6: the input, and the row key, qualifier and value found in
+//! table `tsdb` afterwards.
 
 use crate::qualifier::Qualifier;
 use crate::row::{CellRef, DuplicatePolicy, Points, RowError, compact, decode_row};

@@ -1,21 +1,20 @@
-//! Doubles as Java prints them: `Double.toString`, which JSON answers and `ts_meta` cells hold.
+//! Java's text form of doubles, `Double.toString`, which JSON responses and `ts_meta` cells use.
 //!
 //! ```text
 //!   0.001 <= |v| < 10000000     decimal: 0.001, 100.0, 9999999.5
-//!   else                        d.dddE±n: 1.0E7, 1.0E-4, 1.23456789125E8 (no plus)
+//!   otherwise                   d.dddE±n: 1.0E7, 1.0E-4, 1.23456789125E8 (no plus)
 //! ```
 //!
-//! There is always a digit after the dot. The digits are the fewest that read back as the same
-//! number, and of those the nearest to it, with an even last digit where two are equally near.
-//! Java 17 prints a digit more than that for a few numbers, 3.0309225492203438E18 where
-//! 3.030922549220344E18 is enough (from Java 19 on it does not); the number is the same.
+//! There is always a digit after the dot. The digits are the shortest that parse to the same number, and among
+//! those the nearest, with an even last digit if two are equally near. Java 17 prints one digit more than
+//! necessary for a few numbers: 3.0309225492203438E18 instead of 3.030922549220344E18 (Java 19 does not). Both
+//! parse to the same number.
 //!
 //! Source: Java 17, `Double.toString`, as OpenTSDB 2.4's JSON serializer calls it.
 
 use std::io::Write as _;
 
-/// Appends `value` to `out` as Java prints it. NaN is `NaN`, infinities are `Infinity` and
-/// `-Infinity`.
+/// Appends `value` to `out` in Java's form. NaN is `NaN`, infinities are `Infinity` and `-Infinity`.
 pub fn write_double(out: &mut Vec<u8>, value: f64) {
     if value.is_nan() {
         out.extend_from_slice(b"NaN");
@@ -34,19 +33,19 @@ pub fn write_double(out: &mut Vec<u8>, value: f64) {
     }
 }
 
-/// `value` as Java prints it; see [`write_double`].
+/// `value` in Java's form; see [`write_double`].
 pub fn double_to_string(value: f64) -> String {
     let mut text = Vec::with_capacity(24);
     write_double(&mut text, value);
     text.into_iter().map(char::from).collect()
 }
 
-/// Writes a number that is finite and above zero.
+/// Appends a finite positive number.
 fn write_positive(out: &mut Vec<u8>, magnitude: f64) {
     let mut buffer = ryu::Buffer::new();
     let shortest = buffer.format_finite(magnitude).as_bytes();
     if (1e-3..1e7).contains(&magnitude) {
-        // Here ryu writes decimal notation as Java does.
+        // In this range ryu uses decimal notation, as Java does.
         out.extend_from_slice(shortest);
     } else if magnitude < f64::MIN_POSITIVE && !shortest.contains(&b'.') {
         write_subnormal_of_one_digit(out, magnitude);
@@ -55,7 +54,7 @@ fn write_positive(out: &mut Vec<u8>, magnitude: f64) {
     }
 }
 
-/// Writes `d.dddE±n` for a text of ryu's, which is `d.ddde±n`, or decimal between 1e-5 and 1e16.
+/// Appends `d.dddE±n` for the output of ryu, which is `d.ddde±n`, or decimal between 1e-5 and 1e16.
 fn write_scientific(out: &mut Vec<u8>, shortest: &[u8]) {
     let mut exponent = 0_i32;
     let mut digits = [0_u8; 17];
@@ -63,7 +62,7 @@ fn write_scientific(out: &mut Vec<u8>, shortest: &[u8]) {
     let mut places = digits.iter_mut();
     let mut text = shortest.iter();
     let mut after_dot = false;
-    // The exponent is that of the first digit that is not zero.
+    // The exponent is that of the first non-zero digit.
     for character in text.by_ref() {
         match character {
             b'.' => after_dot = true,
@@ -72,7 +71,7 @@ fn write_scientific(out: &mut Vec<u8>, shortest: &[u8]) {
             digit => {
                 exponent += i32::from(!after_dot && len > 0);
                 exponent -= i32::from(after_dot && len == 0);
-                // 17 digits tell all doubles apart; what comes behind them are zeros.
+                // 17 digits identify every double; further digits are zeros.
                 if let Some(place) = places.next() {
                     *place = *digit;
                 }
@@ -96,12 +95,13 @@ fn write_scientific(out: &mut Vec<u8>, shortest: &[u8]) {
     let (first, rest) = kept.split_first().unwrap_or((&b'0', &[]));
     out.extend_from_slice(&[*first, b'.']);
     out.extend_from_slice(if rest.is_empty() { b"0" } else { rest });
-    // A vector takes all that is written to it.
+    // Writing to a vector cannot fail.
     let _ = write!(out, "E{exponent}");
 }
 
-/// Java has two digits at least, as near as two digits get. Only among the smallest numbers is the
-/// second not a zero: 2^-1074 is 4.9E-324, though 5E-324 reads back too.
+/// Appends a number whose shortest form has a single digit. Java prints at least two, as near as two digits
+/// get; only for the smallest numbers is the second one not zero: 2^-1074 is 4.9E-324, although 5E-324 parses
+/// to it as well.
 fn write_subnormal_of_one_digit(out: &mut Vec<u8>, magnitude: f64) {
     let text = format!("{magnitude:.1E}");
     let text = if text.parse() == Ok(magnitude) {

@@ -1,21 +1,22 @@
-//! OpenTSDB's bytes: what its tables in HBase hold, as types and pure functions.
+//! OpenTSDB's storage formats: the content of its HBase tables, as types and pure functions.
 //!
-//! No I/O, no async, no clock: whoever reads and writes cells calls this crate to know what they
-//! mean. Each module is one format, with its layout at the top and its source named.
+//! No I/O, no async, no clock. Each module implements one format, with its layout at the top and its source
+//! named.
 //!
-//! | module | bytes |
+//! | module | format |
 //! |---|---|
 //! | [`name`] | names of metrics, tag keys and tag values (ISO-8859-1) |
 //! | [`uid`], [`uid_table`] | UIDs, and the families, qualifiers and counters of table `tsdb-uid` |
 //! | [`tsuid`] | metric UID and tag pairs: the identity of a series |
 //! | [`timestamp`] | seconds or milliseconds, and the hour a point belongs to |
-//! | [`value`] | integers of 1, 2, 4, 8 bytes and floats of 4, 8; the texts they are read from |
-//! | [`qualifier`] | a point's place in its hour, and the type of its value |
+//! | [`value`] | integers of 1, 2, 4, 8 bytes and floats of 4, 8; their text forms |
+//! | [`qualifier`] | a point's offset within its hour, and the type of its value |
 //! | [`salt`], [`row_key`], [`data_table`] | keys of table `tsdb` |
-//! | [`row`] | all cells of one hour of one series, read as points; points written as one cell |
-//! | [`java`] | doubles as Java prints them |
+//! | [`row`] | all cells of one hour of one series, decoded to points; points encoded as one cell |
+//! | [`java`] | doubles in Java's text form |
 //!
-//! All integers are big endian. `Ord` is HBase's order (unsigned bytes) wherever a type has it.
+//! All integers are big endian. `Ord`, where implemented, is HBase's order (unsigned bytes).
+
 #![warn(clippy::indexing_slicing)]
 
 pub mod data_table;

@@ -1,12 +1,12 @@
 //! Names of metrics, tag keys and tag values.
 //!
-//! A name is text outside and bytes inside: OpenTSDB encodes it as ISO-8859-1, one byte per
-//! character, so `é` is `E9` and not UTF-8's `C3 A9`. The bytes are a row key (family `id`) and a
-//! cell value (family `name`) of table `tsdb-uid`.
+//! Names are text in APIs and bytes in storage: OpenTSDB encodes them as ISO-8859-1, one byte per character, so
+//! `é` is `E9` rather than UTF-8's `C3 A9`. The bytes are a row key (family `id`) and a cell value (family
+//! `name`) of table `tsdb-uid`.
 //!
-//! Allowed are `a-z A-Z 0-9 - _ . /`, every letter of ISO-8859-1, and the deployment's extra
-//! characters (`tsd.core.tag.allow_specialchars`). OpenTSDB also takes letters beyond U+00FF and
-//! stores each of them as `?`, so that `日本` and `中国` become one name; those are refused here.
+//! Names consist of `a-z A-Z 0-9 - _ . /`, all letters of ISO-8859-1, and the deployment's extra characters
+//! (`tsd.core.tag.allow_specialchars`). OpenTSDB also accepts letters beyond U+00FF but stores each of them as
+//! `?`, so that `日本` and `中国` become one name; this crate rejects them.
 //!
 //! Source: OpenTSDB 2.4, `Tags.validateString`, `UniqueId.toBytes`.
 
@@ -15,22 +15,22 @@ use std::sync::Arc;
 
 use thiserror::Error;
 
-/// A name that table `tsdb-uid` can hold: 1 or more ISO-8859-1 characters.
+/// A name that table `tsdb-uid` can hold: one or more ISO-8859-1 characters.
 ///
 /// Ordered by bytes, as HBase orders rows. Clones share their bytes.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Name(Arc<[u8]>);
 
-/// Which characters and how many of them a new name may have.
+/// The characters and the length that new names may have.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NameRules {
-    /// Characters that are allowed besides the usual ones, in any order; empty by default.
-    /// Characters above U+00FF have no effect: they cannot be stored.
+    /// Characters allowed in addition to the standard ones, in any order; empty by default. Characters above U+00FF
+    /// cannot be stored and have no effect.
     pub extra_characters: String,
-    /// The longest name, in bytes (which is in characters).
+    /// The maximum length in bytes, which is also the number of characters.
     ///
-    /// The default is 32766: HBase's row keys have at most 32767 bytes, and one of them is left
-    /// for the zero byte that turns a key into the next one in a scan.
+    /// The default is 32766: HBase's row keys have at most 32767 bytes, one of which is reserved for the zero byte
+    /// that turns a key into its successor in a scan.
     pub max_length: usize,
 }
 
@@ -46,11 +46,11 @@ impl Default for NameRules {
     }
 }
 
-/// Characters of a refused name that its error shows, at most.
+/// The most characters of a rejected name that an error repeats.
 const EXCERPT: usize = 256;
 
-/// The text for an error: as it is, or its beginning and `…`. Who sends a megabyte as a name, or
-/// one name for a thousand series, is not sent it back a thousand times.
+/// `text` for an error message, truncated with `…`. Otherwise a client that sends a megabyte as a name, or one
+/// name for a thousand series, would get it back a thousand times.
 pub fn excerpt(text: &str) -> String {
     match text.char_indices().nth(EXCERPT) {
         Some((end, _)) => format!("{}…", text.get(..end).unwrap_or_default()),
@@ -77,7 +77,7 @@ pub enum NameError {
         /// The name, or its [`excerpt`].
         name: String,
     },
-    /// A character above U+00FF, which one byte cannot hold.
+    /// A character above U+00FF, which one byte cannot represent.
     #[error(
         "name `{name}` has the character `{character}`, which is not in ISO-8859-1 \
          and cannot be stored"
@@ -91,21 +91,21 @@ pub enum NameError {
     /// More characters than a row key can have.
     #[error("name has {length} characters, at most {max} are allowed")]
     TooLong {
-        /// Its characters.
+        /// Its length in characters.
         length: usize,
-        /// The most that [`NameRules::max_length`] allows.
+        /// [`NameRules::max_length`].
         max: usize,
     },
 }
 
 impl Name {
-    /// Checks `text` and encodes it.
+    /// Validates and encodes a name.
     ///
     /// # Errors
     ///
-    /// [`NameError`] names the first character that is not allowed. It never helps to repeat.
+    /// [`NameError`] identifies the first invalid character. Permanent.
     pub fn parse(text: &str, rules: &NameRules) -> Result<Name, NameError> {
-        // Nearly every name is plain ASCII, whose UTF-8 is its ISO-8859-1.
+        // Nearly all names are ASCII, which is the same in UTF-8 and ISO-8859-1.
         if text.bytes().all(is_plain) {
             return Name::of_checked(text.as_bytes(), rules);
         }
@@ -130,11 +130,11 @@ impl Name {
         Name::of_checked(&bytes, rules)
     }
 
-    /// Checks a name that arrived as ISO-8859-1, as telnet lines do: each byte is a character.
+    /// Validates a name encoded as ISO-8859-1, as in telnet lines, where each byte is a character.
     ///
     /// # Errors
     ///
-    /// As [`Name::parse`], but never [`NameError::NotLatin1`].
+    /// As [`Name::parse`], except [`NameError::NotLatin1`].
     pub fn parse_latin1(bytes: &[u8], rules: &NameRules) -> Result<Name, NameError> {
         if let Some(position) = bytes.iter().position(|byte| !is_allowed(*byte, rules)) {
             let character = bytes.get(position).map_or('\0', |byte| char::from(*byte));
@@ -148,8 +148,8 @@ impl Name {
         Name::of_checked(bytes, rules)
     }
 
-    /// Takes bytes that are stored already. Characters are not checked: OpenTSDB's command line
-    /// stores any, and other deployments allow others.
+    /// Accepts stored bytes without checking characters: OpenTSDB's command line stores any characters, and other
+    /// deployments may allow more.
     ///
     /// # Errors
     ///
@@ -183,7 +183,7 @@ impl Name {
     }
 }
 
-/// Allowed whatever the rules say, and the same byte in ASCII, UTF-8 and ISO-8859-1.
+/// Allowed under all rules, and the same byte in ASCII, UTF-8 and ISO-8859-1.
 fn is_plain(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.' | b'/')
 }
@@ -192,8 +192,8 @@ fn is_allowed(byte: u8, rules: &NameRules) -> bool {
     is_plain(byte) || is_latin1_letter(byte) || rules.extra_characters.contains(char::from(byte))
 }
 
-/// The letters of U+0080 to U+00FF: Java's `Character.isLetter`, Unicode's categories L*.
-/// `×` (D7) and `÷` (F7) lie among them and are none.
+/// The letters of U+0080 to U+00FF: Java's `Character.isLetter`, Unicode categories L*. `×` (D7) and `÷` (F7)
+/// are not letters.
 fn is_latin1_letter(byte: u8) -> bool {
     matches!(byte, 0xaa | 0xb5 | 0xba | 0xc0..=0xd6 | 0xd8..=0xf6 | 0xf8..=0xff)
 }
@@ -223,7 +223,7 @@ impl AsRef<[u8]> for Name {
     }
 }
 
-/// Maps keyed by names can be searched by bytes without making a name.
+/// Allows looking up maps keyed by names by bytes.
 impl std::borrow::Borrow<[u8]> for Name {
     fn borrow(&self) -> &[u8] {
         self.as_bytes()

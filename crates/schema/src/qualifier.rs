@@ -1,4 +1,4 @@
-//! Qualifiers of points: when in the hour, and what kind of value.
+//! Qualifiers of points: the offset within the hour and the type of the value.
 //!
 //! ```text
 //!   seconds, 2 bytes:   bits 15..4  seconds since the base time, 0..3599     bits 3..0  flags
@@ -9,12 +9,12 @@
 //!                       bits 2..0   length of the value in bytes, minus 1
 //! ```
 //!
-//! A qualifier whose first four bits are all set has milliseconds; one with seconds never starts so
-//! (3599 is `E0F`). A whole second sent as milliseconds keeps 4 bytes: it is another cell than that
-//! second's, at the same instant.
+//! A qualifier whose first four bits are all set has milliseconds; one with seconds never starts that way (3599
+//! is `E0F`). A whole second sent as milliseconds keeps its 4 bytes: it is a different cell than that second's,
+//! at the same instant.
 //!
-//! Source: OpenTSDB 2.4, `Internal.buildQualifier`, `Internal.getOffsetFromQualifier`,
-//! `Const.FLAG_BITS`, `Const.MS_FLAG_BITS`.
+//! Source: OpenTSDB 2.4, `Internal.buildQualifier`, `Internal.getOffsetFromQualifier`, `Const.FLAG_BITS`,
+//! `Const.MS_FLAG_BITS`.
 
 use std::fmt;
 
@@ -30,18 +30,18 @@ const MILLIS_MARK: u8 = 0xf0;
 /// A point's qualifier: 2 or 4 bytes, held inline. Ordered by bytes, as HBase orders cells.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Qualifier {
-    // The two bytes behind a qualifier with seconds are zero. With milliseconds the first byte is
-    // greater than any with seconds, so the derived order is that of the bytes.
+    // A qualifier with seconds is padded with two zero bytes. The first byte of one with milliseconds is greater
+    // than that of any with seconds, so the derived order is that of the stored bytes.
     bytes: [u8; 4],
 }
 
-/// A qualifier that ends too early.
+/// A truncated qualifier.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("qualifier `{qualifier}` ends within a point, expected {expected} more bytes")]
 pub struct QualifierError {
-    /// What is there, as hex.
+    /// The existing bytes, as hex.
     pub qualifier: String,
-    /// How many bytes are missing.
+    /// The number of missing bytes.
     pub expected: usize,
 }
 
@@ -68,20 +68,20 @@ impl Qualifier {
         }
     }
 
-    /// Takes the first qualifier of `bytes` and says what is left: a compacted cell's qualifier is
-    /// many of them, an appended point's is followed by its value.
+    /// Splits the first qualifier off `bytes`: the qualifier of a compacted cell is a sequence of them, and an
+    /// appended point's is followed by its value.
     ///
-    /// Offsets beyond the hour, which no writer makes, are read as they are.
+    /// Offsets beyond the hour, which no writer produces, are returned unchanged.
     ///
     /// # Errors
     ///
-    /// [`QualifierError`] if fewer than 2 bytes are there, or 4 where the first says milliseconds.
+    /// [`QualifierError`] if there are fewer than 2 bytes, or fewer than 4 for milliseconds.
     #[inline]
     pub fn read(bytes: &[u8]) -> Result<(Qualifier, &[u8]), QualifierError> {
         Qualifier::split_first(bytes).ok_or_else(|| Qualifier::cut_off(bytes))
     }
 
-    /// As [`Qualifier::read`], without saying why it fails.
+    /// As [`Qualifier::read`], without an error.
     #[inline]
     pub(crate) fn split_first(bytes: &[u8]) -> Option<(Qualifier, &[u8])> {
         match *bytes {
@@ -122,7 +122,7 @@ impl Qualifier {
     /// Appends the stored bytes to `out`.
     #[inline]
     pub fn write_to(&self, out: &mut Vec<u8>) {
-        // Copying all four and taking some back beats a copy of a length that is not known.
+        // Copying four bytes and truncating is faster than a copy of variable length.
         let end = out.len() + if self.is_ms() { 4 } else { 2 };
         out.extend_from_slice(&self.bytes);
         out.truncate(end);
@@ -135,8 +135,7 @@ impl Qualifier {
         first >= MILLIS_MARK
     }
 
-    /// Milliseconds since the base time: below 3600000 in what a writer makes, below 4194304 in any
-    /// bytes.
+    /// Milliseconds since the base time: below 3600000 for all writers, below 4194304 for arbitrary bytes.
     #[inline]
     pub const fn offset_ms(&self) -> u32 {
         let bits = u32::from_be_bytes(self.bytes);
@@ -147,7 +146,7 @@ impl Qualifier {
         }
     }
 
-    /// As [`Qualifier::offset_ms`], of a qualifier with `width` bytes, from its bits without the flags.
+    /// As [`Qualifier::offset_ms`], for a qualifier of `width` bytes given by its bits without flags.
     #[inline]
     pub const fn offset_ms_of(width: usize, bits: i64) -> i64 {
         if width == 4 {
@@ -175,7 +174,7 @@ impl Qualifier {
         self.flags() & 0x08 != 0
     }
 
-    /// The same instant with another length of the value, 1 to 8.
+    /// The same qualifier with another length of the value, 1 to 8.
     pub(crate) fn with_value_len(self, len: u8) -> Qualifier {
         let [first, second, third, fourth] = self.bytes;
         let set = |byte: u8| byte & 0xf8 | (len.wrapping_sub(1) & 0x07);

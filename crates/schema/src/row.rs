@@ -1,6 +1,6 @@
-//! A row of table `tsdb`: all cells of one hour of one series, read as points.
+//! A row of table `tsdb`: all cells of one hour of one series, decoded to points.
 //!
-//! Points lie in a row in three forms, which may be there together:
+//! A row stores points in three forms, which can occur together:
 //!
 //! ```text
 //!               qualifier                                value
@@ -8,16 +8,15 @@
 //!   compacted   qualifiers of all points, in time order  their values, then a meta byte:
 //!                                                        01 if seconds and milliseconds are mixed
 //!   appended    05 00 00                                 qualifier, value, qualifier, value, ...
-//!                                                        as they arrived; the last one counts
+//!                                                        in order of arrival; the last one wins
 //! ```
 //!
-//! Beside them there are annotations and histograms, which are not points.
+//! Rows can also contain annotations and histograms, which are not points.
 //!
-//! [`decode_row`] gives a row's points in order of time; [`decode_cell`] the points of one cell as
-//! they are stored; [`CompactedCell`] writes the compacted form.
+//! [`decode_row`] returns a row's points in order of time; [`decode_cell`] the points of one cell as stored;
+//! [`CompactedCell`] encodes the compacted form.
 //!
-//! Source: OpenTSDB 2.4, `CompactionQueue`, `Internal.extractDataPoints`, `AppendDataPoints`,
-//! `RowSeq`.
+//! Source: OpenTSDB 2.4, `CompactionQueue`, `Internal.extractDataPoints`, `AppendDataPoints`, `RowSeq`.
 
 mod cell;
 mod compacted;

@@ -5,12 +5,11 @@
 //!   0..8 |     3      |     4     |    3     |    3     |    3     |    3     |     bytes
 //! ```
 //!
-//! The UIDs have the deployment's widths (3 is the default), the base time is seconds since the
-//! epoch, and everything is big endian. HBase sorts keys as unsigned bytes, so the rows of a metric
-//! lie in order of time: a query is one range scan per metric and salt bucket. Tag pairs ascend by
-//! tagk UID, because one series must have one key.
+//! UIDs have the deployment's widths (3 by default), the base time is seconds since the epoch, and everything
+//! is big endian. HBase sorts keys as unsigned bytes, so the rows of a metric are in order of time: a query is
+//! one range scan per metric and salt bucket. Tag pairs ascend by tagk UID, so that a series has a unique key.
 //!
-//! One kind of row has no tags: that of global annotations, whose salt and metric are zeros.
+//! Rows of global annotations have no tags; their salt and metric are zeros.
 //!
 //! Source: OpenTSDB 2.4, `IncomingDataPoints.rowKeyTemplate`, `Tags.resolveOrCreateAll`,
 //! `TsdbQuery.getScanner`, `Annotation.getRowKey`.
@@ -26,8 +25,7 @@ use crate::timestamp::{BaseTime, HOUR_SECONDS};
 use crate::tsuid::{TagPairs, Tsuid, TsuidError};
 use crate::uid::{MetricUid, UidWidths};
 
-/// Where the parts of a deployment's row keys begin and end. OpenTSDB's defaults by default: no
-/// salt, UIDs of 3 bytes.
+/// The layout of a deployment's row keys. By default OpenTSDB's: no salt, UIDs of 3 bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct RowKeyLayout {
     /// The salt before the metric.
@@ -39,14 +37,14 @@ pub struct RowKeyLayout {
 /// Bytes of the base time.
 const BASE_TIME_BYTES: usize = size_of::<u32>();
 
-/// A row key. Ordered by bytes, as HBase orders rows; up to 64 are held inline.
+/// A row key. Ordered by bytes, as HBase orders rows; up to 64 bytes are stored inline.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RowKey(SmallVec<[u8; 64]>);
 
 /// Why bytes are not a row key of table `tsdb`.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum RowKeyError {
-    /// Not even salt, metric and base time.
+    /// Shorter than salt, metric and base time.
     #[error("row key `{key}` has {actual} bytes, expected at least {expected}")]
     TooShort {
         /// The key, as hex.
@@ -56,17 +54,17 @@ pub enum RowKeyError {
         /// Bytes of the key.
         actual: usize,
     },
-    /// A tag that is cut off.
+    /// A truncated tag.
     #[error("row key `{key}` has {length} bytes of tags, expected a multiple of {tag}")]
     PartialTag {
         /// The key, as hex.
         key: String,
-        /// Bytes behind the base time.
+        /// Bytes after the base time.
         length: usize,
         /// Bytes of a tag.
         tag: usize,
     },
-    /// No tags, though the metric is not the zeros of a global annotation.
+    /// No tags, although the metric is not that of global annotations.
     #[error("row key `{key}` has no tags, at least 1 is needed")]
     NoTags {
         /// The key, as hex.
@@ -90,7 +88,7 @@ impl RowKey {
         RowKey(key)
     }
 
-    /// The key of the row that holds an hour's global annotations.
+    /// The key of the row with an hour's global annotations.
     pub fn global_annotations(layout: &RowKeyLayout, base: BaseTime) -> RowKey {
         let mut key = SmallVec::from_elem(0, layout.salt.width() + layout.widths.metric.bytes());
         key.extend_from_slice(&base.seconds().to_be_bytes());
@@ -109,7 +107,7 @@ pub fn write_row_key(layout: &RowKeyLayout, tsuid: &[u8], base: BaseTime, out: &
     parts(layout, tsuid, base, |part| out.extend_from_slice(part));
 }
 
-/// Says the parts of a row key in their order.
+/// Passes the parts of a row key to `part`, in order.
 #[inline]
 fn parts(layout: &RowKeyLayout, tsuid: &[u8], base: BaseTime, mut part: impl FnMut(&[u8])) {
     if layout.salt.width() > 0 {
@@ -141,7 +139,7 @@ impl AsRef<[u8]> for RowKey {
     }
 }
 
-/// A stored row key, taken apart without copying.
+/// A decoded row key, borrowing from its bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RowKeyRef<'a> {
     widths: UidWidths,
@@ -153,9 +151,9 @@ pub struct RowKeyRef<'a> {
 }
 
 impl<'a> RowKeyRef<'a> {
-    /// Takes a key apart.
+    /// Decodes a key.
     ///
-    /// The salt and the order of the tags are not checked: reading needs neither. See
+    /// The salt and the order of the tags are not validated, since reading needs neither; see
     /// [`RowKeyRef::has_valid_salt`] and [`RowKeyRef::tsuid`].
     ///
     /// # Errors
@@ -167,7 +165,7 @@ impl<'a> RowKeyRef<'a> {
             let (salt, rest) = bytes.split_at_checked(salt.width())?;
             let (metric, rest) = rest.split_at_checked(widths.metric.bytes())?;
             let (base_time, tags) = rest.split_first_chunk()?;
-            // The width is one of a UID, so this holds for every metric of that width.
+            // Cannot fail: the slice has the width of a UID.
             let uid = MetricUid::from_bytes(metric).ok()?;
             Some((salt, uid, metric, u32::from_be_bytes(*base_time), tags))
         };
@@ -200,7 +198,7 @@ impl<'a> RowKeyRef<'a> {
         })
     }
 
-    /// The salt: as many bytes as the layout has.
+    /// The salt, of the layout's width.
     pub const fn salt(&self) -> &'a [u8] {
         self.salt
     }
@@ -220,7 +218,7 @@ impl<'a> RowKeyRef<'a> {
         self.base_time
     }
 
-    /// The tags, in stored order, which is ascending by tagk UID in every row that a writer made.
+    /// The tags in stored order, which is ascending by tagk UID in every row that a writer produces.
     pub fn tags(&self) -> TagPairs<'a> {
         TagPairs::new(self.tags, &self.widths)
     }
@@ -235,8 +233,8 @@ impl<'a> RowKeyRef<'a> {
         self.tags.is_empty()
     }
 
-    /// Puts the bytes of the series' TSUID into `out`, in place of what was there. Unchecked, for
-    /// scans that group rows by series.
+    /// Replaces the content of `out` by the bytes of the series' TSUID. Not validated; for scans that group rows by
+    /// series.
     pub fn tsuid_bytes(&self, out: &mut Vec<u8>) {
         out.clear();
         out.extend_from_slice(self.metric_bytes);
@@ -247,16 +245,16 @@ impl<'a> RowKeyRef<'a> {
     ///
     /// # Errors
     ///
-    /// [`TsuidError::Length`] for global annotations, [`TsuidError::NotAscending`] for tags in an
-    /// order that no writer makes.
+    /// [`TsuidError::Length`] for global annotations, [`TsuidError::NotAscending`] for an order of tags that no
+    /// writer produces.
     pub fn tsuid(&self) -> Result<Tsuid, TsuidError> {
         let mut bytes = SmallVec::<[u8; 64]>::from_slice(self.metric_bytes);
         bytes.extend_from_slice(self.tags);
         Tsuid::from_bytes(&bytes, &self.widths)
     }
 
-    /// Whether the salt is the one that the layout gives this series. A row with another is never
-    /// found by its key, only by scans.
+    /// Whether the salt is the one that the layout assigns to this series. A row with another salt is found only by
+    /// scans, never by its key.
     pub fn has_valid_salt(&self, layout: &RowKeyLayout) -> bool {
         if self.is_global() {
             return self.salt.iter().all(|byte| *byte == 0);
@@ -269,8 +267,8 @@ impl<'a> RowKeyRef<'a> {
 
 /// The row keys of a metric in one bucket: from `start`, inclusive, to `stop`, exclusive.
 ///
-/// Visit all of [`SaltLayout::buckets`]; without salt that is bucket 0. A `stop` of
-/// [`BaseTime::MAX`], which [`BaseTime::next_hour`] does not pass, includes that last hour.
+/// A reader must visit all of [`SaltLayout::buckets`]; without salt that is bucket 0. A `stop` of
+/// [`BaseTime::MAX`], at which [`BaseTime::next_hour`] saturates, includes that last hour.
 pub fn metric_range(
     layout: &RowKeyLayout,
     metric: MetricUid,

@@ -1,4 +1,4 @@
-//! Salt: bytes before a row key that spread the series over buckets, and so over region servers.
+//! Salt: a row key prefix that spreads series over buckets, and so over region servers.
 //!
 //! ```text
 //!   b    = metric UID ++ tag pairs                  (the TSUID; the base time is not hashed)
@@ -7,34 +7,34 @@
 //!   salt = the low `width` bytes of n, big endian
 //! ```
 //!
-//! All hours of a series share one bucket, and whoever scans a metric visits every bucket. The keys
-//! of global annotations keep zeros in the salt's place.
+//! All hours of a series are in one bucket, and a scan of a metric visits every bucket. Keys of global
+//! annotations have zeros in place of the salt.
 //!
 //! Source: OpenTSDB 2.4, `RowKey.prefixKeyWithSalt`, `Const.SALT_WIDTH`, `Const.SALT_BUCKETS`.
 
 use thiserror::Error;
 
-/// How many salt bytes a deployment's row keys start with, and over how many buckets they spread.
-/// A property of the tables, as UID widths are. Off by default.
+/// The number of salt bytes of a deployment's row keys and the number of buckets. A property of the tables, as
+/// UID widths are. Off by default.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SaltLayout {
     width: u8,
     buckets: u32,
 }
 
-/// Why a salt cannot be as asked.
+/// An invalid salt layout.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum SaltError {
     /// A width outside 0 to 8.
     #[error("{bytes} bytes is not a salt width, expected 0 to 8")]
     Width {
-        /// The refused width.
+        /// The rejected width.
         bytes: usize,
     },
     /// A number of buckets outside 1 to 2147483647.
     #[error("{buckets} is not a number of salt buckets, expected 1 to 2147483647")]
     Buckets {
-        /// The refused number.
+        /// The rejected number.
         buckets: u32,
     },
 }
@@ -65,12 +65,12 @@ impl SaltLayout {
         }
     }
 
-    /// Salt bytes of each row key: 0 to 8, 0 if salt is off.
+    /// Salt bytes of each row key, 0 to 8; 0 if salt is off.
     pub const fn width(self) -> usize {
         self.width as usize
     }
 
-    /// The buckets that series are spread over. Means nothing if salt is off.
+    /// The number of buckets; meaningless if salt is off.
     pub const fn bucket_count(self) -> u32 {
         self.buckets
     }
@@ -80,7 +80,7 @@ impl SaltLayout {
         let hash = tsuid.iter().fold(1_i32, |hash, byte| {
             hash.wrapping_mul(31).wrapping_add(i32::from(byte.cast_signed()))
         });
-        // `new` leaves no number of buckets that is negative or zero.
+        // `new` ensures that the number of buckets is positive.
         hash.wrapping_rem(self.buckets.cast_signed()).unsigned_abs()
     }
 
@@ -91,7 +91,7 @@ impl SaltLayout {
         }
     }
 
-    /// The salt of a bucket: its number in `width` bytes, cut off at the left if it has more.
+    /// The salt of a bucket: its number in `width` bytes, dropping higher bytes.
     pub fn bytes_of(self, bucket: u32) -> SaltBytes {
         SaltBytes {
             bytes: u64::from(bucket).to_be_bytes(),
@@ -99,9 +99,8 @@ impl SaltLayout {
         }
     }
 
-    /// The buckets that a scan must visit, ascending: one for each salt that occurs. Without salt
-    /// that is bucket 0 alone, and where the width holds fewer numbers than there are buckets,
-    /// those that the width can tell apart.
+    /// The buckets that a scan must visit, ascending: one per distinct salt. Without salt that is bucket 0; if the
+    /// width has fewer values than there are buckets, one bucket per value.
     pub fn buckets(self) -> std::ops::Range<u32> {
         match self.width {
             0 => 0..1,
@@ -117,7 +116,7 @@ impl Default for SaltLayout {
     }
 }
 
-/// The salt of one bucket, held inline.
+/// The salt of one bucket, stored inline.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SaltBytes {
     bytes: [u8; 8],

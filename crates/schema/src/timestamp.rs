@@ -1,12 +1,12 @@
 //! Times of points, and the hours that their rows cover.
 //!
-//! A time has the resolution in which it was sent. OpenTSDB tells the two apart by magnitude: if
-//! any of the upper 32 bits is set, the number is milliseconds, else seconds. So seconds reach
+//! A time has the resolution in which it was sent. OpenTSDB derives the resolution from the magnitude: if any
+//! of the upper 32 bits is set, the number is milliseconds, otherwise seconds. Seconds therefore reach
 //! 4294967295 (the year 2106), and milliseconds before 1970-02-19T17:02:47.296Z cannot be sent.
 //!
-//! A row's base time has 4 bytes, so milliseconds end with the same hour as seconds do. OpenTSDB
-//! accepts up to 9999999999999 ms and lets the base time wrap, which puts the point into another
-//! year; those are refused here.
+//! A row's base time has 4 bytes, so milliseconds end with the same hour as seconds. OpenTSDB accepts up to
+//! 9999999999999 ms and lets the base time wrap, which stores the point in another year; this crate rejects
+//! such times.
 //!
 //! Source: OpenTSDB 2.4, `TSDB.addPointInternal`, `Internal.baseTime`, `Const.MAX_TIMESPAN`.
 
@@ -24,8 +24,8 @@ pub const MAX_MILLIS: i64 = 4_294_967_295_999;
 
 /// A point's time, in seconds or in milliseconds.
 ///
-/// Equal only if resolution and number are equal: a whole second that was sent as milliseconds is
-/// another cell than that second. Compare [`Timestamp::as_millis`] to compare instants.
+/// Equal only if resolution and number are equal, since a whole second sent as milliseconds is a different cell
+/// than that second. To compare instants, compare [`Timestamp::as_millis`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Timestamp(Resolution);
 
@@ -36,48 +36,48 @@ enum Resolution {
     Millis(u64),
 }
 
-/// Why a number is not a point's time.
+/// Why a number is not a valid time.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum TimestampError {
-    /// Zero or less.
+    /// Zero or negative.
     #[error("timestamp {value} is not positive")]
     NotPositive {
-        /// The refused number.
+        /// The rejected number.
         value: i64,
     },
-    /// Milliseconds below zero.
+    /// Negative milliseconds.
     #[error("timestamp {value} ms is negative")]
     NegativeMillis {
-        /// The refused number.
+        /// The rejected number.
         value: i64,
     },
     /// Milliseconds after the last hour that a row key can hold.
     #[error("timestamp {value} ms is after {MAX_MILLIS}, the last that can be stored")]
     TooLate {
-        /// The refused number.
+        /// The rejected number.
         value: i64,
     },
     /// Seconds that are not the start of an hour.
     #[error("base time {seconds} is not a multiple of {HOUR_SECONDS} seconds")]
     NotAnHour {
-        /// The refused number.
+        /// The rejected number.
         seconds: u32,
     },
 }
 
-/// Why a text is not a point's time.
+/// Why a text is not a valid time.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum TimestampTextError {
-    /// No integer.
+    /// Not an integer.
     #[error(transparent)]
     NotAnInteger(#[from] IntegerTextError),
-    /// An integer that is no time.
+    /// An integer that is not a valid time.
     #[error(transparent)]
     Timestamp(#[from] TimestampError),
 }
 
 impl Timestamp {
-    /// Takes a number whose magnitude tells its resolution, as all of OpenTSDB's doors do.
+    /// A time whose resolution is derived from its magnitude, as in all of OpenTSDB's protocols.
     ///
     /// # Errors
     ///
@@ -92,9 +92,8 @@ impl Timestamp {
         }
     }
 
-    /// Reads a telnet timestamp. OpenTSDB deletes all dots and reads the rest as an integer, so
-    /// `1356998400.250` is milliseconds as meant, and `1356998400.5` is 13569984005, which is
-    /// milliseconds of June 1970.
+    /// Parses a telnet timestamp. OpenTSDB removes all dots and parses the rest as an integer, so `1356998400.250`
+    /// is milliseconds as intended, whereas `1356998400.5` is 13569984005, which is milliseconds of June 1970.
     ///
     /// # Errors
     ///
@@ -113,7 +112,7 @@ impl Timestamp {
         Timestamp(Resolution::Seconds(seconds))
     }
 
-    /// A time in milliseconds since the epoch, which it stays even if it is a whole second.
+    /// A time in milliseconds since the epoch, even if it is a whole second.
     ///
     /// # Errors
     ///
@@ -190,12 +189,12 @@ impl BaseTime {
     /// The last hour that a row key can hold.
     pub const MAX: BaseTime = BaseTime::of_seconds(u32::MAX);
 
-    /// The hour that holds a second.
+    /// The hour that contains a second.
     pub const fn of_seconds(seconds: u32) -> BaseTime {
         BaseTime(seconds - seconds % HOUR_SECONDS)
     }
 
-    /// Takes a stored base time.
+    /// Accepts a stored base time.
     ///
     /// # Errors
     ///
@@ -218,7 +217,7 @@ impl BaseTime {
         self.0 as i64 * 1000
     }
 
-    /// The hour after this one; [`BaseTime::MAX`] stays what it is.
+    /// The next hour; saturates at [`BaseTime::MAX`].
     pub const fn next_hour(self) -> BaseTime {
         BaseTime::of_seconds(self.0.saturating_add(HOUR_SECONDS))
     }

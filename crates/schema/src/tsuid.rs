@@ -5,9 +5,9 @@
 //!       3      |    3     |    3     |    3     |    3     |       bytes (the deployment's widths)
 //! ```
 //!
-//! It is a row key without salt and base time, and the row key of table `tsdb-meta`. There is at
-//! least one tag, and tags ascend by tagk UID (never by name), because one series must have one
-//! TSUID. Its text is upper-case hex.
+//! A TSUID is a row key without salt and base time, and the row key of table `tsdb-meta`. It has at least one
+//! tag, and tags ascend by tagk UID (not by name), so that a series has a unique TSUID. Its text form is
+//! upper-case hex.
 //!
 //! Source: OpenTSDB 2.4, `UniqueId.getTSUIDFromKey`, `Tags.resolveOrCreateAll`.
 
@@ -21,14 +21,14 @@ use crate::uid::{MetricUid, TagkUid, TagvUid, Uid, UidWidths};
 
 /// The identity of a series. Ordered by bytes, as HBase orders rows.
 ///
-/// Four tags of the default widths are held inline.
+/// Four tags of the default widths are stored inline.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Tsuid(SmallVec<[u8; 32]>);
 
-/// Why something is not a TSUID.
+/// Why bytes, text or UIDs are not a TSUID.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum TsuidError {
-    /// No tag: every series has at least one.
+    /// No tags; every series has at least one.
     #[error("series of metric {metric} has no tags, at least 1 is needed")]
     NoTags {
         /// The metric's UID.
@@ -44,32 +44,32 @@ pub enum TsuidError {
         /// Another, or the same.
         second: TagvUid,
     },
-    /// The bytes are not a metric and one or more whole tags.
+    /// The bytes are not a metric followed by one or more complete tags.
     #[error("TSUID `{tsuid}` has {length} bytes, expected {metric} and one or more times {tag} bytes")]
     Length {
         /// The bytes, as hex.
         tsuid: String,
-        /// How many they are.
+        /// Their number.
         length: usize,
         /// The metric's width.
         metric: usize,
         /// The width of a tag: tagk and tagv.
         tag: usize,
     },
-    /// A tag key that is not above the one before it.
+    /// A tag key that is not greater than its predecessor.
     #[error("TSUID `{tsuid}` has tag key {tagk} after {previous}, expected ascending tag keys")]
     NotAscending {
         /// The bytes, as hex.
         tsuid: String,
-        /// The key before.
+        /// The preceding key.
         previous: TagkUid,
-        /// The key that should be greater.
+        /// The key out of order.
         tagk: TagkUid,
     },
     /// Text that is not hex.
     #[error("`{text}` is not a TSUID, expected hex")]
     Hex {
-        /// The refused text.
+        /// The rejected text.
         text: String,
     },
 }
@@ -79,8 +79,8 @@ impl Tsuid {
     ///
     /// # Errors
     ///
-    /// [`TsuidError::NoTags`] and [`TsuidError::DuplicateTagk`]. How many tags are too many is the
-    /// deployment's to say, before UIDs are assigned.
+    /// [`TsuidError::NoTags`] and [`TsuidError::DuplicateTagk`]. The maximum number of tags is a setting of the
+    /// deployment, checked before UIDs are assigned.
     pub fn new(metric: MetricUid, tags: &mut [(TagkUid, TagvUid)]) -> Result<Tsuid, TsuidError> {
         if tags.is_empty() {
             return Err(TsuidError::NoTags { metric });
@@ -99,7 +99,7 @@ impl Tsuid {
         Ok(Tsuid(bytes))
     }
 
-    /// The TSUID that is stored as these bytes.
+    /// Validates a stored TSUID.
     ///
     /// # Errors
     ///
@@ -131,7 +131,7 @@ impl Tsuid {
         Ok(tsuid)
     }
 
-    /// Reads hex of either case.
+    /// Parses hex of either case.
     ///
     /// # Errors
     ///
@@ -148,8 +148,7 @@ impl Tsuid {
         &self.0
     }
 
-    /// The metric. `widths` must be those that the TSUID was made with, or the answer means
-    /// nothing.
+    /// The metric. `widths` must be those of the TSUID, otherwise the result is meaningless.
     pub fn metric(&self, widths: &UidWidths) -> MetricUid {
         let width = widths.metric.bytes();
         MetricUid::new(first_uid(self.0.get(..width).unwrap_or(&self.0)))
@@ -179,7 +178,7 @@ impl AsRef<[u8]> for Tsuid {
     }
 }
 
-/// Maps keyed by TSUIDs can be searched by bytes without making a TSUID.
+/// Allows looking up maps keyed by TSUIDs by bytes.
 impl std::borrow::Borrow<[u8]> for Tsuid {
     fn borrow(&self) -> &[u8] {
         self.as_bytes()
@@ -194,8 +193,7 @@ pub struct TagPairs<'a> {
 }
 
 impl<'a> TagPairs<'a> {
-    /// The tags in `bytes`: pairs of a tagk and a tagv UID. Bytes at the end that are no whole pair
-    /// are left out.
+    /// The tags in `bytes`: pairs of a tagk and a tagv UID. Ignores an incomplete pair at the end.
     pub(crate) fn new(bytes: &'a [u8], widths: &UidWidths) -> TagPairs<'a> {
         TagPairs {
             tagk_width: widths.tagk.bytes(),
@@ -219,7 +217,7 @@ impl Iterator for TagPairs<'_> {
 
 impl ExactSizeIterator for TagPairs<'_> {}
 
-/// The UID of 1 to 8 bytes; of other lengths, which no checked width gives, a zero.
+/// The UID of 1 to 8 bytes; a zero for other lengths, which no valid width produces.
 fn first_uid(bytes: &[u8]) -> Uid {
     Uid::from_bytes(bytes).unwrap_or(Uid::ZERO)
 }

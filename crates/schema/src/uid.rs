@@ -1,18 +1,17 @@
-//! UIDs: the fixed-width numbers that stand for names in row keys.
+//! UIDs: fixed-width numbers that replace names in row keys.
 //!
-//! Metrics, tag keys and tag values have a number space each, with a width of 1 to 8 bytes that is
-//! a property of the deployment's tables (3 by default; nothing in storage records it). A UID is
-//! the number, big endian, and sorts as unsigned bytes. Number 0 is never assigned.
+//! Metrics, tag keys and tag values each have a number space, with a width of 1 to 8 bytes that is a property
+//! of the deployment's tables (3 by default; storage does not record it). A UID is the number in big endian and
+//! sorts as unsigned bytes. Number 0 is never assigned.
 //!
-//! Source: OpenTSDB 2.4, `UniqueId`, `TSDB.METRICS_QUAL`, `TSDB.TAG_NAME_QUAL`,
-//! `TSDB.TAG_VALUE_QUAL`.
+//! Source: OpenTSDB 2.4, `UniqueId`, `TSDB.METRICS_QUAL`, `TSDB.TAG_NAME_QUAL`, `TSDB.TAG_VALUE_QUAL`.
 
 use std::fmt;
 use std::str::FromStr;
 
 use thiserror::Error;
 
-/// Which number space a UID is of.
+/// The number space of a UID.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum UidKind {
     /// Names of metrics.
@@ -24,7 +23,7 @@ pub enum UidKind {
 }
 
 impl UidKind {
-    /// The three kinds, in the order in which a new point's names are assigned.
+    /// The three kinds, in the order in which the names of a new point are assigned.
     pub const ALL: [UidKind; 3] = [UidKind::Metric, UidKind::Tagk, UidKind::Tagv];
 
     /// The kind's qualifier in both families of table `tsdb-uid`.
@@ -32,7 +31,7 @@ impl UidKind {
         self.as_str().as_bytes()
     }
 
-    /// The kind's word, which is its qualifier: `metrics`, `tagk`, `tagv`.
+    /// The name of the kind, which is its qualifier: `metrics`, `tagk`, `tagv`.
     pub const fn as_str(self) -> &'static str {
         match self {
             UidKind::Metric => "metrics",
@@ -41,7 +40,7 @@ impl UidKind {
         }
     }
 
-    /// The kind that has this qualifier, if one has.
+    /// The kind with this qualifier.
     pub fn from_qualifier(qualifier: &[u8]) -> Option<UidKind> {
         UidKind::ALL
             .into_iter()
@@ -58,7 +57,7 @@ impl fmt::Display for UidKind {
 impl FromStr for UidKind {
     type Err = UidError;
 
-    /// Reads `metric` or `metrics`, `tagk`, `tagv`; in lower case, as OpenTSDB does.
+    /// Parses `metric` or `metrics`, `tagk`, `tagv`; in lower case only, as OpenTSDB does.
     fn from_str(text: &str) -> Result<UidKind, UidError> {
         match text {
             "metric" | "metrics" => Ok(UidKind::Metric),
@@ -71,19 +70,19 @@ impl FromStr for UidKind {
     }
 }
 
-/// Why something is not a UID, a width or a kind.
+/// Why a value is not a UID, a width or a kind.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum UidError {
     /// A width outside 1 to 8.
     #[error("{bytes} bytes is not a UID width, expected 1 to 8")]
     Width {
-        /// The refused width.
+        /// The rejected width.
         bytes: usize,
     },
     /// A number that does not fit the width.
     #[error("UID number {number} does not fit {width} bytes, the largest is {max}")]
     TooLarge {
-        /// The refused number.
+        /// The rejected number.
         number: u64,
         /// The width, in bytes.
         width: u8,
@@ -93,18 +92,18 @@ pub enum UidError {
     /// Text that is not the hex of 1 to 8 bytes.
     #[error("`{text}` is not a UID, expected 1 to 8 bytes as hex")]
     Hex {
-        /// The refused text.
+        /// The rejected text.
         text: String,
     },
-    /// A word that is no kind.
+    /// A word that is not a kind.
     #[error("`{text}` is not a kind of UID, expected metrics, tagk or tagv")]
     UnknownKind {
-        /// The refused text.
+        /// The rejected text.
         text: String,
     },
 }
 
-/// How many bytes the UIDs of a kind have: 1 to 8.
+/// The number of bytes of the UIDs of a kind: 1 to 8.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct UidWidth(u8);
 
@@ -129,8 +128,8 @@ impl UidWidth {
         self.0 as usize
     }
 
-    /// The largest number that can be assigned: all bytes `FF`, except that OpenTSDB's signed
-    /// counter ends at 2^63 - 1 for 8 bytes.
+    /// The largest number that can be assigned: all bytes `FF`, except that OpenTSDB's signed counter limits 8
+    /// bytes to 2^63 - 1.
     pub const fn max_number(self) -> u64 {
         match self.0 {
             8.. => i64::MAX as u64,
@@ -159,7 +158,7 @@ impl fmt::Display for UidWidth {
     }
 }
 
-/// The widths of a deployment. 3, 3 and 3 by default.
+/// The widths of a deployment; 3, 3 and 3 by default.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct UidWidths {
     /// `tsd.storage.uid.width.metric`
@@ -187,8 +186,8 @@ impl UidWidths {
 }
 
 /// A UID of any kind: 1 to 8 bytes, held inline.
-// The derived order is that of the bytes: behind `len` all bytes are zero, so two UIDs whose arrays
-// are equal differ by zeros at the end, and the shorter is the lesser.
+// The derived order is that of the stored bytes: all bytes after `len` are zero, so UIDs with equal arrays differ only in
+// trailing zeros, and the shorter one is smaller.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Uid {
     bytes: [u8; 8],
@@ -216,12 +215,12 @@ impl Uid {
                 max,
             });
         }
-        // The number fits, so what is shifted out at the left is zero.
+        // The number fits, so only zeros are shifted out.
         let bytes = (number << (8 * (8 - u32::from(width.0)))).to_be_bytes();
         Ok(Uid { bytes, len: width.0 })
     }
 
-    /// The UID that is stored as these bytes.
+    /// The UID with these stored bytes.
     ///
     /// # Errors
     ///
@@ -233,7 +232,7 @@ impl Uid {
         Ok(Uid { bytes, len: width.0 })
     }
 
-    /// Reads hex of either case, 2 digits a byte.
+    /// Parses hex of either case, 2 digits per byte.
     ///
     /// # Errors
     ///
@@ -262,7 +261,7 @@ impl Uid {
     }
 }
 
-/// What OpenTSDB's tools print: `000F42`.
+/// Upper-case hex, as OpenTSDB's tools print it: `000F42`.
 impl fmt::Display for Uid {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&hex::encode_upper(self.as_bytes()))
@@ -283,7 +282,7 @@ impl FromStr for Uid {
     }
 }
 
-/// Three types, so that a tag value cannot stand where a tag key belongs.
+/// Distinct types prevent using a tag value in place of a tag key.
 macro_rules! uid_of_kind {
     ($(#[$doc:meta])* $name:ident, $kind:expr) => {
         $(#[$doc])*
@@ -291,10 +290,10 @@ macro_rules! uid_of_kind {
         pub struct $name(Uid);
 
         impl $name {
-            /// The kind that this type stands for.
+            /// The kind of this type.
             pub const KIND: UidKind = $kind;
 
-            /// Says that `uid` is of this kind.
+            /// Declares that `uid` is of this kind.
             pub const fn new(uid: Uid) -> $name {
                 $name(uid)
             }

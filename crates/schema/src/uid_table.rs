@@ -40,13 +40,13 @@ pub const fn encode_counter(number: u64) -> [u8; 8] {
     number.to_be_bytes()
 }
 
-/// Reads a counter cell. The number is signed, as HBase's increment treats it; a negative one means
-/// that the cell was tampered with.
+/// Decodes a counter cell. The number is signed, as in HBase's increment; a negative one means that the cell
+/// was tampered with.
 ///
 /// # Errors
 ///
-/// [`CounterError`] unless the value has 8 bytes. HBase refuses to increment such a cell, so the
-/// kind gets no new UIDs until an operator repairs it.
+/// [`CounterError`] unless the value has 8 bytes. HBase refuses to increment such a cell, so the kind gets no
+/// new UIDs until an operator repairs it.
 pub fn decode_counter(value: &[u8]) -> Result<i64, CounterError> {
     let bytes = <[u8; 8]>::try_from(value).map_err(|_| CounterError {
         length: value.len(),
@@ -55,11 +55,11 @@ pub fn decode_counter(value: &[u8]) -> Result<i64, CounterError> {
     Ok(i64::from_be_bytes(bytes))
 }
 
-/// A counter cell of another length than 8 bytes.
+/// A counter cell whose value does not have 8 bytes.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("UID counter `{value}` has {length} bytes, expected 8")]
 pub struct CounterError {
-    /// Its bytes.
+    /// Its length in bytes.
     pub length: usize,
     /// Its start, as hex.
     pub value: String,

@@ -1,16 +1,16 @@
-//! Values of points, as a cell holds them, and the texts they are read from.
+//! Values of points as stored in cells, and their text forms.
 //!
 //! ```text
-//!   integer:  two's complement on 1, 2, 4 or 8 bytes; writers take the fewest
-//!   float:    IEEE 754 on 4 or 8 bytes; negative zero is kept
+//!   integer:  two's complement in 1, 2, 4 or 8 bytes; writers use the fewest
+//!   float:    IEEE 754 in 4 or 8 bytes; negative zero is preserved
 //! ```
 //!
-//! Which of them, the qualifier's flags say ([`crate::qualifier`]). NaN and infinities are never
-//! stored. How wide a float becomes depends on the door: telnet takes 4 bytes where they lose
-//! nothing, HTTP always 8, the import tool always 4.
+//! The flags of the qualifier determine which ([`crate::qualifier`]). NaN and infinities are never stored. The
+//! width of a float depends on the protocol: telnet uses 4 bytes if they are exact, HTTP always 8, the import
+//! tool always 4.
 //!
-//! Source: OpenTSDB 2.4, `Internal.vleEncodeLong`, `TSDB.addPoint`, `Tags.parseLong`,
-//! `Tags.looksLikeInteger`, `PutDataPointRpc`, `TextImporter`.
+//! Source: OpenTSDB 2.4, `Internal.vleEncodeLong`, `TSDB.addPoint`, `Tags.parseLong`, `Tags.looksLikeInteger`,
+//! `PutDataPointRpc`, `TextImporter`.
 
 mod text;
 
@@ -21,27 +21,27 @@ use thiserror::Error;
 use crate::hex_text::excerpt;
 pub use text::{IntegerTextError, ValueTextError, parse_http, parse_import, parse_integer, parse_telnet};
 
-/// What the cell of a point holds.
+/// The value of a point.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Value {
     /// An integer.
     Int(i64),
-    /// Floating point on 4 bytes.
+    /// Floating point in 4 bytes.
     Float(f32),
-    /// Floating point on 8 bytes.
+    /// Floating point in 8 bytes.
     Double(f64),
 }
 
-/// Why something is not a value.
+/// Why a number or stored bytes are not a value.
 #[derive(Debug, Clone, PartialEq, Error)]
 pub enum ValueError {
-    /// NaN or an infinity, which are never stored. Says it as OpenTSDB does.
+    /// NaN or an infinity, which are never stored. Has OpenTSDB's message.
     #[error("value is NaN or Infinite: {}", java_name(*value))]
     NotFinite {
-        /// The refused number.
+        /// The rejected number.
         value: f64,
     },
-    /// A stored length that the flags do not announce, or that no value has.
+    /// A stored length that contradicts the flags or that no value has.
     #[error(
         "value `{value}` has {length} bytes, flags {flags:#x} are for {}", announced(*flags)
     )]
@@ -50,12 +50,12 @@ pub enum ValueError {
         flags: u8,
         /// The value, as hex.
         value: String,
-        /// Its bytes.
+        /// Its length in bytes.
         length: usize,
     },
 }
 
-/// Java's text of a number that is not finite.
+/// Java's text form of a non-finite number.
 fn java_name(value: f64) -> &'static str {
     match value {
         f64::INFINITY => "Infinity",
@@ -77,14 +77,13 @@ fn announced(flags: u8) -> &'static str {
 }
 
 impl Value {
-    /// A floating-point number on 4 bytes where they lose nothing, else on 8: OpenTSDB's rule for
-    /// telnet.
+    /// A floating-point number in 4 bytes if they are exact, otherwise in 8: OpenTSDB's rule for telnet.
     ///
     /// # Errors
     ///
     /// [`ValueError::NotFinite`] for NaN and infinities.
     pub fn number(value: f64) -> Result<Value, ValueError> {
-        #[expect(clippy::cast_possible_truncation, reason = "whether it loses is the question")]
+        #[expect(clippy::cast_possible_truncation, reason = "the comparison detects the loss")]
         let float = value as f32;
         if f64::from(float) == value && float.is_finite() {
             return Ok(Value::Float(float));
@@ -92,7 +91,7 @@ impl Value {
         Value::double(value)
     }
 
-    /// A floating-point number on 8 bytes, whatever it is: OpenTSDB's rule for HTTP.
+    /// A floating-point number in 8 bytes: OpenTSDB's rule for HTTP.
     ///
     /// # Errors
     ///
@@ -105,7 +104,7 @@ impl Value {
         }
     }
 
-    /// A floating-point number on 4 bytes: OpenTSDB's rule for import files.
+    /// A floating-point number in 4 bytes: OpenTSDB's rule for import files.
     ///
     /// # Errors
     ///
@@ -120,13 +119,13 @@ impl Value {
         }
     }
 
-    /// The stored bytes; integers on the fewest.
+    /// The stored bytes; integers use the fewest.
     #[inline]
     pub fn encoded(&self) -> EncodedValue {
         match *self {
             Value::Int(int) => {
                 let len = int_width(int);
-                // The bytes that are shifted out repeat the sign.
+                // The bytes shifted out repeat the sign.
                 EncodedValue {
                     bytes: (int << (64 - 8 * u32::from(len))).to_be_bytes(),
                     len,
@@ -156,19 +155,18 @@ impl Value {
         }
     }
 
-    /// Reads a stored value. Upper bits of `flags` are ignored. Integers may have more bytes than
-    /// they need; a float that is not finite is read as it is.
+    /// Decodes a stored value. Ignores the upper bits of `flags`. Integers may use more bytes than necessary; a
+    /// non-finite float is returned unchanged.
     ///
     /// # Errors
     ///
-    /// [`ValueError::Length`] unless the flags announce the bytes' length and it is one that values
-    /// have.
+    /// [`ValueError::Length`] unless the flags announce the number of bytes and values can have that length.
     #[inline]
     pub fn decode(flags: u8, bytes: &[u8]) -> Result<Value, ValueError> {
         Value::read(flags, bytes).ok_or_else(|| Value::bad_length(flags, bytes))
     }
 
-    /// As [`Value::decode`], without saying why it fails.
+    /// As [`Value::decode`], without an error.
     #[inline]
     pub(crate) fn read(flags: u8, bytes: &[u8]) -> Option<Value> {
         match (flags & 0x0f, bytes) {
@@ -196,7 +194,7 @@ impl Value {
         }
     }
 
-    /// The number as a double; integers beyond 2^53 are rounded to nearest.
+    /// The number as a double; integers beyond 2^53 are rounded.
     #[inline]
     pub fn as_f64(&self) -> f64 {
         match *self {
@@ -227,7 +225,7 @@ fn int_width(int: i64) -> u8 {
     }
 }
 
-/// The stored bytes of a value: 1 to 8, held inline.
+/// The stored bytes of a value: 1 to 8, stored inline.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct EncodedValue {
     bytes: [u8; 8],
@@ -244,7 +242,7 @@ impl EncodedValue {
     /// Appends the stored bytes to `out`.
     #[inline]
     pub fn write_to(&self, out: &mut Vec<u8>) {
-        // Copying all eight and taking some back beats a copy of a length that is not known.
+        // Copying eight bytes and truncating is faster than a copy of variable length.
         let end = out.len() + usize::from(self.len);
         out.extend_from_slice(&self.bytes);
         out.truncate(end);

@@ -1,4 +1,4 @@
-//! One cell of a row: what it is, and the points in it.
+//! A cell of a row: its kind and its points.
 
 use crate::hex_text::excerpt;
 use crate::qualifier::Qualifier;
@@ -13,12 +13,12 @@ pub struct CellRef<'a> {
     pub qualifier: &'a [u8],
     /// The value.
     pub value: &'a [u8],
-    /// The cell's own timestamp, in milliseconds. It tells which of two values of one instant is
-    /// the newer; it is not the time of a point.
+    /// The timestamp of the cell, in milliseconds. It decides which of two values of one instant is newer; it is
+    /// not the time of a point.
     pub timestamp_ms: i64,
 }
 
-/// What a cell of the table of points holds, told by its qualifier.
+/// The content of a cell in a table of points, determined by its qualifier.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum CellKind {
     /// One point: 2 bytes, or 4 with the mark of milliseconds.
@@ -31,13 +31,13 @@ pub enum CellKind {
     Annotation,
     /// A histogram: odd length, first byte 06.
     Histogram,
-    /// Anything else; readers leave it alone.
+    /// Anything else; readers ignore it.
     Unknown,
 }
 
 impl CellKind {
-    /// The kind of the cell with this qualifier, in a table of raw points. Of odd lengths the first
-    /// byte alone decides, as when OpenTSDB reads.
+    /// The kind of the cell with this qualifier, in a table of raw points. For odd lengths only the first byte
+    /// counts, as in OpenTSDB.
     #[inline]
     pub fn of(qualifier: &[u8]) -> CellKind {
         match *qualifier {
@@ -54,22 +54,21 @@ impl CellKind {
     }
 }
 
-/// A point of a cell, as it is stored.
+/// A point of a cell, as stored.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct CellPoint {
-    /// Instant and type. What old software stored wrongly is put right.
+    /// Instant and type, with known mistakes of old software corrected.
     pub qualifier: Qualifier,
     /// The value.
     pub value: Value,
 }
 
-/// Reads the points of one cell in stored order, nothing merged and nothing dropped, and adds them
-/// to `out`. Cells of other kinds have none. For tools that show cells; queries use
-/// [`decode_row`](super::decode_row).
+/// Appends the points of one cell to `out`, in stored order, without merging or dropping any. Cells of other
+/// kinds have none. For tools that display cells; queries use [`decode_row`](super::decode_row).
 ///
 /// # Errors
 ///
-/// [`RowError`], but never `Duplicate`. Points before the damage are in `out`.
+/// [`RowError`], except `Duplicate`. Points before the damage are in `out`.
 pub fn decode_cell(cell: CellRef<'_>, out: &mut Vec<CellPoint>) -> Result<CellKind, RowError> {
     let kind = CellKind::of(cell.qualifier);
     let mut add = |(qualifier, raw)| {
@@ -96,11 +95,10 @@ pub fn decode_cell(cell: CellRef<'_>, out: &mut Vec<CellPoint>) -> Result<CellKi
     Ok(kind)
 }
 
-/// A point whose value is still bytes, of the length that the qualifier says unless the cell is
-/// damaged.
+/// A point with its encoded value, whose length matches the qualifier unless the cell is damaged.
 pub(super) type RawPoint<'a> = (Qualifier, &'a [u8]);
 
-/// Reads the value of a point.
+/// Decodes the value of a point.
 #[inline]
 pub(super) fn decode_value(qualifier: Qualifier, raw: &[u8]) -> Result<Value, RowError> {
     match Value::read(qualifier.flags(), raw) {
@@ -118,9 +116,9 @@ fn damaged_value(qualifier: Qualifier, raw: &[u8]) -> RowError {
     }
 }
 
-/// Reads a cell of one point, and puts right what old software stored in cells with 2-byte
-/// qualifiers: a float of 4 bytes stored on 8 behind zeros, and flags that say another length than
-/// the value has. Qualifiers with milliseconds are newer than those mistakes.
+/// Reads a cell of one point and corrects mistakes of old software in cells with 2-byte qualifiers: a 4-byte
+/// float stored in 8 bytes after zeros, and flags with a length other than the value's. Millisecond qualifiers
+/// are newer than those mistakes.
 #[inline]
 pub(super) fn single_point(cell: CellRef<'_>) -> Result<RawPoint<'_>, RowError> {
     let (qualifier, _) = Qualifier::read(cell.qualifier)?;
@@ -151,10 +149,9 @@ fn repaired_point(qualifier: Qualifier, stored: &[u8]) -> Result<RawPoint<'_>, R
     }
 }
 
-/// The points of a compacted cell in stored order. Ask [`CompactedPoints::end`] why it ended.
+/// The points of a compacted cell, in stored order. [`CompactedPoints::end`] reports why iteration ended.
 ///
-/// The meta byte is not needed, since every qualifier tells the length of its value, and may be
-/// missing.
+/// The meta byte is redundant, since every qualifier has the length of its value, and may be missing.
 #[derive(Debug, Clone)]
 pub(super) struct CompactedPoints<'a> {
     cell: CellRef<'a>,
@@ -171,7 +168,7 @@ impl<'a> CompactedPoints<'a> {
         }
     }
 
-    /// To be called after the last point: whether qualifiers and values ended together.
+    /// Called after the last point: whether qualifiers and values ended together.
     pub(super) fn end(&self) -> Result<(), RowError> {
         if self.qualifiers.is_empty() && self.values.len() <= META_BYTE {
             return Ok(());
@@ -180,7 +177,7 @@ impl<'a> CompactedPoints<'a> {
     }
 }
 
-/// The meta byte behind the values of a compacted cell.
+/// The length of the meta byte after the values of a compacted cell.
 const META_BYTE: usize = 1;
 
 #[cold]
@@ -208,7 +205,7 @@ fn damaged_compacted(cell: CellRef<'_>) -> RowError {
 impl<'a> Iterator for CompactedPoints<'a> {
     type Item = RawPoint<'a>;
 
-    // Without errors: they would be returned through memory, point by point.
+    // Returns no errors, which would go through memory for every point.
     #[inline]
     fn next(&mut self) -> Option<RawPoint<'a>> {
         let (qualifier, qualifiers) = Qualifier::split_first(self.qualifiers)?;
@@ -219,7 +216,7 @@ impl<'a> Iterator for CompactedPoints<'a> {
     }
 }
 
-/// The points of a cell of appended points in stored order. Ask [`AppendedPoints::end`] why it
+/// The points of a cell of appended points, in stored order. [`AppendedPoints::end`] reports why iteration
 /// ended.
 #[derive(Debug, Clone)]
 pub(super) struct AppendedPoints<'a> {
@@ -259,9 +256,9 @@ impl<'a> Iterator for AppendedPoints<'a> {
     }
 }
 
-/// Appends a point, as a single cell holds it, to the value of a cell of appended points, whose
-/// qualifier is [`APPEND_QUALIFIER`](crate::data_table::APPEND_QUALIFIER). `value` must have the
-/// length that `qualifier` says.
+/// Appends a point to the value of a cell of appended points, whose qualifier is
+/// [`APPEND_QUALIFIER`](crate::data_table::APPEND_QUALIFIER). `value` must have the length that `qualifier`
+/// states.
 pub fn append_point(qualifier: Qualifier, value: &[u8], out: &mut Vec<u8>) {
     debug_assert_eq!(qualifier.value_len(), value.len(), "{qualifier}");
     qualifier.write_to(out);

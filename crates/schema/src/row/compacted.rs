@@ -1,8 +1,8 @@
-//! The points of an hour written as one cell.
+//! Encodes the points of an hour as one cell.
 //!
-//! Qualifiers in time order, values in the same order, and a meta byte if there are two points or
-//! more: `01` if some have seconds and some milliseconds, else `00`. A single point is written as
-//! an ordinary cell, without meta byte.
+//! The qualifier is the qualifiers in time order, the value the values in the same order, followed by a meta
+//! byte if there are two or more points: `01` if seconds and milliseconds are mixed, otherwise `00`. A single
+//! point is encoded as an ordinary cell, without meta byte.
 
 use thiserror::Error;
 
@@ -10,8 +10,7 @@ use crate::qualifier::Qualifier;
 use crate::timestamp::{BaseTime, Timestamp};
 use crate::value::Value;
 
-/// Builds the cell of an hour's points. Meant to be kept and filled again:
-/// [`CompactedCell::clear`] keeps the memory.
+/// Builds the cell of an hour's points. Reusable: [`CompactedCell::clear`] keeps the memory.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct CompactedCell {
     qualifier: Vec<u8>,
@@ -20,14 +19,14 @@ pub struct CompactedCell {
     last_offset_ms: Option<u32>,
     has_seconds: bool,
     has_millis: bool,
-    /// Whether the meta byte is at the end of `value`.
+    /// Whether `value` ends with the meta byte.
     is_finished: bool,
 }
 
 /// Why points cannot be written as one cell.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum CompactError {
-    /// No points: such a cell does not exist.
+    /// No points; a cell has at least one.
     #[error("no points to write, a cell holds at least 1")]
     Empty,
     /// A point that is not after the one before it.
@@ -54,7 +53,7 @@ pub enum CompactError {
 }
 
 impl CompactedCell {
-    /// No points yet.
+    /// A cell without points.
     pub const fn new() -> CompactedCell {
         CompactedCell {
             qualifier: Vec::new(),
@@ -67,19 +66,17 @@ impl CompactedCell {
         }
     }
 
-    /// Adds a point of the row's hour. All points of a cell must be of one hour, which the caller
-    /// knows: the cell does not hold it.
+    /// Adds a point of the row's hour. All points of a cell must be of one hour, which the caller ensures.
     ///
     /// # Errors
     ///
-    /// [`CompactError::NotAscending`] unless the point is after those before it. The cell is then
-    /// as it was.
+    /// [`CompactError::NotAscending`] unless the point is later than all others. The cell is then unchanged.
     #[inline]
     pub fn push(&mut self, timestamp: Timestamp, value: &Value) -> Result<(), CompactError> {
         self.push_qualified(Qualifier::new(timestamp, value), value)
     }
 
-    /// Adds a point whose qualifier is made already. `qualifier` must be that of `value`.
+    /// Adds a point with an existing qualifier, which must match `value`.
     ///
     /// # Errors
     ///
@@ -89,7 +86,7 @@ impl CompactedCell {
         self.push_encoded(qualifier, value.encoded().as_bytes())
     }
 
-    /// Adds a point as a single cell holds it. `value` must have the length that `qualifier` says.
+    /// Adds a point in its encoded form. `value` must have the length that `qualifier` states.
     ///
     /// # Errors
     ///
@@ -117,17 +114,17 @@ impl CompactedCell {
         Ok(())
     }
 
-    /// How many points there are.
+    /// The number of points.
     pub const fn len(&self) -> usize {
         self.points
     }
 
-    /// Whether there are none.
+    /// Whether there are no points.
     pub const fn is_empty(&self) -> bool {
         self.points == 0
     }
 
-    /// The cell: its qualifier and its value. More points may be added afterwards.
+    /// The qualifier and the value of the cell. More points may be added afterwards.
     ///
     /// # Errors
     ///
@@ -162,7 +159,7 @@ impl CompactedCell {
     }
 }
 
-/// The cell of an hour's points: its qualifier and its value. Points must ascend.
+/// The qualifier and the value of the cell of an hour's points, which must ascend.
 ///
 /// # Errors
 ///

@@ -1,8 +1,8 @@
-//! Reading a row.
+//! Decodes a row.
 //!
-//! In nearly every row the cells, taken as they come, ascend in time without an instant twice: one
-//! compacted cell, or single points of one resolution. Such a row is read in one pass. The first
-//! point that does not ascend sends the row to the merge, which starts over.
+//! In nearly every row the cells, in stored order, ascend in time without duplicates: one compacted cell, or
+//! single points of one resolution. Such a row is decoded in one pass. The first point out of order switches to
+//! the merge, which starts over.
 
 use crate::qualifier::Qualifier;
 use crate::value::Value;
@@ -13,14 +13,14 @@ use super::merge::merge;
 use super::points::Points;
 use super::stats::{DuplicatePolicy, RowStats};
 
-/// Reads the points of a row in order of time and adds them to `out`.
+/// Appends the points of a row to `out`, in order of time.
 ///
-/// `cells` are those of family `t`, in the order of their qualifiers, as stores return them. They
-/// are gone through a second time if they have to be merged.
+/// `cells` are those of family `t`, ordered by qualifier, as stores return them. They are iterated a second
+/// time if they have to be merged.
 ///
 /// # Errors
 ///
-/// [`RowError`] if a cell is damaged, or for two values of one instant. `out` is then as it was.
+/// [`RowError`] if a cell is damaged, or for conflicting duplicates. `out` is then unchanged.
 pub fn decode_row<'a, I>(
     cells: I,
     duplicates: DuplicatePolicy,
@@ -51,7 +51,7 @@ where
     }
 }
 
-/// Reads cells one after the other; `None` as soon as a point is not after the one before it.
+/// Decodes cells in order; `None` as soon as a point is not later than the previous one.
 fn read_ascending<'a>(
     cells: impl Iterator<Item = CellRef<'a>>,
     out: &mut Points,
@@ -78,9 +78,9 @@ fn read_ascending<'a>(
     Ok(Some(stats))
 }
 
-/// Points that each come after the one before.
+/// Collects points in ascending order.
 struct Ascending<'a> {
-    /// The least offset that the next point may have.
+    /// The smallest offset that the next point may have.
     next_ms: u32,
     out: &'a mut Points,
 }
@@ -121,9 +121,8 @@ impl Ascending<'_> {
         Ok(true)
     }
 
-    /// Adds the points of a compacted cell whose qualifiers all have one length and one type, which
-    /// is most of them: loops over arrays, without a decision per point. `None` if the cell is not
-    /// so, `false` if it does not ascend.
+    /// Adds the points of a compacted cell whose qualifiers all have one length and type, the common case: loops
+    /// over arrays without a branch per point. `None` if the cell is not uniform, `false` if it does not ascend.
     fn push_uniform(&mut self, cell: CellRef<'_>) -> Option<bool> {
         let (first, _) = Qualifier::split_first(cell.qualifier)?;
         let flags = first.flags();

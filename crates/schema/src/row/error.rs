@@ -1,25 +1,25 @@
-//! What can be wrong with a row.
+//! Errors of decoding a row.
 
 use thiserror::Error;
 
 use crate::qualifier::QualifierError;
 use crate::value::ValueError;
 
-/// Why a row's cells cannot be read as points. None of these goes away by reading again.
+/// Why a row's cells cannot be decoded. All errors are permanent.
 #[derive(Debug, Clone, PartialEq, Error)]
 pub enum RowError {
-    /// A qualifier that ends within a point.
+    /// A truncated qualifier.
     #[error("cell is damaged: {0}")]
     Qualifier(#[from] QualifierError),
-    /// A value whose length is not the one that its qualifier announces.
+    /// A value whose length contradicts its qualifier.
     #[error("cell with qualifier `{qualifier}` is damaged: {source}")]
     Value {
         /// The point's qualifier, as hex.
         qualifier: String,
-        /// What is wrong with the value.
+        /// The error of the value.
         source: ValueError,
     },
-    /// A value of no length that any point has.
+    /// A value of a length that no point has.
     #[error("cell with qualifier `{qualifier}` has a value of {length} bytes, expected 1 to 8")]
     ValueLength {
         /// The qualifier, as hex.
@@ -27,7 +27,7 @@ pub enum RowError {
         /// Bytes of the value.
         length: usize,
     },
-    /// A float of 4 bytes that is stored on 8, with something in the 4 that should be zero.
+    /// A 4-byte float stored in 8 bytes whose first 4 are not zero.
     #[error(
         "cell with qualifier `{qualifier}` holds the float `{value}`, expected its first 4 bytes \
          to be zero"
@@ -38,8 +38,8 @@ pub enum RowError {
         /// The value, as hex.
         value: String,
     },
-    /// A compacted cell whose qualifiers announce more or fewer bytes than its values have, so that
-    /// no value in it can be trusted. OpenTSDB answers with the points before the end.
+    /// A compacted cell whose qualifiers announce more or fewer bytes than its values have, so that none of its
+    /// values can be trusted. OpenTSDB returns the points before the end.
     #[error(
         "compacted cell with qualifier `{qualifier}` is damaged: the values of its {points} points \
          have {expected} bytes, expected so many and at most one more, found {actual}"
@@ -47,14 +47,14 @@ pub enum RowError {
     CompactedLength {
         /// The qualifier, as hex.
         qualifier: String,
-        /// Points that the qualifier has.
+        /// Number of points in the qualifier.
         points: usize,
         /// Bytes that they announce, without the meta byte.
         expected: usize,
         /// Bytes of the value.
         actual: usize,
     },
-    /// A cell of appended points whose bytes end within a point.
+    /// A truncated cell of appended points.
     #[error("appended cell `{value}` ends within the point at byte {position}")]
     AppendedCutOff {
         /// The cell's value, as hex.
@@ -62,7 +62,7 @@ pub enum RowError {
         /// Where the point starts.
         position: usize,
     },
-    /// Two values at one instant, and [`DuplicatePolicy::Error`](super::DuplicatePolicy::Error).
+    /// Two values of one instant under [`DuplicatePolicy::Error`](super::DuplicatePolicy::Error).
     #[error(
         "row has two points {offset_ms} ms after its base time: qualifier `{kept}` with value \
          `{kept_value}`, and qualifier `{other}` with value `{other_value}`"

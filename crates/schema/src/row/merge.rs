@@ -1,10 +1,10 @@
-//! Merging the cells of a row whose points do not simply follow one another: cells of both
-//! resolutions, points written after a compaction, instants that are there twice.
+//! Merges the cells of a row that is not in order of time: cells of both resolutions, points written after a
+//! compaction, and duplicates.
 //!
-//! Each cell is a column of points, in order of time. The columns are merged by instant; of equal
-//! instants the column with the newer cell timestamp comes first, then the cell that comes first. The
-//! first point of an instant is kept. Appended points are sorted before, and the last of an instant
-//! replaces those before it, whatever the policy; a compacted cell that does not ascend is sorted too.
+//! Each cell is a column of points in order of time. Columns are merged by instant; at equal instants the
+//! column with the newer cell timestamp comes first, then the earlier cell, and the first point of an instant
+//! is kept. Appended points are sorted first, and the last one of an instant replaces earlier ones regardless
+//! of the policy; a compacted cell that is out of order is sorted as well.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -14,7 +14,7 @@ use super::error::RowError;
 use super::points::Points;
 use super::stats::{DuplicatePolicy, RowStats};
 
-/// The points of one cell that are not merged yet.
+/// The remaining points of one cell.
 enum Column<'a> {
     /// No more.
     Point,
@@ -22,14 +22,14 @@ enum Column<'a> {
     Sorted(std::vec::IntoIter<RawPoint<'a>>),
 }
 
-/// The next point of a column, in the order in which points are taken.
+/// The next point of a column, with its rank in the merge order.
 struct Head<'a> {
     /// Instant, newest cell first, index of the column.
     rank: (u32, Reverse<i64>, usize),
     point: RawPoint<'a>,
 }
 
-/// Merges cells into `out`. On an error `out` holds some of the points.
+/// Merges cells into `out`. After an error `out` holds some of the points.
 pub(super) fn merge<'a>(
     cells: impl Iterator<Item = CellRef<'a>>,
     duplicates: DuplicatePolicy,
@@ -99,7 +99,7 @@ fn head(point: RawPoint<'_>, timestamp_ms: i64, index: usize) -> Reverse<Head<'_
     })
 }
 
-/// A compacted cell, which is gone through once before: whether it is whole, and in order.
+/// A compacted cell, after one pass that checks its lengths and its order.
 fn compacted<'a>(cell: CellRef<'a>, stats: &mut RowStats) -> Result<Column<'a>, RowError> {
     let mut walk = CompactedPoints::of(cell);
     let (mut previous_ms, mut descents) = (0, 0);
@@ -118,7 +118,7 @@ fn compacted<'a>(cell: CellRef<'a>, stats: &mut RowStats) -> Result<Column<'a>, 
     Ok(Column::Sorted(points.into_iter()))
 }
 
-/// The points of a cell of appended points, ascending, and of each instant the last that arrived.
+/// The points of a cell of appended points, ascending, with only the last arrival of each instant.
 fn last_of_each_instant<'a>(
     cell: CellRef<'a>,
     stats: &mut RowStats,
@@ -127,7 +127,7 @@ fn last_of_each_instant<'a>(
     let mut points: Vec<_> = walk.by_ref().collect();
     walk.end()?;
     let arrived = points.len();
-    // Reversed and sorted stably, the last that arrived is the first of its instant.
+    // After reversing and a stable sort, the last arrival is the first of its instant.
     points.reverse();
     points.sort_by_key(|(qualifier, _)| qualifier.offset_ms());
     points.dedup_by_key(|(qualifier, _)| qualifier.offset_ms());

@@ -2,9 +2,9 @@
 
 use crate::value::Value;
 
-/// Points of one row, as a column of instants and a column of values of the same length.
+/// Points of one row, as a column of instants and a column of values of equal length.
 ///
-/// Meant to be kept and filled again: [`Points::clear`] keeps the memory.
+/// Reusable: [`Points::clear`] keeps the memory.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Points {
     offsets_ms: Vec<u32>,
@@ -20,7 +20,7 @@ impl Points {
         }
     }
 
-    /// No points, and room for some.
+    /// No points, with memory reserved for `points`.
     pub fn with_capacity(points: usize) -> Points {
         Points {
             offsets_ms: Vec::with_capacity(points),
@@ -28,12 +28,12 @@ impl Points {
         }
     }
 
-    /// How many points there are.
+    /// The number of points.
     pub const fn len(&self) -> usize {
         self.offsets_ms.len()
     }
 
-    /// Whether there are none.
+    /// Whether there are no points.
     pub const fn is_empty(&self) -> bool {
         self.offsets_ms.is_empty()
     }
@@ -60,7 +60,7 @@ impl Points {
         self.values.push(value);
     }
 
-    /// Makes room for more points.
+    /// Reserves memory for more points.
     pub fn reserve(&mut self, points: usize) {
         self.offsets_ms.reserve(points);
         self.values.reserve(points);
@@ -71,7 +71,7 @@ impl Points {
         self.truncate(0);
     }
 
-    /// Keeps the first points only.
+    /// Keeps only the first `points` points.
     pub fn truncate(&mut self, points: usize) {
         self.offsets_ms.truncate(points);
         self.values.truncate(points);

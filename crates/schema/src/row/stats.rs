@@ -1,34 +1,32 @@
-//! What a reader decides about duplicates, and what it counts.
+//! The handling of duplicates, and statistics of a decoded row.
 
 use super::cell::CellKind;
 
-/// What to do with two different values of one instant. Equal values are always one point.
+/// How to handle two different values of one instant. Equal values are always one point.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum DuplicatePolicy {
-    /// The row cannot be read. OpenTSDB's default.
+    /// Decoding fails. OpenTSDB's default.
     #[default]
     Error,
-    /// The value of the cell with the newest timestamp counts; if those are equal, that of the cell
-    /// that comes first. OpenTSDB's `tsd.storage.fix_duplicates`.
+    /// The cell with the newest timestamp wins; if timestamps are equal, the first cell. OpenTSDB's `tsd.storage.fix_duplicates`.
     KeepNewest,
 }
 
-/// What a row had in it.
+/// Statistics of a decoded row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct RowStats {
-    /// Points that were read.
+    /// Decoded points.
     pub points: usize,
-    /// Points that were left out because another has their instant.
+    /// Points dropped as duplicates.
     pub duplicates: usize,
-    /// Points of compacted cells that come before the one in front of them. Only a damaged cell has
-    /// such; they are brought into order. OpenTSDB computes with them as they are, which no one can
-    /// want: its windows and interpolations then depend on the order in the cell.
+    /// Points of compacted cells that are earlier than their predecessor, which only a damaged cell has; they are
+    /// sorted. OpenTSDB processes them in stored order, so that its windows and interpolation depend on it.
     pub out_of_order: usize,
-    /// Annotations that were skipped.
+    /// Skipped annotations.
     pub annotations: usize,
-    /// Histograms that were skipped.
+    /// Skipped histograms.
     pub histograms: usize,
-    /// Cells of unknown kinds that were skipped.
+    /// Skipped cells of unknown kinds.
     pub unknown_cells: usize,
 }
 

@@ -1,9 +1,9 @@
-//! Values as text: what telnet lines, JSON and import files may say.
+//! Text forms of values in telnet lines, JSON and import files.
 //!
-//! The text decides the type: without `.`, `e` and `E` it is an integer, else floating point. So
-//! `42.0` and `1e3` are floats, and `NaN`, `Infinity` and `0x10` are broken integers. Floating
-//! point is what Java's `Double.parseDouble` takes: `.5`, `5.`, `+1.5`, exponents, one of `f F d D`
-//! at the end, and hexadecimal (`0x1.8p1`).
+//! The syntax determines the type: without `.`, `e` and `E` a text is an integer, otherwise floating point.
+//! `42.0` and `1e3` are therefore floats, and `NaN`, `Infinity` and `0x10` are invalid integers. Floating point
+//! follows Java's `Double.parseDouble`: `.5`, `5.`, `+1.5`, exponents, an optional suffix of `f F d D`, and
+//! hexadecimal (`0x1.8p1`).
 
 use thiserror::Error;
 
@@ -11,7 +11,7 @@ use super::{Value, ValueError};
 
 mod float;
 
-/// Why a text is not an integer. Says it as OpenTSDB does.
+/// Why a text is not an integer. Has OpenTSDB's messages.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum IntegerTextError {
     /// No characters.
@@ -20,16 +20,16 @@ pub enum IntegerTextError {
     /// `+` or `-` alone.
     #[error("Just a sign, no value: {text}")]
     JustASign {
-        /// The refused text.
+        /// The rejected text.
         text: String,
     },
     /// More than 19 digits, or a sign and more than 19 other characters.
     #[error("Value too long: {text}")]
     TooLong {
-        /// The refused text.
+        /// The rejected text.
         text: String,
     },
-    /// A character that is no digit.
+    /// A character other than a digit.
     #[error("Invalid character '{character}' in {text}")]
     InvalidCharacter {
         /// The first such character.
@@ -40,7 +40,7 @@ pub enum IntegerTextError {
     /// A number beyond 64 bits.
     #[error("Overflow in {text}")]
     Overflow {
-        /// The refused text.
+        /// The rejected text.
         text: String,
     },
 }
@@ -51,19 +51,19 @@ pub enum ValueTextError {
     /// No characters.
     #[error("empty value")]
     Empty,
-    /// Without `.`, `e` and `E`, and no integer.
+    /// Without `.`, `e` and `E`, but not an integer.
     #[error(transparent)]
     Integer(#[from] IntegerTextError),
-    /// With one of them, and no number either. Says it as Java does.
+    /// With one of them, but not a number. Has Java's message.
     #[error("For input string: \"{text}\"")]
     NotANumber {
-        /// The refused text.
+        /// The rejected text.
         text: String,
     },
-    /// Two dots, for which Java has a text of its own.
+    /// Two dots, for which Java has a specific message.
     #[error("multiple points")]
     MultiplePoints {
-        /// The refused text.
+        /// The rejected text.
         text: String,
     },
     /// A number, but not one that can be stored.
@@ -71,11 +71,11 @@ pub enum ValueTextError {
     Value(#[from] ValueError),
 }
 
-/// Reads the value of a telnet `put`. Floats take 4 bytes where they lose nothing, else 8.
+/// Parses the value of a telnet `put`. Floats use 4 bytes if they are exact, otherwise 8.
 ///
 /// # Errors
 ///
-/// [`ValueTextError`]; it never helps to repeat.
+/// [`ValueTextError`]. Permanent.
 pub fn parse_telnet(text: &str) -> Result<Value, ValueTextError> {
     if is_integer(text)? {
         return Ok(Value::Int(parse_integer(text)?));
@@ -83,27 +83,26 @@ pub fn parse_telnet(text: &str) -> Result<Value, ValueTextError> {
     Ok(Value::number(parse_double(text)?)?)
 }
 
-/// Reads a value of HTTP `/api/put`: the JSON string, or the source text of the JSON number. Floats
-/// always take 8 bytes, and may have blanks around them.
+/// Parses a value of HTTP `/api/put`: the JSON string, or the source text of the JSON number. Floats always use
+/// 8 bytes and may be surrounded by blanks.
 ///
 /// # Errors
 ///
-/// [`ValueTextError`]; it never helps to repeat.
+/// [`ValueTextError`]. Permanent.
 pub fn parse_http(text: &str) -> Result<Value, ValueTextError> {
     if is_integer(text)? {
         return Ok(Value::Int(parse_integer(text)?));
     }
-    // What Java's `String.trim` cuts off.
+    // As Java's `String.trim`.
     let trimmed = text.trim_matches(|character| character <= ' ');
     Ok(Value::double(parse_double(trimmed)?)?)
 }
 
-/// Reads a value of an import file. Floats always take 4 bytes: 0.1 is stored as 0.10000000149.
+/// Parses a value of an import file. Floats always use 4 bytes: 0.1 is stored as 0.10000000149.
 ///
 /// # Errors
 ///
-/// [`ValueTextError`]; it never helps to repeat. Numbers beyond the range of 4-byte floats are
-/// infinite.
+/// [`ValueTextError`]. Permanent. Numbers beyond the range of 4-byte floats are infinite.
 pub fn parse_import(text: &str) -> Result<Value, ValueTextError> {
     if is_integer(text)? {
         return Ok(Value::Int(parse_integer(text)?));
@@ -112,12 +111,11 @@ pub fn parse_import(text: &str) -> Result<Value, ValueTextError> {
     Ok(Value::float(float)?)
 }
 
-/// Reads an integer as OpenTSDB does: an optional sign, 1 to 19 ASCII digits, leading zeros
-/// allowed.
+/// Parses an integer as OpenTSDB does: an optional sign and 1 to 19 ASCII digits, with leading zeros allowed.
 ///
 /// # Errors
 ///
-/// [`IntegerTextError`], whose texts are OpenTSDB's.
+/// [`IntegerTextError`], with OpenTSDB's messages.
 pub fn parse_integer(text: &str) -> Result<i64, IntegerTextError> {
     let (sign, digits) = match text.as_bytes() {
         [] => return Err(IntegerTextError::Empty),
@@ -129,7 +127,7 @@ pub fn parse_integer(text: &str) -> Result<i64, IntegerTextError> {
         [sign @ (b'+' | b'-'), digits @ ..] => (*sign, digits),
         digits => (b'+', digits),
     };
-    // 19 digits stay below 10^19, which 64 bits without sign hold.
+    // 19 digits are below 10^19, which fits in 64 unsigned bits.
     let magnitude = (digits.len() <= 19)
         .then(|| {
             digits.iter().try_fold(0_u64, |number, digit| {
@@ -150,11 +148,11 @@ pub fn parse_integer(text: &str) -> Result<i64, IntegerTextError> {
     })
 }
 
-/// What is wrong with a text that is not an optional sign and 1 to 19 digits.
+/// The error of a text that is not an optional sign and 1 to 19 digits.
 #[cold]
 fn not_digits(text: &str) -> IntegerTextError {
     let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
-    // Java counts UTF-16.
+    // Java counts UTF-16 units.
     if unsigned.encode_utf16().count() > 19 {
         return IntegerTextError::TooLong {
             text: text.to_owned(),
@@ -169,7 +167,7 @@ fn not_digits(text: &str) -> IntegerTextError {
     }
 }
 
-/// OpenTSDB's test of what a text means to be.
+/// OpenTSDB's test whether a text is meant as an integer.
 fn is_integer(text: &str) -> Result<bool, ValueTextError> {
     if text.is_empty() {
         return Err(ValueTextError::Empty);
@@ -181,7 +179,7 @@ fn parse_double(text: &str) -> Result<f64, ValueTextError> {
     float::parse_f64(text).ok_or_else(|| not_a_number(text))
 }
 
-/// What Java says of a text that is no number.
+/// Java's error for a text that is not a number.
 #[cold]
 fn not_a_number(text: &str) -> ValueTextError {
     let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);

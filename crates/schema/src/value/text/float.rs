@@ -1,4 +1,4 @@
-//! Java's grammar of floating-point text, without `NaN` and `Infinity`, which never get here.
+//! Java's grammar of floating-point text, without `NaN` and `Infinity`, which callers have excluded.
 //!
 //! ```text
 //!   number   = [sign] ( decimal | hex ) [ f | F | d | D ]
@@ -6,9 +6,9 @@
 //!   hex      = 0 (x|X) ( hexdigits [ . [hexdigits] ] | . hexdigits ) (p|P) [sign] digits
 //! ```
 //!
-//! Results are rounded to nearest, ties to even; beyond the range they are infinite.
+//! Results are rounded to nearest, ties to even; numbers beyond the range become infinite.
 
-/// Reads a double; `None` if the text is not one.
+/// Parses a double; `None` if the text is not one.
 pub(super) fn parse_f64(text: &str) -> Option<f64> {
     let number = without_suffix(text);
     if let Some((negative, hex)) = hex_digits(number) {
@@ -18,7 +18,7 @@ pub(super) fn parse_f64(text: &str) -> Option<f64> {
     is_decimal(number).then(|| number.parse().ok())?
 }
 
-/// Reads a float; `None` if the text is not one. Rounds once, not by way of a double.
+/// Parses a float; `None` if the text is not one. Rounds once, not by way of a double.
 pub(super) fn parse_f32(text: &str) -> Option<f32> {
     let number = without_suffix(text);
     if let Some((negative, hex)) = hex_digits(number) {
@@ -32,7 +32,7 @@ fn without_suffix(text: &str) -> &str {
     text.strip_suffix(['f', 'F', 'd', 'D']).unwrap_or(text)
 }
 
-/// Whether a text is `decimal` with an optional sign. Rust's parser takes more (`inf`, `nan`).
+/// Whether a text is `decimal` with an optional sign. Rust's parser accepts more (`inf`, `nan`).
 fn is_decimal(text: &str) -> bool {
     let text = text.strip_prefix(['+', '-']).unwrap_or(text);
     let (mantissa, exponent) = match text.split_once(['e', 'E']) {
@@ -50,7 +50,7 @@ fn is_decimal(text: &str) -> bool {
         })
 }
 
-/// The sign, and what follows `0x`, if that is how the text starts.
+/// The sign, and the text after `0x`, if the text starts that way.
 fn hex_digits(text: &str) -> Option<(bool, &str)> {
     let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
     let hex = unsigned
@@ -59,8 +59,8 @@ fn hex_digits(text: &str) -> Option<(bool, &str)> {
     Some((text.starts_with('-'), hex))
 }
 
-/// `mantissa` × 2^`exponent`. If bits were lost below the mantissa, its last bit is set, so that it
-/// still rounds as the whole number would.
+/// `mantissa` × 2^`exponent`. If bits below the mantissa were lost, its last bit is set, so that it rounds as
+/// the exact number would.
 struct HexNumber {
     mantissa: u64,
     exponent: i64,
@@ -91,7 +91,7 @@ fn parse_hex(text: &str) -> Option<HexNumber> {
     Some(HexNumber { mantissa, exponent })
 }
 
-/// A decimal exponent. What is too large for any text to bring back into range stays too large.
+/// A decimal exponent, saturating at a magnitude that no mantissa can bring back into range.
 fn parse_exponent(text: &str) -> Option<i64> {
     const LARGEST: i64 = 1 << 50;
     let digits = text.strip_prefix(['+', '-']).unwrap_or(text);
@@ -122,8 +122,8 @@ impl HexNumber {
         match self.normalized() {
             None => 0.0,
             Some((_, 1024..)) => f64::INFINITY,
-            // Normal: 53 bits. The first is not stored but counts one in the exponent, as does a
-            // carry out of rounding, up to infinity.
+            // Normal: 53 bits. The first one is implicit and adds one to the exponent, as does a carry of rounding, up to
+            // infinity.
             Some((mantissa, exponent @ -1022..)) => {
                 let biased = (exponent + 1022).cast_unsigned();
                 f64::from_bits((biased << 52) + shift_right_to_even(mantissa, 11))
@@ -140,8 +140,8 @@ impl HexNumber {
             None => 0.0,
             Some((_, 128..)) => f32::INFINITY,
             Some((mantissa, exponent)) => {
-                // Cut to 53 bits, the last of which is set if any was lost: a double that rounds to
-                // the float that the whole number would. Every float is a normal double.
+                // Truncated to 53 bits, the last of which is set if any was lost: a double that rounds to the same
+                // float as the exact number. Every float is a normal double.
                 let kept = mantissa >> 11 | u64::from(mantissa & 0x7ff != 0);
                 let biased = (exponent.max(-200) + 1022).cast_unsigned();
                 #[expect(clippy::cast_possible_truncation, reason = "this is the rounding")]
@@ -162,7 +162,7 @@ fn shift_right_to_even(number: u64, shift: u64) -> u64 {
             let half = 1 << (shift - 1);
             quotient + u64::from(rest > half || rest == half && quotient & 1 == 1)
         }
-        // All of it is the rest, and half is 2^63: a tie goes to zero.
+        // Everything is remainder, and half is 2^63: a tie rounds to zero.
         64 => u64::from(number > 1 << 63),
         65.. => 0,
     }
