@@ -12,6 +12,7 @@
 //! is consistent: flushes and compactions need no special cases, and only reads consult the record of lost
 //! keys.
 
+mod fault;
 mod opening;
 #[cfg(test)]
 mod tests;
@@ -25,6 +26,8 @@ use std::time::{Duration, Instant};
 use fjall::Slice;
 use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 
+pub(super) use self::fault::BlockError;
+use self::fault::{Fault, FaultAt};
 use self::opening::open;
 use super::block;
 use super::catalog::Table;
@@ -44,52 +47,6 @@ const REPAIR_LIMIT: Duration = Duration::from_secs(60);
 
 /// Writes the block of a row, or removes it if there is none.
 pub(super) type WriteBlock<'a> = dyn FnMut(&Table, &[u8], Option<Vec<u8>>) -> Result<(), StoreError> + 'a;
-
-/// Why row blocks cannot be read or written.
-#[derive(Debug)]
-pub(super) enum BlockError {
-    /// A table file may be damaged: the operation can be retried after a successful [`Blocks::repair`].
-    Damaged(Fault),
-    /// Any other error.
-    Store(StoreError),
-}
-
-impl From<StoreError> for BlockError {
-    fn from(error: StoreError) -> Self {
-        Self::Store(error)
-    }
-}
-
-impl BlockError {
-    /// The error for a caller that does not repair.
-    pub(super) fn into_error(self) -> StoreError {
-        match self {
-            Self::Damaged(fault) => fault.error,
-            Self::Store(error) => error,
-        }
-    }
-}
-
-/// An error of the engine that may be caused by a damaged file.
-#[derive(Debug)]
-pub(super) struct Fault {
-    error: StoreError,
-    at: FaultAt,
-    /// Number of repairs before the fault.
-    repairs: u64,
-}
-
-/// Where to look for the damaged file.
-#[derive(Debug)]
-enum FaultAt {
-    Key(Vec<u8>),
-    After(Vec<u8>),
-    Before(Vec<u8>),
-    /// Anywhere. After a panic, locks of the tree may be unusable.
-    Anywhere {
-        panicked: bool,
-    },
-}
 
 /// The tree.
 pub(super) struct Blocks {

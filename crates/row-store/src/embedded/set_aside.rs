@@ -10,6 +10,8 @@
 //! unbounded end. Reads of these ranges fail, or skip them on request. Deleting the file discards the record:
 //! the rows then have what is left of them.
 
+mod record;
+
 use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -18,19 +20,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::RwLock;
 
+use record::{Entry, LABEL, decode, encode};
+
 use super::catalog::{Catalog, Table};
 use super::folder::{self, io_error, replace};
 use super::salvage::Gap;
 use crate::{DamagedRange, StoreError};
-
-const LABEL: &str = "oxtsdb damage, format 1";
-
-/// A damaged range of keys of row blocks.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Entry {
-    gap: Gap,
-    file: String,
-}
 
 /// The recorded damage of a store.
 #[derive(Debug)]
@@ -282,191 +277,5 @@ fn within(entry: &Entry, table: &Table) -> Option<DamagedRange> {
     })
 }
 
-fn encode(entries: &[Entry]) -> String {
-    let digits = |key: &[u8]| match key {
-        [] => "-".to_owned(),
-        key => hex::encode(key),
-    };
-    let line = |text: &str| text.replace(['\t', '\n', '\r'], " ");
-    let mut text = format!("{LABEL}\n");
-    for Entry { gap, file } in entries {
-        let (start, stop) = (digits(&gap.start), digits(&gap.stop));
-        let intact: Vec<String> = gap.intact.iter().map(|key| digits(key)).collect();
-        let (file, detail, intact) = (line(file), line(&gap.detail), intact.join(" "));
-        text += &format!("{start}\t{stop}\t{file}\t{detail}\t{intact}\n");
-    }
-    text
-}
-
-fn decode(text: &str) -> Option<Vec<Entry>> {
-    let key = |digits: &str| {
-        if digits == "-" {
-            return Some(Vec::new());
-        }
-        hex::decode(digits).ok()
-    };
-    let mut lines = text.lines();
-    if lines.next() != Some(LABEL) {
-        return None;
-    }
-    lines
-        .map(|line| {
-            let mut fields = line.split('\t');
-            let (start, stop) = (key(fields.next()?)?, key(fields.next()?)?);
-            let file = fields.next()?.to_owned();
-            let detail = fields.next()?.to_owned();
-            let intact = fields.next().unwrap_or_default();
-            let gap = Gap {
-                start,
-                stop,
-                detail,
-                intact: intact.split_ascii_whitespace().map(key).collect::<Option<_>>()?,
-            };
-            Some(Entry { gap, file })
-        })
-        .collect()
-}
-
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::TableDef;
-
-    fn gap(start: &[u8], stop: &[u8]) -> Gap {
-        Gap {
-            start: start.to_vec(),
-            stop: stop.to_vec(),
-            detail: "offset 7: a\ttab".to_owned(),
-            intact: Vec::new(),
-        }
-    }
-
-    /// A store's folder with tables 1 to 3, and its damage.
-    fn set_aside(folder: &Path) -> (SetAside, Vec<Arc<Table>>) {
-        let catalog = Catalog::open(folder.join("TABLES")).unwrap();
-        for name in ["one", "two", "three"] {
-            catalog
-                .create(&TableDef::new(name.parse().unwrap(), &["f"]))
-                .unwrap();
-        }
-        let tables = catalog.by_id().into_values().collect();
-        let set_aside = SetAside::open(folder.join("DAMAGE"), folder.join("set-aside"), Arc::new(catalog));
-        (set_aside.unwrap(), tables)
-    }
-
-    #[test]
-    fn damage_record_survives_reopening() {
-        let folder = tempfile::tempdir().unwrap();
-        let (damage, tables) = set_aside(folder.path());
-        // From row `x` of table 1 to row `b` of table 3; the rest of table 3.
-        let mut gaps = [gap(b"\0\x01x", b"\0\x03b"), gap(b"\0\x03y\xff", b"")];
-        gaps[0].intact = vec![b"\0\x01xx".to_vec(), b"\0\x02new".to_vec()];
-        damage.add(&gaps, Path::new("set-aside/table-1-0")).unwrap();
-        damage.add(&gaps, Path::new("again")).unwrap();
-        let found = |damage: &SetAside| -> Vec<(String, Vec<u8>, Vec<u8>)> {
-            let ranges = damage.ranges().into_iter();
-            ranges
-                .map(|range| (range.table.to_string(), range.start, range.stop))
-                .collect()
-        };
-        let expected = [
-            ("one".to_owned(), b"x".to_vec(), vec![]),
-            ("two".to_owned(), vec![], vec![]),
-            ("three".to_owned(), vec![], b"b".to_vec()),
-            ("three".to_owned(), b"y\xff".to_vec(), vec![]),
-        ];
-        assert_eq!(found(&damage), expected);
-        let (again, _) = set_aside(folder.path());
-        assert_eq!(found(&again), expected);
-        assert!(again.of_row(&tables[1], b"any").is_some());
-        assert!(again.of_row(&tables[0], b"w").is_none());
-        assert!(again.of_row(&tables[0], b"x").is_some());
-        assert!(again.of_row(&tables[0], b"xx").is_none());
-        assert!(again.of_row(&tables[1], b"new").is_none());
-        assert!(again.of_row(&tables[2], b"b").is_none());
-
-        fs::write(folder.path().join("DAMAGE"), "something else").unwrap();
-        let catalog = Arc::new(Catalog::open(folder.path().join("TABLES")).unwrap());
-        let error =
-            SetAside::open(folder.path().join("DAMAGE"), folder.path().join("x"), catalog).unwrap_err();
-        assert!(
-            matches!(&error, StoreError::Corrupt { place, .. } if place.ends_with("DAMAGE")),
-            "{error}"
-        );
-    }
-
-    #[test]
-    fn keeps_one_copy_of_a_damaged_block() {
-        let folder = tempfile::tempdir().unwrap();
-        let (damage, _) = set_aside(folder.path());
-        for block in [b"bad", b"bad", b"BAD", b"bad"] {
-            damage.add_row(b"\0\x01x", block, "damaged").unwrap();
-        }
-        let kept = fs::read_dir(folder.path().join("set-aside")).unwrap();
-        let mut kept: Vec<Vec<u8>> = kept.map(|file| fs::read(file.unwrap().path()).unwrap()).collect();
-        kept.sort();
-        assert_eq!(kept, [b"BAD".to_vec(), b"bad".to_vec()]);
-        assert_eq!(damage.ranges().len(), 1);
-    }
-
-    #[test]
-    fn unbounded_damage_excludes_later_tables() {
-        let folder = tempfile::tempdir().unwrap();
-        let (damage, tables) = set_aside(folder.path());
-        damage.add(&[gap(b"", b"")], Path::new("file")).unwrap();
-        assert_eq!(damage.ranges().len(), tables.len());
-        damage
-            .catalog
-            .create(&TableDef::new("four".parse().unwrap(), &["f"]))
-            .unwrap();
-        assert_eq!(damage.ranges().len(), tables.len());
-    }
-
-    #[test]
-    fn splits_reads_at_the_bounds_of_damage() {
-        let folder = tempfile::tempdir().unwrap();
-        let (damage, tables) = set_aside(folder.path());
-        let gaps = [gap(b"\0\x01d", b"\0\x01f"), gap(b"\0\x01m", b"\0\x01p")];
-        damage.add(&gaps, Path::new("file")).unwrap();
-        let subranges = |start: &[u8], stop: &[u8], reverse: bool| {
-            let (mut start, mut stop) = (start.to_vec(), stop.to_vec());
-            let mut found = Vec::new();
-            loop {
-                let subrange = damage.first_subrange(&tables[0], &start, &stop, reverse);
-                let end = subrange.end.clone().unwrap_or_default();
-                found.push((String::from_utf8(end).unwrap(), subrange.damage.is_some()));
-                match subrange.end {
-                    Some(end) if reverse => stop = end,
-                    Some(end) => start = end,
-                    None => return found,
-                }
-            }
-        };
-        let owned = |subranges: &[(&str, bool)]| -> Vec<(String, bool)> {
-            subranges
-                .iter()
-                .map(|(end, damaged)| ((*end).to_owned(), *damaged))
-                .collect()
-        };
-        let all = [("d", false), ("f", true), ("m", false), ("p", true), ("", false)];
-        assert_eq!(subranges(b"", b"", false), owned(&all));
-        let reversed = [("p", false), ("m", true), ("f", false), ("d", true), ("", false)];
-        assert_eq!(subranges(b"", b"", true), owned(&reversed));
-        assert_eq!(
-            subranges(b"e", b"n", false),
-            owned(&[("f", true), ("m", false), ("", true)])
-        );
-        assert_eq!(
-            subranges(b"e", b"n", true),
-            owned(&[("m", true), ("f", false), ("", true)])
-        );
-        assert_eq!(subranges(b"f", b"m", false), owned(&[("", false)]));
-        assert_eq!(subranges(b"d", b"f", true), owned(&[("", true)]));
-        assert!(
-            damage
-                .first_subrange(&tables[1], b"", b"", false)
-                .damage
-                .is_none()
-        );
-    }
-}
+mod tests;

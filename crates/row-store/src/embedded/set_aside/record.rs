@@ -1,0 +1,59 @@
+//! The encoding of the record of damage.
+
+use super::super::salvage::Gap;
+
+pub(super) const LABEL: &str = "oxtsdb damage, format 1";
+
+/// A damaged range of keys of row blocks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Entry {
+    pub(super) gap: Gap,
+    pub(super) file: String,
+}
+
+/// Encodes the record.
+pub(super) fn encode(entries: &[Entry]) -> String {
+    let digits = |key: &[u8]| match key {
+        [] => "-".to_owned(),
+        key => hex::encode(key),
+    };
+    let line = |text: &str| text.replace(['\t', '\n', '\r'], " ");
+    let mut text = format!("{LABEL}\n");
+    for Entry { gap, file } in entries {
+        let (start, stop) = (digits(&gap.start), digits(&gap.stop));
+        let intact: Vec<String> = gap.intact.iter().map(|key| digits(key)).collect();
+        let (file, detail, intact) = (line(file), line(&gap.detail), intact.join(" "));
+        text += &format!("{start}\t{stop}\t{file}\t{detail}\t{intact}\n");
+    }
+    text
+}
+
+/// Decodes the record; `None` if it is invalid.
+pub(super) fn decode(text: &str) -> Option<Vec<Entry>> {
+    let key = |digits: &str| {
+        if digits == "-" {
+            return Some(Vec::new());
+        }
+        hex::decode(digits).ok()
+    };
+    let mut lines = text.lines();
+    if lines.next() != Some(LABEL) {
+        return None;
+    }
+    lines
+        .map(|line| {
+            let mut fields = line.split('\t');
+            let (start, stop) = (key(fields.next()?)?, key(fields.next()?)?);
+            let file = fields.next()?.to_owned();
+            let detail = fields.next()?.to_owned();
+            let intact = fields.next().unwrap_or_default();
+            let gap = Gap {
+                start,
+                stop,
+                detail,
+                intact: intact.split_ascii_whitespace().map(key).collect::<Option<_>>()?,
+            };
+            Some(Entry { gap, file })
+        })
+        .collect()
+}
