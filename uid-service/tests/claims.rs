@@ -1,4 +1,4 @@
-//! What happens between two who want the same name, put by put: lost answers, late puts, late deletes.
+//! Races of two assignments of one name, put by put: lost responses, late puts, late deletes.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod support;
@@ -18,22 +18,22 @@ use uid_service::error::UidServiceError;
 use uid_service::table::{KindName, UidTable};
 use uid_service::uids::{Purpose, Uids};
 
-/// What becomes of one operation.
+/// The outcome of one operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fate {
-    /// It is done, and its answer is lost.
+    /// Executed; its response is lost.
     DoneUnknown,
-    /// It is not done, and its answer is lost.
+    /// Not executed; its response is lost.
     Lost,
-    /// It is done when the test says so, and its answer is lost.
+    /// Executed when the test triggers it; its response is lost.
     Late,
-    /// It is refused for now.
+    /// Rejected as retryable.
     Refused,
-    /// Before it is done, a rival gives the name another UID.
+    /// Executed after a rival has given the name another UID.
     Overtaken,
 }
 
-/// Does something to the operations of one form, as they come; then to no more.
+/// Applies outcomes to the first operations of one form.
 #[derive(Debug)]
 struct Script {
     form: fn(&Operation) -> bool,
@@ -106,7 +106,7 @@ fn is_delete(operation: &Operation) -> bool {
 
 const RIVAL: [u8; 3] = [0, 0, 9];
 
-/// Another one gives `host` the UID 9, as OpenTSDB does.
+/// A rival gives `host` the UID 9, as OpenTSDB does.
 async fn rival_takes(store: &dyn RowStore) {
     let put = async |row: &[u8], family: &str, value: &[u8]| {
         let condition = Condition {
@@ -143,14 +143,14 @@ fn tagk(name: &str) -> KindName {
     (UidKind::Tagk, Name::parse(name, &NameRules::default()).unwrap())
 }
 
-/// The number that `host` gets, or why it gets none.
+/// The UID that `host` gets, or the error.
 async fn assign(table: &Table) -> Result<u64, UidServiceError> {
     let mut outcomes = table.uids.get_or_create(&[tagk("host")], Purpose::Write).await;
     outcomes.remove(0).map(|assigned| assigned.uid.number())
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_put_whose_answer_was_lost_is_found_again() {
+async fn detects_a_put_whose_response_was_lost() {
     use Fate::{DoneUnknown, Lost, Refused};
     for form in [is_reverse_put, is_forward_put] {
         for fates in [
@@ -170,7 +170,7 @@ async fn a_put_whose_answer_was_lost_is_found_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn numbers_whose_answer_was_lost_are_lost() {
+async fn a_lost_increment_skips_its_uids() {
     let script = Script::new(is_increment, &[Fate::DoneUnknown, Fate::DoneUnknown]);
     let table = table_with(&script).await;
     assert_eq!(assign(&table).await.unwrap(), 3);
@@ -179,7 +179,7 @@ async fn numbers_whose_answer_was_lost_are_lost() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_is_overtaken_takes_the_winners_uid_and_leaves_no_orphan() {
+async fn the_loser_takes_the_winners_uid_and_leaves_no_orphan() {
     for form in [is_reverse_put, is_forward_put] {
         let table = table_with(&Script::new(form, &[Fate::Overtaken])).await;
         assert_eq!(assign(&table).await.unwrap(), 9);
@@ -189,7 +189,7 @@ async fn who_is_overtaken_takes_the_winners_uid_and_leaves_no_orphan() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_delete_whose_answer_was_lost_is_made_again() {
+async fn retries_a_delete_whose_response_was_lost() {
     let script = Script::new(
         |operation| is_forward_put(operation) || is_delete(operation),
         &[Fate::Overtaken, Fate::Lost, Fate::Refused, Fate::DoneUnknown],
@@ -201,14 +201,14 @@ async fn a_delete_whose_answer_was_lost_is_made_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_forward_put_that_may_still_arrive_keeps_its_reverse_cell() {
+async fn keeps_the_reverse_cell_while_a_forward_put_may_arrive() {
     let script = Script::new(is_forward_put, &[Fate::Late, Fate::Overtaken]);
     let table = table_with(&script).await;
     assert_eq!(assign(&table).await.unwrap(), 9);
     let (forward, reverse) = check_invariants(&table.store).await;
     assert_eq!((forward.len(), reverse), (1, 2), "ours stays beside the winner's");
 
-    // An operator deletes the name; only then the put arrives.
+    // An operator deletes the name before the put arrives.
     let mut batch = WriteBatch::new(support::table());
     let (id, name) = (batch.family("id"), batch.family("name"));
     batch.row(b"host").delete_column(id, UidKind::Tagk.qualifier());
@@ -225,19 +225,15 @@ async fn a_forward_put_that_may_still_arrive_keeps_its_reverse_cell() {
 }
 
 #[tokio::test]
-async fn a_delete_that_comes_twice_spares_who_drew_the_uid_since() {
+async fn a_repeated_delete_spares_a_new_owner_of_the_uid() {
     let script = Script::new(
         |operation| is_forward_put(operation) || is_delete(operation),
         &[Fate::Overtaken, Fate::Late],
     );
     let table = table_with(&script).await;
-    assert_eq!(
-        assign(&table).await.unwrap(),
-        9,
-        "the delete was made a second time"
-    );
+    assert_eq!(assign(&table).await.unwrap(), 9, "the delete was repeated");
     let (_, reverse) = check_invariants(&table.store).await;
-    assert_eq!(reverse, 1, "so it is gone");
+    assert_eq!(reverse, 1, "the reverse cell is deleted");
     let late = script.late.lock().pop().unwrap();
     let Operation::Write { batch } = &late else {
         panic!("{late:?}")
@@ -255,7 +251,7 @@ async fn a_delete_that_comes_twice_spares_who_drew_the_uid_since() {
     else {
         panic!("{removed:?}")
     };
-    // Somebody who draws UIDs at random draws the same one, later by the store's clock.
+    // A replica with random UIDs draws the same one, later by the store's clock.
     while Clock::system().now_ms() <= up_to_ms {
         tokio::task::yield_now().await;
     }
@@ -275,8 +271,8 @@ async fn a_delete_that_comes_twice_spares_who_drew_the_uid_since() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn while_the_store_fails_a_batch_ends_soon() {
-    // More failures than there are tries.
+async fn a_batch_fails_soon_while_the_store_fails() {
+    // More failures than retries.
     let script = Script::new(is_put, &[Fate::Lost; 10_000]);
     let table = table_with(&script).await;
     let names: Vec<KindName> = (0..2000).map(|number| tagk(&format!("name.{number}"))).collect();

@@ -1,4 +1,4 @@
-//! Wherever an assignment ends, nothing wrong is left, and the next one gets through.
+//! An assignment may fail at any operation: the table stays consistent, and the next one succeeds.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod support;
@@ -27,22 +27,23 @@ fn names() -> Vec<KindName> {
     ]
 }
 
-/// Which of `names` got which UID before the store failed; nothing if no answer came at all.
+/// Returns the UIDs that `names` got before the store failed; none if there was no response.
 async fn assign_until_failure(store: Wrapped, names: &[KindName]) -> Vec<(KindName, Uid)> {
     let service = uids(store).await;
-    // The clock of the test runs as soon as nothing else does: a silent store costs no time.
+    // The test's clock advances while all tasks are idle, so a hanging store costs no time.
     let patience = Duration::from_secs(3600);
     match tokio::time::timeout(patience, service.get_or_create(names, Purpose::Write)).await {
         Ok(outcomes) => {
-            let told = names.iter().cloned().zip(outcomes);
-            told.filter_map(|(name, outcome)| Some((name, outcome.ok()?.uid)))
+            let known = names.iter().cloned().zip(outcomes);
+            known
+                .filter_map(|(name, outcome)| Some((name, outcome.ok()?.uid)))
                 .collect()
         }
-        Err(_no_answer) => Vec::new(),
+        Err(_no_response) => Vec::new(),
     }
 }
 
-async fn check_and_repeat(store: &MemoryStore, atomic: bool, told: Vec<(KindName, Uid)>, case: &str) {
+async fn check_and_repeat(store: &MemoryStore, atomic: bool, known: Vec<(KindName, Uid)>, case: &str) {
     let (forward, _) = check_invariants(store).await;
     let mut names = names();
     names.reverse();
@@ -67,7 +68,7 @@ async fn check_and_repeat(store: &MemoryStore, atomic: bool, told: Vec<(KindName
             "{case}"
         );
     }
-    for ((kind, name), uid) in told {
+    for ((kind, name), uid) in known {
         let stored = &after[&(kind.qualifier().to_vec(), name.as_bytes().to_vec())];
         assert_eq!(stored, uid.as_bytes(), "{case}: an acknowledged UID was lost");
     }
@@ -81,7 +82,7 @@ const FAILURES: [Failure; 4] = [
 ];
 
 #[tokio::test(start_paused = true)]
-async fn an_assignment_that_ends_anywhere_leaves_nothing_wrong() {
+async fn a_failure_at_any_operation_leaves_a_consistent_table() {
     for (atomic, failure) in [true, false]
         .into_iter()
         .flat_map(|atomic| FAILURES.map(|failure| (atomic, failure)))
@@ -89,20 +90,26 @@ async fn an_assignment_that_ends_anywhere_leaves_nothing_wrong() {
         for operations in 0.. {
             let store = MemoryStore::new();
             let failing = Wrapped::over(store.clone(), atomic).failing_after(operations, failure);
-            let told = assign_until_failure(failing.clone(), &names()).await;
-            failing.settle().await;
+            let known = assign_until_failure(failing.clone(), &names()).await;
+            failing.execute_delayed().await;
             let complete = (1..=operations).contains(&failing.operations_left());
-            assert!(!complete || told.len() == names().len(), "the store never failed");
+            assert!(
+                !complete || known.len() == names().len(),
+                "the store never failed"
+            );
             check_and_repeat(
                 &store,
                 atomic,
-                told,
+                known,
                 &format!("{failure:?} after {operations}, atomic: {atomic}"),
             )
             .await;
             if complete {
                 let least = if atomic { 9 } else { 17 };
-                assert!(operations >= least, "only {operations} operations were cut off");
+                assert!(
+                    operations >= least,
+                    "only {operations} operations were interrupted"
+                );
                 break;
             }
         }
@@ -110,7 +117,7 @@ async fn an_assignment_that_ends_anywhere_leaves_nothing_wrong() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_rival_that_fails_in_the_middle_does_no_harm() {
+async fn a_failing_rival_does_not_affect_the_other() {
     for (atomic, failure) in [true, false]
         .into_iter()
         .flat_map(|atomic| FAILURES.map(|failure| (atomic, failure)))
@@ -120,41 +127,38 @@ async fn a_rival_that_fails_in_the_middle_does_no_harm() {
                 let store = MemoryStore::new();
                 let failing = Wrapped::over(store.clone(), atomic).failing_after(operations, failure);
                 let healthy = Wrapped::over(store.clone(), rival_atomic);
-                let wanted = names();
-                let (told, rival) = tokio::join!(
-                    assign_until_failure(failing.clone(), &wanted),
-                    assign_until_failure(healthy, &wanted)
+                let requested = names();
+                let (known, rival) = tokio::join!(
+                    assign_until_failure(failing.clone(), &requested),
+                    assign_until_failure(healthy, &requested)
                 );
-                failing.settle().await;
-                assert_eq!(rival.len(), wanted.len(), "the healthy one gets through");
-                for (name, uid) in &told {
-                    assert!(
-                        rival.contains(&(name.clone(), *uid)),
-                        "{name:?} was told to be two UIDs"
-                    );
+                failing.execute_delayed().await;
+                assert_eq!(rival.len(), requested.len(), "the healthy one succeeds");
+                for (name, uid) in &known {
+                    assert!(rival.contains(&(name.clone(), *uid)), "{name:?} has two UIDs");
                 }
                 let case = format!("{failure:?} after {operations}, atomic: {atomic}, rival: {rival_atomic}");
-                check_and_repeat(&store, atomic, told, &case).await;
+                check_and_repeat(&store, atomic, known, &case).await;
             }
         }
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_assignment_that_is_dropped_anywhere_leaves_nothing_wrong() {
+async fn dropping_an_assignment_leaves_a_consistent_table() {
     for atomic in [true, false] {
         for polls in 0..120 {
             let store = MemoryStore::new();
             let service = uids(Wrapped::over(store.clone(), atomic)).await;
-            // A runtime of its own, whose end takes the work in the background with it.
+            // A runtime of its own: its end cancels background work.
             let runtime = tokio::runtime::Builder::new_current_thread()
                 .enable_time()
                 .build()
                 .unwrap();
             let worker = std::thread::spawn(move || {
                 runtime.block_on(async {
-                    let wanted = names();
-                    let mut assigning = Box::pin(service.get_or_create(&wanted, Purpose::Write));
+                    let requested = names();
+                    let mut assigning = Box::pin(service.get_or_create(&requested, Purpose::Write));
                     for _ in 0..polls {
                         if futures::poll!(&mut assigning).is_ready() {
                             break;

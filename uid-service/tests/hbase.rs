@@ -1,7 +1,7 @@
 //! The service on a real HBase.
 //!
-//! `OXTSDB_TEST_HBASE` names its Thrift gateways, as `host:port[,host:port]`; without it there is
-//! nothing to test.
+//! `OXTSDB_TEST_HBASE` names its Thrift gateways, as `host:port[,host:port]`; without it the tests
+//! are skipped.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod support;
@@ -26,14 +26,14 @@ async fn connect() -> Option<HbaseStore> {
     Some(HbaseStore::connect(config).await.unwrap())
 }
 
-/// Settings with a table that no other test has, and that is there.
+/// Settings with a new table for one test.
 async fn settings(store: &HbaseStore, random_metric_uids: bool) -> UidSettings {
     let nanos = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos();
     let mut settings = UidSettings::default();
     settings.tables.uid_table = format!("uids_{nanos:x}");
     settings.naming.random_metric_uids = random_metric_uids;
     let part = uid_service::store_part(&settings).unwrap();
-    // A loaded machine may take longer than a request may; then the table is there a little later.
+    // On a loaded machine the creation can outlast its request; then the table appears later.
     while let Err(error) = store.create_table(&part.table.def).await {
         assert!(matches!(error, StoreError::TimedOut { .. }), "{error}");
     }
@@ -53,7 +53,7 @@ fn names(kind: UidKind, count: usize) -> Vec<KindName> {
     (0..count).map(|number| (kind, name(number))).collect()
 }
 
-/// Clients of two replicas ask for the same names, each beginning elsewhere.
+/// Clients of two replicas assign the same names, each in a different order.
 async fn race(random_metric_uids: bool) {
     const NAMES: usize = 600;
     const CLIENTS: usize = 12;
@@ -64,34 +64,34 @@ async fn race(random_metric_uids: bool) {
     for client in 0..CLIENTS {
         let replica = Arc::clone(&replicas[client % 2]);
         clients.spawn(async move {
-            let mut wanted = names(UidKind::Metric, NAMES);
-            wanted.rotate_left(client * NAMES / CLIENTS);
-            let mut told = Vec::with_capacity(NAMES);
-            for some in wanted.chunks(50) {
+            let mut requested = names(UidKind::Metric, NAMES);
+            requested.rotate_left(client * NAMES / CLIENTS);
+            let mut results = Vec::with_capacity(NAMES);
+            for some in requested.chunks(50) {
                 let outcomes = replica.get_or_create(some, Purpose::Write).await;
-                told.extend(some.iter().cloned().zip(outcomes.into_iter().map(Result::unwrap)));
+                results.extend(some.iter().cloned().zip(outcomes.into_iter().map(Result::unwrap)));
             }
-            told
+            results
         });
     }
-    let told = clients.join_all().await.concat();
+    let results = clients.join_all().await.concat();
     let table: TableName = settings.tables.uid_table.parse().unwrap();
     let (forward, reverse) = check_cells(cells_of(&store, &table).await);
-    assert_eq!((forward.len(), reverse), (NAMES, NAMES), "no orphan is left");
-    for ((kind, name), assigned) in &told {
+    assert_eq!((forward.len(), reverse), (NAMES, NAMES), "no orphan");
+    for ((kind, name), assigned) in &results {
         let stored = &forward[&(kind.qualifier().to_vec(), name.as_bytes().to_vec())];
         assert_eq!(stored, assigned.uid.as_bytes(), "{name}");
     }
-    let created = told.iter().filter(|(_, assigned)| assigned.created).count();
+    let created = results.iter().filter(|(_, assigned)| assigned.created).count();
     assert_eq!(created, NAMES, "each name is created once");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn replicas_agree_and_clear_up_behind_them() {
+async fn replicas_agree_and_leave_no_orphans() {
     race(false).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn replicas_that_draw_uids_agree_too() {
+async fn replicas_with_random_uids_agree() {
     race(true).await;
 }

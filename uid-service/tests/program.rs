@@ -1,4 +1,4 @@
-//! `uid-service` as a program: its settings, and how it ends.
+//! `uid-service` as a program: its settings and its shutdown.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::fs;
@@ -16,8 +16,8 @@ fn program(arguments: &[&str]) -> Command {
     command
 }
 
-/// Its only line of complaint, and its exit code.
-fn refusal(output: &Output) -> (String, i32) {
+/// Its error, one line, and its exit code.
+fn error_line(output: &Output) -> (String, i32) {
     let text = String::from_utf8(output.stderr.clone()).unwrap();
     let line = text
         .strip_prefix("uid-service: ")
@@ -28,22 +28,25 @@ fn refusal(output: &Output) -> (String, i32) {
 }
 
 #[test]
-fn a_bad_setting_is_told_in_one_line() {
+fn reports_a_bad_setting_in_one_line() {
     let folder = TempDir::new().unwrap();
     let data = folder.path().join("data");
     let data_dir = format!("--data-dir={}", data.display());
-    let told = |argument: &str| refusal(&program(&[&data_dir, argument]).output().unwrap()).0;
+    let error_of = |argument: &str| error_line(&program(&[&data_dir, argument]).output().unwrap()).0;
     assert_eq!(
-        told("--uid-width-metric=9"),
+        error_of("--uid-width-metric=9"),
         "--uid-width-metric 9: 9 bytes is not a UID width, expected 1 to 8"
     );
     assert_eq!(
-        told("--uid-listen=here"),
+        error_of("--uid-listen=here"),
         "invalid value 'here' for '--uid-listen <ADDRESS:PORT>': invalid socket address syntax"
     );
-    assert_eq!(told("--uid-widths=3"), "unexpected argument '--uid-widths' found");
     assert_eq!(
-        told("--log-format=xml"),
+        error_of("--uid-widths=3"),
+        "unexpected argument '--uid-widths' found"
+    );
+    assert_eq!(
+        error_of("--log-format=xml"),
         "invalid value 'xml' for '--log-format <FORMAT>': `xml` is not a log format, expected `text` or `json`"
     );
     let variable = program(&[&data_dir])
@@ -51,37 +54,40 @@ fn a_bad_setting_is_told_in_one_line() {
         .output()
         .unwrap();
     assert_eq!(
-        refusal(&variable),
+        error_line(&variable),
         (
             "--uid-width-tagk 0: 0 bytes is not a UID width, expected 1 to 8".into(),
             1
         )
     );
-    assert!(!data.exists(), "nothing was made");
+    assert!(!data.exists(), "nothing was created");
 }
 
 #[test]
-fn a_bad_file_is_told_in_one_line() {
+fn reports_a_bad_file_in_one_line() {
     let folder = TempDir::new().unwrap();
     let file = folder.path().join("uids.toml");
-    let told = |text: &str| {
+    let error_of = |text: &str| {
         fs::write(&file, text).unwrap();
         let output = program(&["--config", file.to_str().unwrap()])
             .current_dir(&folder)
             .output()
             .unwrap();
-        let (line, code) = refusal(&output);
+        let (line, code) = error_line(&output);
         assert_eq!(code, 1);
         line.strip_prefix(&format!("{}: ", file.display()))
             .expect("the file is named")
             .to_owned()
     };
-    assert_eq!(told("uid_width_tagk = 2\nwidth = 3"), "`width` is not a setting");
     assert_eq!(
-        told("uid_width_tagk = 'two'"),
+        error_of("uid_width_tagk = 2\nwidth = 3"),
+        "`width` is not a setting"
+    );
+    assert_eq!(
+        error_of("uid_width_tagk = 'two'"),
         "uid_width_tagk = `two`: invalid digit found in string"
     );
-    assert!(told("uid_width_tagk = 2\nuid_listen").starts_with("line 2: "));
+    assert!(error_of("uid_width_tagk = 2\nuid_listen").starts_with("line 2: "));
 }
 
 /// A running program; killed at the end of the test.
@@ -98,14 +104,14 @@ impl Running {
         let mut lines = log.lines().map(Result::unwrap);
         let line = lines
             .find(|line| line.contains("gRPC is served"))
-            .expect("it says where it listens");
+            .expect("it logs its address");
         let address = line
             .split("address=")
             .nth(1)
             .and_then(|rest| rest.split(' ').next())
             .unwrap();
         let address = address.parse().unwrap();
-        // Reads on, so that the program is never stopped by a full pipe.
+        // Keeps reading, so that a full pipe never blocks the program.
         std::thread::spawn(move || lines.for_each(drop));
         Self { child, address }
     }
@@ -142,7 +148,7 @@ async fn assign(client: &UidClient, names: std::ops::Range<usize>) -> Vec<Vec<u8
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn uids_outlive_an_orderly_end_and_a_kill() {
+async fn uids_survive_a_shutdown_and_a_kill() {
     let folder = TempDir::new().unwrap();
     fs::write(
         folder.path().join("uids.toml"),
@@ -158,7 +164,7 @@ async fn uids_outlive_an_orderly_end_and_a_kill() {
         .current_dir(&folder)
         .output()
         .unwrap();
-    let (line, code) = refusal(&Output {
+    let (line, code) = error_line(&Output {
         stderr: last_line(&second.stderr),
         ..second
     });
@@ -188,7 +194,7 @@ async fn uids_outlive_an_orderly_end_and_a_kill() {
         .current_dir(&folder)
         .output()
         .unwrap();
-    let (line, _) = refusal(&Output {
+    let (line, _) = error_line(&Output {
         stderr: last_line(&other_width.stderr),
         ..other_width
     });
@@ -198,7 +204,7 @@ async fn uids_outlive_an_orderly_end_and_a_kill() {
     );
 }
 
-/// Without the log that comes before.
+/// The last line, without the log before it.
 fn last_line(text: &[u8]) -> Vec<u8> {
     let start = text[..text.len().saturating_sub(1)]
         .iter()

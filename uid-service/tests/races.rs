@@ -1,4 +1,4 @@
-//! A name has one UID and a UID one name, whoever asks at the same time.
+//! A name has one UID and a UID one name under concurrent assignment.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod support;
@@ -29,36 +29,40 @@ fn names(kind: UidKind, count: usize) -> Vec<KindName> {
         .collect()
 }
 
-/// 64 clients, spread over the services, ask for the same names in batches, each beginning
-/// elsewhere. Returns how often a client was told that it had a name created.
-async fn clients_agree(services: &[Arc<Uids>], wanted: Vec<KindName>, batch: usize) -> usize {
-    let wanted = Arc::new(wanted);
+/// 64 clients, spread over the services, assign the same names in batches, each with a different first
+/// batch. Returns the number of results that report a name as created.
+async fn clients_agree(services: &[Arc<Uids>], requested: Vec<KindName>, batch: usize) -> usize {
+    let requested = Arc::new(requested);
     let mut clients = tokio::task::JoinSet::new();
     for client in 0..64 {
-        let (service, wanted) = (services[client % services.len()].clone(), wanted.clone());
+        let (service, requested) = (services[client % services.len()].clone(), requested.clone());
         clients.spawn(async move {
-            let mut answers = Vec::with_capacity(wanted.len());
-            let mut batches: Vec<&[KindName]> = wanted.chunks(batch).collect();
+            let mut results = Vec::with_capacity(requested.len());
+            let mut batches: Vec<&[KindName]> = requested.chunks(batch).collect();
             let length = batches.len();
             batches.rotate_left(client % length);
             for names in batches {
-                answers.extend(service.get_or_create(names, Purpose::Write).await);
+                results.extend(service.get_or_create(names, Purpose::Write).await);
             }
-            let assigned: Vec<_> = answers.into_iter().map(Result::unwrap).collect();
+            let assigned: Vec<_> = results.into_iter().map(Result::unwrap).collect();
             let created = assigned.iter().filter(|assigned| assigned.created).count();
             let mut uids: Vec<_> = assigned.into_iter().map(|assigned| assigned.uid).collect();
             // Back into the order of the names.
-            let first = wanted.chunks(batch).take(client % length).map(<[_]>::len).sum();
+            let first = requested
+                .chunks(batch)
+                .take(client % length)
+                .map(<[_]>::len)
+                .sum();
             uids.rotate_right(first);
             (uids, created)
         });
     }
-    let answers = clients.join_all().await;
+    let results = clients.join_all().await;
     assert!(
-        answers.iter().all(|(uids, _)| *uids == answers[0].0),
+        results.iter().all(|(uids, _)| *uids == results[0].0),
         "clients got different UIDs"
     );
-    answers.iter().map(|(_, created)| created).sum()
+    results.iter().map(|(_, created)| created).sum()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -78,7 +82,7 @@ async fn sixty_four_clients_of_one_service_agree() {
     }
 }
 
-/// Services that are all there before the first of them is asked: so that they meet.
+/// Starts all services before the first request, so that they race.
 async fn replicas(store: &MemoryStore, atomic: [bool; 8], settings: &UidSettings) -> Vec<Arc<Uids>> {
     let mut services = Vec::new();
     for atomic in atomic {
@@ -87,7 +91,7 @@ async fn replicas(store: &MemoryStore, atomic: [bool; 8], settings: &UidSettings
     services
 }
 
-/// Replicas do not know of each other: only the store keeps them apart.
+/// Replicas share nothing but the store.
 async fn replicas_agree(replicas: &[Wrapped], count: usize) -> (MemoryStore, usize) {
     let mut services = Vec::new();
     for store in replicas {
@@ -102,7 +106,7 @@ async fn replicas_agree(replicas: &[Wrapped], count: usize) -> (MemoryStore, usi
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn atomic_replicas_agree_without_a_hole() {
+async fn atomic_replicas_agree_and_skip_no_uid() {
     let store = MemoryStore::new();
     let replicas = vec![Wrapped::over(store, true); 4];
     let (store, reverse) = replicas_agree(&replicas, 1500).await;
@@ -115,7 +119,7 @@ async fn atomic_replicas_agree_without_a_hole() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn stepwise_replicas_agree_and_clear_up_behind_them() {
+async fn stepwise_replicas_agree_and_leave_no_orphans() {
     let store = MemoryStore::new();
     let replicas = vec![Wrapped::over(store, false); 4];
     let (_, reverse) = replicas_agree(&replicas, 1500).await;
@@ -131,7 +135,7 @@ async fn atomic_and_stepwise_replicas_agree() {
 }
 
 #[tokio::test]
-async fn the_counter_does_not_pass_the_largest_number_when_replicas_race_to_it() {
+async fn racing_replicas_do_not_exceed_the_largest_uid() {
     for atomic in [true, false] {
         let store = MemoryStore::new();
         let mut settings = UidSettings::default();
@@ -153,7 +157,7 @@ async fn the_counter_does_not_pass_the_largest_number_when_replicas_race_to_it()
             });
         }
         let assigned: usize = clients.join_all().await.into_iter().sum();
-        assert_eq!(assigned, 255, "8 × 50 names want one of 255 numbers");
+        assert_eq!(assigned, 255, "8 × 50 names compete for 255 numbers");
         let (forward, reverse) = check_invariants(&store).await;
         assert_eq!((forward.len(), reverse), (255, 255));
         assert!(
@@ -198,11 +202,11 @@ async fn replicas_that_draw_the_same_random_uids_do_not_share_them() {
 }
 
 #[tokio::test]
-async fn a_caller_that_goes_away_leaves_the_others_their_answer() {
+async fn a_cancelled_caller_does_not_affect_the_others() {
     let service = uids(Wrapped::stepwise(), &UidSettings::default()).await;
-    let wanted = names(UidKind::Metric, 50);
+    let requested = names(UidKind::Metric, 50);
     for after in 0..200 {
-        let mut impatient = Box::pin(service.get_or_create(&wanted, Purpose::Write));
+        let mut impatient = Box::pin(service.get_or_create(&requested, Purpose::Write));
         for _ in 0..after {
             if futures::poll!(&mut impatient).is_ready() {
                 break;
@@ -210,17 +214,17 @@ async fn a_caller_that_goes_away_leaves_the_others_their_answer() {
             tokio::task::yield_now().await;
         }
         drop(impatient);
-        let patient = service.get_or_create(&wanted, Purpose::Write).await;
+        let patient = service.get_or_create(&requested, Purpose::Write).await;
         assert!(patient.iter().all(Result::is_ok), "after {after}: {patient:?}");
     }
 }
 
-/// What a task does next.
+/// A step of a task.
 #[derive(Clone, Debug)]
 enum Step {
     Assign(Vec<KindName>),
     LookUpNames(Vec<KindName>),
-    /// Reads back what it was told so far.
+    /// Reads back the UIDs that it got so far.
     LookUpUids,
 }
 
@@ -238,7 +242,7 @@ fn step() -> impl Strategy<Value = Step> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// Several tasks at several replicas, which assign in either way, do random things.
+    /// Several tasks perform random steps on several replicas, which assign atomically or stepwise.
     #[test]
     fn names_and_uids_stay_a_bijection(
         replicas in prop::collection::vec(any::<bool>(), 1..4),
@@ -259,14 +263,14 @@ proptest! {
             for (place, steps) in tasks.into_iter().enumerate() {
                 running.spawn(perform(services[place % services.len()].clone(), steps));
             }
-            let mut told = HashMap::new();
+            let mut known = HashMap::new();
             for (name, uid) in running.join_all().await.concat() {
-                let before = told.insert(name.clone(), uid);
-                assert!(before.is_none_or(|before| before == uid), "{name:?} was told to be {before:?} and {uid}");
+                let before = known.insert(name.clone(), uid);
+                assert!(before.is_none_or(|before| before == uid), "{name:?} has both {before:?} and {uid}");
             }
             let (forward, reverse) = check_invariants(&store).await;
             assert_eq!(forward.len(), reverse, "an orphan was left");
-            for ((kind, name), uid) in told {
+            for ((kind, name), uid) in known {
                 let stored = &forward[&(kind.qualifier().to_vec(), name.as_bytes().to_vec())];
                 assert_eq!(stored, uid.as_bytes());
             }
@@ -274,36 +278,36 @@ proptest! {
     }
 }
 
-/// Performs the steps and returns which UIDs it was told.
+/// Performs the steps and returns the UIDs that it got.
 async fn perform(service: Arc<Uids>, steps: Vec<Step>) -> Vec<(KindName, oxtsdb_schema::Uid)> {
-    let mut told: Vec<(KindName, oxtsdb_schema::Uid)> = Vec::new();
+    let mut known: Vec<(KindName, oxtsdb_schema::Uid)> = Vec::new();
     for step in steps {
         match step {
-            Step::Assign(wanted) => {
-                let outcomes = service.get_or_create(&wanted, Purpose::Write).await;
-                told.extend(
-                    wanted
+            Step::Assign(requested) => {
+                let outcomes = service.get_or_create(&requested, Purpose::Write).await;
+                known.extend(
+                    requested
                         .into_iter()
                         .zip(outcomes.into_iter().map(|outcome| outcome.unwrap().uid)),
                 );
             }
-            Step::LookUpNames(wanted) => {
-                let found = service.lookup_uids(&wanted, Freshness::Cached).await;
-                told.extend(
-                    wanted
+            Step::LookUpNames(requested) => {
+                let found = service.lookup_uids(&requested, Freshness::Cached).await;
+                known.extend(
+                    requested
                         .into_iter()
                         .zip(found)
                         .filter_map(|(name, uid)| Some((name, uid.ok()?))),
                 );
             }
             Step::LookUpUids => {
-                let uids: Vec<_> = told.iter().map(|((kind, _), uid)| (*kind, *uid)).collect();
+                let uids: Vec<_> = known.iter().map(|((kind, _), uid)| (*kind, *uid)).collect();
                 let found = service.lookup_names(&uids, Freshness::Store).await;
-                for (((_, name), uid), found) in told.iter().zip(found) {
-                    assert_eq!(&found.unwrap(), name, "{uid} was told to be {name:?}");
+                for (((_, name), uid), found) in known.iter().zip(found) {
+                    assert_eq!(&found.unwrap(), name, "{uid} is {name:?}");
                 }
             }
         }
     }
-    told
+    known
 }

@@ -1,4 +1,4 @@
-//! A service in this process, over a store whose nature and failures the test decides.
+//! A service in this process, over a store whose atomicity and failures the test controls.
 #![allow(
     dead_code,
     unreachable_pub,
@@ -55,22 +55,22 @@ pub struct Wrapped {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Failure {
-    /// Nothing is done, and an error comes back.
+    /// Operations fail without effect.
     Refused,
-    /// The first one is done although an error comes back; then all are refused.
+    /// The first one is executed and returns an error; all others are rejected.
     DoneButUnknown,
-    /// One has no answer and is done only when the test says so; all others work.
+    /// One never responds and is executed when the test triggers it; all others succeed.
     DoneLate,
-    /// No answer ever comes: the process is as good as dead.
+    /// Operations never respond.
     Silent,
 }
 
-/// When operations fail, and how. Scans are not counted, and never fail.
+/// The count of operations before a failure, and its kind. Scans are not counted and never fail.
 #[derive(Debug)]
 struct Faults {
-    /// Operations that are still done; what comes then fails.
+    /// Remaining operations that succeed; later ones fail.
     left: AtomicUsize,
-    /// What the failing operations do.
+    /// The kind of failure.
     failure: Failure,
     late: Mutex<Vec<Operation>>,
 }
@@ -102,7 +102,7 @@ impl Wrapped {
         }
     }
 
-    /// A wrapper of the same data that fails after so many operations.
+    /// A wrapper of the same data that fails after `operations` operations.
     pub fn failing_after(&self, operations: usize, failure: Failure) -> Self {
         Self {
             faults: Faults::after(operations, failure),
@@ -126,11 +126,11 @@ impl Wrapped {
         self.faults.left.load(Ordering::SeqCst)
     }
 
-    /// Does what was late.
-    pub async fn settle(&self) {
+    /// Executes the delayed operation.
+    pub async fn execute_delayed(&self) {
         let late = std::mem::take(&mut *self.faults.late.lock());
         for operation in late {
-            // Whether its conditions still hold is its own matter.
+            // Its condition may no longer hold.
             operation.perform(&self.inner).await.unwrap();
         }
     }
@@ -158,7 +158,7 @@ impl Intercept for Faults {
             (Ok(_), _) => operation.perform(store).await,
             (Err(_), Failure::Silent) => std::future::pending().await,
             (Err(_), _) => Err(StoreError::Unavailable {
-                detail: "refused by the test".to_owned(),
+                detail: "rejected by the test".to_owned(),
             }),
         }
     }
@@ -194,7 +194,7 @@ pub fn outcome(result: &Result<AssignedUid, Rejection>) -> String {
     }
 }
 
-/// The service over a store, whose tables are made if they are not there.
+/// Assembles the service over a store and creates missing tables.
 pub async fn assemble(
     store: &Wrapped,
     settings: &UidSettings,
@@ -230,7 +230,7 @@ impl Service {
         results.iter().map(outcome).collect()
     }
 
-    /// Puts a counter as somebody else left it.
+    /// Puts a counter, as another writer would.
     pub async fn preset(&self, kind: UidKind, value: &[u8]) {
         self.put(&[0], "id", kind, value).await;
     }
@@ -274,7 +274,7 @@ pub async fn cells_of(store: &dyn RowStore, table: &TableName) -> Vec<Cell> {
     cells
 }
 
-/// What must hold after anything: no UID has two names, each forward mapping has its reverse.
+/// Checks the invariants: no UID has two names, each forward mapping has its reverse mapping.
 /// (A name cannot have two UIDs: it is one cell.) Returns the forward mappings and the number of reverse
 /// mappings.
 pub async fn check_invariants(store: &MemoryStore) -> (Mappings, usize) {
