@@ -6,12 +6,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
-use oxtsdb_client::proto::common::v1::{TimeRange, time_range};
-use oxtsdb_client::proto::data::v1::sub_query::{MetricSource, Source};
-use oxtsdb_client::proto::data::v1::{AggregateFunction, QueryRequest, SubQuery};
 use oxtsdb_client::{
-    ClientBuilder, Code, DataClient, Error, ErrorReason, SeriesName, StreamOptions, StreamWriter, Timestamp,
-    UidClient, UidKind, Value,
+    AggregateFunction, ClientBuilder, Code, DataClient, Error, ErrorReason, Point, Query, SeriesName,
+    StreamOptions, StreamWriter, Timestamp, UidClient, UidKind, Value, WriteReport,
 };
 use oxtsdb_tests::proxy::Proxy;
 use oxtsdb_tests::{Tsdb, until};
@@ -27,23 +24,9 @@ fn series(host: &str) -> SeriesName {
 }
 
 /// A query for all points of all series.
-fn all_points(metric: &str) -> QueryRequest {
-    let source = Source::Metric(MetricSource {
-        metric: metric.to_owned(),
-        ..MetricSource::default()
-    });
-    QueryRequest {
-        range: Some(TimeRange {
-            start: Some(time_range::Start::StartMs(START_S * 1000)),
-            end: Some(time_range::End::EndMs((START_S + 10_000_000) * 1000)),
-        }),
-        queries: vec![SubQuery {
-            source: Some(source),
-            aggregator: AggregateFunction::None.into(),
-            ..SubQuery::default()
-        }],
-        ..QueryRequest::default()
-    }
+fn all_points(metric: &str) -> Query {
+    let end = Timestamp::from_seconds(START_S + 10_000_000);
+    Query::between(Timestamp::from_seconds(START_S), end).metric(metric, AggregateFunction::None)
 }
 
 /// Sends points with consecutive seconds and values from `first` on.
@@ -112,6 +95,35 @@ async fn points_are_written_and_queried() -> anyhow::Result<()> {
     assert_eq!(found[0].as_ref().ok(), Some(&mappings[1].uid));
     let missing = found[1].as_ref().expect_err("no point has this tag");
     assert_eq!(missing.reason, Some(ErrorReason::NameNotFound));
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn write_splits_any_number_of_points_and_returns_each_failure() -> anyhow::Result<()> {
+    let tsdb = Tsdb::start().await?;
+    let client = client(tsdb.data_address());
+    let (good, bad) = (series("a"), series("not a name"));
+    let points = (0..25_000).map(|value| {
+        let series = if value == 12_345 { &bad } else { &good };
+        Point::new(series, Timestamp::from_seconds(START_S + value), value)
+    });
+    let report = client.write(points).await?;
+    assert_eq!((report.written, report.failed), (24_999, 1));
+    let failed = &report.failures[0];
+    assert_eq!((failed.index, &failed.series), (12_345, &bad));
+    assert_eq!(failed.rejection.reason, Some(ErrorReason::InvalidName));
+    assert!(!failed.rejection.is_retry_safe());
+    assert_eq!(client.write([]).await?, WriteReport::default());
+
+    let query = Query::between(
+        Timestamp::from_seconds(START_S),
+        Timestamp::from_seconds(START_S + 25_000),
+    )
+    .metric("client.points", AggregateFunction::Sum)
+    .tag("host", "a")
+    .downsample(Duration::from_secs(100_000), AggregateFunction::Count);
+    let result = client.query(query).await?.into_result().await?;
+    assert_eq!(result.statistics.points, 24_999);
     Ok(())
 }
 

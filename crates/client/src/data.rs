@@ -12,7 +12,11 @@ use oxtsdb_proto::data::v1::{
 use crate::call::{Connection, configured, send};
 use crate::results::Progress;
 use crate::transport::Transport;
-use crate::{Error, ExpressionFrame, LastPointOutcome, QueryFrame, Results, StreamOptions, StreamWriter};
+use crate::write;
+use crate::{
+    Error, ExpressionFrame, LastPointOutcome, Point, QueryFrame, Results, StreamOptions, StreamWriter,
+    WriteReport,
+};
 
 /// A client of the data service, `oxtsdb.data.v1.DataService`. Cloning is cheap; clones share the
 /// connections.
@@ -50,6 +54,19 @@ impl DataClient {
         }
     }
 
+    /// Writes points, in as many requests as they need, one after the other. Returns how many are stored and
+    /// which are not.
+    ///
+    /// For a steady flow, [`stream_writer`](Self::stream_writer) is cheaper.
+    ///
+    /// # Errors
+    ///
+    /// If a request fails as a whole. Points of the requests before it are stored; if a retry is safe, write
+    /// all points again.
+    pub async fn write(&self, points: impl IntoIterator<Item = Point>) -> Result<WriteReport, Error> {
+        write::write(&self.connection, points).await
+    }
+
     /// Opens a stream for points.
     ///
     /// # Errors
@@ -64,10 +81,10 @@ impl DataClient {
     /// # Errors
     ///
     /// If the service rejects the query before it runs; later errors come in the stream.
-    pub async fn query(&self, request: QueryRequest) -> Result<Results<QueryFrame>, Error> {
+    pub async fn query(&self, request: impl Into<QueryRequest>) -> Result<Results<QueryFrame>, Error> {
         let method = "oxtsdb.data.v1.DataService/Query";
         let send = send!(self.generated(), query);
-        let messages = self.connection.stream(method, request, send).await?;
+        let messages = self.connection.stream(method, request.into(), send).await?;
         Ok(Results::of(messages, QueryFrame::of).ending_with(QueryFrame::is_last))
     }
 
@@ -91,9 +108,11 @@ impl DataClient {
     /// # Errors
     ///
     /// Those of a query that arise before it reads rows.
-    pub async fn explain(&self, query: QueryRequest) -> Result<Vec<QueryPlan>, Error> {
+    pub async fn explain(&self, query: impl Into<QueryRequest>) -> Result<Vec<QueryPlan>, Error> {
         let method = "oxtsdb.data.v1.DataService/Explain";
-        let request = ExplainRequest { query: Some(query) };
+        let request = ExplainRequest {
+            query: Some(query.into()),
+        };
         let send = send!(self.generated(), explain);
         Ok(self.connection.call(method, request, send).await?.plans)
     }

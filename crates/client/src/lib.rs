@@ -1,4 +1,37 @@
-//! Typed client of OxTSDB's gRPC services.
+//! Typed client of OxTSDB's gRPC services, for Rust programs.
+//!
+//! | client | service |
+//! |---|---|
+//! | [`DataClient`] | points: [`write`](DataClient::write), [`stream_writer`](DataClient::stream_writer), [`query`](DataClient::query), expressions, last points, stored rows |
+//! | [`UidClient`] | names and UIDs: assign, look up, suggest, export, layout, usage |
+//! | [`HealthClient`] | gRPC health checks |
+//!
+//! ```no_run
+//! use std::time::Duration;
+//! use oxtsdb_client::{AggregateFunction, DataClient, Point, Query, SeriesName, Timestamp};
+//!
+//! # async fn run() -> Result<(), oxtsdb_client::Error> {
+//! let client = DataClient::connect("http://127.0.0.1:4243")?;
+//! let series = SeriesName::new("sys.cpu.nice", [("host", "web01")]);
+//! let report = client.write([Point::new(&series, Timestamp::now(), 18)]).await?;
+//! assert!(report.is_complete());
+//!
+//! let query = Query::last(Duration::from_secs(3600)).metric("sys.cpu.nice", AggregateFunction::Sum);
+//! let result = client.query(query).await?.into_result().await?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! A client connects with its first call and reconnects as needed. [`ClientBuilder`] has its options: several
+//! endpoints with load balancing, TLS, deadlines, retries, compression. Deadlines and retries default to those
+//! of the contract's `service_config.json`, which clients in other languages load.
+//!
+//! [`Error::is_retry_safe`] says of every failure whether the same call can be sent again, also of failures
+//! within a stream and, as [`Rejection::is_retry_safe`], of single points and names.
+//!
+//! # Features
+//!
+//! `tls`: connections to `https://` endpoints, by rustls with ring. It needs no system library.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod builder;
@@ -17,6 +50,7 @@ mod stream;
 mod tls;
 mod transport;
 mod uid;
+mod write;
 
 pub use builder::ClientBuilder;
 pub use data::DataClient;
@@ -25,7 +59,7 @@ pub use health::{Health, HealthClient};
 pub use point::{Point, Timestamp, Value};
 pub use query::{
     DamagedRow, ExpressionFrame, ExpressionResult, ExpressionSeries, LastPoint, LastPointOutcome, Points,
-    QueryFrame, QueryResult, Series, SeriesPoints, Statistics, Values,
+    Query, QueryFrame, QueryResult, Series, SeriesPoints, Statistics, Values,
 };
 pub use results::Results;
 pub use series::SeriesName;
@@ -36,6 +70,7 @@ pub use tls::TlsOptions;
 pub use uid::{AssignedUid, KindLayout, KindUsage, SuggestPage, UidClient, UidLayout, UidMapping};
 
 pub use oxtsdb_proto::common::v1::ErrorReason;
+pub use oxtsdb_proto::data::v1::{AggregateFunction, QueryRequest};
 pub use oxtsdb_schema::{Uid, UidKind};
 pub use tonic::Code;
 

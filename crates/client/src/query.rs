@@ -10,6 +10,7 @@ mod collect;
 mod expression;
 mod last;
 mod points;
+mod request;
 mod series;
 mod statistics;
 
@@ -17,5 +18,6 @@ pub use collect::{ExpressionResult, QueryResult, SeriesPoints};
 pub use expression::{ExpressionFrame, ExpressionSeries};
 pub use last::{LastPoint, LastPointOutcome};
 pub use points::{Points, Values};
+pub use request::Query;
 pub use series::{QueryFrame, Series};
 pub use statistics::{DamagedRow, Statistics};

@@ -1,0 +1,82 @@
+//! Writing points by calls: any number of points, split into requests.
+
+mod request;
+
+use oxtsdb_proto::data::v1::data_service_client::DataServiceClient;
+
+use crate::call::{Connection, configured, send};
+use crate::transport::Transport;
+use crate::{Error, FailedPoint, Point, WriteReport};
+
+/// Points of one request.
+const REQUEST_POINTS: usize = 10_000;
+
+/// Names and values of one request, in bytes: a quarter of what servers accept by default.
+const REQUEST_BYTES: usize = 4 << 20;
+
+/// Writes points in requests of bounded size, one after the other.
+pub(crate) async fn write(
+    connection: &Connection,
+    points: impl IntoIterator<Item = Point>,
+) -> Result<WriteReport, Error> {
+    let mut report = WriteReport::default();
+    let mut first_index = 0;
+    let mut points = points.into_iter();
+    loop {
+        let chunk = next_chunk(&mut points);
+        if chunk.is_empty() {
+            return Ok(report);
+        }
+        let send = send!(configured!(DataServiceClient<Transport>, connection), write);
+        let request = request::of(&chunk);
+        let response = connection
+            .call("oxtsdb.data.v1.DataService/Write", request, send)
+            .await?;
+        report.written += response.written;
+        report.failed += response.failed;
+        for (position, rejection) in request::failures(response) {
+            if let Some(point) = chunk.get(position) {
+                report.failures.push(FailedPoint {
+                    index: first_index + position as u64,
+                    series: point.series.clone(),
+                    timestamp: point.timestamp,
+                    rejection,
+                });
+            }
+        }
+        first_index += chunk.len() as u64;
+    }
+}
+
+/// The points of the next request; none after the last.
+fn next_chunk(points: &mut impl Iterator<Item = Point>) -> Vec<Point> {
+    let mut chunk = Vec::new();
+    let mut bytes = 0;
+    while chunk.len() < REQUEST_POINTS && bytes < REQUEST_BYTES {
+        let Some(point) = points.next() else { break };
+        bytes += point.series.text_bytes() + request::POINT_BYTES;
+        chunk.push(point);
+    }
+    chunk
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{SeriesName, Timestamp};
+
+    fn chunks(name: &str, count: usize) -> Vec<usize> {
+        let series = SeriesName::new(name, [("host", "a")]);
+        let mut points = (0..count).map(|_| Point::new(&series, Timestamp::from_seconds(1), 1));
+        let chunks = std::iter::from_fn(|| Some(next_chunk(&mut points).len()));
+        chunks.take_while(|points| *points > 0).collect()
+    }
+
+    #[test]
+    fn requests_are_bounded_by_points_and_by_bytes() {
+        assert_eq!(chunks("m", 25_000), [10_000, 10_000, 5_000]);
+        assert_eq!(chunks("m", 0), [] as [usize; 0]);
+        let large = "m".repeat(1 << 20);
+        assert_eq!(chunks(&large, 10), [4, 4, 2]);
+    }
+}
