@@ -1,14 +1,14 @@
-//! What the embedded store does in a second: writes, flushes, scans, recovery.
+//! Throughput of the embedded store: writes, flushes, scans, recovery.
 //!
 //! ```sh
 //! cargo run --release -p oxtsdb-row-store --example store-bench [folder]
 //! ```
 //!
-//! The load is what a server makes of points: 1,000 hosts with 10 metrics, a point every 10 seconds
+//! The load resembles that of a server: 1,000 hosts with 10 metrics, a point every 10 seconds
 //! for an hour, in the order of time, as cells of OpenTSDB's rows (row keys of 25 bytes, qualifiers
 //! of 2). Even metrics are integers, odd ones decimals with 2 digits; both are random walks with
-//! steps of up to 100 units. A batch has 1,000 points; four batches are in flight. What is
-//! answered is synced.
+//! steps of up to 100 units. A batch has 1,000 points; four batches are in flight. Every
+//! acknowledged batch is synced.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -40,7 +40,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     result
 }
 
-/// What the disk allows: the time of a sync of 16 KiB within an already allocated file.
+/// The baseline of the disk: the time of a sync of 16 KiB within an already allocated file.
 fn print_sync_time(folder: &Path) -> Result<(), Box<dyn std::error::Error>> {
     use std::os::unix::fs::FileExt;
 
@@ -206,7 +206,7 @@ fn per(bytes: usize, points: usize) -> f64 {
     bytes as f64 / points as f64
 }
 
-/// The time that passes, and the time that all threads compute.
+/// Wall-clock time, and CPU time of all threads.
 struct Watch {
     started: Instant,
     cpu_seconds: f64,
@@ -245,7 +245,7 @@ fn cpu_seconds() -> f64 {
         / 100.0
 }
 
-/// Makes points.
+/// Generates points.
 struct Load {
     table: TableName,
     values: Vec<i32>,
@@ -305,7 +305,7 @@ impl Load {
     }
 }
 
-/// Puts a point as OpenTSDB does: integers in the fewest bytes, decimals in 4 if that is exact.
+/// Encodes a point as OpenTSDB does: integers in the fewest bytes, decimals in 4 if that is exact.
 fn put(batch: &mut WriteBatch, key: &[u8], seconds: u32, decimal: bool, value: i32) {
     let family = batch.family("t");
     let bytes = value.to_be_bytes();

@@ -47,8 +47,8 @@ pub(crate) fn check_table(table: &TableDef) -> Result<(), StoreError> {
 }
 
 /// Checks that two definitions of a table agree; the error lists the differences.
-pub(crate) fn check_same_table(existing: &TableDef, wanted: &TableDef) -> Result<(), StoreError> {
-    if existing.families == wanted.families {
+pub(crate) fn check_same_table(existing: &TableDef, requested: &TableDef) -> Result<(), StoreError> {
+    if existing.families == requested.families {
         return Ok(());
     }
     let describe = |families: &[FamilyDef]| {
@@ -62,11 +62,11 @@ pub(crate) fn check_same_table(existing: &TableDef, wanted: &TableDef) -> Result
         families.join(", ")
     };
     Err(StoreError::TableDiffers {
-        table: wanted.name.clone(),
+        table: requested.name.clone(),
         detail: format!(
             "it has {}, requested are {}",
             describe(&existing.families),
-            describe(&wanted.families)
+            describe(&requested.families)
         ),
     })
 }
@@ -218,9 +218,9 @@ impl Columns {
     pub(crate) fn contains(&self, family: u8, qualifier: &[u8]) -> bool {
         match self {
             Self::All => true,
-            Self::Family(wanted) => *wanted == family,
+            Self::Family(requested) => *requested == family,
             Self::Some(columns) => columns
-                .binary_search_by(|(wanted, name)| (*wanted, name.as_slice()).cmp(&(family, qualifier)))
+                .binary_search_by(|(requested, name)| (*requested, name.as_slice()).cmp(&(family, qualifier)))
                 .is_ok(),
         }
     }

@@ -269,14 +269,14 @@ async fn full_disk_rejects_writes_serves_reads_and_recovers() {
         assert!(acknowledged.len() < 1_000, "the disk is too small for that");
     };
     assert!(matches!(error, StoreError::Full { .. }), "{error}");
-    let refused = u32::try_from(acknowledged.len()).unwrap();
+    let rejected = u32::try_from(acknowledged.len()).unwrap();
     let read = |store: &EmbeddedStore, number: u32| {
         let key = number.to_be_bytes();
         let row = futures::executor::block_on(store.get(&table(), &key, &ColumnSelection::All)).unwrap();
         row.map(|row| row.get("f", b"q").unwrap().value.len())
     };
-    assert_eq!(read(&store, refused), None, "a rejected write has no effect");
-    assert_eq!(read(&store, refused - 1), Some(100_000), "reads continue");
+    assert_eq!(read(&store, rejected), None, "a rejected write has no effect");
+    assert_eq!(read(&store, rejected - 1), Some(100_000), "reads continue");
 
     fs::remove_file(&ballast).unwrap();
     let deadline = tokio::time::Instant::now() + std::time::Duration::from_secs(30);
@@ -287,12 +287,12 @@ async fn full_disk_rejects_writes_serves_reads_and_recovers() {
         );
         tokio::time::sleep(std::time::Duration::from_millis(20)).await;
     }
-    while let Err(error) = store.write(batch(refused, 100_000)).await {
+    while let Err(error) = store.write(batch(rejected, 100_000)).await {
         assert!(matches!(error, StoreError::Full { .. }), "{error}");
         assert!(tokio::time::Instant::now() < deadline, "space is available again");
         tokio::time::sleep(std::time::Duration::from_millis(20)).await;
     }
-    acknowledged.push(refused);
+    acknowledged.push(rejected);
     drop(store);
     let store = EmbeddedStore::open(config).unwrap();
     for number in acknowledged {

@@ -127,11 +127,11 @@ async fn selective_scan_finds_few_of_many_rows() {
     let number = |key: &[u8]| u64::from(u16::from_be_bytes([key[0], key[1]]));
     let mut random = Random(2);
     for _ in 0..60 {
-        // The first `wanted` of each `stride` rows: from one in a thousand to all.
+        // The first `matching` of each `stride` rows: from one in a thousand to all.
         let most = [3, 40, 1_500][usize::try_from(random.below(3)).unwrap()];
         let stride = 1 + random.below(most);
-        let wanted = 1 + random.below(stride.min(100));
-        let filter = RowFilter::new(move |key| number(key) % stride < wanted);
+        let matching = 1 + random.below(stride.min(100));
+        let filter = RowFilter::new(move |key| number(key) % stride < matching);
         let filter = match random.below(3) {
             0 => filter.with_seek(|_| None),
             _ => filter.with_seek(move |key| {
@@ -151,7 +151,7 @@ async fn selective_scan_finds_few_of_many_rows() {
         assert_eq!(
             contents(&found),
             contents(&expected),
-            "{wanted} of {stride}: {scan:?}"
+            "{matching} of {stride}: {scan:?}"
         );
     }
 }

@@ -264,7 +264,7 @@ async fn recovers_from_an_outage() {
     let mut config = config(&[&proxy.address]);
     config.connect_timeout = Duration::from_millis(500);
     let store = HbaseStore::connect(config).await.unwrap();
-    proxy.refuse();
+    proxy.reject();
     let started = Instant::now();
     let error = read(&store).await.unwrap_err();
     assert!(matches!(error, StoreError::Unavailable { .. }), "{error}");
@@ -287,7 +287,7 @@ async fn request_waits_for_a_gateway_to_return() {
     let mut config = config(&[&proxy.address]);
     config.connect_timeout = Duration::from_secs(10);
     let store = HbaseStore::connect(config).await.unwrap();
-    proxy.refuse();
+    proxy.reject();
     let waiting = read(&store);
     futures::pin_mut!(waiting);
     assert!(futures::poll!(&mut waiting).is_pending());
@@ -538,7 +538,7 @@ async fn close_fails_requests_waiting_for_a_gateway() {
     let mut config = config(&[&proxy.address]);
     config.connect_timeout = Duration::from_secs(10);
     let store = HbaseStore::connect(config).await.unwrap();
-    proxy.refuse();
+    proxy.reject();
     let waiting = read(&store);
     futures::pin_mut!(waiting);
     assert!(futures::poll!(&mut waiting).is_pending());

@@ -357,9 +357,9 @@ fn number(key: &[u8]) -> usize {
     std::str::from_utf8(&key[3..]).unwrap().parse().unwrap()
 }
 
-/// A filter for the first `wanted` of each `stride` rows, with seek hints.
-fn some_of(wanted: usize, stride: usize) -> Scan {
-    let filter = RowFilter::new(move |key| number(key) % stride < wanted);
+/// A filter for the first `matching` of each `stride` rows, with seek hints.
+fn some_of(matching: usize, stride: usize) -> Scan {
+    let filter = RowFilter::new(move |key| number(key) % stride < matching);
     let mut scan = Scan::prefix(b"");
     scan.filter = Some(filter.with_seek(move |row| Some(key((number(row) / stride + 1) * stride))));
     scan
@@ -405,8 +405,8 @@ async fn selective_scan_resumes_after_a_lost_connection() {
     let table = Table::new(3);
     let gateway = start(&table);
     let store = connect(&gateway).await;
-    for (wanted, stride) in [(1, 100), (1, 3)] {
-        let mut few = some_of(wanted, stride);
+    for (matching, stride) in [(1, 100), (1, 3)] {
+        let mut few = some_of(matching, stride);
         few.batch_rows = 10;
         let rows = scan(&store, few, |_| gateway.cut()).await.unwrap();
         assert_eq!(rows.len(), ROWS.div_ceil(stride));

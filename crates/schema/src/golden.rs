@@ -276,7 +276,7 @@ fn row(cells: &[(&str, &str, i64)], policy: DuplicatePolicy) -> Result<Vec<(u32,
 fn decodes_rows_as_opentsdb_does() {
     use Value::{Double, Float, Int};
     let read = |cells: &[_]| row(cells, DuplicatePolicy::Error).unwrap();
-    // V63 while it is compacted: the new cell beside the old one and a point.
+    // V63 during compaction: the new cell, the old one and a point.
     assert_eq!(
         read(&[
             ("000000a100f0014001eb", "01012c09fb4090000000", 3),
@@ -291,7 +291,7 @@ fn decodes_rows_as_opentsdb_does() {
             (30_000, Float(4.5))
         ]
     );
-    // V66, V67, V68: what old software stored.
+    // V66, V67, V68: cells stored by old software.
     assert_eq!(
         read(&[("000b", "0000000040200000", 1), ("001b", "40200000", 1)]),
         [(0, Float(2.5)), (1000, Float(2.5))]
@@ -301,7 +301,7 @@ fn decodes_rows_as_opentsdb_does() {
         read(&[("0007", "05", 1), ("0010", "0000000000000009", 1)]),
         [(0, Int(5)), (1000, Int(9))]
     );
-    // V69: out of order in the cell. OpenTSDB leaves it so.
+    // V69: out of order within the cell, which OpenTSDB keeps.
     assert_eq!(read(&[("00100000", "020100", 1)]), [(0, Int(1)), (1000, Int(2))]);
     // V70
     let error = row(&[("000b", "ffffffff40200000", 1)], DuplicatePolicy::Error).unwrap_err();
@@ -389,7 +389,7 @@ fn merges_two_compacted_cells() {
     assert_eq!((q1.len(), v1.len(), q2.len(), v2.len()), (16384, 4097, 3616, 905));
     assert!(hex::encode(&q1).starts_with("f0000000f0001900"));
     assert!(hex::encode(&q2).starts_with("f1900000"));
-    // Whichever comes first.
+    // In either order.
     let cell = |qualifier, value| CellRef {
         qualifier,
         value,

@@ -16,7 +16,7 @@ fn client(number: u8) -> ClientId {
     ClientId::Address(Ipv4Addr::new(10, 0, 0, number).into())
 }
 
-/// A query that waits from now on.
+/// A queued query.
 fn waiting(
     admission: &Admission,
     client: ClientId,
@@ -46,7 +46,7 @@ async fn rejects_queries_beyond_the_queue() {
         "{error}"
     );
     assert_eq!(admission.usage().rejected, 2);
-    assert_eq!(admission.usage().queued, 0, "who gave up does not wait any more");
+    assert_eq!(admission.usage().queued, 0, "a timed-out query leaves the queue");
     drop(permit);
     assert_eq!(admission.usage().running, 0);
 }
@@ -58,7 +58,7 @@ async fn admits_clients_round_robin() {
     let mut first: VecDeque<_> = (0..10).map(|_| waiting(&admission, client(1))).collect();
     let mut other = waiting(&admission, client(2));
     drop(permit);
-    // One of the client that came first, then the other client's.
+    // Round-robin: the first client, then the other one.
     let permit = first.pop_front().unwrap().await.unwrap();
     assert!(other.as_mut().now_or_never().is_none());
     drop(permit);
@@ -97,7 +97,7 @@ async fn cancelled_waiter_frees_its_place() {
     let permit = admission.admit(client(1)).await.unwrap();
     let leaves = waiting(&admission, client(1));
     let stays = waiting(&admission, client(2));
-    // Admitted, and gone before it is polled again.
+    // Admitted, but dropped before it is polled again.
     drop(permit);
     drop(leaves);
     let permit = stays.await.unwrap();

@@ -207,19 +207,20 @@ pub(super) async fn scan_seeks_to_filter_hints(subject: &Subject<'_>) {
         let next = number(key) / 200 * 200 + 200;
         Some([&(next - 1).to_be_bytes()[..], &[1]].concat())
     });
-    let wanted = [0, 1, 2, 200, 201, 202, 400, 401, 402].map(|number: u16| number.to_be_bytes().to_vec());
+    let expected_keys =
+        [0, 1, 2, 200, 201, 202, 400, 401, 402].map(|number: u16| number.to_be_bytes().to_vec());
     for batch_rows in [1, 2, 100] {
         let mut scan = Scan::range("", "");
         (scan.batch_rows, scan.filter) = (batch_rows, Some(filter.clone()));
-        assert_eq!(table.keys(scan.clone()).await, wanted);
+        assert_eq!(table.keys(scan.clone()).await, expected_keys);
         scan.limit = Some(4);
-        assert_eq!(table.keys(scan.clone()).await, wanted[..4]);
+        assert_eq!(table.keys(scan.clone()).await, expected_keys[..4]);
         (scan.limit, scan.stop) = (None, 201_u16.to_be_bytes().to_vec());
-        assert_eq!(table.keys(scan.clone()).await, wanted[..4]);
+        assert_eq!(table.keys(scan.clone()).await, expected_keys[..4]);
         scan.reverse = true;
         let mut keys = table.keys(scan).await;
         keys.reverse();
-        assert_eq!(keys, wanted[..4], "a reversed scan has no hints");
+        assert_eq!(keys, expected_keys[..4], "a reversed scan has no hints");
     }
 }
 

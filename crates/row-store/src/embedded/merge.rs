@@ -240,7 +240,7 @@ fn trim<'a>(entries: impl Iterator<Item = Entry<'a>>, view: &View) -> CellList {
     cells.reserve(entries.size_hint().0, 0);
     let mut versions: Vec<Entry<'a>> = Vec::new();
     let mut finish = |versions: &mut Vec<Entry<'a>>| {
-        let wanted = versions
+        let max_versions = versions
             .first()
             .map_or(0, |first| view.max_versions[usize::from(first.family & 0xf)]);
         if versions.len() > 1 {
@@ -249,7 +249,7 @@ fn trim<'a>(entries: impl Iterator<Item = Entry<'a>>, view: &View) -> CellList {
             versions.sort_by_key(|version| std::cmp::Reverse(version.timestamp_ms));
             versions.dedup_by_key(|version| version.timestamp_ms);
         }
-        for version in versions.iter().take(wanted as usize) {
+        for version in versions.iter().take(max_versions as usize) {
             if !view.is_expired(version.family, version.timestamp_ms) {
                 cells.push(
                     version.family,

@@ -30,15 +30,15 @@ const SEEK_AFTER: usize = 64;
 
 /// What a read of a table selects.
 pub(super) fn view(core: &Core, table: &Table, columns: Columns, max_versions: u32) -> View {
-    let mut wanted = table.max_versions;
+    let mut versions = table.max_versions;
     let mut trims_stored = false;
-    for (wanted, family) in wanted.iter_mut().zip(&table.def.families) {
-        trims_stored |= max_versions < *wanted || family.ttl.is_some();
-        *wanted = (*wanted).min(max_versions);
+    for (version_limit, family) in versions.iter_mut().zip(&table.def.families) {
+        trims_stored |= max_versions < *version_limit || family.ttl.is_some();
+        *version_limit = (*version_limit).min(max_versions);
     }
     View {
         columns,
-        max_versions: wanted,
+        max_versions: versions,
         oldest_ms: table.oldest_ms(core.now_ms()),
         trims_stored,
     }
@@ -207,7 +207,7 @@ fn read_step(core: &Core, table: &Arc<Table>, scan: &Scan, view: &View) -> Resul
         .range(table, &scan.start, &scan.stop, scan.reverse)?
         .peekable();
 
-    let wanted = scan.limit.map_or(scan.batch_rows, |limit| {
+    let batch_limit = scan.limit.map_or(scan.batch_rows, |limit| {
         scan.batch_rows.min(usize::try_from(limit).unwrap_or(usize::MAX))
     });
     let mut step = Step {
@@ -295,7 +295,7 @@ fn read_step(core: &Core, table: &Arc<Table>, scan: &Scan, view: &View) -> Resul
                 }
             }
         }
-        if step.rows.len() >= wanted || bytes >= STEP_BYTES {
+        if step.rows.len() >= batch_limit || bytes >= STEP_BYTES {
             break;
         }
     }

@@ -160,9 +160,9 @@ fn ttl_seconds(family: &FamilyDef) -> Result<i32, StoreError> {
 }
 
 /// `Ok(false)` if the existing table has the requested families; HBase does not keep their order.
-fn same(existing: &TableDef, wanted: &TableDef) -> Result<bool, StoreError> {
-    let mut wanted = wanted.clone();
-    wanted.families.sort_by(|a, b| a.name.cmp(&b.name));
-    rules::check_same_table(existing, &wanted)?;
+fn same(existing: &TableDef, requested: &TableDef) -> Result<bool, StoreError> {
+    let mut requested = requested.clone();
+    requested.families.sort_by(|a, b| a.name.cmp(&b.name));
+    rules::check_same_table(existing, &requested)?;
     Ok(false)
 }

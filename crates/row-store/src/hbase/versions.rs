@@ -22,7 +22,7 @@ const COLUMNS_PER_REQUEST: usize = 100;
 /// The number of versions to read, and the families that have more than the newest.
 #[derive(Debug, Default)]
 pub(super) struct Versions {
-    wanted: i32,
+    requested: i32,
     /// The families that keep more than one version.
     families: Vec<String>,
 }
@@ -39,7 +39,7 @@ impl Versions {
         let def = tables::find(pool, table).await?;
         let families = def.into_iter().flat_map(|def| def.families);
         Ok(Self {
-            wanted: i32::try_from(max_versions).unwrap_or(i32::MAX),
+            requested: i32::try_from(max_versions).unwrap_or(i32::MAX),
             families: families
                 .filter(|family| family.max_versions > 1)
                 .map(|family| family.name)
@@ -111,7 +111,7 @@ impl Versions {
         row: &[u8],
         columns: &[Column],
     ) -> Result<Vec<(Column, Vec<TCell>)>, CallError> {
-        let wanted = self.wanted;
+        let requested = self.requested;
         let request = || {
             let (table, row, columns) = (raw::table_name(table), row.to_vec(), columns.to_vec());
             move |connection: &mut Connection, deadline| {
@@ -120,7 +120,7 @@ impl Versions {
                     let (table, row) = (table.clone(), row.clone());
                     let column = raw::column(&family, &qualifier);
                     let versions = connection.call("getVer", deadline, |client| {
-                        client.get_ver(table, row, column, wanted, raw::no_attributes())
+                        client.get_ver(table, row, column, requested, raw::no_attributes())
                     })?;
                     found.push(((family, qualifier), versions));
                 }

@@ -80,23 +80,23 @@ pub struct FakeGateway {
 }
 
 impl FakeGateway {
-    /// Reacts to each request as `answer` returns.
-    pub fn start(answer: impl Fn(&Request) -> Action + Send + Sync + 'static) -> Self {
-        Self::listen(false, answer)
+    /// Reacts to each request as `react` returns.
+    pub fn start(react: impl Fn(&Request) -> Action + Send + Sync + 'static) -> Self {
+        Self::listen(false, react)
     }
 
     /// As [`FakeGateway::start`], with framed replies; other bytes are sent unchanged.
-    pub fn start_framed(answer: impl Fn(&Request) -> Action + Send + Sync + 'static) -> Self {
-        Self::listen(true, answer)
+    pub fn start_framed(react: impl Fn(&Request) -> Action + Send + Sync + 'static) -> Self {
+        Self::listen(true, react)
     }
 
-    fn listen(framed: bool, answer: impl Fn(&Request) -> Action + Send + Sync + 'static) -> Self {
+    fn listen(framed: bool, react: impl Fn(&Request) -> Action + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap().to_string();
         let stop = Arc::new(AtomicBool::new(false));
         let connections = Arc::new(Mutex::new(Vec::new()));
         let count = Arc::new(AtomicUsize::new(0));
-        let answer = Arc::new(answer);
+        let react = Arc::new(react);
         let accepting = {
             let (stop, connections, count) = (stop.clone(), connections.clone(), count.clone());
             std::thread::spawn(move || {
@@ -106,9 +106,9 @@ impl FakeGateway {
                     }
                     let number = count.fetch_add(1, Ordering::SeqCst);
                     connections.lock().push(stream.try_clone().unwrap());
-                    let answer = answer.clone();
+                    let react = react.clone();
                     // Ends with the connection.
-                    std::thread::spawn(move || serve(number, framed, stream, &*answer));
+                    std::thread::spawn(move || serve(number, framed, stream, &*react));
                 }
             })
         };
@@ -146,10 +146,10 @@ impl Drop for FakeGateway {
     }
 }
 
-fn serve(connection: usize, framed: bool, mut stream: TcpStream, answer: &dyn Fn(&Request) -> Action) {
+fn serve(connection: usize, framed: bool, mut stream: TcpStream, react: &dyn Fn(&Request) -> Action) {
     let mut writer = stream.try_clone().unwrap();
     while let Some(request) = receive(connection, framed, &mut stream) {
-        let sent = match answer(&request) {
+        let sent = match react(&request) {
             Action::Reply(reply) => {
                 let mut bytes = reply.encode(&request.name, request.sequence);
                 if framed {

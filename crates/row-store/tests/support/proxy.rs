@@ -43,7 +43,7 @@ enum Mode {
     /// Accepts connections but forwards nothing.
     Stall,
     /// Closes connections immediately.
-    Refuse,
+    Reject,
 }
 
 impl Proxy {
@@ -94,8 +94,8 @@ impl Proxy {
     }
 
     /// Cuts all connections and rejects new ones.
-    pub fn refuse(&self) {
-        self.set(Mode::Refuse);
+    pub fn reject(&self) {
+        self.set(Mode::Reject);
         self.cut();
     }
 
@@ -128,7 +128,7 @@ impl Drop for Proxy {
 }
 
 fn accept(shared: &Arc<Shared>, client: TcpStream) {
-    if shared.state.lock().mode == Mode::Refuse {
+    if shared.state.lock().mode == Mode::Reject {
         return;
     }
     let Ok(server) = TcpStream::connect(&shared.server) else {

@@ -20,7 +20,7 @@ fn accepts_only_the_letters_of_latin1() {
     let allowed: Vec<u8> = (0x80..=0xff_u8)
         .filter(|byte| Name::parse_latin1(&[*byte], &NameRules::default()).is_ok())
         .collect();
-    // What Java's Character.isLetter says of U+0080 to U+00FF.
+    // Java's Character.isLetter for U+0080 to U+00FF.
     let letters: Vec<u8> = (0x80..=0xff_u8)
         .filter(|byte| char::from(*byte).is_alphabetic())
         .collect();
@@ -30,7 +30,7 @@ fn accepts_only_the_letters_of_latin1() {
 
 #[test]
 fn rejects_utf_8_names_over_telnet_at_the_second_byte() {
-    // OpenTSDB reads telnet as ISO-8859-1: C3 A9 is `Ã©`, and `©` is no letter.
+    // OpenTSDB reads telnet as ISO-8859-1: C3 A9 is `Ã©`, and `©` is not a letter.
     let error = Name::parse_latin1("é".as_bytes(), &NameRules::default()).unwrap_err();
     let name = "Ã©".to_owned();
     assert_eq!(

@@ -42,7 +42,7 @@ pub enum RowError {
     /// values can be trusted. OpenTSDB returns the points before the end.
     #[error(
         "compacted cell with qualifier `{qualifier}` is damaged: the values of its {points} points \
-         have {expected} bytes, expected so many and at most one more, found {actual}"
+         have {expected} bytes, expected these and at most a meta byte, found {actual}"
     )]
     CompactedLength {
         /// The qualifier, as hex.

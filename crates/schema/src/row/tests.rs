@@ -115,7 +115,7 @@ fn rejects_compacted_cells_of_inconsistent_length() {
     let damaged = |qualifier: &str, points, expected, actual| {
         format!(
             "compacted cell with qualifier `{qualifier}` is damaged: the values of its {points} points have \
-             {expected} bytes, expected so many and at most one more, found {actual}"
+             {expected} bytes, expected these and at most a meta byte, found {actual}"
         )
     };
     // Of one type, of several, through the merge.
@@ -141,7 +141,7 @@ fn sorts_compacted_cells_out_of_order() {
         assert_eq!(points, expected.map(|(at, value)| (at, Value::Int(value))));
         assert_eq!((stats.out_of_order, stats.duplicates), (2, 1));
     }
-    // An instant twice, far from each other, and with two values.
+    // A conflicting duplicate, far apart.
     let cells = hex_cells(&[("002000000020", "03010900")]);
     assert!(read(&cells, DuplicatePolicy::Error).is_err());
     let (points, _) = read(&cells, DuplicatePolicy::KeepNewest).unwrap();
@@ -150,7 +150,7 @@ fn sorts_compacted_cells_out_of_order() {
 
 #[test]
 fn decodes_cells_of_mixed_resolution() {
-    // As many bytes as qualifiers of the first point's length would have.
+    // As many bytes as if all qualifiers had the length of the first.
     let cells = hex_cells(&[("f0007d0000100020", "01020301")]);
     let (points, _) = read(&cells, DuplicatePolicy::Error).unwrap();
     assert_eq!(
@@ -164,14 +164,14 @@ fn decodes_cells_of_mixed_resolution() {
 
 #[test]
 fn merges_identical_duplicates_under_every_policy() {
-    // Between the put of a compacted cell and the deletes of what went into it.
+    // Between the put of a compacted cell and the deletes of the cells it replaces.
     let cells = hex_cells(&[("0000", "01"), ("00000010", "010200"), ("0010", "02")]);
     for policy in [DuplicatePolicy::Error, DuplicatePolicy::KeepNewest] {
         let (points, stats) = read(&cells, policy).unwrap();
         assert_eq!(points, [(0, Value::Int(1)), (1000, Value::Int(2))]);
         assert_eq!((stats.points, stats.duplicates), (2, 2));
     }
-    // One number on other bytes is another value.
+    // The same number in another encoding is a different value.
     let cells = hex_cells(&[("0000", "01"), ("0001", "0001")]);
     assert!(matches!(
         read(&cells, DuplicatePolicy::Error),

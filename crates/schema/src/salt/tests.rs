@@ -29,7 +29,7 @@ fn truncates_buckets_wider_than_the_salt() {
     let layout = SaltLayout::new(1, 300).unwrap();
     assert_eq!(layout.bytes_of(256).as_bytes(), [0x00]);
     assert_eq!(layout.bytes_of(299).as_bytes(), [0x2b]);
-    // So buckets share salts, and each salt is scanned once.
+    // Buckets share salts, and each salt is scanned once.
     assert_eq!(layout.buckets(), 0..256);
 }
 

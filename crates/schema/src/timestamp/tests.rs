@@ -46,7 +46,7 @@ fn whole_seconds_in_milliseconds_keep_their_resolution() {
         (millis.to_string(), seconds.to_string()),
         ("1356998400000".into(), "1356998400".into())
     );
-    // The epoch has a place in both, though nobody can send it.
+    // Both resolutions can represent the epoch, although it cannot be sent.
     assert_eq!(Timestamp::from_millis(0).unwrap().as_millis(), 0);
 }
 

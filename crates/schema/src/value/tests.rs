@@ -106,7 +106,7 @@ fn doubles_round_trip_through_java_syntax() {
 
 #[test]
 fn rounds_hexadecimal_floats_once() {
-    // Half way between two floats, but for a bit that a double would have rounded away.
+    // Halfway between two floats except for a bit that rounding to a double would lose.
     let value = parse_import("0x1.00000100000000000001p0").unwrap();
     assert_eq!(value, Value::Float(1.0 + f32::EPSILON));
     assert_eq!(parse_import("0x1.000001p0"), Ok(Value::Float(1.0)));

@@ -23,7 +23,7 @@ fn bytes_of(cells: &[Cell]) -> usize {
     block.len()
 }
 
-/// The points of a block, read into columns that had others before.
+/// The points of a block, decoded into reused columns.
 fn decoded_points(block: &[u8]) -> Result<Option<PointColumns>, &'static str> {
     let mut points = PointColumns {
         qualifier_width: 7,
@@ -45,7 +45,7 @@ fn decoded_points(block: &[u8]) -> Result<Option<PointColumns>, &'static str> {
     }))
 }
 
-/// Cells as points, if they are all of one kind and each is after the one before.
+/// Cells as points, if they are all of one kind and ascend.
 fn points_of(cells: &CellList) -> Option<PointColumns> {
     let first = cells.iter().next()?;
     let width = columns::width(&first)?;
@@ -84,7 +84,7 @@ fn points_of(cells: &CellList) -> Option<PointColumns> {
     points.ascends().then_some(points)
 }
 
-/// A point of OpenTSDB's: qualifier of 2 bytes with the flags of the value.
+/// An OpenTSDB point: a 2-byte qualifier with the flags of the value.
 fn point(seconds: u16, timestamp_ms: i64, flag: u16, value: &[u8]) -> Cell {
     let qualifier = seconds << 4 | flag | u16::try_from(value.len() - 1).unwrap();
     (0, qualifier.to_be_bytes().to_vec(), timestamp_ms, value.to_vec())

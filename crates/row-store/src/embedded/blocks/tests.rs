@@ -25,7 +25,7 @@ fn new_blocks(folder: &Path) -> (Blocks, Arc<Table>) {
 
 #[test]
 fn overlapping_reads_do_not_starve_a_repair() {
-    /// A reader holds the tree until the other one has it too, or for so long at most.
+    /// The longest time that a reader holds the tree while it waits for the other one to acquire it.
     const HELD: Duration = Duration::from_millis(50);
 
     let folder = tempfile::tempdir().unwrap();

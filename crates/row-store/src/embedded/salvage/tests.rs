@@ -40,7 +40,7 @@ fn neighbours_bound_the_loss_of_an_unreadable_file() {
 
     std::fs::remove_file(&paths[1]).unwrap();
     assert_eq!(gaps(1), [(b"\0\x01b\0".to_vec(), b"\0\x01k".to_vec())]);
-    // Of a neighbour nothing is left either.
+    // A neighbour is lost as well.
     std::fs::write(&paths[2], []).unwrap();
     assert_eq!(gaps(1), [(b"\0\x01b\0".to_vec(), b"\0\x02a".to_vec())]);
     assert_eq!(gaps(2), [(b"\0\x01b\0".to_vec(), b"\0\x02a".to_vec())]);
@@ -72,7 +72,7 @@ fn truncated_file_loses_all_keys_after_its_last_block() {
         (gap.start.as_slice(), gap.stop.as_slice()),
         (b"\0\x01b\0".as_slice(), b"".as_slice())
     );
-    // With its last key known it is clear that all rows are there.
+    // A known last key proves that no row is missing.
     file.keys = Some((b"\0\x01a".to_vec(), b"\0\x01b".to_vec()));
     let damage = inspect(&file).unwrap().unwrap();
     assert!(damage.gaps.is_empty() && damage.structure.is_some(), "{damage:?}");

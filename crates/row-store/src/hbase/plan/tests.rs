@@ -123,7 +123,7 @@ fn bounds_calls_by_cells_and_bytes_and_keeps_rows_whole() {
     assert_eq!(cells, [900, 900, 900, 300, 5_000, 1, 1, 1]);
 }
 
-/// One mutation of a batch: what, row, column, timestamp.
+/// One mutation of a batch: kind, row, column, timestamp.
 type Mutation = (u8, u8, u8, i64);
 
 fn batch_of(mutations: &[Mutation]) -> WriteBatch {
@@ -145,7 +145,7 @@ fn batch_of(mutations: &[Mutation]) -> WriteBatch {
     batch
 }
 
-/// Everything in a store whose clock stands still, after these batches.
+/// The content of a store with a fixed clock after these batches.
 async fn contents(batches: Vec<WriteBatch>) -> String {
     let store = MemoryStore::with_clock(Clock::new(|| 1_000_000));
     let family = |name: &str| FamilyDef {
@@ -167,7 +167,7 @@ async fn contents(batches: Vec<WriteBatch>) -> String {
     format!("{rows:?}")
 }
 
-/// The calls of a batch as batches, each with its puts before its deletes, as the gateway has them.
+/// The calls of a batch as batches, each with its puts before its deletes, as the gateway applies them.
 fn as_the_gateway_does(batch: &WriteBatch) -> Vec<WriteBatch> {
     let mut batches = Vec::new();
     for round in rounds(batch) {

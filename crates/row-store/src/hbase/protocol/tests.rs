@@ -5,7 +5,7 @@ use thrift::protocol::{TBinaryOutputProtocol, TOutputProtocol};
 use super::*;
 
 /// The response to the first call of a connection.
-fn answer(rows: &[TRowResult]) -> Vec<u8> {
+fn response(rows: &[TRowResult]) -> Vec<u8> {
     let mut output = TBinaryOutputProtocol::new(Vec::new(), true);
     output
         .write_message_begin(&TMessageIdentifier::new("getRows", TMessageType::Reply, 1))
@@ -27,10 +27,10 @@ fn answer(rows: &[TRowResult]) -> Vec<u8> {
 }
 
 /// The result of the generated client for a response.
-fn decode(answer: &[u8], framed: bool, limit: usize) -> thrift::Result<Vec<TRowResult>> {
-    let mut bytes = answer.to_vec();
+fn decode(response: &[u8], framed: bool, limit: usize) -> thrift::Result<Vec<TRowResult>> {
+    let mut bytes = response.to_vec();
     if framed {
-        bytes.splice(..0, i32::try_from(answer.len()).unwrap().to_be_bytes());
+        bytes.splice(..0, i32::try_from(response.len()).unwrap().to_be_bytes());
     }
     let input = BoundedInput::new(bytes.as_slice(), framed, limit);
     let output = TBinaryOutputProtocol::new(Vec::new(), true);
@@ -63,7 +63,7 @@ fn rows() -> impl Strategy<Value = Vec<TRowResult>> {
 proptest! {
     #[test]
     fn responses_round_trip(rows in rows(), framed: bool) {
-        let decoded = decode(&answer(&rows), framed, 1 << 20);
+        let decoded = decode(&response(&rows), framed, 1 << 20);
         prop_assert_eq!(decoded.map_err(|error| error.to_string()), Ok(rows));
     }
 
@@ -75,7 +75,7 @@ proptest! {
         changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..8),
         end in any::<prop::sample::Index>(),
     ) {
-        let mut bytes = answer(&rows);
+        let mut bytes = response(&rows);
         for (at, byte) in changes {
             let at = at.index(bytes.len());
             bytes[at] = byte;
@@ -86,7 +86,7 @@ proptest! {
 
     #[test]
     fn arbitrary_bytes_do_not_panic(bytes in prop::collection::vec(any::<u8>(), 0..200), framed: bool) {
-        let header = answer(&[]);
+        let header = response(&[]);
         // All but the list and the stop.
         let begin = &header[..header.len() - 9];
         let _ = decode(&[begin, &bytes].concat(), framed, 1 << 16);
@@ -96,7 +96,7 @@ proptest! {
     /// A response either fits into the allowance or fails.
     #[test]
     fn response_needs_its_memory_allowance(rows in rows(), limit in 0..4_000_usize) {
-        let bytes = answer(&rows);
+        let bytes = response(&rows);
         let elements: usize = rows
             .iter()
             .map(|row| {

@@ -69,7 +69,7 @@ fn truncates_a_torn_last_frame() {
             "and the second time it is clean"
         );
 
-        // The same with the rest as zeros, as in a segment that was made ahead.
+        // The same with zeros in place of the rest, as in a preallocated segment.
         let mut zeroed = bytes.clone();
         zeroed[torn..].fill(0);
         fs::write(segment_path(folder.path(), 2), &zeroed).unwrap();
@@ -148,7 +148,7 @@ fn rejects_invalid_payloads_with_their_offset() {
 
 #[test]
 fn skips_frames_superseded_by_the_next_segment() {
-    // Frame 2 was written to segment 1, whole or in part, and its sync failed.
+    // Frame 2 was written to segment 1, completely or partially, and its sync failed.
     for damaged in [false, true] {
         let folder = tempfile::tempdir().unwrap();
         let mut journal = recover(folder.path(), |_| Ok(())).unwrap().journal;
@@ -196,7 +196,7 @@ fn creates_the_next_segment_ahead_of_need() {
     let next = segment_path(folder.path(), 4);
     assert_eq!(fs::metadata(&next).unwrap().len(), 0);
     drop(journal);
-    assert!(!next.exists(), "a journal that is closed leaves none");
+    assert!(!next.exists(), "a closed journal leaves no prepared segment");
 }
 
 #[test]
@@ -227,7 +227,7 @@ fn recovery_rewrites_the_last_segment() {
     file.set_modified(old).unwrap();
     drop(file);
     assert_eq!(frames(folder.path()).unwrap(), [1, 2, 3, 4, 5]);
-    // A sync of pages that the kernel takes for clean writes nothing.
+    // Syncing pages that the kernel considers clean writes nothing.
     assert!(fs::metadata(&path).unwrap().modified().unwrap() > old);
     assert_eq!(fs::read(&path).unwrap(), before);
 }
