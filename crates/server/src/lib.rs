@@ -14,6 +14,7 @@ mod grpc;
 mod host;
 mod listen;
 mod message_errors;
+mod middleware;
 mod probe;
 pub mod program;
 mod request_memory;
@@ -24,7 +25,7 @@ mod store_error;
 pub mod telemetry;
 
 pub use args::{GrpcSettings, MemoryLimit, ProgramArgs, ServerArgs};
-pub use deadline::{Deadline, DeadlineLayer, deadline_of};
+pub use deadline::{Deadline, deadline_of};
 pub use grpc::{GrpcOptions, GrpcServer};
 pub use host::{FrontEnd, Host, ListenAddress, Program};
 pub use message_errors::message_error;

@@ -1,29 +1,28 @@
-//! Messages that tonic cannot read, refused with a reason.
+//! Rich errors for messages that tonic rejects.
 //!
-//! tonic answers a message that is larger than a service reads with OUT_OF_RANGE and a text, and one whose
-//! frame is broken with INTERNAL, as if it were the server's fault. [`MessageErrorLayer`] makes our rich
-//! errors of these where the call never reached its handler. A handler of a stream gets tonic's error from
-//! its stream, and passes it through [`message_error`].
-
-use std::pin::Pin;
-use std::task::{Context, Poll};
+//! tonic rejects a message above the size limit with OUT_OF_RANGE and a text, and one with a malformed frame
+//! with INTERNAL, as if the server had failed. [`MessageErrors`] replaces both by errors with a reason, for
+//! calls that never reached their handler. Handlers of streams receive tonic's error from the stream and
+//! convert it with [`message_error`].
 
 use http::{Request, Response};
 use oxtsdb_proto::common::v1::ErrorReason;
 use oxtsdb_proto::error;
 use tonic::body::Body;
 use tonic::{Code, Status};
-use tower::{Layer, Service};
+use tower::Service;
 
-/// What tonic's text of a large message begins with; sizes in bytes follow: `found 20 bytes, the limit is:
+use crate::middleware::{Middleware, ResponseFuture};
+
+/// The prefix of tonic's text for a large message; sizes in bytes follow: `found 20 bytes, the limit is:
 /// 10 bytes`.
 const TOO_LARGE: &str = "Error, decoded message length too large: ";
 
-/// What tonic's text begins with of a compressed message that would be too large: `size limit, of 10 bytes,
+/// The prefix of tonic's text for a compressed message that is too large: `size limit, of 10 bytes,
 /// exceeded`.
 const INFLATES: &str = "Error decompressing: size limit, ";
 
-/// What tonic's texts of broken frames begin with. The others of INTERNAL are ours.
+/// The prefixes of tonic's texts for malformed frames. Other INTERNAL errors are not tonic's.
 const BROKEN: [&str; 4] = [
     "protocol error: received message with ",
     "Unexpected EOF decoding stream",
@@ -31,7 +30,7 @@ const BROKEN: [&str; 4] = [
     "Error decompressing: ",
 ];
 
-/// Gives an error of tonic about a message its code and reason; other errors stay as they are.
+/// Converts tonic's errors about messages to their code and reason; returns other errors unchanged.
 pub fn message_error(status: Status) -> Status {
     if !status.details().is_empty() {
         return status;
@@ -67,50 +66,29 @@ fn too_large(message: String) -> Status {
     error::status(Code::OutOfRange, ErrorReason::MessageTooLarge, message, &[])
 }
 
-/// Answers a call whose message cannot be read with [`message_error`].
+/// Applies [`message_error`] to calls whose message never reached a handler.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct MessageErrorLayer;
+pub(crate) struct MessageErrors;
 
-impl<S> Layer<S> for MessageErrorLayer {
-    type Service = MessageErrorService<S>;
-
-    fn layer(&self, inner: S) -> Self::Service {
-        MessageErrorService { inner }
-    }
-}
-
-/// See [`MessageErrorLayer`].
-#[derive(Clone, Debug)]
-pub(crate) struct MessageErrorService<S> {
-    inner: S,
-}
-
-impl<S> Service<Request<Body>> for MessageErrorService<S>
-where
-    S: Service<Request<Body>, Response = Response<Body>>,
-    S::Future: Send + 'static,
-{
-    type Response = Response<Body>;
-    type Error = S::Error;
-    type Future = Pin<Box<dyn Future<Output = Result<Response<Body>, S::Error>> + Send>>;
-
-    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
-        self.inner.poll_ready(context)
-    }
-
-    fn call(&mut self, request: Request<Body>) -> Self::Future {
-        let answer = self.inner.call(request);
+impl Middleware for MessageErrors {
+    fn call<S>(&self, inner: &mut S, request: Request<Body>) -> ResponseFuture<S::Error>
+    where
+        S: Service<Request<Body>, Response = Response<Body>>,
+        S::Future: Send + 'static,
+        S::Error: Send,
+    {
+        let response = inner.call(request);
         Box::pin(async move {
-            let answer = answer.await?;
-            // A response that is an error alone has its status among its headers.
-            if !answer.headers().contains_key(Status::GRPC_STATUS) {
-                return Ok(answer);
+            let response = response.await?;
+            // A response that is only an error has its status in the headers.
+            if !response.headers().contains_key(Status::GRPC_STATUS) {
+                return Ok(response);
             }
-            Ok(match Status::from_header_map(answer.headers()) {
+            Ok(match Status::from_header_map(response.headers()) {
                 Some(status) if status.code() != Code::Ok && status.details().is_empty() => {
                     message_error(status).into_http()
                 }
-                Some(_) | None => answer,
+                Some(_) | None => response,
             })
         })
     }
@@ -130,7 +108,7 @@ mod tests {
     use crate::{GrpcOptions, GrpcServer, Shutdown};
 
     #[test]
-    fn other_errors_stay_as_they_are() {
+    fn keeps_other_errors() {
         for status in [
             Status::out_of_range("of something else"),
             Status::internal(format!("{TOO_LARGE}found 2 bytes, the limit is: 1 bytes")),
@@ -142,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn broken_frames_are_the_callers_fault() {
+    fn malformed_frames_are_invalid_arguments() {
         for text in BROKEN {
             let after = message_error(Status::internal(format!("{text}and so on")));
             assert_eq!(after.code(), Code::InvalidArgument);
@@ -158,7 +136,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_message_over_the_limit_is_told_its_size_and_the_limit() {
+    async fn oversized_messages_report_size_and_limit() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let (shutdown, trigger) = Shutdown::new(Duration::ZERO);
@@ -170,7 +148,7 @@ mod tests {
         let request = HealthCheckRequest {
             service: "x".repeat(5 << 20),
         };
-        // Both kinds of answers: of one message, and a stream that never begins.
+        // A unary response, and a stream that never begins.
         let unary = client.check(request.clone()).await.unwrap_err();
         let stream = client.watch(request).await.unwrap_err();
         for status in [unary, stream] {
@@ -186,7 +164,7 @@ mod tests {
             );
         }
         let known = client.check(HealthCheckRequest::default()).await;
-        assert!(known.is_ok(), "other calls are as before: {known:?}");
+        assert!(known.is_ok(), "other calls are unaffected: {known:?}");
         let unknown = client
             .check(HealthCheckRequest {
                 service: "unknown".to_owned(),

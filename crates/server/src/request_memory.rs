@@ -1,20 +1,19 @@
-//! Memory of gRPC requests, from their first byte on.
+//! Memory of gRPC requests, reserved as their bytes arrive.
 //!
-//! A thousand streams with 15.9 of 16 MiB each hold 16 GiB before a handler sees any of it.
-//! [`RequestMemoryLayer`] takes what has arrived from the pool of writes or of queries: a request that finds
-//! the pool full waits for a moment, which holds its client up through HTTP/2's windows, and is then
-//! rejected.
+//! A thousand streams that have received 15.9 of 16 MiB each hold 16 GiB before a handler sees any message.
+//! [`RequestMemory`] reserves received bytes in the pool of writes or of queries. If the pool is full, the
+//! request waits for a second, with back-pressure on its client through HTTP/2's windows, and is then rejected.
 //!
 //! ```text
-//!   one request    |==message==| decoded form |      held until the response is made
+//!   one request    |==message==| decoded form |      held until the response is complete
 //!   a stream       |==message 1==|==message 2==|...  message 1 is released when the handler
 //!                                                    pulls message 2
 //! ```
 //!
-//! The decoded form of a single request is counted by the codec, decompressed and element by element. The
-//! messages of a stream are decoded wherever its handler pulls them; for these the decoded form is
-//! estimated, and what the handler makes of them is for the handler to count. Small requests are free: the
-//! health of a server without memory, and its queries, have to be known.
+//! The codec reserves the decoded form of a single request, decompressed and element by element. Messages of
+//! a stream are decoded where its handler pulls them: their decoded form is estimated, and handlers
+//! reserve what they derive from it. Small requests are not charged, so that health checks and the list of
+//! queries work when memory is exhausted.
 
 use std::collections::HashSet;
 use std::future;
@@ -36,16 +35,18 @@ use prost::Message as _;
 use prost_types::FileDescriptorSet;
 use tonic::body::Body;
 use tonic::{Code, Status};
-use tower::{Layer, Service};
+use tower::Service;
+
+use crate::middleware::{Middleware, ResponseFuture};
 
 /// How long a request waits for memory.
-const PATIENCE: Duration = Duration::from_secs(1);
+const WAIT_LIMIT: Duration = Duration::from_secs(1);
 
-/// What a byte of a stream is charged with: itself, and four for the decoded form. Columns take about so
-/// much; the codec bounds what takes more.
+/// The charge of a byte of a stream: itself, and four for the decoded form, which suits columns; the codec
+/// bounds messages that need more.
 const STREAM_FACTOR: u64 = 5;
 
-/// The same of a compressed message. Points compress to an eighth.
+/// The charge of a compressed byte. Points compress to an eighth.
 const COMPRESSED_FACTOR: u64 = 8 * STREAM_FACTOR;
 
 /// Bytes of a single request that are not charged, on the wire and decoded.
@@ -55,7 +56,7 @@ const FREE_DECODED_BYTES: u64 = 8 << 10;
 /// Bytes before each message: whether it is compressed, and its length.
 const HEADER_BYTES: usize = 5;
 
-/// The paths of calls that take one message. Others may take many.
+/// The paths of calls with a single request message.
 static SINGLE_REQUESTS: LazyLock<HashSet<String>> = LazyLock::new(|| {
     let sets = [
         oxtsdb_proto::FILE_DESCRIPTOR_SET,
@@ -78,8 +79,8 @@ static SINGLE_REQUESTS: LazyLock<HashSet<String>> = LazyLock::new(|| {
     paths
 });
 
-/// Methods that write, and those that writing waits for, by the beginnings of their names. They share no
-/// memory with the others, which cannot starve them.
+/// Prefixes of methods that write, or that writes wait for. They reserve in the ingest pool, so that other
+/// methods cannot starve them.
 const INGEST_METHODS: [&str; 2] = ["Write", "GetOrCreate"];
 
 /// The pool of a call.
@@ -92,53 +93,22 @@ fn pool_of<'a>(account: &'a MemoryAccount, path: &str) -> &'a MemoryPool {
     }
 }
 
-/// Takes the memory of requests from an account; see the module.
+/// Reserves the memory of requests; see the module.
 #[derive(Clone, Debug)]
-pub(crate) struct RequestMemoryLayer {
-    account: Option<MemoryAccount>,
-}
-
-impl RequestMemoryLayer {
+pub(crate) struct RequestMemory {
     /// `None`: requests are not counted.
-    pub(crate) fn new(account: Option<MemoryAccount>) -> Self {
-        Self { account }
-    }
+    pub(crate) account: Option<MemoryAccount>,
 }
 
-impl<S> Layer<S> for RequestMemoryLayer {
-    type Service = RequestMemoryService<S>;
-
-    fn layer(&self, inner: S) -> Self::Service {
-        RequestMemoryService {
-            inner,
-            account: self.account.clone(),
-        }
-    }
-}
-
-/// See [`RequestMemoryLayer`].
-#[derive(Clone, Debug)]
-pub(crate) struct RequestMemoryService<S> {
-    inner: S,
-    account: Option<MemoryAccount>,
-}
-
-impl<S> Service<Request<Body>> for RequestMemoryService<S>
-where
-    S: Service<Request<Body>, Response = Response<Body>>,
-    S::Future: Send + 'static,
-{
-    type Response = Response<Body>;
-    type Error = S::Error;
-    type Future = Pin<Box<dyn Future<Output = Result<Response<Body>, S::Error>> + Send>>;
-
-    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
-        self.inner.poll_ready(cx)
-    }
-
-    fn call(&mut self, request: Request<Body>) -> Self::Future {
+impl Middleware for RequestMemory {
+    fn call<S>(&self, inner: &mut S, request: Request<Body>) -> ResponseFuture<S::Error>
+    where
+        S: Service<Request<Body>, Response = Response<Body>>,
+        S::Future: Send + 'static,
+        S::Error: Send,
+    {
         let Some(account) = &self.account else {
-            return Box::pin(self.inner.call(request));
+            return Box::pin(inner.call(request));
         };
         let pool = pool_of(account, request.uri().path());
         let is_single = SINGLE_REQUESTS.contains(request.uri().path());
@@ -146,7 +116,7 @@ where
         let held = is_single.then(|| Arc::clone(&charge));
         let pool = pool.clone();
         let request = request.map(|body| Body::new(Charged::new(body, pool, charge, is_single)));
-        let response = self.inner.call(request);
+        let response = inner.call(request);
         let Some(held) = held else {
             return Box::pin(response);
         };
@@ -158,7 +128,7 @@ where
     }
 }
 
-/// Takes the decoded form of a request.
+/// Reserves the decoded form of a request.
 struct Decoded(Arc<Mutex<Reservation>>);
 
 impl Meter for Decoded {
@@ -171,16 +141,16 @@ impl Meter for Decoded {
 
 type Waiting = Pin<Box<dyn Future<Output = Result<Reservation, MemoryError>> + Send>>;
 
-/// The body of a request, which takes memory as it arrives.
+/// The body of a request, which reserves memory as it arrives.
 struct Charged {
     body: Body,
     pool: MemoryPool,
     charge: Arc<Mutex<Reservation>>,
     is_single: bool,
-    /// What was received but for small requests.
+    /// What is left of the bytes that are not charged.
     free_bytes: u64,
     framing: Framing,
-    /// What has arrived and waits for memory.
+    /// A frame that has arrived and waits for memory.
     waiting: Option<(Frame<Bytes>, Waiting)>,
 }
 
@@ -197,26 +167,26 @@ impl Charged {
         }
     }
 
-    /// Takes memory for bytes that have arrived, or begins to wait for it.
+    /// Reserves memory for bytes that have arrived, or starts to wait for it.
     fn charge(&mut self, frame: Frame<Bytes>) -> Result<Option<Frame<Bytes>>, MemoryError> {
         let Some(data) = frame.data_ref() else {
             return Ok(Some(frame));
         };
-        let mut wanted = self.framing.advance(data);
+        let mut charge = self.framing.advance(data);
         let free_bytes = if self.is_single { FREE_BYTES } else { 0 };
-        // Waiting for what never fits would be in vain, and so would be its retry.
+        // A message that exceeds the pool can never be admitted: neither waiting nor a retry helps.
         self.pool
             .check_fits(self.framing.message_charge().saturating_sub(free_bytes))?;
         if self.is_single {
-            let free = wanted.min(self.free_bytes);
+            let free = charge.min(self.free_bytes);
             self.free_bytes -= free;
-            wanted -= free;
+            charge -= free;
         }
-        if wanted == 0 || self.charge.lock().try_grow(wanted).is_ok() {
+        if charge == 0 || self.charge.lock().try_grow(charge).is_ok() {
             return Ok(Some(frame));
         }
         let pool = self.pool.clone();
-        let waiting = async move { pool.reserve(wanted, PATIENCE).await };
+        let waiting = async move { pool.reserve(charge, WAIT_LIMIT).await };
         self.waiting = Some((frame, Box::pin(waiting)));
         Ok(None)
     }
@@ -266,7 +236,7 @@ impl HttpBody for Charged {
     }
 }
 
-/// The status of a request that gets no memory: one that never fits is too large, others may come again.
+/// The status of a rejected request: too large if it exceeds the pool, else overloaded, which is transient.
 fn no_memory(error: &MemoryError) -> Status {
     let limit = format!("{} MiB", error.limit >> 20);
     let (code, reason, message) = if error.is_final() {
@@ -283,17 +253,17 @@ fn no_memory(error: &MemoryError) -> Status {
     error::status(code, reason, message, &metadata)
 }
 
-/// Where messages begin and end in the bytes of a request, as gRPC frames them.
+/// The position in gRPC's framing of messages.
 #[derive(Debug)]
 struct Framing {
-    /// What a byte is charged with, plain and compressed.
+    /// The charge of a byte, plain and compressed.
     factors: [u64; 2],
     header: [u8; HEADER_BYTES],
     /// Bytes of the header that have arrived.
     header_bytes: usize,
-    /// Bytes of the message that have not.
+    /// Bytes of the message that have not arrived.
     missing: u64,
-    /// What the message that has not arrived as a whole is charged with.
+    /// The charge of the incomplete message so far.
     unfinished_charge: u64,
 }
 
@@ -312,18 +282,18 @@ impl Framing {
         }
     }
 
-    /// What a byte of the message is charged with.
+    /// The charge of a byte of the message.
     const fn factor(&self) -> u64 {
         let ([plain, compressed], [is_compressed, ..]) = (self.factors, self.header);
         if is_compressed == 0 { plain } else { compressed }
     }
 
-    /// What the message that has not arrived as a whole will be charged with when it has.
+    /// The charge of the incomplete message once it is complete.
     const fn message_charge(&self) -> u64 {
         self.unfinished_charge + self.missing * self.factor()
     }
 
-    /// What these bytes are charged with.
+    /// The charge of these bytes.
     fn advance(&mut self, mut bytes: &[u8]) -> u64 {
         let mut charge = 0;
         while !bytes.is_empty() {

@@ -20,10 +20,12 @@ use tower::{ServiceBuilder, ServiceExt as _};
 
 use super::options::GrpcOptions;
 use super::response::Responses;
+use crate::Shutdown;
 use crate::connections::{ClientStream, Connection};
-use crate::message_errors::MessageErrorLayer;
-use crate::request_memory::RequestMemoryLayer;
-use crate::{DeadlineLayer, Shutdown};
+use crate::deadline::DeadlineMiddleware;
+use crate::message_errors::MessageErrors;
+use crate::middleware::MiddlewareLayer;
+use crate::request_memory::RequestMemory;
 
 /// Bytes that a client may send on a stream and on a connection before they are read. A stream needs more
 /// than HTTP/2's 64 KiB, which is below one message of a thousand points; but a client that opens streams
@@ -56,9 +58,13 @@ impl Server {
     pub(super) fn new(routes: Routes, options: GrpcOptions, shutdown: Shutdown) -> Self {
         let memory = options.memory.as_ref().map(|memory| memory.query().clone());
         let service = ServiceBuilder::new()
-            .layer(DeadlineLayer::new(options.default_deadline))
-            .layer(MessageErrorLayer)
-            .layer(RequestMemoryLayer::new(options.memory))
+            .layer(MiddlewareLayer(DeadlineMiddleware {
+                default: options.default_deadline,
+            }))
+            .layer(MiddlewareLayer(MessageErrors))
+            .layer(MiddlewareLayer(RequestMemory {
+                account: options.memory,
+            }))
             .service(routes.prepare());
         let mut http = http2::Builder::new(TokioExecutor::new());
         http.timer(TokioTimer::new())

@@ -7,9 +7,10 @@ use oxtsdb_proto::error::reason_of;
 use oxtsdb_resources::memory::MIN_LIMIT_BYTES;
 use tokio::sync::mpsc;
 use tonic_types::StatusExt as _;
-use tower::ServiceExt as _;
+use tower::{Layer as _, ServiceExt as _};
 
 use super::*;
+use crate::middleware::MiddlewareLayer;
 
 const WRITE: &str = "/oxtsdb.data.v1.DataService/Write";
 const WRITE_STREAM: &str = "/oxtsdb.data.v1.DataService/WriteStream";
@@ -122,7 +123,10 @@ async fn a_request_is_charged_until_the_response_is_made() {
     sender.send(message(10_000)).unwrap();
     drop(sender);
     let request = Request::builder().uri(WRITE).body(body).unwrap();
-    let service = RequestMemoryLayer::new(Some(account)).layer(handler);
+    let service = MiddlewareLayer(RequestMemory {
+        account: Some(account),
+    })
+    .layer(handler);
     service.oneshot(request).await.unwrap();
     assert_eq!(ingest.usage().used_bytes, 0);
 }
