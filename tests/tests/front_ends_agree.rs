@@ -1,4 +1,4 @@
-//! The same points through each door give the same answers.
+//! The same points through each front end give the same results.
 
 use std::collections::BTreeMap;
 use std::process::Stdio;
@@ -20,14 +20,14 @@ use serde_json::Value;
 const T: i64 = 1_500_000_000_000;
 const SPAN: i64 = 3 * 3_600_000;
 
-/// The doors, each with a metric of its own.
-const DOORS: [&str; 6] = [
-    "door.write",
-    "door.columns",
-    "door.stream",
-    "door.http",
-    "door.telnet",
-    "door.import",
+/// The front ends and the forms of writing, each with a metric of its own.
+const FRONT_ENDS: [&str; 6] = [
+    "front_end.write",
+    "front_end.columns",
+    "front_end.stream",
+    "front_end.http",
+    "front_end.telnet",
+    "front_end.import",
 ];
 
 /// Points of several series over some hours, in no order; no instant of a series twice.
@@ -66,26 +66,26 @@ fn random_value(random: &mut StdRng) -> Number {
     }
 }
 
-async fn send(tsdb: &Tsdb, door: &str, samples: &[Sample]) -> anyhow::Result<()> {
+async fn send(tsdb: &Tsdb, front_end: &str, samples: &[Sample]) -> anyhow::Result<()> {
     let count = samples.len() as u64;
-    match door {
-        "door.write" => {
+    match front_end {
+        "front_end.write" => {
             let request = WriteRequest {
                 points: samples.iter().map(Sample::to_point).collect(),
                 ..WriteRequest::default()
             };
-            let answer = tsdb.data().write(request).await?.into_inner();
-            ensure!(answer.written == count, "{answer:?}");
+            let response = tsdb.data().write(request).await?.into_inner();
+            ensure!(response.written == count, "{response:?}");
         }
-        "door.columns" => {
+        "front_end.columns" => {
             let request = WriteColumnsRequest {
                 columns: Some(ColumnsBuilder::default().columns(samples)),
                 ..WriteColumnsRequest::default()
             };
-            let answer = tsdb.data().write_columns(request).await?.into_inner();
-            ensure!(answer.written == count, "{answer:?}");
+            let response = tsdb.data().write_columns(request).await?.into_inner();
+            ensure!(response.written == count, "{response:?}");
         }
-        "door.stream" => {
+        "front_end.stream" => {
             let mut stream = WriteStream::open(&mut tsdb.data()).await?;
             for frame in samples.chunks(100) {
                 stream.send(frame).await?;
@@ -93,14 +93,14 @@ async fn send(tsdb: &Tsdb, door: &str, samples: &[Sample]) -> anyhow::Result<()>
             ensure!(stream.all_written().await? == count);
             stream.close().await?;
         }
-        "door.http" => {
+        "front_end.http" => {
             for body in samples.chunks(100) {
                 let body: Vec<Value> = body.iter().map(Sample::to_json).collect();
-                let answer = tsdb.http().post("/api/put", &Value::from(body)).await?;
-                ensure!(answer.status == 204, "{answer:?}");
+                let response = tsdb.http().post("/api/put", &Value::from(body)).await?;
+                ensure!(response.status == 204, "{response:?}");
             }
         }
-        "door.telnet" => {
+        "front_end.telnet" => {
             let mut telnet = tsdb.telnet().await?;
             let lines: String = samples.iter().map(Sample::to_telnet_line).collect();
             telnet.send(lines.as_bytes()).await?;
@@ -108,7 +108,7 @@ async fn send(tsdb: &Tsdb, door: &str, samples: &[Sample]) -> anyhow::Result<()>
             let replies = telnet.rest().await?;
             ensure!(replies.is_empty(), "{replies}");
         }
-        "door.import" => {
+        "front_end.import" => {
             let file = tsdb.folder().join("points.txt");
             let lines: Vec<String> = samples.iter().map(Sample::to_import_line).collect();
             std::fs::write(&file, lines.join("\n") + "\n")?;
@@ -121,12 +121,12 @@ async fn send(tsdb: &Tsdb, door: &str, samples: &[Sample]) -> anyhow::Result<()>
                 .await?;
             ensure!(output.status.success(), "{output:?}");
         }
-        other => anyhow::bail!("no door `{other}`"),
+        other => anyhow::bail!("unknown front end `{other}`"),
     }
     Ok(())
 }
 
-/// Points of every series, as they are to be read: as they were sent.
+/// The expected points of each series: those that were sent.
 fn expected(samples: &[Sample]) -> BTreeMap<BTreeMap<String, String>, Vec<(i64, Number)>> {
     let mut series: BTreeMap<_, Vec<(i64, Number)>> = BTreeMap::new();
     for sample in samples {
@@ -156,8 +156,8 @@ fn check_series(stored: Option<&Vec<(i64, Number)>>, sent: &[(i64, Number)]) -> 
     Ok(())
 }
 
-/// Questions of each sort.
-fn questions(metric: &str) -> Vec<SubQuery> {
+/// Queries of several kinds.
+fn queries(metric: &str) -> Vec<SubQuery> {
     let by_host = |aggregator| {
         let mut query = read_back::sub_query(metric, aggregator);
         if let Some(sub_query::Source::Metric(source)) = &mut query.source {
@@ -196,31 +196,31 @@ fn questions(metric: &str) -> Vec<SubQuery> {
     ]
 }
 
-/// Answers over gRPC, without the metric, which differs by door.
-async fn answers(tsdb: &Tsdb, metric: &str) -> anyhow::Result<Vec<Vec<Group>>> {
-    let mut answers = Vec::new();
-    for question in questions(metric) {
+/// Results over gRPC, without the metric, which differs by front end.
+async fn results(tsdb: &Tsdb, metric: &str) -> anyhow::Result<Vec<Vec<Group>>> {
+    let mut results = Vec::new();
+    for query in queries(metric) {
         let request = QueryRequest {
             range: Some(range(T - 1000, T + SPAN)),
-            queries: vec![question],
+            queries: vec![query],
             ..QueryRequest::default()
         };
         let mut groups = read_back::query(&mut tsdb.data(), request).await?;
-        ensure!(!groups.is_empty(), "no answer for {metric}");
+        ensure!(!groups.is_empty(), "no result for {metric}");
         for group in &mut groups {
             ensure!(group.metric == metric, "{group:?}");
             group.metric.clear();
             group.aggregate_tags.sort();
         }
         groups.sort_by(|a, b| a.tags.cmp(&b.tags));
-        answers.push(groups);
+        results.push(groups);
     }
-    Ok(answers)
+    Ok(results)
 }
 
-/// As text: a difference of a bit in a number is a difference.
-async fn http_answers(tsdb: &Tsdb, metric: &str) -> anyhow::Result<Vec<String>> {
-    let mut answers = Vec::new();
+/// Results over HTTP as text, so that every bit of a number counts.
+async fn http_results(tsdb: &Tsdb, metric: &str) -> anyhow::Result<Vec<String>> {
+    let mut results = Vec::new();
     for expression in [
         format!("none:{metric}"),
         format!("sum:1m-avg:{metric}%7Bhost=*%7D"),
@@ -228,55 +228,55 @@ async fn http_answers(tsdb: &Tsdb, metric: &str) -> anyhow::Result<Vec<String>> 
     ] {
         let (start, end) = (T / 1000 - 1, (T + SPAN) / 1000);
         let path = format!("/api/query?start={start}&end={end}&ms=true&m={expression}");
-        let answer = tsdb.http().get(&path).await?;
-        ensure!(answer.status == 200, "{path}: {answer:?}");
-        let mut groups: Vec<String> = answer
+        let response = tsdb.http().get(&path).await?;
+        ensure!(response.status == 200, "{path}: {response:?}");
+        let mut groups: Vec<String> = response
             .json()?
             .as_array()
             .into_iter()
             .flatten()
             .map(|group| group.to_string().replace(metric, "METRIC"))
             .collect();
-        ensure!(!groups.is_empty(), "{path}: no answer");
+        ensure!(!groups.is_empty(), "{path}: no result");
         groups.sort();
-        answers.push(groups.join("\n"));
+        results.push(groups.join("\n"));
     }
-    Ok(answers)
+    Ok(results)
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_same_points_give_the_same_answers() -> anyhow::Result<()> {
-    let mut random = random::seeded("doors_agree")?;
+async fn the_same_points_give_the_same_results() -> anyhow::Result<()> {
+    let mut random = random::seeded("front_ends_agree")?;
     let tsdb = Tsdb::start().await?;
     let points = random_points(&mut random);
     let expected = expected(&points);
 
-    for door in DOORS {
-        let samples: Vec<Sample> = points.iter().map(|sample| sample.of_metric(door)).collect();
-        send(&tsdb, door, &samples).await?;
-        // Not at once for telnet, which acknowledges nothing.
-        until(door, || async {
-            let stored = read_back::series_of_or_none(&mut tsdb.data(), door).await?;
+    for front_end in FRONT_ENDS {
+        let samples: Vec<Sample> = points.iter().map(|sample| sample.of_metric(front_end)).collect();
+        send(&tsdb, front_end, &samples).await?;
+        // Telnet does not acknowledge points.
+        until(front_end, || async {
+            let stored = read_back::series_of_or_none(&mut tsdb.data(), front_end).await?;
             let count: usize = stored.values().map(Vec::len).sum();
             ensure!(count >= points.len(), "{count} of {} points", points.len());
             for (tags, points) in &expected {
-                check_series(stored.get(tags), points).with_context(|| format!("{door} {tags:?}"))?;
+                check_series(stored.get(tags), points).with_context(|| format!("{front_end} {tags:?}"))?;
             }
             Ok(())
         })
         .await?;
     }
 
-    let (first, others) = DOORS.split_first().expect("there are doors");
-    let (grpc, http) = (answers(&tsdb, first).await?, http_answers(&tsdb, first).await?);
-    for door in others {
+    let (first, others) = FRONT_ENDS.split_first().expect("there are front ends");
+    let (grpc, http) = (results(&tsdb, first).await?, http_results(&tsdb, first).await?);
+    for front_end in others {
         assert!(
-            answers(&tsdb, door).await? == grpc,
-            "{door} and {first} differ over gRPC"
+            results(&tsdb, front_end).await? == grpc,
+            "{front_end} and {first} differ over gRPC"
         );
         assert!(
-            http_answers(&tsdb, door).await? == http,
-            "{door} and {first} differ over HTTP"
+            http_results(&tsdb, front_end).await? == http,
+            "{front_end} and {first} differ over HTTP"
         );
     }
     Ok(())
