@@ -8,9 +8,6 @@ use crate::call::{Connection, configured, send};
 use crate::transport::Transport;
 use crate::{Error, FailedPoint, Point, WriteReport};
 
-/// Points of one request.
-const REQUEST_POINTS: usize = 10_000;
-
 /// Names and values of one request, in bytes: a quarter of what servers accept by default.
 const REQUEST_BYTES: usize = 4 << 20;
 
@@ -52,7 +49,7 @@ pub(crate) async fn write(
 fn next_chunk(points: &mut impl Iterator<Item = Point>) -> Vec<Point> {
     let mut chunk = Vec::new();
     let mut bytes = 0;
-    while chunk.len() < REQUEST_POINTS && bytes < REQUEST_BYTES {
+    while chunk.len() < request::MAX_POINTS && bytes < REQUEST_BYTES {
         let Some(point) = points.next() else { break };
         bytes += point.series.text_bytes() + request::POINT_BYTES;
         chunk.push(point);

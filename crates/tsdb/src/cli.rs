@@ -44,12 +44,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_commands_are_consistent() {
+    fn commands_are_consistent() {
         Cli::command().debug_assert();
     }
 
     #[test]
-    fn the_uid_service_can_be_named_behind_the_command() {
+    fn the_uid_target_may_follow_the_command() {
         for words in [
             ["tsdb", "uid", "--uid-target", "http://h:1", "usage"],
             ["tsdb", "uid", "usage", "--uid-target", "http://h:1"],

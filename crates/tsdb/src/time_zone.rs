@@ -1,4 +1,4 @@
-//! In which time zone times are read and shown.
+//! The time zone of dates, in arguments and in output.
 
 use anyhow::{Context as _, bail};
 use clap::Args;
@@ -8,11 +8,11 @@ use jiff::tz::TimeZone;
 /// The time zone of dates.
 #[derive(Debug, Args)]
 pub(crate) struct TimeZoneArgs {
-    /// Read and show dates in UTC [default: the zone of this machine]
+    /// Parse and print dates in UTC [default: the local time zone]
     #[arg(long, conflicts_with = "timezone")]
     utc: bool,
 
-    /// Read and show dates in this zone, for example Europe/Zurich
+    /// Parse and print dates in this time zone, for example Europe/Zurich
     #[arg(long, value_name = "ZONE")]
     timezone: Option<String>,
 }
@@ -22,13 +22,13 @@ impl TimeZoneArgs {
     ///
     /// # Errors
     ///
-    /// If there is none of that name.
+    /// If there is no zone with this name.
     pub(crate) fn zone(&self) -> anyhow::Result<TimeZone> {
         match &self.timezone {
             _ if self.utc => Ok(TimeZone::UTC),
             None => Ok(TimeZone::system()),
             Some(name) => TimeZone::get(name)
-                .with_context(|| format!("`{name}` is not a time zone, expected for example Europe/Zurich")),
+                .with_context(|| format!("unknown time zone `{name}`, for example `Europe/Zurich`")),
         }
     }
 }
@@ -56,7 +56,7 @@ pub(crate) fn show(timestamp_ms: i64, zone: &TimeZone) -> String {
 pub(crate) fn now_ms() -> anyhow::Result<i64> {
     let now = Timestamp::now().as_millisecond();
     if now <= 0 {
-        bail!("the clock of this machine says {now} ms, which is before 1970");
+        bail!("the system clock is at {now} ms, before 1970");
     }
     Ok(now)
 }
@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_are_shown_in_their_zone() {
+    fn times_are_printed_in_their_zone() {
         let zurich = TimeZone::get("Europe/Zurich").unwrap();
         assert_eq!(show(1_346_846_400_000, &TimeZone::UTC), "2012-09-05 12:00:00Z");
         assert_eq!(
@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn a_zone_that_is_none_is_named() {
+    fn rejects_unknown_zones() {
         let args = TimeZoneArgs {
             utc: false,
             timezone: Some("Mars/Base".to_owned()),

@@ -29,9 +29,9 @@ pub(crate) struct UidArgs {
 /// What to do with UIDs.
 #[derive(Debug, Subcommand)]
 enum UidCommand {
-    /// Give names UIDs; names that have one keep it
+    /// Assign UIDs to names; existing mappings are kept
     ///
-    /// Prints a line for each name. Exit status: 1 if one of them got none.
+    /// Prints a line for each name. Exit status: 1 if a name was rejected.
     Assign {
         /// metrics, tagk or tagv
         kind: UidKind,
@@ -41,30 +41,29 @@ enum UidCommand {
     },
     /// Look up names, or UIDs as hex
     ///
-    /// A text that can be both is looked up as both. Without a kind all three are looked at. Prints
-    /// a line for each mapping found. Exit status: 1 if a text was not found.
+    /// A text that can be both is looked up as both. Without a kind, all three are searched. Prints a
+    /// line for each mapping found. Exit status: 1 if a text was not found.
     Lookup {
         /// [KIND], then names or UIDs
         #[arg(required = true, value_name = "[KIND] NAME|UID")]
         words: Vec<String>,
     },
-    /// List names that begin with a prefix, in byte order
+    /// List names with a prefix, in byte order
     ///
     /// Prints a line for each. Exit status: 1 if there is none.
     Suggest {
         /// metrics, tagk or tagv
         kind: UidKind,
-        /// What names begin with; all names without it
+        /// The prefix; without it, all names
         #[arg(default_value = "", hide_default_value = true)]
         prefix: String,
-        /// So many names at most
+        /// Maximum number of names
         #[arg(long, value_name = "COUNT", default_value_t = 25)]
         max: usize,
     },
     /// List names that match a regular expression anywhere
     ///
-    /// All names of the kinds are read. Prints a line for each match. Exit status: 1 if there is
-    /// none.
+    /// Reads all names of the kinds. Prints a line for each match. Exit status: 1 if there is none.
     Grep {
         /// [KIND], then a regular expression (of Rust's crate regex)
         #[arg(required = true, num_args = 1..=2, value_name = "[KIND] REGEX")]
@@ -77,7 +76,7 @@ enum UidCommand {
     Usage,
 }
 
-/// Give metrics UIDs; the same as `uid assign metrics`
+/// Assign UIDs to metrics; same as `uid assign metrics`
 #[derive(Debug, Args)]
 pub(crate) struct MkmetricArgs {
     #[command(flatten)]
@@ -195,7 +194,7 @@ async fn usage(server: &Server<UidClient>) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Prints what was found, if anything was.
+/// Prints the mappings found; fails without any.
 fn found(lines: &str) -> anyhow::Result<ExitCode> {
     print(lines)?;
     Ok(if lines.is_empty() {
@@ -205,7 +204,7 @@ fn found(lines: &str) -> anyhow::Result<ExitCode> {
     })
 }
 
-/// The kind, if the first of several words is one, else all; and the other words.
+/// The kind, if the first of several words is one, otherwise all kinds; and the other words.
 fn kinds_and_rest(words: &[String]) -> (Vec<UidKind>, &[String]) {
     if let [first, rest @ ..] = words
         && !rest.is_empty()
@@ -229,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn a_kind_stands_before_other_words() {
+    fn a_kind_precedes_other_words() {
         let tagk = words("tagk host 000001");
         assert_eq!(kinds_and_rest(&tagk), (vec![UidKind::Tagk], &tagk[1..]));
         let names = words("host tagk");
@@ -243,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mapping_is_one_line() {
+    fn mappings_are_one_line_each() {
         assert_eq!(
             line(UidKind::Metric, "sys.cpu", Uid::from_bytes(&[0, 15, 66]).unwrap()),
             "metrics sys.cpu: 000F42\n"

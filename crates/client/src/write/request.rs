@@ -5,6 +5,9 @@ use oxtsdb_proto::data::v1::{Point as Message, WriteRequest, WriteResponse, poin
 
 use crate::{Point, Rejection, Value};
 
+/// Points of one request.
+pub(super) const MAX_POINTS: usize = 10_000;
+
 /// Bytes of a point beside its names; an upper bound.
 pub(super) const POINT_BYTES: usize = 32;
 
@@ -47,10 +50,7 @@ pub(super) fn failures(response: WriteResponse) -> impl Iterator<Item = (usize, 
         let first = usize::try_from(error.point).unwrap_or(usize::MAX);
         let count = usize::try_from(error.count.max(1)).unwrap_or(usize::MAX);
         let rejection = error.error.map(Rejection::from);
-        let positions = first
-            ..first
-                .saturating_add(count)
-                .min(first.saturating_add(super::REQUEST_POINTS));
+        let positions = first..first.saturating_add(count).min(first.saturating_add(MAX_POINTS));
         positions.filter_map(move |position| Some((position, rejection.clone()?)))
     })
 }

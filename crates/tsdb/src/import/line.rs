@@ -6,7 +6,7 @@
 //!
 //! Words are separated by blanks or tabs, as many as there are. Timestamps are seconds, or
 //! milliseconds if they do not fit 32 bits. `1346846400.250` is milliseconds too; other decimals
-//! are refused, because OpenTSDB drops the dot and reads 1346846400.5 as a time in 1970.
+//! are rejected, because OpenTSDB drops the dot and reads 1346846400.5 as a time in 1970.
 //!
 //! Source: OpenTSDB 2.4, `TextImporter.importFile`, `Tags.parse`.
 
@@ -16,7 +16,7 @@ use oxtsdb_schema::value::{ValueTextError, parse_integer, parse_telnet};
 use oxtsdb_schema::{Timestamp, Value};
 use thiserror::Error;
 
-/// A point, with its words as they stand in the line.
+/// A point, with its words as in the line.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Line<'a> {
     /// Metric name; not empty.
@@ -29,7 +29,7 @@ pub(super) struct Line<'a> {
     pub(super) tags: &'a str,
 }
 
-/// Why a line is no point.
+/// Why a line is not a point.
 #[derive(Debug, Clone, PartialEq, Error)]
 pub(super) enum LineError {
     /// Fewer words than a point has.
@@ -38,7 +38,7 @@ pub(super) enum LineError {
         /// How many.
         words: usize,
     },
-    /// Bytes that are no text.
+    /// The bytes are not text.
     #[error("is not UTF-8")]
     NotUtf8,
     /// More bytes than any point needs.
@@ -47,7 +47,7 @@ pub(super) enum LineError {
         /// The most that are read.
         limit: usize,
     },
-    /// The second word is no time.
+    /// The second word is not a time.
     #[error("timestamp `{text}`: {error}")]
     Timestamp {
         /// The word.
@@ -63,7 +63,7 @@ pub(super) enum LineError {
         /// The word.
         text: String,
     },
-    /// The third word is no number that can be stored.
+    /// The third word is not a number that can be stored.
     #[error("value `{text}`: {error}")]
     Value {
         /// The word.
@@ -78,7 +78,7 @@ pub(super) enum LineError {
         text: String,
     },
     /// Two values for one tag key.
-    #[error("tag key `{key}` is there twice, with `{first}` and `{second}`")]
+    #[error("duplicate tag key `{key}`: `{first}` and `{second}`")]
     DuplicateTag {
         /// The key.
         key: String,
@@ -89,9 +89,9 @@ pub(super) enum LineError {
     },
 }
 
-/// Reads a line without its end; `None` if there is nothing on it.
+/// Parses a line without its end; `None` if it is blank.
 ///
-/// Names are not looked at: which are allowed is the deployment's to say.
+/// Names are not validated: the deployment decides which are allowed.
 ///
 /// # Errors
 ///
@@ -159,7 +159,7 @@ fn is_blank(character: char) -> bool {
     matches!(character, ' ' | '\t' | '\r')
 }
 
-/// The first word, and what stands behind the blanks after it.
+/// The first word, and the rest after the blanks that follow it.
 fn word(text: &str) -> (&str, &str) {
     match memchr2(b' ', b'\t', text.as_bytes()) {
         Some(end) => {
@@ -171,7 +171,7 @@ fn word(text: &str) -> (&str, &str) {
 }
 
 fn timestamp_ms(text: &str) -> Result<i64, LineError> {
-    let refused = |error: TimestampTextError| LineError::Timestamp {
+    let rejected = |error: TimestampTextError| LineError::Timestamp {
         text: text.to_owned(),
         error,
     };
@@ -181,21 +181,21 @@ fn timestamp_ms(text: &str) -> Result<i64, LineError> {
                 text: text.to_owned(),
             });
         }
-        let seconds = parse_integer(seconds).map_err(|error| refused(error.into()))?;
-        let millis = parse_integer(millis).map_err(|error| refused(error.into()))?;
+        let seconds = parse_integer(seconds).map_err(|error| rejected(error.into()))?;
+        let millis = parse_integer(millis).map_err(|error| rejected(error.into()))?;
         let value = seconds.saturating_mul(1000).saturating_add(millis);
         if value <= 0 {
-            return Err(refused(TimestampError::NotPositive { value }.into()));
+            return Err(rejected(TimestampError::NotPositive { value }.into()));
         }
         return match Timestamp::from_millis(value) {
             Ok(timestamp) => Ok(timestamp.as_millis()),
-            Err(error) => Err(refused(error.into())),
+            Err(error) => Err(rejected(error.into())),
         };
     }
-    let number = parse_integer(text).map_err(|error| refused(error.into()))?;
+    let number = parse_integer(text).map_err(|error| rejected(error.into()))?;
     match Timestamp::from_opentsdb(number) {
         Ok(timestamp) => Ok(timestamp.as_millis()),
-        Err(error) => Err(refused(error.into())),
+        Err(error) => Err(rejected(error.into())),
     }
 }
 
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_of_opentsdb_is_a_point() {
+    fn parses_opentsdbs_lines() {
         let line = point("sys.cpu.nice 1346846400 18 host=web01 dc=lga");
         assert_eq!(line.metric, "sys.cpu.nice");
         assert_eq!(line.timestamp_ms, 1_346_846_400_000);
@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_named() {
+    fn errors_name_the_invalid_word() {
         for (text, expected) in [
             (
                 "m 1 2",
@@ -296,7 +296,7 @@ mod tests {
             ("m 1 2 host", "tag `host` is not of the form tagk=tagv"),
             ("m 1 2 host=", "tag `host=` is not of the form tagk=tagv"),
             ("m 1 2 a=b=c", "tag `a=b=c` is not of the form tagk=tagv"),
-            ("m 1 2 a=b a=c", "tag key `a` is there twice, with `b` and `c`"),
+            ("m 1 2 a=b a=c", "duplicate tag key `a`: `b` and `c`"),
         ] {
             assert_eq!(refusal(text), expected, "{text}");
         }

@@ -12,12 +12,12 @@ pub(super) const MAX_LINE: usize = 1 << 20;
 const BUFFER: usize = 1 << 20;
 const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
 
-/// What stands between two ends of lines.
+/// A line, or one that is too long.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Found<'a> {
     /// A line without its end.
     Line(&'a [u8]),
-    /// A line of more than [`MAX_LINE`] bytes, which were passed over.
+    /// A line of more than [`MAX_LINE`] bytes, which were skipped.
     TooLong,
 }
 
@@ -31,7 +31,7 @@ pub(super) struct Lines {
 }
 
 impl Lines {
-    /// The lines of a file; `-` is standard input. gzip is known by its first bytes. `count` is
+    /// The lines of a file; `-` is standard input. gzip is detected by its first bytes. `count` is
     /// called with bytes as they are read, before decompression.
     ///
     /// # Errors
@@ -57,7 +57,7 @@ impl Lines {
     /// If the first bytes cannot be read.
     pub(super) fn new(reader: impl Read + Send + 'static) -> io::Result<Self> {
         let mut reader = BufReader::with_capacity(BUFFER, reader);
-        // A pipe may give one byte first, which is no gzip header; two bytes decide.
+        // A pipe may return a single byte first; the gzip header is two.
         let mut magic = Vec::with_capacity(GZIP_MAGIC.len());
         (&mut reader)
             .take(GZIP_MAGIC.len() as u64)
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_line_needs_no_end() {
+    fn the_last_line_may_lack_its_end() {
         assert_eq!(texts(b"a\nb\n"), ["a", "b"]);
         assert_eq!(texts(b"a\n\nb"), ["a", "", "b"]);
         assert_eq!(texts(b""), Vec::<String>::new());
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn gzip_is_known_by_its_bytes_and_may_have_several_members() {
+    fn gzip_is_detected_and_may_have_several_members() {
         let mut two = gzip(b"a\nb");
         two.extend(gzip(b"c\nd\n"));
         assert_eq!(texts(&two), ["a", "bc", "d"]);
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn broken_gzip_is_an_error_after_what_was_good() {
+    fn broken_gzip_is_an_error_after_its_valid_lines() {
         let whole = gzip(b"line\n".repeat(100_000).as_slice());
         let mut lines = Lines::new(io::Cursor::new(whole[..whole.len() / 2].to_vec())).unwrap();
         let mut good = 0;
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_without_an_end_takes_no_more_memory() {
+    fn endless_lines_have_bounded_memory() {
         let mut bytes = b"first\n".to_vec();
         bytes.extend(std::iter::repeat_n(b'x', 5 * MAX_LINE));
         bytes.extend(b"\nlast");
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_across_the_edge_of_the_buffer_are_whole() {
+    fn lines_may_cross_the_end_of_the_buffer() {
         let line = "y".repeat(300_001);
         let text = format!("{line}\n").repeat(20);
         let found = texts(text.as_bytes());

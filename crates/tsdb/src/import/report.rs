@@ -1,4 +1,4 @@
-//! What became of the lines.
+//! Counts of points and rejected lines.
 
 use std::fmt::Display;
 use std::fs::File;
@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use anyhow::Context as _;
 
-/// So many rejected lines are shown; all are counted, and `--errors` writes all.
+/// Rejected lines to print; all are counted, and `--errors` writes all.
 const SHOWN: usize = 100;
 
 /// Counts points and rejected lines, and remembers the first of the latter.
@@ -129,7 +129,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_lines_are_shown_and_all_are_counted_and_written() {
+    fn prints_the_first_lines_and_writes_all() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("errors.txt");
         let mut report = Report::new(vec!["a.txt".into(), "b.txt".into()], Some(&path)).unwrap();

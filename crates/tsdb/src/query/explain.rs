@@ -23,7 +23,7 @@ pub(super) fn text(plans: &[QueryPlan]) -> String {
 
 fn lines(plan: &QueryPlan) -> Vec<(&'static str, String)> {
     let metric = if plan.metric.is_empty() {
-        "of the TSUIDs"
+        "(TSUIDs)"
     } else {
         &plan.metric
     };
@@ -38,7 +38,7 @@ fn lines(plan: &QueryPlan) -> Vec<(&'static str, String)> {
                 instant(plan.stop_ms)
             ),
         ),
-        ("way", format!("{}: {}", way(plan.way()), plan.reason)),
+        ("access", format!("{}: {}", access_path(plan.way()), plan.reason)),
     ];
     for range in &plan.ranges {
         let (start, stop) = (hex(&range.start_key), hex(&range.stop_key));
@@ -46,7 +46,7 @@ fn lines(plan: &QueryPlan) -> Vec<(&'static str, String)> {
     }
     lines.extend(plan.filters.iter().map(|shown| ("filter", filter(shown))));
     if plan.exact_tags > 0 {
-        lines.push(("tags", format!("just {}", plan.exact_tags)));
+        lines.push(("tags", format!("exactly {}", plan.exact_tags)));
     }
     if !plan.group_by_tagk_uids.is_empty() {
         let keys: Vec<String> = plan.group_by_tagk_uids.iter().map(|uid| hex(uid)).collect();
@@ -65,12 +65,12 @@ fn lines(plan: &QueryPlan) -> Vec<(&'static str, String)> {
     lines
 }
 
-fn way(way: Way) -> &'static str {
+fn access_path(way: Way) -> &'static str {
     match way {
         Way::Unspecified => "unknown",
         Way::SingleRows => "single rows",
-        Way::Jumps => "scan that jumps from series to series",
-        Way::SkipScan => "scan that passes over what cannot match",
+        Way::Jumps => "scan that seeks from series to series",
+        Way::SkipScan => "scan that skips keys that cannot match",
         Way::FullScan => "scan of all rows",
     }
 }
@@ -79,7 +79,7 @@ fn filter(filter: &Filter) -> String {
     let key = format!("tagk {}", hex(&filter.tagk_uid));
     let mut values: Vec<String> = filter.tagv_uids.iter().map(|uid| hex(uid)).collect();
     if filter.tagv_count > values.len() as u64 {
-        values.push(format!("... ({} in all)", filter.tagv_count));
+        values.push(format!("... ({} in total)", filter.tagv_count));
     }
     let values = values.join(", ");
     match filter.test() {
@@ -87,8 +87,8 @@ fn filter(filter: &Filter) -> String {
         Test::HasKey => format!("{key}: any value"),
         Test::AnyOf => format!("{key}: one of tagv {values}"),
         Test::NoneOf => format!("{key}: none of tagv {values}"),
-        Test::Name => format!("{key}: names of values are compared"),
-        Test::NameIfThere => format!("{key}: names of values are compared, if it is there"),
+        Test::Name => format!("{key}: filtered by name"),
+        Test::NameIfThere => format!("{key}: filtered by name, if present"),
     }
 }
 
@@ -122,7 +122,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_plan_is_told_line_by_line() {
+    fn plans_are_one_line_for_each_property() {
         let plan = QueryPlan {
             metric: "sys.cpu.nice".to_owned(),
             start_ms: 1_356_998_400_000,
@@ -150,9 +150,9 @@ mod tests {
             text(&[plan]),
             "metric      sys.cpu.nice\n\
              hours       1, 2013-01-01T00:00:00Z to 2013-01-01T01:00:00Z\n\
-             way         scan that passes over what cannot match: the index is not used\n\
+             access      scan that skips keys that cannot match: the index is not used\n\
              range       00000150 to 00000151\n\
-             filter      tagk 000002: one of tagv 000007, ... (3 in all)\n\
+             filter      tagk 000002: one of tagv 000007, ... (3 in total)\n\
              series      unknown\n\
              rows        about 12\n\
              bytes       unknown\n"

@@ -1,4 +1,4 @@
-//! Calls of `--expr` as a request of the contract: questions become inputs, calls named expressions.
+//! Calls of `--expr` as a request: sub-queries become inputs, calls named expressions.
 
 use anyhow::Context as _;
 use jiff::tz::TimeZone;
@@ -22,22 +22,22 @@ use super::request::sub_query;
 ///
 /// # Errors
 ///
-/// If a text is no call, or has a question that is none.
+/// If a text is not a call, or contains an invalid sub-query.
 pub(super) fn request(
     texts: &[String],
     range: TimeRange,
     zone: &TimeZone,
 ) -> anyhow::Result<QueryExpressionsRequest> {
-    let mut questions = Vec::new();
+    let mut queries = Vec::new();
     let mut calls = Vec::with_capacity(texts.len());
     for text in texts {
-        calls.push(parse(text, &mut questions).with_context(|| format!("--expr `{text}`"))?);
+        calls.push(parse(text, &mut queries).with_context(|| format!("--expr `{text}`"))?);
     }
     let (steps, outputs) = steps(&calls).with_context(|| format!("--expr `{}`", texts.join("`, `")))?;
-    let inputs = questions.iter().enumerate().map(|(place, question)| {
+    let inputs = queries.iter().enumerate().map(|(place, query)| {
         anyhow::Ok(Input {
             name: format!("q{place}"),
-            query: Some(sub_query(question, zone)?),
+            query: Some(sub_query(query, zone)?),
             ..Input::default()
         })
     });
@@ -96,14 +96,14 @@ fn kind(function: Function) -> Kind {
 mod tests {
     use super::*;
 
-    fn ask(texts: &[&str]) -> anyhow::Result<QueryExpressionsRequest> {
+    fn parsed(texts: &[&str]) -> anyhow::Result<QueryExpressionsRequest> {
         let texts: Vec<String> = texts.iter().map(|text| (*text).to_owned()).collect();
         request(&texts, TimeRange::default(), &TimeZone::UTC)
     }
 
     #[test]
-    fn calls_become_expressions_over_their_questions() {
-        let request = ask(&[
+    fn calls_become_expressions_over_their_sub_queries() {
+        let request = parsed(&[
             "movingAverage(sum(sum:a{host=*},max:1m-avg:b),'90s')",
             "alias(sum:c,x,y)",
         ])
@@ -140,19 +140,19 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_call_is_named() {
-        let refusal = |text: &str| format!("{:#}", ask(&[text]).unwrap_err());
-        assert_eq!(refusal("sum:a"), "--expr `sum:a`: Failed to parse sum:a");
+    fn rejects_texts_that_are_not_calls() {
+        let error = |text: &str| format!("{:#}", parsed(&[text]).unwrap_err());
+        assert_eq!(error("sum:a"), "--expr `sum:a`: Failed to parse sum:a");
         assert_eq!(
-            refusal("root(sum:a)"),
+            error("root(sum:a)"),
             "--expr `root(sum:a)`: Function root has not been implemented"
         );
         assert_eq!(
-            refusal("sum(sum:a)"),
+            error("sum(sum:a)"),
             "--expr `sum(sum:a)`: Must have 2 to 26 series, got 1 instead"
         );
         assert_eq!(
-            refusal("scale(total:a,2)"),
+            error("scale(total:a,2)"),
             "expression `total:a`: No such aggregation function: total"
         );
     }

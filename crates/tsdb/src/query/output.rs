@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn json_is_opentsdbs() {
+    fn json_has_opentsdbs_format() {
         assert_eq!(
             json(&example(), false),
             "[{\"metric\":\"sys.cpu.nice\",\"tags\":{\"dc\":\"lga\",\"host\":\"web01\"},\"aggregateTags\":[\"core\"],\

@@ -1,4 +1,4 @@
-//! OpenTSDB's query language as a request of the contract.
+//! OpenTSDB's query language as a request.
 
 use anyhow::{Context as _, anyhow, bail};
 use jiff::tz::TimeZone;
@@ -15,11 +15,11 @@ use oxtsdb_query::{
 ///
 /// # Errors
 ///
-/// If a word is no time or no expression, or asks for what the contract does not have.
+/// If a word is neither a time nor an expression, or is not supported by the contract.
 pub(super) fn request(words: &[String], now_ms: i64, zone: &TimeZone) -> anyhow::Result<pb::QueryRequest> {
     let (range, expressions) = range(words, now_ms, zone)?;
     if expressions.is_empty() {
-        bail!("no expression, expected for example sum:1m-avg:sys.cpu.nice{{host=*}}");
+        bail!("missing expression, for example `sum:1m-avg:sys.cpu.nice{{host=*}}`");
     }
     let queries = expressions.iter().map(|text| sub_query(text, zone));
     Ok(pb::QueryRequest {
@@ -29,21 +29,21 @@ pub(super) fn request(words: &[String], now_ms: i64, zone: &TimeZone) -> anyhow:
     })
 }
 
-/// The range of `START [END]`, and the words behind it; END is inside, as in OpenTSDB.
+/// The range of `START [END]`, and the words after it; END is inclusive, as in OpenTSDB.
 ///
 /// # Errors
 ///
-/// If START is no time, or END before it.
+/// If START is not a time, or END is not after it.
 pub(super) fn range<'w>(
     words: &'w [String],
     now_ms: i64,
     zone: &TimeZone,
 ) -> anyhow::Result<(TimeRange, &'w [String])> {
     let [start, rest @ ..] = words else {
-        bail!("no start")
+        bail!("missing start time, for example `1h-ago`")
     };
     let start_ms = time("start", start, now_ms, zone)?;
-    // No expression is a time: it begins with the name of an aggregator.
+    // An expression begins with the name of an aggregator, so it is never a time.
     let end_ms = rest.first().and_then(|text| parse_time(text, now_ms, zone).ok());
     let expressions = if end_ms.is_some() { &rest[1..] } else { rest };
     if let Some(end_ms) = end_ms.filter(|end_ms| *end_ms <= start_ms) {
@@ -51,7 +51,7 @@ pub(super) fn range<'w>(
     }
     let range = TimeRange {
         start: Some(time_range::Start::StartMs(start_ms)),
-        // The contract's end is outside.
+        // The contract's end is exclusive.
         end: end_ms.map(|end_ms| time_range::End::EndMs(end_ms.saturating_add(1))),
     };
     Ok((range, expressions))
@@ -61,20 +61,18 @@ pub(super) fn range<'w>(
 ///
 /// # Errors
 ///
-/// If it is none; `what` names it.
+/// If it is not a time; `what` names it in the message.
 fn time(what: &str, text: &str, now_ms: i64, zone: &TimeZone) -> anyhow::Result<i64> {
     parse_time(text, now_ms, zone).with_context(|| {
-        format!(
-            "{what} `{text}` is not a time, expected for example 1h-ago, 2012/09/05-12:00:00 or 1346846400"
-        )
+        format!("{what} `{text}` is not a time, for example `1h-ago`, `2012/09/05-12:00:00` or `1346846400`")
     })
 }
 
-/// A question in the form of `m` of `/api/query`.
+/// A sub-query in the form of `m` of `/api/query`.
 ///
 /// # Errors
 ///
-/// If it is none, or asks for what the contract does not have.
+/// If it is not valid, or is not supported by the contract.
 pub(super) fn sub_query(text: &str, zone: &TimeZone) -> anyhow::Result<pb::SubQuery> {
     let query = parse_metric_query(text, zone).with_context(|| format!("expression `{text}`"))?;
     converted(query).with_context(|| format!("expression `{text}`"))
@@ -105,7 +103,7 @@ fn converted(query: SubQuery) -> anyhow::Result<pb::SubQuery> {
 fn function(name: &str) -> anyhow::Result<pb::AggregateFunction> {
     let in_contract = format!("AGGREGATE_FUNCTION_{}", name.to_uppercase());
     pb::AggregateFunction::from_str_name(&in_contract)
-        .ok_or_else(|| anyhow!("`{name}` is not an aggregator of the contract"))
+        .ok_or_else(|| anyhow!("unknown aggregator `{name}`; `tsdb query --help` lists them"))
 }
 
 fn downsample(downsample: Downsample) -> anyhow::Result<pb::Downsample> {
@@ -119,13 +117,15 @@ fn downsample(downsample: Downsample) -> anyhow::Result<pb::Downsample> {
         }
         Interval::Calendar(calendar) => pb::downsample::Interval::Calendar(pb::downsample::Calendar {
             count: u32::try_from(calendar.count)
-                .map_err(|_| anyhow!("{} units of a calendar are too many", calendar.count))?,
+                .map_err(|_| anyhow!("calendar interval of {} units is too long", calendar.count))?,
             unit: unit(calendar.unit) as i32,
             zone: calendar
                 .zone
                 .iana_name()
                 .ok_or_else(|| {
-                    anyhow!("the time zone of a calendar has to have a name, for example Europe/Paris")
+                    anyhow!(
+                        "calendar intervals need a named time zone, for example `--timezone Europe/Paris`"
+                    )
                 })?
                 .to_owned(),
         }),
@@ -197,18 +197,18 @@ mod tests {
 
     const NOW: i64 = 1_400_000_000_000;
 
-    fn ask(words: &[&str]) -> anyhow::Result<pb::QueryRequest> {
+    fn parsed(words: &[&str]) -> anyhow::Result<pb::QueryRequest> {
         let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
         request(&words, NOW, &TimeZone::UTC)
     }
 
-    fn refusal(words: &[&str]) -> String {
-        format!("{:#}", ask(words).unwrap_err())
+    fn error(words: &[&str]) -> String {
+        format!("{:#}", parsed(words).unwrap_err())
     }
 
     #[test]
-    fn start_and_end_are_opentsdbs_times() {
-        let range = ask(&["2012/09/05-12:00:00", "1346846400001", "sum:m"])
+    fn parses_opentsdbs_times() {
+        let range = parsed(&["2012/09/05-12:00:00", "1346846400001", "sum:m"])
             .unwrap()
             .range
             .unwrap();
@@ -216,16 +216,16 @@ mod tests {
         assert_eq!(
             range.end,
             Some(time_range::End::EndMs(1_346_846_400_002)),
-            "the end is inside"
+            "the end is inclusive"
         );
-        let range = ask(&["1h-ago", "sum:m"]).unwrap().range.unwrap();
+        let range = parsed(&["1h-ago", "sum:m"]).unwrap().range.unwrap();
         assert_eq!(range.start, Some(time_range::Start::StartMs(NOW - 3_600_000)));
         assert_eq!(range.end, None);
     }
 
     #[test]
-    fn an_expression_becomes_a_question() {
-        let request = ask(&[
+    fn expressions_become_sub_queries() {
+        let request = parsed(&[
             "1h-ago",
             "now",
             "avg:1m-max:rate{counter,100,7}:m{host=*,dc=lga|sjc}{rack=r1}",
@@ -245,7 +245,7 @@ mod tests {
         let rate = query.rate.as_ref().unwrap();
         assert_eq!((rate.counter, rate.counter_max, rate.reset_value), (true, 100, 7));
         let Some(pb::sub_query::Source::Metric(source)) = &query.source else {
-            panic!("a metric is asked for")
+            panic!("not a metric")
         };
         let mut filters: Vec<_> = source
             .filters
@@ -271,9 +271,9 @@ mod tests {
     }
 
     #[test]
-    fn the_contract_has_all_aggregators() {
+    fn all_aggregators_are_in_the_contract() {
         for aggregator in Aggregator::ALL {
-            let request = ask(&["1h-ago", &format!("{}:m", aggregator.name())]).unwrap();
+            let request = parsed(&["1h-ago", &format!("{}:m", aggregator.name())]).unwrap();
             let name = request.queries[0].aggregator().as_str_name();
             assert!(
                 name.to_lowercase()
@@ -283,8 +283,8 @@ mod tests {
     }
 
     #[test]
-    fn windows_are_of_a_calendar_and_filled() {
-        let request = ask(&["1h-ago", "sum:2wc-ep99r7-nan:m{host=regexp(^a)}"]).unwrap();
+    fn calendar_intervals_and_fill_policies_are_parsed() {
+        let request = parsed(&["1h-ago", "sum:2wc-ep99r7-nan:m{host=regexp(^a)}"]).unwrap();
         let query = &request.queries[0];
         let downsample = query.downsample.as_ref().unwrap();
         assert_eq!(downsample.function(), pb::AggregateFunction::Ep99r7);
@@ -299,7 +299,7 @@ mod tests {
             Some(pb::downsample::Interval::Calendar(calendar))
         );
         let Some(pb::sub_query::Source::Metric(source)) = &query.source else {
-            panic!("a metric is asked for")
+            panic!("not a metric")
         };
         let filter = &source.filters[0];
         assert_eq!(
@@ -309,15 +309,15 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_asked_is_named() {
+    fn rejects_invalid_ranges_and_expressions() {
         assert_eq!(
-            refusal(&["10", "5", "sum:m"]),
+            error(&["10", "5", "sum:m"]),
             "end 5000 ms is not after start 10000 ms"
         );
-        assert!(refusal(&["1h-ago"]).starts_with("no expression"));
-        assert!(refusal(&["yesterday", "sum:m"]).starts_with("start `yesterday` is not a time"));
+        assert!(error(&["1h-ago"]).starts_with("missing expression"));
+        assert!(error(&["yesterday", "sum:m"]).starts_with("start `yesterday` is not a time"));
         assert_eq!(
-            refusal(&["1h-ago", "total:m"]),
+            error(&["1h-ago", "total:m"]),
             "expression `total:m`: No such aggregation function: total"
         );
     }

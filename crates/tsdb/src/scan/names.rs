@@ -17,7 +17,7 @@ pub(super) struct Names {
     names: BTreeMap<(UidKind, Uid), Option<String>>,
 }
 
-/// The names of a series. What has no name is its UID in hex, in brackets: `[000001]`.
+/// The names of a series. A UID without a name is in hex, in brackets: `[000001]`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct SeriesName {
     /// Metric.
@@ -70,7 +70,7 @@ impl Names {
         Ok(())
     }
 
-    /// The names of a series that was learned; `None` if the bytes are no TSUID.
+    /// The names of a series after [`Names::learn`]; `None` if the bytes are not a TSUID.
     pub(super) fn series(&self, tsuid: &[u8]) -> Option<SeriesName> {
         let tsuid = Tsuid::from_bytes(tsuid, &self.widths).ok()?;
         let mut complete = true;

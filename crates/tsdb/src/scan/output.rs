@@ -16,9 +16,8 @@ use crate::time_zone;
 ///       TIMESTAMP <tab> NUMBER
 /// ```
 ///
-/// Cells are indented by two blanks, points by four. Without names, the TSUID stands for METRIC, and
-/// there are no tags. In the decoded view QUALIFIER, VALUE and VERSION_MS of a cell that was decoded
-/// are left out, and of other cells they are there.
+/// Cells are indented by two blanks, points by four. Without names, METRIC is the TSUID, and there are no
+/// tags. The decoded view has the line of a cell only if the cell cannot be decoded.
 pub(super) fn row(row: &Row, name: Option<&SeriesName>, view: View, zone: &TimeZone) -> String {
     let (metric, tags) = match name {
         Some(name) => (name.metric.clone(), tags(name)),
@@ -65,8 +64,8 @@ const fn type_name(cell: CellType) -> &'static str {
     }
 }
 
-/// The points of a row as lines that `tsdb import` reads, and how many could not be written so:
-/// points that are NaN or infinite, and cells that are no points.
+/// The points of a row as lines for `tsdb import`, and how many have no such line: points that are NaN or
+/// infinite, and cells without points.
 pub(super) fn import_lines(row: &Row, name: &SeriesName) -> (String, u64) {
     let mut text = String::new();
     let mut left_out = 0;
@@ -93,7 +92,7 @@ fn tags(name: &SeriesName) -> String {
     tags.collect::<Vec<_>>().join(" ")
 }
 
-/// Whole seconds as such; milliseconds as a number if it cannot be taken for seconds.
+/// Whole seconds; otherwise milliseconds, with a dot if they could be read as seconds.
 fn timestamp(timestamp_ms: i64) -> String {
     if timestamp_ms % 1000 == 0 {
         return (timestamp_ms / 1000).to_string();
@@ -208,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn import_lines_are_read_back_as_they_were() {
+    fn import_lines_keep_timestamps_and_values() {
         let cell = Cell {
             points: vec![
                 point(1_346_846_400_000, cell_point::Value::IntValue(18)),

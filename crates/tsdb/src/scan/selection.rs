@@ -1,4 +1,4 @@
-//! Which rows: the words of the command as a request.
+//! The rows to scan, from the words of the command.
 
 use anyhow::{Context as _, bail};
 use jiff::tz::TimeZone;
@@ -25,7 +25,7 @@ pub(super) struct Selection {
 ///
 /// # Errors
 ///
-/// Unless exactly one of a metric, TSUIDs and all is asked for.
+/// Unless exactly one of a metric, TSUIDs and all rows is selected.
 pub(super) fn selection(
     words: &[String],
     metric: Option<&str>,
@@ -65,11 +65,11 @@ pub(super) fn selection(
             filters: Vec::new(),
         }),
         (None, [], true) => source::Source::All(true),
-        (None, [], false) => bail!("nothing to scan, expected a metric, --tsuid HEX or --all"),
-        _ => bail!("a metric, --tsuid and --all exclude each other"),
+        (None, [], false) => bail!("nothing to scan: missing a metric, --tsuid HEX or --all"),
+        _ => bail!("a metric, --tsuid and --all are mutually exclusive"),
     };
     let start_ms = times.first().copied().unwrap_or(0);
-    // The end is inside, as in queries; the contract's is outside.
+    // The end is inclusive, as in queries; the contract's is exclusive.
     let end_ms = match times.get(1) {
         Some(end_ms) if *end_ms < start_ms => bail!("end {end_ms} ms is before start {start_ms} ms"),
         Some(end_ms) => end_ms.saturating_add(1),
@@ -97,7 +97,7 @@ fn tag_filter(text: &str) -> anyhow::Result<oxtsdb_proto::data::v1::TagFilter> {
 fn tsuid<T: From<Vec<u8>>>(text: &str) -> anyhow::Result<T> {
     match hex::decode(text) {
         Ok(bytes) if !bytes.is_empty() => Ok(bytes.into()),
-        _ => bail!("`{text}` is not a TSUID, expected hex"),
+        _ => bail!("`{text}` is not a TSUID in hex"),
     }
 }
 
@@ -144,10 +144,10 @@ mod tests {
     }
 
     #[test]
-    fn series_and_everything_can_be_asked_for() {
+    fn selects_series_or_everything() {
         let series = select("10", None, &["000001000001000002", "00000a"], false).unwrap();
         let Some(source::Source::Tsuids(found)) = series.source.source else {
-            panic!("TSUIDs are asked for")
+            panic!("not TSUIDs")
         };
         assert_eq!(found.tsuids[1].as_ref() as &[u8], [0, 0, 10]);
         let all = select("", None, &[], true).unwrap();
@@ -155,20 +155,20 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_scanned_is_named() {
-        let refusal = |words: &str, tsuids: &[&str], all: bool| {
+    fn rejects_invalid_selections() {
+        let error = |words: &str, tsuids: &[&str], all: bool| {
             format!("{:#}", select(words, None, tsuids, all).unwrap_err())
         };
-        assert!(refusal("", &[], false).starts_with("nothing to scan"));
-        assert!(refusal("m", &[], true).contains("exclude each other"));
-        assert!(refusal("", &["00"], true).contains("exclude each other"));
-        assert_eq!(refusal("", &["0g"], false), "`0g` is not a TSUID, expected hex");
+        assert!(error("", &[], false).starts_with("nothing to scan"));
+        assert!(error("m", &[], true).contains("mutually exclusive"));
+        assert!(error("", &["00"], true).contains("mutually exclusive"));
+        assert_eq!(error("", &["0g"], false), "`0g` is not a TSUID in hex");
         assert_eq!(
-            refusal("m host", &[], false),
+            error("m host", &[], false),
             "tag `host` is not of the form tagk=tagv"
         );
         assert_eq!(
-            refusal("20 10 m", &[], false),
+            error("20 10 m", &[], false),
             "end 10000 ms is before start 20000 ms"
         );
     }

@@ -5,7 +5,7 @@ use crate::harness::{Server, run, tsdb};
 const EXAMPLE: &str = "sys.cpu.nice 1346846400 18 host=web01 dc=lga\n";
 
 #[test]
-fn the_well_known_example_has_its_well_known_row() {
+fn scans_the_documented_example() {
     let folder = tempfile::tempdir().unwrap();
     let server = Server::start(folder.path());
     server.run_with(&["import", "-"], EXAMPLE).ok();
@@ -60,7 +60,7 @@ fn the_well_known_example_has_its_well_known_row() {
 }
 
 #[test]
-fn a_limited_scan_gives_so_many_rows() {
+fn limits_a_scan() {
     let folder = tempfile::tempdir().unwrap();
     let server = Server::start(folder.path());
     let lines: String = (0..10)
@@ -78,7 +78,7 @@ fn a_limited_scan_gives_so_many_rows() {
 }
 
 #[test]
-fn answers_come_as_table_json_csv_and_chart() {
+fn results_are_printed_as_table_json_csv_and_chart() {
     let folder = tempfile::tempdir().unwrap();
     let server = Server::start(folder.path());
     let lines: String = (0..6)
@@ -148,9 +148,9 @@ fn answers_come_as_table_json_csv_and_chart() {
         both.stderr
     );
 
-    let unknown = with_range(&[], "sum:nobody").failed(1);
+    let unknown = with_range(&[], "sum:unknown").failed(1);
     assert!(
-        unknown.stderr.contains("NOT_FOUND") && unknown.stderr.contains("nobody"),
+        unknown.stderr.contains("NOT_FOUND") && unknown.stderr.contains("unknown"),
         "{}",
         unknown.stderr
     );
@@ -206,11 +206,11 @@ fn uids_are_assigned_looked_up_and_listed() {
         uid(&["lookup", "tagk", "host", "000001"]).ok(),
         "tagk host: 000001\ntagk host: 000001\n"
     );
-    let missing = uid(&["lookup", "host", "nobody"]).failed(1);
+    let missing = uid(&["lookup", "host", "unknown"]).failed(1);
     assert_eq!(missing.stdout, "tagk host: 000001\n");
     assert_eq!(
         missing.stderr,
-        "nobody: no such name or UID in metrics, tagk, tagv\n"
+        "unknown: no such name or UID in metrics, tagk, tagv\n"
     );
 
     assert_eq!(
@@ -240,7 +240,7 @@ fn uids_are_assigned_looked_up_and_listed() {
 }
 
 #[test]
-fn health_is_that_of_a_server_or_one_service() {
+fn checks_the_health_of_a_server_or_one_service() {
     let folder = tempfile::tempdir().unwrap();
     let server = Server::start(folder.path());
     assert_eq!(server.run(&["health"]).ok(), "SERVING\n");
@@ -260,18 +260,18 @@ fn health_is_that_of_a_server_or_one_service() {
     ];
     assert_eq!(server.run(&service).ok(), "SERVING\n");
     assert_eq!(
-        server.run(&["health", "--service", "nobody"]).failed(1).stdout,
+        server.run(&["health", "--service", "unknown"]).failed(1).stdout,
         "SERVICE_UNKNOWN\n"
     );
-    let nobody = server
+    let unreachable = server
         .run(&["health", "--target", "http://127.0.0.1:1"])
         .failed(1);
     assert!(
-        nobody
+        unreachable
             .stderr
             .starts_with("tsdb: health check at http://127.0.0.1:1: UNAVAILABLE: "),
         "{}",
-        nobody.stderr
+        unreachable.stderr
     );
 }
 

@@ -18,7 +18,7 @@ fn lines(from: u32, to: u32) -> String {
 }
 
 #[test]
-fn good_lines_are_stored_and_bad_ones_reported_with_their_numbers() {
+fn stores_valid_lines_and_reports_rejected_ones() {
     let folder = tempfile::tempdir().unwrap();
     let server = Server::start(&folder.path().join("data"));
     let plain = folder.path().join("plain.txt");
@@ -78,7 +78,7 @@ fn good_lines_are_stored_and_bad_ones_reported_with_their_numbers() {
     shown.sort_unstable();
     assert_eq!(written, shown);
 
-    let answer = server
+    let result = server
         .run(&[
             "query",
             "--format",
@@ -89,13 +89,13 @@ fn good_lines_are_stored_and_bad_ones_reported_with_their_numbers() {
         ])
         .ok();
     assert!(
-        answer.contains("\"dps\":{\"1346846400\":18,\"1346846410\":0.1,\"1346846430\":20}"),
-        "{answer}"
+        result.contains("\"dps\":{\"1346846400\":18,\"1346846410\":0.1,\"1346846430\":20}"),
+        "{result}"
     );
 }
 
 #[test]
-fn a_file_that_cannot_be_read_fails_the_import_but_not_the_other_files() {
+fn unreadable_files_do_not_stop_the_others() {
     let folder = tempfile::tempdir().unwrap();
     let server = Server::start(&folder.path().join("data"));
     let done = server
@@ -110,7 +110,7 @@ fn a_file_that_cannot_be_read_fails_the_import_but_not_the_other_files() {
 }
 
 #[test]
-fn what_is_scanned_for_import_is_read_back() {
+fn imports_the_output_of_a_scan() {
     let folder = tempfile::tempdir().unwrap();
     let one = Server::start(&folder.path().join("one"));
     let mut text = lines(0, 1000);
@@ -131,7 +131,7 @@ fn what_is_scanned_for_import_is_read_back() {
 }
 
 #[test]
-fn a_crash_of_the_server_in_the_middle_loses_and_doubles_nothing() {
+fn a_crash_of_the_server_loses_and_duplicates_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let mut server = Server::start(&folder.path().join("data"));
     let mut command = server.command(&["--log", "warn", "import", "--patience", "60", "-"]);
@@ -159,7 +159,7 @@ fn a_crash_of_the_server_in_the_middle_loses_and_doubles_nothing() {
     // What was stored and not acknowledged is sent again, so more may be counted, never fewer.
     assert!(stdout.ends_with(", 0 lines rejected\n"), "{stdout}");
     let end = (1_346_846_400 + 50_000 * 10).to_string();
-    let answer = server
+    let result = server
         .run(&[
             "query",
             "--format",
@@ -170,22 +170,22 @@ fn a_crash_of_the_server_in_the_middle_loses_and_doubles_nothing() {
             "sum:0all-sum:m",
         ])
         .ok();
-    let values: Vec<&str> = answer
+    let values: Vec<&str> = result
         .lines()
         .skip(1)
         .map(|line| line.rsplit(',').next().unwrap())
         .collect();
     let sum = 50_000_u64 * 49_999 / 2;
-    assert_eq!(values[0], "50000.0", "{answer}");
+    assert_eq!(values[0], "50000.0", "{result}");
     assert_eq!(
         values[1].parse::<f64>().unwrap().to_string(),
         sum.to_string(),
-        "{answer}"
+        "{result}"
     );
 }
 
 #[test]
-fn without_a_server_it_fails_with_one_line() {
+fn fails_with_one_line_without_a_server() {
     let mut command = crate::harness::tsdb(&["import", "--target", "http://127.0.0.1:1", "-"]);
     let done = crate::harness::run(command.stdin(Stdio::null())).failed(1);
     assert!(
