@@ -9,14 +9,15 @@ use std::time::{Duration, Instant};
 use async_trait::async_trait;
 use data_service::{DataSettings, assemble, store_part};
 use oxtsdb_client::UidClient;
-use oxtsdb_proto::common::v1::{SeriesKey, SeriesName, Tag, series_key};
-use oxtsdb_proto::data::v1::columns::{Block, SeriesDeclaration, block};
+use oxtsdb_proto::common::v1::{SeriesName, Tag};
+use oxtsdb_proto::data::v1::columns::{Block, SeriesDeclaration};
 use oxtsdb_proto::data::v1::data_service_client::DataServiceClient;
 use oxtsdb_proto::data::v1::data_service_server::DataService;
 use oxtsdb_proto::data::v1::write_stream_request::{Frame, Message, Open};
 use oxtsdb_proto::data::v1::write_stream_response;
 use oxtsdb_proto::data::v1::{
-    Columns, DoubleColumn, IntColumn, Point, WriteColumnsRequest, WriteRequest, WriteStreamRequest, point,
+    Columns, DeltaTimestamps, TimeSeries, TimeUnit, WriteColumnsRequest, WriteOptions, WriteRequest,
+    WriteStreamRequest, time_series,
 };
 use oxtsdb_resources::MemoryAccount;
 use oxtsdb_row_store::intercept::{Intercept, InterceptedStore, Operation, Response};
@@ -59,8 +60,8 @@ async fn main() -> anyhow::Result<()> {
     let handler = service.handler.clone();
 
     let points = WriteRequest {
-        points: (0..SERIES).map(simple).collect(),
-        ..WriteRequest::default()
+        series: (0..SERIES).map(series).collect(),
+        options: Some(options()),
     };
     measure("Write, 1000 points of 1000 series", || async {
         handler
@@ -70,7 +71,7 @@ async fn main() -> anyhow::Result<()> {
     })
     .await?;
     println!("  of which cloning the request:");
-    measure("  clone", || async { Ok(points.clone().points.len() as u64) }).await?;
+    measure("  clone", || async { Ok(points.clone().series.len() as u64) }).await?;
 
     let columns = Columns {
         blocks: blocks(0),
@@ -78,7 +79,7 @@ async fn main() -> anyhow::Result<()> {
     };
     let request = WriteColumnsRequest {
         columns: Some(columns),
-        ..WriteColumnsRequest::default()
+        options: Some(options()),
     };
     measure(
         "WriteColumns, 1000 points of 1000 series, declared anew",
@@ -98,7 +99,10 @@ async fn write_stream(
     server: oxtsdb_proto::data::v1::data_service_server::DataServiceServer<data_service::DataServiceHandler>,
 ) -> anyhow::Result<()> {
     let (requests, receiver) = tokio::sync::mpsc::channel(64);
-    let open = Message::Open(Open::default());
+    let open = Message::Open(Open {
+        options: Some(options()),
+        ..Open::default()
+    });
     requests.send(WriteStreamRequest { message: Some(open) }).await?;
     let mut client = DataServiceClient::new(server);
     let mut replies = client
@@ -170,7 +174,16 @@ fn tags(number: usize) -> [(&'static str, String); 3] {
     ]
 }
 
-fn simple(number: usize) -> Point {
+/// Milliseconds.
+fn options() -> WriteOptions {
+    WriteOptions {
+        time_unit: TimeUnit::Milliseconds.into(),
+        ..WriteOptions::default()
+    }
+}
+
+/// One point of a series.
+fn series(number: usize) -> TimeSeries {
     let tags = tags(number).map(|(key, value)| Tag {
         key: key.to_owned(),
         value,
@@ -179,12 +192,11 @@ fn simple(number: usize) -> Point {
         metric: "sys.cpu.user".to_owned(),
         tags: tags.to_vec(),
     };
-    Point {
-        series: Some(SeriesKey {
-            key: Some(series_key::Key::Name(name)),
-        }),
-        timestamp_ms: START_MS,
-        value: Some(point::Value::DoubleValue(0.25)),
+    TimeSeries {
+        series: Some(time_series::Series::Name(name)),
+        timestamps: vec![START_MS],
+        values: vec![0.25],
+        ..TimeSeries::default()
     }
 }
 
@@ -216,13 +228,12 @@ fn declarations() -> Columns {
 
 /// One point of each series at one instant: half of them integers, half numbers.
 fn blocks(step: i64) -> Vec<Block> {
-    let half = |from: usize, values| {
+    let half = |from: usize| {
         let series = (from..from + SERIES / 2).map(|number| u32::try_from(number).unwrap_or(u32::MAX));
         Block {
             series: series.collect(),
-            base_timestamp_ms: START_MS + step * 10_000,
-            timestamp_deltas_ms: vec![0; SERIES / 2],
-            values: Some(values),
+            delta_timestamps: DeltaTimestamps::encode(&[START_MS + step * 10_000; SERIES / 2]),
+            ..Block::default()
         }
     };
     let ints = (0..SERIES / 2)
@@ -231,11 +242,14 @@ fn blocks(step: i64) -> Vec<Block> {
     #[expect(clippy::cast_precision_loss, reason = "small numbers")]
     let doubles = (0..SERIES / 2).map(|number| number as f64 / 100.0).collect();
     vec![
-        half(0, block::Values::Ints(IntColumn { values: ints })),
-        half(
-            SERIES / 2,
-            block::Values::Doubles(DoubleColumn { values: doubles }),
-        ),
+        Block {
+            int_values: ints,
+            ..half(0)
+        },
+        Block {
+            values: doubles,
+            ..half(SERIES / 2)
+        },
     ]
 }
 

@@ -15,6 +15,7 @@ use oxtsdb_schema::data_table;
 use oxtsdb_server::settings::SettingError;
 use oxtsdb_server::store::{StorePart, StoreTable};
 use oxtsdb_server::{FrontEnd, Host, Shutdown};
+use tonic::codec::CompressionEncoding;
 use tracing::warn;
 
 use crate::grpc::DataServiceHandler;
@@ -53,10 +54,13 @@ pub struct DataService {
 }
 
 impl DataService {
-    /// `oxtsdb.data.v1.DataService`, with the configured message limit.
+    /// `oxtsdb.data.v1.DataService`, with gzip and the configured limit of messages.
     pub fn server(&self) -> DataServiceServer<DataServiceHandler> {
         let max_message_bytes = self.handler.max_message_bytes();
-        DataServiceServer::new(self.handler.clone()).max_decoding_message_size(max_message_bytes)
+        DataServiceServer::new(self.handler.clone())
+            .max_decoding_message_size(max_message_bytes)
+            .accept_compressed(CompressionEncoding::Gzip)
+            .send_compressed(CompressionEncoding::Gzip)
     }
 
     /// HTTP and telnet on one port, with their connections among those of the process.

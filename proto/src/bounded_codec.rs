@@ -98,7 +98,7 @@ mod tests {
 
     use super::*;
     use crate::common::v1::ErrorReason;
-    use crate::data::v1::{ExplainRequest, ExplainResponse, Point, WriteRequest};
+    use crate::data::v1::{ExplainRequest, ExplainResponse, TimeSeries, WriteRequest};
     use crate::decode_memory::Meter;
 
     async fn decoded<U: Message + Name + Default + Send + 'static>(message: &[u8]) -> Result<U, Status> {
@@ -153,7 +153,7 @@ mod tests {
         let sum = Arc::new(Sum(AtomicU64::new(0)));
         let meter: Arc<dyn Meter> = Arc::<Sum>::clone(&sum);
         let request = WriteRequest {
-            points: vec![Point::default(); 1000],
+            series: vec![TimeSeries::default(); 1000],
             ..WriteRequest::default()
         };
         let message = request.encode_to_vec();
@@ -162,7 +162,7 @@ mod tests {
         std::future::poll_fn(poll).await.unwrap();
         let taken = sum.0.load(Ordering::Relaxed);
         assert!(
-            taken >= (1000 * size_of::<Point>() + message.len()) as u64,
+            taken >= (1000 * size_of::<TimeSeries>() + message.len()) as u64,
             "{taken} bytes"
         );
     }

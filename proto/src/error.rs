@@ -11,7 +11,7 @@ use crate::common::v1::{ErrorReason, ItemError};
 /// The `domain` of every `google.rpc.ErrorInfo` that our services send.
 pub const ERROR_DOMAIN: &str = "oxtsdb.dev";
 
-/// What a client is asked to wait after UNAVAILABLE.
+/// How long a client should wait after UNAVAILABLE.
 const RETRY_DELAY: Duration = Duration::from_millis(100);
 
 /// The longest message of a status, and the longest value of its metadata, in bytes. A status is sent
@@ -41,16 +41,24 @@ pub fn invalid_field(field: &str, description: impl Into<String>) -> Status {
 
 /// As [`invalid_field`], with a reason of its own.
 pub fn invalid_field_because(field: &str, reason: ErrorReason, description: impl Into<String>) -> Status {
+    invalid_field_with(field, reason, description, &[])
+}
+
+/// As [`invalid_field_because`], with metadata beside the field.
+pub fn invalid_field_with(
+    field: &str,
+    reason: ErrorReason,
+    description: impl Into<String>,
+    metadata: &[(&str, &str)],
+) -> Status {
     let description = shortened(description.into(), MAX_MESSAGE);
     let message = format!("{field}: {description}");
     let details = ErrorDetails::with_bad_request_violation(field, description);
-    with_details(
-        Code::InvalidArgument,
-        reason,
-        message,
-        &[("field", field)],
-        details,
-    )
+    let metadata: Vec<(&str, &str)> = [("field", field)]
+        .into_iter()
+        .chain(metadata.iter().copied())
+        .collect();
+    with_details(Code::InvalidArgument, reason, message, &metadata, details)
 }
 
 /// INVALID_ARGUMENT for a message that is not what its call expects.
@@ -93,7 +101,7 @@ pub fn item_error(
     message: impl Into<String>,
     metadata: &[(&str, &str)],
 ) -> ItemError {
-    let retryable = is_retryable(code, reason);
+    let retryable = is_retryable(code);
     ItemError {
         code: code as i32,
         reason: reason as i32,
@@ -139,10 +147,8 @@ pub fn reason_name(reason: ErrorReason) -> &'static str {
 const PREFIX: &str = "ERROR_REASON_";
 
 /// Whether the same request may succeed later without a change.
-fn is_retryable(code: Code, reason: ErrorReason) -> bool {
-    // RESOURCE_EXHAUSTED is final for other reasons.
+fn is_retryable(code: Code) -> bool {
     matches!(code, Code::Unavailable | Code::DeadlineExceeded | Code::Aborted)
-        || reason == ErrorReason::Overloaded
 }
 
 fn with_details(
@@ -161,7 +167,7 @@ fn with_details(
         ERROR_DOMAIN,
         short.collect::<HashMap<_, _>>(),
     );
-    if code == Code::Unavailable || reason == ErrorReason::Overloaded {
+    if code == Code::Unavailable {
         details.set_retry_info(Some(RETRY_DELAY));
     }
     Status::with_error_details(code, message, details)
@@ -189,12 +195,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_reason_survives_the_way_through_a_status() {
+    fn a_status_carries_its_reason() {
         let sent = status(
             Code::NotFound,
             ErrorReason::NameNotFound,
             "no such metric",
-            &[("kind", "metrics")],
+            &[("kind", "UID_KIND_METRIC")],
         );
         assert_eq!(reason_of(&sent), Some(ErrorReason::NameNotFound));
         let info = sent.get_details_error_info().unwrap();
@@ -202,12 +208,12 @@ mod tests {
             (info.domain.as_str(), info.reason.as_str()),
             ("oxtsdb.dev", "NAME_NOT_FOUND")
         );
-        assert_eq!(info.metadata["kind"], "metrics");
+        assert_eq!(info.metadata["kind"], "UID_KIND_METRIC");
         assert!(sent.get_details_retry_info().is_none(), "a retry would not help");
     }
 
     #[test]
-    fn unavailable_says_when_to_come_back() {
+    fn unavailable_carries_retry_info() {
         let sent = status(
             Code::Unavailable,
             ErrorReason::StoreUnavailable,
@@ -219,12 +225,16 @@ mod tests {
             Some(RETRY_DELAY)
         );
         assert!(item_error(Code::Unavailable, ErrorReason::StoreUnavailable, "", &[]).retryable);
-        assert!(item_error(Code::ResourceExhausted, ErrorReason::Overloaded, "", &[]).retryable);
         assert!(!item_error(Code::ResourceExhausted, ErrorReason::UidSpaceExhausted, "", &[]).retryable);
+        let full = status(Code::ResourceExhausted, ErrorReason::StoreFull, "full", &[]);
+        assert!(
+            full.get_details_retry_info().is_none(),
+            "a retry would fail again"
+        );
     }
 
     #[test]
-    fn an_invalid_field_is_named() {
+    fn names_the_invalid_field() {
         let sent = invalid_field("queries[0].metric", "is empty");
         assert_eq!(sent.message(), "queries[0].metric: is empty");
         let violations = sent.get_details_bad_request().unwrap().field_violations;
@@ -232,13 +242,13 @@ mod tests {
     }
 
     #[test]
-    fn a_status_fits_the_headers_that_clients_take() {
+    fn truncates_a_status_to_the_header_limit_of_clients() {
         let long = "日".repeat(1 << 20);
         let not_found = status(
             Code::NotFound,
             ErrorReason::NameNotFound,
             format!("no such name: {long}"),
-            &[("kind", "metrics"), ("name", &long)],
+            &[("kind", "UID_KIND_METRIC"), ("name", &long)],
         );
         for sent in [not_found, invalid_field("queries[0].metric", long.as_str())] {
             let response = sent.into_http::<()>();
@@ -251,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn the_reason_of_a_stranger_is_unknown() {
+    fn a_status_of_a_proxy_has_no_reason() {
         assert_eq!(reason_of(&Status::not_found("from a proxy")), None);
     }
 }

@@ -7,6 +7,7 @@ mod bounded_codec;
 mod bounds;
 pub mod deadline;
 pub mod decode_memory;
+mod delta_timestamps;
 pub mod error;
 
 #[allow(

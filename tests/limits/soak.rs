@@ -9,9 +9,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
-use oxtsdb_proto::data::v1::columns::{Block, SeriesDeclaration, block};
+use oxtsdb_proto::data::v1::columns::{Block, SeriesDeclaration};
 use oxtsdb_proto::data::v1::data_service_client::DataServiceClient;
-use oxtsdb_proto::data::v1::{AggregateFunction, Columns, IntColumn, QueryRequest, WriteColumnsRequest};
+use oxtsdb_proto::data::v1::{
+    AggregateFunction, Columns, DeltaTimestamps, QueryRequest, WriteColumnsRequest,
+};
 use oxtsdb_tests::crowd::{Crowd, raise_descriptor_limit};
 use oxtsdb_tests::load::Load;
 use oxtsdb_tests::raw_http::RawHttp;
@@ -23,6 +25,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval, sleep, timeout};
 use tonic::transport::Channel;
 
 use crate::support::{ANSWERED, LIMIT_MIB, MOST_BYTES, Target, limited, new_flag};
+use oxtsdb_tests::write_requests::columns_request;
 
 /// Points of a write.
 const WRITE_POINTS: usize = 1000;
@@ -163,34 +166,30 @@ impl Phase {
 
 /// The next points of some series, a second apart.
 fn write_request(number: u64) -> anyhow::Result<WriteColumnsRequest> {
-    let mut deltas = vec![1000; WRITE_POINTS];
-    if let Some(first) = deltas.first_mut() {
-        *first = 0;
-    }
-    let first = i64::try_from(number / 8)? * i64::try_from(WRITE_POINTS)?;
-    Ok(WriteColumnsRequest {
-        columns: Some(Columns {
-            new_symbols: vec![
-                "soak.written".to_owned(),
-                "host".to_owned(),
-                format!("host{}", number % 8),
-            ],
-            new_series: vec![SeriesDeclaration {
-                metric_symbol: 0,
-                tag_symbols: vec![1, 2],
-                tsuid: Default::default(),
-            }],
-            blocks: vec![Block {
-                series: vec![0],
-                base_timestamp_ms: 1_550_000_000_000 + first * 1000,
-                timestamp_deltas_ms: deltas,
-                values: Some(block::Values::Ints(IntColumn {
-                    values: (first..first + i64::try_from(WRITE_POINTS)?).collect(),
-                })),
-            }],
-        }),
-        ..WriteColumnsRequest::default()
-    })
+    let points = i64::try_from(WRITE_POINTS)?;
+    let first = i64::try_from(number / 8)? * points;
+    let timestamps: Vec<i64> = (first..first + points)
+        .map(|point| 1_550_000_000_000 + point * 1000)
+        .collect();
+    Ok(columns_request(Columns {
+        new_symbols: vec![
+            "soak.written".to_owned(),
+            "host".to_owned(),
+            format!("host{}", number % 8),
+        ],
+        new_series: vec![SeriesDeclaration {
+            metric_symbol: 0,
+            tag_symbols: vec![1, 2],
+            tsuid: Default::default(),
+        }],
+        blocks: vec![Block {
+            series: vec![0],
+            delta_timestamps: DeltaTimestamps::encode(&timestamps),
+            int_values: (first..first + points).collect(),
+            ..Block::default()
+        }],
+        ..Columns::default()
+    }))
 }
 
 async fn write(client: &mut DataServiceClient<Channel>, phase: &Phase) -> anyhow::Result<bool> {

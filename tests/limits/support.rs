@@ -3,11 +3,12 @@
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
-use oxtsdb_proto::data::v1::{ListQueriesRequest, WriteRequest};
+use oxtsdb_proto::data::v1::ListQueriesRequest;
 use oxtsdb_tests::health::{DATA_SERVICE, check_serving};
 use oxtsdb_tests::memory::MemoryWatch;
 use oxtsdb_tests::raw_http::{RawAnswer, RawHttp};
 use oxtsdb_tests::sample::Sample;
+use oxtsdb_tests::write_requests::write_request;
 use oxtsdb_tests::{Options, Tsdb, until};
 use tokio::sync::{Mutex, MutexGuard};
 use tokio::time::timeout;
@@ -133,11 +134,7 @@ pub(crate) async fn works(tsdb: &Tsdb) -> anyhow::Result<()> {
     };
     timeout(BOUND, put).await.context("/api/put takes too long")??;
     let write = async {
-        let request = WriteRequest {
-            points: vec![sample.to_point()],
-            ..WriteRequest::default()
-        };
-        let response = tsdb.data().write(request).await?.into_inner();
+        let response = tsdb.data().write(write_request([&sample])).await?.into_inner();
         ensure!(response.written == 1, "{response:?}");
         Ok(())
     };

@@ -4,9 +4,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, ensure};
 use futures::future::try_join_all;
+use oxtsdb_proto::data::v1::WriteStreamRequest;
 use oxtsdb_proto::data::v1::data_service_client::DataServiceClient;
-use oxtsdb_proto::data::v1::write_stream_request::{Frame, Message, Open};
-use oxtsdb_proto::data::v1::{WriteRequest, WriteStreamRequest};
+use oxtsdb_proto::data::v1::write_stream_request::{Frame, Message};
 use oxtsdb_tests::bystander::{Bystander, Kind};
 use oxtsdb_tests::raw_grpc::RawChannel;
 use oxtsdb_tests::read_back::series_of;
@@ -22,6 +22,7 @@ use tokio::time::{sleep, timeout};
 use tokio_stream::wrappers::ReceiverStream;
 
 use crate::support::{BOUND, Target, limited, new_flag, turn};
+use oxtsdb_tests::write_requests::{open, write_request};
 
 const T: i64 = 1_500_000_000_000;
 
@@ -65,14 +66,7 @@ async fn unread_acks_delay_no_other_writes() -> anyhow::Result<()> {
         let mut client = DataServiceClient::with_origin(channel, RawChannel::origin(address)?);
         clients.spawn(async move {
             let (requests, receiver) = mpsc::channel(1);
-            let opening = async {
-                requests
-                    .send(message(Message::Open(Open {
-                        max_errors: 10_000,
-                        ..Open::default()
-                    })))
-                    .await
-            };
+            let opening = async { requests.send(message(Message::Open(open()))).await };
             let (opened, response) =
                 tokio::join!(opening, client.write_stream(ReceiverStream::new(receiver)));
             opened?;
@@ -106,13 +100,6 @@ fn known(protocol: &str, number: i64) -> Sample {
         T + number * 1000,
         number,
     )
-}
-
-fn write_request(samples: &[Sample]) -> WriteRequest {
-    WriteRequest {
-        points: samples.iter().map(Sample::to_point).collect(),
-        ..WriteRequest::default()
-    }
 }
 
 /// Stores a point of a known series through each protocol, each within [`BOUND`].

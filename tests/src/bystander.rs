@@ -11,8 +11,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail, ensure};
+use oxtsdb_proto::data::v1::ListQueriesRequest;
 use oxtsdb_proto::data::v1::data_service_client::DataServiceClient;
-use oxtsdb_proto::data::v1::{ListQueriesRequest, WriteRequest};
 use serde_json::json;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
@@ -26,6 +26,7 @@ use crate::health::DATA_SERVICE;
 use crate::raw_grpc::RawChannel;
 use crate::raw_http::RawHttp;
 use crate::sample::Sample;
+use crate::write_requests::write_request;
 
 /// The client's address.
 const CLIENT: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
@@ -236,10 +237,7 @@ impl Shared {
                 served(answer.status, &answer.text())
             }
             Kind::Write => {
-                let request = WriteRequest {
-                    points: vec![point(number).to_point()],
-                    ..WriteRequest::default()
-                };
+                let request = write_request([&point(number)]);
                 let mut client = DataServiceClient::with_origin(self.grpc().await?, self.origin()?);
                 match client.write(request).await {
                     Ok(response) => {

@@ -66,6 +66,7 @@ mod two_programs;
 pub mod uid_fsck;
 pub mod uid_table;
 mod wait;
+pub mod write_requests;
 pub mod writers;
 
 pub use program::path as program_path;

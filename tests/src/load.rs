@@ -1,8 +1,8 @@
 //! Many points of a metric, written quickly.
 
-use oxtsdb_proto::data::v1::columns::{Block, SeriesDeclaration, block};
+use oxtsdb_proto::data::v1::columns::{Block, SeriesDeclaration};
 use oxtsdb_proto::data::v1::data_service_client::DataServiceClient;
-use oxtsdb_proto::data::v1::{Columns, IntColumn, WriteColumnsRequest};
+use oxtsdb_proto::data::v1::{Columns, DeltaTimestamps, WriteColumnsRequest};
 
 use anyhow::ensure;
 use futures::stream::{self, StreamExt as _, TryStreamExt as _};
@@ -10,6 +10,7 @@ use futures::stream::{self, StreamExt as _, TryStreamExt as _};
 use tonic::transport::Channel;
 
 use crate::Tsdb;
+use crate::write_requests::columns_request;
 
 /// Points of a request.
 const REQUEST_POINTS: usize = 250_000;
@@ -108,25 +109,20 @@ impl Load {
                 tag_symbols: vec![1, series + 2],
                 tsuid: Default::default(),
             });
-            let mut deltas = vec![self.step_ms; self.points];
-            if let Some(first) = deltas.first_mut() {
-                *first = 0;
-            }
             let number = i64::try_from(number)?;
-            let values = (0..i64::try_from(self.points)?).map(|point| scattered(number + point * 100_003));
+            let points = 0..i64::try_from(self.points)?;
+            let timestamps: Vec<i64> = points
+                .clone()
+                .map(|point| self.start_ms + point * self.step_ms)
+                .collect();
             columns.blocks.push(Block {
                 series: vec![series],
-                base_timestamp_ms: self.start_ms,
-                timestamp_deltas_ms: deltas,
-                values: Some(block::Values::Ints(IntColumn {
-                    values: values.collect(),
-                })),
+                delta_timestamps: DeltaTimestamps::encode(&timestamps),
+                int_values: points.map(|point| scattered(number + point * 100_003)).collect(),
+                ..Block::default()
             });
         }
-        Ok(WriteColumnsRequest {
-            columns: Some(columns),
-            ..WriteColumnsRequest::default()
-        })
+        Ok(columns_request(columns))
     }
 }
 

@@ -3,9 +3,8 @@
 use std::collections::HashMap;
 use std::fmt;
 
-use oxtsdb_proto::common::v1::{SeriesKey, SeriesName, Tag, series_key};
-use oxtsdb_proto::data::v1::columns::{Block, SeriesDeclaration, block};
-use oxtsdb_proto::data::v1::{Columns, DoubleColumn, IntColumn, Point, point};
+use oxtsdb_proto::data::v1::columns::{Block, SeriesDeclaration};
+use oxtsdb_proto::data::v1::{Columns, DeltaTimestamps};
 use serde_json::{Value, json};
 
 /// A value as it was written or read.
@@ -88,28 +87,6 @@ impl Sample {
         }
     }
 
-    /// For gRPC's simple form.
-    pub fn to_point(&self) -> Point {
-        let tag = |(key, value): &(String, String)| Tag {
-            key: key.clone(),
-            value: value.clone(),
-        };
-        let name = SeriesName {
-            metric: self.metric.clone(),
-            tags: self.tags.iter().map(tag).collect(),
-        };
-        Point {
-            series: Some(SeriesKey {
-                key: Some(series_key::Key::Name(name)),
-            }),
-            timestamp_ms: self.timestamp_ms,
-            value: Some(match self.value {
-                Number::Int(value) => point::Value::IntValue(value),
-                Number::Double(value) => point::Value::DoubleValue(value),
-            }),
-        }
-    }
-
     /// For `/api/put`. The number goes as text, so that both sides see the same digits.
     pub fn to_json(&self) -> Value {
         let tags: serde_json::Map<String, Value> = self
@@ -160,28 +137,29 @@ pub struct ColumnsBuilder {
 impl ColumnsBuilder {
     /// A message with all points, in their order; a block for each run of one type of value.
     pub fn columns(&mut self, samples: &[Sample]) -> Columns {
-        let mut columns = Columns::default();
+        let mut columns = Columns {
+            first_symbol: count(self.symbols.len()),
+            first_series: count(self.series.len()),
+            ..Columns::default()
+        };
         for run in samples.chunk_by(|a, b| is_int(a) == is_int(b)) {
             let series: Vec<u32> = run
                 .iter()
                 .map(|sample| self.series_number(sample, &mut columns))
                 .collect();
-            let base_timestamp_ms = run.first().map_or(0, |sample| sample.timestamp_ms);
-            let mut before = base_timestamp_ms;
-            let timestamp_deltas_ms = run
-                .iter()
-                .map(|sample| {
-                    let delta = sample.timestamp_ms - before;
-                    before = sample.timestamp_ms;
-                    delta
-                })
-                .collect();
-            columns.blocks.push(Block {
+            let timestamps: Vec<i64> = run.iter().map(|sample| sample.timestamp_ms).collect();
+            let mut block = Block {
                 series,
-                base_timestamp_ms,
-                timestamp_deltas_ms,
-                values: Some(values(run)),
-            });
+                delta_timestamps: DeltaTimestamps::encode(&timestamps),
+                ..Block::default()
+            };
+            for sample in run {
+                match sample.value {
+                    Number::Int(value) => block.int_values.push(value),
+                    Number::Double(value) => block.values.push(value),
+                }
+            }
+            columns.blocks.push(block);
         }
         columns
     }
@@ -222,22 +200,6 @@ fn count(len: usize) -> u32 {
 
 fn is_int(sample: &Sample) -> bool {
     matches!(sample.value, Number::Int(_))
-}
-
-fn values(run: &[Sample]) -> block::Values {
-    let mut ints = IntColumn::default();
-    let mut doubles = DoubleColumn::default();
-    for sample in run {
-        match sample.value {
-            Number::Int(value) => ints.values.push(value),
-            Number::Double(value) => doubles.values.push(value),
-        }
-    }
-    if ints.values.is_empty() {
-        block::Values::Doubles(doubles)
-    } else {
-        block::Values::Ints(ints)
-    }
 }
 
 /// A span of whole seconds, as messages have it.

@@ -2,7 +2,7 @@
 
 use anyhow::{Context as _, bail};
 use oxtsdb_proto::data::v1::data_service_client::DataServiceClient;
-use oxtsdb_proto::data::v1::write_stream_request::{Frame, Message, Open};
+use oxtsdb_proto::data::v1::write_stream_request::{Frame, Message};
 use oxtsdb_proto::data::v1::write_stream_response::{self, Ack, Opened};
 use oxtsdb_proto::data::v1::{Columns, WriteStreamRequest, WriteStreamResponse};
 use tokio::sync::mpsc;
@@ -12,6 +12,7 @@ use tonic::transport::Channel;
 use tonic::{Status, Streaming};
 
 use crate::sample::{ColumnsBuilder, Sample};
+use crate::write_requests::open;
 
 /// An open stream.
 #[derive(Debug)]
@@ -31,7 +32,7 @@ impl WriteStream {
     /// The server's.
     pub async fn open(client: &mut DataServiceClient<Channel>) -> anyhow::Result<Self> {
         let (requests, receiver) = mpsc::channel(16);
-        requests.send(message(Message::Open(Open::default()))).await?;
+        requests.send(message(Message::Open(open()))).await?;
         let answer = client.write_stream(ReceiverStream::new(receiver)).await?;
         let mut responses = answer.into_inner();
         let first = responses.next().await.context("no answer to open")??;
@@ -111,7 +112,7 @@ impl WriteStream {
         loop {
             let ack = self.ack().await?;
             if ack.failed > 0 {
-                bail!("{} points failed: {:?}", ack.failed, ack.errors);
+                bail!("{} points failed: {:?}", ack.failed, ack.failures);
             }
             written += ack.written;
             if ack.sequence >= self.sent {

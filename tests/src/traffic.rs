@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context as _, bail, ensure};
+use oxtsdb_proto::data::v1::WriteResponse;
 use oxtsdb_proto::data::v1::data_service_client::DataServiceClient;
-use oxtsdb_proto::data::v1::{WriteRequest, WriteResponse};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 use tonic::{Code, Request, Response, Status};
@@ -15,6 +15,7 @@ use tonic_types::StatusExt as _;
 
 use crate::raw_grpc::RawChannel;
 use crate::sample::Sample;
+use crate::write_requests::write_request;
 
 /// The deadline of each call, as its header has it.
 const DEADLINE: &str = "3S";
@@ -130,10 +131,7 @@ pub async fn call(
     samples: &[Sample],
     deadline: &str,
 ) -> anyhow::Result<Result<WriteResponse, Status>> {
-    let mut request = Request::new(WriteRequest {
-        points: samples.iter().map(Sample::to_point).collect(),
-        ..WriteRequest::default()
-    });
+    let mut request = Request::new(write_request(samples));
     request.metadata_mut().insert("grpc-timeout", deadline.parse()?);
     let answer = timeout(HANGS, client.write(request)).await;
     let answer = answer.with_context(|| format!("a call with a deadline of {deadline} hangs"))?;

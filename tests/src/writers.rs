@@ -2,7 +2,6 @@
 
 use anyhow::ensure;
 use futures::future::try_join_all;
-use oxtsdb_proto::data::v1::{WriteColumnsRequest, WriteRequest};
 use rand::RngExt as _;
 use rand::rngs::StdRng;
 use serde_json::Value;
@@ -13,6 +12,7 @@ use crate::opentsdb::OpenTsdb;
 use crate::random_points::Sent;
 use crate::sample::{ColumnsBuilder, Sample};
 use crate::telnet::Telnet;
+use crate::write_requests::{columns_request, write_request};
 
 /// Points of a request.
 const BATCH: usize = 500;
@@ -103,10 +103,7 @@ pub async fn put_lines(mut telnet: Telnet, points: &[&Sent]) -> anyhow::Result<(
 }
 
 async fn write(oxtsdb: &Tsdb, points: &[&Sent]) -> anyhow::Result<()> {
-    let request = WriteRequest {
-        points: points.iter().map(|sent| sent.sample.to_point()).collect(),
-        ..WriteRequest::default()
-    };
+    let request = write_request(points.iter().map(|sent| &sent.sample));
     let answer = oxtsdb.data().write(request).await?.into_inner();
     ensure!(answer.written == points.len() as u64, "{answer:?}");
     Ok(())
@@ -114,10 +111,7 @@ async fn write(oxtsdb: &Tsdb, points: &[&Sent]) -> anyhow::Result<()> {
 
 async fn write_columns(oxtsdb: &Tsdb, points: &[&Sent]) -> anyhow::Result<()> {
     let samples: Vec<Sample> = points.iter().map(|sent| sent.sample.clone()).collect();
-    let request = WriteColumnsRequest {
-        columns: Some(ColumnsBuilder::default().columns(&samples)),
-        ..WriteColumnsRequest::default()
-    };
+    let request = columns_request(ColumnsBuilder::default().columns(&samples));
     let answer = oxtsdb.data().write_columns(request).await?.into_inner();
     ensure!(answer.written == points.len() as u64, "{answer:?}");
     Ok(())

@@ -8,11 +8,12 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use oxtsdb_proto::common::v1::ErrorReason;
 use oxtsdb_proto::data::v1::AggregateFunction;
-use oxtsdb_proto::data::v1::columns::{Block, SeriesDeclaration, block};
-use oxtsdb_proto::data::v1::{Columns, IntColumn, QueryRequest, WriteColumnsRequest, WriteRequest};
+use oxtsdb_proto::data::v1::columns::{Block, SeriesDeclaration};
+use oxtsdb_proto::data::v1::{Columns, DeltaTimestamps, QueryRequest, WriteColumnsRequest, WriteRequest};
 use oxtsdb_proto::error::reason_of;
 use oxtsdb_tests::read_back::{self, always, refused, series_of, sub_query};
 use oxtsdb_tests::sample::{Number, Sample};
+use oxtsdb_tests::write_requests::{columns_request, write_request};
 use oxtsdb_tests::{PATIENCE, Tsdb};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
@@ -30,23 +31,27 @@ fn sample(host: &str) -> Sample {
 }
 
 async fn still_works(tsdb: &mut Tsdb) -> anyhow::Result<()> {
-    let request = WriteRequest {
-        points: vec![sample("after").to_point()],
-        ..WriteRequest::default()
-    };
-    ensure!(tsdb.data().write(request).await?.into_inner().written == 1);
+    ensure!(
+        tsdb.data()
+            .write(write_request([&sample("after")]))
+            .await?
+            .into_inner()
+            .written
+            == 1
+    );
     let peak = tsdb.process().peak_memory()?;
     ensure!(peak < MEMORY, "the server had {} MiB", peak >> 20);
     Ok(())
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_grpc_message_over_the_limit_is_out_of_range() -> anyhow::Result<()> {
+async fn rejects_grpc_messages_over_the_limit() -> anyhow::Result<()> {
     let mut tsdb = Tsdb::start().await?;
     let long = "x".repeat(4000);
+    let one = write_request([&sample(&long)]);
     let request = WriteRequest {
-        points: vec![sample(&long).to_point(); 5000],
-        ..WriteRequest::default()
+        series: vec![one.series[0].clone(); 5000],
+        ..one
     };
     // Several at once, 20 MB each.
     let calls = (0..8).map(|_| {
@@ -55,7 +60,7 @@ async fn a_grpc_message_over_the_limit_is_out_of_range() -> anyhow::Result<()> {
     });
     for answer in futures::future::join_all(calls).await {
         let status = refused(answer)?;
-        assert_eq!(status.code(), Code::OutOfRange, "{status:?}");
+        assert_eq!(status.code(), Code::ResourceExhausted, "{status:?}");
         assert_eq!(
             reason_of(&status),
             Some(ErrorReason::MessageTooLarge),
@@ -67,27 +72,23 @@ async fn a_grpc_message_over_the_limit_is_out_of_range() -> anyhow::Result<()> {
 
 /// So many points of one series, a second apart.
 fn columns(count: usize) -> anyhow::Result<WriteColumnsRequest> {
-    let mut deltas = vec![1000; count];
-    deltas[0] = 0;
-    Ok(WriteColumnsRequest {
-        columns: Some(Columns {
-            new_symbols: ["big.columns", "host", "a"].map(str::to_owned).to_vec(),
-            new_series: vec![SeriesDeclaration {
-                metric_symbol: 0,
-                tag_symbols: vec![1, 2],
-                tsuid: Default::default(),
-            }],
-            blocks: vec![Block {
-                series: vec![0],
-                base_timestamp_ms: T,
-                timestamp_deltas_ms: deltas,
-                values: Some(block::Values::Ints(IntColumn {
-                    values: (0..i64::try_from(count)?).collect(),
-                })),
-            }],
-        }),
-        ..WriteColumnsRequest::default()
-    })
+    let numbers = 0..i64::try_from(count)?;
+    let timestamps: Vec<i64> = numbers.clone().map(|number| T + number * 1000).collect();
+    Ok(columns_request(Columns {
+        new_symbols: ["big.columns", "host", "a"].map(str::to_owned).to_vec(),
+        new_series: vec![SeriesDeclaration {
+            metric_symbol: 0,
+            tag_symbols: vec![1, 2],
+            tsuid: Default::default(),
+        }],
+        blocks: vec![Block {
+            series: vec![0],
+            delta_timestamps: DeltaTimestamps::encode(&timestamps),
+            int_values: numbers.collect(),
+            ..Block::default()
+        }],
+        ..Columns::default()
+    }))
 }
 
 #[tokio::test(flavor = "multi_thread")]

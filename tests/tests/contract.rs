@@ -8,7 +8,6 @@ use anyhow::{Context as _, ensure};
 use http_body_util::{BodyExt as _, Full, StreamBody};
 use hyper::body::{Bytes, Frame};
 use oxtsdb_proto::common::v1::{ErrorReason, UidKind};
-use oxtsdb_proto::data::v1::WriteRequest;
 use oxtsdb_proto::data::v1::data_service_client::DataServiceClient;
 use oxtsdb_proto::data::v1::write_stream_response::Message;
 use oxtsdb_proto::error::reason_of;
@@ -19,6 +18,7 @@ use oxtsdb_tests::raw_grpc::RawChannel;
 use oxtsdb_tests::read_back::{refused, series_of};
 use oxtsdb_tests::sample::{Number, Sample};
 use oxtsdb_tests::stream::WriteStream;
+use oxtsdb_tests::write_requests::write_request;
 use oxtsdb_tests::{Options, PATIENCE, Tsdb};
 use tokio_stream::StreamExt as _;
 use tonic::body::Body;
@@ -212,11 +212,8 @@ async fn messages_that_have_not_arrived_as_a_whole_take_memory_from_the_account(
     assert_eq!(serving, ServingStatus::Serving);
 
     drop(calls);
-    let write = WriteRequest {
-        points: vec![Sample::int("after", &[("host", "a")], T, 1).to_point(); 1000],
-        ..WriteRequest::default()
-    };
-    let written = tsdb.data().write(write).await?.into_inner();
+    let samples = vec![Sample::int("after", &[("host", "a")], T, 1); 1000];
+    let written = tsdb.data().write(write_request(&samples)).await?.into_inner();
     assert_eq!(written.written, 1000);
     Ok(())
 }
@@ -238,7 +235,7 @@ async fn a_frame_that_never_fits_the_memory_of_the_server_is_refused_for_good() 
     let status = Status::from_header_map(&parts.headers)
         .or_else(|| trailers.as_ref().and_then(Status::from_header_map))
         .context("a status")?;
-    assert_eq!(status.code(), Code::OutOfRange, "{status:?}");
+    assert_eq!(status.code(), Code::ResourceExhausted, "{status:?}");
     assert_eq!(
         reason_of(&status),
         Some(ErrorReason::MessageTooLarge),
@@ -248,10 +245,7 @@ async fn a_frame_that_never_fits_the_memory_of_the_server_is_refused_for_good() 
     assert!(status.message().contains("--memory-limit-mib"), "{status:?}");
     let written = tsdb
         .data()
-        .write(WriteRequest {
-            points: vec![Sample::int("after", &[("host", "a")], T, 1).to_point()],
-            ..WriteRequest::default()
-        })
+        .write(write_request([&Sample::int("after", &[("host", "a")], T, 1)]))
         .await?;
     assert_eq!(written.into_inner().written, 1);
     Ok(())
@@ -267,10 +261,7 @@ fn expired<T>(message: T) -> anyhow::Result<Request<T>> {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_deadline_that_passes_is_deadline_exceeded() -> anyhow::Result<()> {
     let tsdb = Tsdb::start().await?;
-    let write = WriteRequest {
-        points: vec![Sample::int("late", &[("host", "a")], T, 1).to_point()],
-        ..WriteRequest::default()
-    };
+    let write = write_request([&Sample::int("late", &[("host", "a")], T, 1)]);
     let address = tsdb.data_address();
     let mut client =
         DataServiceClient::with_origin(RawChannel::connect(address).await?, RawChannel::origin(address)?);

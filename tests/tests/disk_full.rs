@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail, ensure};
 use oxtsdb_proto::common::v1::ErrorReason;
-use oxtsdb_proto::data::v1::WriteColumnsRequest;
 use oxtsdb_proto::error::reason_of;
 use oxtsdb_tests::read_back::series_of;
 use oxtsdb_tests::sample::{ColumnsBuilder, Number, Sample};
+use oxtsdb_tests::write_requests::columns_request;
 use oxtsdb_tests::{Options, Tsdb, random, until};
 use rand::RngExt as _;
 use rand::rngs::StdRng;
@@ -61,10 +61,7 @@ fn batch(number: i64, random: &mut StdRng) -> Vec<Sample> {
 }
 
 async fn write(tsdb: &Tsdb, samples: &[Sample]) -> Result<u64, Status> {
-    let request = WriteColumnsRequest {
-        columns: Some(ColumnsBuilder::default().columns(samples)),
-        ..WriteColumnsRequest::default()
-    };
+    let request = columns_request(ColumnsBuilder::default().columns(samples));
     Ok(tsdb.data().write_columns(request).await?.into_inner().written)
 }
 

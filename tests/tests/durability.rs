@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use anyhow::{Context as _, ensure};
-use oxtsdb_proto::data::v1::WriteRequest;
 use oxtsdb_proto::data::v1::data_service_client::DataServiceClient;
 use oxtsdb_tests::http::Http;
 use oxtsdb_tests::sample::{Number, Sample};
 use oxtsdb_tests::stream::WriteStream;
+use oxtsdb_tests::write_requests::write_request;
 use oxtsdb_tests::{Tsdb, random, read_back, until};
 use rand::RngExt as _;
 use rand::rngs::StdRng;
@@ -59,11 +59,7 @@ impl Acknowledged {
 /// Writes until the server is gone.
 async fn write(mut client: DataServiceClient<Channel>, told: Arc<Acknowledged>) {
     for number in 0.. {
-        let request = WriteRequest {
-            points: told.batch(number).iter().map(Sample::to_point).collect(),
-            ..WriteRequest::default()
-        };
-        match client.write(request).await {
+        match client.write(write_request(&told.batch(number))).await {
             Ok(answer) => told.add(answer.into_inner().written),
             Err(_killed) => return,
         }
@@ -188,10 +184,7 @@ async fn a_crash_at_once_after_the_ack_loses_nothing() -> anyhow::Result<()> {
     let mut tsdb = Tsdb::start().await?;
     for round in 0..5_i64 {
         let told = Acknowledged::new(format!("single-{round}"));
-        let request = WriteRequest {
-            points: vec![told.sample(round).to_point()],
-            ..WriteRequest::default()
-        };
+        let request = write_request([&told.sample(round)]);
         let written = tsdb.data().write(request).await?.into_inner().written;
         tsdb.kill9()?;
         assert_eq!(written, 1);

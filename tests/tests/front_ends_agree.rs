@@ -5,12 +5,12 @@ use std::process::Stdio;
 
 use anyhow::{Context as _, ensure};
 use oxtsdb_proto::data::v1::{
-    AggregateFunction, Downsample, QueryRequest, Rate, SubQuery, TagFilter, WriteColumnsRequest,
-    WriteRequest, downsample, sub_query, tag_filter,
+    AggregateFunction, Downsample, QueryRequest, Rate, SubQuery, TagFilter, downsample, sub_query, tag_filter,
 };
 use oxtsdb_tests::read_back::{self, Group, range};
 use oxtsdb_tests::sample::{ColumnsBuilder, Number, Sample};
 use oxtsdb_tests::stream::WriteStream;
+use oxtsdb_tests::write_requests::{columns_request, write_request};
 use oxtsdb_tests::{Tsdb, program_path, random, until};
 use rand::rngs::StdRng;
 use rand::seq::SliceRandom as _;
@@ -70,18 +70,11 @@ async fn send(tsdb: &Tsdb, front_end: &str, samples: &[Sample]) -> anyhow::Resul
     let count = samples.len() as u64;
     match front_end {
         "front_end.write" => {
-            let request = WriteRequest {
-                points: samples.iter().map(Sample::to_point).collect(),
-                ..WriteRequest::default()
-            };
-            let response = tsdb.data().write(request).await?.into_inner();
+            let response = tsdb.data().write(write_request(samples)).await?.into_inner();
             ensure!(response.written == count, "{response:?}");
         }
         "front_end.columns" => {
-            let request = WriteColumnsRequest {
-                columns: Some(ColumnsBuilder::default().columns(samples)),
-                ..WriteColumnsRequest::default()
-            };
+            let request = columns_request(ColumnsBuilder::default().columns(samples));
             let response = tsdb.data().write_columns(request).await?.into_inner();
             ensure!(response.written == count, "{response:?}");
         }

@@ -5,13 +5,13 @@ use std::sync::{Arc, Mutex};
 
 use anyhow::{Context as _, ensure};
 use oxtsdb_proto::common::v1::UidKind;
-use oxtsdb_proto::data::v1::WriteRequest;
 use oxtsdb_proto::uid::v1::get_or_create_uids_response::result::Outcome;
 use oxtsdb_proto::uid::v1::uid_service_client::UidServiceClient;
 use oxtsdb_proto::uid::v1::{
     ExportUidsRequest, GetOrCreateUidsRequest, LookupNamesRequest, UidName, UidValue, lookup_names_response,
 };
 use oxtsdb_tests::sample::Sample;
+use oxtsdb_tests::write_requests::write_request;
 use oxtsdb_tests::{Tsdb, random, until};
 use rand::SeedableRng as _;
 use rand::rngs::StdRng;
@@ -146,15 +146,10 @@ async fn concurrent_writers_of_new_series_agree() -> anyhow::Result<()> {
                 let host = format!("host{series}");
                 let metric = format!("metric{}", series % 10);
                 let tags = [("host", host.as_str()), ("dc", "lga")];
-                let points = (0..5)
+                let points: Vec<Sample> = (0..5)
                     .map(|n| Sample::int(&metric, &tags, 1_500_000_000_000 + (writer * 5 + n) * 1000, n))
-                    .map(|sample| sample.to_point())
                     .collect();
-                let request = WriteRequest {
-                    points,
-                    ..WriteRequest::default()
-                };
-                let answer = client.write(request).await?.into_inner();
+                let answer = client.write(write_request(&points)).await?.into_inner();
                 ensure!(answer.written == 5, "{answer:?}");
             }
             Ok(())

@@ -1,11 +1,12 @@
 //! The two services as programs of their own.
 
 use oxtsdb_proto::common::v1::ErrorReason;
-use oxtsdb_proto::data::v1::{WriteRequest, WriteResponse};
+use oxtsdb_proto::data::v1::WriteResponse;
 use oxtsdb_proto::error::reason_of;
 use oxtsdb_proto::uid::v1::GetUidUsageRequest;
 use oxtsdb_tests::read_back::{refused, series_of};
 use oxtsdb_tests::sample::{Number, Sample};
+use oxtsdb_tests::write_requests::write_request;
 use oxtsdb_tests::{DataProgram, UidProgram, until};
 use tempfile::TempDir;
 use tonic::{Code, Status};
@@ -15,11 +16,7 @@ const T: i64 = 1_500_000_000_000;
 
 async fn write(data: &DataProgram, host: &str, number: i64) -> Result<WriteResponse, Status> {
     let sample = Sample::int("two.processes", &[("host", host)], T + number * 1000, number);
-    let request = WriteRequest {
-        points: vec![sample.to_point()],
-        ..WriteRequest::default()
-    };
-    Ok(data.client().write(request).await?.into_inner())
+    Ok(data.client().write(write_request([&sample])).await?.into_inner())
 }
 
 #[tokio::test(flavor = "multi_thread")]

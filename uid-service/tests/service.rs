@@ -103,7 +103,7 @@ async fn one_bad_item_leaves_the_others_alone() {
     );
     assert_eq!(
         (error.metadata["kind"].as_str(), error.metadata["name"].as_str()),
-        ("metrics", "bad name")
+        ("UID_KIND_METRIC", "bad name")
     );
 }
 

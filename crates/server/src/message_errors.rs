@@ -38,17 +38,23 @@ pub fn message_error(status: Status) -> Status {
     let text = status.message();
     let is_broken = || BROKEN.iter().any(|broken| text.starts_with(broken));
     match status.code() {
-        Code::OutOfRange if text.starts_with(TOO_LARGE) => {
-            let message = match numbers(text).as_slice() {
-                [found, limit, ..] => format!("message has {found} bytes, at most {limit} are allowed"),
-                _ => "message is larger than the server reads".to_owned(),
-            };
-            too_large(message)
-        }
-        Code::ResourceExhausted if text.starts_with(INFLATES) => too_large(match numbers(text).as_slice() {
-            [limit, ..] => format!("message has more than {limit} bytes when it is decompressed"),
-            [] => "message is larger than the server reads when it is decompressed".to_owned(),
-        }),
+        Code::OutOfRange if text.starts_with(TOO_LARGE) => match numbers(text).as_slice() {
+            [found, limit, ..] => {
+                let message = format!("message has {found} bytes, at most {limit} are allowed");
+                too_large(message, &[("limit", limit)])
+            }
+            _ => too_large("message is larger than the server accepts".to_owned(), &[]),
+        },
+        Code::ResourceExhausted if text.starts_with(INFLATES) => match numbers(text).as_slice() {
+            [limit, ..] => {
+                let message = format!("message has more than {limit} bytes when it is decompressed");
+                too_large(message, &[("limit", limit)])
+            }
+            [] => {
+                let message = "message is larger than the server accepts when it is decompressed";
+                too_large(message.to_owned(), &[])
+            }
+        },
         Code::Internal if is_broken() => {
             error::status(Code::InvalidArgument, ErrorReason::MalformedMessage, text, &[])
         }
@@ -62,8 +68,9 @@ fn numbers(text: &str) -> Vec<&str> {
         .collect()
 }
 
-fn too_large(message: String) -> Status {
-    error::status(Code::OutOfRange, ErrorReason::MessageTooLarge, message, &[])
+fn too_large(message: String, metadata: &[(&str, &str)]) -> Status {
+    let reason = ErrorReason::MessageTooLarge;
+    error::status(Code::ResourceExhausted, reason, message, metadata)
 }
 
 /// Applies [`message_error`] to calls whose message never reached a handler.
@@ -128,7 +135,8 @@ mod tests {
         }
         let bomb = format!("{INFLATES}of 10 bytes, exceeded while decompressing message");
         let after = message_error(Status::resource_exhausted(bomb));
-        assert_eq!(after.code(), Code::OutOfRange);
+        assert_eq!(after.code(), Code::ResourceExhausted);
+        assert_eq!(reason_of(&after), Some(ErrorReason::MessageTooLarge));
         assert_eq!(
             after.message(),
             "message has more than 10 bytes when it is decompressed"
@@ -152,7 +160,7 @@ mod tests {
         let unary = client.check(request.clone()).await.unwrap_err();
         let stream = client.watch(request).await.unwrap_err();
         for status in [unary, stream] {
-            assert_eq!(status.code(), Code::OutOfRange);
+            assert_eq!(status.code(), Code::ResourceExhausted);
             assert_eq!(
                 reason_of(&status),
                 Some(ErrorReason::MessageTooLarge),

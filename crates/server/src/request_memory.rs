@@ -241,7 +241,7 @@ fn no_memory(error: &MemoryError) -> Status {
     let limit = format!("{} MiB", error.limit >> 20);
     let (code, reason, message) = if error.is_final() {
         let message = format!("message is too large: {error}");
-        (Code::OutOfRange, ErrorReason::MessageTooLarge, message)
+        (Code::ResourceExhausted, ErrorReason::MessageTooLarge, message)
     } else {
         (Code::Unavailable, ErrorReason::Overloaded, error.to_string())
     };

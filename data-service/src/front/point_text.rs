@@ -166,11 +166,11 @@ impl Rejection {
             | R::InvalidTsuid(_)
             | R::UnknownUid { .. }
             | R::TimestampOutOfRange { .. }
+            | R::ImplausibleTimestamp { .. }
             | R::NotWholeSecond { .. }
-            | R::TimestampOverflow
-            | R::NoValue
+            | R::DeltaTimestamps(_)
             | R::InvalidValue(_)
-            | R::BlockShape { .. } => Rejection::Rule(reason.to_string()),
+            | R::Shape(_) => Rejection::Rule(reason.to_string()),
         }
     }
 }

@@ -13,6 +13,7 @@ use tonic::{Code, Request, Response, Status};
 use super::query::convert::{metric_source, millis};
 use super::query::{of_query, place, qualifier_of};
 use super::results::context_of;
+use super::status::kind_name;
 use oxtsdb_query::Limits;
 use oxtsdb_query::Resource;
 use oxtsdb_query::context::resource::Limit;
@@ -263,7 +264,7 @@ fn of_target(error: &QueryError, table: &str) -> Option<ItemError> {
     let message = error.to_string();
     match error {
         QueryError::UnknownName { kind, name } => {
-            let metadata = [("kind", kind.as_str()), ("name", name.as_str())];
+            let metadata = [("kind", kind_name(*kind)), ("name", name.as_str())];
             Some(item_error(
                 Code::NotFound,
                 ErrorReason::NameNotFound,

@@ -11,7 +11,7 @@ use oxtsdb_schema::row::RowError;
 use tonic::{Code, Request, Response, Status};
 
 use super::results::{context_of, result_stream};
-use super::status::{of_store, overloaded};
+use super::status::{kind_name, of_store, overloaded};
 use oxtsdb_query::exec::frame::Delivery;
 use oxtsdb_query::language::time::now_ms;
 use oxtsdb_query::{Engine, NameError, QueryError};
@@ -52,7 +52,7 @@ pub(super) fn of_query(error: &QueryError, source: &str, table: &str) -> Status 
             Code::NotFound,
             ErrorReason::NameNotFound,
             message,
-            &[("kind", kind.as_str()), ("name", name)],
+            &[("kind", kind_name(*kind)), ("name", name)],
         ),
         QueryError::Tsuid { .. } => {
             invalid_field_because(&format!("{source}.tsuids"), ErrorReason::InvalidUidWidth, message)
@@ -62,7 +62,7 @@ pub(super) fn of_query(error: &QueryError, source: &str, table: &str) -> Status 
             Code::NotFound,
             ErrorReason::UidNotFound,
             message,
-            &[("kind", kind.as_str()), ("uid", &uid.to_string())],
+            &[("kind", kind_name(*kind)), ("uid", &uid.to_string())],
         ),
         QueryError::OverBudget { resource, limit } => status(
             Code::ResourceExhausted,
@@ -103,7 +103,7 @@ pub(super) fn of_query(error: &QueryError, source: &str, table: &str) -> Status 
             message,
             &[],
         ),
-        QueryError::Cancelled => status(Code::Aborted, ErrorReason::QueryEnded, message, &[]),
+        QueryError::Cancelled => status(Code::Aborted, ErrorReason::QueryCancelled, message, &[]),
         QueryError::Internal { .. } => status(Code::Internal, ErrorReason::Internal, message, &[]),
     }
 }

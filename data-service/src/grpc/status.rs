@@ -1,9 +1,10 @@
 //! Which gRPC error a failure gets: one `match` for each kind of error, without `_`, so that a new
 //! error does not compile until its caller's next step was thought of.
 
-use oxtsdb_proto::common::v1::{ErrorReason, ItemError};
-use oxtsdb_proto::error::{invalid_field_because, item_error, status};
+use oxtsdb_proto::common::v1::{self as common, ErrorReason, ItemError};
+use oxtsdb_proto::error::{invalid_field_because, invalid_field_with, item_error, status};
 use oxtsdb_row_store::StoreError;
+use oxtsdb_schema::UidKind;
 use oxtsdb_server::code_of_store_error;
 use tonic::{Code, Status};
 
@@ -68,6 +69,12 @@ pub(crate) fn of_violation(within: &str, violation: &ProtocolViolation) -> Statu
     use ProtocolViolation as V;
 
     let (reason, field) = match violation {
+        V::SymbolsOutOfSequence { expected, .. } => {
+            return out_of_sequence(&format!("{within}first_symbol"), *expected, violation);
+        }
+        V::SeriesOutOfSequence { expected, .. } => {
+            return out_of_sequence(&format!("{within}first_series"), *expected, violation);
+        }
         V::UndeclaredSymbol {
             declaration,
             symbol_use,
@@ -96,6 +103,22 @@ pub(crate) fn of_violation(within: &str, violation: &ProtocolViolation) -> Statu
     invalid_field_because(&format!("{within}{field}"), reason, violation.to_string())
 }
 
+fn out_of_sequence(field: &str, expected: usize, violation: &ProtocolViolation) -> Status {
+    let reason = ErrorReason::DeclarationOutOfSequence;
+    let metadata = [("expected", &*expected.to_string())];
+    invalid_field_with(field, reason, violation.to_string(), &metadata)
+}
+
+/// The contract's name of a kind, for metadata.
+pub(crate) fn kind_name(kind: UidKind) -> &'static str {
+    let kind = match kind {
+        UidKind::Metric => common::UidKind::Metric,
+        UidKind::Tagk => common::UidKind::TagKey,
+        UidKind::Tagv => common::UidKind::TagValue,
+    };
+    kind.as_str_name()
+}
+
 /// A point that was not stored.
 pub(crate) fn of_point(error: &PointErrorReason) -> ItemError {
     use PointErrorReason as E;
@@ -103,9 +126,9 @@ pub(crate) fn of_point(error: &PointErrorReason) -> ItemError {
     let message = error.to_string();
     let invalid = |reason| item_error(Code::InvalidArgument, reason, message.clone(), &[]);
     match error {
-        E::NoSeries | E::BlockShape { .. } => invalid(ErrorReason::InvalidField),
+        E::NoSeries | E::Shape(_) => invalid(ErrorReason::InvalidField),
         E::InvalidName { place, name, .. } => {
-            let metadata = [("kind", place.kind().as_str()), ("name", name)];
+            let metadata = [("kind", kind_name(place.kind())), ("name", name)];
             item_error(
                 Code::InvalidArgument,
                 ErrorReason::InvalidName,
@@ -116,7 +139,7 @@ pub(crate) fn of_point(error: &PointErrorReason) -> ItemError {
         E::NoTags | E::TooManyTags { .. } | E::DuplicateTagk { .. } => invalid(ErrorReason::InvalidTags),
         E::InvalidTsuid(_) => invalid(ErrorReason::InvalidUidWidth),
         E::UnknownUid { kind, uid } => {
-            let metadata = [("kind", kind.as_str()), ("uid", &uid.to_string())];
+            let metadata = [("kind", kind_name(*kind)), ("uid", &uid.to_string())];
             item_error(Code::NotFound, ErrorReason::UidNotFound, message, &metadata)
         }
         E::Unresolved(_) => item_error(
@@ -131,13 +154,14 @@ pub(crate) fn of_point(error: &PointErrorReason) -> ItemError {
                 code,
                 reason,
                 message,
-                &[("kind", place.kind().as_str()), ("name", name)],
+                &[("kind", kind_name(place.kind())), ("name", name)],
             )
         }
-        E::TimestampOutOfRange { .. } | E::NotWholeSecond { .. } | E::TimestampOverflow => {
+        E::TimestampOutOfRange { .. } | E::NotWholeSecond { .. } | E::DeltaTimestamps(_) => {
             invalid(ErrorReason::InvalidTimestamp)
         }
-        E::NoValue | E::InvalidValue(_) => invalid(ErrorReason::InvalidValue),
+        E::ImplausibleTimestamp { .. } => invalid(ErrorReason::ImplausibleTimestamp),
+        E::InvalidValue(_) => invalid(ErrorReason::InvalidValue),
     }
 }
 

@@ -2,131 +2,125 @@
 
 mod columns;
 mod convert;
+mod encode;
+mod failures;
+mod options;
 
-use oxtsdb_proto::common::v1::{ErrorReason, SeriesKey, Tag, series_key};
-use oxtsdb_proto::data::v1::{Point, PointError, WriteRequest, WriteResponse, point};
+use std::sync::Arc;
+use std::time::{Instant, SystemTime};
+
+use oxtsdb_proto::common::v1::{ErrorReason, Tag};
+use oxtsdb_proto::data::v1::{TimeSeries, WriteRequest, WriteResponse, time_series};
 use oxtsdb_proto::error::invalid_field_because;
-use oxtsdb_schema::Value;
 use oxtsdb_server::deadline_of;
 use tonic::{Request, Response, Status};
 
-pub(super) use self::columns::{Encoding, MAX_COLUMN_POINTS, write_columns};
-pub(super) use self::convert::{declare, max_errors, point_count, point_error, precision};
+pub(super) use self::columns::{MAX_COLUMN_POINTS, write_columns};
+pub(super) use self::convert::{blocks, declare, point_count};
+use self::convert::{series_blocks, series_point_count};
+pub(super) use self::encode::run_encoder;
+pub(super) use self::failures::RemainingFailures;
+use self::failures::failures_message;
+pub(super) use self::options::WriteOptions;
 use super::{DataServiceHandler, status};
 use crate::uids::series::SeriesRef;
-use crate::write::columns::PointErrors;
-use crate::write::{self, PointErrorReason, PointRef, Precision};
+use crate::write::columns::{Failures, SeriesTable, encode as encode_blocks};
+use crate::write::{PointErrorReason, Resolution, Resolved, Writer};
 
 /// The most points of a Write.
-const MAX_POINTS: usize = 10_000;
+const MAX_POINTS: usize = 100_000;
 
 pub(super) async fn write(
     service: &DataServiceHandler,
     request: Request<WriteRequest>,
 ) -> Result<Response<WriteResponse>, Status> {
     let deadline = deadline_of(request.extensions());
-    let request = request.into_inner();
-    let precision = precision("precision", request.precision)?;
-    let count = request.points.len();
-    if count == 0 || count > MAX_POINTS {
-        let description = format!("has {count} points, expected 1 to {MAX_POINTS}");
-        return Err(too_many("points", description));
+    let WriteRequest { series, options } = request.into_inner();
+    let options = WriteOptions::parse("options", options.as_ref())?;
+    let count = series_point_count(&series);
+    if !(1..=MAX_POINTS).contains(&count) {
+        return Err(wrong_point_count("series", count, MAX_POINTS));
     }
-
-    let mut tags: Vec<(&str, &str)> = Vec::with_capacity(count * 4);
-    for point in &request.points {
-        if let Some(series_key::Key::Name(name)) = key(point) {
-            tags.extend(
-                name.tags
-                    .iter()
-                    .map(|Tag { key, value }| (key.as_str(), value.as_str())),
-            );
-        }
-    }
-    let mut errors = PointErrors::new(max_errors(request.max_errors));
-    let mut points = Vec::with_capacity(count);
-    // The number of each good point in the request.
-    let mut numbers = Vec::with_capacity(count);
-    let mut tags_left = tags.as_slice();
-    for (number, point) in request.points.iter().enumerate() {
-        let tag_count = match key(point) {
-            Some(series_key::Key::Name(name)) => name.tags.len(),
-            Some(series_key::Key::Tsuid(_)) | None => 0,
-        };
-        let (tags, rest) = tags_left.split_at(tag_count);
-        tags_left = rest;
-        match point_ref(point, tags, precision) {
-            Ok(point) => {
-                points.push(point);
-                numbers.push(number as u64);
-            }
-            Err(reason) => errors.add(number as u64, || reason),
-        }
-    }
-
-    let written = service
-        .writer
-        .write_refs(points.len(), |index| points[index], deadline)
-        .await;
-    let outcome = written.map_err(|error| status::of_write(&error))?;
-    let max = max_errors(request.max_errors);
-    let failed = errors.failed() + outcome.errors.len() as u64;
-    let refused = outcome.errors.iter().take(max).map(|error| PointError {
-        point: numbers[error.index],
-        error: Some(status::of_point(&error.reason)),
-        count: 1,
+    let of_write = |error| status::of_write(&error);
+    let resolved = resolve(&service.writer, &series, deadline).await?;
+    let batch = service.writer.batch_in_time(count, deadline).await;
+    let mut batch = batch.map_err(of_write)?;
+    let rules = options.time.rules(SystemTime::now());
+    let encoded = run_encoder(count, service.writer.compute(), move || {
+        let mut failures = Failures::new(options.max_errors);
+        // The number of elements has a bound far below 32 bits.
+        let numbers: Vec<u32> = (0..).take(series.len()).collect();
+        let mut table = SeriesTable::of(resolved);
+        let blocks = series_blocks(&series, &numbers);
+        encode_blocks(blocks, &rules, &mut table, batch.rows(), &mut failures)
+            .map_err(|violation| status::of_violation("", &violation))?;
+        batch.shrink();
+        Ok((batch, failures))
     });
-    let mut errors: Vec<PointError> = errors
-        .into_runs()
-        .iter()
-        .map(point_error)
-        .chain(refused)
-        .collect();
-    errors.sort_by_key(|error| error.point);
-    errors.truncate(max);
+    let (batch, failures) = encoded.await?;
+    let written = batch.points();
+    service.writer.store(batch, deadline).await.map_err(of_write)?;
     Ok(Response::new(WriteResponse {
-        written: outcome.written,
-        failed,
-        errors,
+        written,
+        failed: failures.failed(),
+        failures: failures_message(failures),
     }))
 }
 
-fn key(point: &Point) -> Option<&series_key::Key> {
-    match &point.series {
-        Some(SeriesKey { key }) => key.as_ref(),
-        None => None,
-    }
-}
-
-fn point_ref<'a>(
-    point: &'a Point,
-    tags: &'a [(&'a str, &'a str)],
-    precision: Precision,
-) -> Result<PointRef<'a>, PointErrorReason> {
-    let series = match key(point) {
-        Some(series_key::Key::Name(name)) => SeriesRef::Names {
-            metric: &name.metric,
-            tags,
-        },
-        Some(series_key::Key::Tsuid(tsuid)) => SeriesRef::Tsuid(tsuid),
-        None => return Err(PointErrorReason::NoSeries),
-    };
-    let timestamp = write::timestamp(point.timestamp_ms, precision)?;
-    let value = match point.value {
-        Some(point::Value::IntValue(int)) => Value::Int(int),
-        Some(point::Value::DoubleValue(double)) => {
-            Value::number(double).map_err(PointErrorReason::InvalidValue)?
+/// Resolves the series of a request, in their order.
+///
+/// # Errors
+///
+/// When the UID service fails; while it is unavailable, only if no series is cached.
+async fn resolve(
+    writer: &Writer,
+    series: &[TimeSeries],
+    deadline: Option<Instant>,
+) -> Result<Vec<Resolved>, Status> {
+    let mut tags: Vec<(&str, &str)> = Vec::new();
+    for series in series {
+        if let Some(time_series::Series::Name(name)) = &series.series {
+            let pairs = name.tags.iter();
+            tags.extend(pairs.map(|Tag { key, value }| (key.as_str(), value.as_str())));
         }
-        None => return Err(PointErrorReason::NoValue),
-    };
-    Ok(PointRef {
-        series,
-        timestamp,
-        value,
-    })
+    }
+    let mut tags = tags.as_slice();
+    let mut references = Vec::with_capacity(series.len());
+    for series in series {
+        match &series.series {
+            Some(time_series::Series::Name(name)) => {
+                let (own, rest) = tags.split_at(name.tags.len());
+                tags = rest;
+                references.push(SeriesRef::Names {
+                    metric: &name.metric,
+                    tags: own,
+                });
+            }
+            Some(time_series::Series::Tsuid(tsuid)) => references.push(SeriesRef::Tsuid(tsuid)),
+            None => {}
+        }
+    }
+    let resolved = writer.resolve(references.into_iter(), deadline).await;
+    let Resolution {
+        series: resolved,
+        outage,
+    } = resolved.map_err(|error| status::of_write(&error))?;
+    if let Some(outage) = outage
+        && !resolved.iter().any(Result::is_ok)
+    {
+        return Err(status::of_uids(&outage));
+    }
+    let missing = Arc::new(PointErrorReason::NoSeries);
+    let mut resolved = resolved.into_iter();
+    let in_order = series.iter().map(|series| match &series.series {
+        Some(_) => resolved.next().unwrap_or_else(|| Err(Arc::clone(&missing))),
+        None => Err(Arc::clone(&missing)),
+    });
+    Ok(in_order.collect())
 }
 
-fn too_many(field: &str, description: String) -> Status {
+fn wrong_point_count(field: &str, count: usize, max: usize) -> Status {
+    let description = format!("has {count} points, expected 1 to {max}");
     invalid_field_because(field, ErrorReason::BatchTooLarge, description)
 }
 

@@ -1,15 +1,15 @@
 //! `WriteStream`: frames in, cumulative acks out.
 //!
-//! One task serves a stream. Its steps go on side by side, and none waits for a later one:
+//! One task serves a stream. Its steps run concurrently, and none waits for a later one:
 //!
 //! ```text
 //!   read ─► prepare (one frame): resolve names, permit, encode ─► store (in order) ─► acknowledge
 //! ```
 //!
-//! A frame whose names are being resolved holds no permit and holds up neither the frames before it nor
-//! drain and deadline. The store's results are taken in the order of the frames; acks are merged while the
-//! client does not read them, so that a client that reads nothing holds no permit either. It is cut off
-//! after `--client-timeout-seconds`.
+//! A frame whose names are being resolved holds no permit, and blocks neither the frames before it nor drain
+//! and deadline. The store's results are taken in the order of the frames. Acks are merged while the client
+//! does not read them, so a client that reads nothing holds no permit either; it is disconnected after
+//! `--client-timeout-seconds`.
 
 mod prepare;
 mod replies;
@@ -22,16 +22,16 @@ use futures::stream::{BoxStream, FuturesOrdered};
 use futures::{FutureExt as _, StreamExt as _};
 use oxtsdb_proto::common::v1::ErrorReason;
 use oxtsdb_proto::data::v1::write_stream_request::{self as incoming, Frame, Open};
-use oxtsdb_proto::data::v1::write_stream_response::{Ack, Draining, FrameError, Opened};
+use oxtsdb_proto::data::v1::write_stream_response::{Draining, Opened};
 use oxtsdb_proto::data::v1::{WriteStreamRequest, WriteStreamResponse};
 use oxtsdb_proto::error::{invalid_field, status as status_with};
 use oxtsdb_server::{deadline_of, message_error};
 use tonic::{Code, Request, Response, Status, Streaming};
 use tracing::debug;
 
-use self::prepare::{Frames, Prepared, Report};
+use self::prepare::{Frames, Prepared, Report, max_frame_points};
 use self::replies::{Lost, Replies, replies};
-use super::write::{max_errors, point_error, precision};
+use super::write::WriteOptions;
 use super::{DataServiceHandler, status};
 use crate::write::WriteError;
 
@@ -62,7 +62,7 @@ async fn serve(
     }
 }
 
-/// The first message; `None` if the client left without one.
+/// Reads the first message; `None` if the client closed without one.
 async fn open(
     service: &DataServiceHandler,
     incoming: &mut Streaming<WriteStreamRequest>,
@@ -79,21 +79,24 @@ async fn open(
         }) => Ok(Some(open)),
         Some(WriteStreamRequest {
             message: Some(incoming::Message::Frame(_)),
-        }) => Err(invalid_field("frame", "came before open, expected open first")),
+        }) => Err(invalid_field(
+            "frame",
+            "came before `open`, which must be the first message",
+        )),
         Some(WriteStreamRequest { message: None }) => Err(no_message()),
         None => Ok(None),
     }
 }
 
-/// Why no more frames are read.
+/// Why the stream reads no more frames.
 enum End {
     /// The client has closed its side.
     Closed,
-    /// The client gets this status, behind the acks of what was received.
+    /// The client gets this status, after the acks of what was received.
     Failed(Status),
-    /// The deadline, or the time that draining leaves, is over. What is not with the store is dropped.
+    /// The deadline or the grace of a drain has passed. Frames that are not submitted to the store are dropped.
     Expired(Status),
-    /// The client takes no replies.
+    /// The client reads no replies.
     Lost(Lost),
 }
 
@@ -102,7 +105,6 @@ struct Session {
     service: DataServiceHandler,
     deadline: Option<Instant>,
     replies: Replies,
-    max_errors: usize,
     /// Away while a frame is being prepared.
     frames: Option<Frames>,
     preparing: Option<BoxFuture<'static, (Frames, Result<Prepared, Status>)>>,
@@ -116,27 +118,19 @@ impl Session {
         service: DataServiceHandler,
         open: &Open,
         deadline: Option<Instant>,
-        mut replies: Replies,
+        replies: Replies,
     ) -> Result<Self, (Replies, Status)> {
-        let precision = match precision("open.precision", open.precision) {
-            Ok(precision) => precision,
+        let options = match WriteOptions::parse("open.options", open.options.as_ref()) {
+            Ok(options) => options,
             Err(status) => return Err((replies, status)),
         };
         debug!(client = open.client_name, "write stream opened");
-        let max_errors = max_errors(open.max_errors);
-        let settings = &service.settings;
-        let opened = Opened {
-            window_frames: settings.streams.stream_window_frames,
-            window_points: settings.streams.stream_window_points,
-            max_series: settings.streams.stream_max_series,
-        };
-        replies.opened(opened, max_errors);
+        replies.opened(limits(&service));
         Ok(Self {
-            frames: Some(Frames::new(&service, precision, max_errors, deadline)),
+            frames: Some(Frames::new(&service, options, deadline)),
             service,
             deadline,
             replies,
-            max_errors,
             preparing: None,
             in_flight: FuturesOrdered::new(),
             unacknowledged: 0,
@@ -173,6 +167,7 @@ impl Session {
             let may_read = self.frames.is_some()
                 && self.in_flight.len() < window.streams.stream_window_frames as usize
                 && self.unacknowledged < window.streams.stream_window_points;
+            let has_capacity = self.replies.has_capacity();
             let step = tokio::select! {
                 biased;
                 Some((report, stored)) = self.in_flight.next() => self.stored(report, stored),
@@ -186,7 +181,8 @@ impl Session {
                 () = passed(grace_ends) => Err(End::Expired(draining())),
                 () = passed(self.deadline) => Err(End::Expired(deadline_exceeded())),
                 lost = self.replies.lost() => Err(End::Lost(lost)),
-                message = incoming.message(), if may_read => self.take(message),
+                () = self.replies.capacity(), if !has_capacity => Ok(()),
+                message = incoming.message(), if may_read && has_capacity => self.take(message),
             };
             if let Err(end) = step {
                 return end;
@@ -194,8 +190,7 @@ impl Session {
         }
     }
 
-    /// Stores what was received, up to the first frame that fails. Returns how that ended, unless all is
-    /// well.
+    /// Stores what was received, up to the first frame that fails. Returns why it stopped early, if so.
     async fn finish(&mut self) -> Option<End> {
         loop {
             let step = tokio::select! {
@@ -207,7 +202,7 @@ impl Session {
             };
             match step {
                 Ok(()) => {}
-                // The frames that are with the store are finished all the same.
+                // Frames that are submitted to the store are finished nevertheless.
                 Err(End::Expired(status)) => {
                     self.preparing = None;
                     while let Some((report, stored)) = self.in_flight.next().await {
@@ -222,7 +217,7 @@ impl Session {
         }
     }
 
-    /// Takes a message, and begins to prepare its frame.
+    /// Handles a message: starts to prepare its frame.
     fn take(&mut self, message: Result<Option<WriteStreamRequest>, Status>) -> Result<(), End> {
         let message = message.map_err(|status| End::Failed(message_error(status)))?;
         let Some(WriteStreamRequest { message }) = message else {
@@ -231,7 +226,7 @@ impl Session {
         let frame = match message {
             Some(incoming::Message::Frame(frame)) => frame,
             Some(incoming::Message::Open(_)) => {
-                let status = invalid_field("open", "came again, expected it as the first message only");
+                let status = invalid_field("open", "came twice, expected it as the first message only");
                 return Err(End::Failed(status));
             }
             None => return Err(End::Failed(no_message())),
@@ -249,7 +244,7 @@ impl Session {
         Ok(())
     }
 
-    /// Begins to store a prepared frame.
+    /// Submits a prepared frame to the store.
     fn prepared(&mut self, (frames, prepared): (Frames, Result<Prepared, Status>)) -> Result<(), End> {
         self.preparing = None;
         self.frames = Some(frames);
@@ -260,31 +255,21 @@ impl Session {
         Ok(())
     }
 
-    /// Acknowledges the oldest frame, which the store has answered for.
+    /// Acknowledges the oldest frame, whose write has completed.
     fn stored(&mut self, report: Report, stored: Result<(), WriteError>) -> Result<(), End> {
         self.unacknowledged -= report.points;
         if let Err(error) = stored {
-            // Acks are cumulative: none may follow for a later frame. The client sends these again, stored
-            // or not.
+            // Acks are cumulative, so none may follow for a later frame. The client sends these again, stored or
+            // not.
             self.preparing = None;
             self.in_flight = FuturesOrdered::new();
             return Err(End::Failed(status::of_write(&error)));
         }
-        let errors = report.errors.iter().take(self.max_errors);
-        let errors = errors.map(|run| FrameError {
-            sequence: report.sequence,
-            error: Some(point_error(run)),
-        });
-        self.replies.ack(Ack {
-            sequence: report.sequence,
-            written: report.written,
-            failed: report.failed,
-            errors: errors.collect(),
-        });
+        self.replies.ack(report.sequence, report.written, report.failures);
         Ok(())
     }
 
-    /// Ends a stream whose client takes no replies.
+    /// Ends a stream whose client reads no replies.
     fn give_up(self, lost: Lost) {
         match lost {
             Lost::Gone => debug!("the client of a write stream is gone"),
@@ -292,7 +277,7 @@ impl Session {
                 let timeout = self.service.settings.connections.client_timeout_seconds;
                 let message = format!(
                     "the client read no acknowledgements for {timeout} s (--client-timeout-seconds); \
-                     write what is not acknowledged again on a new stream"
+                     send what is not acknowledged again on a new stream"
                 );
                 debug!(message);
                 let setting = [("setting", "--client-timeout-seconds")];
@@ -300,6 +285,19 @@ impl Session {
                 self.replies.abort(status);
             }
         }
+    }
+}
+
+/// The limits of a stream.
+fn limits(service: &DataServiceHandler) -> Opened {
+    let settings = &service.settings;
+    Opened {
+        window_frames: settings.streams.stream_window_frames,
+        window_points: settings.streams.stream_window_points,
+        max_frame_points: max_frame_points(service) as u64,
+        max_series: settings.streams.stream_max_series,
+        max_symbol_bytes: service.tables_limits().symbol_bytes as u64,
+        max_message_bytes: service.max_message_bytes() as u64,
     }
 }
 
@@ -311,7 +309,7 @@ async fn next<T>(future: &mut Option<BoxFuture<'static, T>>) -> T {
     }
 }
 
-/// Completes when an instant is over; never, if there is none.
+/// Completes at an instant; never, if there is none.
 async fn passed(instant: Option<Instant>) {
     match instant {
         Some(instant) => tokio::time::sleep_until(instant.into()).await,
@@ -320,7 +318,7 @@ async fn passed(instant: Option<Instant>) {
 }
 
 fn draining() -> Status {
-    let message = "the server is about to go, write to another one";
+    let message = "the server is shutting down, open a stream to another one";
     status_with(Code::Unavailable, ErrorReason::Draining, message, &[])
 }
 

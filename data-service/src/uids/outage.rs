@@ -260,9 +260,8 @@ mod tests {
         UidsError::from_client(tonic::Status::new(code, "busy").into())
     }
 
-    /// The service said so of one caller's call.
     #[tokio::test]
-    async fn a_call_that_is_refused_for_now_is_no_outage() {
+    async fn an_overloaded_service_is_no_outage() {
         use oxtsdb_client::Code;
 
         for code in [Code::ResourceExhausted, Code::Aborted, Code::Cancelled] {

@@ -61,6 +61,7 @@ impl UidsError {
 
     pub(super) fn from_client(error: Error) -> Self {
         let code = error.code();
+        let is_overloaded = error.reason() == Some(ErrorReason::Overloaded);
         let detail = match error {
             Error::Connection { message, .. } => return Self::Unavailable { detail: message },
             Error::Protocol { message } => return Self::BadAnswer { detail: message },
@@ -70,6 +71,8 @@ impl UidsError {
         };
         match code {
             Code::DeadlineExceeded => Self::DeadlineExceeded,
+            // The service is reachable.
+            Code::Unavailable if is_overloaded => Self::Busy { detail },
             Code::Unavailable => Self::Unavailable { detail },
             Code::ResourceExhausted | Code::Aborted | Code::Cancelled => Self::Busy { detail },
             code => Self::Refused {
@@ -82,6 +85,7 @@ impl UidsError {
         let detail = format!("{kind} `{item}`: {}", rejection.message);
         match rejection.code {
             _ if !rejection.is_retry_safe() => Self::Refused { detail },
+            _ if rejection.reason == Some(ErrorReason::Overloaded) => Self::Busy { detail },
             Code::Unavailable | Code::DeadlineExceeded => Self::Unavailable { detail },
             _ => Self::Busy { detail },
         }

@@ -1,4 +1,4 @@
-//! The packed form: symbols and series are declared once, points refer to them by number.
+//! Points in columns: series, timestamps and values as arrays.
 //!
 //! ```text
 //!   symbols   0 `m`   1 `host`   2 `a`   3 `b`
@@ -6,9 +6,10 @@
 //!   block     series [0, 1, 0]   timestamps [1000, 1000, 2000]   values [7, 8, 9]
 //! ```
 //!
-//! A series is resolved when it is declared, and [`Tables`] keeps its row key. A point then costs an
-//! index, the hour patched into the key, a qualifier and a value: no hashing, no allocation. Columns are
-//! borrowed from the message that they arrived in, and encoded from there into the batch.
+//! A [`SeriesTable`] holds the row keys of resolved series. A point costs an index into it, the hour
+//! patched into the key, a qualifier and a value: no hashing, no allocation. Columns are borrowed from the
+//! message that they arrived in, and encoded from there into the batch. `Write` fills a table for each
+//! request; in the packed form, clients declare symbols and series themselves, and [`Tables`] keeps them.
 //!
 //! On a stream, which may last for days, all series are resolved again after the cache's time to live,
 //! because other processes may rename or delete their names.
@@ -16,18 +17,19 @@
 mod block;
 mod declarations;
 mod encode;
-mod point_errors;
+mod failures;
 mod resolve;
-mod series_keys;
+mod series_table;
 mod symbols;
 mod tables;
 mod violation;
 
-pub(crate) use block::{Block, Values};
+pub(crate) use block::{Block, DeltaTimestamps};
 pub(crate) use declarations::Declaration;
 pub(crate) use encode::encode;
-pub(crate) use point_errors::{ErrorRun, PointErrors};
-pub(crate) use tables::{Tables, TablesLimits};
+pub(crate) use failures::{ErrorRun, Failures, Run};
+pub(crate) use series_table::SeriesTable;
+pub(crate) use tables::{Continuation, Tables, TablesLimits};
 pub(crate) use violation::{ProtocolViolation, SymbolUse};
 
 use std::ops::Range;

@@ -8,6 +8,7 @@ use oxtsdb_schema::tsuid::TsuidError;
 use oxtsdb_schema::value::ValueError;
 use oxtsdb_schema::{NameError, Uid, UidKind};
 
+use super::TimeUnit;
 use crate::uids::{UidRefusal, UidsError};
 
 /// Which name of a point.
@@ -76,7 +77,7 @@ pub enum PointErrorReason {
         max: usize,
     },
     /// Two tags with one key, be their values equal or not.
-    #[error("tag key `{tagk}` is there twice, with the values `{first}` and `{second}`")]
+    #[error("tag key `{tagk}` occurs twice, with the values `{first}` and `{second}`")]
     DuplicateTagk {
         /// The key.
         tagk: String,
@@ -88,8 +89,8 @@ pub enum PointErrorReason {
     /// The bytes are no TSUID of this deployment.
     #[error(transparent)]
     InvalidTsuid(TsuidError),
-    /// A TSUID with a UID that is nobody's.
-    #[error("TSUID has the UID {uid}, which is none of kind {kind}")]
+    /// A TSUID with a UID that is not assigned.
+    #[error("TSUID has the UID {uid}, which is not assigned in {kind}")]
     UnknownUid {
         /// Its kind.
         kind: UidKind,
@@ -109,39 +110,102 @@ pub enum PointErrorReason {
     /// The series is not known, and the UID service is unavailable. The same point may be stored later.
     #[error("series cannot be resolved now: {0}")]
     Unresolved(UidsError),
-    /// Milliseconds outside 1 to 4294967295999.
-    #[error("timestamp {timestamp_ms} ms is out of range, expected 1 to 4294967295999")]
+    /// A timestamp that cannot be stored.
+    #[error("timestamp {timestamp} {unit} is out of range, expected 1 to {}", unit.last())]
     TimestampOutOfRange {
         /// The timestamp.
+        timestamp: i64,
+        /// Its unit.
+        unit: TimeUnit,
+    },
+    /// A timestamp that probably has another unit.
+    #[error(
+        "timestamp {timestamp} {unit} is {}, expected 2000-01-01 to 366 days after the server's clock; \
+         correct the time_unit, or set allow_any_time",
+        date(*timestamp_ms)
+    )]
+    ImplausibleTimestamp {
+        /// The timestamp.
+        timestamp: i64,
+        /// Its unit.
+        unit: TimeUnit,
+        /// The instant.
         timestamp_ms: i64,
     },
-    /// Seconds were asked for, and this is between two.
-    #[error("timestamp {timestamp_ms} ms is not a whole second, which the precision asks for")]
+    /// A fraction of a second, with the precision of seconds.
+    #[error("timestamp {timestamp_ms} ms is not a whole second, which precision SECONDS requires")]
     NotWholeSecond {
         /// The timestamp.
         timestamp_ms: i64,
     },
-    /// Timestamp deltas whose sum no timestamp can be, here or before in the block.
-    #[error("timestamp is out of range, the deltas overflow 64 bits")]
-    TimestampOverflow,
-    /// No value.
-    #[error("value is missing")]
-    NoValue,
+    /// Delta timestamps that fail their check; none of the block's points is stored.
+    #[error(transparent)]
+    DeltaTimestamps(DeltaError),
     /// NaN or an infinity.
     #[error(transparent)]
     InvalidValue(ValueError),
-    /// A block of columns whose parts do not fit each other; none of its points is stored.
-    #[error("block has {series} series, {timestamps} timestamps and {values} values, {rule}")]
-    BlockShape {
-        /// Elements of its series column.
-        series: usize,
-        /// Elements of its timestamp column.
+    /// Columns that do not fit each other; none of their points is stored.
+    #[error(transparent)]
+    Shape(ShapeError),
+}
+
+/// Why the columns of a block or a series do not fit each other.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ShapeError {
+    /// Timestamps in both forms.
+    #[error("`timestamps` and `delta_timestamps` are both given, expected one of them")]
+    BothTimestamps,
+    /// Values of both types.
+    #[error("`values` and `int_values` both have elements, expected one of them")]
+    BothValues,
+    /// Another number of values than of timestamps.
+    #[error("{timestamps} timestamps and {values} values, expected one value for each timestamp")]
+    Values {
+        /// Elements of the timestamp column.
         timestamps: usize,
-        /// Elements of its value column.
+        /// Elements of the value column.
         values: usize,
-        /// What is expected.
-        rule: &'static str,
     },
+    /// Another number of values than of delta timestamps.
+    #[error(
+        "{deltas} deltas encode {} timestamps, but there are {values} values; `first` is the timestamp of the \
+         first point, `deltas` has one element fewer than there are values",
+        deltas + 1
+    )]
+    Deltas {
+        /// Elements of the delta column.
+        deltas: usize,
+        /// Elements of the value column.
+        values: usize,
+    },
+    /// Neither one series nor one for each point.
+    #[error("{series} series and {points} points, expected 1 series or one for each point")]
+    Series {
+        /// Elements of the series column.
+        series: usize,
+        /// Points.
+        points: usize,
+    },
+}
+
+/// Delta timestamps whose sum is not the last timestamp.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "`first` plus all `deltas` is {}, `last` is {last}; each delta is the difference from the timestamp \
+     before it, neither an offset from `first` nor a timestamp",
+    sum.map_or_else(|| "beyond 64 bits".to_owned(), |sum| sum.to_string())
+)]
+pub struct DeltaError {
+    /// `None`: more than 64 bits.
+    pub sum: Option<i64>,
+    /// The last timestamp, as declared.
+    pub last: i64,
+}
+
+/// An instant as people write it.
+fn date(timestamp_ms: i64) -> String {
+    let timestamp = jiff::Timestamp::from_millisecond(timestamp_ms);
+    timestamp.map_or_else(|_| "no date".to_owned(), |timestamp| timestamp.to_string())
 }
 
 impl PointErrorReason {

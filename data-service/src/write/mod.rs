@@ -22,12 +22,15 @@ mod lanes;
 mod point;
 mod resolve;
 mod rows;
+mod time;
 pub(crate) mod tracking;
 mod writer;
 
-pub use error::{NamePlace, PointErrorReason, WriteError};
+pub use error::{DeltaError, NamePlace, PointErrorReason, ShapeError, WriteError};
+pub(crate) use point::PointRef;
 pub use point::{NewPoint, PointError, WriteOutcome};
-pub(crate) use point::{PointRef, Precision, timestamp};
 pub(crate) use resolve::{Resolution, Resolved};
+pub use time::TimeUnit;
+pub(crate) use time::{Precision, TimeOptions, TimeRules};
 pub(crate) use writer::Batch;
 pub use writer::{IngestResources, Writer};

@@ -9,7 +9,7 @@ use super::*;
 use crate::common::v1::{ErrorReason, Tag};
 use crate::data::v1::columns::{Block, SeriesDeclaration};
 use crate::data::v1::{
-    ExplainRequest, Point, QueryExpressionsRequest, QueryLastRequest, QueryRequest, SubQuery, TagFilter,
+    ExplainRequest, QueryExpressionsRequest, QueryLastRequest, QueryRequest, SubQuery, TagFilter, TimeSeries,
     WriteColumnsRequest, WriteRequest, WriteStreamRequest, sub_query,
 };
 use crate::uid::v1::{ExportUidsRequest, LookupNamesRequest};
@@ -83,11 +83,11 @@ fn collect<'a>(scope: &str, message: &'a DescriptorProto, all: &mut HashMap<Stri
 
 #[test]
 fn elements_are_counted_up_to_the_bound() {
-    let request = |points| WriteRequest {
-        points: vec![Point::default(); points],
+    let request = |series| WriteRequest {
+        series: vec![TimeSeries::default(); series],
         ..WriteRequest::default()
     };
-    let field = "oxtsdb.data.v1.WriteRequest.points";
+    let field = "oxtsdb.data.v1.WriteRequest.series";
     check(&request(limit_of(field))).unwrap();
     assert_too_many(check(&request(limit_of(field) + 1)), field);
 }
@@ -149,22 +149,22 @@ fn field(number: u8, content: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn the_tags_of_all_points_are_counted() {
+fn the_tags_of_all_series_are_counted() {
     let bound = "oxtsdb.common.v1.SeriesName.tags";
-    // points.series.name.tags, all of them empty.
-    let point = |tags: usize| field(1, &field(1, &field(1, &field(2, &[]).repeat(tags))));
-    let request = |tags: usize| [point(tags / 2), point(tags - tags / 2)].concat();
+    // series.name.tags, all of them empty.
+    let series = |tags: usize| field(1, &field(1, &field(2, &[]).repeat(tags)));
+    let request = |tags: usize| [series(tags / 2), series(tags - tags / 2)].concat();
     check_bytes::<WriteRequest>(&request(limit_of(bound))).unwrap();
     assert_too_many(check_bytes::<WriteRequest>(&request(limit_of(bound) + 1)), bound);
 }
 
 #[test]
 fn packed_numbers_are_counted_one_by_one() {
-    let bound = "oxtsdb.data.v1.IntColumn.values";
-    // frame.columns.blocks.ints.values, of two bytes each.
+    let bound = "oxtsdb.data.v1.Columns.Block.int_values";
+    // frame.columns.blocks.int_values, of two bytes each.
     let request = |values: usize| {
-        let block = field(4, &field(1, &[0x80, 0x01].repeat(values)));
-        field(2, &field(2, &field(3, &block)))
+        let block = field(5, &[0x80, 0x01].repeat(values));
+        field(2, &field(2, &field(5, &block)))
     };
     check_bytes::<WriteStreamRequest>(&request(limit_of(bound))).unwrap();
     assert_too_many(
@@ -191,9 +191,9 @@ fn numbers_that_are_not_packed_are_counted_too() {
 fn a_request_unfolds_to_no_more_than_the_stated_bytes() {
     // Each is within its own bound; all together are not.
     let columns = [
-        field(1, &[]).repeat(1_000_000),
-        field(2, &[]).repeat(600_000),
-        field(3, &[]).repeat(300_000),
+        field(2, &[]).repeat(1_000_000),
+        field(4, &[]).repeat(600_000),
+        field(5, &[]).repeat(300_000),
     ];
     let status = check_bytes::<WriteColumnsRequest>(&field(1, &columns.concat())).unwrap_err();
     assert_eq!(error::reason_of(&status), Some(ErrorReason::BatchTooLarge));
@@ -202,9 +202,9 @@ fn a_request_unfolds_to_no_more_than_the_stated_bytes() {
 
 #[test]
 fn what_elements_take_is_returned() {
-    let unfolded = |points| {
+    let unfolded = |series| {
         let request = WriteRequest {
-            points: vec![Point::default(); points],
+            series: vec![TimeSeries::default(); series],
             ..WriteRequest::default()
         };
         let name = WriteRequest::full_name();
@@ -212,8 +212,8 @@ fn what_elements_take_is_returned() {
         bounds.check(&name, &request.encode_to_vec()).unwrap()
     };
     assert_eq!(unfolded(0), 0);
-    assert!(unfolded(1000) >= 1000 * size_of::<Point>() as u64);
-    assert!(unfolded(1000) <= 4000 * size_of::<Point>() as u64);
+    assert!(unfolded(1000) >= 1000 * size_of::<TimeSeries>() as u64);
+    assert!(unfolded(1000) <= 4000 * size_of::<TimeSeries>() as u64);
 }
 
 #[test]
@@ -223,7 +223,7 @@ fn the_bytes_of_an_element_are_not_underestimated() {
         bound.element_bytes as usize
     };
     for (field, size) in [
-        ("oxtsdb.data.v1.WriteRequest.points", size_of::<Point>()),
+        ("oxtsdb.data.v1.WriteRequest.series", size_of::<TimeSeries>()),
         ("oxtsdb.common.v1.SeriesName.tags", size_of::<Tag>()),
         ("oxtsdb.data.v1.Columns.blocks", size_of::<Block>()),
         (

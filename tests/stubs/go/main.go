@@ -94,51 +94,50 @@ func uids(ctx context.Context, client uidv1.UidServiceClient) {
 	check("its code", codes.Code(looked.GetResults()[1].GetError().GetCode()), codes.NotFound)
 }
 
-func series(metric, host string) *commonv1.SeriesKey {
-	return &commonv1.SeriesKey{Key: &commonv1.SeriesKey_Name{Name: &commonv1.SeriesName{
+func options() *datav1.WriteOptions {
+	return &datav1.WriteOptions{TimeUnit: datav1.TimeUnit_TIME_UNIT_MILLISECONDS}
+}
+
+// A series without points.
+func series(metric, host string) *datav1.TimeSeries {
+	return &datav1.TimeSeries{Series: &datav1.TimeSeries_Name{Name: &commonv1.SeriesName{
 		Metric: metric,
 		Tags:   []*commonv1.Tag{{Key: "host", Value: host}},
 	}}}
 }
 
 func writeSimple(ctx context.Context, client datav1.DataServiceClient) {
-	request := &datav1.WriteRequest{}
+	ints, doubles, bad := series("go.metric", "a"), series("go.metric", "b"), series("go metric", "a")
 	for second := range int64(10) {
 		instant := startMs + second*1000
-		request.Points = append(request.Points,
-			&datav1.Point{
-				Series: series("go.metric", "a"), TimestampMs: instant,
-				Value: &datav1.Point_IntValue{IntValue: second},
-			},
-			&datav1.Point{
-				Series: series("go.metric", "b"), TimestampMs: instant,
-				Value: &datav1.Point_DoubleValue{DoubleValue: float64(second) + 0.5},
-			})
+		ints.Timestamps = append(ints.Timestamps, instant)
+		ints.IntValues = append(ints.IntValues, second)
+		doubles.Timestamps = append(doubles.Timestamps, instant)
+		doubles.Values = append(doubles.Values, float64(second)+0.5)
 	}
-	request.Points = append(request.Points, &datav1.Point{
-		Series: series("go metric", "a"), TimestampMs: startMs,
-		Value: &datav1.Point_IntValue{IntValue: 1},
-	})
-	answer := must[*datav1.WriteResponse]("write")(client.Write(ctx, request))
-	check("points written", answer.GetWritten(), uint64(20))
-	check("points failed", answer.GetFailed(), uint64(1))
-	check("the failed one", answer.GetErrors()[0].GetPoint(), uint64(20))
-	check("why", answer.GetErrors()[0].GetError().GetReason(), commonv1.ErrorReason_ERROR_REASON_INVALID_NAME)
+	bad.Timestamps, bad.IntValues = []int64{startMs}, []int64{1}
+	request := &datav1.WriteRequest{Series: []*datav1.TimeSeries{ints, doubles, bad}, Options: options()}
+	response := must[*datav1.WriteResponse]("write")(client.Write(ctx, request))
+	check("points written", response.GetWritten(), uint64(20))
+	check("points failed", response.GetFailed(), uint64(1))
+	failures := response.GetFailures()
+	check("the failed run", failures.GetPermanent().GetFirst(), []uint64{20})
+	check("its length", failures.GetPermanent().GetCount(), []uint64{1})
+	check("why", failures.GetErrors()[0].GetError().GetReason(), commonv1.ErrorReason_ERROR_REASON_INVALID_NAME)
 }
 
 // Points of one series; its declaration is sent with the first of a table.
 func columns(metric string, first, count int64) *datav1.Columns {
-	block := &datav1.Columns_Block{Series: []uint32{0}, BaseTimestampMs: startMs + first*1000}
-	var values []int64
+	block := &datav1.Columns_Block{Series: []uint32{0}}
+	timestamps := &datav1.DeltaTimestamps{First: startMs + first*1000}
 	for number := range count {
-		delta := int64(1000)
-		if number == 0 {
-			delta = 0
+		timestamps.Last = startMs + (first+number)*1000
+		if number > 0 {
+			timestamps.Deltas = append(timestamps.Deltas, 1000)
 		}
-		block.TimestampDeltasMs = append(block.TimestampDeltasMs, delta)
-		values = append(values, first+number)
+		block.IntValues = append(block.IntValues, first+number)
 	}
-	block.Values = &datav1.Columns_Block_Ints{Ints: &datav1.IntColumn{Values: values}}
+	block.DeltaTimestamps = timestamps
 	message := &datav1.Columns{Blocks: []*datav1.Columns_Block{block}}
 	if first == 0 {
 		message.NewSymbols = []string{metric, "host", "a"}
@@ -149,7 +148,7 @@ func columns(metric string, first, count int64) *datav1.Columns {
 
 func writeColumns(ctx context.Context, client datav1.DataServiceClient) {
 	answer := must[*datav1.WriteColumnsResponse]("write columns")(
-		client.WriteColumns(ctx, &datav1.WriteColumnsRequest{Columns: columns("go.columns", 0, 1000)}))
+		client.WriteColumns(ctx, &datav1.WriteColumnsRequest{Columns: columns("go.columns", 0, 1000), Options: options()}))
 	check("points written in columns", answer.GetWritten(), uint64(1000))
 	check("points failed in columns", answer.GetFailed(), uint64(0))
 }
@@ -163,7 +162,7 @@ func writeStream(ctx context.Context, client datav1.DataServiceClient) {
 		}
 	}
 	send(&datav1.WriteStreamRequest{Message: &datav1.WriteStreamRequest_Open_{
-		Open: &datav1.WriteStreamRequest_Open{ClientName: "check in Go"},
+		Open: &datav1.WriteStreamRequest_Open{ClientName: "check in Go", Options: options()},
 	}})
 	opened := must[*datav1.WriteStreamResponse]("opened")(stream.Recv()).GetOpened()
 	check("its window", opened.GetWindowFrames() > 0 && opened.GetWindowPoints() >= 100, true)
@@ -302,7 +301,7 @@ func richErrors(ctx context.Context, client datav1.DataServiceClient) {
 		}
 	}
 	check("the field is named", strings.Contains(field, "aggregator"), true)
-	_, err = client.Write(ctx, &datav1.WriteRequest{})
+	_, err = client.Write(ctx, &datav1.WriteRequest{Options: options()})
 	refused("no points", err, codes.InvalidArgument, "BATCH_TOO_LARGE")
 }
 

@@ -68,24 +68,31 @@ def uids(stub):
     check("suggestions", [mapping.name for mapping in page.mappings], ["python.metric"])
 
 
-def series(metric, host):
-    tags = [common.Tag(key="host", value=host)]
-    return common.SeriesKey(name=common.SeriesName(metric=metric, tags=tags))
+OPTIONS = point_pb2.WriteOptions(time_unit=point_pb2.TIME_UNIT_MILLISECONDS)
+
+
+def series(metric, host, count, **values):
+    """Points of one series, one a second."""
+    name = common.SeriesName(metric=metric, tags=[common.Tag(key="host", value=host)])
+    timestamps = [START_MS + second * 1000 for second in range(count)]
+    return point_pb2.TimeSeries(name=name, timestamps=timestamps, **values)
 
 
 def write_simple(stub):
-    points = [
-        data_point("python.metric", "a", second, int_value=second) for second in range(10)
-    ] + [data_point("python.metric", "b", second, double_value=second + 0.5) for second in range(10)]
-    points.append(data_point("python metric", "a", 0, int_value=1))
-    answer = stub.Write(data.WriteRequest(points=points), timeout=TIMEOUT)
-    check("points written", (answer.written, answer.failed), (20, 1))
-    check("the failed one", answer.errors[0].point, 20)
-    check("why", answer.errors[0].error.reason, common.ERROR_REASON_INVALID_NAME)
-
-
-def data_point(metric, host, second, **value):
-    return point_pb2.Point(series=series(metric, host), timestamp_ms=START_MS + second * 1000, **value)
+    request = data.WriteRequest(
+        series=[
+            series("python.metric", "a", 10, int_values=range(10)),
+            series("python.metric", "b", 10, values=[second + 0.5 for second in range(10)]),
+            series("python metric", "a", 1, int_values=[1]),
+        ],
+        options=OPTIONS,
+    )
+    response = stub.Write(request, timeout=TIMEOUT)
+    check("points written", (response.written, response.failed), (20, 1))
+    check("the failed run", list(response.failures.permanent.first), [20])
+    check("its length", list(response.failures.permanent.count), [1])
+    check("nothing to retry", response.failures.HasField("retryable"), False)
+    check("why", response.failures.errors[0].error.reason, common.ERROR_REASON_INVALID_NAME)
 
 
 def columns(metric, first, count):
@@ -94,9 +101,12 @@ def columns(metric, first, count):
         blocks=[
             point_pb2.Columns.Block(
                 series=[0],
-                base_timestamp_ms=START_MS + first * 1000,
-                timestamp_deltas_ms=[0] + [1000] * (count - 1),
-                ints=point_pb2.IntColumn(values=range(first, first + count)),
+                delta_timestamps=point_pb2.DeltaTimestamps(
+                    first=START_MS + first * 1000,
+                    deltas=[1000] * (count - 1),
+                    last=START_MS + (first + count - 1) * 1000,
+                ),
+                int_values=range(first, first + count),
             )
         ]
     )
@@ -108,14 +118,14 @@ def columns(metric, first, count):
 
 def write_columns(stub):
     answer = stub.WriteColumns(
-        data.WriteColumnsRequest(columns=columns("python.columns", 0, 1000)), timeout=TIMEOUT
+        data.WriteColumnsRequest(columns=columns("python.columns", 0, 1000), options=OPTIONS), timeout=TIMEOUT
     )
     check("points written in columns", (answer.written, answer.failed), (1000, 0))
 
 
 def write_stream(stub):
     requests = queue.SimpleQueue()
-    requests.put(data.WriteStreamRequest(open=data.WriteStreamRequest.Open(client_name="check.py")))
+    requests.put(data.WriteStreamRequest(open=data.WriteStreamRequest.Open(client_name="check.py", options=OPTIONS)))
     responses = stub.WriteStream(iter(requests.get, None), timeout=TIMEOUT)
     opened = next(responses)
     check("the stream is opened", opened.WhichOneof("message"), "opened")
@@ -241,7 +251,7 @@ def errors(stub):
     check("the field is named", len(fields) == 1 and "aggregator" in fields[0], True)
     refused(
         "no points",
-        lambda: stub.Write(data.WriteRequest(), timeout=TIMEOUT),
+        lambda: stub.Write(data.WriteRequest(options=OPTIONS), timeout=TIMEOUT),
         grpc.StatusCode.INVALID_ARGUMENT,
         "BATCH_TOO_LARGE",
     )

@@ -1,50 +1,46 @@
-//! What gRPC refuses to write.
+//! Writes that gRPC rejects.
 
-use anyhow::Context as _;
+use anyhow::{Context as _, ensure};
 use oxtsdb_proto::common::v1::ErrorReason::{self, *};
-use oxtsdb_proto::common::v1::{SeriesKey, series_key};
-use oxtsdb_proto::data::v1::{Point, PointError, TimestampPrecision, WriteColumnsRequest, WriteRequest};
+use oxtsdb_proto::data::v1::{
+    Failures, TimeSeries, TimestampPrecision, WriteOptions, WriteRequest, time_series,
+};
 use oxtsdb_proto::error::reason_of;
 use oxtsdb_tests::Tsdb;
 use oxtsdb_tests::read_back::refused;
 use oxtsdb_tests::sample::{ColumnsBuilder, Sample};
 use oxtsdb_tests::stream::WriteStream;
+use oxtsdb_tests::write_requests::{any_time, columns_request, time_series, write_request};
 use tonic::{Code, Status};
 
 use crate::points::*;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn write_refuses_points_one_by_one() -> anyhow::Result<()> {
+async fn write_rejects_single_points() -> anyhow::Result<()> {
     let tsdb = Tsdb::start().await?;
     let bad = bad_points();
-    let request = WriteRequest {
-        points: mixed(&bad, "write").iter().map(Sample::to_point).collect(),
-        ..WriteRequest::default()
-    };
-    let answer = tsdb.data().write(request).await?.into_inner();
-    assert_eq!(answer.written, bad.len() as u64 + 1);
-    assert_eq!(answer.failed, bad.len() as u64);
-    check_errors(&bad, &answer.errors)?;
+    let request = write_request(&mixed(&bad, "write"));
+    let response = tsdb.data().write(request).await?.into_inner();
+    assert_eq!(response.written, bad.len() as u64 + 1);
+    assert_eq!(response.failed, bad.len() as u64);
+    check_failures(&bad, response.failures)?;
     check_good(&tsdb, "write", bad.len() + 1).await
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn write_columns_refuses_points_one_by_one() -> anyhow::Result<()> {
+async fn write_columns_rejects_single_points() -> anyhow::Result<()> {
     let tsdb = Tsdb::start().await?;
     let bad = bad_points();
-    let request = WriteColumnsRequest {
-        columns: Some(ColumnsBuilder::default().columns(&mixed(&bad, "columns"))),
-        ..WriteColumnsRequest::default()
-    };
-    let answer = tsdb.data().write_columns(request).await?.into_inner();
-    assert_eq!(answer.written, bad.len() as u64 + 1);
-    assert_eq!(answer.failed, bad.len() as u64);
-    check_errors(&bad, &answer.errors)?;
+    let request = columns_request(ColumnsBuilder::default().columns(&mixed(&bad, "columns")));
+    let response = tsdb.data().write_columns(request).await?.into_inner();
+    assert_eq!(response.written, bad.len() as u64 + 1);
+    assert_eq!(response.failed, bad.len() as u64);
+    check_failures(&bad, response.failures)?;
     check_good(&tsdb, "columns", bad.len() + 1).await
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn write_stream_refuses_points_one_by_one() -> anyhow::Result<()> {
+async fn write_stream_rejects_single_points() -> anyhow::Result<()> {
     let tsdb = Tsdb::start().await?;
     let bad = bad_points();
     let mut stream = WriteStream::open(&mut tsdb.data()).await?;
@@ -53,25 +49,23 @@ async fn write_stream_refuses_points_one_by_one() -> anyhow::Result<()> {
     assert_eq!(ack.sequence, frame);
     assert_eq!(ack.written, bad.len() as u64 + 1);
     assert_eq!(ack.failed, bad.len() as u64);
-    assert!(ack.errors.iter().all(|error| error.sequence == frame));
-    let errors: Vec<PointError> = ack.errors.into_iter().filter_map(|error| error.error).collect();
-    check_errors(&bad, &errors)?;
+    assert_eq!(ack.failures.len(), 1);
+    let failures = ack.failures.into_iter().next().context("failures")?;
+    assert_eq!(failures.sequence, frame);
+    check_failures(&bad, failures.failures)?;
     check_good(&tsdb, "stream", bad.len() + 1).await
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn points_that_only_grpc_can_say_are_refused() -> anyhow::Result<()> {
+async fn rejects_points_that_only_grpc_can_express() -> anyhow::Result<()> {
     let tsdb = Tsdb::start().await?;
-    let good = Sample::int(GOOD, &[("door", "odd")], T, 0).to_point();
-    let tsuid = |bytes: &[u8]| {
-        Some(SeriesKey {
-            key: Some(series_key::Key::Tsuid(bytes.to_vec().into())),
-        })
-    };
-    let cases: Vec<(&str, Point, Code, &[ErrorReason])> = vec![
+    let good = time_series([&Sample::int(GOOD, &[("door", "odd")], T, 0)]);
+    let good = good.into_iter().next().context("a series")?;
+    let tsuid = |bytes: &[u8]| Some(time_series::Series::Tsuid(bytes.to_vec().into()));
+    let cases: Vec<(&str, TimeSeries, Code, &[ErrorReason])> = vec![
         (
             "no series",
-            Point {
+            TimeSeries {
                 series: None,
                 ..good.clone()
             },
@@ -80,16 +74,16 @@ async fn points_that_only_grpc_can_say_are_refused() -> anyhow::Result<()> {
         ),
         (
             "no value",
-            Point {
-                value: None,
+            TimeSeries {
+                int_values: Vec::new(),
                 ..good.clone()
             },
             Code::InvalidArgument,
-            &[InvalidValue],
+            &[InvalidField],
         ),
         (
             "short TSUID",
-            Point {
+            TimeSeries {
                 series: tsuid(&[0, 0, 1, 0]),
                 ..good.clone()
             },
@@ -97,8 +91,8 @@ async fn points_that_only_grpc_can_say_are_refused() -> anyhow::Result<()> {
             &[InvalidUidWidth],
         ),
         (
-            "TSUID of nobody",
-            Point {
+            "TSUID of unassigned UIDs",
+            TimeSeries {
                 series: tsuid(&[0, 0, 9, 0, 0, 9, 0, 0, 9]),
                 ..good.clone()
             },
@@ -106,42 +100,47 @@ async fn points_that_only_grpc_can_say_are_refused() -> anyhow::Result<()> {
             &[UidNotFound],
         ),
     ];
-    for (what, point, code, reasons) in cases {
+    for (what, series, code, reasons) in cases {
         let request = WriteRequest {
-            points: vec![good.clone(), point],
-            ..WriteRequest::default()
+            series: vec![good.clone(), series],
+            options: Some(any_time()),
         };
-        let answer = tsdb.data().write(request).await?.into_inner();
-        assert_eq!((answer.written, answer.failed), (1, 1), "{what}: {answer:?}");
-        assert_eq!(answer.errors[0].point, 1, "{what}");
-        let error = answer.errors[0].error.as_ref().context(what)?;
+        let response = tsdb.data().write(request).await?.into_inner();
+        assert_eq!(
+            (response.written, response.failed),
+            (1, 1),
+            "{what}: {response:?}"
+        );
+        let errors = response.failures.context(what)?.errors;
+        assert_eq!(errors[0].first, 1, "{what}");
+        let error = errors[0].error.as_ref().context(what)?;
         assert_eq!(Code::from(error.code), code, "{what}: {error:?}");
         assert!(reasons.contains(&error.reason()), "{what}: {error:?}");
     }
 
-    let request = WriteRequest {
-        points: vec![Sample::int("m", &[("host", "a")], T + 1, 1).to_point()],
+    let options = WriteOptions {
         precision: TimestampPrecision::Seconds.into(),
-        ..WriteRequest::default()
+        ..any_time()
     };
-    let answer = tsdb.data().write(request).await?.into_inner();
-    let error = answer.errors[0].error.as_ref().context("an error")?;
+    let request = WriteRequest {
+        series: time_series([&Sample::int("m", &[("host", "a")], T + 1, 1)]),
+        options: Some(options),
+    };
+    let response = tsdb.data().write(request).await?.into_inner();
+    let errors = response.failures.context("failures")?.errors;
+    let error = errors[0].error.as_ref().context("an error")?;
     assert_eq!(error.reason(), InvalidTimestamp);
     assert!(error.message.contains("not a whole second"), "{error:?}");
     Ok(())
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn batches_of_a_wrong_size_are_refused_whole() -> anyhow::Result<()> {
+async fn rejects_batches_of_a_wrong_size() -> anyhow::Result<()> {
     let tsdb = Tsdb::start().await?;
-    let point = Sample::int("m", &[("host", "a")], T, 1).to_point();
-    for points in [Vec::new(), vec![point; 10_001]] {
-        let count = points.len();
-        let request = WriteRequest {
-            points,
-            ..WriteRequest::default()
-        };
-        let status = refused(tsdb.data().write(request).await)?;
+    let sample = Sample::int("m", &[("host", "a")], T, 1);
+    for samples in [Vec::new(), vec![sample; 100_001]] {
+        let count = samples.len();
+        let status = refused(tsdb.data().write(write_request(&samples)).await)?;
         assert_eq!(status.code(), Code::InvalidArgument, "{count} points");
         assert_eq!(
             reason_of(&status),
@@ -153,7 +152,7 @@ async fn batches_of_a_wrong_size_are_refused_whole() -> anyhow::Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_breach_of_the_stream_protocol_ends_the_stream() -> anyhow::Result<()> {
+async fn protocol_violation_ends_the_stream() -> anyhow::Result<()> {
     let tsdb = Tsdb::start().await?;
     let samples = [Sample::int("m", &[("host", "a")], T, 1)];
     let columns = ColumnsBuilder::default().columns(&samples);
@@ -176,5 +175,17 @@ async fn a_breach_of_the_stream_protocol_ends_the_stream() -> anyhow::Result<()>
         assert_eq!(status.code(), Code::InvalidArgument, "{what}: {status:?}");
         assert!(reason_of(&status).is_some(), "{what}: {status:?}");
     }
+    Ok(())
+}
+
+/// Each bad point is listed as failed permanently, and its error is described.
+fn check_failures(bad: &[Bad], failures: Option<Failures>) -> anyhow::Result<()> {
+    let failures = failures.context("failures")?;
+    check_errors(bad, &failures.errors)?;
+    let permanent = failures.permanent.context("permanent failures")?;
+    let places: Vec<u64> = (0..bad.len() as u64).map(|number| number * 2 + 1).collect();
+    ensure!(permanent.first == places, "{permanent:?}");
+    ensure!(permanent.count == vec![1; places.len()], "{permanent:?}");
+    ensure!(failures.retryable.is_none(), "{:?}", failures.retryable);
     Ok(())
 }

@@ -159,7 +159,7 @@ pub(crate) fn mixed(bad: &[Bad], door: &str) -> Vec<Sample> {
 pub(crate) fn check_errors(bad: &[Bad], errors: &[PointError]) -> anyhow::Result<()> {
     for (number, bad) in bad.iter().enumerate() {
         let place = u64::try_from(number * 2 + 1)?;
-        let error = errors.iter().find(|error| error.point == place);
+        let error = errors.iter().find(|error| error.first == place);
         let error = error
             .and_then(|error| error.error.as_ref())
             .with_context(|| format!("{}: no error for point {place} in {errors:?}", bad.what))?;

@@ -4,9 +4,7 @@ use anyhow::Context as _;
 use oxtsdb_proto::common::v1::ErrorReason::{self, *};
 use oxtsdb_proto::data::v1::sub_query::{MetricSource, Source, TsuidSource};
 use oxtsdb_proto::data::v1::tag_filter::FilterType;
-use oxtsdb_proto::data::v1::{
-    AggregateFunction, Downsample, QueryRequest, SubQuery, TagFilter, WriteRequest, downsample,
-};
+use oxtsdb_proto::data::v1::{AggregateFunction, Downsample, QueryRequest, SubQuery, TagFilter, downsample};
 use oxtsdb_proto::error::reason_of;
 use oxtsdb_tests::Tsdb;
 use oxtsdb_tests::read_back::{always, query_refused, range, sub_query};
@@ -15,6 +13,7 @@ use tonic::Code;
 use tonic_types::StatusExt as _;
 
 use crate::points::*;
+use oxtsdb_tests::write_requests::write_request;
 
 /// A question that is refused.
 struct BadQuery {
@@ -179,11 +178,8 @@ fn bad_queries() -> Vec<BadQuery> {
 #[tokio::test(flavor = "multi_thread")]
 async fn query_names_the_field_that_is_wrong() -> anyhow::Result<()> {
     let tsdb = Tsdb::start().await?;
-    let request = WriteRequest {
-        points: vec![Sample::int(GOOD, &[("door", "query")], T, 0).to_point()],
-        ..WriteRequest::default()
-    };
-    tsdb.data().write(request).await?;
+    let sample = Sample::int(GOOD, &[("door", "query")], T, 0);
+    tsdb.data().write(write_request([&sample])).await?;
     for bad in bad_queries() {
         let status = query_refused(&mut tsdb.data(), bad.request)
             .await

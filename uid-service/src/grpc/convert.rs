@@ -58,19 +58,27 @@ fn no_kind(number: i32) -> String {
 }
 
 pub(super) fn kind_number(kind: UidKind) -> i32 {
-    let kind = match kind {
+    kind_message(kind).into()
+}
+
+/// The contract's name of a kind, for metadata.
+pub(super) fn kind_name(kind: UidKind) -> &'static str {
+    kind_message(kind).as_str_name()
+}
+
+const fn kind_message(kind: UidKind) -> common::UidKind {
+    match kind {
         UidKind::Metric => common::UidKind::Metric,
         UidKind::Tagk => common::UidKind::TagKey,
         UidKind::Tagv => common::UidKind::TagValue,
-    };
-    kind.into()
+    }
 }
 
 pub(super) fn name(place: usize, name: &pb::UidName, rules: &NameRules) -> Result<KindName, Box<ItemError>> {
     let kind = item_kind("names", place, name.kind)?;
     let parsed = Name::parse(&name.name, rules).map_err(|error| {
         let message = format!("names[{place}]: {error}");
-        let metadata = [("kind", kind.as_str()), ("name", &excerpt(&name.name))];
+        let metadata = [("kind", kind_name(kind)), ("name", &excerpt(&name.name))];
         item_error(
             Code::InvalidArgument,
             ErrorReason::InvalidName,
@@ -93,7 +101,10 @@ pub(super) fn uid(
         _ => {
             let found = uid.uid.len();
             let message = format!("uids[{place}]: UID of `{kind}` has {found} bytes, expected {expected}");
-            let metadata = [("kind", kind.as_str()), ("expected_width", &expected.to_string())];
+            let metadata = [
+                ("kind", kind_name(kind)),
+                ("expected_width", &expected.to_string()),
+            ];
             Err(item_error(
                 Code::InvalidArgument,
                 ErrorReason::InvalidUidWidth,

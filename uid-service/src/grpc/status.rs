@@ -7,6 +7,7 @@ use oxtsdb_schema::{Uid, UidKind};
 use oxtsdb_server::code_of_store_error;
 use tonic::{Code, Status};
 
+use super::convert;
 use crate::error::UidServiceError;
 
 type Described = (Code, ErrorReason, Vec<(&'static str, String)>);
@@ -21,7 +22,7 @@ pub(super) fn status(failure: &UidServiceError) -> Status {
 pub(super) fn item(failure: &UidServiceError) -> ItemError {
     let (code, reason, metadata) = describe(failure);
     let mut item = error::item_error(code, reason, failure.to_string(), &borrowed(&metadata));
-    item.retryable |= may_pass(failure);
+    item.retryable |= is_transient(failure);
     item
 }
 
@@ -32,13 +33,13 @@ fn borrowed<'a>(metadata: &'a [(&'static str, String)]) -> Vec<(&'a str, &'a str
         .collect()
 }
 
-/// True where the store did not answer, and the same call may succeed later.
+/// Whether the failure is transient: the same call may succeed later.
 pub(super) fn is_unavailable(failure: &UidServiceError) -> bool {
     describe(failure).0 == Code::Unavailable
 }
 
-/// Errors whose code is final for most reasons, but which another try may get past.
-fn may_pass(failure: &UidServiceError) -> bool {
+/// Whether a retry may succeed, although the code is permanent for most reasons.
+fn is_transient(failure: &UidServiceError) -> bool {
     matches!(
         failure,
         UidServiceError::NoFreeRandomUid { .. } | UidServiceError::CounterBehind { .. }
@@ -98,7 +99,7 @@ fn describe(failure: &UidServiceError) -> Described {
             of_name(*kind, &name.to_text()),
         ),
         E::Overloaded { limit } => (
-            Code::ResourceExhausted,
+            Code::Unavailable,
             ErrorReason::Overloaded,
             vec![("limit", limit.to_string())],
         ),
@@ -111,17 +112,22 @@ fn describe(failure: &UidServiceError) -> Described {
 }
 
 fn of_kind(kind: UidKind) -> Vec<(&'static str, String)> {
-    vec![("kind", kind.to_string())]
+    vec![("kind", convert::kind_name(kind).to_owned())]
 }
 
 fn of_name(kind: UidKind, name: &str) -> Vec<(&'static str, String)> {
-    vec![("kind", kind.to_string()), ("name", name.to_owned())]
+    let mut metadata = of_kind(kind);
+    metadata.push(("name", name.to_owned()));
+    metadata
 }
 
 fn of_uid(kind: UidKind, uid: Uid) -> Vec<(&'static str, String)> {
-    vec![("kind", kind.to_string()), ("uid", uid.to_string())]
+    let mut metadata = of_kind(kind);
+    metadata.push(("uid", uid.to_string()));
+    metadata
 }
 
+/// A cell of table `tsdb-uid`. Its qualifier is OpenTSDB's word for the kind.
 fn of_cell(kind: UidKind, row: &[u8]) -> Vec<(&'static str, String)> {
     vec![("row_key", hex::encode(row)), ("qualifier", kind.to_string())]
 }

@@ -11,10 +11,19 @@ mod raw_codec;
 use std::net::SocketAddr;
 
 use anyhow::Context as _;
+use oxtsdb_proto::data::v1::{TimeUnit, WriteOptions};
 use tonic::transport::{Channel, Endpoint};
 
 /// Connections at a time.
 pub(crate) const CONNECTIONS: usize = 4;
+
+/// Milliseconds; plausible times only, as clients have them.
+fn write_options() -> WriteOptions {
+    WriteOptions {
+        time_unit: TimeUnit::Milliseconds.into(),
+        ..WriteOptions::default()
+    }
+}
 
 async fn channel(server: SocketAddr) -> anyhow::Result<Channel> {
     Endpoint::from_shared(format!("http://{server}"))?

@@ -7,10 +7,10 @@ use std::sync::Arc;
 use anyhow::{Context as _, anyhow, bail, ensure};
 use bytes::Bytes;
 use http::uri::PathAndQuery;
-use oxtsdb_proto::data::v1::columns::{Block, SeriesDeclaration, block};
+use oxtsdb_proto::data::v1::columns::{Block, SeriesDeclaration};
 use oxtsdb_proto::data::v1::write_stream_request::{Frame, Message, Open};
 use oxtsdb_proto::data::v1::{
-    Columns, DoubleColumn, IntColumn, WriteStreamRequest, WriteStreamResponse, write_stream_response,
+    Columns, DeltaTimestamps, WriteStreamRequest, WriteStreamResponse, write_stream_response,
 };
 use prost::Message as _;
 use tokio::sync::{Semaphore, mpsc};
@@ -43,8 +43,7 @@ pub(crate) fn encode(workload: &Workload, order: Order) -> Streams {
 fn stream(workload: &Workload, all: &Range<usize>, order: Order) -> Vec<Bytes> {
     let open = Open {
         client_name: "bench".to_owned(),
-        precision: 0,
-        max_errors: 0,
+        options: Some(super::write_options()),
     };
     let mut messages = vec![encoded(Message::Open(open))];
     let declarations = declarations(workload, all);
@@ -115,17 +114,22 @@ fn blocks(workload: &Workload, all: &Range<usize>, batch: &Batch) -> Vec<Block> 
     }
     let mut blocks = Vec::new();
     if !ints.is_empty() {
-        let values = block::Values::Ints(IntColumn { values: ints });
-        blocks.push(block(workload, all, &int_points, values));
+        blocks.push(Block {
+            int_values: ints,
+            ..block(workload, all, &int_points)
+        });
     }
     if !doubles.is_empty() {
-        let values = block::Values::Doubles(DoubleColumn { values: doubles });
-        blocks.push(block(workload, all, &double_points, values));
+        blocks.push(Block {
+            values: doubles,
+            ..block(workload, all, &double_points)
+        });
     }
     blocks
 }
 
-fn block(workload: &Workload, all: &Range<usize>, points: &[(usize, usize)], values: block::Values) -> Block {
+/// Series and timestamps of points.
+fn block(workload: &Workload, all: &Range<usize>, points: &[(usize, usize)]) -> Block {
     let ms = |step: usize| i64::from(workload.shape.seconds(step)) * 1000;
     let number = |series: usize| u32::try_from(series - all.start).expect("few series");
     let first = points[0];
@@ -134,18 +138,11 @@ fn block(workload: &Workload, all: &Range<usize>, points: &[(usize, usize)], val
     } else {
         points.iter().map(|(_, series)| number(*series)).collect()
     };
-    let deltas = points
-        .iter()
-        .scan(ms(first.0), |last, (step, _)| {
-            let now = ms(*step);
-            Some(now - std::mem::replace(last, now))
-        })
-        .collect();
+    let timestamps: Vec<i64> = points.iter().map(|(step, _)| ms(*step)).collect();
     Block {
         series,
-        base_timestamp_ms: ms(first.0),
-        timestamp_deltas_ms: deltas,
-        values: Some(values),
+        delta_timestamps: DeltaTimestamps::encode(&timestamps),
+        ..Block::default()
     }
 }
 
@@ -200,7 +197,7 @@ async fn send_one(server: SocketAddr, messages: Vec<Bytes>) -> anyhow::Result<()
     while acknowledged < frames {
         match answers.message().await?.and_then(|answer| answer.message) {
             Some(Answer::Ack(ack)) => {
-                ensure!(ack.failed == 0, "points failed: {:?}", ack.errors.first());
+                ensure!(ack.failed == 0, "points failed: {:?}", ack.failures.first());
                 window.add_permits(usize::try_from(ack.sequence - acknowledged)?);
                 acknowledged = ack.sequence;
             }

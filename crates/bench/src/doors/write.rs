@@ -5,8 +5,8 @@ use std::net::SocketAddr;
 use anyhow::{anyhow, ensure};
 use bytes::Bytes;
 use http::uri::PathAndQuery;
-use oxtsdb_proto::common::v1::{SeriesKey, SeriesName, Tag, series_key};
-use oxtsdb_proto::data::v1::{Point, WriteRequest, WriteResponse, point};
+use oxtsdb_proto::common::v1::{SeriesName, Tag};
+use oxtsdb_proto::data::v1::{TimeSeries, WriteRequest, WriteResponse, time_series};
 use prost::Message as _;
 use tokio::task::JoinSet;
 use tonic::Request;
@@ -26,37 +26,44 @@ pub(crate) fn encode(workload: &Workload, order: Order) -> Calls {
 }
 
 fn call(workload: &Workload, batch: &Batch) -> Bytes {
-    let points = batch
-        .points()
-        .map(|(step, number)| {
-            let series = &workload.series[number];
-            let tags = series.tags.iter().map(|(key, value)| Tag {
-                key: (*key).to_owned(),
-                value: value.clone(),
+    let mut series: Vec<TimeSeries> = Vec::new();
+    let mut last = None;
+    for (step, number) in batch.points() {
+        let value = workload.value(step, number);
+        let of = (number, matches!(value, Value::Int(_)));
+        if last.replace(of) != Some(of) {
+            series.push(TimeSeries {
+                series: Some(time_series::Series::Name(name(workload, number))),
+                ..TimeSeries::default()
             });
-            let name = SeriesName {
-                metric: series.metric.clone(),
-                tags: tags.collect(),
-            };
-            Point {
-                series: Some(SeriesKey {
-                    key: Some(series_key::Key::Name(name)),
-                }),
-                timestamp_ms: i64::from(workload.shape.seconds(step)) * 1000,
-                value: Some(match workload.value(step, number) {
-                    Value::Int(value) => point::Value::IntValue(value),
-                    Value::Double(value) => point::Value::DoubleValue(value),
-                }),
-            }
-        })
-        .collect();
+        }
+        let Some(series) = series.last_mut() else { continue };
+        series
+            .timestamps
+            .push(i64::from(workload.shape.seconds(step)) * 1000);
+        match value {
+            Value::Int(value) => series.int_values.push(value),
+            Value::Double(value) => series.values.push(value),
+        }
+    }
     WriteRequest {
-        points,
-        precision: 0,
-        max_errors: 0,
+        series,
+        options: Some(super::write_options()),
     }
     .encode_to_vec()
     .into()
+}
+
+fn name(workload: &Workload, number: usize) -> SeriesName {
+    let series = &workload.series[number];
+    let tags = series.tags.iter().map(|(key, value)| Tag {
+        key: (*key).to_owned(),
+        value: value.clone(),
+    });
+    SeriesName {
+        metric: series.metric.clone(),
+        tags: tags.collect(),
+    }
 }
 
 /// Sends all calls; returns when all are acknowledged.
@@ -75,7 +82,7 @@ pub(crate) async fn send(server: SocketAddr, calls: &Calls) -> anyhow::Result<()
                     .unary(Request::new(call), path, RawCodec::<WriteResponse>::default())
                     .await?;
                 let answer = answer.into_inner();
-                ensure!(answer.failed == 0, "points failed: {:?}", answer.errors.first());
+                ensure!(answer.failed == 0, "points failed: {:?}", answer.failures);
             }
             Ok(())
         });

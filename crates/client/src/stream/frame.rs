@@ -3,9 +3,9 @@
 //! A stream numbers symbols and series in the order in which its frames need them. A stream that replaces a
 //! broken one therefore declares only what its own frames refer to.
 
-use oxtsdb_proto::data::v1::columns::{Block, SeriesDeclaration, block};
+use oxtsdb_proto::data::v1::columns::{Block, SeriesDeclaration};
 use oxtsdb_proto::data::v1::write_stream_request::Frame;
-use oxtsdb_proto::data::v1::{Columns, DoubleColumn, IntColumn};
+use oxtsdb_proto::data::v1::{Columns, DeltaTimestamps};
 use rustc_hash::FxHashMap;
 
 use super::batch::{Batch, Column};
@@ -24,17 +24,15 @@ impl StreamTables {
     /// The frame of a batch, with the declarations that the stream does not have yet. `dictionary` has all
     /// series that the batch refers to.
     pub(super) fn frame(&mut self, batch: &Batch, dictionary: &[SeriesName], sequence: u64) -> Frame {
-        let mut columns = Columns::default();
+        let mut columns = Columns {
+            first_symbol: u32::try_from(self.symbols.len()).unwrap_or(u32::MAX),
+            first_series: self.declared_series,
+            ..Columns::default()
+        };
         let ints = self.block(&batch.ints, dictionary, &mut columns);
-        let ints = ints.map(|(block, values)| Block {
-            values: Some(block::Values::Ints(IntColumn { values })),
-            ..block
-        });
+        let ints = ints.map(|(block, int_values)| Block { int_values, ..block });
         let doubles = self.block(&batch.doubles, dictionary, &mut columns);
-        let doubles = doubles.map(|(block, values)| Block {
-            values: Some(block::Values::Doubles(DoubleColumn { values })),
-            ..block
-        });
+        let doubles = doubles.map(|(block, values)| Block { values, ..block });
         columns.blocks = ints.into_iter().chain(doubles).collect();
         Frame {
             sequence,
@@ -48,12 +46,9 @@ impl StreamTables {
         dictionary: &[SeriesName],
         columns: &mut Columns,
     ) -> Option<(Block, Vec<T>)> {
-        let base_timestamp_ms = column.timestamps.first()?.millis();
-        let mut previous = base_timestamp_ms;
         let timestamps = column.timestamps.iter();
-        let timestamp_deltas_ms = timestamps
-            .map(|timestamp| timestamp.millis() - std::mem::replace(&mut previous, timestamp.millis()))
-            .collect();
+        let timestamps: Vec<i64> = timestamps.map(|timestamp| timestamp.millis()).collect();
+        let delta_timestamps = Some(DeltaTimestamps::encode(&timestamps)?);
         let numbers = column.series.iter();
         let mut series: Vec<u32> = numbers
             .map(|number| self.series(*number, dictionary, columns))
@@ -66,9 +61,8 @@ impl StreamTables {
         }
         let block = Block {
             series,
-            base_timestamp_ms,
-            timestamp_deltas_ms,
-            values: None,
+            delta_timestamps,
+            ..Block::default()
         };
         Some((block, column.values.clone()))
     }
@@ -144,11 +138,14 @@ mod tests {
         assert_eq!(first.new_series.len(), 2);
         assert_eq!(first.blocks.len(), 2);
         assert_eq!(first.blocks[0].series, [0, 1]);
-        assert_eq!(first.blocks[0].base_timestamp_ms, 1000);
-        assert_eq!(first.blocks[0].timestamp_deltas_ms, [0, 1000]);
+        assert_eq!(
+            first.blocks[0].delta_timestamps,
+            DeltaTimestamps::encode(&[1000, 2000])
+        );
         assert_eq!(first.blocks[1].series, [0], "one series for the whole block");
         let second = stream.frame(&batches[1], &dictionary, 2).columns.unwrap();
         assert_eq!(second.new_symbols, ["n"]);
+        assert_eq!((second.first_symbol, second.first_series), (4, 2));
         let declaration = &second.new_series[0];
         assert_eq!(
             (declaration.metric_symbol, &declaration.tag_symbols[..]),

@@ -4,8 +4,10 @@ use std::collections::{BTreeMap, VecDeque};
 
 use oxtsdb_proto::data::v1::data_service_client::DataServiceClient;
 use oxtsdb_proto::data::v1::write_stream_request::{Message as Outgoing, Open};
-use oxtsdb_proto::data::v1::write_stream_response::{Ack, FrameError, Message as Incoming, Opened};
-use oxtsdb_proto::data::v1::{PointError, WriteStreamRequest, WriteStreamResponse};
+use oxtsdb_proto::data::v1::write_stream_response::{Ack, FrameFailures, Message as Incoming, Opened};
+use oxtsdb_proto::data::v1::{
+    Failures, PointRuns, TimeUnit, WriteOptions, WriteStreamRequest, WriteStreamResponse,
+};
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::UnboundedReceiverStream;
 use tonic::Code;
@@ -16,8 +18,8 @@ use crate::call::{Connection, Messages, configured};
 use crate::transport::Transport;
 use crate::{Error, Rejection, SeriesName};
 
-/// Failed points that an ack may describe; servers describe fewer.
-const MAX_ERRORS: u32 = 1_000_000;
+/// Errors that the server describes for each frame: as many as it can.
+const MAX_ERRORS: u32 = 10_000;
 
 /// An open stream.
 #[derive(Debug)]
@@ -31,11 +33,18 @@ pub(super) struct Session {
     /// Points of each frame in flight; these are the last frames sent.
     in_flight: VecDeque<u64>,
     /// Failures of frames in flight, by sequence number.
-    failures: BTreeMap<u64, Vec<Failure>>,
+    failures: BTreeMap<u64, FailedPoints>,
     draining: bool,
 }
 
 /// Failed points of one frame.
+#[derive(Debug, Default)]
+struct FailedPoints {
+    described: Vec<Failure>,
+    count: u64,
+}
+
+/// Failed points with a description.
 #[derive(Debug)]
 pub(super) struct Failure {
     /// Position of the first point in its frame.
@@ -69,8 +78,12 @@ impl Session {
         let (requests, outgoing) = mpsc::unbounded_channel();
         let open = Open {
             client_name: connection.options().client_name.clone(),
-            max_errors: MAX_ERRORS,
-            ..Open::default()
+            options: Some(WriteOptions {
+                time_unit: TimeUnit::Milliseconds.into(),
+                allow_any_time: true,
+                max_errors: Some(MAX_ERRORS),
+                ..WriteOptions::default()
+            }),
         };
         // The receiver is held here.
         let _ = requests.send(request(Outgoing::Open(open)));
@@ -103,7 +116,7 @@ impl Session {
 
     /// Points of one frame at most.
     pub(super) fn max_frame_points(&self) -> usize {
-        usize::try_from(self.opened.window_points).unwrap_or(usize::MAX)
+        usize::try_from(self.opened.max_frame_points).unwrap_or(usize::MAX)
     }
 
     /// Whether the server accepts no further frames.
@@ -143,7 +156,7 @@ impl Session {
     /// is stored.
     pub(super) async fn next(&mut self) -> Result<Option<Completed>, Error> {
         match self.responses.next().await?.map(|response| response.message) {
-            Some(Some(Incoming::Ack(ack))) => self.acknowledge(ack).map(Some),
+            Some(Some(Incoming::Ack(ack))) => self.acknowledge(ack),
             Some(Some(Incoming::Draining(_))) => {
                 self.draining = true;
                 Ok(None)
@@ -155,25 +168,24 @@ impl Session {
         }
     }
 
-    fn acknowledge(&mut self, ack: Ack) -> Result<Completed, Error> {
-        for FrameError { sequence, error } in ack.errors {
-            let Some(PointError {
-                point,
-                error: Some(item),
-                count,
-            }) = error
-            else {
-                continue;
-            };
-            let failure = Failure {
-                first: usize::try_from(point).unwrap_or(usize::MAX),
-                count: usize::try_from(count.max(1)).unwrap_or(usize::MAX),
-                rejection: item.into(),
-            };
-            if failure.rejection.is_retry_safe() {
-                return Err(failure.rejection.into());
+    /// Failures of a frame may precede its acknowledgement, in acks that complete no frame.
+    fn acknowledge(&mut self, ack: Ack) -> Result<Option<Completed>, Error> {
+        for FrameFailures { sequence, failures } in ack.failures {
+            let failures = failures.unwrap_or_default();
+            if failures.retryable.is_some() {
+                return Err(transient(failures));
             }
-            self.failures.entry(sequence).or_default().push(failure);
+            let of_frame = self.failures.entry(sequence).or_default();
+            of_frame.count += failures.permanent.as_ref().map_or(0, points);
+            of_frame
+                .described
+                .extend(failures.errors.into_iter().filter_map(|error| {
+                    Some(Failure {
+                        first: usize::try_from(error.first).unwrap_or(usize::MAX),
+                        count: usize::try_from(error.count).unwrap_or(usize::MAX),
+                        rejection: error.error?.into(),
+                    })
+                }));
         }
         // Frames are numbered up to `sequence`, and the last of them are in flight.
         let first = self.sequence + 1 - self.in_flight.len() as u64;
@@ -181,21 +193,24 @@ impl Session {
         let frames = usize::try_from(completed)
             .unwrap_or(usize::MAX)
             .min(self.in_flight.len());
+        if frames == 0 {
+            return Ok(None);
+        }
         self.in_flight.drain(..frames);
         let later = self.failures.split_off(&(ack.sequence + 1));
         let failures = std::mem::replace(&mut self.failures, later);
-        Ok(Completed {
+        Ok(Some(Completed {
             frames,
             written: ack.written,
-            failed: ack.failed,
+            failed: failures.values().map(|frame| frame.count).sum(),
             failures: failures
                 .into_iter()
-                .filter_map(|(sequence, failures)| {
+                .filter_map(|(sequence, frame)| {
                     let place = usize::try_from(sequence.checked_sub(first)?).ok()?;
-                    Some((place, failures))
+                    Some((place, frame.described))
                 })
                 .collect(),
-        })
+        }))
     }
 
     /// Closes the client's side, and waits until the server has closed its own.
@@ -208,6 +223,23 @@ impl Session {
         drop(requests);
         // Everything is acknowledged; what arrives now changes nothing.
         while let Ok(Some(_)) = responses.next().await {}
+    }
+}
+
+fn points(runs: &PointRuns) -> u64 {
+    runs.count.iter().sum()
+}
+
+/// The error of points that may be stored later.
+fn transient(failures: Failures) -> Error {
+    let errors = failures.errors.into_iter().filter_map(|error| error.error);
+    let mut rejections = errors.map(Rejection::from);
+    match rejections.find(Rejection::is_retry_safe) {
+        Some(rejection) => rejection.into(),
+        None => Error::Connection {
+            code: Code::Unavailable,
+            message: "points cannot be stored at present".to_owned(),
+        },
     }
 }
 

@@ -1,9 +1,9 @@
 //! Points as a request, and its response as failures of points.
 
-use oxtsdb_proto::common::v1::{SeriesKey, SeriesName as Name, Tag, series_key};
-use oxtsdb_proto::data::v1::{Point as Message, WriteRequest, WriteResponse, point};
+use oxtsdb_proto::common::v1::{SeriesName as Name, Tag};
+use oxtsdb_proto::data::v1::{TimeSeries, TimeUnit, WriteOptions, WriteRequest, WriteResponse, time_series};
 
-use crate::{Point, Rejection, Value};
+use crate::{Point, Rejection, SeriesName, Value};
 
 /// Points of one request.
 pub(super) const MAX_POINTS: usize = 10_000;
@@ -11,44 +11,56 @@ pub(super) const MAX_POINTS: usize = 10_000;
 /// Bytes of a point beside its names; an upper bound.
 pub(super) const POINT_BYTES: usize = 32;
 
-/// Failed points to describe: as many as a request has.
+/// Errors to describe: as many as a request has points.
 const MAX_ERRORS: u32 = 10_000;
 
-/// The request of some points.
+/// The request of some points: consecutive points of one series and type of value share a message.
 pub(super) fn of(points: &[Point]) -> WriteRequest {
+    let is_int = |point: &Point| matches!(point.value, Value::Int(_));
+    let runs = points.chunk_by(|a, b| a.series == b.series && is_int(a) == is_int(b));
     WriteRequest {
-        points: points.iter().map(message).collect(),
-        max_errors: MAX_ERRORS,
-        ..WriteRequest::default()
+        series: runs.filter_map(message).collect(),
+        options: Some(WriteOptions {
+            time_unit: TimeUnit::Milliseconds.into(),
+            allow_any_time: true,
+            max_errors: Some(MAX_ERRORS),
+            ..WriteOptions::default()
+        }),
     }
 }
 
-fn message(point: &Point) -> Message {
-    let tags = point.series.tags().map(|(key, value)| Tag {
+fn message(points: &[Point]) -> Option<TimeSeries> {
+    let mut message = TimeSeries {
+        series: Some(time_series::Series::Name(name(&points.first()?.series))),
+        timestamps: points.iter().map(|point| point.timestamp.millis()).collect(),
+        ..TimeSeries::default()
+    };
+    for point in points {
+        match point.value {
+            Value::Int(int) => message.int_values.push(int),
+            Value::Double(double) => message.values.push(double),
+        }
+    }
+    Some(message)
+}
+
+fn name(series: &SeriesName) -> Name {
+    let tags = series.tags().map(|(key, value)| Tag {
         key: key.to_owned(),
         value: value.to_owned(),
     });
-    let name = Name {
-        metric: point.series.metric().to_owned(),
+    Name {
+        metric: series.metric().to_owned(),
         tags: tags.collect(),
-    };
-    Message {
-        series: Some(SeriesKey {
-            key: Some(series_key::Key::Name(name)),
-        }),
-        timestamp_ms: point.timestamp.millis(),
-        value: Some(match point.value {
-            Value::Int(int) => point::Value::IntValue(int),
-            Value::Double(double) => point::Value::DoubleValue(double),
-        }),
     }
 }
 
 /// The positions of the points that failed, and why.
 pub(super) fn failures(response: WriteResponse) -> impl Iterator<Item = (usize, Rejection)> {
-    response.errors.into_iter().flat_map(|error| {
-        let first = usize::try_from(error.point).unwrap_or(usize::MAX);
-        let count = usize::try_from(error.count.max(1)).unwrap_or(usize::MAX);
+    let errors = response.failures.unwrap_or_default().errors;
+    errors.into_iter().flat_map(|error| {
+        let first = usize::try_from(error.first).unwrap_or(usize::MAX);
+        let count = usize::try_from(error.count).unwrap_or(usize::MAX);
         let rejection = error.error.map(Rejection::from);
         let positions = first..first.saturating_add(count).min(first.saturating_add(MAX_POINTS));
         positions.filter_map(move |position| Some((position, rejection.clone()?)))

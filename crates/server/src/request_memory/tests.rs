@@ -114,7 +114,7 @@ async fn a_request_is_charged_until_the_response_is_made() {
             assert_eq!(usage.usage().used_bytes, expected);
             let status = decode_memory::take(left).unwrap_err();
             assert_eq!(reason_of(&status), Some(ErrorReason::MessageTooLarge));
-            assert_eq!(status.code(), Code::OutOfRange);
+            assert_eq!(status.code(), Code::ResourceExhausted);
             assert_eq!(query.usage().used_bytes, 0, "queries have their own");
             Ok::<_, Infallible>(Response::new(Body::empty()))
         }
@@ -175,7 +175,7 @@ async fn a_message_that_never_fits_is_rejected_for_good_as_soon_as_it_is_announc
         let mut body = charged(body, &pool, is_single);
         sender.send(message(length).slice(..100)).unwrap();
         let status = next(&mut body).await.unwrap_err();
-        assert_eq!(status.code(), Code::OutOfRange);
+        assert_eq!(status.code(), Code::ResourceExhausted);
         assert_eq!(reason_of(&status), Some(ErrorReason::MessageTooLarge));
         assert!(status.get_details_retry_info().is_none(), "{status:?}");
         for part in ["ingest", "of 1 MiB", "--memory-limit-mib"] {

@@ -231,7 +231,7 @@ async fn a_running_query_is_listed_and_ended() {
     running::end(&engine, &EndQueryRequest { id }).unwrap();
     let status = answer.try_collect::<Vec<_>>().await.unwrap_err();
     assert_eq!(status.code(), Code::Aborted);
-    assert_eq!(reason_of(&status), Some(ErrorReason::QueryEnded));
+    assert_eq!(reason_of(&status), Some(ErrorReason::QueryCancelled));
     open_scans.wait_for(|open| *open == 0).await.unwrap();
     assert!(running::list(&engine).queries.is_empty());
 }

@@ -1,52 +1,22 @@
 //! Messages of the write calls, as the domain's types. Columns are borrowed, not copied.
 
-use oxtsdb_proto::common::v1::ErrorReason;
-use oxtsdb_proto::data::v1::columns::{Block as BlockMessage, SeriesDeclaration, block};
-use oxtsdb_proto::data::v1::{Columns, PointError, TimestampPrecision};
-use oxtsdb_proto::error::invalid_field_because;
+use oxtsdb_proto::data::v1::columns::{Block as BlockMessage, SeriesDeclaration};
+use oxtsdb_proto::data::v1::{Columns, DeltaTimestamps as DeltaTimestampsMessage, TimeSeries};
 use tonic::Status;
 
 use crate::grpc::status;
-use crate::write::Precision;
-use crate::write::columns::{Block, Declaration, ErrorRun, Tables, Values};
-
-/// Errors that a response describes by default.
-const DEFAULT_MAX_ERRORS: u32 = 100;
-
-/// The most errors that a response describes: they must fit one message.
-const MOST_MAX_ERRORS: u32 = 10_000;
-
-/// How many errors a response describes.
-pub(in crate::grpc) fn max_errors(requested: u32) -> usize {
-    let max = if requested == 0 {
-        DEFAULT_MAX_ERRORS
-    } else {
-        requested
-    };
-    max.min(MOST_MAX_ERRORS) as usize
-}
-
-/// The precision of a request.
-pub(in crate::grpc) fn precision(field: &str, number: i32) -> Result<Precision, Status> {
-    match TimestampPrecision::try_from(number) {
-        Ok(TimestampPrecision::Unspecified) => Ok(Precision::Auto),
-        Ok(TimestampPrecision::Seconds) => Ok(Precision::Seconds),
-        Ok(TimestampPrecision::Milliseconds) => Ok(Precision::Milliseconds),
-        Err(_) => {
-            let description = format!("{number} is not a precision, expected 0, 1 or 2");
-            Err(invalid_field_because(
-                field,
-                ErrorReason::InvalidField,
-                description,
-            ))
-        }
-    }
-}
+use crate::write::columns::{Block, Continuation, Declaration, DeltaTimestamps, Tables};
 
 /// Adds the declarations of `columns` to `tables`. `within` is the path of the columns, with its dot.
 pub(in crate::grpc) fn declare(within: &str, columns: &Columns, tables: &mut Tables) -> Result<(), Status> {
-    let symbols = columns.new_symbols.iter().map(String::as_str);
-    let series = columns.new_series.iter().map(declaration);
+    let symbols = Continuation {
+        first: columns.first_symbol,
+        new: columns.new_symbols.iter().map(String::as_str),
+    };
+    let series = Continuation {
+        first: columns.first_series,
+        new: columns.new_series.iter().map(declaration),
+    };
     tables
         .declare(symbols, series)
         .map_err(|violation| status::of_violation(within, &violation))
@@ -71,13 +41,40 @@ pub(in crate::grpc) fn blocks(columns: &Columns) -> impl Iterator<Item = Block<'
 fn block(message: &BlockMessage) -> Block<'_> {
     Block {
         series: &message.series,
-        base_ms: message.base_timestamp_ms,
-        deltas_ms: &message.timestamp_deltas_ms,
-        values: match &message.values {
-            Some(block::Values::Ints(column)) => Values::Ints(&column.values),
-            Some(block::Values::Doubles(column)) => Values::Doubles(&column.values),
-            None => Values::Ints(&[]),
-        },
+        timestamps: &message.timestamps,
+        deltas: message.delta_timestamps.as_ref().map(delta_timestamps),
+        doubles: &message.values,
+        ints: &message.int_values,
+    }
+}
+
+fn delta_timestamps(message: &DeltaTimestampsMessage) -> DeltaTimestamps<'_> {
+    DeltaTimestamps {
+        first: message.first,
+        deltas: &message.deltas,
+        last: message.last,
+    }
+}
+
+/// A block for each series. `numbers` has those of the series in the table.
+pub(super) fn series_blocks<'a>(
+    series: &'a [TimeSeries],
+    numbers: &'a [u32],
+) -> impl Iterator<Item = Block<'a>> {
+    let numbers = numbers.iter().map(std::slice::from_ref);
+    series.iter().zip(numbers).map(|(series, number)| Block {
+        series: number,
+        ..series_block(series)
+    })
+}
+
+fn series_block(message: &TimeSeries) -> Block<'_> {
+    Block {
+        series: &[],
+        timestamps: &message.timestamps,
+        deltas: None,
+        doubles: &message.values,
+        ints: &message.int_values,
     }
 }
 
@@ -86,10 +83,8 @@ pub(in crate::grpc) fn point_count(columns: &Columns) -> usize {
     blocks(columns).map(|block| block.point_count()).sum()
 }
 
-pub(in crate::grpc) fn point_error(run: &ErrorRun) -> PointError {
-    PointError {
-        point: run.first,
-        error: Some(status::of_point(&run.reason)),
-        count: run.count,
-    }
+/// How many points the series have.
+pub(super) fn series_point_count(series: &[TimeSeries]) -> usize {
+    let blocks = series.iter().map(series_block);
+    blocks.map(|block| block.point_count()).sum()
 }

@@ -1,6 +1,6 @@
-//! Frames on their way to the store: checked, their names resolved, encoded.
+//! Prepares frames for the store: checks them, resolves their names, encodes them.
 
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use oxtsdb_proto::common::v1::ErrorReason;
 use oxtsdb_proto::data::v1::write_stream_request::Frame;
@@ -9,10 +9,10 @@ use oxtsdb_resources::Reservation;
 use oxtsdb_resources::memory::LIMIT_SETTING;
 use tonic::{Code, Status};
 
-use crate::grpc::write::{Encoding, MAX_COLUMN_POINTS, declare, point_count};
+use crate::grpc::write::{MAX_COLUMN_POINTS, WriteOptions, blocks, declare, point_count, run_encoder};
 use crate::grpc::{DataServiceHandler, status};
-use crate::write::columns::{ErrorRun, PointErrors, Tables, TablesLimits};
-use crate::write::{Batch, Precision, Writer};
+use crate::write::columns::{Failures, Tables, TablesLimits, encode};
+use crate::write::{Batch, Writer};
 
 /// Tables of so many bytes are not charged: most streams have few series.
 const FREE_TABLE_BYTES: u64 = 64 << 10;
@@ -20,14 +20,16 @@ const FREE_TABLE_BYTES: u64 = 64 << 10;
 /// How long a stream waits for memory for its tables.
 const MEMORY_WAIT: Duration = Duration::from_secs(1);
 
-/// What a frame came to, for its ack.
+/// The path of the columns.
+const WITHIN: &str = "frame.columns.";
+
+/// The outcome of a frame, for its ack.
 #[derive(Debug)]
 pub(super) struct Report {
     pub(super) sequence: u64,
     pub(super) points: u64,
     pub(super) written: u64,
-    pub(super) failed: u64,
-    pub(super) errors: Vec<ErrorRun>,
+    pub(super) failures: Failures,
 }
 
 /// A frame that is ready to be stored.
@@ -37,13 +39,18 @@ pub(super) struct Prepared {
     pub(super) batch: Batch,
 }
 
+/// The most points of a frame. A frame beyond the window would never be read.
+pub(super) fn max_frame_points(service: &DataServiceHandler) -> usize {
+    let window = usize::try_from(service.settings.streams.stream_window_points).unwrap_or(usize::MAX);
+    window.min(MAX_COLUMN_POINTS)
+}
+
 /// Prepares the frames of a stream, one after the other: each may declare what the next one refers to.
 #[derive(Debug)]
 pub(super) struct Frames {
     writer: Writer,
     tables: Tables,
-    precision: Precision,
-    max_errors: usize,
+    options: WriteOptions,
     max_points: usize,
     deadline: Option<Instant>,
     next_sequence: u64,
@@ -55,20 +62,16 @@ pub(super) struct Frames {
 impl Frames {
     pub(super) fn new(
         service: &DataServiceHandler,
-        precision: Precision,
-        max_errors: usize,
+        options: WriteOptions,
         deadline: Option<Instant>,
     ) -> Self {
-        let window = usize::try_from(service.settings.streams.stream_window_points).unwrap_or(usize::MAX);
         Self {
             writer: service.writer.clone(),
             tables: Tables::new(service.tables_limits()),
             limits: service.tables_limits(),
             memory: service.writer.memory().empty_reservation(),
-            precision,
-            max_errors,
-            // A frame that no window would ever let through is rejected, or the stream would stand still.
-            max_points: window.min(MAX_COLUMN_POINTS),
+            options,
+            max_points: max_frame_points(service),
             deadline,
             next_sequence: 1,
         }
@@ -107,37 +110,32 @@ impl Frames {
         let Frame { sequence, columns } = frame;
         let columns = columns.unwrap_or_default();
         let points = point_count(&columns);
-        declare("frame.columns.", &columns, &mut self.tables)?;
+        declare(WITHIN, &columns, &mut self.tables)?;
         self.tables
             .resolve(&self.writer, self.deadline)
             .await
             .map_err(|error| status::of_write(&error))?;
         self.charge_tables().await?;
         let permit = self.writer.permit(points).await;
-        let encoding = Encoding {
-            columns,
-            precision: self.precision,
-            // An error ends the stream, and the tables with it.
-            tables: std::mem::replace(&mut self.tables, Tables::new(self.limits)),
-            batch: self.writer.batch(points, permit),
-            errors: PointErrors::new(self.max_errors),
-        };
-        let encoded = encoding
-            .run("frame.columns.", points, self.writer.compute())
-            .await?;
-        let Encoding {
-            tables,
-            batch,
-            errors,
-            ..
-        } = encoded;
+        let mut batch = self.writer.batch(points, permit);
+        // An error ends the stream, and the tables with it.
+        let mut tables = std::mem::replace(&mut self.tables, Tables::new(self.limits));
+        let rules = self.options.time.rules(SystemTime::now());
+        let mut failures = Failures::new(self.options.max_errors);
+        let encoded = run_encoder(points, self.writer.compute(), move || {
+            let (blocks, table) = (blocks(&columns), tables.series());
+            encode(blocks, &rules, table, batch.rows(), &mut failures)
+                .map_err(|violation| status::of_violation(WITHIN, &violation))?;
+            batch.shrink();
+            Ok((tables, batch, failures))
+        });
+        let (tables, batch, failures) = encoded.await?;
         self.tables = tables;
         let report = Report {
             sequence,
             points: points as u64,
             written: batch.points(),
-            failed: errors.failed(),
-            errors: errors.into_runs(),
+            failures,
         };
         Ok(Prepared { report, batch })
     }
@@ -156,7 +154,12 @@ impl Frames {
             let message = format!("series of the stream do not fit: {error}");
             if error.is_final() {
                 let metadata = [("pool", error.pool), ("setting", LIMIT_SETTING)];
-                return status_with(Code::OutOfRange, ErrorReason::MessageTooLarge, message, &metadata);
+                return status_with(
+                    Code::ResourceExhausted,
+                    ErrorReason::MessageTooLarge,
+                    message,
+                    &metadata,
+                );
             }
             status::overloaded(message, LIMIT_SETTING)
         })

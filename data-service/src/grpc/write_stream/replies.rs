@@ -1,9 +1,13 @@
 //! What the server sends on a stream, and how long it waits for the client to read it.
 //!
-//! There is no queue. The producer keeps one message of each kind; while the client does not read, acks are
-//! merged into one. So adding a reply never waits, and unread replies take bounded memory however long the
-//! client leaves them.
+//! There is no queue of messages. The producer keeps `opened`, `draining` and the outcome of acknowledged
+//! frames; while the client does not read, outcomes without failures are merged into one. So adding a reply
+//! never waits. Failed points cannot be merged: while too many are unread, [`Replies::has_capacity`] is
+//! false and the stream reads no further frames. Unread replies thus take bounded memory.
+//!
+//! An ack is made when the client reads it, of at most [`ACK_BYTES`].
 
+use std::collections::VecDeque;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
@@ -11,18 +15,28 @@ use std::time::Duration;
 
 use futures::Stream;
 use oxtsdb_proto::data::v1::WriteStreamResponse;
-use oxtsdb_proto::data::v1::write_stream_response::{Ack, Draining, Message, Opened};
+use oxtsdb_proto::data::v1::write_stream_response::{Ack, Draining, FrameFailures, Message, Opened};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 use tonic::Status;
 
-/// The server's end. The stream ends when it is dropped.
+use crate::grpc::write::RemainingFailures;
+use crate::write::columns::Failures;
+
+/// Bytes of the failures of an ack. The rest of a mebibyte is for its other fields and for lengths.
+const ACK_BYTES: usize = (1 << 20) - (8 << 10);
+
+/// What the failures of a frame take in an ack beside their own fields.
+const FRAME_BYTES: usize = 32;
+
+/// Memory of unread failures from which on no frame is read.
+const UNREAD_BYTES: usize = 1 << 20;
+
+/// The server's end. Dropping it ends the stream.
 #[derive(Debug)]
 pub(super) struct Replies {
     shared: Arc<Shared>,
-    /// Errors of an ack, at most.
-    max_errors: usize,
     /// How long the client may leave replies unread.
     timeout: Duration,
 }
@@ -34,22 +48,38 @@ pub(super) struct ReplyStream(Arc<Shared>);
 #[derive(Debug, Default)]
 struct Shared {
     state: Mutex<State>,
-    /// The client has read something, or is gone.
+    /// Notified when the client has read something, or is gone.
     changed: Notify,
 }
 
 #[derive(Debug, Default)]
 struct State {
     opened: Option<Opened>,
-    ack: Option<Ack>,
+    outcomes: Outcomes,
     draining: Option<Draining>,
-    /// Comes last.
+    /// Sent last.
     status: Option<Status>,
     has_ended: bool,
     is_abandoned: bool,
-    /// Since when something waits to be read.
+    /// Since when there is something to read.
     unread_since: Option<Instant>,
     reader: Option<Waker>,
+}
+
+/// Frames to acknowledge, in order.
+#[derive(Debug, Default)]
+struct Outcomes {
+    frames: VecDeque<Outcome>,
+    /// The last sequence number that was sent in an ack.
+    acknowledged: u64,
+}
+
+/// A frame, or several without failures.
+#[derive(Debug)]
+struct Outcome {
+    sequence: u64,
+    written: u64,
+    failures: Option<RemainingFailures>,
 }
 
 /// Why a client gets no more replies.
@@ -66,53 +96,62 @@ pub(super) fn replies(timeout: Duration) -> (Replies, ReplyStream) {
     let shared = Arc::new(Shared::default());
     let replies = Replies {
         shared: Arc::clone(&shared),
-        max_errors: usize::MAX,
         timeout,
     };
     (replies, ReplyStream(shared))
 }
 
 impl Replies {
-    /// Answers `open`. Acks have `max_errors` errors from now on.
-    pub(super) fn opened(&mut self, opened: Opened, max_errors: usize) {
-        self.max_errors = max_errors;
+    /// Responds to `open`.
+    pub(super) fn opened(&self, opened: Opened) {
         self.add(|state| state.opened = Some(opened));
     }
 
-    /// Says that the server drains.
+    /// Announces that the server drains.
     pub(super) fn draining(&self, draining: Draining) {
         self.add(|state| state.draining = Some(draining));
     }
 
-    /// Acknowledges further frames.
-    pub(super) fn ack(&self, next: Ack) {
-        self.add(|state| match &mut state.ack {
-            None => state.ack = Some(next),
-            Some(ack) => {
-                ack.sequence = next.sequence;
-                ack.written += next.written;
-                ack.failed += next.failed;
-                let space = self.max_errors.saturating_sub(ack.errors.len());
-                ack.errors.extend(next.errors.into_iter().take(space));
-            }
+    /// Acknowledges a frame.
+    pub(super) fn ack(&self, sequence: u64, written: u64, failures: Failures) {
+        let failures = (failures.failed() > 0).then(|| RemainingFailures::new(failures));
+        self.add(|state| {
+            state.outcomes.add(Outcome {
+                sequence,
+                written,
+                failures,
+            });
         });
     }
 
-    /// Ends the stream with a status, behind what waits.
+    /// Ends the stream with a status, after all other replies.
     pub(super) fn fail(self, status: Status) {
         self.add(|state| state.status = Some(status));
     }
 
-    /// Ends the stream with a status in place of what waits.
+    /// Ends the stream with a status in place of unread replies.
     pub(super) fn abort(self, status: Status) {
         self.add(|state| {
-            state.ack = None;
+            state.outcomes.frames.clear();
             state.draining = None;
             state.status = Some(status);
         });
     }
 
-    /// Completes when there is no use in further replies.
+    /// Whether more failures may be added.
+    pub(super) fn has_capacity(&self) -> bool {
+        self.shared.state.lock().outcomes.byte_len() < UNREAD_BYTES
+    }
+
+    /// Completes when [`Replies::has_capacity`] may have become true.
+    pub(super) async fn capacity(&self) {
+        let changed = self.shared.changed.notified();
+        if !self.has_capacity() {
+            changed.await;
+        }
+    }
+
+    /// Completes when the client reads no further replies.
     pub(super) async fn lost(&self) -> Lost {
         loop {
             let changed = self.shared.changed.notified();
@@ -123,7 +162,7 @@ impl Replies {
             if is_abandoned {
                 return Lost::Gone;
             }
-            // Nothing unread now: look again after a while, since replies are added without a notice.
+            // Adding a reply does not notify, so an empty stream is checked again after the time-out.
             let limit =
                 unread_since.map_or_else(|| Instant::now() + self.timeout, |since| since + self.timeout);
             tokio::select! {
@@ -167,12 +206,66 @@ impl Drop for Replies {
     }
 }
 
+impl Outcomes {
+    fn add(&mut self, next: Outcome) {
+        match self.frames.back_mut() {
+            Some(last) if last.failures.is_none() => {
+                last.sequence = next.sequence;
+                last.written += next.written;
+                last.failures = next.failures;
+            }
+            _ => self.frames.push_back(next),
+        }
+    }
+
+    fn byte_len(&self) -> usize {
+        let failures = self.frames.iter().filter_map(|frame| frame.failures.as_ref());
+        failures.map(|failures| failures.byte_len() + FRAME_BYTES).sum()
+    }
+
+    /// An ack of as many frames and failures as fit.
+    fn next_ack(&mut self) -> Option<Ack> {
+        if self.frames.is_empty() {
+            return None;
+        }
+        let mut ack = Ack {
+            sequence: self.acknowledged,
+            ..Ack::default()
+        };
+        let mut budget = ACK_BYTES;
+        while let Some(frame) = self.frames.front_mut() {
+            if let Some(failures) = &mut frame.failures {
+                if budget < FRAME_BYTES {
+                    break;
+                }
+                let part = failures.next_part(budget - FRAME_BYTES);
+                budget -= (part.bytes + FRAME_BYTES).min(budget);
+                if part.bytes > 0 {
+                    ack.failed += part.points;
+                    ack.failures.push(FrameFailures {
+                        sequence: frame.sequence,
+                        failures: Some(part.message),
+                    });
+                }
+                if !failures.is_empty() {
+                    break;
+                }
+            }
+            ack.sequence = frame.sequence;
+            ack.written += frame.written;
+            self.frames.pop_front();
+        }
+        self.acknowledged = ack.sequence;
+        Some(ack)
+    }
+}
+
 impl State {
     fn next(&mut self) -> Option<Result<Message, Status>> {
         if let Some(opened) = self.opened.take() {
             return Some(Ok(Message::Opened(opened)));
         }
-        if let Some(ack) = self.ack.take() {
+        if let Some(ack) = self.outcomes.next_ack() {
             return Some(Ok(Message::Ack(ack)));
         }
         if let Some(draining) = self.draining.take() {
@@ -182,7 +275,10 @@ impl State {
     }
 
     fn has_unread(&self) -> bool {
-        self.opened.is_some() || self.ack.is_some() || self.draining.is_some() || self.status.is_some()
+        self.opened.is_some()
+            || !self.outcomes.frames.is_empty()
+            || self.draining.is_some()
+            || self.status.is_some()
     }
 }
 
@@ -219,82 +315,4 @@ impl Drop for ReplyStream {
 }
 
 #[cfg(test)]
-mod tests {
-    use futures::StreamExt as _;
-    use oxtsdb_proto::data::v1::write_stream_response::FrameError;
-
-    use super::*;
-
-    fn ack(sequence: u64, errors: usize) -> Ack {
-        Ack {
-            sequence,
-            written: 10,
-            failed: 1,
-            errors: vec![FrameError::default(); errors],
-        }
-    }
-
-    async fn next(stream: &mut ReplyStream) -> Message {
-        stream.next().await.unwrap().unwrap().message.unwrap()
-    }
-
-    #[tokio::test]
-    async fn acks_are_merged_until_they_are_read() {
-        let (mut replies, mut stream) = replies(Duration::from_secs(30));
-        replies.opened(Opened::default(), 3);
-        for sequence in 1..=1000 {
-            replies.ack(ack(sequence, 2));
-        }
-        replies.draining(Draining::default());
-        assert_eq!(next(&mut stream).await, Message::Opened(Opened::default()));
-        let Message::Ack(merged) = next(&mut stream).await else {
-            panic!("not an ack")
-        };
-        assert_eq!(
-            (
-                merged.sequence,
-                merged.written,
-                merged.failed,
-                merged.errors.len()
-            ),
-            (1000, 10_000, 1000, 3)
-        );
-        assert_eq!(next(&mut stream).await, Message::Draining(Draining::default()));
-        replies.ack(ack(1001, 0));
-        replies.fail(Status::unavailable("end"));
-        assert_eq!(next(&mut stream).await, Message::Ack(ack(1001, 0)));
-        assert_eq!(stream.next().await.unwrap().unwrap_err().message(), "end");
-        assert!(stream.next().await.is_none());
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_client_that_reads_nothing_for_the_timeout_has_stalled() {
-        let (replies, mut stream) = replies(Duration::from_secs(30));
-        let idle = tokio::time::timeout(Duration::from_secs(3600), replies.lost()).await;
-        assert!(idle.is_err(), "a client that has nothing to read does not stall");
-        replies.ack(ack(1, 0));
-        let began = Instant::now();
-        tokio::time::sleep(Duration::from_secs(29)).await;
-        next(&mut stream).await;
-        replies.ack(ack(2, 0));
-        assert_eq!(replies.lost().await, Lost::Stalled);
-        assert!(
-            began.elapsed() >= Duration::from_secs(59),
-            "it had read in between"
-        );
-        assert!(
-            began.elapsed() <= Duration::from_secs(89),
-            "{:?}",
-            began.elapsed()
-        );
-        replies.abort(Status::aborted("stalled"));
-        assert_eq!(stream.next().await.unwrap().unwrap_err().message(), "stalled");
-    }
-
-    #[tokio::test]
-    async fn a_client_that_is_gone_is_noticed() {
-        let (replies, stream) = replies(Duration::from_secs(30));
-        drop(stream);
-        assert_eq!(replies.lost().await, Lost::Gone);
-    }
-}
+mod tests;

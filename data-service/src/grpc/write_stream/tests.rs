@@ -7,9 +7,10 @@ mod protocol;
 
 use std::time::Duration;
 
-use oxtsdb_proto::data::v1::columns::{Block, SeriesDeclaration, block};
+use oxtsdb_proto::data::v1::columns::{Block, SeriesDeclaration};
 use oxtsdb_proto::data::v1::write_stream_response as outgoing;
-use oxtsdb_proto::data::v1::{Columns, IntColumn};
+use oxtsdb_proto::data::v1::write_stream_response::Ack;
+use oxtsdb_proto::data::v1::{Columns, DeltaTimestamps, TimeUnit, WriteOptions};
 use oxtsdb_proto::error::reason_of;
 use tokio::sync::mpsc;
 
@@ -43,10 +44,7 @@ impl Client {
     /// Opens a call and sends `open`.
     async fn open(stack: &TestStack) -> (Self, Opened) {
         let mut client = Self::connect(stack).await;
-        client.send(incoming::Message::Open(Open {
-            max_errors: 2,
-            ..Open::default()
-        }));
+        client.send(incoming::Message::Open(open_message()));
         let Ok(outgoing::Message::Opened(opened)) = client.reply().await else {
             panic!("not opened")
         };
@@ -90,7 +88,7 @@ impl Client {
             sum.sequence = ack.sequence;
             sum.written += ack.written;
             sum.failed += ack.failed;
-            sum.errors.extend(ack.errors);
+            sum.failures.extend(ack.failures);
         }
         sum
     }
@@ -108,6 +106,19 @@ impl Client {
     }
 }
 
+/// Milliseconds, any time, and two errors a frame.
+fn open_message() -> Open {
+    Open {
+        options: Some(WriteOptions {
+            time_unit: TimeUnit::Milliseconds.into(),
+            allow_any_time: true,
+            max_errors: Some(2),
+            ..WriteOptions::default()
+        }),
+        ..Open::default()
+    }
+}
+
 /// Declares one series, metric `m`.
 fn declaration() -> Columns {
     Columns {
@@ -117,7 +128,7 @@ fn declaration() -> Columns {
             tag_symbols: vec![1, 2],
             ..Default::default()
         }],
-        blocks: Vec::new(),
+        ..Columns::default()
     }
 }
 
@@ -136,18 +147,13 @@ fn at(series: u32, seconds: i64) -> Columns {
 
 /// Points of a series, one a second from `seconds` on.
 fn points(series: u32, seconds: i64, count: usize) -> Columns {
-    let mut timestamp_deltas_ms = vec![1000; count];
-    timestamp_deltas_ms[0] = 0;
-    let values = Some(block::Values::Ints(IntColumn {
-        values: vec![7; count],
-    }));
-    let base_timestamp_ms = seconds * 1000;
+    let timestamps: Vec<i64> = (seconds..).take(count).map(|second| second * 1000).collect();
     Columns {
         blocks: vec![Block {
             series: vec![series],
-            base_timestamp_ms,
-            timestamp_deltas_ms,
-            values,
+            delta_timestamps: DeltaTimestamps::encode(&timestamps),
+            int_values: vec![7; count],
+            ..Block::default()
         }],
         ..Columns::default()
     }
@@ -166,7 +172,9 @@ fn known_point(second: u32) -> crate::NewPoint<'static> {
 /// `first`, with the declaration of a second series of metric `m`. Its tag value is the fourth symbol.
 fn another(tagv: &str, first: Columns) -> Columns {
     Columns {
+        first_symbol: 3,
         new_symbols: vec![tagv.to_owned()],
+        first_series: 1,
         new_series: vec![SeriesDeclaration {
             metric_symbol: 0,
             tag_symbols: vec![1, 3],

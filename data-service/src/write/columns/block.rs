@@ -1,58 +1,194 @@
-//! Points of the packed form, as a view of the message that they arrived in.
+//! Points in columns, as a view of the message that they arrived in.
 
-use crate::write::PointErrorReason;
+use crate::write::{DeltaError, PointErrorReason, ShapeError};
 
 /// Points with one type of value.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Block<'a> {
-    /// Numbers of declared series: one for all points, or one for each.
+    /// Numbers of series: one for all points, or one for each.
     pub(crate) series: &'a [u32],
-    /// What the first delta adds to.
-    pub(crate) base_ms: i64,
-    /// Each timestamp less the one before.
-    pub(crate) deltas_ms: &'a [i64],
-    pub(crate) values: Values<'a>,
+    pub(crate) timestamps: &'a [i64],
+    /// In place of `timestamps`.
+    pub(crate) deltas: Option<DeltaTimestamps<'a>>,
+    pub(crate) doubles: &'a [f64],
+    /// In place of `doubles`.
+    pub(crate) ints: &'a [i64],
 }
 
-/// A column of values.
+/// Timestamps as differences.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Values<'a> {
-    Ints(&'a [i64]),
-    Doubles(&'a [f64]),
+pub(crate) struct DeltaTimestamps<'a> {
+    pub(crate) first: i64,
+    /// Each further timestamp less the one before it.
+    pub(crate) deltas: &'a [i64],
+    /// The last timestamp, to detect deltas that are something else.
+    pub(crate) last: i64,
 }
 
-impl Values<'_> {
-    fn len(&self) -> usize {
-        match self {
-            Self::Ints(ints) => ints.len(),
-            Self::Doubles(doubles) => doubles.len(),
-        }
-    }
-}
-
-impl Block<'_> {
+impl<'a> Block<'a> {
     /// How many points it has. A block whose columns differ in length has as many as the longest.
     pub(crate) fn point_count(&self) -> usize {
-        self.deltas_ms.len().max(self.values.len())
+        // One series stands for any number of points.
+        let series = Some(self.series.len()).filter(|count| *count > 1);
+        let deltas = self.deltas.map(|deltas| deltas.deltas.len() + 1);
+        let columns = [series.unwrap_or(0), deltas.unwrap_or(0)];
+        let columns = columns
+            .into_iter()
+            .chain([self.timestamps.len(), self.doubles.len(), self.ints.len()]);
+        columns.max().unwrap_or(0)
     }
 
-    /// Checks that its columns fit each other.
-    pub(super) fn check_shape(&self) -> Result<(), PointErrorReason> {
+    /// Checks that the columns fit each other, and that delta timestamps add up.
+    pub(super) fn check(&self) -> Result<(), PointErrorReason> {
+        self.check_shape().map_err(PointErrorReason::Shape)?;
+        match self.deltas {
+            Some(deltas) => deltas.check().map_err(PointErrorReason::DeltaTimestamps),
+            None => Ok(()),
+        }
+    }
+
+    fn check_shape(&self) -> Result<(), ShapeError> {
+        if self.deltas.is_some() && !self.timestamps.is_empty() {
+            return Err(ShapeError::BothTimestamps);
+        }
+        if !self.doubles.is_empty() && !self.ints.is_empty() {
+            return Err(ShapeError::BothValues);
+        }
+        let points = self.doubles.len() + self.ints.len();
+        match self.deltas {
+            Some(deltas) if deltas.deltas.len() + 1 != points => {
+                return Err(ShapeError::Deltas {
+                    deltas: deltas.deltas.len(),
+                    values: points,
+                });
+            }
+            None if self.timestamps.len() != points => {
+                return Err(ShapeError::Values {
+                    timestamps: self.timestamps.len(),
+                    values: points,
+                });
+            }
+            Some(_) | None => {}
+        }
         let series = self.series.len();
-        let timestamps = self.deltas_ms.len();
-        let values = self.values.len();
-        let rule = if timestamps != values {
-            "expected as many values as timestamps"
-        } else if series != 1 && series != values {
-            "expected 1 series or as many as points"
-        } else {
+        // A block without points needs no series.
+        if series != points && !(series == 1 || points == 0 && series == 0) {
+            return Err(ShapeError::Series { series, points });
+        }
+        Ok(())
+    }
+}
+
+impl DeltaTimestamps<'_> {
+    fn check(&self) -> Result<(), DeltaError> {
+        let mut deltas = self.deltas.iter();
+        let sum = deltas.try_fold(self.first, |sum, delta| sum.checked_add(*delta));
+        if sum == Some(self.last) {
             return Ok(());
-        };
-        Err(PointErrorReason::BlockShape {
-            series,
-            timestamps,
-            values,
-            rule,
+        }
+        Err(DeltaError { sum, last: self.last })
+    }
+}
+
+impl<'a> DeltaTimestamps<'a> {
+    /// The timestamps. The deltas must have passed their check.
+    pub(super) fn timestamps(&self) -> impl Iterator<Item = i64> + use<'a> {
+        let mut next = Some(self.first);
+        let mut deltas = self.deltas.iter();
+        std::iter::from_fn(move || {
+            let timestamp = next?;
+            next = deltas.next().map(|delta| timestamp.wrapping_add(*delta));
+            Some(timestamp)
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn deltas(first: i64, deltas: &[i64], last: i64) -> DeltaTimestamps<'_> {
+        DeltaTimestamps { first, deltas, last }
+    }
+
+    #[test]
+    fn decodes_delta_timestamps() {
+        let encoded = deltas(1_700_000_000_000, &[10_000, -10_500], 1_699_999_999_500);
+        encoded.check().unwrap();
+        let decoded: Vec<i64> = encoded.timestamps().collect();
+        assert_eq!(decoded, [1_700_000_000_000, 1_700_000_010_000, 1_699_999_999_500]);
+        let one = deltas(7, &[], 7);
+        one.check().unwrap();
+        assert_eq!(one.timestamps().collect::<Vec<_>>(), [7]);
+    }
+
+    #[test]
+    fn rejects_deltas_that_are_offsets_or_timestamps() {
+        const T: i64 = 1_700_000_000_000;
+        for (case, error) in [
+            (deltas(T, &[1000, 3000, 6000], T + 6000), Some(T + 10_000)),
+            (deltas(T, &[T + 1000, T + 2000], T + 2000), Some(3 * T + 3000)),
+            (deltas(T, &[], 0), Some(T)),
+            (deltas(T, &[i64::MAX, i64::MAX, 2], T), None),
+        ] {
+            let last = case.last;
+            assert_eq!(case.check(), Err(DeltaError { sum: error, last }));
+        }
+        assert_eq!(
+            deltas(T, &[1000, 3000, 6000], T + 6000)
+                .check()
+                .unwrap_err()
+                .to_string(),
+            "`first` plus all `deltas` is 1700000010000, `last` is 1700000006000; each delta is the \
+             difference from the timestamp before it, neither an offset from `first` nor a timestamp"
+        );
+    }
+
+    #[test]
+    fn counts_the_longest_column_and_checks_the_shape() {
+        let block = Block {
+            series: &[0],
+            timestamps: &[1, 2, 3],
+            doubles: &[0.5, 0.5],
+            ..Block::default()
+        };
+        assert_eq!(block.point_count(), 3);
+        let wrong = block.check_shape().unwrap_err();
+        assert_eq!(
+            wrong.to_string(),
+            "3 timestamps and 2 values, expected one value for each timestamp"
+        );
+        let offsets = Block {
+            timestamps: &[],
+            deltas: Some(deltas(1, &[0, 1, 3, 6], 7)),
+            ints: &[1, 2, 3, 4],
+            doubles: &[],
+            ..block
+        };
+        assert_eq!(offsets.point_count(), 5);
+        assert_eq!(
+            offsets.check_shape(),
+            Err(ShapeError::Deltas { deltas: 4, values: 4 })
+        );
+        let both = Block { ints: &[1], ..block };
+        assert_eq!(both.check_shape(), Err(ShapeError::BothValues));
+        let both = Block {
+            deltas: Some(deltas(1, &[], 1)),
+            ..block
+        };
+        assert_eq!(both.check_shape(), Err(ShapeError::BothTimestamps));
+        let series = Block {
+            series: &[0, 1],
+            timestamps: &[1],
+            ints: &[1],
+            ..Block::default()
+        };
+        assert_eq!(series.point_count(), 2);
+        assert_eq!(
+            series.check_shape(),
+            Err(ShapeError::Series { series: 2, points: 1 })
+        );
+        assert_eq!(Block::default().check_shape(), Ok(()), "no points at all");
+        assert_eq!(Block::default().point_count(), 0);
     }
 }

@@ -1,120 +1,126 @@
 //! Encodes blocks into a batch.
 
+use std::sync::Arc;
+
 use oxtsdb_schema::Value;
 use oxtsdb_schema::value::ValueError;
 
-use super::{Block, PointErrors, ProtocolViolation, Tables, Values};
+use super::{Block, Failures, ProtocolViolation, SeriesTable};
 use crate::write::rows::Rows;
-use crate::write::{PointErrorReason, Precision, timestamp};
+use crate::write::{PointErrorReason, TimeRules};
 
-/// Adds the points of `blocks` to `rows`, and those that cannot be stored to `errors`. Points are numbered
-/// from 0 through all blocks.
+/// Adds the points of `blocks` to `rows`, and those that cannot be stored to `failures`. Points are
+/// numbered from 0 through all blocks.
 ///
 /// # Errors
 ///
-/// If a block refers to a series that is not declared.
+/// If a block refers to a series that is not in the table.
 pub(crate) fn encode<'a>(
     blocks: impl Iterator<Item = Block<'a>>,
-    precision: Precision,
-    tables: &mut Tables,
+    rules: &TimeRules,
+    table: &mut SeriesTable,
     rows: &mut Rows,
-    errors: &mut PointErrors,
+    failures: &mut Failures,
 ) -> Result<(), ProtocolViolation> {
     let mut first = 0;
     for (index, block) in blocks.enumerate() {
         let encoder = Encoder {
-            block,
-            precision,
-            tables,
+            series: block.series,
+            rules,
+            table,
             rows,
-            errors,
+            failures,
             first,
         };
-        encoder.encode().map_err(
-            |Undeclared { number, declared }| ProtocolViolation::UndeclaredSeries {
+        encoder.block(&block).map_err(|Undeclared { number, declared }| {
+            ProtocolViolation::UndeclaredSeries {
                 block: index,
                 number,
                 declared,
-            },
-        )?;
-        first += block.point_count() as u64;
+            }
+        })?;
+        first += block.point_count();
     }
     Ok(())
 }
 
-/// A series that is not declared.
+/// A series that is not in the table.
 struct Undeclared {
     number: u32,
     declared: usize,
 }
 
 /// Encodes one block.
-struct Encoder<'a, 'b> {
-    block: Block<'b>,
-    precision: Precision,
-    tables: &'a mut Tables,
+struct Encoder<'a> {
+    series: &'a [u32],
+    rules: &'a TimeRules,
+    table: &'a mut SeriesTable,
     rows: &'a mut Rows,
-    errors: &'a mut PointErrors,
+    failures: &'a mut Failures,
     /// The number of the block's first point.
-    first: u64,
+    first: usize,
 }
 
-impl Encoder<'_, '_> {
-    fn encode(self) -> Result<(), Undeclared> {
-        if let Err(reason) = self.block.check_shape() {
-            self.errors
-                .add_run(self.first, self.block.point_count() as u64, &reason.into());
+impl Encoder<'_> {
+    fn block(self, block: &Block<'_>) -> Result<(), Undeclared> {
+        if let Err(reason) = block.check() {
+            self.failures
+                .add_run(self.first, block.point_count(), &Arc::new(reason));
             return Ok(());
         }
-        match self.block.values {
-            Values::Ints(ints) => self.points(ints.iter().map(|int| Ok(Value::Int(*int)))),
-            Values::Doubles(doubles) => self.points(doubles.iter().map(|double| Value::number(*double))),
+        match block.deltas {
+            Some(deltas) => self.values(block, deltas.timestamps()),
+            None => self.values(block, block.timestamps.iter().copied()),
         }
     }
 
-    fn points(self, values: impl Iterator<Item = Result<Value, ValueError>>) -> Result<(), Undeclared> {
+    fn values(self, block: &Block<'_>, timestamps: impl Iterator<Item = i64>) -> Result<(), Undeclared> {
+        if block.ints.is_empty() {
+            let values = block.doubles.iter().map(|double| Value::number(*double));
+            self.points(timestamps.zip(values))
+        } else {
+            let values = block.ints.iter().map(|int| Ok(Value::Int(*int)));
+            self.points(timestamps.zip(values))
+        }
+    }
+
+    fn points(
+        self,
+        points: impl Iterator<Item = (i64, Result<Value, ValueError>)>,
+    ) -> Result<(), Undeclared> {
         let Encoder {
-            block,
-            precision,
-            tables,
+            series,
+            rules,
+            table,
             rows,
-            errors,
+            failures,
             first,
         } = self;
-        let series_step = usize::from(block.series.len() > 1);
-        let mut timestamp_ms = block.base_ms;
-        let mut overflowed = false;
-        for (index, (delta, value)) in block.deltas_ms.iter().zip(values).enumerate() {
-            let number = block.series[index * series_step];
-            let Some(series) = tables.series(number) else {
+        let series_step = usize::from(series.len() > 1);
+        for (index, (timestamp, value)) in points.enumerate() {
+            let number = series[index * series_step];
+            let Some(key) = table.range(number) else {
                 return Err(Undeclared {
                     number,
-                    declared: tables.series_count(),
+                    declared: table.len(),
                 });
             };
-            let (sum, overflows) = timestamp_ms.overflowing_add(*delta);
-            timestamp_ms = sum;
-            overflowed |= overflows;
-            let point = first + index as u64;
-            if series.is_empty() {
-                if let Some(reason) = tables.failure(number) {
-                    errors.add_run(point, 1, reason);
+            let point = first + index;
+            if key.is_empty() {
+                if let Some(reason) = table.failure(number) {
+                    failures.add_run(point, 1, reason);
                 }
                 continue;
             }
-            if overflowed {
-                errors.add(point, || PointErrorReason::TimestampOverflow);
-                continue;
-            }
-            match (timestamp(timestamp_ms, precision), value) {
+            match (rules.timestamp(timestamp), value) {
                 (Ok(timestamp), Ok(value)) => {
-                    tables.observe(number, rows.untracked());
+                    table.observe(number, rows.untracked());
                     rows.point(number as usize, timestamp, &value, |base| {
-                        tables.row_key(series, base)
+                        table.row_key(key, base)
                     });
                 }
-                (Err(reason), _) => errors.add(point, || reason),
-                (_, Err(error)) => errors.add(point, || PointErrorReason::InvalidValue(error)),
+                (Err(reason), _) => failures.add(point, || reason),
+                (_, Err(error)) => failures.add(point, || PointErrorReason::InvalidValue(error)),
             }
         }
         Ok(())

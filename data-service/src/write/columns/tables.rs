@@ -1,20 +1,16 @@
 //! The tables that blocks refer to: symbols, and the series made of them.
 
-use std::ops::Range;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use hashbrown::HashMap;
-use oxtsdb_schema::BaseTime;
 
 use super::declarations::Declarations;
 use super::resolve::Batch;
-use super::series_keys::SeriesKeys;
+use super::series_table::SeriesTable;
 use super::symbols::{SYMBOL_BYTES, Symbols};
 use super::{Declaration, ProtocolViolation, SymbolUse};
 use crate::uids::UidsError;
-use crate::write::tracking::Untracked;
-use crate::write::{PointErrorReason, Resolved, WriteError, Writer};
+use crate::write::{Resolved, WriteError, Writer};
 
 /// Limits of the tables.
 #[derive(Clone, Copy, Debug)]
@@ -36,6 +32,29 @@ const RETRY_PAUSE: Duration = Duration::from_secs(1);
 /// service does not change names.
 const REFRESH_PAUSE: Duration = Duration::from_secs(10);
 
+/// New elements of a table.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Continuation<I> {
+    /// The number that the client gives the first of them.
+    pub(crate) first: u32,
+    pub(crate) new: I,
+}
+
+impl<I: ExactSizeIterator> Continuation<I> {
+    /// The elements, if they continue a table of `len` elements. Otherwise the client numbers them
+    /// differently, and later references would mean other elements.
+    fn after(
+        self,
+        len: usize,
+        violation: impl FnOnce(u32, usize) -> ProtocolViolation,
+    ) -> Result<I, ProtocolViolation> {
+        if self.first as usize != len && self.new.len() > 0 {
+            return Err(violation(self.first, len));
+        }
+        Ok(self.new)
+    }
+}
+
 /// Declared symbols and series.
 ///
 /// [`Tables::declare`] only records declarations, [`Tables::resolve`] looks their names up.
@@ -45,7 +64,7 @@ pub(crate) struct Tables {
     symbols: Symbols,
     declarations: Declarations,
     /// The series of the declarations that are resolved or have failed.
-    series: SeriesKeys,
+    series: SeriesTable,
     /// When all series are looked up again; `None`: never, or no series is declared yet.
     refresh_at: Option<Instant>,
     /// Series that the UID service cannot resolve at present. Their points fail until it can.
@@ -62,7 +81,7 @@ impl Tables {
             limits,
             symbols: Symbols::default(),
             declarations: Declarations::default(),
-            series: SeriesKeys::default(),
+            series: SeriesTable::default(),
             refresh_at: None,
             unresolved: Vec::new(),
             retry_at: None,
@@ -78,9 +97,15 @@ impl Tables {
     /// If a declaration breaks the protocol or a limit; the tables are then of no further use.
     pub(crate) fn declare<'a>(
         &mut self,
-        symbols: impl Iterator<Item = &'a str>,
-        series: impl ExactSizeIterator<Item = Declaration<'a>>,
+        symbols: Continuation<impl ExactSizeIterator<Item = &'a str>>,
+        series: Continuation<impl ExactSizeIterator<Item = Declaration<'a>>>,
     ) -> Result<(), ProtocolViolation> {
+        let symbols = symbols.after(self.symbols.len(), |first, expected| {
+            ProtocolViolation::SymbolsOutOfSequence { first, expected }
+        })?;
+        let series = series.after(self.declarations.len(), |first, expected| {
+            ProtocolViolation::SeriesOutOfSequence { first, expected }
+        })?;
         for (index, symbol) in symbols.enumerate() {
             if self.symbols.byte_len() + symbol.len() + SYMBOL_BYTES > self.limits.symbol_bytes {
                 return Err(ProtocolViolation::TooManySymbolBytes {
@@ -193,7 +218,7 @@ impl Tables {
         writer: &Writer,
         deadline: Option<Instant>,
     ) -> Result<(), WriteError> {
-        let mut series = SeriesKeys::default();
+        let mut series = SeriesTable::default();
         let mut unresolved = Vec::new();
         let all = 0..self.series.len();
         let outage = self
@@ -272,32 +297,9 @@ impl Tables {
         self.symbols.byte_len() + self.declarations.byte_len() + self.series.byte_len()
     }
 
-    /// How many series are declared.
-    pub(super) fn series_count(&self) -> usize {
-        self.series.len()
-    }
-
-    /// The range of a series' row key; empty: it failed. `None`: it is not declared.
-    #[inline]
-    pub(super) fn series(&self, number: u32) -> Option<Range<usize>> {
-        self.series.range(number)
-    }
-
-    /// Why a series failed.
-    pub(super) fn failure(&self, number: u32) -> Option<&Arc<PointErrorReason>> {
-        self.series.failure(number)
-    }
-
-    /// Adds a series to `untracked`, unless it is tracked.
-    #[inline]
-    pub(super) fn observe(&mut self, number: u32, untracked: &mut Untracked) {
-        self.series.observe(number, untracked);
-    }
-
-    /// The row key of one hour of a series that [`Tables::series`] returned.
-    #[inline]
-    pub(super) fn row_key(&mut self, series: Range<usize>, base: BaseTime) -> &[u8] {
-        self.series.row_key(series, base)
+    /// The series that blocks refer to.
+    pub(crate) fn series(&mut self) -> &mut SeriesTable {
+        &mut self.series
     }
 }
 

@@ -3,6 +3,18 @@
 /// Why columns are rejected as a whole: nothing of them is stored, and a stream ends.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum ProtocolViolation {
+    /// New symbols do not continue the symbol table.
+    #[error(
+        "is {first}, expected {expected}: numbers continue through all frames of a stream; declare each symbol \
+         once, first_symbol is the number of symbols declared before"
+    )]
+    SymbolsOutOfSequence { first: u32, expected: usize },
+    /// New series do not continue the series table.
+    #[error(
+        "is {first}, expected {expected}: numbers continue through all frames of a stream; declare each series \
+         once, first_series is the number of series declared before"
+    )]
+    SeriesOutOfSequence { first: u32, expected: usize },
     /// A declaration refers to a symbol that is not declared.
     #[error("refers to symbol {number}, {declared} are declared")]
     UndeclaredSymbol {

@@ -1,4 +1,5 @@
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use oxtsdb_row_store::intercept::InterceptedStore;
 use oxtsdb_row_store::memory::MemoryStore;
@@ -8,8 +9,8 @@ use uid_service::UidSettings;
 
 use crate::settings::DataSettings;
 use crate::test_stack::{Gate, Pass, TestStack};
-use crate::write::columns::{Block, Declaration, PointErrors, Tables, TablesLimits, Values, encode};
-use crate::write::{IngestResources, Precision};
+use crate::write::columns::{Block, Continuation, Declaration, Failures, Tables, TablesLimits, encode};
+use crate::write::{IngestResources, Precision, TimeOptions, TimeUnit};
 use crate::{NewPoint, Writer};
 
 const ROW_OF_A: &str = "000001000001000001 name:74735f637472 0000000000000001";
@@ -126,21 +127,33 @@ async fn tracks_declared_series_with_their_first_point() {
     });
     let series = [[1, 2], [1, 3]];
     let series = series.iter().map(|tags| Declaration::Symbols { metric: 0, tags });
-    tables
-        .declare(["m", "host", "a", "b"].into_iter(), series)
-        .unwrap();
+    let symbols = Continuation {
+        first: 0,
+        new: ["m", "host", "a", "b"].into_iter(),
+    };
+    let series = Continuation {
+        first: 0,
+        new: series,
+    };
+    tables.declare(symbols, series).unwrap();
     tables.resolve(writer, None).await.unwrap();
     let block = Block {
         series: &[0],
-        base_ms: 1_356_998_400_000,
-        deltas_ms: &[0, 1000],
-        values: Values::Ints(&[1, 2]),
+        timestamps: &[1_356_998_400_000, 1_356_998_401_000],
+        ints: &[1, 2],
+        ..Block::default()
     };
     let mut batch = writer.batch_in_time(2, None).await.unwrap();
-    let mut errors = PointErrors::new(1);
+    let mut failures = Failures::new(1);
+    let options = TimeOptions {
+        unit: TimeUnit::Milliseconds,
+        precision: Precision::Auto,
+        allow_any_time: false,
+    };
+    let rules = options.rules(SystemTime::now());
     let blocks = [block].into_iter();
-    encode(blocks, Precision::Auto, &mut tables, batch.rows(), &mut errors).unwrap();
-    assert_eq!((batch.points(), errors.failed()), (2, 0));
+    encode(blocks, &rules, tables.series(), batch.rows(), &mut failures).unwrap();
+    assert_eq!((batch.points(), failures.failed()), (2, 0));
     writer.store(batch, None).await.unwrap();
     assert_eq!(
         stack.cells("tsdb-meta").await,

@@ -215,7 +215,7 @@ async fn bad_points_are_told_by_index_and_the_rest_is_stored() {
             .to_owned(),
         "6 series has no tags, at least 1 is needed".to_owned(),
         "7 series has 9 tags, at most 8 are allowed".to_owned(),
-        "8 tag key `host` is there twice, with the values `a` and `a`".to_owned(),
+        "8 tag key `host` occurs twice, with the values `a` and `a`".to_owned(),
     ];
     assert_eq!(told, expected);
     assert_eq!(stack.cells("tsdb").await.len(), 2);

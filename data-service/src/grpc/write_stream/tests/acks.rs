@@ -10,7 +10,10 @@ async fn acknowledges_stored_frames() {
     let expected = Opened {
         window_frames: 64,
         window_points: 1_000_000,
+        max_frame_points: 1_000_000,
         max_series: 1_000_000,
+        max_symbol_bytes: 64 << 20,
+        max_message_bytes: 16 << 20,
     };
     assert_eq!(opened, expected);
     client.frame(1, declaration());
@@ -31,16 +34,7 @@ async fn acknowledges_stored_frames() {
         }
     );
     // Tables stay: a later frame adds a series of old and new symbols.
-    let more = Columns {
-        new_symbols: vec!["b".to_owned()],
-        new_series: vec![SeriesDeclaration {
-            metric_symbol: 0,
-            tag_symbols: vec![1, 3],
-            ..Default::default()
-        }],
-        ..at(1, 1)
-    };
-    client.frame(3, more);
+    client.frame(3, another("b", at(1, 1)));
     assert_eq!(client.ack().await.sequence, 3);
     let expected = [
         "00000100000000000001000001 t:0010 07",
@@ -153,14 +147,24 @@ async fn ack_describes_the_first_errors_and_counts_all() {
     gate.release(2);
     let ack = client.acks_through(2).await;
     assert_eq!((ack.written, ack.failed), (2, 4));
-    assert!(ack.errors.len() <= 3, "two with each ack: {:?}", ack.errors);
-    let first = &ack.errors[0];
-    let error = first.error.as_ref().unwrap();
-    assert_eq!((first.sequence, error.point, error.count), (1, 0, 1));
-    assert_eq!(
-        error.error.as_ref().unwrap().reason(),
-        ErrorReason::InvalidTimestamp
-    );
+    let frames: Vec<_> = ack
+        .failures
+        .iter()
+        .map(|frame| {
+            let failures = frame.failures.as_ref().unwrap();
+            let runs = failures.permanent.as_ref().unwrap();
+            let reason = failures.errors[0].error.as_ref().unwrap().reason();
+            assert_eq!(reason, ErrorReason::InvalidTimestamp);
+            (
+                frame.sequence,
+                runs.first.clone(),
+                runs.count.clone(),
+                failures.errors.len(),
+            )
+        })
+        .collect();
+    let expected = [(1, vec![0], vec![3], 2), (2, vec![0], vec![1], 1)];
+    assert_eq!(frames, expected, "two errors with each frame, and all points");
 }
 
 #[tokio::test]
@@ -208,7 +212,7 @@ async fn later_frame_wins_on_a_store_without_write_order() {
         assert_eq!(client.ack().await.sequence, 1);
         for (sequence, value) in (2..).zip([10, 20, 30, 40]) {
             let mut frame = at(0, 1);
-            frame.blocks[0].values = Some(block::Values::Ints(IntColumn { values: vec![value] }));
+            frame.blocks[0].int_values = vec![value];
             client.frame(sequence, frame);
             gate.until_waiting(1).await;
         }

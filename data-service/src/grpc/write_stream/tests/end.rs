@@ -161,7 +161,7 @@ async fn charges_series_to_the_ingest_pool() {
                 ..Default::default()
             })
             .collect(),
-        blocks: Vec::new(),
+        ..Columns::default()
     };
     let (mut client, _) = Client::open(&stack).await;
     client.frame(1, many(1));

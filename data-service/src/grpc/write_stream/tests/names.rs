@@ -48,9 +48,13 @@ async fn stores_points_of_declared_series_without_the_uid_service() {
     client.frame(3, at(0, 3));
     let ack = client.acks_through(3).await;
     assert_eq!((ack.written, ack.failed), (3, 1));
-    let error = ack.errors[0].error.as_ref().unwrap();
+    let failures = ack.failures[0].failures.as_ref().unwrap();
+    let runs = failures.retryable.as_ref().unwrap();
+    assert_eq!((&runs.first[..], &runs.count[..]), (&[0][..], &[1][..]));
+    assert!(failures.permanent.is_none());
+    let error = &failures.errors[0];
     let item = error.error.as_ref().unwrap();
-    assert_eq!((ack.errors[0].sequence, error.point, error.count), (2, 0, 1));
+    assert_eq!((ack.failures[0].sequence, error.first, error.count), (2, 0, 1));
     assert_eq!(
         (item.code, item.reason(), item.retryable),
         (Code::Unavailable as i32, ErrorReason::UidServiceUnavailable, true),
@@ -102,7 +106,7 @@ async fn deadline_ends_the_stream_while_names_are_being_resolved() {
         .insert(oxtsdb_server::Deadline(deadline.into_std()));
     let replies = stack.client().write_stream(request).await.unwrap().into_inner();
     let mut client = Client { requests, replies };
-    client.send(incoming::Message::Open(Open::default()));
+    client.send(incoming::Message::Open(open_message()));
     assert!(matches!(client.reply().await, Ok(outgoing::Message::Opened(_))));
     client.frame(1, declaring(at(0, 1)));
     client.frame(2, another("b", at(1, 1)));
@@ -151,11 +155,12 @@ async fn refreshes_uids_after_the_time_to_live() {
                 ..Default::default()
             },
         ],
-        blocks: at(0, 1).blocks,
+        ..at(0, 1)
     };
     client.frame(1, declared);
     assert_eq!(client.ack().await.written, 1);
     let by_tsuid = Columns {
+        first_series: 2,
         new_series: vec![SeriesDeclaration {
             tsuid: vec![0, 0, 1, 0, 0, 1, 0, 0, 1].into(),
             ..Default::default()

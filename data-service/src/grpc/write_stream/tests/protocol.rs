@@ -1,5 +1,7 @@
 //! Frames and streams that are rejected.
 
+use tonic_types::StatusExt as _;
+
 use super::*;
 
 #[tokio::test]
@@ -41,14 +43,17 @@ async fn requires_open_as_the_first_message_only() {
     let mut client = Client::connect(&stack).await;
     client.frame(1, declaration());
     let (_, status) = client.status().await;
-    assert_eq!(status.message(), "frame: came before open, expected open first");
+    assert_eq!(
+        status.message(),
+        "frame: came before `open`, which must be the first message"
+    );
 
     let (mut client, _) = Client::open(&stack).await;
     client.send(incoming::Message::Open(Open::default()));
     let (_, status) = client.status().await;
     assert_eq!(
         status.message(),
-        "open: came again, expected it as the first message only"
+        "open: came twice, expected it as the first message only"
     );
 
     let (mut client, _) = Client::open(&stack).await;
@@ -60,22 +65,75 @@ async fn requires_open_as_the_first_message_only() {
     assert_eq!(status.message(), "message: is missing, expected open or frame");
 
     let mut client = Client::connect(&stack).await;
-    client.send(incoming::Message::Open(Open {
-        precision: 3,
-        ..Open::default()
-    }));
-    let (_, status) = client.status().await;
-    assert_eq!(
-        status.message(),
-        "open.precision: 3 is not a precision, expected 0, 1 or 2"
-    );
-
-    let mut client = Client::connect(&stack).await;
     drop(client.requests);
     assert!(
         client.replies.message().await.unwrap().is_none(),
-        "a client may leave without a word"
+        "a client may close without opening"
     );
+}
+
+#[tokio::test]
+async fn requires_valid_options() {
+    let stack = TestStack::start().await;
+    let good = open_message().options.unwrap();
+    for (options, message) in [
+        (
+            None,
+            "open.options.time_unit: is not given, expected TIME_UNIT_SECONDS or TIME_UNIT_MILLISECONDS",
+        ),
+        (
+            Some(WriteOptions { time_unit: 3, ..good }),
+            "open.options.time_unit: 3 is not a time unit, expected TIME_UNIT_SECONDS or TIME_UNIT_MILLISECONDS",
+        ),
+        (
+            Some(WriteOptions { precision: 4, ..good }),
+            "open.options.precision: 4 is not a precision, expected one of the named values",
+        ),
+    ] {
+        let mut client = Client::connect(&stack).await;
+        client.send(incoming::Message::Open(Open {
+            options,
+            ..Open::default()
+        }));
+        let (_, status) = client.status().await;
+        assert_eq!(status.message(), message);
+        assert_eq!(reason_of(&status), Some(ErrorReason::InvalidField));
+    }
+}
+
+#[tokio::test]
+async fn rejects_declarations_that_do_not_continue_the_tables() {
+    let stack = TestStack::start().await;
+    for (first_symbol, first_series, field, expected) in [
+        (0, 1, "frame.columns.first_symbol", "3"),
+        (4, 1, "frame.columns.first_symbol", "3"),
+        (3, 0, "frame.columns.first_series", "1"),
+    ] {
+        let (mut client, _) = Client::open(&stack).await;
+        client.frame(1, declaring(at(0, 1)));
+        let next = Columns {
+            first_symbol,
+            first_series,
+            ..another("b", at(1, 1))
+        };
+        client.frame(2, next);
+        let (acknowledged, status) = client.status().await;
+        assert_eq!((acknowledged, status.code()), (1, Code::InvalidArgument));
+        assert_eq!(
+            reason_of(&status),
+            Some(ErrorReason::DeclarationOutOfSequence),
+            "{status:?}"
+        );
+        let info = status.get_details_error_info().unwrap();
+        assert_eq!(
+            (
+                info.metadata["field"].as_str(),
+                info.metadata["expected"].as_str()
+            ),
+            (field, expected)
+        );
+    }
+    assert_eq!(stack.cells("tsdb").await.len(), 1);
 }
 
 #[tokio::test]
@@ -94,6 +152,7 @@ async fn enforces_limits_of_declarations() {
     client.frame(
         2,
         Columns {
+            first_series: 1,
             new_series: vec![series; 2],
             ..Columns::default()
         },
@@ -116,6 +175,7 @@ async fn enforces_limits_of_declarations() {
     client.frame(
         2,
         Columns {
+            first_symbol: 1,
             new_symbols: vec![long],
             ..Columns::default()
         },
@@ -137,13 +197,14 @@ async fn rejects_an_oversized_frame_after_the_acks() {
     client.frame(
         2,
         Columns {
+            first_symbol: 3,
             new_symbols: vec!["x".repeat(1 << 20)],
             ..Columns::default()
         },
     );
     let (acknowledged, status) = client.status().await;
     assert_eq!(acknowledged, 1);
-    assert_eq!(status.code(), Code::OutOfRange);
+    assert_eq!(status.code(), Code::ResourceExhausted);
     assert_eq!(
         reason_of(&status),
         Some(ErrorReason::MessageTooLarge),

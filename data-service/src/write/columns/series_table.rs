@@ -1,4 +1,4 @@
-//! The series table: row keys and failures of declared series.
+//! The series that blocks refer to, by number: their row keys and failures.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::write::{PointErrorReason, Resolved};
 
 /// Row keys, concatenated. A series that failed has an empty key.
 #[derive(Debug, Default)]
-pub(super) struct SeriesKeys {
+pub(crate) struct SeriesTable {
     keys: Vec<u8>,
     ends: Vec<usize>,
     base_time_at: usize,
@@ -31,7 +31,16 @@ struct Tracked {
     series: Option<Arc<Series>>,
 }
 
-impl SeriesKeys {
+impl SeriesTable {
+    /// A table of these series, in their order.
+    pub(crate) fn of(series: Vec<Resolved>) -> Self {
+        let mut table = Self::default();
+        for resolved in series {
+            table.push(resolved);
+        }
+        table
+    }
+
     pub(super) fn len(&self) -> usize {
         self.ends.len()
     }
@@ -46,6 +55,7 @@ impl SeriesKeys {
         self.keys.len() + self.len() * (size_of::<usize>() + size_of::<Tracked>())
     }
 
+    /// Appends a series.
     pub(super) fn push(&mut self, resolved: Resolved) {
         match resolved {
             Ok(series) => {
