@@ -20,7 +20,7 @@ missing() {
 
 # Where npm and Maven keep what they download.
 export npm_config_cache="$OXTSDB_TOOLS/npm"
-export MAVEN_OPTS="-Dmaven.repo.local=$OXTSDB_TOOLS/maven"
+export MAVEN_OPTS="-Dmaven.repo.local=$OXTSDB_TOOLS/maven -Dstyle.color=never"
 
 # Sets BUF and puts buf on the PATH.
 need_buf() {

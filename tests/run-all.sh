@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Everything with real parts, in order, a line each: the tests with their known example, the stubs in
-# Python and Go, collectd for two minutes, an import of a million lines, OpenTSDB on the same HBase.
+# Everything with real parts, in order, a line each: the tests with their known example, the stubs and
+# writers in other languages, collectd for two minutes, an import of a million lines, OpenTSDB on the same HBase.
 #
 #   run-all.sh [FOLDER]    FOLDER keeps what each part wrote; a temporary one unless given
 #
@@ -19,7 +19,7 @@ part() {
   log="$logs/${name// /-}.log"
   if "$@" >"$log" 2>&1; then
     passed=$((passed + 1))
-    echo "ok      $name ($((SECONDS - began)) s): $(grep -E 'checks passed|values of|[0-9]+ passed|test result' "$log" | tail -n 1)"
+    echo "ok      $name ($((SECONDS - began)) s): $(grep -E 'checks passed|^Ran |^ok|values of|[0-9]+ passed|test result' "$log" | tail -n 1)"
   else
     failed=$((failed + 1))
     echo "FAILED  $name ($((SECONDS - began)) s), see $log:"
@@ -34,6 +34,7 @@ for test in known_example durability one_uid bad_input front_ends_agree contract
 done
 part "stubs in Python" timeout 600 stubs/run.sh python
 part "stubs in Go" timeout 600 stubs/run.sh go
+part "writers in Python and Go" timeout 600 ../clients/test.sh
 part "collectd" timeout 600 real/collectd.sh "${COLLECTD_SECONDS:-120}"
 part "import of 1,000,000 lines" timeout 900 real/import.sh
 part "interop on HBase" timeout 1800 hbase/interop.sh

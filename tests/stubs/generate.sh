@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Generates stubs with the commands of proto/README.md, exactly as they stand there, into the folder
-# `gen` of each language (Java: target/generated-sources), none of which is in git.
+# `gen` of each language (Java: target/generated-sources) and of clients/go, none of which is in git.
 #
 #   generate.sh [LANGUAGE...]    python, go, java, typescript, rust; all unless given
 set -euo pipefail
@@ -33,6 +33,7 @@ for language in "$@"; do
       need_buf
       need_go_plugins
       MODULE=oxtsdb.dev/stubs/gen generate Go go
+      MODULE=oxtsdb.dev/writer/gen generate Go ../../clients/go
       ;;
     java)
       need_java
@@ -42,6 +43,9 @@ for language in "$@"; do
       need_buf
       need_node_modules typescript
       generate TypeScript typescript
+      # google.rpc's messages, in which errors have their details.
+      (cd typescript && "$BUF" generate proto --template '{version: v2, plugins: [
+        {local: node_modules/.bin/protoc-gen-es, out: gen, opt: [target=ts, import_extension=js]}]}')
       ;;
     rust)
       # An empty package: that the crate builds is shown by its own tests.
