@@ -128,6 +128,28 @@ async fn write_splits_any_number_of_points_and_returns_each_failure() -> anyhow:
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn implausible_timestamps_are_rejected_unless_allowed() -> anyhow::Result<()> {
+    let tsdb = Tsdb::start().await?;
+    let url = format!("http://{}", tsdb.data_address());
+    let careful = DataClient::connect(&url)?;
+    let lenient = ClientBuilder::new([&url]).allow_any_time(true).data()?;
+    // Seconds in place of milliseconds.
+    let point = Point::new(&series("a"), Timestamp::from_millis(START_S), 1);
+    let report = careful.write([point.clone()]).await?;
+    let reasons: Vec<_> = report
+        .failures
+        .iter()
+        .map(|failed| failed.rejection.reason)
+        .collect();
+    assert_eq!(reasons, [Some(ErrorReason::ImplausibleTimestamp)]);
+    let mut writer = careful.stream_writer(StreamOptions::default()).await?;
+    writer.send(&point.series, point.timestamp, point.value).await?;
+    assert_eq!(writer.close().await?.failed, 1);
+    assert!(lenient.write([point]).await?.is_complete());
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_drain_in_the_middle_of_a_stream_loses_nothing() -> anyhow::Result<()> {
     const POINTS: i64 = 200_000;
     let mut tsdb = Tsdb::start().await?;

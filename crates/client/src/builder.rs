@@ -75,6 +75,14 @@ impl ClientBuilder {
         self
     }
 
+    /// Writes points of any instant. Default: servers reject timestamps before 2000-01-01 and more than 366 days
+    /// ahead of their clock (`IMPLAUSIBLE_TIMESTAMP`), which usually have a wrong unit.
+    #[must_use]
+    pub fn allow_any_time(mut self, allow: bool) -> Self {
+        self.call.allow_any_time = allow;
+        self
+    }
+
     /// The name under which servers log the streams of this client. Default: `oxtsdb-client`.
     #[must_use]
     pub fn client_name(mut self, name: impl Into<String>) -> Self {

@@ -27,6 +27,8 @@ pub(crate) struct CallOptions {
     pub(crate) max_attempts: Option<usize>,
     /// Compress requests, accept compressed responses.
     pub(crate) gzip: bool,
+    /// Write points of any instant, not only of plausible ones.
+    pub(crate) allow_any_time: bool,
     /// For the logs of servers.
     pub(crate) client_name: String,
 }
@@ -37,6 +39,7 @@ impl Default for CallOptions {
             timeout: None,
             max_attempts: None,
             gzip: false,
+            allow_any_time: false,
             client_name: concat!("oxtsdb-client ", env!("CARGO_PKG_VERSION")).to_owned(),
         }
     }

@@ -25,7 +25,7 @@ pub(crate) async fn write(
             return Ok(report);
         }
         let send = send!(configured!(DataServiceClient<Transport>, connection), write);
-        let request = request::of(&chunk);
+        let request = request::of(&chunk, connection.options().allow_any_time);
         let response = connection
             .call("oxtsdb.data.v1.DataService/Write", request, send)
             .await?;

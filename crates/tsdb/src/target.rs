@@ -78,7 +78,10 @@ pub(crate) struct Server<C> {
 
 impl<C> Server<C> {
     fn new(url: &str, build: impl Fn(ClientBuilder) -> Result<C, Error>) -> anyhow::Result<Self> {
-        let builder = ClientBuilder::new([url]).client_name(concat!("tsdb ", env!("CARGO_PKG_VERSION")));
+        let builder = ClientBuilder::new([url])
+            .client_name(concat!("tsdb ", env!("CARGO_PKG_VERSION")))
+            // OpenTSDB's import accepts any instant.
+            .allow_any_time(true);
         Ok(Self {
             url: url.to_owned(),
             client: build(builder)?,

@@ -80,7 +80,7 @@ impl Session {
             client_name: connection.options().client_name.clone(),
             options: Some(WriteOptions {
                 time_unit: TimeUnit::Milliseconds.into(),
-                allow_any_time: true,
+                allow_any_time: connection.options().allow_any_time,
                 max_errors: Some(MAX_ERRORS),
                 ..WriteOptions::default()
             }),

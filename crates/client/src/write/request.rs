@@ -15,14 +15,14 @@ pub(super) const POINT_BYTES: usize = 32;
 const MAX_ERRORS: u32 = 10_000;
 
 /// The request of some points: consecutive points of one series and type of value share a message.
-pub(super) fn of(points: &[Point]) -> WriteRequest {
+pub(super) fn of(points: &[Point], allow_any_time: bool) -> WriteRequest {
     let is_int = |point: &Point| matches!(point.value, Value::Int(_));
     let runs = points.chunk_by(|a, b| a.series == b.series && is_int(a) == is_int(b));
     WriteRequest {
         series: runs.filter_map(message).collect(),
         options: Some(WriteOptions {
             time_unit: TimeUnit::Milliseconds.into(),
-            allow_any_time: true,
+            allow_any_time,
             max_errors: Some(MAX_ERRORS),
             ..WriteOptions::default()
         }),
