@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use oxtsdb_client::UidClient;
+use oxtsdb_proto::data::v1::data_admin_service_server::DataAdminServiceServer;
 use oxtsdb_proto::data::v1::data_service_server::DataServiceServer;
 use oxtsdb_query::Limits;
 use oxtsdb_query::context::resource::Limit;
@@ -72,6 +73,11 @@ impl DataService {
             server.serve(listener, shutdown).await;
             Ok(())
         })
+    }
+
+    /// `oxtsdb.data.v1.DataAdminService`.
+    pub fn admin_server(&self) -> DataAdminServiceServer<DataServiceHandler> {
+        DataAdminServiceServer::new(self.handler.clone())
     }
 }
 

@@ -101,7 +101,10 @@ async fn run(cli: Cli) -> anyhow::Result<()> {
                 true => error.context(format!("--uid-endpoint {}", cli.uid_endpoint)),
                 false => error,
             })?;
-            let grpc = GrpcServer::new().service(service.server()).depends_on(probe);
+            let grpc = GrpcServer::new()
+                .service(service.server())
+                .service(service.admin_server())
+                .depends_on(probe);
             Ok([service.http_and_telnet(&settings, host), host.grpc(grpc)])
         })
         .await

@@ -14,10 +14,11 @@ use oxtsdb_proto::common::v1::{TimeRange, time_range};
 use oxtsdb_proto::data::v1::data_service_client::DataServiceClient;
 use oxtsdb_proto::data::v1::data_service_server::DataServiceServer;
 use oxtsdb_proto::data::v1::query_response::{self, Frame};
-use oxtsdb_proto::data::v1::scan_rows_request::{self, Source};
-use oxtsdb_proto::data::v1::scan_rows_response::Row;
+use oxtsdb_proto::data::v1::scan_rows_request;
 use oxtsdb_proto::data::v1::sub_query::{self, MetricSource};
-use oxtsdb_proto::data::v1::{AggregateFunction, QueryRequest, ScanRowsRequest, SubQuery};
+use oxtsdb_proto::data::v1::{
+    AggregateFunction, CellView, QueryRequest, ScanRowsRequest, StoredRow, SubQuery,
+};
 use oxtsdb_row_store::memory::MemoryStore;
 use oxtsdb_row_store::{RowStore as _, TableName, WriteBatch};
 use oxtsdb_schema::{RowKeyRef, Tsuid, UidKind};
@@ -30,7 +31,7 @@ use crate::settings::DataSettings;
 use crate::test_stack::TestStack;
 use crate::test_stack::service::{HttpResponse, Service};
 use oxtsdb_query::Engine;
-use oxtsdb_query::last::{self, LookBack};
+use oxtsdb_query::last::search::{self as last, LookBack};
 
 /// The hour of the rows: 2013-01-01 00:00 UTC, `50e22700`.
 const HOUR_MS: i64 = 1_356_998_400_000;
@@ -122,7 +123,7 @@ impl Tsdb {
             range: Some(range(HOUR_MS, HOUR_MS + 7_200_000)),
             queries: vec![SubQuery {
                 source: Some(sub_query::Source::Metric(metric_source(metric))),
-                aggregator: AggregateFunction::None.into(),
+                aggregator: Some(AggregateFunction::None.into()),
                 ..SubQuery::default()
             }],
             ..QueryRequest::default()
@@ -145,14 +146,10 @@ impl Tsdb {
                 }
                 Frame::Points(block) => {
                     let ints = block.int_values.iter().map(|int| Int(*int));
-                    let values: Points = (0..)
-                        .zip(ints.chain(block.double_values.iter().map(|double| Double(*double))))
-                        .collect();
-                    let mut time_ms = block.base_timestamp_ms - HOUR_MS;
+                    let values = ints.chain(block.values.iter().map(|double| Double(*double)));
                     let points = all.get_mut(&names[block.series as usize]).unwrap();
-                    for (delta, (_, value)) in block.timestamp_deltas_ms.iter().zip(values) {
-                        time_ms += delta;
-                        points.push((time_ms, value));
+                    for (time_ms, value) in block.timestamps_ms.iter().zip(values) {
+                        points.push((time_ms - HOUR_MS, value));
                     }
                 }
                 Frame::Done(_) => {}
@@ -187,12 +184,12 @@ impl Tsdb {
     }
 
     /// The rows of a metric, their cells decoded.
-    async fn scan(&self, metric: &str) -> Vec<Row> {
-        let source = scan_rows_request::source::Source::Metric(metric_source(metric));
+    async fn scan(&self, metric: &str) -> Vec<StoredRow> {
+        let source = scan_rows_request::Source::Metric(metric_source(metric));
         let request = ScanRowsRequest {
-            source: Some(Source { source: Some(source) }),
+            source: Some(source),
             range: Some(range(HOUR_MS, HOUR_MS + 7_200_000)),
-            view: scan_rows_request::View::Full.into(),
+            view: CellView::Full.into(),
             ..ScanRowsRequest::default()
         };
         let messages = self.grpc.clone().scan_rows(request).await.unwrap().into_inner();

@@ -5,6 +5,7 @@
 
 mod bounded_codec;
 mod bounds;
+mod conversions;
 pub mod deadline;
 pub mod decode_memory;
 mod delta_timestamps;

@@ -42,7 +42,7 @@ async fn rest(tsdb: &Tsdb) -> anyhow::Result<(usize, Statistics)> {
     let (mut points, mut statistics) = (0, None);
     while let Some(response) = frames.message().await? {
         match response.frame {
-            Some(Frame::Points(block)) => points += block.timestamp_deltas_ms.len(),
+            Some(Frame::Points(block)) => points += block.timestamps_ms.len(),
             Some(Frame::Statistics(frame)) => statistics = Some(frame),
             _ => {}
         }

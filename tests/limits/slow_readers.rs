@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
 use oxtsdb_proto::data::v1::data_service_client::DataServiceClient;
-use oxtsdb_proto::data::v1::scan_rows_request::{Source, View, source};
-use oxtsdb_proto::data::v1::{AggregateFunction, QueryRequest, ScanRowsRequest};
+use oxtsdb_proto::data::v1::scan_rows_request::Source;
+use oxtsdb_proto::data::v1::sub_query::MetricSource;
+use oxtsdb_proto::data::v1::{AggregateFunction, CellView, QueryRequest, ScanRowsRequest};
 use oxtsdb_tests::bystander::{Bystander, Kind};
 use oxtsdb_tests::load::Load;
 use oxtsdb_tests::raw_grpc::RawChannel;
@@ -159,13 +160,14 @@ async fn disconnects_unread_query_streams() -> anyhow::Result<()> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn disconnects_unread_scan_streams() -> anyhow::Result<()> {
-    let (mut target, _) = loaded(100_000).await?;
+    let (mut target, load) = loaded(100_000).await?;
     let request = ScanRowsRequest {
-        source: Some(Source {
-            source: Some(source::Source::All(true)),
-        }),
+        source: Some(Source::Metric(MetricSource {
+            metric: load.metric.clone(),
+            ..MetricSource::default()
+        })),
         range: Some(always()),
-        view: View::Full.into(),
+        view: CellView::Full.into(),
         ..ScanRowsRequest::default()
     };
     let bystander = Bystander::start_with(&target.tsdb, &ALWAYS).await?;

@@ -99,7 +99,7 @@ impl Target {
 
     /// Waits until the server runs no query.
     pub(crate) async fn no_query_is_left(&self) -> anyhow::Result<()> {
-        let client = self.tsdb.data();
+        let client = self.tsdb.data_admin();
         until("all queries have ended", || {
             let mut client = client.clone();
             async move {

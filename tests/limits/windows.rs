@@ -72,7 +72,7 @@ fn request(metric: &str, interval: &str) -> QueryRequest {
     };
     query.downsample = Some(Downsample {
         interval: Some(interval),
-        function: AggregateFunction::Sum.into(),
+        aggregator: Some(AggregateFunction::Sum.into()),
         fill: FillPolicy::Zero.into(),
     });
     QueryRequest {
@@ -139,7 +139,7 @@ async fn explain_counts_billions_of_windows() -> anyhow::Result<()> {
                         .into_iter()
                         .next()
                         .with_context(what)?;
-                    ensure!(plan.filled_windows > 4_000_000_000, "{plan:?}");
+                    ensure!(plan.filled_intervals > 4_000_000_000, "{plan:?}");
                 }
                 Err(status) if metric != KNOWN && status.code() == tonic::Code::NotFound => {}
                 Err(status) => refusal::check_status(&status).with_context(what)?,

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail, ensure};
 use oxtsdb_proto::data::v1::ListQueriesRequest;
+use oxtsdb_proto::data::v1::data_admin_service_client::DataAdminServiceClient;
 use oxtsdb_proto::data::v1::data_service_client::DataServiceClient;
 use serde_json::json;
 use tokio::task::JoinSet;
@@ -258,7 +259,7 @@ impl Shared {
                 Ok(true)
             }
             Kind::ListQueries => {
-                let mut client = DataServiceClient::with_origin(self.grpc().await?, self.origin()?);
+                let mut client = DataAdminServiceClient::with_origin(self.grpc().await?, self.origin()?);
                 client.list_queries(ListQueriesRequest {}).await?;
                 Ok(true)
             }

@@ -4,12 +4,14 @@ use std::collections::BTreeMap;
 
 use anyhow::{Context as _, bail, ensure};
 use oxtsdb_proto::common::v1::{TimeRange, time_range};
+use oxtsdb_proto::data::v1::data_admin_service_client::DataAdminServiceClient;
 use oxtsdb_proto::data::v1::data_service_client::DataServiceClient;
 use oxtsdb_proto::data::v1::query_response::Frame;
-use oxtsdb_proto::data::v1::scan_rows_request::{Source, View, source};
-use oxtsdb_proto::data::v1::scan_rows_response::Row;
+use oxtsdb_proto::data::v1::scan_rows_request::Source;
 use oxtsdb_proto::data::v1::sub_query::{self, MetricSource};
-use oxtsdb_proto::data::v1::{AggregateFunction, QueryRequest, ScanRowsRequest, SubQuery};
+use oxtsdb_proto::data::v1::{
+    AggregateFunction, CellView, QueryRequest, ScanRowsRequest, ScanTableRequest, StoredRow, SubQuery,
+};
 use tokio_stream::StreamExt as _;
 use tonic::Status;
 use tonic::transport::Channel;
@@ -53,7 +55,7 @@ pub fn sub_query(metric: &str, aggregator: AggregateFunction) -> SubQuery {
             filters: Vec::new(),
             explicit_tags: false,
         })),
-        aggregator: aggregator.into(),
+        aggregator: Some(aggregator.into()),
         downsample: None,
         rate: None,
     }
@@ -129,18 +131,16 @@ pub async fn query(
             }
             Frame::Points(points) => {
                 let group = groups.get_mut(&points.series).context("points of no group")?;
-                let mut instant = points.base_timestamp_ms;
                 let ints = points.int_values.into_iter().map(Number::Int);
-                let doubles = points.double_values.into_iter().map(Number::Double);
+                let doubles = points.values.into_iter().map(Number::Double);
                 let values: Vec<Number> = ints.chain(doubles).collect();
                 ensure!(
-                    values.len() == points.timestamp_deltas_ms.len(),
+                    values.len() == points.timestamps_ms.len(),
                     "{} values at {} instants",
                     values.len(),
-                    points.timestamp_deltas_ms.len()
+                    points.timestamps_ms.len()
                 );
-                for (delta, value) in points.timestamp_deltas_ms.into_iter().zip(values) {
-                    instant += delta;
+                for (instant, value) in points.timestamps_ms.into_iter().zip(values) {
                     if let Some((last, _)) = group.points.last() {
                         ensure!(*last < instant, "instant {instant} after {last}");
                     }
@@ -160,8 +160,17 @@ pub async fn query(
 /// # Errors
 ///
 /// The server's.
-pub async fn all_rows(client: &mut DataServiceClient<Channel>) -> anyhow::Result<Vec<Row>> {
-    scan_rows(client, source::Source::All(true)).await
+pub async fn all_rows(client: &mut DataAdminServiceClient<Channel>) -> anyhow::Result<Vec<StoredRow>> {
+    let request = ScanTableRequest {
+        view: CellView::Full.into(),
+        ..ScanTableRequest::default()
+    };
+    let mut responses = client.scan_table(request).await?.into_inner();
+    let mut rows = Vec::new();
+    while let Some(response) = responses.next().await {
+        rows.extend(response?.rows);
+    }
+    Ok(rows)
 }
 
 /// The rows of a metric as they are stored.
@@ -169,27 +178,23 @@ pub async fn all_rows(client: &mut DataServiceClient<Channel>) -> anyhow::Result
 /// # Errors
 ///
 /// The server's.
-pub async fn rows_of(client: &mut DataServiceClient<Channel>, metric: &str) -> anyhow::Result<Vec<Row>> {
+pub async fn rows_of(
+    client: &mut DataServiceClient<Channel>,
+    metric: &str,
+) -> anyhow::Result<Vec<StoredRow>> {
     let metric = MetricSource {
         metric: metric.to_owned(),
         ..MetricSource::default()
     };
-    scan_rows(client, source::Source::Metric(metric)).await
-}
-
-async fn scan_rows(
-    client: &mut DataServiceClient<Channel>,
-    source: source::Source,
-) -> anyhow::Result<Vec<Row>> {
     let request = ScanRowsRequest {
-        source: Some(Source { source: Some(source) }),
+        source: Some(Source::Metric(metric)),
         range: Some(always()),
-        view: View::Full.into(),
+        view: CellView::Full.into(),
         ..ScanRowsRequest::default()
     };
-    let mut answer = client.scan_rows(request).await?.into_inner();
+    let mut responses = client.scan_rows(request).await?.into_inner();
     let mut rows = Vec::new();
-    while let Some(response) = answer.next().await {
+    while let Some(response) = responses.next().await {
         rows.extend(response?.rows);
     }
     Ok(rows)

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
 
 use anyhow::{Context as _, ensure};
+use oxtsdb_proto::data::v1::data_admin_service_client::DataAdminServiceClient;
 use oxtsdb_proto::data::v1::data_service_client::DataServiceClient;
 use oxtsdb_proto::uid::v1::uid_service_client::UidServiceClient;
 use tempfile::TempDir;
@@ -216,6 +217,11 @@ impl Tsdb {
     /// Client of the data service.
     pub fn data(&self) -> DataServiceClient<Channel> {
         DataServiceClient::new(self.data_channel()).max_decoding_message_size(MAX_RESPONSE)
+    }
+
+    /// Client of the operator calls of the data service.
+    pub fn data_admin(&self) -> DataAdminServiceClient<Channel> {
+        DataAdminServiceClient::new(self.data_channel()).max_decoding_message_size(MAX_RESPONSE)
     }
 
     /// Client of the UID service.

@@ -75,7 +75,7 @@ async fn values(tsdb: &Tsdb, request: QueryExpressionsRequest) -> Result<Vec<(St
         match frame?.frame {
             Some(Frame::Series(series)) => outputs.push((series.output, Vec::new())),
             Some(Frame::Points(points)) => {
-                let doubles = points.double_values.iter().copied();
+                let doubles = points.values.iter().copied();
                 let ints = points.int_values.iter().map(|int| *int as f64);
                 let (_, values) = outputs
                     .last_mut()

@@ -167,7 +167,7 @@ fn queries(metric: &str) -> Vec<SubQuery> {
     let every_minute = |function: AggregateFunction| {
         Some(Downsample {
             interval: Some(downsample::Interval::Fixed(oxtsdb_tests::sample::seconds(60))),
-            function: function.into(),
+            aggregator: Some(function.into()),
             ..Downsample::default()
         })
     };

@@ -5,7 +5,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context as _, bail, ensure};
 use oxtsdb_proto::common::v1::UidKind;
-use oxtsdb_proto::data::v1::scan_rows_response::cell_point;
+use oxtsdb_proto::data::v1::stored_point;
 use oxtsdb_proto::uid::v1::{GetOrCreateUidsRequest, UidName};
 use oxtsdb_schema::row::decode_row;
 use oxtsdb_schema::{CellRef, DuplicatePolicy, Points};
@@ -62,8 +62,8 @@ async fn check_types(oxtsdb: &Tsdb, expected: &Expected, metrics: &[String]) -> 
             .flat_map(|cell| cell.points)
             .map(|point| {
                 let value = match point.value.context("a point without a value")? {
-                    cell_point::Value::IntValue(value) => Number::Int(value),
-                    cell_point::Value::DoubleValue(value) => Number::Double(value),
+                    stored_point::Value::IntValue(value) => Number::Int(value),
+                    stored_point::Value::DoubleValue(value) => Number::Double(value),
                 };
                 Ok((point.timestamp_ms, value.to_string()))
             })

@@ -2,7 +2,7 @@
 
 use anyhow::{Context as _, ensure};
 use oxtsdb_proto::common::v1::UidKind;
-use oxtsdb_proto::data::v1::scan_rows_response::CellType;
+use oxtsdb_proto::data::v1::CellType;
 use oxtsdb_proto::uid::v1::{
     GetUidUsageRequest, LookupNamesRequest, LookupUidsRequest, UidName, UidValue, lookup_names_response,
     lookup_uids_response,
@@ -43,7 +43,7 @@ async fn with_the_example() -> anyhow::Result<Tsdb> {
 #[tokio::test(flavor = "multi_thread")]
 async fn stores_the_documented_example_byte_for_byte() -> anyhow::Result<()> {
     let tsdb = with_the_example().await?;
-    let rows = read_back::all_rows(&mut tsdb.data()).await?;
+    let rows = read_back::all_rows(&mut tsdb.data_admin()).await?;
     assert_eq!(rows.len(), 1, "{rows:?}");
     let row = &rows[0];
     assert_eq!(

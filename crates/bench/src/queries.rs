@@ -74,7 +74,7 @@ pub(crate) fn all(shape: Shape) -> Vec<Query> {
             explicit_tags: filters.len() == tags.len(),
             filters,
         })),
-        aggregator: aggregator as i32,
+        aggregator: Some(aggregator.into()),
         downsample,
         rate: None,
     };
@@ -82,7 +82,7 @@ pub(crate) fn all(shape: Shape) -> Vec<Query> {
         let interval = downsample::Interval::Fixed(prost_types(seconds));
         Some(Downsample {
             interval: Some(interval),
-            function: function as i32,
+            aggregator: Some(function.into()),
             ..Downsample::default()
         })
     };
@@ -175,10 +175,10 @@ pub(crate) fn over_all(shape: Shape) -> [Query; 3] {
                 metric: metric.to_owned(),
                 ..MetricSource::default()
             })),
-            aggregator: aggregator as i32,
+            aggregator: Some(aggregator.into()),
             downsample: minutes.then(|| Downsample {
                 interval: Some(downsample::Interval::Fixed(prost_types(60))),
-                function: AggregateFunction::Avg as i32,
+                aggregator: Some(AggregateFunction::Avg.into()),
                 ..Downsample::default()
             }),
             rate: None,
@@ -284,7 +284,7 @@ impl Query {
         let mut frames = client.query(request).await?.into_inner();
         while let Some(frame) = frames.message().await? {
             if let Some(Frame::Points(block)) = frame.frame {
-                let count = block.timestamp_deltas_ms.len();
+                let count = block.timestamps_ms.len();
                 told(count);
                 points += count;
             }

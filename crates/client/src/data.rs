@@ -2,11 +2,12 @@
 
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
+use oxtsdb_proto::data::v1::data_admin_service_client::DataAdminServiceClient;
 use oxtsdb_proto::data::v1::data_service_client::DataServiceClient;
-use oxtsdb_proto::data::v1::scan_rows_response::Row;
 use oxtsdb_proto::data::v1::{
-    EndQueryRequest, ExplainRequest, ListQueriesRequest, QueryExpressionsRequest, QueryLastRequest,
-    QueryPlan, QueryRequest, RunningQuery, ScanRowsRequest,
+    CancelQueryRequest, ExplainRequest, ListQueriesRequest, QueryExpressionsRequest, QueryLastRequest,
+    QueryPlan, QueryRequest, RunningQuery, ScanRowsRequest, ScanTableRequest, StoredRow,
 };
 
 use crate::call::{Connection, configured, send};
@@ -117,21 +118,21 @@ impl DataClient {
         Ok(self.connection.call(method, request, send).await?.plans)
     }
 
-    /// Returns the last point of each series, and the targets that failed.
+    /// Streams the last point of each series, and the targets that failed.
     ///
     /// # Errors
     ///
-    /// If the call fails as a whole.
+    /// If the service rejects the request before it runs; later errors come in the stream.
     pub async fn query_last(&self, request: QueryLastRequest) -> Result<Results<LastPointOutcome>, Error> {
         let method = "oxtsdb.data.v1.DataService/QueryLast";
         let send = send!(self.generated(), query_last);
-        let response = self.connection.call(method, request, send).await?;
-        Ok(Results::all(LastPointOutcome::of(response)?))
+        let messages = self.connection.stream(method, request, send).await?;
+        Ok(Results::of(messages, LastPointOutcome::of))
     }
 
     /// Streams the stored rows of some series in batches, in the order of the table. A stream that breaks is
     /// resumed behind its last row.
-    pub fn scan_rows(&self, request: ScanRowsRequest) -> Results<Vec<Row>> {
+    pub fn scan_rows(&self, request: ScanRowsRequest) -> Results<Vec<StoredRow>> {
         let this = self.clone();
         let open = move |request: &ScanRowsRequest| {
             let send = send!(this.generated(), scan_rows);
@@ -139,20 +140,22 @@ impl DataClient {
             this.connection.stream(method, request.clone(), send)
         };
         let batches = Results::resumed(request, open, |request, batch| {
-            let Some(last) = batch.rows.last() else {
-                return Progress::More;
-            };
-            request.start_after_row_key.clone_from(&last.row_key);
-            if request.limit == 0 {
-                return Progress::More;
-            }
-            request.limit = request.limit.saturating_sub(batch.rows.len() as u64);
-            // A limit of 0 would be none.
-            if request.limit == 0 {
-                Progress::Complete
-            } else {
-                Progress::More
-            }
+            advance(&mut request.start_after_row_key, &mut request.limit, &batch.rows)
+        });
+        batches.convert(|batch| Ok(batch.rows))
+    }
+
+    /// Streams all stored rows of the table in batches, in its order. A stream that breaks is resumed behind its
+    /// last row.
+    pub fn scan_table(&self, request: ScanTableRequest) -> Results<Vec<StoredRow>> {
+        let this = self.clone();
+        let open = move |request: &ScanTableRequest| {
+            let send = send!(this.admin(), scan_table);
+            let method = "oxtsdb.data.v1.DataAdminService/ScanTable";
+            this.connection.stream(method, request.clone(), send)
+        };
+        let batches = Results::resumed(request, open, |request, batch| {
+            advance(&mut request.start_after_row_key, &mut request.limit, &batch.rows)
         });
         batches.convert(|batch| Ok(batch.rows))
     }
@@ -163,8 +166,8 @@ impl DataClient {
     ///
     /// If the call fails.
     pub async fn list_queries(&self) -> Result<Vec<RunningQuery>, Error> {
-        let method = "oxtsdb.data.v1.DataService/ListQueries";
-        let send = send!(self.generated(), list_queries);
+        let method = "oxtsdb.data.v1.DataAdminService/ListQueries";
+        let send = send!(self.admin(), list_queries);
         let response = self.connection.call(method, ListQueriesRequest {}, send).await?;
         Ok(response.queries)
     }
@@ -175,13 +178,37 @@ impl DataClient {
     ///
     /// `NOT_FOUND` if it does not run, also after a retry of a call that succeeded.
     pub async fn cancel_query(&self, id: u64) -> Result<(), Error> {
-        let method = "oxtsdb.data.v1.DataService/EndQuery";
-        let send = send!(self.generated(), end_query);
-        self.connection.call(method, EndQueryRequest { id }, send).await?;
+        let method = "oxtsdb.data.v1.DataAdminService/CancelQuery";
+        let send = send!(self.admin(), cancel_query);
+        self.connection
+            .call(method, CancelQueryRequest { id }, send)
+            .await?;
         Ok(())
     }
 
     fn generated(&self) -> DataServiceClient<Transport> {
         configured!(DataServiceClient<Transport>, &self.connection)
+    }
+
+    fn admin(&self) -> DataAdminServiceClient<Transport> {
+        configured!(DataAdminServiceClient<Transport>, &self.connection)
+    }
+}
+
+/// Moves a scan behind the rows that were received.
+fn advance(start_after_row_key: &mut Bytes, limit: &mut u64, rows: &[StoredRow]) -> Progress {
+    let Some(last) = rows.last() else {
+        return Progress::More;
+    };
+    start_after_row_key.clone_from(&last.row_key);
+    if *limit == 0 {
+        return Progress::More;
+    }
+    *limit = limit.saturating_sub(rows.len() as u64);
+    // A limit of 0 would be none.
+    if *limit == 0 {
+        Progress::Complete
+    } else {
+        Progress::More
     }
 }

@@ -96,11 +96,6 @@ impl<T: Send + 'static> Results<T> {
         Self(complete.boxed())
     }
 
-    /// Results that are there.
-    pub(crate) fn all(results: Vec<T>) -> Self {
-        Self(stream::iter(results.into_iter().map(Ok)).boxed())
-    }
-
     #[cfg(test)]
     pub(crate) fn from_stream(results: impl Stream<Item = Result<T, Error>> + Send + 'static) -> Self {
         Self(results.boxed())

@@ -62,7 +62,7 @@ fn line(query: &RunningQuery) -> String {
         query.points,
         query.bytes >> 20,
         query.memory_bytes >> 20,
-        query.questions.join(" ")
+        query.sub_queries.join(" ")
     )
 }
 
@@ -74,7 +74,7 @@ mod tests {
     fn queries_are_one_line_each() {
         let query = RunningQuery {
             id: 7,
-            questions: vec!["sum:m".to_owned(), "avg:n{host=wildcard(*)}".to_owned()],
+            sub_queries: vec!["sum:m".to_owned(), "avg:n{host=wildcard(*)}".to_owned()],
             elapsed: Some(prost_types::Duration {
                 seconds: 1,
                 nanos: 250_000_000,

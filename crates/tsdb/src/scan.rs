@@ -8,9 +8,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 use jiff::tz::TimeZone;
-use oxtsdb_client::proto::data::v1::ScanRowsRequest;
-use oxtsdb_client::proto::data::v1::scan_rows_request::View;
-use oxtsdb_client::proto::data::v1::scan_rows_response::Row;
+use oxtsdb_client::proto::data::v1::{CellView, ScanRowsRequest, ScanTableRequest, StoredRow};
 use oxtsdb_client::{Error, UidClient};
 
 use crate::stdout::print;
@@ -98,9 +96,9 @@ pub(crate) async fn run(args: ScanArgs) -> anyhow::Result<ExitCode> {
         &zone,
     )?;
     let view = match (args.raw, args.decoded || args.import) {
-        (true, _) => View::Raw,
-        (_, true) => View::Decoded,
-        _ => View::Full,
+        (true, _) => CellView::Raw,
+        (_, true) => CellView::Decoded,
+        _ => CellView::Full,
     };
     let names = if args.no_names {
         None
@@ -116,15 +114,24 @@ pub(crate) async fn run(args: ScanArgs) -> anyhow::Result<ExitCode> {
     };
 
     let server = args.target.data()?;
-    let request = ScanRowsRequest {
-        source: Some(selection.source),
-        range: Some(selection.range),
-        view: view.into(),
-        limit: args.limit,
-        ..ScanRowsRequest::default()
+    let (range, view) = (Some(selection.range), view.into());
+    // A scan has no deadline: its duration depends on the table.
+    let client = server.client.without_deadline();
+    let mut rows = match selection.source {
+        Some(source) => client.scan_rows(ScanRowsRequest {
+            source: Some(source),
+            range,
+            view,
+            limit: args.limit,
+            ..ScanRowsRequest::default()
+        }),
+        None => client.scan_table(ScanTableRequest {
+            range,
+            view,
+            limit: args.limit,
+            ..ScanTableRequest::default()
+        }),
     };
-    // A scan of everything takes as long as it takes.
-    let mut rows = server.client.without_deadline().scan_rows(request);
     while let Some(rows) = rows.next().await.map_err(|error| server.error("scan", &error))? {
         printer.print(&rows).await?;
     }
@@ -149,7 +156,7 @@ impl NameLookUp {
         }
     }
 
-    async fn learn(&mut self, rows: &[Row]) -> anyhow::Result<()> {
+    async fn learn(&mut self, rows: &[StoredRow]) -> anyhow::Result<()> {
         let tsuids = rows.iter().map(|row| row.tsuid.as_ref());
         let learned = self.names.learn(tsuids).await;
         learned.map_err(|error| failed_look_up(&self.server, &error))
@@ -163,14 +170,14 @@ fn failed_look_up(server: &Server<UidClient>, error: &Error) -> anyhow::Error {
 /// Prints rows.
 struct Printer {
     names: Option<NameLookUp>,
-    view: View,
+    view: CellView,
     zone: TimeZone,
     import: bool,
     left_out: u64,
 }
 
 impl Printer {
-    async fn print(&mut self, rows: &[Row]) -> anyhow::Result<()> {
+    async fn print(&mut self, rows: &[StoredRow]) -> anyhow::Result<()> {
         if let Some(look_up) = &mut self.names {
             look_up.learn(rows).await?;
         }

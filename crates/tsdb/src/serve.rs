@@ -106,7 +106,9 @@ pub(crate) async fn run(args: ServeArgs, opentsdb_conf: Option<Outcome>) -> anyh
                 host.shutdown.clone(),
             )
             .await?;
-            let data = GrpcServer::new().service(data_service.server());
+            let data = GrpcServer::new()
+                .service(data_service.server())
+                .service(data_service.admin_server());
             let uid = GrpcServer::new().service(uid_service);
             Ok([
                 data_service.http_and_telnet(&data_settings, host),

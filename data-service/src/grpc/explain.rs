@@ -1,6 +1,8 @@
 //! `DataService.Explain`.
 
-use oxtsdb_proto::data::v1::query_plan::{Certainty, Figure, Filter, KeyRange, Test, Way};
+use oxtsdb_proto::data::v1::query_plan::{
+    AccessPath as AccessPathMessage, Accuracy, Condition, Estimate as EstimateMessage, Filter, KeyRange,
+};
 use oxtsdb_proto::data::v1::{ExplainRequest, ExplainResponse, QueryPlan};
 use oxtsdb_schema::TagvUid;
 use prost::bytes::Bytes;
@@ -29,7 +31,7 @@ pub(super) async fn explain(
     let query = convert::query(&request, now_ms())?;
     let explained = engine.explain(&query, context).await;
     let explained =
-        explained.map_err(|error| of_query(&error, "queries", &engine.storage().table.to_string()))?;
+        explained.map_err(|error| of_query(&error, "queries.", &engine.storage().table.to_string()))?;
     let plans = explained.iter().map(|(plan, estimate)| message(plan, estimate));
     Ok(Response::new(ExplainResponse {
         plans: plans.collect(),
@@ -47,7 +49,7 @@ fn message(plan: &Plan, estimate: &Estimate) -> QueryPlan {
         start_ms: plan.hours.start.millis(),
         stop_ms: plan.hours.stop_ms(),
         hours: plan.hours.count() as u64,
-        way: way(plan).into(),
+        access_path: access_path(plan).into(),
         reason: plan.index_use.to_string(),
         ranges: ranges
             .iter()
@@ -60,45 +62,49 @@ fn message(plan: &Plan, estimate: &Estimate) -> QueryPlan {
         exact_tags: plan
             .selection
             .tag_count()
-            .map_or(0, |count| u32::try_from(count).unwrap_or(u32::MAX)),
+            .map(|count| u32::try_from(count).unwrap_or(u32::MAX)),
         group_by_tagk_uids: plan
             .group_by
             .iter()
             .map(|tagk| Bytes::copy_from_slice(tagk.as_bytes()))
             .collect(),
-        first_window_ms: windows.map_or(0, |windows| windows.from_ms),
-        filled_windows: windows.map_or(0, |windows| windows.filled_count()),
+        first_interval_ms: windows.map(|windows| windows.from_ms),
+        filled_intervals: windows.map_or(0, |windows| windows.filled_count()),
         series: estimate.series.map(figure),
         rows: estimate.rows.map(figure),
         bytes: estimate.bytes.map(figure),
     }
 }
 
-fn way(plan: &Plan) -> Way {
+fn access_path(plan: &Plan) -> AccessPathMessage {
     let AccessPath::Ranges(_) = plan.access_path else {
-        return Way::SingleRows;
+        return AccessPathMessage::SingleRows;
     };
     if plan.selection.resolved_series().is_some() {
-        return Way::Jumps;
+        return AccessPathMessage::SeriesSeek;
     }
     let seeks = plan
         .selection
         .row_filter()
         .is_some_and(|filter| filter.has_seek());
-    if seeks { Way::SkipScan } else { Way::FullScan }
+    if seeks {
+        AccessPathMessage::SkipScan
+    } else {
+        AccessPathMessage::FullScan
+    }
 }
 
 fn filter(test: &TagTest) -> Filter {
     let (kind, values) = match &test.test {
-        ValueTest::Any => (Test::HasKey, None),
-        ValueTest::In(values) => (Test::AnyOf, Some(values)),
-        ValueTest::NotIn(values) => (Test::NoneOf, Some(values)),
-        ValueTest::Name(_) => (Test::Name, None),
-        ValueTest::NameIfPresent(_) => (Test::NameIfThere, None),
+        ValueTest::Any => (Condition::HasKey, None),
+        ValueTest::In(values) => (Condition::AnyOf, Some(values)),
+        ValueTest::NotIn(values) => (Condition::NoneOf, Some(values)),
+        ValueTest::Name(_) => (Condition::Name, None),
+        ValueTest::NameIfPresent(_) => (Condition::NameIfPresent, None),
     };
     Filter {
         tagk_uid: Bytes::copy_from_slice(test.tagk.as_bytes()),
-        test: kind.into(),
+        condition: kind.into(),
         tagv_uids: values.map(shown).unwrap_or_default(),
         tagv_count: values.map_or(0, |values| values.len() as u64),
     }
@@ -114,15 +120,15 @@ fn shown(values: &FxHashSet<TagvUid>) -> Vec<Bytes> {
         .collect()
 }
 
-fn figure(figure: estimate::Figure) -> Figure {
-    let certainty = match figure.certainty {
-        estimate::Certainty::Exact => Certainty::Exact,
-        estimate::Certainty::AtMost => Certainty::AtMost,
-        estimate::Certainty::About => Certainty::About,
+fn figure(figure: estimate::Figure) -> EstimateMessage {
+    let accuracy = match figure.certainty {
+        estimate::Certainty::Exact => Accuracy::Exact,
+        estimate::Certainty::AtMost => Accuracy::UpperBound,
+        estimate::Certainty::About => Accuracy::Extrapolated,
     };
-    Figure {
+    EstimateMessage {
         value: figure.value,
-        certainty: certainty.into(),
+        accuracy: accuracy.into(),
     }
 }
 
@@ -156,7 +162,7 @@ mod tests {
                 filters: vec![filter],
                 explicit_tags: false,
             })),
-            aggregator: AggregateFunction::Sum.into(),
+            aggregator: Some(AggregateFunction::Sum.into()),
             ..SubQuery::default()
         }
     }
@@ -176,7 +182,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_plan_says_what_would_be_read() {
+    async fn plans_name_access_path_and_estimate() {
         let stack = TestStack::start().await;
         for host in 0..40 {
             let host = format!("web{host:02}");
@@ -196,29 +202,39 @@ mod tests {
         ];
         let response = client.explain(request(2, questions.clone())).await.unwrap();
         let plans = response.into_inner().plans;
-        let told: Vec<_> = plans
+        let explained: Vec<_> = plans
             .iter()
             .map(|plan| {
                 let rows = plan.rows.unwrap();
-                (plan.way(), plan.reason.as_str(), rows.value, rows.certainty())
+                (
+                    plan.access_path(),
+                    plan.reason.as_str(),
+                    rows.value,
+                    rows.accuracy(),
+                )
             })
             .collect();
         assert_eq!(
-            told,
+            explained,
             [
                 (
-                    Way::SingleRows,
+                    AccessPathMessage::SingleRows,
                     "2 of 40 series match according to the index",
                     4,
-                    Certainty::AtMost
+                    Accuracy::UpperBound
                 ),
                 (
-                    Way::SkipScan,
+                    AccessPathMessage::SkipScan,
                     "10 of 40 series match according to the index",
                     40,
-                    Certainty::Exact
+                    Accuracy::Exact
                 ),
-                (Way::FullScan, "nearly all series match", 40, Certainty::Exact),
+                (
+                    AccessPathMessage::FullScan,
+                    "nearly all series match",
+                    40,
+                    Accuracy::Exact
+                ),
             ]
         );
         assert_eq!((plans[0].hours, plans[0].start_ms), (2, i64::from(T) * 1000));
@@ -226,12 +242,15 @@ mod tests {
             plans[1].ranges[0].start_key,
             [&[0, 0, 1], T.to_be_bytes().as_slice()].concat()
         );
-        assert_eq!(plans[1].filters[0].test(), Test::Name);
-        assert_eq!(plans[2].filters[0].test(), Test::HasKey);
+        assert_eq!(plans[1].filters[0].condition(), Condition::Name);
+        assert_eq!(plans[2].filters[0].condition(), Condition::HasKey);
         assert_eq!(plans[0].group_by_tagk_uids, [vec![0, 0, 1]]);
 
         let long = client.explain(request(20_000, questions)).await.unwrap();
-        assert_eq!(long.into_inner().plans[0].way(), Way::Jumps);
+        assert_eq!(
+            long.into_inner().plans[0].access_path(),
+            AccessPathMessage::SeriesSeek
+        );
         let unknown = request(1, vec![question("nope", FilterType::Wildcard, "*")]);
         assert_eq!(client.explain(unknown).await.unwrap_err().code(), Code::NotFound);
     }

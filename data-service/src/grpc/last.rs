@@ -1,120 +1,114 @@
 //! `DataService.QueryLast`.
 
-use futures::FutureExt as _;
-use futures::stream::{self, StreamExt as _};
+use std::sync::Arc;
+
+use futures::stream::{self, BoxStream, StreamExt as _};
 use oxtsdb_proto::common::v1::{ErrorReason, ItemError, SeriesName, Tag, series_key};
 use oxtsdb_proto::data::v1::query_last_request::{Target, target};
 use oxtsdb_proto::data::v1::query_last_response::{LastPoint as LastPointMessage, TargetError, last_point};
 use oxtsdb_proto::data::v1::{QueryLastRequest, QueryLastResponse};
-use oxtsdb_proto::error::{invalid_field, item_error, status};
-use oxtsdb_schema::Tsuid;
+use oxtsdb_proto::error::{invalid_field, item_error};
 use tonic::{Code, Request, Response, Status};
 
 use super::query::convert::{metric_source, millis};
 use super::query::{of_query, place, qualifier_of};
-use super::results::context_of;
+use super::results::{context_of, result_stream};
 use super::status::kind_name;
-use oxtsdb_query::Limits;
-use oxtsdb_query::Resource;
-use oxtsdb_query::context::resource::Limit;
-use oxtsdb_query::context::running::QueryDescription;
 use oxtsdb_query::language::time::now_ms;
-use oxtsdb_query::last::{LastPoint, LookBack, names_of, of_metric, of_series};
-use oxtsdb_query::names::uids_of_series;
-use oxtsdb_query::plan::metric_series::MetricSeries;
-use oxtsdb_query::plan::tsuids::check_tsuid;
-use oxtsdb_query::{Engine, Number, QueryContext, QueryError, Quirks, SeriesFilter, Storage};
+use oxtsdb_query::last::search::{LastPoint, LookBack, SeriesNames};
+use oxtsdb_query::last::stream::{LastBatch, LastItem, LastQuery, LastTarget, last_points};
+use oxtsdb_query::{Engine, Number, QueryError};
 
 const MAX_TARGETS: usize = 1000;
 const HOUR_MS: i64 = 3_600_000;
 const MAX_LOOK_BACK_MS: i64 = 366 * 24 * HOUR_MS;
 
-/// Points in a response at most, which is one message.
-const MAX_POINTS: u64 = 100_000;
+/// Bytes of names from which on a message is complete: clients read 4 MiB by default.
+const MESSAGE_BYTES: usize = 512 << 10;
 
-const MOST_POINTS: Limit = Limit::of_setting("QueryLast", MAX_POINTS);
-
-/// Memory of a point of the response, and of its names; estimates.
-const LAST_POINT_BYTES: u64 = 128;
-const NAMES_BYTES: u64 = 512;
-
-/// Targets that are looked at at a time.
-const TARGETS_AT_A_TIME: usize = 16;
-
-/// What a target asks for.
-enum Wanted<'a> {
-    Name(&'a SeriesName),
-    Tsuid(&'a [u8]),
-    Metric { metric: String, filter: SeriesFilter },
+/// Streams the last points of series.
+pub(super) fn query_last(
+    engine: &Engine,
+    request: Request<QueryLastRequest>,
+) -> Result<Response<BoxStream<'static, Result<QueryLastResponse, Status>>>, Status> {
+    let context = context_of(&request);
+    let query = last_query(&request.into_inner())?;
+    let table = engine.storage().table.to_string();
+    let messages = last_points(engine, query, context).flat_map(move |item| match item {
+        Ok(LastItem::Points(batch)) => stream::iter(Messages::new(batch)).map(Ok).boxed(),
+        Ok(LastItem::Failed { target, error }) => {
+            let message = match of_target(&error, &table) {
+                Some(error) => Ok(QueryLastResponse {
+                    points: Vec::new(),
+                    errors: vec![TargetError {
+                        target: number(target),
+                        error: Some(error),
+                    }],
+                }),
+                None => Err(of_query(&error, "targets.", &table)),
+            };
+            stream::iter([message]).boxed()
+        }
+        Err(error) => stream::iter([Err(of_query(&error, "targets.", &table))]).boxed(),
+    });
+    Ok(Response::new(result_stream(messages, engine, None)))
 }
 
-impl Wanted<'_> {
-    /// Its entry in the list of running queries.
-    fn description(&self) -> String {
-        match self {
-            Self::Name(name) => format!("last:{}", name.metric),
-            Self::Tsuid(_) => "last:(1 TSUID)".to_owned(),
-            Self::Metric { metric, .. } => format!("last:{metric}"),
-        }
+/// The messages of a batch, each below 1 MiB. The batch's memory is held until the last one is encoded.
+struct Messages {
+    batch: LastBatch,
+    /// The first point that is in no message yet.
+    next: usize,
+}
+
+impl Messages {
+    const fn new(batch: LastBatch) -> Self {
+        Self { batch, next: 0 }
     }
 }
 
-/// Answers with the last points of series.
-pub(super) async fn query_last(
-    engine: &Engine,
-    request: Request<QueryLastRequest>,
-) -> Result<Response<QueryLastResponse>, Status> {
-    let context = context_of(&request);
-    let request = request.into_inner();
-    let look_back = look_back(&request)?;
+impl Iterator for Messages {
+    type Item = QueryLastResponse;
+
+    fn next(&mut self) -> Option<QueryLastResponse> {
+        let target = number(self.batch.target);
+        let mut message = QueryLastResponse::default();
+        let mut bytes = 0;
+        while let Some(point) = self.batch.points.get(self.next)
+            && bytes < MESSAGE_BYTES
+        {
+            let names = self.batch.names.get(self.next);
+            self.next += 1;
+            bytes += point.tsuid.as_bytes().len() + names.map_or(0, names_len);
+            message.points.push(point_message(target, point, names));
+        }
+        (!message.points.is_empty()).then_some(message)
+    }
+}
+
+/// Bytes of the names of a series.
+fn names_len(names: &SeriesNames) -> usize {
+    let tags = names.tags.iter().map(|(key, value)| key.len() + value.len());
+    names.metric.len() + tags.sum::<usize>()
+}
+
+fn number(target: usize) -> u32 {
+    u32::try_from(target).unwrap_or(u32::MAX)
+}
+
+fn last_query(request: &QueryLastRequest) -> Result<LastQuery, Status> {
+    let look_back = look_back(request)?;
     if request.targets.is_empty() || request.targets.len() > MAX_TARGETS {
         let rule = format!("has {} items, expected 1 to {MAX_TARGETS}", request.targets.len());
         return Err(invalid_field("targets", rule));
     }
-    let mut wanted = Vec::with_capacity(request.targets.len());
-    for (index, target) in request.targets.iter().enumerate() {
-        wanted.push(self::wanted(&format!("targets[{index}]"), target)?);
-    }
-    let table = engine.storage().table.to_string();
-    let description = QueryDescription {
-        sub_queries: wanted.iter().map(Wanted::description).collect(),
-        range_ms: (look_back.from_ms, look_back.now_ms),
-    };
-    let failed = |error: QueryError| refusal(&error, &table);
-    let admitted = engine.admit(context, description, None).await.map_err(failed)?;
-    let context = admitted.context();
-    let answer = answer(
-        engine.storage(),
-        context,
-        &wanted,
+    let targets = request.targets.iter().enumerate();
+    let targets = targets.map(|(index, target)| last_target(&format!("targets[{index}]"), target));
+    Ok(LastQuery {
+        targets: targets.collect::<Result<_, _>>()?,
         look_back,
-        request.resolve_names,
-    );
-    context.run(answer).await.map(Response::new).map_err(failed)
-}
-
-/// The error of the whole call.
-fn refusal(error: &QueryError, table: &str) -> Status {
-    match error {
-        QueryError::OverBudget { resource, limit } if *limit == MOST_POINTS => {
-            let message = format!(
-                "response would have more than {MAX_POINTS} points; \
-                 make several calls with fewer targets, or with more filters"
-            );
-            let metadata = [
-                ("limit", limit.most.to_string()),
-                ("resource", resource.to_string()),
-            ];
-            let metadata = metadata.each_ref().map(|(key, value)| (*key, value.as_str()));
-            status(
-                Code::ResourceExhausted,
-                ErrorReason::QueryTooLarge,
-                message,
-                &metadata,
-            )
-        }
-        error => of_query(error, "targets", table),
-    }
+        with_names: request.include_names,
+    })
 }
 
 fn look_back(request: &QueryLastRequest) -> Result<LookBack, Status> {
@@ -133,124 +127,42 @@ fn look_back(request: &QueryLastRequest) -> Result<LookBack, Status> {
     })
 }
 
-fn wanted<'a>(field: &str, target: &'a Target) -> Result<Wanted<'a>, Status> {
+fn last_target(field: &str, target: &Target) -> Result<LastTarget, Status> {
     match &target.target {
         None => Err(invalid_field(field, "is empty, expected series or metric")),
         Some(target::Target::Metric(source)) => {
             let (metric, filter) = metric_source(&format!("{field}.metric"), source)?;
-            Ok(Wanted::Metric { metric, filter })
+            Ok(LastTarget::Metric { metric, filter })
         }
         Some(target::Target::Series(series)) => match &series.key {
             None => Err(invalid_field(
                 &format!("{field}.series"),
                 "is empty, expected name or tsuid",
             )),
-            Some(series_key::Key::Name(name)) => Ok(Wanted::Name(name)),
-            Some(series_key::Key::Tsuid(tsuid)) => Ok(Wanted::Tsuid(tsuid)),
+            Some(series_key::Key::Name(name)) => {
+                let tags = name.tags.iter();
+                Ok(LastTarget::Name {
+                    metric: name.metric.clone(),
+                    tags: tags.map(|tag| (tag.key.clone(), tag.value.clone())).collect(),
+                })
+            }
+            Some(series_key::Key::Tsuid(tsuid)) => Ok(LastTarget::Tsuid(tsuid.to_vec())),
         },
     }
 }
 
-async fn answer(
-    storage: &Storage,
-    context: &QueryContext,
-    wanted: &[Wanted<'_>],
-    look_back: LookBack,
-    with_names: bool,
-) -> Result<QueryLastResponse, QueryError> {
-    // Collected and boxed, because the compiler cannot tell that a stream over the closure is Send.
-    let searches: Vec<_> = wanted
-        .iter()
-        .enumerate()
-        .map(|(index, wanted)| {
-            async move { (index, points(storage, context, wanted, look_back).await) }.boxed()
-        })
-        .collect();
-    let mut found = stream::iter(searches).buffered(TARGETS_AT_A_TIME);
-    let table = storage.table.to_string();
-    let limits = Limits {
-        points: MOST_POINTS,
-        ..Limits::NONE
+fn point_message(target: u32, point: &LastPoint, names: Option<&SeriesNames>) -> LastPointMessage {
+    let tag = |(key, value): &(Arc<str>, Arc<str>)| Tag {
+        key: key.to_string(),
+        value: value.to_string(),
     };
-    let mut response = QueryLastResponse::default();
-    let mut tsuids = Vec::new();
-    let mut held = context.budget().hold(0)?;
-    while let Some((index, result)) = found.next().await {
-        let target = u32::try_from(index).unwrap_or(u32::MAX);
-        match result {
-            Ok(points) => {
-                let count = response.points.len() + points.len();
-                limits.check(Resource::Points, count as u64)?;
-                held.grow(points.len() as u64 * LAST_POINT_BYTES)?;
-                for point in points {
-                    response.points.push(message(target, &point));
-                    tsuids.push(point.tsuid);
-                }
-            }
-            Err(error) => match of_target(&error, &table) {
-                Some(item) => response.errors.push(TargetError {
-                    target,
-                    error: Some(item),
-                }),
-                None => return Err(error),
-            },
-        }
-    }
-    if with_names {
-        held.grow(tsuids.len() as u64 * NAMES_BYTES)?;
-        let names = names_of(storage, &tsuids, context).await?;
-        for (point, names) in response.points.iter_mut().zip(names) {
-            let tags = names.tags.iter();
-            let tags = tags.map(|(key, value)| Tag {
-                key: key.to_string(),
-                value: value.to_string(),
-            });
-            point.name = Some(SeriesName {
-                metric: names.metric.to_string(),
-                tags: tags.collect(),
-            });
-        }
-    }
-    Ok(response)
-}
-
-/// The last points of a target.
-async fn points(
-    storage: &Storage,
-    context: &QueryContext,
-    wanted: &Wanted<'_>,
-    look_back: LookBack,
-) -> Result<Vec<LastPoint>, QueryError> {
-    let tsuid = match wanted {
-        Wanted::Metric { metric, filter } => {
-            let series =
-                MetricSeries::resolve(metric, filter, Quirks::NONE, storage, context.deadline()).await?;
-            return of_metric(storage, &series, look_back, context).await;
-        }
-        Wanted::Name(name) => tsuid_of(storage, context, name).await?,
-        Wanted::Tsuid(bytes) => check_tsuid(bytes, &storage.layout)?,
-    };
-    Ok(of_series(storage, &tsuid, look_back).await?.into_iter().collect())
-}
-
-async fn tsuid_of(storage: &Storage, context: &QueryContext, name: &SeriesName) -> Result<Tsuid, QueryError> {
-    let tags: Vec<_> = name
-        .tags
-        .iter()
-        .map(|tag| (tag.key.as_str(), tag.value.as_str()))
-        .collect();
-    let uids = uids_of_series(&name.metric, &tags, &*storage.directory, context.deadline());
-    let (metric, mut tags) = uids.await?;
-    Tsuid::new(metric, &mut tags).map_err(|error| QueryError::Tsuid {
-        reason: error.to_string(),
-    })
-}
-
-fn message(target: u32, point: &LastPoint) -> LastPointMessage {
     LastPointMessage {
         target,
         tsuid: point.tsuid.as_bytes().to_vec().into(),
-        name: None,
+        name: names.map(|names| SeriesName {
+            metric: names.metric.to_string(),
+            tags: names.tags.iter().map(tag).collect(),
+        }),
         timestamp_ms: point.time_ms,
         value: Some(match point.value {
             Number::Int(int) => last_point::Value::IntValue(int),

@@ -1,5 +1,6 @@
 //! `DataService.Query`.
 
+pub(super) mod aggregator;
 pub(super) mod convert;
 pub(super) mod frames;
 
@@ -36,7 +37,7 @@ pub(super) fn query(
                     Ok(message)
                 })
                 .boxed(),
-            Err(error) => stream::iter([Err(of_query(&error, "queries", &table))]).boxed(),
+            Err(error) => stream::iter([Err(of_query(&error, "queries.", &table))]).boxed(),
         });
     Ok(Response::new(result_stream(messages, engine, None)))
 }
@@ -47,7 +48,7 @@ pub(super) fn of_query(error: &QueryError, source: &str, table: &str) -> Status 
     let message = error.to_string();
     match error {
         QueryError::EndBeforeStart { .. } => invalid_field("range", message),
-        QueryError::Filter(_) => invalid_field(&format!("{source}.metric.filters"), message),
+        QueryError::Filter(_) => invalid_field(&format!("{source}metric.filters"), message),
         QueryError::UnknownName { kind, name } => status(
             Code::NotFound,
             ErrorReason::NameNotFound,
@@ -55,9 +56,9 @@ pub(super) fn of_query(error: &QueryError, source: &str, table: &str) -> Status 
             &[("kind", kind_name(*kind)), ("name", name)],
         ),
         QueryError::Tsuid { .. } => {
-            invalid_field_because(&format!("{source}.tsuids"), ErrorReason::InvalidUidWidth, message)
+            invalid_field_because(&format!("{source}tsuids"), ErrorReason::InvalidUidWidth, message)
         }
-        QueryError::TsuidMetrics { .. } => invalid_field(&format!("{source}.tsuids"), message),
+        QueryError::TsuidMetrics { .. } => invalid_field(&format!("{source}tsuids"), message),
         QueryError::UidWithoutName { kind, uid } => status(
             Code::NotFound,
             ErrorReason::UidNotFound,

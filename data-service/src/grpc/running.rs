@@ -1,9 +1,9 @@
-//! `DataService.ListQueries` and `DataService.EndQuery`.
+//! `DataAdminService.ListQueries` and `DataAdminService.CancelQuery`.
 
 use oxtsdb_proto::common::v1::time_range::{End, Start};
 use oxtsdb_proto::common::v1::{ErrorReason, TimeRange};
 use oxtsdb_proto::data::v1::{
-    EndQueryRequest, EndQueryResponse, ListQueriesResponse, RunningQuery as RunningQueryMessage,
+    CancelQueryRequest, CancelQueryResponse, ListQueriesResponse, RunningQuery as RunningQueryMessage,
 };
 use oxtsdb_proto::error::status;
 use tonic::{Code, Status};
@@ -11,17 +11,17 @@ use tonic::{Code, Status};
 use oxtsdb_query::context::running::RunningQuery;
 use oxtsdb_query::{Engine, Resource};
 
-/// The queries that are being answered.
+/// The running queries.
 pub(super) fn list(engine: &Engine) -> ListQueriesResponse {
     let queries = engine.running().list().iter().map(message).collect();
     ListQueriesResponse { queries }
 }
 
-/// Ends one of them.
-pub(super) fn end(engine: &Engine, request: &EndQueryRequest) -> Result<EndQueryResponse, Status> {
+/// Cancels one of them.
+pub(super) fn cancel(engine: &Engine, request: &CancelQueryRequest) -> Result<CancelQueryResponse, Status> {
     let id = request.id;
     if engine.running().cancel(id) {
-        return Ok(EndQueryResponse {});
+        return Ok(CancelQueryResponse {});
     }
     Err(status(
         Code::NotFound,
@@ -35,7 +35,7 @@ fn message(query: &RunningQuery) -> RunningQueryMessage {
     let used = |resource| query.usage.of(resource);
     RunningQueryMessage {
         id: query.id,
-        questions: query.description.sub_queries.clone(),
+        sub_queries: query.description.sub_queries.clone(),
         range: Some(TimeRange {
             start: Some(Start::StartMs(query.description.range_ms.0)),
             // The first instant outside.

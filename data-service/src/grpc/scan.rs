@@ -4,19 +4,20 @@ use std::sync::Arc;
 
 use futures::stream::{self, BoxStream, Stream, StreamExt as _};
 use oxtsdb_proto::common::v1::ErrorReason;
-use oxtsdb_proto::data::v1::scan_rows_request::{View, source};
-use oxtsdb_proto::data::v1::scan_rows_response::{
-    Cell, CellPoint as CellPointMessage, CellType, Row as RowMessage, cell_point,
+use oxtsdb_proto::data::v1::scan_rows_request::Source;
+use oxtsdb_proto::data::v1::{
+    CellType, CellView, ScanRowsRequest, ScanRowsResponse, ScanTableRequest, ScanTableResponse, StoredCell,
+    StoredPoint, StoredRow, stored_point,
 };
-use oxtsdb_proto::data::v1::{ScanRowsRequest, ScanRowsResponse};
 use oxtsdb_proto::error::{invalid_field, item_error};
 use oxtsdb_resources::ComputePool;
-use oxtsdb_row_store::{CellRef as StoredCell, Row};
+use oxtsdb_row_store::{CellRef as RowCell, Row};
 use oxtsdb_schema::row::{CellKind, CellPoint, CellRef, decode_cell};
 use oxtsdb_schema::{RowKeyLayout, RowKeyRef, Value};
+use prost::Message;
 use tonic::{Code, Request, Response, Status};
 
-use super::query::convert::{metric_source, range, tsuids};
+use super::query::convert::{metric_source, no_such, range, tsuids};
 use super::query::of_query;
 use super::results::{context_of, result_stream};
 use oxtsdb_query::context::query_context::QueryContext;
@@ -24,8 +25,8 @@ use oxtsdb_query::context::running::QueryDescription;
 use oxtsdb_query::exec::scan::RowBatch;
 use oxtsdb_query::language::time::now_ms;
 use oxtsdb_query::plan::hours::Hours;
-use oxtsdb_query::row_scan::{RowScan, RowSource, scan_rows as scan};
-use oxtsdb_query::{Engine, QueryError};
+use oxtsdb_query::row_scan::{RowScan, RowSource, scan_rows as scan_stored_rows};
+use oxtsdb_query::{Engine, QueryError, RequestContext};
 
 /// A message is closed when its cells have so many bytes; a row is never split.
 const MESSAGE_BYTES: usize = 1 << 20;
@@ -33,33 +34,89 @@ const MESSAGE_BYTES: usize = 1 << 20;
 /// What a cell takes in a message beside its qualifier and value, about.
 const CELL_BYTES: usize = 64;
 
-/// Sends rows as they are stored.
+/// `DataService.ScanRows`.
 pub(super) async fn scan_rows(
     engine: &Engine,
     request: Request<ScanRowsRequest>,
 ) -> Result<Response<BoxStream<'static, Result<ScanRowsResponse, Status>>>, Status> {
     let context = context_of(&request);
     let request = request.into_inner();
-    let view = View::try_from(request.view).map_err(|_| {
-        invalid_field(
-            "view",
-            format!("is {}, expected one of the named values", request.view),
-        )
-    })?;
-    let table = engine.storage().table.to_string();
-    let row_scan = row_scan(&request)?;
-    let of_query = |error: &QueryError, table: &str| self::of_query(error, "source", table);
-    let admitted = engine
-        .admit(context, description(&row_scan), None)
-        .await
-        .map_err(|error| of_query(&error, &table))?;
+    let view = view(request.view)?;
+    let (start_ms, stop_ms) = range("range", request.range.as_ref(), now_ms())?;
+    let source = match &request.source {
+        None => return Err(invalid_field("source", "is missing, expected metric or tsuids")),
+        Some(Source::Metric(source)) => {
+            let (metric, filter) = metric_source("metric", source)?;
+            RowSource::Metric { metric, filter }
+        }
+        Some(Source::Tsuids(source)) if !source.filters.is_empty() => {
+            let rule = format!(
+                "has {} items, rows are scanned without filters of series",
+                source.filters.len()
+            );
+            return Err(invalid_field("tsuids.filters", rule));
+        }
+        Some(Source::Tsuids(source)) => RowSource::Tsuids(tsuids("tsuids", source)?),
+    };
+    let scan = RowScan {
+        source,
+        hours: Hours::overlapping(start_ms, stop_ms - 1),
+        start_after_row_key: request.start_after_row_key.to_vec(),
+        limit: Some(request.limit).filter(|limit| *limit > 0),
+    };
+    let messages = messages(engine, context, scan, view, |rows| ScanRowsResponse { rows }).await?;
+    Ok(Response::new(messages))
+}
+
+/// `DataAdminService.ScanTable`.
+pub(super) async fn scan_table(
+    engine: &Engine,
+    request: Request<ScanTableRequest>,
+) -> Result<Response<BoxStream<'static, Result<ScanTableResponse, Status>>>, Status> {
+    let context = context_of(&request);
+    let request = request.into_inner();
+    let view = view(request.view)?;
+    let hours = match &request.range {
+        None => Hours::ALL,
+        Some(_) => {
+            let (start_ms, stop_ms) = range("range", request.range.as_ref(), now_ms())?;
+            Hours::overlapping(start_ms, stop_ms - 1)
+        }
+    };
+    let scan = RowScan {
+        source: RowSource::All,
+        hours,
+        start_after_row_key: request.start_after_row_key.to_vec(),
+        limit: Some(request.limit).filter(|limit| *limit > 0),
+    };
+    let messages = messages(engine, context, scan, view, |rows| ScanTableResponse { rows }).await?;
+    Ok(Response::new(messages))
+}
+
+fn view(number: i32) -> Result<CellView, Status> {
+    CellView::try_from(number).map_err(|_| no_such("view", number))
+}
+
+/// The messages of a scan.
+async fn messages<M: Message + 'static>(
+    engine: &Engine,
+    context: RequestContext,
+    scan: RowScan,
+    view: CellView,
+    message: fn(Vec<StoredRow>) -> M,
+) -> Result<BoxStream<'static, Result<M, Status>>, Status> {
+    let table: Arc<str> = engine.storage().table.to_string().into();
+    let failed = |error: QueryError, table: &str| of_query(&error, "", table);
+    let admitted = engine.admit(context, description(&scan), None).await;
+    let admitted = admitted.map_err(|error| failed(error, &table))?;
     let context = admitted.context().clone();
-    let opened = context.run(scan(engine.storage(), row_scan, &context)).await;
-    let rows = opened.map_err(|error| of_query(&error, &table))?;
+    let opened = context
+        .run(scan_stored_rows(engine.storage(), scan, &context))
+        .await;
+    let rows = opened.map_err(|error| failed(error, &table))?;
     let layout = engine.storage().layout;
     let budget = admitted.budget().clone();
     let compute = engine.resources().compute.clone();
-    let table: Arc<str> = table.into();
     let batches = interruptible(rows, context).map(move |batch| RowBatch::new(batch?, &budget));
     let messages = batches.flat_map(move |batch| match batch {
         Ok(rows) => {
@@ -71,46 +128,12 @@ pub(super) async fn scan_rows(
                 view,
                 table,
             };
-            messages.stream(compute.clone()).boxed()
+            let messages = messages.stream(compute.clone());
+            messages.map(move |rows| rows.map(message)).boxed()
         }
-        Err(error) => stream::iter([Err(of_query(&error, &table))]).boxed(),
+        Err(error) => stream::iter([Err(failed(error, &table))]).boxed(),
     });
-    Ok(Response::new(result_stream(messages, engine, Some(admitted))))
-}
-
-fn row_scan(request: &ScanRowsRequest) -> Result<RowScan, Status> {
-    let (start_ms, stop_ms) = range("range", request.range.as_ref(), now_ms())?;
-    let source = request.source.as_ref().and_then(|source| source.source.as_ref());
-    let source = match source {
-        None => {
-            return Err(invalid_field(
-                "source",
-                "is missing, expected metric, tsuids or all",
-            ));
-        }
-        Some(source::Source::Metric(source)) => {
-            let (metric, filter) = metric_source("source.metric", source)?;
-            RowSource::Metric { metric, filter }
-        }
-        Some(source::Source::Tsuids(source)) if !source.filters.is_empty() => {
-            let rule = format!(
-                "has {} items, rows are scanned without filters of series",
-                source.filters.len()
-            );
-            return Err(invalid_field("source.tsuids.filters", rule));
-        }
-        Some(source::Source::Tsuids(source)) => RowSource::Tsuids(tsuids("source.tsuids", source)?),
-        Some(source::Source::All(true)) => RowSource::All,
-        Some(source::Source::All(false)) => {
-            return Err(invalid_field("source.all", "is false, expected true"));
-        }
-    };
-    Ok(RowScan {
-        source,
-        hours: Hours::overlapping(start_ms, stop_ms - 1),
-        start_after_row_key: request.start_after_row_key.to_vec(),
-        limit: Some(request.limit).filter(|limit| *limit > 0),
-    })
+    Ok(result_stream(messages, engine, Some(admitted)))
 }
 
 /// The entry of a scan in the list of running queries.
@@ -149,13 +172,13 @@ struct Messages {
     /// The first row that is in no message yet.
     next: usize,
     layout: RowKeyLayout,
-    view: View,
+    view: CellView,
     table: Arc<str>,
 }
 
 impl Messages {
     /// The messages, each made in the computation pool: it may have a hundred thousand cells.
-    fn stream(self, compute: ComputePool) -> impl Stream<Item = Result<ScanRowsResponse, Status>> + Send {
+    fn stream(self, compute: ComputePool) -> impl Stream<Item = Result<Vec<StoredRow>, Status>> + Send {
         stream::unfold(Some((self, compute)), |state| async move {
             let (mut messages, compute) = state?;
             let made = compute.run(move || {
@@ -164,17 +187,17 @@ impl Messages {
             });
             match made.await {
                 Ok((messages, message)) => Some((Ok(message?), Some((messages, compute)))),
-                Err(panicked) => Some((Err(of_query(&panicked.into(), "source", "")), None)),
+                Err(panicked) => Some((Err(of_query(&panicked.into(), "", "")), None)),
             }
         })
     }
 }
 
 impl Iterator for Messages {
-    type Item = ScanRowsResponse;
+    type Item = Vec<StoredRow>;
 
-    fn next(&mut self) -> Option<ScanRowsResponse> {
-        let mut message = ScanRowsResponse::default();
+    fn next(&mut self) -> Option<Vec<StoredRow>> {
+        let mut rows = Vec::new();
         let mut bytes = 0;
         while let Some(row) = self.rows.rows().get(self.next)
             && bytes < MESSAGE_BYTES
@@ -185,22 +208,20 @@ impl Iterator for Messages {
                 .cells()
                 .map(|cell| cell.qualifier.len() + cell.value.len() + CELL_BYTES)
                 .sum::<usize>();
-            message
-                .rows
-                .push(row_message(row, &self.layout, self.view, &self.table));
+            rows.push(row_message(row, &self.layout, self.view, &self.table));
         }
-        (!message.rows.is_empty()).then_some(message)
+        (!rows.is_empty()).then_some(rows)
     }
 }
 
-fn row_message(row: &Row, layout: &RowKeyLayout, view: View, table: &str) -> RowMessage {
+fn row_message(row: &Row, layout: &RowKeyLayout, view: CellView, table: &str) -> StoredRow {
     let key = RowKeyRef::decode(row.key(), layout).ok();
     let base_timestamp_ms = key.map_or(0, |key| key.base_time().millis());
     let mut tsuid = Vec::new();
     if let Some(key) = key.filter(|key| !key.is_global()) {
         key.tsuid_bytes(&mut tsuid);
     }
-    RowMessage {
+    StoredRow {
         row_key: row.key().to_vec().into(),
         tsuid: tsuid.into(),
         base_timestamp_ms,
@@ -211,23 +232,23 @@ fn row_message(row: &Row, layout: &RowKeyLayout, view: View, table: &str) -> Row
     }
 }
 
-fn cell_message(stored: StoredCell<'_>, base_ms: i64, view: View, place: (&str, &[u8])) -> Cell {
+fn cell_message(stored: RowCell<'_>, base_ms: i64, view: CellView, place: (&str, &[u8])) -> StoredCell {
     let cell = CellRef {
         qualifier: stored.qualifier,
         value: stored.value,
         timestamp_ms: stored.timestamp_ms,
     };
     let kind = CellKind::of(cell.qualifier);
-    let mut message = Cell {
+    let mut message = StoredCell {
         version_ms: stored.timestamp_ms,
-        ..Cell::default()
+        ..StoredCell::default()
     };
     message.set_type(cell_type(kind));
     let decoded = match view {
-        View::Unspecified | View::Raw => false,
-        View::Decoded | View::Full => decode(cell, base_ms, place, &mut message),
+        CellView::Unspecified | CellView::Raw => false,
+        CellView::Decoded | CellView::Full => decode(cell, base_ms, place, &mut message),
     };
-    if view != View::Decoded || !decoded {
+    if view != CellView::Decoded || !decoded {
         message.qualifier = cell.qualifier.to_vec().into();
         message.value = cell.value.to_vec().into();
     }
@@ -235,7 +256,12 @@ fn cell_message(stored: StoredCell<'_>, base_ms: i64, view: View, place: (&str, 
 }
 
 /// Puts the points of a cell into its message; `false` if they are not all that is in it.
-fn decode(cell: CellRef<'_>, base_ms: i64, (table, row_key): (&str, &[u8]), message: &mut Cell) -> bool {
+fn decode(
+    cell: CellRef<'_>,
+    base_ms: i64,
+    (table, row_key): (&str, &[u8]),
+    message: &mut StoredCell,
+) -> bool {
     let mut points = Vec::new();
     match decode_cell(cell, &mut points) {
         Ok(kind) => {
@@ -256,12 +282,12 @@ fn decode(cell: CellRef<'_>, base_ms: i64, (table, row_key): (&str, &[u8]), mess
     }
 }
 
-fn point_message(point: &CellPoint, base_ms: i64) -> CellPointMessage {
-    CellPointMessage {
+fn point_message(point: &CellPoint, base_ms: i64) -> StoredPoint {
+    StoredPoint {
         timestamp_ms: base_ms + i64::from(point.qualifier.offset_ms()),
         value: Some(match point.value {
-            Value::Int(int) => cell_point::Value::IntValue(int),
-            value @ (Value::Float(_) | Value::Double(_)) => cell_point::Value::DoubleValue(value.as_f64()),
+            Value::Int(int) => stored_point::Value::IntValue(int),
+            value @ (Value::Float(_) | Value::Double(_)) => stored_point::Value::DoubleValue(value.as_f64()),
         }),
     }
 }
@@ -273,7 +299,7 @@ const fn cell_type(kind: CellKind) -> CellType {
         CellKind::Appended => CellType::Appended,
         CellKind::Annotation => CellType::Annotation,
         CellKind::Histogram => CellType::Histogram,
-        CellKind::Unknown => CellType::Unspecified,
+        CellKind::Unknown => CellType::Unknown,
     }
 }
 

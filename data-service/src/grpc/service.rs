@@ -1,12 +1,14 @@
-//! The generated trait, call by call.
+//! The generated traits, call by call.
 
 use futures::stream::BoxStream;
+use oxtsdb_proto::data::v1::data_admin_service_server::DataAdminService;
 use oxtsdb_proto::data::v1::data_service_server::DataService;
 use oxtsdb_proto::data::v1::{
-    EndQueryRequest, EndQueryResponse, ExplainRequest, ExplainResponse, ListQueriesRequest,
+    CancelQueryRequest, CancelQueryResponse, ExplainRequest, ExplainResponse, ListQueriesRequest,
     ListQueriesResponse, QueryExpressionsRequest, QueryExpressionsResponse, QueryLastRequest,
-    QueryLastResponse, QueryRequest, QueryResponse, ScanRowsRequest, ScanRowsResponse, WriteColumnsRequest,
-    WriteColumnsResponse, WriteRequest, WriteResponse, WriteStreamRequest, WriteStreamResponse,
+    QueryLastResponse, QueryRequest, QueryResponse, ScanRowsRequest, ScanRowsResponse, ScanTableRequest,
+    ScanTableResponse, WriteColumnsRequest, WriteColumnsResponse, WriteRequest, WriteResponse,
+    WriteStreamRequest, WriteStreamResponse,
 };
 use tonic::{Request, Response, Status, Streaming};
 
@@ -53,25 +55,13 @@ impl DataService for DataServiceHandler {
         expressions::query_expressions(&self.engine, request).await
     }
 
+    type QueryLastStream = BoxStream<'static, Result<QueryLastResponse, Status>>;
+
     async fn query_last(
         &self,
         request: Request<QueryLastRequest>,
-    ) -> Result<Response<QueryLastResponse>, Status> {
-        last::query_last(&self.engine, request).await
-    }
-
-    async fn list_queries(
-        &self,
-        _: Request<ListQueriesRequest>,
-    ) -> Result<Response<ListQueriesResponse>, Status> {
-        Ok(Response::new(running::list(&self.engine)))
-    }
-
-    async fn end_query(
-        &self,
-        request: Request<EndQueryRequest>,
-    ) -> Result<Response<EndQueryResponse>, Status> {
-        running::end(&self.engine, &request.into_inner()).map(Response::new)
+    ) -> Result<Response<Self::QueryLastStream>, Status> {
+        last::query_last(&self.engine, request)
     }
 
     type ScanRowsStream = BoxStream<'static, Result<ScanRowsResponse, Status>>;
@@ -81,5 +71,31 @@ impl DataService for DataServiceHandler {
         request: Request<ScanRowsRequest>,
     ) -> Result<Response<Self::ScanRowsStream>, Status> {
         scan::scan_rows(&self.engine, request).await
+    }
+}
+
+#[tonic::async_trait]
+impl DataAdminService for DataServiceHandler {
+    async fn list_queries(
+        &self,
+        _: Request<ListQueriesRequest>,
+    ) -> Result<Response<ListQueriesResponse>, Status> {
+        Ok(Response::new(running::list(&self.engine)))
+    }
+
+    async fn cancel_query(
+        &self,
+        request: Request<CancelQueryRequest>,
+    ) -> Result<Response<CancelQueryResponse>, Status> {
+        running::cancel(&self.engine, &request.into_inner()).map(Response::new)
+    }
+
+    type ScanTableStream = BoxStream<'static, Result<ScanTableResponse, Status>>;
+
+    async fn scan_table(
+        &self,
+        request: Request<ScanTableRequest>,
+    ) -> Result<Response<Self::ScanTableStream>, Status> {
+        scan::scan_table(&self.engine, request).await
     }
 }

@@ -101,9 +101,11 @@ async fn a_damaged_last_point_is_an_error_of_its_target() {
         targets: targets.to_vec(),
         ..QueryLastRequest::default()
     };
-    let last = tsdb.grpc.clone().query_last(request).await.unwrap().into_inner();
-    let [failed] = &last.errors[..] else {
-        panic!("{last:?}")
+    let messages = tsdb.grpc.clone().query_last(request).await.unwrap().into_inner();
+    let messages: Vec<_> = messages.try_collect().await.unwrap();
+    let errors: Vec<_> = messages.iter().flat_map(|message| &message.errors).collect();
+    let [failed] = errors[..] else {
+        panic!("{messages:?}")
     };
     let error = failed.error.as_ref().unwrap();
     assert_eq!((failed.target, error.reason()), (0, ErrorReason::CorruptCell));

@@ -1,6 +1,6 @@
 //! Points in all forms that OpenTSDB has stored, and cells that are not points.
 
-use oxtsdb_proto::data::v1::scan_rows_response::CellType;
+use oxtsdb_proto::data::v1::CellType;
 
 use super::*;
 
@@ -254,10 +254,10 @@ async fn skips_and_counts_cells_without_points() {
         ("060005", histogram, 9, CellType::Histogram),
         ("060000157c", histogram, 9, CellType::Histogram),
         // A rollup, and an unknown cell.
-        ("020020", "f7", 9, CellType::Unspecified),
-        ("00", "01", 9, CellType::Unspecified),
-        ("ffffffffffffff", "01", 9, CellType::Unspecified),
-        ("", "01", 9, CellType::Unspecified),
+        ("020020", "f7", 9, CellType::Unknown),
+        ("00", "01", 9, CellType::Unknown),
+        ("ffffffffffffff", "01", 9, CellType::Unknown),
+        ("", "01", 9, CellType::Unknown),
     ];
     let tsdb = tsdb(DataSettings::default(), &["points", "none"]).await;
     let cells: Vec<Cell> = others.iter().map(|(q, v, at, _)| (*q, *v, *at)).collect();

@@ -220,13 +220,11 @@ func query(ctx context.Context, client datav1.DataServiceClient, question *datav
 			groups = append(groups, group{frame.Series.GetTags(), map[int64]float64{}})
 		case *datav1.QueryResponse_Points_:
 			points := groups[numbers[frame.Points.GetSeries()]].points
-			instant := frame.Points.GetBaseTimestampMs()
-			for number, delta := range frame.Points.GetTimestampDeltasMs() {
-				instant += delta
+			for number, instant := range frame.Points.GetTimestampsMs() {
 				if ints := frame.Points.GetIntValues(); len(ints) > 0 {
 					points[(instant-startMs)/1000] = float64(ints[number])
 				} else {
-					points[(instant-startMs)/1000] = frame.Points.GetDoubleValues()[number]
+					points[(instant-startMs)/1000] = frame.Points.GetValues()[number]
 				}
 			}
 		case *datav1.QueryResponse_Statistics_:
@@ -243,7 +241,7 @@ func ask(metric string, function datav1.AggregateFunction, filters ...*datav1.Ta
 		Source: &datav1.SubQuery_Metric{
 			Metric: &datav1.SubQuery_MetricSource{Metric: metric, Filters: filters},
 		},
-		Aggregator: function,
+		Aggregator: &datav1.Aggregator{Kind: &datav1.Aggregator_Function{Function: function}},
 	}
 }
 

@@ -17,8 +17,9 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha.proto_reflection_descriptor_database import ProtoReflectionDescriptorDatabase
 from grpc_status import rpc_status
 from oxtsdb.common.v1 import common_pb2 as common
+from oxtsdb.data.v1 import data_admin_service_pb2 as data_admin
 from oxtsdb.data.v1 import data_service_pb2 as data
-from oxtsdb.data.v1 import data_service_pb2_grpc, point_pb2, query_pb2
+from oxtsdb.data.v1 import data_admin_service_pb2_grpc, data_service_pb2_grpc, point_pb2, query_pb2
 from oxtsdb.uid.v1 import uid_service_pb2 as uid
 from oxtsdb.uid.v1 import uid_service_pb2_grpc
 
@@ -165,10 +166,8 @@ def query(stub, metric, **options):
         if frame == "series":
             groups[response.series.series] = (dict(response.series.tags), [])
         elif frame == "points":
-            instant = response.points.base_timestamp_ms
-            values = response.points.int_values or response.points.double_values
-            for delta, value in zip(response.points.timestamp_deltas_ms, values, strict=True):
-                instant += delta
+            values = response.points.int_values or response.points.values
+            for instant, value in zip(response.points.timestamps_ms, values, strict=True):
                 groups[response.points.series][1].append(((instant - START_MS) // 1000, value))
         elif frame == "statistics":
             done = True
@@ -176,10 +175,14 @@ def query(stub, metric, **options):
     return sorted(groups.values(), key=lambda group: sorted(group[0].items()))
 
 
-def queries(stub):
+def function(function):
+    return query_pb2.Aggregator(function=function)
+
+
+def queries(stub, admin):
     for metric in ["python.columns", "python.stream"]:
         expected = [({"host": "a"}, [(second, second) for second in range(1000)])]
-        check(metric, query(stub, metric, aggregator=query_pb2.AGGREGATE_FUNCTION_NONE), expected)
+        check(metric, query(stub, metric, aggregator=function(query_pb2.AGGREGATE_FUNCTION_NONE)), expected)
     by_host = query_pb2.TagFilter(
         key="host", type=query_pb2.TagFilter.FILTER_TYPE_WILDCARD, pattern="*", group_by=True
     )
@@ -187,24 +190,19 @@ def queries(stub):
         ({"host": "a"}, [(second, second) for second in range(10)]),
         ({"host": "b"}, [(second, second + 0.5) for second in range(10)]),
     ]
-    answer = query(stub, "python.metric", aggregator=query_pb2.AGGREGATE_FUNCTION_SUM, filters=[by_host])
+    answer = query(stub, "python.metric", aggregator=function(query_pb2.AGGREGATE_FUNCTION_SUM), filters=[by_host])
     check("a group for each host", answer, expected)
-    answer = query(stub, "python.metric", aggregator=query_pb2.AGGREGATE_FUNCTION_SUM)
+    answer = query(stub, "python.metric", aggregator=function(query_pb2.AGGREGATE_FUNCTION_SUM))
     check("the sum over hosts", answer, [({}, [(second, 2 * second + 0.5) for second in range(10)])])
 
-    last = stub.QueryLast(
-        query_pb2.QueryLastRequest(
-            targets=[query_pb2.QueryLastRequest.Target(series=series("python.metric", "nobody"))]
-        ),
-        timeout=TIMEOUT,
-    )
-    check("no last point of an unknown series", len(last.points), 0)
+    targets = [query_pb2.QueryLastRequest.Target(series=series("python.metric", "nobody"))]
+    responses = list(stub.QueryLast(query_pb2.QueryLastRequest(targets=targets), timeout=TIMEOUT))
+    check("no last point of an unknown series", sum(len(response.points) for response in responses), 0)
 
     rows = [
         row
-        for response in stub.ScanRows(
-            data.ScanRowsRequest(
-                source=data.ScanRowsRequest.Source(all=True),
+        for response in admin.ScanTable(
+            data_admin.ScanTableRequest(
                 range=common.TimeRange(start_ms=0, end_ms=START_MS + 3_600_000),
             ),
             timeout=TIMEOUT,
@@ -235,7 +233,7 @@ def refused(what, call, code, reason):
 def errors(stub):
     details = refused(
         "an unknown metric",
-        lambda: query(stub, "no.such.metric", aggregator=query_pb2.AGGREGATE_FUNCTION_SUM),
+        lambda: query(stub, "no.such.metric", aggregator=function(query_pb2.AGGREGATE_FUNCTION_SUM)),
         grpc.StatusCode.NOT_FOUND,
         "NAME_NOT_FOUND",
     )
@@ -267,7 +265,7 @@ def main(data_address, uid_address):
         write_simple(stub)
         write_columns(stub)
         write_stream(stub)
-        queries(stub)
+        queries(stub, data_admin_service_pb2_grpc.DataAdminServiceStub(channel))
         errors(stub)
     print(f"stubs in Python: {CHECKS} checks passed")
 

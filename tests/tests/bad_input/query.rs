@@ -4,7 +4,9 @@ use anyhow::Context as _;
 use oxtsdb_proto::common::v1::ErrorReason::{self, *};
 use oxtsdb_proto::data::v1::sub_query::{MetricSource, Source, TsuidSource};
 use oxtsdb_proto::data::v1::tag_filter::FilterType;
-use oxtsdb_proto::data::v1::{AggregateFunction, Downsample, QueryRequest, SubQuery, TagFilter, downsample};
+use oxtsdb_proto::data::v1::{
+    AggregateFunction, Aggregator, Downsample, QueryRequest, SubQuery, TagFilter, aggregator, downsample,
+};
 use oxtsdb_proto::error::reason_of;
 use oxtsdb_tests::Tsdb;
 use oxtsdb_tests::read_back::{always, query_refused, range, sub_query};
@@ -124,7 +126,9 @@ fn bad_queries() -> Vec<BadQuery> {
         refusal(
             "an aggregator of the future",
             ask(SubQuery {
-                aggregator: 4711,
+                aggregator: Some(Aggregator {
+                    kind: Some(aggregator::Kind::Function(4711)),
+                }),
                 ..sum()
             }),
             InvalidArgument,
@@ -136,7 +140,7 @@ fn bad_queries() -> Vec<BadQuery> {
             ask(SubQuery {
                 downsample: Some(Downsample {
                     interval: None,
-                    function: AggregateFunction::Avg.into(),
+                    aggregator: Some(AggregateFunction::Avg.into()),
                     ..Downsample::default()
                 }),
                 ..sum()
@@ -149,8 +153,10 @@ fn bad_queries() -> Vec<BadQuery> {
             "downsampling with none",
             ask(SubQuery {
                 downsample: Some(Downsample {
-                    interval: Some(downsample::Interval::WholeRange(true)),
-                    function: AggregateFunction::None.into(),
+                    interval: Some(downsample::Interval::WholeRange(
+                        oxtsdb_proto::data::v1::downsample::WholeRange {},
+                    )),
+                    aggregator: Some(AggregateFunction::None.into()),
                     ..Downsample::default()
                 }),
                 ..sum()

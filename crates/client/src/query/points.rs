@@ -59,18 +59,11 @@ impl TryFrom<pb::Points> for Points {
     type Error = Error;
 
     fn try_from(points: pb::Points) -> Result<Self, Error> {
-        let mut timestamp = points.base_timestamp_ms;
-        let timestamps: Vec<Timestamp> = points
-            .timestamp_deltas_ms
-            .iter()
-            .map(|delta| {
-                timestamp = timestamp.saturating_add(*delta);
-                Timestamp::from_millis(timestamp)
-            })
-            .collect();
-        let count = points.int_values.len() + points.double_values.len();
+        let timestamps = points.timestamps_ms.iter().copied();
+        let timestamps: Vec<Timestamp> = timestamps.map(Timestamp::from_millis).collect();
+        let count = points.int_values.len() + points.values.len();
         let values = if points.int_values.is_empty() {
-            Values::Doubles(points.double_values)
+            Values::Doubles(points.values)
         } else {
             Values::Ints(points.int_values)
         };
@@ -92,19 +85,19 @@ impl TryFrom<pb::Points> for Points {
 mod tests {
     use super::*;
 
-    fn points(deltas: &[i64], ints: &[i64], doubles: &[f64]) -> Result<Points, Error> {
+    fn points(timestamps: &[i64], ints: &[i64], doubles: &[f64]) -> Result<Points, Error> {
         Points::try_from(pb::Points {
             series: 7,
-            base_timestamp_ms: 1000,
-            timestamp_deltas_ms: deltas.to_vec(),
+            timestamps_ms: timestamps.to_vec(),
             int_values: ints.to_vec(),
-            double_values: doubles.to_vec(),
+            values: doubles.to_vec(),
+            ..pb::Points::default()
         })
     }
 
     #[test]
     fn timestamps_are_absolute() {
-        let points = points(&[0, 10, 5], &[1, 2, 3], &[]).unwrap();
+        let points = points(&[1000, 1010, 1015], &[1, 2, 3], &[]).unwrap();
         let found: Vec<_> = points.iter().map(|(timestamp, _)| timestamp.millis()).collect();
         assert_eq!((points.series, found), (7, vec![1000, 1010, 1015]));
         assert_eq!(points.values.get(2), Some(Value::Int(3)));

@@ -5,9 +5,7 @@ use std::time::Duration;
 use oxtsdb_proto::common::v1::{TimeRange, time_range};
 use oxtsdb_proto::data::v1::sub_query::{MetricSource, Source};
 use oxtsdb_proto::data::v1::tag_filter::FilterType;
-use oxtsdb_proto::data::v1::{
-    AggregateFunction, Downsample, QueryRequest, Rate, SubQuery, TagFilter, downsample,
-};
+use oxtsdb_proto::data::v1::{Aggregator, Downsample, QueryRequest, Rate, SubQuery, TagFilter, downsample};
 
 use crate::Timestamp;
 
@@ -49,16 +47,16 @@ impl Query {
         })
     }
 
-    /// Adds a sub-query: the series of a metric, combined by a function. [`AggregateFunction::None`] returns
-    /// each series by itself.
+    /// Adds a sub-query: the series of a metric, combined by an aggregator.
+    /// [`AggregateFunction::None`](crate::proto::data::v1::AggregateFunction::None) returns each series by itself.
     #[must_use]
-    pub fn metric(mut self, metric: impl Into<String>, aggregator: AggregateFunction) -> Self {
+    pub fn metric(mut self, metric: impl Into<String>, aggregator: impl Into<Aggregator>) -> Self {
         self.0.queries.push(SubQuery {
             source: Some(Source::Metric(MetricSource {
                 metric: metric.into(),
                 ..MetricSource::default()
             })),
-            aggregator: aggregator.into(),
+            aggregator: Some(aggregator.into()),
             ..SubQuery::default()
         });
         self
@@ -89,11 +87,11 @@ impl Query {
 
     /// Replaces the points of each interval by one. Intervals are aligned to the epoch.
     #[must_use]
-    pub fn downsample(mut self, interval: Duration, function: AggregateFunction) -> Self {
+    pub fn downsample(mut self, interval: Duration, aggregator: impl Into<Aggregator>) -> Self {
         if let Some(query) = self.0.queries.last_mut() {
             query.downsample = Some(Downsample {
                 interval: Some(downsample::Interval::Fixed(duration(interval))),
-                function: function.into(),
+                aggregator: Some(aggregator.into()),
                 ..Downsample::default()
             });
         }
@@ -133,6 +131,8 @@ fn duration(length: Duration) -> prost_types::Duration {
 
 #[cfg(test)]
 mod tests {
+    use oxtsdb_proto::data::v1::AggregateFunction;
+
     use super::*;
 
     #[test]

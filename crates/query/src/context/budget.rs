@@ -158,6 +158,16 @@ impl Budget {
         self.hold_series_overhead()
     }
 
+    /// Counts series of which nothing but their TSUIDs is held: a limit that was derived from their memory does
+    /// not apply.
+    pub(crate) fn count_series(&self, series: u64) -> Result<(), QueryError> {
+        let before = self.0.usage.series.fetch_add(series, Ordering::Relaxed);
+        if self.0.limits.is_set(Resource::Series) {
+            self.0.limits.check(Resource::Series, before + series)?;
+        }
+        Ok(())
+    }
+
     /// Holds what a series takes beside its points, until [`Budget::release_all_series`].
     pub(crate) fn hold_series_overhead(&self) -> Result<(), QueryError> {
         let overhead = &self.0.usage.series_overhead;

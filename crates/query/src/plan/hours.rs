@@ -34,6 +34,12 @@ pub struct Hours {
 }
 
 impl Hours {
+    /// All hours.
+    pub const ALL: Self = Self {
+        start: BaseTime::MIN,
+        stop_seconds: u64::MAX,
+    };
+
     /// The hours to read for a range of instants, both ends inside.
     pub fn of_query(start_ms: i64, end_ms: i64, downsample: Option<&Downsample>, quirks: Quirks) -> Self {
         let hour = i64::from(HOUR_SECONDS);

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use jiff::Timestamp;
 use oxtsdb_proto::data::v1::QueryPlan;
-use oxtsdb_proto::data::v1::query_plan::{Certainty, Figure, Filter, Test, Way};
+use oxtsdb_proto::data::v1::query_plan::{AccessPath, Accuracy, Condition, Estimate, Filter};
 
 /// A block of lines for each plan.
 pub(super) fn text(plans: &[QueryPlan]) -> String {
@@ -38,24 +38,27 @@ fn lines(plan: &QueryPlan) -> Vec<(&'static str, String)> {
                 instant(plan.stop_ms)
             ),
         ),
-        ("access", format!("{}: {}", access_path(plan.way()), plan.reason)),
+        (
+            "access",
+            format!("{}: {}", access_path(plan.access_path()), plan.reason),
+        ),
     ];
     for range in &plan.ranges {
         let (start, stop) = (hex(&range.start_key), hex(&range.stop_key));
         lines.push(("range", format!("{start} to {stop}")));
     }
     lines.extend(plan.filters.iter().map(|shown| ("filter", filter(shown))));
-    if plan.exact_tags > 0 {
-        lines.push(("tags", format!("exactly {}", plan.exact_tags)));
+    if let Some(tags) = plan.exact_tags {
+        lines.push(("tags", format!("exactly {tags}")));
     }
     if !plan.group_by_tagk_uids.is_empty() {
         let keys: Vec<String> = plan.group_by_tagk_uids.iter().map(|uid| hex(uid)).collect();
         lines.push(("groups by", format!("tagk {}", keys.join(", "))));
     }
-    if plan.first_window_ms > 0 {
-        let mut windows = format!("from {}", instant(plan.first_window_ms));
-        if plan.filled_windows > 0 {
-            let _ = write!(windows, ", {} filled for each series", plan.filled_windows);
+    if let Some(first_ms) = plan.first_interval_ms {
+        let mut windows = format!("from {}", instant(first_ms));
+        if plan.filled_intervals > 0 {
+            let _ = write!(windows, ", {} filled for each series", plan.filled_intervals);
         }
         lines.push(("windows", windows));
     }
@@ -65,13 +68,13 @@ fn lines(plan: &QueryPlan) -> Vec<(&'static str, String)> {
     lines
 }
 
-fn access_path(way: Way) -> &'static str {
-    match way {
-        Way::Unspecified => "unknown",
-        Way::SingleRows => "single rows",
-        Way::Jumps => "scan that seeks from series to series",
-        Way::SkipScan => "scan that skips keys that cannot match",
-        Way::FullScan => "scan of all rows",
+fn access_path(path: AccessPath) -> &'static str {
+    match path {
+        AccessPath::Unspecified => "unknown",
+        AccessPath::SingleRows => "single rows",
+        AccessPath::SeriesSeek => "scan that seeks from series to series",
+        AccessPath::SkipScan => "scan that skips keys that cannot match",
+        AccessPath::FullScan => "scan of all rows",
     }
 }
 
@@ -82,26 +85,26 @@ fn filter(filter: &Filter) -> String {
         values.push(format!("... ({} in total)", filter.tagv_count));
     }
     let values = values.join(", ");
-    match filter.test() {
-        Test::Unspecified => key,
-        Test::HasKey => format!("{key}: any value"),
-        Test::AnyOf => format!("{key}: one of tagv {values}"),
-        Test::NoneOf => format!("{key}: none of tagv {values}"),
-        Test::Name => format!("{key}: filtered by name"),
-        Test::NameIfThere => format!("{key}: filtered by name, if present"),
+    match filter.condition() {
+        Condition::Unspecified => key,
+        Condition::HasKey => format!("{key}: any value"),
+        Condition::AnyOf => format!("{key}: one of tagv {values}"),
+        Condition::NoneOf => format!("{key}: none of tagv {values}"),
+        Condition::Name => format!("{key}: filtered by name"),
+        Condition::NameIfPresent => format!("{key}: filtered by name, if present"),
     }
 }
 
-fn figure(figure: Option<&Figure>) -> String {
+fn figure(figure: Option<&Estimate>) -> String {
     let Some(figure) = figure else {
         return "unknown".to_owned();
     };
-    let certainty = match figure.certainty() {
-        Certainty::Unspecified | Certainty::Exact => "",
-        Certainty::AtMost => "at most ",
-        Certainty::About => "about ",
+    let accuracy = match figure.accuracy() {
+        Accuracy::Unspecified | Accuracy::Exact => "",
+        Accuracy::UpperBound => "at most ",
+        Accuracy::Extrapolated => "about ",
     };
-    format!("{certainty}{}", figure.value)
+    format!("{accuracy}{}", figure.value)
 }
 
 fn instant(ms: i64) -> String {
@@ -128,7 +131,7 @@ mod tests {
             start_ms: 1_356_998_400_000,
             stop_ms: 1_357_002_000_000,
             hours: 1,
-            way: Way::SkipScan.into(),
+            access_path: AccessPath::SkipScan.into(),
             reason: "the index is not used".to_owned(),
             ranges: vec![KeyRange {
                 start_key: vec![0, 0, 1, 0x50].into(),
@@ -136,13 +139,13 @@ mod tests {
             }],
             filters: vec![Filter {
                 tagk_uid: vec![0, 0, 2].into(),
-                test: Test::AnyOf.into(),
+                condition: Condition::AnyOf.into(),
                 tagv_uids: vec![vec![0, 0, 7].into()],
                 tagv_count: 3,
             }],
-            rows: Some(Figure {
+            rows: Some(Estimate {
                 value: 12,
-                certainty: Certainty::About.into(),
+                accuracy: Accuracy::Extrapolated.into(),
             }),
             ..QueryPlan::default()
         };

@@ -6,7 +6,7 @@ use oxtsdb_proto::common::v1::TimeRange;
 use oxtsdb_proto::data::v1::QueryExpressionsRequest;
 use oxtsdb_proto::data::v1::query_expressions_request::expression::Body;
 use oxtsdb_proto::data::v1::query_expressions_request::function::{
-    Function as Kind, MovingAverage, moving_average,
+    Absolute, Function as Kind, MovingAverage, moving_average,
 };
 use oxtsdb_proto::data::v1::query_expressions_request::{
     Arithmetic, Expression, Function as FunctionMessage, Input,
@@ -72,7 +72,7 @@ fn kind(function: Function) -> Kind {
     let count = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
     match function {
         Function::Scale(factor) => Kind::Scale(factor),
-        Function::Absolute => Kind::Absolute(true),
+        Function::Absolute => Kind::Absolute(Absolute {}),
         Function::Alias(alias) => Kind::Alias(alias),
         Function::MovingAverage(window) => {
             let window = match window {

@@ -5,10 +5,12 @@ use jiff::tz::TimeZone;
 use oxtsdb_proto::common::v1::{TimeRange, time_range};
 use oxtsdb_proto::data::v1 as pb;
 use oxtsdb_proto::data::v1::tag_filter::FilterType;
+use oxtsdb_query::function::aggregator::{Estimate, Function};
 use oxtsdb_query::language::parse_metric_query;
 use oxtsdb_query::language::time::parse_time;
 use oxtsdb_query::{
-    CalendarUnit, Downsample, Fill, Interval, RateOptions, Source, SubQuery, TagFilter, TagMatcher,
+    Aggregator, CalendarUnit, Downsample, Fill, Interval, RateOptions, Source, SubQuery, TagFilter,
+    TagMatcher,
 };
 
 /// The request of `START [END] EXPRESSION...`.
@@ -93,17 +95,39 @@ fn converted(query: SubQuery) -> anyhow::Result<pb::SubQuery> {
     };
     Ok(pb::SubQuery {
         source: Some(source),
-        aggregator: function(query.aggregator.name())? as i32,
+        aggregator: Some(aggregator(query.aggregator)?),
         downsample: query.downsample.map(downsample).transpose()?,
         rate: query.rate.map(rate).transpose()?,
     })
 }
 
-/// The contract has OpenTSDB's names, in upper case.
-fn function(name: &str) -> anyhow::Result<pb::AggregateFunction> {
-    let in_contract = format!("AGGREGATE_FUNCTION_{}", name.to_uppercase());
-    pb::AggregateFunction::from_str_name(&in_contract)
-        .ok_or_else(|| anyhow!("unknown aggregator `{name}`; `tsdb query --help` lists them"))
+fn named_aggregator(name: &str) -> anyhow::Result<pb::Aggregator> {
+    let known = Aggregator::parse(name).with_context(|| format!("unknown aggregator `{name}`"))?;
+    aggregator(known)
+}
+
+/// Percentiles by rank and estimator; the names of functions are OpenTSDB's, in upper case.
+fn aggregator(aggregator: Aggregator) -> anyhow::Result<pb::Aggregator> {
+    use pb::aggregator::Kind;
+    use pb::percentile::Estimator;
+    let kind = match aggregator.function() {
+        Some(Function::Percentile { percent, of_ints, .. }) => Kind::Percentile(pb::Percentile {
+            rank: percent,
+            estimator: match of_ints {
+                Estimate::Legacy => Estimator::Legacy,
+                Estimate::R3 => Estimator::R3,
+                Estimate::R7 => Estimator::R7,
+            } as i32,
+        }),
+        _ => {
+            let name = aggregator.name();
+            let in_contract = format!("AGGREGATE_FUNCTION_{}", name.to_uppercase());
+            let function = pb::AggregateFunction::from_str_name(&in_contract)
+                .with_context(|| format!("unknown aggregator `{name}`; `tsdb query --help` lists them"))?;
+            Kind::Function(function as i32)
+        }
+    };
+    Ok(pb::Aggregator { kind: Some(kind) })
 }
 
 fn downsample(downsample: Downsample) -> anyhow::Result<pb::Downsample> {
@@ -129,16 +153,16 @@ fn downsample(downsample: Downsample) -> anyhow::Result<pb::Downsample> {
                 })?
                 .to_owned(),
         }),
-        Interval::WholeRange => pb::downsample::Interval::WholeRange(true),
+        Interval::WholeRange => pb::downsample::Interval::WholeRange(pb::downsample::WholeRange {}),
     };
     let fill = match downsample.fill {
-        Fill::None => pb::FillPolicy::Unspecified,
+        Fill::None => pb::FillPolicy::None,
         Fill::Zero => pb::FillPolicy::Zero,
         Fill::Nan | Fill::Null => pb::FillPolicy::Nan,
     };
     Ok(pb::Downsample {
         interval: Some(interval),
-        function: function(downsample.name)? as i32,
+        aggregator: Some(named_aggregator(downsample.name)?),
         fill: fill as i32,
     })
 }
@@ -161,11 +185,15 @@ fn rate(rate: RateOptions) -> anyhow::Result<pb::Rate> {
     let positive = |what: &str, value: i64| {
         u64::try_from(value).map_err(|_| anyhow!("rate: {what} {value} is negative"))
     };
+    let counter = rate.counter.then(|| {
+        Ok::<_, anyhow::Error>(pb::rate::Counter {
+            max: Some(positive("counter maximum", rate.counter_max)?),
+            reset_value: Some(positive("reset value", rate.reset_value)?),
+            drop_resets: rate.drop_resets,
+        })
+    });
     Ok(pb::Rate {
-        counter: rate.counter,
-        counter_max: positive("counter maximum", rate.counter_max)?,
-        reset_value: positive("reset value", rate.reset_value)?,
-        drop_resets: rate.drop_resets,
+        counter: counter.transpose()?,
     })
 }
 
@@ -191,8 +219,6 @@ pub(crate) fn filter(filter: TagFilter) -> pb::TagFilter {
 
 #[cfg(test)]
 mod tests {
-    use oxtsdb_query::Aggregator;
-
     use super::*;
 
     const NOW: i64 = 1_400_000_000_000;
@@ -232,9 +258,13 @@ mod tests {
         ])
         .unwrap();
         let query = &request.queries[0];
-        assert_eq!(query.aggregator(), pb::AggregateFunction::Avg);
+        let function = |function| {
+            let kind = Some(pb::aggregator::Kind::Function(function as i32));
+            Some(pb::Aggregator { kind })
+        };
+        assert_eq!(query.aggregator, function(pb::AggregateFunction::Avg));
         let downsample = query.downsample.as_ref().unwrap();
-        assert_eq!(downsample.function(), pb::AggregateFunction::Max);
+        assert_eq!(downsample.aggregator, function(pb::AggregateFunction::Max));
         assert_eq!(
             downsample.interval,
             Some(pb::downsample::Interval::Fixed(prost_types::Duration {
@@ -243,7 +273,8 @@ mod tests {
             }))
         );
         let rate = query.rate.as_ref().unwrap();
-        assert_eq!((rate.counter, rate.counter_max, rate.reset_value), (true, 100, 7));
+        let counter = rate.counter.as_ref().unwrap();
+        assert_eq!((counter.max, counter.reset_value), (Some(100), Some(7)));
         let Some(pb::sub_query::Source::Metric(source)) = &query.source else {
             panic!("not a metric")
         };
@@ -274,11 +305,20 @@ mod tests {
     fn all_aggregators_are_in_the_contract() {
         for aggregator in Aggregator::ALL {
             let request = parsed(&["1h-ago", &format!("{}:m", aggregator.name())]).unwrap();
-            let name = request.queries[0].aggregator().as_str_name();
-            assert!(
-                name.to_lowercase()
-                    .ends_with(&format!("_{}", aggregator.name().to_lowercase()))
-            );
+            let Some(pb::Aggregator { kind: Some(kind) }) = request.queries[0].aggregator else {
+                panic!("{request:?}")
+            };
+            match kind {
+                pb::aggregator::Kind::Function(function) => {
+                    let name = pb::AggregateFunction::try_from(function).unwrap().as_str_name();
+                    let expected = format!("_{}", aggregator.name().to_lowercase());
+                    assert!(name.to_lowercase().ends_with(&expected), "{name}");
+                }
+                pb::aggregator::Kind::Percentile(percentile) => {
+                    let digits = percentile.rank.to_string().replace('.', "");
+                    assert!(aggregator.name().contains(&digits), "{percentile:?}");
+                }
+            }
         }
     }
 
@@ -287,7 +327,8 @@ mod tests {
         let request = parsed(&["1h-ago", "sum:2wc-ep99r7-nan:m{host=regexp(^a)}"]).unwrap();
         let query = &request.queries[0];
         let downsample = query.downsample.as_ref().unwrap();
-        assert_eq!(downsample.function(), pb::AggregateFunction::Ep99r7);
+        let percentile = pb::Aggregator::percentile(99.0, pb::percentile::Estimator::R7);
+        assert_eq!(downsample.aggregator, Some(percentile));
         assert_eq!(downsample.fill(), pb::FillPolicy::Nan);
         let calendar = pb::downsample::Calendar {
             count: 2,

@@ -1,8 +1,7 @@
 //! Rows and cells as text.
 
 use jiff::tz::TimeZone;
-use oxtsdb_proto::data::v1::scan_rows_request::View;
-use oxtsdb_proto::data::v1::scan_rows_response::{Cell, CellPoint, CellType, Row, cell_point};
+use oxtsdb_proto::data::v1::{CellType, CellView, StoredCell, StoredPoint, StoredRow, stored_point};
 use oxtsdb_schema::java::double_to_string;
 
 use super::names::SeriesName;
@@ -18,7 +17,7 @@ use crate::time_zone;
 ///
 /// Cells are indented by two blanks, points by four. Without names, METRIC is the TSUID, and there are no
 /// tags. The decoded view has the line of a cell only if the cell cannot be decoded.
-pub(super) fn row(row: &Row, name: Option<&SeriesName>, view: View, zone: &TimeZone) -> String {
+pub(super) fn row(row: &StoredRow, name: Option<&SeriesName>, view: CellView, zone: &TimeZone) -> String {
     let (metric, tags) = match name {
         Some(name) => (name.metric.clone(), tags(name)),
         None => (hex::encode_upper(&row.tsuid), String::new()),
@@ -30,7 +29,7 @@ pub(super) fn row(row: &Row, name: Option<&SeriesName>, view: View, zone: &TimeZ
         time_zone::show(row.base_timestamp_ms, zone),
     );
     for cell in &row.cells {
-        if view != View::Decoded || cell.points.is_empty() {
+        if view != CellView::Decoded || cell.points.is_empty() {
             text += &cell_line(cell);
         }
         for point in &cell.points {
@@ -40,7 +39,7 @@ pub(super) fn row(row: &Row, name: Option<&SeriesName>, view: View, zone: &TimeZ
     text
 }
 
-fn cell_line(cell: &Cell) -> String {
+fn cell_line(cell: &StoredCell) -> String {
     let error = cell.error.as_ref();
     let error = error.map_or_else(String::new, |error| format!("\t! {}", error.message));
     format!(
@@ -54,7 +53,7 @@ fn cell_line(cell: &Cell) -> String {
 
 const fn type_name(cell: CellType) -> &'static str {
     match cell {
-        CellType::Unspecified => "unknown",
+        CellType::Unspecified | CellType::Unknown => "unknown",
         CellType::Point => "point",
         CellType::Compacted => "compacted",
         CellType::Appended => "appended",
@@ -66,7 +65,7 @@ const fn type_name(cell: CellType) -> &'static str {
 
 /// The points of a row as lines for `tsdb import`, and how many have no such line: points that are NaN or
 /// infinite, and cells without points.
-pub(super) fn import_lines(row: &Row, name: &SeriesName) -> (String, u64) {
+pub(super) fn import_lines(row: &StoredRow, name: &SeriesName) -> (String, u64) {
     let mut text = String::new();
     let mut left_out = 0;
     for cell in &row.cells {
@@ -75,7 +74,7 @@ pub(super) fn import_lines(row: &Row, name: &SeriesName) -> (String, u64) {
         }
         for point in &cell.points {
             match point.value {
-                Some(cell_point::Value::DoubleValue(double)) if !double.is_finite() => left_out += 1,
+                Some(stored_point::Value::DoubleValue(double)) if !double.is_finite() => left_out += 1,
                 None => left_out += 1,
                 Some(_) => {
                     let timestamp = timestamp(point.timestamp_ms);
@@ -107,10 +106,10 @@ fn timestamp(timestamp_ms: i64) -> String {
     )
 }
 
-fn number(point: &CellPoint) -> String {
+fn number(point: &StoredPoint) -> String {
     match point.value {
-        Some(cell_point::Value::IntValue(int)) => int.to_string(),
-        Some(cell_point::Value::DoubleValue(double)) => double_to_string(double),
+        Some(stored_point::Value::IntValue(int)) => int.to_string(),
+        Some(stored_point::Value::DoubleValue(double)) => double_to_string(double),
         None => "?".to_owned(),
     }
 }
@@ -121,8 +120,8 @@ mod tests {
 
     use super::*;
 
-    fn point(timestamp_ms: i64, value: cell_point::Value) -> CellPoint {
-        CellPoint {
+    fn point(timestamp_ms: i64, value: stored_point::Value) -> StoredPoint {
+        StoredPoint {
             timestamp_ms,
             value: Some(value),
         }
@@ -137,8 +136,8 @@ mod tests {
         }
     }
 
-    fn example(cells: Vec<Cell>) -> Row {
-        Row {
+    fn example(cells: Vec<StoredCell>) -> StoredRow {
+        StoredRow {
             row_key: hex::decode("00000150473ec0000001000001000002000002")
                 .unwrap()
                 .into(),
@@ -148,19 +147,19 @@ mod tests {
         }
     }
 
-    fn good() -> Cell {
-        Cell {
+    fn good() -> StoredCell {
+        StoredCell {
             qualifier: vec![0, 0].into(),
             value: vec![0x12].into(),
             version_ms: 7,
             r#type: CellType::Point as i32,
-            points: vec![point(1_346_846_400_000, cell_point::Value::IntValue(18))],
+            points: vec![point(1_346_846_400_000, stored_point::Value::IntValue(18))],
             error: None,
         }
     }
 
-    fn bad() -> Cell {
-        Cell {
+    fn bad() -> StoredCell {
+        StoredCell {
             qualifier: vec![9].into(),
             value: vec![1, 2].into(),
             version_ms: 8,
@@ -168,7 +167,7 @@ mod tests {
                 message: "no such qualifier".to_owned(),
                 ..ItemError::default()
             }),
-            ..Cell::default()
+            ..StoredCell::default()
         }
     }
 
@@ -180,7 +179,7 @@ mod tests {
         let full = row(
             &example(vec![good(), bad()]),
             Some(&name()),
-            View::Full,
+            CellView::Full,
             &TimeZone::UTC,
         );
         assert_eq!(
@@ -192,14 +191,14 @@ mod tests {
         let decoded = row(
             &example(vec![good(), bad()]),
             Some(&name()),
-            View::Decoded,
+            CellView::Decoded,
             &TimeZone::UTC,
         );
         assert_eq!(
             decoded,
             format!("{HEAD}    1346846400\t18\n  09\t0102\tunknown\t8\t! no such qualifier\n")
         );
-        let nameless = row(&example(Vec::new()), None, View::Raw, &TimeZone::UTC);
+        let nameless = row(&example(Vec::new()), None, CellView::Raw, &TimeZone::UTC);
         assert!(
             nameless.contains("\t000001000001000001000002000002\t1346846400\t"),
             "{nameless}"
@@ -208,14 +207,14 @@ mod tests {
 
     #[test]
     fn import_lines_keep_timestamps_and_values() {
-        let cell = Cell {
+        let cell = StoredCell {
             points: vec![
-                point(1_346_846_400_000, cell_point::Value::IntValue(18)),
-                point(1_346_846_400_250, cell_point::Value::DoubleValue(42.0)),
-                point(1_234_567, cell_point::Value::DoubleValue(1e-9)),
-                point(1000, cell_point::Value::DoubleValue(f64::NAN)),
+                point(1_346_846_400_000, stored_point::Value::IntValue(18)),
+                point(1_346_846_400_250, stored_point::Value::DoubleValue(42.0)),
+                point(1_234_567, stored_point::Value::DoubleValue(1e-9)),
+                point(1000, stored_point::Value::DoubleValue(f64::NAN)),
             ],
-            ..Cell::default()
+            ..StoredCell::default()
         };
         let (lines, left_out) = import_lines(&example(vec![cell, bad()]), &name());
         assert_eq!(

@@ -3,7 +3,7 @@
 use anyhow::{Context as _, bail};
 use jiff::tz::TimeZone;
 use oxtsdb_proto::common::v1::{TimeRange, time_range};
-use oxtsdb_proto::data::v1::scan_rows_request::{Source, source};
+use oxtsdb_proto::data::v1::scan_rows_request::Source;
 use oxtsdb_proto::data::v1::sub_query::{MetricSource, TsuidSource};
 use oxtsdb_query::TagFilter;
 use oxtsdb_query::language::time::parse_time;
@@ -14,8 +14,8 @@ use crate::query;
 /// Which rows.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Selection {
-    /// Which series.
-    pub(super) source: Source,
+    /// Which series; `None`: the whole table.
+    pub(super) source: Option<Source>,
     /// Which hours: those that overlap.
     pub(super) range: TimeRange,
 }
@@ -49,22 +49,22 @@ pub(super) fn selection(
         (None, []) => (None, rest),
     };
     let source = match (metric, tsuids, all) {
-        (Some(metric), [], false) => source::Source::Metric(MetricSource {
+        (Some(metric), [], false) => Some(Source::Metric(MetricSource {
             metric: metric.to_owned(),
             filters: tags
                 .iter()
                 .map(|tag| tag_filter(tag))
                 .collect::<anyhow::Result<_>>()?,
             explicit_tags: false,
-        }),
-        (None, [_, ..], false) => source::Source::Tsuids(TsuidSource {
+        })),
+        (None, [_, ..], false) => Some(Source::Tsuids(TsuidSource {
             tsuids: tsuids
                 .iter()
                 .map(|text| tsuid(text))
                 .collect::<anyhow::Result<_>>()?,
             filters: Vec::new(),
-        }),
-        (None, [], true) => source::Source::All(true),
+        })),
+        (None, [], true) => None,
         (None, [], false) => bail!("nothing to scan: missing a metric, --tsuid HEX or --all"),
         _ => bail!("a metric, --tsuid and --all are mutually exclusive"),
     };
@@ -79,10 +79,7 @@ pub(super) fn selection(
         start: Some(time_range::Start::StartMs(start_ms)),
         end: Some(time_range::End::EndMs(end_ms)),
     };
-    Ok(Selection {
-        source: Source { source: Some(source) },
-        range,
-    })
+    Ok(Selection { source, range })
 }
 
 fn tag_filter(text: &str) -> anyhow::Result<oxtsdb_proto::data::v1::TagFilter> {
@@ -121,8 +118,8 @@ mod tests {
     }
 
     fn metric(selection: &Selection) -> (&str, usize) {
-        match &selection.source.source {
-            Some(source::Source::Metric(metric)) => (&metric.metric, metric.filters.len()),
+        match &selection.source {
+            Some(Source::Metric(metric)) => (&metric.metric, metric.filters.len()),
             other => panic!("{other:?}"),
         }
     }
@@ -146,12 +143,12 @@ mod tests {
     #[test]
     fn selects_series_or_everything() {
         let series = select("10", None, &["000001000001000002", "00000a"], false).unwrap();
-        let Some(source::Source::Tsuids(found)) = series.source.source else {
+        let Some(Source::Tsuids(found)) = series.source else {
             panic!("not TSUIDs")
         };
         assert_eq!(found.tsuids[1].as_ref() as &[u8], [0, 0, 10]);
         let all = select("", None, &[], true).unwrap();
-        assert_eq!(all.source.source, Some(source::Source::All(true)));
+        assert_eq!(all.source, None);
     }
 
     #[test]

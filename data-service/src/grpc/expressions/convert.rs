@@ -235,7 +235,7 @@ fn arithmetic(
 
 fn join(field: &str, message: &JoinMessage) -> Result<Join, Status> {
     let operator = match Operator::try_from(message.operator) {
-        Ok(Operator::Unspecified) => SetOperator::Union,
+        Ok(Operator::Unspecified | Operator::Union) => SetOperator::Union,
         Ok(Operator::Intersection) => SetOperator::Intersection,
         Err(_) => return Err(no_such(&format!("{field}.operator"), message.operator)),
     };
@@ -260,10 +260,10 @@ fn function(field: &str, message: &FunctionMessage, names: &HashSet<&str>) -> Re
         positive.ok_or_else(|| invalid_field(&field, format!("is {value}, expected at least 1")))
     };
     let function = match &message.function {
-        None | Some(Kind::Absolute(false)) => {
+        None => {
             return Err(invalid_field(field, "has no function, expected one of its kinds"));
         }
-        Some(Kind::Absolute(true)) => Function::Absolute,
+        Some(Kind::Absolute(_)) => Function::Absolute,
         Some(Kind::Scale(factor)) if factor.is_finite() => Function::Scale(*factor),
         Some(Kind::Scale(factor)) => {
             let rule = format!("is {factor}, expected a finite number");

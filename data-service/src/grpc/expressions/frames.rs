@@ -1,22 +1,22 @@
-//! Answers as messages.
+//! Results as messages.
 
 use std::iter::once;
 
-use oxtsdb_proto::data::v1::QueryExpressionsResponse;
 use oxtsdb_proto::data::v1::query_expressions_response::{Done, Frame, Series as SeriesMessage};
+use oxtsdb_proto::data::v1::{QueryExpressionsRequest, QueryExpressionsResponse};
 
 use crate::grpc::query::frames::{blocks, frame_points, number, statistics_message};
 use oxtsdb_query::Statistics;
 use oxtsdb_query::expression::Series;
 
-/// The messages of an answer, made one by one.
+/// The messages of a result, encoded one by one.
 pub(super) fn messages(
     lists: Vec<(String, Vec<Series>)>,
     statistics: Statistics,
-    asked_points: u32,
-    with_tsuids: bool,
-) -> impl Iterator<Item = QueryExpressionsResponse> + Send {
-    let frame_points = frame_points(asked_points);
+    request: &QueryExpressionsRequest,
+) -> impl Iterator<Item = QueryExpressionsResponse> + Send + use<> {
+    let with_tsuids = request.include_tsuids;
+    let encoding = (frame_points(request.frame_points), request.delta_timestamps);
     let mut next = 0;
     let outputs = lists.into_iter().flat_map(move |(output, list)| {
         let done = Done {
@@ -28,7 +28,7 @@ pub(super) fn messages(
         let series = list.into_iter().enumerate().flat_map(move |(place, series)| {
             let place = number(first + place);
             let head = head(place, &output, &series, with_tsuids);
-            let points = blocks(place, series.points, frame_points).map(Frame::Points);
+            let points = blocks(place, series.points, encoding).map(Frame::Points);
             once(Frame::Series(head)).chain(points)
         });
         series.chain(once(Frame::Done(done)))

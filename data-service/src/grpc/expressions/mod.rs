@@ -50,7 +50,7 @@ pub(super) async fn query_expressions(
         .map(|series| series.points.len() as u64);
     statistics.points_sent = points.sum();
     statistics.elapsed = started.elapsed();
-    let messages = frames::messages(lists, statistics, request.frame_points, request.tsuids);
+    let messages = frames::messages(lists, statistics, &request);
     let messages = stream::iter(messages.map(Ok)).inspect(move |_| {
         // Held until the last message is made.
         let _ = &memory;
@@ -172,7 +172,7 @@ fn of_expression(error: &ExpressionError, table: &str) -> Status {
         )
     };
     match error {
-        E::Query(error) => of_query(error, "inputs.query", table),
+        E::Query(error) => of_query(error, "inputs.query.", table),
         E::Arithmetic(_)
         | E::Lengths { .. }
         | E::NoIntersection { .. }

@@ -2,7 +2,9 @@ use futures::TryStreamExt as _;
 use oxtsdb_proto::common::v1::{TimeRange, time_range};
 use oxtsdb_proto::data::v1::query_expressions_request::expression::Body;
 use oxtsdb_proto::data::v1::query_expressions_request::function::moving_average::Window;
-use oxtsdb_proto::data::v1::query_expressions_request::function::{Function as Kind, MovingAverage};
+use oxtsdb_proto::data::v1::query_expressions_request::function::{
+    Absolute, Function as Kind, MovingAverage,
+};
 use oxtsdb_proto::data::v1::query_expressions_request::join::Operator;
 use oxtsdb_proto::data::v1::query_expressions_request::{Arithmetic, Expression, Function, Input, Join};
 use oxtsdb_proto::data::v1::query_expressions_response::Frame;
@@ -66,7 +68,7 @@ fn input(name: &str, metric: &str) -> Input {
         name: name.to_owned(),
         query: Some(SubQueryMessage {
             source: Some(Source::Metric(source)),
-            aggregator: AggregateFunction::Sum.into(),
+            aggregator: Some(AggregateFunction::Sum.into()),
             ..SubQueryMessage::default()
         }),
         ..Input::default()
@@ -92,6 +94,19 @@ fn function(name: &str, of: &[&str], kind: Kind) -> Expression {
     };
     Expression {
         name: name.to_owned(),
+        body: Some(Body::Function(body)),
+        fill: 0.0,
+    }
+}
+
+/// A function without a kind.
+fn function_of_none() -> Expression {
+    let body = Function {
+        of: vec!["a".to_owned()],
+        function: None,
+    };
+    Expression {
+        name: "e".to_owned(),
         body: Some(Body::Function(body)),
         fill: 0.0,
     }
@@ -134,11 +149,9 @@ async fn lines(stack: &TestStack, request: QueryExpressionsRequest) -> Vec<Strin
                 lines.push(format!("{} {name}", series.output));
             }
             Frame::Points(points) => {
-                let mut time_ms = points.base_timestamp_ms;
                 let ints = points.int_values.iter().map(|value| value.to_string());
-                let doubles = points.double_values.iter().map(|value| format!("{value:?}"));
-                for (delta, value) in points.timestamp_deltas_ms.iter().zip(ints.chain(doubles)) {
-                    time_ms += delta;
+                let doubles = points.values.iter().map(|value| format!("{value:?}"));
+                for (time_ms, value) in points.timestamps_ms.iter().zip(ints.chain(doubles)) {
                     let second = time_ms / 1000 - i64::from(T);
                     lines.last_mut().unwrap().push_str(&format!(" {second}:{value}"));
                 }
@@ -154,7 +167,7 @@ async fn an_output_has_its_series_with_their_points_and_is_then_done() {
     let stack = stack().await;
     let request = QueryExpressionsRequest {
         outputs: vec!["e".to_owned(), "b".to_owned()],
-        tsuids: true,
+        include_tsuids: true,
         frame_points: 2,
         ..request(vec![arithmetic("e", "a + b")])
     };
@@ -240,7 +253,7 @@ async fn functions_work_on_lists_of_series() {
     let request = request(vec![
         function("scaled", &["a"], Kind::Scale(2.0)),
         function("half", &["b"], Kind::Scale(0.5)),
-        function("positive", &["a"], Kind::Absolute(true)),
+        function("positive", &["a"], Kind::Absolute(Absolute {})),
         function("named", &["positive"], Kind::Alias("@host.@dc".to_owned())),
         function("two", &["a"], average(Window::Values(2))),
         function("recent", &["a"], average(Window::Time(time))),
@@ -508,17 +521,17 @@ async fn refusals_name_their_field() {
             "uses itself, or expressions that do",
         ),
         (
-            with(function("e", &[], Kind::Absolute(true))),
+            with(function("e", &[], Kind::Absolute(Absolute {}))),
             "expressions[0].function.of",
             "has 0 items, expected 1 to 26",
         ),
         (
-            with(function("e", &["a", "z"], Kind::Absolute(true))),
+            with(function("e", &["a", "z"], Kind::Absolute(Absolute {}))),
             "expressions[0].function.of[1]",
             "is `z`, expected the name of an input or of an expression",
         ),
         (
-            with(function("e", &["a"], Kind::Absolute(false))),
+            with(function_of_none()),
             "expressions[0].function",
             "has no function, expected one of its kinds",
         ),

@@ -4,6 +4,8 @@ use oxtsdb_proto::common::v1::SeriesKey;
 use oxtsdb_proto::data::v1::sub_query::MetricSource;
 use oxtsdb_schema::{Timestamp, Value};
 
+use futures::TryStreamExt as _;
+
 use super::*;
 use crate::NewPoint;
 use crate::settings::DataSettings;
@@ -92,11 +94,18 @@ async fn ask(engine: &Engine, targets: Vec<Target>, hours: i64) -> Result<QueryL
     let request = QueryLastRequest {
         targets,
         look_back,
-        resolve_names: true,
+        include_names: true,
     };
-    query_last(engine, Request::new(request))
-        .await
-        .map(Response::into_inner)
+    let messages = query_last(engine, Request::new(request))?.into_inner();
+    let messages: Vec<QueryLastResponse> = messages.try_collect().await?;
+    let mut all = QueryLastResponse::default();
+    for message in messages {
+        all.points.extend(message.points);
+        all.errors.extend(message.errors);
+    }
+    all.points
+        .sort_by(|a, b| (a.target, &a.tsuid).cmp(&(b.target, &b.tsuid)));
+    Ok(all)
 }
 
 fn ints(response: &QueryLastResponse) -> Vec<(u32, i64)> {
@@ -211,12 +220,12 @@ async fn requests_out_of_range_are_refused() {
 }
 
 #[tokio::test]
-async fn points_hold_memory_of_the_query() {
+async fn points_hold_memory_until_they_are_sent() {
     let (stack, _) = engine(now_ms()).await;
     let engine = |bytes| {
         let uids = stack.service.uids.clone();
         let limits = Limits {
-            memory: Limit::of_setting("--query-max-memory-mib", bytes),
+            memory: oxtsdb_query::context::resource::Limit::of_setting("--query-max-memory-mib", bytes),
             ..Limits::NONE
         };
         Engine::new(
@@ -229,31 +238,40 @@ async fn points_hold_memory_of_the_query() {
         )
     };
     let targets = || vec![named("a"), named("b")];
-    let bytes = 2 * (LAST_POINT_BYTES + NAMES_BYTES);
-    let response = ask(&engine(bytes), targets(), 24).await.unwrap();
+    let response = ask(&engine(2 * 640), targets(), 24).await.unwrap();
     assert_eq!(response.points.len(), 2);
-    let status = ask(&engine(bytes - 1), targets(), 24).await.unwrap_err();
+    let status = ask(&engine(639), targets(), 24).await.unwrap_err();
     assert_eq!(
         status.message(),
-        "query needs more than 1279 bytes of memory, the limit of --query-max-memory-mib"
+        "query needs more than 639 bytes of memory, the limit of --query-max-memory-mib"
     );
 }
 
-#[test]
-fn a_response_that_is_too_large_says_what_to_do() {
-    let error = Limits {
-        points: MOST_POINTS,
-        ..Limits::NONE
+#[tokio::test]
+async fn sends_no_message_above_one_mib() {
+    let (stack, engine) = engine(now_ms()).await;
+    let long = "v".repeat(3000);
+    for host in 0..1500 {
+        let host = format!("{host}{long}");
+        let point = NewPoint {
+            metric: "m",
+            tags: &[("host", &host)],
+            timestamp: ms(now_ms()),
+            value: Value::Int(1),
+        };
+        stack.service.writer.write(&[point], None).await.unwrap();
+    }
+    let request = QueryLastRequest {
+        targets: vec![metric()],
+        look_back: None,
+        include_names: true,
     };
-    let error = error.check(Resource::Points, 100_001).unwrap_err();
-    let status = refusal(&error, "tsdb");
-    assert_eq!(
-        (status.code(), status.message()),
-        (
-            Code::ResourceExhausted,
-            "response would have more than 100000 points; make several calls with fewer targets, or with more filters"
-        )
-    );
+    let messages = query_last(&engine, Request::new(request)).unwrap().into_inner();
+    let messages: Vec<QueryLastResponse> = messages.try_collect().await.unwrap();
+    let points: usize = messages.iter().map(|message| message.points.len()).sum();
+    assert_eq!(points, 1501);
+    let largest = messages.iter().map(prost::Message::encoded_len).max().unwrap();
+    assert!(largest <= 1 << 20, "{largest}");
 }
 
 #[tokio::test]

@@ -7,21 +7,22 @@ use oxtsdb_proto::data::v1::downsample::calendar::Unit;
 use oxtsdb_proto::data::v1::sub_query::{MetricSource, Source as SourceMessage, TsuidSource};
 use oxtsdb_proto::data::v1::tag_filter::FilterType;
 use oxtsdb_proto::data::v1::{
-    AggregateFunction, Downsample as DownsampleMessage, FillPolicy, QueryRequest, Rate,
-    SubQuery as SubQueryMessage, TagFilter as TagFilterMessage, downsample,
+    Downsample as DownsampleMessage, FillPolicy, QueryRequest, Rate, SubQuery as SubQueryMessage,
+    TagFilter as TagFilterMessage, downsample,
 };
 use oxtsdb_proto::error::invalid_field;
 use oxtsdb_schema::DuplicatePolicy;
 use prost_types::Duration;
 use tonic::Status;
 
+use super::aggregator::aggregator;
 use oxtsdb_query::filter::MAX_FILTERS;
 use oxtsdb_query::filter::glob::Glob;
 use oxtsdb_query::filter::regexp::Regexp;
 use oxtsdb_query::language::time::find_zone;
 use oxtsdb_query::{
-    Aggregator, CalendarInterval, CalendarUnit, Downsample, Fill, Interval, QuerySpec, Quirks, RateOptions,
-    SeriesFilter, Source, SubQuery, TagFilter, TagMatcher,
+    CalendarInterval, CalendarUnit, Downsample, Fill, Interval, QuerySpec, Quirks, RateOptions, SeriesFilter,
+    Source, SubQuery, TagFilter, TagMatcher,
 };
 
 const MAX_QUERIES: usize = 50;
@@ -126,7 +127,7 @@ pub(in crate::grpc) fn sub_query(field: &str, query: &SubQueryMessage) -> Result
     Ok(SubQuery {
         source,
         filter,
-        aggregator: aggregator(&format!("{field}.aggregator"), query.aggregator)?,
+        aggregator: aggregator(&format!("{field}.aggregator"), query.aggregator.as_ref())?,
         downsample: downsample
             .map(|message| self::downsample(&format!("{field}.downsample"), message))
             .transpose()?,
@@ -238,17 +239,6 @@ fn glob(field: &str, filter: &TagFilterMessage, pattern: &str) -> Result<Glob, S
     })
 }
 
-/// The contract has OpenTSDB's names, in upper case.
-fn aggregator(field: &str, number: i32) -> Result<Aggregator, Status> {
-    let function = AggregateFunction::try_from(number).map_err(|_| no_such(field, number))?;
-    let name = function.as_str_name().trim_start_matches("AGGREGATE_FUNCTION_");
-    Aggregator::ALL
-        .iter()
-        .find(|aggregator| aggregator.name().eq_ignore_ascii_case(name))
-        .copied()
-        .ok_or_else(|| no_such(field, number))
-}
-
 fn downsample(field: &str, message: &DownsampleMessage) -> Result<Downsample, Status> {
     let interval = match &message.interval {
         Some(downsample::Interval::Fixed(length)) => {
@@ -263,8 +253,8 @@ fn downsample(field: &str, message: &DownsampleMessage) -> Result<Downsample, St
         Some(downsample::Interval::Calendar(calendar)) => {
             Interval::Calendar(self::calendar(&format!("{field}.calendar"), calendar)?)
         }
-        Some(downsample::Interval::WholeRange(true)) => Interval::WholeRange,
-        Some(downsample::Interval::WholeRange(false)) | None => {
+        Some(downsample::Interval::WholeRange(_)) => Interval::WholeRange,
+        None => {
             return Err(invalid_field(
                 field,
                 "has no interval, expected fixed, calendar or whole_range",
@@ -272,15 +262,16 @@ fn downsample(field: &str, message: &DownsampleMessage) -> Result<Downsample, St
         }
     };
     let fill = match FillPolicy::try_from(message.fill) {
-        Ok(FillPolicy::Unspecified) => Fill::None,
+        Ok(FillPolicy::Unspecified | FillPolicy::None) => Fill::None,
         Ok(FillPolicy::Zero) => Fill::Zero,
         Ok(FillPolicy::Nan) => Fill::Nan,
         Err(_) => return Err(no_such(&format!("{field}.fill"), message.fill)),
     };
-    let function = format!("{field}.function");
-    Downsample::new(interval, aggregator(&function, message.function)?, fill).ok_or_else(|| {
+    let field = format!("{field}.aggregator");
+    let aggregator = aggregator(&field, message.aggregator.as_ref())?;
+    Downsample::new(interval, aggregator, fill).ok_or_else(|| {
         invalid_field(
-            &function,
+            &field,
             "is NONE, expected a function over the values of an interval",
         )
     })
@@ -317,22 +308,23 @@ fn calendar(field: &str, calendar: &Calendar) -> Result<CalendarInterval, Status
 }
 
 fn rate(field: &str, message: &Rate) -> Result<RateOptions, Status> {
-    let signed = |name: &str, value: u64| {
+    let Some(counter) = &message.counter else {
+        return Ok(RateOptions::default());
+    };
+    let signed = |name: &str, value: Option<u64>, default: i64| {
+        let Some(value) = value else { return Ok(default) };
         i64::try_from(value).map_err(|_| {
             invalid_field(
-                &format!("{field}.{name}"),
+                &format!("{field}.counter.{name}"),
                 format!("is {value}, at most 2^63 - 1 is allowed"),
             )
         })
     };
     Ok(RateOptions {
-        counter: message.counter,
-        counter_max: match signed("counter_max", message.counter_max)? {
-            0 => i64::MAX,
-            max => max,
-        },
-        reset_value: signed("reset_value", message.reset_value)?,
-        drop_resets: message.drop_resets,
+        counter: true,
+        counter_max: signed("max", counter.max, i64::MAX)?,
+        reset_value: signed("reset_value", counter.reset_value, 0)?,
+        drop_resets: counter.drop_resets,
     })
 }
 

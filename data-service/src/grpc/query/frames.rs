@@ -1,4 +1,4 @@
-//! Answers as messages.
+//! Results as messages.
 
 use std::iter::once;
 use std::ops::Range;
@@ -7,7 +7,7 @@ use oxtsdb_proto::common::v1::TimeRange;
 use oxtsdb_proto::common::v1::time_range::{End, Start};
 use oxtsdb_proto::data::v1::query_response::statistics::{DamagedRow as DamagedRowMessage, Resolution};
 use oxtsdb_proto::data::v1::query_response::{Done, Frame as FrameMessage, Points as PointsMessage, Series};
-use oxtsdb_proto::data::v1::{QueryRequest, QueryResponse, query_response};
+use oxtsdb_proto::data::v1::{DeltaTimestamps, QueryRequest, QueryResponse, query_response};
 
 use oxtsdb_query::exec::statistics::DamagedRow;
 use oxtsdb_query::{Frame, Group, Number, Points, Statistics, Values};
@@ -18,11 +18,12 @@ const FRAME_POINTS: u32 = 4096;
 /// Points in a message at most: 1 MiB of them, which every client reads.
 const MAX_FRAME_POINTS: u32 = 65_536;
 
-/// How the answer to a request is told.
+/// How the result of a request is encoded.
 #[derive(Debug)]
 pub(super) struct Encoder {
     frame_points: usize,
     with_tsuids: bool,
+    delta_timestamps: bool,
 }
 
 /// The messages of a frame.
@@ -32,7 +33,8 @@ impl Encoder {
     pub(super) fn new(request: &QueryRequest) -> Self {
         Self {
             frame_points: frame_points(request.frame_points),
-            with_tsuids: request.tsuids,
+            with_tsuids: request.include_tsuids,
+            delta_timestamps: request.delta_timestamps,
         }
     }
 
@@ -81,13 +83,14 @@ impl Encoder {
     }
 
     fn points(&self, group: usize, points: Points) -> impl Iterator<Item = QueryResponse> + Send + use<> {
-        blocks(number(group), points, self.frame_points).map(|block| message(FrameMessage::Points(block)))
+        blocks(number(group), points, (self.frame_points, self.delta_timestamps))
+            .map(|block| message(FrameMessage::Points(block)))
     }
 }
 
 /// Points in a message, for what a request says; 0: the default.
-pub(in crate::grpc) fn frame_points(asked: u32) -> usize {
-    let points = match asked {
+pub(in crate::grpc) fn frame_points(requested: u32) -> usize {
+    let points = match requested {
         0 => FRAME_POINTS,
         points => points.min(MAX_FRAME_POINTS),
     };
@@ -98,13 +101,13 @@ pub(in crate::grpc) fn frame_points(asked: u32) -> usize {
 pub(in crate::grpc) fn blocks(
     series: u32,
     points: Points,
-    frame_points: usize,
+    (frame_points, delta_timestamps): (usize, bool),
 ) -> impl Iterator<Item = PointsMessage> + Send + use<> {
     let mut from = 0;
     std::iter::from_fn(move || {
         let block = next_block(&points, from, frame_points)?;
         from = block.end;
-        Some(points_message(series, &points, block))
+        Some(points_message(series, &points, block, delta_timestamps))
     })
 }
 
@@ -134,15 +137,19 @@ fn next_block(points: &Points, from: usize, most: usize) -> Option<Range<usize>>
     Some(from..from + length)
 }
 
-fn points_message(series: u32, points: &Points, block: Range<usize>) -> PointsMessage {
+fn points_message(
+    series: u32,
+    points: &Points,
+    block: Range<usize>,
+    delta_timestamps: bool,
+) -> PointsMessage {
     let times_ms = &points.times_ms()[block.clone()];
-    let base_timestamp_ms = times_ms.first().copied().unwrap_or_default();
-    let mut previous = base_timestamp_ms;
-    let deltas = times_ms
-        .iter()
-        .map(|time_ms| time_ms - std::mem::replace(&mut previous, *time_ms));
-    let timestamp_deltas_ms = deltas.collect();
-    let (int_values, double_values) = match points.values() {
+    let (timestamps_ms, delta_timestamps) = if delta_timestamps {
+        (Vec::new(), Some(deltas(times_ms)))
+    } else {
+        (times_ms.to_vec(), None)
+    };
+    let (int_values, values) = match points.values() {
         Values::Ints(values) => (values[block].to_vec(), Vec::new()),
         Values::Doubles(values) => (Vec::new(), values[block].to_vec()),
         Values::Mixed(values) => {
@@ -160,10 +167,19 @@ fn points_message(series: u32, points: &Points, block: Range<usize>) -> PointsMe
     };
     PointsMessage {
         series,
-        base_timestamp_ms,
-        timestamp_deltas_ms,
+        timestamps_ms,
+        delta_timestamps,
+        values,
         int_values,
-        double_values,
+    }
+}
+
+/// Timestamps as a first one and differences.
+fn deltas(times_ms: &[i64]) -> DeltaTimestamps {
+    DeltaTimestamps {
+        first: times_ms.first().copied().unwrap_or_default(),
+        deltas: times_ms.windows(2).map(|pair| pair[1] - pair[0]).collect(),
+        last: times_ms.last().copied().unwrap_or_default(),
     }
 }
 
@@ -236,13 +252,12 @@ mod tests {
     }
 
     #[test]
-    fn points_are_cut_into_frames_of_the_size_asked_for() {
+    fn splits_points_into_frames_of_the_requested_size() {
         let points: Points = (0..5).map(|i| (1000 + i * 10, Number::Int(i))).collect();
         let blocks = blocks(2, points);
         let sizes: Vec<_> = blocks.iter().map(|block| block.int_values.len()).collect();
         assert_eq!(sizes, [2, 2, 1]);
-        assert_eq!(blocks[1].base_timestamp_ms, 1020);
-        assert_eq!(blocks[1].timestamp_deltas_ms, [0, 10]);
+        assert_eq!(blocks[1].timestamps_ms, [1020, 1030]);
         assert_eq!(blocks[1].int_values, [2, 3]);
     }
 
@@ -262,10 +277,17 @@ mod tests {
         let blocks = blocks(0, points);
         let shapes: Vec<_> = blocks
             .iter()
-            .map(|block| (block.int_values.len(), block.double_values.len()))
+            .map(|block| (block.int_values.len(), block.values.len()))
             .collect();
         assert_eq!(shapes, [(2, 0), (0, 1), (1, 0)]);
-        assert!(blocks.iter().all(|block| block.timestamp_deltas_ms[0] == 0));
+        assert!(blocks.iter().all(|block| block.delta_timestamps.is_none()));
+    }
+
+    #[test]
+    fn delta_timestamps_add_up_to_the_last_one() {
+        let encoded = deltas(&[1000, 1010, 1025]);
+        assert_eq!((encoded.first, encoded.last), (1000, 1025));
+        assert_eq!(encoded.deltas, [10, 15]);
     }
 
     #[test]

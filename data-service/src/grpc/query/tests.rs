@@ -6,7 +6,7 @@ use oxtsdb_proto::common::v1::{TimeRange, time_range};
 use oxtsdb_proto::data::v1::query_response::Frame;
 use oxtsdb_proto::data::v1::sub_query::{MetricSource, Source};
 use oxtsdb_proto::data::v1::{
-    AggregateFunction, EndQueryRequest, SubQuery, TagFilter, tag_filter::FilterType,
+    AggregateFunction, CancelQueryRequest, SubQuery, TagFilter, tag_filter::FilterType,
 };
 use oxtsdb_proto::error::reason_of;
 use oxtsdb_row_store::RowStore;
@@ -83,7 +83,7 @@ fn request(metric: &str, aggregator: AggregateFunction) -> QueryRequest {
         }),
         queries: vec![SubQuery {
             source: Some(Source::Metric(source)),
-            aggregator: aggregator.into(),
+            aggregator: Some(aggregator.into()),
             ..SubQuery::default()
         }],
         ..QueryRequest::default()
@@ -107,7 +107,7 @@ async fn a_group_has_its_series_then_its_points_then_the_question_is_done() {
     let stack = stack().await;
     let request = QueryRequest {
         frame_points: 60,
-        tsuids: true,
+        include_tsuids: true,
         ..request("sys.cpu.nice", AggregateFunction::Sum)
     };
     let frames = run(&engine(&stack), request).await.unwrap();
@@ -129,7 +129,7 @@ async fn a_group_has_its_series_then_its_points_then_the_question_is_done() {
     assert_eq!(series.aggregate_tags, ["host"]);
     assert_eq!(series.tsuids.len(), 10);
     assert_eq!((first.int_values.len(), second.int_values.len()), (60, 40));
-    assert_eq!(second.base_timestamp_ms, i64::from(T + 600) * 1000);
+    assert_eq!(second.timestamps_ms[0], i64::from(T + 600) * 1000);
     assert_eq!(second.int_values[0], 600, "ten times 60");
     assert_eq!((done.query, done.series_count), (0, 1));
     assert_eq!(
@@ -211,7 +211,7 @@ async fn a_client_that_goes_away_ends_the_scan() {
 }
 
 #[tokio::test]
-async fn a_running_query_is_listed_and_ended() {
+async fn lists_and_cancels_a_running_query() {
     let stack = stack().await;
     let (store, mut open_scans) = Stuck::over(stack.store.clone());
     let engine = engine_over(&stack, store);
@@ -222,13 +222,16 @@ async fn a_running_query_is_listed_and_ended() {
 
     let listed = running::list(&engine).queries;
     assert_eq!(listed.len(), 1);
-    assert_eq!(listed[0].questions, ["sum:sys.cpu.nice{}{host=wildcard(web0*)}"]);
+    assert_eq!(
+        listed[0].sub_queries,
+        ["sum:sys.cpu.nice{}{host=wildcard(web0*)}"]
+    );
     let id = listed[0].id;
-    let unknown = running::end(&engine, &EndQueryRequest { id: id + 1 }).unwrap_err();
+    let unknown = running::cancel(&engine, &CancelQueryRequest { id: id + 1 }).unwrap_err();
     assert_eq!(unknown.code(), Code::NotFound);
     assert_eq!(reason_of(&unknown), Some(ErrorReason::QueryNotFound));
 
-    running::end(&engine, &EndQueryRequest { id }).unwrap();
+    running::cancel(&engine, &CancelQueryRequest { id }).unwrap();
     let status = answer.try_collect::<Vec<_>>().await.unwrap_err();
     assert_eq!(status.code(), Code::Aborted);
     assert_eq!(reason_of(&status), Some(ErrorReason::QueryCancelled));

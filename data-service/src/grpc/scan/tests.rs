@@ -50,10 +50,10 @@ fn engine(stack: &TestStack) -> Engine {
     )
 }
 
-fn request(source: source::Source, view: View) -> ScanRowsRequest {
+fn request(source: impl Into<Option<Source>>, view: CellView) -> ScanRowsRequest {
     let ms = |hours: i64| (i64::from(T) + hours * 3600) * 1000;
     ScanRowsRequest {
-        source: Some(Source { source: Some(source) }),
+        source: source.into(),
         range: Some(TimeRange {
             start: Some(time_range::Start::StartMs(ms(0))),
             end: Some(time_range::End::EndMs(ms(24))),
@@ -63,16 +63,32 @@ fn request(source: source::Source, view: View) -> ScanRowsRequest {
     }
 }
 
-fn metric(name: &str) -> source::Source {
+fn metric(name: &str) -> Source {
     let metric = name.to_owned();
-    source::Source::Metric(MetricSource {
+    Source::Metric(MetricSource {
         metric,
         filters: Vec::new(),
         explicit_tags: false,
     })
 }
 
-async fn rows(engine: &Engine, request: ScanRowsRequest) -> Result<Vec<RowMessage>, Status> {
+async fn table(engine: &Engine, request: ScanTableRequest) -> Result<Vec<StoredRow>, Status> {
+    let messages = scan_table(engine, Request::new(request)).await?.into_inner();
+    let messages: Vec<_> = messages.try_collect().await?;
+    Ok(messages.into_iter().flat_map(|message| message.rows).collect())
+}
+
+/// Rows of some series or, without a source, of the table.
+async fn rows(engine: &Engine, request: ScanRowsRequest) -> Result<Vec<StoredRow>, Status> {
+    let Some(_) = &request.source else {
+        let request = ScanTableRequest {
+            range: request.range,
+            view: request.view,
+            start_after_row_key: request.start_after_row_key,
+            limit: request.limit,
+        };
+        return table(engine, request).await;
+    };
     let messages = scan_rows(engine, Request::new(request)).await?.into_inner();
     let messages: Vec<_> = messages.try_collect().await?;
     Ok(messages.into_iter().flat_map(|message| message.rows).collect())
@@ -82,12 +98,12 @@ async fn rows(engine: &Engine, request: ScanRowsRequest) -> Result<Vec<RowMessag
 async fn a_row_is_shown_as_it_is_stored() {
     let (_stack, engine) = example().await;
     let tsuid = vec![0, 0, 1, 0, 0, 1, 0, 0, 1, 0, 0, 2, 0, 0, 2];
-    let of_series = source::Source::Tsuids(TsuidSource {
+    let of_series = Source::Tsuids(TsuidSource {
         tsuids: vec![tsuid.clone().into()],
         filters: Vec::new(),
     });
-    for source in [metric("sys.cpu.nice"), of_series, source::Source::All(true)] {
-        let rows = rows(&engine, request(source, View::Full)).await.unwrap();
+    for source in [Some(metric("sys.cpu.nice")), Some(of_series), None] {
+        let rows = rows(&engine, request(source, CellView::Full)).await.unwrap();
         assert_eq!(rows.len(), 1);
         assert_eq!(hex(&rows[0].row_key), "00000150473EC0000001000001000002000002");
         assert_eq!(
@@ -100,12 +116,12 @@ async fn a_row_is_shown_as_it_is_stored() {
             ("0000".to_owned(), "12".to_owned())
         );
         assert_eq!(cell.r#type(), CellType::Point);
-        assert_eq!(cell.points[0].value, Some(cell_point::Value::IntValue(18)));
+        assert_eq!(cell.points[0].value, Some(stored_point::Value::IntValue(18)));
     }
 }
 
 #[tokio::test]
-async fn the_view_says_what_is_sent_of_a_cell() {
+async fn the_view_selects_the_parts_of_a_cell() {
     let (stack, engine) = example().await;
     let mut batch = WriteBatch::new("tsdb".parse().unwrap());
     let family = batch.family("t");
@@ -125,13 +141,13 @@ async fn the_view_says_what_is_sent_of_a_cell() {
             .clone()
     };
 
-    let raw = cells(View::Raw).await;
+    let raw = cells(CellView::Raw).await;
     assert!(
         raw.iter()
             .all(|cell| cell.points.is_empty() && !cell.qualifier.is_empty() && cell.error.is_none())
     );
-    let decoded = cells(View::Decoded).await;
-    let types: Vec<_> = decoded.iter().map(Cell::r#type).collect();
+    let decoded = cells(CellView::Decoded).await;
+    let types: Vec<_> = decoded.iter().map(StoredCell::r#type).collect();
     assert_eq!(types, [CellType::Point, CellType::Annotation, CellType::Point]);
     assert!(
         decoded[0].value.is_empty() && decoded[0].points.len() == 1,
@@ -147,7 +163,7 @@ async fn the_view_says_what_is_sent_of_a_cell() {
 }
 
 #[tokio::test]
-async fn a_scan_is_taken_up_behind_any_of_its_rows() {
+async fn a_scan_resumes_behind_any_of_its_rows() {
     for salt_width in [0, 1] {
         let mut settings = DataSettings::default();
         settings.tables.salt_width = salt_width;
@@ -158,8 +174,10 @@ async fn a_scan_is_taken_up_behind_any_of_its_rows() {
             }
         }
         let engine = engine(&stack);
-        for source in [metric("sys.cpu.nice"), source::Source::All(true)] {
-            let all = rows(&engine, request(source.clone(), View::Raw)).await.unwrap();
+        for source in [Some(metric("sys.cpu.nice")), None] {
+            let all = rows(&engine, request(source.clone(), CellView::Raw))
+                .await
+                .unwrap();
             let keys: Vec<_> = all.iter().map(|row| row.row_key.clone()).collect();
             assert_eq!(keys.len(), 21);
             assert!(keys.is_sorted(), "in the order of the table");
@@ -167,7 +185,7 @@ async fn a_scan_is_taken_up_behind_any_of_its_rows() {
                 let resumed = ScanRowsRequest {
                     start_after_row_key: key.clone(),
                     limit: 4,
-                    ..request(source.clone(), View::Raw)
+                    ..request(source.clone(), CellView::Raw)
                 };
                 let rest: Vec<_> = rows(&engine, resumed)
                     .await
@@ -190,38 +208,45 @@ async fn only_hours_of_the_range_are_sent() {
     let (stack, engine) = example().await;
     write(&stack, "web01", T - 3600, 1).await;
     write(&stack, "web01", T + 24 * 3600, 1).await;
-    for source in [metric("sys.cpu.nice"), source::Source::All(true)] {
-        assert_eq!(rows(&engine, request(source, View::Raw)).await.unwrap().len(), 1);
+    for source in [Some(metric("sys.cpu.nice")), None] {
+        assert_eq!(
+            rows(&engine, request(source, CellView::Raw)).await.unwrap().len(),
+            1
+        );
     }
 }
 
 #[tokio::test]
-async fn bad_requests_name_their_field() {
+async fn rejects_invalid_requests_with_their_field() {
     let (_stack, engine) = example().await;
     let status = async |request| rows(&engine, request).await.unwrap_err();
-    let all = || request(source::Source::All(true), View::Raw);
-    let no_source = ScanRowsRequest {
-        source: None,
-        ..all()
-    };
+    let no_source = scan_rows(&engine, Request::new(request(None, CellView::Raw))).await;
     assert_eq!(
-        status(no_source).await.message(),
-        "source: is missing, expected metric, tsuids or all"
+        no_source.err().unwrap().message(),
+        "source: is missing, expected metric or tsuids"
     );
-    let bad_view = ScanRowsRequest { view: 9, ..all() };
+    let bad_view = ScanRowsRequest {
+        view: 9,
+        ..request(metric("sys.cpu.nice"), CellView::Raw)
+    };
     assert_eq!(
         status(bad_view).await.message(),
         "view: is 9, expected one of the named values"
     );
-    let short = source::Source::Tsuids(TsuidSource {
+    let short = Source::Tsuids(TsuidSource {
         tsuids: vec![vec![0, 0, 1].into()],
         filters: Vec::new(),
     });
-    let short = status(request(short, View::Raw)).await;
-    assert!(
-        short.message().starts_with("source.tsuids: TSUID `000001`"),
-        "{short}"
-    );
-    let unknown = request(metric("nope"), View::Raw);
+    let short = status(request(short, CellView::Raw)).await;
+    assert!(short.message().starts_with("tsuids: TSUID `000001`"), "{short}");
+    let unknown = request(metric("nope"), CellView::Raw);
     assert_eq!(status(unknown).await.code(), Code::NotFound);
+}
+
+#[tokio::test]
+async fn a_table_scan_without_a_range_sends_all_hours() {
+    let (stack, engine) = example().await;
+    write(&stack, "web01", 3600, 1).await;
+    let rows = table(&engine, ScanTableRequest::default()).await.unwrap();
+    assert_eq!(rows.len(), 2);
 }

@@ -30,7 +30,9 @@ use oxtsdb_query::context::running::QueryDescription;
 use oxtsdb_query::language::time::now_ms;
 use oxtsdb_query::language::{LanguageError, parse_series, parse_uids};
 use oxtsdb_query::last::counters::{self, Written};
-use oxtsdb_query::last::{LastPoint, LookBack, SeriesNames, in_hour_of, names_of, of_series, search_each};
+use oxtsdb_query::last::search::{
+    LastPoint, LookBack, SeriesNames, in_hour_of, names_of, of_series, search_each,
+};
 use oxtsdb_query::names::uids_of_series;
 use oxtsdb_query::plan::tsuids::check_tsuid;
 use oxtsdb_query::{Engine, Number, QueryContext, QueryError, RequestContext, Storage};

@@ -1,0 +1,359 @@
+//! Searches for last points.
+//!
+//! A search reads rows from the newest hour back; the first row with a point of a series ends the search for
+//! that series. A resolved series is read by its row keys, some hours at a time, and so are few series of a
+//! metric if the index resolves them. Otherwise a reverse scan of the metric's rows finds its series; it skips
+//! rows of series that were found already.
+
+use std::sync::Arc;
+
+use futures::future::BoxFuture;
+use futures::stream::{self, BoxStream, StreamExt as _};
+use oxtsdb_row_store::{Row, RowFilter, Scan, StoreError};
+use oxtsdb_schema::row::{CellRef, decode_row};
+use oxtsdb_schema::row_key::write_row_key;
+use oxtsdb_schema::{DuplicatePolicy, HOUR_SECONDS, Points, RowKeyRef, Tsuid, Uid, UidKind};
+use parking_lot::RwLock;
+use rustc_hash::FxHashSet;
+
+use crate::context::budget::Held;
+use crate::context::query_context::QueryContext;
+use crate::error::QueryError;
+use crate::exec::scan::point_columns;
+use crate::names::Names;
+use crate::plan::hours::Hours;
+use crate::plan::metric_series::MetricSeries;
+use crate::points::Number;
+use crate::range_scan::scan_concurrently;
+use crate::storage::Storage;
+
+/// Hours of a series that are read at a time.
+const HOURS_AT_A_TIME: usize = 48;
+
+/// Series that are looked for by their keys at a time, and searches that are prepared at a time.
+pub(super) const SERIES_AT_A_TIME: usize = 16;
+
+/// Memory of a series that was found beside its TSUID; an estimate.
+const FOUND_BYTES: u64 = 48;
+
+const SEARCHES_AT_A_TIME: usize = 1024;
+
+/// The range in which a last point is looked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LookBack {
+    /// Points before this instant do not count, milliseconds since the epoch.
+    pub from_ms: i64,
+    /// The hour of this instant is the newest that is looked at; all its points count.
+    pub now_ms: i64,
+}
+
+impl LookBack {
+    fn hours(&self) -> Hours {
+        Hours::overlapping(self.from_ms, self.now_ms)
+    }
+}
+
+/// The last point of a series.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LastPoint {
+    /// The series.
+    pub tsuid: Tsuid,
+    /// Its instant, milliseconds since the epoch.
+    pub time_ms: i64,
+    /// Its value.
+    pub value: Number,
+}
+
+/// A series by names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SeriesNames {
+    /// The metric.
+    pub metric: Arc<str>,
+    /// Tag keys and values, by tag key UID.
+    pub tags: Vec<(Arc<str>, Arc<str>)>,
+}
+
+/// The last point of one series; `None` if it has none in the range.
+///
+/// # Errors
+///
+/// When the store fails or a row cannot be decoded.
+pub async fn of_series(
+    storage: &Storage,
+    tsuid: &Tsuid,
+    look_back: LookBack,
+) -> Result<Option<LastPoint>, QueryError> {
+    let hours: Vec<_> = look_back.hours().iter().rev().collect();
+    for some in hours.chunks(HOURS_AT_A_TIME) {
+        let key = |hour: &_| {
+            let mut key = Vec::new();
+            write_row_key(&storage.layout, tsuid.as_bytes(), *hour, &mut key);
+            key
+        };
+        let keys: Vec<Vec<u8>> = some.iter().map(key).collect();
+        let rows = storage
+            .store
+            .get_rows(&storage.table, &keys, &point_columns())
+            .await?;
+        for row in rows.into_iter().flatten() {
+            if let Some((time_ms, value)) = last_of_row(storage, &row, look_back)? {
+                return Ok(Some(LastPoint {
+                    tsuid: tsuid.clone(),
+                    time_ms,
+                    value,
+                }));
+            }
+        }
+    }
+    Ok(None)
+}
+
+/// The last point of one series in the hour of an instant; `None` if there is none.
+///
+/// # Errors
+///
+/// As [`of_series`].
+pub async fn in_hour_of(
+    storage: &Storage,
+    tsuid: &Tsuid,
+    time_ms: i64,
+) -> Result<Option<LastPoint>, QueryError> {
+    let hour_ms = i64::from(HOUR_SECONDS) * 1000;
+    let look_back = LookBack {
+        from_ms: time_ms - time_ms.rem_euclid(hour_ms),
+        now_ms: time_ms,
+    };
+    of_series(storage, tsuid, look_back).await
+}
+
+/// The last points of the series of a metric in batches, in no particular order; series without a point in the
+/// range are left out.
+///
+/// # Errors
+///
+/// As [`of_series`], when names cannot be resolved, and [`QueryError::OverBudget`].
+pub async fn of_metric(
+    storage: &Storage,
+    series: &MetricSeries,
+    look_back: LookBack,
+    context: &QueryContext,
+) -> Result<BoxStream<'static, Result<Vec<LastPoint>, QueryError>>, QueryError> {
+    if let Some(few) = series.few(storage, context).await? {
+        let (storage, context) = (storage.clone(), context.clone());
+        let search = move |tsuid: Tsuid| {
+            let (storage, context) = (storage.clone(), context.clone());
+            async move {
+                let point = of_series(&storage, &tsuid, look_back).await?;
+                context.budget().count_series(point.iter().len() as u64)?;
+                Ok(point.into_iter().collect())
+            }
+        };
+        return Ok(stream::iter(few).map(search).buffered(SERIES_AT_A_TIME).boxed());
+    }
+    let found: Arc<RwLock<FxHashSet<Tsuid>>> = Arc::default();
+    let rows = rows_of_metric(storage, series, look_back, Arc::clone(&found));
+    let scan = MetricScan {
+        storage: storage.clone(),
+        series: series.clone(),
+        look_back,
+        context: context.clone(),
+        held: context.budget().hold(0)?,
+        found,
+    };
+    let points = stream::try_unfold((rows, scan), |(mut rows, mut scan)| async move {
+        match rows.next().await {
+            None => Ok(None),
+            Some(batch) => {
+                let points = scan.new_points(batch?).await?;
+                Ok(Some((points, (rows, scan))))
+            }
+        }
+    });
+    Ok(points.boxed())
+}
+
+/// The rows of a metric from the newest hour back, without those of series that were found.
+fn rows_of_metric(
+    storage: &Storage,
+    series: &MetricSeries,
+    look_back: LookBack,
+    found: Arc<RwLock<FxHashSet<Tsuid>>>,
+) -> BoxStream<'static, Result<Vec<Row>, StoreError>> {
+    let (layout, hours) = (storage.layout, look_back.hours());
+    let selection = series.selection.clone();
+    let filter = RowFilter::new(move |key| {
+        selection.may_match(key)
+            && RowKeyRef::decode(key, &layout)
+                .ok()
+                .and_then(|key| key.tsuid().ok())
+                .is_none_or(|tsuid| !found.read().contains(&tsuid))
+    });
+    let mut scan = Scan::range([], []);
+    scan.columns = point_columns();
+    scan.reverse = true;
+    scan.filter = Some(filter);
+    let ranges = hours.ranges(&layout, series.metric);
+    scan_concurrently(&storage.store, &storage.table, ranges, scan)
+}
+
+/// A reverse scan of a metric.
+struct MetricScan {
+    storage: Storage,
+    series: MetricSeries,
+    look_back: LookBack,
+    context: QueryContext,
+    /// The memory of `found`.
+    held: Held,
+    found: Arc<RwLock<FxHashSet<Tsuid>>>,
+}
+
+impl MetricScan {
+    /// The last points of the series that these rows are the first of.
+    async fn new_points(&mut self, mut rows: Vec<Row>) -> Result<Vec<LastPoint>, QueryError> {
+        self.series
+            .selection
+            .resolve_and_filter(&mut rows, &*self.storage.directory, self.context.deadline())
+            .await?;
+        let mut points = Vec::new();
+        for row in &rows {
+            let tsuid = decode_key(&self.storage, row)?
+                .tsuid()
+                .map_err(|error| QueryError::row_series(row.key(), &error))?;
+            if self.found.read().contains(&tsuid) {
+                continue;
+            }
+            if let Some((time_ms, value)) = last_of_row(&self.storage, row, self.look_back)? {
+                self.context.budget().count_series(1)?;
+                self.held.grow(FOUND_BYTES + tsuid.as_bytes().len() as u64)?;
+                self.found.write().insert(tsuid.clone());
+                points.push(LastPoint {
+                    tsuid,
+                    time_ms,
+                    value,
+                });
+            }
+        }
+        Ok(points)
+    }
+}
+
+/// Searches for the last point of each of `items`, some at a time, and passes those that are found to `take`,
+/// in the order of their items.
+///
+/// # Errors
+///
+/// The first one of a search or of `take`.
+pub async fn search_each<'a, T>(
+    items: &'a [T],
+    search: impl Fn(&'a T) -> BoxFuture<'a, Result<Option<LastPoint>, QueryError>>,
+    mut take: impl FnMut(LastPoint) -> Result<(), QueryError>,
+) -> Result<(), QueryError> {
+    for some in items.chunks(SEARCHES_AT_A_TIME) {
+        // Collected and boxed, because the compiler cannot tell that a stream over the closure is Send.
+        let searches: Vec<_> = some.iter().map(&search).collect();
+        let mut found = stream::iter(searches).buffered(SERIES_AT_A_TIME);
+        while let Some(point) = found.next().await {
+            if let Some(point) = point? {
+                take(point)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The names of series, in their order.
+///
+/// # Errors
+///
+/// [`QueryError::UidWithoutName`], and when names cannot be looked up.
+pub async fn names_of(
+    storage: &Storage,
+    tsuids: &[Tsuid],
+    context: &QueryContext,
+) -> Result<Vec<SeriesNames>, QueryError> {
+    let widths = storage.layout.widths;
+    let mut needed: [Vec<Uid>; 3] = Default::default();
+    for tsuid in tsuids {
+        needed[0].push(tsuid.metric(&widths).uid());
+        for (tagk, tagv) in tsuid.tags(&widths) {
+            needed[1].push(tagk.uid());
+            needed[2].push(tagv.uid());
+        }
+    }
+    let names = Names::of_uids(needed, &*storage.directory, context.deadline()).await?;
+    tsuids
+        .iter()
+        .map(|tsuid| {
+            let tags = tsuid.tags(&widths).map(|(tagk, tagv)| {
+                Ok((
+                    names.name(UidKind::Tagk, tagk.uid())?,
+                    names.name(UidKind::Tagv, tagv.uid())?,
+                ))
+            });
+            Ok(SeriesNames {
+                metric: names.name(UidKind::Metric, tsuid.metric(&widths).uid())?,
+                tags: tags.collect::<Result<_, QueryError>>()?,
+            })
+        })
+        .collect()
+}
+
+fn decode_key<'a>(storage: &Storage, row: &'a Row) -> Result<RowKeyRef<'a>, QueryError> {
+    RowKeyRef::decode(row.key(), &storage.layout).map_err(|error| QueryError::row_key(row.key(), &error))
+}
+
+/// The last point of a row, if it is in the range.
+fn last_of_row(
+    storage: &Storage,
+    row: &Row,
+    look_back: LookBack,
+) -> Result<Option<(i64, Number)>, QueryError> {
+    let key = decode_key(storage, row)?;
+    let mut points = Points::new();
+    let cells = row.cells().map(|cell| CellRef {
+        qualifier: cell.qualifier,
+        value: cell.value,
+        timestamp_ms: cell.timestamp_ms,
+    });
+    decode_row(cells, DuplicatePolicy::KeepNewest, &mut points)
+        .map_err(|error| QueryError::row(row.key(), error))?;
+    let last = points.iter().last();
+    let base_ms = key.base_time().millis();
+    let last = last.map(|(offset_ms, value)| (base_ms + i64::from(offset_ms), Number::from(value)));
+    Ok(last.filter(|(time_ms, _)| *time_ms >= look_back.from_ms))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use futures::FutureExt as _;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn searches_are_prepared_some_at_a_time() {
+        let tsuid = Tsuid::from_bytes(&[0, 0, 1, 0, 0, 1, 0, 0, 1], &Default::default()).unwrap();
+        let items: Vec<i64> = (0..5000).collect();
+        let (prepared, taken) = (std::sync::atomic::AtomicUsize::new(0), Cell::new(0));
+        let search = |item: &i64| {
+            prepared.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+            let point = LastPoint {
+                tsuid: tsuid.clone(),
+                time_ms: *item,
+                value: Number::Int(1),
+            };
+            // Every other item has none.
+            std::future::ready(Ok(Some(point).filter(|_| item % 2 == 0))).boxed()
+        };
+        let take = |point: LastPoint| {
+            assert_eq!(point.time_ms, 2 * taken.get());
+            taken.set(taken.get() + 1);
+            let ahead = prepared.load(std::sync::atomic::Ordering::Relaxed) as i64 - point.time_ms;
+            assert!(ahead <= SEARCHES_AT_A_TIME as i64, "{ahead}");
+            Ok(())
+        };
+        search_each(&items, search, take).await.unwrap();
+        assert_eq!(taken.get(), 2500);
+    }
+}
