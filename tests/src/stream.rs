@@ -2,7 +2,7 @@
 
 use anyhow::{Context as _, bail};
 use oxtsdb_proto::data::v1::data_service_client::DataServiceClient;
-use oxtsdb_proto::data::v1::write_stream_request::{Frame, Message};
+use oxtsdb_proto::data::v1::write_stream_request::{Frame, Message, Open};
 use oxtsdb_proto::data::v1::write_stream_response::{self, Ack, Opened};
 use oxtsdb_proto::data::v1::{Columns, WriteStreamRequest, WriteStreamResponse};
 use tokio::sync::mpsc;
@@ -31,8 +31,17 @@ impl WriteStream {
     ///
     /// The server's.
     pub async fn open(client: &mut DataServiceClient<Channel>) -> anyhow::Result<Self> {
+        Self::open_with(client, open()).await
+    }
+
+    /// Opens a stream with this message.
+    ///
+    /// # Errors
+    ///
+    /// The server's.
+    pub async fn open_with(client: &mut DataServiceClient<Channel>, open: Open) -> anyhow::Result<Self> {
         let (requests, receiver) = mpsc::channel(16);
-        requests.send(message(Message::Open(open()))).await?;
+        requests.send(message(Message::Open(open))).await?;
         let answer = client.write_stream(ReceiverStream::new(receiver)).await?;
         let mut responses = answer.into_inner();
         let first = responses.next().await.context("no answer to open")??;
