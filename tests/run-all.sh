@@ -34,6 +34,8 @@ for test in known_example durability one_uid bad_input front_ends_agree contract
 done
 part "stubs in Python" timeout 600 stubs/run.sh python
 part "stubs in Go" timeout 600 stubs/run.sh go
+part "stubs in Java" timeout 600 stubs/run.sh java
+part "stubs in TypeScript" timeout 600 stubs/run.sh connect-es grpc-js
 part "writers in Python and Go" timeout 600 ../clients/test.sh
 part "collectd" timeout 600 real/collectd.sh "${COLLECTD_SECONDS:-120}"
 part "import of 1,000,000 lines" timeout 900 real/import.sh

@@ -5,13 +5,17 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, ensure};
 
-const DOCUMENTS: [&str; 6] = [
+const DOCUMENTS: [&str; 10] = [
     "README.md",
     "ARCHITECTURE.md",
     "CONTRIBUTING.md",
+    "clients/go/README.md",
+    "clients/python/README.md",
     "docs/limits.md",
     "docs/performance.md",
+    "proto/README.md",
     "tests/README.md",
+    "tests/stubs/README.md",
 ];
 
 fn root() -> anyhow::Result<PathBuf> {
