@@ -20,10 +20,7 @@ cat <&3
 
 #[tokio::test(flavor = "multi_thread")]
 async fn examples_print_what_readme_shows() -> anyhow::Result<()> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .parent()
-        .context("the workspace")?;
-    let examples = examples::parse(&fs::read_to_string(root.join("README.md"))?)?;
+    let examples = examples::parse(&fs::read_to_string(root()?.join("README.md"))?)?;
     ensure!(
         examples.len() >= 10,
         "README has only {} examples",
@@ -36,6 +33,26 @@ async fn examples_print_what_readme_shows() -> anyhow::Result<()> {
         run(&tsdb, &example, &path).with_context(|| format!("README.md:{line}:\n{}\n", example.script))?;
     }
     Ok(())
+}
+
+/// Rust examples are parts of a program that is compiled.
+#[test]
+fn rust_examples_are_those_of_the_client() -> anyhow::Result<()> {
+    let readme = fs::read_to_string(root()?.join("README.md"))?;
+    let program = fs::read_to_string(root()?.join("crates/client/examples/quickstart.rs"))?;
+    let mut blocks = readme.split("\n```rust\n").skip(1).peekable();
+    ensure!(blocks.peek().is_some(), "README has no example in Rust");
+    for block in blocks {
+        let (code, _) = block.split_once("```").context("a block is closed")?;
+        ensure!(program.contains(code), "quickstart.rs has no such lines:\n{code}");
+    }
+    Ok(())
+}
+
+fn root() -> anyhow::Result<&'static Path> {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .parent()
+        .context("the workspace")
 }
 
 /// Folders of programs: the program under test first, `nc` of ours last.
