@@ -1,7 +1,7 @@
 //! Queries on the embedded store beside OpenTSDB on HBase: the same points, in one run.
 //!
-//! OpenTSDB's tables are filled through our server, which is faster and leaves whole rows as one compacted
-//! cell each: the form that OpenTSDB reads fastest.
+//! OxTSDB fills OpenTSDB's tables, which is faster and leaves each row as one compacted
+//! cell, the form that OpenTSDB reads fastest.
 
 use std::path::PathBuf;
 
@@ -9,14 +9,14 @@ use anyhow::ensure;
 use clap::Args;
 use comfy_table::Table;
 
-use crate::doors;
+use crate::ingest;
 use crate::process::{Server, cpu_seconds_of};
 use crate::queries::{self, Query};
 use crate::report::{ms, thousands};
 use crate::rig::Rig;
 use crate::workload::{Order, Shape, Workload};
 
-/// Queries on the embedded store, beside OpenTSDB on HBase; `tests/hbase/bench.sh queries` starts what is needed.
+/// Queries on the embedded store, beside OpenTSDB on HBase; `tests/hbase/bench.sh queries` starts the servers.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
     #[command(flatten)]
@@ -32,7 +32,7 @@ pub(crate) struct Arguments {
     query_runs: usize,
 }
 
-/// Fills both and asks both.
+/// Fills both and queries both.
 pub(crate) async fn run(program: PathBuf, arguments: Arguments) -> anyhow::Result<()> {
     let folder = tempfile::tempdir()?;
     let fleet = Shape {
@@ -52,11 +52,11 @@ pub(crate) async fn run(program: PathBuf, arguments: Arguments) -> anyhow::Resul
     let flags = ["--store", "hbase", "--hbase-thrift", &arguments.rig.hbase_thrift].map(str::to_owned);
     let on_hbase = Server::start_with(&program, &folder.path().join("hbase"), &flags)?;
     for server in [&on_hbase, &embedded] {
-        // New names, few at a time: on HBase each takes several round trips.
+        // New names in small batches: on HBase each takes several round trips.
         for shape in [fleet, range] {
             let first = Workload::new(Shape { steps: 1, ..shape });
-            let calls = doors::write::encode(&first, Order::Time { points: 100 });
-            doors::write::send(server.data, &calls).await?;
+            let calls = ingest::write::encode(&first, Order::Time { points: 100 });
+            ingest::write::send(server.data, &calls).await?;
         }
         write(server, fleet).await?;
         for hour in 0..arguments.hours {
@@ -84,11 +84,11 @@ pub(crate) async fn run(program: PathBuf, arguments: Arguments) -> anyhow::Resul
     table.set_header([
         "query",
         "points read",
-        "points told",
+        "points returned",
         "OpenTSDB median / p99",
         "OxTSDB median / p99",
         "OxTSDB, gRPC",
-        "times faster",
+        "ratio",
         "points read / CPU s, OpenTSDB with HBase",
         "OxTSDB",
     ]);
@@ -105,16 +105,16 @@ pub(crate) async fn run(program: PathBuf, arguments: Arguments) -> anyhow::Resul
         let oxtsdb = query.time_http(embedded.http, runs).await?;
         let our_cpu = embedded.usage()?.cpu_seconds - before;
         let grpc = query.time_grpc(embedded.data, runs).await?;
-        for (who, timing) in [("OpenTSDB", opentsdb), ("OxTSDB", oxtsdb), ("OxTSDB, gRPC", grpc)] {
+        for (server, timing) in [("OpenTSDB", opentsdb), ("OxTSDB", oxtsdb), ("OxTSDB, gRPC", grpc)] {
             ensure!(
                 timing.points == query.expected,
-                "{}: {who} gave {} points, expected {}",
+                "{}: {server} returned {} points, expected {}",
                 query.name,
                 timing.points,
                 query.expected
             );
         }
-        // The first run, which warms up, costs processor time too.
+        // The warm-up run costs processor time too.
         let per_second = |query: &Query, cpu: f64| {
             let read = (query.read * (runs + 1)) as f64;
             thousands(read / cpu.max(0.01))
@@ -143,6 +143,6 @@ pub(crate) async fn run(program: PathBuf, arguments: Arguments) -> anyhow::Resul
 }
 
 async fn write(server: &Server, shape: Shape) -> anyhow::Result<()> {
-    let streams = doors::stream::encode(&Workload::new(shape), Order::Time { points: 1000 });
-    doors::stream::send(server.data, &streams).await
+    let streams = ingest::stream::encode(&Workload::new(shape), Order::Time { points: 1000 });
+    ingest::stream::send(server.data, &streams).await
 }

@@ -1,4 +1,4 @@
-//! How long the disk takes to make a write durable.
+//! Time of a durable write to disk.
 
 use std::fs::OpenOptions;
 use std::io::{Seek as _, SeekFrom, Write as _};

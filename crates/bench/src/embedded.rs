@@ -1,6 +1,6 @@
-//! `tsdb serve` on its embedded store: the workload through each door, queries, and a crash.
+//! `tsdb serve` on its embedded store: the workload through each front end, queries, and a crash.
 //!
-//! A point counts when it is acknowledged, and it is acknowledged when it is synced to disk.
+//! A point counts once it is acknowledged, which is after its sync to disk.
 
 use std::future::Future;
 use std::net::SocketAddr;
@@ -14,17 +14,17 @@ use comfy_table::Table;
 use crate::process::{Server, Usage, own_usage};
 use crate::report::{ms, thousands};
 use crate::workload::{Order, Shape, Workload};
-use crate::{disk, doors, queries};
+use crate::{disk, ingest, queries};
 
-/// The embedded store by itself.
+/// The embedded store alone.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// Where the server keeps its data during the run; default: a temporary folder.
+    /// Folder of the server's data during the run; default: a temporary one.
     #[arg(long)]
     folder: Option<PathBuf>,
-    /// Doors to measure, separated by commas.
-    #[arg(long, value_enum, value_delimiter = ',', default_values_t = [Door::Stream, Door::Write, Door::Http, Door::Telnet])]
-    doors: Vec<Door>,
+    /// Front ends to measure, separated by commas.
+    #[arg(long, value_enum, value_delimiter = ',', default_values_t = [FrontEnd::Stream, FrontEnd::Write, FrontEnd::Http, FrontEnd::Telnet])]
+    front_ends: Vec<FrontEnd>,
     /// Hosts, each with 10 series.
     #[arg(long, default_value_t = 1000)]
     hosts: u32,
@@ -40,7 +40,7 @@ pub(crate) struct Arguments {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Door {
+enum FrontEnd {
     /// gRPC WriteStream, frames of 1,000 points of as many series.
     Stream,
     /// gRPC Write, 1,000 points a call.
@@ -51,7 +51,7 @@ enum Door {
     Telnet,
 }
 
-/// What sending the workload took.
+/// Cost of sending the workload.
 #[derive(Clone, Copy, Debug)]
 struct Sent {
     wall: Duration,
@@ -85,7 +85,7 @@ pub(crate) async fn run(program: PathBuf, arguments: Arguments) -> anyhow::Resul
 
     let mut ingest = Table::new();
     ingest.set_header([
-        "door",
+        "front end",
         "points/s",
         "server s/Mpt",
         "generator s/Mpt",
@@ -96,28 +96,28 @@ pub(crate) async fn run(program: PathBuf, arguments: Arguments) -> anyhow::Resul
     ]);
     let mut reads = Table::new();
     reads.set_header([
-        "after door",
+        "after",
         "query",
         "points",
         "HTTP median / p99",
         "gRPC median / p99",
     ]);
-    for door in &arguments.doors {
-        let name = door
+    for front_end in &arguments.front_ends {
+        let name = front_end
             .to_possible_value()
-            .context("doors have names")?
+            .context("every front end has a name")?
             .get_name()
             .to_owned();
         let server = Server::start(&program, &folder.join(&name))?;
         let first_contact = first_contact(&server, shape).await?;
-        let sent = send(*door, &server, &workload).await?;
+        let sent = send(*front_end, &server, &workload).await?;
         let peak = server.usage()?.peak_memory;
         if arguments.query_runs > 0 {
             measure_queries(&name, &server, shape, arguments.query_runs, &mut reads).await?;
         }
         let start_time = server.start_time;
         let folder = folder.join(&name);
-        // A stop flushes; a start is needed to ask for the size while nothing is half written.
+        // A stop flushes. The size is read after a new start, when no file is partly written.
         server.stop()?;
         let server = Server::start(&program, &folder)?;
         let bytes = server.disk_bytes()?;
@@ -136,7 +136,7 @@ pub(crate) async fn run(program: PathBuf, arguments: Arguments) -> anyhow::Resul
         ]);
     }
     println!("{ingest}");
-    println!("first contact: a point of each series, all of them new, 1,000 points a call");
+    println!("first contact: one point of each series, all of them new, 1,000 points a call");
     println!("bytes/point: all files after an orderly stop, UIDs and empty journals too\n");
     if arguments.query_runs > 0 {
         println!("{reads}\n");
@@ -154,31 +154,31 @@ async fn first_contact(server: &Server, shape: Shape) -> anyhow::Result<Duration
         start_seconds: shape.start_seconds - 7200,
         ..shape
     });
-    let calls = doors::write::encode(&one, Order::Time { points: 1000 });
+    let calls = ingest::write::encode(&one, Order::Time { points: 1000 });
     let started = Instant::now();
-    doors::write::send(server.data, &calls).await?;
+    ingest::write::send(server.data, &calls).await?;
     Ok(started.elapsed())
 }
 
-async fn send(door: Door, server: &Server, workload: &Workload) -> anyhow::Result<Sent> {
-    match door {
-        Door::Stream => {
-            let streams = doors::stream::encode(workload, Order::Time { points: 1000 });
-            measured(server, doors::stream::send(server.data, &streams)).await
+async fn send(front_end: FrontEnd, server: &Server, workload: &Workload) -> anyhow::Result<Sent> {
+    match front_end {
+        FrontEnd::Stream => {
+            let streams = ingest::stream::encode(workload, Order::Time { points: 1000 });
+            measured(server, ingest::stream::send(server.data, &streams)).await
         }
-        Door::Write => {
-            let calls = doors::write::encode(workload, Order::Time { points: 1000 });
-            measured(server, doors::write::send(server.data, &calls)).await
+        FrontEnd::Write => {
+            let calls = ingest::write::encode(workload, Order::Time { points: 1000 });
+            measured(server, ingest::write::send(server.data, &calls)).await
         }
-        Door::Http => {
-            let requests = doors::http::encode(workload, Order::Time { points: 500 });
-            measured(server, doors::http::send(server.http, &requests)).await
+        FrontEnd::Http => {
+            let requests = ingest::http::encode(workload, Order::Time { points: 500 });
+            measured(server, ingest::http::send(server.http, &requests)).await
         }
-        Door::Telnet => {
-            let lines = doors::telnet::encode(workload, Order::Time { points: 500 });
+        FrontEnd::Telnet => {
+            let lines = ingest::telnet::encode(workload, Order::Time { points: 500 });
             let sending = async {
-                let refused = doors::telnet::send(server.http, &lines).await?;
-                anyhow::ensure!(refused == 0, "{refused} lines were refused");
+                let rejected = ingest::telnet::send(server.http, &lines).await?;
+                anyhow::ensure!(rejected == 0, "{rejected} lines were rejected");
                 Ok(())
             };
             measured(server, sending).await
@@ -202,7 +202,7 @@ async fn measured(
 }
 
 async fn measure_queries(
-    door: &str,
+    front_end: &str,
     server: &Server,
     shape: Shape,
     runs: usize,
@@ -214,14 +214,14 @@ async fn measure_queries(
         for timing in [http, grpc] {
             ensure!(
                 timing.points == query.expected,
-                "{} gave {} points, expected {}",
+                "{} returned {} points, expected {}",
                 query.name,
                 timing.points,
                 query.expected
             );
         }
         table.add_row([
-            door.to_owned(),
+            front_end.to_owned(),
             query.name.to_owned(),
             http.points.to_string(),
             format!("{} / {}", ms(http.median), ms(http.p99)),
@@ -231,7 +231,7 @@ async fn measure_queries(
     Ok(())
 }
 
-/// Writes hour after hour through the stream, kills the server, and times its next start.
+/// Writes consecutive hours through the stream, kills the server, and times its next start.
 async fn measure_crash(
     program: &std::path::Path,
     folder: &std::path::Path,
@@ -246,9 +246,9 @@ async fn measure_crash(
             start_seconds: shape.start_seconds + hour * 3600,
             ..shape
         });
-        doors::stream::send(
+        ingest::stream::send(
             server.data,
-            &doors::stream::encode(&workload, Order::Time { points: 1000 }),
+            &ingest::stream::encode(&workload, Order::Time { points: 1000 }),
         )
         .await?;
         written += shape.points();
@@ -256,7 +256,7 @@ async fn measure_crash(
     }
     let server = server.crash_and_restart()?;
     println!(
-        "kill -9 after {} points: serving again within {}",
+        "kill -9 after {} points: ready again within {}",
         thousands(written as f64),
         ms(server.start_time)
     );
@@ -268,7 +268,7 @@ async fn measure_crash(
     server.stop()
 }
 
-/// Every acknowledged point of the last hour before the crash must be there.
+/// Checks that every acknowledged point of the last hour before the crash is stored.
 async fn count_all(server: SocketAddr, shape: Shape) -> anyhow::Result<()> {
     for query in queries::all(shape) {
         let timing = query.time_grpc(server, 1).await?;

@@ -1,7 +1,7 @@
-//! OxTSDB beside OpenTSDB, on one HBase and in one run: writes in turn, then queries through both.
+//! OxTSDB beside OpenTSDB, on one HBase and in one run: alternating writes, then queries through both.
 //!
-//! Each load has an hour of its own, so that all rows are new, and the two take turns. A load ends
-//! when a query of its server finds all of it: OpenTSDB acknowledges what it has in memory only.
+//! Each load has an hour of its own, so that all rows are new. A load ends when a query of its server
+//! returns all of it, because OpenTSDB acknowledges points that it only has in memory.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -11,20 +11,20 @@ use anyhow::{Context as _, ensure};
 use clap::Args;
 use comfy_table::Table;
 
-use crate::doors;
-use crate::doors::http::Connection;
+use crate::ingest;
+use crate::ingest::http::Connection;
 use crate::process::{Server, cpu_seconds_of, own_usage};
 use crate::queries;
 use crate::report::{ms, thousands};
 use crate::rig::Rig;
 use crate::workload::{Order, Shape, Workload};
 
-/// Beside OpenTSDB, both on one HBase; `tests/hbase/bench.sh` starts what is needed.
+/// Beside OpenTSDB, both on one HBase; `tests/hbase/bench.sh` starts the servers.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
     #[command(flatten)]
     rig: Rig,
-    /// Times that each load is sent through each.
+    /// Repetitions of each load.
     #[arg(long, default_value_t = 2)]
     rounds: u32,
     /// Hosts, each with 10 series.
@@ -38,16 +38,16 @@ pub(crate) struct Arguments {
     query_runs: usize,
 }
 
-/// Who is measured.
+/// The server that is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Subject {
     OpenTsdb,
     OxTsdb,
 }
 
-/// Through which door points go in.
+/// The front end of a load.
 #[derive(Clone, Copy, Debug)]
-enum Door {
+enum FrontEnd {
     Telnet,
     Http,
     Write,
@@ -55,13 +55,13 @@ enum Door {
 }
 
 /// The loads of a round, in turn.
-const TURNS: [(Subject, Door); 6] = [
-    (Subject::OpenTsdb, Door::Telnet),
-    (Subject::OxTsdb, Door::Telnet),
-    (Subject::OpenTsdb, Door::Http),
-    (Subject::OxTsdb, Door::Http),
-    (Subject::OxTsdb, Door::Write),
-    (Subject::OxTsdb, Door::Stream),
+const TURNS: [(Subject, FrontEnd); 6] = [
+    (Subject::OpenTsdb, FrontEnd::Telnet),
+    (Subject::OxTsdb, FrontEnd::Telnet),
+    (Subject::OpenTsdb, FrontEnd::Http),
+    (Subject::OxTsdb, FrontEnd::Http),
+    (Subject::OxTsdb, FrontEnd::Write),
+    (Subject::OxTsdb, FrontEnd::Stream),
 ];
 
 /// Time order: 1,000 points a batch. Series by series: 60.
@@ -70,13 +70,13 @@ const ORDERS: [(&str, Order); 2] = [
     ("series", Order::Series { points: 60 }),
 ];
 
-/// A load may take so long to be seen after it was sent.
+/// Time until a load is visible after it was sent.
 const PATIENCE: Duration = Duration::from_secs(300);
 
-/// What a load took until it was all to be seen.
+/// Cost of a load until all of it is visible.
 #[derive(Clone, Copy, Debug)]
 struct Taken {
-    /// Those that were not refused.
+    /// Accepted points.
     points: usize,
     wall: Duration,
     /// Processor seconds of the server and of HBase with its gateways.
@@ -84,7 +84,7 @@ struct Taken {
     generator: f64,
 }
 
-/// The servers, and how to ask them.
+/// The servers and their addresses.
 struct Bench {
     server: Server,
     opentsdb: SocketAddr,
@@ -116,13 +116,13 @@ pub(crate) async fn run(program: PathBuf, arguments: Arguments) -> anyhow::Resul
             start_seconds: crate::START_SECONDS + hour * 3600,
         }
     };
-    // The names get their UIDs before the clock starts.
+    // The names are assigned before the clock starts.
     let first = Workload::new(Shape {
         steps: 1,
         ..next_shape()
     });
     bench
-        .take(Subject::OpenTsdb, Door::Http, &first, ORDERS[0].1)
+        .take(Subject::OpenTsdb, FrontEnd::Http, &first, ORDERS[0].1)
         .await?;
     println!(
         "a load: {} series, {} points",
@@ -133,24 +133,24 @@ pub(crate) async fn run(program: PathBuf, arguments: Arguments) -> anyhow::Resul
     let mut loads = Table::new();
     loads.set_header([
         "order",
-        "door",
+        "front end",
         "round",
         "server",
         "points/s",
         "CPU s/Mpt",
         "generator s/Mpt",
-        "times the rate",
-        "of the CPU",
+        "rate ratio",
+        "CPU ratio",
     ]);
-    // What both are asked for in the end: hours in order of time, with OpenTSDB's single cells and with
-    // the compacted ones of our stream.
+    // The loads that are queried at the end: in order of time, with OpenTSDB's single cells and with
+    // the compacted cells of OxTSDB's stream.
     let mut written: Vec<(Subject, Shape)> = Vec::new();
     for (order_name, order) in ORDERS {
         for round in 1..=arguments.rounds {
             let mut of_opentsdb: Option<(f64, f64)> = None;
-            for (subject, door) in TURNS {
+            for (subject, front_end) in TURNS {
                 let workload = Workload::new(next_shape());
-                let taken = bench.take(subject, door, &workload, order).await?;
+                let taken = bench.take(subject, front_end, &workload, order).await?;
                 let points = taken.points as f64;
                 let rate = points / taken.wall.as_secs_f64();
                 let cpu = taken.cpu / points * 1e6;
@@ -160,7 +160,7 @@ pub(crate) async fn run(program: PathBuf, arguments: Arguments) -> anyhow::Resul
                         times = format!("{:.1}", rate / its_rate);
                         part = format!("{:.2}", cpu / its_cpu);
                     }
-                    // What our other doors are compared with is the faster of its two.
+                    // OxTSDB's other front ends are compared with the faster one of OpenTSDB's two.
                     (Subject::OxTsdb, None) => {}
                     (Subject::OpenTsdb, before) => {
                         if before.is_none_or(|(its_rate, _)| rate > its_rate) {
@@ -170,7 +170,7 @@ pub(crate) async fn run(program: PathBuf, arguments: Arguments) -> anyhow::Resul
                 }
                 let row = [
                     order_name.to_owned(),
-                    format!("{door:?}"),
+                    format!("{front_end:?}"),
                     round.to_string(),
                     format!("{subject:?}"),
                     thousands(rate),
@@ -180,16 +180,18 @@ pub(crate) async fn run(program: PathBuf, arguments: Arguments) -> anyhow::Resul
                     part,
                 ];
                 eprintln!("{}", row.join("  "));
-                let refused = workload.shape.points() - taken.points;
-                if refused > 0 {
-                    println!("{order_name} {door:?}: {subject:?} refused {refused} points, which are lost");
+                let rejected = workload.shape.points() - taken.points;
+                if rejected > 0 {
+                    println!(
+                        "{order_name} {front_end:?}: {subject:?} rejected {rejected} points, which are lost"
+                    );
                 }
                 loads.add_row(row);
-                let is_asked_for = match subject {
+                let is_queried = match subject {
                     Subject::OpenTsdb => true,
-                    Subject::OxTsdb => matches!(door, Door::Stream),
+                    Subject::OxTsdb => matches!(front_end, FrontEnd::Stream),
                 };
-                if is_asked_for && refused == 0 && !written.iter().any(|(by, _)| *by == subject) {
+                if is_queried && rejected == 0 && !written.iter().any(|(by, _)| *by == subject) {
                     written.push((subject, workload.shape));
                 }
             }
@@ -197,7 +199,7 @@ pub(crate) async fn run(program: PathBuf, arguments: Arguments) -> anyhow::Resul
     }
     println!("{loads}");
     println!(
-        "CPU: the server, HBase and its Thrift server together; times and part: of OpenTSDB's better door so far\n"
+        "CPU: the server, HBase and its Thrift server together; ratios: to OpenTSDB's faster front end so far\n"
     );
     println!("{}", bench.queries(&written, arguments.query_runs).await?);
     bench.server.stop()
@@ -215,43 +217,43 @@ impl Bench {
         Ok(cpu_seconds_of(&self.rig)? + self.server.usage()?.cpu_seconds)
     }
 
-    /// Sends a load and waits until it is to be seen.
+    /// Sends a load and waits until all of it is visible.
     async fn take(
         &self,
         subject: Subject,
-        door: Door,
+        front_end: FrontEnd,
         workload: &Workload,
         order: Order,
     ) -> anyhow::Result<Taken> {
         let http = self.http(subject);
         enum Encoded {
-            Telnet(doors::telnet::Lines),
-            Http(doors::http::Requests),
-            Write(doors::write::Calls),
-            Stream(doors::stream::Streams),
+            Telnet(ingest::telnet::Lines),
+            Http(ingest::http::Requests),
+            Write(ingest::write::Calls),
+            Stream(ingest::stream::Streams),
         }
-        let encoded = match door {
-            Door::Telnet => Encoded::Telnet(doors::telnet::encode(workload, order)),
-            Door::Http => Encoded::Http(doors::http::encode(workload, order)),
-            Door::Write => Encoded::Write(doors::write::encode(workload, order)),
-            Door::Stream => Encoded::Stream(doors::stream::encode(workload, order)),
+        let encoded = match front_end {
+            FrontEnd::Telnet => Encoded::Telnet(ingest::telnet::encode(workload, order)),
+            FrontEnd::Http => Encoded::Http(ingest::http::encode(workload, order)),
+            FrontEnd::Write => Encoded::Write(ingest::write::encode(workload, order)),
+            FrontEnd::Stream => Encoded::Stream(ingest::stream::encode(workload, order)),
         };
         let (cpu, own, started) = (self.cpu_seconds()?, own_usage()?, Instant::now());
-        let mut refused = 0;
+        let mut rejected = 0;
         match &encoded {
-            Encoded::Telnet(lines) => refused = doors::telnet::send(http, lines).await?,
-            Encoded::Http(requests) => doors::http::send(http, requests).await?,
-            Encoded::Write(calls) => doors::write::send(self.server.data, calls).await?,
-            Encoded::Stream(streams) => doors::stream::send(self.server.data, streams).await?,
+            Encoded::Telnet(lines) => rejected = ingest::telnet::send(http, lines).await?,
+            Encoded::Http(requests) => ingest::http::send(http, requests).await?,
+            Encoded::Write(calls) => ingest::write::send(self.server.data, calls).await?,
+            Encoded::Stream(streams) => ingest::stream::send(self.server.data, streams).await?,
         }
         ensure!(
-            refused == 0 || subject == Subject::OpenTsdb,
-            "OxTSDB refused {refused} lines"
+            rejected == 0 || subject == Subject::OpenTsdb,
+            "OxTSDB rejected {rejected} lines"
         );
-        let points = workload.shape.points() - refused;
+        let points = workload.shape.points() - rejected;
         let generator = own_usage()?.cpu_seconds - own.cpu_seconds;
         loop {
-            // The question takes time itself, which does not count: what it finds was there before.
+            // The time of the query itself does not count: the points that it returns were stored before it.
             let (wall, used) = (started.elapsed(), self.cpu_seconds()? - cpu);
             let found = count(http, workload.shape).await?;
             if found == points {
@@ -264,7 +266,7 @@ impl Bench {
             }
             ensure!(
                 started.elapsed() < wall + PATIENCE && found < points,
-                "{subject:?} shows {found} of {points} points"
+                "{subject:?} returns {found} of {points} points"
             );
         }
     }
@@ -278,17 +280,17 @@ impl Bench {
             "OpenTSDB median / p99",
             "OxTSDB median / p99",
             "OxTSDB, gRPC",
-            "times faster",
+            "ratio",
         ]);
         for (by, shape) in written {
             for query in queries::all(*shape) {
                 let opentsdb = query.time_http(self.opentsdb, runs).await?;
                 let oxtsdb = query.time_http(self.server.http, runs).await?;
                 let grpc = query.time_grpc(self.server.data, runs).await?;
-                for (who, timing) in [("OpenTSDB", opentsdb), ("OxTSDB", oxtsdb), ("OxTSDB, gRPC", grpc)] {
+                for (server, timing) in [("OpenTSDB", opentsdb), ("OxTSDB", oxtsdb), ("OxTSDB, gRPC", grpc)] {
                     ensure!(
                         timing.points == query.expected,
-                        "{}: {who} gave {} points, expected {}",
+                        "{}: {server} returned {} points, expected {}",
                         query.name,
                         timing.points,
                         query.expected
@@ -312,7 +314,7 @@ impl Bench {
     }
 }
 
-/// How many points of a load a server shows.
+/// Counts the points of a load that a server returns.
 async fn count(server: SocketAddr, shape: Shape) -> anyhow::Result<usize> {
     let mut connection = Connection::open(server).await?;
     let mut found = 0;
@@ -322,14 +324,14 @@ async fn count(server: SocketAddr, shape: Shape) -> anyhow::Result<usize> {
             shape.start_seconds,
             shape.start_seconds + 3599
         );
-        let (status, answer) = connection.get(&path).await?;
+        let (status, body) = connection.get(&path).await?;
         ensure!(
             status == 200,
             "{path}: status {status}: {}",
-            String::from_utf8_lossy(&answer)
+            String::from_utf8_lossy(&body)
         );
-        let answer: serde_json::Value = serde_json::from_slice(&answer)?;
-        let groups = answer.as_array().context("an answer is an array")?;
+        let results: serde_json::Value = serde_json::from_slice(&body)?;
+        let groups = results.as_array().context("results are an array")?;
         let counts = groups
             .iter()
             .filter_map(|group| group["dps"].as_object())

@@ -1,4 +1,4 @@
-//! Queries over a hundred million points on the embedded store: memory, and when the answer begins.
+//! Queries over a hundred million points on the embedded store: memory, and time to the first frame.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -6,16 +6,16 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use comfy_table::Table;
 
-use crate::doors;
+use crate::ingest;
 use crate::process::Server;
 use crate::queries::{self, Query};
 use crate::report::{ms, thousands};
 use crate::workload::{Order, Shape, Workload};
 
-/// Queries over very many points of one metric: how much memory they take, and when their answer begins.
+/// Queries over a hundred million points of one metric: memory, and time to the first frame.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// Where the server keeps its data during the run; default: a temporary folder.
+    /// Folder of the server's data during the run; default: a temporary one.
     #[arg(long)]
     folder: Option<PathBuf>,
     /// Series, each with a point every 10 s.
@@ -26,7 +26,7 @@ pub(crate) struct Arguments {
     hours: u32,
 }
 
-/// Writes, starts the server again, and asks.
+/// Writes the points, then runs each query on a new server.
 pub(crate) async fn run(program: PathBuf, arguments: Arguments) -> anyhow::Result<()> {
     let temporary = tempfile::tempdir()?;
     let folder = arguments
@@ -48,8 +48,8 @@ pub(crate) async fn run(program: PathBuf, arguments: Arguments) -> anyhow::Resul
             start_seconds: whole.start_seconds + hour * 3600,
             ..whole
         });
-        let streams = doors::stream::encode(&workload, Order::Time { points: 1000 });
-        doors::stream::send(server.data, &streams).await?;
+        let streams = ingest::stream::encode(&workload, Order::Time { points: 1000 });
+        ingest::stream::send(server.data, &streams).await?;
     }
     server.stop()?;
     println!(
@@ -61,23 +61,23 @@ pub(crate) async fn run(program: PathBuf, arguments: Arguments) -> anyhow::Resul
     let mut table = Table::new();
     table.set_header([
         "query",
-        "points told",
+        "points returned",
         "first points",
         "all",
         "points read / CPU s",
         "peak MiB of the server",
     ]);
     for query in queries::over_all(whole) {
-        // Its peak of memory is that of one query.
+        // A new server, so that its peak memory is that of one query.
         let server = Server::start(&program, &folder)?;
         let idle = server.usage()?;
-        let told = ask(&query, &server).await?;
+        let result = run_query(&query, &server).await?;
         let used = server.usage()?;
         table.add_row([
             query.expression().to_owned(),
-            thousands(told.points as f64),
-            ms(told.first),
-            ms(told.all),
+            thousands(result.points as f64),
+            ms(result.first),
+            ms(result.all),
             thousands(whole.points() as f64 / (used.cpu_seconds - idle.cpu_seconds)),
             format!("{} (idle {})", used.peak_memory >> 20, idle.peak_memory >> 20),
         ]);
@@ -87,13 +87,13 @@ pub(crate) async fn run(program: PathBuf, arguments: Arguments) -> anyhow::Resul
     Ok(())
 }
 
-struct Told {
+struct Timing {
     points: usize,
     first: Duration,
     all: Duration,
 }
 
-async fn ask(query: &Query, server: &Server) -> anyhow::Result<Told> {
+async fn run_query(query: &Query, server: &Server) -> anyhow::Result<Timing> {
     let started = Instant::now();
     let mut first = None;
     let points = query
@@ -103,12 +103,12 @@ async fn ask(query: &Query, server: &Server) -> anyhow::Result<Told> {
         .await?;
     anyhow::ensure!(
         points == query.expected,
-        "{} gave {points} points, expected {}",
+        "{} returned {points} points, expected {}",
         query.expression(),
         query.expected
     );
     let all = started.elapsed();
-    Ok(Told {
+    Ok(Timing {
         points,
         first: first.unwrap_or(all),
         all,

@@ -1,12 +1,12 @@
-//! Measures OxTSDB, by itself or beside others.
+//! Benchmarks of OxTSDB, alone and beside OpenTSDB.
 //!
 //! Servers are processes of their own, on the same machine and cores as the generator.
 
 mod beside;
 mod disk;
-mod doors;
 mod embedded;
 mod hbase;
+mod ingest;
 mod large;
 mod process;
 mod queries;
@@ -22,7 +22,7 @@ use clap::{Parser, Subcommand};
 /// The workload's first timestamp, seconds since the epoch: an exact hour.
 const START_SECONDS: u32 = 1_767_225_600;
 
-/// Sends workload W1 through each door of `tsdb serve`, runs queries Q1 to Q4, and prints points/s,
+/// Sends workload W1 through each front end of `tsdb serve`, runs queries Q1 to Q4, and prints points/s,
 /// processor seconds per million points, bytes per point, peak memory and times.
 #[derive(Debug, Parser)]
 #[command(args_conflicts_with_subcommands = true)]
@@ -69,7 +69,7 @@ mod tests {
     use clap::CommandFactory as _;
 
     #[test]
-    fn the_command_line_is_sound() {
+    fn command_line_is_consistent() {
         super::Cli::command().debug_assert();
     }
 }

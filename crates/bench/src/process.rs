@@ -1,4 +1,4 @@
-//! The server under test: a process of its own, and what it costs.
+//! The server under test as a process, and its resource usage.
 
 use std::fs;
 use std::io::{self, BufRead as _, BufReader};
@@ -19,19 +19,19 @@ pub(crate) struct Server {
     pub(crate) http: SocketAddr,
     /// gRPC of the data service.
     pub(crate) data: SocketAddr,
-    /// From the start of the process until it said that it serves.
+    /// From the start of the process until it reported ready.
     pub(crate) start_time: Duration,
     program: PathBuf,
     folder: PathBuf,
     flags: Vec<String>,
 }
 
-/// What a process has used since it began.
+/// Resources used by a process since its start.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Usage {
     /// Processor time, user and system, seconds.
     pub(crate) cpu_seconds: f64,
-    /// The most memory it ever had, bytes.
+    /// Peak memory, bytes.
     pub(crate) peak_memory: u64,
 }
 
@@ -42,7 +42,7 @@ impl Server {
         Self::start_with(program, folder, &["--data-dir".to_owned(), data_dir])
     }
 
-    /// Starts `program serve` with these flags; `folder` gives its log a name.
+    /// Starts `program serve` with these flags; its log is named after `folder`.
     pub(crate) fn start_with(program: &Path, folder: &Path, flags: &[String]) -> anyhow::Result<Self> {
         let log = fs::OpenOptions::new()
             .create(true)
@@ -69,10 +69,10 @@ impl Server {
         let mut line = String::new();
         output.read_line(&mut line)?;
         let start_time = started.elapsed();
-        let address = |door: &str| {
+        let address = |front_end: &str| {
             let value = line
                 .split_whitespace()
-                .find_map(|word| word.strip_prefix(door)?.strip_prefix('='));
+                .find_map(|word| word.strip_prefix(front_end)?.strip_prefix('='));
             let value = value.with_context(|| {
                 format!(
                     "the server did not say that it is ready; see {}",
@@ -103,14 +103,14 @@ impl Server {
         folder_bytes(&self.folder)
     }
 
-    /// kill -9, and a new start on the same folder.
+    /// Kills it with SIGKILL and starts it again on the same folder.
     pub(crate) fn crash_and_restart(mut self) -> anyhow::Result<Self> {
         self.child.kill()?;
         self.child.wait()?;
         Self::start_with(&self.program, &self.folder, &self.flags)
     }
 
-    /// SIGTERM, and waits for the end.
+    /// Sends SIGTERM and waits for its exit.
     pub(crate) fn stop(mut self) -> anyhow::Result<()> {
         let pid = i32::try_from(self.child.id())
             .ok()
@@ -127,13 +127,13 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // Both fail only if it has ended already.
+        // Both fail only if it has exited already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// Processor seconds of all processes whose command line has an argument that begins so.
+/// Processor seconds of all processes with an argument that begins with `prefix`.
 pub(crate) fn cpu_seconds_of(argument: &str) -> anyhow::Result<f64> {
     let mut seconds = 0.0;
     for entry in fs::read_dir("/proc")? {
@@ -146,7 +146,7 @@ pub(crate) fn cpu_seconds_of(argument: &str) -> anyhow::Result<f64> {
         else {
             continue;
         };
-        // Processes come and go while we look.
+        // Processes may exit meanwhile.
         let Ok(command) = fs::read(entry.path().join("cmdline")) else {
             continue;
         };
@@ -191,7 +191,7 @@ fn folder_bytes(folder: &Path) -> anyhow::Result<u64> {
     let mut bytes = 0;
     for entry in fs::read_dir(folder)? {
         let entry = entry?;
-        // Files come and go while the server works.
+        // The server deletes files meanwhile.
         match entry.metadata() {
             Ok(metadata) if metadata.is_dir() => bytes += folder_bytes(&entry.path())?,
             Ok(metadata) => bytes += metadata.len(),

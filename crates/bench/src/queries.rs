@@ -20,7 +20,7 @@ use oxtsdb_proto::data::v1::sub_query::{MetricSource, Source};
 use oxtsdb_proto::data::v1::tag_filter::FilterType;
 use oxtsdb_proto::data::v1::{AggregateFunction, Downsample, QueryRequest, SubQuery, TagFilter, downsample};
 
-use crate::doors::http::Connection;
+use crate::ingest::http::Connection;
 use crate::workload::Shape;
 
 /// How long a query took, and how many points came back.

@@ -1,4 +1,4 @@
-//! Numbers as they are printed.
+//! Formats of printed numbers.
 
 use std::time::Duration;
 

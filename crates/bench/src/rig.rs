@@ -1,4 +1,4 @@
-//! What is measured beside: `tests/hbase/bench.sh` starts it.
+//! Addresses of the HBase and the OpenTSDB that `tests/hbase/bench.sh` starts.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;

@@ -1,4 +1,4 @@
-//! Workload W1: what a fleet of hosts sends.
+//! Workload W1: the points of a fleet of hosts.
 //!
 //! 1,000 hosts × 10 metrics, tags host, dc (5) and rack (50), a point every 10 s for an hour, in
 //! order of time over all series: 3.6 million points. Metrics with even numbers are integers, odd
@@ -6,7 +6,7 @@
 
 use std::ops::Range;
 
-/// How large the workload is.
+/// Size of the workload.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Shape {
     /// Hosts.
@@ -72,7 +72,7 @@ impl Shape {
 }
 
 impl Workload {
-    /// Makes the workload; the same shape gives the same values.
+    /// Generates the workload; a shape always has the same values.
     pub(crate) fn new(shape: Shape) -> Self {
         let series: Vec<Series> = (0..shape.hosts)
             .flat_map(|host| {
@@ -145,7 +145,7 @@ impl Workload {
     }
 }
 
-/// The order in which points are sent, and how many at a time.
+/// Order and size of batches.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Order {
     /// All series at one instant, then at the next: as a fleet sends.

@@ -78,11 +78,11 @@ pub(crate) async fn send(server: SocketAddr, calls: &Calls) -> anyhow::Result<()
                     .await
                     .map_err(|error| anyhow!("not ready: {error}"))?;
                 let path = PathAndQuery::from_static("/oxtsdb.data.v1.DataService/Write");
-                let answer = client
+                let response = client
                     .unary(Request::new(call), path, RawCodec::<WriteResponse>::default())
                     .await?;
-                let answer = answer.into_inner();
-                ensure!(answer.failed == 0, "points failed: {:?}", answer.failures);
+                let response = response.into_inner();
+                ensure!(response.failed == 0, "points failed: {:?}", response.failures);
             }
             Ok(())
         });

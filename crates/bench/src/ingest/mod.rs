@@ -1,5 +1,5 @@
-//! The doors through which points go in. Each sends messages that were encoded before the clock
-//! starts, so that the generator takes as little of the processor as it can.
+//! Senders of the workload, one for each front end. Each sends messages that were encoded before the clock
+//! starts, so that the generator uses as little processor time as possible.
 
 pub(crate) mod http;
 pub(crate) mod stream;
@@ -14,7 +14,7 @@ use anyhow::Context as _;
 use oxtsdb_proto::data::v1::{TimeUnit, WriteOptions};
 use tonic::transport::{Channel, Endpoint};
 
-/// Connections at a time.
+/// Concurrent connections.
 pub(crate) const CONNECTIONS: usize = 4;
 
 /// Milliseconds; plausible times only, as clients have them.
@@ -35,7 +35,7 @@ async fn channel(server: SocketAddr) -> anyhow::Result<Channel> {
         .with_context(|| format!("connect to {server}"))
 }
 
-/// Deals messages out to the connections, one after the other.
+/// Distributes messages over the connections, round robin.
 fn deal<T>(messages: impl IntoIterator<Item = T>) -> Vec<Vec<T>> {
     let mut hands: Vec<Vec<T>> = (0..CONNECTIONS).map(|_| Vec::new()).collect();
     for (number, message) in messages.into_iter().enumerate() {

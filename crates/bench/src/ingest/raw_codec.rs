@@ -7,7 +7,7 @@ use prost::Message;
 use tonic::Status;
 use tonic::codec::{Codec, DecodeBuf, Decoder, EncodeBuf, Encoder};
 
-/// Sends bytes as they are; answers are messages of type `A`.
+/// Sends bytes as they are; responses are messages of type `A`.
 #[derive(Debug)]
 pub(crate) struct RawCodec<A>(PhantomData<fn() -> A>);
 

@@ -173,14 +173,15 @@ async fn send_one(server: SocketAddr, messages: Vec<Bytes>) -> anyhow::Result<()
         .map_err(|error| anyhow!("not ready: {error}"))?;
     let path = PathAndQuery::from_static("/oxtsdb.data.v1.DataService/WriteStream");
     let codec = RawCodec::<WriteStreamResponse>::default();
-    let answers = client
+    let responses = client
         .streaming(Request::new(ReceiverStream::new(receiver)), path, codec)
         .await?;
-    let mut answers = answers.into_inner();
+    let mut responses = responses.into_inner();
 
-    use write_stream_response::Message as Answer;
-    let Some(Answer::Opened(opened)) = answers.message().await?.and_then(|answer| answer.message) else {
-        bail!("the first answer is not `opened`");
+    use write_stream_response::Message as Response;
+    let Some(Response::Opened(opened)) = responses.message().await?.and_then(|response| response.message)
+    else {
+        bail!("the first response is not `opened`");
     };
     let window = Arc::new(Semaphore::new(opened.window_frames as usize));
     let feeding = tokio::spawn({
@@ -195,8 +196,8 @@ async fn send_one(server: SocketAddr, messages: Vec<Bytes>) -> anyhow::Result<()
     });
     let mut acknowledged = 0;
     while acknowledged < frames {
-        match answers.message().await?.and_then(|answer| answer.message) {
-            Some(Answer::Ack(ack)) => {
+        match responses.message().await?.and_then(|response| response.message) {
+            Some(Response::Ack(ack)) => {
                 ensure!(ack.failed == 0, "points failed: {:?}", ack.failures.first());
                 window.add_permits(usize::try_from(ack.sequence - acknowledged)?);
                 acknowledged = ack.sequence;

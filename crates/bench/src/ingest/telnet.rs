@@ -1,5 +1,5 @@
-//! Telnet `put`: lines one behind the other. It has no acknowledgement, so each connection ends with
-//! `version`, which is answered when all lines before it are stored.
+//! Telnet `put`: pipelined lines. It has no acknowledgement, so each connection ends with
+//! `version`, whose response follows after all lines before it are stored.
 
 use std::net::SocketAddr;
 
@@ -39,9 +39,9 @@ fn portion(workload: &Workload, batch: &Batch) -> Vec<u8> {
     lines.into_bytes()
 }
 
-/// Sends all lines; returns when all are stored, with the number of those that were refused.
+/// Sends all lines; returns after all are stored, with the count of rejected lines.
 ///
-/// OpenTSDB refuses lines while a region moves or splits ("Please throttle writes"), one answer a line.
+/// OpenTSDB rejects lines while a region moves or splits ("Please throttle writes"), with one response a line.
 pub(crate) async fn send(server: SocketAddr, lines: &Lines) -> anyhow::Result<usize> {
     let mut connections = JoinSet::new();
     for portions in lines.0.clone() {
@@ -51,16 +51,16 @@ pub(crate) async fn send(server: SocketAddr, lines: &Lines) -> anyhow::Result<us
                 stream.write_all(&portion).await?;
             }
             stream.write_all(b"version\nexit\n").await?;
-            let mut answers = String::new();
-            stream.read_to_string(&mut answers).await?;
-            let refused = answers.lines().filter(|line| line.starts_with("put:")).count();
-            ensure!(answers.lines().count() > refused, "`version` was not answered");
-            anyhow::Ok(refused)
+            let mut responses = String::new();
+            stream.read_to_string(&mut responses).await?;
+            let rejected = responses.lines().filter(|line| line.starts_with("put:")).count();
+            ensure!(responses.lines().count() > rejected, "no response to `version`");
+            anyhow::Ok(rejected)
         });
     }
-    let mut refused = 0;
+    let mut rejected = 0;
     while let Some(connection) = connections.join_next().await {
-        refused += connection??;
+        rejected += connection??;
     }
-    Ok(refused)
+    Ok(rejected)
 }

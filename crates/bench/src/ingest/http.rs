@@ -45,7 +45,7 @@ fn request(workload: &Workload, batch: &Batch) -> Vec<u8> {
     format!("{head}{}\r\n\r\n{body}", body.len()).into_bytes()
 }
 
-/// A value as JSON and telnet have it.
+/// A value as text, for JSON and telnet.
 pub(crate) fn push_value(text: &mut String, value: Value) {
     match value {
         Value::Int(value) => text.push_str(itoa::Buffer::new().format(value)),
@@ -53,7 +53,7 @@ pub(crate) fn push_value(text: &mut String, value: Value) {
     }
 }
 
-/// Sends all requests; returns when all are answered.
+/// Sends all requests; returns after the last response.
 pub(crate) async fn send(server: SocketAddr, requests: &Requests) -> anyhow::Result<()> {
     let mut connections = JoinSet::new();
     for requests in requests.0.clone() {
@@ -76,7 +76,7 @@ pub(crate) async fn send(server: SocketAddr, requests: &Requests) -> anyhow::Res
     Ok(())
 }
 
-/// A connection that keeps alive: just enough HTTP/1.1 for our own server, and cheap.
+/// A persistent connection with as little of HTTP/1.1 as the servers need, to keep the generator cheap.
 #[derive(Debug)]
 pub(crate) struct Connection {
     stream: TcpStream,
@@ -100,7 +100,7 @@ impl Connection {
             .await
     }
 
-    /// Sends a request and returns status and body of its answer.
+    /// Sends a request and returns the status and body of the response.
     pub(crate) async fn exchange(&mut self, request: &[u8]) -> anyhow::Result<(u16, Vec<u8>)> {
         self.stream.write_all(request).await?;
         let head_end = loop {
