@@ -53,7 +53,7 @@ async fn concurrently(target: &Target, path: &str, count: usize) -> anyhow::Resu
                 let is_whole = response.body.starts_with(b"[{") && response.body.ends_with(b"}}]");
                 ensure!(is_whole, "an empty or broken response: {response:?}");
             } else {
-                refusal::check_answer(&response)?;
+                refusal::check_response(&response)?;
             }
             anyhow::Ok(response)
         });

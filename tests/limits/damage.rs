@@ -11,7 +11,7 @@ use oxtsdb_proto::data::v1::{AggregateFunction, QueryRequest};
 use oxtsdb_proto::error::reason_of;
 use oxtsdb_tests::load::Load;
 use oxtsdb_tests::memory::MemoryWatch;
-use oxtsdb_tests::read_back::{query_refused, range, sub_query};
+use oxtsdb_tests::read_back::{query_error, range, sub_query};
 use oxtsdb_tests::{Options, Tsdb};
 use tempfile::TempDir;
 
@@ -116,7 +116,7 @@ async fn check_service(data_dir: &Path) -> anyhow::Result<()> {
         queries: vec![sub_query("damage", AggregateFunction::None)],
         ..QueryRequest::default()
     };
-    let status = query_refused(&mut tsdb.data(), request).await?;
+    let status = query_error(&mut tsdb.data(), request).await?;
     ensure!(
         status.code() == tonic::Code::DataLoss && reason_of(&status) == Some(ErrorReason::CorruptCell),
         "{status:?}"

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use oxtsdb_tests::health::{DATA_SERVICE, UID_SERVICE};
 use oxtsdb_tests::raw_grpc::{self, RawChannel};
 use oxtsdb_tests::raw_http::RawHttp;
-use oxtsdb_tests::read_back::{refused, series_of};
+use oxtsdb_tests::read_back::{call_error, series_of};
 use oxtsdb_tests::sample::Sample;
 use oxtsdb_tests::{Options, program_path};
 use tokio_stream::StreamExt as _;
@@ -63,7 +63,7 @@ async fn malformed_protobuf_is_an_invalid_argument() -> anyhow::Result<()> {
     ] {
         let channel = RawChannel::connect(address).await?;
         let call = raw_grpc::call(channel, RawChannel::origin(address)?, path, malformed.clone());
-        let status = refused(call.await).context(path)?;
+        let status = call_error(call.await).context(path)?;
         ensure!(status.code() == Code::InvalidArgument, "{path}: {status:?}");
     }
     target.check_unharmed().await

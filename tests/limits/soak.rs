@@ -107,8 +107,8 @@ impl Times {
 #[derive(Debug, Default)]
 struct Counts {
     answered: AtomicUsize,
-    refused: AtomicUsize,
-    unanswered: AtomicUsize,
+    rejected: AtomicUsize,
+    without_response: AtomicUsize,
     first_failure: Mutex<Option<String>>,
 }
 
@@ -117,13 +117,13 @@ impl Counts {
     async fn add(&self, outcome: anyhow::Result<bool>) {
         let count = match outcome {
             Ok(true) => &self.answered,
-            Ok(false) => &self.refused,
+            Ok(false) => &self.rejected,
             Err(error) => {
                 self.first_failure
                     .lock()
                     .await
                     .get_or_insert_with(|| format!("{error:#}"));
-                &self.unanswered
+                &self.without_response
             }
         };
         count.fetch_add(1, Ordering::Relaxed);
@@ -131,16 +131,16 @@ impl Counts {
 
     async fn report(&self, what: &str) -> anyhow::Result<()> {
         let count = |count: &AtomicUsize| count.load(Ordering::Relaxed);
-        let unanswered = count(&self.unanswered);
+        let without_response = count(&self.without_response);
         println!(
-            "  {what}: {} answered, {} refused, {unanswered} unanswered",
+            "  {what}: {} served, {} rejected, {without_response} without response",
             count(&self.answered),
-            count(&self.refused)
+            count(&self.rejected)
         );
         let failure = self.first_failure.lock().await;
         ensure!(
-            unanswered == 0,
-            "{unanswered} of {what} had no response, the first: {}",
+            without_response == 0,
+            "{without_response} of {what} had no response, the first: {}",
             failure.as_deref().unwrap_or_default()
         );
         Ok(())
@@ -257,7 +257,7 @@ async fn query(target: &Clients, number: usize) -> anyhow::Result<bool> {
         ensure!(answer.json()?[0]["dps"].is_object(), "an empty response");
         return Ok(true);
     }
-    refusal::check_answer(&answer)?;
+    refusal::check_response(&answer)?;
     Ok(false)
 }
 
@@ -275,7 +275,7 @@ async fn keep_querying(clients: Clients, phase: Arc<Phase>, first: usize) {
         let is_refused = matches!(outcome, Ok(false));
         phase.queries.add(outcome).await;
         if is_refused {
-            // As `Retry-After` asks, whose smallest value is a second.
+            // `Retry-After`, whose smallest value is a second.
             sleep(Duration::from_secs(1)).await;
         }
         number += 7;
@@ -292,7 +292,7 @@ async fn keep_active(http: std::net::SocketAddr, phase: Arc<Phase>) {
         let outcome = timeout(ANSWERED, connection.get("/api/version")).await;
         let outcome = match outcome {
             Ok(Ok(answer)) if answer.status == 200 => Ok(true),
-            Ok(Ok(answer)) => refusal::check_answer(&answer).map(|()| false),
+            Ok(Ok(answer)) => refusal::check_response(&answer).map(|()| false),
             Ok(Err(error)) => Err(error),
             Err(_elapsed) => Err(anyhow::anyhow!("/api/version hangs")),
         };

@@ -6,7 +6,7 @@ use anyhow::{Context as _, ensure};
 use oxtsdb_proto::data::v1::ListQueriesRequest;
 use oxtsdb_tests::health::{DATA_SERVICE, check_serving};
 use oxtsdb_tests::memory::MemoryWatch;
-use oxtsdb_tests::raw_http::{RawAnswer, RawHttp};
+use oxtsdb_tests::raw_http::{RawHttp, RawResponse};
 use oxtsdb_tests::sample::Sample;
 use oxtsdb_tests::write_requests::write_request;
 use oxtsdb_tests::{Options, Tsdb, until};
@@ -22,7 +22,7 @@ pub(crate) const MOST_BYTES: u64 = (LIMIT_MIB << 20) * 6 / 5;
 /// Within this time other clients' small requests are served.
 pub(crate) const BOUND: Duration = Duration::from_secs(5);
 
-/// Within this time an attacker's request is answered or refused.
+/// Within this time an attacker's request must be served or rejected.
 pub(crate) const ANSWERED: Duration = Duration::from_secs(60);
 
 /// The tests measure time, so they take turns.
@@ -70,7 +70,7 @@ impl Target {
     }
 
     /// Sends a GET request on a connection of its own; fails if no response comes.
-    pub(crate) async fn get(&self, path: &str) -> anyhow::Result<RawAnswer> {
+    pub(crate) async fn get(&self, path: &str) -> anyhow::Result<RawResponse> {
         let exchange = async { RawHttp::connect(self.tsdb.http_address()).await?.get(path).await };
         timeout(ANSWERED, exchange)
             .await
@@ -78,7 +78,7 @@ impl Target {
     }
 
     /// Sends JSON in a POST request on a connection of its own; fails if no response comes.
-    pub(crate) async fn post(&self, path: &str, body: &[u8]) -> anyhow::Result<RawAnswer> {
+    pub(crate) async fn post(&self, path: &str, body: &[u8]) -> anyhow::Result<RawResponse> {
         let exchange = async {
             let mut connection = RawHttp::connect(self.tsdb.http_address()).await?;
             connection.post(path, body).await

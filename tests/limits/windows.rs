@@ -44,7 +44,7 @@ async fn http_rejects_billions_of_windows() -> anyhow::Result<()> {
                     .context(path.clone())?;
                 // The unknown metric may be reported first.
                 if metric == KNOWN || !response.text().contains("No such name") {
-                    refusal::check_answer(&response).context(path.clone())?;
+                    refusal::check_response(&response).context(path.clone())?;
                 } else {
                     ensure!(response.status == 400, "{path}: {response:?}");
                 }

@@ -198,7 +198,7 @@ impl Shared {
         }
     }
 
-    /// Repeats a request while it is refused for now; returns how often it was.
+    /// Repeats a request while it is rejected for now; returns how often it was.
     async fn until_served(&self, kind: Kind) -> anyhow::Result<usize> {
         for retries in 0.. {
             if self.attempt(kind).await? {

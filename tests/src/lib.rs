@@ -1,13 +1,13 @@
-//! What the end-to-end tests share: the real programs on free ports and in folders of their own,
-//! and clients for every door.
+//! Harness of the end-to-end tests: the real programs on free ports and in folders of their own,
+//! and clients for every front end.
 //!
 //! ```text
 //!   Tsdb::start ─► program    finds the binary (and builds it, if it is missing or stale)
 //!               ─► process    runs it, keeps its log, ends it in Drop
 //!               ─► wait       until every service says SERVING
-//!   Tsdb::{data, uids, http, telnet} ─► the doors
-//!   sample                  one point in the form of each door
-//!   read_back               what is stored, asked by query and by scan
+//!   Tsdb::{data, uids, http, telnet} ─► the front ends
+//!   sample                  one point in the form of each front end
+//!   read_back               stored points, read by query and by scan
 //! ```
 //!
 //! For what must hold under load and attack (`tests/limits`):
@@ -29,7 +29,7 @@
 //!   data_fsck, uid_fsck       what OpenTSDB's own checks say about them
 //!   proxy, traffic            a network that stalls, loses, cuts, refuses; clients that write meanwhile
 //!   random_points ─► writers ─► comparison    all that a row can hold: sent, and looked for
-//!   differential              random questions to both, and whether the answers are the same
+//!   differential              random queries to both, and a comparison of the results
 //! ```
 
 pub mod bystander;

@@ -57,12 +57,12 @@ impl OpenTsdb {
     /// If one is rejected.
     pub async fn put(&self, points: &[Value]) -> anyhow::Result<()> {
         let points = Value::Array(points.to_vec());
-        let answer = self.http().post("/api/put?details&sync", &points).await?;
+        let response = self.http().post("/api/put?details&sync", &points).await?;
         ensure!(
-            answer.status == 200,
+            response.status == 200,
             "/api/put: {} {}",
-            answer.status,
-            answer.body
+            response.status,
+            response.body
         );
         Ok(())
     }
@@ -76,21 +76,21 @@ impl OpenTsdb {
     ///
     /// OpenTSDB's.
     pub async fn series_of(&self, metric: &str) -> anyhow::Result<BTreeMap<Tags, Vec<(i64, Number)>>> {
-        let question = json!({
+        let request = json!({
             "start": 1,
             "end": LAST_SECOND,
             "msResolution": true,
             "queries": [{"aggregator": "none", "metric": metric}],
         });
-        let answer = self.http().post("/api/query", &question).await?;
+        let response = self.http().post("/api/query", &request).await?;
         ensure!(
-            answer.status == 200,
+            response.status == 200,
             "query of `{metric}`: {} {}",
-            answer.status,
-            answer.body
+            response.status,
+            response.body
         );
-        let answer = answer.json()?;
-        let groups = answer.as_array().context("no array")?;
+        let response = response.json()?;
+        let groups = response.as_array().context("no array")?;
         groups.iter().map(series).collect()
     }
 
@@ -101,14 +101,14 @@ impl OpenTsdb {
     ///
     /// OpenTSDB's.
     pub async fn last(&self, metric: &str, tag: (&str, &str)) -> anyhow::Result<Option<(i64, Number)>> {
-        let question = json!({
+        let request = json!({
             "queries": [{"metric": metric, "tags": {tag.0: tag.1}}],
             "backScan": 2,
         });
-        let answer = self.http().post("/api/query/last", &question).await?;
-        ensure!(answer.status == 200, "last of `{metric}`: {answer:?}");
-        let answer = answer.json()?;
-        let Some(point) = answer.as_array().context("no array")?.first() else {
+        let response = self.http().post("/api/query/last", &request).await?;
+        ensure!(response.status == 200, "last of `{metric}`: {response:?}");
+        let response = response.json()?;
+        let Some(point) = response.as_array().context("no array")?.first() else {
             return Ok(None);
         };
         let timestamp_ms = point["timestamp"].as_i64().context("timestamp")?;
@@ -128,20 +128,20 @@ impl OpenTsdb {
             UidKind::TagValue => ("tagv", "tagv_errors"),
             UidKind::Unspecified => anyhow::bail!("no kind"),
         };
-        let answer = self
+        let response = self
             .http()
             .post("/api/uid/assign", &json!({ word: names }))
             .await?
             .json()?;
         let uid = |name: &&str| {
-            let assigned = answer[word][name].as_str();
+            let assigned = response[word][name].as_str();
             // OpenTSDB reports an error if there is a UID already.
-            let known = answer[errors][name]
+            let known = response[errors][name]
                 .as_str()
                 .and_then(|error| error.strip_prefix("Name already exists with UID: "));
             let uid = assigned
                 .or(known)
-                .with_context(|| format!("`{name}`: {answer}"))?;
+                .with_context(|| format!("`{name}`: {response}"))?;
             Ok(((*name).to_owned(), uid.to_owned()))
         };
         names.iter().map(uid).collect()

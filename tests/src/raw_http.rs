@@ -17,7 +17,7 @@ pub struct RawHttp {
 
 /// A response with its headers.
 #[derive(Clone)]
-pub struct RawAnswer {
+pub struct RawResponse {
     /// HTTP status, such as 204.
     pub status: u16,
     /// The head in lower case.
@@ -26,7 +26,7 @@ pub struct RawAnswer {
     pub body: Vec<u8>,
 }
 
-impl fmt::Debug for RawAnswer {
+impl fmt::Debug for RawResponse {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let text = self.text();
         let beginning: String = text.chars().take(500).collect();
@@ -34,7 +34,7 @@ impl fmt::Debug for RawAnswer {
     }
 }
 
-impl RawAnswer {
+impl RawResponse {
     /// The value of a header, whose name is in lower case.
     pub fn header(&self, name: &str) -> Option<&str> {
         self.head
@@ -134,7 +134,7 @@ impl RawHttp {
     /// # Errors
     ///
     /// If there is no response.
-    pub async fn get(&mut self, path: &str) -> anyhow::Result<RawAnswer> {
+    pub async fn get(&mut self, path: &str) -> anyhow::Result<RawResponse> {
         self.send_get(path).await?;
         self.answer().await
     }
@@ -144,7 +144,7 @@ impl RawHttp {
     /// # Errors
     ///
     /// If there is no response.
-    pub async fn post(&mut self, path: &str, body: &[u8]) -> anyhow::Result<RawAnswer> {
+    pub async fn post(&mut self, path: &str, body: &[u8]) -> anyhow::Result<RawResponse> {
         self.send_post(path, "", body).await?;
         self.answer().await
     }
@@ -165,11 +165,11 @@ impl RawHttp {
     /// # Errors
     ///
     /// If the connection ends before the response does.
-    pub async fn answer(&mut self) -> anyhow::Result<RawAnswer> {
+    pub async fn answer(&mut self) -> anyhow::Result<RawResponse> {
         let end = self.find(b"\r\n\r\n").await?;
         let head = String::from_utf8_lossy(&self.take(end + 4).await?).to_ascii_lowercase();
         let status = head.split(' ').nth(1).context("no status")?.parse()?;
-        let mut answer = RawAnswer {
+        let mut answer = RawResponse {
             status,
             head,
             body: Vec::new(),

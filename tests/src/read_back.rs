@@ -1,4 +1,4 @@
-//! What is stored, asked in the ways that a client has.
+//! Reads stored points, as a client does: by query and by scan.
 
 use std::collections::BTreeMap;
 
@@ -21,7 +21,7 @@ use crate::sample::Number;
 /// The last millisecond that can be stored.
 pub const LAST_MS: i64 = 4_294_967_295_999;
 
-/// A group of an answer.
+/// A group of a result.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Group {
     /// Metric name.
@@ -47,7 +47,7 @@ pub fn range(start_ms: i64, end_ms: i64) -> TimeRange {
     }
 }
 
-/// A question for all series of a metric.
+/// A sub-query for all series of a metric.
 pub fn sub_query(metric: &str, aggregator: AggregateFunction) -> SubQuery {
     SubQuery {
         source: Some(sub_query::Source::Metric(MetricSource {
@@ -61,7 +61,7 @@ pub fn sub_query(metric: &str, aggregator: AggregateFunction) -> SubQuery {
     }
 }
 
-/// Every series of a metric by itself, with all its points.
+/// Returns each series of a metric with all its points.
 ///
 /// # Errors
 ///
@@ -102,22 +102,22 @@ fn code_of(error: &anyhow::Error) -> Option<tonic::Code> {
     error.downcast_ref::<Status>().map(Status::code)
 }
 
-/// The groups of an answer, checked against what the contract says of the order of frames.
+/// Returns the groups of a query's result; checks the order of frames that the contract defines.
 ///
 /// # Errors
 ///
-/// The server's, or a breach of the contract.
+/// The server's, or a violation of the contract.
 pub async fn query(
     client: &mut DataServiceClient<Channel>,
     request: QueryRequest,
 ) -> anyhow::Result<Vec<Group>> {
-    let questions = request.queries.len();
+    let sub_queries = request.queries.len();
     let mut frames = client.query(request).await?.into_inner();
     let mut groups: BTreeMap<u32, Group> = BTreeMap::new();
     let mut done = 0;
     let mut closed = false;
     while let Some(response) = frames.next().await {
-        ensure!(!closed, "a frame came after the statistics");
+        ensure!(!closed, "a frame followed the statistics");
         match response?.frame.context("an empty frame")? {
             Frame::Series(series) => {
                 let group = Group {
@@ -151,11 +151,11 @@ pub async fn query(
             Frame::Statistics(_) => closed = true,
         }
     }
-    ensure!(closed && done == questions, "the answer ended early");
+    ensure!(closed && done == sub_queries, "the result ended early");
     Ok(groups.into_values().collect())
 }
 
-/// All rows of the table as they are stored.
+/// Returns all rows of the table as they are stored.
 ///
 /// # Errors
 ///
@@ -173,7 +173,7 @@ pub async fn all_rows(client: &mut DataAdminServiceClient<Channel>) -> anyhow::R
     Ok(rows)
 }
 
-/// The rows of a metric as they are stored.
+/// Returns the rows of a metric as they are stored.
 ///
 /// # Errors
 ///
@@ -200,24 +200,24 @@ pub async fn rows_of(
     Ok(rows)
 }
 
-/// The status that a call failed with.
+/// Returns the status with which a call failed.
 ///
 /// # Errors
 ///
 /// If it did not fail.
-pub fn refused<T: std::fmt::Debug>(answer: Result<T, Status>) -> anyhow::Result<Status> {
+pub fn call_error<T: std::fmt::Debug>(answer: Result<T, Status>) -> anyhow::Result<Status> {
     match answer {
         Err(status) => Ok(status),
-        Ok(answer) => bail!("not refused: {answer:?}"),
+        Ok(answer) => bail!("did not fail: {answer:?}"),
     }
 }
 
-/// The status that a query failed with, at its start or in its stream.
+/// Returns the status with which a query failed, at its start or in its stream.
 ///
 /// # Errors
 ///
 /// If it did not fail.
-pub async fn query_refused(
+pub async fn query_error(
     client: &mut DataServiceClient<Channel>,
     request: QueryRequest,
 ) -> anyhow::Result<Status> {
@@ -230,5 +230,5 @@ pub async fn query_refused(
             return Ok(status);
         }
     }
-    bail!("the query was answered")
+    bail!("the query succeeded")
 }

@@ -6,7 +6,7 @@ use oxtsdb_proto::error::reason_of;
 use tonic::{Code, Status};
 use tonic_types::StatusExt as _;
 
-use crate::raw_http::RawAnswer;
+use crate::raw_http::RawResponse;
 
 /// Checks that a status is a typed rejection: of a request that is too large, or of any request during
 /// overload.
@@ -44,7 +44,7 @@ pub fn check_status(status: &Status) -> anyhow::Result<()> {
 /// # Errors
 ///
 /// The first missing part.
-pub fn check_answer(answer: &RawAnswer) -> anyhow::Result<()> {
+pub fn check_response(answer: &RawResponse) -> anyhow::Result<()> {
     let json = answer.json()?;
     ensure!(
         json["error"]["code"] == answer.status,

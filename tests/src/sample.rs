@@ -1,4 +1,4 @@
-//! One point, in the form of each door.
+//! One point, in the form of each front end.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -116,7 +116,7 @@ impl Sample {
         format!("put {}\n", self.to_import_line())
     }
 
-    /// OpenTSDB tells seconds and milliseconds apart by size: whole seconds go as seconds.
+    /// OpenTSDB distinguishes seconds and milliseconds by size: whole seconds are sent as seconds.
     fn opentsdb_timestamp(&self) -> i64 {
         if self.timestamp_ms % 1000 == 0 {
             self.timestamp_ms / 1000

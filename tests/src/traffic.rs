@@ -116,7 +116,7 @@ pub fn check_failure(status: &Status) -> anyhow::Result<()> {
                 .with_context(|| format!("no RetryInfo: {status:?}"))?;
             Ok(())
         }
-        _ => bail!("no status that asks for a retry: {status:?}"),
+        _ => bail!("not a retryable status: {status:?}"),
     }
 }
 
@@ -143,7 +143,7 @@ pub async fn call(
 ///
 /// # Errors
 ///
-/// If nobody listens.
+/// If the server does not accept.
 pub async fn client(address: SocketAddr) -> anyhow::Result<DataServiceClient<RawChannel>> {
     let channel = RawChannel::connect(address).await?;
     Ok(DataServiceClient::with_origin(

@@ -98,7 +98,7 @@ impl Tsdb {
     /// # Errors
     ///
     /// If it serves, does not exit, exits with another status, or does not print exactly one error.
-    pub async fn refused(options: Options) -> anyhow::Result<String> {
+    pub async fn failed_start(options: Options) -> anyhow::Result<String> {
         let mut tsdb = Self::launch(options)?;
         let (data, uid) = (tsdb.data_channel(), tsdb.uid_channel());
         let status = wait::until("tsdb ends", || {

@@ -1,4 +1,4 @@
-//! Sends points through the doors of OpenTSDB and of OxTSDB, each point through one of them.
+//! Sends points through the front ends of OpenTSDB and of OxTSDB, each point through one of them.
 
 use anyhow::ensure;
 use futures::future::try_join_all;
@@ -23,11 +23,11 @@ pub fn halves(random: &mut StdRng, points: Vec<Sent>) -> (Vec<Sent>, Vec<Sent>) 
 }
 
 /// Through HTTP and telnet of OpenTSDB. What came by HTTP is stored then; what came by telnet is after
-/// about a second, which nothing tells.
+/// about a second, without a notification.
 ///
 /// # Errors
 ///
-/// If a point is refused.
+/// If a point is rejected.
 pub async fn write_to_opentsdb(
     opentsdb: &OpenTsdb,
     random: &mut StdRng,
@@ -46,17 +46,17 @@ pub async fn write_to_opentsdb(
 ///
 /// # Errors
 ///
-/// If a point is refused.
+/// If a point is rejected.
 pub async fn write_to_oxtsdb(oxtsdb: &Tsdb, random: &mut StdRng, points: &[Sent]) -> anyhow::Result<()> {
     let (mut http, mut telnet, mut simple, mut columns) = (vec![], vec![], vec![], vec![]);
     for sent in points {
-        let door = match random.random_range(0..4) {
+        let front_end = match random.random_range(0..4) {
             1 if sent.fits_telnet() => &mut telnet,
             2 if sent.fits_grpc() => &mut simple,
             3 if sent.fits_grpc() => &mut columns,
             _ => &mut http,
         };
-        door.push(sent);
+        front_end.push(sent);
     }
     let requests = http.chunks(BATCH).map(|batch| put(oxtsdb.http(), batch));
     let telnet = put_lines(oxtsdb.telnet().await?, &telnet);
@@ -75,7 +75,7 @@ pub async fn write_to_oxtsdb(oxtsdb: &Tsdb, random: &mut StdRng, points: &[Sent]
 ///
 /// # Errors
 ///
-/// If a point is refused.
+/// If a point is rejected.
 pub async fn put(http: Http, points: &[&Sent]) -> anyhow::Result<()> {
     let body: Vec<Value> = points.iter().map(|sent| sent.to_json()).collect();
     let answer = http.post("/api/put?details&sync", &Value::Array(body)).await?;

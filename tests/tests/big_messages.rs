@@ -1,4 +1,4 @@
-//! Messages over the limit are refused, large ones within it work, and neither takes memory without
+//! Messages over the limit are rejected, large ones within it succeed, and neither takes memory without
 //! bound.
 
 use std::io::Write as _;
@@ -11,7 +11,7 @@ use oxtsdb_proto::data::v1::AggregateFunction;
 use oxtsdb_proto::data::v1::columns::{Block, SeriesDeclaration};
 use oxtsdb_proto::data::v1::{Columns, DeltaTimestamps, QueryRequest, WriteColumnsRequest, WriteRequest};
 use oxtsdb_proto::error::reason_of;
-use oxtsdb_tests::read_back::{self, always, refused, series_of, sub_query};
+use oxtsdb_tests::read_back::{self, always, call_error, series_of, sub_query};
 use oxtsdb_tests::sample::{Number, Sample};
 use oxtsdb_tests::write_requests::{columns_request, write_request};
 use oxtsdb_tests::{PATIENCE, Tsdb};
@@ -59,7 +59,7 @@ async fn rejects_grpc_messages_over_the_limit() -> anyhow::Result<()> {
         async move { client.write(request).await }
     });
     for answer in futures::future::join_all(calls).await {
-        let status = refused(answer)?;
+        let status = call_error(answer)?;
         assert_eq!(status.code(), Code::ResourceExhausted, "{status:?}");
         assert_eq!(
             reason_of(&status),
@@ -94,7 +94,7 @@ fn columns(count: usize) -> anyhow::Result<WriteColumnsRequest> {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_million_points_are_a_call_and_one_more_is_too_many() -> anyhow::Result<()> {
     let mut tsdb = Tsdb::start().await?;
-    let status = refused(tsdb.data().write_columns(columns(1_000_001)?).await)?;
+    let status = call_error(tsdb.data().write_columns(columns(1_000_001)?).await)?;
     assert_eq!(status.code(), Code::InvalidArgument, "{status:?}");
     assert_eq!(reason_of(&status), Some(ErrorReason::BatchTooLarge), "{status:?}");
 
@@ -114,14 +114,14 @@ async fn a_million_points_are_a_call_and_one_more_is_too_many() -> anyhow::Resul
         max_scanned_points: 1000,
         ..QueryRequest::default()
     };
-    let status = read_back::query_refused(&mut tsdb.data(), request).await?;
+    let status = read_back::query_error(&mut tsdb.data(), request).await?;
     assert_eq!(status.code(), Code::ResourceExhausted, "{status:?}");
     assert_eq!(reason_of(&status), Some(ErrorReason::QueryTooLarge), "{status:?}");
     still_works(&mut tsdb).await
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_http_body_over_the_limit_is_refused_before_it_is_read() -> anyhow::Result<()> {
+async fn rejects_an_http_body_over_the_limit_before_reading_it() -> anyhow::Result<()> {
     let mut tsdb = Tsdb::start().await?;
     let mut stream = TcpStream::connect(tsdb.http_address()).await?;
     let head = format!(

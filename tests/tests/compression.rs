@@ -5,7 +5,7 @@ use oxtsdb_proto::common::v1::{ErrorReason, UidKind};
 use oxtsdb_proto::data::v1::{TimeSeries, WriteRequest, time_series};
 use oxtsdb_proto::error::reason_of;
 use oxtsdb_proto::uid::v1::{GetOrCreateUidsRequest, UidName};
-use oxtsdb_tests::read_back::refused;
+use oxtsdb_tests::read_back::call_error;
 use oxtsdb_tests::sample::Sample;
 use oxtsdb_tests::write_requests::{any_time, write_request};
 use oxtsdb_tests::{Options, Tsdb};
@@ -83,7 +83,7 @@ async fn rejects_gzip_bombs_without_decompressing_them() -> anyhow::Result<()> {
     };
     let mut data = tsdb.data().send_compressed(Gzip);
     for _ in 0..3 {
-        is_too_large(&refused(data.write(request.clone()).await)?);
+        is_too_large(&call_error(data.write(request.clone()).await)?);
     }
     drop(request);
     let request = GetOrCreateUidsRequest {
@@ -94,7 +94,7 @@ async fn rejects_gzip_bombs_without_decompressing_them() -> anyhow::Result<()> {
         explicit: false,
     };
     let mut uid = tsdb.uids().send_compressed(Gzip);
-    is_too_large(&refused(uid.get_or_create_uids(request).await)?);
+    is_too_large(&call_error(uid.get_or_create_uids(request).await)?);
     let grown = tsdb.process().peak_memory()?.saturating_sub(before);
     assert!(grown < 96 << 20, "{grown} bytes");
     Ok(())

@@ -15,7 +15,7 @@ use oxtsdb_proto::uid::v1::uid_service_client::UidServiceClient;
 use oxtsdb_proto::uid::v1::{GetOrCreateUidsRequest, UidName};
 use oxtsdb_tests::health::{self, DATA_SERVICE, UID_SERVICE};
 use oxtsdb_tests::raw_grpc::RawChannel;
-use oxtsdb_tests::read_back::{refused, series_of};
+use oxtsdb_tests::read_back::{call_error, series_of};
 use oxtsdb_tests::sample::{Number, Sample};
 use oxtsdb_tests::stream::WriteStream;
 use oxtsdb_tests::write_requests::write_request;
@@ -44,7 +44,7 @@ async fn health_is_known_by_service() -> anyhow::Result<()> {
             let status = health::check(channel.clone(), name).await?;
             assert_eq!(status, ServingStatus::Serving, "`{name}`");
         }
-        let unknown = refused(health::check(channel, "no.such.Service").await)?;
+        let unknown = call_error(health::check(channel, "no.such.Service").await)?;
         assert_eq!(unknown.code(), Code::NotFound);
     }
     Ok(())
@@ -146,7 +146,7 @@ async fn malformed_protobuf_is_an_invalid_argument() -> anyhow::Result<()> {
 
 /// 8 million in 16 MiB unfold to gigabytes.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_small_message_with_millions_of_elements_is_refused_at_once() -> anyhow::Result<()> {
+async fn rejects_a_small_message_with_millions_of_elements() -> anyhow::Result<()> {
     let mut tsdb = Tsdb::start().await?;
     let queries = [0x12, 0x00].repeat(8_000_000);
     let mut explain = vec![0x0a];
@@ -220,7 +220,7 @@ async fn messages_that_have_not_arrived_as_a_whole_take_memory_from_the_account(
 
 /// The ingest pool has 16 MiB here, a frame of a stream is charged five times its size.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_frame_that_never_fits_the_memory_of_the_server_is_refused_for_good() -> anyhow::Result<()> {
+async fn rejects_permanently_a_frame_that_exceeds_the_pool() -> anyhow::Result<()> {
     let options = Options::default().flag("--memory-limit-mib", "256");
     let tsdb = Tsdb::start_with(options).await?;
     let address = tsdb.data_address();
@@ -265,7 +265,7 @@ async fn a_deadline_that_passes_is_deadline_exceeded() -> anyhow::Result<()> {
     let address = tsdb.data_address();
     let mut client =
         DataServiceClient::with_origin(RawChannel::connect(address).await?, RawChannel::origin(address)?);
-    let status = refused(client.write(expired(write.clone())?).await)?;
+    let status = call_error(client.write(expired(write.clone())?).await)?;
     assert_eq!(status.code(), Code::DeadlineExceeded, "{status:?}");
     assert_eq!(
         reason_of(&status),
@@ -283,7 +283,7 @@ async fn a_deadline_that_passes_is_deadline_exceeded() -> anyhow::Result<()> {
     let address = tsdb.uid_address();
     let mut client =
         UidServiceClient::with_origin(RawChannel::connect(address).await?, RawChannel::origin(address)?);
-    let status = refused(client.get_or_create_uids(expired(assign)?).await)?;
+    let status = call_error(client.get_or_create_uids(expired(assign)?).await)?;
     assert_eq!(status.code(), Code::DeadlineExceeded, "{status:?}");
 
     // What was given up harms nothing that comes after.

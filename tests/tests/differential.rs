@@ -7,7 +7,7 @@ use oxtsdb_tests::differential::{Run, answer, known};
 use oxtsdb_tests::rig::Rig;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_answers_are_those_of_opentsdb() -> anyhow::Result<()> {
+async fn results_equal_opentsdbs() -> anyhow::Result<()> {
     let Some(rig) = Rig::find("differential")? else {
         return Ok(());
     };

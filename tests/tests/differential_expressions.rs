@@ -7,7 +7,7 @@ use oxtsdb_tests::differential::servers::Servers;
 use oxtsdb_tests::rig::Rig;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_answers_to_expressions_are_those_of_opentsdb() -> anyhow::Result<()> {
+async fn expression_results_equal_opentsdbs() -> anyhow::Result<()> {
     let Some(rig) = Rig::find("differential_expressions")? else {
         return Ok(());
     };

@@ -1,4 +1,4 @@
-//! An acknowledged point is there after `kill -9`, whichever door acknowledged it.
+//! An acknowledged point survives `kill -9`, through every front end.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ const START_S: i64 = 1_500_000_000;
 const BATCH: i64 = 50;
 const METRIC: &str = "durable.points";
 
-/// What a writer was told is stored: its series has the points 0 to `acknowledged` - 1.
+/// The acknowledged points of a writer: its series has the points 0 to `acknowledged` - 1.
 #[derive(Debug)]
 struct Acknowledged {
     series: String,
@@ -56,70 +56,70 @@ impl Acknowledged {
     }
 }
 
-/// Writes until the server is gone.
-async fn write(mut client: DataServiceClient<Channel>, told: Arc<Acknowledged>) {
+/// Writes until the server exits.
+async fn write(mut client: DataServiceClient<Channel>, ledger: Arc<Acknowledged>) {
     for number in 0.. {
-        match client.write(write_request(&told.batch(number))).await {
-            Ok(answer) => told.add(answer.into_inner().written),
+        match client.write(write_request(&ledger.batch(number))).await {
+            Ok(response) => ledger.add(response.into_inner().written),
             Err(_killed) => return,
         }
     }
 }
 
-/// As [`write`], with several frames under way.
-async fn write_stream(mut client: DataServiceClient<Channel>, told: Arc<Acknowledged>) {
+/// As [`write`], with several frames in flight.
+async fn write_stream(mut client: DataServiceClient<Channel>, ledger: Arc<Acknowledged>) {
     const IN_FLIGHT: u64 = 8;
     let Ok(mut stream) = WriteStream::open(&mut client).await else {
         return;
     };
     let mut acknowledged = 0;
     for number in 0.. {
-        let Ok(sent) = stream.send(&told.batch(number)).await else {
+        let Ok(sent) = stream.send(&ledger.batch(number)).await else {
             return;
         };
         while sent - acknowledged >= IN_FLIGHT {
             let Ok(ack) = stream.ack().await else { return };
-            told.add(ack.written);
+            ledger.add(ack.written);
             acknowledged = ack.sequence;
         }
     }
 }
 
 /// As [`write`], through /api/put.
-async fn put(http: Http, told: Arc<Acknowledged>) {
+async fn put(http: Http, ledger: Arc<Acknowledged>) {
     for number in 0.. {
-        let batch: Vec<Value> = told.batch(number).iter().map(Sample::to_json).collect();
+        let batch: Vec<Value> = ledger.batch(number).iter().map(Sample::to_json).collect();
         let count = batch.len() as u64;
         match http.post("/api/put", &Value::from(batch)).await {
-            Ok(answer) if answer.status == 204 => told.add(count),
+            Ok(response) if response.status == 204 => ledger.add(count),
             Ok(_) | Err(_) => return,
         }
     }
 }
 
-/// Starts two writers for each door.
+/// Starts two writers for each front end.
 fn start_writers(tsdb: &Tsdb, round: usize) -> (JoinSet<()>, Vec<Arc<Acknowledged>>) {
     let mut writers = JoinSet::new();
-    let mut told = Vec::new();
+    let mut ledgers = Vec::new();
     for writer in 0..2 {
-        let mut next = |door: &str| {
-            let acknowledged = Acknowledged::new(format!("{door}-{round}-{writer}"));
-            told.push(acknowledged.clone());
+        let mut next = |front_end: &str| {
+            let acknowledged = Acknowledged::new(format!("{front_end}-{round}-{writer}"));
+            ledgers.push(acknowledged.clone());
             acknowledged
         };
         writers.spawn(write(tsdb.data(), next("write")));
         writers.spawn(write_stream(tsdb.data(), next("stream")));
         writers.spawn(put(tsdb.http(), next("http")));
     }
-    (writers, told)
+    (writers, ledgers)
 }
 
-/// Waits until each writer was told of some points; how many is random, so that the kill comes at
+/// Waits until each writer has acknowledged points, a random count, so that the kill comes at
 /// other moments each time.
-async fn some_acknowledged(told: &[Arc<Acknowledged>], random: &mut StdRng) -> anyhow::Result<()> {
+async fn some_acknowledged(ledgers: &[Arc<Acknowledged>], random: &mut StdRng) -> anyhow::Result<()> {
     let enough = random.random_range(100..1500);
     until("every writer has points acknowledged", || async {
-        for acknowledged in told {
+        for acknowledged in ledgers {
             let points = acknowledged.points.load(Ordering::SeqCst);
             ensure!(points >= enough, "{}: {points} of {enough}", acknowledged.series);
         }
@@ -128,25 +128,29 @@ async fn some_acknowledged(told: &[Arc<Acknowledged>], random: &mut StdRng) -> a
     .await
 }
 
-/// Every acknowledged point is there, and what is there beyond is a point that was sent.
+/// Checks that every acknowledged point is stored, and that all other stored points were sent.
 fn check(
     found: &BTreeMap<BTreeMap<String, String>, Vec<(i64, Number)>>,
-    told: &Acknowledged,
+    ledger: &Acknowledged,
 ) -> anyhow::Result<u64> {
-    let tags = BTreeMap::from([("series".to_owned(), told.series.clone())]);
-    let points = found.get(&tags).with_context(|| told.series.clone())?;
+    let tags = BTreeMap::from([("series".to_owned(), ledger.series.clone())]);
+    let points = found.get(&tags).with_context(|| ledger.series.clone())?;
     for (timestamp_ms, value) in points {
         let expected = Number::Int(timestamp_ms / 1000 - START_S);
-        ensure!(*value == expected, "{}: {value:?} at {timestamp_ms}", told.series);
+        ensure!(
+            *value == expected,
+            "{}: {value:?} at {timestamp_ms}",
+            ledger.series
+        );
     }
     let there: std::collections::HashSet<i64> = points.iter().map(|(instant, _)| *instant).collect();
-    let acknowledged = told.points.load(Ordering::SeqCst);
+    let acknowledged = ledger.points.load(Ordering::SeqCst);
     for value in 0..i64::try_from(acknowledged)? {
-        let sample = told.sample(value);
+        let sample = ledger.sample(value);
         ensure!(
             there.contains(&sample.timestamp_ms),
             "{}: point {value} of {acknowledged} acknowledged ones is lost",
-            told.series
+            ledger.series
         );
     }
     Ok(acknowledged)
@@ -157,21 +161,21 @@ async fn acknowledged_points_survive_kill_9() -> anyhow::Result<()> {
     const ROUNDS: usize = 5;
     let mut random = random::seeded("durability")?;
     let mut tsdb = Tsdb::start().await?;
-    let mut told = Vec::new();
+    let mut ledgers = Vec::new();
     for round in 0..ROUNDS {
-        let (mut writers, told_now) = start_writers(&tsdb, round);
-        some_acknowledged(&told_now, &mut random).await?;
+        let (mut writers, ledgers_of_round) = start_writers(&tsdb, round);
+        some_acknowledged(&ledgers_of_round, &mut random).await?;
         tsdb.kill9()?;
         while let Some(ended) = writers.join_next().await {
             ended?;
         }
-        told.extend(told_now);
+        ledgers.extend(ledgers_of_round);
 
         tsdb.restart().await?;
         // Those of the rounds before too: a recovery must not lose what an earlier one saved.
         let found = read_back::series_of(&mut tsdb.data(), METRIC).await?;
         let mut points = 0;
-        for acknowledged in &told {
+        for acknowledged in &ledgers {
             points += check(&found, acknowledged).with_context(|| format!("after round {round}"))?;
         }
         println!("round {round}: {points} acknowledged points are there");
@@ -183,8 +187,8 @@ async fn acknowledged_points_survive_kill_9() -> anyhow::Result<()> {
 async fn a_crash_at_once_after_the_ack_loses_nothing() -> anyhow::Result<()> {
     let mut tsdb = Tsdb::start().await?;
     for round in 0..5_i64 {
-        let told = Acknowledged::new(format!("single-{round}"));
-        let request = write_request([&told.sample(round)]);
+        let ledger = Acknowledged::new(format!("single-{round}"));
+        let request = write_request([&ledger.sample(round)]);
         let written = tsdb.data().write(request).await?.into_inner().written;
         tsdb.kill9()?;
         assert_eq!(written, 1);
@@ -208,11 +212,11 @@ async fn a_crash_at_once_after_the_ack_loses_nothing() -> anyhow::Result<()> {
 async fn an_orderly_end_keeps_what_telnet_sent() -> anyhow::Result<()> {
     let mut tsdb = Tsdb::start().await?;
     let mut telnet = tsdb.telnet().await?;
-    let told = Acknowledged::new("telnet".to_owned());
+    let ledger = Acknowledged::new("telnet".to_owned());
     let count = 5000;
     for value in 0..count {
         telnet
-            .send(told.sample(value).to_telnet_line().as_bytes())
+            .send(ledger.sample(value).to_telnet_line().as_bytes())
             .await?;
     }
     // Answered in the order of the lines: everything before it was read.
@@ -221,8 +225,8 @@ async fn an_orderly_end_keeps_what_telnet_sent() -> anyhow::Result<()> {
     let status = tsdb.terminate().await?;
     assert_eq!(status.code(), Some(0), "{}", tsdb.process().log());
     tsdb.restart().await?;
-    told.add(u64::try_from(count)?);
+    ledger.add(u64::try_from(count)?);
     let found = read_back::series_of(&mut tsdb.data(), METRIC).await?;
-    check(&found, &told)?;
+    check(&found, &ledger)?;
     Ok(())
 }

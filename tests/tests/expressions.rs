@@ -1,4 +1,4 @@
-//! Expressions through all their doors: `/api/query/gexp`, `/api/query/exp` and `DataService.QueryExpressions`.
+//! Expressions through every front end: `/api/query/gexp`, `/api/query/exp` and `DataService.QueryExpressions`.
 
 use anyhow::{Context as _, ensure};
 use oxtsdb_proto::data::v1::query_expressions_request::expression::Body;
@@ -22,8 +22,8 @@ async fn with_points() -> anyhow::Result<Tsdb> {
     let points: Vec<Value> = (0..3)
         .flat_map(|place| [point("a", place, place + 1), point("b", place, 10 * (place + 1))])
         .collect();
-    let answer = tsdb.http().post("/api/put", &json!(points)).await?;
-    ensure!(answer.status == 204, "{answer:?}");
+    let response = tsdb.http().post("/api/put", &json!(points)).await?;
+    ensure!(response.status == 204, "{response:?}");
     Ok(tsdb)
 }
 
@@ -94,34 +94,34 @@ async fn values(tsdb: &Tsdb, request: QueryExpressionsRequest) -> Result<Vec<(St
 }
 
 #[tokio::test]
-async fn each_door_computes() -> anyhow::Result<()> {
+async fn each_front_end_computes() -> anyhow::Result<()> {
     let tsdb = with_points().await?;
     let http = tsdb.http();
 
-    let answer = http
+    let response = http
         .get(&calls("scale(divide(sum:b{host=*},sum:a{host=*}),2)"))
         .await?;
-    ensure!(answer.status == 200, "{answer:?}");
-    let dps = &answer.json()?[0]["dps"];
+    ensure!(response.status == 200, "{response:?}");
+    let dps = &response.json()?[0]["dps"];
     let (first, second, third) = (T.to_string(), (T + 10).to_string(), (T + 20).to_string());
     ensure!(
         *dps == json!({first: 20.0, second: 20.0, third: 20.0}),
-        "{answer:?}"
+        "{response:?}"
     );
 
-    let asked = formulas(&[("e", "b - a"), ("f", "e * 2")]);
-    let answer = http.post("/api/query/exp", &asked).await?;
-    ensure!(answer.status == 200, "{answer:?}");
-    let outputs = &answer.json()?["outputs"];
+    let request_body = formulas(&[("e", "b - a"), ("f", "e * 2")]);
+    let response = http.post("/api/query/exp", &request_body).await?;
+    ensure!(response.status == 200, "{response:?}");
+    let outputs = &response.json()?["outputs"];
     let rows = |place: usize| outputs[place]["dps"].clone();
     let ms = |place: i64| (T + 10 * place) * 1000;
     ensure!(
         rows(0) == json!([[ms(0), 9.0], [ms(1), 18.0], [ms(2), 27.0]]),
-        "{answer:?}"
+        "{response:?}"
     );
     ensure!(
         rows(1) == json!([[ms(0), 18.0], [ms(1), 36.0], [ms(2), 54.0]]),
-        "{answer:?}"
+        "{response:?}"
     );
 
     let scaled = Expression {
@@ -139,7 +139,7 @@ async fn each_door_computes() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn http_refuses_as_opentsdb_does() -> anyhow::Result<()> {
+async fn http_rejects_as_opentsdb_does() -> anyhow::Result<()> {
     let tsdb = with_points().await?;
     let http = tsdb.http();
     let deep = format!("{}sum:a{}", "absolute(".repeat(65), ")".repeat(65));
@@ -152,15 +152,15 @@ async fn http_refuses_as_opentsdb_does() -> anyhow::Result<()> {
         ("timeShift(sum:a,'1h')", 400, "unknown time unit=h'"),
         (&deep, 400, "Calls are nested deeper than 64 levels"),
     ] {
-        let answer = http.get(&calls(exp)).await?;
-        let told = (answer.status, answer.error_message()?);
-        ensure!(told == (status, message.to_owned()), "{exp}: {told:?}");
+        let response = http.get(&calls(exp)).await?;
+        let reported = (response.status, response.error_message()?);
+        ensure!(reported == (status, message.to_owned()), "{exp}: {reported:?}");
     }
 
     let deep = format!("{}a{}", "(-".repeat(65), ")".repeat(65));
     let mut unknown = formulas(&[("e", "a")]);
     unknown["metrics"][0]["metric"] = json!("nope");
-    for (asked, status, message) in [
+    for (request_body, status, message) in [
         (
             formulas(&[("e", "a + zz")]),
             500,
@@ -193,15 +193,18 @@ async fn http_refuses_as_opentsdb_does() -> anyhow::Result<()> {
             "missing or empty metrics",
         ),
     ] {
-        let answer = http.post("/api/query/exp", &asked).await?;
-        let told = (answer.status, answer.error_message()?);
-        ensure!(told == (status, message.to_owned()), "{asked}: {told:?}");
+        let response = http.post("/api/query/exp", &request_body).await?;
+        let reported = (response.status, response.error_message()?);
+        ensure!(
+            reported == (status, message.to_owned()),
+            "{request_body}: {reported:?}"
+        );
     }
-    let answer = http
+    let response = http
         .post_bytes("/api/query/exp", &[], b"{\"time\":".to_vec())
         .await?;
-    ensure!(answer.status == 500, "{answer:?}");
-    let message = answer.error_message()?;
+    ensure!(response.status == 500, "{response:?}");
+    let message = response.error_message()?;
     ensure!(
         message == "EOF while parsing a value at line 1 column 8",
         "{message}"
@@ -210,7 +213,7 @@ async fn http_refuses_as_opentsdb_does() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn grpc_refuses_with_the_path_of_the_field() -> anyhow::Result<()> {
+async fn grpc_rejects_with_the_path_of_the_field() -> anyhow::Result<()> {
     let tsdb = with_points().await?;
     let deep = format!("{}a{}", "(-".repeat(65), ")".repeat(65));
     let none = Expression {
@@ -254,8 +257,8 @@ async fn grpc_refuses_with_the_path_of_the_field() -> anyhow::Result<()> {
         ensure!(status.code() == Code::InvalidArgument, "{status:?}");
         let details = status.get_error_details();
         let violations = &details.bad_request().context("no bad request")?.field_violations;
-        let told = (violations[0].field.as_str(), violations[0].description.as_str());
-        ensure!(told == (field, description), "{told:?}");
+        let reported = (violations[0].field.as_str(), violations[0].description.as_str());
+        ensure!(reported == (field, description), "{reported:?}");
     }
 
     let mut unknown = request(vec![arithmetic("e", "a")]);

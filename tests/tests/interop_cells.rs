@@ -253,12 +253,12 @@ impl Readers {
     }
 
     async fn status_over_http(&self, metric: &str) -> anyhow::Result<u16> {
-        let question = json!({
+        let request = json!({
             "start": 1,
             "end": 4_294_000_000_u32,
             "queries": [{"aggregator": "none", "metric": metric}],
         });
-        Ok(self.oxtsdb.http().post("/api/query", &question).await?.status)
+        Ok(self.oxtsdb.http().post("/api/query", &request).await?.status)
     }
 }
 

@@ -227,13 +227,13 @@ impl Alone {
                 http.push(sent);
             }
         }
-        for door in [self.opentsdb.http(), self.oxtsdb.http()] {
+        for server in [self.opentsdb.http(), self.oxtsdb.http()] {
             for batch in http.chunks(500) {
-                writers::put(door.clone(), batch).await?;
+                writers::put(server.clone(), batch).await?;
             }
         }
-        for door in [self.opentsdb.telnet().await?, self.oxtsdb.telnet().await?] {
-            writers::put_lines(door, &telnet).await?;
+        for server in [self.opentsdb.telnet().await?, self.oxtsdb.telnet().await?] {
+            writers::put_lines(server, &telnet).await?;
         }
         Ok(())
     }

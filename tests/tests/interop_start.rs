@@ -32,8 +32,8 @@ fn options(gateway: &str, tables: &Tables, flags: &[&str]) -> Options {
 }
 
 /// Checks that a start with these options fails with an error that contains all of these texts.
-async fn refused(options: Options, says: &[&str]) -> anyhow::Result<()> {
-    let error = Tsdb::refused(options).await?;
+async fn check_failed_start(options: Options, says: &[&str]) -> anyhow::Result<()> {
+    let error = Tsdb::failed_start(options).await?;
     for part in says {
         ensure!(error.contains(part), "`{error}` does not say `{part}`");
     }
@@ -91,7 +91,7 @@ async fn rejects_servers_that_are_no_gateway() -> anyhow::Result<()> {
         let options = options(gateway, &tables, flags);
         async move {
             let named = format!("--hbase-thrift {gateway}: ");
-            refused(options, &[&[named.as_str()], says].concat())
+            check_failed_start(options, &[&[named.as_str()], says].concat())
                 .await
                 .context(named.clone())
         }
@@ -188,8 +188,8 @@ async fn rejects_tables_that_do_not_match() -> anyhow::Result<()> {
         ),
     ];
     for (tables, flags, says) in cases {
-        let refused = refused(options(&gateway, tables, flags), says).await;
-        refused.with_context(|| format!("{flags:?}"))?;
+        let checked = check_failed_start(options(&gateway, tables, flags), says).await;
+        checked.with_context(|| format!("{flags:?}"))?;
     }
     Ok(())
 }

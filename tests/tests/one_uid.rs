@@ -25,7 +25,7 @@ const KINDS: [UidKind; 3] = [UidKind::Metric, UidKind::TagKey, UidKind::TagValue
 /// UIDs by kind and name.
 type Mappings = BTreeMap<(i32, String), Vec<u8>>;
 
-/// Every answer that any caller got.
+/// Every response that any caller got.
 type Answers = Arc<Mutex<Vec<(UidName, Vec<u8>)>>>;
 
 fn names(prefix: &str, count: usize) -> Vec<UidName> {
@@ -37,7 +37,7 @@ fn names(prefix: &str, count: usize) -> Vec<UidName> {
         .collect()
 }
 
-/// Asks for all names in batches, and keeps each answer at once.
+/// Assigns all names in batches, and records each response immediately.
 async fn assign(
     mut client: UidServiceClient<Channel>,
     names: Vec<UidName>,
@@ -49,7 +49,7 @@ async fn assign(
             explicit: false,
         };
         let results = client.get_or_create_uids(request).await?.into_inner().results;
-        ensure!(results.len() == batch.len(), "{} answers", results.len());
+        ensure!(results.len() == batch.len(), "{} responses", results.len());
         let mut answered = answered.lock().expect("no holder of the lock panics");
         for (name, result) in batch.iter().zip(results) {
             match result.outcome.context("no outcome")? {
@@ -61,10 +61,10 @@ async fn assign(
     Ok(())
 }
 
-/// All answers for one name are the same.
-fn agreed(answers: &[(UidName, Vec<u8>)]) -> anyhow::Result<Mappings> {
+/// All responses for one name are the same.
+fn agreed(responses: &[(UidName, Vec<u8>)]) -> anyhow::Result<Mappings> {
     let mut mappings = Mappings::new();
-    for (name, uid) in answers {
+    for (name, uid) in responses {
         let first = mappings
             .entry((name.kind, name.name.clone()))
             .or_insert_with(|| uid.clone());
@@ -129,9 +129,9 @@ async fn concurrent_callers_get_the_same_uids() -> anyhow::Result<()> {
     while let Some(caller) = callers.join_next().await {
         caller??;
     }
-    let answers = std::mem::take(&mut *answered.lock().expect("no holder of the lock panics"));
-    assert_eq!(answers.len(), 16 * 1500);
-    assert_eq!(agreed(&answers)?, stored(&tsdb).await?);
+    let responses = std::mem::take(&mut *answered.lock().expect("no holder of the lock panics"));
+    assert_eq!(responses.len(), 16 * 1500);
+    assert_eq!(agreed(&responses)?, stored(&tsdb).await?);
     Ok(())
 }
 
@@ -149,8 +149,8 @@ async fn concurrent_writers_of_new_series_agree() -> anyhow::Result<()> {
                 let points: Vec<Sample> = (0..5)
                     .map(|n| Sample::int(&metric, &tags, 1_500_000_000_000 + (writer * 5 + n) * 1000, n))
                     .collect();
-                let answer = client.write(write_request(&points)).await?.into_inner();
-                ensure!(answer.written == 5, "{answer:?}");
+                let response = client.write(write_request(&points)).await?.into_inner();
+                ensure!(response.written == 5, "{response:?}");
             }
             Ok(())
         });
@@ -171,7 +171,7 @@ async fn concurrent_writers_of_new_series_agree() -> anyhow::Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_answered_uid_holds_over_kill_9() -> anyhow::Result<()> {
+async fn an_assigned_uid_survives_kill_9() -> anyhow::Result<()> {
     let mut random = random::seeded("one_uid over kill -9")?;
     let mut tsdb = Tsdb::start().await?;
     let answered = Answers::default();
@@ -200,13 +200,17 @@ async fn an_answered_uid_holds_over_kill_9() -> anyhow::Result<()> {
         }
         tsdb.restart().await?;
 
-        let answers = answered.lock().expect("no holder of the lock panics").clone();
-        let told = agreed(&answers)?;
+        let responses = answered.lock().expect("no holder of the lock panics").clone();
+        let acknowledged = agreed(&responses)?;
         let stored = stored(&tsdb).await?;
-        for (name, uid) in &told {
+        for (name, uid) in &acknowledged {
             assert_eq!(stored.get(name), Some(uid), "{name:?} after round {round}");
         }
-        println!("round {round}: {} answered, {} stored", told.len(), stored.len());
+        println!(
+            "round {round}: {} acknowledged, {} stored",
+            acknowledged.len(),
+            stored.len()
+        );
     }
     Ok(())
 }

@@ -4,7 +4,7 @@ use oxtsdb_proto::common::v1::ErrorReason;
 use oxtsdb_proto::data::v1::WriteResponse;
 use oxtsdb_proto::error::reason_of;
 use oxtsdb_proto::uid::v1::GetUidUsageRequest;
-use oxtsdb_tests::read_back::{refused, series_of};
+use oxtsdb_tests::read_back::{call_error, series_of};
 use oxtsdb_tests::sample::{Number, Sample};
 use oxtsdb_tests::write_requests::write_request;
 use oxtsdb_tests::{DataProgram, UidProgram, until};
@@ -46,7 +46,7 @@ async fn without_the_uid_service_known_series_are_written() -> anyhow::Result<()
     let address = uid.address();
     uid.process().kill9()?;
     assert_eq!(write(&data, "known", 1).await?.written, 1);
-    let status = refused(write(&data, "new", 0).await)?;
+    let status = call_error(write(&data, "new", 0).await)?;
     assert_eq!(status.code(), Code::Unavailable, "{status:?}");
     assert_eq!(
         reason_of(&status),

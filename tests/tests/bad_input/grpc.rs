@@ -7,7 +7,7 @@ use oxtsdb_proto::data::v1::{
 };
 use oxtsdb_proto::error::reason_of;
 use oxtsdb_tests::Tsdb;
-use oxtsdb_tests::read_back::refused;
+use oxtsdb_tests::read_back::call_error;
 use oxtsdb_tests::sample::{ColumnsBuilder, Sample};
 use oxtsdb_tests::stream::WriteStream;
 use oxtsdb_tests::write_requests::{any_time, columns_request, time_series, write_request};
@@ -59,7 +59,7 @@ async fn write_stream_rejects_single_points() -> anyhow::Result<()> {
 #[tokio::test(flavor = "multi_thread")]
 async fn rejects_points_that_only_grpc_can_express() -> anyhow::Result<()> {
     let tsdb = Tsdb::start().await?;
-    let good = time_series([&Sample::int(GOOD, &[("door", "odd")], T, 0)]);
+    let good = time_series([&Sample::int(GOOD, &[("path", "odd")], T, 0)]);
     let good = good.into_iter().next().context("a series")?;
     let tsuid = |bytes: &[u8]| Some(time_series::Series::Tsuid(bytes.to_vec().into()));
     let cases: Vec<(&str, TimeSeries, Code, &[ErrorReason])> = vec![
@@ -140,7 +140,7 @@ async fn rejects_batches_of_a_wrong_size() -> anyhow::Result<()> {
     let sample = Sample::int("m", &[("host", "a")], T, 1);
     for samples in [Vec::new(), vec![sample; 100_001]] {
         let count = samples.len();
-        let status = refused(tsdb.data().write(write_request(&samples)).await)?;
+        let status = call_error(tsdb.data().write(write_request(&samples)).await)?;
         assert_eq!(status.code(), Code::InvalidArgument, "{count} points");
         assert_eq!(
             reason_of(&status),

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use crate::points::*;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn put_refuses_points_with_opentsdbs_texts() -> anyhow::Result<()> {
+async fn put_rejects_points_with_opentsdbs_messages() -> anyhow::Result<()> {
     let tsdb = Tsdb::start().await?;
     let point = |metric: Value, timestamp: Value, value: Value, tags: Value| json!({"metric": metric, "timestamp": timestamp, "value": value, "tags": tags});
     let seconds = json!(T / 1000);
@@ -77,7 +77,7 @@ async fn put_refuses_points_with_opentsdbs_texts() -> anyhow::Result<()> {
             "Invalid tag value with key [host] (\"\"): empty string",
         ),
     ];
-    let good = |number: i64| Sample::int(GOOD, &[("door", "http")], T + number * 1000, number).to_json();
+    let good = |number: i64| Sample::int(GOOD, &[("path", "http")], T + number * 1000, number).to_json();
     for (number, (bad, text)) in cases.iter().enumerate() {
         let number = i64::try_from(number)?;
         let body = json!([good(2 * number), bad, good(2 * number + 1)]);
@@ -104,7 +104,7 @@ async fn put_refuses_points_with_opentsdbs_texts() -> anyhow::Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn put_answers_bad_bodies_with_opentsdbs_envelope() -> anyhow::Result<()> {
+async fn put_rejects_bad_bodies_with_opentsdbs_envelope() -> anyhow::Result<()> {
     let tsdb = Tsdb::start().await?;
     let cases: &[(&str, &str)] = &[
         ("[]", "No datapoints found in content"),
@@ -150,7 +150,7 @@ async fn put_answers_bad_bodies_with_opentsdbs_envelope() -> anyhow::Result<()> 
 #[tokio::test(flavor = "multi_thread")]
 async fn unknown_fields_and_a_null_point_are_treated_as_opentsdb_does() -> anyhow::Result<()> {
     let tsdb = Tsdb::start().await?;
-    let mut point = Sample::int(GOOD, &[("door", "unknown")], T, 0).to_json();
+    let mut point = Sample::int(GOOD, &[("path", "unknown")], T, 0).to_json();
     point["comment"] = json!({"any": ["thing", 1, null]});
     let answer = tsdb
         .http()
@@ -167,9 +167,9 @@ async fn unknown_fields_and_a_null_point_are_treated_as_opentsdb_does() -> anyho
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn gzip_is_read_and_broken_gzip_refused() -> anyhow::Result<()> {
+async fn accepts_gzip_and_rejects_broken_gzip() -> anyhow::Result<()> {
     let tsdb = Tsdb::start().await?;
-    let point = Sample::int(GOOD, &[("door", "gzip")], T, 0).to_json();
+    let point = Sample::int(GOOD, &[("path", "gzip")], T, 0).to_json();
     let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
     encoder.write_all(point.to_string().as_bytes())?;
     let whole = encoder.finish()?;

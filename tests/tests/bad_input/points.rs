@@ -1,4 +1,4 @@
-//! Points that are refused, between good ones.
+//! Points that are rejected, between good ones.
 
 use anyhow::{Context as _, ensure};
 use oxtsdb_proto::common::v1::ErrorReason::{self, *};
@@ -11,7 +11,7 @@ use tonic::Code;
 pub(crate) const GOOD: &str = "good.points";
 pub(crate) const T: i64 = 1_500_000_000_000;
 
-/// A point that is refused, and what its error says.
+/// A point that is rejected, and what its error says.
 pub(crate) struct Bad {
     pub(crate) what: &'static str,
     pub(crate) sample: Sample,
@@ -143,10 +143,10 @@ pub(crate) fn bad_points() -> Vec<Bad> {
 }
 
 /// A batch that has good points before, between and after the bad ones.
-pub(crate) fn mixed(bad: &[Bad], door: &str) -> Vec<Sample> {
+pub(crate) fn mixed(bad: &[Bad], path: &str) -> Vec<Sample> {
     let good = |number: usize| {
         let number = i64::try_from(number).expect("few points");
-        Sample::int(GOOD, &[("door", door)], T + number * 1000, number)
+        Sample::int(GOOD, &[("path", path)], T + number * 1000, number)
     };
     let mut samples = vec![good(0)];
     for (number, bad) in bad.iter().enumerate() {
@@ -178,15 +178,15 @@ pub(crate) fn check_errors(bad: &[Bad], errors: &[PointError]) -> anyhow::Result
 }
 
 /// The good points of [`mixed`] are all there.
-pub(crate) async fn check_good(tsdb: &Tsdb, door: &str, count: usize) -> anyhow::Result<()> {
+pub(crate) async fn check_good(tsdb: &Tsdb, path: &str, count: usize) -> anyhow::Result<()> {
     let series = read_back::series_of(&mut tsdb.data(), GOOD).await?;
-    let tags = [("door".to_owned(), door.to_owned())].into();
+    let tags = [("path".to_owned(), path.to_owned())].into();
     let found = series
         .get(&tags)
-        .with_context(|| format!("no series of {door}"))?;
+        .with_context(|| format!("no series of {path}"))?;
     let expected: Vec<(i64, Number)> = (0..i64::try_from(count)?)
         .map(|number| (T + number * 1000, Number::Int(number)))
         .collect();
-    ensure!(*found == expected, "{door}: {found:?}");
+    ensure!(*found == expected, "{path}: {found:?}");
     Ok(())
 }

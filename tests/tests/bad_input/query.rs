@@ -1,4 +1,4 @@
-//! What cannot be asked.
+//! Invalid queries.
 
 use anyhow::Context as _;
 use oxtsdb_proto::common::v1::ErrorReason::{self, *};
@@ -9,7 +9,7 @@ use oxtsdb_proto::data::v1::{
 };
 use oxtsdb_proto::error::reason_of;
 use oxtsdb_tests::Tsdb;
-use oxtsdb_tests::read_back::{always, query_refused, range, sub_query};
+use oxtsdb_tests::read_back::{always, query_error, range, sub_query};
 use oxtsdb_tests::sample::Sample;
 use tonic::Code;
 use tonic_types::StatusExt as _;
@@ -17,7 +17,7 @@ use tonic_types::StatusExt as _;
 use crate::points::*;
 use oxtsdb_tests::write_requests::write_request;
 
-/// A question that is refused.
+/// A query that is rejected.
 struct BadQuery {
     what: &'static str,
     request: QueryRequest,
@@ -71,7 +71,7 @@ fn bad_queries() -> Vec<BadQuery> {
         ),
         refusal(
             "unknown tag value",
-            filtered(filter("door", "novalue")),
+            filtered(filter("path", "novalue")),
             NotFound,
             NameNotFound,
             &["novalue"],
@@ -97,7 +97,7 @@ fn bad_queries() -> Vec<BadQuery> {
             &["range"],
         ),
         refusal(
-            "no questions",
+            "no sub-queries",
             QueryRequest {
                 queries: Vec::new(),
                 ..ask(sum())
@@ -184,10 +184,10 @@ fn bad_queries() -> Vec<BadQuery> {
 #[tokio::test(flavor = "multi_thread")]
 async fn query_names_the_field_that_is_wrong() -> anyhow::Result<()> {
     let tsdb = Tsdb::start().await?;
-    let sample = Sample::int(GOOD, &[("door", "query")], T, 0);
+    let sample = Sample::int(GOOD, &[("path", "query")], T, 0);
     tsdb.data().write(write_request([&sample])).await?;
     for bad in bad_queries() {
-        let status = query_refused(&mut tsdb.data(), bad.request)
+        let status = query_error(&mut tsdb.data(), bad.request)
             .await
             .context(bad.what)?;
         assert_eq!(status.code(), bad.code, "{}: {status:?}", bad.what);
@@ -208,9 +208,9 @@ async fn query_names_the_field_that_is_wrong() -> anyhow::Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn http_queries_are_refused_as_opentsdb_does() -> anyhow::Result<()> {
+async fn http_rejects_queries_as_opentsdb_does() -> anyhow::Result<()> {
     let tsdb = Tsdb::start().await?;
-    let point = Sample::int(GOOD, &[("door", "query")], T, 0).to_json();
+    let point = Sample::int(GOOD, &[("path", "query")], T, 0).to_json();
     tsdb.http().post("/api/put", &point).await?;
     let cases: &[(&str, &str)] = &[
         (
@@ -222,7 +222,7 @@ async fn http_queries_are_refused_as_opentsdb_does() -> anyhow::Result<()> {
             "No such name for 'tagk': 'nokey'",
         ),
         (
-            "start=1&m=sum:good.points%7Bdoor=novalue%7D",
+            "start=1&m=sum:good.points%7Bpath=novalue%7D",
             "No such name for 'tagv': 'novalue'",
         ),
         (

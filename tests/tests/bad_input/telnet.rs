@@ -7,7 +7,7 @@ use oxtsdb_tests::{Tsdb, until};
 use crate::points::*;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn telnet_answers_bad_lines_with_opentsdbs_texts() -> anyhow::Result<()> {
+async fn telnet_rejects_bad_lines_with_opentsdbs_messages() -> anyhow::Result<()> {
     let tsdb = Tsdb::start().await?;
     let mut telnet = tsdb.telnet().await?;
     let cases: &[(&str, &str)] = &[
@@ -42,7 +42,7 @@ async fn telnet_answers_bad_lines_with_opentsdbs_texts() -> anyhow::Result<()> {
     ];
     for (number, (line, reply)) in cases.iter().enumerate() {
         let number = i64::try_from(number)?;
-        let good = Sample::int(GOOD, &[("door", "telnet")], T + number * 1000, number).to_telnet_line();
+        let good = Sample::int(GOOD, &[("path", "telnet")], T + number * 1000, number).to_telnet_line();
         // The good line comes first and with a bad one in a packet: one must not harm the other.
         telnet.send(format!("{good}{line}\n").as_bytes()).await?;
         assert_eq!(telnet.line().await?, *reply, "`{line}`");
@@ -81,8 +81,8 @@ async fn half_a_telnet_line_is_not_stored() -> anyhow::Result<()> {
     let tsdb = Tsdb::start().await?;
     let mut telnet = tsdb.telnet().await?;
     // The second line would be a point even so; its value could go on, so it is none.
-    let whole = Sample::int(GOOD, &[("door", "half")], T, 0).to_telnet_line();
-    let next = Sample::int(GOOD, &[("door", "half")], T + 1000, 1).to_telnet_line();
+    let whole = Sample::int(GOOD, &[("path", "half")], T, 0).to_telnet_line();
+    let next = Sample::int(GOOD, &[("path", "half")], T + 1000, 1).to_telnet_line();
     telnet
         .send(format!("{whole}{}", next.trim_end()).as_bytes())
         .await?;
