@@ -1,4 +1,4 @@
-//! A gRPC server with health and reflection.
+//! The gRPC server, with health and reflection.
 
 mod connection;
 mod options;
@@ -39,7 +39,7 @@ impl Default for GrpcServer {
 }
 
 impl GrpcServer {
-    /// A server that has health and reflection and no other service yet.
+    /// A server with health and reflection only.
     pub fn new() -> Self {
         let (health, health_service) = tonic_health::server::health_reporter();
         let mut routes = RoutesBuilder::default();
@@ -52,8 +52,7 @@ impl GrpcServer {
         }
     }
 
-    /// Adds a service; it is NOT_SERVING until [`GrpcServer::health`] says otherwise or the server
-    /// runs with it ready.
+    /// Adds a service. It is NOT_SERVING until the server runs, or [`GrpcServer::health`] reports it.
     #[must_use]
     pub fn service<S>(mut self, service: S) -> Self
     where
@@ -70,7 +69,7 @@ impl GrpcServer {
         self
     }
 
-    /// Makes the services NOT_SERVING while this store cannot serve.
+    /// Reports the services as NOT_SERVING while this store cannot serve.
     #[must_use]
     pub fn depends_on(mut self, probe: StoreProbe) -> Self {
         self.probe = Some(probe);
@@ -82,14 +81,14 @@ impl GrpcServer {
         self.health.clone()
     }
 
-    /// Answers calls on `listener` until `shutdown`, then finishes what is in progress.
+    /// Serves calls on `listener` until `shutdown`, then completes calls in progress.
     ///
-    /// All services are SERVING from now on, except while the store that they depend on cannot serve;
-    /// when draining begins they are NOT_SERVING.
+    /// The services are SERVING while the store that they depend on can serve, and NOT_SERVING once draining
+    /// has begun.
     ///
     /// # Errors
     ///
-    /// If the server fails.
+    /// The server fails.
     pub async fn serve(
         self,
         listener: TcpListener,
@@ -116,7 +115,7 @@ impl GrpcServer {
                 }
                 set_all(&health, &names, ServingStatus::NotServing).await;
                 shutdown.stopping().await;
-                // Ends the watches of health, which would be in progress for ever.
+                // Ends health watches, which would otherwise be in progress forever.
                 for name in names {
                     health.clear_service_status(name).await;
                 }
@@ -128,7 +127,7 @@ impl GrpcServer {
                 name: "grpc",
                 limit: options.max_connections,
                 limit_setting: "--grpc-max-connections",
-                // Clients keep channels open for days. Keepalive finds those whose client is gone.
+                // Clients keep channels open for days; keepalive detects dead ones.
                 idle_timeout: None,
                 client_timeout: options.client_timeout,
                 drain_limit: options.drain_limit,
@@ -148,7 +147,7 @@ impl GrpcServer {
     }
 }
 
-/// Reports what the probe finds, for ever.
+/// Reports changes of the probe, without end.
 async fn follow(probe: Option<StoreProbe>, health: &HealthReporter, names: &[&'static str]) {
     let Some(probe) = probe else {
         return std::future::pending().await;

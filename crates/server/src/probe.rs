@@ -1,4 +1,4 @@
-//! Whether a store can serve, asked again and again.
+//! Periodic health checks of a store.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,26 +7,26 @@ use oxtsdb_row_store::{ColumnSelection, DamagedRange, RowStore, StoreError, Tabl
 use tokio::time::{Interval, MissedTickBehavior};
 use tracing::{info, warn};
 
-/// Asks a store whether it can serve.
+/// Checks whether a store can serve.
 ///
-/// The question is [`RowStore::check_health`], then a read of one row: HBase's master may answer
-/// while the server of a table's regions does not.
+/// A check is [`RowStore::check_health`] and a read of one row: HBase's master may respond while the server of
+/// a table's regions does not.
 #[derive(Clone, Debug)]
 pub struct StoreProbe {
     store: Arc<dyn RowStore>,
     table: TableName,
 }
 
-/// How often it asks.
+/// Time between checks.
 const INTERVAL: Duration = Duration::from_secs(1);
 
-/// How long an answer may take. Requests may wait longer.
-const PATIENCE: Duration = Duration::from_secs(3);
+/// Time-out of a check. Requests may wait longer.
+const CHECK_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// Failures in a row that count: one alone may be a queue that was full for a moment.
-const FAILURES: u32 = 2;
+/// Consecutive failures until the store counts as unavailable: a single one may be a full queue.
+const MAX_FAILURES: u32 = 2;
 
-/// A row of each of our tables, mostly one that is not there.
+/// A row key that is valid in every table; the row need not exist.
 const ROW: &[u8] = &[0];
 
 impl StoreProbe {
@@ -35,43 +35,43 @@ impl StoreProbe {
         Self { store, table }
     }
 
-    /// Asks once.
+    /// Checks once.
     ///
     /// # Errors
     ///
-    /// The store cannot serve, or does not answer within 3 seconds. A full disk is no reason: what is
-    /// stored can be read, and writers get an error. Nor is damage that the store has set aside
-    /// ([`StoreProbe::damage`]): it serves all else.
+    /// The store cannot serve, or does not respond within 3 seconds. A full disk is not an error: stored rows
+    /// can be read, and writers get an error. Neither is damage that the store has set aside
+    /// ([`StoreProbe::damage`]): it serves all other rows.
     pub async fn check(&self) -> Result<(), StoreError> {
-        let question = async {
+        let check = async {
             match self.store.check_health().await {
                 Ok(()) | Err(StoreError::Full { .. }) => {}
                 Err(error) => return Err(error),
             }
             let columns = ColumnSelection::default();
             match self.store.get(&self.table, ROW, &columns).await {
-                // The row itself is among the damaged ones.
+                // The row itself is damaged.
                 Err(StoreError::Corrupt { .. }) if !self.store.damage().is_empty() => Ok(()),
                 read => read.map(drop),
             }
         };
-        match tokio::time::timeout(PATIENCE, question).await {
-            Ok(answer) => answer,
+        match tokio::time::timeout(CHECK_TIMEOUT, check).await {
+            Ok(checked) => checked,
             Err(_elapsed) => Err(StoreError::TimedOut {
-                detail: format!("no answer to a health check in {} s", PATIENCE.as_secs()),
+                detail: format!("no answer to a health check in {} s", CHECK_TIMEOUT.as_secs()),
             }),
         }
     }
 
-    /// The damage that the store has set aside: it serves, without these rows.
+    /// Damaged rows that the store has set aside; it serves all others.
     pub fn damage(&self) -> Vec<DamagedRange> {
         self.store.damage()
     }
 
-    /// Asks every second from now on.
+    /// Starts to check every second.
     pub(crate) fn watch(self) -> Watch {
         let mut ticks = tokio::time::interval(INTERVAL);
-        // What one answer took too long for does not have to be made up for.
+        // Checks that a slow one delayed are skipped.
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         Watch {
             probe: self,
@@ -81,31 +81,31 @@ impl StoreProbe {
     }
 }
 
-/// A probe that asks again and again. It begins with a store that serves.
+/// A probe that checks periodically. It starts with a healthy store.
 #[derive(Debug)]
 pub(crate) struct Watch {
     probe: StoreProbe,
     ticks: Interval,
-    /// In a row.
+    /// Consecutive failures.
     failures: u32,
 }
 
 impl Watch {
-    /// Waits until that changes, and says whether the store serves: not any more after two failures
-    /// in a row, again with the first success after that.
+    /// Waits for a change and returns whether the store can serve: not after two consecutive failures, again
+    /// with the next success.
     pub(crate) async fn change(&mut self) -> bool {
         loop {
             self.ticks.tick().await;
             match self.probe.check().await {
                 Ok(()) => {
-                    if std::mem::take(&mut self.failures) >= FAILURES {
+                    if std::mem::take(&mut self.failures) >= MAX_FAILURES {
                         info!("the store serves again");
                         return true;
                     }
                 }
                 Err(error) => {
                     self.failures = self.failures.saturating_add(1);
-                    if self.failures == FAILURES {
+                    if self.failures == MAX_FAILURES {
                         warn!(%error, "the store cannot serve: health is NOT_SERVING until it can");
                         return false;
                     }

@@ -1,4 +1,4 @@
-//! An orderly end, in two steps.
+//! Graceful shutdown in two steps, draining and stopping.
 
 use std::time::Duration;
 
@@ -6,14 +6,14 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 use tracing::info;
 
-/// Tells every part of a program that it is about to end. Cloning is cheap.
+/// Announces the shutdown of a program to all its parts. Cloning is cheap.
 #[derive(Clone, Debug)]
 pub struct Shutdown {
     draining: CancellationToken,
     stopping: CancellationToken,
 }
 
-/// Starts the end that a [`Shutdown`] tells of.
+/// Starts the shutdown that a [`Shutdown`] announces.
 #[derive(Debug)]
 pub struct ShutdownTrigger {
     shutdown: Shutdown,
@@ -21,8 +21,8 @@ pub struct ShutdownTrigger {
 }
 
 impl Shutdown {
-    /// A shutdown and what starts it. Between draining and stopping it waits for `lame_duck`, so
-    /// that balancers notice; zero for programs that no balancer watches.
+    /// A shutdown and its trigger. `lame_duck` is the time between draining and stopping, in which load
+    /// balancers remove the server; zero without load balancers.
     pub fn new(lame_duck: Duration) -> (Self, ShutdownTrigger) {
         let shutdown = Self {
             draining: CancellationToken::new(),
@@ -31,12 +31,12 @@ impl Shutdown {
         (shutdown.clone(), ShutdownTrigger { shutdown, lame_duck })
     }
 
-    /// Completes when the program begins to drain: say so to clients, and accept no new streams.
+    /// Completes when draining begins: announce it to clients, and accept no new streams.
     pub async fn draining(&self) {
         self.draining.cancelled().await;
     }
 
-    /// Completes when what is under way is to be finished and nothing new begun.
+    /// Completes when stopping begins: complete requests in progress, and start no new ones.
     pub async fn stopping(&self) {
         self.stopping.cancelled().await;
     }
@@ -64,7 +64,7 @@ impl ShutdownTrigger {
     ///
     /// # Errors
     ///
-    /// If the signals cannot be watched.
+    /// The signal handlers cannot be installed.
     pub async fn on_signal(self) -> std::io::Result<()> {
         let mut terminate = signal(SignalKind::terminate())?;
         let mut interrupt = signal(SignalKind::interrupt())?;
@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn draining_comes_before_stopping() {
+    async fn drains_before_it_stops() {
         let (shutdown, trigger) = Shutdown::new(Duration::from_secs(3600));
         let ending = tokio::spawn(trigger.shut_down());
         shutdown.draining().await;
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn without_a_lame_duck_it_stops_at_once() {
+    async fn stops_at_once_without_lame_duck() {
         let (shutdown, trigger) = Shutdown::new(Duration::ZERO);
         trigger.shut_down().await;
         shutdown.stopping().await;

@@ -1,8 +1,7 @@
-//! Where a program keeps its rows: the settings of it, and how the store is opened.
+//! Settings of the row store, and opening it with its tables.
 //!
-//! A store is opened with its tables. The embedded one makes those that are missing. On HBase they are
-//! an operator's matter (how they are compressed, split and expire), so there a missing table ends the
-//! start with the command that makes it.
+//! The embedded store creates missing tables. On HBase an operator decides about compression, splits and
+//! expiry of a table, so a missing table ends the start with an error that has the command to create it.
 
 mod hbase;
 mod tables;
@@ -23,28 +22,28 @@ pub use tables::{StoreTable, TablesError};
 use crate::StoreProbe;
 use crate::settings::SettingError;
 
-/// Memory for requests to HBase and replies of it that are under way.
+/// Memory of requests to HBase and of its replies.
 const HBASE_BYTES: u64 = 256 << 20;
 
-/// Where rows are kept.
+/// Where rows are stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum StoreKind {
     /// On this machine, below --data-dir
     Embedded,
-    /// In HBase, through its Thrift server at --hbase-thrift; OpenTSDB's tables, shared with it
+    /// In HBase, through its Thrift server at --hbase-thrift; in tables that OpenTSDB can share
     Hbase,
 }
 
-/// Settings of the store, the same for all programs.
+/// Settings of the store.
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Store")]
 pub struct StoreSettings {
-    /// Where rows are kept
+    /// Where rows are stored
     #[arg(long, env = "OXTSDB_STORE", value_enum, default_value_t = StoreKind::Embedded)]
     pub store: StoreKind,
 
-    /// Folder of the embedded store; made if it is not there. UIDs are in its folder uid, points in
-    /// data. Not used with --store hbase
+    /// Folder of the embedded store, created if it is missing: UIDs in its folder uid, points in data. Not used
+    /// with --store hbase
     #[arg(
         long,
         env = "OXTSDB_DATA_DIR",
@@ -53,30 +52,30 @@ pub struct StoreSettings {
     )]
     pub data_dir: PathBuf,
 
-    /// How to reach HBase.
+    /// Connections with HBase.
     #[command(flatten)]
     pub hbase: HbaseSettings,
 }
 
-/// What a service keeps in its store.
+/// The tables and the resources of a service's store.
 #[derive(Clone, Debug)]
 pub struct StorePart {
-    /// The folder of the service's embedded store within the data folder. The same for the service
-    /// alone and within `tsdb serve`, so that a data folder can go from one to the other.
+    /// The folder of the service's embedded store within the data folder. `tsdb serve` uses the same folders as
+    /// the services alone, so that either can take over a data folder.
     pub folder: &'static str,
-    /// The table that it works on, and that health checks read.
+    /// The main table, which health checks read.
     pub table: StoreTable,
-    /// Tables that it needs as well.
+    /// Further tables.
     pub others: Vec<StoreTable>,
-    /// The memory that its embedded store wants, in bytes.
+    /// Memory of its embedded store, in bytes.
     pub memory_bytes: u64,
-    /// Files of row blocks that its embedded store keeps open. All stores of a process have to fit into the
-    /// descriptors that it keeps from its connections.
+    /// Files of row blocks that its embedded store keeps open. All stores of a process must fit into the
+    /// descriptors that are reserved for files.
     pub open_files: usize,
 }
 
 impl StoreSettings {
-    /// Checks what the types alone do not say.
+    /// Checks ranges, and settings that exclude or require each other.
     ///
     /// # Errors
     ///
@@ -89,7 +88,7 @@ impl StoreSettings {
                 "hbase",
                 "needs --hbase-thrift HOST:PORT, the address of HBase's Thrift server",
             )),
-            // Whoever names an HBase does not want the points in a folder.
+            // A deployment with an HBase address does not expect points in a folder.
             (StoreKind::Embedded, Some(gateways)) => Err(SettingError::new(
                 "--hbase-thrift",
                 gateways,
@@ -99,7 +98,7 @@ impl StoreSettings {
         }
     }
 
-    /// The memory that the stores of these parts want, in bytes.
+    /// Memory of the stores of these parts, in bytes.
     pub fn memory_bytes(&self, parts: &[&StorePart]) -> u64 {
         match self.store {
             StoreKind::Embedded => parts.iter().map(|part| part.memory_bytes).sum(),
@@ -140,7 +139,7 @@ impl StoreSettings {
 }
 
 impl std::fmt::Display for StoreSettings {
-    /// Where rows are kept, for the log.
+    /// The place of the store, for the log.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match (self.store, &self.hbase.hbase_thrift) {
             (StoreKind::Hbase, Some(gateways)) => write!(f, "HBase at {gateways}"),
@@ -155,16 +154,16 @@ impl StorePart {
         std::iter::once(&self.table).chain(&self.others)
     }
 
-    /// What tells whether the store can serve.
+    /// Health checks of the store.
     pub fn probe(&self, store: &Arc<dyn RowStore>) -> StoreProbe {
         StoreProbe::new(Arc::clone(store), self.table.def.name.clone())
     }
 
-    /// Makes the tables that a store does not have.
+    /// Creates missing tables.
     ///
     /// # Errors
     ///
-    /// A table is there with other families, or the store fails.
+    /// A table exists with other families, or the store fails.
     pub async fn make_tables(&self, store: &dyn RowStore) -> anyhow::Result<()> {
         for StoreTable { def, .. } in self.tables() {
             let made = store

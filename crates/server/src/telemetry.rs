@@ -7,10 +7,10 @@ use anyhow::{Context as _, anyhow};
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::format::FmtSpan;
 
-/// How logs are written.
+/// The format of logs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LogFormat {
-    /// Lines for people.
+    /// Lines of text.
     #[default]
     Text,
     /// One JSON object a line.
@@ -31,19 +31,19 @@ impl FromStr for LogFormat {
     }
 }
 
-/// What a service logs unless it is told otherwise.
+/// The default filter of services.
 pub const DEFAULT_FILTER: &str = "info";
 
-/// The engine below the row store tells at every flush what it does; `filter` may ask for it.
+/// The engine of the row store logs every flush at level info; a filter can enable it.
 const QUIET: &str = "fjall=warn,lsm_tree=warn";
 
-/// Writes logs to standard error from now on.
+/// Starts to write logs to standard error.
 ///
 /// `filter` is in the form of `tracing`: `info`, `warn,data_service=debug`.
 ///
 /// # Errors
 ///
-/// If the filter cannot be read, or logs are written already.
+/// The filter is not valid, or logs were initialized before.
 pub fn init(filter: &str, format: LogFormat) -> anyhow::Result<()> {
     let directives = format!("{QUIET},{filter}");
     let filter = EnvFilter::try_new(directives).with_context(|| format!("`{filter}` is not a log filter"))?;

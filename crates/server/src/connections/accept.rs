@@ -11,24 +11,24 @@ use tracing::{debug, error, info, warn};
 use super::{ClientStream, Connection, Listener};
 use crate::Shutdown;
 
-/// How long the loop rests after `accept` failed for want of files or memory.
+/// Pause after `accept` failed for lack of descriptors or memory.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// How often connections are looked over for those whose time is over.
+/// How often connections are checked for exceeded time-outs.
 const SWEEP_INTERVAL: Duration = Duration::from_millis(250);
 
-/// How long an idle connection stays once stopping has begun: for a request that is on its way, and for
-/// the client of HTTP/2 to hear that it has to go elsewhere.
+/// How long an idle connection stays open after stopping has begun: for requests on the network, and for
+/// GOAWAY to reach HTTP/2 clients.
 const STOP_GRACE: Duration = Duration::from_millis(500);
 
 impl Listener {
     /// Accepts connections and serves each with `serve`, until stopping begins. Connections without a
     /// request in progress are closed then; the others have until the drain limit.
     ///
-    /// `serve` watches [`Connection::closing`] and ends when it is idle then.
+    /// `serve` observes [`Connection::closing`], and then returns as soon as the connection is idle.
     ///
-    /// Nothing that a client does ends the loop: too many open files and other failures of `accept` are
-    /// waited out.
+    /// No client can end the loop: after a failure of `accept`, such as too many open files, it pauses and
+    /// continues.
     pub async fn serve<F, S>(self, listener: TcpListener, shutdown: Shutdown, serve: F)
     where
         F: Fn(ClientStream, Connection) -> S,
@@ -69,11 +69,11 @@ impl Listener {
                     let served = serve(stream, connection.clone());
                     tasks.spawn(to_the_end(connection, served));
                 }
-                // Gone already.
+                // Closed by the client.
                 Err(error) => debug!(%peer, %error, "connection ended"),
             }
         }
-        // New clients are refused by the kernel, and go elsewhere.
+        // From now on the kernel refuses connections, and clients use another server.
         drop(listener);
         self.drain(tasks).await;
     }
@@ -118,7 +118,7 @@ async fn to_the_end(connection: Connection, served: impl Future<Output = io::Res
     }
 }
 
-/// Whether `accept` failed because a client went away before it was accepted.
+/// Whether `accept` failed because the client closed the connection.
 fn is_of_one_connection(error: &io::Error) -> bool {
     use io::ErrorKind;
     matches!(
@@ -127,7 +127,7 @@ fn is_of_one_connection(error: &io::Error) -> bool {
     )
 }
 
-/// A connection's task ends with an error only if it panicked.
+/// Logs the panic of a connection's task.
 fn report(ended: Result<(), JoinError>) {
     if let Err(error) = ended
         && error.is_panic()

@@ -8,8 +8,7 @@ use std::time::Duration;
 use super::registry::Place;
 use super::state::{NO_HEAD, Protocol, State};
 
-/// A connection that was admitted. Clones are the same connection; it keeps its place among the open ones
-/// until the last one is dropped.
+/// An admitted connection. Clones share it; it stays in the registry until the last one is dropped.
 #[derive(Clone, Debug)]
 pub struct Connection {
     state: Arc<State>,
@@ -44,7 +43,7 @@ impl Connection {
             Arc::<ConnectionCounts>::default(),
         );
         let peer = SocketAddr::from(([127, 0, 0, 1], 1));
-        listener.admit(peer).await.expect("there is space")
+        listener.admit(peer).await.expect("below the limit")
     }
 
     /// The address of the client.
@@ -52,12 +51,12 @@ impl Connection {
         self.peer
     }
 
-    /// The connection speaks HTTP/1: its requests have heads.
+    /// Sets the protocol to HTTP/1: its requests have heads.
     pub fn is_http1(&self) {
         self.set(Protocol::Http1);
     }
 
-    /// The connection speaks telnet: a client that sends is not idle.
+    /// Sets the protocol to telnet: a client that sends is not idle.
     pub fn is_telnet(&self) {
         self.set(Protocol::Telnet);
     }
@@ -70,21 +69,20 @@ impl Connection {
         self.state.protocol.store(protocol as u8, Ordering::Relaxed);
     }
 
-    /// A request is in progress until the guard is dropped.
+    /// Starts a request, which is in progress until the guard is dropped.
     pub fn request(&self) -> RequestGuard {
         self.state.requests.fetch_add(1, Ordering::AcqRel);
         self.state.head_since_ms.store(NO_HEAD, Ordering::Relaxed);
         RequestGuard(Arc::clone(&self.state))
     }
 
-    /// Completes when the connection is to end: it was idle for too long, another client needs its place,
-    /// or the program stops.
+    /// Completes when the connection must close: it exceeded a time-out, was evicted, or the program stops.
     pub async fn closing(&self) {
         self.state.closing.cancelled().await;
     }
 
-    /// Whether no request is in progress and nothing is being sent. A handler that is told to close asks
-    /// again: a request may have begun meanwhile, which it then finishes.
+    /// Whether no request is in progress and nothing is being sent. A handler checks this after
+    /// [`Connection::closing`]: a request may have begun meanwhile, which it completes first.
     pub fn is_idle(&self) -> bool {
         self.state.idle_since_ms().is_some()
     }

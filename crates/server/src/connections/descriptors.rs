@@ -3,14 +3,14 @@
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tracing::warn;
 
-/// Descriptors for the journal, tables and pipes of the stores, where there are enough.
+/// Descriptors for the journal, table files and pipes of the stores; fewer if the limit is low.
 const RESERVE: u64 = 512;
 
 /// The descriptors of the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Descriptors {
     pub(super) limit: u64,
-    /// Of these, for all but connections.
+    /// Descriptors that connections must not use.
     pub(super) reserve: u64,
 }
 
@@ -48,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_reserve_is_left_for_files() {
+    fn reserves_descriptors_for_files() {
         let connections = |limit| Descriptors::new(limit).for_connections();
         assert_eq!(connections(1024), 512);
         assert_eq!(connections(100), 50);
@@ -56,7 +56,7 @@ mod tests {
     }
 
     #[test]
-    fn the_soft_limit_becomes_the_hard_one() {
+    fn raises_the_soft_limit_to_the_hard_one() {
         let descriptors = raise_limit();
         let limits = getrlimit(Resource::Nofile);
         assert_eq!(limits.current, limits.maximum);

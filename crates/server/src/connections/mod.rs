@@ -1,27 +1,27 @@
-//! Connections of all listeners: how many there may be, and when they are closed.
+//! Connections of all listeners: limits, eviction of idle connections, time-outs.
 //!
 //! ```text
 //!   listener ─► admit ─► ClientStream + Connection ─► HTTP/1, telnet or HTTP/2
 //!                 │            │            │
-//!                 │            │            └ requests in progress, the time without any
-//!                 │            └ cut off if the client does not read
-//!                 └ at a limit the connection that was idle the longest is closed
+//!                 │            │            └ requests in progress, idle time
+//!                 │            └ disconnects a client that does not read
+//!                 └ at the limit, evicts the connection that has been idle the longest
 //! ```
 //!
 //! A connection is *idle* while it has no request in progress and nothing to send. Idle connections cost
-//! memory and descriptors and nothing else, so they are kept until another client needs their place; a
-//! new connection is only refused when all others are busy. Of a gRPC connection only open streams count:
-//! keepalive pings do not keep it from being idle.
+//! only memory and descriptors, so they are kept until the limit is reached; a new connection is rejected
+//! only if all others are busy. A gRPC connection is busy while it has open streams; keepalive pings do not
+//! count.
 //!
-//! Each listener has its own limit. All of them together are limited by the descriptors of the process,
-//! see [`Connections::of_process`].
+//! Each listener has a limit, and the descriptors of the process limit all listeners together, see
+//! [`Connections::of_process`].
 //!
 //! | closed | after |
 //! |---|---|
-//! | a connection that sent nothing, or no complete HTTP/2 handshake | [`OPENING_TIMEOUT`] |
-//! | the head of an HTTP/1 request that is not complete | [`HEAD_TIMEOUT`] |
+//! | a connection without a first byte, or with an incomplete HTTP/2 handshake | [`OPENING_TIMEOUT`] |
+//! | an incomplete head of an HTTP/1 request | [`HEAD_TIMEOUT`] |
 //! | an idle connection | the idle time-out of its listener |
-//! | a client that does not read what is sent to it | the client time-out of its listener |
+//! | a client that does not read pending data | the client time-out of its listener |
 
 mod accept;
 mod connection;
@@ -47,13 +47,13 @@ use self::state::State;
 pub use self::state::{HEAD_TIMEOUT, OPENING_TIMEOUT};
 pub use self::stream::{ClientStream, MIN_CLIENT_BYTES};
 
-/// How long a client may leave unread what is sent to it, unless it is set otherwise.
+/// Default time-out of a client that leaves pending data unread.
 pub const CLIENT_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// How long a connection that was told to close may take before another one is closed in its place.
+/// How long an evicted connection may take to close before the next one is evicted.
 const CLOSING_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// How long a new connection waits for a place: for one that closes slowly, and for the next one.
+/// How long a new connection waits for evicted connections to close.
 const ADMISSION_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The connections of a process. Clones share them.
@@ -63,18 +63,17 @@ pub struct Connections(Arc<Shared>);
 /// How a listener treats its connections.
 #[derive(Clone, Copy, Debug)]
 pub struct ListenerOptions {
-    /// What it serves, for logs.
+    /// Its name in logs.
     pub name: &'static str,
-    /// Connections at a time.
+    /// Most connections at a time.
     pub limit: usize,
-    /// The setting that says so, for logs.
+    /// The setting of the limit, for logs.
     pub limit_setting: &'static str,
-    /// An idle connection is closed after so long; `None`: never.
+    /// How long a connection may be idle; `None`: without limit.
     pub idle_timeout: Option<Duration>,
-    /// A client that accepts less than [`MIN_CLIENT_BYTES`] in so long, while there is more to send, is
-    /// cut off.
+    /// A client that accepts less than [`MIN_CLIENT_BYTES`] of pending data in this time is disconnected.
     pub client_timeout: Duration,
-    /// How long connections with requests in progress may take to end once stopping has begun.
+    /// How long requests in progress may take after stopping has begun.
     pub drain_limit: Duration,
 }
 
@@ -85,7 +84,7 @@ pub struct Listener {
     number: usize,
     options: ListenerOptions,
     counts: Arc<ConnectionCounts>,
-    /// When a refusal was last logged, and how many were refused then.
+    /// Time of the last log entry about rejections, and the count at that time.
     logged: Arc<Mutex<(Option<Instant>, u64)>>,
 }
 
@@ -100,13 +99,13 @@ impl Connections {
         }))
     }
 
-    /// Limited by the listeners alone; for tests and tools.
+    /// Without a common limit; for tests and tools.
     pub fn unlimited() -> Self {
         Self::new(usize::MAX)
     }
 
-    /// Raises the limit of descriptors as far as the process may, and leaves a reserve for files of the
-    /// store: the rest is for connections.
+    /// Raises the soft limit of descriptors to the hard one, and reserves some of them for files of the store;
+    /// the others are for connections.
     pub fn of_process() -> Self {
         let descriptors = descriptors::raise_limit();
         let connections = descriptors.for_connections();
@@ -119,7 +118,7 @@ impl Connections {
         Self::new(connections)
     }
 
-    /// The connections of a listener among them.
+    /// The connections of a listener, which count towards the common limit.
     pub fn listener(&self, options: ListenerOptions, counts: Arc<ConnectionCounts>) -> Listener {
         let mut open = self.0.open.lock();
         open.next_listener += 1;
@@ -133,9 +132,9 @@ impl Connections {
     }
 }
 
-/// What a full listener does about a new connection.
+/// The action of a full listener on a new connection.
 enum Full {
-    /// A connection is being closed and leaves its place soon; the others give way if it does not by then.
+    /// An evicted connection closes soon. If it does not, the next one is evicted at `until`.
     Wait {
         until: Instant,
     },
@@ -143,8 +142,8 @@ enum Full {
 }
 
 impl Listener {
-    /// Admits a connection, in place of the one that was idle the longest if there are too many. `None`
-    /// if all are busy.
+    /// Admits a connection. At the limit, evicts the one that has been idle the longest; `None` if all are
+    /// busy.
     async fn admit(&self, peer: SocketAddr) -> Option<Connection> {
         let give_up = Instant::now() + ADMISSION_TIMEOUT;
         loop {
@@ -157,7 +156,7 @@ impl Listener {
                     return Some(connection);
                 }
                 Err(Full::Wait { until }) if Instant::now() < give_up => {
-                    // Released or not: `try_admit` knows what is next.
+                    // Released or timed out: `try_admit` decides what follows.
                     let _elapsed = tokio::time::timeout_at(until.min(give_up), released).await;
                 }
                 Err(Full::Wait { .. } | Full::Refuse) => {
@@ -179,13 +178,13 @@ impl Listener {
                 states.filter(|state| !is_own_limit || mine(state))
             };
             let idle = candidates().filter_map(|state| Some((state.idle_since_ms()?, state)));
-            // Those that never spoke go before those that a client has used.
+            // Connections that never sent anything are evicted first.
             let mut longest: Option<((bool, u64), &Arc<State>)> = None;
             for (since_ms, state) in idle {
                 if let Some(closing_ms) = state.closing_since_ms() {
                     let until = self.shared.started + Duration::from_millis(closing_ms) + CLOSING_TIMEOUT;
-                    // It leaves its place soon. One that became busy meanwhile does not, nor one that takes
-                    // too long.
+                    // It closes soon. A busy connection is no candidate, and one that exceeds the time-out is
+                    // passed over.
                     if Instant::now() < until {
                         return Err(Full::Wait { until });
                     }
@@ -217,7 +216,7 @@ impl Listener {
         Ok(Connection::new(state, peer, self.options.client_timeout, place))
     }
 
-    /// Counts a refusal, and logs at most one a second.
+    /// Counts a rejected connection, and logs at most once a second.
     fn count_refusal(&self) {
         let refused = self.counts.refused.fetch_add(1, Ordering::Relaxed) + 1;
         let mut logged = self.logged.lock();
@@ -235,13 +234,13 @@ impl Listener {
         );
     }
 
-    /// Closes the connections whose time is over.
+    /// Closes connections that exceed a time-out.
     fn sweep(&self) {
         let now_ms = self.shared.now_ms();
         self.close_where(|state| state.is_overdue(now_ms, self.options.idle_timeout));
     }
 
-    /// Closes the connections that have no request in progress.
+    /// Closes idle connections.
     fn close_idle(&self) {
         self.close_where(|state| state.idle_since_ms().is_some());
     }

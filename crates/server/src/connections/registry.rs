@@ -12,10 +12,10 @@ use super::state::State;
 
 #[derive(Debug)]
 pub(super) struct Shared {
-    /// Of all listeners together.
+    /// Most connections of all listeners together.
     pub(super) limit: usize,
     pub(super) open: Mutex<Open>,
-    /// A connection was closed.
+    /// Notified when a connection has closed.
     pub(super) released: Notify,
     pub(super) started: Instant,
 }
@@ -27,14 +27,14 @@ pub(super) struct Open {
     pub(super) next_listener: usize,
 }
 
-/// What became of the connections of a listener since the start.
+/// Counters of a listener's connections since the start.
 #[derive(Debug, Default)]
 pub struct ConnectionCounts {
     /// Admitted.
     pub accepted: AtomicU64,
-    /// Refused, because all others were busy.
+    /// Rejected, because all others were busy.
     pub refused: AtomicU64,
-    /// Closed while idle, because another client needed the place.
+    /// Closed while idle, to admit another connection.
     pub evicted: AtomicU64,
     /// Open now.
     pub open: AtomicU64,
@@ -46,7 +46,7 @@ impl Shared {
     }
 }
 
-/// The place of a connection among the open ones; free when it is dropped.
+/// The entry of a connection in the registry; removed on drop.
 #[derive(Debug)]
 pub(super) struct Place {
     pub(super) id: u64,

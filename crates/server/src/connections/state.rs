@@ -6,49 +6,49 @@ use std::time::Duration;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-/// How long a client may take for its first byte, or for the preface and settings of HTTP/2.
+/// Time-out for the first byte, or for the preface and settings of HTTP/2.
 pub const OPENING_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// How long a client may take for the head of an HTTP/1 request, from its first byte on.
+/// Time-out for the head of an HTTP/1 request, from its first byte.
 pub const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The preface of HTTP/2 and the head of a SETTINGS frame.
 const HTTP2_OPENING_BYTES: usize = 24 + 9;
 
-/// No head of a request is being received.
+/// No head is being received.
 pub(super) const NO_HEAD: u64 = u64::MAX;
 
 /// Closing has not begun.
 const NOT_CLOSING: u64 = u64::MAX;
 
-/// What a connection speaks, as far as its time-outs go.
+/// The protocol of a connection, which decides its time-outs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum Protocol {
-    /// Not known before the first byte.
+    /// Before the first byte.
     Unknown = 0,
     Http1 = 1,
     Http2 = 2,
-    /// Each byte that is received keeps the connection from being idle.
+    /// Each received byte resets the idle time.
     Telnet = 3,
 }
 
-/// What the registry knows of a connection. Times are milliseconds since the registry was made.
+/// The activity of a connection. Times are milliseconds since the registry was created.
 #[derive(Debug)]
 pub(super) struct State {
     pub(super) listener: usize,
     started: Instant,
     pub(super) protocol: AtomicU8,
     opened_ms: u64,
-    /// Whether the client has sent enough for its protocol to begin.
+    /// Whether the client has completed the opening of its protocol.
     is_open: AtomicBool,
     received: AtomicUsize,
-    /// When the head that is being received began.
+    /// When the first byte of the current head arrived.
     pub(super) head_since_ms: AtomicU64,
     pub(super) requests: AtomicUsize,
-    /// Whether bytes were written and not yet flushed.
+    /// Whether written bytes are not flushed yet.
     is_sending: AtomicBool,
-    /// Whether the socket took no more since the last flush.
+    /// Whether the socket was full since the last flush.
     was_held_up: AtomicBool,
     pub(super) idle_since_ms: AtomicU64,
     pub(super) closing: CancellationToken,
@@ -84,31 +84,31 @@ impl State {
         self.protocol.load(Ordering::Relaxed) == protocol as u8
     }
 
-    /// Whether the client has sent enough for its protocol to begin.
+    /// Whether the client has completed the opening of its protocol.
     pub(super) fn is_open(&self) -> bool {
         self.is_open.load(Ordering::Relaxed)
     }
 
     pub(super) fn close(&self) {
         let now_ms = self.now_ms();
-        // The first call counts.
+        // Keeps the time of the first call.
         self.closing_since_ms.fetch_min(now_ms, Ordering::Relaxed);
         self.closing.cancel();
     }
 
-    /// Since when the connection is being closed; `None` if it is not.
+    /// When closing began; `None` if it has not.
     pub(super) fn closing_since_ms(&self) -> Option<u64> {
         let since_ms = self.closing_since_ms.load(Ordering::Relaxed);
         (since_ms != NOT_CLOSING).then_some(since_ms)
     }
 
-    /// Since when the connection is idle; `None` if it is busy.
+    /// When the connection became idle; `None` if it is busy.
     pub(super) fn idle_since_ms(&self) -> Option<u64> {
         let is_busy = self.requests.load(Ordering::Acquire) > 0 || self.is_sending.load(Ordering::Relaxed);
         (!is_busy).then(|| self.idle_since_ms.load(Ordering::Relaxed))
     }
 
-    /// Whether the connection took too long to begin, for a head, or was idle for too long.
+    /// Whether the connection exceeds the time-out of its opening, of a head, or of idleness.
     pub(super) fn is_overdue(&self, now_ms: u64, idle_timeout: Option<Duration>) -> bool {
         let Some(idle_since_ms) = self.idle_since_ms() else {
             return false;
@@ -124,7 +124,7 @@ impl State {
         idle_timeout.is_some_and(|limit| is_over(idle_since_ms, limit))
     }
 
-    /// Bytes have arrived.
+    /// Records received bytes.
     pub(super) fn received(&self, bytes: usize) {
         if !self.is_open.load(Ordering::Relaxed) {
             let received = self.received.fetch_add(bytes, Ordering::Relaxed) + bytes;
@@ -142,7 +142,7 @@ impl State {
         }
     }
 
-    /// Bytes are being sent. `is_held_up`: the socket takes no more for now.
+    /// Records that bytes are pending. `is_held_up`: the socket is full.
     pub(super) fn sending(&self, is_held_up: bool) {
         self.is_sending.store(true, Ordering::Relaxed);
         if is_held_up {
@@ -150,8 +150,7 @@ impl State {
         }
     }
 
-    /// All bytes were sent. A client that had to be waited for was not idle meanwhile; a ping that was sent
-    /// changes nothing.
+    /// Records that all bytes were sent. Resets the idle time if the client was slow to read; a ping does not.
     pub(super) fn sent(&self) {
         if self.was_held_up.swap(false, Ordering::Relaxed) {
             self.idle_since_ms.store(self.now_ms(), Ordering::Relaxed);

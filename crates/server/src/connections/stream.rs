@@ -1,8 +1,8 @@
-//! The socket of a client, which is cut off if the client does not read.
+//! The socket of a client, which is closed if the client does not read.
 //!
-//! What a client leaves unread is held in memory: in buffers of the kernel, of HTTP/2, and behind them by
-//! the request that is being answered. A client has to accept 64 KiB in each time-out that it lets the
-//! server wait, so one that reads a byte now and then is cut off as one that reads nothing.
+//! Data that a client leaves unread stays in memory: in buffers of the kernel and of HTTP/2, and in the
+//! response behind them. For each time-out of waiting a client must accept 64 KiB, so that a client that
+//! reads a byte now and then is disconnected like one that reads nothing.
 
 use std::io::{self, ErrorKind, IoSlice};
 use std::pin::Pin;
@@ -16,14 +16,14 @@ use tokio::time::{Instant, Sleep};
 
 use super::Connection;
 
-/// What a client has to accept within its time-out while there is more to send, in bytes.
+/// Bytes that a client must accept within its time-out while data is pending.
 pub const MIN_CLIENT_BYTES: usize = 64 << 10;
 
-/// Bytes that the kernel holds unsent before it takes no more. Without this it takes megabytes for each
-/// connection, and reports progress to us only when a third of them has gone.
+/// Unsent bytes in the kernel at which the socket counts as full. By default the kernel takes megabytes for
+/// each connection, and reports progress only when a third of them was sent.
 const UNSENT_BYTES: u32 = 64 << 10;
 
-/// The socket of a [`Connection`]. Writers have to flush: until then the connection is not idle.
+/// The socket of a [`Connection`]. Writers must flush; until then the connection is not idle.
 #[derive(Debug)]
 pub struct ClientStream {
     stream: TcpStream,
@@ -33,11 +33,11 @@ pub struct ClientStream {
 
 impl ClientStream {
     pub(super) fn new(stream: TcpStream, connection: Connection) -> io::Result<Self> {
-        // A small frame waits for nothing: without this a response's last frame takes 40 ms.
+        // Sends small frames at once: otherwise the last frame of a response takes 40 ms.
         stream.set_nodelay(true)?;
         let socket = socket2::SockRef::from(&stream);
         socket.set_keepalive(true)?;
-        // For peers that are gone: nothing acknowledges what was sent.
+        // Detects dead peers, which do not acknowledge sent data.
         socket.set_tcp_user_timeout(Some(connection.client_timeout()))?;
         socket.set_tcp_notsent_lowat(UNSENT_BYTES)?;
         Ok(Self {
@@ -47,7 +47,7 @@ impl ClientStream {
         })
     }
 
-    /// Receives without taking from the input.
+    /// Receives without consuming.
     ///
     /// # Errors
     ///
@@ -65,7 +65,7 @@ impl ClientStream {
         self.stream.readable().await
     }
 
-    /// Receives what has already arrived.
+    /// Receives bytes that have arrived, without waiting.
     ///
     /// # Errors
     ///
@@ -80,7 +80,7 @@ impl ClientStream {
         self.stream.local_addr()
     }
 
-    /// What a write came to, for the account of the client.
+    /// Accounts for the result of a write.
     fn wrote(&mut self, cx: &mut Context<'_>, written: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
         match written {
             Poll::Ready(Ok(bytes)) => {
@@ -151,14 +151,14 @@ impl AsyncWrite for ClientStream {
     }
 }
 
-/// How long the server has waited for the client to read, since it last accepted [`MIN_CLIENT_BYTES`].
-/// Time in which there is nothing to send does not count.
+/// The time that the server has waited for the client to read, since it last accepted
+/// [`MIN_CLIENT_BYTES`]. Time without pending data does not count.
 #[derive(Debug)]
 struct Stall {
     timeout: Duration,
-    /// When the present wait began.
+    /// When the current wait began.
     since: Option<Instant>,
-    /// Of the waits before it.
+    /// The sum of the waits before it.
     waited: Duration,
     accepted: usize,
     timer: Option<Pin<Box<Sleep>>>,
@@ -186,7 +186,7 @@ impl Stall {
         }
     }
 
-    /// Ready when the client had its time.
+    /// Ready when the time-out has passed.
     fn poll_over(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let is_new = self.since.is_none();
         let since = *self.since.get_or_insert_with(Instant::now);
@@ -207,7 +207,7 @@ mod tests {
 
     const TIMEOUT: Duration = Duration::from_secs(30);
 
-    /// Lets the server wait for so long; whether that was too long.
+    /// Waits for so long; returns whether the time-out passed.
     async fn waits(stall: &mut Stall, seconds: u64) -> bool {
         let over = std::future::poll_fn(|cx| stall.poll_over(cx));
         tokio::time::timeout(Duration::from_secs(seconds), over)
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_client_that_accepts_little_has_one_time_out_for_all_waits() {
+    async fn time_out_spans_all_waits_of_a_slow_client() {
         let mut stall = Stall::new(TIMEOUT);
         for _ in 0..5 {
             assert!(!waits(&mut stall, 5).await);
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_client_that_accepts_enough_has_its_time_again() {
+    async fn sufficient_progress_resets_the_time_out() {
         let mut stall = Stall::new(TIMEOUT);
         for _ in 0..10 {
             assert!(!waits(&mut stall, 29).await);
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn time_without_anything_to_send_does_not_count() {
+    async fn time_without_pending_data_does_not_count() {
         let mut stall = Stall::new(TIMEOUT);
         for _ in 0..10 {
             assert!(!waits(&mut stall, 1).await);

@@ -1,4 +1,4 @@
-//! One HTTP/2 connection of a gRPC server.
+//! An HTTP/2 connection of the gRPC server.
 
 use std::convert::Infallible;
 use std::io;
@@ -27,29 +27,28 @@ use crate::message_errors::MessageErrors;
 use crate::middleware::MiddlewareLayer;
 use crate::request_memory::RequestMemory;
 
-/// Bytes that a client may send on a stream and on a connection before they are read. A stream needs more
-/// than HTTP/2's 64 KiB, which is below one message of a thousand points; but a client that opens streams
-/// and is not read can fill the window of each connection, and no account of memory sees that. With these,
-/// 1,024 connections hold 2 GiB at the worst, and one stream still has as much on the way as a network
-/// of 1 Gbit/s and 8 ms delivers.
+/// Flow-control windows of a stream and of a connection. HTTP/2's default of 64 KiB is less than one message of
+/// a thousand points. But clients can fill the window of each connection, which the memory account does not
+/// count: with these values, 1,024 connections hold 2 GiB at worst, and one stream still uses the bandwidth
+/// of a network with 1 Gbit/s and 8 ms.
 const STREAM_WINDOW_BYTES: u32 = 1 << 20;
 const CONNECTION_WINDOW_BYTES: u32 = 2 << 20;
 
-/// Bytes of a response that wait in HTTP/2 for the client, for each stream.
+/// Bytes of a response in HTTP/2's send buffer of a stream.
 const SEND_BUFFER_BYTES: usize = 128 << 10;
 
-/// A connection whose client does not answer a ping is closed: it takes a place and has no use.
+/// A connection whose client does not respond to a ping is closed.
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(30);
 const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// What all connections of a server share.
+/// State that all connections of a server share.
 #[derive(Debug)]
 pub(super) struct Server {
     service: BoxCloneSyncService<Request<Body>, Response<Body>, Infallible>,
     http: http2::Builder<TokioExecutor>,
     max_connection_age: Option<Duration>,
     client_timeout: Duration,
-    /// For responses.
+    /// The pool of responses.
     memory: Option<MemoryPool>,
     shutdown: Shutdown,
 }
@@ -138,13 +137,13 @@ impl Server {
                         // A request has begun meanwhile.
                         continue;
                     }
-                    // What can be sent without waiting says that the client should go elsewhere.
+                    // Sends GOAWAY if that is possible without waiting.
                     return match serving.now_or_never() {
                         Some(served) => served.map_err(io::Error::other),
                         None => Ok(()),
                     };
                 }
-                _ = watch.tick() => responses.cut_off_stalled(),
+                _ = watch.tick() => responses.abort_stalled(),
                 () = ending.as_mut(), if !is_ending => {
                     is_ending = true;
                     serving.as_mut().graceful_shutdown();

@@ -6,25 +6,25 @@ use oxtsdb_resources::MemoryAccount;
 
 use crate::connections::{CLIENT_TIMEOUT, Connections};
 
-/// How a [`GrpcServer`] treats its connections and requests.
+/// Limits and time-outs of a [`GrpcServer`](super::GrpcServer).
 #[derive(Clone, Debug)]
 pub struct GrpcOptions {
-    /// For calls that bring no deadline; `None`: no limit. Of a stream, until its response begins.
+    /// Deadline of calls without one, of streams until the response begins; `None`: no limit.
     pub default_deadline: Option<Duration>,
-    /// Connections of the process, which those of this server are among.
+    /// The connections of the process, which include those of this server.
     pub connections: Connections,
-    /// Connections of this server at a time.
+    /// Most connections of this server at a time.
     pub max_connections: usize,
-    /// Calls in progress on one connection, at most.
+    /// Most calls in progress on a connection.
     pub max_concurrent_streams: u32,
-    /// A client that reads less than 64 KiB in so long, while there is more to send, is cut off.
+    /// A client that reads less than 64 KiB of pending data in this time is disconnected.
     pub client_timeout: Duration,
-    /// The memory that requests take from as they arrive; `None`: they are not counted.
+    /// The account in which requests reserve memory as they arrive; `None`: they are not counted.
     pub memory: Option<MemoryAccount>,
-    /// A connection is asked to end after so long, so that balancers spread clients anew; `None`:
-    /// never.
+    /// The age at which a connection receives GOAWAY, so that load balancers redistribute clients; `None`: no
+    /// limit.
     pub max_connection_age: Option<Duration>,
-    /// How long calls in progress may take to end once stopping has begun; then they are cut off.
+    /// How long calls in progress may take after stopping has begun; then they are aborted.
     pub drain_limit: Duration,
 }
 

@@ -1,4 +1,4 @@
-//! Reflection of what a server serves, and of nothing else.
+//! Reflection of the services that a server has, and of no others.
 
 use std::collections::{HashMap, HashSet};
 
@@ -7,30 +7,30 @@ use prost::Message as _;
 use prost_types::{FileDescriptorProto, FileDescriptorSet};
 use tonic::service::RoutesBuilder;
 
-/// Adds reflection of these services, of health, and of the details of errors.
+/// Adds reflection of these services, of health, and of error details.
 pub(super) fn add(routes: &mut RoutesBuilder, services: &[&str]) -> anyhow::Result<()> {
     let contract = files_of(oxtsdb_proto::FILE_DESCRIPTOR_SET, services)?;
     let builder = || {
         tonic_reflection::server::Builder::configure()
             .register_encoded_file_descriptor_set(&contract)
             .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
-            // For tools that show the details of errors.
+            // For tools that decode error details.
             .register_encoded_file_descriptor_set(tonic_types::pb::FILE_DESCRIPTOR_SET)
     };
     routes.add_service(builder().build_v1().context("reflection v1")?);
-    // Older tools, grpcio's among them, know only this one.
+    // Older tools, such as grpcio's, know only this version.
     routes.add_service(builder().build_v1alpha().context("reflection v1alpha")?);
     Ok(())
 }
 
-/// A descriptor set whose files are kept as they are: the types of prost drop options of our own.
+/// A descriptor set with encoded files: prost's types drop custom options.
 #[derive(Clone, PartialEq, prost::Message)]
 struct RawFiles {
     #[prost(bytes = "bytes", repeated, tag = "1")]
     file: Vec<bytes::Bytes>,
 }
 
-/// The files of a descriptor set that declare these services, and all that they import.
+/// The files of a descriptor set that declare these services, with their imports.
 fn files_of(set: &[u8], services: &[&str]) -> anyhow::Result<Vec<u8>> {
     let parsed = FileDescriptorSet::decode(set).context("descriptors of the contract")?;
     let raw = RawFiles::decode(set).context("descriptors of the contract")?;
@@ -42,16 +42,16 @@ fn files_of(set: &[u8], services: &[&str]) -> anyhow::Result<Vec<u8>> {
         names.any(|name| services.contains(&name.as_str()))
     };
     let mut open: Vec<&FileDescriptorProto> = parsed.file.iter().filter(|file| declares(file)).collect();
-    let mut wanted: HashSet<&str> = HashSet::new();
+    let mut selected: HashSet<&str> = HashSet::new();
     while let Some(file) = open.pop() {
-        if wanted.insert(file.name()) {
+        if selected.insert(file.name()) {
             let imports = file.dependency.iter();
             open.extend(imports.filter_map(|name| by_name.get(name.as_str()).copied()));
         }
     }
     let files = parsed.file.iter().zip(raw.file);
     let file = files
-        .filter(|(file, _)| wanted.contains(file.name()))
+        .filter(|(file, _)| selected.contains(file.name()))
         .map(|(_, raw)| raw)
         .collect();
     Ok(RawFiles { file }.encode_to_vec())
@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn files_are_those_of_the_services_and_their_imports() {
+    fn selects_files_of_services_and_their_imports() {
         let data = names(&[DATA]);
         assert!(data.contains(&"oxtsdb/data/v1/data_service.proto".to_owned()));
         assert!(
@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn options_of_our_own_are_kept() {
+    fn keeps_custom_options() {
         let contains = |set: &[u8]| set.windows(9).any(|bytes| bytes == b"max_items");
         let all = files_of(oxtsdb_proto::FILE_DESCRIPTOR_SET, &[DATA, UID]).unwrap();
         assert!(contains(&all));

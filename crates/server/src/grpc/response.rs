@@ -1,11 +1,11 @@
-//! Bodies of the responses of a connection.
+//! Response bodies of a connection, with a time-out for clients that grant no window.
 //!
-//! HTTP/2 polls a body for more only when its client has granted a window for it. A client that grants none,
-//! but answers pings, would hold the body for as long as it likes: no write to the socket waits, so the
-//! time-out of the socket does not see it. So the time since a body was last polled is watched here.
+//! HTTP/2 polls a body only when the client has granted a window for it. A client that grants none but responds
+//! to pings could hold the body without limit: no write to the socket waits, so the socket's time-out
+//! does not apply. This module therefore bounds the time since a body was last polled.
 //!
-//! Large messages are handed over in pieces, which keeps what HTTP/2 has of them small; the rest counts as
-//! memory that is held.
+//! Large messages are passed to HTTP/2 in pieces, which keeps its buffers small; the rest is charged to the
+//! memory account.
 
 use std::collections::HashMap;
 use std::pin::Pin;
@@ -24,10 +24,10 @@ use tonic::{Code, Status};
 
 use crate::connections::RequestGuard;
 
-/// Bytes that are handed over at a time.
+/// Bytes that are passed to HTTP/2 at a time.
 const PIECE_BYTES: usize = 64 << 10;
 
-/// The responses of a connection that are being sent.
+/// The responses of a connection that are not complete.
 #[derive(Debug, Clone)]
 pub(super) struct Responses {
     open: Arc<Mutex<OpenResponses>>,
@@ -41,19 +41,19 @@ struct OpenResponses {
     responses: HashMap<u64, Arc<Mutex<Open>>>,
 }
 
-/// What is left of a response.
+/// The unsent part of a response.
 #[derive(Debug)]
 struct Open {
-    /// `None` once it was cut off.
+    /// `None` after it was aborted.
     body: Option<Body>,
-    /// Of a message that is handed over in pieces.
+    /// The rest of a message that is sent in pieces.
     rest: Bytes,
-    /// The memory of `rest`.
+    /// The reservation of `rest`.
     charge: Option<Reservation>,
-    /// The request is in progress until the response was sent or is cut off.
+    /// The request is in progress until the response is complete or aborted.
     guard: Option<RequestGuard>,
-    /// When something was handed over, until more is wanted.
-    handed_over: Option<Instant>,
+    /// When the last piece was passed to HTTP/2; `None` after it has polled for more.
+    last_sent: Option<Instant>,
 }
 
 /// The body of a response.
@@ -73,19 +73,19 @@ impl Responses {
         }
     }
 
-    /// How often [`Responses::cut_off_stalled`] is to be called.
+    /// How often to call [`Responses::abort_stalled`].
     pub(super) fn interval(&self) -> Duration {
         (self.client_timeout / 4).max(Duration::from_millis(100))
     }
 
-    /// The body of a response to a request.
+    /// Wraps the body of a response to a request.
     pub(super) fn track(&self, body: Body, guard: RequestGuard) -> ResponseBody {
         let open = Arc::new(Mutex::new(Open {
             body: Some(body),
             rest: Bytes::new(),
             charge: None,
             guard: Some(guard),
-            handed_over: None,
+            last_sent: None,
         }));
         let mut responses = self.open.lock();
         responses.last_number += 1;
@@ -98,13 +98,13 @@ impl Responses {
         }
     }
 
-    /// Drops what is left of responses that their client does not take. Their streams are reset when they
-    /// move at all; their requests are not in progress any more.
-    pub(super) fn cut_off_stalled(&self) {
+    /// Aborts responses that the client does not read. Their streams are reset at the next poll; their requests
+    /// are no longer in progress.
+    pub(super) fn abort_stalled(&self) {
         let stalled: Vec<_> = {
             let open = self.open.lock();
             let is_stalled = |open: &Open| {
-                open.handed_over
+                open.last_sent
                     .is_some_and(|since| since.elapsed() >= self.client_timeout)
             };
             let responses = open.responses.values();
@@ -121,14 +121,14 @@ impl Responses {
                 open.charge.take(),
             );
             open.guard = None;
-            open.handed_over = None;
+            open.last_sent = None;
             drop(open);
-            // Outside of the lock: a query is cancelled by it.
+            // Outside of the lock: dropping a body cancels its query.
             drop(dropped);
         }
     }
 
-    fn cut_off(&self) -> Status {
+    fn aborted(&self) -> Status {
         let seconds = self.client_timeout.as_secs_f64();
         error::status(
             Code::Aborted,
@@ -160,19 +160,19 @@ impl hyper::body::Body for ResponseBody {
 
     fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
         let mut open = self.open.lock();
-        open.handed_over = None;
+        open.last_sent = None;
         if !open.rest.is_empty() {
-            open.handed_over = Some(Instant::now());
+            open.last_sent = Some(Instant::now());
             return Poll::Ready(Some(Ok(Frame::data(open.piece()))));
         }
         let Some(body) = &mut open.body else {
-            return Poll::Ready(Some(Err(self.responses.cut_off())));
+            return Poll::Ready(Some(Err(self.responses.aborted())));
         };
         let polled = hyper::body::Body::poll_frame(Pin::new(body), cx);
         let Poll::Ready(Some(Ok(frame))) = polled else {
             return polled;
         };
-        open.handed_over = Some(Instant::now());
+        open.last_sent = Some(Instant::now());
         Poll::Ready(Some(Ok(match frame.into_data() {
             Ok(data) if data.len() > PIECE_BYTES => {
                 let memory = self.responses.memory.as_ref();
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_large_message_comes_in_pieces_that_are_counted() {
+    async fn sends_large_messages_in_pieces_and_charges_the_rest() {
         let pool = MemoryPool::new("query", 10 << 20);
         let message = Bytes::from(vec![7; 1 << 20]);
         let connection = Connection::for_tests().await;
@@ -236,17 +236,17 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_client_that_takes_no_more_is_cut_off() {
+    async fn aborts_responses_of_stalled_clients() {
         let pool = MemoryPool::new("query", 10 << 20);
         let responses = responses(&pool);
         let connection = Connection::for_tests().await;
         let message = Bytes::from(vec![7; 1 << 20]);
         let mut body = responses.track(Body::new(Full::new(message)), connection.request());
         assert!(body.frame().await.is_some());
-        responses.cut_off_stalled();
-        assert!(!connection.is_idle(), "it has time");
+        responses.abort_stalled();
+        assert!(!connection.is_idle(), "before the time-out");
         tokio::time::sleep(Duration::from_millis(60)).await;
-        responses.cut_off_stalled();
+        responses.abort_stalled();
         assert!(connection.is_idle());
         assert_eq!(pool.usage().used_bytes, 0);
         let error = body.frame().await.unwrap().unwrap_err();
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_response_that_waits_for_its_handler_is_not_cut_off() {
+    async fn keeps_responses_that_wait_for_their_handler() {
         let responses = responses(&MemoryPool::unlimited("query"));
         let connection = Connection::for_tests().await;
         let pending = futures::stream::pending::<Result<Frame<Bytes>, Status>>();
@@ -264,7 +264,7 @@ mod tests {
         let mut body = responses.track(body, connection.request());
         let polled = tokio::time::timeout(Duration::from_millis(60), body.frame()).await;
         assert!(polled.is_err());
-        responses.cut_off_stalled();
+        responses.abort_stalled();
         assert!(!connection.is_idle());
     }
 }

@@ -1,4 +1,4 @@
-//! HBase, through its Thrift gateways.
+//! Settings of HBase's Thrift gateways, and connecting to them.
 
 use std::fmt;
 use std::str::FromStr;
@@ -13,44 +13,43 @@ use oxtsdb_row_store::{RowStore, StoreError};
 use super::tables::{self, StoreTable};
 use crate::settings::{SettingError, in_range};
 
-/// How to reach HBase.
+/// Connections with HBase.
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "HBase")]
 pub struct HbaseSettings {
-    /// HBase's Thrift gateways (`hbase thrift start`), with --store hbase. Several are shared out
-    /// among the connections, and one that fails is left out until it is back
+    /// HBase's Thrift gateways (`hbase thrift start`), with --store hbase. Connections are distributed over
+    /// several; one that fails is not used until it is back
     #[arg(long, env = "OXTSDB_HBASE_THRIFT", value_name = "HOST:PORT[,HOST:PORT...]")]
     pub hbase_thrift: Option<Gateways>,
 
-    /// Connections with the gateways in all; each carries one request at a time
-    #[arg(long, env = "OXTSDB_HBASE_CONNECTIONS", value_name = "COUNT", default_value_t = usual().connections)]
+    /// Connections with all gateways; each has one request in flight
+    #[arg(long, env = "OXTSDB_HBASE_CONNECTIONS", value_name = "COUNT", default_value_t = defaults().connections)]
     pub hbase_connections: usize,
 
-    /// Requests that may wait for each connection; one more is refused as UNAVAILABLE
-    #[arg(long, env = "OXTSDB_HBASE_QUEUE", value_name = "COUNT", default_value_t = usual().queue)]
+    /// Requests in the queue of a connection; further ones are rejected as UNAVAILABLE
+    #[arg(long, env = "OXTSDB_HBASE_QUEUE", value_name = "COUNT", default_value_t = defaults().queue)]
     pub hbase_queue: usize,
 
-    /// Wait so long for a gateway to be connected to and to answer, milliseconds
-    #[arg(long, env = "OXTSDB_HBASE_CONNECT_TIMEOUT_MS", value_name = "MS", default_value_t = millis(usual().connect_timeout))]
+    /// Time-out for connecting to a gateway, including its first response, milliseconds
+    #[arg(long, env = "OXTSDB_HBASE_CONNECT_TIMEOUT_MS", value_name = "MS", default_value_t = millis(defaults().connect_timeout))]
     pub hbase_connect_timeout_ms: u64,
 
-    /// Wait so long for the answer to a request, in the queue and in HBase, milliseconds
-    /// (hbase.rpc.timeout)
-    #[arg(long, env = "OXTSDB_HBASE_REQUEST_TIMEOUT_MS", value_name = "MS", default_value_t = millis(usual().request_timeout))]
+    /// Time-out of a request, in the queue and in HBase, milliseconds (hbase.rpc.timeout)
+    #[arg(long, env = "OXTSDB_HBASE_REQUEST_TIMEOUT_MS", value_name = "MS", default_value_t = millis(defaults().request_timeout))]
     pub hbase_request_timeout_ms: u64,
 
     /// The gateways run with `--framed` (hbase.regionserver.thrift.framed)
-    #[arg(long, env = "OXTSDB_HBASE_FRAMED", value_name = "BOOL", num_args = 0..=1, default_missing_value = "true", default_value_t = usual().framed, action = clap::ArgAction::Set)]
+    #[arg(long, env = "OXTSDB_HBASE_FRAMED", value_name = "BOOL", num_args = 0..=1, default_missing_value = "true", default_value_t = defaults().framed, action = clap::ArgAction::Set)]
     pub hbase_framed: bool,
 
-    /// Memory for one answer, MiB; a longer one is asked for in parts where that is possible, else
-    /// refused
-    #[arg(long, env = "OXTSDB_HBASE_MAX_REPLY_MIB", value_name = "MIB", default_value_t = usual().max_reply_bytes >> 20)]
+    /// Memory of one reply, MiB. A longer reply is requested in parts where that is possible, otherwise the
+    /// request fails
+    #[arg(long, env = "OXTSDB_HBASE_MAX_REPLY_MIB", value_name = "MIB", default_value_t = defaults().max_reply_bytes >> 20)]
     pub hbase_max_reply_mib: usize,
 }
 
-/// The store's own limits.
-fn usual() -> HbaseConfig {
+/// Defaults of the store.
+fn defaults() -> HbaseConfig {
     HbaseConfig::new(Vec::<String>::new())
 }
 
@@ -58,8 +57,8 @@ fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// How long an attempt with the other framing may take, which is made to tell what is wrong.
-const LAST_ATTEMPT: Duration = Duration::from_secs(2);
+/// Time-out of the attempt with the other framing, which decides what the error suggests.
+const HINT_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Addresses of Thrift gateways, at least one; written `HOST:PORT,HOST:PORT`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -94,7 +93,7 @@ impl fmt::Display for Gateways {
 }
 
 impl HbaseSettings {
-    /// Checks what the types alone do not say.
+    /// Checks ranges.
     ///
     /// # Errors
     ///
@@ -122,7 +121,7 @@ impl HbaseSettings {
     ///
     /// # Errors
     ///
-    /// A setting breaks its rule, or no gateway answers; the error says what was tried.
+    /// A setting breaks its rule, or no gateway responds; the error has a suggestion.
     pub async fn connect(&self) -> anyhow::Result<HbaseStore> {
         self.check()?;
         let gateways = self
@@ -147,14 +146,14 @@ impl HbaseSettings {
         }
     }
 
-    /// Connects with HBase, which must have these tables.
+    /// Connects with HBase and checks that it has these tables.
     pub(super) async fn open(&self, tables: &[&StoreTable]) -> anyhow::Result<Arc<dyn RowStore>> {
         let store = self.connect().await?;
         tables::check(tables, &store, &self.to_string(), &self.flags()).await?;
         Ok(Arc::new(store))
     }
 
-    /// The flags that another program needs to reach the same HBase.
+    /// The flags with which another program reaches the same HBase.
     fn flags(&self) -> String {
         let gateways = self
             .hbase_thrift
@@ -165,7 +164,7 @@ impl HbaseSettings {
     }
 }
 
-/// What to change when HBase cannot be reached.
+/// A suggestion for an HBase that cannot be reached.
 async fn hint(config: HbaseConfig, error: &StoreError) -> &'static str {
     match error {
         StoreError::Unavailable { .. } => {}
@@ -174,27 +173,27 @@ async fn hint(config: HbaseConfig, error: &StoreError) -> &'static str {
         }
         _ => return "the gateway answers, but cannot use HBase: its log says more",
     }
-    // With and without frames, one waits for the other for ever; only an attempt tells.
+    // Peers with different framing wait for each other forever; only an attempt shows it.
     let framed = !config.framed;
     let attempt = HbaseConfig {
         framed,
         connections: 1,
-        connect_timeout: config.connect_timeout.min(LAST_ATTEMPT),
-        request_timeout: config.request_timeout.min(LAST_ATTEMPT),
+        connect_timeout: config.connect_timeout.min(HINT_TIMEOUT),
+        request_timeout: config.request_timeout.min(HINT_TIMEOUT),
         ..config
     };
     match HbaseStore::connect(attempt).await {
         Err(StoreError::Unavailable { .. }) => {
             "expected HBase's Thrift server there (`hbase thrift start`; its port is 9090 unless set)"
         }
-        // Any other error is one of HBase behind the gateway.
+        // Other errors come from HBase behind the gateway.
         _ if framed => "it speaks in frames: add --hbase-framed",
         _ => "it does not speak in frames: leave --hbase-framed out",
     }
 }
 
 impl fmt::Display for HbaseSettings {
-    /// Which HBase, for messages.
+    /// The place, for messages.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("HBase")?;
         match &self.hbase_thrift {

@@ -1,4 +1,4 @@
-//! Which tables a program needs, and whether HBase has them.
+//! The tables that a program needs, and whether HBase has them.
 
 use std::fmt::Write as _;
 
@@ -8,28 +8,28 @@ use oxtsdb_row_store::{FamilyDef, TableDef};
 /// A table that a program needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoreTable {
-    /// The flag that names it.
+    /// The flag that sets its name.
     pub setting: &'static str,
-    /// The name it has when that flag is not given.
+    /// The default of that flag.
     pub default_name: &'static str,
     /// Its name and families.
     pub def: TableDef,
 }
 
-/// What a table that is there lacks.
+/// Tables that are missing or differ.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TablesError {
-    /// There are no such tables.
+    /// Tables do not exist.
     #[error("{place} has no {}: `{command}` makes what is missing", table_names(missing))]
     Missing {
-        /// The HBase that was asked.
+        /// The HBase.
         place: String,
-        /// The tables that it does not have.
+        /// The missing tables.
         missing: Vec<String>,
-        /// The command that makes them.
+        /// The command that creates them.
         command: String,
     },
-    /// A table of this name is none of OpenTSDB's.
+    /// The table lacks a column family.
     #[error(
         "table `{table}` in {place} has the column families {found}, but no `{family}`: it is no table of \
          OpenTSDB's; {setting} names another one"
@@ -41,16 +41,16 @@ pub enum TablesError {
         place: String,
         /// Its families.
         found: String,
-        /// The family that it lacks.
+        /// The missing family.
         family: String,
-        /// The flag that names the table.
+        /// The flag that sets the name of the table.
         setting: &'static str,
     },
 }
 
 impl StoreTable {
-    /// Says whether a table that is there, in `place`, has the families that are needed. More
-    /// families do no harm, and how they compress or expire is the operator's matter.
+    /// Checks that a table in `place` has the required families. Further families are allowed, and compression
+    /// and expiry are the operator's decision.
     ///
     /// # Errors
     ///
@@ -101,7 +101,7 @@ pub(super) async fn check(
     .into())
 }
 
-/// What an operator runs to make the tables.
+/// The command that creates the tables.
 fn command(needed: &[&StoreTable], flags: &str) -> String {
     let mut command = format!("tsdb tables create {flags}");
     for table in needed {
