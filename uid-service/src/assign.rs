@@ -98,14 +98,14 @@ impl Assigner {
         }
         let mut outcomes = Vec::with_capacity(followers.len());
         for follower in followers {
-            let leads = follower.leads();
+            let is_leader = follower.is_leader();
             let outcome = follower
-                .answer()
+                .result()
                 .await
                 .unwrap_or(Err(UidServiceError::Interrupted));
             outcomes.push(outcome.map(|Assigned { uid, created }| Assigned {
                 uid,
-                created: created && leads,
+                created: created && is_leader,
             }));
         }
         outcomes

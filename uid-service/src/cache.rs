@@ -1,10 +1,9 @@
-//! Mappings held in memory, both directions, bounded in bytes and in time.
+//! In-memory cache of mappings in both directions, bounded in bytes and in time.
 //!
-//! Only what is in the table is held, never that a name is unknown: an unknown name can become
-//! known at any moment, at another replica or in an OpenTSDB too. A mapping that is there changes
-//! only when an operator renames or deletes a name, and whoever did that cannot tell us; so a mapping
-//! is held for a set time at most, counted from when it was read or assigned, however often it is
-//! asked for. (OpenTSDB holds it until it ends or is told to drop its caches.)
+//! The cache holds existing mappings only. Absence is not cached, because another replica or an OpenTSDB may
+//! assign the name at any time. An existing mapping changes only if an operator renames or deletes a name,
+//! and such a change sends no invalidation. An entry therefore expires a fixed time after it was read or
+//! assigned; hits do not extend it. (OpenTSDB keeps entries until it terminates or its caches are dropped.)
 
 use std::time::Duration;
 
@@ -13,24 +12,24 @@ use oxtsdb_schema::{Name, Uid, UidKind};
 
 use crate::table::{KindName, KindUid};
 
-/// The mappings. Cloning is cheap and shares them.
+/// The cache. Clones share its entries.
 #[derive(Clone, Debug)]
 pub struct UidCache {
     uids: Cache<KindName, Uid>,
     names: Cache<KindUid, Name>,
 }
 
-/// How much is held, and how long.
+/// Bounds of the cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CacheLimits {
-    /// Memory for each direction, in bytes; 0 holds nothing.
+    /// Memory for each direction, in bytes; 0 disables the cache.
     pub bytes: u64,
-    /// How long a mapping is held; `None`: as long as there is room.
+    /// Time to live of an entry; `None`: until its memory is needed.
     pub ttl: Option<Duration>,
 }
 
-/// What an entry takes beside its name. Measured: a million mappings of names of 20 bytes take 690
-/// bytes each, both directions together.
+/// Memory of an entry without its name. Measured: a million mappings of names of 20 bytes take 690 bytes
+/// each, both directions together.
 const ENTRY_BYTES: u32 = 325;
 
 impl UidCache {
@@ -52,35 +51,35 @@ impl UidCache {
         }
     }
 
-    /// The UID of a name, if it is held.
+    /// The UID of a name, if it is cached.
     pub fn uid(&self, name: &KindName) -> Option<Uid> {
         self.uids.get(name)
     }
 
-    /// The name of a UID, if it is held.
+    /// The name of a UID, if it is cached.
     pub fn name(&self, uid: &KindUid) -> Option<Name> {
         self.names.get(uid)
     }
 
-    /// Holds a complete mapping: one that was read forward, or assigned.
+    /// Adds a complete mapping: one that was assigned, or read from its forward cell.
     pub fn insert(&self, kind: UidKind, name: &Name, uid: Uid) {
         self.uids.insert((kind, name.clone()), uid);
         self.names.insert((kind, uid), name.clone());
     }
 
-    /// Holds what a UID stands for. Not the other direction: a reverse mapping alone may be the
-    /// remains of an assignment that another one overtook.
+    /// Adds the reverse direction only: a reverse cell alone may be an orphan of an assignment that lost a
+    /// race.
     pub fn insert_name(&self, uid: KindUid, name: Name) {
         self.names.insert(uid, name);
     }
 
-    /// Drops a name that the table does not hold any more.
-    pub fn forget_name(&self, name: &KindName) {
+    /// Removes a name that is no longer in the table.
+    pub fn invalidate_name(&self, name: &KindName) {
         self.uids.invalidate(name);
     }
 
-    /// Drops a UID that the table does not hold any more.
-    pub fn forget_uid(&self, uid: &KindUid) {
+    /// Removes a UID that is no longer in the table.
+    pub fn invalidate_uid(&self, uid: &KindUid) {
         self.names.invalidate(uid);
     }
 }
@@ -108,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mapping_goes_when_its_time_is_over_however_often_it_is_asked_for() {
+    fn entries_expire_despite_hits() {
         let cache = cache(Some(Duration::from_millis(1)));
         let (name, uid) = entry(7);
         cache.insert(UidKind::Tagk, &name, uid);
@@ -121,24 +120,24 @@ mod tests {
     }
 
     #[test]
-    fn what_is_held_is_bounded_in_bytes() {
+    fn memory_is_bounded() {
         let cache = cache(None);
         for (name, uid) in (1..10_000).map(entry) {
             cache.insert(UidKind::Metric, &name, uid);
         }
         cache.uids.run_pending_tasks();
         cache.names.run_pending_tasks();
-        let held = cache.uids.entry_count();
+        let entries = cache.uids.entry_count();
         assert!(
-            (1..=100_000 / u64::from(ENTRY_BYTES)).contains(&held),
-            "{held} entries"
+            (1..=100_000 / u64::from(ENTRY_BYTES)).contains(&entries),
+            "{entries} entries"
         );
         assert!(cache.uids.weighted_size() <= 100_000);
         assert!(cache.names.weighted_size() <= 100_000);
     }
 
     #[test]
-    fn kinds_are_apart_and_a_reverse_mapping_names_no_uid() {
+    fn kinds_are_separate_and_a_reverse_mapping_adds_no_forward_one() {
         let cache = cache(None);
         let (name, uid) = entry(7);
         cache.insert_name((UidKind::Tagk, uid), name.clone());

@@ -1,13 +1,13 @@
-//! What can go wrong with a name or a UID. `grpc/status.rs` says which code each error gets.
+//! Errors of assignments and look-ups. `grpc/status.rs` maps each to a code.
 
 use oxtsdb_row_store::StoreError;
 use oxtsdb_schema::uid_table::CounterError;
 use oxtsdb_schema::{Name, Uid, UidKind, UidWidth};
 
-/// Why a name got no UID, or a UID no name.
+/// The error of one name or UID.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum UidServiceError {
-    /// Nobody has given this name a UID.
+    /// The name has no UID.
     #[error("no such name for `{kind}`: `{name}`")]
     NameNotFound {
         /// Its kind.
@@ -15,7 +15,7 @@ pub enum UidServiceError {
         /// The name.
         name: Name,
     },
-    /// No name has this UID.
+    /// The UID has no name.
     #[error("no such UID for `{kind}`: {uid}")]
     UidNotFound {
         /// Its kind.
@@ -23,7 +23,7 @@ pub enum UidServiceError {
         /// The UID.
         uid: Uid,
     },
-    /// A UID was asked for that is no UID of this deployment.
+    /// The UID in a request does not have the configured width.
     #[error("UID {uid} of `{kind}` has {} bytes, this deployment's have {expected}", .uid.width())]
     UidWidth {
         /// Its kind.
@@ -33,7 +33,7 @@ pub enum UidServiceError {
         /// The width of the kind.
         expected: UidWidth,
     },
-    /// The name has a UID that is no UID of this deployment: a width was changed.
+    /// The stored UID does not have the configured width: a width was changed.
     #[error(
         "`{name}` of `{kind}` has a stored UID of {found} bytes, but the configured width is \
          {configured}: a width must never change while there is data"
@@ -48,7 +48,7 @@ pub enum UidServiceError {
         /// The width of the kind.
         configured: UidWidth,
     },
-    /// The name is unknown and the deployment does not assign UIDs of its kind on write.
+    /// The name is unknown, and writes do not assign UIDs of its kind.
     #[error("no such name for `{kind}`: `{name}`, and names of this kind are not created on first use")]
     AutoCreateDisabled {
         /// Its kind.
@@ -66,7 +66,7 @@ pub enum UidServiceError {
         /// The largest number.
         max: u64,
     },
-    /// Every random UID that was drawn is in use. Another try may have more luck.
+    /// Every random UID that was drawn is in use. A retry may succeed.
     #[error("{draws} random UIDs of `{kind}` in a row were in use")]
     NoFreeRandomUid {
         /// The kind.
@@ -74,14 +74,14 @@ pub enum UidServiceError {
         /// How many were drawn.
         draws: usize,
     },
-    /// The counter lies behind UIDs in use. It has moved on: another try may succeed.
+    /// The counter is behind UIDs in use. It has advanced: a retry may succeed.
     #[error(
         "the counter of `{kind}` lies behind UIDs that are in use, up to number {number}; check the table"
     )]
     CounterBehind {
         /// The kind.
         kind: UidKind,
-        /// The last number tried.
+        /// The last number that was tried.
         number: u64,
     },
     /// The counter cell does not hold 8 bytes.
@@ -89,7 +89,7 @@ pub enum UidServiceError {
     CounterUnreadable {
         /// The kind.
         kind: UidKind,
-        /// What it holds.
+        /// The decoding error.
         source: CounterError,
     },
     /// The counter cell holds a negative number.
@@ -97,32 +97,32 @@ pub enum UidServiceError {
     CounterNegative {
         /// The kind.
         kind: UidKind,
-        /// What it holds.
+        /// The value.
         number: i64,
     },
-    /// A reverse mapping is no name.
+    /// A reverse mapping is empty.
     #[error("the reverse mapping of `{kind}` {uid} holds no name")]
     EmptyName {
         /// The kind.
         kind: UidKind,
-        /// Where it is.
+        /// The UID.
         uid: Uid,
     },
-    /// Others changed the same cells again and again. Another try will succeed when they are done.
-    #[error("`{name}` of `{kind}` was not assigned: others kept changing the table meanwhile")]
+    /// Other processes kept changing the same cells. A retry succeeds once they stop.
+    #[error("`{name}` of `{kind}` was not assigned: other writers kept changing the table")]
     Contended {
         /// Its kind.
         kind: UidKind,
         /// The name.
         name: Name,
     },
-    /// Too many names wait to be assigned.
-    #[error("too many names wait to be assigned, {limit} bytes of names are allowed")]
+    /// The queue of names to assign is full.
+    #[error("the queue of names to assign is full, limit is {limit} bytes")]
     Overloaded {
         /// The limit, in bytes.
         limit: usize,
     },
-    /// The task that did the work ended early: a fault of ours.
+    /// The task of the assignment terminated early: a bug.
     #[error("the assignment was interrupted")]
     Interrupted,
     /// The store failed.

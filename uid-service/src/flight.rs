@@ -1,7 +1,7 @@
-//! Equal work that is wanted several times at once is done once.
+//! Single flight: concurrent requests for one key share one operation.
 //!
-//! Who asks first for a key leads: it does the work for all of its keys in one batch. Who asks for
-//! the same key meanwhile follows: it waits for that answer.
+//! The first request for a key becomes its leader, and resolves all of its keys in one batch. Requests that
+//! arrive for the same key meanwhile become followers, and wait for the leader's result.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -10,107 +10,108 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
-/// The answers of a leader, in the order of its keys; none until it has them.
-type Answers<V> = Option<Arc<[V]>>;
+/// The results of a leader, in the order of its keys; `None` while it works.
+type Results<V> = Option<Arc<[V]>>;
 
-/// Work under way, by key. Cloning is cheap and shares it.
+/// Operations in flight, by key.
 #[derive(Debug)]
 pub(crate) struct Flights<K, V> {
-    under_way: Arc<Mutex<HashMap<K, Follower<V>>>>,
+    in_flight: Arc<Mutex<HashMap<K, Follower<V>>>>,
 }
 
-/// Waits for the answer to one key.
+/// Waits for the result of one key.
 #[derive(Debug)]
 pub(crate) struct Follower<V> {
-    answers: watch::Receiver<Answers<V>>,
-    place: usize,
-    leads: bool,
+    results: watch::Receiver<Results<V>>,
+    /// Index of the key among the leader's keys.
+    index: usize,
+    is_leader: bool,
 }
 
-/// The duty to find the answers for some keys. Dropped without them, it tells the followers so.
+/// The obligation to resolve some keys. Dropping it without results wakes the followers with `None`.
 #[derive(Debug)]
 pub(crate) struct Leader<K: Hash + Eq, V> {
     keys: Vec<K>,
-    answers: watch::Sender<Answers<V>>,
-    under_way: Arc<Mutex<HashMap<K, Follower<V>>>>,
+    results: watch::Sender<Results<V>>,
+    in_flight: Arc<Mutex<HashMap<K, Follower<V>>>>,
 }
 
 impl<K: Hash + Eq + Clone, V: Clone> Flights<K, V> {
     pub(crate) fn new() -> Self {
         Self {
-            under_way: Arc::default(),
+            in_flight: Arc::default(),
         }
     }
 
-    /// A follower for each key, in their order, and the duty for those that nobody does yet.
+    /// Returns a follower for each key, in their order, and the leader of the keys that are not in flight.
     pub(crate) fn join(&self, keys: impl IntoIterator<Item = K>) -> (Vec<Follower<V>>, Option<Leader<K, V>>) {
         let (sender, receiver) = watch::channel(None);
-        let mut led = Vec::new();
-        let mut under_way = self.under_way.lock();
+        let mut new_keys = Vec::new();
+        let mut in_flight = self.in_flight.lock();
         let followers = keys
             .into_iter()
             .map(|key| {
-                if let Some(other) = under_way.get(&key) {
-                    return other.follow(false);
+                if let Some(other) = in_flight.get(&key) {
+                    return other.follow();
                 }
                 let mine = Follower {
-                    answers: receiver.clone(),
-                    place: led.len(),
-                    leads: true,
+                    results: receiver.clone(),
+                    index: new_keys.len(),
+                    is_leader: true,
                 };
-                under_way.insert(key.clone(), mine.follow(false));
-                led.push(key);
+                in_flight.insert(key.clone(), mine.follow());
+                new_keys.push(key);
                 mine
             })
             .collect();
-        drop(under_way);
-        let leader = (!led.is_empty()).then(|| Leader {
-            keys: led,
-            answers: sender,
-            under_way: self.under_way.clone(),
+        drop(in_flight);
+        let leader = (!new_keys.is_empty()).then(|| Leader {
+            keys: new_keys,
+            results: sender,
+            in_flight: self.in_flight.clone(),
         });
         (followers, leader)
     }
 }
 
 impl<K: Hash + Eq, V> Leader<K, V> {
-    /// What to find answers for; no key twice.
+    /// The distinct keys to resolve.
     pub(crate) fn keys(&self) -> &[K] {
         &self.keys
     }
 
-    /// Gives the answers, in the order of the keys, to all who wait.
-    pub(crate) fn finish(self, answers: Vec<V>) {
-        self.answers.send_replace(Some(answers.into()));
+    /// Sends the results, in the order of the keys, to all followers.
+    pub(crate) fn finish(self, results: Vec<V>) {
+        self.results.send_replace(Some(results.into()));
     }
 }
 
 impl<K: Hash + Eq, V> Drop for Leader<K, V> {
     fn drop(&mut self) {
-        let mut under_way = self.under_way.lock();
+        let mut in_flight = self.in_flight.lock();
         for key in &self.keys {
-            under_way.remove(key);
+            in_flight.remove(key);
         }
     }
 }
 
 impl<V: Clone> Follower<V> {
-    /// True for the one that asked first, whose duty the key became.
-    pub(crate) fn leads(&self) -> bool {
-        self.leads
+    /// Whether the request of this follower leads the key.
+    pub(crate) fn is_leader(&self) -> bool {
+        self.is_leader
     }
 
-    /// The answer; `None` if the leader was dropped without one.
-    pub(crate) async fn answer(mut self) -> Option<V> {
-        let answers = self.answers.wait_for(Option::is_some).await.ok()?;
-        answers.as_ref()?.get(self.place).cloned()
+    /// Waits for the result; `None` if the leader was dropped without one.
+    pub(crate) async fn result(mut self) -> Option<V> {
+        let results = self.results.wait_for(Option::is_some).await.ok()?;
+        results.as_ref()?.get(self.index).cloned()
     }
 
-    fn follow(&self, leads: bool) -> Self {
+    fn follow(&self) -> Self {
         Self {
-            answers: self.answers.clone(),
-            place: self.place,
-            leads,
+            results: self.results.clone(),
+            index: self.index,
+            is_leader: false,
         }
     }
 }
@@ -120,11 +121,11 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_key_under_way_is_followed_and_then_free_again() {
+    async fn concurrent_requests_share_a_leader() {
         let flights = Flights::new();
         let (first, leader) = flights.join(["a", "b", "a"]);
         assert_eq!(
-            first.iter().map(Follower::leads).collect::<Vec<_>>(),
+            first.iter().map(Follower::is_leader).collect::<Vec<_>>(),
             [true, true, false]
         );
         let leader = leader.unwrap();
@@ -132,12 +133,12 @@ mod tests {
         let (second, other) = flights.join(["c", "b"]);
         assert_eq!(other.unwrap().keys(), ["c"]);
         leader.finish(vec![1, 2]);
-        let mut answers = Vec::new();
+        let mut results = Vec::new();
         for follower in first.into_iter().chain(second) {
-            answers.push(follower.answer().await);
+            results.push(follower.result().await);
         }
         assert_eq!(
-            answers,
+            results,
             [Some(1), Some(2), Some(1), None, Some(2)],
             "the leader of c was dropped"
         );

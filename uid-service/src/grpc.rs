@@ -1,4 +1,4 @@
-//! The gRPC side: decodes requests, calls [`Uids`], encodes answers.
+//! The gRPC adapter: decodes requests, calls [`Uids`], encodes responses.
 
 mod convert;
 mod status;
@@ -20,13 +20,13 @@ use self::convert::PageToken;
 use crate::error::UidServiceError;
 use crate::uids::{Freshness, Purpose, Uids};
 
-/// Bytes of a request, at most: 4096 names of nearly 4 KiB each.
+/// Maximum bytes of a request: 4096 names of nearly 4 KiB each.
 const MAX_REQUEST_BYTES: usize = 16 << 20;
 
-/// Names on a page of suggestions when the client does not say.
+/// Default count of names on a page of suggestions.
 const PAGE_SIZE_DEFAULT: usize = 25;
 
-/// Names on a page of suggestions, at most.
+/// Maximum count of names on a page of suggestions.
 const PAGE_SIZE_MAX: usize = 3000;
 
 /// `UidService` over [`Uids`]. Cloning is cheap.
@@ -35,7 +35,7 @@ pub struct UidServiceHandler {
     uids: Arc<Uids>,
 }
 
-/// The service as tonic serves it.
+/// The tonic service.
 pub fn server(uids: Uids) -> UidServiceServer<UidServiceHandler> {
     UidServiceServer::new(UidServiceHandler { uids: Arc::new(uids) })
         .max_decoding_message_size(MAX_REQUEST_BYTES)
@@ -51,7 +51,7 @@ impl UidService for UidServiceHandler {
         &self,
         request: Request<pb::GetOrCreateUidsRequest>,
     ) -> Result<Response<pb::GetOrCreateUidsResponse>, Status> {
-        use pb::get_or_create_uids_response::{Result as Answer, result::Outcome};
+        use pb::get_or_create_uids_response::{Result as ItemResult, result::Outcome};
 
         let request = request.into_inner();
         let purpose = if request.explicit {
@@ -59,23 +59,23 @@ impl UidService for UidServiceHandler {
         } else {
             Purpose::Write
         };
-        let (names, refused) = self.names(&request.names, &self.uids.layout().name_rules)?;
+        let (names, invalid) = self.names(&request.names, &self.uids.layout().name_rules)?;
         let assigned = self.uids.get_or_create(&names, purpose).await;
         // When nothing was done, the call may as well be repeated as a whole.
         if !assigned.iter().any(Result::is_ok) {
             fail_if_unavailable(&assigned)?;
         }
-        let results = in_order(refused, assigned, |outcome| match outcome {
-            Ok(Ok(assigned)) => Answer {
+        let results = in_order(invalid, assigned, |outcome| match outcome {
+            Ok(Ok(assigned)) => ItemResult {
                 outcome: Some(Outcome::Uid(convert::uid_bytes(assigned.uid))),
                 created: assigned.created,
             },
-            Ok(Err(failure)) => Answer {
+            Ok(Err(failure)) => ItemResult {
                 outcome: Some(Outcome::Error(status::item(&failure))),
                 created: false,
             },
-            Err(refusal) => Answer {
-                outcome: Some(Outcome::Error(refusal)),
+            Err(error) => ItemResult {
+                outcome: Some(Outcome::Error(error)),
                 created: false,
             },
         });
@@ -86,20 +86,20 @@ impl UidService for UidServiceHandler {
         &self,
         request: Request<pb::LookupUidsRequest>,
     ) -> Result<Response<pb::LookupUidsResponse>, Status> {
-        use pb::lookup_uids_response::{Result as Answer, result::Outcome};
+        use pb::lookup_uids_response::{Result as ItemResult, result::Outcome};
 
         let request = request.into_inner();
-        let (names, refused) = self.names(&request.names, convert::any_stored())?;
+        let (names, invalid) = self.names(&request.names, convert::any_stored())?;
         let found = self
             .uids
             .lookup_uids(&names, freshness(request.bypass_cache))
             .await;
         fail_if_unavailable(&found)?;
-        let results = in_order(refused, found, |outcome| Answer {
+        let results = in_order(invalid, found, |outcome| ItemResult {
             outcome: Some(match outcome {
                 Ok(Ok(uid)) => Outcome::Uid(convert::uid_bytes(uid)),
                 Ok(Err(failure)) => Outcome::Error(status::item(&failure)),
-                Err(refusal) => Outcome::Error(refusal),
+                Err(error) => Outcome::Error(error),
             }),
         });
         Ok(Response::new(pb::LookupUidsResponse { results }))
@@ -109,22 +109,22 @@ impl UidService for UidServiceHandler {
         &self,
         request: Request<pb::LookupNamesRequest>,
     ) -> Result<Response<pb::LookupNamesResponse>, Status> {
-        use pb::lookup_names_response::{Result as Answer, result::Outcome};
+        use pb::lookup_names_response::{Result as ItemResult, result::Outcome};
 
         let request = request.into_inner();
         convert::check_batch("uids", request.uids.len())?;
         let width = |kind| self.uids.layout().width(kind);
-        let (uids, refused) = partition(&request.uids, |place, uid| convert::uid(place, uid, width));
+        let (uids, invalid) = partition(&request.uids, |index, uid| convert::uid(index, uid, width));
         let found = self
             .uids
             .lookup_names(&uids, freshness(request.bypass_cache))
             .await;
         fail_if_unavailable(&found)?;
-        let results = in_order(refused, found, |outcome| Answer {
+        let results = in_order(invalid, found, |outcome| ItemResult {
             outcome: Some(match outcome {
                 Ok(Ok(name)) => Outcome::Name(name.to_text()),
                 Ok(Err(failure)) => Outcome::Error(status::item(&failure)),
-                Err(refusal) => Outcome::Error(refusal),
+                Err(error) => Outcome::Error(error),
             }),
         });
         Ok(Response::new(pb::LookupNamesResponse { results }))
@@ -187,8 +187,8 @@ impl UidService for UidServiceHandler {
     ) -> Result<Response<Batches>, Status> {
         let request = request.into_inner();
         let mut kinds = Vec::with_capacity(request.kinds.len().min(UidKind::ALL.len()));
-        for (place, number) in request.kinds.iter().enumerate() {
-            let kind = convert::kind_of(&format!("kinds[{place}]"), *number)?;
+        for (index, number) in request.kinds.iter().enumerate() {
+            let kind = convert::kind_of(&format!("kinds[{index}]"), *number)?;
             if !kinds.contains(&kind) {
                 kinds.push(kind);
             }
@@ -257,7 +257,7 @@ impl UidService for UidServiceHandler {
     }
 }
 
-/// What was asked for and can be, and a refusal in the place of each other item.
+/// The valid items of a request, and for each item its error if it is invalid.
 type Partition<T> = (Vec<T>, Vec<Option<ItemError>>);
 
 impl UidServiceHandler {
@@ -267,41 +267,41 @@ impl UidServiceHandler {
         rules: &NameRules,
     ) -> Result<Partition<crate::table::KindName>, Status> {
         convert::check_batch("names", names.len())?;
-        Ok(partition(names, |place, name| convert::name(place, name, rules)))
+        Ok(partition(names, |index, name| convert::name(index, name, rules)))
     }
 }
 
 fn partition<M, T>(items: &[M], convert: impl Fn(usize, &M) -> Result<T, Box<ItemError>>) -> Partition<T> {
     let mut good = Vec::with_capacity(items.len());
-    let refused = items
+    let invalid = items
         .iter()
         .enumerate()
-        .map(|(place, item)| match convert(place, item) {
+        .map(|(index, item)| match convert(index, item) {
             Ok(item) => {
                 good.push(item);
                 None
             }
-            Err(refusal) => Some(*refusal),
+            Err(error) => Some(*error),
         })
         .collect();
-    (good, refused)
+    (good, invalid)
 }
 
-/// Puts the outcomes of the good items between the refusals of the others.
+/// Merges the outcomes of the valid items with the errors of the others, in the order of the request.
 fn in_order<T, A>(
-    refused: Vec<Option<ItemError>>,
+    invalid: Vec<Option<ItemError>>,
     outcomes: Vec<T>,
-    answer: impl Fn(Result<T, ItemError>) -> A,
+    convert: impl Fn(Result<T, ItemError>) -> A,
 ) -> Vec<A> {
     let mut outcomes = outcomes.into_iter();
-    refused
+    invalid
         .into_iter()
-        .filter_map(|refusal| refusal.map(Err).or_else(|| outcomes.next().map(Ok)))
-        .map(answer)
+        .filter_map(|error| error.map(Err).or_else(|| outcomes.next().map(Ok)))
+        .map(convert)
         .collect()
 }
 
-/// Fails the call if the store did not answer: it can be repeated as a whole.
+/// Fails the whole call if the store is unavailable: the client can retry all of it.
 fn fail_if_unavailable<T>(outcomes: &[Result<T, UidServiceError>]) -> Result<(), Status> {
     let mut failures = outcomes.iter().filter_map(|outcome| outcome.as_ref().err());
     failures

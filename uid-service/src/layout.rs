@@ -1,5 +1,4 @@
-//! How the UIDs of a deployment look. Nothing in storage records it: it is a property of the tables
-//! that the settings must state truly.
+//! The format of a deployment's UIDs. Storage does not record it: the settings must match the tables.
 
 use oxtsdb_schema::{NameRules, UidKind, UidWidth, UidWidths};
 
@@ -24,7 +23,7 @@ impl<T> PerKind<T> {
         }
     }
 
-    /// The value of a kind, to change it.
+    /// The mutable value of a kind.
     pub fn get_mut(&mut self, kind: UidKind) -> &mut T {
         match kind {
             UidKind::Metric => &mut self.metric,
@@ -34,23 +33,23 @@ impl<T> PerKind<T> {
     }
 }
 
-/// How the UIDs of one kind look.
+/// The format of the UIDs of one kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KindLayout {
     /// Bytes of a UID.
     pub width: UidWidth,
-    /// UIDs are drawn at random in place of counted up; metrics only, of at most 7 bytes.
+    /// UIDs are random, not sequential; metrics only, of at most 7 bytes.
     pub random: bool,
-    /// Writers may have UIDs of this kind assigned; if not, only an explicit call assigns.
+    /// Writes assign UIDs of this kind to new names; if not, only explicit calls do.
     pub auto_create: bool,
 }
 
-/// How all UIDs look, and which names they may have.
+/// The format of all UIDs, and the rules of names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UidLayout {
     /// By kind.
     pub kinds: PerKind<KindLayout>,
-    /// Which names are given UIDs.
+    /// The names that can be assigned a UID.
     pub name_rules: NameRules,
 }
 

@@ -1,5 +1,5 @@
-//! The UID service: names of metrics, tag keys and tag values, and the UIDs that stand for them in
-//! row keys. It owns table `tsdb-uid`.
+//! The UID service: maps names of metrics, tag keys and tag values to the UIDs that represent them in row
+//! keys. It owns table `tsdb-uid`.
 //!
 //! ```text
 //!   grpc ─► uids ─┬─► lookup ──┬─► cache
@@ -8,8 +8,8 @@
 //!                 └─► usage ───┘
 //! ```
 //!
-//! What always holds, whatever races and crashes there were: a name has one UID, a UID has one
-//! name, and a name that has a UID can be read back from it. [`assign`] says how.
+//! Invariants, under all races and crashes: a name has one UID, a UID has one name, and a name that has a
+//! UID can be read back from it. [`assign`] describes how they are kept.
 
 pub mod assign;
 pub mod cache;
@@ -38,7 +38,7 @@ pub use crate::settings::UidSettings;
 use crate::table::UidTable;
 use crate::uids::Uids;
 
-/// What the service keeps in its store.
+/// The table and the resources that the service needs of its store.
 ///
 /// # Errors
 ///
@@ -57,13 +57,13 @@ pub fn store_part(settings: &UidSettings) -> Result<StorePart, SettingError> {
     })
 }
 
-/// Memory that the embedded store of names wants: less than one for points.
+/// Memory of the embedded store of names: less than that of one for points.
 const STORE_BYTES: u64 = 96 << 20;
 
-/// Files that the embedded store of names keeps open.
+/// Files that the embedded store of names keeps open at most.
 const OPEN_FILES: usize = 64;
 
-/// The service over a store that has the tables of [`store_part`].
+/// Assembles the service over a store that has the tables of [`store_part`].
 ///
 /// # Errors
 ///

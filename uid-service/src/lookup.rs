@@ -1,7 +1,7 @@
-//! Names to UIDs and UIDs to names: the cache, else one read for all who ask at once.
+//! Look-ups of UIDs by name and of names by UID, from the cache or by one read for all concurrent requests.
 //!
-//! A read that another caller began may have begun before a mapping was made. What it found is true
-//! for ever; that it found nothing is not, so who must know reads again.
+//! A read that another request started may predate an assignment. Its hits are valid, because mappings are
+//! permanent; its misses may be stale. A look-up that needs a certain miss reads again.
 
 use std::hash::Hash;
 
@@ -14,19 +14,19 @@ use crate::error::UidServiceError;
 use crate::flight::Flights;
 use crate::table::{KindName, KindUid, UidTable};
 
-/// An answer for one item: what was found, if anything.
+/// The result for one item: the mapping, if it exists.
 type Found<V> = Result<Option<V>, UidServiceError>;
 
-/// What it means that nothing was found.
+/// How reliable a miss must be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Absence {
-    /// There was nothing when the call came, or later.
+    /// The mapping did not exist at some time after the look-up started.
     Certain,
-    /// There was nothing a moment ago; the caller will look again.
+    /// The mapping may have been assigned just before the look-up; the caller checks again.
     Provisional,
 }
 
-/// Finds mappings.
+/// Looks up mappings.
 #[derive(Debug)]
 pub(crate) struct Lookup {
     table: UidTable,
@@ -45,13 +45,13 @@ impl Lookup {
         }
     }
 
-    /// The UIDs of names, in their order.
+    /// Returns the UIDs of names, in their order.
     pub(crate) async fn uids(&self, names: &[KindName], absence: Absence) -> Vec<Found<Uid>> {
         let read = |names: Vec<KindName>| async move { self.read_uids(&names).await }.boxed();
         look_up(names, |name| self.cache.uid(name), &self.uid_reads, read, absence).await
     }
 
-    /// The names of UIDs, in their order.
+    /// Returns the names of UIDs, in their order.
     pub(crate) async fn names(&self, uids: &[KindUid]) -> Vec<Found<Name>> {
         let read = |uids: Vec<KindUid>| async move { self.read_names(&uids).await }.boxed();
         look_up(
@@ -64,30 +64,30 @@ impl Lookup {
         .await
     }
 
-    /// As [`Lookup::uids`], from the store in any case. The cache learns of it.
+    /// As [`Lookup::uids`], but bypasses the cache and updates it.
     pub(crate) async fn read_uids(&self, names: &[KindName]) -> Vec<Found<Uid>> {
-        let answers = self.table.uids(names).await;
-        for (key, answer) in names.iter().zip(&answers) {
-            match answer {
+        let results = self.table.uids(names).await;
+        for (key, result) in names.iter().zip(&results) {
+            match result {
                 Ok(Some(uid)) => self.cache.insert(key.0, &key.1, *uid),
-                Ok(None) => self.cache.forget_name(key),
+                Ok(None) => self.cache.invalidate_name(key),
                 Err(_) => {}
             }
         }
-        answers
+        results
     }
 
-    /// As [`Lookup::names`], from the store in any case. The cache learns of it.
+    /// As [`Lookup::names`], but bypasses the cache and updates it.
     pub(crate) async fn read_names(&self, uids: &[KindUid]) -> Vec<Found<Name>> {
-        let answers = self.table.names(uids).await;
-        for (key, answer) in uids.iter().zip(&answers) {
-            match answer {
+        let results = self.table.names(uids).await;
+        for (key, result) in uids.iter().zip(&results) {
+            match result {
                 Ok(Some(name)) => self.cache.insert_name(*key, name.clone()),
-                Ok(None) => self.cache.forget_uid(key),
+                Ok(None) => self.cache.invalidate_uid(key),
                 Err(_) => {}
             }
         }
-        answers
+        results
     }
 }
 
@@ -102,35 +102,35 @@ where
     K: Hash + Eq + Clone,
     V: Clone,
 {
-    let mut answers: Vec<Found<V>> = keys.iter().map(|key| Ok(cached(key))).collect();
+    let mut results: Vec<Found<V>> = keys.iter().map(|key| Ok(cached(key))).collect();
     let missing: Vec<usize> = (0..keys.len())
-        .filter(|place| matches!(answers[*place], Ok(None)))
+        .filter(|index| matches!(results[*index], Ok(None)))
         .collect();
     if missing.is_empty() {
-        return answers;
+        return results;
     }
-    let (followers, leader) = reads.join(missing.iter().map(|place| keys[*place].clone()));
+    let (followers, leader) = reads.join(missing.iter().map(|index| keys[*index].clone()));
     if let Some(leader) = leader {
         let found = read(leader.keys().to_vec()).await;
         leader.finish(found);
     }
     let mut unread = Vec::new();
-    for (place, follower) in missing.into_iter().zip(followers) {
-        let is_ours = follower.leads();
-        match follower.answer().await {
-            Some(Ok(None)) if !is_ours && absence == Absence::Certain => unread.push(place),
-            Some(answer) => answers[place] = answer,
-            // A leader whose caller went away leaves its keys unread.
-            None => unread.push(place),
+    for (index, follower) in missing.into_iter().zip(followers) {
+        let is_leader = follower.is_leader();
+        match follower.result().await {
+            Some(Ok(None)) if !is_leader && absence == Absence::Certain => unread.push(index),
+            Some(result) => results[index] = result,
+            // The caller of the leader cancelled its request.
+            None => unread.push(index),
         }
     }
     if !unread.is_empty() {
-        let keys = unread.iter().map(|place| keys[*place].clone()).collect();
-        for (place, answer) in unread.into_iter().zip(read(keys).await) {
-            answers[place] = answer;
+        let keys = unread.iter().map(|index| keys[*index].clone()).collect();
+        for (index, result) in unread.into_iter().zip(read(keys).await) {
+            results[index] = result;
         }
     }
-    answers
+    results
 }
 
 #[cfg(test)]
@@ -142,7 +142,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_read_that_began_too_early_does_not_hide_a_mapping() {
+    async fn a_stale_miss_is_read_again() {
         let reads = Flights::new();
         let (begun, go_on) = (Notify::new(), Notify::new());
         let (count, assigned) = (AtomicUsize::new(0), AtomicBool::new(false));
@@ -171,11 +171,15 @@ mod tests {
             (provisional, certain)
         };
         let (early, (provisional, certain)) = tokio::join!(early, late);
-        let only = |answers: Vec<Found<i32>>| answers.into_iter().next().unwrap().unwrap();
+        let only = |results: Vec<Found<i32>>| results.into_iter().next().unwrap().unwrap();
         assert_eq!(
             (only(early), only(provisional), only(certain)),
             (None, None, Some(7))
         );
-        assert_eq!(count.into_inner(), 2, "the provisional one followed");
+        assert_eq!(
+            count.into_inner(),
+            2,
+            "the provisional look-up followed the first read"
+        );
     }
 }

@@ -1,8 +1,8 @@
-//! Names of one kind in byte order: by prefix in pages, or all of them.
+//! Names of one kind in byte order: pages of those with a prefix, or an export of all.
 //!
-//! A page says where the next one begins by its last name, so it does not matter what is assigned
-//! between two pages. (OpenTSDB's empty prefix leaves out names that begin with a blank, `~` or an
-//! accented letter; here it means all names.)
+//! The last name of a page is the cursor of the next one, so names that are assigned between two pages cause
+//! neither gaps nor duplicates. (OpenTSDB's empty prefix omits names that begin with a blank, `~` or an
+//! accented letter; here it selects all names.)
 
 use std::collections::VecDeque;
 
@@ -26,26 +26,26 @@ pub struct Mapping {
     pub uid: Uid,
 }
 
-/// Some mappings in byte order of their names.
+/// A page of mappings in byte order of their names.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Page {
     /// The mappings.
     pub mappings: Vec<Mapping>,
-    /// True if there are more behind the last one.
+    /// Whether more mappings follow.
     pub more: bool,
 }
 
-/// Mappings in one message, at most.
+/// Maximum count of mappings in a message.
 pub const MAX_MAPPINGS: usize = 4096;
 
-/// Bytes of names in one page or message, except that there is always one name: a quarter of what
-/// gRPC clients take by default.
+/// Maximum bytes of names in a page or message, which has at least one name: a quarter of the default message
+/// limit of gRPC clients.
 const MAX_BYTES: usize = 1 << 20;
 
 /// Reads a page of names that begin with `prefix` and come after `after`.
 ///
-/// A row that cannot be decoded is passed over and logged: it names no UID that a client could use, and must
-/// not hide the names behind it.
+/// A row that cannot be decoded is logged and skipped: it has no usable UID, and must not hide the names after
+/// it.
 pub(crate) async fn page(
     table: &UidTable,
     kind: UidKind,
@@ -54,7 +54,7 @@ pub(crate) async fn page(
     size: usize,
 ) -> Result<Page, UidServiceError> {
     let mut scan = scan(Scan::prefix(prefix), kind, after);
-    // No limit of rows: those that are passed over would count too, and end the page early.
+    // Without a row limit: skipped rows would count, and end the page early.
     scan.batch_rows = scan.batch_rows.min(size + 1);
     let mut rows = table.store().scan(table.name(), scan).await?;
     let mut page = Page::default();
@@ -64,7 +64,7 @@ pub(crate) async fn page(
             let mapping = match mapping(table, kind, &row) {
                 Ok(mapping) => mapping,
                 Err(error) => {
-                    warn!(%kind, %error, "passed over a damaged row of names");
+                    warn!(%kind, %error, "skipped a damaged row of names");
                     continue;
                 }
             };
@@ -78,8 +78,8 @@ pub(crate) async fn page(
     Ok(page)
 }
 
-/// All mappings of the kinds, which are in order, after a name of the first of them. Batches are
-/// not empty and have at most [`MAX_MAPPINGS`].
+/// Streams all mappings of `kinds`, in that order; those of the first kind start after the name `after`.
+/// Batches are not empty and have at most [`MAX_MAPPINGS`] mappings.
 pub(crate) fn export(
     table: UidTable,
     kinds: Vec<UidKind>,
@@ -90,7 +90,7 @@ pub(crate) fn export(
         kinds: kinds.into(),
         after,
         rows: None,
-        read: VecDeque::new(),
+        buffered: VecDeque::new(),
     };
     futures::stream::try_unfold(export, |mut export| async move {
         let batch = export.next_batch().await?;
@@ -104,8 +104,8 @@ struct Export {
     kinds: VecDeque<UidKind>,
     after: Option<Name>,
     rows: Option<(UidKind, RowStream)>,
-    /// Read and not yet handed out.
-    read: VecDeque<Mapping>,
+    /// Read and not yet returned.
+    buffered: VecDeque<Mapping>,
 }
 
 impl Export {
@@ -113,12 +113,12 @@ impl Export {
         let mut batch = Vec::new();
         let mut bytes = 0;
         loop {
-            while let Some(mapping) = self.read.front() {
+            while let Some(mapping) = self.buffered.front() {
                 bytes += mapping.name.as_bytes().len();
                 if batch.len() == MAX_MAPPINGS || (bytes > MAX_BYTES && !batch.is_empty()) {
                     return Ok(batch);
                 }
-                batch.extend(self.read.pop_front());
+                batch.extend(self.buffered.pop_front());
             }
             if !self.read_more().await? {
                 return Ok(batch);
@@ -126,7 +126,7 @@ impl Export {
         }
     }
 
-    /// Reads some mappings; false at the end of the last kind.
+    /// Opens the scan of the next kind, or buffers a batch of the current one; returns false at the end.
     async fn read_more(&mut self) -> Result<bool, UidServiceError> {
         let Some((kind, rows)) = &mut self.rows else {
             let Some(kind) = self.kinds.pop_front() else {
@@ -140,7 +140,7 @@ impl Export {
         match rows.try_next().await? {
             Some(batch) => {
                 for row in &batch {
-                    self.read.push_back(mapping(&self.table, *kind, row)?);
+                    self.buffered.push_back(mapping(&self.table, *kind, row)?);
                 }
             }
             None => self.rows = None,
@@ -149,7 +149,7 @@ impl Export {
     }
 }
 
-/// The forward mappings of a kind within the range of `scan`, without the row of the counters.
+/// Restricts `scan` to the forward mappings of a kind, without the counters' row.
 fn scan(mut scan: Scan, kind: UidKind, after: Option<&[u8]>) -> Scan {
     scan.columns = column(ID, kind);
     scan.batch_rows = 256;

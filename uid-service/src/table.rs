@@ -1,4 +1,4 @@
-//! Table `tsdb-uid` in terms of names and UIDs. The bytes are `oxtsdb_schema::uid_table`'s.
+//! Typed access to table `tsdb-uid`. `oxtsdb_schema::uid_table` defines its bytes.
 
 use std::sync::Arc;
 
@@ -19,13 +19,13 @@ pub type KindName = (UidKind, Name);
 /// A UID of one kind.
 pub type KindUid = (UidKind, Uid);
 
-/// The family of forward mappings and counters, as the store wants it.
+/// The family of forward mappings and counters.
 pub(crate) const ID: &str = as_text(ID_FAMILY);
 
-/// The family of reverse mappings, as the store wants it.
+/// The family of reverse mappings.
 pub(crate) const NAME: &str = as_text(NAME_FAMILY);
 
-/// First row that is not the counters': names begin here.
+/// The first row key after the counters' row: the first possible name.
 pub(crate) const FIRST_NAME_ROW: &[u8] = &[0, 0];
 
 const fn as_text(family: &[u8]) -> &str {
@@ -35,7 +35,7 @@ const fn as_text(family: &[u8]) -> &str {
     }
 }
 
-/// The table, its layout, and the store that it is in. Cloning is cheap.
+/// The table, its layout and its store. Cloning is cheap.
 #[derive(Clone, Debug)]
 pub struct UidTable {
     store: Arc<dyn RowStore>,
@@ -46,17 +46,16 @@ pub struct UidTable {
 /// A kind's counter cell.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Counter {
-    /// The highest number handed out; 0 for an absent cell.
+    /// The highest reserved number; 0 for an absent cell.
     pub(crate) number: u64,
-    /// The cell, for a condition on it.
+    /// The value of the cell, for a condition on it.
     pub(crate) stored: Option<Vec<u8>>,
 }
 
 impl UidTable {
-    /// The table `name` of a store, which is there with both families. Nothing is read yet; see
-    /// [`UidTable::check_widths`].
+    /// Binds the existing table `name` of a store. Reads nothing.
     ///
-    /// Names that are longer than a row key of this table can be are no names of the layout then.
+    /// Lowers the layout's maximum length of names to the maximum length of the table's row keys.
     pub fn new(store: Arc<dyn RowStore>, name: TableName, mut layout: UidLayout) -> Self {
         let max_length = &mut layout.name_rules.max_length;
         *max_length = store.max_row_key(&name).min(*max_length);
@@ -67,7 +66,7 @@ impl UidTable {
         }
     }
 
-    /// The families of a table of UIDs.
+    /// The definition of a UID table.
     pub fn definition(name: TableName) -> TableDef {
         TableDef::new(name, &[ID, NAME])
     }
@@ -82,12 +81,12 @@ impl UidTable {
         &self.name
     }
 
-    /// How its UIDs look.
+    /// The format of its UIDs and names.
     pub fn layout(&self) -> &UidLayout {
         &self.layout
     }
 
-    /// The UIDs of names, in their order; `None` for a name without one.
+    /// Reads the UIDs of names, in their order; `None` for a name without one.
     pub(crate) async fn uids(&self, names: &[KindName]) -> Vec<Result<Option<Uid>, UidServiceError>> {
         self.read(
             names,
@@ -98,7 +97,7 @@ impl UidTable {
         .await
     }
 
-    /// The names of UIDs, in their order; `None` for a UID without one.
+    /// Reads the names of UIDs, in their order; `None` for a UID without one.
     pub(crate) async fn names(&self, uids: &[KindUid]) -> Vec<Result<Option<Name>, UidServiceError>> {
         self.read(
             uids,
@@ -114,7 +113,7 @@ impl UidTable {
         .await
     }
 
-    /// Whether the UIDs, all of one kind, have a reverse mapping.
+    /// Reads which of the UIDs have a reverse mapping.
     pub(crate) async fn taken(&self, kind: UidKind, uids: &[Uid]) -> Result<Vec<bool>, StoreError> {
         let keys: Vec<Vec<u8>> = uids.iter().map(|uid| uid.as_bytes().to_vec()).collect();
         let rows = self
@@ -125,7 +124,7 @@ impl UidTable {
         Ok(rows.iter().map(taken).collect())
     }
 
-    /// A kind's counter.
+    /// Reads the counter of a kind.
     pub(crate) async fn counter(&self, kind: UidKind) -> Result<Counter, UidServiceError> {
         let row = self.store.get(&self.name, COUNTER_ROW, &column(ID, kind)).await?;
         let Some(stored) = row.as_ref().and_then(|row| value(row, ID, kind)) else {
@@ -143,7 +142,7 @@ impl UidTable {
         })
     }
 
-    /// Puts a cell if it is as expected.
+    /// Puts a cell if it has the expected value. Returns whether it did.
     pub(crate) async fn check_and_put(
         &self,
         cell: CellAddress,
@@ -155,8 +154,8 @@ impl UidTable {
             .await
     }
 
-    /// Removes the reverse mapping of a UID if it holds `name`, in the version that it has now; what
-    /// else its row holds stays.
+    /// Deletes the reverse mapping of a UID if it holds `name`, up to the version that was read. The other
+    /// cells of its row are kept.
     pub(crate) async fn remove_reverse(
         &self,
         kind: UidKind,
@@ -180,7 +179,7 @@ impl UidTable {
         self.store.write(batch).await
     }
 
-    /// The UID that a forward mapping holds.
+    /// Decodes the value of a forward mapping.
     pub(crate) fn stored_uid(&self, (kind, name): &KindName, value: &[u8]) -> Result<Uid, UidServiceError> {
         let configured = self.layout.width(*kind);
         match Uid::from_bytes(value) {
@@ -202,19 +201,18 @@ impl UidTable {
         row_key: impl Fn(&(UidKind, K)) -> Vec<u8>,
         decode: impl Fn(&(UidKind, K), &[u8]) -> Result<V, UidServiceError>,
     ) -> Vec<Result<Option<V>, UidServiceError>> {
-        let mut answers: Vec<_> = keys.iter().map(|_| Ok(None)).collect();
+        let mut results: Vec<_> = keys.iter().map(|_| Ok(None)).collect();
         let longest = self.store.max_row_key(&self.name);
         for kind in UidKind::ALL {
-            // The counters' row holds no mapping, whatever a caller takes for a name; nor does one that
-            // cannot be there.
-            let (places, rows): (Vec<usize>, Vec<Vec<u8>>) = keys
+            // Neither the counters' row nor a row key over the limit can hold a mapping.
+            let (indexes, rows): (Vec<usize>, Vec<Vec<u8>>) = keys
                 .iter()
                 .enumerate()
                 .filter(|(_, key)| key.0 == kind)
-                .map(|(place, key)| (place, row_key(key)))
+                .map(|(index, key)| (index, row_key(key)))
                 .filter(|(_, row)| row.len() <= longest && (family != ID || row != COUNTER_ROW))
                 .unzip();
-            if places.is_empty() {
+            if indexes.is_empty() {
                 continue;
             }
             match self
@@ -223,52 +221,52 @@ impl UidTable {
                 .await
             {
                 Ok(found) => {
-                    for (place, row) in places.into_iter().zip(found) {
+                    for (index, row) in indexes.into_iter().zip(found) {
                         if let Some(stored) = row.as_ref().and_then(|row| value(row, family, kind)) {
-                            answers[place] = decode(&keys[place], stored).map(Some);
+                            results[index] = decode(&keys[index], stored).map(Some);
                         }
                     }
                 }
                 Err(error) => {
-                    warn!(%kind, %error, "UIDs cannot be read");
-                    places
+                    warn!(%kind, %error, "failed to read UIDs");
+                    indexes
                         .into_iter()
-                        .for_each(|place| answers[place] = Err(error.clone().into()));
+                        .for_each(|index| results[index] = Err(error.clone().into()));
                 }
             }
         }
-        answers
+        results
     }
 }
 
-/// Where the forward mapping of a name is.
+/// The cell of a name's forward mapping.
 pub(crate) fn forward_cell(kind: UidKind, name: &Name) -> CellAddress {
     CellAddress::new(name.as_bytes(), ID, kind.qualifier())
 }
 
-/// Where the reverse mapping of a UID is.
+/// The cell of a UID's reverse mapping.
 pub(crate) fn reverse_cell(kind: UidKind, uid: Uid) -> CellAddress {
     CellAddress::new(uid.as_bytes(), NAME, kind.qualifier())
 }
 
-/// Where a kind's counter is.
+/// The cell of a kind's counter.
 pub(crate) fn counter_cell(kind: UidKind) -> CellAddress {
     CellAddress::new(COUNTER_ROW, ID, kind.qualifier())
 }
 
-/// The cells of one kind in one family.
+/// Selects the cells of one kind in one family.
 pub(crate) fn column(family: &str, kind: UidKind) -> ColumnSelection {
     ColumnSelection::Columns(vec![(family.to_owned(), kind.qualifier().to_vec())])
 }
 
-/// The value of a kind's cell. An empty one counts as absent, as it does for a condition.
+/// The value of a kind's cell. An empty value counts as absent, as in a condition.
 pub(crate) fn value<'a>(row: &'a Row, family: &str, kind: UidKind) -> Option<&'a [u8]> {
     row.get(family, kind.qualifier())
         .map(|cell| cell.value)
         .filter(|value| !value.is_empty())
 }
 
-/// Whether a write that ended with this error may have been done.
+/// Whether a write that failed with this error may have been executed.
 pub(crate) fn is_uncertain(error: &StoreError) -> bool {
     error.retry() == Retry::IfIdempotent
 }

@@ -1,4 +1,4 @@
-//! The service without its wire: what the gRPC calls mean, in terms of names and UIDs.
+//! The domain of the service, free of gRPC: assigns and resolves UIDs.
 
 use std::time::SystemTime;
 
@@ -23,19 +23,19 @@ pub struct Uids {
     usage: Usage,
 }
 
-/// Why UIDs are asked for.
+/// Why UIDs are requested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
-    /// A point is being written: kinds that are not created on first use are refused.
+    /// For a point to write: rejects new names of kinds that are not created on first use.
     Write,
-    /// An operator or a tool assigns on purpose.
+    /// An explicit assignment by an operator or a tool.
     Explicit,
 }
 
-/// Where answers may come from.
+/// The source of a look-up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Freshness {
-    /// The cache, else the store.
+    /// The cache; the store on a miss.
     Cached,
     /// The store.
     Store,
@@ -53,15 +53,15 @@ impl Uids {
         }
     }
 
-    /// How the UIDs look.
+    /// The format of the UIDs and names.
     pub fn layout(&self) -> &UidLayout {
         self.table.layout()
     }
 
-    /// The UID of each name, in their order, assigned in that order where there is none.
+    /// Returns the UID of each name, in their order. Names without one are assigned one, in that order.
     ///
-    /// Names are independent: an error of one says nothing of the others. New names of one call and
-    /// kind get consecutive numbers (unless they are random or in use already).
+    /// Each name succeeds or fails independently. New names of one call and kind get consecutive numbers,
+    /// unless UIDs are random or a number is in use already.
     pub async fn get_or_create(
         &self,
         names: &[KindName],
@@ -69,7 +69,7 @@ impl Uids {
     ) -> Vec<Result<Assigned, UidServiceError>> {
         let may_create =
             |kind: UidKind| purpose == Purpose::Explicit || self.layout().kinds.get(kind).auto_create;
-        // An assignment looks again, a refusal does not.
+        // An assignment checks again; a rejection is final.
         let absence = if names.iter().all(|(kind, _)| may_create(*kind)) {
             Absence::Provisional
         } else {
@@ -83,10 +83,10 @@ impl Uids {
             .into_iter()
             .zip(names)
             .enumerate()
-            .map(|(place, (found, (kind, name)))| match found? {
+            .map(|(index, (found, (kind, name)))| match found? {
                 Some(uid) => Ok(Assigned { uid, created: false }),
                 None if may_create(*kind) => {
-                    unknown.push(place);
+                    unknown.push(index);
                     Err(UidServiceError::Interrupted)
                 }
                 None => Err(UidServiceError::AutoCreateDisabled {
@@ -96,15 +96,15 @@ impl Uids {
             })
             .collect();
         if !unknown.is_empty() {
-            let wanted = unknown.iter().map(|place| names[*place].clone()).collect();
-            for (place, outcome) in unknown.into_iter().zip(self.assigner.assign(wanted).await) {
-                outcomes[place] = outcome;
+            let requested = unknown.iter().map(|index| names[*index].clone()).collect();
+            for (index, outcome) in unknown.into_iter().zip(self.assigner.assign(requested).await) {
+                outcomes[index] = outcome;
             }
         }
         outcomes
     }
 
-    /// The UID of each name, in their order; [`UidServiceError::NameNotFound`] if it has none.
+    /// Returns the UID of each name, in their order; [`UidServiceError::NameNotFound`] if it has none.
     pub async fn lookup_uids(
         &self,
         names: &[KindName],
@@ -126,7 +126,7 @@ impl Uids {
             .collect()
     }
 
-    /// The name of each UID, in their order; [`UidServiceError::UidNotFound`] if it has none.
+    /// Returns the name of each UID, in their order; [`UidServiceError::UidNotFound`] if it has none.
     pub async fn lookup_names(
         &self,
         uids: &[KindUid],
@@ -156,8 +156,8 @@ impl Uids {
             .collect()
     }
 
-    /// At most `size` names that begin with `prefix` and come after `after`, in byte order; fewer
-    /// when they are long.
+    /// Returns up to `size` names that begin with `prefix` and follow `after`, in byte order; fewer if they
+    /// are long.
     ///
     /// # Errors
     ///
@@ -172,8 +172,8 @@ impl Uids {
         suggest::page(&self.table, kind, prefix, after, size).await
     }
 
-    /// All mappings of the kinds, by kind in the order given, then in byte order of their names;
-    /// `after` leaves out names of the first kind up to that one.
+    /// Streams all mappings of `kinds`, in that order, then in byte order of their names; those of the first
+    /// kind start after the name `after`.
     pub fn export(
         &self,
         kinds: Vec<UidKind>,
@@ -182,7 +182,7 @@ impl Uids {
         suggest::export(self.table.clone(), kinds, after)
     }
 
-    /// How much of each number space is in use. `now` is the time of the answer.
+    /// Returns the usage of each number space. `now` becomes its read time.
     ///
     /// # Errors
     ///

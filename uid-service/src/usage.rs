@@ -1,4 +1,4 @@
-//! How much of each number space is in use.
+//! Usage of each kind's number space.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
@@ -12,23 +12,23 @@ use crate::error::UidServiceError;
 use crate::layout::{PerKind, UidLayout};
 use crate::table::{FIRST_NAME_ROW, ID, UidTable, column};
 
-/// How much of one kind's number space is in use.
+/// Usage of one kind's number space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KindUsage {
     /// The kind.
     pub kind: UidKind,
-    /// The counter: the highest number handed out. With random UIDs: how many names there are.
+    /// The counter, which is the highest reserved number. With random UIDs: the count of names.
     pub used: u64,
-    /// How many more can be handed out.
+    /// The count of numbers that can still be reserved.
     pub available: u64,
-    /// When the store was asked.
+    /// When the store was read.
     pub read_time: SystemTime,
 }
 
-/// How long a count of random UIDs is good: it takes a scan of the table.
+/// Time to live of a count of random UIDs, which takes a scan of the table.
 const COUNT_AGE: Duration = Duration::from_secs(60);
 
-/// Tells how much is in use.
+/// Reads the usage.
 #[derive(Debug)]
 pub(crate) struct Usage {
     table: UidTable,
@@ -43,8 +43,8 @@ impl Usage {
         }
     }
 
-    /// The usage of all kinds. Counters are read now; names with random UIDs were counted at most
-    /// [`COUNT_AGE`] before `now`.
+    /// Returns the usage of all kinds. Counters are read now; a count of random UIDs may be up to
+    /// [`COUNT_AGE`] old.
     pub(crate) async fn read(&self, now: SystemTime) -> Result<Vec<KindUsage>, UidServiceError> {
         let mut usages = Vec::with_capacity(UidKind::ALL.len());
         for kind in UidKind::ALL {
@@ -70,11 +70,11 @@ impl Usage {
 
     async fn counted(&self, kind: UidKind, now: SystemTime) -> Result<KindUsage, UidServiceError> {
         let mut counted = self.counted.lock().await;
-        let is_good = |usage: &KindUsage| {
+        let is_fresh = |usage: &KindUsage| {
             now.duration_since(usage.read_time)
                 .is_ok_and(|age| age < COUNT_AGE)
         };
-        if let Some(usage) = counted.filter(is_good) {
+        if let Some(usage) = counted.filter(is_fresh) {
             return Ok(usage);
         }
         let mut scan = Scan::range(FIRST_NAME_ROW, []);
@@ -89,40 +89,40 @@ impl Usage {
     }
 }
 
-/// Warns while there is time when a number space is about to run out.
+/// Warns before a number space is exhausted.
 #[derive(Debug)]
 pub(crate) struct Scarcity {
     layout: UidLayout,
-    /// The last percentage that was told of.
-    told: PerKind<AtomicU64>,
+    /// The highest percentage that was logged.
+    warned: PerKind<AtomicU64>,
 }
 
-/// From how many percent on each further one is worth a warning.
+/// Each percent above this one is logged once.
 const SCARCE_PERCENT: u64 = 95;
 
 impl Scarcity {
     pub(crate) fn new(layout: UidLayout) -> Self {
         Self {
             layout,
-            told: PerKind::default(),
+            warned: PerKind::default(),
         }
     }
 
-    /// Takes note that a number was handed out.
+    /// Records that a number was assigned.
     pub(crate) fn note(&self, kind: UidKind, number: u64) {
         if self.layout.kinds.get(kind).random {
             return;
         }
         let width = self.layout.width(kind);
         let percent = percent_of(number, width.max_number());
-        if percent > SCARCE_PERCENT && self.told.get(kind).fetch_max(percent, Ordering::Relaxed) < percent {
+        if percent > SCARCE_PERCENT && self.warned.get(kind).fetch_max(percent, Ordering::Relaxed) < percent {
             let available = width.max_number().saturating_sub(number);
-            warn!(%kind, %width, used = number, available, percent, "UIDs are running out: writers of new names will be refused");
+            warn!(%kind, %width, used = number, available, percent, "UIDs are running out: new names will be rejected");
         }
     }
 }
 
-/// Rounded up, so that the last percent is told of before the end.
+/// Rounds up, so that the last percent is logged before the space is exhausted.
 fn percent_of(number: u64, max: u64) -> u64 {
     u64::try_from((u128::from(number) * 100).div_ceil(u128::from(max))).unwrap_or(u64::MAX)
 }
@@ -133,18 +133,18 @@ mod tests {
     use crate::settings::UidSettings;
 
     #[test]
-    fn each_percent_above_ninety_five_is_told_once() {
+    fn logs_each_percent_above_95_once() {
         let mut settings = UidSettings::default();
         settings.tables.uid_width_tagv = 1;
         let scarcity = Scarcity::new(settings.check().unwrap().layout);
-        let told = |number| {
+        let warned = |number| {
             scarcity.note(UidKind::Tagv, number);
-            scarcity.told.tagv.load(Ordering::Relaxed)
+            scarcity.warned.tagv.load(Ordering::Relaxed)
         };
-        assert_eq!(told(242), 0, "95 % of 255 are 242.25");
-        assert_eq!(told(243), 96);
-        assert_eq!(told(255), 100);
-        assert_eq!(told(243), 100, "a late one tells nothing new");
+        assert_eq!(warned(242), 0, "95 % of 255 are 242.25");
+        assert_eq!(warned(243), 96);
+        assert_eq!(warned(255), 100);
+        assert_eq!(warned(243), 100, "a smaller number is not logged again");
         assert_eq!(percent_of(i64::MAX as u64, i64::MAX as u64), 100);
     }
 }

@@ -1,16 +1,16 @@
-//! Whether the table was written with the UID widths that are set.
+//! Checks that the configured UID widths are those of the stored UIDs.
 //!
-//! Nothing in storage records a width, and one that is set wrong loses data: names that have a UID
-//! cannot be read, and new ones get UIDs beside those that points are stored under. So a start looks
-//! at UIDs that are there, with a few reads however large the table is:
+//! Storage does not record the widths, and a wrong setting loses data: names that have a UID cannot be read,
+//! and new names get UIDs that differ from those in the row keys of points. At its start the service therefore
+//! samples stored UIDs, with a constant number of reads for tables of any size:
 //!
-//! - the reverse mappings of the first and the last [`NUMBERS`] numbers that each kind's counter has
-//!   handed out, in every width that there is: the length of their row key is the width;
-//! - the forward mappings of the first [`NAMES`] names, which are all that tells of random UIDs.
+//! - the reverse mappings of the first and the last [`NUMBERS`] numbers that each kind's counter has reserved,
+//!   in all possible widths: the length of the row key is the width;
+//! - the forward mappings of the first [`NAMES`] names, the only sample of random UIDs.
 //!
-//! If most of a kind's UIDs have another width than the set one, the table is refused. If only some
-//! have, it was once written with another width: that is told in the log, and `tsdb uid lookup` of
-//! such a name fails with what is stored.
+//! If most of a kind's UIDs have another width than the configured one, the start fails. If only some have,
+//! the table was once written with another width: the check logs a warning, and a look-up of such a name fails
+//! with the stored width.
 
 use std::collections::BTreeMap;
 
@@ -23,10 +23,10 @@ use crate::error::UidServiceError;
 use crate::layout::PerKind;
 use crate::table::{FIRST_NAME_ROW, ID, NAME, UidTable, value};
 
-/// Numbers at each end of what a counter has handed out that are looked at.
+/// Numbers that are sampled at each end of a counter's range.
 const NUMBERS: u64 = 8;
 
-/// Names whose UIDs are looked at.
+/// Names that are sampled.
 const NAMES: u64 = 1000;
 
 /// Why the service cannot run on a table.
@@ -42,11 +42,11 @@ pub enum WidthError {
         table: TableName,
         /// The kind.
         kind: UidKind,
-        /// A name whose UID was looked at.
+        /// A name with such a UID.
         name: Name,
         /// Bytes of its UID.
         found: usize,
-        /// The width of the settings.
+        /// The configured width.
         configured: UidWidth,
     },
     /// The store failed.
@@ -63,8 +63,8 @@ fn setting(kind: UidKind) -> &'static str {
     }
 }
 
-/// UIDs that were looked at, by their length in bytes: how many, and the name of one.
-type Seen = BTreeMap<usize, (usize, Name)>;
+/// Sampled UIDs by their length in bytes: their count, and the name of one.
+type Sampled = BTreeMap<usize, (usize, Name)>;
 
 /// Compares the table with its layout.
 ///
@@ -72,18 +72,18 @@ type Seen = BTreeMap<usize, (usize, Name)>;
 ///
 /// Most UIDs of a kind have another width, or the store fails.
 pub(crate) async fn check(table: &UidTable) -> Result<(), WidthError> {
-    let mut seen = PerKind::<Seen>::default();
-    look_at_numbers(table, &mut seen).await?;
-    look_at_names(table, &mut seen).await?;
+    let mut sampled = PerKind::<Sampled>::default();
+    sample_numbers(table, &mut sampled).await?;
+    sample_names(table, &mut sampled).await?;
     for kind in UidKind::ALL {
         let configured = table.layout().width(kind);
-        let seen = seen.get(kind);
-        let right = seen.get(&configured.bytes()).map_or(0, |(count, _)| *count);
-        let others = seen.iter().filter(|(width, _)| **width != configured.bytes());
-        let Some((found, (wrong, name))) = others.max_by_key(|(_, (count, _))| *count) else {
+        let sampled = sampled.get(kind);
+        let matching = sampled.get(&configured.bytes()).map_or(0, |(count, _)| *count);
+        let others = sampled.iter().filter(|(width, _)| **width != configured.bytes());
+        let Some((found, (differing, name))) = others.max_by_key(|(_, (count, _))| *count) else {
             continue;
         };
-        if *wrong > right {
+        if *differing > matching {
             return Err(WidthError::Differs {
                 table: table.name().clone(),
                 kind,
@@ -97,7 +97,7 @@ pub(crate) async fn check(table: &UidTable) -> Result<(), WidthError> {
     Ok(())
 }
 
-async fn look_at_numbers(table: &UidTable, seen: &mut PerKind<Seen>) -> Result<(), StoreError> {
+async fn sample_numbers(table: &UidTable, sampled: &mut PerKind<Sampled>) -> Result<(), StoreError> {
     let mut numbers: Vec<u64> = (1..=NUMBERS).collect();
     for kind in UidKind::ALL {
         match table.counter(kind).await {
@@ -106,8 +106,8 @@ async fn look_at_numbers(table: &UidTable, seen: &mut PerKind<Seen>) -> Result<(
                 numbers.extend(last.saturating_sub(NUMBERS).max(NUMBERS) + 1..=last);
             }
             Err(UidServiceError::Store(error)) => return Err(error),
-            // Names can still be read.
-            Err(error) => warn!(%error, "new names of this kind will be refused"),
+            // Existing names can still be read.
+            Err(error) => warn!(%error, "new names of this kind will be rejected"),
         }
     }
     numbers.sort_unstable();
@@ -122,16 +122,16 @@ async fn look_at_numbers(table: &UidTable, seen: &mut PerKind<Seen>) -> Result<(
     for row in rows.iter().flatten() {
         for kind in UidKind::ALL {
             if let Some(Ok(name)) = value(row, NAME, kind).map(Name::from_stored) {
-                note(seen.get_mut(kind), row.key().len(), &name);
+                note(sampled.get_mut(kind), row.key().len(), &name);
             }
         }
     }
     Ok(())
 }
 
-async fn look_at_names(table: &UidTable, seen: &mut PerKind<Seen>) -> Result<(), StoreError> {
+async fn sample_names(table: &UidTable, sampled: &mut PerKind<Sampled>) -> Result<(), StoreError> {
     let mut scan = Scan::range(FIRST_NAME_ROW, []);
-    // Not by kind: to find the first name of a rare kind, the store might read all others.
+    // Selects all kinds: the store might read the whole table to find the first name of a rare kind.
     scan.columns = mappings(ID);
     scan.limit = Some(NAMES);
     scan.batch_rows = 256;
@@ -143,7 +143,7 @@ async fn look_at_names(table: &UidTable, seen: &mut PerKind<Seen>) -> Result<(),
             };
             for kind in UidKind::ALL {
                 if let Some(uid) = value(&row, ID, kind) {
-                    note(seen.get_mut(kind), uid.len(), &name);
+                    note(sampled.get_mut(kind), uid.len(), &name);
                 }
             }
         }
@@ -151,11 +151,11 @@ async fn look_at_names(table: &UidTable, seen: &mut PerKind<Seen>) -> Result<(),
     Ok(())
 }
 
-fn note(seen: &mut Seen, width: usize, name: &Name) {
-    seen.entry(width).or_insert_with(|| (0, name.clone())).0 += 1;
+fn note(sampled: &mut Sampled, width: usize, name: &Name) {
+    sampled.entry(width).or_insert_with(|| (0, name.clone())).0 += 1;
 }
 
-/// The mappings of all kinds in one family.
+/// Selects the mappings of all kinds in one family.
 fn mappings(family: &str) -> ColumnSelection {
     let column = |kind: UidKind| (family.to_owned(), kind.qualifier().to_vec());
     ColumnSelection::Columns(UidKind::ALL.map(column).into())

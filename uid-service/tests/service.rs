@@ -1,4 +1,4 @@
-//! The service through its generated client, in one process: what each call answers.
+//! The service through its generated client, in one process.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod support;
@@ -47,7 +47,7 @@ fn decoded(result: pb::get_or_create_uids_response::Result) -> Result<AssignedUi
 }
 
 #[tokio::test]
-async fn one_bad_item_leaves_the_others_alone() {
+async fn an_invalid_item_does_not_affect_the_others() {
     let mut client = raw(Wrapped::atomic()).await;
     let names = vec![
         uid_name(Metric, "good"),
@@ -68,9 +68,9 @@ async fn one_bad_item_leaves_the_others_alone() {
     };
     let response = client.get_or_create_uids(request).await.unwrap().into_inner();
     let results: Vec<_> = response.results.into_iter().map(decoded).collect();
-    let answers: Vec<String> = results.iter().map(outcome).collect();
+    let outcomes: Vec<String> = results.iter().map(outcome).collect();
     assert_eq!(
-        answers,
+        outcomes,
         [
             "000001",
             "INVALID_NAME",
@@ -116,7 +116,7 @@ async fn a_batch_has_1_to_4096_items() {
             names: names.clone(),
             explicit: false,
         };
-        let refusals = [
+        let errors = [
             client.get_or_create_uids(request).await.unwrap_err(),
             client
                 .lookup_uids(pb::LookupUidsRequest {
@@ -133,11 +133,11 @@ async fn a_batch_has_1_to_4096_items() {
                 .await
                 .unwrap_err(),
         ];
-        for refusal in refusals {
-            assert_eq!(refusal.code(), Code::InvalidArgument, "{refusal}");
-            assert_eq!(reason_of(&refusal), Some(ErrorReason::BatchTooLarge));
+        for error in errors {
+            assert_eq!(error.code(), Code::InvalidArgument, "{error}");
+            assert_eq!(reason_of(&error), Some(ErrorReason::BatchTooLarge));
             assert!(
-                refusal
+                error
                     .message()
                     .ends_with(&format!("has {items} items, 1 to 4096 are allowed"))
             );
@@ -162,7 +162,7 @@ async fn a_batch_has_1_to_4096_items() {
 }
 
 #[tokio::test]
-async fn lookups_find_what_is_there_and_say_what_is_not() {
+async fn lookups_return_mappings_or_errors_by_item() {
     let service = service().await;
     service.assign(Metric, &["sys.cpu", "é"]).await;
     // OpenTSDB's command line stores names that no rule allows.
@@ -225,11 +225,11 @@ async fn the_cache_is_bypassed_on_request() {
     };
     let mut uid_of_a = async |bypass_cache| {
         let names = vec![uid_name(Metric, "a")];
-        let answer = client
+        let response = client
             .lookup_uids(pb::LookupUidsRequest { names, bypass_cache })
             .await
             .unwrap();
-        match answer.into_inner().results.remove(0).outcome.unwrap() {
+        match response.into_inner().results.remove(0).outcome.unwrap() {
             pb::lookup_uids_response::result::Outcome::Uid(uid) => hex::encode(uid),
             pb::lookup_uids_response::result::Outcome::Error(error) => format!("{:?}", error.reason()),
         }
@@ -244,7 +244,7 @@ async fn the_cache_is_bypassed_on_request() {
 }
 
 #[tokio::test]
-async fn kinds_that_are_not_created_on_first_use_are_created_explicitly() {
+async fn explicit_calls_create_kinds_without_auto_create() {
     let mut settings = UidSettings::default();
     settings.naming.auto_create_metrics = false;
     let service = Service::start(Wrapped::atomic(), &settings).await;
@@ -266,7 +266,7 @@ async fn kinds_that_are_not_created_on_first_use_are_created_explicitly() {
 }
 
 #[tokio::test]
-async fn suggestions_come_in_pages_in_byte_order() {
+async fn suggestions_are_paged_in_byte_order() {
     let store = Wrapped::atomic();
     let mut client = raw(store.clone()).await;
     let service = Service::start(store, &UidSettings::default()).await;
@@ -324,7 +324,7 @@ async fn suggestions_come_in_pages_in_byte_order() {
     assert_eq!(pages("é", 0).await, [["é"]]);
     assert_eq!(pages("日", 0).await, [Vec::<String>::new()]);
 
-    let mut refused = async |kind: i32, prefix: &str, page_size, page_token: &str| {
+    let mut rejection = async |kind: i32, prefix: &str, page_size, page_token: &str| {
         let (prefix, page_token) = (prefix.to_owned(), page_token.to_owned());
         let request = pb::SuggestNamesRequest {
             kind,
@@ -332,21 +332,21 @@ async fn suggestions_come_in_pages_in_byte_order() {
             page_size,
             page_token,
         };
-        let refusal = client.suggest_names(request).await.unwrap_err();
-        assert_eq!(refusal.code(), Code::InvalidArgument);
-        refusal.message().to_owned()
+        let error = client.suggest_names(request).await.unwrap_err();
+        assert_eq!(error.code(), Code::InvalidArgument);
+        error.message().to_owned()
     };
     assert!(
-        refused(0, "", 0, "")
+        rejection(0, "", 0, "")
             .await
             .starts_with("kind: 0 is not a kind of UID")
     );
     assert_eq!(
-        refused(1, "", -1, "").await,
+        rejection(1, "", -1, "").await,
         "page_size: is -1, at least 0 is expected"
     );
     for token in ["x", "00", "01", "0102616263", "0101616263", "ff"] {
-        let message = refused(1, "sys", 0, token).await;
+        let message = rejection(1, "sys", 0, token).await;
         assert!(
             message.starts_with("page_token: is not from the page before"),
             "{token}: {message}"
@@ -355,7 +355,7 @@ async fn suggestions_come_in_pages_in_byte_order() {
 }
 
 #[tokio::test]
-async fn suggestions_pass_over_damaged_rows() {
+async fn suggestions_skip_damaged_rows() {
     let store = Wrapped::atomic();
     let service = Service::start(store.clone(), &UidSettings::default()).await;
     for number in 0..6 {
@@ -410,7 +410,7 @@ async fn long_names_make_short_pages() {
 }
 
 #[tokio::test]
-async fn an_export_has_everything_and_is_taken_up_again() {
+async fn an_export_is_complete_and_can_be_resumed() {
     let store = Wrapped::atomic();
     let service = Service::start(store.clone(), &UidSettings::default()).await;
     for kind in UidKind::ALL {
@@ -457,7 +457,7 @@ async fn an_export_has_everything_and_is_taken_up_again() {
 }
 
 #[tokio::test]
-async fn usage_and_layout_tell_of_each_kind() {
+async fn usage_and_layout_cover_each_kind() {
     let mut settings = UidSettings::default();
     settings.tables.uid_width_tagk = 1;
     settings.tables.uid_width_tagv = 8;
@@ -483,7 +483,7 @@ async fn usage_and_layout_tell_of_each_kind() {
 }
 
 #[tokio::test]
-async fn random_metric_uids_leave_the_counter_alone() {
+async fn random_metric_uids_do_not_change_the_counter() {
     for store in [Wrapped::atomic(), Wrapped::stepwise()] {
         let mut settings = UidSettings::default();
         settings.naming.random_metric_uids = true;
@@ -513,7 +513,7 @@ async fn random_metric_uids_leave_the_counter_alone() {
 }
 
 #[tokio::test]
-async fn a_full_space_of_random_uids_is_refused_for_now() {
+async fn a_full_space_of_random_uids_is_a_retryable_error() {
     for store in [Wrapped::atomic(), Wrapped::stepwise()] {
         let mut settings = UidSettings::default();
         settings.naming.random_metric_uids = true;
@@ -534,7 +534,7 @@ async fn a_full_space_of_random_uids_is_refused_for_now() {
 }
 
 #[tokio::test]
-async fn numbers_in_use_are_passed_over() {
+async fn skips_numbers_in_use() {
     for store in [Wrapped::atomic(), Wrapped::stepwise()] {
         let service = Service::start(store, &UidSettings::default()).await;
         service.put(&[0, 0, 2], "name", Metric, b"garbage").await;
@@ -555,7 +555,7 @@ async fn numbers_in_use_are_passed_over() {
 }
 
 #[tokio::test]
-async fn a_broken_counter_stops_its_kind_alone() {
+async fn a_corrupt_counter_affects_only_its_kind() {
     for store in [Wrapped::atomic(), Wrapped::stepwise()] {
         let service = Service::start(store, &UidSettings::default()).await;
         service.preset(Metric, &[0, 0, 3]).await;
@@ -578,16 +578,16 @@ async fn a_broken_counter_stops_its_kind_alone() {
             ),
             ("00", "metrics")
         );
-        let refusal = service.client.get_uid_usage().await.unwrap_err();
-        assert_eq!(refusal.code(), Code::DataLoss);
+        let error = service.client.get_uid_usage().await.unwrap_err();
+        assert_eq!(error.code(), Code::DataLoss);
     }
 }
 
 #[tokio::test]
-async fn another_width_than_configured_is_noticed() {
+async fn detects_a_stored_width_that_differs_from_the_configured_one() {
     let service = Service::start(Wrapped::stepwise(), &UidSettings::default()).await;
     service.assign(Tagk, &["host"]).await;
-    // Somebody with other settings writes to the same table.
+    // A process with other settings writes to the same table.
     service.put(b"later", "id", Tagk, &[0, 0, 0, 2]).await;
     let results = service
         .client
@@ -606,30 +606,30 @@ async fn another_width_than_configured_is_noticed() {
 
     let mut settings = UidSettings::default();
     settings.tables.uid_width_tagk = 2;
-    let refusal = support::assemble(&service.store, &settings).await.unwrap_err();
+    let error = support::assemble(&service.store, &settings).await.unwrap_err();
     assert_eq!(
-        format!("{refusal:#}"),
+        format!("{error:#}"),
         "table `tsdb-uid`: `host` of `tagk` has a UID of 3 bytes, but --uid-width-tagk is 2: set it to 3"
     );
 }
 
 #[tokio::test]
-async fn a_table_of_other_families_is_refused() {
+async fn rejects_a_table_with_other_families() {
     let store = Wrapped::atomic();
     let other = oxtsdb_row_store::TableDef::new(support::table(), &["t"]);
     store.inner.create_table(&other).await.unwrap();
-    let refusal = support::assemble(&store, &UidSettings::default())
+    let error = support::assemble(&store, &UidSettings::default())
         .await
         .unwrap_err();
     assert_eq!(
-        format!("{refusal:#}"),
+        format!("{error:#}"),
         "create table `tsdb-uid`: table `tsdb-uid` exists with other column families: it has t (1 versions), \
          requested are id (1 versions), name (1 versions)"
     );
 }
 
 #[tokio::test]
-async fn a_store_that_does_not_answer_fails_the_call() {
+async fn an_unavailable_store_fails_the_call() {
     let store = Wrapped::atomic();
     let service = Service::start(store.clone(), &UidSettings::default()).await;
     service.assign(Metric, &["known"]).await;
@@ -654,7 +654,7 @@ async fn a_store_that_does_not_answer_fails_the_call() {
     );
     let error = results[1].as_ref().expect_err("the second item has an error");
     assert!(error.is_retry_safe());
-    let refusal = broken
+    let error = broken
         .lookup_uids(pb::LookupUidsRequest {
             names,
             bypass_cache: true,
@@ -662,7 +662,7 @@ async fn a_store_that_does_not_answer_fails_the_call() {
         .await
         .unwrap_err();
     assert_eq!(
-        (refusal.code(), reason_of(&refusal)),
+        (error.code(), reason_of(&error)),
         (Code::Unavailable, Some(ErrorReason::StoreUnavailable))
     );
 }

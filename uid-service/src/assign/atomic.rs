@@ -1,8 +1,7 @@
-//! Assignment in one commit of all cells: it takes place whole or not at all.
+//! Assignment of a batch in one atomic commit.
 //!
-//! Everything that was read is a condition of the commit, so it does not matter who else assigns at
-//! the same time, stepwise or so: if one of these cells has changed, nothing is done and the batch
-//! starts again.
+//! All cells that were read are conditions of the commit. If another process has changed one of them
+//! meanwhile, by either protocol, the commit has no effect and the batch starts again.
 
 use std::collections::HashSet;
 
@@ -11,7 +10,7 @@ use oxtsdb_schema::uid_table::{COUNTER_ROW, encode_counter};
 use oxtsdb_schema::{Uid, UidKind};
 use tracing::warn;
 
-use super::outcome::{ATTEMPTS, Assigned, MAX_PASSED_OVER, Outcome, already_there, back_off};
+use super::outcome::{ATTEMPTS, Assigned, MAX_SKIPPED, Outcome, already_there, back_off};
 use super::random;
 use crate::error::UidServiceError;
 use crate::table::{self, KindName, UidTable, counter_cell, forward_cell, reverse_cell};
@@ -30,7 +29,7 @@ pub(super) async fn assign(table: &UidTable, commit: &dyn AtomicCommit, names: &
                 back_off(attempt).await;
             }
             Err(error) => {
-                warn!(%error, "new UIDs cannot be written");
+                warn!(%error, "failed to write new UIDs");
                 for outcome in plan.outcomes.iter_mut().filter(|outcome| is_new(outcome)) {
                     *outcome = Err(error.clone().into());
                 }
@@ -45,14 +44,15 @@ fn is_new(outcome: &Outcome) -> bool {
     matches!(outcome, Ok(Assigned { created: true, .. }))
 }
 
-/// What a batch would write, on which conditions, and what would then have become of each name.
+/// The commit of a batch, and the outcome of each name.
 struct Plan {
     batch: WriteBatch,
     id: FamilyId,
     name: FamilyId,
     conditions: Vec<Condition>,
+    /// The outcomes if the commit succeeds.
     outcomes: Vec<Outcome>,
-    /// The outcomes if the commit does not take place.
+    /// The outcomes if a condition fails.
     contended: Vec<Outcome>,
 }
 
@@ -77,31 +77,30 @@ impl Plan {
         };
         for kind in UidKind::ALL {
             let missing: Vec<usize> = (0..names.len())
-                .filter(|place| names[*place].0 == kind && !known[*place])
+                .filter(|index| names[*index].0 == kind && !known[*index])
                 .collect();
             if missing.is_empty() {
                 continue;
             }
             let reserved = if table.layout().kinds.get(kind).random {
-                draw_free(table, kind, missing.len()).await
+                reserve_random(table, kind, missing.len()).await
             } else {
-                plan.count_up(table, kind, missing.len()).await
+                plan.reserve_sequential(table, kind, missing.len()).await
             };
-            plan.give(kind, names, &missing, reserved);
+            plan.assign(kind, names, &missing, reserved);
         }
         plan
     }
 
-    /// Free UIDs that follow the counter, and the counter's move. Fewer than asked for come with
-    /// the reason why.
-    async fn count_up(&mut self, table: &UidTable, kind: UidKind, count: usize) -> Reserved {
+    /// Selects the next free UIDs after the counter, and adds the counter's increment to the commit.
+    async fn reserve_sequential(&mut self, table: &UidTable, kind: UidKind, count: usize) -> Reserved {
         let counter = table.counter(kind).await?;
         let width = table.layout().width(kind);
         let max = width.max_number();
         let mut next = counter.number;
         let mut free = Vec::with_capacity(count);
-        let mut passed_over = 0;
-        while free.len() < count && next < max && passed_over < MAX_PASSED_OVER {
+        let mut skipped = 0;
+        while free.len() < count && next < max && skipped < MAX_SKIPPED {
             let end = next.saturating_add((count - free.len()) as u64).min(max);
             let candidates: Vec<Uid> = (next + 1..=end)
                 .filter_map(|number| Uid::from_number(number, width).ok())
@@ -109,14 +108,14 @@ impl Plan {
             next = end;
             for (uid, taken) in candidates.iter().zip(table.taken(kind, &candidates).await?) {
                 if taken {
-                    passed_over += 1;
+                    skipped += 1;
                 } else {
                     free.push(*uid);
                 }
             }
         }
-        if passed_over > 0 {
-            warn!(%kind, passed_over, "the counter gave UIDs that are in use; check the table");
+        if skipped > 0 {
+            warn!(%kind, skipped, "skipped UIDs that are in use; check the table");
         }
         if next > counter.number {
             self.conditions.push(Condition {
@@ -127,28 +126,28 @@ impl Plan {
                 .row(COUNTER_ROW)
                 .put(self.id, kind.qualifier(), &encode_counter(next));
         }
-        let short = if next >= max {
+        let shortage = if next >= max {
             UidServiceError::SpaceExhausted { kind, width, max }
         } else {
             UidServiceError::CounterBehind { kind, number: next }
         };
-        Ok((free, short))
+        Ok((free, shortage))
     }
 
-    /// Gives the names at `missing` their UIDs, and the reason to those that get none.
-    fn give(&mut self, kind: UidKind, names: &[KindName], missing: &[usize], reserved: Reserved) {
-        let (free, short) = match reserved {
+    /// Assigns the reserved UIDs to the names at `missing`; the remaining names fail.
+    fn assign(&mut self, kind: UidKind, names: &[KindName], missing: &[usize], reserved: Reserved) {
+        let (free, shortage) = match reserved {
             Ok(reserved) => reserved,
             Err(error) => (Vec::new(), error),
         };
         let mut free = free.into_iter();
-        for place in missing {
+        for index in missing {
             let Some(uid) = free.next() else {
-                self.outcomes[*place] = Err(short.clone());
-                self.contended[*place] = Err(short.clone());
+                self.outcomes[*index] = Err(shortage.clone());
+                self.contended[*index] = Err(shortage.clone());
                 continue;
             };
-            let name = &names[*place].1;
+            let name = &names[*index].1;
             self.conditions.push(Condition {
                 cell: reverse_cell(kind, uid),
                 expected: None,
@@ -163,15 +162,15 @@ impl Plan {
             self.batch
                 .row(name.as_bytes())
                 .put(self.id, kind.qualifier(), uid.as_bytes());
-            self.outcomes[*place] = Ok(Assigned { uid, created: true });
+            self.outcomes[*index] = Ok(Assigned { uid, created: true });
         }
     }
 }
 
-/// Free UIDs, as many as were asked for, or fewer and why; or why there are none.
+/// Free UIDs, and the error of the names that get none if these are too few.
 type Reserved = Result<(Vec<Uid>, UidServiceError), UidServiceError>;
 
-async fn draw_free(table: &UidTable, kind: UidKind, count: usize) -> Reserved {
+async fn reserve_random(table: &UidTable, kind: UidKind, count: usize) -> Reserved {
     let width = table.layout().width(kind);
     let mut seen = HashSet::new();
     let mut free = Vec::with_capacity(count);

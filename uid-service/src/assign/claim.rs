@@ -1,22 +1,21 @@
-//! The two cells of a mapping, put by one of several who may want the same name at the same time.
+//! Puts the two cells of a mapping while other processes may assign the same name.
 //!
-//! A put whose answer was lost is tried again, and what the cell holds then tells whose it is:
+//! A put whose response was lost is retried. If the retry finds the cell present, its value shows the owner:
 //!
-//! - the reverse cell with our name is ours: the number was reserved for us (or was drawn at random
-//!   by another one too, for the same name; then both put the same forward cell, and either may);
-//! - the forward cell with our UID is ours, with another UID it is the winner's.
+//! - a reverse cell with our name is ours: the number was reserved for us. (A random number may also have been
+//!   drawn for the same name elsewhere; then both processes put the same forward cell.)
+//! - a forward cell with our UID is ours; with another UID, the other process won the race.
 //!
-//! When a race for the name is lost, our reverse cell is removed, so that it does not stay as an
-//! orphan. It is removed only
+//! The loser of a race deletes its reverse cell, which would otherwise remain as an orphan. It deletes the cell
+//! only
 //!
-//! - when no put of the forward cell can be under way any more. While the fate of one is unknown the
-//!   reverse cell stays: should the put arrive after all, because the winner's name was deleted
-//!   meanwhile, the UID has its name;
-//! - if it still holds our name, and then no version newer than the one that was read. So a delete
-//!   that arrives late, or twice, cannot take a random UID from the name that has drawn it since.
+//! - if no put of the forward cell can be in flight. While the outcome of a put is unknown the reverse cell
+//!   stays: if the winner's name is deleted and the put arrives after that, its UID has a name;
+//! - if the cell still holds our name, and then only up to the version that was read. A delayed or duplicate
+//!   delete thus cannot remove the cell of a name that has drawn the same random UID since.
 //!
-//! A process that dies between the lost race and the removal leaves an orphan; it is harmless: its
-//! number is never handed out again (or, drawn at random again, found in use).
+//! A crash between the lost race and the delete leaves an orphan, which is harmless: a sequential number is
+//! never reserved again, and a random one is found in use.
 
 use std::sync::{Arc, OnceLock};
 
@@ -28,19 +27,19 @@ use super::outcome::{ATTEMPTS, back_off};
 use crate::error::UidServiceError;
 use crate::table::{KindName, UidTable, forward_cell, is_uncertain, reverse_cell};
 
-/// How often a put is tried while its answer is lost.
-const UNKNOWN_TRIES: u32 = 3;
+/// Attempts of a put whose response is lost.
+const UNKNOWN_ATTEMPTS: u32 = 3;
 
-/// How often a put or delete is tried while the store refuses it for the moment.
-const REFUSED_TRIES: u32 = 8;
+/// Attempts of a put or delete that the store rejects as transient.
+const REJECTED_ATTEMPTS: u32 = 8;
 
-/// What became of a name and the UID that was reserved for it.
+/// The outcome for a name and the UID that was reserved for it.
 pub(super) enum Claim {
-    /// The name has it.
+    /// The name has the reserved UID.
     Ours,
-    /// Another one assigned this UID to the name meanwhile.
+    /// Another process has assigned this UID to the name.
     Theirs(Uid),
-    /// The UID has a name.
+    /// The reserved UID has another name.
     InUse,
 }
 
@@ -48,23 +47,23 @@ pub(super) enum Claim {
 #[derive(Clone)]
 pub(super) struct Claims {
     table: UidTable,
-    /// Why the store fails. Then what has not begun does not begin: else each name would wait for
-    /// its own time-out, and whoever comes next for all of them.
+    /// The first failure of the store. Later claims fail with it immediately; otherwise the next batch would
+    /// wait for the time-outs of all names of this one.
     failed: Arc<OnceLock<StoreError>>,
 }
 
-/// A put that took place only if the cell was absent.
+/// The result of a put under the condition that the cell is absent.
 struct Put {
-    /// Whether it took place; `false` also when an earlier try of it may have.
+    /// Whether the last attempt was executed. If not, an earlier one may have been.
     done: bool,
-    /// The answer to an earlier try was lost.
+    /// The response to an earlier attempt was lost.
     unknown: bool,
 }
 
-/// A put that was given up.
+/// A put that failed after its last attempt.
 struct Failed {
     error: StoreError,
-    /// A try of it may have been done, or may yet be.
+    /// An attempt may have been executed, or may be in flight.
     unknown: bool,
 }
 
@@ -76,7 +75,7 @@ impl Claims {
         }
     }
 
-    /// Steps 2 and 3 for a name and its reserved UID.
+    /// Puts the reverse and the forward cell of a name and its reserved UID.
     pub(super) async fn claim(&self, key: &KindName, uid: Uid) -> Result<Claim, UidServiceError> {
         let (kind, name) = (key.0, &key.1);
         if let Some(error) = self.failed.get() {
@@ -116,12 +115,12 @@ impl Claims {
                     outcome = Err(error);
                     break;
                 }
-                // There was a forward cell and now there is none: an operator deleted the name.
+                // The forward cell existed and does not any more: an operator deleted the name.
                 Ok(None) => back_off(attempt).await,
             }
         }
         if in_flight {
-            warn!(%kind, %name, %uid, "a reverse mapping stays: the store did not tell whether its name has this UID");
+            warn!(%kind, %name, %uid, "kept a reverse mapping: it is unknown whether its forward mapping was put");
         } else {
             self.remove_orphan(kind, name, uid).await;
         }
@@ -139,26 +138,26 @@ impl Claims {
     }
 
     async fn put_if_absent(&self, cell: CellAddress, value: &[u8]) -> Result<Put, Failed> {
-        let mut tries = Tries::default();
+        let mut attempts = Attempts::default();
         loop {
             match self.table.check_and_put(cell.clone(), None, value).await {
                 Ok(done) => {
                     return Ok(Put {
                         done,
-                        unknown: tries.unknown > 0,
+                        unknown: attempts.unknown > 0,
                     });
                 }
-                Err(error) if tries.again(&error) && self.failed.get().is_none() => {
-                    back_off(tries.count()).await;
+                Err(error) if attempts.retry_after(&error) && self.failed.get().is_none() => {
+                    back_off(attempts.count()).await;
                 }
                 Err(error) => {
-                    // Others can still be served when only this cell cannot.
+                    // A permanent error concerns this cell only.
                     if error.retry() != Retry::Never {
                         self.failed.get_or_init(|| error.clone());
                     }
                     return Err(Failed {
                         error,
-                        unknown: tries.unknown > 0,
+                        unknown: attempts.unknown > 0,
                     });
                 }
             }
@@ -166,15 +165,15 @@ impl Claims {
     }
 
     async fn remove_orphan(&self, kind: UidKind, name: &Name, uid: Uid) {
-        let mut tries = Tries::default();
+        let mut attempts = Attempts::default();
         loop {
             match self.table.remove_reverse(kind, uid, name).await {
                 Ok(()) => return,
-                Err(error) if tries.again(&error) && self.failed.get().is_none() => {
-                    back_off(tries.count()).await;
+                Err(error) if attempts.retry_after(&error) && self.failed.get().is_none() => {
+                    back_off(attempts.count()).await;
                 }
                 Err(error) => {
-                    warn!(%kind, %name, %uid, %error, "a reverse mapping that is not used stays behind");
+                    warn!(%kind, %name, %uid, %error, "failed to delete an orphaned reverse mapping");
                     return;
                 }
             }
@@ -182,29 +181,29 @@ impl Claims {
     }
 }
 
-/// How often something was tried in vain.
+/// Failed attempts of one operation.
 #[derive(Debug, Default)]
-struct Tries {
-    /// The store did not say whether it was done.
+struct Attempts {
+    /// Attempts with an unknown outcome.
     unknown: u32,
-    /// The store did not do it.
-    refused: u32,
+    /// Attempts without effect.
+    rejected: u32,
 }
 
-impl Tries {
-    /// Takes note of a failure; whether to try once more.
-    fn again(&mut self, error: &StoreError) -> bool {
+impl Attempts {
+    /// Counts a failure. Returns whether to retry.
+    fn retry_after(&mut self, error: &StoreError) -> bool {
         if is_uncertain(error) {
             self.unknown += 1;
-            self.unknown < UNKNOWN_TRIES
+            self.unknown < UNKNOWN_ATTEMPTS
         } else {
-            self.refused += 1;
-            // A full disk stays full for a while.
-            error.is_transient() && error.retry() == Retry::Safe && self.refused < REFUSED_TRIES
+            self.rejected += 1;
+            // Some transient errors, such as a full disk, last too long for a retry.
+            error.is_transient() && error.retry() == Retry::Safe && self.rejected < REJECTED_ATTEMPTS
         }
     }
 
     fn count(&self) -> u32 {
-        self.unknown + self.refused
+        self.unknown + self.rejected
     }
 }

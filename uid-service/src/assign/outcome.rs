@@ -22,7 +22,7 @@ pub(super) const ATTEMPTS: u32 = 32;
 
 /// Numbers that a batch skips because a reverse mapping exists, before it rejects its names. The counter
 /// keeps its progress, so that the next request continues there.
-pub(super) const MAX_PASSED_OVER: usize = 4096;
+pub(super) const MAX_SKIPPED: usize = 4096;
 
 /// The preliminary outcome of a name: the UID in the table, or that the name is contended.
 pub(super) fn already_there(found: Result<Option<Uid>, UidServiceError>, key: &KindName) -> (bool, Outcome) {

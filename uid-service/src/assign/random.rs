@@ -1,6 +1,6 @@
-//! Random metric UIDs: new metrics spread over the key space in place of meeting at its end.
+//! Random metric UIDs: they spread new metrics over the key space, where sequential ones all append to its end.
 //!
-//! The counter is neither read nor written. Whether a number is free says its reverse mapping.
+//! The counter is neither read nor written. A number is free if it has no reverse mapping.
 //!
 //! Source: OpenTSDB 2.4, `RandomUniqueId.getRandomUID`, `UniqueId.MAX_ATTEMPTS_ASSIGN_ID`.
 
@@ -8,10 +8,10 @@ use std::collections::HashSet;
 
 use oxtsdb_schema::{Uid, UidWidth};
 
-/// How many UIDs are drawn for a name; OpenTSDB gives up after as many.
+/// Maximum count of UIDs that are drawn for a name, as in OpenTSDB.
 pub(super) const DRAWS: usize = 9;
 
-/// So many UIDs, none of them twice nor one of `avoid`. Fewer if the space is too small for that.
+/// Draws `count` distinct UIDs that are not in `avoid`; fewer if the number space is nearly full.
 pub(super) fn draw(width: UidWidth, count: usize, avoid: &HashSet<Uid>) -> Vec<Uid> {
     let mut drawn = HashSet::with_capacity(count);
     let mut uids = Vec::with_capacity(count);
@@ -19,7 +19,7 @@ pub(super) fn draw(width: UidWidth, count: usize, avoid: &HashSet<Uid>) -> Vec<U
         if uids.len() == count {
             break;
         }
-        // Zero is never assigned; OpenTSDB takes 1 for it.
+        // Zero is never assigned; OpenTSDB replaces it by 1.
         let number = rand::random_range(0..=width.max_number()).max(1);
         if let Ok(uid) = Uid::from_number(number, width)
             && !avoid.contains(&uid)

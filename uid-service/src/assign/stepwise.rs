@@ -1,22 +1,19 @@
-//! Assignment on a store without commits over several rows: cell by cell, in an order that leaves
-//! nothing wrong wherever it ends.
+//! Assignment on stores without multi-row commits: cell by cell, in an order that is safe to interrupt.
 //!
 //! ```text
-//!   1  counter  + n               ends here: n numbers are lost
-//!   2  reverse  if absent         ends here: a UID with a name that does not know it, never used
-//!   3  forward  if absent         done; or another one was faster: its UID counts, ours goes
+//!   1  counter  + n               interrupted after it: n numbers are lost
+//!   2  reverse  if absent         interrupted after it: an orphaned reverse mapping, never used
+//!   3  forward  if absent         complete; or the race is lost: the winner's UID is valid, ours is deleted
 //! ```
 //!
-//! One step on the counter reserves the numbers of all names of a batch, and the cells of several
-//! names are written side by side. The step is an increment, as OpenTSDB's is, so that nobody waits
-//! for anybody; only close to the end of the number space it is a compare-and-put, so that the
-//! counter cannot pass the largest number. (An increment can carry it past only if others reserve
-//! [`NEAR_THE_END`] numbers between our read and our increment: 16 full batches. OpenTSDB's own
-//! increments carry it past always.) An increment whose answer was lost is made again: that costs
-//! numbers, and nothing else. The puts are `claim`'s.
+//! One change of the counter reserves the numbers of a whole batch, and the cells of several names are
+//! written concurrently. The change is an increment, as in OpenTSDB, which does not contend. Near the end of
+//! the number space it is a compare-and-put, so that the counter does not pass the largest number. (An
+//! increment could pass it only if other processes reserve [`NEAR_THE_END`] numbers, 16 full batches, between
+//! our read and our increment. OpenTSDB's increments do pass it.) An increment whose response was lost is
+//! repeated, which only skips numbers. `claim` puts the mappings.
 //!
-//! Source: OpenTSDB 2.4, `UniqueId.UniqueIdAllocator`; batches and the removal of what a lost race
-//! leaves are ours.
+//! Source: OpenTSDB 2.4, `UniqueId.UniqueIdAllocator`; it has neither batches nor the deletion of orphans.
 
 use std::collections::HashSet;
 
@@ -32,17 +29,16 @@ use super::random;
 use crate::error::UidServiceError;
 use crate::table::{KindName, UidTable, counter_cell};
 
-/// Numbers before the largest one, from where on the counter moves by compare-and-put.
+/// Distance from the largest number below which the counter is changed by compare-and-put.
 const NEAR_THE_END: u64 = 1 << 16;
 
-/// Fresh numbers for a name whose first one had a reverse mapping already. (OpenTSDB: 2.)
+/// Numbers that are tried for a name while each one has a reverse mapping already. (OpenTSDB: 2.)
 const ROUNDS: usize = 16;
 
-/// Names of a kind whose cells are written at the same time. A store with fewer connections lets
-/// them wait in its queue.
+/// Names of a kind whose cells are written concurrently. A store with fewer connections queues them.
 const CONCURRENCY: usize = 32;
 
-/// How often the counter is incremented while its answer is lost. (OpenTSDB: 3.)
+/// Attempts of an increment whose response is lost. (OpenTSDB: 3.)
 const INCREMENTS: u32 = 3;
 
 pub(super) async fn assign(table: &UidTable, names: &[KindName]) -> Vec<Outcome> {
@@ -52,20 +48,20 @@ pub(super) async fn assign(table: &UidTable, names: &[KindName]) -> Vec<Outcome>
         .zip(names)
         .map(|(found, key)| already_there(found, key))
         .unzip();
-    // Each kind has numbers of its own, so they do not wait for each other.
+    // Kinds have separate counters and are assigned concurrently.
     let kinds = UidKind::ALL.map(|kind| {
         let missing = (0..names.len())
-            .filter(|place| names[*place].0 == kind && !known[*place])
+            .filter(|index| names[*index].0 == kind && !known[*index])
             .collect();
         assign_kind(table, kind, names, missing)
     });
-    for (place, outcome) in futures::future::join_all(kinds).await.concat() {
-        outcomes[place] = outcome;
+    for (index, outcome) in futures::future::join_all(kinds).await.concat() {
+        outcomes[index] = outcome;
     }
     outcomes
 }
 
-/// Assigns the names at `missing`, all of one kind; the outcome of each with its place.
+/// Assigns UIDs to the names at `missing`, all of one kind. Returns each outcome with its index.
 async fn assign_kind(
     table: &UidTable,
     kind: UidKind,
@@ -83,46 +79,46 @@ async fn assign_kind(
         if missing.is_empty() {
             return outcomes;
         }
-        let (uids, short) = match reserve(table, kind, missing.len()).await {
+        let (uids, shortage) = match reserve(table, kind, missing.len()).await {
             Ok(reserved) => reserved,
             Err(error) => {
-                warn!(%kind, %error, "no UIDs can be reserved");
+                warn!(%kind, %error, "failed to reserve UIDs");
                 (Vec::new(), error)
             }
         };
         let without = missing.split_off(uids.len().min(missing.len()));
-        outcomes.extend(without.into_iter().map(|place| (place, Err(short.clone()))));
+        outcomes.extend(without.into_iter().map(|index| (index, Err(shortage.clone()))));
         let claims = Claims::new(table.clone());
         let claimed: Vec<_> = missing
             .drain(..)
             .zip(uids)
-            .map(|(place, uid)| {
-                let (claims, key) = (claims.clone(), names[place].clone());
-                async move { (place, uid, claims.claim(&key, uid).await) }
+            .map(|(index, uid)| {
+                let (claims, key) = (claims.clone(), names[index].clone());
+                async move { (index, uid, claims.claim(&key, uid).await) }
             })
             .collect();
         let claimed: Vec<_> = futures::stream::iter(claimed)
             .buffered(CONCURRENCY)
             .collect()
             .await;
-        for (place, uid, claim) in claimed {
+        for (index, uid, claim) in claimed {
             let outcome = match claim {
                 Ok(Claim::Ours) => Ok(Assigned { uid, created: true }),
                 Ok(Claim::Theirs(uid)) => Ok(Assigned { uid, created: false }),
                 Ok(Claim::InUse) => {
                     warn!(%kind, %uid, "a reserved UID is in use; check the table");
-                    missing.push(place);
+                    missing.push(index);
                     in_use = Some(uid);
                     continue;
                 }
                 Err(error) => Err(error),
             };
-            outcomes.push((place, outcome));
+            outcomes.push((index, outcome));
         }
     }
     if let Some(last) = in_use {
         let error = no_free_uid(table, kind, last);
-        outcomes.extend(missing.into_iter().map(|place| (place, Err(error.clone()))));
+        outcomes.extend(missing.into_iter().map(|index| (index, Err(error.clone()))));
     }
     outcomes
 }
@@ -141,7 +137,7 @@ fn no_free_uid(table: &UidTable, kind: UidKind, last: Uid) -> UidServiceError {
     }
 }
 
-/// UIDs that nobody else is given, as many as asked for, or fewer and why.
+/// Reserves `count` UIDs. Returns them, and the error of the names that get none if these are too few.
 async fn reserve(
     table: &UidTable,
     kind: UidKind,
@@ -163,14 +159,14 @@ async fn reserve(
     for attempt in 0..ATTEMPTS {
         let counter = table.counter(kind).await?;
         let left = max.saturating_sub(counter.number);
-        let wanted = left.min(count as u64);
-        if wanted == 0 {
+        let reserved = left.min(count as u64);
+        if reserved == 0 {
             return Ok((Vec::new(), exhausted));
         }
-        let end = if left - wanted >= NEAR_THE_END {
-            increment(table, kind, wanted).await?
+        let end = if left - reserved >= NEAR_THE_END {
+            increment(table, kind, reserved).await?
         } else {
-            let end = counter.number + wanted;
+            let end = counter.number + reserved;
             if !table
                 .check_and_put(counter_cell(kind), counter.stored, &encode_counter(end))
                 .await?
@@ -180,15 +176,15 @@ async fn reserve(
             }
             end
         };
-        // What lies beyond the largest number is no UID.
-        let numbers = end - wanted + 1..=end;
+        // Numbers beyond the largest one are no UIDs.
+        let numbers = end - reserved + 1..=end;
         let uids = numbers
             .filter_map(|number| Uid::from_number(number, width).ok())
             .collect();
         return Ok((uids, exhausted));
     }
     Err(UidServiceError::Store(StoreError::Unavailable {
-        detail: format!("the counter of {kind} kept changing"),
+        detail: format!("the counter of {kind} is contended"),
     }))
 }
 
@@ -204,7 +200,7 @@ async fn increment(table: &UidTable, kind: UidKind, by: u64) -> Result<u64, UidS
                 return Err(error.into());
             }
             Err(error) => {
-                warn!(%kind, %error, "numbers may be lost: the counter is incremented again");
+                warn!(%kind, %error, "retrying the increment of the counter; numbers may be skipped");
                 back_off(attempt).await;
             }
         }

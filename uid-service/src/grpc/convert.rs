@@ -1,4 +1,4 @@
-//! Messages to names, UIDs and back.
+//! Conversions between messages and names or UIDs.
 
 use std::sync::LazyLock;
 
@@ -13,11 +13,11 @@ use tonic::{Code, Status};
 use crate::suggest::Mapping;
 use crate::table::{KindName, KindUid};
 
-/// Items of a batch, at most.
+/// Maximum count of items of a batch.
 const MAX_BATCH: usize = 4096;
 
-/// For names that are looked up: the table may hold names that today's rules refuse. What it cannot
-/// hold is refused all the same.
+/// The rules of names in look-ups: the table may hold names that today's rules reject. Names that it cannot
+/// hold are rejected.
 static ANY_STORED: LazyLock<NameRules> = LazyLock::new(|| NameRules {
     extra_characters: ('\u{0}'..='\u{ff}').collect(),
     ..NameRules::default()
@@ -27,7 +27,7 @@ pub(super) fn any_stored() -> &'static NameRules {
     &ANY_STORED
 }
 
-/// Refuses an empty batch and one that is too large.
+/// Rejects an empty or too large batch.
 pub(super) fn check_batch(field: &str, items: usize) -> Result<(), Status> {
     if (1..=MAX_BATCH).contains(&items) {
         return Ok(());
@@ -74,10 +74,10 @@ const fn kind_message(kind: UidKind) -> common::UidKind {
     }
 }
 
-pub(super) fn name(place: usize, name: &pb::UidName, rules: &NameRules) -> Result<KindName, Box<ItemError>> {
-    let kind = item_kind("names", place, name.kind)?;
+pub(super) fn name(index: usize, name: &pb::UidName, rules: &NameRules) -> Result<KindName, Box<ItemError>> {
+    let kind = item_kind("names", index, name.kind)?;
     let parsed = Name::parse(&name.name, rules).map_err(|error| {
-        let message = format!("names[{place}]: {error}");
+        let message = format!("names[{index}]: {error}");
         let metadata = [("kind", kind_name(kind)), ("name", &excerpt(&name.name))];
         item_error(
             Code::InvalidArgument,
@@ -90,17 +90,17 @@ pub(super) fn name(place: usize, name: &pb::UidName, rules: &NameRules) -> Resul
 }
 
 pub(super) fn uid(
-    place: usize,
+    index: usize,
     uid: &pb::UidValue,
     width: impl Fn(UidKind) -> UidWidth,
 ) -> Result<KindUid, Box<ItemError>> {
-    let kind = item_kind("uids", place, uid.kind)?;
+    let kind = item_kind("uids", index, uid.kind)?;
     let expected = width(kind);
     match Uid::from_bytes(&uid.uid) {
         Ok(uid) if uid.width() == expected => Ok((kind, uid)),
         _ => {
             let found = uid.uid.len();
-            let message = format!("uids[{place}]: UID of `{kind}` has {found} bytes, expected {expected}");
+            let message = format!("uids[{index}]: UID of `{kind}` has {found} bytes, expected {expected}");
             let metadata = [
                 ("kind", kind_name(kind)),
                 ("expected_width", &expected.to_string()),
@@ -116,9 +116,9 @@ pub(super) fn uid(
     }
 }
 
-fn item_kind(field: &str, place: usize, number: i32) -> Result<UidKind, Box<ItemError>> {
+fn item_kind(field: &str, index: usize, number: i32) -> Result<UidKind, Box<ItemError>> {
     kind(number).ok_or_else(|| {
-        let field = format!("{field}[{place}].kind");
+        let field = format!("{field}[{index}].kind");
         let message = format!("{field}: {}", no_kind(number));
         item_error(
             Code::InvalidArgument,
@@ -142,14 +142,14 @@ pub(super) fn mapping(mapping: &Mapping) -> pb::UidMapping {
     }
 }
 
-/// The text as the table would hold it; `None` if one of its characters is not in ISO-8859-1.
+/// Encodes a text as ISO-8859-1; `None` if it has other characters.
 pub(super) fn latin1(text: &str) -> Option<Vec<u8>> {
     text.chars()
         .map(|character| u8::try_from(character).ok())
         .collect()
 }
 
-/// Where a page of names ended: an opaque text to clients.
+/// The cursor after a page of names: opaque to clients.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct PageToken {
     pub(super) kind: UidKind,
@@ -164,7 +164,7 @@ impl PageToken {
         hex::encode([&[TOKEN_VERSION, kind], self.last.as_slice()].concat())
     }
 
-    /// `None` unless it is a token of ours.
+    /// Returns `None` if the text is not a token.
     pub(super) fn decode(text: &str) -> Option<Self> {
         let bytes = hex::decode(text).ok()?;
         let (TOKEN_VERSION, [number, last @ ..]) = (*bytes.first()?, bytes.get(1..)?) else {

@@ -1,4 +1,4 @@
-//! Which code and reason each error gets.
+//! Maps errors to gRPC codes and reasons.
 
 use oxtsdb_proto::common::v1::{ErrorReason, ItemError};
 use oxtsdb_proto::error;
