@@ -150,6 +150,5 @@ impl QueryError {
 
 /// Upper-case hex.
 fn hex(bytes: &[u8]) -> Box<str> {
-    let hex: String = bytes.iter().map(|byte| format!("{byte:02X}")).collect();
-    hex.into()
+    hex::encode_upper(bytes).into()
 }

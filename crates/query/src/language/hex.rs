@@ -53,15 +53,5 @@ pub fn parse_uids(text: &str) -> Result<Vec<u8>, LanguageError> {
     } else {
         format!("0{text}")
     };
-    let digit = |byte: u8| {
-        char::from(byte)
-            .to_digit(16)
-            .and_then(|digit| u8::try_from(digit).ok())
-    };
-    let (pairs, _) = padded.as_bytes().as_chunks::<2>();
-    let bytes: Option<Vec<u8>> = pairs
-        .iter()
-        .map(|[high, low]| Some(digit(*high)? << 4 | digit(*low)?))
-        .collect();
-    bytes.ok_or(LanguageError::Hex { text: padded })
+    hex::decode(&padded).map_err(|_| LanguageError::Hex { text: padded })
 }
