@@ -150,7 +150,7 @@ fn check_keys(table: &TableName, keys: &[Vec<u8>], layout: &RowKeyLayout) -> Res
         return Ok(());
     };
     if misfits.len() * 4 < keys.len() {
-        warn!(%table, row_key = hex(example), rows = misfits.len(), of = keys.len(), "some rows were written with other settings, no query finds them");
+        warn!(%table, row_key = hex::encode_upper(example), rows = misfits.len(), of = keys.len(), "some rows were written with other settings, no query finds them");
         return Ok(());
     }
     let shape = misfits
@@ -185,7 +185,7 @@ fn check_keys(table: &TableName, keys: &[Vec<u8>], layout: &RowKeyLayout) -> Res
             LayoutError::Buckets {
                 table: table.clone(),
                 buckets: layout.salt.bucket_count(),
-                example: hex(example),
+                example: hex::encode_upper(example),
                 hint: match another {
                     Some(buckets) => format!("--salt-buckets {buckets} fits the sampled rows"),
                     None => "set it to what OpenTSDB has as tsd.storage.salt.buckets".to_owned(),
@@ -206,10 +206,6 @@ fn fits_shape(key: &[u8], layout: &RowKeyLayout) -> bool {
 
 fn widths_text(widths: &UidWidths) -> String {
     format!("{}/{}/{}", widths.metric, widths.tagk, widths.tagv)
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02X}")).collect()
 }
 
 #[cfg(test)]

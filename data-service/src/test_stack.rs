@@ -121,14 +121,13 @@ pub(crate) async fn cells(store: &MemoryStore, table: &str) -> Vec<String> {
     let mut cells = Vec::new();
     for row in batches.iter().flatten() {
         cells.extend(row.cells().map(|cell| {
-            let (key, qualifier, value) = (hex(row.key()), hex(cell.qualifier), hex(cell.value));
+            let (key, qualifier, value) = (
+                hex::encode(row.key()),
+                hex::encode(cell.qualifier),
+                hex::encode(cell.value),
+            );
             format!("{key} {}:{qualifier} {value}", cell.family)
         }));
     }
     cells
-}
-
-/// Lower-case hex.
-pub(crate) fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

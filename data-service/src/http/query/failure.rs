@@ -161,11 +161,9 @@ fn failed(status: StatusCode, error: &QueryError) -> HttpError {
 
 /// Bytes as Java prints them: `[0, 0, -128]`. `hex` is what the domain's errors show.
 fn java_bytes(hex: &str) -> String {
-    let (pairs, _) = hex.as_bytes().as_chunks::<2>();
-    let bytes: Vec<String> = pairs
-        .iter()
-        .filter_map(|pair| std::str::from_utf8(pair).ok())
-        .filter_map(|pair| u8::from_str_radix(pair, 16).ok())
+    let bytes: Vec<String> = hex::decode(hex)
+        .unwrap_or_default()
+        .into_iter()
         .map(|byte| byte.cast_signed().to_string())
         .collect();
     format!("[{}]", bytes.join(", "))

@@ -39,14 +39,18 @@ fn batches(requests: &[&[TestPoint]]) -> Vec<WriteBatch> {
 
 /// The cells of a batch, as `row qualifier value` in hex.
 fn cells(batch: &WriteBatch) -> Vec<String> {
-    let hex = crate::test_stack::hex;
     let mut cells = Vec::new();
     for row in batch.iter() {
         for mutation in row.iter() {
             let MutationRef::Put { qualifier, value, .. } = mutation else {
                 panic!("{mutation:?}")
             };
-            cells.push(format!("{} {} {}", hex(row.key), hex(qualifier), hex(value)));
+            cells.push(format!(
+                "{} {} {}",
+                hex::encode(row.key),
+                hex::encode(qualifier),
+                hex::encode(value)
+            ));
         }
     }
     cells

@@ -321,10 +321,7 @@ async fn salt_stands_before_the_metric() {
         .bytes_of(layout.salt.bucket(&tsuid))
         .as_bytes()
         .to_vec();
-    let expected = format!(
-        "{}00000150e22700000001000001 t:0000 01",
-        crate::test_stack::hex(&salt)
-    );
+    let expected = format!("{}00000150e22700000001000001 t:0000 01", hex::encode(&salt));
     assert_eq!(stack.cells("tsdb").await, [expected]);
 }
 
