@@ -11,7 +11,7 @@ use std::fmt::Display;
 
 use oxtsdb_schema::{NameError, Value};
 
-use crate::uids::UidRefusal;
+use crate::uids::UidRejection;
 use crate::write::{NamePlace, PointErrorReason};
 
 /// `{host=web01, dc=lga}`.
@@ -139,8 +139,12 @@ impl Rejection {
             R::InvalidName { place, name, error } => {
                 Rejection::Rule(invalid_name(NameOf::from(place), name, error))
             }
-            R::NoUid { place, name, refusal } => match refusal {
-                UidRefusal::AutoCreateDisabled => {
+            R::NoUid {
+                place,
+                name,
+                rejection,
+            } => match rejection {
+                UidRejection::AutoCreateDisabled => {
                     let kind = match place {
                         NamePlace::Metric => "metrics",
                         NamePlace::Tagk { .. } => "tagk",
@@ -151,13 +155,13 @@ impl Rejection {
                         name: name.clone(),
                     }
                 }
-                UidRefusal::InvalidName { detail } => {
+                UidRejection::InvalidName { detail } => {
                     Rejection::Rule(format!("Invalid {}: {detail}", NameOf::from(place)))
                 }
-                UidRefusal::SpaceExhausted
-                | UidRefusal::StoreFull { .. }
-                | UidRefusal::Unavailable { .. }
-                | UidRefusal::Other { .. } => Rejection::Storage(reason.to_string()),
+                UidRejection::SpaceExhausted
+                | UidRejection::StoreFull { .. }
+                | UidRejection::Unavailable { .. }
+                | UidRejection::Other { .. } => Rejection::Storage(reason.to_string()),
             },
             R::Unresolved(_) => Rejection::Storage(reason.to_string()),
             // HTTP and telnet check timestamps and values before, and send neither TSUIDs nor columns.

@@ -8,7 +8,7 @@ use oxtsdb_schema::UidKind;
 use oxtsdb_server::code_of_store_error;
 use tonic::{Code, Status};
 
-use crate::uids::{UidRefusal, UidsError};
+use crate::uids::{UidRejection, UidsError};
 use crate::write::columns::{ProtocolViolation, SymbolUse};
 use crate::write::{PointErrorReason, WriteError};
 
@@ -26,7 +26,9 @@ pub(crate) fn of_uids(error: &UidsError) -> Status {
         }
         UidsError::DeadlineExceeded => (Code::DeadlineExceeded, ErrorReason::DeadlineExceeded),
         UidsError::Layout { .. } => (Code::FailedPrecondition, ErrorReason::TableMismatch),
-        UidsError::Refused { .. } | UidsError::BadAnswer { .. } => (Code::Internal, ErrorReason::Internal),
+        UidsError::Rejected { .. } | UidsError::InvalidResponse { .. } => {
+            (Code::Internal, ErrorReason::Internal)
+        }
     };
     status(code, reason, error.to_string(), &[])
 }
@@ -148,8 +150,12 @@ pub(crate) fn of_point(error: &PointErrorReason) -> ItemError {
             message,
             &[],
         ),
-        E::NoUid { place, name, refusal } => {
-            let (code, reason) = of_refusal(refusal);
+        E::NoUid {
+            place,
+            name,
+            rejection,
+        } => {
+            let (code, reason) = of_rejection(rejection);
             item_error(
                 code,
                 reason,
@@ -165,13 +171,13 @@ pub(crate) fn of_point(error: &PointErrorReason) -> ItemError {
     }
 }
 
-fn of_refusal(refusal: &UidRefusal) -> (Code, ErrorReason) {
-    match refusal {
-        UidRefusal::AutoCreateDisabled => (Code::FailedPrecondition, ErrorReason::AutoCreateDisabled),
-        UidRefusal::SpaceExhausted => (Code::ResourceExhausted, ErrorReason::UidSpaceExhausted),
-        UidRefusal::InvalidName { .. } => (Code::InvalidArgument, ErrorReason::InvalidName),
-        UidRefusal::StoreFull { .. } => (Code::ResourceExhausted, ErrorReason::StoreFull),
-        UidRefusal::Unavailable { .. } => (Code::Unavailable, ErrorReason::UidServiceUnavailable),
-        UidRefusal::Other { .. } => (Code::Internal, ErrorReason::Internal),
+fn of_rejection(rejection: &UidRejection) -> (Code, ErrorReason) {
+    match rejection {
+        UidRejection::AutoCreateDisabled => (Code::FailedPrecondition, ErrorReason::AutoCreateDisabled),
+        UidRejection::SpaceExhausted => (Code::ResourceExhausted, ErrorReason::UidSpaceExhausted),
+        UidRejection::InvalidName { .. } => (Code::InvalidArgument, ErrorReason::InvalidName),
+        UidRejection::StoreFull { .. } => (Code::ResourceExhausted, ErrorReason::StoreFull),
+        UidRejection::Unavailable { .. } => (Code::Unavailable, ErrorReason::UidServiceUnavailable),
+        UidRejection::Other { .. } => (Code::Internal, ErrorReason::Internal),
     }
 }

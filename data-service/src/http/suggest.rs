@@ -163,7 +163,7 @@ pub(crate) fn uids_error(error: &UidsError) -> HttpError {
     let status = match error {
         UidsError::Unavailable { .. } | UidsError::Busy { .. } => http::StatusCode::SERVICE_UNAVAILABLE,
         UidsError::DeadlineExceeded => http::StatusCode::GATEWAY_TIMEOUT,
-        UidsError::Refused { .. } | UidsError::Layout { .. } | UidsError::BadAnswer { .. } => {
+        UidsError::Rejected { .. } | UidsError::Layout { .. } | UidsError::InvalidResponse { .. } => {
             http::StatusCode::INTERNAL_SERVER_ERROR
         }
     };

@@ -35,6 +35,6 @@ fn name_error(error: UidsError) -> NameError {
         UidsError::Unavailable { .. } | UidsError::Busy { .. } => NameError::Unavailable { detail },
         UidsError::DeadlineExceeded => NameError::DeadlineExceeded { detail },
         UidsError::Layout { .. } => NameError::Mismatch { detail },
-        UidsError::Refused { .. } | UidsError::BadAnswer { .. } => NameError::Internal { detail },
+        UidsError::Rejected { .. } | UidsError::InvalidResponse { .. } => NameError::Internal { detail },
     }
 }

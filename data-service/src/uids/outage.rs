@@ -1,7 +1,7 @@
 //! Outages of the UID service, as writes see them.
 //!
-//! A write waits for the names that it does not know. Without a bound, an absent UID service would hold up
-//! every batch that has one such name, and the points of known series in it. So:
+//! A write with a name that is not cached waits for the UID service. Without a bound, an unavailable UID service
+//! would block every batch that has one such name, and with it the points of cached series. So:
 //!
 //! ```text
 //!   available ── UNAVAILABLE, or longer than its patience ────────► outage: calls fail at once
@@ -95,7 +95,7 @@ impl Outage {
                 return;
             }
             Err(_elapsed) => {
-                let error = unavailable(&format!("no answer within {patience:?}"));
+                let error = unavailable(&format!("no response within {patience:?}"));
                 let is_first = self.begin(&error);
                 let _ = sender.send(Err(error));
                 if !is_first {
@@ -109,7 +109,7 @@ impl Outage {
         *self.0.lock() = None;
     }
 
-    /// Notes that the service is away; false if that was known.
+    /// Begins an outage; false if there is one already.
     fn begin(&self, error: &UidsError) -> bool {
         let mut state = self.0.lock();
         if state.is_some() {
@@ -120,15 +120,15 @@ impl Outage {
         true
     }
 
-    /// Waits for a call that is under way, or repeats it, until one does not fail for want of the service.
+    /// Waits for the call in flight, or repeats it, until the service responds.
     async fn probe<T: Send + 'static>(
         &self,
-        mut under_way: Option<BoxFuture<'static, Result<T, UidsError>>>,
+        mut in_flight: Option<BoxFuture<'static, Result<T, UidsError>>>,
         attempt: &Attempt<T>,
     ) {
         let mut pause = FIRST_PAUSE;
         loop {
-            let call = match under_way.take() {
+            let call = match in_flight.take() {
                 Some(call) => call,
                 None => {
                     tokio::time::sleep(pause).await;
@@ -138,7 +138,7 @@ impl Outage {
             };
             match call.await {
                 Err(error) if error.is_outage() => {}
-                // The service is there, whatever it thinks of the names.
+                // The service is available, even if it rejects the names.
                 Ok(_) | Err(_) => return,
             }
         }
@@ -181,7 +181,7 @@ mod tests {
             let number = count.fetch_add(1, Ordering::Relaxed);
             async move {
                 if number < failures {
-                    return Err(unavailable("refused"));
+                    return Err(unavailable("unreachable"));
                 }
                 Ok(7)
             }
@@ -194,7 +194,10 @@ mod tests {
     async fn calls_fail_at_once_until_the_failed_one_succeeds() {
         let outage = Outage::default();
         let (attempts, attempt) = failing(3);
-        assert_eq!(outage.call(1, None, attempt).await, Err(unavailable("refused")));
+        assert_eq!(
+            outage.call(1, None, attempt).await,
+            Err(unavailable("unreachable"))
+        );
         let ok = || async { Ok(1) }.boxed();
         let began = tokio::time::Instant::now();
         let rejected = outage.call(1, None, ok).await;
@@ -216,8 +219,8 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_call_that_hangs_begins_an_outage_and_ends_it() {
         let outage = Outage::default();
-        let answers = Arc::new(Semaphore::new(0));
-        let gate = Arc::clone(&answers);
+        let responses = Arc::new(Semaphore::new(0));
+        let gate = Arc::clone(&responses);
         let hangs = move || {
             let gate = Arc::clone(&gate);
             async move {
@@ -235,7 +238,7 @@ mod tests {
         assert_eq!(began.elapsed(), PATIENCE);
         let ok = || async { Ok(2) }.boxed();
         assert!(outage.call(1, None, ok).await.is_err());
-        answers.add_permits(1);
+        responses.add_permits(1);
         while outage.call(1, None, ok).await != Ok(2) {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
@@ -266,8 +269,8 @@ mod tests {
 
         for code in [Code::ResourceExhausted, Code::Aborted, Code::Cancelled] {
             let outage = Outage::default();
-            let refuses = move || async move { Err::<u8, _>(rejected(code)) }.boxed();
-            let error = outage.call(1, None, refuses).await.unwrap_err();
+            let rejects = move || async move { Err::<u8, _>(rejected(code)) }.boxed();
+            let error = outage.call(1, None, rejects).await.unwrap_err();
             assert!(error.is_transient(), "{error}");
             let ok = || async { Ok(1) }.boxed();
             assert_eq!(outage.call(1, None, ok).await, Ok(1), "{code:?}");
@@ -284,15 +287,15 @@ mod tests {
     #[tokio::test]
     async fn a_rejected_request_is_no_outage() {
         let outage = Outage::default();
-        let refused = UidsError::Refused {
+        let rejection = UidsError::Rejected {
             detail: "bad".to_owned(),
         };
-        let error = refused.clone();
+        let error = rejection.clone();
         let rejects = move || {
             let error = error.clone();
             async move { Err::<u8, _>(error) }.boxed()
         };
-        assert_eq!(outage.call(1, None, rejects).await, Err(refused));
+        assert_eq!(outage.call(1, None, rejects).await, Err(rejection));
         assert_eq!(outage.call(1, None, || async { Ok(1) }.boxed()).await, Ok(1));
     }
 }

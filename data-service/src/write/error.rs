@@ -9,7 +9,7 @@ use oxtsdb_schema::value::ValueError;
 use oxtsdb_schema::{NameError, Uid, UidKind};
 
 use super::TimeUnit;
-use crate::uids::{UidRefusal, UidsError};
+use crate::uids::{UidRejection, UidsError};
 
 /// Which name of a point.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -98,14 +98,14 @@ pub enum PointErrorReason {
         uid: Uid,
     },
     /// The UID service has no UID for a name.
-    #[error("{place} `{name}` {refusal}")]
+    #[error("{place} `{name}` {rejection}")]
     NoUid {
         /// Which name.
         place: NamePlace,
         /// The name.
         name: String,
         /// Why.
-        refusal: UidRefusal,
+        rejection: UidRejection,
     },
     /// The series is not known, and the UID service is unavailable. The same point may be stored later.
     #[error("series cannot be resolved now: {0}")]
@@ -215,7 +215,7 @@ impl PointErrorReason {
             self,
             Self::Unresolved(_)
                 | Self::NoUid {
-                    refusal: UidRefusal::Unavailable { .. },
+                    rejection: UidRejection::Unavailable { .. },
                     ..
                 }
         )

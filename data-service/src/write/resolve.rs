@@ -9,8 +9,9 @@ use oxtsdb_schema::{MetricUid, Name, TagkUid, TagvUid, Tsuid, Uid, UidKind};
 use smallvec::SmallVec;
 
 use super::{NamePlace, PointErrorReason};
-use crate::uids::series::{Series, SeriesCache, SeriesRef};
-use crate::uids::{UidRefusal, Uids, UidsError};
+use crate::uids::series::{Series, SeriesRef};
+use crate::uids::series_cache::SeriesCache;
+use crate::uids::{UidRejection, Uids, UidsError};
 
 /// A series, or why there is none; shared by all points that name it.
 pub(crate) type Resolved = Result<Arc<Series>, Arc<PointErrorReason>>;
@@ -46,17 +47,17 @@ impl Resolver {
     /// [`UidsError::DeadlineExceeded`], and errors of the service that no retry mends.
     pub(super) async fn resolve<'a>(
         &self,
-        wanted: impl ExactSizeIterator<Item = SeriesRef<'a>> + Send,
+        requested: impl ExactSizeIterator<Item = SeriesRef<'a>> + Send,
         deadline: Option<Instant>,
     ) -> Result<Resolution, UidsError> {
-        self.cache.tell_time();
+        self.cache.advance_clock();
         let mut key = Vec::with_capacity(256);
-        let mut found: Vec<Option<Resolved>> = Vec::with_capacity(wanted.len());
+        let mut found: Vec<Option<Resolved>> = Vec::with_capacity(requested.len());
         let mut missing: Vec<SeriesRef<'a>> = Vec::new();
         // For each missing point its place, and the place of its series in `missing`.
         let mut waiting: Vec<(usize, usize)> = Vec::new();
         let mut places: HashMap<Vec<u8>, usize> = HashMap::new();
-        for (index, series) in wanted.enumerate() {
+        for (index, series) in requested.enumerate() {
             series.write_key(&mut key);
             let cached = self.cache.get(&key);
             if cached.is_none() {
@@ -267,8 +268,8 @@ impl Resolver {
                     Ok(uid) => {
                         known.insert(name, uid);
                     }
-                    Err(refusal) => {
-                        refused[owner].get_or_insert_with(|| series[owner].refusal(position, refusal));
+                    Err(rejection) => {
+                        refused[owner].get_or_insert_with(|| series[owner].rejection(position, rejection));
                     }
                 }
             }
@@ -310,7 +311,7 @@ impl<'a> NamedSeries<'a> {
         std::iter::once(metric).chain(tags)
     }
 
-    fn refusal(&self, position: NamePosition, refusal: UidRefusal) -> PointErrorReason {
+    fn rejection(&self, position: NamePosition, rejection: UidRejection) -> PointErrorReason {
         let (place, name) = match position {
             NamePosition::Metric => (NamePlace::Metric, self.metric),
             NamePosition::Tagk(index) => {
@@ -325,7 +326,7 @@ impl<'a> NamedSeries<'a> {
         PointErrorReason::NoUid {
             place,
             name: excerpt(name),
-            refusal,
+            rejection,
         }
     }
 
@@ -333,7 +334,7 @@ impl<'a> NamedSeries<'a> {
         let unknown = |place, name: &str| PointErrorReason::NoUid {
             place,
             name: excerpt(name),
-            refusal: UidRefusal::Other {
+            rejection: UidRejection::Other {
                 detail: "the UID service did not answer for it".to_owned(),
             },
         };

@@ -19,7 +19,8 @@ use super::{NewPoint, PointError, PointRef, WriteError, WriteOutcome};
 use crate::series_index::SeriesIndex;
 use crate::settings::DataSettings;
 use crate::uids::Uids;
-use crate::uids::series::{SeriesCache, SeriesRef, set_base_time};
+use crate::uids::series::{SeriesRef, set_base_time};
+use crate::uids::series_cache::SeriesCache;
 
 /// A permit of the semaphore stands for so many bytes of a batch.
 const PERMIT_BYTES: usize = 1024;

@@ -3,7 +3,7 @@
 use http::StatusCode;
 use oxtsdb_row_store::StoreError;
 
-use crate::uids::UidRefusal;
+use crate::uids::UidRejection;
 use crate::write::{PointErrorReason, WriteError};
 
 /// The status of a write that failed as a whole: 507 for a full disk, 503 if a retry may succeed, else 500.
@@ -18,15 +18,17 @@ pub(super) fn status_of_write(error: &WriteError) -> StatusCode {
 /// As [`status_of_write`], for a valid point whose names could not be assigned; `None` for points that are invalid
 /// or need an operator.
 pub(super) fn status_of_point(reason: &PointErrorReason) -> Option<StatusCode> {
-    let refusal = match reason {
+    let rejection = match reason {
         PointErrorReason::Unresolved(_) => return Some(StatusCode::SERVICE_UNAVAILABLE),
-        PointErrorReason::NoUid { refusal, .. } => refusal,
+        PointErrorReason::NoUid { rejection, .. } => rejection,
         _ => return None,
     };
-    match refusal {
-        UidRefusal::StoreFull { .. } => Some(StatusCode::INSUFFICIENT_STORAGE),
-        UidRefusal::Unavailable { .. } => Some(StatusCode::SERVICE_UNAVAILABLE),
-        UidRefusal::Other { .. } => Some(StatusCode::INTERNAL_SERVER_ERROR),
-        UidRefusal::AutoCreateDisabled | UidRefusal::SpaceExhausted | UidRefusal::InvalidName { .. } => None,
+    match rejection {
+        UidRejection::StoreFull { .. } => Some(StatusCode::INSUFFICIENT_STORAGE),
+        UidRejection::Unavailable { .. } => Some(StatusCode::SERVICE_UNAVAILABLE),
+        UidRejection::Other { .. } => Some(StatusCode::INTERNAL_SERVER_ERROR),
+        UidRejection::AutoCreateDisabled
+        | UidRejection::SpaceExhausted
+        | UidRejection::InvalidName { .. } => None,
     }
 }

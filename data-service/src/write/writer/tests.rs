@@ -6,7 +6,7 @@ use uid_service::UidSettings;
 
 use super::*;
 use crate::test_stack::{Gate, TestStack};
-use crate::uids::{UidRefusal, UidsError};
+use crate::uids::{UidRejection, UidsError};
 use crate::write::{NamePlace, PointErrorReason};
 
 fn point<'a>(metric: &'a str, tags: &'a [(&'a str, &'a str)], seconds: u32, value: i64) -> NewPoint<'a> {
@@ -233,7 +233,7 @@ async fn a_name_that_the_deployment_does_not_assign_spoils_its_points_only() {
     let expected = PointErrorReason::NoUid {
         place: NamePlace::Metric,
         name: "unknown".to_owned(),
-        refusal: UidRefusal::AutoCreateDisabled,
+        rejection: UidRejection::AutoCreateDisabled,
     };
     assert_eq!(
         outcome.errors,

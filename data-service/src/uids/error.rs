@@ -1,43 +1,43 @@
-//! Why there is no UID.
+//! Errors of look-ups and assignments of UIDs.
 
 use oxtsdb_client::{Code, Error, ErrorReason, Rejection};
 use oxtsdb_schema::UidKind;
 
-/// Why the UID service could not be asked, or its answer not be used.
+/// Why a call to the UID service failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UidsError {
-    /// The service is not there. The same call may succeed later.
+    /// The service is unavailable. The error is transient.
     #[error("UID service is unavailable: {detail}")]
     Unavailable {
-        /// What it said, or why it was not reached.
+        /// The error of the service or of the connection.
         detail: String,
     },
-    /// The service has no capacity for this call, or ended it. The same call may succeed later; calls of
-    /// others are not concerned.
-    #[error("UID service did not take the call: {detail}")]
+    /// The service has no capacity for this call, or cancelled it. The error is transient and does not affect
+    /// other calls.
+    #[error("UID service is busy: {detail}")]
     Busy {
-        /// What it said.
+        /// The error of the service.
         detail: String,
     },
     /// The deadline passed.
-    #[error("UID service did not answer before the deadline")]
+    #[error("UID service did not respond before the deadline")]
     DeadlineExceeded,
-    /// The service refused the call.
-    #[error("UID service refused: {detail}")]
-    Refused {
-        /// What it said.
+    /// The service rejected the call.
+    #[error("UID service rejected the call: {detail}")]
+    Rejected {
+        /// The error of the service.
         detail: String,
     },
-    /// The service does not fit this deployment's settings.
+    /// The layout of the service does not match the settings.
     #[error("UID service does not fit: {detail}")]
     Layout {
-        /// What is different.
+        /// The difference.
         detail: String,
     },
-    /// The answer breaks the contract.
-    #[error("UID service gave an impossible answer: {detail}")]
-    BadAnswer {
-        /// What is impossible.
+    /// The response violates the contract.
+    #[error("UID service sent an invalid response: {detail}")]
+    InvalidResponse {
+        /// The violation.
         detail: String,
     },
 }
@@ -47,15 +47,18 @@ impl UidsError {
     pub(crate) fn is_transient(&self) -> bool {
         match self {
             Self::Unavailable { .. } | Self::Busy { .. } | Self::DeadlineExceeded => true,
-            Self::Refused { .. } | Self::Layout { .. } | Self::BadAnswer { .. } => false,
+            Self::Rejected { .. } | Self::Layout { .. } | Self::InvalidResponse { .. } => false,
         }
     }
 
-    /// Whether the service is away for all callers, as far as this call tells.
+    /// Whether the error means that the service is unavailable to all callers.
     pub(super) fn is_outage(&self) -> bool {
         match self {
             Self::Unavailable { .. } | Self::DeadlineExceeded => true,
-            Self::Busy { .. } | Self::Refused { .. } | Self::Layout { .. } | Self::BadAnswer { .. } => false,
+            Self::Busy { .. }
+            | Self::Rejected { .. }
+            | Self::Layout { .. }
+            | Self::InvalidResponse { .. } => false,
         }
     }
 
@@ -64,7 +67,7 @@ impl UidsError {
         let is_overloaded = error.reason() == Some(ErrorReason::Overloaded);
         let detail = match error {
             Error::Connection { message, .. } => return Self::Unavailable { detail: message },
-            Error::Protocol { message } => return Self::BadAnswer { detail: message },
+            Error::Protocol { message } => return Self::InvalidResponse { detail: message },
             Error::DeadlineExceeded => return Self::DeadlineExceeded,
             Error::InvalidArgument { message } => message,
             Error::Rejected(rejection) => rejection.message,
@@ -75,7 +78,7 @@ impl UidsError {
             Code::Unavailable if is_overloaded => Self::Busy { detail },
             Code::Unavailable => Self::Unavailable { detail },
             Code::ResourceExhausted | Code::Aborted | Code::Cancelled => Self::Busy { detail },
-            code => Self::Refused {
+            code => Self::Rejected {
                 detail: format!("{code:?}: {detail}"),
             },
         }
@@ -84,7 +87,7 @@ impl UidsError {
     pub(super) fn of_item(kind: UidKind, item: &str, rejection: Rejection) -> Self {
         let detail = format!("{kind} `{item}`: {}", rejection.message);
         match rejection.code {
-            _ if !rejection.is_retry_safe() => Self::Refused { detail },
+            _ if !rejection.is_retry_safe() => Self::Rejected { detail },
             _ if rejection.reason == Some(ErrorReason::Overloaded) => Self::Busy { detail },
             Code::Unavailable | Code::DeadlineExceeded => Self::Unavailable { detail },
             _ => Self::Busy { detail },
@@ -94,40 +97,40 @@ impl UidsError {
 
 /// Why the UID service assigned no UID to a name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum UidRefusal {
+pub enum UidRejection {
     /// The deployment does not assign UIDs of this kind on write.
     #[error("is unknown, and is not assigned on write")]
     AutoCreateDisabled,
     /// All UIDs of the kind are in use.
     #[error("cannot be assigned: all UIDs of its kind are in use")]
     SpaceExhausted,
-    /// The service's rules of names are stricter than ours.
-    #[error("is refused: {detail}")]
+    /// The name violates the service's rules, which are stricter than ours.
+    #[error("is rejected: {detail}")]
     InvalidName {
-        /// What it said.
+        /// The error of the service.
         detail: String,
     },
     /// The disk of the service's store is full.
     #[error("cannot be assigned: {detail}")]
     StoreFull {
-        /// What it said.
+        /// The error of the service.
         detail: String,
     },
-    /// It may succeed later.
+    /// A transient error.
     #[error("cannot be assigned now: {detail}")]
     Unavailable {
-        /// What it said.
+        /// The error of the service.
         detail: String,
     },
     /// Another error.
     #[error("cannot be assigned: {detail}")]
     Other {
-        /// What it said.
+        /// The error of the service.
         detail: String,
     },
 }
 
-impl UidRefusal {
+impl UidRejection {
     pub(super) fn of_item(rejection: Rejection) -> Self {
         let retryable = rejection.is_retry_safe();
         let detail = rejection.message;

@@ -1,0 +1,102 @@
+//! The cache of mappings between names and UIDs.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use moka::sync::Cache;
+use oxtsdb_schema::{Uid, UidKind};
+
+/// How long an unknown name is cached as unknown.
+const ABSENT_TTL: Duration = Duration::from_secs(1);
+
+/// Entries of the cache of unknown names, of each kind.
+const ABSENT_ENTRIES: u64 = 100_000;
+
+/// Size of a cache entry without its text, in bytes; an estimate.
+const ENTRY_BYTES: usize = 128;
+
+/// Mappings in both directions, and names that have none; for each kind.
+#[derive(Debug)]
+pub(super) struct NameCache {
+    uids: [Cache<Arc<str>, Uid>; 3],
+    names: [Cache<Uid, Arc<str>>; 3],
+    absent: [Cache<Arc<str>, ()>; 3],
+}
+
+impl NameCache {
+    /// A cache of at most `bytes` whose entries expire after `ttl`; `None`: never.
+    pub(super) fn new(bytes: u64, ttl: Option<Duration>) -> Self {
+        let direction_bytes = bytes / 6;
+        Self {
+            uids: UidKind::ALL.map(|_| {
+                let cache = Cache::builder()
+                    .max_capacity(direction_bytes)
+                    .weigher(|name: &Arc<str>, _| entry_bytes(name));
+                match ttl {
+                    Some(ttl) => cache.time_to_live(ttl).build(),
+                    None => cache.build(),
+                }
+            }),
+            names: UidKind::ALL.map(|_| {
+                let cache = Cache::builder()
+                    .max_capacity(direction_bytes)
+                    .weigher(|_, name: &Arc<str>| entry_bytes(name));
+                match ttl {
+                    Some(ttl) => cache.time_to_live(ttl).build(),
+                    None => cache.build(),
+                }
+            }),
+            absent: UidKind::ALL.map(|_| {
+                Cache::builder()
+                    .max_capacity(ABSENT_ENTRIES)
+                    .time_to_live(ABSENT_TTL)
+                    .build()
+            }),
+        }
+    }
+
+    /// The UID of a name.
+    pub(super) fn uid(&self, kind: UidKind, name: &str) -> Option<Uid> {
+        self.uids[slot(kind)].get(name)
+    }
+
+    /// The name of a UID.
+    pub(super) fn name(&self, kind: UidKind, uid: &Uid) -> Option<Arc<str>> {
+        self.names[slot(kind)].get(uid)
+    }
+
+    /// Whether the name had no UID a moment ago.
+    pub(super) fn is_absent(&self, kind: UidKind, name: &str) -> bool {
+        self.absent[slot(kind)].contains_key(name)
+    }
+
+    /// Adds a mapping that was looked up by its name, in both directions.
+    pub(super) fn insert(&self, kind: UidKind, name: Arc<str>, uid: Uid) {
+        self.absent[slot(kind)].invalidate(&name);
+        self.insert_name(kind, uid, Arc::clone(&name));
+        self.uids[slot(kind)].insert(name, uid);
+    }
+
+    /// Adds the name of a UID.
+    pub(super) fn insert_name(&self, kind: UidKind, uid: Uid, name: Arc<str>) {
+        self.names[slot(kind)].insert(uid, name);
+    }
+
+    /// Adds a name that has no UID.
+    pub(super) fn insert_absent(&self, kind: UidKind, name: &str) {
+        self.absent[slot(kind)].insert(name.into(), ());
+    }
+}
+
+/// The position of a kind in the arrays of [`NameCache`].
+fn slot(kind: UidKind) -> usize {
+    match kind {
+        UidKind::Metric => 0,
+        UidKind::Tagk => 1,
+        UidKind::Tagv => 2,
+    }
+}
+
+fn entry_bytes(name: &Arc<str>) -> u32 {
+    u32::try_from(name.len() + ENTRY_BYTES).unwrap_or(u32::MAX)
+}

@@ -1,0 +1,130 @@
+//! Requests to the UID service. Their results are checked, and added to the cache.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use oxtsdb_client::{ErrorReason, Rejection, UidClient};
+use oxtsdb_schema::{Uid, UidKind};
+
+use super::{UidRejection, Uids, UidsError};
+
+impl Uids {
+    /// The UIDs of names, `None` for each that has none; both are added to the cache.
+    pub(super) async fn request_existing_uids(
+        &self,
+        names: &[(UidKind, &str)],
+        deadline: Option<Instant>,
+    ) -> Result<Vec<Option<Uid>>, UidsError> {
+        let results = with_deadline(&self.0.client, deadline).lookup_uids(names).await;
+        let results = results.map_err(UidsError::from_client)?;
+        let mut uids = vec![None; names.len()];
+        for ((slot, (kind, name)), result) in uids.iter_mut().zip(names).zip(results) {
+            match result {
+                Ok(uid) => {
+                    let uid = self.checked(*kind, uid)?;
+                    self.0.cache.insert(*kind, (*name).into(), uid);
+                    *slot = Some(uid);
+                }
+                Err(rejection) if not_found(&rejection) => self.0.cache.insert_absent(*kind, name),
+                Err(rejection) => return Err(UidsError::of_item(*kind, name, rejection)),
+            }
+        }
+        Ok(uids)
+    }
+
+    /// The UIDs of names, assigned if missing. They are added to the cache, also if the caller no longer waits.
+    pub(super) async fn request_uids(
+        &self,
+        names: &[(UidKind, String)],
+    ) -> Result<Vec<Result<Uid, UidRejection>>, UidsError> {
+        let results = self.0.client.get_or_create_uids(names, false).await;
+        let results = results.map_err(UidsError::from_client)?;
+        let mut uids = Vec::with_capacity(names.len());
+        for ((kind, name), result) in names.iter().zip(results) {
+            uids.push(match result {
+                Ok(assigned) => {
+                    let uid = self.checked(*kind, assigned.uid)?;
+                    self.0.cache.insert(*kind, name.as_str().into(), uid);
+                    Ok(uid)
+                }
+                Err(rejection) => Err(UidRejection::of_item(rejection)),
+            });
+        }
+        Ok(uids)
+    }
+
+    /// The names of UIDs, which are added to the cache; `None` for each UID that has none.
+    pub(super) async fn request_names(
+        &self,
+        kind: UidKind,
+        uids: &[Uid],
+        deadline: Option<Instant>,
+    ) -> Result<Vec<Option<Arc<str>>>, UidsError> {
+        let request: Vec<(UidKind, Uid)> = uids.iter().map(|uid| (kind, *uid)).collect();
+        let results = with_deadline(&self.0.client, deadline)
+            .lookup_names(&request)
+            .await;
+        let results = results.map_err(UidsError::from_client)?;
+        let mut names = Vec::with_capacity(uids.len());
+        for (uid, result) in uids.iter().zip(results) {
+            names.push(match result {
+                Ok(name) => {
+                    let name: Arc<str> = name.into();
+                    self.0.cache.insert_name(kind, *uid, Arc::clone(&name));
+                    Some(name)
+                }
+                Err(rejection) if not_found(&rejection) => None,
+                Err(rejection) => return Err(UidsError::of_item(kind, &uid.to_string(), rejection)),
+            });
+        }
+        Ok(names)
+    }
+
+    /// The first `max` names of a kind that start with `prefix`, in byte order.
+    ///
+    /// # Errors
+    ///
+    /// If the call fails.
+    pub async fn suggest(
+        &self,
+        kind: UidKind,
+        prefix: &str,
+        max: usize,
+        deadline: Option<Instant>,
+    ) -> Result<Vec<String>, UidsError> {
+        let client = with_deadline(&self.0.client, deadline);
+        let mappings = client.suggest_names(kind, prefix, max).await;
+        let mappings = mappings.map_err(UidsError::from_client)?;
+        Ok(mappings.into_iter().map(|mapping| mapping.name).collect())
+    }
+
+    /// Rejects a UID of another width: row keys with it could not be decoded.
+    fn checked(&self, kind: UidKind, uid: Uid) -> Result<Uid, UidsError> {
+        let width = self.widths().get(kind);
+        if uid.width() == width {
+            return Ok(uid);
+        }
+        Err(UidsError::InvalidResponse {
+            detail: format!(
+                "a UID of kind {kind} has {} bytes, its layout says {width}",
+                uid.as_bytes().len()
+            ),
+        })
+    }
+}
+
+/// The client with a deadline for its calls, if there is one.
+pub(super) fn with_deadline(client: &UidClient, deadline: Option<Instant>) -> UidClient {
+    match deadline {
+        Some(deadline) => client.with_deadline(deadline),
+        None => client.clone(),
+    }
+}
+
+fn not_found(rejection: &Rejection) -> bool {
+    // An invalid name has no UID.
+    matches!(
+        rejection.reason,
+        Some(ErrorReason::NameNotFound | ErrorReason::UidNotFound | ErrorReason::InvalidName)
+    )
+}

@@ -1,0 +1,269 @@
+//! The cache of series: from the names of a point to its series.
+//!
+//! Every point needs a look-up, so a look-up allocates nothing: the caller writes the key into a reused buffer. The
+//! key consists of the point's names in the order received; tags in another order make another entry for the same
+//! series.
+//!
+//! Memory is bounded by two generations. Entries are added to the young generation; when it is full it becomes the
+//! old generation, and the previous old generation is dropped. Reading an old entry moves it to the young generation.
+//!
+//! Entries expire, because operators rename and delete names: a set time after they were added, however often they
+//! are read. Look-ups read no clock: time advances in steps ([`LIFE`] of them in the time to live) by
+//! [`SeriesCache::advance_clock`], called once for each batch of points. The time to live varies by up to a quarter,
+//! so that entries added together do not all expire together.
+
+use std::hash::BuildHasher as _;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use hashbrown::{DefaultHashBuilder, HashTable};
+use parking_lot::RwLock;
+
+use super::series::Series;
+
+/// Shards, each with a lock of its own.
+const SHARDS: usize = 16;
+
+/// Size of an entry without its key and its row key, in bytes; an estimate.
+const ENTRY_BYTES: usize = 160;
+
+/// Steps of the clock in the time to live. Entries expire after three quarters of them to all of them.
+const LIFE: u32 = 16;
+
+/// A cache of series by [`SeriesRef`](super::series::SeriesRef); see the module.
+#[derive(Debug)]
+pub(crate) struct SeriesCache {
+    began: Instant,
+    /// `None`: entries do not expire.
+    step: Option<Duration>,
+    /// Steps since `began`.
+    now: AtomicU32,
+    hasher: DefaultHashBuilder,
+    shards: [RwLock<Shard>; SHARDS],
+    /// Capacity of one generation of one shard, in bytes.
+    generation_bytes: usize,
+}
+
+#[derive(Debug, Default)]
+struct Shard {
+    young: HashTable<Entry>,
+    old: HashTable<Entry>,
+    young_bytes: usize,
+}
+
+#[derive(Clone, Debug)]
+struct Entry {
+    hash: u64,
+    key: Box<[u8]>,
+    series: Arc<Series>,
+    /// The first step at which it is expired.
+    expires_at: u32,
+}
+
+impl SeriesCache {
+    /// A cache of about `bytes` whose entries expire after `ttl`; `None`: never.
+    pub(crate) fn new(bytes: usize, ttl: Option<Duration>) -> Self {
+        Self {
+            began: Instant::now(),
+            step: ttl.map(|ttl| (ttl / LIFE).max(Duration::from_nanos(1))),
+            now: AtomicU32::new(0),
+            hasher: DefaultHashBuilder::default(),
+            shards: std::array::from_fn(|_| RwLock::default()),
+            generation_bytes: bytes / SHARDS / 2,
+        }
+    }
+
+    /// Advances the clock of the cache, which expires entries.
+    pub(crate) fn advance_clock(&self) {
+        let Some(step) = self.step else { return };
+        let steps = self.began.elapsed().as_nanos() / step.as_nanos();
+        let now = u32::try_from(steps).unwrap_or(u32::MAX);
+        // All readers share its cache line, so it is written only if it changes.
+        if self.now.load(Ordering::Relaxed) != now {
+            self.now.store(now, Ordering::Relaxed);
+        }
+    }
+
+    /// The series of a key.
+    pub(crate) fn get(&self, key: &[u8]) -> Option<Arc<Series>> {
+        let now = self.now.load(Ordering::Relaxed);
+        let hash = self.hasher.hash_one(key);
+        let shard = self.shard(hash);
+        let is_old = {
+            let shard = shard.read();
+            if let Some(entry) = shard.young.find(hash, |entry| *entry.key == *key) {
+                return (now < entry.expires_at).then(|| Arc::clone(&entry.series));
+            }
+            let old = shard.old.find(hash, |entry| *entry.key == *key);
+            old.is_some_and(|entry| now < entry.expires_at)
+        };
+        if !is_old {
+            return None;
+        }
+        let mut shard = shard.write();
+        // Another thread may have moved it meanwhile.
+        let entry = match shard.old.find_entry(hash, |entry| *entry.key == *key) {
+            Ok(entry) => entry.remove().0,
+            Err(_) => {
+                return shard
+                    .young
+                    .find(hash, |entry| *entry.key == *key)
+                    .map(|entry| Arc::clone(&entry.series));
+            }
+        };
+        let series = Arc::clone(&entry.series);
+        shard.insert(entry, self.generation_bytes);
+        Some(series)
+    }
+
+    /// Adds the series of a key and returns the cached one. An entry with the same UIDs stays, and keeps its
+    /// tracked hour.
+    pub(crate) fn insert(&self, key: &[u8], series: &Arc<Series>) -> Arc<Series> {
+        let now = self.now.load(Ordering::Relaxed);
+        let hash = self.hasher.hash_one(key);
+        let mut shard = self.shard(hash).write();
+        if let Some(entry) = shard.young.find_mut(hash, |entry| *entry.key == *key) {
+            if entry.expires_at <= now {
+                if entry.series.key() != series.key() {
+                    entry.series = Arc::clone(series);
+                }
+                entry.expires_at = self.expires_at(now, hash);
+            }
+            return Arc::clone(&entry.series);
+        }
+        let entry = Entry {
+            hash,
+            key: key.into(),
+            series: Arc::clone(series),
+            expires_at: self.expires_at(now, hash),
+        };
+        shard.insert(entry, self.generation_bytes);
+        Arc::clone(series)
+    }
+
+    /// The step at which an entry that is added now expires.
+    fn expires_at(&self, now: u32, hash: u64) -> u32 {
+        let shorter = u32::from(hash.to_be_bytes()[4]) % (LIFE / 4);
+        self.step.map_or(u32::MAX, |_| now.saturating_add(LIFE - shorter))
+    }
+
+    fn shard(&self, hash: u64) -> &RwLock<Shard> {
+        // The table itself uses the other end of the hash.
+        let index = (hash >> 40) as usize % SHARDS;
+        &self.shards[index]
+    }
+}
+
+impl Shard {
+    fn insert(&mut self, entry: Entry, generation_bytes: usize) {
+        if self.young_bytes >= generation_bytes {
+            self.old = std::mem::take(&mut self.young);
+            self.young_bytes = 0;
+        }
+        self.young_bytes += ENTRY_BYTES + entry.key.len() + entry.series.key().len();
+        self.young.insert_unique(entry.hash, entry, |entry| entry.hash);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use oxtsdb_schema::{RowKeyLayout, Tsuid, UidWidths};
+
+    use super::super::series::SeriesRef;
+    use super::*;
+
+    fn series(number: u32) -> Arc<Series> {
+        let mut bytes = vec![0, 0, 1, 0, 0, 1];
+        bytes.extend_from_slice(&number.to_be_bytes()[1..]);
+        let tsuid = Tsuid::from_bytes(&bytes, &UidWidths::default()).unwrap();
+        Arc::new(Series::new(&RowKeyLayout::default(), &tsuid))
+    }
+
+    fn key(series: SeriesRef<'_>) -> Vec<u8> {
+        let mut key = Vec::new();
+        series.write_key(&mut key);
+        key
+    }
+
+    #[test]
+    fn evicts_unused_entries_within_the_memory_bound() {
+        let bytes = 64 << 10;
+        let cache = SeriesCache::new(bytes, None);
+        let used = key(SeriesRef::Names {
+            metric: "used",
+            tags: &[],
+        });
+        cache.insert(&used, &series(1));
+        for number in 2..10_000 {
+            let text = format!("metric.{number}");
+            cache.insert(
+                &key(SeriesRef::Names {
+                    metric: &text,
+                    tags: &[],
+                }),
+                &series(number),
+            );
+            assert!(cache.get(&used).is_some(), "after {number}");
+        }
+        let entries: usize = cache
+            .shards
+            .iter()
+            .map(|shard| shard.read())
+            .map(|shard| shard.young.len() + shard.old.len())
+            .sum();
+        assert!(entries < 2 * bytes / ENTRY_BYTES, "{entries} entries");
+        let first = key(SeriesRef::Names {
+            metric: "metric.2",
+            tags: &[],
+        });
+        assert!(cache.get(&first).is_none(), "evicted");
+    }
+
+    #[test]
+    fn entries_expire_however_often_they_are_read() {
+        let cache = SeriesCache::new(1 << 20, Some(Duration::from_secs(3600)));
+        let at = |step| cache.now.store(step, Ordering::Relaxed);
+        let key = |number| key(SeriesRef::Tsuid(&[number]));
+        for number in 0..200 {
+            cache.insert(&key(number), &series(1));
+        }
+        let mut left = Vec::new();
+        for step in 0..=LIFE {
+            at(step);
+            left.push(
+                (0..200)
+                    .filter(|number| cache.get(&key(*number)).is_some())
+                    .count(),
+            );
+        }
+        let steady = LIFE as usize * 3 / 4;
+        assert_eq!(left[..=steady], vec![200; steady + 1], "{left:?}");
+        assert!(
+            left[steady + 1..].is_sorted_by(|one, next| one > next),
+            "spread: {left:?}"
+        );
+        assert_eq!(left[LIFE as usize], 0);
+
+        cache.insert(&key(7), &series(2));
+        let again = cache.get(&key(7)).unwrap();
+        assert_eq!(
+            again.key(),
+            series(2).key(),
+            "the new entry replaces the expired one"
+        );
+        at(u32::MAX - 1);
+        assert!(cache.get(&key(7)).is_none());
+    }
+
+    #[test]
+    fn advance_clock_expires_entries() {
+        let cache = SeriesCache::new(1 << 20, Some(Duration::from_millis(1)));
+        let key = key(SeriesRef::Tsuid(b"a"));
+        cache.insert(&key, &series(1));
+        assert!(cache.get(&key).is_some());
+        while cache.get(&key).is_some() {
+            cache.advance_clock();
+        }
+    }
+}
