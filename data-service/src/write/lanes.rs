@@ -1,19 +1,18 @@
-//! Lanes: on each, one write is under way at a time, and what comes meanwhile is the next one.
+//! Lanes: each has at most one write in flight; requests that arrive meanwhile are coalesced into the next batch.
 //!
 //! ```text
-//!   request ─┬─► lane 0   waiting ──► brought together by row ──► store ──► answers
+//!   request ─┬─► lane 0   queue ──► coalesced by row ──► store ──► results
 //!            ├─► lane 1   ...
-//!            └─► ...                  a row always takes the same lane
+//!            └─► ...               all points of a row take the same lane
 //! ```
 //!
-//! That gives two things at once. Writes of a row reach the store in the order in which they came,
-//! also on a store that does not keep the order of writes that are under way together. And the
-//! points of many requests become fewer and larger rows: while the store is busy without anybody
-//! waiting longer than it takes, and by a linger, if one is set, for as long as that.
+//! Writes of a row therefore reach the store in the order in which they arrived, also on a store that reorders
+//! concurrent writes. And the points of many requests become fewer and larger rows: while the store is busy this
+//! delays no request by more than the write in flight; a batching delay (linger), if set, by up to that long.
 //!
-//! Nobody is answered before the store has confirmed the write that has its points. If that fails,
-//! all that have points in it are told, of an append those whose row it was. Memory is bounded by the
-//! [`WritePermit`] that each request has while a point of it is here.
+//! A request is acknowledged after the store has confirmed the batch that contains its points. If that batch fails,
+//! every request in it fails; if an append to a row fails, every request with points of that row. Memory is bounded
+//! by the [`WritePermit`] that each request holds until its points are stored.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -29,23 +28,23 @@ use parking_lot::Mutex;
 use tokio::sync::{Notify, oneshot};
 use tokio::time::{Instant, sleep_until};
 
+use super::budget::WritePermit;
 use super::form::Form;
 use super::group::PointsByRow;
 use super::rows::Rows;
-use super::writer::WritePermit;
 
-/// How many lanes there are: one is written while the other one gathers. The store sends a write over all its
-/// connections; with more lanes the writes, and what each connection gets of them, would be smaller, and
-/// HBase takes a third less time for a cell in calls of 1,000 than in calls of 100.
+/// The number of lanes: one is written while the other gathers. The store spreads a write over all its connections.
+/// More lanes would mean smaller writes, and smaller calls on each connection; HBase takes a third less time for a
+/// cell in calls of 1,000 than in calls of 100.
 pub(super) const LANES: usize = 2;
 
-/// A write that has so many bytes of points does not wait for more.
+/// Bytes of points at which a batch is complete.
 const WRITE_BYTES: usize = 1 << 20;
 
-/// Rows that a lane appends to at a time.
-const APPENDS_AT_A_TIME: usize = 16;
+/// Concurrent appends of a lane.
+const CONCURRENT_APPENDS: usize = 16;
 
-/// All lanes to a table.
+/// The lanes to a table. Cloning is cheap, clones share the lanes.
 #[derive(Clone, Debug)]
 pub(super) struct Lanes(Arc<Inner>);
 
@@ -63,7 +62,7 @@ struct Inner {
 #[derive(Debug, Default)]
 struct Lane {
     state: Mutex<State>,
-    /// Told when what waits is enough for a write.
+    /// Notified when the queue is enough for a batch.
     full: Notify,
 }
 
@@ -71,22 +70,22 @@ struct Lane {
 struct State {
     waiting: Vec<Part>,
     waiting_bytes: usize,
-    /// A task is at work on this lane.
+    /// A task is running for this lane.
     busy: bool,
 }
 
-/// The part of a request that takes one lane.
+/// The points of a request on one lane.
 #[derive(Debug)]
 struct Part {
     points: WriteBatch,
-    came: Instant,
-    answer: oneshot::Sender<Result<(), StoreError>>,
+    arrived: Instant,
+    result: oneshot::Sender<Result<(), StoreError>>,
     _permit: Arc<WritePermit>,
 }
 
 impl Lanes {
-    /// Lanes that write in a form. A write waits for `linger` after its first points came, unless
-    /// there is enough before or the program is about to end.
+    /// Lanes that write in `form`. A batch is written `linger` after its first points arrived, or earlier if it is
+    /// complete or the process is draining.
     pub(super) fn new(
         store: Arc<dyn RowStore>,
         table: TableName,
@@ -106,9 +105,8 @@ impl Lanes {
         }))
     }
 
-    /// Takes a request in, behind those that came before. What it returns completes when the store
-    /// has all its points, or has failed; nothing is taken back when that is dropped, though what
-    /// nobody waits for any more is not begun.
+    /// Queues a request behind the earlier ones. The returned future completes when the store has confirmed all its
+    /// points, or has failed. Dropping it cancels parts that are still queued; a write in flight continues.
     ///
     /// Must be called within a Tokio runtime.
     pub(super) fn submit(
@@ -117,28 +115,28 @@ impl Lanes {
         permit: WritePermit,
     ) -> impl Future<Output = Result<(), StoreError>> + Send + use<> {
         let permit = Arc::new(permit);
-        let mut answers = Vec::with_capacity(LANES);
+        let mut receivers = Vec::with_capacity(LANES);
         for (lane, points) in rows.into_lanes().into_iter().enumerate() {
             if points.is_empty() {
                 continue;
             }
-            let (answer, answered) = oneshot::channel();
-            answers.push(answered);
+            let (result, receiver) = oneshot::channel();
+            receivers.push(receiver);
             self.push(
                 lane,
                 Part {
                     points,
-                    came: Instant::now(),
-                    answer,
+                    arrived: Instant::now(),
+                    result,
                     _permit: Arc::clone(&permit),
                 },
             );
         }
         async move {
-            let answers = join_all(answers).await;
-            answers
+            let results = join_all(receivers).await;
+            results
                 .into_iter()
-                .try_for_each(|answer| answer.unwrap_or_else(|_| Err(lost())))
+                .try_for_each(|result| result.unwrap_or_else(|_| Err(lost())))
         }
     }
 
@@ -156,23 +154,22 @@ impl Lanes {
     }
 }
 
-/// The task that had the points ended by itself, a fault of the server.
+/// The error if the task of the lane panicked.
 fn lost() -> StoreError {
     StoreError::Io {
         place: "write".to_owned(),
-        detail: "it ended without an answer".to_owned(),
+        detail: "it ended without a result".to_owned(),
     }
 }
 
 impl Inner {
-    /// Writes until nothing waits on the lane.
+    /// Writes batches until the queue is empty.
     async fn work(self: Arc<Self>, index: usize) {
         let lane = &self.lanes[index];
         loop {
             self.linger(lane).await;
             let Some(parts) = lane.take() else { return };
-            // A panic is reported where it happens. It drops the parts, and so their requests fail;
-            // the lane goes on.
+            // The panic hook logs the panic. It drops the parts, which fails their requests; the lane continues.
             let _ = AssertUnwindSafe(self.write(parts)).catch_unwind().await;
         }
     }
@@ -201,12 +198,12 @@ impl Inner {
         });
         let written = self.store.write(batch).await;
         for part in parts {
-            // Who does not wait any more needs no answer.
-            let _ = part.answer.send(written.clone());
+            // The receiver may be dropped.
+            let _ = part.result.send(written.clone());
         }
     }
 
-    /// Appends to one row after the other, some at a time: they are rows of their own.
+    /// Appends to rows, some of them concurrently: each row occurs once.
     async fn append(&self, appends: Vec<(CellAddress, Vec<u8>)>, parts: Vec<Part>) {
         let append = |(cell, value): (CellAddress, Vec<u8>)| async move {
             let appended = self.store.append(&self.table, &cell, &value).await;
@@ -214,32 +211,31 @@ impl Inner {
         };
         let failed: HashMap<Vec<u8>, StoreError> = stream::iter(appends)
             .map(append)
-            .buffer_unordered(APPENDS_AT_A_TIME)
+            .buffer_unordered(CONCURRENT_APPENDS)
             .filter_map(std::future::ready)
             .collect()
             .await;
         for part in parts {
             let error = part.points.iter().find_map(|row| failed.get(row.key));
-            let _ = part.answer.send(error.cloned().map_or(Ok(()), Err));
+            let _ = part.result.send(error.cloned().map_or(Ok(()), Err));
         }
     }
 }
 
 impl Lane {
-    /// When the linger of what waits ends; `None` if a write is due.
+    /// When the linger of the queue ends; `None` if a batch is due.
     fn lingers_until(&self, linger: Duration) -> Option<Instant> {
         let state = self.state.lock();
         let first = state.waiting.first()?;
         let is_due = linger.is_zero() || state.waiting_bytes >= WRITE_BYTES;
-        (!is_due).then(|| first.came + linger)
+        (!is_due).then(|| first.arrived + linger)
     }
 
-    /// What the next write has. `None`: nothing waits, and the lane is left.
+    /// The next batch; `None` if the queue is empty, and the lane is then idle.
     fn take(&self) -> Option<Vec<Part>> {
         let mut state = self.state.lock();
-        // Their clients have given up, after an outage perhaps: no need to write what will be sent
-        // again.
-        state.waiting.retain(|part| !part.answer.is_closed());
+        // Their clients have given up, for example during an outage, and will send the points again.
+        state.waiting.retain(|part| !part.result.is_closed());
         let mut bytes = 0;
         let count = state
             .waiting

@@ -14,6 +14,7 @@
 //! Points fail one by one, by their index; the call fails when the store or the UID service does.
 //! `Ok` means that every point without an error is in the store's log.
 
+mod budget;
 pub(crate) mod columns;
 mod error;
 mod form;
@@ -23,6 +24,7 @@ mod point;
 mod resolve;
 mod rows;
 mod time;
+mod time_unit;
 pub(crate) mod tracking;
 mod writer;
 
@@ -30,7 +32,7 @@ pub use error::{DeltaError, NamePlace, PointErrorReason, ShapeError, WriteError}
 pub(crate) use point::PointRef;
 pub use point::{NewPoint, PointError, WriteOutcome};
 pub(crate) use resolve::{Resolution, Resolved};
-pub use time::TimeUnit;
 pub(crate) use time::{Precision, TimeOptions, TimeRules};
+pub use time_unit::TimeUnit;
 pub(crate) use writer::Batch;
 pub use writer::{IngestResources, Writer};

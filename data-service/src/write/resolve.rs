@@ -1,4 +1,4 @@
-//! From the names of a point to its series.
+//! Resolves the names of points to series.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -13,7 +13,7 @@ use crate::uids::series::{Series, SeriesRef};
 use crate::uids::series_cache::SeriesCache;
 use crate::uids::{UidRejection, Uids, UidsError};
 
-/// A series, or why there is none; shared by all points that name it.
+/// A series, or why it was not resolved; shared by all points of it.
 pub(crate) type Resolved = Result<Arc<Series>, Arc<PointErrorReason>>;
 
 /// The series of a batch.
@@ -26,7 +26,7 @@ pub(crate) struct Resolution {
     pub(crate) outage: Option<UidsError>,
 }
 
-/// Finds series, with one call to the UID service for all that are not remembered.
+/// Resolves series: from the cache, the others with one call to the UID service.
 #[derive(Debug)]
 pub(super) struct Resolver {
     pub(super) uids: Uids,
@@ -35,16 +35,15 @@ pub(super) struct Resolver {
 }
 
 impl Resolver {
-    /// The series that are named, in their order.
+    /// The requested series, in their order.
     ///
-    /// Names that have no UID get one, if the deployment says so, in the order of the points: the
-    /// metric, then key and value of each tag. A point with a name that cannot be stored has none
-    /// assigned. While the UID service is unavailable, series that are not in the cache are
+    /// Names without a UID are assigned one, if the deployment does so on write, in the order of the points: the
+    /// metric, then key and value of each tag. A point with an invalid name has none assigned. While the UID service is unavailable, series that are not in the cache are
     /// [`PointErrorReason::Unresolved`].
     ///
     /// # Errors
     ///
-    /// [`UidsError::DeadlineExceeded`], and errors of the service that no retry mends.
+    /// [`UidsError::DeadlineExceeded`], and permanent errors of the service.
     pub(super) async fn resolve<'a>(
         &self,
         requested: impl ExactSizeIterator<Item = SeriesRef<'a>> + Send,
@@ -54,7 +53,7 @@ impl Resolver {
         let mut key = Vec::with_capacity(256);
         let mut found: Vec<Option<Resolved>> = Vec::with_capacity(requested.len());
         let mut missing: Vec<SeriesRef<'a>> = Vec::new();
-        // For each missing point its place, and the place of its series in `missing`.
+        // The index of each missing point, and the position of its series in `missing`.
         let mut waiting: Vec<(usize, usize)> = Vec::new();
         let mut places: HashMap<Vec<u8>, usize> = HashMap::new();
         for (index, series) in requested.enumerate() {
@@ -94,7 +93,7 @@ impl Resolver {
         series: &[SeriesRef<'_>],
         deadline: Option<Instant>,
     ) -> Result<(Vec<Resolved>, Option<UidsError>), UidsError> {
-        let mut answers: Vec<Option<Resolved>> = Vec::with_capacity(series.len());
+        let mut resolved: Vec<Option<Resolved>> = Vec::with_capacity(series.len());
         let mut named = Vec::new();
         let mut numbered = Vec::new();
         for (index, series) in series.iter().enumerate() {
@@ -104,14 +103,14 @@ impl Resolver {
                 }),
                 SeriesRef::Tsuid(bytes) => self.check_tsuid(bytes).map(|tsuid| numbered.push((index, tsuid))),
             };
-            answers.push(checked.err().map(|reason| Err(Arc::new(reason))));
+            resolved.push(checked.err().map(|reason| Err(Arc::new(reason))));
         }
         // One reason for all: neighbouring points with it are one error.
         let unresolved = |error: &UidsError| Arc::new(PointErrorReason::Unresolved(error.clone()));
         let (tsuids, mut outage) = self.assign(&named, deadline).await?;
         let away = outage.as_ref().map(unresolved);
         for (named, tsuid) in named.iter().zip(tsuids) {
-            answers[named.index] = Some(match (tsuid, &away) {
+            resolved[named.index] = Some(match (tsuid, &away) {
                 (Err(PointErrorReason::Unresolved(_)), Some(away)) => Err(Arc::clone(away)),
                 (tsuid, _) => self.series(tsuid),
             });
@@ -119,19 +118,19 @@ impl Resolver {
         match self.check_uids(&numbered, deadline).await {
             Ok(checked) => {
                 for ((index, tsuid), checked) in numbered.into_iter().zip(checked) {
-                    answers[index] = Some(self.series(checked.map(|()| tsuid)));
+                    resolved[index] = Some(self.series(checked.map(|()| tsuid)));
                 }
             }
             Err(error @ (UidsError::Unavailable { .. } | UidsError::Busy { .. })) => {
                 let reason = unresolved(&error);
                 for (index, _) in numbered {
-                    answers[index] = Some(Err(Arc::clone(&reason)));
+                    resolved[index] = Some(Err(Arc::clone(&reason)));
                 }
                 outage = Some(error);
             }
             Err(error) => return Err(error),
         }
-        Ok((answers.into_iter().flatten().collect(), outage))
+        Ok((resolved.into_iter().flatten().collect(), outage))
     }
 
     fn series(&self, tsuid: Result<Tsuid, PointErrorReason>) -> Resolved {
@@ -185,8 +184,8 @@ impl Resolver {
         Ok(tsuid)
     }
 
-    /// For each TSUID whether all its UIDs have names, with one call for each kind. Rows of UIDs
-    /// that nobody has would be found by no query.
+    /// Checks that all UIDs of each TSUID have names, with one call for each kind. Queries could not find rows of
+    /// unassigned UIDs.
     async fn check_uids(
         &self,
         tsuids: &[(usize, Tsuid)],
@@ -217,45 +216,44 @@ impl Resolver {
 
     /// The TSUIDs of checked names.
     ///
-    /// Kinds that the deployment does not assign on write go first: were their names unknown, the
-    /// other names of the point would be assigned for nothing. Usually there is no such kind, and
-    /// one call does it all. While the service is unavailable, series of which a name is not in the cache
-    /// are unresolved.
+    /// Kinds that the deployment does not assign on write are looked up first: if one of their names is unknown, the
+    /// other names of the point must not be assigned. Usually there is no such kind, and one call is enough. While
+    /// the service is unavailable, series with a name that is not cached are unresolved.
     async fn assign(
         &self,
         series: &[NamedSeries<'_>],
         deadline: Option<Instant>,
     ) -> Result<(Vec<Result<Tsuid, PointErrorReason>>, Option<UidsError>), UidsError> {
-        let mut refused: Vec<Option<PointErrorReason>> = vec![None; series.len()];
+        let mut rejected: Vec<Option<PointErrorReason>> = vec![None; series.len()];
         let mut known: HashMap<(UidKind, &str), Uid> = HashMap::new();
         let mut outage = None;
         for on_write in [false, true] {
-            let mut asked: Vec<(UidKind, &str)> = Vec::new();
+            let mut requested: Vec<(UidKind, &str)> = Vec::new();
             let mut owners: Vec<(usize, NamePosition)> = Vec::new();
             for (owner, named) in series
                 .iter()
                 .enumerate()
-                .filter(|(owner, _)| refused[*owner].is_none())
+                .filter(|(owner, _)| rejected[*owner].is_none())
             {
                 for (position, kind, name) in named.names() {
                     if self.uids.auto_creates(kind) == on_write {
-                        asked.push((kind, name));
+                        requested.push((kind, name));
                         owners.push((owner, position));
                     }
                 }
             }
-            if asked.is_empty() {
+            if requested.is_empty() {
                 continue;
             }
-            let uids = match self.uids.assign(&asked, deadline).await {
+            let uids = match self.uids.assign(&requested, deadline).await {
                 Ok(uids) => uids,
                 Err(error @ (UidsError::Unavailable { .. } | UidsError::Busy { .. })) => {
-                    for (name, (owner, _)) in asked.into_iter().zip(owners) {
+                    for (name, (owner, _)) in requested.into_iter().zip(owners) {
                         match self.uids.cached(name.0, name.1) {
                             Some(uid) => {
                                 known.insert(name, uid);
                             }
-                            None => refused[owner] = Some(PointErrorReason::Unresolved(error.clone())),
+                            None => rejected[owner] = Some(PointErrorReason::Unresolved(error.clone())),
                         }
                     }
                     outage = Some(error);
@@ -263,28 +261,31 @@ impl Resolver {
                 }
                 Err(error) => return Err(error),
             };
-            for ((name, (owner, position)), uid) in asked.into_iter().zip(owners).zip(uids) {
+            for ((name, (owner, position)), uid) in requested.into_iter().zip(owners).zip(uids) {
                 match uid {
                     Ok(uid) => {
                         known.insert(name, uid);
                     }
                     Err(rejection) => {
-                        refused[owner].get_or_insert_with(|| series[owner].rejection(position, rejection));
+                        rejected[owner].get_or_insert_with(|| series[owner].rejection(position, rejection));
                     }
                 }
             }
         }
-        let tsuids = series.iter().zip(refused).map(|(named, refused)| match refused {
-            Some(reason) => Err(reason),
-            None => named.tsuid(&known),
-        });
+        let tsuids = series
+            .iter()
+            .zip(rejected)
+            .map(|(named, rejected)| match rejected {
+                Some(reason) => Err(reason),
+                None => named.tsuid(&known),
+            });
         Ok((tsuids.collect(), outage))
     }
 }
 
 /// A series whose names are valid and that is in no cache.
 struct NamedSeries<'a> {
-    /// Its place among the missing ones.
+    /// Its position among the missing series.
     index: usize,
     metric: &'a str,
     tags: &'a [(&'a str, &'a str)],
@@ -299,7 +300,7 @@ enum NamePosition {
 }
 
 impl<'a> NamedSeries<'a> {
-    /// The names in the order in which they get their UIDs.
+    /// The names in the order of assignment.
     fn names(&self) -> impl Iterator<Item = (NamePosition, UidKind, &'a str)> + use<'a> {
         let metric = (NamePosition::Metric, UidKind::Metric, self.metric);
         let tags = self.tags.iter().enumerate().flat_map(|(index, &(tagk, tagv))| {
@@ -335,7 +336,7 @@ impl<'a> NamedSeries<'a> {
             place,
             name: excerpt(name),
             rejection: UidRejection::Other {
-                detail: "the UID service did not answer for it".to_owned(),
+                detail: "the UID service returned no result for it".to_owned(),
             },
         };
         let metric = known

@@ -80,7 +80,7 @@ impl Rows {
         self.untracked.byte_len() + self.lanes.iter().map(WriteBatch::byte_len).sum::<usize>()
     }
 
-    /// The series of these points that are not tracked yet; whoever adds a point looks after them.
+    /// The series of these points that are not tracked yet; the caller that adds a point adds its series.
     #[inline]
     pub(crate) fn untracked(&mut self) -> &mut Untracked {
         &mut self.untracked

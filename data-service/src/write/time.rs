@@ -1,49 +1,17 @@
-//! Timestamps of messages: their unit, the accepted range, and the stored resolution.
+//! Timestamps of messages: the accepted range and the stored resolution.
 
-use std::fmt;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use oxtsdb_schema::Timestamp;
 
-use super::PointErrorReason;
+use super::time_unit::LAST_MS;
+use super::{PointErrorReason, TimeUnit};
 
 /// 2000-01-01T00:00:00Z.
 const EARLIEST_PLAUSIBLE_MS: i64 = 946_684_800_000;
 
 /// How far ahead of the server's clock a plausible timestamp may be.
 const PLAUSIBLE_AHEAD: Duration = Duration::from_secs(366 * 24 * 60 * 60);
-
-/// The last instant that OpenTSDB's rows can hold.
-const LAST_MS: i64 = 4_294_967_295_999;
-
-/// Unit of the timestamps of a request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TimeUnit {
-    /// Seconds since the epoch.
-    Seconds,
-    /// Milliseconds since the epoch.
-    Milliseconds,
-}
-
-impl TimeUnit {
-    /// The last timestamp in this unit.
-    pub(super) fn last(self) -> i64 {
-        match self {
-            Self::Seconds => LAST_MS / 1000,
-            Self::Milliseconds => LAST_MS,
-        }
-    }
-}
-
-/// The symbol of the unit.
-impl fmt::Display for TimeUnit {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Seconds => "s",
-            Self::Milliseconds => "ms",
-        })
-    }
-}
 
 /// How exactly an instant is stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,14 +4,14 @@
 //!   row key: the TSUID, without salt        name:ts_ctr    8 bytes; the cell's timestamp says when
 //! ```
 //!
-//! The row is stored together with the first point that this process writes to the series, and again
-//! with the first one of each hour of the clock: what the cell's timestamp is for, to find the hour of
-//! the last point, takes no more. Points are acknowledged when both are stored, so that the series of
-//! an acknowledged point can be found. Of a series that is tracked a point costs one comparison.
+//! The row is stored together with the first point that this process writes to the series, and again with the first
+//! one of each hour of the clock: the cell's timestamp serves to find the hour of the last point, which needs no
+//! finer resolution. Points are acknowledged when both are stored, so that queries find the series of every
+//! acknowledged point. For a tracked series, each point costs one comparison.
 //!
 //! The counter is 1, as OpenTSDB leaves it unless it counts
 //! (`tsd.core.meta.enable_tsuid_incrementing`). On tables where it does, the cell is incremented:
-//! a put would take away what was counted.
+//! a put would overwrite the count.
 //!
 //! Source: OpenTSDB 2.4, `TSDB.storeIntoDB`, `TSMeta.incrementAndGetCounter`.
 
@@ -62,7 +62,7 @@ pub(super) struct Tracker {
 pub(crate) struct Untracked {
     /// The hour of the clock, in hours since the epoch; 0: nothing is tracked, as no series ever was.
     hour: u32,
-    /// By their addresses: each is wanted once.
+    /// By their addresses, so that each occurs once.
     series: HashMap<usize, Arc<Series>, FxBuildHasher>,
 }
 
@@ -107,8 +107,8 @@ impl Untracked {
 }
 
 impl Tracker {
-    /// A tracker for the table that `settings` name. On a store that nobody else writes to all series
-    /// are tracked, whatever is set.
+    /// A tracker for the table that `settings` name. On a store that this process owns
+    /// exclusively, all series are tracked, whatever the setting.
     ///
     /// # Errors
     ///

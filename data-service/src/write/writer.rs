@@ -1,15 +1,15 @@
-//! Points into the store.
+//! The writer: resolves the series of points, encodes the points and stores them.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use futures::future::{BoxFuture, FutureExt as _};
 use oxtsdb_resources::{ComputePool, MemoryPool};
 use oxtsdb_row_store::{RowStore, TableName};
 use oxtsdb_server::Shutdown;
 use oxtsdb_server::settings::SettingError;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+use super::budget::{WriteBudget, WritePermit};
 use super::form::Form;
 use super::lanes::{LANES, Lanes};
 use super::resolve::{Resolution, Resolved, Resolver};
@@ -22,13 +22,7 @@ use crate::uids::Uids;
 use crate::uids::series::{SeriesRef, set_base_time};
 use crate::uids::series_cache::SeriesCache;
 
-/// A permit of the semaphore stands for so many bytes of a batch.
-const PERMIT_BYTES: usize = 1024;
-
-/// How long a call waits for a permit.
-const PERMIT_TIMEOUT: Duration = Duration::from_secs(10);
-
-/// What ingestion has of the process.
+/// Resources of the process for ingestion.
 #[derive(Clone, Debug)]
 pub struct IngestResources {
     /// Memory for writes from when they are received until they are stored.
@@ -62,14 +56,13 @@ struct Inner {
     /// Cells have the timestamp of their point, in place of the store's.
     use_otsdb_timestamp: bool,
     resolver: Resolver,
-    /// The way to the store, unless batches go to it as they are.
+    /// Lanes to the store; `None`: batches are stored as they are.
     lanes: Option<Lanes>,
     tracker: Tracker,
-    /// For batches that the store has not confirmed.
-    permits: Arc<Semaphore>,
-    limit_permits: u32,
+    /// Memory for batches that the store has not confirmed.
+    budget: WriteBudget,
     resources: IngestResources,
-    /// What a point takes in a batch at most.
+    /// The most bytes of a point in a batch.
     largest_point_bytes: usize,
 }
 
@@ -87,8 +80,6 @@ impl Writer {
         resources: IngestResources,
         shutdown: Shutdown,
     ) -> Result<Self, SettingError> {
-        let limit_permits =
-            u32::try_from((settings.memory.max_writes_mib << 20) / PERMIT_BYTES).unwrap_or(u32::MAX);
         let table = settings.tables.data_table_name()?;
         let form = Form::of(settings.writing.write_form, &*store);
         let linger = settings.writing.linger();
@@ -111,8 +102,7 @@ impl Writer {
                 ),
                 max_tags: settings.writing.max_tags,
             },
-            permits: Arc::new(Semaphore::new(limit_permits as usize)),
-            limit_permits,
+            budget: WriteBudget::new(settings.memory.max_writes_mib << 20),
             resources,
             largest_point_bytes: Rows::largest_point_bytes(&layout, settings.writing.max_tags),
         })))
@@ -190,7 +180,7 @@ impl Writer {
             match series {
                 Ok(series) => {
                     let PointRef { timestamp, value, .. } = point(index);
-                    // The address tells series apart: `series` keeps all of them alive.
+                    // The address identifies the series: `series` keeps all of them alive.
                     let place = Arc::as_ptr(series).addr();
                     rows.untracked().observe(series);
                     rows.point(place, timestamp, &value, |base| {
@@ -213,10 +203,10 @@ impl Writer {
     /// The series that are named, in their order; see [`Resolver::resolve`].
     pub(crate) async fn resolve<'a>(
         &self,
-        wanted: impl ExactSizeIterator<Item = SeriesRef<'a>> + Send,
+        requested: impl ExactSizeIterator<Item = SeriesRef<'a>> + Send,
         deadline: Option<Instant>,
     ) -> Result<Resolution, WriteError> {
-        Ok(self.0.resolver.resolve(wanted, deadline).await?)
+        Ok(self.0.resolver.resolve(requested, deadline).await?)
     }
 
     /// An empty batch for so many points; [`Writer::permit`] is to be of as many.
@@ -300,40 +290,28 @@ impl Writer {
         .boxed()
     }
 
-    /// Waits, without end, for the permit to build and store a batch of so many points. One that is above
-    /// the limit waits to be alone.
+    /// Reserves the memory to build and store a batch of so many points, waiting without a limit. A batch larger
+    /// than the budget waits until no other is in flight.
     ///
-    /// The permit comes before the batch: what waits is the request as it came, which the ingest pool of
-    /// the memory account bounds.
+    /// The permit comes before the batch: a waiting call holds only the request as received, which the memory
+    /// pool bounds.
     pub(crate) fn permit(&self, points: usize) -> impl Future<Output = WritePermit> + Send + use<> {
-        let semaphore = Arc::clone(&self.0.permits);
-        let permits = points
-            .saturating_mul(self.0.largest_point_bytes)
-            .div_ceil(PERMIT_BYTES);
-        let permits = u32::try_from(permits)
-            .unwrap_or(u32::MAX)
-            .min(self.0.limit_permits);
-        async move { WritePermit(semaphore.acquire_many_owned(permits).await.ok()) }
+        self.0.budget.permit(self.batch_bytes(points))
     }
 
-    /// As [`Writer::permit`], for a call that rather fails than waits.
+    /// As [`Writer::permit`], with a limit of the wait.
     async fn permit_in_time(
         &self,
         points: usize,
         deadline: Option<Instant>,
     ) -> Result<WritePermit, WriteError> {
-        let began = Instant::now();
-        let limit = began + PERMIT_TIMEOUT;
-        let deadline = deadline.filter(|deadline| *deadline < limit);
-        let until = deadline.unwrap_or(limit);
-        let permit = tokio::time::timeout_at(until.into(), self.permit(points)).await;
-        permit.map_err(|_elapsed| match deadline {
-            Some(_) => WriteError::DeadlineExceeded,
-            None => WriteError::Overloaded {
-                limit_bytes: self.0.limit_permits as usize * PERMIT_BYTES,
-                waited: began.elapsed(),
-            },
-        })
+        let bytes = self.batch_bytes(points);
+        self.0.budget.permit_in_time(bytes, deadline).await
+    }
+
+    /// The most bytes that a batch of so many points takes.
+    fn batch_bytes(&self, points: usize) -> usize {
+        points.saturating_mul(self.0.largest_point_bytes)
     }
 
     /// A permit and a batch of so many points of declared series, for a call.
@@ -344,23 +322,6 @@ impl Writer {
     ) -> Result<Batch, WriteError> {
         let permit = self.permit_in_time(points, deadline).await?;
         Ok(self.batch(points, permit))
-    }
-}
-
-/// A part of `--max-writes-mib`: for batches that are built, or are with the store. Free again when dropped.
-#[derive(Debug)]
-pub(crate) struct WritePermit(
-    /// `None` would mean a closed semaphore; this one never is.
-    Option<OwnedSemaphorePermit>,
-);
-
-impl WritePermit {
-    /// Releases what a batch of so many bytes does not need.
-    fn shrink_to(&mut self, bytes: usize) {
-        if let Some(permit) = &mut self.0 {
-            let spare = permit.num_permits().saturating_sub(bytes.div_ceil(PERMIT_BYTES));
-            drop(permit.split(spare));
-        }
     }
 }
 

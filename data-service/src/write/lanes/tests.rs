@@ -98,9 +98,9 @@ async fn lane(stack: &TestStack, host: &str) -> usize {
 
 /// A host whose row takes the same lane as that of `a`, or another.
 async fn host(stack: &TestStack, same_lane: bool) -> &'static str {
-    let wanted = lane(stack, "a").await;
+    let first = lane(stack, "a").await;
     for host in &HOSTS[1..] {
-        if (lane(stack, host).await == wanted) == same_lane {
+        if (lane(stack, host).await == first) == same_lane {
             return host;
         }
     }
@@ -114,7 +114,7 @@ fn full() -> StoreError {
 }
 
 #[tokio::test]
-async fn what_comes_while_the_store_is_busy_is_the_next_write() {
+async fn coalesces_requests_while_the_store_is_busy() {
     let (stack, gate) = Gate::hbase_stack(DataSettings::default()).await;
     assign_names(&stack).await;
     let mut first = pin!(put(&stack.service.writer, &[("a", 1, 1)]));
@@ -193,7 +193,7 @@ async fn an_hour_that_is_not_over_is_written_as_opentsdb_would_have_it() {
 }
 
 #[tokio::test]
-async fn cells_have_the_timestamps_of_their_points_if_it_is_set() {
+async fn cells_have_the_timestamps_of_their_points_if_set() {
     for (form, expected) in [
         (WriteForm::Cells, vec![1_356_998_400_000, 1_356_998_401_000]),
         (WriteForm::Rows, vec![1_356_998_401_000]),
@@ -253,7 +253,7 @@ async fn points_linger_for_others_of_their_row() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_linger_ends_when_there_is_enough_for_a_write() {
+async fn linger_ends_when_a_batch_is_complete() {
     let stack = TestStack::with(settings(WriteForm::Rows, 10_000), UidSettings::default()).await;
     assign_names(&stack).await;
     let began = Instant::now();
@@ -270,7 +270,7 @@ async fn a_linger_ends_when_there_is_enough_for_a_write() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nobody_lingers_when_the_program_ends() {
+async fn linger_ends_on_shutdown() {
     let stack = TestStack::with(settings(WriteForm::Rows, 10_000), UidSettings::default()).await;
     assign_names(&stack).await;
     let began = Instant::now();
@@ -322,7 +322,7 @@ async fn a_write_that_fails_fails_the_requests_with_points_in_it() {
 }
 
 #[tokio::test]
-async fn what_nobody_waits_for_is_not_begun() {
+async fn does_not_begin_writes_of_dropped_requests() {
     let (stack, gate) = Gate::hbase_stack(DataSettings::default()).await;
     assign_names(&stack).await;
     let mut first = pin!(put(&stack.service.writer, &[("a", 1, 1)]));
@@ -342,7 +342,7 @@ async fn what_nobody_waits_for_is_not_begun() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_request_has_its_room_until_the_store_has_answered() {
+async fn a_request_holds_its_permit_until_the_store_responds() {
     let mut settings = DataSettings::default();
     settings.memory.max_writes_mib = 1;
     let (stack, gate) = Gate::hbase_stack(settings).await;
@@ -397,11 +397,11 @@ async fn stack_with_first(instead: fn(), settings: DataSettings) -> TestStack {
 }
 
 #[tokio::test]
-async fn a_store_that_panics_does_not_stop_a_lane() {
+async fn a_panicking_store_does_not_stop_a_lane() {
     let stack = stack_with_first(|| panic!("as the test wants it"), DataSettings::default()).await;
     let error = put(&stack.service.writer, &[("a", 1, 1)]).await.unwrap_err();
     assert!(
-        error.to_string().ends_with("it ended without an answer"),
+        error.to_string().ends_with("it ended without a result"),
         "{error}"
     );
     assert_eq!(
@@ -424,7 +424,7 @@ fn points(row: &Row) -> Vec<(u32, Value)> {
 }
 
 #[tokio::test]
-async fn an_append_whose_outcome_is_unknown_may_happen_twice_and_is_read_once() {
+async fn an_append_with_unknown_outcome_is_repeated_and_read_once() {
     let stack = stack_with_first(|| (), settings(WriteForm::Appends, 0)).await;
     let written = put(&stack.service.writer, &[("a", 1, 1), ("a", 2, 2)]).await;
     assert!(matches!(
@@ -472,7 +472,7 @@ async fn an_append_that_fails_fails_the_requests_with_points_of_its_row() {
 }
 
 #[tokio::test]
-async fn all_forms_are_stored_on_disk_and_read_alike() {
+async fn all_forms_on_disk_are_read_alike() {
     let folder = tempfile::tempdir().unwrap();
     let embedded: Arc<dyn RowStore> =
         Arc::new(EmbeddedStore::open(EmbeddedConfig::new(folder.path())).unwrap());

@@ -49,7 +49,7 @@ async fn write_all(stack: &TestStack, points: &[NewPoint<'_>]) {
 }
 
 #[tokio::test]
-async fn the_example_that_everyone_knows_has_the_bytes_that_everyone_knows() {
+async fn stores_the_documented_example_byte_for_byte() {
     let stack = TestStack::start().await;
     let tags = [("host", "web01"), ("dc", "lga")];
     write_all(&stack, &[point("sys.cpu.nice", &tags, 1_346_846_400, 18)]).await;
@@ -75,7 +75,7 @@ async fn the_example_that_everyone_knows_has_the_bytes_that_everyone_knows() {
 
 /// Recorded from OpenTSDB 2.4.1 on HBase.
 #[tokio::test]
-async fn integers_take_the_fewest_bytes() {
+async fn stores_integers_in_the_fewest_bytes() {
     let stack = TestStack::start().await;
     assign_vector_names(&stack).await;
     let recorded = [
@@ -110,7 +110,7 @@ async fn integers_take_the_fewest_bytes() {
 
 /// Recorded from OpenTSDB 2.4.1 on HBase.
 #[tokio::test]
-async fn hours_end_where_they_end() {
+async fn assigns_points_at_hour_boundaries_to_rows() {
     let stack = TestStack::start().await;
     assign_vector_names(&stack).await;
     let tags = [("host", "web01")];
@@ -130,7 +130,7 @@ async fn hours_end_where_they_end() {
 
 /// Recorded from OpenTSDB 2.4.1 on HBase.
 #[tokio::test]
-async fn tags_are_in_the_order_of_their_uids_however_they_come() {
+async fn sorts_tags_by_uid() {
     let stack = TestStack::start().await;
     assign_vector_names(&stack).await;
     let points = [
@@ -158,7 +158,7 @@ async fn tags_are_in_the_order_of_their_uids_however_they_come() {
 }
 
 #[tokio::test]
-async fn names_get_their_uids_in_the_order_of_the_points() {
+async fn assigns_uids_in_the_order_of_the_points() {
     let stack = TestStack::start().await;
     let points = [
         point("m2", &[("k2", "v2"), ("k1", "v1")], 1, 1),
@@ -182,7 +182,7 @@ async fn names_get_their_uids_in_the_order_of_the_points() {
 }
 
 #[tokio::test]
-async fn bad_points_are_told_by_index_and_the_rest_is_stored() {
+async fn reports_invalid_points_by_index_and_stores_the_rest() {
     let stack = TestStack::start().await;
     let nine = ["a", "b", "c", "d", "e", "f", "g", "h", "i"].map(|tagk| (tagk, "v"));
     let points = [
@@ -199,7 +199,7 @@ async fn bad_points_are_told_by_index_and_the_rest_is_stored() {
     ];
     let outcome = stack.service.writer.write(&points, None).await.unwrap();
     assert_eq!(outcome.written, 2);
-    let told: Vec<_> = outcome
+    let reported: Vec<_> = outcome
         .errors
         .iter()
         .map(|error| format!("{} {}", error.index, error.reason))
@@ -217,14 +217,14 @@ async fn bad_points_are_told_by_index_and_the_rest_is_stored() {
         "7 series has 9 tags, at most 8 are allowed".to_owned(),
         "8 tag key `host` occurs twice, with the values `a` and `a`".to_owned(),
     ];
-    assert_eq!(told, expected);
+    assert_eq!(reported, expected);
     assert_eq!(stack.cells("tsdb").await.len(), 2);
     let uid = stack.service.uids.uid(UidKind::Metric, "m", None).await.unwrap();
-    assert_eq!(uid, None, "refused points had no name assigned");
+    assert_eq!(uid, None, "no name of a rejected point is assigned");
 }
 
 #[tokio::test]
-async fn a_name_that_the_deployment_does_not_assign_spoils_its_points_only() {
+async fn a_name_that_is_not_assigned_fails_only_its_points() {
     let mut uid_settings = UidSettings::default();
     uid_settings.naming.auto_create_metrics = false;
     let stack = TestStack::with(DataSettings::default(), uid_settings).await;
@@ -250,7 +250,7 @@ async fn a_name_that_the_deployment_does_not_assign_spoils_its_points_only() {
 }
 
 #[tokio::test]
-async fn writing_the_same_points_again_changes_nothing() {
+async fn writes_are_idempotent() {
     let stack = TestStack::start().await;
     let points = [
         point("m", &[("host", "a")], 1, 1),
@@ -263,7 +263,7 @@ async fn writing_the_same_points_again_changes_nothing() {
 }
 
 #[tokio::test]
-async fn a_series_is_written_to_by_its_tsuid_if_its_uids_have_names() {
+async fn accepts_a_tsuid_if_its_uids_have_names() {
     let stack = TestStack::start().await;
     write_all(&stack, &[point("m", &[("host", "a")], 1, 1)]).await;
     let written = |tsuid: Vec<u8>| {
@@ -309,7 +309,7 @@ async fn a_series_is_written_to_by_its_tsuid_if_its_uids_have_names() {
 }
 
 #[tokio::test]
-async fn salt_stands_before_the_metric() {
+async fn writes_salt_before_the_metric() {
     let mut settings = DataSettings::default();
     settings.tables.salt_width = 1;
     let stack = TestStack::with(settings, UidSettings::default()).await;
@@ -326,7 +326,7 @@ async fn salt_stands_before_the_metric() {
 }
 
 #[tokio::test]
-async fn a_service_with_other_widths_than_expected_is_refused() {
+async fn rejects_a_uid_service_with_unexpected_widths() {
     let mut settings = DataSettings::default();
     settings.tables.expected_uid_widths = Some("4/3/3".to_owned());
     let stack = TestStack::start().await;
@@ -340,7 +340,7 @@ async fn a_service_with_other_widths_than_expected_is_refused() {
 }
 
 #[tokio::test]
-async fn an_unknown_name_is_found_as_soon_as_a_write_has_assigned_it() {
+async fn finds_a_name_as_soon_as_a_write_has_assigned_it() {
     let stack = TestStack::start().await;
     let uids = &stack.service.uids;
     assert_eq!(uids.uid(UidKind::Metric, "m", None).await, Ok(None));
@@ -368,7 +368,7 @@ async fn an_unknown_name_is_found_as_soon_as_a_write_has_assigned_it() {
 }
 
 #[tokio::test]
-async fn a_store_that_fails_fails_the_write() {
+async fn a_failing_store_fails_the_write() {
     let (stack, gate) = Gate::stack(DataSettings::default()).await;
     gate.fail([StoreError::Full {
         place: "journal".to_owned(),
@@ -387,7 +387,7 @@ async fn a_store_that_fails_fails_the_write() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_deadline_bounds_the_wait_for_the_store_and_for_room() {
+async fn the_deadline_bounds_the_wait_for_the_store_and_for_a_permit() {
     let mut settings = DataSettings::default();
     settings.memory.max_writes_mib = 1;
     let (stack, gate) = Gate::stack(settings).await;
@@ -440,7 +440,7 @@ async fn write_names(stack: &TestStack) {
 }
 
 #[test]
-fn an_invalid_name_says_its_kind() {
+fn an_invalid_name_reports_its_kind() {
     let reason = PointErrorReason::InvalidName {
         place: NamePlace::Tagk { tagv: "a".to_owned() },
         name: String::new(),
@@ -450,7 +450,7 @@ fn an_invalid_name_says_its_kind() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn without_the_uid_service_points_of_known_series_are_stored() {
+async fn stores_points_of_known_series_without_the_uid_service() {
     let (stack, gate) = Gate::uid_stack().await;
     let writer = &stack.service.writer;
     gate.release(1);
