@@ -269,7 +269,7 @@ fn decode(
             matches!(kind, CellKind::Point | CellKind::Compacted | CellKind::Appended)
         }
         Err(error) => {
-            let (row_key, qualifier) = (hex(row_key), hex(cell.qualifier));
+            let (row_key, qualifier) = (hex::encode_upper(row_key), hex::encode_upper(cell.qualifier));
             let metadata = [("table", table), ("row_key", &row_key), ("qualifier", &qualifier)];
             message.error = Some(item_error(
                 Code::DataLoss,
@@ -301,11 +301,6 @@ const fn cell_type(kind: CellKind) -> CellType {
         CellKind::Histogram => CellType::Histogram,
         CellKind::Unknown => CellType::Unknown,
     }
-}
-
-/// Upper-case hex.
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02X}")).collect()
 }
 
 #[cfg(test)]

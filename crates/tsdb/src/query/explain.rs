@@ -44,7 +44,10 @@ fn lines(plan: &QueryPlan) -> Vec<(&'static str, String)> {
         ),
     ];
     for range in &plan.ranges {
-        let (start, stop) = (hex(&range.start_key), hex(&range.stop_key));
+        let (start, stop) = (
+            hex::encode_upper(&range.start_key),
+            hex::encode_upper(&range.stop_key),
+        );
         lines.push(("range", format!("{start} to {stop}")));
     }
     lines.extend(plan.filters.iter().map(|shown| ("filter", filter(shown))));
@@ -52,7 +55,7 @@ fn lines(plan: &QueryPlan) -> Vec<(&'static str, String)> {
         lines.push(("tags", format!("exactly {tags}")));
     }
     if !plan.group_by_tagk_uids.is_empty() {
-        let keys: Vec<String> = plan.group_by_tagk_uids.iter().map(|uid| hex(uid)).collect();
+        let keys: Vec<String> = plan.group_by_tagk_uids.iter().map(hex::encode_upper).collect();
         lines.push(("groups by", format!("tagk {}", keys.join(", "))));
     }
     if let Some(first_ms) = plan.first_interval_ms {
@@ -79,8 +82,8 @@ fn access_path(path: AccessPath) -> &'static str {
 }
 
 fn filter(filter: &Filter) -> String {
-    let key = format!("tagk {}", hex(&filter.tagk_uid));
-    let mut values: Vec<String> = filter.tagv_uids.iter().map(|uid| hex(uid)).collect();
+    let key = format!("tagk {}", hex::encode_upper(&filter.tagk_uid));
+    let mut values: Vec<String> = filter.tagv_uids.iter().map(hex::encode_upper).collect();
     if filter.tagv_count > values.len() as u64 {
         values.push(format!("... ({} in total)", filter.tagv_count));
     }
@@ -109,13 +112,6 @@ fn figure(figure: Option<&Estimate>) -> String {
 
 fn instant(ms: i64) -> String {
     Timestamp::from_millisecond(ms).map_or_else(|_| ms.to_string(), |instant| instant.to_string())
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::new(), |mut text, byte| {
-        let _ = write!(text, "{byte:02X}");
-        text
-    })
 }
 
 #[cfg(test)]

@@ -105,14 +105,17 @@ async fn a_row_is_shown_as_it_is_stored() {
     for source in [Some(metric("sys.cpu.nice")), Some(of_series), None] {
         let rows = rows(&engine, request(source, CellView::Full)).await.unwrap();
         assert_eq!(rows.len(), 1);
-        assert_eq!(hex(&rows[0].row_key), "00000150473EC0000001000001000002000002");
+        assert_eq!(
+            hex::encode_upper(&rows[0].row_key),
+            "00000150473EC0000001000001000002000002"
+        );
         assert_eq!(
             (rows[0].tsuid.to_vec(), rows[0].base_timestamp_ms),
             (tsuid.clone(), i64::from(T) * 1000)
         );
         let cell = &rows[0].cells[0];
         assert_eq!(
-            (hex(&cell.qualifier), hex(&cell.value)),
+            (hex::encode_upper(&cell.qualifier), hex::encode_upper(&cell.value)),
             ("0000".to_owned(), "12".to_owned())
         );
         assert_eq!(cell.r#type(), CellType::Point);
