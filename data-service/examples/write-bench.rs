@@ -67,7 +67,7 @@ async fn main() -> anyhow::Result<()> {
         handler
             .write(Request::new(points.clone()))
             .await
-            .map(|answer| answer.into_inner().written)
+            .map(|response| response.into_inner().written)
     })
     .await?;
     println!("  of which cloning the request:");
@@ -87,7 +87,7 @@ async fn main() -> anyhow::Result<()> {
             handler
                 .write_columns(Request::new(request.clone()))
                 .await
-                .map(|answer| answer.into_inner().written)
+                .map(|response| response.into_inner().written)
         },
     )
     .await?;

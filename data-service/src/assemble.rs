@@ -39,14 +39,14 @@ const MAX_QUERY_MEMORY_BYTES: u64 = 1 << 30;
 /// Files that the embedded store of points keeps open.
 const OPEN_FILES: usize = 256;
 
-/// The data service: what its front ends are built from.
+/// The data service: the parts that its front ends are built from.
 #[derive(Debug)]
 pub struct DataService {
-    /// Answers `oxtsdb.data.v1.DataService`.
+    /// Serves `oxtsdb.data.v1.DataService`.
     pub handler: DataServiceHandler,
     /// Writes points.
     pub writer: Writer,
-    /// Answers queries.
+    /// Executes queries.
     pub engine: Engine,
     /// Names and UIDs.
     pub uids: Uids,

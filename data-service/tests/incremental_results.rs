@@ -1,4 +1,4 @@
-//! Large questions are told bit by bit while rows are read: the same answer as when all is read before.
+//! Incremental results of large queries equal those that are aggregated after the scan.
 #![expect(
     clippy::unwrap_used,
     reason = "the helpers of a test: what is not as expected fails it"
@@ -93,7 +93,7 @@ fn spec(text: &str, quirks: Quirks) -> QuerySpec {
 }
 
 /// The groups, and in how many parts their points came.
-async fn told(engine: &Engine, text: &str, quirks: Quirks) -> (Vec<Group>, usize) {
+async fn collect(engine: &Engine, text: &str, quirks: Quirks) -> (Vec<Group>, usize) {
     let mut frames = engine.run(spec(text, quirks), RequestContext::default());
     let (mut groups, mut parts) = (Vec::<Group>::new(), 0);
     while let Some(frame) = frames.next().await {
@@ -116,7 +116,7 @@ async fn told(engine: &Engine, text: &str, quirks: Quirks) -> (Vec<Group>, usize
     (groups, parts)
 }
 
-const QUESTIONS: [&str; 17] = [
+const QUERIES: [&str; 17] = [
     "sum:explicit_tags:m{host=h0|h1|h2|h3,dc=d0|d1}",
     "sum:m",
     "avg:m{dc=*}",
@@ -150,10 +150,10 @@ proptest! {
             let tsdb = Tsdb::new(layout).await;
             fill(&tsdb, &plans).await;
             let (whole, early) = (tsdb.engine(), tsdb.engine().with_emit_threshold(1));
-            for text in QUESTIONS {
+            for text in QUERIES {
                 for quirks in [Quirks::NONE, Quirks::OPENTSDB] {
-                    let (expected, _) = told(&whole, text, quirks).await;
-                    let (groups, _) = told(&early, text, quirks).await;
+                    let (expected, _) = collect(&whole, text, quirks).await;
+                    let (groups, _) = collect(&early, text, quirks).await;
                     // As text, because NaN is not equal to itself.
                     assert_eq!(format!("{groups:?}"), format!("{expected:?}"), "{text} {quirks:?}");
                 }
@@ -189,10 +189,10 @@ async fn rows_that_come_as_columns_are_those_that_come_as_cells() {
     store.close().await.unwrap();
     drop(store);
     let on_disk = on_disk.moved_to(open());
-    for text in QUESTIONS {
+    for text in QUERIES {
         for quirks in [Quirks::NONE, Quirks::OPENTSDB] {
-            let (expected, _) = told(&in_memory.engine(), text, quirks).await;
-            let (groups, _) = told(&on_disk.engine(), text, quirks).await;
+            let (expected, _) = collect(&in_memory.engine(), text, quirks).await;
+            let (groups, _) = collect(&on_disk.engine(), text, quirks).await;
             assert_eq!(format!("{groups:?}"), format!("{expected:?}"), "{text}");
         }
     }
@@ -216,10 +216,10 @@ async fn dense() -> Tsdb {
 async fn what_is_known_is_told_before_all_is_read() {
     let engine = dense().await.engine().with_emit_threshold(100);
     for (text, groups) in [("sum:m", 1), ("sum:10m-avg:m{dc=*}", 2), ("none:m", 20)] {
-        let (_, parts) = told(&engine, text, Quirks::NONE).await;
+        let (_, parts) = collect(&engine, text, Quirks::NONE).await;
         assert!(parts >= groups * 3, "{text}: {parts}");
     }
-    let (_, parts) = told(&engine, "sum:m", Quirks::OPENTSDB).await;
+    let (_, parts) = collect(&engine, "sum:m", Quirks::OPENTSDB).await;
     assert_eq!(parts, 1, "floats may be to come");
 }
 
@@ -232,11 +232,11 @@ async fn what_was_told_is_not_held() {
         limits.memory.most = bytes;
         limits
     };
-    let (groups, _) = told(&tsdb.engine(), "sum:m", Quirks::NONE).await;
+    let (groups, _) = collect(&tsdb.engine(), "sum:m", Quirks::NONE).await;
     let small = tsdb.engine_with(limits(16 * 20_000)).with_emit_threshold(100);
-    assert_eq!(told(&small, "sum:m", Quirks::NONE).await.0, groups);
-    // Neither what cannot be told early nor the whole answer may be held.
-    assert_eq!(told(&small, "none:m", Quirks::NONE).await.0.len(), 20);
+    assert_eq!(collect(&small, "sum:m", Quirks::NONE).await.0, groups);
+    // Neither results that cannot be emitted early nor the whole result fit the budget.
+    assert_eq!(collect(&small, "none:m", Quirks::NONE).await.0.len(), 20);
     for (text, quirks) in [("sum:m", Quirks::OPENTSDB), ("none:m", Quirks::NONE)] {
         let refused = small.collect(spec(text, quirks), RequestContext::default()).await;
         let Err(QueryError::OverBudget { resource, limit }) = refused else {

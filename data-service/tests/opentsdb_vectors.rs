@@ -1,4 +1,4 @@
-//! OpenTSDB's own answers, recorded from OpenTSDB 2.4.1: the engine gives the same.
+//! Responses recorded from OpenTSDB 2.4.1: the engine returns the same.
 //!
 //! See `testdata/README.md` for the format and the rule of comparison.
 #![expect(
@@ -26,7 +26,7 @@ use tsdb::Tsdb;
 
 const VECTORS: &str = include_str!("../testdata/opentsdb-query-vectors.jsonl");
 
-/// One element of an answer, for comparison.
+/// One element of a response, for comparison.
 #[derive(Clone, Debug, PartialEq)]
 struct Element {
     metric: String,
@@ -103,7 +103,7 @@ fn expected_element(json: &Json) -> Element {
         Json::Number(number) => number
             .as_i64()
             .map_or_else(|| Token::Double(number.as_f64().unwrap()), Token::Int),
-        other => panic!("{other} is no value of an answer"),
+        other => panic!("{other} is no value of a response"),
     };
     Element {
         metric: json["metric"].as_str().unwrap().to_owned(),
@@ -151,7 +151,7 @@ fn sorted(mut elements: Vec<Element>) -> Vec<Element> {
     elements
 }
 
-/// Loads all vectors into one store and compares all answers; how many sub-queries were compared.
+/// Loads all vectors into one store and compares all responses; returns the number of sub-queries.
 async fn compare_all(layout: RowKeyLayout) -> usize {
     let tsdb = Tsdb::new(layout).await;
     let vectors: Vec<Json> = VECTORS
@@ -195,7 +195,7 @@ async fn compare_all(layout: RowKeyLayout) -> usize {
             with_surroundings: false,
         };
         let groups = match engine.collect(query, RequestContext::default()).await {
-            Ok(answer) => answer.groups,
+            Ok(result) => result.groups,
             Err(error) => panic!("{name}: {error}"),
         };
         let in_ms = json["msResolution"].as_bool().unwrap_or(false);
@@ -382,13 +382,13 @@ async fn rows_of_explicit_tags_are_read_one_by_one() {
         query.end_ms += years * 365 * 86_400_000;
         engine.collect(query, RequestContext::default()).await.unwrap()
     };
-    let answer = ask(0).await;
-    let short = answer.groups;
+    let result = ask(0).await;
+    let short = result.groups;
     assert_eq!(short.len(), 2);
-    assert_eq!(answer.statistics.rows, 2);
+    assert_eq!(result.statistics.rows, 2);
     assert_eq!(
         ask(40).await.groups,
         short,
-        "a long range is scanned, with the same answer"
+        "a long range is scanned, with the same result"
     );
 }

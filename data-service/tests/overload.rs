@@ -1,4 +1,4 @@
-//! Queries in any number and of any size: each is answered or rejected, within the memory of all.
+//! Queries in any number and of any size: each is executed or rejected, within the memory budget.
 #![expect(
     clippy::unwrap_used,
     reason = "the helpers of a test: what is not as expected fails it"
@@ -69,9 +69,9 @@ fn limits(memory_bytes: u64) -> Limits {
     }
 }
 
-async fn answer(engine: &Engine, text: &str, start_s: i64) -> Result<usize, QueryError> {
-    let answer = engine.collect(query(text, start_s), RequestContext::default());
-    Ok(answer.await?.groups.len())
+async fn group_count(engine: &Engine, text: &str, start_s: i64) -> Result<usize, QueryError> {
+    let result = engine.collect(query(text, start_s), RequestContext::default());
+    Ok(result.await?.groups.len())
 }
 
 #[tokio::test]
@@ -80,9 +80,9 @@ async fn windows_that_do_not_fit_are_rejected_and_those_of_unknown_metrics_never
     let engine = tsdb.engine_of(limits(4 << 20), resources(2, 4));
     for interval in ["1ms", "1s", "1sc"] {
         let text = |metric: &str| format!("sum:{interval}-sum-zero:{metric}");
-        let error = answer(&engine, &text("nosuch"), 0).await.unwrap_err();
+        let error = group_count(&engine, &text("nosuch"), 0).await.unwrap_err();
         assert!(matches!(error, QueryError::UnknownName { .. }), "{error}");
-        let error = answer(&engine, &text("m"), 0).await.unwrap_err();
+        let error = group_count(&engine, &text("m"), 0).await.unwrap_err();
         let QueryError::OverBudget { resource, limit } = error else {
             panic!("{error}")
         };
@@ -94,7 +94,7 @@ async fn windows_that_do_not_fit_are_rejected_and_those_of_unknown_metrics_never
         let explained = engine.explain(&unexplained, RequestContext::default());
         assert!(matches!(explained.await, Err(QueryError::OverBudget { .. })));
     }
-    assert_eq!(answer(&engine, "sum:1m-sum-zero:m", T).await.unwrap(), 1);
+    assert_eq!(group_count(&engine, "sum:1m-sum-zero:m", T).await.unwrap(), 1);
     assert_eq!(engine.resources().memory.usage().used_bytes, 0);
 }
 
@@ -106,12 +106,12 @@ async fn a_thousand_queries_share_one_thread() {
         let engine = engine.clone();
         tokio::spawn(async move {
             let text = if number % 2 == 0 { "sum:m" } else { "none:m" };
-            answer(&engine, text, T).await
+            group_count(&engine, text, T).await
         })
     });
-    for (number, answered) in futures::future::join_all(queries).await.into_iter().enumerate() {
+    for (number, result) in futures::future::join_all(queries).await.into_iter().enumerate() {
         let groups = if number % 2 == 0 { 1 } else { 40 };
-        assert_eq!(answered.unwrap().unwrap(), groups);
+        assert_eq!(result.unwrap().unwrap(), groups);
     }
     let memory = engine.resources().memory.usage();
     assert_eq!(memory.used_bytes, 0);
@@ -125,7 +125,7 @@ async fn a_query_that_finds_the_queue_full_is_rejected() {
     let engine = tsdb.engine_of(limits(2 << 20), resources(1, 0));
     let mut unread = engine.run(query("none:m", T), RequestContext::default());
     let first = unread.next().await.unwrap().unwrap();
-    let error = answer(&engine, "sum:m", T).await.unwrap_err();
+    let error = group_count(&engine, "sum:m", T).await.unwrap_err();
     assert!(
         matches!(error, QueryError::NotAdmitted(AdmissionError::QueueFull { .. })),
         "{error}"
@@ -141,7 +141,7 @@ async fn a_client_that_reads_nothing_holds_up_no_other_query() {
     // 40 groups: more frames than wait for a client.
     let mut unread = engine.run(query("none:m", T), RequestContext::default());
     for _ in 0..20 {
-        assert_eq!(answer(&engine, "sum:m", T).await.unwrap(), 1);
+        assert_eq!(group_count(&engine, "sum:m", T).await.unwrap(), 1);
     }
     let held = engine.resources().memory.usage().used_bytes;
     assert!(held < 1 << 20, "spare memory goes to others: {held}");
@@ -191,6 +191,6 @@ async fn batches_of_few_large_rows_do_not_wait_for_each_other() {
         }
     }
     let engine = tsdb.engine_of(limits(3 << 20), resources(1, 1));
-    let answered = tokio::time::timeout(Duration::from_secs(30), answer(&engine, "sum:m", T)).await;
-    assert_eq!(answered.expect("it does not hang").unwrap(), 1);
+    let result = tokio::time::timeout(Duration::from_secs(30), group_count(&engine, "sum:m", T)).await;
+    assert_eq!(result.expect("it does not hang").unwrap(), 1);
 }

@@ -48,7 +48,7 @@ async fn groups(engine: &Engine, query: SubQuery, end: i64, quirks: Quirks) -> V
         .groups
 }
 
-/// Asks, and gives for each group seconds since [`T`] and values.
+/// Runs a query; returns for each group seconds since [`T`] and values.
 async fn ask(engine: &Engine, text: &str, end: i64, quirks: Quirks) -> Vec<Vec<(i64, f64)>> {
     let query = parse_metric_query(text, &TimeZone::UTC).unwrap();
     let points = |group: &Group| {
@@ -140,12 +140,12 @@ async fn calendar_follows_each_series() {
         calendar_follows_each_series: true,
         ..Quirks::NONE
     };
-    let asked = async |quirks| ask(&engine, "sum:2wc-sum:m{host=*}", 30 * DAY, quirks).await;
+    let points = async |quirks| ask(&engine, "sum:2wc-sum:m{host=*}", 30 * DAY, quirks).await;
     // Sundays are the 5th, 12th and 19th day from 0.
     let own = [vec![(12 * DAY, 2.0)], vec![(5 * DAY, 4.0), (19 * DAY, 8.0)]];
-    assert_eq!(asked(on).await, own);
+    assert_eq!(points(on).await, own);
     let shared = [vec![(19 * DAY, 2.0)], vec![(5 * DAY, 4.0), (19 * DAY, 8.0)]];
-    assert_eq!(asked(Quirks::NONE).await, shared);
+    assert_eq!(points(Quirks::NONE).await, shared);
 }
 
 #[tokio::test]
@@ -165,14 +165,14 @@ async fn filled_windows_begin_early() {
         filled_windows_begin_early: true,
         ..off
     };
-    let asked = async |fill, quirks| {
+    let points = async |fill, quirks| {
         let text = format!("sum:rate{{dropcounter}}:100m-sum{fill}:m");
         ask(&engine, &text, 12_000, quirks).await
     };
     let late = (9600, 1.0 / 6000.0);
-    assert_eq!(asked("-nan", on).await, [[(3600, 8.0 / 6000.0), late]]);
-    assert_eq!(asked("-nan", off).await, [[late]]);
-    assert_eq!(asked("", on).await, [[late]]);
+    assert_eq!(points("-nan", on).await, [[(3600, 8.0 / 6000.0), late]]);
+    assert_eq!(points("-nan", off).await, [[late]]);
+    assert_eq!(points("", on).await, [[late]]);
 }
 
 #[tokio::test]
@@ -188,13 +188,13 @@ async fn explicit_tags_read_an_hour_more() {
         explicit_tags_read_an_hour_more: true,
         ..Quirks::NONE
     };
-    let asked = async |text, quirks| ask(&engine, text, 10, quirks).await;
+    let points = async |text, quirks| ask(&engine, text, 10, quirks).await;
     let explicit = "sum:explicit_tags:m{host=*}";
-    assert_eq!(asked(explicit, on).await, [vec![(0, 1.0)], vec![]]);
-    assert_eq!(asked(explicit, Quirks::NONE).await, [[(0, 1.0)]]);
-    assert_eq!(asked("sum:m{host=*}", on).await, [[(0, 1.0)]]);
+    assert_eq!(points(explicit, on).await, [vec![(0, 1.0)], vec![]]);
+    assert_eq!(points(explicit, Quirks::NONE).await, [[(0, 1.0)]]);
+    assert_eq!(points("sum:m{host=*}", on).await, [[(0, 1.0)]]);
     // What is filled does not go on.
-    let filled = asked("sum:explicit_tags:1h-sum-zero:m{host=*}", on).await;
+    let filled = points("sum:explicit_tags:1h-sum-zero:m{host=*}", on).await;
     assert_eq!(filled, [[(0, 1.0)], [(0, 0.0)]]);
 }
 
@@ -209,11 +209,11 @@ async fn last_calendar_window_cut_short() {
         ..Quirks::NONE
     };
     // Up to 10 February.
-    let asked = async |text: &str, quirks| ask(&engine, text, 40 * DAY, quirks).await;
-    assert_eq!(asked("sum:1nc-sum:m", on).await, [[(0, 1.0), (31 * DAY, 6.0)]]);
-    assert_eq!(asked("sum:1nc-sum-zero:m", on).await, [[(0, 1.0)]]);
+    let points = async |text: &str, quirks| ask(&engine, text, 40 * DAY, quirks).await;
+    assert_eq!(points("sum:1nc-sum:m", on).await, [[(0, 1.0), (31 * DAY, 6.0)]]);
+    assert_eq!(points("sum:1nc-sum-zero:m", on).await, [[(0, 1.0)]]);
     for text in ["sum:1nc-sum:m", "sum:1nc-sum-zero:m"] {
-        assert_eq!(asked(text, Quirks::NONE).await, [[(0, 1.0), (31 * DAY, 14.0)]]);
+        assert_eq!(points(text, Quirks::NONE).await, [[(0, 1.0), (31 * DAY, 14.0)]]);
     }
 }
 
@@ -224,9 +224,9 @@ async fn loose_globs() {
         loose_globs: true,
         ..Quirks::NONE
     };
-    let asked = async |quirks| ask(&engine, "sum:m{}{host=wildcard(eb*0)}", 20, quirks).await;
-    assert_eq!(asked(on).await, [[(0, 3.0)]]);
-    assert_eq!(asked(Quirks::NONE).await, [[(0, 2.0)]]);
+    let points = async |quirks| ask(&engine, "sum:m{}{host=wildcard(eb*0)}", 20, quirks).await;
+    assert_eq!(points(on).await, [[(0, 3.0)]]);
+    assert_eq!(points(Quirks::NONE).await, [[(0, 2.0)]]);
 }
 
 #[tokio::test]
@@ -236,11 +236,11 @@ async fn literals_of_a_key_add_up() {
         literals_of_a_key_add_up: true,
         ..Quirks::NONE
     };
-    let asked = async |text: &str, quirks| ask(&engine, text, 20, quirks).await;
-    assert_eq!(asked("sum:m{}{host=a,host=b}", on).await, [[(0, 3.0)]]);
-    assert!(asked("sum:m{}{host=a,host=b}", Quirks::NONE).await.is_empty());
+    let points = async |text: &str, quirks| ask(&engine, text, 20, quirks).await;
+    assert_eq!(points("sum:m{}{host=a,host=b}", on).await, [[(0, 3.0)]]);
+    assert!(points("sum:m{}{host=a,host=b}", Quirks::NONE).await.is_empty());
     assert_eq!(
-        asked("sum:m{}{host=a|c,host=b|c}", Quirks::NONE).await,
+        points("sum:m{}{host=a|c,host=b|c}", Quirks::NONE).await,
         [[(0, 4.0)]]
     );
     // Of the key whose UID is not the lowest, the last filter alone holds.
@@ -294,7 +294,7 @@ async fn tsuids_are_one_group() {
     assert_eq!(groups(&engine, query.clone(), 20, on).await.len(), 1);
     assert_eq!(groups(&engine, query.clone(), 20, Quirks::NONE).await.len(), 2);
 
-    // The filters hold in any case; what nobody has written, no series has.
+    // The filters hold in any case; no series has a tag that was never written.
     for (text, count) in [("sum:m{host=b}", 1), ("sum:m{host=c}", 0), ("sum:m{rack=*}", 0)] {
         query.filter = parse_metric_query(text, &TimeZone::UTC).unwrap().filter;
         for quirks in [on, Quirks::NONE] {

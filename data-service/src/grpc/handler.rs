@@ -9,7 +9,7 @@ use crate::write::Writer;
 use crate::write::columns::TablesLimits;
 use oxtsdb_query::Engine;
 
-/// Answers `oxtsdb.data.v1.DataService`. Cloning is cheap.
+/// Serves `oxtsdb.data.v1.DataService`. Cloning is cheap.
 #[derive(Clone, Debug)]
 pub struct DataServiceHandler {
     pub(super) writer: Writer,

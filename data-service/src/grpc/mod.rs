@@ -1,4 +1,4 @@
-//! gRPC's door: `oxtsdb.data.v1.DataService`. What the calls mean stands in the `.proto` files.
+//! The gRPC front end: `oxtsdb.data.v1.DataService`. The `.proto` files document the calls.
 
 mod explain;
 mod expressions;

@@ -12,13 +12,13 @@ use crate::uids::{UidRejection, UidsError};
 use crate::write::columns::{ProtocolViolation, SymbolUse};
 use crate::write::{PointErrorReason, WriteError};
 
-/// A store that failed.
+/// An error of the store.
 pub(crate) fn of_store(error: &StoreError) -> Status {
     let (code, reason) = code_of_store_error(error);
     status(code, reason, error.to_string(), &[])
 }
 
-/// A UID service that could not be asked.
+/// An error of the UID service.
 pub(crate) fn of_uids(error: &UidsError) -> Status {
     let (code, reason) = match error {
         UidsError::Unavailable { .. } | UidsError::Busy { .. } => {

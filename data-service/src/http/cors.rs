@@ -38,12 +38,12 @@ pub(crate) enum Origin {
     None,
     /// A page of an allowed origin.
     Allowed(HeaderValue),
-    /// The browser asks whether a page of an allowed origin may send a request.
+    /// A preflight request for a page of an allowed origin.
     Preflight(HeaderValue),
 }
 
 impl Origin {
-    /// Says in a response what the page may do.
+    /// Adds the response headers that allow the request.
     pub(crate) fn add_headers(self, headers: &mut HeaderMap) {
         let origin = match self {
             Self::None => return,

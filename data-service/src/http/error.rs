@@ -1,12 +1,11 @@
-//! Errors of HTTP requests, and the envelope that tells them.
+//! Errors of HTTP requests, and their JSON envelope.
 //!
 //! ```text
 //!   {"error":{"code":400,"message":"m","details":"d","trace":"t"}}
 //! ```
 //!
-//! `details` is left out if there are none. `trace` is there only if the setting
-//! `--http-show-stack-trace` is on; OpenTSDB puts a Java stack there (and has it on by default),
-//! this server the chain of causes.
+//! `details` is omitted if there are none. `trace` is included only with `--http-show-stack-trace`; OpenTSDB puts a
+//! Java stack there (by default), this server the chain of causes.
 //!
 //! Source: OpenTSDB 2.4, `BadRequestException`, `HttpJsonSerializer.formatErrorV1`.
 
@@ -14,19 +13,19 @@ use http::StatusCode;
 
 use crate::http::json;
 
-/// When a client may come back after a limit was reached.
+/// `Retry-After` of requests that exceed a limit, in seconds.
 const RETRY_AFTER_SECONDS: u32 = 1;
 
-/// A request that got no answer.
+/// The error of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct HttpError {
     /// Status of the response, and `code`.
     pub(crate) status: StatusCode,
-    /// OpenTSDB's words where it has any.
+    /// OpenTSDB's message where it has one.
     pub(crate) message: String,
-    /// More about it.
+    /// Further details.
     pub(crate) details: Option<String>,
-    /// Causes, outermost first; shown only if the operator wants it.
+    /// Causes, outermost first; shown only with `--http-show-stack-trace`.
     pub(crate) causes: Option<String>,
     /// When the same request may succeed, seconds; the header `Retry-After`.
     pub(crate) retry_after: Option<u32>,

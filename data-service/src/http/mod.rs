@@ -18,7 +18,7 @@
 //!   not of the server.
 //! - A feature that does not exist (deleting by query, for example) is rejected, not ignored.
 //! - A request of a browser's page of another origin is rejected (403), unless `--cors-domains` allows it.
-//!   OpenTSDB executes it where the setting is empty, and answers a domain that is not in the list with 200.
+//!   OpenTSDB executes it where the setting is empty, and responds 200 to a domain that is not in the list.
 //! - `trace` in errors is off by default, and is the chain of causes instead of a Java stack.
 //!
 //! Source: OpenTSDB 2.4, `RpcHandler.handleHttpQuery`, `HttpQuery`, `HttpJsonSerializer`.

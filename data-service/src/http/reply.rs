@@ -1,4 +1,4 @@
-//! Answers on their way out: JSON, wrapped for `jsonp`, compressed if the client asked for it.
+//! Responses: JSON, wrapped for `jsonp`, compressed if the client accepts it.
 
 use flate2::Compression;
 use flate2::write::{GzEncoder, ZlibEncoder};
@@ -11,20 +11,20 @@ use oxtsdb_resources::ComputePool;
 use crate::http::body::{ReplyBody, transformed};
 use crate::http::error::HttpError;
 
-/// Bodies from which on the computation pool compresses them.
+/// Size from which bodies are compressed on the compute pool.
 const LARGE_BODY_BYTES: u64 = 64 << 10;
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json; charset=UTF-8");
 const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=UTF-8");
 const HTML: HeaderValue = HeaderValue::from_static("text/html; charset=UTF-8");
 
-/// An answer.
+/// A response before compression.
 #[derive(Debug)]
 pub(crate) struct Reply {
     pub(crate) status: StatusCode,
     pub(crate) body: ReplyBody,
     content_type: HeaderValue,
-    /// When the client may try again, seconds.
+    /// `Retry-After`, in seconds.
     retry_after: Option<u32>,
 }
 
@@ -66,7 +66,7 @@ impl Reply {
         Reply::new(StatusCode::OK, body, TEXT)
     }
 
-    /// A page for people.
+    /// An HTML page.
     pub(crate) fn page(status: StatusCode, title: &str, text: &str) -> Reply {
         let page = format!(
             "<!DOCTYPE html>\n<html><head><title>{title}</title></head>\
@@ -135,7 +135,7 @@ impl Reply {
     }
 }
 
-/// How an answer is compressed.
+/// The coding of a compressed response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Coding {
     Gzip,

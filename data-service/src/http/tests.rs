@@ -227,7 +227,7 @@ async fn completes_requests_in_flight_on_shutdown() {
         point.len()
     );
     busy.write_all(head.as_bytes()).await.unwrap();
-    // The server asks for the body: the request is under way.
+    // The server requests the body: the request is in flight.
     assert_eq!(read_response(&mut busy).await.status, 100);
     service.stop().await;
     assert_eq!(

@@ -66,16 +66,16 @@ async fn accepts_the_layout_that_the_table_was_written_with() {
 #[tokio::test]
 async fn rejects_another_salt_width_and_names_the_right_one() {
     for (written, set) in [(0, 1), (1, 0), (1, 2), (2, 1), (0, 6), (6, 0)] {
-        let told = rejection(&layout(written, 20), &layout(set, 20)).await;
+        let error = rejection(&layout(written, 20), &layout(set, 20)).await;
         assert!(
-            told.starts_with(&format!(
+            error.starts_with(&format!(
                 "table `tsdb` was not written with --salt-width {set} and the UID widths 3/3/3: row key `"
             )),
-            "{told}"
+            "{error}"
         );
         assert!(
-            told.ends_with(&format!("; --salt-width {written} fits")),
-            "{told}"
+            error.ends_with(&format!("; --salt-width {written} fits")),
+            "{error}"
         );
     }
 }
@@ -83,16 +83,16 @@ async fn rejects_another_salt_width_and_names_the_right_one() {
 #[tokio::test]
 async fn rejects_another_number_of_buckets_and_names_one_that_fits() {
     for (written, set) in [(20, 10), (10, 20), (20, 19), (7, 100)] {
-        let told = rejection(&layout(1, written), &layout(1, set)).await;
+        let error = rejection(&layout(1, written), &layout(1, set)).await;
         assert!(
-            told.starts_with(&format!(
+            error.starts_with(&format!(
                 "table `tsdb` was not written with --salt-buckets {set}: row key `"
             )),
-            "{told}"
+            "{error}"
         );
         assert!(
-            told.ends_with(&format!("; --salt-buckets {written} fits the sampled rows")),
-            "{told}"
+            error.ends_with(&format!("; --salt-buckets {written} fits the sampled rows")),
+            "{error}"
         );
     }
 }
@@ -101,10 +101,10 @@ async fn rejects_another_number_of_buckets_and_names_one_that_fits() {
 async fn rejects_other_uid_widths() {
     let mut wide = layout(0, 20);
     wide.widths.tagv = UidWidth::new(4).unwrap();
-    let told = rejection(&wide, &layout(0, 20)).await;
+    let error = rejection(&wide, &layout(0, 20)).await;
     assert!(
-        told.ends_with("; no --salt-width fits, so the UID widths are others too"),
-        "{told}"
+        error.ends_with("; no --salt-width fits, so the UID widths are others too"),
+        "{error}"
     );
 }
 

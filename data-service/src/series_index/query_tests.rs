@@ -96,7 +96,7 @@ async fn reads_few_of_many_series_by_their_keys() {
         (&[("host", "regexp(^web0[1-5])")], matched(5), Some(5 * 25)),
         (&[("host", "WEB3*")], matched(10), None),
         (&[("host", "web1*"), ("dc", "lga")], matched(2), Some(2 * 25)),
-        (&[("host", "nobody*")], matched(0), Some(0)),
+        (&[("host", "none*")], matched(0), Some(0)),
         (&[("host", "not_literal_or(web01)")], matched(39), None),
         (&[("host", "*")], IndexUse::NotSelective, None),
         (&[], IndexUse::NotSelective, None),
@@ -132,13 +132,13 @@ async fn a_scan_of_many_hours_seeks_from_series_to_series() {
         panic!("{:?}", plan.access_path)
     };
     assert_eq!(ranges.len(), 1);
-    let answer = stack
+    let result = stack
         .service
         .engine
         .collect(since_ever, RequestContext::default());
     let WholeResult {
         groups, statistics, ..
-    } = answer.await.unwrap();
+    } = result.await.unwrap();
     assert_eq!(
         groups.iter().map(|group| group.points.len()).collect::<Vec<_>>(),
         [3, 3]
@@ -154,7 +154,7 @@ async fn finds_a_series_once_its_point_is_acknowledged() {
         let host = format!("new{number:02}");
         write(&stack.service.writer, &host, None, T).await;
         let query = query(&[("host", "regexp(^new)")], false, DAY);
-        let groups = answer(engine, &query).await;
+        let groups = groups(engine, &query).await;
         assert_eq!(groups.len(), number + 1);
         let plan = plan(&stack, &query).await;
         let matched =
@@ -180,9 +180,9 @@ fn without_index(stack: &TestStack) -> Engine {
     )
 }
 
-async fn answer(engine: &Engine, query: &QuerySpec) -> Vec<Group> {
-    let answer = engine.collect(query.clone(), RequestContext::default()).await;
-    answer.unwrap().groups
+async fn groups(engine: &Engine, query: &QuerySpec) -> Vec<Group> {
+    let result = engine.collect(query.clone(), RequestContext::default()).await;
+    result.unwrap().groups
 }
 
 proptest! {
@@ -200,7 +200,7 @@ proptest! {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
             let stack = TestStack::start().await;
-            // All names are known, whatever is asked for.
+            // All names exist, whatever the query matches.
             for host in 0..12 {
                 write(&stack.service.writer, &format!("h{host}"), Some(&format!("d{}", host % 4)), T).await;
             }
@@ -213,8 +213,8 @@ proptest! {
             let filters = if dc.is_empty() { &filters[..1] } else { &filters[..] };
             let range = (T + hours.0.min(hours.1) * 3600, T + hours.0.max(hours.1) * 3600 + 1800 + days * 86_400);
             let query = query(filters, explicit_tags, range);
-            let with = answer(&stack.service.engine, &query).await;
-            let without = answer(&without_index(&stack), &query).await;
+            let with = groups(&stack.service.engine, &query).await;
+            let without = groups(&without_index(&stack), &query).await;
             assert_eq!(with, without, "{query:?}");
         });
     }

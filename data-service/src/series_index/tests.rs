@@ -123,9 +123,9 @@ struct Late {
 impl Intercept for Late {
     async fn intercept(&self, operation: Operation, store: &dyn RowStore) -> Result<Response, StoreError> {
         let is_late = matches!(operation, Operation::Scan { .. }) && operation.table().name() == "tsdb-meta";
-        let answer = operation.perform(store).await?;
-        let Response::Scan(rows) = answer else {
-            return Ok(answer);
+        let response = operation.perform(store).await?;
+        let Response::Scan(rows) = response else {
+            return Ok(response);
         };
         let rows: Vec<_> = rows.try_collect().await?;
         if is_late {
@@ -167,13 +167,13 @@ async fn collects_untracked_series_while_queries_scan() {
     let index = open(&store).await;
     assert_eq!(index.list(metric()).await.unwrap_err(), NotListed::Collecting);
     assert_eq!(until_listed(&index).await, [1, 2, 3]);
-    // Their rows say when they had points last, and the one that was there is as it was.
+    // The rows have the time of the last point; the existing row is unchanged.
     let meta = store
         .scan(&"tsdb-meta".parse().unwrap(), Scan::prefix(&[]))
         .await
         .unwrap();
     let rows: Vec<Vec<_>> = meta.try_collect().await.unwrap();
-    let told: Vec<_> = rows
+    let tracked: Vec<_> = rows
         .iter()
         .flatten()
         .map(|row| {
@@ -182,9 +182,9 @@ async fn collects_untracked_series_while_queries_scan() {
         })
         .collect();
     let newest_ms = (i64::from(T) + 7200) * 1000;
-    assert_eq!((told[0], told[2]), ((1, newest_ms, 1), (3, newest_ms, 1)));
-    assert_eq!((told[1].0, told[1].2), (2, 7));
-    // That it was done is remembered.
+    assert_eq!((tracked[0], tracked[2]), ((1, newest_ms, 1), (3, newest_ms, 1)));
+    assert_eq!((tracked[1].0, tracked[1].2), (2, 7));
+    // The store records that the collection is complete.
     assert_eq!(
         values(&open(&store).await.list(metric()).await.unwrap()),
         [1, 2, 3]
@@ -218,7 +218,7 @@ async fn repeats_a_collection_that_was_interrupted() {
     let index = open_over(Arc::new(InterceptedStore::new(Arc::new(store.clone()), hook))).await;
     let failed = async {
         while !failing.0.lock().is_empty() {
-            // Each failure is followed by another attempt, by whoever asks next.
+            // Each failure is followed by another attempt, by the next caller.
             let why = index.list(metric()).await.unwrap_err();
             assert!(matches!(why, NotListed::Collecting | NotListed::Failed), "{why}");
             // As after a crash, nothing is marked.

@@ -272,11 +272,14 @@ async fn skips_and_counts_cells_without_points() {
     assert_eq!(series["points"], expected);
     assert_eq!(series.get("none").map_or(0, Vec::len), 0);
     assert_eq!(statistics.skipped_cells, 2 * cells.len() as u64);
-    let told = tsdb.http.get("/api/stats").await.json();
-    let told = told.as_array().unwrap().iter();
-    let mut told = told.filter(|line| line["metric"] == "oxtsdb.query.skipped_cells");
+    let reported = tsdb.http.get("/api/stats").await.json();
+    let mut lines = reported
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(|line| line["metric"] == "oxtsdb.query.skipped_cells");
     assert_eq!(
-        told.next().unwrap()["value"],
+        lines.next().unwrap()["value"],
         statistics.skipped_cells.to_string()
     );
     assert_eq!(statistics.points, 3);
@@ -352,12 +355,12 @@ async fn takes_the_newest_of_two_values_or_rejects_the_row() {
         assert_eq!(series[*name], *points, "{name}");
         let last = points.last().map(|(time_ms, _)| *time_ms);
         assert_eq!(strict.last(&tsuid(number)).await, last, "{name}");
-        let refused = strict.http_query("m", "case", name).await;
-        assert_eq!(refused.status, 400, "{name}");
+        let rejected = strict.http_query("m", "case", name).await;
+        assert_eq!(rejected.status, 400, "{name}");
         assert!(
-            refused.text().contains("Duplicate timestamp"),
+            rejected.text().contains("Duplicate timestamp"),
             "{}",
-            refused.text()
+            rejected.text()
         );
         let fixed = fixing.http_query("m", "case", name).await;
         assert_eq!(http_points(&fixed), as_returned(points), "{name}");

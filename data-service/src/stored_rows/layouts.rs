@@ -134,8 +134,8 @@ async fn stores_as_many_tags_as_configured() {
         .await;
     let rows = tsdb.scan("sys.cpu.user").await;
     assert_eq!(rows.len(), 2);
-    let answer = tsdb.http_query("sys.cpu.user", "h", "web01").await;
-    assert_eq!(http_points(&answer), [(1, Int(2))]);
+    let response = tsdb.http_query("sys.cpu.user", "h", "web01").await;
+    assert_eq!(http_points(&response), [(1, Int(2))]);
 }
 
 /// Every width of salt and UIDs, written through the service and read again.
@@ -171,11 +171,11 @@ async fn writes_and_reads_all_widths() {
                 })
             })
             .collect();
-        let answer = tsdb
+        let response = tsdb
             .http
             .post("/api/put?details", json!(points).to_string())
             .await;
-        assert_eq!(answer.status, 200, "{}", answer.text());
+        assert_eq!(response.status, 200, "{}", response.text());
         let (series, statistics) = tsdb.query("m", "host").await.unwrap();
         let expected: BTreeMap<String, Points> = (0..)
             .zip(hosts)

@@ -14,10 +14,10 @@ const T: u32 = 1_356_998_400;
 #[tokio::test]
 async fn stores_the_documented_example_byte_for_byte() {
     let service = Service::start().await;
-    let answer = service
+    let reply = service
         .telnet("put sys.cpu.nice 1346846400 18 host=web01 dc=lga\n")
         .await;
-    assert_eq!(answer, "", "a stored point is silent");
+    assert_eq!(reply, "", "a stored point is silent");
     let row = "00000150473ec0000001000001000002000002";
     assert_eq!(service.cells().await, [format!("{row} t:0000 12")]);
 }
@@ -70,17 +70,17 @@ async fn reports_unknown_names_if_they_are_not_assigned_on_write() {
     let mut uid_settings = UidSettings::default();
     uid_settings.naming.auto_create_metrics = false;
     let service = Service::start_with(DataSettings::default(), uid_settings).await;
-    let answer = service.telnet(format!("put x {T} 1 a=b\n")).await;
-    assert_eq!(answer, "put: unknown metric: No such name for 'metrics': 'x'\n");
+    let reply = service.telnet(format!("put x {T} 1 a=b\n")).await;
+    assert_eq!(reply, "put: unknown metric: No such name for 'metrics': 'x'\n");
 }
 
 #[tokio::test]
 async fn does_not_store_half_a_line_at_the_end() {
     let service = Service::start().await;
-    let answer = service
+    let reply = service
         .telnet(format!("put m {T} 1 a=b\nput m {} 12 a=b", T + 1))
         .await;
-    assert_eq!(answer, "");
+    assert_eq!(reply, "");
     assert_eq!(service.cells().await.len(), 1);
 }
 
@@ -120,9 +120,9 @@ async fn decodes_bytes_as_latin1() {
     // E9 is é. As UTF-8 it would be two characters, of which © is no letter.
     assert_eq!(service.telnet(b"put caf\xe9 1356998400 1 a=\xe9\n").await, "");
     let utf8 = "put café 1356998400 1 a=b\nhelp\n".as_bytes();
-    let answer = service.telnet(utf8).await;
+    let reply = service.telnet(utf8).await;
     assert_eq!(
-        answer,
+        reply,
         "put: illegal argument: Invalid metric name (\"caf\u{c3}\u{a9}\"): illegal character: \u{a9}\n\
          available commands: stats version exit help put \n"
     );
@@ -132,8 +132,8 @@ async fn decodes_bytes_as_latin1() {
 #[tokio::test]
 async fn reports_version_and_statistics() {
     let service = Service::start().await;
-    let answer = service.telnet(format!("put m {T} 1 a=b\nversion\nstats\n")).await;
-    let mut lines = answer.lines();
+    let reply = service.telnet(format!("put m {T} 1 a=b\nversion\nstats\n")).await;
+    let mut lines = reply.lines();
     assert!(
         lines
             .next()
@@ -162,8 +162,8 @@ async fn serves_a_hundred_clients_concurrently() {
             service.telnet(lines + "help\n").await
         }
     });
-    for answer in futures::future::join_all(clients).await {
-        assert_eq!(answer, "available commands: stats version exit help put \n");
+    for reply in futures::future::join_all(clients).await {
+        assert_eq!(reply, "available commands: stats version exit help put \n");
     }
     assert_eq!(service.cells().await.len(), 100 * 200);
 }
@@ -191,7 +191,7 @@ async fn splits_lines_into_batches() {
 async fn stores_received_lines_on_shutdown() {
     let mut service = Service::start().await;
     let mut stream = service.connect().await;
-    // The first answer shows that the connection is served; what follows lies in its buffers.
+    // The first reply shows that the connection is served; the following lines are in its buffers.
     stream.write_all(b"help\n").await.unwrap();
     let mut lines = String::new();
     for second in 0..3000 {
@@ -403,9 +403,9 @@ async fn reports_lost_points_in_flight_at_once() {
     gate.fail([full()]);
     gate.release(100);
     let lost = "put: HBase error: no space left to write to disk (10 points are not known to be stored)\n";
-    let mut answer = vec![0; lost.len()];
-    stream.read_exact(&mut answer).await.unwrap();
-    assert_eq!(String::from_utf8(answer).unwrap(), lost);
+    let mut reply = vec![0; lost.len()];
+    stream.read_exact(&mut reply).await.unwrap();
+    assert_eq!(String::from_utf8(reply).unwrap(), lost);
     // The connection goes on.
     stream.write_all(b"help\nexit\n").await.unwrap();
     assert_eq!(
@@ -442,8 +442,8 @@ async fn replies_after_the_failures_of_earlier_lines() {
 
 #[tokio::test]
 async fn stores_the_lines_of_a_disconnected_client() {
-    let answered = "bogus\n".to_owned() + &lines(35).replace("a=b\n", "a=b\nbogus\n");
-    for input in [lines(35), answered] {
+    let with_replies = "bogus\n".to_owned() + &lines(35).replace("a=b\n", "a=b\nbogus\n");
+    for input in [lines(35), with_replies] {
         let (service, gate) = gated_in_pairs(in_batches_of(10)).await;
         let mut stream = service.connect().await;
         stream.write_all(input.as_bytes()).await.unwrap();
@@ -519,8 +519,8 @@ async fn an_exhausted_memory_pool_pauses_reading_without_loss() {
     }
     assert_eq!(service.cells().await.len(), 0);
     drop(taken);
-    let answer = read_to_end(&mut stream).await;
-    assert!(answer.starts_with("oxtsdb "), "{answer}");
+    let reply = read_to_end(&mut stream).await;
+    assert!(reply.starts_with("oxtsdb "), "{reply}");
     assert_eq!(service.cells().await.len(), 5000);
     while pool.usage().used_bytes > 0 {
         tokio::task::yield_now().await;

@@ -104,8 +104,8 @@ async fn queries_that_wait_for_admission_stay_charged() {
         drop(running);
         let response = waiting.await.unwrap();
         assert_eq!(response.status(), 200, "{path}");
-        let answer = response.into_body().collect().await.unwrap().to_bytes();
-        assert_eq!(answer, "[]");
+        let response = response.into_body().collect().await.unwrap().to_bytes();
+        assert_eq!(response, "[]");
         let released = async {
             while used() > 0 {
                 tokio::time::sleep(Duration::from_millis(5)).await;
@@ -123,9 +123,9 @@ async fn limits_the_values_of_all_lists_together() {
     let one = json!({"aggregator": "sum", "metric": "m", "tsuids": vec![""; 6000]});
     let query = json!({"start": 1, "queries": vec![one; 100]}).to_string();
     for path in ["/api/query", "/api/suggest"] {
-        let answer = service.post(path, &query).await;
+        let response = service.post(path, &query).await;
         assert_eq!(
-            (answer.status, answer.json()["error"]["message"].as_str()),
+            (response.status, response.json()["error"]["message"].as_str()),
             (400, Some("body has more than 500000 JSON values")),
             "{path}"
         );

@@ -23,7 +23,7 @@ use serde_json::value::RawValue;
 use thiserror::Error as ThisError;
 
 /// Tags of one point up to which a repeated key replaces the earlier one. A point with more tags
-/// is refused anyhow, and looking for repetitions among many would take quadratic time.
+/// is rejected anyway, and a search for repeated keys among many takes quadratic time.
 const DEDUPLICATED_TAGS: usize = 64;
 
 /// All points of a body.
@@ -224,7 +224,7 @@ impl Visitor<'_> for FieldName {
     }
 }
 
-/// The tag object, or `null`; tells whether it was an object.
+/// The tag object, or `null`; returns whether it was an object.
 struct Tags<'c, 'de>(&'c mut Vec<(Cow<'de, str>, Option<Cow<'de, str>>)>);
 
 impl<'de> DeserializeSeed<'de> for Tags<'_, 'de> {

@@ -1,9 +1,9 @@
-//! `/api/put`: points come in as JSON.
+//! `/api/put`: writes points from JSON.
 //!
-//! Points are independent: the good ones of a batch are stored even if others are refused and the
-//! status is 400. Whatever the flags, the answer comes when the points are durable; OpenTSDB does
-//! so only with `sync`. When store or UID service fail, the answer is 503 (send again), 507 (no
-//! space left) or 500, also where OpenTSDB without `sync` would have said 204.
+//! Points are independent: the valid points of a batch are stored even if others are rejected and the status is 400.
+//! Whatever the flags, the server responds when the points are durable; OpenTSDB does so only with `sync`. If the
+//! store or the UID service fails, the status is 503 (retry), 507 (no space left) or 500, also where OpenTSDB without
+//! `sync` responds 204.
 //!
 //! Source: OpenTSDB 2.4, `PutDataPointRpc.processDataPoint`.
 
@@ -29,46 +29,46 @@ use crate::http::put::body::{PutBody, PutBodyError, PutPoint};
 use crate::http::reply::Reply;
 use crate::write::{NewPoint, WriteError, Writer};
 
-/// Points that are handed to the writer at once.
+/// Points in one call of the writer.
 const WRITE_POINTS: usize = 10_000;
 
-/// How long a request may wait for the store, unless `sync_timeout` says otherwise.
+/// How long a request may wait for the store, unless `sync_timeout` is set.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// No valid point is shorter:
-/// `{"metric":"m","timestamp":1,"value":1,"tags":{"k":"v"}}`. So a body cannot ask for more memory
-/// than its size allows, for example by many empty points.
+/// `{"metric":"m","timestamp":1,"value":1,"tags":{"k":"v"}}`. A body can therefore not
+/// allocate more memory than its size allows, for example by many empty points.
 const SHORTEST_POINT_BYTES: usize = 50;
 
 /// Bodies up to this size are parsed inline.
 const INLINE_BYTES: usize = 64 << 10;
 
-/// What a byte of a body becomes at most once it is parsed, beside itself: points with a value and one tag of
+/// The most bytes that parsing adds for each byte of a body: points with a value and one tag of
 /// one character each are 50 bytes as JSON.
 const PARSED_MEMORY: usize = 4;
 
 /// The most errors that `details` lists. All are counted.
 const MOST_DETAILS: usize = 10_000;
 
-/// What the query string asks for.
+/// The flags of the query string.
 #[derive(Debug, Default, Clone, Copy)]
 struct Flags {
     summary: bool,
     details: bool,
-    /// More than 0: wait no longer than this.
+    /// The limit of the wait if more than 0.
     timeout_ms: Option<u64>,
 }
 
 /// Tags as the writer takes them.
 type Tags<'a> = Vec<(&'a str, &'a str)>;
 
-/// What became of the points of a body.
+/// The outcome of the points of a body.
 #[derive(Debug, Default)]
 struct Outcome {
     success: usize,
     timeouts: usize,
     failed: usize,
-    /// The first of the failed ones, by place in the body, with OpenTSDB's words; if they are asked for.
+    /// The first failed points in the order of the body, with OpenTSDB's messages; only if requested.
     details: Vec<(usize, String)>,
     /// The status, if a point failed that has no fault of its own.
     failure: Option<StatusCode>,
@@ -249,7 +249,7 @@ impl Unfit {
     }
 }
 
-/// Checks a point in OpenTSDB's order, so that a point with several faults is told the same one.
+/// Checks a point in OpenTSDB's order, so that a point with several faults gets the same error.
 fn check<'a>(
     point: Option<&'a PutPoint<'_>>,
     body: &PutBody<'_>,
@@ -324,7 +324,7 @@ fn failure(error: &WriteError, stored: usize) -> HttpError {
         .with_causes(error)
 }
 
-/// The answer, in the form that the flags ask for.
+/// The response in the form that the flags request.
 fn reply(outcome: &Outcome, body: &PutBody<'_>, flags: Flags) -> Result<Reply, HttpError> {
     let Outcome {
         success,

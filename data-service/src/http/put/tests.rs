@@ -181,7 +181,7 @@ async fn reports_each_error_with_opentsdbs_text() {
         .post("/api/put?details", format!("[{}]", all.join(",")))
         .await
         .json();
-    let told: Vec<&str> = response["errors"]
+    let reported: Vec<&str> = response["errors"]
         .as_array()
         .unwrap()
         .iter()
@@ -192,7 +192,7 @@ async fn reports_each_error_with_opentsdbs_text() {
         .map(|(_, expected)| *expected)
         .filter(|expected| !expected.is_empty())
         .collect();
-    assert_eq!(told, expected, "in the order of the body");
+    assert_eq!(reported, expected, "in the order of the body");
     assert_eq!(response["success"], json!(expected.len()));
     assert_eq!(service.cells().await.len(), 1);
 }
