@@ -382,7 +382,7 @@ func TestTheExampleOfTheReadme(t *testing.T) {
 	example := regexp.MustCompile("(?s)```go\n(.*?)```").FindSubmatch(readme)[1]
 	folder := filepath.Join("gen", "example")
 	succeed(t, os.MkdirAll(folder, 0o755))
-	text := strings.Replace(string(example), `"127.0.0.1:4244", "127.0.0.1:5244"`, `"`+server.endpoint()+`"`, 1)
+	text := strings.Replace(string(example), `"127.0.0.1:4243", "127.0.0.1:5243"`, `"`+server.endpoint()+`"`, 1)
 	succeed(t, os.WriteFile(filepath.Join(folder, "main.go"), []byte(text), 0o644))
 	if output, err := exec.Command("go", "run", "./"+folder).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, output)

@@ -236,7 +236,7 @@ class WriterTest(unittest.TestCase):
     def test_the_example_of_the_readme(self):
         server = Server(self)
         example = re.search(r"```python\n(.*?)```", (FOLDER / "README.md").read_text(), re.DOTALL)[1]
-        example = example.replace('"127.0.0.1:4244", "127.0.0.1:5244"', f'"{server.endpoint}"')
+        example = example.replace('"127.0.0.1:4243", "127.0.0.1:5243"', f'"{server.endpoint}"')
         subprocess.run([sys.executable, "-c", example], cwd=FOLDER, check=True, timeout=60)
         url = f"http://127.0.0.1:{server.ports['http']}/api/query?start=1h-ago&end={int(time.time()) + 3600}&m=sum:sys.cpu.user"
         with urllib.request.urlopen(url, timeout=30) as response:
