@@ -66,7 +66,7 @@ pub enum UidServiceError {
         /// The largest number.
         max: u64,
     },
-    /// Every random UID that was drawn is in use. A retry may succeed.
+    /// Every random UID that was drawn is in use. Another attempt draws others.
     #[error("{draws} random UIDs of `{kind}` in a row were in use")]
     NoFreeRandomUid {
         /// The kind.
@@ -74,7 +74,7 @@ pub enum UidServiceError {
         /// How many were drawn.
         draws: usize,
     },
-    /// The counter is behind UIDs in use. It has advanced: a retry may succeed.
+    /// The counter is behind UIDs that are in use. Each attempt advances it, so a later one succeeds.
     #[error(
         "the counter of `{kind}` lies behind UIDs that are in use, up to number {number}; check the table"
     )]

@@ -513,7 +513,7 @@ async fn random_metric_uids_do_not_change_the_counter() {
 }
 
 #[tokio::test]
-async fn a_full_space_of_random_uids_is_a_retryable_error() {
+async fn random_draws_without_a_free_uid_are_retryable() {
     for store in [Wrapped::atomic(), Wrapped::stepwise()] {
         let mut settings = UidSettings::default();
         settings.naming.random_metric_uids = true;
@@ -529,7 +529,41 @@ async fn a_full_space_of_random_uids_is_a_retryable_error() {
             .get_or_create_uids(&[(Metric, "one.more")], false)
             .await
             .unwrap();
-        assert_eq!(outcome(&results[0]), "UID_SPACE_EXHAUSTED");
+        assert_no_free_uid(&results[0]);
+    }
+}
+
+/// The item failed, and another attempt may succeed.
+fn assert_no_free_uid(result: &Result<AssignedUid, Rejection>) {
+    assert_eq!(outcome(result), "NO_FREE_UID");
+    let error = result.as_ref().expect_err("the item has an error");
+    assert_eq!(error.code, Code::Unavailable);
+    assert!(error.is_retry_safe(), "{error:?}");
+    assert_eq!(error.metadata["kind"], "UID_KIND_METRIC");
+}
+
+#[tokio::test]
+async fn a_counter_behind_used_uids_catches_up_over_several_attempts() {
+    // Numbers in use that one attempt passes over at most: 4096, and 16 rounds of one number.
+    for (store, passed_over) in [(Wrapped::atomic(), 4096_u32), (Wrapped::stepwise(), 16)] {
+        let service = Service::start(store, &UidSettings::default()).await;
+        for number in 1..=passed_over + 1 {
+            let uid = &number.to_be_bytes()[1..];
+            service
+                .put(uid, "name", Metric, format!("m{number}").as_bytes())
+                .await;
+        }
+        let names = [(Metric, "new"), (Tagk, "host")];
+        let results = service.client.get_or_create_uids(&names, false).await.unwrap();
+        assert_no_free_uid(&results[0]);
+        assert_eq!(outcome(&results[1]), "000001", "the other kind");
+        let results = service
+            .client
+            .get_or_create_uids(&names[..1], false)
+            .await
+            .unwrap();
+        let uid = format!("{:06x}", passed_over + 2);
+        assert_eq!(outcome(&results[0]), uid);
     }
 }
 

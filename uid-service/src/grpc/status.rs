@@ -21,9 +21,7 @@ pub(super) fn status(failure: &UidServiceError) -> Status {
 /// The error of one item.
 pub(super) fn item(failure: &UidServiceError) -> ItemError {
     let (code, reason, metadata) = describe(failure);
-    let mut item = error::item_error(code, reason, failure.to_string(), &borrowed(&metadata));
-    item.retryable |= is_transient(failure);
-    item
+    error::item_error(code, reason, failure.to_string(), &borrowed(&metadata))
 }
 
 fn borrowed<'a>(metadata: &'a [(&'static str, String)]) -> Vec<(&'a str, &'a str)> {
@@ -33,17 +31,11 @@ fn borrowed<'a>(metadata: &'a [(&'static str, String)]) -> Vec<(&'a str, &'a str
         .collect()
 }
 
-/// Whether the failure is transient: the same call may succeed later.
+/// Whether the store or the service was unavailable, so that other items would have failed as well.
+/// [`ErrorReason::NoFreeUid`] concerns one kind of UID only.
 pub(super) fn is_unavailable(failure: &UidServiceError) -> bool {
-    describe(failure).0 == Code::Unavailable
-}
-
-/// Whether a retry may succeed, although the code is permanent for most reasons.
-fn is_transient(failure: &UidServiceError) -> bool {
-    matches!(
-        failure,
-        UidServiceError::NoFreeRandomUid { .. } | UidServiceError::CounterBehind { .. }
-    )
+    let (code, reason, _) = describe(failure);
+    code == Code::Unavailable && reason != ErrorReason::NoFreeUid
 }
 
 fn describe(failure: &UidServiceError) -> Described {
@@ -76,14 +68,16 @@ fn describe(failure: &UidServiceError) -> Described {
             ErrorReason::AutoCreateDisabled,
             of_name(*kind, &name.to_text()),
         ),
-        E::SpaceExhausted { kind, .. } | E::NoFreeRandomUid { kind, .. } => (
+        E::SpaceExhausted { kind, .. } => (
             Code::ResourceExhausted,
             ErrorReason::UidSpaceExhausted,
             of_kind(*kind),
         ),
-        E::CounterBehind { kind, .. }
-        | E::CounterUnreadable { kind, .. }
-        | E::CounterNegative { kind, .. } => (
+        // The next attempt draws other numbers, or continues from where the counter is now.
+        E::NoFreeRandomUid { kind, .. } | E::CounterBehind { kind, .. } => {
+            (Code::Unavailable, ErrorReason::NoFreeUid, of_kind(*kind))
+        }
+        E::CounterUnreadable { kind, .. } | E::CounterNegative { kind, .. } => (
             Code::DataLoss,
             ErrorReason::CorruptCell,
             of_cell(*kind, COUNTER_ROW),
