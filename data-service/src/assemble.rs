@@ -55,13 +55,14 @@ pub struct DataService {
 }
 
 impl DataService {
-    /// `oxtsdb.data.v1.DataService`, with gzip and the configured limit of messages.
+    /// `oxtsdb.data.v1.DataService`, with the configured limit of messages. Accepts gzip;
+    /// responses are not compressed, because clients that announce gzip by default would get every small ack
+    /// compressed, and tonic cannot exempt single messages.
     pub fn server(&self) -> DataServiceServer<DataServiceHandler> {
         let max_message_bytes = self.handler.max_message_bytes();
         DataServiceServer::new(self.handler.clone())
             .max_decoding_message_size(max_message_bytes)
             .accept_compressed(CompressionEncoding::Gzip)
-            .send_compressed(CompressionEncoding::Gzip)
     }
 
     /// HTTP and telnet on one port, with their connections among those of the process.

@@ -40,7 +40,6 @@ pub fn server(uids: Uids) -> UidServiceServer<UidServiceHandler> {
     UidServiceServer::new(UidServiceHandler { uids: Arc::new(uids) })
         .max_decoding_message_size(MAX_REQUEST_BYTES)
         .accept_compressed(CompressionEncoding::Gzip)
-        .send_compressed(CompressionEncoding::Gzip)
 }
 
 type Batches = Pin<Box<dyn Stream<Item = Result<pb::ExportUidsResponse, Status>> + Send>>;
