@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use futures::stream::{self, BoxStream, Stream, StreamExt as _};
+use futures::stream::{self, BoxStream, Stream, StreamExt as _, TryStreamExt as _};
 use oxtsdb_proto::common::v1::ErrorReason;
 use oxtsdb_proto::data::v1::scan_rows_request::Source;
 use oxtsdb_proto::data::v1::{
@@ -35,7 +35,7 @@ const MESSAGE_BYTES: usize = 1 << 20;
 const CELL_BYTES: usize = 64;
 
 /// `DataService.ScanRows`.
-pub(super) async fn scan_rows(
+pub(super) fn scan_rows(
     engine: &Engine,
     request: Request<ScanRowsRequest>,
 ) -> Result<Response<BoxStream<'static, Result<ScanRowsResponse, Status>>>, Status> {
@@ -64,12 +64,12 @@ pub(super) async fn scan_rows(
         start_after_row_key: request.start_after_row_key.to_vec(),
         limit: Some(request.limit).filter(|limit| *limit > 0),
     };
-    let messages = messages(engine, context, scan, view, |rows| ScanRowsResponse { rows }).await?;
+    let messages = messages(engine, context, scan, view, |rows| ScanRowsResponse { rows });
     Ok(Response::new(messages))
 }
 
 /// `DataAdminService.ScanTable`.
-pub(super) async fn scan_table(
+pub(super) fn scan_table(
     engine: &Engine,
     request: Request<ScanTableRequest>,
 ) -> Result<Response<BoxStream<'static, Result<ScanTableResponse, Status>>>, Status> {
@@ -89,7 +89,7 @@ pub(super) async fn scan_table(
         start_after_row_key: request.start_after_row_key.to_vec(),
         limit: Some(request.limit).filter(|limit| *limit > 0),
     };
-    let messages = messages(engine, context, scan, view, |rows| ScanTableResponse { rows }).await?;
+    let messages = messages(engine, context, scan, view, |rows| ScanTableResponse { rows });
     Ok(Response::new(messages))
 }
 
@@ -97,8 +97,22 @@ fn view(number: i32) -> Result<CellView, Status> {
     CellView::try_from(number).map_err(|_| no_such("view", number))
 }
 
-/// The messages of a scan.
-async fn messages<M: Message + 'static>(
+/// The messages of a scan. The response begins at once, so admission is bounded by the deadline of the query
+/// alone, as for every other query.
+fn messages<M: Message + 'static>(
+    engine: &Engine,
+    context: RequestContext,
+    scan: RowScan,
+    view: CellView,
+    message: fn(Vec<StoredRow>) -> M,
+) -> BoxStream<'static, Result<M, Status>> {
+    let engine = engine.clone();
+    let opened = async move { open(&engine, context, scan, view, message).await };
+    stream::once(opened).try_flatten().boxed()
+}
+
+/// Admits a scan and opens it.
+async fn open<M: Message + 'static>(
     engine: &Engine,
     context: RequestContext,
     scan: RowScan,

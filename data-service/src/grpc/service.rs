@@ -70,7 +70,7 @@ impl DataService for DataServiceHandler {
         &self,
         request: Request<ScanRowsRequest>,
     ) -> Result<Response<Self::ScanRowsStream>, Status> {
-        scan::scan_rows(&self.engine, request).await
+        scan::scan_rows(&self.engine, request)
     }
 }
 
@@ -96,6 +96,6 @@ impl DataAdminService for DataServiceHandler {
         &self,
         request: Request<ScanTableRequest>,
     ) -> Result<Response<Self::ScanTableStream>, Status> {
-        scan::scan_table(&self.engine, request).await
+        scan::scan_table(&self.engine, request)
     }
 }

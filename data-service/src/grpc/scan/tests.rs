@@ -1,11 +1,14 @@
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use futures::TryStreamExt as _;
 use oxtsdb_proto::common::v1::{TimeRange, time_range};
 use oxtsdb_proto::data::v1::scan_rows_request::Source;
 use oxtsdb_proto::data::v1::sub_query::{MetricSource, TsuidSource};
+use oxtsdb_proto::error::reason_of;
 use oxtsdb_row_store::{RowStore as _, WriteBatch};
 use oxtsdb_schema::Timestamp;
+use oxtsdb_server::Deadline;
 
 use super::*;
 use crate::NewPoint;
@@ -73,7 +76,7 @@ fn metric(name: &str) -> Source {
 }
 
 async fn table(engine: &Engine, request: ScanTableRequest) -> Result<Vec<StoredRow>, Status> {
-    let messages = scan_table(engine, Request::new(request)).await?.into_inner();
+    let messages = scan_table(engine, Request::new(request))?.into_inner();
     let messages: Vec<_> = messages.try_collect().await?;
     Ok(messages.into_iter().flat_map(|message| message.rows).collect())
 }
@@ -89,7 +92,7 @@ async fn rows(engine: &Engine, request: ScanRowsRequest) -> Result<Vec<StoredRow
         };
         return table(engine, request).await;
     };
-    let messages = scan_rows(engine, Request::new(request)).await?.into_inner();
+    let messages = scan_rows(engine, Request::new(request))?.into_inner();
     let messages: Vec<_> = messages.try_collect().await?;
     Ok(messages.into_iter().flat_map(|message| message.rows).collect())
 }
@@ -223,7 +226,7 @@ async fn only_hours_of_the_range_are_sent() {
 async fn rejects_invalid_requests_with_their_field() {
     let (_stack, engine) = example().await;
     let status = async |request| rows(&engine, request).await.unwrap_err();
-    let no_source = scan_rows(&engine, Request::new(request(None, CellView::Raw))).await;
+    let no_source = scan_rows(&engine, Request::new(request(None, CellView::Raw)));
     assert_eq!(
         no_source.err().unwrap().message(),
         "source: is missing, expected metric or tsuids"
@@ -252,4 +255,47 @@ async fn a_table_scan_without_a_range_sends_all_hours() {
     write(&stack, "web01", 3600, 1).await;
     let rows = table(&engine, ScanTableRequest::default()).await.unwrap();
     assert_eq!(rows.len(), 2);
+}
+
+/// A service whose only permit of a query is taken while the returned value lives.
+async fn busy(query_timeout_seconds: u64) -> (TestStack, impl Sized) {
+    let mut settings = DataSettings::default();
+    settings.queries.max_concurrent_queries = 1;
+    settings.queries.query_timeout_seconds = query_timeout_seconds;
+    let stack = TestStack::with(settings, uid_service::UidSettings::default()).await;
+    let running = stack
+        .service
+        .engine
+        .admit(RequestContext::local(None), QueryDescription::default(), None)
+        .await
+        .unwrap();
+    (stack, running)
+}
+
+#[tokio::test]
+async fn query_timeout_ends_a_scan_that_waits_for_a_permit() {
+    let (stack, _running) = busy(1).await;
+    let request = Request::new(request(metric("m"), CellView::Raw));
+    let mut messages = scan_rows(&stack.service.engine, request).unwrap().into_inner();
+    let status = messages.try_next().await.unwrap_err();
+    assert_eq!(
+        (status.code(), status.message()),
+        (
+            Code::DeadlineExceeded,
+            "query was not answered within 1 s, the limit of --query-timeout-seconds"
+        )
+    );
+}
+
+#[tokio::test]
+async fn deadline_ends_a_scan_that_waits_for_a_permit() {
+    let (stack, _running) = busy(60).await;
+    let mut request = Request::new(ScanTableRequest::default());
+    request
+        .extensions_mut()
+        .insert(Deadline(Instant::now() + Duration::from_millis(20)));
+    let mut messages = scan_table(&stack.service.engine, request).unwrap().into_inner();
+    let status = messages.try_next().await.unwrap_err();
+    assert_eq!(status.code(), Code::DeadlineExceeded);
+    assert_eq!(reason_of(&status), Some(ErrorReason::DeadlineExceeded));
 }
