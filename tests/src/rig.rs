@@ -1,18 +1,22 @@
 //! The real HBase and OpenTSDB that `tests/hbase/rig.sh run` started for the tests.
 
+mod command;
+mod part;
+
 use std::env;
-use std::ffi::OsStr;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use anyhow::{Context as _, ensure};
+use anyhow::Context as _;
+
+pub use part::Part;
 
 use crate::data_fsck::DataFsck;
 use crate::opentsdb::OpenTsdb;
 use crate::tables::Tables;
 use crate::uid_fsck::UidFsck;
+use command::{output, rig};
 
 /// A running HBase with Thrift servers ("gateways").
 #[derive(Clone, Debug)]
@@ -183,137 +187,4 @@ fn unique(what: &str) -> String {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
     format!("{what}-{}-{number}", std::process::id())
-}
-
-/// A process of the rig. Dropping one that was started for a test kills it.
-#[derive(Debug)]
-pub struct Part {
-    folder: PathBuf,
-    name: String,
-    address: Option<SocketAddr>,
-    is_shared: bool,
-}
-
-impl Part {
-    /// Its address.
-    ///
-    /// # Errors
-    ///
-    /// For HBase itself, which only its own clients can reach.
-    pub fn address(&self) -> anyhow::Result<SocketAddr> {
-        self.address
-            .with_context(|| format!("{} has no address of its own", self.name))
-    }
-
-    /// Returns its log so far.
-    ///
-    /// # Errors
-    ///
-    /// If its log cannot be read.
-    pub fn log(&self) -> anyhow::Result<String> {
-        let log = self.folder.join(&self.name).join("log");
-        let bytes = std::fs::read(&log).with_context(|| log.display().to_string())?;
-        Ok(String::from_utf8_lossy(&bytes).into_owned())
-    }
-
-    /// `kill -9`; returns after it has exited.
-    ///
-    /// # Errors
-    ///
-    /// The rig's.
-    pub async fn kill9(&self) -> anyhow::Result<()> {
-        self.command_part("kill").await
-    }
-
-    /// SIGSTOP: its connections stay open without responses.
-    ///
-    /// # Errors
-    ///
-    /// If it does not run.
-    pub async fn pause(&self) -> anyhow::Result<()> {
-        self.command_part("pause").await
-    }
-
-    /// SIGCONT.
-    ///
-    /// # Errors
-    ///
-    /// If it does not run.
-    pub async fn resume(&self) -> anyhow::Result<()> {
-        self.command_part("resume").await
-    }
-
-    /// Shuts it down; returns after it has exited.
-    ///
-    /// # Errors
-    ///
-    /// The rig's.
-    pub async fn stop(&self) -> anyhow::Result<()> {
-        self.command_part("stop").await
-    }
-
-    /// Starts it again at its address, after it has exited; returns when it is ready.
-    ///
-    /// # Errors
-    ///
-    /// If it still runs, or does not become ready.
-    pub async fn again(&self) -> anyhow::Result<()> {
-        self.command_part("again").await
-    }
-
-    async fn command_part(&self, verb: &str) -> anyhow::Result<()> {
-        rig(verb, &self.folder, [&self.name]).await?;
-        Ok(())
-    }
-}
-
-impl Drop for Part {
-    fn drop(&mut self) {
-        if !self.is_shared {
-            // After an error the rig stops it with the others.
-            let _ = command("kill", &self.folder, [&self.name]).status();
-        }
-        if std::thread::panicking() {
-            let log = self.log().unwrap_or_default();
-            let lines: Vec<&str> = log.lines().collect();
-            let last = lines.get(lines.len().saturating_sub(20)..).unwrap_or_default();
-            eprintln!("--- the end of the log of {}:\n{}", self.name, last.join("\n"));
-        }
-    }
-}
-
-fn command<I, S>(verb: &str, folder: &Path, arguments: I) -> Command
-where
-    I: IntoIterator<Item = S>,
-    S: AsRef<OsStr>,
-{
-    let package = env::var_os("CARGO_MANIFEST_DIR").unwrap_or_else(|| env!("CARGO_MANIFEST_DIR").into());
-    let mut command = Command::new(Path::new(&package).join("hbase/rig.sh"));
-    command.arg(verb).arg(folder).args(arguments).stdin(Stdio::null());
-    command
-}
-
-/// Runs the rig and returns its output, with any exit status.
-async fn output<I, S>(verb: &str, folder: &Path, arguments: I) -> anyhow::Result<Output>
-where
-    I: IntoIterator<Item = S>,
-    S: AsRef<OsStr>,
-{
-    let mut command = command(verb, folder, arguments);
-    Ok(tokio::task::spawn_blocking(move || command.output()).await??)
-}
-
-/// Runs the rig and returns its output; fails with its error.
-async fn rig<I, S>(verb: &str, folder: &Path, arguments: I) -> anyhow::Result<String>
-where
-    I: IntoIterator<Item = S>,
-    S: AsRef<OsStr>,
-{
-    let output = output(verb, folder, arguments).await?;
-    ensure!(
-        output.status.success(),
-        "rig.sh {verb}: {}",
-        String::from_utf8_lossy(&output.stderr)
-    );
-    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }

@@ -14,7 +14,7 @@ use crate::process::{Server, cpu_seconds_of};
 use crate::queries::{self, Query};
 use crate::report::{ms, thousands};
 use crate::rig::Rig;
-use crate::workload::{Order, Shape, Workload};
+use crate::workload::{Order, START_SECONDS, Shape, Workload};
 
 /// Queries on the embedded store, beside OpenTSDB on HBase; `tests/hbase/bench.sh queries` starts the servers.
 #[derive(Debug, Args)]
@@ -39,13 +39,13 @@ pub(crate) async fn run(program: PathBuf, arguments: Arguments) -> anyhow::Resul
         hosts: arguments.hosts,
         metrics: 10,
         steps: 360,
-        start_seconds: crate::START_SECONDS,
+        start_seconds: START_SECONDS,
     };
     // A metric of its own day.
     let range = Shape {
         metrics: 1,
         steps: arguments.hours * 360,
-        start_seconds: crate::START_SECONDS + 10 * 86_400,
+        start_seconds: START_SECONDS + 10 * 86_400,
         ..fleet
     };
     let embedded = Server::start(&program, &folder.path().join("embedded"))?;

@@ -13,7 +13,7 @@ use comfy_table::Table;
 
 use crate::process::{Server, Usage, own_usage};
 use crate::report::{ms, thousands};
-use crate::workload::{Order, Shape, Workload};
+use crate::workload::{Order, START_SECONDS, Shape, Workload};
 use crate::{disk, ingest, queries};
 
 /// The embedded store alone.
@@ -78,7 +78,7 @@ pub(crate) async fn run(program: PathBuf, arguments: Arguments) -> anyhow::Resul
         hosts: arguments.hosts,
         metrics: 10,
         steps: arguments.steps,
-        start_seconds: crate::START_SECONDS,
+        start_seconds: START_SECONDS,
     };
     let workload = Workload::new(shape);
     println!("workload: {} series, {} points\n", shape.series(), shape.points());

@@ -17,7 +17,7 @@ use crate::process::{Server, cpu_seconds_of, own_usage};
 use crate::queries;
 use crate::report::{ms, thousands};
 use crate::rig::Rig;
-use crate::workload::{Order, Shape, Workload};
+use crate::workload::{Order, START_SECONDS, Shape, Workload};
 
 /// Beside OpenTSDB, both on one HBase; `tests/hbase/bench.sh` starts the servers.
 #[derive(Debug, Args)]
@@ -113,7 +113,7 @@ pub(crate) async fn run(program: PathBuf, arguments: Arguments) -> anyhow::Resul
             hosts: arguments.hosts,
             metrics: 10,
             steps: arguments.steps,
-            start_seconds: crate::START_SECONDS + hour * 3600,
+            start_seconds: START_SECONDS + hour * 3600,
         }
     };
     // The names are assigned before the clock starts.

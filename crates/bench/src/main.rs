@@ -19,9 +19,6 @@ use std::path::PathBuf;
 use anyhow::ensure;
 use clap::{Parser, Subcommand};
 
-/// The workload's first timestamp, seconds since the epoch: an exact hour.
-const START_SECONDS: u32 = 1_767_225_600;
-
 /// Sends workload W1 through each front end of `tsdb serve`, runs queries Q1 to Q4, and prints points/s,
 /// processor seconds per million points, bytes per point, peak memory and times.
 #[derive(Debug, Parser)]

@@ -6,6 +6,9 @@
 
 use std::ops::Range;
 
+/// The first timestamp of workloads, seconds since the epoch: an exact hour.
+pub(crate) const START_SECONDS: u32 = 1_767_225_600;
+
 /// Size of the workload.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Shape {

@@ -123,7 +123,6 @@ async fn reports_lost_points() {
     assert_eq!(service.cells().await.len(), 0);
 }
 
-
 #[tokio::test]
 async fn stores_points_of_known_series_without_the_uid_service() {
     let (service, gate) = Service::with_gated_uids().await;
