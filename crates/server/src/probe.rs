@@ -58,7 +58,7 @@ impl StoreProbe {
         match tokio::time::timeout(CHECK_TIMEOUT, check).await {
             Ok(checked) => checked,
             Err(_elapsed) => Err(StoreError::TimedOut {
-                detail: format!("no answer to a health check in {} s", CHECK_TIMEOUT.as_secs()),
+                detail: format!("no response to a health check in {} s", CHECK_TIMEOUT.as_secs()),
             }),
         }
     }

@@ -21,7 +21,7 @@ const OPTIONS: ListenerOptions = ListenerOptions {
 };
 
 /// A server of lines: `busy` begins a request that never ends, others are sent back. After `linger` a connection
-/// does not close when it is told to.
+/// ignores the request to close.
 struct Server {
     address: SocketAddr,
     counts: Arc<ConnectionCounts>,
@@ -61,7 +61,7 @@ impl Server {
         TcpStream::connect(self.address).await.unwrap()
     }
 
-    /// A connection that has got an answer, and is idle.
+    /// An idle connection that has received a response.
     async fn idle(&self) -> TcpStream {
         let mut stream = self.connect().await;
         echo(&mut stream, "x\n").await.unwrap();
@@ -106,9 +106,9 @@ async fn serve_lines(
 
 async fn echo(stream: &mut TcpStream, line: &str) -> io::Result<String> {
     stream.write_all(line.as_bytes()).await?;
-    let mut answer = vec![0; line.len()];
-    tokio::time::timeout(SOON, stream.read_exact(&mut answer)).await??;
-    Ok(String::from_utf8(answer).unwrap())
+    let mut reply = vec![0; line.len()];
+    tokio::time::timeout(SOON, stream.read_exact(&mut reply)).await??;
+    Ok(String::from_utf8(reply).unwrap())
 }
 
 /// Waits until the server has closed the connection.

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use super::*;
 
-/// Reads fail while it is set, or have no answer.
+/// Makes reads fail, or block.
 #[derive(Debug, Default)]
 struct Outage {
     refuses: AtomicBool,
@@ -75,10 +75,10 @@ async fn one_failure_alone_changes_nothing() {
     outage.refuses.store(true, Ordering::Relaxed);
     // Longer than one interval, shorter than two.
     let one_failure = tokio::time::timeout(INTERVAL / 2, watch.change()).await;
-    assert!(one_failure.is_err(), "the first question was refused");
+    assert!(one_failure.is_err(), "the first check failed");
     outage.refuses.store(false, Ordering::Relaxed);
     let unchanged = tokio::time::timeout(INTERVAL * 10, watch.change()).await;
-    assert!(unchanged.is_err(), "all others were answered");
+    assert!(unchanged.is_err(), "all others succeeded");
 }
 
 #[tokio::test]

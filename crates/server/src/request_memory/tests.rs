@@ -149,8 +149,8 @@ async fn without_memory_a_request_waits_and_is_then_rejected() {
         let held = is_released.then(|| pool.try_reserve(5_000).unwrap());
         let (sender, body) = body();
         let mut body = charged(body, &pool, false);
-        let wanted = if is_released { 2_000 } else { 3_000 };
-        sender.send(message(wanted)).unwrap();
+        let requested = if is_released { 2_000 } else { 3_000 };
+        sender.send(message(requested)).unwrap();
         assert!(futures::poll!(body.frame()).is_pending());
         drop(held);
         match next(&mut body).await {

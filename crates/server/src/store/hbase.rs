@@ -169,9 +169,9 @@ async fn hint(config: HbaseConfig, error: &StoreError) -> &'static str {
     match error {
         StoreError::Unavailable { .. } => {}
         StoreError::TimedOut { .. } => {
-            return "the gateway answers, but HBase behind it does not: is HBase running?";
+            return "the gateway responds, but HBase behind it does not: is HBase running?";
         }
-        _ => return "the gateway answers, but cannot use HBase: its log says more",
+        _ => return "the gateway responds, but cannot use HBase: see its log",
     }
     // Peers with different framing wait for each other forever; only an attempt shows it.
     let framed = !config.framed;
