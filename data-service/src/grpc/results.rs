@@ -1,8 +1,8 @@
-//! Streams of results, on their way to a client that may read slowly.
+//! Streams of results to clients that may read slowly.
 //!
-//! Messages wait in an outbox that is bounded in bytes. HTTP/2 has windows of its own behind it; a client
-//! that grants none takes nothing from the outbox, and is cut off after `--client-timeout-seconds`: the query
-//! is cancelled and all that waits is dropped, whatever the client's connection does.
+//! Messages are queued in an outbox that is bounded in bytes, in front of HTTP/2's own windows. If the client grants
+//! no window for `--client-timeout-seconds`, the query is cancelled and its queued messages are dropped, whatever the
+//! state of the connection.
 
 use std::pin::pin;
 

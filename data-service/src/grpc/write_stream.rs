@@ -301,7 +301,7 @@ fn limits(service: &DataServiceHandler) -> Opened {
     }
 }
 
-/// Completes with a future that is there; never, if there is none.
+/// Completes with the future; never, if it is `None`.
 async fn next<T>(future: &mut Option<BoxFuture<'static, T>>) -> T {
     match future {
         Some(future) => future.await,

@@ -1,7 +1,7 @@
-//! Bodies of responses: parts that are released one by one as the client takes them.
+//! Bodies of responses: parts that are released as the client reads them.
 //!
-//! A large body is never one piece of memory: it grows without being copied, and shrinks while it is
-//! sent. What it takes of the memory for queries is released with it, also when the client goes away.
+//! A large body is never contiguous: it grows without copies, and shrinks while it is sent. Its share of the query
+//! memory is released with its parts, also when the client disconnects.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;

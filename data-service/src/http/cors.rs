@@ -1,9 +1,9 @@
-//! Which pages of browsers may call the API.
+//! Cross-origin requests of browsers.
 //!
-//! A browser names the origin of the page in `Origin`. A page of another site could send puts with the rights
-//! of who looks at it, and a form or a script needs no permission to send. So a foreign origin is rejected
-//! unless `--cors-domains` names it. Clients that are no browsers send no `Origin`; pages that this server
-//! itself, or a proxy in front of it, has under its own `Host` are not foreign.
+//! A browser names the origin of the page in `Origin`. Without a check, a page of another site could send puts
+//! with the network access of its reader: a form or a script needs no permission to send. A foreign origin is
+//! therefore rejected unless `--cors-domains` contains it. Clients other than browsers send no `Origin`; pages under
+//! the `Host` of this server, or of a proxy in front of it, are not foreign.
 //!
 //! Source: OpenTSDB 2.4, `RpcHandler.applyCorsHeaders`.
 
@@ -31,7 +31,7 @@ pub(crate) struct Cors {
     domains: Vec<String>,
 }
 
-/// Where a request that is allowed comes from.
+/// The origin of an allowed request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Origin {
     /// No page, or one of this server.
@@ -72,7 +72,7 @@ impl Cors {
         }
     }
 
-    /// Where a request comes from.
+    /// The origin of a request.
     ///
     /// # Errors
     ///

@@ -43,7 +43,7 @@ impl HttpError {
         }
     }
 
-    /// A limit of the server is reached: 503, and when to come back.
+    /// A limit of the server is reached: 503 with `Retry-After`.
     pub(crate) fn overloaded(message: impl Into<String>) -> HttpError {
         HttpError {
             retry_after: Some(RETRY_AFTER_SECONDS),

@@ -42,7 +42,7 @@ impl Parameters {
             .map(|(_, value)| value.as_str())
     }
 
-    /// Whether a parameter is there, with or without a value.
+    /// Whether a parameter is present, with or without a value.
     pub(crate) fn has(&self, name: &str) -> bool {
         self.get(name).is_some()
     }

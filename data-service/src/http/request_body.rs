@@ -31,7 +31,7 @@ const BODY_TIMEOUT: Duration = Duration::from_secs(120);
 /// How long a body waits for memory.
 const MEMORY_WAIT: Duration = Duration::from_secs(1);
 
-/// The first piece of memory for a body that comes in several.
+/// The first allocation for a body that arrives in several frames.
 const FIRST_BYTES: usize = 8 << 10;
 
 /// What bodies may take.
@@ -100,7 +100,7 @@ where
 enum Encoding {
     Identity,
     Gzip,
-    /// zlib's format as the standard wants it, or the bare stream that some clients send.
+    /// zlib's format as in the standard, or the raw stream that some clients send.
     Deflate,
 }
 
@@ -135,7 +135,7 @@ where
         if data.is_empty() {
             continue;
         }
-        rate.came(data.len());
+        rate.received(data.len());
         let length = joined.len() + first.len() + data.len();
         if length > max_bytes {
             return Err(too_large(max_bytes));
@@ -146,7 +146,7 @@ where
             continue;
         }
         if length > joined.capacity() {
-            // Never more than the body has, if it says how much that is.
+            // Never more than the declared length.
             let capacity = (2 * length).max(FIRST_BYTES).min(most.max(length));
             let charged = usize::try_from(memory.bytes()).unwrap_or(usize::MAX);
             charge(&mut memory, capacity.saturating_sub(charged)).await?;
@@ -177,7 +177,7 @@ impl Rate {
         }
     }
 
-    fn came(&mut self, bytes: usize) {
+    fn received(&mut self, bytes: usize) {
         self.window_bytes += bytes;
     }
 

@@ -1,19 +1,19 @@
-//! In which of OpenTSDB's forms points are stored.
+//! The form of stored points: OpenTSDB has three.
 
 use oxtsdb_row_store::RowStore;
 use oxtsdb_schema::{BaseTime, HOUR_SECONDS};
 
 use crate::settings::WriteForm;
 
-/// The form of the cells that points become; see [`oxtsdb_schema::row`].
+/// The cells that hold the points of a row; see [`oxtsdb_schema::row`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Form {
     /// A cell for each point.
     Single,
     /// A compacted cell for the points of a row, if they are two or more.
     Compacted,
-    /// That for rows whose hour is over, else a cell for each point. While OpenTSDB has not compacted a
-    /// row, a point that is written again replaces the old one, and who reads with OpenTSDB relies on it.
+    /// A compacted cell for rows whose hour is over, else a cell for each point. Until OpenTSDB compacts a row, a
+    /// rewritten point replaces the old one, and readers that use OpenTSDB rely on it.
     CompactedWhenOver,
     /// The append cell of the row.
     Appended,
@@ -30,7 +30,7 @@ impl Form {
         }
     }
 
-    /// Whether the points of a row of this hour become a compacted cell, at this time.
+    /// Whether the points of a row of this hour are stored as a compacted cell at this time.
     ///
     /// Source: OpenTSDB 2.4, `CompactionQueue`, which takes rows that began 3601 seconds ago or earlier.
     pub(super) fn compacts(self, hour: BaseTime, now_seconds: u64) -> bool {

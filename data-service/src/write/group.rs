@@ -1,12 +1,12 @@
-//! Points of several batches, brought together by row.
+//! Coalesces the points of several batches by row.
 //!
 //! ```text
 //!   row a: 10 s, 20 s   row b: 10 s       row a: 10 s, 15 s, 20 s
 //!   row a: 15 s, 20 s                ──►  row b: 10 s
 //! ```
 //!
-//! Batches come in the order in which their points are to count: of several points for one instant
-//! the last one stays, which is 20 s of the second batch above.
+//! The order of the batches decides between points with one timestamp: the last one stays, which is 20 s of the second
+//! batch above.
 
 use hashbrown::HashMap;
 use oxtsdb_row_store::{CellAddress, FamilyId, MutationRef, TableName, WriteBatch};
@@ -24,15 +24,15 @@ const CELL_POINTS: usize = 4096;
 /// Points by row.
 #[derive(Debug, Default)]
 pub(super) struct PointsByRow<'a> {
-    /// In the order in which they came first.
+    /// In the order of their first occurrence.
     keys: Vec<&'a [u8]>,
-    /// In the order in which they came.
+    /// In the order of the batches.
     points: Vec<Point<'a>>,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Point<'a> {
-    /// The place of its row among the keys.
+    /// The position of its row among the keys.
     row: usize,
     qualifier: Qualifier,
     /// The cell's timestamp, if it is not the store's.
@@ -72,8 +72,7 @@ impl<'a> PointsByRow<'a> {
         all
     }
 
-    /// The rows with their points in compacted cells where `is_compacted` says so of a row's key, else
-    /// with a cell for each point.
+    /// Encodes each row as compacted cells if `is_compacted` is true for its key, else as a cell for each point.
     pub(super) fn into_cells(
         mut self,
         table: &TableName,
@@ -81,7 +80,7 @@ impl<'a> PointsByRow<'a> {
     ) -> WriteBatch {
         let compacted: Vec<bool> = self.keys.iter().map(|key| is_compacted(key)).collect();
         self.keep_last_of_each(|point| {
-            // Of one instant there may be several single cells, but no two of one column.
+            // Single cells may share an instant, but not a column.
             let column = (!compacted[point.row]).then_some(point.qualifier);
             (point.qualifier.offset_ms(), column)
         });
@@ -106,7 +105,7 @@ impl<'a> PointsByRow<'a> {
                 cell.clear();
                 for point in points {
                     cell.push_encoded(point.qualifier, point.value)
-                        .expect("points are sorted, and no instant is there twice");
+                        .expect("points are sorted, and no instant occurs twice");
                 }
                 let newest_ms = points.iter().filter_map(|point| point.timestamp_ms).max();
                 let (qualifier, value) = cell.finish().expect("a chunk has a point");
@@ -116,8 +115,7 @@ impl<'a> PointsByRow<'a> {
         batch
     }
 
-    /// What is to be appended to which cells. All points are in it, as they came: the last one of an
-    /// instant counts when they are read.
+    /// The values to append, by cell. They contain all points in order: readers use the last one of an instant.
     pub(super) fn into_appends(mut self) -> Vec<(CellAddress, Vec<u8>)> {
         self.points.sort_by_key(|point| point.row);
         self.rows()

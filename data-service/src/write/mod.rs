@@ -1,17 +1,15 @@
-//! Writing points.
+//! The write path: resolves, encodes and stores points.
 //!
 //! ```text
 //!   points ──► series (cache; misses in one call to the UID service) ──► row key, qualifier, value
-//!          ──► one batch, points of one row that follow each other together ──► store ──► done
+//!          ──► one batch, consecutive points of a row together ──► store ──► acknowledged
 //! ```
 //!
-//! In between they may be brought together with the points of other requests, and points of a row
-//! in one cell; see `lanes` and [`WriteForm`](crate::settings::WriteForm).
+//! Before the store, lanes may coalesce them with the points of other requests, and the points of a row in one cell; see `lanes` and [`WriteForm`](crate::settings::WriteForm).
 //!
-//! A series of which this process has not written a point in this hour yet has its row of table
-//! `tsdb-meta` stored with them; see `tracking`.
+//! The first points of a series in an hour are stored together with its row of table `tsdb-meta`; see `tracking`.
 //!
-//! Points fail one by one, by their index; the call fails when the store or the UID service does.
+//! Points fail individually, by index; the call fails if the store or the UID service fails.
 //! `Ok` means that every point without an error is in the store's log.
 
 mod budget;

@@ -11,25 +11,23 @@ use super::tracking::Untracked;
 /// The family of table `tsdb`.
 pub(super) const FAMILY: &str = "t";
 
-/// What a point usually takes in a batch at most, in bytes: row key, qualifier, value.
+/// The usual upper bound of a point in a batch, in bytes: row key, qualifier, value.
 pub(super) const POINT_BYTES: usize = 64;
 
-/// What a cell of a point takes at most with its row's frame, beside the row key: operations, lengths,
-/// family, qualifier, timestamp, value.
+/// The upper bound of a point's cell and its row's frame, without the row key: operations, lengths, family,
+/// qualifier, timestamp, value.
 const CELL_BYTES: usize = 32;
 
-/// Points on their way to the store, each as a cell of its own. Points of one row that follow each
-/// other share it.
+/// Encoded points, each in a cell of its own. Consecutive points of one row share the row.
 ///
-/// There is a batch for each lane that points may take to the store, and the row decides the lane.
-/// Usually there is only one.
+/// There is one batch for each lane to the store, usually only one; the row key decides the lane.
 #[derive(Debug)]
 pub(crate) struct Rows {
     lanes: Vec<WriteBatch>,
     family: FamilyId,
     use_otsdb_timestamp: bool,
     points: u64,
-    /// The row that was begun last: which series, which hour.
+    /// The current row: its series and hour.
     last: Option<(usize, BaseTime)>,
     /// The lane of that row.
     lane: usize,
@@ -37,16 +35,15 @@ pub(crate) struct Rows {
 }
 
 impl Rows {
-    /// What a point takes at most: a row of its own with a key of so many tags, and a cell.
+    /// The upper bound of a point: a row of its own with a key of `max_tags` tags, and a cell.
     pub(super) fn largest_point_bytes(layout: &RowKeyLayout, max_tags: usize) -> usize {
         let tag = layout.widths.tagk.bytes() + layout.widths.tagv.bytes();
         let key = layout.salt.width() + layout.widths.metric.bytes() + size_of::<u32>() + max_tags * tag;
         key + CELL_BYTES
     }
 
-    /// No points, and room for so many, on 1 lane or more. With `use_otsdb_timestamp` a cell's timestamp
-    /// is its point's; else the store gives it one.
-    /// Series that `untracked` takes are stored with the points.
+    /// Empty batches with capacity for `points`, on 1 lane or more. With `use_otsdb_timestamp` a cell has the
+    /// timestamp of its point, else one of the store. The series of `untracked` are stored with the points.
     pub(super) fn new(
         table: &TableName,
         points: usize,
@@ -96,8 +93,8 @@ impl Rows {
         self.lanes
     }
 
-    /// Adds a point. `series` is a number that stands for the series within this batch; `key` says
-    /// its row key, if another row is to be begun.
+    /// Adds a point. `series` identifies the series within this batch; `key` returns the row
+    /// key, and is called if the point begins another row.
     #[inline]
     pub(crate) fn point<'k>(
         &mut self,

@@ -27,7 +27,7 @@ use crate::write::columns::Failures;
 /// Bytes of the failures of an ack. The rest of a mebibyte is for its other fields and for lengths.
 const ACK_BYTES: usize = (1 << 20) - (8 << 10);
 
-/// What the failures of a frame take in an ack beside their own fields.
+/// Bytes of the failures of a frame in an ack, without their own fields.
 const FRAME_BYTES: usize = 32;
 
 /// Memory of unread failures from which on no frame is read.

@@ -56,7 +56,7 @@ pub(crate) enum PutBodyError {
     /// Nothing but white space.
     #[error("body is empty")]
     Empty,
-    /// Neither `{` nor `[` comes first.
+    /// The body starts with neither `{` nor `[`.
     #[error("body starts with neither an object nor an array")]
     NoObject,
     /// Not JSON, or a field of the wrong shape.

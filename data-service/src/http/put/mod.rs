@@ -162,7 +162,7 @@ impl Flags {
     }
 }
 
-/// Checks the points, and writes the good ones, some at a time.
+/// Checks the points, and writes the valid ones in batches.
 async fn store(
     writer: &Writer,
     counters: &Counters,
