@@ -1,6 +1,10 @@
+use std::path::PathBuf;
+
+use clap::Parser;
 use clap::parser::ValueSource;
 
 use super::*;
+use crate::settings::{ArgumentsError, in_range, parse, with_defaults};
 
 fn command() -> Command {
     let number = |text: &str| -> Result<u8, String> {
