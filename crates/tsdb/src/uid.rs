@@ -1,5 +1,6 @@
 //! `tsdb uid`: names and UIDs.
 
+mod line;
 mod lookup;
 
 use std::process::ExitCode;
@@ -7,9 +8,10 @@ use std::process::ExitCode;
 use anyhow::Context as _;
 use clap::{Args, Subcommand};
 use comfy_table::{CellAlignment, Table, presets};
-use oxtsdb_client::{Uid, UidClient, UidKind};
+use oxtsdb_client::{UidClient, UidKind};
 use regex::RegexBuilder;
 
+use self::line::line;
 use crate::stdout::print;
 use crate::target::{Server, UidTarget};
 
@@ -215,12 +217,10 @@ fn kinds_and_rest(words: &[String]) -> (Vec<UidKind>, &[String]) {
     (UidKind::ALL.to_vec(), words)
 }
 
-fn line(kind: UidKind, name: &str, uid: Uid) -> String {
-    format!("{kind} {name}: {uid}\n")
-}
-
 #[cfg(test)]
 mod tests {
+    use oxtsdb_client::Uid;
+
     use super::*;
 
     fn words(text: &str) -> Vec<String> {

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use oxtsdb_client::{Error, ErrorReason, Rejection, Uid, UidClient, UidKind};
 
-use super::line;
+use super::line::line;
 use crate::stdout::print;
 use crate::target::Server;
 
