@@ -25,7 +25,7 @@ pub struct UidSettings {
     /// The table of UIDs, and their widths.
     #[command(flatten)]
     pub tables: UidTableSettings,
-    /// Which names there may be, and when they get UIDs.
+    /// The rules of names, and when they are assigned UIDs.
     #[command(flatten)]
     pub naming: UidNamingSettings,
 }
@@ -64,7 +64,7 @@ impl Default for UidTableSettings {
     }
 }
 
-/// Which names there may be, and when they get UIDs.
+/// The rules of names, and when they are assigned UIDs.
 #[derive(Args, Clone, Debug, PartialEq, Eq)]
 #[command(next_help_heading = "Naming")]
 pub struct UidNamingSettings {
@@ -93,7 +93,7 @@ pub struct UidNamingSettings {
     #[arg(long, env = "OXTSDB_EXTRA_NAME_CHARACTERS", value_name = "CHARACTERS", default_value_t = Self::default().extra_name_characters, hide_default_value = true)]
     pub extra_name_characters: String,
 
-    /// Longest name, in characters, 1 to 32766
+    /// Maximum length of a name, characters, 1 to 32766
     #[arg(long, env = "OXTSDB_MAX_NAME_LENGTH", value_name = "CHARACTERS", default_value_t = Self::default().max_name_length)]
     pub max_name_length: usize,
 

@@ -47,8 +47,8 @@ pub struct ProgramArgs {
     )]
     pub log_format: LogFormat,
 
-    /// After SIGTERM, report NOT_SERVING for so many seconds before connections are closed, so that load
-    /// balancers remove the server first
+    /// Time after SIGTERM in which the server reports NOT_SERVING before it closes connections, so that load
+    /// balancers remove it first, seconds
     #[arg(
         long,
         alias = "lame-duck",

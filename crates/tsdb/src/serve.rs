@@ -56,12 +56,12 @@ pub(crate) struct ServeArgs {
     )]
     uid_listen: SocketAddr,
 
-    #[command(flatten)]
-    pub(crate) server: ServerArgs,
-
     /// OpenTSDB's configuration file. Settings that exist here are used, the others are listed in the log
     #[arg(long, env = "OXTSDB_OPENTSDB_CONF", value_name = "FILE")]
     opentsdb_conf: Option<PathBuf>,
+
+    #[command(flatten)]
+    pub(crate) server: ServerArgs,
 
     #[command(flatten)]
     uids: UidSettings,

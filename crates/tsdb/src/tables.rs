@@ -16,7 +16,7 @@ use uid_service::UidSettings;
 
 use request::{RequestedTable, Splits};
 
-/// Make OpenTSDB's tables in HBase
+/// Create OpenTSDB's tables in HBase
 #[derive(Debug, Args)]
 pub(crate) struct TablesArgs {
     #[command(subcommand)]
@@ -28,51 +28,51 @@ enum TablesCommand {
     Create(Box<CreateArgs>),
 }
 
-/// Make the tables that are missing
+/// Create missing tables
 ///
-/// Tables that are there stay as they are. New ones are as OpenTSDB's own script makes them: one version
-/// of each cell, Bloom filters by row, and blocks encoded as DIFF. What HBase's Thrift server cannot do
-/// (the encoding, and splits) is printed as commands for HBase's shell.
+/// Existing tables are not changed. New ones have the attributes of OpenTSDB's own script: one version of each
+/// cell, Bloom filters by row, and blocks encoded as DIFF. HBase's Thrift server cannot set the encoding or
+/// splits; the commands for HBase's shell that do so are printed.
 ///
 /// Standard output has a line for each table, `made NAME` or `there NAME`, and then those commands. Exit
-/// status: 0 if all tables are there now; else 1.
+/// status: 0 if all tables exist now; else 1.
 #[derive(Debug, Args)]
 pub(crate) struct CreateArgs {
-    #[command(flatten)]
-    hbase: HbaseSettings,
-
-    /// Print the commands for HBase's shell that make all tables, and do nothing
+    /// Print the commands for HBase's shell that create all tables, without executing them
     #[arg(long)]
     print: bool,
 
-    /// How the tables are compressed; the region servers need the library of it
+    /// Compression of the tables; the region servers need its library
     #[arg(long, value_name = "NONE|GZ|LZO|SNAPPY|LZ4|ZSTD", default_value_t = Compression::None)]
     compression: Compression,
 
-    /// Points expire after so long; UIDs and metadata never do [default: never]
+    /// Time to live of points, seconds; UIDs and metadata do not expire [default: never]
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..i64::from(i32::MAX)))]
     ttl_seconds: Option<u32>,
 
-    /// Split the table of points into so many regions: by metric, for random UIDs, or, with salt, into
-    /// one for each bucket. HBase's shell has to make that table
+    /// Count of regions into which the table of points is split: by metric, for random UIDs, or, with salt, one
+    /// for each bucket. This table has to be created in HBase's shell
     #[arg(long, value_name = "REGIONS", value_parser = clap::value_parser!(u32).range(2..=4096))]
     presplit: Option<u32>,
 
-    #[command(flatten)]
-    names: Names,
-
-    /// TOML file with settings; those of `serve` that matter here are used
+    /// TOML file with settings; names of tables, salt and widths are used
     #[arg(long, env = "OXTSDB_CONFIG", value_name = "FILE")]
     config: Option<std::path::PathBuf>,
 
     /// OpenTSDB's configuration file; names of tables, salt and widths are used
     #[arg(long, env = "OXTSDB_OPENTSDB_CONF", value_name = "FILE")]
     opentsdb_conf: Option<std::path::PathBuf>,
+
+    #[command(flatten)]
+    hbase: HbaseSettings,
+
+    #[command(flatten)]
+    names: Names,
 }
 
 /// What a deployment chose, as for `serve`.
 #[derive(Debug, Args)]
-#[command(next_help_heading = "Deployment")]
+#[command(next_help_heading = "Tables")]
 struct Names {
     /// Table of the UIDs, `[namespace:]name` (tsd.storage.hbase.uid_table)
     #[arg(long, env = "OXTSDB_UID_TABLE", value_name = "TABLE", default_value_t = UidSettings::default().tables.uid_table)]
@@ -102,7 +102,7 @@ struct Names {
     #[arg(long, env = "OXTSDB_UID_WIDTH_METRIC", value_name = "BYTES", default_value_t = UidSettings::default().tables.uid_width_metric)]
     uid_width_metric: usize,
 
-    /// Metric UIDs are drawn at random, for --presplit (tsd.core.uid.random_metrics)
+    /// Metric UIDs are random, for --presplit (tsd.core.uid.random_metrics)
     #[arg(long, env = "OXTSDB_RANDOM_METRIC_UIDS", value_name = "BOOL", num_args = 0..=1, default_missing_value = "true", default_value_t = false, action = clap::ArgAction::Set)]
     random_metric_uids: bool,
 }

@@ -19,12 +19,13 @@ pub struct ConnectionSettings {
     #[arg(long, env = "OXTSDB_MAX_CONNECTIONS", value_name = "COUNT", default_value_t = Self::default().max_connections)]
     pub max_connections: usize,
 
-    /// Close a connection on the HTTP and telnet port that had no request for so many seconds; 0: never
+    /// Idle time after which a connection on the HTTP and telnet port is closed, seconds; 0: never
     /// (tsd.core.socket.timeout)
     #[arg(long, env = "OXTSDB_IDLE_TIMEOUT_SECONDS", value_name = "SECONDS", default_value_t = Self::default().idle_timeout_seconds)]
     pub idle_timeout_seconds: u64,
 
-    /// Disconnect a client that reads less than 64 KiB of pending data in so many seconds; all protocols
+    /// Time in which a client has to read 64 KiB of pending data before it is disconnected, seconds; all
+    /// protocols
     #[arg(long, env = "OXTSDB_CLIENT_TIMEOUT_SECONDS", value_name = "SECONDS", default_value_t = Self::default().client_timeout_seconds)]
     pub client_timeout_seconds: u64,
 }
@@ -115,11 +116,11 @@ impl HttpSettings {
 #[derive(Clone, Debug, PartialEq, Eq, Args)]
 #[command(next_help_heading = "Telnet")]
 pub struct TelnetSettings {
-    /// Longest line, bytes
+    /// Maximum length of a line, bytes
     #[arg(long, env = "OXTSDB_TELNET_MAX_LINE_BYTES", value_name = "BYTES", default_value_t = Self::default().telnet_max_line_bytes)]
     pub telnet_max_line_bytes: usize,
 
-    /// Most lines of a batch; a connection has several batches in flight
+    /// Maximum lines of a batch; a connection has several batches in flight
     #[arg(long, env = "OXTSDB_TELNET_BATCH_POINTS", value_name = "COUNT", default_value_t = Self::default().telnet_batch_points)]
     pub telnet_batch_points: usize,
 }

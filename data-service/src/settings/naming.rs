@@ -9,7 +9,7 @@ use oxtsdb_server::settings::{SettingError, in_range};
 #[derive(Clone, Debug, PartialEq, Eq, Args)]
 #[command(next_help_heading = "Naming")]
 pub struct NamingSettings {
-    /// Wait so many seconds at start until the UID service responds
+    /// Time to wait for the UID service at start, seconds
     #[arg(long, env = "OXTSDB_UID_START_TIMEOUT_SECONDS", value_name = "SECONDS", default_value_t = Self::default().uid_start_timeout_seconds)]
     pub uid_start_timeout_seconds: u64,
 

@@ -13,11 +13,11 @@ pub struct QuerySettings {
     #[arg(long, env = "OXTSDB_MAX_CONCURRENT_QUERIES", value_name = "COUNT", default_value_t = Self::default().max_concurrent_queries)]
     pub max_concurrent_queries: usize,
 
-    /// Queries in the queue; more are rejected at once. The queue is fair between clients
+    /// Queries in the queue; more are rejected immediately. The queue is fair between clients
     #[arg(long, env = "OXTSDB_MAX_QUEUED_QUERIES", value_name = "COUNT", default_value_t = Self::default().max_queued_queries)]
     pub max_queued_queries: usize,
 
-    /// Longest time of a query in the queue, seconds
+    /// Maximum time of a query in the queue, seconds
     #[arg(long, env = "OXTSDB_QUERY_QUEUE_TIMEOUT_SECONDS", value_name = "SECONDS", default_value_t = Self::default().query_queue_timeout_seconds)]
     pub query_queue_timeout_seconds: u64,
 

@@ -28,8 +28,8 @@ pub struct SeriesIndexSettings {
     #[arg(long, env = "OXTSDB_TRUST_TSUID_TRACKING", value_name = "BOOL", num_args = 0..=1, default_missing_value = "true", default_value_t = false, action = clap::ArgAction::Set)]
     pub trust_tsuid_tracking: bool,
 
-    /// On HBase, longest age of a cached list of series, seconds: new series of other writers appear in
-    /// results after so long at most. A list that exceeds --series-index-mib is retried after ten times that
+    /// On HBase, maximum age of a cached list of series, seconds: new series of other writers appear in
+    /// results within this time. A list that exceeds --series-index-mib is retried after ten times this time
     #[arg(long, env = "OXTSDB_SERIES_INDEX_MAX_AGE_SECONDS", value_name = "SECONDS", default_value_t = Self::default().series_index_max_age_seconds)]
     pub series_index_max_age_seconds: u64,
 }

@@ -11,17 +11,17 @@ use oxtsdb_server::settings::{SettingError, in_range};
 #[derive(Clone, Debug, PartialEq, Eq, Args)]
 #[command(next_help_heading = "Writing")]
 pub struct WriteSettings {
-    /// Most tags of a series (tsd.storage.max_tags)
+    /// Maximum tags of a series (tsd.storage.max_tags)
     #[arg(long, env = "OXTSDB_MAX_TAGS", value_name = "COUNT", default_value_t = Self::default().max_tags)]
     pub max_tags: usize,
 
     /// Form in which points are stored; all forms can be read. A point that is written again with another
     /// value replaces the old one if both are single cells or both are appended; next to a compacted cell,
     /// OpenTSDB fails to read the row unless it has tsd.storage.fix_duplicates
-    #[arg(long, env = "OXTSDB_WRITE_FORM", value_enum, default_value_t = Self::default().write_form)]
+    #[arg(long, env = "OXTSDB_WRITE_FORM", value_name = "FORM", value_enum, default_value_t = Self::default().write_form)]
     pub write_form: WriteForm,
 
-    /// Delay a batch so many milliseconds for further points of its rows; 0: no delay. Points are
+    /// Delay of a batch for further points of its rows, milliseconds; 0: no delay. Points are
     /// acknowledged when they are stored, so the delay adds to the latency of each write
     #[arg(long, env = "OXTSDB_LINGER_MS", value_name = "MS", default_value_t = Self::default().linger_ms)]
     pub linger_ms: u64,
@@ -108,7 +108,7 @@ pub struct StreamSettings {
     #[arg(long, env = "OXTSDB_STREAM_MAX_SYMBOLS_MIB", value_name = "MIB", default_value_t = Self::default().stream_max_symbols_mib)]
     pub stream_max_symbols_mib: usize,
 
-    /// When the server drains, wait so many seconds until clients have closed their streams
+    /// Time that clients have to close their streams while the server drains, seconds
     #[arg(long, env = "OXTSDB_STREAM_GRACE_SECONDS", value_name = "SECONDS", default_value_t = Self::default().stream_grace_seconds)]
     pub stream_grace_seconds: u64,
 }

@@ -15,6 +15,19 @@ fn only_line(stderr: &str) -> &str {
     line.strip_prefix("tsdb: ").expect(line)
 }
 
+/// The heading of a flattened group must not apply to the options after it.
+#[test]
+fn help_lists_the_files_of_settings_before_all_groups() {
+    for command in [&["serve"][..], &["tables", "create"]] {
+        let help = run(tsdb(command).arg("--help")).ok();
+        let general = help.split("\nListeners:").next().unwrap_or_default();
+        let general = general.split("\nHBase:").next().unwrap_or_default();
+        for option in ["--config", "--opentsdb-conf"] {
+            assert!(general.contains(option), "{command:?}: {option} is in a group");
+        }
+    }
+}
+
 #[test]
 fn sigterm_ends_it_with_status_0_and_what_was_stored_is_there_again() {
     let folder = tempfile::tempdir().unwrap();
