@@ -1,7 +1,7 @@
 //! Tracking: table `tsdb-meta` has a row for each series, so that series are found without their points.
 //!
 //! ```text
-//!   row key: the TSUID, without salt        name:ts_ctr    8 bytes; the cell's timestamp says when
+//!   row key: the TSUID, without salt        name:ts_ctr    8 bytes; the cell's timestamp is the time
 //! ```
 //!
 //! The row is stored together with the first point that this process writes to the series, and again with the first

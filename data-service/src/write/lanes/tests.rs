@@ -281,7 +281,7 @@ async fn linger_ends_on_shutdown() {
     assert!(poll!(first.as_mut()).is_pending());
     stack.trigger.shut_down().await;
     assert_eq!(first.await.unwrap().written, 1);
-    // Who comes while it drains does not wait either.
+    // Requests that arrive during a drain are not delayed either.
     assert_eq!(put(&writer, &[("a", 2, 2)]).await.unwrap().written, 1);
     assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
 }

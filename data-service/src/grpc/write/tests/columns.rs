@@ -287,7 +287,7 @@ async fn stores_columns_of_cached_series_without_the_uid_service() {
 #[tokio::test]
 async fn rejects_columns_with_undeclared_references() {
     let stack = TestStack::start().await;
-    let refused = async |change: fn(&mut Columns)| {
+    let rejection = async |change: fn(&mut Columns)| {
         let mut columns = declarations();
         columns.blocks = vec![ints(&[0], &[1000], &[1])];
         change(&mut columns);
@@ -301,23 +301,23 @@ async fn rejects_columns_with_undeclared_references() {
     };
     let undeclared = |message: &str| (ErrorReason::UndeclaredReference, message.to_owned());
     assert_eq!(
-        refused(|columns| columns.blocks.push(ints(&[2], &[1000], &[1]))).await,
+        rejection(|columns| columns.blocks.push(ints(&[2], &[1000], &[1]))).await,
         undeclared("columns.blocks[1].series: refers to series 2, 2 are declared")
     );
     assert_eq!(
-        refused(|columns| columns.new_series[1].metric_symbol = 4).await,
+        rejection(|columns| columns.new_series[1].metric_symbol = 4).await,
         undeclared("columns.new_series[1].metric_symbol: refers to symbol 4, 4 are declared")
     );
     assert_eq!(
-        refused(|columns| columns.new_series[1].tag_symbols[1] = u32::MAX).await,
+        rejection(|columns| columns.new_series[1].tag_symbols[1] = u32::MAX).await,
         undeclared("columns.new_series[1].tag_symbols: refers to symbol 4294967295, 4 are declared")
     );
     assert_eq!(
-        refused(|columns| columns.first_symbol = 1).await.0,
+        rejection(|columns| columns.first_symbol = 1).await.0,
         ErrorReason::DeclarationOutOfSequence
     );
     assert_eq!(
-        refused(|columns| columns.new_series[0].tag_symbols.push(0)).await,
+        rejection(|columns| columns.new_series[0].tag_symbols.push(0)).await,
         (
             ErrorReason::InvalidTags,
             "columns.new_series[0].tag_symbols: has 3 elements, expected pairs of key and value".to_owned()

@@ -140,7 +140,7 @@ async fn frames_wait_for_write_permits() {
     gate.until_waiting(1).await;
     for _ in 0..100 {
         tokio::task::yield_now().await;
-        assert_eq!(gate.waiting(), 1, "the second frame has no room");
+        assert_eq!(gate.waiting(), 1, "the second frame gets no permit");
     }
     gate.release(3);
     assert_eq!(client.acks_through(4).await.written, 270_000);

@@ -7,7 +7,7 @@ use super::*;
 #[tokio::test]
 async fn protocol_violation_ends_the_stream_after_the_acks() {
     let stack = TestStack::start().await;
-    let refused = async |sequence: u64, columns: Columns| {
+    let rejection = async |sequence: u64, columns: Columns| {
         let (mut client, _) = Client::open(&stack).await;
         client.frame(1, declaring(at(0, 1)));
         client.frame(sequence, columns);
@@ -18,22 +18,22 @@ async fn protocol_violation_ends_the_stream_after_the_acks() {
     };
     let invalid = |message: &str| (ErrorReason::InvalidField, message.to_owned());
     assert_eq!(
-        refused(3, at(0, 1)).await,
+        rejection(3, at(0, 1)).await,
         invalid("frame.sequence: is 3, expected 2")
     );
     assert_eq!(
-        refused(1, at(0, 1)).await,
+        rejection(1, at(0, 1)).await,
         invalid("frame.sequence: is 1, expected 2")
     );
     let undeclared = "frame.columns.blocks[0].series: refers to series 1, 1 are declared".to_owned();
     assert_eq!(
-        refused(2, at(1, 9)).await,
+        rejection(2, at(1, 9)).await,
         (ErrorReason::UndeclaredReference, undeclared)
     );
     assert_eq!(
         stack.cells("tsdb").await.len(),
         1,
-        "nothing of a refused frame is stored"
+        "nothing of a rejected frame is stored"
     );
 }
 
