@@ -111,8 +111,9 @@ async fn write_splits_any_number_of_points_and_returns_each_failure() -> anyhow:
     assert_eq!((report.written, report.failed), (24_999, 1));
     let failed = &report.failures[0];
     assert_eq!((failed.index, &failed.series), (12_345, &bad));
-    assert_eq!(failed.rejection.reason, Some(ErrorReason::InvalidName));
-    assert!(!failed.rejection.is_retry_safe());
+    assert!(!failed.retryable);
+    let rejection = failed.rejection.as_ref().context("a description")?;
+    assert_eq!(rejection.reason, Some(ErrorReason::InvalidName));
     assert_eq!(client.write([]).await?, WriteReport::default());
 
     let query = Query::between(
@@ -128,6 +129,60 @@ async fn write_splits_any_number_of_points_and_returns_each_failure() -> anyhow:
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn all_failed_points_are_returned_also_those_without_a_description() -> anyhow::Result<()> {
+    let tsdb = Tsdb::start().await?;
+    let client = client(tsdb.data_address());
+    let (good, bad) = (series("a"), series("not a name"));
+    let points: Vec<Point> = (0..20_000)
+        .map(|value| {
+            let series = if value % 2 == 1 { &bad } else { &good };
+            Point::new(series, Timestamp::from_seconds(START_S + value), value)
+        })
+        .collect();
+    let mut writer = client.stream_writer(StreamOptions::default()).await?;
+    for point in &points {
+        writer.send(&point.series, point.timestamp, point.value).await?;
+    }
+    for report in [client.write(points.clone()).await?, writer.close().await?] {
+        assert_eq!((report.written, report.failed), (10_000, 10_000));
+        let failed = report.failures.iter().map(|failed| failed.index);
+        assert!(failed.eq((1..20_000).step_by(2)));
+        for failed in &report.failures {
+            let point = &points[usize::try_from(failed.index)?];
+            assert_eq!((&failed.series, failed.timestamp), (&bad, point.timestamp));
+            assert!(!failed.retryable);
+        }
+        let described = report
+            .failures
+            .iter()
+            .filter_map(|failed| failed.rejection.as_ref());
+        assert!(described.clone().count() >= 1000);
+        for rejection in described {
+            assert_eq!(rejection.reason, Some(ErrorReason::InvalidName));
+        }
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lingering_writer_sends_points_without_a_flush() -> anyhow::Result<()> {
+    let tsdb = Tsdb::start().await?;
+    let client = client(tsdb.data_address());
+    let options = StreamOptions::default().linger(Duration::from_millis(1));
+    let mut writer = client.stream_writer(options).await?;
+    send(&mut writer, &series("a"), 0, 3).await?;
+    until("all points are acknowledged", || {
+        let acknowledged = writer.acknowledged();
+        async move {
+            ensure!(acknowledged == 3, "{acknowledged} points");
+            Ok(())
+        }
+    })
+    .await?;
+    check_stored(&client, 3).await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn implausible_timestamps_are_rejected_unless_allowed() -> anyhow::Result<()> {
     let tsdb = Tsdb::start().await?;
     let url = format!("http://{}", tsdb.data_address());
@@ -139,7 +194,7 @@ async fn implausible_timestamps_are_rejected_unless_allowed() -> anyhow::Result<
     let reasons: Vec<_> = report
         .failures
         .iter()
-        .map(|failed| failed.rejection.reason)
+        .map(|failed| failed.rejection.as_ref()?.reason)
         .collect();
     assert_eq!(reasons, [Some(ErrorReason::ImplausibleTimestamp)]);
     let mut writer = careful.stream_writer(StreamOptions::default()).await?;
@@ -249,8 +304,9 @@ async fn errors_say_whether_a_retry_is_safe() -> anyhow::Result<()> {
         (failed.index, failed.series.to_string()),
         (1, series("not a name").to_string())
     );
-    assert_eq!(failed.rejection.reason, Some(ErrorReason::InvalidName));
-    assert!(!failed.rejection.is_retry_safe());
+    assert!(!failed.retryable);
+    let rejection = failed.rejection.as_ref().context("a description")?;
+    assert_eq!(rejection.reason, Some(ErrorReason::InvalidName));
 
     // A connection that nothing accepts.
     let mut proxy = Proxy::start(tsdb.data_address()).await?;

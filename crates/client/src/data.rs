@@ -55,8 +55,9 @@ impl DataClient {
         }
     }
 
-    /// Writes points, in as many requests as they need, one after the other. Returns how many are stored and
-    /// which are not.
+    /// Writes points, in as many requests as they need, one after the other. Returns how many are stored, and
+    /// each point that is not. Those of them that are [`retryable`](crate::FailedPoint::retryable) may be stored
+    /// later: write them again after a pause.
     ///
     /// For a steady flow, [`stream_writer`](Self::stream_writer) is cheaper.
     ///

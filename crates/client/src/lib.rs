@@ -38,6 +38,7 @@ mod builder;
 mod call;
 mod data;
 mod error;
+mod failures;
 mod health;
 mod point;
 mod query;

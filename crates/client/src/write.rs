@@ -6,7 +6,7 @@ use oxtsdb_proto::data::v1::data_service_client::DataServiceClient;
 
 use crate::call::{Connection, configured, send};
 use crate::transport::Transport;
-use crate::{Error, FailedPoint, Point, WriteReport};
+use crate::{Error, FailedPoint, Point, WriteReport, failures};
 
 /// Names and values of one request, in bytes: a quarter of what servers accept by default.
 const REQUEST_BYTES: usize = 4 << 20;
@@ -31,15 +31,20 @@ pub(crate) async fn write(
             .await?;
         report.written += response.written;
         report.failed += response.failed;
-        for (position, rejection) in request::failures(response) {
-            if let Some(point) = chunk.get(position) {
-                report.failures.push(FailedPoint {
-                    index: first_index + position as u64,
+        for range in failures::ranges(response.failures.unwrap_or_default()) {
+            let positions = (range.first..range.end).map_while(|position| {
+                let point = chunk.get(usize::try_from(position).ok()?)?;
+                Some((position, point))
+            });
+            report
+                .failures
+                .extend(positions.map(|(position, point)| FailedPoint {
+                    index: first_index + position,
                     series: point.series.clone(),
                     timestamp: point.timestamp,
-                    rejection,
-                });
-            }
+                    retryable: range.retryable,
+                    rejection: range.rejection.clone(),
+                }));
         }
         first_index += chunk.len() as u64;
     }

@@ -18,8 +18,9 @@ use tracing::warn;
 
 use super::batch::Batch;
 use super::outcome::{Acknowledged, FailedPoint, Observers, WriteReport};
-use super::session::{Completed, Failure, Session};
+use super::session::{Completed, Session};
 use crate::call::Connection;
+use crate::failures::FailedRange;
 use crate::{Error, SeriesName};
 
 /// Pauses before a stream is opened again.
@@ -190,17 +191,17 @@ impl Driver {
         let mut failures = Vec::new();
         for (place, failed) in &completed.failures {
             if let Some(batch) = batches.get(*place) {
-                failed
-                    .iter()
-                    .for_each(|failure| self.describe(batch, failure, &mut failures));
+                let points = failed.iter().flat_map(|range| self.failed_points(batch, range));
+                failures.extend(points);
             }
         }
+        failures.sort_by_key(|point| point.index);
         let first_index = self.shared.acknowledged();
         let acknowledged = Acknowledged {
             first_index,
             points,
             written: completed.written,
-            failed: completed.failed,
+            failed: failures.len() as u64,
         };
         self.observers
             .report(&mut self.shared.report(), failures, acknowledged);
@@ -209,16 +210,17 @@ impl Driver {
             .store(first_index + points, Ordering::Relaxed);
     }
 
-    fn describe(&self, batch: &Batch, failure: &Failure, failures: &mut Vec<FailedPoint>) {
-        let end = failure.first.saturating_add(failure.count);
-        let points = (failure.first..end).map_while(|position| batch.point(position));
-        failures.extend(points.filter_map(|point| {
+    fn failed_points(&self, batch: &Batch, range: &FailedRange) -> impl Iterator<Item = FailedPoint> {
+        let positions = range.first..range.end;
+        let points = positions.map_while(|position| batch.point(usize::try_from(position).ok()?));
+        points.filter_map(|point| {
             Some(FailedPoint {
                 index: batch.first_index + u64::from(point.offset),
                 series: self.dictionary.get(point.series as usize)?.clone(),
                 timestamp: point.timestamp,
-                rejection: failure.rejection.clone(),
+                retryable: range.retryable,
+                rejection: range.rejection.clone(),
             })
-        }));
+        })
     }
 }

@@ -13,8 +13,10 @@ pub struct FailedPoint {
     pub series: SeriesName,
     /// Its timestamp.
     pub timestamp: Timestamp,
-    /// Why. [`Rejection::is_retry_safe`] says whether the same point may be stored later.
-    pub rejection: Rejection,
+    /// Whether the same point may be stored later without a change.
+    pub retryable: bool,
+    /// Why. `None` if the service rejected more points than it described; it describes the first.
+    pub rejection: Option<Rejection>,
 }
 
 /// Points that the service has acknowledged: stored or failed.
@@ -37,7 +39,7 @@ pub struct WriteReport {
     pub written: u64,
     /// Points not stored.
     pub failed: u64,
-    /// The points that are not stored.
+    /// All points that are not stored.
     pub failures: Vec<FailedPoint>,
 }
 

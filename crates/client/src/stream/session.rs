@@ -5,9 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 use oxtsdb_proto::data::v1::data_service_client::DataServiceClient;
 use oxtsdb_proto::data::v1::write_stream_request::{Message as Outgoing, Open};
 use oxtsdb_proto::data::v1::write_stream_response::{Ack, FrameFailures, Message as Incoming, Opened};
-use oxtsdb_proto::data::v1::{
-    Failures, PointRuns, TimeUnit, WriteOptions, WriteStreamRequest, WriteStreamResponse,
-};
+use oxtsdb_proto::data::v1::{TimeUnit, WriteOptions, WriteStreamRequest, WriteStreamResponse};
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::UnboundedReceiverStream;
 use tonic::Code;
@@ -15,6 +13,7 @@ use tonic::Code;
 use super::batch::Batch;
 use super::frame::StreamTables;
 use crate::call::{Connection, Messages, configured};
+use crate::failures::{self, FailedRange};
 use crate::transport::Transport;
 use crate::{Error, Rejection, SeriesName};
 
@@ -33,26 +32,8 @@ pub(super) struct Session {
     /// Points of each frame in flight; these are the last frames sent.
     in_flight: VecDeque<u64>,
     /// Failures of frames in flight, by sequence number.
-    failures: BTreeMap<u64, FailedPoints>,
+    failures: BTreeMap<u64, Vec<FailedRange>>,
     draining: bool,
-}
-
-/// Failed points of one frame.
-#[derive(Debug, Default)]
-struct FailedPoints {
-    described: Vec<Failure>,
-    count: u64,
-}
-
-/// Failed points with a description.
-#[derive(Debug)]
-pub(super) struct Failure {
-    /// Position of the first point in its frame.
-    pub(super) first: usize,
-    /// How many.
-    pub(super) count: usize,
-    /// Why.
-    pub(super) rejection: Rejection,
 }
 
 /// Frames that an ack completes.
@@ -62,10 +43,8 @@ pub(super) struct Completed {
     pub(super) frames: usize,
     /// Points stored.
     pub(super) written: u64,
-    /// Points not stored.
-    pub(super) failed: u64,
     /// The failures of each frame, by its place among those that are completed.
-    pub(super) failures: Vec<(usize, Vec<Failure>)>,
+    pub(super) failures: Vec<(usize, Vec<FailedRange>)>,
 }
 
 impl Session {
@@ -171,21 +150,11 @@ impl Session {
     /// Failures of a frame may precede its acknowledgement, in acks that complete no frame.
     fn acknowledge(&mut self, ack: Ack) -> Result<Option<Completed>, Error> {
         for FrameFailures { sequence, failures } in ack.failures {
-            let failures = failures.unwrap_or_default();
-            if failures.retryable.is_some() {
-                return Err(transient(failures));
+            let ranges = failures::ranges(failures.unwrap_or_default());
+            if ranges.iter().any(|range| range.retryable) {
+                return Err(transient(ranges));
             }
-            let of_frame = self.failures.entry(sequence).or_default();
-            of_frame.count += failures.permanent.as_ref().map_or(0, points);
-            of_frame
-                .described
-                .extend(failures.errors.into_iter().filter_map(|error| {
-                    Some(Failure {
-                        first: usize::try_from(error.first).unwrap_or(usize::MAX),
-                        count: usize::try_from(error.count).unwrap_or(usize::MAX),
-                        rejection: error.error?.into(),
-                    })
-                }));
+            self.failures.entry(sequence).or_default().extend(ranges);
         }
         // Frames are numbered up to `sequence`, and the last of them are in flight.
         let first = self.sequence + 1 - self.in_flight.len() as u64;
@@ -202,12 +171,11 @@ impl Session {
         Ok(Some(Completed {
             frames,
             written: ack.written,
-            failed: failures.values().map(|frame| frame.count).sum(),
             failures: failures
                 .into_iter()
                 .filter_map(|(sequence, frame)| {
                     let place = usize::try_from(sequence.checked_sub(first)?).ok()?;
-                    Some((place, frame.described))
+                    Some((place, frame))
                 })
                 .collect(),
         }))
@@ -226,14 +194,9 @@ impl Session {
     }
 }
 
-fn points(runs: &PointRuns) -> u64 {
-    runs.count.iter().sum()
-}
-
 /// The error of points that may be stored later.
-fn transient(failures: Failures) -> Error {
-    let errors = failures.errors.into_iter().filter_map(|error| error.error);
-    let mut rejections = errors.map(Rejection::from);
+fn transient(ranges: Vec<FailedRange>) -> Error {
+    let mut rejections = ranges.into_iter().filter_map(|range| range.rejection);
     match rejections.find(Rejection::is_retry_safe) {
         Some(rejection) => rejection.into(),
         None => Error::Connection {

@@ -1,9 +1,9 @@
 //! Points as a request, and its response as failures of points.
 
 use oxtsdb_proto::common::v1::{SeriesName as Name, Tag};
-use oxtsdb_proto::data::v1::{TimeSeries, TimeUnit, WriteOptions, WriteRequest, WriteResponse, time_series};
+use oxtsdb_proto::data::v1::{TimeSeries, TimeUnit, WriteOptions, WriteRequest, time_series};
 
-use crate::{Point, Rejection, SeriesName, Value};
+use crate::{Point, SeriesName, Value};
 
 /// Points of one request.
 pub(super) const MAX_POINTS: usize = 10_000;
@@ -53,16 +53,4 @@ fn name(series: &SeriesName) -> Name {
         metric: series.metric().to_owned(),
         tags: tags.collect(),
     }
-}
-
-/// The positions of the points that failed, and why.
-pub(super) fn failures(response: WriteResponse) -> impl Iterator<Item = (usize, Rejection)> {
-    let errors = response.failures.unwrap_or_default().errors;
-    errors.into_iter().flat_map(|error| {
-        let first = usize::try_from(error.first).unwrap_or(usize::MAX);
-        let count = usize::try_from(error.count).unwrap_or(usize::MAX);
-        let rejection = error.error.map(Rejection::from);
-        let positions = first..first.saturating_add(count).min(first.saturating_add(MAX_POINTS));
-        positions.filter_map(move |position| Some((position, rejection.clone()?)))
-    })
 }

@@ -8,6 +8,9 @@ use oxtsdb_client::{Acknowledged, FailedPoint};
 use super::points::Batch;
 use super::report::Report;
 
+/// The reason of points behind those that the service describes.
+const UNDESCRIBED: &str = "rejected by the service, which describes only the first errors of a frame";
+
 /// The lines of points in flight, and what became of those before. Clones share the state.
 #[derive(Clone, Debug)]
 pub(super) struct Progress(Arc<Mutex<State>>);
@@ -17,8 +20,6 @@ struct State {
     report: Report,
     /// Where points come from that are not acknowledged yet, by their index.
     in_flight: VecDeque<Lines>,
-    /// Failures that were described, since the last acknowledgement.
-    described: u64,
 }
 
 /// The lines of consecutive points.
@@ -35,7 +36,6 @@ impl Progress {
         Self(Arc::new(Mutex::new(State {
             report,
             in_flight: VecDeque::new(),
-            described: 0,
         })))
     }
 
@@ -52,8 +52,9 @@ impl Progress {
     pub(super) fn failed(&self, point: &FailedPoint) {
         let mut state = self.lock();
         if let Some((file, line)) = state.line(point.index) {
-            state.report.reject(file, line, &point.rejection.message);
-            state.described += 1;
+            let rejection = point.rejection.as_ref();
+            let reason = rejection.map_or(UNDESCRIBED, |rejection| &rejection.message);
+            state.report.reject(file, line, &reason);
         }
     }
 
@@ -61,17 +62,7 @@ impl Progress {
     pub(super) fn acknowledged(&self, points: Acknowledged) {
         let mut state = self.lock();
         state.report.written += points.written;
-        let described = std::mem::take(&mut state.described);
         let end = points.first_index + points.points;
-        let range = (state.line(points.first_index), state.line(end.saturating_sub(1)));
-        if let (Some((first_file, first)), Some((last_file, last))) = range {
-            let from = state.report.place(first_file, first);
-            let to = state.report.place(last_file, last);
-            let undescribed = points.failed.saturating_sub(described);
-            state
-                .report
-                .reject_unnamed(undescribed, &format!("{from} to {to}"));
-        }
         while let Some(lines) = state.in_flight.front()
             && lines.first_index + lines.lines.len() as u64 <= end
         {
@@ -112,6 +103,8 @@ impl State {
 
 #[cfg(test)]
 mod tests {
+    use oxtsdb_client::{SeriesName, Timestamp};
+
     use super::super::points::Batcher;
     use super::*;
 
@@ -129,6 +122,13 @@ mod tests {
         assert_eq!(progress.place(1).as_deref(), Some("a.txt:3"));
         assert_eq!(progress.place(2).as_deref(), Some("b.txt:1"));
         assert_eq!(progress.place(4), None);
+        progress.failed(&FailedPoint {
+            index: 1,
+            series: SeriesName::new("m", [("a", "b")]),
+            timestamp: Timestamp::from_seconds(2),
+            retryable: false,
+            rejection: None,
+        });
         progress.acknowledged(Acknowledged {
             first_index: 0,
             points: 3,
@@ -138,6 +138,8 @@ mod tests {
         assert_eq!(progress.place(1), None, "released");
         assert_eq!(progress.place(3).as_deref(), Some("b.txt:3"));
         let counts = progress.with_report(|report| (report.written, report.rejected));
-        assert_eq!(counts, (2, 1), "a failure without a description is counted");
+        assert_eq!(counts, (2, 1));
+        let lines = progress.with_report(Report::rejected_lines);
+        assert_eq!(lines, format!("a.txt:3: {UNDESCRIBED}\n"));
     }
 }

@@ -66,22 +66,7 @@ impl Report {
         }
     }
 
-    /// Lines that the server rejected without saying which; all lie between two places.
-    pub(super) fn reject_unnamed(&mut self, count: u64, between: &str) {
-        if count == 0 {
-            return;
-        }
-        self.rejected += count;
-        if let Some(errors) = &mut self.errors_file {
-            let written = writeln!(
-                errors,
-                "{between}: {count} more lines, which the server did not name"
-            );
-            self.write_error = self.write_error.take().or(written.err());
-        }
-    }
-
-    /// A file could not be opened or read on after so many lines.
+    /// A file could not be opened, or could not be read beyond this line.
     pub(super) fn broken_file(&mut self, file: usize, after_line: u64, error: &io::Error) {
         self.broken_files += 1;
         let text = format!("not read after line {after_line}: {error}");
@@ -92,7 +77,7 @@ impl Report {
         eprintln!("{}: {text}", self.files[file].display());
     }
 
-    /// Where a point came from: `FILE:LINE`.
+    /// The origin of a point: `FILE:LINE`.
     pub(super) fn place(&self, file: usize, line: u64) -> String {
         format!("{}:{line}", self.files[file].display())
     }
@@ -137,14 +122,13 @@ mod tests {
         for line in (1..=150).rev() {
             report.reject(0, line, &"bad");
         }
-        report.reject_unnamed(2, "a.txt:1 to a.txt:150");
         report.finish().unwrap();
-        assert_eq!(report.rejected, 153);
+        assert_eq!(report.rejected, 151);
         let shown = report.rejected_lines();
         assert!(shown.starts_with("a.txt:52: bad\na.txt:53: bad\n"), "{shown}");
-        assert!(shown.ends_with("b.txt:1: wrong\n... and 53 more\n"), "{shown}");
+        assert!(shown.ends_with("b.txt:1: wrong\n... and 51 more\n"), "{shown}");
         let all = std::fs::read_to_string(path).unwrap();
-        assert_eq!(all.lines().count(), 152);
+        assert_eq!(all.lines().count(), 151);
         assert!(all.starts_with("b.txt:1: wrong\n"));
     }
 }
