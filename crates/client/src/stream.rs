@@ -1,9 +1,9 @@
 //! Writing points continuously: batches, the protocol of `WriteStream`, resending.
 //!
 //! ```text
-//!   send ─► Batcher ─► channel ─► Driver ──► Session ─► frames ─► server
-//!            columns,             keeps what is            │
-//!            dictionary           not acknowledged ◄─ acks ┘
+//!   send ─► Outbox ─► channel ─► Driver ──► Session ─► frames ─► server
+//!           columns,             keeps what is            │
+//!           dictionary           not acknowledged ◄─ acks ┘
 //! ```
 //!
 //! [`StreamWriter`] is the caller's half: it numbers the series and fills columns. The driver, a task, owns
@@ -13,6 +13,7 @@
 mod batch;
 mod driver;
 mod frame;
+mod outbox;
 mod outcome;
 mod session;
 mod writer;

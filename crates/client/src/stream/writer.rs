@@ -9,6 +9,7 @@ use tokio::task::JoinHandle;
 
 use super::batch::Batcher;
 use super::driver::{Command, Driver, Shared};
+use super::outbox::{Closed, Outbox};
 use super::outcome::{Acknowledged, FailedPoint, Observers, WriteReport};
 use super::session::Session;
 use crate::call::Connection;
@@ -21,6 +22,7 @@ const BATCHES_AHEAD: usize = 4;
 #[derive(Debug)]
 pub struct StreamOptions {
     patience: Duration,
+    linger: Option<Duration>,
     observers: Observers,
 }
 
@@ -28,6 +30,7 @@ impl Default for StreamOptions {
     fn default() -> Self {
         Self {
             patience: Duration::from_secs(30),
+            linger: None,
             observers: Observers::default(),
         }
     }
@@ -38,6 +41,14 @@ impl StreamOptions {
     #[must_use]
     pub fn patience(mut self, patience: Duration) -> Self {
         self.patience = patience;
+        self
+    }
+
+    /// Sends a batch that is not full so long after its first point. Default: such a batch waits for
+    /// [`StreamWriter::flush`].
+    #[must_use]
+    pub fn linger(mut self, linger: Duration) -> Self {
+        self.linger = Some(linger);
         self
     }
 
@@ -59,16 +70,15 @@ impl StreamOptions {
 
 /// Writes points continuously, the cheapest way to write a steady flow.
 ///
-/// Points are collected into batches; a batch is sent when it is full, or by [`flush`](Self::flush). A broken
-/// connection or a draining server loses nothing: what is not acknowledged is sent again on a new stream,
+/// Points are collected into batches; a batch is sent when it is full, by [`flush`](Self::flush), or after the
+/// time of [`StreamOptions::linger`]. A broken connection or a draining server loses nothing: what is not acknowledged is sent again on a new stream,
 /// which changes nothing of what is stored. `send` waits while the server's window is full.
 ///
 /// Close the writer with [`close`](Self::close): dropping it sends the full batches, discards the points of
 /// the last one, and reports nothing.
 #[derive(Debug)]
 pub struct StreamWriter {
-    batcher: Batcher,
-    commands: mpsc::Sender<Command>,
+    outbox: Outbox,
     shared: Arc<Shared>,
     driver: Option<JoinHandle<Result<(), Error>>>,
     /// Why the driver ended.
@@ -94,8 +104,7 @@ impl StreamWriter {
             flush: None,
         };
         Ok(Self {
-            batcher,
-            commands,
+            outbox: Outbox::new(batcher, commands, options.linger),
             shared,
             driver: Some(tokio::spawn(driver.run(session))),
             failure: None,
@@ -115,14 +124,10 @@ impl StreamWriter {
         timestamp: Timestamp,
         value: impl Into<Value>,
     ) -> Result<(), Error> {
-        self.batcher.add(series, timestamp, value.into());
-        if self.batcher.is_full() {
-            let batch = Box::new(self.batcher.take());
-            if self.commands.send(Command::Write(batch)).await.is_err() {
-                return Err(self.failure().await);
-            }
+        match self.outbox.add(series, timestamp, value.into()).await {
+            Ok(()) => Ok(()),
+            Err(Closed) => Err(self.failure().await),
         }
-        Ok(())
     }
 
     /// Sends what is collected, and waits until all points so far are acknowledged. Returns what became of
@@ -134,11 +139,8 @@ impl StreamWriter {
     pub async fn flush(&mut self) -> Result<WriteReport, Error> {
         let (confirm, confirmed) = oneshot::channel();
         let sent = async {
-            if !self.batcher.is_empty() {
-                let batch = Box::new(self.batcher.take());
-                self.commands.send(Command::Write(batch)).await.ok()?;
-            }
-            self.commands.send(Command::Flush(confirm)).await.ok()?;
+            self.outbox.send_batch().await.ok()?;
+            self.outbox.send(Command::Flush(confirm)).await.ok()?;
             confirmed.await.ok()
         };
         match sent.await {
@@ -154,8 +156,8 @@ impl StreamWriter {
     /// As [`send`](Self::send).
     pub async fn close(mut self) -> Result<WriteReport, Error> {
         let report = self.flush().await?;
-        let Self { commands, driver, .. } = self;
-        drop(commands);
+        let Self { outbox, driver, .. } = self;
+        drop(outbox);
         if let Some(driver) = driver {
             // Everything is acknowledged; an error of the last stream changes nothing.
             let _ = driver.await;
@@ -165,7 +167,7 @@ impl StreamWriter {
 
     /// Waits until the writer fails; returns why. Safe to cancel.
     pub async fn failed(&mut self) -> Error {
-        self.commands.closed().await;
+        self.outbox.closed().await;
         self.failure().await
     }
 
@@ -176,7 +178,7 @@ impl StreamWriter {
 
     /// How many points were sent: the index of the next one.
     pub fn sent(&self) -> u64 {
-        self.batcher.next_index()
+        self.outbox.next_index()
     }
 
     /// Why the driver ended.
