@@ -16,6 +16,18 @@ impl DeltaTimestamps {
             last: *last,
         })
     }
+
+    /// The absolute timestamps; `None` if the differences do not add up to the last one.
+    pub fn decode(&self) -> Option<Vec<i64>> {
+        let mut timestamps = Vec::with_capacity(self.deltas.len() + 1);
+        let mut timestamp = self.first;
+        timestamps.push(timestamp);
+        for delta in &self.deltas {
+            timestamp = timestamp.checked_add(*delta)?;
+            timestamps.push(timestamp);
+        }
+        (timestamp == self.last).then_some(timestamps)
+    }
 }
 
 #[cfg(test)]
@@ -32,5 +44,23 @@ mod tests {
         };
         assert_eq!(encoded, Some(expected));
         assert_eq!(DeltaTimestamps::encode(&[]), None);
+    }
+
+    #[test]
+    fn decodes_what_adds_up() {
+        let timestamps = vec![1_700_000_000_000, 1_700_000_010_000, 1_700_000_005_500];
+        let encoded = DeltaTimestamps::encode(&timestamps).unwrap();
+        assert_eq!(encoded.decode(), Some(timestamps));
+        let offsets = DeltaTimestamps {
+            deltas: vec![10_000, 5_500],
+            ..encoded
+        };
+        assert_eq!(offsets.decode(), None);
+        let overflow = DeltaTimestamps {
+            first: i64::MAX,
+            deltas: vec![1],
+            last: i64::MIN,
+        };
+        assert_eq!(overflow.decode(), None);
     }
 }

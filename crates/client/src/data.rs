@@ -78,7 +78,8 @@ impl DataClient {
         StreamWriter::open(self.connection.clone(), options).await
     }
 
-    /// Runs sub-queries and streams their results.
+    /// Runs sub-queries and streams their results. Timestamps are requested as differences, which are fewer
+    /// bytes, and returned absolute.
     ///
     /// # Errors
     ///
@@ -86,7 +87,11 @@ impl DataClient {
     pub async fn query(&self, request: impl Into<QueryRequest>) -> Result<Results<QueryFrame>, Error> {
         let method = "oxtsdb.data.v1.DataService/Query";
         let send = send!(self.generated(), query);
-        let messages = self.connection.stream(method, request.into(), send).await?;
+        let request = QueryRequest {
+            delta_timestamps: true,
+            ..request.into()
+        };
+        let messages = self.connection.stream(method, request, send).await?;
         Ok(Results::of(messages, QueryFrame::of).ending_with(QueryFrame::is_last))
     }
 
@@ -101,6 +106,10 @@ impl DataClient {
     ) -> Result<Results<ExpressionFrame>, Error> {
         let method = "oxtsdb.data.v1.DataService/QueryExpressions";
         let send = send!(self.generated(), query_expressions);
+        let request = QueryExpressionsRequest {
+            delta_timestamps: true,
+            ..request
+        };
         let messages = self.connection.stream(method, request, send).await?;
         Ok(Results::of(messages, ExpressionFrame::of).ending_with(ExpressionFrame::is_last))
     }

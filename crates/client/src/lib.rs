@@ -71,7 +71,8 @@ pub use tls::TlsOptions;
 pub use uid::{AssignedUid, KindLayout, KindUsage, SuggestPage, UidClient, UidLayout, UidMapping};
 
 pub use oxtsdb_proto::common::v1::ErrorReason;
-pub use oxtsdb_proto::data::v1::{AggregateFunction, QueryRequest};
+pub use oxtsdb_proto::data::v1::percentile::Estimator;
+pub use oxtsdb_proto::data::v1::{AggregateFunction, Aggregator, QueryRequest};
 pub use oxtsdb_schema::{Uid, UidKind};
 pub use tonic::Code;
 

@@ -59,8 +59,14 @@ impl TryFrom<pb::Points> for Points {
     type Error = Error;
 
     fn try_from(points: pb::Points) -> Result<Self, Error> {
-        let timestamps = points.timestamps_ms.iter().copied();
-        let timestamps: Vec<Timestamp> = timestamps.map(Timestamp::from_millis).collect();
+        let timestamps_ms = match points.delta_timestamps {
+            Some(encoded) => {
+                let invalid = || Error::protocol("the differences of timestamps do not add up");
+                encoded.decode().ok_or_else(invalid)?
+            }
+            None => points.timestamps_ms,
+        };
+        let timestamps: Vec<Timestamp> = timestamps_ms.into_iter().map(Timestamp::from_millis).collect();
         let count = points.int_values.len() + points.values.len();
         let values = if points.int_values.is_empty() {
             Values::Doubles(points.values)
@@ -83,6 +89,8 @@ impl TryFrom<pb::Points> for Points {
 
 #[cfg(test)]
 mod tests {
+    use oxtsdb_proto::data::v1::DeltaTimestamps;
+
     use super::*;
 
     fn points(timestamps: &[i64], ints: &[i64], doubles: &[f64]) -> Result<Points, Error> {
@@ -101,6 +109,26 @@ mod tests {
         let found: Vec<_> = points.iter().map(|(timestamp, _)| timestamp.millis()).collect();
         assert_eq!((points.series, found), (7, vec![1000, 1010, 1015]));
         assert_eq!(points.values.get(2), Some(Value::Int(3)));
+    }
+
+    #[test]
+    fn encoded_timestamps_are_decoded() {
+        let encoded = |deltas: &[i64]| {
+            Points::try_from(pb::Points {
+                delta_timestamps: Some(DeltaTimestamps {
+                    first: 1000,
+                    deltas: deltas.to_vec(),
+                    last: 1015,
+                }),
+                int_values: vec![1, 2, 3],
+                ..pb::Points::default()
+            })
+        };
+        let points = encoded(&[10, 5]).unwrap();
+        let found: Vec<_> = points.iter().map(|(timestamp, _)| timestamp.millis()).collect();
+        assert_eq!(found, [1000, 1010, 1015]);
+        assert!(encoded(&[10, 15]).is_err());
+        assert!(encoded(&[15]).is_err(), "fewer timestamps than values");
     }
 
     #[test]

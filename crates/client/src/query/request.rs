@@ -16,13 +16,13 @@ use crate::Timestamp;
 ///
 /// ```
 /// use std::time::Duration;
-/// use oxtsdb_client::{AggregateFunction, Query};
+/// use oxtsdb_client::{AggregateFunction, Aggregator, Estimator, Query};
 ///
 /// let query = Query::last(Duration::from_secs(3600))
 ///     .metric("sys.cpu.nice", AggregateFunction::Sum)
 ///     .tag("dc", "lga")
 ///     .group_by("host")
-///     .downsample(Duration::from_secs(60), AggregateFunction::Avg);
+///     .downsample(Duration::from_secs(60), Aggregator::percentile(99.0, Estimator::R7));
 /// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct Query(QueryRequest);
@@ -48,7 +48,8 @@ impl Query {
     }
 
     /// Adds a sub-query: the series of a metric, combined by an aggregator.
-    /// [`AggregateFunction::None`](crate::proto::data::v1::AggregateFunction::None) returns each series by itself.
+    /// [`AggregateFunction::None`](crate::AggregateFunction::None) returns each series by itself,
+    /// [`Aggregator::percentile`](crate::Aggregator::percentile) a percentile.
     #[must_use]
     pub fn metric(mut self, metric: impl Into<String>, aggregator: impl Into<Aggregator>) -> Self {
         self.0.queries.push(SubQuery {
