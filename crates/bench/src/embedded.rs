@@ -5,6 +5,7 @@
 use std::future::Future;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, ensure};
@@ -23,7 +24,7 @@ pub(crate) struct Arguments {
     #[arg(long)]
     folder: Option<PathBuf>,
     /// Front ends to measure, separated by commas.
-    #[arg(long, value_enum, value_delimiter = ',', default_values_t = [FrontEnd::Stream, FrontEnd::Write, FrontEnd::Http, FrontEnd::Telnet])]
+    #[arg(long, value_enum, value_delimiter = ',', default_values_t = [FrontEnd::Stream, FrontEnd::Client, FrontEnd::Write, FrontEnd::Http, FrontEnd::Telnet])]
     front_ends: Vec<FrontEnd>,
     /// Hosts, each with 10 series.
     #[arg(long, default_value_t = 1000)]
@@ -43,6 +44,8 @@ pub(crate) struct Arguments {
 enum FrontEnd {
     /// gRPC WriteStream, frames of 1,000 points of as many series.
     Stream,
+    /// gRPC WriteStream by oxtsdb-client, which encodes while the clock runs.
+    Client,
     /// gRPC Write, 1,000 points a call.
     Write,
     /// POST /api/put, 500 points a request.
@@ -80,7 +83,7 @@ pub(crate) async fn run(program: PathBuf, arguments: Arguments) -> anyhow::Resul
         steps: arguments.steps,
         start_seconds: START_SECONDS,
     };
-    let workload = Workload::new(shape);
+    let workload = Arc::new(Workload::new(shape));
     println!("workload: {} series, {} points\n", shape.series(), shape.points());
 
     let mut ingest = Table::new();
@@ -160,11 +163,15 @@ async fn first_contact(server: &Server, shape: Shape) -> anyhow::Result<Duration
     Ok(started.elapsed())
 }
 
-async fn send(front_end: FrontEnd, server: &Server, workload: &Workload) -> anyhow::Result<Sent> {
+async fn send(front_end: FrontEnd, server: &Server, workload: &Arc<Workload>) -> anyhow::Result<Sent> {
     match front_end {
         FrontEnd::Stream => {
             let streams = ingest::stream::encode(workload, Order::Time { points: 1000 });
             measured(server, ingest::stream::send(server.data, &streams)).await
+        }
+        FrontEnd::Client => {
+            let order = Order::Time { points: 1000 };
+            measured(server, ingest::client::send(server.data, workload, order)).await
         }
         FrontEnd::Write => {
             let calls = ingest::write::encode(workload, Order::Time { points: 1000 });

@@ -97,7 +97,7 @@ async fn run_query(query: &Query, server: &Server) -> anyhow::Result<Timing> {
     let started = Instant::now();
     let mut first = None;
     let points = query
-        .stream_grpc(server.data, |_| {
+        .stream_grpc(server.data, || {
             first.get_or_insert_with(|| started.elapsed());
         })
         .await?;

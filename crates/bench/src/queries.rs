@@ -13,9 +13,8 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, ensure};
+use oxtsdb_client::{DataClient, QueryFrame};
 use oxtsdb_proto::common::v1::{TimeRange, time_range};
-use oxtsdb_proto::data::v1::data_service_client::DataServiceClient;
-use oxtsdb_proto::data::v1::query_response::Frame;
 use oxtsdb_proto::data::v1::sub_query::{MetricSource, Source};
 use oxtsdb_proto::data::v1::tag_filter::FilterType;
 use oxtsdb_proto::data::v1::{AggregateFunction, Downsample, QueryRequest, SubQuery, TagFilter, downsample};
@@ -23,32 +22,32 @@ use oxtsdb_proto::data::v1::{AggregateFunction, Downsample, QueryRequest, SubQue
 use crate::ingest::http::Connection;
 use crate::workload::Shape;
 
-/// How long a query took, and how many points came back.
+/// Times of a query, and the number of its points.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Timing {
     /// Half of the runs were faster.
     pub(crate) median: Duration,
     /// 99 of 100 runs were faster.
-    pub p99: Duration,
-    /// Points of the answer.
+    pub(crate) p99: Duration,
+    /// Points of the result.
     pub(crate) points: usize,
 }
 
-/// One of the four.
+/// A query over the workload.
 #[derive(Debug)]
 pub(crate) struct Query {
-    /// `Q1`, `Q1x`, `Q2` to `Q4`.
+    /// `Q1`, `Q1x`, `Q2` to `Q4`, or `R`.
     pub(crate) name: &'static str,
     expression: String,
     sub_query: SubQuery,
-    /// Points that the answer has.
+    /// Points of the result.
     pub(crate) expected: usize,
-    /// Points that it is made of.
+    /// Points that the query reads.
     pub(crate) read: usize,
     shape: Shape,
 }
 
-/// All of them.
+/// Q1 to Q4.
 pub(crate) fn all(shape: Shape) -> Vec<Query> {
     let metric = "bench.metric01";
     let steps = shape.steps as usize;
@@ -78,8 +77,8 @@ pub(crate) fn all(shape: Shape) -> Vec<Query> {
         downsample,
         rate: None,
     };
-    let window = |seconds, function: AggregateFunction| {
-        let interval = downsample::Interval::Fixed(prost_types(seconds));
+    let window = |length, function: AggregateFunction| {
+        let interval = downsample::Interval::Fixed(seconds(length));
         Some(Downsample {
             interval: Some(interval),
             aggregator: Some(function.into()),
@@ -177,7 +176,7 @@ pub(crate) fn over_all(shape: Shape) -> [Query; 3] {
             })),
             aggregator: Some(aggregator.into()),
             downsample: minutes.then(|| Downsample {
-                interval: Some(downsample::Interval::Fixed(prost_types(60))),
+                interval: Some(downsample::Interval::Fixed(seconds(60))),
                 aggregator: Some(AggregateFunction::Avg.into()),
                 ..Downsample::default()
             }),
@@ -200,12 +199,12 @@ pub(crate) fn over_all(shape: Shape) -> [Query; 3] {
     ]
 }
 
-fn prost_types(seconds: i64) -> prost_types::Duration {
+fn seconds(seconds: i64) -> prost_types::Duration {
     prost_types::Duration { seconds, nanos: 0 }
 }
 
 impl Query {
-    /// Runs it over HTTP; the answer's points are counted once, after the clock has stopped.
+    /// Runs it over HTTP. Points are counted after the clock has stopped.
     pub(crate) async fn time_http(&self, server: SocketAddr, runs: usize) -> anyhow::Result<Timing> {
         let mut connection = Connection::open(server).await?;
         let expression = self
@@ -222,18 +221,18 @@ impl Query {
         let mut times = Vec::new();
         for _ in 0..=runs {
             let started = Instant::now();
-            let (status, answer) = connection.get(&path).await?;
+            let (status, response) = connection.get(&path).await?;
             times.push(started.elapsed());
             ensure!(
                 status == 200,
                 "{}: status {status}: {}",
                 self.name,
-                String::from_utf8_lossy(&answer)
+                String::from_utf8_lossy(&response)
             );
-            body = answer;
+            body = response;
         }
-        let answer: serde_json::Value = serde_json::from_slice(&body)?;
-        let groups = answer.as_array().context("an answer is an array")?;
+        let response: serde_json::Value = serde_json::from_slice(&body)?;
+        let groups = response.as_array().context("the response is not an array")?;
         let points = groups
             .iter()
             .filter_map(|group| group["dps"].as_object())
@@ -242,34 +241,29 @@ impl Query {
         Ok(timing(times, points))
     }
 
-    /// Runs it over gRPC.
+    /// Runs it over gRPC, by `oxtsdb-client`.
     pub(crate) async fn time_grpc(&self, server: SocketAddr, runs: usize) -> anyhow::Result<Timing> {
-        let mut client = DataServiceClient::connect(format!("http://{server}")).await?;
+        let client = client(server)?;
         let mut points = 0;
         let mut times = Vec::new();
         for _ in 0..=runs {
             let started = Instant::now();
-            points = self.receive(&mut client, |_| ()).await?;
+            points = self.receive(&client, || ()).await?;
             times.push(started.elapsed());
         }
         Ok(timing(times, points))
     }
 
-    /// Runs it once over gRPC; `told` hears how many points each frame has. Gives all of them.
+    /// Runs it once over gRPC and returns the number of points; calls `on_points` for each frame of them.
     pub(crate) async fn stream_grpc(
         &self,
         server: SocketAddr,
-        told: impl FnMut(usize),
+        on_points: impl FnMut(),
     ) -> anyhow::Result<usize> {
-        let mut client = DataServiceClient::connect(format!("http://{server}")).await?;
-        self.receive(&mut client, told).await
+        self.receive(&client(server)?, on_points).await
     }
 
-    async fn receive(
-        &self,
-        client: &mut DataServiceClient<tonic::transport::Channel>,
-        mut told: impl FnMut(usize),
-    ) -> anyhow::Result<usize> {
+    async fn receive(&self, client: &DataClient, mut on_points: impl FnMut()) -> anyhow::Result<usize> {
         let request = QueryRequest {
             range: Some(TimeRange {
                 start: Some(time_range::Start::StartMs(
@@ -281,12 +275,11 @@ impl Query {
             ..QueryRequest::default()
         };
         let mut points = 0;
-        let mut frames = client.query(request).await?.into_inner();
-        while let Some(frame) = frames.message().await? {
-            if let Some(Frame::Points(block)) = frame.frame {
-                let count = block.timestamps_ms.len();
-                told(count);
-                points += count;
+        let mut frames = client.query(request).await?;
+        while let Some(frame) = frames.next().await? {
+            if let QueryFrame::Points(frame) = frame {
+                on_points();
+                points += frame.timestamps.len();
             }
         }
         Ok(points)
@@ -300,6 +293,11 @@ impl Query {
     fn end_seconds(&self) -> u32 {
         self.shape.seconds(self.shape.steps as usize) - 1
     }
+}
+
+/// A client without a deadline: the large queries take minutes.
+fn client(server: SocketAddr) -> anyhow::Result<DataClient> {
+    Ok(DataClient::connect(&format!("http://{server}"))?.without_deadline())
 }
 
 /// The first run warms up and does not count.

@@ -1,6 +1,10 @@
-//! Senders of the workload, one for each front end. Each sends messages that were encoded before the clock
-//! starts, so that the generator uses as little processor time as possible.
+//! Senders of the workload, one for each front end.
+//!
+//! `http`, `stream`, `telnet` and `write` measure the server: they send messages that were encoded before the
+//! clock starts, so that the generator uses as little processor time as possible. `client` measures the client
+//! with the server: the same stream by `oxtsdb-client`.
 
+pub(crate) mod client;
 pub(crate) mod http;
 pub(crate) mod stream;
 pub(crate) mod telnet;
@@ -9,10 +13,13 @@ pub(crate) mod write;
 mod raw_codec;
 
 use std::net::SocketAddr;
+use std::ops::Range;
 
 use anyhow::Context as _;
 use oxtsdb_proto::data::v1::{TimeUnit, WriteOptions};
 use tonic::transport::{Channel, Endpoint};
+
+use crate::workload::Workload;
 
 /// Concurrent connections.
 pub(crate) const CONNECTIONS: usize = 4;
@@ -33,6 +40,15 @@ async fn channel(server: SocketAddr) -> anyhow::Result<Channel> {
         .connect()
         .await
         .with_context(|| format!("connect to {server}"))
+}
+
+/// The series of each connection.
+fn parts(workload: &Workload) -> impl Iterator<Item = Range<usize>> {
+    let series = workload.series.len();
+    let part = series.div_ceil(CONNECTIONS);
+    (0..series)
+        .step_by(part.max(1))
+        .map(move |first| first..(first + part).min(series))
 }
 
 /// Distributes messages over the connections, round robin.

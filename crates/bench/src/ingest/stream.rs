@@ -28,16 +28,8 @@ pub(crate) struct Streams(Vec<Vec<Bytes>>);
 
 /// Encodes the workload, a batch in a frame; each connection has a part of the series.
 pub(crate) fn encode(workload: &Workload, order: Order) -> Streams {
-    let part = workload.series.len().div_ceil(super::CONNECTIONS);
-    let parts = (0..workload.series.len()).step_by(part);
-    Streams(
-        parts
-            .map(|first| {
-                let series = first..(first + part).min(workload.series.len());
-                stream(workload, &series, order)
-            })
-            .collect(),
-    )
+    let parts = super::parts(workload);
+    Streams(parts.map(|series| stream(workload, &series, order)).collect())
 }
 
 fn stream(workload: &Workload, all: &Range<usize>, order: Order) -> Vec<Bytes> {
