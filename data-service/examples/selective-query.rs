@@ -1,5 +1,5 @@
-//! What a filter that selects few of many series costs, with the series index and without it, on an
-//! embedded store in a folder of its own.
+//! Measures a query whose filter selects few of many series, with and without the series index, on an embedded
+//! store in a temporary folder.
 //!
 //! `cargo run --release -p data-service --example selective-query`
 
@@ -23,7 +23,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 const SERIES: u32 = 20_000;
 const HOURS: u32 = 24;
 const POINTS_AN_HOUR: u32 = 6;
-/// A whole hour.
+/// An exact hour.
 const START: u32 = 1_356_998_400;
 const RUNS: usize = 6;
 
@@ -95,7 +95,7 @@ async fn load(service: &DataService) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The time of the first query, the median of the others, and how many series they found.
+/// The time of the first query, the median of the others, and the number of series.
 async fn measure(engine: &Engine, filter: &str) -> anyhow::Result<(Duration, Duration, usize)> {
     let start_ms = i64::from(START) * 1000;
     let query = QuerySpec {

@@ -1,5 +1,5 @@
-//! What writing costs before the store: handlers are called as the gRPC server calls them, over a
-//! store that takes everything and keeps nothing.
+//! Measures the cost of writes above the store: calls the handlers as the gRPC server does, over a store that
+//! acknowledges every write and drops it.
 //!
 //! `cargo run --release -p data-service --example write-bench`
 
@@ -31,11 +31,11 @@ use uid_service::UidSettings;
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// Series of the workload, and points of a request.
+/// Series of the workload and points of a request.
 const SERIES: usize = 1000;
-/// How long each form is measured.
+/// Duration of each measurement.
 const TIME: Duration = Duration::from_secs(3);
-/// Where the points begin: a whole hour.
+/// Timestamp of the first point: an exact hour.
 const START_MS: i64 = 1_356_998_400_000;
 
 #[tokio::main(flavor = "current_thread")]
@@ -94,7 +94,7 @@ async fn main() -> anyhow::Result<()> {
     write_stream(service.server()).await
 }
 
-/// Frames through a stream of the generated client, in process: encoding and decoding included.
+/// Sends frames through the generated client, in process, including encoding and decoding.
 async fn write_stream(
     server: oxtsdb_proto::data::v1::data_service_server::DataServiceServer<data_service::DataServiceHandler>,
 ) -> anyhow::Result<()> {
@@ -158,7 +158,7 @@ where
     Ok(())
 }
 
-#[expect(clippy::cast_precision_loss, reason = "for people")]
+#[expect(clippy::cast_precision_loss, reason = "printed with two digits")]
 fn report(name: &str, points: u64, time: Duration) {
     println!(
         "{name}: {:.2} M points/s",
@@ -226,7 +226,7 @@ fn declarations() -> Columns {
     columns
 }
 
-/// One point of each series at one instant: half of them integers, half numbers.
+/// One point of each series at one timestamp: half of them integers, half doubles.
 fn blocks(step: i64) -> Vec<Block> {
     let half = |from: usize| {
         let series = (from..from + SERIES / 2).map(|number| u32::try_from(number).unwrap_or(u32::MAX));
@@ -253,7 +253,7 @@ fn blocks(step: i64) -> Vec<Block> {
     ]
 }
 
-/// Takes every write and keeps none.
+/// Acknowledges every write and drops it.
 #[derive(Debug)]
 struct NoStore;
 

@@ -27,11 +27,11 @@ use tsdb::Tsdb;
 const T: i64 = 1_356_998_400;
 const HOUR: i64 = 3600;
 
-/// Hours in which there are points: enough for several slices of a scan.
+/// Hours with points: enough for several slices of a scan.
 const HOURS: i64 = 60;
 
-/// A series: from an hour, to an hour, seconds between points, every so many points a long gap, whether
-/// values are floating point from an hour on.
+/// A series: first hour, end hour, seconds between points, points between long gaps, hour from which values are
+/// floating point.
 #[derive(Clone, Debug)]
 struct Plan {
     first: i64,
@@ -140,7 +140,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(12))]
 
     #[test]
-    fn bit_by_bit_is_the_same_as_at_once(plans in prop::collection::vec(plan(), 1..7), salted: bool) {
+    fn incremental_results_equal_whole_results(plans in prop::collection::vec(plan(), 1..7), salted: bool) {
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
         runtime.block_on(async {
             let layout = RowKeyLayout {
@@ -163,7 +163,7 @@ proptest! {
 }
 
 #[tokio::test]
-async fn rows_that_come_as_columns_are_those_that_come_as_cells() {
+async fn columns_and_cells_give_the_same_results() {
     let plan = |first, last, step, gap, floats_from| Plan {
         first,
         last,
@@ -185,7 +185,7 @@ async fn rows_that_come_as_columns_are_those_that_come_as_cells() {
     let store = open();
     let on_disk = Tsdb::over(store.clone(), RowKeyLayout::default()).await;
     fill(&on_disk, &plans).await;
-    // A closed store has everything in blocks.
+    // Closing the store writes everything to blocks.
     store.close().await.unwrap();
     drop(store);
     let on_disk = on_disk.moved_to(open());
@@ -198,7 +198,7 @@ async fn rows_that_come_as_columns_are_those_that_come_as_cells() {
     }
 }
 
-/// Twenty series with a point every five minutes in all hours.
+/// Twenty series with a point every five minutes.
 async fn dense() -> Tsdb {
     let tsdb = Tsdb::new(RowKeyLayout::default()).await;
     let plan = Plan {
@@ -213,7 +213,7 @@ async fn dense() -> Tsdb {
 }
 
 #[tokio::test]
-async fn what_is_known_is_told_before_all_is_read() {
+async fn emits_final_results_before_the_scan_ends() {
     let engine = dense().await.engine().with_emit_threshold(100);
     for (text, groups) in [("sum:m", 1), ("sum:10m-avg:m{dc=*}", 2), ("none:m", 20)] {
         let (_, parts) = collect(&engine, text, Quirks::NONE).await;
@@ -224,9 +224,9 @@ async fn what_is_known_is_told_before_all_is_read() {
 }
 
 #[tokio::test]
-async fn what_was_told_is_not_held() {
+async fn emitted_points_release_their_memory() {
     let tsdb = dense().await;
-    // All points are 14,400, of 16 bytes; rows that are read ahead and columns that grow take about as much.
+    // 14,400 points of 16 bytes; rows read ahead and growing columns take about as much.
     let limits = |bytes| {
         let mut limits = Limits::NONE;
         limits.memory.most = bytes;
@@ -238,9 +238,9 @@ async fn what_was_told_is_not_held() {
     // Neither results that cannot be emitted early nor the whole result fit the budget.
     assert_eq!(collect(&small, "none:m", Quirks::NONE).await.0.len(), 20);
     for (text, quirks) in [("sum:m", Quirks::OPENTSDB), ("none:m", Quirks::NONE)] {
-        let refused = small.collect(spec(text, quirks), RequestContext::default()).await;
-        let Err(QueryError::OverBudget { resource, limit }) = refused else {
-            panic!("{refused:?}")
+        let rejected = small.collect(spec(text, quirks), RequestContext::default()).await;
+        let Err(QueryError::OverBudget { resource, limit }) = rejected else {
+            panic!("{rejected:?}")
         };
         assert_eq!(
             (resource, limit.setting),
@@ -249,7 +249,7 @@ async fn what_was_told_is_not_held() {
     }
 }
 
-/// Tables cannot be scanned.
+/// Fails the test if a table is scanned.
 #[derive(Debug)]
 struct NoScan;
 
@@ -262,14 +262,14 @@ impl Intercept for NoScan {
 }
 
 #[tokio::test]
-async fn what_is_sure_to_read_too_many_rows_is_refused_before_any_is_read() {
+async fn rejects_queries_above_the_row_limit_before_reading() {
     let tsdb = dense().await;
     let limits = |rows| {
         let mut limits = Limits::NONE;
         limits.rows.most = rows;
         limits
     };
-    // 20 series in 60 hours, of which some are outside of the range.
+    // 20 series in 60 hours, some of them outside the range.
     assert!(
         tsdb.engine_with(limits(1_200))
             .collect(spec("sum:m", Quirks::NONE), RequestContext::default())
@@ -278,12 +278,12 @@ async fn what_is_sure_to_read_too_many_rows_is_refused_before_any_is_read() {
     );
     let store = InterceptedStore::new(Arc::clone(&tsdb.engine().storage().store), Arc::new(NoScan));
     let tsdb = tsdb.moved_to(Arc::new(store));
-    let refused = tsdb
+    let rejected = tsdb
         .engine_with(limits(1_000))
         .collect(spec("sum:m", Quirks::NONE), RequestContext::default())
         .await;
-    let Err(QueryError::OverBudget { resource, limit }) = refused else {
-        panic!("{refused:?}")
+    let Err(QueryError::OverBudget { resource, limit }) = rejected else {
+        panic!("{rejected:?}")
     };
     assert_eq!((resource, limit.setting), (Resource::Rows, "--query-max-rows"));
 }

@@ -1,10 +1,7 @@
 //! Responses recorded from OpenTSDB 2.4.1: the engine returns the same.
 //!
 //! See `testdata/README.md` for the format and the rule of comparison.
-#![expect(
-    clippy::unwrap_used,
-    reason = "the helpers of a test: what is not as expected fails it"
-)]
+#![expect(clippy::unwrap_used, reason = "helpers of a test; unexpected values fail it")]
 
 mod directory;
 mod tsdb;
@@ -44,7 +41,7 @@ enum Token {
     Null,
 }
 
-/// Reads a sub-query.
+/// Parses a sub-query.
 fn sub_query(json: &Json, zone: &TimeZone, use_calendar: bool) -> SubQuery {
     let text = |field: &Json| field.as_str().unwrap().to_owned();
     let mut filters = Vec::new();
@@ -204,16 +201,16 @@ async fn compare_all(layout: RowKeyLayout) -> usize {
                 .downsample
                 .as_ref()
                 .map_or(Fill::None, |downsample| downsample.fill);
-            let mine: Vec<_> = groups
+            let ours: Vec<_> = groups
                 .iter()
                 .filter(|group| group.query == index)
                 .map(|group| element(group, in_ms, fill))
                 .collect();
-            let theirs = expected.drain(..mine.len().min(expected.len())).collect();
+            let theirs = expected.drain(..ours.len().min(expected.len())).collect();
             compared += 1;
-            if sorted(mine.clone()) != sorted(theirs) {
+            if sorted(ours.clone()) != sorted(theirs) {
                 differing.push(format!(
-                    "{name} sub-query {index}: {sub_query:?}\n  mine {mine:?}"
+                    "{name} sub-query {index}: {sub_query:?}\n  ours {ours:?}"
                 ));
             }
         }
@@ -231,12 +228,12 @@ async fn compare_all(layout: RowKeyLayout) -> usize {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_engine_answers_as_opentsdb_does() {
+async fn results_equal_opentsdbs() {
     assert_eq!(compare_all(RowKeyLayout::default()).await, 280);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn salt_does_not_change_an_answer() {
+async fn salt_does_not_change_results() {
     let layout = RowKeyLayout {
         salt: SaltLayout::new(1, 20).unwrap(),
         ..RowKeyLayout::default()
@@ -272,7 +269,7 @@ async fn unknown_names_fail_the_query() {
     let (tsdb, engine) = vector("v67_").await;
 
     let metric = tsdb.directory.names_of(UidKind::Metric).pop().unwrap();
-    let ask = |metric: &str, kind: &str, key: &str, filter: &str| {
+    let run = |metric: &str, kind: &str, key: &str, filter: &str| {
         let filters = vec![TagFilter::new(kind, key, filter, false).unwrap()];
         engine.collect(
             a_query(Source::Metric(metric.to_owned()), filters),
@@ -281,22 +278,22 @@ async fn unknown_names_fail_the_query() {
     };
     let error = |result: Result<_, QueryError>| result.map(|_: WholeResult| ()).unwrap_err().to_string();
     assert_eq!(
-        error(ask("nope", "wildcard", "host", "*").await),
+        error(run("nope", "wildcard", "host", "*").await),
         "no such name for 'metrics': 'nope'"
     );
     for kind in ["wildcard", "not_literal_or"] {
         assert_eq!(
-            error(ask(&metric, kind, "nokey", "*").await),
+            error(run(&metric, kind, "nokey", "*").await),
             "no such name for 'tagk': 'nokey'"
         );
     }
     assert_eq!(
-        error(ask(&metric, "literal_or", "host", "nosuch").await),
+        error(run(&metric, "literal_or", "host", "nosuch").await),
         "no such name for 'tagv': 'nosuch'"
     );
-    assert!(ask(&metric, "not_literal_or", "host", "nosuch").await.is_ok());
+    assert!(run(&metric, "not_literal_or", "host", "nosuch").await.is_ok());
     assert!(
-        ask(&metric, "iliteral_or", "host", "nosuch")
+        run(&metric, "iliteral_or", "host", "nosuch")
             .await
             .unwrap()
             .groups
@@ -318,7 +315,7 @@ async fn vector(name: &str) -> (Tsdb, Engine) {
 }
 
 #[tokio::test]
-async fn series_are_asked_for_by_their_tsuids() {
+async fn finds_series_by_tsuid() {
     let (tsdb, engine) = vector("v29_").await;
     let metric = tsdb.directory.names_of(UidKind::Metric).pop().unwrap();
     let by_metric = a_query(Source::Metric(metric), Vec::new());
@@ -334,9 +331,9 @@ async fn series_are_asked_for_by_their_tsuids() {
         .collect();
     assert_eq!(tsuids.len(), 2);
     let unknown = vec![0, 0, 1, 0, 0, 1, 0, 0, 9];
-    // A short range is read row by row, a long one by a scan.
+    // A short range is read row by row, a long one is scanned.
     for years in [0, 40] {
-        let ask = async |tsuids: Vec<Vec<u8>>| {
+        let run = async |tsuids: Vec<Vec<u8>>| {
             let mut query = a_query(Source::Tsuids(tsuids), Vec::new());
             query.end_ms += years * 365 * 86_400_000;
             engine
@@ -345,7 +342,7 @@ async fn series_are_asked_for_by_their_tsuids() {
                 .unwrap()
                 .groups
         };
-        let groups = ask([tsuids.clone(), vec![unknown.clone()]].concat()).await;
+        let groups = run([tsuids.clone(), vec![unknown.clone()]].concat()).await;
         assert_eq!(groups.len(), 1);
         let in_range = groups[0]
             .points
@@ -353,17 +350,17 @@ async fn series_are_asked_for_by_their_tsuids() {
             .between(0, a_query(Source::Tsuids(Vec::new()), Vec::new()).end_ms);
         assert_eq!(in_range, expected[0].points);
         assert_eq!(groups[0].metric, expected[0].metric);
-        assert_eq!(ask(tsuids[..1].to_vec()).await[0].tsuids.len(), 1);
-        assert!(ask(vec![unknown.clone()]).await.is_empty());
+        assert_eq!(run(tsuids[..1].to_vec()).await[0].tsuids.len(), 1);
+        assert!(run(vec![unknown.clone()]).await.is_empty());
     }
 }
 
 #[tokio::test]
-async fn rows_of_explicit_tags_are_read_one_by_one() {
+async fn reads_rows_of_explicit_tags_individually() {
     let (tsdb, engine) = vector("v67_").await;
     let metric = tsdb.directory.names_of(UidKind::Metric).pop().unwrap();
     let literal = |key, values| TagFilter::new("literal_or", key, values, true).unwrap();
-    let ask = async |years: i64| {
+    let run = async |years: i64| {
         let filters = vec![
             literal("host", "v67web01|v67web03"),
             literal("dc", "v67lga|v67phx"),
@@ -382,12 +379,12 @@ async fn rows_of_explicit_tags_are_read_one_by_one() {
         query.end_ms += years * 365 * 86_400_000;
         engine.collect(query, RequestContext::default()).await.unwrap()
     };
-    let result = ask(0).await;
+    let result = run(0).await;
     let short = result.groups;
     assert_eq!(short.len(), 2);
     assert_eq!(result.statistics.rows, 2);
     assert_eq!(
-        ask(40).await.groups,
+        run(40).await.groups,
         short,
         "a long range is scanned, with the same result"
     );

@@ -48,7 +48,7 @@ fn query(text: &str, start_s: i64) -> QuerySpec {
     }
 }
 
-/// One thread for computation, so many queries at a time, a pool of 8 MiB.
+/// One compute thread, `running` permits and a pool of 8 MiB.
 fn resources(running: usize, queued: usize) -> QueryResources {
     QueryResources {
         memory: MemoryPool::new("query", 8 << 20),
@@ -75,7 +75,7 @@ async fn group_count(engine: &Engine, text: &str, start_s: i64) -> Result<usize,
 }
 
 #[tokio::test]
-async fn windows_that_do_not_fit_are_rejected_and_those_of_unknown_metrics_never_made() {
+async fn rejects_windows_above_the_memory_limit_after_resolving_names() {
     let tsdb = filled().await;
     let engine = tsdb.engine_of(limits(4 << 20), resources(2, 4));
     for interval in ["1ms", "1s", "1sc"] {
@@ -120,7 +120,7 @@ async fn a_thousand_queries_share_one_thread() {
 }
 
 #[tokio::test]
-async fn a_query_that_finds_the_queue_full_is_rejected() {
+async fn rejects_queries_when_the_queue_is_full() {
     let tsdb = filled().await;
     let engine = tsdb.engine_of(limits(2 << 20), resources(1, 0));
     let mut unread = engine.run(query("none:m", T), RequestContext::default());
@@ -135,17 +135,17 @@ async fn a_query_that_finds_the_queue_full_is_rejected() {
 }
 
 #[tokio::test]
-async fn a_client_that_reads_nothing_holds_up_no_other_query() {
+async fn a_stalled_client_does_not_block_other_queries() {
     let tsdb = filled().await;
     let engine = tsdb.engine_of(limits(2 << 20), resources(1, 100));
-    // 40 groups: more frames than wait for a client.
+    // 40 groups are more frames than the buffer of a client holds.
     let mut unread = engine.run(query("none:m", T), RequestContext::default());
     for _ in 0..20 {
         assert_eq!(group_count(&engine, "sum:m", T).await.unwrap(), 1);
     }
     let held = engine.resources().memory.usage().used_bytes;
-    assert!(held < 1 << 20, "spare memory goes to others: {held}");
-    // It goes on when it is read, and its result is whole.
+    assert!(held < 1 << 20, "spare memory returns to the pool: {held}");
+    // The query resumes when the client reads, and its result is complete.
     let (mut groups, mut is_whole) = (0, false);
     while let Some(delivery) = unread.next().await {
         match delivery.unwrap().frame {
@@ -159,7 +159,7 @@ async fn a_client_that_reads_nothing_holds_up_no_other_query() {
 }
 
 #[tokio::test]
-async fn a_query_without_a_deadline_ends_at_the_query_time_out() {
+async fn the_query_timeout_applies_without_a_deadline() {
     let tsdb = filled().await;
     let resources = QueryResources {
         timeout: Some(Duration::from_millis(300)),
@@ -176,13 +176,13 @@ async fn a_query_without_a_deadline_ends_at_the_query_time_out() {
 }
 
 #[tokio::test]
-async fn batches_of_few_large_rows_do_not_wait_for_each_other() {
+async fn batches_of_few_large_rows_do_not_deadlock() {
     let layout = RowKeyLayout {
         salt: SaltLayout::new(1, 20).unwrap(),
         ..RowKeyLayout::default()
     };
     let tsdb = Tsdb::new(layout).await;
-    // A row of each series is larger than what of a slice may wait; each bucket brings one in a batch.
+    // One row of each series exceeds the bytes of a slice that may wait; each bucket has one such row per batch.
     for second in 0..3_600 {
         for host in ["a", "b", "c", "d"] {
             let tags = json!({"host": host});

@@ -1,8 +1,5 @@
-//! OpenTSDB's oddities, each with its switch on and off.
-#![expect(
-    clippy::unwrap_used,
-    reason = "the helpers of a test: what is not as expected fails it"
-)]
+//! Each of OpenTSDB's quirks, switched on and off.
+#![expect(clippy::unwrap_used, reason = "helpers of a test; unexpected values fail it")]
 
 mod directory;
 mod tsdb;
@@ -49,7 +46,7 @@ async fn groups(engine: &Engine, query: SubQuery, end: i64, quirks: Quirks) -> V
 }
 
 /// Runs a query; returns for each group seconds since [`T`] and values.
-async fn ask(engine: &Engine, text: &str, end: i64, quirks: Quirks) -> Vec<Vec<(i64, f64)>> {
+async fn run(engine: &Engine, text: &str, end: i64, quirks: Quirks) -> Vec<Vec<(i64, f64)>> {
     let query = parse_metric_query(text, &TimeZone::UTC).unwrap();
     let points = |group: &Group| {
         let points = group.points.iter();
@@ -74,7 +71,7 @@ async fn rates_begin_at_the_epoch() {
         ("b", 25, json!(150)),
     ];
     let engine = engine(&points).await;
-    let first = async |quirks| ask(&engine, "sum:rate:m", 100, quirks).await[0][0];
+    let first = async |quirks| run(&engine, "sum:rate:m", 100, quirks).await[0][0];
     let on = Quirks {
         rates_begin_at_the_epoch: true,
         ..Quirks::NONE
@@ -118,16 +115,16 @@ async fn whole_range_excludes_end() {
         whole_range_excludes_end: true,
         ..Quirks::NONE
     };
-    assert_eq!(ask(&engine, "sum:0all-sum:m", 20, on).await, [[(0, 1.0)]]);
+    assert_eq!(run(&engine, "sum:0all-sum:m", 20, on).await, [[(0, 1.0)]]);
     assert_eq!(
-        ask(&engine, "sum:0all-sum:m", 20, Quirks::NONE).await,
+        run(&engine, "sum:0all-sum:m", 20, Quirks::NONE).await,
         [[(0, 3.0)]]
     );
 }
 
 #[tokio::test]
 async fn calendar_follows_each_series() {
-    // A day of the first week, and one of the second.
+    // A day of the first week and one of the second.
     let points = [
         ("a", 0, 1),
         ("a", 20 * DAY, 2),
@@ -140,7 +137,7 @@ async fn calendar_follows_each_series() {
         calendar_follows_each_series: true,
         ..Quirks::NONE
     };
-    let points = async |quirks| ask(&engine, "sum:2wc-sum:m{host=*}", 30 * DAY, quirks).await;
+    let points = async |quirks| run(&engine, "sum:2wc-sum:m{host=*}", 30 * DAY, quirks).await;
     // Sundays are the 5th, 12th and 19th day from 0.
     let own = [vec![(12 * DAY, 2.0)], vec![(5 * DAY, 4.0), (19 * DAY, 8.0)]];
     assert_eq!(points(on).await, own);
@@ -150,7 +147,7 @@ async fn calendar_follows_each_series() {
 
 #[tokio::test]
 async fn filled_windows_begin_early() {
-    // Windows of 6000 s begin 2400 s before 0, where the hour before is read from.
+    // A window of 6000 s starts 2400 s before 0; the scan starts an hour before 0.
     let points = [
         ("a", -2300, json!(-5)),
         ("a", 3700, json!(3)),
@@ -167,7 +164,7 @@ async fn filled_windows_begin_early() {
     };
     let points = async |fill, quirks| {
         let text = format!("sum:rate{{dropcounter}}:100m-sum{fill}:m");
-        ask(&engine, &text, 12_000, quirks).await
+        run(&engine, &text, 12_000, quirks).await
     };
     let late = (9600, 1.0 / 6000.0);
     assert_eq!(points("-nan", on).await, [[(3600, 8.0 / 6000.0), late]]);
@@ -188,7 +185,7 @@ async fn explicit_tags_read_an_hour_more() {
         explicit_tags_read_an_hour_more: true,
         ..Quirks::NONE
     };
-    let points = async |text, quirks| ask(&engine, text, 10, quirks).await;
+    let points = async |text, quirks| run(&engine, text, 10, quirks).await;
     let explicit = "sum:explicit_tags:m{host=*}";
     assert_eq!(points(explicit, on).await, [vec![(0, 1.0)], vec![]]);
     assert_eq!(points(explicit, Quirks::NONE).await, [[(0, 1.0)]]);
@@ -209,7 +206,7 @@ async fn last_calendar_window_cut_short() {
         ..Quirks::NONE
     };
     // Up to 10 February.
-    let points = async |text: &str, quirks| ask(&engine, text, 40 * DAY, quirks).await;
+    let points = async |text: &str, quirks| run(&engine, text, 40 * DAY, quirks).await;
     assert_eq!(points("sum:1nc-sum:m", on).await, [[(0, 1.0), (31 * DAY, 6.0)]]);
     assert_eq!(points("sum:1nc-sum-zero:m", on).await, [[(0, 1.0)]]);
     for text in ["sum:1nc-sum:m", "sum:1nc-sum-zero:m"] {
@@ -224,7 +221,7 @@ async fn loose_globs() {
         loose_globs: true,
         ..Quirks::NONE
     };
-    let points = async |quirks| ask(&engine, "sum:m{}{host=wildcard(eb*0)}", 20, quirks).await;
+    let points = async |quirks| run(&engine, "sum:m{}{host=wildcard(eb*0)}", 20, quirks).await;
     assert_eq!(points(on).await, [[(0, 3.0)]]);
     assert_eq!(points(Quirks::NONE).await, [[(0, 2.0)]]);
 }
@@ -236,14 +233,14 @@ async fn literals_of_a_key_add_up() {
         literals_of_a_key_add_up: true,
         ..Quirks::NONE
     };
-    let points = async |text: &str, quirks| ask(&engine, text, 20, quirks).await;
+    let points = async |text: &str, quirks| run(&engine, text, 20, quirks).await;
     assert_eq!(points("sum:m{}{host=a,host=b}", on).await, [[(0, 3.0)]]);
     assert!(points("sum:m{}{host=a,host=b}", Quirks::NONE).await.is_empty());
     assert_eq!(
         points("sum:m{}{host=a|c,host=b|c}", Quirks::NONE).await,
         [[(0, 4.0)]]
     );
-    // Of the key whose UID is not the lowest, the last filter alone holds.
+    // Of a key whose UID is not the lowest only the last filter applies.
     let tsdb = Tsdb::new(RowKeyLayout::default()).await;
     for (dc, host, value) in [("x", "a", 1), ("x", "b", 2), ("y", "b", 4)] {
         let tags = json!({"dc": dc, "host": host});
@@ -258,9 +255,9 @@ async fn literals_of_a_key_add_up() {
         ("dc=x,dc=y,host=b", 6.0),
     ] {
         let text = format!("sum:m{{}}{{{filters}}}");
-        assert_eq!(ask(&engine, &text, 20, on).await, [[(0, sum)]], "{filters}");
+        assert_eq!(run(&engine, &text, 20, on).await, [[(0, sum)]], "{filters}");
     }
-    let strict = ask(&engine, "sum:m{}{dc=*,host=a,host=*}", 20, Quirks::NONE).await;
+    let strict = run(&engine, "sum:m{}{dc=*,host=a,host=*}", 20, Quirks::NONE).await;
     assert_eq!(strict, [[(0, 1.0)]]);
 }
 
@@ -271,11 +268,11 @@ async fn estimates_of_integers_only() {
         estimates_of_integers_only: true,
         ..Quirks::NONE
     };
-    assert_eq!(ask(&engine, "ep75r7:m", 20, on).await, [[(0, 200.5)]]);
-    assert_eq!(ask(&engine, "ep75r7:m", 20, Quirks::NONE).await, [[(0, 175.5)]]);
-    // So does downsampling, whose values are always doubles.
+    assert_eq!(run(&engine, "ep75r7:m", 20, on).await, [[(0, 200.5)]]);
+    assert_eq!(run(&engine, "ep75r7:m", 20, Quirks::NONE).await, [[(0, 175.5)]]);
+    // Downsampled values are always doubles.
     assert_eq!(
-        ask(&engine, "max:1m-ep75r7:m", 20, Quirks::NONE).await,
+        run(&engine, "max:1m-ep75r7:m", 20, Quirks::NONE).await,
         [[(0, 200.5)]]
     );
 }

@@ -1,4 +1,4 @@
-//! `DataService.Explain`.
+//! `DataService.Explain`: returns the plan of each sub-query, with its access path and estimates.
 
 use oxtsdb_proto::data::v1::query_plan::{
     AccessPath as AccessPathMessage, Accuracy, Condition, Estimate as EstimateMessage, Filter, KeyRange,
@@ -18,10 +18,10 @@ use oxtsdb_query::plan::estimate::{self, Estimate};
 use oxtsdb_query::plan::query_plan::Plan;
 use oxtsdb_query::plan::selection::tag_test::{TagTest, ValueTest};
 
-/// Values of a filter that are shown.
+/// Most values of a filter that the response lists.
 const SHOWN_VALUES: usize = 100;
 
-/// Says how a query would be answered.
+/// Plans a query without running it.
 pub(super) async fn explain(
     engine: &Engine,
     request: Request<ExplainRequest>,
@@ -148,7 +148,7 @@ mod tests {
     /// 2013-01-01 00:00:00 UTC, an exact hour.
     const T: u32 = 1_356_998_400;
 
-    fn question(metric: &str, kind: FilterType, pattern: &str) -> SubQuery {
+    fn sub_query(metric: &str, kind: FilterType, pattern: &str) -> SubQuery {
         let filter = TagFilter {
             key: "host".to_owned(),
             r#type: kind.into(),
@@ -195,12 +195,12 @@ mod tests {
             stack.service.writer.write(&[point], None).await.unwrap();
         }
         let mut client = stack.client();
-        let questions = vec![
-            question("m", FilterType::Regexp, "^web0[12]$"),
-            question("m", FilterType::Wildcard, "web1*"),
-            question("m", FilterType::Wildcard, "*"),
+        let sub_queries = vec![
+            sub_query("m", FilterType::Regexp, "^web0[12]$"),
+            sub_query("m", FilterType::Wildcard, "web1*"),
+            sub_query("m", FilterType::Wildcard, "*"),
         ];
-        let response = client.explain(request(2, questions.clone())).await.unwrap();
+        let response = client.explain(request(2, sub_queries.clone())).await.unwrap();
         let plans = response.into_inner().plans;
         let explained: Vec<_> = plans
             .iter()
@@ -246,12 +246,12 @@ mod tests {
         assert_eq!(plans[2].filters[0].condition(), Condition::HasKey);
         assert_eq!(plans[0].group_by_tagk_uids, [vec![0, 0, 1]]);
 
-        let long = client.explain(request(20_000, questions)).await.unwrap();
+        let long = client.explain(request(20_000, sub_queries)).await.unwrap();
         assert_eq!(
             long.into_inner().plans[0].access_path(),
             AccessPathMessage::SeriesSeek
         );
-        let unknown = request(1, vec![question("nope", FilterType::Wildcard, "*")]);
+        let unknown = request(1, vec![sub_query("nope", FilterType::Wildcard, "*")]);
         assert_eq!(client.explain(unknown).await.unwrap_err().code(), Code::NotFound);
     }
 }

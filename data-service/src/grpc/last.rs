@@ -1,4 +1,7 @@
-//! `DataService.QueryLast`.
+//! `DataService.QueryLast`: streams the last points of series.
+//!
+//! A target that fails is reported beside the results of the others; an error of the store or the deadline fails
+//! the call.
 
 use std::sync::Arc;
 
@@ -23,7 +26,7 @@ const MAX_TARGETS: usize = 1000;
 const HOUR_MS: i64 = 3_600_000;
 const MAX_LOOK_BACK_MS: i64 = 366 * 24 * HOUR_MS;
 
-/// Bytes of names from which on a message is complete: clients read 4 MiB by default.
+/// Bytes of names at which a message is closed; clients accept 4 MiB by default.
 const MESSAGE_BYTES: usize = 512 << 10;
 
 /// Streams the last points of series.
@@ -57,7 +60,7 @@ pub(super) fn query_last(
 /// The messages of a batch, each below 1 MiB. The batch's memory is held until the last one is encoded.
 struct Messages {
     batch: LastBatch,
-    /// The first point that is in no message yet.
+    /// Index of the first point that is in no message yet.
     next: usize,
 }
 

@@ -1,4 +1,4 @@
-//! `DataService.Query`.
+//! `DataService.Query`: runs a query and streams its groups as the engine emits them.
 
 pub(super) mod aggregator;
 pub(super) mod convert;
@@ -17,7 +17,7 @@ use oxtsdb_query::exec::frame::Delivery;
 use oxtsdb_query::language::time::now_ms;
 use oxtsdb_query::{Engine, NameError, QueryError};
 
-/// Answers questions. The deadline of the call ends the query, and so does a client that goes away.
+/// Runs a query. The call's deadline and a disconnecting client cancel it.
 pub(super) fn query(
     engine: &Engine,
     request: Request<QueryRequest>,
@@ -32,7 +32,7 @@ pub(super) fn query(
         .flat_map(move |delivery| match delivery {
             Ok(Delivery { frame, held }) => stream::iter(encoder.frames(frame))
                 .map(move |message| {
-                    // The frame's memory is held until its last message is made.
+                    // The frame's memory is held until its last message is encoded.
                     let _ = &held;
                     Ok(message)
                 })
@@ -42,8 +42,7 @@ pub(super) fn query(
     Ok(Response::new(result_stream(messages, engine, None)))
 }
 
-/// Why a query has no answer; `source` is the field that names the series, `table` the table of
-/// points.
+/// The status of a failed query; `source` is the field that names the series, `table` the table of points.
 pub(super) fn of_query(error: &QueryError, source: &str, table: &str) -> Status {
     let message = error.to_string();
     match error {
@@ -75,7 +74,7 @@ pub(super) fn of_query(error: &QueryError, source: &str, table: &str) -> Status 
                 ("resource", &resource.to_string()),
             ],
         ),
-        // As a sum of values that are fine: nothing is wrong with the data.
+        // The sum of finite values can be infinite: the data is valid.
         QueryError::Infinite { .. } => status(Code::OutOfRange, ErrorReason::InvalidValue, message, &[]),
         QueryError::Row { row_key, error } => {
             let metadata = place(table, row_key, qualifier_of(error));
@@ -109,7 +108,7 @@ pub(super) fn of_query(error: &QueryError, source: &str, table: &str) -> Status 
     }
 }
 
-/// Names that could not be resolved.
+/// The status of a failed name resolution.
 fn of_names(error: &NameError) -> Status {
     let (code, reason) = match error {
         NameError::Unavailable { .. } => (Code::Unavailable, ErrorReason::UidServiceUnavailable),
@@ -120,7 +119,7 @@ fn of_names(error: &NameError) -> Status {
     status(code, reason, error.to_string(), &[])
 }
 
-/// Where damage is, as metadata of its error.
+/// The position of damage, as metadata of its error.
 pub(super) fn place<'a>(
     table: &'a str,
     row_key: &'a str,
@@ -129,7 +128,7 @@ pub(super) fn place<'a>(
     [("table", table), ("row_key", row_key), ("qualifier", qualifier)]
 }
 
-/// The qualifier of the cell in which damage is, as hex.
+/// The qualifier of the damaged cell, in hex.
 pub(super) fn qualifier_of(error: &RowError) -> &str {
     match error {
         RowError::Qualifier(error) => &error.qualifier,

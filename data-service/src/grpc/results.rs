@@ -18,10 +18,10 @@ use tonic::{Code, Request, Status};
 use oxtsdb_query::context::admission::{Admitted, PAUSE_AFTER};
 use oxtsdb_query::{Engine, RequestContext};
 
-/// Bytes of messages that wait for a client.
+/// Most bytes of messages that wait for a client.
 const WAITING_BYTES: usize = 1 << 20;
 
-/// Whose call it is, and its deadline.
+/// The client and the deadline of a call.
 pub(super) fn context_of<T>(request: &Request<T>) -> RequestContext {
     let client = request
         .remote_addr()
@@ -32,8 +32,8 @@ pub(super) fn context_of<T>(request: &Request<T>) -> RequestContext {
     }
 }
 
-/// Sends messages as fast as the client reads them. They are made one by one, when the one before is taken in.
-/// While messages wait for the client, `turn` lets other queries run.
+/// Sends messages as fast as the client reads them; each is encoded once the outbox has accepted the one before it.
+/// While messages wait for the client, the query gives up its permit `turn`.
 pub(super) fn result_stream<M: Message + 'static>(
     messages: impl Stream<Item = Result<M, Status>> + Send + 'static,
     engine: &Engine,
@@ -59,14 +59,14 @@ pub(super) fn result_stream<M: Message + 'static>(
                     Some(Ok(message)) => message,
                 };
                 let bytes = message.encoded_len();
-                // What it was made of is counted until it is made; this is made now.
+                // The source of the message was charged until now; from here on the message is.
                 let charge = memory.charge(bytes as u64);
                 if let Err(error) = space(&mut outbox, bytes, &mut turn).await {
                     break Err(error);
                 }
                 outbox.push((message, charge), bytes);
             }
-            // The query is cancelled here, as its messages are dropped.
+            // Dropping the messages cancels the query.
         };
         if sent == Err(SendError::Stalled) {
             outbox.abort(stalled(stall.as_secs()));
@@ -75,7 +75,7 @@ pub(super) fn result_stream<M: Message + 'static>(
     inbox.map(|item| item.map(|(message, _charge)| message)).boxed()
 }
 
-/// Waits for space; if that takes a while, other queries have the turn meanwhile.
+/// Waits for space in the outbox; after [`PAUSE_AFTER`] the query releases its permit until it has space.
 async fn space<T, E>(
     outbox: &mut Outbox<T, E>,
     bytes: usize,

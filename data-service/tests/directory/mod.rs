@@ -1,4 +1,4 @@
-//! A UID service in memory.
+//! An in-memory UID service.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -9,14 +9,14 @@ use oxtsdb_query::NameDirectory;
 use oxtsdb_query::NameError;
 use oxtsdb_schema::{Uid, UidKind, UidWidth};
 
-/// Names in the order of their UIDs, which begin with 1.
+/// Names in the order of their UIDs, which start at 1.
 #[derive(Debug, Default)]
 pub(crate) struct Directory {
     names: Mutex<HashMap<UidKind, Vec<String>>>,
 }
 
 impl Directory {
-    /// The UID of a name, which it gets if it has none.
+    /// The UID of a name; assigns one if it has none.
     pub(crate) fn assign(&self, kind: UidKind, name: &str) -> Uid {
         if let Some(uid) = self.find(kind, name) {
             return uid;

@@ -1,4 +1,4 @@
-//! A table of points with an engine over it, for tests.
+//! A table of points with an engine over it.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use serde_json::Value as Json;
 
 use crate::directory::Directory;
 
-/// An engine over a table in memory.
+/// An engine over an in-memory table.
 pub(crate) struct Tsdb {
     store: Arc<dyn RowStore>,
     table: TableName,
@@ -42,7 +42,7 @@ impl Tsdb {
         }
     }
 
-    /// The same in another store, which has the table.
+    /// The same names over another store that has the table.
     #[allow(dead_code, reason = "not every test has two")]
     pub(crate) fn moved_to(self, store: Arc<dyn RowStore>) -> Self {
         Self { store, ..self }
@@ -73,7 +73,7 @@ impl Tsdb {
         )
     }
 
-    /// Writes a point as `/api/put` does: floats have 8 bytes.
+    /// Writes a point like `/api/put`: floats take 8 bytes.
     pub(crate) async fn put(&self, point: &Json) {
         let text = |json: &Json| json.as_str().unwrap().to_owned();
         let timestamp = Timestamp::from_opentsdb(point["timestamp"].as_i64().unwrap()).unwrap();

@@ -1,4 +1,4 @@
-//! Results as messages.
+//! Encodes expression results as messages.
 
 use std::iter::once;
 
@@ -9,7 +9,7 @@ use crate::grpc::query::frames::{blocks, frame_points, number, statistics_messag
 use oxtsdb_query::Statistics;
 use oxtsdb_query::expression::Series;
 
-/// The messages of a result, encoded one by one.
+/// The messages of a result, each encoded when the stream is polled.
 pub(super) fn messages(
     lists: Vec<(String, Vec<Series>)>,
     statistics: Statistics,

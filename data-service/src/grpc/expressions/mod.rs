@@ -1,4 +1,8 @@
-//! `DataService.QueryExpressions`.
+//! `DataService.QueryExpressions`: reads the inputs as sub-queries, evaluates expressions over them and streams the
+//! series of the requested outputs.
+//!
+//! The result is complete before its first message is sent, since an expression can refer to any input. Inputs and
+//! results are charged to the memory budget of the query until the last message is encoded.
 
 mod convert;
 mod frames;
@@ -23,26 +27,26 @@ use oxtsdb_query::{Engine, QueryError, QuerySpec, Statistics};
 
 use convert::Question;
 
-type Answer = BoxStream<'static, Result<QueryExpressionsResponse, Status>>;
+type Messages = BoxStream<'static, Result<QueryExpressionsResponse, Status>>;
 
-/// Answers expressions. The deadline of the call ends all of it, and so does a client that goes away.
+/// Evaluates expressions. The call's deadline and a disconnecting client cancel the query.
 pub(super) async fn query_expressions(
     engine: &Engine,
     request: Request<QueryExpressionsRequest>,
-) -> Result<Response<Answer>, Status> {
+) -> Result<Response<Messages>, Status> {
     let started = Instant::now();
     let context = context_of(&request);
     let request = request.into_inner();
-    let question = convert::question(&request, now_ms())?;
+    let query = convert::question(&request, now_ms())?;
     let table = engine.storage().table.to_string();
-    let spec = question.spec();
+    let spec = query.spec();
     let failed = |error: ExpressionError| of_expression(&error, &table);
     let admitted = engine
         .admit(context, spec.description(), spec.max_scanned_points)
         .await;
     let admitted = admitted.map_err(|error| failed(error.into()))?;
     let context = admitted.context().clone();
-    let evaluated = context.run(evaluated(engine, admitted, question, &spec)).await;
+    let evaluated = context.run(evaluated(engine, admitted, query, &spec)).await;
     let (lists, mut statistics, memory) = evaluated.map_err(failed)?;
     let points = lists
         .iter()
@@ -52,7 +56,7 @@ pub(super) async fn query_expressions(
     statistics.elapsed = started.elapsed();
     let messages = frames::messages(lists, statistics, &request);
     let messages = stream::iter(messages.map(Ok)).inspect(move |_| {
-        // Held until the last message is made.
+        // Held until the last message is encoded.
         let _ = &memory;
     });
     Ok(Response::new(result_stream(messages, engine, None)))
@@ -65,17 +69,17 @@ type Outputs = Vec<(String, Vec<Series>)>;
 async fn evaluated(
     engine: &Engine,
     mut admitted: Admitted,
-    question: Question,
+    query: Question,
     spec: &QuerySpec,
 ) -> Result<(Outputs, Statistics, Option<Held>), ExpressionError> {
-    let (inputs, statistics, held) = read(engine, &question, spec, &mut admitted).await?;
-    let quirks = question.quirks;
-    let range_ms = (question.start_ms, question.end_ms);
-    let outputs = question.outputs.clone();
+    let (inputs, statistics, held) = read(engine, &query, spec, &mut admitted).await?;
+    let quirks = query.quirks;
+    let range_ms = (query.start_ms, query.end_ms);
+    let outputs = query.outputs.clone();
     let compute = move |cancelled: &_| {
         let mut work = Work::new(quirks, range_ms, cancelled).holding(held);
-        let results = evaluate(&inputs, &question.formulas, &mut work)?;
-        let results = question.formulas.into_iter().zip(results);
+        let results = evaluate(&inputs, &query.formulas, &mut work)?;
+        let results = query.formulas.into_iter().zip(results);
         let mut series: HashMap<String, Outcome> = inputs
             .into_iter()
             .map(|input| (input.name, Ok(input.series)))
@@ -83,7 +87,7 @@ async fn evaluated(
             .collect();
         let mut lists: Outputs = Vec::with_capacity(outputs.len());
         for (place, name) in outputs.iter().enumerate() {
-            // A name can be requested more than once: all but the last time its series are copied.
+            // An output can be requested several times: all but the last one copy its series.
             let list = if outputs[place + 1..].contains(name) {
                 copied(series.get(name), &mut work)?
             } else {
@@ -102,7 +106,7 @@ async fn evaluated(
     Ok((lists, statistics, held))
 }
 
-/// A copy of series, which is counted before it is made.
+/// Copies series after charging the copy to the budget.
 fn copied(series: Option<&Outcome>, work: &mut Work<'_>) -> Result<Vec<Series>, ExpressionError> {
     let Some(series) = series else {
         return Ok(Vec::new());
@@ -112,20 +116,20 @@ fn copied(series: Option<&Outcome>, work: &mut Work<'_>) -> Result<Vec<Series>, 
     Ok(series.clone())
 }
 
-/// The series of the inputs. Inputs with the same shift are one query.
+/// Reads the series of the inputs. Inputs with the same time shift run as one query.
 async fn read(
     engine: &Engine,
-    question: &Question,
+    query: &Question,
     spec: &QuerySpec,
     admitted: &mut Admitted,
 ) -> Result<(Vec<Input>, Statistics, Held), QueryError> {
     let query_tags = run::query_tags(engine, &spec.sub_queries, admitted.context()).await?;
     let mut held = admitted.budget().hold(0)?;
     let mut by_shift: BTreeMap<i64, Vec<usize>> = BTreeMap::new();
-    for (place, input) in question.inputs.iter().enumerate() {
+    for (place, input) in query.inputs.iter().enumerate() {
         by_shift.entry(input.shift_ms).or_default().push(place);
     }
-    let mut found: Vec<Vec<Series>> = vec![Vec::new(); question.inputs.len()];
+    let mut found: Vec<Vec<Series>> = vec![Vec::new(); query.inputs.len()];
     let mut total = Statistics::default();
     for (shift_ms, places) in by_shift {
         let shifted = QuerySpec {
@@ -147,7 +151,7 @@ async fn read(
         total.bytes += part.statistics.bytes;
         total.add_read(part.statistics);
     }
-    let inputs = question.inputs.iter().zip(found).zip(query_tags);
+    let inputs = query.inputs.iter().zip(found).zip(query_tags);
     let input = |((input, series), query_tags): ((&convert::Asked, _), _)| Input {
         name: input.name.clone(),
         fill: input.fill,
@@ -157,7 +161,7 @@ async fn read(
     Ok((inputs.map(input).collect(), total, held))
 }
 
-/// Why expressions have no answer.
+/// The status of failed expressions.
 fn of_expression(error: &ExpressionError, table: &str) -> Status {
     use ExpressionError as E;
     let message = error.to_string();

@@ -25,7 +25,7 @@ use crate::test_stack::TestStack;
 
 const T: u32 = 1_356_998_400;
 
-/// `in` of hosts a and b, `out` of a, which has other instants and begins an hour earlier.
+/// `in` of hosts a and b, `out` of host a, which has other timestamps and starts an hour earlier.
 async fn stack() -> TestStack {
     let stack = TestStack::start().await;
     let points = [
@@ -126,15 +126,15 @@ fn request(expressions: Vec<Expression>) -> QueryExpressionsRequest {
 }
 
 async fn frames(stack: &TestStack, request: QueryExpressionsRequest) -> Result<Vec<Frame>, Status> {
-    let answer = query_expressions(&stack.service.engine, Request::new(request)).await?;
-    let responses: Vec<QueryExpressionsResponse> = answer.into_inner().try_collect().await?;
+    let response = query_expressions(&stack.service.engine, Request::new(request)).await?;
+    let responses: Vec<QueryExpressionsResponse> = response.into_inner().try_collect().await?;
     Ok(responses
         .into_iter()
         .map(|response| response.frame.unwrap())
         .collect())
 }
 
-/// Each series in a line: output, alias or host, values as `second:value`.
+/// One line for each series: output, alias or host, values as `second:value`.
 async fn lines(stack: &TestStack, request: QueryExpressionsRequest) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for frame in frames(stack, request).await.unwrap() {
@@ -163,7 +163,7 @@ async fn lines(stack: &TestStack, request: QueryExpressionsRequest) -> Vec<Strin
 }
 
 #[tokio::test]
-async fn an_output_has_its_series_with_their_points_and_is_then_done() {
+async fn an_output_is_its_series_with_points_then_done() {
     let stack = stack().await;
     let request = QueryExpressionsRequest {
         outputs: vec!["e".to_owned(), "b".to_owned()],
@@ -207,7 +207,7 @@ async fn an_output_has_its_series_with_their_points_and_is_then_done() {
 }
 
 #[tokio::test]
-async fn arithmetic_joins_by_tags_and_by_time() {
+async fn arithmetic_joins_by_tags_and_time() {
     let stack = stack().await;
     let joined = |name: &str, join: Join| Expression {
         body: Some(Body::Arithmetic(Arithmetic {
@@ -243,7 +243,7 @@ async fn arithmetic_joins_by_tags_and_by_time() {
 }
 
 #[tokio::test]
-async fn functions_work_on_lists_of_series() {
+async fn functions_take_lists_of_series() {
     let stack = stack().await;
     let time = prost_types::Duration {
         seconds: 10,
@@ -280,7 +280,7 @@ async fn functions_work_on_lists_of_series() {
 }
 
 #[tokio::test]
-async fn an_input_can_be_of_an_earlier_time() {
+async fn inputs_can_be_shifted_in_time() {
     let stack = stack().await;
     let mut request = request(vec![arithmetic("more", "b - before")]);
     request.inputs.push(Input {
@@ -295,9 +295,9 @@ async fn an_input_can_be_of_an_earlier_time() {
     assert_eq!(lines(&stack, request).await, expected);
 }
 
-/// Each oddity with an example.
+/// Each quirk with an example.
 #[tokio::test]
-async fn oddities_are_there_on_request() {
+async fn applies_quirks_on_request() {
     let stack = stack().await;
     let average = MovingAverage {
         window: Some(Window::Values(2)),
@@ -312,7 +312,7 @@ async fn oddities_are_there_on_request() {
                 "e b 0:10.0 10:-20.0 20:0.0 25:0.0",
             ],
         ),
-        // A nested expression gives its next value, and `x` has none at 25 s.
+        // A nested expression returns its next value, and `x` has none at 25 s.
         (
             vec![arithmetic("e", "b - x"), arithmetic("x", "a")],
             vec![
@@ -388,306 +388,5 @@ async fn joined_series_have_the_tags_of_one_operand_on_request() {
     assert_eq!(hosts(lines(&stack, odd).await), ["e a", "e "]);
 }
 
-#[tokio::test]
-async fn refusals_name_their_field() {
-    let stack = stack().await;
-    let one = || request(vec![arithmetic("e", "a + b")]);
-    let with = |expression: Expression| request(vec![expression]);
-    let shifted = |seconds: i64| {
-        let mut request = one();
-        request.inputs[1].shift = Some(prost_types::Duration { seconds, nanos: 0 });
-        request
-    };
-    let renamed = |name: &str| {
-        let mut request = one();
-        request.inputs[0].name = name.to_owned();
-        request
-    };
-    let average =
-        |window: Option<Window>| function("e", &["a"], Kind::MovingAverage(MovingAverage { window }));
-    let join = Arithmetic {
-        text: "a".to_owned(),
-        join: Some(Join {
-            operator: 7,
-            ..Join::default()
-        }),
-    };
-    let joined = Expression {
-        body: Some(Body::Arithmetic(join)),
-        ..arithmetic("e", "")
-    };
-    let no_query = |mut request: QueryExpressionsRequest| {
-        request.inputs[1].query = None;
-        request
-    };
-    for (request, field, description) in [
-        (
-            QueryExpressionsRequest { range: None, ..one() },
-            "range",
-            "is missing",
-        ),
-        (
-            QueryExpressionsRequest {
-                inputs: Vec::new(),
-                ..one()
-            },
-            "inputs",
-            "has 0 items, expected 1 to 50",
-        ),
-        (
-            QueryExpressionsRequest {
-                expressions: vec![arithmetic("e", "a"); 51],
-                ..one()
-            },
-            "expressions",
-            "has 51 items, at most 50 are allowed",
-        ),
-        (
-            QueryExpressionsRequest {
-                outputs: vec!["z".to_owned()],
-                ..one()
-            },
-            "outputs[0]",
-            "is `z`, expected the name of an input or of an expression",
-        ),
-        (
-            renamed(""),
-            "inputs[0].name",
-            "is ``, expected 1 to 100 ASCII letters, digits and `_`",
-        ),
-        (
-            renamed("é"),
-            "inputs[0].name",
-            "is `é`, expected 1 to 100 ASCII letters, digits and `_`",
-        ),
-        (
-            renamed("7"),
-            "inputs[0].name",
-            "is `7`, which is a number or a word of arithmetic",
-        ),
-        (
-            renamed("and"),
-            "inputs[0].name",
-            "is `and`, which is a number or a word of arithmetic",
-        ),
-        (renamed("b"), "inputs[1].name", "is `b`, which another one has"),
-        (
-            with(arithmetic("a", "b")),
-            "expressions[0].name",
-            "is `a`, which another one has",
-        ),
-        (no_query(one()), "inputs[1].query", "is missing"),
-        (
-            shifted(0),
-            "inputs[1].shift",
-            "is 0 s 0 ns, expected at least 1 ms",
-        ),
-        (
-            shifted(2_000_000_000),
-            "inputs[1].shift",
-            "is 2000000000000 ms, which is before 1970 from a start at 1356998400000 ms",
-        ),
-        (
-            with(Expression {
-                body: None,
-                ..arithmetic("e", "")
-            }),
-            "expressions[0]",
-            "has no body, expected arithmetic or function",
-        ),
-        (
-            with(arithmetic("e", "a +")),
-            "expressions[0].arithmetic.text",
-            "parsing error at 4 in 'a +', expected a number, a name or `(`",
-        ),
-        (
-            with(arithmetic("e", "1")),
-            "expressions[0].arithmetic.text",
-            "has no name of an input or of an expression",
-        ),
-        (
-            with(arithmetic("e", "a + z")),
-            "expressions[0].arithmetic.text",
-            "has `z`, which is no name of an input or of an expression",
-        ),
-        (
-            with(joined),
-            "expressions[0].arithmetic.join.operator",
-            "is 7, expected one of the named values",
-        ),
-        (
-            with(arithmetic("e", "e")),
-            "expressions[0]",
-            "uses itself, or expressions that do",
-        ),
-        (
-            with(function("e", &[], Kind::Absolute(Absolute {}))),
-            "expressions[0].function.of",
-            "has 0 items, expected 1 to 26",
-        ),
-        (
-            with(function("e", &["a", "z"], Kind::Absolute(Absolute {}))),
-            "expressions[0].function.of[1]",
-            "is `z`, expected the name of an input or of an expression",
-        ),
-        (
-            with(function_of_none()),
-            "expressions[0].function",
-            "has no function, expected one of its kinds",
-        ),
-        (
-            with(function("e", &["a"], Kind::Scale(f64::NAN))),
-            "expressions[0].function.scale",
-            "is NaN, expected a finite number",
-        ),
-        (
-            with(function("e", &["a"], Kind::Alias(String::new()))),
-            "expressions[0].function.alias",
-            "is empty",
-        ),
-        (
-            with(function("e", &["a"], Kind::HighestMax(0))),
-            "expressions[0].function.highest_max",
-            "is 0, expected at least 1",
-        ),
-        (
-            with(function("e", &["a"], Kind::HighestCurrent(0))),
-            "expressions[0].function.highest_current",
-            "is 0, expected at least 1",
-        ),
-        (
-            with(average(None)),
-            "expressions[0].function.moving_average",
-            "has no window, expected values or time",
-        ),
-        (
-            with(average(Some(Window::Values(0)))),
-            "expressions[0].function.moving_average.values",
-            "is 0, expected at least 1",
-        ),
-    ] {
-        let status = frames(&stack, request).await.unwrap_err();
-        let details = status.get_error_details();
-        let violation = &details.bad_request().unwrap().field_violations[0];
-        assert_eq!(
-            (violation.field.as_str(), violation.description.as_str()),
-            (field, description)
-        );
-    }
-}
-
-#[tokio::test]
-async fn what_goes_wrong_while_reading_ends_it() {
-    let stack = stack().await;
-    let mut unknown = request(vec![arithmetic("e", "a")]);
-    unknown.inputs[0] = input("a", "nope");
-    let status = frames(&stack, unknown).await.unwrap_err();
-    assert_eq!(reason_of(&status), Some(ErrorReason::NameNotFound));
-    let small = QueryExpressionsRequest {
-        max_scanned_points: 3,
-        ..request(vec![arithmetic("e", "a")])
-    };
-    let status = frames(&stack, small).await.unwrap_err();
-    assert_eq!(reason_of(&status), Some(ErrorReason::QueryTooLarge));
-}
-
-#[tokio::test]
-async fn damaged_rows_are_left_out_and_told() {
-    let stack = stack().await;
-    let mut batch = oxtsdb_row_store::WriteBatch::new("tsdb".parse().unwrap());
-    let family = batch.family("t");
-    // The hour of `in`, host a.
-    let key = [
-        0, 0, 1, 0x50, 0xe2, 0x27, 0x00, 0, 0, 1, 0, 0, 1, 0, 0, 2, 0, 0, 2,
-    ];
-    // Flags of 4 bytes, in the resolution whose flags are trusted; the value has 2.
-    batch.row(&key).put(family, &[0xf0, 0, 0, 0x03], &[1, 2]);
-    stack.store.write(batch).await.unwrap();
-    let asked = request(vec![arithmetic("e", "a + b")]);
-    let status = frames(&stack, asked.clone()).await.unwrap_err();
-    assert_eq!(reason_of(&status), Some(ErrorReason::CorruptCell));
-    let skipping = QueryExpressionsRequest {
-        skip_damaged_rows: true,
-        ..asked
-    };
-    let frames = frames(&stack, skipping).await.unwrap();
-    let Some(Frame::Statistics(statistics)) = frames.last() else {
-        panic!("{frames:?}")
-    };
-    assert_eq!((statistics.damaged_rows, statistics.damaged.len()), (1, 1));
-}
-
-#[tokio::test]
-async fn copies_of_an_output_hold_memory() {
-    let mut settings = DataSettings::default();
-    settings.queries.query_max_memory_mib = Some(1);
-    let stack = TestStack::with(settings, UidSettings::default()).await;
-    let point = |second: u32| NewPoint {
-        metric: "in",
-        tags: &[("host", "a")],
-        timestamp: Timestamp::from_seconds(T + second),
-        value: Value::Int(second.into()),
-    };
-    let points: Vec<_> = (0..2000).map(point).collect();
-    stack.service.writer.write(&points, None).await.unwrap();
-    let asked = |times: usize| QueryExpressionsRequest {
-        inputs: vec![input("a", "in")],
-        outputs: vec!["a".to_owned(); times],
-        ..request(Vec::new())
-    };
-    let twice = frames(&stack, asked(2)).await.unwrap();
-    let points_of = |place: u32| -> usize {
-        let points = twice.iter().filter_map(|frame| match frame {
-            Frame::Points(points) if points.series == place => Some(points.int_values.len()),
-            _ => None,
-        });
-        points.sum()
-    };
-    assert_eq!((points_of(0), points_of(1)), (2000, 2000));
-    let status = frames(&stack, asked(100)).await.unwrap_err();
-    assert_eq!(reason_of(&status), Some(ErrorReason::QueryTooLarge), "{status}");
-    assert!(status.message().contains("--query-max-memory-mib"), "{status}");
-}
-
-#[tokio::test]
-async fn the_query_time_out_is_named() {
-    let mut settings = DataSettings::default();
-    settings.queries.max_concurrent_queries = 1;
-    settings.queries.query_timeout_seconds = 1;
-    let stack = TestStack::with(settings, UidSettings::default()).await;
-    let running = stack
-        .service
-        .engine
-        .admit(
-            oxtsdb_query::RequestContext::local(None),
-            oxtsdb_query::context::running::QueryDescription::default(),
-            None,
-        )
-        .await;
-    let request = request(vec![arithmetic("e", "a + b")]);
-    let request = QueryExpressionsRequest {
-        inputs: request
-            .inputs
-            .into_iter()
-            .map(|input| Input {
-                query: input.query.map(|mut query| {
-                    if let Some(Source::Metric(source)) = &mut query.source {
-                        source.filters.clear();
-                    }
-                    query
-                }),
-                ..input
-            })
-            .collect(),
-        ..request
-    };
-    let status = frames(&stack, request).await.unwrap_err();
-    assert_eq!(
-        (status.code(), status.message()),
-        (
-            Code::DeadlineExceeded,
-            "query was not answered within 1 s, the limit of --query-timeout-seconds"
-        )
-    );
-    drop(running);
-}
+mod failures;
+mod rejections;

@@ -18,7 +18,7 @@ fn ms(value: i64) -> Timestamp {
     Timestamp::from_millis(value).unwrap()
 }
 
-/// Points of two hosts, so many milliseconds before now; the engine over them.
+/// An engine over points of two hosts shortly before `now_ms`.
 async fn engine(now_ms: i64) -> (TestStack, Engine) {
     let stack = TestStack::start().await;
     for (host, ago_ms, value) in [
@@ -86,7 +86,7 @@ fn metric() -> Target {
     }
 }
 
-async fn ask(engine: &Engine, targets: Vec<Target>, hours: i64) -> Result<QueryLastResponse, Status> {
+async fn run(engine: &Engine, targets: Vec<Target>, hours: i64) -> Result<QueryLastResponse, Status> {
     let look_back = Some(prost_types::Duration {
         seconds: hours * 3600,
         nanos: 0,
@@ -121,7 +121,7 @@ fn ints(response: &QueryLastResponse) -> Vec<(u32, i64)> {
 }
 
 #[tokio::test]
-async fn the_newest_point_of_each_series_is_found() {
+async fn finds_the_newest_point_of_each_series() {
     let now_ms = now_ms();
     let (_stack, engine) = engine(now_ms).await;
     let targets = || {
@@ -132,18 +132,18 @@ async fn the_newest_point_of_each_series_is_found() {
             tsuid(&[0, 0, 1, 0, 0, 1, 0, 0, 2]),
         ]
     };
-    let day = ask(&engine, targets(), 24).await.unwrap();
+    let day = run(&engine, targets(), 24).await.unwrap();
     assert_eq!(ints(&day), [(0, 2), (1, 5), (2, 2), (2, 5), (3, 5)]);
     assert_eq!(day.points[0].timestamp_ms, now_ms - 3 * HOUR_MS);
     let name = day.points[3].name.as_ref().unwrap();
     assert_eq!((name.metric.as_str(), name.tags[0].value.as_str()), ("m", "b"));
-    // What lies before the look-back does not count.
-    let hour = ask(&engine, targets(), 1).await.unwrap();
+    // Points before the look-back are not found.
+    let hour = run(&engine, targets(), 1).await.unwrap();
     assert_eq!(ints(&hour), [(1, 5), (2, 5), (3, 5)]);
 }
 
 #[tokio::test]
-async fn few_series_of_a_metric_are_found_by_their_keys() {
+async fn finds_few_series_of_a_metric_by_their_keys() {
     let now_ms = now_ms();
     let (stack, without_index) = engine(now_ms).await;
     for host in 0..40 {
@@ -170,20 +170,20 @@ async fn few_series_of_a_metric_are_found_by_their_keys() {
         }
         target
     };
-    for (pattern, series) in [("^(a|b)$", 2), ("^web1.$", 10), ("^web17|a$", 2), ("nobody", 0)] {
-        let with = ask(&stack.service.engine, vec![filtered(pattern)], 24)
+    for (pattern, series) in [("^(a|b)$", 2), ("^web1.$", 10), ("^web17|a$", 2), ("nosuch", 0)] {
+        let with = run(&stack.service.engine, vec![filtered(pattern)], 24)
             .await
             .unwrap();
         assert_eq!(with.points.len(), series, "{pattern}");
-        let without = ask(&without_index, vec![filtered(pattern)], 24).await.unwrap();
+        let without = run(&without_index, vec![filtered(pattern)], 24).await.unwrap();
         assert_eq!(with, without, "{pattern}");
     }
 }
 
 #[tokio::test]
-async fn a_target_that_fails_leaves_the_others() {
+async fn a_failed_target_does_not_affect_others() {
     let (_stack, engine) = engine(now_ms()).await;
-    let response = ask(&engine, vec![named("nope"), named("b"), tsuid(&[1, 2])], 1)
+    let response = run(&engine, vec![named("nope"), named("b"), tsuid(&[1, 2])], 1)
         .await
         .unwrap();
     assert_eq!(ints(&response), [(1, 5)]);
@@ -202,25 +202,25 @@ async fn a_target_that_fails_leaves_the_others() {
 }
 
 #[tokio::test]
-async fn requests_out_of_range_are_refused() {
+async fn rejects_out_of_range_requests() {
     let (_stack, engine) = engine(now_ms()).await;
     let message = |result: Result<QueryLastResponse, Status>| result.unwrap_err().message().to_owned();
     assert_eq!(
-        message(ask(&engine, Vec::new(), 1).await),
+        message(run(&engine, Vec::new(), 1).await),
         "targets: has 0 items, expected 1 to 1000"
     );
     assert_eq!(
-        message(ask(&engine, vec![metric()], 367 * 24).await),
+        message(run(&engine, vec![metric()], 367 * 24).await),
         "look_back: is 31708800 s, at most 366 days are allowed"
     );
     assert_eq!(
-        message(ask(&engine, vec![Target::default()], 1).await),
+        message(run(&engine, vec![Target::default()], 1).await),
         "targets[0]: is empty, expected series or metric"
     );
 }
 
 #[tokio::test]
-async fn points_hold_memory_until_they_are_sent() {
+async fn points_hold_memory_until_sent() {
     let (stack, _) = engine(now_ms()).await;
     let engine = |bytes| {
         let uids = stack.service.uids.clone();
@@ -238,9 +238,9 @@ async fn points_hold_memory_until_they_are_sent() {
         )
     };
     let targets = || vec![named("a"), named("b")];
-    let response = ask(&engine(2 * 640), targets(), 24).await.unwrap();
+    let response = run(&engine(2 * 640), targets(), 24).await.unwrap();
     assert_eq!(response.points.len(), 2);
-    let status = ask(&engine(639), targets(), 24).await.unwrap_err();
+    let status = run(&engine(639), targets(), 24).await.unwrap_err();
     assert_eq!(
         status.message(),
         "query needs more than 639 bytes of memory, the limit of --query-max-memory-mib"
@@ -275,7 +275,7 @@ async fn sends_no_message_above_one_mib() {
 }
 
 #[tokio::test]
-async fn the_query_time_out_is_named() {
+async fn names_the_query_timeout() {
     let mut settings = DataSettings::default();
     settings.queries.max_concurrent_queries = 1;
     settings.queries.query_timeout_seconds = 1;
@@ -289,7 +289,7 @@ async fn the_query_time_out_is_named() {
         )
         .await
         .unwrap();
-    let status = ask(engine, vec![metric()], 1).await.unwrap_err();
+    let status = run(engine, vec![metric()], 1).await.unwrap_err();
     assert_eq!(
         (status.code(), status.message()),
         (

@@ -1,6 +1,6 @@
-//! Aggregators of the contract.
+//! Converts aggregators of the contract.
 //!
-//! The names of functions are OpenTSDB's, in upper case: there is no table of them here. A percentile is the
+//! Functions have OpenTSDB's names in upper case, so this module needs no table of them. A percentile is the
 //! aggregator with the same rank and estimator.
 
 use oxtsdb_proto::data::v1::aggregator::Kind;
@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn every_function_is_an_aggregator_and_every_aggregator_is_in_the_contract() {
+    fn functions_and_aggregators_match_one_to_one() {
         let functions = (1..).map_while(|number| AggregateFunction::try_from(number).ok());
         let functions = functions.map(of_function);
         let percentile = |rank: &f64, estimator| AggregatorMessage {

@@ -1,4 +1,4 @@
-//! Results as messages.
+//! Encodes query results as messages.
 
 use std::iter::once;
 use std::ops::Range;
@@ -12,10 +12,10 @@ use oxtsdb_proto::data::v1::{DeltaTimestamps, QueryRequest, QueryResponse, query
 use oxtsdb_query::exec::statistics::DamagedRow;
 use oxtsdb_query::{Frame, Group, Number, Points, Statistics, Values};
 
-/// Points in a message, unless the request says otherwise.
+/// Points in a message, unless the request sets another number.
 const FRAME_POINTS: u32 = 4096;
 
-/// Points in a message at most: 1 MiB of them, which every client reads.
+/// Most points in a message: 1 MiB, which every client accepts.
 const MAX_FRAME_POINTS: u32 = 65_536;
 
 /// How the result of a request is encoded.
@@ -38,7 +38,7 @@ impl Encoder {
         }
     }
 
-    /// The messages of a frame; those of a group are made one by one.
+    /// The messages of a frame; those of a group are encoded when the stream is polled.
     pub(super) fn frames(&self, frame: Frame) -> Messages {
         match frame {
             Frame::Group(group) => self.group(group),
@@ -88,7 +88,7 @@ impl Encoder {
     }
 }
 
-/// Points in a message, for what a request says; 0: the default.
+/// Points in a message for the number that a request sets; 0: the default.
 pub(in crate::grpc) fn frame_points(requested: u32) -> usize {
     let points = match requested {
         0 => FRAME_POINTS,
@@ -97,7 +97,7 @@ pub(in crate::grpc) fn frame_points(requested: u32) -> usize {
     points as usize
 }
 
-/// The points of a series, cut into messages that are made one by one.
+/// The points of a series, split into messages that are encoded one by one.
 pub(in crate::grpc) fn blocks(
     series: u32,
     points: Points,
@@ -115,12 +115,12 @@ fn message(frame: FrameMessage) -> QueryResponse {
     QueryResponse { frame: Some(frame) }
 }
 
-/// Counts in an answer are below 2^32: each has cost memory.
+/// Counts in a result fit in 32 bits, because each counted item takes memory.
 pub(in crate::grpc) fn number(count: usize) -> u32 {
     u32::try_from(count).unwrap_or(u32::MAX)
 }
 
-/// The points from a place on that go into one message: they have one type, and are not too many.
+/// The points from `from` on that fit in one message: they have one type, and at most `most` of them.
 fn next_block(points: &Points, from: usize, most: usize) -> Option<Range<usize>> {
     let end = points.len().min(from.saturating_add(most));
     if from >= end {
@@ -174,7 +174,7 @@ fn points_message(
     }
 }
 
-/// Timestamps as a first one and differences.
+/// Timestamps as a first value and deltas.
 fn deltas(times_ms: &[i64]) -> DeltaTimestamps {
     DeltaTimestamps {
         first: times_ms.first().copied().unwrap_or_default(),
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn a_block_has_one_type_of_value() {
+    fn a_block_has_values_of_one_type() {
         let values = [
             Number::Int(1),
             Number::Int(2),
@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn a_group_without_points_is_its_series_alone() {
+    fn a_group_without_points_is_only_its_series() {
         assert!(blocks(0, Points::default()).is_empty());
     }
 }

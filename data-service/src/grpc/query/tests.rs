@@ -103,7 +103,7 @@ async fn run_with(engine: &Engine, request: Request<QueryRequest>) -> Result<Vec
 }
 
 #[tokio::test]
-async fn a_group_has_its_series_then_its_points_then_the_question_is_done() {
+async fn a_sub_query_is_series_then_points_then_done() {
     let stack = stack().await;
     let request = QueryRequest {
         frame_points: 60,
@@ -139,7 +139,7 @@ async fn a_group_has_its_series_then_its_points_then_the_question_is_done() {
 }
 
 #[tokio::test]
-async fn every_series_by_itself_is_a_group() {
+async fn aggregator_none_returns_each_series() {
     let stack = stack().await;
     let frames = run(&engine(&stack), request("sys.cpu.nice", AggregateFunction::None))
         .await
@@ -156,7 +156,7 @@ async fn every_series_by_itself_is_a_group() {
 }
 
 #[tokio::test]
-async fn an_unknown_metric_is_not_found() {
+async fn unknown_metrics_are_not_found() {
     let stack = stack().await;
     let status = run(&engine(&stack), request("nope", AggregateFunction::Sum))
         .await
@@ -167,7 +167,7 @@ async fn an_unknown_metric_is_not_found() {
 }
 
 #[tokio::test]
-async fn a_query_that_reads_too_much_is_refused() {
+async fn rejects_queries_above_the_point_limit() {
     let stack = stack().await;
     let request = QueryRequest {
         max_scanned_points: 999,
@@ -183,7 +183,7 @@ async fn a_query_that_reads_too_much_is_refused() {
 }
 
 #[tokio::test]
-async fn a_deadline_ends_a_query_whose_store_is_stuck() {
+async fn the_deadline_cancels_a_query_on_a_stuck_store() {
     let stack = stack().await;
     let (store, _) = Stuck::over(stack.store.clone());
     let mut request = Request::new(request("sys.cpu.nice", AggregateFunction::Sum));
@@ -196,17 +196,17 @@ async fn a_deadline_ends_a_query_whose_store_is_stuck() {
 }
 
 #[tokio::test]
-async fn a_client_that_goes_away_ends_the_scan() {
+async fn a_disconnecting_client_cancels_the_scan() {
     let stack = stack().await;
     let (store, mut open_scans) = Stuck::over(stack.store.clone());
     let engine = engine_over(&stack, store);
-    let answer = query(
+    let response = query(
         &engine,
         Request::new(request("sys.cpu.nice", AggregateFunction::Sum)),
     )
     .unwrap();
     open_scans.wait_for(|open| *open > 0).await.unwrap();
-    drop(answer);
+    drop(response);
     open_scans.wait_for(|open| *open == 0).await.unwrap();
 }
 
@@ -216,8 +216,8 @@ async fn lists_and_cancels_a_running_query() {
     let (store, mut open_scans) = Stuck::over(stack.store.clone());
     let engine = engine_over(&stack, store);
     assert!(running::list(&engine).queries.is_empty());
-    let asked = Request::new(request("sys.cpu.nice", AggregateFunction::Sum));
-    let answer = query(&engine, asked).unwrap().into_inner();
+    let request = Request::new(request("sys.cpu.nice", AggregateFunction::Sum));
+    let response = query(&engine, request).unwrap().into_inner();
     open_scans.wait_for(|open| *open > 0).await.unwrap();
 
     let listed = running::list(&engine).queries;
@@ -232,7 +232,7 @@ async fn lists_and_cancels_a_running_query() {
     assert_eq!(reason_of(&unknown), Some(ErrorReason::QueryNotFound));
 
     running::cancel(&engine, &CancelQueryRequest { id }).unwrap();
-    let status = answer.try_collect::<Vec<_>>().await.unwrap_err();
+    let status = response.try_collect::<Vec<_>>().await.unwrap_err();
     assert_eq!(status.code(), Code::Aborted);
     assert_eq!(reason_of(&status), Some(ErrorReason::QueryCancelled));
     open_scans.wait_for(|open| *open == 0).await.unwrap();
@@ -240,7 +240,7 @@ async fn lists_and_cancels_a_running_query() {
 }
 
 #[tokio::test]
-async fn a_damaged_cell_is_named() {
+async fn reports_or_skips_a_damaged_cell() {
     let stack = stack().await;
     let mut batch = oxtsdb_row_store::WriteBatch::new("tsdb".parse().unwrap());
     let family = batch.family("t");
@@ -250,10 +250,10 @@ async fn a_damaged_cell_is_named() {
     // Flags of 4 bytes, in the resolution whose flags are trusted; the value has 2.
     batch.row(&key).put(family, &[0xf0, 0, 0, 0x03], &[1, 2]);
     stack.store.write(batch).await.unwrap();
-    let asked = || request("sys.cpu.nice", AggregateFunction::None);
+    let whole = || request("sys.cpu.nice", AggregateFunction::None);
     let skipping = QueryRequest {
         skip_damaged_rows: true,
-        ..asked()
+        ..whole()
     };
     let frames = run(&engine(&stack), skipping).await.unwrap();
     let Some(Frame::Statistics(statistics)) = frames.last() else {
@@ -265,9 +265,9 @@ async fn a_damaged_cell_is_named() {
     let start = time_range::Start::StartMs(i64::from(T) * 1000);
     assert_eq!(damaged.range.as_ref().unwrap().start, Some(start));
     let series = frames.iter().filter(|frame| matches!(frame, Frame::Series(_)));
-    assert_eq!(series.count(), 9, "the others are told");
+    assert_eq!(series.count(), 9, "the other series are returned");
 
-    let status = run(&engine(&stack), asked()).await.unwrap_err();
+    let status = run(&engine(&stack), whole()).await.unwrap_err();
     assert_eq!(status.code(), Code::DataLoss);
     assert_eq!(reason_of(&status), Some(ErrorReason::CorruptCell));
     assert!(

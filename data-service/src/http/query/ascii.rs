@@ -1,11 +1,12 @@
-//! `/q` in its ascii form: a line for each point.
+//! `/q` in its ascii form: one line for each point.
 //!
 //! ```text
 //!   m 1356998400 18 host=web01 dc=lga
 //! ```
 //!
-//! The query string is that of `/api/query`, and `tz` is the zone of its dates. Points around the range are
-//! printed too, as far as they are read: graphs are cut when they are drawn. These forms are refused.
+//! The query string is that of `/api/query`; `tz` is the time zone of its dates. Points around the range are
+//! printed too, as far as the scan reads them, because OpenTSDB clips them only when it draws. Graphs are not
+//! implemented: requests for them are rejected.
 //!
 //! Source: OpenTSDB 2.4, `GraphHandler.respondAsciiQuery`.
 
@@ -25,7 +26,7 @@ use crate::http::reply::Reply;
 use oxtsdb_query::language::time::{find_zone, now_ms};
 use oxtsdb_query::{Engine, Group, Number, QueryError, QuerySpec, RequestContext};
 
-/// GET. Errors are pages for people.
+/// GET. Errors are HTML pages.
 pub(crate) async fn get(request: ApiRequest<'_>) -> Result<Reply, HttpError> {
     let ApiRequest {
         parts,
@@ -34,7 +35,7 @@ pub(crate) async fn get(request: ApiRequest<'_>) -> Result<Reply, HttpError> {
         ..
     } = request;
     Ok(
-        match answer(&parts.engine, parts.query_rules, context, parameters).await {
+        match run(&parts.engine, parts.query_rules, context, parameters).await {
             Ok(text) => Reply::text(text),
             Err(error) => {
                 let title = error.status.canonical_reason().unwrap_or("Error");
@@ -44,7 +45,7 @@ pub(crate) async fn get(request: ApiRequest<'_>) -> Result<Reply, HttpError> {
     )
 }
 
-async fn answer(
+async fn run(
     engine: &Engine,
     rules: QueryRules,
     request: RequestContext,
@@ -58,17 +59,17 @@ async fn answer(
         Some(name) => find_zone(name).map_err(|error| HttpError::bad_request(error.to_string()))?,
         None => TimeZone::UTC,
     };
-    let question = parse::from_parameters(parameters, rules, &zone, now_ms())?;
+    let query = parse::from_parameters(parameters, rules, &zone, now_ms())?;
     let spec = QuerySpec {
         with_surroundings: true,
-        ..question.spec
+        ..query.spec
     };
     let of_query = |error: QueryError| failure::of_query(&error);
-    let answer = engine.collect(spec, request).await.map_err(of_query)?;
+    let collected = engine.collect(spec, request).await.map_err(of_query)?;
     let render = move || {
         let mut body = BodyWriter::new();
-        body.hold_of(answer.held.budget())?;
-        for group in &answer.groups {
+        body.hold_of(collected.held.budget())?;
+        for group in &collected.groups {
             write(&mut body, group)?;
         }
         body.finish()

@@ -1,7 +1,7 @@
-//! Bounds of JSON bodies: few bytes of a body can become hundreds in memory.
+//! Limits the number of values in a JSON body, because a few bytes of JSON can take hundreds in memory.
 //!
-//! [`count_checked`] bounds all that a body holds before it is parsed: lists within lists, maps, unknown
-//! fields. [`FirstOf`] bounds a list whose elements are large.
+//! [`count_checked`] limits all values of a body before it is parsed: nested lists, maps, unknown fields.
+//! [`FirstOf`] limits a list whose elements are large.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -13,11 +13,11 @@ use serde::{Deserialize, Serialize, Serializer};
 
 use crate::http::error::HttpError;
 
-/// Values in the body of a query: elements of arrays, and members of objects. At some 100 bytes each they
-/// take 50 MiB. A thousand sub-queries with a hundred tags each have a fifth of it.
+/// Most values in the body of a query: elements of arrays and members of objects. At about 100 bytes each they
+/// take 50 MiB. A thousand sub-queries with a hundred tags each have a fifth of them.
 const MAX_VALUES: usize = 500_000;
 
-/// Counts the values of a body, and rejects too many of them.
+/// Counts the values of a body and rejects more than [`MAX_VALUES`].
 pub(crate) fn count_checked(content: &[u8]) -> Result<usize, HttpError> {
     let values = count_values(content, MAX_VALUES);
     if values <= MAX_VALUES {
@@ -28,21 +28,21 @@ pub(crate) fn count_checked(content: &[u8]) -> Result<usize, HttpError> {
     )))
 }
 
-/// How many values a JSON text has; counting ends behind `limit`. Of what is no JSON, any number.
+/// The number of values in a JSON text; counting stops above `limit`. For other bytes the number is arbitrary.
 fn count_values(content: &[u8], limit: usize) -> usize {
     let mut count = 0;
     let mut rest = content;
     while !rest.is_empty() && count <= limit {
         let text = memchr::memchr(b'"', rest).unwrap_or(rest.len());
         let (plain, behind) = rest.split_at(text);
-        // Each value but the first of an array or object has a comma in front of it.
+        // A comma precedes each value but the first of an array or object.
         count += memchr3_iter(b',', b'[', b'{', plain).count();
         rest = behind_text(behind);
     }
     count
 }
 
-/// What is behind the text with which the bytes begin.
+/// The bytes after the string at their start.
 fn behind_text(bytes: &[u8]) -> &[u8] {
     let mut rest = bytes.get(1..).unwrap_or_default();
     while let Some(place) = memchr2(b'"', b'\\', rest) {
@@ -56,12 +56,12 @@ fn behind_text(bytes: &[u8]) -> &[u8] {
     &[]
 }
 
-/// The first `MAX` elements of an array. The others are counted and not kept: `{}` has 3 bytes in a
-/// body, and some hundred in memory.
+/// The first `MAX` elements of an array. Further elements are counted and dropped: `{},` has 3 bytes in a body
+/// and takes about a hundred in memory.
 #[derive(Clone, Debug)]
 pub(super) struct FirstOf<T, const MAX: usize> {
     pub(super) kept: Vec<T>,
-    /// Of all elements.
+    /// Number of all elements.
     pub(super) count: usize,
 }
 
@@ -134,7 +134,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_beyond_a_bound_is_counted_and_not_kept() {
+    fn counts_and_drops_elements_beyond_the_limit() {
         for (text, kept, count) in [("[]", 0, 0), ("[1,2,3]", 3, 3), (r#"[1,2,3,{"a":[4]},5]"#, 3, 5)] {
             let first: FirstOf<u8, 3> = serde_json::from_str(text).unwrap();
             assert_eq!((first.kept.len(), first.count), (kept, count), "{text}");
@@ -142,22 +142,22 @@ mod tests {
     }
 
     #[test]
-    fn values_are_counted_wherever_they_are() {
+    fn counts_nested_values() {
         let count = |text: &str| count_values(text.as_bytes(), usize::MAX);
         assert_eq!(count(r#"{"a":[1,2,{"b":3,"c":[]}],"d":4}"#), 8);
         assert_eq!(count("[{},{},{}]"), 6);
-        // Not what is within a text.
+        // Separators within strings do not count.
         assert_eq!(count(r#"["a,b","{[\",\\",","]"#), 3);
         assert_eq!(count(r#"["not closed,,,"#), 1);
         assert_eq!(
             count_values(b"[1,2,3,4,5] {\"\":{},\"\":{}}", 3),
             6,
-            "it ends early"
+            "counting stops above the limit"
         );
     }
 
     #[test]
-    fn a_body_has_a_largest_number_of_values() {
+    fn rejects_bodies_with_too_many_values() {
         let body = |values: usize| format!("[{}]", vec!["\"\""; values].join(","));
         assert_eq!(count_checked(body(MAX_VALUES).as_bytes()).unwrap(), MAX_VALUES);
         let error = count_checked(body(MAX_VALUES + 1).as_bytes()).unwrap_err();
@@ -166,7 +166,7 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn any_bytes_are_counted(bytes: Vec<u8>) {
+        fn counts_arbitrary_bytes(bytes: Vec<u8>) {
             count_values(&bytes, usize::MAX);
         }
     }

@@ -1,4 +1,4 @@
-//! Queries that have no answer, in OpenTSDB's words where it has any.
+//! Maps query errors to HTTP responses, with OpenTSDB's status and message where OpenTSDB has the same error.
 
 use http::StatusCode;
 use oxtsdb_row_store::StoreError;
@@ -9,7 +9,7 @@ use oxtsdb_query::expression::ExpressionError;
 use oxtsdb_query::language::LanguageError;
 use oxtsdb_query::{NameError, QueryError, Resource};
 
-/// The answer to a query that failed.
+/// The response to a failed query.
 pub(crate) fn of_query(error: &QueryError) -> HttpError {
     use QueryError as E;
     match error {
@@ -81,7 +81,7 @@ impl From<ExpressionError> for HttpError {
     }
 }
 
-/// A parameter that cannot be read. Some of these OpenTSDB takes for faults of its own.
+/// The response to a parameter that does not parse. OpenTSDB reports some of these as internal errors.
 pub(super) fn of_language(error: &LanguageError) -> HttpError {
     use LanguageError as E;
     let status = match error {
@@ -111,13 +111,13 @@ pub(super) fn of_language(error: &LanguageError) -> HttpError {
     HttpError::new(status, error.to_string())
 }
 
-/// An instant that nothing can be stored at.
+/// The response to a timestamp that no point can have.
 pub(super) fn not_a_time(time_ms: i64) -> HttpError {
     let message = format!("Invalid timestamp: {time_ms}");
     HttpError::new(StatusCode::INTERNAL_SERVER_ERROR, message)
 }
 
-/// A limit, in OpenTSDB's words.
+/// A limit, in OpenTSDB's wording.
 fn budget(resource: Resource, most: u64) -> String {
     match resource {
         Resource::Points => format!("limit of {most} data points"),
@@ -126,21 +126,21 @@ fn budget(resource: Resource, most: u64) -> String {
     }
 }
 
-/// The answer to an expression without a result; details repeat OpenTSDB's words, as there.
+/// The response to a failed expression; as in OpenTSDB the details repeat the message.
 pub(super) fn of_expression(error: &ExpressionError) -> HttpError {
     use ExpressionError as E;
-    let told = |message: &str| HttpError::bad_request(message).with_details(message);
+    let repeated = |message: &str| HttpError::bad_request(message).with_details(message);
     match error {
         E::Query(error) => of_query(error),
         E::Arithmetic(_) => HttpError::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()),
-        E::Lengths { .. } => told("No more elements"),
-        E::NoMoreValues { .. } => told("No more data"),
-        // The size that OpenTSDB takes for such a series.
-        E::AliasOfCombined => told("-1"),
-        E::NoIntersection { expression } => told(&format!(
+        E::Lengths { .. } => repeated("No more elements"),
+        E::NoMoreValues { .. } => repeated("No more data"),
+        // The message is the index that OpenTSDB computes for such a series.
+        E::AliasOfCombined => repeated("-1"),
+        E::NoIntersection { expression } => repeated(&format!(
             "No intersections found: IntersectionIterator(id={expression})"
         )),
-        E::ResultType { kind } => told(&format!("Expression returned a result of type: {kind}")),
+        E::ResultType { kind } => repeated(&format!("Expression returned a result of type: {kind}")),
         E::TooManyValues { .. } | E::TooManySteps => {
             HttpError::new(StatusCode::PAYLOAD_TOO_LARGE, error.to_string())
         }
@@ -148,7 +148,7 @@ pub(super) fn of_expression(error: &ExpressionError) -> HttpError {
     }
 }
 
-/// A range that is none. The times are as they were understood.
+/// The response to a range whose end is not after its start; the times are as parsed.
 pub(super) fn end_not_after_start(start_ms: i64, end_ms: i64) -> HttpError {
     HttpError::bad_request(format!(
         "End time [{end_ms}] must be greater than the start time [{start_ms}]"
@@ -159,7 +159,7 @@ fn failed(status: StatusCode, error: &QueryError) -> HttpError {
     HttpError::new(status, error.to_string()).with_causes(error)
 }
 
-/// Bytes as Java prints them: `[0, 0, -128]`. `hex` is what the domain's errors show.
+/// Bytes as Java prints them: `[0, 0, -128]`. `hex` comes from the domain's errors.
 fn java_bytes(hex: &str) -> String {
     let bytes: Vec<String> = hex::decode(hex)
         .unwrap_or_default()
@@ -174,7 +174,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_overload_may_be_tried_again() {
+    fn only_overload_is_retryable() {
         let cancelled = of_query(&QueryError::Cancelled);
         assert_eq!((cancelled.status.as_u16(), cancelled.retry_after), (409, None));
         let pool = oxtsdb_resources::MemoryPool::new("query", 2);
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_are_printed_as_by_java() {
+    fn prints_bytes_like_java() {
         assert_eq!(java_bytes("00ff80"), "[0, -1, -128]");
         assert_eq!(java_bytes(""), "[]");
     }

@@ -1,9 +1,9 @@
-//! Booleans of request bodies.
+//! Booleans in request bodies.
 
 use serde::Deserialize;
 use serde::de::Deserializer;
 
-/// A boolean as OpenTSDB's parser takes it: also as text, as number (0 is false), or `null`.
+/// A boolean as OpenTSDB's parser accepts it: also a string, a number (0 is false) or `null`.
 #[derive(Debug, Default, Clone, Copy)]
 pub(super) struct Flag(pub(super) bool);
 

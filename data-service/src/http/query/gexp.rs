@@ -1,9 +1,9 @@
-//! `/api/query/gexp`: expressions in the form of calls, `exp=scale(sum:m,2)`, several in a request.
+//! `/api/query/gexp`: evaluates expressions in call syntax, `exp=scale(sum:m,2)`; a request may have several.
 //!
-//! The answer is that of `/api/query`, with the series of each expression. What is combined has
-//! `annotations`, which are empty.
+//! The response has the form of `/api/query` and contains the series of each expression. Series that a function
+//! combined have an empty list `annotations`.
 //!
-//! Points around the range count as far as they are read, and are cut off at the end.
+//! Functions see the points around the range, as far as the scan reads them; the results are clipped to the range.
 //!
 //! Source: OpenTSDB 2.4, `QueryRpc.handleQuery`, `Expressions.parseExpressions`.
 
@@ -11,8 +11,8 @@ use http::StatusCode;
 use jiff::tz::TimeZone;
 use oxtsdb_schema::UidWidths;
 
-use super::asked::TagkUids;
-use super::{asked, failure, parse, render};
+use super::query_echo::TagkUids;
+use super::{failure, parse, query_echo, render};
 use crate::http::api_request::ApiRequest;
 use crate::http::error::HttpError;
 use crate::http::parameters::Parameters;
@@ -23,7 +23,7 @@ use oxtsdb_query::expression::{Series, Work, run};
 use oxtsdb_query::language::time::now_ms;
 use oxtsdb_query::{Group, Quirks};
 
-/// Expressions of a request.
+/// Most expressions of a request.
 const MAX_EXPRESSIONS: usize = 100;
 
 /// GET.
@@ -36,22 +36,22 @@ pub(crate) async fn get(request: ApiRequest<'_>) -> Result<Reply, HttpError> {
     } = request;
     let (engine, rules) = (&parts.engine, parts.query_rules);
     let mut calls = Vec::new();
-    let questions = || {
-        let (read, questions) = parse_calls(parameters)?;
-        calls = read;
-        Ok(questions)
+    let sub_queries = || {
+        let (parsed, sub_queries) = parse_calls(parameters)?;
+        calls = parsed;
+        Ok(sub_queries)
     };
-    let mut question = parse::from_parameters_and(parameters, rules, &TimeZone::UTC, now_ms(), questions)?;
-    let uids = if question.output.query {
-        let found = asked::tagk_uids(engine, &question.spec).await;
+    let mut query = parse::from_parameters_and(parameters, rules, &TimeZone::UTC, now_ms(), sub_queries)?;
+    let uids = if query.output.query {
+        let found = query_echo::tagk_uids(engine, &query.spec).await;
         found.map_err(|error| failure::of_query(&error))?
     } else {
         TagkUids::default()
     };
-    let mut answer = render::Answer::new(&question, &uids);
-    question.spec.with_surroundings = question.spec.quirks.expressions_see_surroundings;
-    let range_ms = (question.spec.start_ms, question.spec.end_ms);
-    let spec = question.spec;
+    let mut response = render::ResponseWriter::new(&query, &uids);
+    query.spec.with_surroundings = query.spec.quirks.expressions_see_surroundings;
+    let range_ms = (query.spec.start_ms, query.spec.end_ms);
+    let spec = query.spec;
     let resources = engine.resources();
     let admitted = engine
         .admit(request, spec.description(), spec.max_scanned_points)
@@ -78,7 +78,7 @@ pub(crate) async fn get(request: ApiRequest<'_>) -> Result<Reply, HttpError> {
     };
     let (computed, held, statistics) = context.run(evaluated).await?;
     if let Some(held) = &held {
-        answer.hold_of(held.budget())?;
+        response.hold_of(held.budget())?;
     }
     let widths = engine.storage().layout.widths;
     let with_annotations = !parameters.has("no_annotations");
@@ -86,20 +86,20 @@ pub(crate) async fn get(request: ApiRequest<'_>) -> Result<Reply, HttpError> {
         let annotations = with_annotations && series.origin != Origin::Query;
         series.check().map_err(HttpError::from)?;
         let group = group(number, series, &widths)?;
-        let added = answer.add_in(&resources.compute, group, annotations).await;
-        answer = added?;
+        let added = response.add_in(&resources.compute, group, annotations).await;
+        response = added?;
     }
-    Ok(Reply::json(answer.finish(&statistics)?))
+    Ok(Reply::json(response.finish(&statistics)?))
 }
 
-/// POST, which OpenTSDB has not either.
+/// POST, which OpenTSDB does not implement either.
 pub(crate) async fn post(_request: ApiRequest<'_>) -> Result<Reply, HttpError> {
     Err(HttpError::bad_request(
         "Expressions are asked for with GET and the parameter exp",
     ))
 }
 
-/// The calls of a request, and the questions in them.
+/// Parses the calls of a request and returns them with the sub-queries that they contain.
 fn parse_calls(parameters: &Parameters) -> Result<(Vec<Call>, Vec<String>), HttpError> {
     let texts: Vec<&str> = parameters.all("exp").collect();
     if texts.len() > MAX_EXPRESSIONS {
@@ -108,17 +108,17 @@ fn parse_calls(parameters: &Parameters) -> Result<(Vec<Call>, Vec<String>), Http
             texts.len()
         )));
     }
-    let mut questions = Vec::new();
+    let mut sub_queries = Vec::new();
     let calls: Result<Vec<Call>, _> = texts
         .into_iter()
-        .map(|text| call::parse(text, &mut questions))
+        .map(|text| call::parse(text, &mut sub_queries))
         .collect();
-    Ok((calls.map_err(|error| of_syntax(&error))?, questions))
+    Ok((calls.map_err(|error| of_syntax(&error))?, sub_queries))
 }
 
-/// A series as `/api/query` shows groups.
+/// A series in the form in which `/api/query` renders groups.
 fn group(number: usize, series: Series, widths: &UidWidths) -> Result<Group, HttpError> {
-    // In OpenTSDB a series that was combined with an aliased one has no name.
+    // In OpenTSDB a series that is combined with an aliased one has no name.
     let metric = series.name().ok_or_else(|| {
         let width = widths.metric.bytes();
         let message = format!("Wrong id.length = 0 which is != {width} required for 'metrics'");
@@ -142,7 +142,7 @@ fn group(number: usize, series: Series, widths: &UidWidths) -> Result<Group, Htt
     })
 }
 
-/// Texts that are no calls: 500, as from OpenTSDB.
+/// The status of a syntax error: 500, as in OpenTSDB.
 fn of_syntax(error: &CallSyntaxError) -> HttpError {
     let status = match error {
         CallSyntaxError::Syntax { .. } | CallSyntaxError::UnknownFunction { .. } => {
@@ -153,7 +153,7 @@ fn of_syntax(error: &CallSyntaxError) -> HttpError {
     HttpError::new(status, error.to_string())
 }
 
-/// Calls without a result.
+/// The error of a call that has no result.
 fn of_call(error: &CallError) -> HttpError {
     match error {
         CallError::Argument(message) => HttpError::bad_request(message.clone()).with_details(message.clone()),

@@ -1,8 +1,8 @@
-//! `/api/query/last`: the last points of series.
+//! `/api/query/last`: returns the last points of series.
 //!
-//! With `back_scan` the hour of now and so many before it are looked at, for one series by all its
-//! tags. Without it table `tsdb-meta` says in which hour a series was written last, for all series of a
-//! metric that have some tags; where no counters are kept, the answer is empty.
+//! With `back_scan` the server reads the current hour and that many hours before it, for one series given by all
+//! its tags. Without it the counters in table `tsdb-meta` say in which hour each series was written last; this
+//! finds all series of a metric that have the given tags. Without counters the result is empty.
 //!
 //! Source: OpenTSDB 2.4, `QueryRpc.handleLastDataPointQuery`, `LastPointQuery`, `TSUIDQuery`.
 
@@ -39,46 +39,46 @@ use oxtsdb_query::{Engine, Number, QueryContext, QueryError, RequestContext, Sto
 
 const HOUR_MS: i64 = 3_600_000;
 
-/// The longest `back_scan`, in hours: a leap year. OpenTSDB has no limit, and walks on.
+/// The longest `back_scan`, in hours: a leap year. OpenTSDB has no limit.
 const MAX_BACK_SCAN: i64 = 366 * 24;
 
-/// Sub-queries, and TSUIDs of all of them together, at most.
+/// Most sub-queries of a request, and most TSUIDs in all of them together.
 const MAX_SERIES: usize = 10_000;
 
-/// Series with a counter that one request may look at.
+/// Limit of the counters that one request reads.
 const COUNTED: Limits = Limits {
     series: Limit::of_setting("/api/query/last", 1_000_000),
     ..Limits::NONE
 };
 
-/// Memory of a last point while its JSON is made, and of its names; estimates.
+/// Estimated memory of a last point and of its names while the JSON is rendered.
 const LAST_POINT_BYTES: u64 = 128;
 const NAMES_BYTES: u64 = 256;
 
-/// What is asked.
+/// A parsed request.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Question {
-    wanted: Vec<Wanted>,
-    /// Also names.
+struct LastRequest {
+    targets: Vec<Target>,
+    /// Whether the response has names.
     resolve: bool,
-    /// Hours to look back, without counters; 0 and less: with counters.
+    /// Hours to look back; 0 or less uses the counters.
     back_scan: i64,
 }
 
-impl Question {
-    /// Its entry in the list of running queries.
+impl LastRequest {
+    /// The entry in the list of running queries.
     fn description(&self) -> QueryDescription {
         let now_ms = now_ms();
         QueryDescription {
-            sub_queries: self.wanted.iter().map(Wanted::description).collect(),
+            sub_queries: self.targets.iter().map(Target::description).collect(),
             range_ms: (now_ms - self.back_scan.max(0) * HOUR_MS, now_ms),
         }
     }
 }
 
-/// Whose last points.
+/// The series of one sub-query.
 #[derive(Debug, PartialEq, Eq)]
-enum Wanted {
+enum Target {
     Series {
         metric: String,
         tags: Vec<(String, String)>,
@@ -86,7 +86,7 @@ enum Wanted {
     Tsuids(Vec<Vec<u8>>),
 }
 
-impl Wanted {
+impl Target {
     fn description(&self) -> String {
         match self {
             Self::Series { metric, tags } => {
@@ -106,13 +106,13 @@ pub(crate) async fn get(request: ApiRequest<'_>) -> Result<Reply, HttpError> {
         context,
         ..
     } = request;
-    let mut wanted = Vec::new();
+    let mut targets = Vec::new();
     for text in parameters.all("timeseries") {
         let (metric, tags) = parse_series(text).map_err(|error| failure::of_language(&error))?;
-        wanted.push(Wanted::Series { metric, tags });
+        targets.push(Target::Series { metric, tags });
     }
     for text in parameters.all("tsuids") {
-        wanted.push(tsuids(text.split(','))?);
+        targets.push(tsuids(text.split(','))?);
     }
     let back_scan = match parameters.get("back_scan") {
         None => 0,
@@ -122,11 +122,11 @@ pub(crate) async fn get(request: ApiRequest<'_>) -> Result<Reply, HttpError> {
             .into(),
     };
     let resolve = parameters.has("resolve");
-    answer(
+    run(
         &parts.engine,
         context,
-        Question {
-            wanted,
+        LastRequest {
+            targets,
             resolve,
             back_scan,
         },
@@ -143,12 +143,12 @@ pub(crate) async fn post(request: ApiRequest<'_>) -> Result<Reply, HttpError> {
         ..
     } = request;
     let engine = &parts.engine;
-    let question = parsed(&mut body, &engine.resources().compute, parse).await?;
-    answer(engine, context, question).await
+    let request = parsed(&mut body, &engine.resources().compute, parse).await?;
+    run(engine, context, request).await
 }
 
-/// Reads the body of a POST.
-fn parse(content: &[u8]) -> Result<Question, HttpError> {
+/// Parses the body of a POST.
+fn parse(content: &[u8]) -> Result<LastRequest, HttpError> {
     if content.is_empty() {
         return Err(HttpError::missing_content());
     }
@@ -156,25 +156,25 @@ fn parse(content: &[u8]) -> Result<Question, HttpError> {
         serde_json::from_slice(content).map_err(|error| HttpError::unreadable_json(error.to_string()))?;
     let queries = body.queries.unwrap_or_default();
     check_series(queries.count)?;
-    let mut wanted = Vec::new();
+    let mut targets = Vec::new();
     for query in queries.kept {
         match (query.tsuids.filter(|tsuids| !tsuids.is_empty()), query.metric) {
-            (Some(texts), _) => wanted.push(tsuids(texts.iter().map(String::as_str))?),
-            (None, Some(metric)) if !metric.is_empty() => wanted.push(Wanted::Series {
+            (Some(texts), _) => targets.push(tsuids(texts.iter().map(String::as_str))?),
+            (None, Some(metric)) if !metric.is_empty() => targets.push(Target::Series {
                 metric,
                 tags: query.tags.unwrap_or_default().into_iter().collect(),
             }),
             (None, _) => return Err(bad_request(LanguageError::NoMetric)),
         }
     }
-    Ok(Question {
-        wanted,
+    Ok(LastRequest {
+        targets,
         resolve: body.resolve_names.0,
         back_scan: body.back_scan.into(),
     })
 }
 
-/// The body of a POST. Unlike those of other requests it must have no unknown fields.
+/// The body of a POST. Unlike other requests it rejects unknown fields.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Body {
@@ -193,9 +193,9 @@ struct JsonQuery {
     tsuids: Option<Vec<String>>,
 }
 
-fn tsuids<'a>(texts: impl Iterator<Item = &'a str>) -> Result<Wanted, HttpError> {
+fn tsuids<'a>(texts: impl Iterator<Item = &'a str>) -> Result<Target, HttpError> {
     let tsuids: Result<_, _> = texts.map(parse_uids).collect();
-    Ok(Wanted::Tsuids(tsuids.map_err(bad_request)?))
+    Ok(Target::Tsuids(tsuids.map_err(bad_request)?))
 }
 
 fn check_series(series: usize) -> Result<(), HttpError> {
@@ -207,33 +207,33 @@ fn check_series(series: usize) -> Result<(), HttpError> {
     )))
 }
 
-async fn answer(engine: &Engine, request: RequestContext, question: Question) -> Result<Reply, HttpError> {
-    if question.wanted.is_empty() {
+async fn run(engine: &Engine, context: RequestContext, request: LastRequest) -> Result<Reply, HttpError> {
+    if request.targets.is_empty() {
         return Err(HttpError::bad_request("Missing sub queries"));
     }
-    if question.back_scan > MAX_BACK_SCAN {
+    if request.back_scan > MAX_BACK_SCAN {
         return Err(HttpError::bad_request(format!(
             "Backscan is {} hours, at most {MAX_BACK_SCAN} are allowed",
-            question.back_scan
+            request.back_scan
         )));
     }
-    let size = |wanted: &Wanted| match wanted {
-        Wanted::Series { .. } => 1,
-        Wanted::Tsuids(tsuids) => tsuids.len(),
+    let size = |target: &Target| match target {
+        Target::Series { .. } => 1,
+        Target::Tsuids(tsuids) => tsuids.len(),
     };
-    let series: usize = question.wanted.iter().map(size).sum();
+    let series: usize = request.targets.iter().map(size).sum();
     check_series(series)?;
-    let admitted = engine.admit(request, question.description(), None).await?;
+    let admitted = engine.admit(context, request.description(), None).await?;
     let context = admitted.context().clone();
     let searched = async {
         let mut found = Found {
             points: Vec::new(),
             held: context.budget().hold(0)?,
         };
-        for wanted in &question.wanted {
-            last_points(engine.storage(), &context, wanted, question.back_scan, &mut found).await?;
+        for target in &request.targets {
+            last_points(engine.storage(), &context, target, request.back_scan, &mut found).await?;
         }
-        if !question.resolve {
+        if !request.resolve {
             return Ok((found, Vec::new()));
         }
         found.held.grow(found.points.len() as u64 * NAMES_BYTES)?;
@@ -253,7 +253,7 @@ async fn answer(engine: &Engine, request: RequestContext, question: Question) ->
     Ok(Reply::json(body))
 }
 
-/// The last points that were found so far, and their memory.
+/// The last points found so far, and their memory.
 #[derive(Debug)]
 struct Found {
     points: Vec<LastPoint>,
@@ -273,16 +273,16 @@ impl Found {
 async fn last_points(
     storage: &Storage,
     context: &QueryContext,
-    wanted: &Wanted,
+    target: &Target,
     back_scan: i64,
     found: &mut Found,
 ) -> Result<(), HttpError> {
-    let tsuids = match wanted {
-        Wanted::Tsuids(tsuids) => series_of(tsuids, &storage.layout)?,
-        Wanted::Series { tags, .. } if back_scan > 0 && tags.is_empty() => {
+    let tsuids = match target {
+        Target::Tsuids(tsuids) => series_of(tsuids, &storage.layout)?,
+        Target::Series { tags, .. } if back_scan > 0 && tags.is_empty() => {
             return Err(bad_request("Tags cannot be null or empty when getting a TSUID"));
         }
-        Wanted::Series { metric, tags } => {
+        Target::Series { metric, tags } => {
             let tags: Vec<_> = tags
                 .iter()
                 .map(|(tagk, tagv)| (tagk.as_str(), tagv.as_str()))
@@ -311,7 +311,7 @@ async fn last_points(
     Ok(())
 }
 
-/// Finds the last points of the hours in which series were written last.
+/// Finds the last points in the hours in which the series were written last.
 async fn in_their_hours(storage: &Storage, written: &[Written], found: &mut Found) -> Result<(), QueryError> {
     search_each(
         written,
@@ -321,7 +321,7 @@ async fn in_their_hours(storage: &Storage, written: &[Written], found: &mut Foun
     .await
 }
 
-/// Checks TSUIDs. Behind their first tag they may have any bytes: those that make no tags are of no series.
+/// Checks TSUIDs. Bytes after the first tag that are no tags match no series.
 fn series_of(tsuids: &[Vec<u8>], layout: &RowKeyLayout) -> Result<Vec<Tsuid>, HttpError> {
     let least = layout.widths.metric.bytes() + layout.widths.tag_bytes();
     if tsuids.iter().any(|tsuid| tsuid.len() < least) {

@@ -1,14 +1,14 @@
-//! `/api/query`: questions in OpenTSDB's JSON or in a query string, answers in its JSON.
+//! `/api/query`: runs queries in OpenTSDB's JSON or query-string form and returns OpenTSDB's JSON.
 //!
-//! The status is decided when the whole answer is there, so an error in the middle is still an
-//! error for the client. Groups are written as the engine brings them; what is kept is the JSON.
+//! Each group is rendered when the engine emits it and then freed; only its JSON stays in memory, counted
+//! against the query's budget. The response starts after the last group, so an error in the middle of the scan
+//! still decides the HTTP status.
 //!
-//! `showStats` and `showSummary` tell this server's own figures, which are fewer than OpenTSDB's.
+//! `showStats` and `showSummary` report this server's own statistics, which are fewer than OpenTSDB's.
 //!
 //! Source: OpenTSDB 2.4, `QueryRpc.handleQuery`, `HttpJsonSerializer.formatQueryAsyncV1`.
 
 pub(crate) mod ascii;
-mod asked;
 pub(crate) mod bounded;
 pub(crate) mod exp;
 pub(crate) mod failure;
@@ -16,6 +16,7 @@ mod flag;
 pub(crate) mod gexp;
 pub(crate) mod last;
 mod parse;
+mod query_echo;
 mod render;
 pub(crate) mod rules;
 mod scalar;
@@ -32,8 +33,8 @@ use oxtsdb_query::language::time::now_ms;
 use oxtsdb_query::plan::tsuids::check_tsuid;
 use oxtsdb_query::{Engine, Frame, QueryError, RequestContext, Source};
 
-use asked::TagkUids;
-use parse::Question;
+use parse::ParsedQuery;
+use query_echo::TagkUids;
 
 /// GET.
 pub(crate) async fn get(request: ApiRequest<'_>) -> Result<Reply, HttpError> {
@@ -44,8 +45,8 @@ pub(crate) async fn get(request: ApiRequest<'_>) -> Result<Reply, HttpError> {
         ..
     } = request;
     // A query string has no time zone.
-    let question = parse::from_parameters(parameters, parts.query_rules, &TimeZone::UTC, now_ms())?;
-    answer(&parts.engine, context, question).await
+    let query = parse::from_parameters(parameters, parts.query_rules, &TimeZone::UTC, now_ms())?;
+    run(&parts.engine, context, query).await
 }
 
 /// POST.
@@ -58,52 +59,50 @@ pub(crate) async fn post(request: ApiRequest<'_>) -> Result<Reply, HttpError> {
     } = request;
     let (engine, rules, parameters) = (&parts.engine, parts.query_rules, parameters.clone());
     let parse = move |content: &[u8]| parse::from_json(content, &parameters, rules, now_ms());
-    let question = parsed(&mut body, &engine.resources().compute, parse).await?;
-    answer(engine, context, question).await
+    let query = parsed(&mut body, &engine.resources().compute, parse).await?;
+    run(engine, context, query).await
 }
 
-/// DELETE, which OpenTSDB has only where deleting is enabled.
+/// DELETE, which OpenTSDB implements only where deleting is enabled.
 pub(crate) async fn delete(_request: ApiRequest<'_>) -> Result<Reply, HttpError> {
     let details = "Deleting data is not enabled (tsd.http.query.allow_delete=false)";
     Err(HttpError::bad_request("Bad request").with_details(details))
 }
 
-async fn answer(
-    engine: &Engine,
-    request: RequestContext,
-    mut question: Question,
-) -> Result<Reply, HttpError> {
-    // TSUIDs with bytes that make no tags are of no series; gRPC refuses them.
-    for sub_query in &mut question.spec.sub_queries {
+async fn run(engine: &Engine, request: RequestContext, mut query: ParsedQuery) -> Result<Reply, HttpError> {
+    // A TSUID whose bytes are no tags matches no series, as in OpenTSDB; gRPC rejects it.
+    for sub_query in &mut query.spec.sub_queries {
         if let Source::Tsuids(tsuids) = &mut sub_query.source {
             tsuids.retain(|tsuid| check_tsuid(tsuid, &engine.storage().layout).is_ok());
         }
     }
     let of_query = |error: QueryError| failure::of_query(&error);
-    let uids = if question.output.query {
-        asked::tagk_uids(engine, &question.spec).await.map_err(of_query)?
+    let uids = if query.output.query {
+        query_echo::tagk_uids(engine, &query.spec)
+            .await
+            .map_err(of_query)?
     } else {
         TagkUids::default()
     };
-    let mut answer = render::Answer::new(&question, &uids);
+    let mut response = render::ResponseWriter::new(&query, &uids);
     let compute = &engine.resources().compute;
-    let mut deliveries = engine.run_whole(question.spec, request);
+    let mut deliveries = engine.run_whole(query.spec, request);
     while let Some(delivery) = deliveries.next().await {
         let Delivery { frame, held } = delivery.map_err(of_query)?;
-        answer.hold_of(held.budget()).map_err(of_query)?;
+        response.hold_of(held.budget()).map_err(of_query)?;
         match frame {
             Frame::Group(group) => {
-                answer = answer.add_in(compute, group, false).await.map_err(of_query)?;
+                response = response.add_in(compute, group, false).await.map_err(of_query)?;
             }
             Frame::More { .. } | Frame::Done { .. } => {}
             Frame::Statistics(statistics) => {
-                return Ok(Reply::json(answer.finish(&statistics).map_err(of_query)?));
+                return Ok(Reply::json(response.finish(&statistics).map_err(of_query)?));
             }
         }
-        // The group is in the body now.
+        // The body holds the rendered group.
         drop(held);
     }
-    // An answer without its last frame is not whole.
+    // Without the last frame the response is incomplete.
     Err(HttpError::new(
         http::StatusCode::INTERNAL_SERVER_ERROR,
         "the query ended without its last frame",

@@ -1,8 +1,8 @@
-//! From a request to a question for the engine.
+//! Parses a request of `/api/query` into a query of the engine.
 //!
-//! What this server does not have is refused and not ignored, because an answer without it would be
-//! another answer: deleting, histograms, pre-aggregates. What has no effect on the answer
-//! is ignored, as are unknown fields.
+//! Options that change the result and are not implemented (deleting, histograms, pre-aggregates) are rejected:
+//! ignoring them would return a different result. Options without effect on the result and unknown fields are
+//! ignored.
 //!
 //! Source: OpenTSDB 2.4, `QueryRpc.parseQuery`, `TSQuery.validateAndSetQuery`,
 //! `TSSubQuery.validateAndSetQuery`.
@@ -17,10 +17,10 @@ use serde_json::value::RawValue;
 
 use crate::http::error::HttpError;
 use crate::http::parameters::Parameters;
-use crate::http::query::asked::Asked;
 use crate::http::query::bounded::FirstOf;
 use crate::http::query::failure;
 use crate::http::query::flag::Flag;
+use crate::http::query::query_echo::QueryEcho;
 use crate::http::query::rules::QueryRules;
 use crate::http::query::scalar::{Text, Whole};
 use oxtsdb_query::filter::{FilterError, MAX_FILTERS, TagFilter};
@@ -30,54 +30,54 @@ use oxtsdb_query::language::{Expression, LanguageError, parse_aggregator, parse_
 use oxtsdb_query::spec::without_identical;
 use oxtsdb_query::{QuerySpec, Quirks, RateOptions, SeriesFilter, Source, SubQuery};
 
-/// Sub-queries of a request. OpenTSDB has no limit but the size of the request; finding equal ones
+/// Most sub-queries of a request. OpenTSDB limits only the size of the request; removing identical sub-queries
 /// takes quadratic time.
 const MAX_SUB_QUERIES: usize = 1000;
 
-/// A query, and how its answer is to look.
+/// A query and the form of its response.
 #[derive(Debug, PartialEq)]
-pub(super) struct Question {
+pub(super) struct ParsedQuery {
     pub(super) spec: QuerySpec,
     pub(super) output: Output,
-    /// The sub-queries as they were asked.
-    pub(super) asked: Vec<Asked>,
+    /// The sub-queries as the client wrote them.
+    pub(super) echoes: Vec<QueryEcho>,
 }
 
-/// How an answer is to look.
+/// The form of a response.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Output {
-    /// Points as arrays of two, not as an object.
+    /// Points as arrays of two instead of an object.
     pub(super) arrays: bool,
-    /// Instants in milliseconds, not in seconds.
+    /// Timestamps in milliseconds instead of seconds.
     pub(super) millis: bool,
     /// With the TSUIDs of each group.
     pub(super) tsuids: bool,
-    /// With figures for each group.
+    /// With statistics of each group.
     pub(super) stats: bool,
-    /// With figures for the whole.
+    /// With statistics of the whole query.
     pub(super) summary: bool,
     /// With the sub-query of each group.
     pub(super) query: bool,
 }
 
-/// Reads the query string of a GET; dates and calendars are those of the zone.
+/// Parses the query string of a GET; dates and calendars are those of `zone`.
 pub(super) fn from_parameters(
     parameters: &Parameters,
     rules: QueryRules,
     zone: &TimeZone,
     now_ms: i64,
-) -> Result<Question, HttpError> {
+) -> Result<ParsedQuery, HttpError> {
     from_parameters_and(parameters, rules, zone, now_ms, || Ok(Vec::new()))
 }
 
-/// Reads the query string of a GET, and behind its sub-queries those that come from somewhere else.
+/// Parses the query string of a GET and appends the sub-queries that `others` returns.
 pub(super) fn from_parameters_and(
     parameters: &Parameters,
     rules: QueryRules,
     zone: &TimeZone,
     now_ms: i64,
     others: impl FnOnce() -> Result<Vec<String>, HttpError>,
-) -> Result<Question, HttpError> {
+) -> Result<ParsedQuery, HttpError> {
     let start = parameters
         .get("start")
         .filter(|start| !start.is_empty())
@@ -101,8 +101,8 @@ pub(super) fn from_parameters_and(
     let mut sub_queries = Vec::with_capacity(expressions.len());
     for expression in expressions {
         at_most("tags and filters", expression.tags.len(), MAX_FILTERS)?;
-        let asked = Asked::of_expression(&expression);
-        sub_queries.push((expression.sub_query(zone).map_err(of_language)?, asked));
+        let echo = QueryEcho::of_expression(&expression);
+        sub_queries.push((expression.sub_query(zone).map_err(of_language)?, echo));
     }
     check_times(range)?;
     let output = Output {
@@ -113,20 +113,20 @@ pub(super) fn from_parameters_and(
         summary: parameters.has("show_summary"),
         query: parameters.has("show_query"),
     };
-    Ok(question(range, sub_queries, output, rules))
+    Ok(parsed_query(range, sub_queries, output, rules))
 }
 
-/// Reads the body of a POST.
+/// Parses the body of a POST.
 pub(super) fn from_json(
     content: &[u8],
     parameters: &Parameters,
     rules: QueryRules,
     now_ms: i64,
-) -> Result<Question, HttpError> {
+) -> Result<ParsedQuery, HttpError> {
     if content.is_empty() {
         return Err(HttpError::missing_content());
     }
-    // OpenTSDB answers both with 500 and "null pointer".
+    // OpenTSDB returns 500 and "null pointer" for both.
     let Some(body) = first_value(content)? else {
         return Err(HttpError::bad_request("Missing query, found null"));
     };
@@ -152,7 +152,7 @@ pub(super) fn from_json(
         None => Ok(TimeZone::UTC),
     };
     let end = scalar(body.end)?;
-    // A zone is looked for where it is needed only, as in OpenTSDB.
+    // As in OpenTSDB, an unknown zone is an error only if a time needs it.
     let zone_of_dates = match &zone {
         Ok(zone) => zone,
         Err(_) if !is_date(&start) && !end.as_deref().is_some_and(is_date) => &TimeZone::UTC,
@@ -171,8 +171,8 @@ pub(super) fn from_json(
     };
     let mut sub_queries = Vec::with_capacity(queries.kept.len());
     for (sub_query, filters) in queries.kept.into_iter().zip(filters) {
-        let asked = sub_query.asked();
-        sub_queries.push((sub_query.read(filters, &calendar)?, asked));
+        let echo = sub_query.echo();
+        sub_queries.push((sub_query.read(filters, &calendar)?, echo));
     }
     check_times(range)?;
     let output = Output {
@@ -183,21 +183,21 @@ pub(super) fn from_json(
         summary: body.show_summary.0,
         query: body.show_query.0,
     };
-    Ok(question(range, sub_queries, output, rules))
+    Ok(parsed_query(range, sub_queries, output, rules))
 }
 
-fn question(
+fn parsed_query(
     (start_ms, end_ms): (i64, i64),
-    sub_queries: Vec<(SubQuery, Asked)>,
+    sub_queries: Vec<(SubQuery, QueryEcho)>,
     output: Output,
     rules: QueryRules,
-) -> Question {
+) -> ParsedQuery {
     let duplicates = if rules.fix_duplicates {
         DuplicatePolicy::KeepNewest
     } else {
         DuplicatePolicy::Error
     };
-    let (sub_queries, asked) = without_identical(sub_queries);
+    let (sub_queries, echoes) = without_identical(sub_queries);
     let spec = QuerySpec {
         start_ms,
         end_ms,
@@ -208,7 +208,7 @@ fn question(
         skip_damaged_rows: false,
         with_surroundings: false,
     };
-    Question { spec, output, asked }
+    ParsedQuery { spec, output, echoes }
 }
 
 /// The first value of a body; what follows it is ignored. `None` for `null`.
@@ -217,7 +217,7 @@ fn first_value(content: &[u8]) -> Result<Option<Body<'_>>, HttpError> {
     Option::deserialize(&mut reader).map_err(|error| HttpError::unreadable_json(error.to_string()))
 }
 
-/// Refuses instants that nothing can be stored at; OpenTSDB does so when all else has been read.
+/// Rejects timestamps that no point can have; OpenTSDB does so after it has parsed everything else.
 pub(super) fn check_times((start_ms, end_ms): (i64, i64)) -> Result<(), HttpError> {
     let wrong = [start_ms, end_ms]
         .into_iter()
@@ -225,7 +225,7 @@ pub(super) fn check_times((start_ms, end_ms): (i64, i64)) -> Result<(), HttpErro
     wrong.map_or(Ok(()), |time_ms| Err(failure::not_a_time(time_ms)))
 }
 
-/// Start and end; an end that is missing is the present.
+/// Start and end; a missing end is the current time.
 fn range(start: &str, end: Option<&str>, zone: &TimeZone, now_ms: i64) -> Result<(i64, i64), HttpError> {
     let start_ms = parse_time(start, now_ms, zone).map_err(bad_request)?;
     let end_ms = match end.filter(|end| !end.is_empty()) {
@@ -263,7 +263,7 @@ struct Body<'a> {
     delete: Flag,
     #[serde(default)]
     use_calendar: Flag,
-    /// Read only to see whether it is a flag.
+    /// Parsed only to reject values that are no flag.
     #[serde(default, rename = "padding")]
     _padding: Flag,
 }
@@ -292,7 +292,7 @@ struct JsonSubQuery<'a> {
     pre_aggregate: Flag,
 }
 
-/// The source of a value, that of `null` too.
+/// The source of a value, also of `null`.
 fn source_text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<&'de RawValue>, D::Error> {
     Deserialize::deserialize(deserializer).map(Some)
 }
@@ -308,7 +308,7 @@ struct JsonFilter {
     group_by: Flag,
 }
 
-/// Unlike in other objects no field may be unknown.
+/// Rate options; unlike other objects they reject unknown fields.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct JsonRateOptions {
@@ -320,10 +320,10 @@ struct JsonRateOptions {
     drop_resets: Flag,
 }
 
-/// The calendar of a request.
+/// The time zone of a request and whether all downsampling follows the calendar.
 struct RequestCalendar {
     zone: Result<TimeZone, TimeError>,
-    /// For all downsampling.
+    /// Applies the calendar to all downsampling.
     always: bool,
 }
 
@@ -331,7 +331,7 @@ impl RequestCalendar {
     fn downsample(&self, text: &str) -> Result<Downsample, HttpError> {
         let zone = match &self.zone {
             Ok(zone) => zone,
-            // Also if nothing needs it.
+            // As in OpenTSDB, also if no interval needs the zone.
             Err(_) => {
                 let message = "The timezone specification could not be found";
                 return Err(HttpError::bad_request(message));
@@ -342,8 +342,8 @@ impl RequestCalendar {
 }
 
 impl JsonSubQuery<'_> {
-    /// The filters; errors are told as errors of the JSON. Of `tags` and `filters` the one counts that
-    /// comes last in the body, also if it is empty; the other is read and forgotten.
+    /// The filters; errors are reported as errors of the JSON. If the body has both `tags` and `filters`, the
+    /// last of them applies, also if it is empty; the other is parsed and discarded.
     fn filters(&self) -> Result<Vec<TagFilter>, HttpError> {
         let of_filters = self.filters.map_or(Ok(Vec::new()), explicit_filters)?;
         let of_tags = self.tags.map_or(Ok(Vec::new()), filters_of_tags)?;
@@ -356,10 +356,10 @@ impl JsonSubQuery<'_> {
         })
     }
 
-    /// What an answer shows of it.
-    fn asked(&self) -> Asked {
+    /// The parts that the response repeats.
+    fn echo(&self) -> QueryEcho {
         let tsuids = self.tsuids.as_ref();
-        Asked {
+        QueryEcho {
             metric: self.metric.as_ref().map(|text| text.0.clone()),
             tsuids: tsuids.map(|tsuids| tsuids.iter().map(|tsuid| tsuid.0.clone()).collect()),
             downsample: self.downsample.as_ref().map(|text| text.0.clone()),
@@ -370,7 +370,7 @@ impl JsonSubQuery<'_> {
     fn read(self, filters: Vec<TagFilter>, calendar: &RequestCalendar) -> Result<SubQuery, HttpError> {
         let of_language = |error: LanguageError| failure::of_language(&error);
         let aggregator = parse_aggregator(&self.aggregator.unwrap_or_default().0).map_err(of_language)?;
-        for (name, asked) in [
+        for (name, requested) in [
             (
                 "percentiles",
                 self.percentiles.is_some_and(|list| !list.is_empty()),
@@ -378,7 +378,7 @@ impl JsonSubQuery<'_> {
             ("showHistogramBuckets", self.show_histogram_buckets.0),
             ("preAggregate", self.pre_aggregate.0),
         ] {
-            if asked {
+            if requested {
                 return Err(not_supported(name));
             }
         }
@@ -462,7 +462,7 @@ impl From<JsonRateOptions> for RateOptions {
     }
 }
 
-/// The text of a scalar: of a number its source, since `1356998400.5` is read as a text.
+/// The text of a scalar; a number keeps its source, since `1356998400.5` is parsed as a text.
 fn scalar(value: Option<&RawValue>) -> Result<Option<String>, HttpError> {
     let Some(source) = value.map(RawValue::get) else {
         return Ok(None);

@@ -1,13 +1,13 @@
-//! From groups to OpenTSDB's JSON.
+//! Renders groups as OpenTSDB's JSON.
 //!
 //! ```text
 //!   [{"metric":"m","tags":{"host":"a"},"aggregateTags":[],["query":{…},]
 //!     ["tsuids":[…],]"dps":{"1356998400":1,"1356998410":2.5}[,"stats":{…}]}, …[,{"statsSummary":{…}}]]
 //! ```
 //!
-//! Seconds are milliseconds divided by 1000 and nothing more, so the object of a series with
-//! several points in one second has the same key several times, as OpenTSDB's has. Doubles are
-//! printed as by Java, NaN as a text, or as `null` if the fill policy says so.
+//! Timestamps in seconds are milliseconds divided by 1000. A series with several points in one second therefore
+//! repeats a key, as in OpenTSDB. Doubles are printed as Java prints them; NaN is a string, or `null` with the
+//! fill policy `null`.
 //!
 //! Source: OpenTSDB 2.4, `HttpJsonSerializer.formatQueryAsyncV1`.
 
@@ -16,34 +16,34 @@ use oxtsdb_schema::java;
 
 use crate::http::body::{BodyWriter, ReplyBody};
 use crate::http::json;
-use crate::http::query::asked::{self, TagkUids};
-use crate::http::query::parse::{Output, Question};
+use crate::http::query::parse::{Output, ParsedQuery};
+use crate::http::query::query_echo::{self, QueryEcho, TagkUids};
 use oxtsdb_query::QueryError;
 use oxtsdb_query::context::budget::Budget;
 use oxtsdb_query::function::downsample::Fill;
 use oxtsdb_query::points::Number;
 use oxtsdb_query::{Group, Statistics};
 
-/// Groups of so many points are rendered inline; it takes less than a tenth of a millisecond.
+/// Most points of a group that is rendered inline, which takes less than 0.1 ms.
 const POINTS_INLINE: usize = 1024;
 
-/// An answer in the making.
+/// Writes a response group by group.
 #[derive(Debug)]
-pub(super) struct Answer {
+pub(super) struct ResponseWriter {
     body: BodyWriter,
     output: Output,
-    /// For each sub-query: its JSON, if it is to be shown.
+    /// The JSON of each sub-query, if `showQuery` is set.
     queries: Vec<Vec<u8>>,
-    /// For each sub-query: whether NaN is `null`.
+    /// Whether NaN is written as `null`, for each sub-query.
     nan_is_null: Vec<bool>,
     is_first: bool,
 }
 
-impl Answer {
-    /// `uids` of the filters' tag keys are needed if the answer shows its sub-queries.
-    pub(super) fn new(question: &Question, uids: &TagkUids) -> Answer {
+impl ResponseWriter {
+    /// `uids` are those of the filters' tag keys; they are needed if the response shows its sub-queries.
+    pub(super) fn new(query: &ParsedQuery, uids: &TagkUids) -> ResponseWriter {
         let is_null = |fill: Fill| fill == Fill::Null;
-        let nan_is_null = question
+        let nan_is_null = query
             .spec
             .sub_queries
             .iter()
@@ -54,40 +54,40 @@ impl Answer {
                     .is_some_and(|downsample| is_null(downsample.fill))
             })
             .collect();
-        let asked = question.asked.iter().filter(|_| question.output.query);
-        let queries = question.spec.sub_queries.iter().zip(asked).enumerate();
-        let json = |(index, (query, asked))| {
+        let echoes = query.echoes.iter().filter(|_| query.output.query);
+        let sub_queries = query.spec.sub_queries.iter().zip(echoes).enumerate();
+        let json = |(index, (sub_query, echo)): (usize, (_, &QueryEcho))| {
             let mut json = Vec::new();
-            asked::write(&mut json, index, query, asked, uids);
+            query_echo::write(&mut json, index, sub_query, echo, uids);
             json
         };
         let mut body = BodyWriter::new();
         body.out().push(b'[');
-        Answer {
+        ResponseWriter {
             body,
             is_first: true,
-            output: question.output,
-            queries: queries.map(json).collect(),
+            output: query.output,
+            queries: sub_queries.map(json).collect(),
             nan_is_null,
         }
     }
 
-    /// Holds memory of a budget for the body.
+    /// Charges the memory of the body to `budget`.
     ///
     /// # Errors
     ///
-    /// [`QueryError::OverBudget`], as of all that write.
+    /// [`QueryError::OverBudget`], which every later write can return too.
     pub(super) fn hold_of(&mut self, budget: &Budget) -> Result<(), QueryError> {
         self.body.hold_of(budget)
     }
 
-    /// Adds a group in the computation pool, if it takes long.
+    /// Adds a group; a large one is rendered in the compute pool.
     pub(super) async fn add_in(
         mut self,
         compute: &ComputePool,
         group: Group,
         annotations: bool,
-    ) -> Result<Answer, QueryError> {
+    ) -> Result<ResponseWriter, QueryError> {
         if group.points.len() <= POINTS_INLINE {
             self.add_with(&group, annotations)?;
             return Ok(self);
@@ -105,7 +105,7 @@ impl Answer {
         self.add_with(group, false)
     }
 
-    /// Adds a group, if it is to be so with its annotations, of which there are none.
+    /// Adds a group, with an empty list of annotations if `annotations` is set.
     pub(super) fn add_with(&mut self, group: &Group, annotations: bool) -> Result<(), QueryError> {
         self.separate();
         let out = self.body.out();
@@ -140,7 +140,7 @@ impl Answer {
         self.body.roll()
     }
 
-    /// The whole answer.
+    /// Completes the response.
     pub(super) fn finish(mut self, statistics: &Statistics) -> Result<ReplyBody, QueryError> {
         if self.output.summary {
             self.separate();

@@ -1,8 +1,8 @@
-//! Settings that apply to all queries of this server.
+//! Settings of the query endpoints.
 
-/// What all queries of this server have in common.
+/// Settings that apply to every query.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct QueryRules {
-    /// Take the newest of several values for one instant, in place of failing.
+    /// Keep the newest of several values at one timestamp instead of failing the query.
     pub(crate) fix_duplicates: bool,
 }

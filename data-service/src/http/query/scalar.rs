@@ -1,10 +1,10 @@
-//! Texts and whole numbers of request bodies, as OpenTSDB's parser takes them from any scalar.
+//! Strings and whole numbers in request bodies, which OpenTSDB's parser accepts from any scalar.
 
 use serde::Deserialize;
 use serde::de::{Deserializer, Error as _};
 use serde_json::value::RawValue;
 
-/// A text; of a number or a boolean its source.
+/// A string; a number or a boolean becomes its source text.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub(super) struct Text(pub(super) String);
 
@@ -25,7 +25,7 @@ impl AsRef<str> for Text {
     }
 }
 
-/// A whole number; also as a text, and of one with a fraction what is in front of the point.
+/// A whole number; also as a string. A fraction is cut off.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Whole(pub(super) i64);
 
@@ -44,11 +44,11 @@ impl<'de> Deserialize<'de> for Whole {
     }
 }
 
-/// The integer in front of the point, if it has 64 bits.
+/// The integer part, if it fits in 64 bits.
 fn truncated(number: f64) -> Option<i64> {
     #[expect(
         clippy::cast_possible_truncation,
-        reason = "that is what it is for; the range is checked"
+        reason = "truncation is intended; the range is checked"
     )]
     let whole = number.trunc() as i64;
     (number.abs() < 9.2e18).then_some(whole)
@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn scalars_are_taken_for_each_other() {
+    fn converts_scalars() {
         let text = |source: &str| serde_json::from_str::<Text>(source).ok().map(|text| text.0);
         for (source, expected) in [
             (r#""a\n""#, Some("a\n")),

@@ -11,8 +11,8 @@ use crate::test_stack::service::Service;
 const T: u32 = 1_356_998_400;
 
 async fn put(service: &Service, points: Value) {
-    let answer = service.post("/api/put?details", points.to_string()).await;
-    assert_eq!(answer.status, 200, "{}", answer.text());
+    let response = service.post("/api/put?details", points.to_string()).await;
+    assert_eq!(response.status, 200, "{}", response.text());
 }
 
 fn point(second: u32, value: Value, host: &str) -> Value {
@@ -42,70 +42,70 @@ fn body(changes: Value) -> String {
 }
 
 #[tokio::test]
-async fn answers_have_opentsdbs_form() {
+async fn responses_have_opentsdbs_form() {
     let service = two_hosts().await;
     let a = r#"{"metric":"m","tags":{"dc":"lga","host":"a"},"aggregateTags":[],"dps":{"1356998400":1.0,"1356998410":2.5}}"#;
     let b = r#"{"metric":"m","tags":{"dc":"lga","host":"b"},"aggregateTags":[],"dps":{"1356998400":10,"1356998410":20}}"#;
     let both = format!("[{a},{b}]");
-    let answer = service.post("/api/query", body(json!({}))).await;
-    assert_eq!((answer.status, answer.text()), (200, both.as_str()));
+    let response = service.post("/api/query", body(json!({}))).await;
+    assert_eq!((response.status, response.text()), (200, both.as_str()));
     assert_eq!(
-        answer.header("content-type"),
+        response.header("content-type"),
         Some("application/json; charset=UTF-8")
     );
     let target = format!("/api/query?start={T}&end={}&m=sum:m%7Bhost=*%7D", T + 3600);
     assert_eq!(service.get(&target).await.text(), both);
 
     let sum = r#"[{"metric":"m","tags":{"dc":"lga"},"aggregateTags":["host"],"dps":[[1356998400000,11.0],[1356998410000,22.5]]}]"#;
-    let answer = service
+    let response = service
         .get(&format!(
             "/api/query?start={T}&end={}&m=sum:m&arrays&ms",
             T + 3600
         ))
         .await;
-    assert_eq!(answer.text(), sum);
+    assert_eq!(response.text(), sum);
     let plain = json!({"queries": [{"aggregator": "sum", "metric": "m"}], "msResolution": "true"});
     assert_eq!(service.post("/api/query?arrays", body(plain)).await.text(), sum);
 
-    let answer = service.post("/api/query?jsonp=f", body(json!({}))).await;
-    assert_eq!(answer.text(), format!("f({both})"));
+    let response = service.post("/api/query?jsonp=f", body(json!({}))).await;
+    assert_eq!(response.text(), format!("f({both})"));
 }
 
 #[tokio::test]
-async fn tsuids_and_figures_are_told_if_asked_for() {
+async fn returns_tsuids_and_statistics_on_request() {
     let service = two_hosts().await;
     let all = json!({"showTSUIDs": true, "showStats": true, "showSummary": true});
-    let answer = service.post("/api/query", body(all)).await.json();
-    assert_eq!(answer[0]["tsuids"], json!(["000001000001000001000002000002"]));
-    assert_eq!(answer[1]["stats"], json!({"emittedDPs": 2, "queryIndex": 0}));
-    let summary = &answer[2]["statsSummary"];
+    let response = service.post("/api/query", body(all)).await.json();
+    assert_eq!(response[0]["tsuids"], json!(["000001000001000001000002000002"]));
+    assert_eq!(response[1]["stats"], json!({"emittedDPs": 2, "queryIndex": 0}));
+    let summary = &response[2]["statsSummary"];
     assert_eq!(summary["emittedDPs"], json!(4));
     assert!(summary["totalTime"].is_f64());
 
-    let tsuid = answer[0]["tsuids"][0].as_str().unwrap().to_lowercase();
+    let tsuid = response[0]["tsuids"][0].as_str().unwrap().to_lowercase();
     let target = format!(
         "/api/query?start={T}&end={}&tsuid=none:{tsuid}&show_tsuids",
         T + 3600
     );
     let by_tsuid = service.get(&target).await.json();
     assert_eq!(by_tsuid.as_array().unwrap().len(), 1);
-    assert_eq!(by_tsuid[0]["dps"], answer[0]["dps"]);
+    assert_eq!(by_tsuid[0]["dps"], response[0]["dps"]);
 }
 
 #[tokio::test]
-async fn answers_show_their_sub_queries() {
+async fn responses_repeat_their_sub_queries() {
     let service = two_hosts().await;
     let defaults = r#""explicitTags":false,"useFuzzyFilter":true,"preAggregate":false,"rollupUsage":null,"rollupTable":"raw","showHistogramBuckets":false,"useMultiGets":true"#;
-    let shown = async |answer: String| {
-        let start = answer.find("\"query\":").unwrap() + "\"query\":".len();
-        let end = answer.find(",\"dps\"").unwrap();
-        answer[start..end].to_owned()
+    let shown = async |response: String| {
+        let start = response.find("\"query\":").unwrap() + "\"query\":".len();
+        let end = response.find(",\"dps\"").unwrap();
+        response[start..end].to_owned()
     };
     let query = json!({"aggregator": "sum", "metric": "m", "downsample": "1m-avg", "rate": true, "tags": {"host": "*"}});
     let changes = json!({"showQuery": true, "queries": [query]});
-    let answer = service.post("/api/query", body(changes)).await;
+    let response = service.post("/api/query", body(changes)).await;
     assert_eq!(
-        shown(answer.text().to_owned()).await,
+        shown(response.text().to_owned()).await,
         format!(
             r#"{{"aggregator":"sum","metric":"m","tsuids":null,"downsample":"1m-avg","rate":true,"filters":[{{"tagk":"host","filter":"*","group_by":true,"type":"wildcard"}}],"percentiles":null,"index":0,"rateOptions":null,"filterTagKs":["AAAC"],{defaults},"tags":{{"host":"wildcard(*)"}},"histogramQuery":false}}"#
         )
@@ -131,7 +131,7 @@ async fn answers_show_their_sub_queries() {
             r#"{{"aggregator":"sum","metric":null,"tsuids":["{tsuid}"],"downsample":null,"rate":false,"filters":[],"percentiles":null,"index":0,"rateOptions":null,"filterTagKs":null,{defaults},"tags":{{}},"histogramQuery":false}}"#
         )
     );
-    // What does not count is shown as well.
+    // A source that another one overrides is repeated too.
     for (query, sources) in [
         (
             json!({"metric": "m", "tsuids": []}),
@@ -145,20 +145,20 @@ async fn answers_show_their_sub_queries() {
         let mut query = query;
         query["aggregator"] = json!("sum");
         let changes = json!({"showQuery": true, "queries": [query]});
-        let answer = service.post("/api/query", body(changes)).await;
-        let shown = shown(answer.text().to_owned()).await;
+        let response = service.post("/api/query", body(changes)).await;
+        let shown = shown(response.text().to_owned()).await;
         assert!(shown.contains(&sources), "{shown}");
     }
 }
 
 #[tokio::test]
-async fn the_old_query_prints_lines() {
+async fn ascii_query_prints_a_line_per_point() {
     let service = two_hosts().await;
     let target = format!("/q?start={T}&end={}&m=sum:m%7Bhost=*%7D&ascii", T + 3600);
-    let answer = service.get(&target).await;
-    assert_eq!(answer.header("content-type"), Some("text/plain; charset=UTF-8"));
+    let response = service.get(&target).await;
+    assert_eq!(response.header("content-type"), Some("text/plain; charset=UTF-8"));
     assert_eq!(
-        answer.text(),
+        response.text(),
         format!(
             "m {T} 1.0 dc=lga host=a\nm {0} 2.5 dc=lga host=a\nm {T} 10 dc=lga host=b\nm {0} 20 dc=lga host=b\n",
             T + 10
@@ -168,21 +168,21 @@ async fn the_old_query_prints_lines() {
     assert_eq!(
         service.get(zoned).await.text(),
         format!("m {T} 10.0 dc=lga\nm {} 20.0 dc=lga\n", T + 10),
-        "also what is read around the range"
+        "also points around the range"
     );
-    for (target, status, said) in [
+    for (target, status, message) in [
         ("/q?m=sum:m&ascii", 400, "Missing parameter"),
         ("/q?start=1h-ago&m=sum:%3Cb%3E&ascii", 400, "'&lt;b&gt;'"),
         ("/q?start=1h-ago&m=sum:m", 501, "Graphs are not drawn here"),
     ] {
-        let answer = service.get(target).await;
-        assert_eq!(answer.status, status, "{target}");
-        assert!(answer.text().contains(said), "{}", answer.text());
+        let response = service.get(target).await;
+        assert_eq!(response.status, status, "{target}");
+        assert!(response.text().contains(message), "{}", response.text());
     }
 }
 
 #[tokio::test]
-async fn what_is_wrong_with_a_query_is_told() {
+async fn rejects_invalid_queries() {
     let service = two_hosts().await;
     for (changes, message) in [
         (json!({"start": null}), "Missing start time"),
@@ -243,9 +243,9 @@ async fn what_is_wrong_with_a_query_is_told() {
             "Invalid timezone name: +05:00",
         ),
     ] {
-        let answer = service.post("/api/query", body(changes.clone())).await;
-        let told = answer.json()["error"]["message"].clone();
-        assert_eq!((answer.status, told), (400, json!(message)), "{changes}");
+        let response = service.post("/api/query", body(changes.clone())).await;
+        let actual = response.json()["error"]["message"].clone();
+        assert_eq!((response.status, actual), (400, json!(message)), "{changes}");
     }
     for (filter, details) in [
         (
@@ -274,12 +274,12 @@ async fn what_is_wrong_with_a_query_is_told() {
         ),
     ] {
         let queries = json!([{"aggregator": "sum", "metric": "m", "filters": [filter]}]);
-        let answer = service
+        let response = service
             .post("/api/query", body(json!({"queries": queries})))
             .await;
-        let error = &answer.json()["error"];
+        let error = &response.json()["error"];
         assert_eq!(
-            (answer.status, &error["message"]),
+            (response.status, &error["message"]),
             (400, &json!("Unable to parse the given JSON"))
         );
         assert_eq!(error["details"], json!(details));
@@ -328,41 +328,45 @@ async fn what_is_wrong_with_a_query_is_told() {
             "Invalid timestamp: 99999999999999",
         ),
     ] {
-        let answer = service.get(&format!("/api/query?{parameters}")).await;
-        let told = answer.json()["error"]["message"].clone();
-        assert_eq!((answer.status, told), (status, json!(message)), "{parameters}");
+        let response = service.get(&format!("/api/query?{parameters}")).await;
+        let actual = response.json()["error"]["message"].clone();
+        assert_eq!(
+            (response.status, actual),
+            (status, json!(message)),
+            "{parameters}"
+        );
     }
     for (body, message) in [
         ("{}", "Missing queries"),
         ("null", "Missing query, found null"),
         (r#"{"start":1,"queries":null}"#, "Missing queries"),
     ] {
-        let answer = service.post("/api/query", body).await;
-        let told = answer.json()["error"]["message"].clone();
-        assert_eq!((answer.status, told), (400, json!(message)), "{body}");
+        let response = service.post("/api/query", body).await;
+        let actual = response.json()["error"]["message"].clone();
+        assert_eq!((response.status, actual), (400, json!(message)), "{body}");
     }
-    let answer = service.post("/api/query", "").await;
+    let response = service.post("/api/query", "").await;
     assert_eq!(
-        answer.text(),
+        response.text(),
         r#"{"error":{"code":400,"message":"Missing message content","details":"Supply valid JSON formatted data in the body of your request"}}"#
     );
-    let answer = service
+    let response = service
         .request("DELETE /api/query HTTP/1.1\r\n".to_owned(), b"")
         .await;
     assert_eq!(
-        answer.text(),
+        response.text(),
         r#"{"error":{"code":400,"message":"Bad request","details":"Deleting data is not enabled (tsd.http.query.allow_delete=false)"}}"#
     );
 }
 
 #[tokio::test]
-async fn duplicate_instants_fail_unless_that_is_set() {
+async fn duplicate_timestamps_fail_unless_fix_duplicates_is_set() {
     let points = json!([point(0, json!(1), "a"), point(0, json!(300), "a")]);
     let service = Service::start().await;
     put(&service, points.clone()).await;
-    let answer = service.post("/api/query", body(json!({}))).await;
-    let message = answer.json()["error"]["message"].as_str().unwrap().to_owned();
-    assert_eq!(answer.status, 400);
+    let response = service.post("/api/query", body(json!({}))).await;
+    let message = response.json()["error"]["message"].as_str().unwrap().to_owned();
+    assert_eq!(response.status, 400);
     assert!(
         message.starts_with("Duplicate timestamp for key=[0, 0, 1, 80, -30, 39, 0, 0, 0, 1,"),
         "{message}"
@@ -377,28 +381,28 @@ async fn duplicate_instants_fail_unless_that_is_set() {
     let service = Service::start_with(settings, UidSettings::default()).await;
     put(&service, json!([point(0, json!(1), "a")])).await;
     put(&service, json!([point(0, json!(300), "a")])).await;
-    let answer = service.post("/api/query", body(json!({}))).await;
-    assert_eq!(answer.status, 200, "{}", answer.text());
+    let response = service.post("/api/query", body(json!({}))).await;
+    assert_eq!(response.status, 200, "{}", response.text());
 }
 
 #[tokio::test]
-async fn a_query_that_reads_too_much_is_refused() {
+async fn rejects_queries_above_the_point_limit() {
     let mut settings = DataSettings::default();
     settings.queries.query_max_points = Some(3);
     let service = Service::start_with(settings, UidSettings::default()).await;
     let points: Vec<Value> = (0..10).map(|second| point(second, json!(1), "a")).collect();
     put(&service, json!(points)).await;
-    let answer = service.post("/api/query", body(json!({}))).await;
-    assert_eq!(answer.status, 413);
+    let response = service.post("/api/query", body(json!({}))).await;
+    assert_eq!(response.status, 413);
     assert_eq!(
-        answer.json()["error"]["message"],
+        response.json()["error"]["message"],
         "Sorry, you have attempted to fetch more than our limit of 3 data points. Please try \
          filtering using more tags or decrease your time range."
     );
 }
 
 #[tokio::test]
-async fn what_a_query_can_ask_for_is_told() {
+async fn lists_aggregators_and_filters() {
     let service = Service::start().await;
     let aggregators = service.get("/api/aggregators").await.json();
     let names: Vec<&str> = aggregators
@@ -414,7 +418,7 @@ async fn what_a_query_can_ask_for_is_told() {
     assert!(filters["literal_or"]["examples"].is_string());
 }
 
-/// An element of an answer, in a form that compares as OpenTSDB's clients compare.
+/// An element of a response, in a form that compares as OpenTSDB's clients compare.
 #[derive(Debug, PartialEq, PartialOrd, Deserialize)]
 struct Element {
     metric: String,
@@ -424,8 +428,8 @@ struct Element {
     dps: Text,
 }
 
-/// The JSON as it stands there: keys that occur twice and the kind of numbers count. Doubles count
-/// by their value, since Java 17 prints a few of them with a digit more than needed.
+/// JSON text, which keeps repeated keys and the type of numbers. Doubles compare by value, since Java 17 prints
+/// some of them with one digit more than needed.
 #[derive(Debug, PartialEq, PartialOrd)]
 struct Text(String);
 
@@ -475,23 +479,23 @@ struct Vector {
 }
 
 #[tokio::test]
-async fn recorded_queries_get_the_recorded_answers() {
+async fn recorded_queries_return_the_recorded_responses() {
     let vectors = include_str!("../../../testdata/opentsdb-query-vectors.jsonl");
     let service = Service::start().await;
     let mut wrong = Vec::new();
     for line in vectors.lines() {
         let vector: Vector = serde_json::from_str(line).unwrap();
         for point in &vector.points {
-            let answer = service.post("/api/put", point.get()).await;
-            assert_eq!(answer.status, 204, "{}: {}", vector.name, answer.text());
+            let response = service.post("/api/put", point.get()).await;
+            assert_eq!(response.status, 204, "{}: {}", vector.name, response.text());
         }
-        let answer = service.post("/api/query", vector.query.get()).await;
-        assert_eq!(answer.status, 200, "{}: {}", vector.name, answer.text());
-        if elements(answer.text()) != elements(vector.response.get()) {
+        let response = service.post("/api/query", vector.query.get()).await;
+        assert_eq!(response.status, 200, "{}: {}", vector.name, response.text());
+        if elements(response.text()) != elements(vector.response.get()) {
             wrong.push(format!(
                 "{}\n  is  {}\n  not {}",
                 vector.name,
-                answer.text(),
+                response.text(),
                 vector.response.get()
             ));
         }

@@ -9,13 +9,13 @@ use oxtsdb_row_store::memory::MemoryStore;
 use oxtsdb_row_store::{RowStore, StoreError};
 use tokio::sync::watch;
 
-/// Lets scans give their rows and then nothing more, not even their end.
+/// Scans return their rows and then block without ending.
 #[derive(Debug)]
 pub(super) struct Stuck {
     open_scans: Arc<watch::Sender<usize>>,
 }
 
-/// Counts a scan as open as long as it lives.
+/// Counts a scan as open until it is dropped.
 struct OpenScan(Arc<watch::Sender<usize>>);
 
 impl Drop for OpenScan {
@@ -25,7 +25,7 @@ impl Drop for OpenScan {
 }
 
 impl Stuck {
-    /// The store, and how many scans are open.
+    /// The store and the number of open scans.
     pub(super) fn over(inner: MemoryStore) -> (Arc<dyn RowStore>, watch::Receiver<usize>) {
         let (sender, receiver) = watch::channel(0);
         let hook = Arc::new(Self {

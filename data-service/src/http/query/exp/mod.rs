@@ -1,12 +1,13 @@
-//! `/api/query/exp`: arithmetic over named metrics, `{"metrics":[{"id":"a",…}],"expressions":[{"id":"e",
+//! `/api/query/exp`: evaluates arithmetic over named metrics, `{"metrics":[{"id":"a",…}],"expressions":[{"id":"e",
 //! "expr":"a * 2"}],…}`.
 //!
-//! Requests that are refused get 500, as from OpenTSDB; what goes wrong later 400.
+//! Rejected requests get 500, as from OpenTSDB; later errors get 400. Of JEXL only arithmetic is supported; other
+//! syntax is rejected.
 //!
-//! Points around the range count as far as they are read, and are cut off at the end, but for a metric that
-//! is itself asked for. What of JEXL is not arithmetic is refused. Where OpenTSDB fails
-//! on its own objects (on series without points, on nested expressions that are NaN) there is an answer:
-//! a value that is not there counts as the fill policy says, of a nested expression as NaN.
+//! Expressions see the points around the range, as far as the scan reads them; results are clipped to the range,
+//! except for a metric that is itself an output. Where OpenTSDB fails on its own objects (series without points,
+//! nested expressions that are NaN) this server returns a result: the fill policy replaces a missing value, NaN
+//! that of a nested expression.
 //!
 //! Source: OpenTSDB 2.4, `QueryRpc.handleExpressionQuery`, `QueryExecutor`.
 
@@ -69,7 +70,7 @@ pub(crate) async fn post(request: ApiRequest<'_>) -> Result<Reply, HttpError> {
         let evaluate = move |cancelled: &_| {
             let mut work = Work::new(Quirks::OPENTSDB, range_ms, cancelled).holding(held);
             let results = formulas::evaluate(&inputs, &formulas, &mut work)?;
-            render::answer(&query, &inputs, results, &mut work)
+            render::render(&query, &inputs, results, &mut work)
         };
         let pool = &engine.resources().expressions;
         Ok::<_, HttpError>(run::computed(pool, &mut admitted, evaluate).await?)
@@ -77,36 +78,36 @@ pub(crate) async fn post(request: ApiRequest<'_>) -> Result<Reply, HttpError> {
     Ok(Reply::json(context.run(evaluated).await?))
 }
 
-/// GET, which has no content.
+/// GET, which has no content and is rejected.
 pub(crate) async fn get(_request: ApiRequest<'_>) -> Result<Reply, HttpError> {
     Err(without_content())
 }
 
 fn without_content() -> HttpError {
-    refused("Incoming data was null or empty")
+    rejected("Incoming data was null or empty")
 }
 
-/// Reads a request: as it is, its expressions, and what is read for them.
+/// Parses a request and returns it with its expressions and the query for its metrics.
 fn parse(content: &[u8], rules: QueryRules) -> Result<(Query, Vec<Formula>, QuerySpec), HttpError> {
     if content.is_empty() {
         return Err(without_content());
     }
-    let query: Query = serde_json::from_slice(content).map_err(|error| refused(error.to_string()))?;
-    let arithmetics = query.check().map_err(refused)?;
+    let query: Query = serde_json::from_slice(content).map_err(|error| rejected(error.to_string()))?;
+    let arithmetics = query.check().map_err(rejected)?;
     let formulas = formulas(&query, arithmetics)?;
     let spec = spec(&query, rules)?;
     Ok((query, formulas, spec))
 }
 
-fn refused(message: impl Into<String>) -> HttpError {
+fn rejected(message: impl Into<String>) -> HttpError {
     HttpError::new(StatusCode::INTERNAL_SERVER_ERROR, message)
 }
 
-fn refused_because(error: impl std::fmt::Display) -> HttpError {
-    refused(error.to_string())
+fn rejected_because(error: impl std::fmt::Display) -> HttpError {
+    rejected(error.to_string())
 }
 
-/// The questions of a request, one for each metric.
+/// The query of a request, with a sub-query for each metric.
 fn spec(query: &Query, rules: QueryRules) -> Result<QuerySpec, HttpError> {
     let time = query.time.clone().unwrap_or_default();
     let zone = find_zone(time.timezone.as_deref().unwrap_or_default());
@@ -117,14 +118,14 @@ fn spec(query: &Query, rules: QueryRules) -> Result<QuerySpec, HttpError> {
         let downsample = time.downsampler.as_ref().map(|downsampler| {
             let interval = downsampler.interval.as_deref().unwrap_or_default();
             let aggregator = downsampler.aggregator.as_deref().unwrap_or_default();
-            // Its fill policy means nothing in OpenTSDB.
+            // OpenTSDB ignores its fill policy.
             let text = format!("{interval}-{aggregator}");
-            Downsample::parse(&text, &TimeZone::UTC, false).map_err(refused_because)
+            Downsample::parse(&text, &TimeZone::UTC, false).map_err(rejected_because)
         });
         sub_queries.push(SubQuery {
             source: Source::Metric(metric.metric.clone().unwrap_or_default()),
             filter: series_filter(query, metric.filter.as_deref())?,
-            aggregator: parse_aggregator(aggregator.unwrap_or_default()).map_err(refused_because)?,
+            aggregator: parse_aggregator(aggregator.unwrap_or_default()).map_err(rejected_because)?,
             downsample: downsample.transpose()?,
             rate: time.rate.then(RateOptions::default),
         });
@@ -152,23 +153,23 @@ fn range(time: &Timespan, zone: Option<&TimeZone>) -> Result<(i64, i64), HttpErr
     let instant = |text: &str| {
         let zone = match zone {
             Some(zone) if named => zone,
-            // A zone is looked for where it is needed only.
-            None if named && is_date(text) => return Err(refused("Invalid time")),
+            // An unknown zone is an error only if a time needs it.
+            None if named && is_date(text) => return Err(rejected("Invalid time")),
             _ => &TimeZone::UTC,
         };
-        parse_time(text, now_ms, zone).map_err(|_| refused("Invalid time"))
+        parse_time(text, now_ms, zone).map_err(|_| rejected("Invalid time"))
     };
     let start_ms = instant(time.start.as_deref().unwrap_or_default())?;
     let end = time.end.as_deref().filter(|end| !end.is_empty());
     let end_ms = end.map_or(Ok(now_ms), instant)?;
     if end_ms <= start_ms {
-        return Err(refused(failure::end_not_after_start(start_ms, end_ms).message));
+        return Err(rejected(failure::end_not_after_start(start_ms, end_ms).message));
     }
     check_times((start_ms, end_ms))?;
     Ok((start_ms, end_ms))
 }
 
-/// The filter that a metric names.
+/// Resolves the filter that a metric refers to.
 fn series_filter(query: &Query, id: Option<&str>) -> Result<SeriesFilter, HttpError> {
     let Some(id) = id.filter(|id| !id.is_empty()) else {
         return Ok(SeriesFilter::default());
@@ -176,11 +177,11 @@ fn series_filter(query: &Query, id: Option<&str>) -> Result<SeriesFilter, HttpEr
     let mut filters = query.filters.iter().flatten();
     let filter = filters
         .find(|filter| filter.id.as_deref() == Some(id))
-        .ok_or_else(|| refused(format!("No filter defined: {id}")))?;
-    filter.check().map_err(refused)?;
+        .ok_or_else(|| rejected(format!("No filter defined: {id}")))?;
+    filter.check().map_err(rejected)?;
     let tags =
         filter.tags.iter().flatten().map(|tag| {
-            TagFilter::new(&tag.kind, &tag.tagk, &tag.filter, tag.group_by).map_err(refused_because)
+            TagFilter::new(&tag.kind, &tag.tagk, &tag.filter, tag.group_by).map_err(rejected_because)
         });
     Ok(SeriesFilter {
         tags: tags.collect::<Result<_, _>>()?,
@@ -193,12 +194,12 @@ fn formulas(query: &Query, arithmetics: Vec<Arithmetic>) -> Result<Vec<Formula>,
     let expressions = query.expressions.iter().flatten().zip(arithmetics);
     let formula = |(expression, arithmetic): (&request::Expression, Arithmetic)| {
         if arithmetic.names().is_empty() {
-            return Err(refused("The expression didn't appear to have any variables"));
+            return Err(rejected("The expression didn't appear to have any variables"));
         }
         let operator = match expression.join.operator {
             Some(Operator::Union) => SetOperator::Union,
             Some(Operator::Intersection) => SetOperator::Intersection,
-            None => return Err(refused("The set operator cannot be null")),
+            None => return Err(rejected("The set operator cannot be null")),
         };
         let join = Join {
             operator,
@@ -214,24 +215,24 @@ fn formulas(query: &Query, arithmetics: Vec<Arithmetic>) -> Result<Vec<Formula>,
     expressions.map(formula).collect()
 }
 
-/// Refuses names that OpenTSDB does not find, and expressions that name each other.
+/// Rejects names that OpenTSDB does not find, and circular references.
 fn check_circles(formulas: &[Formula]) -> Result<(), HttpError> {
-    let told = |message: String| HttpError::bad_request(message.clone()).with_details(message);
+    let repeated = |message: String| HttpError::bad_request(message.clone()).with_details(message);
     for formula in formulas {
         if formula.body.names().contains(&formula.name) {
             let name = &formula.name;
-            return Err(told(format!("Self referencing expression found: {name}")));
+            return Err(repeated(format!("Self referencing expression found: {name}")));
         }
     }
     if let Err(circle) = formulas::order(formulas) {
         let name = &formulas[circle.0].name;
-        return Err(told(format!("Circular reference found: {name}")));
+        return Err(repeated(format!("Circular reference found: {name}")));
     }
     for formula in formulas {
-        // OpenTSDB looks for names in small letters.
+        // OpenTSDB looks names up in lower case.
         let names = formula.body.names();
         if let Some(name) = names.iter().find(|name| !names.contains(&name.to_lowercase())) {
-            return Err(told(format!("Missing results for variable {name}")));
+            return Err(repeated(format!("Missing results for variable {name}")));
         }
     }
     Ok(())

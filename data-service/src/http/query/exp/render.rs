@@ -1,4 +1,4 @@
-//! From series to OpenTSDB's JSON.
+//! Renders series as OpenTSDB's JSON.
 //!
 //! ```text
 //!   {"outputs":[{"id":"e",["alias":"E",]"dps":[[ms,v1,v2,…],…],
@@ -7,7 +7,8 @@
 //!     "aggregatedTags":[]},…]},…],"query":{…}}
 //! ```
 //!
-//! The last timestamp of an expression with one row is 0. All columns have the metrics of the first.
+//! As in OpenTSDB the last timestamp of an expression with one row is 0, and all columns have the metrics of the
+//! first.
 //!
 //! Source: OpenTSDB 2.4, `QueryExecutor.serialize`.
 
@@ -27,12 +28,12 @@ use oxtsdb_query::expression::lockstep::{Kind, lockstep};
 use oxtsdb_query::expression::{ExpressionError, Series, Work};
 use oxtsdb_query::{Points, QueryError};
 
-/// A row is written in pieces of so many columns.
+/// Columns of a row that are written between two checks of the budget.
 const COLUMNS_AT_A_TIME: usize = 1024;
 
-/// The answer: outputs that are asked for, else all expressions, else all metrics. What nobody knows is
-/// left out. The body holds memory of the budget of the series.
-pub(super) fn answer(
+/// Renders the requested outputs, by default all expressions, without expressions all metrics. Unknown outputs are
+/// left out. The body is charged to the budget of the series.
+pub(super) fn render(
     query: &Query,
     inputs: &[Input],
     mut results: Vec<Outcome>,
@@ -81,14 +82,14 @@ pub(super) fn answer(
         write(&mut body, output, &columns, is_expression)?;
     }
     body.out().extend_from_slice(b"],\"query\":");
-    // Strings, numbers and booleans, all of which serialize; memory is counted below.
+    // Strings, numbers and booleans always serialize; `finish` charges the memory.
     let _ = serde_json::to_writer(body.out(), query);
     body.out().push(b'}');
     Ok(body.finish()?)
 }
 
-/// The series of an expression in the range. They leave none of their points behind: in an output that asks for
-/// the same expression again OpenTSDB has used them up.
+/// The series of an expression, clipped to the range. This takes their points: as in OpenTSDB, a second output of
+/// the same expression has none.
 fn used_up(outcome: &mut Outcome, work: &Work<'_>) -> Outcome {
     let series = outcome.as_mut().map_err(|error| error.clone())?;
     let mut with_points = |series: &mut Series| {
@@ -101,7 +102,7 @@ fn used_up(outcome: &mut Outcome, work: &Work<'_>) -> Outcome {
     Ok(series.iter_mut().map(&mut with_points).collect())
 }
 
-/// The series of a metric, each with a value in every row, 0 where it has none.
+/// The series of a metric with a value in every row, 0 where a series has none.
 fn in_rows(input: &Input, work: &mut Work<'_>) -> Result<Vec<Series>, ExpressionError> {
     let alone = |(index, series): (usize, &Series)| Joined {
         members: vec![Some(index)],
@@ -197,7 +198,7 @@ fn write_meta(body: &mut BodyWriter, first: &Series, columns: &[Series]) -> Resu
     Ok(())
 }
 
-/// What JSON has no numbers for is a text.
+/// Values that JSON numbers cannot represent are strings.
 fn write_number(out: &mut Vec<u8>, value: f64) {
     if value.is_finite() {
         java::write_double(out, value);

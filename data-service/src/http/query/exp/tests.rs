@@ -18,24 +18,24 @@ use crate::test_stack::service::Service;
 const VECTORS: &str = include_str!("../../../../testdata/opentsdb-exp-vectors.jsonl");
 
 #[tokio::test]
-async fn answers_are_opentsdbs() {
+async fn responses_match_opentsdb() {
     let (service, vectors) = Service::with_vectors(VECTORS).await;
     let mut compared = 0;
     for vector in vectors {
         let body = vector["post"].to_string();
-        let answer = service.post("/api/query/exp", &body).await;
-        let told = answer.json();
-        assert_eq!(json!(answer.status), vector["status"], "{body}: {told}");
-        if answer.status == 200 {
-            assert_eq!(told, vector["response"], "{body}");
+        let response = service.post("/api/query/exp", &body).await;
+        let actual = response.json();
+        assert_eq!(json!(response.status), vector["status"], "{body}: {actual}");
+        if response.status == 200 {
+            assert_eq!(actual, vector["response"], "{body}");
         } else {
-            // Details tell OpenTSDB's objects, and so do some messages behind their first words.
+            // OpenTSDB's details show its own objects, and so do some messages after their first words.
             let message = vector["response"]["message"].as_str().unwrap();
-            let told = told["error"]["message"].as_str().unwrap();
+            let actual = actual["error"]["message"].as_str().unwrap();
             let opening = |text: &str| -> String { text.chars().take(40).collect() };
             assert!(
-                message == told || opening(message) == opening(told),
-                "{told} and not {message}: {body}"
+                message == actual || opening(message) == opening(actual),
+                "{actual} and not {message}: {body}"
             );
         }
         compared += 1;
@@ -44,7 +44,7 @@ async fn answers_are_opentsdbs() {
 }
 
 #[tokio::test]
-async fn what_opentsdb_cannot_read_is_refused_with_500() {
+async fn rejects_unparsable_requests_with_500() {
     let service = Service::start().await;
     for (body, message) in [
         ("", "Incoming data was null or empty"),
@@ -72,9 +72,9 @@ async fn what_opentsdb_cannot_read_is_refused_with_500() {
             "query has 200001 metrics, at most 100 are allowed",
         ),
     ] {
-        let answer = service.post("/api/query/exp", body).await;
+        let response = service.post("/api/query/exp", body).await;
         assert_eq!(
-            (answer.status, &answer.json()["error"]["message"]),
+            (response.status, &response.json()["error"]["message"]),
             (500, &json!(message)),
             "{body:.200}"
         );
@@ -86,7 +86,7 @@ async fn what_opentsdb_cannot_read_is_refused_with_500() {
 
 /// Where OpenTSDB fails on its own objects.
 #[tokio::test]
-async fn a_nested_expression_that_is_nan_counts_as_its_fill_policy_says() {
+async fn the_fill_policy_replaces_nan_of_nested_expressions() {
     let service = Service::start().await;
     let point = |metric: &str, second: u32| json!({"metric": metric, "timestamp": 1_356_998_400 + second, "value": 1, "tags": {"host": "a"}});
     let points = json!([point("m", 0), point("m", 10), point("n", 10)]);
@@ -103,17 +103,20 @@ async fn a_nested_expression_that_is_nan_counts_as_its_fill_policy_says() {
         ],
         "outputs": [{"id": "e"}, {"id": "f"}]
     });
-    let answer = service.post("/api/query/exp", body.to_string()).await.json();
+    let response = service.post("/api/query/exp", body.to_string()).await.json();
     let (first, second) = (1_356_998_400_000_i64, 1_356_998_410_000_i64);
     assert_eq!(
-        answer["outputs"][0]["dps"],
+        response["outputs"][0]["dps"],
         json!([[first, "NaN"], [second, 2.0]])
     );
-    assert_eq!(answer["outputs"][1]["dps"], json!([[first, 7.0], [second, 2.0]]));
+    assert_eq!(
+        response["outputs"][1]["dps"],
+        json!([[first, 7.0], [second, 2.0]])
+    );
 }
 
 #[tokio::test]
-async fn a_result_holds_memory_until_the_client_has_it() {
+async fn a_response_holds_memory_until_it_is_sent() {
     let memory = MemoryAccount::new(256 << 20, 0);
     let stack = TestStack::with_memory(DataSettings::default(), &memory).await;
     let service = &stack.service;

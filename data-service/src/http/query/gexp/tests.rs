@@ -5,8 +5,8 @@ use crate::test_stack::service::Service;
 /// Recorded from OpenTSDB 2.4.1; see `testdata/README.md`.
 const VECTORS: &str = include_str!("../../../../testdata/opentsdb-gexp-vectors.jsonl");
 
-fn without_tsuids(mut answer: Value) -> Value {
-    for series in answer
+fn without_tsuids(mut response: Value) -> Value {
+    for series in response
         .as_array_mut()
         .into_iter()
         .flatten()
@@ -14,25 +14,25 @@ fn without_tsuids(mut answer: Value) -> Value {
     {
         series.remove("tsuids");
     }
-    answer
+    response
 }
 
 #[tokio::test]
-async fn answers_are_opentsdbs() {
+async fn responses_match_opentsdb() {
     let (service, vectors) = Service::with_vectors(VECTORS).await;
     let mut compared = 0;
     for vector in vectors {
         let target = vector["get"].as_str().unwrap();
-        let answer = service.get(target).await;
-        let (status, told) = (json!(answer.status), answer.json());
-        assert_eq!(status, vector["status"], "{target}: {told}");
-        if answer.status == 200 {
+        let response = service.get(target).await;
+        let (status, actual) = (json!(response.status), response.json());
+        assert_eq!(status, vector["status"], "{target}: {actual}");
+        if response.status == 200 {
             let expected = without_tsuids(vector["response"].clone());
-            assert_eq!(without_tsuids(told), expected, "{target}");
+            assert_eq!(without_tsuids(actual), expected, "{target}");
         } else {
-            // Details tell OpenTSDB's objects.
+            // OpenTSDB's details show its own objects.
             assert_eq!(
-                told["error"]["message"], vector["response"]["message"],
+                actual["error"]["message"], vector["response"]["message"],
                 "{target}"
             );
         }
@@ -42,12 +42,12 @@ async fn answers_are_opentsdbs() {
 }
 
 #[tokio::test]
-async fn only_get_has_expressions() {
+async fn rejects_other_methods_than_get() {
     let service = Service::start().await;
-    let answer = service.post("/api/query/gexp", "{}").await;
+    let response = service.post("/api/query/gexp", "{}").await;
     let message = "Expressions are asked for with GET and the parameter exp";
     assert_eq!(
-        (answer.status, &answer.json()["error"]["message"]),
+        (response.status, &response.json()["error"]["message"]),
         (400, &json!(message))
     );
     let put = "PUT /api/query/gexp HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
@@ -55,7 +55,7 @@ async fn only_get_has_expressions() {
 }
 
 #[tokio::test]
-async fn expressions_are_limited() {
+async fn limits_depth_and_number_of_expressions() {
     let service = Service::start().await;
     let deep = format!("{}sum:m{}", "absolute(".repeat(65), ")".repeat(65));
     for (expression, message) in [
@@ -66,9 +66,9 @@ async fn expressions_are_limited() {
         ),
     ] {
         let target = format!("/api/query/gexp?start=1&end=2&exp={expression}");
-        let answer = service.get(&target).await;
+        let response = service.get(&target).await;
         assert_eq!(
-            (answer.status, &answer.json()["error"]["message"]),
+            (response.status, &response.json()["error"]["message"]),
             (400, &json!(message))
         );
     }

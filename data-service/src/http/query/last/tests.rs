@@ -6,11 +6,11 @@ use crate::settings::DataSettings;
 use crate::test_stack::TestStack;
 use crate::test_stack::service::Service;
 
-/// Two hosts with a point some seconds ago, and one with an old one.
+/// Two hosts with points some seconds ago and one with an old point.
 async fn service() -> (Service, i64) {
     let service = Service::start().await;
     let now = now_ms() / 1000;
-    // All in the hour of the clock, in which they are counted.
+    // All points are in the current hour, in which their writes are counted.
     let now = now.max(now - now % 3600 + 40);
     let point = |host: &str, time: i64, value: Value| {
         let tags = json!({"host": host, "dc": "x"});
@@ -22,13 +22,13 @@ async fn service() -> (Service, i64) {
         point("b", now - 20, json!(-3)),
         point("c", 1_356_998_400, json!(4)),
     ]);
-    let answer = service.post("/api/put?details", points.to_string()).await;
-    assert_eq!(answer.status, 200, "{}", answer.text());
+    let response = service.post("/api/put?details", points.to_string()).await;
+    assert_eq!(response.status, 200, "{}", response.text());
     (service, now)
 }
 
-/// Takes away what the service counted.
-async fn forget(service: &Service) {
+/// Deletes the counters of the service.
+async fn delete_counters(service: &Service) {
     let mut batch = WriteBatch::new("tsdb-meta".parse().unwrap());
     for tsuid in [A, B, C] {
         batch.row(&hex::decode(tsuid).unwrap()).delete_row();
@@ -36,7 +36,7 @@ async fn forget(service: &Service) {
     service.store.write(batch).await.unwrap();
 }
 
-/// Counts a point of a series, at an instant.
+/// Writes the counter of a series, at an instant.
 async fn count(service: &Service, tsuid: &str, at_ms: i64) {
     let mut batch = WriteBatch::new("tsdb-meta".parse().unwrap());
     let family = batch.family("name");
@@ -51,7 +51,7 @@ const B: &str = "000001000001000001000002000003";
 const C: &str = "000001000001000001000002000004";
 
 #[tokio::test]
-async fn a_series_is_looked_for_from_now_back() {
+async fn back_scan_reads_from_the_current_hour_back() {
     let (service, now) = service().await;
     let bare = format!(
         r#"[{{"timestamp":{},"value":"7.5","tsuid":"{A}"}}]"#,
@@ -79,20 +79,20 @@ async fn a_series_is_looked_for_from_now_back() {
     );
 
     for nothing in ["timeseries=m%7Bhost=a%7D", "timeseries=m%7Bhost=c,dc=x%7D"] {
-        let answer = service
+        let response = service
             .get(&format!("/api/query/last?{nothing}&back_scan=2"))
             .await;
-        assert_eq!((answer.status, answer.text()), (200, "[]"), "{nothing}");
+        assert_eq!((response.status, response.text()), (200, "[]"), "{nothing}");
     }
 }
 
 #[tokio::test]
-async fn counters_say_in_which_hour_to_look() {
+async fn counters_select_the_hour_to_read() {
     let (service, now) = service().await;
     let last = async |what: &str| {
-        let answer = service.get(&format!("/api/query/last?{what}")).await;
-        assert_eq!(answer.status, 200, "{}", answer.text());
-        let values: Vec<String> = answer
+        let response = service.get(&format!("/api/query/last?{what}")).await;
+        assert_eq!(response.status, 200, "{}", response.text());
+        let values: Vec<String> = response
             .json()
             .as_array()
             .unwrap()
@@ -101,9 +101,9 @@ async fn counters_say_in_which_hour_to_look() {
             .collect();
         values.join(" ")
     };
-    // C was written just now, but its point is of another hour.
+    // C was written in this hour, but its point is in another one.
     assert_eq!(last("timeseries=m").await, "7.5 -3");
-    forget(&service).await;
+    delete_counters(&service).await;
     assert_eq!(last("timeseries=m").await, "", "nothing was counted");
     count(&service, A, (now - 30) * 1000).await;
     count(&service, B, (now - 20) * 1000).await;
@@ -112,13 +112,13 @@ async fn counters_say_in_which_hour_to_look() {
     assert_eq!(last(&format!("tsuids={B},{A}&back_scan=-1")).await, "-3 7.5");
     count(&service, C, 1_356_998_400_000).await;
     assert_eq!(last("timeseries=m").await, "7.5 -3 4");
-    // Of a point that was written long after its time the hour is not found.
+    // A point that was written long after its timestamp is not found.
     count(&service, C, now * 1000).await;
     assert_eq!(last("timeseries=m").await, "7.5 -3");
 }
 
 #[tokio::test]
-async fn what_is_wrong_is_told_in_opentsdbs_words() {
+async fn rejects_invalid_requests_with_opentsdbs_messages() {
     let (service, _) = service().await;
     for (what, message) in [
         ("", "Missing sub queries"),
@@ -144,12 +144,14 @@ async fn what_is_wrong_is_told_in_opentsdbs_words() {
             "Backscan is 9000 hours, at most 8784 are allowed",
         ),
     ] {
-        let answer = service.get(&format!("/api/query/last?{what}")).await;
-        let told = answer.json()["error"]["message"].clone();
-        let is_a_fault_there = ["Missing '}'", "When parsing", "Metric cannot"];
-        let is_a_fault_there = is_a_fault_there.iter().any(|start| message.starts_with(start));
-        let status = if is_a_fault_there { 500 } else { 400 };
-        assert_eq!((answer.status, told), (status, json!(message)), "{what}");
+        let response = service.get(&format!("/api/query/last?{what}")).await;
+        let actual = response.json()["error"]["message"].clone();
+        let is_internal_in_opentsdb = ["Missing '}'", "When parsing", "Metric cannot"];
+        let is_internal_in_opentsdb = is_internal_in_opentsdb
+            .iter()
+            .any(|start| message.starts_with(start));
+        let status = if is_internal_in_opentsdb { 500 } else { 400 };
+        assert_eq!((response.status, actual), (status, json!(message)), "{what}");
     }
     for (body, message) in [
         ("", "Missing message content"),
@@ -168,14 +170,14 @@ async fn what_is_wrong_is_told_in_opentsdbs_words() {
             "body has more than 500000 JSON values",
         ),
     ] {
-        let answer = service.post("/api/query/last", body).await;
-        let told = answer.json()["error"]["message"].clone();
-        assert_eq!((answer.status, told), (400, json!(message)), "{body:.60}");
+        let response = service.post("/api/query/last", body).await;
+        let actual = response.json()["error"]["message"].clone();
+        assert_eq!((response.status, actual), (400, json!(message)), "{body:.60}");
     }
 }
 
 #[tokio::test]
-async fn the_query_time_out_is_named() {
+async fn names_the_query_timeout() {
     let mut settings = DataSettings::default();
     settings.queries.max_concurrent_queries = 1;
     settings.queries.query_timeout_seconds = 1;
@@ -190,9 +192,9 @@ async fn the_query_time_out_is_named() {
         .await
         .unwrap();
     let service = Service::of(stack).await;
-    let answer = service.get("/api/query/last?timeseries=m&back_scan=0").await;
+    let response = service.get("/api/query/last?timeseries=m&back_scan=0").await;
     assert_eq!(
-        (answer.status, answer.json()["error"]["message"].as_str()),
+        (response.status, response.json()["error"]["message"].as_str()),
         (
             504,
             Some("query was not answered within 1 s, the limit of --query-timeout-seconds")

@@ -8,7 +8,7 @@ const RULES: QueryRules = QueryRules {
 };
 const NOW_MS: i64 = 1_400_000_000_000;
 
-fn parse(body: &serde_json::Value) -> Result<Question, HttpError> {
+fn parse(body: &serde_json::Value) -> Result<ParsedQuery, HttpError> {
     from_json(body.to_string().as_bytes(), &Parameters::default(), RULES, NOW_MS)
 }
 
@@ -17,12 +17,12 @@ fn sub_query(fields: serde_json::Value) -> SubQuery {
     for (key, value) in fields.as_object().unwrap() {
         sub_query[key] = value.clone();
     }
-    let question = parse(&json!({"start": 1, "queries": [sub_query]})).unwrap();
-    question.spec.sub_queries.into_iter().next().unwrap()
+    let query = parse(&json!({"start": 1, "queries": [sub_query]})).unwrap();
+    query.spec.sub_queries.into_iter().next().unwrap()
 }
 
 #[test]
-fn times_are_texts_or_numbers() {
+fn accepts_times_as_strings_or_numbers() {
     let range = |start: serde_json::Value, end: serde_json::Value| {
         let spec =
             parse(&json!({"start": start, "end": end, "queries": [{"aggregator": "sum", "metric": "m"}]}))
@@ -37,7 +37,7 @@ fn times_are_texts_or_numbers() {
         range(json!("2013/01/01"), json!("1h-ago")),
         (t, NOW_MS - 3_600_000)
     );
-    // The number is read through its text, which has eleven digits without the dot.
+    // The number is parsed from its text, which has eleven digits without the point.
     let body =
         br#"{"start":1356998400.5,"end":1356998400.123,"queries":[{"aggregator":"sum","metric":"m"}]}"#;
     let spec = from_json(body, &Parameters::default(), RULES, NOW_MS)
@@ -51,7 +51,7 @@ fn times_are_texts_or_numbers() {
 }
 
 #[test]
-fn a_sub_query_has_all_its_parts() {
+fn parses_every_field_of_a_sub_query() {
     let read = sub_query(json!({
         "tags": {"host": "web*", "n": 5},
         "downsample": "1m-avg-zero",
@@ -95,7 +95,7 @@ fn a_sub_query_has_all_its_parts() {
 }
 
 #[test]
-fn of_tags_and_filters_the_last_counts() {
+fn the_last_of_tags_and_filters_applies() {
     let tags = r#""tags":{"dc":"lga"}"#;
     let filters = r#""filters":[{"type":"wildcard","tagk":"host","filter":"w*"}]"#;
     for (fields, expected) in [
@@ -106,8 +106,8 @@ fn of_tags_and_filters_the_last_counts() {
         (filters.to_owned(), "host=wildcard(w*) false"),
     ] {
         let body = format!(r#"{{"start":1,"queries":[{{"aggregator":"sum","metric":"m",{fields}}}]}}"#);
-        let question = from_json(body.as_bytes(), &Parameters::default(), RULES, NOW_MS).unwrap();
-        let read: Vec<String> = question.spec.sub_queries[0]
+        let query = from_json(body.as_bytes(), &Parameters::default(), RULES, NOW_MS).unwrap();
+        let read: Vec<String> = query.spec.sub_queries[0]
             .filter
             .tags
             .iter()
@@ -121,21 +121,21 @@ fn of_tags_and_filters_the_last_counts() {
 }
 
 #[test]
-fn tsuids_have_filters_too() {
+fn tsuids_may_have_filters() {
     let read = sub_query(json!({"tsuids": ["00000a0b"], "tags": {"a": "b"}}));
     assert_eq!(read.source, Source::Tsuids(vec![vec![0, 0, 10, 11]]));
     assert_eq!(read.filter.tags[0].matcher.to_string(), "literal_or(b)");
 }
 
 #[test]
-fn calendars_are_those_of_the_request() {
-    let asked = |text: &str, fields: serde_json::Value| {
+fn calendars_use_the_zone_of_the_request() {
+    let interval = |text: &str, fields: serde_json::Value| {
         let mut body =
             json!({"start": 1, "queries": [{"aggregator": "sum", "metric": "m", "downsample": text}]});
         for (key, value) in fields.as_object().unwrap() {
             body[key] = value.clone();
         }
-        parse(&body).map(|question| question.spec.sub_queries[0].downsample.clone().unwrap().interval)
+        parse(&body).map(|query| query.spec.sub_queries[0].downsample.clone().unwrap().interval)
     };
     let days = |zone: &str| {
         Interval::Calendar(CalendarInterval {
@@ -144,35 +144,38 @@ fn calendars_are_those_of_the_request() {
             zone: find_zone(zone).unwrap(),
         })
     };
-    assert_eq!(asked("2dc-sum", json!({})).unwrap(), days("UTC"));
+    assert_eq!(interval("2dc-sum", json!({})).unwrap(), days("UTC"));
     let tokyo = json!({"timezone": "Asia/Tokyo"});
-    assert_eq!(asked("2dc-sum", tokyo.clone()).unwrap(), days("Asia/Tokyo"));
-    assert!(matches!(asked("2d-sum", tokyo).unwrap(), Interval::Fixed { .. }));
+    assert_eq!(interval("2dc-sum", tokyo.clone()).unwrap(), days("Asia/Tokyo"));
+    assert!(matches!(
+        interval("2d-sum", tokyo).unwrap(),
+        Interval::Fixed { .. }
+    ));
     let always = json!({"timezone": "Asia/Tokyo", "useCalendar": true});
-    assert_eq!(asked("2d-sum", always.clone()).unwrap(), days("Asia/Tokyo"));
-    assert_eq!(asked("0all-sum", always).unwrap(), Interval::WholeRange);
+    assert_eq!(interval("2d-sum", always.clone()).unwrap(), days("Asia/Tokyo"));
+    assert_eq!(interval("0all-sum", always).unwrap(), Interval::WholeRange);
 
     let bogus = json!({"timezone": "Mars/Base"});
     let no_zone = "The timezone specification could not be found";
     for text in ["2dc-sum", "2d-sum"] {
-        assert_eq!(asked(text, bogus.clone()).unwrap_err().message, no_zone);
+        assert_eq!(interval(text, bogus.clone()).unwrap_err().message, no_zone);
     }
     let dated = json!({"timezone": "Mars/Base", "start": "2013/01/01"});
-    let error = asked("2d-sum", dated).unwrap_err();
+    let error = interval("2d-sum", dated).unwrap_err();
     assert_eq!(error.message, "Invalid timezone name: Mars/Base");
 }
 
 #[test]
-fn identical_sub_queries_are_one() {
+fn merges_identical_sub_queries() {
     let one = json!({"aggregator": "sum", "metric": "m"});
     let other = json!({"aggregator": "max", "metric": "m"});
-    let question = parse(&json!({"start": 1, "queries": [one, other, one]})).unwrap();
-    assert_eq!(question.spec.sub_queries.len(), 2);
+    let query = parse(&json!({"start": 1, "queries": [one, other, one]})).unwrap();
+    assert_eq!(query.spec.sub_queries.len(), 2);
 }
 
 #[test]
-fn what_is_not_there_is_refused() {
-    for (name, value, said) in [
+fn rejects_unsupported_options() {
+    for (name, value, message) in [
         ("percentiles", json!([99.9]), "Not supported: percentiles"),
         (
             "showHistogramBuckets",
@@ -184,12 +187,12 @@ fn what_is_not_there_is_refused() {
         let mut sub_query = json!({"aggregator": "sum", "metric": "m"});
         sub_query[name] = value;
         let error = parse(&json!({"start": 1, "queries": [sub_query]})).unwrap_err();
-        assert_eq!((error.status.as_u16(), error.message.as_str()), (400, said));
+        assert_eq!((error.status.as_u16(), error.message.as_str()), (400, message));
     }
 }
 
 #[test]
-fn sub_queries_and_filters_are_bounded() {
+fn limits_sub_queries_and_filters() {
     let one = json!({"aggregator": "sum", "metric": "m"});
     let error = parse(&json!({"start": 1, "queries": vec![one; 1001]})).unwrap_err();
     assert_eq!(
@@ -206,7 +209,7 @@ fn sub_queries_and_filters_are_bounded() {
 }
 
 #[test]
-fn filters_are_counted_and_not_kept() {
+fn counts_filters_beyond_the_limit_without_keeping_them() {
     let filters = json!({"filters": vec![json!({}); 101]});
     let error = parse(&json!({"start": 1, "queries": [filters]})).unwrap_err();
     assert_eq!(
@@ -225,7 +228,7 @@ fn deep_nesting_does_not_overflow_the_stack() {
 
 proptest::proptest! {
     #[test]
-    fn any_body_is_read_or_refused(bytes: Vec<u8>) {
+    fn accepts_or_rejects_any_body(bytes: Vec<u8>) {
         let _ = from_json(&bytes, &Parameters::default(), RULES, NOW_MS);
     }
 }

@@ -24,7 +24,7 @@ fn group(points: &[(i64, Number)]) -> Group {
 
 fn rendered(query: &str, points: &[(i64, Number)]) -> String {
     let parameters = Parameters::parse(Some(&format!("start=1&end=2&{query}")));
-    let question = from_parameters(
+    let query = from_parameters(
         &parameters,
         QueryRules {
             fix_duplicates: false,
@@ -33,19 +33,19 @@ fn rendered(query: &str, points: &[(i64, Number)]) -> String {
         0,
     )
     .unwrap();
-    let mut answer = Answer::new(&question, &TagkUids::default());
-    answer.add(&group(points)).unwrap();
+    let mut response = ResponseWriter::new(&query, &TagkUids::default());
+    response.add(&group(points)).unwrap();
     let statistics = Statistics {
         elapsed: Duration::from_millis(5),
         ..Statistics::default()
     };
-    String::from_utf8(answer.finish(&statistics).unwrap().into_bytes()).unwrap()
+    String::from_utf8(response.finish(&statistics).unwrap().into_bytes()).unwrap()
 }
 
 const HEAD: &str = r#"[{"metric":"m\"","tags":{"host":"a"},"aggregateTags":["dc","rack"],"dps":"#;
 
 #[test]
-fn numbers_are_printed_as_by_java() {
+fn prints_numbers_like_java() {
     let points = [
         (1_000, Number::Int(-1)),
         (1_999, Number::Double(1.0)),
@@ -69,11 +69,11 @@ fn numbers_are_printed_as_by_java() {
 }
 
 #[test]
-fn an_answer_may_be_empty() {
+fn renders_an_empty_response() {
     assert_eq!(rendered("m=sum:m", &[]), format!("{HEAD}{{}}}}]"));
     assert_eq!(rendered("m=sum:m&arrays", &[]), format!("{HEAD}[]}}]"));
     let parameters = Parameters::parse(Some("start=1&end=2&m=sum:m&show_summary"));
-    let question = from_parameters(
+    let query = from_parameters(
         &parameters,
         QueryRules {
             fix_duplicates: false,
@@ -87,7 +87,7 @@ fn an_answer_may_be_empty() {
         ..Statistics::default()
     };
     let json = String::from_utf8(
-        Answer::new(&question, &TagkUids::default())
+        ResponseWriter::new(&query, &TagkUids::default())
             .finish(&statistics)
             .unwrap()
             .into_bytes(),

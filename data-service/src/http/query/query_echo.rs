@@ -1,4 +1,4 @@
-//! Sub-queries as an answer shows them (`showQuery`).
+//! Writes sub-queries back into the response (`showQuery`).
 //!
 //! ```text
 //!   "query":{"aggregator":"sum","metric":"m","tsuids":null,"downsample":"1m-avg","rate":false,
@@ -6,8 +6,8 @@
 //!     "index":0,"rateOptions":null,"filterTagKs":["AAAB"],…,"tags":{"host":"wildcard(*)"},…}
 //! ```
 //!
-//! `filterTagKs` are the UIDs of the filters' keys in base64, ascending; of series by TSUIDs there are none.
-//! What this server does not have is shown with OpenTSDB's defaults.
+//! `filterTagKs` are the UIDs of the filters' tag keys in base64, ascending; a sub-query by TSUIDs has none.
+//! Options that this server does not implement appear with OpenTSDB's defaults.
 //!
 //! Source: OpenTSDB 2.4, the JSON of `TSSubQuery`.
 
@@ -23,27 +23,27 @@ use oxtsdb_query::language::{Expression, SeriesExpression};
 use oxtsdb_query::names::ResolvedNames;
 use oxtsdb_query::{Engine, QueryError, QuerySpec, RateOptions, Source, SubQuery};
 
-/// What of a sub-query is shown as it was written.
+/// The parts of a sub-query that the response repeats verbatim.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Asked {
-    /// The metric, also where TSUIDs are asked for, beside which it does not count.
+pub(super) struct QueryEcho {
+    /// The metric; repeated also if TSUIDs are requested, which take precedence over it.
     pub(super) metric: Option<String>,
-    /// TSUIDs, if it asks for some.
+    /// The requested TSUIDs.
     pub(super) tsuids: Option<Vec<String>>,
-    /// Downsampling.
+    /// The downsampling specification.
     pub(super) downsample: Option<String>,
-    /// Whether there are options of a rate.
+    /// Whether the sub-query has rate options.
     pub(super) with_rate_options: bool,
 }
 
-impl Asked {
-    /// Of a parameter `m` or `tsuid`.
-    pub(super) fn of_expression(expression: &Expression) -> Asked {
+impl QueryEcho {
+    /// The echo of a parameter `m` or `tsuid`.
+    pub(super) fn of_expression(expression: &Expression) -> QueryEcho {
         let (metric, tsuids) = match &expression.series {
             SeriesExpression::Metric(metric) => (Some(metric.clone()), None),
             SeriesExpression::Tsuids(tsuids) => (None, Some(tsuids.clone())),
         };
-        Asked {
+        QueryEcho {
             metric,
             tsuids,
             downsample: expression.downsample.clone(),
@@ -52,14 +52,14 @@ impl Asked {
     }
 }
 
-/// The UIDs of tag keys, by name.
+/// UIDs of tag keys, by name.
 pub(super) type TagkUids = FxHashMap<String, Uid>;
 
-/// Looks up the tag keys of all filters.
+/// Resolves the tag keys of all filters.
 ///
 /// # Errors
 ///
-/// When the UID service cannot be asked.
+/// When the UID service is unavailable.
 pub(super) async fn tagk_uids(engine: &Engine, spec: &QuerySpec) -> Result<TagkUids, QueryError> {
     let filters = spec.sub_queries.iter().flat_map(|query| &query.filter.tags);
     let keys: BTreeSet<&str> = filters.map(|filter| filter.key.as_str()).collect();
@@ -71,17 +71,17 @@ pub(super) async fn tagk_uids(engine: &Engine, spec: &QuerySpec) -> Result<TagkU
     Ok(found.collect())
 }
 
-/// The JSON of a sub-query.
-pub(super) fn write(out: &mut Vec<u8>, index: usize, query: &SubQuery, asked: &Asked, uids: &TagkUids) {
+/// Writes the JSON of a sub-query.
+pub(super) fn write(out: &mut Vec<u8>, index: usize, query: &SubQuery, echo: &QueryEcho, uids: &TagkUids) {
     let filters = &query.filter.tags;
     out.extend_from_slice(b"{\"aggregator\":");
     json::write_string(out, query.aggregator.name());
     out.extend_from_slice(b",\"metric\":");
-    or_null(out, asked.metric.as_deref(), json::write_string);
+    or_null(out, echo.metric.as_deref(), json::write_string);
     out.extend_from_slice(b",\"tsuids\":");
-    or_null(out, asked.tsuids.as_ref(), json::write_strings);
+    or_null(out, echo.tsuids.as_ref(), json::write_strings);
     out.extend_from_slice(b",\"downsample\":");
-    or_null(out, asked.downsample.as_deref(), json::write_string);
+    or_null(out, echo.downsample.as_deref(), json::write_string);
     out.extend_from_slice(b",\"rate\":");
     boolean(out, query.rate.is_some());
     out.extend_from_slice(b",\"filters\":[");
@@ -99,10 +99,10 @@ pub(super) fn write(out: &mut Vec<u8>, index: usize, query: &SubQuery, asked: &A
     out.extend_from_slice(b"],\"percentiles\":null,\"index\":");
     json::write_integer(out, index);
     out.extend_from_slice(b",\"rateOptions\":");
-    let options = query.rate.filter(|_| asked.with_rate_options);
+    let options = query.rate.filter(|_| echo.with_rate_options);
     or_null(out, options, rate_options);
     out.extend_from_slice(b",\"filterTagKs\":");
-    // Of TSUIDs OpenTSDB does not look them up.
+    // OpenTSDB does not resolve them for TSUIDs.
     let known = filters
         .iter()
         .filter(|_| matches!(query.source, Source::Metric(_)));
@@ -120,8 +120,8 @@ pub(super) fn write(out: &mut Vec<u8>, index: usize, query: &SubQuery, asked: &A
           \"showHistogramBuckets\":false,\"useMultiGets\":true,\"tags\":",
     );
     let tags = filters.iter().filter(|filter| filter.group_by);
-    let asked = |filter: &TagFilter| format!("{}({})", filter.asked.0, filter.asked.1);
-    json::write_map(out, tags.map(|filter| (&filter.key, asked(filter))));
+    let text = |filter: &TagFilter| format!("{}({})", filter.asked.0, filter.asked.1);
+    json::write_map(out, tags.map(|filter| (&filter.key, text(filter))));
     out.extend_from_slice(b",\"histogramQuery\":false}");
 }
 
