@@ -1,16 +1,15 @@
-//! OpenTSDB and OxTSDB on the same tables, asked the same random questions.
+//! Sends the same random queries to OpenTSDB and OxTSDB, which share their tables, and compares the responses.
 //!
 //! ```text
 //!   data ──► both write ──► the same rows, the same UIDs
-//!   question (range, downsampling, filters; now and then mistake)
+//!   request (range, downsampling, filters; sometimes a mistake)
 //!        ├──► OpenTSDB ──┐
-//!        └──► OxTSDB ────┴──► answer: the same?   else ──► known: one of few that stand as they are?
+//!        └──► OxTSDB ────┴──► response: equal?   otherwise ──► known: one of the accepted differences?
 //! ```
 //!
-//! Everything follows from one seed: data and names from the seed itself, each question from the seed and
-//! its number. So a question that was answered otherwise can be asked again alone.
+//! One seed determines a run: the seed itself the data and names, the seed and its number each request. A request
+//! whose responses differ can therefore be repeated alone.
 
-pub mod answer;
 pub mod comparison;
 pub mod data;
 mod downsampling;
@@ -18,9 +17,11 @@ pub mod expressions;
 mod filters;
 pub mod known;
 mod mistake;
-pub mod question;
 mod range;
+pub mod request;
+pub mod response;
 pub mod servers;
+mod sub_query;
 
 use anyhow::Context as _;
 use rand::SeedableRng as _;
@@ -28,22 +29,22 @@ use rand::rngs::StdRng;
 
 use crate::sizes;
 
-/// What a run asks.
+/// The requests of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct Run {
-    /// Everything follows from it.
+    /// Determines data and requests.
     pub seed: u64,
-    /// The first question.
+    /// Number of the first request.
     pub first: usize,
-    /// How many questions.
+    /// Number of requests.
     pub count: usize,
-    /// The variable that says how many.
+    /// The environment variable that sets `count`.
     count_variable: &'static str,
 }
 
 impl Run {
-    /// What the environment says: `OXTSDB_DIFFERENTIAL_SEED` (else one by chance), `OXTSDB_DIFFERENTIAL_FIRST`
-    /// (0), and how many questions.
+    /// Reads the environment: `OXTSDB_DIFFERENTIAL_SEED` (default: random), `OXTSDB_DIFFERENTIAL_FIRST` (default: 0)
+    /// and the number of requests.
     ///
     /// # Errors
     ///
@@ -52,7 +53,7 @@ impl Run {
         let variable = "OXTSDB_DIFFERENTIAL_SEED";
         let seed = match std::env::var(variable) {
             Ok(text) => text.parse().with_context(|| format!("{variable}: `{text}`"))?,
-            // So few digits that they are easily copied.
+            // Short enough to copy by hand.
             Err(_not_set) => u64::from(rand::random::<u32>()),
         };
         Ok(Self {
@@ -63,22 +64,22 @@ impl Run {
         })
     }
 
-    /// For the data.
+    /// The random numbers of the data.
     pub fn random_of_data(&self) -> StdRng {
         StdRng::seed_from_u64(self.seed)
     }
 
-    /// For a question.
-    pub fn random_of(&self, question: usize) -> StdRng {
-        // Neighbours must not have the same numbers; the constant is that of splitmix64.
-        let number = question as u64 + 1;
+    /// The random numbers of a request.
+    pub fn random_of(&self, request: usize) -> StdRng {
+        // Neighbouring requests need different numbers; the constant is that of splitmix64.
+        let number = request as u64 + 1;
         StdRng::seed_from_u64(self.seed ^ number.wrapping_mul(0x9e37_79b9_7f4a_7c15))
     }
 
-    /// The variables that ask a question again.
-    pub fn replay(&self, question: usize) -> String {
+    /// The environment variables that repeat a request.
+    pub fn replay(&self, request: usize) -> String {
         format!(
-            "OXTSDB_DIFFERENTIAL_SEED={} OXTSDB_DIFFERENTIAL_FIRST={question} {}=1",
+            "OXTSDB_DIFFERENTIAL_SEED={} OXTSDB_DIFFERENTIAL_FIRST={request} {}=1",
             self.seed, self.count_variable
         )
     }

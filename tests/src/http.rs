@@ -16,14 +16,14 @@ pub struct Http {
 
 /// A response with any status.
 #[derive(Clone, Debug)]
-pub struct Answer {
+pub struct HttpResponse {
     /// HTTP status, such as 204.
     pub status: u16,
     /// The body as text.
     pub body: String,
 }
 
-impl Answer {
+impl HttpResponse {
     /// The body as JSON.
     ///
     /// # Errors
@@ -69,7 +69,7 @@ impl Http {
     /// # Errors
     ///
     /// If there is no response.
-    pub async fn get(&self, path: &str) -> anyhow::Result<Answer> {
+    pub async fn get(&self, path: &str) -> anyhow::Result<HttpResponse> {
         let (agent, url) = (self.agent.clone(), self.url(path));
         blocking(move || read(agent.get(&url).call()?)).await
     }
@@ -79,7 +79,7 @@ impl Http {
     /// # Errors
     ///
     /// If there is no response.
-    pub async fn post(&self, path: &str, json: &Value) -> anyhow::Result<Answer> {
+    pub async fn post(&self, path: &str, json: &Value) -> anyhow::Result<HttpResponse> {
         self.post_bytes(path, &[], json.to_string().into_bytes()).await
     }
 
@@ -93,7 +93,7 @@ impl Http {
         path: &str,
         headers: &[(&str, &str)],
         body: Vec<u8>,
-    ) -> anyhow::Result<Answer> {
+    ) -> anyhow::Result<HttpResponse> {
         let url = self.url(path);
         let mut request = self.agent.post(&url).header("Content-Type", "application/json");
         for (name, value) in headers {
@@ -107,14 +107,14 @@ impl Http {
     }
 }
 
-fn read(mut response: http::Response<ureq::Body>) -> anyhow::Result<Answer> {
+fn read(mut response: http::Response<ureq::Body>) -> anyhow::Result<HttpResponse> {
     let status = response.status().as_u16();
     let body = response
         .body_mut()
         .with_config()
         .limit(256 << 20)
         .read_to_string()?;
-    Ok(Answer { status, body })
+    Ok(HttpResponse { status, body })
 }
 
 async fn blocking<T: Send + 'static>(

@@ -1,9 +1,9 @@
 //! OpenTSDB and OxTSDB return the same results for random queries on the same tables.
 
 use oxtsdb_tests::differential::comparison::{Kind, check};
-use oxtsdb_tests::differential::question::Question;
+use oxtsdb_tests::differential::request::Request;
 use oxtsdb_tests::differential::servers::Servers;
-use oxtsdb_tests::differential::{Run, answer, known};
+use oxtsdb_tests::differential::{Run, known, response};
 use oxtsdb_tests::rig::Rig;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -14,11 +14,11 @@ async fn results_equal_opentsdbs() -> anyhow::Result<()> {
     let run = Run::of_environment("OXTSDB_DIFFERENTIAL_QUERIES", 10_000)?;
     println!("differential: OXTSDB_DIFFERENTIAL_SEED={}", run.seed);
     let servers = Servers::start(&rig, &run, "differential").await?;
-    let questions = Kind {
+    let requests = Kind {
         name: "differential",
-        question: &|random| Question::new(random, &servers.tsuids),
-        difference: |_, theirs, ours| answer::difference(theirs, ours),
+        request: &|random| Request::new(random, &servers.tsuids),
+        difference: |_, theirs, ours| response::difference(theirs, ours),
         known: &known::KNOWN,
     };
-    check(&questions.compare(&servers, &run).await)
+    check(&requests.compare(&servers, &run).await)
 }

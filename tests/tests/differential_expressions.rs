@@ -16,13 +16,13 @@ async fn expression_results_equal_opentsdbs() -> anyhow::Result<()> {
     let servers = Servers::start(&rig, &run, "expressions").await?;
     let calls = Kind {
         name: "gexp",
-        question: &calls::question,
+        request: &calls::request,
         difference,
         known: &KNOWN,
     };
     let formulas = Kind {
         name: "exp",
-        question: &formulas::question,
+        request: &formulas::request,
         ..calls
     };
     let mut unknown = calls.compare(&servers, &run).await;

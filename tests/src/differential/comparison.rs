@@ -1,4 +1,4 @@
-//! Asks OpenTSDB and OxTSDB the questions of a run, and tells what came of it.
+//! Sends the requests of a run to OpenTSDB and OxTSDB and reports the differences.
 
 use std::collections::BTreeMap;
 
@@ -7,107 +7,109 @@ use futures::{StreamExt as _, stream};
 use rand::rngs::StdRng;
 
 use super::Run;
-use super::known::{self, Known};
-use super::question::Question;
+use super::known::{self, KnownDifference};
+use super::request::Request;
 use super::servers::Servers;
-use crate::http::Answer;
+use crate::http::HttpResponse;
 
-/// Questions under way.
+/// Requests in flight.
 const IN_FLIGHT: usize = 4;
-/// So many differences are shown.
+/// Most differences that are printed.
 const SHOWN: usize = 20;
 
-/// A kind of questions.
-#[expect(missing_debug_implementations, reason = "it has a function")]
+/// A kind of requests.
+#[expect(missing_debug_implementations, reason = "has a function")]
 pub struct Kind<'a> {
-    /// For messages.
+    /// The name in messages.
     pub name: &'static str,
-    /// Makes one by chance.
-    pub question: &'a (dyn Fn(&mut StdRng) -> Question + Sync),
-    /// What differs first between OpenTSDB's answer to one and ours; `None` if nothing does.
-    pub difference: fn(&Question, &Answer, &Answer) -> Option<String>,
-    /// Differences that are let pass.
-    pub known: &'static [Known],
+    /// Generates a random request.
+    pub request: &'a (dyn Fn(&mut StdRng) -> Request + Sync),
+    /// The first difference between OpenTSDB's response and ours.
+    pub difference: fn(&Request, &HttpResponse, &HttpResponse) -> Option<String>,
+    /// Accepted differences.
+    pub known: &'static [KnownDifference],
 }
 
-/// What both told.
-enum Told {
-    /// The same, with this status.
-    Same(u16),
-    /// Something else, for this reason.
+/// The comparison of two responses.
+enum Comparison {
+    /// Equal, with this status.
+    Equal(u16),
+    /// An accepted difference, with its reason.
     Known(&'static str),
-    /// Something else.
+    /// Any other difference.
     Differs(String),
 }
 
 impl Kind<'_> {
-    /// Asks both. With `shows` both answers are printed if they differ.
-    async fn ask(&self, servers: &Servers, question: &Question, shows: bool) -> anyhow::Result<Told> {
+    /// Sends a request to both. With `shows` it prints both responses if they differ.
+    async fn send(&self, servers: &Servers, request: &Request, shows: bool) -> anyhow::Result<Comparison> {
         let (theirs, ours) = (servers.opentsdb.http(), servers.oxtsdb.http());
-        let (theirs, ours) = tokio::join!(question.ask(&theirs), question.ask(&ours));
-        let theirs = theirs.context("no answer of OpenTSDB")?;
-        let ours = ours.context("no answer of OxTSDB")?;
-        let Some(difference) = (self.difference)(question, &theirs, &ours) else {
-            return Ok(Told::Same(theirs.status));
+        let (theirs, ours) = tokio::join!(request.send(&theirs), request.send(&ours));
+        let theirs = theirs.context("no response from OpenTSDB")?;
+        let ours = ours.context("no response from OxTSDB")?;
+        let Some(difference) = (self.difference)(request, &theirs, &ours) else {
+            return Ok(Comparison::Equal(theirs.status));
         };
         if shows {
             println!(
                 "{}\nOpenTSDB {}\nOxTSDB {}",
-                question.to_curl(),
+                request.to_curl(),
                 theirs.body,
                 ours.body
             );
         }
-        let known = known::of(self.known, question, &theirs, &ours);
-        Ok(known.map_or(Told::Differs(difference), |known| Told::Known(known.reason)))
+        let known = known::of(self.known, request, &theirs, &ours);
+        Ok(known.map_or(Comparison::Differs(difference), |known| {
+            Comparison::Known(known.reason)
+        }))
     }
 
-    /// Asks both all questions of a run. What differs and is not known is returned, with the variables that ask it
-    /// again.
+    /// Sends all requests of a run to both. Returns the differences that are not accepted, with the variables that
+    /// repeat each request.
     pub async fn compare(&self, servers: &Servers, run: &Run) -> Vec<String> {
         let all: Vec<_> = stream::iter(run.first..run.first + run.count)
             .map(|number| async move {
-                let question = (self.question)(&mut run.random_of(number));
-                let told = self.ask(servers, &question, run.count == 1).await;
-                // One that is not answered must not hide what differs in others.
-                let told = told.unwrap_or_else(|error| Told::Differs(format!("{error:#}")));
-                (number, question, told)
+                let request = (self.request)(&mut run.random_of(number));
+                let compared = self.send(servers, &request, run.count == 1).await;
+                // A request without a response must not hide the differences of others.
+                let compared = compared.unwrap_or_else(|error| Comparison::Differs(format!("{error:#}")));
+                (number, request, compared)
             })
             .buffer_unordered(IN_FLIGHT)
             .collect()
             .await;
         let name = self.name;
-        let (mut answered, mut refused) = (0, 0);
+        let (mut succeeded, mut rejected) = (0, 0);
         let mut known = BTreeMap::<&str, Vec<usize>>::new();
         let mut unknown = BTreeMap::new();
-        for (number, question, told) in all {
-            match told {
-                Told::Same(200) => answered += 1,
-                Told::Same(_) => refused += 1,
-                Told::Known(reason) => known.entry(reason).or_default().push(number),
-                Told::Differs(what) => {
-                    let (replay, curl) = (run.replay(number), question.to_curl());
+        for (number, request, compared) in all {
+            match compared {
+                Comparison::Equal(200) => succeeded += 1,
+                Comparison::Equal(_) => rejected += 1,
+                Comparison::Known(reason) => known.entry(reason).or_default().push(number),
+                Comparison::Differs(what) => {
+                    let (replay, curl) = (run.replay(number), request.to_curl());
                     unknown.insert(number, format!("{name}: {replay}\n  {what}\n  {curl}"));
                 }
             }
         }
-        println!("{name}: {answered} questions answered alike, {refused} refused alike");
+        println!("{name}: {succeeded} equal results, {rejected} equal rejections");
         for (reason, numbers) in known {
-            println!("known, {} answers: {reason}: {numbers:?}", numbers.len());
+            println!("known, {} responses: {reason}: {numbers:?}", numbers.len());
         }
         unknown.into_values().collect()
     }
 }
 
-/// Fails if something differs that is not known, and shows the first of it.
+/// Fails if there are differences that are not accepted, and shows the first ones.
 ///
 /// # Errors
 ///
-/// What differs.
+/// The differences.
 pub fn check(unknown: &[String]) -> anyhow::Result<()> {
     if !unknown.is_empty() {
         let shown = &unknown[..unknown.len().min(SHOWN)];
-        bail!("{} answers differ:\n{}", unknown.len(), shown.join("\n"));
+        bail!("{} responses differ:\n{}", unknown.len(), shown.join("\n"));
     }
     Ok(())
 }

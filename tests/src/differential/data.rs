@@ -1,4 +1,4 @@
-//! Series to ask about: gaps, late starts and early ends, seconds and milliseconds, integers near 2^63,
+//! Random series for queries: gaps, late starts and early ends, seconds and milliseconds, integers near 2^63,
 //! mixed types, corrections, days on which clocks change, tags that only some series have.
 
 use std::collections::BTreeSet;
@@ -10,37 +10,37 @@ use rand::{Rng as _, RngExt as _};
 use crate::random_points::{Expected, Sent, expected};
 use crate::sample::{Number, Sample};
 
-/// Hosts, in the order in which nobody would sort them.
+/// Hosts, unsorted.
 pub const HOSTS: [&str; 7] = ["web02", "db-a", "WEB03", "x", "web01", "db.b", "eb/0"];
 /// Data centres.
 pub const DCS: [&str; 3] = ["phx", "lga", "Lga"];
-/// Tags that few series have.
+/// Tags of few series.
 pub const RARE_TAGS: [(&str, &str); 3] = [("owner", "jd"), ("colo", "x1"), ("cpu", "0")];
 
-/// A metric, and where its points are.
+/// A metric and the range of its points.
 #[derive(Clone, Copy, Debug)]
 pub struct Metric {
     /// Its name.
     pub name: &'static str,
-    /// Start of the time in which it has points, seconds since the epoch.
+    /// Start of the range of its points, seconds since the epoch.
     pub start: i64,
-    /// Seconds from there to the end.
+    /// Length of the range in seconds.
     pub length: i64,
     /// Milliseconds between the points of a series, on average.
     step_ms: i64,
-    /// Points at any millisecond, not only at whole seconds.
+    /// Whether points have millisecond timestamps.
     in_millis: bool,
     values: Values,
 }
 
-/// What the values of a metric's series are; a series has one kind, if not said otherwise.
+/// The values of a metric's series; each series has one kind, unless stated otherwise.
 #[derive(Clone, Copy, Debug)]
 enum Values {
     /// Integers, counters, doubles, or a mix.
     Usual,
     /// Integers near 2^63.
     LargeInts,
-    /// Of all exponents, so that sums and products are infinite now and then.
+    /// Doubles of all exponents, so that sums and products are sometimes infinite.
     LargeDoubles,
 }
 
@@ -61,11 +61,11 @@ const fn metric(name: &'static str, start: i64, length: i64, step_ms: i64) -> Me
 /// All metrics.
 pub const METRICS: [Metric; 8] = [
     metric("hours", 1_356_998_400, 3 * HOUR, 50_000),
-    // New York, Havana and others go over to summer time in March 2013, Europe and Lord Howe in the days behind.
+    // New York, Havana and others change to summer time in March 2013, Europe and Lord Howe a few weeks later.
     metric("spring", 1_362_096_000, 45 * DAY, 6 * HOUR * 1000),
-    // And back in autumn, where Sao Paulo skips a midnight and Havana has one twice.
+    // Back to winter time; Sao Paulo skips a midnight and Havana repeats one.
     metric("autumn", 1_380_585_600, 45 * DAY, 6 * HOUR * 1000),
-    // Apia skips the 30 December 2011.
+    // Apia skips 30 December 2011.
     metric("years", 1_321_747_200, 500 * DAY, 60 * HOUR * 1000),
     metric("sparse", 1_357_003_000, 6 * HOUR, 5000 * 1000),
     Metric {
@@ -82,13 +82,12 @@ pub const METRICS: [Metric; 8] = [
     },
 ];
 
-/// Points in the order in which they may be sent.
+/// The points of all series.
 #[derive(Debug)]
 pub struct Data {
-    /// Each instant of a series once.
+    /// Points with one value for each timestamp.
     pub points: Vec<Sent>,
-    /// Other values for some of them, of any type, width and resolution: to be sent when all of `points` are
-    /// stored.
+    /// Other values for some of them, of any type, width and resolution, to send after all of `points` are stored.
     pub corrections: Vec<Sent>,
 }
 
@@ -131,12 +130,12 @@ impl Data {
         }
     }
 
-    /// What is stored when `points` are, and nothing else.
+    /// The stored points after `points` were written.
     pub fn expected(&self) -> Expected {
         expected(&self.points)
     }
 
-    /// What is stored when the corrections are, too.
+    /// The stored points after the corrections were written too.
     pub fn expected_at_last(&self) -> Expected {
         expected(self.points.iter().chain(&self.corrections))
     }
@@ -167,7 +166,7 @@ fn series(random: &mut StdRng) -> BTreeSet<Vec<(String, String)>> {
     all
 }
 
-/// Ascending. The first may be late and the last early, and there may be a gap.
+/// Random ascending timestamps; they may start late, end early and have a gap.
 fn instants(random: &mut StdRng, metric: Metric) -> Vec<i64> {
     let (start, length) = (metric.start * 1000, metric.length * 1000);
     let late = random.random_ratio(1, 2);
@@ -186,7 +185,7 @@ fn instants(random: &mut StdRng, metric: Metric) -> Vec<i64> {
         };
     let gap = random.random_range(start..start + length);
     let gap = gap..gap + if random.random_ratio(1, 3) { length / 5 } else { 0 };
-    // Regular series meet in their instants, the others hardly ever do.
+    // Regular series share their timestamps, others rarely do.
     let is_regular = random.random_ratio(1, 3);
     let mut instants = Vec::new();
     let mut now = first - if is_regular { first % metric.step_ms } else { 0 };
@@ -200,7 +199,7 @@ fn instants(random: &mut StdRng, metric: Metric) -> Vec<i64> {
             random.random_range(1..metric.step_ms * 2)
         };
     }
-    // Some at the borders of hours and seconds.
+    // Some timestamps are at the limits of hours and seconds.
     instants.extend(
         instants
             .clone()
@@ -217,10 +216,10 @@ fn instants(random: &mut StdRng, metric: Metric) -> Vec<i64> {
 #[derive(Clone, Copy, Debug)]
 enum SeriesValues {
     Ints,
-    /// Goes up and starts again now and then.
+    /// Increases and sometimes resets.
     Counter(i64),
     Doubles,
-    /// Small numbers of 4 bytes.
+    /// Small floats of 4 bytes.
     Floats,
     Mixed,
     LargeInts,
@@ -274,7 +273,7 @@ impl SeriesValues {
             Self::LargeDoubles => match random.random_range(0..4) {
                 0 => Number::Int(random.random_range(-5..5)),
                 1 => Number::Double(-0.0),
-                // One bit of the exponent is clear, so that it is a number.
+                // One bit of the exponent is clear, so that the value is finite.
                 _ => Number::Double(f64::from_bits(random.next_u64() & 0xbfef_ffff_ffff_ffff)),
             },
         }
@@ -288,7 +287,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn there_is_some_of_everything() {
+    fn covers_all_kinds_of_values() {
         let data = Data::new(&mut StdRng::seed_from_u64(1));
         let any = |what: fn(&Sent) -> bool| data.points.iter().any(what);
         assert!(any(|sent| sent.is_ms && sent.sample.timestamp_ms % 1000 == 0));

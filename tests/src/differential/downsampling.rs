@@ -1,10 +1,10 @@
-//! Downsampling specifications, and the zones of calendars.
+//! Random downsampling specifications, and the time zones of calendars.
 
 use rand::RngExt as _;
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom as _;
 
-/// Aggregators but `none`.
+/// All aggregators except `none`.
 pub(super) const FUNCTIONS: [&str; 34] = [
     "mult",
     "p90",
@@ -42,8 +42,8 @@ pub(super) const FUNCTIONS: [&str; 34] = [
     "first",
 ];
 
-/// Zones with clocks that change at other hours, by other times, or at midnight; with odd offsets; with a day
-/// that is missing; without any change.
+/// Time zones whose clocks change at different hours, by different amounts or at midnight; with odd offsets; with a
+/// missing day; without changes.
 pub(super) const ZONES: [&str; 24] = [
     "UTC",
     "America/New_York",
@@ -83,16 +83,16 @@ const UNITS: [(&str, i64); 8] = [
     ("y", 365 * 86_400_000),
 ];
 
-/// More windows than that are not asked for; a fill policy gives each a value.
+/// Most windows of a query; a fill policy gives each of them a value.
 const WINDOWS: f64 = 400.0;
 
-/// A specification for a range of so many seconds.
+/// A specification for a range of `seconds`.
 pub(super) fn specification(random: &mut StdRng, seconds: i64, may_fill: bool) -> String {
     let function = *FUNCTIONS.choose(random).expect("there are some");
     if random.random_ratio(1, 15) {
         return format!("0all-{function}{}", if may_fill { "" } else { "-none" });
     }
-    // Whole hours are read, and filled.
+    // Whole hours are read and filled.
     let length_ms = seconds.max(2 * 3600) * 1000;
     let windows = WINDOWS.powf(random.random());
     #[expect(
@@ -108,7 +108,7 @@ pub(super) fn specification(random: &mut StdRng, seconds: i64, may_fill: bool) -
     let (unit, unit_ms) = *fitting.choose(random).copied().unwrap_or(&("h", 3_600_000));
     let mut count = (interval_ms / unit_ms).max(1);
     if random.random_ratio(1, 2) {
-        // Numbers that people use, which divide the next larger unit.
+        // Usual numbers, which divide the next larger unit.
         let round = [1, 2, 3, 4, 5, 6, 10, 12, 15, 20, 30, 60, 100, 500, 1000, 60_000];
         count = round.into_iter().rfind(|round| *round <= count).unwrap_or(count);
     }

@@ -1,10 +1,10 @@
-//! Random questions to `/api/query/gexp` and `/api/query/exp`.
+//! Random requests to `/api/query/gexp` and `/api/query/exp`.
 
-mod answer;
 pub mod calls;
 pub mod formulas;
 mod known;
+mod response;
 pub mod text;
 
-pub use answer::difference;
 pub use known::KNOWN;
+pub use response::difference;

@@ -1,4 +1,4 @@
-//! Tags and filters of a question.
+//! Random tags and filters of a sub-query.
 
 use rand::RngExt as _;
 use rand::rngs::StdRng;
@@ -7,32 +7,32 @@ use serde_json::{Value, json};
 
 use super::data::{DCS, HOSTS, RARE_TAGS};
 
-/// A filter with all that belongs to it.
+/// A filter.
 #[derive(Clone, Debug)]
 pub(super) struct Filter {
-    /// Its type, such as `wildcard`.
+    /// The type, such as `wildcard`.
     pub(super) kind: String,
     /// The tag key.
     pub(super) tagk: String,
-    /// Which values.
+    /// The values or the pattern.
     pub(super) filter: String,
-    /// A group for each value.
+    /// Whether each value is a group.
     pub(super) group_by: bool,
 }
 
 impl Filter {
-    /// For POST.
+    /// The JSON of a POST.
     pub(super) fn to_json(&self) -> Value {
         json!({"type": self.kind, "tagk": self.tagk, "filter": self.filter, "groupBy": self.group_by})
     }
 
-    /// For GET: a pair for one of two braces.
+    /// The pair in the braces of a GET.
     pub(super) fn to_pair(&self) -> String {
         format!("{}={}({})", self.tagk, self.kind, self.filter)
     }
 }
 
-/// A filter of any type.
+/// A random filter of any type.
 pub(super) fn filter(random: &mut StdRng) -> Filter {
     let kind = *[
         "literal_or",
@@ -60,7 +60,7 @@ pub(super) fn filter(random: &mut StdRng) -> Filter {
     }
 }
 
-/// An entry of a tags map.
+/// A random entry of `tags`.
 pub(super) fn tag(random: &mut StdRng) -> (String, String) {
     let tagk = key(random);
     let value = match random.random_range(0..6) {
@@ -88,8 +88,8 @@ fn key(random: &mut StdRng) -> &'static str {
     }
 }
 
-/// One to three values of a key, separated by pipes; of negative and of case-insensitive filters also unknown
-/// ones and such in another case.
+/// One to three values of a key, separated by pipes. Negative and case-insensitive filters may have unknown values
+/// and values in another case.
 fn literals(random: &mut StdRng, tagk: &str, known: bool) -> String {
     let values: Vec<&str> = match tagk {
         "host" => HOSTS.to_vec(),

@@ -1,69 +1,69 @@
-//! Differences that stay: faults of OpenTSDB that nobody can want. Ten at most, with those of
-//! [`super::expressions`].
+//! Accepted differences: faults of OpenTSDB that OxTSDB does not reproduce. At most ten of them, together with those
+//! of [`super::expressions`].
 
-use super::answer::{differ_in_an_hour, differ_in_no_points};
-use super::question::Question;
-use crate::http::Answer;
+use super::request::Request;
+use super::response::{differ_in_an_hour, differ_in_no_points};
+use crate::http::HttpResponse;
 
-/// A difference that is let pass.
+/// An accepted difference.
 #[derive(Clone, Copy, Debug)]
-pub struct Known {
-    /// What OpenTSDB does, and why we do not.
+pub struct KnownDifference {
+    /// What OpenTSDB does and why OxTSDB does not.
     pub reason: &'static str,
-    /// Part of a question that shows it.
+    /// Part of a request that shows it.
     pub example: &'static str,
-    /// Whether answers that differ do so because of it: the question, OpenTSDB's answer, ours.
-    pub(super) applies: fn(&Question, &Answer, &Answer) -> bool,
+    /// Whether it explains why two responses differ: the request, OpenTSDB's response, ours.
+    pub(super) applies: fn(&Request, &HttpResponse, &HttpResponse) -> bool,
 }
 
-/// All of them.
-pub const KNOWN: [Known; 6] = [
-    Known {
-        reason: "Of several unknown or empty names OpenTSDB tells the one whose answer comes first, we the first in the \
-                 question",
+/// All accepted differences.
+pub const KNOWN: [KnownDifference; 6] = [
+    KnownDifference {
+        reason: "Of several unknown or empty names OpenTSDB reports the one that is resolved first, OxTSDB the first in \
+                 the request",
         example: r#""filters":[{"type":"literal_or","tagk":"nokey","filter":"nosuch"}]"#,
         applies: |_, theirs, ours| {
             let starts = ["No such name for ", "Missing UID name"];
             [theirs, ours]
                 .into_iter()
-                .all(|answer| begins(answer, 400, &starts))
+                .all(|response| begins(response, 400, &starts))
         },
     },
-    Known {
-        reason: "What is wrong with a regular expression OpenTSDB tells in the words of Java's parser, we in those of ours",
+    KnownDifference {
+        reason: "The message about an invalid regular expression is that of Java's parser in OpenTSDB, of Rust's in OxTSDB",
         example: "m=sum:hours{host=regexp([)}",
         applies: |_, theirs, ours| {
             let starts = ["When parsing tag ", "When parsing filter "];
             [theirs, ours]
                 .into_iter()
-                .all(|answer| begins(answer, 500, &starts))
+                .all(|response| begins(response, 500, &starts))
         },
     },
-    Known {
-        reason: "With explicit tags OpenTSDB reads an hour too many, which we do as well. Of series that only begin in it \
-                 it makes elements without metric, tags and points, and of literal values of several keys it does so \
-                 for the lowest of each key with all others only",
+    KnownDifference {
+        reason: "With explicit tags both read an extra hour. For series that only begin in it OpenTSDB returns elements \
+                 without metric, tags and points; with literal values of several keys it does so only for the lowest \
+                 value of each key with all others",
         example: r#""explicitTags":true,"tags":{"dc":"lga|phx","host":"db-a|web01"}"#,
-        applies: |question, theirs, ours| question.has_explicit_tags() && differ_in_no_points(theirs, ours),
+        applies: |request, theirs, ours| request.has_explicit_tags() && differ_in_no_points(theirs, ours),
     },
-    Known {
-        reason: "Where the window in front of the first filled one of a calendar would begin at a midnight that clocks skip, \
-                 OpenTSDB tells all of them as much later, though not what is in them",
+    KnownDifference {
+        reason: "If the calendar window before the first filled one would begin at a midnight that the clocks skip, OpenTSDB \
+                 shifts the timestamps of all windows by that hour, but not their contents",
         example: r#""start":1381057200,"timezone":"America/Santiago","downsample":"2wc-sum-null""#,
-        applies: |question, theirs, ours| question.fills_calendars() && differ_in_an_hour(theirs, ours),
+        applies: |request, theirs, ours| request.fills_calendars() && differ_in_an_hour(theirs, ours),
     },
-    Known {
-        reason: "A calendar window of a number of units that is no integer of 32 bits, and the fill policy `scalar`, which \
-                 is none, OpenTSDB notices when a series or an empty window comes to it, we in any case",
+    KnownDifference {
+        reason: "OpenTSDB rejects a calendar window whose count is no 32-bit integer, and the unsupported fill policy \
+                 `scalar`, only if a series or an empty window uses it; OxTSDB always rejects them",
         example: "m=sum:1.5dc-sum:nosuch",
         applies: |_, theirs, ours| {
             let message = ours.error_message().unwrap_or_default();
-            let is_such = message == "unhandled fill policy" || message.starts_with("For input string: ");
-            (theirs.status, ours.status) == (200, 400) && is_such
+            let is_known = message == "unhandled fill policy" || message.starts_with("For input string: ");
+            (theirs.status, ours.status) == (200, 400) && is_known
         },
     },
-    Known {
-        reason: "A body without queries is an error of the server there (a null pointer), and one of the client here",
+    KnownDifference {
+        reason: "A body without queries is a server error in OpenTSDB (a null pointer) and a client error in OxTSDB",
         example: r#"{"start":1,"queries":null}"#,
         applies: |_, theirs, ours| {
             begins(theirs, 500, &["An internal null pointer"]) && begins(ours, 400, &["Missing quer"])
@@ -71,48 +71,48 @@ pub const KNOWN: [Known; 6] = [
     },
 ];
 
-/// Whether it is an error with this status, whose message begins so.
-fn begins(answer: &Answer, status: u16, starts: &[&str]) -> bool {
-    let message = answer.error_message().unwrap_or_default();
-    answer.status == status && starts.iter().any(|start| message.starts_with(start))
+/// Whether a response is an error with this status and one of these beginnings of its message.
+fn begins(response: &HttpResponse, status: u16, starts: &[&str]) -> bool {
+    let message = response.error_message().unwrap_or_default();
+    response.status == status && starts.iter().any(|start| message.starts_with(start))
 }
 
-/// The one of a list that explains why two answers differ.
+/// The accepted difference that explains why two responses differ.
 pub fn of(
-    list: &'static [Known],
-    question: &Question,
-    theirs: &Answer,
-    ours: &Answer,
-) -> Option<&'static Known> {
-    list.iter().find(|known| (known.applies)(question, theirs, ours))
+    list: &'static [KnownDifference],
+    request: &Request,
+    theirs: &HttpResponse,
+    ours: &HttpResponse,
+) -> Option<&'static KnownDifference> {
+    list.iter().find(|known| (known.applies)(request, theirs, ours))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn answer(status: u16, message: &str) -> Answer {
+    fn response(status: u16, message: &str) -> HttpResponse {
         let body = serde_json::json!({"error": {"code": status, "message": message}});
         let body = if status == 200 {
             "[]".to_owned()
         } else {
             body.to_string()
         };
-        Answer { status, body }
+        HttpResponse { status, body }
     }
 
     #[test]
-    fn little_passes() {
-        let question = Question {
+    fn accepts_only_the_listed_differences() {
+        let request = Request {
             path: "/api/query?m=sum:explicit_tags:m".to_owned(),
             body: None,
         };
         let passes = |theirs: (u16, &str), ours: (u16, &str)| {
             of(
                 &KNOWN,
-                &question,
-                &answer(theirs.0, theirs.1),
-                &answer(ours.0, ours.1),
+                &request,
+                &response(theirs.0, theirs.1),
+                &response(ours.0, ours.1),
             )
             .is_some()
         };
@@ -123,12 +123,12 @@ mod tests {
         assert!(!passes((400, "unhandled fill policy"), (200, "")));
         assert!(!passes((200, ""), (400, &unknown("a"))));
         assert!(!passes((400, &unknown("a")), (500, &unknown("b"))));
-        let other = Question {
+        let other = Request {
             path: "/api/query?m=sum:m".to_owned(),
             body: None,
         };
         assert!(passes((200, ""), (200, "")));
-        assert!(of(&KNOWN, &other, &answer(200, ""), &answer(200, "")).is_none());
+        assert!(of(&KNOWN, &other, &response(200, ""), &response(200, "")).is_none());
         assert!(KNOWN.len() <= 10);
     }
 }

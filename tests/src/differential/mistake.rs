@@ -1,7 +1,7 @@
-//! Mistakes in a question that is otherwise right.
+//! Random mistakes in a valid request.
 //!
-//! Where windows are filled the end stays as it is: without it, or with some of the wrong ones, it would be now or in
-//! the year 5138, and up to there OpenTSDB would fill for minutes.
+//! If a fill policy applies, the end is not changed: a missing end means now and some invalid ones mean the year 5138,
+//! and filling all windows up to there would take OpenTSDB minutes.
 
 use rand::RngExt as _;
 use rand::rngs::StdRng;
@@ -93,7 +93,7 @@ fn some(random: &mut StdRng, of: &[&str]) -> String {
     (*of.choose(random).expect("there are some")).to_owned()
 }
 
-/// In the parameters of a GET, of which the start is the first; `fills`: whether windows are filled.
+/// Adds a mistake to the parameters of a GET, the first of which is the start; `fills`: whether a fill policy applies.
 pub(super) fn in_parameters(random: &mut StdRng, parameters: &mut Vec<(String, String)>, fills: bool) {
     let mut place = random.random_range(0..parameters.len());
     if fills && parameters[place].0 == "end" {
@@ -111,7 +111,7 @@ pub(super) fn in_parameters(random: &mut StdRng, parameters: &mut Vec<(String, S
     }
 }
 
-/// In the body of a POST; a body that is no JSON is returned. `fills`: whether windows are filled.
+/// Adds a mistake to the body of a POST, or returns a body that is no JSON; `fills`: whether a fill policy applies.
 pub(super) fn in_body(random: &mut StdRng, body: &mut Value, fills: bool) -> Option<String> {
     let zones = ["utc", "+05:00", "GMT+5", "Mars/Base", "europe/berlin"];
     match random.random_range(0..14) {
@@ -119,8 +119,7 @@ pub(super) fn in_body(random: &mut StdRng, body: &mut Value, fills: bool) -> Opt
         0 | 1 => body["start"] = json!(some(random, &TIMES)),
         2 => body["timezone"] = json!(some(random, &zones)),
         3 => {
-            // Not a null in an array, of which OpenTSDB makes an error of its own, one of the client or no answer, as it
-            // happens.
+            // Not a null in an array, for which OpenTSDB returns varying errors or no response.
             let wrong = [json!([]), json!({}), json!(null), json!("x")];
             body["queries"] = wrong.choose(random).expect("there are some").clone();
         }
@@ -178,7 +177,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn where_windows_are_filled_the_end_stays() {
+    fn keeps_the_end_if_a_fill_policy_applies() {
         let mut random = StdRng::seed_from_u64(1);
         let pairs = [("start", "1"), ("end", "2"), ("m", "sum:1m-sum-nan:hours")];
         let pairs = pairs.map(|(name, value)| (name.to_owned(), value.to_owned()));

@@ -1,4 +1,4 @@
-//! Start and end of a question, in all forms.
+//! Random start and end of a query, in all forms.
 
 use std::fmt::Write as _;
 
@@ -10,17 +10,17 @@ use super::data::Metric;
 /// Start and end.
 #[derive(Clone, Debug)]
 pub(super) struct Range {
-    /// As they are sent.
+    /// The parameters as sent.
     pub(super) start: String,
     pub(super) end: String,
-    /// Seconds between them, about.
+    /// Seconds between them, approximately.
     pub(super) length: i64,
-    /// The start moves with the present, by which the two servers differ.
+    /// Whether the start is relative to now, which differs between the two servers.
     pub(super) is_relative: bool,
 }
 
-/// The longest way back that a relative start goes.
-const WAY_BACK: &str = "20y-ago";
+/// A relative start before all data.
+const RELATIVE_START: &str = "20y-ago";
 
 impl Range {
     pub(super) fn new(random: &mut StdRng, metric: &Metric) -> Self {
@@ -40,7 +40,7 @@ impl Range {
         let is_relative = random.random_ratio(1, 40);
         Self {
             start: if is_relative {
-                WAY_BACK.to_owned()
+                RELATIVE_START.to_owned()
             } else {
                 time(random, first)
             },
@@ -51,7 +51,7 @@ impl Range {
     }
 }
 
-/// An instant as it may be written. Dates are those of UTC, which other zones shift.
+/// A timestamp in a random form. Dates are those of UTC, which other zones shift.
 fn time(random: &mut StdRng, seconds: i64) -> String {
     let millis = random.random_range(0..1000);
     match random.random_range(0..14) {
@@ -65,10 +65,10 @@ fn time(random: &mut StdRng, seconds: i64) -> String {
     }
 }
 
-/// Fields of a date with their separators between them; a day may run on into the next month.
+/// The date of a timestamp, with these separators between its fields.
 fn date(seconds: i64, separators: &[char]) -> String {
     let (days, of_day) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
-    // The calendar of Gregory, counted in 400 years from 1 March of year 0.
+    // The Gregorian calendar, in eras of 400 years from 1 March of year 0.
     let days = days + 719_468;
     let era = days.div_euclid(146_097);
     let of_era = days.rem_euclid(146_097);
@@ -92,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn dates_are_those_of_the_calendar() {
+    fn writes_gregorian_dates() {
         assert_eq!(date(0, &['/', '/']), "1970/01/01");
         assert_eq!(date(1_330_560_000, &['/', '/', '-', ':']), "2012/03/01-00:00");
         assert_eq!(

@@ -1,4 +1,4 @@
-//! OpenTSDB and OxTSDB on the same tables, with random data that both have written.
+//! Starts OpenTSDB and OxTSDB on the same tables, with random data that both have written.
 
 use anyhow::{Context as _, ensure};
 use oxtsdb_proto::common::v1::UidKind;
@@ -14,29 +14,29 @@ use crate::random_points::Sent;
 use crate::rig::Rig;
 use crate::{Options, Tsdb, until, writers};
 
-/// Of several values for one instant the last one counts, in place of an error.
+/// The last of several values at one timestamp applies, instead of an error.
 const FIX_DUPLICATES: &str = "tsd.storage.fix_duplicates=true";
-/// It only writes what it is told to. When it compacts a row in which a value is just being corrected, the old one
-/// may win.
+/// OpenTSDB does not compact while data is written: compacting a row in which a value is being corrected may keep the
+/// old value.
 const NO_COMPACTION: &str = "tsd.storage.enable_compaction=false";
 
-/// Both, running; they end with this value.
+/// Both servers; dropping this value stops them.
 #[derive(Debug)]
 pub struct Servers {
-    /// The real one.
+    /// OpenTSDB.
     pub opentsdb: OpenTsdb,
-    /// Ours.
+    /// OxTSDB.
     pub oxtsdb: Tsdb,
     /// The TSUIDs of each metric's series, in the order of [`METRICS`].
     pub tsuids: Vec<Vec<String>>,
 }
 
 impl Servers {
-    /// Both on new tables, named after a test, with the data of a run.
+    /// Starts both on new tables, which are named after `test`, and writes the data of a run.
     ///
     /// # Errors
     ///
-    /// If one does not start, or does not store the data.
+    /// If a server does not start or does not store the data.
     pub async fn start(rig: &Rig, run: &Run, test: &str) -> anyhow::Result<Self> {
         let mut random = run.random_of_data();
         let data = Data::new(&mut random);
@@ -52,14 +52,14 @@ impl Servers {
             (data.corrections.clone(), data.expected_at_last()),
         ] {
             write_by_both(&opentsdb, &oxtsdb, &mut random, points).await?;
-            // OpenTSDB stores what came by telnet a second later.
-            until("both read what was written", async || {
+            // OpenTSDB stores points of its telnet listener a second later.
+            until("both read the written points", async || {
                 check_opentsdb(&opentsdb, &expected, &metric_names()).await?;
                 check_oxtsdb(&oxtsdb, &expected, &metric_names()).await
             })
             .await?;
         }
-        // It compacts the rows as it comes across them, so that both read them in either form.
+        // This OpenTSDB compacts the rows that it reads, so that both servers read rows in either form.
         let opentsdb = rig.opentsdb(&tables, &[FIX_DUPLICATES]).await?;
         let tsuids = tsuids(&opentsdb).await?;
         Ok(Self {
@@ -70,7 +70,7 @@ impl Servers {
     }
 }
 
-/// UIDs in the same order in each run, since they decide on the order of series and groups.
+/// Assigns UIDs in an order that follows from the seed, since they determine the order of series and groups.
 async fn assign_uids(opentsdb: &OpenTsdb, random: &mut StdRng) -> anyhow::Result<()> {
     let rare_keys = RARE_TAGS.map(|(key, _)| key);
     let rare_values = RARE_TAGS.map(|(_, value)| value);
@@ -88,7 +88,8 @@ async fn assign_uids(opentsdb: &OpenTsdb, random: &mut StdRng) -> anyhow::Result
     Ok(())
 }
 
-/// Half of the points through each, one after the other, so that what is stored follows from the seed.
+/// Writes half of the points through each server, one after the other, so that the stored bytes follow from the
+/// seed.
 async fn write_by_both(
     opentsdb: &OpenTsdb,
     oxtsdb: &Tsdb,
@@ -100,21 +101,21 @@ async fn write_by_both(
     writers::write_to_oxtsdb(oxtsdb, random, &ours).await
 }
 
-/// The TSUIDs of each metric's series.
+/// Queries the TSUIDs of each metric's series.
 async fn tsuids(opentsdb: &OpenTsdb) -> anyhow::Result<Vec<Vec<String>>> {
     let mut all = Vec::new();
     for metric in METRICS {
-        let question = json!({
+        let query = json!({
             "start": metric.start,
             "end": metric.start + metric.length,
             "showTSUIDs": true,
             "queries": [{"aggregator": "none", "metric": metric.name}],
         });
-        let answer = opentsdb.http().post("/api/query", &question).await?.json()?;
-        let elements = answer.as_array().with_context(|| answer.to_string())?;
+        let response = opentsdb.http().post("/api/query", &query).await?.json()?;
+        let elements = response.as_array().with_context(|| response.to_string())?;
         let tsuid = |element: &Value| Some(element["tsuids"][0].as_str()?.to_owned());
         let tsuids: Vec<String> = elements.iter().filter_map(tsuid).collect();
-        ensure!(tsuids.len() > 1, "{}: {answer}", metric.name);
+        ensure!(tsuids.len() > 1, "{}: {response}", metric.name);
         all.push(tsuids);
     }
     Ok(all)

@@ -1,4 +1,4 @@
-//! Calls, for `/api/query/gexp`: `exp=scale(sum(sum:1h-avg:a{host=*},max:1h-avg:a{host=*}),2)`.
+//! Random calls for `/api/query/gexp`: `exp=scale(sum(sum:1h-avg:a{host=*},max:1h-avg:a{host=*}),2)`.
 
 use rand::RngExt as _;
 use rand::rngs::StdRng;
@@ -6,14 +6,13 @@ use rand::seq::IndexedRandom as _;
 
 use super::text::{AGGREGATORS, fixed_windows};
 use crate::differential::data::{METRICS, Metric};
-use crate::differential::question::Question;
-use crate::differential::question::path;
 use crate::differential::range::Range;
+use crate::differential::request::{Request, path};
 
-/// Calls within each other.
+/// Most nested calls.
 const DEPTH: usize = 3;
 
-/// What all questions of a request share, mostly: series that are combined have to have equally many values.
+/// What the sub-queries of a request usually share, since combined series need the same number of values.
 struct Common<'a> {
     metric: &'a Metric,
     windows: Option<String>,
@@ -21,8 +20,8 @@ struct Common<'a> {
     may_rate: bool,
 }
 
-/// A random question.
-pub fn question(random: &mut StdRng) -> Question {
+/// A random request.
+pub fn request(random: &mut StdRng) -> Request {
     let metric = METRICS.choose(random).expect("there are some");
     let range = Range::new(random, metric);
     let common = Common {
@@ -57,13 +56,13 @@ pub fn question(random: &mut StdRng) -> Question {
             parameters.push((flag.to_owned(), String::new()));
         }
     }
-    Question {
+    Request {
         path: path(&parameters).replacen("/api/query", "/api/query/gexp", 1),
         body: None,
     }
 }
 
-/// A call with at most so many within each other.
+/// A random call with at most `depth` nested calls.
 fn call(random: &mut StdRng, common: &Common<'_>, depth: usize) -> String {
     let name = *[
         "scale",
@@ -139,7 +138,7 @@ fn argument(random: &mut StdRng, common: &Common<'_>, depth: usize) -> String {
     format!("{text}:{}{tags}", metric.name)
 }
 
-/// In braces, if there are any.
+/// Random tags in braces; may be empty.
 fn tags(random: &mut StdRng) -> String {
     let tags = [
         "",
@@ -158,7 +157,7 @@ fn tags(random: &mut StdRng) -> String {
     (*tags.choose(random).expect("there are some")).to_owned()
 }
 
-/// A mistake in a call.
+/// Adds a mistake to a call.
 fn mistake(random: &mut StdRng, text: &str) -> String {
     match random.random_range(0..8) {
         0 => text.replacen('(', "", 1),

@@ -1,4 +1,4 @@
-//! Named metrics and arithmetic over them, for `/api/query/exp`.
+//! Random named metrics and arithmetic over them for `/api/query/exp`.
 
 use rand::RngExt as _;
 use rand::rngs::StdRng;
@@ -8,11 +8,11 @@ use serde_json::{Map, Value, json};
 use super::text::{AGGREGATORS, fixed_windows};
 use crate::differential::data::{METRICS, Metric};
 use crate::differential::filters::filter;
-use crate::differential::question::Question;
 use crate::differential::range::Range;
+use crate::differential::request::Request;
 
-/// A random question.
-pub fn question(random: &mut StdRng) -> Question {
+/// A random request.
+pub fn request(random: &mut StdRng) -> Request {
     let metric = METRICS.choose(random).expect("there are some");
     let range = Range::new(random, metric);
     let filters = filters(random);
@@ -28,7 +28,7 @@ pub fn question(random: &mut StdRng) -> Question {
     let mut expressions = Vec::new();
     for name in &["e", "f", "g"][..*[0, 1, 1, 1, 1, 2, 2, 3].choose(random).expect("some")] {
         expressions.push(expression(random, name, &known));
-        // Mostly alone: whoever uses another one needs the same instants.
+        // An expression that refers to another one needs the same timestamps, so only some may.
         if random.random_ratio(1, 2) {
             known.push(name);
         }
@@ -51,7 +51,7 @@ pub fn question(random: &mut StdRng) -> Question {
     if random.random_ratio(1, 20) {
         mistake(random, &mut body);
     }
-    Question {
+    Request {
         path: "/api/query/exp".to_owned(),
         body: Some(body.to_string()),
     }
@@ -92,7 +92,7 @@ fn fill(random: &mut StdRng) -> Value {
     policies.choose(random).expect("some").clone()
 }
 
-/// None, one or two, with ids.
+/// Up to two filters with ids.
 fn filters(random: &mut StdRng) -> Vec<Value> {
     let count = *[0, 1, 1, 1, 1, 2].choose(random).expect("some");
     let filters = ["x", "yy"].into_iter().take(count);
@@ -154,7 +154,7 @@ fn expression(random: &mut StdRng, name: &str, known: &[&str]) -> Value {
     expression
 }
 
-/// Arithmetic with at least one name, and at most so many levels.
+/// Random arithmetic with at least one name and at most `levels` levels.
 fn arithmetic(random: &mut StdRng, known: &[&str], levels: usize) -> String {
     if levels == 0 || random.random_ratio(1, 4) {
         return (*known.choose(random).expect("some")).to_owned();

@@ -1,59 +1,62 @@
-//! Differences between answers to expressions that stay.
+//! Accepted differences between responses to expressions.
 
-use crate::differential::known::Known;
-use crate::http::Answer;
+use crate::differential::known::KnownDifference;
+use crate::http::HttpResponse;
 
-/// All of them.
-pub const KNOWN: [Known; 5] = [
-    Known {
-        reason: "What is wrong with arithmetic OpenTSDB tells in the words of JEXL's parser, we in those of ours",
+/// All accepted differences.
+pub const KNOWN: [KnownDifference; 5] = [
+    KnownDifference {
+        reason: "The message about invalid arithmetic is that of JEXL's parser in OpenTSDB, of our parser in OxTSDB",
         example: r#""expr":"a + 1e2""#,
         applies: |_, theirs, ours| {
-            let is_such = |answer: &Answer| answer.status == 500 && told(answer).contains("parsing error");
-            is_such(theirs) && is_such(ours)
+            let is_syntax_error = |response: &HttpResponse| {
+                response.status == 500 && message_of(response).contains("parsing error")
+            };
+            is_syntax_error(theirs) && is_syntax_error(ours)
         },
     },
-    Known {
-        reason: "JEXL cannot compute with truths and whole numbers that are written; here truths are 1 and 0",
+    KnownDifference {
+        reason: "JEXL cannot combine booleans with integer literals; in OxTSDB booleans are 1 and 0",
         example: r#""expr":"(a > b) * 0""#,
         applies: |_, theirs, ours| {
-            let message = told(theirs);
+            let message = message_of(theirs);
             let is_of_jexl = message.contains("ExpressionIterator.<init>@") && message.ends_with(" error");
             (theirs.status, ours.status) == (400, 200) && is_of_jexl
         },
     },
-    Known {
-        reason: "OpenTSDB fails on its own objects where an operand, or all that the highest are sought among, has no points, \
-                 and where an expression within another is NaN and has no fill policy; here the fill policy counts, \
-                 NaN if there is none",
+    KnownDifference {
+        reason: "OpenTSDB fails on its own objects if an operand, or every argument of a `highest` function, has no points, \
+                 and if a nested expression is NaN without a fill policy; OxTSDB applies the fill policy, NaN by \
+                 default",
         example: r#""expr":"e + a" with e = "a / b""#,
         applies: |_, theirs, ours| {
-            let message = told(theirs);
+            let message = message_of(theirs);
             let is_null = message.starts_with("Cannot invoke \"") && message.ends_with(" is null");
             (theirs.status, ours.status) == (400, 200) && is_null
         },
     },
-    Known {
-        reason: "What is wrong with a filter in the body OpenTSDB tells in the words of its JSON library, before all else",
+    KnownDifference {
+        reason: "OpenTSDB reports an invalid filter in the body with the message of its JSON library, before any other error",
         example: r#""tags":[{"type":"regexp","tagk":"dc","filter":""}]"#,
         applies: |_, theirs, ours| {
-            (theirs.status, ours.status) == (500, 500) && told(theirs).starts_with("com.fasterxml.jackson.")
+            (theirs.status, ours.status) == (500, 500)
+                && message_of(theirs).starts_with("com.fasterxml.jackson.")
         },
     },
-    Known {
-        reason: "Series that have neither a name nor as many values as others are two errors; we tell the other one first",
+    KnownDifference {
+        reason: "Series without a name and with a different number of values are two errors; OxTSDB reports the other one first",
         example: "exp=divide(alias(sum:a,x),sum:b)",
         applies: |_, theirs, ours| {
-            let is_one = |answer: &Answer| {
-                let message = told(answer);
+            let is_one = |response: &HttpResponse| {
+                let message = message_of(response);
                 let is_nameless = message == "-1" || message.starts_with("Wrong id.length = 0 ");
-                answer.status == 400 && (is_nameless || message == "No more elements")
+                response.status == 400 && (is_nameless || message == "No more elements")
             };
             is_one(theirs) && is_one(ours)
         },
     },
 ];
 
-fn told(answer: &Answer) -> String {
-    answer.error_message().unwrap_or_default()
+fn message_of(response: &HttpResponse) -> String {
+    response.error_message().unwrap_or_default()
 }

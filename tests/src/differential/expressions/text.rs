@@ -1,15 +1,15 @@
-//! What both kinds of expressions are made of.
+//! Parts of both kinds of expressions.
 
 use rand::rngs::StdRng;
 
 use crate::differential::downsampling::specification;
 
-/// Aggregators; whatever they are, expressions compute with their results.
+/// Aggregators of the sub-queries in expressions.
 pub(super) const AGGREGATORS: [&str; 12] = [
     "sum", "sum", "max", "min", "avg", "zimsum", "mimmax", "count", "none", "p90", "dev", "first",
 ];
 
-/// Windows of a fixed length: calls cannot ask for others in any zone but UTC, and `exp` for none.
+/// Windows of a fixed length: calls support calendar windows only in UTC, `exp` does not support them.
 pub(super) fn fixed_windows(random: &mut StdRng, seconds: i64, may_fill: bool) -> String {
     loop {
         let text = specification(random, seconds, may_fill);

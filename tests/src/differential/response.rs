@@ -1,10 +1,10 @@
-//! Whether two answers are the same.
+//! Compares two responses.
 //!
-//! Groups, points and numbers are compared in their order and as text. Not compared is what OpenTSDB does
-//! not promise: the order of tags, the figures of `stats`, the `details` of errors, which show its objects.
+//! Groups, points and numbers are compared in order and as text. What OpenTSDB does not guarantee is not compared:
+//! the order of tags, the values of `stats`, the `details` of errors, which show its objects.
 //!
-//! There is no tolerance for numbers: a double has to be the same to the last bit. Its text may have one digit
-//! more at OpenTSDB, since Java before 19 prints some doubles with more digits than tell them apart (JDK-4511638).
+//! Numbers have no tolerance: doubles must be equal to the last bit. OpenTSDB's text may have one more digit, since
+//! Java before 19 prints some doubles with more digits than necessary (JDK-4511638).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -14,9 +14,9 @@ use serde::de::{Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use crate::http::Answer;
+use crate::http::HttpResponse;
 
-/// One element of an answer.
+/// One element of a response.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Element {
@@ -36,14 +36,14 @@ struct Element {
     stats_summary: Option<Value>,
 }
 
-/// Instants and values as they are written; an instant may be there more than once.
+/// Timestamps and values as text; a timestamp may occur more than once.
 #[derive(Debug, Default)]
 struct Points {
     are_arrays: bool,
     points: Vec<(String, String)>,
 }
 
-/// Whether two texts are one number of one type, or the same text.
+/// Whether two texts are equal, or the same double.
 fn same_value(theirs: &str, ours: &str) -> bool {
     let double = |text: &str| {
         text.contains('.')
@@ -94,14 +94,14 @@ impl<'de> Visitor<'de> for PointsVisitor {
     }
 }
 
-fn elements(answer: &Answer) -> Result<Vec<Element>, serde_json::Error> {
-    serde_json::from_str(&answer.body)
+fn elements(response: &HttpResponse) -> Result<Vec<Element>, serde_json::Error> {
+    serde_json::from_str(&response.body)
 }
 
-/// Whether two answers differ only in elements without points.
-pub fn differ_in_no_points(theirs: &Answer, ours: &Answer) -> bool {
-    let with_points = |answer: &Answer| {
-        let mut elements = elements(answer).ok()?;
+/// Whether two responses differ only in elements without points.
+pub fn differ_in_no_points(theirs: &HttpResponse, ours: &HttpResponse) -> bool {
+    let with_points = |response: &HttpResponse| {
+        let mut elements = elements(response).ok()?;
         elements.retain(|element| !element.dps.points.is_empty() || element.stats_summary.is_some());
         Some(elements)
     };
@@ -114,8 +114,8 @@ pub fn differ_in_no_points(theirs: &Answer, ours: &Answer) -> bool {
     }
 }
 
-/// Whether two answers differ only in instants, which OpenTSDB tells up to an hour later.
-pub fn differ_in_an_hour(theirs: &Answer, ours: &Answer) -> bool {
+/// Whether two responses differ only in timestamps, which are up to an hour later in OpenTSDB.
+pub fn differ_in_an_hour(theirs: &HttpResponse, ours: &HttpResponse) -> bool {
     if (theirs.status, ours.status) != (200, 200) {
         return false;
     }
@@ -138,8 +138,8 @@ pub fn differ_in_an_hour(theirs: &Answer, ours: &Answer) -> bool {
     elements_difference(&theirs, &ours).is_none()
 }
 
-/// What differs first between OpenTSDB's answer and ours; `None` if nothing does.
-pub fn difference(theirs: &Answer, ours: &Answer) -> Option<String> {
+/// The first difference between OpenTSDB's response and ours.
+pub fn difference(theirs: &HttpResponse, ours: &HttpResponse) -> Option<String> {
     if theirs.status != ours.status {
         return Some(format!("status {} and {}", theirs.status, ours.status));
     }
@@ -149,8 +149,9 @@ pub fn difference(theirs: &Answer, ours: &Answer) -> Option<String> {
     match (elements(theirs), elements(ours)) {
         (Ok(theirs), Ok(ours)) => elements_difference(&theirs, &ours),
         (theirs, ours) => {
-            let error =
-                |answer: Result<Vec<Element>, serde_json::Error>| answer.err().map(|error| error.to_string());
+            let error = |response: Result<Vec<Element>, serde_json::Error>| {
+                response.err().map(|error| error.to_string())
+            };
             Some(format!(
                 "cannot be read: {:?} and {:?}",
                 error(theirs),
@@ -160,10 +161,10 @@ pub fn difference(theirs: &Answer, ours: &Answer) -> Option<String> {
     }
 }
 
-/// The message of an error. What OpenTSDB shows of its objects begins behind the text of the infinity.
-fn message_difference(theirs: &Answer, ours: &Answer) -> Option<String> {
-    let message = |answer: &Answer| {
-        let message = answer
+/// Compares the messages of two errors. After the text of an infinity OpenTSDB's message shows its objects.
+fn message_difference(theirs: &HttpResponse, ours: &HttpResponse) -> Option<String> {
+    let message = |response: &HttpResponse| {
+        let message = response
             .error_message()
             .unwrap_or_else(|error| format!("{error:#}"));
         match message.split_once(" in this ") {
@@ -239,14 +240,14 @@ fn points_difference(theirs: &Points, ours: &Points) -> Option<String> {
             ours[place],
         ));
     }
-    let behind = |points: &[(String, String)], count: usize| points.get(count).cloned();
+    let next = |points: &[(String, String)], count: usize| points.get(count).cloned();
     (theirs.len() != ours.len()).then(|| {
         format!(
             "{} and {} points; then {:?} and {:?}",
             theirs.len(),
             ours.len(),
-            behind(theirs, ours.len()),
-            behind(ours, theirs.len()),
+            next(theirs, ours.len()),
+            next(ours, theirs.len()),
         )
     })
 }
@@ -255,20 +256,20 @@ fn points_difference(theirs: &Points, ours: &Points) -> Option<String> {
 mod tests {
     use super::*;
 
-    fn answer(status: u16, body: &str) -> Answer {
+    fn response(status: u16, body: &str) -> HttpResponse {
         let body = body.to_owned();
-        Answer { status, body }
+        HttpResponse { status, body }
     }
 
     fn compare(theirs: &str, ours: &str) -> Option<String> {
-        difference(&answer(200, theirs), &answer(200, ours))
+        difference(&response(200, theirs), &response(200, ours))
     }
 
     const ONE: &str =
         r#"[{"metric":"m","tags":{"a":"b","c":"d"},"aggregateTags":["e","f"],"dps":{"1":1,"1":2.0}}]"#;
 
     #[test]
-    fn the_order_of_tags_does_not_matter() {
+    fn ignores_the_order_of_tags() {
         let other = ONE
             .replace(r#""a":"b","c":"d""#, r#""c":"d","a":"b""#)
             .replace(r#""e","f""#, r#""f","e""#);
@@ -277,13 +278,13 @@ mod tests {
     }
 
     #[test]
-    fn a_double_may_have_a_digit_too_many() {
+    fn accepts_an_extra_digit_of_a_double() {
         assert!(same_value("2.0E-3", "0.002") && same_value("9.2233720368547748E18", "9.223372036854775E18"));
         assert!(!same_value("2.0", "2") && !same_value("0.0", "-0.0") && !same_value("1.0", "\"1.0\""));
     }
 
     #[test]
-    fn all_else_does() {
+    fn finds_all_other_differences() {
         for (from, to) in [
             ("2.0", "2"),
             ("2.0", "2.0000000000000004"),
@@ -302,19 +303,20 @@ mod tests {
     }
 
     #[test]
-    fn elements_without_points_are_told_apart() {
+    fn recognizes_elements_without_points() {
         let more = ONE.strip_suffix("]").unwrap();
         let more = format!(r#"{more},{{"metric":"","tags":{{}},"aggregateTags":[],"dps":{{}}}}]"#);
-        let only = |theirs: &str, ours: &str| differ_in_no_points(&answer(200, theirs), &answer(200, ours));
+        let only =
+            |theirs: &str, ours: &str| differ_in_no_points(&response(200, theirs), &response(200, ours));
         assert!(compare(&more, ONE).is_some() && only(&more, ONE) && only(ONE, &more));
         assert!(!only(&more.replace("2.0", "3.0"), ONE));
         assert!(!only(&more.replace(r#""dps":{}"#, r#""dps":{"1":1}"#), ONE));
-        assert!(!differ_in_no_points(&answer(500, &more), &answer(200, ONE)));
+        assert!(!differ_in_no_points(&response(500, &more), &response(200, ONE)));
     }
 
     #[test]
-    fn instants_that_are_an_hour_late_are_told_apart() {
-        let only = |theirs: &str, ours: &str| differ_in_an_hour(&answer(200, theirs), &answer(200, ours));
+    fn recognizes_timestamps_that_are_an_hour_late() {
+        let only = |theirs: &str, ours: &str| differ_in_an_hour(&response(200, theirs), &response(200, ours));
         let late = ONE.replace(r#""1":"#, r#""3601":"#);
         assert!(compare(&late, ONE).is_some() && only(&late, ONE) && !only(ONE, &late));
         assert!(!only(&late.replace("3601", "3602"), ONE));
@@ -323,15 +325,15 @@ mod tests {
     }
 
     #[test]
-    fn errors_are_the_same_if_status_and_message_are() {
+    fn compares_errors_by_status_and_message() {
         let error = |status: u16, message: &str, details: &str| {
             let body =
                 format!(r#"{{"error":{{"code":{status},"message":"{message}","details":"{details}"}}}}"#);
-            answer(status, &body)
+            response(status, &body)
         };
         assert_eq!(difference(&error(400, "m", "a"), &error(400, "m", "b")), None);
         assert!(difference(&error(400, "m", ""), &error(400, "n", "")).is_some());
         assert!(difference(&error(400, "m", ""), &error(500, "m", "")).is_some());
-        assert!(difference(&error(400, "m", ""), &answer(200, ONE)).is_some());
+        assert!(difference(&error(400, "m", ""), &response(200, ONE)).is_some());
     }
 }

@@ -1,30 +1,30 @@
-//! Whether two answers to expressions are the same.
+//! Compares two responses to expressions.
 //!
-//! What is compared of `/api/query/gexp` is that of `/api/query`; see [`crate::differential::answer`]. Of
-//! `/api/query/exp` it is all: every number to the last bit, and its type.
+//! Responses of `/api/query/gexp` are compared like those of `/api/query`; see [`crate::differential::response`].
+//! Those of `/api/query/exp` must be equal: every number to the last bit, and its type.
 
 use serde_json::Value;
 
-use crate::differential::answer;
-use crate::differential::question::Question;
-use crate::http::Answer;
+use crate::differential::request::Request;
+use crate::differential::response;
+use crate::http::HttpResponse;
 
-/// So much of a message is compared: behind it OpenTSDB shows its objects.
+/// Characters of a message that are compared; after them OpenTSDB shows its objects.
 const MESSAGE: usize = 40;
 
-/// What differs first between OpenTSDB's answer and ours; `None` if nothing does.
-pub fn difference(question: &Question, theirs: &Answer, ours: &Answer) -> Option<String> {
+/// The first difference between OpenTSDB's response and ours.
+pub fn difference(request: &Request, theirs: &HttpResponse, ours: &HttpResponse) -> Option<String> {
     if theirs.status != ours.status {
-        let told = |answer: &Answer| answer.error_message().unwrap_or_default();
-        let (their_message, our_message) = (told(theirs), told(ours));
+        let message = |response: &HttpResponse| response.error_message().unwrap_or_default();
+        let (their_message, our_message) = (message(theirs), message(ours));
         return Some(format!(
             "status {} ({their_message}) and {} ({our_message})",
             theirs.status, ours.status
         ));
     }
     if theirs.status != 200 {
-        let message = |answer: &Answer| {
-            answer
+        let message = |response: &HttpResponse| {
+            response
                 .error_message()
                 .unwrap_or_else(|error| format!("{error:#}"))
         };
@@ -32,17 +32,17 @@ pub fn difference(question: &Question, theirs: &Answer, ours: &Answer) -> Option
         let (theirs, ours) = (message(theirs), message(ours));
         return (opening(&theirs) != opening(&ours)).then(|| format!("message `{theirs}` and `{ours}`"));
     }
-    if question.body.is_none() {
-        return answer::difference(theirs, ours);
+    if request.body.is_none() {
+        return response::difference(theirs, ours);
     }
-    let read = |answer: &Answer| answer.json().map_err(|error| format!("{error:#}"));
+    let read = |response: &HttpResponse| response.json().map_err(|error| format!("{error:#}"));
     match (read(theirs), read(ours)) {
         (Ok(theirs), Ok(ours)) => value_difference("", &theirs, &ours),
         (Err(error), _) | (_, Err(error)) => Some(error),
     }
 }
 
-/// The first place at which two values differ.
+/// The first difference between two JSON values, with its path.
 fn value_difference(place: &str, theirs: &Value, ours: &Value) -> Option<String> {
     let differ = || Some(format!("{place}: {theirs} and {ours}"));
     match (theirs, ours) {
@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_are_the_same_to_the_last_bit() {
+    fn compares_numbers_to_the_last_bit() {
         let one = json!({"outputs": [{"dps": [[1, 2.0, "NaN", -0.0]]}]});
         assert_eq!(value_difference("", &one, &one), None);
         for other in [
