@@ -62,11 +62,11 @@ impl Values {
         self.len() == 0
     }
 
-    /// The value at a place.
+    /// The value at an index.
     ///
     /// # Panics
     ///
-    /// If there are not so many.
+    /// If the index is out of bounds.
     #[inline]
     pub fn get(&self, index: usize) -> Number {
         match self {
@@ -99,7 +99,7 @@ impl Values {
     }
 }
 
-/// Points of a span or of a group, in order of time.
+/// Points of a series or of a group, in order of time.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Points {
     times_ms: Vec<i64>,
@@ -171,12 +171,12 @@ impl Points {
         self.values.push(value);
     }
 
-    /// Both columns, to add to; the caller keeps them of one length.
+    /// Both columns, for appending; the caller keeps their lengths equal.
     pub(super) const fn columns_mut(&mut self) -> (&mut Vec<i64>, &mut Values) {
         (&mut self.times_ms, &mut self.values)
     }
 
-    /// Makes room for more points.
+    /// Reserves capacity for more points.
     pub fn reserve(&mut self, points: usize) {
         self.times_ms.reserve(points);
         match &mut self.values {
@@ -222,7 +222,7 @@ impl Points {
         }
     }
 
-    /// The points whose instants are in the range, both ends inside.
+    /// The points whose timestamps are in the range, both ends included.
     #[must_use]
     pub fn between(self, start_ms: i64, end_ms: i64) -> Self {
         let from = self.times_ms.partition_point(|time_ms| *time_ms < start_ms);
@@ -260,7 +260,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_column_has_the_narrowest_form_that_holds_its_values() {
+    fn columns_use_the_narrowest_type() {
         let mut points = Points::default();
         points.push(1, Number::Double(0.5));
         assert_eq!(
@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn a_range_has_both_its_ends() {
+    fn ranges_include_both_ends() {
         let points: Points = (0..10).map(|i| (i * 10, Number::Int(i))).collect();
         let cut = points.clone().between(20, 40);
         assert_eq!(cut, Points::new(vec![20, 30, 40], Values::Ints(vec![2, 3, 4])));

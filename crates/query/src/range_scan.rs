@@ -1,17 +1,17 @@
-//! Scans of several ranges of row keys, such as those of a metric in all salt buckets.
+//! Scans several ranges of row keys, such as those of a metric in all salt buckets.
 
 use std::sync::Arc;
 
 use futures::stream::{self, BoxStream, Stream, StreamExt as _, TryStreamExt as _};
 use oxtsdb_row_store::{Row, RowStore, Scan, StoreError, TableName};
 
-/// Ranges that are scanned at a time.
+/// Ranges that are scanned concurrently.
 const CONCURRENT_RANGES: usize = 4;
 
 /// A range of row keys: from the first, inclusive, to the second, exclusive; empty: to the end of the table.
 pub(crate) type KeyRange = (Vec<u8>, Vec<u8>);
 
-/// Scans ranges as `template` does, one after the other. Dropping the stream ends the scan.
+/// Scans ranges one after the other with the options of `template`. Dropping the stream cancels the scan.
 pub(crate) fn scan_in_order(
     store: &Arc<dyn RowStore>,
     table: &TableName,
@@ -21,7 +21,7 @@ pub(crate) fn scan_in_order(
     scans(store, table, ranges, template).flatten().boxed()
 }
 
-/// As [`scan_in_order`], but several ranges at a time. Only the rows of one range are in order.
+/// As [`scan_in_order`], but concurrently. Only the rows of one range are in order.
 pub(crate) fn scan_concurrently(
     store: &Arc<dyn RowStore>,
     table: &TableName,

@@ -1,8 +1,8 @@
-//! Scans of stored rows, in the order of the table.
+//! Scans stored rows in table order.
 //!
-//! The order of the table is that of row keys as unsigned bytes: by salt bucket first, if there is
-//! salt, then by metric, hour and tags. So a scan visits the buckets one after the other, and a broken scan
-//! resumes behind the last row that the client received, whatever its bucket.
+//! Table order is that of row keys as unsigned bytes: by salt bucket, if keys are salted, then by metric, hour and
+//! tags. A scan visits the buckets one after the other, so an interrupted scan resumes after the last row that the
+//! client received, whatever its bucket.
 
 use futures::TryStreamExt as _;
 use futures::stream::{BoxStream, StreamExt as _};
@@ -21,40 +21,40 @@ use crate::range_scan::scan_in_order;
 use crate::spec::SeriesFilter;
 use crate::storage::Storage;
 
-/// What to scan.
+/// The rows to scan.
 #[derive(Clone, Debug)]
 pub struct RowScan {
-    /// Rows of which series.
+    /// The series of the rows.
     pub source: RowSource,
-    /// Rows of which hours.
+    /// The hours of the rows.
     pub hours: Hours,
-    /// Only rows whose keys are greater; empty: all.
+    /// Only rows with greater keys; empty: all.
     pub start_after_row_key: Vec<u8>,
-    /// Rows at most; `None`: all.
+    /// Most rows to return; `None`: all.
     pub limit: Option<u64>,
 }
 
-/// Rows of which series.
+/// The series of a scan.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RowSource {
-    /// Of a metric, by filters.
+    /// Series of a metric that match filters.
     Metric {
         /// Name of the metric.
         metric: String,
-        /// Which of its series.
+        /// Selects its series.
         filter: SeriesFilter,
     },
-    /// These, as bytes of TSUIDs, which may be of several metrics.
+    /// Single series, as bytes of TSUIDs, which may be of several metrics.
     Tsuids(Vec<Vec<u8>>),
-    /// All rows, those without a series included.
+    /// All rows, including those whose key is no series.
     All,
 }
 
-/// Scans. The rows come in batches in the order of the table; dropping the stream ends the scan.
+/// Scans rows in table order and streams them in batches; dropping the stream cancels the scan.
 ///
 /// # Errors
 ///
-/// Unknown names and invalid TSUIDs; in the stream those of the store and of the name directory.
+/// For unknown names and invalid TSUIDs; the stream returns those of the store and of the name directory.
 pub async fn scan_rows(
     storage: &Storage,
     scan: RowScan,
@@ -107,13 +107,13 @@ pub async fn scan_rows(
     Ok(limited(matching, scan.limit.unwrap_or(u64::MAX)).boxed())
 }
 
-/// The base time of a row key; `None` if it is cut off before or is no hour, which the scan shows.
+/// The base time of a row key; `None` if the key is truncated or the base time is no hour; such rows are returned.
 fn base_time(row_key: &[u8], at: usize) -> Option<BaseTime> {
     let bytes = row_key.get(at..)?.first_chunk()?;
     BaseTime::from_seconds_exact(u32::from_be_bytes(*bytes)).ok()
 }
 
-/// The parts of ranges that lie behind a row.
+/// The parts of ranges after a row.
 fn remaining(ranges: Vec<(Vec<u8>, Vec<u8>)>, start_after: &[u8]) -> Vec<(Vec<u8>, Vec<u8>)> {
     if start_after.is_empty() {
         return ranges;
@@ -126,7 +126,7 @@ fn remaining(ranges: Vec<(Vec<u8>, Vec<u8>)>, start_after: &[u8]) -> Vec<(Vec<u8
         .collect()
 }
 
-/// So many rows, and no batch without any.
+/// Limits the number of rows and drops empty batches.
 fn limited<S>(batches: S, limit: u64) -> impl futures::Stream<Item = Result<Vec<Row>, QueryError>> + Send
 where
     S: futures::Stream<Item = Result<Vec<Row>, QueryError>> + Send,

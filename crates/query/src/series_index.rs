@@ -7,27 +7,27 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use oxtsdb_schema::MetricUid;
 
-/// Lists the series of a metric, if they are known.
+/// Lists the series of a metric.
 #[async_trait]
 pub trait SeriesIndex: Send + Sync + fmt::Debug {
     /// All series of a metric. A list must be complete: a query reads no other series.
     ///
     /// # Errors
     ///
-    /// Why they are not known now. A scan finds them.
+    /// The reason why there is no list now. A scan finds the series.
     async fn list(&self, metric: MetricUid) -> Result<Arc<SeriesList>, NotListed>;
 }
 
 /// Why there is no list of a metric's series.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NotListed {
-    /// Others write to the tables, and nobody vouches for them.
+    /// Other writers may bypass the index, and the operator has not declared it trustworthy.
     Untrusted,
     /// The metric was written before series were tracked; its series are being collected.
     Collecting,
     /// The list is long and being read.
     Reading,
-    /// It does not fit into memory.
+    /// The list does not fit in memory.
     TooLarge,
     /// Table `tsdb-meta` could not be read.
     Failed,
@@ -146,7 +146,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_list_with_others_has_all_of_both(ours in some_series(), others in some_series()) {
+        fn merging_keeps_all_series_of_both_lists(ours in some_series(), others in some_series()) {
             let all = list(&ours).with([&others]);
             prop_assert_eq!(&all, &list(&ours.union(&others).cloned().collect()));
             for tags in ours.union(&others) {

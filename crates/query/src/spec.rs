@@ -1,4 +1,4 @@
-//! What is asked.
+//! Queries: a time range and sub-queries, after parsing and before planning.
 
 use oxtsdb_schema::DuplicatePolicy;
 
@@ -10,29 +10,29 @@ use crate::function::downsample::Downsample;
 use crate::function::rate::RateOptions;
 use crate::quirks::Quirks;
 
-/// A query: a range of time, and questions about it.
+/// A query: a time range and its sub-queries.
 #[derive(Clone, Debug, PartialEq)]
 pub struct QuerySpec {
-    /// First instant inside, milliseconds since the epoch.
+    /// First timestamp of the range, milliseconds since the epoch.
     pub start_ms: i64,
-    /// Last instant inside; after the start, or equal to it.
+    /// Last timestamp of the range; not before the start.
     pub end_ms: i64,
-    /// The questions, answered in this order.
+    /// The sub-queries, which run in this order.
     pub sub_queries: Vec<SubQuery>,
-    /// What to do about two values for one instant.
+    /// How several values at one timestamp are resolved.
     pub duplicates: DuplicatePolicy,
-    /// Points that may be read from the store; `None`, or more than the engine's limit: that limit.
+    /// Most points to read from the store; `None`, or more than the engine's limit: that limit.
     pub max_scanned_points: Option<u64>,
-    /// Which of OpenTSDB's oddities the answer has.
+    /// OpenTSDB's quirks that apply.
     pub quirks: Quirks,
-    /// Leave out rows whose cells cannot be decoded, and tell which, in place of failing.
+    /// Skip and report rows whose cells do not decode, instead of failing.
     pub skip_damaged_rows: bool,
-    /// Answer also with points around the range, as far as they are read: see [`crate::plan::hours`].
+    /// Also return points around the range, as far as the scan reads them: see [`crate::plan::hours`].
     pub with_surroundings: bool,
 }
 
 impl QuerySpec {
-    /// The query in the list of running queries.
+    /// The entry in the list of running queries.
     pub fn description(&self) -> QueryDescription {
         QueryDescription {
             sub_queries: self.sub_queries.iter().map(ToString::to_string).collect(),
@@ -40,7 +40,7 @@ impl QuerySpec {
         }
     }
 
-    /// Refuses more regular expressions than a query may have.
+    /// Rejects more regular expressions than a query may have.
     ///
     /// # Errors
     ///
@@ -57,26 +57,26 @@ impl QuerySpec {
     }
 }
 
-/// Leaves out sub-queries that are equal to an earlier one, as OpenTSDB does, and what is beside them.
+/// Removes sub-queries that equal an earlier one, as OpenTSDB does, together with their second elements.
 pub fn without_identical<T>(sub_queries: Vec<(SubQuery, T)>) -> (Vec<SubQuery>, Vec<T>) {
-    let (mut kept, mut beside) = (Vec::with_capacity(sub_queries.len()), Vec::new());
+    let (mut kept, mut others) = (Vec::with_capacity(sub_queries.len()), Vec::new());
     for (sub_query, other) in sub_queries {
         if !kept.contains(&sub_query) {
             kept.push(sub_query);
-            beside.push(other);
+            others.push(other);
         }
     }
-    (kept, beside)
+    (kept, others)
 }
 
-/// One question.
+/// A sub-query: series, and how they are aggregated.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SubQuery {
-    /// Which series.
+    /// The source of series.
     pub source: Source,
-    /// Which of them.
+    /// Selects and groups series of the source.
     pub filter: SeriesFilter,
-    /// How the series of a group become one.
+    /// Combines the series of a group.
     pub aggregator: Aggregator,
     /// One value for each interval of each series; `None`: all points.
     pub downsample: Option<Downsample>,
@@ -84,21 +84,21 @@ pub struct SubQuery {
     pub rate: Option<RateOptions>,
 }
 
-/// Which series.
+/// A source of series.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Source {
-    /// Those of a metric, by its name.
+    /// All series of a metric, by its name.
     Metric(String),
-    /// These, as bytes of TSUIDs that share their metric.
+    /// Single series, as bytes of TSUIDs that share their metric.
     Tsuids(Vec<Vec<u8>>),
 }
 
-/// Which of the series of a source are wanted, and how they are grouped.
+/// Selects series of a source and says how they are grouped.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SeriesFilter {
-    /// All must pass.
+    /// Filters; all must match.
     pub tags: Vec<TagFilter>,
-    /// Only series whose tag keys are just those of the filters. Without filters it means nothing, nor
-    /// for series that are asked for by TSUIDs.
+    /// Only series whose tag keys are exactly those of the filters. Without filters, and for series by TSUIDs, it has
+    /// no effect.
     pub explicit_tags: bool,
 }

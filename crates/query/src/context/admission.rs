@@ -1,4 +1,4 @@
-//! Admission: what queries take of the process, and what an admitted query has of it.
+//! Admission control: a query runs once it has a permit and its share of the memory pool.
 //!
 //! ```text
 //!   register ──► admit: a permit, in turn ──► reserve memory ──► run ──► keep only what is held
@@ -21,13 +21,13 @@ use crate::context::query_context::QueryContext;
 use crate::context::running::Registration;
 use crate::error::QueryError;
 
-/// Queries that wait for a permit at most, unless a setting says otherwise.
+/// Most queries that wait for a permit, unless a setting changes it.
 const DEFAULT_QUEUE: usize = 1024;
 
-/// The memory without which no query starts.
+/// The memory that every query reserves before it starts.
 const LEAST_BYTES: u64 = 1 << 20;
 
-/// How long a query waits for that once it has its permit.
+/// How long a query with a permit waits for this memory.
 const MEMORY_WAIT: Duration = Duration::from_secs(10);
 
 /// How long results wait for the client before their query releases its permit.
@@ -52,16 +52,16 @@ impl RequestContext {
     }
 }
 
-/// What all queries share.
+/// Resources that all queries share.
 #[derive(Clone, Debug)]
 pub struct QueryResources {
-    /// Their memory.
+    /// The memory pool.
     pub memory: MemoryPool,
-    /// How many run at a time.
+    /// Admission control.
     pub admission: Admission,
-    /// Where they compute.
+    /// The compute pool.
     pub compute: ComputePool,
-    /// Where expressions are computed, which may take minutes in one piece and must not hold up rows.
+    /// The pool that evaluates expressions; one job can take minutes and must not delay the decoding of rows.
     pub expressions: ComputePool,
     /// Default and ceiling of deadlines; `None`: no limit.
     pub timeout: Option<Duration>,

@@ -1,9 +1,9 @@
-//! Budgets: what a query may use, and what it has used.
+//! Budgets: the limits of a query and its usage so far.
 //!
-//! Memory is counted where it is held: rows between scan and decoder, points of series, results until
-//! the client has them. It comes from the query pool of the process. A query reserves its share of the pool
-//! before it begins; up to that it is not stopped by others, above it takes what is free. While it waits for
-//! its client, and once it has read everything, it keeps only what it holds.
+//! Memory is charged where it is held: for rows between scan and decoder, for points of series, for results until the
+//! client has received them. It comes from the query pool of the process. A query reserves its share of the pool
+//! before it starts, so up to that share other queries cannot make it fail; above it, the query takes what is free.
+//! While it waits for its client, and after the scan, it keeps only the memory that it holds.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -15,14 +15,14 @@ use crate::context::limits::Limits;
 use crate::context::resource::Resource;
 use crate::error::QueryError;
 
-/// Memory of a point: its instant and its value.
+/// Memory of a point: timestamp and value.
 pub const POINT_BYTES: u64 = 16;
 
 /// Memory of a series beside its points: entries of hash tables, its TSUID, names, the group that it may be
 /// by itself. An estimate.
 pub const SERIES_BYTES: u64 = 512;
 
-/// A reservation grows by so much at least.
+/// Smallest increment of a reservation.
 const GROWTH_BYTES: u64 = 1 << 20;
 
 /// What a query has used so far.
@@ -64,7 +64,7 @@ struct Memory {
 }
 
 impl Memory {
-    /// Sees to it that so many bytes are reserved.
+    /// Reserves at least so many bytes.
     fn grow_to(&self, bytes: u64) -> Result<(), MemoryError> {
         if bytes <= self.reserved.load(Ordering::Acquire) {
             return Ok(());
@@ -80,7 +80,7 @@ impl Memory {
         Ok(())
     }
 
-    /// Gives back what is not held. What is taken meanwhile is reserved again.
+    /// Returns unused memory to the pool. Memory that is taken concurrently is reserved again.
     fn shrink_to_held(&self, held: &AtomicU64) -> Result<(), MemoryError> {
         {
             let mut reservation = self.reservation.lock();
@@ -91,7 +91,7 @@ impl Memory {
     }
 }
 
-/// What a query has used, and may use. Clones share what was used.
+/// Limits and usage of a query. Clones share the usage.
 #[derive(Clone, Debug)]
 pub struct Budget(Arc<Inner>);
 
@@ -137,7 +137,7 @@ impl Budget {
     ///
     /// # Errors
     ///
-    /// [`QueryError::OverBudget`], as of all that use something.
+    /// [`QueryError::OverBudget`].
     pub fn use_rows(&self, rows: u64, bytes: u64) -> Result<(), QueryError> {
         self.add(Resource::Rows, &self.0.usage.rows, rows)?;
         self.add(Resource::Bytes, &self.0.usage.bytes, bytes)

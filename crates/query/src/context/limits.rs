@@ -1,9 +1,9 @@
-//! Limits: how much of each resource a query may use.
+//! The limits of a query, one for each resource.
 
 use crate::context::resource::{Limit, Resource};
 use crate::error::QueryError;
 
-/// What a query may use.
+/// The limits of a query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Series.
@@ -35,7 +35,7 @@ impl Limits {
         self
     }
 
-    /// The lesser of these limits and what a request asks for itself.
+    /// The lower of these limits and those that a request sets.
     #[must_use]
     pub const fn with_request(mut self, max_points: Option<u64>) -> Self {
         if let Some(most) = max_points
@@ -63,7 +63,7 @@ impl Limits {
         limit.most < u64::MAX && !limit.is_derived
     }
 
-    /// Refuses more of a resource than is allowed.
+    /// Rejects use of a resource above its limit.
     ///
     /// # Errors
     ///

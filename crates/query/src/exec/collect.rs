@@ -1,7 +1,7 @@
-//! From batches of rows to the points of series, off the runtime's threads.
+//! Collects batches of rows into series, off the runtime's threads.
 //!
-//! A few rows are decoded inline. More go to workers: each receives every batch and builds its share of the
-//! series, so no two workers touch one series and nothing has to be merged.
+//! A few rows are decoded inline. More rows go to workers: each worker receives every batch and builds its share of
+//! the series. No two workers build the same series, so nothing has to be merged.
 
 use std::sync::Arc;
 
@@ -17,14 +17,14 @@ use crate::exec::series_points::SeriesPoints;
 use crate::exec::statistics::Statistics;
 use crate::exec::worker::{Command, Reply, Share, Worker};
 
-/// Up to so many rows, of so many bytes, are decoded inline; it takes less than a millisecond.
+/// Most rows, and most bytes of rows, that are decoded inline, which takes less than 1 ms.
 const ROWS_INLINE: usize = 32;
 const BYTES_INLINE: u64 = 256 << 10;
 
-/// Workers of a query at most.
+/// Most workers of a query.
 const MAX_WORKERS: usize = 4;
 
-/// From so many series on they are sorted in the computation pool.
+/// Number of series from which on they are sorted in the compute pool.
 const MANY_SERIES: usize = 16_384;
 
 /// Collects batches of rows into series.

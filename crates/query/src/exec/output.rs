@@ -1,4 +1,4 @@
-//! The frames of a query on their way to the protocol.
+//! Sends the frames of a query to the protocol.
 
 use tokio::sync::mpsc;
 

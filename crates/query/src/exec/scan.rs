@@ -1,15 +1,15 @@
-//! Rows from the store, in batches, hour after hour.
+//! Scans the rows of a plan in batches, in order of time.
 //!
-//! A scan is cut into slices of time. Some are read ahead, each by a task of its own, while an earlier one
-//! is worked on; within a slice the salt buckets are read side by side. Slices come in order of time, so
-//! the rows of one series do, and at the end of a slice nothing is missing of what lies before it: that is
-//! when a part of the answer can be told (see [`crate::exec::engine`]).
+//! A scan is split into time slices. While one slice is decoded, tasks read the next ones ahead; within a slice the salt
+//! buckets are read concurrently. Slices are emitted in order, so the rows of each series are in order of time. After
+//! each slice the scan emits a watermark: all earlier rows have been read, so results up to it can be emitted (see
+//! [`crate::exec::sub_query`]).
 //!
 //! ```text
 //!   hours      0 1 2 3 4 5 6 7 8 …
-//!   slices     ├─────┼─────┼───────┼ …     short at first; then as long as it takes to have slice_bytes
-//!   bucket 0   worked on, read ahead, read ahead
-//!   bucket 1   worked on, read ahead, read ahead
+//!   slices     ├─────┼─────┼───────┼ …     short at first; later their length follows slice_bytes
+//!   bucket 0   decoded, read ahead, read ahead
+//!   bucket 1   decoded, read ahead, read ahead
 //! ```
 
 mod density;
@@ -32,38 +32,38 @@ use crate::storage::Storage;
 use density::Density;
 use slices::{Slice, Slices};
 
-/// Rows in a batch: enough to make the hand-over between threads cheap.
+/// Rows in a batch: enough to amortize the hand-over between threads.
 const BATCH_ROWS: usize = 256;
 
-/// Slices that are read ahead of the one that is worked on.
+/// Slices that are read ahead of the current one.
 const SLICES_AHEAD: usize = 2;
 
-/// Batches that a slice which is read ahead may have waiting.
+/// Most waiting batches of a slice that is read ahead.
 const WAITING_BATCHES: usize = 4;
 
-/// Batches of single rows that are read at a time.
+/// Batches of single rows that are read concurrently.
 const READS_AT_A_TIME: usize = 2;
 
-/// What a slice should hold, and what of it may wait while an earlier one is worked on: so much that the
-/// hand-over is cheap, so little that several fit in the memory of the query. Packed rows have little more
-/// than a byte for a point, which is 16 once it is decoded.
+/// Target size of a slice, and most of its bytes that may wait while an earlier slice is decoded: large enough to
+/// amortize the hand-over, small enough that several slices fit in the memory of the query. Packed rows take little
+/// more than a byte for a point; decoded points take 16.
 fn slice_bytes(budget: &Budget) -> u64 {
     const LEAST: u64 = 64 << 10;
     const MOST: u64 = 8 << 20;
     (budget.limits().memory.most / 64).clamp(LEAST, MOST)
 }
 
-/// Rows, with the memory that they take until they are decoded.
+/// Rows and their memory, which is held until they are decoded.
 #[derive(Debug)]
 pub struct RowBatch {
     rows: Vec<Row>,
     _held: Held,
-    /// For rows that wait ahead of the one that is worked on.
+    /// The permits of rows that were read ahead.
     waits: Option<OwnedSemaphorePermit>,
 }
 
 impl RowBatch {
-    /// Rows that were read, whose memory is held from now on.
+    /// A batch of rows; their memory is held from now on.
     ///
     /// # Errors
     ///
@@ -82,7 +82,7 @@ impl RowBatch {
         &self.rows
     }
 
-    /// The rows, to leave some out.
+    /// The rows, mutable so that some can be dropped.
     pub const fn rows_mut(&mut self) -> &mut Vec<Row> {
         &mut self.rows
     }
@@ -103,12 +103,12 @@ pub fn bytes_of(rows: &[Row]) -> u64 {
     rows.iter().map(Row::byte_len).sum::<usize>() as u64
 }
 
-/// What comes of a scan, in order of time.
+/// An item of a scan, in order of time.
 #[derive(Debug)]
 pub enum ScanItem {
     /// Rows.
     Rows(RowBatch),
-    /// All rows whose points lie before this instant, milliseconds since the epoch, precede it.
+    /// All rows with points before this timestamp, milliseconds since the epoch, were emitted.
     Watermark(i64),
 }
 
@@ -117,7 +117,7 @@ pub fn point_columns() -> ColumnSelection {
     ColumnSelection::Family(String::from_utf8_lossy(oxtsdb_schema::data_table::FAMILY).into_owned())
 }
 
-/// Reads the rows of a plan. Dropping the stream ends the scan.
+/// Reads the rows of a plan. Dropping the stream cancels the scan.
 ///
 /// Must be polled within a Tokio runtime.
 pub fn rows(
@@ -147,9 +147,9 @@ pub fn rows(
             let read = move |mut keys: Vec<Vec<u8>>| {
                 let (store, table, budget) = (Arc::clone(&store), table.clone(), budget.clone());
                 let skip_damaged = skip_damaged.clone();
-                // Hour comes after hour, so those before that of the last row are complete.
+                // Rows are in order of hours, so all hours before that of the last row are complete.
                 let hour = keys.last().and_then(|key| selection.base_time(key));
-                // Names may have been judged since the plan was made.
+                // The match cache may have grown since the plan was made.
                 keys.retain(|key| selection.may_match(key));
                 async move {
                     let columns = point_columns();
@@ -177,12 +177,12 @@ pub fn rows(
     }
 }
 
-/// Calls `seen` with the key of each row of a plan that may be wanted and is in some hours, the last of the
-/// plan. Nothing but keys is looked at where the store can do so.
+/// Calls `seen` with the key of each possibly matching row of a plan in the given hours, the last of the plan. Reads
+/// only keys where the store supports it.
 ///
 /// # Errors
 ///
-/// The store's.
+/// Those of the store.
 pub async fn keys(
     storage: &Storage,
     plan: &Plan,
@@ -196,7 +196,7 @@ pub async fn keys(
         AccessPath::Rows(rows) => series_ranges(rows.series(), &storage.layout, hours),
     };
     let (selection, seek) = (plan.selection.clone(), plan.selection.clone());
-    // With hints, even if they say nothing, a store that fetches cells lists the keys before.
+    // Any hint, even an empty one, makes a store that fetches cells list the keys first.
     let filter = RowFilter::new(move |key| {
         if selection.may_match(key) {
             seen(key);
@@ -257,7 +257,7 @@ impl Source {
             .flatten()
     }
 
-    /// The rows of a slice; those of a bucket are in order.
+    /// The rows of a slice; rows of one bucket are in order.
     fn open(&self, slice: Slice) -> BoxStream<'static, Result<Vec<Row>, QueryError>> {
         let ranges: Vec<_> = self
             .ranges
@@ -277,7 +277,7 @@ impl Source {
     }
 }
 
-/// Reads on before more is requested, up to [`WAITING_BATCHES`] and [`slice_bytes`].
+/// Reads ahead, up to [`WAITING_BATCHES`] and [`slice_bytes`].
 fn read_ahead(
     mut batches: BoxStream<'static, Result<Vec<Row>, QueryError>>,
     budget: &Budget,
@@ -292,7 +292,7 @@ fn read_ahead(
             let mut batch = rows.and_then(|rows| RowBatch::new(rows, &budget));
             if let Ok(batch) = &mut batch {
                 let bytes = kib(bytes_of(&batch.rows)).min(capacity);
-                // Never closed: it ends with the batches that have permits of it.
+                // Never closed: the semaphore lives as long as the batches that hold its permits.
                 batch.waits = Arc::clone(&waiting).acquire_many_owned(bytes).await.ok();
             }
             if sender.send(batch).await.is_err() {
@@ -300,10 +300,10 @@ fn read_ahead(
             }
         }
     }));
-    // The task ends with the stream. If it panicked the rows are cut off: that must not look like their end.
+    // The task ends with the stream. After a panic the rows are truncated, which must not look like their end.
     stream::unfold((receiver, Some(task)), |(mut receiver, task)| async move {
         if let Some(mut batch) = receiver.recv().await {
-            // It does not wait any more: what is behind it may come, also if it is only collected for now.
+            // The batch no longer waits: release its permit for the next one, even if it is only collected for now.
             if let Ok(batch) = &mut batch {
                 batch.waits = None;
             }

@@ -1,8 +1,8 @@
 //! Builds the points of series from rows, as columns.
 //!
-//! A row is decoded when it arrives and downsampled at once if the sub-query asks for it: then a series keeps
-//! its windows, not its points. The rows of one series arrive in order of time. Everything up to the scan's
-//! watermark can be taken out before the scan ends.
+//! A row is decoded when it arrives. If the sub-query downsamples, the row is downsampled immediately and the series
+//! retains its windows instead of its points. The rows of one series arrive in order of time. All points up to the
+//! scan's watermark can be taken before the scan ends.
 
 use std::sync::Arc;
 
@@ -27,9 +27,9 @@ use crate::points::{Number, Points, Values};
 pub struct SeriesOptions {
     /// How row keys are built.
     pub layout: RowKeyLayout,
-    /// What to do about two values for one instant.
+    /// How several values at one timestamp are resolved.
     pub duplicates: DuplicatePolicy,
-    /// Skip rows whose cells cannot be decoded, in place of failing.
+    /// Skip rows whose cells do not decode, instead of failing.
     pub skip_damaged_rows: bool,
     /// Series whose first point is later are ignored.
     pub begins_until_ms: i64,
@@ -48,7 +48,7 @@ pub struct SeriesBuilder {
     /// Rows of other series, and later ones, are ignored.
     extents: Option<Arc<SeriesExtents>>,
     statistics: Statistics,
-    /// Kept, so that a row needs no memory of its own.
+    /// Reused for each row.
     scratch: Scratch,
 }
 
@@ -76,11 +76,11 @@ struct Scratch {
 }
 
 impl Scratch {
-    /// Sets the instants of the columns.
+    /// Sets the timestamps of the columns.
     fn set_times(&mut self, base_ms: i64) {
         let times = self.columns.times.iter();
         self.times_ms.clear();
-        // A loop for each width, so that the decision is not taken per instant.
+        // One loop for each width keeps the branch out of the loops.
         match self.columns.qualifier_width {
             4 => {
                 let of_millis = |time: &i64| base_ms + Qualifier::offset_ms_of(4, *time);
@@ -264,7 +264,7 @@ impl SeriesBuilder {
         let mut taken = Vec::with_capacity(self.series.len());
         for (tsuid, series) in &mut self.series {
             let before = series.column.held_bytes();
-            // Before they are made.
+            // Charged before the windows are generated.
             let filled = series.filled_until(final_until_ms) as u64 * POINT_BYTES;
             self.budget.hold_series(filled)?;
             let points = series.take(final_until_ms);
@@ -377,7 +377,7 @@ impl Points {
         match own_values {
             Values::Ints(values) if all_ints => {
                 own_times.extend(times_ms);
-                // Floats have been excluded.
+                // The arms above exclude floats.
                 values.extend(row.values().iter().filter_map(|value| match value {
                     Value::Int(int) => Some(*int),
                     Value::Float(_) | Value::Double(_) => None,

@@ -1,4 +1,4 @@
-//! Why a text of the query language is refused, in the words of OpenTSDB.
+//! Errors of the query language, with OpenTSDB's messages.
 
 use std::fmt;
 
@@ -6,10 +6,10 @@ use super::hex::METRIC_DIGITS;
 use crate::filter::FilterError;
 use crate::function::downsample::DownsampleError;
 
-/// Why a text is no sub-query.
+/// A text is not a valid sub-query.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LanguageError {
-    /// Fewer than two parts; of `tsuid` as well OpenTSDB says `m`.
+    /// Fewer than two parts; as in OpenTSDB the message says `m` also for `tsuid`.
     #[error("Invalid parameter m={text} (not enough :-separated parts)")]
     TooFewParts {
         /// The text.
@@ -30,10 +30,10 @@ pub enum LanguageError {
         /// The name.
         name: String,
     },
-    /// A downsampling that cannot be read.
+    /// A downsampling specification that does not parse.
     #[error(transparent)]
     Downsample(#[from] DownsampleError),
-    /// A filter that cannot be read.
+    /// A filter that does not parse.
     #[error("When parsing {block} '{tag}': {error}")]
     Filter {
         /// In which braces.
@@ -43,7 +43,7 @@ pub enum LanguageError {
         /// Why it cannot be read.
         error: FilterError,
     },
-    /// Rate options that do not begin behind `rate`.
+    /// Rate options that do not start after `rate`.
     #[error("Invalid rate options specification: {text}")]
     RateOptions {
         /// The text.
@@ -82,7 +82,7 @@ pub enum LanguageError {
         /// The text.
         text: String,
     },
-    /// A brace that closes in front of the first that opens.
+    /// A closing brace before the first opening one.
     #[error("begin {}, end {closes}, length {length}", .opens + 1)]
     ClosedBefore {
         /// Where the first one opens.
@@ -92,7 +92,7 @@ pub enum LanguageError {
         /// Length of the text.
         length: usize,
     },
-    /// Something in the braces that is no `key=value`.
+    /// Text in the braces that is no `key=value`.
     #[error("When parsing {block} '{tag}': invalid tag: {tag}")]
     Tag {
         /// In which braces.
@@ -100,7 +100,7 @@ pub enum LanguageError {
         /// What is there.
         tag: String,
     },
-    /// Nothing where the metric is to stand.
+    /// An empty metric.
     #[error("Metric cannot be null or empty")]
     NoMetric,
     /// Braces without a metric.
@@ -120,7 +120,7 @@ pub enum LanguageError {
         /// Digits of another's.
         other: String,
     },
-    /// No UID where one is to stand.
+    /// An empty UID.
     #[error("UID was empty")]
     NoUid,
     /// UIDs that are not hex.
@@ -129,7 +129,7 @@ pub enum LanguageError {
         /// The text.
         text: String,
     },
-    /// A part that OpenTSDB knows and this server does not.
+    /// A part that OpenTSDB supports and this server does not.
     #[error("Not supported: {part}")]
     NotSupported {
         /// The part.
@@ -137,7 +137,7 @@ pub enum LanguageError {
     },
 }
 
-/// Which braces behind a metric.
+/// A pair of braces after a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Block {
     /// The first, which groups.

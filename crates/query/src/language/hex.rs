@@ -1,12 +1,12 @@
-//! UIDs and TSUIDs in hex.
+//! Parses UIDs and TSUIDs in hex.
 
 use super::LanguageError;
 
-/// Hex digits of a metric in TSUIDs as OpenTSDB takes them apart.
+/// Hex digits of the metric that OpenTSDB expects in TSUIDs.
 pub(super) const METRIC_DIGITS: usize = 6;
 
-/// Reads TSUIDs of one metric, in hex of either case. What is behind the metric can be anything of hex: a TSUID
-/// with bytes that make no tags is that of no series, and left out.
+/// Parses TSUIDs of one metric, in hex of either case. Any hex may follow the metric: a TSUID whose bytes are no tags
+/// matches no series.
 ///
 /// # Errors
 ///
@@ -39,7 +39,7 @@ pub fn parse_tsuids(texts: &[impl AsRef<str>]) -> Result<Vec<Vec<u8>>, LanguageE
     Ok(tsuids)
 }
 
-/// Reads the hex of UIDs, of either case; of an odd number of digits a zero is meant in front.
+/// Parses UIDs in hex of either case; an odd number of digits implies a leading zero.
 ///
 /// # Errors
 ///

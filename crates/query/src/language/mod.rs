@@ -8,13 +8,13 @@
 //!         | "explicit_tags"
 //! ```
 //!
-//! Parts may come in any order, and unknown ones are ignored. With one pair of braces the tags in it
-//! group; with two the first groups and the second filters. Parts of OpenTSDB's that ask for what is
-//! not there (`pre-agg`, `rollup_...` but for `rollup_raw`, `percentiles[...]`, `show-histogram-buckets`) are refused,
-//! since an answer without them would be wrong. What is wrong is found in OpenTSDB's order: first the braces behind
-//! the metric, then the parts, and aggregator and downsampling last.
+//! Parts may have any order; unknown parts are ignored. With one pair of braces its tags group the result; with two
+//! pairs the first groups and the second only filters. Parts for features that this server does not implement
+//! (`pre-agg`, `rollup_...` except `rollup_raw`, `percentiles[...]`, `show-histogram-buckets`) are rejected, because
+//! the result without them would be wrong. Errors are found in OpenTSDB's order: first in the braces after the metric,
+//! then in the parts, then in aggregator and downsampling.
 //!
-//! The texts of the errors are OpenTSDB's.
+//! Error messages are OpenTSDB's.
 //!
 //! Source: OpenTSDB 2.4, `QueryRpc.parseMTypeSubQuery`, `QueryRpc.parseTsuidTypeSubQuery`,
 //! `QueryRpc.parseRateOptions`, `Tags.parseWithMetricAndFilters`.
@@ -34,15 +34,15 @@ use crate::spec::{SeriesFilter, Source, SubQuery};
 pub use error::{Block, LanguageError};
 pub use hex::{parse_tsuids, parse_uids};
 
-/// The value of a parameter `m` or `tsuid`, taken apart.
+/// A parsed parameter `m` or `tsuid`.
 ///
-/// OpenTSDB looks at aggregator, downsampling and TSUIDs only when start and end of the query have been read;
-/// so does [`Expression::sub_query`].
+/// As in OpenTSDB, aggregator, downsampling and TSUIDs are checked only after the start and end of the query; see
+/// [`Expression::sub_query`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct Expression {
     /// Name of the aggregator.
     pub aggregator: String,
-    /// What stands behind the last colon.
+    /// The part after the last colon.
     pub series: SeriesExpression,
     /// Filters of a metric.
     pub tags: Vec<TagFilter>,
@@ -52,11 +52,11 @@ pub struct Expression {
     pub rate: Option<RateOptions>,
     /// Whether the rate has options.
     pub with_rate_options: bool,
-    /// Only series with just the tags of the filters.
+    /// Only series with exactly the tags of the filters.
     pub explicit_tags: bool,
 }
 
-/// Which series an expression names.
+/// The series of an expression.
 #[derive(Clone, Debug, PartialEq)]
 pub enum SeriesExpression {
     /// Those of a metric.
@@ -66,11 +66,11 @@ pub enum SeriesExpression {
 }
 
 impl Expression {
-    /// Reads the value of a parameter `m`.
+    /// Parses a parameter `m`.
     ///
     /// # Errors
     ///
-    /// [`LanguageError`], but for those of [`Expression::sub_query`].
+    /// [`LanguageError`], except those of [`Expression::sub_query`].
     pub fn of_metric(text: &str) -> Result<Self, LanguageError> {
         Self::parse(text, |last| {
             if last.is_empty() {
@@ -81,14 +81,14 @@ impl Expression {
         })
     }
 
-    /// Reads the value of a parameter `tsuid`.
+    /// Parses a parameter `tsuid`.
     ///
     /// # Errors
     ///
     /// As [`Expression::of_metric`].
     pub fn of_tsuids(text: &str) -> Result<Self, LanguageError> {
         let mut expression = Self::parse(text, |last| {
-            let tsuids = pieces(last, ',').map(str::to_owned).collect();
+            let tsuids = fields(last, ',').map(str::to_owned).collect();
             Ok((SeriesExpression::Tsuids(tsuids), Vec::new()))
         })?;
         // One of the unknown parts here.
@@ -142,7 +142,7 @@ impl Expression {
         } else if part.starts_with(|c: char| c.is_ascii_digit()) {
             self.downsample = Some(part.to_owned());
         } else if lower == "rollup_raw" {
-            // What is read is raw in any case.
+            // Only raw data exists.
         } else if lower.starts_with("explicit_tags") {
             self.explicit_tags = true;
         } else if unsupported.iter().any(|start| lower.starts_with(start)) {
@@ -180,7 +180,7 @@ impl Expression {
     }
 }
 
-/// Reads the value of a parameter `m`. Calendars are those of the zone.
+/// Parses a parameter `m`; calendars are those of `zone`.
 ///
 /// # Errors
 ///
@@ -189,7 +189,7 @@ pub fn parse_metric_query(text: &str, zone: &TimeZone) -> Result<SubQuery, Langu
     Expression::of_metric(text)?.sub_query(zone)
 }
 
-/// Reads the value of a parameter `tsuid`. Calendars are those of the zone.
+/// Parses a parameter `tsuid`; calendars are those of `zone`.
 ///
 /// # Errors
 ///
@@ -198,7 +198,7 @@ pub fn parse_tsuid_query(text: &str, zone: &TimeZone) -> Result<SubQuery, Langua
     Expression::of_tsuids(text)?.sub_query(zone)
 }
 
-/// Reads a series by its names, `METRIC` or `METRIC{TAGK=TAGV,...}`: the metric and the tags.
+/// Parses a series, `METRIC` or `METRIC{TAGK=TAGV,...}`, and returns the metric and the tags.
 ///
 /// # Errors
 ///
@@ -233,7 +233,7 @@ pub fn parse_aggregator(name: &str) -> Result<Aggregator, LanguageError> {
     })
 }
 
-/// Reads `rate{...}`. The last character is taken for the brace that closes, whatever it is.
+/// Parses `rate{...}`. As in OpenTSDB, any last character counts as the closing brace.
 fn parse_rate_options(text: &str) -> Result<RateOptions, LanguageError> {
     let malformed = || LanguageError::RateOptions {
         text: text.to_owned(),
@@ -244,7 +244,7 @@ fn parse_rate_options(text: &str) -> Result<RateOptions, LanguageError> {
         .ok_or_else(malformed)?
         .chars();
     inner.next_back();
-    let parts: Vec<&str> = pieces(inner.as_str(), ',').collect();
+    let parts: Vec<&str> = fields(inner.as_str(), ',').collect();
     let mut options = RateOptions::default();
     if parts.len() > 3 {
         return Err(LanguageError::RateOptionCount { count: parts.len() });
@@ -266,8 +266,8 @@ fn parse_rate_options(text: &str) -> Result<RateOptions, LanguageError> {
     Ok(options)
 }
 
-/// Reads `METRIC`, `METRIC{groupby}` or `METRIC{groupby}{filters}`. The first braces go as far as the first that
-/// closes, the second from the last that opens; what is between them is ignored.
+/// Parses `METRIC`, `METRIC{groupby}` or `METRIC{groupby}{filters}`. The first pair ends at the first closing brace,
+/// the second starts at the last opening brace; text between them is ignored.
 fn metric_and_filters(text: &str) -> Result<(String, Vec<TagFilter>), LanguageError> {
     if let (Some(opens), Some(closes)) = (text.find('{'), text.find('}'))
         && closes < opens
@@ -283,12 +283,12 @@ fn metric_and_filters(text: &str) -> Result<(String, Vec<TagFilter>), LanguageEr
     let inner = inner.unwrap_or_default();
     let (group_by, filter) = match inner.split_once('}') {
         None => (inner, ""),
-        // Without another brace that opens the second are those of the first.
+        // Without another opening brace the second pair is the first.
         Some((group_by, _)) => (group_by, inner.rsplit('{').next().unwrap_or(inner)),
     };
     let mut filters = Vec::new();
     if !filter.is_empty() {
-        for tag in pieces(filter, ',') {
+        for tag in fields(filter, ',') {
             filters.push(tag_filter(Block::Filter, tag)?);
         }
     }
@@ -311,7 +311,7 @@ fn tag_filter(block: Block, tag: &str) -> Result<TagFilter, LanguageError> {
     Ok(filter)
 }
 
-/// The metric, and what is between the first brace and the last.
+/// The metric and the text between the first and the last brace.
 fn metric_and_braces(text: &str) -> Result<(&str, Option<&str>), LanguageError> {
     let Some((metric, braces)) = text.split_once('{') else {
         return Ok((text, None));
@@ -332,9 +332,9 @@ fn key_and_value(block: Block, tag: &str) -> Result<(&str, &str), LanguageError>
         })
 }
 
-/// Splits as Java does: empty pieces at the end do not count, so separators alone have none. An empty text is one
-/// empty piece.
-fn pieces(text: &str, separator: char) -> impl Iterator<Item = &str> {
+/// Splits like Java: trailing empty fields are dropped, so separators alone have no fields. An empty text is one empty
+/// field.
+fn fields(text: &str, separator: char) -> impl Iterator<Item = &str> {
     let kept = text.trim_end_matches(separator);
     let is_nothing = kept.is_empty() && !text.is_empty();
     kept.split(separator).filter(move |_| !is_nothing)

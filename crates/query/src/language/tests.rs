@@ -24,7 +24,7 @@ fn filters(text: &str) -> Vec<String> {
 }
 
 #[test]
-fn parts_come_in_any_order_and_unknown_ones_are_ignored() {
+fn accepts_parts_in_any_order_and_ignores_unknown_ones() {
     for text in [
         "sum:1m-avg:rate:explicit_tags:m",
         "sum:explicit_tags:rate:1m-avg:m",
@@ -43,7 +43,7 @@ fn parts_come_in_any_order_and_unknown_ones_are_ignored() {
 }
 
 #[test]
-fn the_first_braces_group_and_the_second_filter() {
+fn first_braces_group_and_second_braces_filter() {
     assert_eq!(filters("sum:m"), Vec::<String>::new());
     assert_eq!(filters("sum:m{}"), Vec::<String>::new());
     assert_eq!(
@@ -64,7 +64,7 @@ fn the_first_braces_group_and_the_second_filter() {
 }
 
 #[test]
-fn rates_have_options() {
+fn parses_rate_options() {
     let rate = |text: &str| parse(&format!("sum:{text}:m")).map(|query| query.rate.unwrap());
     let counter = RateOptions {
         counter: true,
@@ -123,7 +123,7 @@ fn rates_have_options() {
 }
 
 #[test]
-fn bad_queries_are_refused_in_the_words_of_opentsdb() {
+fn rejects_invalid_queries_with_opentsdbs_messages() {
     for (text, expected) in [
         ("m", "Invalid parameter m=m (not enough :-separated parts)"),
         (
@@ -162,7 +162,7 @@ fn bad_queries_are_refused_in_the_words_of_opentsdb() {
 }
 
 #[test]
-fn tsuids_are_hex_of_either_case() {
+fn parses_tsuids_in_hex_of_either_case() {
     let query = parse_tsuid_query("none:rate:00000a0B,00000a0,00000a0c,,", &TimeZone::UTC).unwrap();
     assert_eq!(
         query.source,

@@ -1,4 +1,4 @@
-//! Questions as text, in OpenTSDB's query language as far as it goes: for lists of running queries.
+//! Formats sub-queries in OpenTSDB's query language, for the list of running queries.
 
 use std::fmt::{self, Write as _};
 
@@ -74,8 +74,8 @@ mod tests {
     use crate::language::{parse_metric_query, parse_tsuid_query};
 
     #[test]
-    fn a_question_is_shown_as_it_could_have_been_asked() {
-        for (asked, shown) in [
+    fn formats_sub_queries_as_the_parser_accepts_them() {
+        for (text, shown) in [
             ("sum:m", "sum:m"),
             (
                 "avg:1m-max-nan:rate:m{host=iwildcard(*)}{dc=a|b}",
@@ -91,10 +91,10 @@ mod tests {
             ),
             ("sum:2nc-sum:m", "sum:2nc-sum:m"),
         ] {
-            let question = parse_metric_query(asked, &TimeZone::UTC).unwrap();
-            assert_eq!(question.to_string(), shown);
+            let sub_query = parse_metric_query(text, &TimeZone::UTC).unwrap();
+            assert_eq!(sub_query.to_string(), shown);
             let again = parse_metric_query(shown, &TimeZone::UTC).unwrap();
-            assert_eq!(again, question);
+            assert_eq!(again, sub_query);
         }
         let series = parse_tsuid_query("sum:000001000001000001,000001000001000002", &TimeZone::UTC).unwrap();
         assert_eq!(series.to_string(), "sum:(2 TSUIDs)");

@@ -2,17 +2,17 @@
 //!
 //! | form | meaning |
 //! |---|---|
-//! | `now` | the present, milliseconds |
+//! | `now` | the current time, milliseconds |
 //! | `1356998400123ms` | milliseconds |
-//! | `1h-ago` | the present less a duration |
+//! | `1h-ago` | the current time minus a duration |
 //! | `2013/01/01`, `2013/01/01-00:00`, `2013/01/01 00:00:00` | wall-clock time in a zone |
 //! | `1356998400` | seconds if there are at most 10 characters, else milliseconds |
 //! | `1356998400.123` | seconds and milliseconds: the dot is deleted |
 //!
-//! Case does not matter, blanks around the text do. Deleting the dot is literal, so that
-//! `1356998400.5` is 13569984005 ms, in 1970; that is how OpenTSDB reads it.
+//! Case is ignored, blanks around the text are not. Deleting the dot is literal: `1356998400.5` is 13569984005 ms, in
+//! 1970, as in OpenTSDB.
 //!
-//! The texts of the errors are OpenTSDB's, because clients of its HTTP API show them.
+//! Error messages are OpenTSDB's, because clients of its HTTP API show them.
 //!
 //! Source: OpenTSDB 2.4, `DateTime.parseDateTimeString`, `DateTime.parseDuration`,
 //! `DateTime.setTimeZone`.
@@ -111,16 +111,16 @@ pub fn now_ms() -> i64 {
     i64::try_from(now.as_millis()).unwrap_or(i64::MAX)
 }
 
-/// The last millisecond that OpenTSDB takes as a time of a query.
+/// The last millisecond that OpenTSDB accepts in a query.
 const MAX_TIME_MS: i64 = 9_999_999_999_999;
 
-/// Whether a query can ask for an instant: neither before 1970 nor after the year 2286.
-pub fn can_be_asked_for(time_ms: i64) -> bool {
+/// Whether a query may start or end at a timestamp: not before 1970 and not after the year 2286.
+pub fn is_query_time(time_ms: i64) -> bool {
     (0..=MAX_TIME_MS).contains(&time_ms)
 }
 
-/// Reads a start or an end, as milliseconds since the epoch. `now_ms` is what `now` and `-ago`
-/// start from, `zone` where dates are.
+/// Parses a start or an end into milliseconds since the epoch. `now_ms` is the current time, `zone` the time zone of
+/// dates.
 ///
 /// # Errors
 ///
@@ -130,7 +130,7 @@ pub fn parse_time(text: &str, now_ms: i64, zone: &TimeZone) -> Result<i64, TimeE
     if lower == "now" {
         return Ok(now_ms);
     }
-    // Unlike the other words it counts in lower case only.
+    // Unlike the other words it must be in lower case.
     if let Some(digits) = text.strip_suffix("ms").filter(|digits| all_digits(digits)) {
         return number(text, digits);
     }
@@ -144,15 +144,15 @@ pub fn parse_time(text: &str, now_ms: i64, zone: &TimeZone) -> Result<i64, TimeE
     }
 }
 
-/// Whether a text is a date, and not an instant whatever the zone.
+/// Whether a text is a date, which depends on the time zone.
 pub fn is_date(text: &str) -> bool {
     text.contains(['/', ':'])
 }
 
-/// Reads a duration such as `90s` or `1w`, as milliseconds; more than 0.
+/// Parses a duration such as `90s` or `1w` into milliseconds; more than 0.
 ///
-/// The digits in front are the number and the last character is the unit; what is between them is
-/// ignored, so `1.5h` is one hour. Months have 30 days and years 365.
+/// The leading digits are the number and the last character is the unit; text between them is ignored, so `1.5h` is
+/// one hour. Months have 30 days and years 365.
 ///
 /// # Errors
 ///
@@ -166,7 +166,7 @@ pub fn parse_duration(text: &str) -> Result<i64, TimeError> {
         })
 }
 
-/// Reads a duration as [`parse_duration`], as a number, at least 1, and its unit.
+/// Parses a duration like [`parse_duration`], into a number, at least 1, and its unit.
 ///
 /// # Errors
 ///
@@ -232,7 +232,7 @@ fn all_digits(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-/// Reads a number without a unit: its length tells seconds from milliseconds.
+/// Parses a number without a unit: its length distinguishes seconds from milliseconds.
 fn seconds_or_millis(text: &str) -> Result<i64, TimeError> {
     if let Some((seconds, fraction)) = text.split_once('.') {
         let is_millis =
@@ -264,8 +264,8 @@ fn number(text: &str, digits: &str) -> Result<i64, TimeError> {
     }
 }
 
-/// Reads a date. Fields beyond their range run on into the next larger one: month 13 is January of
-/// the next year, month -1 November of the one before. Blanks in front of a field do not count.
+/// Parses a date. Fields beyond their range carry into the next larger one: month 13 is January of the next year,
+/// month -1 November of the previous one. Blanks before a field are ignored.
 fn date(text: &str, zone: &TimeZone) -> Result<i64, TimeError> {
     let separator = if text.as_bytes().get(10) == Some(&b' ') {
         ' '
@@ -301,9 +301,8 @@ fn date(text: &str, zone: &TimeZone) -> Result<i64, TimeError> {
     civil_millis(fields, zone).ok_or_else(unparseable)
 }
 
-/// The instant of year, month, day, hour, minute and second on the wall clock of a zone. A time that
-/// the clocks skip counts on from before the gap; of one that they show twice the later is meant, as
-/// in Java.
+/// The timestamp of year, month, day, hour, minute and second on the wall clock of a zone. As in Java, a skipped time
+/// is shifted by the length of the gap, and a repeated time is the later one.
 fn civil_millis([year, month, day, hour, minute, second]: [i64; 6], zone: &TimeZone) -> Option<i64> {
     let months = year.checked_mul(12)?.checked_add(month - 1)?;
     let first = Date::new(
@@ -341,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn every_form_of_a_time_is_read() {
+    fn parses_all_forms_of_times() {
         for (text, expected) in [
             ("now", NOW),
             ("NOW", NOW),
@@ -369,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_time_is_refused_in_the_words_of_opentsdb() {
+    fn rejects_invalid_times_with_opentsdbs_messages() {
         let fraction = "Millisecond timestamps must be in the format <seconds>.<ms> where the \
                         milliseconds are limited to 3 digits";
         for (text, expected) in [
@@ -423,8 +422,8 @@ mod tests {
         ] {
             assert_eq!(utc(text), Ok(expected), "{text}");
         }
-        assert!(can_be_asked_for(0) && can_be_asked_for(9_999_999_999_999));
-        assert!(!can_be_asked_for(-1) && !can_be_asked_for(10_000_000_000_000));
+        assert!(is_query_time(0) && is_query_time(9_999_999_999_999));
+        assert!(!is_query_time(-1) && !is_query_time(10_000_000_000_000));
     }
 
     #[test]

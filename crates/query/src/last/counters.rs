@@ -1,11 +1,11 @@
-//! When series were last written, as table `tsdb-meta` has it.
+//! Reads from table `tsdb-meta` when series were last written.
 //!
-//! A counter for each series is there: of OpenTSDB while `tsd.core.meta.enable_tsuid_tracking` is set, and
-//! of this service (see `write/tracking.rs`):
+//! The table has a counter for each series, written by OpenTSDB if `tsd.core.meta.enable_tsuid_tracking` is set, and by
+//! this service (see `write/tracking.rs`):
 //!
 //! ```text
-//!   row key: the TSUID        name:ts_ctr    how many points; the cell's timestamp is the writer's
-//!                                            clock when the last of them came
+//!   row key: the TSUID        name:ts_ctr    number of points; the cell's timestamp is the writer's
+//!                                            clock at the last of them
 //! ```
 //!
 //! Source: OpenTSDB 2.4, `TSMeta`, `TSUIDQuery.getLastWriteTimes`.
@@ -21,15 +21,15 @@ use crate::context::resource::Resource;
 use crate::error::QueryError;
 use crate::storage::Storage;
 
-/// Memory of a series and its instant; an estimate.
+/// Estimated memory of a series and its timestamp.
 const WRITTEN_BYTES: u64 = 64;
 
-/// A series and when a point of it last came, milliseconds since the epoch.
+/// A series and the time of its last write, milliseconds since the epoch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Written {
     /// The series.
     pub tsuid: Tsuid,
-    /// When.
+    /// The time of its last write.
     pub at_ms: i64,
 }
 
@@ -71,12 +71,12 @@ pub async fn of_metric(
     let widths = storage.layout.widths;
     let start = metric.as_bytes().to_vec();
     let stop = prefix_end(&start);
-    let wanted = tags.to_vec();
+    let required = tags.to_vec();
     let mut scan = Scan::range(start, stop);
     scan.columns = counter();
     scan.filter = Some(RowFilter::new(move |key| {
         Tsuid::from_bytes(key, &widths).is_ok_and(|tsuid| {
-            wanted
+            required
                 .iter()
                 .all(|tag| tsuid.tags(&widths).any(|other| other == *tag))
         })
@@ -110,7 +110,7 @@ fn written(row: &Row, widths: &UidWidths) -> Result<Option<Written>, QueryError>
     Ok(Some(Written { tsuid, at_ms }))
 }
 
-/// Where there is no such table nothing was counted.
+/// Without the table there are no counters.
 fn without_table(error: StoreError) -> Result<Vec<Written>, QueryError> {
     match error {
         StoreError::NoSuchTable { .. } => Ok(Vec::new()),

@@ -27,23 +27,23 @@ use crate::points::Number;
 use crate::range_scan::scan_concurrently;
 use crate::storage::Storage;
 
-/// Hours of a series that are read at a time.
+/// Hours of a series that are read together.
 const HOURS_AT_A_TIME: usize = 48;
 
-/// Series that are looked for by their keys at a time, and searches that are prepared at a time.
+/// Series that are searched by their keys concurrently, and searches that are prepared concurrently.
 pub(super) const SERIES_AT_A_TIME: usize = 16;
 
-/// Memory of a series that was found beside its TSUID; an estimate.
+/// Estimated memory of a found series besides its TSUID.
 const FOUND_BYTES: u64 = 48;
 
 const SEARCHES_AT_A_TIME: usize = 1024;
 
-/// The range in which a last point is looked for.
+/// The time range of the search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LookBack {
-    /// Points before this instant do not count, milliseconds since the epoch.
+    /// Points before this timestamp are ignored, milliseconds since the epoch.
     pub from_ms: i64,
-    /// The hour of this instant is the newest that is looked at; all its points count.
+    /// The search starts in the hour of this timestamp and includes all points of that hour.
     pub now_ms: i64,
 }
 
@@ -58,7 +58,7 @@ impl LookBack {
 pub struct LastPoint {
     /// The series.
     pub tsuid: Tsuid,
-    /// Its instant, milliseconds since the epoch.
+    /// Its timestamp, milliseconds since the epoch.
     pub time_ms: i64,
     /// Its value.
     pub value: Number,
@@ -332,7 +332,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn searches_are_prepared_some_at_a_time() {
+    async fn prepares_a_bounded_number_of_searches() {
         let tsuid = Tsuid::from_bytes(&[0, 0, 1, 0, 0, 1, 0, 0, 1], &Default::default()).unwrap();
         let items: Vec<i64> = (0..5000).collect();
         let (prepared, taken) = (std::sync::atomic::AtomicUsize::new(0), Cell::new(0));

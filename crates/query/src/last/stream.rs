@@ -1,7 +1,7 @@
-//! Last points of many series, as a stream.
+//! Streams the last points of many series.
 //!
-//! Points are sent as they are found. Of a series whose point was sent, a scan retains its TSUID only, so that
-//! a million series fit into the memory of a query.
+//! Points are sent as they are found. After a series' point was sent, a scan retains only its TSUID, so that a million
+//! series fit in the memory of a query.
 
 use futures::FutureExt as _;
 use futures::stream::{self, Stream, StreamExt as _};
@@ -25,24 +25,24 @@ use crate::quirks::Quirks;
 use crate::spec::SeriesFilter;
 use crate::storage::Storage;
 
-/// Points of a batch at most.
+/// Most points of a batch.
 const BATCH_POINTS: usize = 1024;
 
-/// Memory of a point, and of its names; estimates.
+/// Estimated memory of a point and of its names.
 const POINT_BYTES: u64 = 128;
 const NAMES_BYTES: u64 = 512;
 
 /// Batches that may wait for a slow client.
 const WAITING_BATCHES: usize = 2;
 
-/// Series whose last points to find.
+/// A query for last points.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LastQuery {
     /// Series and sets of series.
     pub targets: Vec<LastTarget>,
     /// The range of the search.
     pub look_back: LookBack,
-    /// Also resolve the names of series.
+    /// Whether the names of series are resolved.
     pub with_names: bool,
 }
 
@@ -189,7 +189,7 @@ impl Output<'_> {
                 capacity
             }
         };
-        // A client that disconnects is noticed elsewhere, and cancels the query.
+        // A disconnecting client cancels the query through its context.
         if let Ok(capacity) = capacity {
             capacity.send(Ok(item));
         }

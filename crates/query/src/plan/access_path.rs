@@ -29,13 +29,13 @@ use crate::plan::single_rows::SingleRows;
 use crate::series_index::NotListed;
 use crate::storage::Storage;
 
-/// How rows are found.
+/// How a plan finds its rows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AccessPath {
     /// Ranges of row keys, from the first key (inside) to the second (outside): one for each salt
     /// bucket, ascending. A series lies in one of them.
     Ranges(Vec<(Vec<u8>, Vec<u8>)>),
-    /// Single rows, because their series are known.
+    /// Single rows of resolved series.
     Rows(SingleRows),
 }
 
@@ -70,15 +70,15 @@ impl fmt::Display for IndexUse {
     }
 }
 
-/// Rows to read one by one at most if the query names their series: they may not exist.
+/// Most rows to read individually if the query names their series, which may not exist.
 const MAX_NAMED_ROWS: usize = 1024;
 
-/// Rows to read one by one at most if their series exist. Single rows are the faster access path, but
-/// incremental aggregation needs a scan.
+/// Most rows to read individually if their series exist. Single rows are the faster access path, but incremental
+/// aggregation needs a scan.
 const MAX_SINGLE_ROWS: usize = 4096;
 
-/// Matching series are few if they are at most one of so many. Finding a row takes as long as skipping 4 to 10
-/// in a scan, depending on how much of both is in memory.
+/// Matching series are few if they are at most one in this many. Finding a row takes as long as skipping 4 to 10 rows
+/// in a scan, depending on what is cached.
 const FEW: usize = 8;
 
 /// Chooses access paths.
@@ -166,7 +166,7 @@ pub(super) async fn matching(
     };
     let tsuid =
         |tags: &[u8]| Tsuid::from_bytes(&[metric.as_bytes(), tags].concat(), &storage.layout.widths).ok();
-    // Without one if the index has a row that is no series: a scan tells.
+    // `None` if the index has a row that is no series: the scan reports it.
     let few = matching
         .series
         .and_then(|series| series.iter().map(|tags| tsuid(tags)).collect());

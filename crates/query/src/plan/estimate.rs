@@ -1,16 +1,14 @@
-//! What a plan will read, as far as that can be known before.
+//! Estimates what a plan will read.
 //!
-//! The number of series comes from the question or from the index; both know which series there are, not
-//! which of them have points in the range, so that it is what there are at most. Rows of a scan are counted
-//! by the store in some places of the range, spread over its hours:
+//! The number of series comes from the query or from the index. Both list existing series, with or without points in
+//! the range, so the number is an upper bound. The store counts rows of a scan in samples spread over the range:
 //!
 //! ```text
 //!   hours     ├───────────┼───────────┼───────────┼───────────┤
-//!   counted   ██          ██          ██          ██             from the beginning of each part, some rows
+//!   counted   ██          ██          ██          ██             some rows from the start of each part
 //! ```
 //!
-//! Where a part has more rows than are counted it is halved, and in the end its other hours are taken to be
-//! like those.
+//! A part with more rows than the sample is halved; the rest of a part is extrapolated from its sample.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -23,50 +21,50 @@ use crate::plan::hours::Hours;
 use crate::plan::query_plan::Plan;
 use crate::storage::Storage;
 
-/// Parts of a range in which rows are counted, over all its salt buckets.
+/// Sampled parts of a range, over all its salt buckets.
 const PARTS: usize = 8;
 
-/// Rows that are counted of a part.
+/// Most rows that are counted in a part.
 const ROWS_OF_A_PART: usize = 2048;
 
-/// Parts with more rows than are counted are halved, so often over all salt buckets.
+/// Most halvings of parts, over all salt buckets.
 const SPLITS: usize = 32;
 
-/// Rows that are counted of one hour, if it has more than those.
+/// Most rows that are counted in one hour.
 const ROWS_OF_AN_HOUR: usize = 65_536;
 
 const HOUR_SECONDS: u64 = oxtsdb_schema::HOUR_SECONDS as u64;
 
-/// How sure a figure is.
+/// The precision of a figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Certainty {
-    /// It is so, as far as nobody writes meanwhile.
+    /// Exact, unless series are written concurrently.
     Exact,
-    /// There are not more.
+    /// An upper bound.
     AtMost,
-    /// A part was counted, and the rest taken to be like it.
+    /// Extrapolated from samples.
     About,
 }
 
-/// A figure, and how sure it is.
+/// A figure with its precision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Figure {
     /// The figure.
     pub value: u64,
-    /// How sure it is.
+    /// Its precision.
     pub certainty: Certainty,
-    /// There are not fewer. Only that can refuse a query before it is run.
+    /// A lower bound; only this can reject a query before it runs.
     pub at_least: u64,
 }
 
-/// What a plan will read; `None` where nobody can know.
+/// What a plan will read; `None` where it cannot be estimated.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Estimate {
-    /// Series that are wanted.
+    /// Matching series.
     pub series: Option<Figure>,
-    /// Rows that are read, or whose keys are looked at by a scan that has to.
+    /// Rows that are read, or whose keys a scan has to visit.
     pub rows: Option<Figure>,
-    /// Bytes that these take in the store.
+    /// Bytes of these rows in the store.
     pub bytes: Option<Figure>,
 }
 
@@ -94,18 +92,18 @@ impl fmt::Display for Figure {
     }
 }
 
-/// Rows and bytes that were counted, and what that makes of all.
+/// Counted rows and bytes, and their extrapolation.
 #[derive(Clone, Copy, Debug, Default)]
 struct Counted {
     rows: f64,
     bytes: f64,
-    /// Those that were seen.
+    /// Rows that were counted.
     rows_seen: u64,
     is_part: bool,
 }
 
 impl Counted {
-    /// Adds rows that stand for `factor` times as many.
+    /// Adds rows that represent `factor` times as many.
     fn add(&mut self, measure: &RangeMeasure, factor: f64) {
         self.rows += as_f64(measure.rows) * factor;
         self.bytes += as_f64(measure.bytes) * factor;
@@ -114,8 +112,8 @@ impl Counted {
     }
 }
 
-/// What the plan will read. It looks at keys of some thousand rows at most, where the store can do
-/// that cheaply, and at none for single rows.
+/// Estimates what the plan will read. Visits the keys of at most a few thousand rows, where the store can do so
+/// cheaply, and none for single rows.
 ///
 /// # Errors
 ///
@@ -151,7 +149,7 @@ pub async fn estimate(plan: &Plan, storage: &Storage) -> Result<Estimate, StoreE
     .await?;
     let figures = counted.map(|counted| {
         let jumps = plan.selection.resolved_series();
-        // Of the rows in the range those of the series that are jumped to.
+        // The scan seeks to the rows of the resolved series.
         let share = match (jumps, plan.index_use) {
             (Some(series), IndexUse::Resolved { listed, .. }) if listed > 0 => ratio(series, listed),
             _ => 1.0,
@@ -161,13 +159,13 @@ pub async fn estimate(plan: &Plan, storage: &Storage) -> Result<Estimate, StoreE
         } else {
             Certainty::Exact
         };
-        // Blocks are not read whole, and change.
+        // Blocks are read partially, and can change.
         let bytes = Figure::new(rounded(counted.bytes * share), Certainty::About);
         let rows = Figure {
             at_least: if plan.selection.is_everything() {
                 counted.rows_seen
             } else {
-                // What the store leaves out is not read.
+                // Rows that the store filters are not read.
                 0
             },
             ..Figure::new(rounded(counted.rows * share), certainty)
@@ -181,7 +179,7 @@ pub async fn estimate(plan: &Plan, storage: &Storage) -> Result<Estimate, StoreE
     })
 }
 
-/// Counts rows in parts of ranges, one range for each salt bucket; `None` if the store cannot.
+/// Counts rows in parts of ranges, one range for each salt bucket; `None` if the store does not support it.
 async fn count(
     store: &dyn RowStore,
     table: &TableName,
@@ -212,9 +210,9 @@ async fn count(
             if let Some(last) = &measure.last_key {
                 let last = last.get(base_at..).and_then(|rest| rest.first_chunk().copied());
                 let last = u64::from(last.map_or(0, u32::from_be_bytes));
-                // The last hour was not counted to its end.
+                // The last hour was counted partially.
                 let counted_hours = last.saturating_sub(part.start.seconds().into()) / HOUR_SECONDS;
-                // Where nothing is known of most hours, halves tell more than a guess.
+                // If most hours were not counted, halving is more precise than extrapolation.
                 if part.count() > 1 && (splits > 0 || counted_hours == 0) {
                     splits = splits.saturating_sub(1);
                     let halves = self::parts(part, 2);
@@ -222,7 +220,7 @@ async fn count(
                         parts.extend(halves);
                         continue;
                     }
-                    // The first hour stands for all.
+                    // Extrapolate from the first hour.
                     let end = with_hour(start, base_at, u64::from(part.start.seconds()) + HOUR_SECONDS);
                     if let Some(hour) = store.measure(table, &from, &end, ROWS_OF_AN_HOUR).await? {
                         all.add(&hour, ratio(part.count(), 1));
@@ -244,7 +242,7 @@ async fn count(
     }))
 }
 
-/// Hours cut into so many parts, or fewer.
+/// Splits hours into at most `count` parts.
 fn parts(hours: Hours, count: usize) -> Vec<Hours> {
     let length = hours.count().div_ceil(count.max(1)).max(1);
     let starts: Vec<BaseTime> = hours.iter().step_by(length).collect();
@@ -260,7 +258,7 @@ fn parts(hours: Hours, count: usize) -> Vec<Hours> {
         .collect()
 }
 
-/// A key's salt and metric, and another hour.
+/// A key with the salt and metric of `key` and another hour.
 fn with_hour(key: &[u8], base_at: usize, seconds: u64) -> Vec<u8> {
     let seconds = u32::try_from(seconds).unwrap_or(u32::MAX);
     [key.get(..base_at).unwrap_or_default(), &seconds.to_be_bytes()].concat()

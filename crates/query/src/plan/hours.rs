@@ -1,8 +1,7 @@
 //! The hours that are read for a query.
 //!
-//! Rows hold whole hours, so the range of a query is widened to hours before it is read. What lies
-//! in these hours but outside of the query is seen by interpolation, rates and fill policies, and
-//! cut off from the answer. In seconds:
+//! Rows hold whole hours, so the range of a query is widened to hours. Interpolation, rates and fill policies see the
+//! points of these hours outside the range; the result is clipped to the range. In seconds:
 //!
 //! ```text
 //!   start   down to a window of downsampling, then down to an hour
@@ -10,9 +9,9 @@
 //!                    with downsampling          up to the next window, then up to an hour
 //! ```
 //!
-//! So the hour before the start is never read, and the hour after the end sometimes. For windows of a
-//! calendar OpenTSDB reckons with months of 30 days and years of 365; without this quirk it is the
-//! calendar that says where the first window begins and the last one ends.
+//! The hour before the start is therefore never read, the hour after the end sometimes. For calendar windows OpenTSDB
+//! computes with months of 30 days and years of 365; without this quirk the calendar determines where the first window
+//! starts and the last one ends.
 //!
 //! Source: OpenTSDB 2.4, `TsdbQuery.getScanStartTimeSeconds`, `TsdbQuery.getScanEndTimeSeconds`.
 
@@ -23,7 +22,7 @@ use crate::function::calendar::CalendarWindows;
 use crate::function::downsample::{Downsample, Interval};
 use crate::quirks::Quirks;
 
-/// Hours from one, inside, to another, outside.
+/// A range of hours, start included, end excluded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hours {
     /// First hour that is read, seconds since the epoch.
@@ -76,7 +75,7 @@ impl Hours {
         }
     }
 
-    /// These and the hour behind them.
+    /// These hours and the next one.
     pub fn one_more(self) -> Self {
         Self {
             stop_seconds: self.stop_seconds.saturating_add(u64::from(HOUR_SECONDS)),
@@ -97,7 +96,7 @@ impl Hours {
         (0..hours).map(move |index| BaseTime::of_seconds(first.saturating_add(index * HOUR_SECONDS)))
     }
 
-    /// Whether an hour is among them.
+    /// Whether the range contains an hour.
     pub fn contains(&self, hour: BaseTime) -> bool {
         hour >= self.start && u64::from(hour.seconds()) < self.stop_seconds
     }
@@ -128,7 +127,7 @@ impl Hours {
     }
 }
 
-/// Seconds, the first down and the second up to windows of a length; the second then up to an hour.
+/// Rounds the first down and the second up to windows of a length, the second then up to an hour; in seconds.
 fn widened(start: i64, stop: i64, length_ms: i64) -> (i64, i64) {
     let past = |seconds: i64| seconds.saturating_mul(1000).rem_euclid(length_ms);
     let stop = stop.saturating_add((length_ms - past(stop)) / 1000);
@@ -167,10 +166,10 @@ mod tests {
     }
 
     #[test]
-    fn ranges_are_widened_to_hours() {
+    fn widens_ranges_to_hours() {
         for (start, end, downsample, expected) in [
             (0, 3595, None, (0, 3600)),
-            // The last second of an hour reads the next one as well.
+            // An end in the last second of an hour also reads the next hour.
             (0, 3599, None, (0, 7200)),
             (0, 3600, None, (0, 7200)),
             (150, 400, None, (0, 3600)),

@@ -1,4 +1,4 @@
-//! Filters resolved to UIDs.
+//! Resolves the filters of a metric to tests over UIDs.
 
 use std::time::Instant;
 
@@ -150,8 +150,8 @@ impl MetricSeries {
     }
 }
 
-/// Literal values of the lowest key come together. Of those of another key only the last test of this key holds:
-/// what is left of the others is that the key has to be there.
+/// Merges literal values of the lowest key. For another key only its last test applies; the earlier ones only require
+/// the key.
 fn added_up(tests: Vec<TagTest>) -> Vec<TagTest> {
     let lowest = tests.iter().map(|test| test.tagk).min();
     let places = tests.iter().enumerate().map(|(place, test)| (test.tagk, place));
@@ -170,7 +170,7 @@ fn added_up(tests: Vec<TagTest>) -> Vec<TagTest> {
     added
 }
 
-/// Adds a test. Literal values of one key come together: a series has to have one of all of them.
+/// Adds a test. Literal values of one key merge: a series must have one of them.
 fn add_test(tests: &mut Vec<TagTest>, added: TagTest) {
     if let ValueTest::In(values) = &added.test {
         for test in tests.iter_mut().filter(|test| test.tagk == added.tagk) {

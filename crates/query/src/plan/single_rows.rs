@@ -1,6 +1,6 @@
-//! Rows that are read one by one, because their series are known.
+//! Single rows of resolved series.
 //!
-//! Their keys are made when they are wanted: of a thousand series in a year there are 9 million.
+//! Row keys are generated on demand: a thousand series have 9 million of them in a year.
 
 use std::sync::Arc;
 
@@ -27,12 +27,12 @@ impl SingleRows {
         }
     }
 
-    /// Whose rows they are.
+    /// The series of the rows.
     pub fn series(&self) -> &[Tsuid] {
         &self.series
     }
 
-    /// How many rows there are, at most: a series has none in an hour without a point.
+    /// Most rows that exist: a series has none in an hour without points.
     pub fn count(&self) -> u64 {
         (self.series.len() as u64).saturating_mul(self.hours.count() as u64)
     }
@@ -60,10 +60,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keys_ascend_by_hour_and_are_made_when_they_are_wanted() {
+    fn keys_ascend_by_hour_and_are_generated_on_demand() {
         let layout = RowKeyLayout::default();
         let tsuid = |value| Tsuid::from_bytes(&[0, 0, 1, 0, 0, 1, 0, 0, value], &layout.widths).unwrap();
-        // All hours that there are: a million.
+        // All hours that a row key can hold: a million.
         let hours = Hours::overlapping(0, i64::from(u32::MAX) * 1000);
         let rows = SingleRows::new(&layout, [tsuid(3), tsuid(7)], hours);
         assert_eq!(rows.count(), 2 * 1_193_047);

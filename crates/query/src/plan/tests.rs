@@ -11,7 +11,7 @@ use crate::quirks::Quirks;
 const T: i64 = 1_356_998_400;
 
 #[test]
-fn salted_series_are_looked_for_in_their_bucket_only() {
+fn reads_salted_series_from_their_bucket_only() {
     use oxtsdb_schema::SaltLayout;
     let layout = RowKeyLayout {
         salt: SaltLayout::new(1, 20).unwrap(),
@@ -33,7 +33,7 @@ fn salted_series_are_looked_for_in_their_bucket_only() {
 }
 
 #[test]
-fn tsuids_of_a_question_share_their_metric() {
+fn rejects_tsuids_of_several_metrics() {
     let layout = RowKeyLayout::default();
     let tsuid = |metric: u8, value: u8| vec![0, 0, metric, 0, 0, 1, 0, 0, value];
     let checked = check_tsuids(&[tsuid(1, 2), tsuid(1, 1), tsuid(1, 2)], &layout).unwrap();

@@ -15,7 +15,7 @@ use crate::spec::QuerySpec;
 /// Memory of the start of a window.
 const START_BYTES: u64 = size_of::<i64>() as u64;
 
-/// Up to so many windows are generated inline; with those of a calendar it takes less than a millisecond.
+/// Most windows that are generated inline, which takes less than 1 ms even for calendar windows.
 const WINDOWS_INLINE: u64 = 4096;
 
 /// The windows of a sub-query. The windows that a fill policy adds to every series are generated in advance,
@@ -68,7 +68,7 @@ pub(super) async fn windows(
     } else {
         from_ms
     };
-    // Where the only window is cut short it is there all the same.
+    // If it is the only window, it remains even if it is cut short.
     let is_one = matches!(layout, WindowLayout::Calendar(_)) && stop_ms == floor_ms;
     let stop_ms = if is_one { layout.next(stop_ms) } else { stop_ms };
     let range_ms = stop_ms.saturating_sub(first_ms).max(0);

@@ -25,7 +25,7 @@ use crate::http::query::rules::QueryRules;
 use crate::http::query::scalar::{Text, Whole};
 use oxtsdb_query::filter::{FilterError, MAX_FILTERS, TagFilter};
 use oxtsdb_query::function::downsample::Downsample;
-use oxtsdb_query::language::time::{TimeError, can_be_asked_for, find_zone, is_date, parse_time};
+use oxtsdb_query::language::time::{TimeError, find_zone, is_date, is_query_time, parse_time};
 use oxtsdb_query::language::{Expression, LanguageError, parse_aggregator, parse_tsuids};
 use oxtsdb_query::spec::without_identical;
 use oxtsdb_query::{QuerySpec, Quirks, RateOptions, SeriesFilter, Source, SubQuery};
@@ -221,7 +221,7 @@ fn first_value(content: &[u8]) -> Result<Option<Body<'_>>, HttpError> {
 pub(super) fn check_times((start_ms, end_ms): (i64, i64)) -> Result<(), HttpError> {
     let wrong = [start_ms, end_ms]
         .into_iter()
-        .find(|time_ms| !can_be_asked_for(*time_ms));
+        .find(|time_ms| !is_query_time(*time_ms));
     wrong.map_or(Ok(()), |time_ms| Err(failure::not_a_time(time_ms)))
 }
 

@@ -47,7 +47,7 @@ fn rows() -> Vec<Row> {
 }
 
 #[tokio::test]
-async fn workers_give_what_one_builder_gives() {
+async fn workers_build_the_same_series_as_one_builder() {
     let mut alone = SeriesBuilder::new(shape(), budget(0));
     for row in rows() {
         alone.add(&row).unwrap();
@@ -61,18 +61,18 @@ async fn workers_give_what_one_builder_gives() {
         }
         assert!(
             !collector.workers.is_empty(),
-            "so many rows are not decoded on the spot"
+            "so many rows are not decoded inline"
         );
-        let (spans, statistics) = collector.finish().await.unwrap();
+        let (series, statistics) = collector.finish().await.unwrap();
         assert_eq!(statistics.points, 800);
-        assert!(spans.iter().all(|span| span.points.len() == 4));
-        assert!(spans.is_sorted_by(|a, b| a.tsuid < b.tsuid));
-        assert_eq!(spans.len(), 200);
+        assert!(series.iter().all(|one| one.points.len() == 4));
+        assert!(series.is_sorted_by(|a, b| a.tsuid < b.tsuid));
+        assert_eq!(series.len(), 200);
     }
 }
 
 #[tokio::test]
-async fn too_many_points_are_refused_on_the_spot_and_in_workers() {
+async fn rejects_too_many_points_inline_and_in_workers() {
     let few = rows()[..10].to_vec();
     for (rows, limit) in [(few, 19), (rows(), 799)] {
         let mut collector = collector(limit);
@@ -80,14 +80,14 @@ async fn too_many_points_are_refused_on_the_spot_and_in_workers() {
             Ok(()) => collector.finish().await.map(|_| ()),
             Err(error) => Err(error),
         };
-        let refused =
-            matches!(&result, Err(QueryError::OverBudget { limit: told, .. }) if told.most == limit);
-        assert!(refused, "{result:?}");
+        let rejected =
+            matches!(&result, Err(QueryError::OverBudget { limit: actual, .. }) if actual.most == limit);
+        assert!(rejected, "{result:?}");
     }
 }
 
 #[tokio::test]
-async fn an_error_of_a_worker_ends_the_collection() {
+async fn an_error_of_a_worker_fails_the_collection() {
     let mut collector = collector(0);
     let mut result = collector.add(batch_of(rows())).await;
     let damaged = row(1, &[(0, Value::Int(1)), (0, Value::Int(300))]);

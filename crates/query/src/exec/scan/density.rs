@@ -1,11 +1,11 @@
-//! The density of a range: how many bytes its hours have, measured while they are read.
+//! Density estimate: bytes per hour, measured during the scan.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-/// Bytes and hours that were read so far.
+/// Bytes and hours read so far.
 #[derive(Debug)]
 pub(super) struct Density {
-    /// What a slice should hold.
+    /// Target size of a slice.
     slice_bytes: u64,
     hours: AtomicUsize,
     bytes: AtomicU64,
@@ -31,7 +31,7 @@ impl Density {
         self.hours.fetch_add(hours, Ordering::Relaxed);
     }
 
-    /// How many hours a slice should have; `None` until an hour is complete.
+    /// Hours for the next slice; `None` until an hour is complete.
     pub(super) fn slice_hours(&self) -> Option<usize> {
         let hours = self.hours.load(Ordering::Relaxed);
         let bytes = self.bytes.load(Ordering::Relaxed).max(1);

@@ -1,4 +1,4 @@
-//! How the hours of a scan are cut into slices.
+//! Splits the hours of a scan into time slices.
 
 use std::sync::Arc;
 
@@ -7,10 +7,11 @@ use oxtsdb_schema::{BaseTime, HOUR_SECONDS};
 use crate::exec::scan::density::Density;
 use crate::plan::hours::Hours;
 
-/// The first slices are of one hour. A slice is at most so much longer than the one before: the data may become denser.
+/// Largest ratio between the lengths of two slices, because the data may become denser. The first slices have one
+/// hour.
 const GROWTH: usize = 8;
 
-/// Some hours of a scan.
+/// A time slice: consecutive hours of a scan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Slice {
     hours: Hours,
@@ -24,7 +25,7 @@ impl Slice {
         self.hours.count()
     }
 
-    /// The first instant behind it, milliseconds since the epoch.
+    /// The first timestamp after it, milliseconds since the epoch.
     pub(super) fn stop_ms(&self) -> i64 {
         self.hours.stop_ms()
     }
@@ -33,7 +34,7 @@ impl Slice {
     pub(super) fn of_range(&self, range: &(Vec<u8>, Vec<u8>)) -> (Vec<u8>, Vec<u8>) {
         let (start, stop) = range;
         let at = |seconds: u32| at_seconds(range, seconds);
-        // The ends stay as they are: the last hour of all has no hour behind it.
+        // The ends of the range are kept: no hour follows the last one that a row key can hold.
         let first = if self.is_first {
             start.clone()
         } else {
@@ -59,10 +60,10 @@ fn at_seconds((start, _): &(Vec<u8>, Vec<u8>), seconds: u32) -> Vec<u8> {
     [prefix, &seconds.to_be_bytes()].concat()
 }
 
-/// The slices of a scan, in order of time, whose length follows the density that was measured so far.
+/// The slices of a scan, in order of time; their length follows the density estimate.
 #[derive(Debug)]
 pub(super) struct Slices {
-    /// What is left.
+    /// The remaining hours.
     rest: Hours,
     length: usize,
     is_first: bool,

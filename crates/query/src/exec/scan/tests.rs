@@ -58,7 +58,7 @@ fn salted() -> RowKeyLayout {
 }
 
 /// Hours 0 to 99, each with series 1 to 5 of metric 1; a plan for hours 10 to 89.
-async fn source(layout: RowKeyLayout, question: &str) -> (Storage, Plan) {
+async fn source(layout: RowKeyLayout, query_text: &str) -> (Storage, Plan) {
     let store: Arc<dyn RowStore> = Arc::new(MemoryStore::default());
     let table: TableName = "tsdb".parse().unwrap();
     store
@@ -79,7 +79,7 @@ async fn source(layout: RowKeyLayout, question: &str) -> (Storage, Plan) {
     let query = QuerySpec {
         start_ms: i64::from(10 * HOUR) * 1000,
         end_ms: i64::from(90 * HOUR) * 1000 - 60_000,
-        sub_queries: vec![parse_metric_query(question, &jiff::tz::TimeZone::UTC).unwrap()],
+        sub_queries: vec![parse_metric_query(query_text, &jiff::tz::TimeZone::UTC).unwrap()],
         duplicates: oxtsdb_schema::DuplicatePolicy::Error,
         max_scanned_points: None,
         quirks: Quirks::NONE,
@@ -108,7 +108,7 @@ fn hour_of(layout: &RowKeyLayout, key: &[u8]) -> i64 {
 }
 
 #[tokio::test]
-async fn rows_come_slice_by_slice_with_nothing_missing_behind() {
+async fn emits_slices_in_order_with_watermarks() {
     for layout in [RowKeyLayout::default(), salted()] {
         let (storage, plan) = source(layout, "sum:m1").await;
         let items: Vec<ScanItem> = rows(&storage, &plan, &Budget::of_limits(Limits::NONE), None)
@@ -144,7 +144,7 @@ async fn rows_come_slice_by_slice_with_nothing_missing_behind() {
 }
 
 #[tokio::test]
-async fn keys_of_later_hours_are_looked_at_alone() {
+async fn reads_only_keys_of_later_hours() {
     for layout in [RowKeyLayout::default(), salted()] {
         let (storage, plan) = source(layout, "sum:m1{host1=v2|v3}").await;
         let seen: Arc<parking_lot::Mutex<Vec<i64>>> = Arc::default();

@@ -56,27 +56,27 @@ fn seconds(points: &Points) -> Vec<(i64, Number)> {
 }
 
 #[test]
-fn rows_of_a_series_are_one_span() {
+fn joins_the_rows_of_a_series() {
     let mut builder = builder(None);
     builder.add(&row(2, &[(0, Value::Int(7))])).unwrap();
     builder
         .add(&row(1, &[(10, Value::Int(1)), (20, Value::Int(2))]))
         .unwrap();
     builder.add(&row(1, &[(3600, Value::Int(3))])).unwrap();
-    let spans = builder.take(i64::MAX).unwrap();
+    let series = builder.take(i64::MAX).unwrap();
     let statistics = builder.into_statistics();
     assert_eq!(statistics.points, 4);
-    assert_eq!(spans.len(), 2);
-    assert!(spans[0].tsuid < spans[1].tsuid);
+    assert_eq!(series.len(), 2);
+    assert!(series[0].tsuid < series[1].tsuid);
     let times = [T + 10, T + 20, T + 3600].map(|seconds| i64::from(seconds) * 1000);
     assert_eq!(
-        spans[0].points,
+        series[0].points,
         Points::new(times.to_vec(), Values::Ints(vec![1, 2, 3]))
     );
 }
 
 #[test]
-fn types_that_change_between_and_within_rows_are_kept() {
+fn keeps_types_that_change_between_and_within_rows() {
     let mut builder = builder(None);
     builder
         .add(&row(1, &[(0, Value::Double(0.5)), (10, Value::Float(1.5))]))
@@ -84,33 +84,33 @@ fn types_that_change_between_and_within_rows_are_kept() {
     builder
         .add(&row(1, &[(3600, Value::Int(3)), (3610, Value::Double(4.5))]))
         .unwrap();
-    let spans = builder.take(i64::MAX).unwrap();
+    let series = builder.take(i64::MAX).unwrap();
     let expected = [
         (0, Number::Double(0.5)),
         (10, Number::Double(1.5)),
         (3600, Number::Int(3)),
         (3610, Number::Double(4.5)),
     ];
-    assert_eq!(seconds(&spans[0].points), expected);
+    assert_eq!(seconds(&series[0].points), expected);
 }
 
 #[test]
-fn a_window_may_go_over_rows() {
+fn windows_extend_over_rows() {
     let mut builder = builder(Some("2h-sum"));
     builder
         .add(&row(1, &[(10, Value::Int(1)), (20, Value::Int(2))]))
         .unwrap();
     builder.add(&row(1, &[(3600, Value::Double(0.5))])).unwrap();
     builder.add(&row(1, &[(7200, Value::Int(9))])).unwrap();
-    let spans = builder.take(i64::MAX).unwrap();
+    let series = builder.take(i64::MAX).unwrap();
     assert_eq!(
-        seconds(&spans[0].points),
+        seconds(&series[0].points),
         [(0, Number::Double(3.5)), (7200, Number::Double(9.0))]
     );
 }
 
 #[test]
-fn a_row_that_cannot_be_read_is_named() {
+fn names_the_row_that_does_not_decode() {
     let twice = row(1, &[(0, Value::Int(1)), (0, Value::Int(300))]);
     let error = builder(None).add(&twice).unwrap_err().to_string();
     assert!(

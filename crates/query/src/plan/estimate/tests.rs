@@ -17,7 +17,7 @@ fn hours(count: u32) -> Hours {
     }
 }
 
-/// So many series of metric 1 in each of some hours, and one of metric 2.
+/// `series` series of metric 1 in each hour, and one of metric 2.
 async fn store(series: u32, hours: Hours) -> Arc<dyn RowStore> {
     let store = MemoryStore::new();
     let table: TableName = "tsdb".parse().unwrap();
@@ -42,18 +42,18 @@ async fn store(series: u32, hours: Hours) -> Arc<dyn RowStore> {
     Arc::new(store)
 }
 
-async fn counted(store: &dyn RowStore, asked: Hours) -> Option<(f64, bool)> {
+async fn counted(store: &dyn RowStore, requested: Hours) -> Option<(f64, bool)> {
     let layout = RowKeyLayout::default();
     let metric = oxtsdb_schema::MetricUid::from_bytes(&[0, 0, 1]).unwrap();
-    let ranges = [asked.range(&layout, metric, 0)];
-    let counted = count(store, &"tsdb".parse().unwrap(), &ranges, asked, &layout)
+    let ranges = [requested.range(&layout, metric, 0)];
+    let counted = count(store, &"tsdb".parse().unwrap(), &ranges, requested, &layout)
         .await
         .unwrap();
     counted.map(|counted| (counted.rows, counted.is_part))
 }
 
 #[tokio::test]
-async fn few_rows_are_counted_and_many_are_told_within_a_quarter() {
+async fn counts_few_rows_and_estimates_many_within_a_quarter() {
     let few = store(100, hours(24)).await;
     assert_eq!(counted(&*few, hours(24)).await, Some((2400.0, false)));
     assert_eq!(counted(&*few, hours(1)).await, Some((100.0, false)));
@@ -87,14 +87,14 @@ impl Intercept for Pass {
 }
 
 #[tokio::test]
-async fn a_store_that_cannot_tell_makes_no_estimate() {
+async fn a_store_that_cannot_count_has_no_estimate() {
     let store = store(3, hours(2)).await;
     let like_hbase = InterceptedStore::new(store, Arc::new(Pass)).like_hbase();
     assert_eq!(counted(&like_hbase, hours(2)).await, None);
 }
 
 #[test]
-fn only_what_is_sure_counts_as_a_least_figure() {
+fn only_exact_figures_are_lower_bounds() {
     let figure = |certainty| Figure::new(7, certainty);
     assert_eq!(figure(Certainty::Exact).at_least, 7);
     assert_eq!(figure(Certainty::About).at_least, 0);

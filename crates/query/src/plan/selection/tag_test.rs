@@ -57,7 +57,7 @@ impl TagTest {
         matches!(self.test, ValueTest::NameIfPresent(_))
     }
 
-    /// The bytes of the lowest value behind one which may pass; `None` if there is none.
+    /// The bytes of the lowest value after `value` that may pass; `None` if there is none.
     pub(super) fn value_after(&self, value: &TagvUid) -> Option<Vec<u8>> {
         match &self.test {
             ValueTest::In(values) => {

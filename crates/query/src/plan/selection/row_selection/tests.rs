@@ -25,7 +25,7 @@ fn values(numbers: &[u64]) -> FxHashSet<TagvUid> {
 }
 
 #[test]
-fn filters_want_their_key_to_be_there() {
+fn filters_require_their_key() {
     let layout = RowKeyLayout::default();
     let tests = vec![
         TagTest {
@@ -45,7 +45,7 @@ fn filters_want_their_key_to_be_there() {
 }
 
 #[test]
-fn explicit_tags_want_no_other_key() {
+fn explicit_tags_reject_other_keys() {
     let tests = || {
         vec![TagTest {
             tagk: tagk(1),
@@ -63,7 +63,7 @@ fn explicit_tags_want_no_other_key() {
 }
 
 #[test]
-fn series_are_told_by_metric_and_tags() {
+fn matches_series_by_metric_and_tags() {
     let tsuid = [0, 0, 1, 0, 0, 1, 0, 0, 4];
     let selection = Selection::of_series(&RowKeyLayout::default(), [tsuid.as_slice()], Vec::new());
     assert!(selection.may_match(&key(&[(1, 4)])));
@@ -78,7 +78,7 @@ fn series_are_told_by_metric_and_tags() {
 }
 
 #[test]
-fn a_key_that_is_not_wanted_says_where_to_go_on() {
+fn a_key_that_does_not_match_has_a_seek_target() {
     let layout = RowKeyLayout::default();
     let tests = vec![TagTest {
         tagk: tagk(2),
@@ -97,7 +97,7 @@ fn a_key_that_is_not_wanted_says_where_to_go_on() {
 
 proptest! {
     #[test]
-    fn hints_pass_over_nothing_that_is_wanted(
+    fn hints_skip_no_matching_row(
         rows in prop::collection::btree_set(prop::collection::btree_map(1_u8..5, 1_u8..6, 0..4), 0..40),
         literals in prop::collection::hash_set(1_u64..6, 0..3),
         excluded in prop::collection::hash_set(1_u64..6, 0..3),
@@ -156,7 +156,7 @@ impl NameDirectory for AllNamed {
 }
 
 #[tokio::test]
-async fn rows_that_were_read_before_their_value_was_judged_are_dropped_too() {
+async fn drops_rows_read_before_their_value_was_resolved() {
     let tests = vec![TagTest {
         tagk: tagk(1),
         test: ValueTest::Name(NameTest::new(Box::new(|name| name == "yes"))),
@@ -176,7 +176,7 @@ async fn rows_that_were_read_before_their_value_was_judged_are_dropped_too() {
 }
 
 #[test]
-fn a_name_that_is_not_known_yet_passes() {
+fn unresolved_names_pass() {
     let test = NameTest::new(Box::new(|name| name.starts_with('a')));
     test.matches
         .write()
