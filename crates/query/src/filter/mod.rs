@@ -227,7 +227,12 @@ impl TagMatcher {
                 Self::Iwildcard(Glob::parse(&filter.to_lowercase()).ok_or(FilterError::NoAsterisk)?)
             }
             "regexp" => Self::Regexp(Regexp::parse(filter).map_err(|reason| bad_regexp(filter, reason))?),
-            _ => Self::LiteralOr(alternatives(filter)?),
+            "literal_or" => Self::LiteralOr(alternatives(filter)?),
+            other => {
+                return Err(FilterError::UnknownType {
+                    name: other.to_owned(),
+                });
+            }
         })
     }
 
@@ -357,6 +362,13 @@ fn alternatives(filter: &str) -> Result<Vec<String>, FilterError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn every_filter_type_parses_as_itself() {
+        for kind in FILTER_TYPES {
+            assert_eq!(TagMatcher::parse(kind, "a*").unwrap().type_name(), kind);
+        }
+    }
 
     fn of_tag(value: &str) -> Result<String, String> {
         TagFilter::of_tag("host", value)
