@@ -366,13 +366,7 @@ async fn reads_rows_of_explicit_tags_individually() {
             literal("dc", "v67lga|v67phx"),
         ];
         let known = tsdb.directory.names_of(UidKind::Tagv);
-        let all_known = |filter: &TagFilter| {
-            filter
-                .matcher
-                .filter_text()
-                .split('|')
-                .all(|v| known.contains(&v.to_owned()))
-        };
+        let all_known = |filter: &TagFilter| filter.matcher.alternatives().iter().all(|v| known.contains(v));
         assert!(filters.iter().all(all_known), "{known:?}");
         let mut query = a_query(Source::Metric(metric.clone()), filters);
         query.sub_queries[0].filter.explicit_tags = true;

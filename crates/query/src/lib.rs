@@ -42,7 +42,7 @@ pub use error::QueryError;
 pub use exec::engine::Engine;
 pub use exec::frame::{Frame, Group};
 pub use exec::statistics::Statistics;
-pub use filter::{TagFilter, TagMatcher};
+pub use filter::{FilterType, TagFilter, TagMatcher};
 pub use function::aggregator::Aggregator;
 pub use function::calendar::{CalendarInterval, CalendarUnit};
 pub use function::downsample::{Downsample, Fill, Interval};

@@ -3,8 +3,7 @@
 use oxtsdb_schema::DuplicatePolicy;
 
 use crate::context::running::QueryDescription;
-use crate::filter::regexp::MAX_REGEXPS;
-use crate::filter::{FilterError, TagFilter, TagMatcher};
+use crate::filter::{FilterError, MAX_REGEXPS, TagFilter};
 use crate::function::aggregator::Aggregator;
 use crate::function::downsample::Downsample;
 use crate::function::rate::RateOptions;
@@ -47,9 +46,7 @@ impl QuerySpec {
     /// [`FilterError::TooManyRegexps`].
     pub fn check_regexps(&self) -> Result<(), FilterError> {
         let filters = self.sub_queries.iter().flat_map(|query| &query.filter.tags);
-        let count = filters
-            .filter(|filter| matches!(filter.matcher, TagMatcher::Regexp(_)))
-            .count();
+        let count = filters.filter(|filter| filter.matcher.is_regexp()).count();
         if count > MAX_REGEXPS {
             return Err(FilterError::TooManyRegexps { count });
         }

@@ -11,9 +11,13 @@
 //!
 //! Source: OpenTSDB 2.4, `TagVWildcardFilter`.
 
+use super::error::FilterError;
+use super::pattern::{Pattern, Predicate};
+use crate::quirks::Quirks;
+
 /// A pattern with at least one star.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Glob {
+pub(super) struct Glob {
     text: String,
     open_start: bool,
     open_end: bool,
@@ -22,7 +26,7 @@ pub struct Glob {
 
 impl Glob {
     /// Reads a pattern; `None` if it has no star.
-    pub fn parse(text: &str) -> Option<Self> {
+    pub(super) fn parse(text: &str) -> Option<Self> {
         if !text.contains('*') {
             return None;
         }
@@ -40,23 +44,13 @@ impl Glob {
         })
     }
 
-    /// The pattern as it was given.
-    pub fn text(&self) -> &str {
-        &self.text
-    }
-
-    /// Whether another pattern has the same between its first and its last stars.
-    pub fn has_pieces_of(&self, other: &Self) -> bool {
-        self.pieces == other.pieces
-    }
-
     /// Whether the pattern is stars only, and so matches everything.
-    pub const fn is_any(&self) -> bool {
+    pub(super) const fn is_any(&self) -> bool {
         self.pieces.is_empty()
     }
 
     /// Whether a value matches; `loosely`: as in OpenTSDB.
-    pub fn matches(&self, value: &str, loosely: bool) -> bool {
+    pub(super) fn matches(&self, value: &str, loosely: bool) -> bool {
         if loosely {
             self.matches_loosely(value)
         } else {
@@ -114,6 +108,30 @@ impl Glob {
                 skipped += piece.chars().count();
                 value[from..].contains(piece.as_str())
             })
+    }
+}
+
+impl Pattern for Glob {
+    fn text(&self) -> &str {
+        &self.text
+    }
+
+    fn matches_all(&self) -> bool {
+        self.is_any()
+    }
+
+    fn matches_without_tag(&self) -> bool {
+        self.is_any()
+    }
+
+    /// Stars at the ends do not count.
+    fn is_same(&self, text: &str) -> bool {
+        Self::parse(text).is_some_and(|other| self.pieces == other.pieces)
+    }
+
+    fn predicate(&self, quirks: Quirks) -> Result<Predicate, FilterError> {
+        let glob = self.clone();
+        Ok(Box::new(move |value| glob.matches(value, quirks.loose_globs)))
     }
 }
 

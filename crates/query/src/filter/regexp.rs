@@ -18,8 +18,9 @@ use std::str::Chars;
 use regex::bytes::{Regex, RegexBuilder};
 use regex_syntax::ParserBuilder;
 
-/// Regular expressions in all filters of a query, at most: each is a program in memory.
-pub const MAX_REGEXPS: usize = 100;
+use super::error::FilterError;
+use super::pattern::{Pattern, Predicate};
+use crate::quirks::Quirks;
 
 /// The longest expression, in characters.
 const MAX_CHARS: usize = 1000;
@@ -35,7 +36,7 @@ const ANY: [&str; 4] = [".*", "^.*", ".*$", "^.*$"];
 
 /// A regular expression whose syntax was checked.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Regexp {
+pub(super) struct Regexp {
     text: String,
     translated: String,
 }
@@ -46,7 +47,7 @@ impl Regexp {
     /// # Errors
     ///
     /// Why it is none, or none that can be matched here, in words that follow the expression.
-    pub fn parse(text: &str) -> Result<Self, String> {
+    pub(super) fn parse(text: &str) -> Result<Self, String> {
         let chars = text.chars().count();
         if chars > MAX_CHARS {
             return Err(format!("has {chars} characters, at most {MAX_CHARS} are allowed"));
@@ -68,22 +69,12 @@ impl Regexp {
         }
     }
 
-    /// The expression as it was given.
-    pub fn text(&self) -> &str {
-        &self.text
-    }
-
-    /// Whether it matches everything.
-    pub fn is_any(&self) -> bool {
-        ANY.contains(&self.text.as_str())
-    }
-
     /// The program that finds the expression in values.
     ///
     /// # Errors
     ///
     /// If it would be too large.
-    pub fn compile(&self) -> Result<CompiledRegexp, String> {
+    pub(super) fn compile(&self) -> Result<CompiledRegexp, String> {
         let mut builder = RegexBuilder::new(&self.translated);
         builder
             .unicode(false)
@@ -99,14 +90,36 @@ impl Regexp {
 
 /// A regular expression that can be searched for.
 #[derive(Clone, Debug)]
-pub struct CompiledRegexp(Regex);
+pub(super) struct CompiledRegexp(Regex);
 
 impl CompiledRegexp {
     /// Whether a value contains a match.
-    pub fn is_in(&self, value: &str) -> bool {
+    pub(super) fn is_in(&self, value: &str) -> bool {
         // A stored name has no other characters.
         let bytes: Vec<u8> = value.chars().map(|c| u8::try_from(c).unwrap_or(b'?')).collect();
         self.0.is_match(&bytes)
+    }
+}
+
+impl Pattern for Regexp {
+    fn text(&self) -> &str {
+        &self.text
+    }
+
+    fn matches_all(&self) -> bool {
+        ANY.contains(&self.text.as_str())
+    }
+
+    fn is_regexp(&self) -> bool {
+        true
+    }
+
+    fn predicate(&self, _: Quirks) -> Result<Predicate, FilterError> {
+        let compiled = self.compile().map_err(|reason| FilterError::Regexp {
+            text: self.text.clone(),
+            reason,
+        })?;
+        Ok(Box::new(move |value| compiled.is_in(value)))
     }
 }
 

@@ -42,7 +42,7 @@ fn write_filters(f: &mut fmt::Formatter<'_>, filters: &[&TagFilter]) -> fmt::Res
     f.write_char('{')?;
     for (index, filter) in filters.iter().enumerate() {
         let comma = if index == 0 { "" } else { "," };
-        let (kind, text) = (filter.matcher.type_name(), filter.matcher.filter_text());
+        let (kind, text) = (filter.matcher.filter_type().name(), filter.matcher.argument());
         write!(f, "{comma}{}={kind}({text})", filter.key)?;
     }
     f.write_char('}')

@@ -7,7 +7,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::context::query_context::QueryContext;
 use crate::error::QueryError;
-use crate::filter::{FilterError, TagFilter, TagMatcher};
+use crate::filter::{FilterError, Resolution, TagFilter};
 use crate::names::{NameDirectory, ResolvedNames};
 use crate::plan::access_path::matching;
 use crate::plan::selection::row_selection::Selection;
@@ -35,7 +35,7 @@ pub(super) async fn name_tests(
     let mut tests = Vec::with_capacity(filters.len());
     let mut group_by = Vec::new();
     for filter in filters {
-        let needs_key = !(quirks.filters_of_tsuids_pass_without_key && filter.matcher.takes_unnamed());
+        let needs_key = !(quirks.filters_of_tsuids_pass_without_key && filter.matcher.matches_without_tag());
         let Some(uid) = known.find(UidKind::Tagk, &filter.key) else {
             if needs_key {
                 return Ok(None);
@@ -100,7 +100,7 @@ impl MetricSeries {
         let mut names = vec![(UidKind::Metric, metric)];
         for filter in filters {
             names.push((UidKind::Tagk, filter.key.as_str()));
-            if let TagMatcher::LiteralOr(values) | TagMatcher::NotLiteralOr(values) = &filter.matcher {
+            if let Resolution::In(values) | Resolution::NotIn(values) = filter.matcher.resolution() {
                 names.extend(values.iter().map(|value| (UidKind::Tagv, value.as_str())));
             }
         }
@@ -114,8 +114,8 @@ impl MetricSeries {
             if filter.group_by {
                 group_by.push(tagk);
             }
-            let test = match &filter.matcher {
-                TagMatcher::LiteralOr(values) => {
+            let test = match filter.matcher.resolution() {
+                Resolution::In(values) => {
                     if values.iter().any(String::is_empty) {
                         return Err(FilterError::EmptyAlternative.into());
                     }
@@ -124,14 +124,14 @@ impl MetricSeries {
                         .map(|value| known.uid(UidKind::Tagv, value).map(TagvUid::new));
                     ValueTest::In(uids.collect::<Result<_, _>>()?)
                 }
-                TagMatcher::NotLiteralOr(values) => {
+                Resolution::NotIn(values) => {
                     let uids = values
                         .iter()
                         .filter_map(|value| known.uid(UidKind::Tagv, value).ok());
                     ValueTest::NotIn(uids.map(TagvUid::new).collect())
                 }
-                matcher if matcher.takes_all() => ValueTest::Any,
-                matcher => ValueTest::Name(NameTest::new(matcher.predicate(quirks)?)),
+                Resolution::All => ValueTest::Any,
+                Resolution::ByName => ValueTest::Name(NameTest::new(filter.matcher.predicate(quirks)?)),
             };
             tests.push(TagTest { tagk, test });
         }

@@ -10,7 +10,6 @@ use oxtsdb_query::language::parse_metric_query;
 use oxtsdb_query::language::time::parse_time;
 use oxtsdb_query::{
     Aggregator, CalendarUnit, Downsample, Fill, Interval, RateOptions, Source, SubQuery, TagFilter,
-    TagMatcher,
 };
 
 /// The request of `START [END] EXPRESSION...`.
@@ -81,7 +80,8 @@ pub(super) fn sub_query(text: &str, zone: &TimeZone) -> anyhow::Result<pb::SubQu
 }
 
 fn converted(query: SubQuery) -> anyhow::Result<pb::SubQuery> {
-    let filters = query.filter.tags.into_iter().map(filter).collect();
+    let filters = query.filter.tags.into_iter().map(filter);
+    let filters = filters.collect::<anyhow::Result<_>>()?;
     let source = match query.source {
         Source::Metric(metric) => pb::sub_query::Source::Metric(pb::sub_query::MetricSource {
             metric,
@@ -197,24 +197,24 @@ fn rate(rate: RateOptions) -> anyhow::Result<pb::Rate> {
     })
 }
 
-/// A filter of a metric.
-pub(crate) fn filter(filter: TagFilter) -> pb::TagFilter {
-    let (kind, pattern, values) = match filter.matcher {
-        TagMatcher::LiteralOr(values) => (FilterType::LiteralOr, String::new(), values),
-        TagMatcher::IliteralOr(values) => (FilterType::IliteralOr, String::new(), values),
-        TagMatcher::NotLiteralOr(values) => (FilterType::NotLiteralOr, String::new(), values),
-        TagMatcher::NotIliteralOr(values) => (FilterType::NotIliteralOr, String::new(), values),
-        TagMatcher::Wildcard(glob) => (FilterType::Wildcard, glob.text().to_owned(), Vec::new()),
-        TagMatcher::Iwildcard(glob) => (FilterType::Iwildcard, glob.text().to_owned(), Vec::new()),
-        TagMatcher::Regexp(regexp) => (FilterType::Regexp, regexp.text().to_owned(), Vec::new()),
+/// A filter of a metric; the names of types are OpenTSDB's, in upper case.
+pub(crate) fn filter(filter: TagFilter) -> anyhow::Result<pb::TagFilter> {
+    let matcher = &filter.matcher;
+    let name = matcher.filter_type().name();
+    let filter_type = FilterType::from_str_name(&format!("FILTER_TYPE_{}", name.to_uppercase()))
+        .with_context(|| format!("filter type `{name}` is not in the contract"))?;
+    let pattern = if matcher.filter_type().takes_alternatives() {
+        String::new()
+    } else {
+        matcher.argument()
     };
-    pb::TagFilter {
+    Ok(pb::TagFilter {
         key: filter.key,
-        r#type: kind as i32,
+        r#type: filter_type as i32,
         pattern,
-        values,
+        values: filter.matcher.alternatives().to_vec(),
         group_by: filter.group_by,
-    }
+    })
 }
 
 #[cfg(test)]
@@ -319,6 +319,21 @@ mod tests {
                     assert!(aggregator.name().contains(&digits), "{percentile:?}");
                 }
             }
+        }
+    }
+
+    #[test]
+    fn all_filter_types_are_in_the_contract() {
+        for filter_type in oxtsdb_query::FilterType::all() {
+            let (name, example) = (filter_type.name(), filter_type.example());
+            let message = filter(TagFilter::new(name, "host", example, true).unwrap()).unwrap();
+            let expected = format!("FILTER_TYPE_{}", name.to_uppercase());
+            assert_eq!(message.r#type().as_str_name(), expected);
+            let is_pattern = message.values.is_empty();
+            assert_eq!(
+                (message.pattern.is_empty(), is_pattern),
+                (!is_pattern, !filter_type.takes_alternatives())
+            );
         }
     }
 

@@ -88,7 +88,7 @@ fn tag_filter(text: &str) -> anyhow::Result<oxtsdb_proto::data::v1::TagFilter> {
         .filter(|(key, value)| !key.is_empty() && !value.is_empty())
         .with_context(|| format!("tag `{text}` is not of the form tagk=tagv"))?;
     let filter = TagFilter::of_tag(key, value).with_context(|| format!("tag `{text}`"))?;
-    Ok(query::filter(filter))
+    query::filter(filter)
 }
 
 fn tsuid<T: From<Vec<u8>>>(text: &str) -> anyhow::Result<T> {

@@ -5,7 +5,7 @@ use oxtsdb_proto::common::v1::{TimeRange, time_range};
 use oxtsdb_proto::data::v1::downsample::Calendar;
 use oxtsdb_proto::data::v1::downsample::calendar::Unit;
 use oxtsdb_proto::data::v1::sub_query::{MetricSource, Source as SourceMessage, TsuidSource};
-use oxtsdb_proto::data::v1::tag_filter::FilterType;
+use oxtsdb_proto::data::v1::tag_filter::FilterType as FilterTypeMessage;
 use oxtsdb_proto::data::v1::{
     Downsample as DownsampleMessage, FillPolicy, QueryRequest, Rate, SubQuery as SubQueryMessage,
     TagFilter as TagFilterMessage, downsample,
@@ -16,9 +16,7 @@ use prost_types::Duration;
 use tonic::Status;
 
 use super::aggregator::aggregator;
-use oxtsdb_query::filter::MAX_FILTERS;
-use oxtsdb_query::filter::glob::Glob;
-use oxtsdb_query::filter::regexp::Regexp;
+use oxtsdb_query::filter::{FilterError, FilterType, MAX_FILTERS};
 use oxtsdb_query::language::time::find_zone;
 use oxtsdb_query::{
     CalendarInterval, CalendarUnit, Downsample, Fill, Interval, QuerySpec, Quirks, RateOptions, SeriesFilter,
@@ -176,17 +174,21 @@ fn tag_filter(field: &str, filter: &TagFilterMessage) -> Result<TagFilter, Statu
     if filter.key.is_empty() {
         return Err(invalid_field(&format!("{field}.key"), "is empty"));
     }
-    let matcher = match filter.r#type() {
-        FilterType::Unspecified => return Err(no_such(&format!("{field}.type"), filter.r#type)),
-        FilterType::LiteralOr => TagMatcher::LiteralOr(values(field, filter)?),
-        FilterType::IliteralOr => TagMatcher::IliteralOr(values(field, filter)?),
-        FilterType::NotLiteralOr => TagMatcher::NotLiteralOr(values(field, filter)?),
-        FilterType::NotIliteralOr => TagMatcher::NotIliteralOr(values(field, filter)?),
-        FilterType::Wildcard => TagMatcher::Wildcard(glob(field, filter, &filter.pattern)?),
-        FilterType::Iwildcard => TagMatcher::Iwildcard(glob(field, filter, &filter.pattern.to_lowercase())?),
-        FilterType::Regexp => TagMatcher::Regexp(regexp(field, filter)?),
+    let type_field = format!("{field}.type");
+    let filter_type = filter_type(filter.r#type).ok_or_else(|| no_such(&type_field, filter.r#type))?;
+    let matcher = if filter_type.takes_alternatives() {
+        TagMatcher::of_alternatives(filter_type, values(field, filter)?)
+    } else {
+        pattern(field, filter_type, filter)?
     };
     Ok(TagFilter::of_matcher(&filter.key, matcher, filter.group_by))
+}
+
+/// The type with the name of an enum value.
+fn filter_type(number: i32) -> Option<&'static FilterType> {
+    let value = FilterTypeMessage::try_from(number).ok()?;
+    let name = value.as_str_name().strip_prefix("FILTER_TYPE_")?;
+    FilterType::named(&name.to_lowercase()).ok()
 }
 
 /// The alternatives of a literal filter.
@@ -210,31 +212,24 @@ fn values(field: &str, filter: &TagFilterMessage) -> Result<Vec<String>, Status>
     Ok(filter.values.clone())
 }
 
-/// Refuses alternatives beside a pattern.
-fn no_values(field: &str, filter: &TagFilterMessage) -> Result<(), Status> {
-    if filter.values.is_empty() {
-        return Ok(());
+/// The matcher of a type that takes a pattern.
+fn pattern(
+    field: &str,
+    filter_type: &'static FilterType,
+    filter: &TagFilterMessage,
+) -> Result<TagMatcher, Status> {
+    if !filter.values.is_empty() {
+        let rule = "has alternatives, a filter of this type has its pattern in pattern";
+        return Err(invalid_field(&format!("{field}.values"), rule));
     }
-    let rule = "has alternatives, a filter of this type has its pattern in pattern";
-    Err(invalid_field(&format!("{field}.values"), rule))
-}
-
-/// The expression of a regexp filter.
-fn regexp(field: &str, filter: &TagFilterMessage) -> Result<Regexp, Status> {
-    no_values(field, filter)?;
-    let field = format!("{field}.pattern");
-    if filter.pattern.is_empty() {
-        return Err(invalid_field(&field, "is empty"));
-    }
-    let bad = |reason| invalid_field(&field, format!("is `{}`, which {reason}", filter.pattern));
-    Regexp::parse(&filter.pattern).map_err(bad)
-}
-
-/// The pattern of a wildcard filter.
-fn glob(field: &str, filter: &TagFilterMessage, pattern: &str) -> Result<Glob, Status> {
-    no_values(field, filter)?;
-    Glob::parse(pattern).ok_or_else(|| {
-        let rule = format!("is `{}`, expected at least one `*`", filter.pattern);
+    let text = &filter.pattern;
+    TagMatcher::of_pattern(filter_type, text).map_err(|error| {
+        let rule = match error {
+            FilterError::EmptyFilter => "is empty".to_owned(),
+            FilterError::NoAsterisk => format!("is `{text}`, expected at least one `*`"),
+            FilterError::Regexp { reason, .. } => format!("is `{text}`, which {reason}"),
+            error => format!("is `{text}`: {error}"),
+        };
         invalid_field(&format!("{field}.pattern"), rule)
     })
 }

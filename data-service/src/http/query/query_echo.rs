@@ -89,11 +89,11 @@ pub(super) fn write(out: &mut Vec<u8>, index: usize, query: &SubQuery, echo: &Qu
         out.extend_from_slice(if place > 0 { b",{\"tagk\":" } else { b"{\"tagk\":" });
         json::write_string(out, &filter.key);
         out.extend_from_slice(b",\"filter\":");
-        json::write_string(out, &filter.asked.1);
+        json::write_string(out, &filter.echo.1);
         out.extend_from_slice(b",\"group_by\":");
         boolean(out, filter.group_by);
         out.extend_from_slice(b",\"type\":");
-        json::write_string(out, filter.asked.0);
+        json::write_string(out, filter.echo.0);
         out.push(b'}');
     }
     out.extend_from_slice(b"],\"percentiles\":null,\"index\":");
@@ -120,7 +120,7 @@ pub(super) fn write(out: &mut Vec<u8>, index: usize, query: &SubQuery, echo: &Qu
           \"showHistogramBuckets\":false,\"useMultiGets\":true,\"tags\":",
     );
     let tags = filters.iter().filter(|filter| filter.group_by);
-    let text = |filter: &TagFilter| format!("{}({})", filter.asked.0, filter.asked.1);
+    let text = |filter: &TagFilter| format!("{}({})", filter.echo.0, filter.echo.1);
     json::write_map(out, tags.map(|filter| (&filter.key, text(filter))));
     out.extend_from_slice(b",\"histogramQuery\":false}");
 }

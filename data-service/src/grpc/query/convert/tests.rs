@@ -37,7 +37,7 @@ fn message(request: &QueryRequest) -> String {
     query(request, NOW).unwrap_err().message().to_owned()
 }
 
-fn with_filter(kind: FilterType, pattern: &str, values: &[&str]) -> QueryRequest {
+fn with_filter(kind: FilterTypeMessage, pattern: &str, values: &[&str]) -> QueryRequest {
     let filter = TagFilterMessage {
         key: "host".to_owned(),
         r#type: kind.into(),
@@ -216,35 +216,53 @@ fn the_request_says_whose_answer_it_wants() {
 }
 
 #[test]
+fn every_filter_type_is_in_the_contract_and_every_value_of_the_contract_is_a_type() {
+    let values = (1..).map_while(|number| FilterTypeMessage::try_from(number).ok());
+    let mut names: Vec<_> = values
+        .map(|value| {
+            filter_type(value.into())
+                .unwrap_or_else(|| panic!("{value:?}"))
+                .name()
+        })
+        .collect();
+    names.sort_unstable();
+    let expected: Vec<_> = FilterType::all().iter().map(FilterType::name).collect();
+    assert_eq!(names, expected);
+}
+
+#[test]
 fn filters_are_read_by_their_type() {
-    let spec = query(&with_filter(FilterType::Iwildcard, "WEB*", &[]), NOW).unwrap();
+    let spec = query(&with_filter(FilterTypeMessage::Iwildcard, "WEB*", &[]), NOW).unwrap();
     let filters = &spec.sub_queries[0].filter.tags;
     assert_eq!(filters[0].matcher.to_string(), "iwildcard(web*)");
     assert!(filters[0].group_by);
     for (request, expected) in [
         (
-            with_filter(FilterType::Wildcard, "web", &[]),
+            with_filter(FilterTypeMessage::Wildcard, "web", &[]),
             "pattern: is `web`, expected at least one `*`",
         ),
         (
-            with_filter(FilterType::Regexp, "a(?=b)", &[]),
+            with_filter(FilterTypeMessage::Regexp, "a(?=b)", &[]),
             "pattern: is `a(?=b)`, which has a look-ahead, which is not supported",
         ),
-        (with_filter(FilterType::Regexp, "", &[]), "pattern: is empty"),
         (
-            with_filter(FilterType::LiteralOr, "", &[]),
+            with_filter(FilterTypeMessage::Regexp, "", &[]),
+            "pattern: is empty",
+        ),
+        (
+            with_filter(FilterTypeMessage::LiteralOr, "", &[]),
             "values: is empty, expected at least one alternative",
         ),
         (
-            with_filter(FilterType::LiteralOr, "", &["a", ""]),
+            with_filter(FilterTypeMessage::LiteralOr, "", &["a", ""]),
             "values[1]: is empty",
         ),
         (
-            with_filter(FilterType::LiteralOr, "a|b", &["a"]),
+            with_filter(FilterTypeMessage::LiteralOr, "a|b", &["a"]),
             "pattern: is `a|b`, a literal filter has its alternatives in values",
         ),
         (
-            with_filter(FilterType::Unspecified, "", &["a"]),
+            with_filter(FilterTypeMessage::Unspecified, "", &["a"]),
             "type: is 0, expected one of the named values",
         ),
     ] {
@@ -257,7 +275,7 @@ fn filters_are_read_by_their_type() {
 
 #[test]
 fn more_filters_than_are_allowed_are_refused() {
-    let mut request = with_filter(FilterType::Wildcard, "web*", &[]);
+    let mut request = with_filter(FilterTypeMessage::Wildcard, "web*", &[]);
     let Some(SourceMessage::Metric(source)) = &mut request.queries[0].source else {
         panic!("a metric is asked for")
     };
