@@ -15,6 +15,8 @@ use clap::error::ErrorKind;
 use clap::{Args, ValueEnum};
 use jiff::tz::TimeZone;
 use oxtsdb_client::DataClient;
+use oxtsdb_query::expression::function::NamedFunction;
+use oxtsdb_query::{Aggregator, FilterType};
 
 use crate::stdout::print;
 use crate::target::{DataTarget, Server};
@@ -28,21 +30,19 @@ use result::Series;
 /// seconds of at most 10 digits, or milliseconds. START and END are inclusive.
 ///
 /// An expression is AGGREGATOR[:DOWNSAMPLE][:rate[{counter,MAX,RESET}]][:explicit_tags]:METRIC
-/// [{TAGK=FILTER,...}[{...}]], for example `sum:1m-avg:rate:sys.cpu.nice{host=*}`. Aggregators are all
-/// of OpenTSDB's: sum, min, max, avg, count, none, dev, median, p99 and so on. DOWNSAMPLE is
-/// INTERVAL-FUNCTION[-FILL] with FILL zero or nan; with a `c` behind the unit intervals are those of the
+/// [{TAGK=FILTER,...}[{...}]], for example `sum:1m-avg:rate:sys.cpu.nice{host=*}`. DOWNSAMPLE is
+/// INTERVAL-FUNCTION[-FILL] with FILL zero or nan; with a `c` after the unit intervals are those of the
 /// calendar: `1dc-sum`, `1nc-max-zero`. The tags in the first braces also group. FILTER is a value, `a|b`,
-/// a pattern with `*`, or TYPE(...) with TYPE one of literal_or, iliteral_or, not_literal_or,
-/// not_iliteral_or, wildcard, iwildcard, regexp.
+/// a pattern with `*`, or TYPE(...).
 ///
 /// --expr computes over the results of several expressions, as OpenTSDB's /api/query/gexp:
-/// `--expr 'scale(divide(sum:m{host=*},sum:n{host=*}),100)'`. Functions are sum, difference, multiply,
-/// divide (joined by tags; a missing value counts as 0), scale(q,FACTOR), absolute(q), alias(q,NAME),
-/// movingAverage(q,COUNT) or (q,'5min'), highestMax(q,COUNT), highestCurrent(q,COUNT).
+/// `--expr 'scale(divide(sum:m{host=*},sum:n{host=*}),100)'`. sum, difference, multiply and divide join
+/// series by tags; a missing value counts as 0. movingAverage takes a count or a time.
 ///
 /// Prints nothing unless the result is complete. Exit status: 0 also if there are no points; 1 if
 /// the query failed, for example because there is no such metric.
 #[derive(Debug, Args)]
+#[command(after_long_help = lists())]
 pub(crate) struct QueryArgs {
     #[command(flatten)]
     target: DataTarget,
@@ -161,4 +161,20 @@ fn show(args: &QueryArgs, series: &[Series], zone: &TimeZone) -> anyhow::Result<
     };
     print(&text)?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// The aggregators, filter types and functions, from the tables that parse them.
+fn lists() -> String {
+    let aggregators: Vec<_> = Aggregator::ALL.iter().map(Aggregator::name).collect();
+    let filters = FilterType::all().iter();
+    let filters: Vec<_> = filters
+        .map(|one| format!("{}({})", one.name(), one.example()))
+        .collect();
+    let functions: Vec<_> = NamedFunction::all().iter().map(NamedFunction::example).collect();
+    format!(
+        "Aggregators: {}\n\nFilter types: {}\n\nFunctions: {}",
+        aggregators.join(", "),
+        filters.join(", "),
+        functions.join(", ")
+    )
 }

@@ -13,4 +13,5 @@ pub(crate) mod status;
 mod write;
 mod write_stream;
 
+pub use expressions::function_message;
 pub use handler::DataServiceHandler;

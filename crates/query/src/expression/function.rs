@@ -1,9 +1,15 @@
 //! Functions over lists of series.
 //!
+//! Each is a variant of [`Function`] with its arguments, an arm of [`Function::apply`], and a row of the table of
+//! [`NamedFunction`]s: its names in calls, an example, and the parser of its arguments. The languages of
+//! `/api/query/gexp` and `tsdb query --expr` read the table; the contract has a field for each function.
+//!
 //! Source: OpenTSDB 2.4, `Scale`, `Absolute`, `Alias`, `HighestMax`, `HighestCurrent`.
 
 use std::sync::Arc;
 
+use super::arguments;
+use super::arithmetic::Operator;
 use super::combine::Work;
 use super::error::ExpressionError;
 use super::highest::{self, Measure};
@@ -22,8 +28,135 @@ pub enum Function {
     Alias(String),
     /// Means over a window that moves along.
     MovingAverage(Window),
-    /// So many series, those with the largest values first.
+    /// This many series, those with the largest values first.
     Highest(Measure, usize),
+}
+
+/// A function by its names in calls such as `scale(sum:m,2)`.
+#[derive(Debug)]
+pub struct NamedFunction {
+    /// All have the same meaning.
+    names: &'static [&'static str],
+    /// Its name in OpenTSDB's messages.
+    shown: &'static str,
+    pub(super) meaning: Meaning,
+    example: &'static str,
+}
+
+/// What a call computes.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Meaning {
+    /// The function that its texts select, over all series of all operands.
+    Function(fn(&[&str]) -> Result<Function, String>),
+    /// This operator between the values of 2 to 26 operands, which are joined by all tags.
+    Combine(Operator),
+}
+
+static FUNCTIONS: &[NamedFunction] = &[
+    NamedFunction {
+        names: &["absolute"],
+        shown: "absolute",
+        meaning: Meaning::Function(|_| Ok(Function::Absolute)),
+        example: "absolute(sum:m)",
+    },
+    NamedFunction {
+        names: &["alias"],
+        shown: "alias",
+        meaning: Meaning::Function(|texts| Ok(Function::Alias(arguments::alias(texts)?))),
+        example: "alias(sum:m,name of @host)",
+    },
+    NamedFunction {
+        names: &["difference", "diffSeries"],
+        shown: "diffSeries",
+        meaning: Meaning::Combine(Operator::Subtract),
+        example: "difference(sum:a,sum:b)",
+    },
+    NamedFunction {
+        names: &["divide", "divideSeries"],
+        shown: "divideSeries",
+        meaning: Meaning::Combine(Operator::Divide),
+        example: "divide(sum:a,sum:b)",
+    },
+    NamedFunction {
+        names: &["highestCurrent"],
+        shown: "highestCurrent",
+        meaning: Meaning::Function(|texts| {
+            Ok(Function::Highest(Measure::Last, arguments::series_count(texts)?))
+        }),
+        example: "highestCurrent(sum:m,3)",
+    },
+    NamedFunction {
+        names: &["highestMax"],
+        shown: "highestMax",
+        meaning: Meaning::Function(|texts| {
+            Ok(Function::Highest(Measure::Max, arguments::series_count(texts)?))
+        }),
+        example: "highestMax(sum:m,3)",
+    },
+    NamedFunction {
+        names: &["movingAverage"],
+        shown: "movingAverage",
+        meaning: Meaning::Function(|texts| Ok(Function::MovingAverage(arguments::window(texts)?))),
+        example: "movingAverage(sum:m,'5min')",
+    },
+    NamedFunction {
+        names: &["multiply", "multiplySeries"],
+        shown: "multiplySeries",
+        meaning: Meaning::Combine(Operator::Multiply),
+        example: "multiply(sum:a,sum:b)",
+    },
+    NamedFunction {
+        names: &["scale"],
+        shown: "scale",
+        meaning: Meaning::Function(|texts| Ok(Function::Scale(arguments::factor(texts)?))),
+        example: "scale(sum:m,0.5)",
+    },
+    // Always an error, as in OpenTSDB.
+    NamedFunction {
+        names: &["shift", "timeShift"],
+        shown: "timeshift",
+        meaning: Meaning::Function(|texts| Err(arguments::shift(texts))),
+        example: "shift(sum:m,'1h')",
+    },
+    NamedFunction {
+        names: &["sum", "sumSeries"],
+        shown: "sumSeries",
+        meaning: Meaning::Combine(Operator::Add),
+        example: "sum(sum:a,sum:b)",
+    },
+];
+
+impl NamedFunction {
+    /// All functions, by name.
+    pub fn all() -> &'static [Self] {
+        FUNCTIONS
+    }
+
+    /// Finds a function by one of its names; case counts.
+    pub(super) fn find(name: &str) -> Option<&'static Self> {
+        FUNCTIONS.iter().find(|function| function.names.contains(&name))
+    }
+
+    /// Its names.
+    pub const fn names(&self) -> &'static [&'static str] {
+        self.names
+    }
+
+    /// A call of it, as an example.
+    pub const fn example(&self) -> &'static str {
+        self.example
+    }
+
+    /// Its name in OpenTSDB's messages.
+    pub(super) const fn shown(&self) -> &'static str {
+        self.shown
+    }
+}
+
+impl PartialEq for NamedFunction {
+    fn eq(&self, other: &Self) -> bool {
+        self.names == other.names
+    }
 }
 
 impl Function {
@@ -33,7 +166,7 @@ impl Function {
     ///
     /// See [`Work::count`] and [`Series::check`]; [`ExpressionError::AliasOfCombined`].
     pub fn apply(&self, list: Vec<Series>, work: &mut Work<'_>) -> Result<Vec<Series>, ExpressionError> {
-        // OpenTSDB asks for the size first.
+        // OpenTSDB checks the origin before the size.
         if matches!(self, Self::Alias(_)) {
             check_alias(&list, work.quirks())?;
         }

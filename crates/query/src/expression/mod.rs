@@ -15,6 +15,7 @@
 //! All of it is pure; series come from the engine. Where OpenTSDB does what nobody would expect there is a
 //! switch in [`super::quirks`].
 
+mod arguments;
 pub mod arithmetic;
 pub mod call;
 pub mod combine;

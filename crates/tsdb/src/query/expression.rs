@@ -1,20 +1,13 @@
 //! Calls of `--expr` as a request: sub-queries become inputs, calls named expressions.
 
 use anyhow::Context as _;
+use data_service::grpc::function_message;
 use jiff::tz::TimeZone;
 use oxtsdb_proto::common::v1::TimeRange;
 use oxtsdb_proto::data::v1::QueryExpressionsRequest;
 use oxtsdb_proto::data::v1::query_expressions_request::expression::Body;
-use oxtsdb_proto::data::v1::query_expressions_request::function::{
-    Absolute, Function as Kind, MovingAverage, moving_average,
-};
-use oxtsdb_proto::data::v1::query_expressions_request::{
-    Arithmetic, Expression, Function as FunctionMessage, Input,
-};
+use oxtsdb_proto::data::v1::query_expressions_request::{Arithmetic, Expression, Input};
 use oxtsdb_query::expression::call::{Step, StepBody, parse, steps};
-use oxtsdb_query::expression::function::Function;
-use oxtsdb_query::expression::highest::Measure;
-use oxtsdb_query::expression::moving_average::Window;
 
 use super::request::sub_query;
 
@@ -56,10 +49,7 @@ fn expression(step: Step) -> Expression {
             text: step.of.join(&format!(" {sign} ")),
             join: None,
         }),
-        StepBody::Function(function) => Body::Function(FunctionMessage {
-            of: step.of,
-            function: Some(kind(function)),
-        }),
+        StepBody::Function(function) => Body::Function(function_message(function, step.of)),
     };
     Expression {
         name: step.name,
@@ -68,32 +58,12 @@ fn expression(step: Step) -> Expression {
     }
 }
 
-fn kind(function: Function) -> Kind {
-    let count = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
-    match function {
-        Function::Scale(factor) => Kind::Scale(factor),
-        Function::Absolute => Kind::Absolute(Absolute {}),
-        Function::Alias(alias) => Kind::Alias(alias),
-        Function::MovingAverage(window) => {
-            let window = match window {
-                Window::Values(values) => moving_average::Window::Values(count(values)),
-                Window::Millis(millis) => {
-                    let length = jiff::SignedDuration::from_millis(millis);
-                    moving_average::Window::Time(prost_types::Duration {
-                        seconds: length.as_secs(),
-                        nanos: length.subsec_nanos(),
-                    })
-                }
-            };
-            Kind::MovingAverage(MovingAverage { window: Some(window) })
-        }
-        Function::Highest(Measure::Max, series) => Kind::HighestMax(count(series)),
-        Function::Highest(Measure::Last, series) => Kind::HighestCurrent(count(series)),
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use oxtsdb_proto::data::v1::query_expressions_request::function::{
+        Function as Kind, MovingAverage, moving_average,
+    };
+
     use super::*;
 
     fn parsed(texts: &[&str]) -> anyhow::Result<QueryExpressionsRequest> {

@@ -4,8 +4,6 @@ use std::collections::HashSet;
 
 use oxtsdb_proto::data::v1::QueryExpressionsRequest;
 use oxtsdb_proto::data::v1::query_expressions_request::expression::Body as BodyMessage;
-use oxtsdb_proto::data::v1::query_expressions_request::function::moving_average::Window as WindowMessage;
-use oxtsdb_proto::data::v1::query_expressions_request::function::{Function as Kind, MovingAverage};
 use oxtsdb_proto::data::v1::query_expressions_request::join::Operator;
 use oxtsdb_proto::data::v1::query_expressions_request::{
     Arithmetic as ArithmeticMessage, Expression, Function as FunctionMessage, Input, Join as JoinMessage,
@@ -14,14 +12,12 @@ use oxtsdb_proto::error::invalid_field;
 use oxtsdb_schema::DuplicatePolicy;
 use tonic::Status;
 
+use super::function;
 use crate::grpc::query::convert::{count, millis, missing, no_such, range, sub_query};
 use oxtsdb_query::expression::Arithmetic;
 use oxtsdb_query::expression::fill::Fill;
 use oxtsdb_query::expression::formulas::{self, Body, Formula};
-use oxtsdb_query::expression::function::Function;
-use oxtsdb_query::expression::highest::Measure;
 use oxtsdb_query::expression::join::{Join, SetOperator};
-use oxtsdb_query::expression::moving_average::Window;
 use oxtsdb_query::{QuerySpec, Quirks, SubQuery};
 
 const MAX_INPUTS: usize = 50;
@@ -198,7 +194,7 @@ fn formula(
             let field = format!("{field}.arithmetic");
             arithmetic(&field, message, names, quirks)?
         }
-        Some(BodyMessage::Function(message)) => function(&format!("{field}.function"), message, names)?,
+        Some(BodyMessage::Function(message)) => function_body(&format!("{field}.function"), message, names)?,
     };
     Ok(Formula {
         name: expression.name.clone(),
@@ -246,7 +242,7 @@ fn join(field: &str, message: &JoinMessage) -> Result<Join, Status> {
     })
 }
 
-fn function(field: &str, message: &FunctionMessage, names: &HashSet<&str>) -> Result<Body, Status> {
+fn function_body(field: &str, message: &FunctionMessage, names: &HashSet<&str>) -> Result<Body, Status> {
     let of = format!("{field}.of");
     if message.of.is_empty() || message.of.len() > MAX_OPERANDS {
         return Err(count(&of, message.of.len(), MAX_OPERANDS));
@@ -254,46 +250,6 @@ fn function(field: &str, message: &FunctionMessage, names: &HashSet<&str>) -> Re
     for (index, name) in message.of.iter().enumerate() {
         known_name(&format!("{of}[{index}]"), name, names)?;
     }
-    let at_least_1 = |name: &str, value: u32| {
-        let field = format!("{field}.{name}");
-        let positive = usize::try_from(value).ok().filter(|value| *value > 0);
-        positive.ok_or_else(|| invalid_field(&field, format!("is {value}, expected at least 1")))
-    };
-    let function = match &message.function {
-        None => {
-            return Err(invalid_field(field, "has no function, expected one of its kinds"));
-        }
-        Some(Kind::Absolute(_)) => Function::Absolute,
-        Some(Kind::Scale(factor)) if factor.is_finite() => Function::Scale(*factor),
-        Some(Kind::Scale(factor)) => {
-            let rule = format!("is {factor}, expected a finite number");
-            return Err(invalid_field(&format!("{field}.scale"), rule));
-        }
-        Some(Kind::Alias(alias)) if alias.is_empty() => {
-            return Err(invalid_field(&format!("{field}.alias"), "is empty"));
-        }
-        Some(Kind::Alias(alias)) => Function::Alias(alias.clone()),
-        Some(Kind::MovingAverage(average)) => {
-            Function::MovingAverage(window(&format!("{field}.moving_average"), average)?)
-        }
-        Some(Kind::HighestMax(series)) => {
-            Function::Highest(Measure::Max, at_least_1("highest_max", *series)?)
-        }
-        Some(Kind::HighestCurrent(series)) => {
-            Function::Highest(Measure::Last, at_least_1("highest_current", *series)?)
-        }
-    };
+    let function = function::of_message(field, message)?;
     Ok(Body::Function(function, message.of.clone()))
-}
-
-fn window(field: &str, average: &MovingAverage) -> Result<Window, Status> {
-    match &average.window {
-        None => Err(invalid_field(field, "has no window, expected values or time")),
-        Some(WindowMessage::Values(0)) => Err(invalid_field(
-            &format!("{field}.values"),
-            "is 0, expected at least 1",
-        )),
-        Some(WindowMessage::Values(values)) => Ok(Window::Values(*values as usize)),
-        Some(WindowMessage::Time(time)) => Ok(Window::Millis(millis(&format!("{field}.time"), time, 1)?)),
-    }
 }

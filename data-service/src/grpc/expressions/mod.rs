@@ -6,6 +6,9 @@
 
 mod convert;
 mod frames;
+mod function;
+
+pub use function::function_message;
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::Instant;

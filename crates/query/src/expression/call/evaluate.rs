@@ -2,15 +2,17 @@
 
 use std::collections::BTreeSet;
 
+use super::super::arguments;
 use super::super::arithmetic::{Arithmetic, Operator};
 use super::super::combine::{Work, by_place};
+use super::super::function::Meaning;
 use super::super::join::{Join, Operand};
 use super::super::series::Series;
-use super::{Argument, Call, CallError, arguments};
+use super::{Argument, Call, CallError};
 
-/// Evaluates a call. `results` are the series of each question of the request: OpenTSDB leaves out
-/// questions that are equal to an earlier one, and counts those that stand beside expressions, but a
-/// call looks for its questions at the places that they have without all that.
+/// Evaluates a call. `results` are the series of each sub-query of the request: OpenTSDB omits sub-queries that are
+/// equal to an earlier one, and counts those beside expressions, but a call looks up its sub-queries at the
+/// positions that they have without both.
 ///
 /// # Errors
 ///
@@ -38,12 +40,12 @@ pub fn evaluate(call: &Call, results: &[Vec<Series>], work: &mut Work<'_>) -> Re
         return Ok(Vec::new());
     }
     let texts: Vec<&str> = call.arguments.iter().filter_map(Argument::text).collect();
-    if let super::CallFunction::Combine(operator) = call.function {
-        return combine(operator, &operands, work);
-    }
-    match arguments::function(call.function, &texts)? {
-        Some(function) => Ok(function.apply(operands.concat(), work)?),
-        None => Ok(Vec::new()),
+    match call.function.meaning {
+        Meaning::Combine(operator) => combine(operator, &operands, work),
+        Meaning::Function(parse) => {
+            let function = parse(&texts).map_err(CallError::Argument)?;
+            Ok(function.apply(operands.concat(), work)?)
+        }
     }
 }
 
@@ -57,7 +59,7 @@ fn combine(
     operands: &[Vec<Series>],
     work: &mut Work<'_>,
 ) -> Result<Vec<Series>, CallError> {
-    arguments::check_operands(operands.len())?;
+    arguments::check_operands(operands.len()).map_err(CallError::Argument)?;
     let names: Vec<String> = ('a'..='z').take(operands.len()).map(String::from).collect();
     let no_tags = BTreeSet::new();
     let operands: Vec<Operand<'_>> = names
@@ -101,7 +103,7 @@ fn shown(call: &Call) -> String {
         Argument::Call(_) | Argument::Text(_) => None,
     });
     let mut inner: Vec<String> = calls.chain(metrics).collect();
-    if call.function == super::CallFunction::Alias {
+    if call.function.shown() == "alias" {
         inner.extend(
             call.arguments
                 .iter()

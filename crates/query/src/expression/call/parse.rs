@@ -1,15 +1,16 @@
-//! From a text to a call.
+//! Parses calls.
 //!
 //! ```text
 //!   call     = NAME "(" argument { "," argument } ")"
-//!   argument = call | question | NAME
-//!   question = NAME ":" [ NAME ":" [ NAME ":" ] ] NAME [ "{" NAME "=" NAME { "," NAME "=" NAME } "}" ]
+//!   argument = call | query | NAME
+//!   query = NAME ":" [ NAME ":" [ NAME ":" ] ] NAME [ "{" NAME "=" NAME { "," NAME "=" NAME } "}" ]
 //!   NAME     = "*" | { letter | digit | one of - _ # / $ @ | . ' [ ] }
 //! ```
 //!
-//! What stands behind the call is not looked at, as in OpenTSDB.
+//! Text after the call is ignored, as in OpenTSDB.
 
-use super::{Argument, Call, CallFunction, CallSyntaxError};
+use super::super::function::NamedFunction;
+use super::{Argument, Call, CallSyntaxError};
 
 /// Calls within each other.
 pub(super) const MAX_DEPTH: usize = 64;
@@ -17,12 +18,12 @@ pub(super) const MAX_DEPTH: usize = 64;
 /// Bytes of an expression.
 pub(super) const MAX_LENGTH: usize = 65_536;
 
-/// Reads a call. Its questions are added to those of earlier calls of the request.
+/// Parses a call. Its sub-queries are added to those of earlier calls of the request.
 ///
 /// # Errors
 ///
 /// [`CallSyntaxError`].
-pub fn parse(text: &str, questions: &mut Vec<String>) -> Result<Call, CallSyntaxError> {
+pub fn parse(text: &str, queries: &mut Vec<String>) -> Result<Call, CallSyntaxError> {
     if text.len() > MAX_LENGTH {
         return Err(CallSyntaxError::Length { length: text.len() });
     }
@@ -31,7 +32,7 @@ pub fn parse(text: &str, questions: &mut Vec<String>) -> Result<Call, CallSyntax
         words: words(text),
         next: 0,
         depth: 0,
-        questions,
+        queries,
     };
     parser.call()
 }
@@ -72,7 +73,7 @@ struct Parser<'t> {
     words: Vec<&'t str>,
     next: usize,
     depth: usize,
-    questions: &'t mut Vec<String>,
+    queries: &'t mut Vec<String>,
 }
 
 impl<'t> Parser<'t> {
@@ -82,7 +83,7 @@ impl<'t> Parser<'t> {
             return Err(CallSyntaxError::Depth);
         }
         let name = self.name()?;
-        let function = CallFunction::named(name).ok_or_else(|| CallSyntaxError::UnknownFunction {
+        let function = NamedFunction::find(name).ok_or_else(|| CallSyntaxError::UnknownFunction {
             name: name.to_owned(),
         })?;
         self.expect("(")?;
@@ -99,41 +100,41 @@ impl<'t> Parser<'t> {
         match self.words.get(self.next + 1) {
             Some(&"(") => self.call().map(Argument::Call),
             Some(&":") => {
-                let question = self.question()?;
-                self.questions.push(question.clone());
-                Ok(Argument::Query(self.questions.len() - 1, question))
+                let query = self.query()?;
+                self.queries.push(query.clone());
+                Ok(Argument::Query(self.queries.len() - 1, query))
             }
             _ => Ok(Argument::Text(self.name()?.to_owned())),
         }
     }
 
-    /// A question, without the blanks in it.
-    fn question(&mut self) -> Result<String, CallSyntaxError> {
-        let mut question = self.name()?.to_owned();
+    /// A sub-query, without the blanks in it.
+    fn query(&mut self) -> Result<String, CallSyntaxError> {
+        let mut query = self.name()?.to_owned();
         for _ in 0..3 {
             if !self.take(":") {
                 break;
             }
-            question.push(':');
-            question.push_str(self.name()?);
+            query.push(':');
+            query.push_str(self.name()?);
         }
         if self.take("{") {
             let mut separator = '{';
             loop {
-                question.push(separator);
-                question.push_str(self.name()?);
+                query.push(separator);
+                query.push_str(self.name()?);
                 self.expect("=")?;
-                question.push('=');
-                question.push_str(self.name()?);
+                query.push('=');
+                query.push_str(self.name()?);
                 separator = ',';
                 if !self.take(",") {
                     break;
                 }
             }
             self.expect("}")?;
-            question.push('}');
+            query.push('}');
         }
-        Ok(question)
+        Ok(query)
     }
 
     fn name(&mut self) -> Result<&'t str, CallSyntaxError> {
@@ -171,14 +172,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn questions_are_gathered_without_blanks() {
-        let mut questions = vec!["sum:of.another".to_owned()];
+    fn queries_are_collected_without_blanks() {
+        let mut queries = vec!["sum:of.another".to_owned()];
         let call = parse(
             "scale( sum( avg:1m-max:rate: a { h = * , d=x|y } ,max:b), 2)",
-            &mut questions,
+            &mut queries,
         )
         .unwrap();
-        assert_eq!(questions[1..], ["avg:1m-max:rate:a{h=*,d=x|y}", "max:b"]);
+        assert_eq!(queries[1..], ["avg:1m-max:rate:a{h=*,d=x|y}", "max:b"]);
         let Argument::Call(inner) = &call.arguments[0] else {
             panic!("{call:?}")
         };
@@ -187,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_call_is_told() {
+    fn rejects_texts_that_are_not_calls() {
         for (text, message) in [
             ("scale(sum:a", "Failed to parse scale(sum:a"),
             ("sum:a", "Failed to parse sum:a"),
@@ -208,12 +209,12 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_text_is_read_or_refused(text in "\\PC{0,200}") {
+        fn any_text_is_parsed_or_rejected(text in "\\PC{0,200}") {
             let _ = parse(&text, &mut Vec::new());
         }
 
         #[test]
-        fn texts_of_its_words_are_read_or_refused(words in prop::collection::vec(
+        fn any_tokens_are_parsed_or_rejected(words in prop::collection::vec(
             prop::sample::select(vec!["scale(", "sum", "(", ")", ",", ":", "{", "}", "=", "*", "a", "'1m'", " "]), 0..60))
         {
             let _ = parse(&words.concat(), &mut Vec::new());

@@ -1,34 +1,35 @@
-//! From calls to steps with names, one for each call: what a client of the contract asks for.
+//! Converts calls to steps with names, one for each call: the form of expressions in the contract.
 //!
 //! ```text
 //!   scale(sum(sum:a,max:b),2)     q0 = sum:a   q1 = max:b     e0 = q0 + q1   e1 = scale(e0, 2)
 //! ```
 
+use super::super::arguments;
 use super::super::arithmetic::Operator;
-use super::super::function::Function;
-use super::{Argument, Call, CallError, CallFunction, arguments, evaluate};
+use super::super::function::{Function, Meaning};
+use super::{Argument, Call, CallError, evaluate};
 
-/// A call with a name, over names of questions or of earlier steps.
+/// A call with a name, over names of sub-queries or of earlier steps.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Step {
     /// Its name: `e0` for the first one.
     pub name: String,
-    /// What it is given: `q0` is the first question.
+    /// Its operands: `q0` is the first sub-query.
     pub of: Vec<String>,
-    /// What it does.
+    /// Its computation.
     pub body: StepBody,
 }
 
-/// What a step does.
+/// The computation of a step.
 #[derive(Clone, Debug, PartialEq)]
 pub enum StepBody {
-    /// Puts this sign between the values that belong together.
+    /// Arithmetic with this sign between all operands.
     Combine(&'static str),
     /// A function over all series.
     Function(Function),
 }
 
-/// The steps of calls, each after those that it needs, and the names of the calls themselves.
+/// The steps of calls, each after its operands, and the names of the calls themselves.
 ///
 /// # Errors
 ///
@@ -40,7 +41,7 @@ pub fn steps(calls: &[Call]) -> Result<(Vec<Step>, Vec<String>), CallError> {
     Ok((steps, names))
 }
 
-/// Adds a call behind those in it; its name.
+/// Adds a call after its operands; returns its name.
 fn add(call: &Call, steps: &mut Vec<Step>) -> Result<String, CallError> {
     let (mut of, mut texts) = (Vec::new(), Vec::new());
     for argument in &call.arguments {
@@ -51,14 +52,12 @@ fn add(call: &Call, steps: &mut Vec<Step>) -> Result<String, CallError> {
             Argument::Text(text) => texts.push(text.as_str()),
         }
     }
-    let body = match (call.function, arguments::function(call.function, &texts)?) {
-        (_, Some(function)) => StepBody::Function(function),
-        (CallFunction::Combine(operator), None) => {
-            arguments::check_operands(of.len())?;
+    let body = match call.function.meaning {
+        Meaning::Function(parse) => StepBody::Function(parse(&texts).map_err(CallError::Argument)?),
+        Meaning::Combine(operator) => {
+            arguments::check_operands(of.len()).map_err(CallError::Argument)?;
             StepBody::Combine(sign(operator))
         }
-        // Any other call has a function or was refused.
-        (_, None) => return Err(evaluate::text_before_operand(call)),
     };
     let name = format!("e{}", steps.len());
     steps.push(Step {
@@ -84,16 +83,16 @@ mod tests {
     use super::*;
 
     fn of(texts: &[&str]) -> Result<(Vec<Step>, Vec<String>), CallError> {
-        let mut questions = Vec::new();
+        let mut queries = Vec::new();
         let calls: Vec<Call> = texts
             .iter()
-            .map(|text| parse(text, &mut questions).unwrap())
+            .map(|text| parse(text, &mut queries).unwrap())
             .collect();
         steps(&calls)
     }
 
     #[test]
-    fn each_call_is_a_step_behind_those_in_it() {
+    fn each_call_is_a_step_after_its_operands() {
         let (steps, names) = of(&["scale(diffSeries(sum:a,max:b),2)", "absolute(sum:c)"]).unwrap();
         let shown: Vec<String> = steps
             .iter()
@@ -111,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_used_is_told() {
+    fn rejects_invalid_arguments() {
         for (text, message) in [
             ("sum(sum:a)", "Must have 2 to 26 series, got 1 instead"),
             ("scale(sum:a)", "Missing scaling factor"),
