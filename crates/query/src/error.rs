@@ -1,4 +1,4 @@
-//! Why a query has no answer.
+//! Errors of queries.
 
 use oxtsdb_resources::{AdmissionError, MemoryError, Panicked};
 use oxtsdb_row_store::StoreError;
@@ -9,9 +9,8 @@ use oxtsdb_schema::{Uid, UidKind};
 
 use crate::context::resource::{Limit, Resource};
 use crate::filter::FilterError;
-use crate::names::NameError;
 
-/// Why a query has no answer, or only a part of one.
+/// Why a query fails, possibly after a part of its result.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum QueryError {
     /// The end is before the start.
@@ -22,24 +21,24 @@ pub enum QueryError {
         /// Its end.
         end_ms: i64,
     },
-    /// A metric, tag key or literal tag value that nobody has written.
+    /// A metric, tag key or literal tag value without a UID.
     #[error("no such name for '{kind}': '{name}'")]
     UnknownName {
-        /// Whose name.
+        /// Its kind.
         kind: UidKind,
         /// The name.
         name: String,
     },
-    /// A filter that cannot be used.
+    /// An invalid filter.
     #[error(transparent)]
     Filter(#[from] FilterError),
-    /// Bytes that are no TSUID of this deployment.
+    /// Bytes that are not a TSUID of this deployment.
     #[error("{reason}")]
     Tsuid {
         /// The TSUID and what is wrong with it.
         reason: String,
     },
-    /// TSUIDs of different metrics in one question.
+    /// TSUIDs of different metrics in one sub-query.
     #[error("TSUIDs have the metrics {first} and {second}, expected one metric")]
     TsuidMetrics {
         /// A metric.
@@ -55,15 +54,15 @@ pub enum QueryError {
         /// The UID.
         uid: Uid,
     },
-    /// More of something than a query may use.
+    /// The query needs more of a resource than its limit.
     #[error("query needs more than {} {resource}, the limit of {}", limit.most, limit.setting)]
     OverBudget {
-        /// Of what.
+        /// The resource.
         resource: Resource,
-        /// How much is allowed, and by which setting or field of the request.
+        /// The limit, and the setting or field of the request that has it.
         limit: Limit,
     },
-    /// Too many queries run and wait. This one was not begun.
+    /// Too many queries run and wait. This one has not started.
     #[error(transparent)]
     NotAdmitted(#[from] AdmissionError),
     /// The memory for queries is in use.
@@ -82,10 +81,10 @@ pub enum QueryError {
     Row {
         /// The row key, as hex.
         row_key: Box<str>,
-        /// What is wrong.
+        /// The reason.
         error: RowError,
     },
-    /// A row key that is not one of this deployment, or of no series that can be.
+    /// A row key that is not one of this deployment, or of an impossible series.
     #[error("{reason}")]
     RowKey {
         /// The row key, as hex.
@@ -99,7 +98,7 @@ pub enum QueryError {
     /// Names could not be resolved.
     #[error(transparent)]
     Names(#[from] NameError),
-    /// It ran for longer than any query may.
+    /// The query ran longer than the limit.
     #[error("query was not answered within {seconds} s, the limit of --query-timeout-seconds")]
     TimedOut {
         /// The limit.
@@ -111,10 +110,39 @@ pub enum QueryError {
     /// An operator cancelled the query.
     #[error("query was cancelled by an operator")]
     Cancelled,
-    /// A fault of the server: a stage of the query ended by itself.
+    /// A fault of the server: a stage of the query panicked or stopped.
     #[error("a stage of the query failed: {detail}")]
     Internal {
-        /// What is known about it.
+        /// The panic message, or the stage.
+        detail: String,
+    },
+}
+
+/// Why names or UIDs could not be resolved.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NameError {
+    /// The directory is unavailable or overloaded. The same query may succeed later.
+    #[error("{detail}")]
+    Unavailable {
+        /// What it reported.
+        detail: String,
+    },
+    /// The deadline passed.
+    #[error("{detail}")]
+    DeadlineExceeded {
+        /// What it reported.
+        detail: String,
+    },
+    /// The directory does not fit the deployment's settings.
+    #[error("{detail}")]
+    Mismatch {
+        /// The difference.
+        detail: String,
+    },
+    /// The directory rejected the call, or its response cannot be used.
+    #[error("{detail}")]
+    Internal {
+        /// What it reported.
         detail: String,
     },
 }
@@ -140,7 +168,7 @@ impl QueryError {
         Self::RowKey { row_key, reason }
     }
 
-    /// A row whose key has tags that no series has.
+    /// A row whose key has tags that no series can have.
     pub(crate) fn row_series(row_key: &[u8], error: &TsuidError) -> Self {
         let row_key = hex(row_key);
         let reason = format!("row key `{row_key}`: {error}");

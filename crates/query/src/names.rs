@@ -12,36 +12,7 @@ use async_trait::async_trait;
 use oxtsdb_schema::{MetricUid, TagkUid, TagvUid, Uid, UidKind};
 use rustc_hash::FxHashMap;
 
-use crate::error::QueryError;
-
-/// Why names or UIDs could not be resolved.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum NameError {
-    /// The directory is unavailable or overloaded. The same query may succeed later.
-    #[error("{detail}")]
-    Unavailable {
-        /// What it reported.
-        detail: String,
-    },
-    /// The deadline passed.
-    #[error("{detail}")]
-    DeadlineExceeded {
-        /// What it reported.
-        detail: String,
-    },
-    /// The directory does not fit the deployment's settings.
-    #[error("{detail}")]
-    Mismatch {
-        /// The difference.
-        detail: String,
-    },
-    /// The directory rejected the call, or its response cannot be used.
-    #[error("{detail}")]
-    Internal {
-        /// What it reported.
-        detail: String,
-    },
-}
+use crate::error::{NameError, QueryError};
 
 /// Resolves names to UIDs and UIDs to names. The caller of the crate implements it.
 #[async_trait]

@@ -2,9 +2,11 @@
 
 use std::fmt;
 
-use super::hex::METRIC_DIGITS;
 use crate::filter::FilterError;
 use crate::function::downsample::DownsampleError;
+
+/// Hex digits of the metric that OpenTSDB expects in TSUIDs.
+pub(super) const METRIC_DIGITS: usize = 6;
 
 /// A text is not a valid sub-query.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -1,9 +1,6 @@
 //! Parses UIDs and TSUIDs in hex.
 
-use super::LanguageError;
-
-/// Hex digits of the metric that OpenTSDB expects in TSUIDs.
-pub(super) const METRIC_DIGITS: usize = 6;
+use super::error::{LanguageError, METRIC_DIGITS};
 
 /// Parses TSUIDs of one metric, in hex of either case. Any hex may follow the metric: a TSUID whose bytes are no tags
 /// matches no series.

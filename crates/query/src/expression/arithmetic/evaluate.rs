@@ -1,6 +1,6 @@
 //! From a tree to a value.
 
-use super::parser::Node;
+use super::node::Node;
 use super::value::Value;
 
 /// The value of a tree. Depth of trees is bounded, so is this recursion.

@@ -23,23 +23,19 @@
 //!
 //! Source: OpenTSDB 2.4, `ExpressionIterator`; Apache JEXL 2.1.1, `JexlArithmetic`, `Parser.jjt`.
 
+mod error;
 mod evaluate;
+mod node;
 mod parser;
 mod token;
 mod value;
 
-pub use parser::ArithmeticError;
+pub use error::{ArithmeticError, MAX_DEPTH, MAX_LENGTH};
 pub use value::{Operator, Value};
 
-use parser::Node;
+use node::Node;
 
 use crate::Quirks;
-
-/// The longest text of an arithmetic expression, in bytes.
-pub const MAX_LENGTH: usize = 10_000;
-
-/// How deep parentheses, signs and conditions may be within each other.
-pub const MAX_DEPTH: usize = 64;
 
 /// An arithmetic expression over named values.
 #[derive(Clone, Debug, PartialEq)]

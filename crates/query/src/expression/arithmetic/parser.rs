@@ -1,63 +1,10 @@
 //! From words to a tree.
 
+use super::error::{ArithmeticError, MAX_DEPTH, MAX_LENGTH};
+use super::node::Node;
 use super::token::{Kind, Token, tokens};
 use super::value::{Operator, Value};
-use super::{MAX_DEPTH, MAX_LENGTH};
 use crate::Quirks;
-
-/// A part of an expression.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) enum Node {
-    Value(Value),
-    /// By its place among the names.
-    Name(usize),
-    Negate(Box<Node>),
-    Not(Box<Node>),
-    Complement(Box<Node>),
-    /// From left to right; flat, so that a long sum is not a deep tree.
-    Chain(Box<Node>, Vec<(Operator, Node)>),
-    All(Vec<Node>),
-    Any(Vec<Node>),
-    Condition {
-        condition: Box<Node>,
-        then: Option<Box<Node>>,
-        otherwise: Box<Node>,
-    },
-}
-
-/// Why a text is no arithmetic expression.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum ArithmeticError {
-    /// Something else was expected.
-    #[error("parsing error at {place} in '{text}', expected {expected}")]
-    Syntax {
-        /// The expression.
-        text: String,
-        /// Which character, from 1.
-        place: usize,
-        /// What could have been there.
-        expected: &'static str,
-    },
-    /// Too long.
-    #[error("the expression has {length} bytes, at most {MAX_LENGTH} are allowed")]
-    Length {
-        /// Its length.
-        length: usize,
-    },
-    /// Too much within each other.
-    #[error("the expression is deeper than {MAX_DEPTH} levels")]
-    Depth,
-}
-
-impl ArithmeticError {
-    pub(super) fn at(text: &str, byte: usize, expected: &'static str) -> Self {
-        Self::Syntax {
-            text: text.to_owned(),
-            place: text.get(..byte).map_or(0, |before| before.chars().count()) + 1,
-            expected,
-        }
-    }
-}
 
 /// Operators from left to right, from loose to tight; `true`: at most one of a level.
 const LEVELS: [(&[(&str, Operator)], bool); 7] = [

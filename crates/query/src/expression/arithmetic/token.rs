@@ -1,6 +1,6 @@
-//! Words of an arithmetic expression.
+//! Tokens of an arithmetic expression.
 
-use super::parser::ArithmeticError;
+use super::error::ArithmeticError;
 use super::value::Value;
 
 /// A word, and where it begins.

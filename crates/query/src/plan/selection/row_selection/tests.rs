@@ -4,7 +4,7 @@ use oxtsdb_schema::UidWidth;
 use proptest::prelude::*;
 
 use super::*;
-use crate::names::NameError;
+use crate::error::NameError;
 
 const METRIC_AND_TIME: [u8; 7] = [0, 0, 1, 0x50, 0xe2, 0x27, 0x00];
 
