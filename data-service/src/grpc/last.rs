@@ -6,21 +6,20 @@
 use std::sync::Arc;
 
 use futures::stream::{self, BoxStream, StreamExt as _};
-use oxtsdb_proto::common::v1::{ErrorReason, ItemError, SeriesName, Tag, series_key};
+use oxtsdb_proto::common::v1::{SeriesName, Tag, series_key};
 use oxtsdb_proto::data::v1::query_last_request::{Target, target};
 use oxtsdb_proto::data::v1::query_last_response::{LastPoint as LastPointMessage, TargetError, last_point};
 use oxtsdb_proto::data::v1::{QueryLastRequest, QueryLastResponse};
-use oxtsdb_proto::error::{invalid_field, item_error};
-use tonic::{Code, Request, Response, Status};
+use oxtsdb_proto::error::invalid_field;
+use tonic::{Request, Response, Status};
 
 use super::query::convert::{metric_source, millis};
-use super::query::{of_query, place, qualifier_of};
+use super::query::{failure, of_query};
 use super::results::{context_of, result_stream};
-use super::status::kind_name;
 use oxtsdb_query::language::time::now_ms;
 use oxtsdb_query::last::search::{LastPoint, LookBack, SeriesNames};
 use oxtsdb_query::last::stream::{LastBatch, LastItem, LastQuery, LastTarget, last_points};
-use oxtsdb_query::{Engine, Number, QueryError};
+use oxtsdb_query::{Engine, Number};
 
 const MAX_TARGETS: usize = 1000;
 const HOUR_MS: i64 = 3_600_000;
@@ -40,16 +39,14 @@ pub(super) fn query_last(
     let messages = last_points(engine, query, context).flat_map(move |item| match item {
         Ok(LastItem::Points(batch)) => stream::iter(Messages::new(batch)).map(Ok).boxed(),
         Ok(LastItem::Failed { target, error }) => {
-            let message = match of_target(&error, &table) {
-                Some(error) => Ok(QueryLastResponse {
-                    points: Vec::new(),
-                    errors: vec![TargetError {
-                        target: number(target),
-                        error: Some(error),
-                    }],
-                }),
-                None => Err(of_query(&error, "targets.", &table)),
-            };
+            let item = failure(&error, &table).into_item();
+            let message = item.map(|error| QueryLastResponse {
+                points: Vec::new(),
+                errors: vec![TargetError {
+                    target: number(target),
+                    error: Some(error),
+                }],
+            });
             stream::iter([message]).boxed()
         }
         Err(error) => stream::iter([Err(of_query(&error, "targets.", &table))]).boxed(),
@@ -171,64 +168,6 @@ fn point_message(target: u32, point: &LastPoint, names: Option<&SeriesNames>) ->
             Number::Int(int) => last_point::Value::IntValue(int),
             Number::Double(double) => last_point::Value::DoubleValue(double),
         }),
-    }
-}
-
-/// The error of one target; `None` if the whole call fails.
-fn of_target(error: &QueryError, table: &str) -> Option<ItemError> {
-    let message = error.to_string();
-    match error {
-        QueryError::UnknownName { kind, name } => {
-            let metadata = [("kind", kind_name(*kind)), ("name", name.as_str())];
-            Some(item_error(
-                Code::NotFound,
-                ErrorReason::NameNotFound,
-                message,
-                &metadata,
-            ))
-        }
-        QueryError::Tsuid { .. } | QueryError::TsuidMetrics { .. } => Some(item_error(
-            Code::InvalidArgument,
-            ErrorReason::InvalidUidWidth,
-            message,
-            &[],
-        )),
-        QueryError::Filter(_) => Some(item_error(
-            Code::InvalidArgument,
-            ErrorReason::InvalidField,
-            message,
-            &[],
-        )),
-        QueryError::Row { row_key, error } => {
-            let metadata = place(table, row_key, qualifier_of(error));
-            Some(item_error(
-                Code::DataLoss,
-                ErrorReason::CorruptCell,
-                message,
-                &metadata,
-            ))
-        }
-        QueryError::RowKey { row_key, .. } => {
-            let metadata = place(table, row_key, "");
-            Some(item_error(
-                Code::DataLoss,
-                ErrorReason::CorruptCell,
-                message,
-                &metadata,
-            ))
-        }
-        QueryError::EndBeforeStart { .. }
-        | QueryError::UidWithoutName { .. }
-        | QueryError::Cancelled
-        | QueryError::OverBudget { .. }
-        | QueryError::NotAdmitted(_)
-        | QueryError::NoMemory(_)
-        | QueryError::TimedOut { .. }
-        | QueryError::Infinite { .. }
-        | QueryError::Store(_)
-        | QueryError::Names(_)
-        | QueryError::DeadlineExceeded
-        | QueryError::Internal { .. } => None,
     }
 }
 

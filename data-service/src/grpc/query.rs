@@ -5,9 +5,9 @@ pub(super) mod convert;
 pub(super) mod frames;
 
 use futures::stream::{self, BoxStream, StreamExt as _};
-use oxtsdb_proto::common::v1::ErrorReason;
+use oxtsdb_proto::common::v1::{ErrorReason, ItemError};
 use oxtsdb_proto::data::v1::{QueryRequest, QueryResponse};
-use oxtsdb_proto::error::{invalid_field, invalid_field_because, status};
+use oxtsdb_proto::error::{invalid_field, invalid_field_because, item_error, status};
 use oxtsdb_schema::row::RowError;
 use tonic::{Code, Request, Response, Status};
 
@@ -42,32 +42,125 @@ pub(super) fn query(
     Ok(Response::new(result_stream(messages, engine, None)))
 }
 
-/// The status of a failed query; `source` is the field that names the series, `table` the table of points.
+/// A query error in gRPC's terms.
+pub(super) enum Failure {
+    /// An error of the selected series: the status of `Query`, the error of one target in `QueryLast`.
+    Series {
+        /// The field of the source, if the request is wrong.
+        field: Option<&'static str>,
+        code: Code,
+        reason: ErrorReason,
+        message: String,
+        metadata: Vec<(&'static str, String)>,
+    },
+    /// An error of the whole call.
+    Call(Status),
+}
+
+impl Failure {
+    /// The status of the call; `source` is the path of the field that selects the series.
+    pub(super) fn into_status(self, source: &str) -> Status {
+        match self {
+            Self::Series {
+                field: Some(field),
+                reason,
+                message,
+                ..
+            } => invalid_field_because(&format!("{source}{field}"), reason, message),
+            Self::Series {
+                code,
+                reason,
+                message,
+                metadata,
+                ..
+            } => status(code, reason, message, &borrowed(&metadata)),
+            Self::Call(status) => status,
+        }
+    }
+
+    /// The error of one target.
+    ///
+    /// # Errors
+    ///
+    /// The status, if the whole call fails.
+    pub(super) fn into_item(self) -> Result<ItemError, Status> {
+        match self {
+            Self::Series {
+                code,
+                reason,
+                message,
+                metadata,
+                ..
+            } => Ok(item_error(code, reason, message, &borrowed(&metadata))),
+            Self::Call(status) => Err(status),
+        }
+    }
+}
+
+fn borrowed<'a>(metadata: &'a [(&'static str, String)]) -> Vec<(&'a str, &'a str)> {
+    metadata
+        .iter()
+        .map(|(key, value)| (*key, value.as_str()))
+        .collect()
+}
+
+/// The status of a query error; `source` is the path of the field that selects the series, `table` the table of
+/// points.
 pub(super) fn of_query(error: &QueryError, source: &str, table: &str) -> Status {
+    failure(error, table).into_status(source)
+}
+
+/// Maps a query error; `table` is the table of points.
+pub(super) fn failure(error: &QueryError, table: &str) -> Failure {
     let message = error.to_string();
+    let bad_field = |field, reason| Failure::Series {
+        field: Some(field),
+        code: Code::InvalidArgument,
+        reason,
+        message: message.clone(),
+        metadata: Vec::new(),
+    };
+    let of_series = |code, reason, metadata: &[(&'static str, &str)]| Failure::Series {
+        field: None,
+        code,
+        reason,
+        message: message.clone(),
+        metadata: metadata
+            .iter()
+            .map(|(key, value)| (*key, (*value).to_owned()))
+            .collect(),
+    };
+    let of_call = |code, reason, metadata: &[(&str, &str)]| {
+        Failure::Call(status(code, reason, message.clone(), metadata))
+    };
     match error {
-        QueryError::EndBeforeStart { .. } => invalid_field("range", message),
-        QueryError::Filter(_) => invalid_field(&format!("{source}metric.filters"), message),
-        QueryError::UnknownName { kind, name } => status(
+        QueryError::EndBeforeStart { .. } => Failure::Call(invalid_field("range", message)),
+        QueryError::Filter(_) => bad_field("metric.filters", ErrorReason::InvalidField),
+        QueryError::Tsuid { .. } => bad_field("tsuids", ErrorReason::InvalidUidWidth),
+        QueryError::TsuidMetrics { .. } => bad_field("tsuids", ErrorReason::InvalidField),
+        QueryError::UnknownName { kind, name } => of_series(
             Code::NotFound,
             ErrorReason::NameNotFound,
-            message,
             &[("kind", kind_name(*kind)), ("name", name)],
         ),
-        QueryError::Tsuid { .. } => {
-            invalid_field_because(&format!("{source}tsuids"), ErrorReason::InvalidUidWidth, message)
-        }
-        QueryError::TsuidMetrics { .. } => invalid_field(&format!("{source}tsuids"), message),
-        QueryError::UidWithoutName { kind, uid } => status(
+        QueryError::Row { row_key, error } => of_series(
+            Code::DataLoss,
+            ErrorReason::CorruptCell,
+            &place(table, row_key, qualifier_of(error)),
+        ),
+        QueryError::RowKey { row_key, .. } => of_series(
+            Code::DataLoss,
+            ErrorReason::CorruptCell,
+            &place(table, row_key, ""),
+        ),
+        QueryError::UidWithoutName { kind, uid } => of_call(
             Code::NotFound,
             ErrorReason::UidNotFound,
-            message,
             &[("kind", kind_name(*kind)), ("uid", &uid.to_string())],
         ),
-        QueryError::OverBudget { resource, limit } => status(
+        QueryError::OverBudget { resource, limit } => of_call(
             Code::ResourceExhausted,
             ErrorReason::QueryTooLarge,
-            message,
             &[
                 ("limit", &limit.most.to_string()),
                 ("setting", limit.setting),
@@ -75,36 +168,26 @@ pub(super) fn of_query(error: &QueryError, source: &str, table: &str) -> Status 
             ],
         ),
         // The sum of finite values can be infinite: the data is valid.
-        QueryError::Infinite { .. } => status(Code::OutOfRange, ErrorReason::InvalidValue, message, &[]),
-        QueryError::Row { row_key, error } => {
-            let metadata = place(table, row_key, qualifier_of(error));
-            status(Code::DataLoss, ErrorReason::CorruptCell, message, &metadata)
-        }
-        QueryError::RowKey { row_key, .. } => {
-            let metadata = place(table, row_key, "");
-            status(Code::DataLoss, ErrorReason::CorruptCell, message, &metadata)
-        }
-        QueryError::Store(error) => of_store(error),
-        QueryError::Names(error) => of_names(error),
-        QueryError::NotAdmitted(_) => overloaded(message, "--max-concurrent-queries"),
-        QueryError::NoMemory(error) if error.is_final() => status(
+        QueryError::Infinite { .. } => of_call(Code::OutOfRange, ErrorReason::InvalidValue, &[]),
+        QueryError::Store(error) => Failure::Call(of_store(error)),
+        QueryError::Names(error) => Failure::Call(of_names(error)),
+        QueryError::NotAdmitted(_) => Failure::Call(overloaded(message, "--max-concurrent-queries")),
+        QueryError::NoMemory(error) if error.is_final() => of_call(
             Code::ResourceExhausted,
             ErrorReason::QueryTooLarge,
-            message,
             &[
                 ("limit", &error.limit.to_string()),
                 ("setting", oxtsdb_resources::memory::LIMIT_SETTING),
             ],
         ),
-        QueryError::NoMemory(_) => overloaded(message, oxtsdb_resources::memory::LIMIT_SETTING),
-        QueryError::DeadlineExceeded | QueryError::TimedOut { .. } => status(
-            Code::DeadlineExceeded,
-            ErrorReason::DeadlineExceeded,
-            message,
-            &[],
-        ),
-        QueryError::Cancelled => status(Code::Aborted, ErrorReason::QueryCancelled, message, &[]),
-        QueryError::Internal { .. } => status(Code::Internal, ErrorReason::Internal, message, &[]),
+        QueryError::NoMemory(_) => {
+            Failure::Call(overloaded(message, oxtsdb_resources::memory::LIMIT_SETTING))
+        }
+        QueryError::DeadlineExceeded | QueryError::TimedOut { .. } => {
+            of_call(Code::DeadlineExceeded, ErrorReason::DeadlineExceeded, &[])
+        }
+        QueryError::Cancelled => of_call(Code::Aborted, ErrorReason::QueryCancelled, &[]),
+        QueryError::Internal { .. } => of_call(Code::Internal, ErrorReason::Internal, &[]),
     }
 }
 

@@ -1,8 +1,9 @@
 use std::sync::Arc;
 
-use oxtsdb_proto::common::v1::SeriesKey;
+use oxtsdb_proto::common::v1::{ErrorReason, ItemError, SeriesKey};
 use oxtsdb_proto::data::v1::sub_query::MetricSource;
 use oxtsdb_schema::{Timestamp, Value};
+use tonic::Code;
 
 use futures::TryStreamExt as _;
 
