@@ -63,7 +63,7 @@ static FUNCTIONS: &[NamedFunction] = &[
         names: &["alias"],
         shown: "alias",
         meaning: Meaning::Function(|texts| Ok(Function::Alias(arguments::alias(texts)?))),
-        example: "alias(sum:m,name of @host)",
+        example: "alias(sum:m,@host)",
     },
     NamedFunction {
         names: &["difference", "diffSeries"],
