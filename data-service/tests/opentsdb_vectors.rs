@@ -10,9 +10,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::tz::TimeZone;
 use oxtsdb_query::RequestContext;
-use oxtsdb_query::exec::engine::WholeResult;
+use oxtsdb_query::WholeResult;
 use oxtsdb_query::language::time;
-use oxtsdb_query::spec::without_identical;
+use oxtsdb_query::without_identical;
 use oxtsdb_query::{
     Downsample, Engine, Fill, Group, Number, QueryError, QuerySpec, Quirks, RateOptions, SeriesFilter,
     Source, SubQuery, TagFilter, language,

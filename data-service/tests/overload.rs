@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use futures::StreamExt as _;
 use jiff::tz::TimeZone;
-use oxtsdb_query::context::resource::Limit;
+use oxtsdb_query::Limit;
 use oxtsdb_query::language::parse_metric_query;
 use oxtsdb_query::{
     Engine, Frame, Limits, QueryError, QueryResources, QuerySpec, Quirks, RequestContext, Resource,

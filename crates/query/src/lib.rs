@@ -16,40 +16,53 @@
 //!
 //! Source: OpenTSDB 2.4, `TsdbQuery`, `SeriesGroup`, `AggregationIterator.create`.
 
-pub mod context;
-pub mod error;
-pub mod exec;
+mod context;
+mod error;
+mod exec;
 pub mod expression;
 pub mod filter;
 pub mod function;
 pub mod language;
 pub mod last;
-pub mod names;
+mod names;
 pub mod plan;
-pub mod points;
-pub mod quirks;
+mod points;
+mod quirks;
 mod range_scan;
-pub mod row_scan;
-pub mod series_index;
-pub mod spec;
-pub mod storage;
+mod row_scan;
+mod series_index;
+mod spec;
+mod storage;
 
-pub use context::admission::{QueryResources, RequestContext};
-pub use context::limits::Limits;
-pub use context::query_context::QueryContext;
-pub use context::resource::Resource;
-pub use error::{NameError, QueryError};
-pub use exec::engine::Engine;
-pub use exec::frame::{Frame, Group};
-pub use exec::statistics::Statistics;
+// A query and its parts.
 pub use filter::{FilterType, TagFilter, TagMatcher};
 pub use function::aggregator::Aggregator;
 pub use function::calendar::{CalendarInterval, CalendarUnit};
 pub use function::downsample::{Downsample, Fill, Interval};
 pub use function::rate::RateOptions;
-pub use names::NameDirectory;
-pub use points::{Number, Points, Values};
 pub use quirks::Quirks;
+pub use spec::{QuerySpec, SeriesFilter, Source, SubQuery, without_identical};
+
+// Running queries, and what bounds them.
+pub use context::admission::{Admitted, PAUSE_AFTER, QueryResources, RequestContext};
+pub use context::budget::{Budget, Held};
+pub use context::limits::Limits;
+pub use context::query_context::QueryContext;
+pub use context::resource::{Limit, Resource};
+pub use context::running::{QueryDescription, RunningQuery};
+pub use exec::engine::{Engine, WholeResult};
+
+// Results.
+pub use error::{NameError, QueryError};
+pub use exec::frame::{Delivery, Frame, Group};
+pub use exec::statistics::{DamagedRow, Statistics};
+pub use points::{Number, Points, Values};
+
+// The store, names and lists of series, which the caller provides.
+pub use names::{NameDirectory, ResolvedNames, uids_of_series};
 pub use series_index::{NotListed, SeriesIndex, SeriesList};
-pub use spec::{QuerySpec, SeriesFilter, Source, SubQuery};
 pub use storage::Storage;
+
+// Scans of stored rows.
+pub use exec::scan::RowBatch;
+pub use row_scan::{RowScan, RowSource, scan_rows};

@@ -13,7 +13,7 @@ use tonic::{Code, Request, Response, Status};
 
 use super::results::{context_of, result_stream};
 use super::status::{kind_name, of_store, overloaded};
-use oxtsdb_query::exec::frame::Delivery;
+use oxtsdb_query::Delivery;
 use oxtsdb_query::language::time::now_ms;
 use oxtsdb_query::{Engine, NameError, QueryError};
 

@@ -15,7 +15,7 @@ use oxtsdb_server::deadline_of;
 use prost::Message;
 use tonic::{Code, Request, Status};
 
-use oxtsdb_query::context::admission::{Admitted, PAUSE_AFTER};
+use oxtsdb_query::{Admitted, PAUSE_AFTER};
 use oxtsdb_query::{Engine, RequestContext};
 
 /// Most bytes of messages that wait for a client.

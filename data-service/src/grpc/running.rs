@@ -8,7 +8,7 @@ use oxtsdb_proto::data::v1::{
 use oxtsdb_proto::error::status;
 use tonic::{Code, Status};
 
-use oxtsdb_query::context::running::RunningQuery;
+use oxtsdb_query::RunningQuery;
 use oxtsdb_query::{Engine, Resource};
 
 /// The running queries.

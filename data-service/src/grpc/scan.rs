@@ -20,13 +20,13 @@ use tonic::{Code, Request, Response, Status};
 use super::query::convert::{metric_source, no_such, range, tsuids};
 use super::query::of_query;
 use super::results::{context_of, result_stream};
-use oxtsdb_query::context::query_context::QueryContext;
-use oxtsdb_query::context::running::QueryDescription;
-use oxtsdb_query::exec::scan::RowBatch;
+use oxtsdb_query::QueryContext;
+use oxtsdb_query::QueryDescription;
+use oxtsdb_query::RowBatch;
 use oxtsdb_query::language::time::now_ms;
 use oxtsdb_query::plan::hours::Hours;
-use oxtsdb_query::row_scan::{RowScan, RowSource, scan_rows as scan_stored_rows};
 use oxtsdb_query::{Engine, QueryError, RequestContext};
+use oxtsdb_query::{RowScan, RowSource, scan_rows as scan_stored_rows};
 
 /// A message is closed when its cells have so many bytes; a row is never split.
 const MESSAGE_BYTES: usize = 1 << 20;

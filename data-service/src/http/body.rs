@@ -11,9 +11,9 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use hyper::body::{Body, Frame, SizeHint};
 
+use oxtsdb_query::Budget;
+use oxtsdb_query::Held;
 use oxtsdb_query::QueryError;
-use oxtsdb_query::context::budget::Budget;
-use oxtsdb_query::context::budget::Held;
 
 /// Bytes of a part, about.
 const PART_BYTES: usize = 256 << 10;
@@ -206,9 +206,9 @@ pub(crate) fn transformed<W: std::io::Write>(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use oxtsdb_query::Limit;
     use oxtsdb_query::Limits;
     use oxtsdb_query::Resource;
-    use oxtsdb_query::context::resource::Limit;
 
     fn budget(bytes: u64) -> Budget {
         Budget::of_limits(Limits {

@@ -17,8 +17,8 @@ use crate::http::json_body::parsed;
 use crate::http::query::failure::of_query;
 use crate::http::reply::Reply;
 use crate::uids::{Uids, UidsError};
+use oxtsdb_query::Budget;
 use oxtsdb_query::Limits;
-use oxtsdb_query::context::budget::Budget;
 use oxtsdb_query::{QueryError, QueryResources};
 
 /// Names of a response if the client gives no `max`.

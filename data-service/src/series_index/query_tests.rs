@@ -6,7 +6,7 @@ use oxtsdb_row_store::RowStore;
 use oxtsdb_schema::{DuplicatePolicy, Timestamp, Value};
 use proptest::prelude::*;
 
-use oxtsdb_query::exec::engine::WholeResult;
+use oxtsdb_query::WholeResult;
 use oxtsdb_query::plan::access_path::{AccessPath, IndexUse};
 use oxtsdb_query::plan::query_plan::Plan;
 use oxtsdb_query::{

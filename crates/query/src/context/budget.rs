@@ -16,11 +16,11 @@ use crate::context::resource::Resource;
 use crate::error::QueryError;
 
 /// Memory of a point: timestamp and value.
-pub const POINT_BYTES: u64 = 16;
+pub(crate) const POINT_BYTES: u64 = 16;
 
 /// Memory of a series beside its points: entries of hash tables, its TSUID, names, the group that it may be
 /// by itself. An estimate.
-pub const SERIES_BYTES: u64 = 512;
+pub(crate) const SERIES_BYTES: u64 = 512;
 
 /// Smallest increment of a reservation.
 const GROWTH_BYTES: u64 = 1 << 20;

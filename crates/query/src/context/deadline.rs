@@ -6,7 +6,7 @@ use crate::error::QueryError;
 
 /// The deadline of a query.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Deadline {
+pub(crate) struct Deadline {
     at: Option<Instant>,
     /// Set if the query time-out passes before the deadline of the request.
     timeout: Option<Duration>,
@@ -14,7 +14,7 @@ pub struct Deadline {
 
 impl Deadline {
     /// The deadline of a query that starts now.
-    pub fn new(requested: Option<Instant>, timeout: Option<Duration>) -> Self {
+    pub(crate) fn new(requested: Option<Instant>, timeout: Option<Duration>) -> Self {
         let ceiling = timeout.map(|timeout| Instant::now() + timeout);
         match (requested, ceiling) {
             (Some(requested), Some(ceiling)) if requested <= ceiling => Self {
@@ -30,12 +30,12 @@ impl Deadline {
     }
 
     /// The instant; `None`: no deadline.
-    pub const fn at(&self) -> Option<Instant> {
+    pub(crate) const fn at(&self) -> Option<Instant> {
         self.at
     }
 
     /// The error of a query that exceeds it.
-    pub fn exceeded(&self) -> QueryError {
+    pub(crate) fn exceeded(&self) -> QueryError {
         match self.timeout {
             Some(timeout) => QueryError::TimedOut {
                 seconds: timeout.as_secs(),
@@ -45,7 +45,7 @@ impl Deadline {
     }
 
     /// Completes when the deadline passes.
-    pub async fn passed(&self) {
+    pub(crate) async fn passed(&self) {
         match self.at {
             Some(at) => tokio::time::sleep_until(at.into()).await,
             None => std::future::pending().await,

@@ -4,10 +4,10 @@
 //!   Engine::admit ──► registered in RunningQueries ──► admitted: permit and memory ──► QueryContext
 //! ```
 
-pub mod admission;
-pub mod budget;
-pub mod deadline;
-pub mod limits;
-pub mod query_context;
-pub mod resource;
-pub mod running;
+pub(crate) mod admission;
+pub(crate) mod budget;
+pub(crate) mod deadline;
+pub(crate) mod limits;
+pub(crate) mod query_context;
+pub(crate) mod resource;
+pub(crate) mod running;

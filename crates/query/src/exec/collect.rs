@@ -29,7 +29,7 @@ const MANY_SERIES: usize = 16_384;
 
 /// Collects batches of rows into series.
 #[derive(Debug)]
-pub struct Collector {
+pub(crate) struct Collector {
     options: SeriesOptions,
     budget: Budget,
     compute: ComputePool,
@@ -41,7 +41,7 @@ pub struct Collector {
 
 impl Collector {
     /// No rows yet.
-    pub const fn new(options: SeriesOptions, budget: Budget, compute: ComputePool) -> Self {
+    pub(crate) const fn new(options: SeriesOptions, budget: Budget, compute: ComputePool) -> Self {
         Self {
             options,
             budget,
@@ -58,7 +58,7 @@ impl Collector {
     /// # Errors
     ///
     /// The error of these rows or of earlier ones, and [`QueryError::OverBudget`].
-    pub async fn add(&mut self, rows: RowBatch) -> Result<(), QueryError> {
+    pub(crate) async fn add(&mut self, rows: RowBatch) -> Result<(), QueryError> {
         if self.workers.is_empty() {
             self.waiting_rows += rows.len();
             self.waiting_bytes += bytes_of(rows.rows());
@@ -76,7 +76,7 @@ impl Collector {
     /// # Errors
     ///
     /// As [`Collector::add`].
-    pub async fn expect(&mut self, extents: &Arc<SeriesExtents>) -> Result<(), QueryError> {
+    pub(crate) async fn expect(&mut self, extents: &Arc<SeriesExtents>) -> Result<(), QueryError> {
         if self.workers.is_empty() {
             self.start_workers().await?;
         }
@@ -91,7 +91,7 @@ impl Collector {
     /// # Errors
     ///
     /// As [`Collector::add`].
-    pub async fn barrier(&mut self) -> Result<(), QueryError> {
+    pub(crate) async fn barrier(&mut self) -> Result<(), QueryError> {
         self.request_of_all(Command::Barrier).await.map(drop)
     }
 
@@ -100,7 +100,7 @@ impl Collector {
     /// # Errors
     ///
     /// As [`Collector::add`].
-    pub async fn take(&mut self, final_until_ms: i64) -> Result<Vec<SeriesPoints>, QueryError> {
+    pub(crate) async fn take(&mut self, final_until_ms: i64) -> Result<Vec<SeriesPoints>, QueryError> {
         if self.workers.is_empty() {
             self.start_workers().await?;
         }
@@ -123,7 +123,7 @@ impl Collector {
     /// # Errors
     ///
     /// As [`Collector::add`].
-    pub async fn finish(mut self) -> Result<(Vec<SeriesPoints>, Statistics), QueryError> {
+    pub(crate) async fn finish(mut self) -> Result<(Vec<SeriesPoints>, Statistics), QueryError> {
         if self.workers.is_empty() {
             let mut builder = SeriesBuilder::new(self.options.clone(), self.budget.clone());
             for row in self.waiting.iter().flat_map(RowBatch::rows) {

@@ -21,7 +21,7 @@ use crate::storage::Storage;
 
 /// The series that have rows in the range, with the end of the last hour of each.
 #[derive(Clone, Debug, Default)]
-pub struct SeriesExtents {
+pub(crate) struct SeriesExtents {
     stop_ms: FxHashMap<Tsuid, i64>,
 }
 
@@ -34,7 +34,7 @@ impl SeriesExtents {
     /// # Errors
     ///
     /// Those of the store, of row keys that cannot be decoded, and of the name directory.
-    pub async fn scan(
+    pub(crate) async fn scan(
         storage: &Storage,
         plan: &Plan,
         hours: Hours,
@@ -82,14 +82,14 @@ impl SeriesExtents {
     }
 
     /// Adds series whose rows, all before an instant, were read already.
-    pub fn add_read(&mut self, series: &[SeriesPoints], until_ms: i64) {
+    pub(crate) fn add_read(&mut self, series: &[SeriesPoints], until_ms: i64) {
         for read in series {
             self.stop_ms.entry(read.tsuid.clone()).or_insert(until_ms);
         }
     }
 
     /// Series, which ascend by TSUID, with those added that have no points yet.
-    pub fn with_series(&self, mut series: Vec<SeriesPoints>) -> Vec<SeriesPoints> {
+    pub(crate) fn with_series(&self, mut series: Vec<SeriesPoints>) -> Vec<SeriesPoints> {
         let known: FxHashSet<Tsuid> = series.iter().map(|series| series.tsuid.clone()).collect();
         let others = self.series().filter(|tsuid| !known.contains(*tsuid));
         series.extend(others.map(|tsuid| SeriesPoints {
@@ -102,17 +102,17 @@ impl SeriesExtents {
     }
 
     /// The series.
-    pub fn series(&self) -> impl Iterator<Item = &Tsuid> {
+    pub(crate) fn series(&self) -> impl Iterator<Item = &Tsuid> {
         self.stop_ms.keys()
     }
 
     /// Whether a series has a row in the hour that begins at an instant, or may have one.
-    pub fn has_row(&self, tsuid: &[u8], base_ms: i64) -> bool {
+    pub(crate) fn has_row(&self, tsuid: &[u8], base_ms: i64) -> bool {
         self.stop_ms.get(tsuid).is_some_and(|stop| base_ms < *stop)
     }
 
     /// Whether a series has no points at an instant or behind it.
-    pub fn has_ended(&self, tsuid: &Tsuid, at_ms: i64) -> bool {
+    pub(crate) fn has_ended(&self, tsuid: &Tsuid, at_ms: i64) -> bool {
         self.stop_ms.get(tsuid).is_none_or(|stop| *stop <= at_ms)
     }
 }

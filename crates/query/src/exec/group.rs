@@ -19,7 +19,7 @@ use crate::exec::series_points::SeriesPoints;
 
 /// Series that become one result.
 #[derive(Clone, Debug, PartialEq)]
-pub struct SeriesGroup {
+pub(crate) struct SeriesGroup {
     /// Ascending by TSUID; at least one.
     pub series: Vec<SeriesPoints>,
     /// Tags with one value, ascending by key.
@@ -30,7 +30,7 @@ pub struct SeriesGroup {
 
 /// How series are grouped.
 #[derive(Clone, Debug)]
-pub enum Grouping {
+pub(crate) enum Grouping {
     /// Each is a group.
     Each,
     /// By the values of these keys, ascending; of none: all are one group.
@@ -38,7 +38,7 @@ pub enum Grouping {
 }
 
 /// Groups series that ascend by TSUID.
-pub fn group(series: Vec<SeriesPoints>, grouping: &Grouping, widths: &UidWidths) -> Vec<SeriesGroup> {
+pub(crate) fn group(series: Vec<SeriesPoints>, grouping: &Grouping, widths: &UidWidths) -> Vec<SeriesGroup> {
     let keys = match grouping {
         Grouping::Each => {
             return series
@@ -94,12 +94,12 @@ impl SeriesGroup {
 
 impl SeriesGroup {
     /// Points of all its series.
-    pub fn point_count(&self) -> usize {
+    pub(crate) fn point_count(&self) -> usize {
         self.series.iter().map(|series| series.points.len()).sum()
     }
 
     /// Memory of the points of all its series, in bytes.
-    pub fn held_bytes(&self) -> u64 {
+    pub(crate) fn held_bytes(&self) -> u64 {
         self.series.iter().map(|series| series.points.held_bytes()).sum()
     }
 }

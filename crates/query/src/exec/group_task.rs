@@ -27,7 +27,7 @@ const STEPS_OF_A_PIECE: usize = 100;
 
 /// How the groups of a sub-query are aggregated.
 #[derive(Debug)]
-pub struct AggregationContext {
+pub(crate) struct AggregationContext {
     aggregation: Aggregation,
     /// First and last instant of the result.
     start_ms: i64,
@@ -39,7 +39,7 @@ pub struct AggregationContext {
 
 /// A group and the instants to aggregate.
 #[derive(Debug)]
-pub struct GroupTask {
+pub(crate) struct GroupTask {
     /// Which group.
     pub index: usize,
     /// Its series, with all points that these instants need.
@@ -57,7 +57,7 @@ pub struct GroupTask {
 impl AggregationContext {
     /// For a sub-query that reads these hours. It stops early when the query is cancelled and when a result
     /// exceeds the budget.
-    pub fn new(
+    pub(crate) fn new(
         query: &QuerySpec,
         sub_query: &SubQuery,
         hours: &Hours,
@@ -88,7 +88,7 @@ impl AggregationContext {
     /// # Errors
     ///
     /// [`QueryError::Infinite`], and [`QueryError::OverBudget`] if a result is too large.
-    pub async fn run(self: Arc<Self>, tasks: Vec<GroupTask>) -> Result<Vec<GroupTask>, QueryError> {
+    pub(crate) async fn run(self: Arc<Self>, tasks: Vec<GroupTask>) -> Result<Vec<GroupTask>, QueryError> {
         let steps: usize = tasks
             .iter()
             .map(|task| task.group.point_count() * task.group.series.len() + STEPS_OF_A_PIECE)
@@ -127,7 +127,7 @@ impl AggregationContext {
 }
 
 /// Cuts tasks into batches of about [`POINTS_PER_TASK`] points.
-pub fn batches(tasks: impl IntoIterator<Item = GroupTask>) -> Vec<Vec<GroupTask>> {
+pub(crate) fn batches(tasks: impl IntoIterator<Item = GroupTask>) -> Vec<Vec<GroupTask>> {
     let mut batches: Vec<Vec<GroupTask>> = Vec::new();
     let mut left = 0;
     for task in tasks {

@@ -30,7 +30,7 @@ use crate::points::Points;
 
 /// The groups of a sub-query, and what was emitted of them.
 #[derive(Debug)]
-pub struct IncrementalAggregator {
+pub(crate) struct IncrementalAggregator {
     groups: Vec<PendingGroup>,
     /// Group, and place in it, of each series.
     places: HashMap<Tsuid, (usize, usize), FxBuildHasher>,
@@ -47,7 +47,7 @@ struct PendingGroup {
 
 impl IncrementalAggregator {
     /// Groups of all series, of whose points none was emitted.
-    pub fn new(groups: Vec<SeriesGroup>, extents: Arc<SeriesExtents>) -> Self {
+    pub(crate) fn new(groups: Vec<SeriesGroup>, extents: Arc<SeriesExtents>) -> Self {
         let mut places = HashMap::default();
         for (index, group) in groups.iter().enumerate() {
             for (place, one) in group.series.iter().enumerate() {
@@ -74,7 +74,7 @@ impl IncrementalAggregator {
     /// # Errors
     ///
     /// [`QueryError::OverBudget`].
-    pub fn add(&mut self, series: Vec<SeriesPoints>, budget: &Budget) -> Result<(), QueryError> {
+    pub(crate) fn add(&mut self, series: Vec<SeriesPoints>, budget: &Budget) -> Result<(), QueryError> {
         let (mut before, mut after) = (0, 0);
         for one in series {
             before += one.points.held_bytes();
@@ -93,7 +93,7 @@ impl IncrementalAggregator {
     }
 
     /// Takes out the groups that have new final results, once all points before an instant were added.
-    pub fn take_final(&mut self, final_until_ms: i64) -> Vec<GroupTask> {
+    pub(crate) fn take_final(&mut self, final_until_ms: i64) -> Vec<GroupTask> {
         let mut tasks = Vec::new();
         for (index, open) in self.groups.iter_mut().enumerate() {
             let Some(group) = &open.group else { continue };
@@ -122,7 +122,7 @@ impl IncrementalAggregator {
 
     /// Puts a group back when its task is done, without the points that are not needed any more. Returns
     /// their memory, in bytes.
-    pub fn put_back(&mut self, task: GroupTask) -> u64 {
+    pub(crate) fn put_back(&mut self, task: GroupTask) -> u64 {
         let GroupTask {
             index,
             mut group,
@@ -147,7 +147,7 @@ impl IncrementalAggregator {
     }
 
     /// All groups, with what was not emitted yet.
-    pub fn finish(self) -> impl Iterator<Item = GroupTask> {
+    pub(crate) fn finish(self) -> impl Iterator<Item = GroupTask> {
         let rest = |(index, open): (usize, PendingGroup)| {
             Some(GroupTask {
                 index,

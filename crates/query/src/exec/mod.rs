@@ -9,20 +9,20 @@
 //! ```
 
 mod coalesce;
-pub mod collect;
-pub mod engine;
+pub(crate) mod collect;
+pub(crate) mod engine;
 mod environment;
 mod execution;
-pub mod extents;
-pub mod frame;
-pub mod group;
+pub(crate) mod extents;
+pub(crate) mod frame;
+pub(crate) mod group;
 mod group_names;
-pub mod group_task;
-pub mod incremental;
+pub(crate) mod group_task;
+pub(crate) mod incremental;
 mod output;
-pub mod scan;
-pub mod series_builder;
-pub mod series_points;
-pub mod statistics;
+pub(crate) mod scan;
+pub(crate) mod series_builder;
+pub(crate) mod series_points;
+pub(crate) mod statistics;
 mod sub_query;
 mod worker;

@@ -99,13 +99,13 @@ impl RowBatch {
 }
 
 /// Bytes of rows: keys, qualifiers, values.
-pub fn bytes_of(rows: &[Row]) -> u64 {
+pub(crate) fn bytes_of(rows: &[Row]) -> u64 {
     rows.iter().map(Row::byte_len).sum::<usize>() as u64
 }
 
 /// An item of a scan, in order of time.
 #[derive(Debug)]
-pub enum ScanItem {
+pub(crate) enum ScanItem {
     /// Rows.
     Rows(RowBatch),
     /// All rows with points before this timestamp, milliseconds since the epoch, were emitted.
@@ -113,14 +113,14 @@ pub enum ScanItem {
 }
 
 /// Family `t`, which holds the points.
-pub fn point_columns() -> ColumnSelection {
+pub(crate) fn point_columns() -> ColumnSelection {
     ColumnSelection::Family(String::from_utf8_lossy(oxtsdb_schema::data_table::FAMILY).into_owned())
 }
 
 /// Reads the rows of a plan. Dropping the stream cancels the scan.
 ///
 /// Must be polled within a Tokio runtime.
-pub fn rows(
+pub(crate) fn rows(
     storage: &Storage,
     plan: &Plan,
     budget: &Budget,
@@ -183,7 +183,7 @@ pub fn rows(
 /// # Errors
 ///
 /// Those of the store.
-pub async fn keys(
+pub(crate) async fn keys(
     storage: &Storage,
     plan: &Plan,
     hours: Hours,

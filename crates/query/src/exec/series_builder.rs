@@ -24,7 +24,7 @@ use crate::points::{Number, Points, Values};
 
 /// How rows become series.
 #[derive(Clone, Debug)]
-pub struct SeriesOptions {
+pub(crate) struct SeriesOptions {
     /// How row keys are built.
     pub layout: RowKeyLayout,
     /// How several values at one timestamp are resolved.
@@ -41,7 +41,7 @@ pub struct SeriesOptions {
 
 /// Builds series from rows.
 #[derive(Debug)]
-pub struct SeriesBuilder {
+pub(crate) struct SeriesBuilder {
     options: SeriesOptions,
     budget: Budget,
     series: HashMap<Tsuid, Series, FxBuildHasher>,
@@ -96,7 +96,7 @@ impl Scratch {
 
 impl SeriesBuilder {
     /// No rows yet.
-    pub fn new(options: SeriesOptions, budget: Budget) -> Self {
+    pub(crate) fn new(options: SeriesOptions, budget: Budget) -> Self {
         Self {
             options,
             budget,
@@ -112,7 +112,7 @@ impl SeriesBuilder {
     /// # Errors
     ///
     /// [`QueryError::Row`], the errors of its key, and [`QueryError::OverBudget`].
-    pub fn add(&mut self, row: &Row) -> Result<(), QueryError> {
+    pub(crate) fn add(&mut self, row: &Row) -> Result<(), QueryError> {
         let key = RowKeyRef::decode(row.key(), &self.options.layout)
             .map_err(|error| QueryError::row_key(row.key(), &error))?;
         let scratch = &mut self.scratch;
@@ -238,7 +238,7 @@ impl SeriesBuilder {
     /// # Errors
     ///
     /// [`QueryError::OverBudget`].
-    pub fn expect(
+    pub(crate) fn expect(
         &mut self,
         extents: Arc<SeriesExtents>,
         is_ours: impl Fn(&Tsuid) -> bool,
@@ -260,7 +260,7 @@ impl SeriesBuilder {
     /// # Errors
     ///
     /// [`QueryError::OverBudget`].
-    pub fn take(&mut self, final_until_ms: i64) -> Result<Vec<SeriesPoints>, QueryError> {
+    pub(crate) fn take(&mut self, final_until_ms: i64) -> Result<Vec<SeriesPoints>, QueryError> {
         let mut taken = Vec::with_capacity(self.series.len());
         for (tsuid, series) in &mut self.series {
             let before = series.column.held_bytes();
@@ -281,12 +281,12 @@ impl SeriesBuilder {
     }
 
     /// What was read.
-    pub fn into_statistics(self) -> Statistics {
+    pub(crate) fn into_statistics(self) -> Statistics {
         self.statistics
     }
 
     /// What was read since the last call.
-    pub fn take_statistics(&mut self) -> Statistics {
+    pub(crate) fn take_statistics(&mut self) -> Statistics {
         std::mem::take(&mut self.statistics)
     }
 }

@@ -6,7 +6,7 @@ use crate::points::Points;
 
 /// A series with its points.
 #[derive(Clone, Debug, PartialEq)]
-pub struct SeriesPoints {
+pub(crate) struct SeriesPoints {
     /// The series.
     pub tsuid: Tsuid,
     /// Its points in the scanned range, which may be none, or its windows, or the rates of either.

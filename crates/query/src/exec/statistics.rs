@@ -8,7 +8,7 @@ use oxtsdb_schema::{HOUR_SECONDS, RowKeyLayout, Tsuid};
 use crate::plan::hours::Hours;
 
 /// Damaged rows that a result lists at most.
-pub const MAX_DAMAGED_ROWS: usize = 100;
+pub(crate) const MAX_DAMAGED_ROWS: usize = 100;
 
 /// A row that was left out, or a range of rows that the store has lost.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -21,8 +21,8 @@ use tonic::{Code, Request, Response, Status};
 
 use super::query::of_query;
 use super::results::{context_of, result_stream};
-use oxtsdb_query::context::admission::Admitted;
-use oxtsdb_query::context::budget::Held;
+use oxtsdb_query::Admitted;
+use oxtsdb_query::Held;
 use oxtsdb_query::expression::formulas::{Input, Outcome, evaluate};
 use oxtsdb_query::expression::{ExpressionError, Series, Work, run};
 use oxtsdb_query::language::time::now_ms;

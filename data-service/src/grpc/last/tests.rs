@@ -226,7 +226,7 @@ async fn points_hold_memory_until_sent() {
     let engine = |bytes| {
         let uids = stack.service.uids.clone();
         let limits = Limits {
-            memory: oxtsdb_query::context::resource::Limit::of_setting("--query-max-memory-mib", bytes),
+            memory: oxtsdb_query::Limit::of_setting("--query-max-memory-mib", bytes),
             ..Limits::NONE
         };
         Engine::new(
@@ -285,7 +285,7 @@ async fn names_the_query_timeout() {
     let running = engine
         .admit(
             RequestContext::local(None),
-            oxtsdb_query::context::running::QueryDescription::default(),
+            oxtsdb_query::QueryDescription::default(),
             None,
         )
         .await

@@ -9,7 +9,7 @@ use oxtsdb_proto::data::v1::query_response::statistics::{DamagedRow as DamagedRo
 use oxtsdb_proto::data::v1::query_response::{Done, Frame as FrameMessage, Points as PointsMessage, Series};
 use oxtsdb_proto::data::v1::{DeltaTimestamps, QueryRequest, QueryResponse, query_response};
 
-use oxtsdb_query::exec::statistics::DamagedRow;
+use oxtsdb_query::DamagedRow;
 use oxtsdb_query::{Frame, Group, Number, Points, Statistics, Values};
 
 /// Points in a message, unless the request sets another number.

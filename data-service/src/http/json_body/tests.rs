@@ -82,7 +82,7 @@ async fn queries_that_wait_for_admission_stay_charged() {
             .engine
             .admit(
                 RequestContext::local(None),
-                oxtsdb_query::context::running::QueryDescription::default(),
+                oxtsdb_query::QueryDescription::default(),
                 None,
             )
             .await

@@ -21,20 +21,20 @@ use crate::http::json;
 use crate::http::json_body::parsed;
 use crate::http::query::flag::Flag;
 use crate::http::reply::Reply;
+use oxtsdb_query::Budget;
+use oxtsdb_query::Held;
+use oxtsdb_query::Limit;
 use oxtsdb_query::Limits;
+use oxtsdb_query::QueryDescription;
 use oxtsdb_query::Resource;
-use oxtsdb_query::context::budget::Budget;
-use oxtsdb_query::context::budget::Held;
-use oxtsdb_query::context::resource::Limit;
-use oxtsdb_query::context::running::QueryDescription;
 use oxtsdb_query::language::time::now_ms;
 use oxtsdb_query::language::{LanguageError, parse_series, parse_uids};
 use oxtsdb_query::last::counters::{self, Written};
 use oxtsdb_query::last::search::{
     LastPoint, LookBack, SeriesNames, in_hour_of, names_of, of_series, search_each,
 };
-use oxtsdb_query::names::uids_of_series;
 use oxtsdb_query::plan::tsuids::check_tsuid;
+use oxtsdb_query::uids_of_series;
 use oxtsdb_query::{Engine, Number, QueryContext, QueryError, RequestContext, Storage};
 
 const HOUR_MS: i64 = 3_600_000;

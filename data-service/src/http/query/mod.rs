@@ -28,7 +28,7 @@ use crate::http::api_request::ApiRequest;
 use crate::http::error::HttpError;
 use crate::http::json_body::parsed;
 use crate::http::reply::Reply;
-use oxtsdb_query::exec::frame::Delivery;
+use oxtsdb_query::Delivery;
 use oxtsdb_query::language::time::now_ms;
 use oxtsdb_query::plan::tsuids::check_tsuid;
 use oxtsdb_query::{Engine, Frame, QueryError, RequestContext, Source};

@@ -27,7 +27,7 @@ use oxtsdb_query::filter::{FilterError, MAX_FILTERS, TagFilter};
 use oxtsdb_query::function::downsample::Downsample;
 use oxtsdb_query::language::time::{TimeError, find_zone, is_date, is_query_time, parse_time};
 use oxtsdb_query::language::{Expression, LanguageError, parse_aggregator, parse_tsuids};
-use oxtsdb_query::spec::without_identical;
+use oxtsdb_query::without_identical;
 use oxtsdb_query::{QuerySpec, Quirks, RateOptions, SeriesFilter, Source, SubQuery};
 
 /// Most sub-queries of a request. OpenTSDB limits only the size of the request; removing identical sub-queries

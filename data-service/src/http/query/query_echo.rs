@@ -18,9 +18,9 @@ use oxtsdb_schema::{Uid, UidKind};
 use rustc_hash::FxHashMap;
 
 use crate::http::json;
+use oxtsdb_query::ResolvedNames;
 use oxtsdb_query::filter::TagFilter;
 use oxtsdb_query::language::{Expression, SeriesExpression};
-use oxtsdb_query::names::ResolvedNames;
 use oxtsdb_query::{Engine, QueryError, QuerySpec, RateOptions, Source, SubQuery};
 
 /// The parts of a sub-query that the response repeats verbatim.

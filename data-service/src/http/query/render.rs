@@ -19,10 +19,8 @@ use crate::http::json;
 use crate::http::query::parse::{Output, ParsedQuery};
 use crate::http::query::query_echo::{self, QueryEcho, TagkUids};
 use oxtsdb_query::QueryError;
-use oxtsdb_query::context::budget::Budget;
 use oxtsdb_query::function::downsample::Fill;
-use oxtsdb_query::points::Number;
-use oxtsdb_query::{Group, Statistics};
+use oxtsdb_query::{Budget, Group, Number, Statistics};
 
 /// Most points of a group that is rendered inline, which takes less than 0.1 ms.
 const POINTS_INLINE: usize = 1024;

@@ -86,7 +86,7 @@ async fn names_the_query_timeout() {
         .engine
         .admit(
             oxtsdb_query::RequestContext::local(None),
-            oxtsdb_query::context::running::QueryDescription::default(),
+            oxtsdb_query::QueryDescription::default(),
             None,
         )
         .await;

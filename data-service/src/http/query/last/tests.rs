@@ -186,7 +186,7 @@ async fn names_the_query_timeout() {
     let running = engine
         .admit(
             RequestContext::local(None),
-            oxtsdb_query::context::running::QueryDescription::default(),
+            oxtsdb_query::QueryDescription::default(),
             None,
         )
         .await

@@ -7,7 +7,7 @@ use super::*;
 use crate::http::parameters::Parameters;
 use crate::http::query::parse::from_parameters;
 use crate::http::query::rules::QueryRules;
-use oxtsdb_query::points::Points;
+use oxtsdb_query::Points;
 
 fn group(points: &[(i64, Number)]) -> Group {
     Group {
