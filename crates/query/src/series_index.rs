@@ -49,7 +49,7 @@ impl fmt::Display for NotListed {
     }
 }
 
-/// The tags of series (tagk and tagv UIDs, as in a row key), ascending, one behind the other.
+/// The tags of series (tagk and tagv UIDs, as in a row key), ascending, one after the other.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SeriesList {
     tags: Vec<u8>,
@@ -92,7 +92,7 @@ impl SeriesList {
         false
     }
 
-    /// Adds a series behind the others.
+    /// Appends a series.
     pub fn push(&mut self, tags: &[u8]) {
         self.tags.extend_from_slice(tags);
         // Lists are kept below 4 GiB by the setting of the index.

@@ -358,7 +358,7 @@ mod tests {
         assert_eq!(
             budget.usage().of(Resource::Memory),
             160,
-            "a refusal holds nothing"
+            "a rejected request holds nothing"
         );
         drop(held);
         budget.hold_series(160).unwrap();

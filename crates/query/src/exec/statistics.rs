@@ -17,7 +17,7 @@ pub struct DamagedRow {
     pub tsuid: Option<Tsuid>,
     /// The first hour of which points are missing, milliseconds since the epoch.
     pub from_ms: i64,
-    /// The first instant behind them.
+    /// The first timestamp after them.
     pub until_ms: i64,
     /// What is wrong, and where.
     pub reason: String,

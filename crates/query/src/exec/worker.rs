@@ -1,7 +1,7 @@
 //! Workers: each decodes the rows of its share of the series, in the computation pool.
 //!
 //! A worker is a queue of commands, not a thread. While it has commands, one job for it is in the computation
-//! pool; a job performs one command and schedules the next one behind those of other queries. So no thread
+//! pool; a job performs one command and schedules the next one after those of other queries. So no thread
 //! waits for a row, and any number of queries shares the pool.
 
 use std::collections::VecDeque;

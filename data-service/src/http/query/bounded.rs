@@ -34,16 +34,16 @@ fn count_values(content: &[u8], limit: usize) -> usize {
     let mut rest = content;
     while !rest.is_empty() && count <= limit {
         let text = memchr::memchr(b'"', rest).unwrap_or(rest.len());
-        let (plain, behind) = rest.split_at(text);
+        let (plain, rest_of_text) = rest.split_at(text);
         // A comma precedes each value but the first of an array or object.
         count += memchr3_iter(b',', b'[', b'{', plain).count();
-        rest = behind_text(behind);
+        rest = after_string(rest_of_text);
     }
     count
 }
 
 /// The bytes after the string at their start.
-fn behind_text(bytes: &[u8]) -> &[u8] {
+fn after_string(bytes: &[u8]) -> &[u8] {
     let mut rest = bytes.get(1..).unwrap_or_default();
     while let Some(place) = memchr2(b'"', b'\\', rest) {
         let is_end = rest.get(place) == Some(&b'"');

@@ -440,13 +440,13 @@ impl Text {
         let mut rest = json;
         while !rest.is_empty() {
             let end = rest.find(|c| !is_number(c)).unwrap_or(rest.len());
-            let (number, behind) = rest.split_at(end);
+            let (number, after) = rest.split_at(end);
             match number.parse::<f64>() {
                 Ok(double) if number.contains('.') => text.push_str(&format!("{double:?}")),
                 _ => text.push_str(number),
             }
-            let end = behind.find(is_number).unwrap_or(behind.len());
-            let (between, next) = behind.split_at(end);
+            let end = after.find(is_number).unwrap_or(after.len());
+            let (between, next) = after.split_at(end);
             text.push_str(between);
             rest = next;
         }

@@ -164,12 +164,12 @@ impl Selection {
     /// A key such that no row between this one, which does not match, and that one matches; `None`
     /// if the next row may match.
     ///
-    /// Tags ascend by their keys. So if a row has a key behind one that a filter requires, or a value that
+    /// Tags ascend by their keys. So if a row has a greater key than one that a filter requires, or a value that
     /// does not match, all following rows with the same tags before that place have it too, until the value
     /// matches or those tags change:
     ///
     /// ```text
-    ///   filter: tagk 2 = 7           a row            the rows behind begin at
+    ///   filter: tagk 2 = 7           a row            the next rows start at
     ///                                tags 1=5 2=4     tags 1=5 2=7
     ///                                tags 1=5 2=8     tags 1=6
     ///                                tags 1=5 3=1     tags 1=6
@@ -179,8 +179,8 @@ impl Selection {
         let inner = &*self.0;
         if let Some(known) = &self.1 {
             let (in_front, tags) = row_key.split_at_checked(inner.tags_at)?;
-            let behind = known.partition_point(|series| **series <= *tags);
-            let target = match known.get(behind) {
+            let next = known.partition_point(|series| **series <= *tags);
+            let target = match known.get(next) {
                 Some(series) => [in_front, series].concat(),
                 None => prefix_end(in_front),
             };

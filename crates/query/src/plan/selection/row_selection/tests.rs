@@ -190,6 +190,6 @@ fn unresolved_names_pass() {
     assert!(!selection.may_match(&key(&[(1, 5)])));
     assert!(
         selection.may_match(&[1, 2]),
-        "a key that is cut off is for the decoder to refuse"
+        "the decoder rejects a truncated key"
     );
 }
