@@ -57,14 +57,14 @@ pub enum ExpressionError {
     /// Too much to compute.
     #[error("expression takes more than {MAX_STEPS} steps, take a shorter range or a smaller window")]
     TooManySteps,
-    /// Nobody wants the result any more.
+    /// The query was cancelled.
     #[error("deadline passed before the expression was computed")]
     Cancelled,
 }
 
 impl ExpressionError {
-    /// Whether it is told only if the values of the expression are shown: it is of their number, their type
-    /// or their name, and costs nobody else anything.
+    /// Whether it is returned only if the expression is an output: it concerns the number, the type or the name of its
+    /// values and does not affect other expressions.
     pub const fn is_of_values(&self) -> bool {
         match self {
             Self::Lengths { .. }

@@ -95,8 +95,8 @@ pub fn order(formulas: &[Formula]) -> Result<Vec<usize>, Circle> {
     Ok(order)
 }
 
-/// What came of an expression: its series, or why it has no values. OpenTSDB computes values when it shows
-/// them, so nobody hears of the error unless the expression, or one that names it, is asked for.
+/// The series of an expression, or its error. OpenTSDB evaluates only outputs, so the error is returned only if the
+/// expression, or one that refers to it, is an output.
 pub type Outcome = Result<Vec<Series>, ExpressionError>;
 
 /// What comes of each expression, in the order of the expressions. Names are those of inputs or of

@@ -1,13 +1,13 @@
-//! OpenTSDB's way of computing arithmetic: row by row, all series at once.
+//! Evaluates arithmetic like OpenTSDB: row by row, all series together.
 //!
 //! ```text
 //!     a: 0 s 1    10 s 2               e = a * 10:   0 s 10   10 s 20
 //!     b: 5 s 7                         e + b:        0 s 10 + 0   5 s 20 + 7   no more values of e: an error
 //! ```
 //!
-//! A row is at the earliest instant that any series of any operand has next. Series that have their next
-//! value later count as their operand's fill. A nested expression gives its next row whatever its time is.
-//! So each series has a value in each row.
+//! A row has the earliest next timestamp of any series of any operand. Series whose next value is later contribute
+//! their operand's fill. A nested expression returns its next row whatever its timestamp. Each series therefore has a
+//! value in each row.
 //!
 //! Source: OpenTSDB 2.4, `ExpressionIterator.next(long)`, `UnionIterator`, `TimeSyncedIterator`.
 

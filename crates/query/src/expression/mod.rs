@@ -1,19 +1,19 @@
-//! Expressions: what is made of the answers of queries.
+//! Expressions: evaluates calls and arithmetic over the results of sub-queries.
 //!
 //! ```text
 //!   call/        `scale(sum:m,2)`: the language of /api/query/gexp
 //!   arithmetic/  `(a - b) / a`: the language of /api/query/exp
-//!   series       a group that a query found, or what was made of such
+//!   series       a group of a query result, or the result of a function
 //!   join         which series of several operands belong together
-//!   fill         what an operand counts as where it has no value
+//!   fill         the value of an operand where it has none
 //!   combine      arithmetic over series that belong together
-//!   lockstep     the same, as OpenTSDB does it for /api/query/exp
+//!   lockstep     the same as OpenTSDB evaluates it for /api/query/exp
 //!   formulas     named expressions over named series
 //!   function, moving_average, highest     functions over lists of series
 //! ```
 //!
-//! All of it is pure; series come from the engine. Where OpenTSDB does what nobody would expect there is a
-//! switch in [`super::quirks`].
+//! Evaluation has no side effects; the engine reads the series. [`super::quirks`] has a switch for each surprising
+//! behaviour of OpenTSDB.
 
 mod arguments;
 pub mod arithmetic;

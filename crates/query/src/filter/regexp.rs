@@ -1,9 +1,8 @@
 //! Regular expressions in filters: Java's, as far as they can be matched in linear time.
 //!
-//! OpenTSDB hands the text to Java, which tries one way after the other, and with an expression such
-//! as `(a*)*b` and a long value that never ends. Here all ways are followed at once, so the time is
-//! the length of the expression times that of the value. What cannot be matched so is refused by name:
-//! look-ahead, look-behind, back references, possessive quantifiers, atomic groups. The length of an
+//! OpenTSDB uses Java's backtracking matcher, which does not terminate in practice for an expression such as `(a*)*b`
+//! and a long value. This matcher follows all alternatives at once, so its time is bounded by the length of the
+//! expression times that of the value. Syntax that cannot be matched this way is rejected by name: look-ahead, look-behind, back references, possessive quantifiers, atomic groups. The length of an
 //! expression, its depth and the size of what is made of it have limits.
 //!
 //! As in OpenTSDB an expression matches a value that *contains* a match; `^` and `$` hold the ends.

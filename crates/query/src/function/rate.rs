@@ -1,7 +1,7 @@
 //! Rates: the first derivative of one series, per second.
 //!
-//! Each point gives the difference from the one before, so the first gives nothing. It runs on each
-//! span before the spans of a group are merged, and after downsampling.
+//! Each point yields the difference from the previous one, so the first yields none. Rates are computed for each series
+//! after downsampling and before the series of a group are aggregated.
 //!
 //! Source: OpenTSDB 2.4, `RateSpan`, `RateOptions`.
 
@@ -128,11 +128,11 @@ mod tests {
     use super::*;
 
     fn rates(options: RateOptions, points: &[(i64, Number)]) -> Vec<(i64, f64)> {
-        let span: Points = points
+        let series: Points = points
             .iter()
             .map(|(seconds, value)| (seconds * 1000, *value))
             .collect();
-        let rates = Rater::new(options, None).apply(&span);
+        let rates = Rater::new(options, None).apply(&series);
         rates
             .iter()
             .map(|(time_ms, rate)| (time_ms / 1000, rate.as_f64()))
@@ -174,12 +174,12 @@ mod tests {
     #[test]
     fn the_first_rate_is_the_one_from_the_epoch() {
         let apply = |options: RateOptions, points: &[(i64, i64)]| {
-            let span: Points = ints(points)
+            let series: Points = ints(points)
                 .into_iter()
                 .map(|(s, value)| (s * 1000, value))
                 .collect();
             let mut rater = Rater::new(options, Some(0));
-            let points = rater.apply(&span);
+            let points = rater.apply(&series);
             let rates = points
                 .iter()
                 .map(|(time_ms, rate)| (time_ms / 1000, rate.as_f64()))
@@ -209,8 +209,8 @@ mod tests {
     /// read, and the rate between them is not shown: so it was seen.
     #[test]
     fn a_filled_window_in_front_takes_the_place_of_the_epoch() {
-        let span = [(10, 0), (20, 30), (30, 50)];
-        let points: Points = ints(&span)
+        let series = [(10, 0), (20, 30), (30, 50)];
+        let points: Points = ints(&series)
             .into_iter()
             .map(|(s, value)| (s * 1000, value))
             .collect();

@@ -26,13 +26,13 @@ const MAX_OUTPUTS: usize = 100;
 const MAX_OPERANDS: usize = 26;
 const MAX_NAME: usize = 100;
 
-/// What is asked.
+/// A parsed request.
 #[derive(Debug)]
-pub(super) struct Question {
+pub(super) struct ExpressionsQuery {
     pub(super) start_ms: i64,
     /// Inside.
     pub(super) end_ms: i64,
-    pub(super) inputs: Vec<Asked>,
+    pub(super) inputs: Vec<QueryInput>,
     pub(super) formulas: Vec<Formula>,
     pub(super) outputs: Vec<String>,
     pub(super) max_scanned_points: Option<u64>,
@@ -40,8 +40,8 @@ pub(super) struct Question {
     pub(super) skip_damaged_rows: bool,
 }
 
-impl Question {
-    /// The questions of all inputs, as if none was moved.
+impl ExpressionsQuery {
+    /// The sub-queries of all inputs, without their time shifts.
     pub(super) fn spec(&self) -> QuerySpec {
         QuerySpec {
             start_ms: self.start_ms,
@@ -58,15 +58,18 @@ impl Question {
 
 /// An input.
 #[derive(Debug)]
-pub(super) struct Asked {
+pub(super) struct QueryInput {
     pub(super) name: String,
     pub(super) query: SubQuery,
     pub(super) fill: Fill,
     pub(super) shift_ms: i64,
 }
 
-/// Reads a request.
-pub(super) fn question(request: &QueryExpressionsRequest, now_ms: i64) -> Result<Question, Status> {
+/// Parses a request.
+pub(super) fn expressions_query(
+    request: &QueryExpressionsRequest,
+    now_ms: i64,
+) -> Result<ExpressionsQuery, Status> {
     let (start_ms, stop_ms) = range("range", request.range.as_ref(), now_ms)?;
     if request.inputs.is_empty() || request.inputs.len() > MAX_INPUTS {
         return Err(count("inputs", request.inputs.len(), MAX_INPUTS));
@@ -100,7 +103,7 @@ pub(super) fn question(request: &QueryExpressionsRequest, now_ms: i64) -> Result
         Quirks::NONE
     };
     let inputs = request.inputs.iter().enumerate();
-    let inputs = inputs.map(|(index, input)| asked(&format!("inputs[{index}]"), input, start_ms));
+    let inputs = inputs.map(|(index, message)| input(&format!("inputs[{index}]"), message, start_ms));
     let inputs = inputs.collect::<Result<_, _>>()?;
     let expressions = request.expressions.iter().enumerate();
     let formulas = expressions.map(|(index, expression)| {
@@ -117,7 +120,7 @@ pub(super) fn question(request: &QueryExpressionsRequest, now_ms: i64) -> Result
     } else {
         request.outputs.clone()
     };
-    Ok(Question {
+    Ok(ExpressionsQuery {
         start_ms,
         end_ms: stop_ms - 1,
         inputs,
@@ -152,7 +155,7 @@ fn known_name(field: &str, name: &str, names: &HashSet<&str>) -> Result<(), Stat
     Err(invalid_field(field, rule))
 }
 
-fn asked(field: &str, input: &Input, start_ms: i64) -> Result<Asked, Status> {
+fn input(field: &str, input: &Input, start_ms: i64) -> Result<QueryInput, Status> {
     let query = input
         .query
         .as_ref()
@@ -169,7 +172,7 @@ fn asked(field: &str, input: &Input, start_ms: i64) -> Result<Asked, Status> {
             shift_ms
         }
     };
-    Ok(Asked {
+    Ok(QueryInput {
         name: input.name.clone(),
         query: sub_query(&format!("{field}.query"), query)?,
         fill: Fill::Scalar(input.fill),

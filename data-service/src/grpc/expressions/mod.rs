@@ -28,7 +28,7 @@ use oxtsdb_query::expression::{ExpressionError, Series, Work, run};
 use oxtsdb_query::language::time::now_ms;
 use oxtsdb_query::{Engine, QueryError, QuerySpec, Statistics};
 
-use convert::Question;
+use convert::ExpressionsQuery;
 
 type Messages = BoxStream<'static, Result<QueryExpressionsResponse, Status>>;
 
@@ -40,7 +40,7 @@ pub(super) async fn query_expressions(
     let started = Instant::now();
     let context = context_of(&request);
     let request = request.into_inner();
-    let query = convert::question(&request, now_ms())?;
+    let query = convert::expressions_query(&request, now_ms())?;
     let table = engine.storage().table.to_string();
     let spec = query.spec();
     let failed = |error: ExpressionError| of_expression(&error, &table);
@@ -72,7 +72,7 @@ type Outputs = Vec<(String, Vec<Series>)>;
 async fn evaluated(
     engine: &Engine,
     mut admitted: Admitted,
-    query: Question,
+    query: ExpressionsQuery,
     spec: &QuerySpec,
 ) -> Result<(Outputs, Statistics, Option<Held>), ExpressionError> {
     let (inputs, statistics, held) = read(engine, &query, spec, &mut admitted).await?;
@@ -122,7 +122,7 @@ fn copied(series: Option<&Outcome>, work: &mut Work<'_>) -> Result<Vec<Series>, 
 /// Reads the series of the inputs. Inputs with the same time shift run as one query.
 async fn read(
     engine: &Engine,
-    query: &Question,
+    query: &ExpressionsQuery,
     spec: &QuerySpec,
     admitted: &mut Admitted,
 ) -> Result<(Vec<Input>, Statistics, Held), QueryError> {
@@ -155,7 +155,7 @@ async fn read(
         total.add_read(part.statistics);
     }
     let inputs = query.inputs.iter().zip(found).zip(query_tags);
-    let input = |((input, series), query_tags): ((&convert::Asked, _), _)| Input {
+    let input = |((input, series), query_tags): ((&convert::QueryInput, _), _)| Input {
         name: input.name.clone(),
         fill: input.fill,
         query_tags,

@@ -1,4 +1,4 @@
-//! From a call and the series of its questions to its series.
+//! Evaluates a call over the series of its sub-queries.
 
 use std::collections::BTreeSet;
 
@@ -96,8 +96,8 @@ fn shown(call: &Call) -> String {
         Argument::Query(..) | Argument::Text(_) => None,
     });
     let metrics = call.arguments.iter().filter_map(|argument| match argument {
-        Argument::Query(_, question) => {
-            let without_tags = question.split('{').next().unwrap_or_default();
+        Argument::Query(_, sub_query) => {
+            let without_tags = sub_query.split('{').next().unwrap_or_default();
             without_tags.rsplit(':').next().map(str::to_owned)
         }
         Argument::Call(_) | Argument::Text(_) => None,

@@ -1,7 +1,7 @@
 //! Expressions in the form of calls: `scale(sum(sum:1m-avg:a{host=*},sum:1m-avg:b{host=*}),100)`.
 //!
-//! Operands come first: calls, and questions as `/api/query` has them in `m`, less what needs other
-//! characters than names have (filter functions, for example). Texts and numbers come behind them.
+//! Operands come first: calls, and sub-queries in the form of `m` of `/api/query`, without syntax that needs other
+//! characters than names (filter functions, for example). Strings and numbers follow.
 //!
 //! [`NamedFunction`] lists the functions. Errors are OpenTSDB's.
 //!
@@ -29,7 +29,7 @@ pub struct Call {
 #[derive(Clone, Debug, PartialEq)]
 enum Argument {
     Call(Call),
-    /// A question: its place among those of the request's expressions, and its text.
+    /// A sub-query: its index among those of the request, and its text.
     Query(usize, String),
     Text(String),
 }
