@@ -14,7 +14,7 @@ use oxtsdb_tests::refusal;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use crate::support::{ANSWERED, BOUND, MOST_BYTES, Target};
+use crate::support::{BESIDE_QUERIES, MOST_BYTES, RESPONSE_TIMEOUT, Target};
 
 /// 200,000 points in thousands of rows, which take several steps of a scan.
 fn many() -> Load {
@@ -23,17 +23,6 @@ fn many() -> Load {
         ..Load::new("many.queries", 200, 1000)
     }
 }
-
-/// Requests that must be served under any load of queries. Small queries compete with the large ones; they have
-/// a test of their own.
-const ALWAYS: [Kind; 6] = [
-    Kind::Version,
-    Kind::Suggest,
-    Kind::Put,
-    Kind::Write,
-    Kind::Health,
-    Kind::ListQueries,
-];
 
 /// Sends `count` concurrent queries over HTTP; returns the count of each status. Every query gets a
 /// whole response or a typed rejection.
@@ -45,9 +34,9 @@ async fn concurrently(target: &Target, path: &str, count: usize) -> anyhow::Resu
         let (path, address) = (Arc::clone(&path), target.tsdb.http_address());
         queries.spawn(async move {
             let exchange = async { RawHttp::connect(address).await?.get(&path).await };
-            let response = timeout(ANSWERED, exchange)
+            let response = timeout(RESPONSE_TIMEOUT, exchange)
                 .await
-                .with_context(|| format!("no response within {ANSWERED:?}"))??;
+                .with_context(|| format!("no response within {RESPONSE_TIMEOUT:?}"))??;
             if response.status == 200 {
                 // Not parsed: a debug build takes seconds for it, in which the bystander waits.
                 let is_whole = response.body.starts_with(b"[{") && response.body.ends_with(b"}}]");
@@ -80,11 +69,10 @@ async fn serves_or_rejects_hundreds_of_concurrent_queries() -> anyhow::Result<()
     let mut target = Target::start().await?;
     let load = many();
     load.write(&target.tsdb).await?;
-    let bystander = Bystander::start_with(&target.tsdb, &ALWAYS).await?;
+    let bystander = Bystander::start_with(&target.tsdb, &BESIDE_QUERIES).await?;
     let statuses = concurrently(&target, &load.path("sum"), 320).await?;
     ensure!(statuses.contains_key(&200), "no query was served");
-    bystander.finish(BOUND).await?;
-    target.check_unharmed().await
+    target.check_with(bystander).await
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -92,7 +80,7 @@ async fn serves_or_rejects_hundreds_of_concurrent_grpc_queries() -> anyhow::Resu
     let mut target = Target::start().await?;
     let load = many();
     load.write(&target.tsdb).await?;
-    let bystander = Bystander::start_with(&target.tsdb, &ALWAYS).await?;
+    let bystander = Bystander::start_with(&target.tsdb, &BESIDE_QUERIES).await?;
     let (start, end) = load.seconds();
     let mut queries = JoinSet::new();
     for _ in 0..320 {
@@ -108,7 +96,7 @@ async fn serves_or_rejects_hundreds_of_concurrent_grpc_queries() -> anyhow::Resu
                 while frames.message().await?.is_some() {}
                 Ok::<_, tonic::Status>(())
             };
-            match timeout(ANSWERED, query).await.context("no response")? {
+            match timeout(RESPONSE_TIMEOUT, query).await.context("no response")? {
                 Ok(()) => Ok(true),
                 Err(status) => refusal::check_status(&status).map(|()| false),
             }
@@ -120,8 +108,7 @@ async fn serves_or_rejects_hundreds_of_concurrent_grpc_queries() -> anyhow::Resu
     }
     println!("  {served} served, {rejected} rejected");
     ensure!(served > 0, "no query was served");
-    bystander.finish(BOUND).await?;
-    target.check_unharmed().await
+    target.check_with(bystander).await
 }
 
 /// While one client has more queries than may run, small queries of another are served.
@@ -132,8 +119,7 @@ async fn queries_are_fair_between_clients() -> anyhow::Result<()> {
     load.write(&target.tsdb).await?;
     let bystander = Bystander::start_with(&target.tsdb, &[Kind::Query]).await?;
     concurrently(&target, &load.path("sum"), 64).await?;
-    bystander.finish(BOUND).await?;
-    target.check_unharmed().await
+    target.check_with(bystander).await
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -142,13 +128,12 @@ async fn concurrent_large_queries_stay_within_the_memory_limit() -> anyhow::Resu
     let load = Load::new("large.queries", 300, 4000);
     load.write(&target.tsdb).await?;
     println!("  {} points", load.total());
-    let bystander = Bystander::start_with(&target.tsdb, &ALWAYS).await?;
+    let bystander = Bystander::start_with(&target.tsdb, &BESIDE_QUERIES).await?;
     let alone = target.get(&load.path("sum")).await?;
     ensure!(alone.status == 200, "a query alone: {alone:?}");
     let statuses = concurrently(&target, &load.path("sum"), 16).await?;
     ensure!(statuses.contains_key(&200), "no query was served");
     // The whole metric as JSON, for each of them: more than the memory of all queries.
     concurrently(&target, &load.path("none"), 16).await?;
-    bystander.finish(BOUND).await?;
-    target.check_unharmed().await
+    target.check_with(bystander).await
 }

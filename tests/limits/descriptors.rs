@@ -10,7 +10,7 @@ use oxtsdb_tests::crowd::{Crowd, raise_descriptor_limit};
 use oxtsdb_tests::load::Load;
 use tokio::time::timeout;
 
-use crate::support::{ANSWERED, BOUND, Target, limited};
+use crate::support::{BOUND, RESPONSE_TIMEOUT, Target, limited};
 
 /// Time limit for SIGTERM, independent of clients.
 const STOPPED: Duration = Duration::from_secs(5);
@@ -51,13 +51,13 @@ async fn writes_succeed_while_connections_take_all_descriptors() -> anyhow::Resu
     let mut written = 0;
     while newest_segment(target.tsdb.data_dir())? < before + SEGMENTS {
         load.metric = format!("rows.{written}");
-        timeout(ANSWERED, load.write_with(&client))
+        timeout(RESPONSE_TIMEOUT, load.write_with(&client))
             .await
             .context("writes hang")?
             .context("a write fails while connections take all descriptors")?;
         written += load.total();
         ensure!(
-            begun.elapsed() < 3 * ANSWERED,
+            begun.elapsed() < 3 * RESPONSE_TIMEOUT,
             "no new segment after {written} rows"
         );
     }
@@ -83,8 +83,7 @@ async fn closes_idle_http_and_telnet_connections_for_new_ones() -> anyhow::Resul
     let bystander = Bystander::start(&target.tsdb).await?;
     tokio::time::sleep(Duration::from_secs(2)).await;
     println!("  {} idle connections are left", crowd.open());
-    bystander.finish(BOUND).await?;
-    target.check_unharmed().await?;
+    target.check_with(bystander).await?;
     stops_in_time(&mut target).await?;
     drop(crowd);
     Ok(())
@@ -100,8 +99,7 @@ async fn closes_idle_grpc_connections_for_new_ones() -> anyhow::Result<()> {
     let bystander = Bystander::start(&target.tsdb).await?;
     tokio::time::sleep(Duration::from_secs(2)).await;
     println!("  {} idle connections are left", crowd.open());
-    bystander.finish(BOUND).await?;
-    target.check_unharmed().await?;
+    target.check_with(bystander).await?;
     stops_in_time(&mut target).await?;
     drop(crowd);
     Ok(())

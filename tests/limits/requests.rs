@@ -13,7 +13,7 @@ use oxtsdb_tests::refusal;
 use tokio::time::timeout;
 use tonic::Code;
 
-use crate::support::{ANSWERED, BOUND, MOST_BYTES, Target};
+use crate::support::{MOST_BYTES, RESPONSE_TIMEOUT, Target};
 
 /// Bytes of a request: a little less than the limit of 16 MiB.
 const BYTES: usize = (16 << 20) - 1024;
@@ -70,7 +70,7 @@ async fn grpc_rejects_millions_of_empty_elements() -> anyhow::Result<()> {
             async move {
                 let channel = RawChannel::connect(address).await?;
                 let call = raw_grpc::call(channel, RawChannel::origin(address)?, path, message);
-                anyhow::Ok(timeout(ANSWERED, call).await.context("no response")?)
+                anyhow::Ok(timeout(RESPONSE_TIMEOUT, call).await.context("no response")?)
             }
         });
         for response in join_all(calls).await {
@@ -92,8 +92,7 @@ async fn grpc_rejects_millions_of_empty_elements() -> anyhow::Result<()> {
         println!("  {:.1} s: {what} of {path}", begun.elapsed().as_secs_f64());
         target.memory.check_below(MOST_BYTES).context(what)?;
     }
-    bystander.finish(BOUND).await?;
-    target.check_unharmed().await
+    target.check_with(bystander).await
 }
 
 /// JSON whose last array is filled with elements.
@@ -148,6 +147,5 @@ async fn http_rejects_millions_of_empty_elements() -> anyhow::Result<()> {
         println!("  {:.1} s: {}", begun.elapsed().as_secs_f64(), context());
         target.memory.check_below(MOST_BYTES).with_context(context)?;
     }
-    bystander.finish(BOUND).await?;
-    target.check_unharmed().await
+    target.check_with(bystander).await
 }

@@ -7,7 +7,7 @@ use oxtsdb_proto::data::v1::data_service_client::DataServiceClient;
 use oxtsdb_proto::data::v1::scan_rows_request::Source;
 use oxtsdb_proto::data::v1::sub_query::MetricSource;
 use oxtsdb_proto::data::v1::{AggregateFunction, CellView, QueryRequest, ScanRowsRequest};
-use oxtsdb_tests::bystander::{Bystander, Kind};
+use oxtsdb_tests::bystander::Bystander;
 use oxtsdb_tests::load::Load;
 use oxtsdb_tests::raw_grpc::RawChannel;
 use oxtsdb_tests::raw_http::RawHttp;
@@ -17,25 +17,15 @@ use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
-use tonic::{Code, Status, Streaming};
+use tonic::{Code, Response, Status, Streaming};
 
-use crate::support::{BOUND, LIMIT_MIB, MOST_BYTES, Target, limited, new_flag};
+use crate::support::{BESIDE_QUERIES, BOUND, LIMIT_MIB, MOST_BYTES, Target, limited, new_flag};
 
 /// The server disconnects a client that reads nothing for this long.
 const CUT_OFF_SECONDS: u64 = 3;
 
 /// How long gRPC streams stay unread: several times as long.
 const UNREAD: Duration = Duration::from_secs(4 * CUT_OFF_SECONDS);
-
-/// Requests that must be served meanwhile; queries compete with the attackers' and have a test of their own.
-const ALWAYS: [Kind; 6] = [
-    Kind::Version,
-    Kind::Suggest,
-    Kind::Put,
-    Kind::Write,
-    Kind::Health,
-    Kind::ListQueries,
-];
 
 fn impatient() -> Options {
     limited().flags(new_flag("--client-timeout-seconds", CUT_OFF_SECONDS))
@@ -65,7 +55,7 @@ async fn disconnects_http_readers_of_a_byte_a_second() -> anyhow::Result<()> {
             }
         });
     }
-    let bystander = Bystander::start_with(&target.tsdb, &ALWAYS).await?;
+    let bystander = Bystander::start_with(&target.tsdb, &BESIDE_QUERIES).await?;
     target.no_query_is_left().await?;
     bystander.finish(BOUND).await?;
     // The readers continue; the server has closed their connections.
@@ -100,6 +90,24 @@ async fn slow_client(target: &Target) -> anyhow::Result<DataServiceClient<RawCha
         channel,
         RawChannel::origin(address)?,
     ))
+}
+
+/// Begins up to `count` streams; the server may reject calls. Nothing of the streams is read.
+async fn begin_streams<T>(
+    count: usize,
+    mut call: impl AsyncFnMut() -> Result<Response<Streaming<T>>, Status>,
+) -> anyhow::Result<Vec<Streaming<T>>> {
+    let mut streams = Vec::new();
+    for _ in 0..count {
+        match timeout(UNREAD, call()).await {
+            Ok(Ok(response)) => streams.push(response.into_inner()),
+            Ok(Err(status)) => refusal::check_status(&status)?,
+            Err(_elapsed) => anyhow::bail!("a call neither started nor failed within {UNREAD:?}"),
+        }
+    }
+    println!("  {} streams have begun", streams.len());
+    ensure!(!streams.is_empty());
+    Ok(streams)
 }
 
 /// Reads the rest of streams, none of which may be complete. Returns their count.
@@ -140,18 +148,9 @@ async fn disconnects_unread_query_streams() -> anyhow::Result<()> {
         queries: vec![sub_query(&load.metric, AggregateFunction::None)],
         ..QueryRequest::default()
     };
-    let bystander = Bystander::start_with(&target.tsdb, &ALWAYS).await?;
+    let bystander = Bystander::start_with(&target.tsdb, &BESIDE_QUERIES).await?;
     let mut client = slow_client(&target).await?;
-    let mut streams = Vec::new();
-    for _ in 0..93 {
-        match timeout(UNREAD, client.query(request.clone())).await {
-            Ok(Ok(response)) => streams.push(response.into_inner()),
-            Ok(Err(status)) => refusal::check_status(&status)?,
-            Err(_elapsed) => anyhow::bail!("a call neither started nor failed within {UNREAD:?}"),
-        }
-    }
-    println!("  {} streams have begun", streams.len());
-    ensure!(!streams.is_empty());
+    let streams = begin_streams(93, async || client.query(request.clone()).await).await?;
     target.no_query_is_left().await?;
     bystander.finish(BOUND).await?;
     all_are_disconnected(streams).await?;
@@ -170,18 +169,9 @@ async fn disconnects_unread_scan_streams() -> anyhow::Result<()> {
         view: CellView::Full.into(),
         ..ScanRowsRequest::default()
     };
-    let bystander = Bystander::start_with(&target.tsdb, &ALWAYS).await?;
+    let bystander = Bystander::start_with(&target.tsdb, &BESIDE_QUERIES).await?;
     let mut client = slow_client(&target).await?;
-    let mut streams = Vec::new();
-    for _ in 0..30 {
-        match timeout(UNREAD, client.scan_rows(request.clone())).await {
-            Ok(Ok(response)) => streams.push(response.into_inner()),
-            Ok(Err(status)) => refusal::check_status(&status)?,
-            Err(_elapsed) => anyhow::bail!("a call neither started nor failed within {UNREAD:?}"),
-        }
-    }
-    println!("  {} streams have begun", streams.len());
-    ensure!(!streams.is_empty());
+    let streams = begin_streams(30, async || client.scan_rows(request.clone()).await).await?;
     sleep(UNREAD).await;
     target.memory.check_below(MOST_BYTES)?;
     bystander.finish(BOUND).await?;

@@ -24,24 +24,24 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep, timeout};
 use tonic::transport::Channel;
 
-use crate::support::{ANSWERED, LIMIT_MIB, MOST_BYTES, Target, limited, new_flag};
+use crate::support::{LIMIT_MIB, MOST_BYTES, RESPONSE_TIMEOUT, Target, limited, new_flag};
 use oxtsdb_tests::write_requests::columns_request;
 
 /// Points of a write.
 const WRITE_POINTS: usize = 1000;
 /// Writers of their own connection each.
 const WRITERS: usize = 4;
-/// Queries at a time whose throughput is the yardstick.
+/// Concurrent queries whose throughput is the reference.
 const FEW: usize = 8;
-/// Between two requests of an active connection.
+/// Pause between two requests of an active connection.
 const ACTIVE_PAUSE: Duration = Duration::from_secs(2);
 
-/// How much is done.
+/// Extent of the test.
 struct Size {
     connections: usize,
     queries: usize,
     lasts: Duration,
-    /// Each of the measurements before.
+    /// Duration of each preceding measurement.
     measured: Duration,
     load: Load,
     memory_bytes: u64,
@@ -94,29 +94,29 @@ impl Times {
         self.0.lock().await.push(time);
     }
 
-    /// The time that so many of a hundred stayed within.
+    /// The time within which this percentage of requests completed.
     async fn percentile(&self, percent: usize) -> Duration {
         let mut times = self.0.lock().await;
         times.sort_unstable();
-        let place = times.len().saturating_sub(1) * percent / 100;
-        times.get(place).copied().unwrap_or_default()
+        let index = times.len().saturating_sub(1) * percent / 100;
+        times.get(index).copied().unwrap_or_default()
     }
 }
 
-/// What became of requests.
+/// Outcomes of requests.
 #[derive(Debug, Default)]
 struct Counts {
-    answered: AtomicUsize,
+    served: AtomicUsize,
     rejected: AtomicUsize,
     without_response: AtomicUsize,
     first_failure: Mutex<Option<String>>,
 }
 
 impl Counts {
-    /// Counts an outcome: true for answered, false for a typed refusal.
+    /// Counts an outcome: true for a response, false for a typed rejection.
     async fn add(&self, outcome: anyhow::Result<bool>) {
         let count = match outcome {
-            Ok(true) => &self.answered,
+            Ok(true) => &self.served,
             Ok(false) => &self.rejected,
             Err(error) => {
                 self.first_failure
@@ -134,7 +134,7 @@ impl Counts {
         let without_response = count(&self.without_response);
         println!(
             "  {what}: {} served, {} rejected, {without_response} without response",
-            count(&self.answered),
+            count(&self.served),
             count(&self.rejected)
         );
         let failure = self.first_failure.lock().await;
@@ -147,7 +147,7 @@ impl Counts {
     }
 }
 
-/// What all clients of a phase share.
+/// State that all clients of a phase share.
 #[derive(Debug, Default)]
 struct Phase {
     ends: AtomicBool,
@@ -194,7 +194,7 @@ fn write_request(number: u64) -> anyhow::Result<WriteColumnsRequest> {
 
 async fn write(client: &mut DataServiceClient<Channel>, phase: &Phase) -> anyhow::Result<bool> {
     let request = write_request(phase.next_write.fetch_add(1, Ordering::Relaxed))?;
-    match timeout(ANSWERED, client.write_columns(request))
+    match timeout(RESPONSE_TIMEOUT, client.write_columns(request))
         .await
         .context("a write hangs")?
     {
@@ -207,7 +207,7 @@ async fn write(client: &mut DataServiceClient<Channel>, phase: &Phase) -> anyhow
     }
 }
 
-/// Writes as fast as it goes, or each writer a request in so much time.
+/// Writes at the maximum rate, or a request per `pace`.
 async fn keep_writing(client: DataServiceClient<Channel>, phase: Arc<Phase>, pace: Option<Duration>) {
     let mut client = client;
     let mut ticks = interval(pace.unwrap_or(Duration::from_millis(1)));
@@ -239,7 +239,10 @@ async fn query(target: &Clients, number: usize) -> anyhow::Result<bool> {
             while frames.message().await?.is_some() {}
             Ok::<_, tonic::Status>(())
         };
-        return match timeout(ANSWERED, outcome).await.context("a query hangs")? {
+        return match timeout(RESPONSE_TIMEOUT, outcome)
+            .await
+            .context("a query hangs")?
+        {
             Ok(()) => Ok(true),
             Err(status) => refusal::check_status(&status).map(|()| false),
         };
@@ -252,12 +255,14 @@ async fn query(target: &Clients, number: usize) -> anyhow::Result<bool> {
         _ => format!("{}%7Bhost=host{:05}%7D", load.path("sum"), number % load.series),
     };
     let exchange = async { RawHttp::connect(target.http).await?.get(&path).await };
-    let answer = timeout(ANSWERED, exchange).await.context("a query hangs")??;
-    if answer.status == 200 {
-        ensure!(answer.json()?[0]["dps"].is_object(), "an empty response");
+    let response = timeout(RESPONSE_TIMEOUT, exchange)
+        .await
+        .context("a query hangs")??;
+    if response.status == 200 {
+        ensure!(response.json()?[0]["dps"].is_object(), "an empty response");
         return Ok(true);
     }
-    refusal::check_response(&answer)?;
+    refusal::check_response(&response)?;
     Ok(false)
 }
 
@@ -282,17 +287,17 @@ async fn keep_querying(clients: Clients, phase: Arc<Phase>, first: usize) {
     }
 }
 
-/// A connection that stays, and is used now and then.
+/// Uses one connection for a request from time to time.
 async fn keep_active(http: std::net::SocketAddr, phase: Arc<Phase>) {
     let Ok(mut connection) = RawHttp::connect(http).await else {
         let outcome = Err(anyhow::anyhow!("an active connection is not accepted"));
         return phase.others.add(outcome).await;
     };
     while phase.runs() {
-        let outcome = timeout(ANSWERED, connection.get("/api/version")).await;
+        let outcome = timeout(RESPONSE_TIMEOUT, connection.get("/api/version")).await;
         let outcome = match outcome {
-            Ok(Ok(answer)) if answer.status == 200 => Ok(true),
-            Ok(Ok(answer)) => refusal::check_response(&answer).map(|()| false),
+            Ok(Ok(response)) if response.status == 200 => Ok(true),
+            Ok(Ok(response)) => refusal::check_response(&response).map(|()| false),
             Ok(Err(error)) => Err(error),
             Err(_elapsed) => Err(anyhow::anyhow!("/api/version hangs")),
         };
@@ -312,7 +317,7 @@ async fn run(phase: &Arc<Phase>, mut clients: JoinSet<()>, time: Duration) -> an
     Ok(begun.elapsed())
 }
 
-/// So many requests, per second.
+/// Requests per second.
 fn rate(count: &AtomicUsize, time: Duration) -> f64 {
     f64::from(u32::try_from(count.load(Ordering::Relaxed)).unwrap_or(u32::MAX)) / time.as_secs_f64()
 }
@@ -342,7 +347,7 @@ async fn a_crowd_of_clients_is_served_within_the_limits() -> anyhow::Result<()> 
     let phase = Arc::new(Phase::default());
     let time = run(&phase, writers(&phase, None), size.measured).await?;
     phase.writes.report("writes as fast as possible").await?;
-    let peak = rate(&phase.writes.answered, time);
+    let peak = rate(&phase.writes.served, time);
     // Half of it, by all writers together.
     let pace = Duration::from_secs_f64(2.0 / peak * f64::from(u32::try_from(WRITERS)?));
     let phase = Arc::new(Phase::default());
@@ -361,7 +366,7 @@ async fn a_crowd_of_clients_is_served_within_the_limits() -> anyhow::Result<()> 
     }
     let time = run(&phase, tasks, size.measured).await?;
     phase.queries.report("queries, 8 at a time").await?;
-    let few = rate(&phase.queries.answered, time);
+    let few = rate(&phase.queries.served, time);
 
     // Everything at once.
     let phase = Arc::new(Phase::default());
@@ -375,7 +380,7 @@ async fn a_crowd_of_clients_is_served_within_the_limits() -> anyhow::Result<()> 
         tasks.spawn(keep_querying(clients.clone(), Arc::clone(&phase), number));
     }
     let time = run(&phase, tasks, size.lasts).await?;
-    let many = rate(&phase.queries.answered, time);
+    let many = rate(&phase.queries.served, time);
     let busy = (
         phase.write_times.percentile(50).await,
         phase.write_times.percentile(99).await,
@@ -407,8 +412,8 @@ async fn a_crowd_of_clients_is_served_within_the_limits() -> anyhow::Result<()> 
     phase.queries.report("queries").await?;
     phase.others.report("requests of active connections").await?;
     ensure!(
-        phase.queries.answered.load(Ordering::Relaxed) > 0,
-        "no query was answered"
+        phase.queries.served.load(Ordering::Relaxed) > 0,
+        "no query was served"
     );
     target.memory.check_below(size.memory_bytes)?;
     if size.is_full {

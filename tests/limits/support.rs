@@ -1,9 +1,10 @@
-//! A server under attack, and what must hold before and after.
+//! A server under attack, and the checks before and after.
 
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
 use oxtsdb_proto::data::v1::ListQueriesRequest;
+use oxtsdb_tests::bystander::{Bystander, Kind};
 use oxtsdb_tests::health::{DATA_SERVICE, check_serving};
 use oxtsdb_tests::memory::MemoryWatch;
 use oxtsdb_tests::raw_http::{RawHttp, RawResponse};
@@ -16,14 +17,25 @@ use tokio::time::timeout;
 /// The server's memory limit.
 pub(crate) const LIMIT_MIB: u64 = 768;
 
-/// What its resident memory may be at most: the limit + 20 %.
+/// The bound of its resident memory: the limit + 20 %.
 pub(crate) const MOST_BYTES: u64 = (LIMIT_MIB << 20) * 6 / 5;
 
 /// Within this time other clients' small requests are served.
 pub(crate) const BOUND: Duration = Duration::from_secs(5);
 
 /// Within this time an attacker's request must be served or rejected.
-pub(crate) const ANSWERED: Duration = Duration::from_secs(60);
+pub(crate) const RESPONSE_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Requests that must be served beside any load of queries. Small queries compete with large ones; they have a
+/// test of their own.
+pub(crate) const BESIDE_QUERIES: [Kind; 6] = [
+    Kind::Version,
+    Kind::Suggest,
+    Kind::Put,
+    Kind::Write,
+    Kind::Health,
+    Kind::ListQueries,
+];
 
 /// The tests measure time, so they take turns.
 static TURN: Mutex<()> = Mutex::const_new(());
@@ -72,9 +84,9 @@ impl Target {
     /// Sends a GET request on a connection of its own; fails if no response comes.
     pub(crate) async fn get(&self, path: &str) -> anyhow::Result<RawResponse> {
         let exchange = async { RawHttp::connect(self.tsdb.http_address()).await?.get(path).await };
-        timeout(ANSWERED, exchange)
+        timeout(RESPONSE_TIMEOUT, exchange)
             .await
-            .with_context(|| format!("no response to {path} within {ANSWERED:?}"))?
+            .with_context(|| format!("no response to {path} within {RESPONSE_TIMEOUT:?}"))?
     }
 
     /// Sends JSON in a POST request on a connection of its own; fails if no response comes.
@@ -83,12 +95,18 @@ impl Target {
             let mut connection = RawHttp::connect(self.tsdb.http_address()).await?;
             connection.post(path, body).await
         };
-        timeout(ANSWERED, exchange)
+        timeout(RESPONSE_TIMEOUT, exchange)
             .await
-            .with_context(|| format!("no response to {path} within {ANSWERED:?}"))?
+            .with_context(|| format!("no response to {path} within {RESPONSE_TIMEOUT:?}"))?
     }
 
-    /// Fails unless the server runs, kept to its memory, has no query left, and serves small requests.
+    /// Stops the bystander, all of whose requests must have been served within [`BOUND`], then checks the server.
+    pub(crate) async fn check_with(&mut self, bystander: Bystander) -> anyhow::Result<()> {
+        bystander.finish(BOUND).await?;
+        self.check_unharmed().await
+    }
+
+    /// Checks that the server runs within its memory, has no running query, and serves small requests.
     pub(crate) async fn check_unharmed(&mut self) -> anyhow::Result<()> {
         self.tsdb.process().check_running()?;
         println!("  peak memory {} MiB", self.memory.peak() >> 20);
@@ -128,8 +146,8 @@ pub(crate) async fn works(tsdb: &Tsdb) -> anyhow::Result<()> {
     let put = async {
         let body = sample.to_json().to_string();
         let mut connection = RawHttp::connect(tsdb.http_address()).await?;
-        let answer = connection.post("/api/put", body.as_bytes()).await?;
-        ensure!(answer.status == 204, "{answer:?}");
+        let response = connection.post("/api/put", body.as_bytes()).await?;
+        ensure!(response.status == 204, "{response:?}");
         Ok(())
     };
     timeout(BOUND, put).await.context("/api/put takes too long")??;
@@ -143,11 +161,11 @@ pub(crate) async fn works(tsdb: &Tsdb) -> anyhow::Result<()> {
         let second = time_ms / 1000;
         let path = format!("/api/query?start={second}&end={}&m=sum:works", second + 10);
         let mut connection = RawHttp::connect(tsdb.http_address()).await?;
-        let answer = connection.get(&path).await?;
-        let json = answer.json()?;
-        ensure!(json[0]["dps"][second.to_string()] == 7, "{answer:?}");
-        let answer = connection.get("/api/suggest?type=metrics&q=works").await?;
-        ensure!(answer.json()?[0] == "works", "{answer:?}");
+        let response = connection.get(&path).await?;
+        let json = response.json()?;
+        ensure!(json[0]["dps"][second.to_string()] == 7, "{response:?}");
+        let response = connection.get("/api/suggest?type=metrics&q=works").await?;
+        ensure!(response.json()?[0] == "works", "{response:?}");
         ensure!(connection.get("/api/version").await?.status == 200);
         Ok(())
     };

@@ -13,11 +13,26 @@ use oxtsdb_tests::refusal;
 use serde_json::json;
 use tokio::time::{Instant, timeout};
 
-use crate::support::{ANSWERED, BOUND, Target};
+use crate::support::{MOST_BYTES, RESPONSE_TIMEOUT, Target};
 
 const KNOWN: &str = "windows.known";
 const METRICS: [&str; 2] = ["windows.unknown", KNOWN];
 const INTERVALS: [&str; 3] = ["1ms", "1s", "1sc"];
+
+/// Each metric with each interval.
+fn cases() -> impl Iterator<Item = (&'static str, &'static str)> {
+    METRICS
+        .into_iter()
+        .flat_map(|metric| INTERVALS.map(|interval| (metric, interval)))
+}
+
+/// Checks that a call was rejected for its windows, or because its metric is unknown.
+fn check_rejected(metric: &str, status: &tonic::Status) -> anyhow::Result<()> {
+    if metric != KNOWN && status.code() == tonic::Code::NotFound {
+        return Ok(());
+    }
+    refusal::check_status(status)
+}
 
 async fn target() -> anyhow::Result<Target> {
     let target = Target::start().await?;
@@ -29,30 +44,24 @@ async fn target() -> anyhow::Result<Target> {
 async fn http_rejects_billions_of_windows() -> anyhow::Result<()> {
     let mut target = target().await?;
     let bystander = Bystander::start(&target.tsdb).await?;
-    for metric in METRICS {
-        for interval in INTERVALS {
-            let path = format!("/api/query?start=0&m=sum:{interval}-sum-zero:{metric}");
-            let got = target.get(&path).await?;
-            let body = json!({"start": 0, "queries": [
-                {"aggregator": "sum", "metric": metric, "downsample": format!("{interval}-sum-zero")}
-            ]});
-            let posted = target.post("/api/query", body.to_string().as_bytes()).await?;
-            for response in [got, posted] {
-                target
-                    .memory
-                    .check_below(crate::support::MOST_BYTES)
-                    .context(path.clone())?;
-                // The unknown metric may be reported first.
-                if metric == KNOWN || !response.text().contains("No such name") {
-                    refusal::check_response(&response).context(path.clone())?;
-                } else {
-                    ensure!(response.status == 400, "{path}: {response:?}");
-                }
+    for (metric, interval) in cases() {
+        let path = format!("/api/query?start=0&m=sum:{interval}-sum-zero:{metric}");
+        let got = target.get(&path).await?;
+        let body = json!({"start": 0, "queries": [
+            {"aggregator": "sum", "metric": metric, "downsample": format!("{interval}-sum-zero")}
+        ]});
+        let posted = target.post("/api/query", body.to_string().as_bytes()).await?;
+        for response in [got, posted] {
+            target.memory.check_below(MOST_BYTES).context(path.clone())?;
+            // The unknown metric may be reported first.
+            if metric == KNOWN || !response.text().contains("No such name") {
+                refusal::check_response(&response).context(path.clone())?;
+            } else {
+                ensure!(response.status == 400, "{path}: {response:?}");
             }
         }
     }
-    bystander.finish(BOUND).await?;
-    target.check_unharmed().await
+    target.check_with(bystander).await
 }
 
 /// Billions of windows.
@@ -87,69 +96,55 @@ fn request(metric: &str, interval: &str) -> QueryRequest {
 async fn grpc_rejects_billions_of_windows_or_streams_them() -> anyhow::Result<()> {
     let mut target = target().await?;
     let bystander = Bystander::start(&target.tsdb).await?;
-    for metric in METRICS {
-        for interval in INTERVALS {
-            let what = || format!("{metric} {interval}");
-            let query = async {
-                let mut frames = target
-                    .tsdb
-                    .data()
-                    .query(request(metric, interval))
-                    .await?
-                    .into_inner();
-                let end = Instant::now() + Duration::from_secs(1);
-                while Instant::now() < end && frames.message().await?.is_some() {}
-                Ok::<_, tonic::Status>(())
-            };
-            match timeout(ANSWERED, query).await.with_context(what)? {
-                Ok(()) => {}
-                Err(status) if metric != KNOWN && status.code() == tonic::Code::NotFound => {}
-                Err(status) => refusal::check_status(&status).with_context(what)?,
-            }
-            target
-                .memory
-                .check_below(crate::support::MOST_BYTES)
-                .with_context(what)?;
-            target.no_query_is_left().await?;
+    for (metric, interval) in cases() {
+        let what = || format!("{metric} {interval}");
+        let query = async {
+            let mut frames = target
+                .tsdb
+                .data()
+                .query(request(metric, interval))
+                .await?
+                .into_inner();
+            let end = Instant::now() + Duration::from_secs(1);
+            while Instant::now() < end && frames.message().await?.is_some() {}
+            Ok::<_, tonic::Status>(())
+        };
+        match timeout(RESPONSE_TIMEOUT, query).await.with_context(what)? {
+            Ok(()) => {}
+            Err(status) => check_rejected(metric, &status).with_context(what)?,
         }
+        target.memory.check_below(MOST_BYTES).with_context(what)?;
+        target.no_query_is_left().await?;
     }
-    bystander.finish(BOUND).await?;
-    target.check_unharmed().await
+    target.check_with(bystander).await
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn explain_counts_billions_of_windows() -> anyhow::Result<()> {
     let mut target = target().await?;
     let bystander = Bystander::start(&target.tsdb).await?;
-    for metric in METRICS {
-        for interval in INTERVALS {
-            let what = || format!("{metric} {interval}");
-            let request = ExplainRequest {
-                query: Some(request(metric, interval)),
-            };
-            let mut client = target.tsdb.data();
-            match timeout(ANSWERED, client.explain(request))
-                .await
-                .with_context(what)?
-            {
-                Ok(response) => {
-                    let plan = response
-                        .into_inner()
-                        .plans
-                        .into_iter()
-                        .next()
-                        .with_context(what)?;
-                    ensure!(plan.filled_intervals > 4_000_000_000, "{plan:?}");
-                }
-                Err(status) if metric != KNOWN && status.code() == tonic::Code::NotFound => {}
-                Err(status) => refusal::check_status(&status).with_context(what)?,
+    for (metric, interval) in cases() {
+        let what = || format!("{metric} {interval}");
+        let request = ExplainRequest {
+            query: Some(request(metric, interval)),
+        };
+        let mut client = target.tsdb.data();
+        match timeout(RESPONSE_TIMEOUT, client.explain(request))
+            .await
+            .with_context(what)?
+        {
+            Ok(response) => {
+                let plan = response
+                    .into_inner()
+                    .plans
+                    .into_iter()
+                    .next()
+                    .with_context(what)?;
+                ensure!(plan.filled_intervals > 4_000_000_000, "{plan:?}");
             }
-            target
-                .memory
-                .check_below(crate::support::MOST_BYTES)
-                .with_context(what)?;
+            Err(status) => check_rejected(metric, &status).with_context(what)?,
         }
+        target.memory.check_below(MOST_BYTES).with_context(what)?;
     }
-    bystander.finish(BOUND).await?;
-    target.check_unharmed().await
+    target.check_with(bystander).await
 }

@@ -12,6 +12,7 @@ use oxtsdb_tests::raw_grpc::RawChannel;
 use oxtsdb_tests::read_back::series_of;
 use oxtsdb_tests::sample::{ColumnsBuilder, Sample};
 use oxtsdb_tests::stream::WriteStream;
+use oxtsdb_tests::write_requests::{open, write_request};
 use oxtsdb_tests::{DataProgram, UidProgram, until};
 use rustix::process::Signal;
 use serde_json::Value;
@@ -22,7 +23,6 @@ use tokio::time::{sleep, timeout};
 use tokio_stream::wrappers::ReceiverStream;
 
 use crate::support::{BOUND, Target, limited, new_flag, turn};
-use oxtsdb_tests::write_requests::{open, write_request};
 
 const T: i64 = 1_500_000_000_000;
 
@@ -115,8 +115,8 @@ async fn write_known(data: &DataProgram, stream: &mut WriteStream, number: i64) 
     timeout(BOUND, write).await.context("Write waits")??;
     let put = async {
         let body = Value::from(vec![known("http", number).to_json()]);
-        let answer = data.http().post("/api/put?details", &body).await?;
-        ensure!(answer.status == 200, "{answer:?}");
+        let response = data.http().post("/api/put?details", &body).await?;
+        ensure!(response.status == 200, "{response:?}");
         Ok(())
     };
     timeout(BOUND, put).await.context("/api/put waits")??;
