@@ -2,6 +2,7 @@
 
 pub(super) mod aggregator;
 pub(super) mod convert;
+pub(super) mod field_error;
 pub(super) mod frames;
 
 use futures::stream::{self, BoxStream, StreamExt as _};

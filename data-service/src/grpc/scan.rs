@@ -17,7 +17,8 @@ use oxtsdb_schema::{RowKeyLayout, RowKeyRef, Value};
 use prost::Message;
 use tonic::{Code, Request, Response, Status};
 
-use super::query::convert::{metric_source, no_such, range, tsuids};
+use super::query::convert::{metric_source, range, tsuids};
+use super::query::field_error::no_such;
 use super::query::of_query;
 use super::results::{context_of, result_stream};
 use oxtsdb_query::QueryContext;

@@ -13,7 +13,8 @@ use oxtsdb_schema::DuplicatePolicy;
 use tonic::Status;
 
 use super::function;
-use crate::grpc::query::convert::{count, millis, missing, no_such, range, sub_query};
+use crate::grpc::query::convert::{millis, range, sub_query};
+use crate::grpc::query::field_error::{count, missing, no_such};
 use oxtsdb_query::expression::Arithmetic;
 use oxtsdb_query::expression::fill::Fill;
 use oxtsdb_query::expression::formulas::{self, Body, Formula};

@@ -12,7 +12,7 @@ use tonic::Status;
 use oxtsdb_query::Aggregator;
 use oxtsdb_query::function::aggregator::{Estimate, Function};
 
-use super::convert::{missing, no_such};
+use super::field_error::{missing, no_such};
 
 /// The aggregator of a message.
 pub(super) fn aggregator(field: &str, message: Option<&AggregatorMessage>) -> Result<Aggregator, Status> {

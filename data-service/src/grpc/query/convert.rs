@@ -16,6 +16,7 @@ use prost_types::Duration;
 use tonic::Status;
 
 use super::aggregator::aggregator;
+use super::field_error::{count, missing, no_such};
 use oxtsdb_query::filter::{FilterError, FilterType, MAX_FILTERS};
 use oxtsdb_query::language::time::find_zone;
 use oxtsdb_query::{
@@ -321,18 +322,6 @@ fn rate(field: &str, message: &Rate) -> Result<RateOptions, Status> {
         reset_value: signed("reset_value", counter.reset_value, 0)?,
         drop_resets: counter.drop_resets,
     })
-}
-
-pub(in crate::grpc) fn missing(field: &str) -> Status {
-    invalid_field(field, "is missing")
-}
-
-pub(in crate::grpc) fn no_such(field: &str, number: i32) -> Status {
-    invalid_field(field, format!("is {number}, expected one of the named values"))
-}
-
-pub(in crate::grpc) fn count(field: &str, actual: usize, most: usize) -> Status {
-    invalid_field(field, format!("has {actual} items, expected 1 to {most}"))
 }
 
 #[cfg(test)]

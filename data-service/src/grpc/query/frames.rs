@@ -145,7 +145,7 @@ fn points_message(
 ) -> PointsMessage {
     let times_ms = &points.times_ms()[block.clone()];
     let (timestamps_ms, delta_timestamps) = if delta_timestamps {
-        (Vec::new(), Some(deltas(times_ms)))
+        (Vec::new(), DeltaTimestamps::encode(times_ms))
     } else {
         (times_ms.to_vec(), None)
     };
@@ -171,15 +171,6 @@ fn points_message(
         delta_timestamps,
         values,
         int_values,
-    }
-}
-
-/// Timestamps as a first value and deltas.
-fn deltas(times_ms: &[i64]) -> DeltaTimestamps {
-    DeltaTimestamps {
-        first: times_ms.first().copied().unwrap_or_default(),
-        deltas: times_ms.windows(2).map(|pair| pair[1] - pair[0]).collect(),
-        last: times_ms.last().copied().unwrap_or_default(),
     }
 }
 
@@ -281,13 +272,6 @@ mod tests {
             .collect();
         assert_eq!(shapes, [(2, 0), (0, 1), (1, 0)]);
         assert!(blocks.iter().all(|block| block.delta_timestamps.is_none()));
-    }
-
-    #[test]
-    fn delta_timestamps_add_up_to_the_last_one() {
-        let encoded = deltas(&[1000, 1010, 1025]);
-        assert_eq!((encoded.first, encoded.last), (1000, 1025));
-        assert_eq!(encoded.deltas, [10, 15]);
     }
 
     #[test]
