@@ -1,8 +1,8 @@
-//! Memory of requests as they are decoded.
+//! Accounts for the memory of requests while they are decoded.
 //!
-//! What a message unfolds to is known when it has arrived, is decompressed and its elements are counted:
-//! in the codec, to which tonic passes the bytes and nothing of the call. Whoever serves the call therefore
-//! names a meter for the time of a poll, in which a message is decoded on the same thread.
+//! The decoded size of a message is known after it has arrived, is decompressed and its elements are
+//! counted: in the codec, which receives the bytes from tonic, but nothing of the call. The server of the
+//! call therefore installs a meter for the duration of a poll; a message is decoded on the polling thread.
 
 use std::cell::RefCell;
 use std::sync::Arc;

@@ -124,20 +124,20 @@ pub(crate) async fn run(args: TablesArgs) -> anyhow::Result<ExitCode> {
     let store = args.hbase.connect().await?;
     let place = args.hbase.to_string();
     let (mut made, mut left) = (Vec::new(), Vec::new());
-    for wanted in &tables {
-        let def = &wanted.table.def;
+    for requested in &tables {
+        let def = &requested.table.def;
         match store.table(&def.name).await? {
             Some(found) => {
-                wanted.table.check(&found, &place)?;
+                requested.table.check(&found, &place)?;
                 println!("there {}", def.name);
             }
-            None if !wanted.splits.is_empty() => left.push(wanted),
+            None if !requested.splits.is_empty() => left.push(requested),
             None => {
-                let is_new = store.create_compressed_table(def, wanted.compression).await;
+                let is_new = store.create_compressed_table(def, requested.compression).await;
                 let is_new = is_new.with_context(|| format!("make table `{}` in {place}", def.name))?;
                 println!("{} {}", if is_new { "made" } else { "there" }, def.name);
                 if is_new {
-                    made.push(wanted);
+                    made.push(requested);
                 }
             }
         }

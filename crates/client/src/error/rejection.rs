@@ -25,7 +25,7 @@ pub struct Rejection {
     pub field_violations: Vec<FieldViolation>,
     /// How long to wait before a retry; `None` if the service did not name it.
     pub retry_delay: Option<Duration>,
-    /// The service's own verdict on an item; `None` for a call.
+    /// Whether the service marks the item as retryable; `None` for a call.
     retryable: Option<bool>,
 }
 

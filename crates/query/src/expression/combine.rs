@@ -102,7 +102,7 @@ impl<'a> Work<'a> {
     ///
     /// # Errors
     ///
-    /// Too many, or nobody wants them any more.
+    /// Too many values, or the query is cancelled.
     pub fn count(&mut self, values: usize) -> Result<(), ExpressionError> {
         self.values = self.values.saturating_add(values);
         if self.values > MAX_VALUES {
@@ -130,7 +130,7 @@ impl<'a> Work<'a> {
     ///
     /// # Errors
     ///
-    /// Too many, or nobody wants their result any more.
+    /// Too many steps, or the query is cancelled.
     pub fn step(&mut self, steps: usize) -> Result<(), ExpressionError> {
         let before = self.steps;
         self.steps = before.saturating_add(steps as u64);

@@ -45,8 +45,8 @@ pub struct Tag {
 pub enum Origin {
     /// A query found it, and functions may have been applied.
     Query,
-    /// Several were combined. If they did not have equally many values where they had to: how many two
-    /// of them have; whoever wants the points gets an error, as from OpenTSDB, which combines late.
+    /// Combined from several series. `uneven` has the numbers of values of two of them that should be equal
+    /// and are not: reading the points then fails, as in OpenTSDB, which combines lazily.
     Combined {
         /// Two numbers of values.
         uneven: Option<(usize, usize)>,

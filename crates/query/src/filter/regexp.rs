@@ -172,7 +172,7 @@ fn translate(text: &str) -> Result<String, String> {
                 }
             }
             '+' if quantified => return Err("has a possessive quantifier, which is not supported".to_owned()),
-            // Behind a quantifier a question mark is its reluctant form, and no other may follow.
+            // After a quantifier, `?` makes it reluctant; no other quantifier may follow.
             '?' if quantified => out.push('?'),
             '*' | '+' | '?' | '}' => {
                 behind_quantifier = true;

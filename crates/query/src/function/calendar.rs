@@ -1,10 +1,10 @@
 //! Windows of a calendar: days, weeks, months and years as people in a time zone count them.
 //!
-//! A window is told by its start. There are two ways to find it:
+//! A window is identified by its start, which is found in one of two ways:
 //!
 //! | windows of | [`Counting::FromOrigin`] | [`Counting::FromSeries`], as OpenTSDB |
 //! |---|---|---|
-//! | ms, s, min, hours | from each midnight; the last of a day ends with it | from the top of the second, minute, hour, day or month in front of the first point, then of one length for ever |
+//! | ms, s, min, hours | from each midnight; the last of a day ends with it | from the top of the second, minute, hour, day or month before the first point, then of constant length |
 //! | days | from 1970-01-01 | one: from the first of the month; several: from 1 January of the first point's year |
 //! | weeks, which begin on Sunday | from 1970-01-04 | one and two: from the first point's week; more: from that of 1 January, week by week |
 //! | months | from January 1970 | from January of the first point's year, on over the turn of the year |

@@ -27,7 +27,7 @@ pub struct Downsample {
     pub interval: Interval,
     /// Over the values of a window.
     pub function: Function,
-    /// The function as it was asked for: `sum`, `zimsum` and `pfsum` are one function.
+    /// The name in the request: `sum`, `zimsum` and `pfsum` are one function.
     pub name: &'static str,
     /// The value of a window without points.
     pub fill: Fill,
@@ -123,8 +123,8 @@ impl Downsample {
         })
     }
 
-    /// Reads `INTERVAL-FUNCTION[-FILL]`: `1m-avg`, `500ms-max-zero`, `0all-sum`. A `c` behind the unit,
-    /// or `use_calendar`, asks for windows of the calendar of a zone: `1dc-sum`.
+    /// Reads `INTERVAL-FUNCTION[-FILL]`: `1m-avg`, `500ms-max-zero`, `0all-sum`. A `c` after the unit,
+    /// or `use_calendar`, selects windows of a time zone's calendar: `1dc-sum`.
     ///
     /// # Errors
     ///

@@ -134,28 +134,28 @@ fn bad_settings_are_named_with_value_and_rule() {
 fn a_store_on_hbase_needs_an_address_and_an_address_needs_a_store_on_hbase() {
     let folder = tempfile::tempdir().unwrap();
     let data = folder.path().join("data");
-    let told = |arguments: &[&str]| {
+    let line_of = |arguments: &[&str]| {
         let done = serve_that_fails(&data, |command| {
             command.args(arguments);
         });
         only_line(&done.failed(1).stderr).to_owned()
     };
     assert_eq!(
-        told(&["--store", "hbase"]),
+        line_of(&["--store", "hbase"]),
         "--store hbase: needs --hbase-thrift HOST:PORT, the address of HBase's Thrift server"
     );
     assert_eq!(
-        told(&["--hbase-thrift", "h:9090,[::1]:9090"]),
+        line_of(&["--hbase-thrift", "h:9090,[::1]:9090"]),
         "--hbase-thrift h:9090,[::1]:9090: needs --store hbase, else the points would go to --data-dir"
     );
     assert_eq!(
-        told(&["--store", "hbase", "--hbase-thrift", "h:1", "--hbase-queue", "0"]),
+        line_of(&["--store", "hbase", "--hbase-thrift", "h:1", "--hbase-queue", "0"]),
         "--hbase-queue 0: expected 1 to 1048576"
     );
     let config = folder.path().join("oxtsdb.toml");
     std::fs::write(&config, "store = 'hbase'\nhbase_thrift = 'localhost'\n").unwrap();
     assert_eq!(
-        told(&["--config", config.to_str().unwrap()]),
+        line_of(&["--config", config.to_str().unwrap()]),
         format!(
             "{}: hbase_thrift = `localhost`: `localhost` is no gateway, expected HOST:PORT, for example \
              localhost:9090",
@@ -196,7 +196,7 @@ fn serve_on_hbase_that_fails(gateway: &str, arguments: &[&str]) -> String {
 fn a_port_that_is_no_gateway_of_hbase_ends_the_start_in_time() {
     const EXPECTED: &str =
         "expected HBase's Thrift server there (`hbase thrift start`; its port is 9090 unless set)";
-    // Bound and closed again: nobody listens there.
+    // Bound and closed again: no process listens there.
     let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let read_all = |mut stream: TcpStream| drop(std::io::copy(&mut stream, &mut std::io::sink()));
     let silent = peer(read_all);

@@ -70,7 +70,7 @@ pub(super) fn parse(text: &str, quirks: Quirks) -> Result<(Node, Vec<String>), A
     Ok((root, names.collect()))
 }
 
-/// Names that nobody sees have no value.
+/// Names without an operand have no value.
 fn resolve(node: &mut Node, known: &[Option<usize>]) {
     match node {
         Node::Value(_) => {}

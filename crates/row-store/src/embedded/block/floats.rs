@@ -171,8 +171,7 @@ pub(super) fn encode(bytes: &mut Vec<u8>, values: &[Float], plan: &Plan) {
     numbers::encode(bytes, &plan.scaled);
 }
 
-/// Decodes values. `singles` tells which of them have 4 bytes; `None`: each has the smallest width that it
-/// fits.
+/// Decodes values. `singles` marks those of 4 bytes; `None`: each has the smallest width that it fits.
 pub(super) fn decode(reader: &mut Reader<'_>, count: usize, singles: Option<&[bool]>) -> Option<Vec<Float>> {
     let Some((power, exceptions)) = decode_head(reader, singles)? else {
         return decode_bits(reader, singles?);

@@ -277,7 +277,7 @@ fn filters_are_read_by_their_type() {
 fn more_filters_than_are_allowed_are_refused() {
     let mut request = with_filter(FilterTypeMessage::Wildcard, "web*", &[]);
     let Some(SourceMessage::Metric(source)) = &mut request.queries[0].source else {
-        panic!("a metric is asked for")
+        panic!("the source is not a metric")
     };
     source.filters = vec![source.filters[0].clone(); 100];
     assert!(query(&request, NOW).is_ok());

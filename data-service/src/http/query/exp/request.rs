@@ -218,7 +218,7 @@ impl TryFrom<FillPolicyText> for FillPolicy {
 }
 
 impl Query {
-    /// Refuses what cannot be asked, in OpenTSDB's order and words. The arithmetic of each expression.
+    /// Checks the request in OpenTSDB's order and with its messages; returns the arithmetic of each expression.
     pub(super) fn check(&self) -> Result<Vec<Arithmetic>, String> {
         let time = self.time.as_ref().ok_or("missing time")?;
         time.check().map_err(|_| "Invalid time")?;
@@ -268,12 +268,12 @@ impl Query {
             parsed.push(arithmetic.map_err(|error| error.to_string())?);
         }
         for metric in metrics {
-            let wanted = metric.filter.as_ref().filter(|filter| !filter.is_empty());
-            if let Some(wanted) = wanted.filter(|_| self.filters.is_some())
-                && !filters.iter().any(|filter| filter.id.as_ref() == Some(wanted))
+            let requested = metric.filter.as_ref().filter(|filter| !filter.is_empty());
+            if let Some(requested) = requested.filter(|_| self.filters.is_some())
+                && !filters.iter().any(|filter| filter.id.as_ref() == Some(requested))
             {
                 let id = shown(&metric.id);
-                return Err(format!("unrecognized filter id {wanted} in metric {id}"));
+                return Err(format!("unrecognized filter id {requested} in metric {id}"));
             }
         }
         for (expression, arithmetic) in expressions.iter().zip(&parsed) {
@@ -322,7 +322,7 @@ fn is_aggregator(name: &str) -> bool {
 }
 
 impl Timespan {
-    /// Times are read later; what cannot be one is told there.
+    /// Checks that the times are given. They are parsed later, where an invalid one is reported.
     fn check(&self) -> Result<(), ()> {
         let given = |text: &Option<String>| text.as_ref().is_some_and(|text| !text.is_empty());
         let downsampler_is_valid = self.downsampler.as_ref().is_none_or(|downsampler| {
