@@ -69,9 +69,10 @@ impl QueryContext {
         work: impl Future<Output = Result<T, E>>,
     ) -> Result<T, E> {
         tokio::select! {
+            // The interruption first: work that was cancelled ends too, with an error of its own.
             biased;
-            result = work => result,
             error = self.interrupted() => Err(error.into()),
+            result = work => result,
         }
     }
 
@@ -87,5 +88,27 @@ impl QueryContext {
             () = self.deadline.passed() => self.deadline.exceeded(),
             () = cancelled => QueryError::Cancelled,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::ready;
+
+    use super::*;
+    use crate::context::limits::Limits;
+    use crate::context::running::{QueryDescription, RunningQueries};
+
+    #[tokio::test]
+    async fn work_that_ends_because_of_a_cancellation_is_cancelled() {
+        let running = RunningQueries::default();
+        let registration = running.register(QueryDescription::default(), Arc::default());
+        let id = running.list().first().expect("one query is registered").id;
+        let context = QueryContext::new(Deadline::default(), Budget::of_limits(Limits::NONE), registration);
+        assert!(running.cancel(id));
+        let stopped = context
+            .run(ready(Err::<(), _>(QueryError::DeadlineExceeded)))
+            .await;
+        assert!(matches!(stopped, Err(QueryError::Cancelled)), "{stopped:?}");
     }
 }
