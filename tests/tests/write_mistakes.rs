@@ -52,14 +52,11 @@ async fn open(tsdb: &Tsdb) -> anyhow::Result<WriteStream> {
     WriteStream::open_with(&mut tsdb.data(), open).await
 }
 
-/// The status that ends a stream.
-async fn status_of(mut stream: WriteStream) -> anyhow::Result<Status> {
-    loop {
-        match stream.next().await {
-            Err(status) => return Ok(status),
-            Ok(Some(_)) => {}
-            Ok(None) => anyhow::bail!("the stream ended without an error"),
-        }
+/// The status that ends a stream after its last frame.
+async fn status_of(stream: WriteStream) -> anyhow::Result<Status> {
+    match stream.close().await {
+        Err(status) => Ok(status),
+        Ok(messages) => anyhow::bail!("the stream ended without an error: {messages:?}"),
     }
 }
 
