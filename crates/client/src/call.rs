@@ -74,6 +74,37 @@ impl fmt::Debug for Connection {
     }
 }
 
+/// The methods of a client with a `connection` that set the deadline of its calls.
+macro_rules! deadline_methods {
+    () => {
+        /// The same client, whose calls have to be complete at `deadline`.
+        #[must_use]
+        pub fn with_deadline(&self, deadline: std::time::Instant) -> Self {
+            Self {
+                connection: self.connection.with_deadline(Some(deadline)),
+            }
+        }
+
+        /// The same client, whose calls have no deadline.
+        #[must_use]
+        pub fn without_deadline(&self) -> Self {
+            Self {
+                connection: self.connection.with_deadline(None),
+            }
+        }
+
+        /// The same client, whose calls have to be complete within `timeout` from now.
+        #[must_use]
+        pub fn with_timeout(&self, timeout: std::time::Duration) -> Self {
+            Self {
+                connection: self
+                    .connection
+                    .with_deadline(std::time::Instant::now().checked_add(timeout)),
+            }
+        }
+    };
+}
+
 /// Applies the options of all calls to a generated client.
 macro_rules! configured {
     ($client:ty, $connection:expr) => {{
@@ -91,6 +122,7 @@ macro_rules! configured {
     }};
 }
 pub(crate) use configured;
+pub(crate) use deadline_methods;
 
 /// Sends a request by a method of a generated client, for [`Connection::call`].
 macro_rules! send {

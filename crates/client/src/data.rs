@@ -1,7 +1,5 @@
 //! The client of the data service.
 
-use std::time::{Duration, Instant};
-
 use bytes::Bytes;
 use oxtsdb_proto::data::v1::data_admin_service_client::DataAdminServiceClient;
 use oxtsdb_proto::data::v1::data_service_client::DataServiceClient;
@@ -10,7 +8,7 @@ use oxtsdb_proto::data::v1::{
     QueryPlan, QueryRequest, RunningQuery, ScanRowsRequest, ScanTableRequest, StoredRow,
 };
 
-use crate::call::{Connection, configured, send};
+use crate::call::{Connection, configured, deadline_methods, send};
 use crate::results::Progress;
 use crate::transport::Transport;
 use crate::write;
@@ -31,29 +29,7 @@ impl DataClient {
         Self { connection }
     }
 
-    /// The same client, whose calls have to be complete at `deadline`.
-    #[must_use]
-    pub fn with_deadline(&self, deadline: Instant) -> Self {
-        Self {
-            connection: self.connection.with_deadline(Some(deadline)),
-        }
-    }
-
-    /// The same client, whose calls have no deadline.
-    #[must_use]
-    pub fn without_deadline(&self) -> Self {
-        Self {
-            connection: self.connection.with_deadline(None),
-        }
-    }
-
-    /// The same client, whose calls have to be complete within `timeout` from now.
-    #[must_use]
-    pub fn with_timeout(&self, timeout: Duration) -> Self {
-        Self {
-            connection: self.connection.with_deadline(Instant::now().checked_add(timeout)),
-        }
-    }
+    deadline_methods!();
 
     /// Writes points, in as many requests as they need, one after the other. Returns how many are stored, and
     /// each point that is not. Those of them that are [`retryable`](crate::FailedPoint::retryable) may be stored

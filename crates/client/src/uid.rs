@@ -2,8 +2,6 @@
 
 mod types;
 
-use std::time::{Duration, Instant};
-
 use oxtsdb_proto::uid::v1::uid_service_client::UidServiceClient;
 use oxtsdb_proto::uid::v1::{
     ExportUidsRequest, GetOrCreateUidsRequest, GetUidLayoutRequest, GetUidUsageRequest, LookupNamesRequest,
@@ -16,7 +14,7 @@ use tonic::codegen::StdError;
 use tonic::server::NamedService;
 use tower::Service;
 
-use crate::call::{CallOptions, Connection, configured, send};
+use crate::call::{CallOptions, Connection, configured, deadline_methods, send};
 use crate::results::Progress;
 use crate::transport::{self, Transport};
 use crate::{Error, Rejection, Results};
@@ -62,29 +60,7 @@ impl UidClient {
         Self { connection }
     }
 
-    /// The same client, whose calls have to be complete at `deadline`.
-    #[must_use]
-    pub fn with_deadline(&self, deadline: Instant) -> Self {
-        Self {
-            connection: self.connection.with_deadline(Some(deadline)),
-        }
-    }
-
-    /// The same client, whose calls have no deadline.
-    #[must_use]
-    pub fn without_deadline(&self) -> Self {
-        Self {
-            connection: self.connection.with_deadline(None),
-        }
-    }
-
-    /// The same client, whose calls have to be complete within `timeout` from now.
-    #[must_use]
-    pub fn with_timeout(&self, timeout: Duration) -> Self {
-        Self {
-            connection: self.connection.with_deadline(Instant::now().checked_add(timeout)),
-        }
-    }
+    deadline_methods!();
 
     /// Returns the UID of each name, in the order of the names; missing ones are assigned.
     ///
