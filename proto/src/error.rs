@@ -114,21 +114,6 @@ pub fn item_error(
     }
 }
 
-/// The status of a call that has one item, from the error of that item.
-pub fn status_of_item(error: &ItemError) -> Status {
-    let metadata: Vec<(&str, &str)> = error
-        .metadata
-        .iter()
-        .map(|(key, value)| (key.as_str(), value.as_str()))
-        .collect();
-    status(
-        Code::from(error.code),
-        error.reason(),
-        error.message.clone(),
-        &metadata,
-    )
-}
-
 /// The reason that our services gave; `None` for errors of others, such as a proxy.
 pub fn reason_of(status: &Status) -> Option<ErrorReason> {
     let info = status.get_details_error_info()?;
