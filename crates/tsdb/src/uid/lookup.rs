@@ -2,22 +2,32 @@
 
 use std::process::ExitCode;
 
+use clap::Args;
 use oxtsdb_client::{Error, ErrorReason, Rejection, Uid, UidClient, UidKind};
 
 use super::line::line;
+use super::words::kinds_and_rest;
 use crate::stdout::print;
 use crate::target::Server;
+
+/// Look up names, or UIDs as hex
+///
+/// A text that can be both is looked up as both. Without a kind, all three are searched. Prints a
+/// line for each mapping found. Exit status: 1 if a text was not found.
+#[derive(Debug, Args)]
+pub(super) struct LookupArgs {
+    /// [KIND], then names or UIDs
+    #[arg(required = true, value_name = "[KIND] NAME|UID")]
+    words: Vec<String>,
+}
 
 /// Prints the mappings of each text, in the order of texts, then names before UIDs, then of kinds.
 ///
 /// # Errors
 ///
 /// If a call fails as a whole.
-pub(super) async fn lookup(
-    server: &Server<UidClient>,
-    kinds: &[UidKind],
-    texts: &[String],
-) -> anyhow::Result<ExitCode> {
+pub(super) async fn run(server: &Server<UidClient>, args: &LookupArgs) -> anyhow::Result<ExitCode> {
+    let (kinds, texts) = kinds_and_rest(&args.words);
     let failed = |error: Error| server.error("uid lookup", &error);
     let client = &server.client;
     let each = || {
