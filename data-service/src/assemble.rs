@@ -109,6 +109,7 @@ pub fn store_part(settings: &DataSettings) -> Result<StorePart, SettingError> {
         folder: "data",
         table,
         others: vec![meta, tree],
+        own: Vec::new(),
         memory_bytes: STORE_BYTES,
         open_files: OPEN_FILES,
     })

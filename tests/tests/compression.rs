@@ -38,6 +38,7 @@ async fn both_services_accept_gzip_and_respond_without() -> anyhow::Result<()> {
         names: vec![UidName {
             kind: UidKind::Metric.into(),
             name: "zipped".to_owned(),
+            tag_key: String::new(),
         }],
         explicit: false,
     };
@@ -92,6 +93,7 @@ async fn rejects_gzip_bombs_without_decompressing_them() -> anyhow::Result<()> {
         names: vec![UidName {
             kind: UidKind::Metric.into(),
             name: "x".repeat(BOMB_BYTES),
+            tag_key: String::new(),
         }],
         explicit: false,
     };

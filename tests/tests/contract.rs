@@ -277,6 +277,7 @@ async fn a_deadline_that_passes_is_deadline_exceeded() -> anyhow::Result<()> {
         names: vec![UidName {
             kind: UidKind::Metric.into(),
             name: "late.name".to_owned(),
+            tag_key: String::new(),
         }],
         explicit: false,
     };

@@ -206,6 +206,7 @@ impl Alone {
                     .map(|name| UidName {
                         kind,
                         name: (*name).to_owned(),
+                        tag_key: String::new(),
                     })
                     .collect(),
                 explicit: true,

@@ -52,6 +52,7 @@ async fn assign_by_oxtsdb(
             .map(|(kind, name)| UidName {
                 kind: KINDS[*kind].0.into(),
                 name: name.clone(),
+                tag_key: String::new(),
             })
             .collect(),
         explicit: false,

@@ -87,6 +87,7 @@ async fn resolves_each_name_in_both_directions() -> anyhow::Result<()> {
         let names = MAPPINGS.map(|(kind, name, _)| UidName {
             kind: kind.into(),
             name: name.to_owned(),
+            tag_key: String::new(),
         });
         let request = LookupUidsRequest {
             names: names.to_vec(),

@@ -33,6 +33,7 @@ fn names(prefix: &str, count: usize) -> Vec<UidName> {
         .map(|number| UidName {
             kind: KINDS[number % KINDS.len()].into(),
             name: format!("{prefix}.{number}"),
+            tag_key: String::new(),
         })
         .collect()
 }

@@ -19,6 +19,7 @@ pub mod grpc;
 pub mod layout;
 mod lookup;
 pub mod settings;
+pub mod state;
 pub mod suggest;
 pub mod table;
 pub mod uids;
@@ -34,7 +35,9 @@ use oxtsdb_server::settings::SettingError;
 use oxtsdb_server::store::{StorePart, StoreTable};
 
 pub use crate::grpc::UidServiceHandler;
+use crate::settings::UidConfig;
 pub use crate::settings::UidSettings;
+use crate::state::StateTable;
 use crate::table::UidTable;
 use crate::uids::Uids;
 
@@ -44,14 +47,18 @@ use crate::uids::Uids;
 ///
 /// A setting breaks its rule.
 pub fn store_part(settings: &UidSettings) -> Result<StorePart, SettingError> {
+    let UidConfig {
+        table, state_table, ..
+    } = settings.check()?;
     Ok(StorePart {
         folder: "uid",
         table: StoreTable {
             setting: "--uid-table",
             default_name: data_table::UID_TABLE,
-            def: UidTable::definition(settings.check()?.table),
+            def: UidTable::definition(table),
         },
         others: Vec::new(),
+        own: vec![StateTable::definition(state_table)],
         memory_bytes: STORE_BYTES,
         open_files: OPEN_FILES,
     })

@@ -137,6 +137,8 @@ impl Default for UidMemorySettings {
 pub struct UidConfig {
     /// Table of the UIDs.
     pub table: TableName,
+    /// The service's own state: the name of the table of UIDs and `-state`.
+    pub state_table: TableName,
     /// Widths of UIDs, and the rules of names.
     pub layout: UidLayout,
     /// Size and expiry of the cache.
@@ -173,9 +175,14 @@ impl UidSettings {
             naming,
             memory,
         } = self;
-        let table = tables.uid_table.parse().map_err(|error: TableNameError| {
+        let table: TableName = tables.uid_table.parse().map_err(|error: TableNameError| {
             SettingError::new("--uid-table", format_args!("`{}`", tables.uid_table), error)
         })?;
+        let state_table = format!("{table}-state")
+            .parse()
+            .map_err(|error: TableNameError| {
+                SettingError::new("--uid-table", format_args!("`{}`", tables.uid_table), error)
+            })?;
         let metric = width("--uid-width-metric", tables.uid_width_metric)?;
         if naming.random_metric_uids && metric.bytes() > 7 {
             return Err(SettingError::new(
@@ -206,6 +213,7 @@ impl UidSettings {
         in_range("--uid-cache-ttl-seconds", ttl_seconds, 0, MAX_TTL_SECONDS)?;
         Ok(UidConfig {
             table,
+            state_table,
             layout: UidLayout { kinds, name_rules },
             cache: CacheLimits {
                 bytes: memory.uid_cache_mib.saturating_mul(MIB),

@@ -234,6 +234,7 @@ impl UidClient {
                 request.start_after = Some(UidName {
                     kind: last.kind,
                     name: last.name.clone(),
+                    tag_key: String::new(),
                 });
             }
             Progress::More
@@ -274,6 +275,7 @@ fn uid_name<N: AsRef<str>>((kind, name): &(UidKind, N)) -> UidName {
     UidName {
         kind: types::to_wire(*kind),
         name: name.as_ref().to_owned(),
+        tag_key: String::new(),
     }
 }
 

@@ -1,4 +1,9 @@
-//! Java's text form of doubles, `Double.toString`, which JSON responses and `ts_meta` cells use.
+//! What Java decides in stored bytes and responses: the text of doubles, the hash of strings, the order of hash
+//! maps.
+//!
+//! # Doubles
+//!
+//! `Double.toString`, which JSON responses and `ts_meta` cells use.
 //!
 //! ```text
 //!   0.001 <= |v| < 10000000     decimal: 0.001, 100.0, 9999999.5
@@ -10,7 +15,17 @@
 //! necessary for a few numbers: 3.0309225492203438E18 instead of 3.030922549220344E18 (Java 19 does not). Both
 //! parse to the same number.
 //!
-//! Source: Java 17, `Double.toString`, as OpenTSDB 2.4's JSON serializer calls it.
+//! # Hash maps
+//!
+//! `custom` of metadata is serialised in the order of a `HashMap`, branches of trees are identified by hashes.
+//!
+//! ```text
+//!   hash   = c0 * 31^(n-1) + … + c(n-1) over UTF-16 code units, wrapping at 32 bits
+//!   bucket = (hash ^ hash >>> 16) & (buckets - 1); keys of one bucket are in the order in which they were put
+//! ```
+//!
+//! Source: Java 17, `Double.toString` as OpenTSDB 2.4's JSON serializer calls it, `String.hashCode`, `HashMap`
+//! with its default load of 0.75.
 
 use std::io::Write as _;
 
@@ -38,6 +53,37 @@ pub fn double_to_string(value: f64) -> String {
     let mut text = Vec::with_capacity(24);
     write_double(&mut text, value);
     text.into_iter().map(char::from).collect()
+}
+
+/// `String.hashCode` of a text.
+pub fn string_hash(text: &str) -> i32 {
+    hash(text).cast_signed()
+}
+
+/// The number of buckets of a `HashMap` that was copied from a map of `entries` entries.
+pub const fn buckets_of_copy(entries: usize) -> usize {
+    // As a float: entries / 0.75 + 1, rounded down.
+    (entries * 4 / 3 + 1).next_power_of_two()
+}
+
+/// Sorts keys into the iteration order of a `HashMap` that was made for `capacity` entries and into which they were
+/// put in the given order.
+pub fn sort_as_hash_map<K: AsRef<str>>(keys: &mut [K], capacity: usize) {
+    let mut buckets = capacity.next_power_of_two();
+    while keys.len() * 4 > buckets * 3 {
+        buckets *= 2;
+    }
+    let mask = u32::try_from(buckets - 1).unwrap_or(u32::MAX);
+    keys.sort_by_key(|key| {
+        let hash = hash(key.as_ref());
+        (hash ^ hash >> 16) & mask
+    });
+}
+
+fn hash(text: &str) -> u32 {
+    text.encode_utf16().fold(0_u32, |hash, unit| {
+        hash.wrapping_mul(31).wrapping_add(unit.into())
+    })
 }
 
 /// Appends a finite positive number.

@@ -13,7 +13,8 @@
 //! | [`qualifier`] | a point's offset within its hour, and the type of its value |
 //! | [`salt`], [`row_key`], [`data_table`] | keys of table `tsdb` |
 //! | [`row`] | all cells of one hour of one series, decoded to points; points encoded as one cell |
-//! | [`java`] | doubles in Java's text form |
+//! | [`java`] | what Java decides: texts of doubles, hashes of strings, the order of hash maps |
+//! | [`stored_json`] | JSON documents (metadata, annotations, trees) as OpenTSDB serialises them |
 //!
 //! All integers are big endian. `Ord`, where implemented, is HBase's order (unsigned bytes).
 
@@ -29,6 +30,7 @@ pub mod qualifier;
 pub mod row;
 pub mod row_key;
 pub mod salt;
+pub mod stored_json;
 pub mod timestamp;
 pub mod tsuid;
 pub mod uid;

@@ -1,7 +1,8 @@
 //! Settings of the row store, and opening it with its tables.
 //!
 //! The embedded store creates missing tables. On HBase an operator decides about compression, splits and
-//! expiry of a table, so a missing table ends the start with an error that has the command to create it.
+//! expiry of a table, so a missing table ends the start with an error that has the command to create it. Tables
+//! that OpenTSDB does not have are created there too.
 
 mod hbase;
 mod tables;
@@ -12,8 +13,8 @@ use std::sync::Arc;
 use anyhow::Context as _;
 use clap::{Args, ValueEnum};
 use oxtsdb_resources::FixedShare;
-use oxtsdb_row_store::RowStore;
 use oxtsdb_row_store::embedded::{EmbeddedConfig, EmbeddedStore};
+use oxtsdb_row_store::{RowStore, TableDef};
 use tracing::info;
 
 pub use hbase::{Gateways, HbaseSettings};
@@ -67,6 +68,9 @@ pub struct StorePart {
     pub table: StoreTable,
     /// Further tables.
     pub others: Vec<StoreTable>,
+    /// Tables that OpenTSDB does not have. They are small and an operator has nothing to decide about them, so a
+    /// missing one is created on HBase as well.
+    pub own: Vec<TableDef>,
     /// Memory of its embedded store, in bytes.
     pub memory_bytes: u64,
     /// Files of row blocks that its embedded store keeps open. All stores of a process must fit into the
@@ -129,7 +133,11 @@ impl StoreSettings {
             }
             StoreKind::Hbase => {
                 let tables: Vec<&StoreTable> = parts.iter().flat_map(|part| part.tables()).collect();
-                stores = vec![self.hbase.open(&tables).await?; N];
+                let store = self.hbase.open(&tables).await?;
+                for def in parts.iter().flat_map(|part| &part.own) {
+                    create(store.as_ref(), def).await?;
+                }
+                stores = vec![store; N];
             }
         }
         stores
@@ -165,17 +173,23 @@ impl StorePart {
     ///
     /// A table exists with other families, or the store fails.
     pub async fn make_tables(&self, store: &dyn RowStore) -> anyhow::Result<()> {
-        for StoreTable { def, .. } in self.tables() {
-            let made = store
-                .create_table(def)
-                .await
-                .with_context(|| format!("create table `{}`", def.name))?;
-            if made {
-                info!(table = %def.name, "table created");
-            }
+        for def in self.tables().map(|table| &table.def).chain(&self.own) {
+            create(store, def).await?;
         }
         Ok(())
     }
+}
+
+/// Creates a table if it is missing.
+async fn create(store: &dyn RowStore, def: &TableDef) -> anyhow::Result<()> {
+    let created = store
+        .create_table(def)
+        .await
+        .with_context(|| format!("create table `{}`", def.name))?;
+    if created {
+        info!(table = %def.name, "table created");
+    }
+    Ok(())
 }
 
 async fn open_embedded(

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use http::Method;
+
 use crate::front::counters::Counters;
 use crate::http::parameters::Parameters;
 use crate::http::query::rules::QueryRules;
@@ -24,6 +26,12 @@ pub(crate) struct ApiParts {
 #[derive(Debug)]
 pub(crate) struct ApiRequest<'a> {
     pub(crate) parts: &'a ApiParts,
+    #[allow(dead_code, reason = "endpoints follow")]
+    /// The method, after `method_override`.
+    pub(crate) method: &'a Method,
+    #[allow(dead_code, reason = "endpoints follow")]
+    /// The path as it was sent.
+    pub(crate) path: &'a str,
     /// The query string.
     pub(crate) parameters: &'a Parameters,
     /// The client, for queries.

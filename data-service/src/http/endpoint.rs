@@ -11,6 +11,7 @@ use http::{Method, StatusCode};
 
 use crate::http::api_request::ApiRequest;
 use crate::http::error::HttpError;
+use crate::http::parameters::Parameters;
 use crate::http::reply::Reply;
 
 /// Handles a request of an endpoint. [`handler!`] makes one of an `async fn`.
@@ -31,6 +32,8 @@ pub(crate) struct Endpoint {
     path: &'static str,
     /// Whether paths below it are the same endpoint.
     with_paths_below: bool,
+    /// Whether GET with `method_override=` counts as another method.
+    overrides_method: bool,
     operations: &'static [Operation],
 }
 
@@ -61,6 +64,7 @@ pub(crate) const fn at(path: &'static str, operations: &'static [Operation]) -> 
     Endpoint {
         path,
         with_paths_below: false,
+        overrides_method: false,
         operations,
     }
 }
@@ -70,6 +74,7 @@ pub(crate) const fn at_and_below(path: &'static str, operations: &'static [Opera
     Endpoint {
         path,
         with_paths_below: true,
+        overrides_method: false,
         operations,
     }
 }
@@ -92,6 +97,18 @@ pub(crate) const fn get_or_post(handler: Handler) -> Operation {
 /// DELETE.
 pub(crate) const fn delete(handler: Handler) -> Operation {
     operation(&["DELETE"], BodyUse::Ignored, handler)
+}
+
+/// PUT with a body.
+#[allow(dead_code, reason = "endpoints follow")]
+pub(crate) const fn put(body: BodyUse, handler: Handler) -> Operation {
+    operation(&["PUT"], body, handler)
+}
+
+/// DELETE with a body.
+#[allow(dead_code, reason = "endpoints follow")]
+pub(crate) const fn delete_with(body: BodyUse, handler: Handler) -> Operation {
+    operation(&["DELETE"], body, handler)
 }
 
 /// GET of a query.
@@ -120,6 +137,38 @@ const fn operation(methods: &'static [&'static str], body: BodyUse, handler: Han
 }
 
 impl Endpoint {
+    #[allow(dead_code, reason = "endpoints follow")]
+    /// This endpoint, where GET with `method_override=post|put|delete` counts as that method.
+    pub(crate) const fn with_method_override(self) -> Endpoint {
+        Endpoint {
+            overrides_method: true,
+            ..self
+        }
+    }
+
+    /// The method of a request, after `method_override`. Only GET can be overridden.
+    ///
+    /// # Errors
+    ///
+    /// 405 for an override that is not `post`, `put` or `delete`.
+    pub(crate) fn method(&self, method: &Method, parameters: &Parameters) -> Result<Method, HttpError> {
+        let Some(name) = parameters.get("method_override") else {
+            return Ok(method.clone());
+        };
+        if !self.overrides_method || method != Method::GET {
+            return Ok(method.clone());
+        }
+        [Method::POST, Method::PUT, Method::DELETE]
+            .into_iter()
+            .find(|other| other.as_str().eq_ignore_ascii_case(name))
+            .ok_or_else(|| {
+                HttpError::new(
+                    StatusCode::METHOD_NOT_ALLOWED,
+                    "Unknown or unsupported method override value",
+                )
+            })
+    }
+
     /// The operation for a method.
     ///
     /// # Errors

@@ -212,7 +212,8 @@ impl Inner {
         if parameters.get("serializer").is_some_and(|name| name != "json") {
             return Err(HttpError::bad_request("Requested serializer was not found"));
         }
-        let operation = endpoint.operation(request.method())?;
+        let method = endpoint.method(request.method(), parameters)?;
+        let operation = endpoint.operation(&method)?;
         let parts = &self.parts;
         let context = RequestContext {
             client: request.extensions().get().copied().unwrap_or_default(),
@@ -222,6 +223,7 @@ impl Inner {
             BodyUse::Ingest => parts.writer.memory(),
             BodyUse::Query | BodyUse::Ignored => &parts.engine.resources().memory,
         };
+        let path = request.uri().path().to_owned();
         let body = if operation.body == BodyUse::Ignored {
             RequestBody::empty(memory)
         } else {
@@ -234,6 +236,8 @@ impl Inner {
         };
         let result = (operation.handler)(ApiRequest {
             parts,
+            method: &method,
+            path: &path,
             parameters,
             context,
             body,

@@ -61,6 +61,12 @@ impl Reply {
         Reply::new(StatusCode::NO_CONTENT, Vec::new(), JSON)
     }
 
+    #[allow(dead_code, reason = "endpoints follow")]
+    /// 304: an edit that changes nothing.
+    pub(crate) fn not_modified() -> Reply {
+        Reply::new(StatusCode::NOT_MODIFIED, Vec::new(), JSON)
+    }
+
     /// 200 with text.
     pub(crate) fn text(body: impl Into<ReplyBody>) -> Reply {
         Reply::new(StatusCode::OK, body, TEXT)
@@ -99,7 +105,7 @@ impl Reply {
         if let Some(seconds) = self.retry_after {
             response.headers_mut().insert(RETRY_AFTER, seconds.into());
         }
-        if self.status == StatusCode::NO_CONTENT {
+        if matches!(self.status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED) {
             return response;
         }
         response.headers_mut().insert(CONTENT_TYPE, self.content_type);

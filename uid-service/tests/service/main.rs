@@ -58,6 +58,7 @@ async fn an_invalid_item_does_not_affect_the_others() {
         pb::UidName {
             kind: 0,
             name: "x".into(),
+            tag_key: String::new(),
         },
         uid_name(Metric, &"x".repeat(40_000)),
         uid_name(Metric, "good"),

@@ -183,6 +183,7 @@ pub fn uid_name(kind: UidKind, name: &str) -> UidName {
     UidName {
         kind: pb_kind(kind).into(),
         name: name.to_owned(),
+        tag_key: String::new(),
     }
 }
 

@@ -14,8 +14,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use oxtsdb_schema::Uid;
+use oxtsdb_schema::java::sort_as_hash_map;
 
-use super::java_map;
 use super::series::{Origin, Series, Tag};
 use crate::{Points, Quirks};
 
@@ -122,9 +122,9 @@ fn order(operands: &[Operand<'_>], quirks: Quirks) -> Vec<usize> {
     if quirks.joined_tags_of_one_operand {
         // Three maps, one made of another: results, operands, values.
         let count = names.len();
-        java_map::sort(&mut names, 16);
-        java_map::sort(&mut names, count);
-        java_map::sort(&mut names, count);
+        sort_as_hash_map(&mut names, 16);
+        sort_as_hash_map(&mut names, count);
+        sort_as_hash_map(&mut names, count);
     }
     let place = |name: &str| operands.iter().position(|operand| operand.name == name);
     names.into_iter().filter_map(place).collect()

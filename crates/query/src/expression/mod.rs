@@ -24,7 +24,6 @@ pub mod fill;
 pub mod formulas;
 pub mod function;
 pub mod highest;
-mod java_map;
 pub mod join;
 pub mod lockstep;
 pub mod moving_average;

@@ -56,3 +56,31 @@ proptest! {
         prop_assert!(double_to_string(value * 1e11).contains('E'));
     }
 }
+
+#[test]
+fn hashes_are_javas() {
+    assert_eq!(string_hash(""), 0);
+    assert_eq!(string_hash("a"), 97);
+    assert_eq!(string_hash("OpenTSDB"), -440_023_897);
+    assert_eq!(string_hash("lax"), 0x0001_a1a3);
+}
+
+#[test]
+fn keys_are_in_order_of_their_buckets() {
+    let mut keys = ["d", "b", "a", "c"];
+    sort_as_hash_map(&mut keys, 16);
+    assert_eq!(keys, ["a", "b", "c", "d"]);
+    // 97 is bucket 1 of 4, 100 bucket 0.
+    let mut keys = ["a", "d"];
+    sort_as_hash_map(&mut keys, 2);
+    assert_eq!(keys, ["d", "a"]);
+}
+
+#[test]
+fn a_copied_map_of_five_entries_has_eight_buckets() {
+    assert_eq!(buckets_of_copy(5), 8);
+    let mut keys = ["owner", "department", "z", "a", "mm"];
+    let buckets = buckets_of_copy(keys.len());
+    sort_as_hash_map(&mut keys, buckets);
+    assert_eq!(keys, ["owner", "mm", "a", "z", "department"]);
+}

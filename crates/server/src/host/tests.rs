@@ -26,6 +26,7 @@ fn part() -> StorePart {
             def: TableDef::new("table".parse().unwrap(), &["f"]),
         },
         others: Vec::new(),
+        own: Vec::new(),
         memory_bytes: 16 << 20,
         open_files: 16,
     }

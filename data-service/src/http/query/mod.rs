@@ -56,6 +56,7 @@ pub(crate) async fn post(request: ApiRequest<'_>) -> Result<Reply, HttpError> {
         parameters,
         context,
         mut body,
+        ..
     } = request;
     let (engine, rules, parameters) = (&parts.engine, parts.query_rules, parameters.clone());
     let parse = move |content: &[u8]| parse::from_json(content, &parameters, rules, now_ms());
