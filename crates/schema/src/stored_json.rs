@@ -6,7 +6,8 @@
 //!
 //! ```text
 //!   blanks      none
-//!   escapes     \" \\ \b \f \n \r \t and \u00XX (upper-case hex) for other characters below 0x20; all others raw, UTF-8
+//!   escapes     \" \\ \b \f \n \r \t, \u00XX (upper-case hex) for other characters below 0x20, and both surrogates of
+//!               characters above U+FFFF (\uD83D\uDE00); all others raw, UTF-8
 //!   doubles     Java's text form: 100.0, 1.0E10; NaN and infinities as the strings "NaN", "Infinity", "-Infinity"
 //! ```
 //!
@@ -70,6 +71,19 @@ impl Formatter for Jackson {
         writer.write_all(&text)
     }
 
+    fn write_string_fragment<W: Write + ?Sized>(&mut self, writer: &mut W, fragment: &str) -> io::Result<()> {
+        let mut rest = fragment;
+        while let Some((start, wide)) = rest.char_indices().find(|(_, char)| *char > '\u{ffff}') {
+            let (before, behind) = rest.split_at(start);
+            writer.write_all(before.as_bytes())?;
+            for unit in wide.encode_utf16(&mut [0; 2]) {
+                write!(writer, "\\u{unit:04X}")?;
+            }
+            rest = behind.get(wide.len_utf8()..).unwrap_or_default();
+        }
+        writer.write_all(rest.as_bytes())
+    }
+
     fn write_char_escape<W: Write + ?Sized>(&mut self, writer: &mut W, escape: CharEscape) -> io::Result<()> {
         match escape {
             CharEscape::AsciiControl(control) => write!(writer, "\\u{control:04X}"),
@@ -99,7 +113,7 @@ mod tests {
     #[test]
     fn serialises_as_jackson_does() {
         let document = Document {
-            text: "a/\"b\" \\ \n\t\u{8}\u{c}\u{1f} é 日本",
+            text: "a/\"b\" \\ \n\t\u{8}\u{c}\u{1f} é 日本 \u{7f}\u{2028}/ 😀.",
             custom: Some([("k", "v")].into()),
             max: f64::NAN,
             start_value: 1e10,
@@ -107,7 +121,7 @@ mod tests {
         };
         assert_eq!(
             String::from_utf8(to_bytes(&document)).unwrap(),
-            "{\"text\":\"a/\\\"b\\\" \\\\ \\n\\t\\b\\f\\u001F é 日本\",\"custom\":{\"k\":\"v\"},\"max\":\"NaN\",\
+            "{\"text\":\"a/\\\"b\\\" \\\\ \\n\\t\\b\\f\\u001F é 日本 \u{7f}\u{2028}/ \\uD83D\\uDE00.\",\"custom\":{\"k\":\"v\"},\"max\":\"NaN\",\
              \"startValue\":1.0E10,\"retention\":30}"
         );
         let document = Document {
