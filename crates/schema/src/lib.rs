@@ -12,6 +12,7 @@
 //! | [`value`] | integers of 1, 2, 4, 8 bytes and floats of 4, 8; their text forms |
 //! | [`qualifier`] | a point's offset within its hour, and the type of its value |
 //! | [`salt`], [`row_key`], [`data_table`] | keys of table `tsdb` |
+//! | [`annotation`] | annotations: their cells in table `tsdb` |
 //! | [`row`] | all cells of one hour of one series, decoded to points; points encoded as one cell |
 //! | [`java`] | what Java decides: texts of doubles, hashes of strings, the order of hash maps |
 //! | [`stored_json`] | JSON documents (metadata, annotations, trees) as OpenTSDB serialises them |
@@ -20,6 +21,7 @@
 
 #![warn(clippy::indexing_slicing)]
 
+pub mod annotation;
 pub mod data_table;
 #[cfg(test)]
 mod golden;
@@ -37,6 +39,7 @@ pub mod uid;
 pub mod uid_table;
 pub mod value;
 
+pub use annotation::{Annotation, AnnotationError};
 pub use name::{Name, NameError, NameRules};
 pub use qualifier::Qualifier;
 pub use row::{CellKind, CellRef, DuplicatePolicy, Points, RowError, RowStats};
