@@ -14,6 +14,7 @@
 //! | [`salt`], [`row_key`], [`data_table`] | keys of table `tsdb` |
 //! | [`annotation`] | annotations: their cells in table `tsdb` |
 //! | [`row`] | all cells of one hour of one series, decoded to points; points encoded as one cell |
+//! | [`uid_meta`], [`ts_meta`], [`document`] | metadata of UIDs and series, as JSON |
 //! | [`java`] | what Java decides: texts of doubles, hashes of strings, the order of hash maps |
 //! | [`stored_json`] | JSON documents (metadata, annotations, trees) as OpenTSDB serialises them |
 //!
@@ -23,6 +24,7 @@
 
 pub mod annotation;
 pub mod data_table;
+pub mod document;
 #[cfg(test)]
 mod golden;
 mod hex_text;
@@ -34,8 +36,10 @@ pub mod row_key;
 pub mod salt;
 pub mod stored_json;
 pub mod timestamp;
+pub mod ts_meta;
 pub mod tsuid;
 pub mod uid;
+pub mod uid_meta;
 pub mod uid_table;
 pub mod value;
 
