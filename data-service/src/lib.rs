@@ -16,6 +16,7 @@ pub mod grpc;
 mod http;
 mod layout_check;
 mod listener;
+pub(crate) mod meta;
 pub mod series_index;
 pub mod settings;
 #[cfg(test)]

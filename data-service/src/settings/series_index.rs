@@ -14,9 +14,14 @@ pub struct SeriesIndexSettings {
     #[arg(long, env = "OXTSDB_ENABLE_TSUID_TRACKING", value_name = "BOOL", num_args = 0..=1, default_missing_value = "true", default_value_t = false, action = clap::ArgAction::Set)]
     pub enable_tsuid_tracking: bool,
 
-    /// With --enable-tsuid-tracking, increment the counter of that row once for each series and hour,
-    /// instead of setting it to 1; OpenTSDB counts points there
-    /// (tsd.core.meta.enable_tsuid_incrementing)
+    /// Create a document of metadata (ts_meta) for each new series (tsd.core.meta.enable_realtime_ts). On HBase it
+    /// needs --enable-tsuid-tracking
+    #[arg(long, env = "OXTSDB_ENABLE_REALTIME_TS", value_name = "BOOL", num_args = 0..=1, default_missing_value = "true", default_value_t = false, action = clap::ArgAction::Set)]
+    pub enable_realtime_ts: bool,
+
+    /// Count the points of each series in its row of the table of series metadata, which costs an increment for
+    /// each series of a batch of points (tsd.core.meta.enable_tsuid_incrementing). It needs --enable-realtime-ts,
+    /// and on HBase --enable-tsuid-tracking
     #[arg(long, env = "OXTSDB_ENABLE_TSUID_INCREMENTING", value_name = "BOOL", num_args = 0..=1, default_missing_value = "true", default_value_t = false, action = clap::ArgAction::Set)]
     pub enable_tsuid_incrementing: bool,
 
@@ -38,6 +43,7 @@ impl Default for SeriesIndexSettings {
     fn default() -> Self {
         Self {
             enable_tsuid_tracking: false,
+            enable_realtime_ts: false,
             enable_tsuid_incrementing: false,
             trust_tsuid_tracking: false,
             series_index_max_age_seconds: 60,

@@ -2,31 +2,42 @@
 //!
 //! ```text
 //!   row key: the TSUID, without salt        name:ts_ctr    8 bytes; the cell's timestamp is the time
+//!                                           name:ts_meta   the series' document
 //! ```
 //!
-//! The row is stored together with the first point that this process writes to the series, and again with the first
-//! one of each hour of the clock: the cell's timestamp serves to find the hour of the last point, which needs no
-//! finer resolution. Points are acknowledged when both are stored, so that queries find the series of every
-//! acknowledged point. For a tracked series, each point costs one comparison.
+//! | `enable_tsuid_tracking` | `enable_realtime_ts` | `enable_tsuid_incrementing` | stored |
+//! |---|---|---|---|
+//! | false | any | any | nothing |
+//! | true | false | any | counter = 1 |
+//! | true | true | false | the document if there is none; no counter |
+//! | true | true | true | counter + points; the document if the counter was 0 and there is none |
 //!
-//! The counter is 1, as OpenTSDB leaves it unless it counts
-//! (`tsd.core.meta.enable_tsuid_incrementing`). On tables where it does, the cell is incremented:
-//! a put would overwrite the count.
+//! The embedded store always has tracking, and the counter in the third case too: the series index needs the row, and
+//! queries of last points its time. OpenTSDB does this for each point. Here the second and third case are done with
+//! the first point that this process writes to a series, and again with the first one of each hour of the clock: the
+//! cell's timestamp serves to find the hour of the last point, which needs no finer resolution. Counter and document
+//! are one mutation of the row. For a tracked series, each point then costs one comparison.
 //!
-//! Source: OpenTSDB 2.4, `TSDB.storeIntoDB`, `TSMeta.incrementAndGetCounter`.
+//! Counting costs an increment for each series of a batch of points, by their number. An increment is not idempotent:
+//! points that are sent again are counted again. OpenTSDB replaces a document when the counter becomes 1, also one
+//! that was created and edited before the first point; here it is kept.
+//!
+//! All this is stored concurrently with the points, which are acknowledged when both are stored: queries find the series
+//! of every acknowledged point.
+//!
+//! Source: OpenTSDB 2.4, `TSDB.storeIntoDB`, `TSMeta.incrementAndGetCounter`, `TSMeta.storeIfNecessary`.
 
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use futures::stream::{self, StreamExt as _, TryStreamExt as _};
 use hashbrown::HashMap;
-use oxtsdb_row_store::{CellAddress, RowStore, StoreError, TableName, WriteBatch};
-use oxtsdb_schema::data_table::{COUNTER_QUALIFIER, META_FAMILY};
-use oxtsdb_server::settings::SettingError;
+use oxtsdb_row_store::StoreError;
 use rustc_hash::FxBuildHasher;
+use tracing::warn;
 
+use crate::meta::MetaTable;
 use crate::series_index::SeriesIndex;
-use crate::settings::DataSettings;
+use crate::settings::SeriesIndexSettings;
 use crate::uids::series::Series;
 
 const HOUR_SECONDS: u64 = 3600;
@@ -34,44 +45,68 @@ const HOUR_SECONDS: u64 = 3600;
 /// Bytes of a series that waits to be tracked, roughly: a row of the batch to come.
 const UNTRACKED_BYTES: usize = 64;
 
-/// Counters that are incremented at a time; each is a call of its own.
-const INCREMENTS_AT_A_TIME: usize = 16;
-
-/// What is done to the cell of a series.
+/// What is stored of a series.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mode {
     /// Nothing.
     Off,
-    /// It becomes 1.
-    Put,
-    /// 1 is added.
-    Increment,
+    /// A counter that is 1.
+    Counter,
+    /// A document, and a counter that is 1.
+    DocumentAndCounter,
+    /// A document.
+    Document,
+    /// The number of points, and a document with the first one.
+    Count,
+}
+
+impl Mode {
+    fn new(settings: &SeriesIndexSettings, is_embedded: bool) -> Self {
+        match (
+            settings.enable_tsuid_tracking || is_embedded,
+            settings.enable_realtime_ts,
+            settings.enable_tsuid_incrementing,
+        ) {
+            (false, ..) => Self::Off,
+            (true, false, _) => Self::Counter,
+            (true, true, true) => Self::Count,
+            (true, true, false) if is_embedded => Self::DocumentAndCounter,
+            (true, true, false) => Self::Document,
+        }
+    }
 }
 
 /// Keeps table `tsdb-meta`. Cheap to clone.
 #[derive(Clone, Debug)]
 pub(super) struct Tracker {
-    store: Arc<dyn RowStore>,
-    table: TableName,
+    table: MetaTable,
     mode: Mode,
     index: Option<SeriesIndex>,
 }
 
-/// The series of a batch of points that are not tracked in this hour.
+/// The series of a batch of points that are not tracked in this hour; if points are counted, all series.
 #[derive(Debug)]
 pub(crate) struct Untracked {
     /// The hour of the clock, in hours since the epoch; 0: nothing is tracked, as no series ever was.
     hour: u32,
-    /// By their addresses, so that each occurs once.
-    series: HashMap<usize, Arc<Series>, FxBuildHasher>,
+    is_counting: bool,
+    /// By their addresses, so that each occurs once; with their points.
+    series: HashMap<usize, (Arc<Series>, i64), FxBuildHasher>,
 }
 
 impl Untracked {
-    fn new(hour: u32) -> Self {
+    fn new(hour: u32, is_counting: bool) -> Self {
         Self {
             hour,
+            is_counting,
             series: HashMap::default(),
         }
+    }
+
+    /// Whether a point of a series has to be passed to [`Untracked::observe`]; `tracked_hour` is that of the series.
+    #[inline]
+    pub(super) fn needs(&self, tracked_hour: u32) -> bool {
+        self.is_counting || tracked_hour != self.hour
     }
 
     /// The hour that counts.
@@ -80,13 +115,13 @@ impl Untracked {
         self.hour
     }
 
-    /// Takes a series, unless it is tracked.
+    /// Takes a series with a point of it, unless it is tracked.
     #[inline]
     pub(super) fn observe(&mut self, series: &Arc<Series>) {
-        if series.tracked_hour() != self.hour && self.hour != 0 {
-            self.series
-                .entry(Arc::as_ptr(series).addr())
-                .or_insert_with(|| Arc::clone(series));
+        if self.needs(series.tracked_hour()) && self.hour != 0 {
+            let address = Arc::as_ptr(series).addr();
+            let entry = self.series.entry(address);
+            entry.or_insert_with(|| (Arc::clone(series), 0)).1 += 1;
         }
     }
 
@@ -102,63 +137,63 @@ impl Untracked {
 
     /// What was taken so far, and none are left.
     pub(super) fn take(&mut self) -> Self {
-        std::mem::replace(self, Self::new(self.hour))
+        std::mem::replace(self, Self::new(self.hour, self.is_counting))
     }
 }
 
 impl Tracker {
-    /// A tracker for the table that `settings` name. On a store that this process owns
-    /// exclusively, all series are tracked, whatever the setting.
-    ///
-    /// # Errors
-    ///
-    /// If a setting is out of its range.
-    pub(super) fn new(
-        store: Arc<dyn RowStore>,
-        settings: &DataSettings,
-        index: Option<SeriesIndex>,
-    ) -> Result<Self, SettingError> {
-        let mode = match (
-            settings.series_index.enable_tsuid_tracking,
-            settings.series_index.enable_tsuid_incrementing,
-        ) {
-            _ if !store.has_other_writers() => Mode::Put,
-            (false, _) => Mode::Off,
-            (true, false) => Mode::Put,
-            (true, true) => Mode::Increment,
-        };
-        Ok(Self {
-            store,
-            table: settings.tables.meta_table_name()?,
-            mode,
-            index,
-        })
+    /// A tracker for a table. On a store that this process owns exclusively, all series are tracked, whatever the
+    /// setting.
+    pub(super) fn new(table: MetaTable, settings: &SeriesIndexSettings, index: Option<SeriesIndex>) -> Self {
+        let mode = Mode::new(settings, !table.has_other_writers());
+        if settings.enable_realtime_ts && mode == Mode::Off {
+            warn!("--enable-realtime-ts has no effect without --enable-tsuid-tracking");
+        }
+        if settings.enable_tsuid_incrementing && mode != Mode::Count {
+            warn!(
+                "--enable-tsuid-incrementing has no effect without --enable-tsuid-tracking and --enable-realtime-ts"
+            );
+        }
+        Self { table, mode, index }
     }
 
     /// No series yet, in the hour of now.
     pub(super) fn untracked(&self) -> Untracked {
         if self.mode == Mode::Off {
-            return Untracked::new(0);
+            return Untracked::new(0, false);
         }
-        let seconds = SystemTime::now()
-            .duration_since(UNIX_EPOCH)
-            .map_or(0, |since| since.as_secs());
-        Untracked::new(u32::try_from(seconds / HOUR_SECONDS).unwrap_or(u32::MAX).max(1))
+        let hour = u32::try_from(now_seconds() / HOUR_SECONDS).unwrap_or(u32::MAX);
+        Untracked::new(hour.max(1), self.mode == Mode::Count)
     }
 
     /// Stores the rows of series; when this returns `Ok` they are in the table.
     ///
     /// # Errors
     ///
-    /// When the store fails. Some may be there; doing it again is safe.
+    /// When the store fails. Some may be there; doing it again is safe, except that points are counted twice.
     pub(super) async fn track(&self, untracked: Untracked) -> Result<(), StoreError> {
-        let tsuids: Vec<Vec<u8>> = untracked.series.values().map(|series| series.tsuid()).collect();
+        let (table, series) = (&self.table, &untracked.series);
+        let tsuids: Vec<Vec<u8>> = series.values().map(|(series, _)| series.tsuid()).collect();
+        let created_seconds = i64::try_from(now_seconds()).unwrap_or(i64::MAX);
         match self.mode {
             Mode::Off => {}
-            Mode::Put => self.store.write(self.batch(&tsuids)).await?,
-            Mode::Increment => self.increment(&tsuids).await?,
+            Mode::Counter => table.put_counters(&tsuids).await?,
+            Mode::DocumentAndCounter => table.create_documents(&tsuids, created_seconds, true).await?,
+            Mode::Document => table.create_documents(&tsuids, created_seconds, false).await?,
+            Mode::Count => {
+                let points = series.values().map(|(_, points)| *points);
+                let amounts: Vec<(Vec<u8>, i64)> = tsuids.iter().cloned().zip(points.clone()).collect();
+                let sums = table.count(amounts).await?;
+                let new = tsuids.iter().zip(points).zip(sums);
+                let new = new.filter(|((_, points), sum)| points == sum);
+                let new: Vec<Vec<u8>> = new.map(|((tsuid, _), _)| tsuid.clone()).collect();
+                table.create_documents(&new, created_seconds, false).await?;
+            }
         }
-        for (series, tsuid) in untracked.series.values().zip(&tsuids) {
+        for ((series, _), tsuid) in series.values().zip(&tsuids) {
+            if series.tracked_hour() == untracked.hour {
+                continue;
+            }
             if let Some(index) = &self.index {
                 index.add(tsuid);
             }
@@ -166,33 +201,12 @@ impl Tracker {
         }
         Ok(())
     }
+}
 
-    fn batch(&self, tsuids: &[Vec<u8>]) -> WriteBatch {
-        let mut batch = WriteBatch::new(self.table.clone());
-        let family = batch.family(META_FAMILY);
-        for tsuid in tsuids {
-            batch
-                .row(tsuid)
-                .put(family, COUNTER_QUALIFIER, &1_i64.to_be_bytes());
-        }
-        batch
-    }
-
-    async fn increment(&self, tsuids: &[Vec<u8>]) -> Result<(), StoreError> {
-        // Collected, because the compiler cannot tell that a stream over the closure is Send.
-        let increments: Vec<_> = tsuids
-            .iter()
-            .map(|tsuid| {
-                let (store, table) = (Arc::clone(&self.store), self.table.clone());
-                let cell = CellAddress::new(tsuid.as_slice(), META_FAMILY, COUNTER_QUALIFIER);
-                async move { store.increment(&table, &cell, 1).await.map(drop) }
-            })
-            .collect();
-        stream::iter(increments)
-            .buffer_unordered(INCREMENTS_AT_A_TIME)
-            .try_collect()
-            .await
-    }
+fn now_seconds() -> u64 {
+    SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .map_or(0, |since| since.as_secs())
 }
 
 #[cfg(test)]

@@ -16,6 +16,7 @@ use super::resolve::{Resolution, Resolved, Resolver};
 use super::rows::{POINT_BYTES, Rows};
 use super::tracking::Tracker;
 use super::{NewPoint, PointError, PointRef, WriteError, WriteOutcome};
+use crate::meta::MetaTable;
 use crate::series_index::SeriesIndex;
 use crate::settings::DataSettings;
 use crate::uids::Uids;
@@ -58,6 +59,7 @@ struct Inner {
     resolver: Resolver,
     /// Lanes to the store; `None`: batches are stored as they are.
     lanes: Option<Lanes>,
+    meta_table: MetaTable,
     tracker: Tracker,
     /// Memory for batches that the store has not confirmed.
     budget: WriteBudget,
@@ -85,7 +87,9 @@ impl Writer {
         let linger = settings.writing.linger();
         let as_they_are = form == Form::Single && linger.is_zero() && store.keeps_write_order();
         let layout = *uids.layout();
-        let tracker = Tracker::new(Arc::clone(&store), settings, index)?;
+        let meta_table = settings.tables.meta_table_name()?;
+        let meta_table = MetaTable::new(Arc::clone(&store), meta_table, layout.widths);
+        let tracker = Tracker::new(meta_table.clone(), &settings.series_index, index);
         let lanes = (!as_they_are)
             .then(|| Lanes::new(Arc::clone(&store), table.clone(), layout, form, linger, shutdown));
         Ok(Self(Arc::new(Inner {
@@ -93,6 +97,7 @@ impl Writer {
             table,
             use_otsdb_timestamp: settings.writing.use_otsdb_timestamp,
             lanes,
+            meta_table,
             tracker,
             resolver: Resolver {
                 uids,
@@ -231,6 +236,12 @@ impl Writer {
     /// Where large requests are decompressed and parsed.
     pub(crate) fn compute(&self) -> &ComputePool {
         &self.0.resources.compute
+    }
+
+    /// The table of series' metadata.
+    #[cfg_attr(not(test), expect(dead_code, reason = "for calls about metadata"))]
+    pub(crate) fn meta_table(&self) -> &MetaTable {
+        &self.0.meta_table
     }
 
     /// The most tags of a series.

@@ -41,6 +41,11 @@ const KNOWN: &[(&str, &str, Form)] = &[
     ("tsd.core.auto_create_tagvs", "auto_create_tagvs", Form::Boolean),
     ("tsd.core.connections.limit", "max_connections", Form::AsIs),
     (
+        "tsd.core.meta.enable_realtime_ts",
+        "enable_realtime_ts",
+        Form::Boolean,
+    ),
+    (
         "tsd.core.meta.enable_tsuid_incrementing",
         "enable_tsuid_incrementing",
         Form::Boolean,

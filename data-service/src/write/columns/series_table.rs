@@ -124,7 +124,7 @@ impl SeriesTable {
         let Some(tracked) = self.tracked.get_mut(number as usize) else {
             return;
         };
-        if tracked.hour != untracked.hour() {
+        if untracked.needs(tracked.hour) {
             tracked.hour = untracked.hour();
             if let Some(series) = &tracked.series {
                 untracked.observe(series);

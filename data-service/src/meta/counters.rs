@@ -1,0 +1,242 @@
+//! Counters of points: `name:ts_ctr`.
+//!
+//! On a store with other writers each counter is incremented by a call of its own, a few at a time. A store without
+//! them is read and written instead, a whole batch at a time: an increment would be a commit for each counter.
+//! Requests that arrive while a batch is in flight are merged into the next one.
+
+use std::sync::Arc;
+
+use futures::stream::{self, StreamExt as _, TryStreamExt as _};
+use hashbrown::HashMap;
+use oxtsdb_row_store::{CellAddress, ColumnSelection, RowStore, StoreError, TableName, WriteBatch};
+use oxtsdb_schema::data_table::{COUNTER_QUALIFIER, META_FAMILY};
+use parking_lot::Mutex;
+use tokio::sync::oneshot;
+
+/// Counters that are incremented at a time on a store with other writers.
+const INCREMENTS_AT_A_TIME: usize = 16;
+
+/// Counters of a batch, unless one request has more.
+const BATCH_COUNTERS: usize = 8192;
+
+/// Adds to counters. Cloning is cheap.
+#[derive(Clone, Debug)]
+pub(super) struct Counters(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    store: Arc<dyn RowStore>,
+    table: TableName,
+    queue: Mutex<Vec<Request>>,
+    /// Held while a batch is in flight.
+    turn: tokio::sync::Mutex<()>,
+}
+
+/// Amounts by counter, and where their sums are reported.
+#[derive(Debug)]
+struct Request {
+    amounts: Vec<(Vec<u8>, i64)>,
+    sums: oneshot::Sender<Result<Vec<i64>, StoreError>>,
+}
+
+impl Counters {
+    pub(super) fn new(store: Arc<dyn RowStore>, table: TableName) -> Self {
+        Self(Arc::new(Inner {
+            store,
+            table,
+            queue: Mutex::default(),
+            turn: tokio::sync::Mutex::default(),
+        }))
+    }
+
+    /// Adds to the counters of some rows. Returns the sums in the same order.
+    pub(super) async fn add(&self, amounts: Vec<(Vec<u8>, i64)>) -> Result<Vec<i64>, StoreError> {
+        if self.0.store.has_other_writers() {
+            return self.0.increment(amounts).await;
+        }
+        let (sender, sums) = oneshot::channel();
+        self.0.queue.lock().push(Request {
+            amounts,
+            sums: sender,
+        });
+        // A task, so that a dropped request does not interrupt those merged with it.
+        tokio::spawn({
+            let inner = Arc::clone(&self.0);
+            async move { inner.add_queued().await }
+        });
+        sums.await.unwrap_or_else(|_| {
+            Err(StoreError::Unavailable {
+                detail: "the counters were not written: the process shuts down".to_owned(),
+            })
+        })
+    }
+}
+
+impl Inner {
+    async fn increment(&self, amounts: Vec<(Vec<u8>, i64)>) -> Result<Vec<i64>, StoreError> {
+        // Collected, because the compiler cannot tell that a stream over the closure is Send.
+        let increments: Vec<_> = amounts
+            .into_iter()
+            .map(|(row, amount)| {
+                let (store, table) = (Arc::clone(&self.store), self.table.clone());
+                let cell = CellAddress::new(row, META_FAMILY, COUNTER_QUALIFIER);
+                async move { store.increment(&table, &cell, amount).await }
+            })
+            .collect();
+        stream::iter(increments)
+            .buffered(INCREMENTS_AT_A_TIME)
+            .try_collect()
+            .await
+    }
+
+    /// Processes all queued requests. Concurrent calls find an empty queue.
+    async fn add_queued(&self) {
+        let _turn = self.turn.lock().await;
+        loop {
+            let requests = self.next_batch();
+            if requests.is_empty() {
+                return;
+            }
+            match self.add_batch(&requests).await {
+                Ok(sums) => {
+                    for (request, sums) in requests.into_iter().zip(sums) {
+                        let _ = request.sums.send(Ok(sums));
+                    }
+                }
+                Err(error) => {
+                    for request in requests {
+                        let _ = request.sums.send(Err(error.clone()));
+                    }
+                }
+            }
+        }
+    }
+
+    fn next_batch(&self) -> Vec<Request> {
+        let mut queue = self.queue.lock();
+        let mut counters = 0;
+        let fitting = queue.iter().take_while(|request| {
+            let first = counters == 0;
+            counters += request.amounts.len();
+            first || counters <= BATCH_COUNTERS
+        });
+        let fitting = fitting.count();
+        queue.drain(..fitting).collect()
+    }
+
+    /// Reads the counters, adds the amounts, and writes the sums. No other program and no other batch changes them
+    /// meanwhile.
+    async fn add_batch(&self, requests: &[Request]) -> Result<Vec<Vec<i64>>, StoreError> {
+        let mut places: HashMap<&[u8], usize> = HashMap::new();
+        let mut rows: Vec<Vec<u8>> = Vec::new();
+        for (row, _) in requests.iter().flat_map(|request| &request.amounts) {
+            places.entry(row).or_insert_with(|| {
+                rows.push(row.clone());
+                rows.len() - 1
+            });
+        }
+        let column = (META_FAMILY.to_owned(), COUNTER_QUALIFIER.to_vec());
+        let columns = ColumnSelection::Columns(vec![column]);
+        let stored = self.store.get_rows(&self.table, &rows, &columns).await?;
+        let mut totals = Vec::with_capacity(rows.len());
+        for row in stored {
+            let cell = row
+                .as_ref()
+                .and_then(|row| row.get(META_FAMILY, COUNTER_QUALIFIER));
+            totals.push(match cell {
+                None => 0,
+                Some(cell) => {
+                    let bytes = cell.value.try_into();
+                    i64::from_be_bytes(bytes.map_err(|_| StoreError::NotACounter {
+                        length: cell.value.len(),
+                    })?)
+                }
+            });
+        }
+        let mut sums = Vec::with_capacity(requests.len());
+        for request in requests {
+            let add = |(row, amount): &(Vec<u8>, i64)| {
+                let total = places
+                    .get(row.as_slice())
+                    .and_then(|place| totals.get_mut(*place));
+                total.map_or(*amount, |total| {
+                    *total = total.wrapping_add(*amount);
+                    *total
+                })
+            };
+            sums.push(request.amounts.iter().map(add).collect());
+        }
+        let mut batch = WriteBatch::new(self.table.clone());
+        let family = batch.family(META_FAMILY);
+        for (row, total) in rows.iter().zip(&totals) {
+            batch
+                .row(row)
+                .put(family, COUNTER_QUALIFIER, &total.to_be_bytes());
+        }
+        self.store.write(batch).await?;
+        Ok(sums)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use oxtsdb_row_store::memory::MemoryStore;
+    use oxtsdb_row_store::{Row, TableDef};
+
+    use super::*;
+
+    fn amount(row: u8, amount: i64) -> (Vec<u8>, i64) {
+        (vec![row], amount)
+    }
+
+    #[tokio::test]
+    async fn concurrent_additions_are_all_counted() {
+        let store: Arc<dyn RowStore> = Arc::new(MemoryStore::new());
+        assert!(!store.has_other_writers());
+        let table: TableName = "tsdb-meta".parse().unwrap();
+        store
+            .create_table(&TableDef::new(table.clone(), &[META_FAMILY]))
+            .await
+            .unwrap();
+        let counters = Counters::new(Arc::clone(&store), table.clone());
+        assert_eq!(
+            counters
+                .add(vec![amount(1, 2), amount(2, 5), amount(1, 3)])
+                .await
+                .unwrap(),
+            [2, 5, 5],
+            "a counter may occur twice"
+        );
+        let additions = (0..200).map(|_| {
+            let counters = counters.clone();
+            tokio::spawn(async move { counters.add(vec![amount(1, 1), amount(3, 2)]).await.unwrap() })
+        });
+        let mut sums: Vec<i64> = Vec::new();
+        for sum in futures::future::join_all(additions).await {
+            sums.push(sum.unwrap()[0]);
+        }
+        sums.sort_unstable();
+        assert_eq!(sums, (6..206).collect::<Vec<_>>());
+        let row = store.get(&table, &[3], &ColumnSelection::All).await.unwrap();
+        let value = |row: &Row| row.get(META_FAMILY, COUNTER_QUALIFIER).unwrap().value.to_vec();
+        assert_eq!(value(&row.unwrap()), 400_i64.to_be_bytes());
+    }
+
+    #[tokio::test]
+    async fn rejects_cells_that_are_no_counter() {
+        let store: Arc<dyn RowStore> = Arc::new(MemoryStore::new());
+        let table: TableName = "tsdb-meta".parse().unwrap();
+        store
+            .create_table(&TableDef::new(table.clone(), &[META_FAMILY]))
+            .await
+            .unwrap();
+        let mut batch = WriteBatch::new(table.clone());
+        let family = batch.family(META_FAMILY);
+        batch.row(&[1]).put(family, COUNTER_QUALIFIER, b"abc");
+        store.write(batch).await.unwrap();
+        let counters = Counters::new(store, table);
+        let error = counters.add(vec![amount(1, 1)]).await.unwrap_err();
+        assert!(matches!(error, StoreError::NotACounter { length: 3 }), "{error}");
+        assert_eq!(counters.add(vec![amount(2, 1)]).await.unwrap(), [1]);
+    }
+}
