@@ -15,6 +15,7 @@ pub mod assign;
 pub mod cache;
 pub mod error;
 mod flight;
+pub mod fsck;
 pub mod grpc;
 pub mod layout;
 mod lookup;
