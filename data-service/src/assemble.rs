@@ -7,6 +7,7 @@ use anyhow::Context as _;
 use oxtsdb_client::UidClient;
 use oxtsdb_proto::data::v1::data_admin_service_server::DataAdminServiceServer;
 use oxtsdb_proto::data::v1::data_service_server::DataServiceServer;
+use oxtsdb_proto::data::v1::series_service_server::SeriesServiceServer;
 use oxtsdb_query::Limit;
 use oxtsdb_query::Limits;
 use oxtsdb_query::{Engine, QueryResources};
@@ -79,6 +80,11 @@ impl DataService {
     /// `oxtsdb.data.v1.DataAdminService`.
     pub fn admin_server(&self) -> DataAdminServiceServer<DataServiceHandler> {
         DataAdminServiceServer::new(self.handler.clone())
+    }
+
+    /// `oxtsdb.data.v1.SeriesService`.
+    pub fn series_server(&self) -> SeriesServiceServer<DataServiceHandler> {
+        SeriesServiceServer::new(self.handler.clone())
     }
 }
 

@@ -16,6 +16,7 @@ pub mod grpc;
 mod http;
 mod layout_check;
 mod listener;
+mod lookup;
 pub(crate) mod meta;
 pub mod series_index;
 pub mod settings;

@@ -104,6 +104,7 @@ async fn run(cli: Cli) -> anyhow::Result<()> {
             let grpc = GrpcServer::new()
                 .service(service.server())
                 .service(service.admin_server())
+                .service(service.series_server())
                 .depends_on(probe);
             Ok([service.http_and_telnet(&settings, host), host.grpc(grpc)])
         })

@@ -29,6 +29,10 @@ impl DataClient {
         Self { connection }
     }
 
+    pub(crate) const fn connection(&self) -> &Connection {
+        &self.connection
+    }
+
     deadline_methods!();
 
     /// Writes points, in as many requests as they need, one after the other. Returns how many are stored, and

@@ -2,7 +2,7 @@
 //!
 //! | client | service |
 //! |---|---|
-//! | [`DataClient`] | points: [`write`](DataClient::write), [`stream_writer`](DataClient::stream_writer), [`query`](DataClient::query), expressions, last points, stored rows |
+//! | [`DataClient`] | points: [`write`](DataClient::write), [`stream_writer`](DataClient::stream_writer), [`query`](DataClient::query), expressions, last points, stored rows; series: [`lookup_series`](DataClient::lookup_series), export, numbers |
 //! | [`UidClient`] | names and UIDs: assign, look up, suggest, export, layout, usage |
 //! | [`HealthClient`] | gRPC health checks |
 //!
@@ -40,6 +40,7 @@ mod data;
 mod error;
 mod failures;
 mod health;
+mod lookup;
 mod point;
 mod query;
 mod results;
@@ -57,6 +58,7 @@ pub use builder::ClientBuilder;
 pub use data::DataClient;
 pub use error::{Error, FieldViolation, Rejection};
 pub use health::{Health, HealthClient};
+pub use lookup::{FoundSeries, SeriesPage, SeriesSelector};
 pub use point::{Point, Timestamp, Value};
 pub use query::{
     DamagedRow, ExpressionFrame, ExpressionResult, ExpressionSeries, LastPoint, LastPointOutcome, Points,

@@ -92,6 +92,20 @@ impl SeriesList {
         false
     }
 
+    /// How many series are not after these tags.
+    pub fn position_after(&self, tags: &[u8]) -> usize {
+        let (mut low, mut high) = (0, self.len());
+        while low < high {
+            let middle = low.midpoint(high);
+            if self.get(middle) <= tags {
+                low = middle + 1;
+            } else {
+                high = middle;
+            }
+        }
+        low
+    }
+
     /// Appends a series.
     pub fn push(&mut self, tags: &[u8]) {
         self.tags.extend_from_slice(tags);
@@ -152,6 +166,8 @@ mod tests {
             for tags in ours.union(&others) {
                 prop_assert!(all.contains(tags));
                 prop_assert_eq!(list(&ours).contains(tags), ours.contains(tags));
+                let before = ours.iter().filter(|ours| *ours <= tags).count();
+                prop_assert_eq!(list(&ours).position_after(tags), before);
             }
         }
     }

@@ -194,7 +194,7 @@ pub struct TagPairs<'a> {
 
 impl<'a> TagPairs<'a> {
     /// The tags in `bytes`: pairs of a tagk and a tagv UID. Ignores an incomplete pair at the end.
-    pub(crate) fn new(bytes: &'a [u8], widths: &UidWidths) -> TagPairs<'a> {
+    pub fn new(bytes: &'a [u8], widths: &UidWidths) -> TagPairs<'a> {
         TagPairs {
             tagk_width: widths.tagk.bytes(),
             pairs: bytes.chunks_exact(widths.tag_bytes()),

@@ -108,7 +108,8 @@ pub(crate) async fn run(args: ServeArgs, opentsdb_conf: Option<Outcome>) -> anyh
             .await?;
             let data = GrpcServer::new()
                 .service(data_service.server())
-                .service(data_service.admin_server());
+                .service(data_service.admin_server())
+                .service(data_service.series_server());
             let uid = GrpcServer::new().service(uid_service);
             Ok([
                 data_service.http_and_telnet(&data_settings, host),

@@ -8,6 +8,7 @@ mod query;
 mod results;
 mod running;
 mod scan;
+mod series;
 mod service;
 pub(crate) mod status;
 mod write;

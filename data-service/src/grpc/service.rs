@@ -3,16 +3,20 @@
 use futures::stream::BoxStream;
 use oxtsdb_proto::data::v1::data_admin_service_server::DataAdminService;
 use oxtsdb_proto::data::v1::data_service_server::DataService;
+use oxtsdb_proto::data::v1::series_service_server::SeriesService;
 use oxtsdb_proto::data::v1::{
-    CancelQueryRequest, CancelQueryResponse, ExplainRequest, ExplainResponse, ListQueriesRequest,
-    ListQueriesResponse, QueryExpressionsRequest, QueryExpressionsResponse, QueryLastRequest,
-    QueryLastResponse, QueryRequest, QueryResponse, ScanRowsRequest, ScanRowsResponse, ScanTableRequest,
-    ScanTableResponse, WriteColumnsRequest, WriteColumnsResponse, WriteRequest, WriteResponse,
-    WriteStreamRequest, WriteStreamResponse,
+    CancelQueryRequest, CancelQueryResponse, CountSeriesRequest, CountSeriesResponse, ExplainRequest,
+    ExplainResponse, ExportSeriesRequest, ExportSeriesResponse, ListQueriesRequest, ListQueriesResponse,
+    LookupSeriesRequest, LookupSeriesResponse, QueryExpressionsRequest, QueryExpressionsResponse,
+    QueryLastRequest, QueryLastResponse, QueryRequest, QueryResponse, ScanRowsRequest, ScanRowsResponse,
+    ScanTableRequest, ScanTableResponse, WriteColumnsRequest, WriteColumnsResponse, WriteRequest,
+    WriteResponse, WriteStreamRequest, WriteStreamResponse,
 };
 use tonic::{Request, Response, Status, Streaming};
 
-use super::{DataServiceHandler, explain, expressions, last, query, running, scan, write, write_stream};
+use super::{
+    DataServiceHandler, explain, expressions, last, query, running, scan, series, write, write_stream,
+};
 
 #[tonic::async_trait]
 impl DataService for DataServiceHandler {
@@ -97,5 +101,31 @@ impl DataAdminService for DataServiceHandler {
         request: Request<ScanTableRequest>,
     ) -> Result<Response<Self::ScanTableStream>, Status> {
         scan::scan_table(&self.engine, request)
+    }
+}
+
+#[tonic::async_trait]
+impl SeriesService for DataServiceHandler {
+    async fn lookup_series(
+        &self,
+        request: Request<LookupSeriesRequest>,
+    ) -> Result<Response<LookupSeriesResponse>, Status> {
+        series::lookup_series(&self.engine, request).await
+    }
+
+    type ExportSeriesStream = BoxStream<'static, Result<ExportSeriesResponse, Status>>;
+
+    async fn export_series(
+        &self,
+        request: Request<ExportSeriesRequest>,
+    ) -> Result<Response<Self::ExportSeriesStream>, Status> {
+        series::export_series(&self.engine, request)
+    }
+
+    async fn count_series(
+        &self,
+        request: Request<CountSeriesRequest>,
+    ) -> Result<Response<CountSeriesResponse>, Status> {
+        series::count_series(&self.engine, request).await
     }
 }
