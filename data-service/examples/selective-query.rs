@@ -40,7 +40,7 @@ async fn main() -> anyhow::Result<()> {
     store_part(&DataSettings::default())?.make_tables(&*store).await?;
     let uids = uid_service::assemble(Arc::clone(&store), &UidSettings::default()).await?;
     let (shutdown, _trigger) = Shutdown::new(Duration::ZERO);
-    let client = UidClient::in_process(uids);
+    let client = UidClient::in_process(uids.routes());
     let service = assemble(
         Arc::clone(&store),
         client,

@@ -46,7 +46,7 @@ async fn main() -> anyhow::Result<()> {
         .await?;
     store_part(&DataSettings::default())?.make_tables(&tables).await?;
     let uids = uid_service::assemble(Arc::new(tables.clone()), &UidSettings::default()).await?;
-    let client = UidClient::in_process(uids);
+    let client = UidClient::in_process(uids.routes());
     let (shutdown, _trigger) = Shutdown::new(Duration::ZERO);
     let store = InterceptedStore::new(Arc::new(tables), Arc::new(NoStore));
     let service = assemble(

@@ -78,7 +78,7 @@ impl TestStack {
         uid_part.unwrap().make_tables(&*uid_store).await.unwrap();
         part.unwrap().make_tables(&*data_store).await.unwrap();
         let uids = uid_service::assemble(uid_store, &uid_settings).await.unwrap();
-        let uid_client = UidClient::in_process(uids);
+        let uid_client = UidClient::in_process(uids.routes());
         let (shutdown, trigger) = Shutdown::new(Duration::ZERO);
         let service = assemble(
             data_store,

@@ -11,6 +11,9 @@ use prost_reflect::{DescriptorPool, ExtensionDescriptor, FieldDescriptor, Kind, 
 
 const OPTION: &str = "oxtsdb.common.v1.max_items";
 
+/// Repeated fields of messages that are not ours, which cannot have the option, with their bounds.
+const IMPORTED: &[(&str, u32)] = &[("google.protobuf.FieldMask.paths", 64)];
+
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
 /// Rust source of the tables that `bounds.rs` of the crate describes.
@@ -96,16 +99,17 @@ impl Tables {
             return Ok(None);
         }
         let options = field.options();
-        let limit = match options.get_extension(&self.option).as_ref() {
-            Value::U32(limit) if *limit > 0 => *limit,
+        let name = field.full_name();
+        let imported = IMPORTED.iter().find(|(imported, _)| *imported == name);
+        let limit = match (options.get_extension(&self.option).as_ref(), imported) {
+            (Value::U32(limit), _) if *limit > 0 => *limit,
+            (_, Some((_, limit))) => *limit,
             _ => {
-                let name = field.full_name();
                 return Err(
                     format!("{name}: a repeated field of a request needs the option {OPTION}").into(),
                 );
             }
         };
-        let name = field.full_name();
         let bytes = element_bytes(&field.kind());
         self.counters.push(format!(
             "Bound {{ field: {name:?}, limit: {limit}, element_bytes: {bytes} }}"

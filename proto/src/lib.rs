@@ -10,6 +10,7 @@ pub mod deadline;
 pub mod decode_memory;
 mod delta_timestamps;
 pub mod error;
+pub mod update_mask;
 
 #[allow(
     missing_docs,

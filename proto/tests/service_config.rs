@@ -119,10 +119,10 @@ fn unary_calls_have_10_seconds_and_streams_of_results_60() {
     for method in methods() {
         let timeout = entries[&method.name].get("timeout").map(seconds);
         let expected = match (method.is_idempotent, method.is_streaming) {
-            (true, false) => Some(10.0),
+            (_, false) => Some(10.0),
             (true, true) => Some(60.0),
             // WriteStream stays open.
-            (false, _) => None,
+            (false, true) => None,
         };
         assert_eq!(timeout, expected, "{}", method.name);
     }

@@ -1,6 +1,7 @@
 //! Errors of assignments and look-ups. `grpc/status.rs` maps each to a code.
 
 use oxtsdb_row_store::StoreError;
+use oxtsdb_schema::document::DocumentError;
 use oxtsdb_schema::uid_table::CounterError;
 use oxtsdb_schema::{Name, Uid, UidKind, UidWidth};
 
@@ -115,6 +116,48 @@ pub enum UidServiceError {
         kind: UidKind,
         /// The name.
         name: Name,
+    },
+    /// The stored metadata is not the document that the etag names.
+    #[error("the metadata of `{kind}` {uid} has another etag: `{stored}`")]
+    EtagMismatch {
+        /// The kind.
+        kind: UidKind,
+        /// The UID.
+        uid: Uid,
+        /// The etag of the stored document; empty: there is none.
+        stored: String,
+    },
+    /// Stored metadata cannot be decoded.
+    #[error("the metadata of `{kind}` {uid} is damaged: {source}")]
+    CorruptMeta {
+        /// The kind.
+        kind: UidKind,
+        /// The UID.
+        uid: Uid,
+        /// The decoding error.
+        source: DocumentError,
+    },
+    /// Other processes kept changing the metadata.
+    #[error("the metadata of `{kind}` {uid} was not changed: other writers kept changing it")]
+    MetaContended {
+        /// The kind.
+        kind: UidKind,
+        /// The UID.
+        uid: Uid,
+    },
+    /// Metadata that is larger than what is written.
+    #[error("the document has {bytes} bytes, limit is {max_bytes}")]
+    DocumentTooLarge {
+        /// Its size.
+        bytes: usize,
+        /// The limit.
+        max_bytes: usize,
+    },
+    /// The documents of a batch are larger than a response.
+    #[error("the documents before this one have {max_bytes} bytes, which is the limit of a response")]
+    TooLarge {
+        /// The limit.
+        max_bytes: usize,
     },
     /// The queue of names to assign is full.
     #[error("the queue of names to assign is full, limit is {limit} bytes")]

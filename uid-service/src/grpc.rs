@@ -1,6 +1,7 @@
 //! The gRPC adapter: decodes requests, calls [`Uids`], encodes responses.
 
 mod convert;
+mod meta;
 mod status;
 
 use std::pin::Pin;
@@ -28,6 +29,9 @@ const PAGE_SIZE_DEFAULT: usize = 25;
 
 /// Maximum count of names on a page of suggestions.
 const PAGE_SIZE_MAX: usize = 3000;
+
+pub use meta::UidMetaHandler;
+pub(crate) use meta::server as meta_server;
 
 /// `UidService` over [`Uids`]. Cloning is cheap.
 #[derive(Clone, Debug)]

@@ -51,6 +51,8 @@ pub struct UidLayout {
     pub kinds: PerKind<KindLayout>,
     /// The names that can be assigned a UID.
     pub name_rules: NameRules,
+    /// An assignment stores metadata of the UID, too.
+    pub realtime_meta: bool,
 }
 
 impl UidLayout {

@@ -19,6 +19,7 @@ pub mod fsck;
 pub mod grpc;
 pub mod layout;
 mod lookup;
+mod meta;
 pub mod settings;
 pub mod state;
 pub mod suggest;
@@ -29,13 +30,17 @@ pub mod widths;
 
 use std::sync::Arc;
 
+use oxtsdb_proto::uid::v1::uid_meta_service_server::UidMetaServiceServer;
 use oxtsdb_proto::uid::v1::uid_service_server::UidServiceServer;
 use oxtsdb_row_store::RowStore;
 use oxtsdb_schema::data_table;
+use oxtsdb_server::GrpcServer;
 use oxtsdb_server::settings::SettingError;
 use oxtsdb_server::store::{StorePart, StoreTable};
+use tonic::service::Routes;
 
-pub use crate::grpc::UidServiceHandler;
+pub use crate::grpc::{UidMetaHandler, UidServiceHandler};
+use crate::meta::Metadata;
 use crate::settings::UidConfig;
 pub use crate::settings::UidSettings;
 use crate::state::StateTable;
@@ -71,17 +76,39 @@ const STORE_BYTES: u64 = 96 << 20;
 /// Files that the embedded store of names keeps open at most.
 const OPEN_FILES: usize = 64;
 
+/// The services of table `tsdb-uid`. Cloning is cheap.
+#[derive(Clone, Debug)]
+pub struct UidService {
+    /// `oxtsdb.uid.v1.UidService`.
+    pub uids: UidServiceServer<UidServiceHandler>,
+    /// `oxtsdb.uid.v1.UidMetaService`.
+    pub meta: UidMetaServiceServer<UidMetaHandler>,
+}
+
+impl UidService {
+    /// Adds the services to a server.
+    #[must_use]
+    pub fn add_to(self, server: GrpcServer) -> GrpcServer {
+        server.service(self.uids).service(self.meta)
+    }
+
+    /// The services, for clients of the same process.
+    pub fn routes(&self) -> Routes {
+        Routes::new(self.uids.clone()).add_service(self.meta.clone())
+    }
+}
+
 /// Assembles the service over a store that has the tables of [`store_part`].
 ///
 /// # Errors
 ///
 /// A setting breaks its rule, the table was written with other UID widths, or the store fails.
-pub async fn assemble(
-    store: Arc<dyn RowStore>,
-    settings: &UidSettings,
-) -> anyhow::Result<UidServiceServer<UidServiceHandler>> {
+pub async fn assemble(store: Arc<dyn RowStore>, settings: &UidSettings) -> anyhow::Result<UidService> {
     let config = settings.check()?;
     let table = UidTable::new(store, config.table, config.layout);
     widths::check(&table).await?;
-    Ok(grpc::server(Uids::new(table, config.cache)))
+    Ok(UidService {
+        meta: grpc::meta_server(Metadata::new(table.clone())),
+        uids: grpc::server(Uids::new(table, config.cache)),
+    })
 }

@@ -63,7 +63,7 @@ async fn run(cli: Cli) -> anyhow::Result<()> {
             let settings = cli.uids.clone().with_fixed_share(&host.share);
             let probe = part.probe(&store);
             let service = uid_service::assemble(store, &settings).await?;
-            Ok([host.grpc(GrpcServer::new().service(service).depends_on(probe))])
+            Ok([host.grpc(service.add_to(GrpcServer::new()).depends_on(probe))])
         })
         .await
 }

@@ -88,6 +88,10 @@ pub struct UidNamingSettings {
     #[arg(long, env = "OXTSDB_RANDOM_METRIC_UIDS", value_name = "BOOL", num_args = 0..=1, default_missing_value = "true", default_value_t = Self::default().random_metric_uids, action = ArgAction::Set)]
     pub random_metric_uids: bool,
 
+    /// Store a document of metadata with each new UID (tsd.core.meta.enable_realtime_uid)
+    #[arg(long, env = "OXTSDB_ENABLE_REALTIME_UID", value_name = "BOOL", num_args = 0..=1, default_missing_value = "true", default_value_t = Self::default().enable_realtime_uid, action = ArgAction::Set)]
+    pub enable_realtime_uid: bool,
+
     /// Characters allowed in names beside letters, digits and `-_./` [default: none]
     /// (tsd.core.tag.allow_specialchars)
     #[arg(long, env = "OXTSDB_EXTRA_NAME_CHARACTERS", value_name = "CHARACTERS", default_value_t = Self::default().extra_name_characters, hide_default_value = true)]
@@ -110,6 +114,7 @@ impl Default for UidNamingSettings {
             auto_create_tagks: true,
             auto_create_tagvs: true,
             random_metric_uids: false,
+            enable_realtime_uid: false,
             extra_name_characters: String::new(),
             max_name_length: MAX_LENGTH_DEFAULT,
             uid_cache_ttl_seconds: 300,
@@ -214,7 +219,11 @@ impl UidSettings {
         Ok(UidConfig {
             table,
             state_table,
-            layout: UidLayout { kinds, name_rules },
+            layout: UidLayout {
+                kinds,
+                name_rules,
+                realtime_meta: naming.enable_realtime_uid,
+            },
             cache: CacheLimits {
                 bytes: memory.uid_cache_mib.saturating_mul(MIB),
                 ttl: (ttl_seconds > 0).then(|| Duration::from_secs(ttl_seconds)),
@@ -272,7 +281,8 @@ mod tests {
             config.layout,
             UidLayout {
                 kinds,
-                name_rules: NameRules::default()
+                name_rules: NameRules::default(),
+                realtime_meta: false,
             }
         );
     }

@@ -70,7 +70,10 @@ pub use stream::{Acknowledged, FailedPoint, StreamOptions, StreamWriter, WriteRe
 #[cfg(feature = "tls")]
 #[cfg_attr(docsrs, doc(cfg(feature = "tls")))]
 pub use tls::TlsOptions;
-pub use uid::{AssignedUid, KindLayout, KindUsage, SuggestPage, UidClient, UidLayout, UidMapping};
+pub use uid::{
+    AssignedUid, KindLayout, KindUsage, PurgedUidMeta, SuggestPage, UidClient, UidLayout, UidMapping,
+    UidMeta, UidMetaAction,
+};
 
 pub use oxtsdb_proto::common::v1::ErrorReason;
 pub use oxtsdb_proto::data::v1::percentile::Estimator;

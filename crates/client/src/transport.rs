@@ -5,7 +5,6 @@ mod endpoint;
 
 use tonic::body::Body;
 use tonic::codegen::StdError;
-use tonic::server::NamedService;
 use tonic::transport::Channel;
 use tower::util::BoxCloneSyncService;
 use tower::{Service, ServiceExt as _};
@@ -27,15 +26,10 @@ pub(crate) fn over(channels: Vec<Channel>) -> Transport {
     BoxCloneSyncService::new(Balanced::new(channels).map_err(|error: StdError| TransportError(error)))
 }
 
-/// A transport to a service of this process, without a socket.
+/// A transport to services of this process, without a socket.
 pub(crate) fn in_process<S>(service: S) -> Transport
 where
-    S: Service<http::Request<Body>, Response = http::Response<Body>>
-        + NamedService
-        + Clone
-        + Send
-        + Sync
-        + 'static,
+    S: Service<http::Request<Body>, Response = http::Response<Body>> + Clone + Send + Sync + 'static,
     S::Error: Into<StdError>,
     S::Future: Send + 'static,
 {

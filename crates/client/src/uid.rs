@@ -1,5 +1,6 @@
 //! The client of the UID service.
 
+pub(crate) mod meta;
 mod types;
 
 use oxtsdb_proto::uid::v1::uid_service_client::UidServiceClient;
@@ -11,13 +12,13 @@ use oxtsdb_proto::uid::v1::{
 use oxtsdb_schema::{Uid, UidKind};
 use tonic::body::Body;
 use tonic::codegen::StdError;
-use tonic::server::NamedService;
 use tower::Service;
 
 use crate::call::{CallOptions, Connection, configured, deadline_methods, send};
 use crate::results::Progress;
 use crate::transport::{self, Transport};
 use crate::{Error, Rejection, Results};
+pub use meta::{PurgedUidMeta, UidMeta, UidMetaAction};
 pub use types::{AssignedUid, KindLayout, KindUsage, SuggestPage, UidLayout, UidMapping};
 
 /// The most names or UIDs in one call; larger batches are split.
@@ -40,15 +41,10 @@ pub struct UidClient {
 }
 
 impl UidClient {
-    /// A client of a service in this process, without a socket.
+    /// A client of services in this process, without a socket.
     pub fn in_process<S>(service: S) -> Self
     where
-        S: Service<http::Request<Body>, Response = http::Response<Body>>
-            + NamedService
-            + Clone
-            + Send
-            + Sync
-            + 'static,
+        S: Service<http::Request<Body>, Response = http::Response<Body>> + Clone + Send + Sync + 'static,
         S::Error: Into<StdError>,
         S::Future: Send + 'static,
     {

@@ -97,7 +97,7 @@ pub(crate) async fn run(args: ServeArgs, opentsdb_conf: Option<Outcome>) -> anyh
             let data_settings = args.data.clone().with_fixed_share(&host.share);
             let (uid_probe, data_probe) = (uid_part.probe(&uid_store), data_part.probe(&data_store));
             let uid_service = uid_service::assemble(uid_store, &uid_settings).await?;
-            let uids = UidClient::in_process(uid_service.clone());
+            let uids = UidClient::in_process(uid_service.routes());
             let data_service = data_service::assemble(
                 data_store,
                 uids,
@@ -110,7 +110,7 @@ pub(crate) async fn run(args: ServeArgs, opentsdb_conf: Option<Outcome>) -> anyh
                 .service(data_service.server())
                 .service(data_service.admin_server())
                 .service(data_service.series_server());
-            let uid = GrpcServer::new().service(uid_service);
+            let uid = uid_service.add_to(GrpcServer::new());
             Ok([
                 data_service.http_and_telnet(&data_settings, host),
                 host.grpc(data.depends_on(data_probe)),

@@ -6,13 +6,14 @@
 use std::collections::HashSet;
 
 use oxtsdb_row_store::{AtomicCommit, Condition, FamilyId, WriteBatch};
-use oxtsdb_schema::uid_table::{COUNTER_ROW, encode_counter};
+use oxtsdb_schema::uid_table::{COUNTER_ROW, encode_counter, meta_qualifier};
 use oxtsdb_schema::{Uid, UidKind};
 use tracing::warn;
 
 use super::outcome::{ATTEMPTS, Assigned, MAX_SKIPPED, Outcome, already_there, back_off};
 use super::random;
 use crate::error::UidServiceError;
+use crate::meta::new_document;
 use crate::table::{self, KindName, UidTable, counter_cell, forward_cell, reverse_cell};
 
 pub(super) async fn assign(table: &UidTable, commit: &dyn AtomicCommit, names: &[KindName]) -> Vec<Outcome> {
@@ -87,7 +88,7 @@ impl Plan {
             } else {
                 plan.reserve_sequential(table, kind, missing.len()).await
             };
-            plan.assign(kind, names, &missing, reserved);
+            plan.assign(kind, names, &missing, reserved, table.layout().realtime_meta);
         }
         plan
     }
@@ -134,12 +135,22 @@ impl Plan {
         Ok((free, shortage))
     }
 
-    /// Assigns the reserved UIDs to the names at `missing`; the remaining names fail.
-    fn assign(&mut self, kind: UidKind, names: &[KindName], missing: &[usize], reserved: Reserved) {
+    /// Assigns the reserved UIDs to the names at `missing`; the remaining names fail. With `has_meta` each UID gets a
+    /// document of metadata.
+    fn assign(
+        &mut self,
+        kind: UidKind,
+        names: &[KindName],
+        missing: &[usize],
+        reserved: Reserved,
+        has_meta: bool,
+    ) {
         let (free, shortage) = match reserved {
             Ok(reserved) => reserved,
             Err(error) => (Vec::new(), error),
         };
+        let document = has_meta.then(|| new_document(kind));
+        let document = document.as_deref();
         let mut free = free.into_iter();
         for index in missing {
             let Some(uid) = free.next() else {
@@ -159,6 +170,9 @@ impl Plan {
             self.batch
                 .row(uid.as_bytes())
                 .put(self.name, kind.qualifier(), name.as_bytes());
+            if let Some(document) = document {
+                self.batch.put(self.name, meta_qualifier(kind), document);
+            }
             self.batch
                 .row(name.as_bytes())
                 .put(self.id, kind.qualifier(), uid.as_bytes());

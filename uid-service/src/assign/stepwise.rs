@@ -18,8 +18,8 @@
 use std::collections::HashSet;
 
 use futures::StreamExt as _;
-use oxtsdb_row_store::{Retry, StoreError};
-use oxtsdb_schema::uid_table::encode_counter;
+use oxtsdb_row_store::{Retry, StoreError, WriteBatch};
+use oxtsdb_schema::uid_table::{encode_counter, meta_qualifier};
 use oxtsdb_schema::{Uid, UidKind};
 use tracing::warn;
 
@@ -27,7 +27,8 @@ use super::claim::{Claim, Claims};
 use super::outcome::{ATTEMPTS, Assigned, Outcome, already_there, back_off};
 use super::random;
 use crate::error::UidServiceError;
-use crate::table::{KindName, UidTable, counter_cell};
+use crate::meta::new_document;
+use crate::table::{KindName, NAME, UidTable, counter_cell};
 
 /// Distance from the largest number below which the counter is changed by compare-and-put.
 const NEAR_THE_END: u64 = 1 << 16;
@@ -58,7 +59,30 @@ pub(super) async fn assign(table: &UidTable, names: &[KindName]) -> Vec<Outcome>
     for (index, outcome) in futures::future::join_all(kinds).await.concat() {
         outcomes[index] = outcome;
     }
+    if table.layout().realtime_meta {
+        put_documents(table, names, &outcomes).await;
+    }
     outcomes
+}
+
+/// Puts the metadata of the UIDs that were assigned. A failure is logged only: the mappings are complete, and
+/// `tsdb uid metasync` creates missing documents.
+async fn put_documents(table: &UidTable, names: &[KindName], outcomes: &[Outcome]) {
+    let mut batch = WriteBatch::new(table.name().clone());
+    let family = batch.family(NAME);
+    for ((kind, _), outcome) in names.iter().zip(outcomes) {
+        if let Ok(Assigned { uid, created: true }) = outcome {
+            batch
+                .row(uid.as_bytes())
+                .put(family, meta_qualifier(*kind), &new_document(*kind));
+        }
+    }
+    if batch.is_empty() {
+        return;
+    }
+    if let Err(error) = table.store().write(batch).await {
+        warn!(%error, "failed to write the metadata of new UIDs");
+    }
 }
 
 /// Assigns UIDs to the names at `missing`, all of one kind. Returns each outcome with its index.

@@ -2,7 +2,7 @@
 
 use oxtsdb_proto::common::v1::{ErrorReason, ItemError};
 use oxtsdb_proto::error;
-use oxtsdb_schema::uid_table::COUNTER_ROW;
+use oxtsdb_schema::uid_table::{COUNTER_ROW, meta_qualifier};
 use oxtsdb_schema::{Uid, UidKind};
 use oxtsdb_server::code_of_store_error;
 use tonic::{Code, Status};
@@ -91,6 +91,37 @@ fn describe(failure: &UidServiceError) -> Described {
             Code::Unavailable,
             ErrorReason::StoreUnavailable,
             of_name(*kind, &name.to_text()),
+        ),
+        E::EtagMismatch { kind, uid, stored } => {
+            let mut metadata = of_uid(*kind, *uid);
+            metadata.push(("etag", stored.clone()));
+            (Code::Aborted, ErrorReason::EtagMismatch, metadata)
+        }
+        E::CorruptMeta { kind, uid, .. } => (
+            Code::DataLoss,
+            ErrorReason::CorruptCell,
+            vec![
+                ("row_key", hex::encode(uid.as_bytes())),
+                (
+                    "qualifier",
+                    String::from_utf8_lossy(meta_qualifier(*kind)).into_owned(),
+                ),
+            ],
+        ),
+        E::MetaContended { kind, uid } => (
+            Code::Unavailable,
+            ErrorReason::StoreUnavailable,
+            of_uid(*kind, *uid),
+        ),
+        E::DocumentTooLarge { max_bytes, .. } => (
+            Code::InvalidArgument,
+            ErrorReason::InvalidField,
+            vec![("field", "meta".to_owned()), ("limit", max_bytes.to_string())],
+        ),
+        E::TooLarge { max_bytes } => (
+            Code::ResourceExhausted,
+            ErrorReason::MessageTooLarge,
+            vec![("limit", max_bytes.to_string())],
         ),
         E::Overloaded { limit } => (
             Code::Unavailable,

@@ -31,7 +31,8 @@ fn uid_value(kind: UidKind, uid: &str) -> UidValue {
 async fn raw(
     store: Wrapped,
 ) -> UidServiceClient<pb::uid_service_server::UidServiceServer<uid_service::UidServiceHandler>> {
-    UidServiceClient::new(support::assemble(&store, &UidSettings::default()).await.unwrap())
+    let service = support::assemble(&store, &UidSettings::default()).await.unwrap();
+    UidServiceClient::new(service.uids)
 }
 
 /// A result of the generated client as the typed client returns it.
@@ -221,7 +222,10 @@ async fn the_cache_is_bypassed_on_request() {
     let mut client = raw(store.clone()).await;
     let service = Service {
         client: oxtsdb_client::UidClient::in_process(
-            support::assemble(&store, &UidSettings::default()).await.unwrap(),
+            support::assemble(&store, &UidSettings::default())
+                .await
+                .unwrap()
+                .routes(),
         ),
         store,
     };

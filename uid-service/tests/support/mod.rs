@@ -16,7 +16,6 @@ use oxtsdb_client::{AssignedUid, Rejection, UidClient};
 use oxtsdb_proto::common::v1::UidKind as PbKind;
 use oxtsdb_proto::error::reason_name;
 use oxtsdb_proto::uid::v1::UidName;
-use oxtsdb_proto::uid::v1::uid_service_server::UidServiceServer;
 use oxtsdb_row_store::intercept::{Intercept, InterceptedStore, Operation, Response};
 use oxtsdb_row_store::memory::MemoryStore;
 use oxtsdb_row_store::{Row, RowStore, Scan, StoreError, TableName, WriteBatch};
@@ -24,7 +23,7 @@ use oxtsdb_schema::UidKind;
 use parking_lot::Mutex;
 use uid_service::table::UidTable;
 use uid_service::uids::Uids;
-use uid_service::{UidServiceHandler, UidSettings};
+use uid_service::{UidService, UidSettings};
 
 pub type Cell = (Vec<u8>, String, Vec<u8>, Vec<u8>);
 
@@ -196,10 +195,7 @@ pub fn outcome(result: &Result<AssignedUid, Rejection>) -> String {
 }
 
 /// Assembles the service over a store and creates missing tables.
-pub async fn assemble(
-    store: &Wrapped,
-    settings: &UidSettings,
-) -> anyhow::Result<UidServiceServer<UidServiceHandler>> {
+pub async fn assemble(store: &Wrapped, settings: &UidSettings) -> anyhow::Result<UidService> {
     let part = uid_service::store_part(settings)?;
     part.make_tables(&store.inner).await?;
     uid_service::assemble(store.row_store(), settings).await
@@ -219,7 +215,7 @@ impl Service {
     pub async fn start(store: Wrapped, settings: &UidSettings) -> Self {
         let server = assemble(&store, settings).await.unwrap();
         Self {
-            client: UidClient::in_process(server),
+            client: UidClient::in_process(server.routes()),
             store,
         }
     }

@@ -91,7 +91,7 @@ pub(super) fn to_wire(kind: UidKind) -> i32 {
     kind.into()
 }
 
-fn kind_from_wire(kind: i32) -> Result<UidKind, Error> {
+pub(super) fn kind_from_wire(kind: i32) -> Result<UidKind, Error> {
     match common::UidKind::try_from(kind) {
         Ok(common::UidKind::Metric) => Ok(UidKind::Metric),
         Ok(common::UidKind::TagKey) => Ok(UidKind::Tagk),

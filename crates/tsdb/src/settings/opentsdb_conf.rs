@@ -46,6 +46,11 @@ const KNOWN: &[(&str, &str, Form)] = &[
         Form::Boolean,
     ),
     (
+        "tsd.core.meta.enable_realtime_uid",
+        "enable_realtime_uid",
+        Form::Boolean,
+    ),
+    (
         "tsd.core.meta.enable_tsuid_incrementing",
         "enable_tsuid_incrementing",
         Form::Boolean,

@@ -1,0 +1,309 @@
+//! Calls about metadata of UIDs.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use oxtsdb_proto::common::v1::CustomField;
+use oxtsdb_proto::uid::v1 as pb;
+use oxtsdb_proto::uid::v1::uid_meta_service_client::UidMetaServiceClient;
+use oxtsdb_schema::{Uid, UidKind};
+use prost_types::{FieldMask, Timestamp};
+
+use super::{UidClient, no_outcome, same_length, types, uid_value};
+use crate::call::{configured, send};
+use crate::results::Progress;
+use crate::transport::Transport;
+use crate::{Error, Rejection, Results};
+
+/// The most UIDs in a call of BatchGetUidMeta; larger batches are split.
+const MAX_GET: usize = 1000;
+
+/// UIDs in a call of SyncUidMeta. On HBase each document costs a request.
+const SYNC_BATCH: usize = 1024;
+
+/// What people note about a metric, a tag key or a tag value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UidMeta {
+    /// Name space.
+    pub kind: UidKind,
+    /// The UID.
+    pub uid: Uid,
+    /// The name; output only.
+    pub name: String,
+    /// A name to show.
+    pub display_name: String,
+    /// One line.
+    pub description: String,
+    /// Longer text.
+    pub notes: String,
+    /// When the UID was assigned, to the second; `None`: not known.
+    pub created: Option<SystemTime>,
+    /// Anything else, as name and value.
+    pub custom: Vec<(String, String)>,
+    /// Version of the stored document; empty: none is stored. In an update the version that it must have; empty: any.
+    pub etag: String,
+}
+
+/// What was done for a UID, or would be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UidMetaAction {
+    /// Its document is as it should be.
+    None,
+    /// Its document was created.
+    Created,
+    /// The time of creation was corrected.
+    Corrected,
+}
+
+/// Progress of a purge.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PurgedUidMeta {
+    /// Documents found.
+    pub documents: u64,
+    /// Documents deleted.
+    pub deleted: u64,
+    /// Whether this is the last message.
+    pub is_done: bool,
+}
+
+impl UidMeta {
+    /// The metadata of a UID without any, for an update.
+    pub fn new(kind: UidKind, uid: Uid) -> Self {
+        Self {
+            kind,
+            uid,
+            name: String::new(),
+            display_name: String::new(),
+            description: String::new(),
+            notes: String::new(),
+            created: None,
+            custom: Vec::new(),
+            etag: String::new(),
+        }
+    }
+
+    fn from_wire(meta: pb::UidMeta) -> Result<Self, Error> {
+        Ok(Self {
+            kind: types::kind_from_wire(meta.kind)?,
+            uid: types::uid(&meta.uid)?,
+            name: meta.name,
+            display_name: meta.display_name,
+            description: meta.description,
+            notes: meta.notes,
+            created: meta.created.and_then(|created| instant(created.seconds)),
+            custom: custom_from_wire(meta.custom),
+            etag: meta.etag,
+        })
+    }
+
+    fn to_wire(&self) -> pb::UidMeta {
+        pb::UidMeta {
+            kind: types::to_wire(self.kind),
+            uid: self.uid.as_bytes().to_vec().into(),
+            name: String::new(),
+            display_name: self.display_name.clone(),
+            description: self.description.clone(),
+            notes: self.notes.clone(),
+            created: self.created.map(timestamp),
+            custom: custom_to_wire(&self.custom),
+            etag: self.etag.clone(),
+        }
+    }
+}
+
+impl UidClient {
+    /// Returns the metadata of a UID.
+    ///
+    /// # Errors
+    ///
+    /// If the call fails, among others because the UID has no name.
+    pub async fn get_uid_meta(&self, kind: UidKind, uid: Uid) -> Result<UidMeta, Error> {
+        let message = pb::GetUidMetaRequest {
+            kind: types::to_wire(kind),
+            uid: uid.as_bytes().to_vec().into(),
+        };
+        let send = send!(self.meta(), get_uid_meta);
+        let method = "oxtsdb.uid.v1.UidMetaService/GetUidMeta";
+        let response = self.connection.call(method, message, send).await?;
+        UidMeta::from_wire(response.meta.ok_or_else(no_meta)?)
+    }
+
+    /// Returns the metadata of each UID, in the order of the UIDs.
+    ///
+    /// # Errors
+    ///
+    /// If the call fails as a whole; a UID that fails has its rejection in the result.
+    pub async fn get_uid_metas(
+        &self,
+        uids: &[(UidKind, Uid)],
+    ) -> Result<Vec<Result<UidMeta, Rejection>>, Error> {
+        use pb::batch_get_uid_meta_response::result::Outcome;
+
+        let mut found = Vec::with_capacity(uids.len());
+        for uids in uids.chunks(MAX_GET) {
+            let message = pb::BatchGetUidMetaRequest {
+                uids: uids.iter().map(uid_value).collect(),
+            };
+            let send = send!(self.meta(), batch_get_uid_meta);
+            let method = "oxtsdb.uid.v1.UidMetaService/BatchGetUidMeta";
+            let response = self.connection.call(method, message, send).await?;
+            same_length(response.results.len(), uids.len())?;
+            for result in response.results {
+                found.push(match result.outcome.ok_or_else(no_outcome)? {
+                    Outcome::Meta(meta) => Ok(UidMeta::from_wire(meta)?),
+                    Outcome::Error(error) => Err(error.into()),
+                });
+            }
+        }
+        Ok(found)
+    }
+
+    /// Changes fields of a UID's metadata, and returns all of it. `fields` are named as in the contract
+    /// (`display_name`); `None`: all that are not empty.
+    ///
+    /// # Errors
+    ///
+    /// If the call fails, among others because of another etag.
+    pub async fn update_uid_meta(&self, meta: &UidMeta, fields: Option<&[&str]>) -> Result<UidMeta, Error> {
+        let message = pb::UpdateUidMetaRequest {
+            meta: Some(meta.to_wire()),
+            update_mask: fields.map(field_mask),
+        };
+        let send = send!(self.meta(), update_uid_meta);
+        let method = "oxtsdb.uid.v1.UidMetaService/UpdateUidMeta";
+        let response = self.connection.call(method, message, send).await?;
+        UidMeta::from_wire(response.meta.ok_or_else(no_meta)?)
+    }
+
+    /// Deletes the metadata of a UID. With an etag, the stored document must have it.
+    ///
+    /// # Errors
+    ///
+    /// If the call fails, among others because of another etag.
+    pub async fn delete_uid_meta(&self, kind: UidKind, uid: Uid, etag: Option<&str>) -> Result<(), Error> {
+        let message = pb::DeleteUidMetaRequest {
+            kind: types::to_wire(kind),
+            uid: uid.as_bytes().to_vec().into(),
+            etag: etag.unwrap_or_default().to_owned(),
+        };
+        let send = send!(self.meta(), delete_uid_meta);
+        let method = "oxtsdb.uid.v1.UidMetaService/DeleteUidMeta";
+        self.connection.call(method, message, send).await.map(drop)
+    }
+
+    /// Creates missing metadata of UIDs and corrects times of creation, from the times of the first points that use
+    /// them. With `plan_only` nothing is changed.
+    ///
+    /// # Errors
+    ///
+    /// If the call fails as a whole; a UID that fails has its rejection in the result.
+    pub async fn sync_uid_meta(
+        &self,
+        first_points: &[(UidKind, Uid, SystemTime)],
+        plan_only: bool,
+    ) -> Result<Vec<Result<UidMetaAction, Rejection>>, Error> {
+        use pb::sync_uid_meta_response::{Action, result::Outcome};
+
+        let mut done = Vec::with_capacity(first_points.len());
+        for first_points in first_points.chunks(SYNC_BATCH) {
+            let item = |(kind, uid, time): &(UidKind, Uid, SystemTime)| pb::sync_uid_meta_request::Item {
+                kind: types::to_wire(*kind),
+                uid: uid.as_bytes().to_vec().into(),
+                first_point: Some(timestamp(*time)),
+            };
+            let message = pb::SyncUidMetaRequest {
+                items: first_points.iter().map(item).collect(),
+                validate_only: plan_only,
+            };
+            let send = send!(self.meta(), sync_uid_meta);
+            let method = "oxtsdb.uid.v1.UidMetaService/SyncUidMeta";
+            let response = self.connection.call(method, message, send).await?;
+            same_length(response.results.len(), first_points.len())?;
+            for result in response.results {
+                done.push(match result.outcome.ok_or_else(no_outcome)? {
+                    Outcome::Action(action) => Ok(match Action::try_from(action) {
+                        Ok(Action::Created) => UidMetaAction::Created,
+                        Ok(Action::Corrected) => UidMetaAction::Corrected,
+                        Ok(Action::None | Action::Unspecified) | Err(_) => UidMetaAction::None,
+                    }),
+                    Outcome::Error(error) => Err(error.into()),
+                });
+            }
+        }
+        Ok(done)
+    }
+
+    /// Deletes the metadata of all UIDs; with `plan_only` it is only counted. A stream that breaks is resumed where
+    /// it broke. Counts are of the whole purge.
+    pub fn purge_uid_meta(&self, plan_only: bool) -> Results<PurgedUidMeta> {
+        let request = pb::PurgeUidMetaRequest {
+            validate_only: plan_only,
+            start_after: Vec::new().into(),
+        };
+        let this = self.clone();
+        let open = move |request: &pb::PurgeUidMetaRequest| {
+            let send = send!(this.meta(), purge_uid_meta);
+            let method = "oxtsdb.uid.v1.UidMetaService/PurgeUidMeta";
+            this.connection.stream(method, request.clone(), send)
+        };
+        let progress = Results::resumed(request, open, |request, progress: &pb::PurgeUidMetaResponse| {
+            request.start_after = progress.position.clone();
+            if progress.position.is_empty() {
+                Progress::Complete
+            } else {
+                Progress::More
+            }
+        });
+        let (mut documents, mut deleted) = (0, 0);
+        progress
+            .convert(move |progress| {
+                documents += progress.documents;
+                deleted += progress.deleted;
+                Ok(PurgedUidMeta {
+                    documents,
+                    deleted,
+                    is_done: progress.position.is_empty(),
+                })
+            })
+            .ending_with(|progress| progress.is_done)
+    }
+
+    fn meta(&self) -> UidMetaServiceClient<Transport> {
+        configured!(UidMetaServiceClient<Transport>, &self.connection)
+    }
+}
+
+pub(crate) fn field_mask(fields: &[&str]) -> FieldMask {
+    FieldMask {
+        paths: fields.iter().map(|field| (*field).to_owned()).collect(),
+    }
+}
+
+pub(crate) fn custom_from_wire(fields: Vec<CustomField>) -> Vec<(String, String)> {
+    fields.into_iter().map(|field| (field.key, field.value)).collect()
+}
+
+pub(crate) fn custom_to_wire(fields: &[(String, String)]) -> Vec<CustomField> {
+    let field = |(key, value): &(String, String)| CustomField {
+        key: key.clone(),
+        value: value.clone(),
+    };
+    fields.iter().map(field).collect()
+}
+
+/// An instant, to the second; `None` before 1970.
+pub(crate) fn instant(seconds: i64) -> Option<SystemTime> {
+    let seconds = u64::try_from(seconds).ok()?;
+    UNIX_EPOCH.checked_add(Duration::from_secs(seconds))
+}
+
+pub(crate) fn timestamp(instant: SystemTime) -> Timestamp {
+    let since = instant.duration_since(UNIX_EPOCH).unwrap_or_default();
+    Timestamp {
+        seconds: i64::try_from(since.as_secs()).unwrap_or(i64::MAX),
+        nanos: 0,
+    }
+}
+
+pub(crate) fn no_meta() -> Error {
+    Error::protocol("the response has no metadata")
+}
