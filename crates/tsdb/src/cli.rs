@@ -2,7 +2,7 @@
 
 use clap::{Parser, Subcommand};
 
-use crate::{health, import, queries, query, scan, serve, tables, uid};
+use crate::{health, import, queries, query, scan, search, serve, tables, uid};
 
 /// OpenTSDB-compatible time series storage over gRPC: run the services, import points, query them.
 ///
@@ -30,6 +30,7 @@ pub(crate) enum Command {
     Query(query::QueryArgs),
     Queries(queries::QueriesArgs),
     Scan(scan::ScanArgs),
+    Search(search::SearchArgs),
     Uid(uid::UidArgs),
     Mkmetric(uid::MkmetricArgs),
     Health(health::HealthArgs),

@@ -8,6 +8,7 @@ mod import;
 mod queries;
 mod query;
 mod scan;
+mod search;
 mod serve;
 mod settings;
 mod stdout;
@@ -54,6 +55,7 @@ fn run() -> anyhow::Result<ExitCode> {
             Command::Query(args) => query::run(args).await,
             Command::Queries(args) => queries::run(args).await,
             Command::Scan(args) => scan::run(args).await,
+            Command::Search(args) => search::run(args).await,
             Command::Uid(args) => uid::run(args).await,
             Command::Mkmetric(args) => uid::make_metrics(args).await,
             Command::Health(args) => health::run(args).await,

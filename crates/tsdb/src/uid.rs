@@ -5,6 +5,7 @@ mod grep;
 mod line;
 mod lookup;
 mod suggest;
+mod top;
 mod usage;
 mod words;
 
@@ -35,6 +36,7 @@ enum UidCommand {
     Lookup(lookup::LookupArgs),
     Suggest(suggest::SuggestArgs),
     Grep(grep::GrepArgs),
+    Top(top::TopArgs),
     /// Print how many UIDs are in use and left, by kind
     Usage,
 }
@@ -51,6 +53,7 @@ pub(crate) async fn run(args: UidArgs) -> anyhow::Result<ExitCode> {
         UidCommand::Lookup(args) => lookup::run(&server, &args).await,
         UidCommand::Suggest(args) => suggest::run(&server, &args).await,
         UidCommand::Grep(args) => grep::run(&server, &args).await,
+        UidCommand::Top(args) => top::run(&args).await,
         UidCommand::Usage => usage::run(&server).await,
     }
 }

@@ -26,10 +26,8 @@ pub(crate) struct ApiParts {
 #[derive(Debug)]
 pub(crate) struct ApiRequest<'a> {
     pub(crate) parts: &'a ApiParts,
-    #[allow(dead_code, reason = "endpoints follow")]
     /// The method, after `method_override`.
     pub(crate) method: &'a Method,
-    #[allow(dead_code, reason = "endpoints follow")]
     /// The path as it was sent.
     pub(crate) path: &'a str,
     /// The query string.

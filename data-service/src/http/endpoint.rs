@@ -111,6 +111,15 @@ pub(crate) const fn delete_with(body: BodyUse, handler: Handler) -> Operation {
     operation(&["DELETE"], body, handler)
 }
 
+/// Every method, with a body.
+pub(crate) const fn any(body: BodyUse, handler: Handler) -> Operation {
+    operation(
+        &["GET", "POST", "PUT", "DELETE", "HEAD", "PATCH", "TRACE"],
+        body,
+        handler,
+    )
+}
+
 /// GET of a query.
 pub(crate) const fn get_query(handler: Handler) -> Operation {
     Operation {
@@ -137,7 +146,6 @@ const fn operation(methods: &'static [&'static str], body: BodyUse, handler: Han
 }
 
 impl Endpoint {
-    #[allow(dead_code, reason = "endpoints follow")]
     /// This endpoint, where GET with `method_override=post|put|delete` counts as that method.
     pub(crate) const fn with_method_override(self) -> Endpoint {
         Endpoint {

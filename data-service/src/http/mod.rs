@@ -37,6 +37,7 @@ mod put;
 mod query;
 mod reply;
 mod request_body;
+mod search;
 mod stats;
 mod suggest;
 mod version;
@@ -54,7 +55,7 @@ use crate::http::api_request::{ApiParts, ApiRequest};
 use crate::http::body::ReplyBody;
 use crate::http::cors::{Cors, Origin};
 use crate::http::endpoint::{
-    BodyUse, Endpoint, at, at_and_below, delete, get, get_or_post, get_query, handler, post, post_query,
+    BodyUse, Endpoint, any, at, at_and_below, delete, get, get_or_post, get_query, handler, post, post_query,
 };
 use crate::http::error::HttpError;
 use crate::http::parameters::Parameters;
@@ -109,6 +110,7 @@ static ENDPOINTS: &[Endpoint] = &[
             post(BodyUse::Query, handler!(suggest::post)),
         ],
     ),
+    at_and_below("/api/search", &[any(BodyUse::Query, handler!(search::search))]).with_method_override(),
     at_and_below("/api/aggregators", &[get_or_post(handler!(aggregators::list))]),
     at("/api/config/filters", &[get_or_post(handler!(filters::list))]),
     at_and_below("/api/version", &[get_or_post(handler!(version::version))]),

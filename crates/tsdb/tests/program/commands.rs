@@ -297,3 +297,44 @@ fn wrong_usage_has_status_2() {
         format!("tsdb {} (OxTSDB)\n", env!("CARGO_PKG_VERSION"))
     );
 }
+
+#[test]
+fn finds_and_counts_series() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(folder.path());
+    let points = "m 1346846400 1 host=a dc=x\nm 1346846400 1 host=b dc=x\nn 1346846400 1 host=a\n";
+    server.run_with(&["import", "-"], points).ok();
+    let all = "000001000001000001000002000002\tm\thost=a dc=x\n\
+               000001000001000003000002000002\tm\thost=b dc=x\n\
+               000002000001000001\tn\thost=a\n";
+    assert_eq!(server.run(&["search", "*"]).ok(), all);
+    assert_eq!(server.run(&["search", "*", "--use-data-table"]).ok(), all);
+    let first = server.run(&["search", "--limit", "1", "m", "dc="]).ok();
+    assert_eq!(first.lines().count(), 1, "{first}");
+    let found = server
+        .run(&["search", "--format", "csv", "host=a|b", "dc=x"])
+        .ok();
+    assert_eq!(
+        found,
+        "tsuid,metric,tags\n000001000001000001000002000002,m,host=a dc=x\n\
+         000001000001000003000002000002,m,host=b dc=x\n"
+    );
+    let json = server.run(&["search", "--format", "json", "n"]).ok();
+    assert_eq!(
+        json,
+        "[{\"tsuid\":\"000002000001000001\",\"metric\":\"n\",\"tags\":{\"host\":\"a\"}}]\n"
+    );
+    assert_eq!(server.run(&["search", "--count", "=a"]).ok(), "2\n");
+    assert_eq!(server.run(&["search", "n", "dc="]).failed(1).stdout, "");
+    let missing = server.run(&["search", "unknown"]).failed(1);
+    assert!(missing.stderr.contains("NOT_FOUND"), "{}", missing.stderr);
+
+    let top = server.run(&["uid", "top"]).ok();
+    let lines: Vec<Vec<&str>> = top
+        .lines()
+        .map(|line| line.split_whitespace().collect())
+        .collect();
+    assert_eq!(top.lines().next(), Some("3 series of 2 metrics, 2 tag keys"));
+    assert_eq!(lines[3..5], [["host", "2", "3"], ["dc", "1", "2"]]);
+    assert_eq!(lines[7..9], [["m", "2"], ["n", "1"]]);
+}

@@ -59,10 +59,10 @@ fn after_string(bytes: &[u8]) -> &[u8] {
 /// The first `MAX` elements of an array. Further elements are counted and dropped: `{},` has 3 bytes in a body
 /// and takes about a hundred in memory.
 #[derive(Clone, Debug)]
-pub(super) struct FirstOf<T, const MAX: usize> {
-    pub(super) kept: Vec<T>,
+pub(in crate::http) struct FirstOf<T, const MAX: usize> {
+    pub(in crate::http) kept: Vec<T>,
     /// Number of all elements.
-    pub(super) count: usize,
+    pub(in crate::http) count: usize,
 }
 
 impl<T, const MAX: usize> Default for FirstOf<T, MAX> {

@@ -19,7 +19,7 @@ mod parse;
 mod query_echo;
 mod render;
 pub(crate) mod rules;
-mod scalar;
+pub(in crate::http) mod scalar;
 
 use futures::StreamExt as _;
 use jiff::tz::TimeZone;

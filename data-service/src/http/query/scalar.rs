@@ -6,7 +6,7 @@ use serde_json::value::RawValue;
 
 /// A string; a number or a boolean becomes its source text.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
-pub(super) struct Text(pub(super) String);
+pub(in crate::http) struct Text(pub(in crate::http) String);
 
 impl<'de> Deserialize<'de> for Text {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Text, D::Error> {
@@ -27,7 +27,7 @@ impl AsRef<str> for Text {
 
 /// A whole number; also as a string. A fraction is cut off.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Whole(pub(super) i64);
+pub(in crate::http) struct Whole(pub(in crate::http) i64);
 
 impl<'de> Deserialize<'de> for Whole {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Whole, D::Error> {

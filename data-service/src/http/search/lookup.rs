@@ -1,0 +1,261 @@
+//! `/api/search/lookup`: lists series by metric, tag keys and tag values.
+
+use std::time::Instant;
+
+use http::StatusCode;
+use oxtsdb_query::QueryError;
+
+use super::request::{LookupRequest, Pair};
+use crate::http::api_request::ApiRequest;
+use crate::http::body::BodyWriter;
+use crate::http::error::HttpError;
+use crate::http::json;
+use crate::http::json_body::parsed;
+use crate::http::query::failure::of_query;
+use crate::http::reply::Reply;
+use crate::lookup::{Extent, FoundSeries, SeriesLookup};
+
+/// GET and POST.
+pub(super) async fn lookup(request: ApiRequest<'_>) -> Result<Reply, HttpError> {
+    let started = Instant::now();
+    let ApiRequest {
+        parts,
+        parameters,
+        context,
+        mut body,
+        ..
+    } = request;
+    let (engine, compute) = (&parts.engine, &parts.engine.resources().compute);
+    let request = if body.bytes.is_empty() {
+        LookupRequest::of_parameters(parameters)?
+    } else {
+        parsed(&mut body, compute, LookupRequest::of_json).await?
+    };
+    let query = request.selection();
+    let admitted = SeriesLookup::admit(engine, &query, context).await;
+    let (lookup, _admitted) = admitted.map_err(|error| of_query(&error))?;
+    let mut left = usize::try_from(request.limit).ok().filter(|limit| *limit > 0);
+    let extent = left.map_or(Extent::All, Extent::First);
+    let batches = lookup.batches(&query, &[], extent).await;
+    let mut batches = batches.map_err(|error| failed(&error))?;
+    let mut results = Results::new();
+    results.writer.hold_of(lookup.context().budget())?;
+    while left != Some(0)
+        && let Some(mut tsuids) = batches.next().await?
+    {
+        if let Some(left) = &mut left {
+            tsuids.truncate(*left);
+            *left -= tsuids.len();
+        }
+        let series = lookup.context().run(lookup.named(tsuids)).await?;
+        let written = compute.run(move || {
+            let written = results.add(&series);
+            (results, written)
+        });
+        let (more, written) = written.await.map_err(QueryError::from)?;
+        written?;
+        results = more;
+    }
+    let count = results.count;
+    let mut body = results.writer.finish()?;
+    body.prepend(head(&request, started));
+    body.append(tail(&request, count));
+    Ok(Reply::json(body))
+}
+
+/// The elements of `results`.
+struct Results {
+    writer: BodyWriter,
+    count: u64,
+}
+
+impl Results {
+    fn new() -> Self {
+        Self {
+            writer: BodyWriter::new(),
+            count: 0,
+        }
+    }
+
+    fn add(&mut self, series: &[FoundSeries]) -> Result<(), QueryError> {
+        for FoundSeries { tsuid, names } in series {
+            let Some(names) = names else { continue };
+            let out = self.writer.out();
+            if self.count > 0 {
+                out.push(b',');
+            }
+            self.count += 1;
+            out.extend_from_slice(b"{\"tsuid\":");
+            json::write_string(out, &hex::encode_upper(tsuid));
+            out.extend_from_slice(b",\"metric\":");
+            json::write_string(out, &names.metric);
+            out.extend_from_slice(b",\"tags\":");
+            json::write_map(out, names.tags.iter().map(|(key, value)| (&**key, &**value)));
+            out.push(b'}');
+            self.writer.roll()?;
+        }
+        Ok(())
+    }
+}
+
+/// What comes before the results.
+fn head(request: &LookupRequest, started: Instant) -> Vec<u8> {
+    let mut out = b"{\"type\":\"LOOKUP\"".to_vec();
+    for (name, text) in [("query", &request.query), ("metric", &request.metric)] {
+        if let Some(text) = text {
+            out.extend_from_slice(format!(",\"{name}\":").as_bytes());
+            json::write_string(&mut out, text);
+        }
+    }
+    if let Some(tags) = &request.tags {
+        out.extend_from_slice(b",\"tags\":[");
+        for (place, Pair { key, value }) in tags.iter().enumerate() {
+            out.extend_from_slice(if place == 0 { b"{\"key\":" } else { b",{\"key\":" });
+            write_optional(&mut out, key.as_deref());
+            out.extend_from_slice(b",\"value\":");
+            write_optional(&mut out, value.as_deref());
+            out.push(b'}');
+        }
+        out.push(b']');
+    }
+    out.extend_from_slice(b",\"limit\":");
+    json::write_integer(&mut out, request.limit);
+    let milliseconds = started.elapsed().as_millis();
+    out.extend_from_slice(format!(",\"time\":{milliseconds}.0,\"results\":[").as_bytes());
+    out
+}
+
+/// What comes behind them.
+fn tail(request: &LookupRequest, count: u64) -> Vec<u8> {
+    let start_index = request.start_index;
+    format!("],\"startIndex\":{start_index},\"totalResults\":{count}}}").into_bytes()
+}
+
+fn write_optional(out: &mut Vec<u8>, text: Option<&str>) {
+    match text {
+        Some(text) => json::write_string(out, text),
+        None => out.extend_from_slice(b"null"),
+    }
+}
+
+/// The response to a failed look-up.
+fn failed(error: &QueryError) -> HttpError {
+    match error {
+        QueryError::UnknownName { kind, name } => {
+            HttpError::new(StatusCode::NOT_FOUND, "Unable to resolve one or more UIDs")
+                .with_details(format!("No such name for '{kind}': '{name}'"))
+        }
+        error => of_query(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use crate::test_stack::service::Service;
+
+    async fn service() -> Service {
+        let service = Service::start().await;
+        let points = r#"[
+            {"metric":"m","timestamp":1356998400,"value":1,"tags":{"host":"a"}},
+            {"metric":"m","timestamp":1357002000,"value":1,"tags":{"host":"a"}},
+            {"metric":"m","timestamp":1356998400,"value":1,"tags":{"host":"b","dc":"x"}},
+            {"metric":"n","timestamp":1356998400,"value":1,"tags":{"dc":"x"}}]"#;
+        assert_eq!(service.post("/api/put", points).await.status, 204);
+        service
+    }
+
+    #[tokio::test]
+    async fn lists_series_in_opentsdbs_form() {
+        let service = service().await;
+        let response = service.get("/api/search/lookup?m=m{host=*,=x}&limit=3").await;
+        let text = response.text();
+        let (before, rest) = text.split_once("\"time\":").unwrap();
+        assert_eq!(
+            before,
+            r#"{"type":"LOOKUP","metric":"m","tags":[{"key":"host","value":"*"},{"key":null,"value":"x"}],"limit":3,"#
+        );
+        let (_, results) = rest.split_once(',').unwrap();
+        assert_eq!(
+            results,
+            concat!(
+                r#""results":[{"tsuid":"000001000001000002000002000003","metric":"m","#,
+                r#""tags":{"host":"b","dc":"x"}}],"startIndex":0,"totalResults":1}"#
+            )
+        );
+    }
+
+    #[tokio::test]
+    async fn bodies_and_sources_list_the_same_series() {
+        let service = service().await;
+        let tsuids = |value: &serde_json::Value| {
+            let results = value["results"].as_array().unwrap().iter();
+            results
+                .map(|result| result["tsuid"].as_str().unwrap().to_owned())
+                .collect::<Vec<_>>()
+        };
+        let all = service.get("/api/search/lookup?m=*").await.json();
+        assert_eq!(tsuids(&all).len(), 3);
+        for body in [
+            json!({}),
+            json!({"metric": "*", "useMeta": false}),
+            json!({"limit": 0}),
+        ] {
+            let response = service.post("/api/search/lookup", body.to_string()).await;
+            assert_eq!(tsuids(&response.json()), tsuids(&all), "{body}");
+        }
+        let first = service.get("/api/search/lookup?m=*&limit=1").await.json();
+        assert_eq!(
+            (tsuids(&first), &first["totalResults"]),
+            (tsuids(&all)[..1].to_vec(), &json!(1))
+        );
+    }
+
+    #[tokio::test]
+    async fn failures_are_opentsdbs() {
+        let service = service().await;
+        for (target, status, message, details) in [
+            (
+                "lookup?m=unknown",
+                404,
+                "Unable to resolve one or more UIDs",
+                Some("No such name for 'metrics': 'unknown'"),
+            ),
+            (
+                "lookup?m=m{host=a|b}",
+                404,
+                "Unable to resolve one or more UIDs",
+                Some("No such name for 'tagv': 'a|b'"),
+            ),
+            (
+                "lookup?m=sys%20cpu",
+                404,
+                "Unable to resolve one or more UIDs",
+                Some("No such name for 'metrics': 'sys cpu'"),
+            ),
+            ("bogus?query=x", 400, "Invalid search query type supplied", None),
+            ("uidmeta?query=x", 400, "Searching is not enabled", None),
+        ] {
+            let response = service.get(&format!("/api/search/{target}")).await;
+            let error = &response.json()["error"];
+            assert_eq!(
+                (
+                    response.status,
+                    error["message"].as_str(),
+                    error["details"].as_str()
+                ),
+                (status, Some(message), details),
+                "{target}"
+            );
+        }
+        let response = service
+            .request("PUT /api/search/lookup HTTP/1.1\r\n".to_owned(), b"{}")
+            .await;
+        let message = &response.json()["error"]["message"];
+        assert_eq!(
+            (response.status, message.as_str()),
+            (400, Some("Unsupported method: PUT"))
+        );
+    }
+}

@@ -1,0 +1,54 @@
+//! `/api/search/KIND`: `lookup` lists series by metric and tags.
+//!
+//! The other kinds search metadata by text. OpenTSDB leaves them to a plug-in, and responds as this server does if
+//! there is none.
+//!
+//! Intended differences from OpenTSDB:
+//! - A series of `tsdb` is listed once; OpenTSDB lists it once for each of its rows.
+//! - `use_meta=false` selects table `tsdb` also for GET; OpenTSDB ignores it there.
+//! - A series with a UID that has no name is left out; OpenTSDB then fails with 404.
+//! - `*=*` and an empty key or value in a body match any tag; OpenTSDB fails with 500.
+//! - A body that is no JSON object is an error of the client (400), not of the server.
+//!
+//! Source: OpenTSDB 2.4, `SearchRpc`, `SearchQuery`, `TimeSeriesLookup`, `Tags.parseWithMetric`.
+
+mod lookup;
+mod request;
+
+use http::Method;
+
+use crate::http::api_request::ApiRequest;
+use crate::http::error::HttpError;
+use crate::http::reply::Reply;
+
+/// What is searched for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Lookup,
+    /// Metadata, by text.
+    Metadata,
+}
+
+/// All methods.
+pub(crate) async fn search(request: ApiRequest<'_>) -> Result<Reply, HttpError> {
+    if !matches!(*request.method, Method::GET | Method::POST) {
+        let message = format!("Unsupported method: {}", request.method);
+        return Err(HttpError::bad_request(message));
+    }
+    match kind(request.path)? {
+        Kind::Lookup => lookup::lookup(request).await,
+        Kind::Metadata => Err(HttpError::bad_request("Searching is not enabled")),
+    }
+}
+
+/// The kind that a path names.
+fn kind(path: &str) -> Result<Kind, HttpError> {
+    let mut segments = path.split('/').filter(|segment| !segment.is_empty());
+    segments.find(|segment| segment.eq_ignore_ascii_case("search"));
+    let kind = segments.next().unwrap_or_default().to_ascii_lowercase();
+    match kind.as_str() {
+        "lookup" => Ok(Kind::Lookup),
+        "tsmeta" | "tsmeta_summary" | "tsuids" | "uidmeta" | "annotation" => Ok(Kind::Metadata),
+        _ => Err(HttpError::bad_request("Invalid search query type supplied")),
+    }
+}
