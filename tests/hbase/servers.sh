@@ -130,6 +130,11 @@ describe_table() {
   java -Djava.net.preferIPv4Stack=true -cp "$FOLDER/hbase:$HBASE_JARS/*" "$RIG/DescribeTable.java" "$1"
 }
 
+# dump_tables TABLE...
+dump_tables() {
+  java -Djava.net.preferIPv4Stack=true -cp "$FOLDER/hbase:$HBASE_JARS/*" "$RIG/record/DumpTables.java" "$@"
+}
+
 start_again() {
   case "$1" in
     hbase)

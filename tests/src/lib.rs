@@ -20,6 +20,12 @@
 //!   refusal                 what a typed refusal must have
 //! ```
 //!
+//! Without OpenTSDB, against what it responded once:
+//!
+//! ```text
+//!   recorded                sends recorded requests, and compares responses and stored cells
+//! ```
+//!
 //! With a real HBase and a real OpenTSDB beside it (`tests/hbase/rig.sh`):
 //!
 //! ```text
@@ -52,6 +58,7 @@ pub mod random_points;
 pub mod raw_grpc;
 pub mod raw_http;
 pub mod read_back;
+pub mod recorded;
 pub mod refusal;
 pub mod rig;
 pub mod sample;

@@ -1,0 +1,118 @@
+//! OpenTSDB's surfaces return what a real OpenTSDB 2.4.1 returned, and store the same cells.
+//!
+//! Each test sends the requests of a file of `testdata/recorded` and compares the responses. `OXTSDB_RECORDED=SECTION`
+//! runs the sections with this text in their names and prints all their differences, also of those below that are not
+//! expected to pass.
+
+use std::env;
+use std::time::Duration;
+
+use anyhow::ensure;
+use oxtsdb_tests::recorded::{Difference, Section, replay, sections};
+
+/// Sections whose surface is not built yet. A section that passes has to be removed.
+const PENDING: &[(&str, &str)] = &[
+    ("uid", "assign"),
+    ("uid", "assign_errors"),
+    ("uid", "rename"),
+    ("uid", "uidmeta"),
+    ("uid", "uidmeta_defaults"),
+    ("uid", "tsmeta"),
+    ("uid", "tsmeta_many"),
+    ("uid", "tsmeta_defaults"),
+    ("annotation", "local"),
+    ("annotation", "time_forms"),
+    ("annotation", "globals_"),
+    ("annotation", "errors"),
+    ("annotation", "bulk"),
+    ("annotation", "queries"),
+    ("annotation", "tracking"),
+];
+
+/// Responses that differ on purpose: file, section, record, reason. A record that does not differ has to be removed.
+/// `*` as the end of a record's name stands for any characters.
+const INTENDED: &[(&str, &str, &str, &str)] = &[];
+
+#[tokio::test]
+async fn uid() -> anyhow::Result<()> {
+    file("uid").await
+}
+
+#[tokio::test]
+async fn annotation() -> anyhow::Result<()> {
+    file("annotation").await
+}
+
+async fn file(file: &str) -> anyhow::Result<()> {
+    let filter = env::var("OXTSDB_RECORDED").ok();
+    let mut failures = Vec::new();
+    for section in sections(file)? {
+        if filter
+            .as_ref()
+            .is_some_and(|filter| !section.name.contains(filter))
+        {
+            continue;
+        }
+        failures.extend(check(&section, filter.is_some()).await?);
+    }
+    ensure!(failures.is_empty(), "\n{}", failures.join("\n"));
+    Ok(())
+}
+
+/// Returns what is wrong with a section.
+async fn check(section: &Section, is_verbose: bool) -> anyhow::Result<Vec<String>> {
+    let place = format!("{}/{}", section.file, section.name);
+    let is_pending = PENDING.contains(&(section.file.as_str(), section.name.as_str()));
+    let patience = Duration::from_secs(if is_pending { 1 } else { 20 });
+    let found = match replay(section, patience).await {
+        Ok(found) => found,
+        Err(error) if is_pending => {
+            println!("{place}: pending, {error:#}");
+            return Ok(Vec::new());
+        }
+        Err(error) => return Err(error.context(place)),
+    };
+    let mut failures: Vec<String> = found
+        .iter()
+        .filter(|difference| intended(section, &difference.name).is_none())
+        .map(|Difference { name, how }| format!("{place}: {name}: {how}"))
+        .collect();
+    for known in INTENDED
+        .iter()
+        .filter(|known| (known.0, known.1) == (&section.file, &section.name))
+    {
+        if !found.iter().any(|difference| is_named(known.2, &difference.name)) {
+            failures.push(format!(
+                "{place}: {}: does not differ, remove it from INTENDED",
+                known.2
+            ));
+        }
+    }
+    if !is_pending {
+        return Ok(failures);
+    }
+    println!("{place}: pending, {} differences", failures.len());
+    if is_verbose {
+        println!("{}", failures.join("\n"));
+    }
+    if failures.is_empty() {
+        failures.push(format!("{place}: passes, remove it from PENDING"));
+        return Ok(failures);
+    }
+    Ok(Vec::new())
+}
+
+/// The reason for which a record differs.
+fn intended(section: &Section, name: &str) -> Option<&'static str> {
+    INTENDED
+        .iter()
+        .find(|known| (known.0, known.1) == (&section.file, &section.name) && is_named(known.2, name))
+        .map(|known| known.3)
+}
+
+fn is_named(pattern: &str, name: &str) -> bool {
+    match pattern.strip_suffix('*') {
+        Some(start) => name.starts_with(start),
+        None => name == pattern,
+    }
+}
