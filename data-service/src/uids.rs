@@ -25,7 +25,7 @@ use std::sync::Arc;
 use oxtsdb_client::UidClient;
 use oxtsdb_schema::{NameRules, RowKeyLayout, UidKind, UidWidths};
 
-pub use error::{UidRejection, UidsError};
+pub use error::{ExceededQuota, UidRejection, UidsError};
 
 use cache::NameCache;
 use outage::Outage;

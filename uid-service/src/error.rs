@@ -5,6 +5,8 @@ use oxtsdb_schema::document::DocumentError;
 use oxtsdb_schema::uid_table::CounterError;
 use oxtsdb_schema::{Name, Uid, UidKind, UidWidth};
 
+use crate::policy::Scope;
+
 /// The error of one name or UID.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum UidServiceError {
@@ -56,6 +58,28 @@ pub enum UidServiceError {
         kind: UidKind,
         /// The name.
         name: Name,
+    },
+    /// A rule of the deployment denies the name a UID.
+    #[error("`{name}` of `{kind}`{} is not assigned a UID: denied by `{rule}`", of_tag_key(tag_key.as_deref()))]
+    AssignmentRejected {
+        /// Its kind.
+        kind: UidKind,
+        /// The name.
+        name: Name,
+        /// The tag key that a tag value was to be assigned for.
+        tag_key: Option<String>,
+        /// The name of the rule.
+        rule: String,
+    },
+    /// A quota of names is used up.
+    #[error("the quota of {limit} {scope} is used up ({setting})")]
+    QuotaExceeded {
+        /// What the quota counts.
+        scope: Scope,
+        /// The most names.
+        limit: u64,
+        /// Its place in the rules file.
+        setting: String,
     },
     /// The counter has reached the largest number of its width.
     #[error("all UIDs of `{kind}` are in use: {max} is the largest number of {width} bytes")]
@@ -171,4 +195,8 @@ pub enum UidServiceError {
     /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
+}
+
+fn of_tag_key(tag_key: Option<&str>) -> String {
+    tag_key.map_or_else(String::new, |tag_key| format!(" for tag key `{tag_key}`"))
 }

@@ -40,8 +40,8 @@ pub struct UidServiceHandler {
 }
 
 /// The tonic service.
-pub fn server(uids: Uids) -> UidServiceServer<UidServiceHandler> {
-    UidServiceServer::new(UidServiceHandler { uids: Arc::new(uids) })
+pub fn server(uids: Arc<Uids>) -> UidServiceServer<UidServiceHandler> {
+    UidServiceServer::new(UidServiceHandler { uids })
         .max_decoding_message_size(MAX_REQUEST_BYTES)
         .accept_compressed(CompressionEncoding::Gzip)
 }
@@ -62,8 +62,13 @@ impl UidService for UidServiceHandler {
         } else {
             Purpose::Write
         };
-        let (names, invalid) = self.names(&request.names, &self.uids.layout().name_rules)?;
-        let assigned = self.uids.get_or_create(&names, purpose).await;
+        convert::check_batch("names", request.names.len())?;
+        let rules = &self.uids.layout().name_rules;
+        let (names, invalid) = partition(&request.names, |index, name| {
+            Ok((convert::name(index, name, rules)?, convert::tag_key(name)))
+        });
+        let (names, tag_keys): (Vec<_>, Vec<_>) = names.into_iter().unzip();
+        let assigned = self.uids.get_or_create_for(&names, &tag_keys, purpose).await;
         // When nothing was done, the call may as well be repeated as a whole.
         if !assigned.iter().any(Result::is_ok) {
             fail_if_unavailable(&assigned)?;

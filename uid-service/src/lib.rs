@@ -3,6 +3,7 @@
 //!
 //! ```text
 //!   grpc ─► uids ─┬─► lookup ──┬─► cache
+//!                 ├─► policy   │
 //!                 ├─► assign ──┤
 //!                 ├─► suggest  ├─► table ─► row store
 //!                 └─► usage ───┘
@@ -20,16 +21,19 @@ pub mod grpc;
 pub mod layout;
 mod lookup;
 mod meta;
+pub mod policy;
 pub mod settings;
 pub mod state;
 pub mod suggest;
 pub mod table;
 pub mod uids;
+mod upkeep;
 pub mod usage;
 pub mod widths;
 
 use std::sync::Arc;
 
+use anyhow::Context as _;
 use oxtsdb_proto::uid::v1::uid_meta_service_server::UidMetaServiceServer;
 use oxtsdb_proto::uid::v1::uid_service_server::UidServiceServer;
 use oxtsdb_row_store::RowStore;
@@ -41,6 +45,7 @@ use tonic::service::Routes;
 
 pub use crate::grpc::{UidMetaHandler, UidServiceHandler};
 use crate::meta::Metadata;
+use crate::policy::watch::LivePolicy;
 use crate::settings::UidConfig;
 pub use crate::settings::UidSettings;
 use crate::state::StateTable;
@@ -105,10 +110,15 @@ impl UidService {
 /// A setting breaks its rule, the table was written with other UID widths, or the store fails.
 pub async fn assemble(store: Arc<dyn RowStore>, settings: &UidSettings) -> anyhow::Result<UidService> {
     let config = settings.check()?;
+    let policy = LivePolicy::load(config.policy).context("assignment rules")?;
+    let state = StateTable::new(Arc::clone(&store), config.state_table);
     let table = UidTable::new(store, config.table, config.layout);
     widths::check(&table).await?;
+    let meta = Metadata::new(table.clone());
+    let uids = Arc::new(Uids::new(table, state, config.cache).with_policy(policy));
+    upkeep::start(&uids);
     Ok(UidService {
-        meta: grpc::meta_server(Metadata::new(table.clone())),
-        uids: grpc::server(Uids::new(table, config.cache)),
+        meta: grpc::meta_server(meta),
+        uids: grpc::server(uids),
     })
 }

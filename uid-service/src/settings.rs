@@ -4,17 +4,19 @@
 //! name with `_` for `-`). The heading of a group in `--help` is also its table in the TOML file:
 //! *Naming* is `[naming]`. Names in parentheses are those of the same settings in OpenTSDB.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{ArgAction, Args};
 use oxtsdb_resources::FixedShare;
 use oxtsdb_row_store::{TableName, TableNameError};
 use oxtsdb_schema::name::MAX_LENGTH_DEFAULT;
-use oxtsdb_schema::{NameRules, UidWidth, data_table};
+use oxtsdb_schema::{NameRules, UidKind, UidWidth, data_table};
 use oxtsdb_server::settings::{SettingError, in_range};
 
 use crate::cache::CacheLimits;
 use crate::layout::{KindLayout, PerKind, UidLayout};
+use crate::policy::watch::PolicySource;
 
 /// Settings of the UID service.
 #[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
@@ -101,6 +103,28 @@ pub struct UidNamingSettings {
     #[arg(long, env = "OXTSDB_MAX_NAME_LENGTH", value_name = "CHARACTERS", default_value_t = Self::default().max_name_length)]
     pub max_name_length: usize,
 
+    /// File with the rules and quotas of new names, TOML; read again when it changes. They apply to writes, not
+    /// to explicit assignments
+    #[arg(long, env = "OXTSDB_ASSIGNMENT_RULES", value_name = "FILE")]
+    pub assignment_rules: Option<PathBuf>,
+
+    /// Regular expressions, each of which a new metric must contain [default: none]
+    /// (tsd.uidfilter.whitelist.metric_patterns)
+    #[arg(long, env = "OXTSDB_UID_WHITELIST_METRICS", value_name = "REGEX,…", default_value_t = Self::default().uid_whitelist_metrics, hide_default_value = true)]
+    pub uid_whitelist_metrics: String,
+
+    /// As above, for tag keys (tsd.uidfilter.whitelist.tagk_patterns)
+    #[arg(long, env = "OXTSDB_UID_WHITELIST_TAGKS", value_name = "REGEX,…", default_value_t = Self::default().uid_whitelist_tagks, hide_default_value = true)]
+    pub uid_whitelist_tagks: String,
+
+    /// As above, for tag values (tsd.uidfilter.whitelist.tagv_patterns)
+    #[arg(long, env = "OXTSDB_UID_WHITELIST_TAGVS", value_name = "REGEX,…", default_value_t = Self::default().uid_whitelist_tagvs, hide_default_value = true)]
+    pub uid_whitelist_tagvs: String,
+
+    /// What separates the expressions of the three options above (tsd.uidfilter.whitelist.delimiter)
+    #[arg(long, env = "OXTSDB_UID_WHITELIST_DELIMITER", value_name = "TEXT", default_value_t = Self::default().uid_whitelist_delimiter)]
+    pub uid_whitelist_delimiter: String,
+
     /// How long the UID service caches a mapping, seconds. Renames and deletes by other programs take effect
     /// after that; 0: entries do not expire
     #[arg(long, env = "OXTSDB_UID_CACHE_TTL_SECONDS", value_name = "SECONDS", default_value_t = Self::default().uid_cache_ttl_seconds)]
@@ -117,6 +141,11 @@ impl Default for UidNamingSettings {
             enable_realtime_uid: false,
             extra_name_characters: String::new(),
             max_name_length: MAX_LENGTH_DEFAULT,
+            assignment_rules: None,
+            uid_whitelist_metrics: String::new(),
+            uid_whitelist_tagks: String::new(),
+            uid_whitelist_tagvs: String::new(),
+            uid_whitelist_delimiter: ",".to_owned(),
             uid_cache_ttl_seconds: 300,
         }
     }
@@ -148,6 +177,8 @@ pub struct UidConfig {
     pub layout: UidLayout,
     /// Size and expiry of the cache.
     pub cache: CacheLimits,
+    /// Where the rules of new names are.
+    pub policy: PolicySource,
 }
 
 const MIB: u64 = 1 << 20;
@@ -228,11 +259,34 @@ impl UidSettings {
                 bytes: memory.uid_cache_mib.saturating_mul(MIB),
                 ttl: (ttl_seconds > 0).then(|| Duration::from_secs(ttl_seconds)),
             },
+            policy: naming.policy()?,
         })
     }
 }
 
 impl UidNamingSettings {
+    fn policy(&self) -> Result<PolicySource, SettingError> {
+        let delimiter = self.uid_whitelist_delimiter.clone();
+        if delimiter.is_empty() {
+            let rule = "is empty, it separates expressions";
+            return Err(SettingError::new("--uid-whitelist-delimiter", "", rule));
+        }
+        let whitelist = |kind, setting, patterns: &String| (kind, setting, patterns.clone());
+        Ok(PolicySource {
+            file: self.assignment_rules.clone(),
+            whitelists: vec![
+                whitelist(
+                    UidKind::Metric,
+                    "--uid-whitelist-metrics",
+                    &self.uid_whitelist_metrics,
+                ),
+                whitelist(UidKind::Tagk, "--uid-whitelist-tagks", &self.uid_whitelist_tagks),
+                whitelist(UidKind::Tagv, "--uid-whitelist-tagvs", &self.uid_whitelist_tagvs),
+            ],
+            delimiter,
+        })
+    }
+
     fn name_rules(&self) -> Result<NameRules, SettingError> {
         let extra_characters = self.extra_name_characters.clone();
         // A zero byte as a name would be the row of the counters; other control characters are invisible.

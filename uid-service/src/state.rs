@@ -5,7 +5,8 @@
 //!
 //! ```text
 //!   e | number (8)             event log of renames and deletes
-//!   q | kind (1) | tag key     use of a quota
+//!   q | kind (1) | tag key     use of a quota: `policy::quota`
+//!   Q | length (2) | tag key | UID   a value of a tag key with a quota
 //!   u | kind (1) | time (8)    sample of a counter, for forecasts
 //!   r | kind (1) | UID         a UID in quarantine, or free again
 //! ```
@@ -13,6 +14,7 @@
 use std::sync::Arc;
 
 use oxtsdb_row_store::{RowStore, TableDef, TableName};
+use oxtsdb_schema::UidKind;
 
 /// The family of all cells.
 pub const STATE_FAMILY: &str = "s";
@@ -43,5 +45,14 @@ impl StateTable {
     /// The name of the table.
     pub fn name(&self) -> &TableName {
         &self.name
+    }
+}
+
+/// The byte of a kind in row keys.
+pub(crate) const fn kind_byte(kind: UidKind) -> u8 {
+    match kind {
+        UidKind::Metric => 1,
+        UidKind::Tagk => 2,
+        UidKind::Tagv => 3,
     }
 }

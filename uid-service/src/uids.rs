@@ -4,12 +4,17 @@ use std::time::SystemTime;
 
 use futures::stream::BoxStream;
 use oxtsdb_schema::{Name, Uid, UidKind};
+use tracing::warn;
 
 use crate::assign::{Assigned, Assigner};
 use crate::cache::{CacheLimits, UidCache};
 use crate::error::UidServiceError;
 use crate::layout::UidLayout;
 use crate::lookup::{Absence, Lookup};
+use crate::policy::apply;
+use crate::policy::quota::{QuotaUse, Quotas};
+use crate::policy::watch::LivePolicy;
+use crate::state::StateTable;
 use crate::suggest::{self, Mapping, Page};
 use crate::table::{KindName, KindUid, UidTable};
 use crate::usage::{KindUsage, Usage};
@@ -21,6 +26,8 @@ pub struct Uids {
     lookup: Lookup,
     assigner: Assigner,
     usage: Usage,
+    policy: LivePolicy,
+    quotas: Quotas,
 }
 
 /// Why UIDs are requested.
@@ -42,15 +49,24 @@ pub enum Freshness {
 }
 
 impl Uids {
-    /// The UIDs of `table`.
-    pub fn new(table: UidTable, cache: CacheLimits) -> Self {
+    /// The UIDs of `table`. All new names are assigned.
+    pub fn new(table: UidTable, state: StateTable, cache: CacheLimits) -> Self {
         let cache = UidCache::new(cache);
         Self {
             lookup: Lookup::new(table.clone(), cache.clone()),
             assigner: Assigner::new(table.clone(), cache),
             usage: Usage::new(table.clone()),
+            quotas: Quotas::new(state, table.clone()),
+            policy: LivePolicy::default(),
             table,
         }
+    }
+
+    /// Assigns new names as `policy` says.
+    #[must_use]
+    pub fn with_policy(mut self, policy: LivePolicy) -> Self {
+        self.policy = policy;
+        self
     }
 
     /// The format of the UIDs and names.
@@ -67,10 +83,22 @@ impl Uids {
         names: &[KindName],
         purpose: Purpose,
     ) -> Vec<Result<Assigned, UidServiceError>> {
+        self.get_or_create_for(names, &[], purpose).await
+    }
+
+    /// As [`Uids::get_or_create`]. `tag_keys` has the tag key of each name that is a tag value, as far as it is
+    /// known; rules and quotas may depend on it.
+    pub async fn get_or_create_for(
+        &self,
+        names: &[KindName],
+        tag_keys: &[Option<String>],
+        purpose: Purpose,
+    ) -> Vec<Result<Assigned, UidServiceError>> {
+        let policy = self.policy.get();
         let may_create =
             |kind: UidKind| purpose == Purpose::Explicit || self.layout().kinds.get(kind).auto_create;
         // An assignment checks again; a rejection is final.
-        let absence = if names.iter().all(|(kind, _)| may_create(*kind)) {
+        let absence = if policy.is_empty() && names.iter().all(|(kind, _)| may_create(*kind)) {
             Absence::Provisional
         } else {
             Absence::Certain
@@ -96,8 +124,16 @@ impl Uids {
             })
             .collect();
         if !unknown.is_empty() {
-            let requested = unknown.iter().map(|index| names[*index].clone()).collect();
-            for (index, outcome) in unknown.into_iter().zip(self.assigner.assign(requested).await) {
+            let requested = unknown
+                .iter()
+                .map(|index| (names[*index].clone(), tag_keys.get(*index).cloned().flatten()))
+                .collect();
+            let assigned = if policy.is_empty() {
+                self.assigner.assign(apply::only_names(requested)).await
+            } else {
+                apply::assign(&self.assigner, &self.quotas, &policy, requested, purpose).await
+            };
+            for (index, outcome) in unknown.into_iter().zip(assigned) {
                 outcomes[index] = outcome;
             }
         }
@@ -180,6 +216,34 @@ impl Uids {
         after: Option<Name>,
     ) -> BoxStream<'static, Result<Vec<Mapping>, UidServiceError>> {
         suggest::export(self.table.clone(), kinds, after)
+    }
+
+    /// Returns the use of the quotas.
+    ///
+    /// # Errors
+    ///
+    /// The store fails.
+    pub async fn quotas(&self) -> Result<Vec<QuotaUse>, UidServiceError> {
+        Ok(self.quotas.usage(&self.policy.get()).await?)
+    }
+
+    /// Counts the names of all quotas again.
+    ///
+    /// # Errors
+    ///
+    /// The store fails.
+    pub async fn count_quotas(&self, now: SystemTime) -> Result<Vec<QuotaUse>, UidServiceError> {
+        Ok(self.quotas.count_again(&self.policy.get(), now).await?)
+    }
+
+    /// Reads the rules file again if it has changed, counts the names of new quotas, and samples the usage.
+    pub(crate) async fn upkeep(&self, now: SystemTime) {
+        let policy = self.policy.clone();
+        // Reads a file.
+        drop(tokio::task::spawn_blocking(move || policy.reload()).await);
+        if let Err(error) = self.quotas.count_new(&self.policy.get(), now).await {
+            warn!(%error, "failed to count the names of a quota; it has no effect yet");
+        }
     }
 
     /// Returns the usage of each number space. `now` becomes its read time.

@@ -15,6 +15,7 @@ use parking_lot::Mutex;
 use support::{cells, check_invariants, counter, table};
 use uid_service::UidSettings;
 use uid_service::error::UidServiceError;
+use uid_service::state::StateTable;
 use uid_service::table::{KindName, UidTable};
 use uid_service::uids::{Purpose, Uids};
 
@@ -132,10 +133,12 @@ async fn table_with(script: &Arc<Script>) -> Table {
     let hook = Arc::clone(script) as Arc<dyn Intercept>;
     let intercepted = InterceptedStore::new(Arc::new(store.clone()), hook).without_atomic_commits();
     let config = settings.check().unwrap();
-    let table = UidTable::new(Arc::new(intercepted), config.table, config.layout);
+    let intercepted: Arc<dyn RowStore> = Arc::new(intercepted);
+    let state = StateTable::new(Arc::clone(&intercepted), config.state_table);
+    let table = UidTable::new(intercepted, config.table, config.layout);
     Table {
         store,
-        uids: Uids::new(table, config.cache),
+        uids: Uids::new(table, state, config.cache),
     }
 }
 

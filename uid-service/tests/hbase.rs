@@ -10,10 +10,11 @@ use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use oxtsdb_row_store::hbase::{HbaseConfig, HbaseStore};
-use oxtsdb_row_store::{RowStore as _, StoreError, TableName};
+use oxtsdb_row_store::{RowStore, StoreError, TableName};
 use oxtsdb_schema::{Name, NameRules, UidKind};
 use support::{cells_of, check_cells};
 use uid_service::UidSettings;
+use uid_service::state::StateTable;
 use uid_service::table::{KindName, UidTable};
 use uid_service::uids::{Purpose, Uids};
 
@@ -44,8 +45,10 @@ async fn settings(store: &HbaseStore, random_metric_uids: bool) -> UidSettings {
 async fn replica(settings: &UidSettings) -> Arc<Uids> {
     let config = settings.check().unwrap();
     let store = Arc::new(connect().await.unwrap());
+    let store: Arc<dyn RowStore> = store;
+    let state = StateTable::new(Arc::clone(&store), config.state_table);
     let table = UidTable::new(store, config.table, config.layout);
-    Arc::new(Uids::new(table, config.cache))
+    Arc::new(Uids::new(table, state, config.cache))
 }
 
 fn names(kind: UidKind, count: usize) -> Vec<KindName> {

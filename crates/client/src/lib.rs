@@ -71,8 +71,8 @@ pub use stream::{Acknowledged, FailedPoint, StreamOptions, StreamWriter, WriteRe
 #[cfg_attr(docsrs, doc(cfg(feature = "tls")))]
 pub use tls::TlsOptions;
 pub use uid::{
-    AssignedUid, KindLayout, KindUsage, PurgedUidMeta, SuggestPage, UidClient, UidLayout, UidMapping,
-    UidMeta, UidMetaAction,
+    AssignedUid, KindLayout, KindUsage, NewName, PurgedUidMeta, SuggestPage, UidClient, UidLayout,
+    UidMapping, UidMeta, UidMetaAction,
 };
 
 pub use oxtsdb_proto::common::v1::ErrorReason;

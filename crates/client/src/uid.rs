@@ -19,7 +19,7 @@ use crate::results::Progress;
 use crate::transport::{self, Transport};
 use crate::{Error, Rejection, Results};
 pub use meta::{PurgedUidMeta, UidMeta, UidMetaAction};
-pub use types::{AssignedUid, KindLayout, KindUsage, SuggestPage, UidLayout, UidMapping};
+pub use types::{AssignedUid, KindLayout, KindUsage, NewName, SuggestPage, UidLayout, UidMapping};
 
 /// The most names or UIDs in one call; larger batches are split.
 const MAX_BATCH: usize = 4096;
@@ -60,7 +60,8 @@ impl UidClient {
 
     /// Returns the UID of each name, in the order of the names; missing ones are assigned.
     ///
-    /// `explicit` is for operators: it also assigns kinds that the deployment does not auto-create.
+    /// `explicit` is for operators: it also assigns kinds that the deployment does not auto-create, and names that
+    /// its rules or quotas reject.
     ///
     /// # Errors
     ///
@@ -70,12 +71,39 @@ impl UidClient {
         names: &[(UidKind, N)],
         explicit: bool,
     ) -> Result<Vec<Result<AssignedUid, Rejection>>, Error> {
+        self.assign(names, uid_name, explicit).await
+    }
+
+    /// Returns the UID of each name of points to write, in the order of the names; missing ones are assigned as
+    /// the rules and quotas of the deployment allow.
+    ///
+    /// # Errors
+    ///
+    /// As [`UidClient::get_or_create_uids`].
+    pub async fn get_or_create_uids_for_write<N: AsRef<str>>(
+        &self,
+        names: &[NewName<N>],
+    ) -> Result<Vec<Result<AssignedUid, Rejection>>, Error> {
+        let message = |name: &NewName<N>| UidName {
+            kind: types::to_wire(name.kind),
+            name: name.name.as_ref().to_owned(),
+            tag_key: name.tag_key.as_ref().map_or("", AsRef::as_ref).to_owned(),
+        };
+        self.assign(names, message, false).await
+    }
+
+    async fn assign<T>(
+        &self,
+        names: &[T],
+        message: impl Fn(&T) -> UidName,
+        explicit: bool,
+    ) -> Result<Vec<Result<AssignedUid, Rejection>>, Error> {
         use get_or_create_uids_response::result::Outcome;
 
         let mut assigned = Vec::with_capacity(names.len());
         for names in names.chunks(ASSIGN_BATCH) {
             let message = GetOrCreateUidsRequest {
-                names: names.iter().map(uid_name).collect(),
+                names: names.iter().map(&message).collect(),
                 explicit,
             };
             let send = send!(self.generated(), get_or_create_uids);

@@ -158,7 +158,9 @@ impl Rejection {
                 UidRejection::InvalidName { detail } => {
                     Rejection::Rule(format!("Invalid {}: {detail}", NameOf::from(place)))
                 }
-                UidRejection::SpaceExhausted
+                UidRejection::Denied { .. }
+                | UidRejection::QuotaExceeded(_)
+                | UidRejection::SpaceExhausted
                 | UidRejection::StoreFull { .. }
                 | UidRejection::Unavailable { .. }
                 | UidRejection::Other { .. } => Rejection::Storage(reason.to_string()),

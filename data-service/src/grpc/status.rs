@@ -156,12 +156,18 @@ pub(crate) fn of_point(error: &PointErrorReason) -> ItemError {
             rejection,
         } => {
             let (code, reason) = of_rejection(rejection);
-            item_error(
-                code,
-                reason,
-                message,
-                &[("kind", kind_name(place.kind())), ("name", name)],
-            )
+            let mut metadata = vec![("kind", kind_name(place.kind())), ("name", name)];
+            match rejection {
+                UidRejection::Denied { rule } => metadata.push(("rule", rule)),
+                UidRejection::QuotaExceeded(quota) => {
+                    metadata.extend([("limit", quota.limit.as_str()), ("setting", &quota.setting)]);
+                }
+                _ => {}
+            }
+            if let crate::write::NamePlace::Tagv { tagk } = place {
+                metadata.push(("tag_key", tagk));
+            }
+            item_error(code, reason, message, &metadata)
         }
         E::TimestampOutOfRange { .. } | E::NotWholeSecond { .. } | E::DeltaTimestamps(_) => {
             invalid(ErrorReason::InvalidTimestamp)
@@ -174,6 +180,8 @@ pub(crate) fn of_point(error: &PointErrorReason) -> ItemError {
 fn of_rejection(rejection: &UidRejection) -> (Code, ErrorReason) {
     match rejection {
         UidRejection::AutoCreateDisabled => (Code::FailedPrecondition, ErrorReason::AutoCreateDisabled),
+        UidRejection::Denied { .. } => (Code::FailedPrecondition, ErrorReason::AssignmentRejected),
+        UidRejection::QuotaExceeded(_) => (Code::ResourceExhausted, ErrorReason::QuotaExceeded),
         UidRejection::SpaceExhausted => (Code::ResourceExhausted, ErrorReason::UidSpaceExhausted),
         UidRejection::InvalidName { .. } => (Code::InvalidArgument, ErrorReason::InvalidName),
         UidRejection::StoreFull { .. } => (Code::ResourceExhausted, ErrorReason::StoreFull),

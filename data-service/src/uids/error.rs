@@ -101,6 +101,15 @@ pub enum UidRejection {
     /// The deployment does not assign UIDs of this kind on write.
     #[error("is unknown, and is not assigned on write")]
     AutoCreateDisabled,
+    /// A rule of the deployment denies the name a UID.
+    #[error("is not assigned a UID: denied by `{rule}`")]
+    Denied {
+        /// The name of the rule.
+        rule: String,
+    },
+    /// A quota of names is used up.
+    #[error("cannot be assigned: {}", .0.detail)]
+    QuotaExceeded(Box<ExceededQuota>),
     /// All UIDs of the kind are in use.
     #[error("cannot be assigned: all UIDs of its kind are in use")]
     SpaceExhausted,
@@ -130,11 +139,32 @@ pub enum UidRejection {
     },
 }
 
+/// A quota of names that is used up.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ExceededQuota {
+    /// The most names.
+    pub limit: String,
+    /// Its place in the rules file.
+    pub setting: String,
+    /// The error of the service.
+    pub detail: String,
+}
+
 impl UidRejection {
     pub(super) fn of_item(rejection: Rejection) -> Self {
         let retryable = rejection.is_retry_safe();
         let detail = rejection.message;
+        let mut metadata = rejection.metadata;
+        let mut metadata = |key| metadata.remove(key).unwrap_or_default();
         match rejection.reason {
+            Some(ErrorReason::AssignmentRejected) => Self::Denied {
+                rule: metadata("rule"),
+            },
+            Some(ErrorReason::QuotaExceeded) => Self::QuotaExceeded(Box::new(ExceededQuota {
+                limit: metadata("limit"),
+                setting: metadata("setting"),
+                detail,
+            })),
             Some(ErrorReason::AutoCreateDisabled) => Self::AutoCreateDisabled,
             Some(ErrorReason::UidSpaceExhausted) => Self::SpaceExhausted,
             Some(ErrorReason::InvalidName) => Self::InvalidName { detail },

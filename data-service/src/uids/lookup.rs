@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use futures::FutureExt as _;
 use hashbrown::HashMap;
+use oxtsdb_client::NewName;
 use oxtsdb_schema::{Uid, UidKind};
 
 use super::{UidRejection, Uids, UidsError};
@@ -106,16 +107,31 @@ impl Uids {
         Ok(found)
     }
 
+    /// As [`Uids::assign_for`], without tag keys.
+    ///
+    /// # Errors
+    ///
+    /// As [`Uids::assign_for`].
+    #[cfg(test)]
+    pub(crate) async fn assign(
+        &self,
+        names: &[(UidKind, &str)],
+        deadline: Option<Instant>,
+    ) -> Result<Vec<Result<Uid, UidRejection>>, UidsError> {
+        self.assign_for(names, |_| None, deadline).await
+    }
+
     /// The UIDs of names, in their order. Missing UIDs are assigned in the order of the names' first occurrence,
-    /// with one call.
+    /// with one call. `tag_key` returns the tag key of the tag value at an index.
     ///
     /// # Errors
     ///
     /// If the service is unavailable, at once during an outage; see [`super::outage`]. If it rejects a name, that
     /// name's result is the rejection.
-    pub(crate) async fn assign(
+    pub(crate) async fn assign_for<'a>(
         &self,
-        names: &[(UidKind, &str)],
+        names: &[(UidKind, &'a str)],
+        tag_key: impl Fn(usize) -> Option<&'a str>,
         deadline: Option<Instant>,
     ) -> Result<Vec<Result<Uid, UidRejection>>, UidsError> {
         /// The UID of a name, or its position in the request.
@@ -124,24 +140,30 @@ impl Uids {
             Requested(usize),
         }
 
-        let mut requested: Vec<(UidKind, &str)> = Vec::new();
+        let mut requested: Vec<NewName<&str>> = Vec::new();
         let mut positions: HashMap<(UidKind, &str), usize> = HashMap::new();
         let mut sources = Vec::with_capacity(names.len());
-        for (kind, name) in names {
+        for (index, (kind, name)) in names.iter().enumerate() {
             sources.push(match self.0.cache.uid(*kind, name) {
                 Some(uid) => Source::Cached(uid),
                 None => Source::Requested(*positions.entry((*kind, *name)).or_insert_with(|| {
-                    requested.push((*kind, *name));
+                    requested.push(NewName {
+                        kind: *kind,
+                        name: *name,
+                        tag_key: tag_key(index),
+                    });
                     requested.len() - 1
                 })),
             });
         }
         let mut responses = Vec::with_capacity(requested.len());
         if !requested.is_empty() {
-            let request: Arc<[(UidKind, String)]> = requested
-                .iter()
-                .map(|(kind, name)| (*kind, (*name).to_owned()))
-                .collect();
+            let owned = |name: &NewName<&str>| NewName {
+                kind: name.kind,
+                name: name.name.to_owned(),
+                tag_key: name.tag_key.map(str::to_owned),
+            };
+            let request: Arc<[NewName<String>]> = requested.iter().map(owned).collect();
             let this = self.clone();
             let attempt = move || {
                 let (this, request) = (this.clone(), Arc::clone(&request));

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use oxtsdb_client::{ErrorReason, Rejection, UidClient};
+use oxtsdb_client::{ErrorReason, NewName, Rejection, UidClient};
 use oxtsdb_schema::{Uid, UidKind};
 
 use super::{UidRejection, Uids, UidsError};
@@ -35,16 +35,16 @@ impl Uids {
     /// The UIDs of names, assigned if missing. They are added to the cache, also if the caller no longer waits.
     pub(super) async fn request_uids(
         &self,
-        names: &[(UidKind, String)],
+        names: &[NewName<String>],
     ) -> Result<Vec<Result<Uid, UidRejection>>, UidsError> {
-        let results = self.0.client.get_or_create_uids(names, false).await;
+        let results = self.0.client.get_or_create_uids_for_write(names).await;
         let results = results.map_err(UidsError::from_client)?;
         let mut uids = Vec::with_capacity(names.len());
-        for ((kind, name), result) in names.iter().zip(results) {
+        for (name, result) in names.iter().zip(results) {
             uids.push(match result {
                 Ok(assigned) => {
-                    let uid = self.checked(*kind, assigned.uid)?;
-                    self.0.cache.insert(*kind, name.as_str().into(), uid);
+                    let uid = self.checked(name.kind, assigned.uid)?;
+                    self.0.cache.insert(name.kind, name.name.as_str().into(), uid);
                     Ok(uid)
                 }
                 Err(rejection) => Err(UidRejection::of_item(rejection)),

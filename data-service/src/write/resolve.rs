@@ -245,7 +245,11 @@ impl Resolver {
             if requested.is_empty() {
                 continue;
             }
-            let uids = match self.uids.assign(&requested, deadline).await {
+            let tag_key = |index: usize| {
+                let (owner, position) = owners.get(index)?;
+                series.get(*owner)?.tag_key(*position)
+            };
+            let uids = match self.uids.assign_for(&requested, tag_key, deadline).await {
                 Ok(uids) => uids,
                 Err(error @ (UidsError::Unavailable { .. } | UidsError::Busy { .. })) => {
                     for (name, (owner, _)) in requested.into_iter().zip(owners) {
@@ -310,6 +314,14 @@ impl<'a> NamedSeries<'a> {
             ]
         });
         std::iter::once(metric).chain(tags)
+    }
+
+    /// The tag key of a tag value.
+    fn tag_key(&self, position: NamePosition) -> Option<&'a str> {
+        match position {
+            NamePosition::Metric | NamePosition::Tagk(_) => None,
+            NamePosition::Tagv(index) => self.tags.get(index).map(|(tagk, _)| *tagk),
+        }
     }
 
     fn rejection(&self, position: NamePosition, rejection: UidRejection) -> PointErrorReason {

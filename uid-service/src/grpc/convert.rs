@@ -89,6 +89,12 @@ pub(super) fn name(index: usize, name: &pb::UidName, rules: &NameRules) -> Resul
     Ok((kind, parsed))
 }
 
+/// The tag key that a tag value is assigned for.
+pub(super) fn tag_key(name: &pb::UidName) -> Option<String> {
+    let is_value = name.kind == kind_number(UidKind::Tagv);
+    Some(name.tag_key.clone()).filter(|tag_key| is_value && !tag_key.is_empty())
+}
+
 pub(super) fn uid(
     index: usize,
     uid: &pb::UidValue,

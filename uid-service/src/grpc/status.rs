@@ -2,6 +2,7 @@
 
 use oxtsdb_proto::common::v1::{ErrorReason, ItemError};
 use oxtsdb_proto::error;
+use oxtsdb_schema::name::excerpt;
 use oxtsdb_schema::uid_table::{COUNTER_ROW, meta_qualifier};
 use oxtsdb_schema::{Uid, UidKind};
 use oxtsdb_server::code_of_store_error;
@@ -68,6 +69,32 @@ fn describe(failure: &UidServiceError) -> Described {
             ErrorReason::AutoCreateDisabled,
             of_name(*kind, &name.to_text()),
         ),
+        E::AssignmentRejected {
+            kind,
+            name,
+            tag_key,
+            rule,
+        } => {
+            let mut metadata = of_name(*kind, &name.to_text());
+            metadata.push(("rule", rule.clone()));
+            metadata.extend(of_tag_key(tag_key.as_deref()));
+            (
+                Code::FailedPrecondition,
+                ErrorReason::AssignmentRejected,
+                metadata,
+            )
+        }
+        E::QuotaExceeded {
+            scope,
+            limit,
+            setting,
+        } => {
+            let mut metadata = of_kind(scope.kind);
+            metadata.push(("limit", limit.to_string()));
+            metadata.push(("setting", setting.clone()));
+            metadata.extend(of_tag_key(scope.tag_key.as_deref()));
+            (Code::ResourceExhausted, ErrorReason::QuotaExceeded, metadata)
+        }
         E::SpaceExhausted { kind, .. } => (
             Code::ResourceExhausted,
             ErrorReason::UidSpaceExhausted,
@@ -144,6 +171,10 @@ fn of_name(kind: UidKind, name: &str) -> Vec<(&'static str, String)> {
     let mut metadata = of_kind(kind);
     metadata.push(("name", name.to_owned()));
     metadata
+}
+
+fn of_tag_key(tag_key: Option<&str>) -> Option<(&'static str, String)> {
+    tag_key.map(|tag_key| ("tag_key", excerpt(tag_key)))
 }
 
 fn of_uid(kind: UidKind, uid: Uid) -> Vec<(&'static str, String)> {

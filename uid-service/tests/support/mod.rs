@@ -21,6 +21,7 @@ use oxtsdb_row_store::memory::MemoryStore;
 use oxtsdb_row_store::{Row, RowStore, Scan, StoreError, TableName, WriteBatch};
 use oxtsdb_schema::UidKind;
 use parking_lot::Mutex;
+use uid_service::state::StateTable;
 use uid_service::table::UidTable;
 use uid_service::uids::Uids;
 use uid_service::{UidService, UidSettings};
@@ -207,8 +208,10 @@ pub async fn uids(store: Wrapped, settings: &UidSettings) -> Uids {
     let part = uid_service::store_part(settings).unwrap();
     part.make_tables(&store.inner).await.unwrap();
     let config = settings.check().unwrap();
-    let table = UidTable::new(store.row_store(), config.table, config.layout);
-    Uids::new(table, config.cache)
+    let store: Arc<dyn RowStore> = store.row_store();
+    let state = StateTable::new(Arc::clone(&store), config.state_table);
+    let table = UidTable::new(store, config.table, config.layout);
+    Uids::new(table, state, config.cache)
 }
 
 impl Service {

@@ -19,6 +19,17 @@ pub struct UidMapping {
     pub uid: Uid,
 }
 
+/// A name of a point to write.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NewName<N> {
+    /// Name space.
+    pub kind: UidKind,
+    /// The name.
+    pub name: N,
+    /// Of a tag value: the tag key that it is for.
+    pub tag_key: Option<N>,
+}
+
 /// A UID that a name has or was given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AssignedUid {

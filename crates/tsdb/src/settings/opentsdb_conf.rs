@@ -100,11 +100,37 @@ const KNOWN: &[(&str, &str, Form)] = &[
         "use_otsdb_timestamp",
         Form::Boolean,
     ),
+    (
+        "tsd.uidfilter.whitelist.delimiter",
+        "uid_whitelist_delimiter",
+        Form::AsIs,
+    ),
+    (
+        "tsd.uidfilter.whitelist.metric_patterns",
+        "uid_whitelist_metrics",
+        Form::AsIs,
+    ),
+    (
+        "tsd.uidfilter.whitelist.tagk_patterns",
+        "uid_whitelist_tagks",
+        Form::AsIs,
+    ),
+    (
+        "tsd.uidfilter.whitelist.tagv_patterns",
+        "uid_whitelist_tagvs",
+        Form::AsIs,
+    ),
 ];
 
 /// The port and the address of the HTTP and telnet listener, which are one setting here.
 const PORT: &str = "tsd.network.port";
 const BIND: &str = "tsd.network.bind";
+
+/// Whether a filter of names is on, and the class that it is: ours is that of the whitelists.
+const FILTER: &str = "tsd.uidfilter.enable";
+const FILTER_CLASS: &str = "tsd.uidfilter.plugin";
+const WHITELIST: &str = "tsd.uidfilter.whitelist.";
+const WHITELIST_CLASS: &str = "UniqueIdWhitelistFilter";
 
 /// Reads a file.
 ///
@@ -119,8 +145,21 @@ pub(crate) fn read(path: &Path) -> anyhow::Result<Outcome> {
 fn from_bytes(path: &Path, bytes: &[u8]) -> anyhow::Result<Outcome> {
     let found = properties::parse(bytes).with_context(|| path.display().to_string())?;
     let mut outcome = Outcome::default();
+    let filters = found.get(FILTER).is_some_and(|value| boolean(value.trim()));
+    let class = found
+        .get(FILTER_CLASS)
+        .map_or(WHITELIST_CLASS, |class| class.trim());
+    let whitelists = filters && class.ends_with(WHITELIST_CLASS);
     for (key, value) in &found {
         let value = value.trim();
+        if whitelists && [FILTER, FILTER_CLASS].contains(&key.as_str()) {
+            outcome.used.push(key.clone());
+            continue;
+        }
+        if !whitelists && key.starts_with(WHITELIST) {
+            outcome.unused.push(key.clone());
+            continue;
+        }
         let (id, value) = match KNOWN.iter().find(|(theirs, ..)| theirs == key) {
             // 0 is OpenTSDB's word for no limit.
             Some((_, "max_connections" | "hbase_request_timeout_ms", _)) if value == "0" => {
@@ -219,6 +258,25 @@ mod tests {
         let form = |text: &str| outcome(text).settings["write_form"].value.clone();
         assert_eq!(form("tsd.storage.enable_appends = true"), "appends");
         assert_eq!(form("tsd.storage.enable_appends = false"), "auto");
+    }
+
+    #[test]
+    fn whitelists_apply_if_their_filter_is_on() {
+        let patterns = "tsd.uidfilter.whitelist.metric_patterns = ^sys\n";
+        let on = outcome(&format!("tsd.uidfilter.enable = true\n{patterns}"));
+        assert_eq!(on.settings["uid_whitelist_metrics"].value, "^sys");
+        assert_eq!(on.unused, [""; 0]);
+        let class = "tsd.uidfilter.enable = true\ntsd.uidfilter.plugin = com.example.Filter\n";
+        for off in [patterns.to_owned(), format!("{class}{patterns}")] {
+            let found = outcome(&off);
+            assert!(!found.settings.contains_key("uid_whitelist_metrics"));
+            let unused: Vec<&String> = found
+                .unused
+                .iter()
+                .filter(|key| key.ends_with("_patterns"))
+                .collect();
+            assert_eq!(unused.len(), 1, "{off}");
+        }
     }
 
     #[test]

@@ -28,6 +28,8 @@ pub(super) fn status_of_point(reason: &PointErrorReason) -> Option<StatusCode> {
         UidRejection::Unavailable { .. } => Some(StatusCode::SERVICE_UNAVAILABLE),
         UidRejection::Other { .. } => Some(StatusCode::INTERNAL_SERVER_ERROR),
         UidRejection::AutoCreateDisabled
+        | UidRejection::Denied { .. }
+        | UidRejection::QuotaExceeded(_)
         | UidRejection::SpaceExhausted
         | UidRejection::InvalidName { .. } => None,
     }

@@ -1,0 +1,27 @@
+//! What the service does without a request: it reads the rules file again when it changes, counts the names of new
+//! quotas, and samples the usage.
+
+use std::sync::{Arc, Weak};
+use std::time::{Duration, SystemTime};
+
+use tokio::time::MissedTickBehavior;
+
+use crate::uids::Uids;
+
+/// How often the rules file is looked at.
+const INTERVAL: Duration = Duration::from_secs(1);
+
+/// Starts the task. It ends when `uids` is dropped.
+pub(crate) fn start(uids: &Arc<Uids>) {
+    tokio::spawn(run(Arc::downgrade(uids)));
+}
+
+async fn run(uids: Weak<Uids>) {
+    let mut ticks = tokio::time::interval(INTERVAL);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        let Some(uids) = uids.upgrade() else { return };
+        uids.upkeep(SystemTime::now()).await;
+    }
+}
