@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use oxtsdb_client::UidClient;
+use oxtsdb_proto::data::v1::annotation_service_server::AnnotationServiceServer;
 use oxtsdb_proto::data::v1::data_admin_service_server::DataAdminServiceServer;
 use oxtsdb_proto::data::v1::data_service_server::DataServiceServer;
 use oxtsdb_proto::data::v1::series_service_server::SeriesServiceServer;
@@ -63,6 +64,13 @@ impl DataService {
         let max_message_bytes = self.handler.max_message_bytes();
         DataServiceServer::new(self.handler.clone())
             .max_decoding_message_size(max_message_bytes)
+            .accept_compressed(CompressionEncoding::Gzip)
+    }
+
+    /// `oxtsdb.data.v1.AnnotationService`, as [`DataService::server`].
+    pub fn annotation_server(&self) -> AnnotationServiceServer<DataServiceHandler> {
+        AnnotationServiceServer::new(self.handler.clone())
+            .max_decoding_message_size(self.handler.max_message_bytes())
             .accept_compressed(CompressionEncoding::Gzip)
     }
 

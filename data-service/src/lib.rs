@@ -10,6 +10,7 @@
 //! Neither of the two depends on a protocol. [`uids`] is the only client of the UID service. [`assemble()`] builds
 //! the service from a store and a client of the UID service.
 
+mod annotation;
 pub mod assemble;
 mod front;
 pub mod grpc;

@@ -103,6 +103,7 @@ async fn run(cli: Cli) -> anyhow::Result<()> {
             })?;
             let grpc = GrpcServer::new()
                 .service(service.server())
+                .service(service.annotation_server())
                 .service(service.admin_server())
                 .service(service.series_server())
                 .depends_on(probe);

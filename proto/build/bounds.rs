@@ -12,7 +12,7 @@ use prost_reflect::{DescriptorPool, ExtensionDescriptor, FieldDescriptor, Kind, 
 const OPTION: &str = "oxtsdb.common.v1.max_items";
 
 /// Repeated fields of messages that are not ours, which cannot have the option, with their bounds.
-const IMPORTED: &[(&str, u32)] = &[("google.protobuf.FieldMask.paths", 64)];
+const IMPORTED: &[(&str, u32)] = &[("google.protobuf.FieldMask.paths", 10_000)];
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 

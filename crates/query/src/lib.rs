@@ -16,6 +16,7 @@
 //!
 //! Source: OpenTSDB 2.4, `TsdbQuery`, `SeriesGroup`, `AggregationIterator.create`.
 
+pub mod annotation;
 mod context;
 mod error;
 mod exec;

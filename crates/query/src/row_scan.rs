@@ -7,7 +7,7 @@
 use futures::TryStreamExt as _;
 use futures::stream::{BoxStream, StreamExt as _};
 use oxtsdb_row_store::{Row, RowFilter, Scan};
-use oxtsdb_schema::BaseTime;
+use oxtsdb_schema::{BaseTime, RowKey, RowKeyLayout};
 
 use crate::context::query_context::QueryContext;
 use crate::error::QueryError;
@@ -17,7 +17,7 @@ use crate::plan::metric_series::MetricSeries;
 use crate::plan::selection::row_selection::Selection;
 use crate::plan::tsuids::check_tsuid;
 use crate::quirks::Quirks;
-use crate::range_scan::scan_in_order;
+use crate::range_scan::{KeyRange, scan_in_order};
 use crate::spec::SeriesFilter;
 use crate::storage::Storage;
 
@@ -48,6 +48,8 @@ pub enum RowSource {
     Tsuids(Vec<Vec<u8>>),
     /// All rows, including those whose key is no series.
     All,
+    /// The rows of global annotations.
+    GlobalAnnotations,
 }
 
 /// Scans rows in table order and streams them in batches; dropping the stream cancels the scan.
@@ -78,6 +80,15 @@ pub async fn scan_rows(
             let selection = Selection::of_series(&layout, tsuids.iter().map(AsRef::as_ref), Vec::new());
             (selection, series_ranges(&tsuids, &layout, hours), None)
         }
+        RowSource::GlobalAnnotations => {
+            let (range, length) = global_annotations(&layout, hours);
+            (
+                Selection::of_tags(&layout, Vec::new(), None),
+                vec![range],
+                // Longer keys are of series with unassigned UIDs.
+                Some(RowFilter::new(move |key| key.len() == length)),
+            )
+        }
         RowSource::All => {
             let base_time_at = layout.salt.width() + layout.widths.metric.bytes();
             let filter = RowFilter::new(move |key| {
@@ -105,6 +116,18 @@ pub async fn scan_rows(
         }
     });
     Ok(limited(matching, scan.limit.unwrap_or(u64::MAX)).boxed())
+}
+
+/// The range of the rows of global annotations, and the length of their keys.
+fn global_annotations(layout: &RowKeyLayout, hours: Hours) -> (KeyRange, usize) {
+    let key = |hour| RowKey::global_annotations(layout, hour).as_bytes().to_vec();
+    let start = key(hours.start);
+    let length = start.len();
+    let stop = match u32::try_from(hours.stop_seconds) {
+        Ok(seconds) => key(BaseTime::of_seconds(seconds)),
+        Err(_) => [key(BaseTime::MAX), vec![0]].concat(),
+    };
+    ((start, stop), length)
 }
 
 /// The base time of a row key; `None` if the key is truncated or the base time is no hour; such rows are returned.

@@ -96,6 +96,20 @@ pub fn qualifier(start: Timestamp) -> AnnotationQualifier {
     qualifier
 }
 
+/// Whether a cell of family `t` is an annotation: all of any writer have one of two lengths.
+pub fn is_annotation(qualifier: &[u8]) -> bool {
+    matches!(qualifier, [PREFIX, _, _] | [PREFIX, _, _, _, _])
+}
+
+/// Milliseconds since the base time that a qualifier states; `None` if it is not that of an annotation.
+pub fn offset_ms(qualifier: &[u8]) -> Option<i64> {
+    match *qualifier {
+        [PREFIX, a, b] => Some(i64::from(u16::from_be_bytes([a, b])) * 1000),
+        [PREFIX, a, b, c, d] => Some(i64::from(u32::from_be_bytes([a, b, c, d]))),
+        _ => None,
+    }
+}
+
 /// A time as a number in its own unit.
 fn number(time: Timestamp) -> i64 {
     if time.is_millis() {

@@ -108,6 +108,7 @@ pub(crate) async fn run(args: ServeArgs, opentsdb_conf: Option<Outcome>) -> anyh
             .await?;
             let data = GrpcServer::new()
                 .service(data_service.server())
+                .service(data_service.annotation_server())
                 .service(data_service.admin_server())
                 .service(data_service.series_server());
             let uid = uid_service.add_to(GrpcServer::new());

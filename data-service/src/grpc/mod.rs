@@ -1,5 +1,6 @@
 //! The gRPC front end: `oxtsdb.data.v1.DataService`. The `.proto` files document the calls.
 
+mod annotation;
 mod explain;
 mod expressions;
 mod handler;

@@ -157,6 +157,7 @@ fn description(scan: &RowScan) -> QueryDescription {
         RowSource::Metric { metric, .. } => format!("scan:{metric}"),
         RowSource::Tsuids(tsuids) => format!("scan:({} TSUIDs)", tsuids.len()),
         RowSource::All => "scan:*".to_owned(),
+        RowSource::GlobalAnnotations => "scan:(global annotations)".to_owned(),
     };
     QueryDescription {
         sub_queries: vec![source],

@@ -84,6 +84,11 @@ pub(crate) const fn get(handler: Handler) -> Operation {
     operation(&["GET"], BodyUse::Ignored, handler)
 }
 
+/// GET with a body.
+pub(crate) const fn get_with(body: BodyUse, handler: Handler) -> Operation {
+    operation(&["GET"], body, handler)
+}
+
 /// POST with a body.
 pub(crate) const fn post(body: BodyUse, handler: Handler) -> Operation {
     operation(&["POST"], body, handler)
@@ -165,6 +170,10 @@ impl Endpoint {
         };
         if !self.overrides_method || method != Method::GET {
             return Ok(method.clone());
+        }
+        if name.is_empty() {
+            let message = "Missing method override value";
+            return Err(HttpError::new(StatusCode::METHOD_NOT_ALLOWED, message));
         }
         [Method::POST, Method::PUT, Method::DELETE]
             .into_iter()

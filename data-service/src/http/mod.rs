@@ -24,6 +24,7 @@
 //! Source: OpenTSDB 2.4, `RpcHandler.handleHttpQuery`, `HttpQuery`, `HttpJsonSerializer`.
 
 mod aggregators;
+mod annotation;
 mod api_request;
 mod body;
 mod cors;
@@ -55,7 +56,8 @@ use crate::http::api_request::{ApiParts, ApiRequest};
 use crate::http::body::ReplyBody;
 use crate::http::cors::{Cors, Origin};
 use crate::http::endpoint::{
-    BodyUse, Endpoint, any, at, at_and_below, delete, get, get_or_post, get_query, handler, post, post_query,
+    BodyUse, Endpoint, any, at, at_and_below, delete, delete_with, get, get_or_post, get_query, get_with,
+    handler, post, post_query, put as put_with,
 };
 use crate::http::error::HttpError;
 use crate::http::parameters::Parameters;
@@ -102,6 +104,28 @@ static ENDPOINTS: &[Endpoint] = &[
             delete(handler!(query::delete)),
         ],
     ),
+    at_and_below("/api/annotation/bulk", ANNOTATION_BULK).with_method_override(),
+    at_and_below("/api/annotations/bulk", ANNOTATION_BULK).with_method_override(),
+    at_and_below(
+        "/api/annotation",
+        &[
+            get_with(BodyUse::Query, handler!(annotation::get)),
+            post(BodyUse::Query, handler!(annotation::post)),
+            put_with(BodyUse::Query, handler!(annotation::put)),
+            delete_with(BodyUse::Query, handler!(annotation::delete)),
+        ],
+    )
+    .with_method_override(),
+    at_and_below(
+        "/api/annotations",
+        &[
+            get_with(BodyUse::Query, handler!(annotation::list)),
+            post(BodyUse::Query, handler!(annotation::post)),
+            put_with(BodyUse::Query, handler!(annotation::put)),
+            delete_with(BodyUse::Query, handler!(annotation::delete)),
+        ],
+    )
+    .with_method_override(),
     at("/q", &[get(handler!(query::ascii::get))]),
     at_and_below(
         "/api/suggest",
@@ -115,6 +139,13 @@ static ENDPOINTS: &[Endpoint] = &[
     at("/api/config/filters", &[get_or_post(handler!(filters::list))]),
     at_and_below("/api/version", &[get_or_post(handler!(version::version))]),
     at("/api/stats", &[get_or_post(handler!(stats::stats))]),
+];
+
+/// The operations of `/api/annotation/bulk`.
+const ANNOTATION_BULK: &[endpoint::Operation] = &[
+    post(BodyUse::Query, handler!(annotation::bulk::post)),
+    put_with(BodyUse::Query, handler!(annotation::bulk::put)),
+    delete_with(BodyUse::Query, handler!(annotation::bulk::delete)),
 ];
 
 /// When a client may send a request again after 503, in seconds.

@@ -188,7 +188,10 @@ proptest! {
         let start = Timestamp::from_opentsdb(start).unwrap();
         let qualifier = qualifier(start);
         prop_assert_eq!(CellKind::of(&qualifier), CellKind::Annotation);
-        prop_assert!(matches!(qualifier.len(), 3 | 5));
+        prop_assert!(is_annotation(&qualifier) && !is_annotation(&qualifier[1..]));
+        if start.is_millis() && start.as_millis() % 1000 != 0 {
+            prop_assert_eq!(offset_ms(&qualifier), Some(i64::from(start.offset_ms())));
+        }
         let row = row_key(&RowKeyLayout::default(), None, start);
         prop_assert_eq!(&row[3..], start.base_time().seconds().to_be_bytes());
     }

@@ -5,7 +5,7 @@ use serde::de::Deserializer;
 
 /// A boolean as OpenTSDB's parser accepts it: also a string, a number (0 is false) or `null`.
 #[derive(Debug, Default, Clone, Copy)]
-pub(super) struct Flag(pub(super) bool);
+pub(in crate::http) struct Flag(pub(in crate::http) bool);
 
 impl<'de> Deserialize<'de> for Flag {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Flag, D::Error> {

@@ -12,7 +12,7 @@ pub(crate) mod ascii;
 pub(crate) mod bounded;
 pub(crate) mod exp;
 pub(crate) mod failure;
-mod flag;
+pub(in crate::http) mod flag;
 pub(crate) mod gexp;
 pub(crate) mod last;
 mod parse;

@@ -1,0 +1,120 @@
+//! `/api/annotation/bulk`: changes many annotations, or deletes those of a range.
+
+use std::collections::HashSet;
+
+use futures::stream::{self, StreamExt as _, TryStreamExt as _};
+use oxtsdb_schema::Annotation;
+
+use super::{failure, parse, render};
+use crate::annotation::{
+    AnnotationError, AnnotationKey, Annotations, Edit, Precondition, Source, StoredAnnotation, series_of,
+};
+use crate::http::api_request::ApiRequest;
+use crate::http::error::HttpError;
+use crate::http::json_body::parsed;
+use crate::http::reply::Reply;
+use oxtsdb_query::QueryDescription;
+use oxtsdb_query::language::time::now_ms;
+
+/// Annotations that are changed concurrently.
+const CONCURRENT: usize = 8;
+
+/// POST: as `/api/annotation`, for each document.
+pub(crate) async fn post(request: ApiRequest<'_>) -> Result<Reply, HttpError> {
+    edit(request, Edit::merging).await
+}
+
+/// PUT: as `/api/annotation`, for each document.
+pub(crate) async fn put(request: ApiRequest<'_>) -> Result<Reply, HttpError> {
+    edit(request, Edit::replacing).await
+}
+
+/// Applies all documents if all can be applied, and returns the annotations that have changed. Documents of one
+/// annotation are applied in their order.
+async fn edit(mut request: ApiRequest<'_>, edit: fn(Annotation) -> Edit) -> Result<Reply, HttpError> {
+    let engine = &request.parts.engine;
+    let documents = parsed(&mut request.body, &engine.resources().compute, parse::bulk).await?;
+    let annotations = Annotations::of(engine);
+    let mut edits = Vec::with_capacity(documents.len());
+    for sent in documents {
+        let key = AnnotationKey::as_sent(annotations.layout(), &sent.tsuid, sent.start_time);
+        let key =
+            key.map_err(|error| HttpError::bad_request(error.to_string()).with_details(shown(&sent)))?;
+        let edit = edit(sent);
+        if !edit.is_empty() {
+            edits.push((key, edit));
+        }
+    }
+    let concurrent = if are_distinct(&edits) { CONCURRENT } else { 1 };
+    let stored: Result<Vec<StoredAnnotation>, AnnotationError> = stream::iter(edits)
+        .map(move |(key, edit)| {
+            let annotations = annotations.clone();
+            async move { annotations.put(&key, &edit, &Precondition::None).await }
+        })
+        .buffered(concurrent)
+        .try_collect()
+        .await;
+    let stored = stored.map_err(|error| failure::of_annotation(&error))?;
+    let mut body = vec![b'['];
+    for (place, stored) in stored.iter().enumerate() {
+        if place > 0 {
+            body.push(b',');
+        }
+        body.extend_from_slice(&render::annotation(&stored.annotation));
+    }
+    body.push(b']');
+    Ok(Reply::json(body))
+}
+
+/// Whether no two edits are of one annotation.
+fn are_distinct(edits: &[(AnnotationKey, Edit)]) -> bool {
+    let mut seen = HashSet::with_capacity(edits.len());
+    edits.iter().all(|(key, _)| seen.insert(key.cell()))
+}
+
+/// An annotation as OpenTSDB's errors show it.
+fn shown(annotation: &Annotation) -> String {
+    format!(
+        "Annotation error: TSUID: {} Start: {}  Description: {}",
+        annotation.tsuid,
+        annotation.start_time,
+        annotation.description.as_deref().unwrap_or("null")
+    )
+}
+
+/// DELETE: the annotations of series, and global ones if `global` is set, that begin in a range.
+pub(crate) async fn delete(mut request: ApiRequest<'_>) -> Result<Reply, HttpError> {
+    let engine = &request.parts.engine;
+    let range = if request.body.bytes.is_empty() {
+        parse::BulkDelete::of_parameters(request.parameters, now_ms())?
+    } else {
+        let now_ms = now_ms();
+        let parse = move |content: &[u8]| parse::BulkDelete::of_json(content, now_ms);
+        parsed(&mut request.body, &engine.resources().compute, parse).await?
+    };
+    let annotations = Annotations::of(engine);
+    let mut sources = Vec::new();
+    for text in range.tsuids.iter().flatten() {
+        let series = series_of(annotations.layout(), text).map_err(|error| failure::of_key(&error))?;
+        sources.push(Source::Series(series));
+    }
+    sources.sort_unstable();
+    sources.dedup();
+    if range.global {
+        sources.push(Source::Global);
+    }
+    let range_ms = (range.start_ms, range.end_ms);
+    let description = QueryDescription {
+        sub_queries: vec![format!("annotations:delete ({} sources)", sources.len())],
+        range_ms,
+    };
+    let admitted = engine.admit(request.context, description, None).await?;
+    let deleted = annotations.remove_range(engine.storage(), &sources, range_ms, admitted.context());
+    let deleted = deleted.await.map_err(|error| failure::of_annotation(&error))?;
+    let tsuids = serde_json::to_string(&range.tsuids).unwrap_or_default();
+    let body = format!(
+        r#"{{"tsuids":{tsuids},"global":{},"startTime":{},"endTime":{},"totalDeleted":{deleted}}}"#,
+        range.global, range.start_ms, range.end_ms
+    );
+    Ok(Reply::json(body.into_bytes()))
+}
