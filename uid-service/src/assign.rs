@@ -61,6 +61,8 @@ struct Inner {
 struct Queue {
     leaders: VecDeque<Leader<KindName, Outcome>>,
     bytes: usize,
+    /// Names were forgotten, so that two leaders may have the same one. The names of a batch must be distinct.
+    may_repeat: bool,
 }
 
 impl Assigner {
@@ -112,6 +114,23 @@ impl Assigner {
     }
 }
 
+impl Assigner {
+    /// Makes later requests for names assign anew: the mapping that an assignment in progress may return has changed.
+    pub(crate) fn forget(&self, names: &[KindName]) {
+        // Held, so that no leader of a forgotten name is queued before the flag is set.
+        let mut queue = self.0.queue.lock();
+        queue.may_repeat = true;
+        names.iter().for_each(|name| self.0.in_flight.forget(name));
+    }
+
+    /// As [`Assigner::forget`], for all names.
+    pub(crate) fn forget_all(&self) {
+        let mut queue = self.0.queue.lock();
+        queue.may_repeat = true;
+        self.0.in_flight.forget_all();
+    }
+}
+
 impl Inner {
     /// Queues names; returns them if the queue is full.
     fn enqueue(&self, leader: Leader<KindName, Outcome>) -> Result<(), Leader<KindName, Outcome>> {
@@ -131,12 +150,13 @@ impl Inner {
         let mut names = 0;
         while let Some(leader) = queue.leaders.front() {
             names += leader.keys().len();
-            if names > BATCH_NAMES && !batch.is_empty() {
-                break;
+            if (names > BATCH_NAMES || queue.may_repeat) && !batch.is_empty() {
+                return batch;
             }
             queue.bytes -= bytes_of(leader);
             batch.extend(queue.leaders.pop_front());
         }
+        queue.may_repeat = false;
         batch
     }
 
@@ -149,10 +169,11 @@ impl Inner {
                 return;
             }
             let names: Vec<KindName> = batch.iter().flat_map(Leader::keys).cloned().collect();
+            let mark = self.cache.mark();
             let outcomes = assign_batch(&self.table, &names).await;
             for ((kind, name), outcome) in names.iter().zip(&outcomes) {
                 if let Ok(Assigned { uid, created }) = outcome {
-                    self.cache.insert(*kind, name, *uid);
+                    self.cache.insert(mark, *kind, name, *uid);
                     if *created {
                         self.scarcity.note(*kind, uid.number());
                     }

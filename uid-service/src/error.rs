@@ -183,6 +183,56 @@ pub enum UidServiceError {
         /// The limit.
         max_bytes: usize,
     },
+    /// The new name has a UID.
+    #[error("`{name}` of `{kind}` is taken: it has the UID {uid}")]
+    NameTaken {
+        /// Its kind.
+        kind: UidKind,
+        /// The name.
+        name: Name,
+        /// Its UID.
+        uid: Uid,
+    },
+    /// The name has another UID than the caller expected.
+    #[error("`{name}` of `{kind}` has the UID {uid}, expected {expected}")]
+    UidMismatch {
+        /// Its kind.
+        kind: UidKind,
+        /// The name.
+        name: Name,
+        /// Its UID.
+        uid: Uid,
+        /// The UID in the request.
+        expected: Uid,
+    },
+    /// Another change of one of the names or of the UID is not complete.
+    #[error("a rename or delete of `{name}` of `{kind}` is in progress")]
+    InProgress {
+        /// Its kind.
+        kind: UidKind,
+        /// The name.
+        name: Name,
+    },
+    /// Another program changed the mapping while it was renamed or deleted.
+    #[error("another program has changed the mapping of `{name}` of `{kind}` meanwhile")]
+    ChangedMeanwhile {
+        /// Its kind.
+        kind: UidKind,
+        /// The name.
+        name: Name,
+    },
+    /// The reverse mapping of the name's UID holds a third name.
+    #[error("`{name}` of `{kind}` has the UID {uid}, but the name of {uid} is `{other}`; check the table")]
+    OneWay {
+        /// Its kind.
+        kind: UidKind,
+        /// The name.
+        name: Name,
+        /// Its UID.
+        uid: Uid,
+        /// The name in the reverse mapping.
+        other: Name,
+    },
     /// The queue of names to assign is full.
     #[error("the queue of names to assign is full, limit is {limit} bytes")]
     Overloaded {

@@ -33,6 +33,8 @@ pub(crate) struct Follower<V> {
 pub(crate) struct Leader<K: Hash + Eq, V> {
     keys: Vec<K>,
     results: watch::Sender<Results<V>>,
+    /// Of `results`: identifies the flight.
+    receiver: watch::Receiver<Results<V>>,
     in_flight: Arc<Mutex<HashMap<K, Follower<V>>>>,
 }
 
@@ -68,9 +70,23 @@ impl<K: Hash + Eq + Clone, V: Clone> Flights<K, V> {
         let leader = (!new_keys.is_empty()).then(|| Leader {
             keys: new_keys,
             results: sender,
+            receiver,
             in_flight: self.in_flight.clone(),
         });
         (followers, leader)
+    }
+}
+
+impl<K: Hash + Eq, V> Flights<K, V> {
+    /// Makes later requests for a key lead an operation of their own: one in flight may return what is no longer
+    /// true.
+    pub(crate) fn forget(&self, key: &K) {
+        self.in_flight.lock().remove(key);
+    }
+
+    /// Makes later requests for all keys lead operations of their own.
+    pub(crate) fn forget_all(&self) {
+        self.in_flight.lock().clear();
     }
 }
 
@@ -90,7 +106,11 @@ impl<K: Hash + Eq, V> Drop for Leader<K, V> {
     fn drop(&mut self) {
         let mut in_flight = self.in_flight.lock();
         for key in &self.keys {
-            in_flight.remove(key);
+            // A forgotten key may have another leader.
+            let is_own = |other: &Follower<V>| other.results.same_channel(&self.receiver);
+            if in_flight.get(key).is_some_and(is_own) {
+                in_flight.remove(key);
+            }
         }
     }
 }
@@ -143,5 +163,23 @@ mod tests {
             "the leader of c was dropped"
         );
         assert_eq!(flights.join(["b"]).1.unwrap().keys(), ["b"]);
+    }
+
+    #[tokio::test]
+    async fn a_forgotten_key_has_another_leader() {
+        let flights = Flights::new();
+        let (mut early, first) = flights.join(["a"]);
+        flights.forget(&"a");
+        let (mut late, second) = flights.join(["a"]);
+        assert_eq!(second.as_ref().unwrap().keys(), ["a"]);
+        first.unwrap().finish(vec![1]);
+        assert_eq!(
+            flights.join(["a"]).1.map(|_| ()),
+            None,
+            "the second one is in flight"
+        );
+        second.unwrap().finish(vec![2]);
+        assert_eq!(early.remove(0).result().await, Some(1));
+        assert_eq!(late.remove(0).result().await, Some(2));
     }
 }

@@ -1,5 +1,6 @@
 //! The gRPC adapter: decodes requests, calls [`Uids`], encodes responses.
 
+mod change;
 mod convert;
 mod meta;
 mod status;
@@ -220,6 +221,28 @@ impl UidService for UidServiceHandler {
             Err(failure) => Err(status::status(&failure)),
         });
         Ok(Response::new(batches.boxed()))
+    }
+
+    async fn rename_uid(
+        &self,
+        request: Request<pb::RenameUidRequest>,
+    ) -> Result<Response<pb::RenameUidResponse>, Status> {
+        change::rename(&self.uids, request.into_inner()).await
+    }
+
+    async fn delete_uid(
+        &self,
+        request: Request<pb::DeleteUidRequest>,
+    ) -> Result<Response<pb::DeleteUidResponse>, Status> {
+        change::delete(&self.uids, request.into_inner()).await
+    }
+
+    async fn drop_uid_caches(
+        &self,
+        _request: Request<pb::DropUidCachesRequest>,
+    ) -> Result<Response<pb::DropUidCachesResponse>, Status> {
+        let dropped = self.uids.drop_caches();
+        Ok(Response::new(pb::DropUidCachesResponse { dropped }))
     }
 
     async fn get_uid_layout(

@@ -5,7 +5,8 @@
 //!   grpc ─► uids ─┬─► lookup ──┬─► cache
 //!                 ├─► policy   │
 //!                 ├─► assign ──┤
-//!                 ├─► suggest  ├─► table ─► row store
+//!                 ├─► change ──┼─► table ─► row store
+//!                 ├─► suggest  │
 //!                 └─► usage ───┘
 //! ```
 //!
@@ -14,6 +15,8 @@
 
 pub mod assign;
 pub mod cache;
+pub mod change;
+mod coherence;
 pub mod error;
 mod flight;
 pub mod fsck;
@@ -110,15 +113,13 @@ impl UidService {
 /// A setting breaks its rule, the table was written with other UID widths, or the store fails.
 pub async fn assemble(store: Arc<dyn RowStore>, settings: &UidSettings) -> anyhow::Result<UidService> {
     let config = settings.check()?;
-    let policy = LivePolicy::load(config.policy).context("assignment rules")?;
-    let state = StateTable::new(Arc::clone(&store), config.state_table);
-    let table = UidTable::new(store, config.table, config.layout);
-    widths::check(&table).await?;
-    let meta = Metadata::new(table.clone());
-    let uids = Arc::new(Uids::new(table, state, config.cache).with_policy(policy));
+    let policy = LivePolicy::load(config.policy.clone()).context("assignment rules")?;
+    let uids = Arc::new(Uids::new(store, config).with_policy(policy));
+    widths::check(uids.table()).await?;
+    uids.start();
     upkeep::start(&uids);
     Ok(UidService {
-        meta: grpc::meta_server(meta),
+        meta: grpc::meta_server(Metadata::new(uids.table().clone())),
         uids: grpc::server(uids),
     })
 }

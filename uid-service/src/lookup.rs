@@ -1,7 +1,8 @@
 //! Look-ups of UIDs by name and of names by UID, from the cache or by one read for all concurrent requests.
 //!
-//! A read that another request started may predate an assignment. Its hits are valid, because mappings are
-//! permanent; its misses may be stale. A look-up that needs a certain miss reads again.
+//! A read that another request started may predate an assignment: its misses may be stale. A look-up that needs a
+//! certain miss reads again. Its hits are valid: a rename or a delete makes later requests read again
+//! ([`Lookup::invalidate`]).
 
 use std::hash::Hash;
 
@@ -64,12 +65,33 @@ impl Lookup {
         .await
     }
 
+    /// Forgets mappings that have changed, in the cache and in reads in progress.
+    pub(crate) fn invalidate(&self, names: &[KindName], uid: &KindUid) {
+        self.cache.invalidate(names, uid);
+        names.iter().for_each(|name| self.uid_reads.forget(name));
+        self.name_reads.forget(uid);
+    }
+
+    /// Forgets all mappings. Returns the number of cached entries, about.
+    pub(crate) fn clear(&self) -> u64 {
+        let entries = self.cache.clear();
+        self.uid_reads.forget_all();
+        self.name_reads.forget_all();
+        entries
+    }
+
+    /// Sets whether the cache is bypassed.
+    pub(crate) fn suspend_cache(&self, is_suspended: bool) {
+        self.cache.suspend(is_suspended);
+    }
+
     /// As [`Lookup::uids`], but bypasses the cache and updates it.
     pub(crate) async fn read_uids(&self, names: &[KindName]) -> Vec<Found<Uid>> {
+        let mark = self.cache.mark();
         let results = self.table.uids(names).await;
         for (key, result) in names.iter().zip(&results) {
             match result {
-                Ok(Some(uid)) => self.cache.insert(key.0, &key.1, *uid),
+                Ok(Some(uid)) => self.cache.insert(mark, key.0, &key.1, *uid),
                 Ok(None) => self.cache.invalidate_name(key),
                 Err(_) => {}
             }
@@ -79,10 +101,11 @@ impl Lookup {
 
     /// As [`Lookup::names`], but bypasses the cache and updates it.
     pub(crate) async fn read_names(&self, uids: &[KindUid]) -> Vec<Found<Name>> {
+        let mark = self.cache.mark();
         let results = self.table.names(uids).await;
         for (key, result) in uids.iter().zip(&results) {
             match result {
-                Ok(Some(name)) => self.cache.insert_name(*key, name.clone()),
+                Ok(Some(name)) => self.cache.insert_name(mark, *key, name.clone()),
                 Ok(None) => self.cache.invalidate_uid(key),
                 Err(_) => {}
             }

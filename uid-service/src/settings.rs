@@ -4,6 +4,8 @@
 //! name with `_` for `-`). The heading of a group in `--help` is also its table in the TOML file:
 //! *Naming* is `[naming]`. Names in parentheses are those of the same settings in OpenTSDB.
 
+mod changes;
+
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -14,7 +16,9 @@ use oxtsdb_schema::name::MAX_LENGTH_DEFAULT;
 use oxtsdb_schema::{NameRules, UidKind, UidWidth, data_table};
 use oxtsdb_server::settings::{SettingError, in_range};
 
+pub use self::changes::UidChangeSettings;
 use crate::cache::CacheLimits;
+use crate::change::LogRetention;
 use crate::layout::{KindLayout, PerKind, UidLayout};
 use crate::policy::watch::PolicySource;
 
@@ -30,6 +34,9 @@ pub struct UidSettings {
     /// The rules of names, and when they are assigned UIDs.
     #[command(flatten)]
     pub naming: UidNamingSettings,
+    /// Renames and deletes, and how others learn of them.
+    #[command(flatten)]
+    pub changes: UidChangeSettings,
 }
 
 /// The table of UIDs, and their widths.
@@ -179,6 +186,8 @@ pub struct UidConfig {
     pub cache: CacheLimits,
     /// Where the rules of new names are.
     pub policy: PolicySource,
+    /// Which renames and deletes the log keeps.
+    pub log_retention: LogRetention,
 }
 
 const MIB: u64 = 1 << 20;
@@ -210,6 +219,7 @@ impl UidSettings {
             tables,
             naming,
             memory,
+            changes,
         } = self;
         let table: TableName = tables.uid_table.parse().map_err(|error: TableNameError| {
             SettingError::new("--uid-table", format_args!("`{}`", tables.uid_table), error)
@@ -260,6 +270,7 @@ impl UidSettings {
                 ttl: (ttl_seconds > 0).then(|| Duration::from_secs(ttl_seconds)),
             },
             policy: naming.policy()?,
+            log_retention: changes.log_retention()?,
         })
     }
 }

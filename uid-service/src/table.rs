@@ -6,7 +6,7 @@ use oxtsdb_row_store::{
     CellAddress, ColumnSelection, Condition, Retry, Row, RowStore, StoreError, TableDef, TableName,
     WriteBatch,
 };
-use oxtsdb_schema::uid_table::{COUNTER_ROW, ID_FAMILY, NAME_FAMILY, decode_counter};
+use oxtsdb_schema::uid_table::{COUNTER_ROW, ID_FAMILY, NAME_FAMILY, decode_counter, meta_qualifier};
 use oxtsdb_schema::{Name, Uid, UidKind};
 use tracing::warn;
 
@@ -154,6 +154,24 @@ impl UidTable {
             .await
     }
 
+    /// Deletes the forward mapping of a name if it holds `uid`, up to the version that was read: a mapping that is
+    /// assigned afterwards is kept.
+    pub(crate) async fn remove_forward(
+        &self,
+        kind: UidKind,
+        name: &Name,
+        uid: Uid,
+    ) -> Result<(), StoreError> {
+        let cell = forward_cell(kind, name);
+        self.remove_if(&cell, |value| value == uid.as_bytes()).await
+    }
+
+    /// Deletes the metadata of a UID, up to the version that was read.
+    pub(crate) async fn remove_meta(&self, kind: UidKind, uid: Uid) -> Result<(), StoreError> {
+        let cell = CellAddress::new(uid.as_bytes(), NAME, meta_qualifier(kind));
+        self.remove_if(&cell, |_| true).await
+    }
+
     /// Deletes the reverse mapping of a UID if it holds `name`, up to the version that was read. The other
     /// cells of its row are kept.
     pub(crate) async fn remove_reverse(
@@ -162,20 +180,27 @@ impl UidTable {
         uid: Uid,
         name: &Name,
     ) -> Result<(), StoreError> {
-        let found = self
-            .store
-            .get(&self.name, uid.as_bytes(), &column(NAME, kind))
-            .await?;
-        let found = found
+        let cell = reverse_cell(kind, uid);
+        self.remove_if(&cell, |value| value == name.as_bytes()).await
+    }
+
+    async fn remove_if(
+        &self,
+        cell: &CellAddress,
+        condition: impl Fn(&[u8]) -> bool + Send,
+    ) -> Result<(), StoreError> {
+        let columns = ColumnSelection::Columns(vec![(cell.family.clone(), cell.qualifier.clone())]);
+        let row = self.store.get(&self.name, &cell.row, &columns).await?;
+        let found = row
             .as_ref()
-            .and_then(|row| row.get(NAME, kind.qualifier()))
-            .filter(|cell| cell.value == name.as_bytes());
-        let Some(cell) = found else { return Ok(()) };
+            .and_then(|row| row.get(&cell.family, &cell.qualifier))
+            .filter(|found| condition(found.value));
+        let Some(found) = found else { return Ok(()) };
         let mut batch = WriteBatch::new(self.name.clone());
-        let family = batch.family(NAME);
+        let family = batch.family(&cell.family);
         batch
-            .row(uid.as_bytes())
-            .delete_column_up_to(family, kind.qualifier(), cell.timestamp_ms);
+            .row(&cell.row)
+            .delete_column_up_to(family, &cell.qualifier, found.timestamp_ms);
         self.store.write(batch).await
     }
 

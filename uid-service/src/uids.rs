@@ -1,19 +1,24 @@
 //! The domain of the service, free of gRPC: assigns and resolves UIDs.
 
+use std::sync::Arc;
 use std::time::SystemTime;
 
 use futures::stream::BoxStream;
+use oxtsdb_row_store::RowStore;
 use oxtsdb_schema::{Name, Uid, UidKind};
 use tracing::warn;
 
 use crate::assign::{Assigned, Assigner};
-use crate::cache::{CacheLimits, UidCache};
+use crate::cache::UidCache;
+use crate::change::{ChangeRequest, Changes};
+use crate::coherence::Coherence;
 use crate::error::UidServiceError;
 use crate::layout::UidLayout;
 use crate::lookup::{Absence, Lookup};
 use crate::policy::apply;
 use crate::policy::quota::{QuotaUse, Quotas};
 use crate::policy::watch::LivePolicy;
+use crate::settings::UidConfig;
 use crate::state::StateTable;
 use crate::suggest::{self, Mapping, Page};
 use crate::table::{KindName, KindUid, UidTable};
@@ -23,8 +28,10 @@ use crate::usage::{KindUsage, Usage};
 #[derive(Debug)]
 pub struct Uids {
     table: UidTable,
-    lookup: Lookup,
+    lookup: Arc<Lookup>,
     assigner: Assigner,
+    changes: Changes,
+    coherence: Arc<Coherence>,
     usage: Usage,
     policy: LivePolicy,
     quotas: Quotas,
@@ -49,15 +56,27 @@ pub enum Freshness {
 }
 
 impl Uids {
-    /// The UIDs of `table`. All new names are assigned.
-    pub fn new(table: UidTable, state: StateTable, cache: CacheLimits) -> Self {
-        let cache = UidCache::new(cache);
+    /// The UIDs in the tables that `config` names; they must exist. Reads nothing.
+    pub fn new(store: Arc<dyn RowStore>, config: UidConfig) -> Self {
+        let table = UidTable::new(Arc::clone(&store), config.table, config.layout);
+        let state = StateTable::new(store, config.state_table);
+        let cache = UidCache::new(config.cache);
+        let lookup = Arc::new(Lookup::new(table.clone(), cache.clone()));
+        let assigner = Assigner::new(table.clone(), cache);
+        let coherence = Arc::new(Coherence::new(Arc::clone(&lookup), assigner.clone()));
         Self {
-            lookup: Lookup::new(table.clone(), cache.clone()),
-            assigner: Assigner::new(table.clone(), cache),
+            changes: Changes::new(
+                table.clone(),
+                state.clone(),
+                Arc::clone(&coherence) as _,
+                config.log_retention,
+            ),
             usage: Usage::new(table.clone()),
             quotas: Quotas::new(state, table.clone()),
             policy: LivePolicy::default(),
+            lookup,
+            assigner,
+            coherence,
             table,
         }
     }
@@ -67,6 +86,11 @@ impl Uids {
     pub fn with_policy(mut self, policy: LivePolicy) -> Self {
         self.policy = policy;
         self
+    }
+
+    /// The table.
+    pub(crate) fn table(&self) -> &UidTable {
+        &self.table
     }
 
     /// The format of the UIDs and names.
@@ -244,6 +268,47 @@ impl Uids {
         if let Err(error) = self.quotas.count_new(&self.policy.get(), now).await {
             warn!(%error, "failed to count the names of a quota; it has no effect yet");
         }
+    }
+
+    /// Gives a name's UID another name. When it returns, no look-up of this process finds the old mapping.
+    ///
+    /// # Errors
+    ///
+    /// See [`UidServiceError`]. After a failure of the store the rename may still be completed.
+    pub async fn rename(
+        &self,
+        request: &ChangeRequest,
+        to: &Name,
+        now: SystemTime,
+    ) -> Result<Mapping, UidServiceError> {
+        self.changes.rename(request, to, now).await
+    }
+
+    /// Deletes a mapping and the UID's metadata. When it returns, no look-up of this process finds the mapping.
+    ///
+    /// # Errors
+    ///
+    /// See [`UidServiceError`]. After a failure of the store the delete may still be completed.
+    pub async fn delete(&self, request: &ChangeRequest, now: SystemTime) -> Result<Mapping, UidServiceError> {
+        self.changes.delete(request, now).await
+    }
+
+    /// Empties the cache. Returns the number of entries, about.
+    pub fn drop_caches(&self) -> u64 {
+        self.coherence.clear()
+    }
+
+    /// Keeps the cache coherent with changes of other replicas, and completes changes that were interrupted, until
+    /// the object is dropped. Must be called within a Tokio runtime.
+    pub fn start(self: &Arc<Self>) {
+        let uids = Arc::downgrade(self);
+        tokio::spawn(async move {
+            while let Some(uids) = uids.upgrade() {
+                let pause = uids.coherence.poll(&uids.changes).await;
+                drop(uids);
+                tokio::time::sleep(pause).await;
+            }
+        });
     }
 
     /// Returns the usage of each number space. `now` becomes its read time.

@@ -15,8 +15,7 @@ use parking_lot::Mutex;
 use support::{cells, check_invariants, counter, table};
 use uid_service::UidSettings;
 use uid_service::error::UidServiceError;
-use uid_service::state::StateTable;
-use uid_service::table::{KindName, UidTable};
+use uid_service::table::KindName;
 use uid_service::uids::{Purpose, Uids};
 
 /// The outcome of one operation.
@@ -132,13 +131,9 @@ async fn table_with(script: &Arc<Script>) -> Table {
     part.make_tables(&store).await.unwrap();
     let hook = Arc::clone(script) as Arc<dyn Intercept>;
     let intercepted = InterceptedStore::new(Arc::new(store.clone()), hook).without_atomic_commits();
-    let config = settings.check().unwrap();
-    let intercepted: Arc<dyn RowStore> = Arc::new(intercepted);
-    let state = StateTable::new(Arc::clone(&intercepted), config.state_table);
-    let table = UidTable::new(intercepted, config.table, config.layout);
     Table {
         store,
-        uids: Uids::new(table, state, config.cache),
+        uids: Uids::new(Arc::new(intercepted), settings.check().unwrap()),
     }
 }
 

@@ -9,8 +9,7 @@ use oxtsdb_schema::{Name, NameRules, UidKind};
 use tempfile::TempDir;
 use uid_service::UidSettings;
 use uid_service::cache::CacheLimits;
-use uid_service::state::StateTable;
-use uid_service::table::{KindName, UidTable};
+use uid_service::table::KindName;
 use uid_service::uids::{Freshness, Purpose, Uids};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -29,9 +28,7 @@ async fn ten_thousand_new_names_count_up_and_stay() {
     let store = Arc::new(EmbeddedStore::open(EmbeddedConfig::new(folder.path())).unwrap());
     let part = uid_service::store_part(&UidSettings::default()).unwrap();
     part.make_tables(&*store).await.unwrap();
-    let table = UidTable::new(store.clone(), config.table.clone(), config.layout.clone());
-    let state = StateTable::new(store.clone(), config.state_table.clone());
-    let service = Uids::new(table, state, config.cache);
+    let service = Uids::new(store.clone(), config.clone());
     let mut assigned = Vec::new();
     for batch in names.chunks(4096) {
         assigned.extend(service.get_or_create(batch, Purpose::Write).await);
@@ -47,10 +44,9 @@ async fn ten_thousand_new_names_count_up_and_stay() {
     drop(store);
 
     let store = Arc::new(EmbeddedStore::open(EmbeddedConfig::new(folder.path())).unwrap());
-    let table = UidTable::new(store.clone(), config.table, config.layout);
-    let nothing = CacheLimits { bytes: 0, ttl: None };
-    let state = StateTable::new(store.clone(), config.state_table);
-    let service = Uids::new(table, state, nothing);
+    let mut config = config;
+    config.cache = CacheLimits { bytes: 0, ttl: None };
+    let service = Uids::new(store.clone(), config);
     let found = service.lookup_uids(&names, Freshness::Store).await;
     assert_eq!(
         found.into_iter().map(Result::unwrap).collect::<Vec<_>>(),

@@ -14,8 +14,7 @@ use oxtsdb_row_store::{RowStore, StoreError, TableName};
 use oxtsdb_schema::{Name, NameRules, UidKind};
 use support::{cells_of, check_cells};
 use uid_service::UidSettings;
-use uid_service::state::StateTable;
-use uid_service::table::{KindName, UidTable};
+use uid_service::table::KindName;
 use uid_service::uids::{Purpose, Uids};
 
 async fn connect() -> Option<HbaseStore> {
@@ -35,8 +34,10 @@ async fn settings(store: &HbaseStore, random_metric_uids: bool) -> UidSettings {
     settings.naming.random_metric_uids = random_metric_uids;
     let part = uid_service::store_part(&settings).unwrap();
     // On a loaded machine the creation can outlast its request; then the table appears later.
-    while let Err(error) = store.create_table(&part.table.def).await {
-        assert!(matches!(error, StoreError::TimedOut { .. }), "{error}");
+    for def in [&part.table.def].into_iter().chain(&part.own) {
+        while let Err(error) = store.create_table(def).await {
+            assert!(matches!(error, StoreError::TimedOut { .. }), "{error}");
+        }
     }
     settings
 }
@@ -45,10 +46,7 @@ async fn settings(store: &HbaseStore, random_metric_uids: bool) -> UidSettings {
 async fn replica(settings: &UidSettings) -> Arc<Uids> {
     let config = settings.check().unwrap();
     let store = Arc::new(connect().await.unwrap());
-    let store: Arc<dyn RowStore> = store;
-    let state = StateTable::new(Arc::clone(&store), config.state_table);
-    let table = UidTable::new(store, config.table, config.layout);
-    Arc::new(Uids::new(table, state, config.cache))
+    Arc::new(Uids::new(store, config))
 }
 
 fn names(kind: UidKind, count: usize) -> Vec<KindName> {

@@ -5,9 +5,9 @@ mod types;
 
 use oxtsdb_proto::uid::v1::uid_service_client::UidServiceClient;
 use oxtsdb_proto::uid::v1::{
-    ExportUidsRequest, GetOrCreateUidsRequest, GetUidLayoutRequest, GetUidUsageRequest, LookupNamesRequest,
-    LookupUidsRequest, SuggestNamesRequest, UidName, UidValue, get_or_create_uids_response,
-    lookup_names_response, lookup_uids_response,
+    DeleteUidRequest, DropUidCachesRequest, ExportUidsRequest, GetOrCreateUidsRequest, GetUidLayoutRequest,
+    GetUidUsageRequest, LookupNamesRequest, LookupUidsRequest, RenameUidRequest, SuggestNamesRequest,
+    UidName, UidValue, get_or_create_uids_response, lookup_names_response, lookup_uids_response,
 };
 use oxtsdb_schema::{Uid, UidKind};
 use tonic::body::Body;
@@ -264,6 +264,76 @@ impl UidClient {
             Progress::More
         });
         batches.convert(|batch| types::mappings(batch.mappings))
+    }
+
+    /// Gives a UID another name, and returns the mapping as it is then. Points move to the new name.
+    ///
+    /// With `expected`, the UID that `name` must have, a call whose outcome is unknown can be sent again. Not retried
+    /// by the client.
+    ///
+    /// # Errors
+    ///
+    /// If the call fails: `NAME_NOT_FOUND`, `NAME_TAKEN`, `INVALID_NAME`, `UID_MISMATCH`, `OPERATION_IN_PROGRESS`
+    /// and others, as the contract says.
+    pub async fn rename(
+        &self,
+        kind: UidKind,
+        name: &str,
+        new_name: &str,
+        expected: Option<Uid>,
+    ) -> Result<UidMapping, Error> {
+        let message = RenameUidRequest {
+            kind: types::to_wire(kind),
+            name: name.to_owned(),
+            new_name: new_name.to_owned(),
+            expected_uid: types::uid_bytes(expected),
+        };
+        let send = send!(self.generated(), rename_uid);
+        let method = "oxtsdb.uid.v1.UidService/RenameUid";
+        let response = self.connection.call(method, message, send).await?;
+        types::mapping(response.mapping)?.ok_or_else(no_outcome)
+    }
+
+    /// Deletes a mapping and the UID's metadata, and returns the mapping as it was. Points are kept, but have no
+    /// name any more.
+    ///
+    /// Not retried by the client.
+    ///
+    /// # Errors
+    ///
+    /// If the call fails: `NAME_NOT_FOUND`, `UID_MISMATCH`, `OPERATION_IN_PROGRESS` and others, as the contract
+    /// says.
+    pub async fn delete(
+        &self,
+        kind: UidKind,
+        name: &str,
+        expected: Option<Uid>,
+    ) -> Result<UidMapping, Error> {
+        let message = DeleteUidRequest {
+            kind: types::to_wire(kind),
+            name: name.to_owned(),
+            expected_uid: types::uid_bytes(expected),
+            allow_missing: false,
+        };
+        let send = send!(self.generated(), delete_uid);
+        let method = "oxtsdb.uid.v1.UidService/DeleteUid";
+        let response = self.connection.call(method, message, send).await?;
+        types::mapping(response.mapping)?.ok_or_else(no_outcome)
+    }
+
+    /// Empties the cache of the replica that serves the call; returns the number of entries, about.
+    ///
+    /// # Errors
+    ///
+    /// If the call fails.
+    pub async fn drop_caches(&self) -> Result<u64, Error> {
+        let send = send!(self.generated(), drop_uid_caches);
+        let method = "oxtsdb.uid.v1.UidService/DropUidCaches";
+        let response = self
+            .connection
+            .call(method, DropUidCachesRequest {}, send)
+            .await?;
+        Ok(response.dropped)
     }
 
     /// Returns the widths of UIDs and the rules of names.

@@ -1,9 +1,11 @@
 //! `tsdb uid`: names and UIDs. Each subcommand is a module with its arguments.
 
 mod assign;
+mod delete;
 mod grep;
 mod line;
 mod lookup;
+mod rename;
 mod suggest;
 mod top;
 mod usage;
@@ -16,7 +18,7 @@ use clap::{Args, Subcommand};
 pub(crate) use self::assign::{MkmetricArgs, make_metrics};
 use crate::target::UidTarget;
 
-/// Assign, look up and list UIDs
+/// Assign, look up, list, rename and delete UIDs
 ///
 /// KIND is metrics, tagk or tagv. UIDs are printed and read as upper-case hex. A mapping is printed
 /// as `KIND NAME: UID`, one a line.
@@ -37,6 +39,8 @@ enum UidCommand {
     Suggest(suggest::SuggestArgs),
     Grep(grep::GrepArgs),
     Top(top::TopArgs),
+    Rename(rename::RenameArgs),
+    Delete(delete::DeleteArgs),
     /// Print how many UIDs are in use and left, by kind
     Usage,
 }
@@ -54,6 +58,8 @@ pub(crate) async fn run(args: UidArgs) -> anyhow::Result<ExitCode> {
         UidCommand::Suggest(args) => suggest::run(&server, &args).await,
         UidCommand::Grep(args) => grep::run(&server, &args).await,
         UidCommand::Top(args) => top::run(&args).await,
+        UidCommand::Rename(args) => rename::run(&server, &args).await,
+        UidCommand::Delete(args) => delete::run(&server, &args).await,
         UidCommand::Usage => usage::run(&server).await,
     }
 }

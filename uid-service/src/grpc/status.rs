@@ -150,6 +150,30 @@ fn describe(failure: &UidServiceError) -> Described {
             ErrorReason::MessageTooLarge,
             vec![("limit", max_bytes.to_string())],
         ),
+        E::NameTaken { kind, name, uid } => {
+            let mut metadata = of_name(*kind, &name.to_text());
+            metadata.push(("uid", uid.to_string()));
+            (Code::AlreadyExists, ErrorReason::NameTaken, metadata)
+        }
+        E::UidMismatch { kind, name, uid, .. } => {
+            let mut metadata = of_name(*kind, &name.to_text());
+            metadata.push(("uid", uid.to_string()));
+            (Code::Aborted, ErrorReason::UidMismatch, metadata)
+        }
+        E::InProgress { kind, name } => (
+            Code::Aborted,
+            ErrorReason::OperationInProgress,
+            of_name(*kind, &name.to_text()),
+        ),
+        E::ChangedMeanwhile { kind, name } => {
+            let metadata = of_cell(*kind, name.as_bytes());
+            (Code::Aborted, ErrorReason::StateChanged, metadata)
+        }
+        E::OneWay { kind, uid, .. } => (
+            Code::DataLoss,
+            ErrorReason::CorruptCell,
+            of_cell(*kind, uid.as_bytes()),
+        ),
         E::Overloaded { limit } => (
             Code::Unavailable,
             ErrorReason::Overloaded,

@@ -1,6 +1,7 @@
 //! The service through its generated client, in one process.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod changes;
 mod listing;
 #[path = "../support/mod.rs"]
 mod support;

@@ -21,8 +21,6 @@ use oxtsdb_row_store::memory::MemoryStore;
 use oxtsdb_row_store::{Row, RowStore, Scan, StoreError, TableName, WriteBatch};
 use oxtsdb_schema::UidKind;
 use parking_lot::Mutex;
-use uid_service::state::StateTable;
-use uid_service::table::UidTable;
 use uid_service::uids::Uids;
 use uid_service::{UidService, UidSettings};
 
@@ -45,7 +43,7 @@ pub fn table() -> TableName {
     "tsdb-uid".parse().unwrap()
 }
 
-/// A [`MemoryStore`] that may hide its atomic commits, and may fail.
+/// A [`MemoryStore`] that may look like HBase, without atomic commits and with other writers, and may fail.
 #[derive(Clone, Debug)]
 pub struct Wrapped {
     pub inner: MemoryStore,
@@ -115,11 +113,7 @@ impl Wrapped {
             Arc::new(self.inner.clone()),
             Arc::clone(&self.faults) as Arc<dyn Intercept>,
         );
-        Arc::new(if self.atomic {
-            store
-        } else {
-            store.without_atomic_commits()
-        })
+        Arc::new(if self.atomic { store } else { store.like_hbase() })
     }
 
     pub fn operations_left(&self) -> usize {
@@ -207,11 +201,7 @@ pub async fn assemble(store: &Wrapped, settings: &UidSettings) -> anyhow::Result
 pub async fn uids(store: Wrapped, settings: &UidSettings) -> Uids {
     let part = uid_service::store_part(settings).unwrap();
     part.make_tables(&store.inner).await.unwrap();
-    let config = settings.check().unwrap();
-    let store: Arc<dyn RowStore> = store.row_store();
-    let state = StateTable::new(Arc::clone(&store), config.state_table);
-    let table = UidTable::new(store, config.table, config.layout);
-    Uids::new(table, state, config.cache)
+    Uids::new(store.row_store(), settings.check().unwrap())
 }
 
 impl Service {

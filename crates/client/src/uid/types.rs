@@ -116,16 +116,27 @@ pub(super) fn uid(bytes: &[u8]) -> Result<Uid, Error> {
     Uid::from_bytes(bytes).map_err(|error| Error::protocol(error.to_string()))
 }
 
+/// The bytes of a UID in a request; empty without one.
+pub(super) fn uid_bytes(uid: Option<Uid>) -> bytes::Bytes {
+    uid.map(|uid| uid.as_bytes().to_vec().into()).unwrap_or_default()
+}
+
+/// A mapping of a response, if it has one.
+pub(super) fn mapping(mapping: Option<pb::UidMapping>) -> Result<Option<UidMapping>, Error> {
+    let Some(mapping) = mapping else { return Ok(None) };
+    Ok(Some(UidMapping {
+        kind: kind_from_wire(mapping.kind)?,
+        uid: uid(&mapping.uid)?,
+        name: mapping.name,
+    }))
+}
+
 /// The mappings of a response.
 pub(super) fn mappings(mappings: Vec<pb::UidMapping>) -> Result<Vec<UidMapping>, Error> {
-    let mappings = mappings.into_iter().map(|mapping| {
-        Ok(UidMapping {
-            kind: kind_from_wire(mapping.kind)?,
-            uid: uid(&mapping.uid)?,
-            name: mapping.name,
-        })
-    });
-    mappings.collect()
+    mappings
+        .into_iter()
+        .filter_map(|one| mapping(Some(one)).transpose())
+        .collect()
 }
 
 pub(super) fn layout(response: pb::GetUidLayoutResponse) -> Result<UidLayout, Error> {

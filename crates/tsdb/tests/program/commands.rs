@@ -230,6 +230,15 @@ fn uids_are_assigned_looked_up_and_listed() {
             .stderr
             .contains("`(` is not a regular expression")
     );
+    assert_eq!(
+        uid(&["rename", "metrics", "sys.mem", "sys.memory"]).ok(),
+        "metrics sys.memory: 000002\n"
+    );
+    let taken = uid(&["rename", "metrics", "sys.cpu", "sys.memory"]).failed(1);
+    assert!(taken.stderr.contains("is taken"), "{}", taken.stderr);
+    let deleted = uid(&["delete", "metrics", "sys.memory", "sys.mem"]).failed(1);
+    assert_eq!(deleted.stdout, "metrics sys.memory: 000002\n");
+    assert!(deleted.stderr.contains("no such name"), "{}", deleted.stderr);
     let usage = uid(&["usage"]).ok();
     let words: Vec<Vec<&str>> = usage
         .lines()

@@ -1,0 +1,422 @@
+//! Renames and deletes of mappings, exact despite races and crashes.
+//!
+//! ```text
+//!   request ─► look up ─► append to the log ─► steps ─► record the end ─► invalidate caches ─► acknowledge
+//!                            (pending)                     (done)
+//! ```
+//!
+//! HBase has no transaction over the rows of a mapping. So a change is first appended to a [`log`] that all replicas
+//! share, as pending. A pending entry excludes other changes of its UID and of its names. Then its [`steps`] are taken,
+//! each of which can be repeated. If a replica crashes or loses the store between two of them, another one takes the
+//! entry over after a minute and completes it; the replica itself does so within seconds, and after a restart on the
+//! embedded store, which has no other replicas, at once. What is recorded as done is what other replicas invalidate
+//! their caches by.
+//!
+//! An acknowledged change is done in the table, recorded in the log, and gone from the caches of this process.
+
+mod entry;
+mod log;
+mod steps;
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use oxtsdb_row_store::StoreError;
+use oxtsdb_schema::{Name, Uid, UidKind};
+use parking_lot::Mutex;
+use tokio::time::Instant;
+use tracing::{info, warn};
+
+use crate::error::UidServiceError;
+use crate::state::StateTable;
+use crate::suggest::Mapping;
+use crate::table::{KindName, KindUid, UidTable};
+
+pub use self::entry::Change;
+use self::entry::{Entry, State};
+use self::log::{Appended, ChangeLog, Claim, News};
+use self::steps::{Interrupted, Outcome};
+
+/// Attempts of the steps of a change within its request.
+const ATTEMPTS: u32 = 3;
+
+/// How often a request is begun again because the mapping changed after it was looked up.
+const RACES: u32 = 8;
+
+/// The pause between two attempts of the steps.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// The pause between two trims of the log.
+const TRIM_INTERVAL: Duration = Duration::from_secs(600);
+
+/// Which completed changes the log keeps. A replica, or a watch, that has not read a change before it is trimmed
+/// starts with empty caches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LogRetention {
+    /// So many entries at most.
+    pub entries: u64,
+    /// Entries that began within this time.
+    pub age: Duration,
+}
+
+/// A mapping that was renamed or deleted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Changed {
+    /// The UID.
+    pub uid: KindUid,
+    /// What happened to its name.
+    pub change: Change,
+}
+
+/// What to do about changes that other replicas, or this one, have made.
+pub(crate) trait ChangeSink: Send + Sync + std::fmt::Debug {
+    /// Changes are made: cached mappings of their names and UIDs are wrong.
+    fn changed(&self, changes: &[Changed]);
+
+    /// Changes were missed: any cached mapping may be wrong.
+    fn missed(&self);
+}
+
+/// Renames and deletes mappings of one table.
+#[derive(Debug)]
+pub(crate) struct Changes {
+    table: UidTable,
+    log: ChangeLog,
+    sink: Arc<dyn ChangeSink>,
+    retention: LogRetention,
+    trimmed_at: Mutex<Option<Instant>>,
+}
+
+/// A request for a change of a name's mapping.
+#[derive(Clone, Debug)]
+pub struct ChangeRequest {
+    /// The current name.
+    pub name: KindName,
+    /// The UID that it must have; `None`: any.
+    pub expected: Option<Uid>,
+}
+
+impl Changes {
+    pub(crate) fn new(
+        table: UidTable,
+        state: StateTable,
+        sink: Arc<dyn ChangeSink>,
+        retention: LogRetention,
+    ) -> Self {
+        Self {
+            table,
+            log: ChangeLog::new(state),
+            sink,
+            retention,
+            trimmed_at: Mutex::default(),
+        }
+    }
+
+    /// Gives a UID the name `to`.
+    ///
+    /// # Errors
+    ///
+    /// See [`UidServiceError`]. After a failure of the store the change may still be completed.
+    pub(crate) async fn rename(
+        &self,
+        request: &ChangeRequest,
+        to: &Name,
+        now: SystemTime,
+    ) -> Result<Mapping, UidServiceError> {
+        for _ in 1..RACES {
+            match self.rename_once(request, to, now).await {
+                Err(UidServiceError::ChangedMeanwhile { .. }) => {}
+                result => return result,
+            }
+        }
+        self.rename_once(request, to, now).await
+    }
+
+    async fn rename_once(
+        &self,
+        request: &ChangeRequest,
+        to: &Name,
+        now: SystemTime,
+    ) -> Result<Mapping, UidServiceError> {
+        let ChangeRequest { name, expected } = request;
+        let kind = name.0;
+        let from_uid = self.uid_of(kind, &name.1).await?;
+        let to_uid = self.uid_of(kind, to).await?;
+        let Some(uid) = from_uid else {
+            // The retry of a rename that succeeded, and of which the end may not be recorded.
+            return match to_uid {
+                Some(uid) if *expected == Some(uid) && self.is_name_of(kind, uid, to).await? => {
+                    self.make_rename((kind, uid), &name.1, to, now).await
+                }
+                _ => Err(not_found(name)),
+            };
+        };
+        check_expected(name, uid, *expected)?;
+        if let Some(taken) = to_uid.filter(|found| *found != uid || *to == name.1) {
+            return Err(UidServiceError::NameTaken {
+                kind,
+                name: to.clone(),
+                uid: taken,
+            });
+        }
+        let reverse = self.table.names(&[(kind, uid)]).await.pop().unwrap_or(Ok(None))?;
+        if let Some(other) = reverse.filter(|other| *other != name.1 && other != to) {
+            return Err(UidServiceError::OneWay {
+                kind,
+                name: name.1.clone(),
+                uid,
+                other,
+            });
+        }
+        self.make_rename((kind, uid), &name.1, to, now).await
+    }
+
+    async fn make_rename(
+        &self,
+        (kind, uid): KindUid,
+        from: &Name,
+        to: &Name,
+        now: SystemTime,
+    ) -> Result<Mapping, UidServiceError> {
+        let change = Change::Rename {
+            from: from.clone(),
+            to: to.clone(),
+        };
+        match self.make((kind, uid), change, now).await? {
+            Outcome::Made => Ok(Mapping {
+                kind,
+                name: to.clone(),
+                uid,
+            }),
+            Outcome::Taken(taken) => Err(UidServiceError::NameTaken {
+                kind,
+                name: to.clone(),
+                uid: taken,
+            }),
+            Outcome::Changed => Err(UidServiceError::ChangedMeanwhile {
+                kind,
+                name: from.clone(),
+            }),
+        }
+    }
+
+    /// Deletes a mapping and the UID's metadata.
+    ///
+    /// # Errors
+    ///
+    /// As [`Changes::rename`].
+    pub(crate) async fn delete(
+        &self,
+        request: &ChangeRequest,
+        now: SystemTime,
+    ) -> Result<Mapping, UidServiceError> {
+        for _ in 1..RACES {
+            match self.delete_once(request, now).await {
+                Err(UidServiceError::ChangedMeanwhile { .. }) => {}
+                result => return result,
+            }
+        }
+        self.delete_once(request, now).await
+    }
+
+    async fn delete_once(
+        &self,
+        request: &ChangeRequest,
+        now: SystemTime,
+    ) -> Result<Mapping, UidServiceError> {
+        let ChangeRequest { name, expected } = request;
+        let kind = name.0;
+        let Some(uid) = self.uid_of(kind, &name.1).await? else {
+            return Err(not_found(name));
+        };
+        check_expected(name, uid, *expected)?;
+        let change = Change::Delete { name: name.1.clone() };
+        match self.make((kind, uid), change, now).await? {
+            Outcome::Made => Ok(Mapping {
+                kind,
+                name: name.1.clone(),
+                uid,
+            }),
+            Outcome::Taken(_) | Outcome::Changed => Err(UidServiceError::ChangedMeanwhile {
+                kind,
+                name: name.1.clone(),
+            }),
+        }
+    }
+
+    /// Reads what other replicas have changed, and completes what was abandoned. Called regularly.
+    ///
+    /// # Errors
+    ///
+    /// The store failed: changes of other replicas may be unknown.
+    pub(crate) async fn poll(&self) -> Result<(), StoreError> {
+        let news = self.log.read().await?;
+        self.apply(news);
+        for (number, entry) in self.log.abandoned() {
+            let Some(claim) = self.log.claim(number, &entry).await? else {
+                continue;
+            };
+            info!(number, ?entry, "completing a change that was interrupted");
+            if let Err(error) = self.complete(claim).await {
+                warn!(number, %error, "a change is not complete yet");
+            }
+        }
+        self.trim_if_due().await
+    }
+
+    async fn trim_if_due(&self) -> Result<(), StoreError> {
+        let is_due = |trimmed_at: &mut Option<Instant>| {
+            let is_due = trimmed_at.is_none_or(|at| at.elapsed() > TRIM_INTERVAL);
+            *trimmed_at = is_due.then(Instant::now).or(*trimmed_at);
+            is_due
+        };
+        if !is_due(&mut self.trimmed_at.lock()) {
+            return Ok(());
+        }
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let oldest = now.saturating_sub(self.retention.age).as_millis();
+        let oldest_ms = u64::try_from(oldest).unwrap_or(0);
+        let deleted = self.log.trim(self.retention.entries, oldest_ms).await?;
+        if deleted > 0 {
+            info!(deleted, "trimmed the log of changes");
+        }
+        Ok(())
+    }
+
+    /// Whether no other replica can change the table.
+    pub(crate) fn is_alone(&self) -> bool {
+        self.log.is_alone()
+    }
+
+    /// Whether changes of this process, or of one that has crashed, wait for their completion.
+    pub(crate) fn has_pending(&self) -> bool {
+        self.log.has_pending()
+    }
+
+    async fn make(&self, uid: KindUid, change: Change, now: SystemTime) -> Result<Outcome, UidServiceError> {
+        let time_ms = now.duration_since(UNIX_EPOCH).unwrap_or_default().as_millis();
+        let entry = self
+            .log
+            .entry(uid, change, u64::try_from(time_ms).unwrap_or(u64::MAX));
+        let mut news = News::default();
+        let appended = self.log.append(&entry, &mut news).await;
+        self.apply(news);
+        let in_progress = |entry: &Entry| UidServiceError::InProgress {
+            kind: entry.uid.0,
+            name: entry.change.from().clone(),
+        };
+        let claim = match appended? {
+            Appended::Ours(claim) => claim,
+            Appended::Abandoned(number, entry) => match self.log.claim(number, &entry).await? {
+                Some(claim) => claim,
+                None => return Err(in_progress(&entry)),
+            },
+            Appended::Conflict(entry) => return Err(in_progress(&entry)),
+        };
+        if claim.is_new() && !self.still_holds(claim.entry()).await? {
+            self.log.finish(claim, State::Undone).await?;
+            return Ok(Outcome::Changed);
+        }
+        self.complete(claim).await
+    }
+
+    /// Whether the mapping is what the request has found. It was looked up before the entry excluded other changes.
+    async fn still_holds(&self, entry: &Entry) -> Result<bool, UidServiceError> {
+        let (kind, uid) = entry.uid;
+        let found = self.uid_of(kind, entry.change.from()).await?;
+        match entry.change.to() {
+            Some(to) if found != Some(uid) => {
+                Ok(self.uid_of(kind, to).await? == Some(uid) && self.is_name_of(kind, uid, to).await?)
+            }
+            _ => Ok(found == Some(uid)),
+        }
+    }
+
+    /// Takes the steps of a change, records its end, and invalidates caches.
+    async fn complete(&self, claim: Claim) -> Result<Outcome, UidServiceError> {
+        let entry = claim.entry().clone();
+        let mut attempt = 0;
+        let outcome = loop {
+            match steps::take(&self.table, &claim).await {
+                Ok(outcome) => break outcome,
+                Err(Interrupted::Store(error)) if error.is_transient() && attempt < ATTEMPTS => {
+                    attempt += 1;
+                    tokio::time::sleep(PAUSE).await;
+                }
+                Err(Interrupted::Store(error)) => return Err(error.into()),
+                Err(Interrupted::Cell(error)) => return Err(*error),
+                Err(Interrupted::Expired) => {
+                    return Err(UidServiceError::Store(StoreError::TimedOut {
+                        detail: "the change takes too long; it will be completed later".to_owned(),
+                    }));
+                }
+            }
+        };
+        // Even if the end cannot be recorded, this process must not use the old mapping.
+        let news = News {
+            done: vec![entry],
+            gap: false,
+        };
+        let state = if outcome == Outcome::Made {
+            self.apply(news);
+            State::Done
+        } else {
+            State::Undone
+        };
+        match self.log.finish(claim, state).await? {
+            recorded if recorded == state => Ok(outcome),
+            State::Pending => Err(UidServiceError::Store(StoreError::TimedOut {
+                detail: "another replica has taken the change over".to_owned(),
+            })),
+            State::Done => Ok(Outcome::Made),
+            State::Undone => Ok(Outcome::Changed),
+        }
+    }
+
+    fn apply(&self, news: News) {
+        if news.gap {
+            self.sink.missed();
+        }
+        let changes: Vec<Changed> = news
+            .done
+            .into_iter()
+            .map(|entry| Changed {
+                uid: entry.uid,
+                change: entry.change,
+            })
+            .collect();
+        if !changes.is_empty() {
+            self.sink.changed(&changes);
+        }
+    }
+
+    async fn uid_of(&self, kind: UidKind, name: &Name) -> Result<Option<Uid>, UidServiceError> {
+        let found = self.table.uids(&[(kind, name.clone())]).await.pop();
+        found.unwrap_or(Ok(None))
+    }
+
+    /// Whether the UID's name is `name` in the reverse direction as well.
+    async fn is_name_of(&self, kind: UidKind, uid: Uid, name: &Name) -> Result<bool, UidServiceError> {
+        let found = self.table.names(&[(kind, uid)]).await.pop().unwrap_or(Ok(None))?;
+        Ok(found.as_ref() == Some(name))
+    }
+}
+
+fn not_found((kind, name): &KindName) -> UidServiceError {
+    UidServiceError::NameNotFound {
+        kind: *kind,
+        name: name.clone(),
+    }
+}
+
+fn check_expected(name: &KindName, uid: Uid, expected: Option<Uid>) -> Result<(), UidServiceError> {
+    match expected {
+        Some(expected) if expected != uid => Err(UidServiceError::UidMismatch {
+            kind: name.0,
+            name: name.1.clone(),
+            uid,
+            expected,
+        }),
+        _ => Ok(()),
+    }
+}

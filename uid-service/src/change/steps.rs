@@ -1,0 +1,81 @@
+//! The steps of a change, on both kinds of store.
+//!
+//! Every step is conditional on what it replaces, and is skipped if it was taken already. So the steps of one change
+//! can be taken again from the start, by this replica or by another one, after a crash between any two of them.
+
+mod delete;
+mod rename;
+
+use oxtsdb_row_store::StoreError;
+use oxtsdb_schema::{Name, Uid};
+
+use super::entry::{Change, Entry};
+use super::log::Claim;
+use crate::error::UidServiceError;
+use crate::table::{KindUid, UidTable};
+
+/// How the steps of a change ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Outcome {
+    /// The change is made.
+    Made,
+    /// The new name has a UID. Nothing is changed.
+    Taken(Uid),
+    /// Another program has changed the mapping. What was done is undone.
+    Changed,
+}
+
+/// Why the steps were not all taken. The change stays pending.
+#[derive(Clone, Debug, thiserror::Error)]
+pub(super) enum Interrupted {
+    /// The store failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// A cell cannot be used.
+    #[error(transparent)]
+    Cell(Box<UidServiceError>),
+    /// The time of the claim is over.
+    #[error("its time is over")]
+    Expired,
+}
+
+/// Takes the steps of a claimed change.
+pub(super) async fn take(table: &UidTable, claim: &Claim) -> Result<Outcome, Interrupted> {
+    let Entry { uid, change, .. } = claim.entry();
+    match change {
+        Change::Rename { from, to } => rename::take(table, *uid, from, to, claim).await,
+        Change::Delete { name } => delete::take(table, *uid, name, claim).await,
+    }
+}
+
+/// Fails if no further step may be taken.
+fn check(claim: &Claim) -> Result<(), Interrupted> {
+    if claim.is_valid() {
+        Ok(())
+    } else {
+        Err(Interrupted::Expired)
+    }
+}
+
+/// The UID in a name's forward mapping, as it is stored.
+async fn forward(table: &UidTable, uid: KindUid, name: &Name) -> Result<Option<Uid>, Interrupted> {
+    let found = table
+        .uids(&[(uid.0, name.clone())])
+        .await
+        .pop()
+        .unwrap_or(Ok(None));
+    found.map_err(interrupted)
+}
+
+/// The name in a UID's reverse mapping.
+async fn reverse(table: &UidTable, uid: KindUid) -> Result<Option<Name>, Interrupted> {
+    let found = table.names(&[uid]).await.pop().unwrap_or(Ok(None));
+    found.map_err(interrupted)
+}
+
+fn interrupted(error: UidServiceError) -> Interrupted {
+    match error {
+        UidServiceError::Store(error) => Interrupted::Store(error),
+        error => Interrupted::Cell(Box::new(error)),
+    }
+}

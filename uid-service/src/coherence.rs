@@ -1,0 +1,93 @@
+//! Keeps the caches of this process coherent with renames and deletes.
+//!
+//! A change of this process invalidates them before it is acknowledged. Those of other replicas are read from the log
+//! each [`POLL`]: a look-up returns an old mapping for at most that long after the change was acknowledged, plus the
+//! time of the read. If the log cannot be read for [`SUSPEND_AFTER`], the cache is bypassed until it can.
+//!
+//! On a store without other writers there are no other replicas, and the log is read at the start only.
+
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::time::Instant;
+use tracing::warn;
+
+use crate::assign::Assigner;
+use crate::change::{ChangeSink, Changed, Changes};
+use crate::lookup::Lookup;
+use crate::table::KindName;
+
+/// The pause between two reads of the log.
+pub(crate) const POLL: Duration = Duration::from_secs(1);
+
+/// How long the cache is used without a read of the log.
+const SUSPEND_AFTER: Duration = Duration::from_secs(3);
+
+/// The caches of this process.
+#[derive(Debug)]
+pub(crate) struct Coherence {
+    lookup: std::sync::Arc<Lookup>,
+    assigner: Assigner,
+    /// When the log was read last.
+    read_at: Mutex<Option<Instant>>,
+}
+
+impl Coherence {
+    pub(crate) fn new(lookup: std::sync::Arc<Lookup>, assigner: Assigner) -> Self {
+        Self {
+            lookup,
+            assigner,
+            read_at: Mutex::default(),
+        }
+    }
+
+    /// Forgets all mappings. Returns the number of cached entries, about.
+    pub(crate) fn clear(&self) -> u64 {
+        let entries = self.lookup.clear();
+        self.assigner.forget_all();
+        entries
+    }
+
+    /// Reads the log and completes abandoned changes. Returns the pause before the next call.
+    pub(crate) async fn poll(&self, changes: &Changes) -> Duration {
+        let is_alone = changes.is_alone();
+        if is_alone && self.read_at.lock().is_some() && !changes.has_pending() {
+            return POLL;
+        }
+        let began = Instant::now();
+        match changes.poll().await {
+            Ok(()) => {
+                *self.read_at.lock() = Some(began);
+                self.lookup.suspend_cache(false);
+            }
+            Err(error) if is_alone => warn!(%error, "failed to read the log of changes"),
+            Err(error) => {
+                let mut read_at = self.read_at.lock();
+                let last = *read_at.get_or_insert(began);
+                if last.elapsed() > SUSPEND_AFTER {
+                    warn!(%error, "the log of changes cannot be read; the cache of names is bypassed");
+                    self.lookup.suspend_cache(true);
+                }
+            }
+        }
+        POLL
+    }
+}
+
+impl ChangeSink for Coherence {
+    fn changed(&self, changes: &[Changed]) {
+        for Changed { uid, change } in changes {
+            let names: Vec<KindName> = [Some(change.from()), change.to()]
+                .into_iter()
+                .flatten()
+                .map(|name| (uid.0, name.clone()))
+                .collect();
+            self.lookup.invalidate(&names, uid);
+            self.assigner.forget(&names);
+        }
+    }
+
+    fn missed(&self) {
+        self.clear();
+    }
+}

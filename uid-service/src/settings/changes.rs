@@ -1,0 +1,44 @@
+//! Settings of renames and deletes, and of their watches.
+
+use std::time::Duration;
+
+use clap::Args;
+use oxtsdb_server::settings::{SettingError, in_range};
+
+use crate::change::LogRetention;
+
+/// Renames and deletes, and how others learn of them.
+#[derive(Args, Clone, Debug, PartialEq, Eq)]
+#[command(next_help_heading = "Changes")]
+pub struct UidChangeSettings {
+    /// How many renames and deletes the log keeps, for replicas and watches that were away
+    #[arg(long, env = "OXTSDB_UID_LOG_ENTRIES", value_name = "COUNT", default_value_t = Self::default().uid_log_entries)]
+    pub uid_log_entries: u64,
+
+    /// How long the log keeps a rename or delete, hours
+    #[arg(long, env = "OXTSDB_UID_LOG_HOURS", value_name = "HOURS", default_value_t = Self::default().uid_log_hours)]
+    pub uid_log_hours: u64,
+}
+
+impl Default for UidChangeSettings {
+    fn default() -> Self {
+        Self {
+            uid_log_entries: 10_000,
+            uid_log_hours: 168,
+        }
+    }
+}
+
+/// Ten years.
+const MAX_HOURS: u64 = 87_600;
+
+impl UidChangeSettings {
+    pub(super) fn log_retention(&self) -> Result<LogRetention, SettingError> {
+        in_range("--uid-log-entries", self.uid_log_entries, 1, 1_000_000)?;
+        in_range("--uid-log-hours", self.uid_log_hours, 1, MAX_HOURS)?;
+        Ok(LogRetention {
+            entries: self.uid_log_entries,
+            age: Duration::from_secs(self.uid_log_hours * 3600),
+        })
+    }
+}

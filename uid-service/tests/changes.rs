@@ -1,0 +1,316 @@
+//! Renames and deletes are exact despite races and failures at any operation.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod support;
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use oxtsdb_row_store::memory::MemoryStore;
+use oxtsdb_row_store::{RowStore as _, WriteBatch};
+use oxtsdb_schema::{Name, NameRules, Uid, UidKind};
+use support::{Failure, Wrapped, cells, check_invariants, table};
+use uid_service::UidSettings;
+use uid_service::change::ChangeRequest;
+use uid_service::error::UidServiceError;
+use uid_service::suggest::Mapping;
+use uid_service::uids::{Freshness, Purpose, Uids};
+
+const KIND: UidKind = UidKind::Metric;
+
+fn name(text: &str) -> Name {
+    Name::parse(text, &NameRules::default()).unwrap()
+}
+
+async fn uids(store: &Wrapped) -> Arc<Uids> {
+    Arc::new(support::uids(store.clone(), &UidSettings::default()).await)
+}
+
+async fn assign(uids: &Uids, text: &str) -> Uid {
+    let mut outcomes = uids.get_or_create(&[(KIND, name(text))], Purpose::Write).await;
+    outcomes.remove(0).unwrap().uid
+}
+
+async fn uid_of(uids: &Uids, text: &str) -> Option<Uid> {
+    let mut found = uids.lookup_uids(&[(KIND, name(text))], Freshness::Cached).await;
+    match found.remove(0) {
+        Ok(uid) => Some(uid),
+        Err(UidServiceError::NameNotFound { .. }) => None,
+        Err(error) => panic!("{error}"),
+    }
+}
+
+async fn name_of(uids: &Uids, uid: Uid) -> Option<String> {
+    let found = uids
+        .lookup_names(&[(KIND, uid)], Freshness::Cached)
+        .await
+        .remove(0);
+    found.ok().map(|name| name.to_text())
+}
+
+fn request(text: &str) -> ChangeRequest {
+    ChangeRequest {
+        name: (KIND, name(text)),
+        expected: None,
+    }
+}
+
+async fn rename(uids: &Uids, from: &str, to: &str) -> Result<Mapping, UidServiceError> {
+    uids.rename(&request(from), &name(to), SystemTime::now()).await
+}
+
+async fn delete(uids: &Uids, text: &str) -> Result<Mapping, UidServiceError> {
+    uids.delete(&request(text), SystemTime::now()).await
+}
+
+fn both_stores() -> [Wrapped; 2] {
+    [Wrapped::atomic(), Wrapped::stepwise()]
+}
+
+#[tokio::test]
+async fn a_renamed_uid_has_the_new_name_only() {
+    for store in both_stores() {
+        let uids = uids(&store).await;
+        let uid = assign(&uids, "old").await;
+        let mapping = rename(&uids, "old", "new").await.unwrap();
+        assert_eq!((mapping.uid, mapping.name.to_text().as_str()), (uid, "new"));
+        assert_eq!(uid_of(&uids, "old").await, None);
+        assert_eq!(uid_of(&uids, "new").await, Some(uid));
+        assert_eq!(name_of(&uids, uid).await.as_deref(), Some("new"));
+        let (forward, reverse) = check_invariants(&store.inner).await;
+        assert_eq!((forward.len(), reverse), (1, 1));
+        assert_ne!(assign(&uids, "old").await, uid, "the name is free");
+    }
+}
+
+#[tokio::test]
+async fn a_deleted_name_gets_another_uid_and_its_metadata_is_gone() {
+    for store in both_stores() {
+        let uids = uids(&store).await;
+        let uid = assign(&uids, "name").await;
+        let mut batch = WriteBatch::new(table());
+        let family = batch.family("name");
+        batch.row(uid.as_bytes()).put(family, b"metric_meta", b"{}");
+        store.inner.write(batch).await.unwrap();
+        assert_eq!(delete(&uids, "name").await.unwrap().uid, uid);
+        assert_eq!(uid_of(&uids, "name").await, None);
+        assert_eq!(name_of(&uids, uid).await, None);
+        let left = cells(&store.inner).await;
+        assert_eq!(left, [support::counter(KIND, 1)], "the counter only");
+        assert_eq!(assign(&uids, "name").await.number(), uid.number() + 1);
+        check_invariants(&store.inner).await;
+    }
+}
+
+#[tokio::test]
+async fn rejects_what_does_not_fit_the_table() {
+    for store in both_stores() {
+        let uids = uids(&store).await;
+        let (one, two) = (assign(&uids, "one").await, assign(&uids, "two").await);
+        let before = cells(&store.inner).await;
+        let error = rename(&uids, "one", "two").await.unwrap_err();
+        assert!(
+            matches!(&error, UidServiceError::NameTaken { uid, .. } if *uid == two),
+            "{error}"
+        );
+        let error = rename(&uids, "one", "one").await.unwrap_err();
+        assert!(matches!(error, UidServiceError::NameTaken { .. }), "{error}");
+        for error in [
+            rename(&uids, "none", "three").await.unwrap_err(),
+            delete(&uids, "none").await.unwrap_err(),
+        ] {
+            assert!(matches!(error, UidServiceError::NameNotFound { .. }), "{error}");
+        }
+        let expecting = ChangeRequest {
+            expected: Some(two),
+            ..request("one")
+        };
+        for error in [
+            uids.rename(&expecting, &name("three"), SystemTime::now())
+                .await
+                .unwrap_err(),
+            uids.delete(&expecting, SystemTime::now()).await.unwrap_err(),
+        ] {
+            assert!(
+                matches!(&error, UidServiceError::UidMismatch { uid, .. } if *uid == one),
+                "{error}"
+            );
+        }
+        assert_eq!(cells(&store.inner).await, before);
+    }
+}
+
+#[tokio::test]
+async fn the_retry_of_a_rename_with_the_uid_succeeds() {
+    for store in both_stores() {
+        let uids = uids(&store).await;
+        let request = ChangeRequest {
+            expected: Some(assign(&uids, "old").await),
+            ..request("old")
+        };
+        for _ in 0..2 {
+            let mapping = uids.rename(&request, &name("new"), SystemTime::now()).await;
+            assert_eq!(Some(mapping.unwrap().uid), request.expected);
+        }
+    }
+}
+
+#[tokio::test]
+async fn completes_a_rename_that_opentsdb_left_half_done() {
+    for store in both_stores() {
+        let uids = uids(&store).await;
+        let uid = assign(&uids, "old").await;
+        let mut batch = WriteBatch::new(table());
+        let (id, reverse) = (batch.family("id"), batch.family("name"));
+        batch.row(uid.as_bytes()).put(reverse, KIND.qualifier(), b"new");
+        batch.row(b"new").put(id, KIND.qualifier(), uid.as_bytes());
+        store.inner.write(batch).await.unwrap();
+        rename(&uids, "old", "new").await.unwrap();
+        let (forward, _) = check_invariants(&store.inner).await;
+        assert_eq!(forward.len(), 1);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn other_replicas_forget_what_has_changed() {
+    let store = Wrapped::stepwise();
+    let (one, two) = (uids(&store).await, uids(&store).await);
+    two.start();
+    let (renamed, deleted) = (assign(&one, "old").await, assign(&one, "deleted").await);
+    // Let the replica read the log and fill its cache.
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    assert_eq!(uid_of(&two, "old").await, Some(renamed));
+    assert_eq!(name_of(&two, renamed).await.as_deref(), Some("old"));
+    assert_eq!(uid_of(&two, "deleted").await, Some(deleted));
+    rename(&one, "old", "new").await.unwrap();
+    delete(&one, "deleted").await.unwrap();
+    tokio::time::sleep(Duration::from_millis(1100)).await;
+    assert_eq!(uid_of(&two, "old").await, None);
+    assert_eq!(uid_of(&two, "new").await, Some(renamed));
+    assert_eq!(name_of(&two, renamed).await.as_deref(), Some("new"));
+    assert_eq!(uid_of(&two, "deleted").await, None);
+    assert_eq!(name_of(&two, deleted).await, None);
+}
+
+const FAILURES: [Failure; 4] = [
+    Failure::DoneLate,
+    Failure::Refused,
+    Failure::DoneButUnknown,
+    Failure::Silent,
+];
+
+/// Makes a change over a store that fails after some operations; returns whether it was acknowledged, and the
+/// operations that were left.
+async fn change_until_failure(store: &Wrapped, is_rename: bool) -> bool {
+    let service = uids(store).await;
+    let change = async {
+        match is_rename {
+            true => rename(&service, "old", "new").await,
+            false => delete(&service, "old").await,
+        }
+    };
+    // The test's clock advances while all tasks are idle, so a hanging store costs no time.
+    let outcome = tokio::time::timeout(Duration::from_secs(3600), change).await;
+    outcome.is_ok_and(|outcome| outcome.is_ok())
+}
+
+/// Another replica completes the change, after which the name and the UID fit.
+async fn check_completion(store: &MemoryStore, atomic: bool, uid: Uid, acknowledged: bool, case: &str) {
+    let replica = uids(&Wrapped::over(store.clone(), atomic)).await;
+    replica.start();
+    // A lease of a minute, and then what it takes.
+    tokio::time::sleep(Duration::from_secs(70)).await;
+    let (forward, reverse) = check_invariants(store).await;
+    assert_eq!(forward.len(), reverse, "{case}: an orphan");
+    let found = (
+        uid_of(&replica, "old").await,
+        uid_of(&replica, "new").await,
+        name_of(&replica, uid).await,
+    );
+    let unchanged = (Some(uid), None, Some("old".to_owned()));
+    let renamed = (None, Some(uid), Some("new".to_owned()));
+    let deleted = (None, None, None);
+    assert!(
+        found == renamed || found == deleted || (found == unchanged && !acknowledged),
+        "{case}: {found:?}"
+    );
+    // Nothing is locked any more.
+    match found {
+        (_, Some(_), _) => drop(rename(&replica, "new", "another").await.unwrap()),
+        (Some(_), _, _) => drop(rename(&replica, "old", "another").await.unwrap()),
+        _ => assert_ne!(
+            assign(&replica, "old").await,
+            uid,
+            "{case}: a UID was assigned again"
+        ),
+    }
+    check_invariants(store).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failure_at_any_operation_is_completed_by_another_replica() {
+    for atomic in [true, false] {
+        for failure in FAILURES {
+            for is_rename in [true, false] {
+                let mut operations = 0;
+                loop {
+                    let case = format!("{atomic}, {failure:?}, {is_rename}, after {operations}");
+                    let healthy = Wrapped::over(MemoryStore::new(), atomic);
+                    let uid = assign(&*uids(&healthy).await, "old").await;
+                    let failing = healthy.failing_after(operations, failure);
+                    let acknowledged = change_until_failure(&failing, is_rename).await;
+                    let is_over = failing.operations_left() > 0 && failure != Failure::DoneLate;
+                    failing.execute_delayed().await;
+                    check_completion(&healthy.inner, atomic, uid, acknowledged, &case).await;
+                    operations += 1;
+                    if is_over || operations > 40 {
+                        assert!(acknowledged, "{case}");
+                        break;
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn concurrent_changes_and_assignments_leave_one_name_for_each_uid() {
+    for store in both_stores() {
+        let replicas = match store.row_store().has_other_writers() {
+            true => vec![uids(&store).await, uids(&store).await, uids(&store).await],
+            false => vec![uids(&store).await],
+        };
+        let mut clients = tokio::task::JoinSet::new();
+        for client in 0..24_usize {
+            let uids = Arc::clone(&replicas[client % replicas.len()]);
+            clients.spawn(async move {
+                for round in 0..30 {
+                    let (one, two) = (
+                        format!("name.{}", (client + round) % 5),
+                        format!("name.{}", (client * 7 + round * 3) % 5),
+                    );
+                    let outcome = match (client + round) % 4 {
+                        0 => rename(&uids, &one, &two).await.map(drop),
+                        1 => delete(&uids, &one).await.map(drop),
+                        _ => {
+                            assign(&uids, &one).await;
+                            Ok(())
+                        }
+                    };
+                    match outcome {
+                        Ok(())
+                        | Err(
+                            UidServiceError::NameNotFound { .. }
+                            | UidServiceError::NameTaken { .. }
+                            | UidServiceError::InProgress { .. },
+                        ) => {}
+                        Err(error) => panic!("{error}"),
+                    }
+                }
+            });
+        }
+        clients.join_all().await;
+        let (forward, reverse) = check_invariants(&store.inner).await;
+        assert_eq!(forward.len(), reverse);
+    }
+}
