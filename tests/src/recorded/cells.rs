@@ -1,10 +1,14 @@
 //! The cells of an embedded store, in the form of the recorded ones.
 
+use std::fs;
 use std::path::Path;
+use std::time::Duration;
 
 use anyhow::Context as _;
 use oxtsdb_row_store::embedded::{EmbeddedConfig, EmbeddedStore};
 use oxtsdb_row_store::{RowStore as _, Scan};
+use tempfile::TempDir;
+use tokio::time::{Instant, sleep};
 use tokio_stream::StreamExt as _;
 
 use super::json::Json;
@@ -13,14 +17,34 @@ use super::record::Dump;
 /// Cells that differ which a message names.
 const NAMED: usize = 5;
 
-/// Compares the cells of a data folder, which no server has open, with recorded ones. Returns how they differ.
-pub(super) async fn compare(data_dir: &Path, dump: &Dump) -> anyhow::Result<Option<String>> {
-    let mut actual = Vec::new();
-    for table in &dump.tables {
-        read(data_dir, table, &mut actual).await?;
-    }
+/// Compares the cells of a server's data folder with recorded ones, until they are equal or the patience ends. Returns how
+/// they differ.
+pub(super) async fn compare(
+    data_dir: &Path,
+    dump: &Dump,
+    patience: Duration,
+) -> anyhow::Result<Option<String>> {
     let recorded: Vec<String> = dump.cells.iter().map(|cell| cell.join(" | ")).collect();
-    let actual: Vec<String> = actual.iter().map(|cell| cell.join(" | ")).collect();
+    let end = Instant::now() + patience;
+    loop {
+        let read = read(data_dir, &dump.tables).await;
+        let is_last = Instant::now() > end;
+        match read {
+            Ok(actual) => {
+                let how = differences(&recorded, &actual);
+                if how.is_none() || is_last {
+                    return Ok(how);
+                }
+            }
+            Err(error) if is_last => return Err(error),
+            // The server wrote while its files were copied.
+            Err(_) => {}
+        }
+        sleep(Duration::from_millis(100)).await;
+    }
+}
+
+fn differences(recorded: &[String], actual: &[String]) -> Option<String> {
     let missing = recorded.iter().filter(|cell| !actual.contains(cell));
     let surplus = actual.iter().filter(|cell| !recorded.contains(cell));
     let differences: Vec<String> = missing
@@ -28,17 +52,51 @@ pub(super) async fn compare(data_dir: &Path, dump: &Dump) -> anyhow::Result<Opti
         .chain(surplus.map(|cell| format!("  we store        {cell}")))
         .collect();
     if differences.is_empty() {
-        return Ok(None);
+        return None;
     }
     let named = differences.get(..NAMED).unwrap_or(&differences).join("\n");
-    Ok(Some(format!("{} cells differ:\n{named}", differences.len())))
+    Some(format!("{} cells differ:\n{named}", differences.len()))
+}
+
+/// Reads tables from a copy of the folder: the server has it open. What it acknowledged is in the copy, as after a crash.
+async fn read(data_dir: &Path, tables: &[String]) -> anyhow::Result<Vec<String>> {
+    let copy = TempDir::new()?;
+    let mut cells = Vec::new();
+    for folder in ["uid", "data"] {
+        let of_folder: Vec<&String> = tables
+            .iter()
+            .filter(|table| (*table == "tsdb-uid") == (folder == "uid"))
+            .collect();
+        if of_folder.is_empty() {
+            continue;
+        }
+        let copied = copy.path().join(folder);
+        copy_folder(&data_dir.join(folder), &copied)?;
+        let store = EmbeddedStore::open(EmbeddedConfig::new(&copied))?;
+        for table in of_folder {
+            read_table(&store, table, &mut cells).await?;
+        }
+        store.close().await?;
+    }
+    Ok(cells)
+}
+
+fn copy_folder(from: &Path, to: &Path) -> anyhow::Result<()> {
+    fs::create_dir_all(to)?;
+    for entry in fs::read_dir(from)? {
+        let entry = entry?;
+        let target = to.join(entry.file_name());
+        if entry.file_type()?.is_dir() {
+            copy_folder(&entry.path(), &target)?;
+        } else {
+            fs::copy(entry.path(), target)?;
+        }
+    }
+    Ok(())
 }
 
 /// Reads a table; of table `tsdb` the annotations.
-async fn read(data_dir: &Path, table: &str, cells: &mut Vec<[String; 4]>) -> anyhow::Result<()> {
-    let folder = data_dir.join(if table == "tsdb-uid" { "uid" } else { "data" });
-    let store = EmbeddedStore::open(EmbeddedConfig::new(&folder))
-        .with_context(|| format!("open {}", folder.display()))?;
+async fn read_table(store: &EmbeddedStore, table: &str, cells: &mut Vec<String>) -> anyhow::Result<()> {
     let name = table.parse().with_context(|| format!("`{table}`"))?;
     let mut rows = store.scan(&name, Scan::prefix(&[])).await?;
     while let Some(batch) = rows.next().await {
@@ -48,17 +106,12 @@ async fn read(data_dir: &Path, table: &str, cells: &mut Vec<[String; 4]>) -> any
                 if table == "tsdb" && !is_annotation {
                     continue;
                 }
-                cells.push([
-                    table.to_owned(),
-                    readable(row.key()),
-                    format!("{}:{}", cell.family, readable(cell.qualifier)),
-                    masked(&readable(cell.value)),
-                ]);
+                let row = readable(row.key());
+                let column = format!("{}:{}", cell.family, readable(cell.qualifier));
+                cells.push([table.to_owned(), row, column, masked(&readable(cell.value))].join(" | "));
             }
         }
     }
-    drop(rows);
-    store.close().await?;
     Ok(())
 }
 

@@ -3,7 +3,6 @@
 use std::fs;
 use std::time::Duration;
 
-use anyhow::ensure;
 use tempfile::TempDir;
 use tokio::time::{Instant, sleep};
 
@@ -50,7 +49,7 @@ pub async fn replay(section: &Section, mut patience: Duration) -> anyhow::Result
         .collect();
     fs::write(&conf, settings.concat())?;
     let options = Options::default().flag("--opentsdb-conf", &conf.display().to_string());
-    let mut tsdb = Tsdb::start_with(options).await?;
+    let tsdb = Tsdb::start_with(options).await?;
     let mut differences = Vec::new();
     for record in &section.records {
         if let Err(how) = replay_record(&tsdb, record, patience).await? {
@@ -61,12 +60,9 @@ pub async fn replay(section: &Section, mut patience: Duration) -> anyhow::Result
             differences.push(Difference { name, how });
         }
         for dump in section.dumps.iter().filter(|dump| dump.after == record.name) {
-            let status = tsdb.terminate().await?;
-            ensure!(status.success(), "tsdb ended with {status}");
-            let how = cells::compare(tsdb.data_dir(), dump).await?;
+            let how = cells::compare(tsdb.data_dir(), dump, patience).await?;
             let name = format!("{} (cells)", record.name);
             differences.extend(how.map(|how| Difference { name, how }));
-            tsdb.restart().await?;
         }
     }
     Ok(differences)
