@@ -62,6 +62,11 @@ impl Uids {
         &self.0.name_rules
     }
 
+    /// Forgets all names and UIDs. Those that are being looked up meanwhile may be cached again.
+    pub(crate) fn drop_caches(&self) {
+        self.0.cache.clear();
+    }
+
     /// Whether writes assign UIDs of this kind.
     pub fn auto_creates(&self, kind: UidKind) -> bool {
         self.0.auto_create.contains(&kind)

@@ -50,7 +50,7 @@ pub use context::budget::{Budget, Held};
 pub use context::limits::Limits;
 pub use context::query_context::QueryContext;
 pub use context::resource::{Limit, Resource};
-pub use context::running::{QueryDescription, RunningQuery};
+pub use context::running::{CompletedQuery, QueryDescription, RunningQueries, RunningQuery};
 pub use exec::engine::{Engine, WholeResult};
 
 // Results.

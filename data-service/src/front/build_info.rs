@@ -1,6 +1,7 @@
 //! Which program this is, and on which machine it runs.
 
-use std::sync::OnceLock;
+use std::sync::{LazyLock, OnceLock};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// The version of this program.
 pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -13,6 +14,28 @@ pub(crate) const REVISION: &str = match option_env!("OXTSDB_REVISION") {
     Some(revision) => revision,
     None => "unknown",
 };
+
+/// When it was built, if the build sets it: `OXTSDB_BUILD_TIME=$(date -u +%FT%TZ)`.
+const BUILD_TIME: &str = match option_env!("OXTSDB_BUILD_TIME") {
+    Some(time) => time,
+    None => "an unknown date",
+};
+
+/// The two lines of OpenTSDB's `version`.
+pub(crate) fn version_text() -> String {
+    format!(
+        "oxtsdb {VERSION} (OpenTSDB {OPENTSDB_VERSION}) built at revision {REVISION}\nBuilt on {BUILD_TIME}\n"
+    )
+}
+
+/// When the process first called this, in milliseconds since the epoch, and the time since then. A server calls it
+/// when it starts.
+pub(crate) fn started() -> (u64, Duration) {
+    static STARTED: LazyLock<(SystemTime, Instant)> = LazyLock::new(|| (SystemTime::now(), Instant::now()));
+    let since_epoch = STARTED.0.duration_since(UNIX_EPOCH).unwrap_or_default();
+    let milliseconds = u64::try_from(since_epoch.as_millis()).unwrap_or(u64::MAX);
+    (milliseconds, STARTED.1.elapsed())
+}
 
 /// The name of this machine.
 pub(crate) fn host() -> &'static str {

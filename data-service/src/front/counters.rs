@@ -13,6 +13,7 @@ use oxtsdb_resources::{Admission, MemoryPool};
 use oxtsdb_row_store::RowStore;
 use oxtsdb_server::connections::ConnectionCounts;
 
+use crate::front::build_info;
 use crate::write::Writer;
 use oxtsdb_query::Engine;
 
@@ -58,6 +59,17 @@ pub(crate) struct Statistic {
     pub(crate) value: u64,
 }
 
+impl Statistic {
+    /// As telnet and `/stats` show it: `tsd.rpc.received 1795250492 1 type=telnet host=vm`.
+    pub(crate) fn line(&self, seconds: u64) -> String {
+        let Self { name, tag, value } = self;
+        let tag = tag
+            .map(|(key, value)| format!(" {key}={value}"))
+            .unwrap_or_default();
+        format!("{name} {seconds} {value}{tag} host={}", build_info::host())
+    }
+}
+
 /// The time of statistics, in seconds since the epoch.
 pub(crate) fn now_seconds() -> u64 {
     SystemTime::now()
@@ -68,6 +80,8 @@ pub(crate) fn now_seconds() -> u64 {
 impl Counters {
     /// New counters beside those of the query engine and the writer.
     pub(crate) fn beside(engine: &Engine, writer: &Writer) -> Counters {
+        // The clock of the process's age starts here.
+        build_info::started();
         let resources = engine.resources();
         let pools = [writer.memory().clone(), resources.memory.clone()];
         Counters {

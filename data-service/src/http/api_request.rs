@@ -5,6 +5,7 @@ use std::sync::Arc;
 use http::Method;
 
 use crate::front::counters::Counters;
+use crate::http::config::Config;
 use crate::http::parameters::Parameters;
 use crate::http::query::rules::QueryRules;
 use crate::http::request_body::RequestBody;
@@ -20,6 +21,7 @@ pub(crate) struct ApiParts {
     pub(crate) query_rules: QueryRules,
     pub(crate) uids: Uids,
     pub(crate) counters: Arc<Counters>,
+    pub(crate) config: Config,
 }
 
 /// A request whose path, method and body have been accepted.

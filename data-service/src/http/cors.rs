@@ -18,10 +18,10 @@ use crate::http::error::HttpError;
 const METHODS: HeaderValue = HeaderValue::from_static("GET, POST, PUT, DELETE");
 
 /// OpenTSDB's default of `tsd.http.request.cors_headers`.
-const HEADERS: HeaderValue = HeaderValue::from_static(
-    "Authorization, Content-Type, Accept, Origin, User-Agent, DNT, Cache-Control, X-Mx-ReqToken, \
-     Keep-Alive, X-Requested-With, If-Modified-Since",
-);
+pub(crate) const HEADER_NAMES: &str = "Authorization, Content-Type, Accept, Origin, User-Agent, DNT, \
+     Cache-Control, X-Mx-ReqToken, Keep-Alive, X-Requested-With, If-Modified-Since";
+
+const HEADERS: HeaderValue = HeaderValue::from_static(HEADER_NAMES);
 
 /// The origins that are allowed.
 #[derive(Clone, Debug)]
@@ -43,17 +43,13 @@ pub(crate) enum Origin {
 }
 
 impl Origin {
-    /// Adds the response headers that allow the request.
+    /// Adds the response headers that allow the request; all of them to each response, as OpenTSDB does.
     pub(crate) fn add_headers(self, headers: &mut HeaderMap) {
-        let origin = match self {
-            Self::None => return,
-            Self::Allowed(origin) => origin,
-            Self::Preflight(origin) => {
-                headers.insert(ACCESS_CONTROL_ALLOW_METHODS, METHODS);
-                headers.insert(ACCESS_CONTROL_ALLOW_HEADERS, HEADERS);
-                origin
-            }
+        let (Self::Allowed(origin) | Self::Preflight(origin)) = self else {
+            return;
         };
+        headers.insert(ACCESS_CONTROL_ALLOW_METHODS, METHODS);
+        headers.insert(ACCESS_CONTROL_ALLOW_HEADERS, HEADERS);
         headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, origin);
         // Caches must not hand the response to pages of another origin.
         headers.append(VARY, HeaderValue::from_static("Origin"));
@@ -78,7 +74,7 @@ impl Cors {
     ///
     /// 403 for a foreign origin that is not allowed.
     pub(crate) fn check<B>(&self, request: &Request<B>) -> Result<Origin, HttpError> {
-        let Some(origin) = request.headers().get(ORIGIN) else {
+        let Some(origin) = request.headers().get(ORIGIN).filter(|origin| !origin.is_empty()) else {
             return Ok(Origin::None);
         };
         let text = origin.to_str().unwrap_or_default().to_ascii_lowercase();

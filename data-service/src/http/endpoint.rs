@@ -218,9 +218,7 @@ const MAX_VERSION: u64 = 1;
 /// Below `/api`: 404 for an unknown endpoint, 501 for a version that is too new, 400 for one that is no number.
 pub(crate) fn find<'e>(endpoints: &'e [Endpoint], path: &str) -> Result<Option<&'e Endpoint>, HttpError> {
     let mut segments: Vec<&str> = segments_of(path).collect();
-    let is_api = segments
-        .first()
-        .is_some_and(|first| first.eq_ignore_ascii_case("api"));
+    let is_api = is_api(path);
     if is_api && let Some(version) = segments.get(1).and_then(|segment| version_of(segment)) {
         check_version(version)?;
         segments.remove(1);
@@ -230,6 +228,13 @@ pub(crate) fn find<'e>(endpoints: &'e [Endpoint], path: &str) -> Result<Option<&
         return Err(HttpError::new(StatusCode::NOT_FOUND, "Endpoint not found"));
     }
     Ok(found)
+}
+
+/// Whether a path is below `/api`.
+pub(crate) fn is_api(path: &str) -> bool {
+    segments_of(path)
+        .next()
+        .is_some_and(|first| first.eq_ignore_ascii_case("api"))
 }
 
 fn segments_of(path: &str) -> impl Iterator<Item = &str> {
@@ -276,7 +281,12 @@ mod tests {
         }
         for (path, expected) in [
             ("/api/config/filters", "/api/config/filters"),
+            ("/api/config", "/api/config"),
+            ("/api/config/x", "/api/config"),
+            ("/api/stats/jvm", "/api/stats"),
             ("/api/version", "/api/version"),
+            ("/version", "/version"),
+            ("/", "/"),
             ("/q", "/q"),
             ("/api/query/last", "/api/query/last"),
             ("/api/query/exp", "/api/query/exp"),
@@ -287,7 +297,7 @@ mod tests {
             assert_eq!(found(path), Some(expected), "{path}");
         }
         assert_eq!(found("/q/x"), None);
-        assert_eq!(found("/"), None);
+        assert_eq!(found("/dropcaches"), None);
     }
 
     #[test]
@@ -297,8 +307,6 @@ mod tests {
             "/api/",
             "/api/x",
             "/api/put/x",
-            "/api/stats/x",
-            "/api/config",
             "/api/v1",
             "/api/v1/x",
             "/api/v1/v1/put",

@@ -9,6 +9,8 @@
 //!
 //! Source: OpenTSDB 2.4, `BadRequestException`, `HttpJsonSerializer.formatErrorV1`.
 
+use std::fmt;
+
 use http::StatusCode;
 
 use crate::http::json;
@@ -29,6 +31,12 @@ pub(crate) struct HttpError {
     pub(crate) causes: Option<String>,
     /// When the same request may succeed, seconds; the header `Retry-After`.
     pub(crate) retry_after: Option<u32>,
+}
+
+impl fmt::Display for HttpError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
 }
 
 impl HttpError {
@@ -93,6 +101,12 @@ impl HttpError {
         HttpError::new(StatusCode::METHOD_NOT_ALLOWED, "Method not allowed").with_details(format!(
             "The HTTP method [{method}] is not permitted for this endpoint"
         ))
+    }
+
+    /// OPTIONS, which is for preflight requests of allowed origins only.
+    pub(crate) fn options_not_allowed() -> HttpError {
+        HttpError::new(StatusCode::METHOD_NOT_ALLOWED, "Method not allowed")
+            .with_details("The HTTP method [OPTIONS] is not permitted")
     }
 
     /// The envelope.

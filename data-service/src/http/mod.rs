@@ -19,6 +19,8 @@
 //! - A feature that does not exist (deleting by query, for example) is rejected, not ignored.
 //! - A request of a browser's page of another origin is rejected (403), unless `--cors-domains` allows it.
 //!   OpenTSDB executes it where the setting is empty, and responds 200 to a domain that is not in the list.
+//! - `/api/version` also names this program and its version; `/api/config` lists its settings.
+//! - `/logs` is rejected: the log is on standard error. There is no user interface, so `/` is a page of text.
 //! - `trace` in errors is off by default, and is the chain of causes instead of a Java stack.
 //!
 //! Source: OpenTSDB 2.4, `RpcHandler.handleHttpQuery`, `HttpQuery`, `HttpJsonSerializer`.
@@ -27,12 +29,15 @@ mod aggregators;
 mod annotation;
 mod api_request;
 mod body;
+mod config;
 mod cors;
+mod dropcaches;
 mod endpoint;
 mod error;
 mod filters;
 mod json;
 mod json_body;
+mod pages;
 mod parameters;
 mod put;
 mod query;
@@ -47,13 +52,14 @@ use std::fmt::Display;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::{HeaderValue, Request, Response, StatusCode, header};
+use http::{HeaderValue, Method, Request, Response, StatusCode, header};
 use hyper::body::Body;
 use tracing::warn;
 
 use crate::front::counters::Counters;
 use crate::http::api_request::{ApiParts, ApiRequest};
 use crate::http::body::ReplyBody;
+use crate::http::config::Config;
 use crate::http::cors::{Cors, Origin};
 use crate::http::endpoint::{
     BodyUse, Endpoint, any, at, at_and_below, delete, delete_with, get, get_or_post, get_query, get_with,
@@ -137,8 +143,25 @@ static ENDPOINTS: &[Endpoint] = &[
     at_and_below("/api/search", &[any(BodyUse::Query, handler!(search::search))]).with_method_override(),
     at_and_below("/api/aggregators", &[get_or_post(handler!(aggregators::list))]),
     at("/api/config/filters", &[get_or_post(handler!(filters::list))]),
+    at_and_below("/api/config", &[get_or_post(handler!(config::config))]),
+    at_and_below(
+        "/api/dropcaches",
+        &[
+            get(handler!(dropcaches::drop_caches)),
+            delete(handler!(dropcaches::drop_caches)),
+        ],
+    ),
     at_and_below("/api/version", &[get_or_post(handler!(version::version))]),
-    at("/api/stats", &[get_or_post(handler!(stats::stats))]),
+    at_and_below("/api/stats", &[get_or_post(handler!(stats::stats))]),
+    // Outside of the API.
+    at("/suggest", &[get_or_post(handler!(pages::suggest))]),
+    at("/aggregators", &[get_or_post(handler!(pages::aggregators))]),
+    at("/version", &[get_or_post(handler!(pages::version))]),
+    at("/stats", &[get_or_post(handler!(stats::page))]),
+    at("/logs", &[get_or_post(handler!(pages::logs))]),
+    at("/favicon.ico", &[any(BodyUse::Ignored, handler!(pages::no_file))]),
+    at_and_below("/s", &[any(BodyUse::Ignored, handler!(pages::no_file))]),
+    at("/", &[any(BodyUse::Ignored, handler!(pages::home))]),
 ];
 
 /// The operations of `/api/annotation/bulk`.
@@ -178,6 +201,7 @@ impl HttpApi {
                 query_rules: QueryRules {
                     fix_duplicates: settings.queries.fix_duplicates,
                 },
+                config: Config::new(settings, &uids),
                 uids,
                 counters,
             },
@@ -198,8 +222,9 @@ impl HttpApi {
         let compression = Coding::accepted(request.headers());
         let parameters = Parameters::parse(request.uri().query());
         let origin = self.0.cors.check(&request);
+        let is_api = endpoint::is_api(request.uri().path());
         let result = match &origin {
-            Ok(Origin::Preflight(_)) => Ok(Reply::text(Vec::new())),
+            Ok(Origin::Preflight(_)) => Ok(Reply::json(Vec::new())),
             Ok(Origin::None | Origin::Allowed(_)) => self.0.dispatch(request, &parameters).await,
             Err(rejected) => Err(rejected.clone()),
         };
@@ -213,7 +238,11 @@ impl HttpApi {
                         "HTTP request failed"
                     );
                 }
-                Reply::error(&error, self.0.show_trace)
+                if is_api {
+                    Reply::error(&error, self.0.show_trace)
+                } else {
+                    pages::error(&error, &parameters)
+                }
             }
         };
         let mut response = reply
@@ -238,6 +267,9 @@ impl Inner {
         B: Body<Data = Bytes> + Unpin,
         B::Error: Display,
     {
+        if request.method() == Method::OPTIONS {
+            return Err(HttpError::options_not_allowed());
+        }
         let Some(endpoint) = endpoint::find(ENDPOINTS, request.uri().path())? else {
             let text = "There is no page here. The API begins at <code>/api</code>.";
             return Ok(Reply::page(StatusCode::NOT_FOUND, "Page Not Found", text));
@@ -286,5 +318,7 @@ impl Inner {
     }
 }
 
+#[cfg(test)]
+mod small_tests;
 #[cfg(test)]
 mod tests;

@@ -15,6 +15,8 @@ use crate::http::error::HttpError;
 const LARGE_BODY_BYTES: u64 = 64 << 10;
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json; charset=UTF-8");
+const PAGE_JSON: HeaderValue = HeaderValue::from_static("application/json");
+const PAGE_TEXT: HeaderValue = HeaderValue::from_static("text/plain");
 const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=UTF-8");
 const HTML: HeaderValue = HeaderValue::from_static("text/html; charset=UTF-8");
 
@@ -70,6 +72,25 @@ impl Reply {
     /// 200 with text.
     pub(crate) fn text(body: impl Into<ReplyBody>) -> Reply {
         Reply::new(StatusCode::OK, body, TEXT)
+    }
+
+    /// 200 with text, as OpenTSDB's pages outside of `/api` send it.
+    pub(crate) fn page_text(body: impl Into<ReplyBody>) -> Reply {
+        Reply::new(StatusCode::OK, body, PAGE_TEXT)
+    }
+
+    /// JSON, as OpenTSDB's pages outside of `/api` send it.
+    pub(crate) fn page_json(status: StatusCode, body: impl Into<ReplyBody>) -> Reply {
+        Reply::new(status, body, PAGE_JSON)
+    }
+
+    /// The same as a response outside of `/api`.
+    #[must_use]
+    pub(crate) fn into_page_json(self) -> Reply {
+        Reply {
+            content_type: PAGE_JSON,
+            ..self
+        }
     }
 
     /// An HTML page.

@@ -66,7 +66,7 @@ async fn reports_version_and_statistics() {
         (&version["version"], &version["repo"]),
         (&json!("2.4.1"), &json!("oxtsdb"))
     );
-    assert_eq!(version["oxtsdb_version"], env!("CARGO_PKG_VERSION"));
+    assert_eq!(version["implementation_version"], env!("CARGO_PKG_VERSION"));
     let stats = service.get("/api/stats").await.json();
     let added = stats
         .as_array()

@@ -1,7 +1,7 @@
 //! `/api/version`: the version of OpenTSDB whose API this is, and of this program.
 //!
-//! The keys are OpenTSDB's. `version` is OpenTSDB's, because clients derive from it which features they may use;
-//! the program's own version is `oxtsdb_version`.
+//! The keys are OpenTSDB's, and two of our own: `version` is OpenTSDB's, because clients derive from it which features
+//! they may use; `implementation` and `implementation_version` are this program and its version.
 //!
 //! Source: OpenTSDB 2.4, `BuildData`, `HttpJsonSerializer.formatVersionV1`.
 
@@ -26,7 +26,8 @@ pub(crate) async fn version(_request: ApiRequest<'_>) -> Result<Reply, HttpError
             ("user", ""),
             ("branch", ""),
             ("timestamp", ""),
-            ("oxtsdb_version", VERSION),
+            ("implementation", "oxtsdb"),
+            ("implementation_version", VERSION),
         ],
     );
     Ok(Reply::json(body))

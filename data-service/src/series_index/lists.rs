@@ -257,6 +257,21 @@ impl Lists {
         }
     }
 
+    /// Forgets all lists that are not being loaded.
+    pub(super) fn clear(&self) {
+        let mut state = self.state.lock();
+        let state = &mut *state;
+        let mut released = 0;
+        state.metrics.retain(|_, entry| {
+            let keeps = matches!(entry.list, List::Loading(_));
+            if !keeps {
+                released += entry.byte_len();
+            }
+            keeps
+        });
+        state.bytes -= released;
+    }
+
     /// Records that the list of a metric does not fit in memory.
     pub(super) fn too_large(&self, metric: MetricUid) {
         let mut state = self.state.lock();
@@ -458,6 +473,18 @@ mod tests {
         let state = lists.state.lock();
         let bytes: usize = state.metrics.values().map(Entry::byte_len).sum();
         assert_eq!(state.bytes, bytes);
+    }
+
+    #[test]
+    fn a_cleared_list_is_read_again() {
+        let lists = Lists::new(1 << 20, None, AGE);
+        let _sender = begin(&lists, 1);
+        let _loading = begin(&lists, 2);
+        lists.ready(metric(1), list(&[1]));
+        lists.clear();
+        let _sender = begin(&lists, 1);
+        assert!(matches!(lists.find(metric(2)), Found::Loading(_)));
+        assert_eq!(lists.state.lock().bytes, 0);
     }
 
     #[test]

@@ -97,6 +97,11 @@ impl SeriesIndex {
         }))))
     }
 
+    /// Forgets the lists in memory; the next query reads them again.
+    pub(crate) fn drop_lists(&self) {
+        self.0.lists.clear();
+    }
+
     /// Adds a series whose row is stored. Call this before its points are acknowledged.
     pub(crate) fn add(&self, tsuid: &[u8]) {
         let (metric, tags) = tsuid.split_at(self.0.layout.widths.metric.bytes().min(tsuid.len()));

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   put METRIC TIMESTAMP VALUE TAGK=TAGV [TAGK=TAGV ...]
-//!   version | help | stats | exit
+//!   version | help | stats | dropcaches | exit
 //! ```
 //!
 //! Words are separated by single spaces, so two spaces make an empty word; among the tags an empty word
@@ -69,6 +69,8 @@ pub(crate) enum Command<'a> {
     Help,
     /// `stats`.
     Stats,
+    /// `dropcaches`.
+    DropCaches,
     /// A `put` whose timestamp or value is not a number; the reply.
     InvalidValue(String),
     /// A `put` that breaks another rule; the reply.
@@ -109,6 +111,7 @@ pub(crate) fn parse(text: &str, max_line_bytes: usize, max_points: usize) -> Bat
             "version" => Command::Version,
             "help" => Command::Help,
             "stats" => Command::Stats,
+            "dropcaches" => Command::DropCaches,
             "exit" => {
                 batch.exit = true;
                 break;

@@ -20,7 +20,8 @@
 //! written again too, one after the other: of two values for one timestamp, the later line's stays.
 //!
 //! Differences from OpenTSDB: a line over the limit is reported before the connection is closed; a failed write
-//! is reported once with the number of its points, not once for each. As there, half a line at the end of the
+//! is reported once with the number of its points, not once for each; `diediedie` is an unknown command, as with
+//! `tsd.no_diediedie`. As there, half a line at the end of the
 //! input is not stored.
 //!
 //! Source: OpenTSDB 2.4, `RpcHandler.handleTelnetRpc`, `PutDataPointRpc.execute`,

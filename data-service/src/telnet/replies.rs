@@ -6,7 +6,7 @@ use crate::front::point_text::{self, Rejection};
 use crate::telnet::lines::{self, Command, OtherLine};
 use crate::write::{NewPoint, PointError, PointErrorReason, WriteError};
 
-const HELP: &str = "available commands: stats version exit help put \n";
+const HELP: &str = "available commands: stats dropcaches version exit help put \n";
 
 /// Replies to the lines of a batch in their order: to `others`, and to the `points` that were rejected.
 pub(super) fn reply_to_lines(
@@ -23,8 +23,9 @@ pub(super) fn reply_to_lines(
             reply_to_rejected_point(replies, counters, points.get(error.index), &error.reason);
         }
         match &other.command {
-            Command::Version => replies.extend_from_slice(version_text().as_bytes()),
+            Command::Version => replies.extend_from_slice(build_info::version_text().as_bytes()),
             Command::Help => replies.extend_from_slice(HELP.as_bytes()),
+            Command::DropCaches => replies.extend_from_slice(b"Caches dropped.\n"),
             Command::Stats => write_statistics(replies, &counters.statistics()),
             Command::InvalidValue(text) | Command::IllegalArgument(text) => {
                 Counters::count(&counters.puts);
@@ -91,24 +92,10 @@ pub(super) fn reply_to_long_line(replies: &mut Vec<u8>, max: usize) {
     replies.extend_from_slice(text.as_bytes());
 }
 
-fn version_text() -> String {
-    format!(
-        "oxtsdb {} built at revision {}\nSpeaks the protocol of OpenTSDB {}\n",
-        build_info::VERSION,
-        build_info::REVISION,
-        build_info::OPENTSDB_VERSION,
-    )
-}
-
-/// `tsd.rpc.received 1795250492 1 type=telnet host=vm`.
 fn write_statistics(replies: &mut Vec<u8>, statistics: &[Statistic]) {
     let seconds = now_seconds();
-    let host = build_info::host();
-    for Statistic { name, tag, value } in statistics {
-        let tag = tag
-            .map(|(key, value)| format!(" {key}={value}"))
-            .unwrap_or_default();
-        let line = format!("{name} {seconds} {value}{tag} host={host}\n");
-        replies.extend_from_slice(line.as_bytes());
+    for statistic in statistics {
+        replies.extend_from_slice(statistic.line(seconds).as_bytes());
+        replies.push(b'\n');
     }
 }

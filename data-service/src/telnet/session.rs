@@ -15,7 +15,7 @@ use tokio::time::{Instant, timeout};
 use tracing::warn;
 
 use super::in_flight::{BatchResult, InFlight};
-use super::lines::{self, Batch, OtherLine};
+use super::lines::{self, Batch, Command, OtherLine};
 use super::patient_write::{self, PATIENCE};
 use super::replies::{reply_to_failed_write, reply_to_lines, reply_to_long_line};
 use crate::front::counters::Counters;
@@ -335,6 +335,9 @@ impl<'a> Session<'a> {
         };
         if failure.is_none() {
             Counters::add(&counters.points_added, points.len() - rejected.len());
+        }
+        if others.iter().any(|other| other.command == Command::DropCaches) {
+            self.writer.drop_caches().await;
         }
         reply_to_lines(replies, counters, points, rejected, others);
         if let Some(error) = failure {

@@ -61,7 +61,7 @@ async fn replies_in_the_order_of_the_lines() {
          put: illegal argument: Need at least one tag (metric=a.b, tags={{}})\n\
          unknown command: bogus.  Try `help'.\n\
          put: illegal argument: Too many tags: 9 maximum allowed: 8, tags: {{{tags}}}\n\
-         available commands: stats version exit help put \n\
+         available commands: stats dropcaches version exit help put \n\
          unknown command: .  Try `help'.\n\
          put: illegal argument: Invalid metric name (\"a!b\"): illegal character: !\n\
          put: illegal argument: Invalid tag name with value [y] (\"x!\"): illegal character: !\n"
@@ -129,7 +129,7 @@ async fn decodes_bytes_as_latin1() {
     assert_eq!(
         reply,
         "put: illegal argument: Invalid metric name (\"caf\u{c3}\u{a9}\"): illegal character: \u{a9}\n\
-         available commands: stats version exit help put \n"
+         available commands: stats dropcaches version exit help put \n"
     );
     assert_eq!(service.cells().await.len(), 1);
 }
@@ -139,13 +139,12 @@ async fn reports_version_and_statistics() {
     let service = Service::start().await;
     let reply = service.telnet(format!("put m {T} 1 a=b\nversion\nstats\n")).await;
     let mut lines = reply.lines();
-    assert!(
-        lines
-            .next()
-            .unwrap()
-            .starts_with(concat!("oxtsdb ", env!("CARGO_PKG_VERSION"), " built"))
-    );
-    assert_eq!(lines.next(), Some("Speaks the protocol of OpenTSDB 2.4.1"));
+    assert!(lines.next().unwrap().starts_with(concat!(
+        "oxtsdb ",
+        env!("CARGO_PKG_VERSION"),
+        " (OpenTSDB 2.4.1) built at revision "
+    )));
+    assert!(lines.next().unwrap().starts_with("Built on "));
     let added = lines
         .find(|line| line.starts_with("tsd.datapoints.added "))
         .unwrap();
@@ -168,7 +167,10 @@ async fn serves_a_hundred_clients_concurrently() {
         }
     });
     for reply in futures::future::join_all(clients).await {
-        assert_eq!(reply, "available commands: stats version exit help put \n");
+        assert_eq!(
+            reply,
+            "available commands: stats dropcaches version exit help put \n"
+        );
     }
     assert_eq!(service.cells().await.len(), 100 * 200);
 }
@@ -210,7 +212,7 @@ async fn stores_received_lines_on_shutdown() {
     service.stop().await;
     assert_eq!(
         read_to_end(&mut stream).await,
-        "available commands: stats version exit help put \n"
+        "available commands: stats dropcaches version exit help put \n"
     );
     let store = service.store.clone();
     service.ended().await;
@@ -228,7 +230,10 @@ async fn closes_idle_connections_after_the_idle_timeout() {
     let both = async { tokio::join!(read_to_end(&mut silent), read_to_end(&mut telnet)) };
     let (silent, telnet) = tokio::time::timeout(Duration::from_secs(10), both).await.unwrap();
     assert_eq!(silent, "");
-    assert_eq!(telnet, "available commands: stats version exit help put \n");
+    assert_eq!(
+        telnet,
+        "available commands: stats dropcaches version exit help put \n"
+    );
 }
 
 fn lines(count: u32) -> String {
@@ -293,4 +298,15 @@ async fn counted(service: &Service) -> [u64; 3] {
         statistic(service, "tsd.datapoints.added", "all").await,
         statistic(service, "tsd.rpc.errors", "hbase_errors").await,
     ]
+}
+
+#[tokio::test]
+async fn drops_caches_and_refuses_to_die() {
+    let service = Service::start().await;
+    let lines = format!("put m {T} 1 a=b\ndropcaches x\nput m {T} 2 a=b\ndiediedie\n");
+    assert_eq!(
+        service.telnet(lines).await,
+        "Caches dropped.\nunknown command: diediedie.  Try `help'.\n"
+    );
+    assert_eq!(service.cells().await.len(), 1);
 }

@@ -55,6 +55,13 @@ impl NameCache {
         }
     }
 
+    /// Forgets everything.
+    pub(super) fn clear(&self) {
+        self.uids.iter().for_each(Cache::invalidate_all);
+        self.names.iter().for_each(Cache::invalidate_all);
+        self.absent.iter().for_each(Cache::invalidate_all);
+    }
+
     /// The UID of a name.
     pub(super) fn uid(&self, kind: UidKind, name: &str) -> Option<Uid> {
         self.uids[slot(kind)].get(name)

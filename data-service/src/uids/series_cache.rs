@@ -142,6 +142,13 @@ impl SeriesCache {
         Arc::clone(series)
     }
 
+    /// Forgets all series.
+    pub(crate) fn clear(&self) {
+        for shard in &self.shards {
+            *shard.write() = Shard::default();
+        }
+    }
+
     /// The step at which an entry that is added now expires.
     fn expires_at(&self, now: u32, hash: u64) -> u32 {
         let shorter = u32::from(hash.to_be_bytes()[4]) % (LIFE / 4);

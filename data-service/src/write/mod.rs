@@ -13,6 +13,7 @@
 //! `Ok` means that every point without an error is in the store's log.
 
 mod budget;
+mod caches;
 pub(crate) mod columns;
 mod error;
 mod form;

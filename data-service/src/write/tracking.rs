@@ -142,6 +142,11 @@ impl Untracked {
 }
 
 impl Tracker {
+    /// The index that new series are added to.
+    pub(super) const fn index(&self) -> Option<&SeriesIndex> {
+        self.index.as_ref()
+    }
+
     /// A tracker for a table. On a store that this process owns exclusively, all series are tracked, whatever the
     /// setting.
     pub(super) fn new(table: MetaTable, settings: &SeriesIndexSettings, index: Option<SeriesIndex>) -> Self {

@@ -233,6 +233,21 @@ impl Writer {
         &self.0.resources.memory
     }
 
+    /// Names and UIDs.
+    pub(super) fn uids(&self) -> &Uids {
+        &self.0.resolver.uids
+    }
+
+    /// The series whose row keys are cached.
+    pub(super) fn series_cache(&self) -> &SeriesCache {
+        &self.0.resolver.cache
+    }
+
+    /// The index that new series are added to.
+    pub(super) fn index(&self) -> Option<&SeriesIndex> {
+        self.0.tracker.index()
+    }
+
     /// Where large requests are decompressed and parsed.
     pub(crate) fn compute(&self) -> &ComputePool {
         &self.0.resources.compute

@@ -1,5 +1,6 @@
 //! The context of one query.
 
+use std::fmt::Display;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -64,16 +65,20 @@ impl QueryContext {
     ///
     /// Those of `work`, [`QueryError::DeadlineExceeded`], [`QueryError::TimedOut`], and
     /// [`QueryError::Cancelled`].
-    pub async fn run<T, E: From<QueryError>>(
+    pub async fn run<T, E: From<QueryError> + Display>(
         &self,
         work: impl Future<Output = Result<T, E>>,
     ) -> Result<T, E> {
-        tokio::select! {
+        let result = tokio::select! {
             // The interruption first: work that was cancelled ends too, with an error of its own.
             biased;
             error = self.interrupted() => Err(error.into()),
             result = work => result,
+        };
+        if let (Err(error), Some(registration)) = (&result, &self.registration) {
+            registration.failed(error);
         }
+        result
     }
 
     /// Completes when the query must stop, with the error that says why.

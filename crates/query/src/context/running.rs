@@ -1,6 +1,6 @@
-//! Running queries: operators list and cancel them.
+//! Running queries: operators list and cancel them. The last that ended are kept for statistics.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -8,6 +8,13 @@ use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
 use crate::context::budget::Usage;
+
+/// Queries that ended and are kept.
+const KEPT: usize = 128;
+
+/// Sub-queries that are kept of a query that ended, and characters of each.
+const KEPT_SUB_QUERIES: usize = 16;
+const KEPT_CHARACTERS: usize = 256;
 
 /// The running queries of an engine, those that wait for admission included. Clones share them.
 #[derive(Clone, Debug, Default)]
@@ -17,6 +24,8 @@ pub struct RunningQueries(Arc<Mutex<List>>);
 struct List {
     last_id: u64,
     queries: BTreeMap<u64, Entry>,
+    /// The last that ended, the oldest first; at most [`KEPT`].
+    completed: VecDeque<CompletedQuery>,
 }
 
 #[derive(Debug)]
@@ -26,6 +35,7 @@ struct Entry {
     started: Instant,
     usage: Arc<Usage>,
     cancellation: CancellationToken,
+    error: Option<String>,
 }
 
 /// What the list of running queries shows of a query.
@@ -52,6 +62,31 @@ pub struct RunningQuery {
     pub usage: Arc<Usage>,
 }
 
+/// A query that ended.
+#[derive(Clone, Debug)]
+pub struct CompletedQuery {
+    /// Its last state; long texts are shortened.
+    pub query: RunningQuery,
+    /// Its error; `None`: it returned its result, or its client disconnected.
+    pub error: Option<String>,
+}
+
+impl QueryDescription {
+    /// The first sub-queries, each shortened.
+    fn shortened(self) -> Self {
+        let mut sub_queries = self.sub_queries;
+        sub_queries.truncate(KEPT_SUB_QUERIES);
+        for text in &mut sub_queries {
+            if let Some((end, _)) = text.char_indices().nth(KEPT_CHARACTERS) {
+                text.truncate(end);
+                text.shrink_to_fit();
+            }
+        }
+        sub_queries.shrink_to_fit();
+        Self { sub_queries, ..self }
+    }
+}
+
 /// Keeps a query in the list until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Registration {
@@ -70,6 +105,7 @@ impl RunningQueries {
             started: Instant::now(),
             usage,
             cancellation: cancellation.clone(),
+            error: None,
         };
         let mut list = self.0.lock();
         list.last_id += 1;
@@ -84,14 +120,16 @@ impl RunningQueries {
 
     /// All of them, the oldest first.
     pub fn list(&self) -> Vec<RunningQuery> {
-        let running = |(id, entry): (&u64, &Entry)| RunningQuery {
-            id: *id,
-            description: entry.description.clone(),
-            started_at: entry.started_at,
-            elapsed: entry.started.elapsed(),
-            usage: Arc::clone(&entry.usage),
-        };
-        self.0.lock().queries.iter().map(running).collect()
+        let list = self.0.lock();
+        let queries = list.queries.iter();
+        queries
+            .map(|(id, entry)| entry.state(*id, entry.description.clone()))
+            .collect()
+    }
+
+    /// The last that ended, the oldest first.
+    pub fn completed(&self) -> Vec<CompletedQuery> {
+        self.0.lock().completed.iter().cloned().collect()
     }
 
     /// Cancels a query: its client receives [`crate::QueryError::Cancelled`]. `false` if no query has this
@@ -103,7 +141,27 @@ impl RunningQueries {
     }
 }
 
+impl Entry {
+    fn state(&self, id: u64, description: QueryDescription) -> RunningQuery {
+        RunningQuery {
+            id,
+            description,
+            started_at: self.started_at,
+            elapsed: self.started.elapsed(),
+            usage: Arc::clone(&self.usage),
+        }
+    }
+}
+
 impl Registration {
+    /// Notes the error of the query; the first one stays.
+    pub(crate) fn failed(&self, error: &dyn std::fmt::Display) {
+        let mut list = self.queries.0.lock();
+        if let Some(entry) = list.queries.get_mut(&self.id) {
+            entry.error.get_or_insert_with(|| error.to_string());
+        }
+    }
+
     /// Cancelled when an operator cancels the query.
     pub(crate) const fn cancellation(&self) -> &CancellationToken {
         &self.cancellation
@@ -112,6 +170,48 @@ impl Registration {
 
 impl Drop for Registration {
     fn drop(&mut self) {
-        self.queries.0.lock().queries.remove(&self.id);
+        let mut list = self.queries.0.lock();
+        let Some(mut entry) = list.queries.remove(&self.id) else {
+            return;
+        };
+        let description = std::mem::take(&mut entry.description).shortened();
+        if list.completed.len() == KEPT {
+            list.completed.pop_front();
+        }
+        list.completed.push_back(CompletedQuery {
+            query: entry.state(self.id, description),
+            error: entry.error,
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keeps_the_last_queries_that_ended() {
+        let queries = RunningQueries::default();
+        let description = || QueryDescription {
+            sub_queries: vec!["é".repeat(1000); 100],
+            range_ms: (1, 2),
+        };
+        for number in 0..KEPT + 2 {
+            let registration = queries.register(description(), Arc::default());
+            if number == KEPT + 1 {
+                registration.failed(&"first");
+                registration.failed(&"second");
+            }
+        }
+        assert!(queries.list().is_empty());
+        let completed = queries.completed();
+        assert_eq!((completed.len(), completed[0].query.id), (KEPT, 3));
+        let last = completed.last().unwrap();
+        assert_eq!(last.error.as_deref(), Some("first"));
+        assert_eq!(completed[0].error, None);
+        let kept = &last.query.description;
+        assert_eq!(kept.sub_queries.len(), KEPT_SUB_QUERIES);
+        assert_eq!(kept.sub_queries[0].chars().count(), KEPT_CHARACTERS);
+        assert_eq!(kept.range_ms, (1, 2));
     }
 }

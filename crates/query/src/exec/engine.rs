@@ -151,10 +151,11 @@ impl Engine {
         let deadline = Deadline::new(request.deadline, environment.resources.timeout);
         let limits = environment.limits.with_request(max_points);
         let reserved = tokio::select! {
-            reserved = environment.resources.reserve(request.client, limits, usage) => reserved?,
-            () = deadline.passed() => return Err(deadline.exceeded()),
-            () = registration.cancellation().cancelled() => return Err(QueryError::Cancelled),
+            reserved = environment.resources.reserve(request.client, limits, usage) => reserved,
+            () = deadline.passed() => Err(deadline.exceeded()),
+            () = registration.cancellation().cancelled() => Err(QueryError::Cancelled),
         };
+        let reserved = reserved.inspect_err(|error| registration.failed(error))?;
         Ok(Admitted::new(reserved, deadline, registration))
     }
 

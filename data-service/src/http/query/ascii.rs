@@ -26,7 +26,7 @@ use crate::http::reply::Reply;
 use oxtsdb_query::language::time::{find_zone, now_ms};
 use oxtsdb_query::{Engine, Group, Number, QueryError, QuerySpec, RequestContext};
 
-/// GET. Errors are HTML pages.
+/// GET.
 pub(crate) async fn get(request: ApiRequest<'_>) -> Result<Reply, HttpError> {
     let ApiRequest {
         parts,
@@ -34,15 +34,8 @@ pub(crate) async fn get(request: ApiRequest<'_>) -> Result<Reply, HttpError> {
         context,
         ..
     } = request;
-    Ok(
-        match run(&parts.engine, parts.query_rules, context, parameters).await {
-            Ok(text) => Reply::text(text),
-            Err(error) => {
-                let title = error.status.canonical_reason().unwrap_or("Error");
-                Reply::page(error.status, title, &escaped(&error.message))
-            }
-        },
-    )
+    let text = run(&parts.engine, parts.query_rules, context, parameters).await?;
+    Ok(Reply::text(text))
 }
 
 async fn run(
@@ -98,10 +91,4 @@ fn write(body: &mut BodyWriter, group: &Group) -> Result<(), QueryError> {
         body.roll()?;
     }
     Ok(())
-}
-
-fn escaped(text: &str) -> String {
-    text.replace('&', "&amp;")
-        .replace('<', "&lt;")
-        .replace('>', "&gt;")
 }

@@ -1,0 +1,84 @@
+//! What OpenTSDB serves outside of `/api`: the pages of its user interface that programs request too.
+//!
+//! `/suggest`, `/aggregators`, `/version` and `/stats` are those below `/api` with another content type; `/version`
+//! and `/stats` are text unless the query string has `json`. Errors are HTML pages, or `{"err":"..."}` with `json`.
+//!
+//! Source: OpenTSDB 2.4, `RpcManager`, `LogsRpc`, `HttpQuery.badRequest`.
+
+use http::StatusCode;
+
+use crate::front::build_info;
+use crate::http::aggregators;
+use crate::http::api_request::ApiRequest;
+use crate::http::error::HttpError;
+use crate::http::json;
+use crate::http::parameters::Parameters;
+use crate::http::reply::Reply;
+use crate::http::suggest;
+use crate::http::version;
+
+/// `/`: what this server is. All methods.
+pub(crate) async fn home(_request: ApiRequest<'_>) -> Result<Reply, HttpError> {
+    let text = format!(
+        "OxTSDB {}, with the API of OpenTSDB {} below <code>/api</code>. Graphs are drawn by Grafana, for example.",
+        build_info::VERSION,
+        build_info::OPENTSDB_VERSION,
+    );
+    Ok(Reply::page(StatusCode::OK, "OxTSDB", &text))
+}
+
+/// `/suggest`: GET and POST of the query string.
+pub(crate) async fn suggest(request: ApiRequest<'_>) -> Result<Reply, HttpError> {
+    suggest::get(request).await.map(Reply::into_page_json)
+}
+
+/// `/aggregators`: GET and POST.
+pub(crate) async fn aggregators(request: ApiRequest<'_>) -> Result<Reply, HttpError> {
+    aggregators::list(request).await.map(Reply::into_page_json)
+}
+
+/// `/version`: GET and POST.
+pub(crate) async fn version(request: ApiRequest<'_>) -> Result<Reply, HttpError> {
+    if request.parameters.has("json") {
+        return version::version(request).await.map(Reply::into_page_json);
+    }
+    Ok(Reply::page_text(build_info::version_text().into_bytes()))
+}
+
+/// `/logs`: rejected as OpenTSDB does unless it keeps its log in memory.
+pub(crate) async fn logs(_request: ApiRequest<'_>) -> Result<Reply, HttpError> {
+    Err(HttpError::bad_request(
+        "No CyclicBufferAppender found. This server writes its log to standard error only.",
+    ))
+}
+
+/// `/favicon.ico` and files of the user interface, which does not exist here. All methods.
+pub(crate) async fn no_file(_request: ApiRequest<'_>) -> Result<Reply, HttpError> {
+    Ok(Reply::error(
+        &HttpError::new(StatusCode::NOT_FOUND, "Page not found"),
+        false,
+    ))
+}
+
+/// The response to a failed request outside of `/api`.
+pub(crate) fn error(error: &HttpError, parameters: &Parameters) -> Reply {
+    // OpenTSDB's pages have no 405.
+    let status = match error.status {
+        StatusCode::METHOD_NOT_ALLOWED => StatusCode::BAD_REQUEST,
+        status => status,
+    };
+    if parameters.has("json") {
+        let mut body = Vec::new();
+        json::write_map(&mut body, [("err", &*error.message)]);
+        return Reply::page_json(status, body);
+    }
+    let title = status.canonical_reason().unwrap_or("Error");
+    Reply::page(status, title, &escaped(&error.message))
+}
+
+/// Text in HTML. OpenTSDB's own texts have `<code>`.
+pub(crate) fn escaped(text: &str) -> String {
+    text.replace('&', "&amp;")
+        .replace('<', "&lt;")
+        .replace('>', "&gt;")
+}
