@@ -8,6 +8,7 @@ use oxtsdb_client::UidClient;
 use oxtsdb_proto::data::v1::annotation_service_server::AnnotationServiceServer;
 use oxtsdb_proto::data::v1::data_admin_service_server::DataAdminServiceServer;
 use oxtsdb_proto::data::v1::data_service_server::DataServiceServer;
+use oxtsdb_proto::data::v1::series_meta_service_server::SeriesMetaServiceServer;
 use oxtsdb_proto::data::v1::series_service_server::SeriesServiceServer;
 use oxtsdb_query::Limit;
 use oxtsdb_query::Limits;
@@ -21,7 +22,7 @@ use oxtsdb_server::{FrontEnd, Host, Shutdown};
 use tonic::codec::CompressionEncoding;
 use tracing::warn;
 
-use crate::grpc::DataServiceHandler;
+use crate::grpc::{DataServiceHandler, SeriesMetaHandler};
 use crate::layout_check;
 use crate::listener::HttpTelnetServer;
 use crate::series_index::SeriesIndex;
@@ -93,6 +94,14 @@ impl DataService {
     /// `oxtsdb.data.v1.SeriesService`.
     pub fn series_server(&self) -> SeriesServiceServer<DataServiceHandler> {
         SeriesServiceServer::new(self.handler.clone())
+    }
+
+    /// `oxtsdb.data.v1.SeriesMetaService`.
+    pub fn series_meta_server(&self) -> SeriesMetaServiceServer<SeriesMetaHandler> {
+        let handler = SeriesMetaHandler::new(self.engine.clone(), &self.writer, self.uids.clone());
+        SeriesMetaServiceServer::new(handler)
+            .max_decoding_message_size(self.handler.max_message_bytes())
+            .accept_compressed(CompressionEncoding::Gzip)
     }
 }
 

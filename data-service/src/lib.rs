@@ -30,7 +30,7 @@ pub mod uids;
 pub mod write;
 
 pub use assemble::{DataService, assemble, store_part};
-pub use grpc::DataServiceHandler;
+pub use grpc::{DataServiceHandler, SeriesMetaHandler};
 pub use listener::HttpTelnetServer;
 pub use settings::{DataSettings, WriteForm};
 pub use uids::{Uids, UidsError};

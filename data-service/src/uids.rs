@@ -15,6 +15,7 @@ mod connect;
 mod directory;
 mod error;
 mod lookup;
+mod meta;
 mod outage;
 mod requests;
 pub(crate) mod series;
@@ -25,6 +26,7 @@ use std::sync::Arc;
 use oxtsdb_client::UidClient;
 use oxtsdb_schema::{NameRules, RowKeyLayout, UidKind, UidWidths};
 
+pub(crate) use directory::name_error;
 pub use error::{ExceededQuota, UidRejection, UidsError};
 
 use cache::NameCache;

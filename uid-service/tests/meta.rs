@@ -99,9 +99,11 @@ async fn a_change_stores_what_opentsdb_stores() {
         let change = UidMeta {
             display_name: "CPU".to_owned(),
             created: Some(at(1_356_998_400)),
-            custom: custom
-                .map(|(key, value)| (key.to_owned(), value.to_owned()))
-                .into(),
+            custom: Some(
+                custom
+                    .map(|(key, value)| (key.to_owned(), Some(value.to_owned())))
+                    .into(),
+            ),
             ..UidMeta::new(UidKind::Metric, uid())
         };
         let changed = service.client.update_uid_meta(&change, None).await.unwrap();
@@ -122,7 +124,7 @@ async fn a_change_stores_what_opentsdb_stores() {
             .update_uid_meta(&change, Some(&["custom"]))
             .await
             .unwrap();
-        assert!(changed.custom.is_empty() && changed.display_name == "CPU");
+        assert!(changed.custom.is_none() && changed.display_name == "CPU");
         assert!(stored(&service).await.unwrap().ends_with(r#""custom":null}"#));
         assert_eq!(
             service

@@ -71,7 +71,7 @@ pub use stream::{Acknowledged, FailedPoint, StreamOptions, StreamWriter, WriteRe
 #[cfg_attr(docsrs, doc(cfg(feature = "tls")))]
 pub use tls::TlsOptions;
 pub use uid::{
-    AssignedUid, KindLayout, KindUsage, NewName, PurgedUidMeta, SuggestPage, UidClient, UidLayout,
+    AssignedUid, Custom, KindLayout, KindUsage, NewName, PurgedUidMeta, SuggestPage, UidClient, UidLayout,
     UidMapping, UidMeta, UidMetaAction,
 };
 

@@ -18,7 +18,7 @@ use crate::call::{CallOptions, Connection, configured, deadline_methods, send};
 use crate::results::Progress;
 use crate::transport::{self, Transport};
 use crate::{Error, Rejection, Results};
-pub use meta::{PurgedUidMeta, UidMeta, UidMetaAction};
+pub use meta::{Custom, PurgedUidMeta, UidMeta, UidMetaAction};
 pub use types::{AssignedUid, KindLayout, KindUsage, NewName, SuggestPage, UidLayout, UidMapping};
 
 /// The most names or UIDs in one call; larger batches are split.

@@ -48,11 +48,11 @@ pub fn read<T: DeserializeOwned>(stored: &[u8]) -> Result<T, DocumentError> {
 /// Serialised in the order of a `HashMap` that was copied from a map with the keys in their order here, as
 /// OpenTSDB's setters do.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct CustomFields(Vec<(String, String)>);
+pub struct CustomFields(Vec<(String, Option<String>)>);
 
 impl CustomFields {
     /// The fields in their order. A key that occurs again gets the later value and keeps its place.
-    pub fn new(fields: impl IntoIterator<Item = (String, String)>) -> Self {
+    pub fn new(fields: impl IntoIterator<Item = (String, Option<String>)>) -> Self {
         let mut custom = Self::default();
         let mut places: HashMap<String, usize> = HashMap::new();
         for (key, value) in fields {
@@ -65,16 +65,16 @@ impl CustomFields {
         custom
     }
 
-    /// The fields, in their order.
-    pub fn iter(&self) -> impl ExactSizeIterator<Item = (&str, &str)> {
-        self.0.iter().map(|(key, value)| (key.as_str(), value.as_str()))
+    /// The fields, in their order; `None` is a null.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = (&str, Option<&str>)> {
+        self.0.iter().map(|(key, value)| (key.as_str(), value.as_deref()))
     }
 
     /// The value of a key.
     pub fn get(&self, key: &str) -> Option<&str> {
         self.iter()
             .find(|(known, _)| *known == key)
-            .map(|(_, value)| value)
+            .and_then(|(_, value)| value)
     }
 
     /// Whether there are none.
@@ -84,7 +84,7 @@ impl CustomFields {
 }
 
 /// Sorts by key.
-struct ByKey<'a>(&'a str, &'a str);
+struct ByKey<'a>(&'a str, Option<&'a str>);
 
 impl AsRef<str> for ByKey<'_> {
     fn as_ref(&self) -> &str {
@@ -99,7 +99,7 @@ impl Serialize for CustomFields {
         sort_as_hash_map(&mut fields, buckets);
         let mut map = serializer.serialize_map(Some(fields.len()))?;
         for ByKey(key, value) in fields {
-            map.serialize_entry(key, value)?;
+            map.serialize_entry(key, &value)?;
         }
         map.end()
     }
@@ -119,10 +119,7 @@ impl<'de> Deserialize<'de> for CustomFields {
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<CustomFields, A::Error> {
                 let mut fields = Vec::new();
                 while let Some((key, value)) = map.next_entry::<String, Scalar>()? {
-                    // A `HashMap` of OpenTSDB's holds the null; nothing can read anything into it.
-                    if let Some(value) = value.into_text() {
-                        fields.push((key, value));
-                    }
+                    fields.push((key, value.into_text()));
                 }
                 Ok(CustomFields::new(fields))
             }
@@ -237,7 +234,10 @@ mod tests {
     fn a_repeated_key_has_the_last_value() {
         assert_eq!(
             custom(r#"{"a":"1","b":"2","a":"3"}"#).0,
-            [("a".to_owned(), "3".to_owned()), ("b".to_owned(), "2".to_owned())]
+            [
+                ("a".to_owned(), Some("3".to_owned())),
+                ("b".to_owned(), Some("2".to_owned()))
+            ]
         );
     }
 
@@ -264,6 +264,10 @@ mod tests {
         assert!(read(r#"{"text":"","integer":"x","double":0}"#).is_err());
         assert!(read(r#"{"text":"","integer":3000000000,"double":0}"#).is_err());
         assert!(read(r#"{"text":{},"integer":0,"double":0}"#).is_err());
-        assert_eq!(custom(r#"{"a":1,"b":true,"c":null}"#).iter().count(), 2);
+        let fields = custom(r#"{"a":1,"b":true,"c":null}"#);
+        assert_eq!(
+            stored_json::to_bytes(&fields),
+            br#"{"a":"1","b":"true","c":null}"#
+        );
     }
 }

@@ -208,7 +208,7 @@ mod tests {
         fn decode_reverses_encode(
             texts in proptest::array::uniform5(".*"), created_seconds: i64, retention_days: i32,
             max: f64, min in prop_oneof![Just(f64::NAN), Just(f64::INFINITY), Just(f64::NEG_INFINITY), any::<f64>()],
-            custom in proptest::option::of(proptest::collection::vec((".*", ".*"), 0..20)),
+            custom in proptest::option::of(proptest::collection::vec((".*", proptest::option::of(".*")), 0..20)),
         ) {
             let [display_name, description, notes, units, data_type] = texts;
             let custom = custom.map(CustomFields::new);

@@ -10,6 +10,7 @@ mod results;
 mod running;
 mod scan;
 mod series;
+mod series_meta;
 mod service;
 pub(crate) mod status;
 mod write;
@@ -17,3 +18,4 @@ mod write_stream;
 
 pub use expressions::function_message;
 pub use handler::DataServiceHandler;
+pub use series_meta::SeriesMetaHandler;

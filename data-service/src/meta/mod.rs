@@ -1,15 +1,26 @@
 //! Metadata of series: table `tsdb-meta`.
 //!
 //! ```text
-//!   writer ── tracking ──► table ──► name:ts_ctr, name:ts_meta
-//!                            └─ a new document ──► new_series ──► subscribers (trees)
+//!   writer ── tracking ─────────────► table ──► name:ts_ctr, name:ts_meta
+//!   calls ──► names ──► documents ──────┤
+//!   points' row keys ──► sync ──────────┤
+//!                        purge ─────────┤
+//!                                       └─ a new document ──► new_series ──► subscribers (trees)
 //! ```
 //!
 //! [`MetaTable`] is the only access to documents and counts. [`new_series`] announces series whose document was
 //! created.
 
 mod counters;
+mod documents;
+pub(crate) mod names;
 pub(crate) mod new_series;
+mod purge;
+mod sync;
 mod table;
 
+pub(crate) use documents::{MetaError, SeriesMeta};
+pub(crate) use names::SeriesError;
+pub(crate) use purge::MetaPurge;
+pub(crate) use sync::MetaSync;
 pub(crate) use table::MetaTable;

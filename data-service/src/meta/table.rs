@@ -27,8 +27,8 @@ const ATTEMPTS: u32 = 16;
 /// Table `tsdb-meta`. Cloning is cheap.
 #[derive(Clone, Debug)]
 pub(crate) struct MetaTable {
-    store: Arc<dyn RowStore>,
-    name: TableName,
+    pub(super) store: Arc<dyn RowStore>,
+    pub(super) name: TableName,
     widths: UidWidths,
     counters: Counters,
     new_series: NewSeriesFeed,
@@ -47,7 +47,6 @@ impl MetaTable {
     }
 
     /// Announcements of series whose documents are created here.
-    #[cfg_attr(not(test), expect(dead_code, reason = "trees will subscribe"))]
     pub(crate) fn new_series(&self) -> &NewSeriesFeed {
         &self.new_series
     }
@@ -82,7 +81,8 @@ impl MetaTable {
         self.counters.add(amounts).await
     }
 
-    /// Creates the documents of series that have none, and announces these series. With `sets_counters` the counters
+    /// Creates the documents of series that have none, with their times of creation in seconds, and announces these
+    /// series. With `sets_counters` the counters
     /// of all series are set to 1, in the same mutation of a row.
     ///
     /// # Errors
@@ -90,39 +90,37 @@ impl MetaTable {
     /// Those of the store; some of the documents may be created. A repetition is safe.
     pub(crate) async fn create_documents(
         &self,
-        tsuids: &[Vec<u8>],
-        created_seconds: i64,
+        series: &[(Vec<u8>, i64)],
         sets_counters: bool,
     ) -> Result<(), StoreError> {
-        for tsuids in tsuids.chunks(BATCH_SERIES) {
-            let created = self.create_batch(tsuids, created_seconds, sets_counters).await?;
-            let tsuids = created
-                .into_iter()
-                .filter_map(|tsuid| Tsuid::from_bytes(tsuid, &self.widths).ok());
-            self.new_series.announce(tsuids.map(|tsuid| NewSeries {
-                tsuid,
-                created_seconds,
-            }));
+        for series in series.chunks(BATCH_SERIES) {
+            let created = self.create_batch(series, sets_counters).await?;
+            self.new_series
+                .announce(created.into_iter().filter_map(|(tsuid, created_seconds)| {
+                    Some(NewSeries {
+                        tsuid: Tsuid::from_bytes(tsuid, &self.widths).ok()?,
+                        created_seconds,
+                    })
+                }));
         }
         Ok(())
     }
 
-    /// Returns the series whose documents were created.
+    /// Returns the series whose documents were created, with their times.
     async fn create_batch<'t>(
         &self,
-        tsuids: &'t [Vec<u8>],
-        created_seconds: i64,
+        series: &'t [(Vec<u8>, i64)],
         sets_counters: bool,
-    ) -> Result<Vec<&'t [u8]>, StoreError> {
-        let document = TsMeta::new(created_seconds);
+    ) -> Result<Vec<(&'t [u8], i64)>, StoreError> {
+        let tsuids: Vec<Vec<u8>> = series.iter().map(|(tsuid, _)| tsuid.clone()).collect();
         let column = (META_FAMILY.to_owned(), TS_META_QUALIFIER.to_vec());
         let columns = ColumnSelection::Columns(vec![column]);
         for _ in 0..ATTEMPTS {
-            let rows = self.store.get_rows(&self.name, tsuids, &columns).await?;
+            let rows = self.store.get_rows(&self.name, &tsuids, &columns).await?;
             let mut batch = WriteBatch::new(self.name.clone());
             let family = batch.family(META_FAMILY);
             let mut created = Vec::new();
-            for (tsuid, row) in tsuids.iter().zip(rows) {
+            for ((tsuid, created_seconds), row) in series.iter().zip(rows) {
                 if row.is_some() && !sets_counters {
                     continue;
                 }
@@ -131,8 +129,9 @@ impl MetaTable {
                     batch.put(family, COUNTER_QUALIFIER, &1_i64.to_be_bytes());
                 }
                 if row.is_none() {
-                    batch.put(family, TS_META_QUALIFIER, &document.encode(tsuid));
-                    created.push(tsuid.as_slice());
+                    let document = TsMeta::new(*created_seconds).encode(tsuid);
+                    batch.put(family, TS_META_QUALIFIER, &document);
+                    created.push((tsuid.as_slice(), *created_seconds));
                 }
             }
             if batch.is_empty() {
@@ -142,7 +141,7 @@ impl MetaTable {
                 self.store.write(batch).await?;
                 return Ok(created);
             };
-            let absent = |tsuid: &&[u8]| Condition {
+            let absent = |(tsuid, _): &(&[u8], i64)| Condition {
                 cell: CellAddress::new(*tsuid, META_FAMILY, TS_META_QUALIFIER),
                 expected: None,
             };

@@ -29,7 +29,7 @@ impl NameDirectory for Uids {
     }
 }
 
-fn name_error(error: UidsError) -> NameError {
+pub(crate) fn name_error(error: UidsError) -> NameError {
     let detail = error.to_string();
     match error {
         UidsError::Unavailable { .. } | UidsError::Busy { .. } => NameError::Unavailable { detail },

@@ -183,16 +183,25 @@ impl Tracker {
         match self.mode {
             Mode::Off => {}
             Mode::Counter => table.put_counters(&tsuids).await?,
-            Mode::DocumentAndCounter => table.create_documents(&tsuids, created_seconds, true).await?,
-            Mode::Document => table.create_documents(&tsuids, created_seconds, false).await?,
+            Mode::DocumentAndCounter | Mode::Document => {
+                let new: Vec<(Vec<u8>, i64)> = tsuids
+                    .iter()
+                    .cloned()
+                    .map(|tsuid| (tsuid, created_seconds))
+                    .collect();
+                let sets_counters = self.mode == Mode::DocumentAndCounter;
+                table.create_documents(&new, sets_counters).await?;
+            }
             Mode::Count => {
                 let points = series.values().map(|(_, points)| *points);
                 let amounts: Vec<(Vec<u8>, i64)> = tsuids.iter().cloned().zip(points.clone()).collect();
                 let sums = table.count(amounts).await?;
                 let new = tsuids.iter().zip(points).zip(sums);
                 let new = new.filter(|((_, points), sum)| points == sum);
-                let new: Vec<Vec<u8>> = new.map(|((tsuid, _), _)| tsuid.clone()).collect();
-                table.create_documents(&new, created_seconds, false).await?;
+                let new: Vec<(Vec<u8>, i64)> = new
+                    .map(|((tsuid, _), _)| (tsuid.clone(), created_seconds))
+                    .collect();
+                table.create_documents(&new, false).await?;
             }
         }
         for ((series, _), tsuid) in series.values().zip(&tsuids) {

@@ -254,7 +254,6 @@ impl Writer {
     }
 
     /// The table of series' metadata.
-    #[cfg_attr(not(test), expect(dead_code, reason = "for calls about metadata"))]
     pub(crate) fn meta_table(&self) -> &MetaTable {
         &self.0.meta_table
     }

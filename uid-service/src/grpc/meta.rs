@@ -3,7 +3,7 @@
 use std::pin::Pin;
 
 use futures::{Stream, StreamExt as _};
-use oxtsdb_proto::common::v1::{CustomField, ErrorReason, ItemError};
+use oxtsdb_proto::common::v1::{self as pb_common, CustomField, ErrorReason, ItemError};
 use oxtsdb_proto::error::{invalid_field, invalid_field_because, item_error};
 use oxtsdb_proto::uid::v1 as pb;
 use oxtsdb_proto::uid::v1::uid_meta_service_server::{UidMetaService, UidMetaServiceServer};
@@ -96,7 +96,7 @@ impl UidMetaService for UidMetaHandler {
             "description" => !new.description.is_empty(),
             "notes" => !new.notes.is_empty(),
             "created" => new.created.is_some(),
-            _ => !new.custom.is_empty(),
+            _ => new.custom.is_some(),
         })?;
         let created_seconds = seconds("meta.created", new.created.as_ref())?;
         let etag = Some(new.etag.as_str()).filter(|etag| !etag.is_empty());
@@ -230,11 +230,11 @@ fn no_first_point(index: usize) -> Box<ItemError> {
     .into()
 }
 
-/// The `custom` fields of a message; none become `null`.
+/// The `custom` fields of a message.
 fn custom(meta: &pb::UidMeta) -> Option<CustomFields> {
-    let fields = meta.custom.iter();
+    let fields = meta.custom.as_ref()?.fields.iter();
     let fields = fields.map(|field| (field.key.clone(), field.value.clone()));
-    Some(CustomFields::new(fields)).filter(|custom| !custom.is_empty())
+    Some(CustomFields::new(fields))
 }
 
 fn seconds(field: &str, time: Option<&Timestamp>) -> Result<i64, Status> {
@@ -254,11 +254,13 @@ fn message((kind, uid): KindUid, described: Described) -> pb::UidMeta {
         created_seconds,
         custom,
     } = described.document;
-    let custom = custom.unwrap_or_default();
-    let field = |(key, value): (&str, &str)| CustomField {
+    let field = |(key, value): (&str, Option<&str>)| CustomField {
         key: key.to_owned(),
-        value: value.to_owned(),
+        value: value.map(str::to_owned),
     };
+    let custom = custom.map(|custom| pb_common::CustomFields {
+        fields: custom.iter().map(field).collect(),
+    });
     pb::UidMeta {
         kind: convert::kind_number(kind),
         uid: convert::uid_bytes(uid),
@@ -270,7 +272,7 @@ fn message((kind, uid): KindUid, described: Described) -> pb::UidMeta {
             seconds: created_seconds,
             nanos: 0,
         }),
-        custom: custom.iter().map(field).collect(),
+        custom,
         etag: described.etag,
     }
 }

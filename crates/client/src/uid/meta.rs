@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use oxtsdb_proto::common::v1::CustomField;
+use oxtsdb_proto::common::v1::{CustomField, CustomFields};
 use oxtsdb_proto::uid::v1 as pb;
 use oxtsdb_proto::uid::v1::uid_meta_service_client::UidMetaServiceClient;
 use oxtsdb_schema::{Uid, UidKind};
@@ -19,6 +19,9 @@ const MAX_GET: usize = 1000;
 
 /// UIDs in a call of SyncUidMeta. On HBase each document costs a request.
 const SYNC_BATCH: usize = 1024;
+
+/// Fields that users name, in their order; the value `None` is a null.
+pub type Custom = Vec<(String, Option<String>)>;
 
 /// What people note about a metric, a tag key or a tag value.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,8 +40,8 @@ pub struct UidMeta {
     pub notes: String,
     /// When the UID was assigned, to the second; `None`: not known.
     pub created: Option<SystemTime>,
-    /// Anything else, as name and value.
-    pub custom: Vec<(String, String)>,
+    /// Anything else; `None`: null.
+    pub custom: Option<Custom>,
     /// Version of the stored document; empty: none is stored. In an update the version that it must have; empty: any.
     pub etag: String,
 }
@@ -76,7 +79,7 @@ impl UidMeta {
             description: String::new(),
             notes: String::new(),
             created: None,
-            custom: Vec::new(),
+            custom: None,
             etag: String::new(),
         }
     }
@@ -90,7 +93,7 @@ impl UidMeta {
             description: meta.description,
             notes: meta.notes,
             created: meta.created.and_then(|created| instant(created.seconds)),
-            custom: custom_from_wire(meta.custom),
+            custom: meta.custom.map(custom_from_wire),
             etag: meta.etag,
         })
     }
@@ -104,7 +107,7 @@ impl UidMeta {
             description: self.description.clone(),
             notes: self.notes.clone(),
             created: self.created.map(timestamp),
-            custom: custom_to_wire(&self.custom),
+            custom: self.custom.as_deref().map(custom_to_wire),
             etag: self.etag.clone(),
         }
     }
@@ -278,16 +281,19 @@ pub(crate) fn field_mask(fields: &[&str]) -> FieldMask {
     }
 }
 
-pub(crate) fn custom_from_wire(fields: Vec<CustomField>) -> Vec<(String, String)> {
-    fields.into_iter().map(|field| (field.key, field.value)).collect()
+pub(crate) fn custom_from_wire(custom: CustomFields) -> Custom {
+    let fields = custom.fields.into_iter();
+    fields.map(|field| (field.key, field.value)).collect()
 }
 
-pub(crate) fn custom_to_wire(fields: &[(String, String)]) -> Vec<CustomField> {
-    let field = |(key, value): &(String, String)| CustomField {
+pub(crate) fn custom_to_wire(fields: &[(String, Option<String>)]) -> CustomFields {
+    let field = |(key, value): &(String, Option<String>)| CustomField {
         key: key.clone(),
         value: value.clone(),
     };
-    fields.iter().map(field).collect()
+    CustomFields {
+        fields: fields.iter().map(field).collect(),
+    }
 }
 
 /// An instant, to the second; `None` before 1970.

@@ -1,0 +1,239 @@
+//! `SeriesMetaService`: metadata of series.
+
+mod convert;
+mod streams;
+
+use futures::stream::BoxStream;
+use oxtsdb_proto::common::v1::{ErrorReason, SeriesKey, series_key};
+use oxtsdb_proto::data::v1::series_meta_service_server::SeriesMetaService;
+use oxtsdb_proto::data::v1::{
+    DeleteSeriesMetaRequest, DeleteSeriesMetaResponse, GetSeriesMetaRequest, GetSeriesMetaResponse,
+    PurgeMetaRequest, PurgeMetaResponse, SyncMetaRequest, SyncMetaResponse, UpdateSeriesMetaRequest,
+    UpdateSeriesMetaResponse,
+};
+use oxtsdb_proto::error::{invalid_field, invalid_field_because, status};
+use oxtsdb_proto::update_mask;
+use oxtsdb_query::Engine;
+use oxtsdb_schema::Tsuid;
+use oxtsdb_schema::ts_meta::TsMeta;
+use oxtsdb_schema::tsuid::TsuidError;
+use oxtsdb_server::deadline_of;
+use tonic::{Code, Request, Response, Status};
+
+use super::status::{kind_name, of_store, of_uids};
+use crate::meta::{MetaError, MetaTable, SeriesError, names};
+use crate::uids::Uids;
+use crate::write::Writer;
+
+/// The fields of a document that callers change.
+const FIELDS: &[&str] = &[
+    "display_name",
+    "description",
+    "notes",
+    "created",
+    "custom",
+    "units",
+    "data_type",
+    "retention_days",
+    "max",
+    "min",
+];
+
+/// `SeriesMetaService`. Cloning is cheap.
+#[derive(Clone, Debug)]
+pub struct SeriesMetaHandler {
+    engine: Engine,
+    table: MetaTable,
+    uids: Uids,
+    max_tags: usize,
+}
+
+impl SeriesMetaHandler {
+    /// A handler over the domain's parts.
+    pub(crate) fn new(engine: Engine, writer: &Writer, uids: Uids) -> Self {
+        Self {
+            engine,
+            table: writer.meta_table().clone(),
+            uids,
+            max_tags: writer.max_tags(),
+        }
+    }
+}
+
+#[tonic::async_trait]
+impl SeriesMetaService for SeriesMetaHandler {
+    async fn get_series_meta(
+        &self,
+        request: Request<GetSeriesMetaRequest>,
+    ) -> Result<Response<GetSeriesMetaResponse>, Status> {
+        let deadline = deadline_of(request.extensions());
+        let tsuid = self.tsuid(request.into_inner().series, deadline).await?;
+        let meta = self.table.series(&tsuid).await;
+        let meta = meta.map_err(|error| of_meta(&error))?;
+        if meta.document.is_none() && meta.counter.is_none() {
+            return Err(of_meta(&MetaError::NotFound { tsuid }));
+        }
+        let names = names::of_tsuid(&self.uids, &tsuid, deadline).await;
+        let names = names.map_err(|error| of_series(&error))?;
+        Ok(Response::new(GetSeriesMetaResponse {
+            meta: Some(convert::message(&tsuid, names, meta)),
+        }))
+    }
+
+    async fn update_series_meta(
+        &self,
+        request: Request<UpdateSeriesMetaRequest>,
+    ) -> Result<Response<UpdateSeriesMetaResponse>, Status> {
+        let deadline = deadline_of(request.extensions());
+        let request = request.into_inner();
+        let new = request.meta.ok_or_else(|| invalid_field("meta", "is missing"))?;
+        let fields = update_mask::fields(request.update_mask.as_ref(), FIELDS, |field| {
+            convert::is_set(&new, field)
+        })?;
+        let values = convert::document(&new)?;
+        let tsuid = self.tsuid(request.series, deadline).await?;
+        // All UIDs of the series must have names.
+        let names = names::of_tsuid(&self.uids, &tsuid, deadline).await;
+        let names = names.map_err(|error| of_series(&error))?;
+        let etag = Some(new.etag.as_str()).filter(|etag| !etag.is_empty());
+        let change = |document: &mut TsMeta| convert::assign(document, &values, &fields);
+        let changed = self
+            .table
+            .update(&tsuid, etag, request.allow_missing, change)
+            .await;
+        let changed = changed.map_err(|error| of_meta(&error))?;
+        Ok(Response::new(UpdateSeriesMetaResponse {
+            meta: Some(convert::message(&tsuid, names, changed)),
+        }))
+    }
+
+    async fn delete_series_meta(
+        &self,
+        request: Request<DeleteSeriesMetaRequest>,
+    ) -> Result<Response<DeleteSeriesMetaResponse>, Status> {
+        let deadline = deadline_of(request.extensions());
+        let request = request.into_inner();
+        let tsuid = self.tsuid(request.series, deadline).await?;
+        let etag = Some(request.etag.as_str()).filter(|etag| !etag.is_empty());
+        let deleted = self.table.delete(&tsuid, etag).await;
+        deleted.map_err(|error| of_meta(&error))?;
+        Ok(Response::new(DeleteSeriesMetaResponse {}))
+    }
+
+    type SyncMetaStream = BoxStream<'static, Result<SyncMetaResponse, Status>>;
+
+    async fn sync_meta(
+        &self,
+        request: Request<SyncMetaRequest>,
+    ) -> Result<Response<Self::SyncMetaStream>, Status> {
+        Ok(streams::sync_meta(self, request))
+    }
+
+    type PurgeMetaStream = BoxStream<'static, Result<PurgeMetaResponse, Status>>;
+
+    async fn purge_meta(
+        &self,
+        request: Request<PurgeMetaRequest>,
+    ) -> Result<Response<Self::PurgeMetaStream>, Status> {
+        Ok(streams::purge_meta(self, request))
+    }
+}
+
+impl SeriesMetaHandler {
+    /// The TSUID of a request.
+    async fn tsuid(
+        &self,
+        series: Option<SeriesKey>,
+        deadline: Option<std::time::Instant>,
+    ) -> Result<Tsuid, Status> {
+        match series.and_then(|series| series.key) {
+            None => Err(invalid_field("series", "is missing, expected name or tsuid")),
+            Some(series_key::Key::Tsuid(bytes)) => Tsuid::from_bytes(&bytes, self.uids.widths())
+                .map_err(|error| invalid_tsuid("series.tsuid", &error)),
+            Some(series_key::Key::Name(name)) => {
+                let limit = self.max_tags;
+                if name.tags.len() > limit {
+                    let rule = format!("has {} tags, at most {limit} are allowed", name.tags.len());
+                    return Err(invalid_field_because(
+                        "series.name.tags",
+                        ErrorReason::InvalidTags,
+                        rule,
+                    ));
+                }
+                let tags = name.tags.iter().map(|tag| (tag.key.as_str(), tag.value.as_str()));
+                let tags: Vec<(&str, &str)> = tags.collect();
+                let found = names::to_tsuid(&self.uids, &name.metric, &tags, deadline).await;
+                found.map_err(|error| of_series(&error))
+            }
+        }
+    }
+}
+
+fn invalid_tsuid(field: &str, error: &TsuidError) -> Status {
+    let reason = match error {
+        TsuidError::NoTags { .. } | TsuidError::DuplicateTagk { .. } => ErrorReason::InvalidTags,
+        TsuidError::Length { .. } | TsuidError::NotAscending { .. } | TsuidError::Hex { .. } => {
+            ErrorReason::InvalidUidWidth
+        }
+    };
+    invalid_field_because(field, reason, error.to_string())
+}
+
+/// A series that cannot be resolved.
+fn of_series(error: &SeriesError) -> Status {
+    match error {
+        SeriesError::UnknownName { kind, name } => status(
+            Code::NotFound,
+            ErrorReason::NameNotFound,
+            error.to_string(),
+            &[("kind", kind_name(*kind)), ("name", name)],
+        ),
+        SeriesError::UidWithoutName { kind, uid } => status(
+            Code::NotFound,
+            ErrorReason::UidNotFound,
+            error.to_string(),
+            &[("kind", kind_name(*kind)), ("uid", &uid.to_string())],
+        ),
+        SeriesError::Tsuid(error) => invalid_tsuid("series.name", error),
+        SeriesError::Uids(error) => of_uids(error),
+    }
+}
+
+/// Metadata that cannot be read or changed.
+fn of_meta(error: &MetaError) -> Status {
+    let (code, reason, metadata) = match error {
+        MetaError::NotFound { tsuid } => (
+            Code::NotFound,
+            ErrorReason::SeriesNotFound,
+            vec![("tsuid", tsuid.to_string())],
+        ),
+        MetaError::EtagMismatch { stored, .. } => (
+            Code::Aborted,
+            ErrorReason::EtagMismatch,
+            vec![("etag", stored.clone())],
+        ),
+        MetaError::Corrupt { tsuid, qualifier, .. } => (
+            Code::DataLoss,
+            ErrorReason::CorruptCell,
+            vec![
+                ("row_key", hex::encode(tsuid.as_bytes())),
+                ("qualifier", (*qualifier).to_owned()),
+            ],
+        ),
+        MetaError::Contended { tsuid } => (
+            Code::Unavailable,
+            ErrorReason::StoreUnavailable,
+            vec![("tsuid", tsuid.to_string())],
+        ),
+        MetaError::TooLarge { .. } => return invalid_field("meta", error.to_string()),
+        MetaError::Store(error) => return of_store(error),
+    };
+    let metadata: Vec<(&str, &str)> = metadata
+        .iter()
+        .map(|(key, value)| (*key, value.as_str()))
+        .collect();
+    status(code, reason, error.to_string(), &metadata)
+}
+
+#[cfg(test)]
+mod tests;
