@@ -244,6 +244,32 @@ impl Changes {
         }
     }
 
+    /// Invalidates caches of this process, for changes that a repair of the table has made, or may have made in part.
+    pub(crate) fn invalidate(&self, changed: &[Changed]) {
+        if !changed.is_empty() {
+            self.sink.changed(changed);
+        }
+    }
+
+    /// Records changes that a repair of the table has made, for the caches of other replicas.
+    ///
+    /// # Errors
+    ///
+    /// The store failed: other replicas may keep the old mappings until they expire.
+    pub(crate) async fn announce(&self, changed: &[Changed], now: SystemTime) -> Result<(), StoreError> {
+        self.invalidate(changed);
+        let time_ms = now.duration_since(UNIX_EPOCH).unwrap_or_default().as_millis();
+        let time_ms = u64::try_from(time_ms).unwrap_or(u64::MAX);
+        for Changed { uid, change } in changed {
+            let entry = self.log.entry(*uid, change.clone(), time_ms).with(State::Done);
+            let mut news = News::default();
+            let appended = self.log.append_done(&entry, &mut news).await;
+            self.apply(news);
+            appended?;
+        }
+        Ok(())
+    }
+
     /// Reads what other replicas have changed, and completes what was abandoned. Called regularly.
     ///
     /// # Errors

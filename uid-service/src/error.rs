@@ -233,6 +233,15 @@ pub enum UidServiceError {
         /// The name in the reverse mapping.
         other: Name,
     },
+    /// Other processes kept changing the counter. A retry succeeds once they stop.
+    #[error("the counter of `{kind}` was not raised: other writers kept changing it")]
+    CounterContended {
+        /// The kind.
+        kind: UidKind,
+    },
+    /// A check of the table is running in this process.
+    #[error("a check of the table is running on this server, at most 1 is allowed")]
+    CheckRunning,
     /// The queue of names to assign is full.
     #[error("the queue of names to assign is full, limit is {limit} bytes")]
     Overloaded {

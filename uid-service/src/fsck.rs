@@ -28,6 +28,7 @@ mod duplicates;
 mod evaluate;
 mod finding;
 mod metadata;
+mod operator;
 pub mod repair;
 mod report;
 mod scan;
@@ -43,6 +44,7 @@ use oxtsdb_schema::UidKind;
 
 use self::collect::Collected;
 pub use self::finding::{CellChange, Finding, FindingType, Repair, Severity, label};
+pub use self::operator::Fsck;
 use self::report::Report;
 pub use self::report::{Event, Progress, Stage, Summary};
 use self::scan::{FirstScans, Totals};

@@ -1,5 +1,6 @@
 //! The gRPC adapter: decodes requests, calls [`Uids`], encodes responses.
 
+mod admin;
 mod change;
 mod convert;
 mod meta;
@@ -31,6 +32,8 @@ const PAGE_SIZE_DEFAULT: usize = 25;
 /// Maximum count of names on a page of suggestions.
 const PAGE_SIZE_MAX: usize = 3000;
 
+pub use admin::UidAdminHandler;
+pub(crate) use admin::server as admin_server;
 pub use meta::UidMetaHandler;
 pub(crate) use meta::server as meta_server;
 
@@ -195,17 +198,7 @@ impl UidService for UidServiceHandler {
         request: Request<pb::ExportUidsRequest>,
     ) -> Result<Response<Batches>, Status> {
         let request = request.into_inner();
-        let mut kinds = Vec::with_capacity(request.kinds.len().min(UidKind::ALL.len()));
-        for (index, number) in request.kinds.iter().enumerate() {
-            let kind = convert::kind_of(&format!("kinds[{index}]"), *number)?;
-            if !kinds.contains(&kind) {
-                kinds.push(kind);
-            }
-        }
-        if kinds.is_empty() {
-            kinds = UidKind::ALL.to_vec();
-        }
-        kinds.sort_unstable();
+        let mut kinds = convert::kinds("kinds", &request.kinds)?;
         let after = match &request.start_after {
             Some(name) => Some(export_start(name)?),
             None => None,

@@ -7,7 +7,8 @@
 //!                 ├─► assign ──┤
 //!                 ├─► change ──┼─► table ─► row store
 //!                 ├─► suggest  │
-//!                 └─► usage ───┘
+//!                 ├─► usage ───┤
+//!                 └─► fsck ────┘
 //! ```
 //!
 //! Invariants, under all races and crashes: a name has one UID, a UID has one name, and a name that has a
@@ -37,6 +38,7 @@ pub mod widths;
 use std::sync::Arc;
 
 use anyhow::Context as _;
+use oxtsdb_proto::uid::v1::uid_admin_service_server::UidAdminServiceServer;
 use oxtsdb_proto::uid::v1::uid_meta_service_server::UidMetaServiceServer;
 use oxtsdb_proto::uid::v1::uid_service_server::UidServiceServer;
 use oxtsdb_row_store::RowStore;
@@ -46,7 +48,7 @@ use oxtsdb_server::settings::SettingError;
 use oxtsdb_server::store::{StorePart, StoreTable};
 use tonic::service::Routes;
 
-pub use crate::grpc::{UidMetaHandler, UidServiceHandler};
+pub use crate::grpc::{UidAdminHandler, UidMetaHandler, UidServiceHandler};
 use crate::meta::Metadata;
 use crate::policy::watch::LivePolicy;
 use crate::settings::UidConfig;
@@ -91,18 +93,22 @@ pub struct UidService {
     pub uids: UidServiceServer<UidServiceHandler>,
     /// `oxtsdb.uid.v1.UidMetaService`.
     pub meta: UidMetaServiceServer<UidMetaHandler>,
+    /// `oxtsdb.uid.v1.UidAdminService`.
+    pub admin: UidAdminServiceServer<UidAdminHandler>,
 }
 
 impl UidService {
     /// Adds the services to a server.
     #[must_use]
     pub fn add_to(self, server: GrpcServer) -> GrpcServer {
-        server.service(self.uids).service(self.meta)
+        server.service(self.uids).service(self.meta).service(self.admin)
     }
 
     /// The services, for clients of the same process.
     pub fn routes(&self) -> Routes {
-        Routes::new(self.uids.clone()).add_service(self.meta.clone())
+        Routes::new(self.uids.clone())
+            .add_service(self.meta.clone())
+            .add_service(self.admin.clone())
     }
 }
 
@@ -120,6 +126,7 @@ pub async fn assemble(store: Arc<dyn RowStore>, settings: &UidSettings) -> anyho
     upkeep::start(&uids);
     Ok(UidService {
         meta: grpc::meta_server(Metadata::new(uids.table().clone())),
+        admin: grpc::admin_server(uids.fsck().clone()),
         uids: grpc::server(uids),
     })
 }

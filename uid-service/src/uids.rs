@@ -13,6 +13,7 @@ use crate::cache::UidCache;
 use crate::change::{ChangeRequest, Changes};
 use crate::coherence::Coherence;
 use crate::error::UidServiceError;
+use crate::fsck::Fsck;
 use crate::layout::UidLayout;
 use crate::lookup::{Absence, Lookup};
 use crate::policy::apply;
@@ -30,11 +31,12 @@ pub struct Uids {
     table: UidTable,
     lookup: Arc<Lookup>,
     assigner: Assigner,
-    changes: Changes,
+    changes: Arc<Changes>,
     coherence: Arc<Coherence>,
     usage: Usage,
     policy: LivePolicy,
     quotas: Quotas,
+    fsck: Fsck,
 }
 
 /// Why UIDs are requested.
@@ -64,13 +66,15 @@ impl Uids {
         let lookup = Arc::new(Lookup::new(table.clone(), cache.clone()));
         let assigner = Assigner::new(table.clone(), cache);
         let coherence = Arc::new(Coherence::new(Arc::clone(&lookup), assigner.clone()));
+        let changes = Arc::new(Changes::new(
+            table.clone(),
+            state.clone(),
+            Arc::clone(&coherence) as _,
+            config.log_retention,
+        ));
         Self {
-            changes: Changes::new(
-                table.clone(),
-                state.clone(),
-                Arc::clone(&coherence) as _,
-                config.log_retention,
-            ),
+            fsck: Fsck::new(table.clone(), Arc::clone(&changes)),
+            changes,
             usage: Usage::new(table.clone()),
             quotas: Quotas::new(state, table.clone()),
             policy: LivePolicy::default(),
@@ -309,6 +313,11 @@ impl Uids {
                 tokio::time::sleep(pause).await;
             }
         });
+    }
+
+    /// Checks and repairs of the table.
+    pub fn fsck(&self) -> &Fsck {
+        &self.fsck
     }
 
     /// Returns the usage of each number space. `now` becomes its read time.

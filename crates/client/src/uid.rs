@@ -1,5 +1,6 @@
 //! The client of the UID service.
 
+mod fsck;
 pub(crate) mod meta;
 mod types;
 

@@ -2,6 +2,7 @@
 
 mod assign;
 mod delete;
+mod fsck;
 mod grep;
 mod line;
 mod lookup;
@@ -41,6 +42,7 @@ enum UidCommand {
     Top(top::TopArgs),
     Rename(rename::RenameArgs),
     Delete(delete::DeleteArgs),
+    Fsck(fsck::FsckArgs),
     /// Print how many UIDs are in use and left, by kind
     Usage,
 }
@@ -60,6 +62,7 @@ pub(crate) async fn run(args: UidArgs) -> anyhow::Result<ExitCode> {
         UidCommand::Top(args) => top::run(&args).await,
         UidCommand::Rename(args) => rename::run(&server, &args).await,
         UidCommand::Delete(args) => delete::run(&server, &args).await,
+        UidCommand::Fsck(args) => fsck::run(&server, args).await,
         UidCommand::Usage => usage::run(&server).await,
     }
 }

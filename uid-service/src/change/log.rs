@@ -253,6 +253,32 @@ impl ChangeLog {
         }
     }
 
+    /// Appends the entry of a change that is made. `news` receives what was read before.
+    pub(crate) async fn append_done(&self, entry: &Entry, news: &mut News) -> Result<(), StoreError> {
+        let _turn = self.turn.lock().await;
+        let value = entry.encode();
+        let mut attempt = 0;
+        loop {
+            let read = self.read_in_turn().await?;
+            news.done.extend(read.done);
+            news.gap |= read.gap;
+            let number = self.known.lock().last.unwrap_or(0) + 1;
+            let is_appended = match self.put(number, None, &value).await {
+                Ok(is_appended) => is_appended,
+                Err(error) if is_uncertain(&error) && attempt < ATTEMPTS => {
+                    attempt += 1;
+                    false
+                }
+                Err(error) => return Err(error),
+            };
+            if is_appended || (attempt > 0 && self.stored(number).await?.as_ref() == Some(entry)) {
+                let mut known = self.known.lock();
+                known.last = known.last.max(Some(number));
+                return Ok(());
+            }
+        }
+    }
+
     fn begin(&self, number: u64, entry: &Entry) -> Appended {
         let mut known = self.known.lock();
         known.last = known.last.max(Some(number));

@@ -53,6 +53,22 @@ pub(super) fn kind_of(field: &str, number: i32) -> Result<UidKind, Status> {
     kind(number).ok_or_else(|| invalid_field(field, no_kind(number)))
 }
 
+/// The kinds of a request without repetitions, in their order; all if there are none.
+pub(super) fn kinds(field: &str, numbers: &[i32]) -> Result<Vec<UidKind>, Status> {
+    let mut kinds = Vec::with_capacity(UidKind::ALL.len());
+    for (index, number) in numbers.iter().enumerate() {
+        let kind = kind_of(&format!("{field}[{index}]"), *number)?;
+        if !kinds.contains(&kind) {
+            kinds.push(kind);
+        }
+    }
+    if kinds.is_empty() {
+        kinds = UidKind::ALL.to_vec();
+    }
+    kinds.sort_unstable();
+    Ok(kinds)
+}
+
 fn no_kind(number: i32) -> String {
     format!("{number} is not a kind of UID, expected METRIC, TAG_KEY or TAG_VALUE")
 }

@@ -174,6 +174,12 @@ fn describe(failure: &UidServiceError) -> Described {
             ErrorReason::CorruptCell,
             of_cell(*kind, uid.as_bytes()),
         ),
+        E::CounterContended { kind } => (Code::Unavailable, ErrorReason::StoreUnavailable, of_kind(*kind)),
+        E::CheckRunning => (
+            Code::Unavailable,
+            ErrorReason::Overloaded,
+            vec![("limit", "1".to_owned())],
+        ),
         E::Overloaded { limit } => (
             Code::Unavailable,
             ErrorReason::Overloaded,

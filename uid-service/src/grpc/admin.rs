@@ -1,0 +1,314 @@
+//! The gRPC adapter of checks and repairs: `UidAdminService`.
+
+use std::collections::HashSet;
+use std::pin::Pin;
+use std::time::Duration;
+
+use futures::{Stream, StreamExt as _};
+use oxtsdb_proto::common::v1::{ErrorReason, ItemError};
+use oxtsdb_proto::error::{invalid_field, invalid_field_because, item_error};
+use oxtsdb_proto::uid::v1 as pb;
+use oxtsdb_proto::uid::v1::uid_admin_service_server::{UidAdminService, UidAdminServiceServer};
+use oxtsdb_row_store::CellAddress;
+use oxtsdb_schema::UidKind;
+use oxtsdb_server::code_of_store_error;
+use tonic::codec::CompressionEncoding;
+use tonic::{Code, Request, Response, Status};
+
+use super::{convert, status};
+use crate::fsck::repair::{Applied, RepairError};
+use crate::fsck::{CellChange, Event, Finding, FindingType, Fsck, Repair, Severity, Stage, Summary};
+use crate::table::{ID, NAME};
+
+/// Maximum bytes of a request: repairs of long names and documents.
+const MAX_REQUEST_BYTES: usize = 16 << 20;
+
+/// Maximum count of repairs of a request.
+const MAX_REPAIRS: usize = 1024;
+
+/// Maximum count of changes of a request.
+const MAX_CHANGES: usize = 16_384;
+
+/// Maximum count of changes of a repair.
+const MAX_CHANGES_OF_REPAIR: usize = 256;
+
+/// Default of the grace period.
+const GRACE_DEFAULT: Duration = Duration::from_secs(60);
+
+/// Longest grace period.
+const GRACE_MAX: Duration = Duration::from_secs(7 * 24 * 3600);
+
+/// `UidAdminService` over [`Fsck`]. Cloning is cheap.
+#[derive(Clone, Debug)]
+pub struct UidAdminHandler {
+    fsck: Fsck,
+}
+
+/// The tonic service.
+pub(crate) fn server(fsck: Fsck) -> UidAdminServiceServer<UidAdminHandler> {
+    UidAdminServiceServer::new(UidAdminHandler { fsck })
+        .max_decoding_message_size(MAX_REQUEST_BYTES)
+        .accept_compressed(CompressionEncoding::Gzip)
+}
+
+type Events = Pin<Box<dyn Stream<Item = Result<pb::FsckUidsResponse, Status>> + Send>>;
+
+#[tonic::async_trait]
+impl UidAdminService for UidAdminHandler {
+    type FsckUidsStream = Events;
+
+    async fn fsck_uids(&self, request: Request<pb::FsckUidsRequest>) -> Result<Response<Events>, Status> {
+        let request = request.into_inner();
+        let kinds = convert::kinds("kinds", &request.kinds)?;
+        let grace = match request.grace_period {
+            None => GRACE_DEFAULT,
+            Some(grace) => Duration::try_from(grace)
+                .ok()
+                .filter(|grace| *grace <= GRACE_MAX)
+                .ok_or_else(|| invalid_field("grace_period", "is not 0 to 7 days"))?,
+        };
+        let events = self
+            .fsck
+            .check(kinds, grace)
+            .map_err(|error| status::status(&error))?;
+        let messages = events.map(|event| match event {
+            Ok(event) => Ok(message(event)),
+            Err(error) => Err(status::status(&error)),
+        });
+        Ok(Response::new(messages.boxed()))
+    }
+
+    async fn repair_uids(
+        &self,
+        request: Request<pb::RepairUidsRequest>,
+    ) -> Result<Response<pb::RepairUidsResponse>, Status> {
+        use pb::repair_uids_response::{Effect, Result as ItemResult, result::Outcome};
+
+        let request = request.into_inner();
+        check_size(&request.repairs)?;
+        let mut results = Vec::with_capacity(request.repairs.len());
+        let mut unavailable = None;
+        for (index, repair) in request.repairs.into_iter().enumerate() {
+            let outcome = match changes(index, repair) {
+                Ok(changes) => match self.fsck.repair(&changes).await {
+                    Ok(Applied::Changed) => Outcome::Effect(Effect::Changed.into()),
+                    Ok(Applied::Already) => Outcome::Effect(Effect::Unchanged.into()),
+                    Err(error) => {
+                        if let RepairError::Store(error) = &error {
+                            unavailable.get_or_insert(error.clone());
+                        }
+                        Outcome::Error(repair_error(index, &error))
+                    }
+                },
+                Err(error) => Outcome::Error(*error),
+            };
+            results.push(outcome);
+        }
+        // When nothing was done, the call may as well be repeated as a whole.
+        let is_error = |outcome: &Outcome| matches!(outcome, Outcome::Error(_));
+        if let Some(error) = unavailable
+            && results.iter().all(is_error)
+        {
+            return Err(status::status(&error.into()));
+        }
+        let results = results.into_iter().map(|outcome| ItemResult {
+            outcome: Some(outcome),
+        });
+        Ok(Response::new(pb::RepairUidsResponse {
+            results: results.collect(),
+        }))
+    }
+
+    async fn raise_uid_counter(
+        &self,
+        request: Request<pb::RaiseUidCounterRequest>,
+    ) -> Result<Response<pb::RaiseUidCounterResponse>, Status> {
+        let request = request.into_inner();
+        let kind = convert::kind_of("kind", request.kind)?;
+        let max = self.fsck.layout().width(kind).max_number();
+        if request.minimum > max {
+            let rule = format!("is {}, the largest number of `{kind}` is {max}", request.minimum);
+            return Err(invalid_field("minimum", rule));
+        }
+        let value = self.fsck.raise_counter(kind, request.minimum).await;
+        let value = value.map_err(|error| status::status(&error))?;
+        Ok(Response::new(pb::RaiseUidCounterResponse { value }))
+    }
+}
+
+fn check_size(repairs: &[pb::UidRepair]) -> Result<(), Status> {
+    let changes: usize = repairs.iter().map(|repair| repair.changes.len()).sum();
+    let rule = if !(1..=MAX_REPAIRS).contains(&repairs.len()) {
+        format!("has {} items, 1 to {MAX_REPAIRS} are allowed", repairs.len())
+    } else if changes > MAX_CHANGES {
+        format!("has {changes} changes, at most {MAX_CHANGES} are allowed")
+    } else {
+        return Ok(());
+    };
+    Err(invalid_field_because("repairs", ErrorReason::BatchTooLarge, rule))
+}
+
+/// The changes of a repair, checked against the rules of the table.
+fn changes(index: usize, repair: pb::UidRepair) -> Result<Vec<CellChange>, Box<ItemError>> {
+    let invalid = |field: String, rule: String| {
+        Box::new(item_error(
+            Code::InvalidArgument,
+            ErrorReason::InvalidField,
+            format!("{field}: {rule}"),
+            &[("field", &field)],
+        ))
+    };
+    let count = repair.changes.len();
+    if !(1..=MAX_CHANGES_OF_REPAIR).contains(&count) {
+        let rule = format!("has {count} changes, 1 to {MAX_CHANGES_OF_REPAIR} are allowed");
+        return Err(invalid(format!("repairs[{index}].changes"), rule));
+    }
+    let mut seen = HashSet::new();
+    let mut changes = Vec::with_capacity(count);
+    for (number, change) in repair.changes.into_iter().enumerate() {
+        let field = |name: &str| format!("repairs[{index}].changes[{number}]{name}");
+        if change.row.is_empty() {
+            return Err(invalid(field(".row"), "is empty".to_owned()));
+        }
+        if change.family != ID && change.family != NAME {
+            let rule = format!("`{}` is not a family of the table", change.family.escape_debug());
+            return Err(invalid(field(".family"), rule));
+        }
+        if !seen.insert((
+            change.row.clone(),
+            change.family.clone(),
+            change.qualifier.clone(),
+        )) {
+            return Err(invalid(field(""), "is a cell that another change has".to_owned()));
+        }
+        changes.push(CellChange {
+            cell: CellAddress::new(change.row, change.family, change.qualifier),
+            old: change.old_value.map(Into::into),
+            new: change.new_value.map(Into::into),
+        });
+    }
+    Ok(changes)
+}
+
+fn repair_error(index: usize, error: &RepairError) -> ItemError {
+    let message = format!("repairs[{index}]: {error}");
+    match error {
+        RepairError::StateChanged { cell } => {
+            let qualifier = String::from_utf8_lossy(&cell.qualifier);
+            let metadata = [("row_key", &*hex::encode(&cell.row)), ("qualifier", &*qualifier)];
+            let error = item_error(Code::Aborted, ErrorReason::StateChanged, message, &metadata);
+            // The same repair fails again.
+            ItemError {
+                retryable: false,
+                retry_delay: None,
+                ..error
+            }
+        }
+        RepairError::Store(error) => {
+            let (code, reason) = code_of_store_error(error);
+            item_error(code, reason, message, &[])
+        }
+    }
+}
+
+fn message(event: Event) -> pb::FsckUidsResponse {
+    use pb::fsck_uids_response::{Event as Message, Findings, Progress, progress};
+
+    let event = match event {
+        Event::Findings(findings) => Message::Findings(Findings {
+            findings: findings.into_iter().map(finding_message).collect(),
+        }),
+        Event::Progress(progress) => Message::Progress(Progress {
+            stage: match progress.stage {
+                Stage::Names => progress::Stage::Names,
+                Stage::Uids => progress::Stage::Uids,
+                Stage::Suspects => progress::Stage::Suspects,
+            }
+            .into(),
+            rows: progress.rows,
+            findings: progress.findings,
+        }),
+        Event::Summary(summary) => Message::Summary(summary_message(&summary)),
+    };
+    pb::FsckUidsResponse { event: Some(event) }
+}
+
+fn summary_message(summary: &Summary) -> pb::fsck_uids_response::Summary {
+    use pb::fsck_uids_response::summary::Count;
+
+    let counts = summary.findings.iter().map(|(finding, count)| Count {
+        r#type: type_message(*finding).into(),
+        severity: severity_message(finding.severity()).into(),
+        count: *count,
+    });
+    pb::fsck_uids_response::Summary {
+        rows: summary.rows,
+        names: summary.names,
+        findings: counts.collect(),
+        left_alone: summary.left_alone,
+    }
+}
+
+fn finding_message(finding: Finding) -> pb::UidFinding {
+    let text = |name: &Vec<u8>| name.iter().map(|byte| char::from(*byte)).collect();
+    pb::UidFinding {
+        r#type: type_message(finding.finding).into(),
+        severity: severity_message(finding.finding.severity()).into(),
+        kind: finding.kind.map(kind_number),
+        names: finding.names.iter().map(text).collect(),
+        uid: finding.uid.unwrap_or_default().into(),
+        message: finding.message,
+        repair: finding.repair.map(repair_message),
+        alternatives: finding.alternatives.into_iter().map(repair_message).collect(),
+    }
+}
+
+fn kind_number(kind: UidKind) -> i32 {
+    convert::kind_number(kind)
+}
+
+fn repair_message(repair: Repair) -> pb::UidRepair {
+    let change = |change: CellChange| pb::UidCellChange {
+        row: change.cell.row.into(),
+        family: change.cell.family,
+        qualifier: change.cell.qualifier.into(),
+        old_value: change.old.map(Into::into),
+        new_value: change.new.map(Into::into),
+    };
+    pb::UidRepair {
+        label: repair.label,
+        description: repair.description,
+        changes: repair.changes.into_iter().map(change).collect(),
+    }
+}
+
+const fn severity_message(severity: Severity) -> pb::UidFindingSeverity {
+    match severity {
+        Severity::Error => pb::UidFindingSeverity::Error,
+        Severity::Warning => pb::UidFindingSeverity::Warning,
+        Severity::Note => pb::UidFindingSeverity::Note,
+    }
+}
+
+const fn type_message(finding: FindingType) -> pb::UidFindingType {
+    match finding {
+        FindingType::MissingReverse => pb::UidFindingType::MissingReverse,
+        FindingType::MissingForward => pb::UidFindingType::MissingForward,
+        FindingType::MismatchedReverse => pb::UidFindingType::MismatchedReverse,
+        FindingType::DuplicateUid => pb::UidFindingType::DuplicateUid,
+        FindingType::DuplicateReverse => pb::UidFindingType::DuplicateReverse,
+        FindingType::CounterMissing => pb::UidFindingType::CounterMissing,
+        FindingType::CounterUnreadable => pb::UidFindingType::CounterUnreadable,
+        FindingType::CounterNegative => pb::UidFindingType::CounterNegative,
+        FindingType::CounterBehind => pb::UidFindingType::CounterBehind,
+        FindingType::CounterAhead => pb::UidFindingType::CounterAhead,
+        FindingType::CounterBeyondWidth => pb::UidFindingType::CounterBeyondWidth,
+        FindingType::WrongWidth => pb::UidFindingType::WrongWidth,
+        FindingType::EmptyValue => pb::UidFindingType::EmptyValue,
+        FindingType::UnknownCell => pb::UidFindingType::UnknownCell,
+        FindingType::InvalidName => pb::UidFindingType::InvalidName,
+        FindingType::OrphanedMetadata => pb::UidFindingType::OrphanedMetadata,
+        FindingType::UnreadableMetadata => pb::UidFindingType::UnreadableMetadata,
+        FindingType::MetadataType => pb::UidFindingType::MetadataType,
+    }
+}
