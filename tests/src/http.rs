@@ -102,6 +102,34 @@ impl Http {
         blocking(move || read(request.send(body)?)).await
     }
 
+    /// PUT of JSON.
+    ///
+    /// # Errors
+    ///
+    /// If there is no response.
+    pub async fn put(&self, path: &str, json: &Value) -> anyhow::Result<HttpResponse> {
+        let (agent, url, body) = (self.agent.clone(), self.url(path), json.to_string());
+        blocking(move || {
+            read(
+                agent
+                    .put(&url)
+                    .header("Content-Type", "application/json")
+                    .send(body)?,
+            )
+        })
+        .await
+    }
+
+    /// DELETE of a path with its query string.
+    ///
+    /// # Errors
+    ///
+    /// If there is no response.
+    pub async fn delete(&self, path: &str) -> anyhow::Result<HttpResponse> {
+        let (agent, url) = (self.agent.clone(), self.url(path));
+        blocking(move || read(agent.delete(&url).call()?)).await
+    }
+
     fn url(&self, path: &str) -> String {
         format!("http://{}{path}", self.address)
     }

@@ -136,6 +136,20 @@ impl Rig {
         UidFsck::parse(&String::from_utf8_lossy(&output.stderr))
     }
 
+    /// Runs a subcommand of OpenTSDB's `uid`, such as `metasync`.
+    ///
+    /// # Errors
+    ///
+    /// If it fails, with its log.
+    pub async fn uid_manager(&self, opentsdb: &OpenTsdb, subcommand: &[&str]) -> anyhow::Result<()> {
+        let arguments: Vec<&str> = [opentsdb.part().name.as_str(), "UidManager"]
+            .into_iter()
+            .chain(subcommand.iter().copied())
+            .collect();
+        rig("tool", &self.folder, arguments).await?;
+        Ok(())
+    }
+
     /// Runs OpenTSDB's own check on a table of points, read-only.
     ///
     /// # Errors
