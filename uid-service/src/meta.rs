@@ -118,6 +118,8 @@ impl Metadata {
                     max_bytes: MAX_DOCUMENT,
                 });
             }
+            // Custom fields in the order in which they are stored.
+            new.document = UidMeta::decode(key.0, &bytes).unwrap_or(new.document);
             new.etag = etag(Some(&bytes));
             if stored.document.as_ref() == Some(&bytes) {
                 return Ok(new);

@@ -111,9 +111,20 @@ async fn a_change_stores_what_opentsdb_stores() {
             stored(&service).await.unwrap(),
             r#"{"type":"METRIC","displayName":"CPU","description":"","notes":"","created":1356998400,"custom":{"owner":"Jane","mm":"3","a":"2","z":"1","department":"Ops"}}"#
         );
+        let stored_order = changed
+            .custom
+            .as_ref()
+            .unwrap()
+            .iter()
+            .map(|(key, _)| key.as_str());
+        assert_eq!(
+            stored_order.collect::<Vec<_>>(),
+            ["owner", "mm", "a", "z", "department"]
+        );
         let expected = UidMeta {
             name: "m".to_owned(),
             etag: changed.etag.clone(),
+            custom: changed.custom.clone(),
             ..change.clone()
         };
         assert_eq!(changed, expected);

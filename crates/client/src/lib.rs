@@ -46,6 +46,7 @@ mod query;
 mod results;
 mod retry;
 mod series;
+mod series_meta;
 mod service_config;
 mod stream;
 #[cfg(feature = "tls")]
@@ -66,6 +67,7 @@ pub use query::{
 };
 pub use results::Results;
 pub use series::SeriesName;
+pub use series_meta::{PurgedMeta, SyncedMeta};
 pub use stream::{Acknowledged, FailedPoint, StreamOptions, StreamWriter, WriteReport};
 #[cfg(feature = "tls")]
 #[cfg_attr(docsrs, doc(cfg(feature = "tls")))]

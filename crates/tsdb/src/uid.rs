@@ -6,6 +6,10 @@ mod fsck;
 mod grep;
 mod line;
 mod lookup;
+mod meta;
+mod metapurge;
+mod metasync;
+mod progress;
 mod rename;
 mod suggest;
 mod top;
@@ -39,6 +43,9 @@ enum UidCommand {
     Lookup(lookup::LookupArgs),
     Suggest(suggest::SuggestArgs),
     Grep(grep::GrepArgs),
+    Meta(meta::MetaArgs),
+    Metasync(metasync::MetasyncArgs),
+    Metapurge(metapurge::MetapurgeArgs),
     Top(top::TopArgs),
     Rename(rename::RenameArgs),
     Delete(delete::DeleteArgs),
@@ -59,6 +66,9 @@ pub(crate) async fn run(args: UidArgs) -> anyhow::Result<ExitCode> {
         UidCommand::Lookup(args) => lookup::run(&server, &args).await,
         UidCommand::Suggest(args) => suggest::run(&server, &args).await,
         UidCommand::Grep(args) => grep::run(&server, &args).await,
+        UidCommand::Meta(args) => meta::run(&server, &args).await,
+        UidCommand::Metasync(args) => metasync::run(&args).await,
+        UidCommand::Metapurge(args) => metapurge::run(&server, &args).await,
         UidCommand::Top(args) => top::run(&args).await,
         UidCommand::Rename(args) => rename::run(&server, &args).await,
         UidCommand::Delete(args) => delete::run(&server, &args).await,

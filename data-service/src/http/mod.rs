@@ -46,6 +46,7 @@ mod request_body;
 mod search;
 mod stats;
 mod suggest;
+mod uid;
 mod version;
 
 use std::fmt::Display;
@@ -133,6 +134,38 @@ static ENDPOINTS: &[Endpoint] = &[
     )
     .with_method_override(),
     at("/q", &[get(handler!(query::ascii::get))]),
+    at_and_below(
+        "/api/uid/assign",
+        &[
+            get(handler!(uid::assign::assign)),
+            post(BodyUse::Query, handler!(uid::assign::assign)),
+        ],
+    ),
+    at_and_below(
+        "/api/uid/rename",
+        &[any(BodyUse::Query, handler!(uid::rename::rename))],
+    ),
+    at_and_below(
+        "/api/uid/uidmeta",
+        &[
+            get(handler!(uid::uidmeta::get)),
+            post(BodyUse::Query, handler!(uid::uidmeta::edit)),
+            put_with(BodyUse::Query, handler!(uid::uidmeta::edit)),
+            delete_with(BodyUse::Query, handler!(uid::uidmeta::delete)),
+        ],
+    )
+    .with_method_override(),
+    at_and_below(
+        "/api/uid/tsmeta",
+        &[
+            get(handler!(uid::tsmeta::get)),
+            post(BodyUse::Query, handler!(uid::tsmeta::edit)),
+            put_with(BodyUse::Query, handler!(uid::tsmeta::edit)),
+            delete_with(BodyUse::Query, handler!(uid::tsmeta::delete)),
+        ],
+    )
+    .with_method_override(),
+    at_and_below("/api/uid", &[any(BodyUse::Ignored, handler!(uid::other))]),
     at_and_below(
         "/api/suggest",
         &[

@@ -63,7 +63,6 @@ impl Reply {
         Reply::new(StatusCode::NO_CONTENT, Vec::new(), JSON)
     }
 
-    #[allow(dead_code, reason = "endpoints follow")]
     /// 304: an edit that changes nothing.
     pub(crate) fn not_modified() -> Reply {
         Reply::new(StatusCode::NOT_MODIFIED, Vec::new(), JSON)

@@ -93,7 +93,7 @@ impl Stored {
         self.counter.is_some()
     }
 
-    fn decode(&self, tsuid: &Tsuid) -> Result<SeriesMeta, MetaError> {
+    pub(super) fn decode(&self, tsuid: &Tsuid) -> Result<SeriesMeta, MetaError> {
         let corrupt = |qualifier, detail| MetaError::Corrupt {
             tsuid: tsuid.clone(),
             qualifier,
@@ -166,7 +166,8 @@ impl MetaTable {
                 });
             }
             let created_seconds = document.created_seconds;
-            series.document = Some(document);
+            // Custom fields in the order in which they are stored.
+            series.document = TsMeta::decode(&bytes).ok();
             series.etag = etag(Some(&bytes));
             if stored.document.as_ref() == Some(&bytes) {
                 return Ok(series);

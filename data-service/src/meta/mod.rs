@@ -13,6 +13,7 @@
 
 mod counters;
 mod documents;
+mod listing;
 pub(crate) mod names;
 pub(crate) mod new_series;
 mod purge;

@@ -29,7 +29,7 @@ const ATTEMPTS: u32 = 16;
 pub(crate) struct MetaTable {
     pub(super) store: Arc<dyn RowStore>,
     pub(super) name: TableName,
-    widths: UidWidths,
+    pub(super) widths: UidWidths,
     counters: Counters,
     new_series: NewSeriesFeed,
 }

@@ -1,14 +1,89 @@
-//! Metadata of UIDs, at the UID service.
+//! Operators' calls of the UID service: explicit assignments, renames, metadata.
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use oxtsdb_client::{Rejection, UidMetaAction};
+use oxtsdb_client::{AssignedUid, Rejection, UidMapping, UidMeta, UidMetaAction};
 use oxtsdb_schema::{Uid, UidKind};
 
 use super::requests::with_deadline;
 use super::{Uids, UidsError};
 
 impl Uids {
+    /// The UIDs of names, assigned if missing, also of kinds that writes do not assign.
+    ///
+    /// # Errors
+    ///
+    /// If the call fails; a name that fails has its rejection in the result.
+    pub(crate) async fn assign_explicitly(
+        &self,
+        names: &[(UidKind, &str)],
+        deadline: Option<Instant>,
+    ) -> Result<Vec<Result<AssignedUid, Rejection>>, UidsError> {
+        let client = with_deadline(&self.0.client, deadline);
+        let assigned = client.get_or_create_uids(names, true).await;
+        assigned.map_err(UidsError::from_client)
+    }
+
+    /// Gives a UID another name.
+    ///
+    /// # Errors
+    ///
+    /// If the call fails; the rejection of the UID service is the inner result.
+    pub(crate) async fn rename(
+        &self,
+        kind: UidKind,
+        from: &str,
+        to: &str,
+        deadline: Option<Instant>,
+    ) -> Result<Result<UidMapping, Rejection>, UidsError> {
+        let client = with_deadline(&self.0.client, deadline);
+        rejected(client.rename(kind, from, to, None).await)
+    }
+
+    /// The metadata of UIDs, in their order.
+    ///
+    /// # Errors
+    ///
+    /// If the call fails; a UID that fails has its rejection in the result.
+    pub(crate) async fn get_metas(
+        &self,
+        uids: &[(UidKind, Uid)],
+        deadline: Option<Instant>,
+    ) -> Result<Vec<Result<UidMeta, Rejection>>, UidsError> {
+        let client = with_deadline(&self.0.client, deadline);
+        client.get_uid_metas(uids).await.map_err(UidsError::from_client)
+    }
+
+    /// Changes fields of a UID's metadata.
+    ///
+    /// # Errors
+    ///
+    /// If the call fails; the rejection of the UID service is the inner result.
+    pub(crate) async fn update_meta(
+        &self,
+        meta: &UidMeta,
+        fields: &[&str],
+        deadline: Option<Instant>,
+    ) -> Result<Result<UidMeta, Rejection>, UidsError> {
+        let client = with_deadline(&self.0.client, deadline);
+        rejected(client.update_uid_meta(meta, Some(fields)).await)
+    }
+
+    /// Deletes the metadata of a UID.
+    ///
+    /// # Errors
+    ///
+    /// If the call fails; the rejection of the UID service is the inner result.
+    pub(crate) async fn delete_meta(
+        &self,
+        kind: UidKind,
+        uid: Uid,
+        deadline: Option<Instant>,
+    ) -> Result<Result<(), Rejection>, UidsError> {
+        let client = with_deadline(&self.0.client, deadline);
+        rejected(client.delete_uid_meta(kind, uid, None).await)
+    }
+
     /// Creates missing metadata of UIDs, and corrects times of creation, from the hours of their first points, in
     /// seconds.
     ///
@@ -29,5 +104,14 @@ impl Uids {
             .collect();
         let synced = client.sync_uid_meta(&first_points, plan_only).await;
         synced.map_err(UidsError::from_client)
+    }
+}
+
+/// Separates what the UID service rejects from other failures.
+fn rejected<T>(result: Result<T, oxtsdb_client::Error>) -> Result<Result<T, Rejection>, UidsError> {
+    match result {
+        Ok(value) => Ok(Ok(value)),
+        Err(oxtsdb_client::Error::Rejected(rejection)) if !rejection.is_retry_safe() => Ok(Err(*rejection)),
+        Err(error) => Err(UidsError::from_client(error)),
     }
 }

@@ -1,0 +1,190 @@
+//! `tsdb uid meta`: metadata of a UID.
+
+use std::process::ExitCode;
+use std::time::{Duration, UNIX_EPOCH};
+
+use anyhow::{Context as _, anyhow};
+use clap::{Args, Subcommand};
+use comfy_table::{Table, presets};
+use oxtsdb_client::{Uid, UidClient, UidKind, UidMeta};
+
+use crate::stdout::print;
+use crate::target::Server;
+
+/// Print, change or delete the metadata of a UID
+///
+/// The metadata of series is at /api/uid/tsmeta.
+#[derive(Debug, Args)]
+pub(super) struct MetaArgs {
+    #[command(subcommand)]
+    command: MetaCommand,
+}
+
+/// What to do with metadata.
+#[derive(Debug, Subcommand)]
+enum MetaCommand {
+    /// Print the metadata of a UID
+    Get(Target),
+    /// Change fields of the metadata; the others are kept
+    Set(SetArgs),
+    /// Delete the metadata; the UID stays
+    Delete {
+        #[command(flatten)]
+        target: Target,
+        /// The etag that the stored document must have
+        #[arg(long)]
+        etag: Option<String>,
+    },
+}
+
+/// A UID.
+#[derive(Debug, Args)]
+struct Target {
+    /// metrics, tagk or tagv
+    kind: UidKind,
+    /// The name, or the UID as hex; a text that is both is the name
+    #[arg(value_name = "NAME|UID")]
+    text: String,
+}
+
+/// Fields to change.
+#[derive(Debug, Args)]
+struct SetArgs {
+    #[command(flatten)]
+    target: Target,
+    /// A name to show
+    #[arg(long)]
+    display_name: Option<String>,
+    /// One line
+    #[arg(long)]
+    description: Option<String>,
+    /// Longer text
+    #[arg(long)]
+    notes: Option<String>,
+    /// When the UID was assigned, seconds since 1970; 0: not known
+    #[arg(long, value_name = "SECONDS")]
+    created: Option<u32>,
+    /// A field of your own, may be repeated; replaces all that are stored
+    #[arg(long, value_name = "NAME=VALUE", value_parser = custom_field)]
+    custom: Vec<(String, String)>,
+    /// Remove all fields of your own
+    #[arg(long, conflicts_with = "custom")]
+    no_custom: bool,
+    /// The etag that the stored document must have
+    #[arg(long)]
+    etag: Option<String>,
+}
+
+fn custom_field(text: &str) -> Result<(String, String), String> {
+    let field = text.split_once('=');
+    let (name, value) = field.ok_or_else(|| "expected NAME=VALUE".to_owned())?;
+    Ok((name.to_owned(), value.to_owned()))
+}
+
+/// Runs `tsdb uid meta`.
+///
+/// # Errors
+///
+/// If a call fails, or there is no such name or UID.
+pub(super) async fn run(server: &Server<UidClient>, args: &MetaArgs) -> anyhow::Result<ExitCode> {
+    match &args.command {
+        MetaCommand::Get(target) => {
+            let uid = uid(server, target).await?;
+            let meta = server.client.get_uid_meta(target.kind, uid).await;
+            show(&meta.map_err(|error| server.error("uid meta get", &error))?)
+        }
+        MetaCommand::Set(args) => set(server, args).await,
+        MetaCommand::Delete { target, etag } => {
+            let uid = uid(server, target).await?;
+            let deleted = server
+                .client
+                .delete_uid_meta(target.kind, uid, etag.as_deref())
+                .await;
+            deleted.map_err(|error| server.error("uid meta delete", &error))?;
+            Ok(ExitCode::SUCCESS)
+        }
+    }
+}
+
+async fn set(server: &Server<UidClient>, args: &SetArgs) -> anyhow::Result<ExitCode> {
+    let uid = uid(server, &args.target).await?;
+    let mut meta = UidMeta::new(args.target.kind, uid);
+    meta.etag = args.etag.clone().unwrap_or_default();
+    let mut fields = Vec::new();
+    for (field, new, value) in [
+        ("display_name", &args.display_name, &mut meta.display_name),
+        ("description", &args.description, &mut meta.description),
+        ("notes", &args.notes, &mut meta.notes),
+    ] {
+        if let Some(new) = new {
+            value.clone_from(new);
+            fields.push(field);
+        }
+    }
+    if let Some(seconds) = args.created {
+        meta.created = (seconds > 0).then(|| UNIX_EPOCH + Duration::from_secs(seconds.into()));
+        fields.push("created");
+    }
+    if !args.custom.is_empty() || args.no_custom {
+        let custom = args.custom.iter().cloned();
+        let custom = custom.map(|(name, value)| (name, Some(value)));
+        meta.custom = (!args.no_custom).then(|| custom.collect());
+        fields.push("custom");
+    }
+    if fields.is_empty() {
+        return Err(anyhow!("nothing to set, for example --notes TEXT"));
+    }
+    let changed = server.client.update_uid_meta(&meta, Some(&fields)).await;
+    show(&changed.map_err(|error| server.error("uid meta set", &error))?)
+}
+
+/// The UID that a text names.
+async fn uid(server: &Server<UidClient>, target: &Target) -> anyhow::Result<Uid> {
+    let Target { kind, text } = target;
+    let found = server.client.lookup_uids(&[(*kind, text)]).await;
+    let found = found.map_err(|error| server.error("uid meta", &error))?.pop();
+    match found.context("the service returned no result")? {
+        Ok(uid) => Ok(uid),
+        Err(rejection) => match Uid::parse(text) {
+            Ok(uid) => Ok(uid),
+            Err(_) => Err(anyhow!("{kind} {text}: {rejection}")),
+        },
+    }
+}
+
+fn show(meta: &UidMeta) -> anyhow::Result<ExitCode> {
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING);
+    let created = meta
+        .created
+        .and_then(|created| created.duration_since(UNIX_EPOCH).ok());
+    let created = created.map_or_else(|| "not known".to_owned(), |since| since.as_secs().to_string());
+    let mut row = |field: &str, value: &str| {
+        if !value.is_empty() {
+            table.add_row([field, value]);
+        }
+    };
+    row("kind", meta.kind.as_str());
+    row("uid", &meta.uid.to_string());
+    row("name", &meta.name);
+    row("display name", &meta.display_name);
+    row("description", &meta.description);
+    row("notes", &meta.notes);
+    row("created", &created);
+    for (name, value) in meta.custom.iter().flatten() {
+        row(
+            "custom",
+            &format!("{name}={}", value.as_deref().unwrap_or("null")),
+        );
+    }
+    row(
+        "etag",
+        if meta.etag.is_empty() {
+            "none stored"
+        } else {
+            &meta.etag
+        },
+    );
+    print(&format!("{table}\n"))?;
+    Ok(ExitCode::SUCCESS)
+}
