@@ -38,8 +38,8 @@ async fn main() -> anyhow::Result<()> {
         .make_tables(&*store)
         .await?;
     store_part(&DataSettings::default())?.make_tables(&*store).await?;
-    let uids = uid_service::assemble(Arc::clone(&store), &UidSettings::default()).await?;
     let (shutdown, _trigger) = Shutdown::new(Duration::ZERO);
+    let uids = uid_service::assemble(Arc::clone(&store), &UidSettings::default(), shutdown.clone()).await?;
     let client = UidClient::in_process(uids.routes());
     let service = assemble(
         Arc::clone(&store),

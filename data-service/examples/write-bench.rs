@@ -45,9 +45,10 @@ async fn main() -> anyhow::Result<()> {
         .make_tables(&tables)
         .await?;
     store_part(&DataSettings::default())?.make_tables(&tables).await?;
-    let uids = uid_service::assemble(Arc::new(tables.clone()), &UidSettings::default()).await?;
-    let client = UidClient::in_process(uids.routes());
     let (shutdown, _trigger) = Shutdown::new(Duration::ZERO);
+    let uid_store = Arc::new(tables.clone());
+    let uids = uid_service::assemble(uid_store, &UidSettings::default(), shutdown.clone()).await?;
+    let client = UidClient::in_process(uids.routes());
     let store = InterceptedStore::new(Arc::new(tables), Arc::new(NoStore));
     let service = assemble(
         Arc::new(store),

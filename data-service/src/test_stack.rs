@@ -77,9 +77,11 @@ impl TestStack {
         let (uid_part, part) = (uid_service::store_part(&uid_settings), store_part(&settings));
         uid_part.unwrap().make_tables(&*uid_store).await.unwrap();
         part.unwrap().make_tables(&*data_store).await.unwrap();
-        let uids = uid_service::assemble(uid_store, &uid_settings).await.unwrap();
-        let uid_client = UidClient::in_process(uids.routes());
         let (shutdown, trigger) = Shutdown::new(Duration::ZERO);
+        let uids = uid_service::assemble(uid_store, &uid_settings, shutdown.clone())
+            .await
+            .unwrap();
+        let uid_client = UidClient::in_process(uids.routes());
         let service = assemble(
             data_store,
             uid_client.clone(),

@@ -25,13 +25,17 @@ mod stepwise;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use oxtsdb_schema::UidKind;
 use parking_lot::Mutex;
 
 use crate::cache::UidCache;
 use crate::error::UidServiceError;
 use crate::flight::{Flights, Leader};
+use crate::layout::PerKind;
+use crate::suggest::Mapping;
 use crate::table::{KindName, UidTable};
 use crate::usage::Scarcity;
+use crate::watch::Assignments;
 
 pub use outcome::Assigned;
 pub(crate) use outcome::Outcome;
@@ -51,6 +55,7 @@ struct Inner {
     table: UidTable,
     cache: UidCache,
     scarcity: Scarcity,
+    assignments: Arc<Assignments>,
     in_flight: Flights<KindName, Outcome>,
     queue: Mutex<Queue>,
     /// Held while a batch is in flight.
@@ -66,12 +71,13 @@ struct Queue {
 }
 
 impl Assigner {
-    pub(crate) fn new(table: UidTable, cache: UidCache) -> Self {
+    pub(crate) fn new(table: UidTable, cache: UidCache, assignments: Arc<Assignments>) -> Self {
         let scarcity = Scarcity::new(table.layout().clone());
         Self(Arc::new(Inner {
             table,
             cache,
             scarcity,
+            assignments,
             in_flight: Flights::new(),
             queue: Mutex::default(),
             turn: tokio::sync::Mutex::default(),
@@ -171,13 +177,20 @@ impl Inner {
             let names: Vec<KindName> = batch.iter().flat_map(Leader::keys).cloned().collect();
             let mark = self.cache.mark();
             let outcomes = assign_batch(&self.table, &names).await;
+            let mut assigned: PerKind<Vec<Mapping>> = PerKind::default();
             for ((kind, name), outcome) in names.iter().zip(&outcomes) {
                 if let Ok(Assigned { uid, created }) = outcome {
                     self.cache.insert(mark, *kind, name, *uid);
                     if *created {
                         self.scarcity.note(*kind, uid.number());
+                        let (kind, name, uid) = (*kind, name.clone(), *uid);
+                        assigned.get_mut(kind).push(Mapping { kind, name, uid });
                     }
                 }
+            }
+            for kind in UidKind::ALL {
+                self.assignments
+                    .assigned(kind, std::mem::take(assigned.get_mut(kind)));
             }
             let mut outcomes = outcomes.into_iter();
             for leader in batch {

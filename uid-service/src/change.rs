@@ -75,6 +75,9 @@ pub(crate) trait ChangeSink: Send + Sync + std::fmt::Debug {
 
     /// Changes were missed: any cached mapping may be wrong.
     fn missed(&self);
+
+    /// All changes up to this number of the log were reported.
+    fn reported_up_to(&self, number: u64);
 }
 
 /// Renames and deletes mappings of one table.
@@ -278,6 +281,7 @@ impl Changes {
     pub(crate) async fn poll(&self) -> Result<(), StoreError> {
         let news = self.log.read().await?;
         self.apply(news);
+        self.report_position();
         for (number, entry) in self.log.abandoned() {
             let Some(claim) = self.log.claim(number, &entry).await? else {
                 continue;
@@ -389,7 +393,9 @@ impl Changes {
         } else {
             State::Undone
         };
-        match self.log.finish(claim, state).await? {
+        let recorded = self.log.finish(claim, state).await?;
+        self.report_position();
+        match recorded {
             recorded if recorded == state => Ok(outcome),
             State::Pending => Err(UidServiceError::Store(StoreError::TimedOut {
                 detail: "another replica has taken the change over".to_owned(),
@@ -397,6 +403,27 @@ impl Changes {
             State::Done => Ok(Outcome::Made),
             State::Undone => Ok(Outcome::Changed),
         }
+    }
+
+    fn report_position(&self) {
+        if let Some(number) = self.log.position() {
+            self.sink.reported_up_to(number);
+        }
+    }
+
+    /// The number up to which all changes were reported; `None`: the log was not read yet.
+    pub(crate) fn position(&self) -> Option<u64> {
+        self.log.position()
+    }
+
+    /// The changes of a range of numbers of the log; `None` if some were trimmed.
+    pub(crate) async fn changes(&self, after: u64, to: u64) -> Result<Option<Vec<Changed>>, StoreError> {
+        let entries = self.log.entries(after, to).await?;
+        let changed = |entry: Entry| Changed {
+            uid: entry.uid,
+            change: entry.change,
+        };
+        Ok(entries.map(|entries| entries.into_iter().map(changed).collect()))
     }
 
     fn apply(&self, news: News) {

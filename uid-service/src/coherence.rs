@@ -1,4 +1,4 @@
-//! Keeps the caches of this process coherent with renames and deletes.
+//! Keeps the caches of this process coherent with renames and deletes, and reports these to watches.
 //!
 //! A change of this process invalidates them before it is acknowledged. Those of other replicas are read from the log
 //! each [`POLL`]: a look-up returns an old mapping for at most that long after the change was acknowledged, plus the
@@ -6,19 +6,26 @@
 //!
 //! On a store without other writers there are no other replicas, and the log is read at the start only.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use oxtsdb_row_store::StoreError;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 use tracing::warn;
 
 use crate::assign::Assigner;
-use crate::change::{ChangeSink, Changed, Changes};
+use crate::change::{Change, ChangeSink, Changed, Changes};
 use crate::lookup::Lookup;
+use crate::suggest::Mapping;
 use crate::table::KindName;
+use crate::watch::{Assignments, Event, Hub, Position};
 
 /// The pause between two reads of the log.
 pub(crate) const POLL: Duration = Duration::from_secs(1);
+
+/// How long another replica may return a mapping after its change was reported: a poll, and the time of its reads.
+pub(crate) const REPLICA_LAG: Duration = Duration::from_millis(1500);
 
 /// How long the cache is used without a read of the log.
 const SUSPEND_AFTER: Duration = Duration::from_secs(3);
@@ -26,17 +33,26 @@ const SUSPEND_AFTER: Duration = Duration::from_secs(3);
 /// The caches of this process.
 #[derive(Debug)]
 pub(crate) struct Coherence {
-    lookup: std::sync::Arc<Lookup>,
+    lookup: Arc<Lookup>,
     assigner: Assigner,
+    hub: Arc<Hub>,
+    assignments: Arc<Assignments>,
     /// When the log was read last.
     read_at: Mutex<Option<Instant>>,
 }
 
 impl Coherence {
-    pub(crate) fn new(lookup: std::sync::Arc<Lookup>, assigner: Assigner) -> Self {
+    pub(crate) fn new(
+        lookup: Arc<Lookup>,
+        assigner: Assigner,
+        hub: Arc<Hub>,
+        assignments: Arc<Assignments>,
+    ) -> Self {
         Self {
             lookup,
             assigner,
+            hub,
+            assignments,
             read_at: Mutex::default(),
         }
     }
@@ -55,7 +71,7 @@ impl Coherence {
             return POLL;
         }
         let began = Instant::now();
-        match changes.poll().await {
+        match self.read(changes).await {
             Ok(()) => {
                 *self.read_at.lock() = Some(began);
                 self.lookup.suspend_cache(false);
@@ -74,6 +90,40 @@ impl Coherence {
     }
 }
 
+impl Coherence {
+    /// Reads what has changed.
+    ///
+    /// # Errors
+    ///
+    /// The store failed.
+    pub(crate) async fn read(&self, changes: &Changes) -> Result<(), StoreError> {
+        changes.poll().await?;
+        if self.hub.position().is_none() {
+            let counters = self.assignments.counters().await?;
+            let log = changes.position().unwrap_or(0);
+            self.hub.start_at(Position { log, counters });
+        } else if !changes.is_alone() {
+            self.assignments.poll().await?;
+        }
+        Ok(())
+    }
+}
+
+/// The event of a change.
+pub(crate) fn event(changed: Changed) -> Event {
+    let Changed {
+        uid: (kind, uid),
+        change,
+    } = changed;
+    match change {
+        Change::Rename { from, to } => Event::Renamed {
+            mapping: Mapping { kind, name: to, uid },
+            old: from,
+        },
+        Change::Delete { name } => Event::Deleted(Mapping { kind, name, uid }),
+    }
+}
+
 impl ChangeSink for Coherence {
     fn changed(&self, changes: &[Changed]) {
         for Changed { uid, change } in changes {
@@ -85,9 +135,16 @@ impl ChangeSink for Coherence {
             self.lookup.invalidate(&names, uid);
             self.assigner.forget(&names);
         }
+        self.hub.publish(changes.iter().cloned().map(event));
     }
 
     fn missed(&self) {
         self.clear();
+        self.hub.resync();
+    }
+
+    fn reported_up_to(&self, number: u64) {
+        self.hub
+            .advance(|position| position.log = number.max(position.log));
     }
 }

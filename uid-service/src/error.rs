@@ -242,6 +242,18 @@ pub enum UidServiceError {
     /// A check of the table is running in this process.
     #[error("a check of the table is running on this server, at most 1 is allowed")]
     CheckRunning,
+    /// The events after a resume token are not available.
+    #[error("the events after this resume token are no longer available: watch without a token")]
+    ResumeTokenExpired,
+    /// A text is not a resume token.
+    #[error("resume_token: is not a token of this call")]
+    InvalidResumeToken,
+    /// Too many watches are open.
+    #[error("{limit} watches are open, which is the limit (--max-uid-watches)")]
+    TooManyWatches {
+        /// The limit.
+        limit: usize,
+    },
     /// The queue of names to assign is full.
     #[error("the queue of names to assign is full, limit is {limit} bytes")]
     Overloaded {

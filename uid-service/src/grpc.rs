@@ -5,6 +5,7 @@ mod change;
 mod convert;
 mod meta;
 mod status;
+mod watch;
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -16,6 +17,7 @@ use oxtsdb_proto::error::{invalid_field, invalid_field_because};
 use oxtsdb_proto::uid::v1 as pb;
 use oxtsdb_proto::uid::v1::uid_service_server::{UidService, UidServiceServer};
 use oxtsdb_schema::{Name, NameRules, UidKind};
+use oxtsdb_server::Shutdown;
 use tonic::codec::CompressionEncoding;
 use tonic::{Request, Response, Status};
 
@@ -41,14 +43,17 @@ pub(crate) use meta::server as meta_server;
 #[derive(Clone, Debug)]
 pub struct UidServiceHandler {
     uids: Arc<Uids>,
+    shutdown: Shutdown,
 }
 
 /// The tonic service.
-pub fn server(uids: Arc<Uids>) -> UidServiceServer<UidServiceHandler> {
-    UidServiceServer::new(UidServiceHandler { uids })
+pub fn server(uids: Arc<Uids>, shutdown: Shutdown) -> UidServiceServer<UidServiceHandler> {
+    UidServiceServer::new(UidServiceHandler { uids, shutdown })
         .max_decoding_message_size(MAX_REQUEST_BYTES)
         .accept_compressed(CompressionEncoding::Gzip)
 }
+
+type Updates = Pin<Box<dyn Stream<Item = Result<pb::WatchUidsResponse, Status>> + Send>>;
 
 type Batches = Pin<Box<dyn Stream<Item = Result<pb::ExportUidsResponse, Status>> + Send>>;
 
@@ -228,6 +233,13 @@ impl UidService for UidServiceHandler {
         request: Request<pb::DeleteUidRequest>,
     ) -> Result<Response<pb::DeleteUidResponse>, Status> {
         change::delete(&self.uids, request.into_inner()).await
+    }
+
+    type WatchUidsStream = Updates;
+
+    async fn watch_uids(&self, request: Request<pb::WatchUidsRequest>) -> Result<Response<Updates>, Status> {
+        let updates = watch::watch(&self.uids, request.into_inner(), self.shutdown.clone()).await?;
+        Ok(Response::new(updates))
     }
 
     async fn drop_uid_caches(

@@ -7,6 +7,7 @@
 //!                 ├─► assign ──┤
 //!                 ├─► change ──┼─► table ─► row store
 //!                 ├─► suggest  │
+//!                 ├─► watch ───┤
 //!                 ├─► usage ───┤
 //!                 └─► fsck ────┘
 //! ```
@@ -33,6 +34,7 @@ pub mod table;
 pub mod uids;
 mod upkeep;
 pub mod usage;
+pub mod watch;
 pub mod widths;
 
 use std::sync::Arc;
@@ -43,9 +45,9 @@ use oxtsdb_proto::uid::v1::uid_meta_service_server::UidMetaServiceServer;
 use oxtsdb_proto::uid::v1::uid_service_server::UidServiceServer;
 use oxtsdb_row_store::RowStore;
 use oxtsdb_schema::data_table;
-use oxtsdb_server::GrpcServer;
 use oxtsdb_server::settings::SettingError;
 use oxtsdb_server::store::{StorePart, StoreTable};
+use oxtsdb_server::{GrpcServer, Shutdown};
 use tonic::service::Routes;
 
 pub use crate::grpc::{UidAdminHandler, UidMetaHandler, UidServiceHandler};
@@ -112,12 +114,16 @@ impl UidService {
     }
 }
 
-/// Assembles the service over a store that has the tables of [`store_part`].
+/// Assembles the service over a store that has the tables of [`store_part`]. Watches end when `shutdown` begins.
 ///
 /// # Errors
 ///
 /// A setting breaks its rule, the table was written with other UID widths, or the store fails.
-pub async fn assemble(store: Arc<dyn RowStore>, settings: &UidSettings) -> anyhow::Result<UidService> {
+pub async fn assemble(
+    store: Arc<dyn RowStore>,
+    settings: &UidSettings,
+    shutdown: Shutdown,
+) -> anyhow::Result<UidService> {
     let config = settings.check()?;
     let policy = LivePolicy::load(config.policy.clone()).context("assignment rules")?;
     let uids = Arc::new(Uids::new(store, config).with_policy(policy));
@@ -127,6 +133,6 @@ pub async fn assemble(store: Arc<dyn RowStore>, settings: &UidSettings) -> anyho
     Ok(UidService {
         meta: grpc::meta_server(Metadata::new(uids.table().clone())),
         admin: grpc::admin_server(uids.fsck().clone()),
-        uids: grpc::server(uids),
+        uids: grpc::server(uids, shutdown),
     })
 }

@@ -62,7 +62,7 @@ async fn run(cli: Cli) -> anyhow::Result<()> {
         .run(async |host, [store]| {
             let settings = cli.uids.clone().with_fixed_share(&host.share);
             let probe = part.probe(&store);
-            let service = uid_service::assemble(store, &settings).await?;
+            let service = uid_service::assemble(store, &settings, host.shutdown.clone()).await?;
             Ok([host.grpc(service.add_to(GrpcServer::new()).depends_on(probe))])
         })
         .await

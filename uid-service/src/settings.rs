@@ -188,6 +188,8 @@ pub struct UidConfig {
     pub policy: PolicySource,
     /// Which renames and deletes the log keeps.
     pub log_retention: LogRetention,
+    /// Open watches at most.
+    pub max_watches: usize,
 }
 
 const MIB: u64 = 1 << 20;
@@ -271,6 +273,7 @@ impl UidSettings {
             },
             policy: naming.policy()?,
             log_retention: changes.log_retention()?,
+            max_watches: changes.max_watches()?,
         })
     }
 }

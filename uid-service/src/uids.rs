@@ -1,17 +1,19 @@
 //! The domain of the service, free of gRPC: assigns and resolves UIDs.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
+use futures::Stream;
 use futures::stream::BoxStream;
-use oxtsdb_row_store::RowStore;
+use oxtsdb_row_store::{RowStore, StoreError};
 use oxtsdb_schema::{Name, Uid, UidKind};
 use tracing::warn;
 
 use crate::assign::{Assigned, Assigner};
 use crate::cache::UidCache;
 use crate::change::{ChangeRequest, Changes};
-use crate::coherence::Coherence;
+use crate::coherence::{self, Coherence, REPLICA_LAG};
 use crate::error::UidServiceError;
 use crate::fsck::Fsck;
 use crate::layout::UidLayout;
@@ -24,6 +26,7 @@ use crate::state::StateTable;
 use crate::suggest::{self, Mapping, Page};
 use crate::table::{KindName, KindUid, UidTable};
 use crate::usage::{KindUsage, Usage};
+use crate::watch::{Assignments, Hub, Resumption, Token, WatchRequest, WatchUpdate, resume};
 
 /// Assigns and resolves the UIDs of one table.
 #[derive(Debug)]
@@ -33,6 +36,9 @@ pub struct Uids {
     assigner: Assigner,
     changes: Arc<Changes>,
     coherence: Arc<Coherence>,
+    hub: Arc<Hub>,
+    assignments: Arc<Assignments>,
+    state: StateTable,
     usage: Usage,
     policy: LivePolicy,
     quotas: Quotas,
@@ -64,8 +70,15 @@ impl Uids {
         let state = StateTable::new(store, config.state_table);
         let cache = UidCache::new(config.cache);
         let lookup = Arc::new(Lookup::new(table.clone(), cache.clone()));
-        let assigner = Assigner::new(table.clone(), cache);
-        let coherence = Arc::new(Coherence::new(Arc::clone(&lookup), assigner.clone()));
+        let hub = Arc::new(Hub::new(config.max_watches));
+        let assignments = Arc::new(Assignments::new(table.clone(), Arc::clone(&hub)));
+        let assigner = Assigner::new(table.clone(), cache, Arc::clone(&assignments));
+        let coherence = Arc::new(Coherence::new(
+            Arc::clone(&lookup),
+            assigner.clone(),
+            Arc::clone(&hub),
+            Arc::clone(&assignments),
+        ));
         let changes = Arc::new(Changes::new(
             table.clone(),
             state.clone(),
@@ -76,11 +89,14 @@ impl Uids {
             fsck: Fsck::new(table.clone(), Arc::clone(&changes)),
             changes,
             usage: Usage::new(table.clone()),
-            quotas: Quotas::new(state, table.clone()),
+            quotas: Quotas::new(state.clone(), table.clone()),
             policy: LivePolicy::default(),
             lookup,
             assigner,
             coherence,
+            hub,
+            assignments,
+            state,
             table,
         }
     }
@@ -295,6 +311,68 @@ impl Uids {
     /// See [`UidServiceError`]. After a failure of the store the delete may still be completed.
     pub async fn delete(&self, request: &ChangeRequest, now: SystemTime) -> Result<Mapping, UidServiceError> {
         self.changes.delete(request, now).await
+    }
+
+    /// Opens a watch. Its stream has no end unless the store fails; the first update comes at once.
+    ///
+    /// # Errors
+    ///
+    /// The token is none, or too old; too many watches are open; or the store cannot be read.
+    pub async fn watch(
+        &self,
+        request: WatchRequest,
+    ) -> Result<impl Stream<Item = Result<WatchUpdate, UidServiceError>> + Send + use<>, UidServiceError>
+    {
+        let resumed = match &request.resume {
+            Some(text) => Some(Token::decode(text).ok_or(UidServiceError::InvalidResumeToken)?),
+            None => None,
+        };
+        let identity = self.state.identity().await?;
+        if resumed.is_some_and(|token| token.identity != identity) {
+            return Err(UidServiceError::ResumeTokenExpired);
+        }
+        let position = self.hub.position();
+        // Another replica may have reported more.
+        if position.is_none_or(|here| resumed.is_some_and(|token| token.position.log > here.log)) {
+            self.coherence.read(&self.changes).await?;
+        }
+        let heartbeat = request.heartbeat;
+        let subscription = self
+            .hub
+            .subscribe(request.clone())
+            .map_err(|full| UidServiceError::TooManyWatches { limit: full.limit })?
+            .ok_or_else(|| StoreError::Unavailable {
+                detail: "the log of changes was not read yet".to_owned(),
+            })?;
+        let to = subscription.position;
+        let from = resumed.map_or(to, |token| token.position);
+        let mut changes = VecDeque::new();
+        if from.log < to.log {
+            let missed = self.changes.changes(from.log, to.log).await?;
+            let missed = missed.ok_or(UidServiceError::ResumeTokenExpired)?;
+            let wanted = missed.into_iter().map(coherence::event);
+            changes.extend(wanted.filter(|event| request.wants(event)));
+        }
+        let resumption = Resumption {
+            subscription,
+            assignments: Arc::clone(&self.assignments),
+            identity,
+            heartbeat,
+            position: from,
+            changes,
+            numbers: resume::missed_numbers(&request, from, to),
+            is_new: true,
+        };
+        Ok(resumption.updates())
+    }
+
+    /// How long other replicas may return mappings as they were before a change; zero if there are none.
+    pub fn replica_lag(&self) -> Duration {
+        if self.changes.is_alone() {
+            Duration::ZERO
+        } else {
+            REPLICA_LAG
+        }
     }
 
     /// Empties the cache. Returns the number of entries, about.

@@ -105,6 +105,13 @@ impl Error {
         }
     }
 
+    /// Whether the service could not be reached, or was unavailable, or did not respond in time: nothing is wrong
+    /// with the call.
+    pub fn is_outage(&self) -> bool {
+        let is_overloaded = self.reason() == Some(ErrorReason::Overloaded);
+        matches!(self, Self::DeadlineExceeded) || (self.is_unavailable() && !is_overloaded)
+    }
+
     /// Whether another server may be able to serve the call now.
     pub(crate) fn is_unavailable(&self) -> bool {
         matches!(self, Self::Connection { .. }) || self.code() == Code::Unavailable

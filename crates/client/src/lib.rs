@@ -3,7 +3,7 @@
 //! | client | service |
 //! |---|---|
 //! | [`DataClient`] | points: [`write`](DataClient::write), [`stream_writer`](DataClient::stream_writer), [`query`](DataClient::query), expressions, last points, stored rows; series: [`lookup_series`](DataClient::lookup_series), export, numbers |
-//! | [`UidClient`] | names and UIDs: assign, look up, suggest, export, layout, usage |
+//! | [`UidClient`] | names and UIDs: assign, look up, suggest, export, rename, delete, [watch](UidClient::watch), layout, usage |
 //! | [`HealthClient`] | gRPC health checks |
 //!
 //! ```no_run
@@ -73,8 +73,8 @@ pub use stream::{Acknowledged, FailedPoint, StreamOptions, StreamWriter, WriteRe
 #[cfg_attr(docsrs, doc(cfg(feature = "tls")))]
 pub use tls::TlsOptions;
 pub use uid::{
-    AssignedUid, Custom, KindLayout, KindUsage, NewName, PurgedUidMeta, SuggestPage, UidClient, UidLayout,
-    UidMapping, UidMeta, UidMetaAction,
+    AssignedUid, Custom, KindLayout, KindUsage, NewName, PurgedUidMeta, SuggestPage, UidClient, UidEvent,
+    UidLayout, UidMapping, UidMeta, UidMetaAction, UidWatch, WatchOptions, WatchUpdate,
 };
 
 pub use oxtsdb_proto::common::v1::ErrorReason;

@@ -3,6 +3,7 @@
 mod fsck;
 pub(crate) mod meta;
 mod types;
+mod watch;
 
 use oxtsdb_proto::uid::v1::uid_service_client::UidServiceClient;
 use oxtsdb_proto::uid::v1::{
@@ -21,6 +22,7 @@ use crate::transport::{self, Transport};
 use crate::{Error, Rejection, Results};
 pub use meta::{Custom, PurgedUidMeta, UidMeta, UidMetaAction};
 pub use types::{AssignedUid, KindLayout, KindUsage, NewName, SuggestPage, UidLayout, UidMapping};
+pub use watch::{UidEvent, UidWatch, WatchOptions, WatchUpdate};
 
 /// The most names or UIDs in one call; larger batches are split.
 const MAX_BATCH: usize = 4096;

@@ -96,7 +96,7 @@ pub(crate) async fn run(args: ServeArgs, opentsdb_conf: Option<Outcome>) -> anyh
             let uid_settings = args.uids.clone().with_fixed_share(&host.share);
             let data_settings = args.data.clone().with_fixed_share(&host.share);
             let (uid_probe, data_probe) = (uid_part.probe(&uid_store), data_part.probe(&data_store));
-            let uid_service = uid_service::assemble(uid_store, &uid_settings).await?;
+            let uid_service = uid_service::assemble(uid_store, &uid_settings, host.shutdown.clone()).await?;
             let uids = UidClient::in_process(uid_service.routes());
             let data_service = data_service::assemble(
                 data_store,

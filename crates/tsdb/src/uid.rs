@@ -14,6 +14,7 @@ mod rename;
 mod suggest;
 mod top;
 mod usage;
+mod watch;
 mod words;
 
 use std::process::ExitCode;
@@ -50,6 +51,7 @@ enum UidCommand {
     Rename(rename::RenameArgs),
     Delete(delete::DeleteArgs),
     Fsck(fsck::FsckArgs),
+    Watch(watch::WatchArgs),
     /// Print how many UIDs are in use and left, by kind
     Usage,
 }
@@ -73,6 +75,7 @@ pub(crate) async fn run(args: UidArgs) -> anyhow::Result<ExitCode> {
         UidCommand::Rename(args) => rename::run(&server, &args).await,
         UidCommand::Delete(args) => delete::run(&server, &args).await,
         UidCommand::Fsck(args) => fsck::run(&server, args).await,
+        UidCommand::Watch(args) => watch::run(&server, &args).await,
         UidCommand::Usage => usage::run(&server).await,
     }
 }

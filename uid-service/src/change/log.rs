@@ -396,6 +396,37 @@ impl ChangeLog {
         !self.known.lock().pending.is_empty()
     }
 
+    /// The number up to which all entries are completed and were reported. `None`: the log was not read yet.
+    pub(crate) fn position(&self) -> Option<u64> {
+        let known = self.known.lock();
+        let first_pending = known.pending.keys().next();
+        first_pending.map(|number| number - 1).or(known.last)
+    }
+
+    /// The completed entries of a range of numbers, in their order; `None` if some were trimmed.
+    pub(crate) async fn entries(&self, after: u64, to: u64) -> Result<Option<Vec<Entry>>, StoreError> {
+        let mut entries = Vec::new();
+        let mut last = after;
+        let mut rows = self
+            .state
+            .store()
+            .scan(self.state.name(), scan(after + 1, to.saturating_add(1)))
+            .await?;
+        while let Some(batch) = rows.try_next().await? {
+            for row in batch {
+                let Some(number) = number_of(row.key()) else {
+                    continue;
+                };
+                if number != last + 1 {
+                    return Ok(None);
+                }
+                last = number;
+                entries.extend(entry_of(Some(&row)).filter(|entry| entry.state == State::Done));
+            }
+        }
+        Ok((last == to).then_some(entries))
+    }
+
     /// Deletes completed entries: all but the last `max_entries`, and those that began before `oldest_ms`.
     pub(crate) async fn trim(&self, max_entries: u64, oldest_ms: u64) -> Result<u64, StoreError> {
         let Some(last) = self.known.lock().last else {

@@ -180,6 +180,20 @@ fn describe(failure: &UidServiceError) -> Described {
             ErrorReason::Overloaded,
             vec![("limit", "1".to_owned())],
         ),
+        E::ResumeTokenExpired => (Code::OutOfRange, ErrorReason::ResumeTokenExpired, Vec::new()),
+        E::InvalidResumeToken => (
+            Code::InvalidArgument,
+            ErrorReason::InvalidField,
+            vec![("field", "resume_token".to_owned())],
+        ),
+        E::TooManyWatches { limit } => (
+            Code::Unavailable,
+            ErrorReason::Overloaded,
+            vec![
+                ("limit", limit.to_string()),
+                ("setting", "--max-uid-watches".to_owned()),
+            ],
+        ),
         E::Overloaded { limit } => (
             Code::Unavailable,
             ErrorReason::Overloaded,

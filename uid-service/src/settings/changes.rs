@@ -18,6 +18,10 @@ pub struct UidChangeSettings {
     /// How long the log keeps a rename or delete, hours
     #[arg(long, env = "OXTSDB_UID_LOG_HOURS", value_name = "HOURS", default_value_t = Self::default().uid_log_hours)]
     pub uid_log_hours: u64,
+
+    /// Open watches of the UID service (WatchUids) at most
+    #[arg(long, env = "OXTSDB_MAX_UID_WATCHES", value_name = "COUNT", default_value_t = Self::default().max_uid_watches)]
+    pub max_uid_watches: usize,
 }
 
 impl Default for UidChangeSettings {
@@ -25,6 +29,7 @@ impl Default for UidChangeSettings {
         Self {
             uid_log_entries: 10_000,
             uid_log_hours: 168,
+            max_uid_watches: 128,
         }
     }
 }
@@ -33,6 +38,11 @@ impl Default for UidChangeSettings {
 const MAX_HOURS: u64 = 87_600;
 
 impl UidChangeSettings {
+    pub(super) fn max_watches(&self) -> Result<usize, SettingError> {
+        in_range("--max-uid-watches", self.max_uid_watches, 1, 10_000)?;
+        Ok(self.max_uid_watches)
+    }
+
     pub(super) fn log_retention(&self) -> Result<LogRetention, SettingError> {
         in_range("--uid-log-entries", self.uid_log_entries, 1, 1_000_000)?;
         in_range("--uid-log-hours", self.uid_log_hours, 1, MAX_HOURS)?;

@@ -5,6 +5,7 @@ mod changes;
 mod listing;
 #[path = "../support/mod.rs"]
 mod support;
+mod watch;
 
 use oxtsdb_client::{AssignedUid, Rejection};
 use oxtsdb_proto::common::v1::ErrorReason;

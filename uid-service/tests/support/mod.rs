@@ -9,6 +9,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use futures::TryStreamExt as _;
@@ -20,6 +21,7 @@ use oxtsdb_row_store::intercept::{Intercept, InterceptedStore, Operation, Respon
 use oxtsdb_row_store::memory::MemoryStore;
 use oxtsdb_row_store::{Row, RowStore, Scan, StoreError, TableName, WriteBatch};
 use oxtsdb_schema::UidKind;
+use oxtsdb_server::Shutdown;
 use parking_lot::Mutex;
 use uid_service::uids::Uids;
 use uid_service::{UidService, UidSettings};
@@ -193,7 +195,7 @@ pub fn outcome(result: &Result<AssignedUid, Rejection>) -> String {
 pub async fn assemble(store: &Wrapped, settings: &UidSettings) -> anyhow::Result<UidService> {
     let part = uid_service::store_part(settings)?;
     part.make_tables(&store.inner).await?;
-    uid_service::assemble(store.row_store(), settings).await
+    uid_service::assemble(store.row_store(), settings, Shutdown::new(Duration::ZERO).0).await
 }
 
 /// The domain of the service over a store. Nothing is read, so that a store can fail from the first

@@ -1,0 +1,208 @@
+//! Events of assignments.
+//!
+//! Those of this process are reported as they are made. Those of other replicas and of OpenTSDB are found by the
+//! counters: the numbers that were reserved since the last poll are looked up. A number whose mapping is not complete
+//! yet is looked up again for [`PATIENCE`]; after that it counts as lost, as numbers of crashed writers are.
+//!
+//! Random UIDs have no counter: only those that this process assigns are reported at once.
+
+use std::collections::{BTreeMap, HashSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use oxtsdb_row_store::StoreError;
+use oxtsdb_schema::{Uid, UidKind};
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+use super::{Event, Hub, Position};
+use crate::error::UidServiceError;
+use crate::layout::PerKind;
+use crate::suggest::Mapping;
+use crate::table::{KindName, KindUid, UidTable};
+
+/// How long the mapping of a reserved number may take.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Numbers that are looked up at once.
+const CHUNK: u64 = 4096;
+
+/// Numbers without a mapping that are looked up again, and own numbers that the counters have not reached; of each
+/// kind. More are forgotten: their events are missing or sent twice.
+const MAX_TRACKED: usize = 65_536;
+
+/// Reports assignments.
+#[derive(Debug)]
+pub(crate) struct Assignments {
+    table: UidTable,
+    hub: Arc<Hub>,
+    /// No other process assigns.
+    alone: bool,
+    tracked: Mutex<PerKind<Tracked>>,
+}
+
+#[derive(Debug, Default)]
+struct Tracked {
+    /// Reserved numbers without a complete mapping, and when they were found.
+    incomplete: BTreeMap<u64, Instant>,
+    /// Numbers that this process has reported and the counter's position does not include.
+    reported: HashSet<u64>,
+}
+
+impl Assignments {
+    pub(crate) fn new(table: UidTable, hub: Arc<Hub>) -> Self {
+        let alone = !table.store().has_other_writers();
+        Self {
+            table,
+            hub,
+            alone,
+            tracked: Mutex::default(),
+        }
+    }
+
+    /// Reports mappings that this process has assigned.
+    pub(crate) fn assigned(&self, kind: UidKind, mappings: Vec<Mapping>) {
+        let Some(last) = mappings.iter().map(|mapping| mapping.uid.number()).max() else {
+            return;
+        };
+        if self.hub.wants_assigned(kind) {
+            if !self.alone {
+                let mut tracked = self.tracked.lock();
+                let reported = &mut tracked.get_mut(kind).reported;
+                if reported.len() + mappings.len() > MAX_TRACKED {
+                    reported.clear();
+                }
+                reported.extend(mappings.iter().map(|mapping| mapping.uid.number()));
+            }
+            self.hub.publish(mappings.into_iter().map(Event::Assigned));
+        }
+        if self.alone && self.is_sequential(kind) {
+            self.hub.advance(|position| {
+                let counter = position.counters.get_mut(kind);
+                *counter = last.max(*counter);
+            });
+        }
+    }
+
+    /// The counters, for a position. A counter that cannot be read is 0.
+    pub(crate) async fn counters(&self) -> Result<PerKind<u64>, StoreError> {
+        let mut counters = PerKind::default();
+        for kind in UidKind::ALL {
+            if self.is_sequential(kind) {
+                *counters.get_mut(kind) = match self.table.counter(kind).await {
+                    Ok(counter) => counter.number,
+                    Err(UidServiceError::Store(error)) => return Err(error),
+                    Err(_damaged) => 0,
+                };
+            }
+        }
+        Ok(counters)
+    }
+
+    /// Reports what other processes have assigned since the last poll.
+    pub(crate) async fn poll(&self) -> Result<(), StoreError> {
+        let Some(Position { counters, .. }) = self.hub.position() else {
+            return Ok(());
+        };
+        let now = self.counters().await?;
+        for kind in UidKind::ALL {
+            let (from, to) = (*counters.get(kind), *now.get(kind));
+            if self.hub.wants_assigned(kind) {
+                self.report(kind, from, to).await?;
+            } else {
+                *self.tracked.lock().get_mut(kind) = Tracked::default();
+                self.hub.advance(|position| *position.counters.get_mut(kind) = to);
+            }
+        }
+        Ok(())
+    }
+
+    /// Reports the mappings of the numbers after `from` up to `to`, and of those that were incomplete before.
+    async fn report(&self, kind: UidKind, from: u64, to: u64) -> Result<(), StoreError> {
+        let began = Instant::now();
+        let mut numbers: Vec<u64> = {
+            let mut tracked = self.tracked.lock();
+            let incomplete = &mut tracked.get_mut(kind).incomplete;
+            incomplete.retain(|_, since| began.duration_since(*since) < PATIENCE);
+            incomplete.keys().copied().collect()
+        };
+        let first_new = numbers.last().map_or(from, |last| from.max(*last)) + 1;
+        let mut next = first_new;
+        loop {
+            let end = to.min(next.saturating_add(CHUNK - 1));
+            numbers.extend(next..=end);
+            let found = self.complete(kind, &numbers).await?;
+            let events = {
+                let mut tracked = self.tracked.lock();
+                let Tracked { incomplete, reported } = tracked.get_mut(kind);
+                for number in &numbers {
+                    incomplete.entry(*number).or_insert(began);
+                }
+                let mut events = Vec::with_capacity(found.len());
+                for mapping in found {
+                    let number = mapping.uid.number();
+                    incomplete.remove(&number);
+                    if !reported.remove(&number) {
+                        events.push(Event::Assigned(mapping));
+                    }
+                }
+                while incomplete.len() > MAX_TRACKED {
+                    incomplete.pop_first();
+                }
+                events
+            };
+            self.hub.publish(events);
+            let all_before = {
+                let mut tracked = self.tracked.lock();
+                let tracked = tracked.get_mut(kind);
+                let first_incomplete = tracked.incomplete.keys().next().copied();
+                first_incomplete
+                    .map_or(end, |number| number - 1)
+                    .min(end.max(from))
+            };
+            self.hub
+                .advance(|position| *position.counters.get_mut(kind) = all_before);
+            numbers.clear();
+            if end >= to {
+                return Ok(());
+            }
+            next = end + 1;
+        }
+    }
+
+    /// The complete mappings among some numbers of a kind.
+    pub(crate) async fn complete(&self, kind: UidKind, numbers: &[u64]) -> Result<Vec<Mapping>, StoreError> {
+        let width = self.table.layout().width(kind);
+        let uids: Vec<KindUid> = numbers
+            .iter()
+            .filter_map(|number| Some((kind, Uid::from_number(*number, width).ok()?)))
+            .collect();
+        let mut named: Vec<(KindName, Uid)> = Vec::with_capacity(uids.len());
+        for (uid, name) in uids.iter().zip(self.table.names(&uids).await) {
+            if let Some(name) = readable(name)? {
+                named.push(((kind, name), uid.1));
+            }
+        }
+        let names: Vec<KindName> = named.iter().map(|(name, _)| name.clone()).collect();
+        let mut mappings = Vec::with_capacity(named.len());
+        for (((_, name), uid), found) in named.into_iter().zip(self.table.uids(&names).await) {
+            if readable(found)? == Some(uid) {
+                mappings.push(Mapping { kind, name, uid });
+            }
+        }
+        Ok(mappings)
+    }
+
+    fn is_sequential(&self, kind: UidKind) -> bool {
+        !self.table.layout().kinds.get(kind).random
+    }
+}
+
+/// A cell; `None` if it is absent or damaged.
+fn readable<V>(result: Result<Option<V>, UidServiceError>) -> Result<Option<V>, StoreError> {
+    match result {
+        Ok(found) => Ok(found),
+        Err(UidServiceError::Store(error)) => Err(error),
+        Err(_damaged) => Ok(None),
+    }
+}

@@ -1,0 +1,240 @@
+//! Gives events to all open watches.
+//!
+//! Each watch has an outbox that is bounded in bytes. If its client reads slower than events arrive, its events are
+//! dropped, and the next update tells the client to drop what it has derived from the watch. Memory is thereby bounded
+//! by the number of watches.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+
+use oxtsdb_schema::UidKind;
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+
+use super::{Event, WatchRequest};
+use crate::layout::PerKind;
+
+/// Bytes of events that wait for one client.
+const OUTBOX_BYTES: usize = 256 << 10;
+
+/// Events of one update at most.
+pub(crate) const UPDATE_EVENTS: usize = 1024;
+
+/// How far events were reported.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Position {
+    /// All entries of the log up to this number.
+    pub(crate) log: u64,
+    /// All sequential UIDs up to these numbers.
+    pub(crate) counters: PerKind<u64>,
+}
+
+/// The watches of this process.
+#[derive(Debug)]
+pub(crate) struct Hub {
+    max_watches: usize,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    next_id: u64,
+    watches: HashMap<u64, Arc<Outbox>>,
+    /// `None`: nothing was read yet.
+    position: Option<Position>,
+}
+
+#[derive(Debug)]
+struct Outbox {
+    request: WatchRequest,
+    queue: Mutex<Queue>,
+    added: Notify,
+}
+
+#[derive(Debug, Default)]
+struct Queue {
+    events: VecDeque<Arc<Event>>,
+    bytes: usize,
+    /// Events were dropped.
+    resync: bool,
+    /// After the events of the queue.
+    position: Position,
+}
+
+/// What a watch returns at once: up to [`UPDATE_EVENTS`] events.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Update {
+    /// Events were dropped before those of this update.
+    pub(crate) resync: bool,
+    pub(crate) events: Vec<Arc<Event>>,
+    /// Where a watch resumes after this update; `None`: within the events that follow, so that there is no such
+    /// position yet.
+    pub(crate) position: Option<Position>,
+}
+
+/// An open watch. Dropping it closes it.
+#[derive(Debug)]
+pub(crate) struct Subscription {
+    hub: Arc<Hub>,
+    id: u64,
+    outbox: Arc<Outbox>,
+    /// Where it began.
+    pub(crate) position: Position,
+}
+
+/// No further watch can be opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Full {
+    pub(crate) limit: usize,
+}
+
+impl Hub {
+    pub(crate) fn new(max_watches: usize) -> Self {
+        Self {
+            max_watches,
+            state: Mutex::default(),
+        }
+    }
+
+    /// Opens a watch of the events from now on. `None` if the hub does not know its position yet.
+    pub(crate) fn subscribe(self: &Arc<Self>, request: WatchRequest) -> Result<Option<Subscription>, Full> {
+        let mut state = self.state.lock();
+        let Some(position) = state.position else {
+            return Ok(None);
+        };
+        if state.watches.len() >= self.max_watches {
+            return Err(Full {
+                limit: self.max_watches,
+            });
+        }
+        let id = state.next_id;
+        state.next_id += 1;
+        let queue = Queue {
+            position,
+            ..Queue::default()
+        };
+        let outbox = Arc::new(Outbox {
+            request,
+            queue: Mutex::new(queue),
+            added: Notify::new(),
+        });
+        state.watches.insert(id, Arc::clone(&outbox));
+        Ok(Some(Subscription {
+            hub: Arc::clone(self),
+            id,
+            outbox,
+            position,
+        }))
+    }
+
+    /// Whether a watch receives assignments of a kind.
+    pub(crate) fn wants_assigned(&self, kind: UidKind) -> bool {
+        let wants =
+            |outbox: &Arc<Outbox>| !outbox.request.skip_assigned && outbox.request.kinds.contains(&kind);
+        self.state.lock().watches.values().any(wants)
+    }
+
+    pub(crate) fn position(&self) -> Option<Position> {
+        self.state.lock().position
+    }
+
+    /// Reports events.
+    pub(crate) fn publish(&self, events: impl IntoIterator<Item = Event>) {
+        let state = self.state.lock();
+        if state.watches.is_empty() {
+            return;
+        }
+        for event in events {
+            let event = Arc::new(event);
+            for outbox in state.watches.values() {
+                if outbox.request.wants(&event) {
+                    outbox.push(Arc::clone(&event));
+                }
+            }
+        }
+    }
+
+    /// Sets where the events of later watches begin, if no position is known yet.
+    pub(crate) fn start_at(&self, position: Position) {
+        self.state.lock().position.get_or_insert(position);
+    }
+
+    /// Notes how far all events were reported.
+    pub(crate) fn advance(&self, change: impl Fn(&mut Position)) {
+        let mut state = self.state.lock();
+        let Some(mut position) = state.position else {
+            return;
+        };
+        change(&mut position);
+        state.position = Some(position);
+        for outbox in state.watches.values() {
+            outbox.queue.lock().position = position;
+        }
+    }
+
+    /// Tells all watches that events are missing.
+    pub(crate) fn resync(&self) {
+        for outbox in self.state.lock().watches.values() {
+            outbox.queue.lock().drop_events();
+            outbox.added.notify_one();
+        }
+    }
+}
+
+impl Outbox {
+    fn push(&self, event: Arc<Event>) {
+        let mut queue = self.queue.lock();
+        let bytes = event.byte_len();
+        if queue.bytes + bytes > OUTBOX_BYTES {
+            queue.drop_events();
+        } else {
+            queue.bytes += bytes;
+            queue.events.push_back(event);
+        }
+        drop(queue);
+        self.added.notify_one();
+    }
+}
+
+impl Queue {
+    fn drop_events(&mut self) {
+        self.events.clear();
+        self.bytes = 0;
+        self.resync = true;
+    }
+
+    fn take(&mut self) -> Update {
+        let count = self.events.len().min(UPDATE_EVENTS);
+        let events: Vec<Arc<Event>> = self.events.drain(..count).collect();
+        self.bytes -= events.iter().map(|event| event.byte_len()).sum::<usize>();
+        Update {
+            resync: std::mem::take(&mut self.resync),
+            events,
+            position: self.events.is_empty().then_some(self.position),
+        }
+    }
+}
+
+impl Subscription {
+    /// Waits for events.
+    pub(crate) async fn added(&self) {
+        let is_empty = {
+            let queue = self.outbox.queue.lock();
+            queue.events.is_empty() && !queue.resync
+        };
+        if is_empty {
+            self.outbox.added.notified().await;
+        }
+    }
+
+    /// Takes the next events; without events, the update is a heartbeat.
+    pub(crate) fn take(&self) -> Update {
+        self.outbox.queue.lock().take()
+    }
+}
+
+impl Drop for Subscription {
+    fn drop(&mut self) {
+        self.hub.state.lock().watches.remove(&self.id);
+    }
+}
