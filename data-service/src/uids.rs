@@ -5,12 +5,14 @@
 //!   write ──► lookup ──► cache ── missing ─► outage ─► requests ──► UID service
 //! ```
 //!
-//! A mapping never changes unless an operator renames or deletes it, which the UID service does not announce.
-//! Cached mappings therefore expire a set time after they were loaded. "Not found" expires after a second: another
+//! A mapping never changes unless an operator renames or deletes it. The UID service reports that in a watch
+//! ([`watch`]), and what has changed is removed from the caches. Changes by other programs are not reported: cached
+//! mappings expire a set time after they were loaded. "Not found" expires after a second: another
 //! client may be assigning the name. Concurrent look-ups of one name may each send a request; the UID service
 //! coalesces them.
 
 mod cache;
+pub(crate) mod changes;
 mod connect;
 mod directory;
 mod error;
@@ -20,8 +22,10 @@ mod outage;
 mod requests;
 pub(crate) mod series;
 pub(crate) mod series_cache;
+mod watch;
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use oxtsdb_client::UidClient;
 use oxtsdb_schema::{NameRules, RowKeyLayout, UidKind, UidWidths};
@@ -30,7 +34,14 @@ pub(crate) use directory::name_error;
 pub use error::{ExceededQuota, UidRejection, UidsError};
 
 use cache::NameCache;
+use changes::UidChanges;
 use outage::Outage;
+use parking_lot::Mutex;
+use series_cache::SeriesCache;
+use tracing::warn;
+
+/// How long the UID service may take to drop its cache.
+const DROP_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Look-ups at the UID service. Cloning is cheap, clones share the caches.
 #[derive(Clone, Debug)]
@@ -46,6 +57,10 @@ struct Inner {
     /// The availability of the service to writes.
     outage: Outage,
     cache: NameCache,
+    /// What was removed from the caches.
+    changes: UidChanges,
+    /// Caches of series, whose UIDs are from `cache`.
+    series_caches: Mutex<Vec<Weak<SeriesCache>>>,
 }
 
 impl Uids {
@@ -64,9 +79,32 @@ impl Uids {
         &self.0.name_rules
     }
 
-    /// Forgets all names and UIDs. Those that are being looked up meanwhile may be cached again.
-    pub(crate) fn drop_caches(&self) {
-        self.0.cache.clear();
+    /// Forgets all names, UIDs and series, also those that look-ups in progress return, and those of the UID
+    /// service's replica that takes the call.
+    pub(crate) async fn drop_caches(&self) {
+        // First, so that its old mappings are not cached here again.
+        if let Err(error) = self.0.client.with_timeout(DROP_TIMEOUT).drop_caches().await {
+            warn!(%error, "the UID service keeps its cached names");
+        }
+        watch::forget_everything(self).await;
+    }
+
+    /// Which mappings have changed.
+    pub(crate) fn changes(&self) -> &UidChanges {
+        &self.0.changes
+    }
+
+    /// Removes mappings that have changed from this cache, too.
+    pub(crate) fn keep_coherent(&self, cache: &Arc<SeriesCache>) {
+        self.0.series_caches.lock().push(Arc::downgrade(cache));
+    }
+
+    fn each_series_cache(&self, action: impl Fn(&SeriesCache)) {
+        let caches = self.0.series_caches.lock().clone();
+        caches
+            .iter()
+            .filter_map(Weak::upgrade)
+            .for_each(|cache| action(&cache));
     }
 
     /// Whether writes assign UIDs of this kind.

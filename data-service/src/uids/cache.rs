@@ -89,6 +89,19 @@ impl NameCache {
         self.names[slot(kind)].insert(uid, name);
     }
 
+    /// Removes a UID, these names, and the name that the UID was cached with.
+    pub(super) fn forget(&self, kind: UidKind, uid: &Uid, names: &[&str]) {
+        let slot = slot(kind);
+        if let Some(name) = self.names[slot].get(uid) {
+            self.uids[slot].invalidate(&name);
+        }
+        self.names[slot].invalidate(uid);
+        for name in names {
+            self.uids[slot].invalidate(*name);
+            self.absent[slot].invalidate(*name);
+        }
+    }
+
     /// Adds a name that has no UID.
     pub(super) fn insert_absent(&self, kind: UidKind, name: &str) {
         self.absent[slot(kind)].insert(name.into(), ());

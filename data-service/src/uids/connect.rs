@@ -6,11 +6,13 @@ use std::time::Instant;
 use oxtsdb_client::{UidClient, UidLayout};
 use oxtsdb_schema::{NameRules, UidKind, UidWidth, UidWidths};
 use oxtsdb_server::settings::SettingError;
+use parking_lot::Mutex;
 
 use super::cache::NameCache;
+use super::changes::UidChanges;
 use super::outage::Outage;
 use super::requests::with_deadline;
-use super::{Inner, Uids, UidsError};
+use super::{Inner, Uids, UidsError, watch};
 use crate::settings::DataSettings;
 
 impl Uids {
@@ -49,14 +51,18 @@ impl Uids {
         }
         let cache_bytes = u64::try_from(settings.memory.name_cache_mib << 20).unwrap_or(u64::MAX);
         let auto_creates = |kind: &UidKind| layout.kind(*kind).is_some_and(|layout| layout.auto_create);
-        Ok(Uids(Arc::new(Inner {
+        let uids = Uids(Arc::new(Inner {
             client,
             layout: settings.tables.row_key_layout(widths).map_err(mismatch)?,
             name_rules: name_rules(&layout),
             auto_create: UidKind::ALL.into_iter().filter(auto_creates).collect(),
             outage: Outage::default(),
             cache: NameCache::new(cache_bytes, settings.naming.cache_ttl()),
-        })))
+            changes: UidChanges::default(),
+            series_caches: Mutex::default(),
+        }));
+        watch::start(&uids).await;
+        Ok(uids)
     }
 }
 

@@ -6,6 +6,7 @@ use std::time::Instant;
 use oxtsdb_client::{ErrorReason, NewName, Rejection, UidClient};
 use oxtsdb_schema::{Uid, UidKind};
 
+use super::changes::Mark;
 use super::{UidRejection, Uids, UidsError};
 
 impl Uids {
@@ -15,6 +16,7 @@ impl Uids {
         names: &[(UidKind, &str)],
         deadline: Option<Instant>,
     ) -> Result<Vec<Option<Uid>>, UidsError> {
+        let mark = self.changes().mark();
         let results = with_deadline(&self.0.client, deadline).lookup_uids(names).await;
         let results = results.map_err(UidsError::from_client)?;
         let mut uids = vec![None; names.len()];
@@ -22,10 +24,14 @@ impl Uids {
             match result {
                 Ok(uid) => {
                     let uid = self.checked(*kind, uid)?;
-                    self.0.cache.insert(*kind, (*name).into(), uid);
+                    self.cache_mapping(mark, *kind, (*name).into(), uid);
                     *slot = Some(uid);
                 }
-                Err(rejection) if not_found(&rejection) => self.0.cache.insert_absent(*kind, name),
+                Err(rejection) if not_found(&rejection) => {
+                    if self.changes().mark() == mark {
+                        self.0.cache.insert_absent(*kind, name);
+                    }
+                }
                 Err(rejection) => return Err(UidsError::of_item(*kind, name, rejection)),
             }
         }
@@ -60,6 +66,7 @@ impl Uids {
         uids: &[Uid],
         deadline: Option<Instant>,
     ) -> Result<Vec<Option<Arc<str>>>, UidsError> {
+        let mark = self.changes().mark();
         let request: Vec<(UidKind, Uid)> = uids.iter().map(|uid| (kind, *uid)).collect();
         let results = with_deadline(&self.0.client, deadline)
             .lookup_names(&request)
@@ -71,6 +78,9 @@ impl Uids {
                 Ok(name) => {
                     let name: Arc<str> = name.into();
                     self.0.cache.insert_name(kind, *uid, Arc::clone(&name));
+                    if self.changes().mark() != mark {
+                        self.0.cache.forget(kind, uid, &[]);
+                    }
                     Some(name)
                 }
                 Err(rejection) if not_found(&rejection) => None,
@@ -96,6 +106,15 @@ impl Uids {
         let mappings = client.suggest_names(kind, prefix, max).await;
         let mappings = mappings.map_err(UidsError::from_client)?;
         Ok(mappings.into_iter().map(|mapping| mapping.name).collect())
+    }
+
+    /// Caches a mapping that was looked up after `mark`, unless mappings have changed since.
+    fn cache_mapping(&self, mark: Mark, kind: UidKind, name: Arc<str>, uid: Uid) {
+        self.0.cache.insert(kind, Arc::clone(&name), uid);
+        // After the insertion: a change that is recorded later removes it.
+        if self.changes().mark() != mark {
+            self.0.cache.forget(kind, &uid, &[&name]);
+        }
     }
 
     /// Rejects a UID of another width: row keys with it could not be decoded.

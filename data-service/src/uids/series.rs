@@ -2,7 +2,9 @@
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use oxtsdb_schema::{BaseTime, RowKey, RowKeyLayout, Tsuid};
+use oxtsdb_schema::{BaseTime, RowKey, RowKeyLayout, Tsuid, UidKind};
+
+use super::changes::UidSet;
 
 /// A series, ready to be written to.
 #[derive(Debug)]
@@ -49,6 +51,18 @@ impl Series {
             &key[self.base_time_at + BASE_TIME_BYTES..],
         );
         [metric, tags].concat()
+    }
+
+    /// Whether one of its UIDs is in the set.
+    pub(crate) fn uses(&self, layout: &RowKeyLayout, uids: &UidSet) -> bool {
+        let Ok(tsuid) = Tsuid::from_bytes(&self.tsuid(), &layout.widths) else {
+            return false;
+        };
+        let contains = |kind, uid| uids.contains(&(kind, uid));
+        contains(UidKind::Metric, tsuid.metric(&layout.widths).uid())
+            || tsuid.tags(&layout.widths).any(|(tagk, tagv)| {
+                contains(UidKind::Tagk, tagk.uid()) || contains(UidKind::Tagv, tagv.uid())
+            })
     }
 
     /// See [`Series::set_tracked_hour`]; 0: never.

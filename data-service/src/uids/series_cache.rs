@@ -7,7 +7,8 @@
 //! Memory is bounded by two generations. Entries are added to the young generation; when it is full it becomes the
 //! old generation, and the previous old generation is dropped. Reading an old entry moves it to the young generation.
 //!
-//! Entries expire, because operators rename and delete names: a set time after they were added, however often they
+//! Entries are removed when an operator renames or deletes one of their names; see [`super::watch`]. They expire also,
+//! because other programs rename and delete names: a set time after they were added, however often they
 //! are read. Look-ups read no clock: time advances in steps ([`LIFE`] of them in the time to live) by
 //! [`SeriesCache::advance_clock`], called once for each batch of points. The time to live varies by up to a quarter,
 //! so that entries added together do not all expire together.
@@ -18,8 +19,10 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use hashbrown::{DefaultHashBuilder, HashTable};
+use oxtsdb_schema::RowKeyLayout;
 use parking_lot::RwLock;
 
+use super::changes::UidSet;
 use super::series::Series;
 
 /// Shards, each with a lock of its own.
@@ -142,7 +145,27 @@ impl SeriesCache {
         Arc::clone(series)
     }
 
-    /// Forgets all series.
+    /// Removes a key.
+    pub(crate) fn remove(&self, key: &[u8]) {
+        let hash = self.hasher.hash_one(key);
+        let mut shard = self.shard(hash).write();
+        if let Ok(entry) = shard.young.find_entry(hash, |entry| *entry.key == *key) {
+            let (entry, _) = entry.remove();
+            shard.young_bytes = shard.young_bytes.saturating_sub(entry.byte_len());
+        }
+        if let Ok(entry) = shard.old.find_entry(hash, |entry| *entry.key == *key) {
+            entry.remove();
+        }
+    }
+
+    /// Removes the series that use one of these UIDs.
+    pub(crate) fn forget(&self, layout: &RowKeyLayout, uids: &UidSet) {
+        for shard in &self.shards {
+            shard.write().retain(|entry| !entry.series.uses(layout, uids));
+        }
+    }
+
+    /// Removes all series.
     pub(crate) fn clear(&self) {
         for shard in &self.shards {
             *shard.write() = Shard::default();
@@ -162,13 +185,25 @@ impl SeriesCache {
     }
 }
 
+impl Entry {
+    fn byte_len(&self) -> usize {
+        ENTRY_BYTES + self.key.len() + self.series.key().len()
+    }
+}
+
 impl Shard {
+    fn retain(&mut self, keep: impl Fn(&Entry) -> bool) {
+        self.young.retain(|entry| keep(entry));
+        self.old.retain(|entry| keep(entry));
+        self.young_bytes = self.young.iter().map(Entry::byte_len).sum();
+    }
+
     fn insert(&mut self, entry: Entry, generation_bytes: usize) {
         if self.young_bytes >= generation_bytes {
             self.old = std::mem::take(&mut self.young);
             self.young_bytes = 0;
         }
-        self.young_bytes += ENTRY_BYTES + entry.key.len() + entry.series.key().len();
+        self.young_bytes += entry.byte_len();
         self.young.insert_unique(entry.hash, entry, |entry| entry.hash);
     }
 }

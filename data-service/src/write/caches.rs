@@ -5,8 +5,7 @@ use super::writer::Writer;
 impl Writer {
     /// Forgets the names, UIDs and series that this process has cached. What is needed is read again.
     pub(crate) async fn drop_caches(&self) {
-        self.uids().drop_caches();
-        self.series_cache().clear();
+        self.uids().drop_caches().await;
         if let Some(index) = self.index() {
             index.drop_lists();
         }

@@ -30,7 +30,7 @@ pub(crate) struct Resolution {
 #[derive(Debug)]
 pub(super) struct Resolver {
     pub(super) uids: Uids,
-    pub(super) cache: SeriesCache,
+    pub(super) cache: Arc<SeriesCache>,
     pub(super) max_tags: usize,
 }
 
@@ -70,12 +70,17 @@ impl Resolver {
         }
         let mut outage = None;
         if !missing.is_empty() {
+            let mark = self.uids.changes().mark();
             let (mut resolved, away) = self.resolve_missing(&missing, deadline).await?;
             outage = away;
             for (series, resolved) in missing.iter().zip(&mut resolved) {
                 if let Ok(resolved) = resolved {
                     series.write_key(&mut key);
                     *resolved = self.cache.insert(&key, resolved);
+                    // A mapping may have changed since it was looked up.
+                    if self.uids.changes().mark() != mark {
+                        self.cache.remove(&key);
+                    }
                 }
             }
             for (index, place) in waiting {

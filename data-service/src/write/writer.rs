@@ -92,6 +92,9 @@ impl Writer {
         let tracker = Tracker::new(meta_table.clone(), &settings.series_index, index);
         let lanes = (!as_they_are)
             .then(|| Lanes::new(Arc::clone(&store), table.clone(), layout, form, linger, shutdown));
+        let cache_bytes = settings.memory.series_cache_mib << 20;
+        let cache = Arc::new(SeriesCache::new(cache_bytes, settings.naming.cache_ttl()));
+        uids.keep_coherent(&cache);
         Ok(Self(Arc::new(Inner {
             store,
             table,
@@ -101,10 +104,7 @@ impl Writer {
             tracker,
             resolver: Resolver {
                 uids,
-                cache: SeriesCache::new(
-                    settings.memory.series_cache_mib << 20,
-                    settings.naming.cache_ttl(),
-                ),
+                cache,
                 max_tags: settings.writing.max_tags,
             },
             budget: WriteBudget::new(settings.memory.max_writes_mib << 20),
@@ -233,16 +233,6 @@ impl Writer {
         &self.0.resources.memory
     }
 
-    /// Names and UIDs.
-    pub(super) fn uids(&self) -> &Uids {
-        &self.0.resolver.uids
-    }
-
-    /// The series whose row keys are cached.
-    pub(super) fn series_cache(&self) -> &SeriesCache {
-        &self.0.resolver.cache
-    }
-
     /// The index that new series are added to.
     pub(super) fn index(&self) -> Option<&SeriesIndex> {
         self.0.tracker.index()
@@ -256,6 +246,11 @@ impl Writer {
     /// The table of series' metadata.
     pub(crate) fn meta_table(&self) -> &MetaTable {
         &self.0.meta_table
+    }
+
+    /// Names and UIDs.
+    pub(crate) fn uids(&self) -> &Uids {
+        &self.0.resolver.uids
     }
 
     /// The most tags of a series.

@@ -4,9 +4,10 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use hashbrown::HashMap;
-use oxtsdb_schema::BaseTime;
+use oxtsdb_schema::{BaseTime, RowKeyLayout};
 
 use super::range;
+use crate::uids::changes::UidSet;
 use crate::uids::series::{Series, set_base_time};
 use crate::write::tracking::Untracked;
 use crate::write::{PointErrorReason, Resolved};
@@ -43,6 +44,12 @@ impl SeriesTable {
 
     pub(super) fn len(&self) -> usize {
         self.ends.len()
+    }
+
+    /// Whether a series uses one of these UIDs.
+    pub(super) fn use_any(&self, layout: &RowKeyLayout, uids: &UidSet) -> bool {
+        let series = self.tracked.iter().filter_map(|tracked| tracked.series.as_ref());
+        series.into_iter().any(|series| series.uses(layout, uids))
     }
 
     /// Whether no series is resolved.

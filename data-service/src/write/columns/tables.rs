@@ -10,6 +10,7 @@ use super::series_table::SeriesTable;
 use super::symbols::{SYMBOL_BYTES, Symbols};
 use super::{Declaration, ProtocolViolation, SymbolUse};
 use crate::uids::UidsError;
+use crate::uids::changes::{ChangedSince, Mark};
 use crate::write::{Resolved, WriteError, Writer};
 
 /// Limits of the tables.
@@ -69,6 +70,8 @@ pub(crate) struct Tables {
     refresh_at: Option<Instant>,
     /// Series that the UID service cannot resolve at present. Their points fail until it can.
     unresolved: Vec<u32>,
+    /// Mappings that have changed before this are not among those of the series.
+    mark: Mark,
     /// When unresolved series are looked up again.
     retry_at: Option<Instant>,
     /// The last outage of the UID service.
@@ -84,6 +87,7 @@ impl Tables {
             series: SeriesTable::default(),
             refresh_at: None,
             unresolved: Vec::new(),
+            mark: Mark::default(),
             retry_at: None,
             outage: None,
         }
@@ -177,9 +181,11 @@ impl Tables {
         deadline: Option<Instant>,
     ) -> Result<(), WriteError> {
         let now = Instant::now();
-        if self.refresh_at.is_some_and(|at| at <= now) {
+        let mark = writer.uids().changes().mark();
+        if self.has_changed(writer) || self.refresh_at.is_some_and(|at| at <= now) {
             self.refresh(now, writer, deadline).await?;
         }
+        self.mark = mark;
         if self.retry_at.is_some_and(|at| at <= now) {
             self.retry(writer, deadline).await?;
         }
@@ -206,12 +212,25 @@ impl Tables {
         Ok(())
     }
 
+    /// Whether a mapping of one of the series has changed.
+    fn has_changed(&self, writer: &Writer) -> bool {
+        match writer.uids().changes().since(self.mark) {
+            ChangedSince::Nothing => false,
+            ChangedSince::Everything => true,
+            ChangedSince::Uids(sets) => {
+                let layout = writer.uids().layout();
+                sets.iter().any(|uids| self.series.use_any(layout, uids))
+            }
+        }
+    }
+
     /// Why series are unresolved, if no series is resolved at all.
     pub(crate) fn total_outage(&self) -> Option<&UidsError> {
         self.outage.as_ref().filter(|_| self.series.all_failed())
     }
 
-    /// Looks up all series again. Keeps the old results if the UID service is unavailable.
+    /// Looks up all series again. Keeps the old results if the UID service is unavailable: then it reports no changes
+    /// either, and this is repeated after [`REFRESH_PAUSE`].
     async fn refresh(
         &mut self,
         now: Instant,
