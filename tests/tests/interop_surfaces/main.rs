@@ -3,4 +3,5 @@
 
 mod annotations;
 mod both;
+mod meta;
 mod names;

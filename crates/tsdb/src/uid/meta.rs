@@ -5,7 +5,6 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use anyhow::{Context as _, anyhow};
 use clap::{Args, Subcommand};
-use comfy_table::{Table, presets};
 use oxtsdb_client::{Uid, UidClient, UidKind, UidMeta};
 
 use crate::stdout::print;
@@ -153,31 +152,36 @@ async fn uid(server: &Server<UidClient>, target: &Target) -> anyhow::Result<Uid>
 }
 
 fn show(meta: &UidMeta) -> anyhow::Result<ExitCode> {
-    let mut table = Table::new();
-    table.load_style(presets::NOTHING);
+    print(&text(meta))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// A line for each field that is not empty.
+fn text(meta: &UidMeta) -> String {
     let created = meta
         .created
         .and_then(|created| created.duration_since(UNIX_EPOCH).ok());
     let created = created.map_or_else(|| "not known".to_owned(), |since| since.as_secs().to_string());
-    let mut row = |field: &str, value: &str| {
+    let mut lines = String::new();
+    let mut line = |field: &str, value: &str| {
         if !value.is_empty() {
-            table.add_row([field, value]);
+            lines += &format!("{field:<14}{value}\n");
         }
     };
-    row("kind", meta.kind.as_str());
-    row("uid", &meta.uid.to_string());
-    row("name", &meta.name);
-    row("display name", &meta.display_name);
-    row("description", &meta.description);
-    row("notes", &meta.notes);
-    row("created", &created);
+    line("kind", meta.kind.as_str());
+    line("UID", &meta.uid.to_string());
+    line("name", &meta.name);
+    line("display name", &meta.display_name);
+    line("description", &meta.description);
+    line("notes", &meta.notes);
+    line("created", &created);
     for (name, value) in meta.custom.iter().flatten() {
-        row(
+        line(
             "custom",
             &format!("{name}={}", value.as_deref().unwrap_or("null")),
         );
     }
-    row(
+    line(
         "etag",
         if meta.etag.is_empty() {
             "none stored"
@@ -185,6 +189,35 @@ fn show(meta: &UidMeta) -> anyhow::Result<ExitCode> {
             &meta.etag
         },
     );
-    print(&format!("{table}\n"))?;
-    Ok(ExitCode::SUCCESS)
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn prints_a_line_for_each_field() {
+        let mut meta = UidMeta::new(UidKind::Tagk, Uid::from_bytes(&[0, 0, 1]).unwrap());
+        assert_eq!(
+            text(&meta),
+            "kind          tagk\nUID           000001\ncreated       not known\netag          none stored\n"
+        );
+        meta.display_name = "Host".to_owned();
+        meta.created = Some(UNIX_EPOCH + Duration::from_secs(5));
+        meta.custom = Some(vec![
+            ("a".to_owned(), Some("b".to_owned())),
+            ("c".to_owned(), None),
+        ]);
+        assert!(
+            text(&meta)
+                .contains("display name  Host\ncreated       5\ncustom        a=b\ncustom        c=null\n")
+        );
+    }
+
+    #[test]
+    fn custom_fields_have_a_name() {
+        assert_eq!(custom_field("a=b=c"), Ok(("a".to_owned(), "b=c".to_owned())));
+        custom_field("a").unwrap_err();
+    }
 }
