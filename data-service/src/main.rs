@@ -54,11 +54,12 @@ struct Cli {
     server: ServerArgs,
     #[command(flatten)]
     data: DataSettings,
-    /// URL of the UID service
+    /// URLs of the UID service's replicas, separated by commas. A host name with several addresses stands for
+    /// all of them
     #[arg(
         long,
         env = "OXTSDB_UID_ENDPOINT",
-        value_name = "http://HOST:PORT",
+        value_name = "http://HOST:PORT,...",
         default_value = "http://127.0.0.1:4244",
         help_heading = "Naming"
     )]
@@ -113,8 +114,8 @@ async fn run(cli: Cli) -> anyhow::Result<()> {
         .await
 }
 
-fn uid_client(url: &str) -> anyhow::Result<UidClient> {
-    let client = ClientBuilder::new([url])
+fn uid_client(urls: &str) -> anyhow::Result<UidClient> {
+    let client = ClientBuilder::new(urls.split(',').map(str::trim))
         .keep_alive_timeout(Duration::from_secs(5))
         .uid();
     client.map_err(|error| anyhow!("--uid-endpoint: {error}"))

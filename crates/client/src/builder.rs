@@ -29,7 +29,8 @@ pub struct ClientBuilder {
 
 impl ClientBuilder {
     /// A client of servers at these URLs, each `http://HOST:PORT` or, with feature `tls`, `https://HOST:PORT`.
-    /// Requests take the endpoints in turn; one that fails is skipped for a second.
+    /// Requests take the endpoints in turn; one that fails is skipped for a second. A host name stands for all of its
+    /// addresses, which are resolved again every 10 s.
     pub fn new(urls: impl IntoIterator<Item = impl Into<String>>) -> Self {
         Self {
             urls: urls.into_iter().map(Into::into).collect(),
@@ -130,8 +131,8 @@ impl ClientBuilder {
         if self.urls.is_empty() {
             return Err(Error::invalid("a client needs at least one endpoint"));
         }
-        let channels = self.urls.iter().map(|url| self.endpoint.channel(url));
-        let transport = transport::over(channels.collect::<Result<_, _>>()?);
+        let replicas = self.urls.iter().map(|url| self.endpoint.replicas(url));
+        let transport = transport::over(replicas.collect::<Result<_, _>>()?);
         Ok(Connection::new(transport, self.call))
     }
 }

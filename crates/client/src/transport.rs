@@ -5,12 +5,12 @@ mod endpoint;
 
 use tonic::body::Body;
 use tonic::codegen::StdError;
-use tonic::transport::Channel;
 use tower::util::BoxCloneSyncService;
 use tower::{Service, ServiceExt as _};
 
 use balance::Balanced;
 pub(crate) use endpoint::EndpointOptions;
+use endpoint::Replicas;
 
 /// A connected service. Cloning is cheap; clones share the connections.
 pub(crate) type Transport = BoxCloneSyncService<http::Request<Body>, http::Response<Body>, TransportError>;
@@ -20,10 +20,10 @@ pub(crate) type Transport = BoxCloneSyncService<http::Request<Body>, http::Respo
 #[error("transport")]
 pub(crate) struct TransportError(#[source] StdError);
 
-/// A transport over one connection for each endpoint, established by the first request and again when it is
+/// A transport over one connection for each replica, established by the first request and again when it is
 /// lost.
-pub(crate) fn over(channels: Vec<Channel>) -> Transport {
-    BoxCloneSyncService::new(Balanced::new(channels).map_err(|error: StdError| TransportError(error)))
+pub(crate) fn over(urls: Vec<Replicas>) -> Transport {
+    BoxCloneSyncService::new(Balanced::new(urls).map_err(|error: StdError| TransportError(error)))
 }
 
 /// A transport to services of this process, without a socket.

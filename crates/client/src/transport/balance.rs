@@ -3,7 +3,11 @@
 //! tonic's balanced channel ranks all endpoints equal, so half of the requests to a pair go to the dead one
 //! for as long as it is dead. Here an endpoint that fails, or that responds with UNAVAILABLE, is skipped for
 //! [`PAUSE`] while another one is left, and the retry of a failed call reaches the next endpoint.
+//!
+//! A host name with several addresses is an endpoint for each of them. Addresses that accept no connection when they
+//! are resolved are left out; if none does, the endpoint is the name.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::task::{Context, Poll};
@@ -11,30 +15,125 @@ use std::time::{Duration, Instant};
 
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
+use parking_lot::RwLock;
 use tonic::body::Body;
 use tonic::codegen::StdError;
 use tonic::transport::Channel;
 use tonic::{Code, Status};
 use tower::{Service, ServiceExt as _};
 
+use super::endpoint::Replicas;
+
 /// How long an endpoint is skipped after a failure.
 const PAUSE: Duration = Duration::from_secs(1);
 
+/// The pause between two resolutions of host names.
+const RESOLVE: Duration = Duration::from_secs(10);
+
 /// Channels that take requests in turn. Clones share the state of the endpoints.
 #[derive(Clone, Debug)]
-pub(super) struct Balanced(Arc<Endpoints>);
+pub(super) struct Balanced(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    urls: Vec<Replicas>,
+    endpoints: RwLock<Arc<Endpoints>>,
+    /// When the host names were resolved last. Locked while they are.
+    resolved_at: tokio::sync::Mutex<Option<Instant>>,
+}
+
+/// An endpoint: the URL by its index, and the address if its host name has been resolved.
+type Key = (usize, Option<SocketAddr>);
 
 #[derive(Debug)]
 struct Endpoints {
-    channels: Vec<Channel>,
+    channels: Vec<(Key, Channel)>,
     health: Health,
 }
 
-impl Balanced {
-    /// Balances over `channels`; at least one.
-    pub(super) fn new(channels: Vec<Channel>) -> Self {
+impl Endpoints {
+    fn new(channels: Vec<(Key, Channel)>) -> Self {
         let health = Health::new(channels.len());
-        Self(Arc::new(Endpoints { channels, health }))
+        Self { channels, health }
+    }
+}
+
+impl Balanced {
+    /// Balances over the replicas behind `urls`; at least one.
+    pub(super) fn new(urls: Vec<Replicas>) -> Self {
+        let channels = urls.iter().enumerate();
+        let channels = channels.map(|(index, url)| ((index, None), url.channel()));
+        Self(Arc::new(Shared {
+            endpoints: RwLock::new(Arc::new(Endpoints::new(channels.collect()))),
+            urls,
+            resolved_at: tokio::sync::Mutex::default(),
+        }))
+    }
+}
+
+impl Shared {
+    /// The endpoints. The first call resolves the host names, later ones do so in the background.
+    async fn endpoints(self: &Arc<Self>) -> Arc<Endpoints> {
+        if self.urls.iter().any(Replicas::has_name) {
+            // While they are being resolved, the known ones are used; at first, they are waited for.
+            let is_first = match self.resolved_at.try_lock() {
+                Ok(resolved_at) if resolved_at.is_none_or(|at| at.elapsed() > RESOLVE) => {
+                    resolved_at.is_none()
+                }
+                Ok(_) => return self.current(),
+                Err(_) => false,
+            };
+            let resolution = {
+                let shared = Arc::clone(self);
+                async move { shared.resolve().await }
+            };
+            if is_first {
+                resolution.await;
+            } else {
+                tokio::spawn(resolution);
+            }
+        }
+        self.current()
+    }
+
+    fn current(&self) -> Arc<Endpoints> {
+        Arc::clone(&self.endpoints.read())
+    }
+
+    /// Resolves the host names, unless another call does.
+    async fn resolve(&self) {
+        let Ok(mut resolved_at) = self.resolved_at.try_lock() else {
+            return;
+        };
+        let addresses = futures::future::join_all(self.urls.iter().map(Replicas::addresses)).await;
+        let keys = addresses.into_iter().enumerate().flat_map(|(index, addresses)| {
+            let found: Vec<Key> = addresses
+                .into_iter()
+                .map(|address| (index, Some(address)))
+                .collect();
+            if found.is_empty() {
+                vec![(index, None)]
+            } else {
+                found
+            }
+        });
+        let keys: Vec<Key> = keys.collect();
+        let current = self.current();
+        if !current.channels.iter().map(|(key, _)| key).eq(&keys) {
+            // Connections to known addresses are kept.
+            let channel = |key: Key| {
+                let known = current.channels.iter().find(|(known, _)| *known == key);
+                let channel = match (known, self.urls.get(key.0)?, key.1) {
+                    (Some((_, channel)), _, _) => channel.clone(),
+                    (None, url, Some(address)) => url.channel_to(address),
+                    (None, url, None) => url.channel(),
+                };
+                Some((key, channel))
+            };
+            let channels = keys.into_iter().filter_map(channel).collect();
+            *self.endpoints.write() = Arc::new(Endpoints::new(channels));
+        }
+        *resolved_at = Some(Instant::now());
     }
 }
 
@@ -49,10 +148,11 @@ impl Service<http::Request<Body>> for Balanced {
     }
 
     fn call(&mut self, request: http::Request<Body>) -> Self::Future {
-        let endpoints = Arc::clone(&self.0);
+        let shared = Arc::clone(&self.0);
         async move {
+            let endpoints = shared.endpoints().await;
             let index = endpoints.health.next();
-            let channel = endpoints.channels.get(index).ok_or("no endpoints")?.clone();
+            let (_, channel) = endpoints.channels.get(index).ok_or("no endpoints")?.clone();
             let result = channel.oneshot(request).await;
             let failed = result.as_ref().map_or(true, is_unavailable);
             endpoints.health.record(index, failed);
