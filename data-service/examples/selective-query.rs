@@ -116,6 +116,7 @@ async fn measure(engine: &Engine, filter: &str) -> anyhow::Result<(Duration, Dur
         quirks: Quirks::NONE,
         skip_damaged_rows: false,
         with_surroundings: false,
+        annotations: oxtsdb_query::AnnotationSelection::default(),
     };
     let (mut times, mut series) = (Vec::new(), 0);
     for _ in 0..RUNS {

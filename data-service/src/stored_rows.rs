@@ -152,7 +152,7 @@ impl Tsdb {
                         points.push((time_ms - HOUR_MS, value));
                     }
                 }
-                Frame::Done(_) => {}
+                Frame::Annotations(_) | Frame::Done(_) => {}
                 Frame::Statistics(read) => statistics = Some(read),
             }
         }

@@ -89,6 +89,7 @@ fn spec(text: &str, quirks: Quirks) -> QuerySpec {
         quirks,
         skip_damaged_rows: false,
         with_surroundings: false,
+        annotations: oxtsdb_query::AnnotationSelection::default(),
     }
 }
 
@@ -109,6 +110,7 @@ async fn collect(engine: &Engine, text: &str, quirks: Quirks) -> (Vec<Group>, us
                 parts += 1;
                 groups[number].points.append(points);
             }
+            Frame::Annotations { .. } | Frame::GlobalAnnotations(_) => panic!("not requested"),
             Frame::Done { groups: count, .. } => assert_eq!(count, groups.len()),
             Frame::Statistics(_) => {}
         }

@@ -190,6 +190,7 @@ async fn compare_all(layout: RowKeyLayout) -> usize {
             quirks: Quirks::OPENTSDB,
             skip_damaged_rows: false,
             with_surroundings: false,
+            annotations: oxtsdb_query::AnnotationSelection::default(),
         };
         let groups = match engine.collect(query, RequestContext::default()).await {
             Ok(result) => result.groups,
@@ -261,6 +262,7 @@ fn a_query(source: Source, tags: Vec<TagFilter>) -> QuerySpec {
         quirks: Quirks::OPENTSDB,
         skip_damaged_rows: false,
         with_surroundings: false,
+        annotations: oxtsdb_query::AnnotationSelection::default(),
     }
 }
 

@@ -45,6 +45,7 @@ fn query(text: &str, start_s: i64) -> QuerySpec {
         quirks: Quirks::NONE,
         skip_damaged_rows: false,
         with_surroundings: false,
+        annotations: oxtsdb_query::AnnotationSelection::default(),
     }
 }
 
@@ -151,7 +152,10 @@ async fn a_stalled_client_does_not_block_other_queries() {
         match delivery.unwrap().frame {
             Frame::Group(_) => groups += 1,
             Frame::Statistics(_) => is_whole = true,
-            Frame::More { .. } | Frame::Done { .. } => {}
+            Frame::More { .. }
+            | Frame::Annotations { .. }
+            | Frame::GlobalAnnotations(_)
+            | Frame::Done { .. } => {}
         }
     }
     assert_eq!((groups, is_whole), (40, true));

@@ -129,6 +129,7 @@ pub async fn query(
                 let twice = groups.insert(series.series, group);
                 ensure!(twice.is_none(), "group {} began twice", series.series);
             }
+            Frame::Annotations(_) => anyhow::bail!("annotations, which were not requested"),
             Frame::Points(points) => {
                 let group = groups.get_mut(&points.series).context("points of no group")?;
                 let ints = points.int_values.into_iter().map(Number::Int);

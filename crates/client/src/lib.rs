@@ -2,7 +2,7 @@
 //!
 //! | client | service |
 //! |---|---|
-//! | [`DataClient`] | points: [`write`](DataClient::write), [`stream_writer`](DataClient::stream_writer), [`query`](DataClient::query), expressions, last points, stored rows; series: [`lookup_series`](DataClient::lookup_series), export, numbers |
+//! | [`DataClient`] | points: [`write`](DataClient::write), [`stream_writer`](DataClient::stream_writer), [`query`](DataClient::query), expressions, last points, stored rows; [`annotations`](DataClient::annotations); series: [`lookup_series`](DataClient::lookup_series), export, numbers |
 //! | [`UidClient`] | names and UIDs: assign, look up, suggest, export, rename, delete, [watch](UidClient::watch), layout, usage |
 //! | [`HealthClient`] | gRPC health checks |
 //!
@@ -34,6 +34,7 @@
 //! `tls`: connections to `https://` endpoints, by rustls with ring. It needs no system library.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
+mod annotation;
 mod builder;
 mod call;
 mod data;
@@ -55,6 +56,7 @@ mod transport;
 mod uid;
 mod write;
 
+pub use annotation::{Annotation, AnnotationPage};
 pub use builder::ClientBuilder;
 pub use data::DataClient;
 pub use error::{Error, FieldViolation, Rejection};

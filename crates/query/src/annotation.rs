@@ -10,13 +10,77 @@ use oxtsdb_schema::annotation::is_annotation;
 use crate::context::budget::Held;
 use crate::context::query_context::QueryContext;
 use crate::error::QueryError;
+use crate::exec::series_points::SeriesPoints;
 use crate::plan::hours::Hours;
+use crate::quirks::Quirks;
 use crate::row_scan::{RowScan, RowSource, scan_rows};
+use crate::spec::QuerySpec;
 use crate::storage::Storage;
 
 /// The cells of a row that are annotations.
 pub fn annotation_cells(row: &Row) -> impl Iterator<Item = CellRef<'_>> {
     row.cells().filter(|cell| is_annotation(cell.qualifier))
+}
+
+/// The annotations of a series; possibly none of them in the range of the query.
+pub(crate) type SeriesAnnotations = Vec<Arc<Annotation>>;
+
+/// The annotations of a group of series that begin in a range, in order; `None` if no row of the series has any.
+pub(crate) fn of_group<'a>(
+    series: impl Iterator<Item = &'a SeriesPoints>,
+    (start_ms, end_ms): (i64, i64),
+    quirks: Quirks,
+) -> Option<Vec<Arc<Annotation>>> {
+    let mut found: Option<Vec<_>> = None;
+    for annotations in series.filter_map(|one| one.annotations.as_deref()) {
+        let in_range = |annotation: &&Arc<Annotation>| (start_ms..=end_ms).contains(&annotation.start_ms());
+        let found = found.get_or_insert_default();
+        found.extend(annotations.iter().filter(in_range).cloned());
+    }
+    if let Some(found) = &mut found {
+        sort(found, quirks);
+    }
+    found
+}
+
+/// Sorts annotations by their begin; equal ones stay in order.
+pub(crate) fn sort(annotations: &mut [Arc<Annotation>], quirks: Quirks) {
+    if quirks.annotations_by_number {
+        annotations.sort_by_key(|annotation| annotation.start_time);
+    } else {
+        annotations.sort_by_key(|annotation| annotation.start_ms());
+    }
+}
+
+/// Memory of annotations, in bytes.
+pub(crate) fn held_bytes(annotations: &[Arc<Annotation>]) -> u64 {
+    annotations.iter().map(|annotation| annotation.held_bytes()).sum()
+}
+
+/// Reads the global annotations of a query. `None` if no annotation of the hours that are read passes the quirk's
+/// test, which precedes that of the range.
+///
+/// # Errors
+///
+/// As [`global_annotations`].
+pub(crate) async fn global_of_query(
+    storage: &Storage,
+    query: &QuerySpec,
+    context: &QueryContext,
+) -> Result<Option<(Vec<Arc<Annotation>>, Held)>, QueryError> {
+    let (start_ms, end_ms) = (query.start_ms, query.end_ms);
+    let hours = Hours::overlapping(start_ms, end_ms);
+    let (mut found, held) = global_annotations(storage, hours, context).await?;
+    if query.quirks.annotations_by_number {
+        let seconds = (start_ms / 1000, end_ms / 1000);
+        found.retain(|annotation| ends_within(annotation, seconds));
+    }
+    if found.is_empty() {
+        return Ok(None);
+    }
+    found.retain(|annotation| (start_ms..=end_ms).contains(&annotation.start_ms()));
+    sort(&mut found, query.quirks);
+    Ok(Some((found, held)))
 }
 
 /// Reads the global annotations of some hours, in the order of the table: by hour, then by qualifier. Cells that are

@@ -42,7 +42,7 @@ pub use function::calendar::{CalendarInterval, CalendarUnit};
 pub use function::downsample::{Downsample, Fill, Interval};
 pub use function::rate::RateOptions;
 pub use quirks::Quirks;
-pub use spec::{QuerySpec, SeriesFilter, Source, SubQuery, without_identical};
+pub use spec::{AnnotationSelection, QuerySpec, SeriesFilter, Source, SubQuery, without_identical};
 
 // Running queries, and what bounds them.
 pub use context::admission::{Admitted, PAUSE_AFTER, QueryResources, RequestContext};

@@ -77,6 +77,14 @@ pub struct Quirks {
     pub double_parentheses_hide_names: bool,
     /// Fractions in expressions are 4-byte floats: `0.123456789` is 0.12345679.
     pub fractions_of_four_bytes: bool,
+    /// A series that has annotations and no points in the hours that are read does not contribute to tags and TSUIDs of
+    /// its group, and a group of such series has neither metric nor tags. Without the quirk a series has its names
+    /// with and without points. Does not apply once results are emitted before the scan ends.
+    pub series_without_points_have_no_names: bool,
+    /// Annotations are ordered by the numbers of their begin: those in milliseconds come after all those in seconds.
+    /// Of global annotations only those are returned that also end in the range, by numbers of seconds: see
+    /// [`crate::annotation::ends_within`]. Without the quirk the order is that of time.
+    pub annotations_by_number: bool,
     /// A result that is an integer literal, as of `a > 1 ? 1 : 0`, or a fraction literal, is an error.
     pub results_are_doubles_or_truths: bool,
 }
@@ -110,6 +118,8 @@ impl Quirks {
             highest_by_place: on,
             double_parentheses_hide_names: on,
             fractions_of_four_bytes: on,
+            series_without_points_have_no_names: on,
+            annotations_by_number: on,
             results_are_doubles_or_truths: on,
         }
     }

@@ -28,6 +28,17 @@ pub struct QuerySpec {
     pub skip_damaged_rows: bool,
     /// Also return points around the range, as far as the scan reads them: see [`crate::plan::hours`].
     pub with_surroundings: bool,
+    /// The annotations to return.
+    pub annotations: AnnotationSelection,
+}
+
+/// Which annotations a query returns, of those that begin in its range.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct AnnotationSelection {
+    /// Those of the series, with each group.
+    pub of_series: bool,
+    /// Global ones, once.
+    pub global: bool,
 }
 
 impl QuerySpec {

@@ -32,6 +32,8 @@ use oxtsdb_query::language::time::now_ms;
 use oxtsdb_query::{Admitted, Engine, QueryDescription, RequestContext};
 use page_token::PageToken;
 
+pub(in crate::grpc) use convert::annotation as annotation_message;
+
 const PAGE_SIZE_DEFAULT: usize = 100;
 const PAGE_SIZE_MAX: usize = 1000;
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::{ExpressionFrame, ExpressionSeries, Points, QueryFrame, Series, Statistics};
-use crate::{Error, Results, Timestamp, Value};
+use crate::{Annotation, Error, Results, Timestamp, Value};
 
 /// A series with all its points.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -19,6 +19,10 @@ pub struct SeriesPoints<S = Series> {
 pub struct QueryResult {
     /// The groups by sub-query, and within one in the order of their numbers.
     pub series: Vec<SeriesPoints>,
+    /// The annotations of groups, if requested, by the numbers of the groups.
+    pub annotations: BTreeMap<u32, Vec<Annotation>>,
+    /// The global annotations, if requested.
+    pub global_annotations: Vec<Annotation>,
     /// What the query read.
     pub statistics: Statistics,
 }
@@ -41,17 +45,30 @@ impl Results<QueryFrame> {
     pub async fn into_result(mut self) -> Result<QueryResult, Error> {
         let mut collected = Collected::default();
         let mut statistics = Statistics::default();
+        let (mut annotations, mut global_annotations) = (BTreeMap::<_, Vec<_>>::new(), Vec::new());
         while let Some(frame) = self.next().await? {
             match frame {
                 QueryFrame::Series(series) => collected.add(series.number, series),
                 QueryFrame::Points(points) => collected.extend(&points)?,
+                QueryFrame::Annotations {
+                    series,
+                    annotations: found,
+                } => match series {
+                    Some(series) => annotations.entry(series).or_default().extend(found),
+                    None => global_annotations.extend(found),
+                },
                 QueryFrame::Done { .. } => {}
                 QueryFrame::Statistics(last) => statistics = last,
             }
         }
         let mut series = collected.finish();
         series.sort_by_key(|series| series.series.query);
-        Ok(QueryResult { series, statistics })
+        Ok(QueryResult {
+            series,
+            annotations,
+            global_annotations,
+            statistics,
+        })
     }
 }
 

@@ -6,7 +6,7 @@ use oxtsdb_proto::data::v1::QueryResponse;
 use oxtsdb_proto::data::v1::query_response::{self as pb, Frame};
 
 use super::{Points, Statistics};
-use crate::Error;
+use crate::{Annotation, Error};
 
 /// A group of series, which is one series of the result.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -33,6 +33,13 @@ pub enum QueryFrame {
     Series(Series),
     /// Points of a group.
     Points(Points),
+    /// Annotations, if requested. Global ones come first, those of a group behind its series.
+    Annotations {
+        /// [`Series::number`] of the group; `None`: global annotations.
+        series: Option<u32>,
+        /// In order of time.
+        annotations: Vec<Annotation>,
+    },
     /// A sub-query is complete.
     Done {
         /// The sub-query, from 0.
@@ -64,6 +71,10 @@ impl QueryFrame {
             Ok(match frame {
                 Frame::Series(series) => Self::Series(series.into()),
                 Frame::Points(points) => Self::Points(points.try_into()?),
+                Frame::Annotations(found) => Self::Annotations {
+                    series: found.series,
+                    annotations: found.annotations.into_iter().map(Into::into).collect(),
+                },
                 Frame::Done(done) => Self::Done {
                     query: done.query,
                     series: done.series_count,

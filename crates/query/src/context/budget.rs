@@ -175,6 +175,13 @@ impl Budget {
         self.take(SERIES_BYTES)
     }
 
+    /// Holds what annotations of series take, until [`Budget::release_all_series`].
+    pub(crate) fn hold_annotation(&self, bytes: u64) -> Result<(), QueryError> {
+        let overhead = &self.0.usage.series_overhead;
+        overhead.fetch_add(bytes, Ordering::Relaxed);
+        self.take(bytes)
+    }
+
     /// Releases all memory of series, with their points.
     pub(crate) fn release_all_series(&self) {
         let usage = &self.0.usage;

@@ -36,6 +36,15 @@ impl FrameCoalescer {
                 }
                 Vec::new()
             }
+            Frame::Annotations { number, annotations } => {
+                let first = self.open.first().map_or(0, |(group, _)| group.number);
+                let place = number.checked_sub(first);
+                if let Some((group, own)) = place.and_then(|place| self.open.get_mut(place)) {
+                    group.annotations = Some(annotations);
+                    own.merge(held);
+                }
+                Vec::new()
+            }
             Frame::Done { .. } => {
                 let whole = |(group, held)| Delivery {
                     frame: Frame::Group(Group {
@@ -47,7 +56,9 @@ impl FrameCoalescer {
                 let done = Delivery { frame, held };
                 self.open.drain(..).map(whole).chain([done]).collect()
             }
-            Frame::Group(_) | Frame::Statistics(_) => vec![Delivery { frame, held }],
+            Frame::Group(_) | Frame::GlobalAnnotations(_) | Frame::Statistics(_) => {
+                vec![Delivery { frame, held }]
+            }
         })
     }
 }

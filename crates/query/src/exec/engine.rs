@@ -9,7 +9,7 @@ use std::sync::atomic::AtomicU64;
 
 use futures::stream::{self, Stream, StreamExt as _};
 use oxtsdb_row_store::{RowStore, TableName};
-use oxtsdb_schema::RowKeyLayout;
+use oxtsdb_schema::{Annotation, RowKeyLayout};
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 
@@ -52,6 +52,8 @@ struct Inner {
 pub struct WholeResult {
     /// The groups of all sub-queries, in their order.
     pub groups: Vec<Group>,
+    /// The global annotations, if requested; `None`: none nearby.
+    pub global_annotations: Option<Vec<Arc<Annotation>>>,
     /// What was read.
     pub statistics: Statistics,
     /// The memory of the groups.
@@ -292,6 +294,7 @@ async fn collected(
 ) -> Result<WholeResult, QueryError> {
     let mut deliveries = whole_groups(frames);
     let mut groups = Vec::new();
+    let mut global_annotations = None;
     let mut all: Option<Held> = None;
     while let Some(delivery) = deliveries.next().await {
         let Delivery { frame, held } = delivery?;
@@ -304,10 +307,12 @@ async fn collected(
         };
         match frame {
             Frame::Group(group) => groups.push(group),
-            Frame::More { .. } | Frame::Done { .. } => {}
+            Frame::GlobalAnnotations(annotations) => global_annotations = Some(annotations),
+            Frame::More { .. } | Frame::Annotations { .. } | Frame::Done { .. } => {}
             Frame::Statistics(statistics) => {
                 return Ok(WholeResult {
                     groups,
+                    global_annotations,
                     statistics,
                     held,
                 });

@@ -2,6 +2,7 @@
 
 use std::time::Instant;
 
+use crate::annotation;
 use crate::context::admission::Admitted;
 use crate::context::limits::Limits;
 use crate::context::query_context::QueryContext;
@@ -31,6 +32,14 @@ pub(super) async fn execute(
     let plans = plans(environment, query, &context).await?;
     check_rows(environment, &plans, context.budget().limits()).await?;
     let mut output = FrameOutput::new(frames, admitted);
+    if query.annotations.global {
+        let found = annotation::global_of_query(&environment.storage, query, &context);
+        if let Some((found, held)) = found.await? {
+            output
+                .send_held(Frame::GlobalAnnotations(found), Some(held))
+                .await?;
+        }
+    }
     for (index, (sub_query, plan)) in query.sub_queries.iter().zip(&plans).enumerate() {
         SubQueryExecution::new(environment, &context, query, (index, sub_query), plan)
             .run(&mut output)

@@ -96,6 +96,8 @@ impl SeriesExtents {
             tsuid: tsuid.clone(),
             points: Points::default(),
             from_epoch: None,
+            annotations: None,
+            is_named: true,
         }));
         series.sort_unstable_by(|a, b| a.tsuid.cmp(&b.tsuid));
         series

@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
-use oxtsdb_schema::Tsuid;
+use oxtsdb_schema::{Annotation, Tsuid};
 
+use crate::annotation;
 use crate::context::budget::Held;
 use crate::exec::statistics::Statistics;
 use crate::points::Points;
@@ -21,6 +22,15 @@ pub enum Frame {
         /// The points.
         points: Points,
     },
+    /// Annotations of a group that is not whole, before its sub-query is complete.
+    Annotations {
+        /// Which: [`Group::number`].
+        number: usize,
+        /// As [`Group::annotations`].
+        annotations: Vec<Arc<Annotation>>,
+    },
+    /// The global annotations, if requested: the first frame. Absent if there are none nearby.
+    GlobalAnnotations(Vec<Arc<Annotation>>),
     /// A sub-query is complete.
     Done {
         /// Which, from 0.
@@ -47,6 +57,9 @@ impl Frame {
         match self {
             Self::Group(group) => group.held_bytes(),
             Self::More { points, .. } => points.held_bytes(),
+            Self::Annotations { annotations, .. } | Self::GlobalAnnotations(annotations) => {
+                annotation::held_bytes(annotations)
+            }
             Self::Done { .. } | Self::Statistics(_) => 0,
         }
     }
@@ -61,7 +74,8 @@ impl Group {
             .iter()
             .map(|tsuid| size_of::<Tsuid>() + tsuid.as_bytes().len())
             .sum();
-        self.points.held_bytes() + (size_of::<Self>() + names + tsuids) as u64
+        let annotations = self.annotations.as_deref().map_or(0, annotation::held_bytes);
+        self.points.held_bytes() + annotations + (size_of::<Self>() + names + tsuids) as u64
     }
 }
 
@@ -82,6 +96,9 @@ pub struct Group {
     pub aggregate_tags: Vec<Arc<str>>,
     /// The series, in the order in which their values were taken.
     pub tsuids: Vec<Tsuid>,
+    /// Annotations of the series that begin in the range of the query, in order; `None` if no row of the series has an
+    /// annotation, or if none are requested.
+    pub annotations: Option<Vec<Arc<Annotation>>>,
     /// The points in the range of the query; none if the series have points nearby only.
     pub points: Points,
 }

@@ -69,7 +69,8 @@ impl SeriesGroup {
     fn new(series: Vec<SeriesPoints>, widths: &UidWidths) -> Self {
         // `None`: several values.
         let mut values: BTreeMap<TagkUid, Option<TagvUid>> = BTreeMap::new();
-        for (tagk, tagv) in series.iter().flat_map(|one| one.tsuid.tags(widths)) {
+        let named = series.iter().filter(|one| one.is_named);
+        for (tagk, tagv) in named.flat_map(|one| one.tsuid.tags(widths)) {
             let value = values.entry(tagk).or_insert(Some(tagv));
             if *value != Some(tagv) {
                 *value = None;
@@ -119,6 +120,8 @@ mod tests {
             tsuid,
             points: Points::default(),
             from_epoch: None,
+            annotations: None,
+            is_named: true,
         }
     }
 

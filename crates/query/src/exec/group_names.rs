@@ -49,7 +49,8 @@ pub(super) fn named_group(
     group: &SeriesGroup,
     widths: &UidWidths,
 ) -> Result<Group, QueryError> {
-    let metric = match (place.metric, group.series.first()) {
+    let mut named = group.series.iter().filter(|series| series.is_named).peekable();
+    let metric = match (place.metric.filter(|_| named.peek().is_some()), named.peek()) {
         (Some(metric), _) => Arc::clone(metric),
         (None, Some(series)) => names.name(UidKind::Metric, series.tsuid.metric(widths).uid())?,
         (None, None) => Arc::from(""),
@@ -73,7 +74,8 @@ pub(super) fn named_group(
         metric,
         tags,
         aggregate_tags,
-        tsuids: group.series.iter().map(|series| series.tsuid.clone()).collect(),
+        annotations: None,
+        tsuids: named.map(|series| series.tsuid.clone()).collect(),
         points: Points::default(),
     })
 }

@@ -86,6 +86,9 @@ impl IncrementalAggregator {
             if let Some(own) = own {
                 before += own.points.held_bytes();
                 own.points.append(one.points);
+                if let Some(mut annotations) = one.annotations {
+                    own.annotations.get_or_insert_default().append(&mut annotations);
+                }
                 after += own.points.held_bytes();
             }
         }

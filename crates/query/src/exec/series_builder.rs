@@ -8,10 +8,14 @@ use std::sync::Arc;
 
 use hashbrown::HashMap;
 use oxtsdb_row_store::{PointColumns, PointValues, Row, StoreError};
+use oxtsdb_schema::annotation::is_annotation;
 use oxtsdb_schema::row::{CellRef, decode_row};
-use oxtsdb_schema::{DuplicatePolicy, Points as RowPoints, Qualifier, RowKeyLayout, RowKeyRef, Tsuid, Value};
+use oxtsdb_schema::{
+    Annotation, DuplicatePolicy, Points as RowPoints, Qualifier, RowKeyLayout, RowKeyRef, Tsuid, Value,
+};
 use rustc_hash::FxBuildHasher;
 
+use crate::annotation::{self, SeriesAnnotations, annotation_cells};
 use crate::context::budget::{Budget, POINT_BYTES};
 use crate::error::QueryError;
 use crate::exec::extents::SeriesExtents;
@@ -37,6 +41,10 @@ pub(crate) struct SeriesOptions {
     pub downsample: Option<(Windows, Function)>,
     /// First derivative, after downsampling.
     pub rate: Option<Rater>,
+    /// Keep annotations.
+    pub annotations: bool,
+    /// Whether a series without points names its group.
+    pub names_without_points: bool,
 }
 
 /// Builds series from rows.
@@ -57,6 +65,8 @@ pub(crate) struct SeriesBuilder {
 struct Series {
     column: Column,
     rater: Option<Rater>,
+    annotations: Option<Box<SeriesAnnotations>>,
+    is_named: bool,
 }
 
 /// The retained points of a series.
@@ -73,6 +83,8 @@ struct Scratch {
     columns: PointColumns,
     times_ms: Vec<i64>,
     values: Vec<f64>,
+    /// Of the row that was decoded last.
+    annotations: SeriesAnnotations,
 }
 
 impl Scratch {
@@ -113,8 +125,10 @@ impl SeriesBuilder {
     ///
     /// [`QueryError::Row`], the errors of its key, and [`QueryError::OverBudget`].
     pub(crate) fn add(&mut self, row: &Row) -> Result<(), QueryError> {
-        let key = RowKeyRef::decode(row.key(), &self.options.layout)
-            .map_err(|error| QueryError::row_key(row.key(), &error))?;
+        let key = match RowKeyRef::decode(row.key(), &self.options.layout) {
+            Ok(key) => key,
+            Err(error) => return self.skip_foreign(row, QueryError::row_key(row.key(), &error)),
+        };
         let scratch = &mut self.scratch;
         key.tsuid_bytes(&mut scratch.tsuid);
         let base_ms = key.base_time().millis();
@@ -128,6 +142,7 @@ impl SeriesBuilder {
             Err(error) => return self.skip_damaged(row, base_ms, error),
         };
         let points = if in_columns {
+            scratch.annotations.clear();
             scratch.set_times(base_ms);
             scratch.columns.len() as u64
         } else {
@@ -156,12 +171,21 @@ impl SeriesBuilder {
                 if first_ms.is_some_and(|first_ms| first_ms > self.options.begins_until_ms) {
                     return Ok(());
                 }
-                let tsuid = Tsuid::from_bytes(&scratch.tsuid, &self.options.layout.widths)
-                    .map_err(|error| QueryError::row_series(row.key(), &error))?;
+                let tsuid = match Tsuid::from_bytes(&scratch.tsuid, &self.options.layout.widths) {
+                    Ok(tsuid) => tsuid,
+                    Err(error) => return self.skip_foreign(row, QueryError::row_series(row.key(), &error)),
+                };
                 let series = Series::new(&self.options, &self.budget)?;
                 self.series.entry(tsuid).or_insert(series)
             }
         };
+        series.is_named |= points > 0;
+        if !scratch.annotations.is_empty() {
+            self.budget
+                .hold_annotation(annotation::held_bytes(&scratch.annotations))?;
+            let annotations = series.annotations.get_or_insert_default();
+            annotations.append(&mut scratch.annotations);
+        }
         let before = series.column.held_bytes();
         match (&mut series.column, in_columns.then(|| scratch.columns.values())) {
             (Column::Raw(own), Some(values)) => own.extend_from_columns(&scratch.times_ms, values),
@@ -191,6 +215,17 @@ impl SeriesBuilder {
         self.budget.recount_series(before, series.column.held_bytes())
     }
 
+    /// A row whose key is no series: an error, unless it has only annotations. OpenTSDB stores these under whatever
+    /// bytes it receives as a TSUID.
+    fn skip_foreign(&mut self, row: &Row, error: QueryError) -> Result<(), QueryError> {
+        let unpacked = row.unpacked()?;
+        if !unpacked.cells().all(|cell| is_annotation(cell.qualifier)) {
+            return Err(error);
+        }
+        self.statistics.skipped_cells += unpacked.len() as u64;
+        Ok(())
+    }
+
     /// A row whose block the store cannot decode: an error, unless damage may be skipped.
     fn skip_damaged(&mut self, row: &Row, base_ms: i64, error: StoreError) -> Result<(), QueryError> {
         if self.options.skip_damaged_rows && matches!(error, StoreError::Corrupt { .. }) {
@@ -215,6 +250,7 @@ impl SeriesBuilder {
     fn decode_cells(&mut self, row: &Row, base_ms: i64) -> Result<Option<u64>, QueryError> {
         let scratch = &mut self.scratch;
         scratch.row.clear();
+        scratch.annotations.clear();
         let cells = row.cells().map(|cell| CellRef {
             qualifier: cell.qualifier,
             value: cell.value,
@@ -229,7 +265,13 @@ impl SeriesBuilder {
             Err(error) => return Err(QueryError::row(row.key(), error)),
         };
         self.statistics.duplicates += stats.duplicates as u64;
-        self.statistics.skipped_cells += (stats.annotations + stats.histograms + stats.unknown_cells) as u64;
+        let mut skipped = stats.annotations + stats.histograms + stats.unknown_cells;
+        if self.options.annotations && stats.annotations > 0 {
+            let found = annotation_cells(row).filter_map(|cell| Annotation::decode(cell.value).ok());
+            scratch.annotations.extend(found.map(Arc::new));
+            skipped -= scratch.annotations.len();
+        }
+        self.statistics.skipped_cells += skipped as u64;
         Ok(Some(stats.points as u64))
     }
 
@@ -245,7 +287,8 @@ impl SeriesBuilder {
     ) -> Result<(), QueryError> {
         for tsuid in extents.series().filter(|tsuid| is_ours(tsuid)) {
             if !self.series.contains_key(tsuid) {
-                let series = Series::new(&self.options, &self.budget)?;
+                let mut series = Series::new(&self.options, &self.budget)?;
+                series.is_named = true;
                 self.series.insert(tsuid.clone(), series);
             }
         }
@@ -274,6 +317,8 @@ impl SeriesBuilder {
                 tsuid: tsuid.clone(),
                 points,
                 from_epoch: series.rater.as_ref().and_then(|rater| rater.from_epoch),
+                annotations: series.annotations.take(),
+                is_named: series.is_named,
             });
         }
         taken.sort_unstable_by(|a, b| a.tsuid.cmp(&b.tsuid));
@@ -303,21 +348,27 @@ impl Series {
             }
         };
         let rater = options.rate.clone();
-        Ok(Self { column, rater })
+        Ok(Self {
+            column,
+            rater,
+            annotations: None,
+            is_named: options.names_without_points,
+        })
     }
 
     /// How many windows its fill policy adds to the result of [`Series::take`].
     fn filled_until(&self, final_until_ms: i64) -> usize {
         match &self.column {
-            Column::Raw(_) => 0,
-            Column::Downsampled(downsampler) => downsampler.filled_until(final_until_ms),
+            Column::Downsampled(downsampler) if self.is_named => downsampler.filled_until(final_until_ms),
+            Column::Raw(_) | Column::Downsampled(_) => 0,
         }
     }
 
     fn take(&mut self, final_until_ms: i64) -> Points {
         let points = match &mut self.column {
             Column::Raw(points) => std::mem::take(points),
-            Column::Downsampled(downsampler) => downsampler.take(final_until_ms),
+            Column::Downsampled(downsampler) if self.is_named => downsampler.take(final_until_ms),
+            Column::Downsampled(_) => return Points::default(),
         };
         match &mut self.rater {
             None => points,

@@ -2,6 +2,7 @@
 
 use oxtsdb_schema::Tsuid;
 
+use crate::annotation::SeriesAnnotations;
 use crate::points::Points;
 
 /// A series with its points.
@@ -13,4 +14,8 @@ pub(crate) struct SeriesPoints {
     pub points: Points,
     /// What it has before its first point: [`crate::function::rate::Rater::from_epoch`].
     pub from_epoch: Option<f64>,
+    /// Its annotations, as far as they were requested and read; `None`: its rows have none.
+    pub annotations: Option<Box<SeriesAnnotations>>,
+    /// Whether its names are those of its group too.
+    pub is_named: bool,
 }

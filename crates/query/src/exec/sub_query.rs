@@ -9,8 +9,9 @@ use std::sync::atomic::Ordering;
 
 use futures::stream::{self, StreamExt as _};
 use oxtsdb_row_store::DamageLog;
-use oxtsdb_schema::BaseTime;
+use oxtsdb_schema::{Annotation, BaseTime};
 
+use crate::annotation;
 use crate::context::budget::POINT_BYTES;
 use crate::context::query_context::QueryContext;
 use crate::error::QueryError;
@@ -115,7 +116,9 @@ impl<'a> SubQueryExecution<'a> {
         let (tasks, names) = match self.incremental.take() {
             Some(mut incremental) => {
                 incremental.add(series, self.context.budget())?;
-                (incremental.finish().collect(), None)
+                let tasks: Vec<GroupTask> = incremental.finish().collect();
+                self.send_annotations(output, &tasks).await?;
+                (tasks, None)
             }
             None => {
                 let groups = self.group(series).await?;
@@ -145,6 +148,8 @@ impl<'a> SubQueryExecution<'a> {
                 let from_epoch = self.query.quirks.rates_begin_at_the_epoch;
                 Rater::new(rate, from_epoch.then(|| self.plan.hours.start.millis()))
             }),
+            annotations: self.query.annotations.of_series,
+            names_without_points: !self.query.quirks.series_without_points_have_no_names,
         }
     }
 
@@ -275,6 +280,7 @@ impl<'a> SubQueryExecution<'a> {
                         let head = named_group(names, place, &task.group, widths)?;
                         Frame::Group(Group {
                             is_whole: true,
+                            annotations: self.annotations_of(&task.group),
                             points,
                             ..head
                         })
@@ -285,6 +291,27 @@ impl<'a> SubQueryExecution<'a> {
             }
         }
         Ok(())
+    }
+
+    /// Sends the annotations of groups whose points were emitted before the scan ended.
+    async fn send_annotations(
+        &self,
+        output: &mut FrameOutput<'_>,
+        tasks: &[GroupTask],
+    ) -> Result<(), QueryError> {
+        for task in tasks {
+            if let Some(annotations) = self.annotations_of(&task.group) {
+                let number = self.place(task.index).number;
+                output.send(Frame::Annotations { number, annotations }).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The annotations of a group that begin in the range of the query.
+    fn annotations_of(&self, group: &SeriesGroup) -> Option<Vec<Arc<Annotation>>> {
+        let range_ms = (self.query.start_ms, self.query.end_ms);
+        annotation::of_group(group.series.iter(), range_ms, self.query.quirks)
     }
 
     /// Where one of its groups is in the result.

@@ -214,6 +214,7 @@ mod tests {
             tsuids: Vec::new(),
             query: 0,
             origin: Origin::Query,
+            annotations: None,
             points: points.iter().copied().collect(),
         }
     }

@@ -170,6 +170,7 @@ fn together(operands: &[Operand<'_>], members: &[Option<usize>], order: &[usize]
         tsuids: present.iter().flat_map(|series| series.tsuids.clone()).collect(),
         query: 0,
         origin: Origin::Combined { uneven: None },
+        annotations: None,
         points: Points::default(),
     }
 }

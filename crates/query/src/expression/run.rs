@@ -1,9 +1,10 @@
 //! What expressions need of the engine, and where they are computed: in the computation pool.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use oxtsdb_resources::ComputePool;
-use oxtsdb_schema::{Uid, UidKind, UidWidths};
+use oxtsdb_schema::{Annotation, Uid, UidKind, UidWidths};
 use tokio_util::sync::CancellationToken;
 
 use super::error::ExpressionError;
@@ -22,6 +23,8 @@ use crate::spec::{QuerySpec, SubQuery};
 pub struct Found {
     /// Those of each sub-query.
     pub series: Vec<Vec<Series>>,
+    /// The global annotations, if requested; `None`: none nearby.
+    pub global_annotations: Option<Vec<Arc<Annotation>>>,
     /// What it took.
     pub statistics: Statistics,
     /// Their memory.
@@ -38,6 +41,7 @@ pub async fn series(engine: &Engine, spec: &QuerySpec, admitted: &mut Admitted) 
     let mut results = vec![Vec::new(); spec.sub_queries.len()];
     let WholeResult {
         groups,
+        global_annotations,
         statistics,
         held,
     } = engine.collect_within(spec, admitted).await?;
@@ -48,6 +52,7 @@ pub async fn series(engine: &Engine, spec: &QuerySpec, admitted: &mut Admitted) 
     }
     Ok(Found {
         series: results,
+        global_annotations,
         statistics,
         held,
     })

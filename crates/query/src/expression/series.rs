@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use oxtsdb_schema::{Tsuid, Uid, UidWidths};
+use oxtsdb_schema::{Annotation, Tsuid, Uid, UidWidths};
 
 use super::error::ExpressionError;
 use crate::{Group, Points};
@@ -25,6 +25,8 @@ pub struct Series {
     pub query: usize,
     /// How it came to be.
     pub origin: Origin,
+    /// Annotations of the stored series, as [`Group::annotations`].
+    pub annotations: Option<Vec<Arc<Annotation>>>,
     /// Its values.
     pub points: Points,
 }
@@ -93,6 +95,7 @@ impl Series {
             tsuids: group.tsuids,
             query: group.query,
             origin: Origin::Query,
+            annotations: group.annotations,
             points: group.points,
         }
     }

@@ -20,8 +20,8 @@ use super::field_error::{count, missing, no_such};
 use oxtsdb_query::filter::{FilterError, FilterType, MAX_FILTERS};
 use oxtsdb_query::language::time::find_zone;
 use oxtsdb_query::{
-    CalendarInterval, CalendarUnit, Downsample, Fill, Interval, QuerySpec, Quirks, RateOptions, SeriesFilter,
-    Source, SubQuery, TagFilter, TagMatcher,
+    AnnotationSelection, CalendarInterval, CalendarUnit, Downsample, Fill, Interval, QuerySpec, Quirks,
+    RateOptions, SeriesFilter, Source, SubQuery, TagFilter, TagMatcher,
 };
 
 const MAX_QUERIES: usize = 50;
@@ -38,6 +38,10 @@ pub(in crate::grpc) fn query(request: &QueryRequest, now_ms: i64) -> Result<Quer
     Ok(QuerySpec {
         skip_damaged_rows: request.skip_damaged_rows,
         with_surroundings: false,
+        annotations: AnnotationSelection {
+            of_series: request.include_annotations,
+            global: request.include_global_annotations,
+        },
         start_ms,
         end_ms: stop_ms - 1,
         sub_queries: sub_queries.collect::<Result<_, _>>()?,

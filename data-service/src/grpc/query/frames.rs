@@ -2,13 +2,18 @@
 
 use std::iter::once;
 use std::ops::Range;
+use std::sync::Arc;
 
 use oxtsdb_proto::common::v1::TimeRange;
 use oxtsdb_proto::common::v1::time_range::{End, Start};
 use oxtsdb_proto::data::v1::query_response::statistics::{DamagedRow as DamagedRowMessage, Resolution};
-use oxtsdb_proto::data::v1::query_response::{Done, Frame as FrameMessage, Points as PointsMessage, Series};
+use oxtsdb_proto::data::v1::query_response::{
+    Annotations, Done, Frame as FrameMessage, Points as PointsMessage, Series,
+};
 use oxtsdb_proto::data::v1::{DeltaTimestamps, QueryRequest, QueryResponse, query_response};
+use oxtsdb_schema::Annotation;
 
+use crate::grpc::annotation::annotation_message;
 use oxtsdb_query::DamagedRow;
 use oxtsdb_query::{Frame, Group, Number, Points, Statistics, Values};
 
@@ -17,6 +22,9 @@ const FRAME_POINTS: u32 = 4096;
 
 /// Most points in a message: 1 MiB, which every client accepts.
 const MAX_FRAME_POINTS: u32 = 65_536;
+
+/// A message of annotations is closed when they take so many bytes.
+const ANNOTATION_BYTES: u64 = 1 << 20;
 
 /// How the result of a request is encoded.
 #[derive(Debug)]
@@ -43,6 +51,10 @@ impl Encoder {
         match frame {
             Frame::Group(group) => self.group(group),
             Frame::More { number, points } => Box::new(self.points(number, points)),
+            Frame::Annotations { number, annotations } => {
+                Box::new(annotation_messages(Some(self::number(number)), annotations))
+            }
+            Frame::GlobalAnnotations(annotations) => Box::new(annotation_messages(None, annotations)),
             Frame::Done { query, groups } => {
                 let done = Done {
                     query: number(query),
@@ -78,14 +90,40 @@ impl Encoder {
                 .map(|tsuid| tsuid.as_bytes().to_vec().into())
                 .collect(),
         };
+        let annotations = annotation_messages(Some(series), group.annotations.unwrap_or_default());
         let blocks = self.points(group.number, group.points);
-        Box::new(once(message(FrameMessage::Series(head))).chain(blocks))
+        Box::new(
+            once(message(FrameMessage::Series(head)))
+                .chain(annotations)
+                .chain(blocks),
+        )
     }
 
     fn points(&self, group: usize, points: Points) -> impl Iterator<Item = QueryResponse> + Send + use<> {
         blocks(number(group), points, (self.frame_points, self.delta_timestamps))
             .map(|block| message(FrameMessage::Points(block)))
     }
+}
+
+/// Annotations in messages of about [`ANNOTATION_BYTES`], each encoded when the stream is polled.
+fn annotation_messages(
+    series: Option<u32>,
+    annotations: Vec<Arc<Annotation>>,
+) -> impl Iterator<Item = QueryResponse> + Send {
+    let mut rest = annotations.into_iter().peekable();
+    std::iter::from_fn(move || {
+        rest.peek()?;
+        let mut bytes = 0;
+        let mut annotations = Vec::new();
+        while bytes < ANNOTATION_BYTES
+            && let Some(annotation) = rest.next()
+        {
+            bytes += annotation.held_bytes();
+            annotations.push(annotation_message(&annotation));
+        }
+        let frame = Annotations { series, annotations };
+        Some(message(FrameMessage::Annotations(frame)))
+    })
 }
 
 /// Points in a message for the number that a request sets; 0: the default.
@@ -227,6 +265,7 @@ mod tests {
             tags: Vec::new(),
             aggregate_tags: Vec::new(),
             tsuids: Vec::new(),
+            annotations: None,
             points,
         };
         let mut messages = encoder(frame_points).frames(Frame::Group(group));

@@ -55,6 +55,7 @@ async fn run(
     let query = parse::from_parameters(parameters, rules, &zone, now_ms())?;
     let spec = QuerySpec {
         with_surroundings: true,
+        annotations: oxtsdb_query::AnnotationSelection::default(),
         ..query.spec
     };
     let of_query = |error: QueryError| failure::of_query(&error);

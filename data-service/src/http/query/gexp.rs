@@ -74,19 +74,21 @@ pub(crate) async fn get(request: ApiRequest<'_>) -> Result<Reply, HttpError> {
         };
         let computed = run::computed(&resources.expressions, &mut admitted, evaluate).await;
         let (computed, held) = computed.map_err(|error| of_call(&error))?;
-        Ok::<_, HttpError>((computed, held, found.statistics))
+        Ok::<_, HttpError>((computed, held, found.statistics, found.global_annotations))
     };
-    let (computed, held, statistics) = context.run(evaluated).await?;
+    let (computed, held, statistics, global_annotations) = context.run(evaluated).await?;
     if let Some(held) = &held {
         response.hold_of(held.budget())?;
+    }
+    if let Some(annotations) = &global_annotations {
+        response.set_global(annotations)?;
     }
     let widths = engine.storage().layout.widths;
     let with_annotations = !parameters.has("no_annotations");
     for (number, series) in computed.into_iter().enumerate() {
-        let annotations = with_annotations && series.origin != Origin::Query;
         series.check().map_err(HttpError::from)?;
-        let group = group(number, series, &widths)?;
-        let added = response.add_in(&resources.compute, group, annotations).await;
+        let group = group(number, series, &widths, with_annotations)?;
+        let added = response.add_in(&resources.compute, group).await;
         response = added?;
     }
     Ok(Reply::json(response.finish(&statistics)?))
@@ -117,7 +119,12 @@ fn parse_calls(parameters: &Parameters) -> Result<(Vec<Call>, Vec<String>), Http
 }
 
 /// A series in the form in which `/api/query` renders groups.
-fn group(number: usize, series: Series, widths: &UidWidths) -> Result<Group, HttpError> {
+fn group(
+    number: usize,
+    series: Series,
+    widths: &UidWidths,
+    with_annotations: bool,
+) -> Result<Group, HttpError> {
     // In OpenTSDB a series that is combined with an aliased one has no name.
     let metric = series.name().ok_or_else(|| {
         let width = widths.metric.bytes();
@@ -137,6 +144,10 @@ fn group(number: usize, series: Series, widths: &UidWidths) -> Result<Group, Htt
         tsuids: match series.origin {
             Origin::Query => series.tsuids,
             Origin::Combined { .. } | Origin::OfCombined => Vec::new(),
+        },
+        annotations: match series.origin {
+            Origin::Query => series.annotations,
+            Origin::Combined { .. } | Origin::OfCombined => with_annotations.then(Vec::new),
         },
         points: series.points,
     })

@@ -93,9 +93,12 @@ async fn run(engine: &Engine, request: RequestContext, mut query: ParsedQuery) -
         response.hold_of(held.budget()).map_err(of_query)?;
         match frame {
             Frame::Group(group) => {
-                response = response.add_in(compute, group, false).await.map_err(of_query)?;
+                response = response.add_in(compute, group).await.map_err(of_query)?;
             }
-            Frame::More { .. } | Frame::Done { .. } => {}
+            Frame::GlobalAnnotations(annotations) => {
+                response.set_global(&annotations).map_err(of_query)?;
+            }
+            Frame::More { .. } | Frame::Annotations { .. } | Frame::Done { .. } => {}
             Frame::Statistics(statistics) => {
                 return Ok(Reply::json(response.finish(&statistics).map_err(of_query)?));
             }
@@ -110,5 +113,7 @@ async fn run(engine: &Engine, request: RequestContext, mut query: ParsedQuery) -
     ))
 }
 
+#[cfg(test)]
+mod annotation_tests;
 #[cfg(test)]
 mod tests;

@@ -28,7 +28,7 @@ use oxtsdb_query::function::downsample::Downsample;
 use oxtsdb_query::language::time::{TimeError, find_zone, is_date, is_query_time, parse_time};
 use oxtsdb_query::language::{Expression, LanguageError, parse_aggregator, parse_tsuids};
 use oxtsdb_query::without_identical;
-use oxtsdb_query::{QuerySpec, Quirks, RateOptions, SeriesFilter, Source, SubQuery};
+use oxtsdb_query::{AnnotationSelection, QuerySpec, Quirks, RateOptions, SeriesFilter, Source, SubQuery};
 
 /// Most sub-queries of a request. OpenTSDB limits only the size of the request; removing identical sub-queries
 /// takes quadratic time.
@@ -113,7 +113,11 @@ pub(super) fn from_parameters_and(
         summary: parameters.has("show_summary"),
         query: parameters.has("show_query"),
     };
-    Ok(parsed_query(range, sub_queries, output, rules))
+    let annotations = annotations(
+        parameters.has("no_annotations"),
+        parameters.has("global_annotations"),
+    );
+    Ok(parsed_query(range, sub_queries, (output, annotations), rules))
 }
 
 /// Parses the body of a POST.
@@ -183,13 +187,14 @@ pub(super) fn from_json(
         summary: body.show_summary.0,
         query: body.show_query.0,
     };
-    Ok(parsed_query(range, sub_queries, output, rules))
+    let annotations = annotations(body.no_annotations.0, body.global_annotations.0);
+    Ok(parsed_query(range, sub_queries, (output, annotations), rules))
 }
 
 fn parsed_query(
     (start_ms, end_ms): (i64, i64),
     sub_queries: Vec<(SubQuery, QueryEcho)>,
-    output: Output,
+    (output, annotations): (Output, AnnotationSelection),
     rules: QueryRules,
 ) -> ParsedQuery {
     let duplicates = if rules.fix_duplicates {
@@ -207,8 +212,17 @@ fn parsed_query(
         quirks: Quirks::OPENTSDB,
         skip_damaged_rows: false,
         with_surroundings: false,
+        annotations,
     };
     ParsedQuery { spec, output, echoes }
+}
+
+/// The annotations of a response: without those of series there are no global ones either.
+const fn annotations(none: bool, global: bool) -> AnnotationSelection {
+    AnnotationSelection {
+        of_series: !none,
+        global: global && !none,
+    }
 }
 
 /// The first value of a body; what follows it is ignored. `None` for `null`.
@@ -259,6 +273,10 @@ struct Body<'a> {
     show_stats: Flag,
     #[serde(default)]
     show_summary: Flag,
+    #[serde(default)]
+    no_annotations: Flag,
+    #[serde(default)]
+    global_annotations: Flag,
     #[serde(default)]
     delete: Flag,
     #[serde(default)]

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   [{"metric":"m","tags":{"host":"a"},"aggregateTags":[],["query":{…},]
-//!     ["tsuids":[…],]"dps":{"1356998400":1,"1356998410":2.5}[,"stats":{…}]}, …[,{"statsSummary":{…}}]]
+//!     ["tsuids":[…],]["annotations":[…],]["globalAnnotations":[…],]"dps":{"1356998400":1,"1356998410":2.5}[,"stats":{…}]}, …[,{"statsSummary":{…}}]]
 //! ```
 //!
 //! Timestamps in seconds are milliseconds divided by 1000. A series with several points in one second therefore
@@ -11,16 +11,19 @@
 //!
 //! Source: OpenTSDB 2.4, `HttpJsonSerializer.formatQueryAsyncV1`.
 
-use oxtsdb_resources::ComputePool;
-use oxtsdb_schema::java;
+use std::sync::Arc;
 
+use oxtsdb_resources::ComputePool;
+use oxtsdb_schema::{Annotation, java};
+
+use crate::http::annotation::render;
 use crate::http::body::{BodyWriter, ReplyBody};
 use crate::http::json;
 use crate::http::query::parse::{Output, ParsedQuery};
 use crate::http::query::query_echo::{self, QueryEcho, TagkUids};
 use oxtsdb_query::QueryError;
 use oxtsdb_query::function::downsample::Fill;
-use oxtsdb_query::{Budget, Group, Number, Statistics};
+use oxtsdb_query::{Budget, Group, Held, Number, Statistics};
 
 /// Most points of a group that is rendered inline, which takes less than 0.1 ms.
 const POINTS_INLINE: usize = 1024;
@@ -35,6 +38,9 @@ pub(super) struct ResponseWriter {
     /// Whether NaN is written as `null`, for each sub-query.
     nan_is_null: Vec<bool>,
     is_first: bool,
+    /// The member `globalAnnotations` of each group, with the comma before it.
+    global: Vec<u8>,
+    global_held: Option<Held>,
 }
 
 impl ResponseWriter {
@@ -64,6 +70,8 @@ impl ResponseWriter {
         ResponseWriter {
             body,
             is_first: true,
+            global: Vec::new(),
+            global_held: None,
             output: query.output,
             queries: sub_queries.map(json).collect(),
             nan_is_null,
@@ -76,6 +84,9 @@ impl ResponseWriter {
     ///
     /// [`QueryError::OverBudget`], which every later write can return too.
     pub(super) fn hold_of(&mut self, budget: &Budget) -> Result<(), QueryError> {
+        if self.global_held.is_none() {
+            self.global_held = Some(budget.hold(0)?);
+        }
         self.body.hold_of(budget)
     }
 
@@ -84,27 +95,31 @@ impl ResponseWriter {
         mut self,
         compute: &ComputePool,
         group: Group,
-        annotations: bool,
     ) -> Result<ResponseWriter, QueryError> {
         if group.points.len() <= POINTS_INLINE {
-            self.add_with(&group, annotations)?;
+            self.add(&group)?;
             return Ok(self);
         }
         let add = move || {
-            self.add_with(&group, annotations)?;
+            self.add(&group)?;
             Ok(self)
         };
         compute.run(add).await?
     }
 
-    /// Adds a group.
-    #[cfg(test)]
-    pub(super) fn add(&mut self, group: &Group) -> Result<(), QueryError> {
-        self.add_with(group, false)
+    /// Sets the global annotations, which every group repeats.
+    pub(super) fn set_global(&mut self, annotations: &[Arc<Annotation>]) -> Result<(), QueryError> {
+        self.global.clear();
+        self.global.extend_from_slice(b",\"globalAnnotations\":");
+        write_annotations(&mut self.global, annotations);
+        match &mut self.global_held {
+            Some(held) => held.grow(self.global.len() as u64),
+            None => Ok(()),
+        }
     }
 
-    /// Adds a group, with an empty list of annotations if `annotations` is set.
-    pub(super) fn add_with(&mut self, group: &Group, annotations: bool) -> Result<(), QueryError> {
+    /// Adds a group.
+    pub(super) fn add(&mut self, group: &Group) -> Result<(), QueryError> {
         self.separate();
         let out = self.body.out();
         out.extend_from_slice(b"{\"metric\":");
@@ -121,9 +136,11 @@ impl ResponseWriter {
             out.extend_from_slice(b",\"tsuids\":");
             json::write_strings(out, group.tsuids.iter().map(ToString::to_string));
         }
-        if annotations {
-            out.extend_from_slice(b",\"annotations\":[]");
+        if let Some(annotations) = &group.annotations {
+            out.extend_from_slice(b",\"annotations\":");
+            write_annotations(out, annotations);
         }
+        out.extend_from_slice(&self.global);
         out.extend_from_slice(b",\"dps\":");
         self.write_points(group)?;
         if self.output.stats {
@@ -204,6 +221,18 @@ impl ResponseWriter {
         out.push(if arrays { b']' } else { b'}' });
         Ok(())
     }
+}
+
+/// Writes a list of annotations.
+fn write_annotations(out: &mut Vec<u8>, annotations: &[Arc<Annotation>]) {
+    out.push(b'[');
+    for (place, annotation) in annotations.iter().enumerate() {
+        if place > 0 {
+            out.push(b',');
+        }
+        out.extend_from_slice(&render::annotation(annotation));
+    }
+    out.push(b']');
 }
 
 #[cfg(test)]

@@ -14,6 +14,8 @@ fn shape() -> SeriesOptions {
         begins_until_ms: i64::MAX,
         downsample: None,
         rate: None,
+        annotations: false,
+        names_without_points: true,
     }
 }
 

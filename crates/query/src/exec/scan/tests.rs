@@ -85,6 +85,7 @@ async fn source(layout: RowKeyLayout, query_text: &str) -> (Storage, Plan) {
         quirks: Quirks::NONE,
         skip_damaged_rows: false,
         with_surroundings: false,
+        annotations: crate::spec::AnnotationSelection::default(),
     };
     let storage = Storage {
         store,

@@ -44,6 +44,8 @@ fn builder(downsample: Option<&str>) -> SeriesBuilder {
         begins_until_ms: i64::MAX,
         downsample,
         rate: None,
+        annotations: false,
+        names_without_points: true,
     };
     SeriesBuilder::new(shape, Budget::of_limits(Limits::NONE))
 }

@@ -144,6 +144,7 @@ fn spec(query: &Query, rules: QueryRules) -> Result<QuerySpec, HttpError> {
         quirks: Quirks::OPENTSDB,
         skip_damaged_rows: false,
         with_surroundings: Quirks::OPENTSDB.expressions_see_surroundings,
+        annotations: oxtsdb_query::AnnotationSelection::default(),
     })
 }
 

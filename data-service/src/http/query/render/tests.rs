@@ -18,6 +18,7 @@ fn group(points: &[(i64, Number)]) -> Group {
         tags: vec![(Arc::from("host"), Arc::from("a"))],
         aggregate_tags: vec![Arc::from("dc"), Arc::from("rack")],
         tsuids: Vec::new(),
+        annotations: None,
         points: points.iter().copied().collect::<Points>(),
     }
 }
