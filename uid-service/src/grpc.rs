@@ -5,6 +5,7 @@ mod change;
 mod convert;
 mod meta;
 mod status;
+mod usage;
 mod watch;
 
 use std::pin::Pin;
@@ -280,16 +281,15 @@ impl UidService for UidServiceHandler {
             .usage(SystemTime::now())
             .await
             .map_err(|failure| status::status(&failure))?;
-        let kinds = usages
-            .into_iter()
-            .map(|usage| pb::get_uid_usage_response::KindUsage {
-                kind: convert::kind_number(usage.kind),
-                used: usage.used,
-                available: usage.available,
-                read_time: Some(usage.read_time.into()),
-            })
-            .collect();
-        Ok(Response::new(pb::GetUidUsageResponse { kinds }))
+        let quotas = self.uids.quotas().await;
+        let quotas = quotas.map_err(|failure| status::status(&failure))?;
+        Ok(Response::new(pb::GetUidUsageResponse {
+            kinds: usages
+                .iter()
+                .map(|usage| usage::kind(self.uids.layout(), usage, &quotas))
+                .collect(),
+            quotas: quotas.iter().map(usage::quota).collect(),
+        }))
     }
 }
 

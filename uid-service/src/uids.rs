@@ -8,7 +8,7 @@ use futures::Stream;
 use futures::stream::BoxStream;
 use oxtsdb_row_store::{RowStore, StoreError};
 use oxtsdb_schema::{Name, Uid, UidKind};
-use tracing::warn;
+use tracing::{debug, warn};
 
 use crate::assign::{Assigned, Assigner};
 use crate::cache::UidCache;
@@ -25,7 +25,7 @@ use crate::settings::UidConfig;
 use crate::state::StateTable;
 use crate::suggest::{self, Mapping, Page};
 use crate::table::{KindName, KindUid, UidTable};
-use crate::usage::{KindUsage, Usage};
+use crate::usage::{KindUsage, Usage, Warner};
 use crate::watch::{Assignments, Hub, Resumption, Token, WatchRequest, WatchUpdate, resume};
 
 /// Assigns and resolves the UIDs of one table.
@@ -40,6 +40,7 @@ pub struct Uids {
     assignments: Arc<Assignments>,
     state: StateTable,
     usage: Usage,
+    warner: Warner,
     policy: LivePolicy,
     quotas: Quotas,
     fsck: Fsck,
@@ -88,7 +89,8 @@ impl Uids {
         Self {
             fsck: Fsck::new(table.clone(), Arc::clone(&changes)),
             changes,
-            usage: Usage::new(table.clone()),
+            usage: Usage::new(table.clone(), state.clone()),
+            warner: Warner::default(),
             quotas: Quotas::new(state.clone(), table.clone()),
             policy: LivePolicy::default(),
             lookup,
@@ -280,7 +282,7 @@ impl Uids {
         Ok(self.quotas.count_again(&self.policy.get(), now).await?)
     }
 
-    /// Reads the rules file again if it has changed, counts the names of new quotas, and samples the usage.
+    /// Reads the rules file again if it has changed, and counts the names of new quotas.
     pub(crate) async fn upkeep(&self, now: SystemTime) {
         let policy = self.policy.clone();
         // Reads a file.
@@ -396,6 +398,29 @@ impl Uids {
     /// Checks and repairs of the table.
     pub fn fsck(&self) -> &Fsck {
         &self.fsck
+    }
+
+    /// Samples the usage if this hour has no sample, and warns if a kind or a quota is nearly used up.
+    pub async fn check_usage(&self, now: SystemTime) {
+        let policy = self.policy.get();
+        let checked = async {
+            let sampled = self.usage.sample(now).await?;
+            // The count of random UIDs takes a scan.
+            if !sampled
+                && UidKind::ALL
+                    .iter()
+                    .any(|kind| self.layout().kinds.get(*kind).random)
+            {
+                return Ok(());
+            }
+            let usages = self.usage.read(now).await?;
+            let quotas = self.quotas.usage(&policy).await?;
+            self.warner.check(policy.warnings(), &usages, &quotas);
+            Ok::<_, UidServiceError>(())
+        };
+        if let Err(error) = checked.await {
+            debug!(%error, "the usage was not sampled");
+        }
     }
 
     /// Returns the usage of each number space. `now` becomes its read time.

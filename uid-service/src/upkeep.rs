@@ -11,6 +11,9 @@ use crate::uids::Uids;
 /// How often the rules file is looked at.
 const INTERVAL: Duration = Duration::from_secs(1);
 
+/// How often the usage is looked at, in intervals.
+const USAGE_INTERVALS: u64 = 60;
+
 /// Starts the task. It ends when `uids` is dropped.
 pub(crate) fn start(uids: &Arc<Uids>) {
     tokio::spawn(run(Arc::downgrade(uids)));
@@ -19,9 +22,12 @@ pub(crate) fn start(uids: &Arc<Uids>) {
 async fn run(uids: Weak<Uids>) {
     let mut ticks = tokio::time::interval(INTERVAL);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    loop {
+    for tick in 0_u64.. {
         ticks.tick().await;
         let Some(uids) = uids.upgrade() else { return };
         uids.upkeep(SystemTime::now()).await;
+        if (tick + 1).is_multiple_of(USAGE_INTERVALS) {
+            uids.check_usage(SystemTime::now()).await;
+        }
     }
 }

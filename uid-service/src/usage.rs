@@ -1,4 +1,12 @@
-//! Usage of each kind's number space.
+//! Usage of each kind's number space, and when it will be exhausted.
+//!
+//! The service samples the usage each hour, and forecasts from the samples of the last week. It warns in its log when
+//! a kind or a quota is nearly used up, or will be soon; its health does not change, because existing names are served
+//! as before.
+
+mod forecast;
+mod samples;
+mod warnings;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
@@ -10,10 +18,16 @@ use tracing::warn;
 
 use crate::error::UidServiceError;
 use crate::layout::{PerKind, UidLayout};
+use crate::state::StateTable;
 use crate::table::{FIRST_NAME_ROW, ID, UidTable, column};
 
+use samples::Sample;
+
+pub use forecast::Forecast;
+pub(crate) use warnings::Warner;
+
 /// Usage of one kind's number space.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct KindUsage {
     /// The kind.
     pub kind: UidKind,
@@ -23,6 +37,22 @@ pub struct KindUsage {
     pub available: u64,
     /// When the store was read.
     pub read_time: SystemTime,
+    /// When no number will be left.
+    pub forecast: Forecast,
+}
+
+impl KindUsage {
+    fn sample(&self) -> Sample {
+        Sample {
+            time: self.read_time,
+            used: self.used,
+        }
+    }
+
+    /// The part of the number space that is used, in percent; rounded up.
+    fn percent(&self) -> u64 {
+        percent_of(self.used, self.used.saturating_add(self.available))
+    }
 }
 
 /// Time to live of a count of random UIDs, which takes a scan of the table.
@@ -32,20 +62,48 @@ const COUNT_AGE: Duration = Duration::from_secs(60);
 #[derive(Debug)]
 pub(crate) struct Usage {
     table: UidTable,
+    state: StateTable,
+    /// The hour of the last sample, in hours since the epoch.
+    sampled_hour: AtomicU64,
     counted: tokio::sync::Mutex<Option<KindUsage>>,
 }
 
 impl Usage {
-    pub(crate) fn new(table: UidTable) -> Self {
+    pub(crate) fn new(table: UidTable, state: StateTable) -> Self {
         Self {
             table,
+            state,
+            sampled_hour: AtomicU64::new(0),
             counted: tokio::sync::Mutex::default(),
         }
     }
 
-    /// Returns the usage of all kinds. Counters are read now; a count of random UIDs may be up to
-    /// [`COUNT_AGE`] old.
+    /// Returns the usage of all kinds, with their forecasts. Counters are read now; a count of random UIDs may be up
+    /// to [`COUNT_AGE`] old.
     pub(crate) async fn read(&self, now: SystemTime) -> Result<Vec<KindUsage>, UidServiceError> {
+        let mut usages = self.read_counters(now).await?;
+        for usage in &mut usages {
+            let samples = samples::read(&self.state, usage.kind).await?;
+            usage.forecast = Forecast::new(&samples, usage.sample(), usage.available);
+        }
+        Ok(usages)
+    }
+
+    /// Adds a sample of all kinds, unless this hour has one. Returns whether it had none.
+    pub(crate) async fn sample(&self, now: SystemTime) -> Result<bool, UidServiceError> {
+        let hour = samples::hour(now);
+        if self.sampled_hour.load(Ordering::Relaxed) == hour {
+            return Ok(false);
+        }
+        let usages = self.read_counters(now).await?;
+        let samples: Vec<(UidKind, Sample)> =
+            usages.iter().map(|usage| (usage.kind, usage.sample())).collect();
+        samples::add(&self.state, &samples).await?;
+        self.sampled_hour.store(hour, Ordering::Relaxed);
+        Ok(true)
+    }
+
+    async fn read_counters(&self, now: SystemTime) -> Result<Vec<KindUsage>, UidServiceError> {
         let mut usages = Vec::with_capacity(UidKind::ALL.len());
         for kind in UidKind::ALL {
             let usage = if self.table.layout().kinds.get(kind).random {
@@ -65,6 +123,7 @@ impl Usage {
             used,
             available,
             read_time,
+            forecast: Forecast::default(),
         }
     }
 
@@ -124,6 +183,9 @@ impl Scarcity {
 
 /// Rounds up, so that the last percent is logged before the space is exhausted.
 fn percent_of(number: u64, max: u64) -> u64 {
+    if max == 0 {
+        return 100;
+    }
     u64::try_from((u128::from(number) * 100).div_ceil(u128::from(max))).unwrap_or(u64::MAX)
 }
 

@@ -5,7 +5,7 @@ mod support;
 
 use std::path::Path;
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use oxtsdb_client::{ErrorReason, NewName};
 use oxtsdb_schema::UidKind::{self, Metric, Tagk, Tagv};
@@ -18,6 +18,7 @@ use uid_service::policy::quota::QuotaUse;
 use uid_service::policy::watch::LivePolicy;
 use uid_service::table::KindName;
 use uid_service::uids::{Purpose, Uids};
+use uid_service::usage::Forecast;
 
 fn settings(folder: &Path, rules: &str) -> UidSettings {
     let path = folder.join("rules.toml");
@@ -237,4 +238,52 @@ async fn a_wrong_rules_file_ends_the_start() {
         format!("{error:#}").contains("--uid-whitelist-tagks: pattern: `(`"),
         "{error:#}"
     );
+}
+
+#[tokio::test]
+async fn usage_forecasts_the_exhaustion_and_has_the_quotas() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut settings = settings(folder.path(), "[[quota]]\nkind='metrics'\nlimit=100\n");
+    settings.tables.uid_width_metric = 1;
+    let store = Wrapped::stepwise();
+    let uids = counted(&store, &settings).await;
+    let start = SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000);
+    let hour = |hours: u64| start + Duration::from_secs(hours * 3600);
+    let assign = |from: u64, to: u64| {
+        let names: Vec<KindName> = (from..to).map(|number| key(Metric, number.to_string())).collect();
+        let uids = &uids;
+        async move { drop(uids.get_or_create(&names, Purpose::Write).await) }
+    };
+    assign(0, 5).await;
+    uids.check_usage(hour(0)).await;
+    let usage = uids.usage(hour(0)).await.unwrap();
+    assert_eq!(usage[0].forecast, Forecast::default());
+    assign(5, 15).await;
+    uids.check_usage(hour(24)).await;
+    let usage = uids.usage(hour(24)).await.unwrap();
+    assert_eq!((usage[0].used, usage[0].available), (15, 240));
+    let forecast = usage[0].forecast;
+    assert_eq!(forecast.assigned_per_day, Some(10.0));
+    assert_eq!(
+        forecast.exhaustion,
+        Some(hour(24) + Duration::from_secs(24 * 86_400))
+    );
+    // Of the samples of months only those of the last are kept.
+    for hours in 25..800 {
+        uids.check_usage(hour(hours)).await;
+    }
+    let state = "tsdb-uid-state".parse().unwrap();
+    let samples = support::cells_of(&store.inner, &state).await;
+    let samples = samples.iter().filter(|(row, ..)| row[0] == b'u');
+    assert_eq!(samples.count(), 3 * 720);
+    assert_eq!(
+        uids.usage(hour(799)).await.unwrap()[0].forecast.assigned_per_day,
+        Some(0.0)
+    );
+    drop(uids);
+    let service = Service::start(store, &settings).await;
+    let usage = service.client.get_uid_usage().await.unwrap();
+    assert_eq!((usage.kinds[0].names, usage.kinds[1].names), (Some(15), None));
+    assert_eq!((usage.quotas[0].used, usage.quotas[0].limit), (15, 100));
+    assert!(usage.quotas[0].counted_time.is_some());
 }

@@ -161,7 +161,7 @@ async fn v115_the_last_number_is_assigned_and_the_counter_stays_there() {
             service.assign(Metric, &["x4", "x1"]).await,
             ["UID_SPACE_EXHAUSTED", "fe"]
         );
-        let usage = service.client.get_uid_usage().await.unwrap();
+        let usage = service.client.get_uid_usage().await.unwrap().kinds;
         assert_eq!((usage[0].used, usage[0].available), (0x101, 0));
     })
     .await;

@@ -75,8 +75,8 @@ pub use stream::{Acknowledged, FailedPoint, StreamOptions, StreamWriter, WriteRe
 #[cfg_attr(docsrs, doc(cfg(feature = "tls")))]
 pub use tls::TlsOptions;
 pub use uid::{
-    AssignedUid, Custom, KindLayout, KindUsage, NewName, PurgedUidMeta, SuggestPage, UidClient, UidEvent,
-    UidLayout, UidMapping, UidMeta, UidMetaAction, UidWatch, WatchOptions, WatchUpdate,
+    AssignedUid, Custom, KindLayout, KindUsage, NewName, PurgedUidMeta, QuotaUsage, SuggestPage, UidClient,
+    UidEvent, UidLayout, UidMapping, UidMeta, UidMetaAction, UidUsage, UidWatch, WatchOptions, WatchUpdate,
 };
 
 pub use oxtsdb_proto::common::v1::ErrorReason;

@@ -21,7 +21,9 @@ use crate::results::Progress;
 use crate::transport::{self, Transport};
 use crate::{Error, Rejection, Results};
 pub use meta::{Custom, PurgedUidMeta, UidMeta, UidMetaAction};
-pub use types::{AssignedUid, KindLayout, KindUsage, NewName, SuggestPage, UidLayout, UidMapping};
+pub use types::{
+    AssignedUid, KindLayout, KindUsage, NewName, QuotaUsage, SuggestPage, UidLayout, UidMapping, UidUsage,
+};
 pub use watch::{UidEvent, UidWatch, WatchOptions, WatchUpdate};
 
 /// The most names or UIDs in one call; larger batches are split.
@@ -351,12 +353,12 @@ impl UidClient {
         types::layout(response)
     }
 
-    /// Returns how many UIDs are in use and left, by kind.
+    /// Returns how many UIDs are in use and left, by kind, and the use of quotas.
     ///
     /// # Errors
     ///
     /// If the call fails.
-    pub async fn get_uid_usage(&self) -> Result<Vec<KindUsage>, Error> {
+    pub async fn get_uid_usage(&self) -> Result<UidUsage, Error> {
         let send = send!(self.generated(), get_uid_usage);
         let method = "oxtsdb.uid.v1.UidService/GetUidUsage";
         let response = self.connection.call(method, GetUidUsageRequest {}, send).await?;

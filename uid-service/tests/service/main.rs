@@ -282,7 +282,7 @@ async fn usage_and_layout_cover_each_kind() {
     settings.naming.max_name_length = 100;
     let service = Service::start(Wrapped::stepwise(), &settings).await;
     service.assign(Tagk, &["a", "b", "c d:"]).await;
-    let usage = service.client.get_uid_usage().await.unwrap();
+    let usage = service.client.get_uid_usage().await.unwrap().kinds;
     let numbers: Vec<(u64, u64)> = usage.iter().map(|kind| (kind.used, kind.available)).collect();
     assert_eq!(numbers, [(0, 0xff_ffff), (3, 252), (0, i64::MAX as u64)]);
     assert!(usage.iter().all(|kind| kind.read_time.is_some()));
@@ -324,7 +324,7 @@ async fn random_metric_uids_do_not_change_the_counter() {
             uids.windows(2).any(|pair| pair[0] > pair[1]),
             "500 random numbers do not ascend"
         );
-        let usage = service.client.get_uid_usage().await.unwrap();
+        let usage = service.client.get_uid_usage().await.unwrap().kinds;
         assert_eq!((usage[0].used, usage[0].available), (500, 65_535 - 500));
     }
 }

@@ -79,8 +79,34 @@ impl UidLayout {
     }
 }
 
+/// How many UIDs are in use.
+#[derive(Clone, Debug, PartialEq)]
+pub struct UidUsage {
+    /// One for each kind.
+    pub kinds: Vec<KindUsage>,
+    /// The quotas of the deployment.
+    pub quotas: Vec<QuotaUsage>,
+}
+
+/// The use of a quota of names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct QuotaUsage {
+    /// The kind of the names.
+    pub kind: UidKind,
+    /// The tag key that the values are assigned for; `None`: all names of the kind.
+    pub tag_key: Option<String>,
+    /// The most names.
+    pub limit: u64,
+    /// Names that count.
+    pub used: u64,
+    /// When they were counted last; `None`: not yet, and the quota has no effect.
+    pub counted_time: Option<SystemTime>,
+    /// The place of the quota in the rules file.
+    pub setting: String,
+}
+
 /// How many UIDs of a kind are in use.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct KindUsage {
     /// Name space.
     pub kind: UidKind,
@@ -90,6 +116,12 @@ pub struct KindUsage {
     pub available: u64,
     /// When the service read this from the store.
     pub read_time: Option<SystemTime>,
+    /// Names that have a UID, if the service counts them.
+    pub names: Option<u64>,
+    /// Numbers assigned per day, over the last week.
+    pub assigned_per_day: Option<f64>,
+    /// When no UID will be left at this rate.
+    pub exhaustion_time: Option<SystemTime>,
 }
 
 /// The contract's value of a kind.
@@ -156,14 +188,34 @@ pub(super) fn layout(response: pb::GetUidLayoutResponse) -> Result<UidLayout, Er
     })
 }
 
-pub(super) fn usage(response: pb::GetUidUsageResponse) -> Result<Vec<KindUsage>, Error> {
+pub(super) fn usage(response: pb::GetUidUsageResponse) -> Result<UidUsage, Error> {
     let kinds = response.kinds.into_iter().map(|usage| {
         Ok(KindUsage {
             kind: kind_from_wire(usage.kind)?,
             used: usage.used,
             available: usage.available,
             read_time: usage.read_time.and_then(|time| time.try_into().ok()),
+            names: usage.names,
+            assigned_per_day: usage.assigned_per_day,
+            exhaustion_time: usage.exhaustion_time.and_then(|time| time.try_into().ok()),
         })
     });
-    kinds.collect()
+    Ok(UidUsage {
+        kinds: kinds.collect::<Result<_, Error>>()?,
+        quotas: quotas(response.quotas)?,
+    })
+}
+
+pub(super) fn quotas(quotas: Vec<pb::QuotaUsage>) -> Result<Vec<QuotaUsage>, Error> {
+    let quotas = quotas.into_iter().map(|quota| {
+        Ok(QuotaUsage {
+            kind: kind_from_wire(quota.kind)?,
+            tag_key: Some(quota.tag_key).filter(|tag_key| !tag_key.is_empty()),
+            limit: quota.limit,
+            used: quota.used,
+            counted_time: quota.counted_time.and_then(|time| time.try_into().ok()),
+            setting: quota.setting,
+        })
+    });
+    quotas.collect()
 }

@@ -1,0 +1,42 @@
+//! Messages of usage and quotas.
+
+use oxtsdb_proto::uid::v1 as pb;
+use oxtsdb_proto::uid::v1::get_uid_usage_response::KindUsage as KindMessage;
+
+use super::convert;
+use crate::layout::UidLayout;
+use crate::policy::quota::QuotaUse;
+use crate::usage::KindUsage;
+
+pub(super) fn kind(layout: &UidLayout, usage: &KindUsage, quotas: &[QuotaUse]) -> KindMessage {
+    let of_kind = |quota: &&QuotaUse| quota.scope.kind == usage.kind && quota.scope.tag_key.is_none();
+    let counted = quotas
+        .iter()
+        .find(of_kind)
+        .filter(|quota| quota.counted_at.is_some());
+    let names = if layout.kinds.get(usage.kind).random {
+        Some(usage.used)
+    } else {
+        counted.map(|quota| quota.used)
+    };
+    KindMessage {
+        kind: convert::kind_number(usage.kind),
+        used: usage.used,
+        available: usage.available,
+        read_time: Some(usage.read_time.into()),
+        names,
+        assigned_per_day: usage.forecast.assigned_per_day,
+        exhaustion_time: usage.forecast.exhaustion.map(Into::into),
+    }
+}
+
+pub(super) fn quota(quota: &QuotaUse) -> pb::QuotaUsage {
+    pb::QuotaUsage {
+        kind: convert::kind_number(quota.scope.kind),
+        tag_key: quota.scope.tag_key.clone().unwrap_or_default(),
+        limit: quota.limit,
+        used: quota.used,
+        counted_time: quota.counted_at.map(Into::into),
+        setting: quota.setting.clone(),
+    }
+}
