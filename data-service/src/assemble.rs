@@ -8,6 +8,7 @@ use oxtsdb_client::UidClient;
 use oxtsdb_proto::data::v1::annotation_service_server::AnnotationServiceServer;
 use oxtsdb_proto::data::v1::data_admin_service_server::DataAdminServiceServer;
 use oxtsdb_proto::data::v1::data_service_server::DataServiceServer;
+use oxtsdb_proto::data::v1::reference_service_server::ReferenceServiceServer;
 use oxtsdb_proto::data::v1::series_meta_service_server::SeriesMetaServiceServer;
 use oxtsdb_proto::data::v1::series_service_server::SeriesServiceServer;
 use oxtsdb_query::Limit;
@@ -22,9 +23,10 @@ use oxtsdb_server::{FrontEnd, Host, Shutdown};
 use tonic::codec::CompressionEncoding;
 use tracing::warn;
 
-use crate::grpc::{DataServiceHandler, SeriesMetaHandler};
+use crate::grpc::{DataServiceHandler, ReferenceServiceHandler, SeriesMetaHandler};
 use crate::layout_check;
 use crate::listener::HttpTelnetServer;
+use crate::references::Tables;
 use crate::series_index::SeriesIndex;
 use crate::settings::DataSettings;
 use crate::uids::{Uids, UidsError};
@@ -53,6 +55,7 @@ pub struct DataService {
     pub engine: Engine,
     /// Names and UIDs.
     pub uids: Uids,
+    references: ReferenceServiceHandler,
     /// The memory of the process.
     pub memory: MemoryAccount,
 }
@@ -102,6 +105,11 @@ impl DataService {
         SeriesMetaServiceServer::new(handler)
             .max_decoding_message_size(self.handler.max_message_bytes())
             .accept_compressed(CompressionEncoding::Gzip)
+    }
+
+    /// `oxtsdb.data.v1.ReferenceService`.
+    pub fn reference_server(&self) -> ReferenceServiceServer<ReferenceServiceHandler> {
+        ReferenceServiceServer::new(self.references.clone())
     }
 }
 
@@ -172,6 +180,13 @@ pub async fn assemble(
         },
         shutdown.clone(),
     )?;
+    let tables = Tables {
+        data: vec![settings.tables.data_table_name()?],
+        meta: settings.tables.meta_table_name()?,
+        tree: settings.tables.tree_table_name()?,
+    };
+    let references =
+        ReferenceServiceHandler::new(Arc::clone(&store), *uids.layout(), tables, memory.query().clone());
     let engine = Engine::new(
         store,
         (
@@ -191,6 +206,7 @@ pub async fn assemble(
         writer,
         engine,
         uids,
+        references,
         memory: memory.clone(),
     })
 }

@@ -19,6 +19,7 @@ mod layout_check;
 mod listener;
 mod lookup;
 pub(crate) mod meta;
+mod references;
 pub mod series_index;
 pub mod settings;
 #[cfg(test)]

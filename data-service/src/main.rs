@@ -106,6 +106,7 @@ async fn run(cli: Cli) -> anyhow::Result<()> {
                 .service(service.server())
                 .service(service.annotation_server())
                 .service(service.admin_server())
+                .service(service.reference_server())
                 .service(service.series_server())
                 .service(service.series_meta_server())
                 .depends_on(probe);

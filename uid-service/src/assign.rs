@@ -24,6 +24,7 @@ mod stepwise;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::Duration;
 
 use oxtsdb_schema::UidKind;
 use parking_lot::Mutex;
@@ -32,6 +33,7 @@ use crate::cache::UidCache;
 use crate::error::UidServiceError;
 use crate::flight::{Flights, Leader};
 use crate::layout::PerKind;
+use crate::reclaim::free::FreeNumbers;
 use crate::suggest::Mapping;
 use crate::table::{KindName, UidTable};
 use crate::usage::Scarcity;
@@ -56,6 +58,7 @@ struct Inner {
     cache: UidCache,
     scarcity: Scarcity,
     assignments: Arc<Assignments>,
+    free: FreeNumbers,
     in_flight: Flights<KindName, Outcome>,
     queue: Mutex<Queue>,
     /// Held while a batch is in flight.
@@ -71,17 +74,28 @@ struct Queue {
 }
 
 impl Assigner {
-    pub(crate) fn new(table: UidTable, cache: UidCache, assignments: Arc<Assignments>) -> Self {
+    pub(crate) fn new(
+        table: UidTable,
+        cache: UidCache,
+        assignments: Arc<Assignments>,
+        free: FreeNumbers,
+    ) -> Self {
         let scarcity = Scarcity::new(table.layout().clone());
         Self(Arc::new(Inner {
             table,
             cache,
             scarcity,
             assignments,
+            free,
             in_flight: Flights::new(),
             queue: Mutex::default(),
             turn: tokio::sync::Mutex::default(),
         }))
+    }
+
+    /// Reclaimed UIDs are free for so long before they are assigned.
+    pub(crate) fn set_quarantine(&self, quarantine: Duration) {
+        self.0.free.set_quarantine(quarantine);
     }
 
     /// Returns the UIDs of names, in their order. Names without a UID get one, in that order.
@@ -176,7 +190,7 @@ impl Inner {
             }
             let names: Vec<KindName> = batch.iter().flat_map(Leader::keys).cloned().collect();
             let mark = self.cache.mark();
-            let outcomes = assign_batch(&self.table, &names).await;
+            let outcomes = assign_batch(&self.table, &self.free, &names).await;
             let mut assigned: PerKind<Vec<Mapping>> = PerKind::default();
             for ((kind, name), outcome) in names.iter().zip(&outcomes) {
                 if let Ok(Assigned { uid, created }) = outcome {
@@ -210,9 +224,9 @@ fn bytes_of(leader: &Leader<KindName, Outcome>) -> usize {
 }
 
 /// Assigns distinct names, by the protocol that the store supports.
-async fn assign_batch(table: &UidTable, names: &[KindName]) -> Vec<Outcome> {
+async fn assign_batch(table: &UidTable, free: &FreeNumbers, names: &[KindName]) -> Vec<Outcome> {
     match table.store().atomic() {
-        Some(commit) => atomic::assign(table, commit, names).await,
-        None => stepwise::assign(table, names).await,
+        Some(commit) => atomic::assign(table, free, commit, names).await,
+        None => stepwise::assign(table, free, names).await,
     }
 }

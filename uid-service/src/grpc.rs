@@ -4,6 +4,7 @@ mod admin;
 mod change;
 mod convert;
 mod meta;
+pub(crate) mod reclaim;
 mod status;
 mod usage;
 mod watch;

@@ -27,6 +27,7 @@ pub mod layout;
 mod lookup;
 mod meta;
 pub mod policy;
+pub mod reclaim;
 pub mod settings;
 pub mod state;
 pub mod suggest;
@@ -42,6 +43,7 @@ use std::sync::Arc;
 use anyhow::Context as _;
 use oxtsdb_proto::uid::v1::uid_admin_service_server::UidAdminServiceServer;
 use oxtsdb_proto::uid::v1::uid_meta_service_server::UidMetaServiceServer;
+use oxtsdb_proto::uid::v1::uid_reclaim_service_server::UidReclaimServiceServer;
 use oxtsdb_proto::uid::v1::uid_service_server::UidServiceServer;
 use oxtsdb_row_store::RowStore;
 use oxtsdb_schema::data_table;
@@ -50,6 +52,7 @@ use oxtsdb_server::store::{StorePart, StoreTable};
 use oxtsdb_server::{GrpcServer, Shutdown};
 use tonic::service::Routes;
 
+pub use crate::grpc::reclaim::UidReclaimServiceHandler;
 pub use crate::grpc::{UidAdminHandler, UidMetaHandler, UidServiceHandler};
 use crate::meta::Metadata;
 use crate::policy::watch::LivePolicy;
@@ -93,6 +96,8 @@ const OPEN_FILES: usize = 64;
 pub struct UidService {
     /// `oxtsdb.uid.v1.UidService`.
     pub uids: UidServiceServer<UidServiceHandler>,
+    /// `oxtsdb.uid.v1.UidReclaimService`.
+    pub reclaim: UidReclaimServiceServer<UidReclaimServiceHandler>,
     /// `oxtsdb.uid.v1.UidMetaService`.
     pub meta: UidMetaServiceServer<UidMetaHandler>,
     /// `oxtsdb.uid.v1.UidAdminService`.
@@ -103,7 +108,11 @@ impl UidService {
     /// Adds the services to a server.
     #[must_use]
     pub fn add_to(self, server: GrpcServer) -> GrpcServer {
-        server.service(self.uids).service(self.meta).service(self.admin)
+        server
+            .service(self.uids)
+            .service(self.meta)
+            .service(self.admin)
+            .service(self.reclaim)
     }
 
     /// The services, for clients of the same process.
@@ -111,6 +120,7 @@ impl UidService {
         Routes::new(self.uids.clone())
             .add_service(self.meta.clone())
             .add_service(self.admin.clone())
+            .add_service(self.reclaim.clone())
     }
 }
 
@@ -133,6 +143,7 @@ pub async fn assemble(
     Ok(UidService {
         meta: grpc::meta_server(Metadata::new(uids.table().clone())),
         admin: grpc::admin_server(uids.fsck().clone()),
-        uids: grpc::server(uids, shutdown),
+        uids: grpc::server(Arc::clone(&uids), shutdown),
+        reclaim: grpc::reclaim::server(uids),
     })
 }

@@ -132,6 +132,11 @@ pub struct UidNamingSettings {
     #[arg(long, env = "OXTSDB_UID_WHITELIST_DELIMITER", value_name = "TEXT", default_value_t = Self::default().uid_whitelist_delimiter)]
     pub uid_whitelist_delimiter: String,
 
+    /// How long a UID without references stays in quarantine before it can be released, and as long again before
+    /// it can be assigned, seconds; longer than any cache of UIDs holds a mapping
+    #[arg(long, env = "OXTSDB_RECLAIM_QUARANTINE_SECONDS", value_name = "SECONDS", default_value_t = Self::default().reclaim_quarantine_seconds)]
+    pub reclaim_quarantine_seconds: u64,
+
     /// How long the UID service caches a mapping, seconds. Renames and deletes by other programs take effect
     /// after that; 0: entries do not expire
     #[arg(long, env = "OXTSDB_UID_CACHE_TTL_SECONDS", value_name = "SECONDS", default_value_t = Self::default().uid_cache_ttl_seconds)]
@@ -153,6 +158,7 @@ impl Default for UidNamingSettings {
             uid_whitelist_tagks: String::new(),
             uid_whitelist_tagvs: String::new(),
             uid_whitelist_delimiter: ",".to_owned(),
+            reclaim_quarantine_seconds: 86_400,
             uid_cache_ttl_seconds: 300,
         }
     }
@@ -184,6 +190,8 @@ pub struct UidConfig {
     pub layout: UidLayout,
     /// Size and expiry of the cache.
     pub cache: CacheLimits,
+    /// How long a UID is in quarantine.
+    pub quarantine: Duration,
     /// Where the rules of new names are.
     pub policy: PolicySource,
     /// Which renames and deletes the log keeps.
@@ -271,6 +279,7 @@ impl UidSettings {
                 bytes: memory.uid_cache_mib.saturating_mul(MIB),
                 ttl: (ttl_seconds > 0).then(|| Duration::from_secs(ttl_seconds)),
             },
+            quarantine: naming.quarantine()?,
             policy: naming.policy()?,
             log_retention: changes.log_retention()?,
             max_watches: changes.max_watches()?,
@@ -279,6 +288,14 @@ impl UidSettings {
 }
 
 impl UidNamingSettings {
+    fn quarantine(&self) -> Result<Duration, SettingError> {
+        // The data services' caches are not known here.
+        let least = self.uid_cache_ttl_seconds.max(1);
+        let seconds = self.reclaim_quarantine_seconds;
+        in_range("--reclaim-quarantine-seconds", seconds, least, MAX_TTL_SECONDS)?;
+        Ok(Duration::from_secs(seconds))
+    }
+
     fn policy(&self) -> Result<PolicySource, SettingError> {
         let delimiter = self.uid_whitelist_delimiter.clone();
         if delimiter.is_empty() {

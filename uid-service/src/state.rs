@@ -90,3 +90,8 @@ pub(crate) const fn kind_byte(kind: UidKind) -> u8 {
         UidKind::Tagv => 3,
     }
 }
+
+/// The kind of a byte in row keys.
+pub(crate) fn kind_of_byte(byte: u8) -> Option<UidKind> {
+    UidKind::ALL.into_iter().find(|kind| kind_byte(*kind) == byte)
+}

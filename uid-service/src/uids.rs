@@ -6,6 +6,7 @@ use std::time::{Duration, SystemTime};
 
 use futures::Stream;
 use futures::stream::BoxStream;
+use futures::{StreamExt as _, TryStreamExt as _};
 use oxtsdb_row_store::{RowStore, StoreError};
 use oxtsdb_schema::{Name, Uid, UidKind};
 use tracing::{debug, warn};
@@ -21,6 +22,9 @@ use crate::lookup::{Absence, Lookup};
 use crate::policy::apply;
 use crate::policy::quota::{QuotaUse, Quotas};
 use crate::policy::watch::LivePolicy;
+use crate::reclaim::free::FreeNumbers;
+use crate::reclaim::record::Records;
+use crate::reclaim::{Reclaim, ReclaimError, Record, Step};
 use crate::settings::UidConfig;
 use crate::state::StateTable;
 use crate::suggest::{self, Mapping, Page};
@@ -44,6 +48,8 @@ pub struct Uids {
     policy: LivePolicy,
     quotas: Quotas,
     fsck: Fsck,
+    records: Records,
+    quarantine: Duration,
 }
 
 /// Why UIDs are requested.
@@ -71,9 +77,10 @@ impl Uids {
         let state = StateTable::new(store, config.state_table);
         let cache = UidCache::new(config.cache);
         let lookup = Arc::new(Lookup::new(table.clone(), cache.clone()));
+        let free = FreeNumbers::new(Records::new(state.clone()), config.quarantine);
         let hub = Arc::new(Hub::new(config.max_watches));
         let assignments = Arc::new(Assignments::new(table.clone(), Arc::clone(&hub)));
-        let assigner = Assigner::new(table.clone(), cache, Arc::clone(&assignments));
+        let assigner = Assigner::new(table.clone(), cache, Arc::clone(&assignments), free);
         let coherence = Arc::new(Coherence::new(
             Arc::clone(&lookup),
             assigner.clone(),
@@ -93,6 +100,8 @@ impl Uids {
             warner: Warner::default(),
             quotas: Quotas::new(state.clone(), table.clone()),
             policy: LivePolicy::default(),
+            records: Records::new(state.clone()),
+            quarantine: config.quarantine,
             lookup,
             assigner,
             coherence,
@@ -113,6 +122,14 @@ impl Uids {
     /// The table.
     pub(crate) fn table(&self) -> &UidTable {
         &self.table
+    }
+
+    /// Keeps UIDs that are reclaimed in quarantine for so long.
+    #[must_use]
+    pub fn with_quarantine(mut self, quarantine: Duration) -> Self {
+        self.quarantine = quarantine;
+        self.assigner.set_quarantine(quarantine);
+        self
     }
 
     /// The format of the UIDs and names.
@@ -280,6 +297,46 @@ impl Uids {
     /// The store fails.
     pub async fn count_quotas(&self, now: SystemTime) -> Result<Vec<QuotaUse>, UidServiceError> {
         Ok(self.quotas.count_again(&self.policy.get(), now).await?)
+    }
+
+    /// Does a step of the reclaim for each of some mappings. Returns their results, in order.
+    pub async fn reclaim(
+        &self,
+        step: Step,
+        mappings: &[Mapping],
+        now: SystemTime,
+    ) -> Vec<Result<(), ReclaimError>> {
+        let reclaim = Reclaim {
+            table: self.table.clone(),
+            records: self.records.clone(),
+            lookup: Arc::clone(&self.lookup),
+            quarantine: self.quarantine,
+            quotas: self.quotas.clone(),
+            policy: self.policy.get(),
+        };
+        reclaim.step(step, mappings, now).await
+    }
+
+    /// Streams the records of all UIDs that are being reclaimed, by kind and UID.
+    ///
+    /// # Errors
+    ///
+    /// The store fails.
+    pub(crate) async fn reclaimed(
+        &self,
+    ) -> Result<BoxStream<'static, Result<Vec<Record>, UidServiceError>>, UidServiceError> {
+        let records = self.records.list(None, None).await?;
+        Ok(records.map_err(UidServiceError::from).boxed())
+    }
+
+    /// How long a UID is in quarantine.
+    pub(crate) fn quarantine(&self) -> Duration {
+        self.quarantine
+    }
+
+    /// Whether other programs may write to the table.
+    pub(crate) fn has_other_writers(&self) -> bool {
+        self.table.store().has_other_writers()
     }
 
     /// Reads the rules file again if it has changed, and counts the names of new quotas.

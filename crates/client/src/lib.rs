@@ -44,6 +44,7 @@ mod health;
 mod lookup;
 mod point;
 mod query;
+mod references;
 mod results;
 mod retry;
 mod series;
@@ -54,6 +55,7 @@ mod stream;
 mod tls;
 mod transport;
 mod uid;
+mod uid_set;
 mod write;
 
 pub use annotation::{Annotation, AnnotationPage};
@@ -67,6 +69,7 @@ pub use query::{
     DamagedRow, ExpressionFrame, ExpressionResult, ExpressionSeries, LastPoint, LastPointOutcome, Points,
     Query, QueryFrame, QueryResult, Series, SeriesPoints, Statistics, Values,
 };
+pub use references::ReferencedUids;
 pub use results::Results;
 pub use series::SeriesName;
 pub use series_meta::{PurgedMeta, SyncedMeta};
@@ -75,9 +78,11 @@ pub use stream::{Acknowledged, FailedPoint, StreamOptions, StreamWriter, WriteRe
 #[cfg_attr(docsrs, doc(cfg(feature = "tls")))]
 pub use tls::TlsOptions;
 pub use uid::{
-    AssignedUid, Custom, KindLayout, KindUsage, NewName, PurgedUidMeta, QuotaUsage, SuggestPage, UidClient,
-    UidEvent, UidLayout, UidMapping, UidMeta, UidMetaAction, UidUsage, UidWatch, WatchOptions, WatchUpdate,
+    AssignedUid, Custom, KindLayout, KindUsage, NewName, PurgedUidMeta, QuotaUsage, ReclaimState,
+    ReclaimedUid, SuggestPage, UidClient, UidEvent, UidLayout, UidMapping, UidMeta, UidMetaAction, UidUsage,
+    UidWatch, WatchOptions, WatchUpdate,
 };
+pub use uid_set::UidSet;
 
 pub use oxtsdb_proto::common::v1::ErrorReason;
 pub use oxtsdb_proto::data::v1::percentile::Estimator;

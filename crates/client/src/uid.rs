@@ -2,6 +2,7 @@
 
 mod fsck;
 pub(crate) mod meta;
+mod reclaim;
 mod types;
 mod watch;
 
@@ -21,6 +22,7 @@ use crate::results::Progress;
 use crate::transport::{self, Transport};
 use crate::{Error, Rejection, Results};
 pub use meta::{Custom, PurgedUidMeta, UidMeta, UidMetaAction};
+pub use reclaim::{ReclaimState, ReclaimedUid};
 pub use types::{
     AssignedUid, KindLayout, KindUsage, NewName, QuotaUsage, SuggestPage, UidLayout, UidMapping, UidUsage,
 };

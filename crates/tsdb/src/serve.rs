@@ -110,6 +110,7 @@ pub(crate) async fn run(args: ServeArgs, opentsdb_conf: Option<Outcome>) -> anyh
                 .service(data_service.server())
                 .service(data_service.annotation_server())
                 .service(data_service.admin_server())
+                .service(data_service.reference_server())
                 .service(data_service.series_server())
                 .service(data_service.series_meta_server());
             let uid = uid_service.add_to(GrpcServer::new());

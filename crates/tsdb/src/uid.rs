@@ -10,6 +10,7 @@ mod meta;
 mod metapurge;
 mod metasync;
 mod progress;
+mod reclaim;
 mod rename;
 mod suggest;
 mod top;
@@ -52,8 +53,9 @@ enum UidCommand {
     Delete(delete::DeleteArgs),
     Fsck(fsck::FsckArgs),
     Watch(watch::WatchArgs),
-    /// Print how many UIDs are in use and left, by kind
-    Usage,
+    Reclaim(reclaim::ReclaimArgs),
+    /// Print how many UIDs are in use and left, until when, and the use of quotas
+    Usage(usage::UsageArgs),
 }
 
 /// Runs `tsdb uid`.
@@ -76,6 +78,7 @@ pub(crate) async fn run(args: UidArgs) -> anyhow::Result<ExitCode> {
         UidCommand::Delete(args) => delete::run(&server, &args).await,
         UidCommand::Fsck(args) => fsck::run(&server, args).await,
         UidCommand::Watch(args) => watch::run(&server, &args).await,
-        UidCommand::Usage => usage::run(&server).await,
+        UidCommand::Reclaim(args) => reclaim::run(&server, &args).await,
+        UidCommand::Usage(args) => usage::run(&server, &args).await,
     }
 }

@@ -6,6 +6,7 @@ mod expressions;
 mod handler;
 mod last;
 mod query;
+mod references;
 mod results;
 mod running;
 mod scan;
@@ -18,4 +19,5 @@ mod write_stream;
 
 pub use expressions::function_message;
 pub use handler::DataServiceHandler;
+pub use references::ReferenceServiceHandler;
 pub use series_meta::SeriesMetaHandler;

@@ -4,6 +4,7 @@
 //! meanwhile, by either protocol, the commit has no effect and the batch starts again.
 
 use std::collections::HashSet;
+use std::time::SystemTime;
 
 use oxtsdb_row_store::{AtomicCommit, Condition, FamilyId, WriteBatch};
 use oxtsdb_schema::uid_table::{COUNTER_ROW, encode_counter, meta_qualifier};
@@ -14,17 +15,29 @@ use super::outcome::{ATTEMPTS, Assigned, MAX_SKIPPED, Outcome, already_there, ba
 use super::random;
 use crate::error::UidServiceError;
 use crate::meta::new_document;
+use crate::reclaim::Record;
+use crate::reclaim::free::FreeNumbers;
 use crate::table::{self, KindName, UidTable, counter_cell, forward_cell, reverse_cell};
 
-pub(super) async fn assign(table: &UidTable, commit: &dyn AtomicCommit, names: &[KindName]) -> Vec<Outcome> {
+pub(super) async fn assign(
+    table: &UidTable,
+    free: &FreeNumbers,
+    commit: &dyn AtomicCommit,
+    names: &[KindName],
+) -> Vec<Outcome> {
     let mut contended = Vec::new();
     for attempt in 0..ATTEMPTS {
-        let mut plan = Plan::read(table, names).await;
+        let mut plan = Plan::read(table, free, names).await;
         if plan.batch.is_empty() {
             return plan.outcomes;
         }
         match commit.commit_if(&plan.conditions, plan.batch).await {
-            Ok(true) => return plan.outcomes,
+            Ok(true) => {
+                for record in plan.drawn {
+                    free.in_use(record, SystemTime::now()).await;
+                }
+                return plan.outcomes;
+            }
             Ok(false) => {
                 contended = plan.contended;
                 back_off(attempt).await;
@@ -55,10 +68,12 @@ struct Plan {
     outcomes: Vec<Outcome>,
     /// The outcomes if a condition fails.
     contended: Vec<Outcome>,
+    /// The reclaimed numbers among those that it assigns.
+    drawn: Vec<Record>,
 }
 
 impl Plan {
-    async fn read(table: &UidTable, names: &[KindName]) -> Self {
+    async fn read(table: &UidTable, free: &FreeNumbers, names: &[KindName]) -> Self {
         let found = table.uids(names).await;
         let (known, outcomes): (Vec<bool>, Vec<Outcome>) = found
             .into_iter()
@@ -75,6 +90,7 @@ impl Plan {
             conditions: Vec::new(),
             outcomes,
             contended,
+            drawn: Vec::new(),
         };
         for kind in UidKind::ALL {
             let missing: Vec<usize> = (0..names.len())
@@ -86,7 +102,7 @@ impl Plan {
             let reserved = if table.layout().kinds.get(kind).random {
                 reserve_random(table, kind, missing.len()).await
             } else {
-                plan.reserve_sequential(table, kind, missing.len()).await
+                plan.reserve_sequential(table, free, kind, missing.len()).await
             };
             plan.assign(kind, names, &missing, reserved, table.layout().realtime_meta);
         }
@@ -94,7 +110,13 @@ impl Plan {
     }
 
     /// Selects the next free UIDs after the counter, and adds the counter's increment to the commit.
-    async fn reserve_sequential(&mut self, table: &UidTable, kind: UidKind, count: usize) -> Reserved {
+    async fn reserve_sequential(
+        &mut self,
+        table: &UidTable,
+        released: &FreeNumbers,
+        kind: UidKind,
+        count: usize,
+    ) -> Reserved {
         let counter = table.counter(kind).await?;
         let width = table.layout().width(kind);
         let max = width.max_number();
@@ -127,12 +149,42 @@ impl Plan {
                 .row(COUNTER_ROW)
                 .put(self.id, kind.qualifier(), &encode_counter(next));
         }
+        if next >= max && free.len() < count {
+            self.draw(table, released, kind, count, &mut free).await?;
+        }
         let shortage = if next >= max {
             UidServiceError::SpaceExhausted { kind, width, max }
         } else {
             UidServiceError::CounterBehind { kind, number: next }
         };
         Ok((free, shortage))
+    }
+
+    /// Adds reclaimed UIDs to the free ones, up to `count`.
+    async fn draw(
+        &mut self,
+        table: &UidTable,
+        released: &FreeNumbers,
+        kind: UidKind,
+        count: usize,
+        free: &mut Vec<Uid>,
+    ) -> Result<(), UidServiceError> {
+        while free.len() < count {
+            let drawn = released.draw(kind, count - free.len()).await?;
+            if drawn.is_empty() {
+                return Ok(());
+            }
+            let uids: Vec<Uid> = drawn.iter().map(|record| record.uid).collect();
+            for (record, taken) in drawn.into_iter().zip(table.taken(kind, &uids).await?) {
+                if taken {
+                    released.has_name(table, record, SystemTime::now()).await;
+                } else {
+                    free.push(record.uid);
+                    self.drawn.push(record);
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Assigns the reserved UIDs to the names at `missing`; the remaining names fail. With `has_meta` each UID gets a

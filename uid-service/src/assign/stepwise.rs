@@ -15,7 +15,8 @@
 //!
 //! Source: OpenTSDB 2.4, `UniqueId.UniqueIdAllocator`; it has neither batches nor the deletion of orphans.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
+use std::time::SystemTime;
 
 use futures::StreamExt as _;
 use oxtsdb_row_store::{Retry, StoreError, WriteBatch};
@@ -28,6 +29,7 @@ use super::outcome::{ATTEMPTS, Assigned, Outcome, already_there, back_off};
 use super::random;
 use crate::error::UidServiceError;
 use crate::meta::new_document;
+use crate::reclaim::free::FreeNumbers;
 use crate::table::{KindName, NAME, UidTable, counter_cell};
 
 /// Distance from the largest number below which the counter is changed by compare-and-put.
@@ -42,7 +44,7 @@ const CONCURRENCY: usize = 32;
 /// Attempts of an increment whose response is lost. (OpenTSDB: 3.)
 const INCREMENTS: u32 = 3;
 
-pub(super) async fn assign(table: &UidTable, names: &[KindName]) -> Vec<Outcome> {
+pub(super) async fn assign(table: &UidTable, free: &FreeNumbers, names: &[KindName]) -> Vec<Outcome> {
     let found = table.uids(names).await;
     let (known, mut outcomes): (Vec<bool>, Vec<Outcome>) = found
         .into_iter()
@@ -54,7 +56,7 @@ pub(super) async fn assign(table: &UidTable, names: &[KindName]) -> Vec<Outcome>
         let missing = (0..names.len())
             .filter(|index| names[*index].0 == kind && !known[*index])
             .collect();
-        assign_kind(table, kind, names, missing)
+        assign_kind(table, free, kind, names, missing)
     });
     for (index, outcome) in futures::future::join_all(kinds).await.concat() {
         outcomes[index] = outcome;
@@ -88,6 +90,7 @@ async fn put_documents(table: &UidTable, names: &[KindName], outcomes: &[Outcome
 /// Assigns UIDs to the names at `missing`, all of one kind. Returns each outcome with its index.
 async fn assign_kind(
     table: &UidTable,
+    free: &FreeNumbers,
     kind: UidKind,
     names: &[KindName],
     mut missing: Vec<usize>,
@@ -103,13 +106,23 @@ async fn assign_kind(
         if missing.is_empty() {
             return outcomes;
         }
-        let (uids, shortage) = match reserve(table, kind, missing.len()).await {
+        let (mut uids, shortage) = match reserve(table, kind, missing.len()).await {
             Ok(reserved) => reserved,
             Err(error) => {
                 warn!(%kind, %error, "failed to reserve UIDs");
                 (Vec::new(), error)
             }
         };
+        let mut drawn = HashMap::new();
+        if uids.len() < missing.len() && matches!(shortage, UidServiceError::SpaceExhausted { .. }) {
+            match free.draw(kind, missing.len() - uids.len()).await {
+                Ok(records) => {
+                    uids.extend(records.iter().map(|record| record.uid));
+                    drawn.extend(records.into_iter().map(|record| (record.uid, record)));
+                }
+                Err(error) => warn!(%kind, %error, "failed to read reclaimed UIDs"),
+            }
+        }
         let without = missing.split_off(uids.len().min(missing.len()));
         outcomes.extend(without.into_iter().map(|index| (index, Err(shortage.clone()))));
         let claims = Claims::new(table.clone());
@@ -126,6 +139,11 @@ async fn assign_kind(
             .collect()
             .await;
         for (index, uid, claim) in claimed {
+            match (&claim, drawn.remove(&uid)) {
+                (Ok(Claim::Ours), Some(record)) => free.in_use(record, SystemTime::now()).await,
+                (Ok(Claim::InUse), Some(record)) => free.has_name(table, record, SystemTime::now()).await,
+                _ => {}
+            }
             let outcome = match claim {
                 Ok(Claim::Ours) => Ok(Assigned { uid, created: true }),
                 Ok(Claim::Theirs(uid)) => Ok(Assigned { uid, created: false }),

@@ -138,6 +138,26 @@ pub(super) fn uid(
     }
 }
 
+/// A mapping of which name and UID are stored, as far as the table can hold them.
+pub(super) fn stored_mapping(
+    index: usize,
+    mapping: &pb::UidMapping,
+    width: impl Fn(UidKind) -> UidWidth,
+) -> Result<Mapping, Box<ItemError>> {
+    let of_name = pb::UidName {
+        kind: mapping.kind,
+        name: mapping.name.clone(),
+        tag_key: String::new(),
+    };
+    let of_uid = pb::UidValue {
+        kind: mapping.kind,
+        uid: mapping.uid.clone(),
+    };
+    let (kind, name) = name(index, &of_name, any_stored())?;
+    let (_, uid) = uid(index, &of_uid, width)?;
+    Ok(Mapping { kind, name, uid })
+}
+
 fn item_kind(field: &str, index: usize, number: i32) -> Result<UidKind, Box<ItemError>> {
     kind(number).ok_or_else(|| {
         let field = format!("{field}[{index}].kind");

@@ -3,18 +3,31 @@
 use std::process::ExitCode;
 use std::time::SystemTime;
 
+use clap::Args;
 use comfy_table::{CellAlignment, Table, presets};
 use oxtsdb_client::{KindUsage, QuotaUsage, UidClient, UidKind};
 
 use crate::stdout::print;
 use crate::target::Server;
 
+/// What to print.
+#[derive(Debug, Args)]
+pub(super) struct UsageArgs {
+    /// Start to count the names of the quotas again, which corrects what a crash left behind
+    #[arg(long)]
+    count_quotas: bool,
+}
+
 /// Runs `tsdb uid usage`.
 ///
 /// # Errors
 ///
 /// If the call fails.
-pub(super) async fn run(server: &Server<UidClient>) -> anyhow::Result<ExitCode> {
+pub(super) async fn run(server: &Server<UidClient>, args: &UsageArgs) -> anyhow::Result<ExitCode> {
+    if args.count_quotas {
+        let counting = server.client.count_uid_quotas().await;
+        counting.map_err(|error| server.error("uid usage", &error))?;
+    }
     let usage = server.client.get_uid_usage().await;
     let usage = usage.map_err(|error| server.error("uid usage", &error))?;
     let mut output = kinds(&usage.kinds);

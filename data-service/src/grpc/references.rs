@@ -1,0 +1,157 @@
+//! `ReferenceService`.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures::stream::{self, BoxStream, StreamExt as _};
+use oxtsdb_proto::common::v1::{self as common, ErrorReason};
+use oxtsdb_proto::data::v1::list_referenced_uids_response::{Event, Progress, Summary, Uids};
+use oxtsdb_proto::data::v1::reference_service_server::ReferenceService;
+use oxtsdb_proto::data::v1::{ListReferencedUidsRequest, ListReferencedUidsResponse};
+use oxtsdb_proto::error::{invalid_field, status};
+use oxtsdb_resources::MemoryPool;
+use oxtsdb_row_store::{RowStore, TableNameError};
+use oxtsdb_schema::{RowKeyLayout, UidKind};
+use oxtsdb_server::code_of_store_error;
+use tokio::sync::mpsc;
+use tonic::{Code, Request, Response, Status};
+
+use crate::references::{Found, Search, SearchError, Tables};
+
+/// Bytes of UIDs in a message.
+const MESSAGE_BYTES: usize = 1 << 20;
+
+/// How often a search reports its progress.
+const PROGRESS: Duration = Duration::from_secs(2);
+
+/// Messages that wait for the client.
+const QUEUED: usize = 2;
+
+/// Serves `oxtsdb.data.v1.ReferenceService`. Cloning is cheap.
+#[derive(Clone, Debug)]
+pub struct ReferenceServiceHandler {
+    store: Arc<dyn RowStore>,
+    layout: RowKeyLayout,
+    tables: Tables,
+    memory: MemoryPool,
+}
+
+type Sender = mpsc::Sender<Result<ListReferencedUidsResponse, Status>>;
+
+impl ReferenceServiceHandler {
+    pub(crate) fn new(
+        store: Arc<dyn RowStore>,
+        layout: RowKeyLayout,
+        tables: Tables,
+        memory: MemoryPool,
+    ) -> Self {
+        Self {
+            store,
+            layout,
+            tables,
+            memory,
+        }
+    }
+}
+
+#[tonic::async_trait]
+impl ReferenceService for ReferenceServiceHandler {
+    type ListReferencedUidsStream = BoxStream<'static, Result<ListReferencedUidsResponse, Status>>;
+
+    async fn list_referenced_uids(
+        &self,
+        request: Request<ListReferencedUidsRequest>,
+    ) -> Result<Response<Self::ListReferencedUidsStream>, Status> {
+        let mut tables = self.tables.clone();
+        for (index, name) in request.into_inner().tables.iter().enumerate() {
+            let table = name.parse().map_err(|error: TableNameError| {
+                invalid_field(&format!("tables[{index}]"), error.to_string())
+            })?;
+            if !tables.data.contains(&table) {
+                tables.data.push(table);
+            }
+        }
+        let search = Search::new(Arc::clone(&self.store), self.layout, self.memory.clone());
+        let (sender, receiver) = mpsc::channel(QUEUED);
+        tokio::spawn(run(search, tables, self.layout, sender));
+        let messages = stream::unfold(receiver, |mut receiver| async move {
+            Some((receiver.recv().await?, receiver))
+        });
+        Ok(Response::new(messages.boxed()))
+    }
+}
+
+/// Runs a search and sends its messages, until the client is gone.
+async fn run(search: Search, tables: Tables, layout: RowKeyLayout, sender: Sender) {
+    let mut running = Box::pin(search.run(&tables));
+    let mut ticks = tokio::time::interval(PROGRESS);
+    let found = loop {
+        tokio::select! {
+            found = &mut running => break found,
+            () = sender.closed() => {
+                search.cancel();
+                return;
+            }
+            _ = ticks.tick() => {
+                // A client that does not read has enough of them.
+                let progress = Event::Progress(Progress { rows: search.rows() });
+                drop(sender.try_send(Ok(message(progress))));
+            }
+        }
+    };
+    match found {
+        Ok(found) => drop(send_all(&found, &layout, &sender).await),
+        Err(error) => drop(sender.send(Err(of_error(&error))).await),
+    }
+}
+
+async fn send_all(
+    found: &Found,
+    layout: &RowKeyLayout,
+    sender: &Sender,
+) -> Result<(), mpsc::error::SendError<Result<ListReferencedUidsResponse, Status>>> {
+    for kind in UidKind::ALL {
+        let width = layout.widths.get(kind).bytes();
+        let mut uids: Vec<u8> = Vec::new();
+        for number in found.numbers(kind) {
+            if uids.len() + width > MESSAGE_BYTES {
+                sender.send(Ok(of_uids(kind, std::mem::take(&mut uids)))).await?;
+            }
+            uids.extend_from_slice(number.to_be_bytes().get(8 - width..).unwrap_or_default());
+        }
+        if !uids.is_empty() {
+            sender.send(Ok(of_uids(kind, uids))).await?;
+        }
+    }
+    let summary = Event::Summary(Summary {
+        start_time: Some(found.started.into()),
+        rows: found.rows,
+        unknown: found.unknown,
+    });
+    sender.send(Ok(message(summary))).await
+}
+
+fn of_uids(kind: UidKind, uids: Vec<u8>) -> ListReferencedUidsResponse {
+    let kind = match kind {
+        UidKind::Metric => common::UidKind::Metric,
+        UidKind::Tagk => common::UidKind::TagKey,
+        UidKind::Tagv => common::UidKind::TagValue,
+    };
+    message(Event::Uids(Uids {
+        kind: kind.into(),
+        uids: Bytes::from(uids),
+    }))
+}
+
+fn message(event: Event) -> ListReferencedUidsResponse {
+    ListReferencedUidsResponse { event: Some(event) }
+}
+
+fn of_error(error: &SearchError) -> Status {
+    let (code, reason) = match error {
+        SearchError::Store(error) => code_of_store_error(error),
+        SearchError::Memory(_) => (Code::ResourceExhausted, ErrorReason::QueryTooLarge),
+    };
+    status(code, reason, error.to_string(), &[])
+}

@@ -1,0 +1,323 @@
+//! Reclaim of UIDs: quarantine, restore, release, and assignment of released numbers.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod support;
+
+use std::time::{Duration, SystemTime};
+
+use oxtsdb_schema::UidKind::Tagv;
+use oxtsdb_schema::{Name, NameRules, Uid, UidKind, UidWidth};
+use support::{Failure, Wrapped};
+use uid_service::UidSettings;
+use uid_service::error::UidServiceError;
+use uid_service::reclaim::{ReclaimError, Step};
+use uid_service::suggest::Mapping;
+use uid_service::table::KindName;
+use uid_service::uids::{Freshness, Purpose, Uids};
+
+/// Long enough that a mapping can be too young.
+const QUARANTINE: Duration = Duration::from_millis(3);
+
+fn key(name: &str) -> KindName {
+    (Tagv, Name::parse(name, &NameRules::default()).unwrap())
+}
+
+fn settings(width: usize) -> UidSettings {
+    let mut settings = UidSettings::default();
+    settings.tables.uid_width_tagv = width;
+    settings
+}
+
+async fn uids(store: &Wrapped, settings: &UidSettings) -> Uids {
+    support::uids(store.clone(), settings)
+        .await
+        .with_quarantine(QUARANTINE)
+}
+
+async fn assign(uids: &Uids, name: &str) -> Result<Uid, UidServiceError> {
+    let outcome = uids.get_or_create(&[key(name)], Purpose::Write).await.remove(0);
+    outcome.map(|assigned| assigned.uid)
+}
+
+async fn lookup(uids: &Uids, name: &str) -> Option<Uid> {
+    uids.lookup_uids(&[key(name)], Freshness::Store)
+        .await
+        .remove(0)
+        .ok()
+}
+
+async fn name_of(uids: &Uids, uid: Uid) -> Option<String> {
+    let name = uids
+        .lookup_names(&[(Tagv, uid)], Freshness::Store)
+        .await
+        .remove(0);
+    name.ok().map(|name| name.to_text())
+}
+
+fn mapping(name: &str, uid: Uid) -> Mapping {
+    Mapping {
+        kind: Tagv,
+        name: key(name).1,
+        uid,
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Do {
+    Quarantine,
+    Restore,
+    Release,
+}
+
+/// Does a step as of now.
+async fn once(uids: &Uids, what: Do, mapping: &Mapping) -> Result<(), ReclaimError> {
+    let now = SystemTime::now();
+    let step = match what {
+        Do::Quarantine => Step::Quarantine { searched_at: now },
+        Do::Restore => Step::Restore,
+        Do::Release => Step::Release { searched_at: now },
+    };
+    uids.reclaim(step, std::slice::from_ref(mapping), now)
+        .await
+        .remove(0)
+}
+
+/// Does a step as soon as the time has come.
+async fn step(uids: &Uids, what: Do, mapping: &Mapping) -> Result<(), ReclaimError> {
+    loop {
+        match once(uids, what, mapping).await {
+            Err(ReclaimError::TooEarly { .. }) => tokio::time::sleep(Duration::from_millis(1)).await,
+            result => return result,
+        }
+    }
+}
+
+fn number(number: u64, width: usize) -> Uid {
+    Uid::from_number(number, UidWidth::new(width).unwrap()).unwrap()
+}
+
+#[tokio::test]
+async fn released_numbers_are_assigned_when_all_others_are_in_use() {
+    for store in [Wrapped::atomic(), Wrapped::stepwise()] {
+        let uids = uids(&store, &settings(1)).await;
+        let names: Vec<KindName> = (1..=255).map(|number| key(&format!("name-{number}"))).collect();
+        let assigned = uids.get_or_create(&names, Purpose::Write).await;
+        assert!(assigned.iter().all(Result::is_ok));
+        let exhausted = assign(&uids, "one-more").await;
+        assert!(matches!(exhausted, Err(UidServiceError::SpaceExhausted { .. })));
+        for free in [7, 200] {
+            let mapping = mapping(&format!("name-{free}"), number(free, 1));
+            step(&uids, Do::Quarantine, &mapping).await.unwrap();
+            assert_eq!(lookup(&uids, &format!("name-{free}")).await, None);
+            assert_eq!(name_of(&uids, mapping.uid).await, Some(format!("name-{free}")));
+            step(&uids, Do::Release, &mapping).await.unwrap();
+            assert_eq!(name_of(&uids, mapping.uid).await, None);
+        }
+        // New names are rejected until the numbers were free for as long as a quarantine, and were looked for again.
+        let again = loop {
+            match assign(&uids, "again").await {
+                Ok(uid) => break uid,
+                Err(UidServiceError::SpaceExhausted { .. }) => {
+                    tokio::time::sleep(Duration::from_millis(50)).await;
+                }
+                Err(error) => panic!("{error}"),
+            }
+        };
+        assert_eq!(again, number(7, 1));
+        assert_eq!(name_of(&uids, again).await.as_deref(), Some("again"));
+        assert_eq!(assign(&uids, "last").await.unwrap(), number(200, 1));
+        let exhausted = assign(&uids, "one-more").await;
+        assert!(matches!(exhausted, Err(UidServiceError::SpaceExhausted { .. })));
+        let (mappings, reverse) = support::check_invariants(&store.inner).await;
+        assert_eq!((mappings.len(), reverse), (255, 255));
+    }
+}
+
+#[tokio::test]
+async fn a_name_that_is_written_in_quarantine_gets_another_uid() {
+    for store in [Wrapped::atomic(), Wrapped::stepwise()] {
+        let uids = uids(&store, &settings(3)).await;
+        let old = mapping("host", assign(&uids, "host").await.unwrap());
+        step(&uids, Do::Quarantine, &old).await.unwrap();
+        step(&uids, Do::Quarantine, &old).await.unwrap();
+        let new = assign(&uids, "host").await.unwrap();
+        assert_eq!(new, number(2, 3));
+        let restored = step(&uids, Do::Restore, &old).await;
+        assert!(
+            matches!(restored, Err(ReclaimError::OtherUid { found: Some(found), .. }) if found == new),
+            "{restored:?}"
+        );
+        step(&uids, Do::Release, &old).await.unwrap();
+        assert_eq!(lookup(&uids, "host").await, Some(new));
+        assert_eq!(name_of(&uids, old.uid).await, None);
+        support::check_invariants(&store.inner).await;
+    }
+}
+
+#[tokio::test]
+async fn a_restored_name_has_its_uid_again() {
+    for store in [Wrapped::atomic(), Wrapped::stepwise()] {
+        let uids = uids(&store, &settings(3)).await;
+        let host = mapping("host", assign(&uids, "host").await.unwrap());
+        for _ in 0..2 {
+            step(&uids, Do::Quarantine, &host).await.unwrap();
+            step(&uids, Do::Restore, &host).await.unwrap();
+            assert_eq!(assign(&uids, "host").await.unwrap(), host.uid);
+        }
+        let not_there = step(&uids, Do::Release, &host).await;
+        assert!(
+            matches!(not_there, Err(ReclaimError::Changed { .. })),
+            "{not_there:?}"
+        );
+        support::check_invariants(&store.inner).await;
+    }
+}
+
+#[tokio::test]
+async fn rejects_what_is_too_early_or_has_changed() {
+    for store in [Wrapped::atomic(), Wrapped::stepwise()] {
+        let uids = support::uids(store.clone(), &settings(3)).await;
+        let host = mapping("host", assign(&uids, "host").await.unwrap());
+        let early = once(&uids, Do::Quarantine, &host).await;
+        assert!(matches!(early, Err(ReclaimError::TooEarly { .. })), "{early:?}");
+        let uids = uids.with_quarantine(QUARANTINE);
+        let other = mapping("host", number(9, 3));
+        let mismatch = step(&uids, Do::Quarantine, &other).await;
+        assert!(
+            matches!(mismatch, Err(ReclaimError::OtherUid { .. })),
+            "{mismatch:?}"
+        );
+        // As after a rename by another program, of which only the first step was done.
+        let service = support::Service::start(store.clone(), &settings(3)).await;
+        service.put(host.uid.as_bytes(), "name", Tagv, b"renamed").await;
+        let renamed = step(&uids, Do::Quarantine, &host).await;
+        assert!(
+            matches!(renamed, Err(ReclaimError::Changed { .. })),
+            "{renamed:?}"
+        );
+        service.put(host.uid.as_bytes(), "name", Tagv, b"host").await;
+        step(&uids, Do::Quarantine, &host).await.unwrap();
+        let uids = uids.with_quarantine(Duration::from_secs(3600));
+        let early = once(&uids, Do::Release, &host).await;
+        assert!(matches!(early, Err(ReclaimError::TooEarly { .. })), "{early:?}");
+        // A program that had the name in its cache puts it back, under another name.
+        service.put(host.uid.as_bytes(), "name", Tagv, b"renamed").await;
+        service.put(b"renamed", "id", Tagv, host.uid.as_bytes()).await;
+        let uids = uids.with_quarantine(QUARANTINE);
+        let renamed = step(&uids, Do::Release, &host).await;
+        assert!(
+            matches!(renamed, Err(ReclaimError::Changed { .. })),
+            "{renamed:?}"
+        );
+        assert_eq!(name_of(&uids, host.uid).await.as_deref(), Some("renamed"));
+        support::check_invariants(&store.inner).await;
+    }
+}
+
+#[tokio::test]
+async fn every_step_can_be_repeated_after_a_crash() {
+    for atomic in [true, false] {
+        for (what, failure) in [Do::Quarantine, Do::Restore, Do::Release]
+            .into_iter()
+            .flat_map(|what| [Failure::Refused, Failure::DoneButUnknown].map(|failure| (what, failure)))
+        {
+            for operations in 1.. {
+                let store = if atomic {
+                    Wrapped::atomic()
+                } else {
+                    Wrapped::stepwise()
+                };
+                let healthy = uids(&store, &settings(3)).await;
+                let host = mapping("host", assign(&healthy, "host").await.unwrap());
+                if what != Do::Quarantine {
+                    step(&healthy, Do::Quarantine, &host).await.unwrap();
+                }
+                let failing = store.failing_after(operations, failure);
+                // The quarantine is over.
+                tokio::time::sleep(QUARANTINE * 2).await;
+                let crashed = uids(&failing, &settings(3)).await;
+                let before = once(&crashed, what, &host).await;
+                drop(crashed);
+                let fresh = uids(&store, &settings(3)).await;
+                match step(&fresh, what, &host).await {
+                    // Restored before the crash, or just recorded as such.
+                    Err(ReclaimError::Changed { .. }) if what == Do::Restore => {}
+                    result => result.unwrap(),
+                }
+                let expected = (what == Do::Restore).then_some(host.uid);
+                assert_eq!(
+                    lookup(&fresh, "host").await,
+                    expected,
+                    "after {operations} operations"
+                );
+                let name = (what != Do::Release).then(|| "host".to_owned());
+                assert_eq!(
+                    name_of(&fresh, host.uid).await,
+                    name,
+                    "after {operations} operations"
+                );
+                support::check_invariants(&store.inner).await;
+                if before.is_ok() {
+                    break;
+                }
+                assert!(operations < 50);
+            }
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn replicas_assign_a_released_number_once() {
+    for store in [Wrapped::atomic(), Wrapped::stepwise()] {
+        let settings = settings(1);
+        let first = uids(&store, &settings).await;
+        let names: Vec<KindName> = (1..=255).map(|number| key(&format!("name-{number}"))).collect();
+        first.get_or_create(&names, Purpose::Write).await;
+        for free in 1..=40 {
+            let mapping = mapping(&format!("name-{free}"), number(free, 1));
+            step(&first, Do::Quarantine, &mapping).await.unwrap();
+            step(&first, Do::Release, &mapping).await.unwrap();
+        }
+        tokio::time::sleep(QUARANTINE * 2).await;
+        let mut clients = tokio::task::JoinSet::new();
+        for replica in 0..4 {
+            let uids = uids(&store, &settings).await;
+            clients.spawn(async move {
+                let mut assigned = 0;
+                for number in 0..20 {
+                    // Half of the names are requested by two replicas.
+                    let name = format!("new-{}-{number}", replica / 2);
+                    // The last numbers may be claimed for a moment for a name that another replica assigns.
+                    while assign(&uids, &name).await.is_err() {
+                        tokio::time::sleep(Duration::from_millis(20)).await;
+                    }
+                    assigned += 1;
+                }
+                assigned
+            });
+        }
+        assert_eq!(clients.join_all().await.iter().sum::<u64>(), 80);
+        let (mappings, _) = support::check_invariants(&store.inner).await;
+        let new = mappings.keys().filter(|(_, name)| name.starts_with(b"new"));
+        assert_eq!(new.count(), 40);
+    }
+}
+
+#[tokio::test]
+async fn kinds_are_reclaimed_separately() {
+    let store = Wrapped::stepwise();
+    let uids = uids(&store, &settings(3)).await;
+    let name = key("both").1;
+    for kind in UidKind::ALL {
+        let outcome = uids.get_or_create(&[(kind, name.clone())], Purpose::Write).await;
+        assert!(outcome[0].is_ok());
+    }
+    let both = mapping("both", number(1, 3));
+    step(&uids, Do::Quarantine, &both).await.unwrap();
+    step(&uids, Do::Release, &both).await.unwrap();
+    let others = [(UidKind::Metric, name.clone()), (UidKind::Tagk, name)];
+    let found = uids.lookup_uids(&others, Freshness::Store).await;
+    assert!(found.iter().all(Result::is_ok));
+    let (mappings, reverse) = support::check_invariants(&store.inner).await;
+    assert_eq!((mappings.len(), reverse), (2, 2));
+}
