@@ -8,6 +8,7 @@ mod embedded;
 mod hbase;
 mod ingest;
 mod large;
+mod names;
 mod process;
 mod queries;
 mod report;
@@ -39,6 +40,7 @@ enum Other {
     Hbase(hbase::Arguments),
     Queries(beside::Arguments),
     Large(large::Arguments),
+    Names(names::Arguments),
 }
 
 #[tokio::main]
@@ -58,6 +60,7 @@ async fn main() -> anyhow::Result<()> {
         Some(Other::Hbase(arguments)) => hbase::run(program, arguments).await,
         Some(Other::Queries(arguments)) => beside::run(program, arguments).await,
         Some(Other::Large(arguments)) => large::run(program, arguments).await,
+        Some(Other::Names(arguments)) => names::run(program, arguments).await,
     }
 }
 

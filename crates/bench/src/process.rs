@@ -19,6 +19,8 @@ pub(crate) struct Server {
     pub(crate) http: SocketAddr,
     /// gRPC of the data service.
     pub(crate) data: SocketAddr,
+    /// gRPC of the UID service.
+    pub(crate) uid: SocketAddr,
     /// From the start of the process until it reported ready.
     pub(crate) start_time: Duration,
     program: PathBuf,
@@ -84,6 +86,7 @@ impl Server {
         Ok(Self {
             http: address("http")?,
             data: address("data")?,
+            uid: address("uid")?,
             start_time,
             child,
             _output: output,

@@ -10,7 +10,7 @@ pub(crate) mod stream;
 pub(crate) mod telnet;
 pub(crate) mod write;
 
-mod raw_codec;
+pub(crate) mod raw_codec;
 
 use std::net::SocketAddr;
 use std::ops::Range;
@@ -32,7 +32,7 @@ fn write_options() -> WriteOptions {
     }
 }
 
-async fn channel(server: SocketAddr) -> anyhow::Result<Channel> {
+pub(crate) async fn channel(server: SocketAddr) -> anyhow::Result<Channel> {
     Endpoint::from_shared(format!("http://{server}"))?
         .initial_stream_window_size(4 << 20)
         .initial_connection_window_size(16 << 20)
