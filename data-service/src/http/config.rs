@@ -74,6 +74,10 @@ impl Config {
                 series_index.enable_tsuid_incrementing,
             ),
             (
+                "tsd.core.meta.enable_realtime_ts",
+                series_index.enable_realtime_ts,
+            ),
+            (
                 "tsd.core.meta.enable_tsuid_tracking",
                 series_index.enable_tsuid_tracking,
             ),

@@ -84,6 +84,7 @@ static ENDPOINTS: &[Endpoint] = &[
         &[
             get_query(handler!(query::last::get)),
             post_query(handler!(query::last::post)),
+            delete(handler!(query::delete)),
         ],
     ),
     at_and_below(

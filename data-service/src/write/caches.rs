@@ -3,7 +3,8 @@
 use super::writer::Writer;
 
 impl Writer {
-    /// Forgets the names, UIDs and series that this process has cached. What is needed is read again.
+    /// Forgets the names, UIDs and series that are cached by this process and by the UID service. What is needed is
+    /// read again.
     pub(crate) async fn drop_caches(&self) {
         self.uids().drop_caches().await;
         if let Some(index) = self.index() {

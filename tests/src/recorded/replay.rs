@@ -15,7 +15,8 @@ use crate::{Options, Tsdb};
 /// Time for what happens in the background, in a section in which something did not happen in time.
 const IMPATIENCE: Duration = Duration::from_millis(200);
 /// The outermost object of these responses is a hash map of OpenTSDB.
-const HASH_ROOTS: [&str; 6] = [
+const HASH_ROOTS: [&str; 7] = [
+    "/api/config/filters",
     "/api/uid/assign",
     "/api/uid/rename",
     "/api/tree/test",

@@ -234,8 +234,19 @@ mod tests {
                 "Unable to resolve one or more UIDs",
                 Some("No such name for 'metrics': 'sys cpu'"),
             ),
-            ("bogus?query=x", 400, "Invalid search query type supplied", None),
-            ("uidmeta?query=x", 400, "Searching is not enabled", None),
+            (
+                "bogus?query=x",
+                400,
+                "Invalid search query type supplied",
+                Some("Unknown type: bogus"),
+            ),
+            (
+                "uidmeta?query=x",
+                400,
+                "Searching is not enabled",
+                Some("Searching has not been enabled on this TSD"),
+            ),
+            ("uidmeta", 400, "Missing parameter <code>query</code>", None),
         ] {
             let response = service.get(&format!("/api/search/{target}")).await;
             let error = &response.json()["error"];

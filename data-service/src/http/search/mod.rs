@@ -17,8 +17,10 @@ mod request;
 
 use http::Method;
 
+use self::request::LookupRequest;
 use crate::http::api_request::ApiRequest;
 use crate::http::error::HttpError;
+use crate::http::json_body::parsed;
 use crate::http::reply::Reply;
 
 /// What is searched for.
@@ -37,8 +39,41 @@ pub(crate) async fn search(request: ApiRequest<'_>) -> Result<Reply, HttpError> 
     }
     match kind(request.path)? {
         Kind::Lookup => lookup::lookup(request).await,
-        Kind::Metadata => Err(HttpError::bad_request("Searching is not enabled")),
+        Kind::Metadata => metadata(request).await,
     }
+}
+
+/// A search of metadata: checked, and rejected.
+async fn metadata(request: ApiRequest<'_>) -> Result<Reply, HttpError> {
+    let ApiRequest {
+        parts,
+        parameters,
+        mut body,
+        ..
+    } = request;
+    if body.bytes.is_empty() {
+        if parameters.get("query").is_none_or(str::is_empty) {
+            return Err(HttpError::bad_request("Missing parameter <code>query</code>"));
+        }
+        for name in ["limit", "start_index"] {
+            if parameters
+                .get(name)
+                .is_some_and(|text| text.parse::<i32>().is_err())
+            {
+                let message = format!("Unable to convert '{name}' to a valid number");
+                return Err(HttpError::bad_request(message));
+            }
+        }
+    } else {
+        parsed(
+            &mut body,
+            &parts.engine.resources().compute,
+            LookupRequest::of_json,
+        )
+        .await?;
+    }
+    Err(HttpError::bad_request("Searching is not enabled")
+        .with_details("Searching has not been enabled on this TSD"))
 }
 
 /// The kind that a path names.
@@ -49,6 +84,13 @@ fn kind(path: &str) -> Result<Kind, HttpError> {
     match kind.as_str() {
         "lookup" => Ok(Kind::Lookup),
         "tsmeta" | "tsmeta_summary" | "tsuids" | "uidmeta" | "annotation" => Ok(Kind::Metadata),
-        _ => Err(HttpError::bad_request("Invalid search query type supplied")),
+        other => {
+            let details = if other.is_empty() {
+                "Type provided was null or empty".to_owned()
+            } else {
+                format!("Unknown type: {other}")
+            };
+            Err(HttpError::bad_request("Invalid search query type supplied").with_details(details))
+        }
     }
 }
