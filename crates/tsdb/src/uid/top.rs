@@ -14,7 +14,7 @@ use crate::target::DataTarget;
 
 /// Print the tag keys with the most values, and the metrics with the most series
 ///
-/// Says which tag explodes. All numbers are exact. Without METRIC the series of all metrics are counted. Asks the
+/// Says which tag explodes. All numbers are exact. Without METRIC the series of all metrics are counted. Calls the
 /// data service. Exit status: 1 if there are no series.
 #[derive(Debug, Args)]
 pub(crate) struct TopArgs {
