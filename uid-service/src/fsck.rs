@@ -51,6 +51,7 @@ use self::scan::{FirstScans, Totals};
 use self::suspects::Suspects;
 use crate::error::UidServiceError;
 use crate::layout::PerKind;
+use crate::reclaim::record::Records;
 use crate::table::UidTable;
 
 /// Parameters of a check.
@@ -68,14 +69,24 @@ pub struct FsckOptions {
 ///
 /// An error ends the stream: the store failed.
 pub fn check(table: UidTable, options: FsckOptions) -> BoxStream<'static, Result<Event, UidServiceError>> {
+    check_except(table, None, options)
+}
+
+/// As [`check`], except for UIDs that are being reclaimed.
+pub(crate) fn check_except(
+    table: UidTable,
+    reclaimed: Option<Records>,
+    options: FsckOptions,
+) -> BoxStream<'static, Result<Event, UidServiceError>> {
     let (sender, events) = mpsc::channel(0);
-    let check = run(table, options, sender);
+    let check = run(table, reclaimed, options, sender);
     let errors = stream::once(check).filter_map(|ended| std::future::ready(ended.err().map(Err)));
     stream::select(events.map(Ok), errors).boxed()
 }
 
 async fn run(
     table: UidTable,
+    reclaimed: Option<Records>,
     options: FsckOptions,
     events: mpsc::Sender<Event>,
 ) -> Result<(), UidServiceError> {
@@ -84,7 +95,7 @@ async fn run(
         grace,
         started_ms,
     } = options;
-    let mut report = Report::new(table.clone(), events, grace, started_ms);
+    let mut report = Report::new(table.clone(), reclaimed, events, grace, started_ms);
     let mut suspects = Suspects::new(table.layout());
     let totals = FirstScans {
         table: &table,

@@ -94,7 +94,7 @@ impl Uids {
             config.log_retention,
         ));
         Self {
-            fsck: Fsck::new(table.clone(), Arc::clone(&changes)),
+            fsck: Fsck::new(table.clone(), Records::new(state.clone()), Arc::clone(&changes)),
             changes,
             usage: Usage::new(table.clone(), state.clone()),
             warner: Warner::default(),

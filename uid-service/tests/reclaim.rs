@@ -5,11 +5,13 @@ mod support;
 
 use std::time::{Duration, SystemTime};
 
+use futures::TryStreamExt as _;
 use oxtsdb_schema::UidKind::Tagv;
 use oxtsdb_schema::{Name, NameRules, Uid, UidKind, UidWidth};
 use support::{Failure, Wrapped};
 use uid_service::UidSettings;
 use uid_service::error::UidServiceError;
+use uid_service::fsck::{Event, FindingType};
 use uid_service::reclaim::{ReclaimError, Step};
 use uid_service::suggest::Mapping;
 use uid_service::table::KindName;
@@ -320,4 +322,32 @@ async fn kinds_are_reclaimed_separately() {
     assert!(found.iter().all(Result::is_ok));
     let (mappings, reverse) = support::check_invariants(&store.inner).await;
     assert_eq!((mappings.len(), reverse), (2, 2));
+}
+
+#[tokio::test]
+async fn a_check_of_the_table_leaves_uids_in_quarantine_alone() {
+    for store in [Wrapped::atomic(), Wrapped::stepwise()] {
+        let uids = uids(&store, &settings(3)).await;
+        let host = mapping("host", assign(&uids, "host").await.unwrap());
+        step(&uids, Do::Quarantine, &host).await.unwrap();
+        let findings = |uids| async move {
+            let uids: &Uids = uids;
+            let events = uids.fsck().check(vec![Tagv], Duration::ZERO).unwrap();
+            let events: Vec<Event> = events.try_collect().await.unwrap();
+            match events.last() {
+                // That the counter is ahead of the names is reported as well.
+                Some(Event::Summary(summary)) => {
+                    let of = |finding| summary.findings.get(&finding).copied().unwrap_or(0);
+                    of(FindingType::MissingForward) + of(FindingType::DuplicateReverse)
+                }
+                other => panic!("{other:?}"),
+            }
+        };
+        assert_eq!(findings(&uids).await, 0);
+        assign(&uids, "host").await.unwrap();
+        assert_eq!(findings(&uids).await, 0);
+        let service = support::Service::start(store.clone(), &settings(3)).await;
+        service.put(&[0, 0, 9], "name", Tagv, b"orphan").await;
+        assert_eq!(findings(&uids).await, 1, "others are found");
+    }
 }

@@ -11,10 +11,11 @@ use oxtsdb_schema::{Name, Uid, UidKind};
 use tokio::sync::Semaphore;
 
 use super::repair::{self, Applied, RepairError};
-use super::{CellChange, Event, FsckOptions, check};
+use super::{CellChange, Event, FsckOptions, check_except};
 use crate::change::{Change, Changed, Changes};
 use crate::error::UidServiceError;
 use crate::layout::UidLayout;
+use crate::reclaim::record::Records;
 use crate::table::{ID, UidTable, counter_cell};
 
 /// How often a counter is read and compared before the call fails.
@@ -24,6 +25,7 @@ const ATTEMPTS: usize = 16;
 #[derive(Clone, Debug)]
 pub struct Fsck {
     table: UidTable,
+    reclaimed: Records,
     changes: Arc<Changes>,
     clock: Clock,
     /// One permit: a check takes memory and reads the whole table.
@@ -31,9 +33,10 @@ pub struct Fsck {
 }
 
 impl Fsck {
-    pub(crate) fn new(table: UidTable, changes: Arc<Changes>) -> Self {
+    pub(crate) fn new(table: UidTable, reclaimed: Records, changes: Arc<Changes>) -> Self {
         Self {
             table,
+            reclaimed,
             changes,
             clock: Clock::system(),
             running: Arc::new(Semaphore::new(1)),
@@ -62,7 +65,7 @@ impl Fsck {
             grace,
             started_ms: self.clock.now_ms(),
         };
-        let events = check(self.table.clone(), options);
+        let events = check_except(self.table.clone(), Some(self.reclaimed.clone()), options);
         // The permit lives as long as the stream.
         Ok(events
             .map(move |event| {

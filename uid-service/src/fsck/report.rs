@@ -10,12 +10,14 @@ use std::time::Duration;
 use futures::SinkExt as _;
 use futures::channel::mpsc;
 use oxtsdb_row_store::CellAddress;
+use oxtsdb_schema::Uid;
 use tokio::time::Instant;
 
 use super::cells;
 use super::classify::differs;
 use super::finding::{Finding, FindingType};
 use crate::error::UidServiceError;
+use crate::reclaim::record::Records;
 use crate::table::UidTable;
 
 /// Pause between the first and the second read of a finding's cells, if there is a grace period.
@@ -75,7 +77,7 @@ pub struct Summary {
     pub names: u64,
     /// Findings by type.
     pub findings: BTreeMap<FindingType, u64>,
-    /// Findings of cells that are younger than the grace period: not reported.
+    /// Findings of cells that are younger than the grace period, or of UIDs that are being reclaimed: not reported.
     pub left_alone: u64,
 }
 
@@ -83,6 +85,7 @@ pub struct Summary {
 #[derive(Debug)]
 pub(super) struct Report {
     table: UidTable,
+    reclaimed: Option<Records>,
     events: mpsc::Sender<Event>,
     /// Cells that are newer than this are left alone.
     young_from_ms: i64,
@@ -97,6 +100,7 @@ pub(super) struct Report {
 impl Report {
     pub(super) fn new(
         table: UidTable,
+        reclaimed: Option<Records>,
         events: mpsc::Sender<Event>,
         grace: Duration,
         started_ms: i64,
@@ -104,6 +108,7 @@ impl Report {
         let grace_ms = i64::try_from(grace.as_millis()).unwrap_or(i64::MAX);
         Self {
             table,
+            reclaimed,
             events,
             young_from_ms: started_ms.saturating_sub(grace_ms),
             settle: SETTLE.min(grace),
@@ -137,8 +142,28 @@ impl Report {
         self.summary.names += names;
     }
 
+    /// Whether a finding is that of a UID in quarantine, whose reverse mapping stays although its name has no UID, or
+    /// another one.
+    async fn is_reclaimed(&self, finding: &Finding) -> Result<bool, UidServiceError> {
+        let (Some(records), Some(kind), Some(uid)) = (&self.reclaimed, finding.kind, &finding.uid) else {
+            return Ok(false);
+        };
+        let is_of_quarantine = matches!(
+            finding.finding,
+            FindingType::MissingForward | FindingType::DuplicateReverse
+        );
+        match Uid::from_bytes(uid) {
+            Ok(uid) if is_of_quarantine => Ok(records.is_reclaimed(kind, uid).await?),
+            _ => Ok(false),
+        }
+    }
+
     /// Adds a finding.
     pub(super) async fn push(&mut self, finding: Finding) -> Result<(), UidServiceError> {
+        if self.is_reclaimed(&finding).await? {
+            self.summary.left_alone += 1;
+            return Ok(());
+        }
         self.waiting_bytes += finding.byte_len();
         self.waiting.push_back((Instant::now(), finding));
         while self.waiting.len() >= BATCH {

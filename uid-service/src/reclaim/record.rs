@@ -117,6 +117,15 @@ impl Records {
         Ok(row.as_ref().and_then(decode))
     }
 
+    /// Whether a UID is between the begin of its quarantine and its release.
+    pub(crate) async fn is_reclaimed(&self, kind: UidKind, uid: Uid) -> Result<bool, StoreError> {
+        let record = self.get(kind, uid).await?;
+        Ok(record.is_some_and(|record| match record.state {
+            State::Quarantining | State::Quarantined | State::Restoring | State::Releasing => true,
+            State::Done | State::Free => false,
+        }))
+    }
+
     /// Puts a record into a state, if it is as it was read. Returns whether it was.
     pub(super) async fn put(
         &self,
