@@ -2,7 +2,7 @@
 
 use clap::{Parser, Subcommand};
 
-use crate::{health, import, queries, query, scan, search, serve, tables, uid};
+use crate::{annotate, health, import, queries, query, scan, search, serve, tables, uid};
 
 /// OpenTSDB-compatible time series storage over gRPC: run the services, import points, query them.
 ///
@@ -31,6 +31,7 @@ pub(crate) enum Command {
     Queries(queries::QueriesArgs),
     Scan(scan::ScanArgs),
     Search(search::SearchArgs),
+    Annotate(Box<annotate::AnnotateArgs>),
     Uid(uid::UidArgs),
     Mkmetric(uid::MkmetricArgs),
     Health(health::HealthArgs),

@@ -2,6 +2,7 @@
 //!
 //! Without arguments it says what it can do; every command's `--help` is its reference.
 
+mod annotate;
 mod cli;
 mod health;
 mod import;
@@ -56,6 +57,7 @@ fn run() -> anyhow::Result<ExitCode> {
             Command::Queries(args) => queries::run(args).await,
             Command::Scan(args) => scan::run(args).await,
             Command::Search(args) => search::run(args).await,
+            Command::Annotate(args) => annotate::run(*args).await,
             Command::Uid(args) => uid::run(args).await,
             Command::Mkmetric(args) => uid::make_metrics(args).await,
             Command::Health(args) => health::run(args).await,

@@ -22,7 +22,7 @@ use crate::stdout::print;
 use crate::target::{DataTarget, Server};
 use crate::time_zone::{self, TimeZoneArgs};
 pub(crate) use request::filter;
-use result::Series;
+use result::{QueryOutput, Series};
 
 /// Query points, in OpenTSDB's query language
 ///
@@ -38,6 +38,8 @@ use result::Series;
 /// --expr computes over the results of several expressions, as OpenTSDB's /api/query/gexp:
 /// `--expr 'scale(divide(sum:m{host=*},sum:n{host=*}),100)'`. sum, difference, multiply and divide join
 /// series by tags; a missing value counts as 0. movingAverage takes a count or a time.
+///
+/// Annotations of the series are listed below their tables, and marked in charts; see `tsdb annotate`. CSV has none.
 ///
 /// Prints nothing unless the result is complete. Exit status: 0 also if there are no points; 1 if
 /// the query failed, for example because there is no such metric.
@@ -66,6 +68,14 @@ pub(crate) struct QueryArgs {
     /// Time-out of the query, in seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 60)]
     timeout: u32,
+
+    /// Do not print annotations
+    #[arg(long)]
+    no_annotations: bool,
+
+    /// Also print global annotations
+    #[arg(long, conflicts_with = "no_annotations")]
+    global_annotations: bool,
 
     /// Compute as OpenTSDB, including its quirks, where its result differs
     #[arg(long)]
@@ -115,10 +125,19 @@ pub(crate) async fn run(args: QueryArgs) -> anyhow::Result<ExitCode> {
         .with_timeout(Duration::from_secs(args.timeout.into()));
     if !args.expr.is_empty() {
         let series = query_expressions(&args, &server, &client, &zone).await?;
-        return show(&args, &series, &zone);
+        return show(
+            &args,
+            &QueryOutput {
+                series,
+                global: Vec::new(),
+            },
+            &zone,
+        );
     }
     let mut request = request::request(&args.words, time_zone::now_ms()?, &zone)?;
     request.opentsdb_quirks = args.opentsdb_quirks;
+    request.include_annotations = !args.no_annotations;
+    request.include_global_annotations = args.global_annotations;
     if args.explain {
         let plans = client.explain(request).await;
         let plans = plans.map_err(|error| server.error("explain", &error))?;
@@ -152,12 +171,12 @@ async fn query_expressions(
 }
 
 /// Prints a result.
-fn show(args: &QueryArgs, series: &[Series], zone: &TimeZone) -> anyhow::Result<ExitCode> {
+fn show(args: &QueryArgs, result: &QueryOutput, zone: &TimeZone) -> anyhow::Result<ExitCode> {
     let text = match args.format {
-        _ if args.plot => plot::plots(series, args.plot_series, zone),
-        Format::Table => output::table(series, zone),
-        Format::Json => output::json(series, args.ms),
-        Format::Csv => output::csv(series, zone)?,
+        _ if args.plot => plot::plots(result, args.plot_series, zone),
+        Format::Table => output::table(result, zone),
+        Format::Json => output::json(result, args.ms),
+        Format::Csv => output::csv(&result.series, zone)?,
     };
     print(&text)?;
     Ok(ExitCode::SUCCESS)

@@ -2,22 +2,25 @@
 
 use comfy_table::{CellAlignment, Table, presets};
 use jiff::tz::TimeZone;
-use oxtsdb_client::Value;
+use oxtsdb_client::{Annotation, Value};
 
-use super::result::{Series, text};
+use super::result::{QueryOutput, Series, text};
+use crate::annotate::{json_object, lines};
 use crate::time_zone;
 
 /// OpenTSDB's `/api/query` response: a JSON array with one element for each group. Keys of `dps` are
 /// seconds, or milliseconds with `milliseconds`; NaN is the text "NaN".
-pub(super) fn json(series: &[Series], milliseconds: bool) -> String {
-    let elements: Vec<String> = series
+pub(super) fn json(result: &QueryOutput, milliseconds: bool) -> String {
+    let global = member("globalAnnotations", &result.global);
+    let elements: Vec<String> = result
+        .series
         .iter()
-        .map(|series| element(series, milliseconds))
+        .map(|series| element(series, &global, milliseconds))
         .collect();
     format!("[{}]\n", elements.join(","))
 }
 
-fn element(series: &Series, milliseconds: bool) -> String {
+fn element(series: &Series, global: &str, milliseconds: bool) -> String {
     let tags = series.tags.iter();
     let tags: Vec<String> = tags
         .map(|(key, value)| format!("{}:{}", quoted(key), quoted(value)))
@@ -36,12 +39,22 @@ fn element(series: &Series, milliseconds: bool) -> String {
         })
         .collect();
     format!(
-        "{{\"metric\":{},\"tags\":{{{}}},\"aggregateTags\":[{}],\"dps\":{{{}}}}}",
+        "{{\"metric\":{},\"tags\":{{{}}},\"aggregateTags\":[{}],{}{global}\"dps\":{{{}}}}}",
         quoted(&series.metric),
         tags.join(","),
         aggregate_tags.join(","),
+        member("annotations", &series.annotations),
         points.join(",")
     )
+}
+
+/// A member with annotations and the comma behind it; empty without annotations.
+fn member(name: &str, annotations: &[Annotation]) -> String {
+    if annotations.is_empty() {
+        return String::new();
+    }
+    let annotations: Vec<String> = annotations.iter().map(json_object).collect();
+    format!("\"{name}\":[{}],", annotations.join(","))
 }
 
 /// A JSON string.
@@ -77,12 +90,12 @@ pub(super) fn csv(series: &[Series], zone: &TimeZone) -> anyhow::Result<String> 
     Ok(String::from_utf8(writer.into_inner()?)?)
 }
 
-/// A heading and a table for each group.
-pub(super) fn table(series: &[Series], zone: &TimeZone) -> String {
-    if series.is_empty() {
-        return "no series\n".to_owned();
+/// A heading and a table for each group, and the annotations.
+pub(super) fn table(result: &QueryOutput, zone: &TimeZone) -> String {
+    if result.series.is_empty() {
+        return format!("no series\n{}", notes("global annotations", &result.global, zone));
     }
-    let tables = series.iter().map(|series| {
+    let tables = result.series.iter().map(|series| {
         let mut table = Table::new();
         table
             .load_style(presets::UTF8_FULL_CONDENSED)
@@ -93,9 +106,21 @@ pub(super) fn table(series: &[Series], zone: &TimeZone) -> String {
         for (timestamp_ms, value) in &series.points {
             table.add_row([time_zone::show(*timestamp_ms, zone), text(*value)]);
         }
-        format!("{}\n{table}\n", heading(series))
+        let notes = notes("annotations", &series.annotations, zone);
+        format!("{}\n{table}\n{notes}", heading(series))
     });
-    tables.collect::<Vec<_>>().join("\n")
+    let tables = tables.collect::<Vec<_>>().join("\n");
+    tables + &notes("global annotations", &result.global, zone)
+}
+
+/// A heading and a line for each annotation, indented; empty without annotations.
+pub(super) fn notes(heading: &str, annotations: &[Annotation], zone: &TimeZone) -> String {
+    if annotations.is_empty() {
+        return String::new();
+    }
+    let lines = lines(annotations, zone);
+    let lines: Vec<String> = lines.lines().map(|line| format!("  {line}\n")).collect();
+    format!("{heading}:\n{}", lines.concat())
 }
 
 /// `metric{host=web01}`, how many points, and which tags were aggregated.
@@ -121,6 +146,8 @@ fn tags(series: &Series, separator: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use oxtsdb_client::Timestamp;
+
     use super::*;
 
     fn example() -> Vec<Series> {
@@ -135,19 +162,58 @@ mod tests {
                 (1_346_846_410_500, Value::Double(2.5)),
                 (1_346_846_420_000, Value::Double(f64::NAN)),
             ],
+            annotations: Vec::new(),
         }]
+    }
+
+    fn output(series: Vec<Series>) -> QueryOutput {
+        QueryOutput {
+            series,
+            global: Vec::new(),
+        }
+    }
+
+    fn annotation(seconds: i64, description: &str) -> Annotation {
+        Annotation {
+            tsuid: Vec::new().into(),
+            start: Timestamp::from_seconds(seconds),
+            end: None,
+            description: description.to_owned(),
+            notes: String::new(),
+            custom: std::collections::BTreeMap::new(),
+            etag: String::new(),
+        }
+    }
+
+    #[test]
+    fn annotations_are_listed_with_their_series_and_global_ones_once() {
+        let mut result = output(example());
+        result.series[0]
+            .annotations
+            .push(annotation(1_346_846_405, "deploy"));
+        result.global.push(annotation(1_346_846_407, "outage"));
+        let shown = table(&result, &TimeZone::UTC);
+        assert!(
+            shown.ends_with(
+                "annotations:\n  2012-09-05 12:00:05Z\t\tdeploy\nglobal annotations:\n  2012-09-05 12:00:07Z\t\toutage\n"
+            ),
+            "{shown}"
+        );
+        let parsed: serde_json::Value = serde_json::from_str(&json(&result, false)).unwrap();
+        assert_eq!(parsed[0]["annotations"][0]["description"], "deploy");
+        assert_eq!(parsed[0]["globalAnnotations"][0]["startTime"], 1_346_846_407);
     }
 
     #[test]
     fn json_has_opentsdbs_format() {
         assert_eq!(
-            json(&example(), false),
+            json(&output(example()), false),
             "[{\"metric\":\"sys.cpu.nice\",\"tags\":{\"dc\":\"lga\",\"host\":\"web01\"},\"aggregateTags\":[\"core\"],\
              \"dps\":{\"1346846400\":18,\"1346846410\":2.5,\"1346846420\":\"NaN\"}}]\n"
         );
-        assert!(json(&example(), true).contains("\"1346846410500\":2.5"));
-        assert_eq!(json(&[], false), "[]\n");
-        let parsed: serde_json::Value = serde_json::from_str(&json(&example(), true)).unwrap();
+        assert!(json(&output(example()), true).contains("\"1346846410500\":2.5"));
+        assert_eq!(json(&QueryOutput::default(), false), "[]\n");
+        let parsed: serde_json::Value = serde_json::from_str(&json(&output(example()), true)).unwrap();
         assert_eq!(parsed[0]["dps"]["1346846400000"], 18);
     }
 
@@ -164,13 +230,13 @@ mod tests {
 
     #[test]
     fn tables_have_a_heading_and_a_row_for_each_point() {
-        let shown = table(&example(), &TimeZone::UTC);
+        let shown = table(&output(example()), &TimeZone::UTC);
         let mut lines = shown.lines();
         assert_eq!(
             lines.next(),
             Some("sys.cpu.nice{dc=lga,host=web01}: 3 points, aggregated over core")
         );
         assert!(lines.any(|line| line.contains("2012-09-05 12:00:10.500Z") && line.contains("2.5")));
-        assert_eq!(table(&[], &TimeZone::UTC), "no series\n");
+        assert_eq!(table(&QueryOutput::default(), &TimeZone::UTC), "no series\n");
     }
 }

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use oxtsdb_client::{ExpressionResult, ExpressionSeries, QueryResult, SeriesPoints, Timestamp, Value};
+use oxtsdb_client::{
+    Annotation, ExpressionResult, ExpressionSeries, QueryResult, SeriesPoints, Timestamp, Value,
+};
 
 /// A series with all its points.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -15,19 +17,36 @@ pub(super) struct Series {
     pub(super) aggregate_tags: Vec<String>,
     /// In order of time: milliseconds and value.
     pub(super) points: Vec<(i64, Value)>,
+    /// In order of time.
+    pub(super) annotations: Vec<Annotation>,
+}
+
+/// All that is printed.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub(super) struct QueryOutput {
+    /// The series in their order.
+    pub(super) series: Vec<Series>,
+    /// The global annotations, in order of time.
+    pub(super) global: Vec<Annotation>,
 }
 
 /// The series of a query, by sub-query.
-pub(super) fn of_query(result: QueryResult) -> Vec<Series> {
+pub(super) fn of_query(result: QueryResult) -> QueryOutput {
+    let mut annotations = result.annotations;
     let series = result.series.into_iter();
-    series
+    let series = series
         .map(|SeriesPoints { series, points }| Series {
+            annotations: annotations.remove(&series.number).unwrap_or_default(),
             metric: series.metric,
             tags: series.tags,
             aggregate_tags: series.aggregate_tags,
             points: millis(points),
         })
-        .collect()
+        .collect();
+    QueryOutput {
+        series,
+        global: result.global_annotations,
+    }
 }
 
 /// The series of expressions, in the order of the outputs.
@@ -54,6 +73,7 @@ fn named(series: ExpressionSeries, points: Vec<(i64, Value)>) -> Series {
             tags: series.tags,
             aggregate_tags: series.aggregate_tags,
             points,
+            ..Series::default()
         },
     }
 }
