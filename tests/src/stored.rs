@@ -1,10 +1,10 @@
-//! The cells of tables in HBase, read directly, without the services.
+//! The cells of tables in HBase, read and damaged directly, without the services.
 
 use std::collections::BTreeMap;
 
 use anyhow::Context as _;
 use oxtsdb_row_store::hbase::{HbaseConfig, HbaseStore};
-use oxtsdb_row_store::{RowStore as _, Scan};
+use oxtsdb_row_store::{RowStore as _, Scan, WriteBatch};
 use tokio_stream::StreamExt as _;
 
 use crate::rig::Rig;
@@ -63,5 +63,23 @@ impl Stored {
             }
         }
         Ok(cells)
+    }
+
+    /// Puts cells into a table; those without a value are deleted.
+    ///
+    /// # Errors
+    ///
+    /// HBase's.
+    pub async fn change(&self, table: &str, cells: &[(Column, Option<Vec<u8>>)]) -> anyhow::Result<()> {
+        let mut batch = WriteBatch::new(table.parse().with_context(|| format!("`{table}`"))?);
+        for ((row, family, qualifier), value) in cells {
+            let family = batch.family(family);
+            let batch = batch.row(row);
+            match value {
+                Some(value) => batch.put(family, qualifier, value),
+                None => batch.delete_column(family, qualifier),
+            };
+        }
+        Ok(self.store.write(batch).await?)
     }
 }

@@ -49,7 +49,7 @@ pub(crate) struct Both {
     pub(crate) tables: Tables,
     pub(crate) opentsdb: OpenTsdb,
     pub(crate) oxtsdb: Tsdb,
-    stored: Stored,
+    pub(crate) stored: Stored,
     _conf: TempDir,
 }
 
@@ -66,7 +66,10 @@ impl Both {
         fs::write(&path, SETTINGS.join("\n"))?;
         let options = Options::default()
             .flags(rig.flags(&tables))
-            .flag("--opentsdb-conf", &path.display().to_string());
+            .flag("--opentsdb-conf", &path.display().to_string())
+            // OpenTSDB announces no renames and deletes: caches are wrong for this time at most.
+            .flag("--uid-cache-ttl-seconds", "2")
+            .flag("--name-cache-ttl-seconds", "2");
         let oxtsdb = Tsdb::start_with(options).await?;
         let stored = Stored::connect(&rig).await?;
         Ok(Some(Self {

@@ -3,5 +3,6 @@
 
 mod annotations;
 mod both;
+mod check;
 mod meta;
 mod names;

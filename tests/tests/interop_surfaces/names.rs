@@ -53,6 +53,8 @@ async fn names_renamed_by_one_are_read_by_the_other() -> anyhow::Result<()> {
                 check_query(side, &expected, instant)
             })
             .await?;
+            let old = format!("/api/query?start=1h-ago&m=sum:m{}", round - 1);
+            side.status_until(&old, 400).await?;
             let suggested = side.get("/api/suggest?type=metrics&q=m").await?;
             ensure!(
                 suggested == json!([format!("m{round}")]),
@@ -94,6 +96,8 @@ async fn names_deleted_by_one_are_gone_for_the_other() -> anyhow::Result<()> {
         sides[0].get("/api/dropcaches").await?;
         for side in &sides {
             side.get_until(&suggestions, |found| *found == json!([])).await?;
+            let query = format!("/api/query?start=1h-ago&m=sum:{name}");
+            side.status_until(&query, 400).await?;
         }
         both.check_uids().await?;
         let again = assign(&both, !made_by_opentsdb, &name).await?;
