@@ -109,12 +109,6 @@ impl Untracked {
         self.is_counting || tracked_hour != self.hour
     }
 
-    /// The hour that counts.
-    #[inline]
-    pub(super) fn hour(&self) -> u32 {
-        self.hour
-    }
-
     /// Takes a series with a point of it, unless it is tracked.
     #[inline]
     pub(super) fn observe(&mut self, series: &Arc<Series>) {

@@ -25,7 +25,7 @@ pub(crate) struct SeriesTable {
 /// Whether a series is tracked; see [`Untracked`].
 #[derive(Debug)]
 struct Tracked {
-    /// The hour in which it was last observed. Next to the others', so that most points need no access to
+    /// The hour in which it was last tracked, as far as this table knows. Next to the others', so that most points need no access to
     /// the series itself.
     hour: u32,
     /// `None`: it failed.
@@ -131,11 +131,12 @@ impl SeriesTable {
         let Some(tracked) = self.tracked.get_mut(number as usize) else {
             return;
         };
-        if untracked.needs(tracked.hour) {
-            tracked.hour = untracked.hour();
-            if let Some(series) = &tracked.series {
-                untracked.observe(series);
-            }
+        if untracked.needs(tracked.hour)
+            && let Some(series) = &tracked.series
+        {
+            // What was observed is tracked once its row is stored: the write may fail.
+            tracked.hour = series.tracked_hour();
+            untracked.observe(series);
         }
     }
 

@@ -117,10 +117,8 @@ async fn acknowledges_points_after_their_series_are_tracked() {
     assert_eq!(stack.cells("tsdb-meta").await, [ROW_OF_A]);
 }
 
-#[tokio::test]
-async fn tracks_declared_series_with_their_first_point() {
-    let stack = TestStack::start().await;
-    let writer = &stack.service.writer;
+/// Tables with series `host=a` and `host=b`.
+async fn declared(writer: &Writer) -> Tables {
     let mut tables = Tables::new(TablesLimits {
         series: 2,
         symbol_bytes: 1000,
@@ -139,6 +137,11 @@ async fn tracks_declared_series_with_their_first_point() {
     };
     tables.declare(symbols, series).unwrap();
     tables.resolve(writer, None).await.unwrap();
+    tables
+}
+
+/// Stores two points of series `host=a` by its number.
+async fn write_declared(writer: &Writer, tables: &mut Tables) -> Result<(), crate::WriteError> {
     let block = Block {
         series: &[0],
         timestamps: &[1_356_998_400_000, 1_356_998_401_000],
@@ -156,12 +159,49 @@ async fn tracks_declared_series_with_their_first_point() {
     let blocks = [block].into_iter();
     encode(blocks, &rules, tables.series(), batch.rows(), &mut failures).unwrap();
     assert_eq!((batch.points(), failures.failed()), (2, 0));
-    writer.store(batch, None).await.unwrap();
+    writer.store(batch, None).await
+}
+
+#[tokio::test]
+async fn tracks_declared_series_with_their_first_point() {
+    let stack = TestStack::start().await;
+    let writer = &stack.service.writer;
+    let mut tables = declared(writer).await;
+    write_declared(writer, &mut tables).await.unwrap();
     assert_eq!(
         stack.cells("tsdb-meta").await,
         [ROW_OF_A],
         "the other series has no point"
     );
+    remove_row_of_a(&stack.store).await;
+    write_declared(writer, &mut tables).await.unwrap();
+    assert!(stack.cells("tsdb-meta").await.is_empty(), "it is tracked");
+}
+
+#[tokio::test]
+async fn tracks_a_declared_series_again_after_a_failure() {
+    let (stack, gate) = Gate::meta_stack(DataSettings::default()).await;
+    let writer = &stack.service.writer;
+    let mut tables = declared(writer).await;
+    gate.fail([StoreError::Unavailable {
+        detail: "for a test".to_owned(),
+    }]);
+    gate.release(1);
+    write_declared(writer, &mut tables).await.unwrap_err();
+    gate.release(1);
+    write_declared(writer, &mut tables).await.unwrap();
+    assert_eq!(stack.cells("tsdb-meta").await, [ROW_OF_A]);
+}
+
+#[tokio::test]
+async fn counts_points_of_declared_series() {
+    let stack = stack(true, [true, true, true]).await;
+    let writer = &stack.service.writer;
+    let mut tables = declared(writer).await;
+    for points in [2, 4, 6] {
+        write_declared(writer, &mut tables).await.unwrap();
+        assert_eq!(row_of_a(&stack).await, (Some(points), true));
+    }
 }
 
 /// A service with settings of tracking, over a store with the properties of HBase or the embedded one.
