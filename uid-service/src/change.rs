@@ -162,15 +162,6 @@ impl Changes {
                 uid: taken,
             });
         }
-        let reverse = self.table.names(&[(kind, uid)]).await.pop().unwrap_or(Ok(None))?;
-        if let Some(other) = reverse.filter(|other| *other != name.1 && other != to) {
-            return Err(UidServiceError::OneWay {
-                kind,
-                name: name.1.clone(),
-                uid,
-                other,
-            });
-        }
         self.make_rename((kind, uid), &name.1, to, now).await
     }
 
@@ -347,7 +338,30 @@ impl Changes {
             self.log.finish(claim, State::Undone).await?;
             return Ok(Outcome::Changed);
         }
+        if claim.is_new()
+            && let Some(other) = self.third_name(claim.entry()).await?
+        {
+            let (kind, uid) = claim.entry().uid;
+            let name = claim.entry().change.from().clone();
+            self.log.finish(claim, State::Undone).await?;
+            return Err(UidServiceError::OneWay {
+                kind,
+                name,
+                uid,
+                other,
+            });
+        }
         self.complete(claim).await
+    }
+
+    /// The name of a UID that is to be renamed, if it is neither the old nor the new one. Only while the entry excludes
+    /// other changes: between two reads, another rename may have been made.
+    async fn third_name(&self, entry: &Entry) -> Result<Option<Name>, UidServiceError> {
+        let Some(to) = entry.change.to() else {
+            return Ok(None);
+        };
+        let found = self.table.names(&[entry.uid]).await.pop().unwrap_or(Ok(None))?;
+        Ok(found.filter(|other| other != entry.change.from() && other != to))
     }
 
     /// Whether the mapping is what the request has found. It was looked up before the entry excluded other changes.
