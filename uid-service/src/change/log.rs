@@ -10,7 +10,7 @@
 //!
 //! The last row is never trimmed: the next number follows from it.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -157,28 +157,15 @@ impl ChangeLog {
     }
 
     async fn read_in_turn(&self) -> Result<News, StoreError> {
-        let (last, pending) = {
+        let (last, mut pending) = {
             let known = self.known.lock();
             let others = known
                 .pending
                 .keys()
                 .filter(|number| !known.active.contains(number));
-            (known.last, others.copied().collect::<Vec<_>>())
+            (known.last, others.copied().collect::<BTreeSet<_>>())
         };
-        let mut read = Vec::new();
-        if !pending.is_empty() {
-            let keys: Vec<Vec<u8>> = pending.iter().map(|number| row_key(*number)).collect();
-            let rows = self
-                .state
-                .store()
-                .get_rows(self.state.name(), &keys, &column())
-                .await?;
-            read.extend(
-                pending
-                    .into_iter()
-                    .zip(rows.iter().map(|row| entry_of(row.as_ref()))),
-            );
-        }
+        let mut read = BTreeMap::new();
         let mut news = News {
             done: Vec::new(),
             gap: last.is_none() && !self.alone,
@@ -196,8 +183,27 @@ impl ChangeLog {
                 };
                 news.gap |= number != end + 1;
                 end = number;
-                read.push((number, entry_of(Some(&row))));
+                let entry = entry_of(Some(&row));
+                if entry.as_ref().is_some_and(|entry| entry.state == State::Pending) {
+                    pending.insert(number);
+                }
+                read.insert(number, entry);
             }
+        }
+        // After the scan: an entry that was completed before a later one of its UID was appended must be found
+        // completed too, or their events would be in the wrong order.
+        if !pending.is_empty() {
+            let keys: Vec<Vec<u8>> = pending.iter().map(|number| row_key(*number)).collect();
+            let rows = self
+                .state
+                .store()
+                .get_rows(self.state.name(), &keys, &column())
+                .await?;
+            read.extend(
+                pending
+                    .into_iter()
+                    .zip(rows.iter().map(|row| entry_of(row.as_ref()))),
+            );
         }
         let mut known = self.known.lock();
         known.last = Some(end);

@@ -29,6 +29,10 @@ pub(super) async fn take(
         check(claim)?;
         let found = forward(table, uid, name).await?;
         let named = reverse(table, uid).await?;
+        // The UID was renamed between the look-up and the entry, and the process that took the entry over cannot know.
+        if found != Some(uid.1) && named.as_ref().is_some_and(|other| other != name) {
+            return Ok(Outcome::Changed);
+        }
         if let Some(commit) = table.store().atomic() {
             if delete_at_once(table, commit, uid, name, (found, named)).await? {
                 return Ok(Outcome::Made);
