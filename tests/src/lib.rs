@@ -26,6 +26,12 @@
 //!   recorded                sends recorded requests, and compares responses and stored cells
 //! ```
 //!
+//! For names that change while they are used:
+//!
+//! ```text
+//!   uid_histories           whether a recorded history of operations is one that the service may produce
+//! ```
+//!
 //! With a real HBase and a real OpenTSDB beside it (`tests/hbase/rig.sh`):
 //!
 //! ```text
@@ -71,6 +77,7 @@ pub mod traffic;
 mod tsdb;
 mod two_programs;
 pub mod uid_fsck;
+pub mod uid_histories;
 pub mod uid_table;
 mod wait;
 pub mod write_requests;
