@@ -10,16 +10,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use oxtsdb_row_store::StoreError;
+use oxtsdb_schema::UidKind;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 use tracing::warn;
 
 use crate::assign::Assigner;
 use crate::change::{Change, ChangeSink, Changed, Changes};
+use crate::error::UidServiceError;
 use crate::lookup::Lookup;
 use crate::suggest::Mapping;
 use crate::table::KindName;
-use crate::watch::{Assignments, Event, Hub, Position};
+use crate::watch::{Assignments, Event, ForeignChange, ForeignScan, Hub, Position};
 
 /// The pause between two reads of the log.
 pub(crate) const POLL: Duration = Duration::from_secs(1);
@@ -37,6 +39,7 @@ pub(crate) struct Coherence {
     assigner: Assigner,
     hub: Arc<Hub>,
     assignments: Arc<Assignments>,
+    foreign: ForeignScan,
     /// When the log was read last.
     read_at: Mutex<Option<Instant>>,
 }
@@ -47,12 +50,14 @@ impl Coherence {
         assigner: Assigner,
         hub: Arc<Hub>,
         assignments: Arc<Assignments>,
+        foreign: ForeignScan,
     ) -> Self {
         Self {
             lookup,
             assigner,
             hub,
             assignments,
+            foreign,
             read_at: Mutex::default(),
         }
     }
@@ -91,6 +96,31 @@ impl Coherence {
 }
 
 impl Coherence {
+    /// Finds what other programs have changed since the last scan.
+    ///
+    /// # Errors
+    ///
+    /// The table cannot be read.
+    pub(crate) async fn scan_foreign(&self) -> Result<(), UidServiceError> {
+        for kind in UidKind::ALL {
+            let changes = self.foreign.scan(kind).await?;
+            if !changes.is_empty() {
+                warn!(%kind, count = changes.len(), "another program has renamed or deleted names");
+            }
+            for ForeignChange { uid, name } in &changes {
+                let old = self.lookup.cached_name(uid);
+                let names = old.into_iter().chain(name.clone());
+                let names: Vec<KindName> = names.map(|name| (kind, name)).collect();
+                self.lookup.invalidate(&names, uid);
+                self.assigner.forget(&names);
+            }
+            let events = changes.into_iter();
+            self.hub
+                .publish(events.map(|ForeignChange { uid, name }| Event::Foreign { uid, name }));
+        }
+        Ok(())
+    }
+
     /// Reads what has changed.
     ///
     /// # Errors
@@ -132,6 +162,7 @@ impl ChangeSink for Coherence {
                 .flatten()
                 .map(|name| (uid.0, name.clone()))
                 .collect();
+            self.foreign.changed_by_service(*uid);
             self.lookup.invalidate(&names, uid);
             self.assigner.forget(&names);
         }

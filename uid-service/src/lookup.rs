@@ -80,6 +80,11 @@ impl Lookup {
         entries
     }
 
+    /// The name of a UID, if it is cached.
+    pub(crate) fn cached_name(&self, uid: &KindUid) -> Option<Name> {
+        self.cache.name(uid)
+    }
+
     /// Sets whether the cache is bypassed.
     pub(crate) fn suspend_cache(&self, is_suspended: bool) {
         self.cache.suspend(is_suspended);

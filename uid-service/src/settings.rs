@@ -198,6 +198,8 @@ pub struct UidConfig {
     pub log_retention: LogRetention,
     /// Open watches at most.
     pub max_watches: usize,
+    /// The pause between two scans for changes by other programs; `None`: no scans.
+    pub scan_interval: Option<Duration>,
 }
 
 const MIB: u64 = 1 << 20;
@@ -283,6 +285,7 @@ impl UidSettings {
             policy: naming.policy()?,
             log_retention: changes.log_retention()?,
             max_watches: changes.max_watches()?,
+            scan_interval: changes.scan_interval()?,
         })
     }
 }

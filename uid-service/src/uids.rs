@@ -30,7 +30,7 @@ use crate::state::StateTable;
 use crate::suggest::{self, Mapping, Page};
 use crate::table::{KindName, KindUid, UidTable};
 use crate::usage::{KindUsage, Usage, Warner};
-use crate::watch::{Assignments, Hub, Resumption, Token, WatchRequest, WatchUpdate, resume};
+use crate::watch::{Assignments, ForeignScan, Hub, Resumption, Token, WatchRequest, WatchUpdate, resume};
 
 /// Assigns and resolves the UIDs of one table.
 #[derive(Debug)]
@@ -43,6 +43,8 @@ pub struct Uids {
     hub: Arc<Hub>,
     assignments: Arc<Assignments>,
     state: StateTable,
+    /// The pause between two scans for changes by other programs; `None`: no scans.
+    scan_interval: Option<Duration>,
     usage: Usage,
     warner: Warner,
     policy: LivePolicy,
@@ -86,6 +88,7 @@ impl Uids {
             assigner.clone(),
             Arc::clone(&hub),
             Arc::clone(&assignments),
+            ForeignScan::new(table.clone()),
         ));
         let changes = Arc::new(Changes::new(
             table.clone(),
@@ -108,6 +111,7 @@ impl Uids {
             hub,
             assignments,
             state,
+            scan_interval: config.scan_interval,
             table,
         }
     }
@@ -446,6 +450,19 @@ impl Uids {
         tokio::spawn(async move {
             while let Some(uids) = uids.upgrade() {
                 let pause = uids.coherence.poll(&uids.changes).await;
+                drop(uids);
+                tokio::time::sleep(pause).await;
+            }
+        });
+        let Some(pause) = self.scan_interval.filter(|_| !self.changes.is_alone()) else {
+            return;
+        };
+        let uids = Arc::downgrade(self);
+        tokio::spawn(async move {
+            while let Some(uids) = uids.upgrade() {
+                if let Err(error) = uids.coherence.scan_foreign().await {
+                    warn!(%error, "failed to scan for changes by other programs");
+                }
                 drop(uids);
                 tokio::time::sleep(pause).await;
             }

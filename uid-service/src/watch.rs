@@ -3,7 +3,8 @@
 //! ```text
 //!   assignments of this process ──────────────┐
 //!   renames and deletes: the log of changes ──┼─► hub ─► an outbox for each watch ─► client
-//!   assignments of others: counters, rows ────┘
+//!   assignments of others: counters, rows ────┤
+//!   changes by other programs: a scan ────────┘
 //! ```
 //!
 //! The [`hub`] gives every event to the watches that are open. A watch that is resumed reads what it has missed from the
@@ -13,6 +14,7 @@
 //! An event may be sent again after a resume, or when two sources report it; events of one UID are in order.
 
 mod assignments;
+mod foreign;
 mod hub;
 pub(crate) mod resume;
 mod token;
@@ -25,6 +27,7 @@ use crate::suggest::Mapping;
 use crate::table::KindUid;
 
 pub(crate) use self::assignments::Assignments;
+pub(crate) use self::foreign::{ForeignChange, ForeignScan};
 pub(crate) use self::hub::{Hub, Position, Update};
 pub(crate) use self::resume::Resumption;
 pub use self::resume::WatchUpdate;
@@ -44,19 +47,31 @@ pub enum Event {
     },
     /// A UID has no name any more.
     Deleted(Mapping),
+    /// Another program has changed the name of a UID.
+    Foreign {
+        /// The kind and the UID.
+        uid: KindUid,
+        /// The name now; `None`: it has none.
+        name: Option<Name>,
+    },
 }
 
 impl Event {
     /// The kind and the UID.
     pub fn uid(&self) -> KindUid {
-        let (Self::Assigned(mapping) | Self::Renamed { mapping, .. } | Self::Deleted(mapping)) = self;
-        (mapping.kind, mapping.uid)
+        match self {
+            Self::Assigned(mapping) | Self::Renamed { mapping, .. } | Self::Deleted(mapping) => {
+                (mapping.kind, mapping.uid)
+            }
+            Self::Foreign { uid, .. } => *uid,
+        }
     }
 
     fn byte_len(&self) -> usize {
         let name = match self {
             Self::Assigned(mapping) | Self::Deleted(mapping) => mapping.name.as_bytes().len(),
             Self::Renamed { mapping, old } => mapping.name.as_bytes().len() + old.as_bytes().len(),
+            Self::Foreign { name, .. } => name.as_ref().map_or(0, |name| name.as_bytes().len()),
         };
         name + EVENT_BYTES
     }

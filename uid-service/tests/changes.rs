@@ -314,3 +314,47 @@ async fn concurrent_changes_and_assignments_leave_one_name_for_each_uid() {
         assert_eq!(forward.len(), reverse);
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn finds_changes_by_other_programs() {
+    let store = Wrapped::stepwise();
+    let service = uids(&store).await;
+    let (renamed, deleted, kept) = (
+        assign(&service, "renamed").await,
+        assign(&service, "deleted").await,
+        assign(&service, "kept").await,
+    );
+    service.start();
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    for (name, uid) in [("renamed", renamed), ("deleted", deleted), ("kept", kept)] {
+        assert_eq!(uid_of(&service, name).await, Some(uid));
+        assert_eq!(name_of(&service, uid).await.as_deref(), Some(name));
+    }
+    // As OpenTSDB does, without a log.
+    let mut batch = WriteBatch::new(table());
+    let (id, name_family) = (batch.family("id"), batch.family("name"));
+    let qualifier = KIND.qualifier();
+    batch
+        .row(renamed.as_bytes())
+        .put(name_family, qualifier, b"other");
+    batch.row(b"other").put(id, qualifier, renamed.as_bytes());
+    batch.row(b"renamed").delete_column(id, qualifier);
+    batch
+        .row(deleted.as_bytes())
+        .delete_column(name_family, qualifier);
+    batch.row(b"deleted").delete_column(id, qualifier);
+    store.inner.write(batch).await.unwrap();
+    assert_eq!(uid_of(&service, "renamed").await, Some(renamed), "cached");
+    tokio::time::sleep(Duration::from_secs(301)).await;
+    assert_eq!(uid_of(&service, "renamed").await, None);
+    assert_eq!(uid_of(&service, "other").await, Some(renamed));
+    assert_eq!(name_of(&service, renamed).await.as_deref(), Some("other"));
+    assert_eq!(
+        (
+            uid_of(&service, "deleted").await,
+            name_of(&service, deleted).await
+        ),
+        (None, None)
+    );
+    assert_eq!(uid_of(&service, "kept").await, Some(kept));
+}

@@ -7,6 +7,7 @@ use oxtsdb_proto::common::v1::ErrorReason;
 use oxtsdb_proto::error::{invalid_field, status as status_of};
 use oxtsdb_proto::uid::v1 as pb;
 use oxtsdb_proto::uid::v1::watch_uids_response::{self as response, event::Event as Message};
+use oxtsdb_schema::Name;
 use oxtsdb_server::Shutdown;
 use tonic::{Code, Status};
 
@@ -83,6 +84,20 @@ fn event_message(event: &Event) -> Message {
             mapping: Some(convert::mapping(mapping)),
             old_name: old.to_text(),
         }),
+        Event::Foreign { uid, name } => {
+            let mapping = Some(pb::UidMapping {
+                kind: convert::kind_number(uid.0),
+                name: name.as_ref().map(Name::to_text).unwrap_or_default(),
+                uid: convert::uid_bytes(uid.1),
+            });
+            match name {
+                Some(_) => Message::Renamed(response::Renamed {
+                    mapping,
+                    old_name: String::new(),
+                }),
+                None => Message::Deleted(response::Deleted { mapping }),
+            }
+        }
         Event::Deleted(mapping) => Message::Deleted(response::Deleted {
             mapping: Some(convert::mapping(mapping)),
         }),

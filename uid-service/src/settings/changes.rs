@@ -22,6 +22,11 @@ pub struct UidChangeSettings {
     /// Open watches of the UID service (WatchUids) at most
     #[arg(long, env = "OXTSDB_MAX_UID_WATCHES", value_name = "COUNT", default_value_t = Self::default().max_uid_watches)]
     pub max_uid_watches: usize,
+
+    /// Pause between two scans of the UID table for renames and deletes by other programs, seconds; 0: no scans.
+    /// On HBase only
+    #[arg(long, env = "OXTSDB_UID_SCAN_SECONDS", value_name = "SECONDS", default_value_t = Self::default().uid_scan_seconds)]
+    pub uid_scan_seconds: u64,
 }
 
 impl Default for UidChangeSettings {
@@ -30,6 +35,7 @@ impl Default for UidChangeSettings {
             uid_log_entries: 10_000,
             uid_log_hours: 168,
             max_uid_watches: 128,
+            uid_scan_seconds: 300,
         }
     }
 }
@@ -38,6 +44,11 @@ impl Default for UidChangeSettings {
 const MAX_HOURS: u64 = 87_600;
 
 impl UidChangeSettings {
+    pub(super) fn scan_interval(&self) -> Result<Option<Duration>, SettingError> {
+        in_range("--uid-scan-seconds", self.uid_scan_seconds, 0, MAX_HOURS * 3600)?;
+        Ok((self.uid_scan_seconds > 0).then(|| Duration::from_secs(self.uid_scan_seconds)))
+    }
+
     pub(super) fn max_watches(&self) -> Result<usize, SettingError> {
         in_range("--max-uid-watches", self.max_uid_watches, 1, 10_000)?;
         Ok(self.max_uid_watches)

@@ -1,0 +1,196 @@
+//! Finds renames and deletes by other programs, which report none: a scan of the reverse mappings at intervals, compared
+//! with the scan before.
+//!
+//! A scan keeps a digest of the mappings of each range of numbers, [`MAX_RANGES`] at most for a kind: a range is one UID
+//! while a kind has half a million, and more when it has more. If the digest of a range has changed, all UIDs of the
+//! range are reported. Those that this service has changed, and those that were assigned after the last scan began, are
+//! left out.
+//!
+//! What a program changes before the first scan of this process is not found; cached mappings have an age limit for
+//! that.
+
+use std::collections::HashSet;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+
+use futures::TryStreamExt as _;
+use oxtsdb_row_store::{Scan, StoreError};
+use oxtsdb_schema::{Name, Uid, UidKind};
+use parking_lot::Mutex;
+
+use crate::error::UidServiceError;
+use crate::layout::PerKind;
+use crate::table::{KindUid, NAME, UidTable, column, value};
+
+/// Ranges of a kind: 4 MiB of digests.
+const MAX_RANGES: u64 = 1 << 19;
+
+/// UIDs that this service has changed between two scans. With more, they are reported as if others had.
+const MAX_OWN: usize = 65_536;
+
+/// A mapping that another program has changed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ForeignChange {
+    pub(crate) uid: KindUid,
+    /// The name now; `None`: it has none.
+    pub(crate) name: Option<Name>,
+}
+
+/// Scans the table.
+#[derive(Debug)]
+pub(crate) struct ForeignScan {
+    table: UidTable,
+    last: tokio::sync::Mutex<PerKind<Option<Digests>>>,
+    /// Changed by this service since the last scan of their kind began.
+    own: Mutex<HashSet<KindUid>>,
+}
+
+/// The digests of one kind.
+#[derive(Debug)]
+struct Digests {
+    /// Numbers are in one range if they are equal without these low bits.
+    shift: u32,
+    ranges: Vec<u64>,
+    /// The counter when the scan began: later numbers may be missing. With random UIDs the largest number.
+    counter: u64,
+}
+
+impl Digests {
+    fn new(shift: u32, counter: u64) -> Self {
+        Self {
+            shift,
+            ranges: Vec::new(),
+            counter,
+        }
+    }
+
+    fn add(&mut self, uid: Uid, name: &[u8]) {
+        let Ok(range) = usize::try_from(uid.number() >> self.shift) else {
+            return;
+        };
+        // Numbers beyond the counter are damage, and would need memory.
+        if uid.number() > self.counter {
+            return;
+        }
+        if self.ranges.len() <= range {
+            self.ranges.resize(range + 1, 0);
+        }
+        if let Some(digest) = self.ranges.get_mut(range) {
+            *digest ^= digest_of(uid, name);
+        }
+    }
+
+    /// The digest of a range of `shift` low bits, which are at least those of this.
+    fn of_range(&self, range: u64, shift: u32) -> u64 {
+        let parts = 1_u64 << (shift - self.shift);
+        (range * parts..(range + 1) * parts)
+            .filter_map(|part| self.ranges.get(usize::try_from(part).ok()?))
+            .fold(0, |all, part| all ^ part)
+    }
+}
+
+fn digest_of(uid: Uid, name: &[u8]) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    (uid.as_bytes(), name).hash(&mut hasher);
+    // Zero is the digest of nothing.
+    hasher.finish().max(1)
+}
+
+impl ForeignScan {
+    pub(crate) fn new(table: UidTable) -> Self {
+        Self {
+            table,
+            last: tokio::sync::Mutex::default(),
+            own: Mutex::default(),
+        }
+    }
+
+    /// Notes that this service has changed a mapping.
+    pub(crate) fn changed_by_service(&self, uid: KindUid) {
+        let mut own = self.own.lock();
+        if own.len() < MAX_OWN {
+            own.insert(uid);
+        }
+    }
+
+    /// Scans the mappings of a kind; returns those that another program has changed since the last scan.
+    pub(crate) async fn scan(&self, kind: UidKind) -> Result<Vec<ForeignChange>, UidServiceError> {
+        let mut last = self.last.lock().await;
+        let own: HashSet<KindUid> = {
+            let mut own = self.own.lock();
+            let of_kind = own.iter().filter(|uid| uid.0 == kind).copied().collect();
+            own.retain(|uid| uid.0 != kind);
+            of_kind
+        };
+        let layout = self.table.layout();
+        let counter = if layout.kinds.get(kind).random {
+            layout.width(kind).max_number()
+        } else {
+            self.table.counter(kind).await?.number
+        };
+        let shift = shift_of(counter);
+        let mut digests = Digests::new(shift, counter);
+        self.read(kind, &mut digests).await?;
+        let mut changes = Vec::new();
+        if let Some(before) = last.get(kind) {
+            let ranges = (before.counter >> shift) + 1;
+            // The counter of the scan before may be in the middle of a range.
+            let whole = |range: u64| (range + 1) << shift <= before.counter + 1 || before.counter == counter;
+            for range in (0..ranges).filter(|range| whole(*range)) {
+                if before.shift <= shift && before.of_range(range, shift) != digests.of_range(range, shift) {
+                    self.report(kind, range << shift..(range + 1) << shift, &own, &mut changes)
+                        .await?;
+                }
+            }
+        }
+        *last.get_mut(kind) = Some(digests);
+        Ok(changes)
+    }
+
+    async fn read(&self, kind: UidKind, digests: &mut Digests) -> Result<(), StoreError> {
+        let width = self.table.layout().width(kind);
+        let mut scan = Scan::range([], []);
+        scan.columns = column(NAME, kind);
+        scan.batch_rows = 1024;
+        let mut rows = self.table.store().scan(self.table.name(), scan).await?;
+        while let Some(batch) = rows.try_next().await? {
+            for row in &batch {
+                let uid = Uid::from_bytes(row.key()).ok().filter(|uid| uid.width() == width);
+                if let (Some(uid), Some(name)) = (uid, value(row, NAME, kind)) {
+                    digests.add(uid, name);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds the mappings of some numbers, except for those that this service has changed.
+    async fn report(
+        &self,
+        kind: UidKind,
+        numbers: std::ops::Range<u64>,
+        own: &HashSet<KindUid>,
+        changes: &mut Vec<ForeignChange>,
+    ) -> Result<(), UidServiceError> {
+        let width = self.table.layout().width(kind);
+        let uids: Vec<KindUid> = numbers
+            .filter_map(|number| Some((kind, Uid::from_number(number, width).ok()?)))
+            .filter(|uid| !own.contains(uid) && !self.own.lock().contains(uid))
+            .collect();
+        for (uid, name) in uids.iter().zip(self.table.names(&uids).await) {
+            changes.push(ForeignChange {
+                uid: *uid,
+                name: name?,
+            });
+        }
+        Ok(())
+    }
+}
+
+/// The low bits of numbers in one range, for numbers up to this one.
+fn shift_of(largest: u64) -> u32 {
+    let mut shift = 0;
+    while largest >> shift >= MAX_RANGES {
+        shift += 1;
+    }
+    shift
+}
