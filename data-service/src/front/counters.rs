@@ -14,6 +14,7 @@ use oxtsdb_row_store::RowStore;
 use oxtsdb_server::connections::ConnectionCounts;
 
 use crate::front::build_info;
+use crate::meta::new_series::NewSeriesFeed;
 use crate::write::Writer;
 use oxtsdb_query::Engine;
 
@@ -48,6 +49,8 @@ pub(crate) struct Counters {
     resources: Option<(Admission, [MemoryPool; 2])>,
     /// The store of points, for its damaged ranges.
     store: Option<Arc<dyn RowStore>>,
+    /// Announcements of series whose metadata was created.
+    new_series: NewSeriesFeed,
 }
 
 /// One line of statistics.
@@ -88,6 +91,7 @@ impl Counters {
             skipped_cells: engine.skipped_cells(),
             resources: Some((resources.admission.clone(), pools)),
             store: Some(Arc::clone(&engine.storage().store)),
+            new_series: writer.meta_table().new_series().clone(),
             ..Counters::default()
         }
     }
@@ -140,6 +144,11 @@ impl Counters {
             untagged("tsd.http.query.exceptions", &self.queries_failed),
             statistic("tsd.datapoints.added", ("type", "all"), &self.points_added),
             untagged("oxtsdb.query.skipped_cells", &self.skipped_cells),
+            Statistic {
+                name: "oxtsdb.meta.announcements_lost",
+                tag: None,
+                value: self.new_series.lost(),
+            },
         ];
         if let Some(store) = &self.store {
             all.push(Statistic {

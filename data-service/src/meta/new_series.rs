@@ -72,7 +72,6 @@ impl NewSeriesFeed {
     }
 
     /// Announcements that subscribers did not take in time, since the start.
-    #[cfg_attr(not(test), expect(dead_code, reason = "for the statistics"))]
     pub(crate) fn lost(&self) -> u64 {
         self.0.lost.load(Ordering::Relaxed)
     }
