@@ -43,6 +43,17 @@ async fn annotations_written_by_one_are_edited_by_the_other() -> anyhow::Result<
         "{globals}"
     );
     ensure!(globals == sides[1].get(&path).await?);
+    for options in [
+        "",
+        "&global_annotations",
+        "&no_annotations",
+        "&no_annotations&global_annotations",
+        "&ms&show_tsuids",
+    ] {
+        let path = format!("/api/query?start={HOUR}&end={}&m=sum:m{options}", HOUR + 3599);
+        let (theirs, ours) = (sides[0].get(&path).await?, sides[1].get(&path).await?);
+        ensure!(theirs == ours, "{path}: OpenTSDB returns {theirs}, OxTSDB {ours}");
+    }
     for (number, (tsuid, start)) in LOCAL.into_iter().chain(GLOBAL).enumerate() {
         if !is_ms(start) {
             let path = format!("/api/annotation?tsuid={tsuid}&start_time={start}");
