@@ -5,6 +5,8 @@
 //!
 //! Intended differences from OpenTSDB:
 //! - A series of `tsdb` is listed once; OpenTSDB lists it once for each of its rows.
+//! - Values without a key are alternatives, and narrow the series down also beside other tags; OpenTSDB ignores them
+//!   there.
 //! - `use_meta=false` selects table `tsdb` also for GET; OpenTSDB ignores it there.
 //! - A series with a UID that has no name is left out; OpenTSDB then fails with 404.
 //! - `*=*` and an empty key or value in a body match any tag; OpenTSDB fails with 500.
