@@ -7,6 +7,7 @@
 //!   function   aggregators, downsampling, calendar windows, rate
 //!   expression functions and arithmetic over results
 //!   last       the last point of each series
+//!   java_regex Java's regular expressions, in linear time
 //!   quirks     differences of OpenTSDB that can be switched on
 //! ```
 //!
@@ -23,6 +24,7 @@ mod exec;
 pub mod expression;
 pub mod filter;
 pub mod function;
+pub mod java_regex;
 pub mod language;
 pub mod last;
 mod names;
