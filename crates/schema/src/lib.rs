@@ -16,6 +16,7 @@
 //! | [`row`] | all cells of one hour of one series, decoded to points; points encoded as one cell |
 //! | [`uid_meta`], [`ts_meta`], [`document`] | metadata of UIDs and series, as JSON |
 //! | [`java`] | what Java decides: texts of doubles, hashes of strings, the order of hash maps |
+//! | [`tree`] | table `tsdb-tree`: definitions, rules, branches and leaves of trees |
 //! | [`stored_json`] | JSON documents (metadata, annotations, trees) as OpenTSDB serialises them |
 //!
 //! All integers are big endian. `Ord`, where implemented, is HBase's order (unsigned bytes).
@@ -37,6 +38,7 @@ pub mod salt;
 pub mod stored_json;
 pub mod timestamp;
 pub mod ts_meta;
+pub mod tree;
 pub mod tsuid;
 pub mod uid;
 pub mod uid_meta;
