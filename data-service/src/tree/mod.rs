@@ -1,0 +1,4 @@
+//! Trees.
+#![allow(dead_code)]
+mod evaluate;
+mod rule;
