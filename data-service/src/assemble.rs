@@ -11,6 +11,7 @@ use oxtsdb_proto::data::v1::data_service_server::DataServiceServer;
 use oxtsdb_proto::data::v1::reference_service_server::ReferenceServiceServer;
 use oxtsdb_proto::data::v1::series_meta_service_server::SeriesMetaServiceServer;
 use oxtsdb_proto::data::v1::series_service_server::SeriesServiceServer;
+use oxtsdb_proto::data::v1::tree_service_server::TreeServiceServer;
 use oxtsdb_query::Limit;
 use oxtsdb_query::Limits;
 use oxtsdb_query::{Engine, QueryResources};
@@ -23,12 +24,14 @@ use oxtsdb_server::{FrontEnd, Host, Shutdown};
 use tonic::codec::CompressionEncoding;
 use tracing::warn;
 
-use crate::grpc::{DataServiceHandler, ReferenceServiceHandler, SeriesMetaHandler};
+use crate::grpc::{DataServiceHandler, ReferenceServiceHandler, SeriesMetaHandler, TreeServiceHandler};
 use crate::layout_check;
 use crate::listener::HttpTelnetServer;
 use crate::references::Tables;
 use crate::series_index::SeriesIndex;
 use crate::settings::DataSettings;
+use crate::tree::Trees;
+use crate::tree::process::QUEUE_SERIES;
 use crate::uids::{Uids, UidsError};
 use crate::write::{IngestResources, Writer};
 
@@ -56,6 +59,8 @@ pub struct DataService {
     /// Names and UIDs.
     pub uids: Uids,
     references: ReferenceServiceHandler,
+    /// Trees.
+    pub trees: Trees,
     /// The memory of the process.
     pub memory: MemoryAccount,
 }
@@ -81,8 +86,8 @@ impl DataService {
     /// HTTP and telnet on one port, with their connections among those of the process.
     pub fn http_and_telnet(&self, settings: &DataSettings, host: &Host) -> FrontEnd {
         let (writer, engine, uids) = (self.writer.clone(), self.engine.clone(), self.uids.clone());
-        let server =
-            HttpTelnetServer::new(writer, engine, uids, settings).with_connections(&host.connections);
+        let server = HttpTelnetServer::new(writer, engine, uids, self.trees.clone(), settings)
+            .with_connections(&host.connections);
         FrontEnd::new(|listener, shutdown| async move {
             server.serve(listener, shutdown).await;
             Ok(())
@@ -110,6 +115,11 @@ impl DataService {
     /// `oxtsdb.data.v1.ReferenceService`.
     pub fn reference_server(&self) -> ReferenceServiceServer<ReferenceServiceHandler> {
         ReferenceServiceServer::new(self.references.clone())
+    }
+
+    /// `oxtsdb.data.v1.TreeService`.
+    pub fn tree_server(&self) -> TreeServiceServer<TreeServiceHandler> {
+        TreeServiceServer::new(TreeServiceHandler::new(self.trees.clone(), self.engine.clone()))
     }
 }
 
@@ -187,6 +197,19 @@ pub async fn assemble(
     };
     let references =
         ReferenceServiceHandler::new(Arc::clone(&store), *uids.layout(), tables, memory.query().clone());
+    let trees = Trees::new(
+        Arc::clone(&store),
+        (
+            settings.tables.tree_table_name()?,
+            settings.tables.meta_table_name()?,
+        ),
+        uids.clone(),
+        Some(Arc::new(uids.clone())),
+    );
+    if settings.trees.enable_tree_processing {
+        let new = writer.meta_table().new_series().subscribe(QUEUE_SERIES);
+        tokio::spawn(trees.clone().process(new, |new| new.tsuid, shutdown.clone()));
+    }
     let engine = Engine::new(
         store,
         (
@@ -207,6 +230,7 @@ pub async fn assemble(
         engine,
         uids,
         references,
+        trees,
         memory: memory.clone(),
     })
 }

@@ -32,7 +32,7 @@ pub mod uids;
 pub mod write;
 
 pub use assemble::{DataService, assemble, store_part};
-pub use grpc::{DataServiceHandler, SeriesMetaHandler};
+pub use grpc::{DataServiceHandler, SeriesMetaHandler, TreeServiceHandler};
 pub use listener::HttpTelnetServer;
 pub use settings::{DataSettings, WriteForm};
 pub use uids::{Uids, UidsError};

@@ -32,6 +32,7 @@ use crate::front::counters::Counters;
 use crate::http::HttpApi;
 use crate::settings::DataSettings;
 use crate::telnet::Telnet;
+use crate::tree::Trees;
 use crate::uids::Uids;
 use crate::write::Writer;
 use oxtsdb_query::Engine;
@@ -54,10 +55,23 @@ pub struct HttpTelnetServer {
 
 impl HttpTelnetServer {
     /// A server of these parts of the service.
-    pub fn new(writer: Writer, engine: Engine, uids: Uids, settings: &DataSettings) -> HttpTelnetServer {
+    pub fn new(
+        writer: Writer,
+        engine: Engine,
+        uids: Uids,
+        trees: Trees,
+        settings: &DataSettings,
+    ) -> HttpTelnetServer {
         let counters = Arc::new(Counters::beside(&engine, &writer));
         HttpTelnetServer {
-            http: HttpApi::new(writer.clone(), engine, uids, settings, Arc::clone(&counters)),
+            http: HttpApi::new(
+                writer.clone(),
+                engine,
+                uids,
+                trees,
+                settings,
+                Arc::clone(&counters),
+            ),
             telnet: Telnet::new(writer, settings, Arc::clone(&counters)),
             counters,
             connections: Connections::unlimited(),

@@ -109,6 +109,7 @@ async fn run(cli: Cli) -> anyhow::Result<()> {
                 .service(service.reference_server())
                 .service(service.series_server())
                 .service(service.series_meta_server())
+                .service(service.tree_server())
                 .depends_on(probe);
             Ok([service.http_and_telnet(&settings, host), host.grpc(grpc)])
         })

@@ -14,6 +14,7 @@
 mod cache;
 pub(crate) mod changes;
 mod connect;
+mod custom_fields;
 mod directory;
 mod error;
 mod lookup;

@@ -54,6 +54,7 @@ mod stream;
 #[cfg(feature = "tls")]
 mod tls;
 mod transport;
+mod tree;
 mod uid;
 mod uid_set;
 mod write;

@@ -2,7 +2,7 @@
 
 use clap::{Parser, Subcommand};
 
-use crate::{annotate, health, import, queries, query, scan, search, serve, tables, uid};
+use crate::{annotate, health, import, queries, query, scan, search, serve, tables, tree, uid};
 
 /// OpenTSDB-compatible time series storage over gRPC: run the services, import points, query them.
 ///
@@ -32,6 +32,7 @@ pub(crate) enum Command {
     Scan(scan::ScanArgs),
     Search(search::SearchArgs),
     Annotate(Box<annotate::AnnotateArgs>),
+    Tree(tree::TreeArgs),
     Uid(uid::UidArgs),
     Mkmetric(uid::MkmetricArgs),
     Health(health::HealthArgs),

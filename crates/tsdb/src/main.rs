@@ -16,6 +16,7 @@ mod stdout;
 mod tables;
 mod target;
 mod time_zone;
+mod tree;
 mod uid;
 
 use std::process::ExitCode;
@@ -58,6 +59,7 @@ fn run() -> anyhow::Result<ExitCode> {
             Command::Scan(args) => scan::run(args).await,
             Command::Search(args) => search::run(args).await,
             Command::Annotate(args) => annotate::run(*args).await,
+            Command::Tree(args) => tree::run(args).await,
             Command::Uid(args) => uid::run(args).await,
             Command::Mkmetric(args) => uid::make_metrics(args).await,
             Command::Health(args) => health::run(args).await,

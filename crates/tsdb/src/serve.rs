@@ -112,7 +112,8 @@ pub(crate) async fn run(args: ServeArgs, opentsdb_conf: Option<Outcome>) -> anyh
                 .service(data_service.admin_server())
                 .service(data_service.reference_server())
                 .service(data_service.series_server())
-                .service(data_service.series_meta_server());
+                .service(data_service.series_meta_server())
+                .service(data_service.tree_server());
             let uid = uid_service.add_to(GrpcServer::new());
             Ok([
                 data_service.http_and_telnet(&data_settings, host),

@@ -14,6 +14,8 @@ mod reclaim;
 mod rename;
 mod suggest;
 mod top;
+mod treepurge;
+mod treesync;
 mod usage;
 mod watch;
 mod words;
@@ -54,6 +56,8 @@ enum UidCommand {
     Fsck(fsck::FsckArgs),
     Watch(watch::WatchArgs),
     Reclaim(reclaim::ReclaimArgs),
+    Treesync(treesync::TreesyncArgs),
+    Treepurge(treepurge::TreepurgeArgs),
     /// Print how many UIDs are in use and left, until when, and the use of quotas
     Usage(usage::UsageArgs),
 }
@@ -80,5 +84,7 @@ pub(crate) async fn run(args: UidArgs) -> anyhow::Result<ExitCode> {
         UidCommand::Watch(args) => watch::run(&server, &args).await,
         UidCommand::Reclaim(args) => reclaim::run(&server, &args).await,
         UidCommand::Usage(args) => usage::run(&server, &args).await,
+        UidCommand::Treesync(args) => treesync::run(&args).await,
+        UidCommand::Treepurge(args) => treepurge::run(&args).await,
     }
 }

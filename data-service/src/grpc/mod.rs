@@ -14,6 +14,7 @@ mod series;
 mod series_meta;
 mod service;
 pub(crate) mod status;
+mod tree;
 mod write;
 mod write_stream;
 
@@ -21,3 +22,4 @@ pub use expressions::function_message;
 pub use handler::DataServiceHandler;
 pub use references::ReferenceServiceHandler;
 pub use series_meta::SeriesMetaHandler;
+pub use tree::TreeServiceHandler;

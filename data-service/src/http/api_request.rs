@@ -9,6 +9,7 @@ use crate::http::config::Config;
 use crate::http::parameters::Parameters;
 use crate::http::query::rules::QueryRules;
 use crate::http::request_body::RequestBody;
+use crate::tree::Trees;
 use crate::uids::Uids;
 use crate::write::Writer;
 use oxtsdb_query::{Engine, RequestContext};
@@ -20,6 +21,7 @@ pub(crate) struct ApiParts {
     pub(crate) engine: Engine,
     pub(crate) query_rules: QueryRules,
     pub(crate) uids: Uids,
+    pub(crate) trees: Trees,
     pub(crate) counters: Arc<Counters>,
     pub(crate) config: Config,
 }

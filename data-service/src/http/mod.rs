@@ -46,6 +46,7 @@ mod request_body;
 mod search;
 mod stats;
 mod suggest;
+mod tree;
 mod uid;
 mod version;
 
@@ -72,6 +73,7 @@ use crate::http::query::rules::QueryRules;
 use crate::http::reply::{Coding, Reply};
 use crate::http::request_body::{BodyLimits, RequestBody};
 use crate::settings::DataSettings;
+use crate::tree::Trees;
 use crate::uids::Uids;
 use crate::write::Writer;
 use oxtsdb_query::{Engine, RequestContext};
@@ -175,6 +177,7 @@ static ENDPOINTS: &[Endpoint] = &[
         ],
     ),
     at_and_below("/api/search", &[any(BodyUse::Query, handler!(search::search))]).with_method_override(),
+    at_and_below("/api/tree", &[any(BodyUse::Query, handler!(tree::tree))]).with_method_override(),
     at_and_below("/api/aggregators", &[get_or_post(handler!(aggregators::list))]),
     at("/api/config/filters", &[get_or_post(handler!(filters::list))]),
     at_and_below("/api/config", &[get_or_post(handler!(config::config))]),
@@ -225,6 +228,7 @@ impl HttpApi {
         writer: Writer,
         engine: Engine,
         uids: Uids,
+        trees: Trees,
         settings: &DataSettings,
         counters: Arc<Counters>,
     ) -> HttpApi {
@@ -237,6 +241,7 @@ impl HttpApi {
                 },
                 config: Config::new(settings, &uids),
                 uids,
+                trees,
                 counters,
             },
             show_trace: settings.http.http_show_stack_trace,

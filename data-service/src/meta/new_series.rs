@@ -33,7 +33,6 @@ struct Inner {
 impl NewSeriesFeed {
     /// Subscribes to what is announced from now on. At most `capacity` announcements wait for the subscriber; those
     /// beyond are lost. Dropping the receiver ends the subscription.
-    #[cfg_attr(not(test), expect(dead_code, reason = "trees will subscribe"))]
     pub(crate) fn subscribe(&self, capacity: usize) -> mpsc::Receiver<NewSeries> {
         let (sender, receiver) = mpsc::channel(capacity);
         self.0.subscribers.write().push(sender);

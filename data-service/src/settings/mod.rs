@@ -13,6 +13,7 @@ mod naming;
 mod queries;
 mod series_index;
 mod tables;
+mod trees;
 mod writing;
 
 pub use connections::{ConnectionSettings, HttpSettings, TelnetSettings};
@@ -21,6 +22,7 @@ pub use naming::NamingSettings;
 pub use queries::QuerySettings;
 pub use series_index::SeriesIndexSettings;
 pub use tables::TableSettings;
+pub use trees::TreeSettings;
 pub use writing::{StreamSettings, WriteForm, WriteSettings};
 
 use oxtsdb_resources::FixedShare;
@@ -50,6 +52,9 @@ pub struct DataSettings {
     /// The index of the series of each metric.
     #[command(flatten)]
     pub series_index: SeriesIndexSettings,
+    /// Trees.
+    #[command(flatten)]
+    pub trees: TreeSettings,
     /// Queries of all protocols.
     #[command(flatten)]
     pub queries: QuerySettings,

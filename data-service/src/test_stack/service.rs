@@ -109,6 +109,7 @@ impl Service {
             service.writer,
             service.engine,
             service.uids,
+            service.trees,
             &settings,
         ));
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

@@ -58,7 +58,11 @@ pub(crate) struct Subject {
 pub(crate) enum Outcome {
     Place(Place),
     /// The tree matches strictly, and these rules failed: the last one of each level that yielded no name.
-    NotMatched(Vec<RuleKey>),
+    NotMatched {
+        failed: Vec<RuleKey>,
+        /// The only name, as in [`Outcome::TooFewNames`].
+        root_leaf: Option<String>,
+    },
     /// Fewer than two names. The only one, which OpenTSDB's test shows as a leaf of the root.
     TooFewNames(Option<String>),
     TooLarge(TooLarge),
@@ -115,12 +119,12 @@ impl RuleSet {
         Ok(Self { tree, strict, levels })
     }
 
-    /// Whether a rule uses custom fields of this kind of name.
-    pub(crate) fn uses_custom_fields_of(&self, rule_type: RuleType) -> bool {
-        self.levels
-            .iter()
-            .flatten()
-            .any(|rule| rule.key.rule_type == rule_type)
+    /// The custom fields that rules use, with the types of the rules.
+    pub(crate) fn custom_fields(&self) -> impl Iterator<Item = (RuleType, &str)> {
+        let rules = self.levels.iter().flatten();
+        rules
+            .filter(|rule| !matches!(rule.key.rule_type, RuleType::Metric | RuleType::Tagk))
+            .map(|rule| (rule.key.rule_type, rule.custom_field.as_str()))
     }
 
     /// Where a series belongs.
@@ -156,7 +160,11 @@ impl RuleSet {
                     series.tsuid
                 )
             });
-            return Outcome::NotMatched(failed);
+            let root_leaf = match outcome {
+                Outcome::TooFewNames(root_leaf) => root_leaf,
+                _ => None,
+            };
+            return Outcome::NotMatched { failed, root_leaf };
         }
         outcome
     }
@@ -209,10 +217,10 @@ impl<'a> Evaluation<'a, '_> {
                 return Err(TooLarge::Bytes);
             }
             names.push(name);
-            if !self
+            if self
                 .splits
                 .as_ref()
-                .is_some_and(|(parts, next)| *next < parts.len())
+                .is_none_or(|(parts, next)| *next >= parts.len())
             {
                 self.splits = None;
                 level = levels.next();

@@ -66,6 +66,11 @@ const KNOWN: &[(&str, &str, Form)] = &[
         "extra_name_characters",
         Form::AsIs,
     ),
+    (
+        "tsd.core.tree.enable_processing",
+        "enable_tree_processing",
+        Form::Boolean,
+    ),
     ("tsd.core.uid.random_metrics", "random_metric_uids", Form::Boolean),
     ("tsd.http.request.cors_domains", "cors_domains", Form::AsIs),
     (

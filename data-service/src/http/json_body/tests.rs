@@ -66,6 +66,7 @@ async fn queries_that_wait_for_admission_stay_charged() {
         service.writer,
         service.engine.clone(),
         service.uids,
+        service.trees,
         &stack.settings,
         Arc::default(),
     );

@@ -28,6 +28,8 @@ use crate::http::error::HttpError;
 use crate::http::parameters::Parameters;
 use crate::http::reply::Reply;
 
+pub(in crate::http) use tsmeta_reply::series_meta;
+
 /// How long the UID service may take for a request.
 const TIMEOUT: Duration = Duration::from_secs(30);
 

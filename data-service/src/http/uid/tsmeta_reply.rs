@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use oxtsdb_client::UidMeta;
 use oxtsdb_schema::{Tsuid, Uid, UidKind, java};
 
-use super::tsmeta::series_error;
+use super::tsmeta::{failed, series_error};
 use super::uidmeta::write_custom;
 use super::{deadline, internal, uidmeta};
 use crate::http::api_request::ApiParts;
@@ -25,6 +25,26 @@ pub(super) async fn reply(parts: &ApiParts, tsuid: &Tsuid, meta: &SeriesMeta) ->
     let mut out = Vec::with_capacity(1024);
     write(&mut out, tsuid, meta, &metas, &parts.uids);
     Ok(Reply::json(out))
+}
+
+/// The metadata of a series as JSON; `None` if it has no document.
+///
+/// # Errors
+///
+/// 404 if a UID has no name.
+pub(in crate::http) async fn series_meta(
+    parts: &ApiParts,
+    tsuid: &Tsuid,
+) -> Result<Option<Vec<u8>>, HttpError> {
+    let meta = parts.writer.meta_table().series(tsuid).await;
+    let meta = meta.map_err(|error| failed(&error))?;
+    if meta.document.is_none() {
+        return Ok(None);
+    }
+    let metas = uid_metas(&parts.uids, std::slice::from_ref(tsuid)).await?;
+    let mut out = Vec::with_capacity(1024);
+    write(&mut out, tsuid, &meta, &metas, &parts.uids);
+    Ok(Some(out))
 }
 
 /// The metadata of all UIDs of some series.

@@ -66,7 +66,9 @@ fn rule_set(strict: bool, rules: &[RuleDocument]) -> RuleSet {
 /// The place as `branch/branch/leaf`.
 fn path(outcome: &Outcome) -> String {
     match outcome {
-        Outcome::Place(place) => [&place.branches[..], &[place.leaf.clone()]].concat().join("/"),
+        Outcome::Place(place) => [&place.branches[..], std::slice::from_ref(&place.leaf)]
+            .concat()
+            .join("/"),
         other => panic!("{other:?}"),
     }
 }
@@ -181,8 +183,10 @@ fn custom_fields_are_those_of_metric_key_or_value() {
             &[("field", "a"), ("custom", "b")],
         )],
     );
-    assert!(rules.uses_custom_fields_of(RuleType::TagkCustom));
-    assert!(!rules.uses_custom_fields_of(RuleType::MetricCustom));
+    assert_eq!(
+        rules.custom_fields().collect::<Vec<_>>(),
+        [(RuleType::TagkCustom, "b")]
+    );
 }
 
 #[test]
@@ -282,7 +286,7 @@ fn a_strict_tree_rejects_series_that_fail_a_level() {
         rule(1, 3, RuleType::Tagk, &[("field", "row")]),
         metric(2, &[]),
     ];
-    let Outcome::NotMatched(failed) = rule_set(true, &rules).place(&web01()) else {
+    let Outcome::NotMatched { failed, .. } = rule_set(true, &rules).place(&web01()) else {
         panic!("level 1 fails");
     };
     let failed: Vec<String> = failed.iter().map(RuleKey::to_string).collect();

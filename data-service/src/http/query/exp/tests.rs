@@ -133,6 +133,7 @@ async fn a_response_holds_memory_until_it_is_sent() {
         service.writer.clone(),
         service.engine.clone(),
         service.uids.clone(),
+        service.trees.clone(),
         &stack.settings,
         Arc::default(),
     );
