@@ -1,6 +1,9 @@
 use bytes::Bytes;
+use futures::TryStreamExt as _;
 use oxtsdb_proto::common::v1::{ErrorReason, TimeRange, time_range};
-use oxtsdb_proto::data::v1::Annotation;
+use oxtsdb_proto::data::v1::query_response::Frame;
+use oxtsdb_proto::data::v1::sub_query::{MetricSource, Source as query_source};
+use oxtsdb_proto::data::v1::{AggregateFunction, Annotation, QueryRequest, QueryResponse, SubQuery};
 use oxtsdb_proto::error::reason_of;
 use oxtsdb_row_store::{RowStore as _, WriteBatch};
 use prost_types::FieldMask;
@@ -335,5 +338,75 @@ async fn deletes_a_range_and_reports_items_of_a_batch() {
     assert_eq!(
         (refused.0, refused.1),
         (Code::InvalidArgument, ErrorReason::BatchTooLarge)
+    );
+}
+
+/// Of each frame: its kind, the group, and descriptions or the number of points.
+async fn frames(stack: &TestStack, request: QueryRequest) -> Vec<String> {
+    let stream = stack.client().query(request).await.unwrap().into_inner();
+    let frames: Vec<_> = stream.try_collect().await.unwrap();
+    let shown = |response: QueryResponse| match response.frame.unwrap() {
+        Frame::Series(series) => format!("series {}", series.series),
+        Frame::Points(points) => format!("points {}: {}", points.series, points.timestamps_ms.len()),
+        Frame::Annotations(found) => {
+            let names: Vec<_> = found
+                .annotations
+                .iter()
+                .map(|one| one.description.as_str())
+                .collect();
+            format!("annotations {:?}: {}", found.series, names.join(","))
+        }
+        Frame::Done(_) => "done".to_owned(),
+        Frame::Statistics(statistics) => format!("skipped {}", statistics.skipped_cells),
+    };
+    frames.into_iter().map(shown).collect()
+}
+
+#[tokio::test]
+async fn queries_return_requested_annotations_in_order_of_time() {
+    let (stack, calls) = Calls::start().await;
+    let point = crate::NewPoint {
+        metric: "m",
+        tags: &[("host", "a")],
+        timestamp: oxtsdb_schema::Timestamp::from_seconds(1_356_998_400),
+        value: oxtsdb_schema::Value::Int(1),
+    };
+    stack.service.writer.write(&[point], None).await.unwrap();
+    for (tsuid, begin, name) in [
+        (series(1), T + 2000, "second"),
+        (series(1), T + 1500, "first"),
+        (series(1), T + 60_000, "outside"),
+        (Bytes::new(), T + 1000, "global"),
+    ] {
+        calls.put(put(annotation(tsuid, begin, name))).await.unwrap();
+    }
+    let request = |include_annotations, include_global_annotations| QueryRequest {
+        range: range(T, T + 60_000),
+        queries: vec![SubQuery {
+            source: Some(query_source::Metric(MetricSource {
+                metric: "m".to_owned(),
+                ..MetricSource::default()
+            })),
+            aggregator: Some(AggregateFunction::Sum.into()),
+            ..SubQuery::default()
+        }],
+        include_annotations,
+        include_global_annotations,
+        ..QueryRequest::default()
+    };
+    assert_eq!(
+        frames(&stack, request(true, true)).await,
+        [
+            "annotations None: global",
+            "series 0",
+            "annotations Some(0): first,second",
+            "points 0: 1",
+            "done",
+            "skipped 0"
+        ]
+    );
+    assert_eq!(
+        frames(&stack, request(false, false)).await,
+        ["series 0", "points 0: 1", "done", "skipped 3"]
     );
 }
