@@ -16,9 +16,7 @@ const PENDING: &[(&str, &str)] = &[
     ("tree", "rule_sets"),
     ("tree", "branches"),
     ("tree", "forms"),
-    ("tree", "one_level"),
     ("tree", "failures"),
-    ("tree", "processing_off"),
     ("small", "methods"),
     ("small", "stack_trace"),
 ];
