@@ -67,9 +67,8 @@ impl Both {
         let options = Options::default()
             .flags(rig.flags(&tables))
             .flag("--opentsdb-conf", &path.display().to_string())
-            // OpenTSDB announces no renames and deletes: caches are wrong for this time at most.
-            .flag("--uid-cache-ttl-seconds", "2")
-            .flag("--name-cache-ttl-seconds", "2");
+            // OpenTSDB announces no renames and deletes: a scan finds them, and tells all caches.
+            .flag("--uid-scan-seconds", "1");
         let oxtsdb = Tsdb::start_with(options).await?;
         let stored = Stored::connect(&rig).await?;
         Ok(Some(Self {
