@@ -6,3 +6,4 @@ mod both;
 mod check;
 mod meta;
 mod names;
+mod trees;
