@@ -192,6 +192,9 @@ impl Reclaim {
             }
         }
         if let Err(error) = self.check_reverse(mapping).await {
+            if !matches!(error, ReclaimError::Changed { .. }) {
+                return Err(error);
+            }
             // It was renamed meanwhile, and is in use.
             self.records.put(&mut record, State::Done, now).await?;
             return Err(error);
@@ -217,6 +220,12 @@ impl Reclaim {
             }
             State::Quarantining | State::Restoring => {}
             State::Done | State::Releasing | State::Free => return Err(in_state(&record)),
+        }
+        if !self.has_reverse(mapping).await? {
+            // A rename that was in progress has completed: the UID would have two names.
+            self.records.put(&mut record, State::Done, now).await?;
+            let detail = "has another name than in its quarantine; it is no longer reclaimed";
+            return Err(changed(mapping, detail));
         }
         let put = self
             .table
@@ -258,7 +267,7 @@ impl Reclaim {
                 }
                 let forward = self.forward(*kind, name).await?;
                 let in_use = forward.is_some_and(|cell| cell.uid == *uid);
-                if in_use || self.check_reverse(mapping).await.is_err() {
+                if in_use || !self.has_reverse(mapping).await? {
                     // Another program has changed the mapping.
                     self.records.put(&mut record, State::Done, now).await?;
                     let detail = "has another mapping than in its quarantine; it is no longer reclaimed";
@@ -324,6 +333,15 @@ impl Reclaim {
                 format!("has the name `{name}`, not `{}`", mapping.name),
             )),
             None => Err(changed(mapping, "has no name; check the table")),
+        }
+    }
+
+    /// Whether the reverse mapping of a UID has its name. A failure of the store is no answer.
+    async fn has_reverse(&self, mapping: &Mapping) -> Result<bool, ReclaimError> {
+        match self.check_reverse(mapping).await {
+            Ok(()) => Ok(true),
+            Err(ReclaimError::Changed { .. }) => Ok(false),
+            Err(error) => Err(error),
         }
     }
 

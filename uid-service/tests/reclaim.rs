@@ -217,11 +217,33 @@ async fn rejects_what_is_too_early_or_has_changed() {
 }
 
 #[tokio::test]
+async fn a_uid_that_was_renamed_is_not_restored() {
+    for store in [Wrapped::atomic(), Wrapped::stepwise()] {
+        let uids = uids(&store, &settings(3)).await;
+        let host = mapping("host", assign(&uids, "host").await.unwrap());
+        step(&uids, Do::Quarantine, &host).await.unwrap();
+        // As after a rename that had put its new name when the quarantine began.
+        let service = support::Service::start(store.clone(), &settings(3)).await;
+        service.put(host.uid.as_bytes(), "name", Tagv, b"renamed").await;
+        service.put(b"renamed", "id", Tagv, host.uid.as_bytes()).await;
+        let restored = step(&uids, Do::Restore, &host).await;
+        support::check_invariants(&store.inner).await;
+        assert!(
+            matches!(restored, Err(ReclaimError::Changed { .. })),
+            "{restored:?}"
+        );
+        assert_eq!(lookup(&uids, "host").await, None);
+    }
+}
+
+const FAILURES: [Failure; 3] = [Failure::Refused, Failure::DoneButUnknown, Failure::DoneLate];
+
+#[tokio::test]
 async fn every_step_can_be_repeated_after_a_crash() {
     for atomic in [true, false] {
         for (what, failure) in [Do::Quarantine, Do::Restore, Do::Release]
             .into_iter()
-            .flat_map(|what| [Failure::Refused, Failure::DoneButUnknown].map(|failure| (what, failure)))
+            .flat_map(|what| FAILURES.map(|failure| (what, failure)))
         {
             for operations in 1.. {
                 let store = if atomic {
