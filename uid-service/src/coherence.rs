@@ -76,7 +76,13 @@ impl Coherence {
             return POLL;
         }
         let began = Instant::now();
-        match self.read(changes).await {
+        let read = self.read_or_suspend(changes, began, is_alone).await;
+        match read {
+            // What was read is old: the cache stays suspended until the next read.
+            Ok(()) if !is_alone && began.elapsed() > SUSPEND_AFTER => {
+                *self.read_at.lock() = Some(began);
+                return Duration::ZERO;
+            }
             Ok(()) => {
                 *self.read_at.lock() = Some(began);
                 self.lookup.suspend_cache(false);
@@ -92,6 +98,28 @@ impl Coherence {
             }
         }
         POLL
+    }
+
+    /// As [`Coherence::read`]. While it takes too long, the cache is suspended.
+    async fn read_or_suspend(
+        &self,
+        changes: &Changes,
+        began: Instant,
+        is_alone: bool,
+    ) -> Result<(), StoreError> {
+        let mut read = std::pin::pin!(self.read(changes));
+        if is_alone {
+            return read.await;
+        }
+        let last = *self.read_at.lock().get_or_insert(began);
+        match tokio::time::timeout_at(last + SUSPEND_AFTER, &mut read).await {
+            Ok(result) => result,
+            Err(_elapsed) => {
+                warn!("the log of changes is read too slowly; the cache of names is bypassed");
+                self.lookup.suspend_cache(true);
+                read.await
+            }
+        }
     }
 }
 

@@ -192,6 +192,28 @@ async fn other_replicas_forget_what_has_changed() {
     assert_eq!(name_of(&two, deleted).await, None);
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_replica_whose_reads_do_not_respond_does_not_use_its_cache() {
+    let store = Wrapped::stepwise();
+    let one = uids(&store).await;
+    let uid = assign(&one, "old").await;
+    let hanging = store.failing_after(usize::MAX, Failure::Silent);
+    let two = uids(&hanging).await;
+    two.start();
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    assert_eq!(uid_of(&two, "old").await, Some(uid));
+    hanging.fail_now();
+    // The next poll does not return.
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    rename(&one, "old", "new").await.unwrap();
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    let found = tokio::time::timeout(Duration::from_secs(1), uid_of(&two, "old")).await;
+    assert!(
+        found.is_err(),
+        "the store must be asked, and does not respond: {found:?}"
+    );
+}
+
 const FAILURES: [Failure; 4] = [
     Failure::DoneLate,
     Failure::Refused,

@@ -110,6 +110,11 @@ impl Wrapped {
         }
     }
 
+    /// Lets all later operations fail.
+    pub fn fail_now(&self) {
+        self.faults.left.store(0, Ordering::SeqCst);
+    }
+
     pub fn row_store(&self) -> Arc<dyn RowStore> {
         let store = InterceptedStore::new(
             Arc::new(self.inner.clone()),
