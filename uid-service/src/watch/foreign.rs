@@ -6,6 +6,9 @@
 //! range are reported. Those that this service has changed, and those that were assigned after the last scan began, are
 //! left out.
 //!
+//! Random UIDs of more than 3 bytes are not scanned: nearly all numbers of a range are not in use, and it has up to half
+//! a billion. Cached mappings have an age limit for these, too.
+//!
 //! What a program changes before the first scan of this process is not found; cached mappings have an age limit for
 //! that.
 
@@ -23,6 +26,9 @@ use crate::table::{KindUid, NAME, UidTable, column, value};
 
 /// Ranges of a kind: 4 MiB of digests.
 const MAX_RANGES: u64 = 1 << 19;
+
+/// The low bits of a range of random UIDs at most.
+const MAX_RANDOM_SHIFT: u32 = 5;
 
 /// UIDs that this service has changed between two scans. With more, they are reported as if others had.
 const MAX_OWN: usize = 65_536;
@@ -128,6 +134,9 @@ impl ForeignScan {
             self.table.counter(kind).await?.number
         };
         let shift = shift_of(counter);
+        if layout.kinds.get(kind).random && shift > MAX_RANDOM_SHIFT {
+            return Ok(Vec::new());
+        }
         let mut digests = Digests::new(shift, counter);
         self.read(kind, &mut digests).await?;
         let mut changes = Vec::new();
@@ -193,4 +202,37 @@ fn shift_of(largest: u64) -> u32 {
         shift += 1;
     }
     shift
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use oxtsdb_row_store::memory::MemoryStore;
+    use oxtsdb_row_store::{RowStore as _, WriteBatch};
+
+    use super::*;
+    use crate::settings::UidSettings;
+
+    #[tokio::test]
+    async fn numbers_that_are_not_in_use_are_no_changes_of_long_random_uids() {
+        let mut settings = UidSettings::default();
+        settings.tables.uid_width_metric = 4;
+        settings.naming.random_metric_uids = true;
+        let config = settings.check().unwrap();
+        let store = MemoryStore::new();
+        let definition = UidTable::definition(config.table.clone());
+        store.create_table(&definition).await.unwrap();
+        let table = UidTable::new(Arc::new(store.clone()), config.table.clone(), config.layout);
+        let scan = ForeignScan::new(table);
+        assert_eq!(scan.scan(UidKind::Metric).await.unwrap(), []);
+        let mut batch = WriteBatch::new(config.table);
+        let family = batch.family(NAME);
+        batch
+            .row(&[7; 4])
+            .put(family, UidKind::Metric.qualifier(), b"assigned");
+        store.write(batch).await.unwrap();
+        let changes = scan.scan(UidKind::Metric).await.unwrap();
+        assert_eq!(changes.len(), 0);
+    }
 }
