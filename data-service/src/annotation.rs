@@ -28,7 +28,7 @@ mod remove;
 
 use std::sync::Arc;
 
-use oxtsdb_query::Engine;
+use oxtsdb_query::{Engine, SeriesIndex};
 use oxtsdb_row_store::{ColumnSelection, RowStore, TableName};
 use oxtsdb_schema::annotation::AnnotationQualifier;
 use oxtsdb_schema::{Annotation, RowKeyLayout, stored_json};
@@ -50,6 +50,7 @@ pub(crate) struct Annotations {
     store: Arc<dyn RowStore>,
     table: TableName,
     layout: RowKeyLayout,
+    index: Option<Arc<dyn SeriesIndex>>,
 }
 
 /// An annotation as it is stored.
@@ -82,6 +83,7 @@ impl Annotations {
             store: Arc::clone(&storage.store),
             table: storage.table.clone(),
             layout: storage.layout,
+            index: storage.index.clone(),
         }
     }
 

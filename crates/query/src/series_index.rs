@@ -5,6 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use oxtsdb_row_store::StoreError;
 use oxtsdb_schema::MetricUid;
 
 /// Lists the series of a metric.
@@ -16,6 +17,13 @@ pub trait SeriesIndex: Send + Sync + fmt::Debug {
     ///
     /// The reason why there is no list now. A scan finds the series.
     async fn list(&self, metric: MetricUid) -> Result<Arc<SeriesList>, NotListed>;
+
+    /// Adds a series that may have no points, by its TSUID. Call this before its annotation is stored.
+    ///
+    /// # Errors
+    ///
+    /// When the store fails. A repetition is safe.
+    async fn add_annotated(&self, tsuid: &[u8]) -> Result<(), StoreError>;
 }
 
 /// Why there is no list of a metric's series.

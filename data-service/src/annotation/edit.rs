@@ -131,13 +131,16 @@ impl Annotations {
         Ok(annotation)
     }
 
-    /// Puts a value if the cell is still what was found.
+    /// Puts a value if the cell is still what was found. The series is in the index before.
     async fn replace(
         &self,
         key: &AnnotationKey,
         found: Option<FoundCell>,
         value: &[u8],
     ) -> Result<bool, AnnotationError> {
+        if let (Some(index), Some(series)) = (&self.index, key.series()) {
+            index.add_annotated(series.as_bytes()).await?;
+        }
         let (qualifier, expected) = match found {
             Some(cell) => (cell.qualifier, Some(cell.value)),
             None => (key.qualifiers()[0].clone(), None),

@@ -12,7 +12,9 @@ use super::error::KeyError;
 /// multiples of 1000 seconds; there a key of an instant has two cells, of which the first is written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct AnnotationKey {
+    /// As it was sent.
     tsuid: String,
+    series: Option<Tsuid>,
     start: Timestamp,
     row: Vec<u8>,
     qualifiers: SmallVec<[AnnotationQualifier; 2]>,
@@ -41,6 +43,7 @@ impl AnnotationKey {
             start,
             row: annotation::row_key(layout, series.as_ref().map(Tsuid::as_bytes), start),
             qualifiers: smallvec![annotation::qualifier(start)],
+            series,
         })
     }
 
@@ -70,12 +73,18 @@ impl AnnotationKey {
             start,
             row: annotation::row_key(layout, series.as_ref().map(Tsuid::as_bytes), start),
             qualifiers,
+            series,
         })
     }
 
     /// The text of the TSUID; empty: global.
     pub(crate) fn tsuid(&self) -> &str {
         &self.tsuid
+    }
+
+    /// The series; `None`: global.
+    pub(super) fn series(&self) -> Option<&Tsuid> {
+        self.series.as_ref()
     }
 
     /// The start as a document has it.

@@ -1,7 +1,7 @@
 //! The series index: lists the series of a metric without reading its points.
 //!
 //! ```text
-//!   writer ── row in tsdb-meta ──► add ─────────────┐
+//!   writer, annotations ── row in tsdb-meta ──► add ┐
 //!                                                   ▼
 //!   query ──► list of the metric: in memory ── or read from tsdb-meta once, then kept current
 //!                                               └─ or, where tsdb-meta is incomplete, collected from the
@@ -10,7 +10,7 @@
 //!
 //! A query that uses a list reads no other series, so the index returns only complete lists. On a store without
 //! other writers, a list is complete once its metric is marked (see [`marks`]): each series that was written
-//! since has its row, because the writer acknowledges a point only after that row is stored. Other writers may not
+//! since has its row, because a point or an annotation is acknowledged only after that row is stored. Other writers may not
 //! track their series (OpenTSDB does so only if configured), and nothing in storage shows whether they do. There the
 //! index is opened only with `--trust-tsuid-tracking`, and a list is read again after its maximum age.
 //!
@@ -26,7 +26,8 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use futures::TryStreamExt as _;
 use oxtsdb_query::{NotListed, SeriesList};
-use oxtsdb_row_store::{RowStore, Scan, StoreError, TableName};
+use oxtsdb_row_store::{ColumnSelection, Row, RowStore, Scan, StoreError, TableName, WriteBatch};
+use oxtsdb_schema::data_table::{COUNTER_QUALIFIER, META_FAMILY};
 use oxtsdb_schema::{MetricUid, RowKeyLayout};
 use tokio::sync::{Semaphore, watch};
 use tracing::{debug, info, warn};
@@ -43,6 +44,10 @@ const SERIES_MERGED_INLINE: usize = 20_000;
 
 /// Rows in a batch of a scan of `tsdb-meta`.
 const BATCH_ROWS: usize = 4096;
+
+/// The counter of a series that has annotations and was never written, and its time.
+const NO_POINTS: [u8; 8] = [0; 8];
+const NEVER_MS: i64 = 1;
 
 /// The index. Cloning is cheap, clones share the lists.
 #[derive(Clone, Debug)]
@@ -144,6 +149,29 @@ impl oxtsdb_query::SeriesIndex for SeriesIndex {
             Ok(Progress::Begun | Progress::Ended(None)) | Err(_) => Err(NotListed::Failed),
         }
     }
+
+    /// Where other writers are, annotations do not track series: OpenTSDB's do not.
+    async fn add_annotated(&self, tsuid: &[u8]) -> Result<(), StoreError> {
+        let inner = &self.0;
+        if inner.marks.is_none() {
+            return Ok(());
+        }
+        let found = inner
+            .store
+            .get(&inner.meta_table, tsuid, &ColumnSelection::All)
+            .await?;
+        if found.is_none() {
+            let mut batch = WriteBatch::new(inner.meta_table.clone());
+            let family = batch.family(META_FAMILY);
+            // Older than the counter of any point, so that it hides none that is stored meanwhile.
+            batch
+                .row(tsuid)
+                .put_at(family, COUNTER_QUALIFIER, NEVER_MS, &NO_POINTS);
+            inner.store.write(batch).await?;
+        }
+        self.add(tsuid);
+        Ok(())
+    }
 }
 
 impl Inner {
@@ -180,15 +208,19 @@ impl Inner {
             Some(marks) => marks.is_complete(metric).await?,
         };
         if is_complete {
-            return self.read(metric, progress).await;
+            return self.read(metric, progress, |_| true).await;
         }
         progress.send_replace(Progress::Collecting);
         // The semaphore is never closed.
         let _one_at_a_time = self.collecting.acquire().await;
-        let Some(listed) = self.read(metric, progress).await? else {
+        let Some(listed) = self.read(metric, progress, |_| true).await? else {
             return Ok(None);
         };
-        let listed = Arc::new(listed);
+        // A series with an annotation may have points from before series were tracked.
+        let Some(tracked) = self.read(metric, progress, is_tracked).await? else {
+            return Ok(None);
+        };
+        let tracked = Arc::new(tracked);
         let limit_bytes = self.lists.limit_bytes();
         let store = &*self.store;
         let unlisted = collect::unlisted(
@@ -196,7 +228,7 @@ impl Inner {
             &self.data_table,
             &self.layout,
             metric,
-            &listed,
+            &tracked,
             limit_bytes,
         )
         .await?;
@@ -212,18 +244,19 @@ impl Inner {
         Ok(Some(listed.with([&unlisted.into_keys().collect()])))
     }
 
-    /// Reads the rows of a metric; `None` if they do not fit in memory.
+    /// Reads those rows of a metric that pass a test; `None` if they do not fit in memory.
     async fn read(
         &self,
         metric: MetricUid,
         progress: &watch::Sender<Progress>,
+        test: fn(&Row) -> bool,
     ) -> Result<Option<SeriesList>, StoreError> {
         let mut scan = Scan::prefix(metric.as_bytes());
         scan.batch_rows = BATCH_ROWS;
         let mut batches = self.store.scan(&self.meta_table, scan).await?;
         let mut list = SeriesList::default();
         while let Some(rows) = batches.try_next().await? {
-            for row in &rows {
+            for row in rows.iter().filter(|row| test(row)) {
                 list.push(row.key().get(metric.as_bytes().len()..).unwrap_or_default());
             }
             if list.byte_len() > self.lists.limit_bytes() {
@@ -235,6 +268,12 @@ impl Inner {
         }
         Ok(Some(list))
     }
+}
+
+/// Whether a row is of more than an annotation.
+fn is_tracked(row: &Row) -> bool {
+    row.cells()
+        .any(|cell| cell.qualifier != COUNTER_QUALIFIER || cell.timestamp_ms != NEVER_MS)
 }
 
 #[cfg(test)]

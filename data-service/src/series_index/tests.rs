@@ -15,6 +15,7 @@ use uid_service::UidSettings;
 use oxtsdb_query::SeriesIndex as _;
 
 use super::*;
+use crate::annotation::{AnnotationKey, Annotations, Edit, Precondition};
 use crate::test_stack::TestStack;
 use crate::{NewPoint, Writer};
 
@@ -110,6 +111,62 @@ async fn lists_series_written_before_and_after_reading() {
     // Another process on the same folder.
     let next = open(&stack.store).await;
     assert_eq!(values(&next.list(metric()).await.unwrap()), [1, 2, 3]);
+}
+
+/// Stores an annotation on the series of metric 1 with this tag value.
+async fn annotate(engine: &oxtsdb_query::Engine, value: u8) {
+    let annotations = Annotations::of(engine);
+    let tsuid = [0, 0, 1, 0, 0, 1, 0, 0, value];
+    let key = AnnotationKey::at_instant(annotations.layout(), &tsuid, i64::from(T) * 1000).unwrap();
+    let edit = Edit {
+        notes: Some(Some("n".to_owned())),
+        ..Edit::default()
+    };
+    annotations.put(&key, &edit, &Precondition::None).await.unwrap();
+}
+
+#[tokio::test]
+async fn lists_a_series_that_has_only_annotations() {
+    let stack = TestStack::start().await;
+    write(&stack.service.writer, "a").await;
+    assert_eq!(values(&index(&stack).list(metric()).await.unwrap()), [1]);
+    let counters = stack.cells("tsdb-meta").await;
+    for value in [2, 1, 2] {
+        annotate(&stack.service.engine, value).await;
+    }
+    assert_eq!(values(&index(&stack).list(metric()).await.unwrap()), [1, 2]);
+    let next = open(&stack.store).await;
+    assert_eq!(values(&next.list(metric()).await.unwrap()), [1, 2]);
+    // The counter of a series with points is as before; that of the other one says that it has none.
+    let tracked = stack.cells("tsdb-meta").await;
+    assert_eq!(tracked[..1], counters);
+    assert_eq!(
+        tracked[1..],
+        ["000001000001000002 name:74735f637472 0000000000000000"]
+    );
+    write(&stack.service.writer, "b").await;
+    assert!(stack.cells("tsdb-meta").await[1].ends_with(" 0000000000000001"));
+}
+
+#[tokio::test]
+async fn a_collection_finds_the_points_of_annotated_series() {
+    let store = old_store(3).await;
+    let same: Arc<dyn RowStore> = Arc::new(store.clone());
+    let (settings, uid_settings) = (DataSettings::default(), UidSettings::default());
+    let stack = TestStack::over(store, Arc::clone(&same), same, settings, uid_settings).await;
+    for value in [3, 4] {
+        annotate(&stack.service.engine, value).await;
+    }
+    assert_eq!(until_listed(&**index(&stack)).await, [1, 2, 3, 4]);
+    let row = [0, 0, 1, 0, 0, 1, 0, 0, 3];
+    let table = "tsdb-meta".parse().unwrap();
+    let row = stack
+        .store
+        .get(&table, &row, &oxtsdb_row_store::ColumnSelection::All)
+        .await;
+    let row = row.unwrap().unwrap();
+    let newest_ms = (i64::from(T) + 7200) * 1000;
+    assert_eq!(row.get("name", b"ts_ctr").unwrap().timestamp_ms, newest_ms);
 }
 
 /// Delays the rows of scans of `tsdb-meta`.
