@@ -220,7 +220,9 @@ mod tests {
             ("regex", Some(3))
         );
         assert!(
-            error.to_string().starts_with("rule [1:2:1] has a regex that "),
+            error
+                .to_string()
+                .starts_with("rule [1:2:1] has a regex that has a syntax error: unclosed group"),
             "{error}"
         );
         let error = error_of(|rule| rule.separator = r"\.(?=x)".into());

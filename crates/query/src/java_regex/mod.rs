@@ -158,11 +158,11 @@ pub(crate) fn check_syntax(translated: &Translated, unicode: bool) -> Result<(),
         Ok(_) => return Ok(()),
         Err(regex_syntax::Error::Parse(error)) => (error.kind().to_string(), error.span().start.offset),
         Err(regex_syntax::Error::Translate(error)) => (error.kind().to_string(), error.span().start.offset),
-        Err(error) => return Err(SyntaxError::whole(error.to_string())),
+        Err(error) => return Err(SyntaxError::whole(format!("has a syntax error: {error}"))),
     };
     Err(SyntaxError {
         position: Some(translated.source_position(offset)),
-        reason,
+        reason: format!("has a syntax error: {reason}"),
     })
 }
 

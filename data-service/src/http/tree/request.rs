@@ -6,6 +6,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use oxtsdb_schema::tree::TreeId;
 use serde::Deserialize;
+use serde_json::value::RawValue;
 
 use super::failure::repeated;
 use crate::http::error::HttpError;
@@ -133,12 +134,15 @@ impl RuleRequest {
     }
 
     pub(super) fn of_json(content: &[u8]) -> Result<Self, HttpError> {
-        Ok(json::<RuleBody>(content)?.into_request())
+        Ok(object::<RuleBody>(content)?.into_request())
     }
 
     pub(super) fn list_of_json(content: &[u8]) -> Result<Vec<Self>, HttpError> {
-        let bodies: Vec<RuleBody> = json(content)?;
-        Ok(bodies.into_iter().map(RuleBody::into_request).collect())
+        let bodies: Vec<&RawValue> = json(content)?;
+        bodies
+            .into_iter()
+            .map(|body| Ok(object::<RuleBody>(body.get().as_bytes())?.into_request()))
+            .collect()
     }
 }
 
@@ -203,7 +207,7 @@ impl SeriesRequest {
             tsuids: Option<Vec<String>>,
         }
 
-        let body: Body = json(content)?;
+        let body: Body = object(content)?;
         let tree = body
             .tree_id
             .ok_or_else(|| HttpError::bad_request("Missing or invalid Tree ID"))?;
@@ -254,4 +258,12 @@ fn is_true(text: &str) -> bool {
 
 fn json<'de, T: Deserialize<'de>>(content: &'de [u8]) -> Result<T, HttpError> {
     serde_json::from_slice(content).map_err(|error| HttpError::unreadable_json(error.to_string()))
+}
+
+/// As [`json`], without arrays, which serde would accept as the fields in their order.
+fn object<'de, T: Deserialize<'de>>(content: &'de [u8]) -> Result<T, HttpError> {
+    if content.trim_ascii_start().starts_with(b"[") {
+        return Err(HttpError::unreadable_json("an array in place of an object"));
+    }
+    json(content)
 }

@@ -111,6 +111,18 @@ async fn rules_are_edited_one_by_one_and_together() {
         .await;
     let expected = r#"{"type":"TAGK","field":"host","regex":"","separator":"","description":"","notes":"","level":0,"order":0,"treeId":1,"customField":"","regexGroupIdx":0,"displayFormat":""}"#;
     assert_eq!((posted.status, posted.text()), (200, expected));
+    for (path, body) in [
+        ("/api/tree/rule", r#"["TAGK","host",null,null,null,null,0,1,1]"#),
+        (
+            "/api/tree/rules",
+            r#"[["TAGK","host",null,null,null,null,0,1,1]]"#,
+        ),
+        ("/api/tree/test", r#"[1,["000001000001000001"]]"#),
+    ] {
+        let array = service.post(path, body).await;
+        let expected = (400, "Unable to parse the given JSON".to_owned());
+        assert_eq!(message(&array), expected, "{path}");
+    }
     let again = service
         .get("/api/tree/rule?treeid=1&level=0&order=0&type=TAGK&method_override=post")
         .await;
