@@ -10,7 +10,7 @@ use std::ops::Bound;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use fjall::config::{BlockSizePolicy, CompressionPolicy};
+use fjall::config::{BlockSizePolicy, CompressionPolicy, PartitioningPolicy};
 use fjall::{AbstractTree as _, CompressionType, Database, Keyspace, KeyspaceCreateOptions, LsmError};
 use rustix::io::Errno;
 
@@ -52,6 +52,10 @@ impl Engine {
                 .data_block_size_policy(BlockSizePolicy::all(TREE_BLOCK))
                 // Row blocks are already compressed, but keys and small rows are not.
                 .data_block_compression_policy(CompressionPolicy::all(CompressionType::Lz4))
+                // A whole filter or index of a large table exceeds what the cache admits as one entry, and would be
+                // read and checked again by each look-up.
+                .filter_block_partitioning_policy(PartitioningPolicy::all(true))
+                .index_block_partitioning_policy(PartitioningPolicy::all(true))
         };
         let rows = database.keyspace("rows", options)?;
         Ok(Self { rows, database })
