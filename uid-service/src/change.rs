@@ -24,6 +24,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use oxtsdb_row_store::StoreError;
 use oxtsdb_schema::{Name, Uid, UidKind};
 use parking_lot::Mutex;
+use tokio::sync::Notify;
 use tokio::time::Instant;
 use tracing::{info, warn};
 
@@ -88,6 +89,8 @@ pub(crate) struct Changes {
     sink: Arc<dyn ChangeSink>,
     retention: LogRetention,
     trimmed_at: Mutex<Option<Instant>>,
+    /// Wakes [`Changes::keep_up`] after a poll.
+    polled: Notify,
 }
 
 /// A request for a change of a name's mapping.
@@ -112,6 +115,7 @@ impl Changes {
             sink,
             retention,
             trimmed_at: Mutex::default(),
+            polled: Notify::new(),
         }
     }
 
@@ -264,7 +268,7 @@ impl Changes {
         Ok(())
     }
 
-    /// Reads what other replicas have changed, and completes what was abandoned. Called regularly.
+    /// Reads what other replicas have changed. Called regularly.
     ///
     /// # Errors
     ///
@@ -273,16 +277,33 @@ impl Changes {
         let news = self.log.read().await?;
         self.apply(news);
         self.report_position();
-        for (number, entry) in self.log.abandoned() {
-            let Some(claim) = self.log.claim(number, &entry).await? else {
-                continue;
-            };
-            info!(number, ?entry, "completing a change that was interrupted");
-            if let Err(error) = self.complete(claim).await {
-                warn!(number, %error, "a change is not complete yet");
+        self.polled.notify_one();
+        Ok(())
+    }
+
+    /// After each poll, completes what was abandoned, one change at a time, and trims the log if it is due. Never
+    /// returns; may be cancelled at any time. Apart from the polls, because a slow store delays it for long, and caches
+    /// and watches must learn of other changes meanwhile.
+    pub(crate) async fn keep_up(&self) {
+        loop {
+            self.polled.notified().await;
+            for (number, entry) in self.log.abandoned() {
+                if let Err(error) = self.complete_abandoned(number, &entry).await {
+                    warn!(number, %error, "a change is not complete yet");
+                }
+            }
+            if let Err(error) = self.trim_if_due().await {
+                warn!(%error, "failed to trim the log of changes");
             }
         }
-        self.trim_if_due().await
+    }
+
+    async fn complete_abandoned(&self, number: u64, entry: &Entry) -> Result<(), UidServiceError> {
+        if let Some(claim) = self.log.claim(number, entry).await? {
+            info!(number, ?entry, "completing a change that was interrupted");
+            self.complete(claim).await?;
+        }
+        Ok(())
     }
 
     async fn trim_if_due(&self) -> Result<(), StoreError> {

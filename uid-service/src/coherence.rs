@@ -69,7 +69,7 @@ impl Coherence {
         entries
     }
 
-    /// Reads the log and completes abandoned changes. Returns the pause before the next call.
+    /// Reads the log. Returns the pause before the next call.
     pub(crate) async fn poll(&self, changes: &Changes) -> Duration {
         let is_alone = changes.is_alone();
         if is_alone && self.read_at.lock().is_some() && !changes.has_pending() {

@@ -9,6 +9,8 @@ use futures::stream::BoxStream;
 use futures::{StreamExt as _, TryStreamExt as _};
 use oxtsdb_row_store::{RowStore, StoreError};
 use oxtsdb_schema::{Name, Uid, UidKind};
+use parking_lot::Mutex;
+use tokio::task::JoinSet;
 use tracing::{debug, warn};
 
 use crate::assign::{Assigned, Assigner};
@@ -39,6 +41,8 @@ pub struct Uids {
     lookup: Arc<Lookup>,
     assigner: Assigner,
     changes: Arc<Changes>,
+    /// The task that completes abandoned changes. It ends with this object, even within a request to the store.
+    completion: Mutex<JoinSet<()>>,
     coherence: Arc<Coherence>,
     hub: Arc<Hub>,
     assignments: Arc<Assignments>,
@@ -99,6 +103,7 @@ impl Uids {
         Self {
             fsck: Fsck::new(table.clone(), Records::new(state.clone()), Arc::clone(&changes)),
             changes,
+            completion: Mutex::default(),
             usage: Usage::new(table.clone(), state.clone()),
             warner: Warner::default(),
             quotas: Quotas::new(state.clone(), table.clone()),
@@ -445,7 +450,16 @@ impl Uids {
 
     /// Keeps the cache coherent with changes of other replicas, and completes changes that were interrupted, until
     /// the object is dropped. Must be called within a Tokio runtime.
+    /// A second call has no effect.
     pub fn start(self: &Arc<Self>) {
+        {
+            let mut completion = self.completion.lock();
+            if !completion.is_empty() {
+                return;
+            }
+            let changes = Arc::clone(&self.changes);
+            completion.spawn(async move { changes.keep_up().await });
+        }
         let uids = Arc::downgrade(self);
         tokio::spawn(async move {
             while let Some(uids) = uids.upgrade() {

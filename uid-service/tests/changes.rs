@@ -6,8 +6,11 @@ mod support;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use async_trait::async_trait;
+use futures::StreamExt as _;
+use oxtsdb_row_store::intercept::{Intercept, InterceptedStore, Operation, Response};
 use oxtsdb_row_store::memory::MemoryStore;
-use oxtsdb_row_store::{RowStore as _, WriteBatch};
+use oxtsdb_row_store::{RowStore, StoreError, WriteBatch};
 use oxtsdb_schema::{Name, NameRules, Uid, UidKind};
 use support::{Failure, Wrapped, cells, check_invariants, table};
 use uid_service::UidSettings;
@@ -15,6 +18,7 @@ use uid_service::change::ChangeRequest;
 use uid_service::error::UidServiceError;
 use uid_service::suggest::Mapping;
 use uid_service::uids::{Freshness, Purpose, Uids};
+use uid_service::watch::{Event, WatchRequest};
 
 const KIND: UidKind = UidKind::Metric;
 
@@ -212,6 +216,75 @@ async fn a_replica_whose_reads_do_not_respond_does_not_use_its_cache() {
         found.is_err(),
         "the store must be asked, and does not respond: {found:?}"
     );
+}
+
+/// Performs conditional puts to the table of names late.
+#[derive(Debug, Default)]
+struct Slow {
+    /// Notified when one begins.
+    begun: tokio::sync::Notify,
+}
+
+#[async_trait]
+impl Intercept for Slow {
+    async fn intercept(&self, operation: Operation, store: &dyn RowStore) -> Result<Response, StoreError> {
+        if matches!(&operation, Operation::CheckAndPut { table: written, .. } if *written == table()) {
+            self.begun.notify_one();
+            tokio::time::sleep(Duration::from_secs(12)).await;
+        }
+        operation.perform(store).await
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn changes_are_known_in_time_while_an_abandoned_one_is_completed() {
+    let store = Wrapped::stepwise();
+    let one = uids(&store).await;
+    let slow = Arc::new(Slow::default());
+    let slow_store =
+        InterceptedStore::new(Arc::new(store.inner.clone()), Arc::clone(&slow) as _).like_hbase();
+    let two = Uids::new(Arc::new(slow_store), UidSettings::default().check().unwrap());
+    let two = Arc::new(two);
+    two.start();
+    let (abandoned, renamed) = (assign(&one, "abandoned").await, assign(&one, "old").await);
+    // Two look-ups, the entry of the log, and nothing of the change.
+    let crashed = uids(&store.failing_after(3, Failure::Silent)).await;
+    let begun = rename(&crashed, "abandoned", "completed");
+    tokio::time::timeout(Duration::from_secs(1), begun)
+        .await
+        .unwrap_err();
+    tokio::time::timeout(Duration::from_secs(100), slow.begun.notified())
+        .await
+        .expect("the replica completes the change");
+    assert_eq!(uid_of(&two, "completed").await, None);
+    assert_eq!(uid_of(&two, "old").await, Some(renamed));
+    let request = WatchRequest {
+        kinds: vec![KIND],
+        skip_assigned: true,
+        resume: None,
+        heartbeat: Duration::from_secs(3600),
+    };
+    let mut watch = Box::pin(two.watch(request).await.unwrap());
+
+    rename(&one, "old", "new").await.unwrap();
+    let reported = async {
+        loop {
+            let update = watch.next().await.unwrap().unwrap();
+            let mut events = update.events.iter().map(|event| &**event);
+            if events.any(|event| matches!(event, Event::Renamed { mapping, .. } if mapping.uid == renamed)) {
+                return;
+            }
+        }
+    };
+    tokio::time::timeout(two.replica_lag(), reported)
+        .await
+        .expect("the watch returns the rename in time");
+    assert_eq!(uid_of(&two, "old").await, None);
+    assert_eq!(uid_of(&two, "new").await, Some(renamed));
+    assert_eq!(uid_of(&two, "completed").await, None, "still not completed");
+    tokio::time::sleep(Duration::from_secs(120)).await;
+    assert_eq!(uid_of(&two, "completed").await, Some(abandoned));
+    check_invariants(&store.inner).await;
 }
 
 const FAILURES: [Failure; 4] = [

@@ -64,6 +64,8 @@ struct Known {
     pending: BTreeMap<u64, Pending>,
     /// Entries that this process takes steps of.
     active: HashSet<u64>,
+    /// Entries that this process has finished since the last read began.
+    finished: HashSet<u64>,
 }
 
 #[derive(Clone, Debug)]
@@ -158,7 +160,8 @@ impl ChangeLog {
 
     async fn read_in_turn(&self) -> Result<News, StoreError> {
         let (last, mut pending) = {
-            let known = self.known.lock();
+            let mut known = self.known.lock();
+            known.finished.clear();
             let others = known
                 .pending
                 .keys()
@@ -208,8 +211,8 @@ impl ChangeLog {
         let mut known = self.known.lock();
         known.last = Some(end);
         for (number, entry) in read {
-            // The process itself reports the end of its own changes.
-            if known.active.contains(&number) {
+            // The process itself reports the end of its own changes. The read may have found them pending.
+            if known.active.contains(&number) || known.finished.contains(&number) {
                 continue;
             }
             match entry {
@@ -387,7 +390,9 @@ impl ChangeLog {
             break self.stored(number).await?.map_or(state, |found| found.state);
         };
         if recorded != State::Pending {
-            self.known.lock().pending.remove(&number);
+            let mut known = self.known.lock();
+            known.pending.remove(&number);
+            known.finished.insert(number);
         }
         Ok(recorded)
     }
