@@ -97,6 +97,14 @@ impl Network {
             {
                 Some(Ok(Response::Scan(Box::pin(futures::stream::empty()))))
             }
+            // It would append where another replica has, again and again, and suspends its cache while it cannot read.
+            (Bug::StaleCache, StoreOperation::CheckAndPut { table, .. })
+                if table.to_string().ends_with("-state") =>
+            {
+                Some(Err(StoreError::Unavailable {
+                    detail: "rejected by the test".to_owned(),
+                }))
+            }
             (
                 Bug::LostCompareAndSet,
                 StoreOperation::CheckAndPut {
