@@ -16,7 +16,7 @@
 //! queries of last points its time. OpenTSDB does this for each point. Here the second and third case are done with
 //! the first point that this process writes to a series, and again with the first one of each hour of the clock: the
 //! cell's timestamp serves to find the hour of the last point, which needs no finer resolution. Counter and document
-//! are one mutation of the row. There an annotation on a series without a row stores a counter of 0, with time 1 ms
+//! are one mutation of the row. On the embedded store an annotation on a series without a row stores a counter of 0, with time 1 ms
 //! (see [`SeriesIndex`]). For a tracked series, each point then costs one comparison.
 //!
 //! Counting costs an increment for each series of a batch of points, by their number. An increment is not idempotent:
