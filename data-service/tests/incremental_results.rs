@@ -7,6 +7,7 @@
 mod directory;
 mod tsdb;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -14,7 +15,9 @@ use futures::StreamExt as _;
 use jiff::tz::TimeZone;
 use oxtsdb_query::RequestContext;
 use oxtsdb_query::language::parse_metric_query;
-use oxtsdb_query::{Engine, Frame, Group, Limits, QueryError, QuerySpec, Quirks, Resource};
+use oxtsdb_query::{
+    AnnotationSelection, Engine, Frame, Group, Limits, QueryError, QuerySpec, Quirks, Resource,
+};
 use oxtsdb_row_store::embedded::{EmbeddedConfig, EmbeddedStore};
 use oxtsdb_row_store::intercept::{Intercept, InterceptedStore, Operation, Response};
 use oxtsdb_row_store::{RowStore, StoreError};
@@ -31,7 +34,7 @@ const HOUR: i64 = 3600;
 const HOURS: i64 = 60;
 
 /// A series: first hour, end hour, seconds between points, points between long gaps, hour from which values are
-/// floating point.
+/// floating point, seconds at which annotations begin.
 #[derive(Clone, Debug)]
 struct Plan {
     first: i64,
@@ -39,19 +42,22 @@ struct Plan {
     step: i64,
     gap: i64,
     floats_from: i64,
+    annotations: BTreeSet<i64>,
 }
 
 fn plan() -> impl Strategy<Value = Plan> {
     let hours = (0..HOURS, 1..HOURS);
-    (hours, 600..5000_i64, 3..20_i64, 0..HOURS * 2).prop_map(|((first, length), step, gap, floats_from)| {
-        Plan {
+    let annotations = prop::collection::btree_set(0..HOURS * HOUR, 0..6);
+    (hours, 600..5000_i64, 3..20_i64, 0..HOURS * 2, annotations).prop_map(
+        |((first, length), step, gap, floats_from, annotations)| Plan {
             first,
             last: (first + length).min(HOURS),
             step,
             gap,
             floats_from,
-        }
-    })
+            annotations,
+        },
+    )
 }
 
 async fn fill(tsdb: &Tsdb, plans: &[Plan]) {
@@ -76,6 +82,11 @@ async fn fill(tsdb: &Tsdb, plans: &[Plan]) {
                 plan.step
             };
         }
+        for second in &plan.annotations {
+            let series = json!({"metric": "m", "tags": tags});
+            tsdb.annotate(&series, T + second, &format!("h{index} {second}"))
+                .await;
+        }
     }
 }
 
@@ -89,7 +100,10 @@ fn spec(text: &str, quirks: Quirks) -> QuerySpec {
         quirks,
         skip_damaged_rows: false,
         with_surroundings: false,
-        annotations: oxtsdb_query::AnnotationSelection::default(),
+        annotations: AnnotationSelection {
+            of_series: true,
+            global: false,
+        },
     }
 }
 
@@ -110,7 +124,11 @@ async fn collect(engine: &Engine, text: &str, quirks: Quirks) -> (Vec<Group>, us
                 parts += 1;
                 groups[number].points.append(points);
             }
-            Frame::Annotations { .. } | Frame::GlobalAnnotations(_) => panic!("not requested"),
+            Frame::Annotations { number, annotations } => {
+                let before = groups[number].annotations.replace(annotations);
+                assert_eq!(before, None, "sent twice");
+            }
+            Frame::GlobalAnnotations(_) => panic!("not requested"),
             Frame::Done { groups: count, .. } => assert_eq!(count, groups.len()),
             Frame::Statistics(_) => {}
         }
@@ -172,6 +190,8 @@ async fn columns_and_cells_give_the_same_results() {
         step,
         gap,
         floats_from,
+        // The last hour has no points of some series.
+        annotations: BTreeSet::from([first * HOUR, 31 * HOUR + 100, 31 * HOUR + 200, 59 * HOUR]),
     };
     // Integers, floating point, and both in one row.
     let plans = [
@@ -183,10 +203,14 @@ async fn columns_and_cells_give_the_same_results() {
     let in_memory = Tsdb::new(RowKeyLayout::default()).await;
     fill(&in_memory, &plans).await;
     let folder = tempfile::tempdir().unwrap();
-    let open = || Arc::new(EmbeddedStore::open(EmbeddedConfig::new(folder.path())).unwrap());
+    let mut config = EmbeddedConfig::new(folder.path());
+    config.journal_bytes = 256;
+    let open = || Arc::new(EmbeddedStore::open(config.clone()).unwrap());
     let store = open();
     let on_disk = Tsdb::over(store.clone(), RowKeyLayout::default()).await;
     fill(&on_disk, &plans).await;
+    let flushes = store.stats().unwrap().flushes;
+    assert!(flushes > 5, "{flushes}");
     // Closing the store writes everything to blocks.
     store.close().await.unwrap();
     drop(store);
@@ -195,6 +219,8 @@ async fn columns_and_cells_give_the_same_results() {
         for quirks in [Quirks::NONE, Quirks::OPENTSDB] {
             let (expected, _) = collect(&in_memory.engine(), text, quirks).await;
             let (groups, _) = collect(&on_disk.engine(), text, quirks).await;
+            let annotations = groups.iter().filter_map(|group| group.annotations.as_ref());
+            assert_eq!(annotations.map(Vec::len).sum::<usize>(), 15, "{text}");
             assert_eq!(format!("{groups:?}"), format!("{expected:?}"), "{text}");
         }
     }
@@ -209,6 +235,7 @@ async fn dense() -> Tsdb {
         step: 300,
         gap: 1_000_000,
         floats_from: HOURS * 2,
+        annotations: BTreeSet::from([HOUR, 40 * HOUR]),
     };
     fill(&tsdb, &vec![plan; 20]).await;
     tsdb
@@ -223,6 +250,32 @@ async fn emits_final_results_before_the_scan_ends() {
     }
     let (_, parts) = collect(&engine, "sum:m", Quirks::OPENTSDB).await;
     assert_eq!(parts, 1, "floats may be to come");
+}
+
+#[tokio::test]
+async fn emitted_groups_get_their_annotations_when_the_scan_ended() {
+    let tsdb = dense().await;
+    for (text, groups, of_each) in [("sum:m", 1, 40), ("none:m", 20, 2)] {
+        let engine = tsdb.engine().with_emit_threshold(100);
+        let mut frames = engine.run(spec(text, Quirks::NONE), RequestContext::default());
+        let (mut with_points, mut counts) = (0, Vec::new());
+        while let Some(frame) = frames.next().await {
+            match frame.unwrap().frame {
+                Frame::Group(group) => assert_eq!((group.is_whole, group.annotations), (false, None)),
+                Frame::More { .. } => with_points += 1,
+                Frame::Annotations { number, annotations } => {
+                    assert!(with_points > 0, "{text}");
+                    assert_eq!(number, counts.len());
+                    counts.push(annotations.len());
+                }
+                Frame::Done { .. } => assert_eq!(counts, vec![of_each; groups], "{text}"),
+                Frame::GlobalAnnotations(_) | Frame::Statistics(_) => {}
+            }
+        }
+        assert_eq!(counts.len(), groups, "{text}");
+        let whole = collect(&tsdb.engine(), text, Quirks::NONE).await.0;
+        assert_eq!(collect(&engine, text, Quirks::NONE).await.0, whole, "{text}");
+    }
 }
 
 #[tokio::test]

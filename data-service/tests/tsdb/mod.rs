@@ -5,9 +5,11 @@ use std::sync::Arc;
 use oxtsdb_query::Engine;
 use oxtsdb_query::{Limits, QueryResources};
 use oxtsdb_row_store::memory::MemoryStore;
-use oxtsdb_row_store::{RowStore, TableDef, TableName, WriteBatch};
+use oxtsdb_row_store::{CellAddress, Condition, RowStore, TableDef, TableName, WriteBatch};
 use oxtsdb_schema::row_key::write_row_key;
-use oxtsdb_schema::{Qualifier, RowKeyLayout, TagkUid, TagvUid, Timestamp, Tsuid, UidKind, Value};
+use oxtsdb_schema::{
+    Annotation, Qualifier, RowKeyLayout, TagkUid, TagvUid, Timestamp, Tsuid, UidKind, Value, annotation,
+};
 use serde_json::Value as Json;
 
 use crate::directory::Directory;
@@ -75,12 +77,47 @@ impl Tsdb {
 
     /// Writes a point like `/api/put`: floats take 8 bytes.
     pub(crate) async fn put(&self, point: &Json) {
-        let text = |json: &Json| json.as_str().unwrap().to_owned();
         let timestamp = Timestamp::from_opentsdb(point["timestamp"].as_i64().unwrap()).unwrap();
         let value = match point["value"].as_i64() {
             Some(int) => Value::Int(int),
             None => Value::double(point["value"].as_f64().unwrap()).unwrap(),
         };
+        let tsuid = self.series(point);
+        let mut key = Vec::new();
+        write_row_key(&self.layout, tsuid.as_bytes(), timestamp.base_time(), &mut key);
+        let mut batch = WriteBatch::new(self.table.clone());
+        let family = batch.family("t");
+        let qualifier = Qualifier::new(timestamp, &value);
+        batch
+            .row(&key)
+            .put(family, qualifier.as_bytes(), value.encoded().as_bytes());
+        self.store.write(batch).await.unwrap();
+    }
+
+    /// Creates an annotation on the series of a point, beginning at this second, and then gives it its notes, as
+    /// `/api/annotation` does.
+    #[allow(dead_code, reason = "not every test has annotations")]
+    pub(crate) async fn annotate(&self, point: &Json, second: i64, notes: &str) {
+        let (tsuid, start) = (self.series(point), Timestamp::from_opentsdb(second).unwrap());
+        let mut note = Annotation {
+            tsuid: tsuid.to_string(),
+            start_time: second,
+            ..Annotation::default()
+        };
+        let key = annotation::row_key(&self.layout, Some(tsuid.as_bytes()), start);
+        let cell = CellAddress::new(key, "t", annotation::qualifier(start).to_vec());
+        let mut condition = Condition { cell, expected: None };
+        for text in [None, Some(notes.to_owned())] {
+            note.notes = text;
+            let value = note.to_stored();
+            let is_put = self.store.check_and_put(&self.table, &condition, &value).await;
+            assert!(is_put.unwrap(), "{note:?}");
+            condition.expected = Some(value);
+        }
+    }
+
+    fn series(&self, point: &Json) -> Tsuid {
+        let text = |json: &Json| json.as_str().unwrap().to_owned();
         let metric = self.directory.assign(UidKind::Metric, &text(&point["metric"]));
         let mut tags: Vec<_> = point["tags"]
             .as_object()
@@ -94,15 +131,6 @@ impl Tsdb {
                 )
             })
             .collect();
-        let tsuid = Tsuid::new(metric.into(), &mut tags).unwrap();
-        let mut key = Vec::new();
-        write_row_key(&self.layout, tsuid.as_bytes(), timestamp.base_time(), &mut key);
-        let mut batch = WriteBatch::new(self.table.clone());
-        let family = batch.family("t");
-        let qualifier = Qualifier::new(timestamp, &value);
-        batch
-            .row(&key)
-            .put(family, qualifier.as_bytes(), value.encoded().as_bytes());
-        self.store.write(batch).await.unwrap();
+        Tsuid::new(metric.into(), &mut tags).unwrap()
     }
 }
