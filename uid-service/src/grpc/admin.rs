@@ -16,6 +16,7 @@ use tonic::codec::CompressionEncoding;
 use tonic::{Code, Request, Response, Status};
 
 use super::{convert, status};
+use crate::error::UidServiceError;
 use crate::fsck::repair::{Applied, RepairError};
 use crate::fsck::{CellChange, Event, Finding, FindingType, Fsck, Repair, Severity, Stage, Summary};
 use crate::table::{ID, NAME};
@@ -90,7 +91,7 @@ impl UidAdminService for UidAdminHandler {
         let mut unavailable = None;
         for (index, repair) in request.repairs.into_iter().enumerate() {
             let outcome = match changes(index, repair) {
-                Ok(changes) => match self.fsck.repair(&changes).await {
+                Ok(changes) => match in_task(&self.fsck, changes).await? {
                     Ok(Applied::Changed) => Outcome::Effect(Effect::Changed.into()),
                     Ok(Applied::Already) => Outcome::Effect(Effect::Unchanged.into()),
                     Err(error) => {
@@ -134,6 +135,14 @@ impl UidAdminService for UidAdminHandler {
         let value = value.map_err(|error| status::status(&error))?;
         Ok(Response::new(pb::RaiseUidCounterResponse { value }))
     }
+}
+
+/// Makes a repair in a task of its own: if the call is cancelled, caches follow what was changed nevertheless.
+async fn in_task(fsck: &Fsck, changes: Vec<CellChange>) -> Result<Result<Applied, RepairError>, Status> {
+    let fsck = fsck.clone();
+    let task = tokio::spawn(async move { fsck.repair(&changes).await });
+    task.await
+        .map_err(|_panicked| status::status(&UidServiceError::Interrupted))
 }
 
 fn check_size(repairs: &[pb::UidRepair]) -> Result<(), Status> {
