@@ -12,7 +12,7 @@ use crate::context::budget::Usage;
 /// Queries that ended and are kept.
 const KEPT: usize = 128;
 
-/// Sub-queries that are kept of a query that ended, and characters of each.
+/// Sub-queries that are kept of a query that ended, and characters of each and of its error.
 const KEPT_SUB_QUERIES: usize = 16;
 const KEPT_CHARACTERS: usize = 256;
 
@@ -76,14 +76,17 @@ impl QueryDescription {
     fn shortened(self) -> Self {
         let mut sub_queries = self.sub_queries;
         sub_queries.truncate(KEPT_SUB_QUERIES);
-        for text in &mut sub_queries {
-            if let Some((end, _)) = text.char_indices().nth(KEPT_CHARACTERS) {
-                text.truncate(end);
-                text.shrink_to_fit();
-            }
-        }
+        sub_queries.iter_mut().for_each(shorten);
         sub_queries.shrink_to_fit();
         Self { sub_queries, ..self }
+    }
+}
+
+/// Keeps [`KEPT_CHARACTERS`] of a text.
+fn shorten(text: &mut String) {
+    if let Some((end, _)) = text.char_indices().nth(KEPT_CHARACTERS) {
+        text.truncate(end);
+        text.shrink_to_fit();
     }
 }
 
@@ -154,11 +157,16 @@ impl Entry {
 }
 
 impl Registration {
-    /// Notes the error of the query; the first one stays.
+    /// Notes the error of the query, shortened; the first one stays.
     pub(crate) fn failed(&self, error: &dyn std::fmt::Display) {
         let mut list = self.queries.0.lock();
         if let Some(entry) = list.queries.get_mut(&self.id) {
-            entry.error.get_or_insert_with(|| error.to_string());
+            entry.error.get_or_insert_with(|| {
+                // An error may name what the client sent.
+                let mut text = error.to_string();
+                shorten(&mut text);
+                text
+            });
         }
     }
 
@@ -199,7 +207,7 @@ mod tests {
         for number in 0..KEPT + 2 {
             let registration = queries.register(description(), Arc::default());
             if number == KEPT + 1 {
-                registration.failed(&"first");
+                registration.failed(&"é".repeat(1000));
                 registration.failed(&"second");
             }
         }
@@ -207,7 +215,7 @@ mod tests {
         let completed = queries.completed();
         assert_eq!((completed.len(), completed[0].query.id), (KEPT, 3));
         let last = completed.last().unwrap();
-        assert_eq!(last.error.as_deref(), Some("first"));
+        assert_eq!(last.error, Some("é".repeat(KEPT_CHARACTERS)));
         assert_eq!(completed[0].error, None);
         let kept = &last.query.description;
         assert_eq!(kept.sub_queries.len(), KEPT_SUB_QUERIES);
