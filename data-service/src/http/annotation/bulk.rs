@@ -2,14 +2,13 @@
 
 use std::collections::HashSet;
 
-use futures::stream::{self, StreamExt as _, TryStreamExt as _};
+use futures::stream::{self, StreamExt as _};
 use oxtsdb_schema::Annotation;
 
 use super::{failure, parse, render};
-use crate::annotation::{
-    AnnotationError, AnnotationKey, Annotations, Edit, Precondition, Source, StoredAnnotation, series_of,
-};
+use crate::annotation::{AnnotationKey, Annotations, Edit, Precondition, Source, series_of};
 use crate::http::api_request::ApiRequest;
+use crate::http::body::BodyWriter;
 use crate::http::error::HttpError;
 use crate::http::json_body::parsed;
 use crate::http::reply::Reply;
@@ -46,24 +45,33 @@ async fn edit(mut request: ApiRequest<'_>, edit: fn(Annotation) -> Edit) -> Resu
         }
     }
     let concurrent = if are_distinct(&edits) { CONCURRENT } else { 1 };
-    let stored: Result<Vec<StoredAnnotation>, AnnotationError> = stream::iter(edits)
+    // A small edit returns all of a large annotation, and many may be of the same one.
+    let description = QueryDescription {
+        sub_queries: vec![format!("annotations:edit ({} annotations)", edits.len())],
+        range_ms: (0, 0),
+    };
+    let admitted = engine.admit(request.context, description, None).await?;
+    let mut body = BodyWriter::new();
+    body.hold_of(admitted.budget())?;
+    body.out().push(b'[');
+    let mut stored = stream::iter(edits)
         .map(move |(key, edit)| {
             let annotations = annotations.clone();
             async move { annotations.put(&key, &edit, &Precondition::None).await }
         })
-        .buffered(concurrent)
-        .try_collect()
-        .await;
-    let stored = stored.map_err(|error| failure::of_annotation(&error))?;
-    let mut body = vec![b'['];
-    for (place, stored) in stored.iter().enumerate() {
-        if place > 0 {
-            body.push(b',');
+        .buffered(concurrent);
+    let mut is_first = true;
+    while let Some(stored) = stored.next().await {
+        let stored = stored.map_err(|error| failure::of_annotation(&error))?;
+        if !std::mem::take(&mut is_first) {
+            body.out().push(b',');
         }
-        body.extend_from_slice(&render::annotation(&stored.annotation));
+        body.out()
+            .extend_from_slice(&render::annotation(&stored.annotation));
+        body.roll()?;
     }
-    body.push(b']');
-    Ok(Reply::json(body))
+    body.out().push(b']');
+    Ok(Reply::json(body.finish()?))
 }
 
 /// Whether no two edits are of one annotation.

@@ -1,3 +1,6 @@
+use uid_service::UidSettings;
+
+use crate::settings::DataSettings;
 use crate::test_stack::service::{HttpResponse, Service};
 
 const SERIES: &str = "000001000001000001";
@@ -303,4 +306,26 @@ async fn deletes_ranges_of_series_and_global_ones() {
     )
     .await;
     assert_eq!(service.cells().await.len(), 1, "the one after 599 seconds");
+}
+
+#[tokio::test]
+async fn what_a_bulk_edit_returns_counts_as_memory_of_a_query() {
+    let mut settings = DataSettings::default();
+    settings.queries.query_max_memory_mib = Some(1);
+    let service = Service::start_with(settings, UidSettings::default()).await;
+    let notes = "n".repeat(100_000);
+    let large = format!(r#"{{"startTime":1356998405,"notes":"{notes}"}}"#);
+    assert_eq!(
+        send(&service, "POST", "/api/annotation", &large).await.status,
+        200
+    );
+    let edits = |count: usize| {
+        let edits =
+            (0..count).map(|number| format!(r#"{{"startTime":1356998405,"description":"d{number}"}}"#));
+        format!("[{}]", edits.collect::<Vec<_>>().join(","))
+    };
+    let few = send(&service, "POST", "/api/annotation/bulk", &edits(3)).await;
+    assert_eq!((few.status, few.json().as_array().unwrap().len()), (200, 3));
+    let many = send(&service, "POST", "/api/annotation/bulk", &edits(30)).await;
+    assert_eq!(many.status, 413, "{}", many.text().len());
 }
