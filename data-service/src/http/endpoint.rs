@@ -105,13 +105,11 @@ pub(crate) const fn delete(handler: Handler) -> Operation {
 }
 
 /// PUT with a body.
-#[allow(dead_code, reason = "endpoints follow")]
 pub(crate) const fn put(body: BodyUse, handler: Handler) -> Operation {
     operation(&["PUT"], body, handler)
 }
 
 /// DELETE with a body.
-#[allow(dead_code, reason = "endpoints follow")]
 pub(crate) const fn delete_with(body: BodyUse, handler: Handler) -> Operation {
     operation(&["DELETE"], body, handler)
 }
