@@ -347,7 +347,7 @@ mod tests {
         for (method, path) in [
             (Method::GET, "/api/put"),
             (Method::HEAD, "/api/query"),
-            (Method::DELETE, "/api/query/last"),
+            (Method::PUT, "/api/query/last"),
             (Method::PUT, "/api/suggest"),
             (Method::POST, "/q"),
         ] {
