@@ -72,6 +72,12 @@ const INTENDED: &[(&str, &str, &str, &str)] = &[
     ),
     (
         "annotation",
+        "tracking",
+        "TSMeta (cells)",
+        "the embedded store lists series that have only annotations",
+    ),
+    (
+        "annotation",
         "time_forms",
         "a large time",
         "a time that no row can hold is rejected, 400; OpenTSDB stores it in another year",
