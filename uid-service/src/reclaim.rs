@@ -18,9 +18,9 @@
 //!
 //! While a name is in quarantine, a write of it gets another UID. Writers that have the old one in a cache may still
 //! write points with it; its reverse mapping stays, so that they can be read. The quarantine must therefore last
-//! longer than any cache of any writer: a second search, which starts after it, then finds whatever they wrote. The
+//! longer than any cache of any writer: a second search, which starts after it, then finds all that they wrote. The
 //! TSDs of OpenTSDB keep mappings until they end or their caches are dropped; on a table that they use, the release
-//! must be told that this was done.
+//! needs a confirmation that this was done.
 //!
 //! A released number waits as long again before it is assigned, because caches of readers hold its old name. It is
 //! assigned when the kind's counter has reached the largest number ([`free`]), with a compare-and-put of the reverse

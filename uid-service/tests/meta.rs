@@ -192,7 +192,7 @@ async fn an_etag_rejects_changes_of_another_version() {
             (Code::Aborted, Some(ErrorReason::EtagMismatch))
         );
         assert!(stored(&service).await.unwrap().contains(r#""notes":"2""#));
-        // The same bytes have the same etag, whoever stored them.
+        // The etag depends on the stored bytes only, not on the writer.
         store(&service, &stored(&service).await.unwrap()).await;
         client
             .delete_uid_meta(UidKind::Metric, uid(), Some(&second.etag))

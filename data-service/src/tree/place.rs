@@ -1,7 +1,7 @@
 //! Stores series in trees.
 //!
 //! Branches are stored before leaves, so that a crash leaves no leaf out of reach. Both are written by
-//! compare-and-put on an absent cell, whoever comes first; a batch first reads which branches exist. A leaf of another
+//! check-and-put on an absent cell, so the first writer wins; a batch first reads which branches exist. A leaf of another
 //! series in the same place is a collision. A repetition stores nothing new.
 //!
 //! The root is stored with the first series, whether that has a place or not.

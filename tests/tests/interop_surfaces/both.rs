@@ -67,7 +67,7 @@ impl Both {
         let options = Options::default()
             .flags(rig.flags(&tables))
             .flag("--opentsdb-conf", &path.display().to_string())
-            // OpenTSDB announces no renames and deletes: a scan finds them, and tells all caches.
+            // OpenTSDB announces no renames and deletes: a scan finds them and invalidates all caches.
             .flag("--uid-scan-seconds", "1");
         let oxtsdb = Tsdb::start_with(options).await?;
         let stored = Stored::connect(&rig).await?;

@@ -1,6 +1,6 @@
 //! Several names of one UID.
 //!
-//! Points of all of them are stored under that UID, and nothing tells them apart. One name keeps it; the others
+//! Points of all of them are stored under that UID, and nothing distinguishes them. One name keeps it; the others
 //! lose their forward mapping and get a UID of their own with their next point.
 //!
 //! Source: what OpenTSDB 2.4's `uid fsck fix` makes of it (a new name `fsck.a.b` for the UID) is the alternative

@@ -1,7 +1,7 @@
 //! Gives events to all open watches.
 //!
 //! Each watch has an outbox that is bounded in bytes. If its client reads slower than events arrive, its events are
-//! dropped, and the next update tells the client to drop what it has derived from the watch. Memory is thereby bounded
+//! dropped, and the next update requests that the client drops what it has derived from the watch. Memory is thereby bounded
 //! by the number of watches.
 
 use std::collections::{HashMap, VecDeque};
@@ -172,7 +172,7 @@ impl Hub {
         }
     }
 
-    /// Tells all watches that events are missing.
+    /// Reports to all watches that events are missing.
     pub(crate) fn resync(&self) {
         for outbox in self.state.lock().watches.values() {
             outbox.queue.lock().drop_events();

@@ -12,7 +12,7 @@ use crate::target::{DataTarget, Server};
 /// Delete the metadata of all UIDs and series
 ///
 /// UIDs and points stay. On the embedded store, and with --trust-tsuid-tracking, the counters of series stay too:
-/// series are found by them. Asks the UID service and the data service.
+/// series are found by them. Calls the UID service and the data service.
 #[derive(Debug, Args)]
 pub(super) struct MetapurgeArgs {
     #[command(flatten)]

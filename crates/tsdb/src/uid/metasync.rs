@@ -12,7 +12,7 @@ use crate::target::DataTarget;
 /// Create missing metadata of series and UIDs, and correct times of creation
 ///
 /// Reads the row keys of all points. A time of creation is corrected if it is not known, or is more than an hour
-/// after the first point. Deletes nothing. Asks the data service. Exit status: 1 if something stored cannot be read.
+/// after the first point. Deletes nothing. Calls the data service. Exit status: 1 if something stored cannot be read.
 #[derive(Debug, Args)]
 pub(super) struct MetasyncArgs {
     #[command(flatten)]

@@ -9,7 +9,7 @@ use crate::tree::delete;
 
 /// Delete what was placed in a tree; same as `tree delete`
 ///
-/// Asks the data service.
+/// Calls the data service.
 #[derive(Debug, Args)]
 pub(crate) struct TreepurgeArgs {
     #[command(flatten)]

@@ -12,7 +12,7 @@ use crate::target::DataTarget;
 /// Place all series in the enabled trees
 ///
 /// Reads table tsdb-meta. Series that have a place stay there. Prints what became of the series; if it is
-/// interrupted, --start-after continues behind the last series that it names. Asks the data service.
+/// interrupted, --start-after continues behind the last series that it names. Calls the data service.
 #[derive(Debug, Args)]
 pub(crate) struct TreesyncArgs {
     #[command(flatten)]

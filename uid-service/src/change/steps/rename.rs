@@ -142,7 +142,7 @@ impl Rename<'_> {
         check(claim)?;
         if found.to.is_none() {
             let cell = forward_cell(kind, self.to);
-            // Whoever put it, the next read shows the owner.
+            // If another writer put it first, the next read shows the owner.
             self.table.check_and_put(cell, None, uid.as_bytes()).await?;
         } else if found.reverse.as_ref() != Some(self.to) {
             let cell = reverse_cell(kind, uid);
