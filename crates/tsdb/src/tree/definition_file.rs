@@ -1,12 +1,15 @@
 //! Definitions of trees in files: JSON or TOML, with our names or OpenTSDB's.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::io::Read as _;
 use std::path::Path;
 
 use anyhow::{Context as _, ensure};
 use oxtsdb_client::proto::data::v1::{Tree, TreeRule, TreeRuleType};
 use oxtsdb_schema::tree::RuleType;
+use serde::de::value::{MapAccessDeserializer, SeqAccessDeserializer};
+use serde::de::{MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
 /// The largest file, in bytes.
@@ -14,7 +17,7 @@ const MAX_BYTES: u64 = 16 << 20;
 
 /// A definition.
 #[derive(Debug, Default, Deserialize)]
-#[serde(default)]
+#[serde(default, deny_unknown_fields)]
 struct TreeFile {
     name: String,
     description: String,
@@ -24,15 +27,14 @@ struct TreeFile {
     enabled: bool,
     #[serde(alias = "storeFailures")]
     store_failures: bool,
-    rules: Option<RulesFile>,
-}
-
-/// Rules: a list, or by level and order as OpenTSDB's /api/tree returns them.
-#[derive(Debug, Deserialize)]
-#[serde(untagged)]
-enum RulesFile {
-    List(Vec<RuleFile>),
-    ByPlace(BTreeMap<String, BTreeMap<String, RuleFile>>),
+    #[serde(deserialize_with = "rules")]
+    rules: Vec<RuleFile>,
+    /// Not used; the tree gets an id of its own.
+    #[serde(rename = "treeId")]
+    _tree_id: i64,
+    /// Not used; as the id.
+    #[serde(rename = "created")]
+    _created: i64,
 }
 
 #[derive(Debug, Deserialize)]
@@ -70,15 +72,50 @@ fn rule_type<'de, D: Deserializer<'de>>(deserializer: D) -> Result<RuleType, D::
     text.parse().map_err(serde::de::Error::custom)
 }
 
+/// Rules: a list, or by level and order as OpenTSDB's /api/tree returns them.
+fn rules<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<RuleFile>, D::Error> {
+    struct Rules;
+
+    // Unlike an untagged enum, a visitor reports which field of a rule is wrong.
+    impl<'de> Visitor<'de> for Rules {
+        type Value = Vec<RuleFile>;
+
+        fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+            formatter.write_str("a list of rules, or rules by level and order")
+        }
+
+        fn visit_unit<E>(self) -> Result<Self::Value, E> {
+            Ok(Vec::new())
+        }
+
+        fn visit_seq<A: SeqAccess<'de>>(self, list: A) -> Result<Self::Value, A::Error> {
+            Vec::deserialize(SeqAccessDeserializer::new(list))
+        }
+
+        fn visit_map<A: MapAccess<'de>>(self, levels: A) -> Result<Self::Value, A::Error> {
+            let levels: BTreeMap<String, BTreeMap<String, RuleFile>> =
+                Deserialize::deserialize(MapAccessDeserializer::new(levels))?;
+            Ok(levels.into_values().flat_map(BTreeMap::into_values).collect())
+        }
+    }
+
+    deserializer.deserialize_any(Rules)
+}
+
 /// Reads a file; `-` is standard input.
 ///
 /// # Errors
 ///
 /// If it cannot be read, or is not a definition.
 pub(super) fn read(path: &Path) -> anyhow::Result<Tree> {
-    let shown = path.display();
-    let mut text = String::new();
     let is_stdin = path.as_os_str() == "-";
+    let shown = if is_stdin {
+        Path::new("standard input")
+    } else {
+        path
+    }
+    .display();
+    let mut text = String::new();
     if is_stdin {
         std::io::stdin().take(MAX_BYTES + 1).read_to_string(&mut text)
     } else {
@@ -100,16 +137,11 @@ fn parse(text: &str, is_toml: bool) -> anyhow::Result<Tree> {
         toml::from_str(text)?
     } else if text.trim_start().starts_with('[') {
         TreeFile {
-            rules: Some(RulesFile::List(serde_json::from_str(text)?)),
+            rules: serde_json::from_str(text)?,
             ..TreeFile::default()
         }
     } else {
         serde_json::from_str(text)?
-    };
-    let rules = match file.rules {
-        None => Vec::new(),
-        Some(RulesFile::List(rules)) => rules,
-        Some(RulesFile::ByPlace(levels)) => levels.into_values().flat_map(BTreeMap::into_values).collect(),
     };
     Ok(Tree {
         name: file.name,
@@ -118,7 +150,7 @@ fn parse(text: &str, is_toml: bool) -> anyhow::Result<Tree> {
         strict_match: file.strict_match,
         enabled: file.enabled,
         store_failures: file.store_failures,
-        rules: rules.into_iter().map(rule).collect(),
+        rules: file.rules.into_iter().map(rule).collect(),
         ..Tree::default()
     })
 }
@@ -193,6 +225,7 @@ mod tests {
             r#"[{"type":"TAGV"}]"#,
             r#"[{"field":"x"}]"#,
             r#"[{"type":"METRIC","seperator":"x"}]"#,
+            r#"{"name":"x","strict":true}"#,
         ] {
             parse(text, false).unwrap_err();
         }

@@ -3,12 +3,14 @@
 use std::process::ExitCode;
 
 use anyhow::Context as _;
+use bytes::Bytes;
 use clap::Args;
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
-use oxtsdb_client::DataClient;
+use oxtsdb_client::proto::common::v1::ErrorReason;
 use oxtsdb_client::proto::data::v1::get_branch_request::Branch as BranchKey;
 use oxtsdb_client::proto::data::v1::{GetBranchRequest, TreeBranch, TreeLeaf};
+use oxtsdb_client::{DataClient, Error};
 
 use super::output::{leaf_text, printable};
 use crate::stdout::print;
@@ -16,7 +18,8 @@ use crate::target::Server;
 
 /// Print the branches and leaves of a tree
 ///
-/// A line for each branch, `NAME/`, and each leaf, NAME and its series. Branches below the depth end with `/…`.
+/// A line for each branch, `NAME/`, and each leaf, NAME and its series. Branches below the depth end with `/…`. Prints
+/// nothing if no series is placed in the tree.
 #[derive(Debug, Args)]
 pub(super) struct ShowArgs {
     /// Id of the tree
@@ -49,11 +52,18 @@ struct Printer<'a> {
 
 /// Prints a tree.
 pub(super) async fn run(server: &Server<DataClient>, args: ShowArgs) -> anyhow::Result<ExitCode> {
-    let mut branch = branch(server, BranchKey::TreeId(args.tree_id)).await?;
+    let tree = server.client.get_tree(args.tree_id).await;
+    tree.map_err(|error| failed(server, &error))?;
+    let root = branch(server, BranchKey::TreeId(args.tree_id)).await;
+    if matches!(&root, Err(error) if error.reason() == Some(ErrorReason::BranchNotFound)) {
+        eprintln!("no series is placed in tree {}", args.tree_id);
+        return Ok(ExitCode::SUCCESS);
+    }
+    let mut branch = root.map_err(|error| failed(server, &error))?;
     for name in &args.path {
         let child = branch.children.iter().find(|child| child.display_name == *name);
         let child = child.with_context(|| format!("branch `{}` has no branch `{name}`", branch.name))?;
-        branch = self::branch(server, BranchKey::BranchId(child.branch_id.clone())).await?;
+        branch = branch_of(server, child.branch_id.clone()).await?;
     }
     let mut printer = Printer {
         server,
@@ -69,16 +79,15 @@ pub(super) async fn run(server: &Server<DataClient>, args: ShowArgs) -> anyhow::
 }
 
 /// Reads a branch, with leaves and children by name.
-async fn branch(server: &Server<DataClient>, key: BranchKey) -> anyhow::Result<Branch> {
-    let failed = |error| server.error("tree show", &error);
+async fn branch(server: &Server<DataClient>, key: BranchKey) -> Result<Branch, Error> {
     let request = GetBranchRequest { branch: Some(key) };
-    let mut parts = server.client.get_branch(request).await.map_err(failed)?;
+    let mut parts = server.client.get_branch(request).await?;
     let mut branch = Branch {
         name: String::new(),
         leaves: Vec::new(),
         children: Vec::new(),
     };
-    while let Some(part) = parts.next().await.map_err(failed)? {
+    while let Some(part) = parts.next().await? {
         if let Some(first) = part.branch {
             branch.name = first.display_name;
         }
@@ -124,7 +133,7 @@ impl Printer<'_> {
                     return Ok(());
                 }
                 if depth > 1 {
-                    let child = branch_of(self.server, child).await?;
+                    let child = branch_of(self.server, child.branch_id).await?;
                     self.below(child, format!("{indent}{next}"), depth - 1).await?;
                 }
             }
@@ -140,6 +149,11 @@ impl Printer<'_> {
     }
 }
 
-async fn branch_of(server: &Server<DataClient>, child: TreeBranch) -> anyhow::Result<Branch> {
-    branch(server, BranchKey::BranchId(child.branch_id)).await
+async fn branch_of(server: &Server<DataClient>, id: Bytes) -> anyhow::Result<Branch> {
+    let branch = branch(server, BranchKey::BranchId(id)).await;
+    branch.map_err(|error| failed(server, &error))
+}
+
+fn failed(server: &Server<DataClient>, error: &Error) -> anyhow::Error {
+    server.error("tree show", error)
 }

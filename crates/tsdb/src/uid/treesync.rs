@@ -55,13 +55,13 @@ pub(super) async fn run(args: &TreesyncArgs) -> anyhow::Result<ExitCode> {
             Ok(Some(report)) => last = report,
             Ok(None) => break,
             Err(error) => {
-                print(&summary(&last))?;
                 let error = server.error("uid treesync", &error);
+                if last.last_tsuid.is_empty() {
+                    return Err(error);
+                }
+                print(&summary(&last))?;
                 let resume = hex::encode_upper(&last.last_tsuid);
-                return Err(match resume.as_str() {
-                    "" => error,
-                    resume => error.context(format!("interrupted, continue with --start-after {resume}")),
-                });
+                return Err(error.context(format!("interrupted, continue with --start-after {resume}")));
             }
         }
     }

@@ -7,3 +7,4 @@ mod harness;
 mod import;
 mod serve;
 mod tables;
+mod trees;
