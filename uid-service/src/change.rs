@@ -7,10 +7,11 @@
 //!
 //! HBase has no transaction over the rows of a mapping. So a change is first appended to a [`log`] that all replicas
 //! share, as pending. A pending entry excludes other changes of its UID and of its names. Then its [`steps`] are taken,
-//! each of which can be repeated. If a replica crashes or loses the store between two of them, another one takes the
-//! entry over after a minute and completes it; the replica itself does so within seconds, and after a restart on the
-//! embedded store, which has no other replicas, at once. What is recorded as done is what other replicas invalidate
-//! their caches by.
+//! each of which can be repeated. If a replica crashes or loses the store between two of them, one takes the entry over
+//! after a minute and completes it: until then a request of a step may still reach the store, and a later change of the
+//! same names must not meet it. If no request can be on its way, the replica itself completes the change within seconds,
+//! and after a restart on the embedded store, which has no other replicas, at once. What is recorded as done is what
+//! other replicas invalidate their caches by, and what watches report.
 //!
 //! An acknowledged change is done in the table, recorded in the log, and gone from the caches of this process.
 
@@ -35,7 +36,7 @@ use crate::table::{KindName, KindUid, UidTable};
 
 pub use self::entry::Change;
 use self::entry::{Entry, State};
-use self::log::{Appended, ChangeLog, Claim, News};
+use self::log::{Appended, ChangeLog, Claim};
 use self::steps::{Interrupted, Outcome};
 
 /// Attempts of the steps of a change within its request.
@@ -69,16 +70,26 @@ pub struct Changed {
     pub change: Change,
 }
 
-/// What to do about changes that other replicas, or this one, have made.
+impl From<Entry> for Changed {
+    fn from(entry: Entry) -> Self {
+        Self {
+            uid: entry.uid,
+            change: entry.change,
+        }
+    }
+}
+
+/// What to do about changes that other replicas, or this one, have made. Called while the log is locked: the calls
+/// neither block nor use the log.
 pub(crate) trait ChangeSink: Send + Sync + std::fmt::Debug {
-    /// Changes are made: cached mappings of their names and UIDs are wrong.
-    fn changed(&self, changes: &[Changed]);
+    /// Cached mappings of the names and UIDs of these changes may be wrong.
+    fn invalidate(&self, changes: &[Changed]);
+
+    /// Changes are made and recorded. With them, all up to number `position` of the log were reported.
+    fn changed(&self, changes: &[Changed], position: Option<u64>);
 
     /// Changes were missed: any cached mapping may be wrong.
     fn missed(&self);
-
-    /// All changes up to this number of the log were reported.
-    fn reported_up_to(&self, number: u64);
 }
 
 /// Renames and deletes mappings of one table.
@@ -111,7 +122,7 @@ impl Changes {
     ) -> Self {
         Self {
             table,
-            log: ChangeLog::new(state),
+            log: ChangeLog::new(state, Arc::clone(&sink)),
             sink,
             retention,
             trimmed_at: Mutex::default(),
@@ -244,9 +255,7 @@ impl Changes {
 
     /// Invalidates caches of this process, for changes that a repair of the table has made, or may have made in part.
     pub(crate) fn invalidate(&self, changed: &[Changed]) {
-        if !changed.is_empty() {
-            self.sink.changed(changed);
-        }
+        self.sink.invalidate(changed);
     }
 
     /// Records changes that a repair of the table has made, for the caches of other replicas.
@@ -260,10 +269,7 @@ impl Changes {
         let time_ms = u64::try_from(time_ms).unwrap_or(u64::MAX);
         for Changed { uid, change } in changed {
             let entry = self.log.entry(*uid, change.clone(), time_ms).with(State::Done);
-            let mut news = News::default();
-            let appended = self.log.append_done(&entry, &mut news).await;
-            self.apply(news);
-            appended?;
+            self.log.append_done(&entry).await?;
         }
         Ok(())
     }
@@ -274,9 +280,7 @@ impl Changes {
     ///
     /// The store failed: changes of other replicas may be unknown.
     pub(crate) async fn poll(&self) -> Result<(), StoreError> {
-        let news = self.log.read().await?;
-        self.apply(news);
-        self.report_position();
+        self.log.read().await?;
         self.polled.notify_one();
         Ok(())
     }
@@ -340,14 +344,11 @@ impl Changes {
         let entry = self
             .log
             .entry(uid, change, u64::try_from(time_ms).unwrap_or(u64::MAX));
-        let mut news = News::default();
-        let appended = self.log.append(&entry, &mut news).await;
-        self.apply(news);
         let in_progress = |entry: &Entry| UidServiceError::InProgress {
             kind: entry.uid.0,
             name: entry.change.from().clone(),
         };
-        let claim = match appended? {
+        let claim = match self.log.append(&entry).await? {
             Appended::Ours(claim) => claim,
             Appended::Abandoned(number, entry) => match self.log.claim(number, &entry).await? {
                 Some(claim) => claim,
@@ -355,24 +356,39 @@ impl Changes {
             },
             Appended::Conflict(entry) => return Err(in_progress(&entry)),
         };
-        if claim.is_new() && !self.still_holds(claim.entry()).await? {
-            self.log.finish(claim, State::Undone).await?;
-            return Ok(Outcome::Changed);
+        let checked = match claim.is_new() {
+            true => self.check(claim.entry()).await,
+            false => Ok(()),
+        };
+        match checked {
+            Ok(()) => self.complete(claim).await,
+            Err(error @ (UidServiceError::ChangedMeanwhile { .. } | UidServiceError::OneWay { .. })) => {
+                self.log.finish(claim, State::Undone).await?;
+                Err(error)
+            }
+            Err(error) => {
+                claim.give_up();
+                Err(error)
+            }
         }
-        if claim.is_new()
-            && let Some(other) = self.third_name(claim.entry()).await?
-        {
-            let (kind, uid) = claim.entry().uid;
-            let name = claim.entry().change.from().clone();
-            self.log.finish(claim, State::Undone).await?;
-            return Err(UidServiceError::OneWay {
+    }
+
+    /// Whether a new entry can be made: the mapping is what the request has found, and has no third name.
+    async fn check(&self, entry: &Entry) -> Result<(), UidServiceError> {
+        let (kind, uid) = entry.uid;
+        let name = entry.change.from().clone();
+        if !self.still_holds(entry).await? {
+            return Err(UidServiceError::ChangedMeanwhile { kind, name });
+        }
+        match self.third_name(entry).await? {
+            Some(other) => Err(UidServiceError::OneWay {
                 kind,
                 name,
                 uid,
                 other,
-            });
+            }),
+            None => Ok(()),
         }
-        self.complete(claim).await
     }
 
     /// The name of a UID that is to be renamed, if it is neither the old nor the new one. Only while the entry excludes
@@ -399,7 +415,6 @@ impl Changes {
 
     /// Takes the steps of a change, records its end, and invalidates caches.
     async fn complete(&self, claim: Claim) -> Result<Outcome, UidServiceError> {
-        let entry = claim.entry().clone();
         let mut attempt = 0;
         let outcome = loop {
             match steps::take(&self.table, &claim).await {
@@ -408,9 +423,17 @@ impl Changes {
                     attempt += 1;
                     tokio::time::sleep(PAUSE).await;
                 }
-                Err(Interrupted::Store(error)) => return Err(error.into()),
-                Err(Interrupted::Cell(error)) => return Err(*error),
+                Err(Interrupted::InFlight(error)) => return Err(error.into()),
+                Err(Interrupted::Store(error)) => {
+                    claim.give_up();
+                    return Err(error.into());
+                }
+                Err(Interrupted::Cell(error)) => {
+                    claim.give_up();
+                    return Err(*error);
+                }
                 Err(Interrupted::Expired) => {
+                    claim.give_up();
                     return Err(UidServiceError::Store(StoreError::TimedOut {
                         detail: "the change takes too long; it will be completed later".to_owned(),
                     }));
@@ -418,18 +441,12 @@ impl Changes {
             }
         };
         // Even if the end cannot be recorded, this process must not use the old mapping.
-        let news = News {
-            done: vec![entry],
-            gap: false,
-        };
-        let state = if outcome == Outcome::Made {
-            self.apply(news);
-            State::Done
-        } else {
-            State::Undone
+        self.sink.invalidate(&[Changed::from(claim.entry().clone())]);
+        let state = match outcome {
+            Outcome::Made => State::Done,
+            Outcome::Taken(_) | Outcome::Changed => State::Undone,
         };
         let recorded = self.log.finish(claim, state).await?;
-        self.report_position();
         match recorded {
             recorded if recorded == state => Ok(outcome),
             State::Pending => Err(UidServiceError::Store(StoreError::TimedOut {
@@ -437,12 +454,6 @@ impl Changes {
             })),
             State::Done => Ok(Outcome::Made),
             State::Undone => Ok(Outcome::Changed),
-        }
-    }
-
-    fn report_position(&self) {
-        if let Some(number) = self.log.position() {
-            self.sink.reported_up_to(number);
         }
     }
 
@@ -454,28 +465,7 @@ impl Changes {
     /// The changes of a range of numbers of the log; `None` if some were trimmed.
     pub(crate) async fn changes(&self, after: u64, to: u64) -> Result<Option<Vec<Changed>>, StoreError> {
         let entries = self.log.entries(after, to).await?;
-        let changed = |entry: Entry| Changed {
-            uid: entry.uid,
-            change: entry.change,
-        };
-        Ok(entries.map(|entries| entries.into_iter().map(changed).collect()))
-    }
-
-    fn apply(&self, news: News) {
-        if news.gap {
-            self.sink.missed();
-        }
-        let changes: Vec<Changed> = news
-            .done
-            .into_iter()
-            .map(|entry| Changed {
-                uid: entry.uid,
-                change: entry.change,
-            })
-            .collect();
-        if !changes.is_empty() {
-            self.sink.changed(&changes);
-        }
+        Ok(entries.map(|entries| entries.into_iter().map(Changed::from).collect()))
     }
 
     async fn uid_of(&self, kind: UidKind, name: &Name) -> Result<Option<Uid>, UidServiceError> {

@@ -143,8 +143,8 @@ impl Coherence {
                 self.assigner.forget(&names);
             }
             let events = changes.into_iter();
-            self.hub
-                .publish(events.map(|ForeignChange { uid, name }| Event::Foreign { uid, name }));
+            let events = events.map(|ForeignChange { uid, name }| Event::Foreign { uid, name });
+            self.hub.publish(events, |_| {});
         }
         Ok(())
     }
@@ -183,7 +183,7 @@ pub(crate) fn event(changed: Changed) -> Event {
 }
 
 impl ChangeSink for Coherence {
-    fn changed(&self, changes: &[Changed]) {
+    fn invalidate(&self, changes: &[Changed]) {
         for Changed { uid, change } in changes {
             let names: Vec<KindName> = [Some(change.from()), change.to()]
                 .into_iter()
@@ -194,16 +194,18 @@ impl ChangeSink for Coherence {
             self.lookup.invalidate(&names, uid);
             self.assigner.forget(&names);
         }
-        self.hub.publish(changes.iter().cloned().map(event));
+    }
+
+    fn changed(&self, changes: &[Changed], position: Option<u64>) {
+        self.invalidate(changes);
+        let events = changes.iter().cloned().map(event);
+        self.hub.publish(events, |reported| {
+            reported.log = position.unwrap_or(0).max(reported.log);
+        });
     }
 
     fn missed(&self) {
         self.clear();
         self.hub.resync();
-    }
-
-    fn reported_up_to(&self, number: u64) {
-        self.hub
-            .advance(|position| position.log = number.max(position.log));
     }
 }

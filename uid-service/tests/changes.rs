@@ -287,6 +287,78 @@ async fn changes_are_known_in_time_while_an_abandoned_one_is_completed() {
     check_invariants(&store.inner).await;
 }
 
+/// Never appends to the log.
+#[derive(Debug)]
+struct NoAppend;
+
+#[async_trait]
+impl Intercept for NoAppend {
+    async fn intercept(&self, operation: Operation, store: &dyn RowStore) -> Result<Response, StoreError> {
+        match &operation {
+            Operation::CheckAndPut { condition, .. } if condition.cell.row.starts_with(b"e") => {
+                std::future::pending().await
+            }
+            _ => operation.perform(store).await,
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cancelled_change_loses_no_event_of_another_replica() {
+    let store = Wrapped::stepwise();
+    let one = uids(&store).await;
+    let renamed = assign(&one, "old").await;
+    assign(&one, "kept").await;
+    let hanging = InterceptedStore::new(Arc::new(store.inner.clone()), Arc::new(NoAppend)).like_hbase();
+    let two = Arc::new(Uids::new(
+        Arc::new(hanging),
+        UidSettings::default().check().unwrap(),
+    ));
+    let request = WatchRequest {
+        kinds: vec![KIND],
+        skip_assigned: true,
+        resume: None,
+        heartbeat: Duration::from_secs(1),
+    };
+    let mut watch = Box::pin(two.watch(request).await.unwrap());
+    assert_eq!(uid_of(&two, "old").await, Some(renamed), "cached");
+    rename(&one, "old", "new").await.unwrap();
+    // Reads the other replica's change, and is cancelled while it appends its own.
+    let cancelled = rename(&two, "kept", "other");
+    tokio::time::timeout(Duration::from_secs(1), cancelled)
+        .await
+        .unwrap_err();
+    two.start();
+    let reported = async { while watch.next().await.unwrap().unwrap().events.is_empty() {} };
+    tokio::time::timeout(Duration::from_secs(10), reported)
+        .await
+        .expect("the watch returns the rename");
+    assert_eq!(uid_of(&two, "old").await, None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_late_put_of_a_rename_does_not_meet_the_next_rename() {
+    for operations in 1..16 {
+        let store = Wrapped::stepwise();
+        let uid = assign(&*uids(&store).await, "old").await;
+        let failing = store.failing_after(operations, Failure::DoneLate);
+        let service = uids(&failing).await;
+        drop(rename(&service, "old", "new").await);
+        service.start();
+        // Completed, unless a put of it may still arrive.
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        match rename(&service, "new", "old").await {
+            Ok(_) | Err(UidServiceError::NameNotFound { .. } | UidServiceError::InProgress { .. }) => {}
+            Err(error) => panic!("after {operations}: {error}"),
+        }
+        failing.execute_delayed().await;
+        tokio::time::sleep(Duration::from_secs(70)).await;
+        let (forward, reverse) = check_invariants(&store.inner).await;
+        assert_eq!((forward.len(), reverse), (1, 1), "after {operations}");
+        assert!(forward.values().all(|found| found == uid.as_bytes()));
+    }
+}
+
 const FAILURES: [Failure; 4] = [
     Failure::DoneLate,
     Failure::Refused,

@@ -9,6 +9,9 @@
 //! conflicts with a pending one is not appended. Pending entries are thereby locks of their UID and their names.
 //!
 //! The last row is never trimmed: the next number follows from it.
+//!
+//! What is read or finished is reported to the sink in the same step in which this replica's position in the log moves:
+//! the position is never ahead of a report, also if a call is cancelled.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
@@ -21,6 +24,7 @@ use tokio::time::Instant;
 use tracing::warn;
 
 use super::entry::{Entry, State};
+use super::{ChangeSink, Changed};
 use crate::state::{STATE_FAMILY, StateTable};
 use crate::table::is_uncertain;
 
@@ -53,6 +57,7 @@ pub(crate) struct ChangeLog {
     /// There are no other replicas, so that entries of others are those of a process that has ended.
     alone: bool,
     known: Arc<Mutex<Known>>,
+    sink: Arc<dyn ChangeSink>,
     /// Held while the log is read or appended to.
     turn: tokio::sync::Mutex<()>,
 }
@@ -73,15 +78,15 @@ struct Pending {
     entry: Entry,
     /// When this replica saw it first with this owner.
     since: Instant,
+    /// This replica owns it, and none of its requests can still reach the store.
+    is_idle: bool,
 }
 
-/// What a read of the log found.
-#[derive(Debug, Default)]
-pub(crate) struct News {
-    /// Changes that were completed since the read before, in the order of their numbers.
-    pub(crate) done: Vec<Entry>,
-    /// Entries are missing: this is the first read, or they were trimmed before this replica has read them.
-    pub(crate) gap: bool,
+impl Known {
+    fn position(&self) -> Option<u64> {
+        let first_pending = self.pending.keys().next();
+        first_pending.map(|number| number - 1).or(self.last)
+    }
 }
 
 /// The outcome of [`ChangeLog::append`].
@@ -95,7 +100,8 @@ pub(crate) enum Appended {
     Conflict(Entry),
 }
 
-/// The right to take the steps of an entry for [`OWN_TIME`]. Dropping it leaves the entry pending.
+/// The right to take the steps of an entry for [`OWN_TIME`]. Dropping it leaves the entry pending, until [`LEASE`] is
+/// over: a request of a step may still reach the store.
 #[derive(Debug)]
 pub(crate) struct Claim {
     number: u64,
@@ -120,6 +126,16 @@ impl Claim {
     }
 }
 
+impl Claim {
+    /// Leaves the entry pending. No request of its steps can still reach the store, so that it can be claimed again at
+    /// once.
+    pub(crate) fn give_up(self) {
+        if let Some(pending) = self.known.lock().pending.get_mut(&self.number) {
+            pending.is_idle = true;
+        }
+    }
+}
+
 impl Drop for Claim {
     fn drop(&mut self) {
         self.known.lock().active.remove(&self.number);
@@ -127,13 +143,14 @@ impl Drop for Claim {
 }
 
 impl ChangeLog {
-    pub(crate) fn new(state: StateTable) -> Self {
+    pub(crate) fn new(state: StateTable, sink: Arc<dyn ChangeSink>) -> Self {
         let alone = !state.store().has_other_writers();
         Self {
             state,
             owner: format!("{:016x}", rand::random::<u64>()),
             alone,
             known: Arc::default(),
+            sink,
             turn: tokio::sync::Mutex::default(),
         }
     }
@@ -150,15 +167,15 @@ impl ChangeLog {
         }
     }
 
-    /// Reads what was added to the log, and whether pending entries were completed.
+    /// Reads what was added to the log, and whether pending entries were completed, and reports it.
     ///
-    /// The first read only notes where the log ends: what was added before it is a gap.
-    pub(crate) async fn read(&self) -> Result<News, StoreError> {
+    /// The first read only notes where the log ends: what was added before it is reported as missed.
+    pub(crate) async fn read(&self) -> Result<(), StoreError> {
         let _turn = self.turn.lock().await;
         self.read_in_turn().await
     }
 
-    async fn read_in_turn(&self) -> Result<News, StoreError> {
+    async fn read_in_turn(&self) -> Result<(), StoreError> {
         let (last, mut pending) = {
             let mut known = self.known.lock();
             known.finished.clear();
@@ -169,10 +186,8 @@ impl ChangeLog {
             (known.last, others.copied().collect::<BTreeSet<_>>())
         };
         let mut read = BTreeMap::new();
-        let mut news = News {
-            done: Vec::new(),
-            gap: last.is_none() && !self.alone,
-        };
+        let mut done = Vec::new();
+        let mut is_gap = last.is_none() && !self.alone;
         let mut end = last.unwrap_or(0);
         let mut rows = self
             .state
@@ -184,7 +199,7 @@ impl ChangeLog {
                 let Some(number) = number_of(row.key()) else {
                     continue;
                 };
-                news.gap |= number != end + 1;
+                is_gap |= number != end + 1;
                 end = number;
                 let entry = entry_of(Some(&row));
                 if entry.as_ref().is_some_and(|entry| entry.state == State::Pending) {
@@ -223,28 +238,35 @@ impl ChangeLog {
                         .is_some_and(|pending| pending.entry == entry);
                     if !is_known {
                         let since = Instant::now();
-                        known.pending.insert(number, Pending { entry, since });
+                        let pending = Pending {
+                            entry,
+                            since,
+                            is_idle: false,
+                        };
+                        known.pending.insert(number, pending);
                     }
                 }
                 entry => {
                     known.pending.remove(&number);
-                    news.done
-                        .extend(entry.filter(|entry| entry.state == State::Done && last.is_some()));
+                    let is_new = |entry: &Entry| entry.state == State::Done && last.is_some();
+                    done.extend(entry.filter(is_new).map(Changed::from));
                 }
             }
         }
-        Ok(news)
+        if is_gap {
+            self.sink.missed();
+        }
+        self.sink.changed(&done, known.position());
+        Ok(())
     }
 
-    /// Appends an entry, unless a pending one excludes it. `news` receives what was read before.
-    pub(crate) async fn append(&self, entry: &Entry, news: &mut News) -> Result<Appended, StoreError> {
+    /// Appends an entry, unless a pending one excludes it.
+    pub(crate) async fn append(&self, entry: &Entry) -> Result<Appended, StoreError> {
         let _turn = self.turn.lock().await;
         let value = entry.encode();
         let mut attempt = 0;
         loop {
-            let read = self.read_in_turn().await?;
-            news.done.extend(read.done);
-            news.gap |= read.gap;
+            self.read_in_turn().await?;
             if let Some(found) = self.conflicting(entry) {
                 return Ok(found);
             }
@@ -262,15 +284,13 @@ impl ChangeLog {
         }
     }
 
-    /// Appends the entry of a change that is made. `news` receives what was read before.
-    pub(crate) async fn append_done(&self, entry: &Entry, news: &mut News) -> Result<(), StoreError> {
+    /// Appends the entry of a change that is made, and reports it.
+    pub(crate) async fn append_done(&self, entry: &Entry) -> Result<(), StoreError> {
         let _turn = self.turn.lock().await;
         let value = entry.encode();
         let mut attempt = 0;
         loop {
-            let read = self.read_in_turn().await?;
-            news.done.extend(read.done);
-            news.gap |= read.gap;
+            self.read_in_turn().await?;
             let number = self.known.lock().last.unwrap_or(0) + 1;
             let is_appended = match self.put(number, None, &value).await {
                 Ok(is_appended) => is_appended,
@@ -283,6 +303,8 @@ impl ChangeLog {
             if is_appended || (attempt > 0 && self.stored(number).await?.as_ref() == Some(entry)) {
                 let mut known = self.known.lock();
                 known.last = known.last.max(Some(number));
+                let changed = [Changed::from(entry.clone())];
+                self.sink.changed(&changed, known.position());
                 return Ok(());
             }
         }
@@ -298,6 +320,7 @@ impl ChangeLog {
             Pending {
                 entry: entry.clone(),
                 since,
+                is_idle: false,
             },
         );
         known.active.insert(number);
@@ -330,9 +353,8 @@ impl ChangeLog {
     }
 
     fn is_abandoned(&self, known: &Known, number: u64) -> bool {
-        let owner_gave_up = |pending: &Pending| {
-            self.alone || pending.entry.owner == self.owner || pending.since.elapsed() > LEASE
-        };
+        let owner_gave_up =
+            |pending: &Pending| self.alone || pending.is_idle || pending.since.elapsed() > LEASE;
         !known.active.contains(&number) && known.pending.get(&number).is_some_and(owner_gave_up)
     }
 
@@ -366,11 +388,12 @@ impl ChangeLog {
         if let Some(pending) = self.known.lock().pending.get_mut(&number) {
             pending.entry = claimed;
             pending.since = claim.began;
+            pending.is_idle = false;
         }
         Ok(Some(claim))
     }
 
-    /// Records the end of a change. Returns the recorded state: if this replica was too slow, another one has taken
+    /// Records the end of a change, and reports it if it is made. Returns the recorded state: if this replica was too slow, another one has taken
     /// the change over.
     pub(crate) async fn finish(&self, claim: Claim, state: State) -> Result<State, StoreError> {
         let (number, pending) = (claim.number, claim.entry.encode());
@@ -384,15 +407,20 @@ impl ChangeLog {
                     attempt += 1;
                     continue;
                 }
-                Err(error) => return Err(error),
+                Err(error) => {
+                    claim.give_up();
+                    return Err(error);
+                }
             }
             // Trimmed entries were completed.
             break self.stored(number).await?.map_or(state, |found| found.state);
         };
         if recorded != State::Pending {
+            let made = (recorded == State::Done).then(|| Changed::from(claim.entry.clone()));
             let mut known = self.known.lock();
             known.pending.remove(&number);
             known.finished.insert(number);
+            self.sink.changed(made.as_slice(), known.position());
         }
         Ok(recorded)
     }
@@ -409,9 +437,7 @@ impl ChangeLog {
 
     /// The number up to which all entries are completed and were reported. `None`: the log was not read yet.
     pub(crate) fn position(&self) -> Option<u64> {
-        let known = self.known.lock();
-        let first_pending = known.pending.keys().next();
-        first_pending.map(|number| number - 1).or(known.last)
+        self.known.lock().position()
     }
 
     /// The completed entries of a range of numbers, in their order; `None` if some were trimmed.

@@ -6,13 +6,13 @@
 mod delete;
 mod rename;
 
-use oxtsdb_row_store::StoreError;
+use oxtsdb_row_store::{CellAddress, ColumnSelection, StoreError};
 use oxtsdb_schema::{Name, Uid};
 
 use super::entry::{Change, Entry};
 use super::log::Claim;
 use crate::error::UidServiceError;
-use crate::table::{KindUid, UidTable};
+use crate::table::{KindUid, UidTable, is_uncertain};
 
 /// How the steps of a change ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,9 +28,12 @@ pub(super) enum Outcome {
 /// Why the steps were not all taken. The change stays pending.
 #[derive(Clone, Debug, thiserror::Error)]
 pub(super) enum Interrupted {
-    /// The store failed.
+    /// The store failed. No request is on its way to it.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// A put failed that may still reach the store. A change that is made after this one must not meet it.
+    #[error(transparent)]
+    InFlight(StoreError),
     /// A cell cannot be used.
     #[error(transparent)]
     Cell(Box<UidServiceError>),
@@ -54,6 +57,35 @@ fn check(claim: &Claim) -> Result<(), Interrupted> {
         Ok(())
     } else {
         Err(Interrupted::Expired)
+    }
+}
+
+/// Puts a cell if it has the expected value. If it does not, the next read shows so.
+async fn put(
+    table: &UidTable,
+    cell: CellAddress,
+    expected: Option<Vec<u8>>,
+    value: &[u8],
+) -> Result<(), Interrupted> {
+    match table.check_and_put(cell.clone(), expected, value).await {
+        Ok(_) => Ok(()),
+        Err(error) if is_uncertain(&error) => {
+            let column = (cell.family.clone(), cell.qualifier.clone());
+            let columns = ColumnSelection::Columns(vec![column]);
+            let row = table.store().get(table.name(), &cell.row, &columns).await;
+            let is_put = row.is_ok_and(|row| {
+                let stored = row
+                    .as_ref()
+                    .and_then(|row| row.get(&cell.family, &cell.qualifier));
+                stored.is_some_and(|stored| stored.value == value)
+            });
+            if is_put {
+                Ok(())
+            } else {
+                Err(Interrupted::InFlight(error))
+            }
+        }
+        Err(error) => Err(error.into()),
     }
 }
 

@@ -6,7 +6,7 @@
 //!
 //! Random UIDs have no counter: only those that this process assigns are reported at once.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,6 +15,7 @@ use oxtsdb_schema::{Uid, UidKind};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
+use super::hub::Reported;
 use super::{Event, Hub, Position};
 use crate::error::UidServiceError;
 use crate::layout::PerKind;
@@ -46,7 +47,7 @@ struct Tracked {
     /// Reserved numbers without a complete mapping, and when they were found.
     incomplete: BTreeMap<u64, Instant>,
     /// Numbers that this process has reported and the counter's position does not include.
-    reported: HashSet<u64>,
+    reported: HashMap<u64, Reported>,
 }
 
 impl Assignments {
@@ -65,22 +66,22 @@ impl Assignments {
         let Some(last) = mappings.iter().map(|mapping| mapping.uid.number()).max() else {
             return;
         };
-        if self.hub.wants_assigned(kind) {
-            if !self.alone {
-                let mut tracked = self.tracked.lock();
-                let reported = &mut tracked.get_mut(kind).reported;
-                if reported.len() + mappings.len() > MAX_TRACKED {
-                    reported.clear();
-                }
-                reported.extend(mappings.iter().map(|mapping| mapping.uid.number()));
-            }
-            self.hub.publish(mappings.into_iter().map(Event::Assigned));
-        }
-        if self.alone && self.is_sequential(kind) {
-            self.hub.advance(|position| {
+        let numbers: Vec<u64> = mappings.iter().map(|mapping| mapping.uid.number()).collect();
+        let is_position = self.alone && self.is_sequential(kind);
+        // Locked until the numbers are noted: a poll would report them again.
+        let mut tracked = self.tracked.lock();
+        let reported = self
+            .hub
+            .publish(mappings.into_iter().map(Event::Assigned), |position| {
                 let counter = position.counters.get_mut(kind);
-                *counter = last.max(*counter);
+                *counter = if is_position { last.max(*counter) } else { *counter };
             });
+        if !self.alone && self.hub.wants_assigned(kind) {
+            let known = &mut tracked.get_mut(kind).reported;
+            if known.len() + numbers.len() > MAX_TRACKED {
+                known.clear();
+            }
+            known.extend(numbers.into_iter().map(|number| (number, reported)));
         }
     }
 
@@ -107,11 +108,10 @@ impl Assignments {
         let now = self.counters().await?;
         for kind in UidKind::ALL {
             let (from, to) = (*counters.get(kind), *now.get(kind));
-            if self.hub.wants_assigned(kind) {
-                self.report(kind, from, to).await?;
-            } else {
+            if self.hub.skip_assigned(kind, to) {
                 *self.tracked.lock().get_mut(kind) = Tracked::default();
-                self.hub.advance(|position| *position.counters.get_mut(kind) = to);
+            } else {
+                self.report(kind, from, to).await?;
             }
         }
         Ok(())
@@ -132,36 +132,26 @@ impl Assignments {
             let end = to.min(next.saturating_add(CHUNK - 1));
             numbers.extend(next..=end);
             let found = self.complete(kind, &numbers).await?;
-            let events = {
-                let mut tracked = self.tracked.lock();
-                let Tracked { incomplete, reported } = tracked.get_mut(kind);
-                for number in &numbers {
-                    incomplete.entry(*number).or_insert(began);
-                }
-                let mut events = Vec::with_capacity(found.len());
-                for mapping in found {
-                    let number = mapping.uid.number();
-                    incomplete.remove(&number);
-                    if !reported.remove(&number) {
-                        events.push(Event::Assigned(mapping));
-                    }
-                }
-                while incomplete.len() > MAX_TRACKED {
-                    incomplete.pop_first();
-                }
-                events
-            };
-            self.hub.publish(events);
-            let all_before = {
-                let mut tracked = self.tracked.lock();
-                let tracked = tracked.get_mut(kind);
-                let first_incomplete = tracked.incomplete.keys().next().copied();
-                first_incomplete
-                    .map_or(end, |number| number - 1)
-                    .min(end.max(from))
-            };
-            self.hub
-                .advance(|position| *position.counters.get_mut(kind) = all_before);
+            let mut tracked = self.tracked.lock();
+            let Tracked { incomplete, reported } = tracked.get_mut(kind);
+            for number in &numbers {
+                incomplete.entry(*number).or_insert(began);
+            }
+            let mut events = Vec::with_capacity(found.len());
+            for mapping in found {
+                let number = mapping.uid.number();
+                incomplete.remove(&number);
+                events.push((Event::Assigned(mapping), reported.remove(&number)));
+            }
+            while incomplete.len() > MAX_TRACKED {
+                incomplete.pop_first();
+            }
+            let first_incomplete = incomplete.keys().next().copied();
+            let all_before = first_incomplete.map_or(end, |number| number - 1);
+            self.hub.publish_unless_reported(events, |position| {
+                *position.counters.get_mut(kind) = all_before.min(end.max(from));
+            });
+            drop(tracked);
             numbers.clear();
             if end >= to {
                 return Ok(());

@@ -82,6 +82,10 @@ pub(crate) struct Subscription {
     pub(crate) position: Position,
 }
 
+/// When an event was reported: the watches that were open have received it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Reported(u64);
+
 /// No further watch can be opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Full {
@@ -129,29 +133,56 @@ impl Hub {
 
     /// Whether a watch receives assignments of a kind.
     pub(crate) fn wants_assigned(&self, kind: UidKind) -> bool {
-        let wants =
-            |outbox: &Arc<Outbox>| !outbox.request.skip_assigned && outbox.request.kinds.contains(&kind);
-        self.state.lock().watches.values().any(wants)
+        self.state.lock().wants_assigned(kind)
+    }
+
+    /// Moves the position of a kind's assignments to a number without a report, unless a watch receives them. Returns
+    /// whether it did.
+    pub(crate) fn skip_assigned(&self, kind: UidKind, to: u64) -> bool {
+        let mut state = self.state.lock();
+        let is_skipped = !state.wants_assigned(kind);
+        if is_skipped {
+            state.advance(|position| *position.counters.get_mut(kind) = to);
+        }
+        is_skipped
     }
 
     pub(crate) fn position(&self) -> Option<Position> {
         self.state.lock().position
     }
 
-    /// Reports events.
-    pub(crate) fn publish(&self, events: impl IntoIterator<Item = Event>) {
-        let state = self.state.lock();
-        if state.watches.is_empty() {
-            return;
-        }
-        for event in events {
-            let event = Arc::new(event);
-            for outbox in state.watches.values() {
-                if outbox.request.wants(&event) {
-                    outbox.push(Arc::clone(&event));
+    /// Reports events, and notes how far all events are reported with them: a watch that is opened meanwhile either
+    /// receives them or begins before them.
+    pub(crate) fn publish(
+        &self,
+        events: impl IntoIterator<Item = Event>,
+        advance: impl FnOnce(&mut Position),
+    ) -> Reported {
+        let unreported = events.into_iter().map(|event| (event, None));
+        self.publish_unless_reported(unreported, advance)
+    }
+
+    /// As [`Hub::publish`], without events that all open watches have received.
+    pub(crate) fn publish_unless_reported(
+        &self,
+        events: impl IntoIterator<Item = (Event, Option<Reported>)>,
+        advance: impl FnOnce(&mut Position),
+    ) -> Reported {
+        let mut state = self.state.lock();
+        let reported = Reported(state.next_id);
+        if !state.watches.is_empty() {
+            let unreported = |(_, at): &(Event, Option<Reported>)| *at != Some(reported);
+            for (event, _) in events.into_iter().filter(unreported) {
+                let event = Arc::new(event);
+                for outbox in state.watches.values() {
+                    if outbox.request.wants(&event) {
+                        outbox.push(Arc::clone(&event));
+                    }
                 }
             }
         }
+        state.advance(advance);
+        reported
     }
 
     /// Sets where the events of later watches begin, if no position is known yet.
@@ -159,24 +190,28 @@ impl Hub {
         self.state.lock().position.get_or_insert(position);
     }
 
-    /// Notes how far all events were reported.
-    pub(crate) fn advance(&self, change: impl Fn(&mut Position)) {
-        let mut state = self.state.lock();
-        let Some(mut position) = state.position else {
-            return;
-        };
-        change(&mut position);
-        state.position = Some(position);
-        for outbox in state.watches.values() {
-            outbox.queue.lock().position = position;
-        }
-    }
-
     /// Reports to all watches that events are missing.
     pub(crate) fn resync(&self) {
         for outbox in self.state.lock().watches.values() {
             outbox.queue.lock().drop_events();
             outbox.added.notify_one();
+        }
+    }
+}
+
+impl State {
+    fn wants_assigned(&self, kind: UidKind) -> bool {
+        let wants =
+            |outbox: &Arc<Outbox>| !outbox.request.skip_assigned && outbox.request.kinds.contains(&kind);
+        self.watches.values().any(wants)
+    }
+
+    fn advance(&mut self, change: impl FnOnce(&mut Position)) {
+        if let Some(position) = &mut self.position {
+            change(position);
+            for outbox in self.watches.values() {
+                outbox.queue.lock().position = *position;
+            }
         }
     }
 }

@@ -24,7 +24,7 @@
 use oxtsdb_row_store::{AtomicCommit, Condition, WriteBatch};
 use oxtsdb_schema::{Name, Uid};
 
-use super::{Claim, Interrupted, Outcome, check, forward, reverse};
+use super::{Claim, Interrupted, Outcome, check, forward, put, reverse};
 use crate::table::{ID, KindUid, NAME, UidTable, forward_cell, reverse_cell};
 
 pub(super) async fn take(
@@ -143,13 +143,11 @@ impl Rename<'_> {
         if found.to.is_none() {
             let cell = forward_cell(kind, self.to);
             // If another writer put it first, the next read shows the owner.
-            self.table.check_and_put(cell, None, uid.as_bytes()).await?;
+            put(self.table, cell, None, uid.as_bytes()).await?;
         } else if found.reverse.as_ref() != Some(self.to) {
             let cell = reverse_cell(kind, uid);
             let expected = found.reverse.as_ref().map(|name| name.as_bytes().to_vec());
-            self.table
-                .check_and_put(cell, expected, self.to.as_bytes())
-                .await?;
+            put(self.table, cell, expected, self.to.as_bytes()).await?;
         } else {
             self.table.remove_forward(kind, self.from, uid).await?;
         }
