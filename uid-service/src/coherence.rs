@@ -190,7 +190,7 @@ impl ChangeSink for Coherence {
                 .flatten()
                 .map(|name| (uid.0, name.clone()))
                 .collect();
-            self.foreign.changed_by_service(*uid);
+            self.foreign.changed_by_service(*uid, change.to());
             self.lookup.invalidate(&names, uid);
             self.assigner.forget(&names);
         }

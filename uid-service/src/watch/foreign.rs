@@ -3,8 +3,8 @@
 //!
 //! A scan keeps a digest of the mappings of each range of numbers, [`MAX_RANGES`] at most for a kind: a range is one UID
 //! while a kind has half a million, and more when it has more. If the digest of a range has changed, all UIDs of the
-//! range are reported. Those that this service has changed, and those that were assigned after the last scan began, are
-//! left out.
+//! range are reported. Those that have the name which this service has given them, and those that were assigned after the
+//! last scan began, are left out.
 //!
 //! Random UIDs of more than 3 bytes are not scanned: nearly all numbers of a range are not in use, and it has up to half
 //! a billion. Cached mappings have an age limit for these, too.
@@ -12,7 +12,7 @@
 //! What a program changes before the first scan of this process is not found; cached mappings have an age limit for
 //! that.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
 use futures::TryStreamExt as _;
@@ -46,9 +46,12 @@ pub(crate) struct ForeignChange {
 pub(crate) struct ForeignScan {
     table: UidTable,
     last: tokio::sync::Mutex<PerKind<Option<Digests>>>,
-    /// Changed by this service since the last scan of their kind began.
-    own: Mutex<HashSet<KindUid>>,
+    /// The digests of the mappings that this service has changed since the last scan of their kind began.
+    own: Mutex<HashMap<KindUid, u64>>,
 }
+
+/// The digest of no mapping.
+const ABSENT: u64 = 0;
 
 /// The digests of one kind.
 #[derive(Debug)]
@@ -78,7 +81,7 @@ impl Digests {
             return;
         }
         if self.ranges.len() <= range {
-            self.ranges.resize(range + 1, 0);
+            self.ranges.resize(range + 1, ABSENT);
         }
         if let Some(digest) = self.ranges.get_mut(range) {
             *digest ^= digest_of(uid, name);
@@ -97,8 +100,11 @@ impl Digests {
 fn digest_of(uid: Uid, name: &[u8]) -> u64 {
     let mut hasher = DefaultHasher::new();
     (uid.as_bytes(), name).hash(&mut hasher);
-    // Zero is the digest of nothing.
-    hasher.finish().max(1)
+    hasher.finish().max(ABSENT + 1)
+}
+
+fn digest_of_mapping(uid: Uid, name: Option<&Name>) -> u64 {
+    name.map_or(ABSENT, |name| digest_of(uid, name.as_bytes()))
 }
 
 impl ForeignScan {
@@ -110,23 +116,18 @@ impl ForeignScan {
         }
     }
 
-    /// Notes that this service has changed a mapping.
-    pub(crate) fn changed_by_service(&self, uid: KindUid) {
+    /// Notes that this service has given a UID this name; `None`: has deleted it.
+    pub(crate) fn changed_by_service(&self, uid: KindUid, name: Option<&Name>) {
         let mut own = self.own.lock();
-        if own.len() < MAX_OWN {
-            own.insert(uid);
+        if own.len() < MAX_OWN || own.contains_key(&uid) {
+            own.insert(uid, digest_of_mapping(uid.1, name));
         }
     }
 
     /// Scans the mappings of a kind; returns those that another program has changed since the last scan.
     pub(crate) async fn scan(&self, kind: UidKind) -> Result<Vec<ForeignChange>, UidServiceError> {
         let mut last = self.last.lock().await;
-        let own: HashSet<KindUid> = {
-            let mut own = self.own.lock();
-            let of_kind = own.iter().filter(|uid| uid.0 == kind).copied().collect();
-            own.retain(|uid| uid.0 != kind);
-            of_kind
-        };
+        let own: HashMap<KindUid, u64> = self.own.lock().extract_if(|uid, _| uid.0 == kind).collect();
         let layout = self.table.layout();
         let counter = if layout.kinds.get(kind).random {
             layout.width(kind).max_number()
@@ -172,24 +173,25 @@ impl ForeignScan {
         Ok(())
     }
 
-    /// Adds the mappings of some numbers, except for those that this service has changed.
+    /// Adds the mappings of some numbers, except for those that are as this service has changed them.
     async fn report(
         &self,
         kind: UidKind,
         numbers: std::ops::Range<u64>,
-        own: &HashSet<KindUid>,
+        own: &HashMap<KindUid, u64>,
         changes: &mut Vec<ForeignChange>,
     ) -> Result<(), UidServiceError> {
         let width = self.table.layout().width(kind);
         let uids: Vec<KindUid> = numbers
             .filter_map(|number| Some((kind, Uid::from_number(number, width).ok()?)))
-            .filter(|uid| !own.contains(uid) && !self.own.lock().contains(uid))
             .collect();
         for (uid, name) in uids.iter().zip(self.table.names(&uids).await) {
-            changes.push(ForeignChange {
-                uid: *uid,
-                name: name?,
-            });
+            let name = name?;
+            let digest = digest_of_mapping(uid.1, name.as_ref());
+            let is_own = |own: &HashMap<KindUid, u64>| own.get(uid) == Some(&digest);
+            if !is_own(own) && !is_own(&self.own.lock()) {
+                changes.push(ForeignChange { uid: *uid, name });
+            }
         }
         Ok(())
     }
@@ -209,29 +211,61 @@ mod tests {
     use std::sync::Arc;
 
     use oxtsdb_row_store::memory::MemoryStore;
-    use oxtsdb_row_store::{RowStore as _, WriteBatch};
+    use oxtsdb_row_store::{CellAddress, RowStore as _, TableName, WriteBatch};
 
     use super::*;
     use crate::settings::UidSettings;
+    use crate::table::ID;
 
-    #[tokio::test]
-    async fn numbers_that_are_not_in_use_are_no_changes_of_long_random_uids() {
+    async fn scan_of(naming: impl FnOnce(&mut UidSettings)) -> (MemoryStore, TableName, ForeignScan) {
         let mut settings = UidSettings::default();
-        settings.tables.uid_width_metric = 4;
-        settings.naming.random_metric_uids = true;
+        naming(&mut settings);
         let config = settings.check().unwrap();
         let store = MemoryStore::new();
         let definition = UidTable::definition(config.table.clone());
         store.create_table(&definition).await.unwrap();
-        let table = UidTable::new(Arc::new(store.clone()), config.table.clone(), config.layout);
-        let scan = ForeignScan::new(table);
-        assert_eq!(scan.scan(UidKind::Metric).await.unwrap(), []);
-        let mut batch = WriteBatch::new(config.table);
+        let name = config.table.clone();
+        let table = UidTable::new(Arc::new(store.clone()), config.table, config.layout);
+        (store, name, ForeignScan::new(table))
+    }
+
+    async fn put(store: &MemoryStore, table: &TableName, uid: &[u8], name: &[u8]) {
+        let mut batch = WriteBatch::new(table.clone());
         let family = batch.family(NAME);
-        batch
-            .row(&[7; 4])
-            .put(family, UidKind::Metric.qualifier(), b"assigned");
+        batch.row(uid).put(family, UidKind::Metric.qualifier(), name);
         store.write(batch).await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_change_after_one_of_this_service_is_found() {
+        let (store, table, scan) = scan_of(|_| {}).await;
+        let uid = (UidKind::Metric, Uid::from_bytes(&[0, 0, 1]).unwrap());
+        let counter = CellAddress::new(vec![0], ID, UidKind::Metric.qualifier());
+        store.increment(&table, &counter, 1).await.unwrap();
+        put(&store, &table, &[0, 0, 1], b"first").await;
+        assert_eq!(scan.scan(UidKind::Metric).await.unwrap(), []);
+        let [second, third] = ["second", "third"].map(|name| Name::from_stored(name.as_bytes()).unwrap());
+        scan.changed_by_service(uid, Some(&second));
+        put(&store, &table, &[0, 0, 1], b"third").await;
+        let change = ForeignChange {
+            uid,
+            name: Some(third.clone()),
+        };
+        assert_eq!(scan.scan(UidKind::Metric).await.unwrap(), [change]);
+        scan.changed_by_service(uid, Some(&second));
+        put(&store, &table, &[0, 0, 1], b"second").await;
+        assert_eq!(scan.scan(UidKind::Metric).await.unwrap(), []);
+    }
+
+    #[tokio::test]
+    async fn numbers_that_are_not_in_use_are_no_changes_of_long_random_uids() {
+        let (store, table, scan) = scan_of(|settings| {
+            settings.tables.uid_width_metric = 4;
+            settings.naming.random_metric_uids = true;
+        })
+        .await;
+        assert_eq!(scan.scan(UidKind::Metric).await.unwrap(), []);
+        put(&store, &table, &[7; 4], b"assigned").await;
         let changes = scan.scan(UidKind::Metric).await.unwrap();
         assert_eq!(changes.len(), 0);
     }
