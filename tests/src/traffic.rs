@@ -1,13 +1,13 @@
 //! Clients that write all the time, while a test breaks what is below the server.
 
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context as _, bail, ensure};
-use oxtsdb_proto::data::v1::WriteResponse;
 use oxtsdb_proto::data::v1::data_service_client::DataServiceClient;
+use oxtsdb_proto::data::v1::{PointError, WriteResponse};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 use tonic::{Code, Request, Response, Status};
@@ -39,6 +39,10 @@ pub struct Traffic {
 struct Shared {
     acknowledged: Mutex<Vec<Sample>>,
     failures: Mutex<Vec<Status>>,
+    /// Number of calls of which no point was written, but each may be retried.
+    unwritten: AtomicUsize,
+    /// Why a writer gave up.
+    broken: Mutex<Option<String>>,
     next: AtomicU64,
     ends: AtomicBool,
 }
@@ -52,13 +56,15 @@ impl Traffic {
             writers: JoinSet::new(),
         };
         for number in 0..writers {
-            let writer = write(
-                address,
-                metric.to_owned(),
-                format!("host{number}"),
-                Arc::clone(&shared),
-            );
-            traffic.writers.spawn(writer);
+            let (metric, host) = (metric.to_owned(), format!("host{number}"));
+            let shared = Arc::clone(&shared);
+            traffic.writers.spawn(async move {
+                let ended = write(address, metric, host, &shared).await;
+                if let Err(error) = &ended {
+                    *lock(&shared.broken) = Some(format!("{error:#}"));
+                }
+                ended
+            });
         }
         traffic
     }
@@ -70,7 +76,7 @@ impl Traffic {
 
     /// Number of calls that failed so far.
     pub fn failures(&self) -> usize {
-        lock(&self.shared.failures).len()
+        lock(&self.shared.failures).len() + self.shared.unwritten.load(Ordering::Relaxed)
     }
 
     /// Fails unless more points are acknowledged than there were.
@@ -80,7 +86,12 @@ impl Traffic {
     /// As said.
     pub fn check_goes_on(&self, before: usize) -> anyhow::Result<()> {
         let now = self.acknowledged();
-        ensure!(now >= before + 10 * BATCH, "{now} points, there were {before}");
+        ensure!(
+            now >= before + 10 * BATCH,
+            "{now} points, there were {before}; the last failure: {:?}; a writer gave up: {:?}",
+            lock(&self.shared.failures).last(),
+            lock(&self.shared.broken)
+        );
         Ok(())
     }
 
@@ -120,6 +131,23 @@ pub fn check_failure(status: &Status) -> anyhow::Result<()> {
     }
 }
 
+/// Fails unless all points failed, and may be retried after a time that the response states.
+fn check_unwritten(response: &WriteResponse) -> anyhow::Result<()> {
+    let errors = response
+        .failures
+        .as_ref()
+        .map_or(&[][..], |failures| &failures.errors);
+    let may_be_retried = |error: &PointError| {
+        let error = error.error.as_ref();
+        error.is_some_and(|error| error.retryable && error.retry_delay.is_some())
+    };
+    ensure!(
+        response.failed == BATCH as u64 && !errors.is_empty() && errors.iter().all(may_be_retried),
+        "{response:?}"
+    );
+    Ok(())
+}
+
 /// Writes points, and waits for the answer of a server that keeps to the deadline, which is given as gRPC's
 /// header has it.
 ///
@@ -152,7 +180,7 @@ pub async fn client(address: SocketAddr) -> anyhow::Result<DataServiceClient<Raw
     ))
 }
 
-async fn write(address: SocketAddr, metric: String, host: String, shared: Arc<Shared>) -> anyhow::Result<()> {
+async fn write(address: SocketAddr, metric: String, host: String, shared: &Shared) -> anyhow::Result<()> {
     let mut client = client(address).await?;
     while !shared.ends.load(Ordering::Relaxed) {
         let first = shared.next.fetch_add(BATCH as u64, Ordering::Relaxed);
@@ -161,9 +189,12 @@ async fn write(address: SocketAddr, metric: String, host: String, shared: Arc<Sh
             .map(|n| Sample::int(&metric, &[("host", &host)], BEGIN_MS + n * 1000, n))
             .collect();
         match call(&mut client, &samples, DEADLINE).await? {
+            Ok(answer) if answer.written == BATCH as u64 => lock(&shared.acknowledged).extend(samples),
+            // The UID service responds, but cannot read its table.
             Ok(answer) => {
-                ensure!(answer.written == BATCH as u64, "{answer:?}");
-                lock(&shared.acknowledged).extend(samples);
+                check_unwritten(&answer)?;
+                shared.unwritten.fetch_add(1, Ordering::Relaxed);
+                sleep(PAUSE).await;
             }
             Err(status) => {
                 lock(&shared.failures).push(status);

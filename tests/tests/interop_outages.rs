@@ -73,11 +73,11 @@ async fn outage(
     mends().await?;
     until_health(&tsdb, ServingStatus::Serving).await?;
     until_writes_succeed(&traffic).await?;
-    let (acknowledged, failures) = traffic.end().await?;
+    let failures = traffic.failures();
+    let (acknowledged, _) = traffic.end().await?;
     println!(
-        "{} points acknowledged, {} calls failed",
+        "{} points acknowledged, {failures} calls failed",
         acknowledged.len(),
-        failures.len()
     );
     tsdb.process().check_running()?;
     let stored = read_back::series_of(&mut tsdb.data(), METRIC).await?;

@@ -65,7 +65,9 @@ async fn our_check_finds_nothing_after_opentsdbs_repairs() -> anyhow::Result<()>
         }
     }
     both.check_uids().await?;
-    let after = find(&both.oxtsdb).await?;
+    let mut after = find(&both.oxtsdb).await?;
+    // OpenTSDB's check does not read metadata: it leaves those of a mapping that it deletes.
+    after.retain(|finding| finding.r#type() != UidFindingType::OrphanedMetadata);
     ensure!(after.is_empty(), "{after:?}");
     Ok(())
 }
@@ -95,7 +97,7 @@ async fn damage(both: &Both) -> anyhow::Result<()> {
     let cells = [
         reverse(1, None),
         forward("m2", None),
-        reverse(3, Some("nobody")),
+        reverse(3, Some("unassigned")),
         forward("other", Some(4)),
         // A race that was lost: two UIDs have the name.
         reverse(20, Some("m5")),
