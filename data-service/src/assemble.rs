@@ -205,6 +205,7 @@ pub async fn assemble(
         ),
         uids.clone(),
         Some(Arc::new(uids.clone())),
+        resources.compute.clone(),
     );
     if settings.trees.enable_tree_processing {
         let new = writer.meta_table().new_series().subscribe(QUEUE_SERIES);

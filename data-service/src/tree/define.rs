@@ -18,11 +18,23 @@ use oxtsdb_schema::tree::{RuleDocument, TreeCell, TreeDocument, TreeId};
 use super::Trees;
 use super::edit::{EditMode, EditedRule, RuleEdit, TreeEdit};
 use super::error::{MAX_RULES, TreeError};
-use super::rule::Rule;
+use super::evaluate::RuleSet;
+use super::rule::MAX_RULES_BYTES;
 use super::table::{FAMILY_NAME, RulePlace, StoredTree, Tree, column};
 
 /// Attempts of a change that loses against others.
 const ATTEMPTS: usize = 8;
+
+/// Bytes of rows after which a page of trees ends.
+const PAGE_BYTES: usize = 1 << 20;
+
+/// A page of trees.
+#[derive(Debug, Default)]
+pub(crate) struct TreePage {
+    pub(crate) trees: Vec<Tree>,
+    /// Where the next page begins, if more may follow.
+    pub(crate) next_after: Option<TreeId>,
+}
 
 /// What became of the edit of a rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,24 +55,28 @@ impl Trees {
         Ok(self.stored(id).await?.tree)
     }
 
-    /// Up to `limit` trees after one, by id.
+    /// Up to `limit` trees after one, by id. A page ends early after [`PAGE_BYTES`].
     ///
     /// # Errors
     ///
     /// If the table cannot be read.
-    pub(crate) async fn list(&self, after: Option<TreeId>, limit: usize) -> Result<Vec<Tree>, TreeError> {
+    pub(crate) async fn list(&self, after: Option<TreeId>, limit: usize) -> Result<TreePage, TreeError> {
         let columns = ColumnSelection::Family(FAMILY_NAME.to_owned());
         let mut rows = self.0.table.tree_rows(after, columns).await?;
-        let mut trees = Vec::new();
+        let (mut page, mut bytes, mut last) = (TreePage::default(), 0, None);
         while let Some(batch) = rows.try_next().await? {
             for row in &batch {
-                trees.extend(self.0.table.decode_tree(row)?.map(|stored| stored.tree));
-                if trees.len() == limit {
-                    return Ok(trees);
+                if page.trees.len() == limit || bytes >= PAGE_BYTES {
+                    page.next_after = last;
+                    return Ok(page);
                 }
+                bytes += row.byte_len();
+                last = TreeId::split_row_key(row.key()).map(|(id, _)| id);
+                let stored = self.0.table.decode_tree(row)?;
+                page.trees.extend(stored.map(|stored| stored.tree));
             }
         }
-        Ok(trees)
+        Ok(page)
     }
 
     /// Creates a tree. `rules` have any tree id.
@@ -71,13 +87,14 @@ impl Trees {
     pub(crate) async fn create(
         &self,
         definition: TreeDocument,
-        mut rules: Vec<RuleDocument>,
+        rules: Vec<RuleDocument>,
     ) -> Result<Tree, TreeError> {
         if definition.name.is_empty() {
             return Err(TreeError::NoName);
         }
         TreeEdit::default().apply(&definition, EditMode::Merge)?;
-        check_rules(TreeId::FIRST, &mut rules)?;
+        let (rules, _) = self.checked(TreeId::FIRST, rules).await?;
+        check_total(TreeId::FIRST, rules.iter().map(|rule| rule.encode().len()))?;
         let claim = TreeDocument {
             enabled: definition.enabled && rules.is_empty(),
             ..definition.clone()
@@ -148,28 +165,32 @@ impl Trees {
     ) -> Result<RuleChange, TreeError> {
         for _ in 0..ATTEMPTS {
             let stored = self.stored(id).await?;
-            let place = u32::try_from(edit.level).ok().zip(u32::try_from(edit.order).ok());
-            let old = place.and_then(|place| stored.tree.rules.get(&place));
+            let at = u32::try_from(edit.level).ok().zip(u32::try_from(edit.order).ok());
+            let old = at.and_then(|place| stored.tree.rules.get(&place));
             let rule = match edit.apply(id, old, mode) {
                 EditedRule::Unchanged => return Ok(RuleChange::Unchanged),
                 EditedRule::NoType => return Ok(RuleChange::NoType),
                 EditedRule::Changed(rule) => rule,
             };
-            let key = Rule::compile(&rule)?.key;
-            let (level, order) = (key.level, key.order);
+            let (mut rules, _) = self.checked(id, vec![*rule]).await?;
+            let Some(rule) = rules.pop() else {
+                return Ok(RuleChange::Unchanged);
+            };
+            let (level, order) = place(&rule);
             let old = stored.rules.get(&(level, order)).map(|cell| &*cell.value);
-            if old.is_none() {
-                check_count(id, stored.rules.len() + 1)?;
-            }
+            let value = rule.encode();
+            let others = stored.rules.iter().filter(|(place, _)| **place != (level, order));
+            let sizes = others.map(|(_, cell)| cell.value.len());
+            check_total(id, sizes.chain([value.len()]))?;
             let cell = TreeCell::Rule { level, order };
             if self
                 .0
                 .table
-                .check_and_put(&id.row_key(), cell, old, &rule.encode())
+                .check_and_put(&id.row_key(), cell, old, &value)
                 .await?
             {
                 self.0.enabled.invalidate();
-                return Ok(RuleChange::Stored(rule));
+                return Ok(RuleChange::Stored(Box::new(rule)));
             }
         }
         Err(TreeError::Contended(id))
@@ -183,22 +204,20 @@ impl Trees {
     pub(crate) async fn set_rules(
         &self,
         id: TreeId,
-        mut rules: Vec<RuleDocument>,
+        rules: Vec<RuleDocument>,
         replace_all: bool,
     ) -> Result<Tree, TreeError> {
         let stored = self.stored(id).await?;
-        let kept = check_rules(id, &mut rules)?;
-        let others: Vec<RulePlace> = stored
-            .rules
-            .keys()
-            .filter(|place| !kept.contains(*place))
-            .copied()
-            .collect();
-        let (count, deleted) = match replace_all {
-            true => (kept.len(), deletions(&stored, &others)),
-            false => (kept.len() + others.len(), Vec::new()),
-        };
-        check_count(id, count)?;
+        let (rules, places) = self.checked(id, rules).await?;
+        let mut others = stored.rules.clone();
+        others.retain(|place, _| !places.contains(place));
+        let mut deleted = Vec::new();
+        if replace_all {
+            let others = std::mem::take(&mut others);
+            deleted.extend(others.into_iter().map(|(place, cell)| (place, cell.timestamp_ms)));
+        }
+        let others = others.values().map(|cell| cell.value.len());
+        check_total(id, others.chain(rules.iter().map(|rule| rule.encode().len())))?;
         self.write_rules(id, &rules, &deleted).await?;
         self.0.enabled.invalidate();
         self.tree(id).await
@@ -248,6 +267,27 @@ impl Trees {
             .await
     }
 
+    /// Checks rules for a tree, and returns them with their places. Of two rules of one place the last counts.
+    async fn checked(
+        &self,
+        tree: TreeId,
+        mut rules: Vec<RuleDocument>,
+    ) -> Result<(Vec<RuleDocument>, BTreeSet<RulePlace>), TreeError> {
+        check_total(tree, std::iter::repeat_n(0, rules.len()))?;
+        let check = move || {
+            for rule in &mut rules {
+                rule.tree_id = tree.get().into();
+            }
+            RuleSet::compile(tree, false, &rules)?;
+            let mut places = BTreeSet::new();
+            rules.reverse();
+            rules.retain(|rule| places.insert(place(rule)));
+            rules.reverse();
+            Ok((rules, places))
+        };
+        self.0.compute.run(check).await?
+    }
+
     async fn largest_id(&self) -> Result<Option<TreeId>, TreeError> {
         let mut rows = self.0.table.tree_rows(None, column(&TreeCell::Tree)).await?;
         let mut largest = None;
@@ -262,7 +302,7 @@ impl Trees {
     }
 
     /// Puts and deletes rules in one write of the tree's row.
-    async fn write_rules(
+    pub(super) async fn write_rules(
         &self,
         id: TreeId,
         rules: &[RuleDocument],
@@ -291,23 +331,14 @@ impl Trees {
     }
 }
 
-/// Checks rules for a tree, and returns their places. Of two rules of one place the last counts.
-fn check_rules(tree: TreeId, rules: &mut Vec<RuleDocument>) -> Result<BTreeSet<RulePlace>, TreeError> {
-    check_count(tree, rules.len())?;
-    for rule in rules.iter_mut() {
-        rule.tree_id = tree.get().into();
-        Rule::compile(rule)?;
-    }
-    let mut places = BTreeSet::new();
-    rules.reverse();
-    rules.retain(|rule| places.insert(place(rule)));
-    rules.reverse();
-    Ok(places)
-}
-
-fn check_count(tree: TreeId, count: usize) -> Result<(), TreeError> {
+/// Checks the number and the bytes of all rules of a tree, from the sizes of their cells.
+fn check_total(tree: TreeId, sizes: impl Iterator<Item = usize>) -> Result<(), TreeError> {
+    let (count, bytes) = sizes.fold((0, 0), |(count, bytes), size| (count + 1, bytes + size));
     if count > MAX_RULES {
         return Err(TreeError::TooManyRules { tree, count });
+    }
+    if bytes > MAX_RULES_BYTES {
+        return Err(TreeError::RulesTooLarge(tree));
     }
     Ok(())
 }

@@ -1,7 +1,8 @@
 //! The enabled trees with their rules, compiled, for series that appear.
 //!
 //! The list is loaded when it is needed and older than [`MAX_AGE`]. Changes of this process invalidate it at once;
-//! those of others take effect within that time (OpenTSDB: 5 minutes). Concurrent callers load it once.
+//! those of others take effect within that time (OpenTSDB: 5 minutes). Concurrent callers load it once. Rules are
+//! compiled on the computation threads; the memory of all of them has a fixed limit.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,7 +12,9 @@ use tokio::sync::Mutex;
 use tracing::warn;
 
 use super::Trees;
-use super::error::TreeError;
+use oxtsdb_schema::tree::TreeId;
+
+use super::error::{MAX_READY_BYTES, TreeError};
 use super::evaluate::RuleSet;
 use super::table::Tree;
 
@@ -24,15 +27,36 @@ const PAGE: usize = 256;
 /// A tree that series can be placed in.
 #[derive(Debug)]
 pub(super) struct ReadyTree {
-    pub(super) tree: Tree,
+    pub(super) id: TreeId,
+    pub(super) store_failures: bool,
     pub(super) rules: RuleSet,
 }
 
-impl ReadyTree {
-    pub(super) fn new(tree: Tree) -> Result<Self, TreeError> {
-        let rules: Vec<_> = tree.rules.values().cloned().collect();
-        let rules = RuleSet::compile(tree.id, tree.definition.strict_match, &rules)?;
-        Ok(Self { tree, rules })
+/// Trees whose rules take a bounded amount of memory.
+#[derive(Debug, Default)]
+pub(super) struct ReadyTrees {
+    trees: Vec<Arc<ReadyTree>>,
+    bytes: usize,
+}
+
+impl ReadyTrees {
+    /// Adds a tree.
+    ///
+    /// # Errors
+    ///
+    /// [`TreeError::TreesTooLarge`] if all of them would take too much memory.
+    pub(super) fn add(&mut self, tree: Arc<ReadyTree>) -> Result<(), TreeError> {
+        let bytes = self.bytes + size_of::<ReadyTree>() + tree.rules.memory_bytes();
+        if bytes > MAX_READY_BYTES {
+            return Err(TreeError::TreesTooLarge);
+        }
+        self.bytes = bytes;
+        self.trees.push(tree);
+        Ok(())
+    }
+
+    pub(super) fn finish(self) -> Arc<[Arc<ReadyTree>]> {
+        self.trees.into()
     }
 }
 
@@ -59,6 +83,19 @@ impl EnabledTrees {
 }
 
 impl Trees {
+    /// Compiles the rules of a tree.
+    pub(super) async fn ready(&self, tree: Tree) -> Result<Arc<ReadyTree>, TreeError> {
+        let compile = move || {
+            let definition = &tree.definition;
+            Ok(Arc::new(ReadyTree {
+                id: tree.id,
+                store_failures: definition.store_failures,
+                rules: RuleSet::compile(tree.id, definition.strict_match, tree.rules.values())?,
+            }))
+        };
+        self.0.compute.run(compile).await?
+    }
+
     /// The enabled trees whose rules can be applied. Others are logged.
     pub(super) async fn enabled(&self) -> Result<Arc<[Arc<ReadyTree>]>, TreeError> {
         let cache = &self.0.enabled;
@@ -71,24 +108,23 @@ impl Trees {
             return Ok(Arc::clone(&list.trees));
         }
         let loaded = Instant::now();
-        let mut trees = Vec::new();
+        let mut ready = ReadyTrees::default();
         let mut after = None;
         loop {
             let page = self.list(after, PAGE).await?;
-            after = page.last().map(|tree| tree.id);
-            let is_last = page.len() < PAGE;
-            for tree in page.into_iter().filter(|tree| tree.definition.enabled) {
+            for tree in page.trees.into_iter().filter(|tree| tree.definition.enabled) {
                 let id = tree.id;
-                match ReadyTree::new(tree) {
-                    Ok(ready) => trees.push(Arc::new(ready)),
-                    Err(error) => warn!(tree = %id, %error, "the tree is enabled but gets no series"),
+                let added = self.ready(tree).await.and_then(|tree| ready.add(tree));
+                if let Err(error) = added {
+                    warn!(tree = %id, %error, "the tree is enabled but gets no series");
                 }
             }
-            if is_last {
+            after = page.next_after;
+            if after.is_none() {
                 break;
             }
         }
-        let trees: Arc<[Arc<ReadyTree>]> = trees.into();
+        let trees = ready.finish();
         *list = Some(List {
             version,
             loaded,

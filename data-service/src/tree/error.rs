@@ -1,13 +1,17 @@
 //! Errors of trees.
 
+use oxtsdb_resources::Panicked;
 use oxtsdb_row_store::{StoreError, TableName};
 use oxtsdb_schema::tree::{BranchId, DocumentError, TreeId};
 
-use super::rule::{MAX_TEXT_BYTES, RuleError};
+use super::rule::{MAX_RULES_BYTES, MAX_TEXT_BYTES, RuleError};
 use crate::uids::UidsError;
 
 /// The most rules of a tree.
 pub(crate) const MAX_RULES: usize = 1000;
+
+/// The most bytes of the compiled rules of all trees that series are placed in.
+pub(crate) const MAX_READY_BYTES: usize = 32 << 20;
 
 /// A stored document that cannot be decoded.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -40,6 +44,10 @@ pub(crate) enum TreeError {
     TextTooLong { part: &'static str, length: usize },
     #[error("tree {tree} would have {count} rules, at most {MAX_RULES} are allowed")]
     TooManyRules { tree: TreeId, count: usize },
+    #[error("the rules of tree {0} take more than {MAX_RULES_BYTES} bytes, as text or compiled")]
+    RulesTooLarge(TreeId),
+    #[error("the rules of all trees of the request take more than {MAX_READY_BYTES} bytes")]
+    TreesTooLarge,
     #[error("the etag is not that of the stored definition of tree {tree}, which is `{stored}`")]
     EtagMismatch { tree: TreeId, stored: String },
     #[error("tree {0} is being changed by others, send the change again")]
@@ -48,6 +56,8 @@ pub(crate) enum TreeError {
     NoFreeId,
     #[error(transparent)]
     Corrupt(Box<CorruptCell>),
+    #[error(transparent)]
+    Panicked(#[from] Panicked),
     #[error(transparent)]
     Store(#[from] StoreError),
     #[error(transparent)]
@@ -68,6 +78,9 @@ impl TreeError {
             | Self::NoName
             | Self::TextTooLong { .. }
             | Self::TooManyRules { .. }
+            | Self::RulesTooLarge(_)
+            | Self::TreesTooLarge
+            | Self::Panicked(_)
             | Self::EtagMismatch { .. }
             | Self::NoFreeId
             | Self::Corrupt(_) => false,

@@ -25,7 +25,8 @@ use std::sync::Arc;
 use oxtsdb_schema::Tsuid;
 use oxtsdb_schema::tree::{ROOT_NAME, RuleDocument, RuleType, TreeId};
 
-use super::rule::{Extraction, Rule, RuleError, RuleKey};
+use super::error::TreeError;
+use super::rule::{Extraction, MAX_RULES_BYTES, Rule, RuleKey};
 
 /// The most names that a series may yield, empty ones included. Each is a level, and 4 bytes of a row key.
 const MAX_NAMES: usize = 250;
@@ -93,6 +94,7 @@ pub(crate) struct RuleSet {
     strict: bool,
     /// By level, then order; no level is empty.
     levels: Vec<Vec<Rule>>,
+    bytes: usize,
 }
 
 impl RuleSet {
@@ -100,11 +102,20 @@ impl RuleSet {
     ///
     /// # Errors
     ///
-    /// The first rule that cannot be applied.
-    pub(crate) fn compile(tree: TreeId, strict: bool, rules: &[RuleDocument]) -> Result<Self, RuleError> {
+    /// [`TreeError::InvalidRule`] for the first rule that cannot be applied; [`TreeError::RulesTooLarge`].
+    pub(crate) fn compile<'a>(
+        tree: TreeId,
+        strict: bool,
+        rules: impl IntoIterator<Item = &'a RuleDocument>,
+    ) -> Result<Self, TreeError> {
         let mut levels: Vec<Vec<Rule>> = Vec::new();
+        let mut bytes = 0;
         for document in rules {
             let rule = Rule::compile(document)?;
+            bytes += rule.memory_bytes();
+            if bytes > MAX_RULES_BYTES {
+                return Err(TreeError::RulesTooLarge(tree));
+            }
             match levels.last_mut() {
                 Some(level)
                     if level
@@ -116,7 +127,17 @@ impl RuleSet {
                 _ => levels.push(vec![rule]),
             }
         }
-        Ok(Self { tree, strict, levels })
+        Ok(Self {
+            tree,
+            strict,
+            levels,
+            bytes,
+        })
+    }
+
+    /// The memory that the rules take, in bytes.
+    pub(crate) const fn memory_bytes(&self) -> usize {
+        self.bytes
     }
 
     /// The custom fields that rules use, with the types of the rules.

@@ -41,6 +41,7 @@ pub(crate) mod test;
 use std::sync::Arc;
 use std::time::Duration;
 
+use oxtsdb_resources::ComputePool;
 use oxtsdb_row_store::{RowStore, TableName};
 
 pub use facts::CustomFields;
@@ -69,6 +70,8 @@ struct Inner {
     uids: Uids,
     /// `None`: rules over custom fields match nothing.
     custom_fields: Option<Arc<dyn CustomFields>>,
+    /// Compiles and evaluates rules.
+    compute: ComputePool,
     enabled: EnabledTrees,
     /// Held for reading while series are stored, and for writing by a deletion between switching a tree off and
     /// removing its rows.
@@ -82,12 +85,14 @@ impl Trees {
         (table, meta_table): (TableName, TableName),
         uids: Uids,
         custom_fields: Option<Arc<dyn CustomFields>>,
+        compute: ComputePool,
     ) -> Self {
         Self(Arc::new(Inner {
             table: TreeTable { store, name: table },
             meta_table,
             uids,
             custom_fields,
+            compute,
             enabled: EnabledTrees::default(),
             placing: tokio::sync::RwLock::default(),
         }))

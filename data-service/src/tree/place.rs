@@ -12,6 +12,7 @@
 //! Source: OpenTSDB 2.4, `Branch.storeBranch`, `Leaf.storeLeaf`, `Tree.flushCollisions`, `Tree.flushNotMatched`.
 
 use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 
 use futures::stream::{self, StreamExt as _, TryStreamExt as _};
 use oxtsdb_row_store::{ColumnSelection, WriteBatch};
@@ -70,26 +71,13 @@ struct Work {
 
 impl Trees {
     /// Stores series in a tree.
-    pub(super) async fn store_series<'a>(
+    pub(super) async fn store_series(
         &self,
-        tree: &ReadyTree,
-        series: impl IntoIterator<Item = &'a SeriesFacts>,
+        tree: &Arc<ReadyTree>,
+        series: &Arc<[SeriesFacts]>,
     ) -> Result<PlaceCounts, TreeError> {
-        let mut work = Work::default();
-        for facts in series {
-            work.branches
-                .entry(BranchId::root(tree.tree.id))
-                .or_insert_with(BranchDocument::root);
-            match tree.rules.place(facts) {
-                Outcome::Place(place) => work.add(tree, facts, &place),
-                Outcome::NotMatched { failed, .. } => {
-                    work.counts.not_matched += 1;
-                    let failed: Vec<String> = failed.iter().map(RuleKey::to_string).collect();
-                    work.not_matched.push((facts.tsuid.clone(), failed.join(" ")));
-                }
-                Outcome::TooFewNames(_) | Outcome::TooLarge(_) => work.counts.without_place += 1,
-            }
-        }
+        let (rules, series) = (Arc::clone(tree), Arc::clone(series));
+        let work = self.0.compute.run(move || Work::of(&rules, &series)).await?;
         self.store_branches(&work.branches).await?;
         let stored = self.store_leaves(&work.leaves).await?;
         let mut counts = work.counts;
@@ -105,8 +93,8 @@ impl Trees {
             }
         }
         counts.collisions += collisions.len() as u64;
-        if tree.tree.definition.store_failures {
-            let id = tree.tree.id;
+        if tree.store_failures {
+            let id = tree.id;
             self.store_failures(&id.collision_row_key(), TreeCell::Collision, &collisions)
                 .await?;
             self.store_failures(&id.not_matched_row_key(), TreeCell::NotMatched, &work.not_matched)
@@ -234,8 +222,29 @@ impl Trees {
 }
 
 impl Work {
+    /// Evaluates the rules of a tree.
+    fn of(tree: &ReadyTree, series: &[SeriesFacts]) -> Self {
+        let mut work = Self::default();
+        if !series.is_empty() {
+            work.branches
+                .insert(BranchId::root(tree.id), BranchDocument::root());
+        }
+        for facts in series {
+            match tree.rules.place(facts) {
+                Outcome::Place(place) => work.add(tree, facts, &place),
+                Outcome::NotMatched { failed, .. } => {
+                    work.counts.not_matched += 1;
+                    let failed: Vec<String> = failed.iter().map(RuleKey::to_string).collect();
+                    work.not_matched.push((facts.tsuid.clone(), failed.join(" ")));
+                }
+                Outcome::TooFewNames(_) | Outcome::TooLarge(_) => work.counts.without_place += 1,
+            }
+        }
+        work
+    }
+
     fn add(&mut self, tree: &ReadyTree, facts: &SeriesFacts, place: &Place) {
-        let (mut id, mut document) = (BranchId::root(tree.tree.id), BranchDocument::root());
+        let (mut id, mut document) = (BranchId::root(tree.id), BranchDocument::root());
         for name in &place.branches {
             let (child, named) = (id.child(name), document.child(name));
             self.branches.entry(id).or_insert(document);

@@ -14,6 +14,9 @@ use oxtsdb_schema::tree::{RuleDocument, RuleType, TreeId, TreeIdError};
 /// The longest text of a rule or a definition, in bytes.
 pub(crate) const MAX_TEXT_BYTES: usize = 64 * 1024;
 
+/// The most bytes of all rules of a tree, as they are stored, and as they are kept compiled.
+pub(crate) const MAX_RULES_BYTES: usize = 4 << 20;
+
 /// Where a rule stands: `[tree:level:order:TYPE]`, as OpenTSDB prints it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RuleKey {
@@ -113,6 +116,16 @@ pub(crate) enum Extraction {
 }
 
 impl Rule {
+    /// The memory that the rule takes, in bytes.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        let program = match &self.extraction {
+            Extraction::Whole => 0,
+            Extraction::Group(regex, _) | Extraction::Split(regex) => regex.memory_bytes(),
+        };
+        let texts = self.field.len() + self.custom_field.len() + self.display_format.len();
+        size_of::<Self>() + texts + program
+    }
+
     /// Checks and compiles a rule.
     ///
     /// # Errors

@@ -20,8 +20,9 @@ use oxtsdb_schema::ts_meta::TS_META_QUALIFIER;
 use tracing::debug;
 
 use super::Trees;
-use super::enabled::ReadyTree;
+use super::enabled::{ReadyTree, ReadyTrees};
 use super::error::TreeError;
+use super::evaluate::SeriesFacts;
 use super::facts::NeededFields;
 use super::place::PlaceCounts;
 
@@ -113,11 +114,12 @@ impl Trees {
         series: &[Tsuid],
     ) -> Result<(PlaceCounts, u64), TreeError> {
         let facts = self.facts(series, &NeededFields::of(trees)).await?;
-        let without_names = facts.iter().filter(|facts| facts.is_err()).count() as u64;
+        let facts: Arc<[SeriesFacts]> = facts.into_iter().flatten().collect();
+        let without_names = (series.len() - facts.len()) as u64;
         let _placing = self.0.placing.read().await;
         let mut counts = PlaceCounts::default();
         for tree in trees {
-            counts += self.store_series(tree, facts.iter().flatten()).await?;
+            counts += self.store_series(tree, &facts).await?;
         }
         Ok((counts, without_names))
     }
@@ -127,11 +129,11 @@ impl Trees {
         if ids.is_empty() {
             return self.enabled().await;
         }
-        let mut trees = Vec::with_capacity(ids.len());
+        let mut trees = ReadyTrees::default();
         for id in ids {
-            trees.push(Arc::new(ReadyTree::new(self.tree(*id).await?)?));
+            trees.add(self.ready(self.tree(*id).await?).await?)?;
         }
-        Ok(trees.into())
+        Ok(trees.finish())
     }
 
     /// The keys of up to [`BATCH_SERIES`] rows after one.

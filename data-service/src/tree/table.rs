@@ -71,6 +71,8 @@ impl TreeTable {
             [],
         );
         scan.columns = columns;
+        // The rules of a tree may take megabytes.
+        scan.batch_rows = 4;
         let is_tree = |key: &[u8]| key.len() == TreeId::FIRST.row_key().len();
         // Behind the rows of the tree.
         let seek = |key: &[u8]| Some(TreeId::split_row_key(key)?.0.next()?.row_key().to_vec());

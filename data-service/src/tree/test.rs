@@ -4,7 +4,6 @@ use oxtsdb_schema::Tsuid;
 use oxtsdb_schema::tree::TreeId;
 
 use super::Trees;
-use super::enabled::ReadyTree;
 use super::error::TreeError;
 use super::evaluate::Outcome;
 use super::facts::{NeededFields, NoName};
@@ -20,11 +19,14 @@ impl Trees {
     /// [`TreeError::TreeNotFound`]; [`TreeError::InvalidRule`] if a stored rule cannot be applied; errors of the
     /// store and of the UID service.
     pub(crate) async fn test(&self, id: TreeId, series: &[Tsuid]) -> Result<Vec<Tested>, TreeError> {
-        let tree = std::sync::Arc::new(ReadyTree::new(self.tree(id).await?)?);
+        let tree = self.ready(self.tree(id).await?).await?;
         let facts = self.facts(series, &NeededFields::of([&tree])).await?;
-        let tested = facts
-            .into_iter()
-            .map(|facts| facts.map(|facts| tree.rules.test(&facts)));
-        Ok(tested.collect())
+        let test = move || {
+            let tested = facts.into_iter();
+            tested
+                .map(|facts| facts.map(|facts| tree.rules.test(&facts)))
+                .collect()
+        };
+        Ok(self.0.compute.run(test).await?)
     }
 }

@@ -38,6 +38,7 @@ impl Fixture {
             tables,
             stack.service.uids.clone(),
             custom,
+            ComputePool::new(2).unwrap(),
         );
         Self { stack, trees }
     }
@@ -205,7 +206,7 @@ async fn concurrent_creations_get_ids_of_their_own() {
     assert_eq!(ids, (1..=12).collect::<Vec<u16>>());
     let page = fixture.trees.list(TreeId::new(5).ok(), 3).await.unwrap();
     assert_eq!(
-        page.iter().map(|tree| tree.id.get()).collect::<Vec<_>>(),
+        page.trees.iter().map(|tree| tree.id.get()).collect::<Vec<_>>(),
         [6, 7, 8]
     );
     let nameless = fixture.trees.create(TreeDocument::default(), Vec::new()).await;
@@ -313,6 +314,45 @@ async fn rules_are_replaced_and_deleted_together() {
     let many = (0..1001).map(|level| rule(level, RuleType::Metric, "")).collect();
     let error = fixture.trees.set_rules(id, many, false).await;
     assert!(matches!(error, Err(TreeError::TooManyRules { count: 1001, .. })));
+}
+
+#[tokio::test]
+async fn the_rules_of_a_tree_have_a_size() {
+    let fixture = Fixture::start().await;
+    let id = fixture.tree(true, Vec::new()).await;
+    let too_large = |result| matches!(result, Err(TreeError::RulesTooLarge(tree)) if tree == id);
+    // Small as text, large as programs.
+    let mut programs: Vec<_> = (0..300).map(|level| rule(level, RuleType::Metric, "")).collect();
+    for rule in &mut programs {
+        rule.regex = r"(\p{L}+)".into();
+    }
+    assert!(too_large(
+        fixture.trees.set_rules(id, programs.clone(), true).await
+    ));
+    // Stored by another program, the tree gets no series, but the others do.
+    fixture.trees.write_rules(id, &programs, &[]).await.unwrap();
+    let other = fixture.tree(false, vec![rule(0, RuleType::Metric, "")]).await;
+    let enabled = fixture.trees.enabled().await.unwrap();
+    assert_eq!(enabled.iter().map(|tree| tree.id).collect::<Vec<_>>(), [other]);
+    // Large as text, in several changes.
+    let mut texts: Vec<_> = (0..63).map(|level| rule(level, RuleType::Metric, "")).collect();
+    for rule in &mut texts {
+        rule.notes = "n".repeat(rule::MAX_TEXT_BYTES);
+    }
+    fixture.trees.set_rules(id, texts, true).await.unwrap();
+    let edit = RuleEdit {
+        level: 100,
+        rule_type: Some(RuleType::Metric),
+        notes: Some("n".repeat(rule::MAX_TEXT_BYTES)),
+        ..RuleEdit::default()
+    };
+    let edited = fixture.trees.edit_rule(id, &edit, EditMode::Merge).await;
+    assert!(matches!(edited, Err(TreeError::RulesTooLarge(_))));
+    // A page ends after a megabyte.
+    let page = fixture.trees.list(None, 2).await.unwrap();
+    assert_eq!((page.trees.len(), page.next_after), (1, Some(id)));
+    let page = fixture.trees.list(page.next_after, 2).await.unwrap();
+    assert_eq!((page.trees.len(), page.next_after), (1, None));
 }
 
 #[tokio::test]

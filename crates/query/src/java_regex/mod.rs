@@ -4,7 +4,8 @@
 //! and a long value. This matcher follows all alternatives at once, so its time is bounded by the length of the
 //! expression times that of the value. Syntax that cannot be matched this way is rejected by name: look-ahead,
 //! look-behind, back references, possessive quantifiers, atomic groups. The length of an expression, its depth and
-//! the size of its program have limits.
+//! the size of its program have limits. A program keeps no memory for matching: [`JavaRegex::memory_bytes`] is what it
+//! takes.
 //!
 //! [`translate`] rewrites Java's syntax into that of the crate `regex`, for one of two alphabets: names are
 //! ISO-8859-1, a byte for a character; other texts are Unicode. Java's classes (`\d`, `\w`, `\s`, `\p{Lower}`) know
@@ -18,7 +19,7 @@
 
 mod translate;
 
-use regex::{Regex, RegexBuilder};
+use regex_automata::{Input, meta, util::syntax};
 use regex_syntax::ParserBuilder;
 
 pub(crate) use translate::{Alphabet, Translated, translate};
@@ -29,8 +30,8 @@ pub(crate) const MAX_CHARS: usize = 1000;
 /// How deep groups and classes may be nested.
 pub(crate) const MAX_DEPTH: u32 = 32;
 
-/// The largest program of an expression over Unicode, in bytes: `\p{L}+` takes about 100 KiB.
-const MAX_PROGRAM_BYTES: usize = 1 << 20;
+/// The largest program of an expression over Unicode, in bytes: `\p{L}+` takes 16 KiB.
+const MAX_PROGRAM_BYTES: usize = 128 << 10;
 
 /// Why a text is not an expression, or is one that is not supported.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -59,7 +60,7 @@ impl SyntaxError {
 #[derive(Clone, Debug)]
 pub struct JavaRegex {
     text: String,
-    program: Regex,
+    program: meta::Regex,
 }
 
 impl JavaRegex {
@@ -72,11 +73,16 @@ impl JavaRegex {
         check_length(text)?;
         let translated = translate(text, Alphabet::Unicode)?;
         check_syntax(&translated, true)?;
-        let program = RegexBuilder::new(&translated.text)
-            .nest_limit(MAX_DEPTH)
-            .size_limit(MAX_PROGRAM_BYTES)
-            .dfa_size_limit(MAX_PROGRAM_BYTES)
-            .build()
+        // Matchers that are built beside the program take a multiple of its size, and keep it.
+        let config = meta::Config::new()
+            .nfa_size_limit(Some(MAX_PROGRAM_BYTES))
+            .hybrid(false)
+            .dfa(false)
+            .onepass(false);
+        let program = meta::Regex::builder()
+            .syntax(syntax::Config::new().nest_limit(MAX_DEPTH))
+            .configure(config)
+            .build(&translated.text)
             .map_err(|_| SyntaxError::whole(program_too_large(MAX_PROGRAM_BYTES)))?;
         Ok(Self {
             text: text.to_owned(),
@@ -94,16 +100,20 @@ impl JavaRegex {
         self.program.captures_len() - 1
     }
 
+    /// The memory that the expression takes, in bytes.
+    pub fn memory_bytes(&self) -> usize {
+        self.text.len() + self.program.memory_usage()
+    }
+
     /// The groups of the first match, the whole match first; `None` if there is none. A group that took no part in
     /// the match is `None`.
     pub fn find<'v>(&self, value: &'v str) -> Option<Vec<Option<&'v str>>> {
-        let captures = self.program.captures(value)?;
-        Some(
-            captures
-                .iter()
-                .map(|group| group.map(|found| found.as_str()))
-                .collect(),
-        )
+        let mut groups = self.program.create_captures();
+        let mut cache = self.program.create_cache();
+        let input = Input::new(value);
+        self.program.search_captures_with(&mut cache, &input, &mut groups);
+        let found = groups.is_match().then_some(groups)?;
+        Some(found.iter().map(|group| value.get(group?.range())).collect())
     }
 
     /// The parts of a value between the matches, without empty ones at the end; `None` if there are more than `most`.
@@ -112,8 +122,11 @@ impl JavaRegex {
     /// a value that consists of matches has no parts.
     pub fn split<'v>(&self, value: &'v str, most: usize) -> Option<Vec<&'v str>> {
         let (mut parts, mut begin, mut next) = (Vec::new(), 0, 0);
+        let mut cache = self.program.create_cache();
         while next <= value.len()
-            && let Some(found) = self.program.find_at(value, next)
+            && let Some(found) = self
+                .program
+                .search_with(&mut cache, &Input::new(value).range(next..))
         {
             // Java continues behind an empty match with the next character.
             let step = || value[found.end()..].chars().next().map_or(1, char::len_utf8);
@@ -266,6 +279,8 @@ mod tests {
                 .position
                 .is_none()
         );
+        let letters = regex(r"\p{L}+").memory_bytes();
+        assert!((4096..MAX_PROGRAM_BYTES).contains(&letters), "{letters}");
         let large = JavaRegex::compile("((a{100}){100}){100}").unwrap_err();
         assert!(large.reason.contains("program of more than"), "{large}");
     }

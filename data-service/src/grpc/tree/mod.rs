@@ -10,6 +10,7 @@ mod test;
 mod tests;
 
 use oxtsdb_query::Engine;
+use oxtsdb_resources::ComputePool;
 
 use crate::tree::Trees;
 
@@ -24,5 +25,9 @@ impl TreeServiceHandler {
     /// A handler over trees; `engine` admits reads of branches.
     pub fn new(trees: Trees, engine: Engine) -> Self {
         Self { trees, engine }
+    }
+
+    fn compute(&self) -> &ComputePool {
+        &self.engine.resources().compute
     }
 }

@@ -14,9 +14,9 @@ use oxtsdb_proto::data::v1::{
     TestTreeResponse, TreeProblem, UpdateTreeRequest, UpdateTreeResponse,
 };
 use oxtsdb_proto::error::invalid_field;
+use oxtsdb_resources::Panicked;
 use oxtsdb_schema::Tsuid;
 use oxtsdb_schema::tree::{BranchId, TreeId};
-use prost::Message as _;
 use tonic::{Request, Response, Status};
 
 use super::TreeServiceHandler;
@@ -35,9 +35,6 @@ use crate::tree::sync::SyncRequest;
 const PAGE_SIZE: usize = 100;
 const MAX_PAGE_SIZE: usize = 1000;
 
-/// Bytes of a page.
-const PAGE_BYTES: usize = 1 << 20;
-
 /// Problems of a message.
 const MESSAGE_ENTRIES: usize = 4096;
 
@@ -52,7 +49,9 @@ impl TreeService for TreeServiceHandler {
         let tree = request.into_inner().tree.ok_or_else(|| missing("tree"))?;
         let now = SystemTime::now().duration_since(UNIX_EPOCH);
         let created = now.map_or(0, |since| i64::try_from(since.as_secs()).unwrap_or_default());
-        let (definition, rules) = new_tree(tree, created)?;
+        // Rules are compiled.
+        let converted = self.compute().run(move || new_tree(tree, created));
+        let (definition, rules) = converted.await.map_err(panicked)??;
         let tree = self.trees.create(definition, rules).await.map_err(failed)?;
         Ok(Response::new(CreateTreeResponse {
             tree: Some(tree_message(tree)),
@@ -86,22 +85,10 @@ impl TreeService for TreeServiceHandler {
                 Some(id.ok_or_else(|| invalid_field("page_token", "is not from the page before"))?)
             }
         };
-        let trees = self.trees.list(after, size).await.map_err(failed)?;
-        let mut is_last = trees.len() < size;
-        let (mut page, mut bytes) = (Vec::new(), 0);
-        for tree in trees {
-            if bytes >= PAGE_BYTES {
-                is_last = false;
-                break;
-            }
-            let message = tree_message(tree);
-            bytes += message.encoded_len();
-            page.push(message);
-        }
-        let last = page.last().filter(|_| !is_last);
+        let page = self.trees.list(after, size).await.map_err(failed)?;
         Ok(Response::new(ListTreesResponse {
-            next_page_token: last.map_or_else(String::new, |tree| tree.tree_id.to_string()),
-            trees: page,
+            next_page_token: page.next_after.map_or_else(String::new, |id| id.to_string()),
+            trees: page.trees.into_iter().map(tree_message).collect(),
         }))
     }
 
@@ -154,7 +141,8 @@ impl TreeService for TreeServiceHandler {
     ) -> Result<Response<SetTreeRulesResponse>, Status> {
         let request = request.into_inner();
         let id = tree_id("tree_id", request.tree_id)?;
-        let rules = rules("rules", id, request.rules)?;
+        let converted = self.compute().run(move || rules("rules", id, request.rules));
+        let rules = converted.await.map_err(panicked)??;
         let tree = self
             .trees
             .set_rules(id, rules, request.replace_all)
@@ -286,6 +274,10 @@ impl TreeService for TreeServiceHandler {
             .map(|entries| Ok(ListTreeProblemsResponse { entries }));
         Ok(Response::new(result_stream(messages, &self.engine, None)))
     }
+}
+
+fn panicked(error: Panicked) -> Status {
+    failed(error.into())
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "for map_err")]

@@ -2,8 +2,10 @@
 
 use oxtsdb_proto::common::v1::ErrorReason as R;
 use oxtsdb_proto::error::{invalid_field, invalid_field_with, status};
+use oxtsdb_query::QueryError;
 use tonic::{Code, Status};
 
+use crate::grpc::query::of_query;
 use crate::grpc::status::{of_store, of_uids};
 use crate::tree::error::TreeError as E;
 use crate::tree::rule::RuleError;
@@ -26,7 +28,8 @@ pub(super) fn of_tree(error: &E) -> Status {
         E::InvalidRule(error) => of_rule("rules", error),
         E::NoName => invalid_field("tree.name", "is empty"),
         E::TextTooLong { part, .. } => invalid_field(&format!("tree.{part}"), message),
-        E::TooManyRules { .. } => invalid_field("rules", message),
+        E::TooManyRules { .. } | E::RulesTooLarge(_) => invalid_field("rules", message),
+        E::TreesTooLarge => invalid_field("tree_ids", message),
         E::EtagMismatch { stored, .. } => {
             status(Code::Aborted, R::EtagMismatch, message, &[("etag", stored)])
         }
@@ -53,6 +56,7 @@ pub(super) fn of_tree(error: &E) -> Status {
             ];
             status(Code::DataLoss, R::CorruptCell, message, &metadata)
         }
+        E::Panicked(error) => of_query(&QueryError::from(error.clone()), "", ""),
         E::Store(error) => of_store(error),
         E::Uids(error) => of_uids(error),
     }

@@ -28,7 +28,9 @@ pub(super) fn of_tree(error: &E) -> HttpError {
         }
         E::InvalidRule(error) => of_rule(error),
         E::NoName => repeated("Tree was missing the name"),
-        E::TextTooLong { .. } | E::TooManyRules { .. } => HttpError::bad_request(error.to_string()),
+        E::TextTooLong { .. } | E::TooManyRules { .. } | E::RulesTooLarge(_) | E::TreesTooLarge => {
+            HttpError::bad_request(error.to_string())
+        }
         E::EtagMismatch { tree, .. } | E::Contended(tree) => HttpError::new(
             StatusCode::INTERNAL_SERVER_ERROR,
             format!("Unable to save changes to tree: {tree}"),
@@ -38,6 +40,7 @@ pub(super) fn of_tree(error: &E) -> HttpError {
         E::Corrupt(_) => {
             HttpError::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).with_causes(error)
         }
+        E::Panicked(error) => of_query(&QueryError::from(error.clone())),
         E::Store(error) => of_query(&QueryError::Store(error.clone())),
         E::Uids(error) => uids_error(error),
     }

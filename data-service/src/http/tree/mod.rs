@@ -89,15 +89,15 @@ async fn definition(request: ApiRequest<'_>) -> Result<Reply, HttpError> {
             let (mut after, mut is_first) = (None, true);
             loop {
                 let page = trees.list(after, PAGE).await.map_err(|error| of_tree(&error))?;
-                after = page.last().map(|tree| tree.id);
-                for tree in &page {
+                for tree in &page.trees {
                     if !std::mem::replace(&mut is_first, false) {
                         writer.out().push(b',');
                     }
                     render::tree(writer.out(), tree);
                     writer.roll().map_err(|error| of_query(&error))?;
                 }
-                if page.len() < PAGE {
+                after = page.next_after;
+                if after.is_none() {
                     break;
                 }
             }
