@@ -1,6 +1,7 @@
 //! Names: assignments, look-ups, and the start on a folder with millions of names.
 
 use std::net::SocketAddr;
+use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -42,7 +43,7 @@ pub(crate) struct Arguments {
     /// Names in a call that looks up.
     #[arg(long, default_value_t = 100)]
     lookup_batch: u32,
-    /// Names that are looked up repeatedly; the cache of the server holds some 300,000 by default.
+    /// Names that are looked up repeatedly; the cache of the server holds some 480,000 by default.
     #[arg(long, default_value_t = 100_000)]
     warm: u32,
     /// Look-ups.
@@ -77,59 +78,22 @@ pub(crate) async fn run(program: PathBuf, arguments: Arguments) -> anyhow::Resul
         "peak MiB",
     ]);
     let server = Server::start(&program, &folder)?;
-    let mut measure = |label: &str, names: u64, seconds: f64, cpu: f64, peak: u64| {
-        #[expect(clippy::cast_precision_loss, reason = "millions")]
-        let count = names as f64;
-        table.add_row([
-            label.to_owned(),
-            thousands(count),
-            thousands(count / seconds),
-            format!("{:.2}", cpu * 1e6 / count),
-            (peak >> 20).to_string(),
-        ]);
+    let names = 0..arguments.names;
+    let assign = batches(names.clone(), arguments.assign_batch, |numbers| {
+        GetOrCreateUidsRequest {
+            names: numbers.map(name).collect(),
+            explicit: false,
+        }
+    });
+    let calls = Calls::new("GetOrCreateUids", assign, arguments.names, arguments.in_flight);
+    let count = |response: &GetOrCreateUidsResponse| {
+        use get_or_create_uids_response::result::Outcome;
+        let results = response.results.iter();
+        results
+            .filter(|result| matches!(result.outcome, Some(Outcome::Uid(_))))
+            .count()
     };
-
-    let names = u64::from(arguments.names);
-    let assign = (0..arguments.names)
-        .step_by(arguments.assign_batch as usize)
-        .map(|first| {
-            let names = first..(first + arguments.assign_batch).min(arguments.names);
-            encoded(&GetOrCreateUidsRequest {
-                names: names.map(name).collect(),
-                explicit: false,
-            })
-        });
-    let assign: Vec<Bytes> = assign.collect();
-    let before = server.usage()?;
-    let started = Instant::now();
-    let method = "/oxtsdb.uid.v1.UidService/GetOrCreateUids";
-    let path = PathAndQuery::from_static(method);
-    let assigned = send(
-        server.uid,
-        path,
-        assign,
-        arguments.in_flight,
-        1,
-        |response: &GetOrCreateUidsResponse| {
-            use get_or_create_uids_response::result::Outcome;
-            let is_uid = |outcome: &Option<Outcome>| matches!(outcome, Some(Outcome::Uid(_)));
-            response
-                .results
-                .iter()
-                .filter(|result| is_uid(&result.outcome))
-                .count()
-        },
-    );
-    ensure!(assigned.await? == names, "names were rejected");
-    let used = server.usage()?;
-    let cpu = used.cpu_seconds - before.cpu_seconds;
-    measure(
-        "assign",
-        names,
-        started.elapsed().as_secs_f64(),
-        cpu,
-        used.peak_memory,
-    );
+    table.add_row(measure(&server, &calls, 1, "assign", count).await?);
 
     let server = server.crash_and_restart()?;
     println!(
@@ -139,104 +103,99 @@ pub(crate) async fn run(program: PathBuf, arguments: Arguments) -> anyhow::Resul
     );
 
     let warm = arguments.warm.min(arguments.names);
-    let batches = (0..warm).step_by(arguments.lookup_batch as usize);
-    let batches = batches.map(|first| first..(first + arguments.lookup_batch).min(warm));
-    let lookup: Vec<Bytes> = batches
-        .clone()
-        .map(|names| {
-            encoded(&LookupUidsRequest {
-                names: names.map(name).collect(),
-                bypass_cache: false,
-            })
-        })
-        .collect();
     let rounds = usize::try_from(arguments.lookups / u64::from(warm.max(1)))?.max(1);
-    let path = PathAndQuery::from_static("/oxtsdb.uid.v1.UidService/LookupUids");
+    let lookup = batches(0..warm, arguments.lookup_batch, |numbers| LookupUidsRequest {
+        names: numbers.map(name).collect(),
+        bypass_cache: false,
+    });
+    let calls = Calls::new("LookupUids", lookup, warm, arguments.in_flight);
     let count = |response: &LookupUidsResponse| {
         use lookup_uids_response::result::Outcome;
-        let is_uid = |outcome: &Option<Outcome>| matches!(outcome, Some(Outcome::Uid(_)));
-        response
-            .results
-            .iter()
-            .filter(|result| is_uid(&result.outcome))
+        let results = response.results.iter();
+        results
+            .filter(|result| matches!(result.outcome, Some(Outcome::Uid(_))))
             .count()
     };
-    for (label, rounds) in [
-        ("look up names, first time", 1),
-        ("look up names, cached", rounds),
-    ] {
-        let before = server.usage()?;
-        let started = Instant::now();
-        let found = send(
-            server.uid,
-            path.clone(),
-            lookup.clone(),
-            arguments.in_flight,
-            rounds,
-            count,
-        )
-        .await?;
-        ensure!(found == u64::from(warm) * rounds as u64, "names were not found");
-        let used = server.usage()?;
-        let cpu = used.cpu_seconds - before.cpu_seconds;
-        measure(
-            label,
-            found,
-            started.elapsed().as_secs_f64(),
-            cpu,
-            used.peak_memory,
-        );
-    }
+    table.add_row(measure(&server, &calls, 1, "look up names, first time", count).await?);
+    table.add_row(measure(&server, &calls, rounds, "look up names, cached", count).await?);
 
-    let lookup: Vec<Bytes> = batches
-        .map(|numbers| {
-            let uids = numbers.map(|number| UidValue {
-                kind: UidKind::TagValue.into(),
-                // Sequential: the first name has number 1, in the order of the batches.
-                uid: Bytes::copy_from_slice(&(number + 1).to_be_bytes()[1..]),
-            });
-            encoded(&LookupNamesRequest {
-                uids: uids.collect(),
-                bypass_cache: false,
-            })
-        })
-        .collect();
-    let path = PathAndQuery::from_static("/oxtsdb.uid.v1.UidService/LookupNames");
+    let lookup = batches(0..warm, arguments.lookup_batch, |numbers| LookupNamesRequest {
+        uids: numbers.map(uid).collect(),
+        bypass_cache: false,
+    });
+    let calls = Calls::new("LookupNames", lookup, warm, arguments.in_flight);
     let count = |response: &LookupNamesResponse| {
         use lookup_names_response::result::Outcome;
-        let is_name = |outcome: &Option<Outcome>| matches!(outcome, Some(Outcome::Name(_)));
-        response
-            .results
-            .iter()
-            .filter(|result| is_name(&result.outcome))
+        let results = response.results.iter();
+        results
+            .filter(|result| matches!(result.outcome, Some(Outcome::Name(_))))
             .count()
     };
-    for (label, rounds) in [("look up UIDs, first time", 1), ("look up UIDs, cached", rounds)] {
-        let before = server.usage()?;
-        let started = Instant::now();
-        let found = send(
-            server.uid,
-            path.clone(),
-            lookup.clone(),
-            arguments.in_flight,
-            rounds,
-            count,
-        )
-        .await?;
-        ensure!(found == u64::from(warm) * rounds as u64, "UIDs were not found");
-        let used = server.usage()?;
-        let cpu = used.cpu_seconds - before.cpu_seconds;
-        measure(
-            label,
-            found,
-            started.elapsed().as_secs_f64(),
-            cpu,
-            used.peak_memory,
-        );
-    }
+    table.add_row(measure(&server, &calls, 1, "look up UIDs, first time", count).await?);
+    table.add_row(measure(&server, &calls, rounds, "look up UIDs, cached", count).await?);
     server.stop()?;
     println!("{table}");
     Ok(())
+}
+
+/// Encoded calls of one method.
+struct Calls {
+    path: PathAndQuery,
+    batches: Arc<[Bytes]>,
+    /// Items of all batches.
+    items: u32,
+    in_flight: usize,
+}
+
+impl Calls {
+    fn new(method: &str, batches: Arc<[Bytes]>, items: u32, in_flight: usize) -> Self {
+        let path = format!("/oxtsdb.uid.v1.UidService/{method}");
+        Self {
+            path: PathAndQuery::from_maybe_shared(path).expect("a path"),
+            batches,
+            items,
+            in_flight,
+        }
+    }
+}
+
+/// Encodes a request for each batch of some numbers.
+fn batches<M: Message>(numbers: Range<u32>, size: u32, request: impl Fn(Range<u32>) -> M) -> Arc<[Bytes]> {
+    let end = numbers.end;
+    let firsts = numbers.step_by(size as usize);
+    firsts
+        .map(|first| {
+            let batch = first..end.min(first + size);
+            Bytes::from(request(batch).encode_to_vec())
+        })
+        .collect()
+}
+
+/// Sends all calls `rounds` times; returns their row of the table. `count` counts the successes of a response.
+async fn measure<R: Message + Default + 'static>(
+    server: &Server,
+    calls: &Calls,
+    rounds: usize,
+    label: &str,
+    count: impl Fn(&R) -> usize + Copy + Send + 'static,
+) -> anyhow::Result<[String; 5]> {
+    let items = u64::from(calls.items) * rounds as u64;
+    let before = server.usage()?;
+    let started = Instant::now();
+    let succeeded = send(server.uid, calls, rounds, count).await?;
+    let seconds = started.elapsed().as_secs_f64();
+    ensure!(succeeded == items, "{label}: {succeeded} of {items} succeeded");
+    let used = server.usage()?;
+    let cpu = used.cpu_seconds - before.cpu_seconds;
+    #[expect(clippy::cast_precision_loss, reason = "millions")]
+    let items = items as f64;
+    Ok([
+        label.to_owned(),
+        thousands(items),
+        thousands(items / seconds),
+        format!("{:.2}", cpu * 1e6 / items),
+        (used.peak_memory >> 20).to_string(),
+    ])
 }
 
 fn name(number: u32) -> UidName {
@@ -248,36 +207,37 @@ fn name(number: u32) -> UidName {
     }
 }
 
-fn encoded(message: &impl Message) -> Bytes {
-    message.encode_to_vec().into()
+/// The UID of a name: sequential from 1, in the order of the batches.
+fn uid(number: u32) -> UidValue {
+    UidValue {
+        kind: UidKind::TagValue.into(),
+        uid: Bytes::copy_from_slice(&(number + 1).to_be_bytes()[1..]),
+    }
 }
 
-/// Sends encoded calls, each `rounds` times, over several connections. Returns the sum of what `count` returns for
-/// the responses.
+/// Sends calls `rounds` times, over several connections. Returns the sum of what `count` returns for the responses.
 async fn send<R: Message + Default + 'static>(
     server: SocketAddr,
-    path: PathAndQuery,
-    calls: Vec<Bytes>,
-    in_flight: usize,
+    calls: &Calls,
     rounds: usize,
     count: impl Fn(&R) -> usize + Copy + Send + 'static,
 ) -> anyhow::Result<u64> {
-    let calls: Arc<[Bytes]> = calls.into();
     let next = Arc::new(AtomicUsize::new(0));
     let total = Arc::new(AtomicU64::new(0));
     let mut tasks = JoinSet::new();
     for _ in 0..CONNECTIONS {
         let channel = channel(server).await?;
-        for _ in 0..in_flight {
+        for _ in 0..calls.in_flight {
             let mut client = Grpc::new(channel.clone());
-            let (calls, next, total, path) = (calls.clone(), next.clone(), total.clone(), path.clone());
+            let (batches, path) = (Arc::clone(&calls.batches), calls.path.clone());
+            let (next, total) = (Arc::clone(&next), Arc::clone(&total));
             tasks.spawn(async move {
                 loop {
                     let number = next.fetch_add(1, Ordering::Relaxed);
-                    if number >= calls.len() * rounds {
+                    if number >= batches.len() * rounds {
                         return anyhow::Ok(());
                     }
-                    let call = calls[number % calls.len()].clone();
+                    let call = batches[number % batches.len()].clone();
                     client
                         .ready()
                         .await
