@@ -105,7 +105,7 @@ async fn a_failure_at_any_operation_leaves_a_consistent_table() {
             )
             .await;
             if complete {
-                let least = if atomic { 9 } else { 17 };
+                let least = if atomic { 7 } else { 17 };
                 assert!(
                     operations >= least,
                     "only {operations} operations were interrupted"

@@ -1,7 +1,8 @@
 //! Assignment of a batch in one atomic commit.
 //!
-//! All cells that were read are conditions of the commit. If another process has changed one of them
-//! meanwhile, by either protocol, the commit has no effect and the batch starts again.
+//! The first attempt reads only the counters: the caller has just not found the names, and the numbers after a counter
+//! are normally free. Both are conditions of the commit. If one is not true, or another process has changed a counter,
+//! the commit has no effect, and the next attempt reads all cells first.
 
 use std::collections::HashSet;
 use std::time::SystemTime;
@@ -27,7 +28,8 @@ pub(super) async fn assign(
 ) -> Vec<Outcome> {
     let mut contended = Vec::new();
     for attempt in 0..ATTEMPTS {
-        let mut plan = Plan::read(table, free, names).await;
+        let known = if attempt == 0 { Known::Assumed } else { Known::Read };
+        let mut plan = Plan::new(table, free, names, known).await;
         if plan.batch.is_empty() {
             return plan.outcomes;
         }
@@ -58,6 +60,15 @@ fn is_new(outcome: &Outcome) -> bool {
     matches!(outcome, Ok(Assigned { created: true, .. }))
 }
 
+/// Where a plan has from which names have no UID and which numbers after the counter are free.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Known {
+    /// All are assumed to be so.
+    Assumed,
+    /// The table.
+    Read,
+}
+
 /// The commit of a batch, and the outcome of each name.
 struct Plan {
     batch: WriteBatch,
@@ -73,8 +84,11 @@ struct Plan {
 }
 
 impl Plan {
-    async fn read(table: &UidTable, free: &FreeNumbers, names: &[KindName]) -> Self {
-        let found = table.uids(names).await;
+    async fn new(table: &UidTable, free: &FreeNumbers, names: &[KindName], source: Known) -> Self {
+        let found = match source {
+            Known::Assumed => vec![Ok(None); names.len()],
+            Known::Read => table.uids(names).await,
+        };
         let (known, outcomes): (Vec<bool>, Vec<Outcome>) = found
             .into_iter()
             .zip(names)
@@ -102,7 +116,8 @@ impl Plan {
             let reserved = if table.layout().kinds.get(kind).random {
                 reserve_random(table, kind, missing.len()).await
             } else {
-                plan.reserve_sequential(table, free, kind, missing.len()).await
+                plan.reserve_sequential(table, free, kind, missing.len(), source)
+                    .await
             };
             plan.assign(kind, names, &missing, reserved, table.layout().realtime_meta);
         }
@@ -116,6 +131,7 @@ impl Plan {
         released: &FreeNumbers,
         kind: UidKind,
         count: usize,
+        source: Known,
     ) -> Reserved {
         let counter = table.counter(kind).await?;
         let width = table.layout().width(kind);
@@ -129,7 +145,11 @@ impl Plan {
                 .filter_map(|number| Uid::from_number(number, width).ok())
                 .collect();
             next = end;
-            for (uid, taken) in candidates.iter().zip(table.taken(kind, &candidates).await?) {
+            let taken = match source {
+                Known::Assumed => vec![false; candidates.len()],
+                Known::Read => table.taken(kind, &candidates).await?,
+            };
+            for (uid, taken) in candidates.iter().zip(taken) {
                 if taken {
                     skipped += 1;
                 } else {

@@ -484,9 +484,8 @@ async fn an_unavailable_store_fails_the_call() {
     let store = Wrapped::atomic();
     let service = Service::start(store.clone(), &UidSettings::default()).await;
     service.assign(Metric, &["known"]).await;
-    // Of the start three counters and some UIDs are read; then two reads, a counter and its reverse
-    // cell, and the commit fails.
-    let mut broken = raw(store.failing_after(4 + 4, Failure::Refused)).await;
+    // Of the start three counters and some UIDs are read; then the names and a counter, and the commit fails.
+    let mut broken = raw(store.failing_after(4 + 2, Failure::Refused)).await;
     let names = vec![uid_name(Metric, "known"), uid_name(Metric, "new")];
     let request = pb::GetOrCreateUidsRequest {
         names: names.clone(),
