@@ -26,6 +26,7 @@
 //! every correct history; it does not find every wrong one.
 
 mod lives;
+mod record;
 #[cfg(test)]
 mod tests;
 mod watch;
@@ -34,6 +35,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use lives::{Life, Tenure, collect, tenures_of};
+pub use record::{Plan, Recorded, record};
 pub use watch::{Event, Watch, check_watch};
 
 /// Microseconds since the start of the recording.

@@ -4,39 +4,26 @@
 //! The replicas share one store in memory that looks like HBase's. Each has its own way to it, which delays
 //! operations, rejects them, and loses their responses.
 
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{bail, ensure};
 use async_trait::async_trait;
-use oxtsdb_client::{Error, ErrorReason, Uid, UidClient, UidEvent, UidKind, WatchOptions, WatchUpdate};
+use oxtsdb_client::UidClient;
 use oxtsdb_row_store::intercept::{Intercept, InterceptedStore, Operation as StoreOperation, Response};
 use oxtsdb_row_store::memory::MemoryStore;
 use oxtsdb_row_store::{RowStore, StoreError};
 use oxtsdb_server::{Shutdown, ShutdownTrigger};
-use oxtsdb_tests::uid_histories::{self, Action, Change, Event, Operation, Watch};
+use oxtsdb_tests::uid_histories::{self, Plan, record};
 use oxtsdb_tests::{random, sizes};
 use rand::rngs::StdRng;
 use rand::{RngExt as _, SeedableRng as _};
-use tokio::task::JoinSet;
 use uid_service::UidSettings;
 
-const CLIENTS: usize = 64;
 const REPLICAS: usize = 4;
-const KIND: UidKind = UidKind::Metric;
-
-/// Names that the clients request UIDs of.
-const CREATED: usize = 200;
-
-/// Names that they look up, and rename to.
-const NAMES: usize = 500;
 
 /// The contract's bound for caches of other replicas, 3 s, and what the failures of the store add.
 const STALENESS: Duration = Duration::from_secs(5);
-
-/// The pause whose length shows how late timers are on a busy machine.
-const PAUSE: Duration = Duration::from_millis(50);
 
 /// A bug of one replica.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -223,367 +210,29 @@ async fn replicas(
     Ok((clients, trigger))
 }
 
-/// What all clients share.
-#[derive(Debug)]
-struct Recording {
-    began: Instant,
-    /// Operations that are left to start.
-    left: AtomicUsize,
-    until: Instant,
-    /// By how much a pause of [`PAUSE`] was too long at most, in microseconds.
-    late: AtomicU64,
-    /// A replica has a bug, so that the table may be damaged.
-    is_damaged: bool,
-    /// UIDs that were seen, to be looked up.
-    uids: Mutex<Vec<u64>>,
-}
-
-impl Recording {
-    fn now(&self) -> u64 {
-        u64::try_from(self.began.elapsed().as_micros()).unwrap_or(u64::MAX)
-    }
-
-    fn goes_on(&self) -> bool {
-        let left = self
-            .left
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1));
-        left.is_ok() || Instant::now() < self.until
-    }
-
-    fn note(&self, uid: Uid) -> u64 {
-        let number = uid.number();
-        let mut uids = self.uids.lock().unwrap_or_else(PoisonError::into_inner);
-        if uids.last() != Some(&number) {
-            uids.push(number);
-        }
-        number
-    }
-
-    fn any_uid(&self, random: &mut StdRng) -> Option<u64> {
-        let uids = self.uids.lock().unwrap_or_else(PoisonError::into_inner);
-        // Recent ones mostly: old ones are deleted.
-        let first = uids.len().saturating_sub(1000);
-        (first < uids.len()).then(|| uids[random.random_range(first..uids.len())])
-    }
-}
-
-fn wide(uid: u64) -> anyhow::Result<Uid> {
-    Ok(Uid::from_number(uid, oxtsdb_schema::UidWidth::DEFAULT)?)
-}
-
-impl Recording {
-    /// Checks that the service could not say what it did.
-    fn expect_uncertain(
-        &self,
-        reason: Option<ErrorReason>,
-        error: &dyn std::fmt::Display,
-    ) -> anyhow::Result<()> {
-        use ErrorReason as R;
-
-        let is_uncertain = matches!(
-            reason,
-            None | Some(R::StoreUnavailable | R::DeadlineExceeded | R::NoFreeUid)
-        );
-        ensure!(is_uncertain || self.is_damaged, "{error}");
-        Ok(())
-    }
-
-    /// The outcome of a change that failed.
-    fn failed_change(&self, error: &Error, uid: u64) -> anyhow::Result<Change> {
-        use ErrorReason as R;
-
-        Ok(match error.reason() {
-            Some(R::NameNotFound) => Change::NotFound,
-            Some(R::NameTaken | R::UidMismatch | R::OperationInProgress | R::StateChanged) => {
-                Change::Rejected
-            }
-            reason => {
-                self.expect_uncertain(reason, error)?;
-                Change::Unknown(uid)
-            }
-        })
-    }
-}
-
-/// Runs operations and records them.
-async fn client(
-    service: UidClient,
-    recording: Arc<Recording>,
-    mut random: StdRng,
-) -> anyhow::Result<Vec<Operation>> {
-    let mut history = Vec::new();
-    while recording.goes_on() {
-        let choice = random.random_range(0..100);
-        let names = if choice < 25 { CREATED } else { NAMES };
-        let name = format!("n{}", random.random_range(0..names));
-        let start = recording.now();
-        let action = match choice {
-            0..25 => get_or_create(&service, &recording, name).await?,
-            25..50 => match recording.any_uid(&mut random) {
-                Some(uid) => lookup_name(&service, &recording, uid).await?,
-                None => None,
-            },
-            _ => lookup_uid(&service, &recording, name).await?,
-        };
-        let Some(action) = action else { continue };
-        let found = match &action {
-            Action::LookupUid {
-                name,
-                found: Some(uid),
-            } if choice >= 80 => Some((name.clone(), *uid)),
-            _ => None,
-        };
-        let end = recording.now();
-        history.push(Operation { start, end, action });
-        let Some((name, uid)) = found else { continue };
-        let start = recording.now();
-        let action = if choice < 92 {
-            let to = format!("n{}", random.random_range(0..NAMES));
-            if to == name {
-                continue;
-            }
-            let outcome = match service.rename(KIND, &name, &to, Some(wide(uid)?)).await {
-                Ok(_) => Change::Done(uid),
-                Err(error) => recording.failed_change(&error, uid)?,
-            };
-            Action::Rename {
-                from: name,
-                to,
-                outcome,
-            }
-        } else {
-            let outcome = match service.delete(KIND, &name, Some(wide(uid)?)).await {
-                Ok(_) => Change::Done(uid),
-                Err(error) => recording.failed_change(&error, uid)?,
-            };
-            Action::Delete { name, outcome }
-        };
-        let end = recording.now();
-        history.push(Operation { start, end, action });
-    }
-    Ok(history)
-}
-
-async fn get_or_create(
-    service: &UidClient,
-    recording: &Recording,
-    name: String,
-) -> anyhow::Result<Option<Action>> {
-    let outcome = match service.get_or_create_uids(&[(KIND, &name)], true).await {
-        Ok(results) => match results.into_iter().next() {
-            Some(Ok(assigned)) => Some((recording.note(assigned.uid), assigned.created)),
-            Some(Err(rejection)) => {
-                recording.expect_uncertain(rejection.reason, &rejection)?;
-                None
-            }
-            None => bail!("no result"),
-        },
-        Err(error) => {
-            recording.expect_uncertain(error.reason(), &error)?;
-            None
-        }
-    };
-    Ok(Some(Action::GetOrCreate { name, outcome }))
-}
-
-async fn lookup_uid(
-    service: &UidClient,
-    recording: &Recording,
-    name: String,
-) -> anyhow::Result<Option<Action>> {
-    let Ok(results) = service.lookup_uids(&[(KIND, &name)]).await else {
-        return Ok(None);
-    };
-    let found = match results.into_iter().next() {
-        Some(Ok(uid)) => Some(recording.note(uid)),
-        Some(Err(rejection)) if rejection.reason == Some(ErrorReason::NameNotFound) => None,
-        Some(Err(rejection)) => {
-            recording.expect_uncertain(rejection.reason, &rejection)?;
-            return Ok(None);
-        }
-        None => bail!("no result"),
-    };
-    Ok(Some(Action::LookupUid { name, found }))
-}
-
-async fn lookup_name(service: &UidClient, recording: &Recording, uid: u64) -> anyhow::Result<Option<Action>> {
-    let Ok(results) = service.lookup_names(&[(KIND, wide(uid)?)]).await else {
-        return Ok(None);
-    };
-    let found = match results.into_iter().next() {
-        Some(Ok(name)) => Some(name),
-        Some(Err(rejection)) if rejection.reason == Some(ErrorReason::UidNotFound) => None,
-        Some(Err(rejection)) => {
-            recording.expect_uncertain(rejection.reason, &rejection)?;
-            return Ok(None);
-        }
-        None => bail!("no result"),
-    };
-    Ok(Some(Action::LookupName { uid, found }))
-}
-
-/// Records a watch until the sender of `stopped` is dropped.
-async fn watch(
-    service: UidClient,
-    recording: Arc<Recording>,
-    mut stopped: tokio::sync::watch::Receiver<()>,
-) -> Watch {
-    let mut watch = service.watch(WatchOptions::default());
-    let mut recorded = Watch::default();
-    loop {
-        let update = tokio::select! {
-            update = watch.next() => update,
-            _ = stopped.changed() => break,
-        };
-        let now = recording.now();
-        match update {
-            WatchUpdate::Events { events, .. } => {
-                recorded
-                    .events
-                    .extend(events.into_iter().map(|event| (now, event_of(event))));
-            }
-            WatchUpdate::Resync { .. } => recorded.events.push((now, Event::Resync)),
-            WatchUpdate::Heartbeat | WatchUpdate::Interrupted(_) => {}
-        }
-    }
-    recorded.end = recording.now();
-    recorded
-}
-
-fn event_of(event: UidEvent) -> Event {
-    match event {
-        UidEvent::Assigned(mapping) => Event::Assigned {
-            uid: mapping.uid.number(),
-            name: mapping.name,
-        },
-        UidEvent::Renamed { mapping, old_name } => Event::Renamed {
-            uid: mapping.uid.number(),
-            from: old_name,
-            to: mapping.name,
-        },
-        UidEvent::Deleted(mapping) => Event::Deleted {
-            uid: mapping.uid.number(),
-            name: mapping.name,
-        },
-    }
-}
-
-/// Measures how late timers are.
-async fn measure(recording: Arc<Recording>) {
-    loop {
-        let began = Instant::now();
-        tokio::time::sleep(PAUSE).await;
-        let late = micros(began.elapsed().saturating_sub(PAUSE));
-        recording.late.fetch_max(late, Ordering::Relaxed);
-    }
-}
-
-fn micros(time: Duration) -> u64 {
-    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
-}
-
-/// What was recorded.
-struct Recorded {
-    history: Vec<Operation>,
-    watches: Vec<Watch>,
-    /// The bound of staleness, in microseconds.
-    staleness: u64,
-}
-
-/// Records a history of some operations, and at least of some time.
-async fn record(
-    random: &mut StdRng,
-    bug: Option<Bug>,
-    operations: usize,
-    time: Duration,
-    settle: Duration,
-) -> anyhow::Result<Recorded> {
-    let (replicas, _trigger) = replicas(random, bug).await?;
-    let began = Instant::now();
-    let recording = Arc::new(Recording {
-        began,
-        left: AtomicUsize::new(operations),
-        until: began + time,
-        late: AtomicU64::new(0),
-        is_damaged: bug.is_some(),
-        uids: Mutex::default(),
-    });
-    let (stop, stopped) = tokio::sync::watch::channel(());
-    let clock = tokio::spawn(measure(Arc::clone(&recording)));
-    let mut watches = JoinSet::new();
-    for service in &replicas {
-        watches.spawn(watch(service.clone(), Arc::clone(&recording), stopped.clone()));
-    }
-    let mut clients = JoinSet::new();
-    for number in 0..CLIENTS {
-        let service = replicas[number % REPLICAS].clone();
-        let random = StdRng::seed_from_u64(random.random());
-        clients.spawn(client(service, Arc::clone(&recording), random));
-    }
-    let mut history = Vec::new();
-    while let Some(recorded) = clients.join_next().await {
-        history.extend(recorded??);
-    }
-    history.sort_by_key(|operation| operation.start);
-    // The last changes are due by then.
-    tokio::time::sleep(settle).await;
-    drop(stop);
-    let watches = watches.join_all().await;
-    clock.abort();
-    let late = Duration::from_micros(recording.late.load(Ordering::Relaxed));
-    Ok(Recorded {
-        history,
-        watches,
-        staleness: micros(STALENESS + 4 * late),
-    })
-}
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn histories_of_four_replicas_are_accepted() -> anyhow::Result<()> {
     let mut random = random::seeded("uid histories")?;
-    let operations = sizes::of("OXTSDB_HISTORY_OPERATIONS", 15_000)?;
-    let time = Duration::from_secs(8);
-    let Recorded {
-        history,
-        watches,
-        staleness,
-    } = record(&mut random, None, operations, time, STALENESS).await?;
-    ensure!(history.len() >= operations / 2, "{} operations", history.len());
-    let count = |is: fn(&Action) -> bool| history.iter().filter(|operation| is(&operation.action)).count();
-    println!(
-        "{} operations: {} renames and {} deletes done, {} changes of unknown outcome",
-        history.len(),
-        count(|action| matches!(
-            action,
-            Action::Rename {
-                outcome: Change::Done(_),
-                ..
-            }
-        )),
-        count(|action| matches!(
-            action,
-            Action::Delete {
-                outcome: Change::Done(_),
-                ..
-            }
-        )),
-        count(|action| matches!(
-            action,
-            Action::Rename {
-                outcome: Change::Unknown(_),
-                ..
-            } | Action::Delete {
-                outcome: Change::Unknown(_),
-                ..
-            }
-        )),
+    let (replicas, _trigger) = replicas(&mut random, None).await?;
+    let plan = Plan {
+        operations: sizes::of("OXTSDB_HISTORY_OPERATIONS", 15_000)?,
+        settle: STALENESS,
+        staleness: STALENESS,
+        is_damaged: false,
+    };
+    let recorded = record(&replicas, &mut random, &plan, pause(Duration::from_secs(8))).await?;
+    recorded.print();
+    ensure!(
+        recorded.history.len() >= plan.operations / 2,
+        "too few operations"
     );
-    println!("staleness up to {} ms is accepted", staleness / 1000);
-    uid_histories::check(&history, staleness)?;
-    for watch in &watches {
-        println!("a watch returned {} events", watch.events.len());
-        uid_histories::check_watch(watch, &history, staleness)?;
-    }
+    recorded.check()?;
+    Ok(())
+}
+
+/// Takes a while.
+async fn pause(time: Duration) -> anyhow::Result<()> {
+    tokio::time::sleep(time).await;
     Ok(())
 }
 
@@ -594,7 +243,14 @@ const ATTEMPTS: usize = 10;
 async fn violation(bug: Bug, time: Duration) -> anyhow::Result<String> {
     let mut random = random::seeded("uid histories")?;
     for _ in 0..ATTEMPTS {
-        let recorded = record(&mut random, Some(bug), 5_000, time, Duration::ZERO).await?;
+        let (replicas, _trigger) = replicas(&mut random, Some(bug)).await?;
+        let plan = Plan {
+            operations: 5_000,
+            settle: Duration::ZERO,
+            staleness: STALENESS,
+            is_damaged: true,
+        };
+        let recorded = record(&replicas, &mut random, &plan, pause(time)).await?;
         if let Err(violation) = uid_histories::check(&recorded.history, recorded.staleness) {
             println!("{bug:?}: {violation}");
             return Ok(violation.to_string());
