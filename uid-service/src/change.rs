@@ -462,9 +462,9 @@ impl Changes {
         self.log.position()
     }
 
-    /// The changes of a range of numbers of the log; `None` if some were trimmed.
-    pub(crate) async fn changes(&self, after: u64, to: u64) -> Result<Option<Vec<Changed>>, StoreError> {
-        let entries = self.log.entries(after, to).await?;
+    /// The changes after a number of the log, also those behind a pending one; `None` if some were trimmed.
+    pub(crate) async fn changes_after(&self, after: u64) -> Result<Option<Vec<Changed>>, StoreError> {
+        let entries = self.log.entries_after(after).await?;
         Ok(entries.map(|entries| entries.into_iter().map(Changed::from).collect()))
     }
 

@@ -415,8 +415,9 @@ impl Uids {
         let to = subscription.position;
         let from = resumed.map_or(to, |token| token.position);
         let mut changes = VecDeque::new();
-        if from.log < to.log {
-            let missed = self.changes.changes(from.log, to.log).await?;
+        if resumed.is_some() {
+            // After the subscription: what is completed later is reported to it.
+            let missed = self.changes.changes_after(from.log).await?;
             let missed = missed.ok_or(UidServiceError::ResumeTokenExpired)?;
             let wanted = missed.into_iter().map(coherence::event);
             changes.extend(wanted.filter(|event| request.wants(event)));

@@ -337,6 +337,38 @@ async fn a_cancelled_change_loses_no_event_of_another_replica() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_watch_resumed_at_a_new_replica_returns_changes_behind_a_pending_one() {
+    let store = Wrapped::stepwise();
+    let one = uids(&store).await;
+    let renamed = assign(&one, "old").await;
+    assign(&one, "pending").await;
+    let mut request = WatchRequest {
+        kinds: vec![KIND],
+        skip_assigned: true,
+        resume: None,
+        heartbeat: Duration::from_secs(1),
+    };
+    let first = {
+        let mut watch = Box::pin(one.watch(request.clone()).await.unwrap());
+        watch.next().await.unwrap().unwrap()
+    };
+    // Two look-ups, the entry of the log, and nothing of the change.
+    let crashed = uids(&store.failing_after(3, Failure::Silent)).await;
+    let begun = rename(&crashed, "pending", "other");
+    tokio::time::timeout(Duration::from_secs(1), begun)
+        .await
+        .unwrap_err();
+    rename(&one, "old", "new").await.unwrap();
+
+    let two = uids(&store).await;
+    request.resume = Some(first.resume_token);
+    let mut watch = Box::pin(two.watch(request).await.unwrap());
+    let update = watch.next().await.unwrap().unwrap();
+    let is_rename = |event: &Event| matches!(event, Event::Renamed { mapping, .. } if mapping.uid == renamed);
+    assert!(update.events.iter().any(|event| is_rename(event)), "{update:?}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_late_put_of_a_rename_does_not_meet_the_next_rename() {
     for operations in 1..16 {
         let store = Wrapped::stepwise();

@@ -440,8 +440,10 @@ impl ChangeLog {
         self.known.lock().position()
     }
 
-    /// The completed entries of a range of numbers, in their order; `None` if some were trimmed.
-    pub(crate) async fn entries(&self, after: u64, to: u64) -> Result<Option<Vec<Entry>>, StoreError> {
+    /// The completed entries after a number, up to the last one that was read, in their order; `None` if some were
+    /// trimmed.
+    pub(crate) async fn entries_after(&self, after: u64) -> Result<Option<Vec<Entry>>, StoreError> {
+        let to = self.known.lock().last.unwrap_or(0);
         let mut entries = Vec::new();
         let mut last = after;
         let mut rows = self
