@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
@@ -73,7 +73,22 @@ impl Pool {
         T: Send + 'static,
         R: FnOnce(&mut Connection, Instant) -> Result<T, CallError> + Send + 'static,
     {
-        let deadline = Instant::now() + self.shared.config.request_timeout;
+        self.call_within(self.shared.config.request_timeout, idempotency, request)
+            .await
+    }
+
+    /// As [`Pool::call`], with a time limit of its own.
+    pub(super) async fn call_within<T, R>(
+        &self,
+        time: Duration,
+        idempotency: Idempotency,
+        request: impl Fn() -> R,
+    ) -> Result<T, CallError>
+    where
+        T: Send + 'static,
+        R: FnOnce(&mut Connection, Instant) -> Result<T, CallError> + Send + 'static,
+    {
+        let deadline = Instant::now() + time;
         let mut attempt = 1;
         loop {
             match self.submit(Route::Any, deadline, request())?.response().await {

@@ -1,6 +1,6 @@
 //! Creating and listing tables.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures::stream::{StreamExt, TryStreamExt, iter};
 use hbase_thrift::hbase::{ColumnDescriptor, THbaseSyncClient};
@@ -14,6 +14,13 @@ use crate::{FamilyDef, StoreError, TableDef, TableName, rules};
 
 /// HBase's time to live of families without one, in seconds.
 const FOR_EVER: i32 = i32::MAX;
+
+/// How long the creation of a table may take: HBase creates its regions on region servers, and a busy one takes
+/// longer than a request of rows may.
+const CREATION: Duration = Duration::from_secs(60);
+
+/// The pause between two looks at a table that another client creates.
+const POLL: Duration = Duration::from_millis(200);
 
 /// Creates a table; `false` if it exists with the same families.
 pub(super) async fn create(
@@ -52,17 +59,24 @@ pub(super) async fn create(
             })
         }
     };
-    match pool.call(Idempotency::Idempotent, request).await {
+    let time = pool.config().request_timeout.max(CREATION);
+    let began = Instant::now();
+    match pool.call_within(time, Idempotency::Idempotent, request).await {
         Ok(()) => Ok(true),
         // It existed before, or another client created it concurrently.
         Err(CallError::Exception(exception))
             if exception.kind == ExceptionKind::Exists || exception.names("TableExistsException") =>
         {
-            match find(pool, &table.name).await.map_err(store_error)? {
-                Some(existing) => same(&existing, table),
-                None => Err(StoreError::Unavailable {
-                    detail: format!("table `{}` is being created", table.name),
-                }),
+            loop {
+                if let Some(existing) = find(pool, &table.name).await.map_err(store_error)? {
+                    return same(&existing, table);
+                }
+                if began.elapsed() > time {
+                    return Err(StoreError::Unavailable {
+                        detail: format!("table `{}` is being created", table.name),
+                    });
+                }
+                tokio::time::sleep(POLL).await;
             }
         }
         Err(error) => Err(store_error(error)),
