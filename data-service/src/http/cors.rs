@@ -5,6 +5,9 @@
 //! therefore rejected unless `--cors-domains` contains it. Clients other than browsers send no `Origin`; pages under
 //! the `Host` of this server, or of a proxy in front of it, are not foreign.
 //!
+//! Links and images of a page send GET without `Origin`, and GET can change something here (`method_override`,
+//! `/api/uid/assign`). Browsers name the relation of such a page in `Sec-Fetch-Site`.
+//!
 //! Source: OpenTSDB 2.4, `RpcHandler.applyCorsHeaders`.
 
 use http::header::{
@@ -14,6 +17,9 @@ use http::header::{
 use http::{HeaderValue, Method, Request, StatusCode};
 
 use crate::http::error::HttpError;
+
+/// Where the page of a request comes from, seen from this server: `same-origin`, `same-site`, `cross-site` or `none`.
+const FETCH_SITE: &str = "sec-fetch-site";
 
 const METHODS: HeaderValue = HeaderValue::from_static("GET, POST, PUT, DELETE");
 
@@ -66,6 +72,23 @@ impl Cors {
             any: setting.trim() == "*",
             domains: domains.filter(|domain| !domain.is_empty()).collect(),
         }
+    }
+
+    /// Checks a request that may change something, and whose origin, if it has one, is allowed.
+    ///
+    /// # Errors
+    ///
+    /// 403 if it has no origin and comes from a page of another site.
+    pub(crate) fn check_change(&self, headers: &HeaderMap) -> Result<(), HttpError> {
+        let has_origin = headers.get(ORIGIN).is_some_and(|origin| !origin.is_empty());
+        let is_cross_site = headers
+            .get(FETCH_SITE)
+            .is_some_and(|site| site.as_bytes().eq_ignore_ascii_case(b"cross-site"));
+        if self.any || has_origin || !is_cross_site {
+            return Ok(());
+        }
+        let details = "A page of another site is not permitted to change anything (--cors-domains)";
+        Err(HttpError::new(StatusCode::FORBIDDEN, "CORS domain not allowed").with_details(details))
     }
 
     /// The origin of a request.

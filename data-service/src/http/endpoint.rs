@@ -34,6 +34,8 @@ pub(crate) struct Endpoint {
     with_paths_below: bool,
     /// Whether GET with `method_override=` counts as another method.
     overrides_method: bool,
+    /// Whether GET changes something too.
+    changes_by_get: bool,
     operations: &'static [Operation],
 }
 
@@ -65,6 +67,7 @@ pub(crate) const fn at(path: &'static str, operations: &'static [Operation]) -> 
         path,
         with_paths_below: false,
         overrides_method: false,
+        changes_by_get: false,
         operations,
     }
 }
@@ -75,6 +78,7 @@ pub(crate) const fn at_and_below(path: &'static str, operations: &'static [Opera
         path,
         with_paths_below: true,
         overrides_method: false,
+        changes_by_get: false,
         operations,
     }
 }
@@ -155,6 +159,19 @@ impl Endpoint {
             overrides_method: true,
             ..self
         }
+    }
+
+    /// This endpoint, where GET changes something too.
+    pub(crate) const fn changed_by_get(self) -> Endpoint {
+        Endpoint {
+            changes_by_get: true,
+            ..self
+        }
+    }
+
+    /// Whether a request may change something; the method is that after `method_override`.
+    pub(crate) fn may_change(&self, method: &Method) -> bool {
+        self.changes_by_get || !matches!(*method, Method::GET | Method::HEAD)
     }
 
     /// The method of a request, after `method_override`. Only GET can be overridden.

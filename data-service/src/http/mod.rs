@@ -17,7 +17,8 @@
 //! - An empty JSON object as a query, and a body of white space, are errors of the client (400),
 //!   not of the server.
 //! - A feature that does not exist (deleting by query, for example) is rejected, not ignored.
-//! - A request of a browser's page of another origin is rejected (403), unless `--cors-domains` allows it.
+//! - A request of a browser's page of another origin is rejected (403), unless `--cors-domains` allows it; so is one
+//!   without an origin that changes something, if the browser says that it comes from another site.
 //!   OpenTSDB executes it where the setting is empty, and responds 200 to a domain that is not in the list.
 //! - `/api/version` also names this program and its version; `/api/config` lists its settings.
 //! - `/logs` is rejected: the log is on standard error. There is no user interface, so `/` is a page of text.
@@ -143,11 +144,13 @@ static ENDPOINTS: &[Endpoint] = &[
             get(handler!(uid::assign::assign)),
             post(BodyUse::Query, handler!(uid::assign::assign)),
         ],
-    ),
+    )
+    .changed_by_get(),
     at_and_below(
         "/api/uid/rename",
         &[any(BodyUse::Query, handler!(uid::rename::rename))],
-    ),
+    )
+    .changed_by_get(),
     at_and_below(
         "/api/uid/uidmeta",
         &[
@@ -187,7 +190,8 @@ static ENDPOINTS: &[Endpoint] = &[
             get(handler!(dropcaches::drop_caches)),
             delete(handler!(dropcaches::drop_caches)),
         ],
-    ),
+    )
+    .changed_by_get(),
     at_and_below("/api/version", &[get_or_post(handler!(version::version))]),
     at_and_below("/api/stats", &[get_or_post(handler!(stats::stats))]),
     // Outside of the API.
@@ -317,6 +321,9 @@ impl Inner {
             return Err(HttpError::bad_request("Requested serializer was not found"));
         }
         let method = endpoint.method(request.method(), parameters)?;
+        if endpoint.may_change(&method) {
+            self.cors.check_change(request.headers())?;
+        }
         let operation = endpoint.operation(&method)?;
         let parts = &self.parts;
         let context = RequestContext {

@@ -319,6 +319,37 @@ async fn a_put_larger_than_the_ingest_pool_gets_413() {
 }
 
 #[tokio::test]
+async fn pages_of_other_sites_cannot_change_anything_by_get() {
+    let get = async |service: &Service, target: &str, site: &str| {
+        let head = format!("GET {target} HTTP/1.1\r\nSec-Fetch-Site: {site}\r\n");
+        service.request(head, b"").await.status
+    };
+    let changes = [
+        "/api/uid/assign?metric=m",
+        "/api/uid/rename?metric=a&name=b",
+        "/api/dropcaches",
+        "/api/tree?name=t&method_override=post",
+        "/api/annotation?start_time=1&description=d&method_override=post",
+    ];
+    let service = Service::start().await;
+    for target in changes {
+        assert_eq!(get(&service, target, "cross-site").await, 403, "{target}");
+    }
+    for target in ["/api/suggest?type=metrics", "/api/tree", "/api/version", "/"] {
+        assert_eq!(get(&service, target, "cross-site").await, 200, "{target}");
+    }
+    for site in ["none", "same-origin"] {
+        let assign = format!("/api/uid/assign?metric={site}");
+        assert_eq!(get(&service, &assign, site).await, 200, "{site}");
+        assert_eq!(get(&service, "/api/dropcaches", site).await, 200, "{site}");
+    }
+    let mut settings = DataSettings::default();
+    settings.http.cors_domains = "*".to_owned();
+    let service = Service::start_with(settings, UidSettings::default()).await;
+    assert_eq!(get(&service, "/api/dropcaches", "cross-site").await, 200);
+}
+
+#[tokio::test]
 async fn rejects_foreign_origins_unless_they_are_allowed() {
     let point = br#"{"metric":"m","timestamp":1,"value":1,"tags":{"k":"v"}}"#;
     let send = async |service: &Service, method: &str, origin: &str| {
