@@ -119,14 +119,14 @@ impl Annotations {
         };
         let found = qualifiers.iter().find_map(|qualifier| {
             let cell = row.get(FAMILY, qualifier)?;
-            Some(FoundCell {
+            // HBase cannot distinguish an empty cell from an absent one when it compares.
+            (!cell.value.is_empty()).then(|| FoundCell {
                 qualifier: qualifier.clone(),
                 value: cell.value.to_vec(),
                 timestamp_ms: cell.timestamp_ms,
             })
         });
-        // HBase cannot distinguish an empty cell from an absent one when it compares.
-        Ok(found.filter(|cell| !cell.value.is_empty()))
+        Ok(found)
     }
 
     fn decode(&self, key: &AnnotationKey, cell: &FoundCell) -> Result<Annotation, AnnotationError> {

@@ -119,3 +119,29 @@ async fn a_damaged_cell_is_an_error_until_it_is_deleted() {
     annotations.remove(&key, &Precondition::None).await.unwrap();
     annotations.put(&key, &edit, &Precondition::None).await.unwrap();
 }
+
+/// At multiples of 1000 seconds an instant has two cells.
+#[tokio::test]
+async fn an_empty_cell_does_not_hide_the_other_one() {
+    let stack = TestStack::start().await;
+    let annotations = Annotations::of(&stack.service.engine);
+    let (seconds, millis) = (1_369_141_000, 1_369_141_000_000);
+    let in_millis = AnnotationKey::as_sent(annotations.layout(), "", millis).unwrap();
+    let edit = Edit {
+        description: Some(Some("d".to_owned())),
+        ..Edit::default()
+    };
+    annotations
+        .put(&in_millis, &edit, &Precondition::None)
+        .await
+        .unwrap();
+    let in_seconds = AnnotationKey::as_sent(annotations.layout(), "", seconds).unwrap();
+    let mut batch = oxtsdb_row_store::WriteBatch::new(annotations.table.clone());
+    let family = batch.family(FAMILY);
+    let (row, qualifier) = in_seconds.cell();
+    batch.row(row).put(family, qualifier, b"");
+    stack.store.write(batch).await.unwrap();
+    let both = AnnotationKey::at_instant(annotations.layout(), &[], millis).unwrap();
+    let found = annotations.get(&both).await.unwrap().unwrap();
+    assert_eq!(found.annotation.description.as_deref(), Some("d"));
+}
