@@ -4,11 +4,12 @@
 //! them is read and written instead, a whole batch at a time: an increment would be a commit for each counter.
 //! Requests that arrive while a batch is in flight are merged into the next one.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use futures::stream::{self, StreamExt as _, TryStreamExt as _};
 use hashbrown::HashMap;
-use oxtsdb_row_store::{CellAddress, ColumnSelection, RowStore, StoreError, TableName, WriteBatch};
+use oxtsdb_row_store::{CellAddress, ColumnSelection, Row, RowStore, StoreError, TableName, WriteBatch};
 use oxtsdb_schema::data_table::{COUNTER_QUALIFIER, META_FAMILY};
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
@@ -100,7 +101,7 @@ impl Inner {
             match self.add_batch(&requests).await {
                 Ok(sums) => {
                     for (request, sums) in requests.into_iter().zip(sums) {
-                        let _ = request.sums.send(Ok(sums));
+                        let _ = request.sums.send(sums);
                     }
                 }
                 Err(error) => {
@@ -125,8 +126,8 @@ impl Inner {
     }
 
     /// Reads the counters, adds the amounts, and writes the sums. No other program and no other batch changes them
-    /// meanwhile.
-    async fn add_batch(&self, requests: &[Request]) -> Result<Vec<Vec<i64>>, StoreError> {
+    /// meanwhile. A cell that is no counter fails the requests that add to it, and these add nothing.
+    async fn add_batch(&self, requests: &[Request]) -> Result<Vec<Result<Vec<i64>, StoreError>>, StoreError> {
         let mut places: HashMap<&[u8], usize> = HashMap::new();
         let mut rows: Vec<Vec<u8>> = Vec::new();
         for (row, _) in requests.iter().flat_map(|request| &request.amounts) {
@@ -138,40 +139,56 @@ impl Inner {
         let column = (META_FAMILY.to_owned(), COUNTER_QUALIFIER.to_vec());
         let columns = ColumnSelection::Columns(vec![column]);
         let stored = self.store.get_rows(&self.table, &rows, &columns).await?;
-        let mut totals = Vec::with_capacity(rows.len());
-        for row in stored {
-            let cell = row
-                .as_ref()
-                .and_then(|row| row.get(META_FAMILY, COUNTER_QUALIFIER));
-            totals.push(match cell {
-                None => 0,
-                Some(cell) => {
-                    let bytes = cell.value.try_into();
-                    i64::from_be_bytes(bytes.map_err(|_| StoreError::NotACounter {
-                        length: cell.value.len(),
-                    })?)
-                }
-            });
-        }
+        let total = |row: Option<Row>| {
+            let cell = row.as_ref()?.get(META_FAMILY, COUNTER_QUALIFIER)?;
+            let length = cell.value.len();
+            let bytes = cell.value.try_into();
+            Some(
+                bytes
+                    .map(i64::from_be_bytes)
+                    .map_err(|_| StoreError::NotACounter { length }),
+            )
+        };
+        let mut totals: Vec<Result<i64, StoreError>> = stored
+            .into_iter()
+            .map(|row| total(row).unwrap_or(Ok(0)))
+            .collect();
         let mut sums = Vec::with_capacity(requests.len());
+        let mut changed = BTreeSet::new();
         for request in requests {
+            let of_request = || {
+                request
+                    .amounts
+                    .iter()
+                    .filter_map(|(row, _)| places.get(row.as_slice()))
+            };
+            let damaged = of_request().find_map(|place| totals.get(*place)?.as_ref().err());
+            if let Some(error) = damaged {
+                sums.push(Err(error.clone()));
+                continue;
+            }
+            changed.extend(of_request().copied());
             let add = |(row, amount): &(Vec<u8>, i64)| {
                 let total = places
                     .get(row.as_slice())
-                    .and_then(|place| totals.get_mut(*place));
+                    .and_then(|place| totals.get_mut(*place)?.as_mut().ok());
                 total.map_or(*amount, |total| {
                     *total = total.wrapping_add(*amount);
                     *total
                 })
             };
-            sums.push(request.amounts.iter().map(add).collect());
+            sums.push(Ok(request.amounts.iter().map(add).collect()));
         }
         let mut batch = WriteBatch::new(self.table.clone());
         let family = batch.family(META_FAMILY);
-        for (row, total) in rows.iter().zip(&totals) {
-            batch
-                .row(row)
-                .put(family, COUNTER_QUALIFIER, &total.to_be_bytes());
+        for (place, (row, total)) in rows.iter().zip(totals).enumerate() {
+            if changed.contains(&place)
+                && let Ok(total) = total
+            {
+                batch
+                    .row(row)
+                    .put(family, COUNTER_QUALIFIER, &total.to_be_bytes());
+            }
         }
         self.store.write(batch).await?;
         Ok(sums)
@@ -180,8 +197,8 @@ impl Inner {
 
 #[cfg(test)]
 mod tests {
+    use oxtsdb_row_store::TableDef;
     use oxtsdb_row_store::memory::MemoryStore;
-    use oxtsdb_row_store::{Row, TableDef};
 
     use super::*;
 
@@ -235,8 +252,14 @@ mod tests {
         batch.row(&[1]).put(family, COUNTER_QUALIFIER, b"abc");
         store.write(batch).await.unwrap();
         let counters = Counters::new(store, table);
-        let error = counters.add(vec![amount(1, 1)]).await.unwrap_err();
+        // Merged into one batch.
+        let (damaged, sound) = tokio::join!(
+            counters.add(vec![amount(1, 1), amount(2, 5)]),
+            counters.add(vec![amount(2, 1)])
+        );
+        let error = damaged.unwrap_err();
         assert!(matches!(error, StoreError::NotACounter { length: 3 }), "{error}");
-        assert_eq!(counters.add(vec![amount(2, 1)]).await.unwrap(), [1]);
+        assert_eq!(sound.unwrap(), [1]);
+        assert_eq!(counters.add(vec![amount(2, 1)]).await.unwrap(), [2]);
     }
 }
