@@ -4,6 +4,8 @@
 //! check-and-put on an absent cell, so the first writer wins; a batch first reads which branches exist. A leaf of another
 //! series in the same place is a collision. A repetition stores nothing new.
 //!
+//! A stored leaf that cannot be decoded is logged and kept; series with its place have none.
+//!
 //! The root is stored with the first series, whether that has a place or not.
 //!
 //! Collisions and series that did not match are stored if the tree has `storeFailures`. OpenTSDB loses collisions of
@@ -18,6 +20,7 @@ use futures::stream::{self, StreamExt as _, TryStreamExt as _};
 use oxtsdb_row_store::{ColumnSelection, WriteBatch};
 use oxtsdb_schema::Tsuid;
 use oxtsdb_schema::tree::{BranchDocument, BranchId, LeafDocument, TreeCell};
+use tracing::warn;
 
 use super::enabled::ReadyTree;
 use super::error::TreeError;
@@ -40,7 +43,7 @@ pub(crate) struct PlaceCounts {
     pub(crate) collisions: u64,
     /// Series that a strict tree rejected.
     pub(crate) not_matched: u64,
-    /// Series with fewer than two names, or with too large ones.
+    /// Series with fewer than two names, with too large ones, or in the place of a damaged leaf.
     pub(crate) without_place: u64,
 }
 
@@ -190,11 +193,13 @@ impl Trees {
                     Some(found.map_or(Vec::new(), |cell| cell.value.to_vec()))
                 }
             };
-            let outcome = match existing {
+            let outcome = match existing.as_deref().map(LeafDocument::decode) {
                 None => (leaf.tsuid, true),
-                Some(value) => {
-                    let corrupt = |error| table.corrupt(branch.as_bytes(), &cell.encode(), error);
-                    (LeafDocument::decode(&value).map_err(corrupt)?.tsuid, false)
+                Some(Ok(holder)) => (holder.tsuid, false),
+                Some(Err(error)) => {
+                    let error = table.corrupt(branch.as_bytes(), &cell.encode(), error);
+                    warn!(%error, series = leaf.tsuid, "a leaf is damaged, its place cannot be used");
+                    continue;
                 }
             };
             stored.push(((branch.clone(), hash), outcome));

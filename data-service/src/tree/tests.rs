@@ -5,7 +5,7 @@ use async_trait::async_trait;
 use futures::TryStreamExt as _;
 use oxtsdb_row_store::WriteBatch;
 use oxtsdb_schema::data_table::{COUNTER_QUALIFIER, META_FAMILY, TREE_TABLE};
-use oxtsdb_schema::tree::{BranchId, RuleDocument, RuleType, TreeDocument, TreeId};
+use oxtsdb_schema::tree::{BranchId, RuleDocument, RuleType, TreeCell, TreeDocument, TreeId};
 use oxtsdb_schema::ts_meta::TS_META_QUALIFIER;
 use oxtsdb_schema::{Tsuid, Uid, UidKind};
 use oxtsdb_server::Shutdown;
@@ -429,6 +429,25 @@ async fn collisions_and_series_that_do_not_match_are_stored() {
         .unwrap();
     assert_eq!(fixture.place(&all).await.collisions, 1);
     assert!(problems(Problem::Collision).await.unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn a_damaged_leaf_costs_its_own_place_only() {
+    let fixture = Fixture::start().await;
+    let rules = vec![rule(0, RuleType::Tagk, "dc"), rule(1, RuleType::Metric, "")];
+    let id = fixture.tree(false, rules).await;
+    let damaged = fixture.series("a dc=lax").await;
+    let sound = fixture.series("b dc=lax").await;
+    fixture.place(std::slice::from_ref(&damaged)).await;
+    let mut batch = WriteBatch::new("tsdb-tree".parse().unwrap());
+    let family = batch.family("t");
+    let lax = BranchId::root(id).child("lax");
+    batch
+        .row(lax.as_bytes())
+        .put(family, &TreeCell::leaf("a").encode(), b"{");
+    fixture.trees.0.table.store.write(batch).await.unwrap();
+    let counts = fixture.place(&[damaged, sound]).await;
+    assert_eq!((counts.placed, counts.without_place), (1, 1));
 }
 
 #[tokio::test]
