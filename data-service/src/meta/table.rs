@@ -1,13 +1,14 @@
 //! Typed access to table `tsdb-meta`: a row for each series, with its counter of points and its document.
 //!
 //! Creating a document reads first, because a document that exists may have been edited. A store with atomic commits
-//! makes both one step. On HBase another program may create and edit a document between the two, within
-//! milliseconds, and its edit is then lost; OpenTSDB's creation has the same race.
+//! makes both one step for a batch. On HBase each document is put by a check-and-put of its own, before the counters:
+//! a document that another program creates and edits meanwhile is kept, where OpenTSDB overwrites it.
 //!
 //! Source: OpenTSDB 2.4, `TSMeta.storeNew`, `TSMeta.storeIfNecessary`, `TSMeta.incrementAndGetCounter`.
 
 use std::sync::Arc;
 
+use futures::stream::{self, StreamExt as _, TryStreamExt as _};
 use oxtsdb_row_store::{
     CellAddress, ColumnSelection, Condition, RowStore, StoreError, TableName, WriteBatch,
 };
@@ -20,6 +21,9 @@ use super::new_series::{NewSeries, NewSeriesFeed};
 
 /// Documents of a batch.
 const BATCH_SERIES: usize = 4096;
+
+/// Documents that are put at a time on a store without atomic commits.
+const CONCURRENT_PUTS: usize = 16;
 
 /// Attempts to create the documents of a batch while others change them.
 const ATTEMPTS: u32 = 16;
@@ -82,8 +86,7 @@ impl MetaTable {
     }
 
     /// Creates the documents of series that have none, with their times of creation in seconds, and announces these
-    /// series. With `sets_counters` the counters
-    /// of all series are set to 1, in the same mutation of a row.
+    /// series. With `sets_counters` the counters of all series are set to 1.
     ///
     /// # Errors
     ///
@@ -117,41 +120,120 @@ impl MetaTable {
         let columns = ColumnSelection::Columns(vec![column]);
         for _ in 0..ATTEMPTS {
             let rows = self.store.get_rows(&self.name, &tsuids, &columns).await?;
-            let mut batch = WriteBatch::new(self.name.clone());
-            let family = batch.family(META_FAMILY);
-            let mut created = Vec::new();
-            for ((tsuid, created_seconds), row) in series.iter().zip(rows) {
-                if row.is_some() && !sets_counters {
-                    continue;
-                }
-                batch.row(tsuid);
+            let missing: Vec<(&[u8], i64)> = series
+                .iter()
+                .zip(rows)
+                .filter(|(_, row)| row.is_none())
+                .map(|((tsuid, created_seconds), _)| (tsuid.as_slice(), *created_seconds))
+                .collect();
+            let Some(commit) = self.store.atomic() else {
+                let created = self.put_absent(&missing).await?;
                 if sets_counters {
-                    batch.put(family, COUNTER_QUALIFIER, &1_i64.to_be_bytes());
+                    self.put_counters(&tsuids).await?;
                 }
-                if row.is_none() {
-                    let document = TsMeta::new(*created_seconds).encode(tsuid);
-                    batch.put(family, TS_META_QUALIFIER, &document);
-                    created.push((tsuid.as_slice(), *created_seconds));
-                }
-            }
-            if batch.is_empty() {
-                return Ok(created);
-            }
-            let Some(commit) = self.store.atomic().filter(|_| !created.is_empty()) else {
-                self.store.write(batch).await?;
                 return Ok(created);
             };
+            let mut batch = WriteBatch::new(self.name.clone());
+            let family = batch.family(META_FAMILY);
+            for (tsuid, created_seconds) in &missing {
+                let document = TsMeta::new(*created_seconds).encode(tsuid);
+                batch.row(tsuid).put(family, TS_META_QUALIFIER, &document);
+            }
+            for tsuid in tsuids.iter().filter(|_| sets_counters) {
+                batch
+                    .row(tsuid)
+                    .put(family, COUNTER_QUALIFIER, &1_i64.to_be_bytes());
+            }
+            if batch.is_empty() {
+                return Ok(missing);
+            }
             let absent = |(tsuid, _): &(&[u8], i64)| Condition {
                 cell: CellAddress::new(*tsuid, META_FAMILY, TS_META_QUALIFIER),
                 expected: None,
             };
-            let conditions: Vec<Condition> = created.iter().map(absent).collect();
+            let conditions: Vec<Condition> = missing.iter().map(absent).collect();
             if commit.commit_if(&conditions, batch).await? {
-                return Ok(created);
+                return Ok(missing);
             }
         }
         Err(StoreError::Unavailable {
             detail: "other writers keep changing the metadata of the same series".to_owned(),
         })
+    }
+
+    /// Puts documents that are still absent, and returns their series.
+    async fn put_absent<'t>(&self, missing: &[(&'t [u8], i64)]) -> Result<Vec<(&'t [u8], i64)>, StoreError> {
+        // Collected, because the compiler cannot tell that a stream over the closure is Send.
+        let puts: Vec<_> = missing
+            .iter()
+            .map(|(tsuid, created_seconds)| {
+                let (store, table) = (Arc::clone(&self.store), self.name.clone());
+                let document = TsMeta::new(*created_seconds).encode(tsuid);
+                let condition = Condition {
+                    cell: CellAddress::new(*tsuid, META_FAMILY, TS_META_QUALIFIER),
+                    expected: None,
+                };
+                async move { store.check_and_put(&table, &condition, &document).await }
+            })
+            .collect();
+        let put: Vec<bool> = stream::iter(puts).buffered(CONCURRENT_PUTS).try_collect().await?;
+        let created = missing.iter().zip(put).filter(|(_, is_new)| *is_new);
+        Ok(created.map(|(series, _)| *series).collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use async_trait::async_trait;
+    use oxtsdb_row_store::TableDef;
+    use oxtsdb_row_store::intercept::{Intercept, InterceptedStore, Operation, Response};
+    use oxtsdb_row_store::memory::MemoryStore;
+
+    use super::*;
+
+    const TSUID: [u8; 9] = [0, 0, 1, 0, 0, 1, 0, 0, 1];
+
+    /// Another program: stores a document after each read.
+    #[derive(Debug)]
+    struct OtherWriter;
+
+    #[async_trait]
+    impl Intercept for OtherWriter {
+        async fn intercept(
+            &self,
+            operation: Operation,
+            store: &dyn RowStore,
+        ) -> Result<Response, StoreError> {
+            let table = operation.table().clone();
+            let is_read = matches!(operation, Operation::GetRows { .. });
+            let response = operation.perform(store).await;
+            if is_read {
+                let mut batch = WriteBatch::new(table);
+                let family = batch.family(META_FAMILY);
+                batch.row(&TSUID).put(family, TS_META_QUALIFIER, b"edited");
+                store.write(batch).await?;
+            }
+            response
+        }
+    }
+
+    #[tokio::test]
+    async fn a_document_that_another_program_creates_meanwhile_is_kept() {
+        let store = Arc::new(MemoryStore::new());
+        let name: TableName = "tsdb-meta".parse().unwrap();
+        let def = TableDef::new(name.clone(), &[META_FAMILY]);
+        store.create_table(&def).await.unwrap();
+        let hbase = InterceptedStore::new(store.clone(), Arc::new(OtherWriter)).like_hbase();
+        let table = MetaTable::new(Arc::new(hbase), name.clone(), UidWidths::default());
+        let mut new = table.new_series().subscribe(8);
+        table
+            .create_documents(&[(TSUID.to_vec(), 7)], true)
+            .await
+            .unwrap();
+        let row = store.get(&name, &TSUID, &ColumnSelection::All).await.unwrap();
+        let value = |qualifier| row.as_ref()?.get(META_FAMILY, qualifier).map(|cell| cell.value);
+        assert_eq!(value(TS_META_QUALIFIER), Some(&b"edited"[..]));
+        assert_eq!(value(COUNTER_QUALIFIER), Some(&1_i64.to_be_bytes()[..]));
+        assert!(new.try_recv().is_err(), "it is the other program's");
     }
 }
