@@ -198,7 +198,8 @@ impl MetaTable {
         Err(MetaError::Contended { tsuid: tsuid.clone() })
     }
 
-    /// Deletes the document of a series, up to the version that is read here. With an etag, it must have it.
+    /// Deletes the document of a series, up to the version that is read here. With an etag, it must have it, and a
+    /// document that is still there is another one.
     ///
     /// # Errors
     ///
@@ -213,7 +214,19 @@ impl MetaTable {
         batch
             .row(tsuid.as_bytes())
             .delete_column_up_to(family, cell.qualifier, cell.timestamp_ms);
-        Ok(self.store.write(batch).await?)
+        self.store.write(batch).await?;
+        if expected.is_none() {
+            return Ok(());
+        }
+        // An edit in the same millisecond is deleted too; a later one is still there.
+        let row = self.store.get(&self.name, tsuid.as_bytes(), &columns()).await?;
+        match row.as_ref().and_then(document_cell) {
+            None => Ok(()),
+            Some(newer) => Err(MetaError::EtagMismatch {
+                tsuid: tsuid.clone(),
+                stored: etag(Some(newer.value)),
+            }),
+        }
     }
 
     async fn put_if(

@@ -189,13 +189,18 @@ mod tests {
     use oxtsdb_row_store::intercept::{Intercept, InterceptedStore, Operation, Response};
     use oxtsdb_row_store::memory::MemoryStore;
 
+    use oxtsdb_schema::stored_json::etag;
+
+    use super::super::documents::MetaError;
     use super::*;
 
     const TSUID: [u8; 9] = [0, 0, 1, 0, 0, 1, 0, 0, 1];
 
-    /// Another program: stores a document after each read.
+    /// Another program: stores a document after each read, or after each write.
     #[derive(Debug)]
-    struct OtherWriter;
+    struct OtherWriter {
+        after_writes: bool,
+    }
 
     #[async_trait]
     impl Intercept for OtherWriter {
@@ -205,9 +210,10 @@ mod tests {
             store: &dyn RowStore,
         ) -> Result<Response, StoreError> {
             let table = operation.table().clone();
-            let is_read = matches!(operation, Operation::GetRows { .. });
+            let is_write = matches!(operation, Operation::Write { .. });
+            let is_due = is_write == self.after_writes;
             let response = operation.perform(store).await;
-            if is_read {
+            if is_due {
                 let mut batch = WriteBatch::new(table);
                 let family = batch.family(META_FAMILY);
                 batch.row(&TSUID).put(family, TS_META_QUALIFIER, b"edited");
@@ -217,20 +223,46 @@ mod tests {
         }
     }
 
-    #[tokio::test]
-    async fn a_document_that_another_program_creates_meanwhile_is_kept() {
+    async fn with(other: OtherWriter) -> (Arc<MemoryStore>, MetaTable) {
         let store = Arc::new(MemoryStore::new());
         let name: TableName = "tsdb-meta".parse().unwrap();
         let def = TableDef::new(name.clone(), &[META_FAMILY]);
         store.create_table(&def).await.unwrap();
-        let hbase = InterceptedStore::new(store.clone(), Arc::new(OtherWriter)).like_hbase();
-        let table = MetaTable::new(Arc::new(hbase), name.clone(), UidWidths::default());
+        let hbase = InterceptedStore::new(store.clone(), Arc::new(other)).like_hbase();
+        let table = MetaTable::new(Arc::new(hbase), name, UidWidths::default());
+        (store, table)
+    }
+
+    #[tokio::test]
+    async fn a_delete_with_an_etag_does_not_hide_a_later_document() {
+        let (store, table) = with(OtherWriter { after_writes: true }).await;
+        let mut batch = WriteBatch::new(table.name.clone());
+        let family = batch.family(META_FAMILY);
+        batch.row(&TSUID).put(family, TS_META_QUALIFIER, b"first");
+        store.write(batch).await.unwrap();
+        let tsuid = Tsuid::from_bytes(&TSUID, &UidWidths::default()).unwrap();
+        let first = etag(Some(b"first"));
+        let error = table.delete(&tsuid, Some(&first)).await.unwrap_err();
+        let edited = etag(Some(b"edited"));
+        assert!(
+            matches!(error, MetaError::EtagMismatch { ref stored, .. } if *stored == edited),
+            "{error}"
+        );
+        table.delete(&tsuid, None).await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_document_that_another_program_creates_meanwhile_is_kept() {
+        let (store, table) = with(OtherWriter { after_writes: false }).await;
         let mut new = table.new_series().subscribe(8);
         table
             .create_documents(&[(TSUID.to_vec(), 7)], true)
             .await
             .unwrap();
-        let row = store.get(&name, &TSUID, &ColumnSelection::All).await.unwrap();
+        let row = store
+            .get(&table.name, &TSUID, &ColumnSelection::All)
+            .await
+            .unwrap();
         let value = |qualifier| row.as_ref()?.get(META_FAMILY, qualifier).map(|cell| cell.value);
         assert_eq!(value(TS_META_QUALIFIER), Some(&b"edited"[..]));
         assert_eq!(value(COUNTER_QUALIFIER), Some(&1_i64.to_be_bytes()[..]));
