@@ -22,8 +22,8 @@ use uid_service::UidSettings;
 
 const REPLICAS: usize = 4;
 
-/// The contract's bound for caches of other replicas, 3 s, and what the failures of the store add.
-const STALENESS: Duration = Duration::from_secs(5);
+/// The contract's bound for caches, and for events of watches.
+const STALENESS: Duration = Duration::from_secs(3);
 
 /// A bug of one replica.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

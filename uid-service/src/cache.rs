@@ -9,12 +9,12 @@
 //! A read of the store that started before an invalidation may return what it invalidates. So every read begins with
 //! a [`ReadMark`], and a mapping that was read under an older mark than the last invalidation is not added.
 //!
-//! While this replica cannot read the log, it does not know which mappings have changed: the cache is suspended, and
-//! every look-up reads the store.
+//! While this replica does not read the log, it does not know which mappings have changed: after a time limit, which
+//! each read extends, every look-up reads the store ([`crate::coherence`]).
 
 use std::hash::Hash;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use hashbrown::DefaultHashBuilder;
@@ -35,7 +35,9 @@ struct Inner {
     ttl: Option<Duration>,
     /// Invalidations so far.
     invalidations: AtomicU64,
-    is_suspended: AtomicBool,
+    began: tokio::time::Instant,
+    /// Until when the cache may be used, in milliseconds after `began`.
+    usable_until: AtomicU64,
 }
 
 /// Values, and when they were added.
@@ -96,7 +98,8 @@ impl UidCache {
             names: direction(limits.bytes),
             ttl: limits.ttl,
             invalidations: AtomicU64::new(0),
-            is_suspended: AtomicBool::new(false),
+            began: tokio::time::Instant::now(),
+            usable_until: AtomicU64::new(u64::MAX),
         }))
     }
 
@@ -113,7 +116,7 @@ impl UidCache {
     /// The value of an entry that has not expired.
     fn valid<V>(&self, (value, added): (V, Instant)) -> Option<V> {
         let is_expired = self.0.ttl.is_some_and(|ttl| added.elapsed() >= ttl);
-        (!is_expired && !self.0.is_suspended.load(Ordering::Relaxed)).then_some(value)
+        (!is_expired).then_some(value)
     }
 
     /// Marks the beginning of a read of the store.
@@ -167,9 +170,17 @@ impl UidCache {
         entries as u64
     }
 
-    /// Sets whether look-ups find nothing.
-    pub fn suspend(&self, is_suspended: bool) {
-        self.0.is_suspended.store(is_suspended, Ordering::Relaxed);
+    /// Sets until when the cache may be used; without a call, always.
+    pub fn use_until(&self, until: tokio::time::Instant) {
+        let until = until.duration_since(self.0.began).as_millis();
+        let until = u64::try_from(until).unwrap_or(u64::MAX);
+        self.0.usable_until.store(until, Ordering::Relaxed);
+    }
+
+    /// Whether the cache may be used. Look-ups check it once for all their names.
+    pub fn is_usable(&self) -> bool {
+        let until = self.0.usable_until.load(Ordering::Relaxed);
+        until == u64::MAX || self.0.began.elapsed() < Duration::from_millis(until)
     }
 
     fn is_current(&self, mark: ReadMark) -> bool {
@@ -257,16 +268,5 @@ mod tests {
             cache.insert(cache.mark(), UidKind::Tagk, &name, uid);
             assert_eq!(cache.uid(&key), Some(uid));
         }
-    }
-
-    #[test]
-    fn a_suspended_cache_finds_nothing() {
-        let cache = cache(None);
-        let (name, uid) = entry(7);
-        cache.insert(cache.mark(), UidKind::Tagk, &name, uid);
-        cache.suspend(true);
-        assert_eq!(cache.uid(&(UidKind::Tagk, name.clone())), None);
-        cache.suspend(false);
-        assert_eq!(cache.uid(&(UidKind::Tagk, name)), Some(uid));
     }
 }

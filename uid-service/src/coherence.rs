@@ -1,19 +1,20 @@
 //! Keeps the caches of this process coherent with renames and deletes, and reports these to watches.
 //!
 //! A change of this process invalidates them before it is acknowledged. Those of other replicas are read from the log
-//! each [`POLL`]: a look-up returns an old mapping for at most that long after the change was acknowledged, plus the
-//! time of the read. If the log cannot be read for [`SUSPEND_AFTER`], the cache is bypassed until it can.
+//! each [`POLL`], and the cache is used for [`REPLICA_LAG`] after the start of the last read that succeeded: a look-up
+//! returns an old mapping for at most that long after the change was acknowledged, also if the store or this process
+//! pauses.
 //!
 //! On a store without other writers there are no other replicas, and the log is read at the start only.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use oxtsdb_row_store::StoreError;
 use oxtsdb_schema::UidKind;
-use parking_lot::Mutex;
 use tokio::time::Instant;
-use tracing::warn;
+use tracing::{info, warn};
 
 use crate::assign::Assigner;
 use crate::change::{Change, ChangeSink, Changed, Changes};
@@ -21,16 +22,13 @@ use crate::error::UidServiceError;
 use crate::lookup::Lookup;
 use crate::suggest::Mapping;
 use crate::table::KindName;
-use crate::watch::{Assignments, Event, ForeignChange, ForeignScan, Hub, Position};
+use crate::watch::{Assignments, Event, ForeignChange, ForeignScan, Hub};
 
-/// The pause between two reads of the log.
-pub(crate) const POLL: Duration = Duration::from_secs(1);
+/// From the start of a read of the log to that of the next.
+pub(crate) const POLL: Duration = Duration::from_millis(500);
 
-/// How long another replica may return a mapping after its change was reported: a poll, and the time of its reads.
+/// How long another replica may return a mapping after its change was acknowledged.
 pub(crate) const REPLICA_LAG: Duration = Duration::from_millis(1500);
-
-/// How long the cache is used without a read of the log.
-const SUSPEND_AFTER: Duration = Duration::from_secs(3);
 
 /// The caches of this process.
 #[derive(Debug)]
@@ -40,8 +38,10 @@ pub(crate) struct Coherence {
     hub: Arc<Hub>,
     assignments: Arc<Assignments>,
     foreign: ForeignScan,
-    /// When the log was read last.
-    read_at: Mutex<Option<Instant>>,
+    /// The log was read once.
+    was_read: AtomicBool,
+    /// The last read of the log failed.
+    is_failing: AtomicBool,
 }
 
 impl Coherence {
@@ -58,7 +58,8 @@ impl Coherence {
             hub,
             assignments,
             foreign,
-            read_at: Mutex::default(),
+            was_read: AtomicBool::new(false),
+            is_failing: AtomicBool::new(false),
         }
     }
 
@@ -69,61 +70,57 @@ impl Coherence {
         entries
     }
 
-    /// Reads the log. Returns the pause before the next call.
+    /// Reads the log for the caches. Returns the pause before the next call.
     pub(crate) async fn poll(&self, changes: &Changes) -> Duration {
         let is_alone = changes.is_alone();
-        if is_alone && self.read_at.lock().is_some() && !changes.has_pending() {
+        let was_read = self.was_read.load(Ordering::Relaxed);
+        if is_alone && was_read && !changes.has_pending() {
             return POLL;
         }
         let began = Instant::now();
-        let read = self.read_or_suspend(changes, began, is_alone).await;
-        match read {
-            // What was read is old: the cache stays suspended until the next read.
-            Ok(()) if !is_alone && began.elapsed() > SUSPEND_AFTER => {
-                *self.read_at.lock() = Some(began);
-                return Duration::ZERO;
-            }
+        if !is_alone && !was_read {
+            self.lookup.use_cache_until(began + REPLICA_LAG);
+        }
+        match changes.poll().await {
             Ok(()) => {
-                *self.read_at.lock() = Some(began);
-                self.lookup.suspend_cache(false);
+                self.was_read.store(true, Ordering::Relaxed);
+                if !is_alone {
+                    self.lookup.use_cache_until(began + REPLICA_LAG);
+                }
+                if self.is_failing.swap(false, Ordering::Relaxed) {
+                    info!("the log of changes is read again");
+                }
             }
-            Err(error) if is_alone => warn!(%error, "failed to read the log of changes"),
             Err(error) => {
-                let mut read_at = self.read_at.lock();
-                let last = *read_at.get_or_insert(began);
-                if last.elapsed() > SUSPEND_AFTER {
-                    warn!(%error, "the log of changes cannot be read; the cache of names is bypassed");
-                    self.lookup.suspend_cache(true);
+                if !self.is_failing.swap(true, Ordering::Relaxed) {
+                    warn!(%error, "failed to read the log of changes; the cache of names is bypassed until it is read");
                 }
             }
         }
-        POLL
+        POLL.saturating_sub(began.elapsed())
     }
 
-    /// As [`Coherence::read`]. While it takes too long, the cache is suspended.
-    async fn read_or_suspend(
-        &self,
-        changes: &Changes,
-        began: Instant,
-        is_alone: bool,
-    ) -> Result<(), StoreError> {
-        let mut read = std::pin::pin!(self.read(changes));
-        if is_alone {
-            return read.await;
+    /// Reads the counters for watches. Returns the pause before the next call.
+    pub(crate) async fn poll_assignments(&self, changes: &Changes) -> Duration {
+        let began = Instant::now();
+        if let Err(error) = self.report_assignments(changes).await {
+            warn!(%error, "failed to read what other replicas have assigned");
         }
-        let last = *self.read_at.lock().get_or_insert(began);
-        match tokio::time::timeout_at(last + SUSPEND_AFTER, &mut read).await {
-            Ok(result) => result,
-            Err(_elapsed) => {
-                warn!("the log of changes is read too slowly; the cache of names is bypassed");
-                self.lookup.suspend_cache(true);
-                read.await
+        POLL.saturating_sub(began.elapsed())
+    }
+
+    async fn report_assignments(&self, changes: &Changes) -> Result<(), StoreError> {
+        if self.hub.position().is_none() {
+            let counters = self.assignments.counters().await?;
+            if changes.position().is_some() {
+                self.hub.start_at(counters);
             }
+        } else if !changes.is_alone() {
+            self.assignments.poll().await?;
         }
+        Ok(())
     }
-}
 
-impl Coherence {
     /// Finds what other programs have changed since the last scan.
     ///
     /// # Errors
@@ -156,14 +153,7 @@ impl Coherence {
     /// The store failed.
     pub(crate) async fn read(&self, changes: &Changes) -> Result<(), StoreError> {
         changes.poll().await?;
-        if self.hub.position().is_none() {
-            let counters = self.assignments.counters().await?;
-            let log = changes.position().unwrap_or(0);
-            self.hub.start_at(Position { log, counters });
-        } else if !changes.is_alone() {
-            self.assignments.poll().await?;
-        }
-        Ok(())
+        self.report_assignments(changes).await
     }
 }
 

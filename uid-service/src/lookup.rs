@@ -9,6 +9,7 @@ use std::hash::Hash;
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use oxtsdb_schema::{Name, Uid};
+use tokio::time::Instant;
 
 use crate::cache::UidCache;
 use crate::error::UidServiceError;
@@ -49,20 +50,17 @@ impl Lookup {
     /// Returns the UIDs of names, in their order.
     pub(crate) async fn uids(&self, names: &[KindName], absence: Absence) -> Vec<Found<Uid>> {
         let read = |names: Vec<KindName>| async move { self.read_uids(&names).await }.boxed();
-        look_up(names, |name| self.cache.uid(name), &self.uid_reads, read, absence).await
+        let is_usable = self.cache.is_usable();
+        let cached = |name: &KindName| self.cache.uid(name).filter(|_| is_usable);
+        look_up(names, cached, &self.uid_reads, read, absence).await
     }
 
     /// Returns the names of UIDs, in their order.
     pub(crate) async fn names(&self, uids: &[KindUid]) -> Vec<Found<Name>> {
         let read = |uids: Vec<KindUid>| async move { self.read_names(&uids).await }.boxed();
-        look_up(
-            uids,
-            |uid| self.cache.name(uid),
-            &self.name_reads,
-            read,
-            Absence::Certain,
-        )
-        .await
+        let is_usable = self.cache.is_usable();
+        let cached = |uid: &KindUid| self.cache.name(uid).filter(|_| is_usable);
+        look_up(uids, cached, &self.name_reads, read, Absence::Certain).await
     }
 
     /// Forgets mappings that have changed, in the cache and in reads in progress.
@@ -85,9 +83,14 @@ impl Lookup {
         self.cache.name(uid)
     }
 
-    /// Sets whether the cache is bypassed.
-    pub(crate) fn suspend_cache(&self, is_suspended: bool) {
-        self.cache.suspend(is_suspended);
+    /// Sets until when the cache is used.
+    pub(crate) fn use_cache_until(&self, until: Instant) {
+        self.cache.use_until(until);
+    }
+
+    /// Whether the cache is used: renames and deletes by other replicas are known.
+    pub(crate) fn uses_cache(&self) -> bool {
+        self.cache.is_usable()
     }
 
     /// As [`Lookup::uids`], but bypasses the cache and updates it.

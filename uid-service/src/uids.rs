@@ -424,6 +424,7 @@ impl Uids {
         }
         let resumption = Resumption {
             subscription,
+            lookup: Arc::clone(&self.lookup),
             assignments: Arc::clone(&self.assignments),
             identity,
             heartbeat,
@@ -465,6 +466,15 @@ impl Uids {
         tokio::spawn(async move {
             while let Some(uids) = uids.upgrade() {
                 let pause = uids.coherence.poll(&uids.changes).await;
+                drop(uids);
+                tokio::time::sleep(pause).await;
+            }
+        });
+        // Apart from the log: a report of many assignments must not delay its reads.
+        let uids = Arc::downgrade(self);
+        tokio::spawn(async move {
+            while let Some(uids) = uids.upgrade() {
+                let pause = uids.coherence.poll_assignments(&uids.changes).await;
                 drop(uids);
                 tokio::time::sleep(pause).await;
             }

@@ -4,6 +4,7 @@
 mod support;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
 
 use async_trait::async_trait;
@@ -196,25 +197,56 @@ async fn other_replicas_forget_what_has_changed() {
     assert_eq!(name_of(&two, deleted).await, None);
 }
 
+/// Performs operations until it is told to hang.
+#[derive(Debug, Default)]
+struct Hanging(AtomicBool);
+
+#[async_trait]
+impl Intercept for Hanging {
+    async fn intercept(&self, operation: Operation, store: &dyn RowStore) -> Result<Response, StoreError> {
+        if self.0.load(Ordering::SeqCst) {
+            std::future::pending().await
+        }
+        operation.perform(store).await
+    }
+}
+
 #[tokio::test(start_paused = true)]
-async fn a_replica_whose_reads_do_not_respond_does_not_use_its_cache() {
+async fn a_replica_whose_reads_hang_uses_its_cache_for_the_lag_only() {
     let store = Wrapped::stepwise();
     let one = uids(&store).await;
     let uid = assign(&one, "old").await;
-    let hanging = store.failing_after(usize::MAX, Failure::Silent);
-    let two = uids(&hanging).await;
+    let hanging = Arc::new(Hanging::default());
+    let hanging_store =
+        InterceptedStore::new(Arc::new(store.inner.clone()), Arc::clone(&hanging) as _).like_hbase();
+    let two = Uids::new(Arc::new(hanging_store), UidSettings::default().check().unwrap());
+    let two = Arc::new(two);
     two.start();
-    tokio::time::sleep(Duration::from_secs(2)).await;
+    // Some time after a read of the log.
+    tokio::time::sleep(Duration::from_millis(2100)).await;
     assert_eq!(uid_of(&two, "old").await, Some(uid));
-    hanging.fail_now();
-    // The next poll does not return.
-    tokio::time::sleep(Duration::from_secs(2)).await;
+    let request = WatchRequest {
+        kinds: vec![KIND],
+        skip_assigned: true,
+        resume: None,
+        heartbeat: Duration::from_secs(1),
+    };
+    let mut watch = Box::pin(two.watch(request).await.unwrap());
+    assert!(watch.next().await.unwrap().is_ok());
+    hanging.0.store(true, Ordering::SeqCst);
     rename(&one, "old", "new").await.unwrap();
-    tokio::time::sleep(Duration::from_secs(3)).await;
+    assert_eq!(uid_of(&two, "old").await, Some(uid), "cached");
+    tokio::time::sleep(two.replica_lag()).await;
     let found = tokio::time::timeout(Duration::from_secs(1), uid_of(&two, "old")).await;
     assert!(
         found.is_err(),
-        "the store must be asked, and does not respond: {found:?}"
+        "the look-up reads the store, which does not respond: {found:?}"
+    );
+    let heartbeat = tokio::time::timeout(Duration::from_secs(3), watch.next()).await;
+    let heartbeat = heartbeat.expect("the watch does not hang").unwrap();
+    assert!(
+        heartbeat.is_err(),
+        "the watch may have missed the rename: {heartbeat:?}"
     );
 }
 

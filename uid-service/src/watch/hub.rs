@@ -40,8 +40,9 @@ pub(crate) struct Hub {
 struct State {
     next_id: u64,
     watches: HashMap<u64, Arc<Outbox>>,
-    /// `None`: nothing was read yet.
-    position: Option<Position>,
+    /// The log and the counters were read once.
+    is_started: bool,
+    position: Position,
 }
 
 #[derive(Debug)]
@@ -103,9 +104,10 @@ impl Hub {
     /// Opens a watch of the events from now on. `None` if the hub does not know its position yet.
     pub(crate) fn subscribe(self: &Arc<Self>, request: WatchRequest) -> Result<Option<Subscription>, Full> {
         let mut state = self.state.lock();
-        let Some(position) = state.position else {
+        if !state.is_started {
             return Ok(None);
-        };
+        }
+        let position = state.position;
         if state.watches.len() >= self.max_watches {
             return Err(Full {
                 limit: self.max_watches,
@@ -148,7 +150,8 @@ impl Hub {
     }
 
     pub(crate) fn position(&self) -> Option<Position> {
-        self.state.lock().position
+        let state = self.state.lock();
+        state.is_started.then_some(state.position)
     }
 
     /// Reports events, and notes how far all events are reported with them: a watch that is opened meanwhile either
@@ -185,9 +188,16 @@ impl Hub {
         reported
     }
 
-    /// Sets where the events of later watches begin, if no position is known yet.
-    pub(crate) fn start_at(&self, position: Position) {
-        self.state.lock().position.get_or_insert(position);
+    /// Sets where the assignments of later watches begin, once: the log was read.
+    pub(crate) fn start_at(&self, counters: PerKind<u64>) {
+        let mut state = self.state.lock();
+        if !state.is_started {
+            for kind in UidKind::ALL {
+                let counter = state.position.counters.get_mut(kind);
+                *counter = (*counter).max(*counters.get(kind));
+            }
+            state.is_started = true;
+        }
     }
 
     /// Reports to all watches that events are missing.
@@ -207,11 +217,9 @@ impl State {
     }
 
     fn advance(&mut self, change: impl FnOnce(&mut Position)) {
-        if let Some(position) = &mut self.position {
-            change(position);
-            for outbox in self.watches.values() {
-                outbox.queue.lock().position = *position;
-            }
+        change(&mut self.position);
+        for outbox in self.watches.values() {
+            outbox.queue.lock().position = self.position;
         }
     }
 }

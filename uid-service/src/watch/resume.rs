@@ -6,11 +6,13 @@ use std::time::Duration;
 
 use futures::Stream;
 use futures::stream;
+use oxtsdb_row_store::StoreError;
 use oxtsdb_schema::UidKind;
 
 use super::hub::{Subscription, UPDATE_EVENTS};
 use super::{Assignments, Event, Position, Token, Update, WatchRequest};
 use crate::error::UidServiceError;
+use crate::lookup::Lookup;
 
 /// An update with its token.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,6 +29,7 @@ pub struct WatchUpdate {
 pub(crate) struct Resumption {
     pub(crate) subscription: Subscription,
     pub(crate) assignments: Arc<Assignments>,
+    pub(crate) lookup: Arc<Lookup>,
     pub(crate) identity: u64,
     pub(crate) heartbeat: Duration,
     /// Where the watch is.
@@ -51,7 +54,7 @@ impl Resumption {
     async fn next(&mut self) -> Result<WatchUpdate, UidServiceError> {
         let update = match self.missed().await? {
             Some(missed) => missed,
-            None => self.live().await,
+            None => self.live().await?,
         };
         if let Some(position) = update.position {
             self.position = position;
@@ -103,11 +106,17 @@ impl Resumption {
         Ok(None)
     }
 
-    async fn live(&mut self) -> Update {
+    async fn live(&mut self) -> Result<Update, UidServiceError> {
         if !self.is_new {
             let _heartbeat = tokio::time::timeout(self.heartbeat, self.subscription.added()).await;
         }
-        self.subscription.take()
+        let update = self.subscription.take();
+        // A heartbeat says that nothing has changed.
+        if update.events.is_empty() && !update.resync && !self.lookup.uses_cache() {
+            let detail = "the log of changes cannot be read".to_owned();
+            return Err(StoreError::Unavailable { detail }.into());
+        }
+        Ok(update)
     }
 }
 
