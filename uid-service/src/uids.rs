@@ -32,7 +32,7 @@ use crate::state::StateTable;
 use crate::suggest::{self, Mapping, Page};
 use crate::table::{KindName, KindUid, UidTable};
 use crate::usage::{KindUsage, Usage, Warner};
-use crate::watch::{Assignments, ForeignScan, Hub, Resumption, Token, WatchRequest, WatchUpdate, resume};
+use crate::watch::{Assignments, ForeignScan, Hub, Resumption, Token, WatchRequest, WatchUpdate};
 
 /// Assigns and resolves the UIDs of one table.
 #[derive(Debug)]
@@ -422,6 +422,12 @@ impl Uids {
             let wanted = missed.into_iter().map(coherence::event);
             changes.extend(wanted.filter(|event| request.wants(event)));
         }
+        let numbers = match &resumed {
+            Some(token) => self
+                .assignments
+                .missed(&request, token.position.counters, to.counters),
+            None => VecDeque::new(),
+        };
         let resumption = Resumption {
             subscription,
             lookup: Arc::clone(&self.lookup),
@@ -430,7 +436,7 @@ impl Uids {
             heartbeat,
             position: from,
             changes,
-            numbers: resume::missed_numbers(&request, from, to),
+            numbers,
             is_new: true,
         };
         Ok(resumption.updates())

@@ -238,10 +238,12 @@ impl ChangeLog {
                         .is_some_and(|pending| pending.entry == entry);
                     if !is_known {
                         let since = Instant::now();
+                        // Its append or claim failed before a step was taken.
+                        let is_idle = entry.owner == self.owner;
                         let pending = Pending {
                             entry,
                             since,
-                            is_idle: false,
+                            is_idle,
                         };
                         known.pending.insert(number, pending);
                     }

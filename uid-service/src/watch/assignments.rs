@@ -6,7 +6,7 @@
 //!
 //! Random UIDs have no counter: only those that this process assigns are reported at once.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use super::hub::Reported;
-use super::{Event, Hub, Position};
+use super::{Event, Hub, Position, WatchRequest};
 use crate::error::UidServiceError;
 use crate::layout::PerKind;
 use crate::suggest::Mapping;
@@ -46,6 +46,8 @@ pub(crate) struct Assignments {
 struct Tracked {
     /// Reserved numbers without a complete mapping, and when they were found.
     incomplete: BTreeMap<u64, Instant>,
+    /// The last number that was looked up. The position does not reach it while an earlier one is incomplete.
+    last: u64,
     /// Numbers that this process has reported and the counter's position does not include.
     reported: HashMap<u64, Reported>,
 }
@@ -109,12 +111,35 @@ impl Assignments {
         for kind in UidKind::ALL {
             let (from, to) = (*counters.get(kind), *now.get(kind));
             if self.hub.skip_assigned(kind, to) {
-                *self.tracked.lock().get_mut(kind) = Tracked::default();
+                *self.tracked.lock().get_mut(kind) = Tracked {
+                    last: to,
+                    ..Tracked::default()
+                };
             } else {
                 self.report(kind, from, to).await?;
             }
         }
         Ok(())
+    }
+
+    /// The numbers whose assignments a watch has missed that resumes after some counters: after the first up to the
+    /// second. `to` is the position of its subscription.
+    pub(crate) fn missed(
+        &self,
+        request: &WatchRequest,
+        from: PerKind<u64>,
+        to: PerKind<u64>,
+    ) -> VecDeque<(UidKind, u64, u64)> {
+        if request.skip_assigned {
+            return VecDeque::new();
+        }
+        let mut kinds = request.kinds.clone();
+        kinds.sort_unstable();
+        let tracked = self.tracked.lock();
+        let missed = kinds
+            .into_iter()
+            .map(|kind| (kind, *from.get(kind), tracked.get(kind).last.max(*to.get(kind))));
+        missed.filter(|(_, from, to)| from < to).collect()
     }
 
     /// Reports the mappings of the numbers after `from` up to `to`, and of those that were incomplete before.
@@ -133,7 +158,12 @@ impl Assignments {
             numbers.extend(next..=end);
             let found = self.complete(kind, &numbers).await?;
             let mut tracked = self.tracked.lock();
-            let Tracked { incomplete, reported } = tracked.get_mut(kind);
+            let Tracked {
+                incomplete,
+                reported,
+                last,
+            } = tracked.get_mut(kind);
+            *last = end.max(*last);
             for number in &numbers {
                 incomplete.entry(*number).or_insert(began);
             }

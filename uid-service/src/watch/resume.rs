@@ -10,7 +10,7 @@ use oxtsdb_row_store::StoreError;
 use oxtsdb_schema::UidKind;
 
 use super::hub::{Subscription, UPDATE_EVENTS};
-use super::{Assignments, Event, Position, Token, Update, WatchRequest};
+use super::{Assignments, Event, Position, Token, Update};
 use crate::error::UidServiceError;
 use crate::lookup::Lookup;
 
@@ -93,7 +93,9 @@ impl Resumption {
             }
             let numbers: Vec<u64> = (from + 1..=end).collect();
             let found = self.assignments.complete(kind, &numbers).await?;
-            *self.position.counters.get_mut(kind) = end;
+            // Numbers after that of the subscription are looked up because an earlier one is incomplete.
+            let reported = *self.subscription.position.counters.get(kind);
+            *self.position.counters.get_mut(kind) = end.min(reported.max(from));
             if !found.is_empty() {
                 let events = found.into_iter().map(Event::Assigned).map(Arc::new);
                 return Ok(Some(Update {
@@ -118,22 +120,4 @@ impl Resumption {
         }
         Ok(update)
     }
-}
-
-/// Where a watch begins: its position, and the numbers whose assignments it has missed.
-pub(crate) fn missed_numbers(
-    request: &WatchRequest,
-    from: Position,
-    to: Position,
-) -> VecDeque<(UidKind, u64, u64)> {
-    if request.skip_assigned {
-        return VecDeque::new();
-    }
-    let mut kinds = request.kinds.clone();
-    kinds.sort_unstable();
-    kinds
-        .into_iter()
-        .map(|kind| (kind, *from.counters.get(kind), *to.counters.get(kind)))
-        .filter(|(_, from, to)| from < to)
-        .collect()
 }
