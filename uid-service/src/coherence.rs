@@ -164,6 +164,8 @@ pub(crate) fn event(changed: Changed) -> Event {
         change,
     } = changed;
     match change {
+        // A mapping that was restored: `crate::reclaim`.
+        Change::Rename { from, to } if from == to => Event::Assigned(Mapping { kind, name: to, uid }),
         Change::Rename { from, to } => Event::Renamed {
             mapping: Mapping { kind, name: to, uid },
             old: from,

@@ -26,6 +26,13 @@
 //! assigned when the kind's counter has reached the largest number ([`free`]), with a compare-and-put of the reverse
 //! mapping, as any other.
 //!
+//! Each step that removes or puts a mapping announces it in the log of changes ([`crate::change`]) before its last
+//! record, for the caches of other replicas and for watches: a quarantine and a release as a delete, a restore as a
+//! rename of the name to itself. (A pending entry would be completed by another replica, as if it were a delete.)
+//!
+//! Names in quarantine do not count for the quota of their kind; they count for that of their tag key until the
+//! release. After a crash a quota counts too much, never too little.
+//!
 //! Renames and foreign writers may change a mapping between two steps. Each step reads what it changes: a mapping
 //! that differs from the record is left as it is, and the UID is no longer reclaimed.
 
@@ -41,8 +48,8 @@ use oxtsdb_schema::uid_table::meta_qualifier;
 use oxtsdb_schema::{Name, Uid, UidKind};
 use tracing::warn;
 
+use crate::change::{Change, Changed, Changes};
 use crate::error::UidServiceError;
-use crate::lookup::Lookup;
 use crate::policy::Policy;
 use crate::policy::quota::Quotas;
 use crate::suggest::Mapping;
@@ -59,7 +66,7 @@ const CONCURRENCY: usize = 32;
 pub(crate) struct Reclaim {
     pub(crate) table: UidTable,
     pub(crate) records: Records,
-    pub(crate) lookup: Arc<Lookup>,
+    pub(crate) changes: Arc<Changes>,
     /// How long a UID stays in quarantine, and how old a mapping must be.
     pub(crate) quarantine: Duration,
     pub(crate) quotas: Quotas,
@@ -169,7 +176,8 @@ impl Reclaim {
         let mut record = match stored {
             Some(record) if record.state == State::Quarantined && record.name == *name => return Ok(()),
             Some(record) if record.state == State::Quarantining && record.name == *name => record,
-            Some(record) if record.state == State::Done => Record {
+            // A free number that has a mapping was assigned again, and the process ended before it recorded that.
+            Some(record) if matches!(record.state, State::Done | State::Free) => Record {
                 name: name.clone(),
                 ..record
             },
@@ -200,11 +208,11 @@ impl Reclaim {
             return Err(error);
         }
         self.remove_forward(mapping).await?;
-        self.forget(mapping);
+        self.announce_removed(mapping, now).await?;
         if !self.records.put(&mut record, State::Quarantined, now).await? {
             return Err(raced(mapping));
         }
-        Ok(self.quotas.released(&self.policy, *kind, *uid).await?)
+        Ok(self.quotas.quarantined(&self.policy, *kind).await?)
     }
 
     async fn restore(&self, mapping: &Mapping, now: SystemTime) -> Result<(), ReclaimError> {
@@ -237,6 +245,12 @@ impl Reclaim {
             self.forward(*kind, name).await?.map(|cell| cell.uid)
         };
         let (state, since) = if found == Some(*uid) {
+            let restored = Change::Rename {
+                from: name.clone(),
+                to: name.clone(),
+            };
+            self.announce(mapping, restored, now).await?;
+            self.quotas.restored(&self.policy, *kind).await?;
             (State::Done, now)
         } else {
             (State::Quarantined, record.since)
@@ -247,8 +261,7 @@ impl Reclaim {
         if found != Some(*uid) {
             return Err(other_uid(mapping, found));
         }
-        self.forget(mapping);
-        Ok(self.quotas.restored(&self.policy, *kind).await?)
+        Ok(())
     }
 
     async fn release(
@@ -281,18 +294,31 @@ impl Reclaim {
             State::Free => return Ok(()),
             State::Done | State::Quarantining | State::Restoring => return Err(in_state(&record)),
         }
-        self.remove_reverse(mapping).await?;
-        self.forget(mapping);
+        if !self.remove_reverse(mapping).await? {
+            // Another program has given it a name: nothing can release it any more.
+            self.records.put(&mut record, State::Done, now).await?;
+            let detail = "has another name than in its quarantine; it is no longer reclaimed";
+            return Err(changed(mapping, detail));
+        }
+        self.announce_removed(mapping, now).await?;
         if !self.records.put(&mut record, State::Free, now).await? {
             return Err(raced(mapping));
         }
-        Ok(())
+        Ok(self.quotas.released(&self.policy, *kind, *uid).await?)
     }
 
-    /// Forgets a mapping in the caches of this process; others expire.
-    fn forget(&self, mapping: &Mapping) {
-        let names = [(mapping.kind, mapping.name.clone())];
-        self.lookup.invalidate(&names, &(mapping.kind, mapping.uid));
+    async fn announce_removed(&self, mapping: &Mapping, now: SystemTime) -> Result<(), StoreError> {
+        let name = mapping.name.clone();
+        self.announce(mapping, Change::Delete { name }, now).await
+    }
+
+    /// Invalidates a mapping in the caches of all replicas, and reports it to watches.
+    async fn announce(&self, mapping: &Mapping, change: Change, now: SystemTime) -> Result<(), StoreError> {
+        let changed = Changed {
+            uid: (mapping.kind, mapping.uid),
+            change,
+        };
+        self.changes.announce(&[changed], now).await
     }
 
     /// The record of a mapping.
@@ -369,8 +395,8 @@ impl Reclaim {
         Ok(self.table.store().write(batch).await?)
     }
 
-    /// Removes the reverse mapping of a UID if it has this name, and its metadata.
-    async fn remove_reverse(&self, mapping: &Mapping) -> Result<(), ReclaimError> {
+    /// Removes the reverse mapping of a UID, and its metadata. Returns false if it has another name.
+    async fn remove_reverse(&self, mapping: &Mapping) -> Result<bool, ReclaimError> {
         let Mapping { kind, name, uid } = mapping;
         let columns = vec![
             (NAME.to_owned(), kind.qualifier().to_vec()),
@@ -384,14 +410,11 @@ impl Reclaim {
                 &oxtsdb_row_store::ColumnSelection::Columns(columns),
             )
             .await?;
-        let Some(row) = row else { return Ok(()) };
+        let Some(row) = row else { return Ok(true) };
         let mut batch = WriteBatch::new(self.table.name().clone());
         let family = batch.family(NAME);
         match row.get(NAME, kind.qualifier()) {
-            Some(cell) if cell.value != name.as_bytes() => {
-                let detail = "has another name than in its quarantine";
-                return Err(changed(mapping, detail));
-            }
+            Some(cell) if cell.value != name.as_bytes() => return Ok(false),
             Some(cell) => {
                 batch
                     .row(uid.as_bytes())
@@ -405,7 +428,7 @@ impl Reclaim {
                 .delete_column_up_to(family, meta_qualifier(*kind), cell.timestamp_ms);
         }
         if batch.is_empty() {
-            return Ok(());
+            return Ok(true);
         }
         // As a last check on stores that have it: the UID still has its name.
         if let Some(atomic) = store.atomic() {
@@ -416,9 +439,10 @@ impl Reclaim {
             if !atomic.commit_if(&[condition], batch).await? {
                 return Err(raced(mapping));
             }
-            return Ok(());
+            return Ok(true);
         }
-        Ok(store.write(batch).await?)
+        store.write(batch).await?;
+        Ok(true)
     }
 }
 

@@ -318,7 +318,7 @@ impl Uids {
         let reclaim = Reclaim {
             table: self.table.clone(),
             records: self.records.clone(),
-            lookup: Arc::clone(&self.lookup),
+            changes: Arc::clone(&self.changes),
             quarantine: self.quarantine,
             quotas: self.quotas.clone(),
             policy: self.policy.get(),

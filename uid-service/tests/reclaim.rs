@@ -5,17 +5,20 @@ mod support;
 
 use std::time::{Duration, SystemTime};
 
-use futures::TryStreamExt as _;
+use futures::{StreamExt as _, TryStreamExt as _};
 use oxtsdb_schema::UidKind::Tagv;
 use oxtsdb_schema::{Name, NameRules, Uid, UidKind, UidWidth};
 use support::{Failure, Wrapped};
 use uid_service::UidSettings;
+use uid_service::change::ChangeRequest;
 use uid_service::error::UidServiceError;
 use uid_service::fsck::{Event, FindingType};
+use uid_service::policy::watch::LivePolicy;
 use uid_service::reclaim::{ReclaimError, Step};
 use uid_service::suggest::Mapping;
 use uid_service::table::KindName;
 use uid_service::uids::{Freshness, Purpose, Uids};
+use uid_service::watch::{self, WatchRequest, WatchUpdate};
 
 /// Long enough that a mapping can be too young.
 const QUARANTINE: Duration = Duration::from_millis(3);
@@ -371,5 +374,153 @@ async fn a_check_of_the_table_leaves_uids_in_quarantine_alone() {
         let service = support::Service::start(store.clone(), &settings(3)).await;
         service.put(&[0, 0, 9], "name", Tagv, b"orphan").await;
         assert_eq!(findings(&uids).await, 1, "others are found");
+    }
+}
+
+/// Opens a watch of tag values.
+async fn watch(
+    uids: &Uids,
+) -> std::pin::Pin<Box<dyn futures::Stream<Item = Result<WatchUpdate, UidServiceError>> + Send>> {
+    let request = WatchRequest {
+        kinds: vec![Tagv],
+        skip_assigned: false,
+        resume: None,
+        heartbeat: Duration::from_secs(1),
+    };
+    Box::pin(uids.watch(request).await.unwrap())
+}
+
+#[tokio::test(start_paused = true)]
+async fn other_replicas_and_watches_follow_a_quarantine_and_a_restore() {
+    let store = Wrapped::stepwise();
+    let one = uids(&store, &settings(3)).await;
+    let host = mapping("host", assign(&one, "host").await.unwrap());
+    let two = std::sync::Arc::new(uids(&store, &settings(3)).await);
+    two.start();
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    let mut events = watch(&two).await;
+    let cached = async || {
+        let found = two.lookup_uids(&[key("host")], Freshness::Cached).await;
+        found[0].as_ref().ok().copied()
+    };
+    let mut next = async || loop {
+        let update = events.next().await.unwrap().unwrap();
+        if let Some(event) = update.events.first() {
+            return (**event).clone();
+        }
+    };
+    assert_eq!(cached().await, Some(host.uid));
+    step(&one, Do::Quarantine, &host).await.unwrap();
+    assert_eq!(next().await, watch::Event::Deleted(host.clone()));
+    assert_eq!(cached().await, None);
+    step(&one, Do::Restore, &host).await.unwrap();
+    assert_eq!(next().await, watch::Event::Assigned(host.clone()));
+    assert_eq!(cached().await, Some(host.uid));
+}
+
+#[tokio::test]
+async fn a_number_that_was_assigned_and_deleted_meanwhile_is_not_drawn() {
+    let store = Wrapped::stepwise();
+    let (one, two) = (uids(&store, &settings(1)).await, uids(&store, &settings(1)).await);
+    let names: Vec<KindName> = (1..=255).map(|number| key(&format!("name-{number}"))).collect();
+    one.get_or_create(&names, Purpose::Write).await;
+    for free in [7, 8] {
+        let mapping = mapping(&format!("name-{free}"), number(free, 1));
+        step(&one, Do::Quarantine, &mapping).await.unwrap();
+        step(&one, Do::Release, &mapping).await.unwrap();
+    }
+    tokio::time::sleep(QUARANTINE * 2).await;
+    // Reads both numbers ahead, and draws the first.
+    assert_eq!(assign(&one, "first").await.unwrap(), number(7, 1));
+    assert_eq!(assign(&two, "second").await.unwrap(), number(8, 1));
+    let request = ChangeRequest {
+        name: key("second"),
+        expected: None,
+    };
+    two.delete(&request, SystemTime::now()).await.unwrap();
+    let exhausted = assign(&one, "third").await;
+    assert!(
+        matches!(exhausted, Err(UidServiceError::SpaceExhausted { .. })),
+        "points of the deleted name have this UID: {exhausted:?}"
+    );
+}
+
+#[tokio::test]
+async fn a_uid_that_gets_a_name_while_it_is_released_is_no_longer_reclaimed() {
+    for store in [Wrapped::atomic(), Wrapped::stepwise()] {
+        let uids = uids(&store, &settings(3)).await;
+        let host = mapping("host", assign(&uids, "host").await.unwrap());
+        step(&uids, Do::Quarantine, &host).await.unwrap();
+        tokio::time::sleep(QUARANTINE * 2).await;
+        // The record, the mapping in both directions, and the next state of the record.
+        let crashed = self::uids(&store.failing_after(4, Failure::Refused), &settings(3)).await;
+        once(&crashed, Do::Release, &host).await.unwrap_err();
+        let service = support::Service::start(store.clone(), &settings(3)).await;
+        service.put(host.uid.as_bytes(), "name", Tagv, b"renamed").await;
+        service.put(b"renamed", "id", Tagv, host.uid.as_bytes()).await;
+        let renamed = step(&uids, Do::Release, &host).await;
+        assert!(
+            matches!(renamed, Err(ReclaimError::Changed { .. })),
+            "{renamed:?}"
+        );
+        step(&uids, Do::Quarantine, &mapping("renamed", host.uid))
+            .await
+            .unwrap();
+    }
+}
+
+#[tokio::test]
+async fn quotas_never_count_too_little_after_a_crash() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("rules.toml");
+    let rules = "[[quota]]\nkind='tagv'\nlimit=9\n[[quota]]\nkind='tagv'\ntag_key='host'\nlimit=9\n";
+    std::fs::write(&path, rules).unwrap();
+    let mut settings = settings(3);
+    settings.naming.assignment_rules = Some(path);
+    let counted = async |store: &Wrapped| {
+        let policy = LivePolicy::load(settings.check().unwrap().policy).unwrap();
+        uids(store, &settings).await.with_policy(policy)
+    };
+    let used = async |uids: &Uids| {
+        let quotas = uids.quotas().await.unwrap();
+        quotas.iter().map(|quota| quota.used).collect::<Vec<_>>()
+    };
+    let names = [key("host"), key("other")];
+    let tag_keys = [Some("host".to_owned()), Some("host".to_owned())];
+    for what in [Do::Quarantine, Do::Restore, Do::Release] {
+        for operations in 1.. {
+            let store = Wrapped::stepwise();
+            let healthy = counted(&store).await;
+            healthy.count_quotas(SystemTime::now()).await.unwrap();
+            let outcomes = healthy.get_or_create_for(&names, &tag_keys, Purpose::Write).await;
+            let host = mapping("host", outcomes[0].as_ref().unwrap().uid);
+            if what != Do::Quarantine {
+                step(&healthy, Do::Quarantine, &host).await.unwrap();
+            }
+            tokio::time::sleep(QUARANTINE * 2).await;
+            let crashed = counted(&store.failing_after(operations, Failure::Refused)).await;
+            let before = once(&crashed, what, &host).await;
+            match step(&healthy, what, &host).await {
+                Err(ReclaimError::Changed { .. }) if what == Do::Restore => {}
+                result => result.unwrap(),
+            }
+            let expected = match what {
+                Do::Quarantine => [1, 2],
+                Do::Restore => [2, 2],
+                Do::Release => [1, 1],
+            };
+            let found = used(&healthy).await;
+            if before.is_ok() {
+                assert_eq!(found, expected);
+                break;
+            }
+            assert!(
+                found
+                    .iter()
+                    .zip(expected)
+                    .all(|(found, expected)| *found >= expected),
+                "after {operations}: {found:?}, expected at least {expected:?}"
+            );
+        }
     }
 }

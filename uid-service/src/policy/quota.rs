@@ -246,34 +246,47 @@ impl Quotas {
         self.usage(policy).await
     }
 
-    /// Removes names from the counters: UIDs that lost their names.
+    /// Removes a name from the counter of its kind: its UID is in quarantine.
+    ///
+    /// # Errors
+    ///
+    /// The store fails; the counter may be too high.
+    pub(crate) async fn quarantined(&self, policy: &Policy, kind: UidKind) -> Result<(), StoreError> {
+        for (_, quota) in policy.quotas_of(kind, None) {
+            self.add(&quota.scope, -1).await?;
+        }
+        Ok(())
+    }
+
+    /// Removes a tag value from the counters of its tag keys: its UID is released.
     ///
     /// # Errors
     ///
     /// The store fails; the counters may be too high.
     pub(crate) async fn released(&self, policy: &Policy, kind: UidKind, uid: Uid) -> Result<(), StoreError> {
         for quota in policy.quotas().iter().filter(|quota| quota.scope.kind == kind) {
-            if let Some(tag_key) = &quota.scope.tag_key {
-                let row = value_row(tag_key, Some(uid));
-                let store = self.state.store();
-                let found = store.get(self.state.name(), &row, &ColumnSelection::All).await?;
-                if found.is_none() {
-                    continue;
-                }
-                let mut batch = WriteBatch::new(self.state.name().clone());
-                batch.row(&row).delete_row();
-                store.write(batch).await?;
+            let Some(tag_key) = &quota.scope.tag_key else {
+                continue;
+            };
+            let row = value_row(tag_key, Some(uid));
+            let store = self.state.store();
+            let found = store.get(self.state.name(), &row, &ColumnSelection::All).await?;
+            if found.is_none() {
+                continue;
             }
+            let mut batch = WriteBatch::new(self.state.name().clone());
+            batch.row(&row).delete_row();
+            store.write(batch).await?;
             self.add(&quota.scope, -1).await?;
         }
         Ok(())
     }
 
-    /// Adds a name to the counter of its kind: one that got its UID back.
+    /// Adds a name to the counter of its kind: one that gets its UID back.
     ///
     /// # Errors
     ///
-    /// The store fails; the counter may be too low.
+    /// The store fails; the counter may be too high.
     pub(crate) async fn restored(&self, policy: &Policy, kind: UidKind) -> Result<(), StoreError> {
         for (_, quota) in policy.quotas_of(kind, None) {
             self.add(&quota.scope, 1).await?;

@@ -1,8 +1,9 @@
 //! Released numbers, which are assigned when the counter of their kind has reached the largest number.
 //!
 //! A number can be assigned when it has been free as long as a quarantine lasts: until then caches of readers may
-//! hold its old name. Several processes may draw the same number: the compare-and-put of its reverse mapping decides,
-//! and the losers draw others. The record of an assigned number is done; if the process ends before that is written,
+//! hold its old name. Numbers are read ahead; a draw reads their records again, because another process may have
+//! assigned one meanwhile, and its name may have been deleted. Several processes may draw the same number: the
+//! compare-and-put of its reverse mapping decides, and the losers draw others. The record of an assigned number is done; if the process ends before that is written,
 //! the next draw finds the number in use and does it.
 
 use std::collections::VecDeque;
@@ -70,8 +71,13 @@ impl FreeNumbers {
             read.records = self.find(kind).await?;
             read.none_at = read.records.is_empty().then(Instant::now);
         }
-        let count = count.min(read.records.len());
-        Ok(read.records.drain(..count).collect())
+        let mut drawn = Vec::new();
+        while drawn.len() < count && !read.records.is_empty() {
+            let next = (count - drawn.len()).min(read.records.len());
+            let next = read.records.drain(..next).collect();
+            drawn.extend(self.records.unchanged(next).await?);
+        }
+        Ok(drawn)
     }
 
     /// Notes that a drawn number has a reverse mapping. Another process may have put it for a name that it then

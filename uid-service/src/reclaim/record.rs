@@ -106,7 +106,7 @@ impl Records {
         Self(state)
     }
 
-    /// Reads the record of a UID; `None` if it has none, or one that is done and has another name.
+    /// Reads the record of a UID; `None` if it has none.
     pub(super) async fn get(&self, kind: UidKind, uid: Uid) -> Result<Option<Record>, StoreError> {
         let table = self.0.name();
         let row = self
@@ -115,6 +115,29 @@ impl Records {
             .get(table, &row(kind, Some(uid)), &ColumnSelection::All)
             .await?;
         Ok(row.as_ref().and_then(decode))
+    }
+
+    /// Reads some records again; returns those that have not changed.
+    pub(super) async fn unchanged(&self, records: Vec<Record>) -> Result<Vec<Record>, StoreError> {
+        let keys: Vec<Vec<u8>> = records
+            .iter()
+            .map(|record| row(record.kind, Some(record.uid)))
+            .collect();
+        let rows = self
+            .0
+            .store()
+            .get_rows(self.0.name(), &keys, &ColumnSelection::All)
+            .await?;
+        let stored = rows.iter().map(|row| row.as_ref().and_then(decode));
+        let pairs = records.into_iter().zip(stored);
+        Ok(pairs
+            .filter(|(record, stored)| {
+                stored
+                    .as_ref()
+                    .is_some_and(|stored| stored.stored == record.stored)
+            })
+            .map(|(record, _)| record)
+            .collect())
     }
 
     /// Whether a UID is between the begin of its quarantine and its release.
