@@ -95,7 +95,8 @@ impl Resumption {
             let found = self.assignments.complete(kind, &numbers).await?;
             // Numbers after that of the subscription are looked up because an earlier one is incomplete.
             let reported = *self.subscription.position.counters.get(kind);
-            *self.position.counters.get_mut(kind) = end.min(reported.max(from));
+            let position = self.position.counters.get_mut(kind);
+            *position = end.min(reported).max(*position);
             if !found.is_empty() {
                 let events = found.into_iter().map(Event::Assigned).map(Arc::new);
                 return Ok(Some(Update {
