@@ -10,7 +10,7 @@
 //! - `atomic` writes the cells of a whole batch in one commit, on stores that support it: no number is
 //!   skipped, no mapping is incomplete.
 //!
-//! A process has at most one batch in flight. Requests that arrive meanwhile are merged into the next
+//! A process writes at most one batch at a time. Requests that arrive meanwhile are merged into the next
 //! batch, so that a thousand writers of one new name cost a few commits, and the UIDs of one request
 //! are consecutive.
 //!
@@ -61,7 +61,7 @@ struct Inner {
     free: FreeNumbers,
     in_flight: Flights<KindName, Outcome>,
     queue: Mutex<Queue>,
-    /// Held while a batch is in flight.
+    /// Held while a batch is written.
     turn: tokio::sync::Mutex<()>,
 }
 
@@ -180,10 +180,11 @@ impl Inner {
         batch
     }
 
-    /// Assigns all queued names. Concurrent calls find an empty queue.
+    /// Assigns all queued names. Concurrent calls find an empty queue, or take the next batch while this one's results
+    /// are sent.
     async fn assign_queued(&self) {
-        let _turn = self.turn.lock().await;
         loop {
+            let turn = self.turn.lock().await;
             let batch = self.next_batch();
             if batch.is_empty() {
                 return;
@@ -193,18 +194,22 @@ impl Inner {
             let outcomes = assign_batch(&self.table, &self.free, &names).await;
             let mut assigned: PerKind<Vec<Mapping>> = PerKind::default();
             for ((kind, name), outcome) in names.iter().zip(&outcomes) {
-                if let Ok(Assigned { uid, created }) = outcome {
-                    self.cache.insert(mark, *kind, name, *uid);
-                    if *created {
-                        self.scarcity.note(*kind, uid.number());
-                        let (kind, name, uid) = (*kind, name.clone(), *uid);
-                        assigned.get_mut(kind).push(Mapping { kind, name, uid });
-                    }
+                if let Ok(Assigned { uid, created: true }) = outcome {
+                    self.scarcity.note(*kind, uid.number());
+                    let (kind, name, uid) = (*kind, name.clone(), *uid);
+                    assigned.get_mut(kind).push(Mapping { kind, name, uid });
                 }
             }
+            // Events are in the order of the numbers.
             for kind in UidKind::ALL {
                 self.assignments
                     .assigned(kind, std::mem::take(assigned.get_mut(kind)));
+            }
+            drop(turn);
+            for ((kind, name), outcome) in names.iter().zip(&outcomes) {
+                if let Ok(Assigned { uid, .. }) = outcome {
+                    self.cache.insert(mark, *kind, name, *uid);
+                }
             }
             let mut outcomes = outcomes.into_iter();
             for leader in batch {

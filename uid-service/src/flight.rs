@@ -3,10 +3,10 @@
 //! The first request for a key becomes its leader, and resolves all of its keys in one batch. Requests that
 //! arrive for the same key meanwhile become followers, and wait for the leader's result.
 
-use std::collections::HashMap;
 use std::hash::Hash;
 use std::sync::Arc;
 
+use hashbrown::HashMap;
 use parking_lot::Mutex;
 use tokio::sync::watch;
 

@@ -1,5 +1,7 @@
 //! Evaluates conditional operations against the current state.
 
+use std::collections::BTreeSet;
+
 use super::super::catalog::Table;
 use super::super::core::Core;
 use super::super::queue::{Operation, Outcome};
@@ -52,10 +54,8 @@ pub(super) fn evaluate(
             batch,
             families,
         } => {
-            for condition in &conditions {
-                if !holds(core, table, condition)? {
-                    return Ok((None, Outcome::Held(false)));
-                }
+            if !all_hold(core, table, &conditions)? {
+                return Ok((None, Outcome::Held(false)));
             }
             Ok((
                 Some(Change {
@@ -69,12 +69,29 @@ pub(super) fn evaluate(
     }
 }
 
-fn holds(core: &Core, table: &Table, condition: &Condition) -> Result<bool, StoreError> {
-    let found = newest(core, table, &condition.cell)?;
-    Ok(rules::condition_holds(
-        condition.expected.as_deref(),
-        found.as_ref().map(|(_, value)| value.as_slice()),
-    ))
+/// Whether all conditions hold; reads their rows together.
+fn all_hold(core: &Core, table: &Table, conditions: &[Condition]) -> Result<bool, StoreError> {
+    let mut columns = BTreeSet::new();
+    let mut keys = Vec::with_capacity(conditions.len());
+    for Condition { cell, .. } in conditions {
+        columns.insert((
+            rules::family_index(&table.def, &cell.family)?,
+            cell.qualifier.as_slice(),
+        ));
+        keys.push(cell.row.clone());
+    }
+    let columns = columns
+        .into_iter()
+        .map(|(family, qualifier)| (family, qualifier.to_vec()));
+    let view = read::view(core, table, Columns::Some(columns.collect()), 1);
+    let rows = read::rows(core, table, &keys, &view, None)?;
+    Ok(conditions.iter().zip(&rows).all(|(condition, row)| {
+        let cell = &condition.cell;
+        let found = row
+            .as_ref()
+            .and_then(|row| row.get(&cell.family, &cell.qualifier));
+        rules::condition_holds(condition.expected.as_deref(), found.map(|found| found.value))
+    }))
 }
 
 /// Timestamp and value of the newest cell of a column.
