@@ -4,6 +4,7 @@
 #   bench.sh [FLAG...]            both on one HBase: writes in turn, then queries; flags of `oxtsdb-bench hbase`, such
 #                                 as --rounds 1 --steps 90
 #   bench.sh queries [FLAG...]    queries on the embedded store, and on OpenTSDB with HBase
+#   bench.sh assign [FLAG...]     assignments of new names, both on one HBase
 #
 # OpenTSDB's compaction is off: the points are older than an hour, so it would begin immediately, which it
 # does not do with current points. HTTP bodies may be as large as the load's. HBase has 4 GiB, so that it does not
@@ -22,8 +23,10 @@ OXTSDB_TEST_OPENTSDB=$(tests/hbase/rig.sh opentsdb "$OXTSDB_TEST_HBASE_FOLDER" o
   tsd.storage.enable_compaction=false tsd.http.request.enable_chunked=true tsd.http.request.max_chunk=4194304)
 export OXTSDB_TEST_OPENTSDB
 what=hbase
-if [ "${1:-}" = queries ]; then
-  what=queries
-  shift
-fi
+case "${1:-}" in
+  queries | assign)
+    what=$1
+    shift
+    ;;
+esac
 "$CARGO_TARGET_DIR/release/oxtsdb-bench" "$what" "$@"

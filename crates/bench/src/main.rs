@@ -2,6 +2,7 @@
 //!
 //! Servers are processes of their own, on the same machine and cores as the generator.
 
+mod assign;
 mod beside;
 mod disk;
 mod embedded;
@@ -41,6 +42,7 @@ enum Other {
     Queries(beside::Arguments),
     Large(large::Arguments),
     Names(names::Arguments),
+    Assign(assign::Arguments),
 }
 
 #[tokio::main]
@@ -61,6 +63,7 @@ async fn main() -> anyhow::Result<()> {
         Some(Other::Queries(arguments)) => beside::run(program, arguments).await,
         Some(Other::Large(arguments)) => large::run(program, arguments).await,
         Some(Other::Names(arguments)) => names::run(program, arguments).await,
+        Some(Other::Assign(arguments)) => assign::run(program, arguments).await,
     }
 }
 

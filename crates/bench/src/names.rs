@@ -86,14 +86,7 @@ pub(crate) async fn run(program: PathBuf, arguments: Arguments) -> anyhow::Resul
         }
     });
     let calls = Calls::new("GetOrCreateUids", assign, arguments.names, arguments.in_flight);
-    let count = |response: &GetOrCreateUidsResponse| {
-        use get_or_create_uids_response::result::Outcome;
-        let results = response.results.iter();
-        results
-            .filter(|result| matches!(result.outcome, Some(Outcome::Uid(_))))
-            .count()
-    };
-    table.add_row(measure(&server, &calls, 1, "assign", count).await?);
+    table.add_row(measure(&server, &calls, 1, "assign", assigned).await?);
 
     let server = server.crash_and_restart()?;
     println!(
@@ -138,8 +131,17 @@ pub(crate) async fn run(program: PathBuf, arguments: Arguments) -> anyhow::Resul
     Ok(())
 }
 
+/// The number of UIDs in a response.
+pub(crate) fn assigned(response: &GetOrCreateUidsResponse) -> usize {
+    use get_or_create_uids_response::result::Outcome;
+    let results = response.results.iter();
+    results
+        .filter(|result| matches!(result.outcome, Some(Outcome::Uid(_))))
+        .count()
+}
+
 /// Encoded calls of one method.
-struct Calls {
+pub(crate) struct Calls {
     path: PathAndQuery,
     batches: Arc<[Bytes]>,
     /// Items of all batches.
@@ -148,7 +150,7 @@ struct Calls {
 }
 
 impl Calls {
-    fn new(method: &str, batches: Arc<[Bytes]>, items: u32, in_flight: usize) -> Self {
+    pub(crate) fn new(method: &str, batches: Arc<[Bytes]>, items: u32, in_flight: usize) -> Self {
         let path = format!("/oxtsdb.uid.v1.UidService/{method}");
         Self {
             path: PathAndQuery::from_maybe_shared(path).expect("a path"),
@@ -160,7 +162,11 @@ impl Calls {
 }
 
 /// Encodes a request for each batch of some numbers.
-fn batches<M: Message>(numbers: Range<u32>, size: u32, request: impl Fn(Range<u32>) -> M) -> Arc<[Bytes]> {
+pub(crate) fn batches<M: Message>(
+    numbers: Range<u32>,
+    size: u32,
+    request: impl Fn(Range<u32>) -> M,
+) -> Arc<[Bytes]> {
     let end = numbers.end;
     let firsts = numbers.step_by(size as usize);
     firsts
@@ -216,7 +222,7 @@ fn uid(number: u32) -> UidValue {
 }
 
 /// Sends calls `rounds` times, over several connections. Returns the sum of what `count` returns for the responses.
-async fn send<R: Message + Default + 'static>(
+pub(crate) async fn send<R: Message + Default + 'static>(
     server: SocketAddr,
     calls: &Calls,
     rounds: usize,
