@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use futures::stream::{self, BoxStream, StreamExt as _, TryStreamExt as _};
+use oxtsdb_query::{Budget, Held, QueryError};
 use oxtsdb_row_store::{ColumnSelection, Row, RowFilter, Scan, prefix_end};
 use oxtsdb_schema::Tsuid;
 use oxtsdb_schema::tree::{BranchDocument, BranchId, LeafDocument, TreeCell};
@@ -49,18 +50,19 @@ pub(crate) struct LeafNames {
 }
 
 impl Trees {
-    /// A branch with its leaves.
+    /// A branch with its leaves, whose row is charged to a budget while it is decoded.
     ///
     /// # Errors
     ///
-    /// [`TreeError::BranchNotFound`], or the table cannot be read.
-    pub(crate) async fn branch(&self, id: BranchId) -> Result<Branch, TreeError> {
+    /// [`TreeError::BranchNotFound`]; the table cannot be read, or the budget is exceeded.
+    pub(crate) async fn branch(&self, id: BranchId, budget: &Budget) -> Result<Branch, TreeError> {
         let table = &self.0.table;
         let columns = ColumnSelection::Family(FAMILY_NAME.to_owned());
         let row = table.store.get(&table.name, id.as_bytes(), &columns).await?;
         let Some(row) = row else {
             return Err(TreeError::BranchNotFound(id));
         };
+        let _row = charged(&row, budget)?;
         let (mut document, mut leaves) = (None, Vec::new());
         for cell in row.cells() {
             match TreeCell::decode(cell.qualifier) {
@@ -134,6 +136,13 @@ impl Trees {
         leaf.inspect_err(|error| warn!(%branch, error, "a leaf cannot be decoded"))
             .ok()
     }
+}
+
+/// Charges a row that was read.
+pub(super) fn charged(row: &Row, budget: &Budget) -> Result<Held, QueryError> {
+    let bytes = row.byte_len() as u64;
+    budget.use_rows(1, bytes)?;
+    budget.hold(bytes)
 }
 
 fn decode_child(row: &Row) -> Option<(BranchId, BranchDocument)> {

@@ -1,5 +1,6 @@
 //! Errors of trees.
 
+use oxtsdb_query::QueryError;
 use oxtsdb_resources::Panicked;
 use oxtsdb_row_store::{StoreError, TableName};
 use oxtsdb_schema::tree::{BranchId, DocumentError, TreeId};
@@ -57,11 +58,17 @@ pub(crate) enum TreeError {
     #[error(transparent)]
     Corrupt(Box<CorruptCell>),
     #[error(transparent)]
-    Panicked(#[from] Panicked),
+    Query(#[from] QueryError),
     #[error(transparent)]
     Store(#[from] StoreError),
     #[error(transparent)]
     Uids(#[from] UidsError),
+}
+
+impl From<Panicked> for TreeError {
+    fn from(panicked: Panicked) -> Self {
+        Self::Query(panicked.into())
+    }
 }
 
 impl TreeError {
@@ -80,9 +87,9 @@ impl TreeError {
             | Self::TooManyRules { .. }
             | Self::RulesTooLarge(_)
             | Self::TreesTooLarge
-            | Self::Panicked(_)
             | Self::EtagMismatch { .. }
             | Self::NoFreeId
+            | Self::Query(_)
             | Self::Corrupt(_) => false,
         }
     }

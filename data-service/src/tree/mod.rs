@@ -47,7 +47,7 @@ use oxtsdb_row_store::{RowStore, TableName};
 pub use facts::CustomFields;
 
 use crate::uids::Uids;
-pub(crate) use problems::Problem;
+pub(crate) use problems::{PROBLEM_BYTES, Problem};
 pub(crate) use table::Tree;
 
 use enabled::EnabledTrees;

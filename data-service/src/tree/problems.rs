@@ -2,12 +2,17 @@
 //!
 //! Source: OpenTSDB 2.4, `Tree.fetchCollisions`, `Tree.fetchNotMatched`.
 
+use oxtsdb_query::Budget;
 use oxtsdb_row_store::ColumnSelection;
 use oxtsdb_schema::tree::{TreeCell, TreeId};
 
 use super::Trees;
+use super::branch::charged;
 use super::error::TreeError;
 use super::table::FAMILY_NAME;
+
+/// Memory of a problem, in bytes; an estimate.
+pub(crate) const PROBLEM_BYTES: u64 = 256;
 
 /// Why a series has no place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,16 +40,18 @@ impl Problem {
 }
 
 impl Trees {
-    /// Stored problems of a tree as TSUID and text, by TSUID; of these series, or of all if there are none.
+    /// Stored problems of a tree as TSUID and text, by TSUID; of these series, or of all if there are none. They are
+    /// one row, which is charged to a budget while it is decoded.
     ///
     /// # Errors
     ///
-    /// [`TreeError::TreeNotFound`], or the table cannot be read.
+    /// [`TreeError::TreeNotFound`]; the table cannot be read, or the budget is exceeded.
     pub(crate) async fn problems(
         &self,
         id: TreeId,
         problem: Problem,
         series: &[Vec<u8>],
+        budget: &Budget,
     ) -> Result<Vec<(Vec<u8>, String)>, TreeError> {
         self.stored(id).await?;
         let columns = if series.is_empty() {
@@ -58,6 +65,7 @@ impl Trees {
             .store
             .get(&table.name, &problem.row_key(id), &columns)
             .await?;
+        let _row = row.as_ref().map(|row| charged(row, budget)).transpose()?;
         let mut found = Vec::new();
         for cell in row.iter().flat_map(|row| row.cells()) {
             let tsuid = match (problem, TreeCell::decode(cell.qualifier)) {

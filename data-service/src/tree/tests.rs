@@ -3,6 +3,7 @@ use std::time::Instant;
 
 use async_trait::async_trait;
 use futures::TryStreamExt as _;
+use oxtsdb_query::{Budget, Limits};
 use oxtsdb_row_store::WriteBatch;
 use oxtsdb_schema::data_table::{COUNTER_QUALIFIER, META_FAMILY, TREE_TABLE};
 use oxtsdb_schema::tree::{BranchId, RuleDocument, RuleType, TreeCell, TreeDocument, TreeId};
@@ -109,6 +110,10 @@ impl Fixture {
         cells.collect()
     }
 
+    async fn branch(&self, id: BranchId) -> Result<branch::Branch, TreeError> {
+        self.trees.branch(id, &budget()).await
+    }
+
     async fn put_meta(&self, tsuid: &[u8], qualifier: &[u8]) {
         let mut batch = WriteBatch::new("tsdb-meta".parse().unwrap());
         let family = batch.family(META_FAMILY);
@@ -120,6 +125,10 @@ impl Fixture {
         let reports: Vec<Deleted> = self.trees.delete(id, with_definition).try_collect().await?;
         Ok(*reports.last().unwrap())
     }
+}
+
+fn budget() -> Budget {
+    Budget::of_limits(Limits::NONE)
 }
 
 fn rule(level: i32, rule_type: RuleType, field: &str) -> RuleDocument {
@@ -401,7 +410,8 @@ async fn collisions_and_series_that_do_not_match_are_stored() {
     assert_eq!(counts, expected);
     let again = fixture.place(&all).await;
     assert_eq!((again.placed, again.existing, again.collisions), (0, 1, 1));
-    let problems = |problem| fixture.trees.problems(id, problem, &[]);
+    let budget = budget();
+    let problems = |problem| fixture.trees.problems(id, problem, &[], &budget);
     assert_eq!(
         problems(Problem::Collision).await.unwrap(),
         [(second.as_bytes().to_vec(), first.to_string())]
@@ -412,7 +422,7 @@ async fn collisions_and_series_that_do_not_match_are_stored() {
     );
     let of_first = fixture
         .trees
-        .problems(id, Problem::Collision, &[first.as_bytes().to_vec()])
+        .problems(id, Problem::Collision, &[first.as_bytes().to_vec()], &budget)
         .await
         .unwrap();
     assert!(of_first.is_empty());
@@ -485,7 +495,7 @@ async fn a_branch_has_its_leaves_and_children() {
         children(&lax.child("host: a").child("sys").child("cpu")).await,
         Vec::<String>::new()
     );
-    let host = fixture.trees.branch(lax.child("host: b")).await.unwrap();
+    let host = fixture.branch(lax.child("host: b")).await.unwrap();
     assert_eq!(
         host.document.path.values().collect::<Vec<_>>(),
         ["ROOT", "lax", "host: b"]
@@ -500,7 +510,7 @@ async fn a_branch_has_its_leaves_and_children() {
         .map(|(tagk, tagv)| format!("{tagk}={tagv}"))
         .collect();
     assert_eq!(tags, ["dc=lax", "host=b"]);
-    let absent = fixture.trees.branch(root.child("ams")).await.unwrap_err();
+    let absent = fixture.branch(root.child("ams")).await.unwrap_err();
     assert_eq!(
         absent.to_string(),
         format!("branch {} does not exist", root.child("ams"))
@@ -618,11 +628,10 @@ async fn new_series_are_placed_in_the_background() {
     let lax = BranchId::root(id).child("lax");
     let until = Instant::now() + Duration::from_secs(20);
     while fixture
-        .trees
         .branch(lax.clone())
         .await
         .is_ok_and(|branch| branch.leaves.is_empty())
-        || fixture.trees.branch(lax.clone()).await.is_err()
+        || fixture.branch(lax.clone()).await.is_err()
     {
         assert!(Instant::now() < until, "the series is not placed");
         tokio::task::yield_now().await;
@@ -659,13 +668,7 @@ async fn rules_see_custom_fields() {
         .await;
     let series = fixture.series("m host=a dc=lax").await;
     fixture.place(std::slice::from_ref(&series)).await;
-    assert!(
-        fixture
-            .trees
-            .branch(BranchId::root(id).child("000002"))
-            .await
-            .is_ok()
-    );
+    assert!(fixture.branch(BranchId::root(id).child("000002")).await.is_ok());
     let tested = fixture.trees.test(id, &[series]).await.unwrap();
     let (outcome, messages) = tested[0].as_ref().unwrap();
     assert!(

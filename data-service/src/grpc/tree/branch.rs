@@ -2,7 +2,7 @@
 
 use futures::stream::{self, BoxStream, StreamExt as _, TryStreamExt as _};
 use oxtsdb_proto::data::v1::GetBranchResponse;
-use oxtsdb_query::{Admitted, QueryDescription, RequestContext};
+use oxtsdb_query::{Admitted, RequestContext};
 use oxtsdb_schema::tree::BranchId;
 use tonic::Status;
 
@@ -26,15 +26,10 @@ pub(super) async fn get_branch(
     context: RequestContext,
 ) -> Result<Messages, Status> {
     let table = handler.trees.table_name().to_string();
-    let description = QueryDescription {
-        sub_queries: vec![format!("branch:{id}")],
-        range_ms: (0, 0),
-    };
-    let admitted = handler.engine.admit(context, description, None).await;
-    let admitted = admitted.map_err(|error| of_query(&error, "", &table))?;
+    let admitted = handler.admit(context, format!("branch:{id}")).await?;
     let read = admitted
         .context()
-        .run(async { Ok(handler.trees.branch(id.clone()).await) });
+        .run(async { Ok(handler.trees.branch(id.clone(), admitted.budget()).await) });
     let read = read.await.map_err(|error| of_query(&error, "", &table))?;
     let branch = read.map_err(|error| of_tree(&error))?;
     let held = admitted.budget().hold(branch.leaves.len() as u64 * LEAF_BYTES);

@@ -9,9 +9,12 @@ mod test;
 #[cfg(test)]
 mod tests;
 
-use oxtsdb_query::Engine;
+use oxtsdb_query::{Admitted, Engine, QueryDescription, RequestContext};
 use oxtsdb_resources::ComputePool;
 
+use tonic::Status;
+
+use crate::grpc::query::of_query;
 use crate::tree::Trees;
 
 /// Serves `oxtsdb.data.v1.TreeService`. Cloning is cheap.
@@ -22,9 +25,19 @@ pub struct TreeServiceHandler {
 }
 
 impl TreeServiceHandler {
-    /// A handler over trees; `engine` admits reads of branches.
+    /// A handler over trees; `engine` admits reads of branches and problems.
     pub fn new(trees: Trees, engine: Engine) -> Self {
         Self { trees, engine }
+    }
+
+    /// Admits a read as a query, whose budget the rows are charged to.
+    async fn admit(&self, context: RequestContext, what: String) -> Result<Admitted, Status> {
+        let description = QueryDescription {
+            sub_queries: vec![what],
+            range_ms: (0, 0),
+        };
+        let admitted = self.engine.admit(context, description, None).await;
+        admitted.map_err(|error| of_query(&error, "", &self.trees.table_name().to_string()))
     }
 
     fn compute(&self) -> &ComputePool {

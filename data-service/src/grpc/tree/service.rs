@@ -26,10 +26,10 @@ use super::status::of_tree;
 use super::test::test_tree;
 use crate::grpc::query::field_error::{missing, no_such};
 use crate::grpc::results::{context_of, result_stream};
-use crate::tree::Problem;
 use crate::tree::edit::EditMode;
 use crate::tree::error::TreeError;
 use crate::tree::sync::SyncRequest;
+use crate::tree::{PROBLEM_BYTES, Problem};
 
 /// Trees of a page if the request does not say, and at most.
 const PAGE_SIZE: usize = 100;
@@ -244,6 +244,7 @@ impl TreeService for TreeServiceHandler {
         &self,
         request: Request<ListTreeProblemsRequest>,
     ) -> Result<Response<Self::ListTreeProblemsStream>, Status> {
+        let context = context_of(&request);
         let request = request.into_inner();
         let id = tree_id("tree_id", request.tree_id)?;
         let problem = match request.problem() {
@@ -252,7 +253,12 @@ impl TreeService for TreeServiceHandler {
             TreeProblem::NotMatched => Problem::NotMatched,
         };
         let tsuids: Vec<Vec<u8>> = request.tsuids.iter().map(|tsuid| tsuid.to_vec()).collect();
-        let found = self.trees.problems(id, problem, &tsuids).await.map_err(failed)?;
+        let admitted = self.admit(context, format!("problems of tree {id}")).await?;
+        let (context, budget) = (admitted.context(), admitted.budget());
+        let found = context.run(self.trees.problems(id, problem, &tsuids, budget));
+        let found = found.await.map_err(failed)?;
+        let held = budget.hold(found.len() as u64 * PROBLEM_BYTES);
+        let held = held.map_err(|error| failed(error.into()))?;
         let widths = *self.trees.uids().widths();
         let entry = move |(tsuid, text): (Vec<u8>, String)| {
             let other = Tsuid::parse(&text, &widths)
@@ -271,8 +277,15 @@ impl TreeService for TreeServiceHandler {
         let messages = stream::iter(found)
             .map(entry)
             .chunks(MESSAGE_ENTRIES)
-            .map(|entries| Ok(ListTreeProblemsResponse { entries }));
-        Ok(Response::new(result_stream(messages, &self.engine, None)))
+            .map(move |entries| {
+                let _ = &held;
+                Ok(ListTreeProblemsResponse { entries })
+            });
+        Ok(Response::new(result_stream(
+            messages,
+            &self.engine,
+            Some(admitted),
+        )))
     }
 }
 

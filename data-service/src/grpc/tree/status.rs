@@ -2,7 +2,6 @@
 
 use oxtsdb_proto::common::v1::ErrorReason as R;
 use oxtsdb_proto::error::{invalid_field, invalid_field_with, status};
-use oxtsdb_query::QueryError;
 use tonic::{Code, Status};
 
 use crate::grpc::query::of_query;
@@ -56,7 +55,7 @@ pub(super) fn of_tree(error: &E) -> Status {
             ];
             status(Code::DataLoss, R::CorruptCell, message, &metadata)
         }
-        E::Panicked(error) => of_query(&QueryError::from(error.clone()), "", ""),
+        E::Query(error) => of_query(error, "", ""),
         E::Store(error) => of_store(error),
         E::Uids(error) => of_uids(error),
     }

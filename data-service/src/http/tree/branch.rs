@@ -44,7 +44,9 @@ pub(super) async fn branch(request: ApiRequest<'_>) -> Result<Reply, HttpError> 
     let admitted = admitted.map_err(|error| of_query(&error))?;
     let context = admitted.context().clone();
     let failed = |error: QueryError| of_query(&error);
-    let read = context.run(async { Ok(parts.trees.branch(id).await) }).await;
+    let read = context
+        .run(async { Ok(parts.trees.branch(id, admitted.budget()).await) })
+        .await;
     let Branch { id, document, leaves } = read.map_err(failed)?.map_err(|error| of_tree(&error))?;
     let _leaves = admitted
         .budget()

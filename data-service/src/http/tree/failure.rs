@@ -40,7 +40,7 @@ pub(super) fn of_tree(error: &E) -> HttpError {
         E::Corrupt(_) => {
             HttpError::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).with_causes(error)
         }
-        E::Panicked(error) => of_query(&QueryError::from(error.clone())),
+        E::Query(error) => of_query(error),
         E::Store(error) => of_query(&QueryError::Store(error.clone())),
         E::Uids(error) => uids_error(error),
     }

@@ -14,11 +14,8 @@ use crate::http::json;
 use crate::http::json_body::parsed;
 use crate::http::query::failure::of_query;
 use crate::http::reply::Reply;
-use crate::tree::Problem;
+use crate::tree::{PROBLEM_BYTES, Problem};
 use oxtsdb_query::QueryDescription;
-
-/// Memory of a problem, in bytes; an estimate.
-const PROBLEM_BYTES: u64 = 256;
 
 /// All methods.
 pub(super) async fn problems(request: ApiRequest<'_>, problem: Problem) -> Result<Reply, HttpError> {
@@ -61,7 +58,7 @@ pub(super) async fn problems(request: ApiRequest<'_>, problem: Problem) -> Resul
         .map_err(failed)?;
     let context = admitted.context().clone();
     let found = context
-        .run(async { Ok(trees.problems(id, problem, &tsuids).await) })
+        .run(async { Ok(trees.problems(id, problem, &tsuids, admitted.budget()).await) })
         .await;
     let found = found.map_err(failed)?.map_err(|error| of_tree(&error))?;
     let held = admitted
