@@ -195,8 +195,6 @@ pub async fn assemble(
         meta: settings.tables.meta_table_name()?,
         tree: settings.tables.tree_table_name()?,
     };
-    let references =
-        ReferenceServiceHandler::new(Arc::clone(&store), *uids.layout(), tables, memory.query().clone());
     let trees = Trees::new(
         Arc::clone(&store),
         (
@@ -224,6 +222,7 @@ pub async fn assemble(
     )
     .with_series_index(index.map(|index| Arc::new(index) as Arc<dyn oxtsdb_query::SeriesIndex>));
     let settings = Arc::new(settings);
+    let references = ReferenceServiceHandler::new(engine.clone(), tables);
     let handler = DataServiceHandler::new(writer.clone(), engine.clone(), settings, shutdown);
     Ok(DataService {
         handler,

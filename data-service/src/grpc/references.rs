@@ -10,13 +10,15 @@ use oxtsdb_proto::data::v1::list_referenced_uids_response::{Event, Progress, Sum
 use oxtsdb_proto::data::v1::reference_service_server::ReferenceService;
 use oxtsdb_proto::data::v1::{ListReferencedUidsRequest, ListReferencedUidsResponse};
 use oxtsdb_proto::error::{invalid_field, status};
-use oxtsdb_resources::MemoryPool;
-use oxtsdb_row_store::{RowStore, TableNameError};
+use oxtsdb_query::{Admitted, Engine, QueryDescription, QueryError};
+use oxtsdb_row_store::TableNameError;
 use oxtsdb_schema::{RowKeyLayout, UidKind};
 use oxtsdb_server::code_of_store_error;
 use tokio::sync::mpsc;
 use tonic::{Code, Request, Response, Status};
 
+use super::query::of_query;
+use super::results::context_of;
 use crate::references::{Found, Search, SearchError, Tables};
 
 /// Bytes of UIDs in a message.
@@ -28,30 +30,19 @@ const PROGRESS: Duration = Duration::from_secs(2);
 /// Messages that wait for the client.
 const QUEUED: usize = 2;
 
-/// Serves `oxtsdb.data.v1.ReferenceService`. Cloning is cheap.
+/// Serves `oxtsdb.data.v1.ReferenceService`. A search is admitted as a query and can be cancelled as one, but has no
+/// time limit: one that is interrupted proves nothing. Cloning is cheap.
 #[derive(Clone, Debug)]
 pub struct ReferenceServiceHandler {
-    store: Arc<dyn RowStore>,
-    layout: RowKeyLayout,
+    engine: Engine,
     tables: Tables,
-    memory: MemoryPool,
 }
 
 type Sender = mpsc::Sender<Result<ListReferencedUidsResponse, Status>>;
 
 impl ReferenceServiceHandler {
-    pub(crate) fn new(
-        store: Arc<dyn RowStore>,
-        layout: RowKeyLayout,
-        tables: Tables,
-        memory: MemoryPool,
-    ) -> Self {
-        Self {
-            store,
-            layout,
-            tables,
-            memory,
-        }
+    pub(crate) fn new(engine: Engine, tables: Tables) -> Self {
+        Self { engine, tables }
     }
 }
 
@@ -64,6 +55,7 @@ impl ReferenceService for ReferenceServiceHandler {
         request: Request<ListReferencedUidsRequest>,
     ) -> Result<Response<Self::ListReferencedUidsStream>, Status> {
         let mut tables = self.tables.clone();
+        let context = context_of(&request);
         for (index, name) in request.into_inner().tables.iter().enumerate() {
             let table = name.parse().map_err(|error: TableNameError| {
                 invalid_field(&format!("tables[{index}]"), error.to_string())
@@ -72,9 +64,17 @@ impl ReferenceService for ReferenceServiceHandler {
                 tables.data.push(table);
             }
         }
-        let search = Search::new(Arc::clone(&self.store), self.layout, self.memory.clone());
+        let description = QueryDescription {
+            sub_queries: vec!["references".to_owned()],
+            range_ms: (0, 0),
+        };
+        let storage = self.engine.storage();
+        let admitted = self.engine.admit(context, description, None).await;
+        let admitted = admitted.map_err(|error| of_query(&error, "", &storage.table.to_string()))?;
+        let memory = self.engine.resources().memory.clone();
+        let search = Search::new(Arc::clone(&storage.store), storage.layout, memory);
         let (sender, receiver) = mpsc::channel(QUEUED);
-        tokio::spawn(run(search, tables, self.layout, sender));
+        tokio::spawn(run(search, tables, storage.layout, sender, admitted));
         let messages = stream::unfold(receiver, |mut receiver| async move {
             Some((receiver.recv().await?, receiver))
         });
@@ -82,8 +82,8 @@ impl ReferenceService for ReferenceServiceHandler {
     }
 }
 
-/// Runs a search and sends its messages, until the client is gone.
-async fn run(search: Search, tables: Tables, layout: RowKeyLayout, sender: Sender) {
+/// Runs a search and sends its messages, until the client is gone or an operator cancels it.
+async fn run(search: Search, tables: Tables, layout: RowKeyLayout, sender: Sender, admitted: Admitted) {
     let mut running = Box::pin(search.run(&tables));
     let mut ticks = tokio::time::interval(PROGRESS);
     let found = loop {
@@ -93,6 +93,11 @@ async fn run(search: Search, tables: Tables, layout: RowKeyLayout, sender: Sende
                 search.cancel();
                 return;
             }
+            () = admitted.context().cancellation().cancelled() => {
+                search.cancel();
+                let cancelled = of_query(&QueryError::Cancelled, "", "");
+                return drop(sender.send(Err(cancelled)).await);
+            }
             _ = ticks.tick() => {
                 // A client that does not read has enough of them.
                 let progress = Event::Progress(Progress { rows: search.rows() });
@@ -100,6 +105,8 @@ async fn run(search: Search, tables: Tables, layout: RowKeyLayout, sender: Sende
             }
         }
     };
+    // Its results are sent without the permit.
+    drop(admitted);
     match found {
         Ok(found) => drop(send_all(&found, &layout, &sender).await),
         Err(error) => drop(sender.send(Err(of_error(&error))).await),
