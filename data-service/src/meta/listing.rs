@@ -1,14 +1,14 @@
 //! The documents of a metric's series.
 
 use futures::TryStreamExt as _;
-use oxtsdb_row_store::{RowFilter, RowStream, Scan, StoreError};
+use oxtsdb_row_store::{Row, RowFilter, RowStream, Scan, StoreError};
 use oxtsdb_schema::{Tsuid, Uid, UidWidths};
 
 use super::MetaTable;
 use super::documents::{MetaError, SeriesMeta, Stored, columns};
 
-/// Rows of a batch.
-const BATCH_ROWS: usize = 256;
+/// Rows of a batch. A document may have a megabyte.
+const BATCH_ROWS: usize = 64;
 
 /// The series of a metric that have documents, in batches. Dropping it ends the scan.
 pub(crate) struct Documents {
@@ -44,17 +44,23 @@ impl MetaTable {
 }
 
 impl Documents {
-    /// The next batch, which may be empty; `None`: there are no more. Rows that are no series are left out.
+    /// The rows of the next batch; `None`: there are no more.
     ///
     /// # Errors
     ///
-    /// [`MetaError::Corrupt`], and those of the store.
-    pub(crate) async fn next(&mut self) -> Result<Option<Vec<(Tsuid, SeriesMeta)>>, MetaError> {
-        let Some(rows) = self.rows.try_next().await? else {
-            return Ok(None);
-        };
+    /// Those of the store.
+    pub(crate) async fn next(&mut self) -> Result<Option<Vec<Row>>, StoreError> {
+        self.rows.try_next().await
+    }
+
+    /// Decodes a batch. Rows that are no series are left out.
+    ///
+    /// # Errors
+    ///
+    /// [`MetaError::Corrupt`].
+    pub(crate) fn decode(&self, rows: &[Row]) -> Result<Vec<(Tsuid, SeriesMeta)>, MetaError> {
         let mut series = Vec::with_capacity(rows.len());
-        for row in &rows {
+        for row in rows {
             let Ok(tsuid) = Tsuid::from_bytes(row.key(), &self.widths) else {
                 continue;
             };
@@ -63,6 +69,6 @@ impl Documents {
                 series.push((tsuid, meta));
             }
         }
-        Ok(Some(series))
+        Ok(series)
     }
 }

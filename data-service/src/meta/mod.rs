@@ -21,6 +21,7 @@ mod sync;
 mod table;
 
 pub(crate) use documents::{MetaError, SeriesMeta};
+pub(crate) use listing::Documents;
 pub(crate) use names::SeriesError;
 pub(crate) use purge::MetaPurge;
 pub(crate) use sync::MetaSync;

@@ -3,6 +3,7 @@
 //! Reads the rows of the metric in table `tsdb-meta`, as an admitted query; the response is charged to its budget.
 
 use oxtsdb_query::{QueryContext, QueryDescription, QueryError, RequestContext};
+use oxtsdb_row_store::Row;
 use oxtsdb_schema::UidKind;
 
 use super::tsmeta::{GROUP_FAILED, series_error};
@@ -14,7 +15,10 @@ use crate::http::error::HttpError;
 use crate::http::query::failure::of_query;
 use crate::http::reply::Reply;
 use crate::http::suggest::uids_error;
-use crate::meta::SeriesError;
+use crate::meta::{Documents, SeriesError};
+
+/// Memory of a series beside its document while the response is written, about.
+const SERIES_BYTES: usize = 4096;
 
 /// Lists the series. Tags are names; there are no wildcards.
 pub(super) async fn list(
@@ -62,9 +66,15 @@ pub(super) async fn list(
         .await
         .map_err(QueryError::from)?;
     let mut is_first = true;
-    while let Some(series) = in_time(&context, rows.next()).await? {
-        let bytes: u64 = series.iter().map(|(_, meta)| bytes_of(meta)).sum();
-        let _held = context.budget().hold(bytes)?;
+    while let Some(batch) = next(&context, &mut rows).await? {
+        let bytes: usize = batch.iter().map(Row::byte_len).sum();
+        context.budget().use_rows(batch.len() as u64, bytes as u64)?;
+        // The rows, their documents, and the metadata of their UIDs.
+        let held = bytes * 3 + batch.len() * SERIES_BYTES;
+        let _held = context.budget().hold(held as u64)?;
+        let series = rows
+            .decode(&batch)
+            .map_err(|error| super::tsmeta::failed(&error))?;
         let tsuids: Vec<_> = series.iter().map(|(tsuid, _)| tsuid.clone()).collect();
         let metas = uid_metas(uids, &tsuids).await?;
         for (tsuid, meta) in &series {
@@ -79,18 +89,8 @@ pub(super) async fn list(
     Ok(Reply::json(body.finish()?))
 }
 
-/// Memory of a series while its response is written, about.
-fn bytes_of(meta: &crate::meta::SeriesMeta) -> u64 {
-    let document = meta.document.as_ref();
-    let texts = document.map_or(0, |document| document.notes.len() + document.description.len());
-    texts as u64 + 4096
-}
-
-async fn in_time<T>(
-    context: &QueryContext,
-    work: impl Future<Output = Result<T, crate::meta::MetaError>>,
-) -> Result<T, HttpError> {
-    let work = async { Ok::<_, QueryError>(work.await) };
-    let result = context.run(work).await?;
-    result.map_err(|error| super::tsmeta::failed(&error))
+async fn next(context: &QueryContext, rows: &mut Documents) -> Result<Option<Vec<Row>>, QueryError> {
+    context
+        .run(async { rows.next().await.map_err(QueryError::from) })
+        .await
 }
