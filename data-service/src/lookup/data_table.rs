@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use futures::TryStreamExt as _;
-use oxtsdb_query::{Held, QueryError};
+use oxtsdb_query::{Budget, Held, QueryError};
 use oxtsdb_row_store::{ColumnSelection, RowFilter, Scan};
 use oxtsdb_schema::data_table::FAMILY;
 use oxtsdb_schema::row_key::metric_ranges;
@@ -31,7 +31,8 @@ impl SeriesLookup {
     ///
     /// # Errors
     ///
-    /// Those of the store; [`QueryError::OverBudget`] if they take more memory than the query may hold.
+    /// Those of the store; [`QueryError::OverBudget`] if the scan reads more rows or bytes than the query may, or the
+    /// series take more memory than it may hold.
     pub(super) async fn collect_from_data(
         &self,
         matcher: &SeriesMatcher,
@@ -56,6 +57,7 @@ impl SeriesLookup {
                 matcher: matcher.clone(),
                 after: after.into(),
                 extent,
+                budget: self.context.budget().clone(),
                 collected: Arc::clone(&collected),
                 failed: failed.clone(),
             };
@@ -130,12 +132,16 @@ struct Visitor {
     matcher: SeriesMatcher,
     after: Box<[u8]>,
     extent: Extent,
+    budget: Budget,
     collected: Arc<Mutex<Collected>>,
     failed: CancellationToken,
 }
 
 impl Visitor {
     fn visit(&self, key: &[u8]) {
+        if let Err(error) = self.budget.use_rows(1, key.len() as u64) {
+            return self.fail(&mut self.collected.lock(), error);
+        }
         // Other keys, such as those of global annotations, are no rows of series.
         let Ok(row) = RowKeyRef::decode(key, &self.layout) else {
             return;
@@ -150,8 +156,12 @@ impl Visitor {
             return;
         }
         if let Err(error) = collected.add(&tsuid, self.extent) {
-            collected.failure = Some(error);
-            self.failed.cancel();
+            self.fail(&mut collected, error);
         }
+    }
+
+    fn fail(&self, collected: &mut Collected, error: QueryError) {
+        collected.failure.get_or_insert(error);
+        self.failed.cancel();
     }
 }

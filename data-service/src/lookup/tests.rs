@@ -279,18 +279,24 @@ async fn rejects_unknown_names_and_too_much_memory() {
             "{error}"
         );
     }
-    let limits = Limits {
+    let memory = Limits {
         memory: Limit::of_setting("--query-max-memory-mib", 1000),
         ..Limits::NONE
     };
-    let query = LookupQuery {
-        selector: SeriesSelector::default(),
-        source: SeriesSource::DataTable,
+    let rows = Limits {
+        rows: Limit::of_setting("--query-max-rows", 100),
+        ..Limits::NONE
     };
-    let engine = without_index(&stack, limits);
-    let (lookup, _admitted) = admitted(&engine, &query).await;
-    let error = lookup.batches(&query, &[], Extent::All).await.unwrap_err();
-    assert!(matches!(error, QueryError::OverBudget { .. }), "{error}");
+    for limits in [memory, rows] {
+        let query = LookupQuery {
+            selector: SeriesSelector::default(),
+            source: SeriesSource::DataTable,
+        };
+        let engine = without_index(&stack, limits);
+        let (lookup, _admitted) = admitted(&engine, &query).await;
+        let error = lookup.batches(&query, &[], Extent::All).await.unwrap_err();
+        assert!(matches!(error, QueryError::OverBudget { .. }), "{error}");
+    }
 }
 
 #[tokio::test]
