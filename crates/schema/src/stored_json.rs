@@ -37,14 +37,14 @@ pub fn to_bytes<T: Serialize + ?Sized>(document: &T) -> Vec<u8> {
 /// The etag of a stored document: 16 hexadecimal digits that depend on its bytes only, the same in every process.
 /// Empty if nothing is stored.
 pub fn etag(stored: Option<&[u8]>) -> String {
-    let Some(bytes) = stored else {
-        return String::new();
-    };
-    // FNV-1a, 64 bits.
-    let hash = bytes.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+    stored.map_or_else(String::new, |bytes| format!("{:016x}", hash(bytes)))
+}
+
+/// A hash of bytes that is the same in every process: FNV-1a, 64 bits. Not for bytes that an adversary chooses.
+pub fn hash(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
         (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3)
-    });
-    format!("{hash:016x}")
+    })
 }
 
 /// Serialises a double as Jackson does: a number if it is finite, else a string. For `serialize_with`, because

@@ -34,7 +34,7 @@ use oxtsdb_query::{Admitted, Engine, QueryContext, QueryDescription, QueryError,
 use oxtsdb_resources::ComputePool;
 
 /// The table that series are read from.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum SeriesSource {
     /// Table `tsdb-meta`, or the index that is read from it.
     #[default]
@@ -44,7 +44,7 @@ pub(crate) enum SeriesSource {
 }
 
 /// The series to look up, and where.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct LookupQuery {
     pub(crate) selector: SeriesSelector,
     pub(crate) source: SeriesSource,

@@ -1,10 +1,9 @@
 //! Pages of series, and the tokens that lead from one to the next.
 
-use std::hash::{DefaultHasher, Hash as _, Hasher as _};
-
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use oxtsdb_query::QueryError;
+use oxtsdb_schema::stored_json;
 
 use super::batches::Extent;
 use super::{FoundSeries, LookupQuery, SeriesLookup};
@@ -140,11 +139,9 @@ pub(crate) fn decode_token(query: &LookupQuery, token: &str) -> Option<Vec<u8>> 
     (!after.is_empty()).then(|| after.to_vec())
 }
 
-/// Equal for equal queries, on all servers of one build.
+/// Equal for equal queries, on all servers.
 fn digest(query: &LookupQuery) -> [u8; 8] {
-    let mut hasher = DefaultHasher::new();
-    query.hash(&mut hasher);
-    hasher.finish().to_be_bytes()
+    stored_json::hash(format!("{query:?}").as_bytes()).to_be_bytes()
 }
 
 #[cfg(test)]
@@ -162,6 +159,7 @@ mod tests {
             source: SeriesSource::MetaTable,
         };
         let token = encode_token(&of("a"), &[1, 2, 3]);
+        assert_eq!(token, "Ae0A81HTVkOlAQID", "other servers read it");
         assert_eq!(decode_token(&of("a"), &token), Some(vec![1, 2, 3]));
         assert_eq!(decode_token(&of("b"), &token), None);
         let in_data = LookupQuery {

@@ -9,7 +9,7 @@ use super::SeriesLookup;
 use super::matcher::{SeriesMatcher, TagCondition};
 
 /// Series by metric and tags.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct SeriesSelector {
     /// The metric; `None`: any.
     pub(crate) metric: Option<String>,
@@ -18,7 +18,7 @@ pub(crate) struct SeriesSelector {
 }
 
 /// A tag that a series must have.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct TagSelector {
     /// Its key; `None`: any.
     pub(crate) key: Option<String>,

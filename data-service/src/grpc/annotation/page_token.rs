@@ -30,7 +30,7 @@ pub(super) fn query_of(request: &ListAnnotationsRequest) -> u64 {
         // A vector grows.
         let _ = range.encode(&mut bytes);
     }
-    u64::from_str_radix(&stored_json::etag(Some(&bytes)), 16).unwrap_or_default()
+    stored_json::hash(&bytes)
 }
 
 impl PageToken {
