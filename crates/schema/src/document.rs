@@ -185,6 +185,16 @@ pub fn integer<'de, D: Deserializer<'de>, T: TryFrom<i64> + Default>(deserialize
     T::try_from(number).map_err(|_| D::Error::custom(format_args!("{number} is out of range")))
 }
 
+/// The integer part, if it fits in 64 bits.
+pub fn truncated(number: f64) -> Option<i64> {
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "truncation is intended; the range is checked"
+    )]
+    let whole = number.trunc() as i64;
+    (number.abs() < 9.2e18).then_some(whole)
+}
+
 /// A double, also as a text: `"NaN"`, `"Infinity"`, `"1.5"`. For `deserialize_with`.
 ///
 /// # Errors

@@ -8,6 +8,7 @@ use serde::de::{Deserialize, Deserializer, Error as _, IgnoredAny, MapAccess, Vi
 use serde_json::value::RawValue;
 
 use super::{Annotation, AnnotationError, Custom};
+use crate::document::truncated;
 
 /// Reads a document.
 pub(super) fn annotation(json: &[u8]) -> Result<Annotation, AnnotationError> {
@@ -94,16 +95,6 @@ impl<'de> Deserialize<'de> for Time {
         };
         whole.map(Time).ok_or_else(wrong)
     }
-}
-
-/// The integer part, if it fits in 64 bits.
-fn truncated(number: f64) -> Option<i64> {
-    #[expect(
-        clippy::cast_possible_truncation,
-        reason = "truncation is intended; the range is checked"
-    )]
-    let whole = number.trunc() as i64;
-    (number.abs() < 9.2e18).then_some(whole)
 }
 
 struct CustomFields(Custom);

@@ -1,5 +1,6 @@
 //! Strings and whole numbers in request bodies, which OpenTSDB's parser accepts from any scalar.
 
+use oxtsdb_schema::document::truncated;
 use serde::Deserialize;
 use serde::de::{Deserializer, Error as _};
 use serde_json::value::RawValue;
@@ -42,16 +43,6 @@ impl<'de> Deserialize<'de> for Whole {
             .map(Whole)
             .ok_or_else(|| D::Error::custom(format!("expected a whole number, found {source}")))
     }
-}
-
-/// The integer part, if it fits in 64 bits.
-fn truncated(number: f64) -> Option<i64> {
-    #[expect(
-        clippy::cast_possible_truncation,
-        reason = "truncation is intended; the range is checked"
-    )]
-    let whole = number.trunc() as i64;
-    (number.abs() < 9.2e18).then_some(whole)
 }
 
 #[cfg(test)]
