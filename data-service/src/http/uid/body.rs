@@ -10,7 +10,10 @@ use serde::de::{Deserializer, Error as _};
 use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::Value;
 
+use crate::http::api_request::ApiRequest;
 use crate::http::error::HttpError;
+use crate::http::json_body::parsed;
+use crate::http::parameters::Parameters;
 
 /// A text; `None`: it is not given. A `null` is an empty text that is a change.
 #[derive(Debug, Default, Clone)]
@@ -34,6 +37,19 @@ impl TextField {
     pub(super) fn text(&self) -> &str {
         self.0.as_ref().map_or("", |(text, _)| text)
     }
+}
+
+/// The edit of a request: its body, or its query string if it has no body.
+pub(super) async fn edit_of<T: Send + 'static>(
+    mut request: ApiRequest<'_>,
+    of_parameters: fn(&Parameters) -> Result<T, HttpError>,
+    of_json: fn(&[u8]) -> Result<T, HttpError>,
+) -> Result<T, HttpError> {
+    if request.body.bytes.is_empty() {
+        return of_parameters(request.parameters);
+    }
+    let compute = &request.parts.engine.resources().compute;
+    parsed(&mut request.body, compute, of_json).await
 }
 
 impl<'de> Deserialize<'de> for TextField {

@@ -12,7 +12,6 @@ use super::tsmeta_reply::reply;
 use super::{deadline, illegal_argument, internal, java_uid, not_saved, required, tsmeta_list};
 use crate::http::api_request::{ApiParts, ApiRequest};
 use crate::http::error::HttpError;
-use crate::http::json_body::parsed;
 use crate::http::parameters::Parameters;
 use crate::http::query::failure::of_query;
 use crate::http::reply::Reply;
@@ -144,7 +143,7 @@ pub(crate) async fn get(request: ApiRequest<'_>) -> Result<Reply, HttpError> {
 pub(crate) async fn edit(request: ApiRequest<'_>) -> Result<Reply, HttpError> {
     let (parts, parameters) = (request.parts, request.parameters);
     let replaces = *request.method == Method::PUT;
-    let edit = edit_of(request).await?;
+    let edit = body::edit_of(request, Edit::of_parameters, body::read).await?;
     let table = parts.writer.meta_table();
     let change = |document: &mut TsMeta| edit.apply(document, replaces);
     if !edit.tsuid.text().is_empty() {
@@ -188,7 +187,7 @@ pub(crate) async fn edit(request: ApiRequest<'_>) -> Result<Reply, HttpError> {
 /// DELETE: by `tsuid`. What does not exist is deleted already.
 pub(crate) async fn delete(request: ApiRequest<'_>) -> Result<Reply, HttpError> {
     let parts = request.parts;
-    let edit = edit_of(request).await?;
+    let edit = body::edit_of(request, Edit::of_parameters, body::read).await?;
     let rejected =
         |details: String| HttpError::bad_request("Unable to delete TSMeta information").with_details(details);
     if edit.tsuid.text().is_empty() {
@@ -200,19 +199,6 @@ pub(crate) async fn delete(request: ApiRequest<'_>) -> Result<Reply, HttpError> 
         deleted.map_err(|error| failed(&error))?;
     }
     Ok(Reply::empty())
-}
-
-async fn edit_of(request: ApiRequest<'_>) -> Result<Edit, HttpError> {
-    let ApiRequest {
-        parts,
-        parameters,
-        mut body,
-        ..
-    } = request;
-    if body.bytes.is_empty() {
-        return Edit::of_parameters(parameters);
-    }
-    parsed(&mut body, &parts.engine.resources().compute, body::read).await
 }
 
 /// The metric and the tags of `m`.

@@ -13,7 +13,6 @@ use super::{ATTEMPTS, deadline, illegal_argument, internal, java_uid, not_saved,
 use crate::http::api_request::{ApiParts, ApiRequest};
 use crate::http::error::HttpError;
 use crate::http::json;
-use crate::http::json_body::parsed;
 use crate::http::parameters::Parameters;
 use crate::http::reply::Reply;
 use crate::http::suggest::uids_error;
@@ -133,7 +132,7 @@ pub(crate) async fn get(request: ApiRequest<'_>) -> Result<Reply, HttpError> {
 /// POST and PUT.
 pub(crate) async fn edit(request: ApiRequest<'_>) -> Result<Reply, HttpError> {
     let (parts, replaces) = (request.parts, *request.method == Method::PUT);
-    let edit = edit_of(request).await?;
+    let edit = body::edit_of(request, Edit::of_parameters, Edit::of_json).await?;
     let (kind, bytes) = edit.target().map_err(illegal_argument)?;
     if !edit.changes() {
         return Ok(Reply::not_modified());
@@ -157,7 +156,7 @@ pub(crate) async fn edit(request: ApiRequest<'_>) -> Result<Reply, HttpError> {
 /// DELETE. What does not exist is deleted already.
 pub(crate) async fn delete(request: ApiRequest<'_>) -> Result<Reply, HttpError> {
     let parts = request.parts;
-    let edit = edit_of(request).await?;
+    let edit = body::edit_of(request, Edit::of_parameters, Edit::of_json).await?;
     let failed =
         |text: String| HttpError::bad_request("Unable to delete UIDMeta information").with_details(text);
     let (kind, bytes) = edit.target().map_err(failed)?;
@@ -168,19 +167,6 @@ pub(crate) async fn delete(request: ApiRequest<'_>) -> Result<Reply, HttpError> 
         }
     }
     Ok(Reply::empty())
-}
-
-async fn edit_of(request: ApiRequest<'_>) -> Result<Edit, HttpError> {
-    let ApiRequest {
-        parts,
-        parameters,
-        mut body,
-        ..
-    } = request;
-    if body.bytes.is_empty() {
-        return Edit::of_parameters(parameters);
-    }
-    parsed(&mut body, &parts.engine.resources().compute, Edit::of_json).await
 }
 
 /// The metadata of a UID.
