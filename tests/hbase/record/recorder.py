@@ -216,6 +216,16 @@ class Section:
         )
 
 
+def ok(status, _):
+    """A condition of a repeated request: it has succeeded."""
+    return status == 200
+
+
+def missing(status, _):
+    """A condition of a repeated request: what it names is gone."""
+    return status == 404
+
+
 def write(path, lines):
     with path.open("a") as file:
         for line in lines:

@@ -1,6 +1,6 @@
 """/api/annotation, /api/annotations, and annotations in results of /api/query."""
 
-from recorder import ALL, DEFAULTS
+from recorder import ALL, DEFAULTS, missing
 
 ONE = "/api/annotation"
 BULK = "/api/annotation/bulk"
@@ -8,10 +8,6 @@ ALL_GLOBAL = "/api/annotations"
 HOUR = 1356998400
 # sys.cpu host=web01
 SERIES = "000001000001000001"
-
-
-def missing(status, _):
-    return status == 404
 
 
 def record(rig):

@@ -1,6 +1,6 @@
 """/api/tree and all below it."""
 
-from recorder import ALL
+from recorder import ALL, missing, ok
 
 TREE = "/api/tree"
 RULE = "/api/tree/rule"
@@ -11,14 +11,6 @@ COLLISIONS = "/api/tree/collisions"
 NOT_MATCHED = "/api/tree/notmatched"
 TSMETA = "/api/uid/tsmeta"
 HOUR = 1356998400
-
-
-def ok(status, _):
-    return status == 200
-
-
-def missing(status, _):
-    return status == 404
 
 
 def record(rig):

@@ -1,18 +1,10 @@
 """/api/uid and all below it."""
 
-from recorder import ALL, DEFAULTS
+from recorder import ALL, DEFAULTS, missing, ok
 
 UIDMETA = "/api/uid/uidmeta"
 TSMETA = "/api/uid/tsmeta"
 HOUR = 1356998400
-
-
-def ok(status, _):
-    return status == 200
-
-
-def missing(status, _):
-    return status == 404
 
 
 def record(rig):
