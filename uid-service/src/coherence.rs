@@ -128,7 +128,11 @@ impl Coherence {
     /// The table cannot be read.
     pub(crate) async fn scan_foreign(&self) -> Result<(), UidServiceError> {
         for kind in UidKind::ALL {
-            let changes = self.foreign.scan(kind).await?;
+            let Some(changes) = self.foreign.scan(kind).await? else {
+                warn!(%kind, "another program has renamed or deleted many names; all cached mappings are dropped");
+                self.missed();
+                continue;
+            };
             if !changes.is_empty() {
                 warn!(%kind, count = changes.len(), "another program has renamed or deleted names");
             }
@@ -198,6 +202,6 @@ impl ChangeSink for Coherence {
 
     fn missed(&self) {
         self.clear();
-        self.hub.resync();
+        self.hub.resync(|_| true);
     }
 }

@@ -95,7 +95,14 @@ pub struct WatchRequest {
 
 impl WatchRequest {
     pub(crate) fn wants(&self, event: &Event) -> bool {
-        let is_skipped = self.skip_assigned && matches!(event, Event::Assigned(_));
-        !is_skipped && self.kinds.contains(&event.uid().0)
+        let (kind, _) = event.uid();
+        match event {
+            Event::Assigned(_) => self.wants_assigned(kind),
+            _ => self.kinds.contains(&kind),
+        }
+    }
+
+    fn wants_assigned(&self, kind: UidKind) -> bool {
+        !self.skip_assigned && self.kinds.contains(&kind)
     }
 }

@@ -29,7 +29,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const CHUNK: u64 = 4096;
 
 /// Numbers without a mapping that are looked up again, and own numbers that the counters have not reached; of each
-/// kind. More are forgotten: their events are missing or sent twice.
+/// kind. With more of the first, watches are requested to resync; with more of the second, events are sent twice.
 const MAX_TRACKED: usize = 65_536;
 
 /// Reports assignments.
@@ -173,6 +173,7 @@ impl Assignments {
                 incomplete.remove(&number);
                 events.push((Event::Assigned(mapping), reported.remove(&number)));
             }
+            let is_excess = incomplete.len() > MAX_TRACKED;
             while incomplete.len() > MAX_TRACKED {
                 incomplete.pop_first();
             }
@@ -182,6 +183,9 @@ impl Assignments {
                 *position.counters.get_mut(kind) = all_before.min(end.max(from));
             });
             drop(tracked);
+            if is_excess {
+                self.hub.resync(|request| request.wants_assigned(kind));
+            }
             numbers.clear();
             if end >= to {
                 return Ok(());

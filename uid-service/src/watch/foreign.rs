@@ -4,7 +4,7 @@
 //! A scan keeps a digest of the mappings of each range of numbers, [`MAX_RANGES`] at most for a kind: a range is one UID
 //! while a kind has half a million, and more when it has more. If the digest of a range has changed, all UIDs of the
 //! range are reported. Those that have the name which this service has given them, and those that were assigned after the
-//! last scan began, are left out.
+//! last scan began, are left out. With more than [`MAX_CHANGES`], any mapping may have changed.
 //!
 //! Random UIDs of more than 3 bytes are not scanned: nearly all numbers of a range are not in use, and it has up to half
 //! a billion. Cached mappings have an age limit for these, too.
@@ -32,6 +32,9 @@ const MAX_RANDOM_SHIFT: u32 = 5;
 
 /// UIDs that this service has changed between two scans. With more, they are reported as if others had.
 const MAX_OWN: usize = 65_536;
+
+/// Changes of one scan that are reported one by one, and UIDs that are read at once.
+const MAX_CHANGES: usize = 4096;
 
 /// A mapping that another program has changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -124,8 +127,9 @@ impl ForeignScan {
         }
     }
 
-    /// Scans the mappings of a kind; returns those that another program has changed since the last scan.
-    pub(crate) async fn scan(&self, kind: UidKind) -> Result<Vec<ForeignChange>, UidServiceError> {
+    /// Scans the mappings of a kind; returns those that another program has changed since the last scan. `None`: more
+    /// than [`MAX_CHANGES`].
+    pub(crate) async fn scan(&self, kind: UidKind) -> Result<Option<Vec<ForeignChange>>, UidServiceError> {
         let mut last = self.last.lock().await;
         let own: HashMap<KindUid, u64> = self.own.lock().extract_if(|uid, _| uid.0 == kind).collect();
         let layout = self.table.layout();
@@ -136,7 +140,7 @@ impl ForeignScan {
         };
         let shift = shift_of(counter);
         if layout.kinds.get(kind).random && shift > MAX_RANDOM_SHIFT {
-            return Ok(Vec::new());
+            return Ok(Some(Vec::new()));
         }
         let mut digests = Digests::new(shift, counter);
         self.read(kind, &mut digests).await?;
@@ -145,15 +149,26 @@ impl ForeignScan {
             let ranges = (before.counter >> shift) + 1;
             // The counter of the scan before may be in the middle of a range.
             let whole = |range: u64| (range + 1) << shift <= before.counter + 1 || before.counter == counter;
-            for range in (0..ranges).filter(|range| whole(*range)) {
-                if before.shift <= shift && before.of_range(range, shift) != digests.of_range(range, shift) {
-                    self.report(kind, range << shift..(range + 1) << shift, &own, &mut changes)
-                        .await?;
+            let is_changed = |range: &u64| {
+                whole(*range)
+                    && before.shift <= shift
+                    && before.of_range(*range, shift) != digests.of_range(*range, shift)
+            };
+            let width = layout.width(kind);
+            let mut uids = (0..ranges)
+                .filter(is_changed)
+                .flat_map(|range| range << shift..(range + 1) << shift)
+                .filter_map(|number| Some((kind, Uid::from_number(number, width).ok()?)));
+            while changes.len() <= MAX_CHANGES {
+                let next: Vec<KindUid> = uids.by_ref().take(MAX_CHANGES).collect();
+                if next.is_empty() {
+                    break;
                 }
+                self.report(&next, &own, &mut changes).await?;
             }
         }
         *last.get_mut(kind) = Some(digests);
-        Ok(changes)
+        Ok((changes.len() <= MAX_CHANGES).then_some(changes))
     }
 
     async fn read(&self, kind: UidKind, digests: &mut Digests) -> Result<(), StoreError> {
@@ -173,19 +188,14 @@ impl ForeignScan {
         Ok(())
     }
 
-    /// Adds the mappings of some numbers, except for those that are as this service has changed them.
+    /// Adds the mappings of some UIDs, except for those that are as this service has changed them.
     async fn report(
         &self,
-        kind: UidKind,
-        numbers: std::ops::Range<u64>,
+        uids: &[KindUid],
         own: &HashMap<KindUid, u64>,
         changes: &mut Vec<ForeignChange>,
     ) -> Result<(), UidServiceError> {
-        let width = self.table.layout().width(kind);
-        let uids: Vec<KindUid> = numbers
-            .filter_map(|number| Some((kind, Uid::from_number(number, width).ok()?)))
-            .collect();
-        for (uid, name) in uids.iter().zip(self.table.names(&uids).await) {
+        for (uid, name) in uids.iter().zip(self.table.names(uids).await) {
             let name = name?;
             let digest = digest_of_mapping(uid.1, name.as_ref());
             let is_own = |own: &HashMap<KindUid, u64>| own.get(uid) == Some(&digest);
@@ -243,7 +253,7 @@ mod tests {
         let counter = CellAddress::new(vec![0], ID, UidKind::Metric.qualifier());
         store.increment(&table, &counter, 1).await.unwrap();
         put(&store, &table, &[0, 0, 1], b"first").await;
-        assert_eq!(scan.scan(UidKind::Metric).await.unwrap(), []);
+        assert_eq!(scan.scan(UidKind::Metric).await.unwrap(), Some(vec![]));
         let [second, third] = ["second", "third"].map(|name| Name::from_stored(name.as_bytes()).unwrap());
         scan.changed_by_service(uid, Some(&second));
         put(&store, &table, &[0, 0, 1], b"third").await;
@@ -251,10 +261,10 @@ mod tests {
             uid,
             name: Some(third.clone()),
         };
-        assert_eq!(scan.scan(UidKind::Metric).await.unwrap(), [change]);
+        assert_eq!(scan.scan(UidKind::Metric).await.unwrap(), Some(vec![change]));
         scan.changed_by_service(uid, Some(&second));
         put(&store, &table, &[0, 0, 1], b"second").await;
-        assert_eq!(scan.scan(UidKind::Metric).await.unwrap(), []);
+        assert_eq!(scan.scan(UidKind::Metric).await.unwrap(), Some(vec![]));
     }
 
     #[tokio::test]
@@ -264,9 +274,29 @@ mod tests {
             settings.naming.random_metric_uids = true;
         })
         .await;
-        assert_eq!(scan.scan(UidKind::Metric).await.unwrap(), []);
+        assert_eq!(scan.scan(UidKind::Metric).await.unwrap(), Some(vec![]));
         put(&store, &table, &[7; 4], b"assigned").await;
         let changes = scan.scan(UidKind::Metric).await.unwrap();
-        assert_eq!(changes.len(), 0);
+        assert_eq!(changes, Some(vec![]));
+    }
+
+    #[tokio::test]
+    async fn many_changes_are_not_reported_one_by_one() {
+        let (store, table, scan) = scan_of(|_| {}).await;
+        let counter = CellAddress::new(vec![0], ID, UidKind::Metric.qualifier());
+        store.increment(&table, &counter, 10_000).await.unwrap();
+        let rename = async |names: &str, count: usize| {
+            for number in 1..=u32::try_from(count).unwrap() {
+                let name = format!("{names}.{number}");
+                put(&store, &table, &number.to_be_bytes()[1..], name.as_bytes()).await;
+            }
+        };
+        rename("first", MAX_CHANGES + 1).await;
+        assert_eq!(scan.scan(UidKind::Metric).await.unwrap(), Some(vec![]));
+        rename("second", MAX_CHANGES + 1).await;
+        assert_eq!(scan.scan(UidKind::Metric).await.unwrap(), None);
+        rename("third", MAX_CHANGES).await;
+        let changes = scan.scan(UidKind::Metric).await.unwrap().unwrap();
+        assert_eq!(changes.len(), MAX_CHANGES);
     }
 }

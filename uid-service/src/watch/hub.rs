@@ -200,9 +200,14 @@ impl Hub {
         }
     }
 
-    /// Reports to all watches that events are missing.
-    pub(crate) fn resync(&self) {
-        for outbox in self.state.lock().watches.values() {
+    /// Reports to some watches that events are missing.
+    pub(crate) fn resync(&self, is_affected: impl Fn(&WatchRequest) -> bool) {
+        let state = self.state.lock();
+        for outbox in state
+            .watches
+            .values()
+            .filter(|outbox| is_affected(&outbox.request))
+        {
             outbox.queue.lock().drop_events();
             outbox.added.notify_one();
         }
@@ -211,9 +216,9 @@ impl Hub {
 
 impl State {
     fn wants_assigned(&self, kind: UidKind) -> bool {
-        let wants =
-            |outbox: &Arc<Outbox>| !outbox.request.skip_assigned && outbox.request.kinds.contains(&kind);
-        self.watches.values().any(wants)
+        self.watches
+            .values()
+            .any(|outbox| outbox.request.wants_assigned(kind))
     }
 
     fn advance(&mut self, change: impl FnOnce(&mut Position)) {

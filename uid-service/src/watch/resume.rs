@@ -8,6 +8,7 @@ use futures::Stream;
 use futures::stream;
 use oxtsdb_row_store::StoreError;
 use oxtsdb_schema::UidKind;
+use tokio::time::Instant;
 
 use super::hub::{Subscription, UPDATE_EVENTS};
 use super::{Assignments, Event, Position, Token, Update};
@@ -86,6 +87,7 @@ impl Resumption {
                 ..Update::default()
             }));
         }
+        let began = Instant::now();
         while let Some((kind, from, to)) = self.numbers.pop_front() {
             let end = to.min(from.saturating_add(UPDATE_EVENTS as u64));
             if end < to {
@@ -97,7 +99,8 @@ impl Resumption {
             let reported = *self.subscription.position.counters.get(kind);
             let position = self.position.counters.get_mut(kind);
             *position = end.min(reported).max(*position);
-            if !found.is_empty() {
+            // Without events, the update is a heartbeat.
+            if !found.is_empty() || began.elapsed() >= self.heartbeat {
                 let events = found.into_iter().map(Event::Assigned).map(Arc::new);
                 return Ok(Some(Update {
                     events: events.collect(),
