@@ -274,6 +274,19 @@ impl Changes {
         Ok(())
     }
 
+    /// Whether a rename or delete of one of the UIDs or names of these changes is not complete.
+    ///
+    /// # Errors
+    ///
+    /// The store failed.
+    pub(crate) async fn is_pending(&self, changes: &[Changed]) -> Result<bool, StoreError> {
+        self.log.read().await?;
+        let mut entries = changes
+            .iter()
+            .map(|changed| self.log.entry(changed.uid, changed.change.clone(), 0));
+        Ok(entries.any(|entry| self.log.excludes(&entry)))
+    }
+
     /// Reads what other replicas have changed. Called regularly.
     ///
     /// # Errors

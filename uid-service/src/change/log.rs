@@ -338,6 +338,13 @@ impl ChangeLog {
         }
     }
 
+    /// Whether a pending entry excludes this one.
+    pub(crate) fn excludes(&self, entry: &Entry) -> bool {
+        let known = self.known.lock();
+        let mut pending = known.pending.values();
+        pending.any(|pending| pending.entry.conflicts_with(entry))
+    }
+
     /// The pending entry that excludes another one.
     fn conflicting(&self, entry: &Entry) -> Option<Appended> {
         let known = self.known.lock();

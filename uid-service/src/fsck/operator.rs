@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use futures::StreamExt as _;
 use futures::stream::BoxStream;
-use oxtsdb_row_store::Clock;
+use oxtsdb_row_store::{CellAddress, Clock};
 use oxtsdb_schema::uid_table::{COUNTER_ROW, encode_counter};
 use oxtsdb_schema::{Name, Uid, UidKind};
 use tokio::sync::Semaphore;
@@ -79,20 +79,23 @@ impl Fsck {
     ///
     /// # Errors
     ///
-    /// [`RepairError`]. If the announcement fails, the same repair announces it again.
+    /// [`RepairError`]. What is applied of a repair that fails is announced, if the store can be read and written. If
+    /// the announcement fails, the same repair announces it again.
     pub async fn repair(&self, changes: &[CellChange]) -> Result<Applied, RepairError> {
-        let changed = changed_mappings(changes);
-        match repair::apply(&self.table, changes).await {
-            Ok(applied) => {
-                self.changes.announce(&changed, SystemTime::now()).await?;
-                Ok(applied)
-            }
-            Err(error) => {
-                // It may be applied in part.
-                self.changes.invalidate(&changed);
-                Err(error)
-            }
+        // The change completes what a check may have taken for damage.
+        if self.changes.is_pending(&concerned(changes)).await? {
+            return Err(RepairError::InProgress);
         }
+        let applied = repair::apply(&self.table, changes).await;
+        let made = match &applied {
+            Ok(_) => changed_mappings(changes),
+            Err(_) => {
+                self.changes.invalidate(&changed_mappings(changes));
+                changed_mappings(&repair::made(&self.table, changes).await?)
+            }
+        };
+        self.changes.announce(&made, SystemTime::now()).await?;
+        applied
     }
 
     /// Raises a kind's counter to `minimum`, if it is lower. Returns the counter.
@@ -123,12 +126,7 @@ fn changed_mappings(changes: &[CellChange]) -> Vec<Changed> {
         let (Some(kind), Some(old)) = (UidKind::from_qualifier(&cell.qualifier), old) else {
             continue;
         };
-        let mapping = if cell.family == ID {
-            Uid::from_bytes(old).ok().zip(Name::from_stored(&cell.row).ok())
-        } else {
-            Uid::from_bytes(&cell.row).ok().zip(Name::from_stored(old).ok())
-        };
-        let Some((uid, name)) = mapping.filter(|_| cell.row != COUNTER_ROW) else {
+        let Some((uid, name)) = mapping(cell, old) else {
             continue;
         };
         let new_name = new.as_deref().filter(|_| cell.family != ID);
@@ -147,10 +145,35 @@ fn changed_mappings(changes: &[CellChange]) -> Vec<Changed> {
     changed
 }
 
+/// The mappings before and after a repair, also those that it only checks.
+fn concerned(changes: &[CellChange]) -> Vec<Changed> {
+    let values = |change: &CellChange| [change.old.clone(), change.new.clone()];
+    let mappings = changes.iter().flat_map(|change| {
+        let kind = UidKind::from_qualifier(&change.cell.qualifier);
+        let found = values(change).into_iter().flatten();
+        found.filter_map(move |value| Some((kind?, mapping(&change.cell, &value)?)))
+    });
+    let changed = mappings.map(|(kind, (uid, name))| Changed {
+        uid: (kind, uid),
+        change: Change::Delete { name },
+    });
+    changed.collect()
+}
+
+/// The mapping of a cell with a value.
+fn mapping(cell: &CellAddress, value: &[u8]) -> Option<(Uid, Name)> {
+    if cell.row == COUNTER_ROW {
+        return None;
+    }
+    let (uid, name) = match cell.family == ID {
+        true => (value, &*cell.row),
+        false => (&*cell.row, value),
+    };
+    Uid::from_bytes(uid).ok().zip(Name::from_stored(name).ok())
+}
+
 #[cfg(test)]
 mod tests {
-    use oxtsdb_row_store::CellAddress;
-
     use super::*;
     use crate::table::NAME;
 

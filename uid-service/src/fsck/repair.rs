@@ -42,6 +42,11 @@ pub enum RepairError {
         /// The cell.
         cell: CellAddress,
     },
+    /// A rename or delete of a UID or a name of the repair is not complete.
+    #[error(
+        "a rename or delete of one of its names or UIDs is in progress; repeat it later, or make another plan"
+    )]
+    InProgress,
     /// The store failed. A part may be applied; the repair can be repeated.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -79,6 +84,18 @@ pub async fn apply(table: &UidTable, changes: &[CellChange]) -> Result<Applied, 
     }
     let change = contended.as_ref().or(changes.first());
     change.map_or(Ok(Applied::Already), |change| Err(state_changed(change)))
+}
+
+/// The changes whose cells have their new values.
+///
+/// # Errors
+///
+/// The store failed.
+pub(super) async fn made(table: &UidTable, changes: &[CellChange]) -> Result<Vec<CellChange>, StoreError> {
+    let stored = read(table, changes).await?;
+    let pairs = changes.iter().zip(&stored);
+    let made = pairs.filter(|(change, stored)| !differs(stored.as_ref(), change.new.as_deref()));
+    Ok(made.map(|(change, _)| change.clone()).collect())
 }
 
 fn state_changed(change: &CellChange) -> RepairError {

@@ -213,6 +213,7 @@ fn repair_error(index: usize, error: &RepairError) -> ItemError {
                 ..error
             }
         }
+        RepairError::InProgress => item_error(Code::Aborted, ErrorReason::OperationInProgress, message, &[]),
         RepairError::Store(error) => {
             let (code, reason) = code_of_store_error(error);
             item_error(code, reason, message, &[])
