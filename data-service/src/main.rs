@@ -116,9 +116,11 @@ async fn run(cli: Cli) -> anyhow::Result<()> {
         .await
 }
 
+/// A replica that hangs is noticed after 5 s, and the calls that wait for it are sent to another one.
 fn uid_client(urls: &str) -> anyhow::Result<UidClient> {
     let client = ClientBuilder::new(urls.split(',').map(str::trim))
-        .keep_alive_timeout(Duration::from_secs(5))
+        .keep_alive_interval(Duration::from_secs(2))
+        .keep_alive_timeout(Duration::from_secs(3))
         .uid();
     client.map_err(|error| anyhow!("--uid-endpoint: {error}"))
 }

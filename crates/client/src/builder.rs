@@ -46,7 +46,14 @@ impl ClientBuilder {
         self
     }
 
-    /// Limits the response to a keep-alive ping, which is sent every 10 s. Default: 10 s.
+    /// The pause between keep-alive pings. Default: 10 s.
+    #[must_use]
+    pub fn keep_alive_interval(mut self, interval: Duration) -> Self {
+        self.endpoint.keep_alive_interval = interval;
+        self
+    }
+
+    /// Limits the response to a keep-alive ping. Default: 10 s.
     #[must_use]
     pub fn keep_alive_timeout(mut self, timeout: Duration) -> Self {
         self.endpoint.keep_alive_timeout = timeout;

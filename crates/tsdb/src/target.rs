@@ -40,12 +40,12 @@ impl DataTarget {
 /// The UID service.
 #[derive(Debug, Args)]
 pub(crate) struct UidTarget {
-    /// URL of the UID service
+    /// URL of the UID service; of several replicas, separated by commas
     #[arg(
         long,
         global = true,
         env = "OXTSDB_UID_TARGET",
-        value_name = "URL",
+        value_name = "URL,...",
         default_value = "http://127.0.0.1:4244"
     )]
     uid_target: String,
@@ -78,7 +78,7 @@ pub(crate) struct Server<C> {
 
 impl<C> Server<C> {
     fn new(url: &str, build: impl Fn(ClientBuilder) -> Result<C, Error>) -> anyhow::Result<Self> {
-        let builder = ClientBuilder::new([url])
+        let builder = ClientBuilder::new(url.split(',').map(str::trim))
             .client_name(concat!("tsdb ", env!("CARGO_PKG_VERSION")))
             // OpenTSDB's import accepts any instant.
             .allow_any_time(true);

@@ -15,14 +15,13 @@ use crate::tls::TlsOptions;
 const STREAM_WINDOW: u32 = 4 << 20;
 const CONNECTION_WINDOW: u32 = 16 << 20;
 
-/// Pings find a connection whose peer vanished without closing it.
-const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(10);
-
 /// Options of all connections of a client.
 #[derive(Clone, Debug)]
 pub(crate) struct EndpointOptions {
     /// Of establishing a connection.
     pub(crate) connect_timeout: Duration,
+    /// The pause between pings, which find a connection whose peer vanished or hangs without closing it.
+    pub(crate) keep_alive_interval: Duration,
     /// How long a ping may take before the connection counts as broken.
     pub(crate) keep_alive_timeout: Duration,
     /// For URLs with `https`.
@@ -34,6 +33,7 @@ impl Default for EndpointOptions {
     fn default() -> Self {
         Self {
             connect_timeout: Duration::from_secs(5),
+            keep_alive_interval: Duration::from_secs(10),
             keep_alive_timeout: Duration::from_secs(10),
             #[cfg(feature = "tls")]
             tls: TlsOptions::default(),
@@ -112,7 +112,7 @@ impl EndpointOptions {
         let endpoint = endpoint
             .connect_timeout(self.connect_timeout)
             .tcp_nodelay(true)
-            .http2_keep_alive_interval(KEEP_ALIVE_INTERVAL)
+            .http2_keep_alive_interval(self.keep_alive_interval)
             .keep_alive_timeout(self.keep_alive_timeout)
             .keep_alive_while_idle(true)
             .initial_stream_window_size(STREAM_WINDOW)
