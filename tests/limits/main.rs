@@ -24,5 +24,6 @@ mod slow_readers;
 mod soak;
 mod start;
 mod support;
+mod trees;
 mod windows;
 mod write_streams;
