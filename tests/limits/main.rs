@@ -24,6 +24,8 @@ mod slow_readers;
 mod soak;
 mod start;
 mod support;
+mod surfaces;
 mod trees;
+mod watches;
 mod windows;
 mod write_streams;
