@@ -2,6 +2,7 @@
 
 mod grpc;
 mod http;
+mod names;
 mod points;
 mod query;
 mod telnet;
