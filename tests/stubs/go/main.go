@@ -76,6 +76,7 @@ func main() {
 	queries(ctx, client)
 	lastPoints(ctx, client)
 	richErrors(ctx, client)
+	surfaces(ctx, data, uid)
 	retries(ctx)
 	drain(ctx, client, datav1.NewDataServiceClient(second), firstServer)
 	fmt.Printf("stubs in Go: %d checks passed\n", checks)

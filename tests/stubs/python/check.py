@@ -19,6 +19,7 @@ from oxtsdb.uid.v1 import uid_service_pb2 as uid
 from oxtsdb.uid.v1 import uid_service_pb2_grpc
 from reads import errors, last_points, queries
 from retries import retries
+from surfaces import surfaces
 from writes import mistakes, write, write_columns, write_stream
 
 
@@ -66,6 +67,7 @@ def main(data_address, uid_address, second_address, first_server):
         queries(stub)
         last_points(stub)
         errors(stub)
+        surfaces(channel, uid_channel)
         retries()
         drain(stub, data_service_pb2_grpc.DataServiceStub(second), int(first_server))
     print(f"stubs in Python: {support.CHECKS} checks passed")
