@@ -33,13 +33,15 @@ use oxtsdb_row_store::{ColumnSelection, RowStore, TableName};
 use oxtsdb_schema::annotation::AnnotationQualifier;
 use oxtsdb_schema::{Annotation, RowKeyLayout, stored_json};
 
+use crate::meta::changes::MetaChanges;
+
 pub(crate) use edit::{Edit, Precondition};
 pub(crate) use error::{AnnotationError, KeyError};
 pub(crate) use key::{AnnotationKey, document_time, series_of};
 pub(crate) use list::{PageRequest, Position, Source};
 
 /// The family of annotations.
-const FAMILY: &str = "t";
+pub(crate) const FAMILY: &str = "t";
 
 /// The longest stored annotation, in bytes; longer ones of other writers are read.
 pub(crate) const MAX_STORED_BYTES: usize = 1 << 20;
@@ -51,6 +53,7 @@ pub(crate) struct Annotations {
     table: TableName,
     layout: RowKeyLayout,
     index: Option<Arc<dyn SeriesIndex>>,
+    changes: MetaChanges,
 }
 
 /// An annotation as it is stored.
@@ -84,7 +87,15 @@ impl Annotations {
             table: storage.table.clone(),
             layout: storage.layout,
             index: storage.index.clone(),
+            changes: MetaChanges::default(),
         }
+    }
+
+    /// The same, with changes announced.
+    #[must_use]
+    pub(crate) fn announcing(self, changes: &MetaChanges) -> Annotations {
+        let changes = changes.clone();
+        Annotations { changes, ..self }
     }
 
     /// How row keys are built.

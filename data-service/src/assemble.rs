@@ -30,6 +30,7 @@ use crate::listener::HttpTelnetServer;
 use crate::references::Tables;
 use crate::series_index::SeriesIndex;
 use crate::settings::DataSettings;
+use crate::text_search::{Sources, TextSearch};
 use crate::tree::Trees;
 use crate::tree::process::QUEUE_SERIES;
 use crate::uids::{Uids, UidsError};
@@ -61,6 +62,8 @@ pub struct DataService {
     references: ReferenceServiceHandler,
     /// Trees.
     pub trees: Trees,
+    /// Free-text search over metadata, if it is enabled.
+    pub text_search: Option<TextSearch>,
     /// The memory of the process.
     pub memory: MemoryAccount,
 }
@@ -86,7 +89,8 @@ impl DataService {
     /// HTTP and telnet on one port, with their connections among those of the process.
     pub fn http_and_telnet(&self, settings: &DataSettings, host: &Host) -> FrontEnd {
         let (writer, engine, uids) = (self.writer.clone(), self.engine.clone(), self.uids.clone());
-        let server = HttpTelnetServer::new(writer, engine, uids, self.trees.clone(), settings)
+        let search = self.text_search.clone();
+        let server = HttpTelnetServer::new(writer, engine, uids, self.trees.clone(), search, settings)
             .with_connections(&host.connections);
         FrontEnd::new(|listener, shutdown| async move {
             server.serve(listener, shutdown).await;
@@ -106,10 +110,14 @@ impl DataService {
 
     /// `oxtsdb.data.v1.SeriesMetaService`.
     pub fn series_meta_server(&self) -> SeriesMetaServiceServer<SeriesMetaHandler> {
-        let handler = SeriesMetaHandler::new(self.engine.clone(), &self.writer, self.uids.clone());
-        SeriesMetaServiceServer::new(handler)
+        SeriesMetaServiceServer::new(self.series_meta_handler())
             .max_decoding_message_size(self.handler.max_message_bytes())
             .accept_compressed(CompressionEncoding::Gzip)
+    }
+
+    pub(crate) fn series_meta_handler(&self) -> SeriesMetaHandler {
+        let (engine, uids) = (self.engine.clone(), self.uids.clone());
+        SeriesMetaHandler::new(engine, &self.writer, uids, self.text_search.clone())
     }
 
     /// `oxtsdb.data.v1.ReferenceService`.
@@ -221,6 +229,14 @@ pub async fn assemble(
         resources,
     )
     .with_series_index(index.map(|index| Arc::new(index) as Arc<dyn oxtsdb_query::SeriesIndex>));
+    let text_search = match &settings.text_search.text_search {
+        None => None,
+        Some(folder) => {
+            let sources = Sources::new(uids.clone(), writer.meta_table().clone(), engine.clone());
+            let pause = settings.text_search.pause();
+            Some(TextSearch::start(folder, pause, sources, shutdown.clone()).await?)
+        }
+    };
     let settings = Arc::new(settings);
     let references = ReferenceServiceHandler::new(engine.clone(), tables);
     let handler = DataServiceHandler::new(writer.clone(), engine.clone(), settings, shutdown);
@@ -231,6 +247,7 @@ pub async fn assemble(
         uids,
         references,
         trees,
+        text_search,
         memory: memory.clone(),
     })
 }

@@ -27,6 +27,7 @@ mod stored_rows;
 mod telnet;
 #[cfg(test)]
 pub(crate) mod test_stack;
+pub mod text_search;
 pub mod tree;
 pub mod uids;
 pub mod write;

@@ -32,6 +32,7 @@ use crate::front::counters::Counters;
 use crate::http::HttpApi;
 use crate::settings::DataSettings;
 use crate::telnet::Telnet;
+use crate::text_search::TextSearch;
 use crate::tree::Trees;
 use crate::uids::Uids;
 use crate::write::Writer;
@@ -60,6 +61,7 @@ impl HttpTelnetServer {
         engine: Engine,
         uids: Uids,
         trees: Trees,
+        text_search: Option<TextSearch>,
         settings: &DataSettings,
     ) -> HttpTelnetServer {
         let counters = Arc::new(Counters::beside(&engine, &writer));
@@ -69,6 +71,7 @@ impl HttpTelnetServer {
                 engine,
                 uids,
                 trees,
+                text_search,
                 settings,
                 Arc::clone(&counters),
             ),

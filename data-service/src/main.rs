@@ -90,7 +90,7 @@ async fn run(cli: Cli) -> anyhow::Result<()> {
                 address: cli.data_listen,
             },
         ],
-        fixed_bytes: cli.data.memory.fixed_bytes(),
+        fixed_bytes: cli.data.fixed_bytes(),
         client_timeout: cli.data.connections.client_timeout(),
     };
     program

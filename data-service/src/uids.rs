@@ -34,6 +34,7 @@ use oxtsdb_schema::{NameRules, RowKeyLayout, UidKind, UidWidths};
 pub(crate) use directory::name_error;
 pub use error::{ExceededQuota, UidRejection, UidsError};
 
+use crate::meta::changes::MetaChanges;
 use cache::NameCache;
 use changes::UidChanges;
 use outage::Outage;
@@ -60,6 +61,8 @@ struct Inner {
     cache: NameCache,
     /// What was removed from the caches.
     changes: UidChanges,
+    /// Changes of metadata, for the text search.
+    meta_changes: MetaChanges,
     /// Caches of series, whose UIDs are from `cache`.
     series_caches: Mutex<Vec<Weak<SeriesCache>>>,
 }
@@ -93,6 +96,11 @@ impl Uids {
     /// Which mappings have changed.
     pub(crate) fn changes(&self) -> &UidChanges {
         &self.0.changes
+    }
+
+    /// Announcements of changes of metadata.
+    pub(crate) fn meta_changes(&self) -> &MetaChanges {
+        &self.0.meta_changes
     }
 
     /// Removes mappings that have changed from this cache, too.

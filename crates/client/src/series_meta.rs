@@ -3,8 +3,9 @@
 use oxtsdb_proto::common::v1::SeriesKey;
 use oxtsdb_proto::data::v1::series_meta_service_client::SeriesMetaServiceClient;
 use oxtsdb_proto::data::v1::{
-    DeleteSeriesMetaRequest, GetSeriesMetaRequest, PurgeMetaRequest, PurgeMetaResponse, SeriesMeta,
-    SyncMetaRequest, SyncMetaResponse, UpdateSeriesMetaRequest,
+    DeleteSeriesMetaRequest, GetSeriesMetaRequest, PurgeMetaRequest, PurgeMetaResponse,
+    SearchMetadataRequest, SearchMetadataResponse, SeriesMeta, SyncMetaRequest, SyncMetaResponse,
+    UpdateSeriesMetaRequest,
 };
 
 use crate::call::{configured, send};
@@ -102,6 +103,20 @@ impl DataClient {
         let send = send!(self.series_meta(), delete_series_meta);
         let method = "oxtsdb.data.v1.SeriesMetaService/DeleteSeriesMeta";
         self.connection().call(method, message, send).await.map(drop)
+    }
+
+    /// Searches metadata by text, and returns a page.
+    ///
+    /// # Errors
+    ///
+    /// If the call fails, among others with `FEATURE_DISABLED`.
+    pub async fn search_metadata(
+        &self,
+        request: SearchMetadataRequest,
+    ) -> Result<SearchMetadataResponse, Error> {
+        let send = send!(self.series_meta(), search_metadata);
+        let method = "oxtsdb.data.v1.SeriesMetaService/SearchMetadata";
+        self.connection().call(method, request, send).await
     }
 
     /// Creates missing metadata of series and UIDs, and corrects times of creation, from the points; with

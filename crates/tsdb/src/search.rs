@@ -1,6 +1,7 @@
 //! `tsdb search`: lists series by metric, tag keys and tag values.
 
 mod output;
+mod text;
 mod words;
 
 use std::process::ExitCode;
@@ -19,6 +20,9 @@ use crate::target::DataTarget;
 ///
 /// Prints a line for each series, TSUID, METRIC and TAGK=TAGV ..., with tabs between, ascending by TSUID. No points
 /// are read. Exit status: 1 if there is none.
+///
+/// `tsdb search --text QUERY [--kind KIND]` searches metadata by text, on a server that runs with --text-search. QUERY
+/// is in the syntax of Elasticsearch's query strings: `metric:sys.cpu* AND host:web01`, `description:"disk full"`.
 #[derive(Debug, Args)]
 pub(crate) struct SearchArgs {
     #[command(flatten)]
@@ -33,15 +37,23 @@ pub(crate) struct SearchArgs {
     limit: u64,
 
     /// Print only the number of series
-    #[arg(long, conflicts_with_all = ["format", "limit"])]
+    #[arg(long, conflicts_with_all = ["format", "limit", "text"])]
     count: bool,
 
     /// Find series by the row keys of table tsdb, not in tsdb-meta; reads the keys of all rows
     #[arg(long)]
     use_data_table: bool,
 
+    /// Search metadata by text; the best results come first
+    #[arg(long, value_name = "QUERY", conflicts_with_all = ["words", "use_data_table"])]
+    text: Option<String>,
+
+    /// What --text searches
+    #[arg(long, value_enum, default_value_t = text::Kind::Series, requires = "text")]
+    kind: text::Kind,
+
     /// [METRIC] [TAG ...]
-    #[arg(required = true, value_name = "WORD")]
+    #[arg(required_unless_present = "text", value_name = "WORD")]
     words: Vec<String>,
 }
 
@@ -62,6 +74,10 @@ enum Format {
 ///
 /// If a word is not a tag, or a call fails, for example because there is no such name.
 pub(crate) async fn run(args: SearchArgs) -> anyhow::Result<ExitCode> {
+    if let Some(query) = args.text {
+        let server = args.target.data()?;
+        return text::run(&server, query, args.kind, args.format, args.limit).await;
+    }
     let selector = words::selector(&args.words)?;
     let source = if args.use_data_table {
         SeriesSource::DataTable

@@ -88,7 +88,7 @@ pub(crate) async fn run(args: ServeArgs, opentsdb_conf: Option<Outcome>) -> anyh
             listen("data", "--data-listen", args.data_listen),
             listen("uid", "--uid-listen", args.uid_listen),
         ],
-        fixed_bytes: args.uids.fixed_bytes() + args.data.memory.fixed_bytes(),
+        fixed_bytes: args.uids.fixed_bytes() + args.data.fixed_bytes(),
         client_timeout: args.data.connections.client_timeout(),
     };
     program

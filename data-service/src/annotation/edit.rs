@@ -100,6 +100,7 @@ impl Annotations {
             }
             let is_unchanged = found.as_ref().is_some_and(|cell| cell.value == value);
             if is_unchanged || self.replace(key, found, &value).await? {
+                self.changes.announce(|| key.subject());
                 let etag = stored_json::etag(Some(&value));
                 return Ok(StoredAnnotation { annotation, etag });
             }

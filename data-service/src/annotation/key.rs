@@ -5,6 +5,7 @@ use oxtsdb_schema::{RowKeyLayout, Timestamp, Tsuid};
 use smallvec::{SmallVec, smallvec};
 
 use super::error::KeyError;
+use crate::meta::changes::Subject;
 
 /// The key of an annotation.
 ///
@@ -90,6 +91,11 @@ impl AnnotationKey {
     /// The start as a document has it.
     pub(crate) fn start_time(&self) -> i64 {
         number(self.start)
+    }
+
+    /// What text search knows the annotation by.
+    pub(super) fn subject(&self) -> Subject {
+        Subject::Annotation(self.series.clone(), self.start.as_millis())
     }
 
     /// The address of the cell that is written.

@@ -36,6 +36,7 @@ impl Annotations {
             .row(key.row())
             .delete_column_up_to(family, &cell.qualifier, cell.timestamp_ms);
         self.store.write(batch).await?;
+        self.changes.announce(|| key.subject());
         if *precondition == Precondition::None {
             return Ok(());
         }

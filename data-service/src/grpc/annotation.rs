@@ -71,7 +71,7 @@ impl AnnotationService for DataServiceHandler {
         &self,
         request: Request<PutAnnotationRequest>,
     ) -> Result<Response<PutAnnotationResponse>, Status> {
-        let annotations = Annotations::of(&self.engine);
+        let annotations = self.annotations();
         let put = Put::read(&annotations, "", request.into_inner())?;
         let stored = put.apply(&annotations).await;
         let stored = stored.map_err(|error| failure::of_key(&error, &put.key))?;
@@ -88,7 +88,7 @@ impl AnnotationService for DataServiceHandler {
         if requests.is_empty() || requests.len() > MAX_ITEMS {
             return Err(failure::batch_size(requests.len(), MAX_ITEMS));
         }
-        let annotations = Annotations::of(&self.engine);
+        let annotations = self.annotations();
         let results = stream::iter(requests.into_iter().enumerate())
             .map(move |(index, request)| {
                 let annotations = annotations.clone();
@@ -105,7 +105,7 @@ impl AnnotationService for DataServiceHandler {
         request: Request<DeleteAnnotationRequest>,
     ) -> Result<Response<DeleteAnnotationResponse>, Status> {
         let request = request.into_inner();
-        let annotations = Annotations::of(&self.engine);
+        let annotations = self.annotations();
         let key = convert::key(annotations.layout(), "", &request.tsuid, request.start_ms)?;
         let precondition = if request.etag.is_empty() {
             Precondition::None
@@ -297,7 +297,7 @@ fn table(engine: &Engine) -> Arc<str> {
     engine.storage().table.to_string().into()
 }
 
-fn message(stored: &StoredAnnotation) -> oxtsdb_proto::data::v1::Annotation {
+pub(super) fn message(stored: &StoredAnnotation) -> oxtsdb_proto::data::v1::Annotation {
     oxtsdb_proto::data::v1::Annotation {
         etag: stored.etag.clone(),
         ..convert::annotation(&stored.annotation)

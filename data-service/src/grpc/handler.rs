@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use oxtsdb_server::Shutdown;
 
+use crate::annotation::Annotations;
 use crate::settings::DataSettings;
 use crate::write::Writer;
 use crate::write::columns::TablesLimits;
@@ -32,6 +33,11 @@ impl DataServiceHandler {
     /// The largest message that is read, in bytes.
     pub(crate) fn max_message_bytes(&self) -> usize {
         self.settings.connections.max_message_bytes()
+    }
+
+    /// Annotations, to be changed.
+    pub(super) fn annotations(&self) -> Annotations {
+        Annotations::of(&self.engine).announcing(self.writer.meta_table().changes())
     }
 
     /// What the tables of a write may grow to.

@@ -183,7 +183,7 @@ fn census_message(census: Census) -> CountSeriesResponse {
 }
 
 /// A number of items; those above `most` count as `most`.
-fn count(field: &str, number: i32, most: usize) -> Result<usize, Status> {
+pub(super) fn count(field: &str, number: i32, most: usize) -> Result<usize, Status> {
     match usize::try_from(number) {
         Ok(number) => Ok(number.min(most)),
         Err(_) => Err(invalid_field(

@@ -1,6 +1,7 @@
 //! `SeriesMetaService`: metadata of series.
 
 mod convert;
+mod search;
 mod streams;
 
 use futures::stream::BoxStream;
@@ -8,8 +9,8 @@ use oxtsdb_proto::common::v1::{ErrorReason, SeriesKey, series_key};
 use oxtsdb_proto::data::v1::series_meta_service_server::SeriesMetaService;
 use oxtsdb_proto::data::v1::{
     DeleteSeriesMetaRequest, DeleteSeriesMetaResponse, GetSeriesMetaRequest, GetSeriesMetaResponse,
-    PurgeMetaRequest, PurgeMetaResponse, SyncMetaRequest, SyncMetaResponse, UpdateSeriesMetaRequest,
-    UpdateSeriesMetaResponse,
+    PurgeMetaRequest, PurgeMetaResponse, SearchMetadataRequest, SearchMetadataResponse, SyncMetaRequest,
+    SyncMetaResponse, UpdateSeriesMetaRequest, UpdateSeriesMetaResponse,
 };
 use oxtsdb_proto::error::{invalid_field, invalid_field_because, status};
 use oxtsdb_proto::update_mask;
@@ -22,6 +23,7 @@ use tonic::{Code, Request, Response, Status};
 
 use super::status::{kind_name, of_store, of_uids};
 use crate::meta::{MetaError, MetaTable, SeriesError, names};
+use crate::text_search::TextSearch;
 use crate::uids::Uids;
 use crate::write::Writer;
 
@@ -45,16 +47,18 @@ pub struct SeriesMetaHandler {
     engine: Engine,
     table: MetaTable,
     uids: Uids,
+    text_search: Option<TextSearch>,
     max_tags: usize,
 }
 
 impl SeriesMetaHandler {
     /// A handler over the domain's parts.
-    pub(crate) fn new(engine: Engine, writer: &Writer, uids: Uids) -> Self {
+    pub(crate) fn new(engine: Engine, writer: &Writer, uids: Uids, text_search: Option<TextSearch>) -> Self {
         Self {
             engine,
             table: writer.meta_table().clone(),
             uids,
+            text_search,
             max_tags: writer.max_tags(),
         }
     }
@@ -136,6 +140,13 @@ impl SeriesMetaService for SeriesMetaHandler {
         request: Request<PurgeMetaRequest>,
     ) -> Result<Response<Self::PurgeMetaStream>, Status> {
         Ok(streams::purge_meta(self, request))
+    }
+
+    async fn search_metadata(
+        &self,
+        request: Request<SearchMetadataRequest>,
+    ) -> Result<Response<SearchMetadataResponse>, Status> {
+        search::search_metadata(self, request).await.map(Response::new)
     }
 }
 

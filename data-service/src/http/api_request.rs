@@ -9,6 +9,7 @@ use crate::http::config::Config;
 use crate::http::parameters::Parameters;
 use crate::http::query::rules::QueryRules;
 use crate::http::request_body::RequestBody;
+use crate::text_search::TextSearch;
 use crate::tree::Trees;
 use crate::uids::Uids;
 use crate::write::Writer;
@@ -22,6 +23,7 @@ pub(crate) struct ApiParts {
     pub(crate) query_rules: QueryRules,
     pub(crate) uids: Uids,
     pub(crate) trees: Trees,
+    pub(crate) text_search: Option<TextSearch>,
     pub(crate) counters: Arc<Counters>,
     pub(crate) config: Config,
 }

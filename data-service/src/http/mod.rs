@@ -74,6 +74,7 @@ use crate::http::query::rules::QueryRules;
 use crate::http::reply::{Coding, Reply};
 use crate::http::request_body::{BodyLimits, RequestBody};
 use crate::settings::DataSettings;
+use crate::text_search::TextSearch;
 use crate::tree::Trees;
 use crate::uids::Uids;
 use crate::write::Writer;
@@ -233,6 +234,7 @@ impl HttpApi {
         engine: Engine,
         uids: Uids,
         trees: Trees,
+        text_search: Option<TextSearch>,
         settings: &DataSettings,
         counters: Arc<Counters>,
     ) -> HttpApi {
@@ -246,6 +248,7 @@ impl HttpApi {
                 config: Config::new(settings, &uids),
                 uids,
                 trees,
+                text_search,
                 counters,
             },
             show_trace: settings.http.http_show_stack_trace,

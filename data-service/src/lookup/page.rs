@@ -1,5 +1,7 @@
 //! Pages of series, and the tokens that lead from one to the next.
 
+use std::fmt::Debug;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use oxtsdb_query::QueryError;
@@ -120,18 +122,18 @@ impl FoundSeries {
 /// The version of the tokens' form.
 const TOKEN_VERSION: u8 = 1;
 
-/// A token that leads to the series of a query after a TSUID: opaque to clients.
+/// A token that leads to the results of a query after a position, such as a TSUID: opaque to clients.
 ///
 /// ```text
-///   1 | digest of the query | TSUID        in base64
-///   1 |          8          |  ...         bytes
+///   1 | digest of the query | position     in base64
+///   1 |          8          |   ...        bytes
 /// ```
-pub(crate) fn encode_token(query: &LookupQuery, after: &[u8]) -> String {
+pub(crate) fn encode_token(query: &impl Debug, after: &[u8]) -> String {
     URL_SAFE_NO_PAD.encode([&[TOKEN_VERSION], &digest(query)[..], after].concat())
 }
 
-/// The TSUID of a token; `None` if it is not a token of this query.
-pub(crate) fn decode_token(query: &LookupQuery, token: &str) -> Option<Vec<u8>> {
+/// The position of a token; `None` if it is not a token of this query.
+pub(crate) fn decode_token(query: &impl Debug, token: &str) -> Option<Vec<u8>> {
     let bytes = URL_SAFE_NO_PAD.decode(token).ok()?;
     let after = bytes
         .strip_prefix(&[TOKEN_VERSION])?
@@ -140,7 +142,7 @@ pub(crate) fn decode_token(query: &LookupQuery, token: &str) -> Option<Vec<u8>> 
 }
 
 /// Equal for equal queries, on all servers.
-fn digest(query: &LookupQuery) -> [u8; 8] {
+fn digest(query: &impl Debug) -> [u8; 8] {
     stored_json::hash(format!("{query:?}").as_bytes()).to_be_bytes()
 }
 

@@ -181,13 +181,17 @@ impl MetaTable {
                 .await
             {
                 Ok(true) if is_new => {
+                    self.announce_change(tsuid);
                     self.new_series().announce([NewSeries {
                         tsuid: tsuid.clone(),
                         created_seconds,
                     }]);
                     return self.series(tsuid).await;
                 }
-                Ok(true) => return Ok(series),
+                Ok(true) => {
+                    self.announce_change(tsuid);
+                    return Ok(series);
+                }
                 Ok(false) => {}
                 Err(error) if error.retry() == Retry::IfIdempotent && unknown.is_none() => {
                     unknown = Some(bytes)
@@ -215,6 +219,7 @@ impl MetaTable {
             .row(tsuid.as_bytes())
             .delete_column_up_to(family, cell.qualifier, cell.timestamp_ms);
         self.store.write(batch).await?;
+        self.announce_change(tsuid);
         if expected.is_none() {
             return Ok(());
         }

@@ -25,8 +25,6 @@ impl MetaTable {
     /// Those of the store.
     pub(crate) async fn of_metric(&self, metric: Uid, tags: Vec<Vec<u8>>) -> Result<Documents, StoreError> {
         let mut scan = Scan::prefix(metric.as_bytes());
-        scan.columns = columns();
-        scan.batch_rows = BATCH_ROWS;
         let (metric_width, tag_width) = (self.widths.metric.bytes(), self.widths.tag_bytes());
         scan.filter = Some(RowFilter::new(move |key| {
             let pairs = key
@@ -36,6 +34,17 @@ impl MetaTable {
             tags.iter()
                 .all(|tag| pairs.clone().any(|pair| pair == tag.as_slice()))
         }));
+        self.documents(scan).await
+    }
+
+    /// The series of a part of the table that have a document.
+    ///
+    /// # Errors
+    ///
+    /// Those of the store.
+    pub(crate) async fn documents(&self, mut scan: Scan) -> Result<Documents, StoreError> {
+        scan.columns = columns();
+        scan.batch_rows = BATCH_ROWS;
         Ok(Documents {
             rows: self.store.scan(&self.name, scan).await?,
             widths: self.widths,
@@ -59,16 +68,21 @@ impl Documents {
     ///
     /// [`MetaError::Corrupt`].
     pub(crate) fn decode(&self, rows: &[Row]) -> Result<Vec<(Tsuid, SeriesMeta)>, MetaError> {
-        let mut series = Vec::with_capacity(rows.len());
-        for row in rows {
-            let Ok(tsuid) = Tsuid::from_bytes(row.key(), &self.widths) else {
-                continue;
-            };
-            let meta = Stored::of(Some(row)).decode(&tsuid)?;
-            if meta.document.is_some() {
-                series.push((tsuid, meta));
+        self.decoded(rows).collect()
+    }
+
+    /// As [`Documents::decode`], without what cannot be decoded.
+    pub(crate) fn decode_intact(&self, rows: &[Row]) -> Vec<(Tsuid, SeriesMeta)> {
+        self.decoded(rows).filter_map(Result::ok).collect()
+    }
+
+    fn decoded(&self, rows: &[Row]) -> impl Iterator<Item = Result<(Tsuid, SeriesMeta), MetaError>> {
+        rows.iter().filter_map(|row| {
+            let tsuid = Tsuid::from_bytes(row.key(), &self.widths).ok()?;
+            match Stored::of(Some(row)).decode(&tsuid) {
+                Ok(meta) => meta.document.is_some().then_some(Ok((tsuid, meta))),
+                Err(error) => Some(Err(error)),
             }
-        }
-        Ok(series)
+        })
     }
 }

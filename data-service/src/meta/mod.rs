@@ -5,12 +5,14 @@
 //!   calls ──► names ──► documents ──────┤
 //!   points' row keys ──► sync ──────────┤
 //!                        purge ─────────┤
-//!                                       └─ a new document ──► new_series ──► subscribers (trees)
+//!                                       ├─ a new document ──► new_series ──► subscribers (trees)
+//!                                       └─ any change ──────► changes ─────► text search
 //! ```
 //!
 //! [`MetaTable`] is the only access to documents and counts. [`new_series`] announces series whose document was
 //! created.
 
+pub(crate) mod changes;
 mod counters;
 mod documents;
 mod listing;

@@ -16,6 +16,7 @@ use oxtsdb_schema::data_table::{COUNTER_QUALIFIER, META_FAMILY};
 use oxtsdb_schema::ts_meta::{TS_META_QUALIFIER, TsMeta};
 use oxtsdb_schema::{Tsuid, UidWidths};
 
+use super::changes::{MetaChanges, Subject};
 use super::counters::Counters;
 use super::new_series::{NewSeries, NewSeriesFeed};
 
@@ -36,23 +37,40 @@ pub(crate) struct MetaTable {
     pub(super) widths: UidWidths,
     counters: Counters,
     new_series: NewSeriesFeed,
+    changes: MetaChanges,
 }
 
 impl MetaTable {
     /// Binds the table of a store. Reads nothing.
-    pub(crate) fn new(store: Arc<dyn RowStore>, name: TableName, widths: UidWidths) -> Self {
+    pub(crate) fn new(
+        store: Arc<dyn RowStore>,
+        name: TableName,
+        widths: UidWidths,
+        changes: MetaChanges,
+    ) -> Self {
         Self {
             counters: Counters::new(Arc::clone(&store), name.clone()),
             store,
             name,
             widths,
             new_series: NewSeriesFeed::default(),
+            changes,
         }
     }
 
     /// Announcements of series whose documents are created here.
     pub(crate) fn new_series(&self) -> &NewSeriesFeed {
         &self.new_series
+    }
+
+    /// Announcements of changes.
+    pub(crate) fn changes(&self) -> &MetaChanges {
+        &self.changes
+    }
+
+    /// Announces that the document of a series may have changed.
+    pub(super) fn announce_change(&self, tsuid: &Tsuid) {
+        self.changes.announce(|| Subject::Series(tsuid.clone()));
     }
 
     /// Whether other programs write to the table.
@@ -100,8 +118,10 @@ impl MetaTable {
             let created = self.create_batch(series, sets_counters).await?;
             self.new_series
                 .announce(created.into_iter().filter_map(|(tsuid, created_seconds)| {
+                    let tsuid = Tsuid::from_bytes(tsuid, &self.widths).ok()?;
+                    self.announce_change(&tsuid);
                     Some(NewSeries {
-                        tsuid: Tsuid::from_bytes(tsuid, &self.widths).ok()?,
+                        tsuid,
                         created_seconds,
                     })
                 }));
@@ -229,7 +249,12 @@ mod tests {
         let def = TableDef::new(name.clone(), &[META_FAMILY]);
         store.create_table(&def).await.unwrap();
         let hbase = InterceptedStore::new(store.clone(), Arc::new(other)).like_hbase();
-        let table = MetaTable::new(Arc::new(hbase), name, UidWidths::default());
+        let table = MetaTable::new(
+            Arc::new(hbase),
+            name,
+            UidWidths::default(),
+            MetaChanges::default(),
+        );
         (store, table)
     }
 

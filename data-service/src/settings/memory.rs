@@ -46,7 +46,7 @@ impl MemorySettings {
     }
 
     /// The sum, in bytes.
-    pub fn fixed_bytes(&self) -> u64 {
+    pub(super) fn fixed_bytes(&self) -> u64 {
         let mib = self.series_cache_mib + self.name_cache_mib + self.series_index_mib + self.max_writes_mib;
         (mib as u64) << 20
     }

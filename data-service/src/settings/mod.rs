@@ -13,6 +13,7 @@ mod naming;
 mod queries;
 mod series_index;
 mod tables;
+mod text_search;
 mod trees;
 mod writing;
 
@@ -22,6 +23,7 @@ pub use naming::NamingSettings;
 pub use queries::QuerySettings;
 pub use series_index::SeriesIndexSettings;
 pub use tables::TableSettings;
+pub use text_search::TextSearchSettings;
 pub use trees::TreeSettings;
 pub use writing::{StreamSettings, WriteForm, WriteSettings};
 
@@ -55,6 +57,9 @@ pub struct DataSettings {
     /// Trees.
     #[command(flatten)]
     pub trees: TreeSettings,
+    /// Free-text search over metadata.
+    #[command(flatten)]
+    pub text_search: TextSearchSettings,
     /// Queries of all protocols.
     #[command(flatten)]
     pub queries: QuerySettings,
@@ -74,6 +79,11 @@ impl DataSettings {
         self
     }
 
+    /// Memory of a fixed size, in bytes.
+    pub fn fixed_bytes(&self) -> u64 {
+        self.memory.fixed_bytes() + self.text_search.fixed_bytes()
+    }
+
     /// Checks ranges, and settings that exclude or require each other.
     ///
     /// # Errors
@@ -87,6 +97,7 @@ impl DataSettings {
         self.writing.check()?;
         self.streams.check()?;
         self.series_index.check()?;
+        self.text_search.check()?;
         self.queries.check()?;
         self.http.check()?;
         self.telnet.check()

@@ -110,6 +110,7 @@ impl Service {
             service.engine,
             service.uids,
             service.trees,
+            service.text_search,
             &settings,
         ));
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

@@ -13,6 +13,7 @@ use super::changes::UidChanges;
 use super::outage::Outage;
 use super::requests::with_deadline;
 use super::{Inner, Uids, UidsError, watch};
+use crate::meta::changes::MetaChanges;
 use crate::settings::DataSettings;
 
 impl Uids {
@@ -59,6 +60,7 @@ impl Uids {
             outage: Outage::default(),
             cache: NameCache::new(cache_bytes, settings.naming.cache_ttl()),
             changes: UidChanges::default(),
+            meta_changes: MetaChanges::default(),
             series_caches: Mutex::default(),
         }));
         watch::start(&uids).await;

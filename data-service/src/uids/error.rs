@@ -62,7 +62,7 @@ impl UidsError {
         }
     }
 
-    pub(super) fn from_client(error: Error) -> Self {
+    pub(crate) fn from_client(error: Error) -> Self {
         let code = error.code();
         let is_overloaded = error.reason() == Some(ErrorReason::Overloaded);
         let detail = match error {
@@ -84,7 +84,7 @@ impl UidsError {
         }
     }
 
-    pub(super) fn of_item(kind: UidKind, item: &str, rejection: Rejection) -> Self {
+    pub(crate) fn of_item(kind: UidKind, item: &str, rejection: Rejection) -> Self {
         let detail = format!("{kind} `{item}`: {}", rejection.message);
         match rejection.code {
             _ if !rejection.is_retry_safe() => Self::Rejected { detail },

@@ -2,11 +2,12 @@
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use oxtsdb_client::{AssignedUid, Rejection, UidMapping, UidMeta, UidMetaAction};
+use oxtsdb_client::{AssignedUid, Rejection, Results, UidMapping, UidMeta, UidMetaAction};
 use oxtsdb_schema::{Uid, UidKind};
 
 use super::requests::with_deadline;
 use super::{Uids, UidsError};
+use crate::meta::changes::Subject;
 
 impl Uids {
     /// The UIDs of names, assigned if missing, also of kinds that writes do not assign.
@@ -21,7 +22,13 @@ impl Uids {
     ) -> Result<Vec<Result<AssignedUid, Rejection>>, UidsError> {
         let client = with_deadline(&self.0.client, deadline);
         let assigned = client.get_or_create_uids(names, true).await;
-        assigned.map_err(UidsError::from_client)
+        let assigned = assigned.map_err(UidsError::from_client)?;
+        for ((kind, _), assigned) in names.iter().zip(&assigned) {
+            if let Ok(assigned) = assigned {
+                self.meta_changes().announce(|| Subject::Uid(*kind, assigned.uid));
+            }
+        }
+        Ok(assigned)
     }
 
     /// Gives a UID another name.
@@ -38,6 +45,11 @@ impl Uids {
     ) -> Result<Result<UidMapping, Rejection>, UidsError> {
         let client = with_deadline(&self.0.client, deadline);
         rejected(client.rename(kind, from, to, None).await)
+    }
+
+    /// All mappings, in batches.
+    pub(crate) fn export(&self) -> Results<Vec<UidMapping>> {
+        self.0.client.export_uids(&UidKind::ALL)
     }
 
     /// The metadata of UIDs, in their order.
@@ -66,7 +78,11 @@ impl Uids {
         deadline: Option<Instant>,
     ) -> Result<Result<UidMeta, Rejection>, UidsError> {
         let client = with_deadline(&self.0.client, deadline);
-        rejected(client.update_uid_meta(meta, Some(fields)).await)
+        let updated = rejected(client.update_uid_meta(meta, Some(fields)).await);
+        let changed = (meta.kind, meta.uid);
+        self.meta_changes()
+            .announce(|| Subject::Uid(changed.0, changed.1));
+        updated
     }
 
     /// Deletes the metadata of a UID.
@@ -81,7 +97,9 @@ impl Uids {
         deadline: Option<Instant>,
     ) -> Result<Result<(), Rejection>, UidsError> {
         let client = with_deadline(&self.0.client, deadline);
-        rejected(client.delete_uid_meta(kind, uid, None).await)
+        let deleted = rejected(client.delete_uid_meta(kind, uid, None).await);
+        self.meta_changes().announce(|| Subject::Uid(kind, uid));
+        deleted
     }
 
     /// Creates missing metadata of UIDs, and corrects times of creation, from the hours of their first points, in

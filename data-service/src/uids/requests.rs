@@ -8,6 +8,7 @@ use oxtsdb_schema::{Uid, UidKind};
 
 use super::changes::Mark;
 use super::{UidRejection, Uids, UidsError};
+use crate::meta::changes::Subject;
 
 impl Uids {
     /// The UIDs of names, `None` for each that has none; both are added to the cache.
@@ -51,6 +52,9 @@ impl Uids {
                 Ok(assigned) => {
                     let uid = self.checked(name.kind, assigned.uid)?;
                     self.0.cache.insert(name.kind, name.name.as_str().into(), uid);
+                    if assigned.created {
+                        self.meta_changes().announce(|| Subject::Uid(name.kind, uid));
+                    }
                     Ok(uid)
                 }
                 Err(rejection) => Err(UidRejection::of_item(rejection)),

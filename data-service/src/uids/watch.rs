@@ -18,6 +18,7 @@ use tracing::{info, warn};
 
 use super::changes::UidSet;
 use super::{Inner, Uids};
+use crate::meta::changes::Subject;
 
 /// The interval of heartbeats: a watch is taken as broken after three.
 const HEARTBEAT: Duration = Duration::from_secs(1);
@@ -159,6 +160,11 @@ impl Uids {
                     | UidEvent::Deleted(mapping)) = event;
                     uids.insert((mapping.kind, mapping.uid));
                 }
+                for (kind, uid) in &uids {
+                    self.meta_changes().announce(|| Subject::Uid(*kind, *uid));
+                }
+                // Series that have the name.
+                self.meta_changes().announce_unknown();
                 let uids = Arc::new(uids);
                 // First: look-ups that end after this do not add what they return.
                 inner.changes.record(Some(Arc::clone(&uids)));

@@ -88,7 +88,12 @@ impl Writer {
         let as_they_are = form == Form::Single && linger.is_zero() && store.keeps_write_order();
         let layout = *uids.layout();
         let meta_table = settings.tables.meta_table_name()?;
-        let meta_table = MetaTable::new(Arc::clone(&store), meta_table, layout.widths);
+        let meta_table = MetaTable::new(
+            Arc::clone(&store),
+            meta_table,
+            layout.widths,
+            uids.meta_changes().clone(),
+        );
         let tracker = Tracker::new(meta_table.clone(), &settings.series_index, index);
         let lanes = (!as_they_are)
             .then(|| Lanes::new(Arc::clone(&store), table.clone(), layout, form, linger, shutdown));

@@ -33,7 +33,7 @@ pub(crate) async fn put(request: ApiRequest<'_>) -> Result<Reply, HttpError> {
 async fn edit(mut request: ApiRequest<'_>, edit: fn(Annotation) -> Edit) -> Result<Reply, HttpError> {
     let engine = &request.parts.engine;
     let documents = parsed(&mut request.body, &engine.resources().compute, parse::bulk).await?;
-    let annotations = Annotations::of(engine);
+    let annotations = Annotations::of(engine).announcing(request.parts.uids.meta_changes());
     let mut edits = Vec::with_capacity(documents.len());
     for sent in documents {
         let key = AnnotationKey::as_sent(annotations.layout(), &sent.tsuid, sent.start_time);

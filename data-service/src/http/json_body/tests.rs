@@ -67,6 +67,7 @@ async fn queries_that_wait_for_admission_stay_charged() {
         service.engine.clone(),
         service.uids,
         service.trees,
+        None,
         &stack.settings,
         Arc::default(),
     );

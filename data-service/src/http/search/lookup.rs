@@ -58,7 +58,7 @@ pub(super) async fn lookup(request: ApiRequest<'_>) -> Result<Reply, HttpError> 
     }
     let count = results.count;
     let mut body = results.writer.finish()?;
-    body.prepend(head(&request, started));
+    body.prepend(head("LOOKUP", &request, started));
     body.append(tail(&request, count));
     Ok(Reply::json(body))
 }
@@ -99,8 +99,8 @@ impl Results {
 }
 
 /// What comes before the results.
-fn head(request: &LookupRequest, started: Instant) -> Vec<u8> {
-    let mut out = b"{\"type\":\"LOOKUP\"".to_vec();
+pub(super) fn head(kind: &str, request: &LookupRequest, started: Instant) -> Vec<u8> {
+    let mut out = format!("{{\"type\":\"{kind}\"").into_bytes();
     for (name, text) in [("query", &request.query), ("metric", &request.metric)] {
         if let Some(text) = text {
             out.extend_from_slice(format!(",\"{name}\":").as_bytes());
@@ -126,7 +126,7 @@ fn head(request: &LookupRequest, started: Instant) -> Vec<u8> {
 }
 
 /// What comes behind them.
-fn tail(request: &LookupRequest, count: u64) -> Vec<u8> {
+pub(super) fn tail(request: &LookupRequest, count: u64) -> Vec<u8> {
     let start_index = request.start_index;
     format!("],\"startIndex\":{start_index},\"totalResults\":{count}}}").into_bytes()
 }

@@ -1,7 +1,7 @@
 //! `/api/search/KIND`: `lookup` lists series by metric and tags.
 //!
-//! The other kinds search metadata by text. OpenTSDB leaves them to a plug-in, and responds as this server does if
-//! there is none.
+//! The other kinds search metadata by text. OpenTSDB leaves them to a plug-in; without `--text-search` this server
+//! responds as OpenTSDB without one.
 //!
 //! Intended differences from OpenTSDB:
 //! - A series of `tsdb` is listed once; OpenTSDB lists it once for each of its rows.
@@ -15,14 +15,14 @@
 //! Source: OpenTSDB 2.4, `SearchRpc`, `SearchQuery`, `TimeSeriesLookup`, `Tags.parseWithMetric`.
 
 mod lookup;
+mod metadata;
 mod request;
 
 use http::Method;
 
-use self::request::LookupRequest;
+use self::metadata::Results;
 use crate::http::api_request::ApiRequest;
 use crate::http::error::HttpError;
-use crate::http::json_body::parsed;
 use crate::http::reply::Reply;
 
 /// What is searched for.
@@ -30,7 +30,7 @@ use crate::http::reply::Reply;
 enum Kind {
     Lookup,
     /// Metadata, by text.
-    Metadata,
+    Metadata(Results),
 }
 
 /// All methods.
@@ -41,41 +41,8 @@ pub(crate) async fn search(request: ApiRequest<'_>) -> Result<Reply, HttpError> 
     }
     match kind(request.path)? {
         Kind::Lookup => lookup::lookup(request).await,
-        Kind::Metadata => metadata(request).await,
+        Kind::Metadata(results) => metadata::search(request, results).await,
     }
-}
-
-/// A search of metadata: checked, and rejected.
-async fn metadata(request: ApiRequest<'_>) -> Result<Reply, HttpError> {
-    let ApiRequest {
-        parts,
-        parameters,
-        mut body,
-        ..
-    } = request;
-    if body.bytes.is_empty() {
-        if parameters.get("query").is_none_or(str::is_empty) {
-            return Err(HttpError::bad_request("Missing parameter <code>query</code>"));
-        }
-        for name in ["limit", "start_index"] {
-            if parameters
-                .get(name)
-                .is_some_and(|text| text.parse::<i32>().is_err())
-            {
-                let message = format!("Unable to convert '{name}' to a valid number");
-                return Err(HttpError::bad_request(message));
-            }
-        }
-    } else {
-        parsed(
-            &mut body,
-            &parts.engine.resources().compute,
-            LookupRequest::of_json,
-        )
-        .await?;
-    }
-    Err(HttpError::bad_request("Searching is not enabled")
-        .with_details("Searching has not been enabled on this TSD"))
 }
 
 /// The kind that a path names.
@@ -85,7 +52,11 @@ fn kind(path: &str) -> Result<Kind, HttpError> {
     let kind = segments.next().unwrap_or_default().to_ascii_lowercase();
     match kind.as_str() {
         "lookup" => Ok(Kind::Lookup),
-        "tsmeta" | "tsmeta_summary" | "tsuids" | "uidmeta" | "annotation" => Ok(Kind::Metadata),
+        "tsmeta" => Ok(Kind::Metadata(Results::TsMeta)),
+        "tsmeta_summary" => Ok(Kind::Metadata(Results::TsMetaSummary)),
+        "tsuids" => Ok(Kind::Metadata(Results::Tsuids)),
+        "uidmeta" => Ok(Kind::Metadata(Results::UidMeta)),
+        "annotation" => Ok(Kind::Metadata(Results::Annotation)),
         other => {
             let details = if other.is_empty() {
                 "Type provided was null or empty".to_owned()

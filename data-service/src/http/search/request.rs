@@ -1,4 +1,4 @@
-//! Requests of `/api/search/lookup`: `m=METRIC{TAGK=TAGV,...}` or a JSON object.
+//! Requests of `/api/search/lookup`, `m=METRIC{TAGK=TAGV,...}` or a JSON object, and of searches by text.
 
 use std::collections::BTreeMap;
 
@@ -27,7 +27,7 @@ pub(super) struct LookupRequest {
     pub(super) tags: Option<Vec<Pair>>,
     /// Series at most; 0 or less: all.
     pub(super) limit: i64,
-    /// Has no effect, as in OpenTSDB.
+    /// Results that are skipped. Look-up ignores it, as in OpenTSDB.
     pub(super) start_index: i64,
     pub(super) use_meta: bool,
 }
@@ -65,6 +65,27 @@ impl LookupRequest {
             use_meta: !parameters.get("use_meta").is_some_and(of_data),
         }
         .checked()
+    }
+
+    /// Parses a query string of a search by text.
+    pub(super) fn of_text_parameters(parameters: &Parameters) -> Result<Self, HttpError> {
+        let query = parameters.get("query").filter(|text| !text.is_empty());
+        let query = query.ok_or_else(|| HttpError::bad_request("Missing parameter <code>query</code>"))?;
+        let number = |name, default| match parameters.get(name) {
+            None => Ok(default),
+            Some(text) => text
+                .parse::<i32>()
+                .map(i64::from)
+                .map_err(|_| HttpError::bad_request(format!("Unable to convert '{name}' to a valid number"))),
+        };
+        Ok(Self {
+            query: Some(query.to_owned()),
+            metric: Some("*".to_owned()),
+            tags: None,
+            limit: number("limit", DEFAULT_LIMIT)?,
+            start_index: number("start_index", 0)?,
+            use_meta: true,
+        })
     }
 
     /// Parses a body.

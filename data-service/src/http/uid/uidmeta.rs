@@ -195,7 +195,7 @@ fn reply(meta: &UidMeta) -> Reply {
 }
 
 /// Writes metadata as OpenTSDB serialises it in responses.
-pub(super) fn write(out: &mut Vec<u8>, meta: &UidMeta) {
+pub(in crate::http) fn write(out: &mut Vec<u8>, meta: &UidMeta) {
     out.extend_from_slice(b"{\"uid\":");
     json::write_string(out, &meta.uid.to_string());
     out.extend_from_slice(b",\"type\":");

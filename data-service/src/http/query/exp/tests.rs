@@ -134,6 +134,7 @@ async fn a_response_holds_memory_until_it_is_sent() {
         service.engine.clone(),
         service.uids.clone(),
         service.trees.clone(),
+        None,
         &stack.settings,
         Arc::default(),
     );
