@@ -146,7 +146,7 @@ impl MetaTable {
                 .filter(|(_, row)| row.is_none())
                 .map(|((tsuid, created_seconds), _)| (tsuid.as_slice(), *created_seconds))
                 .collect();
-            let Some(commit) = self.store.atomic() else {
+            let Some(commit) = self.store.atomic().filter(|_| !missing.is_empty()) else {
                 let created = self.put_absent(&missing).await?;
                 if sets_counters {
                     self.put_counters(&tsuids).await?;
@@ -163,9 +163,6 @@ impl MetaTable {
                 batch
                     .row(tsuid)
                     .put(family, COUNTER_QUALIFIER, &1_i64.to_be_bytes());
-            }
-            if batch.is_empty() {
-                return Ok(missing);
             }
             let absent = |(tsuid, _): &(&[u8], i64)| Condition {
                 cell: CellAddress::new(*tsuid, META_FAMILY, TS_META_QUALIFIER),
