@@ -44,7 +44,6 @@ async fn edit(mut request: ApiRequest<'_>, edit: fn(Annotation) -> Edit) -> Resu
             edits.push((key, edit));
         }
     }
-    let concurrent = if are_distinct(&edits) { CONCURRENT } else { 1 };
     // A small edit returns all of a large annotation, and many may be of the same one.
     let description = QueryDescription {
         sub_queries: vec![format!("annotations:edit ({} annotations)", edits.len())],
@@ -54,12 +53,12 @@ async fn edit(mut request: ApiRequest<'_>, edit: fn(Annotation) -> Edit) -> Resu
     let mut body = BodyWriter::new();
     body.hold_of(admitted.budget())?;
     body.out().push(b'[');
-    let mut stored = stream::iter(edits)
-        .map(move |(key, edit)| {
-            let annotations = annotations.clone();
-            async move { annotations.put(&key, &edit, &Precondition::None).await }
-        })
-        .buffered(concurrent);
+    let put = move |(key, edit): (AnnotationKey, Edit)| {
+        let annotations = annotations.clone();
+        async move { annotations.put(&key, &edit, &Precondition::None).await }
+    };
+    let mut stored = stream::iter(distinct_runs(edits))
+        .flat_map(move |run| stream::iter(run).map(put.clone()).buffered(CONCURRENT));
     let mut is_first = true;
     while let Some(stored) = stored.next().await {
         let stored = stored.map_err(|error| failure::of_annotation(&error))?;
@@ -74,10 +73,21 @@ async fn edit(mut request: ApiRequest<'_>, edit: fn(Annotation) -> Edit) -> Resu
     Ok(Reply::json(body.finish()?))
 }
 
-/// Whether no two edits are of one annotation.
-fn are_distinct(edits: &[(AnnotationKey, Edit)]) -> bool {
-    let mut seen = HashSet::with_capacity(edits.len());
-    edits.iter().all(|(key, _)| seen.insert(key.cell()))
+/// Splits edits into runs, in each of which no two are of one annotation.
+fn distinct_runs(edits: Vec<(AnnotationKey, Edit)>) -> Vec<Vec<(AnnotationKey, Edit)>> {
+    let mut runs = Vec::new();
+    let (mut run, mut seen) = (Vec::new(), HashSet::new());
+    for edit in edits {
+        let (row, qualifier) = edit.0.cell();
+        if !seen.insert((row.to_vec(), qualifier.to_vec())) {
+            seen.clear();
+            seen.insert((row.to_vec(), qualifier.to_vec()));
+            runs.push(std::mem::take(&mut run));
+        }
+        run.push(edit);
+    }
+    runs.push(run);
+    runs
 }
 
 /// An annotation as OpenTSDB's errors show it.
@@ -125,4 +135,28 @@ pub(crate) async fn delete(mut request: ApiRequest<'_>) -> Result<Reply, HttpErr
         range.global, range.start_ms, range.end_ms
     );
     Ok(Reply::json(body.into_bytes()))
+}
+
+#[cfg(test)]
+mod tests {
+    use oxtsdb_schema::RowKeyLayout;
+
+    use super::*;
+
+    #[test]
+    fn edits_of_one_annotation_are_in_different_runs() {
+        let edit = |start| {
+            let key = AnnotationKey::as_sent(&RowKeyLayout::default(), "", start).unwrap();
+            (key, Edit::default())
+        };
+        let starts = |edits: [i64; 6]| {
+            let runs = distinct_runs(edits.map(edit).into());
+            let starts =
+                |run: Vec<(AnnotationKey, Edit)>| run.iter().map(|(key, _)| key.start_time()).collect();
+            runs.into_iter().map(starts).collect::<Vec<Vec<i64>>>()
+        };
+        assert_eq!(starts([1, 2, 3, 4, 5, 6]), [[1, 2, 3, 4, 5, 6]]);
+        assert_eq!(starts([1, 2, 1, 3, 2, 2]), [vec![1, 2], vec![1, 3, 2], vec![2]]);
+        assert_eq!(starts([7; 6]), vec![vec![7]; 6]);
+    }
 }
