@@ -126,7 +126,7 @@ async fn apply(
 fn has_no_effect(rejection: &Rejection) -> bool {
     matches!(
         rejection.reason,
-        Some(ErrorReason::StateChanged | ErrorReason::InvalidField)
+        Some(ErrorReason::StateChanged | ErrorReason::OperationInProgress | ErrorReason::InvalidField)
     )
 }
 
