@@ -7,3 +7,4 @@ mod check;
 mod meta;
 mod names;
 mod trees;
+mod watch;

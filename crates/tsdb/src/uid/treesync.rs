@@ -66,6 +66,9 @@ pub(super) async fn run(args: &TreesyncArgs) -> anyhow::Result<ExitCode> {
         }
     }
     print(&summary(&last))?;
+    if last.series == 0 && !args.all_series {
+        eprintln!("no series has a metadata document; --all-series places the others");
+    }
     Ok(ExitCode::SUCCESS)
 }
 

@@ -63,6 +63,8 @@ fn a_tree_is_created_filled_printed_and_deleted() {
         "a test stores nothing"
     );
 
+    let none = server.run(&["uid", "treesync", "--tree", "1"]);
+    assert!(none.stderr.contains("--all-series"), "{none:?}");
     let sync = ["uid", "treesync", "--tree", "1", "--all-series"];
     let first = server.run(&sync).ok();
     assert!(
