@@ -116,10 +116,14 @@ impl MetaTable {
     ) -> Result<(), StoreError> {
         for series in series.chunks(BATCH_SERIES) {
             let created = self.create_batch(series, sets_counters).await?;
+            for (tsuid, _) in &created {
+                if let Ok(tsuid) = Tsuid::from_bytes(tsuid, &self.widths) {
+                    self.announce_change(&tsuid);
+                }
+            }
             self.new_series
                 .announce(created.into_iter().filter_map(|(tsuid, created_seconds)| {
                     let tsuid = Tsuid::from_bytes(tsuid, &self.widths).ok()?;
-                    self.announce_change(&tsuid);
                     Some(NewSeries {
                         tsuid,
                         created_seconds,

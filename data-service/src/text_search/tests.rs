@@ -50,7 +50,10 @@ async fn found(service: &Service, target: &str, total: u64) -> Value {
 #[tokio::test]
 async fn http_responds_in_opentsdbs_form() {
     let folder = TempDir::new().unwrap();
-    let service = Service::start_with(settings(Some(&folder)), UidSettings::default()).await;
+    let mut settings = settings(Some(&folder));
+    // What is found was announced.
+    settings.text_search.text_search_pause_seconds = 600;
+    let service = Service::start_with(settings, UidSettings::default()).await;
     assert_eq!(service.post("/api/put", POINTS).await.status, 204);
     let found_of = async |target: &str, total| found(&service, target, total).await;
 
