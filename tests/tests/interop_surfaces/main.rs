@@ -6,5 +6,6 @@ mod both;
 mod check;
 mod meta;
 mod names;
+mod placed;
 mod trees;
 mod watch;
