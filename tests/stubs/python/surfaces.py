@@ -12,6 +12,7 @@ from oxtsdb.data.v1 import tree_service_pb2 as tree
 from oxtsdb.data.v1 import tree_service_pb2_grpc
 from oxtsdb.uid.v1 import uid_admin_service_pb2 as uid_admin
 from oxtsdb.uid.v1 import uid_admin_service_pb2_grpc
+from oxtsdb.uid.v1 import uid_meta_pb2
 from oxtsdb.uid.v1 import uid_meta_service_pb2 as uid_meta
 from oxtsdb.uid.v1 import uid_meta_service_pb2_grpc
 from oxtsdb.uid.v1 import uid_reclaim_service_pb2 as uid_reclaim
@@ -43,7 +44,7 @@ def watch(channel):
 
 def uid_services(channel):
     meta = uid_meta_service_pb2_grpc.UidMetaServiceStub(channel)
-    document = uid_meta.UidMeta(kind=METRIC, uid=b"\0\0\1", notes="note")
+    document = uid_meta_pb2.UidMeta(kind=METRIC, uid=b"\0\0\1", notes="note")
     updated = meta.UpdateUidMeta(uid_meta.UpdateUidMetaRequest(meta=document), timeout=TIMEOUT).meta
     check("metadata of a UID", (updated.name, updated.notes), ("python.metric", "note"))
     document.etag = "0"
