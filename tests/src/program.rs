@@ -8,6 +8,7 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Mutex;
+use std::time::SystemTime;
 use std::{env, fs};
 
 use anyhow::{Context as _, bail, ensure};
@@ -75,7 +76,7 @@ fn why_to_build(program: &Path) -> anyhow::Result<Option<String>> {
     for source in sources.replace("\\ ", "\0").split_whitespace() {
         let source = PathBuf::from(source.replace('\0', " "));
         is_ours |= source.starts_with(&workspace);
-        match fs::metadata(&source).and_then(|data| data.modified()) {
+        match newest(&source) {
             Ok(changed) if changed <= built => {}
             Ok(_) => return Ok(Some(format!("{} is newer", source.display()))),
             Err(_) => return Ok(Some(format!("{} does not exist", source.display()))),
@@ -83,6 +84,18 @@ fn why_to_build(program: &Path) -> anyhow::Result<Option<String>> {
     }
     // A target folder may be shared by several clones.
     Ok((!is_ours).then(|| "it was built from another folder".to_owned()))
+}
+
+/// When a file was changed, or a file of a folder: cargo lists the folders that build scripts read.
+fn newest(path: &Path) -> std::io::Result<SystemTime> {
+    let data = fs::metadata(path)?;
+    let mut newest = data.modified()?;
+    if data.is_dir() {
+        for entry in fs::read_dir(path)? {
+            newest = newest.max(self::newest(&entry?.path())?);
+        }
+    }
+    Ok(newest)
 }
 
 /// The root of the workspace, determined at run time: cargo may run a test that it built for another clone.
