@@ -197,7 +197,7 @@ async fn other_replicas_forget_what_has_changed() {
     assert_eq!(name_of(&two, deleted).await, None);
 }
 
-/// Performs operations until it is told to hang.
+/// Performs operations until its flag is set; later ones hang.
 #[derive(Debug, Default)]
 struct Hanging(AtomicBool);
 

@@ -64,10 +64,7 @@ impl ReferenceService for ReferenceServiceHandler {
                 tables.data.push(table);
             }
         }
-        let description = QueryDescription {
-            sub_queries: vec!["references".to_owned()],
-            range_ms: (0, 0),
-        };
+        let description = QueryDescription::without_range("references");
         let storage = self.engine.storage();
         let admitted = self.engine.admit(context, description, None).await;
         let admitted = admitted.map_err(|error| of_query(&error, "", &storage.table.to_string()))?;

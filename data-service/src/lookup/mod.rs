@@ -78,10 +78,7 @@ impl SeriesLookup {
         query: &LookupQuery,
         request: RequestContext,
     ) -> Result<(Self, Admitted), QueryError> {
-        let description = QueryDescription {
-            sub_queries: vec![format!("lookup:{}", query.selector)],
-            range_ms: (0, 0),
-        };
+        let description = QueryDescription::without_range(format!("lookup:{}", query.selector));
         let admitted = engine.admit(request, description, None).await?;
         let lookup = Self {
             storage: engine.storage().clone(),

@@ -47,6 +47,16 @@ pub struct QueryDescription {
     pub range_ms: (i64, i64),
 }
 
+impl QueryDescription {
+    /// A request that reads no points, and so has no range.
+    pub fn without_range(what: impl Into<String>) -> Self {
+        Self {
+            sub_queries: vec![what.into()],
+            range_ms: (0, 0),
+        }
+    }
+}
+
 /// A running query.
 #[derive(Clone, Debug)]
 pub struct RunningQuery {

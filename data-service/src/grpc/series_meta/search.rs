@@ -75,10 +75,7 @@ pub(super) async fn search_metadata(
 
     let table = handler.engine.storage().table.to_string();
     let of_query = |error: &QueryError| of_query(error, "", &table);
-    let description = QueryDescription {
-        sub_queries: vec![format!("search:{kind:?}:{}", query.text)],
-        range_ms: (0, 0),
-    };
+    let description = QueryDescription::without_range(format!("search:{kind:?}:{}", query.text));
     let admitted = handler.engine.admit(context, description, None).await;
     let admitted = admitted.map_err(|error| of_query(&error))?;
     let context = admitted.context();

@@ -95,10 +95,7 @@ pub(super) fn purge_meta(
 }
 
 async fn admit(engine: &Engine, request: RequestContext, name: &str) -> Result<Admitted, QueryError> {
-    let description = QueryDescription {
-        sub_queries: vec![name.to_owned()],
-        range_ms: (0, 0),
-    };
+    let description = QueryDescription::without_range(name);
     engine.admit(request, description, None).await
 }
 

@@ -32,10 +32,7 @@ impl TreeServiceHandler {
 
     /// Admits a read as a query, whose budget the rows are charged to.
     async fn admit(&self, context: RequestContext, what: String) -> Result<Admitted, Status> {
-        let description = QueryDescription {
-            sub_queries: vec![what],
-            range_ms: (0, 0),
-        };
+        let description = QueryDescription::without_range(what);
         let admitted = self.engine.admit(context, description, None).await;
         admitted.map_err(|error| of_query(&error, "", &self.trees.table_name().to_string()))
     }

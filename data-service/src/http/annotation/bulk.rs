@@ -45,10 +45,8 @@ async fn edit(mut request: ApiRequest<'_>, edit: fn(Annotation) -> Edit) -> Resu
         }
     }
     // A small edit returns all of a large annotation, and many may be of the same one.
-    let description = QueryDescription {
-        sub_queries: vec![format!("annotations:edit ({} annotations)", edits.len())],
-        range_ms: (0, 0),
-    };
+    let description =
+        QueryDescription::without_range(format!("annotations:edit ({} annotations)", edits.len()));
     let admitted = engine.admit(request.context, description, None).await?;
     let mut body = BodyWriter::new();
     body.hold_of(admitted.budget())?;

@@ -102,10 +102,7 @@ pub(super) async fn search(request: ApiRequest<'_>, results: Results) -> Result<
     let limit = usize::try_from(request.limit).ok().filter(|limit| *limit > 0);
     let limit = limit.map_or(all, |limit| limit.min(all));
 
-    let description = QueryDescription {
-        sub_queries: vec![format!("search:{}:{text}", results.name())],
-        range_ms: (0, 0),
-    };
+    let description = QueryDescription::without_range(format!("search:{}:{text}", results.name()));
     let admitted = engine.admit(context, description, None).await;
     let admitted = admitted.map_err(|error| of_query(&error))?;
     let context = admitted.context();

@@ -36,10 +36,7 @@ pub(super) async fn branch(request: ApiRequest<'_>) -> Result<Reply, HttpError> 
         None if tree < 1 => return Err(HttpError::bad_request("Missing or invalid branch and tree IDs")),
         None => BranchId::root(super::valid_id(tree)?),
     };
-    let description = QueryDescription {
-        sub_queries: vec![format!("branch:{id}")],
-        range_ms: (0, 0),
-    };
+    let description = QueryDescription::without_range(format!("branch:{id}"));
     let admitted = parts.engine.admit(context, description, None).await;
     let admitted = admitted.map_err(|error| of_query(&error))?;
     let context = admitted.context().clone();

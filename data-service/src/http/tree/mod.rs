@@ -75,10 +75,7 @@ async fn definition(request: ApiRequest<'_>) -> Result<Reply, HttpError> {
     };
     match *method {
         Method::GET if request.id == 0 => {
-            let description = QueryDescription {
-                sub_queries: vec!["trees".to_owned()],
-                range_ms: (0, 0),
-            };
+            let description = QueryDescription::without_range("trees");
             let admitted = parts.engine.admit(context, description, None).await;
             let admitted = admitted.map_err(|error| of_query(&error))?;
             let mut writer = BodyWriter::new();

@@ -11,7 +11,6 @@ use crate::http::api_request::ApiRequest;
 use crate::http::body::BodyWriter;
 use crate::http::error::HttpError;
 use crate::http::json;
-use crate::http::json_body::parsed;
 use crate::http::query::failure::of_query;
 use crate::http::reply::Reply;
 use crate::tree::{PROBLEM_BYTES, Problem};
@@ -28,16 +27,8 @@ pub(super) async fn problems(request: ApiRequest<'_>, problem: Problem) -> Resul
         ..
     } = request;
     let trees = &parts.trees;
-    let SeriesRequest { tree, tsuids } = if body.bytes.is_empty() {
-        SeriesRequest::of_parameters(parameters)?
-    } else {
-        parsed(
-            &mut body,
-            &parts.engine.resources().compute,
-            SeriesRequest::of_json,
-        )
-        .await?
-    };
+    let compute = &parts.engine.resources().compute;
+    let SeriesRequest { tree, tsuids } = SeriesRequest::read(parameters, &mut body, compute).await?;
     let id = existing(trees, tree).await?;
     if !matches!(*method, Method::GET | Method::POST | Method::PUT) {
         return Err(unsupported_method());
@@ -46,10 +37,7 @@ pub(super) async fn problems(request: ApiRequest<'_>, problem: Problem) -> Resul
         .iter()
         .map(|tsuid| bytes(tsuid))
         .collect::<Result<Vec<_>, _>>()?;
-    let description = QueryDescription {
-        sub_queries: vec![format!("problems of tree {id}")],
-        range_ms: (0, 0),
-    };
+    let description = QueryDescription::without_range(format!("problems of tree {id}"));
     let failed = |error: QueryError| of_query(&error);
     let admitted = parts
         .engine

@@ -4,13 +4,16 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use oxtsdb_resources::ComputePool;
 use oxtsdb_schema::tree::TreeId;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::failure::repeated;
 use crate::http::error::HttpError;
+use crate::http::json_body::parsed;
 use crate::http::parameters::Parameters;
+use crate::http::request_body::RequestBody;
 use crate::tree::edit::{RuleEdit, TreeEdit};
 
 /// A request of `/api/tree`.
@@ -188,7 +191,20 @@ impl RuleBody {
 }
 
 impl SeriesRequest {
-    pub(super) fn of_parameters(parameters: &Parameters) -> Result<Self, HttpError> {
+    /// Of the body, or of the query string if the body is empty.
+    pub(super) async fn read(
+        parameters: &Parameters,
+        body: &mut RequestBody,
+        compute: &ComputePool,
+    ) -> Result<Self, HttpError> {
+        if body.bytes.is_empty() {
+            Self::of_parameters(parameters)
+        } else {
+            parsed(body, compute, Self::of_json).await
+        }
+    }
+
+    fn of_parameters(parameters: &Parameters) -> Result<Self, HttpError> {
         Ok(Self {
             tree: required_tree_id(parameters)?,
             tsuids: parameters
@@ -198,7 +214,7 @@ impl SeriesRequest {
         })
     }
 
-    pub(super) fn of_json(content: &[u8]) -> Result<Self, HttpError> {
+    fn of_json(content: &[u8]) -> Result<Self, HttpError> {
         #[derive(Deserialize)]
         #[serde(rename_all = "camelCase")]
         struct Body {

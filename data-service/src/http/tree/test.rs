@@ -16,7 +16,6 @@ use crate::http::api_request::{ApiParts, ApiRequest};
 use crate::http::body::BodyWriter;
 use crate::http::error::HttpError;
 use crate::http::json;
-use crate::http::json_body::parsed;
 use crate::http::query::failure::of_query;
 use crate::http::reply::Reply;
 use crate::http::uid::series_meta;
@@ -35,16 +34,8 @@ pub(super) async fn test(request: ApiRequest<'_>) -> Result<Reply, HttpError> {
         mut body,
         ..
     } = request;
-    let SeriesRequest { tree, mut tsuids } = if body.bytes.is_empty() {
-        SeriesRequest::of_parameters(parameters)?
-    } else {
-        parsed(
-            &mut body,
-            &parts.engine.resources().compute,
-            SeriesRequest::of_json,
-        )
-        .await?
-    };
+    let compute = &parts.engine.resources().compute;
+    let SeriesRequest { tree, mut tsuids } = SeriesRequest::read(parameters, &mut body, compute).await?;
     let id = existing(&parts.trees, tree).await?;
     if tsuids.is_empty() {
         return Err(HttpError::bad_request("Missing or empty TSUID list"));
@@ -59,10 +50,7 @@ pub(super) async fn test(request: ApiRequest<'_>) -> Result<Reply, HttpError> {
     let capacity = tsuids.len();
     sort_as_hash_map(&mut tsuids, capacity);
     tsuids.dedup();
-    let description = QueryDescription {
-        sub_queries: vec![format!("test of tree {id}")],
-        range_ms: (0, 0),
-    };
+    let description = QueryDescription::without_range(format!("test of tree {id}"));
     let failed = |error: QueryError| of_query(&error);
     let admitted = parts
         .engine

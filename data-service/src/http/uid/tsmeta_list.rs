@@ -27,10 +27,7 @@ pub(super) async fn list(
     metric: &str,
     tags: &[(String, String)],
 ) -> Result<Reply, HttpError> {
-    let description = QueryDescription {
-        sub_queries: vec![format!("tsmeta:{metric}")],
-        range_ms: (0, 0),
-    };
+    let description = QueryDescription::without_range(format!("tsmeta:{metric}"));
     let admitted = parts.engine.admit(request, description, None).await;
     let admitted = admitted.map_err(|error| of_query(&error))?;
     let context = admitted.context().clone();
