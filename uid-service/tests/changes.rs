@@ -31,6 +31,25 @@ async fn uids(store: &Wrapped) -> Arc<Uids> {
     Arc::new(support::uids(store.clone(), &UidSettings::default()).await)
 }
 
+/// A further replica, whose operations pass an interceptor.
+fn intercepted(store: &Wrapped, intercept: Arc<dyn Intercept>) -> Arc<Uids> {
+    let store = InterceptedStore::new(Arc::new(store.inner.clone()), intercept).like_hbase();
+    Arc::new(Uids::new(
+        Arc::new(store),
+        UidSettings::default().check().unwrap(),
+    ))
+}
+
+/// A watch of renames and deletes.
+fn renames() -> WatchRequest {
+    WatchRequest {
+        kinds: vec![KIND],
+        skip_assigned: true,
+        resume: None,
+        heartbeat: Duration::from_secs(1),
+    }
+}
+
 async fn assign(uids: &Uids, text: &str) -> Uid {
     let mut outcomes = uids.get_or_create(&[(KIND, name(text))], Purpose::Write).await;
     outcomes.remove(0).unwrap().uid
@@ -217,21 +236,12 @@ async fn a_replica_whose_reads_hang_uses_its_cache_for_the_lag_only() {
     let one = uids(&store).await;
     let uid = assign(&one, "old").await;
     let hanging = Arc::new(Hanging::default());
-    let hanging_store =
-        InterceptedStore::new(Arc::new(store.inner.clone()), Arc::clone(&hanging) as _).like_hbase();
-    let two = Uids::new(Arc::new(hanging_store), UidSettings::default().check().unwrap());
-    let two = Arc::new(two);
+    let two = intercepted(&store, Arc::clone(&hanging) as _);
     two.start();
     // Some time after a read of the log.
     tokio::time::sleep(Duration::from_millis(2100)).await;
     assert_eq!(uid_of(&two, "old").await, Some(uid));
-    let request = WatchRequest {
-        kinds: vec![KIND],
-        skip_assigned: true,
-        resume: None,
-        heartbeat: Duration::from_secs(1),
-    };
-    let mut watch = Box::pin(two.watch(request).await.unwrap());
+    let mut watch = Box::pin(two.watch(renames()).await.unwrap());
     assert!(watch.next().await.unwrap().is_ok());
     hanging.0.store(true, Ordering::SeqCst);
     rename(&one, "old", "new").await.unwrap();
@@ -273,10 +283,7 @@ async fn changes_are_known_in_time_while_an_abandoned_one_is_completed() {
     let store = Wrapped::stepwise();
     let one = uids(&store).await;
     let slow = Arc::new(Slow::default());
-    let slow_store =
-        InterceptedStore::new(Arc::new(store.inner.clone()), Arc::clone(&slow) as _).like_hbase();
-    let two = Uids::new(Arc::new(slow_store), UidSettings::default().check().unwrap());
-    let two = Arc::new(two);
+    let two = intercepted(&store, Arc::clone(&slow) as _);
     two.start();
     let (abandoned, renamed) = (assign(&one, "abandoned").await, assign(&one, "old").await);
     // Two look-ups, the entry of the log, and nothing of the change.
@@ -291,10 +298,8 @@ async fn changes_are_known_in_time_while_an_abandoned_one_is_completed() {
     assert_eq!(uid_of(&two, "completed").await, None);
     assert_eq!(uid_of(&two, "old").await, Some(renamed));
     let request = WatchRequest {
-        kinds: vec![KIND],
-        skip_assigned: true,
-        resume: None,
         heartbeat: Duration::from_secs(3600),
+        ..renames()
     };
     let mut watch = Box::pin(two.watch(request).await.unwrap());
 
@@ -341,18 +346,8 @@ async fn a_cancelled_change_loses_no_event_of_another_replica() {
     let one = uids(&store).await;
     let renamed = assign(&one, "old").await;
     assign(&one, "kept").await;
-    let hanging = InterceptedStore::new(Arc::new(store.inner.clone()), Arc::new(NoAppend)).like_hbase();
-    let two = Arc::new(Uids::new(
-        Arc::new(hanging),
-        UidSettings::default().check().unwrap(),
-    ));
-    let request = WatchRequest {
-        kinds: vec![KIND],
-        skip_assigned: true,
-        resume: None,
-        heartbeat: Duration::from_secs(1),
-    };
-    let mut watch = Box::pin(two.watch(request).await.unwrap());
+    let two = intercepted(&store, Arc::new(NoAppend));
+    let mut watch = Box::pin(two.watch(renames()).await.unwrap());
     assert_eq!(uid_of(&two, "old").await, Some(renamed), "cached");
     rename(&one, "old", "new").await.unwrap();
     // Reads the other replica's change, and is cancelled while it appends its own.
@@ -374,12 +369,7 @@ async fn a_watch_resumed_at_a_new_replica_returns_changes_behind_a_pending_one()
     let one = uids(&store).await;
     let renamed = assign(&one, "old").await;
     assign(&one, "pending").await;
-    let mut request = WatchRequest {
-        kinds: vec![KIND],
-        skip_assigned: true,
-        resume: None,
-        heartbeat: Duration::from_secs(1),
-    };
+    let mut request = renames();
     let first = {
         let mut watch = Box::pin(one.watch(request.clone()).await.unwrap());
         watch.next().await.unwrap().unwrap()
