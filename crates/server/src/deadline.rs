@@ -47,6 +47,10 @@ impl Middleware for DeadlineMiddleware {
         }
         let response = inner.call(request);
         Box::pin(async move {
+            // `timeout_at` polls the call first: a call without time left would be done if it needs no wait.
+            if deadline <= Instant::now() {
+                return Ok(deadline::exceeded().into_http());
+            }
             match tokio::time::timeout_at(deadline.into(), response).await {
                 Ok(response) => response,
                 Err(_elapsed) => Ok(deadline::exceeded().into_http()),
@@ -114,6 +118,20 @@ mod tests {
             .insert("grpc-timeout", "100m".parse().unwrap());
         let layer = MiddlewareLayer(DeadlineMiddleware::default());
         let response = layer.layer(slow).call(request).await.unwrap();
+        assert_eq!(response.headers()["grpc-status"], "4", "DEADLINE_EXCEEDED");
+    }
+
+    #[tokio::test]
+    async fn calls_without_time_left_are_not_begun() {
+        let prompt = tower::service_fn(|_request: Request<Body>| async {
+            Ok::<_, std::convert::Infallible>(Response::new(Body::empty()))
+        });
+        let mut request = Request::new(Body::empty());
+        request
+            .headers_mut()
+            .insert("grpc-timeout", "1n".parse().unwrap());
+        let layer = MiddlewareLayer(DeadlineMiddleware::default());
+        let response = layer.layer(prompt).call(request).await.unwrap();
         assert_eq!(response.headers()["grpc-status"], "4", "DEADLINE_EXCEEDED");
     }
 }
