@@ -1,0 +1,92 @@
+//! Points to append.
+
+use crate::{Point, PointKind, SeriesNumber};
+
+/// Points of any series as columns of equal lengths, in the order in which they take effect.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PointBatch {
+    series: Vec<SeriesNumber>,
+    times_ms: Vec<i64>,
+    kinds: Vec<PointKind>,
+    bits: Vec<u64>,
+}
+
+impl PointBatch {
+    /// Bytes of memory for each point.
+    pub const POINT_BYTES: usize =
+        size_of::<SeriesNumber>() + size_of::<i64>() + size_of::<PointKind>() + size_of::<u64>();
+
+    /// An empty batch with capacity for so many points.
+    pub fn with_capacity(points: usize) -> Self {
+        Self {
+            series: Vec::with_capacity(points),
+            times_ms: Vec::with_capacity(points),
+            kinds: Vec::with_capacity(points),
+            bits: Vec::with_capacity(points),
+        }
+    }
+
+    /// Appends a point.
+    #[inline]
+    pub fn push(&mut self, series: SeriesNumber, point: Point) {
+        self.series.push(series);
+        self.times_ms.push(point.time_ms);
+        self.kinds.push(point.kind);
+        self.bits.push(point.bits);
+    }
+
+    /// The number of points.
+    pub const fn len(&self) -> usize {
+        self.series.len()
+    }
+
+    /// Whether there are no points.
+    pub const fn is_empty(&self) -> bool {
+        self.series.is_empty()
+    }
+
+    /// Bytes of memory.
+    pub const fn byte_len(&self) -> usize {
+        self.len() * Self::POINT_BYTES
+    }
+
+    /// The series of each point.
+    pub fn series(&self) -> &[SeriesNumber] {
+        &self.series
+    }
+
+    /// The instant of each point; see [`Point`].
+    pub fn times_ms(&self) -> &[i64] {
+        &self.times_ms
+    }
+
+    /// Resolution and type of each point.
+    pub fn kinds(&self) -> &[PointKind] {
+        &self.kinds
+    }
+
+    /// The value of each point; see [`Point`].
+    pub fn bits(&self) -> &[u64] {
+        &self.bits
+    }
+
+    /// The points with their series.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = (SeriesNumber, Point)> {
+        (0..self.len()).map(|index| {
+            let point = Point {
+                time_ms: self.times_ms[index],
+                kind: self.kinds[index],
+                bits: self.bits[index],
+            };
+            (self.series[index], point)
+        })
+    }
+
+    /// Removes all points and keeps the capacity.
+    pub fn clear(&mut self) {
+        self.series.clear();
+        self.times_ms.clear();
+        self.kinds.clear();
+        self.bits.clear();
+    }
+}

@@ -1,0 +1,59 @@
+//! Errors of point stores.
+
+use std::path::PathBuf;
+
+/// Why a point store rejects or fails a request.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PointStoreError {
+    /// The request breaks a rule.
+    #[error("{0}")]
+    Invalid(String),
+    /// The store is closed, or another process has its folder.
+    #[error("the point store is unavailable: {0}")]
+    Unavailable(String),
+    /// The disk is full or its reserve is reached. Reads and deletes are still served.
+    #[error("the point store is full: {0}")]
+    Full(String),
+    /// The operating system failed. It is unknown whether a write took effect.
+    #[error("{place}: {detail}")]
+    Io {
+        /// The file or thread.
+        place: String,
+        /// The system's message.
+        detail: String,
+    },
+    /// Stored bytes are damaged.
+    #[error("{} is damaged: {detail}", path.display())]
+    Damaged {
+        /// The damaged file.
+        path: PathBuf,
+        /// What is wrong.
+        detail: String,
+    },
+    /// The folder has a format that this version does not read.
+    #[error("{} has format {found}, this version reads format {supported}", path.display())]
+    Format {
+        /// The folder.
+        path: PathBuf,
+        /// The format of the folder.
+        found: String,
+        /// The format that is supported.
+        supported: u32,
+    },
+}
+
+impl PointStoreError {
+    /// An error of the operating system at a place.
+    pub fn io(place: impl std::fmt::Display, error: &std::io::Error) -> Self {
+        if matches!(
+            error.kind(),
+            std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded
+        ) {
+            return Self::Full(format!("{place}: {error}"));
+        }
+        Self::Io {
+            place: place.to_string(),
+            detail: error.to_string(),
+        }
+    }
+}

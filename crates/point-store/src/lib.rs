@@ -1,0 +1,28 @@
+//! Points by series and time: a trait, and an embedded engine that stays flat to ten million series.
+//!
+//! ```text
+//!   series   its key is its TSUID, its number is dense and given by the store
+//!   point    series, instant (ms), resolution and type of value; one point for each instant of a series
+//! ```
+//!
+//! [`PointStore`] appends, reads and deletes columns of points. The newest point of an instant wins, also if it
+//! has another type or resolution.
+//!
+//! | Module | Content |
+//! |---|---|
+//! | [`parts`] | the embedded engine: journal, head, immutable parts by day |
+
+mod batch;
+mod columns;
+mod error;
+pub mod parts;
+mod point;
+mod series;
+mod store;
+
+pub use batch::PointBatch;
+pub use columns::{Kinds, SeriesColumns};
+pub use error::PointStoreError;
+pub use point::{Point, PointKind, Resolution, ValueKind};
+pub use series::SeriesNumber;
+pub use store::{ColumnStream, DamagedPart, PointStore, ReadRequest, TimeRange};

@@ -1,0 +1,16 @@
+//! The embedded engine: a journal, a head in memory, immutable parts by day.
+//!
+//! ```text
+//!   append ─► journal (one sync for a group of batches) ─► head ─► acknowledged
+//!                                                           │ memory limit or age
+//!                                                           ▼
+//!   <folder>/2026-11-22/00000017-00000017.part   immutable, sorted by metric, series, time
+//!                       00000018-00000031.part   merged from neighbours
+//!   read ─► days that overlap ─► parts, oldest first ─► head ─► newest wins
+//! ```
+//!
+//! | Module | Content |
+//! |---|---|
+//! | [`disk`] | the file system as a trait, so that tests can lose power between any two steps |
+
+pub mod disk;

@@ -1,0 +1,122 @@
+//! The operations of a point store.
+
+use std::path::PathBuf;
+
+use async_trait::async_trait;
+use futures::future::BoxFuture;
+use futures::stream::BoxStream;
+
+use crate::{PointBatch, PointStoreError, SeriesColumns, SeriesNumber};
+
+/// Instants from the first to the last, both inclusive, in milliseconds since the epoch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TimeRange {
+    /// The first instant.
+    pub first_ms: i64,
+    /// The last instant.
+    pub last_ms: i64,
+}
+
+impl TimeRange {
+    /// All instants.
+    pub const ALL: Self = Self {
+        first_ms: 0,
+        last_ms: i64::MAX,
+    };
+
+    /// Whether an instant is in the range.
+    #[inline]
+    pub const fn contains(&self, time_ms: i64) -> bool {
+        self.first_ms <= time_ms && time_ms <= self.last_ms
+    }
+
+    /// Whether two ranges have an instant in common.
+    pub const fn overlaps(&self, other: &Self) -> bool {
+        self.first_ms <= other.last_ms && other.first_ms <= self.last_ms
+    }
+}
+
+/// Which points to read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReadRequest {
+    /// The series, without repetitions; their points are returned in this order.
+    pub series: Vec<SeriesNumber>,
+    /// The instants.
+    pub range: TimeRange,
+}
+
+/// Points that were read: batches of series in the order of the request. Series without points in the range are
+/// absent. A long series may extend over several items, in order of time. Dropping the stream cancels the read.
+pub type ColumnStream = BoxStream<'static, Result<Vec<SeriesColumns>, PointStoreError>>;
+
+/// Points that were lost to damage.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DamagedPart {
+    /// The file, where it was set aside.
+    pub path: PathBuf,
+    /// The instants that its points may have had.
+    pub range: TimeRange,
+    /// What is wrong.
+    pub detail: String,
+}
+
+/// A store of points.
+///
+/// - An append that returned `Ok` is durable and visible to every later read.
+/// - Appends take effect in the order in which [`PointStore::append`] was called. Within a batch, a later point of
+///   the same series and instant replaces an earlier one.
+/// - A read sees each series as of some instant during the read.
+#[async_trait]
+pub trait PointStore: Send + Sync + std::fmt::Debug {
+    /// The numbers of series by their keys (TSUIDs), in the order of the keys. Unknown series get new numbers, which
+    /// are durable with the first append that uses them.
+    ///
+    /// # Errors
+    ///
+    /// [`PointStoreError::Invalid`] for a key that is no TSUID; [`PointStoreError::Full`] if there are no more numbers.
+    fn numbers(&self, keys: &[&[u8]]) -> Result<Vec<SeriesNumber>, PointStoreError>;
+
+    /// The number of a series; `None` if it was never written.
+    fn find(&self, key: &[u8]) -> Option<SeriesNumber>;
+
+    /// Replaces `key` by the key of a series; `false` if there is no such series.
+    fn key(&self, series: SeriesNumber, key: &mut Vec<u8>) -> bool;
+
+    /// All series of a metric, by its UID, in order of their keys.
+    fn metric_series(&self, metric: &[u8]) -> Vec<SeriesNumber>;
+
+    /// Appends points: durable and visible when the future returns `Ok`. The order of effect is that of the calls, so
+    /// the batch is submitted before this returns; the future only waits, and may be dropped.
+    ///
+    /// Fails with [`PointStoreError::Full`], [`PointStoreError::Io`] or [`PointStoreError::Unavailable`].
+    fn append(&self, batch: PointBatch) -> BoxFuture<'static, Result<(), PointStoreError>>;
+
+    /// Reads points.
+    fn read(&self, request: ReadRequest) -> ColumnStream;
+
+    /// Deletes the points of series in a range that were appended before. Durable when it returns `Ok`.
+    ///
+    /// # Errors
+    ///
+    /// If the store fails; a part may be deleted, and repeating is safe.
+    async fn delete(&self, series: &[SeriesNumber], range: TimeRange) -> Result<(), PointStoreError>;
+
+    /// Checks whether the store can serve requests; includes failures of its background threads.
+    ///
+    /// # Errors
+    ///
+    /// Why it cannot.
+    async fn check_health(&self) -> Result<(), PointStoreError>;
+
+    /// Points that were lost to damage; all others are served.
+    fn damage(&self) -> Vec<DamagedPart> {
+        Vec::new()
+    }
+
+    /// Makes everything durable and releases files; later calls fail with [`PointStoreError::Unavailable`].
+    ///
+    /// # Errors
+    ///
+    /// If something could not be written.
+    async fn close(&self) -> Result<(), PointStoreError>;
+}
