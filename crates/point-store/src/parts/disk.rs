@@ -11,12 +11,9 @@ use std::sync::Arc;
 ///
 /// A created, renamed, linked or removed name is durable after [`Disk::sync_dir`] of its directory; the content of a
 /// file is durable after [`WriteFile::sync`].
+#[expect(clippy::missing_errors_doc, reason = "all errors are those of the system")]
 pub trait Disk: Send + Sync + fmt::Debug {
     /// Creates a directory (mode 0700) and its parents; no error if it exists.
-    ///
-    /// # Errors
-    ///
-    /// Those of the system, as of all methods.
     fn create_dir(&self, path: &Path) -> io::Result<()>;
 
     /// The entries of a directory, in any order.
@@ -59,12 +56,9 @@ pub struct Entry {
 }
 
 /// A file that is being written, at its end only.
+#[expect(clippy::missing_errors_doc, reason = "all errors are those of the system")]
 pub trait WriteFile: Send + fmt::Debug {
     /// Appends bytes. After an error the file's end is unknown.
-    ///
-    /// # Errors
-    ///
-    /// Those of the system, as of all methods.
     fn write(&mut self, bytes: &[u8]) -> io::Result<()>;
 
     /// Makes everything that was written durable.
