@@ -55,6 +55,7 @@ pub mod http;
 pub mod load;
 pub mod memory;
 pub mod opentsdb;
+pub mod paths;
 mod ports;
 pub mod process;
 mod program;

@@ -13,6 +13,8 @@ use std::{env, fs};
 
 use anyhow::{Context as _, bail, ensure};
 
+use crate::paths;
+
 /// Returns the path of a program of this workspace, such as `tsdb`. Builds it if it is missing or stale.
 ///
 /// # Errors
@@ -71,7 +73,7 @@ fn why_to_build(program: &Path) -> anyhow::Result<Option<String>> {
     let Some((_, sources)) = list.split_once(": ") else {
         bail!("the list of sources of {} cannot be read", program.display());
     };
-    let workspace = workspace()?;
+    let workspace = paths::workspace();
     let mut is_ours = false;
     for source in sources.replace("\\ ", "\0").split_whitespace() {
         let source = PathBuf::from(source.replace('\0', " "));
@@ -98,15 +100,6 @@ fn newest(path: &Path) -> std::io::Result<SystemTime> {
     Ok(newest)
 }
 
-/// The root of the workspace, determined at run time: cargo may run a test that it built for another clone.
-fn workspace() -> anyhow::Result<PathBuf> {
-    let package = env::var_os("CARGO_MANIFEST_DIR").unwrap_or_else(|| env!("CARGO_MANIFEST_DIR").into());
-    let root = Path::new(&package)
-        .parent()
-        .context("the package lies in a workspace")?;
-    Ok(root.to_owned())
-}
-
 fn build(name: &str, folder: &Path) -> anyhow::Result<()> {
     let profile = match folder.file_name().and_then(|name| name.to_str()) {
         Some("debug") | None => "dev",
@@ -127,7 +120,7 @@ fn build(name: &str, folder: &Path) -> anyhow::Result<()> {
             "--target-dir",
         ])
         .arg(target)
-        .current_dir(workspace()?)
+        .current_dir(paths::workspace())
         .status()
         .context("run cargo")?;
     ensure!(status.success(), "cargo could not build `{name}`: {status}");

@@ -4,8 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use anyhow::{Context as _, ensure};
-
-const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
+use oxtsdb_tests::paths;
 
 /// A part of a diff.
 struct Hunk {
@@ -58,7 +57,7 @@ fn check(hunk: &Hunk, file: &Path) -> anyhow::Result<()> {
 
 #[test]
 fn diffs_of_contributing_apply() -> anyhow::Result<()> {
-    let root = Path::new(ROOT);
+    let root = paths::workspace();
     let hunks = hunks(&fs::read_to_string(root.join("CONTRIBUTING.md"))?);
     ensure!(hunks.len() > 2, "only {} hunks", hunks.len());
     for hunk in &hunks {

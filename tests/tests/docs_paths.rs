@@ -1,9 +1,9 @@
 //! Paths and links in the documents lead to files and headings of the repository.
 
 use std::fs;
-use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, ensure};
+use oxtsdb_tests::paths;
 
 const DOCUMENTS: [&str; 10] = [
     "README.md",
@@ -18,19 +18,11 @@ const DOCUMENTS: [&str; 10] = [
     "tests/stubs/README.md",
 ];
 
-fn root() -> anyhow::Result<PathBuf> {
-    let package = Path::new(env!("CARGO_MANIFEST_DIR"));
-    Ok(package
-        .parent()
-        .context("the package lies in a workspace")?
-        .to_owned())
-}
-
 /// A word is a path if its first segment is a folder beside the document or at the root. Of patterns
 /// such as `proto/oxtsdb/**/*.proto` only the part before the first `*` has to exist.
 #[test]
 fn paths_exist() -> anyhow::Result<()> {
-    let root = root()?;
+    let root = paths::workspace();
     let mut missing = Vec::new();
     let mut found = 0;
     for document in DOCUMENTS {
@@ -67,7 +59,7 @@ fn paths_exist() -> anyhow::Result<()> {
 
 #[test]
 fn links_lead_somewhere() -> anyhow::Result<()> {
-    let root = root()?;
+    let root = paths::workspace();
     for document in DOCUMENTS {
         let text = fs::read_to_string(root.join(document))?;
         for (_, rest) in text.match_indices("](").map(|(at, _)| text.split_at(at + 2)) {

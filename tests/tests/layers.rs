@@ -3,12 +3,10 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
 use std::process::Command;
 
+use oxtsdb_tests::paths;
 use serde_json::Value;
-
-const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
 
 /// The line of the picture that has a crate, counted from the top.
 type Layers = BTreeMap<String, usize>;
@@ -31,7 +29,7 @@ fn layers(document: &str) -> Layers {
 fn dependencies() -> BTreeMap<String, BTreeSet<String>> {
     let output = Command::new(env!("CARGO"))
         .args(["metadata", "--format-version", "1", "--no-deps"])
-        .current_dir(ROOT)
+        .current_dir(paths::workspace())
         .output()
         .unwrap();
     assert!(output.status.success(), "{output:?}");
@@ -71,7 +69,7 @@ fn violations(layers: &Layers, dependencies: &BTreeMap<String, BTreeSet<String>>
 
 #[test]
 fn crates_depend_on_lower_layers_only() {
-    let document = std::fs::read_to_string(Path::new(ROOT).join("ARCHITECTURE.md")).unwrap();
+    let document = std::fs::read_to_string(paths::workspace().join("ARCHITECTURE.md")).unwrap();
     let violations = violations(&layers(&document), &dependencies());
     assert!(violations.is_empty(), "{violations:#?}");
 }

@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context as _, ensure};
 use oxtsdb_tests::examples::{self, Example};
-use oxtsdb_tests::{Tsdb, program_path};
+use oxtsdb_tests::{Tsdb, paths, program_path};
 
 /// `nc HOST PORT` for machines without one: sends standard input, prints the response.
 const NC: &str = "#!/usr/bin/env bash
@@ -20,7 +20,7 @@ cat <&3
 
 #[tokio::test(flavor = "multi_thread")]
 async fn examples_print_what_readme_shows() -> anyhow::Result<()> {
-    let examples = examples::parse(&fs::read_to_string(root()?.join("README.md"))?)?;
+    let examples = examples::parse(&fs::read_to_string(paths::workspace().join("README.md"))?)?;
     ensure!(
         examples.len() >= 10,
         "README has only {} examples",
@@ -38,8 +38,8 @@ async fn examples_print_what_readme_shows() -> anyhow::Result<()> {
 /// Rust examples are parts of a program that is compiled.
 #[test]
 fn rust_examples_are_those_of_the_client() -> anyhow::Result<()> {
-    let readme = fs::read_to_string(root()?.join("README.md"))?;
-    let program = fs::read_to_string(root()?.join("crates/client/examples/quickstart.rs"))?;
+    let readme = fs::read_to_string(paths::workspace().join("README.md"))?;
+    let program = fs::read_to_string(paths::workspace().join("crates/client/examples/quickstart.rs"))?;
     let mut blocks = readme.split("\n```rust\n").skip(1).peekable();
     ensure!(blocks.peek().is_some(), "README has no example in Rust");
     for block in blocks {
@@ -47,12 +47,6 @@ fn rust_examples_are_those_of_the_client() -> anyhow::Result<()> {
         ensure!(program.contains(code), "quickstart.rs has no such lines:\n{code}");
     }
     Ok(())
-}
-
-fn root() -> anyhow::Result<&'static Path> {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .parent()
-        .context("the workspace")
 }
 
 /// Folders of programs: the program under test first, `nc` of ours last.

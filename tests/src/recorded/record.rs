@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::Path;
 
 use anyhow::{Context as _, bail, ensure};
 use serde::Deserialize;
 
 use super::json::Json;
+use crate::paths;
 
 /// Requests to one OpenTSDB with tables of its own, in their order.
 #[derive(Debug)]
@@ -128,7 +128,7 @@ pub fn sections(file: &str) -> anyhow::Result<Vec<Section>> {
 }
 
 fn lines<T: serde::de::DeserializeOwned>(file: &str) -> anyhow::Result<Vec<T>> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("testdata/recorded/{file}.jsonl"));
+    let path = paths::package().join(format!("testdata/recorded/{file}.jsonl"));
     let text = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
     let parse = |(number, line): (usize, &str)| {
         serde_json::from_str(line).with_context(|| format!("{}:{}", path.display(), number + 1))

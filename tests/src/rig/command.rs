@@ -1,11 +1,12 @@
 //! Commands of `rig.sh`.
 
-use std::env;
 use std::ffi::OsStr;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
 use anyhow::ensure;
+
+use crate::paths;
 
 /// A command of `rig.sh` on the rig in `folder`.
 pub(super) fn command<I, S>(verb: &str, folder: &Path, arguments: I) -> Command
@@ -13,8 +14,7 @@ where
     I: IntoIterator<Item = S>,
     S: AsRef<OsStr>,
 {
-    let package = env::var_os("CARGO_MANIFEST_DIR").unwrap_or_else(|| env!("CARGO_MANIFEST_DIR").into());
-    let mut command = Command::new(Path::new(&package).join("hbase/rig.sh"));
+    let mut command = Command::new(paths::package().join("hbase/rig.sh"));
     command.arg(verb).arg(folder).args(arguments).stdin(Stdio::null());
     command
 }
