@@ -12,5 +12,7 @@
 //! | Module | Content |
 //! |---|---|
 //! | [`disk`] | the file system as a trait, so that tests can lose power between any two steps |
+//! | [`series`] | the series catalogue: numbers, keys, metrics |
 
 pub mod disk;
+pub mod series;

@@ -1,0 +1,97 @@
+use std::collections::BTreeSet;
+
+use super::*;
+
+/// A key of the default widths.
+fn key(metric: u32, tags: &[(u32, u32)]) -> Vec<u8> {
+    let uid = |number: u32| number.to_be_bytes()[1..].to_vec();
+    let mut key = uid(metric);
+    for (tagk, tagv) in tags {
+        key.extend(uid(*tagk));
+        key.extend(uid(*tagv));
+    }
+    key
+}
+
+fn catalogue() -> SeriesCatalogue {
+    SeriesCatalogue::new(UidWidths::default())
+}
+
+fn numbers(catalogue: &SeriesCatalogue, keys: &[Vec<u8>]) -> Vec<u32> {
+    let keys: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
+    let numbers = catalogue.numbers(&keys).unwrap();
+    numbers.into_iter().map(|series| series.0).collect()
+}
+
+#[test]
+fn new_keys_get_the_next_numbers_and_keep_them() {
+    let catalogue = catalogue();
+    let keys = [key(5, &[(1, 1)]), key(3, &[(1, 1)]), key(5, &[(1, 1)])];
+    assert_eq!(numbers(&catalogue, &keys), [0, 1, 0]);
+    let more = [key(3, &[(1, 2)]), key(3, &[(1, 1)]), key(5, &[(1, 1), (2, 1)])];
+    assert_eq!(numbers(&catalogue, &more), [2, 1, 3]);
+    assert_eq!(catalogue.len(), 4);
+    assert_eq!(catalogue.find(&more[0]), Some(SeriesNumber(2)));
+    assert_eq!(catalogue.find(&key(3, &[(1, 3)])), None);
+    let mut found = vec![1];
+    assert!(catalogue.key(SeriesNumber(3), &mut found));
+    assert_eq!(found, more[2]);
+    assert!(!catalogue.key(SeriesNumber(4), &mut found));
+    assert!(found.is_empty());
+}
+
+#[test]
+fn metrics_are_numbered_in_the_order_of_their_first_series() {
+    let catalogue = catalogue();
+    let keys = [
+        key(9, &[(1, 1)]),
+        key(2, &[(1, 1)]),
+        key(9, &[(1, 2)]),
+        key(7, &[(1, 1)]),
+    ];
+    numbers(&catalogue, &keys);
+    let metrics = (0..5).map(|series| catalogue.metric_of(SeriesNumber(series)));
+    let metrics: Vec<Option<u32>> = metrics.map(|metric| metric.map(|metric| metric.0)).collect();
+    assert_eq!(metrics, [Some(0), Some(1), Some(0), Some(2), None]);
+    assert_eq!(catalogue.metric_number(&[0, 0, 7]), Some(MetricNumber(2)));
+    assert_eq!(catalogue.metric_number(&[0, 0, 1]), None);
+    assert_eq!(catalogue.metric_number(&[7]), None);
+}
+
+#[test]
+fn rejects_keys_that_are_no_tsuids() {
+    let catalogue = catalogue();
+    for bad in [
+        &[][..],
+        &key(1, &[]),
+        &key(1, &[(1, 1)])[..8],
+        &key(1, &[(2, 1), (1, 1)]),
+    ] {
+        let error = catalogue.numbers(&[bad]).unwrap_err();
+        assert!(matches!(error, PointStoreError::Invalid(_)), "{error}");
+    }
+    assert!(catalogue.is_empty());
+}
+
+#[test]
+fn concurrent_callers_get_the_same_numbers() {
+    let catalogue = catalogue();
+    let keys: Vec<Vec<u8>> = (0..5_000).map(|number| key(number % 7, &[(1, number)])).collect();
+    let all: Vec<Vec<u32>> = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..4)
+            .map(|thread| {
+                let (catalogue, mut keys) = (&catalogue, keys.clone());
+                keys.rotate_left(thread * 700);
+                scope.spawn(move || {
+                    let mut numbers = numbers(catalogue, &keys);
+                    numbers.rotate_right(thread * 700);
+                    numbers
+                })
+            })
+            .collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+    });
+    assert!(all.iter().all(|numbers| *numbers == all[0]));
+    assert_eq!(all[0].iter().collect::<BTreeSet<_>>().len(), keys.len());
+    assert_eq!(catalogue.len(), 5_000);
+}
