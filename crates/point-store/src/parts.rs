@@ -12,7 +12,9 @@
 //! | Module | Content |
 //! |---|---|
 //! | [`disk`] | the file system as a trait, so that tests can lose power between any two steps |
+//! | [`folder`] | the folder of a store: format version, lock, atomic replacement of files |
 //! | [`series`] | the series catalogue: numbers, keys, metrics |
 
 pub mod disk;
+pub mod folder;
 pub mod series;

@@ -1,6 +1,13 @@
 //! The file system as a trait: the engine does no I/O but through [`Disk`].
 //!
-//! A test's disk forgets what was not synced, fails at any step, and flips bits.
+//! | Module | Content |
+//! |---|---|
+//! | [`real`] | the system's files |
+//! | `simulated` | a file system in memory that loses power, fails at any operation and flips bits, for tests |
+
+pub mod real;
+#[cfg(any(test, feature = "testing"))]
+pub mod simulated;
 
 use std::fmt;
 use std::io;
@@ -22,6 +29,10 @@ pub trait Disk: Send + Sync + fmt::Debug {
     /// Creates a file (mode 0600) to append to; an error if it exists.
     fn create(&self, path: &Path) -> io::Result<Box<dyn WriteFile>>;
 
+    /// Opens an existing file to append to after its first `len` bytes and removes the bytes behind them, which is
+    /// durable after [`WriteFile::sync`]; [`io::ErrorKind::UnexpectedEof`] if the file is shorter.
+    fn append(&self, path: &Path, len: u64) -> io::Result<Box<dyn WriteFile>>;
+
     /// Opens a file to read.
     fn open(&self, path: &Path) -> io::Result<Arc<dyn ReadFile>>;
 
@@ -40,6 +51,11 @@ pub trait Disk: Send + Sync + fmt::Debug {
     /// Makes the names of a directory durable.
     fn sync_dir(&self, path: &Path) -> io::Result<()>;
 
+    /// Locks a file, which is created if it is absent, until the result is dropped or the process ends. The file's
+    /// content becomes the process id as text; [`io::ErrorKind::WouldBlock`] if the file is locked already, also by
+    /// this process.
+    fn lock(&self, path: &Path) -> io::Result<Box<dyn FileLock>>;
+
     /// Bytes that are free for this process on the file system of a path.
     fn free_bytes(&self, path: &Path) -> io::Result<u64>;
 }
@@ -54,6 +70,9 @@ pub struct Entry {
     /// Bytes of a file; 0 for a directory.
     pub len: u64,
 }
+
+/// A locked file; dropping it releases the lock.
+pub trait FileLock: Send + Sync + fmt::Debug {}
 
 /// A file that is being written, at its end only.
 #[expect(clippy::missing_errors_doc, reason = "all errors are those of the system")]
@@ -90,3 +109,6 @@ pub trait ReadFile: Send + Sync + fmt::Debug {
     /// Those of the system; [`io::ErrorKind::UnexpectedEof`] if the file ends before.
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()>;
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,113 @@
+use super::super::disk::real::RealDisk;
+use super::super::disk::simulated::SimulatedDisk;
+use super::*;
+
+const PATH: &str = "/data/points";
+
+fn open(disk: &SimulatedDisk) -> Result<Folder, PointStoreError> {
+    Folder::open(disk, Path::new(PATH))
+}
+
+fn marker() -> PathBuf {
+    Path::new(PATH).join("STORE")
+}
+
+#[test]
+fn opens_again_after_it_was_dropped() {
+    let disk = SimulatedDisk::new();
+    let folder = open(&disk).unwrap();
+    assert_eq!(folder.journal(), Path::new("/data/points/journal"));
+    drop(folder);
+    drop(open(&disk).unwrap());
+    assert_eq!(
+        read_all(&disk, &marker(), 100).unwrap(),
+        b"oxtsdb point store, format 1\n"
+    );
+}
+
+#[test]
+fn rejects_a_folder_in_use() {
+    let disk = SimulatedDisk::new();
+    let _folder = open(&disk).unwrap();
+    let expected = format!("folder {PATH} is in use by process {}", std::process::id());
+    assert_eq!(
+        open(&disk).unwrap_err(),
+        PointStoreError::Unavailable(expected.clone())
+    );
+    let real = tempfile::tempdir().unwrap();
+    let _folder = Folder::open(&RealDisk, real.path()).unwrap();
+    assert_eq!(
+        Folder::open(&RealDisk, real.path()).unwrap_err(),
+        PointStoreError::Unavailable(expected.replace(PATH, &real.path().display().to_string()))
+    );
+}
+
+#[test]
+fn rejects_other_formats() {
+    let disk = SimulatedDisk::new();
+    drop(open(&disk).unwrap());
+    for (content, found) in [
+        ("oxtsdb point store, format 2\n", "`2`"),
+        ("oxtsdb point store, format 0\n", "`0`"),
+        ("oxtsdb row store, format 1\n", "`oxtsdb row store, format 1`"),
+        ("", "``"),
+    ] {
+        replace(&disk, &marker(), content.as_bytes()).unwrap();
+        assert_eq!(
+            open(&disk).unwrap_err(),
+            PointStoreError::Format {
+                path: PATH.into(),
+                found: found.to_owned(),
+                supported: 1
+            }
+        );
+    }
+}
+
+#[test]
+fn rejects_a_folder_that_lost_its_format() {
+    let disk = SimulatedDisk::new();
+    let folder = open(&disk).unwrap();
+    disk.create_dir(&folder.journal()).unwrap();
+    drop(folder);
+    disk.remove(&marker()).unwrap();
+    let PointStoreError::Damaged { path, .. } = open(&disk).unwrap_err() else {
+        panic!("expected damage");
+    };
+    assert_eq!(path, marker());
+}
+
+/// After a crash or power loss at each operation the folder opens, and what `open` returned is durable.
+#[test]
+fn opens_after_any_failure() {
+    for step in 0.. {
+        let disk = SimulatedDisk::new();
+        disk.fail_after(step);
+        let opened = open(&disk).is_ok();
+        drop(open(&disk.kill()).unwrap());
+        for seed in 0..20 {
+            let lost = disk.power_loss_seeded(seed);
+            assert!(!opened || lost.files().contains_key("/data/points/STORE"));
+            drop(open(&lost).unwrap());
+        }
+        if opened {
+            break;
+        }
+    }
+}
+
+#[test]
+fn replace_keeps_the_old_or_the_new_content() {
+    for step in 0..8 {
+        let disk = SimulatedDisk::new();
+        drop(open(&disk).unwrap());
+        disk.fail_operation(step, ErrorKind::StorageFull);
+        let replaced = replace(&disk, &marker(), b"new");
+        for seed in 0..20 {
+            let content = read_all(&disk.power_loss_seeded(seed), &marker(), 100).unwrap();
+            assert!(content == b"new" || replaced.is_err() && content.starts_with(b"oxtsdb"));
+        }
+        disk.repair();
+        replace(&disk, &marker(), b"new").unwrap();
+    }
+}
