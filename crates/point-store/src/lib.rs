@@ -11,10 +11,15 @@
 //! | Module | Content |
 //! |---|---|
 //! | [`parts`] | the embedded engine: journal, head, immutable parts by day |
+//! | [`memory`] | a simple store for tests, and the reference of the others |
+//! | `conformance` | the guarantees as executable checks (feature `testing`) |
 
 mod batch;
 mod columns;
+#[cfg(feature = "testing")]
+pub mod conformance;
 mod error;
+pub mod memory;
 pub mod parts;
 mod point;
 mod series;

@@ -82,6 +82,9 @@ pub trait PointStore: Send + Sync + std::fmt::Debug {
     /// Replaces `key` by the key of a series; `false` if there is no such series.
     fn key(&self, series: SeriesNumber, key: &mut Vec<u8>) -> bool;
 
+    /// The UIDs of the metrics that have series, ascending.
+    fn metrics(&self) -> Vec<Vec<u8>>;
+
     /// All series of a metric, by its UID, in order of their keys.
     fn metric_series(&self, metric: &[u8]) -> Vec<SeriesNumber>;
 

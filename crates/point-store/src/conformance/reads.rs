@@ -1,0 +1,92 @@
+//! Ranges, and the form of what is read.
+
+use futures::StreamExt as _;
+
+use super::fixture::{Fixture, int, millis, seconds};
+use crate::{Point, ReadRequest, SeriesNumber, TimeRange};
+use oxtsdb_schema::Value;
+
+pub(super) async fn range_includes_both_ends(fixture: &Fixture<'_>) {
+    let series = fixture.series(1)[0];
+    let points: Vec<_> = (0..5).map(|day| int(day * 86_400, day)).collect();
+    let appended: Vec<_> = points.iter().map(|point| (series, *point)).collect();
+    fixture.append(&appended).await;
+    let days = |first: i64, last: i64| seconds(first * 86_400, last * 86_400);
+    let one_ms_less = |range: TimeRange| TimeRange {
+        first_ms: range.first_ms + 1,
+        last_ms: range.last_ms - 1,
+    };
+    for (range, expected) in [
+        (days(1, 3), &points[1..=3]),
+        (one_ms_less(days(1, 3)), &points[2..3]),
+        (days(2, 2), &points[2..3]),
+        (one_ms_less(days(2, 3)), &[]),
+        (days(5, 9), &[]),
+        (days(3, 1), &[]),
+        (TimeRange::ALL, &points[..]),
+    ] {
+        let read = fixture.read(&[series], range).await;
+        let read: Vec<Point> = read.into_iter().flat_map(|(_, points)| points).collect();
+        assert_eq!(read, expected, "{range:?}");
+    }
+}
+
+pub(super) async fn series_are_returned_in_the_order_of_the_request(fixture: &Fixture<'_>) {
+    let series = fixture.series(20);
+    let points: Vec<_> = series.iter().map(|series| (*series, int(1, 1))).collect();
+    fixture.append(&points).await;
+    let mut requested = series.clone();
+    requested.rotate_left(7);
+    requested.reverse();
+    requested.truncate(15);
+    let read = fixture.read(&requested, TimeRange::ALL).await;
+    assert!(read.iter().map(|(series, _)| series).eq(&requested));
+}
+
+pub(super) async fn series_without_points_are_absent(fixture: &Fixture<'_>) {
+    let series = fixture.series(3);
+    assert!(fixture.read(&series, TimeRange::ALL).await.is_empty());
+    fixture
+        .append(&[(series[1], int(1, 1)), (series[2], int(9, 1))])
+        .await;
+    assert!(fixture.read(&[], TimeRange::ALL).await.is_empty());
+    let unknown = SeriesNumber(1_000_000);
+    let requested = [series[0], series[1], unknown, series[2]];
+    let read = fixture.read(&requested, seconds(0, 5)).await;
+    assert_eq!(read, [(series[1], vec![int(1, 1)])]);
+}
+
+pub(super) async fn long_series_ascends(fixture: &Fixture<'_>) {
+    let [long, short] = fixture.series(2)[..] else {
+        panic!("two series")
+    };
+    let points: Vec<Point> = (0..50_000)
+        .map(|n| millis(n * 1_777, Value::Int(n % 9)))
+        .collect();
+    for points in points.chunks(10_000) {
+        let appended: Vec<_> = points.iter().map(|point| (long, *point)).collect();
+        fixture.append(&appended).await;
+    }
+    fixture.append(&[(short, int(1, 1))]).await;
+    let read = fixture.read(&[long, short], TimeRange::ALL).await;
+    assert_eq!(read[0].1, points);
+    assert_eq!(read[1], (short, vec![int(1, 1)]));
+    let range = TimeRange {
+        first_ms: points[20_001].time_ms,
+        last_ms: points[20_003].time_ms,
+    };
+    assert_eq!(fixture.read(&[long], range).await[0].1, points[20_001..=20_003]);
+}
+
+pub(super) async fn dropped_read_ends(fixture: &Fixture<'_>) {
+    let series = fixture.series(100);
+    let points: Vec<_> = series.iter().map(|series| (*series, int(1, 1))).collect();
+    fixture.append(&points).await;
+    let mut stream = fixture.store.read(ReadRequest {
+        series: series.clone(),
+        range: TimeRange::ALL,
+    });
+    assert!(stream.next().await.is_some());
+    drop(stream);
+    assert_eq!(fixture.read(&series, TimeRange::ALL).await.len(), 100);
+}

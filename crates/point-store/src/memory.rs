@@ -1,0 +1,258 @@
+//! A store in memory, for tests and as the reference for other implementations.
+//!
+//! Deliberately simple: ordered maps under one lock. Reads return small items, so that callers meet series that extend
+//! over several of them.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use async_trait::async_trait;
+use futures::future::BoxFuture;
+use futures::{FutureExt as _, StreamExt as _, stream};
+use oxtsdb_schema::{Tsuid, UidWidths};
+use parking_lot::Mutex;
+
+use crate::{
+    ColumnStream, Kinds, Point, PointBatch, PointKind, PointStore, PointStoreError, ReadRequest,
+    SeriesColumns, SeriesNumber, TimeRange,
+};
+
+/// The most points of a series in one item of a read.
+const ITEM_POINTS: usize = 100;
+
+/// The most series in one item of a read.
+const ITEM_SERIES: usize = 3;
+
+/// A [`PointStore`] in memory. Clones are the same store.
+#[derive(Clone, Debug)]
+pub struct MemoryPoints {
+    widths: UidWidths,
+    data: Arc<Mutex<Data>>,
+    closed: Arc<AtomicBool>,
+}
+
+#[derive(Debug, Default)]
+struct Data {
+    numbers: BTreeMap<Vec<u8>, SeriesNumber>,
+    /// By series number.
+    keys: Vec<Vec<u8>>,
+    points: BTreeMap<(SeriesNumber, i64), (PointKind, u64)>,
+}
+
+impl MemoryPoints {
+    /// An empty store whose keys have UIDs of these widths.
+    pub fn new(widths: UidWidths) -> Self {
+        Self {
+            widths,
+            data: Arc::default(),
+            closed: Arc::default(),
+        }
+    }
+
+    /// Opens the store again after [`PointStore::close`], with all of its points.
+    #[must_use]
+    pub fn reopen(&self) -> Self {
+        Self {
+            closed: Arc::default(),
+            ..self.clone()
+        }
+    }
+
+    fn check_open(&self) -> Result<(), PointStoreError> {
+        if self.closed.load(Ordering::Relaxed) {
+            return Err(PointStoreError::Unavailable("the store is closed".to_owned()));
+        }
+        Ok(())
+    }
+
+    fn append_now(&self, batch: &PointBatch) -> Result<(), PointStoreError> {
+        self.check_open()?;
+        let mut data = self.data.lock();
+        let known = data.keys.len();
+        if let Some(series) = batch.series().iter().find(|series| series.index() >= known) {
+            return Err(PointStoreError::Invalid(format!(
+                "series {} is unknown, the store has {known}",
+                series.0
+            )));
+        }
+        for (series, point) in batch.iter() {
+            let place = (series, point.time_ms);
+            data.points.insert(place, (point.kind, point.bits));
+        }
+        Ok(())
+    }
+
+    fn read_now(&self, request: &ReadRequest) -> Result<Vec<SeriesColumns>, PointStoreError> {
+        self.check_open()?;
+        let TimeRange { first_ms, last_ms } = request.range;
+        if first_ms > last_ms {
+            return Ok(Vec::new());
+        }
+        let data = self.data.lock();
+        let mut read = Vec::new();
+        for series in &request.series {
+            let found = data.points.range((*series, first_ms)..=(*series, last_ms));
+            let points: Vec<Point> = found
+                .map(|((_, time_ms), (kind, bits))| Point {
+                    time_ms: *time_ms,
+                    kind: *kind,
+                    bits: *bits,
+                })
+                .collect();
+            read.extend(points.chunks(ITEM_POINTS).map(|points| columns(*series, points)));
+        }
+        Ok(read)
+    }
+}
+
+/// The columns of points, of which there is at least one.
+fn columns(series: SeriesNumber, points: &[Point]) -> SeriesColumns {
+    let is_same = points.windows(2).all(|pair| pair[0].kind == pair[1].kind);
+    let mut kinds = points.iter().map(|point| point.kind);
+    SeriesColumns {
+        series,
+        times_ms: points.iter().map(|point| point.time_ms).collect(),
+        bits: points.iter().map(|point| point.bits).collect(),
+        kinds: match kinds.next() {
+            Some(kind) if is_same => Kinds::Same(kind),
+            first => Kinds::Each(first.into_iter().chain(kinds).collect()),
+        },
+    }
+}
+
+#[async_trait]
+impl PointStore for MemoryPoints {
+    fn numbers(&self, keys: &[&[u8]]) -> Result<Vec<SeriesNumber>, PointStoreError> {
+        self.check_open()?;
+        for key in keys {
+            Tsuid::from_bytes(key, &self.widths)
+                .map_err(|error| PointStoreError::Invalid(error.to_string()))?;
+        }
+        let mut data = self.data.lock();
+        keys.iter()
+            .map(|key| {
+                if let Some(number) = data.numbers.get(*key) {
+                    return Ok(*number);
+                }
+                let number = u32::try_from(data.keys.len())
+                    .map(SeriesNumber)
+                    .map_err(|_| PointStoreError::Full("all series numbers are given".to_owned()))?;
+                data.keys.push(key.to_vec());
+                data.numbers.insert(key.to_vec(), number);
+                Ok(number)
+            })
+            .collect()
+    }
+
+    fn find(&self, key: &[u8]) -> Option<SeriesNumber> {
+        self.data.lock().numbers.get(key).copied()
+    }
+
+    fn key(&self, series: SeriesNumber, key: &mut Vec<u8>) -> bool {
+        let data = self.data.lock();
+        let Some(found) = data.keys.get(series.index()) else {
+            return false;
+        };
+        key.clear();
+        key.extend_from_slice(found);
+        true
+    }
+
+    fn metrics(&self) -> Vec<Vec<u8>> {
+        let data = self.data.lock();
+        let width = self.widths.metric.bytes();
+        let uids = data.numbers.keys().filter_map(|key| key.get(..width));
+        let mut metrics: Vec<Vec<u8>> = uids.map(<[u8]>::to_vec).collect();
+        metrics.dedup();
+        metrics
+    }
+
+    fn metric_series(&self, metric: &[u8]) -> Vec<SeriesNumber> {
+        let data = self.data.lock();
+        let from = data.numbers.range(metric.to_vec()..);
+        from.take_while(|(key, _)| key.starts_with(metric))
+            .map(|(_, number)| *number)
+            .collect()
+    }
+
+    fn append(&self, batch: PointBatch) -> BoxFuture<'static, Result<(), PointStoreError>> {
+        let result = self.append_now(&batch);
+        async move {
+            tokio::task::yield_now().await;
+            result
+        }
+        .boxed()
+    }
+
+    fn read(&self, request: ReadRequest) -> ColumnStream {
+        match self.read_now(&request) {
+            Ok(read) => stream::iter(read).chunks(ITEM_SERIES).map(Ok).boxed(),
+            Err(error) => stream::once(async { Err(error) }).boxed(),
+        }
+    }
+
+    async fn delete(&self, series: &[SeriesNumber], range: TimeRange) -> Result<(), PointStoreError> {
+        tokio::task::yield_now().await;
+        self.check_open()?;
+        let mut data = self.data.lock();
+        data.points
+            .retain(|(number, time_ms), _| !(range.contains(*time_ms) && series.contains(number)));
+        Ok(())
+    }
+
+    async fn check_health(&self) -> Result<(), PointStoreError> {
+        self.check_open()
+    }
+
+    async fn close(&self) -> Result<(), PointStoreError> {
+        self.closed.store(true, Ordering::Relaxed);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::conformance::{self, Subject};
+
+    #[derive(Debug, Default)]
+    struct Memory(Mutex<Option<MemoryPoints>>);
+
+    #[async_trait]
+    impl Subject for Memory {
+        async fn create(&self) -> Arc<dyn PointStore> {
+            let store = MemoryPoints::new(UidWidths::default());
+            *self.0.lock() = Some(store.clone());
+            Arc::new(store)
+        }
+
+        async fn reopen(&self) -> Option<Arc<dyn PointStore>> {
+            let store = self.0.lock().as_ref()?.reopen();
+            *self.0.lock() = Some(store.clone());
+            Some(Arc::new(store))
+        }
+    }
+
+    #[tokio::test]
+    async fn passes_the_conformance_suite() {
+        conformance::suite(&Memory::default()).await;
+    }
+
+    #[tokio::test]
+    async fn rejects_points_of_unknown_series() {
+        let store = MemoryPoints::new(UidWidths::default());
+        let mut batch = PointBatch::default();
+        let kind = PointKind::from_byte(0).unwrap();
+        let point = Point {
+            time_ms: 0,
+            kind,
+            bits: 0,
+        };
+        batch.push(SeriesNumber(0), point);
+        let error = store.append(batch).await.unwrap_err();
+        assert!(matches!(error, PointStoreError::Invalid(_)), "{error}");
+    }
+}
