@@ -4,6 +4,7 @@
 //!   STORE         format version, as text
 //!   LOCK          locked while a process has the store open; contains its process id, as text
 //!   series.log    keys of all series, by number
+//!   series.copy   the same
 //!   journal/      points that are in no part yet
 //!   YYYY-MM-DD/   parts and tombstones of a day
 //!   dropped/      days that are being removed
@@ -187,7 +188,7 @@ pub fn read_all(disk: &dyn Disk, path: &Path, limit: u64) -> io::Result<Vec<u8>>
 }
 
 /// The directory of a path.
-fn parent(path: &Path) -> &Path {
+pub(super) fn parent(path: &Path) -> &Path {
     match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
         _ => Path::new("."),

@@ -4,19 +4,28 @@
 //! which they are first seen: series loaded again in order of their numbers get the same metric numbers. Parts sort
 //! by [`SeriesKey`], so that the series of a metric lie together.
 //!
+//! The keys are durable in two files, see [`log`], or in the journal: the engine restores those of the journal after
+//! [`SeriesCatalogue::open`], and calls [`SeriesCatalogue::save`] before it removes a part of the journal.
+//!
 //! All calls may come from any thread. Lookups share a lock; a batch of new keys holds it alone for at most
 //! [`LOCKED_KEYS`] keys at a time.
 
 mod keys;
+mod log;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use hashbrown::HashMap;
 use oxtsdb_schema::Tsuid;
 use oxtsdb_schema::uid::UidWidths;
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 use rustc_hash::FxBuildHasher;
 
+use super::disk::Disk;
 use crate::{PointStoreError, SeriesNumber};
 use keys::{KeyHash, Keys};
+use log::SeriesLog;
 
 /// Keys for which the lock is held without a break.
 const LOCKED_KEYS: usize = 1024;
@@ -38,6 +47,9 @@ pub struct SeriesKey {
 #[derive(Debug)]
 pub struct SeriesCatalogue {
     widths: UidWidths,
+    path: PathBuf,
+    /// Locked before `known`.
+    log: Mutex<SeriesLog>,
     known: RwLock<Known>,
 }
 
@@ -56,12 +68,87 @@ struct Metric {
 }
 
 impl SeriesCatalogue {
-    /// A catalogue without series, for UIDs of these widths.
-    pub fn new(widths: UidWidths) -> Self {
-        Self {
+    /// Opens the catalogue of a path, whose copy has the extension `copy`; it is empty if there are no files. A copy
+    /// that is torn or damaged is repaired from the other.
+    ///
+    /// # Errors
+    ///
+    /// [`PointStoreError::Damaged`] if both copies are; [`PointStoreError::Format`] for another version;
+    /// [`PointStoreError::Invalid`] if `widths` are not those of the files; [`PointStoreError::Io`].
+    pub fn open(disk: Arc<dyn Disk>, path: &Path, widths: UidWidths) -> Result<Self, PointStoreError> {
+        let mut known = Known::default();
+        let log = SeriesLog::open(disk, path, widths, &mut |series, key| {
+            known.restore(series, key, &widths)
+        })?;
+        let catalogue = Self {
             widths,
-            known: RwLock::default(),
+            path: path.to_owned(),
+            log: Mutex::new(log),
+            known: RwLock::new(known),
+        };
+        if catalogue.saved().is_none()
+            && let Err(error) = catalogue.save(0)
+        {
+            tracing::warn!(%error, "cannot repair a copy of the series' keys now; the next save retries");
         }
+        Ok(catalogue)
+    }
+
+    /// Adds a series of the journal. One that is known already must have the same key.
+    ///
+    /// # Errors
+    ///
+    /// [`PointStoreError::Damaged`] if it has another key, or series before it are missing.
+    pub fn restore(&self, series: SeriesNumber, key: &[u8]) -> Result<(), PointStoreError> {
+        let restored = self.known.write().restore(series, key, &self.widths);
+        restored.map_err(|detail| PointStoreError::Damaged {
+            path: self.path.clone(),
+            detail: format!("the journal does not fit: {detail}"),
+        })
+    }
+
+    /// The number of series that are durable in both files; `None` if one has to be repaired by the next call of
+    /// [`Self::save`].
+    pub fn saved(&self) -> Option<u32> {
+        self.log.lock().saved()
+    }
+
+    /// Makes the series before number `end` durable in both files.
+    ///
+    /// # Errors
+    ///
+    /// Those of the disk; the next call repeats what failed.
+    pub fn save(&self, end: u32) -> Result<(), PointStoreError> {
+        self.log
+            .lock()
+            .save(end.min(self.len()), &|series, key| self.key(series, key))
+    }
+
+    /// Writes the series before number `end` to new files, for a snapshot.
+    ///
+    /// # Errors
+    ///
+    /// [`PointStoreError::Invalid`] if there are files; those of the disk.
+    pub fn save_to(&self, disk: Arc<dyn Disk>, path: &Path, end: u32) -> Result<(), PointStoreError> {
+        let mut log = SeriesLog::open(disk, path, self.widths, &mut |_, _| Ok(()))?;
+        if log.saved() != Some(0) {
+            return Err(PointStoreError::Invalid(format!("{} has series", path.display())));
+        }
+        log.save(end.min(self.len()), &|series, key| self.key(series, key))
+    }
+
+    /// Reads both files and compares each key.
+    ///
+    /// # Errors
+    ///
+    /// [`PointStoreError::Damaged`] for the first file that is; [`PointStoreError::Io`].
+    pub fn verify(&self) -> Result<(), PointStoreError> {
+        self.log.lock().verify(&mut |series, key| {
+            if self.known.read().keys.key(series) == Some(key) {
+                return Ok(());
+            }
+            Err(format!("series {} has another key", series.0))
+        })
     }
 
     /// The number of series; the next new series gets this number.
@@ -153,6 +240,20 @@ impl SeriesCatalogue {
 }
 
 impl Known {
+    /// Adds a series with its number, the next one unless it is known.
+    fn restore(&mut self, series: SeriesNumber, key: &[u8], widths: &UidWidths) -> Result<(), String> {
+        let next = self.keys.len();
+        if series.0 > next {
+            return Err(format!("series {} follows {next} series", series.0));
+        }
+        Tsuid::from_bytes(key, widths).map_err(|error| error.to_string())?;
+        let number = self.number(KeyHash::of(key), key, widths);
+        match number.map_err(|error| error.to_string())? {
+            number if number == series => Ok(()),
+            number => Err(format!("the key of series {} is that of {}", series.0, number.0)),
+        }
+    }
+
     /// The number of a valid key, which gets the next one if it is new.
     fn number(
         &mut self,

@@ -1,6 +1,7 @@
 use std::collections::BTreeSet;
 
 use super::*;
+use crate::parts::disk::simulated::SimulatedDisk;
 
 /// A key of the default widths.
 fn key(metric: u32, tags: &[(u32, u32)]) -> Vec<u8> {
@@ -14,7 +15,15 @@ fn key(metric: u32, tags: &[(u32, u32)]) -> Vec<u8> {
 }
 
 fn catalogue() -> SeriesCatalogue {
-    SeriesCatalogue::new(UidWidths::default())
+    open(&SimulatedDisk::new()).unwrap()
+}
+
+fn open(disk: &SimulatedDisk) -> Result<SeriesCatalogue, PointStoreError> {
+    SeriesCatalogue::open(
+        Arc::new(disk.clone()),
+        Path::new("series.log"),
+        UidWidths::default(),
+    )
 }
 
 fn numbers(catalogue: &SeriesCatalogue, keys: &[Vec<u8>]) -> Vec<u32> {
@@ -94,4 +103,56 @@ fn concurrent_callers_get_the_same_numbers() {
     assert!(all.iter().all(|numbers| *numbers == all[0]));
     assert_eq!(all[0].iter().collect::<BTreeSet<_>>().len(), keys.len());
     assert_eq!(catalogue.len(), 5_000);
+}
+
+#[test]
+fn restored_series_keep_numbers_and_metrics() {
+    let disk = SimulatedDisk::new();
+    let catalogue = open(&disk).unwrap();
+    let keys: Vec<Vec<u8>> = (0..100)
+        .map(|number| key(number * 7 % 10, &[(1, number)]))
+        .collect();
+    numbers(&catalogue, &keys);
+    catalogue.save(60).unwrap();
+    let again = open(&disk.power_loss()).unwrap();
+    assert_eq!((again.len(), again.saved()), (60, Some(60)));
+    // The journal repeats series that the files have.
+    for (series, key) in (0..).map(SeriesNumber).zip(&keys).skip(30) {
+        again.restore(series, key).unwrap();
+    }
+    for series in (0..100).map(SeriesNumber) {
+        assert_eq!(again.metric_of(series), catalogue.metric_of(series));
+        assert_eq!(again.find(&keys[series.index()]), Some(series));
+    }
+    assert_eq!(again.len(), 100);
+}
+
+#[test]
+fn a_journal_that_does_not_fit_is_damage() {
+    let catalogue = catalogue();
+    numbers(&catalogue, &[key(1, &[(1, 1)]), key(1, &[(1, 2)])]);
+    for (series, key, why) in [
+        (3, key(1, &[(1, 3)]), "series 3 follows 2 series"),
+        (1, key(1, &[(1, 1)]), "the key of series 1 is that of 0"),
+        (2, key(1, &[(1, 1)]), "the key of series 2 is that of 0"),
+        (2, key(1, &[]), "expected 3 and one or more times 6 bytes"),
+    ] {
+        let error = catalogue.restore(SeriesNumber(series), &key).unwrap_err();
+        assert!(matches!(error, PointStoreError::Damaged { .. }));
+        assert!(error.to_string().contains(why), "{error}");
+    }
+}
+
+#[test]
+fn saves_a_snapshot_beside_its_own_files() {
+    let disk = SimulatedDisk::new();
+    let catalogue = open(&disk).unwrap();
+    numbers(&catalogue, &[key(1, &[(1, 1)]), key(1, &[(1, 2)])]);
+    let (shared, path): (Arc<dyn Disk>, _) = (Arc::new(disk.clone()), Path::new("snapshot.log"));
+    catalogue.save_to(Arc::clone(&shared), path, 1).unwrap();
+    let again = catalogue.save_to(Arc::clone(&shared), path, 1);
+    assert!(matches!(again, Err(PointStoreError::Invalid(_))));
+    let snapshot = SeriesCatalogue::open(shared, path, UidWidths::default()).unwrap();
+    assert_eq!((snapshot.len(), snapshot.saved()), (1, Some(1)));
+    assert_eq!(catalogue.saved(), Some(0));
 }
