@@ -13,7 +13,7 @@
 //! |---|---|
 //! | [`disk`] | the file system as a trait, so that tests can lose power between any two steps |
 //! | [`folder`] | the folder of a store: format version, lock, atomic replacement of files |
-//! | [`series`] | the series catalogue: numbers, keys, metrics |
+//! | [`series`] | the series catalogue: numbers, keys, metrics, tags |
 
 pub mod disk;
 pub mod folder;

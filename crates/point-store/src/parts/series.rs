@@ -10,11 +10,14 @@
 //! All calls may come from any thread. Lookups share a lock; a batch of new keys holds it alone for at most
 //! [`LOCKED_KEYS`] keys at a time.
 
+mod index;
 mod keys;
 mod log;
+mod segment;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use hashbrown::HashMap;
 use oxtsdb_schema::Tsuid;
@@ -24,8 +27,10 @@ use rustc_hash::FxBuildHasher;
 
 use super::disk::Disk;
 use crate::{PointStoreError, SeriesNumber};
+use index::MetricIndex;
 use keys::{KeyHash, Keys};
 use log::SeriesLog;
+pub use segment::TagTest;
 
 /// Keys for which the lock is held without a break.
 const LOCKED_KEYS: usize = 1024;
@@ -51,6 +56,8 @@ pub struct SeriesCatalogue {
     /// Locked before `known`.
     log: Mutex<SeriesLog>,
     known: RwLock<Known>,
+    /// Bytes of all metrics' indexes.
+    index_bytes: AtomicUsize,
 }
 
 /// Series and metrics in memory.
@@ -61,10 +68,12 @@ struct Known {
     metric_numbers: HashMap<u64, MetricNumber, FxBuildHasher>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Metric {
     /// Its series, ascending.
     series: Vec<SeriesNumber>,
+    /// Locked before the catalogue's `known`.
+    index: Arc<Mutex<MetricIndex>>,
 }
 
 impl SeriesCatalogue {
@@ -85,6 +94,7 @@ impl SeriesCatalogue {
             path: path.to_owned(),
             log: Mutex::new(log),
             known: RwLock::new(known),
+            index_bytes: AtomicUsize::new(0),
         };
         if catalogue.saved().is_none()
             && let Err(error) = catalogue.save(0)
@@ -228,8 +238,9 @@ impl SeriesCatalogue {
         let series: usize = known.metrics.iter().map(|metric| metric.series.capacity()).sum();
         known.keys.byte_len()
             + known.metric_numbers.allocation_size()
-            + known.metrics.capacity() * size_of::<Metric>()
+            + known.metrics.capacity() * (size_of::<Metric>() + size_of::<Mutex<MetricIndex>>())
             + series * size_of::<SeriesNumber>()
+            + self.index_bytes.load(Ordering::Relaxed)
     }
 
     fn check(&self, key: &[u8]) -> Result<(), PointStoreError> {
@@ -271,7 +282,7 @@ impl Known {
         let series = self.keys.insert(hash, key, metric)?;
         if metric == next {
             self.metric_numbers.insert(uid, metric);
-            self.metrics.push(Metric { series: Vec::new() });
+            self.metrics.push(Metric::default());
         }
         self.metrics[metric.0 as usize].series.push(series);
         Ok(series)
