@@ -72,14 +72,17 @@ impl PointBatch {
 
     /// The points with their series.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = (SeriesNumber, Point)> {
-        (0..self.len()).map(|index| {
-            let point = Point {
-                time_ms: self.times_ms[index],
-                kind: self.kinds[index],
-                bits: self.bits[index],
-            };
-            (self.series[index], point)
-        })
+        (0..self.len()).map(|index| (self.series[index], self.point(index)))
+    }
+
+    /// The point at an index less than [`PointBatch::len`].
+    #[inline]
+    pub fn point(&self, index: usize) -> Point {
+        Point {
+            time_ms: self.times_ms[index],
+            kind: self.kinds[index],
+            bits: self.bits[index],
+        }
     }
 
     /// Removes all points and keeps the capacity.

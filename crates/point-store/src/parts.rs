@@ -14,7 +14,10 @@
 //! | [`disk`] | the file system as a trait, so that tests can lose power between any two steps |
 //! | [`folder`] | the folder of a store: format version, lock, atomic replacement of files |
 //! | [`series`] | the series catalogue: numbers, keys, metrics, tags |
+//! | [`head`] | points in memory that are in no part yet |
+//! | [`series`] | the series catalogue: numbers, keys, metrics |
 
 pub mod disk;
 pub mod folder;
+pub mod head;
 pub mod series;

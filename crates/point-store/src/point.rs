@@ -47,6 +47,9 @@ const VALUE_MASK: u8 = 3;
 const MILLIS: u8 = 4;
 
 impl PointKind {
+    /// An integer in seconds: what encodings begin with.
+    pub(crate) const START: Self = Self(0);
+
     /// Of a resolution and a type.
     pub const fn new(resolution: Resolution, value: ValueKind) -> Self {
         let value = match value {

@@ -1,0 +1,190 @@
+//! The head: points in memory that are in the journal and in no part yet.
+//!
+//! ```text
+//!   head   shards, by number of the series modulo their number, each with a lock
+//!   shard  series ─► chunk ─► a chain of small blocks in the shard's arena
+//! ```
+//!
+//! Points are kept in the order of their arrival; readers sort them and keep the newest of each instant. A head only
+//! grows: it is frozen, written as parts, and dropped.
+
+mod arena;
+mod chunk;
+mod shard;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use parking_lot::Mutex;
+
+use self::shard::{Place, Shard};
+use super::series::{MetricNumber, SeriesKey};
+use crate::{Point, PointBatch, SeriesNumber, TimeRange};
+
+/// Points whose memory is read together before they are appended.
+const TOGETHER: usize = 64;
+
+/// Points in memory.
+#[derive(Debug)]
+pub struct Head {
+    shards: Box<[Mutex<Shard>]>,
+    bytes: AtomicUsize,
+}
+
+/// Buffers of reads.
+#[derive(Debug, Default)]
+pub struct HeadScratch {
+    bytes: Vec<u8>,
+}
+
+impl Head {
+    /// An empty head with 1 shard or more.
+    pub fn new(shards: usize) -> Self {
+        Self {
+            shards: (0..shards.max(1)).map(|_| Mutex::default()).collect(),
+            bytes: AtomicUsize::new(0),
+        }
+    }
+
+    /// Bytes of memory.
+    pub fn byte_len(&self) -> usize {
+        self.bytes.load(Ordering::Relaxed)
+    }
+
+    /// Whether there are no points.
+    pub fn is_empty(&self) -> bool {
+        self.extent().is_none()
+    }
+
+    /// The instants from the first to the last; `None`: there are no points.
+    pub fn extent(&self) -> Option<TimeRange> {
+        let extents = self.shards.iter().filter_map(|shard| shard.lock().extent());
+        let both = extents.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)));
+        both.map(|(first_ms, last_ms)| TimeRange { first_ms, last_ms })
+    }
+
+    /// Appends points, in their order.
+    pub fn append(&self, batch: &PointBatch) {
+        for (index, shard) in self.shards.iter().enumerate() {
+            let mut shard = shard.lock();
+            let before = shard.byte_len();
+            self.append_to(&mut shard, index, batch);
+            let grown = shard.byte_len() - before;
+            self.bytes.fetch_add(grown, Ordering::Relaxed);
+        }
+    }
+
+    /// Appends the points of one shard.
+    fn append_to(&self, shard: &mut Shard, index: usize, batch: &PointBatch) {
+        let count = self.shards.len();
+        let own = |series: SeriesNumber| count == 1 || series.index() % count == index;
+        let mut places: [Option<(Place, usize)>; TOGETHER] = [None; TOGETHER];
+        let mut series = batch.series().iter().enumerate();
+        loop {
+            let mut taken = 0;
+            for (position, series) in series.by_ref().filter(|(_, series)| own(**series)) {
+                places[taken] = Some((shard.place(series.index() / count, *series), position));
+                taken += 1;
+                if taken == TOGETHER {
+                    break;
+                }
+            }
+            if taken == 0 {
+                return;
+            }
+            let places = || places.iter().take(taken).flatten();
+            let touched = places().fold(0, |sum, (place, _)| sum ^ shard.touch(*place));
+            std::hint::black_box(touched);
+            for (place, position) in places() {
+                shard.append(*place, &batch.point(*position));
+            }
+        }
+    }
+
+    /// Appends the points of a series in a range to `points`, ascending, the newest of each instant.
+    pub fn read(
+        &self,
+        series: SeriesNumber,
+        range: TimeRange,
+        scratch: &mut HeadScratch,
+        points: &mut Vec<Point>,
+    ) {
+        let count = self.shards.len();
+        let from = points.len();
+        let shard = self.shards[series.index() % count].lock();
+        if shard
+            .extent()
+            .is_none_or(|(first, last)| last < range.first_ms || range.last_ms < first)
+        {
+            return;
+        }
+        shard.read(series.index() / count, series, &mut scratch.bytes, points);
+        drop(shard);
+        let ascends = points[from..].is_sorted_by(|a, b| a.time_ms < b.time_ms);
+        if !ascends {
+            sort_newest(points, from);
+        }
+        let read = &points[from..];
+        let is_inside = |point: Option<&Point>| point.is_none_or(|point| range.contains(point.time_ms));
+        if !is_inside(read.first()) || !is_inside(read.last()) {
+            let start = from + read.partition_point(|point| point.time_ms < range.first_ms);
+            let end = from + read.partition_point(|point| point.time_ms <= range.last_ms);
+            points.truncate(end);
+            points.drain(from..start.min(end));
+        }
+    }
+
+    /// The series that have points, in the order of parts; `metric_of` returns the metric of a series.
+    pub fn series(&self, metric_of: impl Fn(SeriesNumber) -> MetricNumber) -> Vec<SeriesKey> {
+        let mut keys = Vec::new();
+        for shard in &self.shards {
+            let shard = shard.lock();
+            keys.extend(shard.series().map(|series| SeriesKey {
+                metric: metric_of(series),
+                series,
+            }));
+        }
+        keys.sort_unstable();
+        keys
+    }
+}
+
+/// Sorts the points from an index on by instant, and keeps the last one of each.
+pub(super) fn sort_newest(points: &mut Vec<Point>, from: usize) {
+    points[from..].sort_by_key(|point| point.time_ms);
+    let mut kept = from;
+    for index in from..points.len() {
+        if kept > from && points[kept - 1].time_ms == points[index].time_ms {
+            points[kept - 1] = points[index];
+        } else {
+            points[kept] = points[index];
+            kept += 1;
+        }
+    }
+    points.truncate(kept);
+}
+
+/// The head that appends go to, and those that are being written as parts, oldest first.
+#[derive(Clone, Debug)]
+pub struct Heads {
+    /// Takes points.
+    pub active: Arc<Head>,
+    /// Frozen heads.
+    pub frozen: Vec<Arc<Head>>,
+}
+
+impl Heads {
+    /// Bytes of memory.
+    pub fn byte_len(&self) -> usize {
+        let frozen: usize = self.frozen.iter().map(|head| head.byte_len()).sum();
+        self.active.byte_len() + frozen
+    }
+
+    /// All heads, oldest first.
+    pub fn iter(&self) -> impl Iterator<Item = &Arc<Head>> {
+        self.frozen.iter().chain([&self.active])
+    }
+}
+
+#[cfg(test)]
+mod tests;

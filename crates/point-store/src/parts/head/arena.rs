@@ -1,0 +1,185 @@
+//! The bytes of all chunks of a shard: chains of small blocks, freed all at once.
+//!
+//! ```text
+//!   unit     16 bytes; a page is 64 KiB of them
+//!   block    a power of two of units within a page: next (4, the number of its first unit) | data
+//! ```
+//!
+//! A chain never moves its bytes when it grows, and its last block is small compared with the chain.
+
+/// Bytes of a unit.
+const UNIT: usize = 16;
+/// Units of a page.
+const PAGE_UNITS: usize = 4096;
+/// Bytes at the start of a block that link to the next one.
+const LINK: usize = 4;
+
+/// A chain of bytes that grows at its end.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Chain {
+    first: u32,
+    last: u32,
+    /// Bytes of data that the last block still takes.
+    free: u16,
+    /// The number of blocks, up to 255.
+    blocks: u8,
+}
+
+/// Memory of chains.
+#[derive(Debug, Default)]
+pub(super) struct Arena {
+    pages: Vec<Box<[u8]>>,
+    /// Units of the last page that are taken.
+    taken: usize,
+}
+
+/// Units of the block that follows so many.
+const fn units_after(blocks: u8) -> usize {
+    match blocks {
+        0 => 1,
+        1..=4 => 2,
+        5..=8 => 4,
+        9..=16 => 8,
+        _ => 16,
+    }
+}
+
+impl Arena {
+    /// Bytes of memory.
+    pub(super) const fn byte_len(&self) -> usize {
+        self.pages.len() * PAGE_UNITS * UNIT
+    }
+
+    /// A chain without bytes.
+    pub(super) fn chain(&mut self) -> Chain {
+        let first = self.block(units_after(0));
+        Chain {
+            first,
+            last: first,
+            free: room(units_after(0)),
+            blocks: 1,
+        }
+    }
+
+    /// Appends bytes to a chain.
+    #[inline]
+    pub(super) fn append(&mut self, chain: &mut Chain, mut bytes: &[u8]) {
+        while !bytes.is_empty() {
+            if chain.free == 0 {
+                self.grow(chain);
+            }
+            let length = bytes.len().min(usize::from(chain.free));
+            let (fits, rest) = bytes.split_at(length);
+            // A block's data ends where the block ends.
+            let end = self.end_of_last(chain) - usize::from(chain.free);
+            let page = &mut self.pages[chain.last as usize / PAGE_UNITS];
+            page[end..end + length].copy_from_slice(fits);
+            chain.free -= u16::try_from(length).unwrap_or(0);
+            bytes = rest;
+        }
+    }
+
+    /// Replaces `bytes` by those of a chain.
+    pub(super) fn read(&self, chain: &Chain, bytes: &mut Vec<u8>) {
+        bytes.clear();
+        let mut block = chain.first;
+        for number in 0..chain.blocks {
+            let start = block as usize % PAGE_UNITS * UNIT;
+            let page = &self.pages[block as usize / PAGE_UNITS];
+            let mut end = start + units_after(number) * UNIT;
+            if block == chain.last {
+                end -= usize::from(chain.free);
+            }
+            bytes.extend_from_slice(&page[start + LINK..end]);
+            let mut next = [0; LINK];
+            next.copy_from_slice(&page[start..start + LINK]);
+            block = u32::from_be_bytes(next);
+        }
+    }
+
+    /// Whether a chain takes no more bytes than this many, whatever they are.
+    pub(super) const fn is_full(chain: &Chain, bytes: usize) -> bool {
+        chain.blocks == u8::MAX && (chain.free as usize) < bytes
+    }
+
+    /// Reads where the next byte of a chain goes, so that it is in the processor's cache.
+    #[inline]
+    pub(super) fn touch(&self, chain: &Chain) -> u8 {
+        self.pages[chain.last as usize / PAGE_UNITS][chain.last as usize % PAGE_UNITS * UNIT]
+    }
+
+    fn end_of_last(&self, chain: &Chain) -> usize {
+        (chain.last as usize % PAGE_UNITS + units_after(chain.blocks - 1)) * UNIT
+    }
+
+    fn grow(&mut self, chain: &mut Chain) {
+        let units = units_after(chain.blocks);
+        let block = self.block(units);
+        let at = chain.last as usize % PAGE_UNITS * UNIT;
+        self.pages[chain.last as usize / PAGE_UNITS][at..at + LINK].copy_from_slice(&block.to_be_bytes());
+        chain.last = block;
+        chain.free = room(units);
+        chain.blocks += 1;
+    }
+
+    /// The first unit of a new block.
+    fn block(&mut self, units: usize) -> u32 {
+        if self.pages.is_empty() || self.taken + units > PAGE_UNITS {
+            self.pages.push(vec![0; PAGE_UNITS * UNIT].into());
+            self.taken = 0;
+        }
+        let unit = (self.pages.len() - 1) * PAGE_UNITS + self.taken;
+        self.taken += units;
+        // 64 GiB of units; the engine freezes a head long before.
+        u32::try_from(unit).unwrap_or(u32::MAX)
+    }
+}
+
+fn room(units: usize) -> u16 {
+    u16::try_from(units * UNIT - LINK).unwrap_or(u16::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn chains_keep_their_bytes_while_others_grow() {
+        let mut arena = Arena::default();
+        let mut chains: Vec<(Chain, Vec<u8>)> = (0..50).map(|_| (arena.chain(), Vec::new())).collect();
+        for round in 0..400_u32 {
+            for (index, (chain, model)) in (0_u32..).zip(&mut chains) {
+                let length = (round * 7 + index * 13) % 23;
+                let bytes: Vec<u8> = (0..length)
+                    .map(|n| (n + round + index).to_be_bytes()[3])
+                    .collect();
+                if Arena::is_full(chain, bytes.len()) {
+                    continue;
+                }
+                arena.append(chain, &bytes);
+                model.extend(bytes);
+            }
+        }
+        let mut read = Vec::new();
+        for (chain, model) in &chains {
+            arena.read(chain, &mut read);
+            assert_eq!(&read, model);
+            assert!(model.len() > 2000);
+        }
+    }
+
+    #[test]
+    fn a_chain_says_when_it_is_full() {
+        let mut arena = Arena::default();
+        let mut chain = arena.chain();
+        let mut bytes = 0;
+        while !Arena::is_full(&chain, 20) {
+            arena.append(&mut chain, &[1; 20]);
+            bytes += 20;
+        }
+        let mut read = Vec::new();
+        arena.read(&chain, &mut read);
+        assert_eq!(read.len(), bytes);
+        assert!(bytes > 50_000);
+    }
+}

@@ -1,0 +1,95 @@
+use std::collections::BTreeMap;
+
+use proptest::collection::vec;
+use proptest::prelude::*;
+
+use super::*;
+use crate::{PointKind, Resolution, ValueKind};
+
+fn read(head: &Head, series: u32, range: TimeRange) -> Vec<Point> {
+    let mut points = Vec::new();
+    head.read(
+        SeriesNumber(series),
+        range,
+        &mut HeadScratch::default(),
+        &mut points,
+    );
+    points
+}
+
+fn kinds() -> impl Strategy<Value = PointKind> {
+    prop_oneof![Just(0), Just(1), Just(2), Just(4), Just(5), Just(6)]
+        .prop_map(|byte| PointKind::from_byte(byte).unwrap())
+}
+
+fn values() -> impl Strategy<Value = u64> {
+    prop_oneof![
+        (-1000_i64..1000).prop_map(i64::cast_unsigned),
+        (-1000_i32..1000).prop_map(|value| (f64::from(value) / 10.0).to_bits()),
+        any::<f64>().prop_map(f64::to_bits),
+        any::<u64>(),
+    ]
+}
+
+fn times() -> impl Strategy<Value = i64> {
+    prop_oneof![
+        (0_i64..200).prop_map(|step| 1_700_000_000_000 + step * 10_000),
+        0_i64..=oxtsdb_schema::timestamp::MAX_MILLIS
+    ]
+}
+
+proptest! {
+    /// Late and repeated instants, all kinds, any bits.
+    #[test]
+    fn reads_equal_a_model(
+        points in vec((0_u32..6, times(), kinds(), values()), 0..400),
+        shards in 1_usize..4,
+        range in (times(), times()),
+    ) {
+        let head = Head::new(shards);
+        let mut model: BTreeMap<u32, BTreeMap<i64, Point>> = BTreeMap::new();
+        for points in points.chunks(70) {
+            let mut batch = PointBatch::default();
+            for &(series, time_ms, kind, bits) in points {
+                let point = Point { time_ms, kind, bits };
+                batch.push(SeriesNumber(series * 700), point);
+                model.entry(series * 700).or_default().insert(time_ms, point);
+            }
+            head.append(&batch);
+        }
+        let range = TimeRange { first_ms: range.0.min(range.1), last_ms: range.0.max(range.1) };
+        for series in (0..6).map(|series| series * 700) {
+            let expected = model.get(&series).cloned().unwrap_or_default();
+            let all: Vec<Point> = expected.values().copied().collect();
+            prop_assert_eq!(read(&head, series, TimeRange::ALL), all);
+            let some: Vec<Point> = expected.range(range.first_ms..=range.last_ms).map(|(_, point)| *point).collect();
+            prop_assert_eq!(read(&head, series, range), some);
+        }
+        let keys = head.series(|series| MetricNumber(series.0 % 2));
+        prop_assert!(keys.is_sorted());
+        prop_assert_eq!(keys.len(), model.len());
+        let times = model.values().flat_map(BTreeMap::keys);
+        let extent = (times.clone().min().copied(), times.max().copied());
+        prop_assert_eq!(head.extent().map(|extent| (extent.first_ms, extent.last_ms)), extent.0.zip(extent.1));
+    }
+}
+
+#[test]
+fn long_series_take_several_chunks() {
+    let head = Head::new(1);
+    let kind = PointKind::new(Resolution::Seconds, ValueKind::Double);
+    let mut batch = PointBatch::default();
+    for step in 0..100_000_u32 {
+        let bits = (f64::from(step).sqrt()).to_bits();
+        let time_ms = 1_700_000_000_000 + i64::from(step) * 1000;
+        batch.push(SeriesNumber(3), Point { time_ms, kind, bits });
+    }
+    head.append(&batch);
+    let expected: Vec<Point> = batch.iter().map(|(_, point)| point).collect();
+    assert_eq!(read(&head, 3, TimeRange::ALL), expected);
+    assert!(
+        head.byte_len() > 900_000 && head.byte_len() < 1_300_000,
+        "{}",
+        head.byte_len()
+    );
+}
