@@ -26,6 +26,14 @@ impl PointBatch {
         }
     }
 
+    /// Reserves capacity for so many more points.
+    pub fn reserve(&mut self, points: usize) {
+        self.series.reserve(points);
+        self.times_ms.reserve(points);
+        self.kinds.reserve(points);
+        self.bits.reserve(points);
+    }
+
     /// Appends a point.
     #[inline]
     pub fn push(&mut self, series: SeriesNumber, point: Point) {

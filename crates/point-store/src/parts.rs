@@ -15,9 +15,11 @@
 //! | [`folder`] | the folder of a store: format version, lock, atomic replacement of files |
 //! | [`series`] | the series catalogue: numbers, keys, metrics, tags |
 //! | [`head`] | points in memory that are in no part yet |
-//! | [`series`] | the series catalogue: numbers, keys, metrics |
+//! | [`journal`] | points that are in no part yet, in frames that recovery reads |
 
 pub mod disk;
 pub mod folder;
 pub mod head;
+pub mod journal;
 pub mod series;
+mod varint;
