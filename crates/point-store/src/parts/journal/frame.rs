@@ -221,3 +221,37 @@ pub(super) fn was_durable(bytes: &[u8], offset: usize, sequence: u64) -> bool {
             && FrameHeader::decode(&rest[place..]).is_some_and(|header| header.unsynced > sequence)
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Point, PointKind};
+
+    /// Bytes of version 1, which every later version reads or rejects by its number.
+    #[test]
+    fn headers_and_frames_have_the_documented_bytes() {
+        let header = SegmentHeader {
+            number: 3,
+            first_sequence: 258,
+        };
+        let golden = b"oxtsdbpj\0\0\0\x01\0\0\0\0\0\0\0\x03\0\0\0\0\0\0\x01\x02\xA6\x28\x36\xA3";
+        assert_eq!(header.encode(), golden);
+        assert_eq!(SegmentHeader::decode(golden), Ok(header));
+
+        let mut batch = PointBatch::default();
+        let point = Point {
+            time_ms: 2_000,
+            kind: PointKind::from_byte(0).unwrap(),
+            bits: 5,
+        };
+        batch.push(SeriesNumber(1), point);
+        let mut frame = Vec::new();
+        let series = [(SeriesNumber(1), b"ab"), (SeriesNumber(2), b"cd")];
+        encode(&mut frame, 258, 257, &series, &[EncodedBatch::of(&batch)]).unwrap();
+        let mut golden =
+            b"oxpf\0\0\0\x0f\0\0\0\0\0\0\x01\x02\0\0\0\0\0\0\x01\x01\x7A\x77\xEA\xAA\x51\xFB\x73\x00"
+                .to_vec();
+        golden.extend_from_slice(b"\x02\x02\x02ab\x02\x02cd\x01\x01\x03\x70\x04\x0a");
+        assert_eq!(frame, golden);
+    }
+}
