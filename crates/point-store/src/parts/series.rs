@@ -4,11 +4,21 @@
 //! which they are first seen: series loaded again in order of their numbers get the same metric numbers. Parts sort
 //! by [`SeriesKey`], so that the series of a metric lie together.
 //!
-//! The keys are durable in two files, see [`log`], or in the journal: the engine restores those of the journal after
+//! The keys are durable in two files, or in the journal: the engine restores those of the journal after
 //! [`SeriesCatalogue::open`], and calls [`SeriesCatalogue::save`] before it removes a part of the journal.
 //!
-//! All calls may come from any thread. Lookups share a lock; a batch of new keys holds it alone for at most
-//! [`LOCKED_KEYS`] keys at a time.
+//! All calls may come from any thread. Lookups share a lock; a batch of new keys holds it alone for some hundred
+//! microseconds at a time.
+//!
+//! | Module | Content |
+//! |---|---|
+//! | `keys` | keys and numbers in memory |
+//! | `log` | the files |
+//! | `segment` | an index of the tags of some series of a metric, tests of tags |
+//! | `index` | the indexes of metrics, queries |
+//!
+//! Measured by `examples/measure-series.rs` on two cores, 10 million series of 3 tags: 56 bytes a series, 107 with all
+//! indexes; a key is found in 230 ns; loaded in 4 s.
 
 mod index;
 mod keys;
