@@ -79,6 +79,24 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         "numbers    {:>9.0} ns a known key, batches of {BATCH}, random order",
         nanos(took, 1_000_000)
     );
+    for threads in [2, 4] {
+        let ((), took) = timed(|| {
+            std::thread::scope(|scope| {
+                for _ in 0..threads {
+                    scope.spawn(|| {
+                        keys.chunks(BATCH)
+                            .map(|keys| catalogue.numbers(keys))
+                            .filter(Result::is_ok)
+                            .count()
+                    });
+                }
+            });
+        });
+        println!(
+            "numbers    {:>9.0} ns a known key, by each of {threads} threads",
+            nanos(took, 1_000_000)
+        );
+    }
     let mut buffer = Vec::new();
     let (_, took) = timed(|| {
         order
