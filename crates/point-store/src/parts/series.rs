@@ -30,8 +30,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use hashbrown::HashMap;
-use oxtsdb_schema::Tsuid;
-use oxtsdb_schema::uid::UidWidths;
+use oxtsdb_schema::{MetricUid, Tsuid, UidWidth, UidWidths};
 use parking_lot::{Mutex, RwLock};
 use rustc_hash::FxBuildHasher;
 
@@ -242,6 +241,18 @@ impl SeriesCatalogue {
         self.known.read().metric_numbers.get(&uid_number(uid)).copied()
     }
 
+    /// All metrics, ascending, and how many series they have.
+    pub fn metrics(&self) -> Vec<(MetricUid, u64)> {
+        let known = self.known.read();
+        let counts = known.metric_numbers.iter().filter_map(|(number, metric)| {
+            let uid = MetricUid::from_bytes(uid_bytes(&number.to_be_bytes(), self.widths.metric)).ok()?;
+            Some((uid, known.metrics[metric.0 as usize].series.len() as u64))
+        });
+        let mut counts: Vec<(MetricUid, u64)> = counts.collect();
+        counts.sort_unstable();
+        counts
+    }
+
     /// Bytes of memory.
     pub fn byte_len(&self) -> usize {
         let known = self.known.read();
@@ -302,6 +313,11 @@ impl Known {
 /// The number of a UID, whose order is that of the bytes for UIDs of one width.
 fn uid_number(uid: &[u8]) -> u64 {
     uid.iter().fold(0, |number, byte| number << 8 | u64::from(*byte))
+}
+
+/// The bytes of a UID, of those of its number.
+fn uid_bytes(number: &[u8; 8], width: UidWidth) -> &[u8] {
+    &number[number.len() - width.bytes()..]
 }
 
 #[cfg(test)]

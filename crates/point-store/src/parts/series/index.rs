@@ -11,10 +11,10 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use oxtsdb_schema::{TagkUid, TagvUid, UidWidth};
+use oxtsdb_schema::{TagkUid, TagvUid};
 
 use super::segment::{Segment, SegmentBuilder, TagTest};
-use super::{LOCKED_KEYS, MetricNumber, SeriesCatalogue};
+use super::{LOCKED_KEYS, MetricNumber, SeriesCatalogue, uid_bytes};
 use crate::SeriesNumber;
 
 /// Series that are sorted at once: their tags fit in the processor's cache.
@@ -185,11 +185,6 @@ fn sums(counts: impl Iterator<Item = (u64, u32)>) -> Vec<(u64, u64)> {
         is_same
     });
     counts
-}
-
-/// The bytes of a UID of its number's.
-fn uid_bytes(number: &[u8; 8], width: UidWidth) -> &[u8] {
-    &number[8 - width.bytes()..]
 }
 
 #[cfg(test)]

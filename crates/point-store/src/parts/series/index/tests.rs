@@ -139,3 +139,31 @@ fn queries_run_while_series_are_added() {
     let by_key = catalogue.metric_series(MetricNumber(0));
     assert!(keys(&catalogue, &by_key).is_sorted());
 }
+
+#[test]
+fn uids_of_other_widths_are_returned_as_they_are() {
+    let width = |bytes| UidWidth::new(bytes).unwrap();
+    let widths = UidWidths {
+        metric: width(1),
+        tagk: width(2),
+        tagv: width(8),
+    };
+    let disk = Arc::new(SimulatedDisk::new());
+    let catalogue = SeriesCatalogue::open(disk, Path::new("series.log"), widths).unwrap();
+    let tags: [[u8; 10]; 2] = [[9, 1, 0xff, 2, 3, 4, 5, 6, 7, 8], [9, 2, 0, 0, 0, 0, 0, 0, 0, 1]];
+    let key = [&[200], tags.as_flattened()].concat();
+    catalogue
+        .numbers(&[&key, &[&[100], &tags[1][..]].concat()])
+        .unwrap();
+    let metric = catalogue.metric_number(&[200]).unwrap();
+    let tagk = |tag: &[u8; 10]| TagkUid::from_bytes(&tag[..2]).unwrap();
+    let tagv = |tag: &[u8; 10]| TagvUid::from_bytes(&tag[2..]).unwrap();
+    assert_eq!(catalogue.tag_keys(metric), tags.map(|tag| (tagk(&tag), 1)));
+    for tag in &tags {
+        assert_eq!(catalogue.tag_values(metric, tagk(tag)), [(tagv(tag), 1)]);
+        let test = TagTest::In(tagk(tag), vec![tagv(tag)]);
+        assert_eq!(catalogue.select(metric, &[test]), [SeriesNumber(0)]);
+    }
+    let uids = [100, 200].map(|uid| (oxtsdb_schema::MetricUid::from_bytes(&[uid]).unwrap(), 1));
+    assert_eq!(catalogue.metrics(), uids);
+}
