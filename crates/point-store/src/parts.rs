@@ -11,15 +11,19 @@
 //!
 //! | Module | Content |
 //! |---|---|
+//! | `codec` | columns of times, kinds and values as few bytes |
 //! | [`disk`] | the file system as a trait, so that tests can lose power between any two steps |
 //! | [`folder`] | the folder of a store: format version, lock, atomic replacement of files |
 //! | [`series`] | the series catalogue: numbers, keys, metrics, tags |
 //! | [`head`] | points in memory that are in no part yet |
 //! | [`journal`] | points that are in no part yet, in frames that recovery reads |
+//! | [`part`] | the part file: writer, reader, cache of pages, checks |
 
+mod codec;
 pub mod disk;
 pub mod folder;
 pub mod head;
 pub mod journal;
+pub mod part;
 pub mod series;
 mod varint;

@@ -1,0 +1,216 @@
+//! Integers from 0 to a greatest one, in fractions of bits.
+//!
+//! ```text
+//!   group   number 0 + number 1 * radix + number 2 * radix^2 ...   radix = greatest + 1
+//! ```
+//!
+//! A group of numbers is one number of a mixed radix: three numbers up to 200 take 23 bits instead of 24. Groups follow
+//! each other without gaps, starting with the most significant bit; the last byte is padded with zeros. The size of
+//! a group follows from the greatest number and the count.
+
+use crate::parts::varint::Reader;
+
+/// Bits of a group that is divided: quotients by multiplication with the reciprocal are exact below.
+const DIVIDED_BITS: u32 = 32;
+/// A number of this many bits is within 8 bytes at any bit offset.
+const WINDOW_BITS: u32 = 57;
+
+/// How numbers are packed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Packing {
+    /// Numbers of a group.
+    group: usize,
+    /// Bits of a group.
+    bits: u32,
+    radix: u64,
+}
+
+impl Packing {
+    /// The shortest packing of `count` numbers up to `greatest`.
+    pub(super) fn of(greatest: u64, count: usize) -> Self {
+        let mut best = Self {
+            group: 1,
+            bits: u64::BITS - greatest.leading_zeros(),
+            radix: greatest.wrapping_add(1),
+        };
+        // Powers of two have no fractions; three factors must be below the limit.
+        if greatest == 0 || greatest >> (DIVIDED_BITS / 3 + 1) != 0 || best.radix.is_power_of_two() {
+            return best;
+        }
+        let radix = best.radix;
+        let (mut power, mut group) = (radix, 1);
+        // The reciprocal is exact for powers one below the limit.
+        while power.saturating_mul(radix).saturating_mul(radix) >> DIVIDED_BITS == 0 {
+            power *= radix;
+            group += 1;
+            let packing = Self {
+                group,
+                bits: u64::BITS - (power - 1).leading_zeros(),
+                radix,
+            };
+            if packing.bit_len(count) < best.bit_len(count) {
+                best = packing;
+            }
+        }
+        best
+    }
+
+    /// Bits of `count` numbers.
+    pub(super) const fn bit_len(&self, count: usize) -> usize {
+        count.div_ceil(self.group).saturating_mul(self.bits as usize)
+    }
+
+    /// Appends numbers.
+    #[expect(clippy::cast_possible_truncation, reason = "bytes are taken off the top")]
+    pub(super) fn pack(&self, bytes: &mut Vec<u8>, numbers: &[u64]) {
+        if self.bits == 0 {
+            return;
+        }
+        let (mut pending, mut count) = (0_u128, 0_u32);
+        for group in numbers.chunks(self.group) {
+            let number = group.iter().rev().fold(0, |sum: u64, digit| {
+                sum.wrapping_mul(self.radix).wrapping_add(*digit)
+            });
+            pending = pending << self.bits | u128::from(number);
+            count += self.bits;
+            while count >= 8 {
+                count -= 8;
+                bytes.push((pending >> count) as u8);
+            }
+        }
+        if count > 0 {
+            bytes.push((pending << (8 - count)) as u8);
+        }
+    }
+
+    /// Decodes numbers, filling `numbers`.
+    pub(super) fn unpack(&self, reader: &mut Reader<'_>, numbers: &mut [i64]) -> Option<()> {
+        if self.bits == 0 {
+            numbers.fill(0);
+            return Some(());
+        }
+        let packed = reader.bytes(self.bit_len(numbers.len()).div_ceil(8))?;
+        match self.group {
+            1 => {
+                for (index, number) in numbers.iter_mut().enumerate() {
+                    *number = self.number_at(packed, index).cast_signed();
+                }
+            }
+            2 => self.unpack_groups::<2>(packed, numbers),
+            3 => self.unpack_groups::<3>(packed, numbers),
+            4 => self.unpack_groups::<4>(packed, numbers),
+            5 => self.unpack_groups::<5>(packed, numbers),
+            size => {
+                for (index, group) in numbers.chunks_mut(size).enumerate() {
+                    self.divide(self.number_at(packed, index), group);
+                }
+            }
+        }
+        Some(())
+    }
+
+    fn unpack_groups<const SIZE: usize>(&self, packed: &[u8], numbers: &mut [i64]) {
+        let (groups, rest) = numbers.as_chunks_mut::<SIZE>();
+        let count = groups.len();
+        for (index, group) in groups.iter_mut().enumerate() {
+            self.divide(self.number_at(packed, index), group);
+        }
+        if !rest.is_empty() {
+            self.divide(self.number_at(packed, count), rest);
+        }
+    }
+
+    /// Splits a group into its numbers. A group that no encoder writes gives any numbers.
+    #[inline]
+    fn divide(&self, mut group: u64, numbers: &mut [i64]) {
+        // Rounded up: the quotient is exact for numbers below 2^32 / radix.
+        let reciprocal = (1 << DIVIDED_BITS) / self.radix + 1;
+        for number in numbers {
+            let quotient = group.wrapping_mul(reciprocal) >> DIVIDED_BITS;
+            *number = group
+                .wrapping_sub(quotient.wrapping_mul(self.radix))
+                .cast_signed();
+            group = quotient;
+        }
+    }
+
+    /// The group at an index. `packed` has it.
+    #[inline]
+    #[expect(clippy::cast_possible_truncation, reason = "shifted down to at most 64 bits")]
+    fn number_at(&self, packed: &[u8], index: usize) -> u64 {
+        let bit = index * self.bits as usize;
+        let rest = &packed[bit / 8..];
+        if self.bits <= WINDOW_BITS
+            && let Some(window) = rest.first_chunk()
+        {
+            return u64::from_be_bytes(*window) << (bit % 8) >> (u64::BITS - self.bits);
+        }
+        let mut window = [0; 16];
+        let length = rest.len().min(16);
+        window[..length].copy_from_slice(&rest[..length]);
+        (u128::from_be_bytes(window) << (bit % 8) >> (u128::BITS - self.bits)) as u64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn round_trip(numbers: &[u64]) -> usize {
+        let greatest = numbers.iter().copied().max().unwrap_or(0);
+        let packing = Packing::of(greatest, numbers.len());
+        let mut bytes = Vec::new();
+        packing.pack(&mut bytes, numbers);
+        assert_eq!(bytes.len(), packing.bit_len(numbers.len()).div_ceil(8));
+        let mut decoded = vec![0; numbers.len()];
+        let mut reader = Reader(&bytes);
+        assert_eq!(packing.unpack(&mut reader, &mut decoded), Some(()));
+        assert!(
+            decoded
+                .iter()
+                .zip(numbers)
+                .all(|(decoded, number)| decoded.cast_unsigned() == *number)
+        );
+        assert!(reader.0.is_empty());
+        bytes.len()
+    }
+
+    #[test]
+    fn groups_take_fractions_of_bits() {
+        let numbers: Vec<u64> = (0..3_000).map(|number| number * 7 % 201).collect();
+        assert_eq!(round_trip(&numbers), 1_000 * 23 / 8);
+    }
+
+    #[test]
+    fn every_radix_round_trips_at_its_extremes() {
+        for greatest in (0..5_000).chain([u64::MAX, u64::MAX - 1, 1 << 40, 1 << 57, 1 << 56]) {
+            round_trip(&[greatest; 21]);
+            round_trip(&[
+                0,
+                greatest,
+                0,
+                greatest / 2,
+                greatest,
+                greatest.saturating_sub(1),
+                0,
+            ]);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn numbers_round_trip(bits in 0..64_u32, numbers in vec(any::<u64>(), 0..100)) {
+            let numbers: Vec<u64> = numbers.iter().map(|number| number >> bits).collect();
+            round_trip(&numbers);
+        }
+
+        #[test]
+        fn any_bytes_do_not_panic(bytes in vec(any::<u8>(), 0..100), greatest: u64, bits in 0..64_u32, count in 0..200_usize) {
+            let mut numbers = vec![0; count];
+            let _ = Packing::of(greatest >> bits, count).unpack(&mut Reader(&bytes), &mut numbers);
+        }
+    }
+}

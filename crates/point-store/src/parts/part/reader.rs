@@ -1,0 +1,428 @@
+//! Reads parts.
+
+use std::io::ErrorKind;
+use std::ops::RangeInclusive;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::blocks::{Blocks, RawBlock};
+use super::cache::{CachedPage, PageCache, PageKey};
+use super::columns::Columns;
+use super::index::{Index, KeySpan, PagePlace};
+use super::page::{BlockPage, Form, TimesPage};
+use super::{HEADER, MetricNumber, SeriesKey, Statistics, TRAILER_BYTES, TRAILER_MAGIC};
+use crate::parts::codec::{numbers, values};
+use crate::parts::disk::{Disk, ReadFile};
+use crate::parts::varint::Reader;
+use crate::{PointStoreError, SeriesNumber, TimeRange};
+
+/// The version of the format, the last bytes of [`HEADER`].
+const FORMAT: u32 = 1;
+
+/// All series.
+const ALL_KEYS: KeySpan = KeySpan {
+    first: SeriesKey {
+        metric: MetricNumber(0),
+        series: SeriesNumber(0),
+    },
+    last: SeriesKey {
+        metric: MetricNumber(u32::MAX),
+        series: SeriesNumber(u32::MAX),
+    },
+};
+
+/// What a part has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PartMeta {
+    /// The number of series.
+    pub series: u64,
+    /// The number of points.
+    pub points: u64,
+    /// The number of blocks.
+    pub blocks: u64,
+    /// First and last instant; 0 to -1 for a part without points.
+    pub range: TimeRange,
+    /// Bytes of the file.
+    pub bytes: u64,
+}
+
+/// A part file.
+///
+/// The index is in memory; pages are read when they are needed, and kept in the cache. The file may be opened again
+/// at its path at any time until the part is dropped, because the cache bounds the number of open files.
+#[derive(Debug)]
+pub struct Part {
+    disk: Arc<dyn Disk>,
+    path: PathBuf,
+    cache: Arc<PageCache>,
+    pub(super) id: u64,
+    pub(super) index: Index,
+    meta: PartMeta,
+}
+
+/// Buffers to decode blocks, of any parts.
+#[derive(Debug, Default)]
+pub struct Decoder {
+    numbers: Vec<i64>,
+    /// The shared column that was decoded last.
+    distances: Vec<i64>,
+    column: Option<Column>,
+}
+
+/// A time column of a part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Column {
+    part: u64,
+    number: u32,
+    count: u32,
+}
+
+impl Part {
+    /// Opens a part file and reads its index.
+    ///
+    /// # Errors
+    ///
+    /// [`PointStoreError::Damaged`] if the file is no complete part; [`PointStoreError::Format`] if it is of another
+    /// version; those of the disk.
+    pub fn open(disk: &Arc<dyn Disk>, path: &Path, cache: &Arc<PageCache>) -> Result<Self, PointStoreError> {
+        let file = disk
+            .open(path)
+            .map_err(|error| PointStoreError::io(path.display(), &error))?;
+        let (index, meta) = read_index(&*file, path)?;
+        let part = Self {
+            disk: Arc::clone(disk),
+            path: path.to_owned(),
+            cache: Arc::clone(cache),
+            id: cache.next_part(),
+            index,
+            meta,
+        };
+        part.cache.file(part.id, || Ok(file))?;
+        Ok(part)
+    }
+
+    /// The file.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// What the part has.
+    pub const fn meta(&self) -> &PartMeta {
+        &self.meta
+    }
+
+    /// Bytes of memory without cached pages.
+    pub const fn byte_len(&self) -> usize {
+        size_of::<Self>()
+            + size_of_val(self.index.blocks.as_slice())
+            + size_of_val(self.index.times.as_slice())
+    }
+
+    /// Appends the points of a series in a range, ascending by instant.
+    ///
+    /// # Errors
+    ///
+    /// [`PointStoreError::Damaged`], or those of the disk. Some points may have been appended.
+    pub fn read(
+        &self,
+        key: SeriesKey,
+        range: TimeRange,
+        decoder: &mut Decoder,
+        out: &mut Columns,
+    ) -> Result<(), PointStoreError> {
+        for block in self.blocks(key..=key, range) {
+            self.decode(&block?, range, decoder, out)?;
+        }
+        Ok(())
+    }
+
+    /// The blocks of a span of series that overlap a range, in order of series, then time. Pages are cached.
+    pub fn blocks(&self, keys: RangeInclusive<SeriesKey>, range: TimeRange) -> Blocks<&Self> {
+        let (first, last) = keys.into_inner();
+        Blocks::new(self, KeySpan { first, last }, range, true)
+    }
+
+    /// All blocks in order, for a merge: pages are not cached.
+    pub fn iter(self: &Arc<Self>) -> Blocks<Arc<Self>> {
+        Blocks::new(Arc::clone(self), ALL_KEYS, TimeRange::ALL, false)
+    }
+
+    /// All blocks in order. Pages are not cached.
+    pub(super) fn all_blocks(&self) -> Blocks<&Self> {
+        Blocks::new(self, ALL_KEYS, TimeRange::ALL, false)
+    }
+
+    /// Appends the points of a block of this part in a range, ascending by instant.
+    ///
+    /// # Errors
+    ///
+    /// [`PointStoreError::Damaged`], or those of the disk; then no points are appended.
+    pub fn decode(
+        &self,
+        block: &RawBlock,
+        range: TimeRange,
+        decoder: &mut Decoder,
+        out: &mut Columns,
+    ) -> Result<(), PointStoreError> {
+        debug_assert_eq!(block.part, self.id, "the block is of this part");
+        let start = out.len();
+        let decoded = self.append_times(block, decoder, out).and_then(|()| {
+            let decoded = decode_values(block.body(), block.head.count, decoder, out);
+            decoded.ok_or_else(|| self.damaged("values of a block are invalid"))
+        });
+        if let Err(error) = decoded {
+            out.truncate(start);
+            return Err(error);
+        }
+        if range.last_ms < block.head.range.last_ms {
+            let end = out.times_ms[start..].partition_point(|time| *time <= range.last_ms);
+            out.truncate(start + end);
+        }
+        if range.first_ms > block.head.range.first_ms {
+            let first = out.times_ms[start..].partition_point(|time| *time < range.first_ms);
+            out.remove(start..start + first);
+        }
+        Ok(())
+    }
+
+    fn append_times(
+        &self,
+        block: &RawBlock,
+        decoder: &mut Decoder,
+        out: &mut Columns,
+    ) -> Result<(), PointStoreError> {
+        let times = block.times();
+        let first = times.first_ms;
+        let Decoder {
+            numbers,
+            distances,
+            column,
+        } = decoder;
+        let distances = match times.form {
+            Form::Regular => {
+                let step = times.step();
+                out.times_ms
+                    .extend((0..i64::from(times.count)).map(|index| first + index * step));
+                return Ok(());
+            }
+            Form::Inline { at, len } => {
+                let encoded = &block.page.bytes[at as usize..][..len as usize];
+                self.decode_times(encoded, times.count, numbers)?;
+                numbers
+            }
+            Form::Shared { number } => {
+                let wanted = Column {
+                    part: self.id,
+                    number,
+                    count: times.count,
+                };
+                if *column != Some(wanted) {
+                    *column = None;
+                    let (page, index) = self.times_column(number)?;
+                    let encoded = page
+                        .column(index)
+                        .ok_or_else(|| self.damaged("a time column is absent"))?;
+                    self.decode_times(encoded, times.count, distances)?;
+                    *column = Some(wanted);
+                }
+                distances
+            }
+        };
+        if distances.last() != Some(&(times.last_ms - first)) {
+            return Err(self.damaged("instants of a block do not end at its last one"));
+        }
+        out.times_ms
+            .extend(distances.iter().map(|distance| first.wrapping_add(*distance)));
+        Ok(())
+    }
+
+    fn decode_times(
+        &self,
+        encoded: &[u8],
+        count: u32,
+        distances: &mut Vec<i64>,
+    ) -> Result<(), PointStoreError> {
+        let mut reader = Reader(encoded);
+        numbers::decode(&mut reader, count as usize, distances)
+            .filter(|()| reader.0.is_empty())
+            .ok_or_else(|| self.damaged("instants of a block are invalid"))
+    }
+
+    /// The page of a shared time column, and its index there.
+    pub(super) fn times_column(&self, number: u32) -> Result<(Arc<TimesPage>, usize), PointStoreError> {
+        let index = self.index.times.partition_point(|(_, end)| *end <= number);
+        let first = index
+            .checked_sub(1)
+            .map_or(0, |before| self.index.times[before].1);
+        let page = self.times_page(index)?;
+        Ok((page, (number - first) as usize))
+    }
+
+    fn times_page(&self, index: usize) -> Result<Arc<TimesPage>, PointStoreError> {
+        let key = PageKey {
+            part: self.id,
+            is_times: true,
+            index,
+        };
+        let page = self.cache.page(key, || {
+            Ok(CachedPage::Times(Arc::new(self.read_times_page(index)?)))
+        })?;
+        match page {
+            CachedPage::Times(page) => Ok(page),
+            CachedPage::Blocks(_) => unreachable!("the key is of a times page"),
+        }
+    }
+
+    /// Reads a page of time columns past the cache.
+    pub(super) fn read_times_page(&self, index: usize) -> Result<TimesPage, PointStoreError> {
+        let Some((place, end)) = self.index.times.get(index) else {
+            return Err(self.damaged("a time column is absent"));
+        };
+        let first = index
+            .checked_sub(1)
+            .map_or(0, |before| self.index.times[before].1);
+        TimesPage::parse(self.read_page(*place)?)
+            .filter(|page| page.len() == (end - first) as usize)
+            .ok_or_else(|| self.damaged(&format!("times page at {} is invalid", place.offset)))
+    }
+
+    /// A page of blocks.
+    pub(super) fn block_page(&self, index: usize, cached: bool) -> Result<Arc<BlockPage>, PointStoreError> {
+        if !cached {
+            return self.read_block_page(index);
+        }
+        let key = PageKey {
+            part: self.id,
+            is_times: false,
+            index,
+        };
+        let page = self
+            .cache
+            .page(key, || Ok(CachedPage::Blocks(self.read_block_page(index)?)))?;
+        match page {
+            CachedPage::Blocks(page) => Ok(page),
+            CachedPage::Times(_) => unreachable!("the key is of a page of blocks"),
+        }
+    }
+
+    fn read_block_page(&self, index: usize) -> Result<Arc<BlockPage>, PointStoreError> {
+        let (place, _) = self.index.blocks[index];
+        let page = BlockPage::parse(self.read_page(place)?);
+        page.map(Arc::new)
+            .ok_or_else(|| self.damaged(&format!("page at {} is invalid", place.offset)))
+    }
+
+    fn read_page(&self, place: PagePlace) -> Result<Box<[u8]>, PointStoreError> {
+        let mut bytes = vec![0; place.len as usize].into_boxed_slice();
+        read_at(&*self.file()?, &self.path, &mut bytes, place.offset)?;
+        if crc32fast::hash(&bytes) != place.crc {
+            return Err(self.damaged(&format!("page at {} has a wrong checksum", place.offset)));
+        }
+        Ok(bytes)
+    }
+
+    fn file(&self) -> Result<Arc<dyn ReadFile>, PointStoreError> {
+        self.cache.file(self.id, || {
+            self.disk
+                .open(&self.path)
+                .map_err(|error| PointStoreError::io(self.path.display(), &error))
+        })
+    }
+
+    /// Reads the index of the file again.
+    pub(super) fn reread_index(&self) -> Result<PartMeta, PointStoreError> {
+        read_index(&*self.file()?, &self.path).map(|(_, meta)| meta)
+    }
+
+    pub(super) fn damaged(&self, detail: &str) -> PointStoreError {
+        damaged(&self.path, detail)
+    }
+}
+
+impl Drop for Part {
+    fn drop(&mut self) {
+        let pages = [(false, self.index.blocks.len()), (true, self.index.times.len())];
+        for (is_times, count) in pages {
+            for index in 0..count {
+                self.cache.remove_page(PageKey {
+                    part: self.id,
+                    is_times,
+                    index,
+                });
+            }
+        }
+        self.cache.remove_file(self.id);
+    }
+}
+
+/// Appends kinds and values of a block.
+fn decode_values(body: &[u8], count: usize, decoder: &mut Decoder, out: &mut Columns) -> Option<()> {
+    let mut reader = Reader(body);
+    Statistics::decode(&mut reader)?;
+    values::decode(
+        &mut reader,
+        count,
+        &mut decoder.numbers,
+        &mut out.kinds,
+        &mut out.bits,
+    )?;
+    reader.0.is_empty().then_some(())
+}
+
+fn damaged(path: &Path, detail: &str) -> PointStoreError {
+    PointStoreError::Damaged {
+        path: path.to_owned(),
+        detail: detail.to_owned(),
+    }
+}
+
+fn read_at(file: &dyn ReadFile, path: &Path, buffer: &mut [u8], offset: u64) -> Result<(), PointStoreError> {
+    file.read_at(buffer, offset).map_err(|error| match error.kind() {
+        ErrorKind::UnexpectedEof => damaged(path, "the file is cut"),
+        _ => PointStoreError::io(path.display(), &error),
+    })
+}
+
+/// Reads header, index and trailer.
+fn read_index(file: &dyn ReadFile, path: &Path) -> Result<(Index, PartMeta), PointStoreError> {
+    let file_bytes = file
+        .len()
+        .map_err(|error| PointStoreError::io(path.display(), &error))?;
+    let trailer_offset = file_bytes.checked_sub(TRAILER_BYTES as u64);
+    let Some(trailer_offset) = trailer_offset.filter(|offset| *offset >= HEADER.len() as u64) else {
+        return Err(damaged(path, "the file is cut"));
+    };
+    let mut header = [0; HEADER.len()];
+    read_at(file, path, &mut header, 0)?;
+    if header[..6] != HEADER[..6] {
+        return Err(damaged(path, "the file does not begin as a part"));
+    }
+    let format = u32::from(header[6]) << 8 | u32::from(header[7]);
+    if format != FORMAT {
+        return Err(PointStoreError::Format {
+            path: path.to_owned(),
+            found: format.to_string(),
+            supported: FORMAT,
+        });
+    }
+    let mut trailer = [0; TRAILER_BYTES];
+    read_at(file, path, &mut trailer, trailer_offset)?;
+    let mut reader = Reader(&trailer);
+    let fields = (|| Some((reader.array()?, reader.array()?, reader.array()?, reader.array()?)))();
+    let Some((offset, len, crc, TRAILER_MAGIC)) = fields else {
+        return Err(damaged(path, "the file does not end as a part"));
+    };
+    let (offset, len) = (u64::from_be_bytes(offset), u32::from_be_bytes(len));
+    if offset.checked_add(u64::from(len)) != Some(trailer_offset) {
+        return Err(damaged(path, "the index does not end at the trailer"));
+    }
+    let mut index = vec![0; len as usize];
+    read_at(file, path, &mut index, offset)?;
+    let mut hasher = crc32fast::Hasher::new();
+    hasher.update(&index);
+    hasher.update(&trailer[..12]);
+    if hasher.finalize() != u32::from_be_bytes(crc) {
+        return Err(damaged(path, "the index has a wrong checksum"));
+    }
+    Index::parse(&index, offset, file_bytes).ok_or_else(|| damaged(path, "the index is invalid"))
+}
