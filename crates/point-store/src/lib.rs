@@ -11,6 +11,7 @@
 //! | Module | Content |
 //! |---|---|
 //! | [`parts`] | the embedded engine: journal, head, immutable parts by day |
+//! | [`logical_table`] | the points as rows and cells of table `tsdb` |
 //! | [`memory`] | a simple store for tests, and the reference of the others |
 //! | `conformance` | the guarantees as executable checks (feature `testing`) |
 
@@ -19,6 +20,7 @@ mod columns;
 #[cfg(feature = "testing")]
 pub mod conformance;
 mod error;
+pub mod logical_table;
 pub mod memory;
 pub mod parts;
 mod point;

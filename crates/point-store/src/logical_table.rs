@@ -1,0 +1,238 @@
+//! Table `tsdb` of a store whose points are columns: a [`RowStore`] that shows them as OpenTSDB's rows and cells.
+//!
+//! ```text
+//!                        other tables ─────────────────────────────► row store
+//!   LogicalTable ─┬─ table of points: annotations, histograms, … ──► row store ─┐
+//!                 └─ plain points ─────► point store (series, time) ── rows ────┴► merged by row key
+//! ```
+//!
+//! A plain point is what a writer of single cells stores: a qualifier of 2 or 4 bytes, the value in the fewest bytes,
+//! in the row of its series and hour. Each is shown as that cell; its timestamp is the instant of the point. All other
+//! cells, and rows with keys that no writer produces, are in the row store.
+//!
+//! Differences from a table of cells:
+//!
+//! - An instant of a series has one point: the newest put, also if it has another resolution or type.
+//! - The timestamps of puts are not kept. Of the points of one row in one batch, that with the newest timestamp wins.
+//! - The points of a compacted cell become cells of their own.
+//! - A mutation of points and one of other cells in the same row are two writes: after a crash, one of them may be
+//!   missing, and a reader may see one without the other.
+//! - Increments, appends, conditional writes and atomic commits of points are rejected.
+
+mod atomic;
+mod cells;
+mod columns;
+mod damage;
+mod merge;
+mod place;
+mod reads;
+mod split;
+mod walk;
+mod window;
+mod writes;
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use oxtsdb_row_store::{
+    AtomicCommit, CellAddress, ColumnSelection, Condition, DamageLog, DamagedRange, RangeMeasure, Row,
+    RowStore, RowStream, Scan, StoreError, TableDef, TableName, WriteBatch,
+};
+use oxtsdb_schema::RowKeyLayout;
+
+use self::window::WindowSize;
+use crate::{PointStore, PointStoreError};
+
+/// A [`RowStore`] whose table of points is kept in a [`PointStore`]; see the module's documentation.
+#[derive(Debug)]
+pub struct LogicalTable {
+    rows: Arc<dyn RowStore>,
+    points: Arc<dyn PointStore>,
+    layout: RowKeyLayout,
+    /// The table of points; `None`: every table, which a test uses for tables without points.
+    table: Option<TableName>,
+    /// How much a scan reads at once.
+    window: WindowSize,
+    /// Writes to the table of points acquire it first, and so keep their order.
+    turn: tokio::sync::Mutex<()>,
+}
+
+impl LogicalTable {
+    /// Shows the points of `points` as rows of `table`. All other tables, and all other cells of this one, are in
+    /// `rows`.
+    pub fn new(
+        rows: Arc<dyn RowStore>,
+        points: Arc<dyn PointStore>,
+        layout: RowKeyLayout,
+        table: TableName,
+    ) -> Self {
+        Self {
+            rows,
+            points,
+            layout,
+            table: Some(table),
+            window: WindowSize::default(),
+            turn: tokio::sync::Mutex::default(),
+        }
+    }
+
+    /// Whether a table is that of points.
+    fn has_points(&self, table: &TableName) -> bool {
+        self.table.as_ref().is_none_or(|points| points == table)
+    }
+
+    /// The definition of a table.
+    async fn definition(&self, table: &TableName) -> Result<TableDef, StoreError> {
+        let mut tables = self.rows.tables().await?.into_iter();
+        tables
+            .find(|def| def.name == *table)
+            .ok_or_else(|| StoreError::NoSuchTable { table: table.clone() })
+    }
+}
+
+/// The error of a row store for one of the point store.
+fn store_error(error: PointStoreError) -> StoreError {
+    match error {
+        PointStoreError::Invalid(detail) => StoreError::Invalid { detail },
+        PointStoreError::Unavailable(detail) => StoreError::Unavailable { detail },
+        PointStoreError::Full(place) => StoreError::Full { place },
+        PointStoreError::Io { place, detail } => StoreError::Io { place, detail },
+        PointStoreError::Damaged { path, detail } => StoreError::Corrupt {
+            place: path.display().to_string(),
+            detail,
+        },
+        error @ PointStoreError::Format { .. } => StoreError::Invalid {
+            detail: error.to_string(),
+        },
+    }
+}
+
+#[async_trait]
+impl RowStore for LogicalTable {
+    async fn create_table(&self, table: &TableDef) -> Result<bool, StoreError> {
+        self.rows.create_table(table).await
+    }
+
+    async fn tables(&self) -> Result<Vec<TableDef>, StoreError> {
+        self.rows.tables().await
+    }
+
+    async fn get_rows(
+        &self,
+        table: &TableName,
+        rows: &[Vec<u8>],
+        columns: &ColumnSelection,
+    ) -> Result<Vec<Option<Row>>, StoreError> {
+        let stored = self.rows.get_rows(table, rows, columns).await?;
+        self.add_points(table, rows, columns, stored, None).await
+    }
+
+    async fn get_rows_skipping_damage(
+        &self,
+        table: &TableName,
+        rows: &[Vec<u8>],
+        columns: &ColumnSelection,
+        damage: &DamageLog,
+    ) -> Result<Vec<Option<Row>>, StoreError> {
+        let stored = self
+            .rows
+            .get_rows_skipping_damage(table, rows, columns, damage)
+            .await?;
+        self.add_points(table, rows, columns, stored, Some(damage)).await
+    }
+
+    async fn scan(&self, table: &TableName, scan: Scan) -> Result<RowStream, StoreError> {
+        if !self.has_points(table) {
+            return self.rows.scan(table, scan).await;
+        }
+        self.scan_merged(table, scan).await
+    }
+
+    /// `None` for the table of points: its keys are found by reading the points.
+    async fn measure(
+        &self,
+        table: &TableName,
+        start: &[u8],
+        stop: &[u8],
+        limit: usize,
+    ) -> Result<Option<RangeMeasure>, StoreError> {
+        if self.has_points(table) {
+            return Ok(None);
+        }
+        self.rows.measure(table, start, stop, limit).await
+    }
+
+    async fn write(&self, batch: WriteBatch) -> Result<(), StoreError> {
+        if !self.has_points(batch.table()) {
+            return self.rows.write(batch).await;
+        }
+        let _turn = self.turn.lock().await;
+        self.write_split(&batch).await
+    }
+
+    async fn increment(&self, table: &TableName, cell: &CellAddress, amount: i64) -> Result<i64, StoreError> {
+        self.reject_point(table, cell, "incremented")?;
+        self.rows.increment(table, cell, amount).await
+    }
+
+    async fn check_and_put(
+        &self,
+        table: &TableName,
+        condition: &Condition,
+        value: &[u8],
+    ) -> Result<bool, StoreError> {
+        self.reject_point(table, &condition.cell, "put on a condition")?;
+        self.rows.check_and_put(table, condition, value).await
+    }
+
+    async fn append(
+        &self,
+        table: &TableName,
+        cell: &CellAddress,
+        value: &[u8],
+    ) -> Result<Vec<u8>, StoreError> {
+        self.reject_point(table, cell, "appended to")?;
+        self.rows.append(table, cell, value).await
+    }
+
+    fn keeps_write_order(&self) -> bool {
+        self.rows.keeps_write_order()
+    }
+
+    fn prefers_few_cells(&self) -> bool {
+        self.rows.prefers_few_cells()
+    }
+
+    fn has_other_writers(&self) -> bool {
+        self.rows.has_other_writers()
+    }
+
+    fn max_row_key(&self, table: &TableName) -> usize {
+        self.rows.max_row_key(table)
+    }
+
+    fn atomic(&self) -> Option<&dyn AtomicCommit> {
+        self.rows.atomic().is_some().then_some(self)
+    }
+
+    async fn check_health(&self) -> Result<(), StoreError> {
+        self.points.check_health().await.map_err(store_error)?;
+        self.rows.check_health().await
+    }
+
+    fn damage(&self) -> Vec<DamagedRange> {
+        let mut damage = self.rows.damage();
+        if let Some(table) = &self.table {
+            damage.extend(damage::ranges(&*self.points, table));
+        }
+        damage
+    }
+
+    async fn close(&self) -> Result<(), StoreError> {
+        let points = self.points.close().await.map_err(store_error);
+        self.rows.close().await.and(points)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,93 @@
+//! Which row of the table holds which points.
+
+use oxtsdb_row_store::{CellAddress, StoreError, TableName};
+use oxtsdb_schema::data_table::FAMILY;
+use oxtsdb_schema::row::CellKind;
+use oxtsdb_schema::{BaseTime, RowKeyLayout, RowKeyRef, Tsuid};
+
+use super::LogicalTable;
+use crate::TimeRange;
+
+/// Seconds of an hour.
+pub(super) const HOUR_SECONDS: u32 = 3_600;
+
+/// An hour of a series: a row that may have plain points.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct SeriesHour {
+    pub(super) tsuid: Tsuid,
+    pub(super) base: BaseTime,
+}
+
+impl SeriesHour {
+    /// The hour of a row key; `None` for keys that no writer of points produces.
+    pub(super) fn of(key: &[u8], layout: &RowKeyLayout) -> Option<Self> {
+        let key = RowKeyRef::decode(key, layout).ok()?;
+        let tsuid = key.tsuid().ok().filter(|_| key.has_valid_salt(layout))?;
+        Some(Self {
+            tsuid,
+            base: key.base_time(),
+        })
+    }
+}
+
+/// The instants of an hour.
+pub(super) fn hour_range(base: BaseTime) -> TimeRange {
+    TimeRange {
+        first_ms: base.millis(),
+        last_ms: base.millis() + i64::from(HOUR_SECONDS) * 1000 - 1,
+    }
+}
+
+/// Whether a family is that of points.
+pub(super) fn is_point_family(family: &str) -> bool {
+    family.as_bytes() == FAMILY
+}
+
+/// Whether a column names points, by its qualifier.
+pub(super) fn names_points(qualifier: &[u8]) -> bool {
+    matches!(CellKind::of(qualifier), CellKind::Point | CellKind::Compacted)
+}
+
+impl LogicalTable {
+    /// Whether an address may be that of points.
+    pub(super) fn may_be_point(&self, table: &TableName, cell: &CellAddress) -> bool {
+        self.has_points(table)
+            && is_point_family(&cell.family)
+            && names_points(&cell.qualifier)
+            && SeriesHour::of(&cell.row, &self.layout).is_some()
+    }
+
+    /// Rejects an operation that points do not support.
+    pub(super) fn reject_point(
+        &self,
+        table: &TableName,
+        cell: &CellAddress,
+        operation: &str,
+    ) -> Result<(), StoreError> {
+        if !self.may_be_point(table, cell) {
+            return Ok(());
+        }
+        Err(rejected(table, &cell.row, &cell.qualifier, operation))
+    }
+}
+
+/// The error of an operation that points do not support.
+pub(super) fn rejected(table: &TableName, row: &[u8], qualifier: &[u8], operation: &str) -> StoreError {
+    StoreError::Invalid {
+        detail: format!(
+            "column `t:{}` of row `{}` of table `{table}` holds points, which cannot be {operation}",
+            hex(qualifier),
+            hex(row)
+        ),
+    }
+}
+
+/// Bytes as OpenTSDB's tools print them.
+fn hex(bytes: &[u8]) -> String {
+    use std::fmt::Write as _;
+    bytes.iter().fold(String::new(), |mut text, byte| {
+        // Writing to a string cannot fail.
+        let _ = write!(text, "{byte:02X}");
+        text
+    })
+}

@@ -1,0 +1,109 @@
+//! Scans and reads by key.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use futures::TryStreamExt as _;
+use oxtsdb_row_store::{ColumnSelection, DamageLog, Row, RowBuilder, RowStream, Scan, StoreError, TableName};
+use oxtsdb_schema::BaseTime;
+use oxtsdb_schema::data_table::FAMILY;
+
+use super::cells::push_cells;
+use super::columns::PointColumns;
+use super::merge::{Merged, merge_rows};
+use super::place::{SeriesHour, hour_range};
+use super::walk::PointRows;
+use super::{LogicalTable, damage, store_error};
+use crate::{Point, ReadRequest, SeriesNumber, TimeRange};
+
+impl LogicalTable {
+    /// Scans the table of points.
+    pub(super) async fn scan_merged(&self, table: &TableName, scan: Scan) -> Result<RowStream, StoreError> {
+        let Some(columns) = PointColumns::of(&scan.columns) else {
+            return self.rows.scan(table, scan).await;
+        };
+        let mut stored = scan.clone();
+        stored.allows_packed = false;
+        let stored = self.rows.scan(table, stored).await?;
+        let def = self.definition(table).await?;
+        let points = PointRows::new(
+            Arc::clone(&self.points),
+            self.layout,
+            &def,
+            columns,
+            &scan,
+            self.window,
+        );
+        let families = def.families.into_iter().map(|family| family.name).collect();
+        Ok(Merged::new(points, stored, families, &scan).into_stream())
+    }
+
+    /// Adds the points to rows of the row store, which are those of `keys`.
+    pub(super) async fn add_points(
+        &self,
+        table: &TableName,
+        keys: &[Vec<u8>],
+        columns: &ColumnSelection,
+        stored: Vec<Option<Row>>,
+        skip_damaged: Option<&DamageLog>,
+    ) -> Result<Vec<Option<Row>>, StoreError> {
+        let Some(columns) = PointColumns::of(columns).filter(|_| self.has_points(table)) else {
+            return Ok(stored);
+        };
+        let places: Vec<_> = keys.iter().map(|key| self.place(key)).collect();
+        let mut hours: BTreeMap<BaseTime, Vec<SeriesNumber>> = BTreeMap::new();
+        for (base, series) in places.iter().flatten() {
+            hours.entry(*base).or_default().push(*series);
+        }
+        if hours.is_empty() {
+            return Ok(stored);
+        }
+        let damage = self.points.damage();
+        let mut found: HashMap<(BaseTime, SeriesNumber), Vec<Point>> = HashMap::new();
+        for (base, mut series) in hours {
+            damage::check(&damage, table, hour_range(base), skip_damaged)?;
+            series.sort_unstable();
+            series.dedup();
+            for (series, points) in self.read(series, hour_range(base)).await? {
+                found.entry((base, series)).or_default().extend(points);
+            }
+        }
+        let def = self.definition(table).await?;
+        let family = def
+            .family_index(&String::from_utf8_lossy(FAMILY))
+            .unwrap_or_default();
+        let families: Arc<[String]> = def.families.into_iter().map(|family| family.name).collect();
+        let merge = |((key, place), stored): ((&Vec<u8>, Option<_>), Option<Row>)| {
+            let Some(points) = place.and_then(|place| found.get(&place)) else {
+                return stored;
+            };
+            let mut row = RowBuilder::new(key, Arc::clone(&families));
+            push_cells(&mut row, family, points.iter().copied(), &columns);
+            match (row.finish(), stored) {
+                (Some(points), Some(stored)) => merge_rows(&points, &stored, &families, 1),
+                (points, stored) => points.or(stored),
+            }
+        };
+        Ok(keys.iter().zip(places).zip(stored).map(merge).collect())
+    }
+
+    /// Hour and series of a row key; `None` if it has no points.
+    fn place(&self, key: &[u8]) -> Option<(BaseTime, SeriesNumber)> {
+        let hour = SeriesHour::of(key, &self.layout)?;
+        Some((hour.base, self.points.find(hour.tsuid.as_bytes())?))
+    }
+
+    /// Reads the points of series, which may extend over several items.
+    pub(super) async fn read(
+        &self,
+        series: Vec<SeriesNumber>,
+        range: TimeRange,
+    ) -> Result<Vec<(SeriesNumber, Vec<Point>)>, StoreError> {
+        let items = self.points.read(ReadRequest { series, range });
+        let items: Vec<_> = items.try_collect().await.map_err(store_error)?;
+        let columns = items.into_iter().flatten();
+        Ok(columns
+            .map(|columns| (columns.series, columns.points().collect()))
+            .collect())
+    }
+}

@@ -1,0 +1,251 @@
+//! Splits a batch into operations on points and mutations of the other cells.
+
+use oxtsdb_row_store::{FamilyId, MutationRef, StoreError, WriteBatch};
+use oxtsdb_schema::row::CellKind;
+use oxtsdb_schema::{BaseTime, Qualifier, RowKeyLayout};
+
+use super::cells::{instants, points_of};
+use super::place::{SeriesHour, hour_range, is_point_family, names_points};
+use super::store_error;
+use crate::{Point, PointBatch, PointStore, SeriesNumber, TimeRange};
+
+/// An operation on points.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum PointOperation {
+    Append(PointBatch),
+    DeleteRange {
+        series: Vec<SeriesNumber>,
+        range: TimeRange,
+    },
+    /// Deletes the points of these instants whose cells have these qualifiers.
+    DeleteCells {
+        series: SeriesNumber,
+        cells: Vec<(i64, Qualifier)>,
+    },
+}
+
+/// A column of table `tsdb`: row key, qualifier.
+pub(super) type Column = (Vec<u8>, Vec<u8>);
+
+/// The parts of a batch.
+#[derive(Debug)]
+pub(super) struct Split {
+    /// In order of effect.
+    pub(super) operations: Vec<PointOperation>,
+    /// The mutations of other cells; deletes of points are among them, since any column may be that of such a cell.
+    pub(super) stored: WriteBatch,
+    /// The columns of points that were put. A cell of the row store in such a column is replaced.
+    pub(super) put: Vec<Column>,
+    /// Whether an odd encoding was put into a column that can hold a point.
+    has_odd: bool,
+    /// Whether the row store's batch has begun the row.
+    is_begun: bool,
+}
+
+/// A row that is being split.
+struct SplitRow<'a> {
+    key: &'a [u8],
+    base: BaseTime,
+    tsuid: &'a [u8],
+    /// Puts that follow each other, with the timestamps of their cells.
+    puts: Vec<(i64, Point)>,
+}
+
+impl Split {
+    /// Splits a batch.
+    ///
+    /// # Errors
+    ///
+    /// If the point store gives no series number.
+    pub(super) fn of(
+        batch: &WriteBatch,
+        points: &dyn PointStore,
+        layout: &RowKeyLayout,
+    ) -> Result<Self, StoreError> {
+        let mut split = Self {
+            operations: Vec::new(),
+            stored: WriteBatch::new(batch.table().clone()),
+            put: Vec::new(),
+            has_odd: false,
+            is_begun: false,
+        };
+        let is_points: Vec<bool> = batch
+            .families()
+            .iter()
+            .map(|name| is_point_family(name))
+            .collect();
+        // The same families in the same order: their ids are equal.
+        for name in batch.families() {
+            split.stored.family(name);
+        }
+        for mutations in batch.iter() {
+            let hour = SeriesHour::of(mutations.key, layout);
+            let mut row = hour.as_ref().map(|hour| SplitRow {
+                key: mutations.key,
+                base: hour.base,
+                tsuid: hour.tsuid.as_bytes(),
+                puts: Vec::new(),
+            });
+            split.is_begun = false;
+            for mutation in mutations.iter() {
+                let is_kept = match &mut row {
+                    Some(row) => split.split(row, &mutation, &is_points, points)?,
+                    None => true,
+                };
+                if is_kept {
+                    copy(split.stored_row(mutations.key), &mutation);
+                }
+            }
+            if let Some(row) = &mut row {
+                split.append(row, points)?;
+            }
+        }
+        Ok(split)
+    }
+
+    /// The row store's batch, to add mutations of the current row.
+    fn stored_row(&mut self, key: &[u8]) -> &mut WriteBatch {
+        if !self.is_begun {
+            self.stored.row(key);
+            self.is_begun = true;
+        }
+        &mut self.stored
+    }
+
+    /// Takes the points of a mutation; `false` if the row store has no part in it.
+    fn split(
+        &mut self,
+        row: &mut SplitRow<'_>,
+        mutation: &MutationRef<'_>,
+        is_points: &[bool],
+        points: &dyn PointStore,
+    ) -> Result<bool, StoreError> {
+        let concerns = |family: FamilyId| is_points.get(family.index()).copied().unwrap_or(false);
+        match *mutation {
+            MutationRef::Put {
+                family,
+                qualifier,
+                timestamp_ms,
+                value,
+            } if concerns(family) && names_points(qualifier) => {
+                if let Some(found) = points_of(row.base, qualifier, value) {
+                    let timestamp_ms = timestamp_ms.unwrap_or(i64::MAX);
+                    row.puts
+                        .extend(found.into_iter().map(|point| (timestamp_ms, point)));
+                    self.put.push((row.key.to_vec(), qualifier.to_vec()));
+                    if self.has_odd {
+                        self.stored_row(row.key).delete_column(family, qualifier);
+                    }
+                    return Ok(false);
+                }
+                // The cell replaces the point of its column.
+                self.has_odd = true;
+                if CellKind::of(qualifier) == CellKind::Point {
+                    self.delete_cells(row, qualifier, i64::MAX, points)?;
+                }
+            }
+            MutationRef::DeleteColumn {
+                family,
+                qualifier,
+                up_to_ms,
+            } if concerns(family) && names_points(qualifier) => {
+                self.delete_cells(row, qualifier, up_to_ms.unwrap_or(i64::MAX), points)?;
+            }
+            MutationRef::DeleteFamily { family } if concerns(family) => self.delete_hour(row, points)?,
+            MutationRef::DeleteRow => self.delete_hour(row, points)?,
+            MutationRef::Put { .. } | MutationRef::DeleteColumn { .. } | MutationRef::DeleteFamily { .. } => {
+            }
+        }
+        Ok(true)
+    }
+
+    /// Appends the puts of a row. Of two with one instant the later one wins, or that with the newer timestamp.
+    fn append(&mut self, row: &mut SplitRow<'_>, points: &dyn PointStore) -> Result<(), StoreError> {
+        if row.puts.is_empty() {
+            return Ok(());
+        }
+        row.puts.sort_by_key(|(timestamp_ms, _)| *timestamp_ms);
+        let numbers = points.numbers(&[row.tsuid]).map_err(store_error)?;
+        if !matches!(self.operations.last(), Some(PointOperation::Append(_))) {
+            self.operations
+                .push(PointOperation::Append(PointBatch::default()));
+        }
+        if let (Some(PointOperation::Append(batch)), [series]) = (self.operations.last_mut(), &numbers[..]) {
+            for (_, point) in row.puts.drain(..) {
+                batch.push(*series, point);
+            }
+        }
+        Ok(())
+    }
+
+    /// Deletes the points of a row.
+    fn delete_hour(&mut self, row: &mut SplitRow<'_>, points: &dyn PointStore) -> Result<(), StoreError> {
+        self.append(row, points)?;
+        let Some(number) = points.find(row.tsuid) else {
+            return Ok(());
+        };
+        let hour = hour_range(row.base);
+        match self.operations.last_mut() {
+            Some(PointOperation::DeleteRange { series, range }) if *range == hour => series.push(number),
+            _ => self.operations.push(PointOperation::DeleteRange {
+                series: vec![number],
+                range: hour,
+            }),
+        }
+        Ok(())
+    }
+
+    /// Deletes the points that a qualifier names, unless they are newer.
+    fn delete_cells(
+        &mut self,
+        row: &mut SplitRow<'_>,
+        qualifier: &[u8],
+        up_to_ms: i64,
+        points: &dyn PointStore,
+    ) -> Result<(), StoreError> {
+        self.append(row, points)?;
+        let Some(number) = points.find(row.tsuid) else {
+            return Ok(());
+        };
+        let named = instants(row.base, qualifier).into_iter();
+        let named = named.filter(|(time_ms, _)| *time_ms <= up_to_ms);
+        match self.operations.last_mut() {
+            Some(PointOperation::DeleteCells { series, cells }) if *series == number => cells.extend(named),
+            _ => self.operations.push(PointOperation::DeleteCells {
+                series: number,
+                cells: named.collect(),
+            }),
+        }
+        Ok(())
+    }
+}
+
+/// Adds a mutation to a batch that has the same families.
+fn copy(batch: &mut WriteBatch, mutation: &MutationRef<'_>) {
+    match *mutation {
+        MutationRef::Put {
+            family,
+            qualifier,
+            timestamp_ms: Some(timestamp_ms),
+            value,
+        } => batch.put_at(family, qualifier, timestamp_ms, value),
+        MutationRef::Put {
+            family,
+            qualifier,
+            timestamp_ms: None,
+            value,
+        } => batch.put(family, qualifier, value),
+        MutationRef::DeleteColumn {
+            family,
+            qualifier,
+            up_to_ms: Some(up_to_ms),
+        } => batch.delete_column_up_to(family, qualifier, up_to_ms),
+        MutationRef::DeleteColumn {
+            family,
+            qualifier,
+            up_to_ms: None,
+        } => batch.delete_column(family, qualifier),
+        MutationRef::DeleteFamily { family } => batch.delete_family(family),
+        MutationRef::DeleteRow => batch.delete_row(),
+    };
+}

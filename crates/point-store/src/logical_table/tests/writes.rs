@@ -1,0 +1,271 @@
+//! Which store a mutation goes to, and in which order.
+
+use oxtsdb_row_store::{
+    CellAddress, Condition, Retry, RowStore as _, Scan, StoreError, TableDef, WriteBatch,
+};
+
+use super::fixture::{FIRST_HOUR, Fixture, int};
+use crate::PointStore as _;
+
+const ANNOTATION: &[u8] = &[1, 0, 0];
+
+#[tokio::test]
+async fn points_go_to_the_point_store_and_other_cells_to_the_row_store() {
+    let fixture = Fixture::new().await;
+    let key = fixture.key(1, 1, 0);
+    let (first, second) = (int(1, 5), int(2, 300));
+    let (mut batch, t) = fixture.batch();
+    batch
+        .row(&key)
+        .put(t, &second.0, &second.1)
+        .put(t, ANNOTATION, b"{}")
+        .put_at(t, &first.0, 7, &first.1);
+    // The row of global annotations.
+    batch.row(&[0, 0, 0, 0, 0, 0, 0]).put(t, ANNOTATION, b"{}");
+    fixture.logical.write(batch).await.unwrap();
+    let annotation = (ANNOTATION.to_vec(), b"{}".to_vec());
+    assert_eq!(
+        fixture.stored_cells(&key).await,
+        std::slice::from_ref(&annotation)
+    );
+    assert_eq!(fixture.cells(&key).await, [first.clone(), second, annotation]);
+    let row = fixture.get(&key).await.unwrap();
+    let timestamp_ms = i64::from(FIRST_HOUR) * 3_600_000 + 1000;
+    assert_eq!(row.get("t", &first.0).unwrap().timestamp_ms, timestamp_ms);
+    assert_eq!(fixture.scan(Scan::prefix(b"")).await.len(), 2);
+}
+
+#[tokio::test]
+async fn compacted_points_become_cells_of_their_own() {
+    let fixture = Fixture::new().await;
+    let key = fixture.key(1, 1, 0);
+    let points = [int(1, 5), int(2, 300), int(3, -1)];
+    let qualifier = points
+        .iter()
+        .flat_map(|(qualifier, _)| qualifier.clone())
+        .collect::<Vec<_>>();
+    let mut value = points
+        .iter()
+        .flat_map(|(_, value)| value.clone())
+        .collect::<Vec<_>>();
+    value.push(0);
+    fixture.put(&key, &qualifier, &value).await;
+    assert_eq!(fixture.cells(&key).await, points);
+    assert!(fixture.stored_cells(&key).await.is_empty());
+    // The column names its points.
+    let (mut batch, t) = fixture.batch();
+    batch.row(&key).delete_column(t, &qualifier[..4]);
+    fixture.logical.write(batch).await.unwrap();
+    assert_eq!(fixture.cells(&key).await, points[2..]);
+}
+
+#[tokio::test]
+async fn mutations_of_a_row_apply_in_order() {
+    let fixture = Fixture::new().await;
+    let [before, after] = [fixture.key(1, 1, 0), fixture.key(1, 2, 0)];
+    let (old, new) = (int(1, 5), int(2, 6));
+    let (mut batch, t) = fixture.batch();
+    batch
+        .row(&before)
+        .put(t, &old.0, &old.1)
+        .delete_row()
+        .put(t, &new.0, &new.1);
+    batch
+        .row(&after)
+        .delete_family(t)
+        .put(t, &old.0, &old.1)
+        .put(t, &new.0, &new.1);
+    batch.delete_column(t, &old.0).put(t, &int(1, 9).0, &int(1, 9).1);
+    fixture.logical.write(batch).await.unwrap();
+    assert_eq!(fixture.cells(&before).await, std::slice::from_ref(&new));
+    assert_eq!(fixture.cells(&after).await, [int(1, 9), new]);
+}
+
+#[tokio::test]
+async fn newest_cell_of_an_instant_wins_within_a_batch() {
+    let fixture = Fixture::new().await;
+    let key = fixture.key(1, 1, 0);
+    let (int, float) = (int(1, 5), (vec![0, 0x1b], 0.5_f32.to_be_bytes().to_vec()));
+    let (mut batch, t) = fixture.batch();
+    batch
+        .row(&key)
+        .put_at(t, &float.0, 2_000, &float.1)
+        .put_at(t, &int.0, 1_000, &int.1);
+    fixture.logical.write(batch).await.unwrap();
+    assert_eq!(fixture.cells(&key).await, [float]);
+    fixture.put(&key, &int.0, &int.1).await;
+    assert_eq!(fixture.cells(&key).await, [int], "a later batch");
+}
+
+#[tokio::test]
+async fn a_column_has_either_a_point_or_an_odd_encoding() {
+    let fixture = Fixture::new().await;
+    let key = fixture.key(1, 1, 0);
+    let plain = int(1, i64::MAX);
+    let odd = (plain.0.clone(), 1_i64.to_be_bytes().to_vec());
+    for _ in 0..2 {
+        for cell in [&plain, &odd] {
+            fixture.put(&key, &cell.0, &cell.1).await;
+            assert_eq!(fixture.cells(&key).await, std::slice::from_ref(cell));
+        }
+    }
+    // Within one batch.
+    for cells in [[&plain, &odd], [&odd, &plain]] {
+        let (mut batch, t) = fixture.batch();
+        batch.row(&key);
+        for (qualifier, value) in cells {
+            batch.put(t, qualifier, value);
+        }
+        fixture.logical.write(batch).await.unwrap();
+        assert_eq!(fixture.cells(&key).await, [cells[1].clone()]);
+    }
+}
+
+#[tokio::test]
+async fn deletes_what_they_name() {
+    let fixture = Fixture::new().await;
+    let key = fixture.key(1, 1, 0);
+    let (one, two) = (int(1, 5), int(2, 6));
+    let delete = async |up_to: Option<i64>, qualifier: &[u8]| {
+        let (mut batch, t) = fixture.batch();
+        match up_to {
+            Some(up_to) => batch.row(&key).delete_column_up_to(t, qualifier, up_to),
+            None => batch.row(&key).delete_column(t, qualifier),
+        };
+        fixture.logical.write(batch).await.unwrap();
+    };
+    for cell in [&one, &two] {
+        fixture.put(&key, &cell.0, &cell.1).await;
+    }
+    fixture.put(&fixture.key(1, 1, 1), &one.0, &one.1).await;
+    delete(None, &int(1, 300).0).await;
+    delete(None, &int(3, 1).0).await;
+    delete(None, ANNOTATION).await;
+    let time_ms = i64::from(FIRST_HOUR) * 3_600_000 + 1000;
+    delete(Some(time_ms - 1), &one.0).await;
+    assert_eq!(
+        fixture.cells(&key).await,
+        [one.clone(), two.clone()],
+        "other columns, older cells"
+    );
+    delete(Some(time_ms), &one.0).await;
+    assert_eq!(fixture.cells(&key).await, [two]);
+    let (mut batch, _) = fixture.batch();
+    batch.row(&key).delete_row();
+    batch.row(&fixture.key(9, 9, 0)).delete_row();
+    fixture.logical.write(batch).await.unwrap();
+    assert!(fixture.cells(&key).await.is_empty());
+    assert_eq!(
+        fixture.scan(Scan::prefix(b"")).await.len(),
+        1,
+        "the hour behind it"
+    );
+    assert_eq!(
+        fixture.points.metrics().len(),
+        1,
+        "deletes give no series numbers"
+    );
+}
+
+#[tokio::test]
+async fn rejects_counters_conditions_and_commits_of_points() {
+    let fixture = Fixture::new().await;
+    let logical = &fixture.logical;
+    let key = fixture.key(1, 1, 0);
+    let (qualifier, value) = int(1, 5);
+    let on_point = CellAddress::new(&key[..], "t", &qualifier[..]);
+    let condition = |cell: &CellAddress| Condition {
+        cell: cell.clone(),
+        expected: None,
+    };
+    let atomic = logical.atomic().unwrap();
+    let commit = async |change: &dyn Fn(&mut WriteBatch)| {
+        let (mut batch, _) = fixture.batch();
+        batch.row(&key);
+        change(&mut batch);
+        atomic.commit_if(&[], batch).await.err()
+    };
+    let (mut annotation, t) = fixture.batch();
+    annotation.row(&key).put(t, ANNOTATION, b"{}");
+    let errors = [
+        logical.increment(&fixture.table, &on_point, 1).await.err(),
+        logical.append(&fixture.table, &on_point, b"v").await.err(),
+        logical
+            .check_and_put(&fixture.table, &condition(&on_point), b"v")
+            .await
+            .err(),
+        atomic
+            .commit_if(&[condition(&on_point)], annotation.clone())
+            .await
+            .err(),
+        commit(&|batch| _ = batch.put(t, &qualifier, &value)).await,
+        commit(&|batch| _ = batch.delete_column(t, &qualifier)).await,
+        commit(&|batch| _ = batch.delete_family(t)).await,
+        commit(&|batch| _ = batch.delete_row()).await,
+    ];
+    for error in errors {
+        let error = error.expect("it is rejected");
+        assert!(matches!(error, StoreError::Invalid { .. }), "{error}");
+        assert!(
+            error.to_string().contains("of table `tsdb` holds points"),
+            "{error}"
+        );
+        assert_eq!(error.retry(), Retry::Never);
+    }
+    assert!(fixture.scan(Scan::prefix(b"")).await.is_empty());
+    // Other cells of the same row.
+    let beside = CellAddress::new(&key[..], "t", ANNOTATION);
+    assert!(
+        logical
+            .check_and_put(&fixture.table, &condition(&beside), b"{}")
+            .await
+            .unwrap()
+    );
+    assert!(
+        !atomic
+            .commit_if(&[condition(&beside)], annotation.clone())
+            .await
+            .unwrap()
+    );
+    assert!(atomic.commit_if(&[], annotation).await.unwrap());
+    let appended = CellAddress::new(&key[..], "t", [5, 0, 0]);
+    logical
+        .append(&fixture.table, &appended, &[0, 0x10, 1])
+        .await
+        .unwrap();
+    assert_eq!(fixture.stored_cells(&key).await.len(), 2);
+}
+
+#[tokio::test]
+async fn unknown_tables_and_families_are_errors_of_batches_of_points() {
+    let fixture = Fixture::new().await;
+    let (qualifier, value) = int(1, 5);
+    let mut batch = WriteBatch::new(fixture.table.clone());
+    let other = batch.family("other");
+    batch.row(&fixture.key(1, 1, 0)).put(other, &qualifier, &value);
+    let error = fixture.logical.write(batch).await.unwrap_err();
+    assert!(matches!(error, StoreError::NoSuchFamily { .. }), "{error}");
+    // The same rows of another table are cells.
+    let table = "copy".parse().unwrap();
+    let def = TableDef::new(table, &["t"]);
+    fixture.logical.create_table(&def).await.unwrap();
+    let mut batch = WriteBatch::new(def.name.clone());
+    let t = batch.family("t");
+    batch.row(&fixture.key(1, 1, 0)).put(t, &qualifier, &value);
+    fixture.logical.write(batch).await.unwrap();
+    assert!(fixture.points.metrics().is_empty());
+}
+
+#[tokio::test]
+async fn closes_both_stores() {
+    let fixture = Fixture::new().await;
+    fixture.logical.check_health().await.unwrap();
+    fixture.logical.close().await.unwrap();
+    for error in [
+        fixture.points.check_health().await.is_err(),
+        fixture.rows.check_health().await.is_err(),
+        fixture.logical.check_health().await.is_err(),
+    ] {
+        assert!(error);
+    }
+}
