@@ -1,12 +1,22 @@
-//! Measures the head: points appended per second and bytes of memory, for series in a random order.
+//! Measures the head: points appended and read per second, bytes of memory as counted and as resident, for series in a
+//! random order.
 //!
 //! `cargo run --release -p oxtsdb-point-store --example head -- SERIES STEPS [SHARDS]`
 #![allow(clippy::unwrap_used, reason = "a program for measurements")]
 
 use std::time::Instant;
 
-use oxtsdb_point_store::parts::head::Head;
-use oxtsdb_point_store::{Point, PointBatch, PointKind, Resolution, SeriesNumber, ValueKind};
+use oxtsdb_point_store::parts::head::{Head, HeadScratch};
+use oxtsdb_point_store::parts::series::MetricNumber;
+use oxtsdb_point_store::{Point, PointBatch, PointKind, Resolution, SeriesNumber, TimeRange, ValueKind};
+
+/// Resident memory of the process, in MB.
+fn resident() -> f64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let kilobytes = line.and_then(|line| line.split_whitespace().next()?.parse::<f64>().ok());
+    kilobytes.unwrap_or(0.0) * 1024.0 / 1e6
+}
 
 fn main() {
     let mut arguments = std::env::args().skip(1);
@@ -29,6 +39,7 @@ fn main() {
     }
     let mut elapsed = std::time::Duration::ZERO;
     let mut batch = PointBatch::with_capacity(10_000);
+    let before = resident();
     for step in 0..steps {
         for series in order.chunks(10_000) {
             batch.clear();
@@ -45,14 +56,28 @@ fn main() {
             elapsed += start.elapsed();
         }
     }
+    let resident = resident() - before;
     let points = f64::from(series) * f64::from(steps);
     #[expect(clippy::cast_precision_loss, reason = "a figure to read")]
     let bytes = head.byte_len() as f64;
     println!(
-        "{series} series x {steps}: {:.1} M points/s on one thread, {:.1} bytes/point, {:.0} bytes/series, {:.0} MB",
+        "{series} series x {steps}: {:.1} M points/s on one thread, {:.1} bytes/point, {:.0} bytes/series, {:.0} MB, \
+         {resident:.0} MB resident",
         points / elapsed.as_secs_f64() / 1e6,
         bytes / points,
         bytes / f64::from(series),
         bytes / 1e6
+    );
+    let start = Instant::now();
+    let (mut scratch, mut read, mut sum) = (HeadScratch::default(), Vec::new(), 0);
+    for key in head.series(|series| MetricNumber(series.0 % 100)) {
+        read.clear();
+        head.read(key.series, TimeRange::ALL, &mut scratch, &mut read);
+        sum += read.len();
+    }
+    assert_eq!(sum as u64, u64::from(series) * u64::from(steps));
+    println!(
+        "all series read in order of metric: {:.1} M points/s",
+        points / start.elapsed().as_secs_f64() / 1e6
     );
 }

@@ -27,6 +27,7 @@ const TOGETHER: usize = 64;
 /// Points in memory.
 #[derive(Debug)]
 pub struct Head {
+    /// A power of two of them.
     shards: Box<[Mutex<Shard>]>,
     bytes: AtomicUsize,
 }
@@ -38,10 +39,12 @@ pub struct HeadScratch {
 }
 
 impl Head {
-    /// An empty head with 1 shard or more.
+    /// An empty head with so many shards, or the next power of two.
     pub fn new(shards: usize) -> Self {
         Self {
-            shards: (0..shards.max(1)).map(|_| Mutex::default()).collect(),
+            shards: (0..shards.next_power_of_two())
+                .map(|_| Mutex::default())
+                .collect(),
             bytes: AtomicUsize::new(0),
         }
     }
@@ -63,39 +66,60 @@ impl Head {
         both.map(|(first_ms, last_ms)| TimeRange { first_ms, last_ms })
     }
 
+    /// The index of the shard of a series, and what the shard knows it by.
+    #[inline]
+    const fn divide(&self, series: SeriesNumber) -> (usize, usize) {
+        let count = self.shards.len();
+        (
+            series.index() & (count - 1),
+            series.index() >> count.trailing_zeros(),
+        )
+    }
+
     /// Appends points, in their order.
     pub fn append(&self, batch: &PointBatch) {
-        for (index, shard) in self.shards.iter().enumerate() {
+        // The positions of points, by shard: a counting sort.
+        let mut ends = vec![0; self.shards.len()];
+        for series in batch.series() {
+            ends[self.divide(*series).0] += 1;
+        }
+        let mut start = 0;
+        for end in &mut ends {
+            start += std::mem::replace(end, start);
+        }
+        let mut positions = vec![0; batch.len()];
+        for (position, series) in batch.series().iter().enumerate() {
+            let end = &mut ends[self.divide(*series).0];
+            positions[*end] = position;
+            *end += 1;
+        }
+        let mut start = 0;
+        for (shard, end) in self.shards.iter().zip(ends) {
+            let own = &positions[start..end];
+            start = end;
+            if own.is_empty() {
+                continue;
+            }
             let mut shard = shard.lock();
             let before = shard.byte_len();
-            self.append_to(&mut shard, index, batch);
+            self.append_to(&mut shard, own, batch);
             let grown = shard.byte_len() - before;
             self.bytes.fetch_add(grown, Ordering::Relaxed);
         }
     }
 
-    /// Appends the points of one shard.
-    fn append_to(&self, shard: &mut Shard, index: usize, batch: &PointBatch) {
-        let count = self.shards.len();
-        let own = |series: SeriesNumber| count == 1 || series.index() % count == index;
-        let mut places: [Option<(Place, usize)>; TOGETHER] = [None; TOGETHER];
-        let mut series = batch.series().iter().enumerate();
-        loop {
-            let mut taken = 0;
-            for (position, series) in series.by_ref().filter(|(_, series)| own(**series)) {
-                places[taken] = Some((shard.place(series.index() / count, *series), position));
-                taken += 1;
-                if taken == TOGETHER {
-                    break;
-                }
+    /// Appends the points of one shard, which are at these positions.
+    fn append_to(&self, shard: &mut Shard, positions: &[usize], batch: &PointBatch) {
+        for positions in positions.chunks(TOGETHER) {
+            let mut places = [Place::FIRST; TOGETHER];
+            for (place, position) in places.iter_mut().zip(positions) {
+                let (_, quotient) = self.divide(batch.series()[*position]);
+                *place = shard.place(quotient, batch.times_ms()[*position]);
             }
-            if taken == 0 {
-                return;
-            }
-            let places = || places.iter().take(taken).flatten();
-            let touched = places().fold(0, |sum, (place, _)| sum ^ shard.touch(*place));
+            let places = &places[..positions.len()];
+            let touched = places.iter().fold(0, |sum, place| sum ^ shard.touch(*place));
             std::hint::black_box(touched);
-            for (place, position) in places() {
+            for (place, position) in places.iter().zip(positions) {
                 shard.append(*place, &batch.point(*position));
             }
         }
@@ -109,16 +133,16 @@ impl Head {
         scratch: &mut HeadScratch,
         points: &mut Vec<Point>,
     ) {
-        let count = self.shards.len();
         let from = points.len();
-        let shard = self.shards[series.index() % count].lock();
+        let (index, quotient) = self.divide(series);
+        let shard = self.shards[index].lock();
         if shard
             .extent()
             .is_none_or(|(first, last)| last < range.first_ms || range.last_ms < first)
         {
             return;
         }
-        shard.read(series.index() / count, series, &mut scratch.bytes, points);
+        shard.read(quotient, &mut scratch.bytes, points);
         drop(shard);
         let ascends = points[from..].is_sorted_by(|a, b| a.time_ms < b.time_ms);
         if !ascends {
@@ -137,11 +161,14 @@ impl Head {
     /// The series that have points, in the order of parts; `metric_of` returns the metric of a series.
     pub fn series(&self, metric_of: impl Fn(SeriesNumber) -> MetricNumber) -> Vec<SeriesKey> {
         let mut keys = Vec::new();
-        for shard in &self.shards {
+        for (index, shard) in self.shards.iter().enumerate() {
             let shard = shard.lock();
-            keys.extend(shard.series().map(|series| SeriesKey {
-                metric: metric_of(series),
-                series,
+            keys.extend(shard.quotients().map(|quotient| {
+                let number = quotient << self.shards.len().trailing_zeros() | index;
+                // The number has 32 bits, as it had when it was appended.
+                let series = SeriesNumber(u32::try_from(number).unwrap_or(u32::MAX));
+                let metric = metric_of(series);
+                SeriesKey { metric, series }
             }));
         }
         keys.sort_unstable();

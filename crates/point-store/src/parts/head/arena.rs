@@ -5,7 +5,8 @@
 //!   block    a power of two of units within a page: next (4, the number of its first unit) | data
 //! ```
 //!
-//! A chain never moves its bytes when it grows, and its last block is small compared with the chain.
+//! A chain never moves its bytes when it grows, and its last block is small compared with the chain. The last block
+//! links to the first one, so that a chain is held by its last block only.
 
 /// Bytes of a unit.
 const UNIT: usize = 16;
@@ -17,10 +18,9 @@ const LINK: usize = 4;
 /// A chain of bytes that grows at its end.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Chain {
-    first: u32,
     last: u32,
     /// Bytes of data that the last block still takes.
-    free: u16,
+    free: u8,
     /// The number of blocks, up to 255.
     blocks: u8,
 }
@@ -36,8 +36,8 @@ pub(super) struct Arena {
 /// Units of the block that follows so many.
 const fn units_after(blocks: u8) -> usize {
     match blocks {
-        0 => 1,
-        1..=4 => 2,
+        0..=1 => 1,
+        2..=4 => 2,
         5..=8 => 4,
         9..=16 => 8,
         _ => 16,
@@ -52,11 +52,11 @@ impl Arena {
 
     /// A chain without bytes.
     pub(super) fn chain(&mut self) -> Chain {
-        let first = self.block(units_after(0));
+        let last = self.block(units_after(0));
+        self.link(last).copy_from_slice(&last.to_be_bytes());
         Chain {
-            first,
-            last: first,
-            free: room(units_after(0)),
+            last,
+            free: free(units_after(0)),
             blocks: 1,
         }
     }
@@ -74,7 +74,7 @@ impl Arena {
             let end = self.end_of_last(chain) - usize::from(chain.free);
             let page = &mut self.pages[chain.last as usize / PAGE_UNITS];
             page[end..end + length].copy_from_slice(fits);
-            chain.free -= u16::try_from(length).unwrap_or(0);
+            chain.free -= u8::try_from(length).unwrap_or(chain.free);
             bytes = rest;
         }
     }
@@ -82,7 +82,7 @@ impl Arena {
     /// Replaces `bytes` by those of a chain.
     pub(super) fn read(&self, chain: &Chain, bytes: &mut Vec<u8>) {
         bytes.clear();
-        let mut block = chain.first;
+        let mut block = self.next(chain.last);
         for number in 0..chain.blocks {
             let start = block as usize % PAGE_UNITS * UNIT;
             let page = &self.pages[block as usize / PAGE_UNITS];
@@ -91,9 +91,7 @@ impl Arena {
                 end -= usize::from(chain.free);
             }
             bytes.extend_from_slice(&page[start + LINK..end]);
-            let mut next = [0; LINK];
-            next.copy_from_slice(&page[start..start + LINK]);
-            block = u32::from_be_bytes(next);
+            block = self.next(block);
         }
     }
 
@@ -102,10 +100,11 @@ impl Arena {
         chain.blocks == u8::MAX && (chain.free as usize) < bytes
     }
 
-    /// Reads where the next byte of a chain goes, so that it is in the processor's cache.
+    /// Reads the byte before the next one of a chain, so that both are in the processor's cache.
     #[inline]
     pub(super) fn touch(&self, chain: &Chain) -> u8 {
-        self.pages[chain.last as usize / PAGE_UNITS][chain.last as usize % PAGE_UNITS * UNIT]
+        let end = self.end_of_last(chain) - usize::from(chain.free);
+        self.pages[chain.last as usize / PAGE_UNITS][end - 1]
     }
 
     fn end_of_last(&self, chain: &Chain) -> usize {
@@ -115,11 +114,26 @@ impl Arena {
     fn grow(&mut self, chain: &mut Chain) {
         let units = units_after(chain.blocks);
         let block = self.block(units);
-        let at = chain.last as usize % PAGE_UNITS * UNIT;
-        self.pages[chain.last as usize / PAGE_UNITS][at..at + LINK].copy_from_slice(&block.to_be_bytes());
+        let first = self.next(chain.last);
+        self.link(block).copy_from_slice(&first.to_be_bytes());
+        self.link(chain.last).copy_from_slice(&block.to_be_bytes());
         chain.last = block;
-        chain.free = room(units);
+        chain.free = free(units);
         chain.blocks += 1;
+    }
+
+    /// The link of a block.
+    fn link(&mut self, block: u32) -> &mut [u8] {
+        let start = block as usize % PAGE_UNITS * UNIT;
+        &mut self.pages[block as usize / PAGE_UNITS][start..start + LINK]
+    }
+
+    /// The block that a block links to.
+    fn next(&self, block: u32) -> u32 {
+        let start = block as usize % PAGE_UNITS * UNIT;
+        let mut next = [0; LINK];
+        next.copy_from_slice(&self.pages[block as usize / PAGE_UNITS][start..start + LINK]);
+        u32::from_be_bytes(next)
     }
 
     /// The first unit of a new block.
@@ -135,8 +149,9 @@ impl Arena {
     }
 }
 
-fn room(units: usize) -> u16 {
-    u16::try_from(units * UNIT - LINK).unwrap_or(u16::MAX)
+/// Bytes of data that a new block takes.
+fn free(units: usize) -> u8 {
+    u8::try_from(units * UNIT - LINK).unwrap_or(u8::MAX)
 }
 
 #[cfg(test)]

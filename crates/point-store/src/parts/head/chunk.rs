@@ -1,20 +1,22 @@
 //! A chunk: the points of one series, in the order of their arrival.
 //!
 //! ```text
-//!   point   time (varint) | [kind (1)] | value
-//!   time    zigzag of the second difference, times 2, plus 1 if the kind follows
-//!   value   integer   zigzag of the difference to the last one (varint)
-//!           floating  zigzag of the difference of its hundredfold, times 2, if that is an integer (varint);
-//!                     otherwise 1 | its bits (8)
+//!   point     regular | irregular; varints have 7 bits a byte, the lowest first
+//!   regular   zigzag of the value's difference, times 2 (varint)
+//!             at the last step, of the last kind
+//!   irregular flags and time (varint) | kind (1, if it follows) | value
+//!             bit 0 set, bit 1: the kind follows, bit 2: the value has 8 bytes, above: zigzag of the second difference
+//!   value     zigzag of the value's difference (varint), or its bits (8)
 //! ```
 //!
-//! The first point is relative to time 0, step 0, value 0 and an integer in seconds. Steps beyond 32 bits count as the
-//! nearest such step for the next difference. Varints have 7 bits a byte, the lowest first; a time needs up to 67 bits.
+//! The difference of floating-point values is that of their hundredfold, if both are integers: gauges have few digits.
+//! The first point is relative to the instant that the shard began with, step 0, value 0 and an integer in seconds. A
+//! step beyond 32 bits counts as 0 for the next difference.
 
 use super::arena::{Arena, Chain};
 use crate::{Point, PointKind, ValueKind};
 
-/// The most bytes of a point: 10 of the time, 1 of the kind, 10 of the value.
+/// The most bytes of a point: 10 of flags and time, 1 of the kind, 10 of the value.
 pub(super) const MAX_POINT_BYTES: usize = 21;
 
 /// Integers up to this size are exact in a double.
@@ -35,30 +37,33 @@ struct Last {
 pub(super) struct Chunk {
     last: Last,
     chain: Chain,
-    points: u32,
 }
 
+const KIND_FOLLOWS: u64 = 2;
+const VALUE_HAS_8_BYTES: u64 = 4;
+
 impl Last {
-    const START: Self = Self {
-        time_ms: 0,
-        step: 0,
-        kind: PointKind::START,
-        value: 0,
-    };
+    const fn start(base_ms: i64) -> Self {
+        Self {
+            time_ms: base_ms,
+            step: 0,
+            kind: PointKind::START,
+            value: 0,
+        }
+    }
 
     fn advance(&mut self, time_ms: i64) {
-        let step = time_ms - self.time_ms;
-        self.step = i32::try_from(step).unwrap_or(if step < 0 { i32::MIN } else { i32::MAX });
+        self.step = i32::try_from(time_ms - self.time_ms).unwrap_or(0);
         self.time_ms = time_ms;
     }
 }
 
 impl Chunk {
-    pub(super) fn new(arena: &mut Arena) -> Self {
+    /// A chunk without points; `base_ms` is an instant close to the first one.
+    pub(super) fn new(arena: &mut Arena, base_ms: i64) -> Self {
         Self {
-            last: Last::START,
+            last: Last::start(base_ms),
             chain: arena.chain(),
-            points: 0,
         }
     }
 
@@ -68,7 +73,7 @@ impl Chunk {
 
     /// Whether the next point needs another chunk.
     pub(super) const fn is_full(&self) -> bool {
-        Arena::is_full(&self.chain, MAX_POINT_BYTES) || self.points == u32::MAX
+        Arena::is_full(&self.chain, MAX_POINT_BYTES)
     }
 
     /// Appends a point.
@@ -77,73 +82,78 @@ impl Chunk {
         let mut buffer = [0; MAX_POINT_BYTES];
         let mut length = 0;
         let last = &mut self.last;
-        // Times have 42 bits, so this needs 45.
+        // Times have 42 bits, so this needs 44.
         let second_difference = point.time_ms - last.time_ms - i64::from(last.step);
-        let kind_follows = u64::from(point.kind != last.kind);
-        put(
-            &mut buffer,
-            &mut length,
-            zigzag(second_difference) << 1 | kind_follows,
-        );
-        if kind_follows == 1 {
-            buffer[length] = point.kind.byte();
-            length += 1;
+        let value = match point.kind.value() {
+            ValueKind::Int => Some(point.bits.cast_signed()),
+            ValueKind::Float | ValueKind::Double => hundredfold(point.bits),
+        };
+        let difference = value.map(|value| zigzag(value.wrapping_sub(last.value)));
+        match difference {
+            Some(difference)
+                if second_difference == 0 && point.kind == last.kind && difference >> 63 == 0 =>
+            {
+                put(&mut buffer, &mut length, difference << 1);
+            }
+            _ => {
+                let mut flags = 1;
+                if point.kind != last.kind {
+                    flags |= KIND_FOLLOWS;
+                }
+                if difference.is_none() {
+                    flags |= VALUE_HAS_8_BYTES;
+                }
+                put(&mut buffer, &mut length, zigzag(second_difference) << 3 | flags);
+                if flags & KIND_FOLLOWS != 0 {
+                    buffer[length] = point.kind.byte();
+                    length += 1;
+                }
+                if let Some(difference) = difference {
+                    put(&mut buffer, &mut length, difference);
+                } else {
+                    buffer[length..length + 8].copy_from_slice(&point.bits.to_be_bytes());
+                    length += 8;
+                }
+            }
         }
         last.advance(point.time_ms);
         last.kind = point.kind;
-        let value = point.bits.cast_signed();
-        match point.kind.value() {
-            ValueKind::Int => {
-                put(&mut buffer, &mut length, zigzag(value.wrapping_sub(last.value)));
-                last.value = value;
-            }
-            ValueKind::Float | ValueKind::Double => match hundredfold(point.bits) {
-                Some(scaled) => {
-                    let difference = zigzag(scaled.wrapping_sub(last.value));
-                    if difference < 1 << 62 {
-                        put(&mut buffer, &mut length, difference << 1);
-                        last.value = scaled;
-                    } else {
-                        put_bits(&mut buffer, &mut length, point.bits);
-                    }
-                }
-                None => put_bits(&mut buffer, &mut length, point.bits),
-            },
-        }
+        last.value = value.unwrap_or(last.value);
         arena.append(&mut self.chain, &buffer[..length]);
-        self.points += 1;
     }
 
-    /// Appends the points in the order of their arrival to `points`. `bytes` is a scratch buffer.
-    pub(super) fn read(&self, arena: &Arena, bytes: &mut Vec<u8>, points: &mut Vec<Point>) {
+    /// Appends the points in the order of their arrival to `points`. `base_ms` is that of [`Chunk::new`], `bytes` a
+    /// scratch buffer.
+    pub(super) fn read(&self, arena: &Arena, base_ms: i64, bytes: &mut Vec<u8>, points: &mut Vec<Point>) {
         arena.read(&self.chain, bytes);
-        let mut last = Last::START;
+        let mut last = Last::start(base_ms);
         let mut rest = bytes.as_slice();
-        points.reserve(self.points as usize);
         while !rest.is_empty() {
-            let time = get(&mut rest);
-            if time & 1 == 1 {
-                last.kind = PointKind::from_byte(byte(&mut rest)).unwrap_or(PointKind::START);
-            }
-            let time_ms = last.time_ms + i64::from(last.step) + unzigzag(time >> 1);
-            last.advance(time_ms);
-            let bits = match last.kind.value() {
-                ValueKind::Int => {
-                    last.value = last.value.wrapping_add(unzigzag(get(&mut rest)));
-                    last.value.cast_unsigned()
+            let first = get(&mut rest);
+            let mut time_ms = last.time_ms + i64::from(last.step);
+            let mut raw = None;
+            let difference = if first & 1 == 0 {
+                first >> 1
+            } else {
+                time_ms += unzigzag(first >> 3);
+                if first & KIND_FOLLOWS != 0 {
+                    last.kind = PointKind::from_byte(byte(&mut rest)).unwrap_or(PointKind::START);
                 }
-                ValueKind::Float | ValueKind::Double => {
-                    let value = get(&mut rest);
-                    if value & 1 == 1 {
-                        let (bits, after) = rest.split_at(8.min(rest.len()));
-                        rest = after;
-                        bits.iter().fold(0, |bits, byte| bits << 8 | u64::from(*byte))
-                    } else {
-                        last.value = last.value.wrapping_add(unzigzag(value >> 1));
-                        divided(last.value).to_bits()
-                    }
+                if first & VALUE_HAS_8_BYTES == 0 {
+                    get(&mut rest)
+                } else {
+                    let (bits, after) = rest.split_at(8.min(rest.len()));
+                    rest = after;
+                    raw = Some(bits.iter().fold(0, |bits, byte| bits << 8 | u64::from(*byte)));
+                    0
                 }
             };
+            last.advance(time_ms);
+            last.value = last.value.wrapping_add(unzigzag(difference));
+            let bits = raw.unwrap_or_else(|| match last.kind.value() {
+                ValueKind::Int => last.value.cast_unsigned(),
+                ValueKind::Float | ValueKind::Double => divided(last.value).to_bits(),
+            });
             points.push(Point {
                 time_ms,
                 kind: last.kind,
@@ -194,12 +204,6 @@ fn put(buffer: &mut [u8; MAX_POINT_BYTES], length: &mut usize, mut number: u64) 
     }
     buffer[*length] = number as u8;
     *length += 1;
-}
-
-fn put_bits(buffer: &mut [u8; MAX_POINT_BYTES], length: &mut usize, bits: u64) {
-    buffer[*length] = 1;
-    buffer[*length + 1..*length + 9].copy_from_slice(&bits.to_be_bytes());
-    *length += 9;
 }
 
 fn byte(rest: &mut &[u8]) -> u8 {

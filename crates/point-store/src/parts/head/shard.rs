@@ -5,7 +5,7 @@ use rustc_hash::FxBuildHasher;
 
 use super::arena::Arena;
 use super::chunk::Chunk;
-use crate::{Point, SeriesNumber};
+use crate::Point;
 
 /// Entries of a page of places, and of a page of chunks.
 const PAGE: usize = 1024;
@@ -13,15 +13,18 @@ const PAGE: usize = 1024;
 /// No chunk yet.
 const NONE: u32 = u32::MAX;
 
-/// The chunks of the series whose numbers have the same rest when divided by the number of shards.
+/// The chunks of the series whose numbers have the same rest when divided by the number of shards. A series is known by
+/// the quotient.
 #[derive(Debug, Default)]
 pub(super) struct Shard {
-    /// By the quotient of the series' number: the place of its newest chunk. Pages without chunks are absent.
+    /// By quotient: the place of its newest chunk. Pages without chunks are absent.
     places: Vec<Option<Box<[u32]>>>,
     /// The newest chunks in pages, so that growth copies nothing, in the order of their first points.
-    chunks: Vec<Vec<(SeriesNumber, Chunk)>>,
-    /// Full chunks, oldest first.
-    full: HashMap<SeriesNumber, Vec<Chunk>, FxBuildHasher>,
+    chunks: Vec<Vec<Chunk>>,
+    /// Full chunks, oldest first, by the place of the newest one.
+    full: HashMap<u32, Vec<Chunk>, FxBuildHasher>,
+    /// The first instant that was appended.
+    base_ms: Option<i64>,
     arena: Arena,
     /// The least and greatest instants.
     extent: Option<(i64, i64)>,
@@ -32,11 +35,16 @@ pub(super) struct Shard {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Place(u32);
 
+impl Place {
+    /// Of the first chunk.
+    pub(super) const FIRST: Self = Self(0);
+}
+
 impl Shard {
     /// Bytes of memory.
     pub(super) fn byte_len(&self) -> usize {
-        let chunks = self.chunks.len() * PAGE * size_of::<(SeriesNumber, Chunk)>();
-        let full = self.full.len() * 64;
+        let chunks = self.chunks.len() * PAGE * size_of::<Chunk>();
+        let full = self.full.capacity() * size_of::<(u32, Vec<Chunk>)>();
         self.place_pages * PAGE * size_of::<u32>() + chunks + full + self.arena.byte_len()
     }
 
@@ -45,14 +53,19 @@ impl Shard {
         self.extent
     }
 
-    /// The series that have points, in any order.
-    pub(super) fn series(&self) -> impl Iterator<Item = SeriesNumber> {
-        self.chunks.iter().flatten().map(|(series, _)| *series)
+    /// The quotients of series that have points, ascending.
+    pub(super) fn quotients(&self) -> impl Iterator<Item = usize> {
+        let pages = self.places.iter().enumerate();
+        pages.flat_map(|(number, page)| {
+            let places = page.iter().flat_map(|page| page.iter().enumerate());
+            let used = places.filter(|(_, place)| **place != NONE);
+            used.map(move |(index, _)| number * PAGE + index)
+        })
     }
 
-    /// The place of a series' newest chunk, which is created if there is none; `quotient` as in [`Shard::places`].
+    /// The place of a series' newest chunk, which is created for a point at `time_ms` if there is none.
     #[inline]
-    pub(super) fn place(&mut self, quotient: usize, series: SeriesNumber) -> Place {
+    pub(super) fn place(&mut self, quotient: usize, time_ms: i64) -> Place {
         let page = quotient / PAGE;
         if page >= self.places.len() {
             self.places.resize(page + 1, None);
@@ -71,7 +84,8 @@ impl Shard {
             if let Some(page) = self.chunks.last_mut() {
                 // There are fewer chunks than numbers of series, which have 32 bits.
                 *place = u32::try_from((pages - 1) * PAGE + page.len()).unwrap_or(NONE);
-                page.push((series, Chunk::new(&mut self.arena)));
+                let base_ms = *self.base_ms.get_or_insert(time_ms);
+                page.push(Chunk::new(&mut self.arena, base_ms));
             }
         }
         Place(*place)
@@ -81,17 +95,18 @@ impl Shard {
     /// overlap, those of one append do not.
     #[inline]
     pub(super) fn touch(&self, place: Place) -> u8 {
-        let (_, chunk) = &self.chunks[place.0 as usize / PAGE][place.0 as usize % PAGE];
+        let chunk = &self.chunks[place.0 as usize / PAGE][place.0 as usize % PAGE];
         self.arena.touch(chunk.chain())
     }
 
     /// Appends a point.
     #[inline]
     pub(super) fn append(&mut self, place: Place, point: &Point) {
-        let (series, chunk) = &mut self.chunks[place.0 as usize / PAGE][place.0 as usize % PAGE];
+        let chunk = &mut self.chunks[place.0 as usize / PAGE][place.0 as usize % PAGE];
         if chunk.is_full() {
-            let full = std::mem::replace(chunk, Chunk::new(&mut self.arena));
-            self.full.entry(*series).or_default().push(full);
+            let base_ms = *self.base_ms.get_or_insert(point.time_ms);
+            let full = std::mem::replace(chunk, Chunk::new(&mut self.arena, base_ms));
+            self.full.entry(place.0).or_default().push(full);
         }
         chunk.append(&mut self.arena, point);
         let (first, last) = self.extent.unwrap_or((point.time_ms, point.time_ms));
@@ -99,13 +114,8 @@ impl Shard {
     }
 
     /// Appends the points of a series in the order of their arrival to `points`.
-    pub(super) fn read(
-        &self,
-        quotient: usize,
-        series: SeriesNumber,
-        bytes: &mut Vec<u8>,
-        points: &mut Vec<Point>,
-    ) {
+    pub(super) fn read(&self, quotient: usize, bytes: &mut Vec<u8>, points: &mut Vec<Point>) {
+        let Some(base_ms) = self.base_ms else { return };
         let page = self.places.get(quotient / PAGE).and_then(Option::as_ref);
         let Some(place) = page
             .map(|page| page[quotient % PAGE])
@@ -113,10 +123,9 @@ impl Shard {
         else {
             return;
         };
-        for chunk in self.full.get(&series).into_iter().flatten() {
-            chunk.read(&self.arena, bytes, points);
+        let newest = &self.chunks[place as usize / PAGE][place as usize % PAGE];
+        for chunk in self.full.get(&place).into_iter().flatten().chain([newest]) {
+            chunk.read(&self.arena, base_ms, bytes, points);
         }
-        let (_, chunk) = &self.chunks[place as usize / PAGE][place as usize % PAGE];
-        chunk.read(&self.arena, bytes, points);
     }
 }

@@ -28,13 +28,27 @@ fn values() -> impl Strategy<Value = u64> {
         (-1000_i32..1000).prop_map(|value| (f64::from(value) / 10.0).to_bits()),
         any::<f64>().prop_map(f64::to_bits),
         any::<u64>(),
+        proptest::sample::select(vec![i64::MIN, i64::MAX, 1 << 62, -(1 << 62), 1 << 53])
+            .prop_map(i64::cast_unsigned),
+        proptest::sample::select(vec![
+            -0.0,
+            f64::MAX,
+            f64::MIN,
+            f64::INFINITY,
+            f64::NAN,
+            9e13,
+            -9e13,
+            0.125
+        ])
+        .prop_map(f64::to_bits),
     ]
 }
 
 fn times() -> impl Strategy<Value = i64> {
     prop_oneof![
         (0_i64..200).prop_map(|step| 1_700_000_000_000 + step * 10_000),
-        0_i64..=oxtsdb_schema::timestamp::MAX_MILLIS
+        0_i64..=oxtsdb_schema::timestamp::MAX_MILLIS,
+        proptest::sample::select(vec![0, oxtsdb_schema::timestamp::MAX_MILLIS]),
     ]
 }
 
@@ -92,4 +106,54 @@ fn long_series_take_several_chunks() {
         "{}",
         head.byte_len()
     );
+}
+
+#[test]
+fn threads_append_to_the_same_series() {
+    let head = Head::new(3);
+    let kind = PointKind::new(Resolution::Millis, ValueKind::Int);
+    let point = |time_ms: u32| Point {
+        time_ms: i64::from(time_ms),
+        kind,
+        bits: u64::from(time_ms),
+    };
+    std::thread::scope(|scope| {
+        for thread in 0..4_u32 {
+            let head = &head;
+            scope.spawn(move || {
+                for step in 0..200_u32 {
+                    let mut batch = PointBatch::default();
+                    for series in 0..20 {
+                        batch.push(SeriesNumber(series), point(step * 4 + thread));
+                    }
+                    head.append(&batch);
+                }
+            });
+        }
+    });
+    let expected: Vec<Point> = (0..800).map(point).collect();
+    for series in 0..20 {
+        assert_eq!(read(&head, series, TimeRange::ALL), expected);
+    }
+    assert_eq!(head.series(|_| MetricNumber(0)).len(), 20);
+}
+
+/// The memory of few points decides how many series a head takes.
+#[test]
+fn short_series_take_little_memory() {
+    let head = Head::new(1);
+    let kind = PointKind::new(Resolution::Seconds, ValueKind::Int);
+    let mut random = 1_u64;
+    for step in 0..25_u32 {
+        let mut batch = PointBatch::default();
+        for series in 0..20_000_u32 {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            let time_ms = 1_700_000_000_000 + i64::from(step) * 10_000;
+            let bits = 1000 + (random >> 33) % 200;
+            batch.push(SeriesNumber(series), Point { time_ms, kind, bits });
+        }
+        head.append(&batch);
+    }
+    let bytes = head.byte_len() / 20_000;
+    assert!((80..110).contains(&bytes), "{bytes}");
 }
