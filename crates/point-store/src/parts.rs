@@ -12,6 +12,7 @@
 //! | Module | Content |
 //! |---|---|
 //! | `codec` | columns of times, kinds and values as few bytes |
+//! | [`days`] | folders of days: parts, merges, tombstones, retention, damage, snapshots |
 //! | [`disk`] | the file system as a trait, so that tests can lose power between any two steps |
 //! | [`folder`] | the folder of a store: format version, lock, atomic replacement of files |
 //! | [`series`] | the series catalogue: numbers, keys, metrics, tags |
@@ -20,6 +21,7 @@
 //! | [`part`] | the part file: writer, reader, cache of pages, checks |
 
 mod codec;
+pub mod days;
 pub mod disk;
 pub mod folder;
 pub mod head;

@@ -1,0 +1,307 @@
+//! Partitions: a folder for each UTC day with its parts and tombstones.
+//!
+//! ```text
+//!   add ─► 2026-11-22/  17-17.part  18-18.part  19-19.part  20.deleted     files of a day, oldest first
+//!                            │           └─────┬─────┘         │
+//!   merge of neighbours      │            18-19.part           │           removes what its range contains
+//!   final merge              └──────┬───────┘                  │
+//!                               17-20.part  ◄──────────────────┘           tombstones applied, too
+//! ```
+//!
+//! There is no list of files besides the folders themselves: the rename of a finished part is the commit. When the
+//! store is opened, a part whose sequences lie in those of another is obsolete, since that one was merged from it.
+//! Sequences are given when a file gets its name, so a later file has a higher one on every day.
+//!
+//! | Module | Content |
+//! |---|---|
+//! | [`name`] | names of days and files |
+//! | [`day`] | the list of a day's files, and when they are removed |
+//! | `open` | reading the folders, removing what was interrupted |
+//! | [`policy`] | the choice of merges |
+//! | [`merge`] | merges: choose, run, commit |
+//! | `combine` | the merge of blocks |
+//! | [`pace`] | rate limit of merges and checks |
+//! | [`tombstone`], `delete` | tombstones: their file; deleting a range |
+//! | `points`, `read` | the points of a series in the parts of a day |
+//! | `retention` | dropping days |
+//! | `set_aside` | damaged files |
+//! | `snapshot` | hard links to all files |
+//! | [`check`] | checksums of all files, statistics |
+
+pub mod check;
+mod combine;
+pub mod day;
+mod delete;
+pub mod merge;
+pub mod name;
+mod open;
+pub mod pace;
+mod points;
+pub mod policy;
+mod read;
+mod retention;
+mod set_aside;
+mod snapshot;
+pub mod tombstone;
+
+pub use delete::PendingDeletion;
+pub use retention::Dropped;
+pub use snapshot::Linked;
+
+use std::collections::BTreeMap;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use parking_lot::{Mutex, RwLock};
+
+use self::day::{DayList, DayPart, OwnedFile, path_of};
+use self::name::{DayFile, DayNumber, Sequences};
+use self::policy::MergePolicy;
+use self::set_aside::SetAside;
+use super::disk::Disk;
+use super::folder::create_dir_durably;
+use super::part::{PageCache, Part, PartWriter};
+use crate::{DamagedPart, PointStoreError, TimeRange};
+
+/// The parts of all days; clones share them.
+#[derive(Clone, Debug)]
+pub struct Days(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    disk: Arc<dyn Disk>,
+    folder: PathBuf,
+    cache: Arc<PageCache>,
+    policy: MergePolicy,
+    /// The number of the next temporary file.
+    temporary: AtomicU64,
+    /// Held during a change of files that readers see.
+    changes: Mutex<Changes>,
+    /// Changed only under `changes`; reads wait for no I/O.
+    days: RwLock<BTreeMap<DayNumber, Day>>,
+    counters: check::Counters,
+}
+
+#[derive(Debug)]
+struct Changes {
+    next_sequence: u64,
+    dropped: u64,
+    set_aside: SetAside,
+}
+
+/// A day and what merges remember of it.
+#[derive(Debug)]
+struct Day {
+    list: Arc<DayList>,
+    merges: merge::DayMerges,
+}
+
+/// A part that is being written. Its file is removed if it is dropped before [`Days::add`].
+#[derive(Debug)]
+pub struct NewPart {
+    writer: PartWriter,
+    day: DayNumber,
+    file: OwnedFile,
+}
+
+impl NewPart {
+    /// To write points of the day to.
+    pub const fn writer(&mut self) -> &mut PartWriter {
+        &mut self.writer
+    }
+}
+
+impl Days {
+    /// The days.
+    fn all(&self) -> Vec<Arc<DayList>> {
+        self.days_in(TimeRange::ALL)
+    }
+
+    /// The days that have instants of a range, ascending, as they are now.
+    ///
+    /// A reader takes the heads before it takes the days: points that are moved from a head to parts in between are
+    /// then in both.
+    pub fn days_in(&self, range: TimeRange) -> Vec<Arc<DayList>> {
+        if range.last_ms < range.first_ms || range.last_ms < 0 {
+            return Vec::new();
+        }
+        let days = self.0.days.read();
+        let found = days.range(DayNumber::of(range.first_ms)..=DayNumber::of(range.last_ms));
+        found.map(|(_, day)| Arc::clone(&day.list)).collect()
+    }
+
+    /// Begins a part of a day.
+    ///
+    /// # Errors
+    ///
+    /// Those of the disk.
+    pub fn new_part(&self, day: DayNumber) -> Result<NewPart, PointStoreError> {
+        let shared = &*self.0;
+        let folder = shared.folder.join(day.to_string());
+        create_dir_durably(&*shared.disk, &folder).map_err(|error| io_error(&folder, &error))?;
+        let file = self.temporary(day);
+        Ok(NewPart {
+            writer: PartWriter::create(&*shared.disk, file.path())?,
+            day,
+            file,
+        })
+    }
+
+    /// A new name in a day's folder. The file is removed with the result.
+    fn temporary(&self, day: DayNumber) -> OwnedFile {
+        let shared = &*self.0;
+        let number = shared.temporary.fetch_add(1, Ordering::Relaxed);
+        let name = format!("{number:010}{}", DayFile::Temporary);
+        let file = OwnedFile::new(&shared.disk, shared.folder.join(day.to_string()).join(name));
+        file.set_obsolete();
+        file
+    }
+
+    /// Makes a part durable and visible: its points are newer than those of all others.
+    ///
+    /// # Errors
+    ///
+    /// Those of the disk; the part may be visible. Writing the same points to another part is safe.
+    pub fn add(&self, new: NewPart) -> Result<(), PointStoreError> {
+        let (day, file) = new.finish()?;
+        let mut changes = self.0.changes.lock();
+        let sequence = changes.take_sequence();
+        let sequences = Sequences {
+            first: sequence,
+            last: sequence,
+        };
+        let part = self.rename_part(&file, day, sequences)?;
+        self.change_day(day, |list, merges| {
+            list.parts.push(part);
+            merges.set_changed();
+        });
+        drop(changes);
+        self.sync_day(day)
+    }
+
+    /// Gives a finished part its name. It is visible to the next start.
+    fn rename_part(
+        &self,
+        file: &OwnedFile,
+        day: DayNumber,
+        sequences: Sequences,
+    ) -> Result<Arc<DayPart>, PointStoreError> {
+        let shared = &*self.0;
+        let path = path_of(&shared.folder, day, DayFile::Part(sequences));
+        let renamed = shared.disk.rename(file.path(), &path);
+        renamed.map_err(|error| io_error(&path, &error))?;
+        match self.open_part(&path, sequences) {
+            Ok(part) => Ok(Arc::new(part)),
+            Err(error) => {
+                // Not visible now, so it must not be visible later.
+                let removed = shared.disk.remove(&path);
+                removed.map_err(|error| io_error(&path, &error))?;
+                Err(error)
+            }
+        }
+    }
+
+    fn open_part(&self, path: &Path, sequences: Sequences) -> Result<DayPart, PointStoreError> {
+        let shared = &*self.0;
+        Ok(DayPart {
+            part: Arc::new(Part::open(&shared.disk, path, &shared.cache)?),
+            sequences,
+            file: OwnedFile::new(&shared.disk, path.to_owned()),
+        })
+    }
+
+    /// Replaces the list of a day, under [`Shared::changes`]. A day without parts is forgotten.
+    fn change_day(&self, day: DayNumber, change: impl FnOnce(&mut DayList, &mut merge::DayMerges)) {
+        let mut days = self.0.days.write();
+        let found = days.entry(day).or_insert_with(|| Day {
+            list: Arc::new(DayList::new(day)),
+            merges: merge::DayMerges::default(),
+        });
+        let mut list = DayList::clone(&found.list);
+        change(&mut list, &mut found.merges);
+        found.list = Arc::new(list);
+        if found.list.parts.is_empty() {
+            days.remove(&day);
+        }
+    }
+
+    fn sync_day(&self, day: DayNumber) -> Result<(), PointStoreError> {
+        let folder = self.0.folder.join(day.to_string());
+        let synced = self.0.disk.sync_dir(&folder);
+        synced.map_err(|error| io_error(&folder, &error))
+    }
+
+    /// Sets a part of a list aside that an error says is damaged, or that is missing. Reads go on without its points.
+    ///
+    /// Returns the error, which names a missing part.
+    fn set_aside(&self, list: &DayList, error: PointStoreError) -> Result<PointStoreError, PointStoreError> {
+        let shared = &*self.0;
+        let mut changes = shared.changes.lock();
+        let is_missing = |part: &&Arc<DayPart>| matches!(shared.disk.open(part.path()), Err(error) if error.kind() == ErrorKind::NotFound);
+        let part = match &error {
+            PointStoreError::Damaged { path, .. } => list.parts.iter().find(|part| part.path() == path),
+            PointStoreError::Io { .. } => list.parts.iter().find(is_missing),
+            _ => None,
+        };
+        let Some(part) = part.filter(|part| self.is_listed(list.day, part.path())) else {
+            return Ok(error);
+        };
+        let (path, detail) = match error {
+            PointStoreError::Damaged { path, detail } => (path, detail),
+            _ => (part.path().to_owned(), "the file is missing".to_owned()),
+        };
+        let range = part.range().unwrap_or(list.day.range());
+        tracing::error!(part = %path.display(), %detail, "set a damaged part aside; its points are not served");
+        changes
+            .set_aside
+            .add(&*shared.disk, &path, list.day, range, &detail)?;
+        self.change_day(list.day, |list, _| {
+            list.parts.retain(|other| !Arc::ptr_eq(other, part))
+        });
+        Ok(PointStoreError::Damaged { path, detail })
+    }
+
+    /// Whether a file is one of a day now.
+    fn is_listed(&self, day: DayNumber, path: &Path) -> bool {
+        let days = self.0.days.read();
+        days.get(&day).is_some_and(|day| day.list.has(path))
+    }
+
+    /// The files that were set aside.
+    pub fn damage(&self) -> Vec<DamagedPart> {
+        self.0.changes.lock().set_aside.files().to_vec()
+    }
+}
+
+impl NewPart {
+    /// Makes the content durable.
+    fn finish(self) -> Result<(DayNumber, OwnedFile), PointStoreError> {
+        self.writer.finish()?;
+        Ok((self.day, self.file))
+    }
+}
+
+impl Changes {
+    const fn take_sequence(&mut self) -> u64 {
+        let sequence = self.next_sequence;
+        self.next_sequence += 1;
+        sequence
+    }
+}
+
+fn io_error(path: &Path, error: &std::io::Error) -> PointStoreError {
+    PointStoreError::io(path.display(), error)
+}
+
+/// `Ok` for a file or folder that is absent.
+fn if_present<T: Default>(result: std::io::Result<T>) -> std::io::Result<T> {
+    match result {
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(T::default()),
+        result => result,
+    }
+}
+
+#[cfg(test)]
+mod tests;

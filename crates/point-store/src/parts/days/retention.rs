@@ -1,0 +1,81 @@
+//! Retention: days that are too old are dropped as a whole.
+//!
+//! A day's folder is renamed into `dropped/`, which is atomic, and then removed with its files. The next start removes
+//! what is left there.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use super::name::DayNumber;
+use super::{Days, if_present, io_error};
+use crate::PointStoreError;
+use crate::parts::disk::Disk;
+use crate::parts::folder::create_dir_durably;
+
+/// What [`Days::drop_before`] dropped.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Dropped {
+    /// Days.
+    pub days: usize,
+    /// Bytes of their parts.
+    pub bytes: u64,
+}
+
+impl Days {
+    /// Drops the days whose instants are all before `edge_ms`. Their points are gone for readers that begin later.
+    ///
+    /// # Errors
+    ///
+    /// Those of the disk; the days before the one that failed are dropped. Repeating is safe.
+    pub fn drop_before(&self, edge_ms: i64) -> Result<Dropped, PointStoreError> {
+        let mut dropped = Dropped::default();
+        for list in self.all() {
+            if list.day.last_ms() >= edge_ms {
+                break;
+            }
+            self.drop_day(list.day)?;
+            dropped.days += 1;
+            dropped.bytes += list.bytes();
+            tracing::info!(day = %list.day, bytes = list.bytes(), "dropped a day");
+        }
+        Ok(dropped)
+    }
+
+    fn drop_day(&self, day: DayNumber) -> Result<(), PointStoreError> {
+        let shared = Arc::clone(&self.0);
+        let from = shared.folder.join(day.to_string());
+        let dropped = shared.folder.join("dropped");
+        create_dir_durably(&*shared.disk, &dropped).map_err(|error| io_error(&dropped, &error))?;
+        let mut changes = shared.changes.lock();
+        // A day may come back with late points and be dropped again.
+        let to = dropped.join(format!("{day}_{}", changes.dropped));
+        changes.dropped += 1;
+        if_present(shared.disk.rename(&from, &to)).map_err(|error| io_error(&from, &error))?;
+        shared.days.write().remove(&day);
+        drop(changes);
+        for folder in [&shared.folder, &dropped] {
+            let synced = shared.disk.sync_dir(folder);
+            synced.map_err(|error| io_error(folder, &error))?;
+        }
+        if_present(shared.disk.remove_dir(&to)).map_err(|error| io_error(&to, &error))
+    }
+}
+
+/// Removes the days of a store that were dropped before it was opened.
+pub(super) fn remove_dropped(disk: &dyn Disk, dropped: &Path) -> Result<(), PointStoreError> {
+    let failed = |error| io_error(dropped, &error);
+    let entries = if_present(disk.list(dropped)).map_err(failed)?;
+    if !entries.is_empty() {
+        disk.sync_dir(dropped).map_err(failed)?;
+    }
+    for entry in entries {
+        let path = dropped.join(entry.name);
+        let removed = if entry.is_dir {
+            disk.remove_dir(&path)
+        } else {
+            disk.remove(&path)
+        };
+        removed.map_err(failed)?;
+    }
+    Ok(())
+}
