@@ -1,5 +1,6 @@
-//! What the HTTP and telnet front ends share: counters, OpenTSDB's error texts, and which program this is.
+//! What the HTTP and telnet front ends share: counters, OpenTSDB's error texts, the numbers of points, and which program this is.
 
 pub(crate) mod build_info;
 pub(crate) mod counters;
+pub(crate) mod plain_number;
 pub(crate) mod point_text;

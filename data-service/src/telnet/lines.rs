@@ -128,11 +128,6 @@ pub(crate) fn parse(text: &str, max_line_bytes: usize, max_points: usize) -> Bat
 }
 
 impl<'a> Batch<'a> {
-    /// Whether the batch needs a reply even if all its points are stored, or ends the session.
-    pub(crate) fn needs_reply(&self) -> bool {
-        !self.others.is_empty() || self.exit || self.too_long
-    }
-
     /// Parses the words behind `put`.
     fn parse_put(&mut self, words: Option<&'a str>) -> Result<(), Command<'a>> {
         let start = self.tags.len();
@@ -152,7 +147,7 @@ impl<'a> Batch<'a> {
         let (metric, words) = next_word(words);
         let (timestamp_text, words) = next_word(words);
         let (value_text, words) = next_word(words);
-        let (Some(metric), Some(timestamp_text), Some(value_text), Some(mut tags)) =
+        let (Some(metric), Some(timestamp_text), Some(value_text), Some(tags)) =
             (metric, timestamp_text, value_text, words)
         else {
             let got = [metric, timestamp_text, value_text].iter().flatten().count();
@@ -176,16 +171,7 @@ impl<'a> Batch<'a> {
         if value_text.is_empty() {
             return Err(rejected("empty value"));
         }
-        loop {
-            let (tag, behind) = split_word(tags);
-            if !tag.is_empty() {
-                self.parse_tag(start, tag)?;
-            }
-            match behind {
-                Some(behind) => tags = behind,
-                None => break,
-            }
-        }
+        parse_tags(&mut self.tags, tags)?;
         let value = parse_telnet(value_text).map_err(|error| match error {
             ValueTextError::Value(error) => {
                 let timestamp = timestamp.map_or_else(|number| number.to_string(), |t| t.to_string());
@@ -210,28 +196,46 @@ impl<'a> Batch<'a> {
             tags,
         })
     }
+}
 
-    fn parse_tag(&mut self, start: usize, tag: &'a str) -> Result<(), Command<'a>> {
-        let pair = tag
-            .split_once('=')
-            .filter(|(key, value)| !key.is_empty() && !value.is_empty() && !value.contains('='));
-        let Some((key, value)) = pair else {
-            return Err(rejected(format_args!("invalid tag: {tag}")));
-        };
-        let mine = self.tags.get(start..).unwrap_or_default();
-        match mine.iter().find(|(name, _)| *name == key) {
-            Some((_, same)) if *same == value => Ok(()),
-            Some(_) => {
-                let tags = point_text::tag_map(mine.iter().copied());
-                Err(rejected(format_args!("duplicate tag: {tag}, tags={tags}")))
+/// Parses the tags of a point, and adds them to `tags`.
+pub(super) fn parse_tags<'a>(
+    tags: &mut Vec<(&'a str, &'a str)>,
+    mut words: &'a str,
+) -> Result<(), Command<'a>> {
+    let start = tags.len();
+    loop {
+        let (tag, behind) = split_word(words);
+        if !tag.is_empty() {
+            parse_tag(tags, start, tag)?;
+        }
+        match behind {
+            Some(behind) => words = behind,
+            None => return Ok(()),
+        }
+    }
+}
+
+fn parse_tag<'a>(tags: &mut Vec<(&'a str, &'a str)>, start: usize, tag: &'a str) -> Result<(), Command<'a>> {
+    let pair = tag
+        .split_once('=')
+        .filter(|(key, value)| !key.is_empty() && !value.is_empty() && !value.contains('='));
+    let Some((key, value)) = pair else {
+        return Err(rejected(format_args!("invalid tag: {tag}")));
+    };
+    let mine = tags.get(start..).unwrap_or_default();
+    match mine.iter().find(|(name, _)| *name == key) {
+        Some((_, same)) if *same == value => Ok(()),
+        Some(_) => {
+            let tags = point_text::tag_map(mine.iter().copied());
+            Err(rejected(format_args!("duplicate tag: {tag}, tags={tags}")))
+        }
+        None => {
+            // If the limit of lines is large, the search above would take quadratic time.
+            if mine.len() < MAX_TAGS_READ {
+                tags.push((key, value));
             }
-            None => {
-                // If the limit of lines is large, the search above would take quadratic time.
-                if mine.len() < MAX_TAGS_READ {
-                    self.tags.push((key, value));
-                }
-                Ok(())
-            }
+            Ok(())
         }
     }
 }

@@ -11,9 +11,9 @@
 //! lines in flight fill the connection's window, no permit is free for another batch, or the ingest pool is
 //! exhausted. TCP passes the back-pressure on to the client.
 //!
-//! Replies are sent in the order of the lines and cover all lines before them: a batch that needs a reply is
-//! stored once the batches before it are complete, and the next batch is read after its replies. A batch in
-//! flight therefore needs a reply only if it fails.
+//! Replies are sent in the order of the lines and cover all lines before them: a line that needs a reply, and the
+//! lines that were read behind it, are a batch that is stored once the batches before it are complete, and the next
+//! batch is read after its replies. A batch in flight therefore needs a reply only if it fails.
 //!
 //! Clients of this protocol never resend. While the store or the UID service is unavailable, a write is therefore
 //! retried until [`patient_write::PATIENCE`] has passed. The batches behind a failed batch in flight are
@@ -30,6 +30,7 @@
 mod in_flight;
 mod lines;
 mod patient_write;
+mod puts;
 mod replies;
 mod session;
 

@@ -17,9 +17,10 @@ use tracing::warn;
 use super::in_flight::{BatchResult, InFlight};
 use super::lines::{self, Batch, Command, OtherLine};
 use super::patient_write::{self, PATIENCE};
+use super::puts::{self, Puts};
 use super::replies::{reply_to_failed_write, reply_to_lines, reply_to_long_line};
 use crate::front::counters::Counters;
-use crate::write::{NewPoint, PointRef, WriteError, Writer};
+use crate::write::{NewPoint, WriteError, Writer};
 
 /// The smallest and the largest read.
 const MIN_READ_BYTES: usize = 4 << 10;
@@ -229,44 +230,57 @@ impl<'a> Session<'a> {
 
     /// Handles lines in batches of limited size.
     async fn handle_lines(&mut self, mut text: &str) -> Progress {
+        let (writer, counters) = (self.writer, self.counters);
+        let SessionOptions {
+            max_line_bytes,
+            batch_points,
+            ..
+        } = self.options;
         while !text.is_empty() {
-            let batch = lines::parse(text, self.options.max_line_bytes, self.options.batch_points);
-            Counters::add(&self.counters.telnet_lines, batch.lines);
-            Counters::add(&self.counters.puts, batch.points.len());
-            let (read, rest) = text.split_at(batch.read);
-            if !self.begin(&batch, read).await {
+            let puts = puts::parse(text, max_line_bytes, batch_points, |series| writer.known(series));
+            if puts.points.is_empty() {
+                let batch = lines::parse(text, max_line_bytes, batch_points);
+                Counters::add(&counters.telnet_lines, batch.lines);
+                Counters::add(&counters.puts, batch.points.len());
                 self.settle().await;
                 self.store(&points_of(&batch), &batch.others).await;
                 if batch.too_long {
-                    reply_to_long_line(&mut self.replies, self.options.max_line_bytes);
+                    reply_to_long_line(&mut self.replies, max_line_bytes);
                 }
                 self.send().await;
+                if batch.too_long || batch.exit {
+                    return Progress::Ended;
+                }
+                text = text.get(batch.read..).unwrap_or_default();
+            } else {
+                Counters::add(&counters.telnet_lines, puts.points.len());
+                Counters::add(&counters.puts, puts.points.len());
+                let (read, rest) = text.split_at(puts.read);
+                if !self.begin(puts, read).await {
+                    self.settle().await;
+                    self.store_again(read).await;
+                    self.send().await;
+                }
+                text = rest;
             }
-            if batch.too_long || batch.exit {
-                return Progress::Ended;
-            }
-            text = rest;
         }
         Progress::Open
     }
 
-    /// Brings a batch in flight, and drives those before it meanwhile. Returns false if the batch needs a reply, if it
+    /// Brings points in flight, and drives those before them meanwhile. Returns false if they need a reply, if they
     /// cannot begin, or if an earlier batch fails before.
-    async fn begin(&mut self, batch: &Batch<'_>, text: &str) -> bool {
-        if batch.needs_reply() {
-            return false;
-        }
+    async fn begin(&mut self, mut puts: Puts<'_>, text: &str) -> bool {
         let writer = self.writer;
-        let points = points_of(batch);
+        let count = puts.points.len();
+        let points = std::mem::take(&mut puts.points);
         let begun = async {
             let deadline = (Instant::now() + PATIENCE).into_std();
-            let point = |index: usize| PointRef::from(&points[index]);
-            let series = writer.resolve_points(points.len(), point, Some(deadline)).await?;
+            let series = writer.resolve_points(puts.take_series(), Some(deadline)).await?;
             if series.iter().any(Result::is_err) {
                 return Ok(None);
             }
-            let permit = writer.permit(points.len()).await;
-            let (encoded, _) = writer.encode(&series, point, permit);
+            let permit = writer.permit(count).await;
+            let (encoded, _) = writer.encode(&series, |index| points[index], permit);
             Ok::<_, WriteError>(Some(encoded))
         };
         let mut begun = pin!(begun);
@@ -287,7 +301,7 @@ impl<'a> Session<'a> {
         };
         let stored = self.writer.begin_store(encoded);
         let memory = self.memory.split(InFlight::bytes_of(text) as u64);
-        self.in_flight.push(text, points.len(), memory, stored);
+        self.in_flight.push(text, count, memory, stored);
         // The write begins with its first poll: now, not after the next lines are parsed.
         while let Some(Some(result)) = self.in_flight.next().now_or_never() {
             self.batch_completed(result);
@@ -317,13 +331,17 @@ impl<'a> Session<'a> {
             self.batch_completed(result);
         }
         let (again, _memory) = self.in_flight.take_again();
-        let mut text = &*again;
+        self.store_again(&again).await;
+        self.send().await;
+    }
+
+    /// Stores lines that are all points, with retries, while nothing is in flight.
+    async fn store_again(&mut self, mut text: &str) {
         while !text.is_empty() {
             let batch = lines::parse(text, self.options.max_line_bytes, self.options.batch_points);
             self.store(&points_of(&batch), &batch.others).await;
             text = text.get(batch.read..).unwrap_or_default();
         }
-        self.send().await;
     }
 
     /// Stores points with retries while nothing is in flight, and replies to their lines and to `others`.

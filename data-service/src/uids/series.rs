@@ -1,5 +1,7 @@
 //! A series as the write path names it, and its row key.
 
+use std::hash::{BuildHasher, Hasher as _};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use oxtsdb_schema::{BaseTime, RowKey, RowKeyLayout, Tsuid, UidKind};
@@ -83,37 +85,135 @@ pub(crate) fn set_base_time(key: &mut [u8], base_time_at: usize, base: BaseTime)
 }
 
 /// A series as a point names it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum SeriesRef<'a> {
     /// By names; tags in the order given.
     Names {
         metric: &'a str,
         tags: &'a [(&'a str, &'a str)],
     },
+    /// By names that were parsed from the text of a request.
+    Text {
+        text: SeriesText<'a>,
+        tags: &'a [(&'a str, &'a str)],
+    },
     /// By TSUID, as it came.
     Tsuid(&'a [u8]),
 }
 
-impl SeriesRef<'_> {
-    /// Puts the key of the cache into `key`, in place of what was there.
-    ///
-    /// FE and FF never occur in UTF-8, so no two series have one key.
-    pub(crate) fn write_key(&self, key: &mut Vec<u8>) {
-        key.clear();
-        match self {
+/// A series to be resolved, or one that is known already.
+#[derive(Debug)]
+pub(crate) enum Requested<'a> {
+    Known(Arc<Series>),
+    Series(SeriesRef<'a>),
+}
+
+/// The text of a request that identifies a series: equal texts have equal names, so that the series is known without
+/// parsing them. Texts that differ may have equal names too.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct SeriesText<'a> {
+    pub(crate) syntax: Syntax,
+    pub(crate) metric: &'a str,
+    /// All tags with what separates them.
+    pub(crate) tags: &'a str,
+}
+
+/// How the tags of a [`SeriesText`] are separated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Syntax {
+    /// `host=web01 dc=lga`
+    Telnet,
+}
+
+impl<'a> SeriesRef<'a> {
+    /// The key of the series in the cache; `buffer` may hold it.
+    pub(crate) fn key<'b>(&self, buffer: &'b mut Vec<u8>) -> SeriesKey<'b>
+    where
+        'a: 'b,
+    {
+        buffer.clear();
+        match *self {
             Self::Names { metric, tags } => {
-                key.extend_from_slice(metric.as_bytes());
-                for (tagk, tagv) in *tags {
-                    key.push(0xff);
-                    key.extend_from_slice(tagk.as_bytes());
-                    key.push(0xff);
-                    key.extend_from_slice(tagv.as_bytes());
+                buffer.extend_from_slice(metric.as_bytes());
+                for (tagk, tagv) in tags {
+                    buffer.push(0xff);
+                    buffer.extend_from_slice(tagk.as_bytes());
+                    buffer.push(0xff);
+                    buffer.extend_from_slice(tagv.as_bytes());
                 }
             }
+            Self::Text { text, .. } => return SeriesKey::Text(text),
             Self::Tsuid(tsuid) => {
-                key.push(0xfe);
-                key.extend_from_slice(tsuid);
+                buffer.push(0xfe);
+                buffer.extend_from_slice(tsuid);
             }
+        }
+        SeriesKey::Bytes(buffer)
+    }
+}
+
+/// The key of a series in the cache.
+///
+/// ```text
+///   names    metric | FF | tagk | FF | tagv | FF | tagk | ...
+///   TSUID    FE | TSUID
+///   text     FD (telnet) | metric | FF | tags
+/// ```
+///
+/// FD to FF never occur in UTF-8, so no two series have one key.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum SeriesKey<'a> {
+    /// All bytes, of names or a TSUID.
+    Bytes(&'a [u8]),
+    /// Without a copy of the text.
+    Text(SeriesText<'a>),
+}
+
+impl SeriesKey<'_> {
+    pub(crate) fn hash(&self, hasher: &impl BuildHasher) -> u64 {
+        let mut hasher = hasher.build_hasher();
+        match self {
+            Self::Bytes(bytes) => hasher.write(bytes),
+            Self::Text(text) => {
+                hasher.write(text.metric.as_bytes());
+                hasher.write(text.tags.as_bytes());
+            }
+        }
+        hasher.finish()
+    }
+
+    /// Whether this is the key with these bytes.
+    pub(crate) fn is(&self, bytes: &[u8]) -> bool {
+        match self {
+            Self::Bytes(own) => *own == bytes,
+            Self::Text(text) => {
+                let (metric, tags) = (text.metric.as_bytes(), text.tags.as_bytes());
+                bytes.len() == 2 + metric.len() + tags.len()
+                    && bytes[0] == text.syntax.first_byte()
+                    && bytes[1..=metric.len()] == *metric
+                    && bytes[1 + metric.len()] == 0xff
+                    && bytes[2 + metric.len()..] == *tags
+            }
+        }
+    }
+
+    pub(crate) fn to_bytes(self) -> Box<[u8]> {
+        match self {
+            Self::Bytes(bytes) => bytes.into(),
+            Self::Text(SeriesText { syntax, metric, tags }) => {
+                let first = [syntax.first_byte()];
+                [&first, metric.as_bytes(), &[0xff], tags.as_bytes()]
+                    .concat()
+                    .into()
+            }
+        }
+    }
+}
+
+impl Syntax {
+    fn first_byte(self) -> u8 {
+        match self {
+            Self::Telnet => 0xfd,
         }
     }
 }
@@ -124,15 +224,25 @@ mod tests {
 
     use super::*;
 
-    fn key(series: SeriesRef<'_>) -> Vec<u8> {
-        let mut key = Vec::new();
-        series.write_key(&mut key);
-        key
+    fn key(series: SeriesRef<'_>) -> Box<[u8]> {
+        let mut buffer = Vec::new();
+        let key = series.key(&mut buffer);
+        assert!(key.is(&key.to_bytes()));
+        key.to_bytes()
     }
 
     #[test]
     fn names_that_run_together_are_different_keys() {
         let names = |metric, tags| key(SeriesRef::Names { metric, tags });
+        let text = |syntax, metric, tags| {
+            let text = SeriesText { syntax, metric, tags };
+            key(SeriesRef::Text { text, tags: &[] })
+        };
+        assert_ne!(
+            text(Syntax::Telnet, "ab", "c=d"),
+            text(Syntax::Telnet, "a", "bc=d")
+        );
+        assert_ne!(text(Syntax::Telnet, "a", ""), names("a", &[]));
         assert_ne!(names("ab", &[("c", "d")]), names("a", &[("bc", "d")]));
         assert_ne!(
             names("a", &[("b", "c"), ("d", "e")]),

@@ -1,8 +1,8 @@
 //! The cache of series: from the names of a point to its series.
 //!
-//! Every point needs a look-up, so a look-up allocates nothing: the caller writes the key into a reused buffer. The
-//! key consists of the point's names in the order received; tags in another order make another entry for the same
-//! series.
+//! Every point needs a look-up, so a look-up allocates nothing: the caller writes the key into a reused buffer, or
+//! looks up the text of a request as it came. The key has the point's names in the order received; tags in another
+//! order make another entry for the same series.
 //!
 //! Memory is bounded by two generations. Entries are added to the young generation; when it is full it becomes the
 //! old generation, and the previous old generation is dropped. Reading an old entry moves it to the young generation.
@@ -13,7 +13,6 @@
 //! [`SeriesCache::advance_clock`], called once for each batch of points. The time to live varies by up to a quarter,
 //! so that entries added together do not all expire together.
 
-use std::hash::BuildHasher as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
@@ -23,7 +22,7 @@ use oxtsdb_schema::RowKeyLayout;
 use parking_lot::RwLock;
 
 use super::changes::UidSet;
-use super::series::Series;
+use super::series::{Series, SeriesKey};
 
 /// Shards, each with a lock of its own.
 const SHARDS: usize = 16;
@@ -89,44 +88,68 @@ impl SeriesCache {
     }
 
     /// The series of a key.
-    pub(crate) fn get(&self, key: &[u8]) -> Option<Arc<Series>> {
+    pub(crate) fn get(&self, key: SeriesKey<'_>) -> Option<Arc<Series>> {
+        let hash = key.hash(&self.hasher);
         let now = self.now.load(Ordering::Relaxed);
-        let hash = self.hasher.hash_one(key);
-        let shard = self.shard(hash);
-        let is_old = {
-            let shard = shard.read();
-            if let Some(entry) = shard.young.find(hash, |entry| *entry.key == *key) {
-                return (now < entry.expires_at).then(|| Arc::clone(&entry.series));
-            }
-            let old = shard.old.find(hash, |entry| *entry.key == *key);
-            old.is_some_and(|entry| now < entry.expires_at)
-        };
-        if !is_old {
-            return None;
+        let shard = &self.shards[shard_of(hash)];
+        match shard.read().find(hash, key, now) {
+            Found::Nothing => return None,
+            Found::Young(entry) => return Some(Arc::clone(&entry.series)),
+            Found::Old => {}
         }
-        let mut shard = shard.write();
-        // Another thread may have moved it meanwhile.
-        let entry = match shard.old.find_entry(hash, |entry| *entry.key == *key) {
-            Ok(entry) => entry.remove().0,
-            Err(_) => {
-                return shard
-                    .young
-                    .find(hash, |entry| *entry.key == *key)
-                    .map(|entry| Arc::clone(&entry.series));
+        shard.write().renew(hash, key, self.generation_bytes)
+    }
+
+    /// The series of all of these keys, in their order. Takes the lock of each shard once.
+    pub(crate) fn get_all<'k>(
+        &self,
+        keys: impl ExactSizeIterator<Item = SeriesKey<'k>> + Clone,
+    ) -> Vec<Option<Arc<Series>>> {
+        const END: usize = usize::MAX;
+        let now = self.now.load(Ordering::Relaxed);
+        let keys: Vec<_> = keys.map(|key| (key, key.hash(&self.hasher))).collect();
+        // The keys of each shard as a linked list, in their order.
+        let mut first = [END; SHARDS];
+        let mut next = vec![END; keys.len()];
+        for (index, (_, hash)) in keys.iter().enumerate().rev() {
+            next[index] = std::mem::replace(&mut first[shard_of(*hash)], index);
+        }
+        let mut series = vec![None; keys.len()];
+        let mut old = Vec::new();
+        for (shard, first) in self.shards.iter().zip(first) {
+            if first == END {
+                continue;
             }
-        };
-        let series = Arc::clone(&entry.series);
-        shard.insert(entry, self.generation_bytes);
-        Some(series)
+            let entries = shard.read();
+            let mut index = first;
+            while index != END {
+                let (key, hash) = keys[index];
+                match entries.find(hash, key, now) {
+                    Found::Nothing => {}
+                    Found::Young(entry) => series[index] = Some(Arc::clone(&entry.series)),
+                    Found::Old => old.push(index),
+                }
+                index = next[index];
+            }
+            drop(entries);
+            if !old.is_empty() {
+                let mut shard = shard.write();
+                for index in old.drain(..) {
+                    let (key, hash) = keys[index];
+                    series[index] = shard.renew(hash, key, self.generation_bytes);
+                }
+            }
+        }
+        series
     }
 
     /// Adds the series of a key and returns the cached one. An entry with the same UIDs stays, and keeps its
     /// tracked hour.
-    pub(crate) fn insert(&self, key: &[u8], series: &Arc<Series>) -> Arc<Series> {
+    pub(crate) fn insert(&self, key: SeriesKey<'_>, series: &Arc<Series>) -> Arc<Series> {
         let now = self.now.load(Ordering::Relaxed);
-        let hash = self.hasher.hash_one(key);
-        let mut shard = self.shard(hash).write();
-        if let Some(entry) = shard.young.find_mut(hash, |entry| *entry.key == *key) {
+        let hash = key.hash(&self.hasher);
+        let mut shard = self.shards[shard_of(hash)].write();
+        if let Some(entry) = shard.young.find_mut(hash, |entry| key.is(&entry.key)) {
             if entry.expires_at <= now {
                 if entry.series.key() != series.key() {
                     entry.series = Arc::clone(series);
@@ -137,7 +160,7 @@ impl SeriesCache {
         }
         let entry = Entry {
             hash,
-            key: key.into(),
+            key: key.to_bytes(),
             series: Arc::clone(series),
             expires_at: self.expires_at(now, hash),
         };
@@ -146,14 +169,14 @@ impl SeriesCache {
     }
 
     /// Removes a key.
-    pub(crate) fn remove(&self, key: &[u8]) {
-        let hash = self.hasher.hash_one(key);
-        let mut shard = self.shard(hash).write();
-        if let Ok(entry) = shard.young.find_entry(hash, |entry| *entry.key == *key) {
+    pub(crate) fn remove(&self, key: SeriesKey<'_>) {
+        let hash = key.hash(&self.hasher);
+        let mut shard = self.shards[shard_of(hash)].write();
+        if let Ok(entry) = shard.young.find_entry(hash, |entry| key.is(&entry.key)) {
             let (entry, _) = entry.remove();
             shard.young_bytes = shard.young_bytes.saturating_sub(entry.byte_len());
         }
-        if let Ok(entry) = shard.old.find_entry(hash, |entry| *entry.key == *key) {
+        if let Ok(entry) = shard.old.find_entry(hash, |entry| key.is(&entry.key)) {
             entry.remove();
         }
     }
@@ -177,12 +200,20 @@ impl SeriesCache {
         let shorter = u32::from(hash.to_be_bytes()[4]) % (LIFE / 4);
         self.step.map_or(u32::MAX, |_| now.saturating_add(LIFE - shorter))
     }
+}
 
-    fn shard(&self, hash: u64) -> &RwLock<Shard> {
-        // The table itself uses the other end of the hash.
-        let index = (hash >> 40) as usize % SHARDS;
-        &self.shards[index]
-    }
+/// The shard of a hash. The table itself uses the other end of the hash.
+fn shard_of(hash: u64) -> usize {
+    (hash >> 40) as usize % SHARDS
+}
+
+/// What a shard has of a key.
+enum Found<'s> {
+    /// Nothing, or an entry that is expired.
+    Nothing,
+    Young(&'s Entry),
+    /// An entry of the old generation, which moves to the young one when it is read.
+    Old,
 }
 
 impl Entry {
@@ -192,6 +223,34 @@ impl Entry {
 }
 
 impl Shard {
+    fn find(&self, hash: u64, key: SeriesKey<'_>, now: u32) -> Found<'_> {
+        if let Some(entry) = self.young.find(hash, |entry| key.is(&entry.key)) {
+            return match now < entry.expires_at {
+                true => Found::Young(entry),
+                false => Found::Nothing,
+            };
+        }
+        let old = self.old.find(hash, |entry| key.is(&entry.key));
+        match old.is_some_and(|entry| now < entry.expires_at) {
+            true => Found::Old,
+            false => Found::Nothing,
+        }
+    }
+
+    /// Moves an entry of the old generation to the young one, unless another thread has done so.
+    fn renew(&mut self, hash: u64, key: SeriesKey<'_>, generation_bytes: usize) -> Option<Arc<Series>> {
+        let entry = match self.old.find_entry(hash, |entry| key.is(&entry.key)) {
+            Ok(entry) => entry.remove().0,
+            Err(_) => {
+                let moved = self.young.find(hash, |entry| key.is(&entry.key));
+                return moved.map(|entry| Arc::clone(&entry.series));
+            }
+        };
+        let series = Arc::clone(&entry.series);
+        self.insert(entry, generation_bytes);
+        Some(series)
+    }
+
     fn retain(&mut self, keep: impl Fn(&Entry) -> bool) {
         self.young.retain(|entry| keep(entry));
         self.old.retain(|entry| keep(entry));
@@ -212,7 +271,7 @@ impl Shard {
 mod tests {
     use oxtsdb_schema::{RowKeyLayout, Tsuid, UidWidths};
 
-    use super::super::series::SeriesRef;
+    use super::super::series::{SeriesRef, SeriesText, Syntax};
     use super::*;
 
     fn series(number: u32) -> Arc<Series> {
@@ -222,10 +281,8 @@ mod tests {
         Arc::new(Series::new(&RowKeyLayout::default(), &tsuid))
     }
 
-    fn key(series: SeriesRef<'_>) -> Vec<u8> {
-        let mut key = Vec::new();
-        series.write_key(&mut key);
-        key
+    fn key(series: SeriesRef<'_>) -> SeriesKey<'static> {
+        SeriesKey::Bytes(Vec::leak(series.key(&mut Vec::new()).to_bytes().into()))
     }
 
     #[test]
@@ -236,17 +293,17 @@ mod tests {
             metric: "used",
             tags: &[],
         });
-        cache.insert(&used, &series(1));
+        cache.insert(used, &series(1));
         for number in 2..10_000 {
             let text = format!("metric.{number}");
             cache.insert(
-                &key(SeriesRef::Names {
+                key(SeriesRef::Names {
                     metric: &text,
                     tags: &[],
                 }),
                 &series(number),
             );
-            assert!(cache.get(&used).is_some(), "after {number}");
+            assert!(cache.get(used).is_some(), "after {number}");
         }
         let entries: usize = cache
             .shards
@@ -259,7 +316,42 @@ mod tests {
             metric: "metric.2",
             tags: &[],
         });
-        assert!(cache.get(&first).is_none(), "evicted");
+        assert!(cache.get(first).is_none(), "evicted");
+    }
+
+    #[test]
+    fn looks_up_many_keys_as_one_by_one() {
+        let cache = SeriesCache::new(64 << 10, Some(Duration::from_secs(3600)));
+        let texts: Vec<String> = (0..1000).map(|number| format!("metric.{number}")).collect();
+        let keys = || {
+            texts.iter().map(|metric| {
+                SeriesKey::Text(SeriesText {
+                    syntax: Syntax::Telnet,
+                    metric,
+                    tags: "a=b",
+                })
+            })
+        };
+        for (number, key) in (1..).zip(keys()).take(900) {
+            cache.insert(key, &series(number));
+        }
+        let numbers = |found: Vec<Option<Arc<Series>>>| -> Vec<Option<Vec<u8>>> {
+            found
+                .iter()
+                .map(|series| Some(series.as_ref()?.tsuid()))
+                .collect()
+        };
+        // Some are evicted, others are in the old generation.
+        let together = numbers(cache.get_all(keys()));
+        let known = together.iter().flatten().count();
+        assert!((100..900).contains(&known), "{known}");
+        assert_eq!(together, numbers(cache.get_all(keys())));
+        assert_eq!(together, numbers(keys().map(|key| cache.get(key)).collect()));
+        for (number, found) in (1..).zip(together) {
+            assert!(found.is_none_or(|tsuid| tsuid == series(number).tsuid()));
+        }
+        cache.now.store(u32::MAX - 1, Ordering::Relaxed);
+        assert!(cache.get_all(keys()).iter().all(Option::is_none), "expired");
     }
 
     #[test]
@@ -268,14 +360,14 @@ mod tests {
         let at = |step| cache.now.store(step, Ordering::Relaxed);
         let key = |number| key(SeriesRef::Tsuid(&[number]));
         for number in 0..200 {
-            cache.insert(&key(number), &series(1));
+            cache.insert(key(number), &series(1));
         }
         let mut left = Vec::new();
         for step in 0..=LIFE {
             at(step);
             left.push(
                 (0..200)
-                    .filter(|number| cache.get(&key(*number)).is_some())
+                    .filter(|number| cache.get(key(*number)).is_some())
                     .count(),
             );
         }
@@ -287,24 +379,24 @@ mod tests {
         );
         assert_eq!(left[LIFE as usize], 0);
 
-        cache.insert(&key(7), &series(2));
-        let again = cache.get(&key(7)).unwrap();
+        cache.insert(key(7), &series(2));
+        let again = cache.get(key(7)).unwrap();
         assert_eq!(
             again.key(),
             series(2).key(),
             "the new entry replaces the expired one"
         );
         at(u32::MAX - 1);
-        assert!(cache.get(&key(7)).is_none());
+        assert!(cache.get(key(7)).is_none());
     }
 
     #[test]
     fn advance_clock_expires_entries() {
         let cache = SeriesCache::new(1 << 20, Some(Duration::from_millis(1)));
         let key = key(SeriesRef::Tsuid(b"a"));
-        cache.insert(&key, &series(1));
-        assert!(cache.get(&key).is_some());
-        while cache.get(&key).is_some() {
+        cache.insert(key, &series(1));
+        assert!(cache.get(key).is_some());
+        while cache.get(key).is_some() {
             cache.advance_clock();
         }
     }

@@ -9,7 +9,7 @@ use oxtsdb_schema::{MetricUid, Name, TagkUid, TagvUid, Tsuid, Uid, UidKind};
 use smallvec::SmallVec;
 
 use super::{NamePlace, PointErrorReason};
-use crate::uids::series::{Series, SeriesRef};
+use crate::uids::series::{Requested, Series, SeriesKey, SeriesRef, SeriesText};
 use crate::uids::series_cache::SeriesCache;
 use crate::uids::{UidRejection, Uids, UidsError};
 
@@ -35,6 +35,13 @@ pub(super) struct Resolver {
 }
 
 impl Resolver {
+    /// The cached series of these texts, in their order.
+    pub(super) fn known(&self, texts: &[SeriesText<'_>]) -> Vec<Option<Arc<Series>>> {
+        self.cache.advance_clock();
+        self.cache
+            .get_all(texts.iter().map(|text| SeriesKey::Text(*text)))
+    }
+
     /// The requested series, in their order.
     ///
     /// Names without a UID are assigned one, if the deployment does so on write, in the order of the points: the
@@ -46,21 +53,27 @@ impl Resolver {
     /// [`UidsError::DeadlineExceeded`], and permanent errors of the service.
     pub(super) async fn resolve<'a>(
         &self,
-        requested: impl ExactSizeIterator<Item = SeriesRef<'a>> + Send,
+        requested: impl ExactSizeIterator<Item = Requested<'a>> + Send,
         deadline: Option<Instant>,
     ) -> Result<Resolution, UidsError> {
         self.cache.advance_clock();
-        let mut key = Vec::with_capacity(256);
+        let mut buffer = Vec::with_capacity(256);
         let mut found: Vec<Option<Resolved>> = Vec::with_capacity(requested.len());
         let mut missing: Vec<SeriesRef<'a>> = Vec::new();
         // The index of each missing point, and the position of its series in `missing`.
         let mut waiting: Vec<(usize, usize)> = Vec::new();
-        let mut places: HashMap<Vec<u8>, usize> = HashMap::new();
-        for (index, series) in requested.enumerate() {
-            series.write_key(&mut key);
-            let cached = self.cache.get(&key);
+        let mut places: HashMap<SeriesRef<'a>, usize> = HashMap::new();
+        for (index, requested) in requested.enumerate() {
+            let series = match requested {
+                Requested::Known(series) => {
+                    found.push(Some(Ok(series)));
+                    continue;
+                }
+                Requested::Series(series) => series,
+            };
+            let cached = self.cache.get(series.key(&mut buffer));
             if cached.is_none() {
-                let place = *places.entry_ref(key.as_slice()).or_insert_with(|| {
+                let place = *places.entry(series).or_insert_with(|| {
                     missing.push(series);
                     missing.len() - 1
                 });
@@ -75,11 +88,11 @@ impl Resolver {
             outage = away;
             for (series, resolved) in missing.iter().zip(&mut resolved) {
                 if let Ok(resolved) = resolved {
-                    series.write_key(&mut key);
-                    *resolved = self.cache.insert(&key, resolved);
+                    let key = series.key(&mut buffer);
+                    *resolved = self.cache.insert(key, resolved);
                     // A mapping may have changed since it was looked up.
                     if self.uids.changes().mark() != mark {
-                        self.cache.remove(&key);
+                        self.cache.remove(key);
                     }
                 }
             }
@@ -103,7 +116,11 @@ impl Resolver {
         let mut numbered = Vec::new();
         for (index, series) in series.iter().enumerate() {
             let checked = match *series {
-                SeriesRef::Names { metric, tags } => self.check_names(metric, tags).map(|()| {
+                SeriesRef::Names { metric, tags }
+                | SeriesRef::Text {
+                    text: SeriesText { metric, .. },
+                    tags,
+                } => self.check_names(metric, tags).map(|()| {
                     named.push(NamedSeries { index, metric, tags });
                 }),
                 SeriesRef::Tsuid(bytes) => self.check_tsuid(bytes).map(|tsuid| numbered.push((index, tsuid))),

@@ -6,6 +6,7 @@ use std::time::Instant;
 use futures::future::{BoxFuture, FutureExt as _};
 use oxtsdb_resources::{ComputePool, MemoryPool};
 use oxtsdb_row_store::{RowStore, TableName};
+use oxtsdb_schema::{Timestamp, Value};
 use oxtsdb_server::Shutdown;
 use oxtsdb_server::settings::SettingError;
 
@@ -20,7 +21,7 @@ use crate::meta::MetaTable;
 use crate::series_index::SeriesIndex;
 use crate::settings::DataSettings;
 use crate::uids::Uids;
-use crate::uids::series::{SeriesRef, set_base_time};
+use crate::uids::series::{Requested, Series, SeriesRef, SeriesText, set_base_time};
 use crate::uids::series_cache::SeriesCache;
 
 /// Resources of the process for ingestion.
@@ -146,15 +147,35 @@ impl Writer {
         point: impl Fn(usize) -> PointRef<'a> + Send + Sync,
         deadline: Option<Instant>,
     ) -> Result<WriteOutcome, WriteError> {
-        let series = self.resolve_points(count, &point, deadline).await?;
-        let permit = self.permit_in_time(count, deadline).await?;
+        let requested = (0..count).map(|index| Requested::Series(point(index).series));
+        let time_and_value = |index| {
+            let PointRef { timestamp, value, .. } = point(index);
+            (timestamp, value)
+        };
+        self.write_points(requested, time_and_value, deadline).await
+    }
+
+    /// As [`Writer::write`], of points whose series may be known; `point` gives each of them.
+    pub(crate) async fn write_points<'a>(
+        &self,
+        requested: impl ExactSizeIterator<Item = Requested<'a>> + Send,
+        point: impl Fn(usize) -> (Timestamp, Value) + Send,
+        deadline: Option<Instant>,
+    ) -> Result<WriteOutcome, WriteError> {
+        let series = self.resolve_points(requested, deadline).await?;
+        let permit = self.permit_in_time(series.len(), deadline).await?;
         let (batch, errors) = self.encode(&series, point, permit);
         let written = batch.points();
         self.store(batch, deadline).await?;
         Ok(WriteOutcome { written, errors })
     }
 
-    /// The series of `count` points. With a deadline, waiting for the UID service ends there.
+    /// The series of these texts, in their order, of those that are in the cache.
+    pub(crate) fn known(&self, texts: &[SeriesText<'_>]) -> Vec<Option<Arc<Series>>> {
+        self.0.resolver.known(texts)
+    }
+
+    /// The series of points. With a deadline, waiting for the UID service ends there.
     ///
     /// # Errors
     ///
@@ -162,13 +183,10 @@ impl Writer {
     /// that stores nothing fails as a whole: clients and proxies retry calls by their status.
     pub(crate) async fn resolve_points<'a>(
         &self,
-        count: usize,
-        point: impl Fn(usize) -> PointRef<'a> + Send + Sync,
+        requested: impl ExactSizeIterator<Item = Requested<'a>> + Send,
         deadline: Option<Instant>,
     ) -> Result<Vec<Resolved>, WriteError> {
-        let Resolution { series, outage } = self
-            .resolve((0..count).map(|index| point(index).series), deadline)
-            .await?;
+        let Resolution { series, outage } = self.0.resolver.resolve(requested, deadline).await?;
         match outage {
             Some(error) if !series.iter().any(Result::is_ok) => Err(error.into()),
             _ => Ok(series),
@@ -176,10 +194,10 @@ impl Writer {
     }
 
     /// Makes a batch of points whose series are resolved, and the list of those that are not in it.
-    pub(crate) fn encode<'a>(
+    pub(crate) fn encode(
         &self,
         series: &[Resolved],
-        point: impl Fn(usize) -> PointRef<'a>,
+        point: impl Fn(usize) -> (Timestamp, Value),
         permit: WritePermit,
     ) -> (Batch, Vec<PointError>) {
         let mut errors = Vec::new();
@@ -189,7 +207,7 @@ impl Writer {
         for (index, series) in series.iter().enumerate() {
             match series {
                 Ok(series) => {
-                    let PointRef { timestamp, value, .. } = point(index);
+                    let (timestamp, value) = point(index);
                     // The address identifies the series: `series` keeps all of them alive.
                     let place = Arc::as_ptr(series).addr();
                     rows.untracked().observe(series);
@@ -216,6 +234,7 @@ impl Writer {
         requested: impl ExactSizeIterator<Item = SeriesRef<'a>> + Send,
         deadline: Option<Instant>,
     ) -> Result<Resolution, WriteError> {
+        let requested = requested.map(Requested::Series);
         Ok(self.0.resolver.resolve(requested, deadline).await?)
     }
 

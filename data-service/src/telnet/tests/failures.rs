@@ -66,8 +66,8 @@ async fn replies_after_the_failures_of_earlier_lines() {
     let input = format!("{}bogus\nput m {T} 1 a=b!\nput m {} 9 a=b\n", lines(5), T + 5);
     stream.write_all(input.as_bytes()).await.unwrap();
     stream.shutdown().await.unwrap();
-    gate.until_waiting(2).await;
-    // Of two batches in flight one is lost, and the other has to be stored again.
+    gate.until_waiting(3).await;
+    // Of three batches in flight one is lost, and the others have to be stored again.
     gate.fail([full(), unavailable()]);
     gate.release(100);
     assert_eq!(
@@ -117,8 +117,8 @@ async fn reports_lost_points() {
     gate.fail([full()]);
     assert_eq!(
         service.telnet(format!("{}bogus\n", lines(3))).await,
-        "unknown command: bogus.  Try `help'.\n\
-         put: HBase error: no space left to write to disk (3 points are not known to be stored)\n"
+        "put: HBase error: no space left to write to disk (3 points are not known to be stored)\n\
+         unknown command: bogus.  Try `help'.\n"
     );
     assert_eq!(service.cells().await.len(), 0);
 }
