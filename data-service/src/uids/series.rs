@@ -123,6 +123,8 @@ pub(crate) struct SeriesText<'a> {
 pub(crate) enum Syntax {
     /// `host=web01 dc=lga`
     Telnet,
+    /// `"host":"web01","dc":"lga"`
+    Json,
 }
 
 impl<'a> SeriesRef<'a> {
@@ -157,10 +159,10 @@ impl<'a> SeriesRef<'a> {
 /// ```text
 ///   names    metric | FF | tagk | FF | tagv | FF | tagk | ...
 ///   TSUID    FE | TSUID
-///   text     FD (telnet) | metric | FF | tags
+///   text     FC (JSON) or FD (telnet) | metric | FF | tags
 /// ```
 ///
-/// FD to FF never occur in UTF-8, so no two series have one key.
+/// FC to FF never occur in UTF-8, so no two series have one key.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum SeriesKey<'a> {
     /// All bytes, of names or a TSUID.
@@ -214,6 +216,7 @@ impl Syntax {
     fn first_byte(self) -> u8 {
         match self {
             Self::Telnet => 0xfd,
+            Self::Json => 0xfc,
         }
     }
 }
@@ -242,6 +245,7 @@ mod tests {
             text(Syntax::Telnet, "ab", "c=d"),
             text(Syntax::Telnet, "a", "bc=d")
         );
+        assert_ne!(text(Syntax::Telnet, "a", "b"), text(Syntax::Json, "a", "b"));
         assert_ne!(text(Syntax::Telnet, "a", ""), names("a", &[]));
         assert_ne!(names("ab", &[("c", "d")]), names("a", &[("bc", "d")]));
         assert_ne!(

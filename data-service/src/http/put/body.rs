@@ -2,6 +2,7 @@
 //!
 //! Read without an allocation for each point: texts borrow from the body, and the tags of all
 //! points lie in one table, in the order of the document (names get their UIDs in that order).
+//! Bodies of the usual form are only scanned, see [`scan`]; this module has the rules for all others.
 //! The source text of a number is kept, because it decides how the number is stored: `42` is an
 //! integer, `42.0` is not.
 //!
@@ -20,19 +21,22 @@ use serde::de::{
     DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Unexpected, Visitor,
 };
 use serde_json::value::RawValue;
+use smallvec::SmallVec;
 use thiserror::Error as ThisError;
+
+use super::scan;
 
 /// Tags of one point up to which a repeated key replaces the earlier one. A point with more tags
 /// is rejected anyway, and a search for repeated keys among many takes quadratic time.
-const DEDUPLICATED_TAGS: usize = 64;
+pub(super) const DEDUPLICATED_TAGS: usize = 64;
 
 /// All points of a body.
 #[derive(Debug, Default)]
 pub(crate) struct PutBody<'a> {
     /// In the order of the document; `None` where the array held `null`.
     pub(crate) points: Vec<Option<PutPoint<'a>>>,
-    /// Tag keys and values of all points; `None` is a `null` value.
-    pub(crate) tags: Vec<(Cow<'a, str>, Option<Cow<'a, str>>)>,
+    /// Tag keys and values of points that have them [`Parsed`](PutTags::Parsed); `None` is a `null` value.
+    tags: Vec<(Cow<'a, str>, Option<Cow<'a, str>>)>,
 }
 
 /// One point as it was sent; nothing is checked yet.
@@ -44,11 +48,35 @@ pub(crate) struct PutPoint<'a> {
     pub(crate) timestamp: i64,
     /// Source text of the value.
     pub(crate) value: Option<Cow<'a, str>>,
-    /// Where its tags lie in [`PutBody::tags`]; empty if there are none.
-    pub(crate) tags: Range<usize>,
-    /// Whether there was a tag object, be it empty.
-    pub(crate) has_tags: bool,
+    /// Tags.
+    pub(crate) tags: PutTags<'a>,
 }
+
+impl PutPoint<'_> {
+    /// Whether it has a tag.
+    pub(crate) fn has_tags(&self) -> bool {
+        match &self.tags {
+            PutTags::Missing => false,
+            PutTags::Parsed(tags) => !tags.is_empty(),
+            PutTags::Text(_) => true,
+        }
+    }
+}
+
+/// The tags of a point.
+#[derive(Debug, Default)]
+pub(crate) enum PutTags<'a> {
+    /// No tag object.
+    #[default]
+    Missing,
+    /// Where they lie in [`PutBody::tags`]; may be empty.
+    Parsed(Range<usize>),
+    /// The text between the braces of a plain object with one tag or more.
+    Text(&'a str),
+}
+
+/// Keys and values; `None` is a `null` value.
+pub(crate) type TagList<'b> = SmallVec<[(&'b str, Option<&'b str>); 8]>;
 
 /// Why a body has no points.
 #[derive(Debug, ThisError)]
@@ -80,6 +108,19 @@ impl<'a> PutBody<'a> {
         let text = std::str::from_utf8(body).map_err(|error| {
             PutBodyError::Unreadable(format!("byte {} is not UTF-8", error.valid_up_to()))
         })?;
+        match scan::scan(text, max_points) {
+            Some(points) => Ok(PutBody::of_scanned(points)),
+            None => PutBody::parse_any(text, max_points),
+        }
+    }
+
+    pub(super) fn of_scanned(points: Vec<Option<PutPoint<'a>>>) -> PutBody<'a> {
+        let tags = Vec::new();
+        PutBody { points, tags }
+    }
+
+    /// Reads a body of any form.
+    pub(super) fn parse_any(text: &'a str, max_points: usize) -> Result<PutBody<'a>, PutBodyError> {
         let first = text
             .bytes()
             .find(|byte| *byte > b' ')
@@ -99,6 +140,22 @@ impl<'a> PutBody<'a> {
             Ok(()) => Ok(collector.body),
             Err(_) if collector.too_many => Err(PutBodyError::TooMany { max: max_points }),
             Err(error) => Err(PutBodyError::Unreadable(error.to_string())),
+        }
+    }
+
+    /// The tags of a point of this body.
+    pub(crate) fn tags_of<'b>(&'b self, point: &PutPoint<'b>) -> TagList<'b> {
+        match &point.tags {
+            PutTags::Missing => TagList::new(),
+            PutTags::Parsed(range) => {
+                let tags = self.tags.get(range.clone()).unwrap_or_default().iter();
+                tags.map(|(key, value)| (key.as_ref(), value.as_deref()))
+                    .collect()
+            }
+            PutTags::Text(text) => {
+                let tags = scan::tags(text).into_iter();
+                tags.map(|(key, value)| (key, Some(value))).collect()
+            }
         }
     }
 }
@@ -173,10 +230,14 @@ impl<'de> Visitor<'de> for Element<'_, 'de> {
                 }
                 Field::Tags => {
                     // Of two equal fields the last wins.
-                    body.tags.truncate(body.tags.len() - point.tags.len());
+                    if let PutTags::Parsed(earlier) = &point.tags {
+                        body.tags.truncate(earlier.start);
+                    }
                     let start = body.tags.len();
-                    point.has_tags = fields.next_value_seed(Tags(&mut body.tags))?;
-                    point.tags = start..body.tags.len();
+                    point.tags = match fields.next_value_seed(Tags(&mut body.tags))? {
+                        true => PutTags::Parsed(start..body.tags.len()),
+                        false => PutTags::Missing,
+                    };
                 }
                 Field::Unknown => {
                     fields.next_value::<IgnoredAny>()?;

@@ -9,7 +9,10 @@
 
 mod body;
 mod failure;
+mod scan;
 
+use std::ops::Range;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -20,14 +23,16 @@ use oxtsdb_schema::{Timestamp, Value};
 use self_cell::self_cell;
 
 use crate::front::counters::Counters;
+use crate::front::plain_number::{self, PlainNumber};
 use crate::front::point_text::{self, NameOf, Rejection};
 use crate::http::api_request::ApiRequest;
 use crate::http::error::HttpError;
 use crate::http::json;
 use crate::http::parameters::Parameters;
-use crate::http::put::body::{PutBody, PutBodyError, PutPoint};
+use crate::http::put::body::{PutBody, PutBodyError, PutPoint, PutTags};
 use crate::http::reply::Reply;
-use crate::write::{NewPoint, WriteError, Writer};
+use crate::uids::series::{Requested, Series, SeriesRef, SeriesText, Syntax};
+use crate::write::{WriteError, Writer};
 
 /// Points in one call of the writer.
 const WRITE_POINTS: usize = 10_000;
@@ -162,6 +167,33 @@ impl Flags {
     }
 }
 
+/// A valid point.
+#[derive(Debug)]
+struct GoodPoint<'a> {
+    /// Its index in the body.
+    place: usize,
+    metric: &'a str,
+    /// The text of its series, if that identifies it.
+    text: Option<SeriesText<'a>>,
+    /// Where its tags lie among those of the batch; empty if the series is known.
+    tags: Range<usize>,
+    timestamp: Timestamp,
+    value: Value,
+}
+
+impl<'a> GoodPoint<'a> {
+    fn series<'t>(&self, tags: &'t Tags<'a>) -> SeriesRef<'t> {
+        let tags = tags.get(self.tags.clone()).unwrap_or_default();
+        match self.text {
+            Some(text) => SeriesRef::Text { text, tags },
+            None => SeriesRef::Names {
+                metric: self.metric,
+                tags,
+            },
+        }
+    }
+}
+
 /// Checks the points, and writes the valid ones in batches.
 async fn store(
     writer: &Writer,
@@ -169,26 +201,32 @@ async fn store(
     body: &PutBody<'_>,
     flags: Flags,
 ) -> Result<Outcome, HttpError> {
-    let tags: Tags<'_> = body
-        .tags
-        .iter()
-        .map(|(key, value)| (key.as_ref(), value.as_deref().unwrap_or_default()))
-        .collect();
     let timeout = flags.timeout_ms.map_or(WRITE_TIMEOUT, Duration::from_millis);
     let deadline = Instant::now() + timeout;
     let mut outcome = Outcome::default();
-    let mut good: Vec<NewPoint<'_>> = Vec::with_capacity(body.points.len().min(WRITE_POINTS));
-    // Where the good points stand in the body.
-    let mut places: Vec<usize> = Vec::with_capacity(good.capacity());
     for (chunk, points) in body.points.chunks(WRITE_POINTS).enumerate() {
-        good.clear();
-        places.clear();
+        let texts: Vec<SeriesText<'_>> = points.iter().flatten().filter_map(series_text).collect();
+        let mut cached = writer.known(&texts).into_iter();
+        let mut good: Vec<GoodPoint<'_>> = Vec::with_capacity(points.len());
+        // The series of the good points, if they are known.
+        let mut known: Vec<Option<Arc<Series>>> = Vec::with_capacity(points.len());
+        let mut tags = Tags::new();
         for (index, point) in points.iter().enumerate() {
             let place = chunk * WRITE_POINTS + index;
-            match check(point.as_ref(), body, &tags) {
-                Ok(point) => {
-                    good.push(point);
-                    places.push(place);
+            let text = point.as_ref().and_then(series_text);
+            let series = text.and_then(|_| cached.next()).flatten();
+            let start = tags.len();
+            match check(point.as_ref(), body, series.is_some(), &mut tags) {
+                Ok((metric, timestamp, value)) => {
+                    known.push(series);
+                    good.push(GoodPoint {
+                        place,
+                        metric,
+                        text,
+                        tags: start..tags.len(),
+                        timestamp,
+                        value,
+                    });
                 }
                 Err(unfit) => {
                     Counters::count(match &unfit {
@@ -203,7 +241,11 @@ async fn store(
             outcome.timeouts += good.len();
             continue;
         }
-        match writer.write(&good, Some(deadline)).await {
+        let requested = known.into_iter().zip(&good).map(|(known, point)| {
+            known.map_or_else(|| Requested::Series(point.series(&tags)), Requested::Known)
+        });
+        let point = |index: usize| (good[index].timestamp, good[index].value);
+        match writer.write_points(requested, point, Some(deadline)).await {
             Ok(written) => {
                 let stored = good.len() - written.errors.len();
                 outcome.success += stored;
@@ -211,10 +253,12 @@ async fn store(
                 for error in written.errors {
                     let failure = failure::status_of_point(&error.reason);
                     outcome.failure = outcome.failure.or(failure);
-                    let tags = good.get(error.index).map_or(&[][..], |point| point.tags);
+                    let Some(point) = good.get(error.index) else {
+                        continue;
+                    };
+                    let tags = tags.get(point.tags.clone()).unwrap_or_default();
                     let text = rejection_text(Rejection::of(&error.reason, tags), counters);
-                    let place = places.get(error.index).copied().unwrap_or_default();
-                    outcome.fail(flags, place, text);
+                    outcome.fail(flags, point.place, text);
                 }
             }
             Err(error) if flags.timeout_ms.is_some() && is_timeout(&error) => {
@@ -249,12 +293,26 @@ impl Unfit {
     }
 }
 
-/// Checks a point in OpenTSDB's order, so that a point with several faults gets the same error.
+/// The text that identifies the series of a point, if the point is of the usual form.
+fn series_text<'a>(point: &'a PutPoint<'_>) -> Option<SeriesText<'a>> {
+    match (&point.metric, &point.tags) {
+        (Some(metric), PutTags::Text(tags)) => Some(SeriesText {
+            syntax: Syntax::Json,
+            metric,
+            tags,
+        }),
+        _ => None,
+    }
+}
+
+/// Checks a point in OpenTSDB's order, so that a point with several faults gets the same error. Returns its metric,
+/// time and value, and adds its tags unless the series is known.
 fn check<'a>(
     point: Option<&'a PutPoint<'_>>,
-    body: &PutBody<'_>,
-    tags: &'a Tags<'a>,
-) -> Result<NewPoint<'a>, Unfit> {
+    body: &'a PutBody<'_>,
+    is_known: bool,
+    tags: &mut Tags<'a>,
+) -> Result<(&'a str, Timestamp, Value), Unfit> {
     let Some(point) = point else {
         return Err(Unfit::rule("Unexpected null datapoint encountered in set."));
     };
@@ -269,11 +327,10 @@ fn check<'a>(
         None | Some("") => return Err(Unfit::rule("Empty value")),
         Some(value) => value,
     };
-    if point.tags.is_empty() {
+    if !point.has_tags() {
         return Err(Unfit::rule("Missing tags"));
     }
-    let tags = tags.get(point.tags.clone()).unwrap_or_default();
-    let value: Value = parse_http(value).map_err(|error| match error {
+    let value = parse_value(value).map_err(|error| match error {
         ValueTextError::Value(error) => Unfit::Rule(point_text::not_finite(&error, metric, point.timestamp)),
         ValueTextError::Empty
         | ValueTextError::Integer(_)
@@ -281,19 +338,29 @@ fn check<'a>(
         | ValueTextError::MultiplePoints { .. } => Unfit::NoNumber,
     })?;
     let timestamp = Timestamp::from_opentsdb(point.timestamp).map_err(|_| {
-        let tags = tags.iter().copied();
+        let tags = body.tags_of(point);
+        let tags = tags.iter().map(|(key, value)| (*key, value.unwrap_or_default()));
         Unfit::Rule(point_text::bad_timestamp(point.timestamp, metric, tags, &value))
     })?;
-    let sent = body.tags.get(point.tags.clone()).unwrap_or_default();
-    if let Some((key, _)) = sent.iter().find(|(_, value)| value.is_none()) {
-        return Err(Unfit::Rule(point_text::null_name(NameOf::TagValue(key))));
+    if !is_known {
+        let start = tags.len();
+        for (key, value) in body.tags_of(point) {
+            let Some(value) = value else {
+                tags.truncate(start);
+                return Err(Unfit::Rule(point_text::null_name(NameOf::TagValue(key))));
+            };
+            tags.push((key, value));
+        }
     }
-    Ok(NewPoint {
-        metric,
-        tags,
-        timestamp,
-        value,
-    })
+    Ok((metric, timestamp, value))
+}
+
+fn parse_value(text: &str) -> Result<Value, ValueTextError> {
+    match plain_number::parse(text) {
+        Some(PlainNumber::Integer(number)) => Ok(Value::Int(number)),
+        Some(PlainNumber::Decimal(number)) => Ok(Value::double(number)?),
+        None => parse_http(text),
+    }
 }
 
 fn rejection_text(rejection: Rejection, counters: &Counters) -> String {
@@ -396,10 +463,9 @@ fn write_point(out: &mut Vec<u8>, point: Option<&PutPoint<'_>>, body: &PutBody<'
         out.extend_from_slice(b",\"value\":");
         json::write_string(out, value);
     }
-    if point.has_tags {
+    if !matches!(point.tags, PutTags::Missing) {
         out.extend_from_slice(b",\"tags\":{");
-        let tags = body.tags.get(point.tags.clone()).unwrap_or_default();
-        for (number, (key, value)) in tags.iter().enumerate() {
+        for (number, (key, value)) in body.tags_of(point).into_iter().enumerate() {
             if number > 0 {
                 out.push(b',');
             }

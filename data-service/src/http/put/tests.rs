@@ -425,3 +425,50 @@ async fn parses_a_large_body_in_the_computation_pool() {
         "Unable to parse the given JSON"
     );
 }
+
+#[tokio::test]
+async fn known_series_and_scanned_bodies_have_the_results_of_the_general_parser() {
+    let mut points = Vec::new();
+    for value in [
+        "1",
+        "-2.5",
+        "\"3\"",
+        "\" 0.1 \"",
+        "0.30000000000000004",
+        "1e3",
+        "\"x\"",
+        "\"\"",
+        "1e400",
+    ] {
+        for timestamp in ["1356998400", "1356998400250", "0", "99999999999999"] {
+            for (metric, tags) in [
+                ("m", r#""a":"b""#),
+                ("m", r#""a":"b","c":"d""#),
+                ("m", r#""a":"x","a":"b""#),
+                ("m", r#""a":"b!""#),
+                ("", r#""a":"b""#),
+            ] {
+                points.push(format!(
+                    r#""metric":"{metric}","timestamp":{timestamp},"value":{value},"tags":{{{tags}}}}}"#
+                ));
+            }
+        }
+    }
+    let scanned = format!("[{{{}]", points.join(",{"));
+    // Unknown fields are ignored, but not scanned.
+    let general = format!("[{{\"x\":0,{}]", points.join(",{\"x\":0,"));
+    let mut results = Vec::new();
+    for body in [&scanned, &general] {
+        let service = Service::start().await;
+        // The first points of a series, and points of known series.
+        for _ in 0..2 {
+            let response = service.post("/api/put?details", body).await;
+            results.push((response.status, response.text().to_owned(), service.cells().await));
+        }
+    }
+    assert_eq!(results[0], results[1]);
+    assert_eq!(results[0], results[2]);
+    assert_eq!(results[0], results[3]);
+    assert_eq!(results[0].0, 400);
+    assert!(results[0].1.starts_with("{\"success\":36,"), "{}", results[0].1);
+}
