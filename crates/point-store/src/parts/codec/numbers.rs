@@ -44,6 +44,9 @@ struct Plan {
     one_frame: bool,
     divisor: u64,
     bits: usize,
+    /// Extremes of the residuals.
+    smallest: i64,
+    greatest: i64,
 }
 
 /// Appends numbers.
@@ -55,6 +58,7 @@ pub(crate) fn encode(bytes: &mut Vec<u8>, numbers: &[i64], buffers: &mut Buffers
         return;
     }
     let mut best: Option<(Plan, i64)> = None;
+    let mut differences = None;
     let Buffers {
         residuals,
         best: best_residuals,
@@ -67,6 +71,9 @@ pub(crate) fn encode(bytes: &mut Vec<u8>, numbers: &[i64], buffers: &mut Buffers
             difference(residuals, usize::from(order));
         }
         let plan = plan(residuals, order);
+        if order == 1 {
+            differences = Some(plan);
+        }
         if best.is_none_or(|(best, _)| plan.bits < best.bits) {
             best = Some((plan, 0));
             best_residuals.clone_from(residuals);
@@ -76,10 +83,10 @@ pub(crate) fn encode(bytes: &mut Vec<u8>, numbers: &[i64], buffers: &mut Buffers
             break;
         }
     }
-    for step in steps(numbers) {
-        if best.is_some_and(|(best, _)| best.bits == 0) {
-            break;
-        }
+    let steps = differences
+        .into_iter()
+        .flat_map(|differences| steps(numbers, &differences));
+    for step in steps {
         distance_from_line(numbers, step, residuals);
         let plan = plan(residuals, LINE);
         if best.is_none_or(|(best, _)| plan.bits < best.bits) {
@@ -99,16 +106,20 @@ fn difference(numbers: &mut [i64], order: usize) {
     }
 }
 
-/// The steps of lines that may be near the numbers: their mean, and the round numbers near it, ascending by effort.
-fn steps(numbers: &[i64]) -> impl Iterator<Item = i64> {
-    let (first, last) = (numbers[0], numbers[numbers.len() - 1]);
-    let between = i128::try_from(numbers.len() - 1).unwrap_or(1);
-    let mean = i64::try_from((i128::from(last) - i128::from(first)) / between).unwrap_or(0);
-    let round = |unit: i64| (mean.checked_add(mean.signum() * unit / 2).unwrap_or(mean)) / unit * unit;
+/// The steps of lines that the numbers may be near: their mean, and round numbers near it. None if the differences
+/// vary by more than their size, which is no steady clock.
+fn steps(numbers: &[i64], differences: &Plan) -> impl Iterator<Item = i64> + use<> {
+    let count = i128::try_from(numbers.len() - 1).unwrap_or(1);
+    let sum = i128::from(numbers[numbers.len() - 1]) - i128::from(numbers[0]);
+    let mean = i64::try_from(sum / count).unwrap_or(0);
+    let varied = distance(differences.smallest, differences.greatest);
+    let steady = varied > 0 && varied < mean.unsigned_abs();
+    let round = |unit: i64| mean.saturating_add(mean.signum() * unit / 2) / unit * unit;
     let steps = [round(1_000), round(10), mean];
-    (0..steps.len())
-        // Of a few numbers, differences are as short.
-        .filter(move |index| between >= 8 && !steps[..*index].contains(&steps[*index]))
+    // Of a few numbers, differences are as short.
+    let used = if steady && count >= 8 { steps.len() } else { 0 };
+    (0..used)
+        .filter(move |index| !steps[..*index].contains(&steps[*index]))
         .map(move |index| steps[index])
 }
 
@@ -151,6 +162,8 @@ fn plan(residuals: &[i64], order: u8) -> Plan {
         one_frame: one <= framed,
         divisor,
         bits: one.min(framed) + heads + usize::from(order == LINE) * 16,
+        smallest,
+        greatest,
     }
 }
 

@@ -10,8 +10,8 @@
 
 use crate::parts::varint::Reader;
 
-/// Bits of a group that is divided: quotients by multiplication with the reciprocal are exact below.
-const DIVIDED_BITS: u32 = 32;
+/// The most numbers of a group: more would save less than they take to decode.
+const MAX_GROUP: usize = 8;
 /// A number of this many bits is within 8 bytes at any bit offset.
 const WINDOW_BITS: u32 = 57;
 
@@ -33,21 +33,20 @@ impl Packing {
             bits: u64::BITS - greatest.leading_zeros(),
             radix: greatest.wrapping_add(1),
         };
-        // Powers of two have no fractions; three factors must be below the limit.
-        if greatest == 0 || greatest >> (DIVIDED_BITS / 3 + 1) != 0 || best.radix.is_power_of_two() {
+        // Powers of two have no fractions.
+        if greatest == 0 || greatest >> (WINDOW_BITS / 2) != 0 || best.radix.is_power_of_two() {
             return best;
         }
         let radix = best.radix;
-        let (mut power, mut group) = (radix, 1);
-        // The reciprocal is exact for powers one below the limit.
-        while power.saturating_mul(radix).saturating_mul(radix) >> DIVIDED_BITS == 0 {
+        let mut power = radix;
+        for group in 2..=MAX_GROUP.min(count) {
             power *= radix;
-            group += 1;
-            let packing = Self {
-                group,
-                bits: u64::BITS - (power - 1).leading_zeros(),
-                radix,
-            };
+            let bits = u64::BITS - (power - 1).leading_zeros();
+            // Groups are read as one window, and divided exactly: a power more must not overflow.
+            if bits > WINDOW_BITS || power.checked_mul(radix).is_none() {
+                break;
+            }
+            let packing = Self { group, bits, radix };
             if packing.bit_len(count) < best.bit_len(count) {
                 best = packing;
             }
@@ -100,11 +99,9 @@ impl Packing {
             3 => self.unpack_groups::<3>(packed, numbers),
             4 => self.unpack_groups::<4>(packed, numbers),
             5 => self.unpack_groups::<5>(packed, numbers),
-            size => {
-                for (index, group) in numbers.chunks_mut(size).enumerate() {
-                    self.divide(self.number_at(packed, index), group);
-                }
-            }
+            6 => self.unpack_groups::<6>(packed, numbers),
+            7 => self.unpack_groups::<7>(packed, numbers),
+            _ => self.unpack_groups::<MAX_GROUP>(packed, numbers),
         }
         Some(())
     }
@@ -123,10 +120,10 @@ impl Packing {
     /// Splits a group into its numbers. A group that no encoder writes gives any numbers.
     #[inline]
     fn divide(&self, mut group: u64, numbers: &mut [i64]) {
-        // Rounded up: the quotient is exact for numbers below 2^32 / radix.
-        let reciprocal = (1 << DIVIDED_BITS) / self.radix + 1;
+        // Rounded up: the quotient is exact for numbers below 2^64 / radix.
+        let reciprocal = u128::from(u64::MAX / self.radix + 1);
         for number in numbers {
-            let quotient = group.wrapping_mul(reciprocal) >> DIVIDED_BITS;
+            let quotient = ((u128::from(group) * reciprocal) >> 64) as u64;
             *number = group
                 .wrapping_sub(quotient.wrapping_mul(self.radix))
                 .cast_signed();

@@ -29,8 +29,10 @@ const POWERS: [(i64, f64); 7] = [
 ];
 const BITS: u8 = 7;
 const FLOAT_BITS: u8 = 8;
-/// Integers up to this size are exact in a double.
-const EXACT: f64 = 9_007_199_254_740_992.0;
+/// Values are scaled to integers below this size: a quarter of those that are exact in a double.
+const EXACT: f64 = 2_251_799_813_685_248.0;
+/// A double of this size has no fraction: adding it rounds.
+const NO_FRACTION: f64 = 3.0 * EXACT;
 
 const SMALLEST_SECONDS: u8 = 8;
 const SMALLEST_MILLIS: u8 = 12;
@@ -78,21 +80,20 @@ impl Kinds {
     }
 }
 
-/// The kind of a floating-point value of the smallest width that holds it.
+/// The kind of a floating-point value of the smallest width that holds it. A NaN is a double.
 #[inline]
+#[expect(clippy::cast_possible_truncation, reason = "the comparison detects the loss")]
 fn smallest(resolution: Resolution, bits: u64) -> PointKind {
-    PointKind::new(
-        resolution,
-        if is_float(bits) {
-            ValueKind::Float
-        } else {
-            ValueKind::Double
-        },
-    )
+    let value = f64::from_bits(bits);
+    // Equal values have equal bits here: the conversion keeps the sign of zero.
+    if f64::from(value as f32) == value {
+        PointKind::new(resolution, ValueKind::Float)
+    } else {
+        PointKind::new(resolution, ValueKind::Double)
+    }
 }
 
-/// Whether a float holds a double exactly.
-#[inline]
+/// Whether a float holds a double exactly, and also the payload of a NaN.
 fn is_float(bits: u64) -> bool {
     widen(narrow(bits)).to_bits() == bits
 }
@@ -192,11 +193,11 @@ fn scaled(kind: ValueKind, bits: u64, power: (i64, f64)) -> Option<i64> {
     if kind == ValueKind::Int {
         return bits.cast_signed().checked_mul(power.0);
     }
-    let scaled = (f64::from_bits(bits) * power.1).round();
+    let scaled = f64::from_bits(bits) * power.1;
     if scaled.is_nan() || scaled.abs() >= EXACT {
         return None;
     }
-    let scaled = scaled as i64;
+    let scaled = (scaled + NO_FRACTION - NO_FRACTION) as i64;
     (restored(kind, scaled, power) == bits).then_some(scaled)
 }
 
