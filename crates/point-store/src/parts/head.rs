@@ -135,15 +135,16 @@ impl Head {
     ) {
         let from = points.len();
         let (index, quotient) = self.divide(series);
-        let shard = self.shards[index].lock();
-        if shard
-            .extent()
-            .is_none_or(|(first, last)| last < range.first_ms || range.last_ms < first)
-        {
+        let shard = &self.shards[index];
+        let extent = shard.lock().extent();
+        if extent.is_none_or(|(first, last)| last < range.first_ms || range.last_ms < first) {
             return;
         }
-        shard.read(quotient, &mut scratch.bytes, points);
-        drop(shard);
+        // Each chunk under a lock of its own, so that appends do not wait for long series.
+        let mut number = 0;
+        while shard.lock().read(quotient, number, &mut scratch.bytes, points) {
+            number += 1;
+        }
         let ascends = points[from..].is_sorted_by(|a, b| a.time_ms < b.time_ms);
         if !ascends {
             sort_newest(points, from);

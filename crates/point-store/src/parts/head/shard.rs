@@ -113,19 +113,23 @@ impl Shard {
         self.extent = Some((first.min(point.time_ms), last.max(point.time_ms)));
     }
 
-    /// Appends the points of a series in the order of their arrival to `points`.
-    pub(super) fn read(&self, quotient: usize, bytes: &mut Vec<u8>, points: &mut Vec<Point>) {
-        let Some(base_ms) = self.base_ms else { return };
+    /// Appends the points of a series' chunk of this number, from 0 on, in the order of their arrival to `points`. Returns
+    /// whether there are more chunks.
+    pub(super) fn read(
+        &self,
+        quotient: usize,
+        number: usize,
+        bytes: &mut Vec<u8>,
+        points: &mut Vec<Point>,
+    ) -> bool {
         let page = self.places.get(quotient / PAGE).and_then(Option::as_ref);
-        let Some(place) = page
-            .map(|page| page[quotient % PAGE])
-            .filter(|place| *place != NONE)
-        else {
-            return;
+        let place = page.map_or(NONE, |page| page[quotient % PAGE]);
+        let (Some(base_ms), true) = (self.base_ms, place != NONE) else {
+            return false;
         };
+        let full = self.full.get(&place).and_then(|full| full.get(number));
         let newest = &self.chunks[place as usize / PAGE][place as usize % PAGE];
-        for chunk in self.full.get(&place).into_iter().flatten().chain([newest]) {
-            chunk.read(&self.arena, base_ms, bytes, points);
-        }
+        full.unwrap_or(newest).read(&self.arena, base_ms, bytes, points);
+        full.is_some()
     }
 }

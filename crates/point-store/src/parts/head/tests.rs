@@ -66,22 +66,24 @@ proptest! {
             let mut batch = PointBatch::default();
             for &(series, time_ms, kind, bits) in points {
                 let point = Point { time_ms, kind, bits };
-                batch.push(SeriesNumber(series * 700), point);
-                model.entry(series * 700).or_default().insert(time_ms, point);
+                batch.push(SeriesNumber(series * 701), point);
+                model.entry(series * 701).or_default().insert(time_ms, point);
             }
             head.append(&batch);
         }
         let range = TimeRange { first_ms: range.0.min(range.1), last_ms: range.0.max(range.1) };
-        for series in (0..6).map(|series| series * 700) {
+        for series in (0..6).map(|series| series * 701) {
             let expected = model.get(&series).cloned().unwrap_or_default();
             let all: Vec<Point> = expected.values().copied().collect();
             prop_assert_eq!(read(&head, series, TimeRange::ALL), all);
             let some: Vec<Point> = expected.range(range.first_ms..=range.last_ms).map(|(_, point)| *point).collect();
             prop_assert_eq!(read(&head, series, range), some);
         }
-        let keys = head.series(|series| MetricNumber(series.0 % 2));
-        prop_assert!(keys.is_sorted());
-        prop_assert_eq!(keys.len(), model.len());
+        let metric_of = |series: SeriesNumber| MetricNumber(series.0 % 2);
+        let key = |series: &u32| SeriesKey { metric: metric_of(SeriesNumber(*series)), series: SeriesNumber(*series) };
+        let mut keys: Vec<SeriesKey> = model.keys().map(key).collect();
+        keys.sort();
+        prop_assert_eq!(head.series(metric_of), keys);
         let times = model.values().flat_map(BTreeMap::keys);
         let extent = (times.clone().min().copied(), times.max().copied());
         prop_assert_eq!(head.extent().map(|extent| (extent.first_ms, extent.last_ms)), extent.0.zip(extent.1));
@@ -136,6 +138,36 @@ fn threads_append_to_the_same_series() {
         assert_eq!(read(&head, series, TimeRange::ALL), expected);
     }
     assert_eq!(head.series(|_| MetricNumber(0)).len(), 20);
+}
+
+#[test]
+fn reads_see_a_prefix_of_what_is_appended_meanwhile() {
+    let head = Head::new(1);
+    let kind = PointKind::new(Resolution::Millis, ValueKind::Double);
+    let point = |time_ms: u32| Point {
+        time_ms: i64::from(time_ms),
+        kind,
+        bits: f64::from(time_ms).sqrt().to_bits(),
+    };
+    let expected: Vec<Point> = (0..60_000).map(point).collect();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for points in expected.chunks(100) {
+                let mut batch = PointBatch::default();
+                points
+                    .iter()
+                    .for_each(|point| batch.push(SeriesNumber(0), *point));
+                head.append(&batch);
+            }
+        });
+        let mut seen = 0;
+        while seen < expected.len() {
+            let points = read(&head, 0, TimeRange::ALL);
+            assert_eq!(points, expected[..points.len()]);
+            assert!(points.len() >= seen);
+            seen = points.len();
+        }
+    });
 }
 
 /// The memory of few points decides how many series a head takes.
