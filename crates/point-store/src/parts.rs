@@ -11,21 +11,33 @@
 //!
 //! | Module | Content |
 //! |---|---|
-//! | `codec` | columns of times, kinds and values as few bytes |
-//! | [`days`] | folders of days: parts, merges, tombstones, retention, damage, snapshots |
 //! | [`disk`] | the file system as a trait, so that tests can lose power between any two steps |
 //! | [`folder`] | the folder of a store: format version, lock, atomic replacement of files |
 //! | [`series`] | the series catalogue: numbers, keys, metrics, tags |
-//! | [`head`] | points in memory that are in no part yet |
 //! | [`journal`] | points that are in no part yet, in frames that recovery reads |
+//! | [`head`] | points in memory that are in no part yet |
+//! | `codec` | columns of times, kinds and values as few bytes |
 //! | [`part`] | the part file: writer, reader, cache of pages, checks |
+//! | [`days`] | partitions by UTC day: parts, merges, tombstones, retention |
+//! | `store`, `queue`, `commit`, `flush`, `background`, `read` | the store: its threads and reads |
 
+mod background;
 mod codec;
+mod commit;
+mod config;
+mod core;
 pub mod days;
 pub mod disk;
+mod flush;
 pub mod folder;
 pub mod head;
 pub mod journal;
 pub mod part;
+mod queue;
+mod read;
 pub mod series;
+mod store;
 mod varint;
+
+pub use config::PartsConfig;
+pub use store::{PartsStats, PartsStore};

@@ -36,7 +36,7 @@ pub mod merge;
 pub mod name;
 mod open;
 pub mod pace;
-mod points;
+pub(super) mod points;
 pub mod policy;
 mod read;
 mod retention;

@@ -62,6 +62,12 @@ impl DayNumber {
         (parsed.to_string() == name).then_some(parsed)
     }
 
+    /// The next day.
+    #[must_use]
+    pub fn next(self) -> Self {
+        Self(self.0.saturating_add(1))
+    }
+
     /// The first instant.
     pub fn first_ms(self) -> i64 {
         i64::from(self.0) * DAY_MS

@@ -19,7 +19,7 @@ pub(super) fn delete(columns: &mut Columns, from: usize, ranges: &[TimeRange]) {
 }
 
 /// Sorts the points from index `from` on by instant. Of points of the same instant the last one remains.
-pub(super) fn settle(columns: &mut Columns, from: usize) {
+pub(in crate::parts) fn settle(columns: &mut Columns, from: usize) {
     if columns.times_ms[from..].is_sorted_by(|a, b| a < b) {
         return;
     }

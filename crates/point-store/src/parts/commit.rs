@@ -1,0 +1,296 @@
+//! The commit thread makes appends durable; the apply thread makes them visible.
+//!
+//! ```text
+//!   queue ─► commit: one frame of the journal and one sync for all waiting batches
+//!        ─► apply:  points into the head, then acknowledged        (the next group is being written meanwhile)
+//! ```
+//!
+//! Both keep the order of the queue. A head is frozen between two groups, where the journal begins another segment:
+//! the segments before it have exactly the points of that head and of earlier ones.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::{Receiver, SyncSender};
+use std::time::{Duration, Instant};
+
+use super::core::{Core, FlushJob};
+use super::head::Head;
+use super::journal::{EncodedBatch, Journal};
+use super::queue::{Queue, Reply, Request};
+use crate::{PointBatch, PointStoreError, SeriesNumber};
+
+/// Bytes of the journal at which a group ends.
+const GROUP_BYTES: usize = 4 << 20;
+
+/// How often the thread looks for other work while no requests arrive.
+const IDLE: Duration = Duration::from_secs(1);
+
+/// How often free space is measured.
+const MEASURE: Duration = Duration::from_millis(200);
+
+/// Groups that may wait between the threads.
+pub(super) const GROUPS_AHEAD: usize = 1;
+
+/// Work of the apply thread.
+#[derive(Debug)]
+pub(super) enum Apply {
+    /// Durable batches, to be added to the head and acknowledged.
+    Group(Vec<(PointBatch, Reply)>),
+    /// Freeze the head, if it has points; then do the job.
+    Freeze {
+        segment: u64,
+        series: u32,
+        then: Option<FlushJob>,
+    },
+}
+
+/// Makes requests durable until the queue is closed.
+pub(super) fn run(core: &Core, journal: Journal, apply: &SyncSender<Apply>) {
+    // Callers must not wait for a thread that has ended, not even after a panic.
+    let _abandon = Abandon(&core.queue);
+    let mut committer = Committer {
+        core,
+        journal,
+        apply,
+        logged: core.series.len(),
+        head_since: Instant::now(),
+        measured: None,
+    };
+    while let Some(requests) = core.queue.take(Instant::now() + IDLE) {
+        let mut group = Group::default();
+        for request in requests {
+            match request {
+                Request::Append {
+                    batch,
+                    encoded,
+                    reply,
+                } => {
+                    group.bytes += encoded.byte_len();
+                    group.encoded.push(encoded);
+                    group.batches.push((batch, reply));
+                    if group.bytes >= GROUP_BYTES {
+                        committer.commit(std::mem::take(&mut group));
+                    }
+                }
+                Request::Delete { series, range, reply } => {
+                    committer.commit(std::mem::take(&mut group));
+                    committer.flush_before(FlushJob::Delete { series, range, reply });
+                }
+                Request::Flush { reply } => {
+                    committer.commit(std::mem::take(&mut group));
+                    committer.flush_before(FlushJob::Done { reply });
+                }
+            }
+        }
+        committer.commit(group);
+        committer.flush_if_due();
+    }
+}
+
+struct Abandon<'a>(&'a Queue);
+
+impl Drop for Abandon<'_> {
+    fn drop(&mut self) {
+        self.0.abandon();
+    }
+}
+
+/// Batches that become durable together.
+#[derive(Default)]
+struct Group {
+    batches: Vec<(PointBatch, Reply)>,
+    encoded: Vec<EncodedBatch>,
+    bytes: usize,
+}
+
+struct Committer<'a> {
+    core: &'a Core,
+    journal: Journal,
+    apply: &'a SyncSender<Apply>,
+    /// Series with lower numbers are in the journal, or saved.
+    logged: u32,
+    /// When the active head began.
+    head_since: Instant,
+    /// Free space, and when it was measured.
+    measured: Option<(Instant, u64)>,
+}
+
+impl Committer<'_> {
+    fn commit(&mut self, group: Group) {
+        if group.batches.is_empty() {
+            return;
+        }
+        let written = self
+            .wait_for_capacity()
+            .and_then(|()| self.check_reserve())
+            .and_then(|()| self.write(&group.encoded));
+        self.core.errors.lock().write = written.as_ref().err().cloned();
+        match written {
+            Ok(()) => {
+                self.core.counters.groups.fetch_add(1, Ordering::Relaxed);
+                self.send(Apply::Group(group.batches));
+                self.flush_if_due();
+            }
+            Err(error) => {
+                for (_, reply) in group.batches {
+                    // The caller may have gone.
+                    drop(reply.send(Err(error.clone())));
+                }
+            }
+        }
+    }
+
+    /// Writes and syncs one frame, with the series that the journal does not have yet.
+    fn write(&mut self, encoded: &[EncodedBatch]) -> Result<(), PointStoreError> {
+        // A batch was queued after its series got their numbers.
+        let end = self.core.series.len();
+        let mut new = Vec::new();
+        for series in (self.logged..end).map(SeriesNumber) {
+            let mut key = Vec::new();
+            self.core.series.key(series, &mut key);
+            new.push((series, key));
+        }
+        let before = self.journal.byte_len();
+        self.journal.append(&new, encoded)?;
+        self.journal.sync()?;
+        self.logged = end;
+        let bytes = self.journal.byte_len().saturating_sub(before);
+        self.core
+            .counters
+            .journal_bytes
+            .fetch_add(bytes, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Waits until the head has room.
+    ///
+    /// # Errors
+    ///
+    /// The error of the flush thread, if it cannot make room.
+    fn wait_for_capacity(&self) -> Result<(), PointStoreError> {
+        let is_full = || {
+            let head = self.core.heads.read().byte_len() >= self.core.config.head_bytes;
+            head || self.core.journal.byte_len() >= self.core.config.journal_bytes
+        };
+        if !is_full() {
+            return Ok(());
+        }
+        let mut flush = self.core.flush.state.lock();
+        while is_full() && !flush.jobs.is_empty() {
+            if let Some(error) = &self.core.errors.lock().flush {
+                return Err(error.clone());
+            }
+            self.core.flush.changed.wait_for(&mut flush, IDLE);
+        }
+        Ok(())
+    }
+
+    /// Fails if the disk's reserve is reached: what is in memory needs the rest.
+    fn check_reserve(&mut self) -> Result<(), PointStoreError> {
+        let config = &self.core.config;
+        let free = match self.measured {
+            Some((at, free)) if at.elapsed() < MEASURE => free,
+            _ => {
+                let free = config.disk.free_bytes(&config.path);
+                let free = free.map_err(|error| PointStoreError::io(config.path.display(), &error))?;
+                self.measured = Some((Instant::now(), free));
+                free
+            }
+        };
+        let least = config.reserve_bytes / 2;
+        if free < least {
+            let folder = config.path.display();
+            return Err(PointStoreError::Full(format!(
+                "{free} bytes are free in {folder}, {least} are reserved"
+            )));
+        }
+        Ok(())
+    }
+
+    fn flush_if_due(&mut self) {
+        let config = &self.core.config;
+        let is_due = self.core.heads.read().active.byte_len() >= config.head_bytes / 2
+            || self.journal.byte_len() >= config.journal_bytes / 2
+            || self.head_since.elapsed() >= config.flush_after;
+        if is_due && self.journal.byte_len() > 0 {
+            // The next group finds the error, if there is one.
+            if let Err((error, _)) = self.begin_head(None) {
+                tracing::warn!(%error, "cannot begin another segment of the journal");
+            }
+        }
+    }
+
+    /// Freezes the head, then does a job that needs all earlier points in parts.
+    fn flush_before(&mut self, job: FlushJob) {
+        if let Err((error, Some(FlushJob::Delete { reply, .. } | FlushJob::Done { reply }))) =
+            self.begin_head(Some(job))
+        {
+            drop(reply.send(Err(error)));
+        }
+    }
+
+    fn begin_head(&mut self, then: Option<FlushJob>) -> Result<(), (PointStoreError, Option<FlushJob>)> {
+        self.head_since = Instant::now();
+        let segment = match self.journal.rotate() {
+            Ok(segment) => segment,
+            Err(error) => return Err((error, then)),
+        };
+        self.send(Apply::Freeze {
+            segment,
+            series: self.logged,
+            then,
+        });
+        Ok(())
+    }
+
+    fn send(&self, work: Apply) {
+        // The apply thread ends after this one, unless it panicked; then the replies are dropped.
+        drop(self.apply.send(work));
+    }
+}
+
+/// Adds points to the head and acknowledges them, until the commit thread ends.
+pub(super) fn apply(core: &Core, work: &Receiver<Apply>) {
+    while let Ok(work) = work.recv() {
+        match work {
+            Apply::Group(batches) => {
+                let active = Arc::clone(&core.heads.read().active);
+                for (batch, reply) in batches {
+                    active.append(&batch);
+                    core.counters
+                        .points
+                        .fetch_add(batch.len() as u64, Ordering::Relaxed);
+                    // The caller may have gone.
+                    drop(reply.send(Ok(())));
+                }
+            }
+            Apply::Freeze {
+                segment,
+                series,
+                then,
+            } => {
+                freeze(core, segment, series);
+                if let Some(job) = then {
+                    core.flush.push(job);
+                }
+            }
+        }
+    }
+}
+
+fn freeze(core: &Core, segment: u64, series: u32) {
+    let head = {
+        let mut heads = core.heads.write();
+        if heads.active.is_empty() {
+            return;
+        }
+        let head = std::mem::replace(&mut heads.active, Arc::new(Head::new(core.config.shards)));
+        heads.frozen.push(Arc::clone(&head));
+        head
+    };
+    core.flush.push(FlushJob::Head {
+        head,
+        segment,
+        series,
+    });
+}

@@ -1,0 +1,172 @@
+//! The flush thread: writes frozen heads as parts, then removes their journal; deletes points.
+//!
+//! ```text
+//!   parts of each day, durable ─► keys of series, durable ─► readers see the parts in place of the head
+//!                              ─► segments of the journal removed
+//! ```
+//!
+//! A crash before the end repeats points of the journal that are in parts already: the head wins, with equal values.
+//! A job that fails is repeated.
+
+use std::collections::BTreeSet;
+use std::collections::btree_map::{BTreeMap, Entry};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use super::core::{Core, FlushJob};
+use super::days::NewPart;
+use super::days::name::DayNumber;
+use super::head::{Head, HeadScratch};
+use super::part::Columns;
+use super::series::{MetricNumber, SeriesKey};
+use crate::{Point, PointStoreError, TimeRange};
+
+/// The pause after a failure, doubled up to the longest.
+const PAUSE: Duration = Duration::from_millis(100);
+const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+
+/// Days whose parts are written in one pass over a head.
+const DAYS_AT_A_TIME: usize = 16;
+
+/// Does jobs until the store stops.
+pub(super) fn run(core: &Core) {
+    let mut pause = PAUSE;
+    loop {
+        let job = {
+            let mut state = core.flush.state.lock();
+            loop {
+                if state.stopping {
+                    return;
+                }
+                match state.jobs.front() {
+                    Some(FlushJob::Head {
+                        head,
+                        segment,
+                        series,
+                    }) => break Some((Arc::clone(head), *segment, *series)),
+                    Some(_) => break None,
+                    None => core.flush.changed.wait(&mut state),
+                }
+            }
+        };
+        let done = match job {
+            Some((head, segment, series)) => write_head(core, &head, segment, series),
+            None => Ok(()),
+        };
+        core.errors.lock().flush = done.as_ref().err().cloned();
+        match done {
+            Ok(()) => {
+                pause = PAUSE;
+                let job = core.flush.state.lock().jobs.pop_front();
+                core.flush.changed.notify_all();
+                if let Some(job) = job {
+                    end(core, job);
+                }
+            }
+            Err(error) => {
+                tracing::error!(%error, "cannot write points from memory to parts; trying again");
+                let mut state = core.flush.state.lock();
+                state.fail_callers(&error);
+                if !state.stopping {
+                    core.flush.changed.notify_all();
+                    core.flush.changed.wait_for(&mut state, pause);
+                }
+                pause = (pause * 2).min(LONGEST_PAUSE);
+            }
+        }
+    }
+}
+
+/// Ends a job whose predecessors are done.
+fn end(core: &Core, job: FlushJob) {
+    match job {
+        FlushJob::Head { .. } => {}
+        FlushJob::Done { reply } => drop(reply.send(Ok(()))),
+        FlushJob::Delete { series, range, reply } => {
+            let deleted = core.days.delete(&series, range).map(|deletion| {
+                let _no_readers = core.heads.write();
+                deletion.publish();
+            });
+            drop(reply.send(deleted));
+        }
+    }
+}
+
+fn write_head(core: &Core, head: &Arc<Head>, segment: u64, series: u32) -> Result<(), PointStoreError> {
+    let keys = head.series(|series| core.series.metric_of(series).unwrap_or(MetricNumber(u32::MAX)));
+    let days = days_of(head, &keys);
+    let mut parts = Vec::new();
+    for days in days.chunks(DAYS_AT_A_TIME) {
+        parts.append(&mut write_days(core, head, &keys, days)?);
+    }
+    // Before readers see the parts: a part must not have series that are in no file.
+    core.series.save(series)?;
+    for part in parts {
+        core.days.add(part)?;
+    }
+    let mut heads = core.heads.write();
+    heads.frozen.retain(|frozen| !Arc::ptr_eq(frozen, head));
+    drop(heads);
+    core.counters.flushes.fetch_add(1, Ordering::Relaxed);
+    core.journal.remove_through(segment)
+}
+
+/// The days that have points, ascending; if all lie close together, also those between.
+fn days_of(head: &Head, keys: &[SeriesKey]) -> Vec<DayNumber> {
+    let Some(extent) = head.extent() else {
+        return Vec::new();
+    };
+    let (first, last) = (DayNumber::of(extent.first_ms), DayNumber::of(extent.last_ms));
+    let between: Vec<DayNumber> = std::iter::successors(Some(first), |day| Some(day.next()))
+        .take_while(|day| *day <= last)
+        .take(DAYS_AT_A_TIME + 1)
+        .collect();
+    if between.len() <= DAYS_AT_A_TIME {
+        return between;
+    }
+    let mut days = BTreeSet::new();
+    let (mut scratch, mut points) = (HeadScratch::default(), Vec::new());
+    for key in keys {
+        points.clear();
+        head.read(key.series, TimeRange::ALL, &mut scratch, &mut points);
+        days.extend(points.iter().map(|point| DayNumber::of(point.time_ms)));
+    }
+    days.into_iter().collect()
+}
+
+/// Writes the parts of some days.
+fn write_days(
+    core: &Core,
+    head: &Head,
+    keys: &[SeriesKey],
+    days: &[DayNumber],
+) -> Result<Vec<NewPart>, PointStoreError> {
+    let (Some(first), Some(last)) = (days.first(), days.last()) else {
+        return Ok(Vec::new());
+    };
+    let range = TimeRange {
+        first_ms: first.first_ms(),
+        last_ms: last.last_ms(),
+    };
+    let mut parts: BTreeMap<DayNumber, NewPart> = BTreeMap::new();
+    let (mut scratch, mut points, mut columns) = (HeadScratch::default(), Vec::new(), Columns::default());
+    for key in keys {
+        points.clear();
+        head.read(key.series, range, &mut scratch, &mut points);
+        let day = |point: &Point| DayNumber::of(point.time_ms);
+        for points in points.chunk_by(|one, next| day(one) == day(next)) {
+            let Some(day) = points.first().map(day) else {
+                continue;
+            };
+            columns.clear();
+            points.iter().for_each(|point| columns.push(*point));
+            let part = match parts.entry(day) {
+                Entry::Occupied(part) => part.into_mut(),
+                Entry::Vacant(place) => place.insert(core.days.new_part(day)?),
+            };
+            part.writer().push(*key, &columns)?;
+        }
+    }
+    Ok(parts.into_values().collect())
+}

@@ -1,0 +1,347 @@
+//! The store: opening, closing, and the operations of [`PointStore`].
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc;
+use std::thread::{self, JoinHandle};
+
+use async_trait::async_trait;
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
+use futures::stream;
+use parking_lot::{Mutex, RwLock};
+use tokio::sync::oneshot;
+
+use super::commit;
+use super::config::PartsConfig;
+use super::core::{Core, Counters, Errors, FlushQueue, Stop};
+use super::days::Days;
+use super::days::check::{Checked, DaysStats};
+use super::days::pace::RatePacer;
+use super::days::policy::MergePolicy;
+use super::folder::Folder;
+use super::head::{Head, Heads};
+use super::journal::{EncodedBatch, Journal, Replayed};
+use super::part::PageCache;
+use super::queue::{Queue, Reply, Request, closed};
+use super::read::Reader;
+use super::series::SeriesCatalogue;
+use super::{background, flush};
+use crate::{
+    ColumnStream, DamagedPart, PointBatch, PointStore, PointStoreError, ReadRequest, SeriesNumber, TimeRange,
+};
+
+/// A [`PointStore`] in a local folder.
+///
+/// Dropping it stops its threads and leaves the folder as a crash would; [`PointStore::close`] writes parts first.
+#[derive(Debug)]
+pub struct PartsStore {
+    core: Arc<Core>,
+    /// `None`: it is closed. The lock of the folder is released after the threads have ended.
+    running: Mutex<Option<(Threads, Folder)>>,
+}
+
+#[derive(Debug)]
+struct Threads {
+    commit: JoinHandle<()>,
+    apply: JoinHandle<()>,
+    flush: JoinHandle<()>,
+    background: JoinHandle<()>,
+}
+
+/// Statistics of a store.
+#[derive(Clone, Debug, Default)]
+pub struct PartsStats {
+    /// Series.
+    pub series: u64,
+    /// Memory of the series, in bytes.
+    pub series_bytes: u64,
+    /// Points appended since the store was opened.
+    pub points: u64,
+    /// Frames of the journal since the store was opened, each with one sync.
+    pub groups: u64,
+    /// Bytes written to the journal since the store was opened.
+    pub journal_bytes_written: u64,
+    /// Bytes of the journal.
+    pub journal_bytes: u64,
+    /// Memory of points that are in no part.
+    pub head_bytes: u64,
+    /// Heads written as parts since the store was opened.
+    pub flushes: u64,
+    /// Parts.
+    pub days: DaysStats,
+}
+
+impl PartsStore {
+    /// Opens a store, creating it if necessary. Blocks while the journal is replayed.
+    ///
+    /// # Errors
+    ///
+    /// - [`PointStoreError::Unavailable`] if another process has it open.
+    /// - [`PointStoreError::Format`] for another format, [`PointStoreError::Invalid`] for other widths of UIDs.
+    /// - [`PointStoreError::Damaged`] if the journal or the series are damaged. A torn frame at the end of the journal
+    ///   is cut off and logged; damaged parts are set aside.
+    /// - [`PointStoreError::Io`] and [`PointStoreError::Full`] from the operating system.
+    pub fn open(config: PartsConfig) -> Result<Self, PointStoreError> {
+        let disk = &config.disk;
+        let folder = Folder::open(&**disk, &config.path)?;
+        let series = SeriesCatalogue::open(Arc::clone(disk), &folder.series(), config.widths)?;
+        let cache = Arc::new(PageCache::new(config.cache_bytes, config.open_files));
+        let days = Days::open(Arc::clone(disk), &folder, cache, MergePolicy::default())?;
+        let head = Head::new(config.shards);
+        let mut replay = |replayed: Replayed<'_>| match replayed {
+            Replayed::Series(number, key) => series.restore(number, key),
+            Replayed::Points(batch) => {
+                head.append(batch);
+                Ok(())
+            }
+        };
+        let (journal, recovered) = Journal::open(Arc::clone(disk), &folder.journal(), &mut replay)?;
+        if recovered.frames > 0 {
+            tracing::info!(
+                frames = recovered.frames,
+                points = recovered.points,
+                "replayed the journal of points"
+            );
+        }
+        let core = Arc::new(Core {
+            series,
+            days,
+            queue: Queue::default(),
+            heads: RwLock::new(Heads {
+                active: Arc::new(head),
+                frozen: Vec::new(),
+            }),
+            flush: FlushQueue::default(),
+            journal: journal.files(),
+            pacer: RatePacer::new(config.merge_bytes_per_second),
+            stop: Stop::default(),
+            errors: Mutex::new(Errors::default()),
+            counters: Counters::default(),
+            config,
+        });
+        let threads = Threads::start(&core, journal)?;
+        Ok(Self {
+            core,
+            running: Mutex::new(Some((threads, folder))),
+        })
+    }
+
+    /// Writes all points in memory as parts.
+    ///
+    /// # Errors
+    ///
+    /// If they cannot be written; no point is lost.
+    pub async fn flush(&self) -> Result<(), PointStoreError> {
+        self.request(|reply| Request::Flush { reply }).await
+    }
+
+    /// Statistics.
+    pub fn stats(&self) -> PartsStats {
+        let (core, counters) = (&self.core, &self.core.counters);
+        PartsStats {
+            series: u64::from(core.series.len()),
+            series_bytes: core.series.byte_len() as u64,
+            points: counters.points.load(Ordering::Relaxed),
+            groups: counters.groups.load(Ordering::Relaxed),
+            journal_bytes_written: counters.journal_bytes.load(Ordering::Relaxed),
+            journal_bytes: core.journal.byte_len(),
+            head_bytes: core.heads.read().byte_len() as u64,
+            flushes: counters.flushes.load(Ordering::Relaxed),
+            days: core.days.stats(),
+        }
+    }
+
+    /// Reads all files and checks them; damaged parts are set aside. Blocks, at the rate of merges.
+    ///
+    /// # Errors
+    ///
+    /// [`PointStoreError::Damaged`] if the series are damaged; those of the disk.
+    pub fn check(&self) -> Result<Checked, PointStoreError> {
+        self.core.series.verify()?;
+        self.core.days.check(&self.core.pacer)
+    }
+
+    /// Queues a request, and waits for its outcome.
+    fn request(
+        &self,
+        request: impl FnOnce(Reply) -> Request,
+    ) -> BoxFuture<'static, Result<(), PointStoreError>> {
+        let (reply, response) = oneshot::channel();
+        self.core.queue.push(request(reply));
+        async { response.await.unwrap_or_else(|_| Err(stopped())) }.boxed()
+    }
+}
+
+impl Core {
+    /// Points before this instant are dropped; `None`: none.
+    ///
+    /// The edge follows the clock only as far as there are points, so that a clock that jumps ahead drops nothing that
+    /// is not older than the newest points by the retention.
+    pub(super) fn retention_edge_ms(&self) -> Option<i64> {
+        let retention = i64::try_from(self.config.retention?.as_millis()).unwrap_or(i64::MAX);
+        let parts = self.days.days_in(TimeRange::ALL);
+        let in_parts = parts.last().map(|list| list.day().last_ms());
+        let heads = self.heads.read();
+        let in_heads = heads.iter().filter_map(|head| Some(head.extent()?.last_ms)).max();
+        let newest_ms = in_parts.max(in_heads)?;
+        Some(self.config.clock.now_ms().min(newest_ms) - retention)
+    }
+}
+
+#[async_trait]
+impl PointStore for PartsStore {
+    fn numbers(&self, keys: &[&[u8]]) -> Result<Vec<SeriesNumber>, PointStoreError> {
+        if self.core.stop.is_set() {
+            return Err(closed());
+        }
+        self.core.series.numbers(keys)
+    }
+
+    fn find(&self, key: &[u8]) -> Option<SeriesNumber> {
+        self.core.series.find(key)
+    }
+
+    fn key(&self, series: SeriesNumber, key: &mut Vec<u8>) -> bool {
+        self.core.series.key(series, key)
+    }
+
+    fn metrics(&self) -> Vec<Vec<u8>> {
+        let metrics = self.core.series.metrics().into_iter();
+        metrics.map(|(metric, _)| metric.as_bytes().to_vec()).collect()
+    }
+
+    fn metric_series(&self, metric: &[u8]) -> Vec<SeriesNumber> {
+        let series = &self.core.series;
+        let metric = series.metric_number(metric);
+        metric.map_or(Vec::new(), |metric| series.metric_series(metric).to_vec())
+    }
+
+    fn append(&self, batch: PointBatch) -> BoxFuture<'static, Result<(), PointStoreError>> {
+        let encoded = EncodedBatch::of(&batch);
+        self.request(|reply| Request::Append {
+            batch,
+            encoded,
+            reply,
+        })
+    }
+
+    fn read(&self, request: ReadRequest) -> ColumnStream {
+        if self.core.stop.is_set() {
+            return Box::pin(stream::once(async { Err(closed()) }));
+        }
+        let reader = Reader::new(Arc::clone(&self.core), request.series, request.range);
+        Box::pin(stream::try_unfold(reader, |mut reader| async {
+            let read = tokio::task::spawn_blocking(move || {
+                let batch = reader.next_batch()?;
+                Ok::<_, PointStoreError>((batch, reader))
+            });
+            let (batch, reader) = read.await.map_err(|error| PointStoreError::Io {
+                place: "read".to_owned(),
+                detail: error.to_string(),
+            })??;
+            Ok((!batch.is_empty()).then_some((batch, reader)))
+        }))
+    }
+
+    async fn delete(&self, series: &[SeriesNumber], range: TimeRange) -> Result<(), PointStoreError> {
+        let series = series.to_vec();
+        self.request(|reply| Request::Delete { series, range, reply })
+            .await
+    }
+
+    async fn check_health(&self) -> Result<(), PointStoreError> {
+        if self.running.lock().is_none() {
+            return Err(closed());
+        }
+        let errors = self.core.errors.lock();
+        let error = [&errors.write, &errors.flush, &errors.merge]
+            .into_iter()
+            .find_map(Option::clone);
+        error.map_or(Ok(()), Err)
+    }
+
+    fn damage(&self) -> Vec<DamagedPart> {
+        self.core.days.damage()
+    }
+
+    async fn close(&self) -> Result<(), PointStoreError> {
+        if self.running.lock().is_none() {
+            return Ok(());
+        }
+        let flushed = self.flush().await;
+        let running = self.running.lock().take();
+        if let Some((threads, folder)) = running {
+            let core = Arc::clone(&self.core);
+            let stopped = tokio::task::spawn_blocking(move || {
+                threads.stop(&core);
+                drop(folder);
+            });
+            stopped.await.map_err(|error| PointStoreError::Io {
+                place: "close".to_owned(),
+                detail: error.to_string(),
+            })?;
+        }
+        flushed
+    }
+}
+
+impl Drop for PartsStore {
+    fn drop(&mut self) {
+        if let Some((threads, _folder)) = self.running.get_mut().take() {
+            threads.stop(&self.core);
+        }
+    }
+}
+
+impl Threads {
+    fn start(core: &Arc<Core>, journal: Journal) -> Result<Self, PointStoreError> {
+        let (sender, receiver) = mpsc::sync_channel(commit::GROUPS_AHEAD);
+        Ok(Self {
+            commit: spawn("points-commit", core, move |core| {
+                commit::run(core, journal, &sender);
+            })?,
+            apply: spawn("points-apply", core, move |core| commit::apply(core, &receiver))?,
+            flush: spawn("points-flush", core, flush::run)?,
+            background: spawn("points-merge", core, background::run)?,
+        })
+    }
+
+    /// Ends the threads. Requests in the queue are done, heads are not flushed.
+    fn stop(self, core: &Core) {
+        core.queue.close();
+        // The commit thread may wait for a flush, so the flush thread stops after it; the apply thread ends with it.
+        for thread in [self.commit, self.apply] {
+            join(thread);
+        }
+        core.flush.stop();
+        core.stop.set();
+        core.pacer.stop();
+        for thread in [self.flush, self.background] {
+            join(thread);
+        }
+    }
+}
+
+fn join(thread: JoinHandle<()>) {
+    if thread.join().is_err() {
+        tracing::error!("a thread of the point store panicked");
+    }
+}
+
+fn spawn(
+    name: &str,
+    core: &Arc<Core>,
+    run: impl FnOnce(&Core) + Send + 'static,
+) -> Result<JoinHandle<()>, PointStoreError> {
+    let core = Arc::clone(core);
+    let spawned = thread::Builder::new()
+        .name(name.to_owned())
+        .spawn(move || run(&core));
+    spawned.map_err(|error| PointStoreError::io(format!("thread {name}"), &error))
+}
+
+/// The error of a thread that ended before it replied.
+fn stopped() -> PointStoreError {
+    PointStoreError::Unavailable("it stopped before the request was done".to_owned())
+}

@@ -1,0 +1,87 @@
+//! Full disks, folders that are taken, retention.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use oxtsdb_point_store::parts::disk::simulated::SimulatedDisk;
+use oxtsdb_point_store::parts::{PartsConfig, PartsStore};
+use oxtsdb_point_store::{PointStore as _, PointStoreError, TimeRange};
+use oxtsdb_row_store::Clock;
+
+use crate::support::{START_MS, batch, int, keys, numbers, read, small};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_disk_under_its_reserve_refuses_points_and_serves_the_rest() {
+    let disk = SimulatedDisk::new();
+    let config = PartsConfig {
+        reserve_bytes: 1 << 20,
+        ..small(Arc::new(disk.clone()))
+    };
+    let store = PartsStore::open(config).unwrap();
+    let series = numbers(&store, &keys(1));
+    store.append(batch(&[(series[0], int(0, 1))])).await.unwrap();
+    disk.set_free_bytes(400 << 10);
+    let refused = loop {
+        // Free space is measured from time to time.
+        match store.append(batch(&[(series[0], int(1, 2))])).await {
+            Ok(()) => tokio::time::sleep(Duration::from_millis(20)).await,
+            Err(error) => break error,
+        }
+    };
+    assert!(matches!(&refused, PointStoreError::Full(_)), "{refused}");
+    assert!(refused.to_string().contains("524288 are reserved"), "{refused}");
+    assert!(store.check_health().await.is_err());
+    assert_eq!(read(&store, &series, TimeRange::ALL).await.unwrap().len(), 1);
+    store.delete(&series, TimeRange::ALL).await.unwrap();
+    assert!(read(&store, &series, TimeRange::ALL).await.unwrap().is_empty());
+    disk.set_free_bytes(1 << 30);
+    loop {
+        if store.append(batch(&[(series[0], int(2, 3))])).await.is_ok() {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    store.check_health().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_folder_belongs_to_one_store() {
+    let disk = SimulatedDisk::new();
+    let store = PartsStore::open(small(Arc::new(disk.clone()))).unwrap();
+    let error = PartsStore::open(small(Arc::new(disk.clone()))).unwrap_err();
+    assert!(matches!(error, PointStoreError::Unavailable(_)), "{error}");
+    drop(store);
+    PartsStore::open(small(Arc::new(disk))).unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn days_before_the_edge_are_dropped_even_if_the_clock_jumps() {
+    const DAY: i64 = 86_400;
+    let disk = SimulatedDisk::new();
+    // Years ahead of all points.
+    let config = PartsConfig {
+        retention: Some(Duration::from_secs(86_400 * 3)),
+        clock: Clock::new(|| START_MS + 1000 * 86_400_000),
+        ..small(Arc::new(disk))
+    };
+    let store = PartsStore::open(config).unwrap();
+    let series = numbers(&store, &keys(2));
+    for day in 0..10 {
+        let points = [
+            (series[0], int(day * DAY, day)),
+            (series[1], int(day * DAY + 7, day)),
+        ];
+        store.append(batch(&points)).await.unwrap();
+    }
+    store.flush().await.unwrap();
+    // The edge is in the middle of a day, which stays.
+    let days = loop {
+        let found = read(&store, &series, TimeRange::ALL).await.unwrap();
+        let days: Vec<i64> = found[0].1.iter().map(|point| point.bits.cast_signed()).collect();
+        if days.len() < 10 {
+            break days;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    };
+    assert!(days == [6, 7, 8, 9] || days == [7, 8, 9], "{days:?}");
+}

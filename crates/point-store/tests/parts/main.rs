@@ -1,0 +1,7 @@
+//! The embedded engine: the conformance suite on real and simulated disks, histories with crashes and power loss, limits.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod conformance;
+mod histories;
+mod limits;
+mod support;
