@@ -133,3 +133,42 @@ pub(super) fn merge_rows(
     }
     row.finish()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(families: &Arc<[String]>, cells: &[(&[u8], i64, &[u8])]) -> Row {
+        let mut row = RowBuilder::new(b"key", Arc::clone(families));
+        for (qualifier, timestamp_ms, value) in cells {
+            row.push(0, qualifier, *timestamp_ms, value);
+        }
+        row.finish().unwrap()
+    }
+
+    #[test]
+    fn cells_of_one_column_are_versions() {
+        let families: Arc<[String]> = Arc::new(["t".to_owned()]);
+        let points = row(&families, &[(&[0, 7], 5, b"point"), (&[0, 0x17], 5, b"point")]);
+        let stored = row(
+            &families,
+            &[
+                (&[0, 7], 9, b"newer"),
+                (&[0, 7], 5, b"equal"),
+                (&[0, 7], 1, b"older"),
+                (&[1, 0, 0], 2, b"{}"),
+            ],
+        );
+        for (max_versions, expected) in [(1, &[9, 5, 2][..]), (2, &[9, 5, 5, 2]), (9, &[9, 5, 1, 5, 2])] {
+            let merged = merge_rows(&points, &stored, &families, max_versions).unwrap();
+            assert!(
+                merged
+                    .cells()
+                    .map(|cell| cell.timestamp_ms)
+                    .eq(expected.iter().copied())
+            );
+            let is_point = |cell: CellRef<'_>| cell.timestamp_ms != 5 || cell.value == b"point";
+            assert!(merged.cells().all(is_point), "the point replaces an equal cell");
+        }
+    }
+}

@@ -239,6 +239,8 @@ impl PointRows {
                 self.hours = (hours / 8).max(1);
                 continue;
             };
+            // A filter that rejects all rows leaves no other point at which the task could yield.
+            tokio::task::yield_now().await;
             let is_empty = found.columns.is_empty();
             self.advance(found, hours, is_whole);
             if !is_empty {

@@ -40,6 +40,20 @@ async fn scans_more_than_a_window_in_order() {
 }
 
 #[tokio::test]
+async fn row_larger_than_a_window_is_one_row() {
+    let mut fixture = Fixture::new().await;
+    fixture.logical.window.bytes = 5_000;
+    fixture.fill(1, 3, 0..2, 3_600).await;
+    for reverse in [false, true] {
+        let mut scan = Scan::prefix(b"");
+        scan.reverse = reverse;
+        let rows = fixture.scan(scan).await;
+        assert_eq!(rows.len(), 6);
+        assert!(rows.iter().all(|row| row.len() == 3_600));
+    }
+}
+
+#[tokio::test]
 async fn hours_without_points_take_few_reads() {
     let fixture = Fixture::new().await;
     fixture.fill(1, 100, 0..1, 1).await;
