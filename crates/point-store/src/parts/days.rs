@@ -240,17 +240,16 @@ impl Days {
         let shared = &*self.0;
         let mut changes = shared.changes.lock();
         let is_missing = |part: &&Arc<DayPart>| matches!(shared.disk.open(part.path()), Err(error) if error.kind() == ErrorKind::NotFound);
-        let part = match &error {
-            PointStoreError::Damaged { path, .. } => list.parts.iter().find(|part| part.path() == path),
-            PointStoreError::Io { .. } => list.parts.iter().find(is_missing),
-            _ => None,
-        };
-        let Some(part) = part.filter(|part| self.is_listed(list.day, part.path())) else {
+        let damage = damage_of(&error).or_else(|| {
+            let io = matches!(error, PointStoreError::Io { .. });
+            let missing = io.then(|| list.parts.iter().find(is_missing))??;
+            Some((missing.path().to_owned(), "the file is missing".to_owned()))
+        });
+        let Some((path, detail)) = damage.filter(|(path, _)| self.is_listed(list.day, path)) else {
             return Ok(error);
         };
-        let (path, detail) = match error {
-            PointStoreError::Damaged { path, detail } => (path, detail),
-            _ => (part.path().to_owned(), "the file is missing".to_owned()),
+        let Some(part) = list.parts.iter().find(|part| part.path() == path) else {
+            return Ok(error);
         };
         let range = part.range().unwrap_or(list.day.range());
         tracing::error!(part = %path.display(), %detail, "set a damaged part aside; its points are not served");
@@ -293,6 +292,16 @@ impl Changes {
 
 fn io_error(path: &Path, error: &std::io::Error) -> PointStoreError {
     PointStoreError::io(path.display(), error)
+}
+
+/// The file that an error says is damaged, and what is wrong. The folder's format decides whether this version reads its
+/// files: one of another version is a damaged one.
+fn damage_of(error: &PointStoreError) -> Option<(PathBuf, String)> {
+    match error {
+        PointStoreError::Damaged { path, detail } => Some((path.clone(), detail.clone())),
+        PointStoreError::Format { path, .. } => Some((path.clone(), error.to_string())),
+        _ => None,
+    }
 }
 
 /// `Ok` for a file or folder that is absent.

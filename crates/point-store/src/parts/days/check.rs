@@ -39,6 +39,8 @@ pub struct DayStats {
     pub points: u64,
     /// Tombstones that merges have not applied to all parts.
     pub tombstones: usize,
+    /// Bytes of memory of the parts' indexes and of the tombstones.
+    pub memory_bytes: usize,
     /// Bytes that merges will read until the sizes of the parts are in order.
     pub merge_debt_bytes: u64,
 }
@@ -77,6 +79,7 @@ impl Days {
                 bytes: list.bytes(),
                 points: list.parts.iter().map(|part| part.part().meta().points).sum(),
                 tombstones: list.tombstones.len(),
+                memory_bytes: list.byte_len(),
                 merge_debt_bytes: shared.policy.debt_bytes(&candidates),
             }
         });

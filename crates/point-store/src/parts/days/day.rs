@@ -72,6 +72,16 @@ impl DayList {
         self.parts.iter().map(|part| part.bytes()).sum()
     }
 
+    /// Bytes of memory. Days that a tombstone covers count it each.
+    pub(super) fn byte_len(&self) -> usize {
+        let parts = self.parts.iter().map(|part| part.part().byte_len());
+        let tombstones = self
+            .tombstones
+            .iter()
+            .map(|tombstone| tombstone.deletion.byte_len());
+        parts.chain(tombstones).sum()
+    }
+
     /// The instants of a series that were deleted from a part.
     pub fn deleted(&self, part: &DayPart, series: SeriesNumber) -> impl Iterator<Item = TimeRange> {
         self.tombstones_of(part)

@@ -12,7 +12,7 @@ use super::name::{DayFile, DayNumber, Sequences};
 use super::policy::MergePolicy;
 use super::set_aside::SetAside;
 use super::tombstone::Deletion;
-use super::{Changes, Day, Days, Shared, check, if_present, io_error, merge, retention};
+use super::{Changes, Day, Days, Shared, check, damage_of, if_present, io_error, merge, retention};
 use crate::PointStoreError;
 use crate::parts::disk::Disk;
 use crate::parts::folder::Folder;
@@ -135,7 +135,7 @@ impl Days {
         path: &Path,
         error: PointStoreError,
     ) -> Result<(), PointStoreError> {
-        let PointStoreError::Damaged { detail, .. } = error else {
+        let Some((_, detail)) = damage_of(&error) else {
             return Err(error);
         };
         tracing::error!(file = %path.display(), %detail, "set a damaged file aside");

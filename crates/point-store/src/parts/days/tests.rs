@@ -3,6 +3,7 @@
 mod damage;
 mod merges;
 mod model;
+mod threads;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
