@@ -1,4 +1,5 @@
-//! Parses lines of the telnet protocol.
+//! Parses lines of the telnet protocol: all commands, with OpenTSDB's errors. Lines that are points usually go through
+//! [`puts`](super::puts) instead, unless they are stored again.
 //!
 //! ```text
 //!   put METRIC TIMESTAMP VALUE TAGK=TAGV [TAGK=TAGV ...]
