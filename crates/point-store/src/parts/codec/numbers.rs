@@ -148,8 +148,8 @@ fn plan(residuals: &[i64], order: u8) -> Plan {
         framed += cost(low, high, divisor, frame.len());
         (smallest, greatest) = (smallest.min(low), greatest.max(high));
     }
-    let one = if tail.is_empty() {
-        0
+    let one = if tail.len() <= FRAME {
+        framed
     } else {
         cost(smallest, greatest, divisor, tail.len())
     };
@@ -178,12 +178,19 @@ const fn distance(low: i64, high: i64) -> u64 {
     high.wrapping_sub(low).cast_unsigned()
 }
 
-/// Bits of a frame.
+/// Bits of a frame, estimated: packings come close to the logarithm.
 fn cost(low: i64, high: i64, divisor: u64, count: usize) -> usize {
     let greatest = distance(low, high) / divisor;
-    varint_bits(zigzag(low))
-        + varint_bits(greatest)
-        + Packing::of(greatest, count).bit_len(count).div_ceil(8) * 8
+    varint_bits(zigzag(low)) + varint_bits(greatest) + (sixteenths(greatest) * count).div_ceil(128) * 8
+}
+
+/// Sixteenths of bits of a number from 0 to `greatest`: an approximation of the logarithm by straight lines.
+const fn sixteenths(greatest: u64) -> usize {
+    let radix = greatest.saturating_add(1);
+    let whole = radix.ilog2();
+    // The four bits behind the first one.
+    let fraction = (radix << (u64::BITS - 1 - whole) >> (u64::BITS - 5)) & 15;
+    whole as usize * 16 + fraction as usize
 }
 
 const fn varint_bits(number: u64) -> usize {

@@ -112,6 +112,57 @@ fn parts_of_many_series_round_trip() {
     assert!(out.is_empty(), "an unknown series has no points");
 }
 
+/// Format 1, byte by byte: a change of the format needs another version, and a reader for this one.
+#[test]
+fn stores_the_documented_bytes() {
+    let (_, disk) = new_disk();
+    let point = |time_ms, kind, bits| Point {
+        time_ms,
+        kind: PointKind::from_byte(kind).unwrap(),
+        bits,
+    };
+    let regular: Columns = (0..3).map(|index| point(START + index * 10_000, 0, 5)).collect();
+    let irregular = [
+        0, 9_990, 20_010, 29_995, 40_000, 50_019, 60_007, 70_000, 79_993, 90_008, 100_001, 110_011,
+    ];
+    let irregular: Columns = irregular
+        .iter()
+        .map(|time| point(START + time, 6, 12.5_f64.to_bits()))
+        .collect();
+    write(
+        &disk,
+        PART,
+        &Content::from([
+            (key(0, 7), regular),
+            (key(2, 1), irregular.clone()),
+            (key(2, 3), irregular),
+        ]),
+    );
+    let mut bytes = [0; 127];
+    let file = disk.open(Path::new(PART)).unwrap();
+    assert_eq!(file.len().unwrap(), 127);
+    file.read_at(&mut bytes, 0).unwrap();
+    let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    let expected = concat!(
+        "4f58504152540001",                                     // header
+        "80a0abfef962",                                         // base instant
+        "02",                                                   // times
+        "0c00904e",                                             // 3 regular
+        "3200bbdb0600",                                         // 12 of shared column 0
+        "03",                                                   // blocks
+        "0e000700000000040a00",                                 // metric 0, series 7
+        "050101080006010004fa0100",                             // metric 2, series 1
+        "0401080006010004fa0100",                               // metric 2, series 3
+        "010e0700a09c01131d050aaec54392ea031b",                 // times page: a column of 14 bytes, a line
+        "030266a52c36670007020380d095ffbc31bbdb0621f0f46def01", // index
+        "000000000000004b",                                     // index offset
+        "0000001c",                                             // index bytes
+        "863f02aa",                                             // checksum
+        "4f58504152542e2e",                                     // trailer
+    );
+    assert_eq!(hex, expected);
+}
+
 #[test]
 fn irregular_instants_are_stored_once() {
     let (_, disk) = new_disk();
