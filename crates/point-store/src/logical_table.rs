@@ -53,8 +53,11 @@ pub struct LogicalTable {
     table: Option<TableName>,
     /// How much a scan reads at once.
     window: WindowSize,
-    /// Writes to the table of points acquire it first, and so keep their order.
+    /// Writes to the table of points acquire it first, and so keep their order. It is released when the last part of a
+    /// write is submitted, so that the stores commit concurrent writes together.
     turn: tokio::sync::Mutex<()>,
+    /// Shared by appends until they are acknowledged, exclusive for deletes: they concern all points put before.
+    appends: tokio::sync::RwLock<()>,
 }
 
 impl LogicalTable {
@@ -73,6 +76,7 @@ impl LogicalTable {
             table: Some(table),
             window: WindowSize::default(),
             turn: tokio::sync::Mutex::default(),
+            appends: tokio::sync::RwLock::default(),
         }
     }
 
@@ -166,8 +170,8 @@ impl RowStore for LogicalTable {
         if !self.has_points(batch.table()) {
             return self.rows.write(batch).await;
         }
-        let _turn = self.turn.lock().await;
-        self.write_split(&batch).await
+        let turn = self.turn.lock().await;
+        self.write_split(&batch, turn).await
     }
 
     async fn increment(&self, table: &TableName, cell: &CellAddress, amount: i64) -> Result<i64, StoreError> {

@@ -30,6 +30,7 @@ async fn table_without_points_passes_the_conformance_suite() {
         table: None,
         window: WindowSize::default(),
         turn: tokio::sync::Mutex::default(),
+        appends: tokio::sync::RwLock::default(),
     };
     conformance::suite(&logical).await;
 }

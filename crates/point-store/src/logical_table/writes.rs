@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use oxtsdb_row_store::{ColumnSelection, StoreError, TableName, WriteBatch};
 use oxtsdb_schema::data_table::FAMILY;
+use tokio::sync::MutexGuard;
 
 use super::cells::cell_of;
 use super::split::{Column, PointOperation, Split};
@@ -12,7 +13,11 @@ use crate::TimeRange;
 
 impl LogicalTable {
     /// Applies a batch: first the cells of the row store, then the points in order.
-    pub(super) async fn write_split(&self, batch: &WriteBatch) -> Result<(), StoreError> {
+    pub(super) async fn write_split(
+        &self,
+        batch: &WriteBatch,
+        turn: MutexGuard<'_, ()>,
+    ) -> Result<(), StoreError> {
         let table = batch.table();
         let def = self.definition(table).await?;
         if let Some(family) = batch
@@ -25,15 +30,31 @@ impl LogicalTable {
                 family: family.clone(),
             });
         }
-        let split = Split::of(batch, &*self.points, &self.layout)?;
+        let mut split = Split::of(batch, &*self.points, &self.layout)?;
         self.delete_replaced(table, split.put).await?;
-        if !split.stored.is_empty() {
-            self.rows.write(split.stored).await?;
+        if split.operations.is_empty() {
+            drop(turn);
+            return self.write_stored(split.stored).await;
         }
+        self.write_stored(split.stored).await?;
+        if let [PointOperation::Append(points)] = &mut split.operations[..] {
+            let _shared = self.appends.read().await;
+            let append = self.points.append(std::mem::take(points));
+            drop(turn);
+            return append.await.map_err(store_error);
+        }
+        let _exclusive = self.appends.write().await;
         for operation in split.operations {
             self.apply(operation).await?;
         }
         Ok(())
+    }
+
+    async fn write_stored(&self, batch: WriteBatch) -> Result<(), StoreError> {
+        if batch.is_empty() {
+            return Ok(());
+        }
+        self.rows.write(batch).await
     }
 
     /// Deletes the cells of the row store that points replace: odd encodings in their columns.
@@ -61,10 +82,7 @@ impl LogicalTable {
                 deletes.delete_column_up_to(id, cell.qualifier, cell.timestamp_ms);
             }
         }
-        if deletes.is_empty() {
-            return Ok(());
-        }
-        self.rows.write(deletes).await
+        self.write_stored(deletes).await
     }
 
     async fn apply(&self, operation: PointOperation) -> Result<(), StoreError> {

@@ -44,6 +44,9 @@ impl Fixture {
             reads: AtomicUsize::default(),
             read_points: Arc::default(),
             damage: Mutex::default(),
+            appends: AtomicUsize::default(),
+            deletes: AtomicUsize::default(),
+            acknowledge: Arc::default(),
         });
         let store: Arc<dyn PointStore> = Arc::<Observed>::clone(&points);
         let logical = LogicalTable::new(Arc::new(rows.clone()), store, layout, table.clone());
@@ -170,6 +173,11 @@ pub(super) struct Observed {
     pub(super) reads: AtomicUsize,
     pub(super) read_points: Arc<AtomicUsize>,
     pub(super) damage: Mutex<Vec<DamagedPart>>,
+    /// Appends and deletes that were submitted.
+    pub(super) appends: AtomicUsize,
+    pub(super) deletes: AtomicUsize,
+    /// Appends are not acknowledged while a test holds this exclusively.
+    pub(super) acknowledge: Arc<tokio::sync::RwLock<()>>,
 }
 
 #[async_trait]
@@ -195,7 +203,12 @@ impl PointStore for Observed {
     }
 
     fn append(&self, batch: PointBatch) -> BoxFuture<'static, Result<(), PointStoreError>> {
-        self.inner.append(batch)
+        self.appends.fetch_add(1, Ordering::Relaxed);
+        let (append, acknowledge) = (self.inner.append(batch), Arc::clone(&self.acknowledge));
+        Box::pin(async move {
+            let _open = acknowledge.read().await;
+            append.await
+        })
     }
 
     fn read(&self, request: ReadRequest) -> ColumnStream {
@@ -210,6 +223,7 @@ impl PointStore for Observed {
     }
 
     async fn delete(&self, series: &[SeriesNumber], range: TimeRange) -> Result<(), PointStoreError> {
+        self.deletes.fetch_add(1, Ordering::Relaxed);
         self.inner.delete(series, range).await
     }
 

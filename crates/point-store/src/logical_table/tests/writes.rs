@@ -1,5 +1,9 @@
 //! Which store a mutation goes to, and in which order.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
 use oxtsdb_row_store::{
     CellAddress, Condition, Retry, RowStore as _, Scan, StoreError, TableDef, WriteBatch,
 };
@@ -165,6 +169,44 @@ async fn deletes_what_they_name() {
         1,
         "deletes give no series numbers"
     );
+}
+
+#[tokio::test]
+async fn concurrent_puts_are_submitted_together_and_deletes_wait_for_them() {
+    let fixture = Fixture::new().await;
+    let key = fixture.key(1, 1, 0);
+    let put = |second| {
+        let (mut batch, t) = fixture.batch();
+        let (qualifier, value) = int(second, 1);
+        batch.row(&key).put(t, &qualifier, &value);
+        fixture.logical.write(batch)
+    };
+    let (mut delete, t) = fixture.batch();
+    delete
+        .row(&key)
+        .delete_column(t, &int(1, 1).0)
+        .delete_column(t, &int(2, 1).0);
+    let acknowledge = Arc::clone(&fixture.points.acknowledge);
+    let held = acknowledge.write().await;
+    let submitted = |count: &AtomicUsize| count.load(Ordering::Relaxed);
+    let observe = async {
+        while submitted(&fixture.points.appends) < 2 {
+            tokio::task::yield_now().await;
+        }
+        for _ in 0..50 {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(submitted(&fixture.points.deletes), 0);
+        // The next put waits for the delete.
+        assert_eq!(submitted(&fixture.points.appends), 2);
+        drop(held);
+    };
+    let writes = async { futures::join!(put(1), put(2), fixture.logical.write(delete), put(3)) };
+    let all = async { futures::join!(writes, observe).0 };
+    let (one, two, deleted, three) = tokio::time::timeout(Duration::from_secs(10), all).await.unwrap();
+    assert!([one, two, deleted, three].iter().all(Result::is_ok));
+    assert_eq!(fixture.cells(&key).await, [int(3, 1)]);
+    assert_eq!(submitted(&fixture.points.deletes), 2);
 }
 
 #[tokio::test]
