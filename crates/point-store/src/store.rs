@@ -39,7 +39,7 @@ impl TimeRange {
 /// Which points to read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReadRequest {
-    /// The series, without repetitions; their points are returned in this order.
+    /// The series, without repetitions; their points are returned in this order. Unknown ones have no points.
     pub series: Vec<SeriesNumber>,
     /// The instants.
     pub range: TimeRange,
