@@ -336,6 +336,17 @@ fn pages_leave_the_cache_with_their_part() {
     read_all(&other).unwrap();
 }
 
+#[test]
+fn a_cache_without_capacity_reads_from_the_disk() {
+    let (_, disk) = new_disk();
+    let content = agents(10, 1_000);
+    write(&disk, PART, &content);
+    let cache = Arc::new(PageCache::new(0, 0));
+    let part = Part::open(&disk, Path::new(PART), &cache).unwrap();
+    assert_eq!(read_all(&part).unwrap(), content);
+    assert_eq!(cache.byte_len(), 0);
+}
+
 fn any_columns() -> impl Strategy<Value = Columns> {
     let step = prop_oneof![Just(10_000_i64), Just(60_000), 1..100_i64, 1..10_000_000_i64];
     let points = prop_oneof![Just(1..4_usize), Just(1..300), Just(1_000..2_500)].prop_flat_map(|count| {
