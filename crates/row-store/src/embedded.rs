@@ -18,31 +18,31 @@
 //! segment whose rows are already in blocks has no effect.
 
 mod block;
-mod blocks;
-mod catalog;
+pub(crate) mod blocks;
+pub(crate) mod catalog;
 mod commit;
 mod compact;
 mod compaction_state;
 mod config;
 mod core;
 mod descriptors;
-mod engine;
+pub(crate) mod engine;
 mod flush;
-mod folder;
+pub(crate) mod folder;
 mod journal;
 mod memtable;
 mod merge;
 mod packed;
-mod queue;
+pub(crate) mod queue;
 mod read;
-mod replacement;
+pub(crate) mod replacement;
 mod row_buffer;
 mod row_store;
-mod salvage;
-mod set_aside;
+pub(crate) mod salvage;
+pub(crate) mod set_aside;
 mod store;
-mod table_file;
-mod table_list;
+pub(crate) mod table_file;
+pub(crate) mod table_list;
 mod varint;
 
 pub use self::config::{EmbeddedConfig, EmbeddedStats};

@@ -59,7 +59,7 @@ async fn rejects_newer_formats() {
     assert!(
         error
             .to_string()
-            .ends_with("STORE has format 2, this program reads up to 1"),
+            .ends_with("STORE has format 2, this program reads format 1"),
         "{error}"
     );
     fs::write(folder.path().join("STORE"), "something else").unwrap();

@@ -13,7 +13,7 @@
 //! keys.
 
 mod fault;
-mod opening;
+pub(crate) mod opening;
 #[cfg(test)]
 mod tests;
 
@@ -124,7 +124,7 @@ impl Blocks {
             Engine::make(&settings.path)?;
         }
         make_private(&settings.path)?;
-        let engine = open(&settings, &set_aside)?;
+        let engine = open(&settings.path, &set_aside, || Engine::open(&settings))?;
         Ok(Self {
             settings,
             set_aside,
@@ -389,7 +389,9 @@ impl Blocks {
             .filter(|replacement| is_current(replacement.id))
             .try_for_each(|replacement| replacement.put(&self.set_aside));
         // Reopened even if a replacement failed, so that other rows can be read.
-        *engine = open(&self.settings, &self.set_aside);
+        *engine = open(&self.settings.path, &self.set_aside, || {
+            Engine::open(&self.settings)
+        });
         self.repairs.fetch_add(1, Ordering::SeqCst);
         replaced.and(engine.as_ref().map(drop).map_err(StoreError::clone))
     }

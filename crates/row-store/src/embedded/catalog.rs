@@ -29,16 +29,16 @@ const VERSION: u8 = 1;
 
 /// An open table.
 #[derive(Debug)]
-pub(super) struct Table {
-    pub(super) id: u16,
-    pub(super) def: TableDef,
-    pub(super) families: Arc<[String]>,
+pub(crate) struct Table {
+    pub(crate) id: u16,
+    pub(crate) def: TableDef,
+    pub(crate) families: Arc<[String]>,
     /// Maximum versions of each family.
-    pub(super) max_versions: [u32; 16],
+    pub(crate) max_versions: [u32; 16],
     pub(super) memory: RwLock<TableMemory>,
     /// Incremented just before the blocks of a flush become visible. A read that took its snapshot of the
     /// memtables at another generation may have seen newer blocks, and restarts.
-    pub(super) generation: AtomicU64,
+    pub(crate) generation: AtomicU64,
 }
 
 /// The memtables of a table.
@@ -66,7 +66,7 @@ impl Table {
     }
 
     /// For each family, the oldest timestamp that has not expired.
-    pub(super) fn oldest_ms(&self, now_ms: i64) -> [i64; 16] {
+    pub(crate) fn oldest_ms(&self, now_ms: i64) -> [i64; 16] {
         let mut oldest_ms = [i64::MIN; 16];
         for (oldest, family) in oldest_ms.iter_mut().zip(&self.def.families) {
             *oldest = rules::oldest_kept_ms(family.ttl, now_ms);
@@ -77,7 +77,7 @@ impl Table {
 
 /// The tables of a store.
 #[derive(Debug)]
-pub(super) struct Catalog {
+pub(crate) struct Catalog {
     file: PathBuf,
     tables: RwLock<BTreeMap<TableName, Arc<Table>>>,
     /// Held while the file is rewritten.
@@ -86,7 +86,7 @@ pub(super) struct Catalog {
 
 impl Catalog {
     /// Reads the file; without a file there are no tables.
-    pub(super) fn open(file: PathBuf) -> Result<Self, StoreError> {
+    pub(crate) fn open(file: PathBuf) -> Result<Self, StoreError> {
         let tables = match fs::read(&file) {
             Ok(bytes) => decode(&bytes).map_err(|detail| StoreError::Corrupt {
                 place: file.display().to_string(),
@@ -107,7 +107,7 @@ impl Catalog {
     }
 
     /// Creates a table; `false` if it exists with the same definition.
-    pub(super) fn create(&self, def: &TableDef) -> Result<bool, StoreError> {
+    pub(crate) fn create(&self, def: &TableDef) -> Result<bool, StoreError> {
         rules::check_table(def)?;
         let _changing = self.changing.lock();
         let mut tables = self.tables.read().clone();
@@ -131,7 +131,7 @@ impl Catalog {
         Ok(true)
     }
 
-    pub(super) fn table(&self, name: &TableName) -> Result<Arc<Table>, StoreError> {
+    pub(crate) fn table(&self, name: &TableName) -> Result<Arc<Table>, StoreError> {
         self.tables
             .read()
             .get(name)
@@ -140,7 +140,7 @@ impl Catalog {
     }
 
     /// All tables, by id.
-    pub(super) fn by_id(&self) -> BTreeMap<u16, Arc<Table>> {
+    pub(crate) fn by_id(&self) -> BTreeMap<u16, Arc<Table>> {
         self.tables
             .read()
             .values()
@@ -149,7 +149,7 @@ impl Catalog {
     }
 
     /// All definitions, by name.
-    pub(super) fn definitions(&self) -> Vec<TableDef> {
+    pub(crate) fn definitions(&self) -> Vec<TableDef> {
         self.tables
             .read()
             .values()

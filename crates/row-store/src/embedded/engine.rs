@@ -20,28 +20,28 @@ use crate::StoreError;
 
 /// Size of a block of the tree, about eight hours of 10-second points. Larger blocks compress keys better but
 /// make single reads more expensive.
-pub(super) const TREE_BLOCK: u32 = 16 << 10;
+pub(crate) const TREE_BLOCK: u32 = 16 << 10;
 /// The most rows of a damaged range that are recorded as intact.
 const MAX_INTACT: usize = 10_000;
 
 /// The open tree.
-pub(super) struct Engine {
+pub(crate) struct Engine {
     // Dropped before the database.
-    pub(super) rows: Keyspace,
-    pub(super) database: Database,
+    pub(crate) rows: Keyspace,
+    pub(crate) database: Database,
 }
 
 /// The parameters of the tree.
 #[derive(Clone, Debug)]
-pub(super) struct Settings {
-    pub(super) path: PathBuf,
-    pub(super) cache_bytes: u64,
-    pub(super) table_descriptors: usize,
+pub(crate) struct Settings {
+    pub(crate) path: PathBuf,
+    pub(crate) cache_bytes: u64,
+    pub(crate) table_descriptors: usize,
 }
 
 impl Engine {
     /// Opens a tree, creating it if necessary.
-    pub(super) fn open(settings: &Settings) -> Result<Self, fjall::Error> {
+    pub(crate) fn open(settings: &Settings) -> Result<Self, fjall::Error> {
         let database = Database::builder(&settings.path)
             .cache_size(settings.cache_bytes)
             .max_cached_files(Some(settings.table_descriptors))
@@ -63,7 +63,7 @@ impl Engine {
 
     /// Creates an empty tree in a temporary folder and renames it: the engine cannot open a tree whose creation was
     /// interrupted.
-    pub(super) fn make(path: &Path) -> Result<(), StoreError> {
+    pub(crate) fn make(path: &Path) -> Result<(), StoreError> {
         let aside = path.with_extension("new");
         let failed = |error| io_error(&aside, &error);
         if aside.exists() {
@@ -81,20 +81,19 @@ impl Engine {
     }
 
     /// Runs the compaction that is due, if any.
-    pub(super) fn compact(&self) -> Result<(), fjall::Error> {
+    pub(crate) fn compact(&self) -> Result<(), fjall::Error> {
         let watermark = self.database.supervisor.snapshot_tracker.get_seqno_safe_to_gc();
         let strategy = self.rows.config.compaction_strategy.clone();
         Ok(self.rows.tree.compact(strategy, watermark)?)
     }
 
     /// All table files.
-    pub(super) fn files(&self) -> Vec<TableFile> {
-        let version = self.rows.tree.current_version();
-        version.iter_tables().map(file_of).collect()
+    pub(crate) fn files(&self) -> Vec<TableFile> {
+        files(&self.rows)
     }
 
     /// The table files that may contain a key.
-    pub(super) fn files_of(&self, key: &[u8]) -> Vec<TableFile> {
+    pub(crate) fn files_of(&self, key: &[u8]) -> Vec<TableFile> {
         let mut files = self.files();
         files.retain(|file| {
             let keys = file.keys.as_ref();
@@ -105,7 +104,7 @@ impl Engine {
 
     /// Keys of a range that are in files entirely newer than file `id`. A version of a row is the whole row, so
     /// these rows lost nothing if that file is damaged.
-    pub(super) fn newer_keys(&self, id: u64, start: &[u8], stop: &[u8]) -> Vec<Vec<u8>> {
+    pub(crate) fn newer_keys(&self, id: u64, start: &[u8], stop: &[u8]) -> Vec<Vec<u8>> {
         let version = self.rows.tree.current_version();
         let Some(damaged) = version.iter_tables().find(|table| table.id() == id) else {
             return Vec::new();
@@ -137,7 +136,7 @@ impl Engine {
     /// The table files that fail when read from a key upwards or downwards.
     ///
     /// The tree's own iterator reads each file at most two keys ahead.
-    pub(super) fn files_near(&self, key: &[u8], reverse: bool) -> Vec<TableFile> {
+    pub(crate) fn files_near(&self, key: &[u8], reverse: bool) -> Vec<TableFile> {
         const AHEAD: usize = 3;
         let version = self.rows.tree.current_version();
         let mut failing = Vec::new();
@@ -179,6 +178,12 @@ impl Engine {
     }
 }
 
+/// All table files of a tree.
+pub(crate) fn files(tree: &Keyspace) -> Vec<TableFile> {
+    let version = tree.tree.current_version();
+    version.iter_tables().map(file_of).collect()
+}
+
 fn file_of(table: &lsm_tree::Table) -> TableFile {
     let keys = &table.metadata.key_range;
     TableFile {
@@ -190,7 +195,7 @@ fn file_of(table: &lsm_tree::Table) -> TableFile {
 }
 
 /// Whether an error may be caused by damaged files.
-pub(super) fn is_damage(error: &fjall::Error) -> bool {
+pub(crate) fn is_damage(error: &fjall::Error) -> bool {
     match error {
         fjall::Error::Io(error) | fjall::Error::Storage(LsmError::Io(error)) => {
             error.raw_os_error() == Some(Errno::IO.raw_os_error())
@@ -210,7 +215,7 @@ pub(super) fn is_damage(error: &fjall::Error) -> bool {
 }
 
 /// Converts an error of the engine.
-pub(super) fn engine_error(path: &Path, error: &fjall::Error) -> StoreError {
+pub(crate) fn engine_error(path: &Path, error: &fjall::Error) -> StoreError {
     let place = || path.display().to_string();
     match error {
         error if is_damage(error) => StoreError::Corrupt {

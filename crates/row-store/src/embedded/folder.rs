@@ -22,18 +22,16 @@ use rustix::io::Errno;
 
 use crate::StoreError;
 
-/// The format that this code writes, and the newest it can read.
-const FORMAT: u32 = 1;
 const FORMAT_LABEL: &str = "oxtsdb row store, format ";
 
 const FOLDER_MODE: u32 = 0o700;
-pub(super) const FILE_MODE: u32 = 0o600;
+pub(crate) const FILE_MODE: u32 = 0o600;
 /// Permissions of the group and of other users.
 const OTHERS: u32 = 0o077;
 
 /// The folder of a store, locked by this process.
 #[derive(Debug)]
-pub(super) struct Folder {
+pub(crate) struct Folder {
     path: PathBuf,
     lock: File,
 }
@@ -48,20 +46,19 @@ impl Drop for Folder {
 }
 
 impl Folder {
-    /// Creates the folder if necessary, locks it and checks its format.
-    pub(super) fn open(path: &Path) -> Result<Self, StoreError> {
+    /// Creates the folder if necessary with this format, locks it and checks its format.
+    pub(crate) fn open(path: &Path, format: u32) -> Result<Self, StoreError> {
         make_private(path)?;
-        make_private(&path.join("journal"))?;
         let lock = lock(path)?;
         let marker = path.join("STORE");
         match fs::read(&marker) {
-            Ok(text) => check_format(&marker, &String::from_utf8_lossy(&text))?,
+            Ok(text) => check_format(&marker, &String::from_utf8_lossy(&text), format)?,
             Err(error) if error.kind() == ErrorKind::NotFound => {
                 // The marker is created before any table.
                 if path.join("TABLES").exists() {
                     return Err(missing(&marker));
                 }
-                replace(&marker, format!("{FORMAT_LABEL}{FORMAT}\n").as_bytes())?;
+                replace(&marker, format!("{FORMAT_LABEL}{format}\n").as_bytes())?;
             }
             Err(error) => return Err(io_error(&marker, &error)),
         }
@@ -71,41 +68,45 @@ impl Folder {
         })
     }
 
-    pub(super) fn tables(&self) -> PathBuf {
+    pub(crate) fn tables(&self) -> PathBuf {
         self.path.join("TABLES")
     }
 
-    pub(super) fn journal(&self) -> PathBuf {
+    pub(crate) fn journal(&self) -> PathBuf {
         self.path.join("journal")
     }
 
-    pub(super) fn blocks(&self) -> PathBuf {
+    pub(crate) fn blocks(&self) -> PathBuf {
         self.path.join("blocks")
     }
 
-    pub(super) fn lock_file(&self) -> PathBuf {
+    pub(crate) fn cells(&self) -> PathBuf {
+        self.path.join("cells")
+    }
+
+    pub(crate) fn lock_file(&self) -> PathBuf {
         self.path.join("LOCK")
     }
 
-    pub(super) fn damage(&self) -> PathBuf {
+    pub(crate) fn damage(&self) -> PathBuf {
         self.path.join("DAMAGE")
     }
 
-    pub(super) fn set_aside(&self) -> PathBuf {
+    pub(crate) fn set_aside(&self) -> PathBuf {
         self.path.join("set-aside")
     }
 }
 
-fn check_format(marker: &Path, text: &str) -> Result<(), StoreError> {
+fn check_format(marker: &Path, text: &str, format: u32) -> Result<(), StoreError> {
     let version = text
         .trim_end()
         .strip_prefix(FORMAT_LABEL)
         .and_then(|version| version.parse::<u32>().ok());
     match version {
-        Some(1..=FORMAT) => Ok(()),
+        Some(version) if version == format => Ok(()),
         Some(version) => Err(StoreError::Invalid {
             detail: format!(
-                "{} has format {version}, this program reads up to {FORMAT}",
+                "{} has format {version}, this program reads format {format}",
                 marker.display()
             ),
         }),
@@ -148,7 +149,7 @@ fn lock(path: &Path) -> Result<File, StoreError> {
 }
 
 /// Creates a folder accessible only to this user; removes the permissions of other users from an existing one.
-pub(super) fn make_private(path: &Path) -> Result<(), StoreError> {
+pub(crate) fn make_private(path: &Path) -> Result<(), StoreError> {
     let failed = |error: io::Error| io_error(path, &error);
     DirBuilder::new()
         .recursive(true)
@@ -165,7 +166,7 @@ pub(super) fn make_private(path: &Path) -> Result<(), StoreError> {
 }
 
 /// Creates an empty file that only this user can read.
-pub(super) fn create_private(path: &Path) -> io::Result<File> {
+pub(crate) fn create_private(path: &Path) -> io::Result<File> {
     OpenOptions::new()
         .create(true)
         .truncate(true)
@@ -175,7 +176,7 @@ pub(super) fn create_private(path: &Path) -> io::Result<File> {
 }
 
 /// Replaces a file atomically: after a crash it has either the old content or the new.
-pub(super) fn replace(path: &Path, content: &[u8]) -> Result<(), StoreError> {
+pub(crate) fn replace(path: &Path, content: &[u8]) -> Result<(), StoreError> {
     let failed = |error: io::Error| io_error(path, &error);
     let new = path.with_extension("new");
     let mut file = create_private(&new).map_err(failed)?;
@@ -186,14 +187,14 @@ pub(super) fn replace(path: &Path, content: &[u8]) -> Result<(), StoreError> {
 }
 
 /// Makes the entries of a folder durable.
-pub(super) fn sync_folder(path: &Path) -> Result<(), StoreError> {
+pub(crate) fn sync_folder(path: &Path) -> Result<(), StoreError> {
     File::open(path)
         .and_then(|folder| folder.sync_all())
         .map_err(|error| io_error(path, &error))
 }
 
 /// The error for a required file that is missing.
-pub(super) fn missing(path: &Path) -> StoreError {
+pub(crate) fn missing(path: &Path) -> StoreError {
     StoreError::Corrupt {
         place: path.display().to_string(),
         detail: "the file is missing".to_owned(),
@@ -201,14 +202,14 @@ pub(super) fn missing(path: &Path) -> StoreError {
 }
 
 /// Whether the process or the system has reached its limit of open files.
-pub(super) fn is_out_of_descriptors(error: &io::Error) -> bool {
+pub(crate) fn is_out_of_descriptors(error: &io::Error) -> bool {
     [Errno::MFILE, Errno::NFILE]
         .iter()
         .any(|errno| error.raw_os_error() == Some(errno.raw_os_error()))
 }
 
 /// An error of the operating system about a file.
-pub(super) fn io_error(path: &Path, error: &io::Error) -> StoreError {
+pub(crate) fn io_error(path: &Path, error: &io::Error) -> StoreError {
     let place = path.display().to_string();
     match error.kind() {
         ErrorKind::StorageFull | ErrorKind::QuotaExceeded => StoreError::Full { place },
@@ -229,10 +230,10 @@ mod tests {
     #[test]
     fn unlocks_although_a_forked_process_holds_a_copy() {
         let place = tempfile::tempdir().unwrap();
-        let folder = Folder::open(place.path()).unwrap();
+        let folder = Folder::open(place.path(), 1).unwrap();
         let copy = folder.lock.try_clone().unwrap();
         drop(folder);
-        drop(Folder::open(place.path()).unwrap());
+        drop(Folder::open(place.path(), 1).unwrap());
         drop(copy);
     }
 }

@@ -29,25 +29,32 @@ use crate::{DamagedRange, StoreError};
 
 /// The recorded damage of a store.
 #[derive(Debug)]
-pub(super) struct SetAside {
+pub(crate) struct SetAside {
     record: PathBuf,
     folder: PathBuf,
     catalog: Arc<Catalog>,
     entries: RwLock<Arc<Vec<Entry>>>,
     any: AtomicBool,
+    /// Converts a range of the engine's keys to one of rows: table id and row key.
+    rows_of: fn(Gap) -> Gap,
 }
 
 /// The first part of a read that is either entirely damaged or entirely intact.
 #[derive(Debug)]
-pub(super) struct Subrange {
+pub(crate) struct Subrange {
     /// Its end: exclusive, or inclusive for a reversed read; `None`: the end of the read.
-    pub(super) end: Option<Vec<u8>>,
-    pub(super) damage: Option<DamagedRange>,
+    pub(crate) end: Option<Vec<u8>>,
+    pub(crate) damage: Option<DamagedRange>,
 }
 
 impl SetAside {
     /// Reads the record; without one there is no damage.
-    pub(super) fn open(record: PathBuf, folder: PathBuf, catalog: Arc<Catalog>) -> Result<Self, StoreError> {
+    pub(crate) fn open(
+        record: PathBuf,
+        folder: PathBuf,
+        catalog: Arc<Catalog>,
+        rows_of: fn(Gap) -> Gap,
+    ) -> Result<Self, StoreError> {
         let entries = match fs::read_to_string(&record) {
             Ok(text) => decode(&text).ok_or_else(|| StoreError::Corrupt {
                 place: record.display().to_string(),
@@ -68,6 +75,7 @@ impl SetAside {
             catalog,
             any: AtomicBool::new(!entries.is_empty()),
             entries: RwLock::new(Arc::new(entries)),
+            rows_of,
         };
         for range in set_aside.ranges() {
             tracing::warn!(%range, "the store has damaged rows");
@@ -76,7 +84,7 @@ impl SetAside {
     }
 
     /// An unused path for the copy of a damaged file.
-    pub(super) fn place_for(&self, name: &str) -> Result<PathBuf, StoreError> {
+    pub(crate) fn place_for(&self, name: &str) -> Result<PathBuf, StoreError> {
         folder::make_private(&self.folder)?;
         let mut number = 0_u32;
         loop {
@@ -99,15 +107,16 @@ impl SetAside {
     }
 
     /// Records damaged ranges and logs them. They are durable when this returns.
-    pub(super) fn add(&self, gaps: &[Gap], file: &Path) -> Result<(), StoreError> {
+    pub(crate) fn add(&self, gaps: &[Gap], file: &Path) -> Result<(), StoreError> {
         let file = file.display().to_string();
         let mut entries = self.entries.write();
         let added: Vec<Entry> = gaps
             .iter()
+            .map(|gap| (self.rows_of)(gap.clone()))
             .map(|gap| Entry {
                 gap: Gap {
                     stop: self.bounded(&gap.stop),
-                    ..gap.clone()
+                    ..gap
                 },
                 file: file.clone(),
             })
@@ -147,7 +156,7 @@ impl SetAside {
     }
 
     /// Isolates the block of one row.
-    pub(super) fn add_row(&self, key: &[u8], block: &[u8], detail: &str) -> Result<(), StoreError> {
+    pub(crate) fn add_row(&self, key: &[u8], block: &[u8], detail: &str) -> Result<(), StoreError> {
         let place = self.keep_row(key, block)?;
         let gap = Gap {
             start: key.to_vec(),
@@ -159,23 +168,23 @@ impl SetAside {
     }
 
     /// The folder of the damaged files.
-    pub(super) fn folder(&self) -> &Path {
+    pub(crate) fn folder(&self) -> &Path {
         &self.folder
     }
 
     /// All damaged ranges, by table.
-    pub(super) fn ranges(&self) -> Vec<DamagedRange> {
+    pub(crate) fn ranges(&self) -> Vec<DamagedRange> {
         let entries = self.entries.read().clone();
         entries.iter().flat_map(|entry| self.tables_of(entry)).collect()
     }
 
     /// Whether there is any damage.
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         !self.any.load(Ordering::Acquire)
     }
 
     /// The damage that affects a row.
-    pub(super) fn of_row(&self, table: &Table, row: &[u8]) -> Option<DamagedRange> {
+    pub(crate) fn of_row(&self, table: &Table, row: &[u8]) -> Option<DamagedRange> {
         if self.is_empty() {
             return None;
         }
@@ -191,7 +200,7 @@ impl SetAside {
 
     /// The first part of a read of a range of rows that is either entirely within one damaged range or entirely
     /// intact.
-    pub(super) fn first_subrange(&self, table: &Table, start: &[u8], stop: &[u8], reverse: bool) -> Subrange {
+    pub(crate) fn first_subrange(&self, table: &Table, start: &[u8], stop: &[u8], reverse: bool) -> Subrange {
         if self.is_empty() {
             return Subrange {
                 end: None,

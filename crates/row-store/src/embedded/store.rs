@@ -12,7 +12,7 @@ use super::compaction_state::CompactionState;
 use super::config::{EmbeddedConfig, EmbeddedStats, MIN_TABLE_DESCRIPTORS};
 use super::core::{self, Core};
 use super::engine::Settings;
-use super::folder::Folder;
+use super::folder::{Folder, make_private};
 use super::queue::{Operation, Outcome, Queue};
 use super::set_aside::SetAside;
 use super::{commit, compact, flush, journal, read};
@@ -21,6 +21,8 @@ use crate::{
     CellAddress, ColumnSelection, Condition, DamageLog, Row, StoreError, TableDef, TableName, WriteBatch,
 };
 
+/// The format of the folder.
+const FORMAT: u32 = 1;
 /// Up to this many rows are read on the caller's thread: handing them to another thread takes longer than
 /// reading them, even if one or the other comes from disk.
 const READ_INLINE: usize = 4;
@@ -53,14 +55,15 @@ impl EmbeddedStore {
     ///   damage: it is truncated and logged.
     /// - [`StoreError::Io`] and [`StoreError::Full`] from the operating system.
     pub fn open(config: EmbeddedConfig) -> Result<Self, StoreError> {
-        let folder = Folder::open(&config.path)?;
+        let folder = Folder::open(&config.path, FORMAT)?;
+        make_private(&folder.journal())?;
         let catalog = Arc::new(Catalog::open(folder.tables())?);
         let settings = Settings {
             path: folder.blocks(),
             cache_bytes: config.cache_bytes,
             table_descriptors: config.table_descriptors.max(MIN_TABLE_DESCRIPTORS),
         };
-        let set_aside = SetAside::open(folder.damage(), folder.set_aside(), catalog.clone())?;
+        let set_aside = SetAside::open(folder.damage(), folder.set_aside(), catalog.clone(), |gap| gap)?;
         let blocks = Blocks::open(settings, set_aside)?;
         if let Some(id) = blocks.last_table()?
             && !catalog.by_id().contains_key(&id)

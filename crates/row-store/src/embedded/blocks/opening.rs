@@ -1,9 +1,9 @@
 //! Opening the tree despite damaged table files.
 
-use std::panic::catch_unwind;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
-use super::super::engine::{Engine, Settings, engine_error, is_damage};
+use super::super::engine::{engine_error, is_damage};
 use super::super::replacement::Replacement;
 use super::super::salvage;
 use super::super::set_aside::SetAside;
@@ -13,27 +13,31 @@ use crate::StoreError;
 /// The most damaged files that an open replaces.
 const MAX_DAMAGED: usize = 1_000;
 
-/// Opens the tree, replacing the damaged files that prevent it.
-pub(super) fn open(settings: &Settings, set_aside: &SetAside) -> Result<Engine, StoreError> {
-    table_list::check_trees(&settings.path)?;
-    for file in table_list::damaged_ends(&settings.path)? {
+/// Opens the tree in a folder, replacing the damaged files that prevent it.
+pub(crate) fn open<E>(
+    path: &Path,
+    set_aside: &SetAside,
+    open: impl Fn() -> Result<E, fjall::Error>,
+) -> Result<E, StoreError> {
+    table_list::check_trees(path)?;
+    for file in table_list::damaged_ends(path)? {
         if let Some(replacement) = Replacement::prepare(set_aside, &file)? {
             replacement.put(set_aside)?;
         }
     }
     let mut attempts = 0;
     loop {
-        let error = match catch_unwind(|| Engine::open(settings)) {
+        let error = match catch_unwind(AssertUnwindSafe(&open)) {
             Ok(Ok(engine)) => return Ok(engine),
-            Ok(Err(error)) if is_damage(&error) => engine_error(&settings.path, &error),
-            Ok(Err(error)) => return Err(engine_error(&settings.path, &error)),
+            Ok(Err(error)) if is_damage(&error) => engine_error(path, &error),
+            Ok(Err(error)) => return Err(engine_error(path, &error)),
             Err(_panic) => StoreError::Corrupt {
-                place: settings.path.display().to_string(),
+                place: path.display().to_string(),
                 detail: "the engine panicked while it opened its files".to_owned(),
             },
         };
         attempts += 1;
-        if attempts > MAX_DAMAGED || !set_damaged_files_aside(&settings.path, set_aside, &error)? {
+        if attempts > MAX_DAMAGED || !set_damaged_files_aside(path, set_aside, &error)? {
             return Err(error);
         }
     }

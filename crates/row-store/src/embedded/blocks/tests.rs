@@ -14,7 +14,10 @@ fn new_blocks(folder: &Path) -> (Blocks, Arc<Table>) {
         .create(&TableDef::new("t".parse().unwrap(), &["f"]))
         .unwrap();
     let table = catalog.by_id().into_values().next().unwrap();
-    let set_aside = SetAside::open(folder.join("DAMAGE"), folder.join("set-aside"), catalog).unwrap();
+    let set_aside = SetAside::open(folder.join("DAMAGE"), folder.join("set-aside"), catalog, |gap| {
+        gap
+    })
+    .unwrap();
     let settings = Settings {
         path: folder.join("blocks"),
         cache_bytes: 1 << 20,

@@ -19,7 +19,12 @@ fn set_aside(folder: &Path) -> (SetAside, Vec<Arc<Table>>) {
             .unwrap();
     }
     let tables = catalog.by_id().into_values().collect();
-    let set_aside = SetAside::open(folder.join("DAMAGE"), folder.join("set-aside"), Arc::new(catalog));
+    let set_aside = SetAside::open(
+        folder.join("DAMAGE"),
+        folder.join("set-aside"),
+        Arc::new(catalog),
+        |gap| gap,
+    );
     (set_aside.unwrap(), tables)
 }
 
@@ -56,7 +61,13 @@ fn damage_record_survives_reopening() {
 
     fs::write(folder.path().join("DAMAGE"), "something else").unwrap();
     let catalog = Arc::new(Catalog::open(folder.path().join("TABLES")).unwrap());
-    let error = SetAside::open(folder.path().join("DAMAGE"), folder.path().join("x"), catalog).unwrap_err();
+    let error = SetAside::open(
+        folder.path().join("DAMAGE"),
+        folder.path().join("x"),
+        catalog,
+        |gap| gap,
+    )
+    .unwrap_err();
     assert!(
         matches!(&error, StoreError::Corrupt { place, .. } if place.ends_with("DAMAGE")),
         "{error}"
