@@ -15,10 +15,12 @@
 //! |---|---|
 //! | [`memory`] | tests, and the reference that the other backends are compared with |
 //! | [`embedded`] | a single machine: journal with group commit, memtables, row blocks on disk |
+//! | [`cells`] | a single machine: plain cells in an LSM tree |
 //! | [`hbase`] | a cluster: HBase through its Thrift gateway |
 
 mod batch;
 mod cell_list;
+pub mod cells;
 mod clock;
 #[cfg(feature = "testing")]
 pub mod conformance;

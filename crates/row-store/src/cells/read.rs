@@ -1,0 +1,350 @@
+//! Reads: rows assembled from their cells, each as of one snapshot.
+
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+
+use fjall::Slice;
+
+use super::key::{self, Column};
+use super::store::Core;
+use super::tree::{Engine, TreeError};
+use crate::cell_list::{CellList, RawCell};
+use crate::embedded::catalog::Table;
+use crate::rules::Columns;
+use crate::{DamageLog, DamagedRange, RangeMeasure, Row, Scan, StoreError};
+
+/// The most cells that one step of a scan examines, rounded up to whole rows: a step holds a thread, and delays
+/// repairs.
+const STEP_CELLS: usize = 16_384;
+/// The most bytes that one step of a scan copies, rounded up to whole rows.
+const STEP_BYTES: usize = 8 << 20;
+/// Consecutive mismatches after which the filter is queried for a seek hint: examining the next key is cheaper
+/// than a seek.
+const SEEK_AFTER: usize = 64;
+
+/// What a read of a table selects.
+#[derive(Debug)]
+pub(super) struct View {
+    columns: Columns,
+    max_versions: [u32; 16],
+    /// The oldest timestamp of each family that has not expired.
+    oldest_ms: [i64; 16],
+}
+
+impl View {
+    pub(super) fn new(core: &Core, table: &Table, columns: Columns, max_versions: u32) -> Self {
+        Self {
+            columns,
+            max_versions: table.max_versions.map(|kept| kept.min(max_versions)),
+            oldest_ms: table.oldest_ms(core.time.now_ms()),
+        }
+    }
+
+    /// The selected keys and values of a row, or more.
+    fn items(&self, engine: &Engine, row_prefix: Vec<u8>) -> Result<Vec<(Slice, Slice)>, fjall::Error> {
+        let (start, end) = match &self.columns {
+            Columns::All => key::bounds(row_prefix),
+            Columns::Family(family) => key::bounds(key::family_prefix(&row_prefix, *family)),
+            Columns::Some(columns) => {
+                let mut keys: Vec<Vec<u8>> = columns
+                    .iter()
+                    .map(|(family, qualifier)| key::column(&row_prefix, *family, qualifier))
+                    .collect();
+                keys.dedup();
+                return engine.get_all(keys);
+            }
+        };
+        engine.range(&start, &end).map(fjall::Guard::into_inner).collect()
+    }
+}
+
+pub(super) fn undecodable(table: &Table, row: &[u8]) -> StoreError {
+    StoreError::Corrupt {
+        place: format!("table `{}` row {}", table.def.name, row.escape_ascii()),
+        detail: "a cell cannot be decoded".to_owned(),
+    }
+}
+
+/// Selects from the columns of a row, given in the order of their keys.
+fn assemble(
+    table: &Table,
+    row: Vec<u8>,
+    prefix_len: usize,
+    items: &[(Slice, Slice)],
+    view: &View,
+) -> Result<Option<Row>, StoreError> {
+    let mut cells = CellList::default();
+    let mut qualifier = Vec::new();
+    let mut has_long = false;
+    for (key, stored) in items {
+        let damaged = || undecodable(table, &row);
+        let column = key
+            .get(prefix_len..)
+            .and_then(|after_row| Column::decode(after_row, stored, &mut qualifier));
+        let column = column.ok_or_else(damaged)?;
+        let name = column.long_qualifier.unwrap_or(&qualifier);
+        if !view.columns.contains(column.family, name) {
+            continue;
+        }
+        has_long |= column.long_qualifier.is_some();
+        let family = usize::from(column.family);
+        let max_versions = view.max_versions.get(family).ok_or_else(damaged)?;
+        let oldest_ms = view.oldest_ms.get(family).ok_or_else(damaged)?;
+        for version in column.versions().take(*max_versions as usize) {
+            let (time, value) = version.ok_or_else(damaged)?;
+            if time >= *oldest_ms {
+                cells.push(column.family, name, time, value);
+            }
+        }
+    }
+    if has_long {
+        // Stable: versions keep their order.
+        let mut sorted: Vec<RawCell<'_>> = cells.iter().collect();
+        sorted.sort_by_key(|cell| (cell.family, cell.qualifier));
+        let mut in_order = CellList::default();
+        for cell in sorted {
+            in_order.push(cell.family, cell.qualifier, cell.timestamp_ms, cell.value);
+        }
+        cells = in_order;
+    }
+    Ok(Row::of(&row, table.families.clone(), cells))
+}
+
+/// Reads rows by key.
+pub(super) fn rows(
+    core: &Core,
+    engine: &Engine,
+    table: &Table,
+    keys: &[Vec<u8>],
+    view: &View,
+    skip_damaged: Option<&DamageLog>,
+) -> Result<Vec<Option<Row>>, TreeError> {
+    let read = |row: &Vec<u8>| {
+        if let Some(damage) = core.tree.set_aside.of_row(table, row) {
+            skip_or_fail(skip_damaged, damage)?;
+        }
+        let prefix = key::row_prefix(table.id, row);
+        let prefix_len = prefix.len();
+        let items = view.items(engine, prefix)?;
+        Ok(assemble(table, row.clone(), prefix_len, &items, view)?)
+    };
+    keys.iter().map(read).collect()
+}
+
+/// The remainder of a scan: its range shrinks and its limit decreases.
+#[derive(Debug)]
+pub(super) struct Cursor {
+    pub(super) scan: Scan,
+    pub(super) view: View,
+    pub(super) done: bool,
+}
+
+/// The next rows of a scan; advances `cursor`. An empty result is not the end.
+pub(super) fn step(
+    core: &Core,
+    engine: &Engine,
+    table: &Table,
+    cursor: &mut Cursor,
+) -> Result<Vec<Row>, TreeError> {
+    cursor.done |= is_over(&cursor.scan);
+    if cursor.done {
+        return Ok(Vec::new());
+    }
+    let scan = &cursor.scan;
+    let set_aside = &core.tree.set_aside;
+    let subrange = set_aside.first_subrange(table, &scan.start, &scan.stop, scan.reverse);
+    if let Some(damage) = subrange.damage {
+        skip_or_fail(scan.skip_damaged.as_ref(), damage)?;
+    }
+    let (start, stop) = match (&subrange.end, scan.reverse) {
+        (None, _) => (&scan.start, &scan.stop),
+        (Some(end), true) => (end, &scan.stop),
+        (Some(end), false) => (&scan.start, end),
+    };
+    let mut step = Step {
+        table,
+        scan,
+        view: &cursor.view,
+        rows: Vec::new(),
+        bytes: 0,
+        mismatches: 0,
+        prefix: Vec::new(),
+        row: Vec::new(),
+        is_kept: false,
+        items: Vec::new(),
+    };
+    let (start, stop) = range(table, start, stop);
+    let next = step.run(engine.range(&start, &stop))?;
+    let rows = step.rows;
+    if let Some(limit) = &mut cursor.scan.limit {
+        *limit -= rows.len() as u64;
+    }
+    match (next, subrange.end) {
+        (Some(Next::After(row)), _) => cursor.scan = cursor.scan.clone().resume_after(&row),
+        (Some(Next::Seek(row)), _) => cursor.scan.start = row,
+        (None, Some(end)) if cursor.scan.reverse => cursor.scan.stop = end,
+        (None, Some(end)) => cursor.scan.start = end,
+        (None, None) => cursor.done = true,
+    }
+    cursor.done |= is_over(&cursor.scan);
+    Ok(rows)
+}
+
+/// Whether the scan is complete.
+fn is_over(scan: &Scan) -> bool {
+    scan.limit == Some(0) || (!scan.stop.is_empty() && scan.stop <= scan.start)
+}
+
+/// The keys of the rows from `start` (inclusive) to `stop` (exclusive; empty: unbounded).
+fn range(table: &Table, start: &[u8], stop: &[u8]) -> (Vec<u8>, Vec<u8>) {
+    let end = match (stop, table.id.checked_add(1)) {
+        ([], Some(next)) => next.to_be_bytes().to_vec(),
+        ([], None) => vec![0xff; 3],
+        (stop, _) => key::row_prefix(table.id, stop),
+    };
+    (key::row_prefix(table.id, start), end)
+}
+
+/// Where a step ended before the end of its range.
+enum Next {
+    After(Vec<u8>),
+    Seek(Vec<u8>),
+}
+
+/// A step of a scan: the row whose cells are being read, and the finished ones.
+struct Step<'a> {
+    table: &'a Table,
+    scan: &'a Scan,
+    view: &'a View,
+    rows: Vec<Row>,
+    bytes: usize,
+    mismatches: usize,
+    /// The prefix of the current row's keys; empty before the first row.
+    prefix: Vec<u8>,
+    row: Vec<u8>,
+    is_kept: bool,
+    items: Vec<(Slice, Slice)>,
+}
+
+impl Step<'_> {
+    /// Reads rows until a limit is reached; `None` at the end of the range.
+    fn run(&mut self, mut items: fjall::Iter) -> Result<Option<Next>, TreeError> {
+        let mut cells = 0;
+        while let Some(item) = if self.scan.reverse {
+            items.next_back()
+        } else {
+            items.next()
+        } {
+            let (key, value) = item.into_inner()?;
+            if self.prefix.is_empty() || !key.starts_with(&self.prefix) {
+                if !self.prefix.is_empty() {
+                    self.finish_row()?;
+                    if self.is_full() || cells >= STEP_CELLS {
+                        return Ok(Some(Next::After(std::mem::take(&mut self.row))));
+                    }
+                }
+                if let ControlFlow::Break(seek) = self.begin_row(&key)? {
+                    return Ok(Some(Next::Seek(seek)));
+                }
+            }
+            if self.is_kept {
+                self.items.push((key, value));
+            }
+            cells += 1;
+        }
+        self.finish_row()?;
+        Ok(None)
+    }
+
+    fn is_full(&self) -> bool {
+        let limit = self
+            .scan
+            .limit
+            .map_or(usize::MAX, |limit| usize::try_from(limit).unwrap_or(usize::MAX));
+        self.rows.len() >= self.scan.batch_rows.min(limit) || self.bytes >= STEP_BYTES
+    }
+
+    /// Begins the row of a key. Breaks with the filter's seek hint, if it is due.
+    fn begin_row(&mut self, key: &[u8]) -> Result<ControlFlow<Vec<u8>>, StoreError> {
+        let decoded =
+            key::row_prefix_len(key).and_then(|length| Some((key.get(..length)?, key::row_of(key)?)));
+        let (prefix, row) = decoded.ok_or_else(|| undecodable(self.table, key))?;
+        self.prefix.clear();
+        self.prefix.extend_from_slice(prefix);
+        self.row = row;
+        let filter = self.scan.filter.as_ref();
+        self.is_kept = filter.is_none_or(|filter| filter.keeps(&self.row));
+        if self.is_kept {
+            self.mismatches = 0;
+            return Ok(ControlFlow::Continue(()));
+        }
+        self.mismatches += 1;
+        let is_due = self.mismatches.is_multiple_of(SEEK_AFTER) && !self.scan.reverse;
+        let seek = filter
+            .filter(|_| is_due)
+            .and_then(|filter| filter.seek_after(&self.row));
+        Ok(seek.map_or(ControlFlow::Continue(()), ControlFlow::Break))
+    }
+
+    fn finish_row(&mut self) -> Result<(), StoreError> {
+        if self.items.is_empty() {
+            return Ok(());
+        }
+        if self.scan.reverse {
+            self.items.reverse();
+        }
+        let row = assemble(
+            self.table,
+            self.row.clone(),
+            self.prefix.len(),
+            &self.items,
+            self.view,
+        )?;
+        self.items.clear();
+        self.bytes += row.as_ref().map_or(0, Row::byte_len);
+        self.rows.extend(row);
+        Ok(())
+    }
+}
+
+/// Records damage, or fails if the read does not skip damage.
+fn skip_or_fail(skip_damaged: Option<&DamageLog>, damage: DamagedRange) -> Result<(), StoreError> {
+    match skip_damaged {
+        Some(log) => {
+            log.record(damage);
+            Ok(())
+        }
+        None => Err(damage.error()),
+    }
+}
+
+/// Measures the first rows of a range by their keys.
+pub(super) fn measure(
+    engine: &Engine,
+    table: &Table,
+    start: &[u8],
+    stop: &[u8],
+    limit: usize,
+) -> Result<RangeMeasure, TreeError> {
+    let (start, stop) = range(table, start, stop);
+    let mut rows = BTreeMap::new();
+    let (mut prefix, mut bytes) = (Vec::new(), 0);
+    let add = |rows: &mut BTreeMap<Vec<u8>, u64>, prefix: &[u8], bytes| {
+        rows.extend(key::row_of(prefix).map(|row| (row, bytes)));
+    };
+    for item in engine.range(&start, &stop) {
+        let (key, value) = item.into_inner()?;
+        if prefix.is_empty() || !key.starts_with(&prefix) {
+            add(&mut rows, &prefix, bytes);
+            if rows.len() > limit {
+                return Ok(RangeMeasure::of(rows, limit));
+            }
+            let length = key::row_prefix_len(&key).ok_or_else(|| undecodable(table, &key))?;
+            prefix = key.get(..length).unwrap_or_default().to_vec();
+            bytes = 0;
+        }
+        bytes += (key.len() + value.len()) as u64;
+    }
+    add(&mut rows, &prefix, bytes);
+    Ok(RangeMeasure::of(rows, limit))
+}

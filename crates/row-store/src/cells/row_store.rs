@@ -1,0 +1,284 @@
+//! [`RowStore`] and [`AtomicCommit`] for the cell store.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use futures::stream::{StreamExt, try_unfold};
+
+use super::read::{self, Cursor, View};
+use super::store::{CellStore, Core};
+use crate::embedded::catalog::Table;
+use crate::embedded::queue::{Operation, Outcome};
+use crate::rules::{self, Columns};
+use crate::{
+    AtomicCommit, CellAddress, ColumnSelection, Condition, DamageLog, DamagedRange, RangeMeasure, Row,
+    RowStore, RowStream, Scan, StoreError, TableDef, TableName, WriteBatch,
+};
+
+/// Up to this many rows are read on the caller's thread: handing them to another thread takes longer than
+/// reading them, even if one or the other comes from disk.
+const READ_INLINE: usize = 4;
+
+impl CellStore {
+    fn table(&self, table: &TableName) -> Result<(Arc<Core>, Arc<Table>), StoreError> {
+        let (core, _) = self.opened()?;
+        let table = core.catalog.table(table)?;
+        Ok((core, table))
+    }
+
+    async fn change(&self, table: Arc<Table>, operation: Operation) -> Result<Outcome, StoreError> {
+        let (_, queue) = self.opened()?;
+        queue.change(table, operation).await
+    }
+
+    async fn read_rows(
+        &self,
+        table: &TableName,
+        rows: &[Vec<u8>],
+        columns: &ColumnSelection,
+        skip_damaged: Option<&DamageLog>,
+    ) -> Result<Vec<Option<Row>>, StoreError> {
+        let (core, table) = self.table(table)?;
+        let columns = Columns::resolve(&table.def, columns)?;
+        rows.iter().try_for_each(|row| rules::check_row_key(row))?;
+        let view = View::new(&core, &table, columns, 1);
+        if rows.len() <= READ_INLINE && !core.tree.is_closed() {
+            // Lets other tasks run if a caller reads in a loop.
+            tokio::task::consume_budget().await;
+            let read = core
+                .tree
+                .try_with(|engine| read::rows(&core, engine, &table, rows, &view, skip_damaged));
+            // A repair blocks; it runs off the runtime.
+            if let Some(read) = read {
+                return read;
+            }
+        }
+        let (keys, skip_damaged) = (rows.to_vec(), skip_damaged.cloned());
+        off_runtime(move || {
+            core.tree
+                .with(|engine| read::rows(&core, engine, &table, &keys, &view, skip_damaged.as_ref()))
+        })
+        .await
+    }
+
+    /// Validates conditions and a batch, and commits them.
+    async fn commit(&self, conditions: &[Condition], batch: WriteBatch) -> Result<bool, StoreError> {
+        let (_, table) = self.table(batch.table())?;
+        let families = rules::check_batch(&table.def, &batch)?;
+        for condition in conditions {
+            check_cell(&table.def, &condition.cell)?;
+        }
+        let operation = Operation::CommitIf {
+            conditions: conditions.to_vec(),
+            batch,
+            families,
+        };
+        match self.change(table, operation).await? {
+            Outcome::Held(held) => Ok(held),
+            outcome => Err(unexpected(&outcome)),
+        }
+    }
+}
+
+/// Runs blocking work off the runtime's threads.
+async fn off_runtime<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, StoreError> + Send + 'static,
+) -> Result<T, StoreError> {
+    tokio::task::spawn_blocking(work)
+        .await
+        .map_err(|error| StoreError::Io {
+            place: "read".to_owned(),
+            detail: error.to_string(),
+        })?
+}
+
+/// Validates the address of a cell.
+fn check_cell(table: &TableDef, cell: &CellAddress) -> Result<(), StoreError> {
+    rules::check_row_key(&cell.row)?;
+    rules::check_qualifier(&cell.qualifier)?;
+    rules::family_index(table, &cell.family).map(drop)
+}
+
+/// Unreachable: the commit thread returns the kind of outcome that the operation requires.
+fn unexpected(outcome: &Outcome) -> StoreError {
+    StoreError::Io {
+        place: "commit thread".to_owned(),
+        detail: format!("unexpected outcome {outcome:?}"),
+    }
+}
+
+#[async_trait]
+impl RowStore for CellStore {
+    async fn create_table(&self, table: &TableDef) -> Result<bool, StoreError> {
+        let (core, _) = self.opened()?;
+        let table = table.clone();
+        off_runtime(move || core.catalog.create(&table)).await
+    }
+
+    async fn tables(&self) -> Result<Vec<TableDef>, StoreError> {
+        Ok(self.opened()?.0.catalog.definitions())
+    }
+
+    async fn get_rows(
+        &self,
+        table: &TableName,
+        rows: &[Vec<u8>],
+        columns: &ColumnSelection,
+    ) -> Result<Vec<Option<Row>>, StoreError> {
+        self.read_rows(table, rows, columns, None).await
+    }
+
+    async fn get_rows_skipping_damage(
+        &self,
+        table: &TableName,
+        rows: &[Vec<u8>],
+        columns: &ColumnSelection,
+        damage: &DamageLog,
+    ) -> Result<Vec<Option<Row>>, StoreError> {
+        self.read_rows(table, rows, columns, Some(damage)).await
+    }
+
+    async fn scan(&self, table: &TableName, scan: Scan) -> Result<RowStream, StoreError> {
+        let (core, table) = self.table(table)?;
+        rules::check_scan(&scan)?;
+        let columns = Columns::resolve(&table.def, &scan.columns)?;
+        let view = View::new(&core, &table, columns, scan.max_versions);
+        let cursor = Cursor {
+            scan,
+            view,
+            done: false,
+        };
+        Ok(
+            try_unfold((core, table, cursor), |(core, table, mut cursor)| async move {
+                while !cursor.done {
+                    let (step_core, step_table) = (core.clone(), table.clone());
+                    let rows;
+                    (rows, cursor) = off_runtime(move || {
+                        let rows = step_core
+                            .tree
+                            .with(|engine| read::step(&step_core, engine, &step_table, &mut cursor))?;
+                        Ok((rows, cursor))
+                    })
+                    .await?;
+                    if !rows.is_empty() {
+                        return Ok(Some((rows, (core, table, cursor))));
+                    }
+                }
+                Ok(None)
+            })
+            .boxed(),
+        )
+    }
+
+    async fn measure(
+        &self,
+        table: &TableName,
+        start: &[u8],
+        stop: &[u8],
+        limit: usize,
+    ) -> Result<Option<RangeMeasure>, StoreError> {
+        let (core, table) = self.table(table)?;
+        let (start, stop) = (start.to_vec(), stop.to_vec());
+        off_runtime(move || {
+            core.tree
+                .with(|engine| read::measure(engine, &table, &start, &stop, limit))
+                .map(Some)
+        })
+        .await
+    }
+
+    async fn write(&self, batch: WriteBatch) -> Result<(), StoreError> {
+        let (_, table) = self.table(batch.table())?;
+        let families = rules::check_batch(&table.def, &batch)?;
+        if batch.is_empty() {
+            return Ok(());
+        }
+        self.change(table, Operation::Write { batch, families })
+            .await
+            .map(drop)
+    }
+
+    async fn increment(&self, table: &TableName, cell: &CellAddress, amount: i64) -> Result<i64, StoreError> {
+        let (_, table) = self.table(table)?;
+        check_cell(&table.def, cell)?;
+        let cell = cell.clone();
+        match self.change(table, Operation::Increment { cell, amount }).await? {
+            Outcome::Sum(sum) => Ok(sum),
+            outcome => Err(unexpected(&outcome)),
+        }
+    }
+
+    async fn check_and_put(
+        &self,
+        table: &TableName,
+        condition: &Condition,
+        value: &[u8],
+    ) -> Result<bool, StoreError> {
+        let mut batch = WriteBatch::new(table.clone());
+        let family = batch.family(&condition.cell.family);
+        batch
+            .row(&condition.cell.row)
+            .put(family, &condition.cell.qualifier, value);
+        self.commit(std::slice::from_ref(condition), batch).await
+    }
+
+    async fn append(
+        &self,
+        table: &TableName,
+        cell: &CellAddress,
+        value: &[u8],
+    ) -> Result<Vec<u8>, StoreError> {
+        let (_, table) = self.table(table)?;
+        check_cell(&table.def, cell)?;
+        rules::check_value(value)?;
+        let (cell, value) = (cell.clone(), value.to_vec());
+        match self.change(table, Operation::Append { cell, value }).await? {
+            Outcome::Appended(value) => Ok(value),
+            outcome => Err(unexpected(&outcome)),
+        }
+    }
+
+    fn keeps_write_order(&self) -> bool {
+        true
+    }
+
+    fn has_other_writers(&self) -> bool {
+        false
+    }
+
+    fn atomic(&self) -> Option<&dyn AtomicCommit> {
+        Some(self)
+    }
+
+    async fn check_health(&self) -> Result<(), StoreError> {
+        let (core, queue) = self.opened()?;
+        queue.check()?;
+        // The engine may be syncing its journal.
+        off_runtime(move || core.tree.check()).await
+    }
+
+    fn damage(&self) -> Vec<DamagedRange> {
+        self.opened()
+            .map(|(core, _)| core.tree.set_aside.ranges())
+            .unwrap_or_default()
+    }
+
+    async fn close(&self) -> Result<(), StoreError> {
+        // All acknowledged writes are in the journal.
+        if let Some(opened) = self.take() {
+            off_runtime(move || {
+                opened.stop();
+                Ok(())
+            })
+            .await?;
+        }
+        Ok(())
+    }
+}
+
+#[async_trait]
+impl AtomicCommit for CellStore {
+    async fn commit_if(&self, conditions: &[Condition], batch: WriteBatch) -> Result<bool, StoreError> {
+        self.commit(conditions, batch).await
+    }
+}

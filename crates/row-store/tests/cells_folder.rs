@@ -1,0 +1,323 @@
+//! Unusable folders, full disks, and permissions.
+
+#![expect(clippy::unwrap_used, reason = "a test panics when something fails")]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use futures::TryStreamExt as _;
+use std::process::Command;
+
+use oxtsdb_row_store::cells::{CellConfig, CellStore};
+use oxtsdb_row_store::{ColumnSelection, RowStore, Scan, StoreError, TableDef, TableName, WriteBatch};
+
+fn table() -> TableName {
+    "t".parse().unwrap()
+}
+
+/// A row whose value does not compress.
+fn batch(number: u32, bytes: usize) -> WriteBatch {
+    let mut state = u64::from(number) + 1;
+    let value = std::iter::repeat_with(|| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        state.to_be_bytes()[0]
+    });
+    let value: Vec<u8> = value.take(bytes).collect();
+    let mut batch = WriteBatch::new(table());
+    let family = batch.family("f");
+    batch.row(&number.to_be_bytes()).put(family, b"q", &value);
+    batch
+}
+
+async fn new_store(folder: &Path) -> CellStore {
+    let store = CellStore::open(CellConfig::new(folder)).unwrap();
+    store.create_table(&TableDef::new(table(), &["f"])).await.unwrap();
+    store
+}
+
+#[tokio::test]
+async fn rejects_a_locked_folder_with_the_pid() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = new_store(folder.path()).await;
+    let error = CellStore::open(CellConfig::new(folder.path())).unwrap_err();
+    let expected = format!(
+        "{} is in use by process {}",
+        folder.path().display(),
+        std::process::id()
+    );
+    assert!(
+        matches!(&error, StoreError::Unavailable { detail } if *detail == expected),
+        "{error}"
+    );
+    store.close().await.unwrap();
+    let error = store.write(batch(1, 1)).await.unwrap_err();
+    assert!(matches!(error, StoreError::Unavailable { .. }), "{error}");
+    drop(CellStore::open(CellConfig::new(folder.path())).unwrap());
+}
+
+#[tokio::test]
+async fn rejects_other_formats() {
+    let folder = tempfile::tempdir().unwrap();
+    drop(new_store(folder.path()).await);
+    fs::write(folder.path().join("STORE"), "oxtsdb row store, format 1\n").unwrap();
+    let error = CellStore::open(CellConfig::new(folder.path())).unwrap_err();
+    assert!(
+        error
+            .to_string()
+            .ends_with("STORE has format 1, this program reads format 2"),
+        "{error}"
+    );
+    fs::write(folder.path().join("STORE"), "something else").unwrap();
+    let error = CellStore::open(CellConfig::new(folder.path())).unwrap_err();
+    assert!(matches!(error, StoreError::Corrupt { .. }), "{error}");
+}
+
+#[tokio::test]
+async fn journal_size_is_bounded() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut config = CellConfig::new(folder.path());
+    config.memory_bytes = 4 << 20;
+    let store = CellStore::open(config).unwrap();
+    store.create_table(&TableDef::new(table(), &["f"])).await.unwrap();
+    // The journal begins another file of 64 MB when a flush finds one full.
+    let batch = batch(1, 4_000_000);
+    for _ in 0..60 {
+        store.write(batch.clone()).await.unwrap();
+    }
+    store.flush().await.unwrap();
+    let journal_bytes = store.stats().unwrap().journal_bytes;
+    assert!(journal_bytes < 150 << 20, "{journal_bytes} of 240 MB");
+}
+
+#[tokio::test]
+async fn drops_with_queued_flushes() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = new_store(folder.path()).await;
+    for _ in 0..8 {
+        // It stays queued without a caller waiting for it.
+        drop(futures::FutureExt::now_or_never(store.flush()));
+    }
+    let (dropped, is_dropped) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        drop(store);
+        dropped.send(()).unwrap();
+    });
+    is_dropped
+        .recv_timeout(std::time::Duration::from_secs(60))
+        .unwrap();
+}
+
+/// The files under a folder.
+fn files(folder: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    entries
+        .flat_map(|path| if path.is_dir() { files(&path) } else { vec![path] })
+        .collect()
+}
+
+/// Reads all rows; the number of rows.
+async fn read_all(folder: &Path) -> Result<usize, StoreError> {
+    let store = CellStore::open(CellConfig::new(folder))?;
+    let scan = store.scan(&table(), Scan::prefix(b"")).await?;
+    let rows: Vec<_> = scan.try_collect().await?;
+    Ok(rows.iter().map(Vec::len).sum())
+}
+
+#[tokio::test]
+async fn recreates_a_partially_created_store() {
+    let whole = tempfile::tempdir().unwrap();
+    drop(CellStore::open(CellConfig::new(whole.path())).unwrap());
+    let left = tempfile::tempdir().unwrap();
+    let keyspace = left.path().join("cells.new/keyspaces/0");
+    fs::create_dir_all(keyspace).unwrap();
+    fs::write(left.path().join("cells.new/version"), "").unwrap();
+    fs::copy(whole.path().join("STORE"), left.path().join("STORE")).unwrap();
+    drop(new_store(left.path()).await);
+    assert_eq!(read_all(left.path()).await.unwrap(), 0);
+    assert!(!left.path().join("cells.new").exists());
+}
+
+fn copy(files: &[PathBuf], from: &Path, to: &Path) {
+    for file in files {
+        let target = to.join(file.strip_prefix(from).unwrap());
+        fs::create_dir_all(target.parent().unwrap()).unwrap();
+        fs::copy(file, target).unwrap();
+    }
+}
+
+#[tokio::test]
+async fn detects_or_tolerates_damage_in_every_file() {
+    const ROWS: usize = 100;
+    let whole = tempfile::tempdir().unwrap();
+    let store = new_store(whole.path()).await;
+    for number in 0..ROWS {
+        store
+            .write(batch(u32::try_from(number).unwrap(), 100))
+            .await
+            .unwrap();
+    }
+    store.flush().await.unwrap();
+    store.close().await.unwrap();
+    let files = files(whole.path());
+    for (index, file) in files.iter().enumerate() {
+        let file = file.strip_prefix(whole.path()).unwrap();
+        let content = fs::read(whole.path().join(file)).unwrap();
+        for part in 0..4 {
+            let folder = tempfile::tempdir().unwrap();
+            copy(&files, whole.path(), folder.path());
+            let offset = content.len() * part / 4;
+            let mut damaged = content.clone();
+            if let Some(byte) = damaged.get_mut(offset) {
+                *byte ^= 0xc1;
+            }
+            fs::write(folder.path().join(file), damaged).unwrap();
+            let read = read_all(folder.path()).await;
+            let place = folder.path().display().to_string();
+            assert!(
+                matches!(&read, Ok(ROWS))
+                    || matches!(&read, Err(StoreError::Corrupt { place: found, .. }) if found.contains(&place)),
+                "{} with another byte at {offset}: {read:?}",
+                file.display()
+            );
+        }
+
+        let folder = tempfile::tempdir().unwrap();
+        copy(
+            &[&files[..index], &files[index + 1..]].concat(),
+            whole.path(),
+            folder.path(),
+        );
+        let read = read_all(folder.path()).await;
+        assert!(
+            matches!(&read, Ok(ROWS) | Err(StoreError::Corrupt { .. })),
+            "without {}: {read:?}",
+            file.display()
+        );
+    }
+}
+
+/// A small file system, unmounted on drop.
+struct SmallDisk(tempfile::TempDir);
+
+impl SmallDisk {
+    /// `None` if this process is not allowed to mount.
+    fn mount(megabytes: u32) -> Option<Self> {
+        let folder = tempfile::tempdir().unwrap();
+        let size = format!("size={megabytes}m");
+        let mounted = Command::new("mount")
+            .args(["-t", "tmpfs", "-o", &size, "tmpfs"])
+            .arg(folder.path())
+            .output();
+        mounted
+            .is_ok_and(|output| output.status.success())
+            .then_some(Self(folder))
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        drop(Command::new("umount").arg("-l").arg(self.0.path()).status());
+    }
+}
+
+#[tokio::test]
+async fn full_disk_rejects_writes_serves_reads_and_recovers() {
+    let Some(disk) = SmallDisk::mount(160) else {
+        eprintln!("SKIPPED full_disk_rejects_writes_serves_reads_and_recovers: cannot mount a tmpfs here");
+        return;
+    };
+    let folder = disk.0.path();
+    let mut config = CellConfig::new(folder.join("store"));
+    config.memory_bytes = 8 << 20;
+    let store = CellStore::open(config.clone()).unwrap();
+    store.create_table(&TableDef::new(table(), &["f"])).await.unwrap();
+    store.write(batch(0, 1_000)).await.unwrap();
+
+    let ballast = folder.join("ballast");
+    let free = fs4::available_space(folder).unwrap();
+    fs::write(&ballast, vec![1; usize::try_from(free).unwrap() - (6 << 20)]).unwrap();
+    let mut acknowledged = vec![0_u32];
+    let error = loop {
+        let number = u32::try_from(acknowledged.len()).unwrap();
+        match store.write(batch(number, 100_000)).await {
+            Ok(()) => acknowledged.push(number),
+            Err(error) => break error,
+        }
+        assert!(acknowledged.len() < 1_000, "the disk is too small for that");
+    };
+    assert!(matches!(error, StoreError::Full { .. }), "{error}");
+    let rejected = u32::try_from(acknowledged.len()).unwrap();
+    let read = |store: &CellStore, number: u32| {
+        let key = number.to_be_bytes();
+        let row = futures::executor::block_on(store.get(&table(), &key, &ColumnSelection::All)).unwrap();
+        row.map(|row| row.get("f", b"q").unwrap().value.len())
+    };
+    assert_eq!(read(&store, rejected), None, "a rejected write has no effect");
+    assert_eq!(read(&store, rejected - 1), Some(100_000), "reads continue");
+
+    fs::remove_file(&ballast).unwrap();
+    let deadline = tokio::time::Instant::now() + std::time::Duration::from_secs(30);
+    while let Err(error) = store.check_health().await {
+        assert!(
+            tokio::time::Instant::now() < deadline,
+            "not healthy without a write: {error}"
+        );
+        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+    }
+    while let Err(error) = store.write(batch(rejected, 100_000)).await {
+        assert!(matches!(error, StoreError::Full { .. }), "{error}");
+        assert!(tokio::time::Instant::now() < deadline, "space is available again");
+        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+    }
+    acknowledged.push(rejected);
+    drop(store);
+    let store = CellStore::open(config).unwrap();
+    for number in acknowledged {
+        assert_eq!(
+            read(&store, number),
+            Some(if number == 0 { 1_000 } else { 100_000 }),
+            "row {number}"
+        );
+    }
+    drop(store.scan(&table(), Scan::prefix(b"")).await.unwrap());
+}
+
+/// Folders and files, and whether other users have permissions on them.
+fn open_to_others(folder: &Path) -> Vec<PathBuf> {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    let mut paths = files(folder);
+    paths.push(folder.to_owned());
+    paths.retain(|path| fs::metadata(path).unwrap().permissions().mode() & 0o077 != 0);
+    paths
+}
+
+#[tokio::test]
+async fn denies_access_to_other_users() {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    let parent = tempfile::tempdir().unwrap();
+    let folder = parent.path().join("deep/store");
+    let store = new_store(&folder).await;
+    store.write(batch(1, 100)).await.unwrap();
+    let open = open_to_others(&folder);
+    // The engine's files are in a folder accessible only to the owner.
+    let ours: Vec<&PathBuf> = open
+        .iter()
+        .filter(|path| !path.starts_with(folder.join("cells")))
+        .collect();
+    assert!(ours.is_empty(), "{ours:?}");
+    let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode(&folder), 0o700);
+    assert_eq!(mode(&folder.join("cells")), 0o700);
+    store.close().await.unwrap();
+
+    // A folder that existed before.
+    for path in [&folder, &folder.join("cells")] {
+        fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    drop(new_store(&folder).await);
+    for path in [&folder, &folder.join("cells")] {
+        assert_eq!(mode(path), 0o700, "{}", path.display());
+    }
+}
