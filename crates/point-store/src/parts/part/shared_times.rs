@@ -7,9 +7,9 @@ use rustc_hash::FxBuildHasher;
 
 use crate::parts::varint;
 
-/// Columns that are remembered: 32 MiB at most. Later ones are stored, and not found again: the series of an agent
+/// Columns that are remembered: what fits into 2^20 buckets of the table, 26 MB. Later ones are stored, and not found again: the series of an agent
 /// repeat its columns in the same order for each metric, so that those remembered first are found again.
-const REMEMBERED: usize = 1 << 20;
+const REMEMBERED: usize = (1 << 20) / 8 * 7;
 
 /// Shared time columns of a part that is being written.
 #[derive(Debug, Default)]
