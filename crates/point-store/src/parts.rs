@@ -25,6 +25,8 @@ mod background;
 mod codec;
 mod commit;
 mod config;
+#[cfg(test)]
+mod conformance;
 mod core;
 pub mod days;
 pub mod disk;
