@@ -1,0 +1,83 @@
+//! Compactions of the cell store remove expired cells.
+
+#![expect(clippy::unwrap_used, reason = "a test panics when something fails")]
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
+
+use oxtsdb_row_store::cells::{CellConfig, CellStore};
+use oxtsdb_row_store::{Clock, ColumnSelection, FamilyDef, RowStore, TableDef, TableName, WriteBatch};
+
+const START_MS: i64 = 1_700_000_000_000;
+const ROWS: u32 = 500;
+
+/// Bytes of table files after `ROWS` rows with a kilobyte each, a minute, and compactions.
+async fn bytes_left(ttl: Option<Duration>) -> u64 {
+    let folder = tempfile::tempdir().unwrap();
+    let now_ms = Arc::new(AtomicI64::new(START_MS));
+    let mut config = CellConfig::new(folder.path());
+    config.clock = Clock::new({
+        let now_ms = now_ms.clone();
+        move || now_ms.load(Ordering::Relaxed)
+    });
+    let store = CellStore::open(config).unwrap();
+    let table: TableName = "t".parse().unwrap();
+    let family = |name: &str, ttl| FamilyDef {
+        name: name.to_owned(),
+        max_versions: 1,
+        ttl,
+    };
+    let def = TableDef {
+        name: table.clone(),
+        families: vec![family("kept", None), family("f", ttl)],
+    };
+    store.create_table(&def).await.unwrap();
+    let mut state = 1_u64;
+    let mut random = || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        state.to_be_bytes()[0]
+    };
+    let mut batch = WriteBatch::new(table.clone());
+    let (kept, short) = (batch.family("kept"), batch.family("f"));
+    for number in 0..ROWS {
+        let value: Vec<u8> = std::iter::repeat_with(&mut random).take(1_000).collect();
+        batch
+            .row(&number.to_be_bytes())
+            .put(short, b"q", &value)
+            .put(kept, b"q", b"v");
+    }
+    store.write(batch).await.unwrap();
+    store.flush().await.unwrap();
+    now_ms.fetch_add(60_000, Ordering::Relaxed);
+
+    let mut least = u64::MAX;
+    for round in 0..100_u32 {
+        let mut batch = WriteBatch::new(table.clone());
+        let family = batch.family("kept");
+        for number in [0, ROWS] {
+            batch
+                .row(&number.to_be_bytes())
+                .put(family, b"round", &round.to_be_bytes());
+        }
+        store.write(batch).await.unwrap();
+        store.flush().await.unwrap();
+        least = least.min(store.stats().unwrap().table_bytes);
+    }
+    let row = store
+        .get(&table, &7_u32.to_be_bytes(), &ColumnSelection::All)
+        .await;
+    let row = row.unwrap().unwrap();
+    assert!(row.get("kept", b"q").is_some());
+    assert_eq!(row.get("f", b"q").is_some(), ttl.is_none());
+    store.close().await.unwrap();
+    least
+}
+
+#[tokio::test]
+async fn compactions_remove_expired_cells_only() {
+    let kept = bytes_left(None).await;
+    assert!(kept > 500_000, "{kept} bytes");
+    let left = bytes_left(Some(Duration::from_secs(10))).await;
+    assert!(left < 100_000, "{left} bytes");
+}

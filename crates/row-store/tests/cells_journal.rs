@@ -1,0 +1,147 @@
+//! Torn and damaged journals of the cell store: complete groups at the beginning are kept, and all writes are accepted.
+
+#![expect(clippy::unwrap_used, reason = "a test panics when something fails")]
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use futures::TryStreamExt as _;
+use oxtsdb_row_store::cells::{CellConfig, CellStore};
+use oxtsdb_row_store::{RowStore, Scan, StoreError, TableDef, TableName, WriteBatch};
+
+const ROWS: u32 = 200;
+
+fn table() -> TableName {
+    "t".parse().unwrap()
+}
+
+fn batch(numbers: impl Iterator<Item = u32>, qualifier: &[u8]) -> WriteBatch {
+    let mut batch = WriteBatch::new(table());
+    let family = batch.family("f");
+    for number in numbers {
+        batch.row(&number.to_be_bytes()).put(family, qualifier, &[7; 240]);
+    }
+    batch
+}
+
+/// The rows with a qualifier.
+async fn rows(store: &CellStore, qualifier: &[u8]) -> BTreeSet<u32> {
+    let scan = store.scan(&table(), Scan::prefix(b"")).await.unwrap();
+    let rows: Vec<_> = scan.try_collect().await.unwrap();
+    let rows = rows
+        .iter()
+        .flatten()
+        .filter(|row| row.get("f", qualifier).is_some());
+    rows.map(|row| u32::from_be_bytes(row.key().try_into().unwrap()))
+        .collect()
+}
+
+fn copy(from: &Path, to: &Path) {
+    fs::create_dir_all(to).unwrap();
+    for entry in fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        let target = to.join(entry.file_name());
+        if entry.file_type().unwrap().is_dir() {
+            copy(&entry.path(), &target);
+        } else {
+            fs::copy(entry.path(), target).unwrap();
+        }
+    }
+}
+
+fn flip(file: &Path, offset: usize) {
+    let mut bytes = fs::read(file).unwrap();
+    bytes[offset] ^= 1 << (offset % 8);
+    fs::write(file, bytes).unwrap();
+}
+
+/// The journal of a closed store.
+fn journal(folder: &Path) -> PathBuf {
+    folder.join("cells/0.jnl")
+}
+
+/// A store with `ROWS` rows, each written on its own and only in the journal. Returns the end of the journal.
+async fn journaled() -> (tempfile::TempDir, usize) {
+    let folder = tempfile::tempdir().unwrap();
+    let store = CellStore::open(CellConfig::new(folder.path())).unwrap();
+    store.create_table(&TableDef::new(table(), &["f"])).await.unwrap();
+    for number in 0..ROWS {
+        store.write(batch(number..number + 1, b"old")).await.unwrap();
+    }
+    store.close().await.unwrap();
+    let bytes = fs::read(journal(folder.path())).unwrap();
+    let end = bytes.iter().rposition(|byte| *byte != 0).unwrap() + 1;
+    fs::write(journal(folder.path()), &bytes[..end]).unwrap();
+    (folder, end)
+}
+
+#[tokio::test]
+async fn torn_journal_keeps_all_complete_groups() {
+    let (whole, end) = journaled().await;
+    for (tail, zeros) in [
+        (1, false),
+        (1, true),
+        (9, true),
+        (200, false),
+        (5_000, true),
+        (20_000, false),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        copy(whole.path(), folder.path());
+        let mut bytes = fs::read(journal(folder.path())).unwrap();
+        bytes.truncate(end - tail);
+        if zeros {
+            // The engine preallocates its journal.
+            bytes.resize(end + 100_000, 0);
+        }
+        fs::write(journal(folder.path()), bytes).unwrap();
+        let store = CellStore::open(CellConfig::new(folder.path())).unwrap();
+        let found = rows(&store, b"old").await;
+        let last = u32::try_from(found.len()).unwrap();
+        assert_eq!(found, (0..last).collect(), "{tail}");
+        let group = u32::try_from(end).unwrap() / ROWS;
+        assert!(
+            last + u32::try_from(tail).unwrap() / group + 1 >= ROWS,
+            "{tail}: {last} rows"
+        );
+        // What follows the cut is durable as well.
+        store.write(batch(0..ROWS, b"new")).await.unwrap();
+        drop(store);
+        let store = CellStore::open(CellConfig::new(folder.path())).unwrap();
+        assert_eq!(rows(&store, b"new").await, (0..ROWS).collect(), "{tail}");
+        assert_eq!(rows(&store, b"old").await, found, "{tail}");
+        store.close().await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn damaged_journal_is_rejected_or_cut_off() {
+    let (whole, end) = journaled().await;
+    let (mut rejected, mut cut) = (0, 0);
+    for offset in (0..end).step_by(end / 37) {
+        let folder = tempfile::tempdir().unwrap();
+        copy(whole.path(), folder.path());
+        flip(&journal(folder.path()), offset);
+        match CellStore::open(CellConfig::new(folder.path())) {
+            Err(StoreError::Corrupt { place, .. }) => {
+                assert!(place.contains("cells"), "{place}");
+                rejected += 1;
+            }
+            Err(error) => panic!("offset {offset}: {error}"),
+            Ok(store) => {
+                // The engine takes an entry that it cannot decode for the end of the journal.
+                let found = rows(&store, b"old").await;
+                assert_eq!(
+                    found,
+                    (0..u32::try_from(found.len()).unwrap()).collect(),
+                    "offset {offset}"
+                );
+                store.write(batch(0..ROWS, b"new")).await.unwrap();
+                assert_eq!(rows(&store, b"new").await, (0..ROWS).collect());
+                cut += 1;
+            }
+        }
+    }
+    assert!(rejected > cut, "{rejected} rejected, {cut} cut off");
+}
