@@ -25,8 +25,6 @@ mod background;
 mod codec;
 mod commit;
 mod config;
-#[cfg(test)]
-mod conformance;
 mod core;
 pub mod days;
 pub mod disk;
