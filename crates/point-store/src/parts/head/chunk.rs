@@ -14,6 +14,7 @@
 //! step beyond 32 bits counts as 0 for the next difference.
 
 use super::arena::{Arena, Chain};
+use crate::parts::varint::{unzigzag, zigzag};
 use crate::{Point, PointKind, ValueKind};
 
 /// The most bytes of a point: 10 of flags and time, 1 of the kind, 10 of the value.
@@ -184,14 +185,6 @@ fn hundredfold(bits: u64) -> Option<i64> {
 )]
 fn divided(scaled: i64) -> f64 {
     scaled as f64 / 100.0
-}
-
-fn zigzag(number: i64) -> u64 {
-    (number << 1 ^ number >> 63).cast_unsigned()
-}
-
-fn unzigzag(number: u64) -> i64 {
-    (number >> 1).cast_signed() ^ -(number & 1).cast_signed()
 }
 
 #[inline]
