@@ -5,83 +5,64 @@ use std::sync::Arc;
 use super::core::Core;
 use super::days::day::DayList;
 use super::days::points::settle;
-use super::head::{HeadScratch, Heads};
+use super::head::{HeadScratch, Heads, sort_newest};
 use super::part::{Columns, Decoder};
 use super::series::SeriesKey;
-use crate::{PointStoreError, SeriesColumns, SeriesNumber, TimeRange};
+use crate::{Point, PointStoreError, SeriesColumns, SeriesNumber, TimeRange};
 
 /// Points at which a batch ends.
 const BATCH_POINTS: usize = 64 << 10;
 
 /// What a read sees: all points as of one instant, and those that are appended to the active head meanwhile.
 #[derive(Debug)]
-pub(super) struct View {
+struct View {
     heads: Heads,
-    days: Vec<Arc<DayList>>,
-    /// Parts of the range, ascending, that are read one after the other.
-    windows: Vec<TimeRange>,
+    range: TimeRange,
+    /// Divides the range, ascending, at the days that have parts; `None` between them, where only heads have points.
+    windows: Vec<(TimeRange, Option<Arc<DayList>>)>,
 }
 
 impl View {
-    pub(super) fn of(core: &Core, range: TimeRange) -> Self {
-        let (heads, days) = {
-            let heads = core.heads.read();
-            (heads.clone(), core.days.days_in(range))
-        };
-        let windows = windows(range, days.iter().map(|list| list.day().range()));
-        Self { heads, days, windows }
-    }
-
-    /// Appends the points of a series in a window.
-    fn read(
-        &self,
-        core: &Core,
-        key: SeriesKey,
-        window: TimeRange,
-        buffers: &mut Buffers,
-        columns: &mut Columns,
-    ) -> Result<(), PointStoreError> {
-        let from = columns.len();
-        for list in self
-            .days
-            .iter()
-            .filter(|list| list.day().range().overlaps(&window))
-        {
-            core.days
-                .read_day(list, key, window, &mut buffers.decoder, columns)?;
+    fn of(core: &Core, range: TimeRange) -> Self {
+        let heads = core.heads.read();
+        Self {
+            heads: heads.clone(),
+            range,
+            windows: windows(range, core.days.days_in(range), |list| list.day().range()),
         }
-        for head in self.heads.iter() {
-            buffers.points.clear();
-            head.read(key.series, window, &mut buffers.head, &mut buffers.points);
-            buffers.points.iter().for_each(|point| columns.push(*point));
-        }
-        settle(columns, from);
-        Ok(())
     }
 }
 
-/// Divides a range at the days that have parts: what lies between them is in heads only, which are small.
-fn windows(range: TimeRange, days: impl Iterator<Item = TimeRange>) -> Vec<TimeRange> {
+/// Divides a range at days that overlap it, ascending; `range_of` returns the range of a day.
+fn windows<D>(
+    range: TimeRange,
+    days: impl IntoIterator<Item = D>,
+    range_of: impl Fn(&D) -> TimeRange,
+) -> Vec<(TimeRange, Option<D>)> {
     let mut windows = Vec::new();
     let mut next_ms = range.first_ms.max(0);
     for day in days {
-        if next_ms < day.first_ms {
-            windows.push(TimeRange {
+        let of_day = range_of(&day);
+        if next_ms < of_day.first_ms {
+            let between = TimeRange {
                 first_ms: next_ms,
-                last_ms: range.last_ms.min(day.first_ms - 1),
-            });
+                last_ms: range.last_ms.min(of_day.first_ms - 1),
+            };
+            windows.push((between, None));
         }
-        windows.push(TimeRange {
-            first_ms: next_ms.max(day.first_ms),
-            last_ms: range.last_ms.min(day.last_ms),
-        });
-        next_ms = day.last_ms + 1;
+        let within = TimeRange {
+            first_ms: next_ms.max(of_day.first_ms),
+            last_ms: range.last_ms.min(of_day.last_ms),
+        };
+        windows.push((within, Some(day)));
+        next_ms = of_day.last_ms + 1;
     }
     if next_ms <= range.last_ms {
-        windows.push(TimeRange {
+        let rest = TimeRange {
             first_ms: next_ms,
             last_ms: range.last_ms,
-        });
+        };
+        windows.push((rest, None));
     }
     windows
 }
@@ -90,7 +71,8 @@ fn windows(range: TimeRange, days: impl Iterator<Item = TimeRange>) -> Vec<TimeR
 struct Buffers {
     decoder: Decoder,
     head: HeadScratch,
-    points: Vec<crate::Point>,
+    /// The points of the current series in heads, ascending.
+    points: Vec<Point>,
 }
 
 /// Reads series one after the other.
@@ -128,10 +110,23 @@ impl Reader {
                 continue;
             };
             let key = SeriesKey { metric, series };
+            if self.next.1 == 0 {
+                self.read_heads(series);
+            }
             let mut columns = Columns::default();
-            while let Some(window) = self.view.windows.get(self.next.1).copied() {
-                let (core, view) = (&self.core, &self.view);
-                view.read(core, key, window, &mut self.buffers, &mut columns)?;
+            while let Some((window, day)) = self.view.windows.get(self.next.1) {
+                let (from, buffers) = (columns.len(), &mut self.buffers);
+                if let Some(list) = day {
+                    let days = &self.core.days;
+                    days.read_day(list, key, *window, &mut buffers.decoder, &mut columns)?;
+                }
+                let start = buffers
+                    .points
+                    .partition_point(|point| point.time_ms < window.first_ms);
+                let newer = buffers.points[start..].iter();
+                let newer = newer.take_while(|point| point.time_ms <= window.last_ms);
+                newer.for_each(|point| columns.push(*point));
+                settle(&mut columns, from);
                 self.next.1 += 1;
                 if points + columns.len() >= BATCH_POINTS {
                     break;
@@ -147,6 +142,23 @@ impl Reader {
         }
         Ok(batch)
     }
+
+    /// Reads the points of a series in heads, which have them in the order of their arrival, not by day.
+    fn read_heads(&mut self, series: SeriesNumber) {
+        let Buffers {
+            head: scratch,
+            points,
+            ..
+        } = &mut self.buffers;
+        points.clear();
+        for head in self.view.heads.iter() {
+            head.read(series, self.view.range, scratch, points);
+        }
+        // Newer heads follow older ones.
+        if !points.is_sorted_by(|one, next| one.time_ms < next.time_ms) {
+            sort_newest(points, 0);
+        }
+    }
 }
 
 #[cfg(test)]
@@ -157,20 +169,22 @@ mod tests {
     fn windows_cover_the_range_once() {
         let range = |first_ms, last_ms| TimeRange { first_ms, last_ms };
         let days = [range(100, 199), range(200, 299), range(500, 599)];
+        let windows = |range: TimeRange, days: &[TimeRange]| -> Vec<(TimeRange, bool)> {
+            let windows = super::windows(range, days, |day| **day);
+            let has_day = |(range, day): (TimeRange, Option<&TimeRange>)| (range, day.is_some());
+            windows.into_iter().map(has_day).collect()
+        };
         assert_eq!(
-            windows(range(150, 700), days.into_iter()),
+            windows(range(150, 700), &days),
             [
-                range(150, 199),
-                range(200, 299),
-                range(300, 499),
-                range(500, 599),
-                range(600, 700)
+                (range(150, 199), true),
+                (range(200, 299), true),
+                (range(300, 499), false),
+                (range(500, 599), true),
+                (range(600, 700), false)
             ]
         );
-        assert_eq!(
-            windows(range(110, 120), days[..1].iter().copied()),
-            [range(110, 120)]
-        );
-        assert_eq!(windows(range(1, 9), [].into_iter()), [range(1, 9)]);
+        assert_eq!(windows(range(110, 120), &days[..1]), [(range(110, 120), true)]);
+        assert_eq!(windows(range(1, 9), &[]), [(range(1, 9), false)]);
     }
 }

@@ -41,7 +41,7 @@ pub(super) struct Tombstone {
     pub(super) file: OwnedFile,
 }
 
-/// A file that may be removed once nobody reads it.
+/// A file that is removed, once it is obsolete, when its last reader is dropped.
 pub(super) struct OwnedFile {
     disk: Arc<dyn Disk>,
     path: PathBuf,

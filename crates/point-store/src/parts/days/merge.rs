@@ -82,7 +82,7 @@ impl DayMerges {
 }
 
 impl Days {
-    /// Chooses the next merge at an instant: days with too many parts first, then days whose sizes ask for it, then
+    /// Chooses the next merge at an instant: days with too many parts first, then days whose sizes require it, then
     /// days that are over and become one part; of each, the smallest merge first. Its parts are not chosen again
     /// until the job ends.
     ///

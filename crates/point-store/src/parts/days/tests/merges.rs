@@ -259,7 +259,7 @@ fn a_day_becomes_one_part_when_it_is_over_and_settled() {
 #[test]
 fn days_over_budget_are_first_then_the_smallest_merge() {
     let store = Store::new();
-    // The sizes of the first day's parts fall, so that only the budget asks for merges.
+    // The sizes of the first day's parts fall, so that only the budget triggers merges.
     for part in 0..4 {
         store.add(&points(0..(1000 >> (2 * part)))).unwrap();
     }
