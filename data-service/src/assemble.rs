@@ -15,11 +15,11 @@ use oxtsdb_proto::data::v1::tree_service_server::TreeServiceServer;
 use oxtsdb_query::Limit;
 use oxtsdb_query::Limits;
 use oxtsdb_query::{Engine, QueryResources};
-use oxtsdb_resources::{Admission, AdmissionLimits, ComputePool, MemoryAccount};
+use oxtsdb_resources::{Admission, AdmissionLimits, ComputePool, FixedShare, MemoryAccount};
 use oxtsdb_row_store::{RowStore, TableDef};
 use oxtsdb_schema::data_table;
 use oxtsdb_server::settings::SettingError;
-use oxtsdb_server::store::{StorePart, StoreTable};
+use oxtsdb_server::store::{StorePart, StoreSettings, StoreTable};
 use oxtsdb_server::{FrontEnd, Host, Shutdown};
 use tonic::codec::CompressionEncoding;
 use tracing::warn;
@@ -27,6 +27,7 @@ use tracing::warn;
 use crate::grpc::{DataServiceHandler, ReferenceServiceHandler, SeriesMetaHandler, TreeServiceHandler};
 use crate::layout_check;
 use crate::listener::HttpTelnetServer;
+use crate::points::PointsPart;
 use crate::references::Tables;
 use crate::series_index::SeriesIndex;
 use crate::settings::DataSettings;
@@ -39,8 +40,9 @@ use crate::write::{IngestResources, Writer};
 /// The longest pause between two attempts to connect to the UID service at start.
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
-/// Memory of the embedded store of points: rows that are not flushed, requests, blocks.
-const STORE_BYTES: u64 = 384 << 20;
+/// Memory of the embedded store: of points, and of the rows of other tables.
+const POINTS_BYTES: u64 = 256 << 20;
+const ROWS_BYTES: u64 = 128 << 20;
 
 /// Memory that a query may hold unless it is set, however much the process has.
 const MAX_QUERY_MEMORY_BYTES: u64 = 1 << 30;
@@ -51,6 +53,8 @@ const OPEN_FILES: usize = 256;
 /// The data service: the parts that its front ends are built from.
 #[derive(Debug)]
 pub struct DataService {
+    /// Its tables.
+    pub store: Arc<dyn RowStore>,
     /// Serves `oxtsdb.data.v1.DataService`.
     pub handler: DataServiceHandler,
     /// Writes points.
@@ -159,12 +163,21 @@ pub fn store_part(settings: &DataSettings) -> Result<StorePart, SettingError> {
         table,
         others: vec![meta, tree],
         own: Vec::new(),
-        memory_bytes: STORE_BYTES,
+        memory_bytes: ROWS_BYTES + POINTS_BYTES,
         open_files: OPEN_FILES,
     })
 }
 
-/// Assembles the service over a store that has the tables of [`store_part`]; reserves from the memory account.
+/// Where the points of an embedded store are; `None` on HBase.
+pub fn points_part(store: &StoreSettings, part: &StorePart, memory: &FixedShare) -> Option<PointsPart> {
+    Some(PointsPart {
+        folder: store.points_folder(part)?,
+        memory_bytes: memory.of(POINTS_BYTES),
+    })
+}
+
+/// Assembles the service over a store that has the tables of [`store_part`], and over the points that are not in
+/// its rows; reserves from the memory account.
 /// Waits until the UID service responds.
 ///
 /// # Errors
@@ -173,6 +186,7 @@ pub fn store_part(settings: &DataSettings) -> Result<StorePart, SettingError> {
 /// table of points was written with another salt, or the program drains.
 pub async fn assemble(
     store: Arc<dyn RowStore>,
+    points: Option<PointsPart>,
     client: UidClient,
     settings: DataSettings,
     memory: &MemoryAccount,
@@ -182,6 +196,13 @@ pub async fn assemble(
     let uids = tokio::select! {
         uids = connect(client, &settings) => uids?,
         () = shutdown.draining() => anyhow::bail!("the program stopped before the UID service responded"),
+    };
+    let store = match points {
+        None => store,
+        Some(points) => {
+            let table = settings.tables.data_table_name()?;
+            points.open(store, *uids.layout(), table).await?
+        }
     };
     layout_check::check(&*store, &settings.tables.data_table_name()?, uids.layout()).await?;
     let index = SeriesIndex::open(Arc::clone(&store), *uids.layout(), &settings).await?;
@@ -218,7 +239,7 @@ pub async fn assemble(
         tokio::spawn(trees.clone().process(new, |new| new.tsuid, shutdown.clone()));
     }
     let engine = Engine::new(
-        store,
+        Arc::clone(&store),
         (
             settings.tables.data_table_name()?,
             settings.tables.meta_table_name()?,
@@ -241,6 +262,7 @@ pub async fn assemble(
     let references = ReferenceServiceHandler::new(engine.clone(), tables);
     let handler = DataServiceHandler::new(writer.clone(), engine.clone(), settings, shutdown);
     Ok(DataService {
+        store,
         handler,
         writer,
         engine,

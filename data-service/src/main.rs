@@ -3,11 +3,12 @@
 
 use std::net::SocketAddr;
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::anyhow;
 use clap::Parser;
-use data_service::{DataSettings, UidsError, assemble, store_part};
+use data_service::{DataSettings, UidsError, assemble, points_part, store_part};
 use oxtsdb_client::{ClientBuilder, UidClient};
 use oxtsdb_server::{GrpcServer, ListenAddress, Program, ServerArgs, program, telemetry};
 
@@ -96,8 +97,9 @@ async fn run(cli: Cli) -> anyhow::Result<()> {
     program
         .run(async |host, [store]| {
             let settings = cli.data.clone().with_fixed_share(&host.share);
-            let probe = part.probe(&store);
-            let service = assemble(store, uids, settings.clone(), &host.memory, host.shutdown.clone()).await;
+            let points = points_part(&cli.server.store, &part, &host.share);
+            let (memory, shutdown) = (&host.memory, host.shutdown.clone());
+            let service = assemble(store, points, uids, settings.clone(), memory, shutdown).await;
             let service = service.map_err(|error| match error.is::<UidsError>() {
                 true => error.context(format!("--uid-endpoint {}", cli.uid_endpoint)),
                 false => error,
@@ -110,7 +112,8 @@ async fn run(cli: Cli) -> anyhow::Result<()> {
                 .service(service.series_server())
                 .service(service.series_meta_server())
                 .service(service.tree_server())
-                .depends_on(probe);
+                .depends_on(part.probe(&service.store));
+            host.close_at_end(Arc::clone(&service.store));
             Ok([service.http_and_telnet(&settings, host), host.grpc(grpc)])
         })
         .await

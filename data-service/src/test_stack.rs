@@ -84,6 +84,7 @@ impl TestStack {
         let uid_client = UidClient::in_process(uids.routes());
         let service = assemble(
             data_store,
+            None,
             uid_client.clone(),
             settings.clone(),
             memory,

@@ -98,7 +98,7 @@ async fn data_service(store: &Arc<dyn RowStore>, replicas: &[&Replica]) -> DataS
     let (shutdown, _trigger) = Shutdown::new(Duration::ZERO);
     let settings = DataSettings::default();
     let memory = MemoryAccount::unlimited();
-    data_service::assemble(Arc::clone(store), uids, settings, &memory, shutdown)
+    data_service::assemble(Arc::clone(store), None, uids, settings, &memory, shutdown)
         .await
         .unwrap()
 }

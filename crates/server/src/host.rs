@@ -21,6 +21,7 @@ use anyhow::Context as _;
 use futures::future::{BoxFuture, FutureExt as _, try_join_all};
 use oxtsdb_resources::{FixedShare, MemoryAccount};
 use oxtsdb_row_store::RowStore;
+use parking_lot::Mutex;
 use tokio::net::TcpListener;
 use tracing::info;
 
@@ -68,6 +69,8 @@ pub struct Host {
     /// Announces the end of the program.
     pub shutdown: Shutdown,
     grpc: GrpcOptions,
+    /// Stores that services opened, closed when they have ended.
+    stores: Mutex<Vec<Arc<dyn RowStore>>>,
 }
 
 /// Serves the connections of one listener until shutdown.
@@ -90,6 +93,11 @@ impl FrontEnd {
 }
 
 impl Host {
+    /// Has a store closed when the program ends, before those that it is made of.
+    pub fn close_at_end(&self, store: Arc<dyn RowStore>) {
+        self.stores.lock().push(store);
+    }
+
     /// A front end for gRPC, with the options of the program.
     pub fn grpc(&self, server: GrpcServer) -> FrontEnd {
         let options = self.grpc.clone();
@@ -129,12 +137,14 @@ impl<const S: usize, const L: usize> Program<'_, S, L> {
             share,
             connections,
             shutdown,
+            stores: Mutex::default(),
         };
         let stores = args.store.open(self.stores, &host.share).await?;
         let served = self.serve(&host, stores.clone(), assemble).await;
         signals.abort();
         let mut closed = Ok(());
-        for store in stores.iter().rev() {
+        let opened = std::mem::take(&mut *host.stores.lock());
+        for store in stores.iter().chain(&opened).rev() {
             closed = closed.and(store.close().await);
         }
         served?;

@@ -102,6 +102,12 @@ impl StoreSettings {
         }
     }
 
+    /// The folder of the points of a part's embedded store; `None` for HBase, which has them in its rows.
+    pub fn points_folder(&self, part: &StorePart) -> Option<PathBuf> {
+        let folder = || self.data_dir.join(part.folder).join("points");
+        (self.store == StoreKind::Embedded).then(folder)
+    }
+
     /// Memory of the stores of these parts, in bytes.
     pub fn memory_bytes(&self, parts: &[&StorePart]) -> u64 {
         match self.store {

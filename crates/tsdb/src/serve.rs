@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use clap::Args;
 use data_service::DataSettings;
@@ -95,17 +96,21 @@ pub(crate) async fn run(args: ServeArgs, opentsdb_conf: Option<Outcome>) -> anyh
         .run(async |host, [uid_store, data_store]| {
             let uid_settings = args.uids.clone().with_fixed_share(&host.share);
             let data_settings = args.data.clone().with_fixed_share(&host.share);
-            let (uid_probe, data_probe) = (uid_part.probe(&uid_store), data_part.probe(&data_store));
+            let uid_probe = uid_part.probe(&uid_store);
+            let points = data_service::points_part(&args.server.store, &data_part, &host.share);
             let uid_service = uid_service::assemble(uid_store, &uid_settings, host.shutdown.clone()).await?;
             let uids = UidClient::in_process(uid_service.routes());
             let data_service = data_service::assemble(
                 data_store,
+                points,
                 uids,
                 data_settings.clone(),
                 &host.memory,
                 host.shutdown.clone(),
             )
             .await?;
+            host.close_at_end(Arc::clone(&data_service.store));
+            let data_probe = data_part.probe(&data_service.store);
             let data = GrpcServer::new()
                 .service(data_service.server())
                 .service(data_service.annotation_server())

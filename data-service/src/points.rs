@@ -1,0 +1,44 @@
+//! The embedded store of points, and table `tsdb` over it.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use anyhow::Context as _;
+use oxtsdb_point_store::logical_table::LogicalTable;
+use oxtsdb_point_store::parts::disk::real::RealDisk;
+use oxtsdb_point_store::parts::{PartsConfig, PartsStore};
+use oxtsdb_row_store::{RowStore, TableName};
+use oxtsdb_schema::RowKeyLayout;
+
+/// Where points are stored, if not in rows, and how much memory they take.
+#[derive(Clone, Debug)]
+pub struct PointsPart {
+    /// The folder.
+    pub folder: PathBuf,
+    /// Memory of points that are in no part, and of pages of parts.
+    pub memory_bytes: u64,
+}
+
+impl PointsPart {
+    /// Opens the points as rows of `table`, whose other cells and tables are in `rows`.
+    ///
+    /// # Errors
+    ///
+    /// The folder cannot be used, or is of another format or of other widths of UIDs.
+    pub(crate) async fn open(
+        self,
+        rows: Arc<dyn RowStore>,
+        layout: RowKeyLayout,
+        table: TableName,
+    ) -> anyhow::Result<Arc<dyn RowStore>> {
+        let config = PartsConfig {
+            widths: layout.widths,
+            head_bytes: usize::try_from(self.memory_bytes / 3 * 2).unwrap_or(usize::MAX),
+            cache_bytes: self.memory_bytes / 3,
+            ..PartsConfig::new(&self.folder, Arc::new(RealDisk))
+        };
+        let opened = tokio::task::spawn_blocking(|| PartsStore::open(config)).await?;
+        let points = opened.with_context(|| format!("open the points in {}", self.folder.display()))?;
+        Ok(Arc::new(LogicalTable::new(rows, Arc::new(points), layout, table)))
+    }
+}
