@@ -51,7 +51,7 @@ async fn main() -> anyhow::Result<()> {
     let client = UidClient::in_process(uids.routes());
     let store = Arc::new(InterceptedStore::new(Arc::new(tables), Arc::new(NoStore)));
     let memory = MemoryAccount::unlimited();
-    let service = assemble(store, client, data.clone(), &memory, shutdown.clone()).await?;
+    let service = assemble(store, None, client, data.clone(), &memory, shutdown.clone()).await?;
     let (writer, engine, uids) = (service.writer, service.engine, service.uids);
     let server = HttpTelnetServer::new(writer, engine, uids, service.trees, None, &data);
     let listener = TcpListener::bind("127.0.0.1:0").await?;

@@ -43,6 +43,7 @@ async fn main() -> anyhow::Result<()> {
     let client = UidClient::in_process(uids.routes());
     let service = assemble(
         Arc::clone(&store),
+        None,
         client,
         DataSettings::default(),
         &MemoryAccount::unlimited(),

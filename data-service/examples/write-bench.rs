@@ -52,6 +52,7 @@ async fn main() -> anyhow::Result<()> {
     let store = InterceptedStore::new(Arc::new(tables), Arc::new(NoStore));
     let service = assemble(
         Arc::new(store),
+        None,
         client,
         DataSettings::default(),
         &MemoryAccount::unlimited(),

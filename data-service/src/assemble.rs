@@ -197,11 +197,12 @@ pub async fn assemble(
         uids = connect(client, &settings) => uids?,
         () = shutdown.draining() => anyhow::bail!("the program stopped before the UID service responded"),
     };
-    let store = match points {
-        None => store,
+    let (store, points) = match points {
+        None => (store, None),
         Some(points) => {
             let table = settings.tables.data_table_name()?;
-            points.open(store, *uids.layout(), table).await?
+            let (store, points) = points.open(store, *uids.layout(), table).await?;
+            (store, Some(points))
         }
     };
     layout_check::check(&*store, &settings.tables.data_table_name()?, uids.layout()).await?;
@@ -209,6 +210,7 @@ pub async fn assemble(
     let resources = query_resources(&settings, memory).context("start the threads for computation")?;
     let writer = Writer::new(
         Arc::clone(&store),
+        points,
         uids.clone(),
         &settings,
         index.clone(),

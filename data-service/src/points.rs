@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::Context as _;
+use oxtsdb_point_store::PointStore;
 use oxtsdb_point_store::logical_table::LogicalTable;
 use oxtsdb_point_store::parts::disk::real::RealDisk;
 use oxtsdb_point_store::parts::{PartsConfig, PartsStore};
@@ -30,7 +31,7 @@ impl PointsPart {
         rows: Arc<dyn RowStore>,
         layout: RowKeyLayout,
         table: TableName,
-    ) -> anyhow::Result<Arc<dyn RowStore>> {
+    ) -> anyhow::Result<(Arc<dyn RowStore>, Arc<dyn PointStore>)> {
         let config = PartsConfig {
             widths: layout.widths,
             head_bytes: usize::try_from(self.memory_bytes / 3 * 2).unwrap_or(usize::MAX),
@@ -39,6 +40,8 @@ impl PointsPart {
         };
         let opened = tokio::task::spawn_blocking(|| PartsStore::open(config)).await?;
         let points = opened.with_context(|| format!("open the points in {}", self.folder.display()))?;
-        Ok(Arc::new(LogicalTable::new(rows, Arc::new(points), layout, table)))
+        let points: Arc<dyn PointStore> = Arc::new(points);
+        let table = LogicalTable::new(rows, Arc::clone(&points), layout, table);
+        Ok((Arc::new(table), points))
     }
 }

@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use oxtsdb_row_store::StoreError;
+
 /// Why a point store rejects or fails a request.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PointStoreError {
@@ -40,6 +42,25 @@ pub enum PointStoreError {
         /// The format that is supported.
         supported: u32,
     },
+}
+
+/// The error as the service reports it, whichever store failed.
+impl From<PointStoreError> for StoreError {
+    fn from(error: PointStoreError) -> Self {
+        match error {
+            PointStoreError::Invalid(detail) => Self::Invalid { detail },
+            PointStoreError::Unavailable(detail) => Self::Unavailable { detail },
+            PointStoreError::Full(place) => Self::Full { place },
+            PointStoreError::Io { place, detail } => Self::Io { place, detail },
+            PointStoreError::Damaged { path, detail } => Self::Corrupt {
+                place: path.display().to_string(),
+                detail,
+            },
+            error @ PointStoreError::Format { .. } => Self::Invalid {
+                detail: error.to_string(),
+            },
+        }
+    }
 }
 
 impl PointStoreError {

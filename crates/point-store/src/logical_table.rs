@@ -41,7 +41,7 @@ use oxtsdb_row_store::{
 use oxtsdb_schema::RowKeyLayout;
 
 use self::window::WindowSize;
-use crate::{PointStore, PointStoreError};
+use crate::PointStore;
 
 /// A [`RowStore`] whose table of points is kept in a [`PointStore`]; see the module's documentation.
 #[derive(Debug)]
@@ -91,23 +91,6 @@ impl LogicalTable {
         tables
             .find(|def| def.name == *table)
             .ok_or_else(|| StoreError::NoSuchTable { table: table.clone() })
-    }
-}
-
-/// The error of a row store for one of the point store.
-fn store_error(error: PointStoreError) -> StoreError {
-    match error {
-        PointStoreError::Invalid(detail) => StoreError::Invalid { detail },
-        PointStoreError::Unavailable(detail) => StoreError::Unavailable { detail },
-        PointStoreError::Full(place) => StoreError::Full { place },
-        PointStoreError::Io { place, detail } => StoreError::Io { place, detail },
-        PointStoreError::Damaged { path, detail } => StoreError::Corrupt {
-            place: path.display().to_string(),
-            detail,
-        },
-        error @ PointStoreError::Format { .. } => StoreError::Invalid {
-            detail: error.to_string(),
-        },
     }
 }
 
@@ -220,7 +203,7 @@ impl RowStore for LogicalTable {
     }
 
     async fn check_health(&self) -> Result<(), StoreError> {
-        self.points.check_health().await.map_err(store_error)?;
+        self.points.check_health().await.map_err(StoreError::from)?;
         self.rows.check_health().await
     }
 
@@ -233,7 +216,7 @@ impl RowStore for LogicalTable {
     }
 
     async fn close(&self) -> Result<(), StoreError> {
-        let points = self.points.close().await.map_err(store_error);
+        let points = self.points.close().await.map_err(StoreError::from);
         self.rows.close().await.and(points)
     }
 }

@@ -52,7 +52,7 @@ pub(super) async fn write(
         let numbers: Vec<u32> = (0..).take(series.len()).collect();
         let mut table = SeriesTable::of(resolved);
         let blocks = series_blocks(&series, &numbers);
-        encode_blocks(blocks, &rules, &mut table, batch.rows(), &mut failures)
+        encode_blocks(blocks, &rules, &mut table, batch.encoded(), &mut failures)
             .map_err(|violation| status::of_violation("", &violation))?;
         batch.shrink();
         Ok((batch, failures))

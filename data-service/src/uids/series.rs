@@ -4,6 +4,8 @@ use std::hash::{BuildHasher, Hasher as _};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use oxtsdb_point_store::{PointStore, SeriesNumber};
+use oxtsdb_row_store::StoreError;
 use oxtsdb_schema::{BaseTime, RowKey, RowKeyLayout, Tsuid, UidKind};
 
 use super::changes::UidSet;
@@ -19,6 +21,8 @@ pub(crate) struct Series {
     /// The hour of the clock in which its row of table `tsdb-meta` was stored last, in hours since the
     /// epoch; 0: not yet by this process.
     tracked_hour: AtomicU32,
+    /// Its number in the store of points; [`u32::MAX`]: not known yet.
+    number: AtomicU32,
 }
 
 /// Bytes of the base time in a row key.
@@ -32,6 +36,7 @@ impl Series {
             base_time_at,
             salt_width: layout.salt.width(),
             tracked_hour: AtomicU32::new(0),
+            number: AtomicU32::new(u32::MAX),
         }
     }
 
@@ -65,6 +70,24 @@ impl Series {
             || tsuid.tags(&layout.widths).any(|(tagk, tagv)| {
                 contains(UidKind::Tagk, tagk.uid()) || contains(UidKind::Tagv, tagv.uid())
             })
+    }
+
+    /// Its number in the store of points, of which a process has one.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`PointStore::numbers`].
+    #[inline]
+    pub(crate) fn number(&self, store: &dyn PointStore) -> Result<SeriesNumber, StoreError> {
+        match self.number.load(Ordering::Relaxed) {
+            u32::MAX => {
+                let numbers = store.numbers(&[&self.tsuid()])?;
+                let number = numbers.first().copied().unwrap_or(SeriesNumber(u32::MAX));
+                self.number.store(number.0, Ordering::Relaxed);
+                Ok(number)
+            }
+            number => Ok(SeriesNumber(number)),
+        }
     }
 
     /// See [`Series::set_tracked_hour`]; 0: never.

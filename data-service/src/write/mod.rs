@@ -15,6 +15,7 @@
 mod budget;
 mod caches;
 pub(crate) mod columns;
+pub(crate) mod encoded;
 mod error;
 mod form;
 mod group;

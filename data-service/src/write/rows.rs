@@ -1,12 +1,10 @@
-//! A batch of points that is being made.
+//! A batch of points as cells of rows.
 
 use std::hash::BuildHasher as _;
 
 use oxtsdb_row_store::{FamilyId, TableName, WriteBatch};
 use oxtsdb_schema::{BaseTime, Qualifier, RowKeyLayout, Timestamp, Value};
 use rustc_hash::FxBuildHasher;
-
-use super::tracking::Untracked;
 
 /// The family of table `tsdb`.
 pub(super) const FAMILY: &str = "t";
@@ -22,16 +20,14 @@ const CELL_BYTES: usize = 32;
 ///
 /// There is one batch for each lane to the store, usually only one; the row key decides the lane.
 #[derive(Debug)]
-pub(crate) struct Rows {
+pub(super) struct Rows {
     lanes: Vec<WriteBatch>,
     family: FamilyId,
     use_otsdb_timestamp: bool,
-    points: u64,
     /// The current row: its series and hour.
     last: Option<(usize, BaseTime)>,
     /// The lane of that row.
     lane: usize,
-    untracked: Untracked,
 }
 
 impl Rows {
@@ -43,14 +39,8 @@ impl Rows {
     }
 
     /// Empty batches with capacity for `points`, on 1 lane or more. With `use_otsdb_timestamp` a cell has the
-    /// timestamp of its point, else one of the store. The series of `untracked` are stored with the points.
-    pub(super) fn new(
-        table: &TableName,
-        points: usize,
-        lanes: usize,
-        use_otsdb_timestamp: bool,
-        untracked: Untracked,
-    ) -> Self {
+    /// timestamp of its point, else one of the store.
+    pub(super) fn new(table: &TableName, points: usize, lanes: usize, use_otsdb_timestamp: bool) -> Self {
         let mut empty = WriteBatch::new(table.clone());
         let family = empty.family(FAMILY);
         let mut lanes = vec![empty; lanes];
@@ -60,32 +50,14 @@ impl Rows {
             lanes,
             family,
             use_otsdb_timestamp,
-            points: 0,
             last: None,
             lane: 0,
-            untracked,
         }
     }
 
-    /// Points so far.
-    pub(crate) fn points(&self) -> u64 {
-        self.points
-    }
-
     /// Bytes of all batches.
-    pub(crate) fn byte_len(&self) -> usize {
-        self.untracked.byte_len() + self.lanes.iter().map(WriteBatch::byte_len).sum::<usize>()
-    }
-
-    /// The series of these points that are not tracked yet; the caller that adds a point adds its series.
-    #[inline]
-    pub(crate) fn untracked(&mut self) -> &mut Untracked {
-        &mut self.untracked
-    }
-
-    /// Takes the series out that are to be tracked.
-    pub(super) fn take_untracked(&mut self) -> Untracked {
-        self.untracked.take()
+    pub(super) fn byte_len(&self) -> usize {
+        self.lanes.iter().map(WriteBatch::byte_len).sum()
     }
 
     /// The batch of each lane.
@@ -96,7 +68,7 @@ impl Rows {
     /// Adds a point. `series` identifies the series within this batch; `key` returns the row
     /// key, and is called if the point begins another row.
     #[inline]
-    pub(crate) fn point<'k>(
+    pub(super) fn point<'k>(
         &mut self,
         series: usize,
         timestamp: Timestamp,
@@ -122,7 +94,6 @@ impl Rows {
         } else {
             batch.put(self.family, qualifier.as_bytes(), value.encoded().as_bytes());
         }
-        self.points += 1;
     }
 }
 

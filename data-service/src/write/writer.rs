@@ -4,13 +4,15 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use futures::future::{BoxFuture, FutureExt as _};
+use oxtsdb_point_store::{PointStore, SeriesNumber};
 use oxtsdb_resources::{ComputePool, MemoryPool};
-use oxtsdb_row_store::{RowStore, TableName};
-use oxtsdb_schema::{Timestamp, Value};
+use oxtsdb_row_store::{RowStore, StoreError, TableName};
+use oxtsdb_schema::{BaseTime, Timestamp, Value};
 use oxtsdb_server::Shutdown;
 use oxtsdb_server::settings::SettingError;
 
 use super::budget::{WriteBudget, WritePermit};
+use super::encoded::{BatchSeries, Columns, EncodedPoints, StoreForm};
 use super::form::Form;
 use super::lanes::{LANES, Lanes};
 use super::resolve::{Resolution, Resolved, Resolver};
@@ -54,6 +56,8 @@ pub struct Writer(Arc<Inner>);
 #[derive(Debug)]
 struct Inner {
     store: Arc<dyn RowStore>,
+    /// Where points are, if they are not in rows.
+    points: Option<Arc<dyn PointStore>>,
     table: TableName,
     /// Cells have the timestamp of their point, in place of the store's.
     use_otsdb_timestamp: bool,
@@ -77,6 +81,7 @@ impl Writer {
     /// If a setting is out of its range.
     pub fn new(
         store: Arc<dyn RowStore>,
+        points: Option<Arc<dyn PointStore>>,
         uids: Uids,
         settings: &DataSettings,
         index: Option<SeriesIndex>,
@@ -103,6 +108,7 @@ impl Writer {
         uids.keep_coherent(&cache);
         Ok(Self(Arc::new(Inner {
             store,
+            points,
             table,
             use_otsdb_timestamp: settings.writing.use_otsdb_timestamp,
             lanes,
@@ -202,21 +208,15 @@ impl Writer {
     ) -> (Batch, Vec<PointError>) {
         let mut errors = Vec::new();
         let mut batch = self.batch(series.len(), permit);
-        let rows = batch.rows();
+        let encoded = batch.encoded();
         let mut key = Vec::with_capacity(POINT_BYTES);
         for (index, series) in series.iter().enumerate() {
             match series {
                 Ok(series) => {
                     let (timestamp, value) = point(index);
-                    // The address identifies the series: `series` keeps all of them alive.
-                    let place = Arc::as_ptr(series).addr();
-                    rows.untracked().observe(series);
-                    rows.point(place, timestamp, &value, |base| {
-                        key.clear();
-                        key.extend_from_slice(series.key());
-                        set_base_time(&mut key, series.base_time_at(), base);
-                        &key
-                    });
+                    encoded.untracked().observe(series);
+                    let key = &mut key;
+                    encoded.point(&mut ResolvedSeries { series, key }, timestamp, &value);
                 }
                 Err(reason) => errors.push(PointError {
                     index,
@@ -240,16 +240,16 @@ impl Writer {
 
     /// An empty batch for so many points; [`Writer::permit`] is to be of as many.
     pub(crate) fn batch(&self, points: usize, permit: WritePermit) -> Batch {
-        let lanes = if self.0.lanes.is_some() { LANES } else { 1 };
-        let untracked = self.0.tracker.untracked();
-        let rows = Rows::new(
-            &self.0.table,
-            points,
-            lanes,
-            self.0.use_otsdb_timestamp,
-            untracked,
-        );
-        Batch { rows, permit }
+        let form = match &self.0.points {
+            Some(store) => StoreForm::Columns(Columns::new(Arc::clone(store), points)),
+            None => {
+                let lanes = if self.0.lanes.is_some() { LANES } else { 1 };
+                let use_otsdb_timestamp = self.0.use_otsdb_timestamp;
+                StoreForm::Rows(Rows::new(&self.0.table, points, lanes, use_otsdb_timestamp))
+            }
+        };
+        let encoded = EncodedPoints::new(form, self.0.tracker.untracked());
+        Batch { encoded, permit }
     }
 
     /// The pool that writes are charged to from when they are received until they are stored.
@@ -300,9 +300,9 @@ impl Writer {
     /// Stores a batch. Of two batches the one with which this was called first is stored first where
     /// they have points of one row, if what this returns is polled in the same order.
     pub(crate) fn begin_store(&self, batch: Batch) -> BoxFuture<'static, Result<(), WriteError>> {
-        let Batch { mut rows, permit } = batch;
-        let untracked = rows.take_untracked();
-        let stored = self.store_points(permit, rows);
+        let Batch { encoded, permit } = batch;
+        let (points, untracked) = encoded.into_parts();
+        let stored = self.store_points(permit, points);
         if untracked.is_empty() {
             return stored;
         }
@@ -316,7 +316,23 @@ impl Writer {
         .boxed()
     }
 
-    fn store_points(&self, permit: WritePermit, rows: Rows) -> BoxFuture<'static, Result<(), WriteError>> {
+    fn store_points(
+        &self,
+        permit: WritePermit,
+        points: StoreForm,
+    ) -> BoxFuture<'static, Result<(), WriteError>> {
+        let rows = match points {
+            StoreForm::Rows(rows) => rows,
+            StoreForm::Columns(columns) => {
+                let appended = columns.append();
+                return async move {
+                    appended.await?;
+                    drop(permit);
+                    Ok(())
+                }
+                .boxed();
+            }
+        };
         if let Some(lanes) = &self.0.lanes {
             let submitted = lanes.submit(rows, permit);
             return async { Ok(submitted.await?) }.boxed();
@@ -369,33 +385,61 @@ impl Writer {
     }
 }
 
+/// A resolved series of a batch, with a buffer for its key.
+struct ResolvedSeries<'a> {
+    series: &'a Arc<Series>,
+    key: &'a mut Vec<u8>,
+}
+
+impl BatchSeries for ResolvedSeries<'_> {
+    fn place(&self) -> usize {
+        // The caller keeps all series alive.
+        Arc::as_ptr(self.series).addr()
+    }
+
+    fn row_key(&mut self, base: BaseTime) -> &[u8] {
+        self.key.clear();
+        self.key.extend_from_slice(self.series.key());
+        set_base_time(self.key, self.series.base_time_at(), base);
+        self.key
+    }
+
+    #[inline]
+    fn number(&mut self, store: &dyn PointStore) -> Result<SeriesNumber, StoreError> {
+        self.series.number(store)
+    }
+}
+
 /// Points that are encoded, and the permit to hold them.
 #[derive(Debug)]
 pub(crate) struct Batch {
-    rows: Rows,
+    encoded: EncodedPoints,
     permit: WritePermit,
 }
 
 impl Batch {
-    /// The rows, to add points to.
+    /// To add points to.
     #[inline]
-    pub(crate) fn rows(&mut self) -> &mut Rows {
-        &mut self.rows
+    pub(crate) const fn encoded(&mut self) -> &mut EncodedPoints {
+        &mut self.encoded
     }
 
     /// Points so far.
     pub(crate) fn points(&self) -> u64 {
-        self.rows.points()
+        self.encoded.points()
     }
 
     #[cfg(test)]
-    pub(crate) fn into_rows(self) -> Rows {
-        self.rows
+    pub(super) fn into_rows(self) -> Rows {
+        match self.encoded.into_parts().0 {
+            StoreForm::Rows(rows) => rows,
+            StoreForm::Columns(_) => panic!("the store takes columns"),
+        }
     }
 
     /// Releases what was reserved beyond its size; no point is added after this.
     pub(crate) fn shrink(&mut self) {
-        self.permit.shrink_to(self.rows.byte_len());
+        self.permit.shrink_to(self.encoded.byte_len());
     }
 }
 

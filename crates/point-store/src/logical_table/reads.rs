@@ -13,7 +13,7 @@ use super::columns::PointColumns;
 use super::merge::{Merged, merge_rows};
 use super::place::{SeriesHour, hour_range};
 use super::walk::PointRows;
-use super::{LogicalTable, damage, store_error};
+use super::{LogicalTable, damage};
 use crate::{Point, ReadRequest, SeriesNumber, TimeRange};
 
 impl LogicalTable {
@@ -100,7 +100,7 @@ impl LogicalTable {
         range: TimeRange,
     ) -> Result<Vec<(SeriesNumber, Vec<Point>)>, StoreError> {
         let items = self.points.read(ReadRequest { series, range });
-        let items: Vec<_> = items.try_collect().await.map_err(store_error)?;
+        let items: Vec<_> = items.try_collect().await.map_err(StoreError::from)?;
         let columns = items.into_iter().flatten();
         Ok(columns
             .map(|columns| (columns.series, columns.points().collect()))

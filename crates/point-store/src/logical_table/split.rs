@@ -6,7 +6,6 @@ use oxtsdb_schema::{BaseTime, Qualifier, RowKeyLayout};
 
 use super::cells::{instants, points_of};
 use super::place::{SeriesHour, hour_range, is_point_family, names_points};
-use super::store_error;
 use crate::{Point, PointBatch, PointStore, SeriesNumber, TimeRange};
 
 /// An operation on points.
@@ -165,7 +164,7 @@ impl Split {
             return Ok(());
         }
         row.puts.sort_by_key(|(timestamp_ms, _)| *timestamp_ms);
-        let numbers = points.numbers(&[row.tsuid]).map_err(store_error)?;
+        let numbers = points.numbers(&[row.tsuid]).map_err(StoreError::from)?;
         if !matches!(self.operations.last(), Some(PointOperation::Append(_))) {
             self.operations
                 .push(PointOperation::Append(PointBatch::default()));

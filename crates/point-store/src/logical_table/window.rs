@@ -3,7 +3,6 @@
 use futures::TryStreamExt as _;
 use oxtsdb_row_store::StoreError;
 
-use super::store_error;
 use crate::{Point, PointStore, ReadRequest, SeriesColumns, SeriesNumber, TimeRange};
 
 /// How much is read at once.
@@ -51,7 +50,7 @@ pub(super) async fn read(
     let mut items = points.read(request);
     let mut read = Read::default();
     let mut at = 0;
-    while let Some(item) = items.try_next().await.map_err(store_error)? {
+    while let Some(item) = items.try_next().await.map_err(StoreError::from)? {
         for columns in item {
             let steps = series[at..].iter().position(|series| *series == columns.series);
             let steps = steps.ok_or_else(|| StoreError::Io {

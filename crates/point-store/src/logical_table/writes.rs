@@ -6,9 +6,9 @@ use oxtsdb_row_store::{ColumnSelection, StoreError, TableName, WriteBatch};
 use oxtsdb_schema::data_table::FAMILY;
 use tokio::sync::MutexGuard;
 
+use super::LogicalTable;
 use super::cells::cell_of;
 use super::split::{Column, PointOperation, Split};
-use super::{LogicalTable, store_error};
 use crate::TimeRange;
 
 impl LogicalTable {
@@ -41,7 +41,7 @@ impl LogicalTable {
             let _shared = self.appends.read().await;
             let append = self.points.append(std::mem::take(points));
             drop(turn);
-            return append.await.map_err(store_error);
+            return append.await.map_err(StoreError::from);
         }
         let _exclusive = self.appends.write().await;
         for operation in split.operations {
@@ -87,9 +87,9 @@ impl LogicalTable {
 
     async fn apply(&self, operation: PointOperation) -> Result<(), StoreError> {
         match operation {
-            PointOperation::Append(batch) => self.points.append(batch).await.map_err(store_error),
+            PointOperation::Append(batch) => self.points.append(batch).await.map_err(StoreError::from),
             PointOperation::DeleteRange { series, range } => {
-                self.points.delete(&series, range).await.map_err(store_error)
+                self.points.delete(&series, range).await.map_err(StoreError::from)
             }
             PointOperation::DeleteCells { series, cells } => {
                 let times = || cells.iter().map(|(time_ms, _)| *time_ms);
@@ -109,7 +109,7 @@ impl LogicalTable {
                     self.points
                         .delete(&[series], instant)
                         .await
-                        .map_err(store_error)?;
+                        .map_err(StoreError::from)?;
                 }
                 Ok(())
             }

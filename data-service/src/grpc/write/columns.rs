@@ -44,7 +44,7 @@ pub(in crate::grpc) async fn write_columns(
     let encoded = run_encoder(count, service.writer.compute(), move || {
         let mut failures = Failures::new(options.max_errors);
         let (blocks, table) = (blocks(&columns), tables.series());
-        encode(blocks, &rules, table, batch.rows(), &mut failures)
+        encode(blocks, &rules, table, batch.encoded(), &mut failures)
             .map_err(|violation| status::of_violation(WITHIN, &violation))?;
         batch.shrink();
         Ok((batch, failures))

@@ -124,7 +124,7 @@ impl Frames {
         let mut failures = Failures::new(self.options.max_errors);
         let encoded = run_encoder(points, self.writer.compute(), move || {
             let (blocks, table) = (blocks(&columns), tables.series());
-            encode(blocks, &rules, table, batch.rows(), &mut failures)
+            encode(blocks, &rules, table, batch.encoded(), &mut failures)
                 .map_err(|violation| status::of_violation(WITHIN, &violation))?;
             batch.shrink();
             Ok((tables, batch, failures))

@@ -6,10 +6,10 @@ use oxtsdb_schema::Value;
 use oxtsdb_schema::value::ValueError;
 
 use super::{Block, Failures, ProtocolViolation, SeriesTable};
-use crate::write::rows::Rows;
+use crate::write::encoded::EncodedPoints;
 use crate::write::{PointErrorReason, TimeRules};
 
-/// Adds the points of `blocks` to `rows`, and those that cannot be stored to `failures`. Points are
+/// Adds the points of `blocks` to `points`, and those that cannot be stored to `failures`. Points are
 /// numbered from 0 through all blocks.
 ///
 /// # Errors
@@ -19,7 +19,7 @@ pub(crate) fn encode<'a>(
     blocks: impl Iterator<Item = Block<'a>>,
     rules: &TimeRules,
     table: &mut SeriesTable,
-    rows: &mut Rows,
+    points: &mut EncodedPoints,
     failures: &mut Failures,
 ) -> Result<(), ProtocolViolation> {
     let mut first = 0;
@@ -28,7 +28,7 @@ pub(crate) fn encode<'a>(
             series: block.series,
             rules,
             table,
-            rows,
+            encoded: points,
             failures,
             first,
         };
@@ -55,7 +55,7 @@ struct Encoder<'a> {
     series: &'a [u32],
     rules: &'a TimeRules,
     table: &'a mut SeriesTable,
-    rows: &'a mut Rows,
+    encoded: &'a mut EncodedPoints,
     failures: &'a mut Failures,
     /// The number of the block's first point.
     first: usize,
@@ -92,7 +92,7 @@ impl Encoder<'_> {
             series,
             rules,
             table,
-            rows,
+            encoded,
             failures,
             first,
         } = self;
@@ -114,10 +114,8 @@ impl Encoder<'_> {
             }
             match (rules.timestamp(timestamp), value) {
                 (Ok(timestamp), Ok(value)) => {
-                    table.observe(number, rows.untracked());
-                    rows.point(number as usize, timestamp, &value, |base| {
-                        table.row_key(key, base)
-                    });
+                    table.observe(number, encoded.untracked());
+                    encoded.point(&mut table.at(number, key), timestamp, &value);
                 }
                 (Err(reason), _) => failures.add(point, || reason),
                 (_, Err(error)) => failures.add(point, || PointErrorReason::InvalidValue(error)),

@@ -4,11 +4,14 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use hashbrown::HashMap;
+use oxtsdb_point_store::{PointStore, SeriesNumber};
+use oxtsdb_row_store::StoreError;
 use oxtsdb_schema::{BaseTime, RowKeyLayout};
 
 use super::range;
 use crate::uids::changes::UidSet;
 use crate::uids::series::{Series, set_base_time};
+use crate::write::encoded::BatchSeries;
 use crate::write::tracking::Untracked;
 use crate::write::{PointErrorReason, Resolved};
 
@@ -28,6 +31,8 @@ struct Tracked {
     /// The hour in which it was last tracked, as far as this table knows. Next to the others', so that most points need no access to
     /// the series itself.
     hour: u32,
+    /// Its number in the store of points, once it is needed.
+    number: Option<SeriesNumber>,
     /// `None`: it failed.
     series: Option<Arc<Series>>,
 }
@@ -70,6 +75,7 @@ impl SeriesTable {
                 self.keys.extend_from_slice(series.key());
                 self.push_tracked(Tracked {
                     hour: 0,
+                    number: None,
                     series: Some(series),
                 });
             }
@@ -80,6 +86,7 @@ impl SeriesTable {
                 }
                 self.push_tracked(Tracked {
                     hour: 0,
+                    number: None,
                     series: None,
                 });
             }
@@ -140,11 +147,47 @@ impl SeriesTable {
         }
     }
 
-    /// The row key of one hour of the series at `range`.
+    /// The series at `range`, for a batch.
     #[inline]
-    pub(super) fn row_key(&mut self, range: Range<usize>, base: BaseTime) -> &[u8] {
-        let key = &mut self.keys[range];
-        set_base_time(key, self.base_time_at, base);
+    pub(super) const fn at(&mut self, number: u32, range: Range<usize>) -> SeriesAt<'_> {
+        SeriesAt {
+            table: self,
+            number,
+            range,
+        }
+    }
+}
+
+/// A series of a table.
+pub(super) struct SeriesAt<'a> {
+    table: &'a mut SeriesTable,
+    number: u32,
+    range: Range<usize>,
+}
+
+impl BatchSeries for SeriesAt<'_> {
+    fn place(&self) -> usize {
+        self.number as usize
+    }
+
+    fn row_key(&mut self, base: BaseTime) -> &[u8] {
+        let key = &mut self.table.keys[self.range.clone()];
+        set_base_time(key, self.table.base_time_at, base);
         key
+    }
+
+    #[inline]
+    fn number(&mut self, store: &dyn PointStore) -> Result<SeriesNumber, StoreError> {
+        let tracked = &mut self.table.tracked[self.number as usize];
+        if let Some(number) = tracked.number {
+            return Ok(number);
+        }
+        // Series with a key did not fail.
+        let series = tracked.series.as_ref().ok_or_else(|| StoreError::Invalid {
+            detail: format!("series {} failed", self.number),
+        })?;
+        let number = series.number(store)?;
+        tracked.number = Some(number);
+        Ok(number)
     }
 }

@@ -90,10 +90,8 @@ async fn lane(stack: &TestStack, host: &str) -> usize {
     let found = stack.service.writer.resolve([series].into_iter(), None).await;
     let series = found.unwrap().series.remove(0).unwrap();
     let permit = stack.service.writer.permit(1).await;
-    let mut batch = stack.service.writer.batch(1, permit);
-    batch
-        .rows()
-        .point(0, Timestamp::from_seconds(1), &Value::Int(1), |_| series.key());
+    let point = |_| (Timestamp::from_seconds(1), Value::Int(1));
+    let (batch, _) = stack.service.writer.encode(&[Ok(series)], point, permit);
     let lanes = batch.into_rows().into_lanes();
     lanes.iter().position(|batch| !batch.is_empty()).unwrap()
 }

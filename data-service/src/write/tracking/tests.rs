@@ -78,6 +78,7 @@ async fn tracks_again_after_a_restart() {
     let resources = IngestResources::unlimited().unwrap();
     let next = Writer::new(
         store,
+        None,
         uids,
         &stack.settings,
         None,
@@ -157,7 +158,7 @@ async fn write_declared(writer: &Writer, tables: &mut Tables) -> Result<(), crat
     };
     let rules = options.rules(SystemTime::now());
     let blocks = [block].into_iter();
-    encode(blocks, &rules, tables.series(), batch.rows(), &mut failures).unwrap();
+    encode(blocks, &rules, tables.series(), batch.encoded(), &mut failures).unwrap();
     assert_eq!((batch.points(), failures.failed()), (2, 0));
     writer.store(batch, None).await
 }
