@@ -210,7 +210,7 @@ pub async fn assemble(
     let resources = query_resources(&settings, memory).context("start the threads for computation")?;
     let writer = Writer::new(
         Arc::clone(&store),
-        points,
+        points.as_ref().map(|points| Arc::clone(&points.columns)),
         uids.clone(),
         &settings,
         index.clone(),
@@ -251,6 +251,7 @@ pub async fn assemble(
         query_limits(&settings, memory),
         resources,
     )
+    .with_points(points)
     .with_series_index(index.map(|index| Arc::new(index) as Arc<dyn oxtsdb_query::SeriesIndex>));
     let text_search = match &settings.text_search.text_search {
         None => None,

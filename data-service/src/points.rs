@@ -8,6 +8,7 @@ use oxtsdb_point_store::PointStore;
 use oxtsdb_point_store::logical_table::LogicalTable;
 use oxtsdb_point_store::parts::disk::real::RealDisk;
 use oxtsdb_point_store::parts::{PartsConfig, PartsStore};
+use oxtsdb_query::PointStorage;
 use oxtsdb_row_store::{RowStore, TableName};
 use oxtsdb_schema::RowKeyLayout;
 
@@ -31,7 +32,7 @@ impl PointsPart {
         rows: Arc<dyn RowStore>,
         layout: RowKeyLayout,
         table: TableName,
-    ) -> anyhow::Result<(Arc<dyn RowStore>, Arc<dyn PointStore>)> {
+    ) -> anyhow::Result<(Arc<dyn RowStore>, PointStorage)> {
         let config = PartsConfig {
             widths: layout.widths,
             head_bytes: usize::try_from(self.memory_bytes / 3 * 2).unwrap_or(usize::MAX),
@@ -41,7 +42,11 @@ impl PointsPart {
         let opened = tokio::task::spawn_blocking(|| PartsStore::open(config)).await?;
         let points = opened.with_context(|| format!("open the points in {}", self.folder.display()))?;
         let points: Arc<dyn PointStore> = Arc::new(points);
-        let table = LogicalTable::new(rows, Arc::clone(&points), layout, table);
+        let table = LogicalTable::new(Arc::clone(&rows), Arc::clone(&points), layout, table);
+        let points = PointStorage {
+            columns: points,
+            cells: rows,
+        };
         Ok((Arc::new(table), points))
     }
 }

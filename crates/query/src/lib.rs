@@ -64,7 +64,7 @@ pub use points::{Number, Points, Values};
 // The store, names and lists of series, which the caller provides.
 pub use names::{NameDirectory, ResolvedNames, uids_of_series};
 pub use series_index::{NotListed, SeriesIndex, SeriesList};
-pub use storage::Storage;
+pub use storage::{PointStorage, Storage};
 
 // Scans of stored rows.
 pub use exec::scan::RowBatch;

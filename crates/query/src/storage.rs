@@ -2,17 +2,29 @@
 
 use std::sync::Arc;
 
+use oxtsdb_point_store::PointStore;
 use oxtsdb_row_store::{RowStore, TableName};
 use oxtsdb_schema::RowKeyLayout;
 
 use crate::names::NameDirectory;
 use crate::series_index::SeriesIndex;
 
+/// Points in columns, which the store of [`Storage`] shows as rows.
+#[derive(Clone, Debug)]
+pub struct PointStorage {
+    /// The points.
+    pub columns: Arc<dyn PointStore>,
+    /// The other cells of the table: annotations, for example.
+    pub cells: Arc<dyn RowStore>,
+}
+
 /// Tables, the layout of their keys, names, and the series index. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Storage {
     /// The store.
     pub store: Arc<dyn RowStore>,
+    /// Where points are, if they are not in rows of the store.
+    pub points: Option<PointStorage>,
     /// The table of points.
     pub table: TableName,
     /// The table of series metadata.

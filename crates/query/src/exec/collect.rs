@@ -11,7 +11,7 @@ use crate::context::budget::Budget;
 use crate::context::resource::Resource;
 use crate::error::QueryError;
 use crate::exec::extents::SeriesExtents;
-use crate::exec::scan::{RowBatch, bytes_of};
+use crate::exec::scan::RowBatch;
 use crate::exec::series_builder::{SeriesBuilder, SeriesOptions};
 use crate::exec::series_points::SeriesPoints;
 use crate::exec::statistics::Statistics;
@@ -61,7 +61,7 @@ impl Collector {
     pub(crate) async fn add(&mut self, rows: RowBatch) -> Result<(), QueryError> {
         if self.workers.is_empty() {
             self.waiting_rows += rows.len();
-            self.waiting_bytes += bytes_of(rows.rows());
+            self.waiting_bytes += rows.byte_len();
             self.waiting.push(rows);
             if self.waiting_rows <= ROWS_INLINE && self.waiting_bytes <= BYTES_INLINE {
                 return Ok(());
@@ -126,8 +126,13 @@ impl Collector {
     pub(crate) async fn finish(mut self) -> Result<(Vec<SeriesPoints>, Statistics), QueryError> {
         if self.workers.is_empty() {
             let mut builder = SeriesBuilder::new(self.options.clone(), self.budget.clone());
-            for row in self.waiting.iter().flat_map(RowBatch::rows) {
-                builder.add(row)?;
+            for batch in &self.waiting {
+                for row in batch.rows() {
+                    builder.add(row)?;
+                }
+                for columns in batch.columns() {
+                    builder.add_columns(columns)?;
+                }
             }
             return Ok((builder.take(i64::MAX)?, builder.into_statistics()));
         }

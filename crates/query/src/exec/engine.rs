@@ -29,7 +29,7 @@ use crate::plan::estimate::{Estimate, estimate};
 use crate::plan::query_plan::Plan;
 use crate::series_index::SeriesIndex;
 use crate::spec::QuerySpec;
-use crate::storage::Storage;
+use crate::storage::{PointStorage, Storage};
 
 /// Frames that may wait for a slow client.
 const WAITING_FRAMES: usize = 8;
@@ -72,6 +72,7 @@ impl Engine {
     ) -> Self {
         let storage = Storage {
             store,
+            points: None,
             table,
             meta_table,
             layout,
@@ -101,6 +102,12 @@ impl Engine {
     #[must_use]
     pub fn with_series_index(self, index: Option<Arc<dyn SeriesIndex>>) -> Self {
         self.with(|environment| environment.storage.index = index)
+    }
+
+    /// Reads points from where they are, if they are not in rows.
+    #[must_use]
+    pub fn with_points(self, points: Option<PointStorage>) -> Self {
+        self.with(|environment| environment.storage.points = points)
     }
 
     fn with(self, change: impl FnOnce(&mut Environment)) -> Self {

@@ -113,6 +113,11 @@ impl SeriesExtents {
         self.stop_ms.get(tsuid).is_some_and(|stop| base_ms < *stop)
     }
 
+    /// The end of the last hour of a series; `None`: it has no points.
+    pub(crate) fn stop_ms(&self, tsuid: &[u8]) -> Option<i64> {
+        self.stop_ms.get(tsuid).copied()
+    }
+
     /// Whether a series has no points at an instant or behind it.
     pub(crate) fn has_ended(&self, tsuid: &Tsuid, at_ms: i64) -> bool {
         self.stop_ms.get(tsuid).is_none_or(|stop| *stop <= at_ms)

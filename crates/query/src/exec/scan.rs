@@ -12,13 +12,16 @@
 //!   bucket 1   decoded, read ahead, read ahead
 //! ```
 
+mod columns;
 mod density;
 mod slices;
 
 use std::sync::Arc;
 
 use futures::stream::{self, BoxStream, Stream, StreamExt as _, TryStreamExt as _};
+use oxtsdb_point_store::SeriesColumns;
 use oxtsdb_row_store::{ColumnSelection, DamageLog, Row, RowFilter, RowStore, Scan, TableName};
+use oxtsdb_schema::HOUR_SECONDS;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio_util::task::AbortOnDropHandle;
 
@@ -53,10 +56,18 @@ fn slice_bytes(budget: &Budget) -> u64 {
     (budget.limits().memory.most / 64).clamp(LEAST, MOST)
 }
 
-/// Rows and their memory, which is held until they are decoded.
+/// Points of a series that were read as columns, with its TSUID.
+#[derive(Debug)]
+pub(crate) struct KeyedColumns {
+    pub(crate) tsuid: Vec<u8>,
+    pub(crate) columns: SeriesColumns,
+}
+
+/// Rows or columns and their memory, which is held until they are decoded.
 #[derive(Debug)]
 pub struct RowBatch {
     rows: Vec<Row>,
+    columns: Vec<KeyedColumns>,
     _held: Held,
     /// The permits of rows that were read ahead.
     waits: Option<OwnedSemaphorePermit>,
@@ -72,9 +83,35 @@ impl RowBatch {
         let held = budget.hold(bytes_of(&rows))?;
         Ok(Self {
             rows,
+            columns: Vec::new(),
             _held: held,
             waits: None,
         })
+    }
+
+    /// A batch of columns; their memory is held from now on.
+    ///
+    /// # Errors
+    ///
+    /// As [`Budget::hold`].
+    pub(crate) fn of_columns(columns: Vec<KeyedColumns>, budget: &Budget) -> Result<Self, QueryError> {
+        let held = budget.hold(columns.iter().map(KeyedColumns::byte_len).sum())?;
+        Ok(Self {
+            rows: Vec::new(),
+            columns,
+            _held: held,
+            waits: None,
+        })
+    }
+
+    /// The columns.
+    pub(crate) fn columns(&self) -> &[KeyedColumns] {
+        &self.columns
+    }
+
+    /// Bytes of rows and columns.
+    pub(crate) fn byte_len(&self) -> u64 {
+        bytes_of(&self.rows) + self.columns.iter().map(KeyedColumns::byte_len).sum::<u64>()
     }
 
     /// The rows.
@@ -87,14 +124,27 @@ impl RowBatch {
         &mut self.rows
     }
 
-    /// How many there are.
-    pub const fn len(&self) -> usize {
-        self.rows.len()
+    /// How many rows there are; of columns, how many rows would have their points.
+    pub fn len(&self) -> usize {
+        self.rows.len() + self.columns.iter().map(KeyedColumns::rows).sum::<usize>()
     }
 
     /// Whether there are none.
     pub const fn is_empty(&self) -> bool {
-        self.rows.is_empty()
+        self.rows.is_empty() && self.columns.is_empty()
+    }
+}
+
+impl KeyedColumns {
+    fn byte_len(&self) -> u64 {
+        (self.tsuid.len() + self.columns.byte_len()) as u64
+    }
+
+    /// The hours that have points.
+    fn rows(&self) -> usize {
+        let hour = |time_ms: &i64| time_ms / (i64::from(HOUR_SECONDS) * 1000);
+        let times = &self.columns.times_ms;
+        times.chunk_by(|one, next| hour(one) == hour(next)).count()
     }
 }
 
@@ -126,6 +176,9 @@ pub(crate) fn rows(
     budget: &Budget,
     skip_damaged: Option<&DamageLog>,
 ) -> BoxStream<'static, Result<ScanItem, QueryError>> {
+    if let Some(points) = &storage.points {
+        return columns::items(storage, points, plan, budget, skip_damaged);
+    }
     match &plan.access_path {
         AccessPath::Ranges(ranges) => {
             let source = Source {

@@ -7,6 +7,7 @@
 use std::sync::Arc;
 
 use hashbrown::HashMap;
+use oxtsdb_point_store::{Kinds, ValueKind};
 use oxtsdb_row_store::{PointColumns, PointValues, Row, StoreError};
 use oxtsdb_schema::annotation::is_annotation;
 use oxtsdb_schema::row::{CellRef, decode_row};
@@ -19,6 +20,7 @@ use crate::annotation::{self, SeriesAnnotations, annotation_cells};
 use crate::context::budget::{Budget, POINT_BYTES};
 use crate::error::QueryError;
 use crate::exec::extents::SeriesExtents;
+use crate::exec::scan::KeyedColumns;
 use crate::exec::series_points::SeriesPoints;
 use crate::exec::statistics::{DamagedRow, MAX_DAMAGED_ROWS, Statistics};
 use crate::function::aggregator::Function;
@@ -83,6 +85,7 @@ struct Scratch {
     columns: PointColumns,
     times_ms: Vec<i64>,
     values: Vec<f64>,
+    ints: Vec<i64>,
     /// Of the row that was decoded last.
     annotations: SeriesAnnotations,
 }
@@ -215,6 +218,55 @@ impl SeriesBuilder {
         self.budget.recount_series(before, series.column.held_bytes())
     }
 
+    /// Adds points of a series.
+    ///
+    /// # Errors
+    ///
+    /// [`QueryError::OverBudget`], and the errors of its TSUID.
+    pub(crate) fn add_columns(&mut self, found: &KeyedColumns) -> Result<(), QueryError> {
+        let columns = &found.columns;
+        let count = match &self.extents {
+            None => columns.len(),
+            Some(extents) => {
+                let stop_ms = extents.stop_ms(&found.tsuid).unwrap_or(i64::MIN);
+                columns.times_ms.partition_point(|time_ms| *time_ms < stop_ms)
+            }
+        };
+        let Some(first_ms) = columns.times_ms[..count].first() else {
+            return Ok(());
+        };
+        self.budget.use_points(count as u64)?;
+        self.statistics.points += count as u64;
+        let series = match self.series.get_mut(found.tsuid.as_slice()) {
+            Some(series) => series,
+            None if *first_ms > self.options.begins_until_ms => return Ok(()),
+            None => {
+                let tsuid = Tsuid::from_bytes(&found.tsuid, &self.options.layout.widths)
+                    .map_err(|error| QueryError::row_series(&found.tsuid, &error))?;
+                let series = Series::new(&self.options, &self.budget)?;
+                self.series.entry(tsuid).or_insert(series)
+            }
+        };
+        series.is_named = true;
+        let before = series.column.held_bytes();
+        let is_int = |index: usize| columns.kinds.get(index).value() == ValueKind::Int;
+        let mut from = 0;
+        while from < count {
+            let until = match &columns.kinds {
+                Kinds::Same(_) => count,
+                Kinds::Each(_) => (from..count)
+                    .find(|index| is_int(*index) != is_int(from))
+                    .unwrap_or(count),
+            };
+            let (times_ms, bits) = (&columns.times_ms[from..until], &columns.bits[from..until]);
+            series
+                .column
+                .extend(times_ms, bits, is_int(from), &mut self.scratch);
+            from = until;
+        }
+        self.budget.recount_series(before, series.column.held_bytes())
+    }
+
     /// A row whose key is no series: an error, unless it has only annotations. OpenTSDB stores these under whatever
     /// bytes it receives as a TSUID.
     fn skip_foreign(&mut self, row: &Row, error: QueryError) -> Result<(), QueryError> {
@@ -333,6 +385,38 @@ impl SeriesBuilder {
     /// What was read since the last call.
     pub(crate) fn take_statistics(&mut self) -> Statistics {
         std::mem::take(&mut self.statistics)
+    }
+}
+
+impl Column {
+    /// Appends points in columns, all integers or all floating point.
+    fn extend(&mut self, times_ms: &[i64], bits: &[u64], are_ints: bool, scratch: &mut Scratch) {
+        match (self, are_ints) {
+            (Self::Raw(points), true) => {
+                scratch.ints.clear();
+                scratch.ints.extend(bits.iter().map(|bits| bits.cast_signed()));
+                points.extend_from_columns(times_ms, PointValues::Ints(&scratch.ints));
+            }
+            (Self::Raw(points), false) => {
+                scratch.values.clear();
+                scratch
+                    .values
+                    .extend(bits.iter().map(|bits| f64::from_bits(*bits)));
+                points.extend_from_columns(times_ms, PointValues::Doubles(&scratch.values));
+            }
+            (Self::Downsampled(downsampler), _) => {
+                scratch.values.clear();
+                if are_ints {
+                    let values = bits.iter().map(|bits| Number::Int(bits.cast_signed()).as_f64());
+                    scratch.values.extend(values);
+                } else {
+                    scratch
+                        .values
+                        .extend(bits.iter().map(|bits| f64::from_bits(*bits)));
+                }
+                downsampler.feed(times_ms, &scratch.values);
+            }
+        }
     }
 }
 

@@ -24,7 +24,7 @@ use crate::exec::group_names::{GroupPlace, named_group, uids_of};
 use crate::exec::group_task::{AggregationContext, GroupTask, batches};
 use crate::exec::incremental::IncrementalAggregator;
 use crate::exec::output::FrameOutput;
-use crate::exec::scan::{self, ScanItem, bytes_of};
+use crate::exec::scan::{self, ScanItem};
 use crate::exec::series_builder::SeriesOptions;
 use crate::exec::series_points::SeriesPoints;
 use crate::function::rate::Rater;
@@ -164,7 +164,7 @@ impl<'a> SubQueryExecution<'a> {
         while let Some(item) = items.next().await {
             match item? {
                 ScanItem::Rows(mut rows) => {
-                    budget.use_rows(rows.len() as u64, bytes_of(rows.rows()))?;
+                    budget.use_rows(rows.len() as u64, rows.byte_len())?;
                     self.plan
                         .selection
                         .resolve_and_filter(rows.rows_mut(), &*storage.directory, self.context.deadline())

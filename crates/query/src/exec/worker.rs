@@ -186,6 +186,13 @@ impl Share {
                 for row in rows.rows().iter().filter(|row| self.has_row(row.key())) {
                     builder.add(row)?;
                 }
+                for columns in rows
+                    .columns()
+                    .iter()
+                    .filter(|found| self.has_series(&found.tsuid))
+                {
+                    builder.add_columns(columns)?;
+                }
             }
             Command::Expect(extents) => {
                 builder.expect(Arc::clone(extents), |tsuid| self.has_series(tsuid.as_bytes()))?;

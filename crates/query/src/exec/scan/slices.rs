@@ -25,6 +25,11 @@ impl Slice {
         self.hours.count()
     }
 
+    /// Its first timestamp, milliseconds since the epoch.
+    pub(super) fn start_ms(&self) -> i64 {
+        self.hours.start.millis()
+    }
+
     /// The first timestamp after it, milliseconds since the epoch.
     pub(super) fn stop_ms(&self) -> i64 {
         self.hours.stop_ms()

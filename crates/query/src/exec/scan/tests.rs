@@ -88,6 +88,7 @@ async fn source(layout: RowKeyLayout, query_text: &str) -> (Storage, Plan) {
         annotations: crate::spec::AnnotationSelection::default(),
     };
     let storage = Storage {
+        points: None,
         store,
         meta_table: table.clone(),
         table,
