@@ -20,7 +20,7 @@ const SEGMENTS: u64 = 2;
 
 /// The number of the newest journal segment.
 fn newest_segment(data_dir: &Path) -> anyhow::Result<u64> {
-    let folder = data_dir.join("data/journal");
+    let folder = data_dir.join("data/points/journal");
     let mut newest = 0;
     for entry in fs::read_dir(&folder).with_context(|| folder.display().to_string())? {
         let name = entry?.file_name();
@@ -30,7 +30,7 @@ fn newest_segment(data_dir: &Path) -> anyhow::Result<u64> {
     Ok(newest)
 }
 
-/// The store needs descriptors for the next segments of the journal and for tables.
+/// The store needs descriptors for the next segments of the journal and for parts.
 #[tokio::test(flavor = "multi_thread")]
 async fn writes_succeed_while_connections_take_all_descriptors() -> anyhow::Result<()> {
     if !raise_descriptor_limit(4096)? {
@@ -44,7 +44,7 @@ async fn writes_succeed_while_connections_take_all_descriptors() -> anyhow::Resu
     let bystander = Bystander::start_with(&target.tsdb, &[Kind::Version, Kind::Put]).await?;
     let crowd = Crowd::connect(target.tsdb.http_address(), 1050).await?;
     println!("  {} descriptors", target.tsdb.process().descriptors()?);
-    // Each point is a row, so that memory fills up soon and the journal begins the next segment.
+    // Each point is in another hour, and 24 are in a day: every flush writes parts of hundreds of days.
     let mut load = Load::new("", 10, 20_000);
     (load.start_ms, load.step_ms) = (3_600_000, 3_600_000);
     let begun = Instant::now();

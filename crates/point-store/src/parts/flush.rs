@@ -1,12 +1,12 @@
 //! The flush thread: writes frozen heads as parts, then removes their journal; deletes points.
 //!
 //! ```text
-//!   parts of each day, durable ─► keys of series, durable ─► readers see the parts in place of the head
-//!                              ─► segments of the journal removed
+//!   keys of series, durable ─► parts of some days, durable and visible ─► parts of the next days …
+//!                           ─► the head is dropped ─► segments of the journal removed
 //! ```
 //!
-//! A crash before the end repeats points of the journal that are in parts already: the head wins, with equal values.
-//! A job that fails is repeated.
+//! Until the end, points are in parts and in the head, and after a crash in parts and in the journal: the head wins, with
+//! equal values. A job that fails is repeated.
 
 use std::collections::BTreeSet;
 use std::collections::btree_map::{BTreeMap, Entry};
@@ -26,7 +26,7 @@ use crate::{Point, PointStoreError, TimeRange};
 const PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
-/// Days whose parts are written in one pass over a head.
+/// Days whose parts are written in one pass over a head: each is an open file.
 const DAYS_AT_A_TIME: usize = 16;
 
 /// Does jobs until the store stops.
@@ -95,15 +95,12 @@ fn end(core: &Core, job: FlushJob) {
 
 fn write_head(core: &Core, head: &Arc<Head>, segment: u64, series: u32) -> Result<(), PointStoreError> {
     let keys = head.series(|series| core.series.metric_of(series).unwrap_or(MetricNumber(u32::MAX)));
-    let days = days_of(head, &keys);
-    let mut parts = Vec::new();
-    for days in days.chunks(DAYS_AT_A_TIME) {
-        parts.append(&mut write_days(core, head, &keys, days)?);
-    }
-    // Before readers see the parts: a part must not have series that are in no file.
+    // First: a part must not have series that are in no file.
     core.series.save(series)?;
-    for part in parts {
-        core.days.add(part)?;
+    for days in days_of(head, &keys).chunks(DAYS_AT_A_TIME) {
+        for part in write_days(core, head, &keys, days)? {
+            core.days.add(part)?;
+        }
     }
     let mut heads = core.heads.write();
     heads.frozen.retain(|frozen| !Arc::ptr_eq(frozen, head));
