@@ -48,7 +48,7 @@ const ROWS_BYTES: u64 = 128 << 20;
 const MAX_QUERY_MEMORY_BYTES: u64 = 1 << 30;
 
 /// Files that the embedded store of points keeps open.
-const OPEN_FILES: usize = 256;
+const OPEN_FILES: usize = 128;
 
 /// The data service: the parts that its front ends are built from.
 #[derive(Debug)]

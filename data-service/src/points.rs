@@ -12,6 +12,13 @@ use oxtsdb_query::PointStorage;
 use oxtsdb_row_store::{RowStore, TableName};
 use oxtsdb_schema::RowKeyLayout;
 
+/// Files of parts that are kept open.
+const OPEN_FILES: usize = 160;
+
+/// The reserve of a disk: one part of so many of it, and this at most.
+const RESERVED_SHARE: u64 = 20;
+const MOST_RESERVED: u64 = 1 << 30;
+
 /// Where points are stored, if not in rows, and how much memory they take.
 #[derive(Clone, Debug)]
 pub struct PointsPart {
@@ -33,8 +40,12 @@ impl PointsPart {
         layout: RowKeyLayout,
         table: TableName,
     ) -> anyhow::Result<(Arc<dyn RowStore>, PointStorage)> {
+        let parent = self.folder.parent().unwrap_or(&self.folder);
+        let disk_bytes = fs4::total_space(parent).with_context(|| parent.display().to_string())?;
         let config = PartsConfig {
             widths: layout.widths,
+            open_files: OPEN_FILES,
+            reserve_bytes: MOST_RESERVED.min(disk_bytes / RESERVED_SHARE),
             head_bytes: usize::try_from(self.memory_bytes / 3 * 2).unwrap_or(usize::MAX),
             cache_bytes: self.memory_bytes / 3,
             ..PartsConfig::new(&self.folder, Arc::new(RealDisk))
