@@ -3,19 +3,19 @@
 //! Deliberately simple: ordered maps under one lock. Reads return small items, so that callers meet series that extend
 //! over several of them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use async_trait::async_trait;
 use futures::future::BoxFuture;
 use futures::{FutureExt as _, StreamExt as _, stream};
-use oxtsdb_schema::{Tsuid, UidWidths};
+use oxtsdb_schema::{TagkUid, TagvUid, Tsuid, UidWidths};
 use parking_lot::Mutex;
 
 use crate::{
-    ColumnStream, Kinds, Point, PointBatch, PointKind, PointStore, PointStoreError, ReadRequest,
-    SeriesColumns, SeriesNumber, TimeRange,
+    ColumnStream, Columns, Kinds, Point, PointBatch, PointKind, PointStore, PointStoreError, ReadEstimate,
+    ReadRequest, SeriesColumns, SeriesNumber, SeriesReader, TagTest, TimeRange,
 };
 
 /// The most points of a series in one item of a read.
@@ -83,6 +83,18 @@ impl MemoryPoints {
         Ok(())
     }
 
+    /// The series of a metric with their tags, ascending by number.
+    fn tagged_series(&self, metric: &[u8]) -> Vec<(SeriesNumber, Vec<(TagkUid, TagvUid)>)> {
+        let mut series = self.metric_series(metric);
+        series.sort_unstable();
+        let data = self.data.lock();
+        let tagged = series.into_iter().filter_map(|series| {
+            let tsuid = Tsuid::from_bytes(data.keys.get(series.index())?, &self.widths).ok()?;
+            Some((series, tsuid.tags(&self.widths).collect()))
+        });
+        tagged.collect()
+    }
+
     fn read_now(&self, request: &ReadRequest) -> Result<Vec<SeriesColumns>, PointStoreError> {
         self.check_open()?;
         let TimeRange { first_ms, last_ms } = request.range;
@@ -103,6 +115,24 @@ impl MemoryPoints {
             read.extend(points.chunks(ITEM_POINTS).map(|points| columns(*series, points)));
         }
         Ok(read)
+    }
+}
+
+#[derive(Debug)]
+struct MemoryReader {
+    store: MemoryPoints,
+    range: TimeRange,
+}
+
+impl SeriesReader for MemoryReader {
+    fn read(&mut self, series: SeriesNumber, points: &mut Columns) -> Result<(), PointStoreError> {
+        let request = ReadRequest {
+            series: vec![series],
+            range: self.range,
+        };
+        let read = self.store.read_now(&request)?;
+        *points = read.iter().flat_map(SeriesColumns::points).collect();
+        Ok(())
     }
 }
 
@@ -176,6 +206,21 @@ impl PointStore for MemoryPoints {
             .collect()
     }
 
+    fn select(&self, metric: &[u8], tests: &[TagTest]) -> Vec<SeriesNumber> {
+        let tagged = self.tagged_series(metric).into_iter();
+        let passing = tagged.filter(|(_, tags)| tests.iter().all(|test| test.passes(tags)));
+        passing.map(|(series, _)| series).collect()
+    }
+
+    fn tag_values(&self, metric: &[u8], tagk: TagkUid) -> Vec<TagvUid> {
+        let tags = self.tagged_series(metric).into_iter().flat_map(|(_, tags)| tags);
+        let values: BTreeSet<TagvUid> = tags
+            .filter(|(key, _)| *key == tagk)
+            .map(|(_, value)| value)
+            .collect();
+        values.into_iter().collect()
+    }
+
     fn append(&self, batch: PointBatch) -> BoxFuture<'static, Result<(), PointStoreError>> {
         let result = self.append_now(&batch);
         async move {
@@ -189,6 +234,25 @@ impl PointStore for MemoryPoints {
         match self.read_now(&request) {
             Ok(read) => stream::iter(read).chunks(ITEM_SERIES).map(Ok).boxed(),
             Err(error) => stream::once(async { Err(error) }).boxed(),
+        }
+    }
+
+    fn reader(&self, range: TimeRange) -> Result<Box<dyn SeriesReader>, PointStoreError> {
+        self.check_open()?;
+        let store = self.clone();
+        Ok(Box::new(MemoryReader { store, range }))
+    }
+
+    fn estimate(&self, series: &[SeriesNumber], range: TimeRange) -> ReadEstimate {
+        let request = ReadRequest {
+            series: series.to_vec(),
+            range,
+        };
+        let read = self.read_now(&request).unwrap_or_default();
+        ReadEstimate {
+            points: read.iter().map(|columns| columns.len() as u64).sum(),
+            blocks: 0,
+            bytes: read.iter().map(|columns| columns.byte_len() as u64).sum(),
         }
     }
 

@@ -5,8 +5,9 @@ use std::path::PathBuf;
 use async_trait::async_trait;
 use futures::future::BoxFuture;
 use futures::stream::BoxStream;
+use oxtsdb_schema::{TagkUid, TagvUid};
 
-use crate::{PointBatch, PointStoreError, SeriesColumns, SeriesNumber};
+use crate::{Columns, PointBatch, PointStoreError, SeriesColumns, SeriesNumber, TagTest};
 
 /// Instants from the first to the last, both inclusive, in milliseconds since the epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,6 +50,30 @@ pub struct ReadRequest {
 /// absent. A long series may extend over several items, in order of time. Dropping the stream cancels the read.
 pub type ColumnStream = BoxStream<'static, Result<Vec<SeriesColumns>, PointStoreError>>;
 
+/// Reads series one after the other, as of the instant at which it was opened. Points that are appended meanwhile may
+/// be among them.
+///
+/// Reading blocks on the disk and decodes: not for the threads of an asynchronous runtime.
+pub trait SeriesReader: Send + std::fmt::Debug {
+    /// Replaces `points` by those of a series in the range of the reader; by none if the series is unknown.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`PointStore::read`].
+    fn read(&mut self, series: SeriesNumber, points: &mut Columns) -> Result<(), PointStoreError>;
+}
+
+/// What a read would decode, from metadata: within a factor of two where series are alike and write evenly.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ReadEstimate {
+    /// Points.
+    pub points: u64,
+    /// Blocks of files.
+    pub blocks: u64,
+    /// Bytes of these points, in files and in memory.
+    pub bytes: u64,
+}
+
 /// Points that were lost to damage.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DamagedPart {
@@ -88,6 +113,13 @@ pub trait PointStore: Send + Sync + std::fmt::Debug {
     /// All series of a metric, by its UID, in order of their keys.
     fn metric_series(&self, metric: &[u8]) -> Vec<SeriesNumber>;
 
+    /// The series of a metric, by its UID, that pass all tests, ascending by number. The first call for a metric, and
+    /// those after many new series, take time in proportion to the metric.
+    fn select(&self, metric: &[u8], tests: &[TagTest]) -> Vec<SeriesNumber>;
+
+    /// The values of a tag key among the series of a metric, ascending. Takes as long as [`PointStore::select`].
+    fn tag_values(&self, metric: &[u8], tagk: TagkUid) -> Vec<TagvUid>;
+
     /// Appends points: durable and visible when the future returns `Ok`. The order of effect is that of the calls, so
     /// the batch is submitted before this returns; the future only waits, and may be dropped.
     ///
@@ -96,6 +128,16 @@ pub trait PointStore: Send + Sync + std::fmt::Debug {
 
     /// Reads points.
     fn read(&self, request: ReadRequest) -> ColumnStream;
+
+    /// Opens a reader of the points in a range. Opening does not block.
+    ///
+    /// # Errors
+    ///
+    /// [`PointStoreError::Unavailable`] if the store is closed.
+    fn reader(&self, range: TimeRange) -> Result<Box<dyn SeriesReader>, PointStoreError>;
+
+    /// Estimates what reading series, ascending by number and without repetitions, would decode. Does not block.
+    fn estimate(&self, series: &[SeriesNumber], range: TimeRange) -> ReadEstimate;
 
     /// Deletes the points of series in a range that were appended before. Durable when it returns `Ok`.
     ///

@@ -6,7 +6,7 @@ use futures::TryStreamExt as _;
 use oxtsdb_schema::{Timestamp, Value};
 
 use super::Subject;
-use crate::{Point, PointBatch, PointStore, ReadRequest, SeriesNumber, TimeRange};
+use crate::{Columns, Point, PointBatch, PointStore, ReadRequest, SeriesNumber, TimeRange};
 
 /// 2013-01-01 00:00 UTC.
 pub(super) const START_MS: i64 = 1_356_998_400_000;
@@ -65,6 +65,15 @@ pub(super) async fn read(
             Some((series, points)) if *series == columns.series => points.extend(columns.points()),
             _ => all.push((columns.series, columns.points().collect())),
         }
+    }
+    let mut reader = store.reader(range).unwrap();
+    let mut columns = Columns::default();
+    for (number, points) in &all {
+        reader.read(*number, &mut columns).unwrap();
+        assert!(
+            columns.points().eq(points.iter().copied()),
+            "a reader returns the same"
+        );
     }
     for (_, points) in &all {
         assert!(points.is_sorted_by(|a, b| a.time_ms < b.time_ms), "{points:?}");

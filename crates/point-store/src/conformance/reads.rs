@@ -3,7 +3,7 @@
 use futures::StreamExt as _;
 
 use super::fixture::{Fixture, int, millis, seconds};
-use crate::{Point, ReadRequest, SeriesNumber, TimeRange};
+use crate::{Columns, Point, ReadRequest, SeriesNumber, TimeRange};
 use oxtsdb_schema::Value;
 
 pub(super) async fn range_includes_both_ends(fixture: &Fixture<'_>) {
@@ -54,6 +54,31 @@ pub(super) async fn series_without_points_are_absent(fixture: &Fixture<'_>) {
     let requested = [series[0], series[1], unknown, series[2]];
     let read = fixture.read(&requested, seconds(0, 5)).await;
     assert_eq!(read, [(series[1], vec![int(1, 1)])]);
+    let mut reader = fixture.store.reader(seconds(0, 5)).unwrap();
+    let mut columns = Columns::default();
+    for (series, count) in [
+        (series[1], 1),
+        (series[0], 0),
+        (series[1], 1),
+        (unknown, 0),
+        (series[2], 0),
+    ] {
+        reader.read(series, &mut columns).unwrap();
+        assert_eq!(columns.len(), count, "{series:?}");
+    }
+}
+
+pub(super) async fn estimates_follow_series_and_range(fixture: &Fixture<'_>) {
+    let series = fixture.series(10);
+    let estimate = |series: &[SeriesNumber], range| fixture.store.estimate(series, range).points;
+    assert_eq!(estimate(&series, TimeRange::ALL), 0, "no points");
+    let times = (0..1000).flat_map(|step| series.iter().map(move |series| (*series, int(step, step % 7))));
+    fixture.append(&times.collect::<Vec<_>>()).await;
+    let about = |expected: u64| expected / 4..=expected * 4;
+    assert!(about(10_000).contains(&estimate(&series, TimeRange::ALL)));
+    assert!(about(1_000).contains(&estimate(&series[4..5], TimeRange::ALL)));
+    assert_eq!(estimate(&series, seconds(10_000, 20_000)), 0, "behind the points");
+    assert_eq!(estimate(&[], TimeRange::ALL), 0);
 }
 
 pub(super) async fn long_series_ascends(fixture: &Fixture<'_>) {

@@ -2,8 +2,10 @@
 
 use std::sync::Arc;
 
+use oxtsdb_schema::{TagkUid, TagvUid};
+
 use super::fixture::{Fixture, key};
-use crate::{PointStoreError, SeriesNumber};
+use crate::{PointStoreError, SeriesNumber, TagTest};
 
 pub(super) async fn numbers_are_dense_and_stable(fixture: &Fixture<'_>) {
     let store = &fixture.store;
@@ -70,6 +72,71 @@ pub(super) async fn lists_metrics_and_their_series_in_order_of_keys(fixture: &Fi
         assert_eq!(listed, expected);
     }
     assert!(store.metric_series(&[0, 0, 9]).is_empty());
+}
+
+pub(super) async fn selects_series_by_their_tags(fixture: &Fixture<'_>) {
+    let store = &fixture.store;
+    let tagk = |number: u8| TagkUid::from_bytes(&[0, 0, number]).unwrap();
+    let tagv = |number: u8| TagvUid::from_bytes(&[0, 0, number]).unwrap();
+    // Each has tag 1; every third tag 2, too.
+    let mut keys: Vec<Vec<u8>> = (0..30)
+        .map(|number| match number % 3 {
+            0 => [
+                &key(7, number % 5)[..],
+                &[0, 0, 2, 0, 0, 9 - u8::try_from(number % 2).unwrap()],
+            ]
+            .concat(),
+            _ => key(7, number % 5),
+        })
+        .collect();
+    keys.sort();
+    keys.dedup();
+    keys.push(key(8, 1));
+    let numbers = store
+        .numbers(&keys.iter().map(Vec::as_slice).collect::<Vec<_>>())
+        .unwrap();
+    let value_of = |key: &[u8], number: u8| {
+        let tags = key[3..].chunks(6);
+        tags.filter(|tag| tag[2] == number).map(|tag| tag[5]).next()
+    };
+    type Passes = fn(Option<u8>, Option<u8>) -> bool;
+    let cases: [(Vec<TagTest>, Passes); 7] = [
+        (vec![], |_, _| true),
+        (
+            vec![TagTest::In(tagk(1), vec![tagv(1), tagv(3), tagv(99)])],
+            |one, _| one == Some(1) || one == Some(3),
+        ),
+        (vec![TagTest::NotIn(tagk(2), vec![tagv(8)])], |_, two| {
+            two == Some(9)
+        }),
+        (
+            vec![TagTest::Has(tagk(2)), TagTest::In(tagk(1), vec![tagv(0)])],
+            |one, two| one == Some(0) && two.is_some(),
+        ),
+        (vec![TagTest::Lacks(tagk(2))], |_, two| two.is_none()),
+        (vec![TagTest::Exactly(vec![tagk(1)])], |one, two| {
+            one.is_some() && two.is_none()
+        }),
+        (vec![TagTest::Has(tagk(3))], |_, _| false),
+    ];
+    for (tests, passes) in &cases {
+        let of_metric = keys.iter().zip(&numbers).filter(|(key, _)| key[2] == 7);
+        let passing = of_metric.filter(|(key, _)| passes(value_of(key, 1), value_of(key, 2)));
+        let mut expected: Vec<SeriesNumber> = passing.map(|(_, number)| *number).collect();
+        expected.sort_unstable();
+        assert_eq!(store.select(&[0, 0, 7], tests), expected, "{tests:?}");
+        assert!(store.select(&[0, 0, 9], tests).is_empty());
+    }
+    assert_eq!(store.tag_values(&[0, 0, 7], tagk(1)), [0, 1, 2, 3, 4].map(tagv));
+    assert_eq!(store.tag_values(&[0, 0, 7], tagk(2)), [8, 9].map(tagv));
+    assert!(store.tag_values(&[0, 0, 7], tagk(3)).is_empty());
+    assert!(store.tag_values(&[0, 0, 9], tagk(1)).is_empty());
+    // Later series are included.
+    let later = store.numbers(&[&key(7, 77)]).unwrap();
+    assert_eq!(
+        store.select(&[0, 0, 7], &[TagTest::In(tagk(1), vec![tagv(77)])]),
+        later
+    );
 }
 
 pub(super) async fn concurrent_callers_get_the_same_numbers(fixture: &Fixture<'_>) {

@@ -19,10 +19,13 @@ use parking_lot::Mutex;
 
 use self::shard::{Place, Shard};
 use super::series::{MetricNumber, SeriesKey};
-use crate::{Point, PointBatch, SeriesNumber, TimeRange};
+use crate::{Point, PointBatch, ReadEstimate, SeriesNumber, TimeRange};
 
 /// Points whose memory is read together before they are appended.
 const TOGETHER: usize = 64;
+
+/// Series that an estimate looks at.
+const SAMPLED_SERIES: usize = 64;
 
 /// Points in memory.
 #[derive(Debug)]
@@ -30,6 +33,7 @@ pub struct Head {
     /// A power of two of them.
     shards: Box<[Mutex<Shard>]>,
     bytes: AtomicUsize,
+    points: AtomicUsize,
 }
 
 /// Buffers of reads.
@@ -46,6 +50,7 @@ impl Head {
                 .map(|_| Mutex::default())
                 .collect(),
             bytes: AtomicUsize::new(0),
+            points: AtomicUsize::new(0),
         }
     }
 
@@ -78,6 +83,7 @@ impl Head {
 
     /// Appends points, in their order.
     pub fn append(&self, batch: &PointBatch) {
+        self.points.fetch_add(batch.len(), Ordering::Relaxed);
         // The positions of points, by shard: a counting sort.
         let mut ends = vec![0; self.shards.len()];
         for series in batch.series() {
@@ -156,6 +162,35 @@ impl Head {
             let end = from + read.partition_point(|point| point.time_ms <= range.last_ms);
             points.truncate(end);
             points.drain(from..start.min(end));
+        }
+    }
+
+    /// Estimates what reading some series would decode, from a sample of them. All points of a series in the head are
+    /// decoded, whatever the range.
+    pub fn estimate(&self, series: &[SeriesNumber], range: TimeRange) -> ReadEstimate {
+        if !self.extent().is_some_and(|extent| extent.overlaps(&range)) {
+            return ReadEstimate::default();
+        }
+        let step = series.len().div_ceil(SAMPLED_SERIES).max(1);
+        let sample = series.iter().step_by(step);
+        let bytes: usize = sample
+            .map(|series| {
+                let (index, quotient) = self.divide(*series);
+                self.shards[index].lock().byte_len_of(quotient)
+            })
+            .sum();
+        let bytes = (bytes * step) as u64;
+        let (all, points) = (
+            self.byte_len().max(1) as u64,
+            self.points.load(Ordering::Relaxed) as u64,
+        );
+        let points = u128::from(bytes) * u128::from(points) / u128::from(all);
+        let points = u64::try_from(points).unwrap_or(bytes);
+        ReadEstimate {
+            // A point takes a byte at least, and rarely more than 4 on average. A small head has allocated far more.
+            points: points.clamp(bytes / 4, bytes),
+            blocks: 0,
+            bytes,
         }
     }
 

@@ -8,7 +8,7 @@ use super::days::points::settle;
 use super::head::{HeadScratch, Heads, sort_newest};
 use super::part::{Columns, Decoder};
 use super::series::SeriesKey;
-use crate::{Point, PointStoreError, SeriesColumns, SeriesNumber, TimeRange};
+use crate::{Point, PointStoreError, ReadEstimate, SeriesColumns, SeriesNumber, SeriesReader, TimeRange};
 
 /// Points at which a batch ends.
 const BATCH_POINTS: usize = 64 << 10;
@@ -75,72 +75,53 @@ struct Buffers {
     points: Vec<Point>,
 }
 
-/// Reads series one after the other.
+/// Reads series one after the other, window by window.
 #[derive(Debug)]
-pub(super) struct Reader {
+pub(super) struct WindowReader {
     core: Arc<Core>,
-    series: Vec<SeriesNumber>,
-    /// The next series, and the next window of it.
-    next: (usize, usize),
     view: View,
     buffers: Buffers,
 }
 
-impl Reader {
-    pub(super) fn new(core: Arc<Core>, series: Vec<SeriesNumber>, range: TimeRange) -> Self {
+impl WindowReader {
+    pub(super) fn new(core: Arc<Core>, range: TimeRange) -> Self {
         let view = View::of(&core, range);
         Self {
             core,
-            series,
-            next: (0, 0),
             view,
             buffers: Buffers::default(),
         }
     }
 
-    /// The next batch; empty at the end. Blocks on the disk.
-    pub(super) fn next_batch(&mut self) -> Result<Vec<SeriesColumns>, PointStoreError> {
-        let mut batch = Vec::new();
-        let mut points = 0;
-        while points < BATCH_POINTS
-            && let Some(series) = self.series.get(self.next.0).copied()
-        {
-            let Some(metric) = self.core.series.metric_of(series) else {
-                self.next = (self.next.0 + 1, 0);
-                continue;
-            };
-            let key = SeriesKey { metric, series };
-            if self.next.1 == 0 {
-                self.read_heads(series);
-            }
-            let mut columns = Columns::default();
-            while let Some((window, day)) = self.view.windows.get(self.next.1) {
-                let (from, buffers) = (columns.len(), &mut self.buffers);
-                if let Some(list) = day {
-                    let days = &self.core.days;
-                    days.read_day(list, key, *window, &mut buffers.decoder, &mut columns)?;
-                }
-                let start = buffers
-                    .points
-                    .partition_point(|point| point.time_ms < window.first_ms);
-                let newer = buffers.points[start..].iter();
-                let newer = newer.take_while(|point| point.time_ms <= window.last_ms);
-                newer.for_each(|point| columns.push(*point));
-                settle(&mut columns, from);
-                self.next.1 += 1;
-                if points + columns.len() >= BATCH_POINTS {
-                    break;
-                }
-            }
-            if self.next.1 >= self.view.windows.len() {
-                self.next = (self.next.0 + 1, 0);
-            }
-            points += columns.len();
-            if !columns.is_empty() {
-                batch.push(columns.into_series(series));
-            }
+    /// Begins a series; `None` if it is unknown.
+    fn begin(&mut self, series: SeriesNumber) -> Option<SeriesKey> {
+        let metric = self.core.series.metric_of(series)?;
+        self.read_heads(series);
+        Some(SeriesKey { metric, series })
+    }
+
+    /// Appends the points of a window of the series that was begun last.
+    fn read_window(
+        &mut self,
+        key: SeriesKey,
+        window: usize,
+        columns: &mut Columns,
+    ) -> Result<(), PointStoreError> {
+        let Some((window, day)) = self.view.windows.get(window) else {
+            return Ok(());
+        };
+        let (from, buffers) = (columns.len(), &mut self.buffers);
+        if let Some(list) = day {
+            let days = &self.core.days;
+            days.read_day(list, key, *window, &mut buffers.decoder, columns)?;
         }
-        Ok(batch)
+        let points = &buffers.points;
+        let start = points.partition_point(|point| point.time_ms < window.first_ms);
+        let newer = points[start..].iter();
+        let newer = newer.take_while(|point| point.time_ms <= window.last_ms);
+        newer.for_each(|point| columns.push(*point));
+        settle(columns, from);
+        Ok(())
     }
 
     /// Reads the points of a series in heads, which have them in the order of their arrival, not by day.
@@ -158,6 +139,112 @@ impl Reader {
         if !points.is_sorted_by(|one, next| one.time_ms < next.time_ms) {
             sort_newest(points, 0);
         }
+    }
+}
+
+impl SeriesReader for WindowReader {
+    fn read(&mut self, series: SeriesNumber, points: &mut Columns) -> Result<(), PointStoreError> {
+        points.clear();
+        let Some(key) = self.begin(series) else {
+            return Ok(());
+        };
+        (0..self.view.windows.len()).try_for_each(|window| self.read_window(key, window, points))
+    }
+}
+
+/// Reads series in batches.
+#[derive(Debug)]
+pub(super) struct BatchReader {
+    reader: WindowReader,
+    series: Vec<SeriesNumber>,
+    /// The next series.
+    next: usize,
+    /// The series that was begun, and its next window.
+    begun: Option<(SeriesKey, usize)>,
+}
+
+impl BatchReader {
+    pub(super) fn new(core: Arc<Core>, series: Vec<SeriesNumber>, range: TimeRange) -> Self {
+        Self {
+            reader: WindowReader::new(core, range),
+            series,
+            next: 0,
+            begun: None,
+        }
+    }
+
+    /// The next batch; empty at the end. Blocks on the disk.
+    pub(super) fn next_batch(&mut self) -> Result<Vec<SeriesColumns>, PointStoreError> {
+        let mut batch = Vec::new();
+        let mut points = 0;
+        while points < BATCH_POINTS {
+            let Some((key, window)) = self.begun.take().or_else(|| self.begin_next()) else {
+                break;
+            };
+            let mut columns = Columns::default();
+            for window in window..self.reader.view.windows.len() {
+                self.reader.read_window(key, window, &mut columns)?;
+                if points + columns.len() >= BATCH_POINTS {
+                    self.begun = Some((key, window + 1));
+                    break;
+                }
+            }
+            points += columns.len();
+            if !columns.is_empty() {
+                batch.push(columns.into_series(key.series));
+            }
+        }
+        Ok(batch)
+    }
+
+    /// Begins the next series that is known.
+    fn begin_next(&mut self) -> Option<(SeriesKey, usize)> {
+        while let Some(series) = self.series.get(self.next) {
+            self.next += 1;
+            if let Some(key) = self.reader.begin(*series) {
+                return Some((key, 0));
+            }
+        }
+        None
+    }
+}
+
+impl Core {
+    /// See [`crate::PointStore::estimate`].
+    pub(super) fn estimate(&self, series: &[SeriesNumber], range: TimeRange) -> ReadEstimate {
+        let (Some(first), Some(last)) = (series.first(), series.last()) else {
+            return ReadEstimate::default();
+        };
+        let View { heads, windows, .. } = View::of(self, range);
+        let mut estimate = ReadEstimate::default();
+        for head in heads.iter() {
+            estimate.add(head.estimate(series, range));
+        }
+        let key = |series: SeriesNumber| {
+            let metric = self.series.metric_of(series)?;
+            Some(SeriesKey { metric, series })
+        };
+        if let (Some(first), Some(last)) = (key(*first), key(*last)) {
+            // Series of several metrics: a span that has them all.
+            let (first, last) = (first.min(last), first.max(last));
+            for (window, list) in windows
+                .iter()
+                .filter_map(|(window, day)| Some((window, day.as_ref()?)))
+            {
+                for part in list.parts() {
+                    estimate.add(part.part().estimate(first..=last, series.len(), *window));
+                }
+            }
+        }
+        estimate
+    }
+}
+
+impl ReadEstimate {
+    fn add(&mut self, other: Self) {
+        self.points += other.points;
+        self.blocks += other.blocks;
+        self.bytes += other.bytes;
     }
 }
 

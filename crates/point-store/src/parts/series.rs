@@ -39,7 +39,6 @@ use crate::{PointStoreError, SeriesNumber};
 use index::MetricIndex;
 use keys::{KeyHash, Keys};
 use log::SeriesLog;
-pub use segment::TagTest;
 
 /// Keys for which the lock is held without a break.
 const LOCKED_KEYS: usize = 1024;

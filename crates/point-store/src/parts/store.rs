@@ -9,6 +9,7 @@ use async_trait::async_trait;
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use futures::stream;
+use oxtsdb_schema::{TagkUid, TagvUid};
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::oneshot;
 
@@ -24,11 +25,12 @@ use super::head::{Head, Heads};
 use super::journal::{EncodedBatch, Journal, Replayed};
 use super::part::PageCache;
 use super::queue::{Queue, Reply, Request, closed};
-use super::read::Reader;
+use super::read::{BatchReader, WindowReader};
 use super::series::SeriesCatalogue;
 use super::{background, flush};
 use crate::{
-    ColumnStream, DamagedPart, PointBatch, PointStore, PointStoreError, ReadRequest, SeriesNumber, TimeRange,
+    ColumnStream, DamagedPart, PointBatch, PointStore, PointStoreError, ReadEstimate, ReadRequest,
+    SeriesNumber, SeriesReader, TagTest, TimeRange,
 };
 
 /// A [`PointStore`] in a local folder.
@@ -217,6 +219,19 @@ impl PointStore for PartsStore {
         metric.map_or(Vec::new(), |metric| series.metric_series(metric).to_vec())
     }
 
+    fn select(&self, metric: &[u8], tests: &[TagTest]) -> Vec<SeriesNumber> {
+        let series = &self.core.series;
+        let metric = series.metric_number(metric);
+        metric.map_or(Vec::new(), |metric| series.select(metric, tests))
+    }
+
+    fn tag_values(&self, metric: &[u8], tagk: TagkUid) -> Vec<TagvUid> {
+        let series = &self.core.series;
+        let metric = series.metric_number(metric);
+        let values = metric.map_or(Vec::new(), |metric| series.tag_values(metric, tagk));
+        values.into_iter().map(|(value, _)| value).collect()
+    }
+
     fn append(&self, batch: PointBatch) -> BoxFuture<'static, Result<(), PointStoreError>> {
         let encoded = EncodedBatch::of(&batch);
         self.request(|reply| Request::Append {
@@ -230,7 +245,7 @@ impl PointStore for PartsStore {
         if self.core.stop.is_set() {
             return Box::pin(stream::once(async { Err(closed()) }));
         }
-        let reader = Reader::new(Arc::clone(&self.core), request.series, request.range);
+        let reader = BatchReader::new(Arc::clone(&self.core), request.series, request.range);
         Box::pin(stream::try_unfold(reader, |mut reader| async {
             let read = tokio::task::spawn_blocking(move || {
                 let batch = reader.next_batch()?;
@@ -242,6 +257,17 @@ impl PointStore for PartsStore {
             })??;
             Ok((!batch.is_empty()).then_some((batch, reader)))
         }))
+    }
+
+    fn reader(&self, range: TimeRange) -> Result<Box<dyn SeriesReader>, PointStoreError> {
+        if self.core.stop.is_set() {
+            return Err(closed());
+        }
+        Ok(Box::new(WindowReader::new(Arc::clone(&self.core), range)))
+    }
+
+    fn estimate(&self, series: &[SeriesNumber], range: TimeRange) -> ReadEstimate {
+        self.core.estimate(series, range)
     }
 
     async fn delete(&self, series: &[SeriesNumber], range: TimeRange) -> Result<(), PointStoreError> {

@@ -8,13 +8,14 @@ use futures::future::BoxFuture;
 use futures::{StreamExt as _, TryStreamExt as _};
 use oxtsdb_row_store::memory::MemoryStore;
 use oxtsdb_row_store::{ColumnSelection, Row, RowStore, Scan, StoreError, TableDef, TableName, WriteBatch};
-use oxtsdb_schema::{BaseTime, Qualifier, RowKey, RowKeyLayout, Timestamp, Tsuid, Value};
+use oxtsdb_schema::{BaseTime, Qualifier, RowKey, RowKeyLayout, TagkUid, TagvUid, Timestamp, Tsuid, Value};
 use parking_lot::Mutex;
 
 use crate::logical_table::LogicalTable;
 use crate::memory::MemoryPoints;
 use crate::{
-    ColumnStream, DamagedPart, PointBatch, PointStore, PointStoreError, ReadRequest, SeriesNumber, TimeRange,
+    ColumnStream, DamagedPart, PointBatch, PointStore, PointStoreError, ReadEstimate, ReadRequest,
+    SeriesNumber, SeriesReader, TagTest, TimeRange,
 };
 
 /// 2013-01-01 00:00 UTC, in hours.
@@ -202,6 +203,14 @@ impl PointStore for Observed {
         self.inner.metric_series(metric)
     }
 
+    fn select(&self, metric: &[u8], tests: &[TagTest]) -> Vec<SeriesNumber> {
+        self.inner.select(metric, tests)
+    }
+
+    fn tag_values(&self, metric: &[u8], tagk: TagkUid) -> Vec<TagvUid> {
+        self.inner.tag_values(metric, tagk)
+    }
+
     fn append(&self, batch: PointBatch) -> BoxFuture<'static, Result<(), PointStoreError>> {
         self.appends.fetch_add(1, Ordering::Relaxed);
         let (append, acknowledge) = (self.inner.append(batch), Arc::clone(&self.acknowledge));
@@ -220,6 +229,14 @@ impl PointStore for Observed {
             count.fetch_add(points, Ordering::Relaxed);
         });
         counted.boxed()
+    }
+
+    fn reader(&self, range: TimeRange) -> Result<Box<dyn SeriesReader>, PointStoreError> {
+        self.inner.reader(range)
+    }
+
+    fn estimate(&self, series: &[SeriesNumber], range: TimeRange) -> ReadEstimate {
+        self.inner.estimate(series, range)
     }
 
     async fn delete(&self, series: &[SeriesNumber], range: TimeRange) -> Result<(), PointStoreError> {

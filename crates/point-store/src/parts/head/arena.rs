@@ -44,6 +44,14 @@ const fn units_after(blocks: u8) -> usize {
     }
 }
 
+impl Chain {
+    /// Bytes of data.
+    pub(super) fn byte_len(&self) -> usize {
+        let blocks = (0..self.blocks).map(|number| units_after(number) * UNIT - LINK);
+        blocks.sum::<usize>() - usize::from(self.free)
+    }
+}
+
 impl Arena {
     /// Bytes of memory.
     pub(super) const fn byte_len(&self) -> usize {
@@ -178,6 +186,7 @@ mod tests {
         let mut read = Vec::new();
         for (chain, model) in &chains {
             arena.read(chain, &mut read);
+            assert_eq!(chain.byte_len(), read.len());
             assert_eq!(&read, model);
             assert!(model.len() > 2000);
         }

@@ -113,6 +113,18 @@ impl Shard {
         self.extent = Some((first.min(point.time_ms), last.max(point.time_ms)));
     }
 
+    /// Bytes of the points of a series.
+    pub(super) fn byte_len_of(&self, quotient: usize) -> usize {
+        let page = self.places.get(quotient / PAGE).and_then(Option::as_ref);
+        let place = page.map_or(NONE, |page| page[quotient % PAGE]);
+        if place == NONE {
+            return 0;
+        }
+        let newest = &self.chunks[place as usize / PAGE][place as usize % PAGE];
+        let full = self.full.get(&place).into_iter().flatten();
+        full.chain([newest]).map(|chunk| chunk.chain().byte_len()).sum()
+    }
+
     /// Appends the points of a series' chunk of this number, from 0 on, in the order of their arrival to `points`. Returns
     /// whether there are more chunks.
     pub(super) fn read(

@@ -14,7 +14,7 @@ use super::{HEADER, MetricNumber, SeriesKey, Statistics, TRAILER_BYTES, TRAILER_
 use crate::parts::codec::{numbers, values};
 use crate::parts::disk::{Disk, ReadFile};
 use crate::parts::varint::Reader;
-use crate::{PointStoreError, SeriesNumber, TimeRange};
+use crate::{PointStoreError, ReadEstimate, SeriesNumber, TimeRange};
 
 /// The version of the format, the last bytes of [`HEADER`].
 const FORMAT: u32 = 1;
@@ -134,6 +134,31 @@ impl Part {
             self.decode(&block?, range, decoder, out)?;
         }
         Ok(())
+    }
+
+    /// Estimates what reading `count` series of a span in a range would decode.
+    pub fn estimate(&self, keys: RangeInclusive<SeriesKey>, count: usize, range: TimeRange) -> ReadEstimate {
+        let pages = &self.index.blocks;
+        let first = pages.partition_point(|(_, page)| page.keys.last < *keys.start());
+        let pages_of_span = pages[first..].iter();
+        let pages_of_span = pages_of_span.take_while(|(_, page)| page.keys.first <= *keys.end());
+        let hit: f64 = pages_of_span.map(|(_, page)| overlap(page.range, range)).sum();
+        let PartMeta {
+            series,
+            points,
+            blocks,
+            bytes,
+            range: whole,
+        } = self.meta;
+        // A span has other series, too, and a page has several.
+        let of_pages = hit / as_f64(pages.len() as u64);
+        let of_series = as_f64((count as u64).min(series)) / as_f64(series) * overlap(whole, range);
+        let share = of_pages.min(of_series);
+        ReadEstimate {
+            points: share_of(points, share),
+            blocks: share_of(blocks, share),
+            bytes: share_of(bytes, share),
+        }
     }
 
     /// The blocks of a span of series that overlap a range, in order of series, then time. Pages are cached.
@@ -353,6 +378,29 @@ impl Drop for Part {
         }
         self.cache.remove_file(self.id);
     }
+}
+
+/// The share of a range that another one covers.
+fn overlap(range: TimeRange, other: TimeRange) -> f64 {
+    let first_ms = range.first_ms.max(other.first_ms);
+    let last_ms = range.last_ms.min(other.last_ms);
+    let length = |first_ms: i64, last_ms: i64| as_f64((last_ms - first_ms + 1).max(0).cast_unsigned());
+    length(first_ms, last_ms) / length(range.first_ms, range.last_ms).max(1.0)
+}
+
+#[expect(clippy::cast_precision_loss, reason = "an estimate")]
+const fn as_f64(number: u64) -> f64 {
+    number as f64
+}
+
+/// A share of a number, rounded up; none of nothing.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "a share is not negative, and not greater than the number"
+)]
+fn share_of(number: u64, share: f64) -> u64 {
+    (as_f64(number) * share).ceil() as u64
 }
 
 /// Appends kinds and values of a block.

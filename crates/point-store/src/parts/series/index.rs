@@ -13,9 +13,9 @@ use std::sync::atomic::Ordering;
 
 use oxtsdb_schema::{TagkUid, TagvUid};
 
-use super::segment::{Segment, SegmentBuilder, TagTest};
+use super::segment::{Segment, SegmentBuilder};
 use super::{LOCKED_KEYS, MetricNumber, SeriesCatalogue, uid_bytes};
-use crate::SeriesNumber;
+use crate::{SeriesNumber, TagTest};
 
 /// Series that are sorted at once: their tags fit in the processor's cache.
 const LEAF_SERIES: usize = 1 << 16;

@@ -16,8 +16,6 @@ mod select;
 #[cfg(test)]
 mod tests;
 
-pub use select::TagTest;
-
 use oxtsdb_schema::tsuid::TagPairs;
 use oxtsdb_schema::uid::UidWidths;
 

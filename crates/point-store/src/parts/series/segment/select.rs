@@ -6,22 +6,7 @@
 use oxtsdb_schema::{TagkUid, TagvUid};
 
 use super::{Column, NONE, Segment, to_u32};
-use crate::SeriesNumber;
-
-/// A test of the tags of a series.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum TagTest {
-    /// The series has the tag key with one of these values.
-    In(TagkUid, Vec<TagvUid>),
-    /// The series has the tag key with a value that is none of these.
-    NotIn(TagkUid, Vec<TagvUid>),
-    /// The series has the tag key.
-    Has(TagkUid),
-    /// The series does not have the tag key.
-    Lacks(TagkUid),
-    /// The series has these tag keys and no other.
-    Exactly(Vec<TagkUid>),
-}
+use crate::{SeriesNumber, TagTest};
 
 /// A test of a column.
 #[derive(Debug)]

@@ -4,6 +4,7 @@ use oxtsdb_schema::{TagkUid, TagvUid, UidWidth};
 use proptest::prelude::*;
 
 use super::*;
+use crate::TagTest;
 
 type Tags = BTreeMap<u8, u8>;
 
