@@ -10,7 +10,7 @@ use oxtsdb_tests::http::Http;
 use oxtsdb_tests::sample::{Number, Sample};
 use oxtsdb_tests::stream::WriteStream;
 use oxtsdb_tests::write_requests::write_request;
-use oxtsdb_tests::{Tsdb, random, read_back, until};
+use oxtsdb_tests::{Tsdb, random, read_back, sizes, until};
 use rand::RngExt as _;
 use rand::rngs::StdRng;
 use serde_json::Value;
@@ -21,16 +21,25 @@ const START_S: i64 = 1_500_000_000;
 const BATCH: i64 = 50;
 const METRIC: &str = "durable.points";
 
+/// Kills, unless `OXTSDB_KILLS` says otherwise.
+const KILLS: usize = 50;
+
 /// The acknowledged points of a writer: its series has the points 0 to `acknowledged` - 1.
 #[derive(Debug)]
 struct Acknowledged {
+    metric: String,
     series: String,
     points: AtomicU64,
 }
 
 impl Acknowledged {
     fn new(series: String) -> Arc<Self> {
+        Self::of_metric(METRIC, series)
+    }
+
+    fn of_metric(metric: &str, series: String) -> Arc<Self> {
         Arc::new(Self {
+            metric: metric.to_owned(),
             series,
             points: AtomicU64::new(0),
         })
@@ -48,7 +57,7 @@ impl Acknowledged {
 
     fn sample(&self, value: i64) -> Sample {
         Sample::int(
-            METRIC,
+            &self.metric,
             &[("series", &self.series)],
             (START_S + value) * 1000,
             value,
@@ -97,13 +106,19 @@ async fn put(http: Http, ledger: Arc<Acknowledged>) {
     }
 }
 
+/// The metric that a round writes.
+fn metric_of(round: usize) -> String {
+    format!("{METRIC}.{round}")
+}
+
 /// Starts two writers for each front end.
 fn start_writers(tsdb: &Tsdb, round: usize) -> (JoinSet<()>, Vec<Arc<Acknowledged>>) {
     let mut writers = JoinSet::new();
     let mut ledgers = Vec::new();
     for writer in 0..2 {
         let mut next = |front_end: &str| {
-            let acknowledged = Acknowledged::new(format!("{front_end}-{round}-{writer}"));
+            let metric = metric_of(round);
+            let acknowledged = Acknowledged::of_metric(&metric, format!("{front_end}-{writer}"));
             ledgers.push(acknowledged.clone());
             acknowledged
         };
@@ -158,29 +173,41 @@ fn check(
 
 #[tokio::test(flavor = "multi_thread")]
 async fn acknowledged_points_survive_kill_9() -> anyhow::Result<()> {
-    const ROUNDS: usize = 5;
+    let kills = sizes::of("OXTSDB_KILLS", KILLS)?;
     let mut random = random::seeded("durability")?;
     let mut tsdb = Tsdb::start().await?;
-    let mut ledgers = Vec::new();
-    for round in 0..ROUNDS {
-        let (mut writers, ledgers_of_round) = start_writers(&tsdb, round);
-        some_acknowledged(&ledgers_of_round, &mut random).await?;
+    let mut rounds = Vec::new();
+    let mut points = 0;
+    for round in 0..kills {
+        let (mut writers, ledgers) = start_writers(&tsdb, round);
+        some_acknowledged(&ledgers, &mut random).await?;
         tsdb.kill9()?;
         while let Some(ended) = writers.join_next().await {
             ended?;
         }
-        ledgers.extend(ledgers_of_round);
+        rounds.push(ledgers);
 
         tsdb.restart().await?;
-        // Those of the rounds before too: a recovery must not lose what an earlier one saved.
-        let found = read_back::series_of(&mut tsdb.data(), METRIC).await?;
-        let mut points = 0;
-        for acknowledged in &ledgers {
-            points += check(&found, acknowledged).with_context(|| format!("after round {round}"))?;
-        }
-        println!("round {round}: {points} acknowledged points are there");
+        points += check_round(&tsdb, &rounds, round).await?;
+        // A recovery must not lose what an earlier one saved.
+        check_round(&tsdb, &rounds, random.random_range(0..=round)).await?;
     }
+    for round in 0..kills {
+        check_round(&tsdb, &rounds, round).await?;
+    }
+    println!("{kills} kills: all {points} acknowledged points are there");
     Ok(())
+}
+
+/// Checks the acknowledged points of a round; returns how many there are.
+async fn check_round(tsdb: &Tsdb, rounds: &[Vec<Arc<Acknowledged>>], round: usize) -> anyhow::Result<u64> {
+    let found = read_back::series_of(&mut tsdb.data(), &metric_of(round)).await?;
+    let mut points = 0;
+    for acknowledged in &rounds[round] {
+        points +=
+            check(&found, acknowledged).with_context(|| format!("round {round}, after {}", rounds.len()))?;
+    }
+    Ok(points)
 }
 
 #[tokio::test(flavor = "multi_thread")]
