@@ -144,5 +144,6 @@ pub(crate) async fn run(program: PathBuf, arguments: Arguments) -> anyhow::Resul
 
 async fn write(server: &Server, shape: Shape) -> anyhow::Result<()> {
     let streams = ingest::stream::encode(&Workload::new(shape), Order::Time { points: 1000 });
-    ingest::stream::send(server.data, &streams).await
+    ingest::stream::send(server.data, &streams).await?;
+    Ok(())
 }

@@ -1,14 +1,15 @@
 //! `tsdb serve` on its embedded store: the workload through each front end, queries, and a crash.
 //!
-//! A point counts once it is acknowledged, which is after its sync to disk.
+//! A front end sends consecutive hours until points were flushed to parts ten times, so that flushes and merges are
+//! part of what is measured. A point counts once it is acknowledged, which is after its sync to disk.
 
 use std::future::Future;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, ensure};
+use anyhow::{Context as _, bail, ensure};
 use clap::{Args, ValueEnum};
 use comfy_table::Table;
 
@@ -16,6 +17,9 @@ use crate::process::{Server, Usage, own_usage};
 use crate::report::{ms, thousands};
 use crate::workload::{Order, START_SECONDS, Shape, Workload};
 use crate::{disk, ingest, queries};
+
+/// Most hours that are sent to reach the flushes.
+const MOST_HOURS: u32 = 1000;
 
 /// The embedded store alone.
 #[derive(Debug, Args)]
@@ -29,15 +33,21 @@ pub(crate) struct Arguments {
     /// Hosts, each with 10 series.
     #[arg(long, default_value_t = 1000)]
     hosts: u32,
-    /// Points of each series, 10 s apart.
+    /// Points of each series in an hour; more than one: 10 s apart.
     #[arg(long, default_value_t = 360)]
     steps: u32,
+    /// Hours are sent until points were flushed so often, at least one hour.
+    #[arg(long, default_value_t = 10)]
+    flushes: u64,
     /// Runs of each query; 0: no queries.
     #[arg(long, default_value_t = 50)]
     query_runs: usize,
     /// Points to write before the crash whose recovery is timed, at least; 0: no crash.
     #[arg(long, default_value_t = 10_000_000)]
     crash_after: usize,
+    /// One hour of 100 hosts, few queries, a crash: shows that everything runs; its figures mean nothing.
+    #[arg(long)]
+    quick: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -54,16 +64,36 @@ enum FrontEnd {
     Telnet,
 }
 
-/// Cost of sending the workload.
-#[derive(Clone, Copy, Debug)]
+/// Cost of sending hours.
+#[derive(Clone, Copy, Debug, Default)]
 struct Sent {
+    points: usize,
     wall: Duration,
     server: f64,
     generator: f64,
+    written_bytes: u64,
+    /// The longest time of an acknowledgement; over telnet, that the server did not read on.
+    longest: Option<Duration>,
+}
+
+impl Sent {
+    fn add(&mut self, other: &Self) {
+        self.points += other.points;
+        self.wall += other.wall;
+        self.server += other.server;
+        self.generator += other.generator;
+        self.written_bytes += other.written_bytes;
+        self.longest = self.longest.max(other.longest);
+    }
 }
 
 /// Runs the benchmark and prints its tables.
 pub(crate) async fn run(program: PathBuf, arguments: Arguments) -> anyhow::Result<()> {
+    let mut arguments = arguments;
+    if arguments.quick {
+        (arguments.hosts, arguments.flushes) = (100, 0);
+        (arguments.query_runs, arguments.crash_after) = (3, 1_000_000);
+    }
     let temporary = tempfile::tempdir()?;
     let folder = arguments
         .folder
@@ -83,16 +113,24 @@ pub(crate) async fn run(program: PathBuf, arguments: Arguments) -> anyhow::Resul
         steps: arguments.steps,
         start_seconds: START_SECONDS,
     };
-    let workload = Arc::new(Workload::new(shape));
-    println!("workload: {} series, {} points\n", shape.series(), shape.points());
+    println!(
+        "workload: {} series, {} points an hour, until {} flushes\n",
+        shape.series(),
+        shape.points(),
+        arguments.flushes
+    );
 
     let mut ingest = Table::new();
     ingest.set_header([
         "front end",
+        "points",
+        "flushes",
         "points/s",
         "server s/Mpt",
         "generator s/Mpt",
-        "bytes/point",
+        "written B/pt",
+        "on disk B/pt",
+        "longest ack",
         "peak MiB",
         "start ms",
         "first contact s",
@@ -100,6 +138,7 @@ pub(crate) async fn run(program: PathBuf, arguments: Arguments) -> anyhow::Resul
     let mut reads = Table::new();
     reads.set_header([
         "after",
+        "from",
         "query",
         "points",
         "HTTP median / p99",
@@ -111,28 +150,38 @@ pub(crate) async fn run(program: PathBuf, arguments: Arguments) -> anyhow::Resul
             .context("every front end has a name")?
             .get_name()
             .to_owned();
-        let server = Server::start(&program, &folder.join(&name))?;
+        let folder = folder.join(&name);
+        let server = Server::start(&program, &folder)?;
+        let flushes_before = server.flushes()?;
         let first_contact = first_contact(&server, shape).await?;
-        let sent = send(*front_end, &server, &workload).await?;
-        let peak = server.usage()?.peak_memory;
+        let (sent, last) = send_hours(*front_end, &server, shape, arguments.flushes).await?;
+        let (peak, flushes) = (server.usage()?.peak_memory, server.flushes()? - flushes_before);
         if arguments.query_runs > 0 {
-            measure_queries(&name, &server, shape, arguments.query_runs, &mut reads).await?;
+            let place = [name.clone(), "memory".to_owned()];
+            measure_queries(&place, &server, last, arguments.query_runs, &mut reads).await?;
         }
         let start_time = server.start_time;
-        let folder = folder.join(&name);
         // A stop flushes. The size is read after a new start, when no file is partly written.
         server.stop()?;
         let server = Server::start(&program, &folder)?;
         let bytes = server.disk_bytes()?;
+        if arguments.query_runs > 0 {
+            let place = [name.clone(), "parts".to_owned()];
+            measure_queries(&place, &server, last, arguments.query_runs, &mut reads).await?;
+        }
         server.stop()?;
         std::fs::remove_dir_all(&folder)?;
-        let points = shape.points() as f64;
+        let points = sent.points as f64;
         ingest.add_row([
             name,
+            thousands(points),
+            flushes.to_string(),
             thousands(points / sent.wall.as_secs_f64()),
             format!("{:.3}", sent.server / points * 1e6),
             format!("{:.3}", sent.generator / points * 1e6),
+            format!("{:.2}", sent.written_bytes as f64 / points),
             format!("{:.2}", bytes as f64 / (points + shape.series() as f64)),
+            sent.longest.map_or_else(|| "–".to_owned(), ms),
             format!("{}", peak >> 20),
             format!("{:.0}", start_time.as_secs_f64() * 1e3),
             format!("{:.2}", first_contact.as_secs_f64()),
@@ -140,9 +189,15 @@ pub(crate) async fn run(program: PathBuf, arguments: Arguments) -> anyhow::Resul
     }
     println!("{ingest}");
     println!("first contact: one point of each series, all of them new, 1,000 points a call");
-    println!("bytes/point: all files after an orderly stop, UIDs and empty journals too\n");
+    println!("written: to all files while the points were sent; on disk: all files after an orderly stop");
+    println!(
+        "longest ack: of a frame, call or request; over telnet, the longest time that lines were not read\n"
+    );
     if arguments.query_runs > 0 {
-        println!("{reads}\n");
+        println!("{reads}");
+        println!(
+            "the last hour, from memory before a flush, and from parts after an orderly stop and a start\n"
+        );
     }
     if arguments.crash_after > 0 {
         measure_crash(&program, &folder.join("crash"), shape, arguments.crash_after).await?;
@@ -163,53 +218,90 @@ async fn first_contact(server: &Server, shape: Shape) -> anyhow::Result<Duration
     Ok(started.elapsed())
 }
 
+/// Sends consecutive hours, encoded while the clock stands; returns the last one, which no flush interrupted.
+async fn send_hours(
+    front_end: FrontEnd,
+    server: &Server,
+    shape: Shape,
+    flushes: u64,
+) -> anyhow::Result<(Sent, Shape)> {
+    let first = server.flushes()?;
+    let mut sent = Sent::default();
+    for hour in 0..MOST_HOURS {
+        let shape = Shape {
+            start_seconds: shape.start_seconds + hour * 3600,
+            ..shape
+        };
+        let before = server.flushes()?;
+        sent.add(&send(front_end, server, &Arc::new(Workload::new(shape))).await?);
+        let after = server.flushes()?;
+        if after >= first + flushes && after == before {
+            return Ok((sent, shape));
+        }
+    }
+    bail!("{MOST_HOURS} hours were sent and there were no {flushes} flushes");
+}
+
 async fn send(front_end: FrontEnd, server: &Server, workload: &Arc<Workload>) -> anyhow::Result<Sent> {
-    match front_end {
+    let order = |points| Order::Time { points };
+    let sent = match front_end {
         FrontEnd::Stream => {
-            let streams = ingest::stream::encode(workload, Order::Time { points: 1000 });
-            measured(server, ingest::stream::send(server.data, &streams)).await
+            let streams = ingest::stream::encode(workload, order(1000));
+            let sending = async { Ok(Some(ingest::stream::send(server.data, &streams).await?)) };
+            measured(server, sending).await
         }
         FrontEnd::Client => {
-            let order = Order::Time { points: 1000 };
-            measured(server, ingest::client::send(server.data, workload, order)).await
-        }
-        FrontEnd::Write => {
-            let calls = ingest::write::encode(workload, Order::Time { points: 1000 });
-            measured(server, ingest::write::send(server.data, &calls)).await
-        }
-        FrontEnd::Http => {
-            let requests = ingest::http::encode(workload, Order::Time { points: 500 });
-            measured(server, ingest::http::send(server.http, &requests)).await
-        }
-        FrontEnd::Telnet => {
-            let lines = ingest::telnet::encode(workload, Order::Time { points: 500 });
             let sending = async {
-                let rejected = ingest::telnet::send(server.http, &lines).await?;
-                anyhow::ensure!(rejected == 0, "{rejected} lines were rejected");
-                Ok(())
+                ingest::client::send(server.data, workload, order(1000)).await?;
+                Ok(None)
             };
             measured(server, sending).await
         }
-    }
+        FrontEnd::Write => {
+            let calls = ingest::write::encode(workload, order(1000));
+            let sending = async { Ok(Some(ingest::write::send(server.data, &calls).await?)) };
+            measured(server, sending).await
+        }
+        FrontEnd::Http => {
+            let requests = ingest::http::encode(workload, order(500));
+            let sending = async { Ok(Some(ingest::http::send(server.http, &requests).await?)) };
+            measured(server, sending).await
+        }
+        FrontEnd::Telnet => {
+            let lines = ingest::telnet::encode(workload, order(500));
+            let sending = async {
+                let sent = ingest::telnet::send(server.http, &lines).await?;
+                ensure!(sent.rejected == 0, "{} lines were rejected", sent.rejected);
+                Ok(Some(sent.longest))
+            };
+            measured(server, sending).await
+        }
+    };
+    let points = workload.shape.points();
+    Ok(Sent { points, ..sent? })
 }
 
 async fn measured(
     server: &Server,
-    sending: impl Future<Output = anyhow::Result<()>>,
+    sending: impl Future<Output = anyhow::Result<Option<Duration>>>,
 ) -> anyhow::Result<Sent> {
     let used = |usage: (Usage, Usage)| usage.1.cpu_seconds - usage.0.cpu_seconds;
     let (server_before, own_before, started) = (server.usage()?, own_usage()?, Instant::now());
-    sending.await?;
+    let longest = sending.await?;
     let wall = started.elapsed();
+    let server_after = server.usage()?;
     Ok(Sent {
+        points: 0,
         wall,
-        server: used((server_before, server.usage()?)),
+        server: used((server_before, server_after)),
         generator: used((own_before, own_usage()?)),
+        written_bytes: server_after.written_bytes - server_before.written_bytes,
+        longest,
     })
 }
 
 async fn measure_queries(
-    front_end: &str,
+    place: &[String; 2],
     server: &Server,
     shape: Shape,
     runs: usize,
@@ -228,7 +320,8 @@ async fn measure_queries(
             );
         }
         table.add_row([
-            front_end.to_owned(),
+            place[0].clone(),
+            place[1].clone(),
             query.name.to_owned(),
             http.points.to_string(),
             format!("{} / {}", ms(http.median), ms(http.p99)),
@@ -239,12 +332,7 @@ async fn measure_queries(
 }
 
 /// Writes consecutive hours through the stream, kills the server, and times its next start.
-async fn measure_crash(
-    program: &std::path::Path,
-    folder: &std::path::Path,
-    shape: Shape,
-    points: usize,
-) -> anyhow::Result<()> {
+async fn measure_crash(program: &Path, folder: &Path, shape: Shape, points: usize) -> anyhow::Result<()> {
     let server = Server::start(program, folder)?;
     let mut written = 0;
     let mut hour = 0;

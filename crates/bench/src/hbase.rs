@@ -241,10 +241,16 @@ impl Bench {
         let (cpu, own, started) = (self.cpu_seconds()?, own_usage()?, Instant::now());
         let mut rejected = 0;
         match &encoded {
-            Encoded::Telnet(lines) => rejected = ingest::telnet::send(http, lines).await?,
-            Encoded::Http(requests) => ingest::http::send(http, requests).await?,
-            Encoded::Write(calls) => ingest::write::send(self.server.data, calls).await?,
-            Encoded::Stream(streams) => ingest::stream::send(self.server.data, streams).await?,
+            Encoded::Telnet(lines) => rejected = ingest::telnet::send(http, lines).await?.rejected,
+            Encoded::Http(requests) => {
+                ingest::http::send(http, requests).await?;
+            }
+            Encoded::Write(calls) => {
+                ingest::write::send(self.server.data, calls).await?;
+            }
+            Encoded::Stream(streams) => {
+                ingest::stream::send(self.server.data, streams).await?;
+            }
         }
         ensure!(
             rejected == 0 || subject == Subject::OpenTsdb,

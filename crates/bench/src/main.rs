@@ -9,6 +9,7 @@ mod embedded;
 mod hbase;
 mod ingest;
 mod large;
+mod mixed;
 mod names;
 mod process;
 mod queries;
@@ -41,6 +42,7 @@ enum Other {
     Hbase(hbase::Arguments),
     Queries(beside::Arguments),
     Large(large::Arguments),
+    Mixed(mixed::Arguments),
     Names(names::Arguments),
     Assign(assign::Arguments),
 }
@@ -62,6 +64,7 @@ async fn main() -> anyhow::Result<()> {
         Some(Other::Hbase(arguments)) => hbase::run(program, arguments).await,
         Some(Other::Queries(arguments)) => beside::run(program, arguments).await,
         Some(Other::Large(arguments)) => large::run(program, arguments).await,
+        Some(Other::Mixed(arguments)) => mixed::run(program, arguments).await,
         Some(Other::Names(arguments)) => names::run(program, arguments).await,
         Some(Other::Assign(arguments)) => assign::run(program, arguments).await,
     }

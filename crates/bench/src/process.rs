@@ -35,6 +35,10 @@ pub(crate) struct Usage {
     pub(crate) cpu_seconds: f64,
     /// Peak memory, bytes.
     pub(crate) peak_memory: u64,
+    /// Memory now, bytes.
+    pub(crate) memory: u64,
+    /// Bytes that it wrote to files.
+    pub(crate) written_bytes: u64,
 }
 
 impl Server {
@@ -99,6 +103,18 @@ impl Server {
     /// Processor time and memory so far.
     pub(crate) fn usage(&self) -> anyhow::Result<Usage> {
         usage(&self.child.id().to_string())
+    }
+
+    /// Flushes of points since the folder was new: each begins another segment of the journal.
+    pub(crate) fn flushes(&self) -> anyhow::Result<u64> {
+        let journal = self.folder.join("data/points/journal");
+        let mut newest = 0;
+        for entry in fs::read_dir(&journal).with_context(|| journal.display().to_string())? {
+            let name = entry?.file_name();
+            let number = name.to_str().and_then(|name| name.strip_suffix(".journal"));
+            newest = newest.max(number.map_or(Ok(0), str::parse)?);
+        }
+        Ok(newest)
     }
 
     /// Bytes of the files in its folder.
@@ -179,14 +195,22 @@ fn usage(pid: &str) -> anyhow::Result<Usage> {
     let ticks_per_second = rustix::param::clock_ticks_per_second() as f64;
 
     let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
-    let peak = status
-        .lines()
-        .find_map(|line| line.strip_prefix("VmHWM:"))
-        .context("VmHWM")?;
-    let kibibytes: u64 = peak.trim().trim_end_matches(" kB").parse()?;
+    let bytes = |name: &str| {
+        let value = status.lines().find_map(|line| line.strip_prefix(name));
+        let kibibytes: u64 = value
+            .with_context(|| name.to_owned())?
+            .trim()
+            .trim_end_matches(" kB")
+            .parse()?;
+        anyhow::Ok(kibibytes * 1024)
+    };
+    let io = fs::read_to_string(format!("/proc/{pid}/io"))?;
+    let written = io.lines().find_map(|line| line.strip_prefix("write_bytes: "));
     Ok(Usage {
         cpu_seconds: (user + system) / ticks_per_second,
-        peak_memory: kibibytes * 1024,
+        peak_memory: bytes("VmHWM:")?,
+        memory: bytes("VmRSS:")?,
+        written_bytes: written.context("write_bytes")?.parse()?,
     })
 }
 

@@ -1,6 +1,7 @@
 //! HTTP `POST /api/put`: a JSON array of points, one request at a time on each connection.
 
 use std::net::SocketAddr;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, ensure};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -53,27 +54,27 @@ pub(crate) fn push_value(text: &mut String, value: Value) {
     }
 }
 
-/// Sends all requests; returns after the last response.
-pub(crate) async fn send(server: SocketAddr, requests: &Requests) -> anyhow::Result<()> {
+/// Sends all requests; returns after the last response, with the longest time that one took.
+pub(crate) async fn send(server: SocketAddr, requests: &Requests) -> anyhow::Result<Duration> {
     let mut connections = JoinSet::new();
     for requests in requests.0.clone() {
         connections.spawn(async move {
             let mut connection = Connection::open(server).await?;
+            let mut longest = Duration::ZERO;
             for request in requests {
+                let started = Instant::now();
                 let (status, body) = connection.exchange(&request).await?;
+                longest = longest.max(started.elapsed());
                 ensure!(
                     status == 204,
                     "status {status}: {}",
                     String::from_utf8_lossy(&body)
                 );
             }
-            Ok(())
+            Ok(longest)
         });
     }
-    while let Some(connection) = connections.join_next().await {
-        connection??;
-    }
-    Ok(())
+    super::longest(connections).await
 }
 
 /// A persistent connection with as little of HTTP/1.1 as the servers need, to keep the generator cheap.

@@ -14,9 +14,11 @@ pub(crate) mod raw_codec;
 
 use std::net::SocketAddr;
 use std::ops::Range;
+use std::time::Duration;
 
 use anyhow::Context as _;
 use oxtsdb_proto::data::v1::{TimeUnit, WriteOptions};
+use tokio::task::JoinSet;
 use tonic::transport::{Channel, Endpoint};
 
 use crate::workload::Workload;
@@ -25,7 +27,7 @@ use crate::workload::Workload;
 pub(crate) const CONNECTIONS: usize = 4;
 
 /// Milliseconds; plausible times only, as clients have them.
-fn write_options() -> WriteOptions {
+pub(crate) fn write_options() -> WriteOptions {
     WriteOptions {
         time_unit: TimeUnit::Milliseconds.into(),
         ..WriteOptions::default()
@@ -49,6 +51,15 @@ fn parts(workload: &Workload) -> impl Iterator<Item = Range<usize>> {
     (0..series)
         .step_by(part.max(1))
         .map(move |first| first..(first + part).min(series))
+}
+
+/// Waits for connections; returns the longest time that an acknowledgement took.
+async fn longest(mut connections: JoinSet<anyhow::Result<Duration>>) -> anyhow::Result<Duration> {
+    let mut longest = Duration::ZERO;
+    while let Some(connection) = connections.join_next().await {
+        longest = longest.max(connection??);
+    }
+    Ok(longest)
 }
 
 /// Distributes messages over the connections, round robin.

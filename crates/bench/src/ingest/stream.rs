@@ -1,8 +1,10 @@
 //! gRPC `WriteStream`: the series declared once, then frames of points.
 
+use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::ops::Range;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, anyhow, bail, ensure};
 use bytes::Bytes;
@@ -12,6 +14,7 @@ use oxtsdb_proto::data::v1::write_stream_request::{Frame, Message, Open};
 use oxtsdb_proto::data::v1::{
     Columns, DeltaTimestamps, WriteStreamRequest, WriteStreamResponse, write_stream_response,
 };
+use parking_lot::Mutex;
 use prost::Message as _;
 use tokio::sync::{Semaphore, mpsc};
 use tokio::task::JoinSet;
@@ -138,19 +141,16 @@ fn block(workload: &Workload, all: &Range<usize>, points: &[(usize, usize)]) -> 
     }
 }
 
-/// Sends all streams; returns when all frames are acknowledged.
-pub(crate) async fn send(server: SocketAddr, streams: &Streams) -> anyhow::Result<()> {
+/// Sends all streams; returns when all frames are acknowledged, with the longest time that one took.
+pub(crate) async fn send(server: SocketAddr, streams: &Streams) -> anyhow::Result<Duration> {
     let mut connections = JoinSet::new();
     for messages in streams.0.clone() {
         connections.spawn(send_one(server, messages));
     }
-    while let Some(connection) = connections.join_next().await {
-        connection??;
-    }
-    Ok(())
+    super::longest(connections).await
 }
 
-async fn send_one(server: SocketAddr, messages: Vec<Bytes>) -> anyhow::Result<()> {
+async fn send_one(server: SocketAddr, messages: Vec<Bytes>) -> anyhow::Result<Duration> {
     let frames = u64::try_from(messages.len())? - 1;
     let mut messages = messages.into_iter();
     let (sender, receiver) = mpsc::channel(1);
@@ -176,26 +176,33 @@ async fn send_one(server: SocketAddr, messages: Vec<Bytes>) -> anyhow::Result<()
         bail!("the first response is not `opened`");
     };
     let window = Arc::new(Semaphore::new(opened.window_frames as usize));
+    let sent = Arc::new(Mutex::new(VecDeque::new()));
     let feeding = tokio::spawn({
-        let window = window.clone();
+        let (window, sent) = (window.clone(), sent.clone());
         async move {
             for message in messages {
                 window.acquire().await?.forget();
+                sent.lock().push_back(Instant::now());
                 sender.send(message).await?;
             }
             anyhow::Ok(())
         }
     });
     let mut acknowledged = 0;
+    let mut longest = Duration::ZERO;
     while acknowledged < frames {
         match responses.message().await?.and_then(|response| response.message) {
             Some(Response::Ack(ack)) => {
                 ensure!(ack.failed == 0, "points failed: {:?}", ack.failures.first());
-                window.add_permits(usize::try_from(ack.sequence - acknowledged)?);
+                let frames = usize::try_from(ack.sequence - acknowledged)?;
+                let first = sent.lock().drain(..frames).next();
+                longest = longest.max(first.context("an ack of a frame")?.elapsed());
+                window.add_permits(frames);
                 acknowledged = ack.sequence;
             }
             other => bail!("expected an ack, got {other:?}"),
         }
     }
-    feeding.await?
+    feeding.await??;
+    Ok(longest)
 }

@@ -2,6 +2,7 @@
 //! `version`, whose response follows after all lines before it are stored.
 
 use std::net::SocketAddr;
+use std::time::{Duration, Instant};
 
 use anyhow::ensure;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -39,28 +40,42 @@ fn portion(workload: &Workload, batch: &Batch) -> Vec<u8> {
     lines.into_bytes()
 }
 
-/// Sends all lines; returns after all are stored, with the count of rejected lines.
+/// Lines that were sent.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Sent {
+    /// Lines that the server rejected.
+    pub(crate) rejected: usize,
+    /// The longest time that the server did not read on.
+    pub(crate) longest: Duration,
+}
+
+/// Sends all lines; returns after all are stored.
 ///
 /// OpenTSDB rejects lines while a region moves or splits ("Please throttle writes"), with one response a line.
-pub(crate) async fn send(server: SocketAddr, lines: &Lines) -> anyhow::Result<usize> {
+pub(crate) async fn send(server: SocketAddr, lines: &Lines) -> anyhow::Result<Sent> {
     let mut connections = JoinSet::new();
     for portions in lines.0.clone() {
         connections.spawn(async move {
             let mut stream = TcpStream::connect(server).await?;
+            let mut longest = Duration::ZERO;
             for portion in portions {
+                let started = Instant::now();
                 stream.write_all(&portion).await?;
+                longest = longest.max(started.elapsed());
             }
             stream.write_all(b"version\nexit\n").await?;
             let mut responses = String::new();
             stream.read_to_string(&mut responses).await?;
             let rejected = responses.lines().filter(|line| line.starts_with("put:")).count();
             ensure!(responses.lines().count() > rejected, "no response to `version`");
-            anyhow::Ok(rejected)
+            anyhow::Ok(Sent { rejected, longest })
         });
     }
-    let mut rejected = 0;
+    let mut sent = Sent::default();
     while let Some(connection) = connections.join_next().await {
-        rejected += connection??;
+        let of_one = connection??;
+        sent.rejected += of_one.rejected;
+        sent.longest = sent.longest.max(of_one.longest);
     }
-    Ok(rejected)
+    Ok(sent)
 }

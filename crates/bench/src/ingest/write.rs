@@ -1,6 +1,7 @@
 //! gRPC `Write`: points with their names, one call at a time on each connection.
 
 use std::net::SocketAddr;
+use std::time::{Duration, Instant};
 
 use anyhow::{anyhow, ensure};
 use bytes::Bytes;
@@ -66,13 +67,15 @@ fn name(workload: &Workload, number: usize) -> SeriesName {
     }
 }
 
-/// Sends all calls; returns when all are acknowledged.
-pub(crate) async fn send(server: SocketAddr, calls: &Calls) -> anyhow::Result<()> {
+/// Sends all calls; returns when all are acknowledged, with the longest time that one took.
+pub(crate) async fn send(server: SocketAddr, calls: &Calls) -> anyhow::Result<Duration> {
     let mut connections = JoinSet::new();
     for calls in calls.0.clone() {
         connections.spawn(async move {
             let mut client = Grpc::new(super::channel(server).await?);
+            let mut longest = Duration::ZERO;
             for call in calls {
+                let started = Instant::now();
                 client
                     .ready()
                     .await
@@ -81,14 +84,12 @@ pub(crate) async fn send(server: SocketAddr, calls: &Calls) -> anyhow::Result<()
                 let response = client
                     .unary(Request::new(call), path, RawCodec::<WriteResponse>::default())
                     .await?;
+                longest = longest.max(started.elapsed());
                 let response = response.into_inner();
                 ensure!(response.failed == 0, "points failed: {:?}", response.failures);
             }
-            Ok(())
+            Ok(longest)
         });
     }
-    while let Some(connection) = connections.join_next().await {
-        connection??;
-    }
-    Ok(())
+    super::longest(connections).await
 }
