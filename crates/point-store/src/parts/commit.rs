@@ -44,15 +44,16 @@ pub(super) enum Apply {
     },
 }
 
-/// Makes requests durable until the queue is closed.
-pub(super) fn run(core: &Core, journal: Journal, apply: &SyncSender<Apply>) {
+/// Makes requests durable until the queue is closed. `logged` is the number of series that the journal has, or that are
+/// saved.
+pub(super) fn run(core: &Core, journal: Journal, logged: u32, apply: &SyncSender<Apply>) {
     // Callers must not wait for a thread that has ended, not even after a panic.
     let _abandon = Abandon(&core.queue);
     let mut committer = Committer {
         core,
         journal,
         apply,
-        logged: core.series.len(),
+        logged,
         head_since: Instant::now(),
         measured: None,
     };

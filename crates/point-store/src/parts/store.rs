@@ -323,9 +323,11 @@ impl Drop for PartsStore {
 impl Threads {
     fn start(core: &Arc<Core>, journal: Journal) -> Result<Self, PointStoreError> {
         let (sender, receiver) = mpsc::sync_channel(commit::GROUPS_AHEAD);
+        // Before any caller gives a number.
+        let logged = core.series.len();
         Ok(Self {
             commit: spawn("points-commit", core, move |core| {
-                commit::run(core, journal, &sender);
+                commit::run(core, journal, logged, &sender);
             })?,
             apply: spawn("points-apply", core, move |core| commit::apply(core, &receiver))?,
             flush: spawn("points-flush", core, flush::run)?,
