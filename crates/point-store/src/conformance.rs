@@ -62,6 +62,7 @@ const CHECKS: &[Check] = checks![
     reads::long_series_ascends,
     reads::estimates_follow_series_and_range,
     reads::dropped_read_ends,
+    reads::last_points_are_the_newest_in_the_range,
     deletes::deletes_a_range_of_some_series,
     deletes::point_after_a_delete_is_visible,
     deletes::delete_of_nothing_has_no_effect,
@@ -70,6 +71,7 @@ const CHECKS: &[Check] = checks![
     lifetime::closed_store_is_unavailable,
     lifetime::reopened_store_has_series_and_points,
     lifetime::reopened_store_keeps_deletes,
+    lifetime::reopened_store_has_series_of_an_empty_append,
     random::random_operations_agree_with_a_map,
 ];
 

@@ -256,6 +256,23 @@ impl PointStore for MemoryPoints {
         }
     }
 
+    async fn last(
+        &self,
+        series: &[SeriesNumber],
+        range: TimeRange,
+    ) -> Result<Vec<Option<Point>>, PointStoreError> {
+        tokio::task::yield_now().await;
+        let newest = |series: &SeriesNumber| {
+            let request = ReadRequest {
+                series: vec![*series],
+                range,
+            };
+            let read = self.read_now(&request)?;
+            Ok(read.last().and_then(|columns| columns.points().last()))
+        };
+        series.iter().map(newest).collect()
+    }
+
     async fn delete(&self, series: &[SeriesNumber], range: TimeRange) -> Result<(), PointStoreError> {
         tokio::task::yield_now().await;
         self.check_open()?;

@@ -19,7 +19,7 @@
 //! | `codec` | columns of times, kinds and values as few bytes |
 //! | [`part`] | the part file: writer, reader, cache of pages, checks |
 //! | [`days`] | partitions by UTC day: parts, merges, tombstones, retention |
-//! | `store`, `queue`, `commit`, `flush`, `background`, `read` | the store: its threads and reads |
+//! | `store`, `queue`, `commit`, `flush`, `background`, `read`, `last` | the store: its threads and reads |
 
 mod background;
 mod codec;
@@ -32,6 +32,7 @@ mod flush;
 pub mod folder;
 pub mod head;
 pub mod journal;
+mod last;
 pub mod part;
 mod queue;
 mod read;

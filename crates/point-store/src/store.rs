@@ -7,7 +7,7 @@ use futures::future::BoxFuture;
 use futures::stream::BoxStream;
 use oxtsdb_schema::{TagkUid, TagvUid};
 
-use crate::{Columns, PointBatch, PointStoreError, SeriesColumns, SeriesNumber, TagTest};
+use crate::{Columns, Point, PointBatch, PointStoreError, SeriesColumns, SeriesNumber, TagTest};
 
 /// Instants from the first to the last, both inclusive, in milliseconds since the epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -94,7 +94,7 @@ pub struct DamagedPart {
 #[async_trait]
 pub trait PointStore: Send + Sync + std::fmt::Debug {
     /// The numbers of series by their keys (TSUIDs), in the order of the keys. Unknown series get new numbers, which
-    /// are durable with the first append that uses them.
+    /// are durable with the first append after that, which may be empty.
     ///
     /// # Errors
     ///
@@ -138,6 +138,18 @@ pub trait PointStore: Send + Sync + std::fmt::Debug {
 
     /// Estimates what reading series, ascending by number and without repetitions, would decode. Does not block.
     fn estimate(&self, series: &[SeriesNumber], range: TimeRange) -> ReadEstimate;
+
+    /// The newest point of each series in a range, in the order of the series; `None` for those without points there.
+    /// Series in the order of their keys are found faster than others.
+    ///
+    /// # Errors
+    ///
+    /// Those of a read.
+    async fn last(
+        &self,
+        series: &[SeriesNumber],
+        range: TimeRange,
+    ) -> Result<Vec<Option<Point>>, PointStoreError>;
 
     /// Deletes the points of series in a range that were appended before. Durable when it returns `Ok`.
     ///

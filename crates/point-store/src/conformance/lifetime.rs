@@ -22,6 +22,7 @@ pub(super) async fn closed_store_is_unavailable(fixture: &Fixture<'_>) {
     let errors = [
         store.append(batch(&[(series[0], int(2, 2))])).await.err(),
         store.read(request).try_collect::<Vec<_>>().await.err(),
+        store.last(&series, TimeRange::ALL).await.err(),
         store.delete(&series, TimeRange::ALL).await.err(),
         store.check_health().await.err(),
     ];
@@ -70,5 +71,15 @@ pub(super) async fn reopened_store_keeps_deletes(fixture: &Fixture<'_>) {
     fixture.store.close().await.unwrap();
     if let Some(store) = fixture.subject.reopen().await {
         assert_eq!(read(&*store, &series, TimeRange::ALL).await, expected);
+    }
+}
+
+pub(super) async fn reopened_store_has_series_of_an_empty_append(fixture: &Fixture<'_>) {
+    let series = fixture.series(3);
+    fixture.append(&[]).await;
+    fixture.store.close().await.unwrap();
+    if let Some(store) = fixture.subject.reopen().await {
+        assert_eq!(store.metric_series(&[0, 0, 1]), series);
+        assert_eq!(store.find(&key(1, 2)), Some(series[2]));
     }
 }

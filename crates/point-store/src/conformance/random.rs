@@ -115,6 +115,12 @@ pub(super) async fn random_operations_agree_with_a_map(fixture: &Fixture<'_>) {
                 }
                 let found = read(&*store, &series, range).await;
                 assert_eq!(found, points, "round {round}, {range:?}");
+                let newest = series.iter().map(|number| {
+                    let (_, points) = points.iter().find(|(found, _)| found == number)?;
+                    points.last().copied()
+                });
+                let last = store.last(&series, range).await.unwrap();
+                assert_eq!(last, newest.collect::<Vec<_>>(), "round {round}, {range:?}");
             }
         }
     }

@@ -115,3 +115,41 @@ pub(super) async fn dropped_read_ends(fixture: &Fixture<'_>) {
     drop(stream);
     assert_eq!(fixture.read(&series, TimeRange::ALL).await.len(), 100);
 }
+
+pub(super) async fn last_points_are_the_newest_in_the_range(fixture: &Fixture<'_>) {
+    let store = &fixture.store;
+    let [early, late, none, deleted] = fixture.series(4)[..] else {
+        panic!("four series")
+    };
+    let day = 86_400;
+    fixture
+        .append(&[(early, int(5, 1)), (late, int(3 * day, 2)), (deleted, int(9, 3))])
+        .await;
+    // Late arrivals, and another value of the newest instant.
+    fixture.append(&[(late, int(day, 4)), (early, int(2, 5))]).await;
+    fixture.append(&[(early, int(5, 6))]).await;
+    store.delete(&[deleted], TimeRange::ALL).await.unwrap();
+    let unknown = SeriesNumber(1_000_000);
+    let requested = [unknown, late, none, early, deleted];
+    for (range, expected) in [
+        (
+            TimeRange::ALL,
+            [None, Some(int(3 * day, 2)), None, Some(int(5, 6)), None],
+        ),
+        (
+            seconds(0, 3 * day - 1),
+            [None, Some(int(day, 4)), None, Some(int(5, 6)), None],
+        ),
+        (seconds(2, 4), [None, None, None, Some(int(2, 5)), None]),
+        (seconds(6, day), [None, Some(int(day, 4)), None, None, None]),
+        (seconds(4 * day, 9 * day), [None; 5]),
+        (seconds(9, 1), [None; 5]),
+    ] {
+        assert_eq!(
+            store.last(&requested, range).await.unwrap(),
+            expected,
+            "{range:?}"
+        );
+    }
+    assert!(store.last(&[], TimeRange::ALL).await.unwrap().is_empty());
+}

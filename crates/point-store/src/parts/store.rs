@@ -29,7 +29,7 @@ use super::read::{BatchReader, WindowReader};
 use super::series::SeriesCatalogue;
 use super::{background, flush};
 use crate::{
-    ColumnStream, DamagedPart, PointBatch, PointStore, PointStoreError, ReadEstimate, ReadRequest,
+    ColumnStream, DamagedPart, Point, PointBatch, PointStore, PointStoreError, ReadEstimate, ReadRequest,
     SeriesNumber, SeriesReader, TagTest, TimeRange,
 };
 
@@ -268,6 +268,22 @@ impl PointStore for PartsStore {
 
     fn estimate(&self, series: &[SeriesNumber], range: TimeRange) -> ReadEstimate {
         self.core.estimate(series, range)
+    }
+
+    async fn last(
+        &self,
+        series: &[SeriesNumber],
+        range: TimeRange,
+    ) -> Result<Vec<Option<Point>>, PointStoreError> {
+        if self.core.stop.is_set() {
+            return Err(closed());
+        }
+        let (core, series) = (Arc::clone(&self.core), series.to_vec());
+        let found = tokio::task::spawn_blocking(move || core.last(&series, range)).await;
+        found.map_err(|error| PointStoreError::Io {
+            place: "read".to_owned(),
+            detail: error.to_string(),
+        })?
     }
 
     async fn delete(&self, series: &[SeriesNumber], range: TimeRange) -> Result<(), PointStoreError> {

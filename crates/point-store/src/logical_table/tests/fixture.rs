@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 use crate::logical_table::LogicalTable;
 use crate::memory::MemoryPoints;
 use crate::{
-    ColumnStream, DamagedPart, PointBatch, PointStore, PointStoreError, ReadEstimate, ReadRequest,
+    ColumnStream, DamagedPart, Point, PointBatch, PointStore, PointStoreError, ReadEstimate, ReadRequest,
     SeriesNumber, SeriesReader, TagTest, TimeRange,
 };
 
@@ -237,6 +237,14 @@ impl PointStore for Observed {
 
     fn estimate(&self, series: &[SeriesNumber], range: TimeRange) -> ReadEstimate {
         self.inner.estimate(series, range)
+    }
+
+    async fn last(
+        &self,
+        series: &[SeriesNumber],
+        range: TimeRange,
+    ) -> Result<Vec<Option<Point>>, PointStoreError> {
+        self.inner.last(series, range).await
     }
 
     async fn delete(&self, series: &[SeriesNumber], range: TimeRange) -> Result<(), PointStoreError> {

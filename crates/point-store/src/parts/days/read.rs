@@ -7,7 +7,7 @@ use super::day::DayList;
 use super::points::{delete, settle};
 use crate::parts::part::{Columns, Decoder};
 use crate::parts::series::SeriesKey;
-use crate::{PointStoreError, TimeRange};
+use crate::{Point, PointStoreError, TimeRange};
 
 impl Days {
     /// Appends the points of a series on all days that are in a range and not deleted, ascending by instant, the
@@ -42,22 +42,46 @@ impl Days {
         points: &mut Columns,
     ) -> Result<(), PointStoreError> {
         let first = points.len();
-        let Err(mut error) = list.read(key, range, decoder, points) else {
-            return Ok(());
-        };
+        self.with_day(list, |list| {
+            points.truncate(first);
+            list.read(key, range, decoder, points)
+        })
+    }
+
+    /// The newest point of a series on a day, in a range; `points` is a buffer.
+    ///
+    /// # Errors
+    ///
+    /// As [`Days::read_day`].
+    pub fn last_of_day(
+        &self,
+        list: &Arc<DayList>,
+        key: SeriesKey,
+        range: TimeRange,
+        decoder: &mut Decoder,
+        points: &mut Columns,
+    ) -> Result<Option<Point>, PointStoreError> {
+        self.with_day(list, |list| list.last(key, range, decoder, points))
+    }
+
+    /// Reads from the files of a day. If that fails because they were dropped or set aside meanwhile, reads from those
+    /// that are left.
+    fn with_day<T: Default>(
+        &self,
+        list: &Arc<DayList>,
+        mut read: impl FnMut(&DayList) -> Result<T, PointStoreError>,
+    ) -> Result<T, PointStoreError> {
         let mut list = Arc::clone(list);
         loop {
-            points.truncate(first);
-            let now = self.days_in(list.day.range()).pop();
-            match now {
+            let error = match read(&list) {
+                Ok(found) => return Ok(found),
+                Err(error) => error,
+            };
+            match self.days_in(list.day.range()).pop() {
                 // Dropped.
-                None => return Ok(()),
+                None => return Ok(T::default()),
                 Some(now) if Arc::ptr_eq(&now, &list) => return Err(self.set_aside(&list, error)?),
                 Some(now) => list = now,
-            }
-            match list.read(key, range, decoder, points) {
-                Ok(()) => return Ok(()),
-                Err(again) => error = again,
             }
         }
     }
@@ -86,5 +110,35 @@ impl DayList {
         }
         settle(points, first);
         Ok(())
+    }
+
+    /// The newest point of a series in a range.
+    fn last(
+        &self,
+        key: SeriesKey,
+        mut range: TimeRange,
+        decoder: &mut Decoder,
+        points: &mut Columns,
+    ) -> Result<Option<Point>, PointStoreError> {
+        let mut newest = None;
+        for part in self.parts.iter().rev() {
+            if !part.range().is_some_and(|found| found.overlaps(&range)) {
+                continue;
+            }
+            points.truncate(0);
+            let deleted: Vec<TimeRange> = self.deleted(part, key.series).collect();
+            if deleted.is_empty() {
+                part.part().read_last(key, range, decoder, points)?;
+            } else {
+                part.part().read(key, range, decoder, points)?;
+                delete(points, 0, &deleted);
+            }
+            if let Some(point) = points.last() {
+                // Of points of this instant, that of the newest part is the one.
+                range.first_ms = point.time_ms.saturating_add(1);
+                newest = Some(point);
+            }
+        }
+        Ok(newest)
     }
 }

@@ -68,6 +68,15 @@ impl Columns {
         })
     }
 
+    /// The last point.
+    pub fn last(&self) -> Option<Point> {
+        Some(Point {
+            time_ms: *self.times_ms.last()?,
+            kind: *self.kinds.last()?,
+            bits: *self.bits.last()?,
+        })
+    }
+
     /// As the columns of a series.
     pub fn into_series(self, series: SeriesNumber) -> SeriesColumns {
         let first = self.kinds.first().copied();

@@ -161,6 +161,29 @@ impl Part {
         }
     }
 
+    /// As [`Part::read`], but decodes only the last block that has points in the range.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Part::read`].
+    pub fn read_last(
+        &self,
+        key: SeriesKey,
+        range: TimeRange,
+        decoder: &mut Decoder,
+        out: &mut Columns,
+    ) -> Result<(), PointStoreError> {
+        let from = out.len();
+        let blocks: Vec<RawBlock> = self.blocks(key..=key, range).collect::<Result<_, _>>()?;
+        for block in blocks.iter().rev() {
+            self.decode(block, range, decoder, out)?;
+            if out.len() > from {
+                break;
+            }
+        }
+        Ok(())
+    }
+
     /// The blocks of a span of series that overlap a range, in order of series, then time. Pages are cached.
     pub fn blocks(&self, keys: RangeInclusive<SeriesKey>, range: TimeRange) -> Blocks<&Self> {
         let (first, last) = keys.into_inner();
