@@ -45,7 +45,7 @@ async fn main() -> anyhow::Result<()> {
     };
     let uid = UidSettings::default();
     uid_service::store_part(&uid)?.make_tables(&tables).await?;
-    store_part(&data)?.make_tables(&tables).await?;
+    store_part(&data, 0)?.make_tables(&tables).await?;
     let (shutdown, _trigger) = Shutdown::new(Duration::ZERO);
     let uids = uid_service::assemble(Arc::new(tables.clone()), &uid, shutdown.clone()).await?;
     let client = UidClient::in_process(uids.routes());

@@ -37,7 +37,9 @@ async fn main() -> anyhow::Result<()> {
     uid_service::store_part(&UidSettings::default())?
         .make_tables(&*store)
         .await?;
-    store_part(&DataSettings::default())?.make_tables(&*store).await?;
+    store_part(&DataSettings::default(), 0)?
+        .make_tables(&*store)
+        .await?;
     let (shutdown, _trigger) = Shutdown::new(Duration::ZERO);
     let uids = uid_service::assemble(Arc::clone(&store), &UidSettings::default(), shutdown.clone()).await?;
     let client = UidClient::in_process(uids.routes());

@@ -44,7 +44,9 @@ async fn main() -> anyhow::Result<()> {
     uid_service::store_part(&UidSettings::default())?
         .make_tables(&tables)
         .await?;
-    store_part(&DataSettings::default())?.make_tables(&tables).await?;
+    store_part(&DataSettings::default(), 0)?
+        .make_tables(&tables)
+        .await?;
     let (shutdown, _trigger) = Shutdown::new(Duration::ZERO);
     let uid_store = Arc::new(tables.clone());
     let uids = uid_service::assemble(uid_store, &UidSettings::default(), shutdown.clone()).await?;

@@ -40,8 +40,7 @@ use crate::write::{IngestResources, Writer};
 /// The longest pause between two attempts to connect to the UID service at start.
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
-/// Memory of the embedded store: of points, and of the rows of other tables.
-const POINTS_BYTES: u64 = 256 << 20;
+/// Memory of the rows of the embedded store.
 const ROWS_BYTES: u64 = 128 << 20;
 
 /// Memory that a query may hold unless it is set, however much the process has.
@@ -136,12 +135,12 @@ impl DataService {
 }
 
 /// The tables of the service: OpenTSDB's except for `tsdb-uid`, with the column families of OpenTSDB's
-/// script.
+/// script. An embedded store gets its memory under a limit of all memory.
 ///
 /// # Errors
 ///
 /// A setting breaks its rule.
-pub fn store_part(settings: &DataSettings) -> Result<StorePart, SettingError> {
+pub fn store_part(settings: &DataSettings, memory_limit_bytes: u64) -> Result<StorePart, SettingError> {
     settings.check()?;
     let table = StoreTable {
         setting: "--data-table",
@@ -163,16 +162,26 @@ pub fn store_part(settings: &DataSettings) -> Result<StorePart, SettingError> {
         table,
         others: vec![meta, tree],
         own: Vec::new(),
-        memory_bytes: ROWS_BYTES + POINTS_BYTES,
+        memory_bytes: ROWS_BYTES,
+        points_bytes: settings.point_store.head_bytes(memory_limit_bytes)
+            + settings.point_store.cache_bytes(memory_limit_bytes),
         open_files: OPEN_FILES,
     })
 }
 
-/// Where the points of an embedded store are; `None` on HBase.
-pub fn points_part(store: &StoreSettings, part: &StorePart, memory: &FixedShare) -> Option<PointsPart> {
+/// Where the points of an embedded store are, with their share of the memory; `None` on HBase.
+pub fn points_part(
+    store: &StoreSettings,
+    part: &StorePart,
+    settings: &DataSettings,
+    memory: &MemoryAccount,
+    share: &FixedShare,
+) -> Option<PointsPart> {
+    let limit_bytes = memory.limit_bytes();
     Some(PointsPart {
         folder: store.points_folder(part)?,
-        memory_bytes: memory.of(POINTS_BYTES),
+        head_bytes: share.of(settings.point_store.head_bytes(limit_bytes)),
+        cache_bytes: share.of(settings.point_store.cache_bytes(limit_bytes)),
     })
 }
 
@@ -201,7 +210,9 @@ pub async fn assemble(
         None => (store, None),
         Some(points) => {
             let table = settings.tables.data_table_name()?;
-            let (store, points) = points.open(store, *uids.layout(), table).await?;
+            let (store, points) = points
+                .open(store, *uids.layout(), table, &settings.point_store)
+                .await?;
             (store, Some(points))
         }
     };

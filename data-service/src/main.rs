@@ -74,7 +74,7 @@ fn main() -> ExitCode {
 #[tokio::main]
 async fn run(cli: Cli) -> anyhow::Result<()> {
     telemetry::init(&cli.log, cli.server.program.log_format)?;
-    let part = store_part(&cli.data)?;
+    let part = store_part(&cli.data, cli.server.memory.limit_bytes()?)?;
     let uids = uid_client(&cli.uid_endpoint)?;
     let program = Program {
         args: &cli.server,
@@ -97,7 +97,7 @@ async fn run(cli: Cli) -> anyhow::Result<()> {
     program
         .run(async |host, [store]| {
             let settings = cli.data.clone().with_fixed_share(&host.share);
-            let points = points_part(&cli.server.store, &part, &host.share);
+            let points = points_part(&cli.server.store, &part, &settings, &host.memory, &host.share);
             let (memory, shutdown) = (&host.memory, host.shutdown.clone());
             let service = assemble(store, points, uids, settings.clone(), memory, shutdown).await;
             let service = service.map_err(|error| match error.is::<UidsError>() {

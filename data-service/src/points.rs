@@ -12,20 +12,20 @@ use oxtsdb_query::PointStorage;
 use oxtsdb_row_store::{RowStore, TableName};
 use oxtsdb_schema::RowKeyLayout;
 
+use crate::settings::PointStoreSettings;
+
 /// Files of parts that are kept open.
 const OPEN_FILES: usize = 160;
-
-/// The reserve of a disk: one part of so many of it, and this at most.
-const RESERVED_SHARE: u64 = 20;
-const MOST_RESERVED: u64 = 1 << 30;
 
 /// Where points are stored, if not in rows, and how much memory they take.
 #[derive(Clone, Debug)]
 pub struct PointsPart {
     /// The folder.
     pub folder: PathBuf,
-    /// Memory of points that are in no part, and of pages of parts.
-    pub memory_bytes: u64,
+    /// Memory of points that are in no part.
+    pub head_bytes: u64,
+    /// Memory of pages of parts.
+    pub cache_bytes: u64,
 }
 
 impl PointsPart {
@@ -39,15 +39,20 @@ impl PointsPart {
         rows: Arc<dyn RowStore>,
         layout: RowKeyLayout,
         table: TableName,
+        settings: &PointStoreSettings,
     ) -> anyhow::Result<(Arc<dyn RowStore>, PointStorage)> {
         let parent = self.folder.parent().unwrap_or(&self.folder);
         let disk_bytes = fs4::total_space(parent).with_context(|| parent.display().to_string())?;
         let config = PartsConfig {
             widths: layout.widths,
             open_files: OPEN_FILES,
-            reserve_bytes: MOST_RESERVED.min(disk_bytes / RESERVED_SHARE),
-            head_bytes: usize::try_from(self.memory_bytes / 3 * 2).unwrap_or(usize::MAX),
-            cache_bytes: self.memory_bytes / 3,
+            reserve_bytes: settings.reserve_bytes(disk_bytes),
+            head_bytes: usize::try_from(self.head_bytes).unwrap_or(usize::MAX),
+            cache_bytes: self.cache_bytes,
+            journal_bytes: settings.journal_bytes(self.head_bytes),
+            flush_after: settings.flush_after(),
+            merge_bytes_per_second: settings.merge_bytes_per_second(),
+            retention: settings.retention()?,
             ..PartsConfig::new(&self.folder, Arc::new(RealDisk))
         };
         let opened = tokio::task::spawn_blocking(|| PartsStore::open(config)).await?;

@@ -74,7 +74,7 @@ impl TestStack {
         uid_settings: UidSettings,
         memory: &MemoryAccount,
     ) -> Self {
-        let (uid_part, part) = (uid_service::store_part(&uid_settings), store_part(&settings));
+        let (uid_part, part) = (uid_service::store_part(&uid_settings), store_part(&settings, 0));
         uid_part.unwrap().make_tables(&*uid_store).await.unwrap();
         part.unwrap().make_tables(&*data_store).await.unwrap();
         let (shutdown, trigger) = Shutdown::new(Duration::ZERO);

@@ -35,7 +35,7 @@ impl Intercept for Pass {
 async fn shared_store() -> Arc<dyn RowStore> {
     let store = MemoryStore::new();
     let uid_part = uid_service::store_part(&UidSettings::default()).unwrap();
-    let data_part = data_service::store_part(&DataSettings::default()).unwrap();
+    let data_part = data_service::store_part(&DataSettings::default(), 0).unwrap();
     uid_part.make_tables(&store).await.unwrap();
     data_part.make_tables(&store).await.unwrap();
     Arc::new(InterceptedStore::new(Arc::new(store), Arc::new(Pass)).like_hbase())

@@ -81,6 +81,7 @@ pub fn store_part(settings: &UidSettings) -> Result<StorePart, SettingError> {
         others: Vec::new(),
         own: vec![StateTable::definition(state_table)],
         memory_bytes: STORE_BYTES,
+        points_bytes: 0,
         open_files: OPEN_FILES,
     })
 }

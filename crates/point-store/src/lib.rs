@@ -33,4 +33,6 @@ pub use error::PointStoreError;
 pub use parts::part::Columns;
 pub use point::{Point, PointKind, Resolution, ValueKind};
 pub use series::{SeriesNumber, TagTest};
-pub use store::{ColumnStream, DamagedPart, PointStore, ReadEstimate, ReadRequest, SeriesReader, TimeRange};
+pub use store::{
+    ColumnStream, DamagedPart, Figures, PointStore, ReadEstimate, ReadRequest, SeriesReader, TimeRange,
+};

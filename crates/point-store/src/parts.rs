@@ -19,9 +19,11 @@
 //! | `codec` | columns of times, kinds and values as few bytes |
 //! | [`part`] | the part file: writer, reader, cache of pages, checks |
 //! | [`days`] | partitions by UTC day: parts, merges, tombstones, retention |
+//! | `clock_watch` | the clock of retention |
 //! | `store`, `queue`, `commit`, `flush`, `background`, `read`, `last` | the store: its threads and reads |
 
 mod background;
+mod clock_watch;
 mod codec;
 mod commit;
 mod config;
@@ -40,5 +42,6 @@ pub mod series;
 mod store;
 mod varint;
 
+pub use clock_watch::ClockStats;
 pub use config::PartsConfig;
 pub use store::{PartsStats, PartsStore};

@@ -85,6 +85,35 @@ pub struct DamagedPart {
     pub detail: String,
 }
 
+/// Figures of a store, for metrics and logs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Figures {
+    /// Series.
+    pub series: u64,
+    /// Points in files; those that others replace or that were deleted count until a merge.
+    pub points: u64,
+    /// Files of points.
+    pub parts: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Bytes that merges will read until the sizes of the files are in order.
+    pub merge_debt_bytes: u64,
+    /// Bytes of the journal of points that are in no file.
+    pub journal_bytes: u64,
+    /// Memory of these points, of series and of indexes.
+    pub memory_bytes: u64,
+    /// Times that points in memory were written to files, since the store was opened; as all that follow.
+    pub flushes: u64,
+    /// Merges of files.
+    pub merges: u64,
+    /// Merges that failed.
+    pub failed_merges: u64,
+    /// Days that retention dropped.
+    pub dropped_days: u64,
+    /// Jumps of the system's clock.
+    pub clock_jumps: u64,
+}
+
 /// A store of points.
 ///
 /// - An append that returned `Ok` is durable and visible to every later read.
@@ -168,6 +197,16 @@ pub trait PointStore: Send + Sync + std::fmt::Debug {
     /// Points that were lost to damage; all others are served.
     fn damage(&self) -> Vec<DamagedPart> {
         Vec::new()
+    }
+
+    /// Figures; `None` if the store has none.
+    fn figures(&self) -> Option<Figures> {
+        None
+    }
+
+    /// The instant before which points are dropped: callers reject older ones. `None`: all points are kept.
+    fn retention_edge_ms(&self) -> Option<i64> {
+        None
     }
 
     /// Makes everything durable and releases files; later calls fail with [`PointStoreError::Unavailable`].

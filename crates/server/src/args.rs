@@ -82,15 +82,24 @@ pub struct MemoryLimit {
 }
 
 impl MemoryLimit {
-    /// The memory account of the process, and the share of `fixed_bytes` that caches and the store get.
-    pub(crate) fn divide(&self, fixed_bytes: u64) -> Result<(MemoryAccount, FixedShare), SettingError> {
-        let limit = match self.memory_limit_mib {
-            0 => MemoryAccount::default_limit_bytes().max(MIN_LIMIT_BYTES),
+    /// The limit, in bytes.
+    ///
+    /// # Errors
+    ///
+    /// The setting is out of its range.
+    pub fn limit_bytes(&self) -> Result<u64, SettingError> {
+        match self.memory_limit_mib {
+            0 => Ok(MemoryAccount::default_limit_bytes().max(MIN_LIMIT_BYTES)),
             mib => {
                 in_range("--memory-limit-mib", mib, MIN_LIMIT_BYTES >> 20, 1 << 30)?;
-                mib << 20
+                Ok(mib << 20)
             }
-        };
+        }
+    }
+
+    /// The memory account of the process, and the share of `fixed_bytes` that caches and the store get.
+    pub(crate) fn divide(&self, fixed_bytes: u64) -> Result<(MemoryAccount, FixedShare), SettingError> {
+        let limit = self.limit_bytes()?;
         let share = FixedShare::new(fixed_bytes, limit);
         let memory = MemoryAccount::new(limit, share.total_bytes());
         log_memory(&memory, &share);

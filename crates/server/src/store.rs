@@ -73,6 +73,8 @@ pub struct StorePart {
     pub own: Vec<TableDef>,
     /// Memory of its embedded store, in bytes.
     pub memory_bytes: u64,
+    /// Memory of the points of an embedded store, which are not in its rows.
+    pub points_bytes: u64,
     /// Files of row blocks that its embedded store keeps open. All stores of a process must fit into the
     /// descriptors that are reserved for files.
     pub open_files: usize,
@@ -111,7 +113,10 @@ impl StoreSettings {
     /// Memory of the stores of these parts, in bytes.
     pub fn memory_bytes(&self, parts: &[&StorePart]) -> u64 {
         match self.store {
-            StoreKind::Embedded => parts.iter().map(|part| part.memory_bytes).sum(),
+            StoreKind::Embedded => parts
+                .iter()
+                .map(|part| part.memory_bytes + part.points_bytes)
+                .sum(),
             // Requests to the gateways and their replies.
             StoreKind::Hbase => HBASE_BYTES,
         }

@@ -79,7 +79,7 @@ pub(crate) struct ServeArgs {
 pub(crate) async fn run(args: ServeArgs, opentsdb_conf: Option<Outcome>) -> anyhow::Result<ExitCode> {
     log_settings(&args, opentsdb_conf.as_ref());
     let uid_part = uid_service::store_part(&args.uids)?;
-    let data_part = data_service::store_part(&args.data)?;
+    let data_part = data_service::store_part(&args.data, args.server.memory.limit_bytes()?)?;
     let listen = |name, flag, address| ListenAddress { name, flag, address };
     let program = Program {
         args: &args.server,
@@ -97,7 +97,13 @@ pub(crate) async fn run(args: ServeArgs, opentsdb_conf: Option<Outcome>) -> anyh
             let uid_settings = args.uids.clone().with_fixed_share(&host.share);
             let data_settings = args.data.clone().with_fixed_share(&host.share);
             let uid_probe = uid_part.probe(&uid_store);
-            let points = data_service::points_part(&args.server.store, &data_part, &host.share);
+            let points = data_service::points_part(
+                &args.server.store,
+                &data_part,
+                &data_settings,
+                &host.memory,
+                &host.share,
+            );
             let uid_service = uid_service::assemble(uid_store, &uid_settings, host.shutdown.clone()).await?;
             let uids = UidClient::in_process(uid_service.routes());
             let data_service = data_service::assemble(

@@ -175,7 +175,7 @@ fn requested_tables(args: &CreateArgs) -> anyhow::Result<Vec<RequestedTable>> {
         splits: Splits::default(),
     };
     let uid_part = uid_service::store_part(&uids)?;
-    let data_part = data_service::store_part(&data)?;
+    let data_part = data_service::store_part(&data, 0)?;
     let mut points = plain(&data_part.table);
     if let Some(seconds) = args.ttl_seconds {
         for family in &mut points.table.def.families {

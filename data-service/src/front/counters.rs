@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use oxtsdb_point_store::{Figures, PointStore};
 use oxtsdb_resources::{Admission, MemoryPool};
 use oxtsdb_row_store::RowStore;
 use oxtsdb_server::connections::ConnectionCounts;
@@ -49,6 +50,10 @@ pub(crate) struct Counters {
     resources: Option<(Admission, [MemoryPool; 2])>,
     /// The store of points, for its damaged ranges.
     store: Option<Arc<dyn RowStore>>,
+    /// The points, if they are not in rows.
+    points: Option<Arc<dyn PointStore>>,
+    /// Counts points that are older than the retention.
+    writer: Option<Writer>,
     /// Announcements of series whose metadata was created.
     new_series: NewSeriesFeed,
 }
@@ -91,6 +96,12 @@ impl Counters {
             skipped_cells: engine.skipped_cells(),
             resources: Some((resources.admission.clone(), pools)),
             store: Some(Arc::clone(&engine.storage().store)),
+            points: engine
+                .storage()
+                .points
+                .as_ref()
+                .map(|points| Arc::clone(&points.columns)),
+            writer: Some(writer.clone()),
             new_series: writer.meta_table().new_series().clone(),
             ..Counters::default()
         }
@@ -157,11 +168,47 @@ impl Counters {
                 value: store.damage().len() as u64,
             });
         }
+        if let Some(writer) = &self.writer {
+            let value = writer.too_old_points();
+            let name = "oxtsdb.points.before_retention";
+            all.push(Statistic {
+                name,
+                tag: None,
+                value,
+            });
+        }
+        if let Some(figures) = self.points.as_ref().and_then(|points| points.figures()) {
+            all.extend(statistics_of_points(&figures));
+        }
         if let Some((admission, pools)) = &self.resources {
             all.extend(statistics_of(admission, pools));
         }
         all
     }
+}
+
+/// The figures of the store of points.
+fn statistics_of_points(figures: &Figures) -> impl Iterator<Item = Statistic> + use<> {
+    [
+        ("oxtsdb.points.series", figures.series),
+        ("oxtsdb.points.in_parts", figures.points),
+        ("oxtsdb.points.parts", figures.parts),
+        ("oxtsdb.points.bytes", figures.bytes),
+        ("oxtsdb.points.merge_debt_bytes", figures.merge_debt_bytes),
+        ("oxtsdb.points.journal_bytes", figures.journal_bytes),
+        ("oxtsdb.points.memory_bytes", figures.memory_bytes),
+        ("oxtsdb.points.flushes", figures.flushes),
+        ("oxtsdb.points.merges", figures.merges),
+        ("oxtsdb.points.failed_merges", figures.failed_merges),
+        ("oxtsdb.points.dropped_days", figures.dropped_days),
+        ("oxtsdb.points.clock_jumps", figures.clock_jumps),
+    ]
+    .into_iter()
+    .map(|(name, value)| Statistic {
+        name,
+        tag: None,
+        value,
+    })
 }
 
 /// The usage of the limits of the process.

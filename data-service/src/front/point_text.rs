@@ -166,13 +166,14 @@ impl Rejection {
                 | UidRejection::Other { .. } => Rejection::Storage(reason.to_string()),
             },
             R::Unresolved(_) => Rejection::Storage(reason.to_string()),
-            // HTTP and telnet check timestamps and values before, and send neither TSUIDs nor columns.
+            // HTTP and telnet check other timestamps and values before, and send neither TSUIDs nor columns.
             R::NoSeries
             | R::DuplicateTagk { .. }
             | R::InvalidTsuid(_)
             | R::UnknownUid { .. }
             | R::TimestampOutOfRange { .. }
             | R::ImplausibleTimestamp { .. }
+            | R::BeforeRetention { .. }
             | R::NotWholeSecond { .. }
             | R::DeltaTimestamps(_)
             | R::InvalidValue(_)

@@ -172,6 +172,22 @@ pub(crate) fn of_point(error: &PointErrorReason) -> ItemError {
         E::TimestampOutOfRange { .. } | E::NotWholeSecond { .. } | E::DeltaTimestamps(_) => {
             invalid(ErrorReason::InvalidTimestamp)
         }
+        E::BeforeRetention {
+            timestamp_ms,
+            edge_ms,
+        } => {
+            let metadata = [
+                ("timestamp_ms", &*timestamp_ms.to_string()),
+                ("edge_ms", &edge_ms.to_string()),
+                ("setting", "--retention"),
+            ];
+            item_error(
+                Code::InvalidArgument,
+                ErrorReason::BeforeRetention,
+                message,
+                &metadata,
+            )
+        }
         E::ImplausibleTimestamp { .. } => invalid(ErrorReason::ImplausibleTimestamp),
         E::InvalidValue(_) => invalid(ErrorReason::InvalidValue),
     }

@@ -66,7 +66,7 @@ async fn until_listed(index: &dyn oxtsdb_query::SeriesIndex) -> Vec<u8> {
 async fn old_store(series: u8) -> MemoryStore {
     let settings = DataSettings::default();
     let store = MemoryStore::new();
-    let part = crate::store_part(&settings).unwrap();
+    let part = crate::store_part(&settings, 0).unwrap();
     part.make_tables(&store).await.unwrap();
     let layout = RowKeyLayout::default();
     let mut points = WriteBatch::new("tsdb".parse().unwrap());
@@ -362,7 +362,7 @@ async fn other_writers_require_trust_tsuid_tracking() {
 #[tokio::test]
 async fn queries_do_not_wait_for_a_long_list() {
     let store = MemoryStore::new();
-    crate::store_part(&DataSettings::default())
+    crate::store_part(&DataSettings::default(), 0)
         .unwrap()
         .make_tables(&store)
         .await

@@ -10,6 +10,7 @@
 mod connections;
 mod memory;
 mod naming;
+mod point_store;
 mod queries;
 mod series_index;
 mod tables;
@@ -20,6 +21,7 @@ mod writing;
 pub use connections::{ConnectionSettings, HttpSettings, TelnetSettings};
 pub use memory::MemorySettings;
 pub use naming::NamingSettings;
+pub use point_store::PointStoreSettings;
 pub use queries::QuerySettings;
 pub use series_index::SeriesIndexSettings;
 pub use tables::TableSettings;
@@ -51,6 +53,9 @@ pub struct DataSettings {
     /// Write streams of gRPC.
     #[command(flatten)]
     pub streams: StreamSettings,
+    /// The embedded store of points.
+    #[command(flatten)]
+    pub point_store: PointStoreSettings,
     /// The index of the series of each metric.
     #[command(flatten)]
     pub series_index: SeriesIndexSettings,
@@ -96,6 +101,7 @@ impl DataSettings {
         self.naming.check()?;
         self.writing.check()?;
         self.streams.check()?;
+        self.point_store.check()?;
         self.series_index.check()?;
         self.text_search.check()?;
         self.queries.check()?;

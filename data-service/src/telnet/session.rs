@@ -280,8 +280,8 @@ impl<'a> Session<'a> {
                 return Ok(None);
             }
             let permit = writer.permit(count).await;
-            let (encoded, _) = writer.encode(&series, |index| points[index], permit);
-            Ok::<_, WriteError>(Some(encoded))
+            let (encoded, errors) = writer.encode(&series, |index| points[index], permit);
+            Ok::<_, WriteError>(errors.is_empty().then_some(encoded))
         };
         let mut begun = pin!(begun);
         let begun = loop {

@@ -1,11 +1,13 @@
 //! A batch of points that is being made, in the form that the store takes.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use oxtsdb_point_store::{Point, PointBatch, PointStore, SeriesNumber};
 use oxtsdb_row_store::StoreError;
 use oxtsdb_schema::{BaseTime, Timestamp, Value};
 
+use super::PointErrorReason;
 use super::rows::Rows;
 use super::tracking::Untracked;
 
@@ -31,6 +33,12 @@ pub(super) enum StoreForm {
 pub(super) struct Columns {
     store: Arc<dyn PointStore>,
     batch: PointBatch,
+    /// Older points are rejected.
+    edge_ms: i64,
+    /// How many were.
+    rejected: u64,
+    /// Counts those of all batches.
+    too_old: Arc<AtomicU64>,
     /// Why a series has no number; nothing of the batch is stored then.
     failure: Option<StoreError>,
 }
@@ -87,22 +95,42 @@ impl EncodedPoints {
         (self.form, untracked)
     }
 
+    /// Counts the points that were rejected, once the batch is stored: one that is dropped is encoded again.
+    pub(super) fn count_rejected(&self) {
+        if let StoreForm::Columns(columns) = &self.form {
+            columns.too_old.fetch_add(columns.rejected, Ordering::Relaxed);
+        }
+    }
+
     /// Adds a point.
+    ///
+    /// # Errors
+    ///
+    /// [`PointErrorReason::BeforeRetention`].
     #[inline]
-    pub(crate) fn point(&mut self, series: &mut impl BatchSeries, timestamp: Timestamp, value: &Value) {
+    pub(crate) fn point(
+        &mut self,
+        series: &mut impl BatchSeries,
+        timestamp: Timestamp,
+        value: &Value,
+    ) -> Result<(), PointErrorReason> {
         match &mut self.form {
             StoreForm::Rows(rows) => {
                 rows.point(series.place(), timestamp, value, |base| series.row_key(base));
             }
-            StoreForm::Columns(columns) => columns.push(series, timestamp, value),
+            StoreForm::Columns(columns) => columns.push(series, timestamp, value)?,
         }
         self.points += 1;
+        Ok(())
     }
 }
 
 impl Columns {
-    pub(super) fn new(store: Arc<dyn PointStore>, points: usize) -> Self {
+    pub(super) fn new(store: Arc<dyn PointStore>, points: usize, too_old: Arc<AtomicU64>) -> Self {
         Self {
+            edge_ms: store.retention_edge_ms().unwrap_or(i64::MIN),
+            rejected: 0,
+            too_old,
             store,
             batch: PointBatch::with_capacity(points),
             failure: None,
@@ -110,10 +138,30 @@ impl Columns {
     }
 
     #[inline]
-    fn push(&mut self, series: &mut impl BatchSeries, timestamp: Timestamp, value: &Value) {
+    fn push(
+        &mut self,
+        series: &mut impl BatchSeries,
+        timestamp: Timestamp,
+        value: &Value,
+    ) -> Result<(), PointErrorReason> {
+        let point = Point::new(timestamp, value);
+        // Before the series gets a number: one of rejected points only stays unknown.
+        if point.time_ms < self.edge_ms {
+            return Err(self.reject(point.time_ms));
+        }
         match series.number(&*self.store) {
-            Ok(number) => self.batch.push(number, Point::new(timestamp, value)),
+            Ok(number) => self.batch.push(number, point),
             Err(error) => self.failure = Some(error),
+        }
+        Ok(())
+    }
+
+    #[cold]
+    fn reject(&mut self, timestamp_ms: i64) -> PointErrorReason {
+        self.rejected += 1;
+        PointErrorReason::BeforeRetention {
+            timestamp_ms,
+            edge_ms: self.edge_ms,
         }
     }
 
@@ -123,6 +171,7 @@ impl Columns {
             store,
             batch,
             failure,
+            ..
         } = self;
         let appended = match failure {
             Some(error) => Err(error),

@@ -132,6 +132,18 @@ pub enum PointErrorReason {
         /// The instant.
         timestamp_ms: i64,
     },
+    /// A timestamp of a day that retention drops.
+    #[error(
+        "timestamp {timestamp_ms} ms ({}) is before the retention's edge, {} (--retention)",
+        date(*timestamp_ms),
+        date(*edge_ms)
+    )]
+    BeforeRetention {
+        /// The timestamp.
+        timestamp_ms: i64,
+        /// The first instant that is kept.
+        edge_ms: i64,
+    },
     /// A fraction of a second, with the precision of seconds.
     #[error("timestamp {timestamp_ms} ms is not a whole second, which precision SECONDS requires")]
     NotWholeSecond {

@@ -1,6 +1,7 @@
 //! The writer: resolves the series of points, encodes the points and stores them.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use futures::future::{BoxFuture, FutureExt as _};
@@ -58,6 +59,8 @@ struct Inner {
     store: Arc<dyn RowStore>,
     /// Where points are, if they are not in rows.
     points: Option<Arc<dyn PointStore>>,
+    /// Points that were older than the retention.
+    too_old: Arc<AtomicU64>,
     table: TableName,
     /// Cells have the timestamp of their point, in place of the store's.
     use_otsdb_timestamp: bool,
@@ -109,6 +112,7 @@ impl Writer {
         Ok(Self(Arc::new(Inner {
             store,
             points,
+            too_old: Arc::default(),
             table,
             use_otsdb_timestamp: settings.writing.use_otsdb_timestamp,
             lanes,
@@ -214,9 +218,14 @@ impl Writer {
             match series {
                 Ok(series) => {
                     let (timestamp, value) = point(index);
-                    encoded.untracked().observe(series);
                     let key = &mut key;
-                    encoded.point(&mut ResolvedSeries { series, key }, timestamp, &value);
+                    match encoded.point(&mut ResolvedSeries { series, key }, timestamp, &value) {
+                        Ok(()) => encoded.untracked().observe(series),
+                        Err(reason) => errors.push(PointError {
+                            index,
+                            reason: Arc::new(reason),
+                        }),
+                    }
                 }
                 Err(reason) => errors.push(PointError {
                     index,
@@ -241,7 +250,11 @@ impl Writer {
     /// An empty batch for so many points; [`Writer::permit`] is to be of as many.
     pub(crate) fn batch(&self, points: usize, permit: WritePermit) -> Batch {
         let form = match &self.0.points {
-            Some(store) => StoreForm::Columns(Columns::new(Arc::clone(store), points)),
+            Some(store) => StoreForm::Columns(Columns::new(
+                Arc::clone(store),
+                points,
+                Arc::clone(&self.0.too_old),
+            )),
             None => {
                 let lanes = if self.0.lanes.is_some() { LANES } else { 1 };
                 let use_otsdb_timestamp = self.0.use_otsdb_timestamp;
@@ -267,6 +280,11 @@ impl Writer {
         &self.0.resources.compute
     }
 
+    /// Points that were rejected because they were older than the retention.
+    pub(crate) fn too_old_points(&self) -> u64 {
+        self.0.too_old.load(Ordering::Relaxed)
+    }
+
     /// The table of series' metadata.
     pub(crate) fn meta_table(&self) -> &MetaTable {
         &self.0.meta_table
@@ -285,6 +303,7 @@ impl Writer {
     /// Stores a batch: durable when this returns `Ok`.
     pub(crate) async fn store(&self, batch: Batch, deadline: Option<Instant>) -> Result<(), WriteError> {
         if batch.points() == 0 {
+            batch.encoded.count_rejected();
             return Ok(());
         }
         let store = self.begin_store(batch);
@@ -301,6 +320,7 @@ impl Writer {
     /// they have points of one row, if what this returns is polled in the same order.
     pub(crate) fn begin_store(&self, batch: Batch) -> BoxFuture<'static, Result<(), WriteError>> {
         let Batch { encoded, permit } = batch;
+        encoded.count_rejected();
         let (points, untracked) = encoded.into_parts();
         let stored = self.store_points(permit, points);
         if untracked.is_empty() {

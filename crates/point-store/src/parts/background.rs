@@ -1,16 +1,25 @@
 //! The background thread: merges parts and drops old days.
 
-use std::time::Duration;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
 
 use super::core::Core;
-use crate::PointStoreError;
+use crate::{Figures, PointStoreError};
 
 /// The pause while there is nothing to merge.
 const PAUSE: Duration = Duration::from_millis(500);
 
+/// How often figures are logged.
+const REPORT: Duration = Duration::from_secs(600);
+
 /// Works until the store stops.
 pub(super) fn run(core: &Core) {
+    let mut reported = Instant::now();
     loop {
+        if reported.elapsed() >= REPORT {
+            reported = Instant::now();
+            report(&core.figures());
+        }
         let worked = drop_old_days(core).and_then(|()| merge(core));
         core.errors.lock().merge = worked.as_ref().err().cloned();
         match worked {
@@ -33,6 +42,38 @@ pub(super) fn run(core: &Core) {
     }
 }
 
+fn report(figures: &Figures) {
+    let Figures {
+        series,
+        points,
+        parts,
+        bytes,
+        merge_debt_bytes,
+        journal_bytes,
+        memory_bytes,
+        flushes,
+        merges,
+        failed_merges,
+        dropped_days,
+        clock_jumps,
+    } = figures;
+    tracing::info!(
+        series,
+        points,
+        parts,
+        bytes,
+        merge_debt_bytes,
+        journal_bytes,
+        memory_bytes,
+        flushes,
+        merges,
+        failed_merges,
+        dropped_days,
+        clock_jumps,
+        "point store"
+    );
+}
+
 /// Runs one merge; `false` if there is none.
 fn merge(core: &Core) -> Result<bool, PointStoreError> {
     let config = &core.config;
@@ -46,11 +87,16 @@ fn merge(core: &Core) -> Result<bool, PointStoreError> {
     Ok(true)
 }
 
-/// Drops the days before the edge. It follows the clock only as far as there are points: a clock that jumps ahead
-/// drops nothing that is not older than the newest points by the retention.
+/// Drops the days before the edge of the retention.
 fn drop_old_days(core: &Core) -> Result<(), PointStoreError> {
-    if let Some(edge_ms) = core.retention_edge_ms() {
-        core.days.drop_before(edge_ms)?;
-    }
+    let Some(edge_ms) = core.advance_retention() else {
+        return Ok(());
+    };
+    let dropped = core.days.drop_before(edge_ms)?;
+    let counters = &core.counters;
+    counters
+        .dropped_days
+        .fetch_add(dropped.days as u64, Ordering::Relaxed);
+    counters.dropped_bytes.fetch_add(dropped.bytes, Ordering::Relaxed);
     Ok(())
 }

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use oxtsdb_row_store::Clock;
 use oxtsdb_schema::UidWidths;
@@ -38,6 +38,8 @@ pub struct PartsConfig {
     pub retention: Option<Duration>,
     /// The time for retention and ages.
     pub clock: Clock,
+    /// A time that is never set, by which jumps of `clock` are noticed.
+    pub uptime: Clock,
 }
 
 impl PartsConfig {
@@ -58,6 +60,13 @@ impl PartsConfig {
             reserve_bytes: 1 << 30,
             retention: None,
             clock: Clock::system(),
+            uptime: uptime(),
         }
     }
+}
+
+/// Milliseconds since now, whatever the system's clock is set to.
+fn uptime() -> Clock {
+    let start = Instant::now();
+    Clock::new(move || i64::try_from(start.elapsed().as_millis()).unwrap_or(i64::MAX))
 }

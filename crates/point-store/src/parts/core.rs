@@ -2,11 +2,12 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicI64, AtomicU64};
 use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex, RwLock};
 
+use super::clock_watch::ClockWatch;
 use super::config::PartsConfig;
 use super::days::Days;
 use super::days::pace::RatePacer;
@@ -34,6 +35,9 @@ pub(super) struct Core {
     pub(super) stop: Stop,
     pub(super) errors: Mutex<Errors>,
     pub(super) counters: Counters,
+    pub(super) clock: ClockWatch,
+    /// Points before this instant are dropped; [`i64::MIN`]: none.
+    pub(super) retention_edge_ms: AtomicI64,
 }
 
 /// Whether the store stops.
@@ -142,5 +146,7 @@ pub(super) struct Counters {
     pub(super) points: AtomicU64,
     pub(super) groups: AtomicU64,
     pub(super) flushes: AtomicU64,
+    pub(super) dropped_days: AtomicU64,
+    pub(super) dropped_bytes: AtomicU64,
     pub(super) journal_bytes: AtomicU64,
 }

@@ -1,7 +1,7 @@
 //! The store: opening, closing, and the operations of [`PointStore`].
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::mpsc;
 use std::thread::{self, JoinHandle};
 
@@ -13,11 +13,12 @@ use oxtsdb_schema::{TagkUid, TagvUid};
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::oneshot;
 
+use super::clock_watch::{ClockStats, ClockWatch};
 use super::commit;
 use super::config::PartsConfig;
 use super::core::{Core, Counters, Errors, FlushQueue, Stop};
 use super::days::Days;
-use super::days::check::{Checked, DaysStats};
+use super::days::check::{Checked, DayStats, DaysStats};
 use super::days::pace::RatePacer;
 use super::days::policy::MergePolicy;
 use super::folder::Folder;
@@ -29,8 +30,8 @@ use super::read::{BatchReader, WindowReader};
 use super::series::SeriesCatalogue;
 use super::{background, flush};
 use crate::{
-    ColumnStream, DamagedPart, Point, PointBatch, PointStore, PointStoreError, ReadEstimate, ReadRequest,
-    SeriesNumber, SeriesReader, TagTest, TimeRange,
+    ColumnStream, DamagedPart, Figures, Point, PointBatch, PointStore, PointStoreError, ReadEstimate,
+    ReadRequest, SeriesNumber, SeriesReader, TagTest, TimeRange,
 };
 
 /// A [`PointStore`] in a local folder.
@@ -70,6 +71,12 @@ pub struct PartsStats {
     pub head_bytes: u64,
     /// Heads written as parts since the store was opened.
     pub flushes: u64,
+    /// Days that retention dropped since the store was opened, and bytes of their parts.
+    pub dropped_days: u64,
+    /// Bytes of the parts of these days.
+    pub dropped_bytes: u64,
+    /// Jumps of the clock.
+    pub clock: ClockStats,
     /// Parts.
     pub days: DaysStats,
 }
@@ -120,8 +127,11 @@ impl PartsStore {
             stop: Stop::default(),
             errors: Mutex::new(Errors::default()),
             counters: Counters::default(),
+            clock: ClockWatch::default(),
+            retention_edge_ms: AtomicI64::new(i64::MIN),
             config,
         });
+        core.advance_retention();
         let threads = Threads::start(&core, journal)?;
         Ok(Self {
             core,
@@ -140,18 +150,7 @@ impl PartsStore {
 
     /// Statistics.
     pub fn stats(&self) -> PartsStats {
-        let (core, counters) = (&self.core, &self.core.counters);
-        PartsStats {
-            series: u64::from(core.series.len()),
-            series_bytes: core.series.byte_len() as u64,
-            points: counters.points.load(Ordering::Relaxed),
-            groups: counters.groups.load(Ordering::Relaxed),
-            journal_bytes_written: counters.journal_bytes.load(Ordering::Relaxed),
-            journal_bytes: core.journal.byte_len(),
-            head_bytes: core.heads.read().byte_len() as u64,
-            flushes: counters.flushes.load(Ordering::Relaxed),
-            days: core.days.stats(),
-        }
+        self.core.stats()
     }
 
     /// Reads all files and checks them; damaged parts are set aside. Blocks, at the rate of merges.
@@ -176,18 +175,72 @@ impl PartsStore {
 }
 
 impl Core {
-    /// Points before this instant are dropped; `None`: none.
+    pub(super) fn stats(&self) -> PartsStats {
+        let counters = &self.counters;
+        PartsStats {
+            series: u64::from(self.series.len()),
+            series_bytes: self.series.byte_len() as u64,
+            points: counters.points.load(Ordering::Relaxed),
+            groups: counters.groups.load(Ordering::Relaxed),
+            journal_bytes_written: counters.journal_bytes.load(Ordering::Relaxed),
+            journal_bytes: self.journal.byte_len(),
+            head_bytes: self.heads.read().byte_len() as u64,
+            flushes: counters.flushes.load(Ordering::Relaxed),
+            dropped_days: counters.dropped_days.load(Ordering::Relaxed),
+            dropped_bytes: counters.dropped_bytes.load(Ordering::Relaxed),
+            clock: self.clock.stats(),
+            days: self.days.stats(),
+        }
+    }
+
+    pub(super) fn figures(&self) -> Figures {
+        let stats = self.stats();
+        let days = &stats.days;
+        let sum = |of: fn(&DayStats) -> u64| days.days.iter().map(of).sum::<u64>();
+        Figures {
+            series: stats.series,
+            points: sum(|day| day.points),
+            parts: sum(|day| day.parts as u64),
+            bytes: sum(|day| day.bytes),
+            merge_debt_bytes: sum(|day| day.merge_debt_bytes),
+            journal_bytes: stats.journal_bytes,
+            memory_bytes: stats.head_bytes + stats.series_bytes + sum(|day| day.memory_bytes as u64),
+            flushes: stats.flushes,
+            merges: days.merges,
+            failed_merges: days.failed_merges,
+            dropped_days: stats.dropped_days,
+            clock_jumps: stats.clock.jumps,
+        }
+    }
+
+    /// Computes the instant before which points are dropped, and returns it; `None`: none are.
     ///
-    /// The edge follows the clock only as far as there are points, so that a clock that jumps ahead drops nothing that
-    /// is not older than the newest points by the retention.
-    pub(super) fn retention_edge_ms(&self) -> Option<i64> {
-        let retention = i64::try_from(self.config.retention?.as_millis()).unwrap_or(i64::MAX);
-        let parts = self.days.days_in(TimeRange::ALL);
-        let in_parts = parts.last().map(|list| list.day().last_ms());
-        let heads = self.heads.read();
-        let in_heads = heads.iter().filter_map(|head| Some(head.extent()?.last_ms)).max();
-        let newest_ms = in_parts.max(in_heads)?;
-        Some(self.config.clock.now_ms().min(newest_ms) - retention)
+    /// The edge follows the clock only as far as there are points, so that a clock that is ahead when the store is
+    /// opened drops nothing that is not older than the newest points by the retention. Points in the future do not
+    /// count: they would let the edge follow the clock.
+    pub(super) fn advance_retention(&self) -> Option<i64> {
+        let config = &self.config;
+        let now_ms = self.clock.time_ms(config.clock.now_ms(), config.uptime.now_ms());
+        let retention = i64::try_from(config.retention?.as_millis()).unwrap_or(i64::MAX);
+        let until_now = TimeRange {
+            first_ms: 0,
+            last_ms: now_ms,
+        };
+        let in_parts = self.days.days_in(until_now);
+        let in_parts = in_parts.last().map(|list| list.day().last_ms().min(now_ms));
+        let in_heads = |head: &Arc<Head>| {
+            let extent = head.extent()?;
+            [extent.last_ms, extent.first_ms]
+                .into_iter()
+                .find(|ms| *ms <= now_ms)
+        };
+        let in_heads = self.heads.read().iter().filter_map(in_heads).max();
+        let edge_ms = in_parts
+            .max(in_heads)
+            .map(|newest_ms| newest_ms.saturating_sub(retention));
+        self.retention_edge_ms
+            .store(edge_ms.unwrap_or(i64::MIN), Ordering::Relaxed);
+        edge_ms
     }
 }
 
@@ -305,6 +358,15 @@ impl PointStore for PartsStore {
 
     fn damage(&self) -> Vec<DamagedPart> {
         self.core.days.damage()
+    }
+
+    fn figures(&self) -> Option<Figures> {
+        Some(self.core.figures())
+    }
+
+    fn retention_edge_ms(&self) -> Option<i64> {
+        let edge_ms = self.core.retention_edge_ms.load(Ordering::Relaxed);
+        (edge_ms > i64::MIN).then_some(edge_ms)
     }
 
     async fn close(&self) -> Result<(), PointStoreError> {

@@ -1,6 +1,7 @@
 //! Full disks, folders that are taken, retention.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use oxtsdb_point_store::parts::disk::simulated::SimulatedDisk;
@@ -84,4 +85,48 @@ async fn days_before_the_edge_are_dropped_even_if_the_clock_jumps() {
         tokio::time::sleep(Duration::from_millis(20)).await;
     };
     assert!(days == [6, 7, 8, 9] || days == [7, 8, 9], "{days:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn points_in_the_future_drop_no_others() {
+    const DAY: i64 = 86_400;
+    let now = Arc::new(AtomicI64::new(START_MS + 5 * DAY * 1000));
+    let open = |disk: SimulatedDisk| {
+        let clock = Arc::clone(&now);
+        let config = PartsConfig {
+            retention: Some(Duration::from_secs(3 * 86_400)),
+            clock: Clock::new(move || clock.load(Ordering::Relaxed)),
+            ..small(Arc::new(disk))
+        };
+        PartsStore::open(config).unwrap()
+    };
+    let disk = SimulatedDisk::new();
+    let store = open(disk.clone());
+    let series = numbers(&store, &keys(1));
+    assert_eq!(store.retention_edge_ms(), None, "there are no points");
+    let far = 2000 * DAY;
+    let points = [(series[0], int(4 * DAY, 4)), (series[0], int(far, 5))];
+    store.append(batch(&points)).await.unwrap();
+    store.close().await.unwrap();
+    drop(store);
+    // The machine starts with a clock that is a thousand days ahead.
+    now.fetch_add(1000 * DAY * 1000, Ordering::Relaxed);
+    let store = open(disk);
+    let edge_ms = store.retention_edge_ms().unwrap();
+    let newest_ms = START_MS + 4 * DAY * 1000;
+    let last_of_day = newest_ms..newest_ms + DAY * 1000;
+    assert!(last_of_day.contains(&(edge_ms + 3 * DAY * 1000)), "{edge_ms}");
+    assert_eq!(read(&store, &series, TimeRange::ALL).await.unwrap()[0].1.len(), 2);
+    // It jumps by as much again, which is noticed, and retention stays.
+    now.fetch_add(3000 * DAY * 1000, Ordering::Relaxed);
+    while store.stats().clock.jumps == 0 {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    assert_eq!(store.retention_edge_ms(), Some(edge_ms));
+    let held_back_ms = store.stats().clock.held_back_ms;
+    assert!(
+        (held_back_ms - 3000 * DAY * 1000).abs() < 60_000,
+        "{held_back_ms}"
+    );
+    assert_eq!(store.stats().dropped_days, 0);
 }

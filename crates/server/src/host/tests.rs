@@ -28,6 +28,7 @@ fn part() -> StorePart {
         others: Vec::new(),
         own: Vec::new(),
         memory_bytes: 16 << 20,
+        points_bytes: 0,
         open_files: 16,
     }
 }

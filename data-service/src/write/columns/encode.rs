@@ -114,8 +114,10 @@ impl Encoder<'_> {
             }
             match (rules.timestamp(timestamp), value) {
                 (Ok(timestamp), Ok(value)) => {
-                    table.observe(number, encoded.untracked());
-                    encoded.point(&mut table.at(number, key), timestamp, &value);
+                    match encoded.point(&mut table.at(number, key), timestamp, &value) {
+                        Ok(()) => table.observe(number, encoded.untracked()),
+                        Err(reason) => failures.add(point, || reason),
+                    }
                 }
                 (Err(reason), _) => failures.add(point, || reason),
                 (_, Err(error)) => failures.add(point, || PointErrorReason::InvalidValue(error)),
