@@ -7,7 +7,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
+use bytes::{BufMut as _, Bytes};
 use data_service::{DataSettings, assemble, store_part};
+use http::uri::PathAndQuery;
 use oxtsdb_client::UidClient;
 use oxtsdb_proto::common::v1::{SeriesName, Tag};
 use oxtsdb_proto::data::v1::columns::{Block, SeriesDeclaration};
@@ -17,15 +19,19 @@ use oxtsdb_proto::data::v1::write_stream_request::{Frame, Message, Open};
 use oxtsdb_proto::data::v1::write_stream_response;
 use oxtsdb_proto::data::v1::{
     Columns, DeltaTimestamps, TimeSeries, TimeUnit, WriteColumnsRequest, WriteOptions, WriteRequest,
-    WriteStreamRequest, time_series,
+    WriteResponse, WriteStreamRequest, time_series,
 };
 use oxtsdb_resources::MemoryAccount;
 use oxtsdb_row_store::intercept::{Intercept, InterceptedStore, Operation, Response};
 use oxtsdb_row_store::memory::MemoryStore;
 use oxtsdb_row_store::{RowStore, StoreError};
 use oxtsdb_server::Shutdown;
+use prost::Message as _;
 use tokio_stream::wrappers::ReceiverStream;
-use tonic::Request;
+use tonic::client::Grpc;
+use tonic::codec::{Codec, DecodeBuf, Decoder, EncodeBuf, Encoder};
+use tonic::service::Routes;
+use tonic::{Request, Status};
 use uid_service::UidSettings;
 
 #[global_allocator]
@@ -33,6 +39,8 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// Series of the workload and points of a request.
 const SERIES: usize = 1000;
+/// Series of encoded requests.
+const MANY_SERIES: usize = 10_000;
 /// Duration of each measurement.
 const TIME: Duration = Duration::from_secs(3);
 /// Timestamp of the first point: an exact hour.
@@ -95,13 +103,78 @@ async fn main() -> anyhow::Result<()> {
         },
     )
     .await?;
+    encoded_writes(Routes::new(service.server())).await?;
     write_stream(service.server()).await
 }
 
+/// Sends encoded requests to the server, in process: what the server does, from the bytes of a call to its response.
+async fn encoded_writes(server: Routes) -> anyhow::Result<()> {
+    let requests: Vec<Bytes> = (0..MANY_SERIES / SERIES)
+        .map(|request| WriteRequest {
+            series: (request * SERIES..(request + 1) * SERIES).map(series).collect(),
+            options: Some(options()),
+        })
+        .map(|request| request.encode_to_vec().into())
+        .collect();
+    let mut requests = requests.iter().cycle();
+    let name = format!("Write, 1000 points of {MANY_SERIES} series, encoded");
+    measure(&name, || {
+        let mut client = Grpc::new(server.clone());
+        let request = Request::new(requests.next().cloned().unwrap_or_default());
+        async move {
+            let path = PathAndQuery::from_static("/oxtsdb.data.v1.DataService/Write");
+            client
+                .ready()
+                .await
+                .map_err(|error| Status::internal(format!("{error:?}")))?;
+            let response = client.unary(request, path, EncodedRequest).await?;
+            Ok(response.into_inner().written)
+        }
+    })
+    .await
+}
+
+/// A codec whose requests are encoded already.
+struct EncodedRequest;
+
+impl Codec for EncodedRequest {
+    type Encode = Bytes;
+    type Decode = WriteResponse;
+    type Encoder = Self;
+    type Decoder = Self;
+
+    fn encoder(&mut self) -> Self {
+        Self
+    }
+
+    fn decoder(&mut self) -> Self {
+        Self
+    }
+}
+
+impl Encoder for EncodedRequest {
+    type Item = Bytes;
+    type Error = Status;
+
+    fn encode(&mut self, message: Bytes, buffer: &mut EncodeBuf<'_>) -> Result<(), Status> {
+        buffer.put_slice(&message);
+        Ok(())
+    }
+}
+
+impl Decoder for EncodedRequest {
+    type Item = WriteResponse;
+    type Error = Status;
+
+    fn decode(&mut self, buffer: &mut DecodeBuf<'_>) -> Result<Option<WriteResponse>, Status> {
+        WriteResponse::decode(buffer)
+            .map(Some)
+            .map_err(|error| Status::internal(error.to_string()))
+    }
+}
+
 /// Sends frames through the generated client, in process, including encoding and decoding.
-async fn write_stream(
-    server: oxtsdb_proto::data::v1::data_service_server::DataServiceServer<data_service::DataServiceHandler>,
-) -> anyhow::Result<()> {
+async fn write_stream(server: data_service::DataServer) -> anyhow::Result<()> {
     let (requests, receiver) = tokio::sync::mpsc::channel(64);
     let open = Message::Open(Open {
         options: Some(options()),

@@ -7,7 +7,6 @@ use anyhow::Context as _;
 use oxtsdb_client::UidClient;
 use oxtsdb_proto::data::v1::annotation_service_server::AnnotationServiceServer;
 use oxtsdb_proto::data::v1::data_admin_service_server::DataAdminServiceServer;
-use oxtsdb_proto::data::v1::data_service_server::DataServiceServer;
 use oxtsdb_proto::data::v1::reference_service_server::ReferenceServiceServer;
 use oxtsdb_proto::data::v1::series_meta_service_server::SeriesMetaServiceServer;
 use oxtsdb_proto::data::v1::series_service_server::SeriesServiceServer;
@@ -24,7 +23,9 @@ use oxtsdb_server::{FrontEnd, Host, Shutdown};
 use tonic::codec::CompressionEncoding;
 use tracing::warn;
 
-use crate::grpc::{DataServiceHandler, ReferenceServiceHandler, SeriesMetaHandler, TreeServiceHandler};
+use crate::grpc::{
+    DataServer, DataServiceHandler, ReferenceServiceHandler, SeriesMetaHandler, TreeServiceHandler,
+};
 use crate::layout_check;
 use crate::listener::HttpTelnetServer;
 use crate::points::PointsPart;
@@ -72,14 +73,9 @@ pub struct DataService {
 }
 
 impl DataService {
-    /// `oxtsdb.data.v1.DataService`, with the configured limit of messages. Accepts gzip;
-    /// responses are not compressed, because clients that announce gzip by default would get every small ack
-    /// compressed, and tonic cannot exempt single messages.
-    pub fn server(&self) -> DataServiceServer<DataServiceHandler> {
-        let max_message_bytes = self.handler.max_message_bytes();
-        DataServiceServer::new(self.handler.clone())
-            .max_decoding_message_size(max_message_bytes)
-            .accept_compressed(CompressionEncoding::Gzip)
+    /// `oxtsdb.data.v1.DataService`.
+    pub fn server(&self) -> DataServer {
+        DataServer::new(self.handler.clone())
     }
 
     /// `oxtsdb.data.v1.AnnotationService`, as [`DataService::server`].

@@ -34,7 +34,7 @@ pub mod uids;
 pub mod write;
 
 pub use assemble::{DataService, assemble, points_part, store_part};
-pub use grpc::{DataServiceHandler, SeriesMetaHandler, TreeServiceHandler};
+pub use grpc::{DataServer, DataServiceHandler, SeriesMetaHandler, TreeServiceHandler};
 pub use listener::HttpTelnetServer;
 pub use points::PointsPart;
 pub use settings::{DataSettings, WriteForm};

@@ -9,7 +9,6 @@ use std::time::Duration;
 use futures::TryStreamExt as _;
 use oxtsdb_client::UidClient;
 use oxtsdb_proto::data::v1::data_service_client::DataServiceClient;
-use oxtsdb_proto::data::v1::data_service_server::DataServiceServer;
 use oxtsdb_resources::MemoryAccount;
 use oxtsdb_row_store::memory::MemoryStore;
 use oxtsdb_row_store::{RowStore, Scan};
@@ -17,7 +16,7 @@ use oxtsdb_server::{Shutdown, ShutdownTrigger};
 use uid_service::UidSettings;
 
 use crate::assemble::{DataService, assemble, store_part};
-use crate::grpc::DataServiceHandler;
+use crate::grpc::DataServer;
 use crate::settings::DataSettings;
 
 pub(crate) use gate::{Gate, Pass};
@@ -103,7 +102,7 @@ impl TestStack {
     }
 
     /// A client of the data service, without a socket.
-    pub(crate) fn client(&self) -> DataServiceClient<DataServiceServer<DataServiceHandler>> {
+    pub(crate) fn client(&self) -> DataServiceClient<DataServer> {
         DataServiceClient::new(self.service.server())
     }
 

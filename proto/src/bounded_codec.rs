@@ -3,11 +3,13 @@
 //! [`RequestBounds`] checks an encoded request; a request that keeps to its bounds is decoded. What is no
 //! protobuf is the caller's fault, which tonic's own codec reports as INTERNAL. Responses are decoded as
 //! they are.
+//!
+//! [`EncodedRequests`] leaves the decoding of requests to the handler, see [`decode_request`].
 
 use std::fmt;
 use std::marker::PhantomData;
 
-use bytes::Buf as _;
+use bytes::{Buf as _, Bytes};
 use prost::{Message, Name};
 use tonic::codec::{Codec, DecodeBuf, Decoder};
 use tonic::{Code, Status};
@@ -77,12 +79,76 @@ impl<U: Message + Default> Decoder for BoundedDecoder<U> {
         };
         // tonic collects a message in one piece.
         debug_assert_eq!(buffer.chunk().len(), buffer.remaining());
-        let unfolded = bounds.check(&self.name, buffer.chunk())?;
-        let texts = u64::try_from(buffer.remaining()).unwrap_or(u64::MAX);
-        decode_memory::take(unfolded.saturating_add(texts))?;
-        U::decode(buffer)
-            .map(Some)
-            .map_err(|error| error::malformed_message(&self.name, error))
+        bounded(bounds, &self.name, buffer).map(Some)
+    }
+}
+
+/// Decodes a message that is in one piece, if it keeps to its bounds.
+fn bounded<U: Message + Default>(
+    bounds: RequestBounds,
+    name: &str,
+    message: &mut impl bytes::Buf,
+) -> Result<U, Status> {
+    let unfolded = bounds.check(name, message.chunk())?;
+    let texts = u64::try_from(message.remaining()).unwrap_or(u64::MAX);
+    decode_memory::take(unfolded.saturating_add(texts))?;
+    U::decode(message).map_err(|error| error::malformed_message(name, error))
+}
+
+/// Decodes a request as the server of a call does: checks its bounds, takes the memory of its decoded form.
+///
+/// # Errors
+///
+/// INVALID_ARGUMENT, if it has too many elements or is malformed; those of [`decode_memory::take`].
+pub fn decode_request<U: Message + Name + Default>(mut message: Bytes) -> Result<U, Status> {
+    let name = U::full_name();
+    match RequestBounds::of(&name) {
+        Some(bounds) => bounded(bounds, &name, &mut message),
+        None => U::decode(message).map_err(|error| error::malformed_message(&name, error)),
+    }
+}
+
+/// A codec of servers: requests are passed on as their bytes, responses are messages of type `T`.
+pub struct EncodedRequests<T>(PhantomData<fn(T)>);
+
+impl<T> Default for EncodedRequests<T> {
+    fn default() -> Self {
+        Self(PhantomData)
+    }
+}
+
+impl<T> fmt::Debug for EncodedRequests<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("EncodedRequests")
+    }
+}
+
+impl<T: Message + Send + 'static> Codec for EncodedRequests<T> {
+    type Encode = T;
+    type Decode = Bytes;
+    type Encoder = ProstEncoder<T>;
+    type Decoder = EncodedDecoder;
+
+    fn encoder(&mut self) -> Self::Encoder {
+        ProstEncoder::default()
+    }
+
+    fn decoder(&mut self) -> Self::Decoder {
+        EncodedDecoder(())
+    }
+}
+
+/// See [`EncodedRequests`].
+#[derive(Debug)]
+pub struct EncodedDecoder(());
+
+impl Decoder for EncodedDecoder {
+    type Item = Bytes;
+    type Error = Status;
+
+    fn decode(&mut self, buffer: &mut DecodeBuf<'_>) -> Result<Option<Bytes>, Status> {
+        // Not a copy: tonic's buffer is split.
+        Ok(Some(buffer.copy_to_bytes(buffer.remaining())))
     }
 }
 

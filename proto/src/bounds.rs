@@ -208,4 +208,4 @@ fn varint(rest: &mut &[u8]) -> Option<u64> {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

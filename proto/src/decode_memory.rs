@@ -36,6 +36,15 @@ pub fn metered<R>(meter: &Arc<dyn Meter>, poll: impl FnOnce() -> R) -> R {
     poll()
 }
 
+/// A function that takes memory from the meter of this thread wherever it is called.
+pub fn with_meter<R>(work: impl FnOnce() -> R) -> impl FnOnce() -> R {
+    let meter = METER.with_borrow(Clone::clone);
+    move || match meter {
+        Some(meter) => metered(&meter, work),
+        None => work(),
+    }
+}
+
 /// Takes the memory of a request that is about to be decoded, if there is a meter. For codecs.
 ///
 /// # Errors
@@ -74,7 +83,9 @@ mod tests {
             take(1000).unwrap();
         });
         take(1).unwrap();
-        assert_eq!(outer.0.load(Ordering::Relaxed), 1010);
+        let elsewhere = metered(&outer_meter, || with_meter(|| take(10_000)));
+        std::thread::spawn(elsewhere).join().unwrap().unwrap();
+        assert_eq!(outer.0.load(Ordering::Relaxed), 11_010);
         assert_eq!(inner.0.load(Ordering::Relaxed), 100);
     }
 }

@@ -11,6 +11,9 @@ pub mod decode_memory;
 mod delta_timestamps;
 pub mod error;
 pub mod update_mask;
+pub mod write_view;
+
+pub use bounded_codec::{EncodedDecoder, EncodedRequests, decode_request};
 
 #[allow(
     missing_docs,

@@ -23,3 +23,4 @@ pub use handler::DataServiceHandler;
 pub use references::ReferenceServiceHandler;
 pub use series_meta::SeriesMetaHandler;
 pub use tree::TreeServiceHandler;
+pub use write::DataServer;

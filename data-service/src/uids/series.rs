@@ -131,6 +131,12 @@ pub(crate) enum Requested<'a> {
     Series(SeriesRef<'a>),
 }
 
+impl<'a> From<SeriesRef<'a>> for Requested<'a> {
+    fn from(series: SeriesRef<'a>) -> Self {
+        Self::Series(series)
+    }
+}
+
 /// The text of a request that identifies a series: equal texts have equal names, so that the series is known without
 /// parsing them. Texts that differ may have equal names too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -148,6 +154,8 @@ pub(crate) enum Syntax {
     Telnet,
     /// `"host":"web01","dc":"lga"`
     Json,
+    /// Fields of a message; see [`oxtsdb_proto::write_view`].
+    Protobuf,
 }
 
 impl<'a> SeriesRef<'a> {
@@ -182,10 +190,10 @@ impl<'a> SeriesRef<'a> {
 /// ```text
 ///   names    metric | FF | tagk | FF | tagv | FF | tagk | ...
 ///   TSUID    FE | TSUID
-///   text     FC (JSON) or FD (telnet) | metric | FF | tags
+///   text     FB (protobuf), FC (JSON) or FD (telnet) | metric | FF | tags
 /// ```
 ///
-/// FC to FF never occur in UTF-8, so no two series have one key.
+/// FB to FF never occur in UTF-8, so no two series have one key.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum SeriesKey<'a> {
     /// All bytes, of names or a TSUID.
@@ -240,6 +248,7 @@ impl Syntax {
         match self {
             Self::Telnet => 0xfd,
             Self::Json => 0xfc,
+            Self::Protobuf => 0xfb,
         }
     }
 }

@@ -24,7 +24,7 @@ use crate::meta::MetaTable;
 use crate::series_index::SeriesIndex;
 use crate::settings::DataSettings;
 use crate::uids::Uids;
-use crate::uids::series::{Requested, Series, SeriesRef, SeriesText, set_base_time};
+use crate::uids::series::{Requested, Series, SeriesText, set_base_time};
 use crate::uids::series_cache::SeriesCache;
 
 /// Resources of the process for ingestion.
@@ -240,10 +240,10 @@ impl Writer {
     /// The series that are named, in their order; see [`Resolver::resolve`].
     pub(crate) async fn resolve<'a>(
         &self,
-        requested: impl ExactSizeIterator<Item = SeriesRef<'a>> + Send,
+        requested: impl ExactSizeIterator<Item = impl Into<Requested<'a>>> + Send,
         deadline: Option<Instant>,
     ) -> Result<Resolution, WriteError> {
-        let requested = requested.map(Requested::Series);
+        let requested = requested.map(Into::into);
         Ok(self.0.resolver.resolve(requested, deadline).await?)
     }
 

@@ -24,8 +24,13 @@ fn check_bytes<M: Name>(message: &[u8]) -> Result<(), Status> {
 }
 
 fn limit_of(field: &str) -> usize {
+    bound_of(field).0
+}
+
+/// The limit of a field, and the bytes of an element.
+pub(crate) fn bound_of(field: &str) -> (usize, usize) {
     let bound = BOUNDS.iter().find(|bound| bound.field == field).unwrap();
-    bound.limit as usize
+    (bound.limit as usize, bound.element_bytes as usize)
 }
 
 #[track_caller]

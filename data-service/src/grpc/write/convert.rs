@@ -1,7 +1,8 @@
 //! Messages of the write calls, as the domain's types. Columns are borrowed, not copied.
 
 use oxtsdb_proto::data::v1::columns::{Block as BlockMessage, SeriesDeclaration};
-use oxtsdb_proto::data::v1::{Columns, DeltaTimestamps as DeltaTimestampsMessage, TimeSeries};
+use oxtsdb_proto::data::v1::{Columns, DeltaTimestamps as DeltaTimestampsMessage};
+use oxtsdb_proto::write_view::{SeriesColumns, WriteView};
 use tonic::Status;
 
 use crate::grpc::status;
@@ -58,23 +59,23 @@ fn delta_timestamps(message: &DeltaTimestampsMessage) -> DeltaTimestamps<'_> {
 
 /// A block for each series. `numbers` has those of the series in the table.
 pub(super) fn series_blocks<'a>(
-    series: &'a [TimeSeries],
+    points: &'a WriteView<'_>,
     numbers: &'a [u32],
 ) -> impl Iterator<Item = Block<'a>> {
     let numbers = numbers.iter().map(std::slice::from_ref);
-    series.iter().zip(numbers).map(|(series, number)| Block {
+    points.columns().zip(numbers).map(|(columns, number)| Block {
         series: number,
-        ..series_block(series)
+        ..series_block(columns)
     })
 }
 
-fn series_block(message: &TimeSeries) -> Block<'_> {
+fn series_block(columns: SeriesColumns<'_>) -> Block<'_> {
     Block {
         series: &[],
-        timestamps: &message.timestamps,
+        timestamps: columns.timestamps,
         deltas: None,
-        doubles: &message.values,
-        ints: &message.int_values,
+        doubles: columns.values,
+        ints: columns.int_values,
     }
 }
 
@@ -84,7 +85,7 @@ pub(in crate::grpc) fn point_count(columns: &Columns) -> usize {
 }
 
 /// How many points the series have.
-pub(super) fn series_point_count(series: &[TimeSeries]) -> usize {
-    let blocks = series.iter().map(series_block);
+pub(super) fn series_point_count(points: &WriteView<'_>) -> usize {
+    let blocks = points.columns().map(series_block);
     blocks.map(|block| block.point_count()).sum()
 }

@@ -21,7 +21,19 @@ pub(in crate::grpc) async fn run_encoder<T: Send + 'static>(
     if points <= INLINE_POINTS {
         return encode();
     }
-    compute.run(encode).await.unwrap_or_else(|panicked| {
+    in_pool(compute, encode).await
+}
+
+/// Runs a function in the compute pool.
+///
+/// # Errors
+///
+/// Those of the function; INTERNAL if it panics.
+pub(super) async fn in_pool<T: Send + 'static>(
+    compute: &ComputePool,
+    work: impl FnOnce() -> Result<T, Status> + Send + 'static,
+) -> Result<T, Status> {
+    compute.run(work).await.unwrap_or_else(|panicked| {
         let message = panicked.to_string();
         Err(status_with(Code::Internal, ErrorReason::Internal, message, &[]))
     })

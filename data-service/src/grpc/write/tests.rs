@@ -2,6 +2,7 @@
 
 mod any_columns;
 mod columns;
+mod encoded;
 mod series;
 
 use oxtsdb_proto::data::v1::columns::{Block, SeriesDeclaration};

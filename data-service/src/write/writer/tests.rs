@@ -8,6 +8,7 @@ use uid_service::UidSettings;
 
 use super::*;
 use crate::test_stack::{Gate, TestStack};
+use crate::uids::series::SeriesRef;
 use crate::uids::{UidRejection, UidsError};
 use crate::write::{NamePlace, PointErrorReason};
 

@@ -1,5 +1,5 @@
 use oxtsdb_proto::common::v1::{SeriesName, Tag};
-use oxtsdb_proto::data::v1::{PointRuns, TimestampPrecision};
+use oxtsdb_proto::data::v1::{PointRuns, TimeSeries, TimestampPrecision, time_series};
 
 use super::*;
 

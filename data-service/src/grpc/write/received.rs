@@ -1,0 +1,73 @@
+//! A request of `Write` as it was received, and its points in columns.
+
+use bytes::Bytes;
+use oxtsdb_proto::data::v1::WriteRequest;
+use oxtsdb_proto::write_view::WriteView;
+use oxtsdb_proto::{decode_memory, decode_request};
+use oxtsdb_resources::ComputePool;
+use self_cell::self_cell;
+use tonic::Status;
+
+use super::encode::in_pool;
+
+/// Requests up to this size are decoded inline, in about a millisecond.
+const INLINE_BYTES: usize = 256 << 10;
+
+/// What the points borrow from.
+#[derive(Debug)]
+pub(super) enum Message {
+    Encoded(Bytes),
+    Decoded(WriteRequest),
+}
+
+self_cell!(
+    /// A request and its points, which borrow from it.
+    pub(super) struct Received {
+        owner: Message,
+        #[covariant]
+        dependent: WriteView,
+    }
+);
+
+impl Received {
+    /// Decodes a request; a large one in the compute pool.
+    ///
+    /// # Errors
+    ///
+    /// INVALID_ARGUMENT, if it is malformed or has too many elements; a status of overload, if there is no memory.
+    pub(super) async fn decode(message: Bytes, compute: &ComputePool) -> Result<Self, Status> {
+        if message.len() <= INLINE_BYTES {
+            return Self::decode_now(message);
+        }
+        // The memory of the call is charged on the threads of the pool too.
+        in_pool(compute, decode_memory::with_meter(|| Self::decode_now(message))).await
+    }
+
+    fn decode_now(message: Bytes) -> Result<Self, Status> {
+        let view = Self::try_new(Message::Encoded(message.clone()), |message| match message {
+            Message::Encoded(bytes) => WriteView::decode(bytes).ok_or(()),
+            Message::Decoded(request) => Ok(WriteView::of(request)),
+        });
+        let Ok(view) = view else {
+            return decode_request(message).map(Self::of);
+        };
+        // A view of the largest request takes a few MiB.
+        let bytes = view.borrow_dependent().byte_len();
+        decode_memory::take(u64::try_from(bytes).unwrap_or(u64::MAX))?;
+        Ok(view)
+    }
+
+    /// A request that is decoded.
+    pub(super) fn of(request: WriteRequest) -> Self {
+        Self::new(Message::Decoded(request), |message| match message {
+            Message::Decoded(request) => WriteView::of(request),
+            // Not made here.
+            Message::Encoded(_) => WriteView::default(),
+        })
+    }
+
+    /// The points.
+    pub(super) fn points(&self) -> &WriteView<'_> {
+        self.borrow_dependent()
+    }
+}
