@@ -6,7 +6,9 @@
 
 use std::time::Instant;
 
+use oxtsdb_point_store::parts::disk::real::RealDisk;
 use oxtsdb_point_store::parts::head::{Head, HeadScratch};
+use oxtsdb_point_store::parts::part::{Columns, PartWriter};
 use oxtsdb_point_store::parts::series::MetricNumber;
 use oxtsdb_point_store::{Point, PointBatch, PointKind, Resolution, SeriesNumber, TimeRange, ValueKind};
 
@@ -68,16 +70,51 @@ fn main() {
         bytes / f64::from(series),
         bytes / 1e6
     );
-    let start = Instant::now();
-    let (mut scratch, mut read, mut sum) = (HeadScratch::default(), Vec::new(), 0);
-    for key in head.series(|series| MetricNumber(series.0 % 100)) {
-        read.clear();
-        head.read(key.series, TimeRange::ALL, &mut scratch, &mut read);
-        sum += read.len();
-    }
-    assert_eq!(sum as u64, u64::from(series) * u64::from(steps));
+    let (mut scratch, mut read) = (HeadScratch::default(), Vec::new());
+    let keys = head.series(|series| MetricNumber(series.0 % 100));
+    measure("series sorted", series, || {
+        head.series(|series| MetricNumber(series.0 % 100));
+    });
+    measure("series read one by one", series, || {
+        for key in &keys {
+            read.clear();
+            head.read(key.series, TimeRange::ALL, &mut scratch, &mut read);
+            assert_eq!(read.len(), steps as usize);
+        }
+    });
+    measure("series read together", series, || {
+        let read = head.read_each(&keys, TimeRange::ALL, &mut scratch, |_, points| {
+            assert_eq!(points.len(), steps as usize);
+            Ok::<_, ()>(())
+        });
+        read.unwrap();
+    });
+    let folder = tempfile::tempdir_in(".").unwrap();
+    let mut writer = PartWriter::create(&RealDisk, &folder.path().join("part")).unwrap();
+    measure("series read together and written", series, || {
+        let mut columns = Columns::default();
+        let read = head.read_each(&keys, TimeRange::ALL, &mut scratch, |key, points| {
+            columns.clear();
+            points.iter().for_each(|point| columns.push(*point));
+            writer.push(key, &columns)
+        });
+        read.unwrap();
+    });
+    println!("{:?}", writer.finish().unwrap());
+}
+
+/// Prints the time of the processor for each series: a machine that does other work changes it little.
+fn measure(what: &str, series: u32, run: impl FnOnce()) {
+    let before = processor();
+    run();
     println!(
-        "all series read in order of metric: {:.1} M points/s",
-        points / start.elapsed().as_secs_f64() / 1e6
+        "{what}: {:.0} ns each",
+        (processor() - before) / f64::from(series)
     );
+}
+
+/// Nanoseconds of this thread.
+fn processor() -> f64 {
+    let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap();
+    text.split_whitespace().next().unwrap().parse().unwrap()
 }

@@ -10,8 +10,11 @@
 
 use std::collections::BTreeSet;
 use std::collections::btree_map::{BTreeMap, Entry};
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::mpsc::{self, Receiver, SendError, SyncSender};
+use std::thread;
 use std::time::Duration;
 
 use super::core::{Core, FlushJob};
@@ -28,6 +31,11 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
 /// Days whose parts are written in one pass over a head: each is an open file.
 const DAYS_AT_A_TIME: usize = 16;
+
+/// Points that pass from the thread that reads a head to the one that writes parts at a time, and how many times so
+/// many may wait: enough to even out the two, within the processor's cache.
+const BATCH_POINTS: usize = 8 << 10;
+const BATCHES_AHEAD: usize = 4;
 
 /// Does jobs until the store stops.
 pub(super) fn run(core: &Core) {
@@ -123,13 +131,61 @@ fn days_of(head: &Head, keys: &[SeriesKey]) -> Vec<DayNumber> {
         return between;
     }
     let mut days = BTreeSet::new();
-    let (mut scratch, mut points) = (HeadScratch::default(), Vec::new());
-    for key in keys {
-        points.clear();
-        head.read(key.series, TimeRange::ALL, &mut scratch, &mut points);
-        days.extend(points.iter().map(|point| DayNumber::of(point.time_ms)));
-    }
+    let read = head.read_each(keys, TimeRange::ALL, &mut HeadScratch::default(), |_, points| {
+        days.extend(points.iter().map(day));
+        Ok::<_, Infallible>(())
+    });
+    let Ok(()) = read;
     days.into_iter().collect()
+}
+
+fn day(point: &Point) -> DayNumber {
+    DayNumber::of(point.time_ms)
+}
+
+/// Points on their way from the thread that reads the head to the one that writes parts.
+#[derive(Default)]
+struct Batch {
+    runs: Vec<Run>,
+    columns: Columns,
+}
+
+/// Points of one series and day.
+struct Run {
+    key: SeriesKey,
+    day: DayNumber,
+    /// Index behind the last point.
+    end: usize,
+}
+
+impl Batch {
+    fn push(&mut self, key: SeriesKey, points: &[Point]) {
+        let (Some(first), Some(last)) = (points.first().map(day), points.last().map(day)) else {
+            return;
+        };
+        if first == last {
+            points.iter().for_each(|point| self.columns.push(*point));
+            let end = self.columns.len();
+            self.runs.push(Run { key, day: first, end });
+        } else {
+            let days = points.chunk_by(|one, next| day(one) == day(next));
+            days.for_each(|points| self.push(key, points));
+        }
+    }
+}
+
+/// Reads the points of all series in a range, until no more are received.
+fn read_points(head: &Head, keys: &[SeriesKey], range: TimeRange, batches: &SyncSender<Batch>) {
+    let mut batch = Batch::default();
+    let read = head.read_each(keys, range, &mut HeadScratch::default(), |key, points| {
+        batch.push(key, points);
+        if batch.columns.len() >= BATCH_POINTS {
+            batches.send(std::mem::take(&mut batch))?;
+        }
+        Ok::<_, SendError<Batch>>(())
+    });
+    // The writer failed, and reports it.
+    drop(read.and_then(|()| batches.send(batch)));
 }
 
 /// Writes the parts of some days.
@@ -146,23 +202,27 @@ fn write_days(
         first_ms: first.first_ms(),
         last_ms: last.last_ms(),
     };
+    // Reading the head waits for memory, writing parts computes: two threads need half the time.
+    thread::scope(|scope| {
+        let (sender, batches) = mpsc::sync_channel(BATCHES_AHEAD);
+        let reader = thread::Builder::new().name("points-drain".to_owned());
+        let spawned = reader.spawn_scoped(scope, move || read_points(head, keys, range, &sender));
+        spawned.map_err(|error| PointStoreError::io("thread points-drain", &error))?;
+        write_parts(core, batches)
+    })
+}
+
+fn write_parts(core: &Core, batches: Receiver<Batch>) -> Result<Vec<NewPart>, PointStoreError> {
     let mut parts: BTreeMap<DayNumber, NewPart> = BTreeMap::new();
-    let (mut scratch, mut points, mut columns) = (HeadScratch::default(), Vec::new(), Columns::default());
-    for key in keys {
-        points.clear();
-        head.read(key.series, range, &mut scratch, &mut points);
-        let day = |point: &Point| DayNumber::of(point.time_ms);
-        for points in points.chunk_by(|one, next| day(one) == day(next)) {
-            let Some(day) = points.first().map(day) else {
-                continue;
-            };
-            columns.clear();
-            points.iter().for_each(|point| columns.push(*point));
+    for Batch { runs, columns } in batches {
+        let mut start = 0;
+        for Run { key, day, end } in runs {
             let part = match parts.entry(day) {
                 Entry::Occupied(part) => part.into_mut(),
                 Entry::Vacant(place) => place.insert(core.days.new_part(day)?),
             };
-            part.writer().push(*key, &columns)?;
+            part.writer().push_range(key, &columns, start..end)?;
+            start = end;
         }
     }
     Ok(parts.into_values().collect())

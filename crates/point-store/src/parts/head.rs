@@ -21,11 +21,14 @@ use self::shard::{Place, Shard};
 use super::series::{MetricNumber, SeriesKey};
 use crate::{Point, PointBatch, ReadEstimate, SeriesNumber, TimeRange};
 
-/// Points whose memory is read together before they are appended.
+/// Points, or series, whose memory is read together before they are appended, or decoded.
 const TOGETHER: usize = 64;
 
 /// Series that an estimate looks at.
 const SAMPLED_SERIES: usize = 64;
+
+/// Blocks of a series that are read together. Later ones are larger, so that waiting for them takes less of the time.
+const TOUCHED_BLOCKS: usize = 6;
 
 /// Points in memory.
 #[derive(Debug)]
@@ -131,8 +134,71 @@ impl Head {
         }
     }
 
+    /// Calls `each` with the points of each series in a range, if there are any, as [`Head::read`] returns them.
+    ///
+    /// # Errors
+    ///
+    /// The first error of `each`.
+    pub fn read_each<E>(
+        &self,
+        keys: &[SeriesKey],
+        range: TimeRange,
+        scratch: &mut HeadScratch,
+        mut each: impl FnMut(SeriesKey, &[Point]) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let mut points = Vec::new();
+        for keys in keys.chunks(TOGETHER) {
+            self.touch(keys);
+            for key in keys {
+                points.clear();
+                self.decode(key.series, range, scratch, &mut points);
+                if !points.is_empty() {
+                    each(*key, &points)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads the memory of some series, so that it is in the processor's cache when they are decoded. Chunks lie in the
+    /// order of their first points: each block is a cache miss. The misses of several series overlap, those of one do
+    /// not.
+    fn touch(&self, keys: &[SeriesKey]) {
+        let shards: Vec<_> = self.shards.iter().map(Mutex::lock).collect();
+        let mut blocks = [(0, 0); TOGETHER];
+        let mut count = 0;
+        for key in keys.iter().take(TOGETHER) {
+            let (index, quotient) = self.divide(key.series);
+            if let Some(block) = shards[index].last_block(quotient) {
+                blocks[count] = (index, block);
+                count += 1;
+            }
+        }
+        for _ in 0..TOUCHED_BLOCKS {
+            for (index, block) in &mut blocks[..count] {
+                *block = shards[*index].next_block(*block);
+            }
+        }
+        std::hint::black_box(blocks);
+    }
+
     /// Appends the points of a series in a range to `points`, ascending, the newest of each instant.
     pub fn read(
+        &self,
+        series: SeriesNumber,
+        range: TimeRange,
+        scratch: &mut HeadScratch,
+        points: &mut Vec<Point>,
+    ) {
+        let extent = self.shards[self.divide(series).0].lock().extent();
+        if extent.is_none_or(|(first, last)| last < range.first_ms || range.last_ms < first) {
+            return;
+        }
+        self.decode(series, range, scratch, points);
+    }
+
+    /// As [`Head::read`], whatever the extent.
+    fn decode(
         &self,
         series: SeriesNumber,
         range: TimeRange,
@@ -142,27 +208,12 @@ impl Head {
         let from = points.len();
         let (index, quotient) = self.divide(series);
         let shard = &self.shards[index];
-        let extent = shard.lock().extent();
-        if extent.is_none_or(|(first, last)| last < range.first_ms || range.last_ms < first) {
-            return;
-        }
         // Each chunk under a lock of its own, so that appends do not wait for long series.
         let mut number = 0;
         while shard.lock().read(quotient, number, &mut scratch.bytes, points) {
             number += 1;
         }
-        let ascends = points[from..].is_sorted_by(|a, b| a.time_ms < b.time_ms);
-        if !ascends {
-            sort_newest(points, from);
-        }
-        let read = &points[from..];
-        let is_inside = |point: Option<&Point>| point.is_none_or(|point| range.contains(point.time_ms));
-        if !is_inside(read.first()) || !is_inside(read.last()) {
-            let start = from + read.partition_point(|point| point.time_ms < range.first_ms);
-            let end = from + read.partition_point(|point| point.time_ms <= range.last_ms);
-            points.truncate(end);
-            points.drain(from..start.min(end));
-        }
+        cut(points, from, range);
     }
 
     /// Estimates what reading some series would decode, from a sample of them. All points of a series in the head are
@@ -209,6 +260,21 @@ impl Head {
         }
         keys.sort_unstable();
         keys
+    }
+}
+
+/// Sorts the points from an index on, keeps the newest of each instant, and of these the ones in a range.
+fn cut(points: &mut Vec<Point>, from: usize, range: TimeRange) {
+    if !points[from..].is_sorted_by(|a, b| a.time_ms < b.time_ms) {
+        sort_newest(points, from);
+    }
+    let read = &points[from..];
+    let is_inside = |point: Option<&Point>| point.is_none_or(|point| range.contains(point.time_ms));
+    if !is_inside(read.first()) || !is_inside(read.last()) {
+        let start = from + read.partition_point(|point| point.time_ms < range.first_ms);
+        let end = from + read.partition_point(|point| point.time_ms <= range.last_ms);
+        points.truncate(end);
+        points.drain(from..start.min(end));
     }
 }
 

@@ -25,6 +25,13 @@ pub(super) struct Chain {
     blocks: u8,
 }
 
+impl Chain {
+    /// The last block.
+    pub(super) const fn last(&self) -> u32 {
+        self.last
+    }
+}
+
 /// Memory of chains.
 #[derive(Debug, Default)]
 pub(super) struct Arena {
@@ -115,6 +122,15 @@ impl Arena {
         self.pages[chain.last as usize / PAGE_UNITS][end - 1]
     }
 
+    /// The block that a block links to; the last one links to the first.
+    #[inline]
+    pub(super) fn next(&self, block: u32) -> u32 {
+        let start = block as usize % PAGE_UNITS * UNIT;
+        let mut next = [0; LINK];
+        next.copy_from_slice(&self.pages[block as usize / PAGE_UNITS][start..start + LINK]);
+        u32::from_be_bytes(next)
+    }
+
     fn end_of_last(&self, chain: &Chain) -> usize {
         (chain.last as usize % PAGE_UNITS + units_after(chain.blocks - 1)) * UNIT
     }
@@ -134,14 +150,6 @@ impl Arena {
     fn link(&mut self, block: u32) -> &mut [u8] {
         let start = block as usize % PAGE_UNITS * UNIT;
         &mut self.pages[block as usize / PAGE_UNITS][start..start + LINK]
-    }
-
-    /// The block that a block links to.
-    fn next(&self, block: u32) -> u32 {
-        let start = block as usize % PAGE_UNITS * UNIT;
-        let mut next = [0; LINK];
-        next.copy_from_slice(&self.pages[block as usize / PAGE_UNITS][start..start + LINK]);
-        u32::from_be_bytes(next)
     }
 
     /// The first unit of a new block.

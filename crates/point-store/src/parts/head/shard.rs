@@ -115,14 +115,33 @@ impl Shard {
 
     /// Bytes of the points of a series.
     pub(super) fn byte_len_of(&self, quotient: usize) -> usize {
-        let page = self.places.get(quotient / PAGE).and_then(Option::as_ref);
-        let place = page.map_or(NONE, |page| page[quotient % PAGE]);
-        if place == NONE {
+        let Some(place) = self.find(quotient) else {
             return 0;
-        }
+        };
         let newest = &self.chunks[place as usize / PAGE][place as usize % PAGE];
         let full = self.full.get(&place).into_iter().flatten();
         full.chain([newest]).map(|chunk| chunk.chain().byte_len()).sum()
+    }
+
+    /// The last block of a series' newest chunk; `None`: it has no points.
+    #[inline]
+    pub(super) fn last_block(&self, quotient: usize) -> Option<u32> {
+        let place = self.find(quotient)?;
+        let chunk = &self.chunks[place as usize / PAGE][place as usize % PAGE];
+        Some(chunk.chain().last())
+    }
+
+    /// The next block of a chunk. Reading it brings it into the processor's cache.
+    #[inline]
+    pub(super) fn next_block(&self, block: u32) -> u32 {
+        self.arena.next(block)
+    }
+
+    /// The place of a series' newest chunk.
+    #[inline]
+    fn find(&self, quotient: usize) -> Option<u32> {
+        let page = self.places.get(quotient / PAGE)?.as_ref()?;
+        Some(page[quotient % PAGE]).filter(|place| *place != NONE)
     }
 
     /// Appends the points of a series' chunk of this number, from 0 on, in the order of their arrival to `points`. Returns
@@ -134,9 +153,7 @@ impl Shard {
         bytes: &mut Vec<u8>,
         points: &mut Vec<Point>,
     ) -> bool {
-        let page = self.places.get(quotient / PAGE).and_then(Option::as_ref);
-        let place = page.map_or(NONE, |page| page[quotient % PAGE]);
-        let (Some(base_ms), true) = (self.base_ms, place != NONE) else {
+        let (Some(base_ms), Some(place)) = (self.base_ms, self.find(quotient)) else {
             return false;
         };
         let full = self.full.get(&place).and_then(|full| full.get(number));

@@ -111,6 +111,50 @@ fn long_series_take_several_chunks() {
 }
 
 #[test]
+fn reads_each_series_as_it_reads_one() {
+    let mut random = 1_u64;
+    let mut next = move || {
+        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        random >> 33
+    };
+    // More series than are read together; two shards have no points.
+    let head = Head::new(4);
+    let kind = PointKind::new(Resolution::Seconds, ValueKind::Int);
+    let mut batch = PointBatch::default();
+    for _ in 0..30_000 {
+        let series = u32::try_from(next() % 300).unwrap();
+        let (time_ms, bits) = (i64::try_from(next() % 100).unwrap() * 1000, next());
+        batch.push(SeriesNumber(series * 2), Point { time_ms, kind, bits });
+    }
+    head.append(&batch);
+    let key = |series: u32| SeriesKey {
+        metric: MetricNumber(0),
+        series: SeriesNumber(series),
+    };
+    let keys: Vec<SeriesKey> = (0..1000).map(key).collect();
+    let range = TimeRange {
+        first_ms: 3000,
+        last_ms: 90_000,
+    };
+    let mut found = Vec::new();
+    let done = head.read_each(&keys, range, &mut HeadScratch::default(), |key, points| {
+        found.push((key.series.0, points.to_vec()));
+        if key.series.0 >= 500 {
+            Err(key.series.0)
+        } else {
+            Ok(())
+        }
+    });
+    let expected = (0..1000).map(|series| (series, read(&head, series, range)));
+    let mut expected: Vec<_> = expected.filter(|(_, points)| !points.is_empty()).collect();
+    let end = expected.iter().position(|(series, _)| *series >= 500).unwrap();
+    assert_eq!(done, Err(expected[end].0));
+    expected.truncate(end + 1);
+    assert_eq!(found, expected);
+    assert!(found.len() > 200);
+}
+
+#[test]
 fn threads_append_to_the_same_series() {
     let head = Head::new(3);
     let kind = PointKind::new(Resolution::Millis, ValueKind::Int);
