@@ -249,8 +249,10 @@ impl PointStore for MemoryPoints {
             range,
         };
         let read = self.read_now(&request).unwrap_or_default();
+        let points = read.iter().map(|columns| columns.len() as u64).sum();
         ReadEstimate {
-            points: read.iter().map(|columns| columns.len() as u64).sum(),
+            points,
+            most_points: points,
             blocks: 0,
             bytes: read.iter().map(|columns| columns.byte_len() as u64).sum(),
         }

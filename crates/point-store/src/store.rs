@@ -68,6 +68,8 @@ pub trait SeriesReader: Send + std::fmt::Debug {
 pub struct ReadEstimate {
     /// Points.
     pub points: u64,
+    /// Points if the series are denser than others of the same files.
+    pub most_points: u64,
     /// Blocks of files.
     pub blocks: u64,
     /// Bytes of these points, in files and in memory.

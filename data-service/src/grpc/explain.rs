@@ -41,7 +41,7 @@ pub(super) async fn explain(
 fn message(plan: &Plan, estimate: &Estimate) -> QueryPlan {
     let ranges = match &plan.access_path {
         AccessPath::Ranges(ranges) => ranges.as_slice(),
-        AccessPath::Rows(_) => &[],
+        AccessPath::Rows(_) | AccessPath::Columns(_) => &[],
     };
     let windows = plan.downsample.as_ref().map(|(windows, _)| windows);
     QueryPlan {
@@ -77,9 +77,11 @@ fn message(plan: &Plan, estimate: &Estimate) -> QueryPlan {
 }
 
 fn access_path(plan: &Plan) -> AccessPathMessage {
-    let AccessPath::Ranges(_) = plan.access_path else {
-        return AccessPathMessage::SingleRows;
-    };
+    match &plan.access_path {
+        AccessPath::Rows(_) => return AccessPathMessage::SingleRows,
+        AccessPath::Columns(_) => return AccessPathMessage::Columns,
+        AccessPath::Ranges(_) => {}
+    }
     if plan.selection.resolved_series().is_some() {
         return AccessPathMessage::SeriesSeek;
     }

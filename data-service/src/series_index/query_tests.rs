@@ -81,7 +81,7 @@ async fn plan(stack: &TestStack, query: &QuerySpec) -> Plan {
 
 fn single_rows(read: &AccessPath) -> Option<u64> {
     match read {
-        AccessPath::Ranges(_) => None,
+        AccessPath::Ranges(_) | AccessPath::Columns(_) => None,
         AccessPath::Rows(rows) => Some(rows.count()),
     }
 }

@@ -240,6 +240,7 @@ impl Head {
         ReadEstimate {
             // A point takes a byte at least, and rarely more than 4 on average. A small head has allocated far more.
             points: points.clamp(bytes / 4, bytes),
+            most_points: bytes,
             blocks: 0,
             bytes,
         }

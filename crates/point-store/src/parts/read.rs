@@ -243,6 +243,7 @@ impl Core {
 impl ReadEstimate {
     fn add(&mut self, other: Self) {
         self.points += other.points;
+        self.most_points += other.most_points;
         self.blocks += other.blocks;
         self.bytes += other.bytes;
     }

@@ -1,10 +1,11 @@
-//! Collects batches of rows into series, off the runtime's threads.
+//! Collects columns and batches of rows into series, off the runtime's threads.
 //!
-//! A few rows are decoded inline. More rows go to workers: each worker receives every batch and builds its share of
+//! Workers read columns, each those of its share of the series. A few rows are decoded inline. More rows go to workers: each worker receives every batch and builds its share of
 //! the series. No two workers build the same series, so nothing has to be merged.
 
 use std::sync::Arc;
 
+use oxtsdb_point_store::TimeRange;
 use oxtsdb_resources::ComputePool;
 
 use crate::context::budget::Budget;
@@ -12,17 +13,18 @@ use crate::context::resource::Resource;
 use crate::error::QueryError;
 use crate::exec::extents::SeriesExtents;
 use crate::exec::scan::RowBatch;
+use crate::exec::scan::columns::ColumnSource;
 use crate::exec::series_builder::{SeriesBuilder, SeriesOptions};
 use crate::exec::series_points::SeriesPoints;
 use crate::exec::statistics::Statistics;
-use crate::exec::worker::{Command, Reply, Share, Worker};
+use crate::exec::worker::{ColumnRead, Command, Reply, Share, Worker};
 
 /// Most rows, and most bytes of rows, that are decoded inline, which takes less than 1 ms.
 const ROWS_INLINE: usize = 32;
 const BYTES_INLINE: u64 = 256 << 10;
 
 /// Most workers of a query.
-const MAX_WORKERS: usize = 4;
+pub(crate) const MAX_WORKERS: usize = 4;
 
 /// Number of series from which on they are sorted in the compute pool.
 const MANY_SERIES: usize = 16_384;
@@ -37,12 +39,19 @@ pub(crate) struct Collector {
     waiting_rows: usize,
     waiting_bytes: u64,
     workers: Vec<Arc<Worker>>,
+    columns: Option<ColumnSource>,
 }
 
 impl Collector {
-    /// No rows yet.
-    pub(crate) const fn new(options: SeriesOptions, budget: Budget, compute: ComputePool) -> Self {
+    /// Nothing yet. Workers read the columns of the source, if there is one.
+    pub(crate) const fn new(
+        options: SeriesOptions,
+        budget: Budget,
+        compute: ComputePool,
+        columns: Option<ColumnSource>,
+    ) -> Self {
         Self {
+            columns,
             options,
             budget,
             compute,
@@ -51,6 +60,21 @@ impl Collector {
             waiting_bytes: 0,
             workers: Vec::new(),
         }
+    }
+
+    /// Lets the workers read the columns in a range, after what was added before.
+    ///
+    /// # Errors
+    ///
+    /// As [`Collector::add`].
+    pub(crate) async fn read(&mut self, range: TimeRange) -> Result<(), QueryError> {
+        if self.workers.is_empty() {
+            self.start_workers().await?;
+        }
+        for worker in &self.workers {
+            worker.submit(Command::Read(Box::new(ColumnRead::new(range, &self.budget)?)))?;
+        }
+        Ok(())
     }
 
     /// Adds rows.
@@ -130,9 +154,6 @@ impl Collector {
                 for row in batch.rows() {
                     builder.add(row)?;
                 }
-                for columns in batch.columns() {
-                    builder.add_columns(columns)?;
-                }
             }
             return Ok((builder.take(i64::MAX)?, builder.into_statistics()));
         }
@@ -146,7 +167,11 @@ impl Collector {
 
     /// Starts the workers, and gives them the rows that wait.
     async fn start_workers(&mut self) -> Result<(), QueryError> {
-        let count = self.compute.threads().min(MAX_WORKERS);
+        let most = self
+            .columns
+            .as_ref()
+            .map_or(MAX_WORKERS, ColumnSource::most_workers);
+        let count = self.compute.threads().min(most);
         for share in 0..count {
             let builder = SeriesBuilder::new(self.options.clone(), self.budget.clone());
             let share = Share {
@@ -154,6 +179,7 @@ impl Collector {
                 of: count,
                 metric_at: self.options.layout.salt.width(),
                 metric_width: self.options.layout.widths.metric.bytes(),
+                columns: self.columns.clone(),
             };
             let worker = Worker::new(share, builder, self.compute.clone());
             self.workers.push(Arc::new(worker));

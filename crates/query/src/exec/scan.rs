@@ -12,22 +12,21 @@
 //!   bucket 1   decoded, read ahead, read ahead
 //! ```
 
-mod columns;
+pub(crate) mod columns;
 mod density;
 mod slices;
 
 use std::sync::Arc;
 
 use futures::stream::{self, BoxStream, Stream, StreamExt as _, TryStreamExt as _};
-use oxtsdb_point_store::SeriesColumns;
+use oxtsdb_point_store::TimeRange;
 use oxtsdb_row_store::{ColumnSelection, DamageLog, Row, RowFilter, RowStore, Scan, TableName};
-use oxtsdb_schema::HOUR_SECONDS;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::context::budget::{Budget, Held};
 use crate::error::QueryError;
-use crate::plan::access_path::{AccessPath, series_ranges};
+use crate::plan::access_path::{AccessPath, ColumnSeries};
 use crate::plan::hours::Hours;
 use crate::plan::query_plan::Plan;
 use crate::range_scan::scan_concurrently;
@@ -56,18 +55,10 @@ fn slice_bytes(budget: &Budget) -> u64 {
     (budget.limits().memory.most / 64).clamp(LEAST, MOST)
 }
 
-/// Points of a series that were read as columns, with its TSUID.
-#[derive(Debug)]
-pub(crate) struct KeyedColumns {
-    pub(crate) tsuid: Vec<u8>,
-    pub(crate) columns: SeriesColumns,
-}
-
-/// Rows or columns and their memory, which is held until they are decoded.
+/// Rows and their memory, which is held until they are decoded.
 #[derive(Debug)]
 pub struct RowBatch {
     rows: Vec<Row>,
-    columns: Vec<KeyedColumns>,
     _held: Held,
     /// The permits of rows that were read ahead.
     waits: Option<OwnedSemaphorePermit>,
@@ -83,35 +74,9 @@ impl RowBatch {
         let held = budget.hold(bytes_of(&rows))?;
         Ok(Self {
             rows,
-            columns: Vec::new(),
             _held: held,
             waits: None,
         })
-    }
-
-    /// A batch of columns; their memory is held from now on.
-    ///
-    /// # Errors
-    ///
-    /// As [`Budget::hold`].
-    pub(crate) fn of_columns(columns: Vec<KeyedColumns>, budget: &Budget) -> Result<Self, QueryError> {
-        let held = budget.hold(columns.iter().map(KeyedColumns::byte_len).sum())?;
-        Ok(Self {
-            rows: Vec::new(),
-            columns,
-            _held: held,
-            waits: None,
-        })
-    }
-
-    /// The columns.
-    pub(crate) fn columns(&self) -> &[KeyedColumns] {
-        &self.columns
-    }
-
-    /// Bytes of rows and columns.
-    pub(crate) fn byte_len(&self) -> u64 {
-        bytes_of(&self.rows) + self.columns.iter().map(KeyedColumns::byte_len).sum::<u64>()
     }
 
     /// The rows.
@@ -124,27 +89,19 @@ impl RowBatch {
         &mut self.rows
     }
 
-    /// How many rows there are; of columns, how many rows would have their points.
-    pub fn len(&self) -> usize {
-        self.rows.len() + self.columns.iter().map(KeyedColumns::rows).sum::<usize>()
+    /// Bytes of rows.
+    pub(crate) fn byte_len(&self) -> u64 {
+        bytes_of(&self.rows)
+    }
+
+    /// How many rows there are.
+    pub const fn len(&self) -> usize {
+        self.rows.len()
     }
 
     /// Whether there are none.
     pub const fn is_empty(&self) -> bool {
-        self.rows.is_empty() && self.columns.is_empty()
-    }
-}
-
-impl KeyedColumns {
-    fn byte_len(&self) -> u64 {
-        (self.tsuid.len() + self.columns.byte_len()) as u64
-    }
-
-    /// The hours that have points.
-    fn rows(&self) -> usize {
-        let hour = |time_ms: &i64| time_ms / (i64::from(HOUR_SECONDS) * 1000);
-        let times = &self.columns.times_ms;
-        times.chunk_by(|one, next| hour(one) == hour(next)).count()
+        self.rows.is_empty()
     }
 }
 
@@ -156,6 +113,8 @@ pub(crate) fn bytes_of(rows: &[Row]) -> u64 {
 /// An item of a scan, in order of time.
 #[derive(Debug)]
 pub(crate) enum ScanItem {
+    /// The columns of all series in a range, which are read by those who decode them.
+    Columns(TimeRange),
     /// Rows.
     Rows(RowBatch),
     /// All rows with points before this timestamp, milliseconds since the epoch, were emitted.
@@ -176,11 +135,8 @@ pub(crate) fn rows(
     budget: &Budget,
     skip_damaged: Option<&DamageLog>,
 ) -> BoxStream<'static, Result<ScanItem, QueryError>> {
-    if let Some(points) = &storage.points {
-        return columns::items(storage, points, plan, budget, skip_damaged);
-    }
     match &plan.access_path {
-        AccessPath::Ranges(ranges) => {
+        AccessPath::Ranges(ranges) | AccessPath::Columns(ColumnSeries { ranges, .. }) => {
             let source = Source {
                 store: Arc::clone(&storage.store),
                 table: storage.table.clone(),
@@ -244,10 +200,7 @@ pub(crate) async fn keys(
     skip_damaged: Option<&DamageLog>,
     seen: impl Fn(&[u8]) + Send + Sync + 'static,
 ) -> Result<(), QueryError> {
-    let ranges = match &plan.access_path {
-        AccessPath::Ranges(ranges) => ranges.clone(),
-        AccessPath::Rows(rows) => series_ranges(rows.series(), &storage.layout, hours),
-    };
+    let ranges = plan.access_path.ranges(&storage.layout, hours);
     let (selection, seek) = (plan.selection.clone(), plan.selection.clone());
     // Any hint, even an empty one, makes a store that fetches cells list the keys first.
     let filter = RowFilter::new(move |key| {

@@ -7,12 +7,13 @@
 use std::sync::Arc;
 
 use hashbrown::HashMap;
-use oxtsdb_point_store::{Kinds, ValueKind};
+use oxtsdb_point_store::{Columns, PointKind, ValueKind};
 use oxtsdb_row_store::{PointColumns, PointValues, Row, StoreError};
 use oxtsdb_schema::annotation::is_annotation;
 use oxtsdb_schema::row::{CellRef, decode_row};
 use oxtsdb_schema::{
-    Annotation, DuplicatePolicy, Points as RowPoints, Qualifier, RowKeyLayout, RowKeyRef, Tsuid, Value,
+    Annotation, DuplicatePolicy, HOUR_SECONDS, Points as RowPoints, Qualifier, RowKeyLayout, RowKeyRef,
+    Tsuid, Value,
 };
 use rustc_hash::FxBuildHasher;
 
@@ -20,7 +21,6 @@ use crate::annotation::{self, SeriesAnnotations, annotation_cells};
 use crate::context::budget::{Budget, POINT_BYTES};
 use crate::error::QueryError;
 use crate::exec::extents::SeriesExtents;
-use crate::exec::scan::KeyedColumns;
 use crate::exec::series_points::SeriesPoints;
 use crate::exec::statistics::{DamagedRow, MAX_DAMAGED_ROWS, Statistics};
 use crate::function::aggregator::Function;
@@ -218,17 +218,18 @@ impl SeriesBuilder {
         self.budget.recount_series(before, series.column.held_bytes())
     }
 
-    /// Adds points of a series.
+    /// Adds points of a series, by its TSUID.
     ///
     /// # Errors
     ///
     /// [`QueryError::OverBudget`], and the errors of its TSUID.
-    pub(crate) fn add_columns(&mut self, found: &KeyedColumns) -> Result<(), QueryError> {
-        let columns = &found.columns;
+    pub(crate) fn add_columns(&mut self, tsuid: &[u8], columns: &Columns) -> Result<(), QueryError> {
+        let bytes = tsuid.len() + columns.byte_len();
+        self.budget.use_rows(hours_of(&columns.times_ms), bytes as u64)?;
         let count = match &self.extents {
             None => columns.len(),
             Some(extents) => {
-                let stop_ms = extents.stop_ms(&found.tsuid).unwrap_or(i64::MIN);
+                let stop_ms = extents.stop_ms(tsuid).unwrap_or(i64::MIN);
                 columns.times_ms.partition_point(|time_ms| *time_ms < stop_ms)
             }
         };
@@ -237,31 +238,25 @@ impl SeriesBuilder {
         };
         self.budget.use_points(count as u64)?;
         self.statistics.points += count as u64;
-        let series = match self.series.get_mut(found.tsuid.as_slice()) {
+        let series = match self.series.get_mut(tsuid) {
             Some(series) => series,
             None if *first_ms > self.options.begins_until_ms => return Ok(()),
             None => {
-                let tsuid = Tsuid::from_bytes(&found.tsuid, &self.options.layout.widths)
-                    .map_err(|error| QueryError::row_series(&found.tsuid, &error))?;
+                let tsuid = Tsuid::from_bytes(tsuid, &self.options.layout.widths)
+                    .map_err(|error| QueryError::row_series(tsuid, &error))?;
                 let series = Series::new(&self.options, &self.budget)?;
                 self.series.entry(tsuid).or_insert(series)
             }
         };
         series.is_named = true;
         let before = series.column.held_bytes();
-        let is_int = |index: usize| columns.kinds.get(index).value() == ValueKind::Int;
         let mut from = 0;
-        while from < count {
-            let until = match &columns.kinds {
-                Kinds::Same(_) => count,
-                Kinds::Each(_) => (from..count)
-                    .find(|index| is_int(*index) != is_int(from))
-                    .unwrap_or(count),
-            };
+        for kinds in columns.kinds[..count].chunk_by(|one, next| is_int(*one) == is_int(*next)) {
+            let until = from + kinds.len();
             let (times_ms, bits) = (&columns.times_ms[from..until], &columns.bits[from..until]);
             series
                 .column
-                .extend(times_ms, bits, is_int(from), &mut self.scratch);
+                .extend(times_ms, bits, is_int(kinds[0]), &mut self.scratch);
             from = until;
         }
         self.budget.recount_series(before, series.column.held_bytes())
@@ -386,6 +381,23 @@ impl SeriesBuilder {
     pub(crate) fn take_statistics(&mut self) -> Statistics {
         std::mem::take(&mut self.statistics)
     }
+}
+
+fn is_int(kind: PointKind) -> bool {
+    kind.value() == ValueKind::Int
+}
+
+/// The hours that have points: the rows that they would be.
+fn hours_of(times_ms: &[i64]) -> u64 {
+    const HOUR_MS: i64 = HOUR_SECONDS as i64 * 1000;
+    let mut hours = 0;
+    let mut rest = times_ms;
+    while let Some(first) = rest.first() {
+        let stop_ms = first - first.rem_euclid(HOUR_MS) + HOUR_MS;
+        rest = &rest[rest.partition_point(|time_ms| *time_ms < stop_ms)..];
+        hours += 1;
+    }
+    hours
 }
 
 impl Column {

@@ -24,15 +24,18 @@ use crate::exec::group_names::{GroupPlace, named_group, uids_of};
 use crate::exec::group_task::{AggregationContext, GroupTask, batches};
 use crate::exec::incremental::IncrementalAggregator;
 use crate::exec::output::FrameOutput;
+use crate::exec::scan::columns::ColumnSource;
 use crate::exec::scan::{self, ScanItem};
 use crate::exec::series_builder::SeriesOptions;
 use crate::exec::series_points::SeriesPoints;
 use crate::function::rate::Rater;
 use crate::names::Names;
+use crate::plan::access_path::AccessPath;
 use crate::plan::hours::Hours;
 use crate::plan::query_plan::Plan;
 use crate::points::Points;
 use crate::spec::{QuerySpec, SubQuery};
+use crate::storage::PointStorage;
 
 /// Batches of group tasks that are computed at a time.
 const BATCHES_AT_A_TIME: usize = 2;
@@ -98,12 +101,14 @@ impl<'a> SubQueryExecution<'a> {
     /// Runs it and sends its frames.
     pub(super) async fn run(mut self, output: &mut FrameOutput<'_>) -> Result<(), QueryError> {
         self.first_group = output.groups;
+        let columns = self.columns();
         let mut collector = Collector::new(
             self.series_options(),
             self.context.budget().clone(),
             self.environment.resources.compute.clone(),
+            columns.as_ref().map(|(_, columns)| columns.clone()),
         );
-        self.scan(&mut collector, output).await?;
+        self.scan(columns, &mut collector, output).await?;
         let (series, counted) = collector.finish().await?;
         self.environment
             .skipped_cells
@@ -153,16 +158,42 @@ impl<'a> SubQueryExecution<'a> {
         }
     }
 
-    /// Scans the rows of the plan, and emits final results whenever too many points are in memory.
+    /// The columns that the plan reads.
+    fn columns(&self) -> Option<(&'a PointStorage, ColumnSource)> {
+        let points = self.environment.storage.points.as_ref()?;
+        let AccessPath::Columns(series) = &self.plan.access_path else {
+            return None;
+        };
+        Some((points, ColumnSource::of(points, self.plan, series)))
+    }
+
+    /// Scans the columns or rows of the plan, and emits final results whenever too many points are in memory.
     async fn scan(
         &mut self,
+        columns: Option<(&PointStorage, ColumnSource)>,
         collector: &mut Collector,
         output: &mut FrameOutput<'_>,
     ) -> Result<(), QueryError> {
         let (storage, budget) = (&self.environment.storage, self.context.budget());
-        let mut items = scan::rows(storage, self.plan, budget, self.skip_damaged.as_ref());
+        let skip_damaged = self.skip_damaged.as_ref();
+        let mut items = match &columns {
+            Some((points, source)) => {
+                let slice_bytes = self.slice_bytes();
+                scan::columns::items(
+                    storage,
+                    points,
+                    self.plan,
+                    source,
+                    slice_bytes,
+                    budget,
+                    skip_damaged,
+                )
+            }
+            None => scan::rows(storage, self.plan, budget, skip_damaged),
+        };
         while let Some(item) = items.next().await {
             match item? {
+                ScanItem::Columns(range) => collector.read(range).await?,
                 ScanItem::Rows(mut rows) => {
                     budget.use_rows(rows.len() as u64, rows.byte_len())?;
                     self.plan
@@ -189,6 +220,12 @@ impl<'a> SubQueryExecution<'a> {
     fn emit_threshold_bytes(&self) -> u64 {
         let quarter = self.context.budget().limits().memory.most / 4;
         (self.environment.emit_threshold * POINT_BYTES).min(quarter)
+    }
+
+    /// Bytes of a slice of columns. A query that fits into one slice emits nothing before its end.
+    fn slice_bytes(&self) -> u64 {
+        let eighth = self.context.budget().limits().memory.most / 8;
+        (self.environment.emit_threshold * POINT_BYTES * 4).min(eighth)
     }
 
     /// Emits the results that are final once all rows before the watermark were read.

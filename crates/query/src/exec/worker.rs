@@ -1,4 +1,4 @@
-//! Workers: each decodes the rows of its share of the series, in the computation pool.
+//! Workers: each reads and decodes columns or decodes rows of its share of the series, in the computation pool.
 //!
 //! A worker is a queue of commands, not a thread. While it has commands, one job for it is in the computation
 //! pool; a job performs one command and schedules the next one after those of other queries. So no thread
@@ -6,20 +6,31 @@
 
 use std::collections::VecDeque;
 use std::hash::BuildHasher as _;
+use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
+use oxtsdb_point_store::{Columns, SeriesReader, TimeRange};
 use oxtsdb_resources::{ComputePool, Panicked, compute::panic_message};
+use oxtsdb_row_store::StoreError;
 use parking_lot::Mutex;
 use rustc_hash::FxBuildHasher;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
+use crate::context::budget::{Budget, Held};
 use crate::error::QueryError;
 use crate::exec::extents::SeriesExtents;
 use crate::exec::scan::RowBatch;
+use crate::exec::scan::columns::ColumnSource;
 use crate::exec::series_builder::SeriesBuilder;
 use crate::exec::series_points::SeriesPoints;
 use crate::exec::statistics::Statistics;
+
+/// Points that a job reads, which takes about a millisecond: then jobs of other queries run.
+const POINTS_PER_JOB: usize = 256 << 10;
+
+/// What reading a series takes beside its points, in points.
+const POINTS_OF_A_SERIES: usize = 64;
 
 /// Batches that may wait for a worker.
 const WAITING_BATCHES: usize = 4;
@@ -41,12 +52,16 @@ struct WorkerState {
     builder: Option<SeriesBuilder>,
     /// Whether a job is in the pool.
     is_scheduled: bool,
+    /// Whether the query was dropped.
+    is_cleared: bool,
     failure: Option<QueryError>,
 }
 
 /// A command of a worker.
 #[derive(Debug)]
 pub(super) enum Command {
+    /// Read and add the columns of its share.
+    Read(Box<ColumnRead>),
     /// Add the rows of its share.
     Add(Arc<RowBatch>, OwnedSemaphorePermit),
     /// Expect the rows of these series only: [`SeriesBuilder::expect`].
@@ -72,6 +87,7 @@ impl Worker {
                 commands: VecDeque::new(),
                 builder: Some(builder),
                 is_scheduled: false,
+                is_cleared: false,
                 failure: None,
             }),
             capacity: Arc::new(Semaphore::new(WAITING_BATCHES)),
@@ -97,7 +113,9 @@ impl Worker {
 
     /// Drops all commands. A job that is in the pool finds nothing to do.
     pub(super) fn clear(&self) {
-        self.state.lock().commands.clear();
+        let mut state = self.state.lock();
+        state.is_cleared = true;
+        state.commands.clear();
     }
 
     /// Adds a command, and schedules a job if there is none.
@@ -136,8 +154,13 @@ impl Worker {
         let performed = catch_unwind(AssertUnwindSafe(|| {
             self.share.perform(&mut builder, &mut command)
         }));
+        let mut goes_on = false;
         let failure = match performed {
-            Ok(Ok(())) => None,
+            Ok(Ok(Progress::Done)) => None,
+            Ok(Ok(Progress::GoesOn)) => {
+                goes_on = true;
+                None
+            }
             Ok(Err(error)) => Some(error),
             Err(panic) => Some(QueryError::from(Panicked {
                 message: panic_message(&*panic),
@@ -156,10 +179,13 @@ impl Worker {
             return;
         }
         state.builder = Some(builder);
+        if goes_on && !state.is_cleared {
+            state.commands.push_front(command);
+        }
         state.is_scheduled = !state.commands.is_empty();
-        let goes_on = state.is_scheduled;
+        let is_scheduled = state.is_scheduled;
         drop(state);
-        if goes_on {
+        if is_scheduled {
             self.schedule();
         }
     }
@@ -173,8 +199,86 @@ impl Worker {
     }
 }
 
+/// Whether a command is done, or another job has to go on with it.
+enum Progress {
+    Done,
+    GoesOn,
+}
+
+/// A command that reads columns.
+#[derive(Debug)]
+pub(super) struct ColumnRead {
+    range: TimeRange,
+    /// The next series, as an index into those of the source.
+    next: usize,
+    /// Opened by the first job.
+    reader: Option<Box<dyn SeriesReader>>,
+    /// Reused for each series, with its memory.
+    columns: Columns,
+    tsuid: Vec<u8>,
+    held: Held,
+}
+
+impl ColumnRead {
+    /// Reads a range.
+    ///
+    /// # Errors
+    ///
+    /// [`QueryError::OverBudget`].
+    pub(super) fn new(range: TimeRange, budget: &Budget) -> Result<Self, QueryError> {
+        Ok(Self {
+            range,
+            next: 0,
+            reader: None,
+            columns: Columns::default(),
+            tsuid: Vec::new(),
+            held: budget.hold(0)?,
+        })
+    }
+
+    /// One job's part of the series up to an index.
+    fn perform(
+        &mut self,
+        source: &ColumnSource,
+        metric_width: usize,
+        span: Range<usize>,
+        builder: &mut SeriesBuilder,
+    ) -> Result<Progress, QueryError> {
+        let reader = match &mut self.reader {
+            Some(reader) => reader,
+            None => {
+                self.next = span.start;
+                let reader = source.store.reader(self.range).map_err(StoreError::from)?;
+                self.reader.insert(reader)
+            }
+        };
+        let mut cost = 0;
+        for series in &source.series[self.next..span.end] {
+            if cost >= POINTS_PER_JOB {
+                return Ok(Progress::GoesOn);
+            }
+            self.next += 1;
+            cost += POINTS_OF_A_SERIES + self.columns.len();
+            reader
+                .read(*series, &mut self.columns)
+                .map_err(StoreError::from)?;
+            if self.columns.is_empty() {
+                continue;
+            }
+            let bytes = self.columns.byte_len() as u64;
+            self.held.grow(bytes.saturating_sub(self.held.bytes()))?;
+            source.store.key(*series, &mut self.tsuid);
+            if let Some(selection) = &source.unnamed {
+                selection.check_named(self.tsuid.get(metric_width..).unwrap_or_default())?;
+            }
+            builder.add_columns(&self.tsuid, &self.columns)?;
+        }
+        Ok(Progress::Done)
+    }
+}
+
 impl Share {
-    fn perform(&self, builder: &mut SeriesBuilder, command: &mut Command) -> Result<(), QueryError> {
+    fn perform(&self, builder: &mut SeriesBuilder, command: &mut Command) -> Result<Progress, QueryError> {
         fn send<T>(reply: &mut Reply<T>, value: T) {
             if let Some(reply) = reply.take() {
                 // The query may have been cancelled meanwhile.
@@ -182,16 +286,19 @@ impl Share {
             }
         }
         match command {
+            Command::Read(read) => {
+                if let Some(columns) = &self.columns {
+                    return read.perform(
+                        columns,
+                        self.metric_width,
+                        self.span(columns.series.len()),
+                        builder,
+                    );
+                }
+            }
             Command::Add(rows, _permit) => {
                 for row in rows.rows().iter().filter(|row| self.has_row(row.key())) {
                     builder.add(row)?;
-                }
-                for columns in rows
-                    .columns()
-                    .iter()
-                    .filter(|found| self.has_series(&found.tsuid))
-                {
-                    builder.add_columns(columns)?;
                 }
             }
             Command::Expect(extents) => {
@@ -201,31 +308,48 @@ impl Share {
             Command::Take(final_until_ms, reply) => send(reply, builder.take(*final_until_ms)?),
             Command::Finish(reply) => send(reply, builder.take_statistics()),
         }
-        Ok(())
+        Ok(Progress::Done)
     }
 }
 
-/// Which series a worker has: a hash of their tags decides.
-#[derive(Clone, Copy, Debug)]
+/// Which series a worker has: of columns a span of neighbours, so that it reads neighbouring blocks; of others a hash of
+/// their tags decides.
+#[derive(Clone, Debug)]
 pub(super) struct Share {
     pub(super) share: usize,
     pub(super) of: usize,
     pub(super) metric_at: usize,
     pub(super) metric_width: usize,
+    pub(super) columns: Option<ColumnSource>,
 }
 
 impl Share {
     fn has_row(&self, row_key: &[u8]) -> bool {
-        self.has_tags(row_key.get(self.metric_at + self.metric_width + size_of::<u32>()..))
+        let base_at = self.metric_at + self.metric_width;
+        let metric = row_key.get(self.metric_at..base_at).unwrap_or_default();
+        let tags = row_key.get(base_at + size_of::<u32>()..).unwrap_or_default();
+        self.has(metric, tags)
     }
 
     fn has_series(&self, tsuid: &[u8]) -> bool {
-        self.has_tags(tsuid.get(self.metric_width..))
+        let (metric, tags) = tsuid.split_at_checked(self.metric_width).unwrap_or_default();
+        self.has(metric, tags)
     }
 
-    fn has_tags(&self, tags: Option<&[u8]>) -> bool {
+    fn has(&self, metric: &[u8], tags: &[u8]) -> bool {
+        if let Some(columns) = &self.columns
+            && let Some(series) = columns.store.find(&[metric, tags].concat())
+            && let Ok(index) = columns.series.binary_search(&series)
+        {
+            return self.span(columns.series.len()).contains(&index);
+        }
         let hash = FxBuildHasher.hash_one(tags);
         // The upper bits are the better ones.
         usize::try_from(hash >> 33).unwrap_or(0) % self.of == self.share
+    }
+
+    /// The indices of its series among so many.
+    const fn span(&self, series: usize) -> Range<usize> {
+        series * self.share / self.of..series * (self.share + 1) / self.of
     }
 }

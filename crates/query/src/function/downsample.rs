@@ -310,6 +310,15 @@ impl Windows {
         }
     }
 
+    /// How many windows there are at most in a range of this length; `None` if that takes a calendar.
+    pub const fn count_in(&self, range_ms: u64) -> Option<u64> {
+        match &self.layout {
+            WindowLayout::Whole { .. } => Some(1),
+            WindowLayout::Fixed { length_ms } => Some(range_ms / length_ms.unsigned_abs() + 2),
+            WindowLayout::Calendar(_) => None,
+        }
+    }
+
     /// How many windows a fill policy gives every series.
     pub fn filled_count(&self) -> u64 {
         self.filled

@@ -8,26 +8,33 @@
 //!   nearly all series match                                 NotSelective
 //!   the index lists the series of the metric                Resolved
 //!   it does not                                             NotListed
+//!   points are in columns                                   Catalogued
 //! ```
 //!
 //! Few resolved series are read by their row keys, or, if that is too many rows over all hours, by a scan that
 //! seeks from one series to the next. Otherwise the scan visits all keys of the ranges, except where a filter
 //! allows a seek.
+//!
+//! Where points are in columns, the catalogue of their store resolves all series; ranges find the rows of other cells.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Instant;
 
+use oxtsdb_point_store::SeriesNumber;
+use oxtsdb_resources::ComputePool;
 use oxtsdb_schema::{MetricUid, RowKeyLayout, TagkUid, TagvUid, Tsuid};
 use rustc_hash::FxHashSet;
 
 use crate::error::QueryError;
+use crate::plan::column_series::Catalogue;
 use crate::plan::hours::Hours;
 use crate::plan::selection::row_selection::Selection;
 use crate::plan::selection::tag_test::ValueTest;
 use crate::plan::single_rows::SingleRows;
 use crate::series_index::NotListed;
-use crate::storage::Storage;
+use crate::storage::{PointStorage, Storage};
 
 /// How a plan finds its rows.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,6 +44,27 @@ pub enum AccessPath {
     Ranges(Vec<(Vec<u8>, Vec<u8>)>),
     /// Single rows of resolved series.
     Rows(SingleRows),
+    /// Columns of resolved series, and rows of other cells.
+    Columns(ColumnSeries),
+}
+
+/// Series whose points are in columns.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ColumnSeries {
+    /// The series, ascending.
+    pub series: Arc<[SeriesNumber]>,
+    /// Ranges of row keys that have their other cells, as in [`AccessPath::Ranges`].
+    pub ranges: Vec<(Vec<u8>, Vec<u8>)>,
+}
+
+impl AccessPath {
+    /// The ranges of row keys that have all rows of the series.
+    pub fn ranges(&self, layout: &RowKeyLayout, hours: Hours) -> Cow<'_, [(Vec<u8>, Vec<u8>)]> {
+        match self {
+            Self::Ranges(ranges) | Self::Columns(ColumnSeries { ranges, .. }) => Cow::Borrowed(ranges),
+            Self::Rows(rows) => Cow::Owned(series_ranges(rows.series(), layout, hours)),
+        }
+    }
 }
 
 /// What the index contributed to a plan.
@@ -55,6 +83,11 @@ pub enum IndexUse {
     },
     /// Nothing: it has no list of the metric's series.
     NotListed(NotListed),
+    /// The store of the points has a catalogue, which resolved the series.
+    Catalogued {
+        /// How many match, whether they have points in the range or not.
+        matching: u64,
+    },
 }
 
 impl fmt::Display for IndexUse {
@@ -66,6 +99,8 @@ impl fmt::Display for IndexUse {
                 write!(f, "{matching} of {listed} series match according to the index")
             }
             Self::NotListed(why) => write!(f, "the index is not used: {why}"),
+            Self::Catalogued { matching: 1 } => f.write_str("1 series matches"),
+            Self::Catalogued { matching } => write!(f, "{matching} series match"),
         }
     }
 }
@@ -86,6 +121,7 @@ pub(super) struct AccessPathChooser<'a> {
     pub(super) storage: &'a Storage,
     pub(super) hours: Hours,
     pub(super) deadline: Option<Instant>,
+    pub(super) compute: &'a ComputePool,
 }
 
 impl AccessPathChooser<'_> {
@@ -96,6 +132,10 @@ impl AccessPathChooser<'_> {
         selection: &mut Selection,
         explicit_tags: bool,
     ) -> Result<(AccessPath, IndexUse), QueryError> {
+        if let Some(points) = &self.storage.points {
+            let series = self.catalogue(points).of_metric(metric, selection).await?;
+            return Ok(columns(series, self.hours.ranges(&self.storage.layout, metric)));
+        }
         let limit = MAX_NAMED_ROWS / self.hours.count().max(1);
         if explicit_tags && let Some(tsuids) = all_series(selection, metric, limit) {
             return Ok((self.rows(tsuids), IndexUse::Named));
@@ -116,11 +156,31 @@ impl AccessPathChooser<'_> {
     }
 
     /// The access path for series of one metric. The selection is narrowed to them.
-    pub(super) fn of_series(&self, tsuids: &[Tsuid], selection: &mut Selection) -> AccessPath {
-        if tsuids.len().saturating_mul(self.hours.count()) <= MAX_NAMED_ROWS {
+    pub(super) async fn of_series(
+        &self,
+        tsuids: &[Tsuid],
+        selection: &mut Selection,
+    ) -> Result<(AccessPath, IndexUse), QueryError> {
+        if let Some(points) = &self.storage.points {
+            let series = self.catalogue(points).of_tsuids(tsuids, selection).await?;
+            let ranges = series_ranges(tsuids, &self.storage.layout, self.hours);
+            return Ok((columns(series, ranges).0, IndexUse::Named));
+        }
+        let access_path = if tsuids.len().saturating_mul(self.hours.count()) <= MAX_NAMED_ROWS {
             self.rows(tsuids)
         } else {
             self.jumps(tsuids, selection)
+        };
+        Ok((access_path, IndexUse::Named))
+    }
+
+    fn catalogue<'c>(&'c self, points: &'c PointStorage) -> Catalogue<'c> {
+        Catalogue {
+            store: &points.columns,
+            directory: &*self.storage.directory,
+            compute: self.compute,
+            metric_width: self.storage.layout.widths.metric.bytes(),
+            deadline: self.deadline,
         }
     }
 
@@ -137,6 +197,16 @@ impl AccessPathChooser<'_> {
         *selection = selection.clone().of_resolved(series);
         AccessPath::Ranges(series_ranges(tsuids, &self.storage.layout, self.hours))
     }
+}
+
+/// The access path for columns of series.
+fn columns(series: Vec<SeriesNumber>, ranges: Vec<(Vec<u8>, Vec<u8>)>) -> (AccessPath, IndexUse) {
+    let matching = series.len() as u64;
+    let series = series.into();
+    (
+        AccessPath::Columns(ColumnSeries { series, ranges }),
+        IndexUse::Catalogued { matching },
+    )
 }
 
 /// The matching series according to the index, if they are few.

@@ -13,10 +13,11 @@
 use std::collections::VecDeque;
 use std::fmt;
 
+use oxtsdb_point_store::TimeRange;
 use oxtsdb_row_store::{RangeMeasure, RowStore, StoreError, TableName};
 use oxtsdb_schema::{BaseTime, RowKeyLayout};
 
-use crate::plan::access_path::{AccessPath, IndexUse};
+use crate::plan::access_path::{AccessPath, ColumnSeries, IndexUse};
 use crate::plan::hours::Hours;
 use crate::plan::query_plan::Plan;
 use crate::storage::Storage;
@@ -121,6 +122,7 @@ impl Counted {
 pub async fn estimate(plan: &Plan, storage: &Storage) -> Result<Estimate, StoreError> {
     let series = match (&plan.access_path, plan.index_use) {
         (AccessPath::Rows(rows), _) => Some(rows.series().len() as u64),
+        (AccessPath::Columns(columns), _) => Some(columns.series.len() as u64),
         (AccessPath::Ranges(_), IndexUse::Resolved { matching, .. }) => Some(matching),
         (AccessPath::Ranges(_), _) => plan.selection.resolved_series().map(|series| series as u64),
     };
@@ -137,6 +139,7 @@ pub async fn estimate(plan: &Plan, storage: &Storage) -> Result<Estimate, StoreE
                 bytes: (rows.count() == 0).then_some(Figure::new(0, Certainty::Exact)),
             });
         }
+        AccessPath::Columns(columns) => return Ok(of_columns(columns, plan.hours, storage, series)),
         AccessPath::Ranges(ranges) => ranges,
     };
     let counted = count(
@@ -177,6 +180,27 @@ pub async fn estimate(plan: &Plan, storage: &Storage) -> Result<Estimate, StoreE
         rows: figures.map(|[rows, _]| rows),
         bytes: figures.map(|[_, bytes]| bytes),
     })
+}
+
+/// The estimate for columns: the metadata of their store tells points and bytes. A series has a row in each hour with
+/// points.
+fn of_columns(columns: &ColumnSeries, hours: Hours, storage: &Storage, series: Option<Figure>) -> Estimate {
+    let range = TimeRange {
+        first_ms: hours.start.millis(),
+        last_ms: hours.stop_ms() - 1,
+    };
+    let points = storage.points.as_ref();
+    let found = points.map(|points| points.columns.estimate(&columns.series, range));
+    let about = |value| match value {
+        0 => Figure::new(0, Certainty::Exact),
+        value => Figure::new(value, Certainty::About),
+    };
+    let most_rows = (columns.series.len() as u64).saturating_mul(hours.count() as u64);
+    Estimate {
+        series,
+        rows: found.map(|found| about(found.points.min(most_rows))),
+        bytes: found.map(|found| about(found.bytes)),
+    }
 }
 
 /// Counts rows in parts of ranges, one range for each salt bucket; `None` if the store does not support it.

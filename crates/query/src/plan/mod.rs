@@ -3,12 +3,13 @@
 //! ```text
 //!   filters ──► tag tests over UIDs ──► row selection ─┐
 //!   range ────► hours, windows ────────────────────────┼──► access path ──► estimate
-//!   series index ──► matching series ──────────────────┘
+//!   series index, catalogue ──► matching series ───────┘
 //! ```
 //!
 //! Source: OpenTSDB 2.4, `TsdbQuery.configureFromQuery`.
 
 pub mod access_path;
+mod column_series;
 pub mod estimate;
 pub mod hours;
 pub mod metric_series;

@@ -38,8 +38,8 @@ pub struct Plan {
     pub group_by: Vec<TagkUid>,
     /// How each series is downsampled.
     pub downsample: Option<(Windows, Function)>,
-    /// The memory of the windows of a fill policy.
-    _windows: Option<Arc<Held>>,
+    /// The memory of the list of series, and of the windows of a fill policy.
+    _held: Option<Arc<Held>>,
 }
 
 impl Plan {
@@ -77,6 +77,7 @@ impl Plan {
             storage,
             hours,
             deadline,
+            compute,
         };
         let mut plan = match &sub_query.source {
             Source::Metric(metric) => {
@@ -98,7 +99,7 @@ impl Plan {
                     selection,
                     group_by,
                     downsample: None,
-                    _windows: None,
+                    _held: None,
                 }
             }
             Source::Tsuids(tsuids) => {
@@ -113,7 +114,7 @@ impl Plan {
                         }
                     };
                 let mut selection = Selection::of_series(layout, tsuids.iter().map(Tsuid::as_bytes), tests);
-                let access_path = chooser.of_series(&tsuids, &mut selection);
+                let (access_path, index_use) = chooser.of_series(&tsuids, &mut selection).await?;
                 let group_by = if quirks.tsuids_are_one_group {
                     Vec::new()
                 } else {
@@ -124,23 +125,31 @@ impl Plan {
                     hours,
                     begins_until_ms,
                     access_path,
-                    index_use: IndexUse::Named,
+                    index_use,
                     selection,
                     group_by,
                     downsample: None,
-                    _windows: None,
+                    _held: None,
                 }
             }
         };
         if sub_query.aggregator.is_none() {
             plan.group_by.clear();
         }
+        let mut held = context.budget().hold(0)?;
+        if let AccessPath::Columns(columns) = &plan.access_path {
+            held.grow(size_of_val(&*columns.series) as u64)?;
+        }
         // Last: a query for unknown names fails before any window is made.
         if let Some(downsample) = &sub_query.downsample {
-            let (windows, held) = windows(query, downsample, &range_hours, context.budget(), compute).await?;
+            let (windows, of_windows) =
+                windows(query, downsample, &range_hours, context.budget(), compute).await?;
             plan.downsample = Some((windows, downsample.function.under(quirks)));
-            plan._windows = held.map(Arc::new);
+            if let Some(of_windows) = of_windows {
+                held.merge(of_windows);
+            }
         }
+        plan._held = Some(Arc::new(held));
         Ok(plan)
     }
 }

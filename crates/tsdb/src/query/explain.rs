@@ -78,6 +78,7 @@ fn access_path(path: AccessPath) -> &'static str {
         AccessPath::SeriesSeek => "scan that seeks from series to series",
         AccessPath::SkipScan => "scan that skips keys that cannot match",
         AccessPath::FullScan => "scan of all rows",
+        AccessPath::Columns => "columns of series",
     }
 }
 

@@ -26,6 +26,11 @@ impl Columns {
         self.times_ms.is_empty()
     }
 
+    /// Bytes of its points.
+    pub const fn byte_len(&self) -> usize {
+        self.len() * (size_of::<i64>() + size_of::<PointKind>() + size_of::<u64>())
+    }
+
     /// Appends a point.
     pub fn push(&mut self, point: Point) {
         self.times_ms.push(point.time_ms);

@@ -156,6 +156,7 @@ impl Part {
         let share = of_pages.min(of_series);
         ReadEstimate {
             points: share_of(points, share),
+            most_points: share_of(points, of_pages),
             blocks: share_of(blocks, share),
             bytes: share_of(bytes, share),
         }

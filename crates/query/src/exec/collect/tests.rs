@@ -24,7 +24,7 @@ fn budget(points: u64) -> Budget {
 }
 
 fn collector(limit: u64) -> Collector {
-    Collector::new(shape(), budget(limit), ComputePool::new(2).unwrap())
+    Collector::new(shape(), budget(limit), ComputePool::new(2).unwrap(), None)
 }
 
 fn batch_of(rows: Vec<Row>) -> RowBatch {

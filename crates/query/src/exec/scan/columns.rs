@@ -1,156 +1,123 @@
 //! Scans points that are in columns, and the other cells of the same hours.
 //!
 //! ```text
-//!   slice   the matching series' points, then the rows of other cells, then the watermark
+//!   slice   the range of its columns, which the workers read ─► the rows of other cells ─► the watermark
 //! ```
 //!
-//! The series are matched once, by the catalogue of the point store.
+//! A query whose points are estimated to fit into a part of its memory is one slice: a series is decoded once.
 
 use std::sync::Arc;
 
 use futures::stream::{self, BoxStream, StreamExt as _, TryStreamExt as _};
-use oxtsdb_point_store::{PointStore, ReadRequest, SeriesNumber, TimeRange};
-use oxtsdb_row_store::{DamageLog, StoreError};
-use oxtsdb_schema::MetricUid;
+use oxtsdb_point_store::{PointStore, ReadEstimate, SeriesNumber, TimeRange};
+use oxtsdb_row_store::DamageLog;
 
 use super::slices::{Slice, Slices};
-use super::{KeyedColumns, RowBatch, SLICES_AHEAD, ScanItem, Source, read_ahead, slice_bytes};
-use crate::context::budget::Budget;
+use super::{SLICES_AHEAD, ScanItem, Source, read_ahead};
+use crate::context::budget::{Budget, POINT_BYTES};
 use crate::error::QueryError;
+use crate::exec::collect::MAX_WORKERS;
 use crate::exec::scan::density::Density;
-use crate::names::NameDirectory;
-use crate::plan::access_path::{AccessPath, series_ranges};
+use crate::plan::access_path::ColumnSeries;
 use crate::plan::query_plan::Plan;
-use crate::series_index::SeriesList;
+use crate::plan::selection::row_selection::Selection;
 use crate::storage::{PointStorage, Storage};
 
-/// Reads the points and rows of a plan, slice by slice.
-pub(super) fn items(
+/// The columns of a plan.
+#[derive(Clone, Debug)]
+pub(crate) struct ColumnSource {
+    pub(crate) store: Arc<dyn PointStore>,
+    /// Ascending.
+    pub(crate) series: Arc<[SeriesNumber]>,
+    /// What reading all of them would decode.
+    pub(crate) estimate: ReadEstimate,
+    /// If a value was found that needs a name and has none: the selection, to check series with points.
+    pub(crate) unnamed: Option<Selection>,
+}
+
+impl ColumnSource {
+    /// The columns of the series of a plan.
+    pub(crate) fn of(points: &PointStorage, plan: &Plan, series: &ColumnSeries) -> Self {
+        let range = TimeRange {
+            first_ms: plan.hours.start.millis(),
+            last_ms: plan.hours.stop_ms() - 1,
+        };
+        Self {
+            store: Arc::clone(&points.columns),
+            series: Arc::clone(&series.series),
+            estimate: points.columns.estimate(&series.series, range),
+            unnamed: plan.selection.has_unnamed().then(|| plan.selection.clone()),
+        }
+    }
+
+    /// Workers to read the columns: each is worth the hand-over only if it has some work.
+    pub(crate) fn most_workers(&self) -> usize {
+        let cost = self.estimate.points / POINTS_OF_A_WORKER + self.series.len() as u64 / SERIES_OF_A_WORKER;
+        usize::try_from(cost + 1).map_or(MAX_WORKERS, |cost| cost.min(MAX_WORKERS))
+    }
+
+    /// Bytes that a query holds if it reads all columns at once: the points or windows of all series, and the points
+    /// of some series while they are decoded.
+    fn held_bytes(&self, plan: &Plan) -> u64 {
+        let series = self.series.len().max(1) as u64;
+        let points = self.estimate.most_points;
+        let windows = plan.downsample.as_ref().and_then(|(windows, _)| {
+            let range_ms = plan.hours.stop_ms() - plan.hours.start.millis();
+            windows.count_in(range_ms.unsigned_abs())
+        });
+        let kept = windows.map_or(points, |windows| points.min(series.saturating_mul(windows)));
+        // If few series have most of the points, more is decoded at a time; then it is a small share of all.
+        let decoded = points / series * DECODED_SERIES.min(series);
+        kept.saturating_add(decoded).saturating_mul(POINT_BYTES)
+    }
+}
+
+/// Series that workers decode at a time.
+const DECODED_SERIES: u64 = MAX_WORKERS as u64;
+
+/// Points, and series, that are read in about 100 µs.
+const POINTS_OF_A_WORKER: u64 = 16 << 10;
+const SERIES_OF_A_WORKER: u64 = 256;
+
+/// Reads a plan, slice by slice; a slice holds about `slice_bytes`. Dropping the stream cancels the scan.
+///
+/// Must be polled within a Tokio runtime.
+pub(crate) fn items(
     storage: &Storage,
     points: &PointStorage,
     plan: &Plan,
+    source: &ColumnSource,
+    slice_bytes: u64,
     budget: &Budget,
     skip_damaged: Option<&DamageLog>,
 ) -> BoxStream<'static, Result<ScanItem, QueryError>> {
-    let ranges = match &plan.access_path {
-        AccessPath::Ranges(ranges) => ranges.clone(),
-        AccessPath::Rows(rows) => series_ranges(rows.series(), &storage.layout, plan.hours),
-    };
-    let density = Arc::new(Density::new(slice_bytes(budget)));
+    let density = Arc::new(Density::new(slice_bytes));
+    density.add_hours(plan.hours.count());
+    density.add_bytes(source.held_bytes(plan));
     let cells = Source {
         store: Arc::clone(&points.cells),
         table: storage.table.clone(),
-        ranges: Arc::from(ranges.as_slice()),
+        ranges: plan.access_path.ranges(&storage.layout, plan.hours).into(),
         filter: plan.selection.row_filter(),
         hours: plan.hours,
         density: Arc::clone(&density),
         budget: budget.clone(),
         skip_damaged: skip_damaged.cloned(),
     };
-    let store = Arc::clone(&points.columns);
-    let (directory, plan, budget) = (Arc::clone(&storage.directory), plan.clone(), budget.clone());
-    let layout = storage.layout;
-    stream::once(async move {
-        let metric_at = layout.salt.width();
-        let metrics = metrics_of(&ranges, metric_at..metric_at + layout.widths.metric.bytes());
-        let series = matching(&*store, &plan, &metrics, metric_at, &*directory).await?;
-        let slices = Slices::new(plan.hours, Arc::clone(&density));
-        let open = move |slice: Slice| {
-            let request = ReadRequest {
-                series: series.clone(),
-                range: TimeRange {
-                    first_ms: slice.start_ms(),
-                    last_ms: slice.stop_ms() - 1,
-                },
-            };
-            let columns = columns(Arc::clone(&store), request, budget.clone());
-            let rows = read_ahead(cells.open(slice), &budget);
-            let counted = Arc::clone(&density);
-            let batches = columns.chain(rows).map_ok(move |batch| {
-                counted.add_bytes(batch.byte_len());
-                ScanItem::Rows(batch)
-            });
-            let density = Arc::clone(&density);
-            let end = stream::once(async move {
-                density.add_hours(slice.hours());
-                Ok(ScanItem::Watermark(slice.stop_ms()))
-            });
-            futures::future::ready(batches.chain(end))
+    let budget = budget.clone();
+    let open = move |slice: Slice| {
+        let range = TimeRange {
+            first_ms: slice.start_ms(),
+            last_ms: slice.stop_ms() - 1,
         };
-        Ok::<_, QueryError>(stream::iter(slices).map(open).buffered(SLICES_AHEAD).flatten())
-    })
-    .try_flatten()
-    .boxed()
-}
-
-/// The points of series, in batches.
-fn columns(
-    store: Arc<dyn PointStore>,
-    request: ReadRequest,
-    budget: Budget,
-) -> BoxStream<'static, Result<RowBatch, QueryError>> {
-    let batches = store.read(request);
-    batches
-        .map(move |batch| {
-            let batch = batch.map_err(StoreError::from)?;
-            let keyed = batch.into_iter().map(|columns| {
-                let mut tsuid = Vec::new();
-                store.key(columns.series, &mut tsuid);
-                KeyedColumns { tsuid, columns }
-            });
-            RowBatch::of_columns(keyed.collect(), &budget)
-        })
+        let columns = stream::iter([Ok(ScanItem::Columns(range))]);
+        let rows = read_ahead(cells.open(slice), &budget).map_ok(ScanItem::Rows);
+        let end = stream::iter([Ok(ScanItem::Watermark(slice.stop_ms()))]);
+        futures::future::ready(columns.chain(rows).chain(end))
+    };
+    stream::iter(Slices::new(plan.hours, density))
+        .map(open)
+        .buffered(SLICES_AHEAD)
+        .flatten()
         .boxed()
-}
-
-/// The metrics of ranges of row keys, ascending.
-fn metrics_of(ranges: &[(Vec<u8>, Vec<u8>)], place: std::ops::Range<usize>) -> Vec<MetricUid> {
-    let metric = |(start, _): &(Vec<u8>, Vec<u8>)| MetricUid::from_bytes(start.get(place.clone())?).ok();
-    let mut metrics: Vec<MetricUid> = ranges.iter().filter_map(metric).collect();
-    metrics.sort_unstable();
-    metrics.dedup();
-    metrics
-}
-
-/// The series of a plan.
-async fn matching(
-    store: &dyn PointStore,
-    plan: &Plan,
-    metrics: &[MetricUid],
-    metric_at: usize,
-    directory: &dyn NameDirectory,
-) -> Result<Vec<SeriesNumber>, QueryError> {
-    if let AccessPath::Rows(rows) = &plan.access_path {
-        let found = rows
-            .series()
-            .iter()
-            .filter_map(|tsuid| store.find(tsuid.as_bytes()));
-        return Ok(found.collect());
-    }
-    let mut series = Vec::new();
-    for metric in metrics {
-        let all = store.metric_series(metric.as_bytes());
-        if plan.selection.is_everything() {
-            series.extend(all);
-            continue;
-        }
-        let mut list = SeriesList::default();
-        let mut key = Vec::new();
-        for number in &all {
-            store.key(*number, &mut key);
-            list.push(key.get(metric.as_bytes().len()..).unwrap_or_default());
-        }
-        let found = plan
-            .selection
-            .matching(&list, usize::MAX, directory, None)
-            .await?;
-        for tags in found.series.unwrap_or_default() {
-            // As a row key: a selection may also name series.
-            let row_key = [&vec![0; metric_at], metric.as_bytes(), &[0; 4], &tags].concat();
-            if plan.selection.may_match(&row_key) {
-                series.extend(store.find(&[metric.as_bytes(), &tags].concat()));
-            }
-        }
-    }
-    Ok(series)
 }

@@ -7,8 +7,8 @@ use oxtsdb_schema::{BaseTime, HOUR_SECONDS};
 use crate::exec::scan::density::Density;
 use crate::plan::hours::Hours;
 
-/// Largest ratio between the lengths of two slices, because the data may become denser. The first slices have one
-/// hour.
+/// Largest ratio between the lengths of two slices, because the data may become denser. Without an estimate, the first
+/// slices have one hour.
 const GROWTH: usize = 8;
 
 /// A time slice: consecutive hours of a scan.
@@ -80,7 +80,7 @@ impl Slices {
     pub(super) fn new(hours: Hours, density: Arc<Density>) -> Self {
         Self {
             rest: hours,
-            length: 1,
+            length: density.slice_hours().unwrap_or(1),
             is_first: true,
             density,
         }

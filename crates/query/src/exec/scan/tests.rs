@@ -133,6 +133,7 @@ async fn emits_slices_in_order_with_watermarks() {
                         latest_ms = latest_ms.max(hour);
                     }
                 }
+                ScanItem::Columns(_) => panic!("points are in rows"),
                 ScanItem::Watermark(ms) => {
                     assert!(*ms > until_ms && *ms > latest_ms, "a row of a later slice");
                     until_ms = *ms;

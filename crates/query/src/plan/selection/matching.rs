@@ -1,14 +1,15 @@
 //! Matches the series of a metric, once for all of their rows.
 
+use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use oxtsdb_schema::{TagvUid, Uid, UidKind};
+use oxtsdb_schema::{TagkUid, TagvUid, Uid, UidKind};
 use rustc_hash::FxHashSet;
 
 use crate::error::QueryError;
 use crate::names::NameDirectory;
 use crate::plan::selection::row_selection::Selection;
-use crate::plan::selection::tag_test::ValueTest;
+use crate::plan::selection::tag_test::{NameTest, ValueTest};
 use crate::series_index::SeriesList;
 
 /// Series that are matched before other tasks run, and whose names are resolved together.
@@ -53,6 +54,73 @@ impl Selection {
         Ok(found)
     }
 
+    /// Whether each of some series, by its tags, matches. A series with a value that has no name does.
+    ///
+    /// # Errors
+    ///
+    /// [`QueryError::Names`].
+    pub(crate) async fn passing(
+        &self,
+        series: &[Box<[u8]>],
+        directory: &dyn NameDirectory,
+        deadline: Option<Instant>,
+    ) -> Result<Vec<bool>, QueryError> {
+        let matching = series.iter().map(|tags| &**tags);
+        let matching: Vec<&[u8]> = matching.filter(|tags| self.0.may_match_tags(tags)).collect();
+        self.resolve_tags(&matching, directory, deadline).await?;
+        Ok(series.iter().map(|tags| self.0.may_match_tags(tags)).collect())
+    }
+
+    /// Whether a value was resolved that has no name.
+    pub(crate) fn has_unnamed(&self) -> bool {
+        self.0.tests.iter().any(|test| match &test.test {
+            ValueTest::Name(test) | ValueTest::NameIfPresent(test) => {
+                test.has_unnamed.load(Ordering::Relaxed)
+            }
+            ValueTest::Any | ValueTest::In(_) | ValueTest::NotIn(_) => false,
+        })
+    }
+
+    /// Rejects a resolved series, by its tags, with a value that needs a name and has none.
+    ///
+    /// # Errors
+    ///
+    /// [`QueryError::UidWithoutName`].
+    pub(crate) fn check_named(&self, tags: &[u8]) -> Result<(), QueryError> {
+        for test in &self.0.tests {
+            if let ValueTest::Name(name_test) | ValueTest::NameIfPresent(name_test) = &test.test
+                && let Some(value) = self.0.value_of(tags, test.tagk)
+                && name_test.cached_match(&value).is_none()
+            {
+                return Err(QueryError::UidWithoutName {
+                    kind: UidKind::Tagv,
+                    uid: value.into(),
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// Resolves the names of values of a tag key for the filters that need them.
+    ///
+    /// # Errors
+    ///
+    /// [`QueryError::Names`].
+    pub(crate) async fn resolve_values(
+        &self,
+        tagk: TagkUid,
+        values: &[TagvUid],
+        directory: &dyn NameDirectory,
+        deadline: Option<Instant>,
+    ) -> Result<(), QueryError> {
+        for test in self.0.tests.iter().filter(|test| test.tagk == tagk) {
+            if let ValueTest::Name(test) | ValueTest::NameIfPresent(test) = &test.test {
+                test.resolve(values.iter().copied(), directory, deadline).await?;
+            }
+        }
+        Ok(())
+    }
+
     /// Resolves the names that the filters need for these series.
     async fn resolve_tags(
         &self,
@@ -64,21 +132,35 @@ impl Selection {
             let (ValueTest::Name(name_test) | ValueTest::NameIfPresent(name_test)) = &test.test else {
                 continue;
             };
-            let unknown: FxHashSet<TagvUid> = {
-                let matches = name_test.matches.read();
-                let values = series.iter().filter_map(|tags| self.0.value_of(tags, test.tagk));
-                values.filter(|value| !matches.contains_key(value)).collect()
-            };
-            if unknown.is_empty() {
-                continue;
-            }
-            let unknown: Vec<Uid> = unknown.into_iter().map(Uid::from).collect();
-            let names = directory.names(UidKind::Tagv, &unknown, deadline).await?;
-            let mut matches = name_test.matches.write();
-            for (uid, name) in unknown.into_iter().zip(names) {
-                if let Some(name) = name {
-                    matches.insert(TagvUid::new(uid), (name_test.predicate)(&name));
-                }
+            let values = series.iter().filter_map(|tags| self.0.value_of(tags, test.tagk));
+            name_test.resolve(values, directory, deadline).await?;
+        }
+        Ok(())
+    }
+}
+
+impl NameTest {
+    /// Resolves the names of values that are not in the match cache.
+    async fn resolve(
+        &self,
+        values: impl Iterator<Item = TagvUid> + Send,
+        directory: &dyn NameDirectory,
+        deadline: Option<Instant>,
+    ) -> Result<(), QueryError> {
+        let unknown: FxHashSet<TagvUid> = {
+            let matches = self.matches.read();
+            values.filter(|value| !matches.contains_key(value)).collect()
+        };
+        if unknown.is_empty() {
+            return Ok(());
+        }
+        let unknown: Vec<Uid> = unknown.into_iter().map(Uid::from).collect();
+        let names = directory.names(UidKind::Tagv, &unknown, deadline).await?;
+        let mut matches = self.matches.write();
+        for (uid, name) in unknown.into_iter().zip(names) {
+            match name {
+                Some(name) => drop(matches.insert(TagvUid::new(uid), (self.predicate)(&name))),
+                None => self.has_unnamed.store(true, Ordering::Relaxed),
             }
         }
         Ok(())

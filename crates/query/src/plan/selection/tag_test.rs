@@ -1,6 +1,7 @@
 //! Filters over the UIDs of tag values.
 
 use std::fmt;
+use std::sync::atomic::AtomicBool;
 
 use oxtsdb_row_store::prefix_end;
 use oxtsdb_schema::{TagkUid, TagvUid};
@@ -37,6 +38,8 @@ pub enum ValueTest {
 pub struct NameTest {
     pub(super) predicate: Predicate,
     pub(super) matches: RwLock<FxHashMap<TagvUid, bool>>,
+    /// Whether a value was found that has no name.
+    pub(super) has_unnamed: AtomicBool,
 }
 
 impl TagTest {
@@ -83,7 +86,15 @@ impl NameTest {
         Self {
             predicate,
             matches: RwLock::default(),
+            has_unnamed: AtomicBool::new(false),
         }
+    }
+
+    /// The values that are resolved and do not match.
+    pub(crate) fn rejected(&self) -> Vec<TagvUid> {
+        let matches = self.matches.read();
+        let rejected = matches.iter().filter(|(_, matches)| !**matches);
+        rejected.map(|(value, _)| *value).collect()
     }
 
     pub(super) fn cached_match(&self, value: &TagvUid) -> Option<bool> {
