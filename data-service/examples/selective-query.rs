@@ -12,7 +12,7 @@ use oxtsdb_query::RequestContext;
 use oxtsdb_query::{Aggregator, Engine, QuerySpec, Quirks, SeriesFilter, Source, SubQuery, TagFilter};
 use oxtsdb_resources::MemoryAccount;
 use oxtsdb_row_store::RowStore;
-use oxtsdb_row_store::embedded::{EmbeddedConfig, EmbeddedStore};
+use oxtsdb_row_store::cells::{CellConfig, CellStore};
 use oxtsdb_schema::{DuplicatePolicy, Timestamp, Value};
 use oxtsdb_server::Shutdown;
 use uid_service::UidSettings;
@@ -30,9 +30,7 @@ const RUNS: usize = 6;
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
     let folder = tempfile::tempdir()?;
-    let embedded = Arc::new(EmbeddedStore::open(EmbeddedConfig::new(
-        folder.path().join("data"),
-    ))?);
+    let embedded = Arc::new(CellStore::open(CellConfig::new(folder.path().join("data")))?);
     let store = Arc::clone(&embedded) as Arc<dyn RowStore>;
     uid_service::store_part(&UidSettings::default())?
         .make_tables(&*store)
@@ -54,7 +52,6 @@ async fn main() -> anyhow::Result<()> {
     .await?;
     let began = Instant::now();
     load(&service).await?;
-    embedded.flush().await?;
     let points = SERIES * HOURS * POINTS_AN_HOUR;
     println!(
         "{SERIES} series, {points} points in {HOURS} h, loaded in {:.1?}",

@@ -18,7 +18,6 @@ use oxtsdb_query::language::parse_metric_query;
 use oxtsdb_query::{
     AnnotationSelection, Engine, Frame, Group, Limits, QueryError, QuerySpec, Quirks, Resource,
 };
-use oxtsdb_row_store::embedded::{EmbeddedConfig, EmbeddedStore};
 use oxtsdb_row_store::intercept::{Intercept, InterceptedStore, Operation, Response};
 use oxtsdb_row_store::{RowStore, StoreError};
 use oxtsdb_schema::{DuplicatePolicy, RowKeyLayout, SaltLayout, UidKind};
@@ -179,50 +178,6 @@ proptest! {
                 }
             }
         });
-    }
-}
-
-#[tokio::test]
-async fn columns_and_cells_give_the_same_results() {
-    let plan = |first, last, step, gap, floats_from| Plan {
-        first,
-        last,
-        step,
-        gap,
-        floats_from,
-        // The last hour has no points of some series.
-        annotations: BTreeSet::from([first * HOUR, 31 * HOUR + 100, 31 * HOUR + 200, 59 * HOUR]),
-    };
-    // Integers, floating point, and both in one row.
-    let plans = [
-        plan(0, 60, 700, 9, 200),
-        plan(3, 50, 900, 7, 0),
-        plan(5, 60, 800, 11, 20),
-        plan(20, 30, 1300, 5, 25),
-    ];
-    let in_memory = Tsdb::new(RowKeyLayout::default()).await;
-    fill(&in_memory, &plans).await;
-    let folder = tempfile::tempdir().unwrap();
-    let mut config = EmbeddedConfig::new(folder.path());
-    config.journal_bytes = 256;
-    let open = || Arc::new(EmbeddedStore::open(config.clone()).unwrap());
-    let store = open();
-    let on_disk = Tsdb::over(store.clone(), RowKeyLayout::default()).await;
-    fill(&on_disk, &plans).await;
-    let flushes = store.stats().unwrap().flushes;
-    assert!(flushes > 5, "{flushes}");
-    // Closing the store writes everything to blocks.
-    store.close().await.unwrap();
-    drop(store);
-    let on_disk = on_disk.moved_to(open());
-    for text in QUERIES {
-        for quirks in [Quirks::NONE, Quirks::OPENTSDB] {
-            let (expected, _) = collect(&in_memory.engine(), text, quirks).await;
-            let (groups, _) = collect(&on_disk.engine(), text, quirks).await;
-            let annotations = groups.iter().filter_map(|group| group.annotations.as_ref());
-            assert_eq!(annotations.map(Vec::len).sum::<usize>(), 15, "{text}");
-            assert_eq!(format!("{groups:?}"), format!("{expected:?}"), "{text}");
-        }
     }
 }
 

@@ -7,7 +7,7 @@ use anyhow::ensure;
 use futures::TryStreamExt as _;
 use oxtsdb_proto::common::v1::UidKind;
 use oxtsdb_proto::uid::v1::{GetOrCreateUidsRequest, UidName};
-use oxtsdb_row_store::embedded::{EmbeddedConfig, EmbeddedStore};
+use oxtsdb_row_store::cells::{CellConfig, CellStore};
 use oxtsdb_row_store::{Row, RowStore as _, Scan, TableName, WriteBatch};
 use oxtsdb_tests::memory::MemoryWatch;
 use oxtsdb_tests::{Options, Tsdb, program_path, sizes};
@@ -24,8 +24,8 @@ fn table() -> TableName {
 }
 
 /// The store of UIDs below a data folder; only while no server has it.
-fn open(folder: &Path) -> anyhow::Result<EmbeddedStore> {
-    Ok(EmbeddedStore::open(EmbeddedConfig::new(folder.join("uid")))?)
+fn open(folder: &Path) -> anyhow::Result<CellStore> {
+    Ok(CellStore::open(CellConfig::new(folder.join("uid")))?)
 }
 
 async fn cells(folder: &Path) -> anyhow::Result<Vec<Cell>> {

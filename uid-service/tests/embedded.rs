@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use oxtsdb_row_store::RowStore as _;
-use oxtsdb_row_store::embedded::{EmbeddedConfig, EmbeddedStore};
+use oxtsdb_row_store::cells::{CellConfig, CellStore};
 use oxtsdb_schema::{Name, NameRules, UidKind};
 use tempfile::TempDir;
 use uid_service::UidSettings;
@@ -25,7 +25,7 @@ async fn ten_thousand_new_names_count_up_and_stay() {
         })
         .collect();
 
-    let store = Arc::new(EmbeddedStore::open(EmbeddedConfig::new(folder.path())).unwrap());
+    let store = Arc::new(CellStore::open(CellConfig::new(folder.path())).unwrap());
     let part = uid_service::store_part(&UidSettings::default()).unwrap();
     part.make_tables(&*store).await.unwrap();
     let service = Uids::new(store.clone(), config.clone());
@@ -43,7 +43,7 @@ async fn ten_thousand_new_names_count_up_and_stay() {
     }
     drop(store);
 
-    let store = Arc::new(EmbeddedStore::open(EmbeddedConfig::new(folder.path())).unwrap());
+    let store = Arc::new(CellStore::open(CellConfig::new(folder.path())).unwrap());
     let mut config = config;
     config.cache = CacheLimits { bytes: 0, ttl: None };
     let service = Uids::new(store.clone(), config);

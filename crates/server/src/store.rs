@@ -13,7 +13,7 @@ use std::sync::Arc;
 use anyhow::Context as _;
 use clap::{Args, ValueEnum};
 use oxtsdb_resources::FixedShare;
-use oxtsdb_row_store::embedded::{EmbeddedConfig, EmbeddedStore};
+use oxtsdb_row_store::cells::{CellConfig, CellStore};
 use oxtsdb_row_store::{RowStore, TableDef};
 use tracing::info;
 
@@ -209,12 +209,11 @@ async fn open_embedded(
     memory: &FixedShare,
 ) -> anyhow::Result<Arc<dyn RowStore>> {
     let folder = data_dir.join(part.folder);
-    let config = EmbeddedConfig {
+    let config = CellConfig {
         table_descriptors: part.open_files,
-        ..EmbeddedConfig::new(&folder).with_memory(memory.of(part.memory_bytes))
+        ..CellConfig::new(&folder).with_memory(memory.of(part.memory_bytes))
     };
-    let store =
-        EmbeddedStore::open(config).with_context(|| format!("open the store in {}", folder.display()))?;
+    let store = CellStore::open(config).with_context(|| format!("open the store in {}", folder.display()))?;
     part.make_tables(&store).await?;
     Ok(Arc::new(store))
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use oxtsdb_row_store::embedded::{EmbeddedConfig, EmbeddedStore};
+use oxtsdb_row_store::cells::{CellConfig, CellStore};
 use oxtsdb_row_store::{RowStore as _, Scan};
 use tempfile::TempDir;
 use tokio::time::{Instant, sleep};
@@ -72,7 +72,7 @@ async fn read(data_dir: &Path, tables: &[String]) -> anyhow::Result<Vec<String>>
         }
         let copied = copy.path().join(folder);
         copy_folder(&data_dir.join(folder), &copied)?;
-        let store = EmbeddedStore::open(EmbeddedConfig::new(&copied))?;
+        let store = CellStore::open(CellConfig::new(&copied))?;
         for table in of_folder {
             read_table(&store, table, &mut cells).await?;
         }
@@ -96,7 +96,7 @@ fn copy_folder(from: &Path, to: &Path) -> anyhow::Result<()> {
 }
 
 /// Reads a table; of table `tsdb` the annotations.
-async fn read_table(store: &EmbeddedStore, table: &str, cells: &mut Vec<String>) -> anyhow::Result<()> {
+async fn read_table(store: &CellStore, table: &str, cells: &mut Vec<String>) -> anyhow::Result<()> {
     let name = table.parse().with_context(|| format!("`{table}`"))?;
     let mut rows = store.scan(&name, Scan::prefix(&[])).await?;
     while let Some(batch) = rows.next().await {

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use futures::TryStreamExt as _;
 use oxtsdb_row_store::RowStore;
-use oxtsdb_row_store::embedded::{EmbeddedConfig, EmbeddedStore};
+use oxtsdb_row_store::cells::{CellConfig, CellStore};
 use oxtsdb_schema::UidKind;
 use uid_service::UidSettings;
 use uid_service::fsck::repair::{self, Applied};
@@ -152,7 +152,7 @@ async fn repairs_step_by_step_without_atomic_commits() {
 #[tokio::test(flavor = "multi_thread")]
 async fn finds_and_repairs_on_disk() {
     let folder = tempfile::tempdir().unwrap();
-    let store = EmbeddedStore::open(EmbeddedConfig::new(folder.path())).unwrap();
+    let store = CellStore::open(CellConfig::new(folder.path())).unwrap();
     finds_repairs_and_restores(Arc::new(store), 500, 500).await;
 }
 

@@ -2,7 +2,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use async_trait::async_trait;
 use oxtsdb_row_store::TableDef;
-use oxtsdb_row_store::embedded::{EmbeddedConfig, EmbeddedStore};
+use oxtsdb_row_store::cells::{CellConfig, CellStore};
 use oxtsdb_row_store::intercept::{Intercept, InterceptedStore, Operation, Response};
 use oxtsdb_row_store::memory::MemoryStore;
 use tokio::time::Instant;
@@ -85,7 +85,7 @@ async fn one_failure_alone_changes_nothing() {
 async fn a_store_serves_with_damage_set_aside() {
     let folder = tempfile::tempdir().unwrap();
     let table: TableName = "t".parse().unwrap();
-    let open = || EmbeddedStore::open(EmbeddedConfig::new(folder.path())).unwrap();
+    let open = || CellStore::open(CellConfig::new(folder.path())).unwrap();
     let store = open();
     store
         .create_table(&TableDef::new(table.clone(), &["f"]))

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use async_trait::async_trait;
 use futures::poll;
-use oxtsdb_row_store::embedded::{EmbeddedConfig, EmbeddedStore};
+use oxtsdb_row_store::cells::{CellConfig, CellStore};
 use oxtsdb_row_store::intercept::{Intercept, InterceptedStore, Operation, Response};
 use oxtsdb_row_store::memory::MemoryStore;
 use oxtsdb_row_store::{ColumnSelection, Row};
@@ -376,8 +376,7 @@ fn points(row: &Row) -> Vec<(u32, Value)> {
 #[tokio::test]
 async fn all_forms_on_disk_are_read_alike() {
     let folder = tempfile::tempdir().unwrap();
-    let embedded: Arc<dyn RowStore> =
-        Arc::new(EmbeddedStore::open(EmbeddedConfig::new(folder.path())).unwrap());
+    let embedded: Arc<dyn RowStore> = Arc::new(CellStore::open(CellConfig::new(folder.path())).unwrap());
     let table: TableName = "tsdb".parse().unwrap();
     let memory = MemoryStore::new();
     // One form after the other into the same rows.
