@@ -8,7 +8,8 @@
 //!
 //! A plain point is what a writer of single cells stores: a qualifier of 2 or 4 bytes, the value in the fewest bytes,
 //! in the row of its series and hour. Each is shown as that cell; its timestamp is the instant of the point. All other
-//! cells, and rows with keys that no writer produces, are in the row store.
+//! cells, and rows with keys that no writer produces, are in the row store. A series of which only such cells are put
+//! has a number too, so that the point store lists every series with a row.
 //!
 //! Differences from a table of cells:
 //!
@@ -159,6 +160,7 @@ impl RowStore for LogicalTable {
 
     async fn increment(&self, table: &TableName, cell: &CellAddress, amount: i64) -> Result<i64, StoreError> {
         self.reject_point(table, cell, "incremented")?;
+        self.number_series(table, &cell.row).await?;
         self.rows.increment(table, cell, amount).await
     }
 
@@ -169,6 +171,7 @@ impl RowStore for LogicalTable {
         value: &[u8],
     ) -> Result<bool, StoreError> {
         self.reject_point(table, &condition.cell, "put on a condition")?;
+        self.number_series(table, &condition.cell.row).await?;
         self.rows.check_and_put(table, condition, value).await
     }
 
@@ -179,6 +182,7 @@ impl RowStore for LogicalTable {
         value: &[u8],
     ) -> Result<Vec<u8>, StoreError> {
         self.reject_point(table, cell, "appended to")?;
+        self.number_series(table, &cell.row).await?;
         self.rows.append(table, cell, value).await
     }
 

@@ -171,7 +171,7 @@ pub trait PointStore: Send + Sync + std::fmt::Debug {
     fn estimate(&self, series: &[SeriesNumber], range: TimeRange) -> ReadEstimate;
 
     /// The newest point of each series in a range, in the order of the series; `None` for those without points there.
-    /// Series in the order of their keys are found faster than others.
+    /// Series of a metric that ascend are found faster than others.
     ///
     /// # Errors
     ///

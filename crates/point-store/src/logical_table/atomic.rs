@@ -20,6 +20,9 @@ impl AtomicCommit for LogicalTable {
             self.reject_point(batch.table(), &condition.cell, "a condition")?;
         }
         self.reject_points(&batch)?;
+        for row in batch.iter() {
+            self.number_series(batch.table(), row.key).await?;
+        }
         atomic.commit_if(conditions, batch).await
     }
 }

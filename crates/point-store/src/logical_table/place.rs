@@ -6,7 +6,7 @@ use oxtsdb_schema::row::CellKind;
 use oxtsdb_schema::{BaseTime, RowKeyLayout, RowKeyRef, Tsuid};
 
 use super::LogicalTable;
-use crate::TimeRange;
+use crate::{PointBatch, TimeRange};
 
 /// Seconds of an hour.
 pub(super) const HOUR_SECONDS: u32 = 3_600;
@@ -55,6 +55,23 @@ impl LogicalTable {
             && is_point_family(&cell.family)
             && names_points(&cell.qualifier)
             && SeriesHour::of(&cell.row, &self.layout).is_some()
+    }
+
+    /// Gives a durable number to the series of a row that will have a cell of the row store.
+    ///
+    /// # Errors
+    ///
+    /// Those of the point store.
+    pub(super) async fn number_series(&self, table: &TableName, key: &[u8]) -> Result<(), StoreError> {
+        let Some(row) = SeriesHour::of(key, &self.layout).filter(|_| self.has_points(table)) else {
+            return Ok(());
+        };
+        let tsuid = row.tsuid.as_bytes();
+        if self.points.find(tsuid).is_none() {
+            self.points.numbers(&[tsuid])?;
+            self.points.append(PointBatch::default()).await?;
+        }
+        Ok(())
     }
 
     /// Rejects an operation that points do not support.

@@ -35,6 +35,8 @@ pub(super) struct Split {
     pub(super) stored: WriteBatch,
     /// The columns of points that were put. A cell of the row store in such a column is replaced.
     pub(super) put: Vec<Column>,
+    /// Whether series got numbers for cells of the row store; an append makes them durable.
+    pub(super) has_new_series: bool,
     /// Whether an odd encoding was put into a column that can hold a point.
     has_odd: bool,
     /// Whether the row store's batch has begun the row.
@@ -46,6 +48,8 @@ struct SplitRow<'a> {
     key: &'a [u8],
     base: BaseTime,
     tsuid: &'a [u8],
+    /// Whether the series had a number before this row.
+    is_known: bool,
     /// Puts that follow each other, with the timestamps of their cells.
     puts: Vec<(i64, Point)>,
 }
@@ -65,6 +69,7 @@ impl Split {
             operations: Vec::new(),
             stored: WriteBatch::new(batch.table().clone()),
             put: Vec::new(),
+            has_new_series: false,
             has_odd: false,
             is_begun: false,
         };
@@ -83,6 +88,7 @@ impl Split {
                 key: mutations.key,
                 base: hour.base,
                 tsuid: hour.tsuid.as_bytes(),
+                is_known: points.find(hour.tsuid.as_bytes()).is_some(),
                 puts: Vec::new(),
             });
             split.is_begun = false;
@@ -92,6 +98,11 @@ impl Split {
                     None => true,
                 };
                 if is_kept {
+                    let is_put = matches!(mutation, MutationRef::Put { .. });
+                    if let Some(row) = row.as_ref().filter(|row| is_put && !row.is_known) {
+                        points.numbers(&[row.tsuid])?;
+                        split.has_new_series = true;
+                    }
                     copy(split.stored_row(mutations.key), &mutation);
                 }
             }

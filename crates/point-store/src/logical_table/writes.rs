@@ -9,7 +9,7 @@ use tokio::sync::MutexGuard;
 use super::LogicalTable;
 use super::cells::cell_of;
 use super::split::{Column, PointOperation, Split};
-use crate::TimeRange;
+use crate::{PointBatch, TimeRange};
 
 impl LogicalTable {
     /// Applies a batch: first the cells of the row store, then the points in order.
@@ -31,6 +31,9 @@ impl LogicalTable {
             });
         }
         let mut split = Split::of(batch, &*self.points, &self.layout)?;
+        if split.has_new_series {
+            self.points.append(PointBatch::default()).await?;
+        }
         self.delete_replaced(table, split.put).await?;
         if split.operations.is_empty() {
             drop(turn);

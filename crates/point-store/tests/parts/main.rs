@@ -4,5 +4,4 @@
 mod conformance;
 mod histories;
 mod limits;
-mod snapshots;
 mod support;

@@ -311,3 +311,39 @@ async fn closes_both_stores() {
         assert!(error);
     }
 }
+
+#[tokio::test]
+async fn series_of_other_cells_have_numbers() {
+    let fixture = Fixture::new().await;
+    let key = |tagv| fixture.key(1, tagv, 0);
+    let cell = |tagv| CellAddress::new(key(tagv), "t", ANNOTATION);
+    let (logical, table) = (&fixture.logical, &fixture.table);
+    fixture.put(&key(1), ANNOTATION, b"{}").await;
+    let condition = Condition {
+        cell: cell(2),
+        expected: None,
+    };
+    logical.check_and_put(table, &condition, b"{}").await.unwrap();
+    let (mut batch, t) = fixture.batch();
+    batch.row(&key(3)).put(t, ANNOTATION, b"{}");
+    logical.atomic().unwrap().commit_if(&[], batch).await.unwrap();
+    let appended = CellAddress::new(key(4), "t", [5, 0, 0]);
+    logical.append(table, &appended, &[0, 0x10, 1]).await.unwrap();
+    // A delete is of nothing, and the row of a global annotation is of no series.
+    let (mut batch, t) = fixture.batch();
+    batch.row(&key(5)).delete_column(t, ANNOTATION);
+    batch.row(&key(6)[..7]).put(t, ANNOTATION, b"{}");
+    logical.write(batch).await.unwrap();
+    let listed = fixture.points.metric_series(&[0, 0, 1]);
+    let tagv = |series: crate::SeriesNumber| {
+        let mut key = Vec::new();
+        assert!(fixture.points.key(series, &mut key));
+        key.last().copied().unwrap()
+    };
+    assert_eq!(listed.into_iter().map(tagv).collect::<Vec<_>>(), [1, 2, 3, 4]);
+    assert_eq!(
+        fixture.points.appends.load(Ordering::Relaxed),
+        4,
+        "they are durable"
+    );
+}
