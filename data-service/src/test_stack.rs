@@ -17,6 +17,7 @@ use uid_service::UidSettings;
 
 use crate::assemble::{DataService, assemble, store_part};
 use crate::grpc::DataServer;
+use crate::points::PointsPart;
 use crate::settings::DataSettings;
 
 pub(crate) use gate::{Gate, Pass};
@@ -31,6 +32,8 @@ pub(crate) struct TestStack {
     pub(crate) shutdown: Shutdown,
     /// Starts the shutdown.
     pub(crate) trigger: ShutdownTrigger,
+    /// Where points are, if they are in columns.
+    points_folder: Option<tempfile::TempDir>,
 }
 
 impl TestStack {
@@ -42,6 +45,24 @@ impl TestStack {
         let store = MemoryStore::new();
         let same: Arc<dyn RowStore> = Arc::new(store.clone());
         Self::over(store, Arc::clone(&same), same, settings, uid_settings).await
+    }
+
+    /// As [`TestStack::start`], with points in columns.
+    pub(crate) async fn with_points() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let points = PointsPart {
+            folder: folder.path().join("points"),
+            head_bytes: 8 << 20,
+            cache_bytes: 8 << 20,
+        };
+        let store = MemoryStore::new();
+        let same: Arc<dyn RowStore> = Arc::new(store.clone());
+        let settings = (DataSettings::default(), UidSettings::default());
+        let memory = MemoryAccount::unlimited();
+        let mut stack =
+            Self::assembled(store, (Arc::clone(&same), same), Some(points), settings, &memory).await;
+        stack.points_folder = Some(folder);
+        stack
     }
 
     /// As [`TestStack::with`], with a limit of memory.
@@ -73,6 +94,17 @@ impl TestStack {
         uid_settings: UidSettings,
         memory: &MemoryAccount,
     ) -> Self {
+        let settings = (settings, uid_settings);
+        Self::assembled(store, (uid_store, data_store), None, settings, memory).await
+    }
+
+    async fn assembled(
+        store: MemoryStore,
+        (uid_store, data_store): (Arc<dyn RowStore>, Arc<dyn RowStore>),
+        points: Option<PointsPart>,
+        (settings, uid_settings): (DataSettings, UidSettings),
+        memory: &MemoryAccount,
+    ) -> Self {
         let (uid_part, part) = (uid_service::store_part(&uid_settings), store_part(&settings, 0));
         uid_part.unwrap().make_tables(&*uid_store).await.unwrap();
         part.unwrap().make_tables(&*data_store).await.unwrap();
@@ -83,7 +115,7 @@ impl TestStack {
         let uid_client = UidClient::in_process(uids.routes());
         let service = assemble(
             data_store,
-            None,
+            points,
             uid_client.clone(),
             settings.clone(),
             memory,
@@ -98,6 +130,7 @@ impl TestStack {
             settings,
             shutdown,
             trigger,
+            points_folder: None,
         }
     }
 

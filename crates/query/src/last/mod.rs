@@ -1,5 +1,6 @@
 //! The last point of each series.
 
+mod columns;
 pub mod counters;
 pub mod search;
 pub mod stream;

@@ -4,11 +4,14 @@
 //! that series. A resolved series is read by its row keys, some hours at a time, and so are few series of a
 //! metric if the index resolves them. Otherwise a reverse scan of the metric's rows finds its series; it skips
 //! rows of series that were found already.
+//!
+//! Where points are in columns, their store finds the newest ones; see `columns`.
 
 use std::sync::Arc;
 
 use futures::future::BoxFuture;
 use futures::stream::{self, BoxStream, StreamExt as _};
+use oxtsdb_resources::ComputePool;
 use oxtsdb_row_store::{Row, RowFilter, Scan, StoreError};
 use oxtsdb_schema::row::{CellRef, decode_row};
 use oxtsdb_schema::row_key::write_row_key;
@@ -20,6 +23,7 @@ use crate::context::budget::Held;
 use crate::context::query_context::QueryContext;
 use crate::error::QueryError;
 use crate::exec::scan::point_columns;
+use crate::last::columns;
 use crate::names::Names;
 use crate::plan::hours::Hours;
 use crate::plan::metric_series::MetricSeries;
@@ -48,7 +52,7 @@ pub struct LookBack {
 }
 
 impl LookBack {
-    fn hours(&self) -> Hours {
+    pub(super) fn hours(&self) -> Hours {
         Hours::overlapping(self.from_ms, self.now_ms)
     }
 }
@@ -83,6 +87,9 @@ pub async fn of_series(
     tsuid: &Tsuid,
     look_back: LookBack,
 ) -> Result<Option<LastPoint>, QueryError> {
+    if let Some(points) = &storage.points {
+        return columns::of_series(storage, points, tsuid, look_back).await;
+    }
     let hours: Vec<_> = look_back.hours().iter().rev().collect();
     for some in hours.chunks(HOURS_AT_A_TIME) {
         let key = |hour: &_| {
@@ -137,7 +144,11 @@ pub async fn of_metric(
     series: &MetricSeries,
     look_back: LookBack,
     context: &QueryContext,
+    compute: &ComputePool,
 ) -> Result<BoxStream<'static, Result<Vec<LastPoint>, QueryError>>, QueryError> {
+    if let Some(points) = &storage.points {
+        return columns::of_metric(storage, points, series, look_back, context, compute).await;
+    }
     if let Some(few) = series.few(storage, context).await? {
         let (storage, context) = (storage.clone(), context.clone());
         let search = move |tsuid: Tsuid| {
@@ -298,12 +309,12 @@ pub async fn names_of(
         .collect()
 }
 
-fn decode_key<'a>(storage: &Storage, row: &'a Row) -> Result<RowKeyRef<'a>, QueryError> {
+pub(super) fn decode_key<'a>(storage: &Storage, row: &'a Row) -> Result<RowKeyRef<'a>, QueryError> {
     RowKeyRef::decode(row.key(), &storage.layout).map_err(|error| QueryError::row_key(row.key(), &error))
 }
 
 /// The last point of a row, if it is in the range.
-fn last_of_row(
+pub(super) fn last_of_row(
     storage: &Storage,
     row: &Row,
     look_back: LookBack,

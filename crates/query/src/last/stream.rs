@@ -114,9 +114,7 @@ pub fn last_points(
                 with_names: query.with_names,
                 storage: engine.storage(),
             };
-            context
-                .run(find(engine.storage(), &context, &query, &mut output))
-                .await
+            context.run(find(&engine, &context, &query, &mut output)).await
         };
         let result = tokio::select! {
             result = found => result,
@@ -198,11 +196,12 @@ impl Output<'_> {
 
 /// Single series first, some at a time, then the sets of series one after the other.
 async fn find(
-    storage: &Storage,
+    engine: &Engine,
     context: &QueryContext,
     query: &LastQuery,
     output: &mut Output<'_>,
 ) -> Result<(), QueryError> {
+    let storage = engine.storage();
     // Collected and boxed, because the compiler cannot tell that a stream over the closure is Send.
     let searches: Vec<_> = query
         .targets
@@ -225,7 +224,7 @@ async fn find(
             continue;
         };
         if let Err(error) = of_set(
-            storage,
+            engine,
             context,
             (metric, filter),
             query.look_back,
@@ -241,14 +240,16 @@ async fn find(
 
 /// The last points of the matching series of a metric.
 async fn of_set(
-    storage: &Storage,
+    engine: &Engine,
     context: &QueryContext,
     (metric, filter): (&str, &SeriesFilter),
     look_back: LookBack,
     (index, output): (usize, &mut Output<'_>),
 ) -> Result<(), QueryError> {
+    let storage = engine.storage();
     let series = MetricSeries::resolve(metric, filter, Quirks::NONE, storage, context.deadline()).await?;
-    let mut points = of_metric(storage, &series, look_back, context).await?;
+    let compute = &engine.resources().compute;
+    let mut points = of_metric(storage, &series, look_back, context, compute).await?;
     while let Some(batch) = points.next().await {
         let mut batch = batch?;
         while batch.len() > BATCH_POINTS {

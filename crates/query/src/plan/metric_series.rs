@@ -2,6 +2,8 @@
 
 use std::time::Instant;
 
+use oxtsdb_point_store::SeriesNumber;
+use oxtsdb_resources::ComputePool;
 use oxtsdb_schema::{MetricUid, TagkUid, TagvUid, Tsuid, UidKind};
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -10,11 +12,12 @@ use crate::error::QueryError;
 use crate::filter::{FilterError, Resolution, TagFilter};
 use crate::names::{NameDirectory, ResolvedNames};
 use crate::plan::access_path::matching;
+use crate::plan::column_series::Catalogue;
 use crate::plan::selection::row_selection::Selection;
 use crate::plan::selection::tag_test::{NameTest, TagTest, ValueTest};
 use crate::quirks::Quirks;
 use crate::spec::SeriesFilter;
-use crate::storage::Storage;
+use crate::storage::{PointStorage, Storage};
 
 /// Two literal filters of one key are one as long as they have fewer values than this together.
 const EXPANSION_LIMIT: usize = 4096;
@@ -81,6 +84,28 @@ impl MetricSeries {
     ) -> Result<Option<Vec<Tsuid>>, QueryError> {
         let (_, few) = matching(self.metric, &self.selection, storage, context.deadline()).await?;
         Ok(few)
+    }
+
+    /// The matching series of a store with points in columns, ascending.
+    ///
+    /// # Errors
+    ///
+    /// Those of the UID service.
+    pub(crate) async fn catalogued(
+        &self,
+        storage: &Storage,
+        points: &PointStorage,
+        compute: &ComputePool,
+        deadline: Option<Instant>,
+    ) -> Result<Vec<SeriesNumber>, QueryError> {
+        let catalogue = Catalogue {
+            store: &points.columns,
+            directory: &*storage.directory,
+            compute,
+            metric_width: storage.layout.widths.metric.bytes(),
+            deadline,
+        };
+        catalogue.of_metric(self.metric, &self.selection).await
     }
 
     /// Looks up metric, tag keys and literal values with one call.

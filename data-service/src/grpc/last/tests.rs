@@ -2,7 +2,9 @@ use std::sync::Arc;
 
 use oxtsdb_proto::common::v1::{ErrorReason, ItemError, SeriesKey};
 use oxtsdb_proto::data::v1::sub_query::MetricSource;
-use oxtsdb_schema::{Timestamp, Value};
+use oxtsdb_row_store::WriteBatch;
+use oxtsdb_schema::row_key::write_row_key;
+use oxtsdb_schema::{BaseTime, Timestamp, UidKind, Value};
 use tonic::Code;
 
 use futures::TryStreamExt as _;
@@ -19,9 +21,8 @@ fn ms(value: i64) -> Timestamp {
     Timestamp::from_millis(value).unwrap()
 }
 
-/// An engine over points of two hosts shortly before `now_ms`.
-async fn engine(now_ms: i64) -> (TestStack, Engine) {
-    let stack = TestStack::start().await;
+/// Writes points of two hosts shortly before `now_ms`.
+async fn write_points(stack: &TestStack, now_ms: i64) {
     for (host, ago_ms, value) in [
         ("a", 10 * HOUR_MS, 1),
         ("a", 3 * HOUR_MS, 2),
@@ -37,6 +38,12 @@ async fn engine(now_ms: i64) -> (TestStack, Engine) {
         };
         stack.service.writer.write(&[point], None).await.unwrap();
     }
+}
+
+/// An engine over points of two hosts shortly before `now_ms`.
+async fn engine(now_ms: i64) -> (TestStack, Engine) {
+    let stack = TestStack::start().await;
+    write_points(&stack, now_ms).await;
     let uids = stack.service.uids.clone();
     let (store, layout) = (Arc::new(stack.store.clone()), *uids.layout());
     let engine = Engine::new(
@@ -124,23 +131,63 @@ fn ints(response: &QueryLastResponse) -> Vec<(u32, i64)> {
 #[tokio::test]
 async fn finds_the_newest_point_of_each_series() {
     let now_ms = now_ms();
-    let (_stack, engine) = engine(now_ms).await;
+    let (_stack, in_rows) = engine(now_ms).await;
+    let in_columns = TestStack::with_points().await;
+    write_points(&in_columns, now_ms).await;
+    for engine in [&in_rows, &in_columns.service.engine] {
+        let targets = || {
+            vec![
+                named("a"),
+                named("b"),
+                metric(),
+                tsuid(&[0, 0, 1, 0, 0, 1, 0, 0, 2]),
+            ]
+        };
+        let day = run(engine, targets(), 24).await.unwrap();
+        assert_eq!(ints(&day), [(0, 2), (1, 5), (2, 2), (2, 5), (3, 5)]);
+        assert_eq!(day.points[0].timestamp_ms, now_ms - 3 * HOUR_MS);
+        let name = day.points[3].name.as_ref().unwrap();
+        assert_eq!((name.metric.as_str(), name.tags[0].value.as_str()), ("m", "b"));
+        // Points before the look-back are not found.
+        let hour = run(engine, targets(), 1).await.unwrap();
+        assert_eq!(ints(&hour), [(1, 5), (2, 5), (3, 5)]);
+    }
+}
+
+#[tokio::test]
+async fn finds_newer_points_in_other_cells() {
+    let now_ms = now_ms();
+    let stack = TestStack::with_points().await;
+    write_points(&stack, now_ms).await;
+    let uids = &stack.service.uids;
+    uids.assign_for(&[(UidKind::Tagv, "c")], |_| None, None)
+        .await
+        .unwrap();
+    // An integer of 8 bytes that fits into one, of hosts with points and of one without.
+    for (tagv, ago_ms) in [(1, 2 * HOUR_MS), (2, 40_000), (3, 2 * HOUR_MS)] {
+        let seconds = u32::try_from((now_ms - ago_ms) / 1000).unwrap();
+        let base = BaseTime::of_seconds(seconds);
+        let mut key = Vec::new();
+        let layout = *stack.service.uids.layout();
+        write_row_key(&layout, &[0, 0, 1, 0, 0, 1, 0, 0, tagv], base, &mut key);
+        let qualifier = u16::try_from(seconds - base.seconds()).unwrap() << 4 | 7;
+        let mut batch = WriteBatch::new("tsdb".parse().unwrap());
+        let family = batch.family("t");
+        batch
+            .row(&key)
+            .put(family, &qualifier.to_be_bytes(), &9_i64.to_be_bytes());
+        stack.service.store.write(batch).await.unwrap();
+    }
     let targets = || {
-        vec![
-            named("a"),
-            named("b"),
-            metric(),
-            tsuid(&[0, 0, 1, 0, 0, 1, 0, 0, 2]),
-        ]
+        let of = |tagv| tsuid(&[0, 0, 1, 0, 0, 1, 0, 0, tagv]);
+        vec![of(1), of(2), of(3)]
     };
-    let day = run(&engine, targets(), 24).await.unwrap();
-    assert_eq!(ints(&day), [(0, 2), (1, 5), (2, 2), (2, 5), (3, 5)]);
-    assert_eq!(day.points[0].timestamp_ms, now_ms - 3 * HOUR_MS);
-    let name = day.points[3].name.as_ref().unwrap();
-    assert_eq!((name.metric.as_str(), name.tags[0].value.as_str()), ("m", "b"));
-    // Points before the look-back are not found.
-    let hour = run(&engine, targets(), 1).await.unwrap();
-    assert_eq!(ints(&hour), [(1, 5), (2, 5), (3, 5)]);
+    let single = run(&stack.service.engine, targets(), 24).await.unwrap();
+    assert_eq!(ints(&single), [(0, 9), (1, 5), (2, 9)]);
+    let all = run(&stack.service.engine, vec![metric()], 24).await.unwrap();
+    assert_eq!(ints(&all), [(0, 9), (0, 5), (0, 9)]);
+    let hour = run(&stack.service.engine, vec![metric()], 1).await.unwrap();
+    assert_eq!(ints(&hour), [(0, 5)]);
 }
 
 #[tokio::test]
