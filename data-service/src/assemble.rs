@@ -213,11 +213,12 @@ pub async fn assemble(
         }
     };
     layout_check::check(&*store, &settings.tables.data_table_name()?, uids.layout()).await?;
-    let index = SeriesIndex::open(Arc::clone(&store), *uids.layout(), &settings).await?;
+    let columns = points.as_ref().map(|points| Arc::clone(&points.columns));
+    let index = SeriesIndex::open(Arc::clone(&store), columns.clone(), *uids.layout(), &settings).await?;
     let resources = query_resources(&settings, memory).context("start the threads for computation")?;
     let writer = Writer::new(
         Arc::clone(&store),
-        points.as_ref().map(|points| Arc::clone(&points.columns)),
+        columns,
         uids.clone(),
         &settings,
         index.clone(),

@@ -24,7 +24,6 @@ pub mod cells;
 mod clock;
 #[cfg(feature = "testing")]
 pub mod conformance;
-mod copy;
 mod damage;
 pub mod embedded;
 mod error;

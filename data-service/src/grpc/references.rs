@@ -1,6 +1,5 @@
 //! `ReferenceService`.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -69,7 +68,7 @@ impl ReferenceService for ReferenceServiceHandler {
         let admitted = self.engine.admit(context, description, None).await;
         let admitted = admitted.map_err(|error| of_query(&error, "", &storage.table.to_string()))?;
         let memory = self.engine.resources().memory.clone();
-        let search = Search::new(Arc::clone(&storage.store), storage.layout, memory);
+        let search = Search::of(storage, memory);
         let (sender, receiver) = mpsc::channel(QUEUED);
         tokio::spawn(run(search, tables, storage.layout, sender, admitted));
         let messages = stream::unfold(receiver, |mut receiver| async move {

@@ -10,6 +10,7 @@ use oxtsdb_row_store::{ColumnSelection, Row, RowFilter, StoreError};
 use oxtsdb_schema::MetricUid;
 use oxtsdb_schema::data_table::META_FAMILY;
 
+use super::catalogue::CatalogueCursor;
 use super::matcher::SeriesMatcher;
 use super::{LookupQuery, SeriesLookup, SeriesSource};
 
@@ -48,6 +49,8 @@ enum Source {
     },
     /// Series of a metric in memory.
     Index(Box<IndexCursor>),
+    /// The catalogue of the store of points.
+    Catalogue(Box<CatalogueCursor>),
     /// Series that were collected from row keys, with their memory.
     Collected {
         tsuids: VecDeque<Box<[u8]>>,
@@ -78,8 +81,16 @@ impl SeriesLookup {
         extent: Extent,
     ) -> Result<TsuidBatches, QueryError> {
         let matcher = self.context.run(self.resolve(&query.selector)).await?;
-        let source = match query.source {
-            SeriesSource::MetaTable => match self.index_of(&matcher, extent).await? {
+        // All series of table `tsdb-meta` are read fastest from its rows.
+        let narrows = matcher.metric().is_some() && matcher.has_conditions();
+        let catalogue = self.storage.points.as_ref();
+        let catalogue = catalogue.filter(|_| narrows || query.source == SeriesSource::DataTable);
+        let source = match (catalogue, query.source) {
+            (Some(points), source) => {
+                let cursor = CatalogueCursor::new(self, points, source, matcher, after)?;
+                Source::Catalogue(Box::new(cursor))
+            }
+            (None, SeriesSource::MetaTable) => match self.index_of(&matcher, extent).await? {
                 Some((metric, list)) => Source::Index(Box::new(IndexCursor {
                     lookup: self.clone(),
                     next: first_after(&list, metric, after),
@@ -89,8 +100,8 @@ impl SeriesLookup {
                 })),
                 None => self.rows(matcher, after, extent).await?,
             },
-            SeriesSource::DataTable => {
-                let collected = self.collect_from_data(&matcher, after, extent);
+            (None, SeriesSource::DataTable) => {
+                let collected = self.collect_from_data(&self.storage.store, &matcher, after, extent);
                 let (tsuids, held) = self.context.run(collected).await?;
                 Source::Collected {
                     tsuids: tsuids.into(),
@@ -110,7 +121,8 @@ impl SeriesLookup {
         matcher: &SeriesMatcher,
         extent: Extent,
     ) -> Result<Option<(MetricUid, Arc<SeriesList>)>, QueryError> {
-        let (Some(index), Some(metric)) = (&self.storage.index, matcher.metric()) else {
+        let (Some(index), Some(metric), None) = (&self.storage.index, matcher.metric(), &self.storage.points)
+        else {
             return Ok(None);
         };
         if !matcher.has_conditions() && extent != Extent::All {
@@ -181,6 +193,7 @@ impl TsuidBatches {
                 }
             }
             Source::Index(cursor) => self.context.run(cursor.next()).await?,
+            Source::Catalogue(cursor) => self.context.run(cursor.next()).await?,
             Source::Collected { tsuids, .. } => {
                 let count = tsuids.len().min(BATCH_SERIES);
                 tsuids.drain(..count).collect()

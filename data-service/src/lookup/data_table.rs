@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use futures::TryStreamExt as _;
 use oxtsdb_query::{Budget, Held, QueryError};
-use oxtsdb_row_store::{ColumnSelection, RowFilter, Scan};
+use oxtsdb_row_store::{ColumnSelection, RowFilter, RowStore, Scan};
 use oxtsdb_schema::data_table::FAMILY;
 use oxtsdb_schema::row_key::metric_ranges;
 use oxtsdb_schema::{BaseTime, RowKeyLayout, RowKeyRef};
@@ -27,7 +27,7 @@ const ENTRY_BYTES: u64 = 48;
 const GROWTH_BYTES: u64 = 1 << 16;
 
 impl SeriesLookup {
-    /// The TSUIDs after `after` that match, ascending, with the memory that they take.
+    /// The TSUIDs after `after` that match and have a row in a store, ascending, with the memory that they take.
     ///
     /// # Errors
     ///
@@ -35,6 +35,7 @@ impl SeriesLookup {
     /// series take more memory than it may hold.
     pub(super) async fn collect_from_data(
         &self,
+        store: &Arc<dyn RowStore>,
         matcher: &SeriesMatcher,
         after: &[u8],
         extent: Extent,
@@ -68,7 +69,7 @@ impl SeriesLookup {
                 false
             }));
             let scanned = async {
-                let mut batches = self.storage.store.scan(&self.storage.table, scan).await?;
+                let mut batches = store.scan(&self.storage.table, scan).await?;
                 while batches.try_next().await?.is_some() {}
                 Ok::<_, QueryError>(())
             };

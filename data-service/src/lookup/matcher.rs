@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use oxtsdb_point_store::TagTest;
 use oxtsdb_row_store::Scan;
 use oxtsdb_schema::{MetricUid, TagkUid, TagvUid, UidWidths};
 
@@ -50,6 +51,18 @@ impl SeriesMatcher {
     /// Whether tags narrow the series down.
     pub(super) fn has_conditions(&self) -> bool {
         !self.conditions.is_empty()
+    }
+
+    /// Tests that the tags of all matching series pass. Conditions without a tag key are none of them.
+    pub(super) fn tag_tests(&self) -> Vec<TagTest> {
+        let tests = self.conditions.iter().filter_map(|condition| {
+            let tagk = condition.tagk?;
+            Some(match &condition.tagvs[..] {
+                [] => TagTest::Has(tagk),
+                tagvs => TagTest::In(tagk, tagvs.to_vec()),
+            })
+        });
+        tests.collect()
     }
 
     /// A scan of the rows of table `tsdb-meta` whose keys come after `after` and that may match.

@@ -5,18 +5,20 @@
 //!                                              ▼
 //!   tsdb-meta, or its index in memory ─────► TsuidBatches ─┬─► page     some of them, with a total
 //!   row keys of tsdb, sorted in memory ────►  ascending    ├─► export   all of them, with names
-//!                                                          └─► Census   numbers by metric and tag key
+//!   the catalogue of the store of points ──►               └─► Census   numbers by metric and tag key
 //! ```
 //!
 //! Batches are read on demand, so a page costs what it reads. A look-up runs in the context of an admitted query:
 //! it is listed among the running queries, has their deadline, and is cancelled like them.
 //!
 //! The index answers for a metric if tags narrow it down, or if all series are counted; the rows of `tsdb-meta`
-//! otherwise, and where there is no complete index.
+//! otherwise, and where there is no complete index. Where points are in columns, the catalogue of their store takes the
+//! place of the index and of the row keys.
 //!
 //! Source of the surface: OpenTSDB 2.4, `TimeSeriesLookup`.
 
 mod batches;
+mod catalogue;
 mod census;
 mod data_table;
 mod matcher;

@@ -2,8 +2,9 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use oxtsdb_query::{Limit, Limits, QueryResources};
-use oxtsdb_row_store::RowStore;
-use oxtsdb_schema::{Timestamp, UidKind, Value};
+use oxtsdb_row_store::{RowStore, WriteBatch};
+use oxtsdb_schema::row_key::write_row_key;
+use oxtsdb_schema::{BaseTime, Timestamp, UidKind, Value};
 use proptest::prelude::*;
 use uid_service::UidSettings;
 
@@ -54,6 +55,12 @@ async fn stack(salted: bool) -> TestStack {
         settings.tables.salt_width = 1;
     }
     let stack = TestStack::with(settings, UidSettings::default()).await;
+    fill(&stack).await;
+    stack
+}
+
+/// Writes the series in two hours.
+async fn fill(stack: &TestStack) {
     for hour in 0..2 {
         for (metric, tags) in series() {
             let point = NewPoint {
@@ -67,11 +74,10 @@ async fn stack(salted: bool) -> TestStack {
         }
     }
     // Rows that are no series: neither table has only what we write.
-    let mut batch = oxtsdb_row_store::WriteBatch::new("tsdb-meta".parse().unwrap());
+    let mut batch = WriteBatch::new("tsdb-meta".parse().unwrap());
     let family = batch.family("name");
     batch.row(&[0, 0, 1, 0]).put(family, b"ts_meta", b"{}");
     stack.store.write(batch).await.unwrap();
-    stack
 }
 
 /// The engine of a stack without the index of series.
@@ -172,9 +178,17 @@ fn expected(selector: &SeriesSelector) -> BTreeSet<Text> {
 #[test]
 fn all_sources_find_the_series_that_match() {
     let runtime = tokio::runtime::Runtime::new().unwrap();
-    for salted in [false, true] {
-        let stack = runtime.block_on(stack(salted));
-        let engines = [stack.service.engine.clone(), without_index(&stack, Limits::NONE)];
+    for (salted, in_columns) in [(false, false), (true, false), (false, true)] {
+        let (_stack, engines) = if in_columns {
+            let stack = runtime.block_on(TestStack::with_points());
+            runtime.block_on(fill(&stack));
+            let engine = stack.service.engine.clone();
+            (stack, vec![engine])
+        } else {
+            let stack = runtime.block_on(stack(salted));
+            let engines = vec![stack.service.engine.clone(), without_index(&stack, Limits::NONE)];
+            (stack, engines)
+        };
         let mut runner = proptest::test_runner::TestRunner::new(ProptestConfig::with_cases(48));
         runner
             .run(&(some_selector(), 1_usize..30), |(selector, size)| {
@@ -209,7 +223,13 @@ fn all_sources_find_the_series_that_match() {
 #[tokio::test]
 async fn counts_series_metrics_keys_and_values() {
     let stack = stack(false).await;
-    for engine in [stack.service.engine.clone(), without_index(&stack, Limits::NONE)] {
+    let in_columns = TestStack::with_points().await;
+    fill(&in_columns).await;
+    for engine in [
+        stack.service.engine.clone(),
+        without_index(&stack, Limits::NONE),
+        in_columns.service.engine.clone(),
+    ] {
         for source in [SeriesSource::MetaTable, SeriesSource::DataTable] {
             for metric in [None, Some("m1")] {
                 let query = LookupQuery {
@@ -312,4 +332,54 @@ async fn a_cancelled_lookup_ends() {
     assert!(engine.running().cancel(running.id));
     let error = batches.next().await.unwrap_err();
     assert!(matches!(error, QueryError::Cancelled), "{error}");
+}
+
+#[tokio::test]
+async fn a_catalogue_leaves_out_series_without_rows() {
+    let stack = TestStack::with_points().await;
+    fill(&stack).await;
+    let (engine, store) = (&stack.service.engine, &stack.service.store);
+    let of_metric = |source| LookupQuery {
+        selector: SeriesSelector {
+            metric: Some("m0".to_owned()),
+            tags: vec![TagSelector {
+                key: Some("a".to_owned()),
+                values: Vec::new(),
+            }],
+        },
+        source,
+    };
+    let data = of_metric(SeriesSource::DataTable);
+    let all = export(engine, &data, &[]).await;
+    let layout = *stack.service.uids.layout();
+    let rows = |tsuid: &[u8]| {
+        let tsuid = tsuid.to_vec();
+        [0, 3600].map(|second| {
+            let mut key = Vec::new();
+            let base = BaseTime::of_seconds(1_356_998_400 + second);
+            write_row_key(&layout, &tsuid, base, &mut key);
+            key
+        })
+    };
+    // Neither points nor other cells, an annotation only, points in the second hour only.
+    let mut batch = WriteBatch::new("tsdb".parse().unwrap());
+    let family = batch.family("t");
+    for key in rows(&all[0].0).iter().chain(&rows(&all[1].0)) {
+        batch.row(key).delete_row();
+    }
+    batch.row(&rows(&all[2].0)[0]).delete_row();
+    store.write(batch).await.unwrap();
+    let mut batch = WriteBatch::new("tsdb".parse().unwrap());
+    batch.family("t");
+    batch.row(&rows(&all[1].0)[0]).put(family, &[1, 0, 0], b"{}");
+    store.write(batch).await.unwrap();
+    assert_eq!(export(engine, &data, &[]).await, all[1..]);
+    // Each has its row of metadata still.
+    let meta = of_metric(SeriesSource::MetaTable);
+    assert_eq!(export(engine, &meta, &[]).await, all);
+    let mut batch = WriteBatch::new("tsdb-meta".parse().unwrap());
+    batch.row(&all[3].0).delete_row();
+    store.write(batch).await.unwrap();
+    let left = [&all[..3], &all[4..]].concat();
+    assert_eq!(export(engine, &meta, &[]).await, left);
 }

@@ -7,7 +7,8 @@
 //!                     tree_collision:TSUID, tree_not_matched:TSUID       series without a leaf
 //! ```
 //!
-//! A search reads all row keys, and no cells except those of trees. It holds the numbers it found in sets of bits.
+//! A search reads all row keys, and no cells except those of trees. Where points are in columns, the catalogue of their
+//! store lists the series, and those without a point are left out. It holds the numbers it found in sets of bits.
 //! A row of unknown form may reference any UID, so it is counted: a caller that wants proof must look at it first.
 //! Damaged rows fail the search.
 
@@ -17,6 +18,8 @@ use std::time::SystemTime;
 
 use futures::TryStreamExt as _;
 use oxtsdb_client::UidSet;
+use oxtsdb_point_store::{PointStore, SeriesNumber, TimeRange};
+use oxtsdb_query::{PointStorage, Storage};
 use oxtsdb_resources::{MemoryError, MemoryPool, Reservation};
 use oxtsdb_row_store::{ColumnSelection, Row, RowFilter, RowStore, Scan, StoreError, TableName};
 use oxtsdb_schema::{RowKeyLayout, UidKind, UidWidths};
@@ -27,6 +30,9 @@ const BASE_TIME_BYTES: usize = 4;
 
 /// Memory is reserved in steps of so many bytes.
 const MEMORY_STEP: u64 = 1 << 20;
+
+/// Series whose points are looked for together.
+const SERIES_AT_A_TIME: usize = 4096;
 
 /// A key after all others, to which a cancelled scan skips.
 const LAST_KEY: [u8; 64] = [0xff; 64];
@@ -82,6 +88,8 @@ pub(crate) struct Search {
     store: Arc<dyn RowStore>,
     layout: RowKeyLayout,
     memory: MemoryPool,
+    /// Where the points of a table are, if they are not in its rows.
+    points: Option<(TableName, PointStorage)>,
     progress: Arc<Progress>,
 }
 
@@ -115,7 +123,20 @@ impl Search {
             store,
             layout,
             memory,
+            points: None,
             progress: Arc::default(),
+        }
+    }
+
+    /// As [`Search::new`], over all that queries read.
+    pub(crate) fn of(storage: &Storage, memory: MemoryPool) -> Self {
+        let points = storage
+            .points
+            .clone()
+            .map(|points| (storage.table.clone(), points));
+        Self {
+            points,
+            ..Self::new(Arc::clone(&storage.store), storage.layout, memory)
         }
     }
 
@@ -146,7 +167,15 @@ impl Search {
         let salt = self.layout.salt.width();
         let metric = self.layout.widths.metric.bytes();
         for table in &tables.data {
-            self.keys(table, &marks, move |marks, key| {
+            let points = self.points.as_ref().filter(|(of_table, _)| of_table == table);
+            let rows = match points {
+                Some((_, points)) => {
+                    self.catalogue(&points.columns, &marks).await?;
+                    &points.cells
+                }
+                None => &self.store,
+            };
+            self.keys(rows, table, &marks, move |marks, key| {
                 let series = key.get(salt..).and_then(|key| key.split_at_checked(metric));
                 let tags = series.and_then(|(_, rest)| rest.get(BASE_TIME_BYTES..));
                 match (series, tags) {
@@ -156,7 +185,7 @@ impl Search {
             })
             .await?;
         }
-        self.keys(&tables.meta, &marks, |marks, key| marks.tsuid(key))
+        self.keys(&self.store, &tables.meta, &marks, |marks, key| marks.tsuid(key))
             .await?;
         self.trees(&tables.tree, &marks).await?;
         let mut marks = marks.lock();
@@ -169,9 +198,53 @@ impl Search {
         })
     }
 
+    /// Visits the series that have points.
+    async fn catalogue(&self, points: &Arc<dyn PointStore>, marks: &Mutex<Marks>) -> Result<(), SearchError> {
+        let metric_bytes = self.layout.widths.metric.bytes();
+        for metric in points.metrics() {
+            let store = Arc::clone(points);
+            let listed = tokio::task::spawn_blocking(move || store.metric_series(&metric));
+            let listed = listed.await.map_err(|error| StoreError::Io {
+                place: "catalogue".to_owned(),
+                detail: error.to_string(),
+            })?;
+            for series in listed.chunks(SERIES_AT_A_TIME) {
+                if self.progress.cancelled.load(Ordering::Relaxed) {
+                    return Ok(());
+                }
+                self.progress
+                    .rows
+                    .fetch_add(series.len() as u64, Ordering::Relaxed);
+                // Of most series, all UIDs are marked already.
+                let new: Vec<(SeriesNumber, Vec<u8>)> = {
+                    let marks = marks.lock();
+                    let keyed = series.iter().map(|series| {
+                        let mut key = Vec::new();
+                        points.key(*series, &mut key);
+                        (*series, key)
+                    });
+                    keyed
+                        .filter(|(_, key)| !marks.has(key.split_at(metric_bytes)))
+                        .collect()
+                };
+                let numbers: Vec<SeriesNumber> = new.iter().map(|(series, _)| *series).collect();
+                let last = points.last(&numbers, TimeRange::ALL).await;
+                let mut marks = marks.lock();
+                for ((_, key), last) in new.iter().zip(last.map_err(StoreError::from)?) {
+                    if last.is_some() {
+                        marks.tsuid(key);
+                    }
+                }
+                marks.check()?;
+            }
+        }
+        Ok(())
+    }
+
     /// Visits all row keys of a table.
     async fn keys(
         &self,
+        store: &Arc<dyn RowStore>,
         table: &TableName,
         marks: &Arc<Mutex<Marks>>,
         visit: impl Fn(&mut Marks, &[u8]) + Send + Sync + 'static,
@@ -193,7 +266,7 @@ impl Search {
             let ends = stop.cancelled.load(Ordering::Relaxed) || stopped.lock().failed.is_some();
             ends.then(|| LAST_KEY.to_vec())
         }));
-        let mut batches = self.store.scan(table, scan).await?;
+        let mut batches = store.scan(table, scan).await?;
         while batches.try_next().await?.is_some() {}
         marks.lock().check()
     }
@@ -232,6 +305,17 @@ impl Sets {
 }
 
 impl Marks {
+    /// Whether all UIDs of a series are marked.
+    fn has(&self, (metric, tags): (&[u8], &[u8])) -> bool {
+        let tagk = self.widths.tagk.bytes();
+        let mut pairs = tags.chunks_exact(tagk + self.widths.tagv.bytes());
+        self.sets.metric.contains(number(metric))
+            && pairs.all(|pair| {
+                let (tagk, tagv) = pair.split_at(tagk);
+                self.sets.tagk.contains(number(tagk)) && self.sets.tagv.contains(number(tagv))
+            })
+    }
+
     /// Marks the UIDs of a series.
     fn series(&mut self, metric: &[u8], tags: &[u8]) {
         self.sets.metric.insert(number(metric));

@@ -2,6 +2,10 @@ use oxtsdb_row_store::memory::MemoryStore;
 use oxtsdb_row_store::{TableDef, WriteBatch};
 use oxtsdb_schema::SaltLayout;
 
+use oxtsdb_point_store::memory::MemoryPoints;
+use oxtsdb_point_store::{Point, PointBatch};
+use oxtsdb_schema::{Timestamp, Value};
+
 use super::*;
 
 fn layout() -> RowKeyLayout {
@@ -135,4 +139,46 @@ async fn fails_when_the_memory_does_not_suffice() {
     let search = Search::new(store, layout(), MemoryPool::new("test", 100_000));
     let error = search.run(&tables()).await.unwrap_err();
     assert!(matches!(error, SearchError::Memory(_)), "{error}");
+}
+
+#[tokio::test]
+async fn references_of_columns_are_those_of_points_and_other_cells() {
+    let layout = RowKeyLayout::default();
+    let points: Arc<dyn PointStore> = Arc::new(MemoryPoints::new(layout.widths));
+    let series = [
+        [0, 0, 1, 0, 0, 1, 0, 0, 1],
+        [0, 0, 1, 0, 0, 1, 0, 0, 2],
+        [0, 0, 2, 0, 0, 1, 0, 0, 3],
+    ];
+    let given = points.numbers(&series.each_ref().map(|key| &key[..])).unwrap();
+    let mut batch = PointBatch::default();
+    for series in &given[..2] {
+        batch.push(*series, Point::new(Timestamp::from_seconds(7200), &Value::Int(1)));
+    }
+    points.append(batch).await.unwrap();
+    points.delete(&given[..1], TimeRange::ALL).await.unwrap();
+    let cells = store().await;
+    put(
+        &*cells,
+        "tsdb",
+        "t",
+        "00000300000000000004000005",
+        &[1, 0, 0],
+        b"{}",
+    )
+    .await;
+    let search = Search {
+        points: Some((
+            "tsdb".parse().unwrap(),
+            PointStorage {
+                columns: points,
+                cells: Arc::clone(&cells),
+            },
+        )),
+        ..Search::new(cells, layout, MemoryPool::unlimited("test"))
+    };
+    let found = search.run(&tables()).await.unwrap();
+    // Series 0 was deleted, series 2 never had a point.
+    assert_eq!(numbers(&found), [vec![1, 3], vec![1, 4], vec![2, 5]]);
+    assert_eq!(found.unknown, 0);
 }

@@ -14,6 +14,9 @@
 //! track their series (OpenTSDB does so only if configured), and nothing in storage shows whether they do. There the
 //! index is opened only with `--trust-tsuid-tracking`, and a list is read again after its maximum age.
 //!
+//! Where points are in columns, the catalogue of their store lists the series: no list is kept in memory, and
+//! `tsdb-meta` is not read.
+//!
 //! A list never delays a query for longer than a scan: a query waits only while a short list is being read, and
 //! scans while a long list is being read or series are being collected.
 
@@ -25,6 +28,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use futures::TryStreamExt as _;
+use oxtsdb_point_store::PointStore;
 use oxtsdb_query::{NotListed, SeriesList};
 use oxtsdb_row_store::{ColumnSelection, Row, RowStore, Scan, StoreError, TableName, WriteBatch};
 use oxtsdb_schema::data_table::{COUNTER_QUALIFIER, META_FAMILY};
@@ -56,6 +60,8 @@ pub struct SeriesIndex(Arc<Inner>);
 #[derive(Debug)]
 struct Inner {
     store: Arc<dyn RowStore>,
+    /// The catalogue, where points are in columns.
+    points: Option<Arc<dyn PointStore>>,
     data_table: TableName,
     meta_table: TableName,
     layout: RowKeyLayout,
@@ -75,6 +81,7 @@ impl SeriesIndex {
     /// A setting breaks its rule, or the store fails.
     pub async fn open(
         store: Arc<dyn RowStore>,
+        points: Option<Arc<dyn PointStore>>,
         layout: RowKeyLayout,
         settings: &DataSettings,
     ) -> anyhow::Result<Option<Self>> {
@@ -83,7 +90,9 @@ impl SeriesIndex {
             settings.tables.meta_table_name()?,
         );
         let age = settings.series_index.max_age();
-        let (marks, max_age) = if !store.has_other_writers() {
+        let (marks, max_age) = if points.is_some() {
+            (None, None)
+        } else if !store.has_other_writers() {
             let marks = Marks::open(Arc::clone(&store), &meta_table, &data_table).await?;
             (Some(marks), None)
         } else if settings.series_index.trust_tsuid_tracking {
@@ -93,6 +102,7 @@ impl SeriesIndex {
         };
         Ok(Some(Self(Arc::new(Inner {
             store,
+            points,
             data_table,
             meta_table,
             layout,
@@ -109,6 +119,9 @@ impl SeriesIndex {
 
     /// Adds a series whose row is stored. Call this before its points are acknowledged.
     pub(crate) fn add(&self, tsuid: &[u8]) {
+        if self.0.points.is_some() {
+            return;
+        }
         let (metric, tags) = tsuid.split_at(self.0.layout.widths.metric.bytes().min(tsuid.len()));
         if let Ok(metric) = MetricUid::from_bytes(metric) {
             self.0.lists.add(metric, tags);
@@ -121,6 +134,11 @@ impl oxtsdb_query::SeriesIndex for SeriesIndex {
     /// Must be called within a Tokio runtime.
     async fn list(&self, metric: MetricUid) -> Result<Arc<SeriesList>, NotListed> {
         let inner = &self.0;
+        if let Some(points) = &inner.points {
+            let points = Arc::clone(points);
+            let listed = tokio::task::spawn_blocking(move || catalogued(&*points, metric)).await;
+            return listed.map(Arc::new).map_err(|_| NotListed::Failed);
+        }
         let mut progress = match inner.lists.find(metric) {
             Found::Ready(list) => return Ok(list),
             Found::Added(merge) if merge.len() <= SERIES_MERGED_INLINE => {
@@ -153,7 +171,7 @@ impl oxtsdb_query::SeriesIndex for SeriesIndex {
     /// Where other writers are, annotations do not track series: OpenTSDB's do not.
     async fn add_annotated(&self, tsuid: &[u8]) -> Result<(), StoreError> {
         let inner = &self.0;
-        if inner.marks.is_none() {
+        if inner.marks.is_none() && inner.points.is_none() {
             return Ok(());
         }
         let found = inner
@@ -268,6 +286,16 @@ impl Inner {
         }
         Ok(Some(list))
     }
+}
+
+/// The series of a metric, from the catalogue.
+fn catalogued(points: &dyn PointStore, metric: MetricUid) -> SeriesList {
+    let (mut list, mut key) = (SeriesList::default(), Vec::new());
+    for series in points.metric_series(metric.as_bytes()) {
+        points.key(series, &mut key);
+        list.push(key.get(metric.as_bytes().len()..).unwrap_or_default());
+    }
+    list
 }
 
 /// Whether a row is of more than an annotation.

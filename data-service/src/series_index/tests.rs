@@ -93,7 +93,7 @@ async fn open(store: &MemoryStore) -> SeriesIndex {
 }
 
 async fn open_over(store: Arc<dyn RowStore>) -> SeriesIndex {
-    let index = SeriesIndex::open(store, RowKeyLayout::default(), &DataSettings::default()).await;
+    let index = SeriesIndex::open(store, None, RowKeyLayout::default(), &DataSettings::default()).await;
     index.unwrap().unwrap()
 }
 
@@ -335,7 +335,7 @@ async fn other_writers_require_trust_tsuid_tracking() {
     let like_hbase: Arc<dyn RowStore> = Arc::new(like_hbase);
     let layout = RowKeyLayout::default();
     let mut settings = DataSettings::default();
-    let none = SeriesIndex::open(Arc::clone(&like_hbase), layout, &settings)
+    let none = SeriesIndex::open(Arc::clone(&like_hbase), None, layout, &settings)
         .await
         .unwrap();
     assert!(none.is_none());
@@ -349,7 +349,7 @@ async fn other_writers_require_trust_tsuid_tracking() {
     );
     settings.series_index.enable_tsuid_tracking = true;
     settings.check().unwrap();
-    let index = SeriesIndex::open(like_hbase, layout, &settings)
+    let index = SeriesIndex::open(like_hbase, None, layout, &settings)
         .await
         .unwrap()
         .unwrap();
@@ -388,11 +388,32 @@ async fn queries_do_not_wait_for_a_long_list() {
         meta.row(&key).put(family, b"ts_ctr", &1_i64.to_be_bytes());
     }
     store.write(meta).await.unwrap();
-    let small = SeriesIndex::open(Arc::new(store), RowKeyLayout::default(), &settings).await;
+    let small = SeriesIndex::open(Arc::new(store), None, RowKeyLayout::default(), &settings).await;
     let (small, metric) = (
         small.unwrap().unwrap(),
         MetricUid::from_bytes(&[0, 0, 2]).unwrap(),
     );
     assert_eq!(small.list(metric).await.unwrap_err(), NotListed::Failed);
     assert_eq!(small.list(metric).await.unwrap_err(), NotListed::TooLarge);
+}
+
+#[tokio::test]
+async fn a_catalogue_lists_the_series_of_points_and_annotations() {
+    let stack = TestStack::with_points().await;
+    write(&stack.service.writer, "a").await;
+    assert_eq!(values(&index(&stack).list(metric()).await.unwrap()), [1]);
+    write(&stack.service.writer, "b").await;
+    annotate(&stack.service.engine, 7).await;
+    assert_eq!(values(&index(&stack).list(metric()).await.unwrap()), [1, 2, 7]);
+    let rows = stack.cells("tsdb-meta").await;
+    assert_eq!(rows.len(), 3, "look-ups find each: {rows:?}");
+    assert!(
+        stack
+            .store
+            .tables()
+            .await
+            .unwrap()
+            .iter()
+            .all(|def| def.name.to_string() != "tsdb-meta-complete")
+    );
 }

@@ -1,16 +1,11 @@
 //! [`RowStore`] and [`AtomicCommit`] for the embedded store.
 
-use std::io::ErrorKind;
-use std::path::Path;
-
 use async_trait::async_trait;
 use futures::stream::{StreamExt, try_unfold};
 
-use super::EmbeddedConfig;
 use super::queue::{Operation, Outcome};
 use super::read::{self, Cursor};
 use super::store::{EmbeddedStore, check_cell, off_runtime, unexpected};
-use crate::copy::copy;
 use crate::rules::{self, Columns};
 use crate::{
     AtomicCommit, CellAddress, ColumnSelection, Condition, DamageLog, DamagedRange, RangeMeasure, Row,
@@ -185,22 +180,6 @@ impl RowStore for EmbeddedStore {
         self.opened()
             .map(|(core, _)| core.blocks.set_aside.ranges())
             .unwrap_or_default()
-    }
-
-    async fn snapshot(&self, folder: &Path) -> Result<(), StoreError> {
-        let is_empty = match std::fs::read_dir(folder) {
-            Ok(mut entries) => entries.next().is_none(),
-            Err(error) => error.kind() == ErrorKind::NotFound,
-        };
-        if !is_empty {
-            return Err(StoreError::Invalid {
-                detail: format!("the folder of the copy, {}, is not empty", folder.display()),
-            });
-        }
-        let config = EmbeddedConfig::new(folder);
-        let target = off_runtime(move || EmbeddedStore::open(config)).await?;
-        let copied = copy(self, &target).await;
-        copied.and(target.close().await)
     }
 
     async fn close(&self) -> Result<(), StoreError> {
