@@ -15,6 +15,9 @@ use crate::tls::TlsOptions;
 const STREAM_WINDOW: u32 = 4 << 20;
 const CONNECTION_WINDOW: u32 = 16 << 20;
 
+/// The largest frame that servers may send; see the server's.
+const MAX_FRAME: u32 = 64 << 10;
+
 /// Options of all connections of a client.
 #[derive(Clone, Debug)]
 pub(crate) struct EndpointOptions {
@@ -116,7 +119,8 @@ impl EndpointOptions {
             .keep_alive_timeout(self.keep_alive_timeout)
             .keep_alive_while_idle(true)
             .initial_stream_window_size(STREAM_WINDOW)
-            .initial_connection_window_size(CONNECTION_WINDOW);
+            .initial_connection_window_size(CONNECTION_WINDOW)
+            .max_frame_size(MAX_FRAME);
         let host = endpoint.uri().host().unwrap_or_default();
         let is_address = host.trim_matches(['[', ']']).parse::<IpAddr>().is_ok();
         let default_port = if endpoint.uri().scheme_str() == Some("https") {

@@ -34,6 +34,10 @@ use crate::request_memory::RequestMemory;
 const STREAM_WINDOW_BYTES: u32 = 1 << 20;
 const CONNECTION_WINDOW_BYTES: u32 = 2 << 20;
 
+/// The largest frame that clients may send; they count towards the windows. HTTP/2's default of 16 KiB makes five
+/// frames of a message of a thousand points. Larger frames hold up the other streams of a connection.
+const MAX_FRAME_BYTES: u32 = 64 << 10;
+
 /// Bytes of a response in HTTP/2's send buffer of a stream.
 const SEND_BUFFER_BYTES: usize = 128 << 10;
 
@@ -72,6 +76,7 @@ impl Server {
             .max_concurrent_streams(options.max_concurrent_streams)
             .initial_stream_window_size(STREAM_WINDOW_BYTES)
             .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
+            .max_frame_size(MAX_FRAME_BYTES)
             .max_send_buf_size(SEND_BUFFER_BYTES);
         Self {
             service: BoxCloneSyncService::new(service),

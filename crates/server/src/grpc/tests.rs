@@ -39,6 +39,36 @@ impl Running {
     }
 }
 
+/// The settings that a server announces, by their numbers.
+async fn announced(address: SocketAddr) -> Vec<(u16, u32)> {
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    stream
+        .write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0")
+        .await
+        .unwrap();
+    let mut header = [0; 9];
+    stream.read_exact(&mut header).await.unwrap();
+    assert_eq!(header[3], 4, "the first frame has the settings");
+    let mut settings = vec![0; usize::from(header[2])];
+    stream.read_exact(&mut settings).await.unwrap();
+    let (settings, []) = settings.as_chunks::<6>() else {
+        panic!("{settings:?} is cut short");
+    };
+    let setting = |[a, b, value @ ..]: &[u8; 6]| (u16::from_be_bytes([*a, *b]), u32::from_be_bytes(*value));
+    settings.iter().map(setting).collect()
+}
+
+#[tokio::test]
+async fn announces_windows_and_frames_for_large_messages() {
+    let server = Running::start(GrpcOptions::default()).await;
+    let settings = announced(server.address).await;
+    let (initial_window_size, max_frame_size) = (4, 5);
+    assert!(settings.contains(&(initial_window_size, 1 << 20)), "{settings:?}");
+    assert!(settings.contains(&(max_frame_size, 64 << 10)), "{settings:?}");
+    server.trigger.shut_down().await;
+    server.task.await.unwrap().unwrap();
+}
+
 async fn is_closed(mut stream: TcpStream) -> bool {
     let mut rest = Vec::new();
     tokio::time::timeout(SOON, stream.read_to_end(&mut rest))
