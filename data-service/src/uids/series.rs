@@ -40,14 +40,18 @@ impl Series {
         }
     }
 
-    /// Appends the key of the row of hour 0; see [`set_base_time`].
+    /// The key of its row of hour 0.
     pub(crate) fn key(&self) -> &[u8] {
         self.key.as_bytes()
     }
 
-    /// Where [`set_base_time`] is to put the base time.
-    pub(crate) fn base_time_at(&self) -> usize {
-        self.base_time_at
+    /// The key of its row of an hour; `buffer` holds it.
+    pub(crate) fn row_key<'b>(&self, base: BaseTime, buffer: &'b mut Vec<u8>) -> &'b [u8] {
+        buffer.clear();
+        buffer.extend_from_slice(self.key());
+        let base_time = self.base_time_at..self.base_time_at + BASE_TIME_BYTES;
+        buffer[base_time].copy_from_slice(&base.seconds().to_be_bytes());
+        buffer
     }
 
     /// The TSUID: the key without salt and base time.
@@ -100,11 +104,6 @@ impl Series {
     pub(crate) fn set_tracked_hour(&self, hour: u32) {
         self.tracked_hour.store(hour, Ordering::Relaxed);
     }
-}
-
-/// Makes a series' key that of an hour.
-pub(crate) fn set_base_time(key: &mut [u8], base_time_at: usize, base: BaseTime) {
-    key[base_time_at..base_time_at + BASE_TIME_BYTES].copy_from_slice(&base.seconds().to_be_bytes());
 }
 
 /// A series as a point names it.
@@ -296,8 +295,7 @@ mod tests {
         let tsuid = Tsuid::from_bytes(&[0, 0, 1, 0, 0, 1, 0, 0, 2], &layout.widths).unwrap();
         let series = Series::new(&layout, &tsuid);
         let base = BaseTime::of_seconds(1_346_846_400);
-        let mut made = series.key().to_vec();
-        set_base_time(&mut made, series.base_time_at(), base);
+        let made = series.row_key(base, &mut Vec::new()).to_vec();
         assert_eq!(made, RowKey::new(&layout, &tsuid, base).as_bytes());
     }
 }

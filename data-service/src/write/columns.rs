@@ -6,9 +6,8 @@
 //!   block     series [0, 1, 0]   timestamps [1000, 1000, 2000]   values [7, 8, 9]
 //! ```
 //!
-//! A [`SeriesTable`] holds the row keys of resolved series. A point costs an index into it, the hour
-//! patched into the key, a qualifier and a value: no hashing, no allocation. Columns are borrowed from the
-//! message that they arrived in, and encoded from there into the batch. `Write` fills a table for each
+//! A [`SeriesTable`] holds the resolved series. A point costs an index into it: no hashing, no allocation.
+//! Columns are borrowed from the message that they arrived in, and encoded from there into the batch. `Write` fills a table for each
 //! request; in the packed form, clients declare symbols and series themselves, and [`Tables`] keeps them.
 //!
 //! On a stream, which may last for days, all series are resolved again after the cache's time to live,

@@ -24,7 +24,7 @@ use crate::meta::MetaTable;
 use crate::series_index::SeriesIndex;
 use crate::settings::DataSettings;
 use crate::uids::Uids;
-use crate::uids::series::{Requested, Series, SeriesText, set_base_time};
+use crate::uids::series::{Requested, Series, SeriesText};
 use crate::uids::series_cache::SeriesCache;
 
 /// Resources of the process for ingestion.
@@ -418,10 +418,7 @@ impl BatchSeries for ResolvedSeries<'_> {
     }
 
     fn row_key(&mut self, base: BaseTime) -> &[u8] {
-        self.key.clear();
-        self.key.extend_from_slice(self.series.key());
-        set_base_time(self.key, self.series.base_time_at(), base);
-        self.key
+        self.series.row_key(base, self.key)
     }
 
     #[inline]

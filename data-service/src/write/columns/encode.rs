@@ -99,26 +99,21 @@ impl Encoder<'_> {
         let series_step = usize::from(series.len() > 1);
         for (index, (timestamp, value)) in points.enumerate() {
             let number = series[index * series_step];
-            let Some(key) = table.range(number) else {
-                return Err(Undeclared {
-                    number,
-                    declared: table.len(),
-                });
-            };
+            let declared = table.len();
             let point = first + index;
-            if key.is_empty() {
-                if let Some(reason) = table.failure(number) {
+            let mut series = match table.get(number) {
+                Some(Ok(series)) => series,
+                Some(Err(reason)) => {
                     failures.add_run(point, 1, reason);
+                    continue;
                 }
-                continue;
-            }
+                None => return Err(Undeclared { number, declared }),
+            };
             match (rules.timestamp(timestamp), value) {
-                (Ok(timestamp), Ok(value)) => {
-                    match encoded.point(&mut table.at(number, key), timestamp, &value) {
-                        Ok(()) => table.observe(number, encoded.untracked()),
-                        Err(reason) => failures.add(point, || reason),
-                    }
-                }
+                (Ok(timestamp), Ok(value)) => match encoded.point(&mut series, timestamp, &value) {
+                    Ok(()) => series.observe(encoded.untracked()),
+                    Err(reason) => failures.add(point, || reason),
+                },
                 (Err(reason), _) => failures.add(point, || reason),
                 (_, Err(error)) => failures.add(point, || PointErrorReason::InvalidValue(error)),
             }

@@ -1,6 +1,5 @@
-//! The series that blocks refer to, by number: their row keys and failures.
+//! The series that blocks refer to, by number.
 
-use std::ops::Range;
 use std::sync::Arc;
 
 use hashbrown::HashMap;
@@ -8,186 +7,139 @@ use oxtsdb_point_store::{PointStore, SeriesNumber};
 use oxtsdb_row_store::StoreError;
 use oxtsdb_schema::{BaseTime, RowKeyLayout};
 
-use super::range;
 use crate::uids::changes::UidSet;
-use crate::uids::series::{Series, set_base_time};
+use crate::uids::series::Series;
 use crate::write::encoded::BatchSeries;
 use crate::write::tracking::Untracked;
 use crate::write::{PointErrorReason, Resolved};
 
-/// Row keys, concatenated. A series that failed has an empty key.
+/// Series and the reasons of those that failed.
 #[derive(Debug, Default)]
 pub(crate) struct SeriesTable {
-    keys: Vec<u8>,
-    ends: Vec<usize>,
-    base_time_at: usize,
-    tracked: Vec<Tracked>,
-    failures: HashMap<u32, Arc<PointErrorReason>>,
+    entries: Vec<Entry>,
+    /// The key of the row that is being built.
+    row_key: Vec<u8>,
 }
 
-/// Whether a series is tracked; see [`Untracked`].
+/// A series. What most points need lies here, so that they need no access to the series itself.
 #[derive(Debug)]
-struct Tracked {
-    /// The hour in which it was last tracked, as far as this table knows. Next to the others', so that most points need no access to
-    /// the series itself.
-    hour: u32,
-    /// Its number in the store of points, once it is needed.
-    number: Option<SeriesNumber>,
-    /// `None`: it failed.
-    series: Option<Arc<Series>>,
+struct Entry {
+    /// The hour in which it was last tracked, as far as this table knows; see [`Untracked`].
+    tracked_hour: u32,
+    /// Its number in the store of points; [`UNNUMBERED`] until it is needed.
+    number: SeriesNumber,
+    series: Resolved,
+}
+
+/// No series has this number.
+const UNNUMBERED: SeriesNumber = SeriesNumber(u32::MAX);
+
+impl Entry {
+    const fn new(series: Resolved) -> Self {
+        Self {
+            tracked_hour: 0,
+            number: UNNUMBERED,
+            series,
+        }
+    }
 }
 
 impl SeriesTable {
     /// A table of these series, in their order.
     pub(crate) fn of(series: Vec<Resolved>) -> Self {
-        let mut table = Self::default();
-        for resolved in series {
-            table.push(resolved);
+        Self {
+            entries: series.into_iter().map(Entry::new).collect(),
+            row_key: Vec::new(),
         }
-        table
     }
 
-    pub(super) fn len(&self) -> usize {
-        self.ends.len()
+    pub(super) const fn len(&self) -> usize {
+        self.entries.len()
     }
 
     /// Whether a series uses one of these UIDs.
     pub(super) fn use_any(&self, layout: &RowKeyLayout, uids: &UidSet) -> bool {
-        let series = self.tracked.iter().filter_map(|tracked| tracked.series.as_ref());
-        series.into_iter().any(|series| series.uses(layout, uids))
+        let mut resolved = self.entries.iter().filter_map(|entry| entry.series.as_ref().ok());
+        resolved.any(|series| series.uses(layout, uids))
     }
 
     /// Whether no series is resolved.
     pub(super) fn all_failed(&self) -> bool {
-        self.keys.is_empty()
+        self.entries.iter().all(|entry| entry.series.is_err())
     }
 
     /// Bytes in memory, about. Series shared with the cache are not counted.
-    pub(super) fn byte_len(&self) -> usize {
-        self.keys.len() + self.len() * (size_of::<usize>() + size_of::<Tracked>())
+    pub(super) const fn byte_len(&self) -> usize {
+        self.len() * size_of::<Entry>()
     }
 
     /// Appends a series.
     pub(super) fn push(&mut self, resolved: Resolved) {
-        match resolved {
-            Ok(series) => {
-                self.base_time_at = series.base_time_at();
-                self.keys.extend_from_slice(series.key());
-                self.push_tracked(Tracked {
-                    hour: 0,
-                    number: None,
-                    series: Some(series),
-                });
-            }
-            Err(reason) => {
-                // The limit of series is far below 32 bits.
-                if let Ok(number) = u32::try_from(self.len()) {
-                    self.failures.insert(number, reason);
-                }
-                self.push_tracked(Tracked {
-                    hour: 0,
-                    number: None,
-                    series: None,
-                });
-            }
-        }
-    }
-
-    /// Ends the series whose key was appended, if it has one.
-    fn push_tracked(&mut self, tracked: Tracked) {
-        self.ends.push(self.keys.len());
-        self.tracked.push(tracked);
+        self.entries.push(Entry::new(resolved));
     }
 
     /// Replaces the results of some series, by their numbers.
-    pub(super) fn with(mut self, found: &HashMap<u32, Resolved>) -> Self {
-        let mut all = Self {
-            base_time_at: self.base_time_at,
-            ..Self::default()
-        };
-        let mut start = 0;
-        for ((number, end), tracked) in (0..).zip(&self.ends).zip(self.tracked.drain(..)) {
-            let key = self.keys.get(start..*end).unwrap_or_default();
-            start = *end;
-            if let Some(resolved) = found.get(&number) {
-                all.push(resolved.clone());
-            } else if let Some(reason) = self.failures.remove(&number) {
-                all.push(Err(reason));
-            } else {
-                all.keys.extend_from_slice(key);
-                all.push_tracked(tracked);
+    pub(super) fn replace(&mut self, found: HashMap<u32, Resolved>) {
+        for (number, resolved) in found {
+            if let Some(entry) = self.entries.get_mut(number as usize) {
+                *entry = Entry::new(resolved);
             }
         }
-        all
     }
 
-    /// The range of a series' row key; empty: it failed. `None`: it is not declared.
+    /// A series, or why it failed; `None`: it is not declared.
     #[inline]
-    pub(super) fn range(&self, number: u32) -> Option<Range<usize>> {
-        range(&self.ends, number)
-    }
-
-    /// Why a series failed.
-    pub(super) fn failure(&self, number: u32) -> Option<&Arc<PointErrorReason>> {
-        self.failures.get(&number)
-    }
-
-    /// Adds a series to `untracked`, unless it is tracked.
-    #[inline]
-    pub(super) fn observe(&mut self, number: u32, untracked: &mut Untracked) {
-        let Some(tracked) = self.tracked.get_mut(number as usize) else {
-            return;
-        };
-        if untracked.needs(tracked.hour)
-            && let Some(series) = &tracked.series
-        {
-            // What was observed is tracked once its row is stored: the write may fail.
-            tracked.hour = series.tracked_hour();
-            untracked.observe(series);
-        }
-    }
-
-    /// The series at `range`, for a batch.
-    #[inline]
-    pub(super) const fn at(&mut self, number: u32, range: Range<usize>) -> SeriesAt<'_> {
-        SeriesAt {
-            table: self,
-            number,
-            range,
-        }
+    pub(super) fn get(&mut self, number: u32) -> Option<Result<SeriesAt<'_>, &Arc<PointErrorReason>>> {
+        let Entry {
+            tracked_hour,
+            number: stored_number,
+            series,
+        } = self.entries.get_mut(number as usize)?;
+        Some(series.as_ref().map(|series| SeriesAt {
+            place: number as usize,
+            tracked_hour,
+            number: stored_number,
+            series,
+            row_key: &mut self.row_key,
+        }))
     }
 }
 
 /// A series of a table.
 pub(super) struct SeriesAt<'a> {
-    table: &'a mut SeriesTable,
-    number: u32,
-    range: Range<usize>,
+    place: usize,
+    tracked_hour: &'a mut u32,
+    number: &'a mut SeriesNumber,
+    series: &'a Arc<Series>,
+    row_key: &'a mut Vec<u8>,
+}
+
+impl SeriesAt<'_> {
+    /// Adds the series to `untracked`, unless it is tracked.
+    #[inline]
+    pub(super) fn observe(&mut self, untracked: &mut Untracked) {
+        if untracked.needs(*self.tracked_hour) {
+            // What was observed is tracked once its row is stored: the write may fail.
+            *self.tracked_hour = self.series.tracked_hour();
+            untracked.observe(self.series);
+        }
+    }
 }
 
 impl BatchSeries for SeriesAt<'_> {
     fn place(&self) -> usize {
-        self.number as usize
+        self.place
     }
 
     fn row_key(&mut self, base: BaseTime) -> &[u8] {
-        let key = &mut self.table.keys[self.range.clone()];
-        set_base_time(key, self.table.base_time_at, base);
-        key
+        self.series.row_key(base, self.row_key)
     }
 
     #[inline]
     fn number(&mut self, store: &dyn PointStore) -> Result<SeriesNumber, StoreError> {
-        let tracked = &mut self.table.tracked[self.number as usize];
-        if let Some(number) = tracked.number {
-            return Ok(number);
+        if *self.number == UNNUMBERED {
+            *self.number = self.series.number(store)?;
         }
-        // Series with a key did not fail.
-        let series = tracked.series.as_ref().ok_or_else(|| StoreError::Invalid {
-            detail: format!("series {} failed", self.number),
-        })?;
-        let number = series.number(store)?;
-        tracked.number = Some(number);
-        Ok(number)
+        Ok(*self.number)
     }
 }

@@ -273,9 +273,7 @@ impl Tables {
                 }
             })
             .await?;
-        if !found.is_empty() {
-            self.series = std::mem::take(&mut self.series).with(&found);
-        }
+        self.series.replace(found);
         self.unresolved = unresolved;
         self.after_look_up(outage);
         Ok(())
