@@ -121,15 +121,26 @@ impl SeriesCache {
                 continue;
             }
             let entries = shard.read();
+            // In steps over all keys: waits for the memory of one entry, key or series overlap with those for others.
+            let mut candidates = Vec::with_capacity(keys.len() / SHARDS * 2);
             let mut index = first;
             while index != END {
+                let (_, hash) = keys[index];
+                candidates.push((index, entries.young.find(hash, |entry| entry.hash == hash)));
+                index = next[index];
+            }
+            for (index, candidate) in &mut candidates {
+                let (key, _) = keys[*index];
+                *candidate = candidate.filter(|entry| key.is(&entry.key) && now < entry.expires_at);
+            }
+            for (index, candidate) in candidates {
                 let (key, hash) = keys[index];
-                match entries.find(hash, key, now) {
+                let found = candidate.map_or_else(|| entries.find(hash, key, now), Found::Young);
+                match found {
                     Found::Nothing => {}
                     Found::Young(entry) => series[index] = Some(Arc::clone(&entry.series)),
                     Found::Old => old.push(index),
                 }
-                index = next[index];
             }
             drop(entries);
             if !old.is_empty() {
