@@ -29,8 +29,8 @@ const MAX_SERIES: usize = 1 << 17;
 const MAX_TAGS: usize = 1 << 19;
 const MAX_NUMBERS: usize = 1 << 17;
 
-/// The smallest encoding of a series with a point, and of a number; see [`WriteView::decode`].
-const SERIES_BYTES: usize = 40;
+/// What the encoding of a series with a point has at least, usually.
+const SERIES_BYTES: usize = 64;
 
 /// A request whose points are in columns.
 #[derive(Debug, Default, PartialEq)]
@@ -91,10 +91,13 @@ impl<'a> WriteView<'a> {
     /// Decodes the usual encoding of a request; see the module.
     pub fn decode(message: &'a [u8]) -> Option<Self> {
         // A wrong guess only costs a copy.
-        let series = message.len() / SERIES_BYTES;
+        let guess = (message.len() / SERIES_BYTES).min(MAX_SERIES);
         let mut view = Self {
-            series: Vec::with_capacity(series.min(MAX_SERIES)),
-            ..Self::default()
+            series: Vec::with_capacity(guess),
+            timestamps: Vec::with_capacity(guess),
+            values: Vec::with_capacity(guess),
+            int_values: Vec::with_capacity(guess),
+            options: None,
         };
         let (mut rest, mut tags) = (message, 0);
         while let Some((key, behind)) = rest.split_first() {

@@ -9,11 +9,13 @@ mod received;
 mod resolve;
 mod route;
 
+use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
 use bytes::Bytes;
 use oxtsdb_proto::common::v1::ErrorReason;
 use oxtsdb_proto::data::v1::{WriteRequest, WriteResponse};
+use oxtsdb_proto::decode_memory;
 use oxtsdb_proto::error::invalid_field_because;
 use oxtsdb_server::deadline_of;
 use tonic::{Request, Response, Status};
@@ -21,15 +23,20 @@ use tonic::{Request, Response, Status};
 pub(super) use self::columns::{MAX_COLUMN_POINTS, write_columns};
 pub(super) use self::convert::{blocks, declare, point_count};
 use self::convert::{series_blocks, series_point_count};
+use self::encode::in_pool;
 pub(super) use self::encode::run_encoder;
 pub(super) use self::failures::RemainingFailures;
 use self::failures::failures_message;
 pub(super) use self::options::WriteOptions;
 use self::received::Received;
-use self::resolve::resolve;
+use self::resolve::{known, resolve};
 pub use self::route::DataServer;
 use super::{DataServiceHandler, status};
+use crate::uids::series::Series;
 use crate::write::columns::{Failures, SeriesTable, encode as encode_blocks};
+
+/// Requests up to this size are decoded inline, in about a millisecond.
+const INLINE_BYTES: usize = 256 << 10;
 
 /// The most points of a Write.
 const MAX_POINTS: usize = 100_000;
@@ -40,7 +47,9 @@ pub(super) async fn write(
     request: Request<WriteRequest>,
 ) -> Result<Response<WriteResponse>, Status> {
     let deadline = deadline_of(request.extensions());
-    store(service, Received::of(request.into_inner()), deadline).await
+    let received = Received::of(request.into_inner());
+    let known = known(&service.writer, received.points());
+    store(service, received, known, deadline).await
 }
 
 /// `Write` of a request as it was sent.
@@ -49,13 +58,26 @@ async fn write_encoded(
     request: Request<Bytes>,
 ) -> Result<Response<WriteResponse>, Status> {
     let deadline = deadline_of(request.extensions());
-    let received = Received::decode(request.into_inner(), service.writer.compute()).await?;
-    store(service, received, deadline).await
+    let (message, writer) = (request.into_inner(), service.writer.clone());
+    let is_large = message.len() > INLINE_BYTES;
+    let decode = move || {
+        let received = Received::decode(message)?;
+        let known = known(&writer, received.points());
+        Ok((received, known))
+    };
+    let (received, known) = if is_large {
+        // The memory of the call is charged on the threads of the pool too.
+        in_pool(service.writer.compute(), decode_memory::with_meter(decode)).await?
+    } else {
+        decode()?
+    };
+    store(service, received, known, deadline).await
 }
 
 async fn store(
     service: &DataServiceHandler,
     received: Received,
+    known: Vec<Option<Arc<Series>>>,
     deadline: Option<Instant>,
 ) -> Result<Response<WriteResponse>, Status> {
     let options = WriteOptions::parse("options", received.points().options.as_ref())?;
@@ -64,7 +86,7 @@ async fn store(
         return Err(wrong_point_count("series", count, MAX_POINTS));
     }
     let of_write = |error| status::of_write(&error);
-    let resolved = resolve(&service.writer, received.points(), deadline).await?;
+    let resolved = resolve(&service.writer, received.points(), known, deadline).await?;
     let batch = service.writer.batch_in_time(count, deadline).await;
     let mut batch = batch.map_err(of_write)?;
     let rules = options.time.rules(SystemTime::now());

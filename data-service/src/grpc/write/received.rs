@@ -4,14 +4,8 @@ use bytes::Bytes;
 use oxtsdb_proto::data::v1::WriteRequest;
 use oxtsdb_proto::write_view::WriteView;
 use oxtsdb_proto::{decode_memory, decode_request};
-use oxtsdb_resources::ComputePool;
 use self_cell::self_cell;
 use tonic::Status;
-
-use super::encode::in_pool;
-
-/// Requests up to this size are decoded inline, in about a millisecond.
-const INLINE_BYTES: usize = 256 << 10;
 
 /// What the points borrow from.
 #[derive(Debug)]
@@ -30,20 +24,12 @@ self_cell!(
 );
 
 impl Received {
-    /// Decodes a request; a large one in the compute pool.
+    /// Decodes a request.
     ///
     /// # Errors
     ///
     /// INVALID_ARGUMENT, if it is malformed or has too many elements; a status of overload, if there is no memory.
-    pub(super) async fn decode(message: Bytes, compute: &ComputePool) -> Result<Self, Status> {
-        if message.len() <= INLINE_BYTES {
-            return Self::decode_now(message);
-        }
-        // The memory of the call is charged on the threads of the pool too.
-        in_pool(compute, decode_memory::with_meter(|| Self::decode_now(message))).await
-    }
-
-    fn decode_now(message: Bytes) -> Result<Self, Status> {
+    pub(super) fn decode(message: Bytes) -> Result<Self, Status> {
         let view = Self::try_new(Message::Encoded(message.clone()), |message| match message {
             Message::Encoded(bytes) => WriteView::decode(bytes).ok_or(()),
             Message::Decoded(request) => Ok(WriteView::of(request)),

@@ -10,7 +10,7 @@ use crate::grpc::status;
 use crate::uids::series::{Requested, Series, SeriesRef, SeriesText, Syntax};
 use crate::write::{PointErrorReason, Resolution, Resolved, Writer};
 
-/// The series of a request, in their order. Tags are parsed only if a series is not cached by its text.
+/// The series of a request, in their order, of which some are [`known`]. Tags are parsed of the others only.
 ///
 /// # Errors
 ///
@@ -18,9 +18,9 @@ use crate::write::{PointErrorReason, Resolution, Resolved, Writer};
 pub(super) async fn resolve(
     writer: &Writer,
     points: &WriteView<'_>,
+    known: Vec<Option<Arc<Series>>>,
     deadline: Option<Instant>,
 ) -> Result<Vec<Resolved>, Status> {
-    let known = known(writer, points);
     if known.iter().all(Option::is_some) {
         return Ok(known.into_iter().flatten().map(Ok).collect());
     }
@@ -80,12 +80,12 @@ pub(super) async fn resolve(
 }
 
 /// Of each series, what is cached by its text.
-fn known(writer: &Writer, points: &WriteView<'_>) -> Vec<Option<Arc<Series>>> {
-    let texts = points.keys().filter_map(|key| match key {
+pub(super) fn known(writer: &Writer, points: &WriteView<'_>) -> Vec<Option<Arc<Series>>> {
+    let mut texts = Vec::with_capacity(points.keys().len());
+    texts.extend(points.keys().filter_map(|key| match key {
         SeriesKey::Encoded { metric, tags } => Some(series_text(metric, tags)),
         _ => None,
-    });
-    let texts: Vec<_> = texts.collect();
+    }));
     let mut known = writer.known(&texts).into_iter();
     let in_order = points.keys().map(|key| match key {
         SeriesKey::Encoded { .. } => known.next().flatten(),
