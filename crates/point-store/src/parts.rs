@@ -40,6 +40,7 @@ mod queue;
 mod read;
 pub mod series;
 mod store;
+mod throttle;
 mod varint;
 
 pub use clock_watch::ClockStats;

@@ -17,6 +17,7 @@ use super::core::{Core, FlushJob};
 use super::head::Head;
 use super::journal::{EncodedBatch, Journal};
 use super::queue::{Queue, Reply, Request};
+use super::throttle::Resource;
 use crate::{PointBatch, PointStoreError, SeriesNumber};
 
 /// Bytes of the journal at which a group ends.
@@ -27,6 +28,9 @@ const IDLE: Duration = Duration::from_secs(1);
 
 /// How often free space is measured.
 const MEASURE: Duration = Duration::from_millis(200);
+
+/// New series of a frame of the journal: bounds the memory of their keys.
+const FRAME_SERIES: u32 = 1 << 16;
 
 /// Groups that may wait between the threads.
 pub(super) const GROUPS_AHEAD: usize = 1;
@@ -55,6 +59,8 @@ pub(super) fn run(core: &Core, journal: Journal, logged: u32, apply: &SyncSender
         apply,
         logged,
         head_since: Instant::now(),
+        paid_at: Instant::now(),
+        head_per_kib: 1 << 10,
         measured: None,
     };
     while let Some(requests) = core.queue.take(Instant::now() + IDLE) {
@@ -112,6 +118,10 @@ struct Committer<'a> {
     logged: u32,
     /// When the active head began.
     head_since: Instant,
+    /// Until when the last group takes its time.
+    paid_at: Instant,
+    /// Memory of the last head for 1,024 bytes of its journal.
+    head_per_kib: u64,
     /// Free space, and when it was measured.
     measured: Option<(Instant, u64)>,
 }
@@ -145,17 +155,28 @@ impl Committer<'_> {
     fn write(&mut self, encoded: &[EncodedBatch]) -> Result<(), PointStoreError> {
         // A batch was queued after its series got their numbers.
         let end = self.core.series.len();
-        let mut new = Vec::new();
-        for series in (self.logged..end).map(SeriesNumber) {
-            let mut key = Vec::new();
-            self.core.series.key(series, &mut key);
-            new.push((series, key));
-        }
         let before = self.journal.byte_len();
-        self.journal.append(&new, encoded)?;
+        let mut logged = self.logged;
+        loop {
+            let first = logged;
+            logged = end.min(first.saturating_add(FRAME_SERIES));
+            let mut new = Vec::new();
+            for series in (first..logged).map(SeriesNumber) {
+                let mut key = Vec::new();
+                self.core.series.key(series, &mut key);
+                new.push((series, key));
+            }
+            if logged < end {
+                self.journal.append(&new, &[])?;
+            } else {
+                self.journal.append(&new, encoded)?;
+                break;
+            }
+        }
         self.journal.sync()?;
         self.logged = end;
         let bytes = self.journal.byte_len().saturating_sub(before);
+        self.pay(bytes);
         self.core
             .counters
             .journal_bytes
@@ -163,27 +184,52 @@ impl Committer<'_> {
         Ok(())
     }
 
-    /// Waits until the head has room.
+    /// Memory and journal, which a flush gives back.
+    fn resources(&self) -> [Resource; 2] {
+        let config = &self.core.config;
+        let used = [
+            self.core.heads.read().byte_len() as u64,
+            self.core.journal.byte_len(),
+        ];
+        let limits = [config.head_bytes as u64, config.journal_bytes];
+        std::array::from_fn(|index| Resource {
+            used: used[index],
+            limit: limits[index],
+        })
+    }
+
+    /// Waits until memory and journal have room, and for the time that the group before takes while a flush runs.
     ///
     /// # Errors
     ///
     /// The error of the flush thread, if it cannot make room.
     fn wait_for_capacity(&self) -> Result<(), PointStoreError> {
-        let is_full = || {
-            let head = self.core.heads.read().byte_len() >= self.core.config.head_bytes;
-            head || self.core.journal.byte_len() >= self.core.config.journal_bytes
-        };
-        if !is_full() {
-            return Ok(());
-        }
         let mut flush = self.core.flush.state.lock();
-        while is_full() && !flush.jobs.is_empty() {
-            if let Some(error) = &self.core.errors.lock().flush {
+        while !flush.jobs.is_empty() {
+            let now = Instant::now();
+            let is_full = self.resources().iter().any(Resource::is_full);
+            if !is_full && now >= self.paid_at {
+                break;
+            }
+            if is_full && let Some(error) = &self.core.errors.lock().flush {
                 return Err(error.clone());
             }
-            self.core.flush.changed.wait_for(&mut flush, IDLE);
+            let deadline = if is_full { now + IDLE } else { self.paid_at };
+            self.core.flush.changed.wait_until(&mut flush, deadline);
         }
         Ok(())
+    }
+
+    /// Accounts for the bytes of the journal that a group took.
+    fn pay(&mut self, bytes: u64) {
+        let flush = self.core.flush.state.lock();
+        self.paid_at = Instant::now();
+        if let Some(progress) = flush.progress.as_ref() {
+            let taken = [bytes.saturating_mul(self.head_per_kib) >> 10, bytes];
+            let resources = self.resources().into_iter().zip(taken);
+            let delays = resources.map(|(resource, taken)| resource.delay(taken, progress));
+            self.paid_at += delays.max().unwrap_or_default();
+        }
     }
 
     /// Fails if the disk's reserve is reached: what is in memory needs the rest.
@@ -232,6 +278,8 @@ impl Committer<'_> {
 
     fn begin_head(&mut self, then: Option<FlushJob>) -> Result<(), (PointStoreError, Option<FlushJob>)> {
         self.head_since = Instant::now();
+        let head = self.core.heads.read().active.byte_len() as u64;
+        self.head_per_kib = (head << 10) / self.journal.byte_len().max(1);
         let segment = match self.journal.rotate() {
             Ok(segment) => segment,
             Err(error) => return Err((error, then)),

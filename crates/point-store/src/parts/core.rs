@@ -15,6 +15,7 @@ use super::head::{Head, Heads};
 use super::journal::JournalFiles;
 use super::queue::{Queue, Reply};
 use super::series::SeriesCatalogue;
+use super::throttle::FlushProgress;
 use crate::{PointStoreError, SeriesNumber, TimeRange};
 
 /// An open store.
@@ -108,6 +109,8 @@ pub(super) struct FlushQueue {
 #[derive(Debug, Default)]
 pub(super) struct FlushState {
     pub(super) jobs: VecDeque<FlushJob>,
+    /// How far the first job is, if that is a head.
+    pub(super) progress: Option<FlushProgress>,
     pub(super) stopping: bool,
 }
 

@@ -23,6 +23,7 @@ use super::days::name::DayNumber;
 use super::head::{Head, HeadScratch};
 use super::part::Columns;
 use super::series::{MetricNumber, SeriesKey};
+use super::throttle::FlushProgress;
 use crate::{Point, PointStoreError, TimeRange};
 
 /// The pause after a failure, doubled up to the longest.
@@ -66,7 +67,11 @@ pub(super) fn run(core: &Core) {
         match done {
             Ok(()) => {
                 pause = PAUSE;
-                let job = core.flush.state.lock().jobs.pop_front();
+                let job = {
+                    let mut state = core.flush.state.lock();
+                    state.progress = None;
+                    state.jobs.pop_front()
+                };
                 core.flush.changed.notify_all();
                 if let Some(job) = job {
                     end(core, job);
@@ -102,10 +107,15 @@ fn end(core: &Core, job: FlushJob) {
 }
 
 fn write_head(core: &Core, head: &Arc<Head>, segment: u64, series: u32) -> Result<(), PointStoreError> {
+    core.flush.state.lock().progress = Some(FlushProgress::begin(head.byte_len()));
     let keys = head.series(|series| core.series.metric_of(series).unwrap_or(MetricNumber(u32::MAX)));
     // First: a part must not have series that are in no file.
     core.series.save(series)?;
-    for days in days_of(head, &keys).chunks(DAYS_AT_A_TIME) {
+    let days = days_of(head, &keys);
+    let passes = days.chunks(DAYS_AT_A_TIME);
+    let total = (passes.len() * keys.len()) as u64;
+    advance(core, |progress| progress.plan(total));
+    for days in passes {
         for part in write_days(core, head, &keys, days)? {
             core.days.add(part)?;
         }
@@ -115,6 +125,12 @@ fn write_head(core: &Core, head: &Arc<Head>, segment: u64, series: u32) -> Resul
     drop(heads);
     core.counters.flushes.fetch_add(1, Ordering::Relaxed);
     core.journal.remove_through(segment)
+}
+
+fn advance(core: &Core, change: impl FnOnce(&mut FlushProgress)) {
+    if let Some(progress) = &mut core.flush.state.lock().progress {
+        change(progress);
+    }
 }
 
 /// The days that have points, ascending; if all lie close together, also those between.
@@ -146,6 +162,8 @@ fn day(point: &Point) -> DayNumber {
 /// Points on their way from the thread that reads the head to the one that writes parts.
 #[derive(Default)]
 struct Batch {
+    /// Series that were read for it.
+    series: u64,
     runs: Vec<Run>,
     columns: Columns,
 }
@@ -178,6 +196,7 @@ impl Batch {
 fn read_points(head: &Head, keys: &[SeriesKey], range: TimeRange, batches: &SyncSender<Batch>) {
     let mut batch = Batch::default();
     let read = head.read_each(keys, range, &mut HeadScratch::default(), |key, points| {
+        batch.series += 1;
         batch.push(key, points);
         if batch.columns.len() >= BATCH_POINTS {
             batches.send(std::mem::take(&mut batch))?;
@@ -214,7 +233,12 @@ fn write_days(
 
 fn write_parts(core: &Core, batches: Receiver<Batch>) -> Result<Vec<NewPart>, PointStoreError> {
     let mut parts: BTreeMap<DayNumber, NewPart> = BTreeMap::new();
-    for Batch { runs, columns } in batches {
+    for Batch {
+        series,
+        runs,
+        columns,
+    } in batches
+    {
         let mut start = 0;
         for Run { key, day, end } in runs {
             let part = match parts.entry(day) {
@@ -224,6 +248,7 @@ fn write_parts(core: &Core, batches: Receiver<Batch>) -> Result<Vec<NewPart>, Po
             part.writer().push_range(key, &columns, start..end)?;
             start = end;
         }
+        advance(core, |progress| progress.advance(series));
     }
     Ok(parts.into_values().collect())
 }

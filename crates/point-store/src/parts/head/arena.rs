@@ -25,13 +25,6 @@ pub(super) struct Chain {
     blocks: u8,
 }
 
-impl Chain {
-    /// The last block.
-    pub(super) const fn last(&self) -> u32 {
-        self.last
-    }
-}
-
 /// Memory of chains.
 #[derive(Debug, Default)]
 pub(super) struct Arena {
@@ -56,6 +49,11 @@ impl Chain {
     pub(super) fn byte_len(&self) -> usize {
         let blocks = (0..self.blocks).map(|number| units_after(number) * UNIT - LINK);
         blocks.sum::<usize>() - usize::from(self.free)
+    }
+
+    /// The last block.
+    pub(super) const fn last(&self) -> u32 {
+        self.last
     }
 }
 
