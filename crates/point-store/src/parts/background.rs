@@ -1,9 +1,9 @@
-//! The background thread: merges parts and drops old days.
+//! The background threads: merge parts and drop old days.
 
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use super::core::Core;
+use super::core::{Core, Errors};
 use crate::{Figures, PointStoreError};
 
 /// The pause while there is nothing to merge.
@@ -12,32 +12,50 @@ const PAUSE: Duration = Duration::from_millis(500);
 /// How often figures are logged.
 const REPORT: Duration = Duration::from_secs(600);
 
+/// The largest merges of the thread that does no others: about the work of a few seconds.
+const SMALL_MERGE_BYTES: u64 = 256 << 20;
+
 /// Works until the store stops.
 pub(super) fn run(core: &Core) {
     let mut reported = Instant::now();
-    loop {
-        if reported.elapsed() >= REPORT {
-            reported = Instant::now();
-            report(&core.figures());
-        }
-        let worked = drop_old_days(core).and_then(|()| merge(core));
-        core.errors.lock().merge = worked.as_ref().err().cloned();
-        match worked {
-            Ok(true) => {}
-            Ok(false) => {
-                if core.stop.wait(PAUSE) {
-                    return;
-                }
+    repeat(
+        core,
+        |errors| &mut errors.merge,
+        || {
+            if reported.elapsed() >= REPORT {
+                reported = Instant::now();
+                report(&core.figures());
             }
-            Err(error) => {
-                tracing::warn!(%error, "work on parts failed; trying again");
-                if core.stop.wait(PAUSE) {
-                    return;
-                }
-            }
+            drop_old_days(core)?;
+            merge(core, |free| free)
+        },
+    );
+}
+
+/// Does small merges until the store stops: the parts of flushes would pile up behind the merge of a large day.
+pub(super) fn run_small(core: &Core) {
+    repeat(
+        core,
+        |errors| &mut errors.small_merge,
+        // Beside a large merge, which may use all that is free.
+        || merge(core, |free| SMALL_MERGE_BYTES.min(free / 8)),
+    );
+}
+
+/// Calls `work` until the store stops, after a pause if it returns that there is nothing to do.
+fn repeat(
+    core: &Core,
+    error_of: impl Fn(&mut Errors) -> &mut Option<PointStoreError>,
+    mut work: impl FnMut() -> Result<bool, PointStoreError>,
+) {
+    while !core.stop.is_set() {
+        let worked = work();
+        *error_of(&mut core.errors.lock()) = worked.as_ref().err().cloned();
+        if let Err(error) = &worked {
+            tracing::warn!(%error, "work on parts failed; trying again");
         }
-        if core.stop.is_set() {
-            return;
+        if !matches!(worked, Ok(true)) {
+            core.stop.wait(PAUSE);
         }
     }
 }
@@ -74,12 +92,12 @@ fn report(figures: &Figures) {
     );
 }
 
-/// Runs one merge; `false` if there is none.
-fn merge(core: &Core) -> Result<bool, PointStoreError> {
+/// Runs one merge; `false` if there is none. `limit` returns the most bytes of its parts, of those that are free.
+fn merge(core: &Core, limit: impl Fn(u64) -> u64) -> Result<bool, PointStoreError> {
     let config = &core.config;
     let free = config.disk.free_bytes(&config.path);
     let free = free.map_err(|error| PointStoreError::io(config.path.display(), &error))?;
-    let limit = free.saturating_sub(config.reserve_bytes);
+    let limit = limit(free.saturating_sub(config.reserve_bytes));
     let Some(job) = core.days.next_merge(config.clock.now_ms(), limit) else {
         return Ok(false);
     };

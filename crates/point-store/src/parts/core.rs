@@ -74,6 +74,7 @@ pub(super) struct Errors {
     pub(super) write: Option<PointStoreError>,
     pub(super) flush: Option<PointStoreError>,
     pub(super) merge: Option<PointStoreError>,
+    pub(super) small_merge: Option<PointStoreError>,
 }
 
 /// A job of the flush thread. Jobs are done in order, so that a delete finds all earlier points in parts, and no

@@ -49,7 +49,7 @@ struct Threads {
     commit: JoinHandle<()>,
     apply: JoinHandle<()>,
     flush: JoinHandle<()>,
-    background: JoinHandle<()>,
+    background: [JoinHandle<()>; 2],
 }
 
 /// Statistics of a store.
@@ -350,7 +350,7 @@ impl PointStore for PartsStore {
             return Err(closed());
         }
         let errors = self.core.errors.lock();
-        let error = [&errors.write, &errors.flush, &errors.merge]
+        let error = [&errors.write, &errors.flush, &errors.merge, &errors.small_merge]
             .into_iter()
             .find_map(Option::clone);
         error.map_or(Ok(()), Err)
@@ -409,7 +409,10 @@ impl Threads {
             })?,
             apply: spawn("points-apply", core, move |core| commit::apply(core, &receiver))?,
             flush: spawn("points-flush", core, flush::run)?,
-            background: spawn("points-merge", core, background::run)?,
+            background: [
+                spawn("points-merge", core, background::run)?,
+                spawn("points-merge-sm", core, background::run_small)?,
+            ],
         })
     }
 
@@ -423,9 +426,8 @@ impl Threads {
         core.flush.stop();
         core.stop.set();
         core.pacer.stop();
-        for thread in [self.flush, self.background] {
-            join(thread);
-        }
+        join(self.flush);
+        self.background.into_iter().for_each(join);
     }
 }
 
