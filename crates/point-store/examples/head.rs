@@ -70,7 +70,7 @@ fn main() {
         bytes / f64::from(series),
         bytes / 1e6
     );
-    let (mut scratch, mut read) = (HeadScratch::default(), Vec::new());
+    let (mut scratch, mut read) = (HeadScratch::default(), Columns::default());
     let keys = head.series(|series| MetricNumber(series.0 % 100));
     measure("series sorted", series, || {
         head.series(|series| MetricNumber(series.0 % 100));

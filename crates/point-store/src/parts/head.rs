@@ -18,6 +18,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use parking_lot::Mutex;
 
 use self::shard::{Place, Shard};
+use super::days::points::settle;
+use super::part::Columns;
 use super::series::{MetricNumber, SeriesKey};
 use crate::{Point, PointBatch, ReadEstimate, SeriesNumber, TimeRange};
 
@@ -151,7 +153,8 @@ impl Head {
             self.touch(keys);
             for key in keys {
                 points.clear();
-                self.decode(key.series, range, scratch, &mut points);
+                self.decode(key.series, scratch, |point| points.push(point));
+                cut(&mut points, 0, range);
                 if !points.is_empty() {
                     each(*key, &points)?;
                 }
@@ -188,32 +191,30 @@ impl Head {
         series: SeriesNumber,
         range: TimeRange,
         scratch: &mut HeadScratch,
-        points: &mut Vec<Point>,
+        points: &mut Columns,
     ) {
         let extent = self.shards[self.divide(series).0].lock().extent();
         if extent.is_none_or(|(first, last)| last < range.first_ms || range.last_ms < first) {
             return;
         }
-        self.decode(series, range, scratch, points);
+        let from = points.len();
+        self.decode(series, scratch, |point| {
+            if range.contains(point.time_ms) {
+                points.push(point);
+            }
+        });
+        settle(points, from);
     }
 
-    /// As [`Head::read`], whatever the extent.
-    fn decode(
-        &self,
-        series: SeriesNumber,
-        range: TimeRange,
-        scratch: &mut HeadScratch,
-        points: &mut Vec<Point>,
-    ) {
-        let from = points.len();
+    /// Calls `each` with the points of a series, in the order of their arrival.
+    fn decode(&self, series: SeriesNumber, scratch: &mut HeadScratch, mut each: impl FnMut(Point)) {
         let (index, quotient) = self.divide(series);
         let shard = &self.shards[index];
         // Each chunk under a lock of its own, so that appends do not wait for long series.
         let mut number = 0;
-        while shard.lock().read(quotient, number, &mut scratch.bytes, points) {
+        while shard.lock().read(quotient, number, &mut scratch.bytes, &mut each) {
             number += 1;
         }
-        cut(points, from, range);
     }
 
     /// Estimates what reading some series would decode, from a sample of them. All points of a series in the head are
@@ -280,7 +281,7 @@ fn cut(points: &mut Vec<Point>, from: usize, range: TimeRange) {
 }
 
 /// Sorts the points from an index on by instant, and keeps the last one of each.
-pub(super) fn sort_newest(points: &mut Vec<Point>, from: usize) {
+fn sort_newest(points: &mut Vec<Point>, from: usize) {
     points[from..].sort_by_key(|point| point.time_ms);
     let mut kept = from;
     for index in from..points.len() {

@@ -19,7 +19,7 @@ impl Core {
             (heads.clone(), self.days.days_in(range))
         };
         let (mut decoder, mut columns) = (Decoder::default(), Columns::default());
-        let (mut scratch, mut points) = (HeadScratch::default(), Vec::new());
+        let (mut scratch, mut points) = (HeadScratch::default(), Columns::default());
         let mut newest = |series: SeriesNumber| {
             let Some(metric) = self.series.metric_of(series) else {
                 return Ok(None);
@@ -58,9 +58,9 @@ fn last_of_head(
     series: SeriesNumber,
     range: TimeRange,
     scratch: &mut HeadScratch,
-    points: &mut Vec<Point>,
+    points: &mut Columns,
 ) -> Option<Point> {
     points.clear();
     head.read(series, range, scratch, points);
-    points.last().copied()
+    points.points().next_back()
 }

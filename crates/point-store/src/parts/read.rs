@@ -5,10 +5,10 @@ use std::sync::Arc;
 use super::core::Core;
 use super::days::day::DayList;
 use super::days::points::settle;
-use super::head::{HeadScratch, Heads, sort_newest};
+use super::head::{HeadScratch, Heads};
 use super::part::{Columns, Decoder};
 use super::series::SeriesKey;
-use crate::{Point, PointStoreError, ReadEstimate, SeriesColumns, SeriesNumber, SeriesReader, TimeRange};
+use crate::{PointStoreError, ReadEstimate, SeriesColumns, SeriesNumber, SeriesReader, TimeRange};
 
 /// Points at which a batch ends.
 const BATCH_POINTS: usize = 64 << 10;
@@ -72,7 +72,7 @@ struct Buffers {
     decoder: Decoder,
     head: HeadScratch,
     /// The points of the current series in heads, ascending.
-    points: Vec<Point>,
+    points: Columns,
 }
 
 /// Reads series one after the other, window by window.
@@ -116,10 +116,13 @@ impl WindowReader {
             days.read_day(list, key, *window, &mut buffers.decoder, columns)?;
         }
         let points = &buffers.points;
-        let start = points.partition_point(|point| point.time_ms < window.first_ms);
-        let newer = points[start..].iter();
-        let newer = newer.take_while(|point| point.time_ms <= window.last_ms);
-        newer.for_each(|point| columns.push(*point));
+        let start = points
+            .times_ms
+            .partition_point(|time_ms| *time_ms < window.first_ms);
+        let end = points
+            .times_ms
+            .partition_point(|time_ms| *time_ms <= window.last_ms);
+        columns.extend_from(points, start..end.max(start));
         settle(columns, from);
         Ok(())
     }
@@ -136,9 +139,7 @@ impl WindowReader {
             head.read(series, self.view.range, scratch, points);
         }
         // Newer heads follow older ones.
-        if !points.is_sorted_by(|one, next| one.time_ms < next.time_ms) {
-            sort_newest(points, 0);
-        }
+        settle(points, 0);
     }
 }
 
@@ -148,6 +149,11 @@ impl SeriesReader for WindowReader {
         let Some(key) = self.begin(series) else {
             return Ok(());
         };
+        if let [(_, None)] = self.view.windows.as_slice() {
+            // Points are in heads only, and those in the range were read.
+            std::mem::swap(points, &mut self.buffers.points);
+            return Ok(());
+        }
         (0..self.view.windows.len()).try_for_each(|window| self.read_window(key, window, points))
     }
 }

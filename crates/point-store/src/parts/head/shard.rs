@@ -144,21 +144,22 @@ impl Shard {
         Some(page[quotient % PAGE]).filter(|place| *place != NONE)
     }
 
-    /// Appends the points of a series' chunk of this number, from 0 on, in the order of their arrival to `points`. Returns
+    /// Calls `each` with the points of a series' chunk of this number, from 0 on, in the order of their arrival. Returns
     /// whether there are more chunks.
+    #[inline]
     pub(super) fn read(
         &self,
         quotient: usize,
         number: usize,
         bytes: &mut Vec<u8>,
-        points: &mut Vec<Point>,
+        each: &mut impl FnMut(Point),
     ) -> bool {
         let (Some(base_ms), Some(place)) = (self.base_ms, self.find(quotient)) else {
             return false;
         };
         let full = self.full.get(&place).and_then(|full| full.get(number));
         let newest = &self.chunks[place as usize / PAGE][place as usize % PAGE];
-        full.unwrap_or(newest).read(&self.arena, base_ms, bytes, points);
+        full.unwrap_or(newest).read(&self.arena, base_ms, bytes, each);
         full.is_some()
     }
 }

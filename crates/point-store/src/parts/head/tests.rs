@@ -7,14 +7,14 @@ use super::*;
 use crate::{PointKind, Resolution, ValueKind};
 
 fn read(head: &Head, series: u32, range: TimeRange) -> Vec<Point> {
-    let mut points = Vec::new();
+    let mut points = Columns::default();
     head.read(
         SeriesNumber(series),
         range,
         &mut HeadScratch::default(),
         &mut points,
     );
-    points
+    points.points().collect()
 }
 
 fn kinds() -> impl Strategy<Value = PointKind> {

@@ -65,7 +65,7 @@ impl Columns {
     }
 
     /// The points.
-    pub fn points(&self) -> impl ExactSizeIterator<Item = Point> {
+    pub fn points(&self) -> impl ExactSizeIterator<Item = Point> + DoubleEndedIterator {
         (0..self.len()).map(|index| Point {
             time_ms: self.times_ms[index],
             kind: self.kinds[index],
