@@ -32,6 +32,8 @@ mod walk;
 mod window;
 mod writes;
 
+pub use damage::check_damage;
+
 use std::sync::Arc;
 
 use async_trait::async_trait;

@@ -24,11 +24,21 @@ fn range_of(part: &DamagedPart, table: &TableName) -> DamagedRange {
     }
 }
 
-/// Records the damaged parts that overlap a range.
+/// Records the damaged parts of a store that overlap a range, as lost rows of `table`.
 ///
 /// # Errors
 ///
 /// [`StoreError::Corrupt`] for the first of them if there is no log.
+pub fn check_damage(
+    points: &dyn PointStore,
+    table: &TableName,
+    range: TimeRange,
+    log: Option<&DamageLog>,
+) -> Result<(), StoreError> {
+    check(&points.damage(), table, range, log)
+}
+
+/// As [`check_damage`], of damage that was listed before.
 pub(super) fn check(
     damage: &[DamagedPart],
     table: &TableName,

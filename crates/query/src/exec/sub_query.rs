@@ -164,7 +164,9 @@ impl<'a> SubQueryExecution<'a> {
         let AccessPath::Columns(series) = &self.plan.access_path else {
             return None;
         };
-        Some((points, ColumnSource::of(points, self.plan, series)))
+        let (storage, skip_damaged) = (&self.environment.storage, self.skip_damaged.as_ref());
+        let source = ColumnSource::of(storage, points, self.plan, series, skip_damaged);
+        Some((points, source))
     }
 
     /// Scans the columns or rows of the plan, and emits final results whenever too many points are in memory.

@@ -259,9 +259,7 @@ impl ColumnRead {
             }
             self.next += 1;
             cost += POINTS_OF_A_SERIES + self.columns.len();
-            reader
-                .read(*series, &mut self.columns)
-                .map_err(StoreError::from)?;
+            source.read(&mut **reader, *series, &mut self.columns)?;
             if self.columns.is_empty() {
                 continue;
             }
@@ -273,6 +271,7 @@ impl ColumnRead {
             }
             builder.add_columns(&self.tsuid, &self.columns)?;
         }
+        source.check_damage(self.range)?;
         Ok(Progress::Done)
     }
 }

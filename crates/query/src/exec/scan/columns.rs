@@ -9,8 +9,11 @@
 use std::sync::Arc;
 
 use futures::stream::{self, BoxStream, StreamExt as _, TryStreamExt as _};
-use oxtsdb_point_store::{PointStore, ReadEstimate, SeriesNumber, TimeRange};
-use oxtsdb_row_store::DamageLog;
+use oxtsdb_point_store::logical_table::check_damage;
+use oxtsdb_point_store::{
+    Columns, PointStore, PointStoreError, ReadEstimate, SeriesNumber, SeriesReader, TimeRange,
+};
+use oxtsdb_row_store::{DamageLog, StoreError, TableName};
 
 use super::slices::{Slice, Slices};
 use super::{SLICES_AHEAD, ScanItem, Source, read_ahead};
@@ -33,11 +36,21 @@ pub(crate) struct ColumnSource {
     pub(crate) estimate: ReadEstimate,
     /// If a value was found that needs a name and has none: the selection, to check series with points.
     pub(crate) unnamed: Option<Selection>,
+    /// The table that lost points are rows of.
+    table: TableName,
+    /// The damage that was skipped, if the query may skip any.
+    skip_damaged: Option<DamageLog>,
 }
 
 impl ColumnSource {
     /// The columns of the series of a plan.
-    pub(crate) fn of(points: &PointStorage, plan: &Plan, series: &ColumnSeries) -> Self {
+    pub(crate) fn of(
+        storage: &Storage,
+        points: &PointStorage,
+        plan: &Plan,
+        series: &ColumnSeries,
+        skip_damaged: Option<&DamageLog>,
+    ) -> Self {
         let range = TimeRange {
             first_ms: plan.hours.start.millis(),
             last_ms: plan.hours.stop_ms() - 1,
@@ -47,7 +60,44 @@ impl ColumnSource {
             series: Arc::clone(&series.series),
             estimate: points.columns.estimate(&series.series, range),
             unnamed: plan.selection.has_unnamed().then(|| plan.selection.clone()),
+            table: storage.table.clone(),
+            skip_damaged: skip_damaged.cloned(),
         }
+    }
+
+    /// Reads a series. The read that finds a damaged part sets it aside; if damage is skipped, the series is read again
+    /// without it.
+    ///
+    /// # Errors
+    ///
+    /// Those of the store.
+    pub(crate) fn read(
+        &self,
+        reader: &mut dyn SeriesReader,
+        series: SeriesNumber,
+        columns: &mut Columns,
+    ) -> Result<(), StoreError> {
+        let mut attempts = 0;
+        loop {
+            match reader.read(series, columns) {
+                Err(PointStoreError::Damaged { .. })
+                    if self.skip_damaged.is_some() && attempts < DAMAGED_PARTS =>
+                {
+                    attempts += 1;
+                }
+                read => return Ok(read?),
+            }
+        }
+    }
+
+    /// Rejects a range of which points were lost, or records what was lost. Call this after the range was read: parts
+    /// may be set aside meanwhile.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::Corrupt`].
+    pub(crate) fn check_damage(&self, range: TimeRange) -> Result<(), StoreError> {
+        check_damage(&*self.store, &self.table, range, self.skip_damaged.as_ref())
     }
 
     /// Workers to read the columns: each is worth the hand-over only if it has some work.
@@ -74,6 +124,9 @@ impl ColumnSource {
 
 /// Series that workers decode at a time.
 const DECODED_SERIES: u64 = MAX_WORKERS as u64;
+
+/// Damaged parts that the read of a series may find.
+const DAMAGED_PARTS: usize = 1000;
 
 /// Points, and series, that are read in about 100 µs.
 const POINTS_OF_A_WORKER: u64 = 16 << 10;
