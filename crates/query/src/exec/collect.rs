@@ -128,18 +128,22 @@ impl Collector {
         if self.workers.is_empty() {
             self.start_workers().await?;
         }
-        let series = self
-            .request_of_all(|reply| Command::Take(final_until_ms, reply))
-            .await?;
-        let sort = move || {
-            let mut series: Vec<SeriesPoints> = series.into_iter().flatten().collect();
-            series.sort_unstable_by(|a, b| a.tsuid.cmp(&b.tsuid));
+        let taken = self.request_of_all(|reply| Command::Take(final_until_ms, reply));
+        self.merged(taken.await?).await
+    }
+
+    /// The series of all workers, each of which has sorted its own.
+    async fn merged(&self, taken: Vec<Vec<SeriesPoints>>) -> Result<Vec<SeriesPoints>, QueryError> {
+        let merge = move || {
+            let mut series: Vec<SeriesPoints> = taken.into_iter().flatten().collect();
+            // The stable sort merges sorted runs.
+            series.sort_by(|a, b| a.tsuid.cmp(&b.tsuid));
             series
         };
         if self.budget.usage().of(Resource::Series) < MANY_SERIES as u64 {
-            return Ok(sort());
+            return Ok(merge());
         }
-        Ok(self.compute.run(sort).await?)
+        Ok(self.compute.run(merge).await?)
     }
 
     /// The points that were not taken yet, ascending by TSUID, and the statistics.
@@ -147,7 +151,7 @@ impl Collector {
     /// # Errors
     ///
     /// As [`Collector::add`].
-    pub(crate) async fn finish(mut self) -> Result<(Vec<SeriesPoints>, Statistics), QueryError> {
+    pub(crate) async fn finish(self) -> Result<(Vec<SeriesPoints>, Statistics), QueryError> {
         if self.workers.is_empty() {
             let mut builder = SeriesBuilder::new(self.options.clone(), self.budget.clone());
             for batch in &self.waiting {
@@ -157,12 +161,14 @@ impl Collector {
             }
             return Ok((builder.take(i64::MAX)?, builder.into_statistics()));
         }
-        let series = self.take(i64::MAX).await?;
+        // Both at once, so that the workers wait for nothing in between.
+        let taken = self.request_of_all(|reply| Command::Take(i64::MAX, reply));
+        let (taken, finished) = tokio::try_join!(taken, self.request_of_all(Command::Finish))?;
         let mut statistics = Statistics::default();
-        for counted in self.request_of_all(Command::Finish).await? {
+        for counted in finished {
             statistics.add_read(counted);
         }
-        Ok((series, statistics))
+        Ok((self.merged(taken).await?, statistics))
     }
 
     /// Starts the workers, and gives them the rows that wait.
@@ -199,10 +205,7 @@ impl Collector {
     }
 
     /// Sends a command to all workers, and waits for their replies.
-    async fn request_of_all<T>(
-        &mut self,
-        command: impl Fn(Reply<T>) -> Command,
-    ) -> Result<Vec<T>, QueryError> {
+    async fn request_of_all<T>(&self, command: impl Fn(Reply<T>) -> Command) -> Result<Vec<T>, QueryError> {
         let mut requested = Vec::with_capacity(self.workers.len());
         for worker in &self.workers {
             requested.push((worker, worker.request(&command)?));
