@@ -222,18 +222,6 @@ pub struct RowMutations<'a> {
 }
 
 impl<'a> RowMutations<'a> {
-    /// The encoded mutations, without the key.
-    pub(crate) fn as_bytes(&self) -> &'a [u8] {
-        self.bytes
-    }
-
-    /// Reads what [`RowMutations::as_bytes`] gave, from a journal; `None`: it is no such encoding.
-    pub(crate) fn decode(key: &'a [u8], bytes: &'a [u8]) -> Option<Self> {
-        let mut reader = Reader(bytes);
-        while reader.mutation().ok()?.is_some() {}
-        reader.0.is_empty().then_some(Self { key, bytes })
-    }
-
     /// The mutations in order.
     pub fn iter(&self) -> impl Iterator<Item = MutationRef<'a>> + use<'a> {
         let mut reader = Reader(self.bytes);

@@ -79,43 +79,6 @@ impl CellList {
         self.data.extend_from_slice(value);
     }
 
-    /// Adds a cell whose value is the low `length` bytes of `value`, big endian. Equivalent to [`CellList::push`];
-    /// for the common lengths of points it saves two calls of `memcpy`.
-    #[inline]
-    pub(crate) fn push_point(
-        &mut self,
-        family: u8,
-        qualifier: &[u8],
-        timestamp_ms: i64,
-        value: u64,
-        length: usize,
-    ) {
-        let bytes = value.to_be_bytes();
-        match (qualifier, length) {
-            (&[a, b], 8) => {
-                let [c, d, e, f, g, h, i, j] = bytes;
-                self.index(family, 2, timestamp_ms, 8);
-                self.data.extend_from_slice(&[a, b, c, d, e, f, g, h, i, j]);
-            }
-            (&[a, b], 4) => {
-                let [.., c, d, e, f] = bytes;
-                self.index(family, 2, timestamp_ms, 4);
-                self.data.extend_from_slice(&[a, b, c, d, e, f]);
-            }
-            (&[a, b], 2) => {
-                let [.., c, d] = bytes;
-                self.index(family, 2, timestamp_ms, 2);
-                self.data.extend_from_slice(&[a, b, c, d]);
-            }
-            (&[a, b], 1) => {
-                let [.., c] = bytes;
-                self.index(family, 2, timestamp_ms, 1);
-                self.data.extend_from_slice(&[a, b, c]);
-            }
-            _ => self.push(family, qualifier, timestamp_ms, &bytes[8 - length.min(8)..]),
-        }
-    }
-
     #[inline]
     fn index(&mut self, family: u8, qualifier_length: u32, timestamp_ms: i64, value_length: u32) {
         self.cells.push(CellIndex {

@@ -33,16 +33,28 @@
 //!   set-aside/ damaged files
 //! ```
 
+mod catalog;
 mod commit;
 mod config;
+mod engine;
 mod evaluate;
 mod expiry;
+mod folder;
 mod key;
+mod opening;
+mod queue;
 mod read;
+mod replacement;
 mod row_store;
+mod salvage;
+mod set_aside;
+mod snapshot;
 mod store;
+mod table_file;
+mod table_list;
 mod time;
 mod tree;
+mod varint;
 
 pub use self::config::{CellConfig, CellStats};
 pub use self::store::CellStore;

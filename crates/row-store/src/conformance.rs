@@ -70,7 +70,6 @@ const CHECKS: &[Check] = checks![
     reads::scan_resumes_after_a_row,
     reads::scan_selects_columns,
     reads::scan_returns_versions,
-    reads::packed_rows_unpack_to_the_same_cells,
     reads::empty_range_has_no_rows,
     reads::measures_a_range,
     reads::tables_are_isolated,

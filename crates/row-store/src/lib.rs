@@ -14,7 +14,6 @@
 //! | Backend | Purpose |
 //! |---|---|
 //! | [`memory`] | tests, and the reference that the other backends are compared with |
-//! | [`embedded`] | a single machine: journal with group commit, memtables, row blocks on disk |
 //! | [`cells`] | a single machine: plain cells in an LSM tree |
 //! | [`hbase`] | a cluster: HBase through its Thrift gateway |
 
@@ -25,7 +24,6 @@ mod clock;
 #[cfg(feature = "testing")]
 pub mod conformance;
 mod damage;
-pub mod embedded;
 mod error;
 pub mod hbase;
 #[cfg(feature = "testing")]
@@ -33,7 +31,6 @@ pub mod intercept;
 mod limits;
 mod measure;
 pub mod memory;
-mod points;
 mod row;
 mod rules;
 mod scan;
@@ -46,7 +43,6 @@ pub use clock::Clock;
 pub use damage::{DamageLog, DamagedRange};
 pub use error::{Retry, StoreError};
 pub use measure::RangeMeasure;
-pub use points::{PointColumns, PointValues};
 pub use row::{CellRef, Row, RowBuilder};
 pub use scan::{ColumnSelection, RowFilter, RowStream, Scan, prefix_end};
 pub use store::{AtomicCommit, CellAddress, Condition, RowStore};

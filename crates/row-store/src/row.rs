@@ -1,12 +1,10 @@
 //! A row as reads return it: its key and its cells in one buffer.
 
-use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
 use crate::cell_list::CellList;
 use crate::limits::MAX_QUALIFIER;
-use crate::{PointColumns, StoreError};
 
 /// A cell of a [`Row`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,8 +19,7 @@ pub struct CellRef<'a> {
     pub value: &'a [u8],
 }
 
-/// A row with at least one cell. If a [`Scan`](crate::Scan) allows it, the cells stay in the store's encoding:
-/// [`Row::unpacked`] decodes them, and [`Row::read_points`] decodes points without building cells.
+/// A row with at least one cell.
 ///
 /// Cells ascend by family (in the order of the table's definition), then by qualifier (unsigned bytes);
 /// versions of one column are in descending order of time. All cells share one buffer, because a query reads
@@ -32,68 +29,15 @@ pub struct Row {
     key: Box<[u8]>,
     families: Arc<[String]>,
     cells: CellList,
-    packed: Option<Arc<dyn PackedCells>>,
-}
-
-/// The cells of a row in the encoding of a store.
-pub(crate) trait PackedCells: fmt::Debug + Send + Sync {
-    /// An upper bound of the number of cells that needs no decoding; at least one.
-    fn len(&self) -> usize;
-
-    /// Decodes the cells as points; `false` if [`PointColumns`] cannot represent them.
-    fn read_points(&self, row_key: &[u8], points: &mut PointColumns) -> Result<bool, StoreError>;
-
-    /// Decodes the cells.
-    fn read(&self, row_key: &[u8]) -> Result<CellList, StoreError>;
 }
 
 impl Row {
-    /// A row whose cells are decoded on demand.
-    pub(crate) fn packed(key: &[u8], families: Arc<[String]>, packed: Arc<dyn PackedCells>) -> Self {
-        Self {
-            key: key.into(),
-            families,
-            cells: CellList::default(),
-            packed: Some(packed),
-        }
-    }
-
-    /// Decodes the points of a packed row; `false` if the row is not packed or [`PointColumns`] cannot represent
-    /// it.
-    ///
-    /// # Errors
-    ///
-    /// [`StoreError::Corrupt`].
-    pub fn read_points(&self, points: &mut PointColumns) -> Result<bool, StoreError> {
-        match &self.packed {
-            Some(packed) => packed.read_points(&self.key, points),
-            None => Ok(false),
-        }
-    }
-
-    /// The row with its cells decoded.
-    ///
-    /// # Errors
-    ///
-    /// [`StoreError::Corrupt`].
-    pub fn unpacked(&self) -> Result<Cow<'_, Self>, StoreError> {
-        let Some(packed) = &self.packed else {
-            return Ok(Cow::Borrowed(self));
-        };
-        Ok(Cow::Owned(Self {
-            cells: packed.read(&self.key)?,
-            packed: None,
-            ..self.clone()
-        }))
-    }
-
     /// A row of these cells; `None` if there are none.
     pub(crate) fn of(key: &[u8], families: Arc<[String]>, cells: CellList) -> Option<Self> {
         (!cells.is_empty()).then(|| Self {
             key: key.into(),
             families,
             cells,
-            packed: None,
         })
     }
 
@@ -102,11 +46,9 @@ impl Row {
         &self.key
     }
 
-    /// The number of cells, counting all versions; an upper bound if the row is packed.
+    /// The number of cells, counting all versions.
     pub fn len(&self) -> usize {
-        self.packed
-            .as_ref()
-            .map_or(self.cells.len(), |packed| packed.len())
+        self.cells.len()
     }
 
     /// Whether there are no cells. A store never returns such a row.
@@ -114,7 +56,7 @@ impl Row {
         self.len() == 0
     }
 
-    /// The cells in the order described at [`Row`]; none if the row is packed.
+    /// The cells in the order described at [`Row`].
     pub fn cells(&self) -> impl ExactSizeIterator<Item = CellRef<'_>> + Clone {
         self.cells.iter().map(|cell| CellRef {
             family: &self.families[usize::from(cell.family)],
@@ -124,13 +66,12 @@ impl Row {
         })
     }
 
-    /// Bytes of the key and of all qualifiers and values; a packed cell counts 16 bytes.
+    /// Bytes of the key and of all qualifiers and values.
     pub fn byte_len(&self) -> usize {
-        let packed = self.packed.as_ref().map_or(0, |packed| packed.len());
-        self.key.len() + self.cells.byte_len() + packed * 2 * size_of::<i64>()
+        self.key.len() + self.cells.byte_len()
     }
 
-    /// The newest cell of a column; `None` if the row is packed.
+    /// The newest cell of a column.
     pub fn get(&self, family: &str, qualifier: &[u8]) -> Option<CellRef<'_>> {
         self.cells()
             .find(|cell| cell.family == family && cell.qualifier == qualifier)
@@ -139,10 +80,7 @@ impl Row {
 
 impl PartialEq for Row {
     fn eq(&self, other: &Self) -> bool {
-        let same = |a: &Self, b: &Self| a.cells().eq(b.cells());
-        // A row that cannot be decoded is equal to no row.
-        let same_cells = || matches!((self.unpacked(), other.unpacked()), (Ok(a), Ok(b)) if same(&a, &b));
-        self.key == other.key && same_cells()
+        self.key == other.key && self.cells().eq(other.cells())
     }
 }
 
@@ -151,7 +89,6 @@ impl fmt::Debug for Row {
         f.debug_struct("Row")
             .field("key", &self.key)
             .field("cells", &self.cells().collect::<Vec<_>>())
-            .field("packed", &self.packed)
             .finish()
     }
 }

@@ -95,9 +95,6 @@ pub struct Scan {
     pub batch_rows: usize,
     /// Selects rows by key.
     pub filter: Option<RowFilter>,
-    /// Whether rows may be returned in the store's encoding ([`Row::unpacked`](crate::Row::unpacked)), so that the
-    /// consumer's thread decodes them.
-    pub allows_packed: bool,
     /// Skips damaged rows and records them here instead of failing with [`StoreError::Corrupt`]. In a damaged range
     /// the scan returns what was written since, and what older versions still hold.
     pub skip_damaged: Option<DamageLog>,
@@ -115,7 +112,6 @@ impl Scan {
             reverse: false,
             batch_rows: 128,
             filter: None,
-            allows_packed: false,
             skip_damaged: None,
         }
     }

@@ -1,5 +1,7 @@
 //! The operations of a store.
 
+use std::path::Path;
+
 use async_trait::async_trait;
 
 use crate::limits::MAX_ROW_KEY;
@@ -231,6 +233,20 @@ pub trait RowStore: Send + Sync + std::fmt::Debug {
     /// Rows that were lost to damage. All other rows are served.
     fn damage(&self) -> Vec<DamagedRange> {
         Vec::new()
+    }
+
+    /// Makes a durable copy of all tables in a folder, which is empty or absent, that can be opened as a store of the
+    /// same kind. It has everything that was written before this call, and may have later writes.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::Invalid`] if the folder is not empty or the store cannot be copied; those of the disk, after
+    /// which the folder is not complete.
+    async fn snapshot(&self, folder: &Path) -> Result<(), StoreError> {
+        let _ = folder;
+        Err(StoreError::Invalid {
+            detail: "this store cannot be copied to a folder".to_owned(),
+        })
     }
 
     /// Makes everything durable and releases files and connections; later calls fail with

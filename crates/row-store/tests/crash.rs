@@ -11,12 +11,12 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 
-use oxtsdb_row_store::embedded::{EmbeddedConfig, EmbeddedStore};
+use oxtsdb_row_store::cells::{CellConfig, CellStore};
 use oxtsdb_row_store::{CellAddress, ColumnSelection, RowStore, TableDef, TableName, WriteBatch};
 
 const FOLDER: &str = "OXTSDB_CRASH_FOLDER";
 const WRITERS: u8 = 4;
-const ROUNDS: usize = 8;
+const ROUNDS: usize = 6;
 
 fn table() -> TableName {
     "crash".parse().unwrap()
@@ -26,11 +26,11 @@ fn counter() -> CellAddress {
     CellAddress::new("counter", "t", "n")
 }
 
-/// A store that flushes every few milliseconds, so that some kills interrupt a flush.
-fn open(folder: &Path) -> EmbeddedStore {
-    let mut config = EmbeddedConfig::new(folder);
-    config.journal_bytes = 256 << 10;
-    EmbeddedStore::open(config).unwrap()
+/// A store that flushes every few hundred writes, so that some kills interrupt a flush.
+fn open(folder: &Path) -> CellStore {
+    let mut config = CellConfig::new(folder);
+    config.memory_bytes = 1 << 20;
+    CellStore::open(config).unwrap()
 }
 
 fn row(writer: u8, number: u64) -> Vec<u8> {

@@ -1,5 +1,4 @@
-//! Bit flips and truncation in table files of row blocks: intact rows stay readable, and all writes are
-//! accepted.
+//! Bit flips and truncation in table files of cells: intact rows stay readable, and all writes are accepted.
 
 #![expect(clippy::unwrap_used, reason = "a test panics when something fails")]
 
@@ -8,7 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use futures::TryStreamExt as _;
-use oxtsdb_row_store::embedded::{EmbeddedConfig, EmbeddedStore};
+use oxtsdb_row_store::cells::{CellConfig, CellStore};
 use oxtsdb_row_store::{
     ColumnSelection, DamageLog, DamagedRange, RowStore, Scan, StoreError, TableDef, TableName, WriteBatch,
 };
@@ -45,7 +44,7 @@ fn batch(numbers: impl Iterator<Item = u32>, qualifier: &[u8]) -> WriteBatch {
 }
 
 fn table_files(folder: &Path) -> Vec<PathBuf> {
-    let mut files: Vec<PathBuf> = fs::read_dir(folder.join("blocks/keyspaces/1/tables"))
+    let mut files: Vec<PathBuf> = fs::read_dir(folder.join("cells/keyspaces/1/tables"))
         .unwrap()
         .map(|entry| entry.unwrap().path())
         .collect();
@@ -82,15 +81,16 @@ fn flip(file: &Path, offset: usize) {
 /// A store of `ROWS` rows in one table file.
 async fn whole() -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
-    let store = EmbeddedStore::open(EmbeddedConfig::new(folder.path())).unwrap();
+    let store = CellStore::open(CellConfig::new(folder.path())).unwrap();
     store.create_table(&TableDef::new(table(), &["f"])).await.unwrap();
     store.write(batch(0..ROWS, b"old")).await.unwrap();
+    store.flush().await.unwrap();
     store.close().await.unwrap();
     folder
 }
 
 /// The rows with a qualifier that a damage-skipping scan returns, and the damage.
-async fn rows(store: &EmbeddedStore, qualifier: &[u8], reverse: bool) -> (BTreeSet<u32>, Vec<DamagedRange>) {
+async fn rows(store: &CellStore, qualifier: &[u8], reverse: bool) -> (BTreeSet<u32>, Vec<DamagedRange>) {
     let log = DamageLog::default();
     let mut scan = Scan::range(key(0), []);
     scan.reverse = reverse;
@@ -121,7 +121,7 @@ fn is_in(damage: &[DamagedRange], number: u32) -> bool {
 }
 
 /// Checks that gets return surviving rows and fail for lost ones with the damage.
-async fn check_gets(store: &EmbeddedStore, damage: &[DamagedRange], qualifier: &[u8]) {
+async fn check_gets(store: &CellStore, damage: &[DamagedRange], qualifier: &[u8]) {
     for number in (0..ROWS).step_by(7) {
         let row = store.get(&table(), &key(number), &ColumnSelection::All).await;
         let log = DamageLog::default();
@@ -161,7 +161,7 @@ async fn survives(whole: &Path, offset: usize) -> Result<usize, String> {
     let file = table_file(folder.path());
     flip(&file, offset);
 
-    let store = match EmbeddedStore::open(EmbeddedConfig::new(folder.path())) {
+    let store = match CellStore::open(CellConfig::new(folder.path())) {
         Ok(store) => store,
         Err(StoreError::Corrupt { place, .. }) if place.contains(file.to_str().unwrap()) => return Ok(0),
         Err(error) => return Err(error.to_string()),
@@ -205,7 +205,7 @@ async fn survives(whole: &Path, offset: usize) -> Result<usize, String> {
         drop(store);
     }
 
-    let store = EmbeddedStore::open(EmbeddedConfig::new(folder.path())).unwrap();
+    let store = CellStore::open(CellConfig::new(folder.path())).unwrap();
     assert_eq!(rows(&store, b"new", false).await, (all.clone(), damage.clone()));
     assert_eq!(rows(&store, b"newest", false).await, (all, damage.clone()));
     assert_eq!(rows(&store, b"old", false).await, (old, damage));
@@ -253,7 +253,7 @@ async fn reads_detect_damage_and_serve_all_other_rows() {
     let whole = whole().await;
     let length = usize::try_from(fs::metadata(table_file(whole.path())).unwrap().len()).unwrap();
     flip(&table_file(whole.path()), length / 2);
-    let store = EmbeddedStore::open(EmbeddedConfig::new(whole.path())).unwrap();
+    let store = CellStore::open(CellConfig::new(whole.path())).unwrap();
     assert_eq!(store.damage(), []);
 
     let mut strict = store.scan(&table(), Scan::prefix(b"")).await.unwrap();
@@ -304,15 +304,18 @@ async fn reads_detect_damage_and_serve_all_other_rows() {
     // The damaged file is preserved; reads fail because of its record.
     assert!(Path::new(&damage.file).exists(), "{damage}");
     fs::remove_file(whole.path().join("DAMAGE")).unwrap();
-    let store = EmbeddedStore::open(EmbeddedConfig::new(whole.path())).unwrap();
-    assert_eq!(
-        rows_of(&store).await,
-        usize::try_from(ROWS).unwrap() - lost_of(damage)
+    let store = CellStore::open(CellConfig::new(whole.path())).unwrap();
+    // Rows at the ends of the damaged block were intact, but might have had cells in it.
+    let lost = usize::try_from(ROWS).unwrap() - rows_of(&store).await;
+    let recorded = lost_of(damage);
+    assert!(
+        lost > 0 && (lost..=lost + 2).contains(&recorded),
+        "{lost} of {recorded}"
     );
 }
 
 /// Rows that a scan returns.
-async fn rows_of(store: &EmbeddedStore) -> usize {
+async fn rows_of(store: &CellStore) -> usize {
     let scan = store.scan(&table(), Scan::prefix(b"")).await.unwrap();
     let rows: Vec<_> = scan.try_collect().await.unwrap();
     rows.iter().flatten().count()
@@ -329,7 +332,7 @@ async fn compaction_continues_after_a_damaged_file() {
     let whole = whole().await;
     let damaged = table_file(whole.path());
     flip(&damaged, 30_000);
-    let store = EmbeddedStore::open(EmbeddedConfig::new(whole.path())).unwrap();
+    let store = CellStore::open(CellConfig::new(whole.path())).unwrap();
     let deadline = tokio::time::Instant::now() + std::time::Duration::from_secs(60);
     let mut flushes = 0;
     // Rows with other keys: no flush reads the damaged block, only the compaction does.
@@ -358,11 +361,12 @@ async fn compaction_continues_after_a_damaged_file() {
 #[tokio::test]
 async fn repair_detects_files_that_cannot_be_reopened() {
     let whole = whole().await;
-    let config = EmbeddedConfig::new(whole.path());
-    let store = EmbeddedStore::open(config.clone()).unwrap();
+    let config = CellConfig::new(whole.path());
+    let store = CellStore::open(config.clone()).unwrap();
     store.write(batch(0..ROWS / 2, b"new")).await.unwrap();
+    store.flush().await.unwrap();
     store.close().await.unwrap();
-    let store = EmbeddedStore::open(config.clone()).unwrap();
+    let store = CellStore::open(config.clone()).unwrap();
     let files = table_files(whole.path());
     assert_eq!(files.len(), 2, "{files:?}");
     let length = |file: &Path| usize::try_from(fs::metadata(file).unwrap().len()).unwrap();
@@ -373,31 +377,23 @@ async fn repair_detects_files_that_cannot_be_reopened() {
 
     let (old, damage) = rows(&store, b"old", false).await;
     assert_eq!(damage.len(), 1, "{damage:?}");
-    // Rows that the other file also has are intact and readable by key.
-    let (mut intact, mut lost) = (0, 0);
-    for number in (0..ROWS).filter(|number| is_in(&damage, *number)) {
+    for number in (0..ROWS).filter(|number| !old.contains(number)) {
+        assert!(is_in(&damage, number), "row {number}");
         let row = store.get(&table(), &key(number), &ColumnSelection::All).await;
-        if number < ROWS / 2 {
-            assert!(row.unwrap().is_some(), "row {number}");
-            intact += 1;
-        } else {
-            row.unwrap_err();
-            lost += 1;
-        }
+        row.unwrap_err();
     }
-    assert!(intact > 0 && lost > 0, "{intact} intact, {lost} lost: {damage:?}");
-    assert_eq!(old.len(), usize::try_from(ROWS).unwrap() - lost);
+    assert!((300..ROWS as usize).contains(&old.len()), "{}", old.len());
     assert_eq!(rows(&store, b"new", false).await.0, (0..ROWS / 2).collect());
     store.write(batch(0..ROWS, b"newest")).await.unwrap();
     store.close().await.unwrap();
-    let store = EmbeddedStore::open(config).unwrap();
+    let store = CellStore::open(config).unwrap();
     assert_eq!(rows(&store, b"newest", true).await, ((0..ROWS).collect(), damage));
 }
 
 /// Opens a store whose only listed table file is truncated or empty, writes to it and reopens it. Returns the
 /// number of remaining rows; the others are recorded as lost.
 async fn survives_a_lost_end(folder: &Path, case: &str) -> usize {
-    let store = EmbeddedStore::open(EmbeddedConfig::new(folder))
+    let store = CellStore::open(CellConfig::new(folder))
         .unwrap_or_else(|error| panic!("{case}: the store does not open: {error}"));
     let (old, _) = rows(&store, b"old", false).await;
     let damage = store.damage();
@@ -419,7 +415,7 @@ async fn survives_a_lost_end(folder: &Path, case: &str) -> usize {
     assert_eq!(read.unwrap(), None, "{case}");
     store.close().await.unwrap();
 
-    let store = EmbeddedStore::open(EmbeddedConfig::new(folder)).unwrap();
+    let store = CellStore::open(CellConfig::new(folder)).unwrap();
     assert_eq!(store.damage(), damage, "{case}");
     assert_eq!(rows(&store, b"old", false).await.0, old, "{case}");
     assert_eq!(rows(&store, b"new", true).await.0, all, "{case}");
@@ -486,11 +482,12 @@ async fn opens_with_truncated_zeroed_or_missing_table_files() {
 async fn reopens_with_a_truncated_table_file_while_running() {
     for is_removed in [false, true] {
         let whole = whole().await;
-        let config = EmbeddedConfig::new(whole.path());
-        let store = EmbeddedStore::open(config.clone()).unwrap();
+        let config = CellConfig::new(whole.path());
+        let store = CellStore::open(config.clone()).unwrap();
         store.write(batch(0..ROWS / 2, b"new")).await.unwrap();
+        store.flush().await.unwrap();
         store.close().await.unwrap();
-        let store = EmbeddedStore::open(config).unwrap();
+        let store = CellStore::open(config).unwrap();
         let files = table_files(whole.path());
         assert_eq!(files.len(), 2, "{files:?}");
         // A read encounters the damage of the first file; the tree is reopened while the second one is truncated.
@@ -520,7 +517,7 @@ async fn removes_unlisted_table_files() {
     for (id, content) in [(900, &bytes[..]), (901, &bytes[..bytes.len() / 2]), (902, &[])] {
         fs::write(file.with_file_name(id.to_string()), content).unwrap();
     }
-    let store = EmbeddedStore::open(EmbeddedConfig::new(whole.path())).unwrap();
+    let store = CellStore::open(CellConfig::new(whole.path())).unwrap();
     assert_eq!(store.damage(), []);
     assert_eq!(rows(&store, b"old", false).await.0, (0..ROWS).collect());
     assert_eq!(table_files(whole.path()), [file]);

@@ -8,24 +8,29 @@ use std::path::{Path, PathBuf};
 use futures::TryStreamExt as _;
 use std::process::Command;
 
-use oxtsdb_row_store::embedded::{EmbeddedConfig, EmbeddedStore};
+use oxtsdb_row_store::cells::{CellConfig, CellStore};
 use oxtsdb_row_store::{ColumnSelection, RowStore, Scan, StoreError, TableDef, TableName, WriteBatch};
 
 fn table() -> TableName {
     "t".parse().unwrap()
 }
 
+/// A row whose value does not compress.
 fn batch(number: u32, bytes: usize) -> WriteBatch {
+    let mut state = u64::from(number) + 1;
+    let value = std::iter::repeat_with(|| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        state.to_be_bytes()[0]
+    });
+    let value: Vec<u8> = value.take(bytes).collect();
     let mut batch = WriteBatch::new(table());
     let family = batch.family("f");
-    batch
-        .row(&number.to_be_bytes())
-        .put(family, b"q", &vec![7; bytes]);
+    batch.row(&number.to_be_bytes()).put(family, b"q", &value);
     batch
 }
 
-async fn new_store(folder: &Path) -> EmbeddedStore {
-    let store = EmbeddedStore::open(EmbeddedConfig::new(folder)).unwrap();
+async fn new_store(folder: &Path) -> CellStore {
+    let store = CellStore::open(CellConfig::new(folder)).unwrap();
     store.create_table(&TableDef::new(table(), &["f"])).await.unwrap();
     store
 }
@@ -34,7 +39,7 @@ async fn new_store(folder: &Path) -> EmbeddedStore {
 async fn rejects_a_locked_folder_with_the_pid() {
     let folder = tempfile::tempdir().unwrap();
     let store = new_store(folder.path()).await;
-    let error = EmbeddedStore::open(EmbeddedConfig::new(folder.path())).unwrap_err();
+    let error = CellStore::open(CellConfig::new(folder.path())).unwrap_err();
     let expected = format!(
         "{} is in use by process {}",
         folder.path().display(),
@@ -47,70 +52,41 @@ async fn rejects_a_locked_folder_with_the_pid() {
     store.close().await.unwrap();
     let error = store.write(batch(1, 1)).await.unwrap_err();
     assert!(matches!(error, StoreError::Unavailable { .. }), "{error}");
-    drop(EmbeddedStore::open(EmbeddedConfig::new(folder.path())).unwrap());
+    drop(CellStore::open(CellConfig::new(folder.path())).unwrap());
 }
 
 #[tokio::test]
-async fn rejects_newer_formats() {
+async fn rejects_other_formats() {
     let folder = tempfile::tempdir().unwrap();
     drop(new_store(folder.path()).await);
-    fs::write(folder.path().join("STORE"), "oxtsdb row store, format 2\n").unwrap();
-    let error = EmbeddedStore::open(EmbeddedConfig::new(folder.path())).unwrap_err();
+    fs::write(folder.path().join("STORE"), "oxtsdb row store, format 1\n").unwrap();
+    let error = CellStore::open(CellConfig::new(folder.path())).unwrap_err();
     assert!(
         error
             .to_string()
-            .ends_with("STORE has format 2, this program reads format 1"),
+            .ends_with("STORE has format 1, this program reads format 2"),
         "{error}"
     );
     fs::write(folder.path().join("STORE"), "something else").unwrap();
-    let error = EmbeddedStore::open(EmbeddedConfig::new(folder.path())).unwrap_err();
+    let error = CellStore::open(CellConfig::new(folder.path())).unwrap_err();
     assert!(matches!(error, StoreError::Corrupt { .. }), "{error}");
 }
 
 #[tokio::test]
-async fn close_flushes_all_rows_to_blocks() {
+async fn journal_size_is_bounded() {
     let folder = tempfile::tempdir().unwrap();
-    let store = new_store(folder.path()).await;
-    store.write(batch(1, 10)).await.unwrap();
-    store.close().await.unwrap();
-    assert_eq!(fs::read_dir(folder.path().join("journal")).unwrap().count(), 0);
-    let store = EmbeddedStore::open(EmbeddedConfig::new(folder.path())).unwrap();
-    assert!(
-        store
-            .get(&table(), &1_u32.to_be_bytes(), &ColumnSelection::All)
-            .await
-            .unwrap()
-            .is_some()
-    );
-    let stats = store.stats().unwrap();
-    assert_eq!((stats.rows_in_memory, stats.journal_bytes), (0, 0));
-}
-
-#[tokio::test]
-async fn journal_size_is_bounded_across_restarts() {
-    const LIMIT: u64 = 64 << 10;
-    let folder = tempfile::tempdir().unwrap();
-    drop(new_store(folder.path()).await);
-    let mut config = EmbeddedConfig::new(folder.path());
-    config.journal_bytes = LIMIT;
-    for _ in 0..8 {
-        let store = EmbeddedStore::open(config.clone()).unwrap();
-        let left = store.stats().unwrap().journal_bytes;
-        assert!(left < 2 * LIMIT, "{left} bytes were left");
-        for _ in 0..2 {
-            // The same cell each time, so memory does not grow.
-            store.write(batch(1, 20_000)).await.unwrap();
-        }
-        let deadline = tokio::time::Instant::now() + std::time::Duration::from_secs(30);
-        while left >= LIMIT && store.stats().unwrap().flushes == 0 {
-            assert!(tokio::time::Instant::now() < deadline, "a flush was due");
-            tokio::time::sleep(std::time::Duration::from_millis(5)).await;
-        }
+    let mut config = CellConfig::new(folder.path());
+    config.memory_bytes = 4 << 20;
+    let store = CellStore::open(config).unwrap();
+    store.create_table(&TableDef::new(table(), &["f"])).await.unwrap();
+    // The journal begins another file of 64 MB when a flush finds one full.
+    let batch = batch(1, 4_000_000);
+    for _ in 0..60 {
+        store.write(batch.clone()).await.unwrap();
     }
-    let store = EmbeddedStore::open(config).unwrap();
-    store.write(batch(1, 20_000)).await.unwrap();
     store.flush().await.unwrap();
-    assert_eq!(store.stats().unwrap().journal_bytes, 0);
+    let journal_bytes = store.stats().unwrap().journal_bytes;
+    assert!(journal_bytes < 150 << 20, "{journal_bytes} of 240 MB");
 }
 
 #[tokio::test]
@@ -119,7 +95,7 @@ async fn drops_with_queued_flushes() {
     let store = new_store(folder.path()).await;
     for _ in 0..8 {
         // It stays queued without a caller waiting for it.
-        assert!(futures::FutureExt::now_or_never(store.flush()).is_none());
+        drop(futures::FutureExt::now_or_never(store.flush()));
     }
     let (dropped, is_dropped) = std::sync::mpsc::channel();
     std::thread::spawn(move || {
@@ -141,7 +117,7 @@ fn files(folder: &Path) -> Vec<PathBuf> {
 
 /// Reads all rows; the number of rows.
 async fn read_all(folder: &Path) -> Result<usize, StoreError> {
-    let store = EmbeddedStore::open(EmbeddedConfig::new(folder))?;
+    let store = CellStore::open(CellConfig::new(folder))?;
     let scan = store.scan(&table(), Scan::prefix(b"")).await?;
     let rows: Vec<_> = scan.try_collect().await?;
     Ok(rows.iter().map(Vec::len).sum())
@@ -150,15 +126,15 @@ async fn read_all(folder: &Path) -> Result<usize, StoreError> {
 #[tokio::test]
 async fn recreates_a_partially_created_store() {
     let whole = tempfile::tempdir().unwrap();
-    drop(EmbeddedStore::open(EmbeddedConfig::new(whole.path())).unwrap());
+    drop(CellStore::open(CellConfig::new(whole.path())).unwrap());
     let left = tempfile::tempdir().unwrap();
-    let keyspace = left.path().join("blocks.new/keyspaces/0");
+    let keyspace = left.path().join("cells.new/keyspaces/0");
     fs::create_dir_all(keyspace).unwrap();
-    fs::write(left.path().join("blocks.new/version"), "").unwrap();
+    fs::write(left.path().join("cells.new/version"), "").unwrap();
     fs::copy(whole.path().join("STORE"), left.path().join("STORE")).unwrap();
     drop(new_store(left.path()).await);
     assert_eq!(read_all(left.path()).await.unwrap(), 0);
-    assert!(!left.path().join("blocks.new").exists());
+    assert!(!left.path().join("cells.new").exists());
 }
 
 fn copy(files: &[PathBuf], from: &Path, to: &Path) {
@@ -180,6 +156,7 @@ async fn detects_or_tolerates_damage_in_every_file() {
             .await
             .unwrap();
     }
+    store.flush().await.unwrap();
     store.close().await.unwrap();
     let files = files(whole.path());
     for (index, file) in files.iter().enumerate() {
@@ -250,9 +227,9 @@ async fn full_disk_rejects_writes_serves_reads_and_recovers() {
         return;
     };
     let folder = disk.0.path();
-    let mut config = EmbeddedConfig::new(folder.join("store"));
-    config.journal_bytes = 8 << 20;
-    let store = EmbeddedStore::open(config.clone()).unwrap();
+    let mut config = CellConfig::new(folder.join("store"));
+    config.memory_bytes = 8 << 20;
+    let store = CellStore::open(config.clone()).unwrap();
     store.create_table(&TableDef::new(table(), &["f"])).await.unwrap();
     store.write(batch(0, 1_000)).await.unwrap();
 
@@ -270,7 +247,7 @@ async fn full_disk_rejects_writes_serves_reads_and_recovers() {
     };
     assert!(matches!(error, StoreError::Full { .. }), "{error}");
     let rejected = u32::try_from(acknowledged.len()).unwrap();
-    let read = |store: &EmbeddedStore, number: u32| {
+    let read = |store: &CellStore, number: u32| {
         let key = number.to_be_bytes();
         let row = futures::executor::block_on(store.get(&table(), &key, &ColumnSelection::All)).unwrap();
         row.map(|row| row.get("f", b"q").unwrap().value.len())
@@ -294,7 +271,7 @@ async fn full_disk_rejects_writes_serves_reads_and_recovers() {
     }
     acknowledged.push(rejected);
     drop(store);
-    let store = EmbeddedStore::open(config).unwrap();
+    let store = CellStore::open(config).unwrap();
     for number in acknowledged {
         assert_eq!(
             read(&store, number),
@@ -327,21 +304,65 @@ async fn denies_access_to_other_users() {
     // The engine's files are in a folder accessible only to the owner.
     let ours: Vec<&PathBuf> = open
         .iter()
-        .filter(|path| !path.starts_with(folder.join("blocks")))
+        .filter(|path| !path.starts_with(folder.join("cells")))
         .collect();
     assert!(ours.is_empty(), "{ours:?}");
     let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
     assert_eq!(mode(&folder), 0o700);
-    assert_eq!(mode(&folder.join("blocks")), 0o700);
-    assert_eq!(mode(&folder.join("journal")), 0o700);
+    assert_eq!(mode(&folder.join("cells")), 0o700);
     store.close().await.unwrap();
 
     // A folder that existed before.
-    for path in [&folder, &folder.join("journal"), &folder.join("blocks")] {
+    for path in [&folder, &folder.join("cells")] {
         fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
     }
     drop(new_store(&folder).await);
-    for path in [&folder, &folder.join("journal"), &folder.join("blocks")] {
+    for path in [&folder, &folder.join("cells")] {
         assert_eq!(mode(path), 0o700, "{}", path.display());
     }
+}
+
+#[tokio::test]
+async fn a_snapshot_is_a_store_with_the_cells_of_one_instant() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = new_store(&folder.path().join("store")).await;
+    let mut old = WriteBatch::new(table());
+    let family = old.family("f");
+    old.row(b"1").put_at(family, b"q", 7, b"old");
+    store.write(old).await.unwrap();
+    // Two rows that are always written together.
+    let pair = |number: u32| {
+        let mut batch = WriteBatch::new(table());
+        let family = batch.family("f");
+        for row in [&b"0 first"[..], b"9 last"] {
+            batch.row(row).put(family, b"q", &number.to_be_bytes());
+        }
+        for filler in 0..100_u32 {
+            let key = [&b"5 "[..], &number.to_be_bytes(), &filler.to_be_bytes()].concat();
+            batch.row(&key).put(family, b"q", &[7; 200]);
+        }
+        batch
+    };
+    store.write(pair(0)).await.unwrap();
+    let target = folder.path().join("copy");
+    let writes = async {
+        for number in 1..200 {
+            store.write(pair(number)).await.unwrap();
+        }
+    };
+    let (copied, ()) = tokio::join!(store.snapshot(&target), writes);
+    copied.unwrap();
+
+    let copy = CellStore::open(CellConfig::new(&target)).unwrap();
+    assert_eq!(copy.tables().await.unwrap(), store.tables().await.unwrap());
+    let value = async |row: &[u8]| {
+        let row = copy.get(&table(), row, &ColumnSelection::All).await.unwrap();
+        let row = row.unwrap();
+        let cell = row.get("f", b"q").unwrap();
+        (cell.timestamp_ms, cell.value.to_vec())
+    };
+    assert_eq!(value(b"1").await, (7, b"old".to_vec()));
+    assert_eq!(value(b"0 first").await.1, value(b"9 last").await.1);
+    let again = store.snapshot(&target).await;
+    assert!(matches!(again, Err(StoreError::Invalid { .. })), "{again:?}");
 }

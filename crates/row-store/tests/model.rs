@@ -1,4 +1,4 @@
-//! The embedded store against the memory store: random operations, flushes, reopenings and crashes, and equal
+//! The cell store against the memory store: random operations, flushes, reopenings and crashes, and equal
 //! cells after each.
 
 #![expect(clippy::unwrap_used, reason = "a test panics when something fails")]
@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use futures::TryStreamExt;
-use oxtsdb_row_store::embedded::{EmbeddedConfig, EmbeddedStore};
+use oxtsdb_row_store::cells::{CellConfig, CellStore};
 use oxtsdb_row_store::memory::MemoryStore;
 use oxtsdb_row_store::{
     CellAddress, Clock, Condition, FamilyDef, Row, RowStore, Scan, TableDef, TableName, WriteBatch,
@@ -277,8 +277,8 @@ async fn contents(store: &dyn RowStore, max_versions: u32, reverse: bool) -> Vec
 struct Pair {
     now_ms: Arc<AtomicI64>,
     model: MemoryStore,
-    store: Option<EmbeddedStore>,
-    config: EmbeddedConfig,
+    store: Option<CellStore>,
+    config: CellConfig,
 }
 
 impl Pair {
@@ -288,10 +288,10 @@ impl Pair {
             let now_ms = now_ms.clone();
             Clock::new(move || now_ms.load(Ordering::Relaxed))
         };
-        let mut config = EmbeddedConfig::new(folder);
+        let mut config = CellConfig::new(folder);
         config.clock = clock.clone();
         let model = MemoryStore::with_clock(clock);
-        let store = EmbeddedStore::open(config.clone()).unwrap();
+        let store = CellStore::open(config.clone()).unwrap();
         model.create_table(&definition()).await.unwrap();
         store.create_table(&definition()).await.unwrap();
         Self {
@@ -312,7 +312,7 @@ impl Pair {
                     store.close().await.unwrap();
                 }
                 self.store = None;
-                self.store = Some(EmbeddedStore::open(self.config.clone()).unwrap());
+                self.store = Some(CellStore::open(self.config.clone()).unwrap());
             }
             _ => {
                 let now_ms = self.now_ms.load(Ordering::Relaxed);
@@ -359,9 +359,10 @@ fn copy_folder(from: &Path, to: &Path) {
 
 /// Truncates the newest journal segment at a random offset, as a crash may.
 fn tear_journal(folder: &Path, thousandths: usize) {
-    let mut segments: Vec<_> = fs::read_dir(folder.join("journal"))
+    let mut segments: Vec<_> = fs::read_dir(folder.join("cells"))
         .unwrap()
         .map(|entry| entry.unwrap().path())
+        .filter(|path| path.extension().is_some_and(|extension| extension == "jnl"))
         .collect();
     segments.sort();
     let Some(newest) = segments.last() else { return };
@@ -396,8 +397,8 @@ proptest! {
             let mut states = vec![contents(&pair.model, 10, false).await];
             for operation in operations.iter().filter(|operation| !matches!(operation, Operation::Wait(_))) {
                 pair.perform(operation).await;
-                if matches!(operation, Operation::Flush | Operation::CloseAndReopen) {
-                    // Flushed rows are no longer in the journal.
+                if matches!(operation, Operation::Flush) {
+                    // Flushed cells do not need the journal.
                     states.clear();
                 }
                 states.push(contents(&pair.model, 10, false).await);
@@ -408,7 +409,7 @@ proptest! {
             tear_journal(&torn, thousandths);
             let mut config = pair.config.clone();
             config.path = torn;
-            let store = EmbeddedStore::open(config).unwrap();
+            let store = CellStore::open(config).unwrap();
             let found = contents(&store, 10, false).await;
             assert!(states.contains(&found), "{found:?} is none of {states:?}");
         });

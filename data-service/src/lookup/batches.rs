@@ -142,7 +142,6 @@ impl SeriesLookup {
             Extent::All => BATCH_SERIES,
             Extent::First(count) => count.clamp(1, BATCH_SERIES),
         };
-        scan.allows_packed = true;
         if matcher.has_conditions() {
             let matcher = matcher.clone();
             scan.filter = Some(RowFilter::new(move |key| matcher.matches(key)));

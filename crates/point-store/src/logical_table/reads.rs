@@ -22,9 +22,7 @@ impl LogicalTable {
         let Some(columns) = PointColumns::of(&scan.columns) else {
             return self.rows.scan(table, scan).await;
         };
-        let mut stored = scan.clone();
-        stored.allows_packed = false;
-        let stored = self.rows.scan(table, stored).await?;
+        let stored = self.rows.scan(table, scan.clone()).await?;
         let def = self.definition(table).await?;
         let points = PointRows::new(
             Arc::clone(&self.points),

@@ -275,7 +275,6 @@ impl Source {
         scan.columns = point_columns();
         scan.batch_rows = BATCH_ROWS;
         scan.filter = self.filter.clone();
-        scan.allows_packed = true;
         scan.skip_damaged = self.skip_damaged.clone();
         scan_concurrently(&self.store, &self.table, ranges, scan)
             .map_err(QueryError::from)

@@ -8,12 +8,11 @@ use std::sync::Arc;
 
 use hashbrown::HashMap;
 use oxtsdb_point_store::{Columns, PointKind, ValueKind};
-use oxtsdb_row_store::{PointColumns, PointValues, Row, StoreError};
+use oxtsdb_row_store::Row;
 use oxtsdb_schema::annotation::is_annotation;
 use oxtsdb_schema::row::{CellRef, decode_row};
 use oxtsdb_schema::{
-    Annotation, DuplicatePolicy, HOUR_SECONDS, Points as RowPoints, Qualifier, RowKeyLayout, RowKeyRef,
-    Tsuid, Value,
+    Annotation, DuplicatePolicy, HOUR_SECONDS, Points as RowPoints, RowKeyLayout, RowKeyRef, Tsuid, Value,
 };
 use rustc_hash::FxBuildHasher;
 
@@ -82,31 +81,11 @@ enum Column {
 struct Scratch {
     tsuid: Vec<u8>,
     row: RowPoints,
-    columns: PointColumns,
     times_ms: Vec<i64>,
     values: Vec<f64>,
     ints: Vec<i64>,
     /// Of the row that was decoded last.
     annotations: SeriesAnnotations,
-}
-
-impl Scratch {
-    /// Sets the timestamps of the columns.
-    fn set_times(&mut self, base_ms: i64) {
-        let times = self.columns.times.iter();
-        self.times_ms.clear();
-        // One loop for each width keeps the branch out of the loops.
-        match self.columns.qualifier_width {
-            4 => {
-                let of_millis = |time: &i64| base_ms + Qualifier::offset_ms_of(4, *time);
-                self.times_ms.extend(times.map(of_millis));
-            }
-            _ => {
-                let of_seconds = |time: &i64| base_ms + Qualifier::offset_ms_of(2, *time);
-                self.times_ms.extend(times.map(of_seconds));
-            }
-        }
-    }
 }
 
 impl SeriesBuilder {
@@ -140,23 +119,8 @@ impl SeriesBuilder {
         {
             return Ok(());
         }
-        let in_columns = match row.read_points(&mut scratch.columns) {
-            Ok(in_columns) => in_columns,
-            Err(error) => return self.skip_damaged(row, base_ms, error),
-        };
-        let points = if in_columns {
-            scratch.annotations.clear();
-            scratch.set_times(base_ms);
-            scratch.columns.len() as u64
-        } else {
-            let unpacked = match row.unpacked() {
-                Ok(unpacked) => unpacked,
-                Err(error) => return self.skip_damaged(row, base_ms, error),
-            };
-            match self.decode_cells(&unpacked, base_ms)? {
-                Some(points) => points,
-                None => return Ok(()),
-            }
+        let Some(points) = self.decode_cells(row, base_ms)? else {
+            return Ok(());
         };
         self.budget.use_points(points)?;
         self.statistics.points += points;
@@ -165,12 +129,8 @@ impl SeriesBuilder {
         let series = match self.series.get_mut(scratch.tsuid.as_slice()) {
             Some(series) => series,
             None => {
-                let first_ms = if in_columns {
-                    scratch.times_ms.first().copied()
-                } else {
-                    let first = scratch.row.offsets_ms().first();
-                    first.map(|offset| base_ms + i64::from(*offset))
-                };
+                let first = scratch.row.offsets_ms().first();
+                let first_ms = first.map(|offset| base_ms + i64::from(*offset));
                 if first_ms.is_some_and(|first_ms| first_ms > self.options.begins_until_ms) {
                     return Ok(());
                 }
@@ -190,19 +150,9 @@ impl SeriesBuilder {
             annotations.append(&mut scratch.annotations);
         }
         let before = series.column.held_bytes();
-        match (&mut series.column, in_columns.then(|| scratch.columns.values())) {
-            (Column::Raw(own), Some(values)) => own.extend_from_columns(&scratch.times_ms, values),
-            (Column::Raw(own), None) => own.extend_from_row(base_ms, &scratch.row),
-            (Column::Downsampled(downsampler), Some(PointValues::Doubles(values))) => {
-                downsampler.feed(&scratch.times_ms, values);
-            }
-            (Column::Downsampled(downsampler), Some(PointValues::Ints(values))) => {
-                scratch.values.clear();
-                let values = values.iter().map(|value| Number::Int(*value).as_f64());
-                scratch.values.extend(values);
-                downsampler.feed(&scratch.times_ms, &scratch.values);
-            }
-            (Column::Downsampled(downsampler), None) => {
+        match &mut series.column {
+            Column::Raw(own) => own.extend_from_row(base_ms, &scratch.row),
+            Column::Downsampled(downsampler) => {
                 scratch.times_ms.clear();
                 scratch.values.clear();
                 let offsets = scratch.row.offsets_ms().iter();
@@ -265,20 +215,11 @@ impl SeriesBuilder {
     /// A row whose key is no series: an error, unless it has only annotations. OpenTSDB stores these under whatever
     /// bytes it receives as a TSUID.
     fn skip_foreign(&mut self, row: &Row, error: QueryError) -> Result<(), QueryError> {
-        let unpacked = row.unpacked()?;
-        if !unpacked.cells().all(|cell| is_annotation(cell.qualifier)) {
+        if !row.cells().all(|cell| is_annotation(cell.qualifier)) {
             return Err(error);
         }
-        self.statistics.skipped_cells += unpacked.len() as u64;
+        self.statistics.skipped_cells += row.len() as u64;
         Ok(())
-    }
-
-    /// A row whose block the store cannot decode: an error, unless damage may be skipped.
-    fn skip_damaged(&mut self, row: &Row, base_ms: i64, error: StoreError) -> Result<(), QueryError> {
-        if self.options.skip_damaged_rows && matches!(error, StoreError::Corrupt { .. }) {
-            return self.add_damaged(row, base_ms, error.to_string());
-        }
-        Err(error.into())
     }
 
     /// Counts a row that is skipped; the scratch has its TSUID.
@@ -407,14 +348,14 @@ impl Column {
             (Self::Raw(points), true) => {
                 scratch.ints.clear();
                 scratch.ints.extend(bits.iter().map(|bits| bits.cast_signed()));
-                points.extend_from_columns(times_ms, PointValues::Ints(&scratch.ints));
+                points.extend_from_columns(times_ms, ColumnValues::Ints(&scratch.ints));
             }
             (Self::Raw(points), false) => {
                 scratch.values.clear();
                 scratch
                     .values
                     .extend(bits.iter().map(|bits| f64::from_bits(*bits)));
-                points.extend_from_columns(times_ms, PointValues::Doubles(&scratch.values));
+                points.extend_from_columns(times_ms, ColumnValues::Doubles(&scratch.values));
             }
             (Self::Downsampled(downsampler), _) => {
                 scratch.values.clear();
@@ -483,28 +424,35 @@ impl Column {
     }
 }
 
+/// Values of one type.
+#[derive(Clone, Copy)]
+enum ColumnValues<'a> {
+    Ints(&'a [i64]),
+    Doubles(&'a [f64]),
+}
+
 impl Points {
-    /// Adds the points of a row: instants, and as many values.
-    fn extend_from_columns(&mut self, times_ms: &[i64], values: PointValues<'_>) {
-        if self.is_empty() && matches!(values, PointValues::Doubles(_)) {
+    /// Adds points: instants, and as many values.
+    fn extend_from_columns(&mut self, times_ms: &[i64], values: ColumnValues<'_>) {
+        if self.is_empty() && matches!(values, ColumnValues::Doubles(_)) {
             *self = Self::new(Vec::new(), Values::Doubles(Vec::new()));
         }
         let (own_times, own_values) = self.columns_mut();
         match (own_values, values) {
-            (Values::Ints(own_values), PointValues::Ints(values)) => {
+            (Values::Ints(own_values), ColumnValues::Ints(values)) => {
                 own_times.extend_from_slice(times_ms);
                 own_values.extend_from_slice(values);
             }
-            (Values::Doubles(own_values), PointValues::Doubles(values)) => {
+            (Values::Doubles(own_values), ColumnValues::Doubles(values)) => {
                 own_times.extend_from_slice(times_ms);
                 own_values.extend_from_slice(values);
             }
-            (_, PointValues::Ints(values)) => {
+            (_, ColumnValues::Ints(values)) => {
                 for (time_ms, value) in times_ms.iter().zip(values) {
                     self.push(*time_ms, Number::Int(*value));
                 }
             }
-            (_, PointValues::Doubles(values)) => {
+            (_, ColumnValues::Doubles(values)) => {
                 for (time_ms, value) in times_ms.iter().zip(values) {
                     self.push(*time_ms, Number::Double(*value));
                 }

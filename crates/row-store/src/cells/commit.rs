@@ -9,9 +9,9 @@ use std::sync::atomic::Ordering;
 use tokio::sync::OwnedSemaphorePermit;
 
 use super::evaluate::{Changes, evaluate};
+use super::queue::{Outcome, Queue, Reply, Request};
 use super::store::Core;
 use crate::StoreError;
-use crate::embedded::queue::{Outcome, Queue, Reply, Request};
 
 /// The size at which a group ends.
 const GROUP_BYTES: u64 = 8 << 20;

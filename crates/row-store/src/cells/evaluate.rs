@@ -5,12 +5,12 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
+use super::catalog::Table;
 use super::key::{self, Column, TIME_KEY, Version};
+use super::queue::{Operation, Outcome};
 use super::read;
 use super::store::Core;
 use super::tree::TreeError;
-use crate::embedded::catalog::Table;
-use crate::embedded::queue::{Operation, Outcome};
 use crate::rules;
 use crate::{CellAddress, Condition, MutationRef, StoreError, WriteBatch};
 

@@ -8,9 +8,9 @@ use fjall::compaction::filter::{
     CompactionFilter, CompactionFilterResult, Context, Factory, ItemAccessor, Verdict,
 };
 
+use super::catalog::Catalog;
 use super::key::{self, Column};
 use super::time::StoreTime;
-use crate::embedded::catalog::Catalog;
 
 /// Creates the filter of each compaction.
 pub(super) struct Expiry {

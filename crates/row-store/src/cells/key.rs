@@ -26,7 +26,7 @@ use std::io::{self, Write as _};
 
 use lsm_tree::checksum::ChecksummedWriter;
 
-use crate::embedded::salvage::Gap;
+use super::salvage::Gap;
 
 /// Key of the time of the last write.
 pub(super) const TIME_KEY: [u8; 2] = [0, 0];

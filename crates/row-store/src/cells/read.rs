@@ -5,11 +5,11 @@ use std::ops::ControlFlow;
 
 use fjall::Slice;
 
+use super::catalog::Table;
 use super::key::{self, Column};
 use super::store::Core;
 use super::tree::{Engine, TreeError};
 use crate::cell_list::{CellList, RawCell};
-use crate::embedded::catalog::Table;
 use crate::rules::Columns;
 use crate::{DamageLog, DamagedRange, RangeMeasure, Row, Scan, StoreError};
 

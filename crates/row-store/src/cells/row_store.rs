@@ -1,14 +1,16 @@
 //! [`RowStore`] and [`AtomicCommit`] for the cell store.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use futures::stream::{StreamExt, try_unfold};
 
+use super::catalog::Table;
+use super::queue::{Operation, Outcome};
 use super::read::{self, Cursor, View};
+use super::snapshot;
 use super::store::{CellStore, Core};
-use crate::embedded::catalog::Table;
-use crate::embedded::queue::{Operation, Outcome};
 use crate::rules::{self, Columns};
 use crate::{
     AtomicCommit, CellAddress, ColumnSelection, Condition, DamageLog, DamagedRange, RangeMeasure, Row,
@@ -261,6 +263,12 @@ impl RowStore for CellStore {
         self.opened()
             .map(|(core, _)| core.tree.set_aside.ranges())
             .unwrap_or_default()
+    }
+
+    async fn snapshot(&self, folder: &Path) -> Result<(), StoreError> {
+        let (core, _) = self.opened()?;
+        let folder = folder.to_owned();
+        off_runtime(move || snapshot::copy(&core, &folder)).await
     }
 
     async fn close(&self) -> Result<(), StoreError> {

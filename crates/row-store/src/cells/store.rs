@@ -1,5 +1,6 @@
 //! The store: opening, flushing, closing, and what its operations share.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
@@ -7,20 +8,20 @@ use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex, RwLock};
 
+use super::catalog::Catalog;
 use super::commit;
 use super::config::{CellConfig, CellStats, MIN_TABLE_DESCRIPTORS};
 use super::expiry::Expiry;
+use super::folder::Folder;
 use super::key::{self, TIME_KEY};
+use super::queue::Queue;
+use super::set_aside::SetAside;
 use super::time::StoreTime;
 use super::tree::{Settings, Tree};
 use crate::StoreError;
-use crate::embedded::catalog::Catalog;
-use crate::embedded::folder::Folder;
-use crate::embedded::queue::Queue;
-use crate::embedded::set_aside::SetAside;
 
 /// The format of the folder.
-const FORMAT: u32 = 2;
+pub(super) const FORMAT: u32 = 2;
 /// How often a stopped engine is looked for. A write finds it at once.
 const HEAL: Duration = Duration::from_millis(500);
 
@@ -41,8 +42,37 @@ pub(super) struct Core {
     pub(super) groups: AtomicU64,
     stopping: Mutex<bool>,
     stopped: Condvar,
+    /// Limits of the tree.
+    limits: Limits,
     // Dropped last, since it holds the lock.
-    _folder: Folder,
+    pub(super) folder: Folder,
+}
+
+/// Limits of a tree.
+#[derive(Clone, Copy, Debug)]
+struct Limits {
+    cache_bytes: u64,
+    table_descriptors: usize,
+    memtable_bytes: u64,
+}
+
+impl Limits {
+    fn settings(self, path: PathBuf, catalog: &Arc<Catalog>, time: &Arc<StoreTime>) -> Settings {
+        Settings {
+            path,
+            cache_bytes: self.cache_bytes,
+            table_descriptors: self.table_descriptors,
+            memtable_bytes: self.memtable_bytes,
+            expiry: Arc::new(Expiry::new(catalog.clone(), time.clone())),
+        }
+    }
+}
+
+impl Core {
+    /// The settings of a tree of the same tables in another folder.
+    pub(super) fn settings(&self, path: PathBuf) -> Settings {
+        self.limits.settings(path, &self.catalog, &self.time)
+    }
 }
 
 #[derive(Debug)]
@@ -67,13 +97,12 @@ impl CellStore {
         let folder = Folder::open(&config.path, FORMAT)?;
         let catalog = Arc::new(Catalog::open(folder.tables())?);
         let time = Arc::new(StoreTime::new(config.clock));
-        let settings = Settings {
-            path: folder.cells(),
+        let limits = Limits {
             cache_bytes: config.cache_bytes,
             table_descriptors: config.table_descriptors.max(MIN_TABLE_DESCRIPTORS),
             memtable_bytes: config.memory_bytes / 4,
-            expiry: Arc::new(Expiry::new(catalog.clone(), time.clone())),
         };
+        let settings = limits.settings(folder.cells(), &catalog, &time);
         let set_aside = SetAside::open(folder.damage(), folder.set_aside(), catalog.clone(), key::rows_of)?;
         let tree = Tree::open(settings, set_aside)?;
         let (last_key, last_ms) = tree.with(|engine| Ok((engine.last_key()?, engine.get(&TIME_KEY)?)))?;
@@ -96,7 +125,8 @@ impl CellStore {
             groups: AtomicU64::new(0),
             stopping: Mutex::new(false),
             stopped: Condvar::new(),
-            _folder: folder,
+            limits,
+            folder,
         });
         let queue = Arc::new(Queue::new(config.queue_bytes));
         let commit = spawn("oxtsdb-commit", {

@@ -23,14 +23,14 @@ use fjall::{
 };
 use parking_lot::{MappedRwLockReadGuard, Mutex, RwLock, RwLockReadGuard};
 
+use super::engine::{TREE_BLOCK, engine_error, files, is_damage};
 use super::expiry::Expiry;
+use super::folder::{io_error, make_private, missing, sync_folder};
+use super::opening;
+use super::replacement::Replacement;
+use super::set_aside::SetAside;
+use super::table_list;
 use crate::StoreError;
-use crate::embedded::blocks::opening;
-use crate::embedded::engine::{TREE_BLOCK, engine_error, files, is_damage};
-use crate::embedded::folder::{io_error, make_private, missing, sync_folder};
-use crate::embedded::replacement::Replacement;
-use crate::embedded::set_aside::SetAside;
-use crate::embedded::table_list;
 
 /// The engine's threads: one of them prefers flushes to compactions.
 const THREADS: usize = 2;
@@ -127,6 +127,11 @@ impl Engine {
         self.database.snapshot().range(&self.cells, start..end.max(start))
     }
 
+    /// All keys, as of now.
+    pub(super) fn all(&self) -> Iter {
+        self.database.snapshot().iter(&self.cells)
+    }
+
     /// The pairs of these keys that exist, as of now.
     pub(super) fn get_all(&self, keys: Vec<Vec<u8>>) -> Result<Vec<(Slice, Slice)>, fjall::Error> {
         let snapshot = self.database.snapshot();
@@ -172,7 +177,7 @@ impl Engine {
     }
 
     /// Writes all cells in memory to table files.
-    fn flush(&self) -> Result<(), fjall::Error> {
+    pub(super) fn flush(&self) -> Result<(), fjall::Error> {
         self.cells.rotate_memtable()?;
         self.wait_while(|tree| tree.sealed_memtable_count() > 0)
     }

@@ -1,7 +1,7 @@
 //! Gets and scans.
 
 use super::subject::{Subject, Table};
-use crate::{ColumnSelection, DamageLog, FamilyDef, PointColumns, PointValues, Row, RowFilter, Scan};
+use crate::{ColumnSelection, DamageLog, FamilyDef, RowFilter, Scan};
 
 /// Rows `a0` to `a9`, `b0` to `b9` and `c0` to `c9`, each with cells `a:q`, `a:r` and `b:q`.
 async fn thirty_rows<'a>(subject: &'a Subject<'_>) -> Table<'a> {
@@ -251,53 +251,6 @@ pub(super) async fn scan_selects_columns(subject: &Subject<'_>) {
         rows.iter()
             .all(|row| row.len() == 1 && row.get("b", b"q").is_some())
     );
-}
-
-/// OpenTSDB's qualifier for a second of the hour and the flags of a value.
-fn point(seconds: u16, flags: u16) -> [u8; 2] {
-    (seconds << 4 | flags).to_be_bytes()
-}
-
-pub(super) async fn packed_rows_unpack_to_the_same_cells(subject: &Subject<'_>) {
-    let table = subject.table().await;
-    let (mut batch, a, b) = table.batch();
-    for seconds in [7_u16, 8, 900] {
-        let (int, float) = (seconds.to_be_bytes(), f32::from(seconds).to_be_bytes());
-        batch.row(b"ints").put(a, &point(seconds, 1), &int);
-        batch.row(b"floats").put(a, &point(seconds, 11), &float);
-        batch.row(b"more than points").put(a, &point(seconds, 1), &int);
-        let row = batch.row(b"two families").put(a, &point(seconds, 1), &int);
-        row.put(b, &point(seconds, 1), &int);
-    }
-    batch.row(b"both").put(a, &point(1, 0), &[1]);
-    batch.row(b"both").put(a, &point(2, 11), &0.5_f32.to_be_bytes());
-    batch.row(b"more than points").put(a, b"text", b"text");
-    batch.row(b"other").put(a, b"q", b"v");
-    table.write(batch).await;
-
-    let expected = table.scan(Scan::range("", "")).await;
-    assert_eq!(expected.len(), 6);
-    let mut scan = Scan::range("", "");
-    scan.allows_packed = true;
-    let rows = table.scan(scan).await;
-    let unpacked: Vec<Row> = rows
-        .iter()
-        .map(|row| row.unpacked().unwrap().into_owned())
-        .collect();
-    assert_eq!(unpacked, expected);
-    assert!(rows.iter().all(|row| !row.is_empty()));
-    // Columns of points are for rows of one kind of points; none has to be packed.
-    let mut points = PointColumns::default();
-    for row in rows {
-        if row.read_points(&mut points).unwrap() {
-            assert_eq!((points.qualifier_width, &points.times[..]), (2, &[7, 8, 900][..]));
-            match (row.key(), points.values()) {
-                (b"ints", PointValues::Ints(values)) => assert_eq!(values, [7, 8, 900]),
-                (b"floats", PointValues::Doubles(values)) => assert_eq!(values, [7.0, 8.0, 900.0]),
-                (key, values) => panic!("{} {values:?}", key.escape_ascii()),
-            }
-        }
-    }
 }
 
 pub(super) async fn scan_returns_versions(subject: &Subject<'_>) {

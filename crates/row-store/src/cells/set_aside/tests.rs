@@ -75,20 +75,6 @@ fn damage_record_survives_reopening() {
 }
 
 #[test]
-fn keeps_one_copy_of_a_damaged_block() {
-    let folder = tempfile::tempdir().unwrap();
-    let (damage, _) = set_aside(folder.path());
-    for block in [b"bad", b"bad", b"BAD", b"bad"] {
-        damage.add_row(b"\0\x01x", block, "damaged").unwrap();
-    }
-    let kept = fs::read_dir(folder.path().join("set-aside")).unwrap();
-    let mut kept: Vec<Vec<u8>> = kept.map(|file| fs::read(file.unwrap().path()).unwrap()).collect();
-    kept.sort();
-    assert_eq!(kept, [b"BAD".to_vec(), b"bad".to_vec()]);
-    assert_eq!(damage.ranges().len(), 1);
-}
-
-#[test]
 fn unbounded_damage_excludes_later_tables() {
     let folder = tempfile::tempdir().unwrap();
     let (damage, tables) = set_aside(folder.path());

@@ -40,22 +40,22 @@ const PLACEHOLDER: [u8; 3] = [0; 3];
 
 /// Keys that a damaged part of a file may have had.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Gap {
+pub(super) struct Gap {
     /// First key, inclusive; empty: unbounded.
-    pub(crate) start: Vec<u8>,
+    pub(super) start: Vec<u8>,
     /// Last key, exclusive; empty: unbounded.
-    pub(crate) stop: Vec<u8>,
-    pub(crate) detail: String,
+    pub(super) stop: Vec<u8>,
+    pub(super) detail: String,
     /// Keys within the gap, ascending, that are intact because a newer file has them.
-    pub(crate) intact: Vec<Vec<u8>>,
+    pub(super) intact: Vec<Vec<u8>>,
 }
 
 /// The damage of a table file.
 #[derive(Debug)]
-pub(crate) struct Damage {
-    pub(crate) gaps: Vec<Gap>,
+pub(super) struct Damage {
+    pub(super) gaps: Vec<Gap>,
     /// Damage that loses no row.
-    pub(crate) structure: Option<String>,
+    pub(super) structure: Option<String>,
     /// The first key that the file may have; empty: unknown.
     first: Vec<u8>,
 }
@@ -188,7 +188,7 @@ fn meta(bytes: &[u8]) -> Option<(KeyRange, SeqNo)> {
 /// # Errors
 ///
 /// A description of the damage.
-pub(crate) fn check_end(path: &Path) -> Result<(), String> {
+pub(super) fn check_end(path: &Path) -> Result<(), String> {
     let failed = |error: io::Error| error.to_string();
     let file = File::open(path).map_err(failed)?;
     let length = file.metadata().map_err(failed)?.len();
@@ -221,7 +221,7 @@ pub(crate) fn check_end(path: &Path) -> Result<(), String> {
 /// # Errors
 ///
 /// A description of the damage.
-pub(crate) fn check_open(path: &Path) -> Result<(), String> {
+pub(super) fn check_open(path: &Path) -> Result<(), String> {
     check_end(path)?;
     let cache = Arc::new(Cache::with_capacity_bytes(0));
     let opened = Table::recover(
@@ -281,7 +281,7 @@ fn bounds(file: &TableFile, bytes: &[u8]) -> (Vec<u8>, Vec<u8>) {
 /// # Errors
 ///
 /// If the file cannot be read.
-pub(crate) fn inspect(file: &TableFile) -> Result<Option<Damage>, StoreError> {
+pub(super) fn inspect(file: &TableFile) -> Result<Option<Damage>, StoreError> {
     let path = &file.path;
     let bytes = match read(path) {
         Ok(bytes) => bytes,
@@ -349,7 +349,7 @@ fn next_key(key: &[u8]) -> Vec<u8> {
 /// # Errors
 ///
 /// If the file cannot be read or `target` cannot be written.
-pub(crate) fn rewrite(
+pub(super) fn rewrite(
     path: &Path,
     damage: &Damage,
     target: &Path,

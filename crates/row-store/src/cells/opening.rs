@@ -3,18 +3,18 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
-use super::super::engine::{engine_error, is_damage};
-use super::super::replacement::Replacement;
-use super::super::salvage;
-use super::super::set_aside::SetAside;
-use super::super::table_list;
+use super::engine::{engine_error, is_damage};
+use super::replacement::Replacement;
+use super::salvage;
+use super::set_aside::SetAside;
+use super::table_list;
 use crate::StoreError;
 
 /// The most damaged files that an open replaces.
 const MAX_DAMAGED: usize = 1_000;
 
 /// Opens the tree in a folder, replacing the damaged files that prevent it.
-pub(crate) fn open<E>(
+pub(super) fn open<E>(
     path: &Path,
     set_aside: &SetAside,
     open: impl Fn() -> Result<E, fjall::Error>,

@@ -6,21 +6,18 @@
 //!   family   length | name | versions | ttl in ms + 1, or 0
 //! ```
 //!
-//! Numbers without a size are varints. Ids are never reused, because row blocks and the journal identify tables by
-//! them.
+//! Numbers without a size are varints. Ids are never reused, because the keys of cells begin with them.
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use parking_lot::{Mutex, RwLock};
 
 use super::folder::{io_error, replace};
-use super::memtable::Memtable;
 use super::varint::{self, Reader};
 use crate::{FamilyDef, StoreError, TableDef, TableName, rules};
 
@@ -29,24 +26,12 @@ const VERSION: u8 = 1;
 
 /// An open table.
 #[derive(Debug)]
-pub(crate) struct Table {
-    pub(crate) id: u16,
-    pub(crate) def: TableDef,
-    pub(crate) families: Arc<[String]>,
+pub(super) struct Table {
+    pub(super) id: u16,
+    pub(super) def: TableDef,
+    pub(super) families: Arc<[String]>,
     /// Maximum versions of each family.
-    pub(crate) max_versions: [u32; 16],
-    pub(super) memory: RwLock<TableMemory>,
-    /// Incremented just before the blocks of a flush become visible. A read that took its snapshot of the
-    /// memtables at another generation may have seen newer blocks, and restarts.
-    pub(crate) generation: AtomicU64,
-}
-
-/// The memtables of a table.
-#[derive(Debug, Default)]
-pub(super) struct TableMemory {
-    pub(super) active: Memtable,
-    /// The memtable being flushed.
-    pub(super) frozen: Option<Arc<Memtable>>,
+    pub(super) max_versions: [u32; 16],
 }
 
 impl Table {
@@ -60,13 +45,11 @@ impl Table {
             families: def.families.iter().map(|family| family.name.clone()).collect(),
             def,
             max_versions,
-            memory: RwLock::default(),
-            generation: AtomicU64::new(0),
         }
     }
 
     /// For each family, the oldest timestamp that has not expired.
-    pub(crate) fn oldest_ms(&self, now_ms: i64) -> [i64; 16] {
+    pub(super) fn oldest_ms(&self, now_ms: i64) -> [i64; 16] {
         let mut oldest_ms = [i64::MIN; 16];
         for (oldest, family) in oldest_ms.iter_mut().zip(&self.def.families) {
             *oldest = rules::oldest_kept_ms(family.ttl, now_ms);
@@ -77,7 +60,7 @@ impl Table {
 
 /// The tables of a store.
 #[derive(Debug)]
-pub(crate) struct Catalog {
+pub(super) struct Catalog {
     file: PathBuf,
     tables: RwLock<BTreeMap<TableName, Arc<Table>>>,
     /// Held while the file is rewritten.
@@ -86,7 +69,7 @@ pub(crate) struct Catalog {
 
 impl Catalog {
     /// Reads the file; without a file there are no tables.
-    pub(crate) fn open(file: PathBuf) -> Result<Self, StoreError> {
+    pub(super) fn open(file: PathBuf) -> Result<Self, StoreError> {
         let tables = match fs::read(&file) {
             Ok(bytes) => decode(&bytes).map_err(|detail| StoreError::Corrupt {
                 place: file.display().to_string(),
@@ -107,7 +90,7 @@ impl Catalog {
     }
 
     /// Creates a table; `false` if it exists with the same definition.
-    pub(crate) fn create(&self, def: &TableDef) -> Result<bool, StoreError> {
+    pub(super) fn create(&self, def: &TableDef) -> Result<bool, StoreError> {
         rules::check_table(def)?;
         let _changing = self.changing.lock();
         let mut tables = self.tables.read().clone();
@@ -131,7 +114,7 @@ impl Catalog {
         Ok(true)
     }
 
-    pub(crate) fn table(&self, name: &TableName) -> Result<Arc<Table>, StoreError> {
+    pub(super) fn table(&self, name: &TableName) -> Result<Arc<Table>, StoreError> {
         self.tables
             .read()
             .get(name)
@@ -140,7 +123,7 @@ impl Catalog {
     }
 
     /// All tables, by id.
-    pub(crate) fn by_id(&self) -> BTreeMap<u16, Arc<Table>> {
+    pub(super) fn by_id(&self) -> BTreeMap<u16, Arc<Table>> {
         self.tables
             .read()
             .values()
@@ -149,7 +132,7 @@ impl Catalog {
     }
 
     /// All definitions, by name.
-    pub(crate) fn definitions(&self) -> Vec<TableDef> {
+    pub(super) fn definitions(&self) -> Vec<TableDef> {
         self.tables
             .read()
             .values()

@@ -12,10 +12,10 @@ use crate::StoreError;
 
 /// A damaged table file and its replacement.
 #[derive(Debug)]
-pub(crate) struct Replacement {
+pub(super) struct Replacement {
     path: PathBuf,
-    pub(crate) id: u64,
-    pub(crate) damage: Damage,
+    pub(super) id: u64,
+    pub(super) damage: Damage,
     /// Where the damaged file is preserved.
     kept: PathBuf,
     /// The file with all intact blocks.
@@ -24,7 +24,7 @@ pub(crate) struct Replacement {
 
 impl Replacement {
     /// Writes a file with all intact blocks of a damaged one; `None` if the file is not damaged.
-    pub(crate) fn prepare(set_aside: &SetAside, file: &TableFile) -> Result<Option<Self>, StoreError> {
+    pub(super) fn prepare(set_aside: &SetAside, file: &TableFile) -> Result<Option<Self>, StoreError> {
         let Some(damage) = salvage::inspect(file)? else {
             return Ok(None);
         };
@@ -54,7 +54,7 @@ impl Replacement {
     ///
     /// The damage is recorded first, so that rows are never missing without a record. A crash before the end leaves
     /// the damaged file in place, which is then replaced again.
-    pub(crate) fn put(&self, set_aside: &SetAside) -> Result<(), StoreError> {
+    pub(super) fn put(&self, set_aside: &SetAside) -> Result<(), StoreError> {
         let named = if self.path.exists() {
             fs::hard_link(&self.path, &self.kept)
                 .or_else(|_| fs::copy(&self.path, &self.kept).map(drop))

@@ -23,7 +23,7 @@ use lsm_tree::checksum::ChecksummedWriter;
 
 use super::folder::{io_error, missing};
 use super::salvage;
-pub(crate) use super::table_file::TableFile;
+pub(super) use super::table_file::TableFile;
 use super::varint::Reader;
 use crate::StoreError;
 
@@ -31,7 +31,7 @@ use crate::StoreError;
 const SETTINGS: &str = "0";
 
 /// Checks that opening the trees cannot lose or destroy data.
-pub(crate) fn check_trees(path: &Path) -> Result<(), StoreError> {
+pub(super) fn check_trees(path: &Path) -> Result<(), StoreError> {
     for tree in trees(path)? {
         let has_tables = fs::read_dir(tree.join("tables")).is_ok_and(|mut tables| tables.next().is_some());
         let current = tree.join("current");
@@ -121,7 +121,7 @@ fn decode_runs(bytes: &[u8]) -> Option<Vec<Vec<u64>>> {
 
 /// All listed table files of a closed tree, existing or not; those of the engine's settings are returned
 /// separately.
-pub(crate) fn closed_files(path: &Path) -> Result<(Vec<TableFile>, Vec<TableFile>), StoreError> {
+pub(super) fn closed_files(path: &Path) -> Result<(Vec<TableFile>, Vec<TableFile>), StoreError> {
     let (mut rows, mut settings) = (Vec::new(), Vec::new());
     for tree in trees(path)? {
         let files = if tree.ends_with(SETTINGS) {
@@ -148,7 +148,7 @@ pub(crate) fn closed_files(path: &Path) -> Result<(Vec<TableFile>, Vec<TableFile
 /// # Errors
 ///
 /// [`StoreError::Corrupt`] if a file of the engine's settings is damaged.
-pub(crate) fn damaged_ends(path: &Path) -> Result<Vec<TableFile>, StoreError> {
+pub(super) fn damaged_ends(path: &Path) -> Result<Vec<TableFile>, StoreError> {
     let (mut rows, settings) = closed_files(path)?;
     for file in settings {
         salvage::check_end(&file.path).map_err(|detail| corrupt(&file.path, detail))?;

@@ -12,7 +12,7 @@ use crate::{CellAddress, Condition, StoreError, WriteBatch};
 
 /// A request that changes the store.
 #[derive(Debug)]
-pub(crate) enum Operation {
+pub(super) enum Operation {
     /// Applies a batch; `families` maps each family of the batch to the table's family.
     Write { batch: WriteBatch, families: Vec<u8> },
     /// Adds to a counter.
@@ -46,7 +46,7 @@ impl Operation {
 
 /// The result of an [`Operation`].
 #[derive(Clone, Debug)]
-pub(crate) enum Outcome {
+pub(super) enum Outcome {
     Done,
     Sum(i64),
     Appended(Vec<u8>),
@@ -54,11 +54,11 @@ pub(crate) enum Outcome {
 }
 
 /// Where the result of a request is sent.
-pub(crate) type Reply = oneshot::Sender<Result<Outcome, StoreError>>;
+pub(super) type Reply = oneshot::Sender<Result<Outcome, StoreError>>;
 
 /// A request in the queue.
 #[derive(Debug)]
-pub(crate) enum Request {
+pub(super) enum Request {
     Change {
         table: Arc<Table>,
         operation: Operation,
@@ -77,7 +77,7 @@ const LEAST: usize = 512;
 
 /// A queue bounded in bytes. Callers wait asynchronously while it is full.
 #[derive(Debug)]
-pub(crate) struct Queue {
+pub(super) struct Queue {
     state: Mutex<State>,
     ready: Condvar,
     capacity_permits: Arc<Semaphore>,
@@ -97,7 +97,7 @@ fn closed() -> StoreError {
 }
 
 impl Queue {
-    pub(crate) fn new(capacity_bytes: u32) -> Self {
+    pub(super) fn new(capacity_bytes: u32) -> Self {
         Self {
             state: Mutex::default(),
             ready: Condvar::new(),
@@ -107,7 +107,7 @@ impl Queue {
     }
 
     /// Queues a change and waits for its outcome.
-    pub(crate) async fn change(
+    pub(super) async fn change(
         &self,
         table: Arc<Table>,
         operation: Operation,
@@ -134,14 +134,14 @@ impl Queue {
     }
 
     /// Queues a flush and waits for it.
-    pub(crate) async fn flush(&self) -> Result<(), StoreError> {
+    pub(super) async fn flush(&self) -> Result<(), StoreError> {
         let (reply, response) = oneshot::channel();
         self.push(Request::Flush { reply })?;
         response.await.unwrap_or_else(|_| Err(stopped()))
     }
 
     /// Whether the queue accepts requests.
-    pub(crate) fn check(&self) -> Result<(), StoreError> {
+    pub(super) fn check(&self) -> Result<(), StoreError> {
         if self.state.lock().closed {
             Err(closed())
         } else {
@@ -161,7 +161,7 @@ impl Queue {
 
     /// Waits for requests and takes them all: none if none arrive before `deadline`, `None` once the queue is
     /// closed and empty.
-    pub(crate) fn take(&self, deadline: Option<Instant>) -> Option<VecDeque<Request>> {
+    pub(super) fn take(&self, deadline: Option<Instant>) -> Option<VecDeque<Request>> {
         let mut state = self.state.lock();
         while state.requests.is_empty() {
             if state.closed {
@@ -177,14 +177,14 @@ impl Queue {
     }
 
     /// Rejects further requests. Queued ones are still taken.
-    pub(crate) fn close(&self) {
+    pub(super) fn close(&self) {
         self.state.lock().closed = true;
         self.capacity_permits.close();
         self.ready.notify_all();
     }
 
     /// Rejects further requests and drops the queued ones, which nothing will take.
-    pub(crate) fn abandon(&self) {
+    pub(super) fn abandon(&self) {
         self.close();
         self.state.lock().requests.clear();
     }

@@ -1,17 +1,5 @@
 //! Variable-length integers: seven bits per byte, least significant first.
 
-/// Maps small signed numbers to small unsigned ones: 0, -1, 1, -2 become 0, 1, 2, 3.
-#[inline]
-pub(super) fn zigzag(number: i64) -> u64 {
-    (number.cast_unsigned() << 1) ^ (number >> 63).cast_unsigned()
-}
-
-/// Reverses [`zigzag`].
-#[inline]
-pub(super) fn unzigzag(number: u64) -> i64 {
-    (number >> 1).cast_signed() ^ -((number & 1).cast_signed())
-}
-
 /// Appends a number.
 #[inline]
 #[expect(clippy::cast_possible_truncation, reason = "seven bits are taken at a time")]
@@ -70,11 +58,6 @@ impl<'a> Reader<'a> {
         None
     }
 
-    #[inline]
-    pub(super) fn signed(&mut self) -> Option<i64> {
-        self.number().map(unzigzag)
-    }
-
     /// A number that is a length or a count.
     #[inline]
     pub(super) fn length(&mut self) -> Option<usize> {
@@ -90,13 +73,11 @@ mod tests {
 
     proptest! {
         #[test]
-        fn numbers_round_trip(number: u64, signed: i64) {
+        fn numbers_round_trip(number: u64) {
             let mut bytes = Vec::new();
             put(&mut bytes, number);
-            put(&mut bytes, zigzag(signed));
             let mut reader = Reader(&bytes);
             prop_assert_eq!(reader.number(), Some(number));
-            prop_assert_eq!(reader.signed(), Some(signed));
             prop_assert!(reader.0.is_empty());
         }
 

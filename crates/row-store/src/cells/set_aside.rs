@@ -29,7 +29,7 @@ use crate::{DamagedRange, StoreError};
 
 /// The recorded damage of a store.
 #[derive(Debug)]
-pub(crate) struct SetAside {
+pub(super) struct SetAside {
     record: PathBuf,
     folder: PathBuf,
     catalog: Arc<Catalog>,
@@ -41,15 +41,15 @@ pub(crate) struct SetAside {
 
 /// The first part of a read that is either entirely damaged or entirely intact.
 #[derive(Debug)]
-pub(crate) struct Subrange {
+pub(super) struct Subrange {
     /// Its end: exclusive, or inclusive for a reversed read; `None`: the end of the read.
-    pub(crate) end: Option<Vec<u8>>,
-    pub(crate) damage: Option<DamagedRange>,
+    pub(super) end: Option<Vec<u8>>,
+    pub(super) damage: Option<DamagedRange>,
 }
 
 impl SetAside {
     /// Reads the record; without one there is no damage.
-    pub(crate) fn open(
+    pub(super) fn open(
         record: PathBuf,
         folder: PathBuf,
         catalog: Arc<Catalog>,
@@ -84,7 +84,7 @@ impl SetAside {
     }
 
     /// An unused path for the copy of a damaged file.
-    pub(crate) fn place_for(&self, name: &str) -> Result<PathBuf, StoreError> {
+    pub(super) fn place_for(&self, name: &str) -> Result<PathBuf, StoreError> {
         folder::make_private(&self.folder)?;
         let mut number = 0_u32;
         loop {
@@ -107,7 +107,7 @@ impl SetAside {
     }
 
     /// Records damaged ranges and logs them. They are durable when this returns.
-    pub(crate) fn add(&self, gaps: &[Gap], file: &Path) -> Result<(), StoreError> {
+    pub(super) fn add(&self, gaps: &[Gap], file: &Path) -> Result<(), StoreError> {
         let file = file.display().to_string();
         let mut entries = self.entries.write();
         let added: Vec<Entry> = gaps
@@ -141,50 +141,24 @@ impl SetAside {
         Ok(())
     }
 
-    /// Preserves a copy of a row's block, once: every retry of a failed flush encounters the same block, so the
-    /// name of the copy is derived from row and block.
-    fn keep_row(&self, key: &[u8], block: &[u8]) -> Result<PathBuf, StoreError> {
-        let name = format!("row-{:08x}{:08x}", crc32fast::hash(key), crc32fast::hash(block));
-        let place = self.folder.join(&name);
-        if fs::read(&place).is_ok_and(|kept| kept == block) {
-            return Ok(place);
-        }
-        folder::make_private(&self.folder)?;
-        // Replaces a copy truncated by a crash.
-        replace(&place, block)?;
-        Ok(place)
-    }
-
-    /// Isolates the block of one row.
-    pub(crate) fn add_row(&self, key: &[u8], block: &[u8], detail: &str) -> Result<(), StoreError> {
-        let place = self.keep_row(key, block)?;
-        let gap = Gap {
-            start: key.to_vec(),
-            stop: [key, &[0]].concat(),
-            detail: detail.to_owned(),
-            intact: Vec::new(),
-        };
-        self.add(&[gap], &place)
-    }
-
     /// The folder of the damaged files.
-    pub(crate) fn folder(&self) -> &Path {
+    pub(super) fn folder(&self) -> &Path {
         &self.folder
     }
 
     /// All damaged ranges, by table.
-    pub(crate) fn ranges(&self) -> Vec<DamagedRange> {
+    pub(super) fn ranges(&self) -> Vec<DamagedRange> {
         let entries = self.entries.read().clone();
         entries.iter().flat_map(|entry| self.tables_of(entry)).collect()
     }
 
     /// Whether there is any damage.
-    pub(crate) fn is_empty(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         !self.any.load(Ordering::Acquire)
     }
 
     /// The damage that affects a row.
-    pub(crate) fn of_row(&self, table: &Table, row: &[u8]) -> Option<DamagedRange> {
+    pub(super) fn of_row(&self, table: &Table, row: &[u8]) -> Option<DamagedRange> {
         if self.is_empty() {
             return None;
         }
@@ -200,7 +174,7 @@ impl SetAside {
 
     /// The first part of a read of a range of rows that is either entirely within one damaged range or entirely
     /// intact.
-    pub(crate) fn first_subrange(&self, table: &Table, start: &[u8], stop: &[u8], reverse: bool) -> Subrange {
+    pub(super) fn first_subrange(&self, table: &Table, start: &[u8], stop: &[u8], reverse: bool) -> Subrange {
         if self.is_empty() {
             return Subrange {
                 end: None,

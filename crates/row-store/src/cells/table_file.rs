@@ -4,16 +4,16 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 /// First and last key of a table file, both inclusive.
-pub(crate) type KeyRange = (Vec<u8>, Vec<u8>);
+pub(super) type KeyRange = (Vec<u8>, Vec<u8>);
 
 /// A table file of the tree.
 #[derive(Clone, Debug)]
-pub(crate) struct TableFile {
-    pub(crate) id: u64,
-    pub(crate) path: PathBuf,
+pub(super) struct TableFile {
+    pub(super) id: u64,
+    pub(super) path: PathBuf,
     /// First and last key; `None` if the tree is closed.
-    pub(crate) keys: Option<KeyRange>,
+    pub(super) keys: Option<KeyRange>,
     /// Paths of the files of its run, in key order, if the tree is closed. Key ranges within a run do not
     /// overlap, so the neighbours bound the keys of an unreadable file.
-    pub(crate) run: Arc<[PathBuf]>,
+    pub(super) run: Arc<[PathBuf]>,
 }

@@ -25,13 +25,13 @@ use crate::StoreError;
 const FORMAT_LABEL: &str = "oxtsdb row store, format ";
 
 const FOLDER_MODE: u32 = 0o700;
-pub(crate) const FILE_MODE: u32 = 0o600;
+pub(super) const FILE_MODE: u32 = 0o600;
 /// Permissions of the group and of other users.
 const OTHERS: u32 = 0o077;
 
 /// The folder of a store, locked by this process.
 #[derive(Debug)]
-pub(crate) struct Folder {
+pub(super) struct Folder {
     path: PathBuf,
     lock: File,
 }
@@ -47,7 +47,7 @@ impl Drop for Folder {
 
 impl Folder {
     /// Creates the folder if necessary with this format, locks it and checks its format.
-    pub(crate) fn open(path: &Path, format: u32) -> Result<Self, StoreError> {
+    pub(super) fn open(path: &Path, format: u32) -> Result<Self, StoreError> {
         make_private(path)?;
         let lock = lock(path)?;
         let marker = path.join("STORE");
@@ -68,31 +68,19 @@ impl Folder {
         })
     }
 
-    pub(crate) fn tables(&self) -> PathBuf {
+    pub(super) fn tables(&self) -> PathBuf {
         self.path.join("TABLES")
     }
 
-    pub(crate) fn journal(&self) -> PathBuf {
-        self.path.join("journal")
-    }
-
-    pub(crate) fn blocks(&self) -> PathBuf {
-        self.path.join("blocks")
-    }
-
-    pub(crate) fn cells(&self) -> PathBuf {
+    pub(super) fn cells(&self) -> PathBuf {
         self.path.join("cells")
     }
 
-    pub(crate) fn lock_file(&self) -> PathBuf {
-        self.path.join("LOCK")
-    }
-
-    pub(crate) fn damage(&self) -> PathBuf {
+    pub(super) fn damage(&self) -> PathBuf {
         self.path.join("DAMAGE")
     }
 
-    pub(crate) fn set_aside(&self) -> PathBuf {
+    pub(super) fn set_aside(&self) -> PathBuf {
         self.path.join("set-aside")
     }
 }
@@ -149,7 +137,7 @@ fn lock(path: &Path) -> Result<File, StoreError> {
 }
 
 /// Creates a folder accessible only to this user; removes the permissions of other users from an existing one.
-pub(crate) fn make_private(path: &Path) -> Result<(), StoreError> {
+pub(super) fn make_private(path: &Path) -> Result<(), StoreError> {
     let failed = |error: io::Error| io_error(path, &error);
     DirBuilder::new()
         .recursive(true)
@@ -166,7 +154,7 @@ pub(crate) fn make_private(path: &Path) -> Result<(), StoreError> {
 }
 
 /// Creates an empty file that only this user can read.
-pub(crate) fn create_private(path: &Path) -> io::Result<File> {
+pub(super) fn create_private(path: &Path) -> io::Result<File> {
     OpenOptions::new()
         .create(true)
         .truncate(true)
@@ -176,7 +164,7 @@ pub(crate) fn create_private(path: &Path) -> io::Result<File> {
 }
 
 /// Replaces a file atomically: after a crash it has either the old content or the new.
-pub(crate) fn replace(path: &Path, content: &[u8]) -> Result<(), StoreError> {
+pub(super) fn replace(path: &Path, content: &[u8]) -> Result<(), StoreError> {
     let failed = |error: io::Error| io_error(path, &error);
     let new = path.with_extension("new");
     let mut file = create_private(&new).map_err(failed)?;
@@ -187,14 +175,14 @@ pub(crate) fn replace(path: &Path, content: &[u8]) -> Result<(), StoreError> {
 }
 
 /// Makes the entries of a folder durable.
-pub(crate) fn sync_folder(path: &Path) -> Result<(), StoreError> {
+pub(super) fn sync_folder(path: &Path) -> Result<(), StoreError> {
     File::open(path)
         .and_then(|folder| folder.sync_all())
         .map_err(|error| io_error(path, &error))
 }
 
 /// The error for a required file that is missing.
-pub(crate) fn missing(path: &Path) -> StoreError {
+pub(super) fn missing(path: &Path) -> StoreError {
     StoreError::Corrupt {
         place: path.display().to_string(),
         detail: "the file is missing".to_owned(),
@@ -202,14 +190,14 @@ pub(crate) fn missing(path: &Path) -> StoreError {
 }
 
 /// Whether the process or the system has reached its limit of open files.
-pub(crate) fn is_out_of_descriptors(error: &io::Error) -> bool {
+pub(super) fn is_out_of_descriptors(error: &io::Error) -> bool {
     [Errno::MFILE, Errno::NFILE]
         .iter()
         .any(|errno| error.raw_os_error() == Some(errno.raw_os_error()))
 }
 
 /// An error of the operating system about a file.
-pub(crate) fn io_error(path: &Path, error: &io::Error) -> StoreError {
+pub(super) fn io_error(path: &Path, error: &io::Error) -> StoreError {
     let place = path.display().to_string();
     match error.kind() {
         ErrorKind::StorageFull | ErrorKind::QuotaExceeded => StoreError::Full { place },
