@@ -1,14 +1,15 @@
 //! Workers: each reads and decodes columns or decodes rows of its share of the series, in the computation pool.
 //!
 //! A worker is a queue of commands, not a thread. While it has commands, one job for it is in the computation
-//! pool; a job performs one command and schedules the next one after those of other queries. So no thread
-//! waits for a row, and any number of queries shares the pool.
+//! pool; a job performs commands for about a millisecond and schedules the next job after those of other queries. So
+//! no thread waits for a row, and any number of queries shares the pool.
 
 use std::collections::VecDeque;
 use std::hash::BuildHasher as _;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use oxtsdb_point_store::{Columns, SeriesReader, TimeRange};
 use oxtsdb_resources::{ComputePool, Panicked, compute::panic_message};
@@ -26,7 +27,10 @@ use crate::exec::series_builder::SeriesBuilder;
 use crate::exec::series_points::SeriesPoints;
 use crate::exec::statistics::Statistics;
 
-/// Points that a job reads, which takes about a millisecond: then jobs of other queries run.
+/// A job begins no command after this time: then jobs of other queries run.
+const JOB_TIME: Duration = Duration::from_millis(1);
+
+/// Points that a command reads before it is interrupted, which takes about a millisecond.
 const POINTS_PER_JOB: usize = 256 << 10;
 
 /// What reading a series takes beside its points, in points.
@@ -134,37 +138,45 @@ impl Worker {
 
     fn schedule(self: &Arc<Self>) {
         let worker = Arc::clone(self);
-        self.compute.spawn(move || worker.perform_next());
+        self.compute.spawn(move || worker.perform_some());
     }
 
-    /// One job: the next command.
-    fn perform_next(self: Arc<Self>) {
+    /// One job: the next commands, for about a millisecond.
+    fn perform_some(self: Arc<Self>) {
+        let started = Instant::now();
+        while self.perform_next() {
+            if started.elapsed() >= JOB_TIME {
+                self.schedule();
+                return;
+            }
+        }
+    }
+
+    /// Performs the next command; returns whether there are more.
+    fn perform_next(&self) -> bool {
         let (mut command, mut builder) = {
             let mut state = self.state.lock();
             let Some(command) = state.commands.pop_front() else {
                 state.is_scheduled = false;
-                return;
+                return false;
             };
             // It is there: only the one job of a worker takes it, and no job follows a failure.
             let Some(builder) = state.builder.take() else {
-                return;
+                return false;
             };
             (command, builder)
         };
         let performed = catch_unwind(AssertUnwindSafe(|| {
             self.share.perform(&mut builder, &mut command)
         }));
-        let mut goes_on = false;
-        let failure = match performed {
-            Ok(Ok(Progress::Done)) => None,
-            Ok(Ok(Progress::GoesOn)) => {
-                goes_on = true;
-                None
+        let (goes_on, failure) = match performed {
+            Ok(Ok(Progress::Done)) => (false, None),
+            Ok(Ok(Progress::GoesOn)) => (true, None),
+            Ok(Err(error)) => (false, Some(error)),
+            Err(panic) => {
+                let message = panic_message(&*panic);
+                (false, Some(QueryError::from(Panicked { message })))
             }
-            Ok(Err(error)) => Some(error),
-            Err(panic) => Some(QueryError::from(Panicked {
-                message: panic_message(&*panic),
-            })),
         };
         let mut state = self.state.lock();
         if failure.is_some() {
@@ -176,18 +188,14 @@ impl Worker {
             drop(state);
             self.capacity.close();
             drop((command, commands));
-            return;
+            return false;
         }
         state.builder = Some(builder);
         if goes_on && !state.is_cleared {
             state.commands.push_front(command);
         }
         state.is_scheduled = !state.commands.is_empty();
-        let is_scheduled = state.is_scheduled;
-        drop(state);
-        if is_scheduled {
-            self.schedule();
-        }
+        state.is_scheduled
     }
 
     /// Why it accepts no more commands.
