@@ -20,7 +20,8 @@ pub struct PartsConfig {
     pub widths: UidWidths,
     /// Shards of the head.
     pub shards: usize,
-    /// Memory of points that are not in parts. At half of it they are written as parts; at all of it appends wait.
+    /// Memory of points that are not in parts. At half of it they are written as parts while appends
+    /// slow down; at all of it appends wait.
     pub head_bytes: usize,
     /// Journal that is not in parts, treated likewise: it bounds the time to replay it at a start.
     pub journal_bytes: u64,
