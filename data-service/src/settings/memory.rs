@@ -16,7 +16,7 @@ pub struct MemorySettings {
     #[arg(long, env = "OXTSDB_NAME_CACHE_MIB", value_name = "MIB", default_value_t = Self::default().name_cache_mib)]
     pub name_cache_mib: usize,
 
-    /// Lists of the series of metrics, MiB
+    /// Lists of the series of metrics, MiB; the embedded store needs none
     #[arg(long, env = "OXTSDB_SERIES_INDEX_MIB", value_name = "MIB", default_value_t = Self::default().series_index_mib)]
     pub series_index_mib: usize,
 
