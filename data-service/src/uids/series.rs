@@ -14,10 +14,10 @@ use super::changes::UidSet;
 #[derive(Debug)]
 pub(crate) struct Series {
     /// The key of its row of hour 0.
-    key: RowKey,
+    key: Box<[u8]>,
     /// Where the base time lies in the key.
-    base_time_at: usize,
-    salt_width: usize,
+    base_time_at: u8,
+    salt_width: u8,
     /// The hour of the clock in which its row of table `tsdb-meta` was stored last, in hours since the
     /// epoch; 0: not yet by this process.
     tracked_hour: AtomicU32,
@@ -30,11 +30,12 @@ const BASE_TIME_BYTES: usize = 4;
 
 impl Series {
     pub(crate) fn new(layout: &RowKeyLayout, tsuid: &Tsuid) -> Self {
-        let base_time_at = layout.salt.width() + layout.widths.metric.bytes();
+        // A salt and a UID have 8 bytes at most.
+        let place = |bytes: usize| u8::try_from(bytes).unwrap_or(u8::MAX);
         Self {
-            key: RowKey::new(layout, tsuid, BaseTime::MIN),
-            base_time_at,
-            salt_width: layout.salt.width(),
+            key: RowKey::new(layout, tsuid, BaseTime::MIN).as_bytes().into(),
+            base_time_at: place(layout.salt.width() + layout.widths.metric.bytes()),
+            salt_width: place(layout.salt.width()),
             tracked_hour: AtomicU32::new(0),
             number: AtomicU32::new(u32::MAX),
         }
@@ -42,24 +43,25 @@ impl Series {
 
     /// The key of its row of hour 0.
     pub(crate) fn key(&self) -> &[u8] {
-        self.key.as_bytes()
+        &self.key
     }
 
     /// The key of its row of an hour; `buffer` holds it.
     pub(crate) fn row_key<'b>(&self, base: BaseTime, buffer: &'b mut Vec<u8>) -> &'b [u8] {
         buffer.clear();
         buffer.extend_from_slice(self.key());
-        let base_time = self.base_time_at..self.base_time_at + BASE_TIME_BYTES;
+        let base_time = usize::from(self.base_time_at);
+        let base_time = base_time..base_time + BASE_TIME_BYTES;
         buffer[base_time].copy_from_slice(&base.seconds().to_be_bytes());
         buffer
     }
 
     /// The TSUID: the key without salt and base time.
     pub(crate) fn tsuid(&self) -> Vec<u8> {
-        let key = self.key();
+        let (key, base_time_at) = (self.key(), usize::from(self.base_time_at));
         let (metric, tags) = (
-            &key[self.salt_width..self.base_time_at],
-            &key[self.base_time_at + BASE_TIME_BYTES..],
+            &key[self.salt_width.into()..base_time_at],
+            &key[base_time_at + BASE_TIME_BYTES..],
         );
         [metric, tags].concat()
     }

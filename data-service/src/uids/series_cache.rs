@@ -27,8 +27,9 @@ use super::series::{Series, SeriesKey};
 /// Shards, each with a lock of its own.
 const SHARDS: usize = 16;
 
-/// Size of an entry without its key and its row key, in bytes; an estimate.
-const ENTRY_BYTES: usize = 160;
+/// Size of an entry without its key and its row key, in bytes; an estimate: its slot of a table that is half full, the
+/// series, and what the allocator rounds up.
+const ENTRY_BYTES: usize = 128;
 
 /// Steps of the clock in the time to live. Entries expire after three quarters of them to all of them.
 const LIFE: u32 = 16;
@@ -56,11 +57,26 @@ struct Shard {
 
 #[derive(Clone, Debug)]
 struct Entry {
-    hash: u64,
     key: Box<[u8]>,
     series: Arc<Series>,
+    hash: SlotHash,
     /// The first step at which it is expired.
     expires_at: u32,
+}
+
+/// The part of a hash by which a table finds an entry, so that a table that grows reads no keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct SlotHash(u32);
+
+impl SlotHash {
+    const fn of(hash: u64) -> Self {
+        Self((hash & 0xffff_ffff) as u32)
+    }
+
+    /// A table uses the lowest bits and the highest seven.
+    const fn of_table(self) -> u64 {
+        (self.0 as u64) << 32 | self.0 as u64
+    }
 }
 
 impl SeriesCache {
@@ -125,8 +141,9 @@ impl SeriesCache {
             let mut candidates = Vec::with_capacity(keys.len() / SHARDS * 2);
             let mut index = first;
             while index != END {
-                let (_, hash) = keys[index];
-                candidates.push((index, entries.young.find(hash, |entry| entry.hash == hash)));
+                let slot = SlotHash::of(keys[index].1);
+                let candidate = entries.young.find(slot.of_table(), |entry| entry.hash == slot);
+                candidates.push((index, candidate));
                 index = next[index];
             }
             for (index, candidate) in &mut candidates {
@@ -160,7 +177,8 @@ impl SeriesCache {
         let now = self.now.load(Ordering::Relaxed);
         let hash = key.hash(&self.hasher);
         let mut shard = self.shards[shard_of(hash)].write();
-        if let Some(entry) = shard.young.find_mut(hash, |entry| key.is(&entry.key)) {
+        let slot = SlotHash::of(hash);
+        if let Some(entry) = shard.young.find_mut(slot.of_table(), |entry| key.is(&entry.key)) {
             if entry.expires_at <= now {
                 if entry.series.key() != series.key() {
                     entry.series = Arc::clone(series);
@@ -170,9 +188,9 @@ impl SeriesCache {
             return Arc::clone(&entry.series);
         }
         let entry = Entry {
-            hash,
             key: key.to_bytes(),
             series: Arc::clone(series),
+            hash: slot,
             expires_at: self.expires_at(now, hash),
         };
         shard.insert(entry, self.generation_bytes);
@@ -183,6 +201,7 @@ impl SeriesCache {
     pub(crate) fn remove(&self, key: SeriesKey<'_>) {
         let hash = key.hash(&self.hasher);
         let mut shard = self.shards[shard_of(hash)].write();
+        let hash = SlotHash::of(hash).of_table();
         if let Ok(entry) = shard.young.find_entry(hash, |entry| key.is(&entry.key)) {
             let (entry, _) = entry.remove();
             shard.young_bytes = shard.young_bytes.saturating_sub(entry.byte_len());
@@ -213,7 +232,7 @@ impl SeriesCache {
     }
 }
 
-/// The shard of a hash. The table itself uses the other end of the hash.
+/// The shard of a hash, by bits that tables do not use.
 fn shard_of(hash: u64) -> usize {
     (hash >> 40) as usize % SHARDS
 }
@@ -235,6 +254,7 @@ impl Entry {
 
 impl Shard {
     fn find(&self, hash: u64, key: SeriesKey<'_>, now: u32) -> Found<'_> {
+        let hash = SlotHash::of(hash).of_table();
         if let Some(entry) = self.young.find(hash, |entry| key.is(&entry.key)) {
             return match now < entry.expires_at {
                 true => Found::Young(entry),
@@ -250,6 +270,7 @@ impl Shard {
 
     /// Moves an entry of the old generation to the young one, unless another thread has done so.
     fn renew(&mut self, hash: u64, key: SeriesKey<'_>, generation_bytes: usize) -> Option<Arc<Series>> {
+        let hash = SlotHash::of(hash).of_table();
         let entry = match self.old.find_entry(hash, |entry| key.is(&entry.key)) {
             Ok(entry) => entry.remove().0,
             Err(_) => {
@@ -274,7 +295,8 @@ impl Shard {
             self.young_bytes = 0;
         }
         self.young_bytes += entry.byte_len();
-        self.young.insert_unique(entry.hash, entry, |entry| entry.hash);
+        let hash = |entry: &Entry| entry.hash.of_table();
+        self.young.insert_unique(hash(&entry), entry, hash);
     }
 }
 
@@ -328,6 +350,11 @@ mod tests {
             tags: &[],
         });
         assert!(cache.get(first).is_none(), "evicted");
+    }
+
+    #[test]
+    fn entries_and_series_are_small() {
+        assert_eq!((size_of::<Entry>(), size_of::<Series>()), (32, 32));
     }
 
     #[test]
