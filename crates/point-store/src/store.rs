@@ -55,6 +55,11 @@ pub type ColumnStream = BoxStream<'static, Result<Vec<SeriesColumns>, PointStore
 ///
 /// Reading blocks on the disk and decodes: not for the threads of an asynchronous runtime.
 pub trait SeriesReader: Send + std::fmt::Debug {
+    /// Announces the series that are read next: a hint to fetch their memory together, which has no other effect.
+    fn announce(&mut self, series: &[SeriesNumber]) {
+        let _ = series;
+    }
+
     /// Replaces `points` by those of a series in the range of the reader; by none if the series is unknown.
     ///
     /// # Errors

@@ -150,7 +150,7 @@ impl Head {
     ) -> Result<(), E> {
         let mut points = Vec::new();
         for keys in keys.chunks(TOGETHER) {
-            self.touch(keys);
+            self.touch(keys.iter().map(|key| key.series));
             for key in keys {
                 points.clear();
                 self.decode(key.series, scratch, |point| points.push(point));
@@ -166,12 +166,12 @@ impl Head {
     /// Reads the memory of some series, so that it is in the processor's cache when they are decoded. Chunks lie in the
     /// order of their first points: each block is a cache miss. The misses of several series overlap, those of one do
     /// not.
-    fn touch(&self, keys: &[SeriesKey]) {
+    pub fn touch(&self, series: impl Iterator<Item = SeriesNumber>) {
         let shards: Vec<_> = self.shards.iter().map(Mutex::lock).collect();
         let mut blocks = [(0, 0); TOGETHER];
         let mut count = 0;
-        for key in keys.iter().take(TOGETHER) {
-            let (index, quotient) = self.divide(key.series);
+        for series in series.take(TOGETHER) {
+            let (index, quotient) = self.divide(series);
             if let Some(block) = shards[index].last_block(quotient) {
                 blocks[count] = (index, block);
                 count += 1;

@@ -144,6 +144,12 @@ impl WindowReader {
 }
 
 impl SeriesReader for WindowReader {
+    fn announce(&mut self, series: &[SeriesNumber]) {
+        for head in self.view.heads.iter() {
+            head.touch(series.iter().copied());
+        }
+    }
+
     fn read(&mut self, series: SeriesNumber, points: &mut Columns) -> Result<(), PointStoreError> {
         points.clear();
         let Some(key) = self.begin(series) else {

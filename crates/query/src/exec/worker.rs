@@ -33,6 +33,9 @@ const JOB_TIME: Duration = Duration::from_millis(1);
 /// Points that a command reads before it is interrupted, which takes about a millisecond.
 const POINTS_PER_JOB: usize = 256 << 10;
 
+/// Series that are announced to a reader together.
+const ANNOUNCED: usize = 64;
+
 /// What reading a series takes beside its points, in points.
 const POINTS_OF_A_SERIES: usize = 64;
 
@@ -264,6 +267,9 @@ impl ColumnRead {
         for series in &source.series[self.next..span.end] {
             if cost >= POINTS_PER_JOB {
                 return Ok(Progress::GoesOn);
+            }
+            if (self.next - span.start).is_multiple_of(ANNOUNCED) {
+                reader.announce(&source.series[self.next..span.end.min(self.next + ANNOUNCED)]);
             }
             self.next += 1;
             cost += POINTS_OF_A_SERIES + self.columns.len();
