@@ -14,8 +14,8 @@
 //!
 //! # Crash recovery
 //!
-//! The engine replays its journal: all of a group or nothing of it. It cuts off an incomplete batch at the end of
-//! the journal, and refuses to open a journal with a complete batch whose checksum does not match.
+//! The engine replays its journal: all of a group or nothing of it. Before that, `journal` cuts off a group that power
+//! loss left incomplete at the end; damage before intact groups is an error.
 //!
 //! # Damage
 //!
@@ -40,6 +40,7 @@ mod engine;
 mod evaluate;
 mod expiry;
 mod folder;
+mod journal;
 mod key;
 mod opening;
 mod queue;

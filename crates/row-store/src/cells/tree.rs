@@ -25,7 +25,8 @@ use parking_lot::{MappedRwLockReadGuard, Mutex, RwLock, RwLockReadGuard};
 
 use super::engine::{TREE_BLOCK, engine_error, files, is_damage};
 use super::expiry::Expiry;
-use super::folder::{io_error, make_private, missing, sync_folder};
+use super::folder::{io_error, make_private, sync_folder};
+use super::journal;
 use super::opening;
 use super::replacement::Replacement;
 use super::set_aside::SetAside;
@@ -470,18 +471,10 @@ fn is_stopped(error: &fjall::Error) -> bool {
     matches!(error, fjall::Error::Poisoned)
 }
 
-/// Opens the tree, replacing the damaged files that prevent it.
+/// Opens the tree, cutting off an interrupted write and replacing the damaged files that prevent it.
 fn open(settings: &Settings, set_aside: &SetAside) -> Result<Engine, StoreError> {
     let path = &settings.path;
-    let failed = |error| io_error(path, &error);
-    let mut has_journal = false;
-    for entry in fs::read_dir(path).map_err(failed)? {
-        has_journal |= entry.map_err(failed)?.path().extension() == Some("jnl".as_ref());
-    }
-    // Without a journal, the engine would begin a new one and number writes from the beginning again.
-    if !has_journal {
-        return Err(missing(&path.join("0.jnl")));
-    }
+    journal::check(path)?;
     opening::open(path, set_aside, || Engine::open(settings))
 }
 
