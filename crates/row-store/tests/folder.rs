@@ -365,4 +365,19 @@ async fn a_snapshot_is_a_store_with_the_cells_of_one_instant() {
     assert_eq!(value(b"0 first").await.1, value(b"9 last").await.1);
     let again = store.snapshot(&target).await;
     assert!(matches!(again, Err(StoreError::Invalid { .. })), "{again:?}");
+
+    // Later writes go before what was copied, also after a flush and a reopening.
+    copy.write(pair(1_000)).await.unwrap();
+    copy.flush().await.unwrap();
+    copy.write(pair(1_001)).await.unwrap();
+    copy.close().await.unwrap();
+    let copy = CellStore::open(CellConfig::new(&target)).unwrap();
+    let row = copy
+        .get(&table(), b"0 first", &ColumnSelection::All)
+        .await
+        .unwrap();
+    assert_eq!(
+        row.unwrap().get("f", b"q").unwrap().value,
+        1_001_u32.to_be_bytes()
+    );
 }

@@ -7,17 +7,12 @@ use std::fs;
 use std::io::ErrorKind;
 use std::path::Path;
 
-use fjall::Slice;
-
 use super::folder::{Folder, io_error, replace};
 use super::key;
 use super::set_aside::SetAside;
 use super::store::{Core, FORMAT};
-use super::tree::{Engine, Tree, TreeError};
+use super::tree::Tree;
 use crate::StoreError;
-
-/// Bytes at which a batch is committed.
-const BATCH_BYTES: usize = 4 << 20;
 
 /// Copies a store into a folder, which must be empty or absent.
 ///
@@ -42,7 +37,8 @@ pub(super) fn copy(core: &Core, target: &Path) -> Result<(), StoreError> {
         key::rows_of,
     )?;
     let copied = Tree::open(core.settings(folder.cells()), set_aside)?;
-    core.tree.with(|engine| copy_cells(engine, &copied))?;
+    core.tree
+        .with(|engine| Ok(copied.with(|target| Ok(target.copy_all(engine)?))??))?;
     // After the cells: a table is defined before it has any.
     for (from, to) in [
         (core.folder.tables(), folder.tables()),
@@ -55,25 +51,4 @@ pub(super) fn copy(core: &Core, target: &Path) -> Result<(), StoreError> {
         }
     }
     Ok(())
-}
-
-fn copy_cells(engine: &Engine, copied: &Tree) -> Result<(), TreeError> {
-    let mut batch: Vec<(Slice, Slice)> = Vec::new();
-    let mut bytes = 0;
-    for cell in engine.all() {
-        let (key, value) = cell.into_inner()?;
-        bytes += key.len() + value.len();
-        batch.push((key, value));
-        if bytes >= BATCH_BYTES {
-            commit(copied, &batch)?;
-            batch.clear();
-            bytes = 0;
-        }
-    }
-    commit(copied, &batch)?;
-    Ok(copied.with(|engine| Ok(engine.flush()?))?)
-}
-
-fn commit(copied: &Tree, batch: &[(Slice, Slice)]) -> Result<(), StoreError> {
-    copied.with(|engine| Ok(engine.commit(batch.iter().map(|(key, value)| (&key[..], Some(&value[..]))))?))
 }

@@ -128,9 +128,17 @@ impl Engine {
         self.database.snapshot().range(&self.cells, start..end.max(start))
     }
 
-    /// All keys, as of now.
-    pub(super) fn all(&self) -> Iter {
-        self.database.snapshot().iter(&self.cells)
+    /// Adds all cells of another tree, as of now, to this one, which is empty. They are written once, to table files, which
+    /// join the tree together: nothing remains of an interrupted copy. The inner error is of reading the other tree.
+    pub(super) fn copy_all(&self, other: &Self) -> Result<Result<(), fjall::Error>, fjall::Error> {
+        let mut tables = self.cells.start_ingestion()?;
+        for cell in other.database.snapshot().iter(&other.cells) {
+            match cell.into_inner() {
+                Ok((key, value)) => tables.write(key, value)?,
+                Err(error) => return Ok(Err(error)),
+            }
+        }
+        tables.finish().map(Ok)
     }
 
     /// The pairs of these keys that exist, as of now.
