@@ -10,6 +10,7 @@ use oxtsdb_proto::data::v1::data_admin_service_server::DataAdminServiceServer;
 use oxtsdb_proto::data::v1::reference_service_server::ReferenceServiceServer;
 use oxtsdb_proto::data::v1::series_meta_service_server::SeriesMetaServiceServer;
 use oxtsdb_proto::data::v1::series_service_server::SeriesServiceServer;
+use oxtsdb_proto::data::v1::store_admin_service_server::StoreAdminServiceServer;
 use oxtsdb_proto::data::v1::tree_service_server::TreeServiceServer;
 use oxtsdb_query::Limit;
 use oxtsdb_query::Limits;
@@ -24,7 +25,8 @@ use tonic::codec::CompressionEncoding;
 use tracing::warn;
 
 use crate::grpc::{
-    DataServer, DataServiceHandler, ReferenceServiceHandler, SeriesMetaHandler, TreeServiceHandler,
+    DataServer, DataServiceHandler, ReferenceServiceHandler, SeriesMetaHandler, StoreAdminHandler,
+    TreeServiceHandler,
 };
 use crate::layout_check;
 use crate::listener::HttpTelnetServer;
@@ -64,6 +66,7 @@ pub struct DataService {
     /// Names and UIDs.
     pub uids: Uids,
     references: ReferenceServiceHandler,
+    store_admin: StoreAdminHandler,
     /// Trees.
     pub trees: Trees,
     /// Free-text search over metadata, if it is enabled.
@@ -124,6 +127,11 @@ impl DataService {
         ReferenceServiceServer::new(self.references.clone())
     }
 
+    /// `oxtsdb.data.v1.StoreAdminService`.
+    pub fn store_admin_server(&self) -> StoreAdminServiceServer<StoreAdminHandler> {
+        StoreAdminServiceServer::new(self.store_admin.clone())
+    }
+
     /// `oxtsdb.data.v1.TreeService`.
     pub fn tree_server(&self) -> TreeServiceServer<TreeServiceHandler> {
         TreeServiceServer::new(TreeServiceHandler::new(self.trees.clone(), self.engine.clone()))
@@ -176,6 +184,8 @@ pub fn points_part(
     let limit_bytes = memory.limit_bytes();
     Some(PointsPart {
         folder: store.points_folder(part)?,
+        snapshot_dir: settings.point_store.snapshot_dir(&store.data_dir),
+        names: None,
         head_bytes: share.of(settings.point_store.head_bytes(limit_bytes)),
         cache_bytes: share.of(settings.point_store.cache_bytes(limit_bytes)),
     })
@@ -202,14 +212,14 @@ pub async fn assemble(
         uids = connect(client, &settings) => uids?,
         () = shutdown.draining() => anyhow::bail!("the program stopped before the UID service responded"),
     };
-    let (store, points) = match points {
-        None => (store, None),
+    let (store, points, admin) = match points {
+        None => (store, None, None),
         Some(points) => {
             let table = settings.tables.data_table_name()?;
-            let (store, points) = points
+            let (store, points, admin) = points
                 .open(store, *uids.layout(), table, &settings.point_store)
                 .await?;
-            (store, Some(points))
+            (store, Some(points), Some(admin))
         }
     };
     layout_check::check(&*store, &settings.tables.data_table_name()?, uids.layout()).await?;
@@ -271,6 +281,7 @@ pub async fn assemble(
     };
     let settings = Arc::new(settings);
     let references = ReferenceServiceHandler::new(engine.clone(), tables);
+    let store_admin = StoreAdminHandler::new(admin, engine.clone(), writer.clone());
     let handler = DataServiceHandler::new(writer.clone(), engine.clone(), settings, shutdown);
     Ok(DataService {
         store,
@@ -279,6 +290,7 @@ pub async fn assemble(
         engine,
         uids,
         references,
+        store_admin,
         trees,
         text_search,
         memory: memory.clone(),

@@ -23,6 +23,7 @@ mod points;
 mod references;
 pub mod series_index;
 pub mod settings;
+pub mod store_admin;
 #[cfg(test)]
 mod stored_rows;
 mod telnet;
@@ -34,7 +35,7 @@ pub mod uids;
 pub mod write;
 
 pub use assemble::{DataService, assemble, points_part, store_part};
-pub use grpc::{DataServer, DataServiceHandler, SeriesMetaHandler, TreeServiceHandler};
+pub use grpc::{DataServer, DataServiceHandler, SeriesMetaHandler, StoreAdminHandler, TreeServiceHandler};
 pub use listener::HttpTelnetServer;
 pub use points::PointsPart;
 pub use settings::{DataSettings, WriteForm};

@@ -111,6 +111,7 @@ async fn run(cli: Cli) -> anyhow::Result<()> {
                 .service(service.reference_server())
                 .service(service.series_server())
                 .service(service.series_meta_server())
+                .service(service.store_admin_server())
                 .service(service.tree_server())
                 .depends_on(part.probe(&service.store));
             host.close_at_end(Arc::clone(&service.store));

@@ -13,9 +13,14 @@ use oxtsdb_row_store::{RowStore, TableName};
 use oxtsdb_schema::RowKeyLayout;
 
 use crate::settings::PointStoreSettings;
+use crate::store_admin::StoreAdmin;
 
 /// Files of parts that are kept open.
 const OPEN_FILES: usize = 160;
+
+/// The folders of stores in a data folder.
+const DATA: &str = "data";
+const UID: &str = "uid";
 
 /// Where points are stored, if not in rows, and how much memory they take.
 #[derive(Clone, Debug)]
@@ -26,9 +31,22 @@ pub struct PointsPart {
     pub head_bytes: u64,
     /// Memory of pages of parts.
     pub cache_bytes: u64,
+    /// The only folder of snapshots.
+    pub snapshot_dir: PathBuf,
+    /// The store of names, if it is in this process.
+    pub names: Option<Arc<dyn RowStore>>,
 }
 
 impl PointsPart {
+    /// The same part; snapshots have the names of this store.
+    #[must_use]
+    pub fn with_names(self, names: Arc<dyn RowStore>) -> Self {
+        Self {
+            names: Some(names),
+            ..self
+        }
+    }
+
     /// Opens the points as rows of `table`, whose other cells and tables are in `rows`.
     ///
     /// # Errors
@@ -40,7 +58,7 @@ impl PointsPart {
         layout: RowKeyLayout,
         table: TableName,
         settings: &PointStoreSettings,
-    ) -> anyhow::Result<(Arc<dyn RowStore>, PointStorage)> {
+    ) -> anyhow::Result<(Arc<dyn RowStore>, PointStorage, StoreAdmin)> {
         let parent = self.folder.parent().unwrap_or(&self.folder);
         let disk_bytes = fs4::total_space(parent).with_context(|| parent.display().to_string())?;
         let config = PartsConfig {
@@ -57,12 +75,23 @@ impl PointsPart {
         };
         let opened = tokio::task::spawn_blocking(|| PartsStore::open(config)).await?;
         let points = opened.with_context(|| format!("open the points in {}", self.folder.display()))?;
-        let points: Arc<dyn PointStore> = Arc::new(points);
+        let points = Arc::new(points);
+        let snapshot_dir = std::path::absolute(&self.snapshot_dir)?;
+        // Names last, so that all series of the snapshot have theirs.
+        let stores = std::iter::once((DATA, Arc::clone(&rows))).chain(self.names.map(|names| (UID, names)));
+        let admin = StoreAdmin::new(
+            Arc::clone(&points),
+            stores.collect(),
+            snapshot_dir,
+            settings.retention()?,
+            settings.merge_bytes_per_second(),
+        );
+        let points: Arc<dyn PointStore> = points;
         let table = LogicalTable::new(Arc::clone(&rows), Arc::clone(&points), layout, table);
         let points = PointStorage {
             columns: points,
             cells: rows,
         };
-        Ok((Arc::new(table), points))
+        Ok((Arc::new(table), points, admin))
     }
 }

@@ -54,6 +54,8 @@ impl TestStack {
             folder: folder.path().join("points"),
             head_bytes: 8 << 20,
             cache_bytes: 8 << 20,
+            snapshot_dir: std::env::temp_dir(),
+            names: None,
         };
         let store = MemoryStore::new();
         let same: Arc<dyn RowStore> = Arc::new(store.clone());

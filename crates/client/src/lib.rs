@@ -50,6 +50,7 @@ mod retry;
 mod series;
 mod series_meta;
 mod service_config;
+mod store_admin;
 mod stream;
 #[cfg(feature = "tls")]
 mod tls;
@@ -74,6 +75,7 @@ pub use references::ReferencedUids;
 pub use results::Results;
 pub use series::SeriesName;
 pub use series_meta::{PurgedMeta, SyncedMeta};
+pub use store_admin::CheckedStore;
 pub use stream::{Acknowledged, FailedPoint, StreamOptions, StreamWriter, WriteReport};
 #[cfg(feature = "tls")]
 #[cfg_attr(docsrs, doc(cfg(feature = "tls")))]

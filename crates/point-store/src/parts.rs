@@ -19,6 +19,7 @@
 //! | `codec` | columns of times, kinds and values as few bytes |
 //! | [`part`] | the part file: writer, reader, cache of pages, checks |
 //! | [`days`] | partitions by UTC day: parts, merges, tombstones, retention |
+//! | [`snapshot`] | copies of a store: making and verifying them |
 //! | `clock_watch` | the clock of retention |
 //! | `store`, `queue`, `commit`, `flush`, `background`, `read`, `last` | the store: its threads and reads |
 
@@ -39,6 +40,7 @@ pub mod part;
 mod queue;
 mod read;
 pub mod series;
+pub mod snapshot;
 mod store;
 mod throttle;
 mod varint;

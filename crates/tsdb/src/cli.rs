@@ -2,11 +2,13 @@
 
 use clap::{Parser, Subcommand};
 
-use crate::{annotate, health, import, queries, query, scan, search, serve, tables, tree, uid};
+use crate::{
+    annotate, backup, health, import, queries, query, scan, search, serve, store, tables, tree, uid,
+};
 
 /// OpenTSDB-compatible time series storage over gRPC: run the services, import points, query them.
 ///
-/// Every command except `serve` and `tables` is a client of running servers. Exit status: 0 done; 1 failed, or
+/// Every command except `serve`, `tables` and `restore` is a client of running servers. Exit status: 0 done; 1 failed, or
 /// something was not found or was rejected; 2 wrong usage.
 #[derive(Debug, Parser)]
 #[command(name = "tsdb", version, max_term_width = 110)]
@@ -35,6 +37,9 @@ pub(crate) enum Command {
     Tree(tree::TreeArgs),
     Uid(uid::UidArgs),
     Mkmetric(uid::MkmetricArgs),
+    Snapshot(backup::SnapshotArgs),
+    Restore(backup::RestoreArgs),
+    Store(store::StoreArgs),
     Health(health::HealthArgs),
     /// Print the version
     Version,

@@ -3,6 +3,7 @@
 //! Without arguments it says what it can do; every command's `--help` is its reference.
 
 mod annotate;
+mod backup;
 mod cli;
 mod health;
 mod import;
@@ -13,6 +14,7 @@ mod search;
 mod serve;
 mod settings;
 mod stdout;
+mod store;
 mod tables;
 mod target;
 mod time_zone;
@@ -62,6 +64,9 @@ fn run() -> anyhow::Result<ExitCode> {
             Command::Tree(args) => tree::run(args).await,
             Command::Uid(args) => uid::run(args).await,
             Command::Mkmetric(args) => uid::make_metrics(args).await,
+            Command::Snapshot(args) => backup::snapshot(args).await,
+            Command::Restore(args) => backup::run_restore(args).await,
+            Command::Store(args) => store::run(args).await,
             Command::Health(args) => health::run(args).await,
             Command::Version => {
                 println!("tsdb {} (OxTSDB)", env!("CARGO_PKG_VERSION"));

@@ -104,6 +104,7 @@ pub(crate) async fn run(args: ServeArgs, opentsdb_conf: Option<Outcome>) -> anyh
                 &host.memory,
                 &host.share,
             );
+            let points = points.map(|points| points.with_names(Arc::clone(&uid_store)));
             let uid_service = uid_service::assemble(uid_store, &uid_settings, host.shutdown.clone()).await?;
             let uids = UidClient::in_process(uid_service.routes());
             let data_service = data_service::assemble(
@@ -124,6 +125,7 @@ pub(crate) async fn run(args: ServeArgs, opentsdb_conf: Option<Outcome>) -> anyh
                 .service(data_service.reference_server())
                 .service(data_service.series_server())
                 .service(data_service.series_meta_server())
+                .service(data_service.store_admin_server())
                 .service(data_service.tree_server());
             let uid = uid_service.add_to(GrpcServer::new());
             Ok([

@@ -83,9 +83,9 @@ pub(super) fn run(core: &Core, journal: Journal, logged: u32, apply: &SyncSender
                     committer.commit(std::mem::take(&mut group));
                     committer.flush_before(FlushJob::Delete { series, range, reply });
                 }
-                Request::Flush { reply } => {
+                Request::Flush { snapshot, reply } => {
                     committer.commit(std::mem::take(&mut group));
-                    committer.flush_before(FlushJob::Done { reply });
+                    committer.flush_before(FlushJob::Done { snapshot, reply });
                 }
             }
         }
@@ -269,7 +269,7 @@ impl Committer<'_> {
 
     /// Freezes the head, then does a job that needs all earlier points in parts.
     fn flush_before(&mut self, job: FlushJob) {
-        if let Err((error, Some(FlushJob::Delete { reply, .. } | FlushJob::Done { reply }))) =
+        if let Err((error, Some(FlushJob::Delete { reply, .. } | FlushJob::Done { reply, .. }))) =
             self.begin_head(Some(job))
         {
             drop(reply.send(Err(error)));

@@ -1,6 +1,7 @@
 //! State that the threads of a store share.
 
 use std::collections::VecDeque;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64};
 use std::time::Duration;
@@ -95,8 +96,8 @@ pub(super) enum FlushJob {
         range: TimeRange,
         reply: Reply,
     },
-    /// Reply that all earlier jobs are done.
-    Done { reply: Reply },
+    /// Link all parts to a folder, if there is one. They have the points of all earlier jobs, and no later ones.
+    Done { snapshot: Option<PathBuf>, reply: Reply },
 }
 
 /// Jobs of the flush thread.
@@ -122,7 +123,7 @@ impl FlushState {
             match job {
                 FlushJob::Head { .. } => self.jobs.push_back(job),
                 // The caller may have gone.
-                FlushJob::Delete { reply, .. } | FlushJob::Done { reply } => {
+                FlushJob::Delete { reply, .. } | FlushJob::Done { reply, .. } => {
                     drop(reply.send(Err(error.clone())));
                 }
             }

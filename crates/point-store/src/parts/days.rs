@@ -46,7 +46,6 @@ pub mod tombstone;
 
 pub use delete::PendingDeletion;
 pub use retention::Dropped;
-pub use snapshot::Linked;
 
 use std::collections::BTreeMap;
 use std::io::ErrorKind;

@@ -95,7 +95,10 @@ pub(super) fn run(core: &Core) {
 fn end(core: &Core, job: FlushJob) {
     match job {
         FlushJob::Head { .. } => {}
-        FlushJob::Done { reply } => drop(reply.send(Ok(()))),
+        FlushJob::Done { snapshot, reply } => {
+            let linked = snapshot.map_or(Ok(()), |target| core.days.snapshot(&target));
+            drop(reply.send(linked));
+        }
         FlushJob::Delete { series, range, reply } => {
             let deleted = core.days.delete(&series, range).map(|deletion| {
                 let _no_readers = core.heads.write();

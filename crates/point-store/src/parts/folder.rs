@@ -60,7 +60,7 @@ impl Folder {
                         detail: "the file is missing, and the folder is not empty".to_owned(),
                     });
                 }
-                replace(disk, &marker, format!("{LABEL}{FORMAT}\n").as_bytes()).map_err(failed)?;
+                mark(disk, path)?;
             }
             Err(error) => return Err(io_error(&marker, &error)),
         }
@@ -94,6 +94,13 @@ impl Folder {
     pub fn set_aside(&self) -> PathBuf {
         self.path.join("set-aside")
     }
+}
+
+/// Makes a folder a store of this format.
+pub(super) fn mark(disk: &dyn Disk, path: &Path) -> Result<(), PointStoreError> {
+    let marker = path.join("STORE");
+    let marked = replace(disk, &marker, format!("{LABEL}{FORMAT}\n").as_bytes());
+    marked.map_err(|error| io_error(&marker, &error))
 }
 
 fn lock(disk: &dyn Disk, path: &Path) -> Result<Box<dyn FileLock>, PointStoreError> {

@@ -1,6 +1,7 @@
 //! The queue of the commit thread.
 
 use std::collections::VecDeque;
+use std::path::PathBuf;
 use std::time::Instant;
 
 use parking_lot::{Condvar, Mutex};
@@ -28,8 +29,8 @@ pub(super) enum Request {
         range: TimeRange,
         reply: Reply,
     },
-    /// Writes the head to parts.
-    Flush { reply: Reply },
+    /// Writes the head to parts, then links all parts to a folder, if there is one.
+    Flush { snapshot: Option<PathBuf>, reply: Reply },
 }
 
 /// Requests that wait. Their memory is bounded by the callers, which hold a permit for each batch.
@@ -92,7 +93,7 @@ impl Queue {
 impl Request {
     /// Ends the request. The caller may have gone.
     pub(super) fn reply(self, outcome: Result<(), PointStoreError>) {
-        let (Self::Append { reply, .. } | Self::Delete { reply, .. } | Self::Flush { reply }) = self;
+        let (Self::Append { reply, .. } | Self::Delete { reply, .. } | Self::Flush { reply, .. }) = self;
         drop(reply.send(outcome));
     }
 }

@@ -1,5 +1,6 @@
 //! The store: opening, closing, and the operations of [`PointStore`].
 
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::mpsc;
@@ -9,6 +10,7 @@ use async_trait::async_trait;
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use futures::stream;
+use oxtsdb_schema::MetricUid;
 use oxtsdb_schema::{TagkUid, TagvUid};
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::oneshot;
@@ -19,7 +21,7 @@ use super::config::PartsConfig;
 use super::core::{Core, Counters, Errors, FlushQueue, Stop};
 use super::days::Days;
 use super::days::check::{Checked, DayStats, DaysStats};
-use super::days::pace::RatePacer;
+use super::days::pace::{CheckPacer, RatePacer};
 use super::days::policy::MergePolicy;
 use super::folder::Folder;
 use super::head::{Head, Heads};
@@ -28,7 +30,7 @@ use super::part::PageCache;
 use super::queue::{Queue, Reply, Request, closed};
 use super::read::{BatchReader, WindowReader};
 use super::series::SeriesCatalogue;
-use super::{background, flush};
+use super::{background, flush, snapshot};
 use crate::{
     ColumnStream, DamagedPart, Figures, Point, PointBatch, PointStore, PointStoreError, ReadEstimate,
     ReadRequest, SeriesNumber, SeriesReader, TagTest, TimeRange,
@@ -145,7 +147,21 @@ impl PartsStore {
     ///
     /// If they cannot be written; no point is lost.
     pub async fn flush(&self) -> Result<(), PointStoreError> {
-        self.request(|reply| Request::Flush { reply }).await
+        self.request(|reply| Request::Flush {
+            snapshot: None,
+            reply,
+        })
+        .await
+    }
+
+    /// Its folder.
+    pub fn path(&self) -> &Path {
+        &self.core.config.path
+    }
+
+    /// The metrics that have series, by their UIDs, ascending, and how many they have.
+    pub fn metric_counts(&self) -> Vec<(MetricUid, u64)> {
+        self.core.series.metrics()
     }
 
     /// Statistics.
@@ -153,14 +169,46 @@ impl PartsStore {
         self.core.stats()
     }
 
-    /// Reads all files and checks them; damaged parts are set aside. Blocks, at the rate of merges.
+    /// Reads all files and checks them, at a rate of bytes per second; 0: no limit. Damaged parts are set aside. Blocks;
+    /// `progress` is called several times a second with the bytes read, and returns whether to go on.
     ///
     /// # Errors
     ///
-    /// [`PointStoreError::Damaged`] if the series are damaged; those of the disk.
-    pub fn check(&self) -> Result<Checked, PointStoreError> {
-        self.core.series.verify()?;
-        self.core.days.check(&self.core.pacer)
+    /// Those of the disk.
+    pub fn check(
+        &self,
+        bytes_per_second: u64,
+        progress: &mut (dyn FnMut(u64) -> bool + Send),
+    ) -> Result<Checked, PointStoreError> {
+        let pacer = CheckPacer::new(&self.core.pacer, bytes_per_second, progress);
+        let series = self.core.series.verify();
+        let mut checked = self.core.days.check(&pacer)?;
+        match series {
+            Ok(()) => {}
+            Err(error @ PointStoreError::Damaged { .. }) => checked.damaged.push(error),
+            Err(error) => return Err(error),
+        }
+        Ok(checked)
+    }
+
+    /// Makes a copy of the store in a folder on the same file system, which is empty or absent: hard links to files
+    /// that never change, and a copy of the series. It has all points that were acknowledged before this call, and of
+    /// others those that were submitted before one of them. No write waits for it.
+    ///
+    /// The folder can be opened as a store. File `STORE` is written last: without it, it is no store.
+    ///
+    /// # Errors
+    ///
+    /// [`PointStoreError::Invalid`] if the folder is not empty; those of the disk, after which it is removed.
+    pub async fn snapshot(&self, target: &Path) -> Result<(), PointStoreError> {
+        let snapshot = Some(target.to_owned());
+        self.request(|reply| Request::Flush { snapshot, reply }).await?;
+        let (core, target) = (Arc::clone(&self.core), target.to_owned());
+        let completed = tokio::task::spawn_blocking(move || snapshot::complete(&core, &target));
+        completed.await.map_err(|error| PointStoreError::Io {
+            place: "snapshot".to_owned(),
+            detail: error.to_string(),
+        })?
     }
 
     /// Queues a request, and waits for its outcome.

@@ -4,4 +4,5 @@
 mod conformance;
 mod histories;
 mod limits;
+mod snapshots;
 mod support;

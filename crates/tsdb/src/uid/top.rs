@@ -103,7 +103,7 @@ fn text(counted: &CountSeriesResponse, with_metrics: bool) -> String {
 }
 
 /// A name, or the UID if it has none.
-fn name(name: &str, uid: &[u8]) -> String {
+pub(crate) fn name(name: &str, uid: &[u8]) -> String {
     if name.is_empty() {
         format!("[{}]", hex::encode_upper(uid))
     } else {
@@ -111,7 +111,8 @@ fn name(name: &str, uid: &[u8]) -> String {
     }
 }
 
-fn table<const N: usize>(header: [&str; N], rows: impl Iterator<Item = [String; N]>) -> Table {
+/// A table whose first column is text, the others numbers.
+pub(crate) fn table<const N: usize>(header: [&str; N], rows: impl Iterator<Item = [String; N]>) -> Table {
     let mut table = Table::new();
     table.load_style(presets::NOTHING).set_header(header);
     for column in table.column_iter_mut().skip(1) {

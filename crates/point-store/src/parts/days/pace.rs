@@ -1,5 +1,6 @@
 //! The pace of work in the background: a rate limit that also ends the work.
 
+use std::fmt;
 use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
@@ -17,6 +18,9 @@ pub trait Pacer: Send + Sync {
 /// The work must end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stopped;
+
+/// How often a check looks whether it must end.
+const STEPS_PER_SECOND: u64 = 10;
 
 /// No limit.
 #[derive(Clone, Copy, Debug)]
@@ -78,6 +82,67 @@ impl Pacer for RatePacer {
     }
 }
 
+/// The pace of a check: a rate of its own, which ends with the store, and when its caller says so.
+pub struct CheckPacer<'a> {
+    store: &'a RatePacer,
+    own: RatePacer,
+    bytes_per_second: u64,
+    state: Mutex<CheckState<'a>>,
+}
+
+struct CheckState<'a> {
+    bytes: u64,
+    progress: &'a mut (dyn FnMut(u64) -> bool + Send),
+}
+
+impl<'a> CheckPacer<'a> {
+    /// A rate, or none if it is 0; `progress` gets the bytes so far and returns whether to go on.
+    pub fn new(
+        store: &'a RatePacer,
+        bytes_per_second: u64,
+        progress: &'a mut (dyn FnMut(u64) -> bool + Send),
+    ) -> Self {
+        Self {
+            store,
+            own: RatePacer::new(bytes_per_second),
+            bytes_per_second,
+            state: Mutex::new(CheckState { bytes: 0, progress }),
+        }
+    }
+}
+
+impl fmt::Debug for CheckPacer<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("CheckPacer")
+    }
+}
+
+impl Pacer for CheckPacer<'_> {
+    fn pace(&self, bytes: u64) -> Result<(), Stopped> {
+        let step = match self.bytes_per_second {
+            0 => bytes.max(1),
+            rate => (rate / STEPS_PER_SECOND).max(1),
+        };
+        let mut left = bytes;
+        loop {
+            // Without bytes: only whether the store stops.
+            self.store.pace(0)?;
+            let now = left.min(step);
+            self.own.pace(now)?;
+            let mut state = self.state.lock();
+            state.bytes += now;
+            let bytes = state.bytes;
+            if !(state.progress)(bytes) {
+                return Err(Stopped);
+            }
+            left -= now;
+            if left == 0 {
+                return Ok(());
+            }
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
@@ -97,6 +162,21 @@ mod tests {
             begin.elapsed()
         );
         assert_eq!(RatePacer::new(0).pace(u64::MAX), Ok(()));
+    }
+
+    #[test]
+    fn a_check_ends_when_its_caller_says_so() {
+        let (store, mut calls) = (RatePacer::new(1), Vec::new());
+        let mut progress = |bytes| {
+            calls.push(bytes);
+            bytes < 3 << 20
+        };
+        let pacer = CheckPacer::new(&store, 1 << 30, &mut progress);
+        assert_eq!(pacer.pace(1 << 20), Ok(()));
+        assert_eq!(pacer.pace(2 << 20), Err(Stopped));
+        assert_eq!(calls, [1 << 20, 3 << 20]);
+        store.stop();
+        assert_eq!(CheckPacer::new(&store, 0, &mut |_| true).pace(1), Err(Stopped));
     }
 
     #[test]

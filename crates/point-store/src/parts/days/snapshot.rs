@@ -11,15 +11,6 @@ use super::{Days, if_present, io_error};
 use crate::PointStoreError;
 use crate::parts::folder::create_dir_durably;
 
-/// What [`Days::snapshot`] linked.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Linked {
-    /// Files.
-    pub files: usize,
-    /// Bytes of the parts.
-    pub bytes: u64,
-}
-
 impl Days {
     /// Links all files to the folders of days in `target`, which is on the same file system, and makes that durable.
     ///
@@ -29,7 +20,7 @@ impl Days {
     /// # Errors
     ///
     /// [`PointStoreError::Invalid`] if `target` has files; those of the disk, after which `target` has no days.
-    pub fn snapshot(&self, target: &Path) -> Result<Linked, PointStoreError> {
+    pub fn snapshot(&self, target: &Path) -> Result<(), PointStoreError> {
         let disk = &*self.0.disk;
         let failed = |error| io_error(target, &error);
         if !if_present(disk.list(target)).map_err(failed)?.is_empty() {
@@ -38,9 +29,8 @@ impl Days {
         }
         create_dir_durably(disk, target).map_err(failed)?;
         let lists = self.all();
-        let mut linked = Linked::default();
         for list in &lists {
-            if let Err(error) = self.link_day(list, target, &mut linked) {
+            if let Err(error) = self.link_day(list, target) {
                 for list in &lists {
                     let folder = target.join(list.day.to_string());
                     if let Err(error) = if_present(disk.remove_dir(&folder)) {
@@ -50,24 +40,20 @@ impl Days {
                 return Err(error);
             }
         }
-        disk.sync_dir(target).map_err(failed)?;
-        Ok(linked)
+        disk.sync_dir(target).map_err(failed)
     }
 
-    fn link_day(&self, list: &DayList, target: &Path, linked: &mut Linked) -> Result<(), PointStoreError> {
+    fn link_day(&self, list: &DayList, target: &Path) -> Result<(), PointStoreError> {
         let disk = &*self.0.disk;
         let folder = target.join(list.day.to_string());
         disk.create_dir(&folder)
             .map_err(|error| io_error(&folder, &error))?;
-        let parts = list.parts.iter().map(|part| (&part.file, part.bytes()));
-        let tombstones = list.tombstones.iter().map(|tombstone| (&tombstone.file, 0));
-        for (file, bytes) in parts.chain(tombstones) {
+        let parts = list.parts.iter().map(|part| &part.file);
+        let tombstones = list.tombstones.iter().map(|tombstone| &tombstone.file);
+        for file in parts.chain(tombstones) {
             let name = file.path().file_name().unwrap_or_default();
             match disk.link(file.path(), &folder.join(name)) {
-                Ok(()) => {
-                    linked.files += 1;
-                    linked.bytes += bytes;
-                }
+                Ok(()) => {}
                 // Dropped, or set aside, since the list was taken.
                 Err(error) if error.kind() == ErrorKind::NotFound => {}
                 Err(error) => return Err(io_error(file.path(), &error)),

@@ -126,7 +126,7 @@ impl Deletion {
     }
 
     /// Reads a file.
-    pub(super) fn read(disk: &dyn Disk, path: &Path) -> Result<Self, PointStoreError> {
+    pub(in crate::parts) fn read(disk: &dyn Disk, path: &Path) -> Result<Self, PointStoreError> {
         let damaged = |detail| PointStoreError::Damaged {
             path: path.to_owned(),
             detail,

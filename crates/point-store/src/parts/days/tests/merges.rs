@@ -187,8 +187,7 @@ fn a_snapshot_has_the_points_of_its_instant() {
     store.delete(&[2], span(0, 4999)).unwrap();
     let visible = store.visible();
     let target = Path::new("/snapshots/1");
-    let linked = store.days.snapshot(target).unwrap();
-    assert_eq!(linked.files, 3);
+    store.days.snapshot(target).unwrap();
     store.merge_all();
     store.days.drop_before(i64::MAX).unwrap();
     assert_eq!(store.visible(), Model::new());

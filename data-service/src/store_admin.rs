@@ -1,0 +1,252 @@
+//! Operations on the embedded store: snapshots, checks, figures.
+//!
+//! ```text
+//!   <snapshot>/SNAPSHOT       the other files with lengths and checksums; written last
+//!              data/points/   points: hard links, the keys of series
+//!              data/          the other tables of the data service
+//!              uid/           names, if the UID service is in the same process
+//! ```
+//!
+//! A snapshot has the folders of a data folder. Points are copied first and names last: a point is written after its
+//! series' metadata has begun to be, and acknowledged after both, and a series has its names before.
+
+mod manifest;
+mod restore;
+
+use std::fs;
+use std::io::ErrorKind;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use oxtsdb_point_store::parts::PartsStore;
+use oxtsdb_point_store::parts::disk::Disk as _;
+use oxtsdb_point_store::parts::disk::real::RealDisk;
+use oxtsdb_point_store::parts::folder::create_dir_durably;
+use oxtsdb_row_store::{RowStore, StoreError};
+use tokio::sync::Mutex;
+
+pub use self::restore::{RestoreError, Restored, restore};
+
+/// The store of points in a data folder, and its place in that of a service.
+const DATA: &str = "data";
+const POINTS: &str = "points";
+
+/// The embedded store of a data service. Clones share it.
+#[derive(Clone, Debug)]
+pub struct StoreAdmin(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    points: Arc<PartsStore>,
+    /// The other stores by their folders, in the order in which a snapshot copies them.
+    stores: Vec<(&'static str, Arc<dyn RowStore>)>,
+    /// The only folder of snapshots, absolute.
+    snapshot_dir: PathBuf,
+    /// Age at which points are dropped.
+    retention: Option<Duration>,
+    /// Bytes that a check reads per second; 0: no limit.
+    check_bytes_per_second: u64,
+    /// Held by the snapshot that is being made.
+    snapshot: Arc<Mutex<()>>,
+    /// Held by the check that is running.
+    check: Arc<Mutex<()>>,
+}
+
+/// A complete snapshot.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Snapshot {
+    /// The folder.
+    pub folder: PathBuf,
+    /// Files.
+    pub files: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// What it has: `points` and the folders of other stores.
+    pub stores: Vec<&'static str>,
+    /// Time that it took.
+    pub elapsed: Duration,
+}
+
+/// Why there is no snapshot.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum SnapshotError {
+    /// The folder breaks a rule.
+    #[error("`{folder}` {rule}")]
+    Folder {
+        /// The folder.
+        folder: String,
+        /// The rule.
+        rule: String,
+    },
+    /// Another snapshot is being made.
+    #[error("another snapshot is being made, retry when it is complete")]
+    Busy,
+    /// The store failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+impl StoreAdmin {
+    /// Operations on points, and on the other stores of the process by their folders, in the order in which a
+    /// snapshot copies them.
+    pub(crate) fn new(
+        points: Arc<PartsStore>,
+        stores: Vec<(&'static str, Arc<dyn RowStore>)>,
+        snapshot_dir: PathBuf,
+        retention: Option<Duration>,
+        check_bytes_per_second: u64,
+    ) -> Self {
+        Self(Arc::new(Inner {
+            points,
+            stores,
+            snapshot_dir,
+            retention,
+            check_bytes_per_second,
+            snapshot: Arc::default(),
+            check: Arc::default(),
+        }))
+    }
+
+    /// The points.
+    pub(crate) fn points(&self) -> &Arc<PartsStore> {
+        &self.0.points
+    }
+
+    /// Age at which points are dropped; `None`: never.
+    pub(crate) fn retention(&self) -> Option<Duration> {
+        self.0.retention
+    }
+
+    /// Bytes that a check reads per second, unless its caller says otherwise; 0: no limit.
+    pub(crate) fn check_bytes_per_second(&self) -> u64 {
+        self.0.check_bytes_per_second
+    }
+
+    /// The lock of checks.
+    pub(crate) fn check_lock(&self) -> &Arc<Mutex<()>> {
+        &self.0.check
+    }
+
+    /// Makes a snapshot in a folder of the snapshot folder: a relative path, or an absolute one below it. Calls
+    /// `progress` with each store that is being copied.
+    ///
+    /// # Errors
+    ///
+    /// As [`SnapshotError`] says. The folder is removed.
+    pub(crate) async fn create_snapshot(
+        &self,
+        folder: &str,
+        progress: impl Fn(&'static str) + Send,
+    ) -> Result<Snapshot, SnapshotError> {
+        let start = Instant::now();
+        let lock = Arc::clone(&self.0.snapshot);
+        let _one_at_a_time = lock.try_lock_owned().map_err(|_| SnapshotError::Busy)?;
+        let target = self.target(folder)?;
+        let copied = self.copy_to(&target, progress).await;
+        if copied.is_err()
+            && let Err(error) = fs::remove_dir_all(&target)
+            && error.kind() != ErrorKind::NotFound
+        {
+            tracing::warn!(folder = %target.display(), %error, "cannot remove a failed snapshot");
+        }
+        let (files, bytes) = copied?;
+        let elapsed = start.elapsed();
+        tracing::info!(folder = %target.display(), files, bytes, ?elapsed, "made a snapshot");
+        let others = self.0.stores.iter().map(|(name, _)| *name);
+        Ok(Snapshot {
+            folder: target,
+            files,
+            bytes,
+            stores: std::iter::once(POINTS).chain(others).collect(),
+            elapsed,
+        })
+    }
+
+    /// Copies all stores. Returns the number of files and their bytes.
+    async fn copy_to(
+        &self,
+        target: &Path,
+        progress: impl Fn(&'static str) + Send,
+    ) -> Result<(u64, u64), StoreError> {
+        progress(POINTS);
+        create_dir_durably(&RealDisk, target).map_err(|error| io_error(target, &error))?;
+        // Into the folder of the service once that is copied, since copies are made in empty folders.
+        let points = target.join(POINTS);
+        self.0.points.snapshot(&points).await?;
+        for (name, store) in &self.0.stores {
+            progress(name);
+            store.snapshot(&target.join(name)).await?;
+        }
+        let target = target.to_owned();
+        let complete = tokio::task::spawn_blocking(move || {
+            let data = target.join(DATA);
+            RealDisk.rename(&points, &data.join(POINTS))?;
+            RealDisk.sync_dir(&data)?;
+            manifest::write(&target)
+        });
+        let complete = complete.await.map_err(std::io::Error::other);
+        complete
+            .flatten()
+            .map_err(|error| io_error(&self.0.snapshot_dir, &error))
+    }
+
+    /// The folder of a snapshot.
+    fn target(&self, folder: &str) -> Result<PathBuf, SnapshotError> {
+        let root = &self.0.snapshot_dir;
+        let rule = |rule: String| SnapshotError::Folder {
+            folder: folder.escape_default().take(MAX_SHOWN).collect(),
+            rule,
+        };
+        let path = Path::new(folder);
+        let below = path.strip_prefix(root).unwrap_or(path);
+        let is_name = |component| matches!(component, Component::Normal(_));
+        if below.as_os_str().is_empty() || !below.components().all(is_name) {
+            return Err(rule(format!(
+                "is not a folder below {}, the only place of snapshots (--snapshot-dir)",
+                root.display()
+            )));
+        }
+        if folder.chars().any(char::is_control) {
+            return Err(rule("has control characters".to_owned()));
+        }
+        let target = root.join(below);
+        let is_snapshot = |folder: &&Path| folder.join(manifest::NAME).exists();
+        let parents = target.ancestors().skip(1).take_while(|parent| *parent != root);
+        if let Some(other) = parents.into_iter().find(is_snapshot) {
+            return Err(rule(format!("is within another snapshot, {}", other.display())));
+        }
+        match fs::read_dir(&target) {
+            Ok(mut entries) => {
+                if entries.next().is_some() {
+                    return Err(rule("is not empty".to_owned()));
+                }
+            }
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            Err(error) => return Err(rule(format!("cannot be used: {error}"))),
+        }
+        let device = |path: &Path| Some(path.ancestors().find_map(|path| fs::metadata(path).ok())?.dev());
+        if device(&target) != device(self.0.points.path()) {
+            return Err(rule(format!(
+                "is on another disk than {}, so that files cannot be linked (--snapshot-dir)",
+                self.0.points.path().display()
+            )));
+        }
+        Ok(target)
+    }
+}
+
+/// Characters of a folder that an error shows.
+const MAX_SHOWN: usize = 200;
+
+fn io_error(path: &Path, error: &std::io::Error) -> StoreError {
+    let place = path.display().to_string();
+    match error.kind() {
+        ErrorKind::StorageFull | ErrorKind::QuotaExceeded => StoreError::Full { place },
+        _ => StoreError::Io {
+            place,
+            detail: error.to_string(),
+        },
+    }
+}
