@@ -1,4 +1,4 @@
-//! One flipped bit in a table file of the embedded store.
+//! One flipped bit in a part of the embedded store.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -17,19 +17,18 @@ use tempfile::TempDir;
 
 use crate::support::{limited, turn, works};
 
-/// Positions of flipped bits, in thousandths of the file. A table file begins with its rows; its index
-/// follows them.
+/// Positions of flipped bits, in thousandths of the file. A part begins with its points; its index follows them.
 const PLACES: [u64; 4] = [2, 250, 500, 750];
 
-/// Rows whose blocks are spread over a table file.
+/// Points of a week: a part for each day.
 fn load() -> Load {
     Load {
-        step_ms: 60_000,
+        step_ms: 600_000,
         ..Load::new("damage", 20, 1000)
     }
 }
 
-/// Counts the points outside of the damaged rows, and returns the statistics.
+/// Counts the points outside of the damage, and returns the statistics.
 async fn rest(tsdb: &Tsdb) -> anyhow::Result<(usize, Statistics)> {
     let (start, end) = load().seconds();
     let request = QueryRequest {
@@ -50,7 +49,7 @@ async fn rest(tsdb: &Tsdb) -> anyhow::Result<(usize, Statistics)> {
     Ok((points, statistics.context("no statistics")?))
 }
 
-/// Prepares a folder with the load in table files.
+/// Prepares a folder with the load in parts.
 async fn prepare(folder: &Path) -> anyhow::Result<()> {
     let mut tsdb = Tsdb::start_with(limited().data_dir(folder)).await?;
     load().write(&tsdb).await?;
@@ -61,23 +60,25 @@ async fn prepare(folder: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The largest table file of the store of points.
-fn table_file(data_dir: &Path) -> anyhow::Result<PathBuf> {
+/// The largest part of the store of points.
+fn part_file(data_dir: &Path) -> anyhow::Result<PathBuf> {
     let mut largest = None;
-    let mut folders = vec![data_dir.join("data/blocks")];
-    while let Some(folder) = folders.pop() {
-        for entry in fs::read_dir(&folder)? {
+    for day in fs::read_dir(data_dir.join("data/points"))? {
+        let day = day?.path();
+        if !day.is_dir() {
+            continue;
+        }
+        for entry in fs::read_dir(&day)? {
             let path = entry?.path();
             let bytes = path.metadata()?.len();
-            if path.is_dir() {
-                folders.push(path);
-            } else if folder.ends_with("tables") && largest.as_ref().is_none_or(|(most, _)| bytes > *most) {
+            let is_part = path.extension() == Some("part".as_ref());
+            if is_part && largest.as_ref().is_none_or(|(most, _)| bytes > *most) {
                 largest = Some((bytes, path));
             }
         }
     }
-    let (bytes, path) = largest.context("no table file")?;
-    ensure!(bytes > 20_000, "{} has {bytes} bytes", path.display());
+    let (bytes, path) = largest.context("no part")?;
+    ensure!(bytes > 3000, "{} has {bytes} bytes", path.display());
     Ok(path)
 }
 
@@ -149,8 +150,8 @@ async fn check_service(data_dir: &Path) -> anyhow::Result<()> {
     );
     let log = tsdb.process().log();
     ensure!(
-        log.contains("set-aside/") && log.contains("table `tsdb`"),
-        "the log reports neither file nor table of the damage:\n{log}"
+        log.contains("set-aside/") && log.contains(".part"),
+        "the log does not report the damaged file:\n{log}"
     );
     let status = tsdb.terminate().await?;
     ensure!(
@@ -177,7 +178,7 @@ async fn check_rest(tsdb: &Tsdb) -> anyhow::Result<usize> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_flipped_bit_costs_only_the_rows_of_its_block() -> anyhow::Result<()> {
+async fn a_flipped_bit_costs_only_points_of_its_part() -> anyhow::Result<()> {
     let _turn = turn().await;
     let folder = TempDir::with_prefix("oxtsdb-test-")?;
     let whole = folder.path().join("whole");
@@ -186,7 +187,7 @@ async fn a_flipped_bit_costs_only_the_rows_of_its_block() -> anyhow::Result<()> 
     for place in PLACES {
         let data_dir = folder.path().join(format!("damaged-{place}"));
         copy(&whole, &data_dir)?;
-        let file = table_file(&data_dir)?;
+        let file = part_file(&data_dir)?;
         println!("a bit at {place}/1000 of {}", file.display());
         flip_bit(&file, place)?;
         if let Err(error) = check_service(&data_dir).await {

@@ -56,13 +56,21 @@ impl LogicalTable {
         if hours.is_empty() {
             return Ok(stored);
         }
-        let damage = self.points.damage();
         let mut found: HashMap<(BaseTime, SeriesNumber), Vec<Point>> = HashMap::new();
         for (base, mut series) in hours {
-            damage::check(&damage, table, hour_range(base), skip_damaged)?;
             series.sort_unstable();
             series.dedup();
-            for (series, points) in self.read(series, hour_range(base)).await? {
+            let range = hour_range(base);
+            let read = loop {
+                let damage = self.points.damage();
+                damage::check(&damage, table, range, skip_damaged)?;
+                let read = self.read(series.clone(), range).await;
+                // Otherwise parts were set aside, by this read or another one: read again without them.
+                if self.points.damage().len() == damage.len() {
+                    break read?;
+                }
+            };
+            for (series, points) in read {
                 found.entry((base, series)).or_default().extend(points);
             }
         }

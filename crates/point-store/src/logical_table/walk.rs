@@ -234,8 +234,14 @@ impl PointRows {
                 self.size.bytes,
                 hours > 1,
             )
-            .await?;
-            let Some(found) = found else {
+            .await;
+            let damage = self.points.damage();
+            if damage.len() > self.damage.len() {
+                // Parts were set aside, by this read or another one: read again without them.
+                self.damage = damage;
+                continue;
+            }
+            let Some(found) = found? else {
                 self.hours = (hours / 8).max(1);
                 continue;
             };

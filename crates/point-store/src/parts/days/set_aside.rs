@@ -63,6 +63,10 @@ impl SetAside {
                 files.push(parse(path, ""));
             }
         }
+        for DamagedPart { path, range, detail } in &files {
+            let (file, first_ms, last_ms) = (path.display(), range.first_ms, range.last_ms);
+            tracing::warn!(%file, first_ms, last_ms, %detail, "a damaged file was set aside; its points are not served");
+        }
         Ok(Self { folder, files })
     }
 
