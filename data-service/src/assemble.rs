@@ -30,7 +30,7 @@ use crate::grpc::{
 };
 use crate::layout_check;
 use crate::listener::HttpTelnetServer;
-use crate::points::PointsPart;
+use crate::points::{self, PointsPart};
 use crate::references::Tables;
 use crate::series_index::SeriesIndex;
 use crate::settings::DataSettings;
@@ -226,9 +226,13 @@ pub async fn assemble(
     let columns = points.as_ref().map(|points| Arc::clone(&points.columns));
     let index = SeriesIndex::open(Arc::clone(&store), columns.clone(), *uids.layout(), &settings).await?;
     let resources = query_resources(&settings, memory).context("start the threads for computation")?;
+    let written = match columns {
+        Some(columns) => columns,
+        None => points::in_rows(Arc::clone(&store), *uids.layout(), &settings, shutdown.clone())?,
+    };
     let writer = Writer::new(
         Arc::clone(&store),
-        columns,
+        written,
         uids.clone(),
         &settings,
         index.clone(),
@@ -237,7 +241,6 @@ pub async fn assemble(
             // A pool of its own: a body of points must not wait behind the aggregation of a large query.
             compute: ComputePool::with_default_threads().context("start the threads for computation")?,
         },
-        shutdown.clone(),
     )?;
     let tables = Tables {
         data: vec![settings.tables.data_table_name()?],

@@ -1,18 +1,22 @@
-//! The embedded store of points, and table `tsdb` over it.
+//! Where points are: in the embedded store, with table `tsdb` over it, or in rows.
 
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::Context as _;
+use futures::FutureExt as _;
 use oxtsdb_point_store::PointStore;
 use oxtsdb_point_store::logical_table::LogicalTable;
 use oxtsdb_point_store::parts::disk::real::RealDisk;
 use oxtsdb_point_store::parts::{PartsConfig, PartsStore};
+use oxtsdb_point_store::rows::{Form, RowPoints, RowsConfig};
 use oxtsdb_query::PointStorage;
 use oxtsdb_row_store::{RowStore, TableName};
 use oxtsdb_schema::RowKeyLayout;
+use oxtsdb_server::Shutdown;
+use oxtsdb_server::settings::SettingError;
 
-use crate::settings::PointStoreSettings;
+use crate::settings::{DataSettings, PointStoreSettings, WriteForm};
 use crate::store_admin::StoreAdmin;
 
 /// Files of parts that are kept open.
@@ -94,4 +98,32 @@ impl PointsPart {
         };
         Ok((Arc::new(table), points, admin))
     }
+}
+
+/// The points in the rows of a store, in the form that `settings` select. Must be called within a Tokio runtime.
+///
+/// # Errors
+///
+/// If a setting is out of its range.
+pub(crate) fn in_rows(
+    store: Arc<dyn RowStore>,
+    layout: RowKeyLayout,
+    settings: &DataSettings,
+    shutdown: Shutdown,
+) -> Result<Arc<dyn PointStore>, SettingError> {
+    let form = match settings.writing.write_form {
+        WriteForm::Auto => Form::of_store(&*store),
+        WriteForm::Cells => Form::Single,
+        WriteForm::Rows => Form::Compacted,
+        WriteForm::Appends => Form::Appended,
+    };
+    let config = RowsConfig {
+        table: settings.tables.data_table_name()?,
+        layout,
+        form,
+        linger: settings.writing.linger(),
+        use_otsdb_timestamp: settings.writing.use_otsdb_timestamp,
+        draining: async move { shutdown.draining().await }.boxed().shared(),
+    };
+    Ok(Arc::new(RowPoints::new(store, config)))
 }

@@ -36,6 +36,21 @@ pub struct SeriesColumns {
 }
 
 impl SeriesColumns {
+    /// The columns of points that ascend by instant, of which there is at least one.
+    pub fn of(series: SeriesNumber, points: &[Point]) -> Self {
+        let is_same = points.windows(2).all(|pair| pair[0].kind == pair[1].kind);
+        let mut kinds = points.iter().map(|point| point.kind);
+        Self {
+            series,
+            times_ms: points.iter().map(|point| point.time_ms).collect(),
+            bits: points.iter().map(|point| point.bits).collect(),
+            kinds: match kinds.next() {
+                Some(kind) if is_same => Kinds::Same(kind),
+                first => Kinds::Each(first.into_iter().chain(kinds).collect()),
+            },
+        }
+    }
+
     /// The number of points.
     pub const fn len(&self) -> usize {
         self.times_ms.len()

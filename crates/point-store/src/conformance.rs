@@ -20,6 +20,27 @@ use futures::future::BoxFuture;
 use self::fixture::Fixture;
 use crate::PointStore;
 
+/// The guarantees that a store of rows cannot give; a store of columns gives all.
+#[derive(Clone, Copy, Debug)]
+pub struct Promises {
+    /// An index of series and points: numbers are durable, reads are estimated.
+    pub has_index: bool,
+    /// An instant is one point, whatever its type, width and resolution; the bits of all values are kept. HBase has a
+    /// column for each qualifier and orders writes by milliseconds.
+    pub replaces_kinds: bool,
+    /// Points are stored if the future of their append is dropped. The queue to a store of rows drops them.
+    pub keeps_dropped_appends: bool,
+}
+
+impl Promises {
+    /// All guarantees.
+    pub const ALL: Self = Self {
+        has_index: true,
+        replaces_kinds: true,
+        keeps_dropped_appends: true,
+    };
+}
+
 /// Opens the stores under test.
 #[async_trait]
 pub trait Subject: Send + Sync {
@@ -27,8 +48,13 @@ pub trait Subject: Send + Sync {
     async fn create(&self) -> Arc<dyn PointStore>;
 
     /// Opens the store that was created last again, after it was closed; `None` if the implementation does not keep
-    /// its points.
+    /// its points or their numbers.
     async fn reopen(&self) -> Option<Arc<dyn PointStore>>;
+
+    /// What the stores guarantee.
+    fn promises(&self) -> Promises {
+        Promises::ALL
+    }
 }
 
 /// A check: its name and its code.

@@ -32,6 +32,9 @@ pub enum PointStoreError {
         /// What is wrong.
         detail: String,
     },
+    /// The row store failed; of stores whose points are in rows.
+    #[error(transparent)]
+    Rows(Box<StoreError>),
     /// The folder has a format that this version does not read.
     #[error("{} has format {found}, this version reads format {supported}", path.display())]
     Format {
@@ -56,10 +59,18 @@ impl From<PointStoreError> for StoreError {
                 place: path.display().to_string(),
                 detail,
             },
+            PointStoreError::Rows(error) => *error,
             error @ PointStoreError::Format { .. } => Self::Invalid {
                 detail: error.to_string(),
             },
         }
+    }
+}
+
+/// Of stores whose points are in rows.
+impl From<StoreError> for PointStoreError {
+    fn from(error: StoreError) -> Self {
+        Self::Rows(Box::new(error))
     }
 }
 

@@ -12,6 +12,7 @@
 //! |---|---|
 //! | [`parts`] | the embedded engine: journal, head, immutable parts by day |
 //! | [`logical_table`] | the points as rows and cells of table `tsdb` |
+//! | [`rows`] | the adapter over a row store: OpenTSDB's rows and cells, for HBase |
 //! | [`memory`] | a simple store for tests, and the reference of the others |
 //! | `conformance` | the guarantees as executable checks (feature `testing`) |
 
@@ -20,19 +21,24 @@ mod columns;
 #[cfg(feature = "testing")]
 pub mod conformance;
 mod error;
+mod keyed;
 pub mod logical_table;
 pub mod memory;
 pub mod parts;
 mod point;
+pub mod rows;
 mod series;
+mod series_list;
 mod store;
 
 pub use batch::PointBatch;
 pub use columns::{Kinds, SeriesColumns};
 pub use error::PointStoreError;
+pub use keyed::KeyedBatch;
 pub use parts::part::Columns;
 pub use point::{Point, PointKind, Resolution, ValueKind};
 pub use series::{SeriesNumber, TagTest};
 pub use store::{
-    ColumnStream, DamagedPart, Figures, PointStore, ReadEstimate, ReadRequest, SeriesReader, TimeRange,
+    ColumnStream, DamagedPart, Figures, Permit, PointStore, ReadEstimate, ReadRequest, SeriesReader,
+    TimeRange,
 };

@@ -21,7 +21,7 @@
 //! - Increments, appends, conditional writes and atomic commits of points are rejected.
 
 mod atomic;
-mod cells;
+pub(crate) mod cells;
 mod columns;
 mod damage;
 mod merge;

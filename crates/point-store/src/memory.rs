@@ -3,18 +3,19 @@
 //! Deliberately simple: ordered maps under one lock. Reads return small items, so that callers meet series that extend
 //! over several of them.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use async_trait::async_trait;
 use futures::future::BoxFuture;
 use futures::{FutureExt as _, StreamExt as _, stream};
-use oxtsdb_schema::{TagkUid, TagvUid, Tsuid, UidWidths};
+use oxtsdb_schema::{TagkUid, TagvUid, UidWidths};
 use parking_lot::Mutex;
 
+use crate::series_list::SeriesList;
 use crate::{
-    ColumnStream, Columns, Kinds, Point, PointBatch, PointKind, PointStore, PointStoreError, ReadEstimate,
+    ColumnStream, Columns, Point, PointBatch, PointKind, PointStore, PointStoreError, ReadEstimate,
     ReadRequest, SeriesColumns, SeriesNumber, SeriesReader, TagTest, TimeRange,
 };
 
@@ -27,25 +28,25 @@ const ITEM_SERIES: usize = 3;
 /// A [`PointStore`] in memory. Clones are the same store.
 #[derive(Clone, Debug)]
 pub struct MemoryPoints {
-    widths: UidWidths,
     data: Arc<Mutex<Data>>,
     closed: Arc<AtomicBool>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Data {
-    numbers: BTreeMap<Vec<u8>, SeriesNumber>,
-    /// By series number.
-    keys: Vec<Vec<u8>>,
+    series: SeriesList,
     points: BTreeMap<(SeriesNumber, i64), (PointKind, u64)>,
 }
 
 impl MemoryPoints {
     /// An empty store whose keys have UIDs of these widths.
     pub fn new(widths: UidWidths) -> Self {
+        let data = Data {
+            series: SeriesList::new(widths),
+            points: BTreeMap::new(),
+        };
         Self {
-            widths,
-            data: Arc::default(),
+            data: Arc::new(Mutex::new(data)),
             closed: Arc::default(),
         }
     }
@@ -69,7 +70,7 @@ impl MemoryPoints {
     fn append_now(&self, batch: &PointBatch) -> Result<(), PointStoreError> {
         self.check_open()?;
         let mut data = self.data.lock();
-        let known = data.keys.len();
+        let known = data.series.len();
         if let Some(series) = batch.series().iter().find(|series| series.index() >= known) {
             return Err(PointStoreError::Invalid(format!(
                 "series {} is unknown, the store has {known}",
@@ -81,18 +82,6 @@ impl MemoryPoints {
             data.points.insert(place, (point.kind, point.bits));
         }
         Ok(())
-    }
-
-    /// The series of a metric with their tags, ascending by number.
-    fn tagged_series(&self, metric: &[u8]) -> Vec<(SeriesNumber, Vec<(TagkUid, TagvUid)>)> {
-        let mut series = self.metric_series(metric);
-        series.sort_unstable();
-        let data = self.data.lock();
-        let tagged = series.into_iter().filter_map(|series| {
-            let tsuid = Tsuid::from_bytes(data.keys.get(series.index())?, &self.widths).ok()?;
-            Some((series, tsuid.tags(&self.widths).collect()))
-        });
-        tagged.collect()
     }
 
     fn read_now(&self, request: &ReadRequest) -> Result<Vec<SeriesColumns>, PointStoreError> {
@@ -112,7 +101,8 @@ impl MemoryPoints {
                     bits: *bits,
                 })
                 .collect();
-            read.extend(points.chunks(ITEM_POINTS).map(|points| columns(*series, points)));
+            let items = points.chunks(ITEM_POINTS);
+            read.extend(items.map(|points| SeriesColumns::of(*series, points)));
         }
         Ok(read)
     }
@@ -136,89 +126,35 @@ impl SeriesReader for MemoryReader {
     }
 }
 
-/// The columns of points, of which there is at least one.
-fn columns(series: SeriesNumber, points: &[Point]) -> SeriesColumns {
-    let is_same = points.windows(2).all(|pair| pair[0].kind == pair[1].kind);
-    let mut kinds = points.iter().map(|point| point.kind);
-    SeriesColumns {
-        series,
-        times_ms: points.iter().map(|point| point.time_ms).collect(),
-        bits: points.iter().map(|point| point.bits).collect(),
-        kinds: match kinds.next() {
-            Some(kind) if is_same => Kinds::Same(kind),
-            first => Kinds::Each(first.into_iter().chain(kinds).collect()),
-        },
-    }
-}
-
 #[async_trait]
 impl PointStore for MemoryPoints {
     fn numbers(&self, keys: &[&[u8]]) -> Result<Vec<SeriesNumber>, PointStoreError> {
         self.check_open()?;
-        for key in keys {
-            Tsuid::from_bytes(key, &self.widths)
-                .map_err(|error| PointStoreError::Invalid(error.to_string()))?;
-        }
-        let mut data = self.data.lock();
-        keys.iter()
-            .map(|key| {
-                if let Some(number) = data.numbers.get(*key) {
-                    return Ok(*number);
-                }
-                let number = u32::try_from(data.keys.len())
-                    .map(SeriesNumber)
-                    .map_err(|_| PointStoreError::Full("all series numbers are given".to_owned()))?;
-                data.keys.push(key.to_vec());
-                data.numbers.insert(key.to_vec(), number);
-                Ok(number)
-            })
-            .collect()
+        self.data.lock().series.add(keys, usize::MAX)
     }
 
     fn find(&self, key: &[u8]) -> Option<SeriesNumber> {
-        self.data.lock().numbers.get(key).copied()
+        self.data.lock().series.find(key)
     }
 
     fn key(&self, series: SeriesNumber, key: &mut Vec<u8>) -> bool {
-        let data = self.data.lock();
-        let Some(found) = data.keys.get(series.index()) else {
-            return false;
-        };
-        key.clear();
-        key.extend_from_slice(found);
-        true
+        self.data.lock().series.copy_key(series, key)
     }
 
     fn metrics(&self) -> Vec<Vec<u8>> {
-        let data = self.data.lock();
-        let width = self.widths.metric.bytes();
-        let uids = data.numbers.keys().filter_map(|key| key.get(..width));
-        let mut metrics: Vec<Vec<u8>> = uids.map(<[u8]>::to_vec).collect();
-        metrics.dedup();
-        metrics
+        self.data.lock().series.metrics()
     }
 
     fn metric_series(&self, metric: &[u8]) -> Vec<SeriesNumber> {
-        let data = self.data.lock();
-        let from = data.numbers.range(metric.to_vec()..);
-        from.take_while(|(key, _)| key.starts_with(metric))
-            .map(|(_, number)| *number)
-            .collect()
+        self.data.lock().series.of_metric(metric)
     }
 
     fn select(&self, metric: &[u8], tests: &[TagTest]) -> Vec<SeriesNumber> {
-        let tagged = self.tagged_series(metric).into_iter();
-        let passing = tagged.filter(|(_, tags)| tests.iter().all(|test| test.passes(tags)));
-        passing.map(|(series, _)| series).collect()
+        self.data.lock().series.select(metric, tests)
     }
 
     fn tag_values(&self, metric: &[u8], tagk: TagkUid) -> Vec<TagvUid> {
-        let tags = self.tagged_series(metric).into_iter().flat_map(|(_, tags)| tags);
-        let values: BTreeSet<TagvUid> = tags
-            .filter(|(key, _)| *key == tagk)
-            .map(|(_, value)| value)
-            .collect();
-        values.into_iter().collect()
+        self.data.lock().series.tag_values(metric, tagk)
     }
 
     fn append(&self, batch: PointBatch) -> BoxFuture<'static, Result<(), PointStoreError>> {

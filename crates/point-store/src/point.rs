@@ -1,5 +1,6 @@
 //! A point: instant, resolution, type and bits of its value.
 
+use oxtsdb_schema::timestamp::MAX_MILLIS;
 use oxtsdb_schema::value::ValueError;
 use oxtsdb_schema::{Timestamp, Value};
 
@@ -122,6 +123,17 @@ impl Point {
             time_ms: timestamp.as_millis(),
             kind: PointKind::new(resolution, kind),
             bits,
+        }
+    }
+
+    /// The timestamp, in the resolution of the point.
+    pub fn timestamp(&self) -> Timestamp {
+        let time_ms = self.time_ms.clamp(0, MAX_MILLIS);
+        match self.kind.resolution() {
+            Resolution::Seconds => Timestamp::from_seconds(u32::try_from(time_ms / 1000).unwrap_or(u32::MAX)),
+            Resolution::Millis => {
+                Timestamp::from_millis(time_ms).unwrap_or_else(|_| Timestamp::from_seconds(u32::MAX))
+            }
         }
     }
 

@@ -7,7 +7,7 @@ use futures::future::BoxFuture;
 use futures::stream::BoxStream;
 use oxtsdb_schema::{TagkUid, TagvUid};
 
-use crate::{Columns, Point, PointBatch, PointStoreError, SeriesColumns, SeriesNumber, TagTest};
+use crate::{Columns, KeyedBatch, Point, PointBatch, PointStoreError, SeriesColumns, SeriesNumber, TagTest};
 
 /// Instants from the first to the last, both inclusive, in milliseconds since the epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -121,7 +121,13 @@ pub struct Figures {
     pub clock_jumps: u64,
 }
 
+/// What the caller holds for a batch in memory; dropped when the points have left memory.
+pub type Permit = Box<dyn std::any::Any + Send + Sync>;
+
 /// A store of points.
+///
+/// Numbers of series are those of one open store: whether they are the same after it was opened again is up to the
+/// implementation.
 ///
 /// - An append that returned `Ok` is durable and visible to every later read.
 /// - Appends take effect in the order in which [`PointStore::append`] was called. Within a batch, a later point of
@@ -161,6 +167,33 @@ pub trait PointStore: Send + Sync + std::fmt::Debug {
     ///
     /// Fails with [`PointStoreError::Full`], [`PointStoreError::Io`] or [`PointStoreError::Unavailable`].
     fn append(&self, batch: PointBatch) -> BoxFuture<'static, Result<(), PointStoreError>>;
+
+    /// Whether [`PointStore::append_keyed`] is the cheaper way to append: series have no numbers in the store.
+    fn prefers_keys(&self) -> bool {
+        false
+    }
+
+    /// As [`PointStore::append`], of series by their keys. The store drops `permit` when it does not hold the points
+    /// any more, at the latest when the future completes.
+    fn append_keyed(
+        &self,
+        batch: KeyedBatch,
+        permit: Permit,
+    ) -> BoxFuture<'static, Result<(), PointStoreError>> {
+        let keys: Vec<&[u8]> = batch.keys().collect();
+        let appended = self.numbers(&keys).map(|numbers| {
+            let mut points = PointBatch::with_capacity(batch.points().len());
+            for (place, point) in batch.points().iter() {
+                points.push(numbers[place.index()], point);
+            }
+            self.append(points)
+        });
+        Box::pin(async move {
+            let result = appended?.await;
+            drop(permit);
+            result
+        })
+    }
 
     /// Reads points.
     fn read(&self, request: ReadRequest) -> ColumnStream;

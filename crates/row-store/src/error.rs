@@ -3,7 +3,7 @@
 use crate::{TableName, TableNameError};
 
 /// Why an operation of a [`RowStore`](crate::RowStore) failed.
-#[derive(Debug, Clone, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum StoreError {
     /// The text is not a table name.
     #[error(transparent)]

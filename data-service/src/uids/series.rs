@@ -1,4 +1,4 @@
-//! A series as the write path names it, and its row key.
+//! A series as the write path names it, and its TSUID.
 
 use std::hash::{BuildHasher, Hasher as _};
 use std::sync::Arc;
@@ -6,18 +6,14 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use oxtsdb_point_store::{PointStore, SeriesNumber};
 use oxtsdb_row_store::StoreError;
-use oxtsdb_schema::{BaseTime, RowKey, RowKeyLayout, Tsuid, UidKind};
+use oxtsdb_schema::{RowKeyLayout, Tsuid, UidKind};
 
 use super::changes::UidSet;
 
 /// A series, ready to be written to.
 #[derive(Debug)]
 pub(crate) struct Series {
-    /// The key of its row of hour 0.
-    key: Box<[u8]>,
-    /// Where the base time lies in the key.
-    base_time_at: u8,
-    salt_width: u8,
+    tsuid: Box<[u8]>,
     /// The hour of the clock in which its row of table `tsdb-meta` was stored last, in hours since the
     /// epoch; 0: not yet by this process.
     tracked_hour: AtomicU32,
@@ -25,50 +21,23 @@ pub(crate) struct Series {
     number: AtomicU32,
 }
 
-/// Bytes of the base time in a row key.
-const BASE_TIME_BYTES: usize = 4;
-
 impl Series {
-    pub(crate) fn new(layout: &RowKeyLayout, tsuid: &Tsuid) -> Self {
-        // A salt and a UID have 8 bytes at most.
-        let place = |bytes: usize| u8::try_from(bytes).unwrap_or(u8::MAX);
+    pub(crate) fn new(tsuid: &Tsuid) -> Self {
         Self {
-            key: RowKey::new(layout, tsuid, BaseTime::MIN).as_bytes().into(),
-            base_time_at: place(layout.salt.width() + layout.widths.metric.bytes()),
-            salt_width: place(layout.salt.width()),
+            tsuid: tsuid.as_bytes().into(),
             tracked_hour: AtomicU32::new(0),
             number: AtomicU32::new(u32::MAX),
         }
     }
 
-    /// The key of its row of hour 0.
-    pub(crate) fn key(&self) -> &[u8] {
-        &self.key
-    }
-
-    /// The key of its row of an hour; `buffer` holds it.
-    pub(crate) fn row_key<'b>(&self, base: BaseTime, buffer: &'b mut Vec<u8>) -> &'b [u8] {
-        buffer.clear();
-        buffer.extend_from_slice(self.key());
-        let base_time = usize::from(self.base_time_at);
-        let base_time = base_time..base_time + BASE_TIME_BYTES;
-        buffer[base_time].copy_from_slice(&base.seconds().to_be_bytes());
-        buffer
-    }
-
-    /// The TSUID: the key without salt and base time.
-    pub(crate) fn tsuid(&self) -> Vec<u8> {
-        let (key, base_time_at) = (self.key(), usize::from(self.base_time_at));
-        let (metric, tags) = (
-            &key[self.salt_width.into()..base_time_at],
-            &key[base_time_at + BASE_TIME_BYTES..],
-        );
-        [metric, tags].concat()
+    /// The TSUID.
+    pub(crate) fn tsuid(&self) -> &[u8] {
+        &self.tsuid
     }
 
     /// Whether one of its UIDs is in the set.
     pub(crate) fn uses(&self, layout: &RowKeyLayout, uids: &UidSet) -> bool {
-        let Ok(tsuid) = Tsuid::from_bytes(&self.tsuid(), &layout.widths) else {
+        let Ok(tsuid) = Tsuid::from_bytes(&self.tsuid, &layout.widths) else {
             return false;
         };
         let contains = |kind, uid| uids.contains(&(kind, uid));
@@ -87,7 +56,7 @@ impl Series {
     pub(crate) fn number(&self, store: &dyn PointStore) -> Result<SeriesNumber, StoreError> {
         match self.number.load(Ordering::Relaxed) {
             u32::MAX => {
-                let numbers = store.numbers(&[&self.tsuid()])?;
+                let numbers = store.numbers(&[self.tsuid()])?;
                 let number = numbers.first().copied().unwrap_or(SeriesNumber(u32::MAX));
                 self.number.store(number.0, Ordering::Relaxed);
                 Ok(number)
@@ -256,8 +225,6 @@ impl Syntax {
 
 #[cfg(test)]
 mod tests {
-    use oxtsdb_schema::UidWidths;
-
     use super::*;
 
     fn key(series: SeriesRef<'_>) -> Box<[u8]> {
@@ -286,18 +253,5 @@ mod tests {
             names("a", &[("d", "e"), ("b", "c")])
         );
         assert_ne!(names("a", &[]), key(SeriesRef::Tsuid(b"a")));
-    }
-
-    #[test]
-    fn a_row_key_gets_the_hour_behind_salt_and_metric() {
-        let layout = RowKeyLayout {
-            salt: oxtsdb_schema::SaltLayout::new(1, 20).unwrap(),
-            widths: UidWidths::default(),
-        };
-        let tsuid = Tsuid::from_bytes(&[0, 0, 1, 0, 0, 1, 0, 0, 2], &layout.widths).unwrap();
-        let series = Series::new(&layout, &tsuid);
-        let base = BaseTime::of_seconds(1_346_846_400);
-        let made = series.row_key(base, &mut Vec::new()).to_vec();
-        assert_eq!(made, RowKey::new(&layout, &tsuid, base).as_bytes());
     }
 }

@@ -27,7 +27,7 @@ use super::series::{Series, SeriesKey};
 /// Shards, each with a lock of its own.
 const SHARDS: usize = 16;
 
-/// Size of an entry without its key and its row key, in bytes; an estimate: its slot of a table that is half full, the
+/// Size of an entry without its key and its TSUID, in bytes; an estimate: its slot of a table that is half full, the
 /// series, and what the allocator rounds up.
 const ENTRY_BYTES: usize = 128;
 
@@ -180,7 +180,7 @@ impl SeriesCache {
         let slot = SlotHash::of(hash);
         if let Some(entry) = shard.young.find_mut(slot.of_table(), |entry| key.is(&entry.key)) {
             if entry.expires_at <= now {
-                if entry.series.key() != series.key() {
+                if entry.series.tsuid() != series.tsuid() {
                     entry.series = Arc::clone(series);
                 }
                 entry.expires_at = self.expires_at(now, hash);
@@ -248,7 +248,7 @@ enum Found<'s> {
 
 impl Entry {
     fn byte_len(&self) -> usize {
-        ENTRY_BYTES + self.key.len() + self.series.key().len()
+        ENTRY_BYTES + self.key.len() + self.series.tsuid().len()
     }
 }
 
@@ -302,7 +302,7 @@ impl Shard {
 
 #[cfg(test)]
 mod tests {
-    use oxtsdb_schema::{RowKeyLayout, Tsuid, UidWidths};
+    use oxtsdb_schema::{Tsuid, UidWidths};
 
     use super::super::series::{SeriesRef, SeriesText, Syntax};
     use super::*;
@@ -311,7 +311,7 @@ mod tests {
         let mut bytes = vec![0, 0, 1, 0, 0, 1];
         bytes.extend_from_slice(&number.to_be_bytes()[1..]);
         let tsuid = Tsuid::from_bytes(&bytes, &UidWidths::default()).unwrap();
-        Arc::new(Series::new(&RowKeyLayout::default(), &tsuid))
+        Arc::new(Series::new(&tsuid))
     }
 
     fn key(series: SeriesRef<'_>) -> SeriesKey<'static> {
@@ -354,7 +354,7 @@ mod tests {
 
     #[test]
     fn entries_and_series_are_small() {
-        assert_eq!((size_of::<Entry>(), size_of::<Series>()), (32, 32));
+        assert_eq!((size_of::<Entry>(), size_of::<Series>()), (32, 24));
     }
 
     #[test]
@@ -376,7 +376,7 @@ mod tests {
         let numbers = |found: Vec<Option<Arc<Series>>>| -> Vec<Option<Vec<u8>>> {
             found
                 .iter()
-                .map(|series| Some(series.as_ref()?.tsuid()))
+                .map(|series| Some(series.as_ref()?.tsuid().to_vec()))
                 .collect()
         };
         // Some are evicted, others are in the old generation.
@@ -420,8 +420,8 @@ mod tests {
         cache.insert(key(7), &series(2));
         let again = cache.get(key(7)).unwrap();
         assert_eq!(
-            again.key(),
-            series(2).key(),
+            again.tsuid(),
+            series(2).tsuid(),
             "the new entry replaces the expired one"
         );
         at(u32::MAX - 1);

@@ -1,38 +1,26 @@
-//! A batch of points that is being made, in the form that the store takes.
+//! A batch of points that is being made.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use oxtsdb_point_store::{Point, PointBatch, PointStore, SeriesNumber};
+use oxtsdb_point_store::rows::CELL_BYTES;
+use oxtsdb_point_store::{KeyedBatch, Permit, Point, PointBatch, PointStore, SeriesNumber};
 use oxtsdb_row_store::StoreError;
-use oxtsdb_schema::{BaseTime, Timestamp, Value};
+use oxtsdb_schema::{Timestamp, Value};
 
 use super::PointErrorReason;
-use super::rows::Rows;
 use super::tracking::Untracked;
 
-/// Encoded points, and the series that are to be tracked with them.
+/// Points as columns, and the series that are to be tracked with them.
 #[derive(Debug)]
 pub(crate) struct EncodedPoints {
-    form: StoreForm,
-    points: u64,
-    untracked: Untracked,
-}
-
-/// The form that the store takes.
-#[derive(Debug)]
-pub(super) enum StoreForm {
-    /// Cells in OpenTSDB's rows.
-    Rows(Rows),
-    /// Columns.
-    Columns(Columns),
-}
-
-/// Points as columns.
-#[derive(Debug)]
-pub(super) struct Columns {
     store: Arc<dyn PointStore>,
-    batch: PointBatch,
+    /// The store takes keys of series. Else the numbers of the points are those of the store, and there are no keys.
+    by_keys: bool,
+    batch: KeyedBatch,
+    points: u64,
+    /// The series of the last point, as this batch knows it; of batches by keys.
+    last: Option<(usize, SeriesNumber)>,
     /// Older points are rejected.
     edge_ms: i64,
     /// How many were.
@@ -41,6 +29,7 @@ pub(super) struct Columns {
     too_old: Arc<AtomicU64>,
     /// Why a series has no number; nothing of the batch is stored then.
     failure: Option<StoreError>,
+    untracked: Untracked,
 }
 
 /// A series of a batch.
@@ -48,8 +37,8 @@ pub(crate) trait BatchSeries {
     /// Identifies the series within the batch.
     fn place(&self) -> usize;
 
-    /// The key of its row of an hour.
-    fn row_key(&mut self, base: BaseTime) -> &[u8];
+    /// Appends its key, the TSUID.
+    fn append_key(&self, key: &mut Vec<u8>);
 
     /// Its number.
     ///
@@ -60,27 +49,42 @@ pub(crate) trait BatchSeries {
 }
 
 impl EncodedPoints {
-    /// An empty batch. The series of `untracked` are stored with the points.
-    pub(super) const fn new(form: StoreForm, untracked: Untracked) -> Self {
+    /// An empty batch for so many points. The series of `untracked` are stored with them, and rejected points are added
+    /// to `too_old`.
+    pub(super) fn new(
+        store: Arc<dyn PointStore>,
+        points: usize,
+        too_old: Arc<AtomicU64>,
+        untracked: Untracked,
+    ) -> Self {
         Self {
-            form,
+            by_keys: store.prefers_keys(),
+            edge_ms: store.retention_edge_ms().unwrap_or(i64::MIN),
+            store,
+            batch: KeyedBatch::with_capacity(points),
             points: 0,
+            last: None,
+            rejected: 0,
+            too_old,
+            failure: None,
             untracked,
         }
     }
 
-    /// Points so far.
+    /// Points so far, also those of series without a number.
     pub(crate) const fn points(&self) -> u64 {
         self.points
     }
 
-    /// Bytes in memory.
+    /// Bytes in memory until the points are stored.
     pub(crate) fn byte_len(&self) -> usize {
-        let points = match &self.form {
-            StoreForm::Rows(rows) => rows.byte_len(),
-            StoreForm::Columns(columns) => columns.batch.byte_len(),
+        let points = self.batch.byte_len();
+        // Cells take more than columns, and replace them.
+        let cells = match self.by_keys {
+            true => self.batch.points().len() * CELL_BYTES.saturating_sub(PointBatch::POINT_BYTES),
+            false => 0,
         };
-        self.untracked.byte_len() + points
+        self.untracked.byte_len() + points + cells
     }
 
     /// The series of these points that are not tracked yet; the caller that adds a point adds its series.
@@ -89,17 +93,14 @@ impl EncodedPoints {
         &mut self.untracked
     }
 
-    /// The points, and the series that are to be tracked.
-    pub(super) fn into_parts(mut self) -> (StoreForm, Untracked) {
-        let untracked = self.untracked.take();
-        (self.form, untracked)
+    /// The series that are to be tracked, of which none are left.
+    pub(super) fn take_untracked(&mut self) -> Untracked {
+        self.untracked.take()
     }
 
     /// Counts the points that were rejected, once the batch is stored: one that is dropped is encoded again.
     pub(super) fn count_rejected(&self) {
-        if let StoreForm::Columns(columns) = &self.form {
-            columns.too_old.fetch_add(columns.rejected, Ordering::Relaxed);
-        }
+        self.too_old.fetch_add(self.rejected, Ordering::Relaxed);
     }
 
     /// Adds a point.
@@ -114,46 +115,36 @@ impl EncodedPoints {
         timestamp: Timestamp,
         value: &Value,
     ) -> Result<(), PointErrorReason> {
-        match &mut self.form {
-            StoreForm::Rows(rows) => {
-                rows.point(series.place(), timestamp, value, |base| series.row_key(base));
-            }
-            StoreForm::Columns(columns) => columns.push(series, timestamp, value)?,
-        }
-        self.points += 1;
-        Ok(())
-    }
-}
-
-impl Columns {
-    pub(super) fn new(store: Arc<dyn PointStore>, points: usize, too_old: Arc<AtomicU64>) -> Self {
-        Self {
-            edge_ms: store.retention_edge_ms().unwrap_or(i64::MIN),
-            rejected: 0,
-            too_old,
-            store,
-            batch: PointBatch::with_capacity(points),
-            failure: None,
-        }
-    }
-
-    #[inline]
-    fn push(
-        &mut self,
-        series: &mut impl BatchSeries,
-        timestamp: Timestamp,
-        value: &Value,
-    ) -> Result<(), PointErrorReason> {
         let point = Point::new(timestamp, value);
         // Before the series gets a number: one of rejected points only stays unknown.
         if point.time_ms < self.edge_ms {
             return Err(self.reject(point.time_ms));
+        }
+        self.points += 1;
+        if self.by_keys {
+            let number = self.number_of(series);
+            self.batch.push(number, point);
+            return Ok(());
         }
         match series.number(&*self.store) {
             Ok(number) => self.batch.push(number, point),
             Err(error) => self.failure = Some(error),
         }
         Ok(())
+    }
+
+    /// The number of a series within this batch.
+    #[inline]
+    fn number_of(&mut self, series: &impl BatchSeries) -> SeriesNumber {
+        let place = series.place();
+        if let Some((last, number)) = self.last
+            && last == place
+        {
+            return number;
+        }
+        let number = self.batch.add_key(|key| series.append_key(key));
+        self.last = Some((place, number));
+        number
     }
 
     #[cold]
@@ -166,17 +157,24 @@ impl Columns {
     }
 
     /// Appends the points. The order of effect is that of the calls.
-    pub(super) fn append(self) -> impl Future<Output = Result<(), StoreError>> + Send {
+    pub(super) fn append(self, permit: Permit) -> impl Future<Output = Result<(), StoreError>> + Send {
         let Self {
             store,
+            by_keys,
             batch,
             failure,
             ..
         } = self;
         let appended = match failure {
             Some(error) => Err(error),
-            None => Ok(store.append(batch)),
+            None if by_keys => Ok((store.append_keyed(batch, permit), None)),
+            None => Ok((store.append(batch.into_points()), Some(permit))),
         };
-        async move { Ok(appended?.await?) }
+        async move {
+            let (appended, permit) = appended?;
+            appended.await?;
+            drop(permit);
+            Ok(())
+        }
     }
 }

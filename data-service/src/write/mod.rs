@@ -1,11 +1,12 @@
 //! The write path: resolves, encodes and stores points.
 //!
 //! ```text
-//!   points ──► series (cache; misses in one call to the UID service) ──► row key, qualifier, value
-//!          ──► one batch, consecutive points of a row together ──► store ──► acknowledged
+//!   points ──► series (cache; misses in one call to the UID service) ──► columns
+//!          ──► one batch ──► store ──► acknowledged
 //! ```
 //!
-//! Before the store, lanes may coalesce them with the points of other requests, and the points of a row in one cell; see `lanes` and [`WriteForm`](crate::settings::WriteForm).
+//! The store is a [`PointStore`](oxtsdb_point_store::PointStore): the embedded one takes columns, and on HBase
+//! [`oxtsdb_point_store::rows`] makes rows and cells of them.
 //!
 //! The first points of a series in an hour are stored together with its row of table `tsdb-meta`; see `tracking`.
 //!
@@ -17,12 +18,8 @@ mod caches;
 pub(crate) mod columns;
 pub(crate) mod encoded;
 mod error;
-mod form;
-mod group;
-mod lanes;
 mod point;
 mod resolve;
-mod rows;
 mod time;
 mod time_unit;
 pub(crate) mod tracking;

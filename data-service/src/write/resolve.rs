@@ -157,7 +157,7 @@ impl Resolver {
 
     fn series(&self, tsuid: Result<Tsuid, PointErrorReason>) -> Resolved {
         let tsuid = tsuid.map_err(Arc::new)?;
-        Ok(Arc::new(Series::new(self.uids.layout(), &tsuid)))
+        Ok(Arc::new(Series::new(&tsuid)))
     }
 
     fn check_names(&self, metric: &str, tags: &[(&str, &str)]) -> Result<(), PointErrorReason> {

@@ -173,7 +173,10 @@ impl Tracker {
     /// When the store fails. Some may be there; doing it again is safe, except that points are counted twice.
     pub(super) async fn track(&self, untracked: Untracked) -> Result<(), StoreError> {
         let (table, series) = (&self.table, &untracked.series);
-        let tsuids: Vec<Vec<u8>> = series.values().map(|(series, _)| series.tsuid()).collect();
+        let tsuids: Vec<Vec<u8>> = series
+            .values()
+            .map(|(series, _)| series.tsuid().to_vec())
+            .collect();
         let created_seconds = i64::try_from(now_seconds()).unwrap_or(i64::MAX);
         match self.mode {
             Mode::Off => {}

@@ -4,20 +4,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-use futures::future::{BoxFuture, FutureExt as _};
+use futures::future::{BoxFuture, FutureExt as _, TryFutureExt as _};
+use oxtsdb_point_store::rows::largest_point_bytes;
 use oxtsdb_point_store::{PointStore, SeriesNumber};
 use oxtsdb_resources::{ComputePool, MemoryPool};
-use oxtsdb_row_store::{RowStore, StoreError, TableName};
-use oxtsdb_schema::{BaseTime, Timestamp, Value};
-use oxtsdb_server::Shutdown;
+use oxtsdb_row_store::{RowStore, StoreError};
+use oxtsdb_schema::{Timestamp, Value};
 use oxtsdb_server::settings::SettingError;
 
 use super::budget::{WriteBudget, WritePermit};
-use super::encoded::{BatchSeries, Columns, EncodedPoints, StoreForm};
-use super::form::Form;
-use super::lanes::{LANES, Lanes};
+use super::encoded::{BatchSeries, EncodedPoints};
 use super::resolve::{Resolution, Resolved, Resolver};
-use super::rows::{POINT_BYTES, Rows};
 use super::tracking::Tracker;
 use super::{NewPoint, PointError, PointRef, WriteError, WriteOutcome};
 use crate::meta::MetaTable;
@@ -56,17 +53,10 @@ pub struct Writer(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
-    store: Arc<dyn RowStore>,
-    /// Where points are, if they are not in rows.
-    points: Option<Arc<dyn PointStore>>,
+    points: Arc<dyn PointStore>,
     /// Points that were older than the retention.
     too_old: Arc<AtomicU64>,
-    table: TableName,
-    /// Cells have the timestamp of their point, in place of the store's.
-    use_otsdb_timestamp: bool,
     resolver: Resolver,
-    /// Lanes to the store; `None`: batches are stored as they are.
-    lanes: Option<Lanes>,
     meta_table: MetaTable,
     tracker: Tracker,
     /// Memory for batches that the store has not confirmed.
@@ -77,45 +67,30 @@ struct Inner {
 }
 
 impl Writer {
-    /// A writer into the table that `settings` name; it must exist. New series are added to `index`.
+    /// A writer of points into `points`, and of their series into the table of `store` that `settings` name; it must
+    /// exist. New series are added to `index`.
     ///
     /// # Errors
     ///
     /// If a setting is out of its range.
     pub fn new(
         store: Arc<dyn RowStore>,
-        points: Option<Arc<dyn PointStore>>,
+        points: Arc<dyn PointStore>,
         uids: Uids,
         settings: &DataSettings,
         index: Option<SeriesIndex>,
         resources: IngestResources,
-        shutdown: Shutdown,
     ) -> Result<Self, SettingError> {
-        let table = settings.tables.data_table_name()?;
-        let form = Form::of(settings.writing.write_form, &*store);
-        let linger = settings.writing.linger();
-        let as_they_are = form == Form::Single && linger.is_zero() && store.keeps_write_order();
         let layout = *uids.layout();
         let meta_table = settings.tables.meta_table_name()?;
-        let meta_table = MetaTable::new(
-            Arc::clone(&store),
-            meta_table,
-            layout.widths,
-            uids.meta_changes().clone(),
-        );
+        let meta_table = MetaTable::new(store, meta_table, layout.widths, uids.meta_changes().clone());
         let tracker = Tracker::new(meta_table.clone(), &settings.series_index, index);
-        let lanes = (!as_they_are)
-            .then(|| Lanes::new(Arc::clone(&store), table.clone(), layout, form, linger, shutdown));
         let cache_bytes = settings.memory.series_cache_mib << 20;
         let cache = Arc::new(SeriesCache::new(cache_bytes, settings.naming.cache_ttl()));
         uids.keep_coherent(&cache);
         Ok(Self(Arc::new(Inner {
-            store,
             points,
             too_old: Arc::default(),
-            table,
-            use_otsdb_timestamp: settings.writing.use_otsdb_timestamp,
-            lanes,
             meta_table,
             tracker,
             resolver: Resolver {
@@ -125,7 +100,7 @@ impl Writer {
             },
             budget: WriteBudget::new(settings.memory.max_writes_mib << 20),
             resources,
-            largest_point_bytes: Rows::largest_point_bytes(&layout, settings.writing.max_tags),
+            largest_point_bytes: largest_point_bytes(&layout, settings.writing.max_tags),
         })))
     }
 
@@ -213,13 +188,11 @@ impl Writer {
         let mut errors = Vec::new();
         let mut batch = self.batch(series.len(), permit);
         let encoded = batch.encoded();
-        let mut key = Vec::with_capacity(POINT_BYTES);
         for (index, series) in series.iter().enumerate() {
             match series {
                 Ok(series) => {
                     let (timestamp, value) = point(index);
-                    let key = &mut key;
-                    match encoded.point(&mut ResolvedSeries { series, key }, timestamp, &value) {
+                    match encoded.point(&mut ResolvedSeries(series), timestamp, &value) {
                         Ok(()) => encoded.untracked().observe(series),
                         Err(reason) => errors.push(PointError {
                             index,
@@ -249,19 +222,12 @@ impl Writer {
 
     /// An empty batch for so many points; [`Writer::permit`] is to be of as many.
     pub(crate) fn batch(&self, points: usize, permit: WritePermit) -> Batch {
-        let form = match &self.0.points {
-            Some(store) => StoreForm::Columns(Columns::new(
-                Arc::clone(store),
-                points,
-                Arc::clone(&self.0.too_old),
-            )),
-            None => {
-                let lanes = if self.0.lanes.is_some() { LANES } else { 1 };
-                let use_otsdb_timestamp = self.0.use_otsdb_timestamp;
-                StoreForm::Rows(Rows::new(&self.0.table, points, lanes, use_otsdb_timestamp))
-            }
-        };
-        let encoded = EncodedPoints::new(form, self.0.tracker.untracked());
+        let encoded = EncodedPoints::new(
+            Arc::clone(&self.0.points),
+            points,
+            Arc::clone(&self.0.too_old),
+            self.0.tracker.untracked(),
+        );
         Batch { encoded, permit }
     }
 
@@ -317,14 +283,14 @@ impl Writer {
     }
 
     /// Stores a batch. Of two batches the one with which this was called first is stored first where
-    /// they have points of one row, if what this returns is polled in the same order.
+    /// they have points of one series and instant.
     pub(crate) fn begin_store(&self, batch: Batch) -> BoxFuture<'static, Result<(), WriteError>> {
-        let Batch { encoded, permit } = batch;
+        let Batch { mut encoded, permit } = batch;
         encoded.count_rejected();
-        let (points, untracked) = encoded.into_parts();
-        let stored = self.store_points(permit, points);
+        let untracked = encoded.take_untracked();
+        let stored = encoded.append(Box::new(permit)).map_err(WriteError::from);
         if untracked.is_empty() {
-            return stored;
+            return stored.boxed();
         }
         let tracker = self.0.tracker.clone();
         async move {
@@ -332,40 +298,6 @@ impl Writer {
             // after a crash there are no points of a series that has no row.
             let (tracked, stored) = futures::future::join(tracker.track(untracked), stored).await;
             stored.and(tracked.map_err(WriteError::from))
-        }
-        .boxed()
-    }
-
-    fn store_points(
-        &self,
-        permit: WritePermit,
-        points: StoreForm,
-    ) -> BoxFuture<'static, Result<(), WriteError>> {
-        let rows = match points {
-            StoreForm::Rows(rows) => rows,
-            StoreForm::Columns(columns) => {
-                let appended = columns.append();
-                return async move {
-                    appended.await?;
-                    drop(permit);
-                    Ok(())
-                }
-                .boxed();
-            }
-        };
-        if let Some(lanes) = &self.0.lanes {
-            let submitted = lanes.submit(rows, permit);
-            return async { Ok(submitted.await?) }.boxed();
-        }
-        let writer = self.clone();
-        async move {
-            for batch in rows.into_lanes() {
-                if !batch.is_empty() {
-                    writer.0.store.write(batch).await?;
-                }
-            }
-            drop(permit);
-            Ok(())
         }
         .boxed()
     }
@@ -405,25 +337,22 @@ impl Writer {
     }
 }
 
-/// A resolved series of a batch, with a buffer for its key.
-struct ResolvedSeries<'a> {
-    series: &'a Arc<Series>,
-    key: &'a mut Vec<u8>,
-}
+/// A resolved series of a batch.
+struct ResolvedSeries<'a>(&'a Arc<Series>);
 
 impl BatchSeries for ResolvedSeries<'_> {
     fn place(&self) -> usize {
         // The caller keeps all series alive.
-        Arc::as_ptr(self.series).addr()
+        Arc::as_ptr(self.0).addr()
     }
 
-    fn row_key(&mut self, base: BaseTime) -> &[u8] {
-        self.series.row_key(base, self.key)
+    fn append_key(&self, key: &mut Vec<u8>) {
+        key.extend_from_slice(self.0.tsuid());
     }
 
     #[inline]
     fn number(&mut self, store: &dyn PointStore) -> Result<SeriesNumber, StoreError> {
-        self.series.number(store)
+        self.0.number(store)
     }
 }
 
@@ -444,14 +373,6 @@ impl Batch {
     /// Points so far.
     pub(crate) fn points(&self) -> u64 {
         self.encoded.points()
-    }
-
-    #[cfg(test)]
-    pub(super) fn into_rows(self) -> Rows {
-        match self.encoded.into_parts().0 {
-            StoreForm::Rows(rows) => rows,
-            StoreForm::Columns(_) => panic!("the store takes columns"),
-        }
     }
 
     /// Releases what was reserved beyond its size; no point is added after this.

@@ -12,14 +12,14 @@ use crate::point::narrow;
 use crate::{Point, Resolution, ValueKind};
 
 /// The qualifier and the value of a point's cell, as a writer of single cells stores it.
-pub(super) fn cell_of(point: &Point) -> (Qualifier, EncodedValue) {
+pub(crate) fn cell_of(point: &Point) -> (Qualifier, EncodedValue) {
     // Not `Point::value`: a non-finite value that got into the store is shown as it is.
     let value = match point.kind.value() {
         ValueKind::Int => Value::Int(point.bits.cast_signed()),
         ValueKind::Float => Value::Float(narrow(point.bits)),
         ValueKind::Double => Value::Double(f64::from_bits(point.bits)),
     };
-    (Qualifier::new(timestamp(point), &value), value.encoded())
+    (Qualifier::new(point.timestamp(), &value), value.encoded())
 }
 
 /// Adds the selected cells of points to a row, in order of their qualifiers: seconds before milliseconds. The points are
@@ -39,17 +39,6 @@ pub(super) fn push_cells(
             if columns.contains(qualifier.as_bytes()) {
                 row.push(family, qualifier.as_bytes(), point.time_ms, value.as_bytes());
             }
-        }
-    }
-}
-
-/// The timestamp of a point in its resolution.
-fn timestamp(point: &Point) -> Timestamp {
-    let time_ms = point.time_ms.clamp(0, MAX_MILLIS);
-    match point.kind.resolution() {
-        Resolution::Seconds => Timestamp::from_seconds(u32::try_from(time_ms / 1000).unwrap_or(u32::MAX)),
-        Resolution::Millis => {
-            Timestamp::from_millis(time_ms).unwrap_or_else(|_| Timestamp::from_seconds(u32::MAX))
         }
     }
 }
@@ -88,7 +77,7 @@ pub(super) fn points_of(base: BaseTime, qualifier: &[u8], value: &[u8]) -> Optio
 }
 
 /// The point of a qualifier and its value; `None` if no writer produces them.
-fn point_of(base: BaseTime, qualifier: Qualifier, value: &Value) -> Option<Point> {
+pub(crate) fn point_of(base: BaseTime, qualifier: Qualifier, value: &Value) -> Option<Point> {
     if !value.as_f64().is_finite() {
         return None;
     }

@@ -1,6 +1,6 @@
 use std::collections::HashMap;
 
-use oxtsdb_schema::{RowKeyLayout, Tsuid, UidWidths};
+use oxtsdb_schema::{Tsuid, UidWidths};
 use proptest::prelude::*;
 use proptest::sample::Index;
 
@@ -20,12 +20,11 @@ struct Cache {
 
 impl Cache {
     fn known(&mut self, texts: &[SeriesText<'_>]) -> Vec<Option<Arc<Series>>> {
-        let layout = RowKeyLayout::default();
         let tsuid = Tsuid::from_bytes(&[0, 0, 1, 0, 0, 1, 0, 0, 1], &UidWidths::default()).unwrap();
         let known = texts.iter().map(|text| {
             let key = (text.metric.to_owned(), text.tags.to_owned());
             let names = self.names.get(&key)?.clone();
-            let series = Arc::new(Series::new(&layout, &tsuid));
+            let series = Arc::new(Series::new(&tsuid));
             self.series.push((Arc::clone(&series), names));
             Some(series)
         });

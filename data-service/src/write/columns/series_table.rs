@@ -5,7 +5,7 @@ use std::sync::Arc;
 use hashbrown::HashMap;
 use oxtsdb_point_store::{PointStore, SeriesNumber};
 use oxtsdb_row_store::StoreError;
-use oxtsdb_schema::{BaseTime, RowKeyLayout};
+use oxtsdb_schema::RowKeyLayout;
 
 use crate::uids::changes::UidSet;
 use crate::uids::series::Series;
@@ -17,8 +17,6 @@ use crate::write::{PointErrorReason, Resolved};
 #[derive(Debug, Default)]
 pub(crate) struct SeriesTable {
     entries: Vec<Entry>,
-    /// The key of the row that is being built.
-    row_key: Vec<u8>,
 }
 
 /// A series. What most points need lies here, so that they need no access to the series itself.
@@ -49,7 +47,6 @@ impl SeriesTable {
     pub(crate) fn of(series: Vec<Resolved>) -> Self {
         Self {
             entries: series.into_iter().map(Entry::new).collect(),
-            row_key: Vec::new(),
         }
     }
 
@@ -100,7 +97,6 @@ impl SeriesTable {
             tracked_hour,
             number: stored_number,
             series,
-            row_key: &mut self.row_key,
         }))
     }
 }
@@ -111,7 +107,6 @@ pub(super) struct SeriesAt<'a> {
     tracked_hour: &'a mut u32,
     number: &'a mut SeriesNumber,
     series: &'a Arc<Series>,
-    row_key: &'a mut Vec<u8>,
 }
 
 impl SeriesAt<'_> {
@@ -131,8 +126,8 @@ impl BatchSeries for SeriesAt<'_> {
         self.place
     }
 
-    fn row_key(&mut self, base: BaseTime) -> &[u8] {
-        self.series.row_key(base, self.row_key)
+    fn append_key(&self, key: &mut Vec<u8>) {
+        key.extend_from_slice(self.series.tsuid());
     }
 
     #[inline]

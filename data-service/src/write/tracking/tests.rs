@@ -76,16 +76,10 @@ async fn tracks_again_after_a_restart() {
     let store: Arc<dyn RowStore> = Arc::new(stack.store.clone());
     let uids = stack.service.uids.clone();
     let resources = IngestResources::unlimited().unwrap();
-    let next = Writer::new(
-        store,
-        None,
-        uids,
-        &stack.settings,
-        None,
-        resources,
-        stack.shutdown.clone(),
-    )
-    .unwrap();
+    let layout = *uids.layout();
+    let shutdown = stack.shutdown.clone();
+    let points = crate::points::in_rows(Arc::clone(&store), layout, &stack.settings, shutdown).unwrap();
+    let next = Writer::new(store, points, uids, &stack.settings, None, resources).unwrap();
     write(&next, "a", 1_356_998_410).await.unwrap();
     assert_eq!(stack.cells("tsdb-meta").await, [ROW_OF_A]);
 }

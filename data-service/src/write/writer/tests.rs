@@ -1,4 +1,5 @@
 mod failures;
+mod lanes;
 
 use std::time::Duration;
 

@@ -3,11 +3,9 @@
 use oxtsdb_row_store::RowStore;
 use oxtsdb_schema::{BaseTime, HOUR_SECONDS};
 
-use crate::settings::WriteForm;
-
 /// The cells that hold the points of a row; see [`oxtsdb_schema::row`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Form {
+pub enum Form {
     /// A cell for each point.
     Single,
     /// A compacted cell for the points of a row, if they are two or more.
@@ -20,13 +18,12 @@ pub(super) enum Form {
 }
 
 impl Form {
-    /// The form that a setting selects on a store.
-    pub(super) fn of(setting: WriteForm, store: &dyn RowStore) -> Self {
-        match setting {
-            WriteForm::Auto if store.prefers_few_cells() => Self::CompactedWhenOver,
-            WriteForm::Auto | WriteForm::Cells => Self::Single,
-            WriteForm::Rows => Self::Compacted,
-            WriteForm::Appends => Self::Appended,
+    /// The form that suits a store.
+    pub fn of_store(store: &dyn RowStore) -> Self {
+        if store.prefers_few_cells() {
+            Self::CompactedWhenOver
+        } else {
+            Self::Single
         }
     }
 

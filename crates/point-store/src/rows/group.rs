@@ -15,7 +15,7 @@ use oxtsdb_schema::data_table::APPEND_QUALIFIER;
 use oxtsdb_schema::row::{CompactedCell, append_point};
 use rustc_hash::FxBuildHasher;
 
-use super::rows::{FAMILY, POINT_BYTES};
+use super::batch::{FAMILY, POINT_BYTES};
 
 /// The most points of a compacted cell, as many as OpenTSDB compacts at once. With milliseconds its
 /// qualifier then has 16 KiB.

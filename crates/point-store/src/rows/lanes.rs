@@ -12,37 +12,39 @@
 //!
 //! A request is acknowledged after the store has confirmed the batch that contains its points. If that batch fails,
 //! every request in it fails; if an append to a row fails, every request with points of that row. Memory is bounded
-//! by the [`WritePermit`] that each request holds until its points are stored.
+//! by the [`Permit`] that each request holds until its points are stored.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use futures::future::{FutureExt as _, join_all};
+use futures::future::{BoxFuture, FutureExt as _, Shared, join_all};
 use futures::stream::{self, StreamExt as _};
 use hashbrown::HashMap;
 use oxtsdb_row_store::{CellAddress, RowStore, StoreError, TableName, WriteBatch};
 use oxtsdb_schema::{RowKeyLayout, RowKeyRef};
-use oxtsdb_server::Shutdown;
 use parking_lot::Mutex;
 use tokio::sync::{Notify, oneshot};
 use tokio::time::{Instant, sleep_until};
 
-use super::budget::WritePermit;
+use super::batch::Rows;
 use super::form::Form;
 use super::group::PointsByRow;
-use super::rows::Rows;
+use crate::Permit;
 
 /// The number of lanes: one is written while the other gathers. The store spreads a write over all its connections.
 /// More lanes would mean smaller writes, and smaller calls on each connection; HBase takes a third less time for a
 /// cell in calls of 1,000 than in calls of 100.
-pub(super) const LANES: usize = 2;
+pub const LANES: usize = 2;
 
 /// Bytes of points at which a batch is complete.
 const WRITE_BYTES: usize = 1 << 20;
 
 /// Concurrent appends of a lane.
 const CONCURRENT_APPENDS: usize = 16;
+
+/// Completes when the process drains.
+pub type Draining = Shared<BoxFuture<'static, ()>>;
 
 /// The lanes to a table. Cloning is cheap, clones share the lanes.
 #[derive(Clone, Debug)]
@@ -55,7 +57,7 @@ struct Inner {
     layout: RowKeyLayout,
     form: Form,
     linger: Duration,
-    shutdown: Shutdown,
+    draining: Draining,
     lanes: [Lane; LANES],
 }
 
@@ -80,7 +82,7 @@ struct Part {
     points: WriteBatch,
     arrived: Instant,
     result: oneshot::Sender<Result<(), StoreError>>,
-    _permit: Arc<WritePermit>,
+    _permit: Arc<Permit>,
 }
 
 impl Lanes {
@@ -92,7 +94,7 @@ impl Lanes {
         layout: RowKeyLayout,
         form: Form,
         linger: Duration,
-        shutdown: Shutdown,
+        draining: Draining,
     ) -> Self {
         Self(Arc::new(Inner {
             store,
@@ -100,7 +102,7 @@ impl Lanes {
             layout,
             form,
             linger,
-            shutdown,
+            draining,
             lanes: Default::default(),
         }))
     }
@@ -112,7 +114,7 @@ impl Lanes {
     pub(super) fn submit(
         &self,
         rows: Rows,
-        permit: WritePermit,
+        permit: Permit,
     ) -> impl Future<Output = Result<(), StoreError>> + Send + use<> {
         let permit = Arc::new(permit);
         let mut receivers = Vec::with_capacity(LANES);
@@ -154,8 +156,8 @@ impl Lanes {
     }
 }
 
-/// The error if the task of the lane panicked.
-fn lost() -> StoreError {
+/// The error if the task that writes panicked.
+pub(super) fn lost() -> StoreError {
     StoreError::Io {
         place: "write".to_owned(),
         detail: "it ended without a result".to_owned(),
@@ -179,7 +181,7 @@ impl Inner {
             tokio::select! {
                 biased;
                 () = lane.full.notified() => {}
-                () = self.shutdown.draining() => return,
+                () = self.draining.clone() => return,
                 () = sleep_until(until) => return,
             }
         }
@@ -252,6 +254,3 @@ impl Lane {
         state.busy.then_some(parts)
     }
 }
-
-#[cfg(test)]
-mod tests;

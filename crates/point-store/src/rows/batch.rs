@@ -14,11 +14,18 @@ pub(super) const POINT_BYTES: usize = 64;
 
 /// The upper bound of a point's cell and its row's frame, without the row key: operations, lengths, family,
 /// qualifier, timestamp, value.
-const CELL_BYTES: usize = 32;
+pub const CELL_BYTES: usize = 32;
+
+/// The upper bound of a point: a row of its own with a key of `max_tags` tags, and a cell.
+pub fn largest_point_bytes(layout: &RowKeyLayout, max_tags: usize) -> usize {
+    let tag = layout.widths.tagk.bytes() + layout.widths.tagv.bytes();
+    let key = layout.salt.width() + layout.widths.metric.bytes() + size_of::<u32>() + max_tags * tag;
+    key + CELL_BYTES
+}
 
 /// Encoded points, each in a cell of its own. Consecutive points of one row share the row.
 ///
-/// There is one batch for each lane to the store, usually only one; the row key decides the lane.
+/// There is one batch for each lane to the store, or only one; the row key decides the lane.
 #[derive(Debug)]
 pub(super) struct Rows {
     lanes: Vec<WriteBatch>,
@@ -31,13 +38,6 @@ pub(super) struct Rows {
 }
 
 impl Rows {
-    /// The upper bound of a point: a row of its own with a key of `max_tags` tags, and a cell.
-    pub(super) fn largest_point_bytes(layout: &RowKeyLayout, max_tags: usize) -> usize {
-        let tag = layout.widths.tagk.bytes() + layout.widths.tagv.bytes();
-        let key = layout.salt.width() + layout.widths.metric.bytes() + size_of::<u32>() + max_tags * tag;
-        key + CELL_BYTES
-    }
-
     /// Empty batches with capacity for `points`, on 1 lane or more. With `use_otsdb_timestamp` a cell has the
     /// timestamp of its point, else one of the store.
     pub(super) fn new(table: &TableName, points: usize, lanes: usize, use_otsdb_timestamp: bool) -> Self {
@@ -53,11 +53,6 @@ impl Rows {
             last: None,
             lane: 0,
         }
-    }
-
-    /// Bytes of all batches.
-    pub(super) fn byte_len(&self) -> usize {
-        self.lanes.iter().map(WriteBatch::byte_len).sum()
     }
 
     /// The batch of each lane.
@@ -97,9 +92,9 @@ impl Rows {
     }
 }
 
-/// The lane of a row.
+/// The lane of a row: writes of one row keep their order.
 #[inline]
-fn lane_of(row_key: &[u8], lanes: usize) -> usize {
+pub fn lane_of(row_key: &[u8], lanes: usize) -> usize {
     if lanes == 1 {
         return 0;
     }

@@ -1,19 +1,25 @@
+//! Requests are coalesced in lanes to a store of rows.
+
 mod failures;
 
 use std::pin::pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use futures::poll;
+use oxtsdb_point_store::rows::{LANES, lane_of};
 use oxtsdb_row_store::cells::{CellConfig, CellStore};
 use oxtsdb_row_store::intercept::{Intercept, InterceptedStore, Operation, Response};
 use oxtsdb_row_store::memory::MemoryStore;
-use oxtsdb_row_store::{ColumnSelection, Row};
+use oxtsdb_row_store::{ColumnSelection, Row, RowStore, StoreError, TableName};
 use oxtsdb_schema::row::{CellRef, decode_row};
-use oxtsdb_schema::{DuplicatePolicy, Points, Timestamp, UidKind, Value};
+use oxtsdb_schema::row_key::write_row_key;
+use oxtsdb_schema::{BaseTime, DuplicatePolicy, Points, Timestamp, UidKind, Value};
+use tokio::time::Instant;
 use uid_service::UidSettings;
 
-use super::*;
 use crate::settings::{DataSettings, WriteForm};
 use crate::test_stack::{Gate, TestStack};
 use crate::uids::series::SeriesRef;
@@ -89,11 +95,10 @@ async fn lane(stack: &TestStack, host: &str) -> usize {
     };
     let found = stack.service.writer.resolve([series].into_iter(), None).await;
     let series = found.unwrap().series.remove(0).unwrap();
-    let permit = stack.service.writer.permit(1).await;
-    let point = |_| (Timestamp::from_seconds(1), Value::Int(1));
-    let (batch, _) = stack.service.writer.encode(&[Ok(series)], point, permit);
-    let lanes = batch.into_rows().into_lanes();
-    lanes.iter().position(|batch| !batch.is_empty()).unwrap()
+    let layout = stack.service.writer.uids().layout();
+    let mut key = Vec::new();
+    write_row_key(layout, series.tsuid(), BaseTime::MIN, &mut key);
+    lane_of(&key, LANES)
 }
 
 /// A host whose row takes the same lane as that of `a`, or another.
