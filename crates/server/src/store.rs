@@ -75,7 +75,7 @@ pub struct StorePart {
     pub memory_bytes: u64,
     /// Memory of the points of an embedded store, which are not in its rows.
     pub points_bytes: u64,
-    /// Files of row blocks that its embedded store keeps open. All stores of a process must fit into the
+    /// Table files that its embedded store keeps open. All stores of a process must fit into the
     /// descriptors that are reserved for files.
     pub open_files: usize,
 }

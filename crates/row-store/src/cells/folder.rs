@@ -4,8 +4,7 @@
 //!   STORE      format version, as text
 //!   LOCK       locked while a process has the store open; contains its pid, as text
 //!   TABLES     definitions of the tables
-//!   journal/   segments of the journal
-//!   blocks/    row blocks, in the engine's own files
+//!   cells/     journal and table files, in the engine's own formats
 //!   DAMAGE     rows lost to damage, if any
 //!   set-aside/ damaged files
 //! ```

@@ -49,7 +49,7 @@ fn set_damaged_files_aside(
     set_aside: &SetAside,
     error: &StoreError,
 ) -> Result<bool, StoreError> {
-    tracing::warn!(%error, "the row blocks cannot be opened; looking for damaged files");
+    tracing::warn!(%error, "the cells cannot be opened; looking for damaged files");
     let (rows, settings) = table_list::closed_files(path)?;
     for file in settings {
         salvage::check_open(&file.path).map_err(|detail| StoreError::Corrupt {

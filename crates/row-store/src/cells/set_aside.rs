@@ -6,7 +6,7 @@
 //!   set-aside/   the damaged files, unchanged
 //! ```
 //!
-//! Fields are separated by tabs, keys by spaces. Keys are those of the row blocks, in hexadecimal; `-` is an
+//! Fields are separated by tabs, keys by spaces. Keys are those of the engine, in hexadecimal; `-` is an
 //! unbounded end. Reads of these ranges fail, or skip them on request. Deleting the file discards the record:
 //! the rows then have what is left of them.
 

@@ -4,7 +4,7 @@ use super::super::salvage::Gap;
 
 pub(super) const LABEL: &str = "oxtsdb damage, format 1";
 
-/// A damaged range of keys of row blocks.
+/// A damaged range of keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Entry {
     pub(super) gap: Gap,
