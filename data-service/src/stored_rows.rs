@@ -29,8 +29,8 @@ use crate::grpc::DataServer;
 use crate::settings::DataSettings;
 use crate::test_stack::TestStack;
 use crate::test_stack::service::{HttpResponse, Service};
-use oxtsdb_query::Engine;
 use oxtsdb_query::last::search::{self as last, LookBack};
+use oxtsdb_query::{Budget, Engine, Limits};
 
 /// The hour of the rows: 2013-01-01 00:00 UTC, `50e22700`.
 const HOUR_MS: i64 = 1_356_998_400_000;
@@ -176,7 +176,8 @@ impl Tsdb {
             from_ms: HOUR_MS,
             now_ms: HOUR_MS + 7_200_000,
         };
-        let last = last::of_series(self.engine.storage(), &tsuid, look_back)
+        let budget = Budget::of_limits(Limits::NONE);
+        let last = last::of_series(self.engine.storage(), &tsuid, look_back, &budget)
             .await
             .unwrap();
         last.map(|point| point.time_ms - HOUR_MS)

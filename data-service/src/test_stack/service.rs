@@ -7,6 +7,7 @@ use std::time::Duration;
 use oxtsdb_row_store::memory::MemoryStore;
 use oxtsdb_schema::data_table;
 use oxtsdb_server::ShutdownTrigger;
+use tempfile::TempDir;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
@@ -23,6 +24,7 @@ pub(crate) struct Service {
     pub(crate) store: MemoryStore,
     trigger: Option<ShutdownTrigger>,
     serving: JoinHandle<()>,
+    _points_folder: Option<TempDir>,
 }
 
 /// An HTTP response.
@@ -103,6 +105,7 @@ impl Service {
             settings,
             shutdown,
             trigger,
+            points_folder,
             ..
         } = stack;
         let server = change(HttpTelnetServer::new(
@@ -121,6 +124,7 @@ impl Service {
             store,
             trigger: Some(trigger),
             serving,
+            _points_folder: points_folder,
         }
     }
 

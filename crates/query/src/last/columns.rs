@@ -12,7 +12,7 @@ use oxtsdb_schema::Tsuid;
 use rustc_hash::FxHashMap;
 
 use super::search::{LastPoint, LookBack, decode_key, last_of_row};
-use crate::context::budget::Held;
+use crate::context::budget::{Budget, Held};
 use crate::context::query_context::QueryContext;
 use crate::error::QueryError;
 use crate::exec::scan::point_columns;
@@ -23,7 +23,7 @@ use crate::points::Number;
 use crate::range_scan::{KeyRange, scan_concurrently};
 use crate::storage::{PointStorage, Storage};
 
-/// Series that are searched together.
+/// Series that are searched together; to find their numbers takes less than a millisecond.
 const TOGETHER: usize = 4096;
 
 /// Estimated memory of a series and its newest point in other cells, besides its TSUID.
@@ -32,53 +32,79 @@ const CELL_BYTES: u64 = 64;
 /// The newest points in other cells.
 type OfCells = FxHashMap<Tsuid, LastPoint>;
 
-/// The last point of one series; `None` if it has none in the range.
+/// The last point of each of some series, in their order; `None` for those without one in the range.
 ///
 /// # Errors
 ///
-/// When a store fails, has lost points that may be newer, or a row cannot be decoded.
-pub(super) async fn of_series(
+/// When a store fails, has lost points that may be newer, or a row cannot be decoded; [`QueryError::OverBudget`].
+pub(super) async fn of_each(
     storage: &Storage,
     points: &PointStorage,
-    tsuid: &Tsuid,
+    series: &[Tsuid],
     look_back: LookBack,
-) -> Result<Option<LastPoint>, QueryError> {
-    let series = points.columns.find(tsuid.as_bytes());
+    budget: &Budget,
+) -> Result<Vec<Option<LastPoint>>, QueryError> {
+    let mut held = budget.hold((size_of::<Option<Point>>() * series.len()) as u64)?;
     let range = look_back.range();
-    let found = last(points, series.as_slice(), range).await?.pop().flatten();
-    check_lost(newest_lost(points, range).as_ref(), found.as_ref())?;
+    let mut last_points = Vec::with_capacity(series.len());
+    for series in series.chunks(TOGETHER) {
+        last_points.extend(last_of_keys(points, series, range).await?);
+    }
+    let lost = newest_lost(points, range);
+    for found in &last_points {
+        check_lost(lost.as_ref(), found.as_ref())?;
+    }
+    // Only newer cells matter. The scan seeks from the rows of a series to those of the next one.
+    let newest = last_points
+        .iter()
+        .map(|point| point.map(|point| point.time_ms + 1));
     let newer = LookBack {
-        from_ms: found.map_or(look_back.from_ms, |point| point.time_ms + 1),
+        from_ms: newest.min().flatten().unwrap_or(look_back.from_ms),
         ..look_back
     };
     let layout = &storage.layout;
-    let tags = tsuid
-        .as_bytes()
-        .get(layout.widths.metric.bytes()..)
-        .unwrap_or_default();
-    // The scan seeks to the rows of the series.
-    let selection = Selection::of_series(layout, [tsuid.as_bytes()], Vec::new()).of_resolved([tags.into()]);
-    let ranges = series_ranges(std::slice::from_ref(tsuid), layout, newer.hours());
+    let metric_width = layout.widths.metric.bytes();
+    let tags_of = |tsuid: &Tsuid| tsuid.as_bytes().get(metric_width..).unwrap_or_default().into();
+    let mut tags: Vec<Box<[u8]>> = series.iter().map(tags_of).collect();
+    tags.sort_unstable();
+    tags.dedup();
+    let keys = series.iter().map(Tsuid::as_bytes);
+    held.grow(2 * keys.clone().map(<[u8]>::len).sum::<usize>() as u64)?;
+    let selection = Selection::of_series(layout, keys, Vec::new()).of_resolved(tags);
+    let ranges = series_ranges(series, layout, newer.hours());
+    let filter = selection.row_filter();
     let mut of_cells = OfCells::default();
-    add_cells(
-        storage,
-        points,
-        ranges,
-        selection.row_filter(),
-        newer,
-        &mut of_cells,
-        None,
-    )
-    .await?;
-    let found = found.map(|point| of_point(tsuid.clone(), point));
-    Ok(of_cells.remove(tsuid).or(found))
+    add_cells(storage, points, ranges, filter, newer, &mut of_cells, &mut held).await?;
+    let newest = |(tsuid, point): (&Tsuid, Option<Point>)| {
+        let newer = of_cells.get(tsuid);
+        let newer = newer.filter(|cell| point.is_none_or(|point| point.time_ms < cell.time_ms));
+        newer.cloned().or_else(|| Some(of_point(tsuid.clone(), point?)))
+    };
+    Ok(series.iter().zip(last_points).map(newest).collect())
+}
+
+/// The newest point in columns of each of some series.
+async fn last_of_keys(
+    points: &PointStorage,
+    series: &[Tsuid],
+    range: TimeRange,
+) -> Result<Vec<Option<Point>>, QueryError> {
+    let find = |(index, tsuid): (usize, &Tsuid)| Some((points.columns.find(tsuid.as_bytes())?, index));
+    let mut known: Vec<(SeriesNumber, usize)> = series.iter().enumerate().filter_map(find).collect();
+    known.sort_unstable();
+    let numbers: Vec<SeriesNumber> = known.iter().map(|(number, _)| *number).collect();
+    let mut found = vec![None; series.len()];
+    for ((_, index), point) in known.iter().zip(last(points, &numbers, range).await?) {
+        found[*index] = point;
+    }
+    Ok(found)
 }
 
 /// The last points of the series of a metric in batches; series without a point in the range are left out.
 ///
 /// # Errors
 ///
-/// As [`of_series`], when names cannot be resolved, and [`QueryError::OverBudget`].
+/// As [`of_each`], when names cannot be resolved, and [`QueryError::OverBudget`].
 pub(super) async fn of_metric(
     storage: &Storage,
     points: &PointStorage,
@@ -99,7 +125,7 @@ pub(super) async fn of_metric(
         filter,
         look_back,
         &mut of_cells,
-        Some(&mut held),
+        &mut held,
     )
     .await?;
     let matching = series.catalogued(storage, points, compute, context.deadline());
@@ -224,7 +250,7 @@ async fn add_cells(
     filter: Option<RowFilter>,
     look_back: LookBack,
     found: &mut OfCells,
-    mut held: Option<&mut Held>,
+    held: &mut Held,
 ) -> Result<(), QueryError> {
     let mut scan = Scan::range([], []);
     scan.columns = point_columns();
@@ -246,9 +272,7 @@ async fn add_cells(
                 value,
             };
             let bytes = CELL_BYTES + 2 * tsuid.as_bytes().len() as u64;
-            if found.insert(tsuid, point).is_none()
-                && let Some(held) = &mut held
-            {
+            if found.insert(tsuid, point).is_none() {
                 held.grow(bytes)?;
             }
         }

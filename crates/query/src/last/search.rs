@@ -9,17 +9,16 @@
 
 use std::sync::Arc;
 
-use futures::future::BoxFuture;
-use futures::stream::{self, BoxStream, StreamExt as _};
+use futures::stream::{self, BoxStream, StreamExt as _, TryStreamExt as _};
 use oxtsdb_resources::ComputePool;
 use oxtsdb_row_store::{Row, RowFilter, Scan, StoreError};
 use oxtsdb_schema::row::{CellRef, decode_row};
 use oxtsdb_schema::row_key::write_row_key;
 use oxtsdb_schema::{DuplicatePolicy, HOUR_SECONDS, Points, RowKeyRef, Tsuid, Uid, UidKind};
 use parking_lot::RwLock;
-use rustc_hash::FxHashSet;
+use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::context::budget::Held;
+use crate::context::budget::{Budget, Held};
 use crate::context::query_context::QueryContext;
 use crate::error::QueryError;
 use crate::exec::scan::point_columns;
@@ -40,10 +39,8 @@ pub(super) const SERIES_AT_A_TIME: usize = 16;
 /// Estimated memory of a found series besides its TSUID.
 const FOUND_BYTES: u64 = 48;
 
-const SEARCHES_AT_A_TIME: usize = 1024;
-
 /// The time range of the search.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct LookBack {
     /// Points before this timestamp are ignored, milliseconds since the epoch.
     pub from_ms: i64,
@@ -52,6 +49,16 @@ pub struct LookBack {
 }
 
 impl LookBack {
+    /// The hour of an instant.
+    pub fn hour_of(time_ms: i64) -> Self {
+        let hour_ms = i64::from(HOUR_SECONDS) * 1000;
+        let start_ms = time_ms - time_ms.rem_euclid(hour_ms);
+        Self {
+            from_ms: start_ms,
+            now_ms: start_ms,
+        }
+    }
+
     pub(super) fn hours(&self) -> Hours {
         Hours::overlapping(self.from_ms, self.now_ms)
     }
@@ -81,14 +88,17 @@ pub struct SeriesNames {
 ///
 /// # Errors
 ///
-/// When the store fails or a row cannot be decoded.
+/// When the store fails or a row cannot be decoded; [`QueryError::OverBudget`].
 pub async fn of_series(
     storage: &Storage,
     tsuid: &Tsuid,
     look_back: LookBack,
+    budget: &Budget,
 ) -> Result<Option<LastPoint>, QueryError> {
     if let Some(points) = &storage.points {
-        return columns::of_series(storage, points, tsuid, look_back).await;
+        let series = std::slice::from_ref(tsuid);
+        let found = columns::of_each(storage, points, series, look_back, budget).await?;
+        return Ok(found.into_iter().flatten().next());
     }
     let hours: Vec<_> = look_back.hours().iter().rev().collect();
     for some in hours.chunks(HOURS_AT_A_TIME) {
@@ -115,22 +125,40 @@ pub async fn of_series(
     Ok(None)
 }
 
-/// The last point of one series in the hour of an instant; `None` if there is none.
+/// The last points of series, each in a range of its own, in the order of the searches; series without one are left
+/// out. Where points are in columns, series with the same range are searched together.
 ///
 /// # Errors
 ///
 /// As [`of_series`].
-pub async fn in_hour_of(
+pub async fn of_each(
     storage: &Storage,
-    tsuid: &Tsuid,
-    time_ms: i64,
-) -> Result<Option<LastPoint>, QueryError> {
-    let hour_ms = i64::from(HOUR_SECONDS) * 1000;
-    let look_back = LookBack {
-        from_ms: time_ms - time_ms.rem_euclid(hour_ms),
-        now_ms: time_ms,
+    searches: Vec<(Tsuid, LookBack)>,
+    budget: &Budget,
+) -> Result<Vec<LastPoint>, QueryError> {
+    let _held = budget.hold((size_of::<(Tsuid, LookBack, Option<LastPoint>)>() * searches.len()) as u64)?;
+    let Some(points) = &storage.points else {
+        let search = |(tsuid, look_back): (Tsuid, LookBack)| {
+            let (storage, budget) = (storage.clone(), budget.clone());
+            async move { of_series(&storage, &tsuid, look_back, &budget).await }
+        };
+        let found = stream::iter(searches).map(search).buffered(SERIES_AT_A_TIME);
+        return found.try_filter_map(async |point| Ok(point)).try_collect().await;
     };
-    of_series(storage, tsuid, look_back).await
+    let mut found = vec![None; searches.len()];
+    let mut of_ranges: FxHashMap<LookBack, (Vec<Tsuid>, Vec<usize>)> = FxHashMap::default();
+    for (index, (tsuid, look_back)) in searches.into_iter().enumerate() {
+        let (series, places) = of_ranges.entry(look_back).or_default();
+        series.push(tsuid);
+        places.push(index);
+    }
+    for (look_back, (series, places)) in of_ranges {
+        let points = columns::of_each(storage, points, &series, look_back, budget).await?;
+        for (place, point) in places.into_iter().zip(points) {
+            found[place] = point;
+        }
+    }
+    Ok(found.into_iter().flatten().collect())
 }
 
 /// The last points of the series of a metric in batches, in no particular order; series without a point in the
@@ -154,7 +182,7 @@ pub async fn of_metric(
         let search = move |tsuid: Tsuid| {
             let (storage, context) = (storage.clone(), context.clone());
             async move {
-                let point = of_series(&storage, &tsuid, look_back).await?;
+                let point = of_series(&storage, &tsuid, look_back, context.budget()).await?;
                 context.budget().count_series(point.iter().len() as u64)?;
                 Ok(point.into_iter().collect())
             }
@@ -248,30 +276,6 @@ impl MetricScan {
     }
 }
 
-/// Searches for the last point of each of `items`, some at a time, and passes those that are found to `take`,
-/// in the order of their items.
-///
-/// # Errors
-///
-/// The first one of a search or of `take`.
-pub async fn search_each<'a, T>(
-    items: &'a [T],
-    search: impl Fn(&'a T) -> BoxFuture<'a, Result<Option<LastPoint>, QueryError>>,
-    mut take: impl FnMut(LastPoint) -> Result<(), QueryError>,
-) -> Result<(), QueryError> {
-    for some in items.chunks(SEARCHES_AT_A_TIME) {
-        // Collected and boxed, because the compiler cannot tell that a stream over the closure is Send.
-        let searches: Vec<_> = some.iter().map(&search).collect();
-        let mut found = stream::iter(searches).buffered(SERIES_AT_A_TIME);
-        while let Some(point) = found.next().await {
-            if let Some(point) = point? {
-                take(point)?;
-            }
-        }
-    }
-    Ok(())
-}
-
 /// The names of series, in their order.
 ///
 /// # Errors
@@ -332,39 +336,4 @@ pub(super) fn last_of_row(
     let base_ms = key.base_time().millis();
     let last = last.map(|(offset_ms, value)| (base_ms + i64::from(offset_ms), Number::from(value)));
     Ok(last.filter(|(time_ms, _)| *time_ms >= look_back.from_ms))
-}
-
-#[cfg(test)]
-mod tests {
-    use std::cell::Cell;
-
-    use futures::FutureExt as _;
-
-    use super::*;
-
-    #[tokio::test]
-    async fn prepares_a_bounded_number_of_searches() {
-        let tsuid = Tsuid::from_bytes(&[0, 0, 1, 0, 0, 1, 0, 0, 1], &Default::default()).unwrap();
-        let items: Vec<i64> = (0..5000).collect();
-        let (prepared, taken) = (std::sync::atomic::AtomicUsize::new(0), Cell::new(0));
-        let search = |item: &i64| {
-            prepared.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-            let point = LastPoint {
-                tsuid: tsuid.clone(),
-                time_ms: *item,
-                value: Number::Int(1),
-            };
-            // Every other item has none.
-            std::future::ready(Ok(Some(point).filter(|_| item % 2 == 0))).boxed()
-        };
-        let take = |point: LastPoint| {
-            assert_eq!(point.time_ms, 2 * taken.get());
-            taken.set(taken.get() + 1);
-            let ahead = prepared.load(std::sync::atomic::Ordering::Relaxed) as i64 - point.time_ms;
-            assert!(ahead <= SEARCHES_AT_A_TIME as i64, "{ahead}");
-            Ok(())
-        };
-        search_each(&items, search, take).await.unwrap();
-        assert_eq!(taken.get(), 2500);
-    }
 }

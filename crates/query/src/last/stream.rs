@@ -275,7 +275,7 @@ async fn of_target(
         LastTarget::Tsuid(bytes) => check_tsuid(bytes, &storage.layout)?,
         LastTarget::Metric { .. } => return Ok(None),
     };
-    of_series(storage, &tsuid, look_back).await
+    of_series(storage, &tsuid, look_back, context.budget()).await
 }
 
 async fn tsuid_of(

@@ -8,7 +8,6 @@
 
 use std::collections::BTreeMap;
 
-use futures::FutureExt as _;
 use oxtsdb_schema::{RowKeyLayout, Tsuid};
 use serde::Deserialize;
 
@@ -30,9 +29,7 @@ use oxtsdb_query::Resource;
 use oxtsdb_query::language::time::now_ms;
 use oxtsdb_query::language::{LanguageError, parse_series, parse_uids};
 use oxtsdb_query::last::counters::{self, Written};
-use oxtsdb_query::last::search::{
-    LastPoint, LookBack, SeriesNames, in_hour_of, names_of, of_series, search_each,
-};
+use oxtsdb_query::last::search::{LastPoint, LookBack, SeriesNames, names_of, of_each};
 use oxtsdb_query::plan::tsuids::check_tsuid;
 use oxtsdb_query::uids_of_series;
 use oxtsdb_query::{Engine, Number, QueryContext, QueryError, RequestContext, Storage};
@@ -261,10 +258,18 @@ struct Found {
 }
 
 impl Found {
-    fn add(&mut self, point: LastPoint) -> Result<(), QueryError> {
-        COUNTED.check(Resource::Series, self.points.len() as u64 + 1)?;
-        self.held.grow(LAST_POINT_BYTES)?;
-        self.points.push(point);
+    /// Finds the last points of series, each in a range of its own.
+    async fn add(
+        &mut self,
+        storage: &Storage,
+        context: &QueryContext,
+        searches: Vec<(Tsuid, LookBack)>,
+    ) -> Result<(), QueryError> {
+        let points = of_each(storage, searches, context.budget()).await?;
+        let count = self.points.len() + points.len();
+        COUNTED.check(Resource::Series, count as u64)?;
+        self.held.grow(points.len() as u64 * LAST_POINT_BYTES)?;
+        self.points.extend(points);
         Ok(())
     }
 }
@@ -277,6 +282,7 @@ async fn last_points(
     back_scan: i64,
     found: &mut Found,
 ) -> Result<(), HttpError> {
+    let mut held = context.budget().hold(0)?;
     let tsuids = match target {
         Target::Tsuids(tsuids) => series_of(tsuids, &storage.layout)?,
         Target::Series { tags, .. } if back_scan > 0 && tags.is_empty() => {
@@ -290,35 +296,29 @@ async fn last_points(
             let uids = uids_of_series(metric, &tags, &*storage.directory, context.deadline());
             let (metric, mut tags) = uids.await?;
             if back_scan <= 0 {
-                let mut held = context.budget().hold(0)?;
                 let written = counters::of_metric(storage, metric, &tags, COUNTED, &mut held).await?;
-                return Ok(in_their_hours(storage, &written, found).await?);
+                return Ok(found.add(storage, context, in_their_hours(written)).await?);
             }
             vec![Tsuid::new(metric, &mut tags).map_err(bad_request)?]
         }
     };
-    if back_scan <= 0 {
-        let written = counters::of_series(storage, &tsuids).await?;
-        return Ok(in_their_hours(storage, &written, found).await?);
-    }
-    let now_ms = now_ms();
-    let look_back = LookBack {
-        from_ms: (now_ms - now_ms.rem_euclid(HOUR_MS) - back_scan * HOUR_MS).max(0),
-        now_ms,
+    let searches = if back_scan <= 0 {
+        in_their_hours(counters::of_series(storage, &tsuids).await?)
+    } else {
+        let now_ms = now_ms();
+        let look_back = LookBack {
+            from_ms: (now_ms - now_ms.rem_euclid(HOUR_MS) - back_scan * HOUR_MS).max(0),
+            now_ms,
+        };
+        tsuids.into_iter().map(|tsuid| (tsuid, look_back)).collect()
     };
-    let search = |tsuid| of_series(storage, tsuid, look_back).boxed();
-    search_each(&tsuids, search, |point| found.add(point)).await?;
-    Ok(())
+    Ok(found.add(storage, context, searches).await?)
 }
 
-/// Finds the last points in the hours in which the series were written last.
-async fn in_their_hours(storage: &Storage, written: &[Written], found: &mut Found) -> Result<(), QueryError> {
-    search_each(
-        written,
-        |written| in_hour_of(storage, &written.tsuid, written.at_ms).boxed(),
-        |point| found.add(point),
-    )
-    .await
+/// Searches in the hours in which series were written last.
+fn in_their_hours(written: Vec<Written>) -> Vec<(Tsuid, LookBack)> {
+    let search = |written: Written| (written.tsuid, LookBack::hour_of(written.at_ms));
+    written.into_iter().map(search).collect()
 }
 
 /// Checks TSUIDs. Bytes after the first tag that are no tags match no series.

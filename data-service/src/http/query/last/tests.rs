@@ -6,9 +6,18 @@ use crate::settings::DataSettings;
 use crate::test_stack::TestStack;
 use crate::test_stack::service::Service;
 
-/// Two hosts with points some seconds ago and one with an old point.
+/// Two hosts with points some seconds ago and one with an old point, in rows.
 async fn service() -> (Service, i64) {
-    let service = Service::start().await;
+    service_of(TestStack::start().await).await
+}
+
+/// As [`service`], in rows and in columns.
+async fn services() -> [(Service, i64); 2] {
+    [service().await, service_of(TestStack::with_points().await).await]
+}
+
+async fn service_of(stack: TestStack) -> (Service, i64) {
+    let service = Service::of(stack).await;
     let now = now_ms() / 1000;
     // All points are in the current hour, in which their writes are counted.
     let now = now.max(now - now % 3600 + 40);
@@ -50,9 +59,28 @@ const A: &str = "000001000001000001000002000002";
 const B: &str = "000001000001000001000002000003";
 const C: &str = "000001000001000001000002000004";
 
+/// Writes a point as a cell of table `tsdb`, past the store of columns.
+async fn put_cell(service: &Service, tsuid: &str, seconds: i64, value: u8) {
+    let tsuid = hex::decode(tsuid).unwrap();
+    let (base, offset) = (seconds - seconds % 3600, seconds % 3600);
+    let base = u32::try_from(base).unwrap().to_be_bytes();
+    let qualifier = u16::try_from(offset << 4).unwrap().to_be_bytes();
+    let mut batch = WriteBatch::new("tsdb".parse().unwrap());
+    let family = batch.family("t");
+    batch
+        .row(&[&tsuid[..3], &base, &tsuid[3..]].concat())
+        .put(family, &qualifier, &[value]);
+    service.store.write(batch).await.unwrap();
+}
+
 #[tokio::test]
 async fn back_scan_reads_from_the_current_hour_back() {
-    let (service, now) = service().await;
+    for (service, now) in services().await {
+        finds_the_last_points_of_a_back_scan(service, now).await;
+    }
+}
+
+async fn finds_the_last_points_of_a_back_scan(service: Service, now: i64) {
     let bare = format!(
         r#"[{{"timestamp":{},"value":"7.5","tsuid":"{A}"}}]"#,
         (now - 30) * 1000
@@ -88,7 +116,12 @@ async fn back_scan_reads_from_the_current_hour_back() {
 
 #[tokio::test]
 async fn counters_select_the_hour_to_read() {
-    let (service, now) = service().await;
+    for (service, now) in services().await {
+        finds_the_last_points_in_counted_hours(service, now).await;
+    }
+}
+
+async fn finds_the_last_points_in_counted_hours(service: Service, now: i64) {
     let last = async |what: &str| {
         let response = service.get(&format!("/api/query/last?{what}")).await;
         assert_eq!(response.status, 200, "{}", response.text());
@@ -112,9 +145,17 @@ async fn counters_select_the_hour_to_read() {
     assert_eq!(last(&format!("tsuids={B},{A}&back_scan=-1")).await, "-3 7.5");
     count(&service, C, 1_356_998_400_000).await;
     assert_eq!(last("timeseries=m").await, "7.5 -3 4");
+    // Each series in its own hour, in the order of the request.
+    assert_eq!(last(&format!("tsuids={C},{B},{A},{B}")).await, "4 -3 7.5 -3");
+    // A cell is the last point if it is newer than the others of its series.
+    put_cell(&service, A, now - 29, 11).await;
+    put_cell(&service, B, now - 21, 12).await;
+    put_cell(&service, C, 1_356_998_401, 13).await;
+    assert_eq!(last("timeseries=m").await, "11 -3 13");
+    assert_eq!(last(&format!("tsuids={C},{B},{A}")).await, "13 -3 11");
     // A point that was written long after its timestamp is not found.
     count(&service, C, now * 1000).await;
-    assert_eq!(last("timeseries=m").await, "7.5 -3");
+    assert_eq!(last("timeseries=m").await, "11 -3");
 }
 
 #[tokio::test]
