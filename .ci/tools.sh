@@ -11,6 +11,7 @@ export CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-${OXTSDB_CI_TARGET:-$OXTSDB_CACHE/t
 BUF_VERSION=1.75.0
 PROTOC_GEN_GO_VERSION=v1.36.12
 PROTOC_GEN_GO_GRPC_VERSION=v1.6.2
+VICTORIA_METRICS_VERSION=v1.130.0
 MAVEN_DEPENDENCY_PLUGIN=org.apache.maven.plugins:maven-dependency-plugin:3.6.1
 
 missing() {
@@ -66,6 +67,17 @@ need_go_plugins() {
     GOBIN="$bin" go install "google.golang.org/grpc/cmd/protoc-gen-go-grpc@$PROTOC_GEN_GO_GRPC_VERSION"
   fi
   export PATH="$bin:$PATH"
+}
+
+# Sets VICTORIA_METRICS to its single-node program. Its compression needs a C compiler.
+need_victoria_metrics() {
+  local bin="$OXTSDB_TOOLS/victoria-metrics-$VICTORIA_METRICS_VERSION"
+  VICTORIA_METRICS="$bin/victoria-metrics"
+  [ -x "$VICTORIA_METRICS" ] && return
+  command -v go >/dev/null || missing go "install Go 1.26 or newer"
+  command -v cc >/dev/null || missing cc "install a C compiler"
+  CGO_ENABLED=1 GOBIN="$bin" \
+    go install "github.com/VictoriaMetrics/VictoriaMetrics/app/victoria-metrics@$VICTORIA_METRICS_VERSION"
 }
 
 # A JDK of 11 or newer, and Maven.

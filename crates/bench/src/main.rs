@@ -1,4 +1,4 @@
-//! Benchmarks of OxTSDB, alone and beside OpenTSDB.
+//! Benchmarks of OxTSDB, alone and beside OpenTSDB and VictoriaMetrics.
 //!
 //! Servers are processes of their own, on the same machine and cores as the generator.
 
@@ -11,6 +11,7 @@ mod ingest;
 mod large;
 mod mixed;
 mod names;
+mod peers;
 mod process;
 mod queries;
 mod report;
@@ -45,6 +46,7 @@ enum Other {
     Mixed(mixed::Arguments),
     Names(names::Arguments),
     Assign(assign::Arguments),
+    Peers(peers::Arguments),
 }
 
 #[tokio::main]
@@ -67,6 +69,7 @@ async fn main() -> anyhow::Result<()> {
         Some(Other::Mixed(arguments)) => mixed::run(program, arguments).await,
         Some(Other::Names(arguments)) => names::run(program, arguments).await,
         Some(Other::Assign(arguments)) => assign::run(program, arguments).await,
+        Some(Other::Peers(arguments)) => peers::run(program, arguments).await,
     }
 }
 

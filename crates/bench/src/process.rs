@@ -9,10 +9,14 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, ensure};
 
+/// A process that was started here; killed when dropped.
+#[derive(Debug)]
+pub(crate) struct Process(Child);
+
 /// A running `tsdb serve`; killed when dropped.
 #[derive(Debug)]
 pub(crate) struct Server {
-    child: Child,
+    process: Process,
     /// Stays open, so that the server can write to it.
     _output: BufReader<ChildStdout>,
     /// HTTP and telnet.
@@ -41,6 +45,54 @@ pub(crate) struct Usage {
     pub(crate) written_bytes: u64,
 }
 
+impl Process {
+    /// Starts a command without input.
+    pub(crate) fn start(command: &mut Command) -> anyhow::Result<Self> {
+        let started = command.stdin(Stdio::null()).spawn();
+        let name = command.get_program().to_string_lossy();
+        Ok(Self(started.with_context(|| format!("start {name}"))?))
+    }
+
+    /// Processor time and memory so far.
+    pub(crate) fn usage(&self) -> anyhow::Result<Usage> {
+        usage(&self.0.id().to_string())
+    }
+
+    /// Whether it has not exited yet.
+    pub(crate) fn is_running(&mut self) -> anyhow::Result<bool> {
+        Ok(self.0.try_wait()?.is_none())
+    }
+
+    /// Kills it with SIGKILL.
+    fn kill(mut self) -> anyhow::Result<()> {
+        self.0.kill()?;
+        self.0.wait()?;
+        Ok(())
+    }
+
+    /// Sends SIGTERM and waits for its exit.
+    pub(crate) fn stop(mut self) -> anyhow::Result<()> {
+        let pid = i32::try_from(self.0.id())
+            .ok()
+            .and_then(rustix::process::Pid::from_raw);
+        rustix::process::kill_process(
+            pid.context("the process has an id")?,
+            rustix::process::Signal::TERM,
+        )?;
+        let status = self.0.wait()?;
+        ensure!(status.success(), "the server ended with {status} after SIGTERM");
+        Ok(())
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // Both fail only if it has exited already.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
 impl Server {
     /// Starts `program serve` on an embedded store in `folder` and waits until it serves.
     pub(crate) fn start(program: &Path, folder: &Path) -> anyhow::Result<Self> {
@@ -55,23 +107,22 @@ impl Server {
             .append(true)
             .open(folder.with_extension("log"))?;
         let started = Instant::now();
-        let mut child = Command::new(program)
-            .arg("serve")
-            .args(flags)
-            .args([
-                "--http-listen",
-                "127.0.0.1:0",
-                "--data-listen",
-                "127.0.0.1:0",
-                "--uid-listen",
-                "127.0.0.1:0",
-            ])
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(log)
-            .spawn()
-            .with_context(|| format!("start {}", program.display()))?;
-        let mut output = BufReader::new(child.stdout.take().context("its output is piped")?);
+        let mut process = Process::start(
+            Command::new(program)
+                .arg("serve")
+                .args(flags)
+                .args([
+                    "--http-listen",
+                    "127.0.0.1:0",
+                    "--data-listen",
+                    "127.0.0.1:0",
+                    "--uid-listen",
+                    "127.0.0.1:0",
+                ])
+                .stdout(Stdio::piped())
+                .stderr(log),
+        )?;
+        let mut output = BufReader::new(process.0.stdout.take().context("its output is piped")?);
         let mut line = String::new();
         output.read_line(&mut line)?;
         let start_time = started.elapsed();
@@ -92,7 +143,7 @@ impl Server {
             data: address("data")?,
             uid: address("uid")?,
             start_time,
-            child,
+            process,
             _output: output,
             program: program.to_owned(),
             folder: folder.to_owned(),
@@ -102,7 +153,7 @@ impl Server {
 
     /// Processor time and memory so far.
     pub(crate) fn usage(&self) -> anyhow::Result<Usage> {
-        usage(&self.child.id().to_string())
+        self.process.usage()
     }
 
     /// Flushes of points since the folder was new: each begins another segment of the journal.
@@ -123,32 +174,14 @@ impl Server {
     }
 
     /// Kills it with SIGKILL and starts it again on the same folder.
-    pub(crate) fn crash_and_restart(mut self) -> anyhow::Result<Self> {
-        self.child.kill()?;
-        self.child.wait()?;
+    pub(crate) fn crash_and_restart(self) -> anyhow::Result<Self> {
+        self.process.kill()?;
         Self::start_with(&self.program, &self.folder, &self.flags)
     }
 
     /// Sends SIGTERM and waits for its exit.
-    pub(crate) fn stop(mut self) -> anyhow::Result<()> {
-        let pid = i32::try_from(self.child.id())
-            .ok()
-            .and_then(rustix::process::Pid::from_raw);
-        rustix::process::kill_process(
-            pid.context("the process has an id")?,
-            rustix::process::Signal::TERM,
-        )?;
-        let status = self.child.wait()?;
-        ensure!(status.success(), "the server ended with {status} after SIGTERM");
-        Ok(())
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        // Both fail only if it has exited already.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+    pub(crate) fn stop(self) -> anyhow::Result<()> {
+        self.process.stop()
     }
 }
 
@@ -214,7 +247,8 @@ fn usage(pid: &str) -> anyhow::Result<Usage> {
     })
 }
 
-fn folder_bytes(folder: &Path) -> anyhow::Result<u64> {
+/// Bytes of the files in a folder and below it.
+pub(crate) fn folder_bytes(folder: &Path) -> anyhow::Result<u64> {
     let mut bytes = 0;
     for entry in fs::read_dir(folder)? {
         let entry = entry?;

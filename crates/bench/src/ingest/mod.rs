@@ -54,7 +54,7 @@ fn parts(workload: &Workload) -> impl Iterator<Item = Range<usize>> {
 }
 
 /// Waits for connections; returns the longest time that an acknowledgement took.
-async fn longest(mut connections: JoinSet<anyhow::Result<Duration>>) -> anyhow::Result<Duration> {
+pub(crate) async fn longest(mut connections: JoinSet<anyhow::Result<Duration>>) -> anyhow::Result<Duration> {
     let mut longest = Duration::ZERO;
     while let Some(connection) = connections.join_next().await {
         longest = longest.max(connection??);

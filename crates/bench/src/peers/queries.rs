@@ -1,0 +1,276 @@
+//! The same queries in OpenTSDB's language and in MetricsQL, and what both responses have in common.
+//!
+//! OpenTSDB's window begins at its timestamp, VictoriaMetrics' ends there, inclusive: the window of the minute at `t`
+//! is that of VictoriaMetrics at `t + 50 s`, the instant of its last point.
+
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, ensure};
+use serde_json::Value;
+
+use super::points::{self, METRICS};
+use crate::ingest::http::Connection;
+use crate::workload::{START_SECONDS, STEP_SECONDS};
+
+/// Steps of an hour.
+const HOUR: u32 = 3600 / STEP_SECONDS;
+
+/// Hosts whose names begin with `host00`.
+const THOUSAND: u32 = 1000;
+
+/// A query in the words of both.
+#[derive(Clone, Debug)]
+pub(crate) struct Query {
+    pub(crate) name: &'static str,
+    /// Path and query of OxTSDB's HTTP API.
+    oxtsdb: String,
+    /// The same for VictoriaMetrics.
+    victoria_metrics: String,
+    /// Points of the result.
+    pub(crate) points: usize,
+}
+
+/// Which of the two servers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Language {
+    OpenTsdb,
+    MetricsQl,
+}
+
+/// What is compared of a response: number and sum of its points.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Answer {
+    pub(crate) points: usize,
+    pub(crate) sum: f64,
+}
+
+/// An answer and the median time of its responses.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Timed {
+    pub(crate) answer: Answer,
+    pub(crate) median: Duration,
+}
+
+/// One series raw, and sums of 1 m averages of a thousand series and of all series of a metric, over the last hour.
+pub(crate) fn measured(hosts: u32, steps: u32) -> Vec<Query> {
+    // The range begins at an exact minute.
+    let first = steps.saturating_sub(HOUR) / 6 * 6;
+    let range = Range::new(first, steps);
+    let metric = points::metric(1);
+    let mut queries = vec![range.raw("one series, raw", &metric, &points::host(hosts / 2))];
+    if hosts > THOUSAND {
+        queries.push(range.sums("1 m sums, 1,000 series", &metric, "host", "host00"));
+    }
+    queries.push(range.sums("1 m sums, all series", &metric, "", ""));
+    queries
+}
+
+/// Counts of all points, by metric and hour.
+pub(crate) fn counts(steps: u32) -> Vec<Query> {
+    let range = Range::new(0, steps);
+    (0..METRICS)
+        .map(|number| range.counts(&points::metric(number)))
+        .collect()
+}
+
+/// Steps of points, in seconds since the epoch.
+struct Range {
+    start: u32,
+    /// After the last point.
+    end: u32,
+}
+
+impl Range {
+    fn new(first: u32, end: u32) -> Self {
+        Self {
+            start: START_SECONDS + first * STEP_SECONDS,
+            end: START_SECONDS + end * STEP_SECONDS,
+        }
+    }
+
+    fn windows(&self, seconds: u32) -> u32 {
+        (self.end - self.start).div_ceil(seconds)
+    }
+
+    fn oxtsdb(&self, expression: &str) -> String {
+        let (start, end) = (self.start, self.end - 1);
+        format!("/api/query?start={start}&end={end}&m={}", escaped(expression))
+    }
+
+    fn metrics_ql(&self, seconds: u32, expression: &str) -> String {
+        let start = self.start + seconds - STEP_SECONDS;
+        let end = start + (self.windows(seconds) - 1) * seconds;
+        let path = "/prometheus/api/v1/query_range?nocache=1";
+        let expression = escaped(expression);
+        format!("{path}&start={start}&end={end}&step={seconds}&query={expression}")
+    }
+
+    fn raw(&self, name: &'static str, metric: &str, host: &str) -> Query {
+        let selector = escaped(&format!(r#"{{__name__="{metric}",host="{host}"}}"#));
+        let (start, end) = (self.start, self.end - 1);
+        Query {
+            name,
+            oxtsdb: self.oxtsdb(&format!("sum:{metric}{{host={host}}}")),
+            victoria_metrics: format!("/api/v1/export?start={start}&end={end}&match[]={selector}"),
+            points: self.windows(STEP_SECONDS) as usize,
+        }
+    }
+
+    fn sums(&self, name: &'static str, metric: &str, tag: &str, prefix: &str) -> Query {
+        let (filter, matcher) = match tag {
+            "" => (String::new(), String::new()),
+            _ => (
+                format!("{{}}{{{tag}=wildcard({prefix}*)}}"),
+                format!(r#",{tag}=~"{prefix}.*""#),
+            ),
+        };
+        let selector = format!(r#"{{__name__="{metric}"{matcher}}}"#);
+        Query {
+            name,
+            oxtsdb: self.oxtsdb(&format!("sum:1m-avg:{metric}{filter}")),
+            victoria_metrics: self.metrics_ql(60, &format!("sum(avg_over_time({selector}[1m]))")),
+            points: self.windows(60) as usize,
+        }
+    }
+
+    fn counts(&self, metric: &str) -> Query {
+        let selector = format!(r#"{{__name__="{metric}"}}"#);
+        Query {
+            name: "counts",
+            oxtsdb: self.oxtsdb(&format!("sum:1h-count:{metric}")),
+            victoria_metrics: self.metrics_ql(3600, &format!("sum(count_over_time({selector}[1h]))")),
+            points: self.windows(3600) as usize,
+        }
+    }
+}
+
+impl Query {
+    /// Runs it so often, and once before that.
+    pub(crate) async fn time(
+        &self,
+        server: SocketAddr,
+        language: Language,
+        runs: usize,
+    ) -> anyhow::Result<Timed> {
+        let path = match language {
+            Language::OpenTsdb => &self.oxtsdb,
+            Language::MetricsQl => &self.victoria_metrics,
+        };
+        let mut connection = Connection::open(server).await?;
+        let mut times = Vec::new();
+        let mut body = Vec::new();
+        for _ in 0..=runs {
+            let started = Instant::now();
+            let (status, response) = connection.get(path).await?;
+            times.push(started.elapsed());
+            let text = || String::from_utf8_lossy(&response[..response.len().min(500)]);
+            ensure!(status == 200, "{}: status {status}: {}", self.name, text());
+            body = response;
+        }
+        times.remove(0);
+        times.sort_unstable();
+        let answer = answer(&serde_json::from_slice(&body)?).with_context(|| path.clone())?;
+        Ok(Timed {
+            answer,
+            median: times.get(times.len() / 2).copied().unwrap_or_default(),
+        })
+    }
+}
+
+impl Answer {
+    /// Whether they differ only by the order in which doubles were added.
+    pub(crate) fn equals(self, other: Self) -> bool {
+        let difference = (self.sum - other.sum).abs();
+        self.points == other.points && difference <= 1e-9 * self.sum.abs().max(1.0)
+    }
+}
+
+/// The points of a response: of OpenTSDB's `/api/query`, of `/api/v1/export` (one series) or of `query_range`.
+fn answer(response: &Value) -> anyhow::Result<Answer> {
+    let mut values: Vec<&Value> = Vec::new();
+    if let Some(groups) = response.as_array() {
+        for group in groups {
+            values.extend(group["dps"].as_object().context("no `dps`")?.values());
+        }
+    } else if let Some(of_series) = response["values"].as_array() {
+        values.extend(of_series);
+    } else {
+        let series = response["data"]["result"]
+            .as_array()
+            .context("no `data.result`")?;
+        for one in series {
+            let points = one["values"].as_array().context("no `values`")?;
+            values.extend(points.iter().map(|point| &point[1]));
+        }
+    }
+    let number = |value: &Value| match value {
+        Value::String(text) => text.parse().ok(),
+        other => other.as_f64(),
+    };
+    let mut sum = 0.0;
+    for value in &values {
+        sum += number(value).with_context(|| format!("`{value}` is no number"))?;
+    }
+    Ok(Answer {
+        points: values.len(),
+        sum,
+    })
+}
+
+/// Text as part of a URL's query.
+fn escaped(text: &str) -> String {
+    let mut escaped = String::new();
+    for byte in text.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-._~:*()".contains(&byte) {
+            escaped.push(char::from(byte));
+        } else {
+            escaped.push_str(&format!("%{byte:02X}"));
+        }
+    }
+    escaped
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn responses_of_all_forms_are_counted_and_added() {
+        let expected = Answer { points: 2, sum: 5.5 };
+        for response in [
+            json!([{"metric": "m", "dps": {"10": 2, "20": 3.5}}]),
+            json!([{"dps": {"10": 2}}, {"dps": {"10": 3.5}}]),
+            json!({"metric": {}, "values": [2, 3.5], "timestamps": [10, 20]}),
+            json!({"data": {"result": [{"values": [[10, "2"], [20, "3.5"]]}]}}),
+        ] {
+            assert_eq!(answer(&response).unwrap(), expected, "{response}");
+        }
+        answer(&json!({"error": "no"})).unwrap_err();
+        answer(&json!([{"dps": {"10": "NaN?"}}])).unwrap_err();
+        let later = Answer {
+            sum: 5.5 + 1e-12,
+            ..expected
+        };
+        assert!(expected.equals(later));
+        assert!(!expected.equals(Answer { sum: 5.6, ..expected }));
+    }
+
+    #[test]
+    fn ranges_are_the_last_hour_in_whole_minutes() {
+        let queries = measured(2000, 1000);
+        assert_eq!(queries.len(), 3);
+        // Steps 636 to 999: 364 points, 60 whole minutes and one of four points.
+        assert_eq!((queries[0].points, queries[1].points), (364, 61));
+        assert!(queries[1].oxtsdb.contains("start=1767231960&end=1767235599"));
+        assert!(
+            queries[1]
+                .victoria_metrics
+                .contains("start=1767232010&end=1767235610")
+        );
+        assert_eq!(measured(1000, 20).len(), 2);
+        assert_eq!(counts(361)[0].points, 2);
+    }
+}
