@@ -254,10 +254,11 @@ impl SeriesValues {
             Self::Doubles => Number::Double(f64::from(random.random_range(-10_000..1_000_000)) / 1000.0),
             Self::Floats => Number::Double(f64::from(random.random_range(-2000..2000)) / 16.0),
             Self::Mixed => {
-                let mut kind = if random.random() {
-                    Self::Ints
-                } else {
-                    Self::Doubles
+                // Floats are often negative: counters step down from negative integers to them.
+                let mut kind = match random.random_range(0..3) {
+                    0 => Self::Ints,
+                    1 => Self::Doubles,
+                    _ => Self::Floats,
                 };
                 kind.next(random)
             }

@@ -93,7 +93,13 @@ impl RateOptions {
         if self.drop_resets {
             return None;
         }
-        let wrapped = add(subtract(Number::Int(self.counter_max), value0), value1);
+        // Both steps are of one type: from a negative integer to a double, the first one would wrap as integers.
+        let wrapped = match (value0, value1) {
+            (Number::Int(value0), Number::Int(value1)) => {
+                Number::Int(self.counter_max.wrapping_sub(value0).wrapping_add(value1))
+            }
+            _ => Number::Double(Number::Int(self.counter_max).as_f64() - value0.as_f64() + value1.as_f64()),
+        };
         let rate = wrapped.as_f64() / seconds;
         let is_reset = self.reset_value > 0 && rate > Number::Int(self.reset_value).as_f64();
         Some(if is_reset { 0.0 } else { rate })
@@ -113,13 +119,6 @@ fn subtract(a: Number, b: Number) -> Number {
     match (a, b) {
         (Number::Int(a), Number::Int(b)) => Number::Int(a.wrapping_sub(b)),
         (a, b) => Number::Double(a.as_f64() - b.as_f64()),
-    }
-}
-
-fn add(a: Number, b: Number) -> Number {
-    match (a, b) {
-        (Number::Int(a), Number::Int(b)) => Number::Int(a.wrapping_add(b)),
-        (a, b) => Number::Double(a.as_f64() + b.as_f64()),
     }
 }
 
@@ -289,5 +288,17 @@ mod tests {
             ..COUNTER
         };
         assert_eq!(rates(wrapping, &points), [(10, 0.275), (20, 0.075)]);
+    }
+
+    /// OpenTSDB 2.4.1 answers 9.223372036854775e17 (and 0 with a reset value) for these points.
+    #[test]
+    fn a_step_down_from_a_negative_integer_to_a_double_is_computed_in_doubles() {
+        let points = [(0, Number::Int(-60)), (10, Number::Double(-70.5))];
+        assert_eq!(rates(COUNTER, &points), [(10, i64::MAX as f64 / 10.0)]);
+        let resetting = RateOptions {
+            reset_value: 1,
+            ..COUNTER
+        };
+        assert_eq!(rates(resetting, &points), [(10, 0.0)]);
     }
 }
