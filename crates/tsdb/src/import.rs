@@ -110,6 +110,9 @@ pub(crate) async fn run(args: ImportArgs) -> anyhow::Result<ExitCode> {
             None => error,
         });
     }
+    // Otherwise the runtime's end may break the connection under the writer, which would warn of it.
+    let closed = writer.close().await;
+    closed.map_err(|error| server.error("import", &error))?;
     Ok(if succeeded {
         ExitCode::SUCCESS
     } else {
