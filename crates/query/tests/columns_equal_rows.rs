@@ -88,7 +88,9 @@ fn point() -> impl Strategy<Value = Point> {
 }
 
 fn data() -> impl Strategy<Value = Data> {
-    let points = prop::collection::vec((tags(), point()), 1..300);
+    // Some series with many points.
+    let tags_of_point = prop_oneof![tags(), Just((1, 1)), Just((2, 1))];
+    let points = prop::collection::vec((tags_of_point, point()), 1..600);
     let annotated = prop::collection::vec((tags(), 0_u8..10), 0..4);
     (points, annotated).prop_map(|(points, annotated)| Data { points, annotated })
 }
@@ -153,6 +155,8 @@ async fn result(engine: &Engine, query: QuerySpec) -> Result<Vec<String>, String
                 "{:?}",
                 Group {
                     is_whole: true,
+                    // The form of the values is that of all points that were read, not of the result.
+                    points: group.points.iter().collect(),
                     ..group
                 }
             )),
@@ -161,7 +165,7 @@ async fn result(engine: &Engine, query: QuerySpec) -> Result<Vec<String>, String
     Ok(groups.collect())
 }
 
-const QUERIES: [&str; 17] = [
+const QUERIES: [&str; 22] = [
     "sum:m1",
     "none:m1",
     "avg:m1{k1=*}",
@@ -177,6 +181,11 @@ const QUERIES: [&str; 17] = [
     "avg:1h-avg-zero:m1{k1=regexp(v.*)}",
     "sum:0all-sum:m1",
     "sum:rate:m1{k2=*}",
+    "none:rate{counter,100,5}:m1",
+    "sum:rate{dropcounter}:m1",
+    "avg:rate:5m-avg:m1",
+    "sum:rate:20m-last-nan:m1{k2=*}",
+    "max:2h-min-zero:m1",
     "p90:30m-p90:m1",
     "sum:m7",
 ];
@@ -188,7 +197,7 @@ proptest! {
     fn columns_equal_rows(
         data in data(),
         salted: bool,
-        (first, length) in (-1_i64..11, 0_i64..11),
+        (first, length, end_minute) in (-1_i64..11, 0_i64..11, 0_i64..60),
     ) {
         let layout = RowKeyLayout {
             salt: if salted { SaltLayout::new(1, 3).unwrap() } else { SaltLayout::default() },
@@ -213,7 +222,7 @@ proptest! {
                 for quirks in [Quirks::NONE, Quirks::OPENTSDB] {
                     let query = QuerySpec {
                         start_ms: START_MS + first * HOUR_MS + 1000,
-                        end_ms: START_MS + (first + length) * HOUR_MS + 1_800_000,
+                        end_ms: START_MS + (first + length) * HOUR_MS + end_minute * 60_000,
                         sub_queries: vec![sub_query.clone()],
                         duplicates: DuplicatePolicy::Error,
                         max_scanned_points: None,

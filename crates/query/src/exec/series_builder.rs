@@ -14,7 +14,7 @@ use oxtsdb_schema::row::{CellRef, decode_row};
 use oxtsdb_schema::{
     Annotation, DuplicatePolicy, HOUR_SECONDS, Points as RowPoints, RowKeyLayout, RowKeyRef, Tsuid, Value,
 };
-use rustc_hash::FxBuildHasher;
+use rustc_hash::{FxBuildHasher, FxHashSet};
 
 use crate::annotation::{self, SeriesAnnotations, annotation_cells};
 use crate::context::budget::{Budget, POINT_BYTES};
@@ -54,6 +54,8 @@ pub(crate) struct SeriesBuilder {
     options: SeriesOptions,
     budget: Budget,
     series: HashMap<Tsuid, Series, FxBuildHasher>,
+    /// Series whose columns were ignored because they begin too late.
+    late: FxHashSet<Box<[u8]>>,
     /// Rows of other series, and later ones, are ignored.
     extents: Option<Arc<SeriesExtents>>,
     statistics: Statistics,
@@ -95,6 +97,7 @@ impl SeriesBuilder {
             options,
             budget,
             series: HashMap::default(),
+            late: FxHashSet::default(),
             extents: None,
             statistics: Statistics::default(),
             scratch: Scratch::default(),
@@ -131,6 +134,9 @@ impl SeriesBuilder {
             None => {
                 let first = scratch.row.offsets_ms().first();
                 let first_ms = first.map(|offset| base_ms + i64::from(*offset));
+                // A row of other cells has the points of its hour in columns.
+                let is_late = self.late.contains(scratch.tsuid.as_slice());
+                let first_ms = first_ms.or(is_late.then_some(base_ms + 1));
                 if first_ms.is_some_and(|first_ms| first_ms > self.options.begins_until_ms) {
                     return Ok(());
                 }
@@ -138,7 +144,8 @@ impl SeriesBuilder {
                     Ok(tsuid) => tsuid,
                     Err(error) => return self.skip_foreign(row, QueryError::row_series(row.key(), &error)),
                 };
-                let series = Series::new(&self.options, &self.budget)?;
+                let mut series = Series::new(&self.options, &self.budget)?;
+                series.is_named |= is_late;
                 self.series.entry(tsuid).or_insert(series)
             }
         };
@@ -190,7 +197,12 @@ impl SeriesBuilder {
         self.statistics.points += count as u64;
         let series = match self.series.get_mut(tsuid) {
             Some(series) => series,
-            None if *first_ms > self.options.begins_until_ms => return Ok(()),
+            None if *first_ms > self.options.begins_until_ms => {
+                if self.late.insert(tsuid.into()) {
+                    self.budget.hold_series_overhead()?;
+                }
+                return Ok(());
+            }
             None => {
                 let tsuid = Tsuid::from_bytes(tsuid, &self.options.layout.widths)
                     .map_err(|error| QueryError::row_series(tsuid, &error))?;

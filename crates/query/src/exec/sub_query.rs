@@ -251,7 +251,7 @@ impl<'a> SubQueryExecution<'a> {
                 incremental
             }
             None => {
-                self.start_incremental(collector, output, series, watermark_ms)
+                self.start_incremental(collector, output, series, (watermark_ms, final_until_ms))
                     .await?
             }
         };
@@ -269,7 +269,7 @@ impl<'a> SubQueryExecution<'a> {
         collector: &mut Collector,
         output: &mut FrameOutput<'_>,
         series: Vec<SeriesPoints>,
-        watermark_ms: i64,
+        (watermark_ms, final_until_ms): (i64, i64),
     ) -> Result<IncrementalAggregator, QueryError> {
         let storage = &self.environment.storage;
         let seconds = u32::try_from(watermark_ms / 1000).unwrap_or(u32::MAX);
@@ -289,7 +289,11 @@ impl<'a> SubQueryExecution<'a> {
             let head = named_group(&names, self.place(index), group, &storage.layout.widths)?;
             output.send(Frame::Group(head)).await?;
         }
-        Ok(IncrementalAggregator::new(groups, extents))
+        let mut incremental = IncrementalAggregator::new(groups, extents);
+        // The series that were not read yet have windows by now, if there is a fill policy.
+        let filled = collector.take(final_until_ms).await?;
+        incremental.add(filled, self.context.budget())?;
+        Ok(incremental)
     }
 
     /// Aggregates groups and sends their points, in their order; with names as whole groups.
