@@ -11,13 +11,14 @@ use oxtsdb_resources::ComputePool;
 use crate::context::budget::Budget;
 use crate::context::resource::Resource;
 use crate::error::QueryError;
+use crate::exec::column_read::ColumnRead;
 use crate::exec::extents::SeriesExtents;
 use crate::exec::scan::RowBatch;
 use crate::exec::scan::columns::ColumnSource;
 use crate::exec::series_builder::{SeriesBuilder, SeriesOptions};
 use crate::exec::series_points::SeriesPoints;
 use crate::exec::statistics::Statistics;
-use crate::exec::worker::{ColumnRead, Command, Reply, Share, Worker};
+use crate::exec::worker::{Command, Reply, Share, Worker};
 
 /// Most rows, and most bytes of rows, that are decoded inline, which takes less than 1 ms.
 const ROWS_INLINE: usize = 32;

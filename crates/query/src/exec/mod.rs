@@ -10,6 +10,7 @@
 
 mod coalesce;
 pub(crate) mod collect;
+mod column_read;
 pub(crate) mod engine;
 mod environment;
 mod execution;

@@ -32,6 +32,7 @@ use crate::function::rate::Rater;
 use crate::names::Names;
 use crate::plan::access_path::AccessPath;
 use crate::plan::hours::Hours;
+use crate::plan::lookahead::Lookahead;
 use crate::plan::query_plan::Plan;
 use crate::points::Points;
 use crate::spec::{QuerySpec, SubQuery};
@@ -165,7 +166,9 @@ impl<'a> SubQueryExecution<'a> {
             return None;
         };
         let (storage, skip_damaged) = (&self.environment.storage, self.skip_damaged.as_ref());
-        let source = ColumnSource::of(storage, points, self.plan, series, skip_damaged);
+        let windows = self.plan.downsample.as_ref().map(|(windows, _)| windows);
+        let lookahead = Lookahead::of(self.query, self.sub_query, windows);
+        let source = ColumnSource::of(storage, points, self.plan, series, lookahead, skip_damaged);
         Some((points, source))
     }
 

@@ -11,15 +11,13 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use oxtsdb_point_store::{Columns, SeriesReader, TimeRange};
 use oxtsdb_resources::{ComputePool, Panicked, compute::panic_message};
-use oxtsdb_row_store::StoreError;
 use parking_lot::Mutex;
 use rustc_hash::FxBuildHasher;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
-use crate::context::budget::{Budget, Held};
 use crate::error::QueryError;
+use crate::exec::column_read::ColumnRead;
 use crate::exec::extents::SeriesExtents;
 use crate::exec::scan::RowBatch;
 use crate::exec::scan::columns::ColumnSource;
@@ -29,15 +27,6 @@ use crate::exec::statistics::Statistics;
 
 /// A job begins no command after this time: then jobs of other queries run.
 const JOB_TIME: Duration = Duration::from_millis(1);
-
-/// Points that a command reads before it is interrupted, which takes about a millisecond.
-const POINTS_PER_JOB: usize = 256 << 10;
-
-/// Series that are announced to a reader together.
-const ANNOUNCED: usize = 64;
-
-/// What reading a series takes beside its points, in points.
-const POINTS_OF_A_SERIES: usize = 64;
 
 /// Batches that may wait for a worker.
 const WAITING_BATCHES: usize = 4;
@@ -211,83 +200,9 @@ impl Worker {
 }
 
 /// Whether a command is done, or another job has to go on with it.
-enum Progress {
+pub(super) enum Progress {
     Done,
     GoesOn,
-}
-
-/// A command that reads columns.
-#[derive(Debug)]
-pub(super) struct ColumnRead {
-    range: TimeRange,
-    /// The next series, as an index into those of the source.
-    next: usize,
-    /// Opened by the first job.
-    reader: Option<Box<dyn SeriesReader>>,
-    /// Reused for each series, with its memory.
-    columns: Columns,
-    tsuid: Vec<u8>,
-    held: Held,
-}
-
-impl ColumnRead {
-    /// Reads a range.
-    ///
-    /// # Errors
-    ///
-    /// [`QueryError::OverBudget`].
-    pub(super) fn new(range: TimeRange, budget: &Budget) -> Result<Self, QueryError> {
-        Ok(Self {
-            range,
-            next: 0,
-            reader: None,
-            columns: Columns::default(),
-            tsuid: Vec::new(),
-            held: budget.hold(0)?,
-        })
-    }
-
-    /// One job's part of the series up to an index.
-    fn perform(
-        &mut self,
-        source: &ColumnSource,
-        metric_width: usize,
-        span: Range<usize>,
-        builder: &mut SeriesBuilder,
-    ) -> Result<Progress, QueryError> {
-        let reader = match &mut self.reader {
-            Some(reader) => reader,
-            None => {
-                self.next = span.start;
-                let reader = source.store.reader(self.range).map_err(StoreError::from)?;
-                self.reader.insert(reader)
-            }
-        };
-        let mut cost = 0;
-        for series in &source.series[self.next..span.end] {
-            if cost >= POINTS_PER_JOB {
-                return Ok(Progress::GoesOn);
-            }
-            if (self.next - span.start).is_multiple_of(ANNOUNCED) {
-                reader.announce(&source.series[self.next..span.end.min(self.next + ANNOUNCED)]);
-            }
-            self.next += 1;
-            cost += POINTS_OF_A_SERIES + self.columns.len();
-            source.read(&mut **reader, *series, &mut self.columns)?;
-            if self.columns.is_empty() {
-                continue;
-            }
-            let bytes = self.columns.byte_len() as u64;
-            self.held.grow(bytes.saturating_sub(self.held.bytes()))?;
-            source.store.key(*series, &mut self.tsuid);
-            if let Some(selection) = &source.unnamed {
-                selection.check_named(self.tsuid.get(metric_width..).unwrap_or_default())?;
-            }
-            builder.add_columns(&self.tsuid, &self.columns)?;
-        }
-        source.check_damage(self.range)?;
-        Ok(Progress::Done)
-    }
 }
 
 impl Share {

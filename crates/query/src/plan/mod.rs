@@ -12,6 +12,7 @@ pub mod access_path;
 mod column_series;
 pub mod estimate;
 pub mod hours;
+pub(crate) mod lookahead;
 pub mod metric_series;
 pub mod query_plan;
 pub mod selection;

@@ -22,6 +22,7 @@ use crate::error::QueryError;
 use crate::exec::collect::MAX_WORKERS;
 use crate::exec::scan::density::Density;
 use crate::plan::access_path::ColumnSeries;
+use crate::plan::lookahead::Lookahead;
 use crate::plan::query_plan::Plan;
 use crate::plan::selection::row_selection::Selection;
 use crate::storage::{PointStorage, Storage};
@@ -34,6 +35,8 @@ pub(crate) struct ColumnSource {
     pub(crate) series: Arc<[SeriesNumber]>,
     /// What reading all of them would decode.
     pub(crate) estimate: ReadEstimate,
+    /// What series need of the points after the query; `None`: all of them.
+    pub(crate) lookahead: Option<Lookahead>,
     /// If a value was found that needs a name and has none: the selection, to check series with points.
     pub(crate) unnamed: Option<Selection>,
     /// The table that lost points are rows of.
@@ -49,6 +52,7 @@ impl ColumnSource {
         points: &PointStorage,
         plan: &Plan,
         series: &ColumnSeries,
+        lookahead: Option<Lookahead>,
         skip_damaged: Option<&DamageLog>,
     ) -> Self {
         let range = TimeRange {
@@ -59,6 +63,7 @@ impl ColumnSource {
             store: Arc::clone(&points.columns),
             series: Arc::clone(&series.series),
             estimate: points.columns.estimate(&series.series, range),
+            lookahead,
             unnamed: plan.selection.has_unnamed().then(|| plan.selection.clone()),
             table: storage.table.clone(),
             skip_damaged: skip_damaged.cloned(),

@@ -1,0 +1,141 @@
+//! Reads columns: a worker's share of the series, one after the other.
+
+use std::ops::Range;
+
+use oxtsdb_point_store::{Columns, SeriesNumber, SeriesReader, TimeRange};
+use oxtsdb_row_store::StoreError;
+
+use crate::context::budget::{Budget, Held};
+use crate::error::QueryError;
+use crate::exec::scan::columns::ColumnSource;
+use crate::exec::series_builder::SeriesBuilder;
+use crate::exec::worker::Progress;
+
+/// Points that a command reads before it is interrupted, which takes about a millisecond.
+const POINTS_PER_JOB: usize = 256 << 10;
+
+/// Series that are announced to a reader together.
+const ANNOUNCED: usize = 64;
+
+/// What reading a series takes beside its points, in points.
+const POINTS_OF_A_SERIES: usize = 64;
+
+/// A command that reads columns.
+#[derive(Debug)]
+pub(super) struct ColumnRead {
+    range: TimeRange,
+    /// The next series, as an index into those of the source.
+    next: usize,
+    /// Opened by the first job.
+    readers: Option<Readers>,
+    /// Reused for each series, with its memory.
+    columns: Columns,
+    tsuid: Vec<u8>,
+    held: Held,
+}
+
+impl ColumnRead {
+    /// Reads a range.
+    ///
+    /// # Errors
+    ///
+    /// [`QueryError::OverBudget`].
+    pub(super) fn new(range: TimeRange, budget: &Budget) -> Result<Self, QueryError> {
+        Ok(Self {
+            range,
+            next: 0,
+            readers: None,
+            columns: Columns::default(),
+            tsuid: Vec::new(),
+            held: budget.hold(0)?,
+        })
+    }
+
+    /// One job's part of the series up to an index.
+    pub(super) fn perform(
+        &mut self,
+        source: &ColumnSource,
+        metric_width: usize,
+        span: Range<usize>,
+        builder: &mut SeriesBuilder,
+    ) -> Result<Progress, QueryError> {
+        let readers = match &mut self.readers {
+            Some(readers) => readers,
+            None => {
+                self.next = span.start;
+                self.readers.insert(Readers::open(source, self.range)?)
+            }
+        };
+        let mut cost = 0;
+        for series in &source.series[self.next..span.end] {
+            if cost >= POINTS_PER_JOB {
+                return Ok(Progress::GoesOn);
+            }
+            if (self.next - span.start).is_multiple_of(ANNOUNCED) {
+                readers.announce(&source.series[self.next..span.end.min(self.next + ANNOUNCED)]);
+            }
+            self.next += 1;
+            cost += POINTS_OF_A_SERIES + self.columns.len();
+            readers.read(source, *series, &mut self.columns)?;
+            if self.columns.is_empty() {
+                continue;
+            }
+            let bytes = self.columns.byte_len() as u64;
+            self.held.grow(bytes.saturating_sub(self.held.bytes()))?;
+            source.store.key(*series, &mut self.tsuid);
+            if let Some(selection) = &source.unnamed {
+                selection.check_named(self.tsuid.get(metric_width..).unwrap_or_default())?;
+            }
+            builder.add_columns(&self.tsuid, &self.columns)?;
+        }
+        source.check_damage(self.range)?;
+        Ok(Progress::Done)
+    }
+}
+
+/// Readers of a range.
+#[derive(Debug)]
+struct Readers {
+    /// Reads the range, or what is read first of it.
+    first: Box<dyn SeriesReader>,
+    /// Reads the rest, for series that need it; with a buffer.
+    rest: Option<(Box<dyn SeriesReader>, Columns)>,
+}
+
+impl Readers {
+    fn open(source: &ColumnSource, range: TimeRange) -> Result<Self, StoreError> {
+        let parts = source.lookahead.and_then(|lookahead| lookahead.divide(range));
+        let (first, rest) = match parts {
+            Some((first, rest)) => (first, Some((source.store.reader(rest)?, Columns::default()))),
+            None => (range, None),
+        };
+        let first = source.store.reader(first)?;
+        Ok(Self { first, rest })
+    }
+
+    fn announce(&mut self, series: &[SeriesNumber]) {
+        self.first.announce(series);
+    }
+
+    /// Replaces `columns` by the points of a series that a query needs.
+    fn read(
+        &mut self,
+        source: &ColumnSource,
+        series: SeriesNumber,
+        columns: &mut Columns,
+    ) -> Result<(), StoreError> {
+        source.read(&mut *self.first, series, columns)?;
+        let is_enough = |times_ms: &[i64]| {
+            source
+                .lookahead
+                .is_some_and(|lookahead| lookahead.is_enough(times_ms))
+        };
+        if let Some((reader, rest)) = &mut self.rest
+            && !is_enough(&columns.times_ms)
+        {
+            source.read(&mut **reader, series, rest)?;
+            columns.extend_from(rest, 0..rest.len());
+        }
+        Ok(())
+    }
+}
