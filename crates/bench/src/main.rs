@@ -2,6 +2,7 @@
 //!
 //! Servers are processes of their own, on the same machine and cores as the generator.
 
+mod answer;
 mod assign;
 mod beside;
 mod disk;
@@ -11,6 +12,7 @@ mod ingest;
 mod large;
 mod mixed;
 mod names;
+mod operations;
 mod peers;
 mod process;
 mod queries;
@@ -47,6 +49,7 @@ enum Other {
     Names(names::Arguments),
     Assign(assign::Arguments),
     Peers(peers::Arguments),
+    Operations(operations::Arguments),
 }
 
 #[tokio::main]
@@ -70,6 +73,7 @@ async fn main() -> anyhow::Result<()> {
         Some(Other::Names(arguments)) => names::run(program, arguments).await,
         Some(Other::Assign(arguments)) => assign::run(program, arguments).await,
         Some(Other::Peers(arguments)) => peers::run(program, arguments).await,
+        Some(Other::Operations(arguments)) => operations::run(program, arguments).await,
     }
 }
 

@@ -156,16 +156,17 @@ impl Server {
         self.process.usage()
     }
 
-    /// Flushes of points since the folder was new: each begins another segment of the journal.
+    /// Flushes of points since the folder was new: each begins another segment of the journal, whose first
+    /// one has number 1.
     pub(crate) fn flushes(&self) -> anyhow::Result<u64> {
         let journal = self.folder.join("data/points/journal");
-        let mut newest = 0;
+        let mut newest = 0_u64;
         for entry in fs::read_dir(&journal).with_context(|| journal.display().to_string())? {
             let name = entry?.file_name();
             let number = name.to_str().and_then(|name| name.strip_suffix(".journal"));
             newest = newest.max(number.map_or(Ok(0), str::parse)?);
         }
-        Ok(newest)
+        Ok(newest.saturating_sub(1))
     }
 
     /// Bytes of the files in its folder.

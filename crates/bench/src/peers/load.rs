@@ -16,6 +16,7 @@ use tokio::task::JoinSet;
 use super::points::{self, METRICS, Order, Point, Points};
 use crate::ingest::http::Connection;
 use crate::ingest::{CONNECTIONS, longest};
+use crate::workload::STEP_SECONDS;
 
 /// A protocol of OpenTSDB that both servers have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -41,6 +42,8 @@ pub(crate) struct Load {
     pub(crate) hosts: u32,
     /// Points of each series.
     pub(crate) steps: u32,
+    /// The first timestamp, seconds since the epoch.
+    pub(crate) start_seconds: u32,
     pub(crate) front_end: FrontEnd,
     pub(crate) order: Order,
 }
@@ -50,6 +53,7 @@ pub(crate) struct Load {
 pub(crate) struct Share {
     points: Points,
     front_end: FrontEnd,
+    start_seconds: u32,
     first_host: u32,
     /// The text before the timestamp, by metric.
     before: Vec<Vec<u8>>,
@@ -100,6 +104,7 @@ impl Share {
         Self {
             points: Points::new(hosts.clone(), load.steps, load.order),
             front_end: load.front_end,
+            start_seconds: load.start_seconds,
             first_host: hosts.start,
             before: (0..METRICS).map(|number| metric(number).into_bytes()).collect(),
             after: hosts.map(|host| tags(host).into_bytes()).collect(),
@@ -111,8 +116,9 @@ impl Share {
             FrontEnd::Telnet => b" ",
             FrontEnd::Http => br#","value":"#,
         };
+        let seconds = self.start_seconds + point.step * STEP_SECONDS;
         text.extend_from_slice(&self.before[point.metric as usize]);
-        text.extend_from_slice(itoa::Buffer::new().format(point.seconds()).as_bytes());
+        text.extend_from_slice(itoa::Buffer::new().format(seconds).as_bytes());
         text.extend_from_slice(between);
         point.push_value(text);
         text.extend_from_slice(&self.after[(point.host - self.first_host) as usize]);
@@ -216,6 +222,7 @@ mod tests {
         Load {
             hosts: 7,
             steps: 30,
+            start_seconds: 1_767_225_600,
             front_end,
             order: Order::Time,
         }

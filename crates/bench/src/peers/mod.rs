@@ -4,8 +4,8 @@
 //! points after their sync to disk; VictoriaMetrics keeps them in memory for some seconds. Both have to return the
 //! same number of points with the same sum, of each query that is measured, and all points that were sent.
 
-mod load;
-mod points;
+pub(crate) mod load;
+pub(crate) mod points;
 mod queries;
 mod report;
 mod server;
@@ -19,6 +19,7 @@ use clap::Args;
 use crate::disk;
 use crate::process::{folder_bytes, own_usage};
 use crate::report::{ms, thousands};
+use crate::workload::START_SECONDS;
 use load::{FrontEnd, Load};
 use points::{METRICS, Order};
 use queries::{Language, Timed};
@@ -138,6 +139,7 @@ fn loads(arguments: &Arguments) -> Vec<Load> {
                 loads.extend(arguments.orders.iter().map(|order| Load {
                     hosts: *hosts,
                     steps: steps.max(1),
+                    start_seconds: START_SECONDS,
                     front_end: *front_end,
                     order: *order,
                 }));

@@ -8,8 +8,6 @@ use std::ops::Range;
 
 use clap::ValueEnum;
 
-use crate::workload::{START_SECONDS, STEP_SECONDS};
-
 /// Metrics of a host, a series each.
 pub(crate) const METRICS: u32 = 10;
 
@@ -74,11 +72,6 @@ pub(crate) fn tags(number: u32) -> [(&'static str, String); 3] {
 }
 
 impl Point {
-    /// Its timestamp, seconds since the epoch.
-    pub(crate) fn seconds(self) -> u32 {
-        START_SECONDS + self.step * STEP_SECONDS
-    }
-
     /// Appends its value as text.
     pub(crate) fn push_value(self, text: &mut Vec<u8>) {
         let mut digits = itoa::Buffer::new();
