@@ -148,14 +148,14 @@ impl Budget {
         self.add(Resource::Points, &self.0.usage.points, points)
     }
 
-    /// Uses a series, and holds what it takes beside its points.
+    /// Uses series, and holds what they take beside their points.
     ///
     /// # Errors
     ///
     /// [`QueryError::OverBudget`].
-    pub fn use_series(&self) -> Result<(), QueryError> {
-        self.add(Resource::Series, &self.0.usage.series, 1)?;
-        self.hold_series_overhead()
+    pub fn use_series(&self, count: u64) -> Result<(), QueryError> {
+        self.add(Resource::Series, &self.0.usage.series, count)?;
+        self.hold_series_overhead(count)
     }
 
     /// Counts series of which nothing but their TSUIDs is held: a limit that was derived from their memory does
@@ -168,11 +168,11 @@ impl Budget {
         Ok(())
     }
 
-    /// Holds what a series takes beside its points, until [`Budget::release_all_series`].
-    pub(crate) fn hold_series_overhead(&self) -> Result<(), QueryError> {
+    /// Holds what series take beside their points, until [`Budget::release_all_series`].
+    pub(crate) fn hold_series_overhead(&self, count: u64) -> Result<(), QueryError> {
         let overhead = &self.0.usage.series_overhead;
-        overhead.fetch_add(SERIES_BYTES, Ordering::Relaxed);
-        self.take(SERIES_BYTES)
+        overhead.fetch_add(count * SERIES_BYTES, Ordering::Relaxed);
+        self.take(count * SERIES_BYTES)
     }
 
     /// Holds what annotations of series take, until [`Budget::release_all_series`].

@@ -8,6 +8,7 @@ pub(crate) mod admission;
 pub(crate) mod budget;
 pub(crate) mod deadline;
 pub(crate) mod limits;
+pub(crate) mod pending;
 pub(crate) mod query_context;
 pub(crate) mod resource;
 pub(crate) mod running;

@@ -69,6 +69,7 @@ impl ColumnRead {
         let mut cost = 0;
         for series in &source.series[self.next..span.end] {
             if cost >= POINTS_PER_JOB {
+                builder.report()?;
                 return Ok(Progress::GoesOn);
             }
             if (self.next - span.start).is_multiple_of(ANNOUNCED) {
@@ -88,6 +89,7 @@ impl ColumnRead {
             }
             builder.add_columns(&self.tsuid, &self.columns)?;
         }
+        builder.report()?;
         source.check_damage(self.range)?;
         Ok(Progress::Done)
     }

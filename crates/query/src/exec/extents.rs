@@ -58,7 +58,7 @@ impl SeriesExtents {
                 // Slices may be read side by side.
                 Some(row) if **row >= *key => {}
                 Some(row) => row.copy_from_slice(key),
-                None => match series.hold_series_overhead() {
+                None => match series.hold_series_overhead(1) {
                     Ok(()) => drop(noted.insert(tsuid.as_slice().into(), key.into())),
                     Err(error) => *rejected.lock() = Some(error),
                 },

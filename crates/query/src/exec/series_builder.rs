@@ -18,6 +18,7 @@ use rustc_hash::{FxBuildHasher, FxHashSet};
 
 use crate::annotation::{self, SeriesAnnotations, annotation_cells};
 use crate::context::budget::{Budget, POINT_BYTES};
+use crate::context::pending::{PendingUse, Used};
 use crate::error::QueryError;
 use crate::exec::extents::SeriesExtents;
 use crate::exec::series_points::SeriesPoints;
@@ -53,6 +54,8 @@ pub(crate) struct SeriesOptions {
 pub(crate) struct SeriesBuilder {
     options: SeriesOptions,
     budget: Budget,
+    /// What columns used.
+    pending: PendingUse,
     series: HashMap<Tsuid, Series, FxBuildHasher>,
     /// Series whose columns were ignored because they begin too late.
     late: FxHashSet<Box<[u8]>>,
@@ -96,6 +99,7 @@ impl SeriesBuilder {
         Self {
             options,
             budget,
+            pending: PendingUse::default(),
             series: HashMap::default(),
             late: FxHashSet::default(),
             extents: None,
@@ -144,7 +148,7 @@ impl SeriesBuilder {
                     Ok(tsuid) => tsuid,
                     Err(error) => return self.skip_foreign(row, QueryError::row_series(row.key(), &error)),
                 };
-                let mut series = Series::new(&self.options, &self.budget)?;
+                let mut series = Series::counted(&self.options, &self.budget)?;
                 series.is_named |= is_late;
                 self.series.entry(tsuid).or_insert(series)
             }
@@ -175,14 +179,18 @@ impl SeriesBuilder {
         self.budget.recount_series(before, series.column.held_bytes())
     }
 
-    /// Adds points of a series, by its TSUID.
+    /// Adds points of a series, by its TSUID. What they use is reported to the budget later:
+    /// [`SeriesBuilder::report`].
     ///
     /// # Errors
     ///
     /// [`QueryError::OverBudget`], and the errors of its TSUID.
     pub(crate) fn add_columns(&mut self, tsuid: &[u8], columns: &Columns) -> Result<(), QueryError> {
-        let bytes = tsuid.len() + columns.byte_len();
-        self.budget.use_rows(hours_of(&columns.times_ms), bytes as u64)?;
+        let mut used = Used {
+            rows: hours_of(&columns.times_ms),
+            bytes: (tsuid.len() + columns.byte_len()) as u64,
+            ..Used::default()
+        };
         let count = match &self.extents {
             None => columns.len(),
             Some(extents) => {
@@ -191,22 +199,24 @@ impl SeriesBuilder {
             }
         };
         let Some(first_ms) = columns.times_ms[..count].first() else {
-            return Ok(());
+            return self.pending.add(used, &self.budget);
         };
-        self.budget.use_points(count as u64)?;
+        used.points = count as u64;
         self.statistics.points += count as u64;
         let series = match self.series.get_mut(tsuid) {
             Some(series) => series,
             None if *first_ms > self.options.begins_until_ms => {
                 if self.late.insert(tsuid.into()) {
-                    self.budget.hold_series_overhead()?;
+                    self.budget.hold_series_overhead(1)?;
                 }
-                return Ok(());
+                return self.pending.add(used, &self.budget);
             }
             None => {
                 let tsuid = Tsuid::from_bytes(tsuid, &self.options.layout.widths)
                     .map_err(|error| QueryError::row_series(tsuid, &error))?;
-                let series = Series::new(&self.options, &self.budget)?;
+                let series = Series::new(&self.options);
+                used.new_series = 1;
+                used.points += series.filled_count();
                 self.series.entry(tsuid).or_insert(series)
             }
         };
@@ -221,7 +231,17 @@ impl SeriesBuilder {
                 .extend(times_ms, bits, is_int(kinds[0]), &mut self.scratch);
             from = until;
         }
-        self.budget.recount_series(before, series.column.held_bytes())
+        used.held_bytes = series.column.held_bytes().saturating_sub(before);
+        self.pending.add(used, &self.budget)
+    }
+
+    /// Reports to the budget what columns used.
+    ///
+    /// # Errors
+    ///
+    /// As [`PendingUse::report`].
+    pub(crate) fn report(&mut self) -> Result<(), QueryError> {
+        self.pending.report(&self.budget)
     }
 
     /// A row whose key is no series: an error, unless it has only annotations. OpenTSDB stores these under whatever
@@ -287,7 +307,7 @@ impl SeriesBuilder {
     ) -> Result<(), QueryError> {
         for tsuid in extents.series().filter(|tsuid| is_ours(tsuid)) {
             if !self.series.contains_key(tsuid) {
-                let mut series = Series::new(&self.options, &self.budget)?;
+                let mut series = Series::counted(&self.options, &self.budget)?;
                 series.is_named = true;
                 self.series.insert(tsuid.clone(), series);
             }
@@ -304,15 +324,19 @@ impl SeriesBuilder {
     ///
     /// [`QueryError::OverBudget`].
     pub(crate) fn take(&mut self, final_until_ms: i64) -> Result<Vec<SeriesPoints>, QueryError> {
+        self.report()?;
         let mut taken = Vec::with_capacity(self.series.len());
+        let (mut before, mut after) = (0, 0);
         for (tsuid, series) in &mut self.series {
-            let before = series.column.held_bytes();
+            before += series.column.held_bytes();
             // Charged before the windows are generated.
             let filled = series.filled_until(final_until_ms) as u64 * POINT_BYTES;
-            self.budget.hold_series(filled)?;
+            if filled > 0 {
+                self.budget.hold_series(filled)?;
+                before += filled;
+            }
             let points = series.take(final_until_ms);
-            let after = points.held_bytes() + series.column.held_bytes();
-            self.budget.recount_series(before + filled, after)?;
+            after += points.held_bytes() + series.column.held_bytes();
             taken.push(SeriesPoints {
                 tsuid: tsuid.clone(),
                 points,
@@ -321,6 +345,7 @@ impl SeriesBuilder {
                 is_named: series.is_named,
             });
         }
+        self.budget.recount_series(before, after)?;
         taken.sort_unstable_by(|a, b| a.tsuid.cmp(&b.tsuid));
         Ok(taken)
     }
@@ -386,23 +411,34 @@ impl Column {
 }
 
 impl Series {
-    /// A series that has not been seen before, with the points that a fill policy will add.
-    fn new(options: &SeriesOptions, budget: &Budget) -> Result<Self, QueryError> {
-        budget.use_series()?;
+    /// A series that has not been seen before.
+    fn new(options: &SeriesOptions) -> Self {
         let column = match &options.downsample {
             None => Column::Raw(Points::default()),
-            Some((windows, function)) => {
-                budget.use_points(windows.filled_count())?;
-                Column::Downsampled(Downsampler::new(windows.clone(), *function))
-            }
+            Some((windows, function)) => Column::Downsampled(Downsampler::new(windows.clone(), *function)),
         };
-        let rater = options.rate.clone();
-        Ok(Self {
+        Self {
             column,
-            rater,
+            rater: options.rate.clone(),
             annotations: None,
             is_named: options.names_without_points,
-        })
+        }
+    }
+
+    /// As [`Series::new`], counted with the points that a fill policy will add.
+    fn counted(options: &SeriesOptions, budget: &Budget) -> Result<Self, QueryError> {
+        let series = Self::new(options);
+        budget.use_series(1)?;
+        budget.use_points(series.filled_count())?;
+        Ok(series)
+    }
+
+    /// How many windows its fill policy adds in all.
+    fn filled_count(&self) -> u64 {
+        match &self.column {
+            Column::Raw(_) => 0,
+            Column::Downsampled(downsampler) => downsampler.filled_count(),
+        }
     }
 
     /// How many windows its fill policy adds to the result of [`Series::take`].

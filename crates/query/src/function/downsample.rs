@@ -359,6 +359,11 @@ impl Downsampler {
         (self.times_ms.capacity() * size_of::<i64>() + self.values.capacity() * size_of::<f64>()) as u64
     }
 
+    /// How many windows of a fill policy there are.
+    pub fn filled_count(&self) -> u64 {
+        self.windows.filled_count()
+    }
+
     /// How many windows of a fill policy [`Downsampler::take`] would give.
     pub fn filled_until(&self, until_ms: i64) -> usize {
         self.windows

@@ -97,18 +97,25 @@ impl DayList {
         points: &mut Columns,
     ) -> Result<(), PointStoreError> {
         let first = points.len();
+        let mut parts = 0;
         for part in &self.parts {
             if !part.range().is_some_and(|found| found.overlaps(&range)) {
                 continue;
             }
             let first_of_part = points.len();
             part.part().read(key, range, decoder, points)?;
-            if points.len() > first_of_part && !self.tombstones.is_empty() {
+            if points.len() == first_of_part {
+                continue;
+            }
+            parts += 1;
+            if !self.tombstones.is_empty() {
                 let deleted: Vec<TimeRange> = self.deleted(part, key.series).collect();
                 delete(points, first_of_part, &deleted);
             }
         }
-        settle(points, first);
+        if parts > 1 {
+            settle(points, first);
+        }
         Ok(())
     }
 
