@@ -31,8 +31,6 @@ pub trait SeriesIndex: Send + Sync + fmt::Debug {
 pub enum NotListed {
     /// Other writers may bypass the index, and the operator has not declared it trustworthy.
     Untrusted,
-    /// The metric was written before series were tracked; its series are being collected.
-    Collecting,
     /// The list is long and being read.
     Reading,
     /// The list does not fit in memory.
@@ -46,9 +44,6 @@ impl fmt::Display for NotListed {
         f.write_str(match self {
             Self::Untrusted => {
                 "others may write series that are not in tsdb-meta (--trust-tsuid-tracking is not set)"
-            }
-            Self::Collecting => {
-                "the metric has series from before they were tracked, which are being collected"
             }
             Self::Reading => "the list of its series is being read",
             Self::TooLarge => "the list of its series takes more than --series-index-mib",

@@ -37,8 +37,6 @@ const TOO_LARGE_AGES: u32 = 10;
 pub(super) enum Progress {
     /// Begun.
     Begun,
-    /// Series are being collected from points, which takes longer than a query waits.
-    Collecting,
     /// The list is long, and takes longer than a query waits.
     Long,
     /// Ended, with the list unless loading failed.

@@ -4,25 +4,21 @@
 //!   writer, annotations ── row in tsdb-meta ──► add ┐
 //!                                                   ▼
 //!   query ──► list of the metric: in memory ── or read from tsdb-meta once, then kept current
-//!                                               └─ or, where tsdb-meta is incomplete, collected from the
-//!                                                  points, while the query scans
 //! ```
 //!
 //! A query that uses a list reads no other series, so the index returns only complete lists. On a store without
-//! other writers, a list is complete once its metric is marked (see [`marks`]): each series that was written
-//! since has its row, because a point or an annotation is acknowledged only after that row is stored. Other writers may not
-//! track their series (OpenTSDB does so only if configured), and nothing in storage shows whether they do. There the
-//! index is opened only with `--trust-tsuid-tracking`, and a list is read again after its maximum age.
+//! other writers, each series has its row, because a point or an annotation is acknowledged only after that row is
+//! stored. Other writers may not track their series (OpenTSDB does so only if configured), and nothing in storage shows
+//! whether they do. There the index is opened only with `--trust-tsuid-tracking`, and a list is read again after its
+//! maximum age.
 //!
 //! Where points are in columns, the catalogue of their store lists the series: no list is kept in memory, and
 //! `tsdb-meta` is not read.
 //!
 //! A list never delays a query for longer than a scan: a query waits only while a short list is being read, and
-//! scans while a long list is being read or series are being collected.
+//! scans while a long list is being read.
 
-mod collect;
 mod lists;
-mod marks;
 
 use std::sync::Arc;
 
@@ -30,15 +26,14 @@ use async_trait::async_trait;
 use futures::TryStreamExt as _;
 use oxtsdb_point_store::PointStore;
 use oxtsdb_query::{NotListed, SeriesList};
-use oxtsdb_row_store::{ColumnSelection, Row, RowStore, Scan, StoreError, TableName, WriteBatch};
+use oxtsdb_row_store::{ColumnSelection, RowStore, Scan, StoreError, TableName, WriteBatch};
 use oxtsdb_schema::data_table::{COUNTER_QUALIFIER, META_FAMILY};
-use oxtsdb_schema::{MetricUid, RowKeyLayout};
-use tokio::sync::{Semaphore, watch};
-use tracing::{debug, info, warn};
+use oxtsdb_schema::{MetricUid, UidWidths};
+use tokio::sync::watch;
+use tracing::{debug, warn};
 
 use crate::settings::DataSettings;
 use lists::{Found, Lists, Progress};
-use marks::Marks;
 
 /// The longest list that a query waits for, in series.
 const SERIES_WAITED_FOR: usize = 50_000;
@@ -62,14 +57,9 @@ struct Inner {
     store: Arc<dyn RowStore>,
     /// The catalogue, where points are in columns.
     points: Option<Arc<dyn PointStore>>,
-    data_table: TableName,
     meta_table: TableName,
-    layout: RowKeyLayout,
+    metric_width: usize,
     lists: Lists,
-    /// `None`: the operator guarantees that all series have their rows.
-    marks: Option<Marks>,
-    /// Limits collection to one metric at a time.
-    collecting: Semaphore,
 }
 
 impl SeriesIndex {
@@ -78,37 +68,28 @@ impl SeriesIndex {
     ///
     /// # Errors
     ///
-    /// A setting breaks its rule, or the store fails.
-    pub async fn open(
+    /// A setting breaks its rule.
+    pub fn open(
         store: Arc<dyn RowStore>,
         points: Option<Arc<dyn PointStore>>,
-        layout: RowKeyLayout,
+        widths: &UidWidths,
         settings: &DataSettings,
     ) -> anyhow::Result<Option<Self>> {
-        let (data_table, meta_table) = (
-            settings.tables.data_table_name()?,
-            settings.tables.meta_table_name()?,
-        );
+        let meta_table = settings.tables.meta_table_name()?;
         let age = settings.series_index.max_age();
-        let (marks, max_age) = if points.is_some() {
-            (None, None)
-        } else if !store.has_other_writers() {
-            let marks = Marks::open(Arc::clone(&store), &meta_table, &data_table).await?;
-            (Some(marks), None)
+        let max_age = if points.is_some() || !store.has_other_writers() {
+            None
         } else if settings.series_index.trust_tsuid_tracking {
-            (None, Some(age))
+            Some(age)
         } else {
             return Ok(None);
         };
         Ok(Some(Self(Arc::new(Inner {
             store,
             points,
-            data_table,
             meta_table,
-            layout,
+            metric_width: widths.metric.bytes(),
             lists: Lists::new(settings.memory.series_index_mib << 20, max_age, age),
-            marks,
-            collecting: Semaphore::new(1),
         }))))
     }
 
@@ -122,7 +103,7 @@ impl SeriesIndex {
         if self.0.points.is_some() {
             return;
         }
-        let (metric, tags) = tsuid.split_at(self.0.layout.widths.metric.bytes().min(tsuid.len()));
+        let (metric, tags) = tsuid.split_at(self.0.metric_width.min(tsuid.len()));
         if let Ok(metric) = MetricUid::from_bytes(metric) {
             self.0.lists.add(metric, tags);
         }
@@ -161,7 +142,6 @@ impl oxtsdb_query::SeriesIndex for SeriesIndex {
             .wait_for(|progress| !matches!(progress, Progress::Begun))
             .await;
         match waited.as_deref() {
-            Ok(Progress::Collecting) => Err(NotListed::Collecting),
             Ok(Progress::Long) => Err(NotListed::Reading),
             Ok(Progress::Ended(Some(list))) => Ok(Arc::clone(list)),
             Ok(Progress::Begun | Progress::Ended(None)) | Err(_) => Err(NotListed::Failed),
@@ -171,7 +151,7 @@ impl oxtsdb_query::SeriesIndex for SeriesIndex {
     /// Where other writers are, annotations do not track series: OpenTSDB's do not.
     async fn add_annotated(&self, tsuid: &[u8]) -> Result<(), StoreError> {
         let inner = &self.0;
-        if inner.marks.is_none() && inner.points.is_none() {
+        if inner.store.has_other_writers() && inner.points.is_none() {
             return Ok(());
         }
         let found = inner
@@ -195,7 +175,7 @@ impl oxtsdb_query::SeriesIndex for SeriesIndex {
 impl Inner {
     /// Loads the list of a metric, and reports progress.
     async fn load(self: Arc<Self>, metric: MetricUid, progress: watch::Sender<Progress>) {
-        let list = match self.complete_list(metric, &progress).await {
+        let list = match self.read(metric, &progress).await {
             Ok(Some(list)) => {
                 debug!(%metric, series = list.len(), "the series of a metric are in memory");
                 self.lists.ready(metric, list)
@@ -214,67 +194,18 @@ impl Inner {
         progress.send_replace(Progress::Ended(list));
     }
 
-    /// The complete list of a metric, whose series are collected first if necessary; `None` if it does not fit in
-    /// memory.
-    async fn complete_list(
-        &self,
-        metric: MetricUid,
-        progress: &watch::Sender<Progress>,
-    ) -> Result<Option<SeriesList>, StoreError> {
-        let is_complete = match &self.marks {
-            None => true,
-            Some(marks) => marks.is_complete(metric).await?,
-        };
-        if is_complete {
-            return self.read(metric, progress, |_| true).await;
-        }
-        progress.send_replace(Progress::Collecting);
-        // The semaphore is never closed.
-        let _one_at_a_time = self.collecting.acquire().await;
-        let Some(listed) = self.read(metric, progress, |_| true).await? else {
-            return Ok(None);
-        };
-        // A series with an annotation may have points from before series were tracked.
-        let Some(tracked) = self.read(metric, progress, is_tracked).await? else {
-            return Ok(None);
-        };
-        let tracked = Arc::new(tracked);
-        let limit_bytes = self.lists.limit_bytes();
-        let store = &*self.store;
-        let unlisted = collect::unlisted(
-            store,
-            &self.data_table,
-            &self.layout,
-            metric,
-            &tracked,
-            limit_bytes,
-        )
-        .await?;
-        let Some(unlisted) = unlisted else {
-            return Ok(None);
-        };
-        collect::write_rows(store, &self.meta_table, metric, &unlisted).await?;
-        // The rows are durable: after a crash before the mark is set, they are collected again.
-        if let Some(marks) = &self.marks {
-            marks.set_complete(metric).await?;
-        }
-        info!(%metric, listed = listed.len(), collected = unlisted.len(), "the series of a metric were collected");
-        Ok(Some(listed.with([&unlisted.into_keys().collect()])))
-    }
-
-    /// Reads those rows of a metric that pass a test; `None` if they do not fit in memory.
+    /// The list of a metric; `None` if it does not fit in memory.
     async fn read(
         &self,
         metric: MetricUid,
         progress: &watch::Sender<Progress>,
-        test: fn(&Row) -> bool,
     ) -> Result<Option<SeriesList>, StoreError> {
         let mut scan = Scan::prefix(metric.as_bytes());
         scan.batch_rows = BATCH_ROWS;
         let mut batches = self.store.scan(&self.meta_table, scan).await?;
         let mut list = SeriesList::default();
         while let Some(rows) = batches.try_next().await? {
-            for row in rows.iter().filter(|row| test(row)) {
+            for row in &rows {
                 list.push(row.key().get(metric.as_bytes().len()..).unwrap_or_default());
             }
             if list.byte_len() > self.lists.limit_bytes() {
@@ -296,12 +227,6 @@ fn catalogued(points: &dyn PointStore, metric: MetricUid) -> SeriesList {
         list.push(key.get(metric.as_bytes().len()..).unwrap_or_default());
     }
     list
-}
-
-/// Whether a row is of more than an annotation.
-fn is_tracked(row: &Row) -> bool {
-    row.cells()
-        .any(|cell| cell.qualifier != COUNTER_QUALIFIER || cell.timestamp_ms != NEVER_MS)
 }
 
 #[cfg(test)]
