@@ -215,9 +215,12 @@ pub async fn assemble(
     let (store, points, admin) = match points {
         None => (store, None, None),
         Some(points) => {
-            let table = settings.tables.data_table_name()?;
+            let tables = (
+                settings.tables.data_table_name()?,
+                settings.tables.meta_table_name()?,
+            );
             let (store, points, admin) = points
-                .open(store, *uids.layout(), table, &settings.point_store)
+                .open(store, *uids.layout(), tables, &settings.point_store)
                 .await?;
             (store, Some(points), Some(admin))
         }

@@ -60,7 +60,7 @@ impl PointsPart {
         self,
         rows: Arc<dyn RowStore>,
         layout: RowKeyLayout,
-        table: TableName,
+        (table, meta): (TableName, TableName),
         settings: &PointStoreSettings,
     ) -> anyhow::Result<(Arc<dyn RowStore>, PointStorage, StoreAdmin)> {
         let parent = self.folder.parent().unwrap_or(&self.folder);
@@ -92,6 +92,7 @@ impl PointsPart {
         );
         let points: Arc<dyn PointStore> = points;
         let table = LogicalTable::new(Arc::clone(&rows), Arc::clone(&points), layout, table);
+        let table = table.with_counters(meta).await?;
         let points = PointStorage {
             columns: points,
             cells: rows,

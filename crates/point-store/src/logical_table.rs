@@ -1,4 +1,5 @@
-//! Table `tsdb` of a store whose points are columns: a [`RowStore`] that shows them as OpenTSDB's rows and cells.
+//! Table `tsdb` of a store whose points are columns: a [`RowStore`] that shows them as OpenTSDB's rows and cells. The
+//! counters of table `tsdb-meta` are shown likewise (see [`LogicalTable::with_counters`]).
 //!
 //! ```text
 //!                        other tables ─────────────────────────────► row store
@@ -23,6 +24,8 @@
 mod atomic;
 pub(crate) mod cells;
 mod columns;
+mod counted;
+mod counters;
 mod damage;
 mod merge;
 mod place;
@@ -43,6 +46,7 @@ use oxtsdb_row_store::{
 };
 use oxtsdb_schema::RowKeyLayout;
 
+use self::counters::Counters;
 use self::window::WindowSize;
 use crate::PointStore;
 
@@ -61,6 +65,7 @@ pub struct LogicalTable {
     turn: tokio::sync::Mutex<()>,
     /// Shared by appends until they are acknowledged, exclusive for deletes: they concern all points put before.
     appends: tokio::sync::RwLock<()>,
+    counters: Option<Arc<Counters>>,
 }
 
 impl LogicalTable {
@@ -80,7 +85,19 @@ impl LogicalTable {
             window: WindowSize::default(),
             turn: tokio::sync::Mutex::default(),
             appends: tokio::sync::RwLock::default(),
+            counters: None,
         }
+    }
+
+    /// Keeps counters of table `meta` that are 1 by the numbers of their series. They are shown as cells.
+    ///
+    /// # Errors
+    ///
+    /// Those of the row store.
+    pub async fn with_counters(mut self, meta: TableName) -> Result<Self, StoreError> {
+        let counters = Counters::open(Arc::clone(&self.rows), &*self.points, meta).await?;
+        self.counters = Some(Arc::new(counters));
+        Ok(self)
     }
 
     /// Whether a table is that of points.
@@ -114,6 +131,7 @@ impl RowStore for LogicalTable {
         columns: &ColumnSelection,
     ) -> Result<Vec<Option<Row>>, StoreError> {
         let stored = self.rows.get_rows(table, rows, columns).await?;
+        let stored = self.add_counters(table, rows, columns, stored).await?;
         self.add_points(table, rows, columns, stored, None).await
     }
 
@@ -128,17 +146,21 @@ impl RowStore for LogicalTable {
             .rows
             .get_rows_skipping_damage(table, rows, columns, damage)
             .await?;
+        let stored = self.add_counters(table, rows, columns, stored).await?;
         self.add_points(table, rows, columns, stored, Some(damage)).await
     }
 
     async fn scan(&self, table: &TableName, scan: Scan) -> Result<RowStream, StoreError> {
+        if self.counters_of(table).is_some() {
+            return self.scan_counted(table, scan).await;
+        }
         if !self.has_points(table) {
             return self.rows.scan(table, scan).await;
         }
         self.scan_merged(table, scan).await
     }
 
-    /// `None` for the table of points: its keys are found by reading the points.
+    /// `None` for the table of points, whose keys are found by reading the points, and for that of counters.
     async fn measure(
         &self,
         table: &TableName,
@@ -146,13 +168,19 @@ impl RowStore for LogicalTable {
         stop: &[u8],
         limit: usize,
     ) -> Result<Option<RangeMeasure>, StoreError> {
-        if self.has_points(table) {
+        if self.has_points(table) || self.counters_of(table).is_some() {
             return Ok(None);
         }
         self.rows.measure(table, start, stop, limit).await
     }
 
     async fn write(&self, batch: WriteBatch) -> Result<(), StoreError> {
+        if let Some(counters) = self.counters_of(batch.table())
+            && let Some(series) = self.counted(&batch)
+        {
+            return counters.put(series).await;
+        }
+        self.store_mutated_counters(&batch).await?;
         if !self.has_points(batch.table()) {
             return self.rows.write(batch).await;
         }
@@ -163,6 +191,7 @@ impl RowStore for LogicalTable {
     async fn increment(&self, table: &TableName, cell: &CellAddress, amount: i64) -> Result<i64, StoreError> {
         self.reject_point(table, cell, "incremented")?;
         self.number_series(table, &cell.row).await?;
+        self.store_counter(table, cell).await?;
         self.rows.increment(table, cell, amount).await
     }
 
@@ -174,6 +203,7 @@ impl RowStore for LogicalTable {
     ) -> Result<bool, StoreError> {
         self.reject_point(table, &condition.cell, "put on a condition")?;
         self.number_series(table, &condition.cell.row).await?;
+        self.store_counter(table, &condition.cell).await?;
         self.rows.check_and_put(table, condition, value).await
     }
 
@@ -185,6 +215,7 @@ impl RowStore for LogicalTable {
     ) -> Result<Vec<u8>, StoreError> {
         self.reject_point(table, cell, "appended to")?;
         self.number_series(table, &cell.row).await?;
+        self.store_counter(table, cell).await?;
         self.rows.append(table, cell, value).await
     }
 

@@ -43,7 +43,7 @@ pub mod series;
 pub mod snapshot;
 mod store;
 mod throttle;
-mod varint;
+pub(crate) mod varint;
 
 pub use clock_watch::ClockStats;
 pub use config::PartsConfig;

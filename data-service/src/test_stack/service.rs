@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use oxtsdb_row_store::RowStore;
 use oxtsdb_row_store::memory::MemoryStore;
 use oxtsdb_schema::data_table;
 use oxtsdb_server::ShutdownTrigger;
@@ -22,6 +23,8 @@ pub(crate) struct Service {
     pub(crate) address: SocketAddr,
     /// Holds all tables.
     pub(crate) store: MemoryStore,
+    /// The tables as the service sees them.
+    pub(crate) data_store: Arc<dyn RowStore>,
     trigger: Option<ShutdownTrigger>,
     serving: JoinHandle<()>,
     _points_folder: Option<TempDir>,
@@ -122,6 +125,7 @@ impl Service {
         Service {
             address,
             store,
+            data_store: service.store,
             trigger: Some(trigger),
             serving,
             _points_folder: points_folder,

@@ -19,6 +19,9 @@
 //! are one mutation of the row. On the embedded store an annotation on a series without a row stores a counter of 0, with time 1 ms
 //! (see [`SeriesIndex`]). For a tracked series, each point then costs one comparison.
 //!
+//! The embedded store keeps counters that are 1 by the numbers of their series, see
+//! [`LogicalTable`](oxtsdb_point_store::logical_table::LogicalTable).
+//!
 //! Counting costs an increment for each series of a batch of points, by their number. An increment is not idempotent:
 //! points that are sent again are counted again. OpenTSDB replaces a document when the counter becomes 1, also one
 //! that was created and edited before the first point; here it is kept.

@@ -2,11 +2,17 @@
 
 use std::fs;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
+use oxtsdb_point_store::logical_table::LogicalTable;
+use oxtsdb_point_store::parts::disk::real::RealDisk;
+use oxtsdb_point_store::parts::{PartsConfig, PartsStore};
 use oxtsdb_row_store::cells::{CellConfig, CellStore};
-use oxtsdb_row_store::{RowStore as _, Scan};
+use oxtsdb_row_store::{RowStore, Scan};
+use oxtsdb_schema::RowKeyLayout;
+use oxtsdb_schema::data_table::{DATA_TABLE, META_TABLE};
 use tempfile::TempDir;
 use tokio::time::{Instant, sleep};
 use tokio_stream::StreamExt as _;
@@ -72,13 +78,27 @@ async fn read(data_dir: &Path, tables: &[String]) -> anyhow::Result<Vec<String>>
         }
         let copied = copy.path().join(folder);
         copy_folder(&data_dir.join(folder), &copied)?;
-        let store = CellStore::open(CellConfig::new(&copied))?;
+        let store = open(&copied).await?;
         for table in of_folder {
-            read_table(&store, table, &mut cells).await?;
+            read_table(&*store, table, &mut cells).await?;
         }
         store.close().await?;
     }
     Ok(cells)
+}
+
+/// Opens a folder of an embedded store; its tables are as the service sees them.
+async fn open(folder: &Path) -> anyhow::Result<Arc<dyn RowStore>> {
+    let cells: Arc<dyn RowStore> = Arc::new(CellStore::open(CellConfig::new(folder))?);
+    let points = folder.join("points");
+    if !points.exists() {
+        return Ok(cells);
+    }
+    let config = PartsConfig::new(points, Arc::new(RealDisk));
+    let points = tokio::task::spawn_blocking(|| PartsStore::open(config)).await??;
+    let (layout, table) = (RowKeyLayout::default(), DATA_TABLE.parse()?);
+    let shown = LogicalTable::new(cells, Arc::new(points), layout, table);
+    Ok(Arc::new(shown.with_counters(META_TABLE.parse()?).await?))
 }
 
 fn copy_folder(from: &Path, to: &Path) -> anyhow::Result<()> {
@@ -96,7 +116,7 @@ fn copy_folder(from: &Path, to: &Path) -> anyhow::Result<()> {
 }
 
 /// Reads a table; of table `tsdb` the annotations.
-async fn read_table(store: &CellStore, table: &str, cells: &mut Vec<String>) -> anyhow::Result<()> {
+async fn read_table(store: &dyn RowStore, table: &str, cells: &mut Vec<String>) -> anyhow::Result<()> {
     let name = table.parse().with_context(|| format!("`{table}`"))?;
     let mut rows = store.scan(&name, Scan::prefix(&[])).await?;
     while let Some(batch) = rows.next().await {

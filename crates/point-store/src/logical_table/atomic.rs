@@ -17,12 +17,14 @@ impl AtomicCommit for LogicalTable {
             });
         };
         for condition in conditions {
+            self.store_counter(batch.table(), &condition.cell).await?;
             self.reject_point(batch.table(), &condition.cell, "a condition")?;
         }
         self.reject_points(&batch)?;
         for row in batch.iter() {
             self.number_series(batch.table(), row.key).await?;
         }
+        self.store_mutated_counters(&batch).await?;
         atomic.commit_if(conditions, batch).await
     }
 }

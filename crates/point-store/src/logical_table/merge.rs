@@ -1,4 +1,4 @@
-//! Rows of points merged with the rows of the row store.
+//! Rows of points, or of counters, merged with the rows of the row store.
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::VecDeque;
@@ -8,11 +8,9 @@ use futures::stream::try_unfold;
 use futures::{StreamExt as _, TryStreamExt as _};
 use oxtsdb_row_store::{CellRef, Row, RowBuilder, RowStream, Scan, StoreError};
 
-use super::walk::PointRows;
-
 /// Two streams of rows in one order.
 pub(super) struct Merged {
-    points: PointRows,
+    points: RowStream,
     stored: RowStream,
     /// Rows that were read and not yet emitted; `None` at the end of a stream.
     next_points: Option<VecDeque<Row>>,
@@ -25,7 +23,7 @@ pub(super) struct Merged {
 }
 
 impl Merged {
-    pub(super) fn new(points: PointRows, stored: RowStream, families: Arc<[String]>, scan: &Scan) -> Self {
+    pub(super) fn new(points: RowStream, stored: RowStream, families: Arc<[String]>, scan: &Scan) -> Self {
         Self {
             points,
             stored,
@@ -61,7 +59,7 @@ impl Merged {
                 if !rows.is_empty() {
                     break;
                 }
-                self.read(most).await?;
+                self.read().await?;
             }
             let Some(row) = self.next_row() else { break };
             rows.push(row);
@@ -73,10 +71,9 @@ impl Merged {
     }
 
     /// Reads on where no rows are left.
-    async fn read(&mut self, most: usize) -> Result<(), StoreError> {
+    async fn read(&mut self) -> Result<(), StoreError> {
         if self.next_points.as_ref().is_some_and(VecDeque::is_empty) {
-            let rows = self.points.next_batch(most).await?;
-            self.next_points = (!rows.is_empty()).then(|| rows.into());
+            self.next_points = self.points.try_next().await?.map(VecDeque::from);
         }
         if self.next_stored.as_ref().is_some_and(VecDeque::is_empty) {
             self.next_stored = self.stored.try_next().await?.map(VecDeque::from);

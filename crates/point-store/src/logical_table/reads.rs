@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use futures::TryStreamExt as _;
+use futures::stream::try_unfold;
+use futures::{StreamExt as _, TryStreamExt as _};
 use oxtsdb_row_store::{ColumnSelection, DamageLog, Row, RowBuilder, RowStream, Scan, StoreError, TableName};
 use oxtsdb_schema::BaseTime;
 use oxtsdb_schema::data_table::FAMILY;
@@ -33,7 +34,13 @@ impl LogicalTable {
             self.window,
         );
         let families = def.families.into_iter().map(|family| family.name).collect();
-        Ok(Merged::new(points, stored, families, &scan).into_stream())
+        let limit = scan.limit.and_then(|limit| usize::try_from(limit).ok());
+        let most = limit.map_or(scan.batch_rows, |limit| limit.min(scan.batch_rows));
+        let points = try_unfold(points, move |mut points| async move {
+            let rows = points.next_batch(most).await?;
+            Ok((!rows.is_empty()).then_some((rows, points)))
+        });
+        Ok(Merged::new(points.boxed(), stored, families, &scan).into_stream())
     }
 
     /// Adds the points to rows of the row store, which are those of `keys`.

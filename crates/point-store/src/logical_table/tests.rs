@@ -1,3 +1,4 @@
+mod counters;
 mod fixture;
 mod property;
 mod reads;
@@ -31,6 +32,7 @@ async fn table_without_points_passes_the_conformance_suite() {
         window: WindowSize::default(),
         turn: tokio::sync::Mutex::default(),
         appends: tokio::sync::RwLock::default(),
+        counters: None,
     };
     conformance::suite(&logical).await;
 }

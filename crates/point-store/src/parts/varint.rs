@@ -25,7 +25,7 @@ pub(crate) fn put(bytes: &mut Vec<u8>, mut number: u64) {
 
 /// The remaining bytes. `None` means that they end too early or are invalid.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Reader<'a>(pub(super) &'a [u8]);
+pub(crate) struct Reader<'a>(pub(crate) &'a [u8]);
 
 impl<'a> Reader<'a> {
     #[inline]

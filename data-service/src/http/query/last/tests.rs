@@ -42,7 +42,7 @@ async fn delete_counters(service: &Service) {
     for tsuid in [A, B, C] {
         batch.row(&hex::decode(tsuid).unwrap()).delete_row();
     }
-    service.store.write(batch).await.unwrap();
+    service.data_store.write(batch).await.unwrap();
 }
 
 /// Writes the counter of a series, at an instant.
@@ -52,7 +52,7 @@ async fn count(service: &Service, tsuid: &str, at_ms: i64) {
     batch
         .row(&hex::decode(tsuid).unwrap())
         .put_at(family, b"ts_ctr", at_ms, &1_i64.to_be_bytes());
-    service.store.write(batch).await.unwrap();
+    service.data_store.write(batch).await.unwrap();
 }
 
 const A: &str = "000001000001000001000002000002";
