@@ -239,6 +239,14 @@ pub trait PointStore: Send + Sync + std::fmt::Debug {
         Vec::new()
     }
 
+    /// The damage that may have cost points of these series in a range.
+    fn lost(&self, series: &[SeriesNumber], range: TimeRange) -> Vec<DamagedPart> {
+        let _any = series;
+        let mut lost = self.damage();
+        lost.retain(|part| part.range.overlaps(&range));
+        lost
+    }
+
     /// Figures; `None` if the store has none.
     fn figures(&self) -> Option<Figures> {
         None

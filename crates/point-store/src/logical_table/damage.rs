@@ -2,7 +2,7 @@
 
 use oxtsdb_row_store::{DamageLog, DamagedRange, StoreError, TableName};
 
-use crate::{DamagedPart, PointStore, TimeRange};
+use crate::{DamagedPart, PointStore, SeriesNumber, TimeRange};
 
 /// The damage of a point store, as ranges of all rows: a part has points of a time, and rows of a time lie all over the
 /// table.
@@ -24,31 +24,22 @@ fn range_of(part: &DamagedPart, table: &TableName) -> DamagedRange {
     }
 }
 
-/// Records the damaged parts of a store that overlap a range, as lost rows of `table`.
+/// Records the damage that may have cost points of series in a range, as lost rows of `table`.
 ///
 /// # Errors
 ///
-/// [`StoreError::Corrupt`] for the first of them if there is no log.
+/// [`StoreError::Corrupt`] for the first of it if there is no log.
 pub fn check_damage(
     points: &dyn PointStore,
     table: &TableName,
+    series: &[SeriesNumber],
     range: TimeRange,
     log: Option<&DamageLog>,
 ) -> Result<(), StoreError> {
-    check(&points.damage(), table, range, log)
-}
-
-/// As [`check_damage`], of damage that was listed before.
-pub(super) fn check(
-    damage: &[DamagedPart],
-    table: &TableName,
-    range: TimeRange,
-    log: Option<&DamageLog>,
-) -> Result<(), StoreError> {
-    for part in damage.iter().filter(|part| part.range.overlaps(&range)) {
+    for part in points.lost(series, range) {
         match log {
-            Some(log) => log.record(range_of(part, table)),
-            None => return Err(range_of(part, table).error()),
+            Some(log) => log.record(range_of(&part, table)),
+            None => return Err(range_of(&part, table).error()),
         }
     }
     Ok(())

@@ -9,12 +9,13 @@ use oxtsdb_row_store::{ColumnSelection, DamageLog, Row, RowBuilder, RowStream, S
 use oxtsdb_schema::BaseTime;
 use oxtsdb_schema::data_table::FAMILY;
 
+use super::LogicalTable;
 use super::cells::push_cells;
 use super::columns::PointColumns;
+use super::damage::check_damage;
 use super::merge::{Merged, merge_rows};
 use super::place::{SeriesHour, hour_range};
 use super::walk::PointRows;
-use super::{LogicalTable, damage};
 use crate::{Point, ReadRequest, SeriesNumber, TimeRange};
 
 impl LogicalTable {
@@ -70,10 +71,10 @@ impl LogicalTable {
             let range = hour_range(base);
             let read = loop {
                 let damage = self.points.damage();
-                damage::check(&damage, table, range, skip_damaged)?;
+                check_damage(&*self.points, table, &series, range, skip_damaged)?;
                 let read = self.read(series.clone(), range).await;
                 // Otherwise parts were set aside, by this read or another one: read again without them.
-                if self.points.damage().len() == damage.len() {
+                if self.points.damage() == damage {
                     break read?;
                 }
             };

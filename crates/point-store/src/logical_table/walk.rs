@@ -20,7 +20,7 @@ use oxtsdb_schema::{BaseTime, RowKeyLayout};
 
 use super::cells::push_cells;
 use super::columns::PointColumns;
-use super::damage;
+use super::damage::check_damage;
 use super::place::HOUR_SECONDS;
 use super::window::{HOUR_MS, Read, Window, WindowSize, read};
 use crate::{DamagedPart, PointStore, SeriesNumber, TimeRange};
@@ -226,17 +226,12 @@ impl PointRows {
                 self.hours = hours / 2;
                 continue;
             }
-            damage::check(&self.damage, &self.table, range, self.skip_damaged.as_ref())?;
-            let found = read(
-                &*self.points,
-                &lane.series[lane.index..to],
-                range,
-                self.size.bytes,
-                hours > 1,
-            )
-            .await;
+            let series = &lane.series[lane.index..to];
+            let log = self.skip_damaged.as_ref();
+            check_damage(&*self.points, &self.table, series, range, log)?;
+            let found = read(&*self.points, series, range, self.size.bytes, hours > 1).await;
             let damage = self.points.damage();
-            if damage.len() > self.damage.len() {
+            if damage != self.damage {
                 // Parts were set aside, by this read or another one: read again without them.
                 self.damage = damage;
                 continue;

@@ -24,12 +24,14 @@
 //! | [`tombstone`], `delete` | tombstones: their file; deleting a range |
 //! | `points`, `read` | the points of a series in the parts of a day |
 //! | `retention` | dropping days |
-//! | `set_aside` | damaged files |
+//! | `damage` | what happens to a part that is damaged |
+//! | `set_aside` | the folder of damaged files |
 //! | `snapshot` | hard links to all files |
 //! | [`check`] | checksums of all files, statistics |
 
 pub mod check;
 mod combine;
+mod damage;
 pub mod day;
 mod delete;
 pub mod merge;
@@ -62,7 +64,7 @@ use self::set_aside::SetAside;
 use super::disk::Disk;
 use super::folder::create_dir_durably;
 use super::part::{PageCache, Part, PartWriter};
-use crate::{DamagedPart, PointStoreError, TimeRange};
+use crate::{PointStoreError, TimeRange};
 
 /// The parts of all days; clones share them.
 #[derive(Clone, Debug)]
@@ -76,6 +78,8 @@ struct Shared {
     policy: MergePolicy,
     /// The number of the next temporary file.
     temporary: AtomicU64,
+    /// Held while a damaged part is repaired, before `changes`: other readers of it wait.
+    repair: Mutex<()>,
     /// Held during a change of files that readers see.
     changes: Mutex<Changes>,
     /// Changed only under `changes`; reads wait for no I/O.
@@ -232,44 +236,10 @@ impl Days {
         synced.map_err(|error| io_error(&folder, &error))
     }
 
-    /// Sets a part of a list aside that an error says is damaged, or that is missing. Reads go on without its points.
-    ///
-    /// Returns the error, which names a missing part.
-    fn set_aside(&self, list: &DayList, error: PointStoreError) -> Result<PointStoreError, PointStoreError> {
-        let shared = &*self.0;
-        let mut changes = shared.changes.lock();
-        let is_missing = |part: &&Arc<DayPart>| matches!(shared.disk.open(part.path()), Err(error) if error.kind() == ErrorKind::NotFound);
-        let damage = damage_of(&error).or_else(|| {
-            let io = matches!(error, PointStoreError::Io { .. });
-            let missing = io.then(|| list.parts.iter().find(is_missing))??;
-            Some((missing.path().to_owned(), "the file is missing".to_owned()))
-        });
-        let Some((path, detail)) = damage.filter(|(path, _)| self.is_listed(list.day, path)) else {
-            return Ok(error);
-        };
-        let Some(part) = list.parts.iter().find(|part| part.path() == path) else {
-            return Ok(error);
-        };
-        let range = part.range().unwrap_or(list.day.range());
-        tracing::error!(part = %path.display(), %detail, "set a damaged part aside; its points are not served");
-        changes
-            .set_aside
-            .add(&*shared.disk, &path, list.day, range, &detail)?;
-        self.change_day(list.day, |list, _| {
-            list.parts.retain(|other| !Arc::ptr_eq(other, part))
-        });
-        Ok(PointStoreError::Damaged { path, detail })
-    }
-
     /// Whether a file is one of a day now.
     fn is_listed(&self, day: DayNumber, path: &Path) -> bool {
         let days = self.0.days.read();
         days.get(&day).is_some_and(|day| day.list.has(path))
-    }
-
-    /// The files that were set aside.
-    pub fn damage(&self) -> Vec<DamagedPart> {
-        self.0.changes.lock().set_aside.files().to_vec()
     }
 }
 
@@ -291,16 +261,6 @@ impl Changes {
 
 fn io_error(path: &Path, error: &std::io::Error) -> PointStoreError {
     PointStoreError::io(path.display(), error)
-}
-
-/// The file that an error says is damaged, and what is wrong. The folder's format decides whether this version reads its
-/// files: one of another version is a damaged one.
-fn damage_of(error: &PointStoreError) -> Option<(PathBuf, String)> {
-    match error {
-        PointStoreError::Damaged { path, detail } => Some((path.clone(), detail.clone())),
-        PointStoreError::Format { path, .. } => Some((path.clone(), error.to_string())),
-        _ => None,
-    }
 }
 
 /// `Ok` for a file or folder that is absent.

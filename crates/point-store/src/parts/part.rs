@@ -33,6 +33,7 @@
 //! | `page`, `index` | the structure of pages and of the index |
 //! | `reader`, `blocks`, `cache` | reads parts |
 //! | `verify` | checks a part completely |
+//! | `salvage` | copies what is intact of a damaged part |
 
 mod blocks;
 mod cache;
@@ -41,6 +42,7 @@ mod index;
 mod page;
 mod page_builder;
 mod reader;
+mod salvage;
 mod shared_times;
 mod statistics;
 mod verify;
@@ -54,6 +56,7 @@ pub use blocks::{BlockHead, Blocks, RawBlock};
 pub use cache::PageCache;
 pub use columns::Columns;
 pub use reader::{Decoder, Part, PartMeta};
+pub use salvage::Lost;
 pub use statistics::Statistics;
 pub use writer::PartWriter;
 

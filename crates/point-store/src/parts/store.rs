@@ -29,7 +29,7 @@ use super::journal::{EncodedBatch, Journal, Replayed};
 use super::part::PageCache;
 use super::queue::{Queue, Reply, Request, closed};
 use super::read::{BatchReader, WindowReader};
-use super::series::SeriesCatalogue;
+use super::series::{SeriesCatalogue, SeriesKey};
 use super::{background, flush, snapshot};
 use crate::{
     ColumnStream, DamagedPart, Figures, Point, PointBatch, PointStore, PointStoreError, ReadEstimate,
@@ -406,6 +406,18 @@ impl PointStore for PartsStore {
 
     fn damage(&self) -> Vec<DamagedPart> {
         self.core.days.damage()
+    }
+
+    fn lost(&self, series: &[SeriesNumber], range: TimeRange) -> Vec<DamagedPart> {
+        let key = |series: &SeriesNumber| {
+            let metric = self.core.series.metric_of(*series)?;
+            Some(SeriesKey {
+                metric,
+                series: *series,
+            })
+        };
+        let keys = || series.iter().filter_map(key).collect();
+        self.core.days.lost(keys, range)
     }
 
     fn figures(&self) -> Option<Figures> {

@@ -90,7 +90,7 @@ impl ColumnRead {
             builder.add_columns(&self.tsuid, &self.columns)?;
         }
         builder.report()?;
-        source.check_damage(self.range)?;
+        source.check_damage(span, self.range)?;
         Ok(Progress::Done)
     }
 }

@@ -50,10 +50,6 @@ pub(super) async fn of_each(
     for series in series.chunks(TOGETHER) {
         last_points.extend(last_of_keys(points, series, range).await?);
     }
-    let lost = newest_lost(points, range);
-    for found in &last_points {
-        check_lost(lost.as_ref(), found.as_ref())?;
-    }
     // Only newer cells matter. The scan seeks from the rows of a series to those of the next one.
     let newest = last_points
         .iter()
@@ -94,7 +90,9 @@ async fn last_of_keys(
     known.sort_unstable();
     let numbers: Vec<SeriesNumber> = known.iter().map(|(number, _)| *number).collect();
     let mut found = vec![None; series.len()];
-    for ((_, index), point) in known.iter().zip(last(points, &numbers, range).await?) {
+    let last = last(points, &numbers, range).await?;
+    check_lost(points, &numbers, &last, range)?;
+    for ((_, index), point) in known.iter().zip(last) {
         found[*index] = point;
     }
     Ok(found)
@@ -136,7 +134,6 @@ pub(super) async fn of_metric(
         points: points.clone(),
         context: context.clone(),
         range,
-        lost: newest_lost(points, range),
         of_cells,
         matching,
         next: 0,
@@ -154,7 +151,6 @@ struct MetricSearch {
     points: PointStorage,
     context: QueryContext,
     range: TimeRange,
-    lost: Option<DamagedPart>,
     of_cells: OfCells,
     matching: Vec<SeriesNumber>,
     /// The first series that was not searched yet.
@@ -174,10 +170,10 @@ impl MetricSearch {
         }
         self.next += chunk.len();
         let last = last(&self.points, chunk, self.range).await?;
+        check_lost(&self.points, chunk, &last, self.range)?;
         let mut found = Vec::new();
         let mut key = Vec::new();
         for (series, point) in chunk.iter().zip(last) {
-            check_lost(self.lost.as_ref(), point.as_ref())?;
             self.points.columns.key(*series, &mut key);
             let tsuid = Tsuid::from_bytes(&key, &self.storage.layout.widths)
                 .map_err(|error| QueryError::row_series(&key, &error))?;
@@ -222,24 +218,25 @@ fn of_point(tsuid: Tsuid, point: Point) -> LastPoint {
     }
 }
 
-/// The damage in a range with the newest points.
-fn newest_lost(points: &PointStorage, range: TimeRange) -> Option<DamagedPart> {
-    let damage = points.columns.damage().into_iter();
-    let lost = damage.filter(|part| part.range.overlaps(&range));
-    lost.max_by_key(|part| part.range.last_ms)
-}
-
-/// Fails if points that are newer than the one found may have been lost.
-fn check_lost(lost: Option<&DamagedPart>, found: Option<&Point>) -> Result<(), QueryError> {
-    let is_newer = |part: &&DamagedPart| found.is_none_or(|point| point.time_ms < part.range.last_ms);
-    match lost.filter(is_newer) {
-        None => Ok(()),
-        Some(part) => Err(StoreError::from(PointStoreError::Damaged {
-            path: part.path.clone(),
-            detail: part.detail.clone(),
-        })
-        .into()),
+/// Fails if points of a series may have been lost that are newer than the one found.
+fn check_lost(
+    points: &PointStorage,
+    series: &[SeriesNumber],
+    found: &[Option<Point>],
+    range: TimeRange,
+) -> Result<(), QueryError> {
+    if points.columns.lost(series, range).is_empty() {
+        return Ok(());
     }
+    for (series, found) in series.iter().zip(found) {
+        let lost = points.columns.lost(std::slice::from_ref(series), range).into_iter();
+        let newest = lost.max_by_key(|part| part.range.last_ms);
+        let is_newer = |part: &DamagedPart| found.is_none_or(|point| point.time_ms < part.range.last_ms);
+        if let Some(DamagedPart { path, detail, .. }) = newest.filter(is_newer) {
+            return Err(StoreError::from(PointStoreError::Damaged { path, detail }).into());
+        }
+    }
+    Ok(())
 }
 
 /// Adds the newest point that each series of some rows has in other cells.

@@ -7,16 +7,17 @@ use std::sync::atomic::AtomicU64;
 
 use parking_lot::{Mutex, RwLock};
 
+use super::damage::damage_of;
 use super::day::{DayList, DayPart, OwnedFile, Tombstone, path_of};
 use super::name::{DayFile, DayNumber, Sequences};
 use super::policy::MergePolicy;
 use super::set_aside::SetAside;
 use super::tombstone::Deletion;
-use super::{Changes, Day, Days, Shared, check, damage_of, if_present, io_error, merge, retention};
+use super::{Changes, Day, Days, Shared, check, if_present, io_error, merge, retention};
 use crate::PointStoreError;
 use crate::parts::disk::Disk;
 use crate::parts::folder::Folder;
-use crate::parts::part::PageCache;
+use crate::parts::part::{Lost, PageCache};
 
 impl Days {
     /// Opens all parts. Removes files that are obsolete or were never finished, and days that were being dropped;
@@ -45,6 +46,7 @@ impl Days {
             cache,
             policy,
             temporary: AtomicU64::new(0),
+            repair: Mutex::new(()),
             changes: Mutex::new(Changes {
                 next_sequence: names.iter().map(|name| next_sequence(name)).max().unwrap_or(0),
                 dropped: 0,
@@ -127,7 +129,7 @@ impl Days {
         Ok(())
     }
 
-    /// Sets a file aside that cannot be opened because it is damaged; other errors are returned.
+    /// Sets a file aside that cannot be used because it is damaged; other errors are returned.
     fn set_aside_at_open(
         &self,
         changes: &mut Changes,
@@ -139,9 +141,10 @@ impl Days {
             return Err(error);
         };
         tracing::error!(file = %path.display(), %detail, "set a damaged file aside");
-        changes
-            .set_aside
-            .add(&*self.0.disk, path, day, day.range(), &detail)
+        let disk = &*self.0.disk;
+        let lost = vec![Lost::all(day.range())];
+        changes.set_aside.add(disk, path, day, lost, &detail)?;
+        disk.remove(path).map_err(|error| io_error(path, &error))
     }
 }
 

@@ -3,6 +3,7 @@
 mod damage;
 mod merges;
 mod model;
+mod salvage;
 mod threads;
 
 use std::collections::BTreeMap;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::index::KeySpan;
 use super::page::{BlockPage, Times};
-use super::reader::Part;
+use super::reader::{ALL_KEYS, Part};
 use super::{SeriesKey, Statistics};
 use crate::parts::varint::Reader;
 use crate::{PointStoreError, TimeRange};
@@ -74,6 +74,19 @@ impl<P: Deref<Target = Part>> Blocks<P> {
             cached,
             next_page,
             page: None,
+            next_block: 0,
+        }
+    }
+
+    /// The blocks of a page only.
+    pub(super) const fn of_page(part: P, page: Arc<BlockPage>) -> Self {
+        Self {
+            part,
+            keys: ALL_KEYS,
+            range: TimeRange::ALL,
+            cached: false,
+            next_page: usize::MAX,
+            page: Some(page),
             next_block: 0,
         }
     }

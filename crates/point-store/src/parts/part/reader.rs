@@ -20,7 +20,7 @@ use crate::{PointStoreError, ReadEstimate, SeriesNumber, TimeRange};
 const FORMAT: u32 = 1;
 
 /// All series.
-const ALL_KEYS: KeySpan = KeySpan {
+pub(super) const ALL_KEYS: KeySpan = KeySpan {
     first: SeriesKey {
         metric: MetricNumber(0),
         series: SeriesNumber(0),

@@ -1,7 +1,10 @@
 //! Checks a part completely: every byte, and that heads and statistics say what the points are.
 
+use std::sync::Arc;
+
 use super::blocks::RawBlock;
 use super::columns::Columns;
+use super::page::BlockPage;
 use super::reader::{Decoder, Part};
 use super::{SeriesKey, Statistics};
 use crate::{PointStoreError, TimeRange};
@@ -19,18 +22,8 @@ impl Part {
         for index in 0..self.index.times.len() {
             self.read_times_page(index)?;
         }
-        for (index, (place, entry)) in self.index.blocks.iter().enumerate() {
-            let page = self.block_page(index, false)?;
-            let keys = (
-                page.blocks.first().map(|block| block.key),
-                page.blocks.last().map(|block| block.key),
-            );
-            if keys != (Some(entry.keys.first), Some(entry.keys.last)) {
-                return Err(self.damaged(&format!(
-                    "page at {} has other series than its entry",
-                    place.offset
-                )));
-            }
+        for index in 0..self.index.blocks.len() {
+            self.verified_page(index)?;
         }
         let (mut decoder, mut columns) = (Decoder::default(), Columns::default());
         let (mut series, mut points, mut blocks) = (0, 0, 0);
@@ -59,7 +52,25 @@ impl Part {
         Ok(())
     }
 
-    fn verify_block(&self, block: &RawBlock, columns: &Columns) -> Result<(), PointStoreError> {
+    /// Reads a page of blocks past the cache, and compares it with its entry in the index.
+    pub(super) fn verified_page(&self, index: usize) -> Result<Arc<BlockPage>, PointStoreError> {
+        let page = self.block_page(index, false)?;
+        let (place, entry) = &self.index.blocks[index];
+        let keys = (
+            page.blocks.first().map(|block| block.key),
+            page.blocks.last().map(|block| block.key),
+        );
+        if keys != (Some(entry.keys.first), Some(entry.keys.last)) {
+            return Err(self.damaged(&format!(
+                "page at {} has other series than its entry",
+                place.offset
+            )));
+        }
+        Ok(page)
+    }
+
+    /// Compares the head of a block with its decoded points.
+    pub(super) fn verify_block(&self, block: &RawBlock, columns: &Columns) -> Result<(), PointStoreError> {
         let head = block.head();
         let times = &columns.times_ms;
         let range = (times.first().copied(), times.last().copied());

@@ -88,6 +88,11 @@ impl PartWriter {
         self.offset
     }
 
+    /// Whether it has no points.
+    pub const fn is_empty(&self) -> bool {
+        self.last.is_none()
+    }
+
     /// Appends points of a series, ascending by instant. Series ascend; a series may be continued with later points,
     /// which are joined to blocks of [`BLOCK_POINTS`].
     ///

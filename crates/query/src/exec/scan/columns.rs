@@ -6,6 +6,7 @@
 //!
 //! A query whose points are estimated to fit into a part of its memory is one slice: a series is decoded once.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use futures::stream::{self, BoxStream, StreamExt as _, TryStreamExt as _};
@@ -95,14 +96,21 @@ impl ColumnSource {
         }
     }
 
-    /// Rejects a range of which points were lost, or records what was lost. Call this after the range was read: parts
+    /// Rejects series that have lost points in a range, or records what was lost. They are given by their indexes. Call this after the range was read: parts
     /// may be set aside meanwhile.
     ///
     /// # Errors
     ///
     /// [`StoreError::Corrupt`].
-    pub(crate) fn check_damage(&self, range: TimeRange) -> Result<(), StoreError> {
-        check_damage(&*self.store, &self.table, range, self.skip_damaged.as_ref())
+    pub(crate) fn check_damage(&self, series: Range<usize>, range: TimeRange) -> Result<(), StoreError> {
+        let series = self.series.get(series).unwrap_or_default();
+        check_damage(
+            &*self.store,
+            &self.table,
+            series,
+            range,
+            self.skip_damaged.as_ref(),
+        )
     }
 
     /// Workers to read the columns: each is worth the hand-over only if it has some work.
