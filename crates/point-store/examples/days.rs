@@ -95,6 +95,7 @@ fn open(folder: &Folder) -> Result<Days, PointStoreError> {
         folder,
         Arc::new(PageCache::new(64 << 20, 256)),
         MergePolicy::default(),
+        u32::MAX,
     )
 }
 

@@ -1,6 +1,8 @@
 //! Points to append.
 
-use crate::{Point, PointKind, SeriesNumber};
+use oxtsdb_schema::timestamp::MAX_MILLIS;
+
+use crate::{Point, PointKind, PointStoreError, SeriesNumber};
 
 /// Points of any series as columns of equal lengths, in the order in which they take effect.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -90,6 +92,28 @@ impl PointBatch {
             time_ms: self.times_ms[index],
             kind: self.kinds[index],
             bits: self.bits[index],
+        }
+    }
+
+    /// Checks that all instants are those of [`Point`], and all series before number `series_end`.
+    ///
+    /// # Errors
+    ///
+    /// [`PointStoreError::Invalid`] for the first point that is outside.
+    pub fn check(&self, series_end: u32) -> Result<(), PointStoreError> {
+        if let Some(time_ms) = self
+            .times_ms
+            .iter()
+            .find(|time_ms| !(0..=MAX_MILLIS).contains(*time_ms))
+        {
+            let message = format!("instant {time_ms} ms is not between 0 and {MAX_MILLIS}");
+            return Err(PointStoreError::Invalid(message));
+        }
+        match self.series.iter().find(|series| series.0 >= series_end) {
+            Some(SeriesNumber(series)) => Err(PointStoreError::Invalid(format!(
+                "series {series} is unknown, the store has {series_end}"
+            ))),
+            None => Ok(()),
         }
     }
 

@@ -74,6 +74,7 @@ const CHECKS: &[Check] = checks![
     series::selects_series_by_their_tags,
     series::concurrent_callers_get_the_same_numbers,
     appends::points_of_all_kinds_are_readable,
+    appends::rejects_batches_that_cannot_be_stored,
     appends::keeps_the_bits_of_all_values,
     appends::empty_batch_has_no_effect,
     appends::later_point_of_a_batch_wins,

@@ -70,13 +70,7 @@ impl MemoryPoints {
     fn append_now(&self, batch: &PointBatch) -> Result<(), PointStoreError> {
         self.check_open()?;
         let mut data = self.data.lock();
-        let known = data.series.len();
-        if let Some(series) = batch.series().iter().find(|series| series.index() >= known) {
-            return Err(PointStoreError::Invalid(format!(
-                "series {} is unknown, the store has {known}",
-                series.0
-            )));
-        }
+        batch.check(u32::try_from(data.series.len()).unwrap_or(u32::MAX))?;
         for (series, point) in batch.iter() {
             let place = (series, point.time_ms);
             data.points.insert(place, (point.kind, point.bits));

@@ -158,19 +158,14 @@ impl RowPoints {
     /// A batch whose series are named by their keys.
     fn keyed(&self, batch: &PointBatch) -> Result<KeyedBatch, PointStoreError> {
         let known = self.0.series.lock();
+        batch.check(u32::try_from(known.len()).unwrap_or(u32::MAX))?;
         let mut keyed = KeyedBatch::with_capacity(batch.len());
         let mut last = None;
         for (series, point) in batch.iter() {
             let place = match last {
                 Some((number, place)) if number == series => place,
                 _ => {
-                    let key = known.key(series).ok_or_else(|| {
-                        let count = known.len();
-                        PointStoreError::Invalid(format!(
-                            "series {} is unknown, {count} have numbers",
-                            series.0
-                        ))
-                    })?;
+                    let key = known.key(series).unwrap_or_default();
                     keyed.add_key(|buffer| buffer.extend_from_slice(key))
                 }
             };

@@ -165,7 +165,9 @@ pub trait PointStore: Send + Sync + std::fmt::Debug {
     /// Appends points: durable and visible when the future returns `Ok`. The order of effect is that of the calls, so
     /// the batch is submitted before this returns; the future only waits, and may be dropped.
     ///
-    /// Fails with [`PointStoreError::Full`], [`PointStoreError::Io`] or [`PointStoreError::Unavailable`].
+    /// Fails with [`PointStoreError::Full`], [`PointStoreError::Io`] or [`PointStoreError::Unavailable`]; with
+    /// [`PointStoreError::Invalid`] if a series is unknown or an instant not one of [`crate::Point`], and then no point
+    /// is appended.
     fn append(&self, batch: PointBatch) -> BoxFuture<'static, Result<(), PointStoreError>>;
 
     /// Whether [`PointStore::append_keyed`] is the cheaper way to append: series have no numbers in the store.

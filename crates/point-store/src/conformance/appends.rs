@@ -3,7 +3,7 @@
 use oxtsdb_schema::{Timestamp, Value, timestamp};
 
 use super::fixture::{Fixture, START_MS, batch, int, millis};
-use crate::{Point, PointBatch, PointKind, TimeRange};
+use crate::{Point, PointBatch, PointKind, PointStoreError, SeriesNumber, TimeRange};
 
 pub(super) async fn points_of_all_kinds_are_readable(fixture: &Fixture<'_>) {
     let series = fixture.series(1)[0];
@@ -34,6 +34,28 @@ pub(super) async fn points_of_all_kinds_are_readable(fixture: &Fixture<'_>) {
     let appended: Vec<_> = points.iter().map(|point| (series, *point)).collect();
     fixture.append(&appended).await;
     assert_eq!(fixture.points(series).await, points);
+}
+
+pub(super) async fn rejects_batches_that_cannot_be_stored(fixture: &Fixture<'_>) {
+    let series = fixture.series(1)[0];
+    let at = |time_ms| Point { time_ms, ..int(0, 1) };
+    let unknown = SeriesNumber(series.0 + 1);
+    for wrong in [
+        (series, at(timestamp::MAX_MILLIS + 1)),
+        (series, at(i64::MAX)),
+        (series, at(-1)),
+        (series, at(i64::MIN)),
+        (unknown, int(1, 1)),
+    ] {
+        let appended = fixture.store.append(batch(&[(series, int(2, 1)), wrong])).await;
+        assert!(
+            matches!(appended, Err(PointStoreError::Invalid(_))),
+            "{wrong:?}: {appended:?}"
+        );
+    }
+    fixture.append(&[(series, int(3, 1))]).await;
+    assert_eq!(fixture.points(series).await, [int(3, 1)]);
+    fixture.store.check_health().await.unwrap();
 }
 
 pub(super) async fn keeps_the_bits_of_all_values(fixture: &Fixture<'_>) {

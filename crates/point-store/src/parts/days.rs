@@ -195,7 +195,7 @@ impl Days {
         let path = path_of(&shared.folder, day, DayFile::Part(sequences));
         let renamed = shared.disk.rename(file.path(), &path);
         renamed.map_err(|error| io_error(&path, &error))?;
-        match self.open_part(&path, sequences) {
+        match self.open_part(&path, sequences, day.range(), u32::MAX) {
             Ok(part) => Ok(Arc::new(part)),
             Err(error) => {
                 // Not visible now, so it must not be visible later.
@@ -206,10 +206,18 @@ impl Days {
         }
     }
 
-    fn open_part(&self, path: &Path, sequences: Sequences) -> Result<DayPart, PointStoreError> {
+    /// Opens a part of a day, with points of series before number `series_end`.
+    fn open_part(
+        &self,
+        path: &Path,
+        sequences: Sequences,
+        day: TimeRange,
+        series_end: u32,
+    ) -> Result<DayPart, PointStoreError> {
         let shared = &*self.0;
+        let part = Part::open(&shared.disk, path, &shared.cache)?;
         Ok(DayPart {
-            part: Arc::new(Part::open(&shared.disk, path, &shared.cache)?),
+            part: Arc::new(part.within(day, series_end)?),
             sequences,
             file: OwnedFile::new(&shared.disk, path.to_owned()),
         })

@@ -98,11 +98,24 @@ impl PartsStore {
         let folder = Folder::open(&**disk, &config.path)?;
         let series = SeriesCatalogue::open(Arc::clone(disk), &folder.series(), config.widths)?;
         let cache = Arc::new(PageCache::new(config.cache_bytes, config.open_files));
-        let days = Days::open(Arc::clone(disk), &folder, cache, MergePolicy::default())?;
+        // Parts have no series that are in the journal only.
+        let days = Days::open(
+            Arc::clone(disk),
+            &folder,
+            cache,
+            MergePolicy::default(),
+            series.len(),
+        )?;
         let head = Head::new(config.shards);
         let mut replay = |replayed: Replayed<'_>| match replayed {
             Replayed::Series(number, key) => series.restore(number, key),
             Replayed::Points(batch) => {
+                batch
+                    .check(series.len())
+                    .map_err(|error| PointStoreError::Damaged {
+                        path: folder.journal(),
+                        detail: error.to_string(),
+                    })?;
                 head.append(batch);
                 Ok(())
             }
@@ -334,6 +347,10 @@ impl PointStore for PartsStore {
     }
 
     fn append(&self, batch: PointBatch) -> BoxFuture<'static, Result<(), PointStoreError>> {
+        // What a part cannot have must not get into the head: no flush could end.
+        if let Err(error) = batch.check(self.core.series.len()) {
+            return std::future::ready(Err(error)).boxed();
+        }
         let encoded = EncodedBatch::of(&batch);
         self.request(|reply| Request::Append {
             batch,

@@ -229,7 +229,10 @@ fn check_lost(
         return Ok(());
     }
     for (series, found) in series.iter().zip(found) {
-        let lost = points.columns.lost(std::slice::from_ref(series), range).into_iter();
+        let lost = points
+            .columns
+            .lost(std::slice::from_ref(series), range)
+            .into_iter();
         let newest = lost.max_by_key(|part| part.range.last_ms);
         let is_newer = |part: &DamagedPart| found.is_none_or(|point| point.time_ms < part.range.last_ms);
         if let Some(DamagedPart { path, detail, .. }) = newest.filter(is_newer) {

@@ -87,7 +87,7 @@ impl Days {
             },
         };
         replaced.map_err(|error| io_error(path, &error))?;
-        let opened = intact.map(|_| self.open_part(path, part.sequences));
+        let opened = intact.map(|_| self.open_part(path, part.sequences, list.day.range(), u32::MAX));
         let (new, opened) = match opened.transpose() {
             Ok(new) => (new, Ok(())),
             // The next start finds it.

@@ -20,7 +20,7 @@ use crate::parts::folder::Folder;
 use crate::parts::part::{Lost, PageCache};
 
 impl Days {
-    /// Opens all parts. Removes files that are obsolete or were never finished, and days that were being dropped;
+    /// Opens all parts, of series before number `series_end`. Removes files that are obsolete or were never finished, and days that were being dropped;
     /// sets damaged parts aside.
     ///
     /// # Errors
@@ -31,6 +31,7 @@ impl Days {
         folder: &Folder,
         cache: Arc<PageCache>,
         policy: MergePolicy,
+        series_end: u32,
     ) -> Result<Self, PointStoreError> {
         let path = folder.path().to_owned();
         // What is found may not be durable yet, if the process before was killed. It must be before anything is
@@ -58,7 +59,7 @@ impl Days {
         let mut deletions = HashMap::new();
         for entry in entries.iter().filter(|entry| entry.is_dir) {
             if let Some(day) = DayNumber::parse(&entry.name) {
-                days.open_day(day, &mut deletions)?;
+                days.open_day(day, series_end, &mut deletions)?;
             }
         }
         Ok(days)
@@ -67,6 +68,7 @@ impl Days {
     fn open_day(
         &self,
         day: DayNumber,
+        series_end: u32,
         deletions: &mut HashMap<u64, Arc<Deletion>>,
     ) -> Result<(), PointStoreError> {
         let shared = &*self.0;
@@ -106,7 +108,7 @@ impl Days {
                 shared.disk.remove(&path).map_err(failed)?;
                 continue;
             }
-            match self.open_part(&path, found) {
+            match self.open_part(&path, found, day.range(), series_end) {
                 Ok(part) => list.parts.push(Arc::new(part)),
                 Err(error) => self.set_aside_at_open(&mut changes, day, &path, error)?,
             }

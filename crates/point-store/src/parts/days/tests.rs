@@ -70,7 +70,7 @@ impl Store {
     fn open(disk: SimulatedDisk) -> Result<Self, PointStoreError> {
         let folder = Folder::open(&disk, Path::new(FOLDER))?;
         let shared: Arc<dyn Disk> = Arc::new(disk.clone());
-        let days = Days::open(shared, &folder, cache(), policy())?;
+        let days = Days::open(shared, &folder, cache(), policy(), u32::MAX)?;
         Ok(Self {
             disk,
             days,

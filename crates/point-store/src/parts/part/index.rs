@@ -1,7 +1,7 @@
 //! The index of a part: its pages in order.
 
 use super::reader::PartMeta;
-use super::{HEADER, INSTANTS, MetricNumber, SeriesKey};
+use super::{HEADER, INSTANTS, MAX_BLOCK_POINTS, MetricNumber, SeriesKey};
 use crate::parts::varint::{self, Reader};
 use crate::{SeriesNumber, TimeRange};
 
@@ -116,6 +116,14 @@ impl Index {
             index.blocks.push((place, entry));
         }
         if offset != index_offset || !reader.0.is_empty() {
+            return None;
+        }
+        let pages = index.blocks.len() as u64;
+        let most_points = blocks.saturating_mul(MAX_BLOCK_POINTS);
+        if pages > blocks || (pages == 0) != (blocks == 0) || blocks > points || points > most_points {
+            return None;
+        }
+        if series > blocks || (series == 0) != (blocks == 0) {
             return None;
         }
         let meta = PartMeta {

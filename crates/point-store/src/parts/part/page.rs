@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use super::index::BlockPageEntry;
 use super::{INSTANTS, MAX_BLOCK_POINTS, MetricNumber, SeriesKey};
 use crate::SeriesNumber;
 use crate::parts::varint::Reader;
@@ -152,6 +153,19 @@ impl BlockPage {
             });
         }
         Some(blocks)
+    }
+
+    /// Whether keys ascend, and keys and instants are those of the page's entry in the index.
+    pub(super) fn fits(&self, entry: &BlockPageEntry) -> bool {
+        let ends = (self.blocks.first(), self.blocks.last());
+        let (Some(first), Some(last)) = ends else {
+            return false;
+        };
+        let (range, mut times) = (entry.range, self.times.iter());
+        entry.keys.first == first.key
+            && entry.keys.last == last.key
+            && self.blocks.is_sorted_by_key(|block| block.key)
+            && times.all(|times| range.contains(times.first_ms) && range.contains(times.last_ms))
     }
 
     /// Bytes of memory.

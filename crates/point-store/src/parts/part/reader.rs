@@ -9,7 +9,7 @@ use super::blocks::{Blocks, RawBlock};
 use super::cache::{CachedPage, PageCache, PageKey};
 use super::columns::Columns;
 use super::index::{Index, KeySpan, PagePlace};
-use super::page::{BlockPage, Form, TimesPage};
+use super::page::{BlockPage, BlockPlace, Form, TimesPage};
 use super::{HEADER, MetricNumber, SeriesKey, Statistics, TRAILER_BYTES, TRAILER_MAGIC};
 use crate::parts::codec::{numbers, values};
 use crate::parts::disk::{Disk, ReadFile};
@@ -58,6 +58,8 @@ pub struct Part {
     pub(super) id: u64,
     pub(super) index: Index,
     meta: PartMeta,
+    /// Series have lower numbers.
+    series_end: u32,
 }
 
 /// Buffers to decode blocks, of any parts.
@@ -96,9 +98,36 @@ impl Part {
             id: cache.next_part(),
             index,
             meta,
+            series_end: u32::MAX,
         };
         part.cache.file(part.id, || Ok(file))?;
         Ok(part)
+    }
+
+    /// Checks that all points are in a range and of series before `series_end`; of pages when they are read.
+    ///
+    /// # Errors
+    ///
+    /// [`PointStoreError::Damaged`].
+    pub fn within(mut self, range: TimeRange, series_end: u32) -> Result<Self, PointStoreError> {
+        self.series_end = series_end;
+        let found = self.meta.range;
+        if self.meta.points > 0 && !(range.contains(found.first_ms) && range.contains(found.last_ms)) {
+            let detail = format!(
+                "points from {} to {} ms are not of its day",
+                found.first_ms, found.last_ms
+            );
+            return Err(self.damaged(&detail));
+        }
+        let keys = self.index.blocks.iter().map(|(_, entry)| entry.keys);
+        let series = keys.flat_map(|keys| [keys.first.series, keys.last.series]).max();
+        match series.filter(|series| series.0 >= series_end) {
+            Some(series) => Err(self.damaged(&format!(
+                "series {} is unknown, the store has {series_end}",
+                series.0
+            ))),
+            None => Ok(self),
+        }
     }
 
     /// The file.
@@ -355,10 +384,18 @@ impl Part {
     }
 
     fn read_block_page(&self, index: usize) -> Result<Arc<BlockPage>, PointStoreError> {
-        let (place, _) = self.index.blocks[index];
-        let page = BlockPage::parse(self.read_page(place)?);
-        page.map(Arc::new)
-            .ok_or_else(|| self.damaged(&format!("page at {} is invalid", place.offset)))
+        let (place, entry) = self.index.blocks[index];
+        let page = BlockPage::parse(self.read_page(place)?)
+            .ok_or_else(|| self.damaged(&format!("page at {} is invalid", place.offset)))?;
+        let is_known = |block: &BlockPlace| block.key.series.0 < self.series_end;
+        if !page.fits(&entry) || !page.blocks.iter().all(is_known) {
+            let detail = format!(
+                "page at {} has other series or instants than its entry",
+                place.offset
+            );
+            return Err(self.damaged(&detail));
+        }
+        Ok(Arc::new(page))
     }
 
     fn read_page(&self, place: PagePlace) -> Result<Box<[u8]>, PointStoreError> {

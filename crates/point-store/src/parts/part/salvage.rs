@@ -55,7 +55,7 @@ impl Part {
         let (mut decoder, mut columns) = (Decoder::default(), Columns::default());
         let mut lost = Vec::new();
         for (index, (_, entry)) in self.index.blocks.iter().enumerate() {
-            let Some(page) = if_intact(self.verified_page(index))? else {
+            let Some(page) = if_intact(self.block_page(index, false))? else {
                 add(&mut lost, entry.keys, entry.range);
                 continue;
             };

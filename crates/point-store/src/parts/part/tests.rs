@@ -203,6 +203,50 @@ fn blocks_are_copied_without_change() {
 }
 
 #[test]
+fn pages_with_unknown_series_are_damaged() {
+    let (_, disk) = new_disk();
+    // The page begins and ends with series that are known.
+    let content = [key(0, 0), key(0, 9), key(1, 1)].map(|key| (key, agents(1, 1)[&self::key(0, 0)].clone()));
+    write(&disk, PART, &content.into_iter().collect());
+    let cache = Arc::new(PageCache::new(1 << 20, 2));
+    let opened = || Part::open(&disk, Path::new(PART), &cache).unwrap();
+    let error = opened().within(TimeRange::ALL, 1).unwrap_err();
+    assert!(error.to_string().contains("series 1 is unknown"), "{error}");
+    let error = read_all(&opened().within(TimeRange::ALL, 9).unwrap()).unwrap_err();
+    assert!(matches!(error, PointStoreError::Damaged { .. }), "{error}");
+    assert_eq!(
+        read_all(&opened().within(TimeRange::ALL, 10).unwrap())
+            .unwrap()
+            .len(),
+        3
+    );
+}
+
+#[test]
+fn values_of_any_bits_are_kept() {
+    let (_, disk) = new_disk();
+    for byte in 0..8 {
+        let Some(kind) = PointKind::from_byte(byte) else {
+            continue;
+        };
+        let bits = [1, u64::MAX, 0x7ff0_0000_0000_0001, 0x3fb9_9999_9999_999a];
+        let points = bits.iter().zip(0..).map(|(bits, n)| Point {
+            time_ms: START + n,
+            kind,
+            bits: *bits,
+        });
+        let content = Content::from([(key(0, 0), points.collect())]);
+        let path = format!("/day/{byte}.part");
+        write(&disk, &path, &content);
+        assert_eq!(
+            read_all(&open(&disk, &path).unwrap()).unwrap(),
+            content,
+            "{kind:?}"
+        );
+    }
+}
+
+#[test]
 fn points_that_are_continued_are_joined() {
     let (_, disk) = new_disk();
     let content = agents(1, 3_000);

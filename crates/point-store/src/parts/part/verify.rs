@@ -1,10 +1,7 @@
 //! Checks a part completely: every byte, and that heads and statistics say what the points are.
 
-use std::sync::Arc;
-
 use super::blocks::RawBlock;
 use super::columns::Columns;
-use super::page::BlockPage;
 use super::reader::{Decoder, Part};
 use super::{SeriesKey, Statistics};
 use crate::{PointStoreError, TimeRange};
@@ -23,7 +20,7 @@ impl Part {
             self.read_times_page(index)?;
         }
         for index in 0..self.index.blocks.len() {
-            self.verified_page(index)?;
+            self.block_page(index, false)?;
         }
         let (mut decoder, mut columns) = (Decoder::default(), Columns::default());
         let (mut series, mut points, mut blocks) = (0, 0, 0);
@@ -50,23 +47,6 @@ impl Part {
             return Err(self.damaged("the index counts other points than there are"));
         }
         Ok(())
-    }
-
-    /// Reads a page of blocks past the cache, and compares it with its entry in the index.
-    pub(super) fn verified_page(&self, index: usize) -> Result<Arc<BlockPage>, PointStoreError> {
-        let page = self.block_page(index, false)?;
-        let (place, entry) = &self.index.blocks[index];
-        let keys = (
-            page.blocks.first().map(|block| block.key),
-            page.blocks.last().map(|block| block.key),
-        );
-        if keys != (Some(entry.keys.first), Some(entry.keys.last)) {
-            return Err(self.damaged(&format!(
-                "page at {} has other series than its entry",
-                place.offset
-            )));
-        }
-        Ok(page)
     }
 
     /// Compares the head of a block with its decoded points.

@@ -47,6 +47,40 @@ fn sets_a_part_aside_that_is_damaged_at_open() {
 }
 
 #[test]
+fn sets_a_part_aside_that_is_not_of_its_day() {
+    let store = two_parts();
+    let disk = store.disk.kill();
+    let other = Path::new("/points/2024-10-05");
+    disk.create_dir(other).unwrap();
+    let name = "0000000000-0000000000.part";
+    disk.rename(&day_path(name), &other.join(name)).unwrap();
+    let store = Store::open(disk).unwrap();
+    assert_eq!(store.visible(), Model::from([((0, 3000), 3)]));
+    let damage = store.days.damage();
+    assert!(
+        damage.len() == 1 && damage[0].detail.contains("not of its day"),
+        "{damage:?}"
+    );
+}
+
+#[test]
+fn sets_a_part_aside_with_series_that_are_unknown() {
+    let Store { disk, days, _folder } = two_parts();
+    drop((days, _folder));
+    let folder = Folder::open(&disk, Path::new(FOLDER)).unwrap();
+    let days = Days::open(Arc::new(disk.clone()), &folder, cache(), policy(), 1).unwrap();
+    let damage = days.damage();
+    assert!(
+        damage.len() == 1 && damage[0].detail.contains("series 1 is unknown"),
+        "{damage:?}"
+    );
+    let mut points = Columns::default();
+    days.read(key(0), TimeRange::ALL, &mut Decoder::default(), &mut points)
+        .unwrap();
+    assert_eq!(points.bits, [3]);
+}
+
+#[test]
 fn a_check_finds_damage_while_the_store_is_in_use() {
     let store = two_parts();
     store.delete(&[1], TimeRange::ALL).unwrap();

@@ -201,7 +201,7 @@ fn a_snapshot_has_the_points_of_its_instant() {
             .unwrap();
     }
     let folder = Folder::open(&disk, restored).unwrap();
-    let days = Days::open(Arc::new(disk.clone()), &folder, cache(), policy()).unwrap();
+    let days = Days::open(Arc::new(disk.clone()), &folder, cache(), policy(), u32::MAX).unwrap();
     let restored = Store {
         disk,
         days,
