@@ -27,6 +27,18 @@ fn main() -> Result<(), Box<dyn Error>> {
         bounds::generate(&compiler.descriptor_pool())?,
     )?;
 
+    let mut files = compiler.file_descriptor_set();
+    // prost does not pack the numbers of a field that has any option, such as its bound; proto3 does.
+    let proto3 = files.file.iter_mut().filter(|file| file.syntax() == "proto3");
+    let mut messages: Vec<_> = proto3.flat_map(|file| &mut file.message_type).collect();
+    while let Some(message) = messages.pop() {
+        let fields = message.field.iter_mut();
+        for options in fields.filter_map(|field| field.options.as_mut()) {
+            options.packed.get_or_insert(true);
+        }
+        messages.extend(&mut message.nested_type);
+    }
+
     let mut config = prost_build::Config::new();
     // The codec finds the bounds of a message by its name.
     config.enable_type_names();
@@ -34,7 +46,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         .bytes(".")
         .codec_path("crate::bounded_codec::BoundedCodec")
         .include_file("mod.rs")
-        .compile_fds_with_config(compiler.file_descriptor_set(), config)?;
+        .compile_fds_with_config(files, config)?;
     println!("cargo:rerun-if-changed=oxtsdb");
     println!("cargo:rerun-if-changed=build");
     Ok(())
