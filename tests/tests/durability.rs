@@ -10,7 +10,7 @@ use oxtsdb_tests::http::Http;
 use oxtsdb_tests::sample::{Number, Sample};
 use oxtsdb_tests::stream::WriteStream;
 use oxtsdb_tests::write_requests::write_request;
-use oxtsdb_tests::{Tsdb, random, read_back, sizes, until};
+use oxtsdb_tests::{Options, Tsdb, random, read_back, sizes, until};
 use rand::RngExt as _;
 use rand::rngs::StdRng;
 use serde_json::Value;
@@ -175,7 +175,11 @@ fn check(
 async fn acknowledged_points_survive_kill_9() -> anyhow::Result<()> {
     let kills = sizes::of("OXTSDB_KILLS", KILLS)?;
     let mut random = random::seeded("durability")?;
-    let mut tsdb = Tsdb::start().await?;
+    // Kills also hit flushes and merges: points stay in the journal and in memory for a second at most.
+    let options = Options::default()
+        .flag("--flush-after-seconds", "1")
+        .flag("--points-memory-mib", "1");
+    let mut tsdb = Tsdb::start_with(options).await?;
     let mut rounds = Vec::new();
     let mut points = 0;
     for round in 0..kills {
@@ -195,8 +199,25 @@ async fn acknowledged_points_survive_kill_9() -> anyhow::Result<()> {
     for round in 0..kills {
         check_round(&tsdb, &rounds, round).await?;
     }
+    let parts = parts(&tsdb)?;
+    ensure!(
+        parts.iter().any(|(first, last)| first < last),
+        "no merge among {parts:?}"
+    );
     println!("{kills} kills: all {points} acknowledged points are there");
     Ok(())
+}
+
+/// The first and last sequence number of each part; a merged one has several.
+fn parts(tsdb: &Tsdb) -> anyhow::Result<Vec<(u64, u64)>> {
+    let mut parts = Vec::new();
+    for file in std::fs::read_dir(tsdb.data_dir().join("data/points/2017-07-14"))? {
+        let name = file?.file_name().into_string().unwrap_or_default();
+        if let Some((first, last)) = name.strip_suffix(".part").and_then(|name| name.split_once('-')) {
+            parts.push((first.parse()?, last.parse()?));
+        }
+    }
+    Ok(parts)
 }
 
 /// Checks the acknowledged points of a round; returns how many there are.
