@@ -4,8 +4,9 @@
 //! looks up the text of a request as it came. The key has the point's names in the order received; tags in another
 //! order make another entry for the same series.
 //!
-//! Memory is bounded by two generations. Entries are added to the young generation; when it is full it becomes the
-//! old generation, and the previous old generation is dropped. Reading an old entry moves it to the young generation.
+//! Memory is bounded. Entries are added to the young generation. When memory is nearly full it becomes the old generation;
+//! reading an old entry moves it to the young one. When memory is full, an eighth of the old generation is dropped. So series
+//! that fit are all cached, also if each is read once before the first is read again.
 //!
 //! Entries are removed when an operator renames or deletes one of their names; see [`super::watch`]. They expire also,
 //! because other programs rename and delete names: a set time after they were added, however often they
@@ -44,15 +45,16 @@ pub(crate) struct SeriesCache {
     now: AtomicU32,
     hasher: DefaultHashBuilder,
     shards: [RwLock<Shard>; SHARDS],
-    /// Capacity of one generation of one shard, in bytes.
-    generation_bytes: usize,
+    /// Capacity of a shard, in bytes.
+    shard_bytes: usize,
 }
 
 #[derive(Debug, Default)]
 struct Shard {
     young: HashTable<Entry>,
     old: HashTable<Entry>,
-    young_bytes: usize,
+    /// Bytes of both.
+    bytes: usize,
 }
 
 #[derive(Clone, Debug)]
@@ -88,7 +90,7 @@ impl SeriesCache {
             now: AtomicU32::new(0),
             hasher: DefaultHashBuilder::default(),
             shards: std::array::from_fn(|_| RwLock::default()),
-            generation_bytes: bytes / SHARDS / 2,
+            shard_bytes: bytes / SHARDS,
         }
     }
 
@@ -113,7 +115,7 @@ impl SeriesCache {
             Found::Young(entry) => return Some(Arc::clone(&entry.series)),
             Found::Old => {}
         }
-        shard.write().renew(hash, key, self.generation_bytes)
+        shard.write().renew(hash, key, self.shard_bytes)
     }
 
     /// The series of all of these keys, in their order. Takes the lock of each shard once.
@@ -164,7 +166,7 @@ impl SeriesCache {
                 let mut shard = shard.write();
                 for index in old.drain(..) {
                     let (key, hash) = keys[index];
-                    series[index] = shard.renew(hash, key, self.generation_bytes);
+                    series[index] = shard.renew(hash, key, self.shard_bytes);
                 }
             }
         }
@@ -193,7 +195,7 @@ impl SeriesCache {
             hash: slot,
             expires_at: self.expires_at(now, hash),
         };
-        shard.insert(entry, self.generation_bytes);
+        shard.insert(entry, self.shard_bytes);
         Arc::clone(series)
     }
 
@@ -204,10 +206,11 @@ impl SeriesCache {
         let hash = SlotHash::of(hash).of_table();
         if let Ok(entry) = shard.young.find_entry(hash, |entry| key.is(&entry.key)) {
             let (entry, _) = entry.remove();
-            shard.young_bytes = shard.young_bytes.saturating_sub(entry.byte_len());
+            shard.bytes = shard.bytes.saturating_sub(entry.byte_len());
         }
         if let Ok(entry) = shard.old.find_entry(hash, |entry| key.is(&entry.key)) {
-            entry.remove();
+            let (entry, _) = entry.remove();
+            shard.bytes = shard.bytes.saturating_sub(entry.byte_len());
         }
     }
 
@@ -269,7 +272,7 @@ impl Shard {
     }
 
     /// Moves an entry of the old generation to the young one, unless another thread has done so.
-    fn renew(&mut self, hash: u64, key: SeriesKey<'_>, generation_bytes: usize) -> Option<Arc<Series>> {
+    fn renew(&mut self, hash: u64, key: SeriesKey<'_>, shard_bytes: usize) -> Option<Arc<Series>> {
         let hash = SlotHash::of(hash).of_table();
         let entry = match self.old.find_entry(hash, |entry| key.is(&entry.key)) {
             Ok(entry) => entry.remove().0,
@@ -279,22 +282,37 @@ impl Shard {
             }
         };
         let series = Arc::clone(&entry.series);
-        self.insert(entry, generation_bytes);
+        self.bytes = self.bytes.saturating_sub(entry.byte_len());
+        self.insert(entry, shard_bytes);
         Some(series)
     }
 
     fn retain(&mut self, keep: impl Fn(&Entry) -> bool) {
         self.young.retain(|entry| keep(entry));
         self.old.retain(|entry| keep(entry));
-        self.young_bytes = self.young.iter().map(Entry::byte_len).sum();
+        self.bytes = self.young.iter().chain(&self.old).map(Entry::byte_len).sum();
     }
 
-    fn insert(&mut self, entry: Entry, generation_bytes: usize) {
-        if self.young_bytes >= generation_bytes {
+    /// Drops an eighth of the old generation.
+    fn evict(&mut self) {
+        let mut place = 0_usize;
+        self.old.retain(|entry| {
+            let keeps = !place.is_multiple_of(8);
+            place += 1;
+            if !keeps {
+                self.bytes = self.bytes.saturating_sub(entry.byte_len());
+            }
+            keeps
+        });
+    }
+
+    fn insert(&mut self, entry: Entry, shard_bytes: usize) {
+        self.bytes += entry.byte_len();
+        if self.old.is_empty() && self.bytes > shard_bytes / 8 * 7 {
             self.old = std::mem::take(&mut self.young);
-            self.young_bytes = 0;
+        } else if self.bytes > shard_bytes {
+            self.evict();
         }
-        self.young_bytes += entry.byte_len();
         let hash = |entry: &Entry| entry.hash.of_table();
         self.young.insert_unique(hash(&entry), entry, hash);
     }
@@ -350,6 +368,27 @@ mod tests {
             tags: &[],
         });
         assert!(cache.get(first).is_none(), "evicted");
+    }
+
+    #[test]
+    fn series_that_fit_are_all_cached() {
+        let keys: Vec<_> = (0..4000_u32)
+            .map(|number| key(SeriesRef::Tsuid(&number.to_be_bytes())))
+            .collect();
+        let (cache, series) = (SeriesCache::new(4000 * (ENTRY_BYTES + 32), None), series(1));
+        for round in 0..4 {
+            let missing = keys
+                .iter()
+                .filter(|key| cache.get(**key).is_none())
+                .inspect(|key| {
+                    cache.insert(**key, &series);
+                });
+            assert_eq!(
+                missing.count(),
+                if round == 0 { 4000 } else { 0 },
+                "round {round}"
+            );
+        }
     }
 
     #[test]
