@@ -39,7 +39,7 @@ pub(crate) struct Arguments {
     #[arg(long, default_value_t = 3)]
     snapshots: u32,
     /// Memory limit of the server, MiB; 0: its default.
-    #[arg(long, default_value_t = 2048)]
+    #[arg(long, default_value_t = 0)]
     memory_mib: u64,
 }
 

@@ -47,7 +47,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_enum, value_delimiter = ',', default_values_t = [Order::Time])]
     orders: Vec<Order>,
     /// Memory limit of each server, MiB; 0: its default.
-    #[arg(long, default_value_t = 2048)]
+    #[arg(long, default_value_t = 0)]
     memory_mib: u64,
     /// Runs of each query.
     #[arg(long, default_value_t = 20)]
@@ -185,6 +185,9 @@ async fn measure(program: &Program, folder: &Path, load: Load, runs: usize) -> a
     let from_parts = run_queries(program, &server, load, runs).await?;
     server.stop()?;
     std::fs::remove_dir_all(&folder)?;
+    // A long run shows how far it is.
+    let rate = load.points() as f64 / wall.as_secs_f64();
+    println!("  {}: {} points/s", program.name(), thousands(rate));
     Ok(Measured {
         wall,
         cpu_seconds: after.cpu_seconds - before.cpu_seconds,
