@@ -21,7 +21,7 @@ mod tests;
 
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
@@ -81,6 +81,18 @@ impl SimulatedDisk {
         self.state.lock().faults.fail_operation(count, error);
     }
 
+    /// Lets the first operation that is a certain step fail, or with `after` the one behind it, and all later ones, as
+    /// if the process was killed there. `is_step` gets the name of the trait's function, and the path: of a rename or
+    /// link the new one.
+    pub fn crash_at(&self, is_step: fn(&str, &str) -> bool, after: bool) {
+        self.state.lock().faults.crash_at(is_step, after);
+    }
+
+    /// Whether an operation has failed since the process was killed.
+    pub fn has_crashed(&self) -> bool {
+        self.state.lock().faults.is_stopped()
+    }
+
     /// Lets all operations succeed again.
     pub fn repair(&self) {
         self.state.lock().faults.clear();
@@ -123,38 +135,39 @@ impl SimulatedDisk {
         OpenFile {
             disk: self.clone(),
             file,
-            extension: path
-                .extension()
-                .unwrap_or_default()
-                .to_string_lossy()
-                .into_owned(),
+            path: path.to_owned(),
         }
     }
 
     /// Performs an operation unless a fault is due.
-    fn run<T>(&self, operation: impl FnOnce(&mut State) -> io::Result<T>) -> io::Result<T> {
+    fn run<T>(
+        &self,
+        name: &str,
+        path: &Path,
+        operation: impl FnOnce(&mut State) -> io::Result<T>,
+    ) -> io::Result<T> {
         let mut state = self.state.lock();
-        state.faults.step()?;
+        state.faults.step(name, path)?;
         operation(&mut state)
     }
 }
 
 impl Disk for SimulatedDisk {
     fn create_dir(&self, path: &Path) -> io::Result<()> {
-        self.run(|state| state.create_dir(path))
+        self.run("create_dir", path, |state| state.create_dir(path))
     }
 
     fn list(&self, path: &Path) -> io::Result<Vec<Entry>> {
-        self.run(|state| state.list(path))
+        self.run("list", path, |state| state.list(path))
     }
 
     fn create(&self, path: &Path) -> io::Result<Box<dyn WriteFile>> {
-        let file = self.run(|state| state.create(path))?;
+        let file = self.run("create", path, |state| state.create(path))?;
         Ok(Box::new(self.opened(file, path)))
     }
 
     fn append(&self, path: &Path, len: u64) -> io::Result<Box<dyn WriteFile>> {
-        let file = self.run(|state| {
+        let file = self.run("append", path, |state| {
             let file = state.file(path)?;
             let removed = state.files[file].cut(len)?;
             state.free = state.free.saturating_add(removed);
@@ -164,20 +177,20 @@ impl Disk for SimulatedDisk {
     }
 
     fn open(&self, path: &Path) -> io::Result<Arc<dyn ReadFile>> {
-        let file = self.run(|state| state.file(path))?;
+        let file = self.run("open", path, |state| state.file(path))?;
         Ok(Arc::new(self.opened(file, path)))
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        self.run(|state| state.rename(from, to))
+        self.run("rename", to, |state| state.rename(from, to))
     }
 
     fn link(&self, from: &Path, to: &Path) -> io::Result<()> {
-        self.run(|state| state.link(from, to))
+        self.run("link", to, |state| state.link(from, to))
     }
 
     fn remove(&self, path: &Path) -> io::Result<()> {
-        self.run(|state| state.remove(path))
+        self.run("remove", path, |state| state.remove(path))
     }
 
     fn remove_dir(&self, path: &Path) -> io::Result<()> {
@@ -189,23 +202,23 @@ impl Disk for SimulatedDisk {
                 self.remove(&path)?;
             }
         }
-        self.run(|state| state.remove_empty_dir(path))
+        self.run("remove_dir", path, |state| state.remove_empty_dir(path))
     }
 
     fn sync_dir(&self, path: &Path) -> io::Result<()> {
-        self.run(|state| state.sync_dir(path))
+        self.run("sync_dir", path, |state| state.sync_dir(path))
     }
 
     fn lock(&self, path: &Path) -> io::Result<Box<dyn FileLock>> {
-        let file = self.run(|state| state.lock(path))?;
+        let file = self.run("lock", path, |state| state.lock(path))?;
         Ok(Box::new(Locked {
             disk: self.clone(),
             file,
         }))
     }
 
-    fn free_bytes(&self, _: &Path) -> io::Result<u64> {
-        self.run(|state| Ok(state.free))
+    fn free_bytes(&self, path: &Path) -> io::Result<u64> {
+        self.run("free_bytes", path, |state| Ok(state.free))
     }
 }
 
@@ -228,13 +241,14 @@ impl Drop for Locked {
 struct OpenFile {
     disk: SimulatedDisk,
     file: usize,
-    extension: String,
+    /// Its name when it was opened.
+    path: PathBuf,
 }
 
 impl WriteFile for OpenFile {
     fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
         let mut state = self.disk.state.lock();
-        let result = state.faults.step();
+        let result = state.faults.step("write", &self.path);
         let mut length = if result.is_ok() {
             bytes.len()
         } else {
@@ -247,7 +261,8 @@ impl WriteFile for OpenFile {
         }
         state.files[self.file].write(&bytes[..length]);
         state.free -= length as u64;
-        *state.written.entry(self.extension.clone()).or_default() += length as u64;
+        let extension = self.path.extension().unwrap_or_default().to_string_lossy();
+        *state.written.entry(extension.into_owned()).or_default() += length as u64;
         result?;
         if length < bytes.len() {
             return Err(ErrorKind::StorageFull.into());
@@ -257,7 +272,7 @@ impl WriteFile for OpenFile {
 
     fn sync(&mut self) -> io::Result<()> {
         let mut state = self.disk.state.lock();
-        let result = state.faults.step();
+        let result = state.faults.step("sync", &self.path);
         state.files[self.file].sync(result.is_ok());
         result
     }
@@ -265,12 +280,13 @@ impl WriteFile for OpenFile {
 
 impl ReadFile for OpenFile {
     fn len(&self) -> io::Result<u64> {
-        self.disk
-            .run(|state| Ok(state.files[self.file].bytes().len() as u64))
+        self.disk.run("len", &self.path, |state| {
+            Ok(state.files[self.file].bytes().len() as u64)
+        })
     }
 
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
-        self.disk.run(|state| {
+        self.disk.run("read_at", &self.path, |state| {
             let bytes = usize::try_from(offset)
                 .ok()
                 .and_then(|offset| state.files[self.file].bytes().get(offset..)?.get(..buffer.len()))

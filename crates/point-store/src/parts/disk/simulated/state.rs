@@ -299,6 +299,9 @@ fn components(path: &Path) -> io::Result<Vec<String>> {
     Ok(names)
 }
 
+/// Whether an operation, by its name and path, is a certain step.
+pub(super) type IsStep = fn(&str, &str) -> bool;
+
 /// Which operations fail.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Faults {
@@ -308,6 +311,8 @@ pub(super) struct Faults {
     stop: Option<u64>,
     /// One operation that fails.
     fault: Option<(u64, ErrorKind)>,
+    /// The step at which operations begin to fail, and whether the step itself succeeds.
+    crash: Option<(IsStep, bool)>,
 }
 
 impl Faults {
@@ -319,8 +324,12 @@ impl Faults {
         self.fault = Some((self.next + count, error));
     }
 
+    pub(super) fn crash_at(&mut self, is_step: IsStep, after: bool) {
+        self.crash = Some((is_step, after));
+    }
+
     pub(super) fn clear(&mut self) {
-        (self.stop, self.fault) = (None, None);
+        (self.stop, self.fault, self.crash) = (None, None, None);
     }
 
     pub(super) const fn operations(&self) -> u64 {
@@ -333,9 +342,15 @@ impl Faults {
     }
 
     /// Counts an operation; the error if it fails.
-    pub(super) fn step(&mut self) -> io::Result<()> {
+    pub(super) fn step(&mut self, name: &str, path: &Path) -> io::Result<()> {
         let number = self.next;
         self.next += 1;
+        if let Some((_, after)) = self
+            .crash
+            .take_if(|(is_step, _)| is_step(name, &path.to_string_lossy()))
+        {
+            self.stop = Some(number + u64::from(after));
+        }
         if self.is_stopped() {
             return Err(io::Error::other("the process was killed"));
         }
