@@ -109,6 +109,16 @@ struct MemoryReader {
 }
 
 impl SeriesReader for MemoryReader {
+    fn is_empty(&self) -> bool {
+        let metrics = self.store.metrics().into_iter();
+        let series = metrics.flat_map(|metric| self.store.metric_series(&metric));
+        let request = ReadRequest {
+            series: series.collect(),
+            range: self.range,
+        };
+        self.store.read_now(&request).is_ok_and(|read| read.is_empty())
+    }
+
     fn read(&mut self, series: SeriesNumber, points: &mut Columns) -> Result<(), PointStoreError> {
         let request = ReadRequest {
             series: vec![series],

@@ -60,6 +60,11 @@ pub trait SeriesReader: Send + std::fmt::Debug {
         let _ = series;
     }
 
+    /// Whether no series has points in the range of the reader, as far as that is known without reading.
+    fn is_empty(&self) -> bool {
+        false
+    }
+
     /// Replaces `points` by those of a series in the range of the reader; by none if the series is unknown.
     ///
     /// # Errors

@@ -67,6 +67,7 @@ pub(super) async fn read(
         }
     }
     let mut reader = store.reader(range).unwrap();
+    assert!(all.is_empty() || !reader.is_empty(), "{all:?}");
     let mut columns = Columns::default();
     for (number, points) in &all {
         reader.read(*number, &mut columns).unwrap();

@@ -77,6 +77,7 @@ pub(super) async fn estimates_follow_series_and_range(fixture: &Fixture<'_>) {
     assert_eq!(estimate(&series, TimeRange::ALL), 0, "no points");
     let times = (0..1000).flat_map(|step| series.iter().map(move |series| (*series, int(step, step % 7))));
     fixture.append(&times.collect::<Vec<_>>()).await;
+    assert!(fixture.store.reader(seconds(1000, 2000)).unwrap().is_empty());
     let about = |expected: u64| expected / 4..=expected * 4;
     assert!(about(10_000).contains(&estimate(&series, TimeRange::ALL)));
     assert!(about(1_000).contains(&estimate(&series[4..5], TimeRange::ALL)));

@@ -150,6 +150,20 @@ impl SeriesReader for WindowReader {
         }
     }
 
+    fn is_empty(&self) -> bool {
+        let View {
+            heads,
+            range,
+            windows,
+        } = &self.view;
+        let of_heads = heads.iter().filter_map(|head| head.extent());
+        let of_days = windows.iter().filter_map(|(_, day)| day.as_ref());
+        let of_parts = of_days
+            .flat_map(|day| day.parts())
+            .filter_map(|part| part.range());
+        !of_heads.chain(of_parts).any(|extent| extent.overlaps(range))
+    }
+
     fn read(&mut self, series: SeriesNumber, points: &mut Columns) -> Result<(), PointStoreError> {
         points.clear();
         let Some(key) = self.begin(series) else {

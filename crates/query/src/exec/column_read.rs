@@ -108,9 +108,12 @@ impl Readers {
     fn open(source: &ColumnSource, range: TimeRange) -> Result<Self, StoreError> {
         let parts = source.lookahead.and_then(|lookahead| lookahead.divide(range));
         let (first, rest) = match parts {
-            Some((first, rest)) => (first, Some((source.store.reader(rest)?, Columns::default()))),
+            Some((first, rest)) => (first, Some(source.store.reader(rest)?)),
             None => (range, None),
         };
+        // Up to now there is no rest.
+        let rest = rest.filter(|rest| !rest.is_empty());
+        let rest = rest.map(|rest| (rest, Columns::default()));
         let first = source.store.reader(first)?;
         Ok(Self { first, rest })
     }

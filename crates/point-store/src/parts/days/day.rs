@@ -143,7 +143,7 @@ impl DayPart {
     }
 
     /// First and last instant; `None` if there are no points.
-    pub(super) fn range(&self) -> Option<TimeRange> {
+    pub fn range(&self) -> Option<TimeRange> {
         let meta = self.part.meta();
         (meta.points > 0).then_some(meta.range)
     }
