@@ -173,7 +173,6 @@ async fn measure(program: &Program, folder: &Path, load: Load, runs: usize) -> a
     let longest = load::send(server.points(), shares, server.end()).await?;
     let (wall, after) = (started.elapsed(), server.usage()?);
     let generator_seconds = own_usage()?.cpu_seconds - generator.cpu_seconds;
-    server.publish().await?;
     require_all_points(program, &server, load).await?;
     let from_head = run_queries(program, &server, load, runs).await?;
     server.stop()?;
@@ -224,23 +223,31 @@ async fn run_queries(
     Ok(all)
 }
 
+/// Requires all points; of VictoriaMetrics within some time, as its flush does not wait for one that is running.
 async fn require_all_points(program: &Program, server: &Running, load: Load) -> anyhow::Result<()> {
-    let mut found = 0.0;
-    for query in queries::counts(load.steps) {
-        found += query
-            .time(server.queries(), program.language, 1)
-            .await?
-            .answer
-            .sum;
+    let patience = match program.language {
+        Language::OpenTsdb => Duration::ZERO,
+        Language::MetricsQl => Duration::from_secs(60),
+    };
+    let (started, sent) = (Instant::now(), load.points() as f64);
+    loop {
+        server.publish().await?;
+        let mut found = 0.0;
+        for query in queries::counts(load.steps) {
+            let timed = query.time(server.queries(), program.language, 1).await?;
+            found += timed.answer.sum;
+        }
+        if found == sent {
+            return Ok(());
+        }
+        ensure!(
+            started.elapsed() < patience,
+            "{}: {} has {found} of {sent} points",
+            title(load),
+            program.name()
+        );
+        tokio::time::sleep(Duration::from_millis(500)).await;
     }
-    let sent = load.points() as f64;
-    ensure!(
-        found == sent,
-        "{}: {} has {found} of {sent} points",
-        title(load),
-        program.name()
-    );
-    Ok(())
 }
 
 impl Compared {
