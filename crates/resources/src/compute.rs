@@ -9,18 +9,33 @@ use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use parking_lot::Mutex;
+use parking_lot::{Condvar, Mutex};
 use tokio::sync::oneshot;
 
-/// A pool of threads. Clones share it.
+/// A pool of threads. Clones share it; the threads end when the last one is dropped.
 #[derive(Clone)]
-pub struct ComputePool(Arc<Inner>);
+pub struct ComputePool(Arc<Handle>);
 
-struct Inner {
-    threads: rayon::ThreadPool,
-    /// Jobs that have not started, in order of arrival. rayon prefers jobs spawned by its own threads over
-    /// external ones, so a large query whose jobs spawn their successors would starve all others.
-    jobs: Mutex<VecDeque<Job>>,
+/// Ends the threads when it is dropped.
+struct Handle {
+    queue: Arc<Queue>,
+    threads: usize,
+}
+
+/// What the threads share. A thread without a job sleeps: one that polls for the next job takes processor time from the
+/// runtime's threads, about as much as a small query itself.
+#[derive(Default)]
+struct Queue {
+    state: Mutex<QueueState>,
+    /// Signalled for each job, and at the end.
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct QueueState {
+    /// Jobs that have not started, in order of arrival.
+    jobs: VecDeque<Job>,
+    is_closed: bool,
 }
 
 type Job = Box<dyn FnOnce() + Send>;
@@ -30,6 +45,35 @@ impl fmt::Debug for ComputePool {
         f.debug_struct("ComputePool")
             .field("threads", &self.threads())
             .finish_non_exhaustive()
+    }
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        // A thread may drop the last clone, so it waits for none.
+        self.queue.state.lock().is_closed = true;
+        self.queue.changed.notify_all();
+    }
+}
+
+impl Queue {
+    /// Performs jobs until the pool is dropped.
+    fn work(&self) {
+        loop {
+            let job = {
+                let mut state = self.state.lock();
+                loop {
+                    if let Some(job) = state.jobs.pop_front() {
+                        break job;
+                    }
+                    if state.is_closed {
+                        return;
+                    }
+                    self.changed.wait(&mut state);
+                }
+            };
+            job();
+        }
     }
 }
 
@@ -48,15 +92,17 @@ impl ComputePool {
     ///
     /// If the system cannot create a thread.
     pub fn new(threads: usize) -> std::io::Result<Self> {
-        let threads = rayon::ThreadPoolBuilder::new()
-            .num_threads(threads.max(1))
-            .thread_name(|index| format!("oxtsdb-compute-{index}"))
-            .build()
-            .map_err(std::io::Error::other)?;
-        Ok(Self(Arc::new(Inner {
-            threads,
-            jobs: Mutex::default(),
-        })))
+        let queue: Arc<Queue> = Arc::default();
+        let pool = Self(Arc::new(Handle {
+            queue: Arc::clone(&queue),
+            threads: threads.max(1),
+        }));
+        for index in 0..pool.threads() {
+            let queue = Arc::clone(&queue);
+            let thread = std::thread::Builder::new().name(format!("oxtsdb-compute-{index}"));
+            thread.spawn(move || queue.work())?;
+        }
+        Ok(pool)
     }
 
     /// A pool with one thread per available processor.
@@ -70,7 +116,7 @@ impl ComputePool {
 
     /// The number of threads.
     pub fn threads(&self) -> usize {
-        self.0.threads.current_num_threads()
+        self.0.threads
     }
 
     /// Queues a job and resolves to its result. The job must not block; dropping the future does not cancel it.
@@ -111,16 +157,10 @@ impl ComputePool {
 }
 
 impl ComputePool {
-    /// Queues a job and wakes a thread, which runs the oldest queued job.
+    /// Queues a job that does not panic, and wakes a thread.
     fn push(&self, job: impl FnOnce() + Send + 'static) {
-        let inner = Arc::downgrade(&self.0);
-        self.0.jobs.lock().push_back(Box::new(job));
-        self.0.threads.spawn_fifo(move || {
-            let job = inner.upgrade().and_then(|inner| inner.jobs.lock().pop_front());
-            if let Some(job) = job {
-                job();
-            }
-        });
+        self.0.queue.state.lock().jobs.push_back(Box::new(job));
+        self.0.queue.changed.notify_one();
     }
 }
 
@@ -167,6 +207,32 @@ mod tests {
         }
         assert_eq!(pool.run(|| 1).await, Ok(1), "it runs in between");
         is_over.store(true, Ordering::Relaxed);
+    }
+
+    #[tokio::test]
+    async fn threads_end_with_the_pool_after_all_jobs() {
+        let pool = ComputePool::new(2).unwrap();
+        let queue = Arc::downgrade(&pool.0.queue);
+        let jobs: Vec<_> = (0..100_u64)
+            .map(|job| {
+                let clone = pool.clone();
+                pool.run(move || {
+                    drop(clone);
+                    job
+                })
+            })
+            .collect();
+        drop(pool);
+        let results = futures::future::join_all(jobs).await;
+        assert!(results.iter().all(Result::is_ok));
+        let ended = async {
+            while queue.strong_count() > 0 {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::time::timeout(std::time::Duration::from_secs(20), ended)
+            .await
+            .unwrap();
     }
 
     #[tokio::test]
