@@ -10,6 +10,7 @@ use anyhow::{Context as _, ensure};
 use clap::Args;
 
 use crate::answer::{Answer, escaped};
+use crate::ingest::CONNECTIONS;
 use crate::ingest::http::Connection;
 use crate::peers::load::{self, End, FrontEnd, Load};
 use crate::peers::points::{METRICS, Order, metric};
@@ -74,6 +75,7 @@ impl Arguments {
             start_seconds,
             front_end: FrontEnd::Telnet,
             order: Order::Time,
+            connections: CONNECTIONS,
         }
     }
 }

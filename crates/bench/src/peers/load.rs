@@ -15,7 +15,7 @@ use tokio::task::JoinSet;
 
 use super::points::{self, METRICS, Order, Point, Points};
 use crate::ingest::http::Connection;
-use crate::ingest::{CONNECTIONS, longest};
+use crate::ingest::longest;
 use crate::workload::STEP_SECONDS;
 
 /// A protocol of OpenTSDB that both servers have.
@@ -46,6 +46,8 @@ pub(crate) struct Load {
     pub(crate) start_seconds: u32,
     pub(crate) front_end: FrontEnd,
     pub(crate) order: Order,
+    /// At most; each has hosts of its own.
+    pub(crate) connections: usize,
 }
 
 /// The points of a connection and their text.
@@ -74,7 +76,7 @@ impl Load {
 
     /// A share for each connection.
     pub(crate) fn shares(self) -> Vec<Share> {
-        let hosts = (self.hosts as usize).div_ceil(CONNECTIONS).max(1);
+        let hosts = (self.hosts as usize).div_ceil(self.connections).max(1);
         (0..self.hosts)
             .step_by(hosts)
             .map(|first| {
@@ -217,6 +219,7 @@ pub(crate) async fn send(server: SocketAddr, shares: Vec<Share>, end: End) -> an
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ingest::CONNECTIONS;
 
     fn load(front_end: FrontEnd) -> Load {
         Load {
@@ -225,6 +228,7 @@ mod tests {
             start_seconds: 1_767_225_600,
             front_end,
             order: Order::Time,
+            connections: CONNECTIONS,
         }
     }
 

@@ -17,6 +17,7 @@ use anyhow::ensure;
 use clap::Args;
 
 use crate::disk;
+use crate::ingest::CONNECTIONS;
 use crate::process::{folder_bytes, own_usage};
 use crate::report::{ms, thousands};
 use crate::workload::START_SECONDS;
@@ -46,6 +47,9 @@ pub(crate) struct Arguments {
     /// Orders of points, separated by commas.
     #[arg(long, value_enum, value_delimiter = ',', default_values_t = [Order::Time])]
     orders: Vec<Order>,
+    /// Connections that send, each one batch at a time.
+    #[arg(long, default_value_t = CONNECTIONS)]
+    connections: usize,
     /// Memory limit of each server, MiB; 0: its default.
     #[arg(long, default_value_t = 0)]
     memory_mib: u64,
@@ -142,6 +146,7 @@ fn loads(arguments: &Arguments) -> Vec<Load> {
                     start_seconds: START_SECONDS,
                     front_end: *front_end,
                     order: *order,
+                    connections: arguments.connections.max(1),
                 }));
             }
         }
