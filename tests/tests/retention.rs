@@ -78,7 +78,7 @@ async fn drops_days_with_their_files() -> anyhow::Result<()> {
     let mut tsdb = Tsdb::start_with(options().flag("--retention", "5d")).await?;
     until("old days are dropped", || async {
         let count = folders(&data_dir)?.len();
-        ensure!(count <= 7, "{count} days");
+        ensure!(count <= 6, "{count} days");
         Ok(())
     })
     .await?;
