@@ -159,7 +159,11 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(12))]
 
     #[test]
-    fn incremental_results_equal_whole_results(plans in prop::collection::vec(plan(), 1..7), salted: bool) {
+    fn incremental_results_equal_whole_results(
+        plans in prop::collection::vec(plan(), 1..7),
+        salted: bool,
+        threshold in prop_oneof![Just(1), 1_u64..5000],
+    ) {
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
         runtime.block_on(async {
             let layout = RowKeyLayout {
@@ -168,13 +172,15 @@ proptest! {
             };
             let tsdb = Tsdb::new(layout).await;
             fill(&tsdb, &plans).await;
-            let (whole, early) = (tsdb.engine(), tsdb.engine().with_emit_threshold(1));
+            let (whole, early) = (tsdb.engine(), tsdb.engine().with_emit_threshold(threshold));
             for text in QUERIES {
                 for quirks in [Quirks::NONE, Quirks::OPENTSDB] {
                     let (expected, _) = collect(&whole, text, quirks).await;
                     let (groups, _) = collect(&early, text, quirks).await;
                     // As text, because NaN is not equal to itself.
                     assert_eq!(format!("{groups:?}"), format!("{expected:?}"), "{text} {quirks:?}");
+                    let at_once = early.collect(spec(text, quirks), RequestContext::default()).await;
+                    assert_eq!(format!("{:?}", at_once.unwrap().groups), format!("{expected:?}"), "{text} {quirks:?}");
                 }
             }
         });

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-use futures::stream::{self, Stream, StreamExt as _};
+use futures::stream::{Stream, StreamExt as _};
 use oxtsdb_row_store::{RowStore, TableName};
 use oxtsdb_schema::{Annotation, RowKeyLayout};
 use tokio::sync::mpsc;
@@ -19,7 +19,6 @@ use crate::context::deadline::Deadline;
 use crate::context::limits::Limits;
 use crate::context::running::{QueryDescription, RunningQueries};
 use crate::error::QueryError;
-use crate::exec::coalesce::FrameCoalescer;
 use crate::exec::environment::Environment;
 use crate::exec::execution::{execute, plans};
 use crate::exec::frame::{Delivery, Frame, Group};
@@ -177,11 +176,20 @@ impl Engine {
         query: QuerySpec,
         request: RequestContext,
     ) -> impl Stream<Item = Result<Delivery, QueryError>> + Send + Unpin + use<> {
+        self.frames(query, request, false)
+    }
+
+    fn frames(
+        &self,
+        query: QuerySpec,
+        request: RequestContext,
+        whole_groups: bool,
+    ) -> ReceiverStream<Result<Delivery, QueryError>> {
         let (frames, receiver) = mpsc::channel(WAITING_FRAMES);
         let engine = self.clone();
         tokio::spawn(async move {
             let result = tokio::select! {
-                result = engine.run_to(&query, request, &frames) => result,
+                result = engine.run_to(&query, request, &frames, whole_groups) => result,
                 () = frames.closed() => return,
             };
             if let Err(error) = result {
@@ -198,6 +206,7 @@ impl Engine {
         query: &QuerySpec,
         request: RequestContext,
         frames: &mpsc::Sender<Result<Delivery, QueryError>>,
+        whole_groups: bool,
     ) -> Result<(), QueryError> {
         let mut admitted = self
             .admit(request, query.description(), query.max_scanned_points)
@@ -205,7 +214,7 @@ impl Engine {
         let context = admitted.context().clone();
         let environment = &self.0.environment;
         context
-            .run(execute(environment, query, &mut admitted, frames))
+            .run(execute(environment, query, &mut admitted, frames, whole_groups))
             .await
     }
 
@@ -235,14 +244,14 @@ impl Engine {
         context.run(explained).await
     }
 
-    /// As [`Engine::run`], with whole groups: there is no [`Frame::More`]. Fails if the points of a result
-    /// exceed the memory of a query.
+    /// As [`Engine::run`], with whole groups: there is no [`Frame::More`], and no frame of a group follows one of the
+    /// next. Fails if the points of a result exceed the memory of a query.
     pub fn run_whole(
         &self,
         query: QuerySpec,
         request: RequestContext,
     ) -> impl Stream<Item = Result<Delivery, QueryError>> + Send + Unpin + use<> {
-        whole_groups(self.run(query, request))
+        self.frames(query, request, true)
     }
 
     /// As [`Engine::run_whole`], and waits for the whole result.
@@ -255,7 +264,7 @@ impl Engine {
         query: QuerySpec,
         request: RequestContext,
     ) -> Result<WholeResult, QueryError> {
-        collected(self.run(query, request)).await
+        collected(self.frames(query, request, true)).await
     }
 
     /// As [`Engine::collect`], within the context of a query that is admitted already.
@@ -270,7 +279,7 @@ impl Engine {
     ) -> Result<WholeResult, QueryError> {
         let (frames, receiver) = mpsc::channel(WAITING_FRAMES);
         let executed = async {
-            let executed = execute(&self.0.environment, query, admitted, &frames).await;
+            let executed = execute(&self.0.environment, query, admitted, &frames, true).await;
             // Ends the stream of frames.
             drop(frames);
             executed
@@ -282,24 +291,9 @@ impl Engine {
     }
 }
 
-fn whole_groups(
-    frames: impl Stream<Item = Result<Delivery, QueryError>> + Send + Unpin,
-) -> impl Stream<Item = Result<Delivery, QueryError>> + Send + Unpin {
-    let mut coalescer = FrameCoalescer::default();
-    frames.flat_map(move |delivery| {
-        let deliveries = delivery.and_then(|delivery| coalescer.add(delivery));
-        let deliveries: Vec<_> = match deliveries {
-            Ok(deliveries) => deliveries.into_iter().map(Ok).collect(),
-            Err(error) => vec![Err(error)],
-        };
-        stream::iter(deliveries)
-    })
-}
-
 async fn collected(
-    frames: impl Stream<Item = Result<Delivery, QueryError>> + Send + Unpin,
+    mut deliveries: ReceiverStream<Result<Delivery, QueryError>>,
 ) -> Result<WholeResult, QueryError> {
-    let mut deliveries = whole_groups(frames);
     let mut groups = Vec::new();
     let mut global_annotations = None;
     let mut all: Option<Held> = None;

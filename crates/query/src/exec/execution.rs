@@ -16,12 +16,13 @@ use crate::plan::estimate::estimate;
 use crate::plan::query_plan::Plan;
 use crate::spec::QuerySpec;
 
-/// Runs a query and sends its frames.
+/// Runs a query and sends its frames, on request with whole groups only.
 pub(super) async fn execute(
     environment: &Environment,
     query: &QuerySpec,
     admitted: &mut Admitted,
     frames: &FrameSender,
+    sends_whole_groups: bool,
 ) -> Result<(), QueryError> {
     let started = Instant::now();
     let context = admitted.context().clone();
@@ -31,7 +32,7 @@ pub(super) async fn execute(
     // All plans first: one unknown name fails the whole query before anything is read.
     let plans = plans(environment, query, &context).await?;
     check_rows(environment, &plans, context.budget().limits()).await?;
-    let mut output = FrameOutput::new(frames, admitted);
+    let mut output = FrameOutput::new(frames, admitted, sends_whole_groups);
     if query.annotations.global {
         let found = annotation::global_of_query(&environment.storage, query, &context);
         if let Some((found, held)) = found.await? {

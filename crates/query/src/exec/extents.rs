@@ -1,18 +1,21 @@
 //! Series extents: which series a plan reads, and when each of them ends.
 //!
 //! Emitting results before the scan finishes requires knowing which series belong to a group and when each of
-//! them ends. A key-only pre-scan of the remaining rows provides both.
+//! them ends. The last point of each series in columns, and a key-only pre-scan of the remaining rows, provide both.
 
 use std::sync::Arc;
 
-use oxtsdb_row_store::DamageLog;
-use oxtsdb_schema::{HOUR_SECONDS, RowKeyRef, Tsuid};
+use oxtsdb_point_store::TimeRange;
+use oxtsdb_row_store::{DamageLog, RowStore};
+use oxtsdb_schema::{HOUR_SECONDS, RowKeyLayout, RowKeyRef, Tsuid};
 use parking_lot::Mutex;
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use crate::context::budget::Budget;
 use crate::context::query_context::QueryContext;
 use crate::error::QueryError;
 use crate::exec::scan;
+use crate::exec::scan::columns::ColumnSource;
 use crate::exec::series_points::SeriesPoints;
 use crate::plan::hours::Hours;
 use crate::plan::query_plan::Plan;
@@ -25,22 +28,35 @@ pub(crate) struct SeriesExtents {
     stop_ms: FxHashMap<Tsuid, i64>,
 }
 
+const HOUR_MS: i64 = HOUR_SECONDS as i64 * 1000;
+
+/// Series of columns that are looked up at a time.
+const SERIES_AT_A_TIME: usize = 4096;
+
 /// The key of the last row of each series.
 type LastRows = FxHashMap<Box<[u8]>, Box<[u8]>>;
 
 impl SeriesExtents {
-    /// Reads the keys of the rows of a plan that lie in some hours, the last of the plan.
+    /// Reads the extents of a plan in some hours, the last of the plan: those of columns, and of rows, which are in
+    /// `rows`, by their keys.
     ///
     /// # Errors
     ///
     /// Those of the store, of row keys that cannot be decoded, and of the name directory.
-    pub(crate) async fn scan(
+    pub(crate) async fn read(
         storage: &Storage,
+        (rows, columns): (&Arc<dyn RowStore>, Option<&ColumnSource>),
         plan: &Plan,
         hours: Hours,
         context: &QueryContext,
         skip_damaged: Option<&DamageLog>,
     ) -> Result<Self, QueryError> {
+        let mut extents = Self::default();
+        if let Some(columns) = columns {
+            extents
+                .add_columns(columns, hours, &storage.layout, context.budget())
+                .await?;
+        }
         let (layout, budget) = (&storage.layout, context.budget());
         let last: Arc<Mutex<LastRows>> = Arc::default();
         let (noted, tags_at) = (Arc::clone(&last), plan.selection.tags_at());
@@ -64,7 +80,7 @@ impl SeriesExtents {
                 },
             }
         };
-        scan::keys(storage, plan, hours, budget, skip_damaged, seen).await?;
+        scan::keys((rows, storage), plan, hours, budget, skip_damaged, seen).await?;
         if let Some(error) = rejection.lock().take() {
             return Err(error);
         }
@@ -72,13 +88,46 @@ impl SeriesExtents {
         plan.selection
             .resolve_and_filter(&mut rows, &*storage.directory, context.deadline())
             .await?;
-        let mut extents = Self::default();
         for row in &rows {
             let key = RowKeyRef::decode(row, layout).map_err(|error| QueryError::row_key(row, &error))?;
             let tsuid = key.tsuid().map_err(|error| QueryError::row_series(row, &error))?;
-            extents.stop_ms.insert(tsuid, stop_of(key.base_time().millis()));
+            extents.add(tsuid, key.base_time().millis());
         }
         Ok(extents)
+    }
+
+    /// Adds the series of columns that have points in some hours.
+    async fn add_columns(
+        &mut self,
+        columns: &ColumnSource,
+        hours: Hours,
+        layout: &RowKeyLayout,
+        budget: &Budget,
+    ) -> Result<(), QueryError> {
+        let range = TimeRange {
+            first_ms: hours.start.millis(),
+            last_ms: hours.stop_ms() - 1,
+        };
+        let mut key = Vec::new();
+        for series in columns.series.chunks(SERIES_AT_A_TIME) {
+            let last = columns.last(series, range).await?;
+            for (series, point) in series.iter().zip(last) {
+                let Some(point) = point else { continue };
+                budget.hold_series_overhead(1)?;
+                columns.store.key(*series, &mut key);
+                let tsuid = Tsuid::from_bytes(&key, &layout.widths);
+                let tsuid = tsuid.map_err(|error| QueryError::row_series(&key, &error))?;
+                self.add(tsuid, point.time_ms - point.time_ms.rem_euclid(HOUR_MS));
+            }
+            tokio::task::consume_budget().await;
+        }
+        Ok(())
+    }
+
+    /// Adds an hour of a series.
+    fn add(&mut self, tsuid: Tsuid, base_ms: i64) {
+        let stop_ms = self.stop_ms.entry(tsuid).or_insert(i64::MIN);
+        *stop_ms = (*stop_ms).max(base_ms + HOUR_MS);
     }
 
     /// Adds series whose rows, all before an instant, were read already.
@@ -122,8 +171,4 @@ impl SeriesExtents {
     pub(crate) fn has_ended(&self, tsuid: &Tsuid, at_ms: i64) -> bool {
         self.stop_ms.get(tsuid).is_none_or(|stop| *stop <= at_ms)
     }
-}
-
-fn stop_of(base_ms: i64) -> i64 {
-    base_ms + i64::from(HOUR_SECONDS) * 1000
 }

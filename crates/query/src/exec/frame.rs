@@ -52,6 +52,17 @@ pub struct Delivery {
 }
 
 impl Frame {
+    /// Its points.
+    pub(crate) const fn points(&self) -> Option<&Points> {
+        match self {
+            Self::Group(Group { points, .. }) | Self::More { points, .. } => Some(points),
+            Self::Annotations { .. }
+            | Self::GlobalAnnotations(_)
+            | Self::Done { .. }
+            | Self::Statistics(_) => None,
+        }
+    }
+
     /// The memory that it takes, in bytes.
     pub fn held_bytes(&self) -> u64 {
         match self {

@@ -10,15 +10,16 @@
 //!
 //! Source: OpenTSDB 2.4, `TsdbQuery.GroupByAndAggregateCB`, `SeriesGroup.computeTags`.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use oxtsdb_schema::{TagkUid, TagvUid, UidWidths};
+use hashbrown::HashMap;
+use oxtsdb_schema::{TagkUid, TagvUid, Tsuid, UidWidths};
+use rustc_hash::FxBuildHasher;
 
 use crate::exec::series_points::SeriesPoints;
 
 /// Series that become one result.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct SeriesGroup {
     /// Ascending by TSUID; at least one.
     pub series: Vec<SeriesPoints>,
@@ -48,47 +49,53 @@ pub(crate) fn group(series: Vec<SeriesPoints>, grouping: &Grouping, widths: &Uid
         }
         Grouping::ByTags(keys) => keys,
     };
-    let mut groups: BTreeMap<Vec<Option<TagvUid>>, Vec<SeriesPoints>> = BTreeMap::new();
+    let mut groups: HashMap<Vec<u8>, Vec<SeriesPoints>, FxBuildHasher> = HashMap::default();
+    let mut values = Vec::new();
     for one in series {
-        let value_of = |key: &TagkUid| {
-            one.tsuid
-                .tags(widths)
-                .find(|(tagk, _)| tagk == key)
-                .map(|(_, tagv)| tagv)
-        };
-        let values = keys.iter().map(value_of).collect();
-        groups.entry(values).or_default().push(one);
+        write_values(&one.tsuid, keys, widths, &mut values);
+        groups.entry_ref(values.as_slice()).or_default().push(one);
     }
+    let mut groups: Vec<_> = groups.into_iter().collect();
+    groups.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
     groups
-        .into_values()
-        .map(|series| SeriesGroup::new(series, widths))
+        .into_iter()
+        .map(|(_, series)| SeriesGroup::new(series, widths))
         .collect()
+}
+
+/// Replaces `values` by the values of some keys: 1 and the UID of each, or 0 without a value. All UIDs have one width,
+/// so these bytes have the order of the values.
+fn write_values(tsuid: &Tsuid, keys: &[TagkUid], widths: &UidWidths, values: &mut Vec<u8>) {
+    values.clear();
+    for key in keys {
+        match tsuid.tags(widths).find(|(tagk, _)| tagk == key) {
+            Some((_, tagv)) => {
+                values.push(1);
+                values.extend_from_slice(tagv.as_bytes());
+            }
+            None => values.push(0),
+        }
+    }
 }
 
 impl SeriesGroup {
     fn new(series: Vec<SeriesPoints>, widths: &UidWidths) -> Self {
-        // `None`: several values.
-        let mut values: BTreeMap<TagkUid, Option<TagvUid>> = BTreeMap::new();
+        // Ascending by key; `None`: several values.
+        let mut values: Vec<(TagkUid, Option<TagvUid>)> = Vec::new();
         let named = series.iter().filter(|one| one.is_named);
         for (tagk, tagv) in named.flat_map(|one| one.tsuid.tags(widths)) {
-            let value = values.entry(tagk).or_insert(Some(tagv));
-            if *value != Some(tagv) {
-                *value = None;
+            match values.binary_search_by(|(key, _)| key.cmp(&tagk)) {
+                Ok(place) if values[place].1 != Some(tagv) => values[place].1 = None,
+                Ok(_) => {}
+                Err(place) => values.insert(place, (tagk, Some(tagv))),
             }
         }
-        let tags = values
-            .iter()
-            .filter_map(|(tagk, tagv)| Some((*tagk, (*tagv)?)))
-            .collect();
-        let aggregate_tags = values
-            .iter()
-            .filter(|(_, tagv)| tagv.is_none())
-            .map(|(tagk, _)| *tagk)
-            .collect();
+        let one_value = |(tagk, tagv): &(TagkUid, Option<TagvUid>)| Some((*tagk, (*tagv)?));
+        let several = values.iter().filter(|(_, tagv)| tagv.is_none());
         Self {
+            tags: values.iter().filter_map(one_value).collect(),
+            aggregate_tags: several.map(|(tagk, _)| *tagk).collect(),
             series,
-            tags,
-            aggregate_tags,
         }
     }
 }

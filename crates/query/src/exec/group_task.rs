@@ -8,7 +8,9 @@ use tokio_util::sync::CancellationToken;
 use crate::context::budget::{Budget, Held};
 use crate::context::query_context::QueryContext;
 use crate::error::QueryError;
+use crate::exec::frame::Frame;
 use crate::exec::group::SeriesGroup;
+use crate::exec::group_frames::GroupFrames;
 use crate::function::aggregate::{Aggregation, Series, aggregate};
 use crate::plan::hours::Hours;
 use crate::points::{Points, Values};
@@ -28,6 +30,7 @@ const STEPS_OF_A_PIECE: usize = 100;
 /// How the groups of a sub-query are aggregated.
 #[derive(Debug)]
 pub(crate) struct AggregationContext {
+    frames: GroupFrames,
     aggregation: Aggregation,
     /// First and last instant of the result.
     start_ms: i64,
@@ -37,7 +40,7 @@ pub(crate) struct AggregationContext {
     compute: ComputePool,
 }
 
-/// A group and the instants to aggregate.
+/// A group, and the instants to aggregate next.
 #[derive(Debug)]
 pub(crate) struct GroupTask {
     /// Which group.
@@ -48,10 +51,67 @@ pub(crate) struct GroupTask {
     pub from_ms: i64,
     /// First instant that is not, or [`i64::MAX`]: all.
     pub until_ms: i64,
-    /// The result.
+    /// The result that is not in a frame yet.
     pub points: Points,
-    /// Its memory, once it is computed.
+    /// Its memory, and that of `frames`.
     pub held: Option<Held>,
+    /// What is to be sent.
+    pub frames: Vec<Frame>,
+}
+
+impl GroupTask {
+    /// A group of which nothing was computed.
+    pub(crate) fn new(index: usize, group: SeriesGroup) -> Self {
+        Self {
+            index,
+            group,
+            from_ms: i64::MIN,
+            until_ms: i64::MIN,
+            points: Points::default(),
+            held: None,
+            frames: Vec::new(),
+        }
+    }
+
+    /// The same group with all instants that are left.
+    pub(crate) fn finished(self) -> Self {
+        Self {
+            until_ms: i64::MAX,
+            ..self
+        }
+    }
+
+    /// Whether all points of the series were read.
+    pub(crate) const fn is_last(&self) -> bool {
+        self.until_ms == i64::MAX
+    }
+
+    /// Whether a series has a point at the instants to aggregate.
+    pub(crate) fn has_new_points(&self) -> bool {
+        let is_new = |points: &Points| {
+            let next = points.times_ms();
+            let next = &next[next.partition_point(|time_ms| *time_ms < self.from_ms)..];
+            next.first().is_some_and(|time_ms| *time_ms < self.until_ms)
+        };
+        self.group.series.iter().any(|one| is_new(&one.points))
+    }
+
+    /// Drops the points that later instants do not need, and returns their memory, in bytes.
+    fn drop_computed(&mut self) -> u64 {
+        let before = self.group.held_bytes();
+        for one in &mut self.group.series {
+            if self.until_ms == i64::MAX {
+                one.points = Points::default();
+                continue;
+            }
+            let times_ms = one.points.times_ms();
+            let computed = times_ms.partition_point(|time_ms| *time_ms < self.until_ms);
+            // Interpolation may need the last one.
+            one.points.drop_front(computed.saturating_sub(1));
+        }
+        self.from_ms = self.until_ms;
+        before.saturating_sub(self.group.held_bytes())
+    }
 }
 
 impl AggregationContext {
@@ -63,6 +123,7 @@ impl AggregationContext {
         hours: &Hours,
         context: &QueryContext,
         compute: ComputePool,
+        frames: GroupFrames,
     ) -> Self {
         let (start_ms, end_ms) = if query.with_surroundings {
             (hours.start.millis(), hours.stop_ms())
@@ -70,6 +131,7 @@ impl AggregationContext {
             (query.start_ms, query.end_ms)
         };
         Self {
+            frames,
             aggregation: Aggregation {
                 aggregator: sub_query.aggregator.under(query.quirks),
                 holds: sub_query.rate.is_some(),
@@ -101,27 +163,39 @@ impl AggregationContext {
         pool.run(compute).await?
     }
 
-    /// Aggregates, cut to the instants of the result.
+    /// Aggregates, cut to the instants of the result, and builds the frames.
     fn compute(&self, mut task: GroupTask) -> Result<GroupTask, QueryError> {
-        let series: Vec<Series<'_>> = task
-            .group
-            .series
-            .iter()
-            .map(|one| Series {
-                points: &one.points,
-                before: one.from_epoch,
-            })
-            .collect();
+        let series = task.group.series.iter().map(|one| Series {
+            points: &one.points,
+            before: one.from_epoch,
+        });
+        let series: Vec<_> = series.collect();
         let from_ms = task.from_ms.max(self.start_ms);
         let to_ms = self.end_ms.min(task.until_ms.saturating_sub(1));
         let goes_on = |bytes| !self.cancelled.is_cancelled() && self.budget.has_capacity_for(bytes);
-        task.points = aggregate(&series, self.aggregation, (from_ms, to_ms), &goes_on);
-        task.held = Some(self.budget.hold(task.points.held_bytes())?);
+        let points = aggregate(&series, self.aggregation, (from_ms, to_ms), &goes_on);
+        let more = self.budget.hold(points.held_bytes())?;
         if self.cancelled.is_cancelled() {
             // No client receives it; the remaining groups need not be aggregated.
             return Err(QueryError::DeadlineExceeded);
         }
-        check_finite(&task.points)?;
+        check_finite(&points)?;
+        task.points.append(points);
+        match &mut task.held {
+            Some(held) => {
+                held.merge(more);
+                let bytes = task.points.held_bytes();
+                held.grow(bytes.saturating_sub(held.bytes()))?;
+                held.shrink_to(bytes);
+            }
+            None => task.held = Some(more),
+        }
+        self.budget.release_series(task.drop_computed());
+        task.frames = self.frames.of(&mut task)?;
+        if task.is_last() {
+            // Freed here: there may be a million groups.
+            task.group = SeriesGroup::default();
+        }
         Ok(task)
     }
 }

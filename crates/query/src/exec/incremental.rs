@@ -1,8 +1,21 @@
-//! Incremental aggregation: emits the final results of groups before the scan ends.
+//! Incremental aggregation: the groups of a sub-query, from their series to their results.
+//!
+//! ```text
+//!                           push: later points of the series
+//!                             ┌──────┐
+//!                             ▼      │
+//!   series, extents ──new──► groups ─┴─ advance: the groups with new final results ──► group tasks
+//!                             ▲ │                                                          │
+//!                             │ └────── finish: all groups, all results ──► group tasks    │
+//!                             └────────────────────── put_back ────────────────────────────┘
+//! ```
+//!
+//! Most sub-queries fit in memory: their groups are finished at once. The others advance whenever a slice of the scan
+//! was read.
 //!
 //! Interpolation at time *t* needs each series' last point at or before *t* and its first point after *t*, or the
 //! fact that the series has not started or has ended. A group's results are therefore final up to its
-//! *watermark*: the smallest timestamp up to which every live series has been read. Once emitted, only each
+//! *watermark*: the smallest timestamp up to which every live series has been read. Once aggregated, only each
 //! series' last point is retained.
 //!
 //! ```text
@@ -11,61 +24,70 @@
 //!   b   x───x───x───x───x───┤ ended                │     known from its extent
 //!   c   x───────x───────x───────x                  │     its next point is not read yet
 //!   d                                              │ x   not begun
-//!       emitted ───────────────► final ►│
+//!    aggregated ───────────────► final ►│
 //! ```
 
 use std::sync::Arc;
 
 use hashbrown::HashMap;
-use oxtsdb_schema::Tsuid;
+use oxtsdb_schema::{Tsuid, UidWidths};
 use rustc_hash::FxBuildHasher;
 
 use crate::context::budget::Budget;
 use crate::error::QueryError;
 use crate::exec::extents::SeriesExtents;
-use crate::exec::group::SeriesGroup;
+use crate::exec::group::{Grouping, SeriesGroup, group};
 use crate::exec::group_task::GroupTask;
 use crate::exec::series_points::SeriesPoints;
-use crate::points::Points;
 
-/// The groups of a sub-query, and what was emitted of them.
+/// The groups of a sub-query, in the order of the result.
 #[derive(Debug)]
 pub(crate) struct IncrementalAggregator {
-    groups: Vec<PendingGroup>,
+    /// `None` while a group is being aggregated.
+    groups: Vec<Option<GroupTask>>,
+    early: Option<Early>,
+}
+
+/// What results before the end of the scan need.
+#[derive(Debug)]
+struct Early {
     /// Group, and place in it, of each series.
     places: HashMap<Tsuid, (usize, usize), FxBuildHasher>,
     extents: Arc<SeriesExtents>,
 }
 
-#[derive(Debug, Default)]
-struct PendingGroup {
-    /// `None` while it is being aggregated.
-    group: Option<SeriesGroup>,
-    /// First instant that was not emitted yet.
-    emitted_until_ms: i64,
-}
-
 impl IncrementalAggregator {
-    /// Groups of all series, of whose points none was emitted.
-    pub(crate) fn new(groups: Vec<SeriesGroup>, extents: Arc<SeriesExtents>) -> Self {
-        let mut places = HashMap::default();
-        for (index, group) in groups.iter().enumerate() {
-            for (place, one) in group.series.iter().enumerate() {
-                places.insert(one.tsuid.clone(), (index, place));
-            }
-        }
-        let groups = groups
-            .into_iter()
-            .map(|group| PendingGroup {
-                group: Some(group),
-                emitted_until_ms: i64::MIN,
-            })
-            .collect();
-        Self {
-            groups,
-            places,
+    /// Groups series, which ascend by TSUID. Without the extents of all series of the sub-query, these are all points.
+    pub(crate) fn new(
+        series: Vec<SeriesPoints>,
+        extents: Option<Arc<SeriesExtents>>,
+        grouping: &Grouping,
+        widths: &UidWidths,
+    ) -> Self {
+        let series = match &extents {
+            Some(extents) => extents.with_series(series),
+            None => series,
+        };
+        let groups = group(series, grouping, widths);
+        let early = extents.map(|extents| Early {
+            places: places_of(&groups),
             extents,
+        });
+        let task = |(index, group)| Some(GroupTask::new(index, group));
+        Self {
+            groups: groups.into_iter().enumerate().map(task).collect(),
+            early,
         }
+    }
+
+    /// How many groups there are.
+    pub(crate) const fn len(&self) -> usize {
+        self.groups.len()
+    }
+
+    /// The groups that are not being aggregated.
+    pub(crate) fn groups(&self) -> impl Iterator<Item = &SeriesGroup> {
+        self.groups.iter().flatten().map(|task| &task.group)
     }
 
     /// Adds later points of series, and counts their memory anew. Points of a series that is in no group are
@@ -74,14 +96,14 @@ impl IncrementalAggregator {
     /// # Errors
     ///
     /// [`QueryError::OverBudget`].
-    pub(crate) fn add(&mut self, series: Vec<SeriesPoints>, budget: &Budget) -> Result<(), QueryError> {
+    pub(crate) fn push(&mut self, series: Vec<SeriesPoints>, budget: &Budget) -> Result<(), QueryError> {
         let (mut before, mut after) = (0, 0);
         for one in series {
             before += one.points.held_bytes();
-            let place = self.places.get(&one.tsuid);
+            let place = self.early.as_ref().and_then(|early| early.places.get(&one.tsuid));
             let own = place.and_then(|(group, place)| {
-                let group = self.groups[*group].group.as_mut()?;
-                group.series.get_mut(*place)
+                let task = self.groups[*group].as_mut()?;
+                task.group.series.get_mut(*place)
             });
             if let Some(own) = own {
                 before += own.points.held_bytes();
@@ -96,86 +118,55 @@ impl IncrementalAggregator {
     }
 
     /// Takes out the groups that have new final results, once all points before an instant were added.
-    pub(crate) fn take_final(&mut self, final_until_ms: i64) -> Vec<GroupTask> {
+    pub(crate) fn advance(&mut self, read_until_ms: i64) -> Vec<GroupTask> {
+        let Some(Early { extents, .. }) = &self.early else {
+            return Vec::new();
+        };
         let mut tasks = Vec::new();
-        for (index, open) in self.groups.iter_mut().enumerate() {
-            let Some(group) = &open.group else { continue };
-            let until_ms = watermark_of(group, final_until_ms, &self.extents);
-            let is_new = |one: &SeriesPoints| {
-                let next = one.points.times_ms();
-                let next = &next[next.partition_point(|time_ms| *time_ms < open.emitted_until_ms)..];
-                next.first().is_some_and(|time_ms| *time_ms < until_ms)
-            };
-            if !group.series.iter().any(is_new) {
-                continue;
-            }
-            if let Some(group) = open.group.take() {
-                tasks.push(GroupTask {
-                    index,
-                    group,
-                    from_ms: open.emitted_until_ms,
-                    until_ms,
-                    points: Points::default(),
-                    held: None,
-                });
-            }
+        for open in &mut self.groups {
+            let advanced = open.take_if(|task| {
+                task.until_ms = watermark_of(&task.group, read_until_ms, extents);
+                task.has_new_points()
+            });
+            tasks.extend(advanced);
         }
         tasks
     }
 
-    /// Puts a group back when its task is done, without the points that are not needed any more. Returns
-    /// their memory, in bytes.
-    pub(crate) fn put_back(&mut self, task: GroupTask) -> u64 {
-        let GroupTask {
-            index,
-            mut group,
-            until_ms,
-            ..
-        } = task;
-        let before = group.held_bytes();
-        for one in &mut group.series {
-            let emitted = one
-                .points
-                .times_ms()
-                .partition_point(|time_ms| *time_ms < until_ms);
-            // Interpolation may need the last one.
-            one.points.drop_front(emitted.saturating_sub(1));
-        }
-        let released = before.saturating_sub(group.held_bytes());
-        self.groups[index] = PendingGroup {
-            group: Some(group),
-            emitted_until_ms: until_ms,
-        };
-        released
+    /// Takes out all groups, with the results that are left, once all points were added.
+    pub(crate) fn finish(&mut self) -> Vec<GroupTask> {
+        let finished = self.groups.iter_mut().filter_map(Option::take);
+        finished.map(GroupTask::finished).collect()
     }
 
-    /// All groups, with what was not emitted yet.
-    pub(crate) fn finish(self) -> impl Iterator<Item = GroupTask> {
-        let rest = |(index, open): (usize, PendingGroup)| {
-            Some(GroupTask {
-                index,
-                group: open.group?,
-                from_ms: open.emitted_until_ms,
-                until_ms: i64::MAX,
-                points: Points::default(),
-                held: None,
-            })
-        };
-        self.groups.into_iter().enumerate().filter_map(rest)
+    /// Puts a group back after its task.
+    pub(crate) fn put_back(&mut self, task: GroupTask) {
+        let index = task.index;
+        self.groups[index] = Some(task);
     }
 }
 
+fn places_of(groups: &[SeriesGroup]) -> HashMap<Tsuid, (usize, usize), FxBuildHasher> {
+    let mut places = HashMap::default();
+    for (index, group) in groups.iter().enumerate() {
+        for (place, one) in group.series.iter().enumerate() {
+            places.insert(one.tsuid.clone(), (index, place));
+        }
+    }
+    places
+}
+
 /// The watermark of a group.
-fn watermark_of(group: &SeriesGroup, final_until_ms: i64, extents: &SeriesExtents) -> i64 {
+fn watermark_of(group: &SeriesGroup, read_until_ms: i64, extents: &SeriesExtents) -> i64 {
     let of_series = |one: &SeriesPoints| {
-        if extents.has_ended(&one.tsuid, final_until_ms) {
-            return final_until_ms;
+        if extents.has_ended(&one.tsuid, read_until_ms) {
+            return read_until_ms;
         }
         // What a series contributes after its last point depends on the next one.
         one.points
             .times_ms()
             .last()
-            .map_or(final_until_ms, |last| final_until_ms.min(last.saturating_add(1)))
+            .map_or(read_until_ms, |last| read_until_ms.min(last.saturating_add(1)))
     };
-    group.series.iter().map(of_series).min().unwrap_or(final_until_ms)
+    group.series.iter().map(of_series).min().unwrap_or(read_until_ms)
 }

@@ -3,12 +3,12 @@
 //! ```text
 //!   engine ──► execution ──► sub_query ──► scan ──► collect ──► worker ──► series_builder
 //!                                │                                          rows to points, downsampled
-//!                                ├──► group ──► group_task                  series to groups, aggregated
-//!                                ├──► extents ──► incremental               the same before the scan ends
+//!                                ├──► extents                               when each series ends, for early results
+//!                                ├──► incremental ──► group                 series to groups
+//!                                │         └──► group_task ──► group_frames aggregated, as frames
 //!                                └──► output                                frames to the client
 //! ```
 
-mod coalesce;
 pub(crate) mod collect;
 mod column_read;
 pub(crate) mod engine;
@@ -17,7 +17,7 @@ mod execution;
 pub(crate) mod extents;
 pub(crate) mod frame;
 pub(crate) mod group;
-mod group_names;
+mod group_frames;
 pub(crate) mod group_task;
 pub(crate) mod incremental;
 mod output;

@@ -19,16 +19,19 @@ pub(super) struct FrameOutput<'a> {
     pub(super) statistics: Statistics,
     /// Groups of all sub-queries so far.
     pub(super) groups: usize,
+    /// Whether the client needs whole groups: there is no [`Frame::More`].
+    pub(super) sends_whole_groups: bool,
 }
 
 impl<'a> FrameOutput<'a> {
     /// No frames yet.
-    pub(super) fn new(frames: &'a FrameSender, admitted: &'a mut Admitted) -> Self {
+    pub(super) fn new(frames: &'a FrameSender, admitted: &'a mut Admitted, sends_whole_groups: bool) -> Self {
         Self {
             frames,
             admitted,
             statistics: Statistics::default(),
             groups: 0,
+            sends_whole_groups,
         }
     }
 

@@ -187,13 +187,13 @@ pub(crate) fn rows(
 }
 
 /// Calls `seen` with the key of each possibly matching row of a plan in the given hours, the last of the plan. Reads
-/// only keys where the store supports it.
+/// only keys where the store, which has the rows, supports it.
 ///
 /// # Errors
 ///
 /// Those of the store.
 pub(crate) async fn keys(
-    storage: &Storage,
+    (store, storage): (&Arc<dyn RowStore>, &Storage),
     plan: &Plan,
     hours: Hours,
     budget: &Budget,
@@ -217,7 +217,7 @@ pub(crate) async fn keys(
         }
     });
     let source = Source {
-        store: Arc::clone(&storage.store),
+        store: Arc::clone(store),
         table: storage.table.clone(),
         ranges: ranges.iter().map(|range| slices::rest_of(range, hours)).collect(),
         filter: Some(filter),

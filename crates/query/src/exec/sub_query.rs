@@ -1,27 +1,27 @@
 //! The execution of one sub-query: scan, group, aggregate, send.
 //!
 //! Most sub-queries fit in memory and are aggregated after the scan. If a sub-query exceeds the emit threshold,
-//! it reads the extents of the remaining series and switches to incremental aggregation: after each time slice
-//! it emits all results up to the watermark and frees them.
+//! it reads the extents of the remaining series, and from then on it aggregates after each time slice: it emits all
+//! results up to the watermark, or keeps them if the client needs whole groups, and frees the points.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use futures::stream::{self, StreamExt as _};
 use oxtsdb_row_store::DamageLog;
-use oxtsdb_schema::{Annotation, BaseTime};
+use oxtsdb_schema::BaseTime;
 
-use crate::annotation;
 use crate::context::budget::POINT_BYTES;
 use crate::context::query_context::QueryContext;
+use crate::context::resource::Resource;
 use crate::error::QueryError;
 use crate::exec::collect::Collector;
 use crate::exec::environment::Environment;
 use crate::exec::extents::SeriesExtents;
-use crate::exec::frame::{Frame, Group};
-use crate::exec::group::{Grouping, SeriesGroup, group};
-use crate::exec::group_names::{GroupPlace, named_group, uids_of};
-use crate::exec::group_task::{AggregationContext, GroupTask, batches};
+use crate::exec::frame::Frame;
+use crate::exec::group::Grouping;
+use crate::exec::group_frames::{GroupFrames, uids_of};
+use crate::exec::group_task::{AggregationContext, batches};
 use crate::exec::incremental::IncrementalAggregator;
 use crate::exec::output::FrameOutput;
 use crate::exec::scan::columns::ColumnSource;
@@ -41,7 +41,7 @@ use crate::storage::PointStorage;
 /// Batches of group tasks that are computed at a time.
 const BATCHES_AT_A_TIME: usize = 2;
 
-/// From so many series on they are grouped in the computation pool.
+/// From so many series on, a step for each is taken in the computation pool.
 const MANY_SERIES: usize = 4096;
 
 /// A running sub-query.
@@ -53,15 +53,18 @@ pub(super) struct SubQueryExecution<'a> {
     /// Its number in the query.
     index: usize,
     plan: &'a Plan,
-    grouping: Grouping,
+    columns: Option<(&'a PointStorage, ColumnSource)>,
     can_emit_early: bool,
-    aggregation: Arc<AggregationContext>,
-    /// Number of its first group in the result.
-    first_group: usize,
-    /// Set once results were emitted before the scan ended.
-    incremental: Option<IncrementalAggregator>,
+    /// `None` until the series are known.
+    groups: Option<Groups>,
     /// The damage that was skipped, if the query may skip any.
     skip_damaged: Option<DamageLog>,
+}
+
+/// The groups of a sub-query, and how they are aggregated.
+struct Groups {
+    aggregator: IncrementalAggregator,
+    aggregation: Arc<AggregationContext>,
 }
 
 impl<'a> SubQueryExecution<'a> {
@@ -80,37 +83,21 @@ impl<'a> SubQueryExecution<'a> {
             sub_query,
             index,
             plan,
-            grouping: if sub_query.aggregator.is_none() {
-                Grouping::Each
-            } else {
-                Grouping::ByTags(plan.group_by.as_slice().into())
-            },
+            columns: None,
             can_emit_early: can_emit_early(query, sub_query, plan),
-            aggregation: Arc::new(AggregationContext::new(
-                query,
-                sub_query,
-                &plan.hours,
-                context,
-                environment.resources.compute.clone(),
-            )),
-            first_group: 0,
-            incremental: None,
+            groups: None,
             skip_damaged: query.skip_damaged_rows.then(DamageLog::default),
         }
     }
 
     /// Runs it and sends its frames.
     pub(super) async fn run(mut self, output: &mut FrameOutput<'_>) -> Result<(), QueryError> {
-        self.first_group = output.groups;
-        let columns = self.columns();
-        let mut collector = Collector::new(
-            self.series_options(),
-            self.context.budget().clone(),
-            self.environment.resources.compute.clone(),
-            columns.as_ref().map(|(_, columns)| columns.clone()),
-        );
-        self.scan(columns, &mut collector, output).await?;
-        let (series, counted) = collector.finish().await?;
+        self.columns = self.columns();
+        let columns = self.columns.as_ref().map(|(_, columns)| columns.clone());
+        let (budget, compute) = (self.context.budget(), &self.environment.resources.compute);
+        let mut collector = Collector::new(self.series_options(), budget.clone(), compute.clone(), columns);
+        self.scan(&mut collector, output).await?;
+        let (mut series, counted) = collector.finish().await?;
         self.environment
             .skipped_cells
             .fetch_add(counted.skipped_cells, Ordering::Relaxed);
@@ -119,26 +106,13 @@ impl<'a> SubQueryExecution<'a> {
             let layout = &self.environment.storage.layout;
             output.statistics.add_damage(damage, layout, &self.plan.hours);
         }
-        let (tasks, names) = match self.incremental.take() {
-            Some(mut incremental) => {
-                incremental.add(series, self.context.budget())?;
-                let tasks: Vec<GroupTask> = incremental.finish().collect();
-                self.send_annotations(output, &tasks).await?;
-                (tasks, None)
-            }
-            None => {
-                let groups = self.group(series).await?;
-                output.groups += groups.len();
-                let names = self.names_of(&groups).await?;
-                (whole(groups), Some(names))
-            }
-        };
-        let budget = self.context.budget();
-        let done = |task: GroupTask| budget.release_series(task.group.held_bytes());
-        self.aggregate(output, tasks, names.as_ref(), done).await?;
+        if self.groups.is_none() {
+            let series = std::mem::take(&mut series);
+            self.groups = Some(self.group(series, None, output).await?);
+        }
+        let groups = self.aggregate(series, None, output).await?;
         // What series take beside their points.
         budget.release_all_series();
-        let groups = output.groups - self.first_group;
         let query = self.index;
         output.send(Frame::Done { query, groups }).await
     }
@@ -175,13 +149,12 @@ impl<'a> SubQueryExecution<'a> {
     /// Scans the columns or rows of the plan, and emits final results whenever too many points are in memory.
     async fn scan(
         &mut self,
-        columns: Option<(&PointStorage, ColumnSource)>,
         collector: &mut Collector,
         output: &mut FrameOutput<'_>,
     ) -> Result<(), QueryError> {
         let (storage, budget) = (&self.environment.storage, self.context.budget());
         let skip_damaged = self.skip_damaged.as_ref();
-        let mut items = match &columns {
+        let mut items = match &self.columns {
             Some((points, source)) => {
                 let slice_bytes = self.slice_bytes();
                 scan::columns::items(
@@ -247,144 +220,146 @@ impl<'a> SubQueryExecution<'a> {
                 None => return Ok(()),
             },
         };
-        let series = collector.take(final_until_ms).await?;
-        let mut incremental = match self.incremental.take() {
-            Some(mut incremental) => {
-                incremental.add(series, self.context.budget())?;
-                incremental
-            }
-            None => {
-                self.start_incremental(collector, output, series, (watermark_ms, final_until_ms))
-                    .await?
-            }
-        };
-        let tasks = incremental.take_final(final_until_ms);
-        let budget = self.context.budget();
-        let put_back = |task| budget.release_series(incremental.put_back(task));
-        self.aggregate(output, tasks, None, put_back).await?;
-        self.incremental = Some(incremental);
-        Ok(())
+        let mut series = collector.take(final_until_ms).await?;
+        if self.groups.is_none() {
+            let extents = self.extents(&series, watermark_ms).await?;
+            collector.expect(&extents).await?;
+            self.groups = Some(self.group(series, Some(extents), output).await?);
+            // The series that were not read yet have windows by now, if there is a fill policy.
+            series = collector.take(final_until_ms).await?;
+        }
+        self.aggregate(series, Some(final_until_ms), output)
+            .await
+            .map(drop)
     }
 
-    /// Reads the extents of the remaining series, and sends all groups without points.
-    async fn start_incremental(
+    /// The extents of all series, of which some were read up to the watermark.
+    async fn extents(
         &self,
-        collector: &mut Collector,
-        output: &mut FrameOutput<'_>,
-        series: Vec<SeriesPoints>,
-        (watermark_ms, final_until_ms): (i64, i64),
-    ) -> Result<IncrementalAggregator, QueryError> {
+        series: &[SeriesPoints],
+        watermark_ms: i64,
+    ) -> Result<Arc<SeriesExtents>, QueryError> {
         let storage = &self.environment.storage;
         let seconds = u32::try_from(watermark_ms / 1000).unwrap_or(u32::MAX);
         let rest = Hours {
             start: BaseTime::of_seconds(seconds),
             ..self.plan.hours
         };
-        let extents = SeriesExtents::scan(storage, self.plan, rest, self.context, self.skip_damaged.as_ref());
+        let places = match &self.columns {
+            Some((points, columns)) => (&points.cells, Some(columns)),
+            None => (&storage.store, None),
+        };
+        let skip_damaged = self.skip_damaged.as_ref();
+        let extents = SeriesExtents::read(storage, places, self.plan, rest, self.context, skip_damaged);
         let mut extents = extents.await?;
-        extents.add_read(&series, watermark_ms);
-        let extents = Arc::new(extents);
-        collector.expect(&extents).await?;
-        let groups = self.group(extents.with_series(series)).await?;
-        output.groups += groups.len();
-        let names = self.names_of(&groups).await?;
-        for (index, group) in groups.iter().enumerate() {
-            let head = named_group(&names, self.place(index), group, &storage.layout.widths)?;
-            output.send(Frame::Group(head)).await?;
-        }
-        let mut incremental = IncrementalAggregator::new(groups, extents);
-        // The series that were not read yet have windows by now, if there is a fill policy.
-        let filled = collector.take(final_until_ms).await?;
-        incremental.add(filled, self.context.budget())?;
-        Ok(incremental)
+        extents.add_read(series, watermark_ms);
+        Ok(Arc::new(extents))
     }
 
-    /// Aggregates groups and sends their points, in their order; with names as whole groups.
-    async fn aggregate(
+    /// Groups series. With the extents of all series, which are there before the scan ends, the groups are sent without
+    /// points, unless the client needs whole groups.
+    async fn group(
         &self,
+        series: Vec<SeriesPoints>,
+        extents: Option<Arc<SeriesExtents>>,
         output: &mut FrameOutput<'_>,
-        tasks: Vec<GroupTask>,
-        names: Option<&Names>,
-        mut done: impl FnMut(GroupTask),
-    ) -> Result<(), QueryError> {
-        let mut computed = stream::iter(batches(tasks))
-            .map(|batch| Arc::clone(&self.aggregation).run(batch))
+    ) -> Result<Groups, QueryError> {
+        let storage = &self.environment.storage;
+        let is_early = extents.is_some() && !output.sends_whole_groups;
+        let (widths, count) = (storage.layout.widths, series.len());
+        let grouping = if self.sub_query.aggregator.is_none() {
+            Grouping::Each
+        } else {
+            Grouping::ByTags(self.plan.group_by.as_slice().into())
+        };
+        let group = move || {
+            let aggregator = IncrementalAggregator::new(series, extents, &grouping, &widths);
+            let uids = uids_of(aggregator.groups(), &widths);
+            (aggregator, uids)
+        };
+        let (aggregator, uids) = self.for_series(count, group).await?;
+        let frames = GroupFrames {
+            query: self.index,
+            first_group: output.groups,
+            metric: self.plan.metric.clone(),
+            names: Names::of_uids(uids, &*storage.directory, self.context.deadline()).await?,
+            widths,
+            range_ms: (self.query.start_ms, self.query.end_ms),
+            quirks: self.query.quirks,
+            is_early,
+        };
+        output.groups += aggregator.len();
+        for (index, group) in aggregator.groups().enumerate().filter(|_| is_early) {
+            output.send(Frame::Group(frames.head(index, group)?)).await?;
+        }
+        let compute = self.environment.resources.compute.clone();
+        let (query, hours) = (self.query, &self.plan.hours);
+        let aggregation =
+            AggregationContext::new(query, self.sub_query, hours, self.context, compute, frames);
+        Ok(Groups {
+            aggregator,
+            aggregation: Arc::new(aggregation),
+        })
+    }
+
+    /// Adds later points of the series, aggregates the groups, and sends their frames in order. All points before
+    /// `read_until_ms` were read then; `None`: all points. Returns how many groups there are.
+    async fn aggregate(
+        &mut self,
+        series: Vec<SeriesPoints>,
+        read_until_ms: Option<i64>,
+        output: &mut FrameOutput<'_>,
+    ) -> Result<usize, QueryError> {
+        let Some(Groups {
+            mut aggregator,
+            aggregation,
+        }) = self.groups.take()
+        else {
+            return Ok(0);
+        };
+        let budget = self.context.budget().clone();
+        let advance = move || {
+            aggregator.push(series, &budget)?;
+            let tasks = match read_until_ms {
+                Some(read_until_ms) => aggregator.advance(read_until_ms),
+                None => aggregator.finish(),
+            };
+            Ok::<_, QueryError>((aggregator, batches(tasks)))
+        };
+        let count = usize::try_from(self.context.budget().usage().of(Resource::Series)).unwrap_or(usize::MAX);
+        let (mut aggregator, batches) = self.for_series(count, advance).await??;
+        let mut computed = stream::iter(batches)
+            .map(|batch| Arc::clone(&aggregation).run(batch))
             .buffered(BATCHES_AT_A_TIME);
         while let Some(batch) = computed.next().await {
             for mut task in batch? {
-                let points = std::mem::take(&mut task.points);
-                let held = task.held.take();
-                output.statistics.points_sent += points.len() as u64;
-                let place = self.place(task.index);
-                let frame = match names {
-                    None => Frame::More {
-                        number: place.number,
-                        points,
-                    },
-                    Some(names) => {
-                        let widths = &self.environment.storage.layout.widths;
-                        let head = named_group(names, place, &task.group, widths)?;
-                        Frame::Group(Group {
-                            is_whole: true,
-                            annotations: self.annotations_of(&task.group),
-                            points,
-                            ..head
-                        })
-                    }
-                };
-                output.send_held(frame, held).await?;
-                done(task);
+                let mut held = task.held.take_if(|_| !task.frames.is_empty());
+                for frame in task.frames.drain(..) {
+                    output.statistics.points_sent += frame.points().map_or(0, Points::len) as u64;
+                    output.send_held(frame, held.take()).await?;
+                }
+                aggregator.put_back(task);
             }
         }
-        Ok(())
+        drop(computed);
+        let count = aggregator.len();
+        self.groups = Some(Groups {
+            aggregator,
+            aggregation,
+        });
+        Ok(count)
     }
 
-    /// Sends the annotations of groups whose points were emitted before the scan ended.
-    async fn send_annotations(
+    /// Runs a job that takes a step for each series, in the computation pool if there are many.
+    async fn for_series<T: Send + 'static>(
         &self,
-        output: &mut FrameOutput<'_>,
-        tasks: &[GroupTask],
-    ) -> Result<(), QueryError> {
-        for task in tasks {
-            if let Some(annotations) = self.annotations_of(&task.group) {
-                let number = self.place(task.index).number;
-                output.send(Frame::Annotations { number, annotations }).await?;
-            }
+        series: usize,
+        job: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, QueryError> {
+        if series < MANY_SERIES {
+            return Ok(job());
         }
-        Ok(())
-    }
-
-    /// The annotations of a group that begin in the range of the query.
-    fn annotations_of(&self, group: &SeriesGroup) -> Option<Vec<Arc<Annotation>>> {
-        let range_ms = (self.query.start_ms, self.query.end_ms);
-        annotation::of_group(group.series.iter(), range_ms, self.query.quirks)
-    }
-
-    /// Where one of its groups is in the result.
-    fn place(&self, index: usize) -> GroupPlace<'_> {
-        GroupPlace {
-            number: self.first_group + index,
-            query: self.index,
-            metric: self.plan.metric.as_ref(),
-        }
-    }
-
-    /// Resolves the names of groups.
-    async fn names_of(&self, groups: &[SeriesGroup]) -> Result<Names, QueryError> {
-        let storage = &self.environment.storage;
-        let uids = uids_of(groups, &storage.layout.widths);
-        Names::of_uids(uids, &*storage.directory, self.context.deadline()).await
-    }
-
-    /// Groups series.
-    async fn group(&self, series: Vec<SeriesPoints>) -> Result<Vec<SeriesGroup>, QueryError> {
-        let widths = self.environment.storage.layout.widths;
-        if series.len() < MANY_SERIES {
-            return Ok(group(series, &self.grouping, &widths));
-        }
-        let grouping = self.grouping.clone();
-        let compute = &self.environment.resources.compute;
-        Ok(compute.run(move || group(series, &grouping, &widths)).await?)
+        Ok(self.environment.resources.compute.run(job).await?)
     }
 }
 
@@ -403,17 +378,4 @@ fn can_emit_early(query: &QuerySpec, sub_query: &SubQuery, plan: &Plan) -> bool 
         .as_ref()
         .is_none_or(|(windows, _)| windows.final_until(0).is_some());
     !contributes_before_it_begins && has_fixed_windows
-}
-
-/// Tasks for groups whose points are complete.
-fn whole(groups: Vec<SeriesGroup>) -> Vec<GroupTask> {
-    let whole = |(index, group)| GroupTask {
-        index,
-        group,
-        from_ms: i64::MIN,
-        until_ms: i64::MAX,
-        points: Points::default(),
-        held: None,
-    };
-    groups.into_iter().enumerate().map(whole).collect()
 }

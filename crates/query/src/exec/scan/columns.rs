@@ -12,7 +12,7 @@ use std::sync::Arc;
 use futures::stream::{self, BoxStream, StreamExt as _, TryStreamExt as _};
 use oxtsdb_point_store::logical_table::check_damage;
 use oxtsdb_point_store::{
-    Columns, PointStore, PointStoreError, ReadEstimate, SeriesNumber, SeriesReader, TimeRange,
+    Columns, Point, PointStore, PointStoreError, ReadEstimate, SeriesNumber, SeriesReader, TimeRange,
 };
 use oxtsdb_row_store::{DamageLog, StoreError, TableName};
 
@@ -86,14 +86,37 @@ impl ColumnSource {
         let mut attempts = 0;
         loop {
             match reader.read(series, columns) {
-                Err(PointStoreError::Damaged { .. })
-                    if self.skip_damaged.is_some() && attempts < DAMAGED_PARTS =>
-                {
-                    attempts += 1;
-                }
+                Err(error) if self.skips(&error, &mut attempts) => {}
                 read => return Ok(read?),
             }
         }
+    }
+
+    /// The newest point of each series in a range; damage is treated as by [`ColumnSource::read`].
+    ///
+    /// # Errors
+    ///
+    /// Those of the store.
+    pub(crate) async fn last(
+        &self,
+        series: &[SeriesNumber],
+        range: TimeRange,
+    ) -> Result<Vec<Option<Point>>, StoreError> {
+        let mut attempts = 0;
+        loop {
+            match self.store.last(series, range).await {
+                Err(error) if self.skips(&error, &mut attempts) => {}
+                last => return Ok(last?),
+            }
+        }
+    }
+
+    /// Whether a read is repeated after an error.
+    const fn skips(&self, error: &PointStoreError, attempts: &mut usize) -> bool {
+        *attempts += 1;
+        matches!(error, PointStoreError::Damaged { .. })
+            && self.skip_damaged.is_some()
+            && *attempts <= DAMAGED_PARTS
     }
 
     /// Rejects series that have lost points in a range, or records what was lost. They are given by their indexes. Call this after the range was read: parts

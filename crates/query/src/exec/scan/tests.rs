@@ -155,9 +155,16 @@ async fn reads_only_keys_of_later_hours() {
         let from = BaseTime::of_seconds(50 * HOUR);
         let rest = Hours { start: from, ..hours };
         let budget = Budget::of_limits(Limits::NONE);
-        keys(&storage, &plan, rest, &budget, None, move |key| {
-            noted.lock().push(hour_of(&layout, key));
-        })
+        keys(
+            (&storage.store, &storage),
+            &plan,
+            rest,
+            &budget,
+            None,
+            move |key| {
+                noted.lock().push(hour_of(&layout, key));
+            },
+        )
         .await
         .unwrap();
         let mut seen = seen.lock().clone();

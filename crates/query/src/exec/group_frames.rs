@@ -1,0 +1,118 @@
+//! The frames of groups: their names, points and annotations.
+
+use std::sync::Arc;
+
+use oxtsdb_schema::{Uid, UidKind, UidWidths};
+
+use crate::annotation;
+use crate::error::QueryError;
+use crate::exec::frame::{Frame, Group};
+use crate::exec::group::SeriesGroup;
+use crate::exec::group_task::GroupTask;
+use crate::names::Names;
+use crate::points::Points;
+use crate::quirks::Quirks;
+
+/// Builds the frames of the groups of a sub-query.
+#[derive(Debug)]
+pub(crate) struct GroupFrames {
+    /// The sub-query.
+    pub(crate) query: usize,
+    /// Number of its first group in the result.
+    pub(crate) first_group: usize,
+    /// Name of the metric, if the sub-query has one.
+    pub(crate) metric: Option<Arc<str>>,
+    /// The names of the groups: [`uids_of`].
+    pub(crate) names: Names,
+    pub(crate) widths: UidWidths,
+    /// Annotations outside of this range are left out.
+    pub(crate) range_ms: (i64, i64),
+    pub(crate) quirks: Quirks,
+    /// Whether the heads of all groups were sent, and points follow as soon as they are final.
+    pub(crate) is_early: bool,
+}
+
+/// The UIDs that occur in groups, by kind.
+pub(crate) fn uids_of<'a>(
+    groups: impl IntoIterator<Item = &'a SeriesGroup>,
+    widths: &UidWidths,
+) -> [Vec<Uid>; 3] {
+    let mut needed: [Vec<Uid>; 3] = Default::default();
+    let [metrics, tagks, tagvs] = &mut needed;
+    for group in groups {
+        let metric = group.series.first().map(|series| series.tsuid.metric(widths));
+        metrics.extend(metric.map(|metric| metric.uid()));
+        tagks.extend(group.tags.iter().map(|(tagk, _)| tagk.uid()));
+        tagks.extend(group.aggregate_tags.iter().map(|tagk| tagk.uid()));
+        tagvs.extend(group.tags.iter().map(|(_, tagv)| tagv.uid()));
+    }
+    for uids in &mut needed {
+        uids.sort_unstable();
+        uids.dedup();
+    }
+    needed
+}
+
+impl GroupFrames {
+    /// A group without points, of which more will be sent.
+    pub(crate) fn head(&self, index: usize, group: &SeriesGroup) -> Result<Group, QueryError> {
+        let name = |kind, uid| self.names.name(kind, uid);
+        let mut named = group.series.iter().filter(|series| series.is_named).peekable();
+        let metric = match (self.metric.as_ref(), named.peek()) {
+            (_, None) => Arc::from(""),
+            (Some(metric), Some(_)) => Arc::clone(metric),
+            (None, Some(series)) => name(UidKind::Metric, series.tsuid.metric(&self.widths).uid())?,
+        };
+        let mut tags = Vec::with_capacity(group.tags.len());
+        for (tagk, tagv) in &group.tags {
+            tags.push((name(UidKind::Tagk, tagk.uid())?, name(UidKind::Tagv, tagv.uid())?));
+        }
+        let aggregate_tags = group.aggregate_tags.iter();
+        let aggregate_tags = aggregate_tags.map(|tagk| name(UidKind::Tagk, tagk.uid()));
+        Ok(Group {
+            number: self.first_group + index,
+            is_whole: false,
+            query: self.query,
+            metric,
+            tags,
+            aggregate_tags: aggregate_tags.collect::<Result<_, _>>()?,
+            annotations: None,
+            tsuids: named.map(|series| series.tsuid.clone()).collect(),
+            points: Points::default(),
+        })
+    }
+
+    /// The frames that can be sent once a task is computed. Of a group that is sent as a whole, the task keeps the
+    /// points until the last one.
+    pub(crate) fn of(&self, task: &mut GroupTask) -> Result<Vec<Frame>, QueryError> {
+        let number = self.first_group + task.index;
+        let mut frames = Vec::new();
+        if !self.is_early {
+            if task.is_last() {
+                frames.push(Frame::Group(Group {
+                    is_whole: true,
+                    annotations: self.annotations_of(&task.group),
+                    points: std::mem::take(&mut task.points),
+                    ..self.head(task.index, &task.group)?
+                }));
+            }
+            return Ok(frames);
+        }
+        if !task.points.is_empty() {
+            let points = std::mem::take(&mut task.points);
+            frames.push(Frame::More { number, points });
+        }
+        let annotations = task.is_last().then(|| self.annotations_of(&task.group));
+        frames.extend(
+            annotations
+                .flatten()
+                .map(|annotations| Frame::Annotations { number, annotations }),
+        );
+        Ok(frames)
+    }
+
+    /// The annotations of a group that begin in the range of the query.
+    fn annotations_of(&self, group: &SeriesGroup) -> Option<Vec<Arc<oxtsdb_schema::Annotation>>> {
+        annotation::of_group(group.series.iter(), self.range_ms, self.quirks)
+    }
+}
