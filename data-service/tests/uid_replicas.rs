@@ -12,6 +12,8 @@ use data_service::{DataService, DataSettings};
 use oxtsdb_client::{
     AggregateFunction, ClientBuilder, DataClient, Point, Query, SeriesName, Timestamp, UidClient, UidKind,
 };
+use oxtsdb_proto::data::v1::QueryRequest;
+use oxtsdb_proto::data::v1::sub_query::Source;
 use oxtsdb_resources::MemoryAccount;
 use oxtsdb_row_store::intercept::{Intercept, InterceptedStore, Operation, Response};
 use oxtsdb_row_store::memory::MemoryStore;
@@ -273,6 +275,45 @@ async fn a_deleted_name_that_is_written_again_is_found() {
         let result = client.query(query).await.unwrap().into_result().await.unwrap();
         assert_eq!(result.series.len(), 1, "{result:?}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn filters_by_name_follow_renames() {
+    let store = shared_store().await;
+    let replica = Replica::start(Arc::clone(&store));
+    let service = data_service(&store, &[&replica]).await;
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let server = GrpcServer::new().service(service.server());
+    let (shutdown, _trigger) = Shutdown::new(Duration::ZERO);
+    tokio::spawn(server.serve(listener, GrpcOptions::default(), shutdown));
+    let client = DataClient::connect(&format!("http://{address}")).unwrap();
+    let start = Timestamp::now();
+    let series = ["old.one", "new.two"].map(|host| SeriesName::new("m", [("host", host)]));
+    let points = series.iter().map(|series| Point::new(series, start, 1));
+    assert!(client.write(points).await.unwrap().is_complete());
+    let matching = async |pattern: &str| {
+        let query = Query::last(Duration::from_secs(3600)).metric("m", AggregateFunction::None);
+        let mut request = QueryRequest::from(query.group_by("host"));
+        if let Some(Source::Metric(metric)) = &mut request.queries[0].source {
+            pattern.clone_into(&mut metric.filters[0].pattern);
+        }
+        let result = client.query(request).await.unwrap().into_result().await.unwrap();
+        result.series.len()
+    };
+    assert_eq!((matching("old*").await, matching("new*").await), (1, 1));
+    let uids = replica.client();
+    uids.rename(UidKind::Tagv, "old.one", "new.one", None)
+        .await
+        .unwrap();
+    let began = Instant::now();
+    milliseconds_until(began, async || {
+        matching("new*").await == 2 && matching("old*").await == 0
+    })
+    .await;
+    // And stays so when old look-ups have returned.
+    tokio::time::sleep(Duration::from_millis(u64::try_from(BOUND_MS).unwrap())).await;
+    assert_eq!((matching("old*").await, matching("new*").await), (0, 2));
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -164,6 +164,11 @@ pub trait PointStore: Send + Sync + std::fmt::Debug {
     /// those after many new series, take time in proportion to the metric.
     fn select(&self, metric: &[u8], tests: &[TagTest]) -> Vec<SeriesNumber>;
 
+    /// How many series a metric has, by its UID; they never become fewer.
+    fn series_count(&self, metric: &[u8]) -> u64 {
+        self.metric_series(metric).len() as u64
+    }
+
     /// The values of a tag key among the series of a metric, ascending. Takes as long as [`PointStore::select`].
     fn tag_values(&self, metric: &[u8], tagk: TagkUid) -> Vec<TagvUid>;
 

@@ -62,7 +62,7 @@ pub use exec::statistics::{DamagedRow, Statistics};
 pub use points::{Number, Points, Values};
 
 // The store, names and lists of series, which the caller provides.
-pub use names::{NameDirectory, ResolvedNames, uids_of_series};
+pub use names::{NameDirectory, NameGeneration, ResolvedNames, uids_of_series};
 pub use series_index::{NotListed, SeriesIndex, SeriesList};
 pub use storage::{PointStorage, Storage};
 

@@ -39,6 +39,20 @@ pub trait NameDirectory: Send + Sync + std::fmt::Debug {
         uids: &[Uid],
         deadline: Option<Instant>,
     ) -> Result<Vec<Option<Arc<str>>>, NameError>;
+
+    /// What was returned before can be kept until this changes; `None`: it cannot be kept.
+    fn generation(&self) -> Option<NameGeneration> {
+        None
+    }
+}
+
+/// A generation of names: another one follows when a name may have changed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct NameGeneration {
+    /// Reported changes.
+    pub changes: u64,
+    /// Times that cached names have expired, for changes that nobody reports.
+    pub age: u64,
 }
 
 /// UIDs by name: the UIDs of a set of names.

@@ -7,6 +7,7 @@ use oxtsdb_row_store::{RowStore, TableName};
 use oxtsdb_schema::RowKeyLayout;
 
 use crate::names::NameDirectory;
+use crate::plan::selection::matches::MatchCache;
 use crate::series_index::SeriesIndex;
 
 /// Points in columns, which the store of [`Storage`] shows as rows.
@@ -33,6 +34,8 @@ pub struct Storage {
     pub layout: RowKeyLayout,
     /// Resolves names and UIDs.
     pub directory: Arc<dyn NameDirectory>,
+    /// Which names filters match.
+    pub matches: MatchCache,
     /// Lists the series of metrics; `None`: no index.
     pub index: Option<Arc<dyn SeriesIndex>>,
 }

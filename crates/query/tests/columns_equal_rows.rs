@@ -12,8 +12,8 @@ use oxtsdb_point_store::memory::MemoryPoints;
 use oxtsdb_point_store::{Point, PointBatch, PointKind, PointStore};
 use oxtsdb_query::language::parse_metric_query;
 use oxtsdb_query::{
-    AnnotationSelection, Engine, Frame, Group, Limits, NameDirectory, NameError, PointStorage,
-    QueryResources, QuerySpec, Quirks, RequestContext, Source,
+    AnnotationSelection, Engine, Frame, Group, Limits, NameDirectory, NameError, NameGeneration,
+    PointStorage, QueryResources, QuerySpec, Quirks, RequestContext, Source,
 };
 use oxtsdb_row_store::memory::MemoryStore;
 use oxtsdb_row_store::{RowStore, TableDef, TableName, WriteBatch};
@@ -54,6 +54,11 @@ impl NameDirectory for Numbers {
             has_name.then(|| Arc::from(format!("v{}", uid.number())))
         };
         Ok(uids.iter().map(name).collect())
+    }
+
+    /// The queries of a case use what earlier ones have matched.
+    fn generation(&self) -> Option<NameGeneration> {
+        Some(NameGeneration::default())
     }
 }
 

@@ -1,7 +1,7 @@
 //! The cache of mappings between names and UIDs.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use moka::sync::Cache;
 use oxtsdb_schema::{Uid, UidKind};
@@ -21,6 +21,8 @@ pub(super) struct NameCache {
     uids: [Cache<Arc<str>, Uid>; 3],
     names: [Cache<Uid, Arc<str>>; 3],
     absent: [Cache<Arc<str>, ()>; 3],
+    created: Instant,
+    ttl: Option<Duration>,
 }
 
 impl NameCache {
@@ -28,6 +30,8 @@ impl NameCache {
     pub(super) fn new(bytes: u64, ttl: Option<Duration>) -> Self {
         let direction_bytes = bytes / 6;
         Self {
+            created: Instant::now(),
+            ttl,
             uids: UidKind::ALL.map(|_| {
                 let cache = Cache::builder()
                     .max_capacity(direction_bytes)
@@ -53,6 +57,13 @@ impl NameCache {
                     .build()
             }),
         }
+    }
+
+    /// How many times the entries of a moment have expired by age.
+    pub(super) fn age(&self) -> u64 {
+        let ages = |ttl: Duration| self.created.elapsed().as_nanos() / ttl.as_nanos().max(1);
+        self.ttl
+            .map_or(0, |ttl| u64::try_from(ages(ttl)).unwrap_or(u64::MAX))
     }
 
     /// Forgets everything.

@@ -43,6 +43,11 @@ impl UidChanges {
         Mark(self.count.load(Ordering::SeqCst))
     }
 
+    /// How many there were.
+    pub(super) fn count(&self) -> u64 {
+        self.mark().0
+    }
+
     /// Records a change; `None`: of everything.
     pub(super) fn record(&self, uids: Option<Arc<UidSet>>) {
         let mut recent = self.recent.lock();

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use async_trait::async_trait;
-use oxtsdb_query::{NameDirectory, NameError};
+use oxtsdb_query::{NameDirectory, NameError, NameGeneration};
 use oxtsdb_schema::{Uid, UidKind};
 
 use super::{Uids, UidsError};
@@ -26,6 +26,13 @@ impl NameDirectory for Uids {
         deadline: Option<Instant>,
     ) -> Result<Vec<Option<Arc<str>>>, NameError> {
         Uids::names(self, kind, uids, deadline).await.map_err(name_error)
+    }
+
+    fn generation(&self) -> Option<NameGeneration> {
+        Some(NameGeneration {
+            changes: self.changes().count(),
+            age: self.0.cache.age(),
+        })
     }
 }
 

@@ -127,12 +127,22 @@ pub(super) async fn selects_series_by_their_tags(fixture: &Fixture<'_>) {
         assert_eq!(store.select(&[0, 0, 7], tests), expected, "{tests:?}");
         assert!(store.select(&[0, 0, 9], tests).is_empty());
     }
+    let count = |metric| {
+        (
+            store.series_count(metric),
+            store.metric_series(metric).len() as u64,
+        )
+    };
+    let (of_metric, listed) = count(&[0, 0, 7]);
+    assert!(of_metric == listed && of_metric > 0);
+    assert_eq!(count(&[0, 0, 9]), (0, 0));
     assert_eq!(store.tag_values(&[0, 0, 7], tagk(1)), [0, 1, 2, 3, 4].map(tagv));
     assert_eq!(store.tag_values(&[0, 0, 7], tagk(2)), [8, 9].map(tagv));
     assert!(store.tag_values(&[0, 0, 7], tagk(3)).is_empty());
     assert!(store.tag_values(&[0, 0, 9], tagk(1)).is_empty());
     // Later series are included.
     let later = store.numbers(&[&key(7, 77)]).unwrap();
+    assert_eq!(store.series_count(&[0, 0, 7]), of_metric + 1);
     assert_eq!(
         store.select(&[0, 0, 7], &[TagTest::In(tagk(1), vec![tagv(77)])]),
         later

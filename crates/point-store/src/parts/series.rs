@@ -240,6 +240,15 @@ impl SeriesCatalogue {
         self.known.read().metric_numbers.get(&uid_number(uid)).copied()
     }
 
+    /// How many series a metric has.
+    pub fn series_count(&self, metric: MetricNumber) -> u64 {
+        let known = self.known.read();
+        known
+            .metrics
+            .get(metric.0 as usize)
+            .map_or(0, |metric| metric.series.len() as u64)
+    }
+
     /// All metrics, ascending, and how many series they have.
     pub fn metrics(&self) -> Vec<(MetricUid, u64)> {
         let known = self.known.read();

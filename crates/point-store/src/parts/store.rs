@@ -339,6 +339,13 @@ impl PointStore for PartsStore {
         metric.map_or(Vec::new(), |metric| series.select(metric, tests))
     }
 
+    fn series_count(&self, metric: &[u8]) -> u64 {
+        let series = &self.core.series;
+        series
+            .metric_number(metric)
+            .map_or(0, |metric| series.series_count(metric))
+    }
+
     fn tag_values(&self, metric: &[u8], tagk: TagkUid) -> Vec<TagvUid> {
         let series = &self.core.series;
         let metric = series.metric_number(metric);

@@ -26,6 +26,7 @@ use crate::exec::statistics::Statistics;
 use crate::names::NameDirectory;
 use crate::plan::estimate::{Estimate, estimate};
 use crate::plan::query_plan::Plan;
+use crate::plan::selection::matches::MatchCache;
 use crate::series_index::SeriesIndex;
 use crate::spec::QuerySpec;
 use crate::storage::{PointStorage, Storage};
@@ -76,6 +77,7 @@ impl Engine {
             meta_table,
             layout,
             directory,
+            matches: MatchCache::default(),
             index: None,
         };
         let environment = Environment {

@@ -179,7 +179,7 @@ impl AccessPathChooser<'_> {
             store: &points.columns,
             directory: &*self.storage.directory,
             compute: self.compute,
-            metric_width: self.storage.layout.widths.metric.bytes(),
+            widths: &self.storage.layout.widths,
             deadline: self.deadline,
         }
     }

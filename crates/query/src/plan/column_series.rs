@@ -1,26 +1,29 @@
 //! Matches the series of a plan by the catalogue of the store that has their columns.
 //!
 //! ```text
-//!   tests over UIDs ──► catalogue ──► series ──┬─► few: the names of their values ──────────────► series that pass
-//!                                              └─► many: the names of the key's values ─► tests over UIDs ─► catalogue
+//!   literal values ──► catalogue ──► few series: the names of their values ──► series that pass
+//!   otherwise: the names of the key's values that no query has resolved ──► tests over UIDs ──► catalogue ──► series
 //! ```
 //!
-//! A name is resolved once for each value, not for each series. A series with a value that has no name matches: naming
-//! the result reports the error.
+//! A name is resolved once for each value, not for each series, and what it matches is kept for later queries. A series
+//! with a value that has no name matches: naming the result reports the error.
 
 use std::sync::Arc;
 use std::time::Instant;
 
 use oxtsdb_point_store::{PointStore, SeriesNumber, TagTest as SeriesTest};
 use oxtsdb_resources::ComputePool;
-use oxtsdb_schema::{MetricUid, TagkUid, TagvUid, Tsuid};
+use oxtsdb_schema::{MetricUid, TagkUid, TagvUid, Tsuid, UidWidths};
+use rustc_hash::FxHashSet;
 
 use crate::error::QueryError;
 use crate::names::NameDirectory;
+use crate::plan::selection::matches::Passing;
 use crate::plan::selection::row_selection::Selection;
-use crate::plan::selection::tag_test::ValueTest;
+use crate::plan::selection::tag_test::{NameTest, ValueTest};
 
-/// Up to so many series, the names of their own values are resolved, not those of all values of a key.
+/// Up to so many series that have the literal values of a query, the names of their own values are resolved, not those of
+/// all values of a key.
 const FEW: usize = 4096;
 
 /// Finds series in a catalogue.
@@ -28,7 +31,7 @@ pub(super) struct Catalogue<'a> {
     pub(super) store: &'a Arc<dyn PointStore>,
     pub(super) directory: &'a dyn NameDirectory,
     pub(super) compute: &'a ComputePool,
-    pub(super) metric_width: usize,
+    pub(super) widths: &'a UidWidths,
     pub(super) deadline: Option<Instant>,
 }
 
@@ -43,29 +46,39 @@ impl Catalogue<'_> {
         metric: MetricUid,
         selection: &Selection,
     ) -> Result<Vec<SeriesNumber>, QueryError> {
-        let found = self.select(metric, series_tests(selection, false)).await?;
-        let by_name = |test: &ValueTest| matches!(test, ValueTest::Name(_) | ValueTest::NameIfPresent(_));
-        let mut keys: Vec<TagkUid> = Vec::new();
-        let tests = selection.tests().iter();
-        keys.extend(tests.filter(|test| by_name(&test.test)).map(|test| test.tagk));
-        if keys.is_empty() {
-            return Ok(found);
-        }
-        if found.len() <= FEW {
-            return self.matching(found, selection).await;
-        }
-        keys.dedup();
-        for tagk in keys {
-            let store = Arc::clone(self.store);
-            let values = move || store.tag_values(metric.as_bytes(), tagk);
-            let values = self.compute.run(values).await?;
-            for values in values.chunks(FEW) {
-                selection
-                    .resolve_values(tagk, values, self.directory, self.deadline)
-                    .await?;
+        let tests = selection.tests();
+        let has_names = tests.iter().any(|test| matches!(test.test, ValueTest::Name(_)));
+        let has_literals = tests.iter().any(|test| matches!(test.test, ValueTest::In(_)));
+        if has_names && has_literals {
+            let found = self.select(metric, self.series_tests(selection, false)).await?;
+            if found.len() <= FEW {
+                return self.matching(found, selection).await;
             }
         }
-        self.select(metric, series_tests(selection, true)).await
+        for test in tests {
+            if let ValueTest::Name(names) = &test.test {
+                self.resolve(metric, test.tagk, names).await?;
+            }
+        }
+        self.select(metric, self.series_tests(selection, true)).await
+    }
+
+    /// Resolves the names of all values of a tag key.
+    async fn resolve(&self, metric: MetricUid, tagk: TagkUid, test: &NameTest) -> Result<(), QueryError> {
+        let (uid, store) = (metric.as_bytes(), Arc::clone(self.store));
+        // First: the values of series that come later are resolved later.
+        let series = store.series_count(uid);
+        if test.matches.is_complete(metric, series) {
+            return Ok(());
+        }
+        let values = self
+            .compute
+            .run(move || store.tag_values(metric.as_bytes(), tagk))
+            .await?;
+        test.resolve(values.into_iter(), self.directory, self.deadline)
+            .await?;
+        test.matches.set_complete(metric, series);
+        Ok(())
     }
 
     /// The series of TSUIDs that match, ascending.
@@ -109,7 +122,9 @@ impl Catalogue<'_> {
             let mut key = Vec::new();
             for series in series {
                 self.store.key(*series, &mut key);
-                tags.push(Box::from(key.get(self.metric_width..).unwrap_or_default()));
+                tags.push(Box::from(
+                    key.get(self.widths.metric.bytes()..).unwrap_or_default(),
+                ));
             }
             let passing = selection.passing(&tags, self.directory, self.deadline).await?;
             let passing = series.iter().zip(passing).filter(|(_, passes)| *passes);
@@ -118,27 +133,33 @@ impl Catalogue<'_> {
         }
         Ok(matching)
     }
+
+    /// The tests of a selection for the catalogue; with `resolved` also those by name, as far as names are resolved.
+    fn series_tests(&self, selection: &Selection, resolved: bool) -> Vec<SeriesTest> {
+        let mut tests = Vec::with_capacity(selection.tests().len() + 1);
+        for test in selection.tests() {
+            let tagk = test.tagk;
+            let list = |values: &FxHashSet<TagvUid>| values.iter().copied().collect();
+            tests.extend(match &test.test {
+                ValueTest::Any => Some(SeriesTest::Has(tagk)),
+                ValueTest::In(values) => Some(SeriesTest::In(tagk, list(values))),
+                ValueTest::NotIn(values) => Some(SeriesTest::NotIn(tagk, list(values))),
+                ValueTest::Name(names) if resolved => Some(match names.matches.passing(self.widths.tagv) {
+                    Passing::In(values) => SeriesTest::In(tagk, values),
+                    Passing::NotIn(values) => SeriesTest::NotIn(tagk, values),
+                }),
+                ValueTest::Name(_) => Some(SeriesTest::Has(tagk)),
+                ValueTest::NameIfPresent(_) => None,
+            });
+        }
+        if selection.tag_count().is_some() {
+            let mut keys: Vec<TagkUid> = selection.tests().iter().map(|test| test.tagk).collect();
+            keys.dedup();
+            tests.push(SeriesTest::Exactly(keys));
+        }
+        tests
+    }
 }
 
-/// The tests of a selection for the catalogue; with `resolved` also those by name, as far as names are resolved.
-fn series_tests(selection: &Selection, resolved: bool) -> Vec<SeriesTest> {
-    let mut tests = Vec::with_capacity(selection.tests().len() + 1);
-    for test in selection.tests() {
-        let tagk = test.tagk;
-        let list = |values: &mut dyn Iterator<Item = &TagvUid>| values.copied().collect();
-        tests.extend(match &test.test {
-            ValueTest::Any => Some(SeriesTest::Has(tagk)),
-            ValueTest::In(values) => Some(SeriesTest::In(tagk, list(&mut values.iter()))),
-            ValueTest::NotIn(values) => Some(SeriesTest::NotIn(tagk, list(&mut values.iter()))),
-            ValueTest::Name(names) if resolved => Some(SeriesTest::NotIn(tagk, names.rejected())),
-            ValueTest::Name(_) => Some(SeriesTest::Has(tagk)),
-            ValueTest::NameIfPresent(_) => None,
-        });
-    }
-    if selection.tag_count().is_some() {
-        let mut keys: Vec<TagkUid> = selection.tests().iter().map(|test| test.tagk).collect();
-        keys.dedup();
-        tests.push(SeriesTest::Exactly(keys));
-    }
-    tests
-}
+#[cfg(test)]
+mod tests;

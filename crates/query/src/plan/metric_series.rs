@@ -9,8 +9,8 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::context::query_context::QueryContext;
 use crate::error::QueryError;
-use crate::filter::{FilterError, Resolution, TagFilter};
-use crate::names::{NameDirectory, ResolvedNames};
+use crate::filter::{FilterError, Resolution, TagFilter, TagMatcher};
+use crate::names::ResolvedNames;
 use crate::plan::access_path::matching;
 use crate::plan::column_series::Catalogue;
 use crate::plan::selection::row_selection::Selection;
@@ -27,14 +27,14 @@ const EXPANSION_LIMIT: usize = 4096;
 pub(super) async fn name_tests(
     filters: &[TagFilter],
     quirks: Quirks,
-    directory: &dyn NameDirectory,
+    storage: &Storage,
     deadline: Option<Instant>,
 ) -> Result<Option<(Vec<TagTest>, Vec<TagkUid>)>, QueryError> {
     if filters.is_empty() {
         return Ok(Some((Vec::new(), Vec::new())));
     }
     let keys = filters.iter().map(|filter| (UidKind::Tagk, filter.key.as_str()));
-    let known = ResolvedNames::resolve(keys, directory, deadline).await?;
+    let known = ResolvedNames::resolve(keys, &*storage.directory, deadline).await?;
     let mut tests = Vec::with_capacity(filters.len());
     let mut group_by = Vec::new();
     for filter in filters {
@@ -47,7 +47,7 @@ pub(super) async fn name_tests(
         };
         let tagk = TagkUid::new(uid);
         group_by.extend(filter.group_by.then_some(tagk));
-        let test = NameTest::new(filter.matcher.predicate(quirks)?);
+        let test = name_test(tagk, &filter.matcher, quirks, storage)?;
         let test = if needs_key {
             ValueTest::Name(test)
         } else {
@@ -58,6 +58,21 @@ pub(super) async fn name_tests(
     group_by.sort_unstable();
     group_by.dedup();
     Ok(Some((tests, group_by)))
+}
+
+/// The test of a filter that looks at names.
+fn name_test(
+    tagk: TagkUid,
+    matcher: &TagMatcher,
+    quirks: Quirks,
+    storage: &Storage,
+) -> Result<NameTest, FilterError> {
+    let predicate = matcher.predicate(quirks)?;
+    let generation = storage.directory.generation();
+    Ok(NameTest::new(
+        predicate,
+        storage.matches.of(generation, tagk, matcher, quirks),
+    ))
 }
 
 /// The series of a metric that pass filters, with names resolved.
@@ -102,7 +117,7 @@ impl MetricSeries {
             store: &points.columns,
             directory: &*storage.directory,
             compute,
-            metric_width: storage.layout.widths.metric.bytes(),
+            widths: &storage.layout.widths,
             deadline,
         };
         catalogue.of_metric(self.metric, &self.selection).await
@@ -156,7 +171,7 @@ impl MetricSeries {
                     ValueTest::NotIn(uids.map(TagvUid::new).collect())
                 }
                 Resolution::All => ValueTest::Any,
-                Resolution::ByName => ValueTest::Name(NameTest::new(filter.matcher.predicate(quirks)?)),
+                Resolution::ByName => ValueTest::Name(name_test(tagk, &filter.matcher, quirks, storage)?),
             };
             tests.push(TagTest { tagk, test });
         }

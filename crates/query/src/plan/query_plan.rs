@@ -104,15 +104,14 @@ impl Plan {
             }
             Source::Tsuids(tsuids) => {
                 let mut tsuids = check_tsuids(tsuids, layout)?;
-                let (tests, group_by) =
-                    match name_tests(&filter.tags, quirks, &*storage.directory, deadline).await? {
-                        Some(tests) => tests,
-                        // No series has a key without a UID.
-                        None => {
-                            tsuids.clear();
-                            (Vec::new(), Vec::new())
-                        }
-                    };
+                let (tests, group_by) = match name_tests(&filter.tags, quirks, storage, deadline).await? {
+                    Some(tests) => tests,
+                    // No series has a key without a UID.
+                    None => {
+                        tsuids.clear();
+                        (Vec::new(), Vec::new())
+                    }
+                };
                 let mut selection = Selection::of_series(layout, tsuids.iter().map(Tsuid::as_bytes), tests);
                 let (access_path, index_use) = chooser.of_series(&tsuids, &mut selection).await?;
                 let group_by = if quirks.tsuids_are_one_group {

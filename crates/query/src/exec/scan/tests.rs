@@ -13,6 +13,7 @@ use crate::context::query_context::QueryContext;
 use crate::error::NameError;
 use crate::language::parse_metric_query;
 use crate::names::NameDirectory;
+use crate::plan::selection::matches::MatchCache;
 use crate::quirks::Quirks;
 use crate::spec::QuerySpec;
 use crate::storage::Storage;
@@ -94,6 +95,7 @@ async fn source(layout: RowKeyLayout, query_text: &str) -> (Storage, Plan) {
         table,
         layout,
         directory: Arc::new(Numbers),
+        matches: MatchCache::default(),
         index: None,
     };
     let context = QueryContext::unregistered(Budget::of_limits(Limits::NONE));

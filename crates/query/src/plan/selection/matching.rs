@@ -1,10 +1,9 @@
 //! Matches the series of a metric, once for all of their rows.
 
-use std::sync::atomic::Ordering;
+use std::sync::Arc;
 use std::time::Instant;
 
-use oxtsdb_schema::{TagkUid, TagvUid, Uid, UidKind};
-use rustc_hash::FxHashSet;
+use oxtsdb_schema::{TagvUid, Uid, UidKind};
 
 use crate::error::QueryError;
 use crate::names::NameDirectory;
@@ -74,9 +73,7 @@ impl Selection {
     /// Whether a value was resolved that has no name.
     pub(crate) fn has_unnamed(&self) -> bool {
         self.0.tests.iter().any(|test| match &test.test {
-            ValueTest::Name(test) | ValueTest::NameIfPresent(test) => {
-                test.has_unnamed.load(Ordering::Relaxed)
-            }
+            ValueTest::Name(test) | ValueTest::NameIfPresent(test) => test.matches.has_unnamed(),
             ValueTest::Any | ValueTest::In(_) | ValueTest::NotIn(_) => false,
         })
     }
@@ -90,32 +87,12 @@ impl Selection {
         for test in &self.0.tests {
             if let ValueTest::Name(name_test) | ValueTest::NameIfPresent(name_test) = &test.test
                 && let Some(value) = self.0.value_of(tags, test.tagk)
-                && name_test.cached_match(&value).is_none()
+                && name_test.matches.of(&value).is_none()
             {
                 return Err(QueryError::UidWithoutName {
                     kind: UidKind::Tagv,
                     uid: value.into(),
                 });
-            }
-        }
-        Ok(())
-    }
-
-    /// Resolves the names of values of a tag key for the filters that need them.
-    ///
-    /// # Errors
-    ///
-    /// [`QueryError::Names`].
-    pub(crate) async fn resolve_values(
-        &self,
-        tagk: TagkUid,
-        values: &[TagvUid],
-        directory: &dyn NameDirectory,
-        deadline: Option<Instant>,
-    ) -> Result<(), QueryError> {
-        for test in self.0.tests.iter().filter(|test| test.tagk == tagk) {
-            if let ValueTest::Name(test) | ValueTest::NameIfPresent(test) = &test.test {
-                test.resolve(values.iter().copied(), directory, deadline).await?;
             }
         }
         Ok(())
@@ -140,30 +117,31 @@ impl Selection {
 }
 
 impl NameTest {
-    /// Resolves the names of values that are not in the match cache.
-    async fn resolve(
+    /// Resolves the names of values that are not resolved yet.
+    ///
+    /// # Errors
+    ///
+    /// [`QueryError::Names`].
+    pub(crate) async fn resolve(
         &self,
         values: impl Iterator<Item = TagvUid> + Send,
         directory: &dyn NameDirectory,
         deadline: Option<Instant>,
     ) -> Result<(), QueryError> {
-        let unknown: FxHashSet<TagvUid> = {
-            let matches = self.matches.read();
-            values.filter(|value| !matches.contains_key(value)).collect()
-        };
-        if unknown.is_empty() {
-            return Ok(());
-        }
-        let unknown: Vec<Uid> = unknown.into_iter().map(Uid::from).collect();
-        let names = directory.names(UidKind::Tagv, &unknown, deadline).await?;
-        let mut matches = self.matches.write();
-        for (uid, name) in unknown.into_iter().zip(names) {
-            match name {
-                Some(name) => drop(matches.insert(TagvUid::new(uid), (self.predicate)(&name))),
-                None => self.has_unnamed.store(true, Ordering::Relaxed),
-            }
+        let unresolved = self.matches.unresolved(values);
+        for uids in unresolved.chunks(CHUNK) {
+            let names = directory.names(UidKind::Tagv, uids, deadline).await?;
+            self.add(uids, &names);
+            tokio::task::consume_budget().await;
         }
         Ok(())
+    }
+
+    /// Tests the names of values, as far as they have some.
+    pub(super) fn add(&self, uids: &[Uid], names: &[Option<Arc<str>>]) {
+        let matches = |name: &Option<Arc<str>>| name.as_ref().map(|name| (self.predicate)(name));
+        let matches: Vec<_> = names.iter().map(matches).collect();
+        self.matches.add(uids.iter().copied().zip(matches));
     }
 }
 

@@ -274,14 +274,14 @@ impl Selection {
                 continue;
             }
             let names = directory.names(UidKind::Tagv, &unknown, deadline).await?;
-            let mut matches = name_test.matches.write();
-            for (uid, name) in unknown.into_iter().zip(names) {
-                let name = name.ok_or(QueryError::UidWithoutName {
+            let unnamed = unknown.iter().zip(&names).find(|(_, name)| name.is_none());
+            if let Some((uid, _)) = unnamed {
+                return Err(QueryError::UidWithoutName {
                     kind: UidKind::Tagv,
-                    uid,
-                })?;
-                matches.insert(TagvUid::new(uid), (name_test.predicate)(&name));
+                    uid: *uid,
+                });
             }
+            name_test.add(&unknown, &names);
         }
         if needs_names {
             rows.retain(|row| self.may_match(row.row_key()));
@@ -289,19 +289,15 @@ impl Selection {
         Ok(())
     }
 
-    /// Values of a tag key in these rows that are not in the match cache.
+    /// Values of a tag key in these rows that are not resolved.
     fn unknown_values<'a>(
         &self,
         row_keys: impl Iterator<Item = &'a [u8]>,
         tagk: TagkUid,
         test: &NameTest,
     ) -> Vec<Uid> {
-        let matches = test.matches.read();
-        let values: FxHashSet<TagvUid> = row_keys
-            .filter_map(|key| self.0.value_of(key.get(self.0.tags_at..)?, tagk))
-            .filter(|value| !matches.contains_key(value))
-            .collect();
-        values.into_iter().map(Uid::from).collect()
+        let values = row_keys.filter_map(|key| self.0.value_of(key.get(self.0.tags_at..)?, tagk));
+        test.matches.unresolved(values)
     }
 }
 

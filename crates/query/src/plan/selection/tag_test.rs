@@ -1,14 +1,14 @@
 //! Filters over the UIDs of tag values.
 
 use std::fmt;
-use std::sync::atomic::AtomicBool;
+use std::sync::Arc;
 
 use oxtsdb_row_store::prefix_end;
 use oxtsdb_schema::{TagkUid, TagvUid};
-use parking_lot::RwLock;
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashSet;
 
 use crate::filter::Predicate;
+use crate::plan::selection::matches::Matches;
 
 /// A filter with its key as UID.
 #[derive(Debug)]
@@ -37,9 +37,8 @@ pub enum ValueTest {
 /// A filter that needs names.
 pub struct NameTest {
     pub(super) predicate: Predicate,
-    pub(super) matches: RwLock<FxHashMap<TagvUid, bool>>,
-    /// Whether a value was found that has no name.
-    pub(super) has_unnamed: AtomicBool,
+    /// Of the values that were tested, also by other queries.
+    pub(in crate::plan) matches: Arc<Matches>,
 }
 
 impl TagTest {
@@ -49,9 +48,7 @@ impl TagTest {
             ValueTest::Any => true,
             ValueTest::In(values) => values.contains(value),
             ValueTest::NotIn(values) => !values.contains(value),
-            ValueTest::Name(test) | ValueTest::NameIfPresent(test) => {
-                test.cached_match(value).unwrap_or(true)
-            }
+            ValueTest::Name(test) | ValueTest::NameIfPresent(test) => test.matches.of(value).unwrap_or(true),
         }
     }
 
@@ -81,24 +78,9 @@ impl TagTest {
 }
 
 impl NameTest {
-    /// With an empty match cache.
-    pub fn new(predicate: Predicate) -> Self {
-        Self {
-            predicate,
-            matches: RwLock::default(),
-            has_unnamed: AtomicBool::new(false),
-        }
-    }
-
-    /// The values that are resolved and do not match.
-    pub(crate) fn rejected(&self) -> Vec<TagvUid> {
-        let matches = self.matches.read();
-        let rejected = matches.iter().filter(|(_, matches)| !**matches);
-        rejected.map(|(value, _)| *value).collect()
-    }
-
-    pub(super) fn cached_match(&self, value: &TagvUid) -> Option<bool> {
-        self.matches.read().get(value).copied()
+    /// A test whose results are in `matches`.
+    pub fn new(predicate: Predicate, matches: Arc<Matches>) -> Self {
+        Self { predicate, matches }
     }
 }
 

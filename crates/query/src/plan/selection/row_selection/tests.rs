@@ -159,7 +159,7 @@ impl NameDirectory for AllNamed {
 async fn drops_rows_read_before_their_value_was_resolved() {
     let tests = vec![TagTest {
         tagk: tagk(1),
-        test: ValueTest::Name(NameTest::new(Box::new(|name| name == "yes"))),
+        test: ValueTest::Name(NameTest::new(Box::new(|name| name == "yes"), Arc::default())),
     }];
     let selection = Selection::of_tags(&RowKeyLayout::default(), tests, None);
     let row = || {
@@ -177,10 +177,9 @@ async fn drops_rows_read_before_their_value_was_resolved() {
 
 #[test]
 fn unresolved_names_pass() {
-    let test = NameTest::new(Box::new(|name| name.starts_with('a')));
-    test.matches
-        .write()
-        .insert(*values(&[5]).iter().next().unwrap(), false);
+    let test = NameTest::new(Box::new(|name| name.starts_with('a')), Arc::default());
+    let rejected = values(&[5]).into_iter().map(|value| (value.into(), Some(false)));
+    test.matches.add(rejected);
     let tests = vec![TagTest {
         tagk: tagk(1),
         test: ValueTest::Name(test),
