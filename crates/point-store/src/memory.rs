@@ -193,8 +193,9 @@ impl PointStore for MemoryPoints {
         ReadEstimate {
             points,
             most_points: points,
-            blocks: 0,
+            memory_points: points,
             bytes: read.iter().map(|columns| columns.byte_len() as u64).sum(),
+            ..ReadEstimate::default()
         }
     }
 

@@ -80,6 +80,10 @@ pub struct ReadEstimate {
     pub points: u64,
     /// Points if the series are denser than others of the same files.
     pub most_points: u64,
+    /// Those of the points that are in memory.
+    pub memory_points: u64,
+    /// Files.
+    pub files: u64,
     /// Blocks of files.
     pub blocks: u64,
     /// Bytes of these points, in files and in memory.

@@ -73,6 +73,10 @@ fn message(plan: &Plan, estimate: &Estimate) -> QueryPlan {
         series: estimate.series.map(figure),
         rows: estimate.rows.map(figure),
         bytes: estimate.bytes.map(figure),
+        points: estimate.columns.map(|columns| figure(columns.points)),
+        memory_points: estimate.columns.map(|columns| figure(columns.memory_points)),
+        blocks: estimate.columns.map(|columns| figure(columns.blocks)),
+        files: estimate.columns.map(|columns| figure(columns.files)),
     }
 }
 

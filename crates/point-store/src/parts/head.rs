@@ -237,13 +237,14 @@ impl Head {
             self.points.load(Ordering::Relaxed) as u64,
         );
         let points = u128::from(bytes) * u128::from(points) / u128::from(all);
-        let points = u64::try_from(points).unwrap_or(bytes);
+        // A point takes a byte at least, and rarely more than 4 on average. A small head has allocated far more.
+        let points = u64::try_from(points).unwrap_or(bytes).clamp(bytes / 4, bytes);
         ReadEstimate {
-            // A point takes a byte at least, and rarely more than 4 on average. A small head has allocated far more.
-            points: points.clamp(bytes / 4, bytes),
+            points,
             most_points: bytes,
-            blocks: 0,
+            memory_points: points,
             bytes,
+            ..ReadEstimate::default()
         }
     }
 

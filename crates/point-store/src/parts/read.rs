@@ -270,6 +270,8 @@ impl ReadEstimate {
     fn add(&mut self, other: Self) {
         self.points += other.points;
         self.most_points += other.most_points;
+        self.memory_points += other.memory_points;
+        self.files += other.files;
         self.blocks += other.blocks;
         self.bytes += other.bytes;
     }

@@ -88,6 +88,30 @@ async fn days_before_the_edge_are_dropped_even_if_the_clock_jumps() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn estimates_tell_memory_from_files() {
+    let store = PartsStore::open(small(Arc::new(SimulatedDisk::new()))).unwrap();
+    let series = numbers(&store, &keys(2));
+    let append = async |hour: i64| {
+        let points: Vec<_> = (0..100)
+            .map(|step| (series[0], int(hour * 3600 + step, step)))
+            .collect();
+        store.append(batch(&points)).await.unwrap();
+    };
+    append(0).await;
+    let before = store.estimate(&series, TimeRange::ALL);
+    assert!(before.points > 0 && before.memory_points == before.points);
+    assert_eq!((before.blocks, before.files), (0, 0));
+    store.flush().await.unwrap();
+    let flushed = store.estimate(&series, TimeRange::ALL);
+    assert_eq!((flushed.points, flushed.memory_points), (100, 0));
+    assert_eq!((flushed.blocks, flushed.files), (1, 1));
+    append(1).await;
+    let both = store.estimate(&series, TimeRange::ALL);
+    assert!(both.memory_points > 0 && both.points == 100 + both.memory_points);
+    assert_eq!((both.blocks, both.files), (1, 1));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn points_in_the_future_drop_no_others() {
     const DAY: i64 = 86_400;
     let now = Arc::new(AtomicI64::new(START_MS + 5 * DAY * 1000));

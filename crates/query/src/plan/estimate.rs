@@ -67,6 +67,21 @@ pub struct Estimate {
     pub rows: Option<Figure>,
     /// Bytes of these rows in the store.
     pub bytes: Option<Figure>,
+    /// What columns have.
+    pub columns: Option<ColumnFigures>,
+}
+
+/// What columns have to read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ColumnFigures {
+    /// Points.
+    pub points: Figure,
+    /// Those of the points that are in memory.
+    pub memory_points: Figure,
+    /// Blocks of points in files.
+    pub blocks: Figure,
+    /// Files that can have such blocks.
+    pub files: Figure,
 }
 
 impl Figure {
@@ -126,10 +141,6 @@ pub async fn estimate(plan: &Plan, storage: &Storage) -> Result<Estimate, StoreE
         (AccessPath::Ranges(_), IndexUse::Resolved { matching, .. }) => Some(matching),
         (AccessPath::Ranges(_), _) => plan.selection.resolved_series().map(|series| series as u64),
     };
-    let at_most = |value| match value {
-        0 => Figure::new(0, Certainty::Exact),
-        value => Figure::new(value, Certainty::AtMost),
-    };
     let series = series.map(at_most);
     let ranges = match &plan.access_path {
         AccessPath::Rows(rows) => {
@@ -137,6 +148,7 @@ pub async fn estimate(plan: &Plan, storage: &Storage) -> Result<Estimate, StoreE
                 series,
                 rows: Some(at_most(rows.count())),
                 bytes: (rows.count() == 0).then_some(Figure::new(0, Certainty::Exact)),
+                columns: None,
             });
         }
         AccessPath::Columns(columns) => return Ok(of_columns(columns, plan.hours, storage, series)),
@@ -179,7 +191,16 @@ pub async fn estimate(plan: &Plan, storage: &Storage) -> Result<Estimate, StoreE
         series,
         rows: figures.map(|[rows, _]| rows),
         bytes: figures.map(|[_, bytes]| bytes),
+        columns: None,
     })
+}
+
+/// An upper bound.
+fn at_most(value: u64) -> Figure {
+    match value {
+        0 => Figure::new(0, Certainty::Exact),
+        value => Figure::new(value, Certainty::AtMost),
+    }
 }
 
 /// The estimate for columns: the metadata of their store tells points and bytes. A series has a row in each hour with
@@ -200,6 +221,12 @@ fn of_columns(columns: &ColumnSeries, hours: Hours, storage: &Storage, series: O
         series,
         rows: found.map(|found| about(found.points.min(most_rows))),
         bytes: found.map(|found| about(found.bytes)),
+        columns: found.map(|found| ColumnFigures {
+            points: about(found.points),
+            memory_points: about(found.memory_points),
+            blocks: about(found.blocks),
+            files: at_most(found.files),
+        }),
     }
 }
 

@@ -68,6 +68,15 @@ fn lines(plan: &QueryPlan) -> Vec<(&'static str, String)> {
     lines.push(("series", figure(plan.series.as_ref())));
     lines.push(("rows", figure(plan.rows.as_ref())));
     lines.push(("bytes", figure(plan.bytes.as_ref())));
+    if let Some(points) = &plan.points {
+        let [in_memory, blocks, files] =
+            [&plan.memory_points, &plan.blocks, &plan.files].map(|of| figure(of.as_ref()));
+        let points = figure(Some(points));
+        lines.push((
+            "points",
+            format!("{points}; {in_memory} in memory, {blocks} blocks in {files} files"),
+        ));
+    }
     lines
 }
 
@@ -123,6 +132,10 @@ mod tests {
 
     #[test]
     fn plans_are_one_line_for_each_property() {
+        let about = |value| Estimate {
+            value,
+            accuracy: Accuracy::Extrapolated.into(),
+        };
         let plan = QueryPlan {
             metric: "sys.cpu.nice".to_owned(),
             start_ms: 1_356_998_400_000,
@@ -140,9 +153,13 @@ mod tests {
                 tagv_uids: vec![vec![0, 0, 7].into()],
                 tagv_count: 3,
             }],
-            rows: Some(Estimate {
-                value: 12,
-                accuracy: Accuracy::Extrapolated.into(),
+            rows: Some(about(12)),
+            points: Some(about(700)),
+            memory_points: Some(about(40)),
+            blocks: Some(about(3)),
+            files: Some(Estimate {
+                value: 2,
+                accuracy: Accuracy::UpperBound.into(),
             }),
             ..QueryPlan::default()
         };
@@ -155,7 +172,8 @@ mod tests {
              filter      tagk 000002: one of tagv 000007, ... (3 in total)\n\
              series      unknown\n\
              rows        about 12\n\
-             bytes       unknown\n"
+             bytes       unknown\n\
+             points      about 700; about 40 in memory, about 3 blocks in at most 2 files\n"
         );
     }
 }

@@ -188,6 +188,8 @@ impl Part {
             most_points: share_of(points, of_pages),
             blocks: share_of(blocks, share),
             bytes: share_of(bytes, share),
+            files: u64::from(share > 0.0),
+            memory_points: 0,
         }
     }
 
