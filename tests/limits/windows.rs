@@ -8,7 +8,7 @@ use oxtsdb_proto::data::v1::{
 };
 use oxtsdb_tests::bystander::Bystander;
 use oxtsdb_tests::load::Load;
-use oxtsdb_tests::read_back::{always, sub_query};
+use oxtsdb_tests::read_back::{always, range, sub_query};
 use oxtsdb_tests::refusal;
 use serde_json::json;
 use tokio::time::{Instant, timeout};
@@ -115,6 +115,47 @@ async fn grpc_rejects_billions_of_windows_or_streams_them() -> anyhow::Result<()
         }
         target.memory.check_below(MOST_BYTES).with_context(what)?;
         target.no_query_is_left().await?;
+    }
+    target.check_with(bystander).await
+}
+
+/// Two days of seconds of a thousand series: 173 million windows, which take more memory than a whole result may, and
+/// of three thousand series: more points than a query may have.
+#[tokio::test(flavor = "multi_thread")]
+async fn rejects_windows_of_many_groups() -> anyhow::Result<()> {
+    const DAYS_MS: i64 = 2 * 86_400_000;
+    let mut target = Target::start().await?;
+    let bystander = Bystander::start(&target.tsdb).await?;
+    for (metric, series, setting) in [
+        ("windows.thousand", 1000, "--query-max-memory-mib"),
+        ("windows.thousands", 3000, "--query-max-points"),
+    ] {
+        let load = Load::new(metric, series, 2);
+        load.write(&target.tsdb).await?;
+        let end_ms = load.start_ms + DAYS_MS;
+        let path = format!(
+            "/api/query?start={}&end={end_ms}&m=none:1s-sum-zero:{metric}",
+            load.start_ms
+        );
+        let response = timeout(RESPONSE_TIMEOUT, target.get(&path)).await??;
+        refusal::check_response(&response).context(path.clone())?;
+        ensure!(
+            response.status == 413 && response.text().contains(setting),
+            "{response:?}"
+        );
+        if setting == "--query-max-points" {
+            let mut request = request(metric, "1s");
+            request.range = Some(range(load.start_ms, end_ms));
+            let mut client = target.tsdb.data();
+            let query = async { client.query(request).await?.into_inner().message().await };
+            let rejected = timeout(RESPONSE_TIMEOUT, query).await?;
+            let Err(status) = rejected else {
+                anyhow::bail!("{rejected:?}")
+            };
+            refusal::check_status(&status)?;
+            ensure!(status.message().contains(setting), "{status:?}");
+        }
+        target.memory.check_below(MOST_BYTES).context(path)?;
     }
     target.check_with(bystander).await
 }

@@ -31,7 +31,7 @@ pub(crate) struct SeriesExtents {
 const HOUR_MS: i64 = HOUR_SECONDS as i64 * 1000;
 
 /// Series of columns that are looked up at a time.
-const SERIES_AT_A_TIME: usize = 4096;
+pub(super) const SERIES_AT_A_TIME: usize = 4096;
 
 /// The key of the last row of each series.
 type LastRows = FxHashMap<Box<[u8]>, Box<[u8]>>;

@@ -38,22 +38,38 @@ pub(crate) enum Grouping {
     ByTags(Arc<[TagkUid]>),
 }
 
+impl Grouping {
+    /// Replaces `key` by bytes that the series of one group have in common, in the order of the groups. Of tags these
+    /// are 1 and the UID of each value, all of one width, or 0 without a value.
+    pub(crate) fn write_key(&self, tsuid: &Tsuid, widths: &UidWidths, key: &mut Vec<u8>) {
+        key.clear();
+        let keys = match self {
+            Self::Each => return key.extend_from_slice(tsuid.as_bytes()),
+            Self::ByTags(keys) => keys,
+        };
+        for of_group in keys.iter() {
+            match tsuid.tags(widths).find(|(tagk, _)| tagk == of_group) {
+                Some((_, tagv)) => {
+                    key.push(1);
+                    key.extend_from_slice(tagv.as_bytes());
+                }
+                None => key.push(0),
+            }
+        }
+    }
+}
+
 /// Groups series that ascend by TSUID.
 pub(crate) fn group(series: Vec<SeriesPoints>, grouping: &Grouping, widths: &UidWidths) -> Vec<SeriesGroup> {
-    let keys = match grouping {
-        Grouping::Each => {
-            return series
-                .into_iter()
-                .map(|one| SeriesGroup::new(vec![one], widths))
-                .collect();
-        }
-        Grouping::ByTags(keys) => keys,
-    };
+    if matches!(grouping, Grouping::Each) {
+        let each = |one| SeriesGroup::new(vec![one], widths);
+        return series.into_iter().map(each).collect();
+    }
     let mut groups: HashMap<Vec<u8>, Vec<SeriesPoints>, FxBuildHasher> = HashMap::default();
-    let mut values = Vec::new();
+    let mut key = Vec::new();
     for one in series {
-        write_values(&one.tsuid, keys, widths, &mut values);
-        groups.entry_ref(values.as_slice()).or_default().push(one);
+        grouping.write_key(&one.tsuid, widths, &mut key);
+        groups.entry_ref(key.as_slice()).or_default().push(one);
     }
     let mut groups: Vec<_> = groups.into_iter().collect();
     groups.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
@@ -61,21 +77,6 @@ pub(crate) fn group(series: Vec<SeriesPoints>, grouping: &Grouping, widths: &Uid
         .into_iter()
         .map(|(_, series)| SeriesGroup::new(series, widths))
         .collect()
-}
-
-/// Replaces `values` by the values of some keys: 1 and the UID of each, or 0 without a value. All UIDs have one width,
-/// so these bytes have the order of the values.
-fn write_values(tsuid: &Tsuid, keys: &[TagkUid], widths: &UidWidths, values: &mut Vec<u8>) {
-    values.clear();
-    for key in keys {
-        match tsuid.tags(widths).find(|(tagk, _)| tagk == key) {
-            Some((_, tagv)) => {
-                values.push(1);
-                values.extend_from_slice(tagv.as_bytes());
-            }
-            None => values.push(0),
-        }
-    }
 }
 
 impl SeriesGroup {

@@ -3,6 +3,7 @@
 //! ```text
 //!   engine ──► execution ──► sub_query ──► scan ──► collect ──► worker ──► series_builder
 //!                                │                                          rows to points, downsampled
+//!                                ├──► filled_result                         rejects results that cannot fit
 //!                                ├──► extents                               when each series ends, for early results
 //!                                ├──► incremental ──► group                 series to groups
 //!                                │         └──► group_task ──► group_frames aggregated, as frames
@@ -15,6 +16,7 @@ pub(crate) mod engine;
 mod environment;
 mod execution;
 pub(crate) mod extents;
+mod filled_result;
 pub(crate) mod frame;
 pub(crate) mod group;
 mod group_frames;

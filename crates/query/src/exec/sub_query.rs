@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use futures::stream::{self, StreamExt as _};
+use oxtsdb_point_store::TimeRange;
 use oxtsdb_row_store::DamageLog;
 use oxtsdb_schema::BaseTime;
 
@@ -18,6 +19,7 @@ use crate::error::QueryError;
 use crate::exec::collect::Collector;
 use crate::exec::environment::Environment;
 use crate::exec::extents::SeriesExtents;
+use crate::exec::filled_result::{FilledResult, Holds};
 use crate::exec::frame::Frame;
 use crate::exec::group::Grouping;
 use crate::exec::group_frames::{GroupFrames, uids_of};
@@ -93,6 +95,7 @@ impl<'a> SubQueryExecution<'a> {
     /// Runs it and sends its frames.
     pub(super) async fn run(mut self, output: &mut FrameOutput<'_>) -> Result<(), QueryError> {
         self.columns = self.columns();
+        self.check_result(output).await?;
         let columns = self.columns.as_ref().map(|(_, columns)| columns.clone());
         let (budget, compute) = (self.context.budget(), &self.environment.resources.compute);
         let mut collector = Collector::new(self.series_options(), budget.clone(), compute.clone(), columns);
@@ -115,6 +118,39 @@ impl<'a> SubQueryExecution<'a> {
         budget.release_all_series();
         let query = self.index;
         output.send(Frame::Done { query, groups }).await
+    }
+
+    fn grouping(&self) -> Grouping {
+        if self.sub_query.aggregator.is_none() {
+            Grouping::Each
+        } else {
+            Grouping::ByTags(self.plan.group_by.as_slice().into())
+        }
+    }
+
+    /// Rejects a result that is certain to exceed a limit.
+    async fn check_result(&self, output: &FrameOutput<'_>) -> Result<(), QueryError> {
+        let windows = self.plan.downsample.as_ref();
+        let Some(((_, columns), (windows, _))) = self.columns.as_ref().zip(windows) else {
+            return Ok(());
+        };
+        let result = FilledResult {
+            windows: windows.filled_count(),
+            returned: windows.filled_between(self.query.start_ms, self.query.end_ms),
+            // Series that begin later do not count.
+            range: TimeRange {
+                first_ms: self.plan.hours.start.millis(),
+                last_ms: self.plan.begins_until_ms.min(self.plan.hours.stop_ms() - 1),
+            },
+            grouping: self.grouping(),
+            widths: self.environment.storage.layout.widths,
+            holds: match (self.can_emit_early, output.sends_whole_groups) {
+                (false, _) => Holds::Series,
+                (true, true) => Holds::Groups,
+                (true, false) => Holds::Slice,
+            },
+        };
+        result.check(columns, self.context.budget()).await
     }
 
     fn series_options(&self) -> SeriesOptions {
@@ -267,11 +303,7 @@ impl<'a> SubQueryExecution<'a> {
         let storage = &self.environment.storage;
         let is_early = extents.is_some() && !output.sends_whole_groups;
         let (widths, count) = (storage.layout.widths, series.len());
-        let grouping = if self.sub_query.aggregator.is_none() {
-            Grouping::Each
-        } else {
-            Grouping::ByTags(self.plan.group_by.as_slice().into())
-        };
+        let grouping = self.grouping();
         let group = move || {
             let aggregator = IncrementalAggregator::new(series, extents, &grouping, &widths);
             let uids = uids_of(aggregator.groups(), &widths);

@@ -319,6 +319,14 @@ impl Windows {
         }
     }
 
+    /// How many windows of a fill policy begin in a range, both ends inside.
+    pub fn filled_between(&self, start_ms: i64, end_ms: i64) -> u64 {
+        self.filled.as_ref().map_or(0, |filled| {
+            let before = filled.starts_ms.partition_point(|start| *start < start_ms);
+            filled.count_between(before, end_ms.saturating_add(1)) as u64
+        })
+    }
+
     /// How many windows a fill policy gives every series.
     pub fn filled_count(&self) -> u64 {
         self.filled

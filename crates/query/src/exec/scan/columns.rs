@@ -151,7 +151,12 @@ impl ColumnSource {
             let range_ms = plan.hours.stop_ms() - plan.hours.start.millis();
             windows.count_in(range_ms.unsigned_abs())
         });
+        let filled = plan
+            .downsample
+            .as_ref()
+            .map_or(0, |(windows, _)| windows.filled_count());
         let kept = windows.map_or(points, |windows| points.min(series.saturating_mul(windows)));
+        let kept = kept.max(series.saturating_mul(filled));
         // If few series have most of the points, more is decoded at a time; then it is a small share of all.
         let decoded = points / series * DECODED_SERIES.min(series);
         kept.saturating_add(decoded).saturating_mul(POINT_BYTES)

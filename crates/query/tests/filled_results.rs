@@ -1,0 +1,158 @@
+//! Results of fill policies that exceed a limit are rejected before points are read.
+
+#![expect(clippy::unwrap_used, reason = "a test that fails panics")]
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use async_trait::async_trait;
+use futures::TryStreamExt as _;
+use oxtsdb_point_store::memory::MemoryPoints;
+use oxtsdb_point_store::{Point, PointBatch, PointKind, PointStore};
+use oxtsdb_query::language::parse_metric_query;
+use oxtsdb_query::{
+    AnnotationSelection, Engine, Limit, Limits, NameDirectory, NameError, PointStorage, QueryError,
+    QueryResources, QuerySpec, Quirks, RequestContext, Resource,
+};
+use oxtsdb_resources::MemoryPool;
+use oxtsdb_row_store::memory::MemoryStore;
+use oxtsdb_row_store::{RowStore, TableDef, TableName};
+use oxtsdb_schema::{DuplicatePolicy, RowKeyLayout, Uid, UidKind, UidWidth};
+
+/// 2013-01-01 00:00:00 UTC.
+const START_MS: i64 = 1_356_998_400_000;
+const HOUR_MS: i64 = 3_600_000;
+
+/// Series with a point in the first hour; three times as many others are in the catalogue.
+const SERIES: u16 = 2000;
+
+/// All names are of UID 1.
+#[derive(Debug)]
+struct One;
+
+#[async_trait]
+impl NameDirectory for One {
+    async fn uids(
+        &self,
+        names: &[(UidKind, &str)],
+        _: Option<Instant>,
+    ) -> Result<Vec<Option<Uid>>, NameError> {
+        Ok(vec![Uid::from_number(1, UidWidth::DEFAULT).ok(); names.len()])
+    }
+
+    async fn names(
+        &self,
+        _: UidKind,
+        uids: &[Uid],
+        _: Option<Instant>,
+    ) -> Result<Vec<Option<Arc<str>>>, NameError> {
+        Ok(uids.iter().map(|_| Some(Arc::from("one"))).collect())
+    }
+}
+
+async fn engine(limits: Limits) -> Engine {
+    let points = MemoryPoints::new(RowKeyLayout::default().widths);
+    let mut batch = PointBatch::default();
+    for number in 0..4 * SERIES {
+        let [high, low] = number.to_be_bytes();
+        let tsuid = [0, 0, 1, 0, 0, 1, 0, high, low, 0, 0, 2, 0, 0, low % 10];
+        let series = points.numbers(&[&tsuid]).unwrap()[0];
+        let day = if number % 4 == 0 { 0 } else { 1 };
+        let point = Point {
+            time_ms: START_MS + day * 24 * HOUR_MS + 60_000,
+            kind: PointKind::from_byte(0).unwrap(),
+            bits: 1,
+        };
+        batch.push(series, point);
+    }
+    points.append(batch).await.unwrap();
+    let cells: Arc<dyn RowStore> = Arc::new(MemoryStore::default());
+    let table: TableName = "tsdb".parse().unwrap();
+    let def = TableDef::new(table.clone(), &["t"]);
+    cells.create_table(&def).await.unwrap();
+    let resources = QueryResources {
+        memory: MemoryPool::new("query", 1 << 30),
+        ..QueryResources::unlimited().unwrap()
+    };
+    Engine::new(
+        Arc::clone(&cells),
+        (table.clone(), table),
+        RowKeyLayout::default(),
+        Arc::new(One),
+        limits,
+        resources,
+    )
+    .with_points(Some(PointStorage {
+        columns: Arc::new(points),
+        cells,
+    }))
+}
+
+fn memory(mib: u64) -> Limits {
+    Limits {
+        memory: Limit::of_setting("--query-max-memory-mib", mib << 20),
+        ..Limits::NONE
+    }
+}
+
+fn query(text: &str) -> QuerySpec {
+    QuerySpec {
+        start_ms: START_MS,
+        end_ms: START_MS + HOUR_MS - 1,
+        sub_queries: vec![parse_metric_query(text, &jiff::tz::TimeZone::UTC).unwrap()],
+        duplicates: DuplicatePolicy::Error,
+        max_scanned_points: None,
+        quirks: Quirks::NONE,
+        skip_damaged_rows: false,
+        with_surroundings: false,
+        annotations: AnnotationSelection::default(),
+    }
+}
+
+/// The points of a result, whole or streamed; or the limit that it exceeds. What it reserved is checked against
+/// `most_mib`.
+async fn points(engine: &Engine, text: &str, whole: bool, most_mib: u64) -> Result<u64, (Resource, Limit)> {
+    let (query, request) = (query(text), RequestContext::default());
+    let result = if whole {
+        engine
+            .collect(query, request)
+            .await
+            .map(|result| result.statistics.points_sent)
+    } else {
+        let frames = engine.run(query, request);
+        let sent = frames.try_fold(0, |sent, delivery| {
+            let points = match delivery.frame {
+                oxtsdb_query::Frame::Group(group) => group.points.len(),
+                oxtsdb_query::Frame::More { points, .. } => points.len(),
+                _ => 0,
+            };
+            futures::future::ready(Ok(sent + points as u64))
+        });
+        sent.await
+    };
+    let usage = engine.resources().memory.usage();
+    assert!(usage.peak_bytes <= most_mib << 20, "{text}: {usage:?}");
+    result.map_err(|error| match error {
+        QueryError::OverBudget { resource, limit } => (resource, limit),
+        error => panic!("{text}: {error}"),
+    })
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn windows_of_too_many_groups_are_rejected_before_points_are_read() {
+    // 2,000 groups of 3,600 windows are 110 MiB.
+    let limits = memory(100);
+    let rejected = points(&engine(limits).await, "none:1s-sum-zero:m", true, 64).await;
+    assert_eq!(rejected, Err((Resource::Memory, limits.memory)));
+    let limits = Limits::NONE.with_points(u64::from(SERIES) * 3600 / 2);
+    let rejected = points(&engine(limits).await, "sum:1s-sum-zero:m", false, 64).await;
+    assert_eq!(rejected, Err((Resource::Points, limits.points)));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn series_without_points_have_no_windows() {
+    // With those of the catalogue, the result would exceed the limit.
+    let engine = engine(memory(300)).await;
+    let returned = points(&engine, "none:1s-sum-zero:m", true, 300).await;
+    assert_eq!(returned, Ok(u64::from(SERIES) * 3600));
+}
