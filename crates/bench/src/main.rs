@@ -5,6 +5,7 @@
 mod answer;
 mod assign;
 mod beside;
+mod concurrent;
 mod disk;
 mod embedded;
 mod hbase;
@@ -46,6 +47,7 @@ enum Other {
     Queries(beside::Arguments),
     Large(large::Arguments),
     Mixed(mixed::Arguments),
+    Concurrent(concurrent::Arguments),
     Names(names::Arguments),
     Assign(assign::Arguments),
     Peers(peers::Arguments),
@@ -70,6 +72,7 @@ async fn main() -> anyhow::Result<()> {
         Some(Other::Queries(arguments)) => beside::run(program, arguments).await,
         Some(Other::Large(arguments)) => large::run(program, arguments).await,
         Some(Other::Mixed(arguments)) => mixed::run(program, arguments).await,
+        Some(Other::Concurrent(arguments)) => concurrent::run(program, arguments).await,
         Some(Other::Names(arguments)) => names::run(program, arguments).await,
         Some(Other::Assign(arguments)) => assign::run(program, arguments).await,
         Some(Other::Peers(arguments)) => peers::run(program, arguments).await,
