@@ -82,6 +82,21 @@ fn main() {
             assert_eq!(read.len(), steps as usize);
         }
     });
+    let last_ms = 1_700_000_000_000 + (i64::from(steps) - 1) * 10_000;
+    let hour = TimeRange {
+        first_ms: last_ms - 359 * 10_000,
+        last_ms,
+    };
+    measure("last hours of series read one by one", series, || {
+        for keys in keys.chunks(64) {
+            head.touch(keys.iter().map(|key| key.series));
+            for key in keys {
+                read.clear();
+                head.read(key.series, hour, &mut scratch, &mut read);
+                assert_eq!(read.len(), steps.min(360) as usize);
+            }
+        }
+    });
     measure("series read together", series, || {
         let read = head.read_each(&keys, TimeRange::ALL, &mut scratch, |_, points| {
             assert_eq!(points.len(), steps as usize);
@@ -92,11 +107,8 @@ fn main() {
     let folder = tempfile::tempdir_in(".").unwrap();
     let mut writer = PartWriter::create(&RealDisk, &folder.path().join("part")).unwrap();
     measure("series read together and written", series, || {
-        let mut columns = Columns::default();
         let read = head.read_each(&keys, TimeRange::ALL, &mut scratch, |key, points| {
-            columns.clear();
-            points.iter().for_each(|point| columns.push(*point));
-            writer.push(key, &columns)
+            writer.push(key, points)
         });
         read.unwrap();
     });

@@ -24,7 +24,7 @@ use super::head::{Head, HeadScratch};
 use super::part::Columns;
 use super::series::{MetricNumber, SeriesKey};
 use super::throttle::FlushProgress;
-use crate::{Point, PointStoreError, TimeRange};
+use crate::{PointStoreError, TimeRange};
 
 /// The pause after a failure, doubled up to the longest.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -151,15 +151,11 @@ fn days_of(head: &Head, keys: &[SeriesKey]) -> Vec<DayNumber> {
     }
     let mut days = BTreeSet::new();
     let read = head.read_each(keys, TimeRange::ALL, &mut HeadScratch::default(), |_, points| {
-        days.extend(points.iter().map(day));
+        days.extend(points.times_ms.iter().map(|time_ms| DayNumber::of(*time_ms)));
         Ok::<_, Infallible>(())
     });
     let Ok(()) = read;
     days.into_iter().collect()
-}
-
-fn day(point: &Point) -> DayNumber {
-    DayNumber::of(point.time_ms)
 }
 
 /// Points on their way from the thread that reads the head to the one that writes parts.
@@ -180,17 +176,16 @@ struct Run {
 }
 
 impl Batch {
-    fn push(&mut self, key: SeriesKey, points: &[Point]) {
-        let (Some(first), Some(last)) = (points.first().map(day), points.last().map(day)) else {
-            return;
-        };
-        if first == last {
-            points.iter().for_each(|point| self.columns.push(*point));
+    /// Adds points of a series, ascending.
+    fn push(&mut self, key: SeriesKey, points: &Columns) {
+        let mut start = 0;
+        while let Some(first_ms) = points.times_ms.get(start) {
+            let day = DayNumber::of(*first_ms);
+            let of_day = points.times_ms[start..].partition_point(|time_ms| *time_ms <= day.last_ms());
+            self.columns.extend_from(points, start..start + of_day);
             let end = self.columns.len();
-            self.runs.push(Run { key, day: first, end });
-        } else {
-            let days = points.chunk_by(|one, next| day(one) == day(next));
-            days.for_each(|points| self.push(key, points));
+            self.runs.push(Run { key, day, end });
+            start += of_day;
         }
     }
 }

@@ -2,11 +2,12 @@
 //!
 //! ```text
 //!   head   shards, by number of the series modulo their number, each with a lock
-//!   shard  series ─► chunk ─► a chain of small blocks in the shard's arena
+//!   shard  series ─► chunks ─► each a chain of small blocks in the shard's arena
 //! ```
 //!
-//! Points are kept in the order of their arrival; readers sort them and keep the newest of each instant. A head only
-//! grows: it is frozen, written as parts, and dropped.
+//! Points are kept in the order of their arrival; readers sort them and keep the newest of each instant. They decode the
+//! newest chunk of a series, and of the others those with the range. A head only grows: it is frozen, written as parts,
+//! and dropped.
 
 mod arena;
 mod chunk;
@@ -17,11 +18,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 
-use self::shard::{Place, Shard};
+use self::chunk::decode;
+use self::shard::{Place, Selected, Shard};
 use super::days::points::settle;
 use super::part::Columns;
 use super::series::{MetricNumber, SeriesKey};
-use crate::{Point, PointBatch, ReadEstimate, SeriesNumber, TimeRange};
+use crate::{PointBatch, ReadEstimate, SeriesNumber, TimeRange};
 
 /// Points, or series, whose memory is read together before they are appended, or decoded.
 const TOGETHER: usize = 64;
@@ -44,6 +46,7 @@ pub struct Head {
 /// Buffers of reads.
 #[derive(Debug, Default)]
 pub struct HeadScratch {
+    selected: Selected,
     bytes: Vec<u8>,
 }
 
@@ -146,15 +149,14 @@ impl Head {
         keys: &[SeriesKey],
         range: TimeRange,
         scratch: &mut HeadScratch,
-        mut each: impl FnMut(SeriesKey, &[Point]) -> Result<(), E>,
+        mut each: impl FnMut(SeriesKey, &Columns) -> Result<(), E>,
     ) -> Result<(), E> {
-        let mut points = Vec::new();
+        let mut points = Columns::default();
         for keys in keys.chunks(TOGETHER) {
             self.touch(keys.iter().map(|key| key.series));
             for key in keys {
                 points.clear();
-                self.decode(key.series, scratch, |point| points.push(point));
-                cut(&mut points, 0, range);
+                self.read(key.series, range, scratch, &mut points);
                 if !points.is_empty() {
                     each(*key, &points)?;
                 }
@@ -193,32 +195,23 @@ impl Head {
         scratch: &mut HeadScratch,
         points: &mut Columns,
     ) {
-        let extent = self.shards[self.divide(series).0].lock().extent();
-        if extent.is_none_or(|(first, last)| last < range.first_ms || range.last_ms < first) {
+        let (index, quotient) = self.divide(series);
+        let shard = &self.shards[index];
+        let HeadScratch { selected, bytes } = scratch;
+        if !shard.lock().select(quotient, range, selected) {
             return;
         }
         let from = points.len();
-        self.decode(series, scratch, |point| {
-            if range.contains(point.time_ms) {
-                points.push(point);
-            }
-        });
+        // Full chunks do not change, so each is copied under a lock of its own: appends do not wait for long series.
+        while let Some(chunk) = selected.full.pop() {
+            shard.lock().copy_full(&chunk, bytes);
+            decode(bytes, selected.base_ms, range, points);
+        }
+        decode(&selected.newest, selected.base_ms, range, points);
         settle(points, from);
     }
 
-    /// Calls `each` with the points of a series, in the order of their arrival.
-    fn decode(&self, series: SeriesNumber, scratch: &mut HeadScratch, mut each: impl FnMut(Point)) {
-        let (index, quotient) = self.divide(series);
-        let shard = &self.shards[index];
-        // Each chunk under a lock of its own, so that appends do not wait for long series.
-        let mut number = 0;
-        while shard.lock().read(quotient, number, &mut scratch.bytes, &mut each) {
-            number += 1;
-        }
-    }
-
-    /// Estimates what reading some series would decode, from a sample of them. All points of a series in the head are
-    /// decoded, whatever the range.
+    /// Estimates what reading some series would decode, from a sample of them.
     pub fn estimate(&self, series: &[SeriesNumber], range: TimeRange) -> ReadEstimate {
         if !self.extent().is_some_and(|extent| extent.overlaps(&range)) {
             return ReadEstimate::default();
@@ -228,7 +221,7 @@ impl Head {
         let bytes: usize = sample
             .map(|series| {
                 let (index, quotient) = self.divide(*series);
-                self.shards[index].lock().byte_len_of(quotient)
+                self.shards[index].lock().byte_len_of(quotient, range)
             })
             .sum();
         let bytes = (bytes * step) as u64;
@@ -264,36 +257,6 @@ impl Head {
         keys.sort_unstable();
         keys
     }
-}
-
-/// Sorts the points from an index on, keeps the newest of each instant, and of these the ones in a range.
-fn cut(points: &mut Vec<Point>, from: usize, range: TimeRange) {
-    if !points[from..].is_sorted_by(|a, b| a.time_ms < b.time_ms) {
-        sort_newest(points, from);
-    }
-    let read = &points[from..];
-    let is_inside = |point: Option<&Point>| point.is_none_or(|point| range.contains(point.time_ms));
-    if !is_inside(read.first()) || !is_inside(read.last()) {
-        let start = from + read.partition_point(|point| point.time_ms < range.first_ms);
-        let end = from + read.partition_point(|point| point.time_ms <= range.last_ms);
-        points.truncate(end);
-        points.drain(from..start.min(end));
-    }
-}
-
-/// Sorts the points from an index on by instant, and keeps the last one of each.
-fn sort_newest(points: &mut Vec<Point>, from: usize) {
-    points[from..].sort_by_key(|point| point.time_ms);
-    let mut kept = from;
-    for index in from..points.len() {
-        if kept > from && points[kept - 1].time_ms == points[index].time_ms {
-            points[kept - 1] = points[index];
-        } else {
-            points[kept] = points[index];
-            kept += 1;
-        }
-    }
-    points.truncate(kept);
 }
 
 /// The head that appends go to, and those that are being written as parts, oldest first.

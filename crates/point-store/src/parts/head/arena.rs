@@ -5,8 +5,9 @@
 //!   block    a power of two of units within a page: next (4, the number of its first unit) | data
 //! ```
 //!
-//! A chain never moves its bytes when it grows, and its last block is small compared with the chain. The last block
-//! links to the first one, so that a chain is held by its last block only.
+//! A chain never moves its bytes when it grows. Its blocks grow with it, so that the last one is small compared with the
+//! chain; a chain that continues another one begins with large blocks. The last block links to the first one, so that a
+//! chain is held by its last block only.
 
 /// Bytes of a unit.
 const UNIT: usize = 16;
@@ -14,6 +15,10 @@ const UNIT: usize = 16;
 const PAGE_UNITS: usize = 4096;
 /// Bytes at the start of a block that link to the next one.
 const LINK: usize = 4;
+/// The number of the first block of a chain that continues another one.
+const CONTINUED: u8 = 9;
+/// The number behind the last block of a chain.
+const BLOCKS: u8 = 12;
 
 /// A chain of bytes that grows at its end.
 #[derive(Clone, Copy, Debug)]
@@ -21,7 +26,8 @@ pub(super) struct Chain {
     last: u32,
     /// Bytes of data that the last block still takes.
     free: u8,
-    /// The number of blocks, up to 255.
+    /// The numbers of its first block, and of the next one.
+    first: u8,
     blocks: u8,
 }
 
@@ -33,13 +39,12 @@ pub(super) struct Arena {
     taken: usize,
 }
 
-/// Units of the block that follows so many.
-const fn units_after(blocks: u8) -> usize {
-    match blocks {
+/// Units of the block with a number.
+const fn units(number: u8) -> usize {
+    match number {
         0..=1 => 1,
         2..=4 => 2,
         5..=8 => 4,
-        9..=16 => 8,
         _ => 16,
     }
 }
@@ -47,7 +52,7 @@ const fn units_after(blocks: u8) -> usize {
 impl Chain {
     /// Bytes of data.
     pub(super) fn byte_len(&self) -> usize {
-        let blocks = (0..self.blocks).map(|number| units_after(number) * UNIT - LINK);
+        let blocks = (self.first..self.blocks).map(|number| units(number) * UNIT - LINK);
         blocks.sum::<usize>() - usize::from(self.free)
     }
 
@@ -65,12 +70,22 @@ impl Arena {
 
     /// A chain without bytes.
     pub(super) fn chain(&mut self) -> Chain {
-        let last = self.block(units_after(0));
+        self.chain_from(0)
+    }
+
+    /// A chain without bytes that continues one that is full.
+    pub(super) fn continued(&mut self) -> Chain {
+        self.chain_from(CONTINUED)
+    }
+
+    fn chain_from(&mut self, first: u8) -> Chain {
+        let last = self.block(units(first));
         self.link(last).copy_from_slice(&last.to_be_bytes());
         Chain {
             last,
-            free: free(units_after(0)),
-            blocks: 1,
+            free: free(units(first)),
+            first,
+            blocks: first + 1,
         }
     }
 
@@ -96,10 +111,10 @@ impl Arena {
     pub(super) fn read(&self, chain: &Chain, bytes: &mut Vec<u8>) {
         bytes.clear();
         let mut block = self.next(chain.last);
-        for number in 0..chain.blocks {
+        for number in chain.first..chain.blocks {
             let start = block as usize % PAGE_UNITS * UNIT;
             let page = &self.pages[block as usize / PAGE_UNITS];
-            let mut end = start + units_after(number) * UNIT;
+            let mut end = start + units(number) * UNIT;
             if block == chain.last {
                 end -= usize::from(chain.free);
             }
@@ -110,7 +125,7 @@ impl Arena {
 
     /// Whether a chain takes no more bytes than this many, whatever they are.
     pub(super) const fn is_full(chain: &Chain, bytes: usize) -> bool {
-        chain.blocks == u8::MAX && (chain.free as usize) < bytes
+        chain.blocks == BLOCKS && (chain.free as usize) < bytes
     }
 
     /// Reads the byte before the next one of a chain, so that both are in the processor's cache.
@@ -130,11 +145,11 @@ impl Arena {
     }
 
     fn end_of_last(&self, chain: &Chain) -> usize {
-        (chain.last as usize % PAGE_UNITS + units_after(chain.blocks - 1)) * UNIT
+        (chain.last as usize % PAGE_UNITS + units(chain.blocks - 1)) * UNIT
     }
 
     fn grow(&mut self, chain: &mut Chain) {
-        let units = units_after(chain.blocks);
+        let units = units(chain.blocks);
         let block = self.block(units);
         let first = self.next(chain.last);
         self.link(block).copy_from_slice(&first.to_be_bytes());
@@ -175,7 +190,14 @@ mod tests {
     #[test]
     fn chains_keep_their_bytes_while_others_grow() {
         let mut arena = Arena::default();
-        let mut chains: Vec<(Chain, Vec<u8>)> = (0..50).map(|_| (arena.chain(), Vec::new())).collect();
+        let chain = |number| {
+            if number % 2 == 0 {
+                arena.chain()
+            } else {
+                arena.continued()
+            }
+        };
+        let mut chains: Vec<(Chain, Vec<u8>)> = (0..50).map(chain).map(|chain| (chain, Vec::new())).collect();
         for round in 0..400_u32 {
             for (index, (chain, model)) in (0_u32..).zip(&mut chains) {
                 let length = (round * 7 + index * 13) % 23;
@@ -194,7 +216,7 @@ mod tests {
             arena.read(chain, &mut read);
             assert_eq!(chain.byte_len(), read.len());
             assert_eq!(&read, model);
-            assert!(model.len() > 2000);
+            assert!(model.len() > 650);
         }
     }
 
@@ -210,6 +232,6 @@ mod tests {
         let mut read = Vec::new();
         arena.read(&chain, &mut read);
         assert_eq!(read.len(), bytes);
-        assert!(bytes > 50_000);
+        assert!(bytes > 800);
     }
 }

@@ -14,8 +14,9 @@
 //! step beyond 32 bits counts as 0 for the next difference.
 
 use super::arena::{Arena, Chain};
+use crate::parts::part::Columns;
 use crate::parts::varint::{unzigzag, zigzag};
-use crate::{Point, PointKind, ValueKind};
+use crate::{Point, PointKind, TimeRange, ValueKind};
 
 /// The most bytes of a point: 10 of flags and time, 1 of the kind, 10 of the value.
 pub(super) const MAX_POINT_BYTES: usize = 21;
@@ -29,11 +30,13 @@ struct Last {
     time_ms: i64,
     step: i32,
     kind: PointKind,
+    /// Whether no point was older than what it was relative to. Here, where it takes no memory.
+    ascends: bool,
     /// The last integer, or the last hundredfold.
     value: i64,
 }
 
-/// The points of one series.
+/// Points of one series.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Chunk {
     last: Last,
@@ -49,6 +52,7 @@ impl Last {
             time_ms: base_ms,
             step: 0,
             kind: PointKind::START,
+            ascends: true,
             value: 0,
         }
     }
@@ -75,10 +79,10 @@ impl Last {
 
 impl Chunk {
     /// A chunk without points; `base_ms` is an instant close to the first one.
-    pub(super) fn new(arena: &mut Arena, base_ms: i64) -> Self {
+    pub(super) const fn new(chain: Chain, base_ms: i64) -> Self {
         Self {
             last: Last::start(base_ms),
-            chain: arena.chain(),
+            chain,
         }
     }
 
@@ -89,6 +93,20 @@ impl Chunk {
     /// Whether the next point needs another chunk.
     pub(super) const fn is_full(&self) -> bool {
         Arena::is_full(&self.chain, MAX_POINT_BYTES)
+    }
+
+    /// The least and greatest instants of a chunk with points. `base_ms` is that of [`Chunk::new`], `bytes` a scratch
+    /// buffer.
+    pub(super) fn extent(&self, arena: &Arena, base_ms: i64, bytes: &mut Vec<u8>) -> (i64, i64) {
+        arena.read(&self.chain, bytes);
+        let mut times = Decoder::new(bytes, base_ms).map(|point| point.time_ms);
+        let first = times.next().unwrap_or(base_ms);
+        if self.last.ascends {
+            return (first, self.last.time_ms);
+        }
+        times.fold((first, first), |(least, greatest), time_ms| {
+            (least.min(time_ms), greatest.max(time_ms))
+        })
     }
 
     /// Appends a point.
@@ -131,48 +149,111 @@ impl Chunk {
                 }
             }
         }
+        last.ascends &= point.time_ms >= last.time_ms;
         last.advance(point.time_ms);
         last.kind = point.kind;
         last.value = value.unwrap_or(last.value);
         arena.append(&mut self.chain, &buffer[..length]);
     }
+}
 
-    /// Calls `each` with the points in the order of their arrival. `base_ms` is that of [`Chunk::new`], `bytes` a scratch
-    /// buffer.
-    #[inline]
-    pub(super) fn read(
-        &self,
-        arena: &Arena,
-        base_ms: i64,
-        bytes: &mut Vec<u8>,
-        each: &mut impl FnMut(Point),
-    ) {
-        arena.read(&self.chain, bytes);
-        let mut last = Last::start(base_ms);
-        let mut rest = bytes.as_slice();
-        while !rest.is_empty() {
-            let first = get_short(&mut rest);
-            if first & 1 == 0 {
-                last.time_ms += i64::from(last.step);
-                last.value = last.value.wrapping_add(unzigzag(first >> 1));
-                each(last.point());
-                continue;
+/// Appends the points of a chunk's bytes that are in a range, in the order of their arrival. `base_ms` is that of
+/// [`Chunk::new`].
+pub(super) fn decode(bytes: &[u8], base_ms: i64, range: TimeRange, points: &mut Columns) {
+    let mut decoder = Decoder::new(bytes, base_ms);
+    while let Some(point) = decoder.next() {
+        if range.contains(point.time_ms) {
+            points.push(point);
+        }
+        decoder.next_regular(range, points);
+    }
+}
+
+/// Decodes the bytes of a chunk: its points in the order of their arrival.
+#[derive(Debug)]
+struct Decoder<'a> {
+    rest: &'a [u8],
+    last: Last,
+}
+
+impl<'a> Decoder<'a> {
+    const fn new(bytes: &'a [u8], base_ms: i64) -> Self {
+        Self {
+            rest: bytes,
+            last: Last::start(base_ms),
+        }
+    }
+
+    /// Appends those of the following points that are in a range, up to the next irregular one.
+    fn next_regular(&mut self, range: TimeRange, points: &mut Columns) {
+        let (mut rest, mut value) = (self.rest, self.last.value);
+        let from = points.len();
+        // Irregular points have bit 0 of their first byte.
+        while rest.first().is_some_and(|first| first & 1 == 0) {
+            value = value.wrapping_add(unzigzag(get_short(&mut rest) >> 1));
+            points.bits.push(value.cast_unsigned());
+        }
+        let count = points.bits.len() - from;
+        if count == 0 {
+            return;
+        }
+        let Last {
+            time_ms, step, kind, ..
+        } = self.last;
+        let times_ms = (1_i64..)
+            .map(|number| time_ms + number * i64::from(step))
+            .take(count);
+        self.rest = rest;
+        self.last.value = value;
+        self.last.time_ms = time_ms + count as i64 * i64::from(step);
+        if range.contains(time_ms + i64::from(step)) && range.contains(self.last.time_ms) {
+            points.times_ms.extend(times_ms);
+        } else {
+            for (index, time_ms) in times_ms.enumerate() {
+                if range.contains(time_ms) {
+                    points.bits[points.times_ms.len()] = points.bits[from + index];
+                    points.times_ms.push(time_ms);
+                }
             }
-            let time_ms = last.time_ms + i64::from(last.step) + unzigzag(first >> 3);
-            if first & KIND_FOLLOWS != 0 {
-                last.kind = PointKind::from_byte(byte(&mut rest)).unwrap_or(PointKind::START);
-            }
-            last.advance(time_ms);
-            if first & VALUE_HAS_8_BYTES == 0 {
-                last.value = last.value.wrapping_add(unzigzag(get(&mut rest)));
-                each(last.point());
-            } else {
-                let (bits, after) = rest.split_at(8.min(rest.len()));
-                rest = after;
-                let bits = bits.iter().fold(0, |bits, byte| bits << 8 | u64::from(*byte));
-                each(Point { bits, ..last.point() });
+            points.bits.truncate(points.times_ms.len());
+        }
+        points.kinds.resize(points.times_ms.len(), kind);
+        if kind.value() != ValueKind::Int {
+            for bits in &mut points.bits[from..] {
+                *bits = divided(bits.cast_signed()).to_bits();
             }
         }
+    }
+}
+
+impl Iterator for Decoder<'_> {
+    type Item = Point;
+
+    #[inline]
+    fn next(&mut self) -> Option<Point> {
+        let Self { rest, last } = self;
+        if rest.is_empty() {
+            return None;
+        }
+        let first = get_short(rest);
+        if first & 1 == 0 {
+            last.time_ms += i64::from(last.step);
+            last.value = last.value.wrapping_add(unzigzag(first >> 1));
+            return Some(last.point());
+        }
+        let time_ms = last.time_ms + i64::from(last.step) + unzigzag(first >> 3);
+        if first & KIND_FOLLOWS != 0 {
+            last.kind = PointKind::from_byte(byte(rest)).unwrap_or(PointKind::START);
+        }
+        last.advance(time_ms);
+        if first & VALUE_HAS_8_BYTES == 0 {
+            last.value = last.value.wrapping_add(unzigzag(get(rest)));
+            return Some(last.point());
+        }
+        let (bits, after) = rest.split_at(8.min(rest.len()));
+        *rest = after;
+        let bits = bits.iter().fold(0, |bits, byte| bits << 8 | u64::from(*byte));
+        Some(Point { bits, ..last.point() })
     }
 }
 

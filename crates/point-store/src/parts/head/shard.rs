@@ -1,16 +1,21 @@
 //! A shard of the head: the chunks of its series.
+//!
+//! ```text
+//!   place    of a series: its newest chunk
+//!   full     its chunks before that, each with its extent and the one before it: a read visits those of its range
+//! ```
 
 use hashbrown::HashMap;
 use rustc_hash::FxBuildHasher;
 
-use super::arena::Arena;
+use super::arena::{Arena, Chain};
 use super::chunk::Chunk;
-use crate::Point;
+use crate::{Point, TimeRange};
 
-/// Entries of a page of places, and of a page of chunks.
+/// Entries of a page of places, of newest and of full chunks.
 const PAGE: usize = 1024;
 
-/// No chunk yet.
+/// No chunk.
 const NONE: u32 = u32::MAX;
 
 /// The chunks of the series whose numbers have the same rest when divided by the number of shards. A series is known by
@@ -21,14 +26,40 @@ pub(super) struct Shard {
     places: Vec<Option<Box<[u32]>>>,
     /// The newest chunks in pages, so that growth copies nothing, in the order of their first points.
     chunks: Vec<Vec<Chunk>>,
-    /// Full chunks, oldest first, by the place of the newest one.
-    full: HashMap<u32, Vec<Chunk>, FxBuildHasher>,
+    /// Full chunks in pages, in the order in which they became full.
+    full: Vec<Vec<FullChunk>>,
+    /// The last full chunk of a series, by the place of its newest one.
+    last_full: HashMap<u32, u32, FxBuildHasher>,
+    /// A buffer.
+    bytes: Vec<u8>,
     /// The first instant that was appended.
     base_ms: Option<i64>,
     arena: Arena,
     /// The least and greatest instants.
     extent: Option<(i64, i64)>,
     place_pages: usize,
+}
+
+/// A chunk that no longer changes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct FullChunk {
+    chain: Chain,
+    /// The one before it, of the same series.
+    before: u32,
+    first_ms: i64,
+    /// The greatest instant of this chunk and of those before it.
+    through_ms: i64,
+}
+
+/// What a read needs of a shard.
+#[derive(Debug, Default)]
+pub(super) struct Selected {
+    /// The instant that chunks are relative to.
+    pub(super) base_ms: i64,
+    /// The full chunks that may have points in the range, newest first.
+    pub(super) full: Vec<FullChunk>,
+    /// The bytes of the newest chunk.
+    pub(super) newest: Vec<u8>,
 }
 
 /// Where the newest chunk of a series is.
@@ -44,8 +75,9 @@ impl Shard {
     /// Bytes of memory.
     pub(super) fn byte_len(&self) -> usize {
         let chunks = self.chunks.len() * PAGE * size_of::<Chunk>();
-        let full = self.full.capacity() * size_of::<(u32, Vec<Chunk>)>();
-        self.place_pages * PAGE * size_of::<u32>() + chunks + full + self.arena.byte_len()
+        let full = self.full.len() * PAGE * size_of::<FullChunk>();
+        let last_full = self.last_full.capacity() * size_of::<(u32, u32)>();
+        self.place_pages * PAGE * size_of::<u32>() + chunks + full + last_full + self.arena.byte_len()
     }
 
     /// The least and greatest instants; `None`: there are no points.
@@ -85,7 +117,7 @@ impl Shard {
                 // There are fewer chunks than numbers of series, which have 32 bits.
                 *place = u32::try_from((pages - 1) * PAGE + page.len()).unwrap_or(NONE);
                 let base_ms = *self.base_ms.get_or_insert(time_ms);
-                page.push(Chunk::new(&mut self.arena, base_ms));
+                page.push(Chunk::new(self.arena.chain(), base_ms));
             }
         }
         Place(*place)
@@ -102,25 +134,66 @@ impl Shard {
     /// Appends a point.
     #[inline]
     pub(super) fn append(&mut self, place: Place, point: &Point) {
-        let chunk = &mut self.chunks[place.0 as usize / PAGE][place.0 as usize % PAGE];
-        if chunk.is_full() {
-            let base_ms = *self.base_ms.get_or_insert(point.time_ms);
-            let full = std::mem::replace(chunk, Chunk::new(&mut self.arena, base_ms));
-            self.full.entry(place.0).or_default().push(full);
+        if self.chunks[place.0 as usize / PAGE][place.0 as usize % PAGE].is_full() {
+            self.begin_next(place, point.time_ms);
         }
+        let chunk = &mut self.chunks[place.0 as usize / PAGE][place.0 as usize % PAGE];
         chunk.append(&mut self.arena, point);
         let (first, last) = self.extent.unwrap_or((point.time_ms, point.time_ms));
         self.extent = Some((first.min(point.time_ms), last.max(point.time_ms)));
     }
 
-    /// Bytes of the points of a series.
-    pub(super) fn byte_len_of(&self, quotient: usize) -> usize {
+    /// Replaces the newest chunk of a series, which is full, by an empty one.
+    #[cold]
+    fn begin_next(&mut self, place: Place, time_ms: i64) {
+        let base_ms = *self.base_ms.get_or_insert(time_ms);
+        let next = Chunk::new(self.arena.continued(), base_ms);
+        let newest = &mut self.chunks[place.0 as usize / PAGE][place.0 as usize % PAGE];
+        let full = std::mem::replace(newest, next);
+        let (first_ms, last_ms) = full.extent(&self.arena, base_ms, &mut self.bytes);
+        let before = self.last_full.get(&place.0).copied().unwrap_or(NONE);
+        let through_ms = self
+            .full_at(before)
+            .map_or(last_ms, |before| before.through_ms.max(last_ms));
+        if self.full.last().is_none_or(|page| page.len() == PAGE) {
+            self.full.push(Vec::with_capacity(PAGE));
+        }
+        let pages = self.full.len();
+        if let Some(page) = self.full.last_mut() {
+            // Fewer than units of the arena, whose numbers have 32 bits.
+            let number = u32::try_from((pages - 1) * PAGE + page.len()).unwrap_or(NONE);
+            page.push(FullChunk {
+                chain: *full.chain(),
+                before,
+                first_ms,
+                through_ms,
+            });
+            self.last_full.insert(place.0, number);
+        }
+    }
+
+    /// The full chunk with a number; `None`: there is none.
+    fn full_at(&self, number: u32) -> Option<&FullChunk> {
+        self.full.get(number as usize / PAGE)?.get(number as usize % PAGE)
+    }
+
+    /// The full chunks of a series that may have points in a range, newest first.
+    fn full_of(&self, place: u32, range: TimeRange) -> impl Iterator<Item = &FullChunk> {
+        let last = self.last_full.get(&place).and_then(|last| self.full_at(*last));
+        let chunks = std::iter::successors(last, |chunk| self.full_at(chunk.before));
+        chunks
+            .take_while(move |chunk| range.first_ms <= chunk.through_ms)
+            .filter(move |chunk| chunk.first_ms <= range.last_ms)
+    }
+
+    /// Bytes of the chunks of a series that may have points in a range.
+    pub(super) fn byte_len_of(&self, quotient: usize, range: TimeRange) -> usize {
         let Some(place) = self.find(quotient) else {
             return 0;
         };
         let newest = &self.chunks[place as usize / PAGE][place as usize % PAGE];
-        let full = self.full.get(&place).into_iter().flatten();
-        full.chain([newest]).map(|chunk| chunk.chain().byte_len()).sum()
+        let full = self.full_of(place, range).map(|chunk| &chunk.chain);
+        full.chain([newest.chain()]).map(Chain::byte_len).sum()
     }
 
     /// The last block of a series' newest chunk; `None`: it has no points.
@@ -144,22 +217,28 @@ impl Shard {
         Some(page[quotient % PAGE]).filter(|place| *place != NONE)
     }
 
-    /// Calls `each` with the points of a series' chunk of this number, from 0 on, in the order of their arrival. Returns
-    /// whether there are more chunks.
+    /// Selects the chunks of a series that may have points in a range; returns whether there are any.
     #[inline]
-    pub(super) fn read(
-        &self,
-        quotient: usize,
-        number: usize,
-        bytes: &mut Vec<u8>,
-        each: &mut impl FnMut(Point),
-    ) -> bool {
-        let (Some(base_ms), Some(place)) = (self.base_ms, self.find(quotient)) else {
+    pub(super) fn select(&self, quotient: usize, range: TimeRange, selected: &mut Selected) -> bool {
+        let (Some(base_ms), Some((first_ms, last_ms))) = (self.base_ms, self.extent) else {
             return false;
         };
-        let full = self.full.get(&place).and_then(|full| full.get(number));
+        if !range.overlaps(&TimeRange { first_ms, last_ms }) {
+            return false;
+        }
+        let Some(place) = self.find(quotient) else {
+            return false;
+        };
+        selected.base_ms = base_ms;
+        selected.full.clear();
+        selected.full.extend(self.full_of(place, range));
         let newest = &self.chunks[place as usize / PAGE][place as usize % PAGE];
-        full.unwrap_or(newest).read(&self.arena, base_ms, bytes, each);
-        full.is_some()
+        self.arena.read(newest.chain(), &mut selected.newest);
+        true
+    }
+
+    /// Replaces `bytes` by those of a full chunk.
+    pub(super) fn copy_full(&self, chunk: &FullChunk, bytes: &mut Vec<u8>) {
+        self.arena.read(&chunk.chain, bytes);
     }
 }

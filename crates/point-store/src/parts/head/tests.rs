@@ -4,7 +4,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 
 use super::*;
-use crate::{PointKind, Resolution, ValueKind};
+use crate::{Point, PointKind, Resolution, ValueKind};
 
 fn read(head: &Head, series: u32, range: TimeRange) -> Vec<Point> {
     let mut points = Columns::default();
@@ -90,6 +90,70 @@ proptest! {
     }
 }
 
+proptest! {
+    /// Series of many chunks, in order but for some points.
+    #[test]
+    fn range_reads_of_long_series_equal_a_model(
+        late in vec((0_usize..6000, 1_i64..6000), 0..20),
+        ranges in vec((-10_i64..6010, 0_i64..1500), 1..8),
+        bits in vec(any::<u16>(), 64),
+    ) {
+        let head = Head::new(1);
+        let kind = PointKind::new(Resolution::Seconds, ValueKind::Int);
+        let mut model: BTreeMap<i64, Point> = BTreeMap::new();
+        let mut batch = PointBatch::default();
+        for step in 0..6000 {
+            let back = late.iter().find(|(at, _)| *at == step).map_or(0, |(_, back)| *back);
+            let time_ms = 1_700_000_000_000 + (i64::try_from(step).unwrap() - back) * 1000;
+            let point = Point { time_ms, kind, bits: u64::from(bits[step % 64]) };
+            batch.push(SeriesNumber(u32::from(step % 2 == 1)), point);
+            if step % 2 == 1 {
+                model.insert(time_ms, point);
+            }
+        }
+        head.append(&batch);
+        for (first, length) in ranges {
+            let first_ms = 1_700_000_000_000 + first * 1000;
+            let range = TimeRange { first_ms, last_ms: first_ms + length * 1000 };
+            let expected: Vec<Point> = model.range(range.first_ms..=range.last_ms).map(|(_, point)| *point).collect();
+            prop_assert_eq!(read(&head, 1, range), expected);
+        }
+        let all: Vec<Point> = model.into_values().collect();
+        prop_assert_eq!(read(&head, 1, TimeRange::ALL), all);
+    }
+}
+
+#[test]
+fn range_reads_decode_the_chunks_of_the_range() {
+    let head = Head::new(1);
+    let kind = PointKind::new(Resolution::Seconds, ValueKind::Int);
+    let mut batch = PointBatch::default();
+    for step in 0..100_000_u32 {
+        let time_ms = i64::from(step) * 1000;
+        batch.push(
+            SeriesNumber(0),
+            Point {
+                time_ms,
+                kind,
+                bits: u64::from(step % 7),
+            },
+        );
+    }
+    head.append(&batch);
+    let bytes = |first: i64, last: i64| {
+        let range = TimeRange {
+            first_ms: first * 1000,
+            last_ms: last * 1000,
+        };
+        head.estimate(&[SeriesNumber(0)], range).bytes
+    };
+    assert!(bytes(0, 99_999) >= 100_000);
+    // Two chunks of the range, and the newest one.
+    assert!(bytes(40_000, 40_100) <= 3 * 768);
+    assert!(bytes(99_900, 99_999) <= 2 * 768);
+    assert!(bytes(0, 100) <= 3 * 896);
+}
+
 #[test]
 fn long_series_take_several_chunks() {
     let head = Head::new(1);
@@ -138,7 +202,7 @@ fn reads_each_series_as_it_reads_one() {
     };
     let mut found = Vec::new();
     let done = head.read_each(&keys, range, &mut HeadScratch::default(), |key, points| {
-        found.push((key.series.0, points.to_vec()));
+        found.push((key.series.0, points.points().collect()));
         if key.series.0 >= 500 {
             Err(key.series.0)
         } else {
