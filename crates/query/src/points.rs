@@ -1,5 +1,7 @@
 //! Points as columns: a column of instants and a column of values.
 
+use std::ops::Range;
+
 /// A value inside a query. Floats of 4 bytes are widened when they are read.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Number {
@@ -222,25 +224,24 @@ impl Points {
         }
     }
 
-    /// The points whose timestamps are in the range, both ends included.
-    #[must_use]
-    pub fn between(self, start_ms: i64, end_ms: i64) -> Self {
+    /// The indices of the points whose timestamps are in the range, both ends included.
+    pub fn indices_between(&self, start_ms: i64, end_ms: i64) -> Range<usize> {
         let from = self.times_ms.partition_point(|time_ms| *time_ms < start_ms);
-        let to = self
-            .times_ms
-            .partition_point(|time_ms| *time_ms <= end_ms)
-            .max(from);
-        if from == 0 && to == self.len() {
-            return self;
-        }
-        let values = match &self.values {
-            Values::Ints(values) => Values::Ints(values[from..to].to_vec()),
-            Values::Doubles(values) => Values::Doubles(values[from..to].to_vec()),
-            Values::Mixed(values) => Values::Mixed(values[from..to].to_vec()),
-        };
+        let to = self.times_ms.partition_point(|time_ms| *time_ms <= end_ms);
+        from..to.max(from)
+    }
+
+    /// A copy of the points whose timestamps are in the range, both ends included.
+    #[must_use]
+    pub fn between(&self, start_ms: i64, end_ms: i64) -> Self {
+        let indices = self.indices_between(start_ms, end_ms);
         Self {
-            times_ms: self.times_ms[from..to].to_vec(),
-            values,
+            times_ms: self.times_ms[indices.clone()].to_vec(),
+            values: match &self.values {
+                Values::Ints(values) => Values::Ints(values[indices].to_vec()),
+                Values::Doubles(values) => Values::Doubles(values[indices].to_vec()),
+                Values::Mixed(values) => Values::Mixed(values[indices].to_vec()),
+            },
         }
     }
 }
@@ -281,9 +282,9 @@ mod tests {
     #[test]
     fn ranges_include_both_ends() {
         let points: Points = (0..10).map(|i| (i * 10, Number::Int(i))).collect();
-        let cut = points.clone().between(20, 40);
+        let cut = points.between(20, 40);
         assert_eq!(cut, Points::new(vec![20, 30, 40], Values::Ints(vec![2, 3, 4])));
-        assert!(points.clone().between(41, 49).is_empty());
+        assert!(points.between(41, 49).is_empty());
         assert!(points.between(50, 10).is_empty(), "an empty range has no points");
     }
 }

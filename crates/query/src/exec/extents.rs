@@ -152,6 +152,11 @@ impl SeriesExtents {
         series
     }
 
+    /// How many series there are.
+    pub(crate) fn len(&self) -> usize {
+        self.stop_ms.len()
+    }
+
     /// The series.
     pub(crate) fn series(&self) -> impl Iterator<Item = &Tsuid> {
         self.stop_ms.keys()

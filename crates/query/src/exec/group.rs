@@ -83,12 +83,18 @@ impl SeriesGroup {
     fn new(series: Vec<SeriesPoints>, widths: &UidWidths) -> Self {
         // Ascending by key; `None`: several values.
         let mut values: Vec<(TagkUid, Option<TagvUid>)> = Vec::new();
-        let named = series.iter().filter(|one| one.is_named);
-        for (tagk, tagv) in named.flat_map(|one| one.tsuid.tags(widths)) {
-            match values.binary_search_by(|(key, _)| key.cmp(&tagk)) {
-                Ok(place) if values[place].1 != Some(tagv) => values[place].1 = None,
-                Ok(_) => {}
-                Err(place) => values.insert(place, (tagk, Some(tagv))),
+        for one in series.iter().filter(|one| one.is_named) {
+            for (expected, (tagk, tagv)) in one.tsuid.tags(widths).enumerate() {
+                // Series mostly have the same keys.
+                let place = match values.get(expected) {
+                    Some((key, _)) if *key == tagk => Ok(expected),
+                    _ => values.binary_search_by(|(key, _)| key.cmp(&tagk)),
+                };
+                match place {
+                    Ok(place) if values[place].1.is_some_and(|value| value != tagv) => values[place].1 = None,
+                    Ok(_) => {}
+                    Err(place) => values.insert(place, (tagk, Some(tagv))),
+                }
             }
         }
         let one_value = |(tagk, tagv): &(TagkUid, Option<TagvUid>)| Some((*tagk, (*tagv)?));

@@ -302,7 +302,8 @@ impl<'a> SubQueryExecution<'a> {
     ) -> Result<Groups, QueryError> {
         let storage = &self.environment.storage;
         let is_early = extents.is_some() && !output.sends_whole_groups;
-        let (widths, count) = (storage.layout.widths, series.len());
+        let widths = storage.layout.widths;
+        let count = series.len() + extents.as_ref().map_or(0, |extents| extents.len());
         let grouping = self.grouping();
         let group = move || {
             let aggregator = IncrementalAggregator::new(series, extents, &grouping, &widths);

@@ -19,6 +19,8 @@
 //!
 //! Source: OpenTSDB 2.4, `AggregationIterator`, `SeriesGroup`.
 
+use std::ops::Range;
+
 use crate::function::aggregator::{Accumulator, Aggregator, Function, Interpolation};
 use crate::points::{Number, Points, Values};
 
@@ -85,12 +87,12 @@ pub fn aggregate(
         [only] if aggregator.is_none() && aggregation.floats_to_come_count => {
             single(only.points, start_ms, end_ms)
         }
-        [only] if aggregator.is_none() => only.points.clone().between(start_ms, end_ms),
+        [only] if aggregator.is_none() => only.points.between(start_ms, end_ms),
         [first, rest @ ..] if rest.iter().all(|other| same_instants(first.points, other.points)) => {
             let points: Vec<_> = running.iter().map(|series| series.points).collect();
-            aligned(&points, function)
+            let indices = first.points.indices_between(start_ms, end_ms);
+            aligned(&points, indices, function)
                 .unwrap_or_else(|| merge(&running, &merging, (start_ms, end_ms), goes_on))
-                .between(start_ms, end_ms)
         }
         _ => merge(&running, &merging, (start_ms, end_ms), goes_on),
     }
@@ -99,7 +101,7 @@ pub fn aggregate(
 /// One series by itself. Its integers become floating point where the next point is.
 fn single(points: &Points, start_ms: i64, end_ms: i64) -> Points {
     let Values::Mixed(values) = points.values() else {
-        return points.clone().between(start_ms, end_ms);
+        return points.between(start_ms, end_ms);
     };
     let next_is_int = |index: usize| values.get(index + 1).is_none_or(|next| next.is_int());
     let shown = points
@@ -119,13 +121,13 @@ fn same_instants(a: &Points, b: &Points) -> bool {
 }
 
 /// Aggregates series that all have points at the same instants, which is most of them: column by
-/// column, nothing to interpolate. `None` where a column is neither integers nor doubles.
-fn aligned(series: &[&Points], function: Function) -> Option<Points> {
-    let times_ms = series.first()?.times_ms().to_vec();
+/// column, nothing to interpolate, for some of the instants. `None` where a column is neither integers nor doubles.
+fn aligned(series: &[&Points], indices: Range<usize>, function: Function) -> Option<Points> {
+    let times_ms = series.first()?.times_ms()[indices.clone()].to_vec();
     let ints: Option<Vec<&[i64]>> = series
         .iter()
         .map(|points| match points.values() {
-            Values::Ints(values) => Some(values.as_slice()),
+            Values::Ints(values) => Some(&values[indices.clone()]),
             Values::Doubles(_) | Values::Mixed(_) => None,
         })
         .collect();
@@ -139,7 +141,8 @@ fn aligned(series: &[&Points], function: Function) -> Option<Points> {
     for points in series {
         match points.values() {
             Values::Ints(values) => {
-                widened.push(values.iter().map(|value| Number::Int(*value).as_f64()).collect());
+                let values = values[indices.clone()].iter();
+                widened.push(values.map(|value| Number::Int(*value).as_f64()).collect());
             }
             Values::Doubles(_) => {}
             Values::Mixed(_) => return None,
@@ -149,7 +152,7 @@ fn aligned(series: &[&Points], function: Function) -> Option<Points> {
     let columns: Vec<&[f64]> = series
         .iter()
         .filter_map(|points| match points.values() {
-            Values::Doubles(values) => Some(values.as_slice()),
+            Values::Doubles(values) => Some(&values[indices.clone()]),
             Values::Ints(_) | Values::Mixed(_) => widened.next().map(Vec::as_slice),
         })
         .collect();
