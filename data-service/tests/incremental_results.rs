@@ -127,7 +127,7 @@ async fn collect(engine: &Engine, text: &str, quirks: Quirks) -> (Vec<Group>, us
                 let before = groups[number].annotations.replace(annotations);
                 assert_eq!(before, None, "sent twice");
             }
-            Frame::GlobalAnnotations(_) => panic!("not requested"),
+            Frame::Encoded(_) | Frame::GlobalAnnotations(_) => panic!("not requested"),
             Frame::Done { groups: count, .. } => assert_eq!(count, groups.len()),
             Frame::Statistics(_) => {}
         }
@@ -230,7 +230,7 @@ async fn emitted_groups_get_their_annotations_when_the_scan_ended() {
                     counts.push(annotations.len());
                 }
                 Frame::Done { .. } => assert_eq!(counts, vec![of_each; groups], "{text}"),
-                Frame::GlobalAnnotations(_) | Frame::Statistics(_) => {}
+                Frame::Encoded(_) | Frame::GlobalAnnotations(_) | Frame::Statistics(_) => {}
             }
         }
         assert_eq!(counts.len(), groups, "{text}");

@@ -154,6 +154,7 @@ async fn a_stalled_client_does_not_block_other_queries() {
             Frame::Statistics(_) => is_whole = true,
             Frame::More { .. }
             | Frame::Annotations { .. }
+            | Frame::Encoded(_)
             | Frame::GlobalAnnotations(_)
             | Frame::Done { .. } => {}
         }

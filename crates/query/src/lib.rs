@@ -53,6 +53,7 @@ pub use context::limits::Limits;
 pub use context::query_context::QueryContext;
 pub use context::resource::{Limit, Resource};
 pub use context::running::{CompletedQuery, QueryDescription, RunningQueries, RunningQuery};
+pub use exec::encoded::{EncodedGroups, GroupEncoder};
 pub use exec::engine::{Engine, WholeResult};
 
 // Results.

@@ -86,11 +86,52 @@ fn hash(text: &str) -> u32 {
     })
 }
 
+/// Most digits behind the dot of a short decimal, and the power of ten that makes it an integer.
+const SHORT_DIGITS: usize = 3;
+const SHORT_SCALE: f64 = 1000.0;
+
+/// Appends a number from 1e-3 to 1e7 that has at most [`SHORT_DIGITS`] digits behind the dot; `false`: it has more.
+///
+/// At most 15 digits identify a double, so these are the shortest if the quotient, which is rounded as the text
+/// would be when it is parsed, is the number.
+fn write_short_decimal(out: &mut Vec<u8>, magnitude: f64) -> bool {
+    let scaled = (magnitude * SHORT_SCALE).round();
+    #[expect(clippy::float_cmp, reason = "the number itself, not one nearby")]
+    let is_exact = scaled / SHORT_SCALE == magnitude;
+    if !is_exact {
+        return false;
+    }
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "a positive integer of at most 1e10"
+    )]
+    let scaled = scaled as u64;
+    let (whole, fraction) = (scaled / 1000, scaled % 1000);
+    out.extend_from_slice(itoa::Buffer::new().format(whole).as_bytes());
+    out.push(b'.');
+    let (mut rest, mut unit) = (fraction, 100_u64);
+    for place in 0..SHORT_DIGITS {
+        // One digit at least, and no zeros at the end.
+        if place > 0 && rest == 0 {
+            break;
+        }
+        out.push(u8::try_from(rest / unit).map_or(b'0', |digit| b'0' + digit));
+        rest %= unit;
+        unit /= 10;
+    }
+    true
+}
+
 /// Appends a finite positive number.
 fn write_positive(out: &mut Vec<u8>, magnitude: f64) {
+    let is_plain = (1e-3..1e7).contains(&magnitude);
+    if is_plain && write_short_decimal(out, magnitude) {
+        return;
+    }
     let mut buffer = ryu::Buffer::new();
     let shortest = buffer.format_finite(magnitude).as_bytes();
-    if (1e-3..1e7).contains(&magnitude) {
+    if is_plain {
         // In this range ryu uses decimal notation, as Java does.
         out.extend_from_slice(shortest);
     } else if magnitude < f64::MIN_POSITIVE && !shortest.contains(&b'.') {

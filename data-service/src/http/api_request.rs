@@ -20,6 +20,8 @@ use oxtsdb_query::{Engine, RequestContext};
 pub(crate) struct ApiParts {
     pub(crate) writer: Writer,
     pub(crate) engine: Engine,
+    /// Whether results are sent after they are complete.
+    pub(crate) buffers_results: bool,
     pub(crate) query_rules: QueryRules,
     pub(crate) uids: Uids,
     pub(crate) trees: Trees,

@@ -2,13 +2,17 @@
 //!
 //! A large body is never contiguous: it grows without copies, and shrinks while it is sent. Its share of the query
 //! memory is released with its parts, also when the client disconnects.
+//!
+//! A body can end with a stream of bodies that are made while it is sent. If that fails, the connection is closed before
+//! the end of the body.
 
 use std::collections::VecDeque;
-use std::convert::Infallible;
+use std::fmt;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
+use futures::stream::{BoxStream, StreamExt as _};
 use hyper::body::{Body, Frame, SizeHint};
 
 use oxtsdb_query::Budget;
@@ -18,23 +22,79 @@ use oxtsdb_query::QueryError;
 /// Bytes of a part, about.
 const PART_BYTES: usize = 256 << 10;
 
+/// Why a body ended early.
+pub(crate) type BodyError = Box<dyn std::error::Error + Send + Sync>;
+
+/// What follows a body.
+pub(crate) type Rest = BoxStream<'static, Result<ReplyBody, BodyError>>;
+
 /// The body of a response.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct ReplyBody {
     parts: VecDeque<Bytes>,
     length: u64,
     held: Option<Held>,
+    rest: Option<Rest>,
+}
+
+impl fmt::Debug for ReplyBody {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ReplyBody")
+            .field("length", &self.length)
+            .field("has_rest", &self.rest.is_some())
+            .finish_non_exhaustive()
+    }
 }
 
 impl ReplyBody {
-    /// Bytes that are left.
+    /// A body of parts, and their memory.
+    pub(crate) fn of_parts(parts: Vec<Bytes>, held: Held) -> Self {
+        Self {
+            length: parts.iter().map(|part| part.len() as u64).sum(),
+            parts: parts.into(),
+            held: Some(held),
+            rest: None,
+        }
+    }
+
+    /// The parts, and their memory, of a body that nothing follows.
+    pub(crate) fn into_parts(self) -> (Vec<Bytes>, Option<Held>) {
+        (self.parts.into(), self.held)
+    }
+
+    /// Bytes that are left, without those that follow.
     pub(crate) const fn len(&self) -> u64 {
         self.length
     }
 
     /// Whether nothing is left.
     pub(crate) const fn is_empty(&self) -> bool {
-        self.length == 0
+        self.length == 0 && self.rest.is_none()
+    }
+
+    /// This body, followed by others.
+    #[must_use]
+    pub(crate) fn followed_by(self, rest: Rest) -> Self {
+        Self {
+            rest: Some(rest),
+            ..self
+        }
+    }
+
+    /// What follows this body.
+    pub(crate) const fn take_rest(&mut self) -> Option<Rest> {
+        self.rest.take()
+    }
+
+    /// Puts another body behind; what followed it follows.
+    pub(crate) fn extend(&mut self, mut other: Self) {
+        self.length += other.length;
+        self.parts.append(&mut other.parts);
+        match (&mut self.held, other.held) {
+            (Some(held), Some(more)) => held.merge(more),
+            (held, more) => *held = held.take().or(more),
+        }
+        self.rest = self.rest.take().or(other.rest);
     }
 
     /// Puts bytes in front.
@@ -43,10 +103,20 @@ impl ReplyBody {
         self.parts.push_front(part.into());
     }
 
-    /// Puts bytes behind.
+    /// Puts bytes behind, and behind what follows.
     pub(crate) fn append(&mut self, part: Vec<u8>) {
+        match self.rest.take() {
+            Some(rest) => {
+                let last = futures::stream::iter([Ok(Self::from(part))]);
+                self.rest = Some(rest.chain(last).boxed());
+            }
+            None => self.push(part.into()),
+        }
+    }
+
+    fn push(&mut self, part: Bytes) {
         self.length += part.len() as u64;
-        self.parts.push_back(part.into());
+        self.parts.push_back(part);
     }
 
     /// The next part; its memory is not held any more.
@@ -74,7 +144,7 @@ impl From<Vec<u8>> for ReplyBody {
     fn from(bytes: Vec<u8>) -> Self {
         let mut body = Self::default();
         if !bytes.is_empty() {
-            body.append(bytes);
+            body.push(bytes.into());
         }
         body
     }
@@ -82,13 +152,29 @@ impl From<Vec<u8>> for ReplyBody {
 
 impl Body for ReplyBody {
     type Data = Bytes;
-    type Error = Infallible;
+    type Error = BodyError;
 
     fn poll_frame(
         self: Pin<&mut Self>,
-        _: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        Poll::Ready(self.get_mut().next_part().map(|part| Ok(Frame::data(part))))
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        let this = self.get_mut();
+        loop {
+            if let Some(part) = this.next_part() {
+                return Poll::Ready(Some(Ok(Frame::data(part))));
+            }
+            let Some(rest) = &mut this.rest else {
+                return Poll::Ready(None);
+            };
+            match std::task::ready!(rest.as_mut().poll_next(context)) {
+                Some(Ok(next)) => this.extend(next),
+                Some(Err(error)) => {
+                    this.rest = None;
+                    return Poll::Ready(Some(Err(error)));
+                }
+                None => this.rest = None,
+            }
+        }
     }
 
     fn is_end_stream(&self) -> bool {
@@ -96,7 +182,12 @@ impl Body for ReplyBody {
     }
 
     fn size_hint(&self) -> SizeHint {
-        SizeHint::with_exact(self.length)
+        let mut size = SizeHint::with_exact(self.length);
+        if self.rest.is_some() {
+            size = SizeHint::new();
+            size.set_lower(self.length);
+        }
+        size
     }
 }
 
@@ -108,6 +199,17 @@ pub(crate) struct BodyWriter {
 }
 
 impl BodyWriter {
+    /// An empty body, whose memory a budget holds.
+    ///
+    /// # Errors
+    ///
+    /// As [`Budget::hold`].
+    pub(crate) fn of(budget: &Budget) -> Result<Self, QueryError> {
+        let mut writer = Self::new();
+        writer.hold_of(budget)?;
+        Ok(writer)
+    }
+
     /// An empty body.
     pub(crate) fn new() -> Self {
         Self {
@@ -166,7 +268,7 @@ impl BodyWriter {
         if let Some(held) = &mut self.done.held {
             held.grow(part.len() as u64)?;
         }
-        self.done.append(part);
+        self.done.push(part.into());
         Ok(())
     }
 }

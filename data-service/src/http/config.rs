@@ -163,6 +163,7 @@ impl Config {
         ] {
             self.set(&format!("oxtsdb.{name}"), value);
         }
+        self.set("oxtsdb.http_buffer_results", http.http_buffer_results);
         let optional = [
             ("query_max_memory_mib", queries.query_max_memory_mib),
             ("query_max_rows", queries.query_max_rows),

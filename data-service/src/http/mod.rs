@@ -242,6 +242,7 @@ impl HttpApi {
             parts: ApiParts {
                 writer,
                 engine,
+                buffers_results: settings.http.http_buffer_results,
                 query_rules: QueryRules {
                     fix_duplicates: settings.queries.fix_duplicates,
                 },

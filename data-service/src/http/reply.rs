@@ -1,14 +1,17 @@
 //! Responses: JSON, wrapped for `jsonp`, compressed if the client accepts it.
 
+use std::io::Write as _;
+
 use flate2::Compression;
 use flate2::write::{GzEncoder, ZlibEncoder};
+use futures::stream::{self, StreamExt as _, TryStreamExt as _};
 use http::header::{
     ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderValue, RETRY_AFTER, VARY,
 };
 use http::{Response, StatusCode};
 use oxtsdb_resources::ComputePool;
 
-use crate::http::body::{ReplyBody, transformed};
+use crate::http::body::{BodyError, ReplyBody, Rest, transformed};
 use crate::http::error::HttpError;
 
 /// Size from which bodies are compressed on the compute pool.
@@ -133,18 +136,24 @@ impl Reply {
             *response.body_mut() = self.body;
             return response;
         };
-        let compressed = if self.body.len() < LARGE_BODY_BYTES {
-            coding.compress(self.body)
+        let mut body = self.body;
+        let rest = body.take_rest();
+        if let Some(rest) = rest {
+            let compressed = coding.compress_stream(body, rest, compute.clone());
+            let headers = response.headers_mut();
+            coding.set_headers(headers);
+            *response.body_mut() = ReplyBody::default().followed_by(compressed);
+            return response;
+        }
+        let compressed = if body.len() < LARGE_BODY_BYTES {
+            coding.compress(body)
         } else {
-            let body = self.body;
             let compressed = compute.run(move || coding.compress(body)).await;
             compressed.unwrap_or_else(|panicked| Err(std::io::Error::other(panicked)))
         };
         match compressed {
             Ok(body) => {
-                let headers = response.headers_mut();
-                headers.insert(CONTENT_ENCODING, HeaderValue::from_static(coding.name()));
-                headers.insert(VARY, HeaderValue::from_static("Accept-Encoding"));
+                coding.set_headers(response.headers_mut());
                 *response.body_mut() = body;
             }
             // The plain body is gone by now.
@@ -196,12 +205,81 @@ impl Coding {
         }
     }
 
+    fn set_headers(self, headers: &mut HeaderMap) {
+        headers.insert(CONTENT_ENCODING, HeaderValue::from_static(self.name()));
+        headers.insert(VARY, HeaderValue::from_static("Accept-Encoding"));
+    }
+
+    /// Compresses a body and what follows it, piece by piece.
+    fn compress_stream(self, first: ReplyBody, rest: Rest, compute: ComputePool) -> Rest {
+        let plain = stream::iter([Ok(first)]).chain(rest).boxed();
+        stream::try_unfold(Some((plain, Compressor::new(self))), move |state| {
+            let compute = compute.clone();
+            async move {
+                let Some((mut plain, mut compressor)) = state else {
+                    return Ok(None);
+                };
+                let piece = plain.try_next().await?;
+                let is_last = piece.is_none();
+                let compressed = move || {
+                    let body = match piece {
+                        Some(body) => compressor.compress(body)?,
+                        None => compressor.end()?,
+                    };
+                    Ok::<_, std::io::Error>((body, compressor))
+                };
+                let (body, compressor) = compute.run(compressed).await.map_err(BodyError::from)??;
+                Ok(Some((body, (!is_last).then_some((plain, compressor)))))
+            }
+        })
+        .boxed()
+    }
+
     fn compress(self, plain: ReplyBody) -> std::io::Result<ReplyBody> {
         let level = Compression::fast();
         match self {
             Coding::Gzip => transformed(plain, |out| GzEncoder::new(out, level), GzEncoder::finish),
             Coding::Deflate => transformed(plain, |out| ZlibEncoder::new(out, level), ZlibEncoder::finish),
         }
+    }
+}
+
+/// Compresses the pieces of a body.
+enum Compressor {
+    Gzip(GzEncoder<Vec<u8>>),
+    Deflate(ZlibEncoder<Vec<u8>>),
+}
+
+impl Compressor {
+    fn new(coding: Coding) -> Self {
+        let level = Compression::fast();
+        match coding {
+            Coding::Gzip => Self::Gzip(GzEncoder::new(Vec::new(), level)),
+            Coding::Deflate => Self::Deflate(ZlibEncoder::new(Vec::new(), level)),
+        }
+    }
+
+    /// What a piece adds, which may be nothing yet. It takes less memory than the piece did.
+    fn compress(&mut self, mut plain: ReplyBody) -> std::io::Result<ReplyBody> {
+        while let Some(part) = plain.next_part() {
+            match self {
+                Self::Gzip(encoder) => encoder.write_all(&part)?,
+                Self::Deflate(encoder) => encoder.write_all(&part)?,
+            }
+        }
+        Ok(std::mem::take(match self {
+            Self::Gzip(encoder) => encoder.get_mut(),
+            Self::Deflate(encoder) => encoder.get_mut(),
+        })
+        .into())
+    }
+
+    fn end(&mut self) -> std::io::Result<ReplyBody> {
+        match self {
+            Self::Gzip(encoder) => encoder.try_finish()?,
+            Self::Deflate(encoder) => encoder.try_finish()?,
+        }
+        self.compress(ReplyBody::default())
     }
 }
 

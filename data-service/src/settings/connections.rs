@@ -81,6 +81,11 @@ pub struct HttpSettings {
     /// Add the source of a stack trace to errors, as OpenTSDB does (tsd.http.show_stack_trace)
     #[arg(long, env = "OXTSDB_HTTP_SHOW_STACK_TRACE", value_name = "BOOL", num_args = 0..=1, default_missing_value = "true", default_value_t = false, action = clap::ArgAction::Set)]
     pub http_show_stack_trace: bool,
+
+    /// Send the result of a query after it is complete, so that every error decides the status. Otherwise
+    /// results of more than 256 KiB begin earlier, and an error that comes later closes the connection
+    #[arg(long, env = "OXTSDB_HTTP_BUFFER_RESULTS", value_name = "BOOL", num_args = 0..=1, default_missing_value = "true", default_value_t = false, action = clap::ArgAction::Set)]
+    pub http_buffer_results: bool,
 }
 
 impl Default for HttpSettings {
@@ -89,6 +94,7 @@ impl Default for HttpSettings {
             http_max_body_mib: 16,
             cors_domains: String::new(),
             http_show_stack_trace: false,
+            http_buffer_results: false,
         }
     }
 }

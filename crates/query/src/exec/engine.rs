@@ -19,6 +19,7 @@ use crate::context::deadline::Deadline;
 use crate::context::limits::Limits;
 use crate::context::running::{QueryDescription, RunningQueries};
 use crate::error::QueryError;
+use crate::exec::encoded::{GroupEncoder, ResultForm};
 use crate::exec::environment::Environment;
 use crate::exec::execution::{execute, plans};
 use crate::exec::frame::{Delivery, Frame, Group};
@@ -178,20 +179,20 @@ impl Engine {
         query: QuerySpec,
         request: RequestContext,
     ) -> impl Stream<Item = Result<Delivery, QueryError>> + Send + Unpin + use<> {
-        self.frames(query, request, false)
+        self.frames(query, request, ResultForm::Frames)
     }
 
     fn frames(
         &self,
         query: QuerySpec,
         request: RequestContext,
-        whole_groups: bool,
+        form: ResultForm,
     ) -> ReceiverStream<Result<Delivery, QueryError>> {
         let (frames, receiver) = mpsc::channel(WAITING_FRAMES);
         let engine = self.clone();
         tokio::spawn(async move {
             let result = tokio::select! {
-                result = engine.run_to(&query, request, &frames, whole_groups) => result,
+                result = engine.run_to(&query, request, &frames, form) => result,
                 () = frames.closed() => return,
             };
             if let Err(error) = result {
@@ -208,7 +209,7 @@ impl Engine {
         query: &QuerySpec,
         request: RequestContext,
         frames: &mpsc::Sender<Result<Delivery, QueryError>>,
-        whole_groups: bool,
+        form: ResultForm,
     ) -> Result<(), QueryError> {
         let mut admitted = self
             .admit(request, query.description(), query.max_scanned_points)
@@ -216,7 +217,7 @@ impl Engine {
         let context = admitted.context().clone();
         let environment = &self.0.environment;
         context
-            .run(execute(environment, query, &mut admitted, frames, whole_groups))
+            .run(execute(environment, query, &mut admitted, frames, form))
             .await
     }
 
@@ -253,7 +254,18 @@ impl Engine {
         query: QuerySpec,
         request: RequestContext,
     ) -> impl Stream<Item = Result<Delivery, QueryError>> + Send + Unpin + use<> {
-        self.frames(query, request, true)
+        self.frames(query, request, ResultForm::WholeGroups)
+    }
+
+    /// As [`Engine::run_whole`], with groups encoded by the threads that compute them: [`Frame::Encoded`] in place of
+    /// [`Frame::Group`] and [`Frame::GlobalAnnotations`].
+    pub fn run_encoded(
+        &self,
+        query: QuerySpec,
+        request: RequestContext,
+        encoder: Arc<dyn GroupEncoder>,
+    ) -> impl Stream<Item = Result<Delivery, QueryError>> + Send + Unpin + use<> {
+        self.frames(query, request, ResultForm::Encoded(encoder))
     }
 
     /// As [`Engine::run_whole`], and waits for the whole result.
@@ -266,7 +278,7 @@ impl Engine {
         query: QuerySpec,
         request: RequestContext,
     ) -> Result<WholeResult, QueryError> {
-        collected(self.frames(query, request, true)).await
+        collected(self.frames(query, request, ResultForm::WholeGroups)).await
     }
 
     /// As [`Engine::collect`], within the context of a query that is admitted already.
@@ -280,8 +292,9 @@ impl Engine {
         admitted: &mut Admitted,
     ) -> Result<WholeResult, QueryError> {
         let (frames, receiver) = mpsc::channel(WAITING_FRAMES);
+        let form = ResultForm::WholeGroups;
         let executed = async {
-            let executed = execute(&self.0.environment, query, admitted, &frames, true).await;
+            let executed = execute(&self.0.environment, query, admitted, &frames, form).await;
             // Ends the stream of frames.
             drop(frames);
             executed
@@ -311,7 +324,7 @@ async fn collected(
         match frame {
             Frame::Group(group) => groups.push(group),
             Frame::GlobalAnnotations(annotations) => global_annotations = Some(annotations),
-            Frame::More { .. } | Frame::Annotations { .. } | Frame::Done { .. } => {}
+            Frame::More { .. } | Frame::Annotations { .. } | Frame::Encoded(_) | Frame::Done { .. } => {}
             Frame::Statistics(statistics) => {
                 return Ok(WholeResult {
                     groups,

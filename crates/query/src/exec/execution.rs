@@ -8,6 +8,7 @@ use crate::context::limits::Limits;
 use crate::context::query_context::QueryContext;
 use crate::context::resource::Resource;
 use crate::error::QueryError;
+use crate::exec::encoded::ResultForm;
 use crate::exec::environment::Environment;
 use crate::exec::frame::Frame;
 use crate::exec::output::{FrameOutput, FrameSender};
@@ -16,13 +17,13 @@ use crate::plan::estimate::estimate;
 use crate::plan::query_plan::Plan;
 use crate::spec::QuerySpec;
 
-/// Runs a query and sends its frames, on request with whole groups only.
+/// Runs a query and sends its frames.
 pub(super) async fn execute(
     environment: &Environment,
     query: &QuerySpec,
     admitted: &mut Admitted,
     frames: &FrameSender,
-    sends_whole_groups: bool,
+    form: ResultForm,
 ) -> Result<(), QueryError> {
     let started = Instant::now();
     let context = admitted.context().clone();
@@ -32,13 +33,16 @@ pub(super) async fn execute(
     // All plans first: one unknown name fails the whole query before anything is read.
     let plans = plans(environment, query, &context).await?;
     check_rows(environment, &plans, context.budget().limits()).await?;
-    let mut output = FrameOutput::new(frames, admitted, sends_whole_groups);
+    let mut output = FrameOutput::new(frames, admitted, form);
     if query.annotations.global {
         let found = annotation::global_of_query(&environment.storage, query, &context);
         if let Some((found, held)) = found.await? {
-            output
-                .send_held(Frame::GlobalAnnotations(found), Some(held))
-                .await?;
+            if let ResultForm::Encoded(_) = &output.form {
+                output.global = Some((found.into(), held));
+            } else {
+                let frame = Frame::GlobalAnnotations(found);
+                output.send_held(frame, Some(held)).await?;
+            }
         }
     }
     for (index, (sub_query, plan)) in query.sub_queries.iter().zip(&plans).enumerate() {

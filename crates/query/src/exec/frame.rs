@@ -6,6 +6,7 @@ use oxtsdb_schema::{Annotation, Tsuid};
 
 use crate::annotation;
 use crate::context::budget::Held;
+use crate::exec::encoded::EncodedGroups;
 use crate::exec::statistics::Statistics;
 use crate::points::Points;
 
@@ -29,7 +30,9 @@ pub enum Frame {
         /// As [`Group::annotations`].
         annotations: Vec<Arc<Annotation>>,
     },
-    /// The global annotations, if requested: the first frame. Absent if there are none nearby.
+    /// Whole groups, encoded: see [`crate::GroupEncoder`].
+    Encoded(EncodedGroups),
+    /// The global annotations, if requested: the first frame. Absent if there are none nearby, and if groups are encoded.
     GlobalAnnotations(Vec<Arc<Annotation>>),
     /// A sub-query is complete.
     Done {
@@ -52,14 +55,15 @@ pub struct Delivery {
 }
 
 impl Frame {
-    /// Its points.
-    pub(crate) const fn points(&self) -> Option<&Points> {
+    /// How many points it has.
+    pub(crate) const fn point_count(&self) -> u64 {
         match self {
-            Self::Group(Group { points, .. }) | Self::More { points, .. } => Some(points),
+            Self::Group(Group { points, .. }) | Self::More { points, .. } => points.len() as u64,
+            Self::Encoded(groups) => groups.points,
             Self::Annotations { .. }
             | Self::GlobalAnnotations(_)
             | Self::Done { .. }
-            | Self::Statistics(_) => None,
+            | Self::Statistics(_) => 0,
         }
     }
 
@@ -71,6 +75,7 @@ impl Frame {
             Self::Annotations { annotations, .. } | Self::GlobalAnnotations(annotations) => {
                 annotation::held_bytes(annotations)
             }
+            Self::Encoded(groups) => groups.parts.iter().map(|part| part.len() as u64).sum(),
             Self::Done { .. } | Self::Statistics(_) => 0,
         }
     }

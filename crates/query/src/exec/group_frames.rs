@@ -2,10 +2,12 @@
 
 use std::sync::Arc;
 
-use oxtsdb_schema::{Uid, UidKind, UidWidths};
+use oxtsdb_schema::{Annotation, Uid, UidKind, UidWidths};
 
 use crate::annotation;
+use crate::context::budget::Budget;
 use crate::error::QueryError;
+use crate::exec::encoded::{EncodedGroups, GroupEncoder};
 use crate::exec::frame::{Frame, Group};
 use crate::exec::group::SeriesGroup;
 use crate::exec::group_task::GroupTask;
@@ -30,6 +32,10 @@ pub(crate) struct GroupFrames {
     pub(crate) quirks: Quirks,
     /// Whether the heads of all groups were sent, and points follow as soon as they are final.
     pub(crate) is_early: bool,
+    /// Encodes whole groups.
+    pub(crate) encoder: Option<Arc<dyn GroupEncoder>>,
+    /// Global annotations, for the encoder.
+    pub(crate) global: Option<Arc<[Arc<Annotation>]>>,
 }
 
 /// The UIDs that occur in groups, by kind.
@@ -111,8 +117,39 @@ impl GroupFrames {
         Ok(frames)
     }
 
+    /// Encodes the groups of tasks, if the protocol takes them so; the last task gets all of them.
+    pub(crate) fn encode(&self, tasks: &mut [GroupTask], budget: &Budget) -> Result<(), QueryError> {
+        let Some(encoder) = &self.encoder else {
+            return Ok(());
+        };
+        let points = tasks
+            .iter()
+            .flat_map(|task| &task.frames)
+            .map(Frame::point_count)
+            .sum();
+        if tasks.iter().all(|task| task.frames.is_empty()) {
+            return Ok(());
+        }
+        let mut groups = tasks.iter_mut().filter_map(|task| {
+            let held = task.held.take();
+            match task.frames.pop() {
+                Some(Frame::Group(group)) => Some((group, held)),
+                _ => {
+                    task.held = held;
+                    None
+                }
+            }
+        });
+        let (parts, held) = encoder.encode(&mut groups, self.global.as_deref(), budget)?;
+        if let Some(last) = tasks.last_mut() {
+            last.frames.push(Frame::Encoded(EncodedGroups { parts, points }));
+            last.held = Some(held);
+        }
+        Ok(())
+    }
+
     /// The annotations of a group that begin in the range of the query.
-    fn annotations_of(&self, group: &SeriesGroup) -> Option<Vec<Arc<oxtsdb_schema::Annotation>>> {
+    fn annotations_of(&self, group: &SeriesGroup) -> Option<Vec<Arc<Annotation>>> {
         annotation::of_group(group.series.iter(), self.range_ms, self.quirks)
     }
 }

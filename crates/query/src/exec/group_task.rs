@@ -18,11 +18,14 @@ use crate::spec::{QuerySpec, SubQuery};
 
 /// Groups are computed together until they have so many points, which makes the hand-over between
 /// threads cheap.
-const POINTS_PER_TASK: usize = 65_536;
+const POINTS_PER_TASK: usize = 16_384;
 
 /// Up to so many steps are taken inline; it takes less than a millisecond. Where instants differ,
 /// each point is a step for every series of its group.
 const STEPS_INLINE: usize = 100_000;
+
+/// The cost of encoding a point.
+const STEPS_OF_AN_ENCODED_POINT: usize = 10;
 
 /// The cost of a task without points.
 const STEPS_OF_A_PIECE: usize = 100;
@@ -151,12 +154,23 @@ impl AggregationContext {
     ///
     /// [`QueryError::Infinite`], and [`QueryError::OverBudget`] if a result is too large.
     pub(crate) async fn run(self: Arc<Self>, tasks: Vec<GroupTask>) -> Result<Vec<GroupTask>, QueryError> {
-        let steps: usize = tasks
-            .iter()
-            .map(|task| task.group.point_count() * task.group.series.len() + STEPS_OF_A_PIECE)
-            .sum();
+        let steps_of_a_point = if self.frames.encoder.is_some() {
+            STEPS_OF_AN_ENCODED_POINT
+        } else {
+            0
+        };
+        let steps = tasks.iter().map(|task| {
+            let steps = task.group.series.len() + steps_of_a_point;
+            task.group.point_count() * steps + STEPS_OF_A_PIECE
+        });
+        let steps: usize = steps.sum();
         let pool = self.compute.clone();
-        let compute = move || tasks.into_iter().map(|task| self.compute(task)).collect();
+        let compute = move || {
+            let computed = tasks.into_iter().map(|task| self.compute(task));
+            let mut computed = computed.collect::<Result<Vec<_>, _>>()?;
+            self.frames.encode(&mut computed, &self.budget)?;
+            Ok(computed)
+        };
         if steps <= STEPS_INLINE {
             return compute();
         }

@@ -12,6 +12,7 @@
 
 pub(crate) mod collect;
 mod column_read;
+pub(crate) mod encoded;
 pub(crate) mod engine;
 mod environment;
 mod execution;

@@ -1,10 +1,14 @@
 //! Sends the frames of a query to the protocol.
 
+use std::sync::Arc;
+
+use oxtsdb_schema::Annotation;
 use tokio::sync::mpsc;
 
 use crate::context::admission::{Admitted, PAUSE_AFTER};
 use crate::context::budget::Held;
 use crate::error::QueryError;
+use crate::exec::encoded::ResultForm;
 use crate::exec::frame::{Delivery, Frame};
 use crate::exec::statistics::Statistics;
 
@@ -19,19 +23,22 @@ pub(super) struct FrameOutput<'a> {
     pub(super) statistics: Statistics,
     /// Groups of all sub-queries so far.
     pub(super) groups: usize,
-    /// Whether the client needs whole groups: there is no [`Frame::More`].
-    pub(super) sends_whole_groups: bool,
+    /// What the protocol receives.
+    pub(super) form: ResultForm,
+    /// Global annotations, for groups that are encoded, with their memory.
+    pub(super) global: Option<(Arc<[Arc<Annotation>]>, Held)>,
 }
 
 impl<'a> FrameOutput<'a> {
     /// No frames yet.
-    pub(super) fn new(frames: &'a FrameSender, admitted: &'a mut Admitted, sends_whole_groups: bool) -> Self {
+    pub(super) fn new(frames: &'a FrameSender, admitted: &'a mut Admitted, form: ResultForm) -> Self {
         Self {
             frames,
             admitted,
             statistics: Statistics::default(),
             groups: 0,
-            sends_whole_groups,
+            form,
+            global: None,
         }
     }
 

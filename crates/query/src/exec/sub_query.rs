@@ -17,6 +17,7 @@ use crate::context::query_context::QueryContext;
 use crate::context::resource::Resource;
 use crate::error::QueryError;
 use crate::exec::collect::Collector;
+use crate::exec::encoded::ResultForm;
 use crate::exec::environment::Environment;
 use crate::exec::extents::SeriesExtents;
 use crate::exec::filled_result::{FilledResult, Holds};
@@ -36,7 +37,6 @@ use crate::plan::access_path::AccessPath;
 use crate::plan::hours::Hours;
 use crate::plan::lookahead::Lookahead;
 use crate::plan::query_plan::Plan;
-use crate::points::Points;
 use crate::spec::{QuerySpec, SubQuery};
 use crate::storage::PointStorage;
 
@@ -144,7 +144,7 @@ impl<'a> SubQueryExecution<'a> {
             },
             grouping: self.grouping(),
             widths: self.environment.storage.layout.widths,
-            holds: match (self.can_emit_early, output.sends_whole_groups) {
+            holds: match (self.can_emit_early, !output.form.is_early()) {
                 (false, _) => Holds::Series,
                 (true, true) => Holds::Groups,
                 (true, false) => Holds::Slice,
@@ -301,7 +301,7 @@ impl<'a> SubQueryExecution<'a> {
         output: &mut FrameOutput<'_>,
     ) -> Result<Groups, QueryError> {
         let storage = &self.environment.storage;
-        let is_early = extents.is_some() && !output.sends_whole_groups;
+        let is_early = extents.is_some() && output.form.is_early();
         let widths = storage.layout.widths;
         let count = series.len() + extents.as_ref().map_or(0, |extents| extents.len());
         let grouping = self.grouping();
@@ -320,6 +320,11 @@ impl<'a> SubQueryExecution<'a> {
             range_ms: (self.query.start_ms, self.query.end_ms),
             quirks: self.query.quirks,
             is_early,
+            encoder: match &output.form {
+                ResultForm::Encoded(encoder) => Some(Arc::clone(encoder)),
+                ResultForm::Frames | ResultForm::WholeGroups => None,
+            },
+            global: output.global.as_ref().map(|(global, _)| Arc::clone(global)),
         };
         output.groups += aggregator.len();
         for (index, group) in aggregator.groups().enumerate().filter(|_| is_early) {
@@ -368,7 +373,7 @@ impl<'a> SubQueryExecution<'a> {
             for mut task in batch? {
                 let mut held = task.held.take_if(|_| !task.frames.is_empty());
                 for frame in task.frames.drain(..) {
-                    output.statistics.points_sent += frame.points().map_or(0, Points::len) as u64;
+                    output.statistics.points_sent += frame.point_count();
                     output.send_held(frame, held.take()).await?;
                 }
                 aggregator.put_back(task);

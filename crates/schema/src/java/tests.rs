@@ -51,6 +51,17 @@ proptest! {
     }
 
     #[test]
+    fn short_decimals_are_the_shortest(thousandths in 1_u32..=u32::MAX, scale in 0_u32..8, next in -2_i64..3) {
+        let value = f64::from(thousandths) / f64::from(10_u32.pow(scale));
+        // Also those beside it, which have many digits.
+        let value = f64::from_bits(value.to_bits().wrapping_add_signed(next));
+        if (1e-3..1e7).contains(&value) {
+            let mut shortest = ryu::Buffer::new();
+            prop_assert_eq!(double_to_string(value), shortest.format_finite(value));
+        }
+    }
+
+    #[test]
     fn ordinary_numbers_print_without_exponent(value in 1e-3..1e7_f64) {
         prop_assert!(!double_to_string(value).contains('E'));
         prop_assert!(double_to_string(value * 1e11).contains('E'));

@@ -55,6 +55,8 @@ impl Encoder {
                 Box::new(annotation_messages(Some(self::number(number)), annotations))
             }
             Frame::GlobalAnnotations(annotations) => Box::new(annotation_messages(None, annotations)),
+            // Of another form of a result.
+            Frame::Encoded(_) => Box::new(std::iter::empty()),
             Frame::Done { query, groups } => {
                 let done = Done {
                     query: number(query),

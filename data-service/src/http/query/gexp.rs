@@ -12,8 +12,10 @@ use jiff::tz::TimeZone;
 use oxtsdb_schema::UidWidths;
 
 use super::query_echo::TagkUids;
-use super::{failure, parse, query_echo, render};
+use super::render::{GroupRenderer, ResponseWriter};
+use super::{failure, parse, query_echo};
 use crate::http::api_request::ApiRequest;
+use crate::http::body::ReplyBody;
 use crate::http::error::HttpError;
 use crate::http::parameters::Parameters;
 use crate::http::reply::Reply;
@@ -21,7 +23,7 @@ use oxtsdb_query::expression::call::{self, Call, CallError, CallSyntaxError};
 use oxtsdb_query::expression::series::Origin;
 use oxtsdb_query::expression::{Series, Work, run};
 use oxtsdb_query::language::time::now_ms;
-use oxtsdb_query::{Group, Quirks};
+use oxtsdb_query::{Group, GroupEncoder as _, QueryError, Quirks};
 
 /// Most expressions of a request.
 const MAX_EXPRESSIONS: usize = 100;
@@ -48,7 +50,8 @@ pub(crate) async fn get(request: ApiRequest<'_>) -> Result<Reply, HttpError> {
     } else {
         TagkUids::default()
     };
-    let mut response = render::ResponseWriter::new(&query, &uids);
+    let renderer = GroupRenderer::new(&query, &uids);
+    let mut writer = ResponseWriter::new(&query);
     query.spec.with_surroundings = query.spec.quirks.expressions_see_surroundings;
     let range_ms = (query.spec.start_ms, query.spec.end_ms);
     let spec = query.spec;
@@ -77,21 +80,29 @@ pub(crate) async fn get(request: ApiRequest<'_>) -> Result<Reply, HttpError> {
         Ok::<_, HttpError>((computed, held, found.statistics, found.global_annotations))
     };
     let (computed, held, statistics, global_annotations) = context.run(evaluated).await?;
-    if let Some(held) = &held {
-        response.hold_of(held.budget())?;
-    }
-    if let Some(annotations) = &global_annotations {
-        response.set_global(annotations)?;
-    }
     let widths = engine.storage().layout.widths;
     let with_annotations = !parameters.has("no_annotations");
+    let mut groups = Vec::with_capacity(computed.len());
     for (number, series) in computed.into_iter().enumerate() {
         series.check().map_err(HttpError::from)?;
-        let group = group(number, series, &widths, with_annotations)?;
-        let added = response.add_in(&resources.compute, group).await;
-        response = added?;
+        groups.push(group(number, series, &widths, with_annotations)?);
     }
-    Ok(Reply::json(response.finish(&statistics)?))
+    let mut body = ReplyBody::default();
+    if !groups.is_empty() {
+        let budget = context.budget().clone();
+        let render = move || {
+            let mut groups = groups.into_iter().map(|group| (group, None));
+            let rendered = renderer.encode(&mut groups, global_annotations.as_deref(), &budget);
+            // The groups are rendered.
+            drop(held);
+            rendered
+        };
+        let rendered = resources.compute.run(render).await.map_err(QueryError::from);
+        let (parts, held) = rendered.flatten()?;
+        body.extend(writer.groups(parts, held));
+    }
+    body.extend(writer.end(&statistics));
+    Ok(Reply::json(body))
 }
 
 /// POST, which OpenTSDB does not implement either.

@@ -1,8 +1,10 @@
 //! `/api/query`: runs queries in OpenTSDB's JSON or query-string form and returns OpenTSDB's JSON.
 //!
-//! Each group is rendered when the engine emits it and then freed; only its JSON stays in memory, counted
-//! against the query's budget. The response starts after the last group, so an error in the middle of the scan
-//! still decides the HTTP status.
+//! Groups are rendered by the threads that compute them and then freed; only their JSON stays in memory, counted against
+//! the query's budget. A result of up to [`WHOLE_BYTES`] is sent as a whole, with its length. Of a larger one the status
+//! and the first part are sent then, and the rest in chunks, as the client reads it; an error that comes later ends
+//! the connection before the end of the body. With `--http-buffer-results` every result is sent as a whole, so an error
+//! always decides the status.
 //!
 //! `showStats` and `showSummary` report this server's own statistics, which are fewer than OpenTSDB's.
 //!
@@ -21,20 +23,28 @@ mod render;
 pub(crate) mod rules;
 pub(in crate::http) mod scalar;
 
-use futures::StreamExt as _;
-use jiff::tz::TimeZone;
+use std::sync::Arc;
 
-use crate::http::api_request::ApiRequest;
+use futures::stream::{self, Stream, StreamExt as _};
+use jiff::tz::TimeZone;
+use tracing::warn;
+
+use crate::http::api_request::{ApiParts, ApiRequest};
+use crate::http::body::{BodyError, ReplyBody};
 use crate::http::error::HttpError;
 use crate::http::json_body::parsed;
 use crate::http::reply::Reply;
 use oxtsdb_query::Delivery;
 use oxtsdb_query::language::time::now_ms;
 use oxtsdb_query::plan::tsuids::check_tsuid;
-use oxtsdb_query::{Engine, Frame, QueryError, RequestContext, Source};
+use oxtsdb_query::{Frame, QueryError, RequestContext, Source};
 
 use parse::ParsedQuery;
 use query_echo::TagkUids;
+use render::{GroupRenderer, ResponseWriter};
+
+/// Bytes of a result from which on it is sent before it is complete.
+const WHOLE_BYTES: u64 = 256 << 10;
 
 /// GET.
 pub(crate) async fn get(request: ApiRequest<'_>) -> Result<Reply, HttpError> {
@@ -46,7 +56,7 @@ pub(crate) async fn get(request: ApiRequest<'_>) -> Result<Reply, HttpError> {
     } = request;
     // A query string has no time zone.
     let query = parse::from_parameters(parameters, parts.query_rules, &TimeZone::UTC, now_ms())?;
-    run(&parts.engine, context, query).await
+    run(parts, context, query).await
 }
 
 /// POST.
@@ -58,10 +68,10 @@ pub(crate) async fn post(request: ApiRequest<'_>) -> Result<Reply, HttpError> {
         mut body,
         ..
     } = request;
-    let (engine, rules, parameters) = (&parts.engine, parts.query_rules, parameters.clone());
+    let (rules, parameters) = (parts.query_rules, parameters.clone());
     let parse = move |content: &[u8]| parse::from_json(content, &parameters, rules, now_ms());
-    let query = parsed(&mut body, &engine.resources().compute, parse).await?;
-    run(engine, context, query).await
+    let query = parsed(&mut body, &parts.engine.resources().compute, parse).await?;
+    run(parts, context, query).await
 }
 
 /// DELETE, which OpenTSDB implements only where deleting is enabled.
@@ -70,7 +80,8 @@ pub(crate) async fn delete(_request: ApiRequest<'_>) -> Result<Reply, HttpError>
     Err(HttpError::bad_request("Bad request").with_details(details))
 }
 
-async fn run(engine: &Engine, request: RequestContext, mut query: ParsedQuery) -> Result<Reply, HttpError> {
+async fn run(parts: &ApiParts, request: RequestContext, mut query: ParsedQuery) -> Result<Reply, HttpError> {
+    let (engine, buffers_results) = (&parts.engine, parts.buffers_results);
     // A TSUID whose bytes are no tags matches no series, as in OpenTSDB; gRPC rejects it.
     for sub_query in &mut query.spec.sub_queries {
         if let Source::Tsuids(tsuids) = &mut sub_query.source {
@@ -85,32 +96,63 @@ async fn run(engine: &Engine, request: RequestContext, mut query: ParsedQuery) -
     } else {
         TagkUids::default()
     };
-    let mut response = render::ResponseWriter::new(&query, &uids);
-    let compute = &engine.resources().compute;
-    let mut deliveries = engine.run_whole(query.spec, request);
-    while let Some(delivery) = deliveries.next().await {
-        let Delivery { frame, held } = delivery.map_err(of_query)?;
-        response.hold_of(held.budget()).map_err(of_query)?;
-        match frame {
-            Frame::Group(group) => {
-                response = response.add_in(compute, group).await.map_err(of_query)?;
-            }
-            Frame::GlobalAnnotations(annotations) => {
-                response.set_global(&annotations).map_err(of_query)?;
-            }
-            Frame::More { .. } | Frame::Annotations { .. } | Frame::Done { .. } => {}
-            Frame::Statistics(statistics) => {
-                return Ok(Reply::json(response.finish(&statistics).map_err(of_query)?));
+    let renderer = Arc::new(GroupRenderer::new(&query, &uids));
+    let mut writer = ResponseWriter::new(&query);
+    let mut deliveries = engine.run_encoded(query.spec, request, renderer);
+    let mut body = ReplyBody::default();
+    // Until the length of the result or its first error is known, or there is enough of it.
+    while buffers_results || body.len() < WHOLE_BYTES {
+        match next_of(&mut deliveries, &mut writer).await.map_err(of_query)? {
+            Next::Groups(groups) => body.extend(groups),
+            Next::End(end) => {
+                body.extend(end);
+                return Ok(Reply::json(body));
             }
         }
-        // The body holds the rendered group.
-        drop(held);
+    }
+    let rest = stream::try_unfold(Some((deliveries, writer)), async |state| {
+        let Some((mut deliveries, mut writer)) = state else {
+            return Ok(None);
+        };
+        match next_of(&mut deliveries, &mut writer).await {
+            Ok(Next::Groups(groups)) => Ok(Some((groups, Some((deliveries, writer))))),
+            Ok(Next::End(end)) => Ok(Some((end, None))),
+            Err(error) => {
+                warn!(%error, "a query failed after the begin of its result was sent; the connection is closed");
+                Err(BodyError::from(error))
+            }
+        }
+    });
+    Ok(Reply::json(body.followed_by(rest.boxed())))
+}
+
+/// The next piece of a response.
+enum Next {
+    Groups(ReplyBody),
+    End(ReplyBody),
+}
+
+async fn next_of(
+    deliveries: &mut (impl Stream<Item = Result<Delivery, QueryError>> + Unpin),
+    writer: &mut ResponseWriter,
+) -> Result<Next, QueryError> {
+    while let Some(delivery) = deliveries.next().await {
+        let Delivery { frame, held } = delivery?;
+        match frame {
+            Frame::Encoded(groups) => return Ok(Next::Groups(writer.groups(groups.parts, held))),
+            Frame::Statistics(statistics) => return Ok(Next::End(writer.end(&statistics))),
+            // Of other forms of a result.
+            Frame::Group(_)
+            | Frame::More { .. }
+            | Frame::Annotations { .. }
+            | Frame::GlobalAnnotations(_)
+            | Frame::Done { .. } => {}
+        }
     }
     // Without the last frame the response is incomplete.
-    Err(HttpError::new(
-        http::StatusCode::INTERNAL_SERVER_ERROR,
-        "the query ended without its last frame",
-    ))
+    Err(QueryError::Internal {
+        detail: "the query ended without its last frame".to_owned(),
+    })
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@
 
 use std::sync::Arc;
 
-use oxtsdb_resources::ComputePool;
+use bytes::Bytes;
 use oxtsdb_schema::{Annotation, java};
 
 use crate::http::annotation::render;
@@ -23,29 +23,27 @@ use crate::http::query::parse::{Output, ParsedQuery};
 use crate::http::query::query_echo::{self, QueryEcho, TagkUids};
 use oxtsdb_query::QueryError;
 use oxtsdb_query::function::downsample::Fill;
-use oxtsdb_query::{Budget, Group, Held, Number, Statistics};
+use oxtsdb_query::{Budget, Group, GroupEncoder, Held, Number, Statistics};
 
-/// Most points of a group that is rendered inline, which takes less than 0.1 ms.
-const POINTS_INLINE: usize = 1024;
+/// Points that are written at a time; then a part of the body may end.
+const RUN_POINTS: usize = 1024;
 
-/// Writes a response group by group.
+/// Runs of a group whose instants are kept as text for the next group.
+const KEPT_RUNS: usize = 16;
+
+/// Renders the groups of a query.
 #[derive(Debug)]
-pub(super) struct ResponseWriter {
-    body: BodyWriter,
+pub(super) struct GroupRenderer {
     output: Output,
     /// The JSON of each sub-query, if `showQuery` is set.
     queries: Vec<Vec<u8>>,
     /// Whether NaN is written as `null`, for each sub-query.
     nan_is_null: Vec<bool>,
-    is_first: bool,
-    /// The member `globalAnnotations` of each group, with the comma before it.
-    global: Vec<u8>,
-    global_held: Option<Held>,
 }
 
-impl ResponseWriter {
+impl GroupRenderer {
     /// `uids` are those of the filters' tag keys; they are needed if the response shows its sub-queries.
-    pub(super) fn new(query: &ParsedQuery, uids: &TagkUids) -> ResponseWriter {
+    pub(super) fn new(query: &ParsedQuery, uids: &TagkUids) -> Self {
         let is_null = |fill: Fill| fill == Fill::Null;
         let nan_is_null = query
             .spec
@@ -65,63 +63,22 @@ impl ResponseWriter {
             query_echo::write(&mut json, index, sub_query, echo, uids);
             json
         };
-        let mut body = BodyWriter::new();
-        body.out().push(b'[');
-        ResponseWriter {
-            body,
-            is_first: true,
-            global: Vec::new(),
-            global_held: None,
+        Self {
             output: query.output,
             queries: sub_queries.map(json).collect(),
             nan_is_null,
         }
     }
 
-    /// Charges the memory of the body to `budget`.
-    ///
-    /// # Errors
-    ///
-    /// [`QueryError::OverBudget`], which every later write can return too.
-    pub(super) fn hold_of(&mut self, budget: &Budget) -> Result<(), QueryError> {
-        if self.global_held.is_none() {
-            self.global_held = Some(budget.hold(0)?);
-        }
-        self.body.hold_of(budget)
-    }
-
-    /// Adds a group; a large one is rendered in the compute pool.
-    pub(super) async fn add_in(
-        mut self,
-        compute: &ComputePool,
-        group: Group,
-    ) -> Result<ResponseWriter, QueryError> {
-        if group.points.len() <= POINTS_INLINE {
-            self.add(&group)?;
-            return Ok(self);
-        }
-        let add = move || {
-            self.add(&group)?;
-            Ok(self)
-        };
-        compute.run(add).await?
-    }
-
-    /// Sets the global annotations, which every group repeats.
-    pub(super) fn set_global(&mut self, annotations: &[Arc<Annotation>]) -> Result<(), QueryError> {
-        self.global.clear();
-        self.global.extend_from_slice(b",\"globalAnnotations\":");
-        write_annotations(&mut self.global, annotations);
-        match &mut self.global_held {
-            Some(held) => held.grow(self.global.len() as u64),
-            None => Ok(()),
-        }
-    }
-
-    /// Adds a group.
-    pub(super) fn add(&mut self, group: &Group) -> Result<(), QueryError> {
-        self.separate();
-        let out = self.body.out();
+    /// Writes a group; `global` is its member `globalAnnotations`, with the comma before it.
+    fn write(
+        &self,
+        group: &Group,
+        global: &[u8],
+        times: &mut TimeTexts,
+        body: &mut BodyWriter,
+    ) -> Result<(), QueryError> {
+        let out = body.out();
         out.extend_from_slice(b"{\"metric\":");
         json::write_string(out, &group.metric);
         out.extend_from_slice(b",\"tags\":");
@@ -140,86 +97,201 @@ impl ResponseWriter {
             out.extend_from_slice(b",\"annotations\":");
             write_annotations(out, annotations);
         }
-        out.extend_from_slice(&self.global);
+        out.extend_from_slice(global);
         out.extend_from_slice(b",\"dps\":");
-        self.write_points(group)?;
+        self.write_points(group, times, body)?;
+        let out = body.out();
         if self.output.stats {
-            let out = self.body.out();
             out.extend_from_slice(b",\"stats\":{\"emittedDPs\":");
             json::write_integer(out, group.points.len());
             out.extend_from_slice(b",\"queryIndex\":");
             json::write_integer(out, group.query);
             out.push(b'}');
         }
-        self.body.out().push(b'}');
-        self.body.roll()
+        out.push(b'}');
+        body.roll()
     }
 
-    /// Completes the response.
-    pub(super) fn finish(mut self, statistics: &Statistics) -> Result<ReplyBody, QueryError> {
-        if self.output.summary {
-            self.separate();
-            let out = self.body.out();
-            out.extend_from_slice(b"{\"statsSummary\":{\"emittedDPs\":");
-            json::write_integer(out, statistics.points_sent);
-            out.extend_from_slice(b",\"rowsPreFilter\":");
-            json::write_integer(out, statistics.rows);
-            out.extend_from_slice(b",\"dpsPreFilter\":");
-            json::write_integer(out, statistics.points);
-            out.extend_from_slice(b",\"bytesPreFilter\":");
-            json::write_integer(out, statistics.bytes);
-            out.extend_from_slice(b",\"series\":");
-            json::write_integer(out, statistics.series);
-            out.extend_from_slice(b",\"duplicatePoints\":");
-            json::write_integer(out, statistics.duplicates);
-            out.extend_from_slice(b",\"skippedCells\":");
-            json::write_integer(out, statistics.skipped_cells);
-            out.extend_from_slice(b",\"resolution\":\"raw\",\"totalTime\":");
-            java::write_double(out, statistics.elapsed.as_secs_f64() * 1000.0);
-            out.extend_from_slice(b"}}");
-        }
-        self.body.out().push(b']');
-        self.body.finish()
-    }
-
-    fn separate(&mut self) {
-        if !std::mem::replace(&mut self.is_first, false) {
-            self.body.out().push(b',');
-        }
-    }
-
-    fn write_points(&mut self, group: &Group) -> Result<(), QueryError> {
+    fn write_points(
+        &self,
+        group: &Group,
+        times: &mut TimeTexts,
+        body: &mut BodyWriter,
+    ) -> Result<(), QueryError> {
         let nan: &[u8] = if self.nan_is_null.get(group.query).copied().unwrap_or(false) {
             b"null"
         } else {
             b"\"NaN\""
         };
-        let Output { arrays, millis, .. } = self.output;
-        let mut out = self.body.out();
-        out.push(if arrays { b'[' } else { b'{' });
-        for (place, (time_ms, value)) in group.points.iter().enumerate() {
-            if place > 0 {
-                out.push(b',');
-                if place % POINTS_INLINE == 0 {
-                    self.body.roll()?;
-                    out = self.body.out();
+        let (open, close, end_of_point): (u8, u8, &[u8]) = if self.output.arrays {
+            (b'[', b']', b"]")
+        } else {
+            (b'{', b'}', b"")
+        };
+        body.out().push(open);
+        let instants = group.points.times_ms().chunks(RUN_POINTS);
+        let mut values = group.points.iter().map(|(_, value)| value);
+        for (run, instants) in instants.enumerate() {
+            let texts = times.of_run(run, instants, self.output);
+            let out = body.out();
+            for (text, value) in texts.iter().zip(values.by_ref()) {
+                out.extend_from_slice(text);
+                match value {
+                    Number::Int(int) => json::write_integer(out, int),
+                    Number::Double(double) if double.is_nan() => out.extend_from_slice(nan),
+                    Number::Double(double) => java::write_double(out, double),
                 }
+                out.extend_from_slice(end_of_point);
             }
-            let time = if millis { time_ms } else { time_ms / 1000 };
-            out.push(if arrays { b'[' } else { b'"' });
-            json::write_integer(out, time);
-            out.extend_from_slice(if arrays { b"," } else { b"\":" });
-            match value {
-                Number::Int(int) => json::write_integer(out, int),
-                Number::Double(double) if double.is_nan() => out.extend_from_slice(nan),
-                Number::Double(double) => java::write_double(out, double),
-            }
-            if arrays {
-                out.push(b']');
-            }
+            body.roll()?;
         }
-        out.push(if arrays { b']' } else { b'}' });
+        body.out().push(close);
         Ok(())
+    }
+}
+
+impl GroupEncoder for GroupRenderer {
+    /// The groups, separated by commas.
+    fn encode(
+        &self,
+        groups: &mut dyn Iterator<Item = (Group, Option<Held>)>,
+        global: Option<&[Arc<Annotation>]>,
+        budget: &Budget,
+    ) -> Result<(Vec<Bytes>, Held), QueryError> {
+        let mut global_member = Vec::new();
+        if let Some(annotations) = global {
+            global_member.extend_from_slice(b",\"globalAnnotations\":");
+            write_annotations(&mut global_member, annotations);
+        }
+        let _held = budget.hold(global_member.len() as u64)?;
+        let (mut body, mut times) = (BodyWriter::of(budget)?, TimeTexts::default());
+        for (place, (group, _held)) in groups.enumerate() {
+            if place > 0 {
+                body.out().push(b',');
+            }
+            self.write(&group, &global_member, &mut times, &mut body)?;
+        }
+        let (parts, held) = body.finish()?.into_parts();
+        Ok((parts, held.map_or_else(|| budget.hold(0), Ok)?))
+    }
+}
+
+/// Assembles a response of rendered groups.
+#[derive(Debug)]
+pub(super) struct ResponseWriter {
+    has_summary: bool,
+    is_first: bool,
+}
+
+impl ResponseWriter {
+    pub(super) const fn new(query: &ParsedQuery) -> Self {
+        Self {
+            has_summary: query.output.summary,
+            is_first: true,
+        }
+    }
+
+    /// The groups that come next, one or more.
+    pub(super) fn groups(&mut self, groups: Vec<Bytes>, held: Held) -> ReplyBody {
+        let mut body = ReplyBody::of_parts(groups, held);
+        body.prepend(vec![self.separator()]);
+        body
+    }
+
+    /// The end of the response.
+    pub(super) fn end(&mut self, statistics: &Statistics) -> ReplyBody {
+        let mut out = Vec::new();
+        if self.has_summary {
+            out.push(self.separator());
+            out.extend_from_slice(b"{\"statsSummary\":{\"emittedDPs\":");
+            json::write_integer(&mut out, statistics.points_sent);
+            out.extend_from_slice(b",\"rowsPreFilter\":");
+            json::write_integer(&mut out, statistics.rows);
+            out.extend_from_slice(b",\"dpsPreFilter\":");
+            json::write_integer(&mut out, statistics.points);
+            out.extend_from_slice(b",\"bytesPreFilter\":");
+            json::write_integer(&mut out, statistics.bytes);
+            out.extend_from_slice(b",\"series\":");
+            json::write_integer(&mut out, statistics.series);
+            out.extend_from_slice(b",\"duplicatePoints\":");
+            json::write_integer(&mut out, statistics.duplicates);
+            out.extend_from_slice(b",\"skippedCells\":");
+            json::write_integer(&mut out, statistics.skipped_cells);
+            out.extend_from_slice(b",\"resolution\":\"raw\",\"totalTime\":");
+            java::write_double(&mut out, statistics.elapsed.as_secs_f64() * 1000.0);
+            out.extend_from_slice(b"}}");
+        }
+        if self.is_first {
+            out.push(b'[');
+        }
+        out.push(b']');
+        out.into()
+    }
+
+    /// What stands before the next element.
+    const fn separator(&mut self) -> u8 {
+        if std::mem::replace(&mut self.is_first, false) {
+            b'['
+        } else {
+            b','
+        }
+    }
+}
+
+/// The texts of instants by run: series of one query often have the same instants.
+#[derive(Debug, Default)]
+struct TimeTexts(Vec<RunTexts>);
+
+/// The texts of the instants of a run, each with what stands before and behind it.
+#[derive(Debug, Default)]
+struct RunTexts {
+    times_ms: Vec<i64>,
+    text: Vec<u8>,
+    /// Where each text ends.
+    ends: Vec<usize>,
+}
+
+impl TimeTexts {
+    /// The texts of a run of a group; printed unless they are those of the group before.
+    fn of_run(&mut self, run: usize, times_ms: &[i64], output: Output) -> &RunTexts {
+        let kept = run.min(KEPT_RUNS - 1);
+        if self.0.len() <= kept {
+            self.0.resize_with(kept + 1, RunTexts::default);
+        }
+        let texts = &mut self.0[kept];
+        if run >= KEPT_RUNS || texts.times_ms != times_ms {
+            texts.print(times_ms, run == 0, output);
+        }
+        texts
+    }
+}
+
+impl RunTexts {
+    fn print(&mut self, times_ms: &[i64], is_first: bool, output: Output) {
+        self.times_ms.clear();
+        self.times_ms.extend_from_slice(times_ms);
+        self.text.clear();
+        self.ends.clear();
+        let (before, behind): (u8, &[u8]) = if output.arrays {
+            (b'[', b",")
+        } else {
+            (b'"', b"\":")
+        };
+        for (place, time_ms) in times_ms.iter().enumerate() {
+            if place > 0 || !is_first {
+                self.text.push(b',');
+            }
+            self.text.push(before);
+            let time = if output.millis { *time_ms } else { time_ms / 1000 };
+            json::write_integer(&mut self.text, time);
+            self.text.extend_from_slice(behind);
+            self.ends.push(self.text.len());
+        }
+    }
+
+    fn iter(&self) -> impl Iterator<Item = &[u8]> {
+        let starts = std::iter::once(0).chain(self.ends.iter().copied());
+        starts.zip(&self.ends).map(|(start, end)| &self.text[start..*end])
     }
 }
 

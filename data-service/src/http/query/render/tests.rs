@@ -7,7 +7,7 @@ use super::*;
 use crate::http::parameters::Parameters;
 use crate::http::query::parse::from_parameters;
 use crate::http::query::rules::QueryRules;
-use oxtsdb_query::Points;
+use oxtsdb_query::{Limits, Points};
 
 fn group(points: &[(i64, Number)]) -> Group {
     Group {
@@ -24,6 +24,10 @@ fn group(points: &[(i64, Number)]) -> Group {
 }
 
 fn rendered(query: &str, points: &[(i64, Number)]) -> String {
+    rendered_groups(query, &[points])
+}
+
+fn rendered_groups(query: &str, groups: &[&[(i64, Number)]]) -> String {
     let parameters = Parameters::parse(Some(&format!("start=1&end=2&{query}")));
     let query = from_parameters(
         &parameters,
@@ -34,13 +38,14 @@ fn rendered(query: &str, points: &[(i64, Number)]) -> String {
         0,
     )
     .unwrap();
-    let mut response = ResponseWriter::new(&query, &TagkUids::default());
-    response.add(&group(points)).unwrap();
-    let statistics = Statistics {
-        elapsed: Duration::from_millis(5),
-        ..Statistics::default()
-    };
-    String::from_utf8(response.finish(&statistics).unwrap().into_bytes()).unwrap()
+    let renderer = GroupRenderer::new(&query, &TagkUids::default());
+    let mut groups = groups.iter().map(|points| (group(points), None));
+    let budget = Budget::of_limits(Limits::NONE);
+    let (parts, held) = renderer.encode(&mut groups, None, &budget).unwrap();
+    let mut writer = ResponseWriter::new(&query);
+    let mut body = writer.groups(parts, held);
+    body.extend(writer.end(&Statistics::default()));
+    String::from_utf8(body.into_bytes()).unwrap()
 }
 
 const HEAD: &str = r#"[{"metric":"m\"","tags":{"host":"a"},"aggregateTags":["dc","rack"],"dps":"#;
@@ -87,13 +92,7 @@ fn renders_an_empty_response() {
         elapsed: Duration::from_millis(5),
         ..Statistics::default()
     };
-    let json = String::from_utf8(
-        ResponseWriter::new(&query, &TagkUids::default())
-            .finish(&statistics)
-            .unwrap()
-            .into_bytes(),
-    )
-    .unwrap();
+    let json = String::from_utf8(ResponseWriter::new(&query).end(&statistics).into_bytes()).unwrap();
     assert_eq!(
         json,
         concat!(
@@ -101,4 +100,52 @@ fn renders_an_empty_response() {
             r#""series":0,"duplicatePoints":0,"skippedCells":0,"resolution":"raw","totalTime":5.0}}]"#
         )
     );
+}
+
+#[test]
+fn the_texts_of_instants_are_those_of_each_group() {
+    // More than the runs that are kept; the second has the instants of the first, the third others.
+    let points = |from: i64, count: i64, millis: i64| -> Vec<(i64, Number)> {
+        let place = |place| (from + place * millis, Number::Int(place));
+        (0..count).map(place).collect()
+    };
+    let groups = [
+        points(1_000, 20_000, 1_000),
+        points(1_000, 20_000, 1_000),
+        points(1_500, 1_500, 1_000),
+        points(1_500, 3_000, 500),
+        Vec::new(),
+    ];
+    let by_hand = |arrays: bool, in_millis: bool, points: &[(i64, Number)]| {
+        let texts = points.iter().map(|(time_ms, value)| {
+            let (time, Number::Int(int)) = (if in_millis { *time_ms } else { time_ms / 1000 }, value) else {
+                panic!("integers")
+            };
+            if arrays {
+                format!("[{time},{int}]")
+            } else {
+                format!("\"{time}\":{int}")
+            }
+        });
+        let texts: Vec<String> = texts.collect();
+        if arrays {
+            format!("[{}]", texts.join(","))
+        } else {
+            format!("{{{}}}", texts.join(","))
+        }
+    };
+    for (query, arrays, in_millis) in [
+        ("m=sum:m", false, false),
+        ("m=sum:m&arrays", true, false),
+        ("m=sum:m&ms", false, true),
+    ] {
+        let groups: Vec<&[(i64, Number)]> = groups.iter().map(Vec::as_slice).collect();
+        let expected = groups.iter().map(|points| {
+            let dps = by_hand(arrays, in_millis, points);
+            format!("{}{dps}}}", HEAD.strip_prefix('[').unwrap())
+        });
+        let expected: Vec<String> = expected.collect();
+        let rendered = rendered_groups(query, &groups);
+        assert!(rendered == format!("[{}]", expected.join(",")), "{query}");
+    }
 }
